@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/* The arithmetic that decides tokens, in the common subset of C and OpenCL C.
+ *
+ * Single float32 additions, subtractions and multiplications, conversions, and
+ * integers; nothing else, so that every device with round-to-nearest computes
+ * the same bits. doc/arithmetic.md derives it and gives the error bounds. In
+ * short: a token's weight is an integer in units of its tile's exponent
+ * (weight), a tile's exponent is exact (split), and up() brings weights and
+ * tile masses to the row's unit, 2^(E-43), with 13 guard bits.
+ *
+ * 64-bit integers are touched through the u64_* functions only, so that a
+ * device without them needs another set of these and nothing more. */
+#ifndef CLS_ARITHMETIC_H
+#define CLS_ARITHMETIC_H
+
+/* ------------------------------------------------------------ 64-bit integers */
+
+CLS_INLINE u64 u64_make(u32 hi, u32 lo) { return ((u64)hi << 32) | (u64)lo; }
+CLS_INLINE u64 u64_from(u32 x) { return (u64)x; }
+CLS_INLINE u32 u64_hi(u64 x) { return (u32)(x >> 32); }
+CLS_INLINE u32 u64_lo(u64 x) { return (u32)(x & 0xffffffffu); }
+CLS_INLINE u64 u64_add(u64 a, u64 b) { return a + b; }
+CLS_INLINE u64 u64_sub(u64 a, u64 b) { return a - b; }
+CLS_INLINE int u64_less(u64 a, u64 b) { return a < b; }
+CLS_INLINE int u64_is_zero(u64 a) { return a == 0; }
+CLS_INLINE u64 u64_shl(u64 a, u32 n) { return a << n; }
+CLS_INLINE u64 u64_shr(u64 a, u32 n) { return a >> n; }
+/* The full product. Not mul_hi(uint), which PoCL emulates 4 to 14 times slower. */
+CLS_INLINE u64 u64_mul32(u32 a, u32 b) { return (u64)a * (u64)b; }
+/* floor(a * b / 2^64). */
+CLS_INLINE u64 u64_mul_hi(u64 a, u64 b)
+{
+    const u64 ll = u64_mul32(u64_lo(a), u64_lo(b));
+    const u64 lh = u64_mul32(u64_lo(a), u64_hi(b));
+    const u64 hl = u64_mul32(u64_hi(a), u64_lo(b));
+    const u64 hh = u64_mul32(u64_hi(a), u64_hi(b));
+    const u64 mid = u64_add(u64_add(u64_from(u64_hi(ll)), u64_from(u64_lo(lh))), u64_from(u64_lo(hl)));
+    return u64_add(u64_add(hh, u64_from(u64_hi(lh))), u64_add(u64_from(u64_hi(hl)), u64_from(u64_hi(mid))));
+}
+/* For estimates and outputs, never for a decision. */
+CLS_INLINE f32 u64_to_f32(u64 a) { return (f32)u64_hi(a) * 4294967296.0f + (f32)u64_lo(a); }
+
+/* ------------------------------------------------------------ values and order */
+
+#define CLS_FLT_MAX 0x1.fffffep+127f
+#define CLS_INF_BITS 0x7f800000
+#define CLS_KEY_INF 0x7f800000       /* key of +inf, never met after clean() */
+#define CLS_KEY_NONE ((i32)0x807fffff) /* key of -inf: masked, NaN, absent */
+#define CLS_LOG2E 0x1.715476p+0f
+#define CLS_MAX_ID 0x7fffffff
+
+/* A logit as the sampler sees it: NaN becomes -inf, +inf the largest finite,
+ * zeros and subnormals +0 (so that a device that flushes them agrees). */
+CLS_INLINE f32 clean(f32 x)
+{
+    const i32 bits = CLS_AS_I32(x);
+    const i32 magnitude = bits & 0x7fffffff;
+    if (magnitude > CLS_INF_BITS || bits == (i32)0xff800000)
+        return CLS_AS_F32((i32)0xff800000);
+    if (bits == CLS_INF_BITS)
+        return CLS_FLT_MAX;
+    return magnitude < 0x00800000 ? 0.0f : x;
+}
+
+/* Integers in the order of the floats; its own inverse on the bits. Not
+ * (x ^ m) - m, which compilers turn into an llvm.abs that oclgrind dies of. */
+CLS_INLINE i32 key_of(f32 x)
+{
+    const i32 bits = CLS_AS_I32(x);
+    return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+CLS_INLINE f32 of_key(i32 key) { return CLS_AS_F32(key ^ ((key >> 31) & 0x7fffffff)); }
+
+/* x > above(key) iff key_of(clean(x)) > key, for x that is not +inf: lets raw
+ * logits be compared without cleaning each. Only zero needs care: a positive
+ * subnormal counts as zero. */
+CLS_INLINE f32 above(i32 key) { return key == 0 ? CLS_AS_F32(0x007fffff) : of_key(key); }
+
+/* How many bits a token lies under the row's maximum: monotone in z over the
+ * whole row, which the integer weights are not. All value cuts compare it. */
+CLS_INLINE f32 depth(f32 z, f32 row_max, f32 scale) { return (row_max - z) * scale; }
+
+/* ------------------------------------------------------------------- weights */
+
+/* max * scale, truncated to 24 fractional bits, is exponent + fraction with
+ * fraction in (-1, 0]: exact, whatever the size of the logits. */
+typedef struct cls_split {
+    i32 exponent;
+    f32 fraction;
+} cls_split;
+
+CLS_INLINE cls_split split(f32 max, f32 scale)
+{
+    const i32 a = CLS_AS_I32(max), b = CLS_AS_I32(scale);
+    cls_split r;
+    u64 y;
+    u32 whole, fraction;
+    i32 shift;
+    r.exponent = 0;
+    r.fraction = 0.0f;
+    if ((a & 0x7f800000) == 0)
+        return r;
+    y = u64_mul32((u32)((a & 0x007fffff) | 0x00800000), (u32)((b & 0x007fffff) | 0x00800000));
+    /* value = y * 2^(ea + eb - 300); times 2^24 in y */
+    shift = ((a >> 23) & 0xff) + ((b >> 23) & 0xff) - 276;
+    if (shift > 15) {
+        whole = 1u << 30;
+        fraction = 0;
+    } else {
+        if (shift >= 0)
+            y = u64_shl(y, (u32)shift);
+        else
+            y = shift < -63 ? u64_from(0) : u64_shr(y, (u32)-shift);
+        fraction = u64_lo(y) & 0x00ffffffu;
+        if (u64_less(u64_make(1u << 22, 0), y)) { /* above 2^30 */
+            whole = 1u << 30;
+            fraction = 0;
+        } else {
+            whole = u64_lo(u64_shr(y, 24));
+        }
+    }
+    if (a < 0) {
+        r.exponent = -(i32)whole;
+        r.fraction = -((f32)fraction * 0x1p-24f);
+    } else {
+        r.exponent = (i32)whole + (fraction != 0);
+        r.fraction = fraction != 0 ? ((f32)fraction - 16777216.0f) * 0x1p-24f : 0.0f;
+    }
+    return r;
+}
+
+/* The weight of a token under its tile's maximum, 2^(its depth) in units of
+ * 2^(exponent - 30), between 0 and 2^30 + 128. -inf and NaN give 0.
+ * One body for scalars and vectors: F, I, U are the types, TO_INT truncates. */
+#define CLS_DEFINE_WEIGHT(NAME, F, I, U, AS_F, AS_U, TO_INT)                           \
+    CLS_INLINE U NAME(F z, f32 tile_max, f32 scale, f32 fraction)                      \
+    {                                                                                  \
+        const F q0 = (z - tile_max) * scale + fraction;                                \
+        const F q = q0 > (F)(-40.0f) ? q0 : (F)(-40.0f);                               \
+        const F r = q + (F)(12582912.0f); /* 1.5 * 2^23: n in the low bits */          \
+        const F f = q - (r - (F)(12582912.0f));                                        \
+        F p = f * (F)(0x1.657ba4p-10f * 1073741824.0f);                                \
+        p = (p + (F)(0x1.3d5aa0p-7f * 1073741824.0f)) * f;                             \
+        p = (p + (F)(0x1.c6a2c2p-5f * 1073741824.0f)) * f;                             \
+        p = (p + (F)(0x1.ebf80ap-3f * 1073741824.0f)) * f;                             \
+        p = (p + (F)(0x1.62e438p-1f * 1073741824.0f)) * f;                             \
+        p = p + (F)(0x1.000002p+0f * 1073741824.0f);                                   \
+        return TO_INT(AS_F(AS_U(p) + (AS_U(r) << 23)));                                \
+    }
+
+#ifndef __OPENCL_VERSION__
+CLS_INLINE u32 cls_as_u32(f32 x) { return (u32)CLS_AS_I32(x); }
+CLS_INLINE f32 cls_u32_as_f32(u32 x) { return CLS_AS_F32((i32)x); }
+#define CLS_TO_U32(x) ((u32)(i32)(x))
+CLS_DEFINE_WEIGHT(weight, f32, i32, u32, cls_u32_as_f32, cls_as_u32, CLS_TO_U32)
+#else
+#define CLS_TO_U32(x) as_uint(convert_int(x))
+CLS_DEFINE_WEIGHT(weight, f32, i32, u32, as_float, as_uint, CLS_TO_U32)
+#endif
+
+/* How far a tile's unit lies under the row's: 63 (all weight lost) or E - E_t.
+ * The comparison in floats keeps clamped exponents of huge logits right. */
+CLS_INLINE u32 shift_of(f32 row_max, f32 tile_max, f32 scale, i32 row_exponent, i32 tile_exponent)
+{
+    i32 d;
+    if (!(depth(tile_max, row_max, scale) < 80.0f))
+        return 63;
+    d = row_exponent - tile_exponent;
+    return d > 63 ? 63u : (u32)d;
+}
+
+/* Tile units to row units, 2^(E-43). */
+CLS_INLINE u64 up(u64 mass, u32 shift) { return u64_shr(u64_shl(mass, 13), shift); }
+
+/* What a tile needs to weigh its tokens in row units. */
+typedef struct cls_unit {
+    f32 max, fraction;
+    u32 shift;
+} cls_unit;
+
+CLS_INLINE cls_unit unit_of(f32 tile_max, f32 row_max, i32 row_exponent, f32 scale)
+{
+    const cls_split t = split(tile_max, scale);
+    cls_unit unit;
+    unit.max = tile_max;
+    unit.fraction = t.fraction;
+    unit.shift = shift_of(row_max, tile_max, scale, row_exponent, t.exponent);
+    return unit;
+}
+
+/* ------------------------------------------------------------ cuts and draws */
+
+/* The mass that top-p must reach: ceil(mass * p / 2^32). */
+CLS_INLINE u64 top_p_target(u64 mass, u32 p)
+{
+    const u64 low = u64_add(u64_mul32(u64_lo(mass), p), u64_from(0xffffffffu));
+    return u64_add(u64_mul32(u64_hi(mass), p), u64_shr(low, 32));
+}
+
+/* The lowest key that min-p keeps: the least z with depth(z) <= most. Depth is
+ * monotone in z, so 32 halvings find it. `most` is at least 2^-100 (the host
+ * sees to that): a depth that a device could flush to zero counts as zero. */
+CLS_INLINE i32 min_p_key(f32 row_max, f32 scale, f32 most)
+{
+    i32 lo = key_of(-CLS_FLT_MAX); /* known: the row's maximum is kept */
+    i32 hi = key_of(row_max);
+    while (lo < hi) {
+        const i32 mid = (lo & hi) + ((lo ^ hi) >> 1); /* floor of the mean, no overflow */
+        if (depth(clean(of_key(mid)), row_max, scale) <= most)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return hi;
+}
+
+/* log2(x), x > 0, in units of 2^-24; error in (-1.02, 0] units. */
+CLS_INLINE i32 log2_q24(u64 x)
+{
+    i32 whole = 63, r = 0;
+    u32 m;
+    while (u64_is_zero(u64_shr(x, (u32)whole)))
+        whole--;
+    m = whole >= 31 ? u64_lo(u64_shr(x, (u32)(whole - 31))) : u64_lo(x) << (31 - whole);
+    for (int i = 0; i < 24; i++) {
+        u64 sq = u64_shr(u64_mul32(m, m), 31);
+        r <<= 1;
+        if (u64_hi(sq) != 0) {
+            r |= 1;
+            sq = u64_shr(sq, 1);
+        }
+        m = u64_lo(sq);
+    }
+    return (whole << 24) + r;
+}
+
+/* The natural logarithm of a token's probability, from the mass of its set:
+ * depth and log2 of the mass relative to the maximum, all reproducible. */
+CLS_INLINE f32 logprob_of(f32 z, f32 row_max, f32 scale, u64 mass)
+{
+    const i32 fraction = (i32)(split(row_max, scale).fraction * 16777216.0f);
+    const i32 relative = log2_q24(mass) - (43 << 24) - fraction;
+    return ((f32)relative * 0x1p-24f + depth(z, row_max, scale)) * -0x1.62e430p-1f;
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* Philox4x32-10, the counter-based random numbers of Salmon et al., "Parallel
+ * random numbers: as easy as 1, 2, 3" (2011). No state: the same counter and
+ * key give the same bits anywhere. Compiled by C and by OpenCL C. */
+#ifndef CLS_PHILOX_H
+#define CLS_PHILOX_H
+
+/* What a random number is for: the counter's second word is purpose | index << 8. */
+#define CLS_PURPOSE_TOKEN 0u
+#define CLS_PURPOSE_XTC 1u
+#define CLS_PURPOSE_DRAFT 2u
+#define CLS_PURPOSE_ACCEPT 3u
+#define CLS_PURPOSE_RESIDUAL 4u
+
+/* One block: counter c[4] and key k[2] in, four random words in c. */
+CLS_INLINE void philox4x32(u32 c[4], u32 k0, u32 k1)
+{
+    for (int round = 0; round < 10; round++) {
+        const u64 a = u64_mul32(0xD2511F53u, c[0]);
+        const u64 b = u64_mul32(0xCD9E8D57u, c[2]);
+        const u32 c0 = u64_hi(b) ^ c[1] ^ k0;
+        const u32 c2 = u64_hi(a) ^ c[3] ^ k1;
+        c[1] = u64_lo(b);
+        c[3] = u64_lo(a);
+        c[0] = c0;
+        c[2] = c2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+/* The 64 random bits of a token's draw. */
+CLS_INLINE u64 philox_token(u32 seed_lo, u32 seed_hi, u32 stream_lo, u32 stream_hi, u32 position)
+{
+    u32 c[4];
+    c[0] = position;
+    c[1] = CLS_PURPOSE_TOKEN;
+    c[2] = stream_lo;
+    c[3] = stream_hi;
+    philox4x32(c, seed_lo, seed_hi);
+    return u64_make(c[1], c[0]);
+}
+
+#endif

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * clsample - the next token of a language model, picked on the device that
+ * computed the logits.
+ *
+ * This header is the manual. The flow of one step:
+ *
+ *     logits -> adjust -> survey -> shortlist -> truncate -> draw -> accept -> token
+ *
+ * An inference runtime owns its platform, context, queue and logits. It
+ *
+ *     1. opens a cls_context for a device    (compiles and warms up the kernels),
+ *     2. creates a cls_sampler               (allocates all that steps need),
+ *     3. gives each request a slot           (cls_slot_begin),
+ *     4. calls cls_sample() once a step      (enqueues; never waits).
+ *
+ * The same logits, parameters, seed and position give the same token, bit for
+ * bit, on every device that rounds float32 to nearest even: whatever the batch
+ * size, the row, the work-group size or the path that found the token. What
+ * decides a token is integer arithmetic and single float32 additions,
+ * subtractions and multiplications (doc/arithmetic.md).
+ *
+ * Units and limits. Token ids are int32, 0 to vocab-1. Sizes named *_size and
+ * offsets are bytes, strides are elements. 1 <= vocab <= 1,048,576.
+ *
+ * Threads. A cls_context does not change after its creation: any number of
+ * threads may share it. A cls_sampler is used by one thread at a time; two
+ * samplers of one context may be used by two threads at once.
+ * cls_host_sample() has no state and may be called from anywhere.
+ *
+ * Errors. Every function that can fail returns a cls_status and leaves one
+ * sentence, which names the argument at fault, for cls_error_message() of the
+ * same thread. A failed call changes nothing. A row that cannot be sampled
+ * (all NaN, an empty mask) is not an error of the call: it gets its own status
+ * (cls_row_status) and the token `invalid_token`, and its neighbours don't
+ * notice.
+ *
+ * The library never prints, never exits, reads no environment variable and
+ * writes no file. It keeps no OpenCL object but those that its handles retain,
+ * and calls OpenCL from no destructor of the process.
+ *
+ * Growth. Public structs begin with struct_size; the *_default() functions set
+ * it. Fields are only ever added at the end, so that a program compiled
+ * against an older header runs with a newer library.
+ */
+#ifndef CLSAMPLE_H
+#define CLSAMPLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#if defined(__APPLE__)
+#include <OpenCL/cl.h>
+#else
+#include <CL/cl.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CLS_VERSION_STRING "0.1.0"
+
+#if defined(_WIN32)
+#define CLS_API
+#elif defined(__GNUC__)
+#define CLS_API __attribute__((visibility("default")))
+#else
+#define CLS_API
+#endif
+
+/* The library's own version: CLS_VERSION_STRING of the header that it was
+ * built with. The string is static. */
+CLS_API const char *cls_version(void);
+
+/* ------------------------------------------------------------------ status */
+
+typedef enum cls_status {
+    CLS_OK = 0,
+    CLS_BAD_ARGUMENT = -2001,       /* the message names the argument */
+    CLS_OUT_OF_MEMORY = -2002,      /* host memory; OpenCL's own is CLS_OPENCL_ERROR */
+    CLS_BUSY = -2003,               /* too many steps in flight: wait for one, call again */
+    CLS_UNSUPPORTED_DEVICE = -2004, /* the message says what the device lacks */
+    CLS_BUILD_FAILED = -2005,       /* the kernels did not compile: see the build log */
+    CLS_SELF_TEST_FAILED = -2006,   /* the device's arithmetic is not float32 as IEEE rounds it */
+    CLS_OPENCL_ERROR = -2007        /* OpenCL refused a call: see cls_error_opencl() */
+} cls_status;
+
+/* The name of a status ("CLS_BUSY"); static. Unknown values give "unknown". */
+CLS_API const char *cls_status_name(cls_status status);
+
+/* One sentence on the calling thread's last failed call; "" before the first.
+ * Valid until the thread's next failed call. Calls that succeed leave it. */
+CLS_API const char *cls_error_message(void);
+
+/* OpenCL's own code (CL_OUT_OF_RESOURCES, ...) behind the calling thread's
+ * last failed call; CL_SUCCESS if OpenCL was not the cause. */
+CLS_API cl_int cls_error_opencl(void);
+
+/* What became of a row: bits, 0 is a clean row. */
+typedef enum cls_row_status {
+    CLS_ROW_OK = 0,
+    CLS_ROW_NAN = 1,     /* some allowed logit was NaN; sampled from the others */
+    CLS_ROW_INF = 2,     /* some allowed logit was +inf; taken as FLT_MAX */
+    CLS_ROW_EMPTY = 4,   /* nothing to draw from (all masked, -inf or NaN): invalid_token */
+    CLS_ROW_SKIPPED = 8, /* the row map says -1: invalid_token, state untouched */
+    CLS_ROW_NO_SLOT = 16 /* the row map (a cl_mem) names no begun slot, or the mask's row map
+                            no mask row: invalid_token, state untouched */
+} cls_row_status;
+
+/* -------------------------------------------------------------- parameters */
+
+/* The order in which a row's truncations and its temperature apply. Each
+ * truncation sees what the one before it left, renormalised; a stage before
+ * the temperature works at temperature 1. */
+typedef enum cls_chain {
+    CLS_CHAIN_DEFAULT = 0, /* temperature, top-k, top-p, min-p (QEfficient, Hugging Face) */
+    CLS_CHAIN_VLLM = 1,    /* temperature, min-p, top-k, top-p */
+    CLS_CHAIN_LLAMA = 2    /* top-k, top-p, min-p, temperature (llama.cpp) */
+} cls_chain;
+
+/* One request's sampling parameters. */
+typedef struct cls_params {
+    size_t struct_size;
+    int32_t chain;     /* a cls_chain; default CLS_CHAIN_DEFAULT */
+
+    /* Logits are divided by it. Default 1. Below 1e-5 (0 included) the row is
+     * greedy: it takes its largest logit, the lowest id on ties, and the
+     * truncations don't matter. Negative, infinite, NaN: refused. */
+    float temperature;
+
+    /* Keep exactly the k most likely tokens; at the boundary the lower id
+     * wins. 0, negative or >= vocab: off. Default 0. */
+    int32_t top_k;
+
+    /* Keep the smallest set of most likely tokens (ties by lower id) whose
+     * mass reaches top_p of the mass that is left. 1: off. 0 or less keeps one
+     * token. Above 1 or NaN: refused. Default 1. (Holtzman et al. 2020) */
+    float top_p;
+
+    /* Keep tokens at least min_p times as likely as the likeliest; 1 keeps the
+     * maxima. 0: off. Outside [0, 1] or NaN: refused. Default 0.
+     * (Nguyen et al. 2024) */
+    float min_p;
+
+    /* The position of the request's next token: the counter of the random
+     * numbers. Read by cls_slot_begin(); from then on the slot counts by itself.
+     * Default 0. */
+    uint32_t position;
+
+    /* The same seed, stream and position draw the same random number, on every
+     * device and in every batch. Streams tell requests of one seed apart.
+     * Philox4x32-10 (Salmon et al. 2011): key = seed, counter = (position,
+     * purpose, stream low, stream high). Defaults 0. */
+    uint64_t seed;
+    uint64_t stream;
+} cls_params;
+
+/* Sets neutral parameters: temperature 1, nothing truncated, seed 0.
+ * struct_size: sizeof(cls_params) as the caller sees it. */
+CLS_API void cls_params_default(cls_params *params, size_t struct_size);
+
+/* Checks params for a vocabulary without using them.
+ * CLS_OK; CLS_BAD_ARGUMENT with the field's name. */
+CLS_API cls_status cls_params_check(const cls_params *params, uint32_t vocab);
+
+/* ----------------------------------------------------------------- context */
+
+typedef enum cls_dtype {
+    CLS_F32 = 0,
+    CLS_F16 = 1, /* IEEE binary16; needs no cl_khr_fp16 */
+    CLS_BF16 = 2 /* the upper half of a float32 */
+} cls_dtype;
+
+/* How kernels are shaped for a device, and what decided it. */
+typedef struct cls_device_info {
+    size_t struct_size;
+    uint32_t work_group;    /* work-items of a group: 1 on CPUs, else up to 256 */
+    uint32_t vector;        /* logits a work-item loads at once: 16 on CPUs, else 4 */
+    uint32_t shortlist;     /* candidates that a row's list holds */
+    uint32_t compute_units; /* CL_DEVICE_MAX_COMPUTE_UNITS */
+    uint64_t local_mem_size;
+    uint64_t max_work_group;
+} cls_device_info;
+
+typedef struct cls_context_options {
+    size_t struct_size;
+    uint32_t dtypes;     /* the logits' types to compile for: bits 1u << cls_dtype; 0: all three */
+    uint32_t work_group; /* 0: by device type; any number from 1 */
+    uint32_t vector;     /* 0: by device type; else 2, 4, 8 or 16 */
+    uint32_t shortlist;  /* 0: by local memory; else a power of two from 16 to 2048 */
+
+    /* Where to put the compiler's log, failed or not; cut to the buffer's size
+     * and always terminated. The caller's; NULL: not wanted. */
+    char *build_log;
+    size_t build_log_size;
+} cls_context_options;
+
+/* Sets the defaults: everything by device. */
+CLS_API void cls_context_options_default(cls_context_options *options, size_t struct_size);
+
+/* Tells how cls_context_create() would shape kernels for a device, without
+ * compiling. options: NULL for defaults. info->struct_size must be set.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_UNSUPPORTED_DEVICE (the message says why);
+ * CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_device_query(cl_device_id device, const cls_context_options *options, cls_device_info *info);
+
+/* Kernels compiled for one device: immutable, shared between threads. */
+typedef struct cls_context cls_context;
+
+/* Compiles and warms up the kernels for `device`, which must belong to
+ * `context`, and proves the device's arithmetic against the host's. Takes
+ * seconds on a cold compiler cache. Retains `context`.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
+ * CLS_BUILD_FAILED (the log is in options->build_log); CLS_SELF_TEST_FAILED;
+ * CLS_OPENCL_ERROR. On failure *out is NULL. */
+CLS_API cls_status cls_context_create(cl_context context, cl_device_id device, const cls_context_options *options,
+                                      cls_context **out);
+
+/* Releases it. NULL is allowed. Samplers keep what they need: order is free. */
+CLS_API void cls_context_destroy(cls_context *context);
+
+/* The shape in use. info->struct_size must be set. CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API cls_status cls_context_info(const cls_context *context, cls_device_info *info);
+
+/* The compiler's log of all programs; owned by the context. */
+CLS_API const char *cls_context_build_log(const cls_context *context);
+
+/* ----------------------------------------------------------------- sampler */
+
+typedef struct cls_sampler_options {
+    size_t struct_size;
+    uint32_t vocab;    /* tokens of a row, 1 to 1,048,576; no default */
+    uint32_t max_rows; /* most rows of a step; default 1 */
+    uint32_t slots;    /* requests that can be alive at once; 0 (default): max_rows */
+} cls_sampler_options;
+
+CLS_API void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size);
+
+/* The memory that steps need, and the requests' state. One thread at a time. */
+typedef struct cls_sampler cls_sampler;
+
+/* Allocates everything, on the host and on the device; blocks for that. Steps
+ * allocate nothing. Retains `context`.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. On failure
+ * *out is NULL. */
+CLS_API cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options, cls_sampler **out);
+
+/* Releases it, once the steps in flight are done (OpenCL keeps what they use).
+ * NULL is allowed. */
+CLS_API void cls_sampler_destroy(cls_sampler *sampler);
+
+/* Starts a request in a slot, whatever was there: its parameters, and its
+ * position from params->position. The struct is copied. Takes effect with the
+ * next cls_sample(), after the steps enqueued before it.
+ * CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params);
+
+/* Changes the parameters of a begun slot; its position goes on
+ * (params->position is ignored). Takes effect with the next cls_sample().
+ * CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot, const cls_params *params);
+
+/* Frees a slot; a row that names it gets CLS_ROW_NO_SLOT.
+ * CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API cls_status cls_slot_reset(cls_sampler *sampler, uint32_t slot);
+
+/* -------------------------------------------------------------------- step */
+
+typedef enum cls_logits_kind {
+    CLS_LOGITS_BUFFER = 0 /* a cl_mem buffer */
+} cls_logits_kind;
+
+/* Logits [rows, vocab], row-major; read only. */
+typedef struct cls_logits {
+    int32_t kind;        /* a cls_logits_kind */
+    int32_t dtype;       /* a cls_dtype that the context was compiled for */
+    cl_mem buffer;
+    uint64_t offset;     /* bytes to row 0; a multiple of the element's size */
+    uint64_t row_stride; /* elements from row to row; 0: vocab. At least vocab */
+} cls_logits;
+
+/* A buffer of the caller's, or none (buffer NULL). */
+typedef struct cls_buffer {
+    cl_mem buffer;
+    uint64_t offset; /* bytes; a multiple of the element's size */
+} cls_buffer;
+
+/* One int32 per row: on the host (copied by the call), on the device, or
+ * neither. Both: refused. */
+typedef struct cls_ints {
+    const int32_t *host;
+    cls_buffer device;
+} cls_ints;
+
+/* Packed masks as XGrammar and llguidance write them: int32 words, token t is
+ * allowed iff bit t % 32 of word t / 32 is set. Bits beyond the vocabulary are
+ * ignored; tokens beyond the mask's width are not allowed. */
+typedef struct cls_mask {
+    cls_buffer words;
+    uint32_t width;      /* words of a mask row; 0: ceil(vocab / 32) */
+    uint32_t rows;       /* mask rows in the buffer; 0: as many as the step's */
+    uint64_t row_stride; /* words from mask row to mask row; 0: width */
+    cls_ints row_map;    /* which mask row a row uses, -1: none; absent: row r uses mask row r */
+} cls_mask;
+
+typedef enum cls_logprob_kind {
+    CLS_LOGPROB_RAW = 0,  /* of the logits as they came, at temperature 1, unmasked */
+    CLS_LOGPROB_FINAL = 1 /* of the distribution that was drawn from; 0 for greedy rows */
+} cls_logprob_kind;
+
+/* One step: what comes in, what is wanted. What is not asked for is not
+ * computed. All buffers are the caller's and must stay as they are until the
+ * step's event is complete; host arrays may be reused when the call returns. */
+typedef struct cls_step {
+    size_t struct_size;
+    uint32_t rows; /* 1 to max_rows */
+
+    cls_logits logits;
+
+    /* The slot of each row; -1 skips the row. Absent: row r is slot r. A host
+     * map is checked by the call, a device map by the kernels
+     * (CLS_ROW_NO_SLOT). A slot may occur once, unless `keep` is set. */
+    cls_ints slots;
+
+    /* Positions to use in place of the slots' own. Absent: the slots' own. */
+    cls_ints positions;
+
+    /* The 64 random bits of each row as uint64, in place of Philox. */
+    cls_buffer random;
+
+    cls_mask mask; /* words.buffer NULL: everything is allowed */
+
+    /* 0: the drawn token is accepted, its slot's position moves on. 1: the
+     * slots stay as they are, and several rows may share one. */
+    int32_t keep;
+
+    /* What a row without a token gets; default -1. */
+    int32_t invalid_token;
+
+    cls_buffer tokens;    /* int32 [rows] */
+    cls_buffer status;    /* int32 [rows], cls_row_status bits */
+    cls_buffer logprobs;  /* float32 [rows], natural logarithm; -inf without a token */
+    int32_t logprob_kind; /* a cls_logprob_kind; default CLS_LOGPROB_RAW */
+    int32_t reserved;     /* 0 */
+
+    /* float32 [rows, vocab], row-major and dense: the distribution that was
+     * drawn from, 0 outside the kept set; one-hot for greedy rows, all 0
+     * without a token. */
+    cls_buffer probs;
+} cls_step;
+
+CLS_API void cls_step_default(cls_step *step, size_t struct_size);
+
+/* Enqueues one step on `queue`, which belongs to the context and may be in
+ * order or out of order: no waiting, no allocation, no compilation. The step
+ * runs after `wait` (n_wait events; NULL if 0), after everything enqueued
+ * before it where the queue is in order, and after this sampler's earlier
+ * steps on whatever queue. *done (may be NULL) becomes the caller's: it is
+ * complete when all outputs are written and the state is updated. The queue is
+ * not flushed.
+ *
+ * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued); CLS_BUSY: more steps with
+ * changed parameters or maps are in flight than there is staging for (nothing
+ * was enqueued: flush the queue, wait for an earlier step, call again);
+ * CLS_OPENCL_ERROR: OpenCL refused a command; what was enqueued before it
+ * still runs, and *done is NULL. */
+CLS_API cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
+                              const cl_event *wait, cl_event *done);
+
+/* Kernel launches of the last cls_sample(): 2 where the parameters of all
+ * begun slots bound their sets to the shortlist, 4 otherwise; 1 more for
+ * logprobs (2 for raw ones), 1 more for probs. */
+CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
+
+/* -------------------------------------------------------------------- host */
+
+/* One row for cls_host_sample(). */
+typedef struct cls_host_row {
+    size_t struct_size;
+    const void *logits; /* [vocab] of dtype */
+    int32_t dtype;      /* a cls_dtype */
+    uint32_t vocab;
+    const int32_t *mask; /* packed as in cls_mask; NULL: everything is allowed */
+    uint32_t mask_width; /* words */
+    uint32_t position;   /* used in place of params->position */
+    const uint64_t *random; /* 64 random bits in place of Philox; NULL: Philox */
+    const cls_params *params;
+    int32_t invalid_token;
+    int32_t reserved; /* 0 */
+} cls_host_row;
+
+typedef struct cls_host_result {
+    size_t struct_size;
+    int32_t token;
+    int32_t status;      /* cls_row_status bits */
+    uint32_t kept;       /* tokens that survived the chain */
+    float logprob_raw;   /* as CLS_LOGPROB_RAW */
+    float logprob_final; /* as CLS_LOGPROB_FINAL */
+    uint32_t reserved;
+    float *probs;        /* in: where to put [vocab] probabilities, or NULL */
+} cls_host_result;
+
+CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
+
+/* The reference: samples one row on the host, in plain C, giving the token
+ * that cls_sample() gives, bit for bit. Allocates and frees some 24 bytes a token.
+ * result->struct_size must be set.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
+CLS_API cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_H */
