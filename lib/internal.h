@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/* The one private header: what the library's files know of each other. */
+#ifndef CLS_INTERNAL_H
+#define CLS_INTERNAL_H
+
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 120
+#endif
+#include "clsample.h"
+
+#include "../cl/types.h"
+#include "../cl/arithmetic.h"
+#include "../cl/philox.h"
+
+/* ---------------------------------------------------------------- status.c */
+
+/* Records the sentence (printf style) and OpenCL's code for the thread and
+ * returns `status`. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...);
+
+const char *cls_opencl_name(cl_int code);
+
+/* Zeroes a public struct of the caller's size and sets its struct_size. */
+void cls_struct_init(void *object, size_t caller_size);
+
+/* Copies a public struct of the caller's size into ours, whose `ours` bytes
+ * already hold the defaults. Refuses a size of 0 or beyond reason. */
+cls_status cls_struct_read(void *object, size_t ours, const void *callers, const char *name);
+
+/* ---------------------------------------------------------------- params.c */
+
+/* Parameters as the kernels want them, checked. The slot's position is params->position. */
+cls_status cls_slot_from_params(const cls_params *params, uint32_t vocab, cls_slot *slot);
+
+/* The i-th stage of a slot's chain. */
+static inline uint32_t cls_slot_stage(const cls_slot *slot, uint32_t i)
+{
+    return slot->chain[i / 4] >> (8 * (i % 4)) & 255u;
+}
+
+/* ------------------------------------------------------------- reference.c */
+
+/* cls_host_sample() with its masses, target and cut. */
+cls_status cls_reference(const cls_host_row *row, cls_row *trace, cls_host_result *result);
+
+/* -------------------------------------------------------------- generated */
+
+extern const char *const cls_kernel_source[];
+extern const unsigned cls_kernel_source_count;
+
+/* ---------------------------------------------------------------- device.c */
+
+typedef struct cls_shape {
+    uint32_t work_group, vector, shortlist;
+    uint32_t compute_units;
+    uint64_t local_mem_size, max_work_group;
+} cls_shape;
+
+/* Checks that a device can run the kernels and shapes them for it. */
+cls_status cls_shape_query(cl_device_id device, const cls_context_options *options, cls_shape *shape);
+
+/* --------------------------------------------------------------- program.c */
+
+#define CLS_DTYPES 3
+size_t cls_dtype_size(int32_t dtype);
+
+/* Builds the kernels for one type of logits; appends the compiler's log. */
+cls_status cls_program_build(cl_context context, cl_device_id device, const cls_shape *shape, int32_t dtype,
+                             char **log, cl_program *program);
+
+/* The kernels, by name and in the order of the flow. */
+enum cls_kernel { CLS_SURVEY, CLS_SHORTLIST, CLS_PASS, CLS_FINAL, CLS_LOGPROB, CLS_PROBS, CLS_SELF_TEST, CLS_KERNELS };
+extern const char *const cls_kernel_names[CLS_KERNELS];
+
+/* --------------------------------------------------------------- context.c */
+
+struct cls_context {
+    volatile cl_int references; /* the creator's and the samplers': see cls_context_retain */
+    cl_context cl;
+    cl_device_id device;
+    cls_shape shape;
+    cl_program program[CLS_DTYPES]; /* NULL: not compiled for */
+    char *build_log;
+};
+
+void cls_context_retain(cls_context *context);
+
+/* --------------------------------------------------------------- sampler.c */
+
+#define CLS_STAGING 16 /* uploads in flight */
+
+/* One upload under way: memory that must not change until `done`. */
+typedef struct cls_staging {
+    cl_event done; /* NULL: free */
+    cls_slot *slots;   /* [slots] */
+    int32_t *ints;     /* [3][max_rows]: slots, positions, mask rows */
+} cls_staging;
+
+struct cls_sampler {
+    cls_context *context;
+    uint32_t vocab, max_rows, slots;
+    uint32_t tiles;     /* mass tiles of a row */
+    uint32_t max_tiles; /* max tiles of a row, whole mass tiles */
+    cl_kernel kernel[CLS_DTYPES][CLS_KERNELS];
+
+    /* On the device. */
+    cl_mem slot_buffer; /* cls_slot [slots] */
+    cl_mem ints;        /* int32 [3][max_rows]: the step's host maps */
+    cl_mem rows;        /* cls_row [max_rows] */
+    cl_mem tile_key;    /* int32 [max_rows][max_tiles]: the max tiles' keys */
+    cl_mem tile_mass;   /* u64 [max_rows][tiles] */
+    cl_mem tile_flags;  /* u32 [max_rows][tiles] */
+    cl_mem pass;        /* u64 [max_rows][tiles][CLS_PIVOTS]; the sample of a row before that */
+    cl_mem work;        /* u64 [max_rows][tiles]: running masses of the set that is drawn from */
+    cl_mem raw_key, raw_mass, raw_flags; /* the survey of the raw logits, for raw logprobs */
+    cl_mem raw_rows;
+
+    /* On the host. */
+    cls_slot *slot;          /* [slots]: what the device has, or will have with the next step */
+    uint8_t *dirty;          /* [slots]: CLS_DIRTY_* */
+    int any_dirty;
+    uint32_t searching;      /* begun slots that may need the threshold search */
+    uint8_t *seen;           /* [slots]: finds slots that occur twice */
+    int32_t *sent;           /* [3][max_rows]: the ints that the device has */
+    uint32_t sent_rows[3];
+    cls_staging staging[CLS_STAGING];
+    cl_event last;           /* the last step's end */
+    cl_command_queue last_queue;
+    uint32_t launches;
+    int force_search;
+};
+
+/* For tests: every row whose chain truncates takes the threshold path. */
+void cls_sampler_force_search(cls_sampler *sampler, int on);
+
+/* For tests: a blocking read of the last step's row records. */
+cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_row *rows, uint32_t n);
+
+/* ------------------------------------------------------------------ step.c */
+
+/* A step after its checks: every default filled in. */
+typedef struct cls_plan {
+    cls_step step;
+    int ordered; /* the queue is in order */
+    int search;  /* a row may need the threshold search */
+} cls_plan;
+
+/* Checks everything that can be known before enqueueing. */
+cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers, cl_uint n_wait,
+                          const cl_event *wait, cls_plan *plan);
+
+#endif
