@@ -1,0 +1,25 @@
+dnl SPDX-License-Identifier: MIT
+
+dnl CLS_TRY_CFLAG(FLAG, VARIABLE): appends FLAG to VARIABLE if the compiler
+dnl takes it. -Werror, because clang only warns of flags it does not know.
+AC_DEFUN([CLS_TRY_CFLAG], [
+    AS_VAR_PUSHDEF([cached], [cls_cv_cflag_$1])
+    AC_CACHE_CHECK([whether $CC accepts $1], [cached], [
+        cls_saved=$CFLAGS
+        CFLAGS="$CFLAGS -Werror $1"
+        AC_COMPILE_IFELSE([AC_LANG_PROGRAM()], [AS_VAR_SET([cached], [yes])], [AS_VAR_SET([cached], [no])])
+        CFLAGS=$cls_saved])
+    AS_VAR_IF([cached], [yes], [AS_VAR_APPEND([$2], [" $1"])])
+    AS_VAR_POPDEF([cached])])
+
+dnl CLS_TRY_VERSION_SCRIPT: HAVE_VERSION_SCRIPT where the linker takes one;
+dnl elsewhere hidden visibility alone keeps the insides in.
+AC_DEFUN([CLS_TRY_VERSION_SCRIPT], [
+    AC_CACHE_CHECK([for linker version scripts], [cls_cv_version_script], [
+        AS_ECHO(['CLSAMPLE_0 { global: main; local: *; };']) >conftest.map
+        cls_saved=$LDFLAGS
+        LDFLAGS="$LDFLAGS -Wl,--version-script=conftest.map"
+        AC_LINK_IFELSE([AC_LANG_PROGRAM()], [cls_cv_version_script=yes], [cls_cv_version_script=no])
+        LDFLAGS=$cls_saved
+        rm -f conftest.map])
+    AM_CONDITIONAL([HAVE_VERSION_SCRIPT], [test "$cls_cv_version_script" = yes])])
