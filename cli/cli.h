@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/* What the subcommands of clsample share. Functions that return int and can
+ * fail print one sentence by cli_fail() and return 1; 0 is success. */
+#ifndef CLS_CLI_H
+#define CLS_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "clsample.h"
+
+int cls_cmd_devices(int argc, char **argv);
+int cls_cmd_sample(int argc, char **argv);
+int cls_cmd_demo(int argc, char **argv);
+int cls_cmd_bench(int argc, char **argv);
+
+/* --------------------------------------------------------- errors, cli/main.c */
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+int cli_fail(const char *format, ...); /* "clsample: SENTENCE" to stderr; returns 1 */
+int cli_no_memory(void);
+
+/* ------------------------------------------------------- options, cli/options.c */
+
+typedef enum cli_type {
+    CLI_FLAG,   /* bool; takes no value */
+    CLI_STRING, /* const char *, into argv */
+    CLI_INT,    /* int32_t */
+    CLI_UINT,   /* uint32_t */
+    CLI_UINT64, /* uint64_t */
+    CLI_FLOAT,  /* float */
+    CLI_CHOICE  /* int32_t: which of the words of `choices` */
+} cli_type;
+
+/* One option: parsing, --help and error messages are made from it. A program's
+ * defaults are what the variables hold before cli_parse(). */
+typedef struct cli_option {
+    const char *name;    /* without the dashes */
+    cli_type type;
+    void *value;         /* a variable of the type's kind; untouched if not given */
+    const char *meta;    /* the value's name in --help; NULL for flags */
+    const char *help;    /* one line */
+    const char *choices; /* CLI_CHOICE: words with | between them */
+    bool given;          /* out */
+} cli_option;
+
+typedef enum cli_parsed { CLI_GO, CLI_HELPED, CLI_FAILED } cli_parsed;
+
+/* Reads "--name value" and "--name=value"; --help prints `usage`, `about` and
+ * the options. options ends with an entry whose name is NULL. argv[0] is the
+ * subcommand's name. Use: switch on the result; CLI_HELPED exits 0. */
+cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about, cli_option *options);
+
+/* Parses text as the option's type into its value; `what` names the option in
+ * the error sentence ("--top-k"). */
+int cli_set(const cli_option *option, const char *what, const char *text);
+
+/* ------------------------------------------------------- devices, cli/device.c */
+
+typedef struct cli_device {
+    cl_platform_id platform;
+    cl_device_id device;
+    cl_device_type type;
+    char platform_name[128], name[128], c_version[64], driver[64];
+    bool usable, is_default;
+    char reason[256];     /* why not usable */
+    cls_device_info info; /* if usable */
+} cli_device;
+
+/* All devices of all platforms. The index is the number that --device takes. */
+typedef struct cli_devices {
+    uint32_t count;
+    cli_device *device;
+    uint32_t bare_count; /* platforms without a device */
+    char (*bare)[128];   /* their names */
+} cli_devices;
+
+int cli_devices_find(const cls_context_options *options, cli_devices *list); /* options may be NULL; finding none is no error */
+void cli_devices_free(cli_devices *list);
+const char *cli_device_type(cl_device_type type); /* "GPU", "accelerator", "custom", "CPU" */
+json_t *cli_device_json(const cli_device *device, uint32_t index);
+
+/* A device, opened: the OpenCL objects and the library's context. */
+typedef struct cli_session {
+    cli_device at;
+    uint32_t index;
+    cl_context cl;
+    cl_command_queue queue;
+    cls_context *context;
+} cli_session;
+
+/* which: the text of --device, NULL for the default device. properties: of the
+ * queue (CL_QUEUE_PROFILING_ENABLE, ...), 0 for none. Compiles. */
+int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,
+             cli_session *session);
+void cli_close(cli_session *session);
+
+/* A sentence for a failed call: what was tried, and the library's message. */
+int cli_fail_library(const char *what);
+int cli_fail_opencl(const char *what, cl_int error);
+
+/* ---------------------------------------------------------- output, cli/output.c */
+
+int cli_print_json(json_t *value); /* to stdout, with a newline; takes the reference; NULL is out of memory */
+json_t *cli_real(double x);        /* null where JSON has no number for it */
+int cli_flush(void);               /* 1 if stdout could not be written */
+const char *cli_status_words(int32_t status, char words[64]); /* "nan, inf"; "ok" */
+
+/* A bar of `width` columns, filled to x in [0, 1]. */
+void cli_bar(double x, int width);
+
+/* ------------------------------------------------------------- files, cli/npy.c */
+
+/* A NumPy array of one or two dimensions, little endian, C order. */
+typedef struct cli_npy {
+    char kind;     /* 'f', 'i' or 'u' */
+    unsigned size; /* bytes of an element */
+    unsigned dims;
+    uint64_t shape[2];
+    void *data; /* free() it */
+} cli_npy;
+
+int cli_npy_read(const char *path, cli_npy *array);
+/* Writes int32 ('i'), uint32 ('u') or float32 ('f') data. */
+int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape, const void *data);
+
+/* Logits [rows, vocab]: dtype_name NULL, "f32", "f16" or "bf16". */
+typedef struct cli_logits {
+    void *data;
+    uint32_t rows, vocab;
+    cls_dtype dtype;
+    size_t size; /* of an element */
+} cli_logits;
+int cli_logits_read(const char *path, const char *dtype_name, cli_logits *logits);
+
+/* ------------------------------------------------------- parameters, cli/params.c */
+
+/* The entries of the sampling parameters, for an option table. */
+#define CLI_PARAM_OPTIONS(p)                                                                                          \
+    {"temperature", CLI_FLOAT, &(p)->temperature, "T", "divide the logits by T; 0 is greedy (default 1)", NULL, 0},    \
+    {"top-k", CLI_INT, &(p)->top_k, "K", "keep the K likeliest tokens; 0 or less: off (default)", NULL, 0},            \
+    {"top-p", CLI_FLOAT, &(p)->top_p, "P", "keep the likeliest tokens that reach P of the mass (default 1: off)",      \
+     NULL, 0},                                                                                                        \
+    {"min-p", CLI_FLOAT, &(p)->min_p, "P", "keep tokens at least P times as likely as the likeliest (default 0)",      \
+     NULL, 0},                                                                                                        \
+    {"chain", CLI_CHOICE, &(p)->chain, "ORDER", "order of these: default, vllm or llama", "default|vllm|llama", 0},    \
+    {"seed", CLI_UINT64, &(p)->seed, "N", "row r draws with seed N + r (default 0)", NULL, 0},                         \
+    {"stream", CLI_UINT64, &(p)->stream, "N", "tells requests of one seed apart (default 0)", NULL, 0},                \
+    {"position", CLI_UINT, &(p)->position, "N", "position of the first draw (default 0)", NULL, 0}
+
+/* Names the option whose value the library refuses. options: as given. */
+int cli_params_check(const cli_option *options, const cls_params *params, uint32_t vocab);
+
+/* The rows' parameters: base, seeds base->seed + r or those of the file
+ * seeds_path (may be NULL), then what the file params_path (may be NULL) says. */
+int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path, uint32_t rows,
+                    uint32_t vocab, cls_params *params);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: dispatch to the subcommands. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} commands[] = {
+    {"devices", cls_cmd_devices, "list the OpenCL devices and how they would be used"},
+    {"sample", cls_cmd_sample, "draw tokens from logits in a file"},
+    {"demo", cls_cmd_demo, "show what the samplers make of some rows of logits"},
+    {"bench", cls_cmd_bench, "measure a device"},
+};
+
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+int cli_fail(const char *format, ...)
+{
+    va_list args;
+    fflush(stdout);
+    fputs("clsample: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return 1;
+}
+
+int cli_no_memory(void) { return cli_fail("out of memory"); }
+
+static int help(void)
+{
+    puts("usage: clsample COMMAND [OPTION]...\n\nSamples the next token of a language model on an OpenCL device.\n");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        printf("  %-10s %s\n", commands[i].name, commands[i].help);
+    puts("\n  clsample COMMAND --help tells its options; clsample --version the version.");
+    return cli_flush();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return cli_fail("no command given; clsample --help lists them");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+        return help();
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("clsample %s\n", cls_version());
+        return cli_flush();
+    }
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    return cli_fail("unknown command '%s'; clsample --help lists them", argv[1]);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/* Command line options from a table. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+/* The whole of text must be a number: nothing before it, nothing after it. */
+static bool whole(const char *text, const char *end)
+{
+    return end != text && *end == '\0' && strchr(" \t\n\v\f\r", *text) == NULL && errno != ERANGE;
+}
+
+static int set_integer(const cli_option *option, const char *what, const char *text)
+{
+    char *end;
+    if (option->type == CLI_INT) {
+        long long x;
+        errno = 0;
+        x = strtoll(text, &end, 10);
+        if (!whole(text, end) || x < INT32_MIN || x > INT32_MAX)
+            return cli_fail("%s: '%s' is not an integer of 32 bits", what, text);
+        *(int32_t *)option->value = (int32_t)x;
+    } else {
+        const uint64_t most = option->type == CLI_UINT ? UINT32_MAX : UINT64_MAX;
+        unsigned long long x;
+        errno = 0;
+        x = strtoull(text, &end, 10);
+        /* strtoull() takes -1 for the largest number. */
+        if (!whole(text, end) || *text == '-' || x > most)
+            return cli_fail("%s: '%s' is not an integer from 0 to %" PRIu64, what, text, most);
+        if (option->type == CLI_UINT)
+            *(uint32_t *)option->value = (uint32_t)x;
+        else
+            *(uint64_t *)option->value = x;
+    }
+    return 0;
+}
+
+static int set_float(const cli_option *option, const char *what, const char *text)
+{
+    char *end;
+    double x;
+    errno = 0;
+    x = strtod(text, &end);
+    if (errno == ERANGE && fabs(x) <= 1.0)
+        errno = 0; /* too small for a double: as good as zero */
+    if (!whole(text, end))
+        return cli_fail("%s: '%s' is not a number", what, text);
+    *(float *)option->value = (float)x;
+    return 0;
+}
+
+static int set_choice(const cli_option *option, const char *what, const char *text)
+{
+    const size_t length = strlen(text);
+    const char *word = option->choices;
+    for (int32_t i = 0;; i++) {
+        const size_t n = strcspn(word, "|");
+        if (n == length && strncmp(word, text, n) == 0) {
+            *(int32_t *)option->value = i;
+            return 0;
+        }
+        if (word[n] == '\0')
+            return cli_fail("%s: '%s' is none of %s", what, text, option->choices);
+        word += n + 1;
+    }
+}
+
+int cli_set(const cli_option *option, const char *what, const char *text)
+{
+    switch (option->type) {
+    case CLI_FLAG:
+        *(bool *)option->value = true;
+        return 0;
+    case CLI_STRING:
+        *(const char **)option->value = text;
+        return 0;
+    case CLI_FLOAT:
+        return set_float(option, what, text);
+    case CLI_CHOICE:
+        return set_choice(option, what, text);
+    case CLI_INT:
+    case CLI_UINT:
+    case CLI_UINT64:
+        break;
+    }
+    return set_integer(option, what, text);
+}
+
+static cli_parsed help(const char *usage, const char *about, const cli_option *options)
+{
+    printf("usage: clsample %s\n\n%s\n\n", usage, about);
+    for (; options->name != NULL; options++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s %s", options->name, options->meta == NULL ? "" : options->meta);
+        printf("  %-22s %s\n", left, options->help);
+    }
+    printf("  %-22s %s\n", "--help", "this text");
+    return cli_flush() == 0 ? CLI_HELPED : CLI_FAILED;
+}
+
+static cli_option *find(cli_option *options, const char *name, size_t length)
+{
+    for (; options->name != NULL; options++)
+        if (strlen(options->name) == length && strncmp(options->name, name, length) == 0)
+            return options;
+    return NULL;
+}
+
+cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about, cli_option *options)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return help(usage, about, options);
+    for (int i = 1; i < argc; i++) {
+        const char *text = NULL;
+        char what[64];
+        cli_option *option;
+        size_t length;
+        if (strncmp(argv[i], "--", 2) != 0) {
+            cli_fail("%s: unexpected argument '%s'", argv[0], argv[i]);
+            return CLI_FAILED;
+        }
+        length = strcspn(argv[i] + 2, "=");
+        option = find(options, argv[i] + 2, length);
+        if (option == NULL) {
+            cli_fail("%s: unknown option '%.*s'; --help lists them", argv[0], (int)length + 2, argv[i]);
+            return CLI_FAILED;
+        }
+        snprintf(what, sizeof what, "--%s", option->name);
+        if (argv[i][length + 2] == '=')
+            text = argv[i] + length + 3;
+        else if (option->type != CLI_FLAG && i + 1 < argc)
+            text = argv[++i];
+        if ((text == NULL) != (option->type == CLI_FLAG)) {
+            cli_fail(text == NULL ? "%s: a value is missing" : "%s: takes no value", what);
+            return CLI_FAILED;
+        }
+        if (cli_set(option, what, text) != 0)
+            return CLI_FAILED;
+        option->given = true;
+    }
+    return CLI_GO;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* What the subcommands print with. */
+#include <langinfo.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+int cli_flush(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return cli_fail("standard output: cannot write");
+    return 0;
+}
+
+int cli_print_json(json_t *value)
+{
+    int failed;
+    if (value == NULL)
+        return cli_no_memory();
+    failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(value);
+    putchar('\n');
+    return failed != 0 ? cli_fail("standard output: cannot write") : cli_flush();
+}
+
+json_t *cli_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+const char *cli_status_words(int32_t status, char words[64])
+{
+    static const struct {
+        int32_t bit;
+        const char *word;
+    } bits[] = {{CLS_ROW_NAN, "nan"},
+                {CLS_ROW_INF, "inf"},
+                {CLS_ROW_EMPTY, "empty"},
+                {CLS_ROW_SKIPPED, "skipped"},
+                {CLS_ROW_NO_SLOT, "no slot"}};
+    words[0] = '\0';
+    for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++)
+        if (status & bits[i].bit) {
+            if (words[0] != '\0')
+                strcat(words, ", ");
+            strcat(words, bits[i].word);
+        }
+    return words[0] == '\0' ? "ok" : words;
+}
+
+void cli_bar(double x, int width)
+{
+    static int utf8 = -1;
+    int filled = (int)(x * width + 0.5);
+    if (utf8 < 0) {
+        setlocale(LC_CTYPE, "");
+        utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    }
+    if (filled == 0 && x > 0.005)
+        filled = 1;
+    for (int i = 0; i < width; i++)
+        fputs(i >= filled ? " " : utf8 ? "\xe2\x96\x88" : "#", stdout);
+}
