@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Compiles the kernels by clang's front end, which warns where drivers are
+# silent: as OpenCL C 1.2, in the shapes of a CPU, a GPU and the least device.
+# usage: kernel-syntax.sh [SOURCE DIRECTORY]
+set -eu
+cd "${1:-$(dirname "$0")/..}"
+if ! command -v "${CLANG:=clang}" >/dev/null; then
+    echo "no clang here"
+    exit 77
+fi
+sources=$(sed -n '/^kernel_sources/,/^$/p' Makefile.am | grep -o 'cl/[^ ]*')
+passed=0 failed=0
+for shape in '1 16 2048' '256 4 1024' '12 2 16' '7 8 64'; do
+    # shellcheck disable=SC2086 # three numbers
+    set -- $shape
+    for dtype in 0 1 2; do
+        for file in $sources; do
+            printf '#line 1 "%s"\n' "$file"
+            cat "$file"
+        done | "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
+            -Werror -Wall -Wextra -Wno-unused-function \
+            -DWGS="$1" -DVEC="$2" -DSHORTLIST="$3" -DDTYPE=$dtype - &&
+            passed=$((passed + 1)) || failed=$((failed + 1))
+    done
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
