@@ -161,4 +161,23 @@ int cli_params_check(const cli_option *options, const cls_params *params, uint32
 int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path, uint32_t rows,
                     uint32_t vocab, cls_params *params);
 
+/* -------------------------------------------------------------- sampling, cli/run.c */
+
+/* What to draw, and where to put it: C order, NULL where it isn't wanted. */
+typedef struct cli_job {
+    const cli_logits *logits;
+    const cls_params *params; /* [rows] */
+    const int32_t *mask;      /* [rows, mask_width]; NULL: everything is allowed */
+    uint32_t mask_width;
+    uint32_t draws; /* at the positions from params->position on */
+    cls_logprob_kind kind;
+    int32_t *tokens; /* [rows, draws] */
+    float *logprobs; /* [rows, draws] */
+    int32_t *status; /* [rows] */
+    float *probs;    /* [rows, vocab] */
+} cli_job;
+
+int cli_run(cli_session *session, const cli_job *job); /* on the device, all rows in one step a draw */
+int cli_run_host(const cli_job *job);                  /* the reference */
+
 #endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample devices: what OpenCL finds here, and how it would be used. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli.h"
+
+static void print(const cli_device *device, uint32_t index)
+{
+    const cls_device_info *info = &device->info;
+    printf("%c %" PRIu32 "  %s\n", device->is_default ? '*' : ' ', index, device->name);
+    printf("       platform  %s, driver %s\n", device->platform_name, device->driver);
+    printf("       type      %s, %s\n", cli_device_type(device->type), device->c_version);
+    if (!device->usable) {
+        printf("       unusable  %s\n", device->reason);
+        return;
+    }
+    printf("       limits    %" PRIu32 " compute unit%s, work-groups to %" PRIu64 ", %" PRIu64 " KiB of local memory\n",
+           info->compute_units, info->compute_units == 1 ? "" : "s", info->max_work_group,
+           info->local_mem_size / 1024);
+    printf("       shape     work-group %" PRIu32 ", vector %" PRIu32 ", shortlist %" PRIu32 "\n", info->work_group,
+           info->vector, info->shortlist);
+}
+
+static int print_json(const cli_devices *list)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < list->count; i++)
+        if (json_array_append_new(array, cli_device_json(&list->device[i], i)) != 0) {
+            json_decref(array);
+            return cli_no_memory();
+        }
+    return cli_print_json(array);
+}
+
+int cls_cmd_devices(int argc, char **argv)
+{
+    bool json = false;
+    cli_devices list;
+    int failed;
+    cli_option options[] = {{"json", CLI_FLAG, &json, NULL, "an array; its index is the number for --device", NULL, 0},
+                            {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    const cli_parsed parsed =
+        cli_parse(argc, argv, "devices [--json]",
+                  "Lists the OpenCL devices, with the numbers that --device takes.\n"
+                  "The default, marked *, is the first usable GPU, else accelerator, custom device, CPU.",
+                  options);
+    if (parsed != CLI_GO)
+        return parsed == CLI_FAILED;
+    if (cli_devices_find(NULL, &list) != 0)
+        return 1;
+    if (json) {
+        failed = print_json(&list);
+    } else {
+        for (uint32_t i = 0; i < list.count; i++)
+            print(&list.device[i], i);
+        for (uint32_t i = 0; i < list.bare_count; i++)
+            printf("     platform %s has no device\n", list.bare[i]);
+        if (list.count == 0)
+            puts("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to use the CPU");
+        failed = cli_flush();
+    }
+    cli_devices_free(&list);
+    return failed;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* Sampling parameters: checked by the name under which they were given, and
+ * read from files with one row each. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+/* Copies one parameter, a field of `from`, into `to`. */
+static void copy_field(const cli_option *option, const cls_params *from, cls_params *to)
+{
+    const size_t at = (size_t)((const char *)option->value - (const char *)from);
+    const size_t size = option->type == CLI_UINT64 ? sizeof(uint64_t) : sizeof(uint32_t);
+    memcpy((char *)to + at, (const char *)from + at, size);
+}
+
+/* The parameter alone, among neutral ones: what is refused then is at fault. */
+static bool alone_allowed(const cli_option *option, const cls_params *params, uint32_t vocab)
+{
+    cls_params alone;
+    cls_params_default(&alone, sizeof alone);
+    copy_field(option, params, &alone);
+    return cls_params_check(&alone, vocab) == CLS_OK;
+}
+
+int cli_params_check(const cli_option *options, const cls_params *params, uint32_t vocab)
+{
+    for (; options->name != NULL; options++) {
+        const char *value = options->value;
+        if (options->given && value >= (const char *)params && value < (const char *)(params + 1) &&
+            !alone_allowed(options, params, vocab))
+            return cli_fail("--%s: %s", options->name, cls_error_message());
+    }
+    return cls_params_check(params, vocab) == CLS_OK ? 0 : cli_fail_library("parameters");
+}
+
+/* ---------------------------------------------------------------------- JSON */
+
+/* "top_k" in a file is --top-k on the command line. */
+static bool same_name(const char *key, const char *option)
+{
+    for (; *key != '\0' && *option != '\0'; key++, option++)
+        if (*key != (*option == '-' ? '_' : *option))
+            return false;
+    return *key == *option;
+}
+
+/* Sets a parameter from a JSON value of its type. An integer beyond JSON's 63
+ * bits comes as a string. */
+static int set_from_json(const cli_option *option, const char *what, json_t *value)
+{
+    char number[32];
+    const bool text = option->type == CLI_CHOICE || option->type == CLI_UINT64;
+    if (option->type == CLI_FLOAT && json_is_number(value)) {
+        *(float *)option->value = (float)json_number_value(value);
+        return 0;
+    }
+    if (text && json_is_string(value))
+        return cli_set(option, what, json_string_value(value));
+    if (option->type == CLI_FLOAT)
+        return cli_fail("%s: not a number", what);
+    if (option->type == CLI_CHOICE)
+        return cli_fail("%s: not a string", what);
+    if (!json_is_integer(value))
+        return cli_fail("%s: not an integer", what);
+    snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    return cli_set(option, what, number);
+}
+
+static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_t vocab, cls_params *params)
+{
+    const cli_option fields[] = {CLI_PARAM_OPTIONS(params), {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    const char *key;
+    json_t *value;
+    if (!json_is_object(object))
+        return cli_fail("%s: row %" PRIu32 ": not an object", path, row);
+    json_object_foreach(object, key, value) {
+        const cli_option *field = fields;
+        char what[PATH_MAX + 128];
+        while (field->name != NULL && !same_name(key, field->name))
+            field++;
+        snprintf(what, sizeof what, "%s: row %" PRIu32 ": \"%.64s\"", path, row, key);
+        if (field->name == NULL)
+            return cli_fail("%s: unknown key", what);
+        if (set_from_json(field, what, value) != 0)
+            return 1;
+        if (!alone_allowed(field, params, vocab))
+            return cli_fail("%s: %s", what, cls_error_message());
+    }
+    return 0;
+}
+
+static int rows_from_json(const char *path, uint32_t rows, uint32_t vocab, cls_params *params)
+{
+    json_error_t error;
+    json_t *array = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    int failed = 0;
+    if (array == NULL && error.line < 1)
+        return cli_fail("%s: cannot be opened", path);
+    if (array == NULL)
+        return cli_fail("%s: line %d: %s", path, error.line, error.text);
+    if (!json_is_array(array))
+        failed = cli_fail("%s: not an array of objects, one a row", path);
+    else if (json_array_size(array) != rows)
+        failed = cli_fail("%s: %zu rows of parameters for %" PRIu32 " rows of logits", path, json_array_size(array),
+                          rows);
+    for (uint32_t r = 0; r < rows && !failed; r++)
+        failed = row_from_json(path, r, json_array_get(array, r), vocab, &params[r]);
+    json_decref(array);
+    return failed;
+}
+
+/* --------------------------------------------------------------------- seeds */
+
+static int seeds_from_npy(const char *path, uint32_t rows, cls_params *params)
+{
+    cli_npy seeds;
+    if (cli_npy_read(path, &seeds) != 0)
+        return 1;
+    if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1) {
+        free(seeds.data);
+        return cli_fail("%s: not an array uint64 [rows]", path);
+    }
+    if (seeds.shape[0] != rows) {
+        free(seeds.data);
+        return cli_fail("%s: %" PRIu64 " seeds for %" PRIu32 " rows of logits", path, seeds.shape[0], rows);
+    }
+    for (uint32_t r = 0; r < rows; r++)
+        params[r].seed = ((const uint64_t *)seeds.data)[r];
+    free(seeds.data);
+    return 0;
+}
+
+int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path, uint32_t rows,
+                    uint32_t vocab, cls_params *params)
+{
+    for (uint32_t r = 0; r < rows; r++) {
+        params[r] = *base;
+        params[r].seed = base->seed + r;
+    }
+    if (seeds_path != NULL && seeds_from_npy(seeds_path, rows, params) != 0)
+        return 1;
+    return params_path != NULL ? rows_from_json(params_path, rows, vocab, params) : 0;
+}
