@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample bench: the floor, the step, and what lies between them.
+ *
+ *     rows.c      the logits and masks that are sampled
+ *     floor.c     the fastest way to read them: what no sampler can beat
+ *     measure.c   verifies a step against the reference, then times it
+ *     bench.c     the cases, the command, the table
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include "../cli/cli.h"
+
+/* What is measured on: one device, one shape of logits. */
+typedef struct bench_setup {
+    const cli_session *on; /* the opened device */
+    cls_sampler *sampler;
+    uint32_t batch, vocab;
+    cls_dtype dtype;
+    uint32_t runs; /* 0: as many as a steady median needs */
+
+    void *rows;          /* the logits on the host, [batch, vocab] of dtype ... */
+    cl_mem logits;       /* ... and on the device; BENCH_PAD elements of -inf follow */
+    size_t size;         /* bytes, padding included */
+    int32_t *mask_words; /* likewise, [batch, ceil(vocab / 32)] */
+    cl_mem mask;
+    cl_mem tokens;
+} bench_setup;
+
+#define BENCH_PAD 16
+#define BENCH_MOST_RUNS 20000u
+
+/* ------------------------------------------------------------------ rows.c */
+
+typedef enum bench_rows {
+    BENCH_LANGUAGE, /* a head of .6 over a tail falling with the id: top-p .9 keeps some 300 */
+    BENCH_FLAT,     /* normal, sigma 1: top-p .9 keeps six tokens in ten */
+    BENCH_TIES      /* the same in quarters: thousands of tokens a value */
+} bench_rows;
+
+size_t bench_dtype_size(cls_dtype dtype);
+
+/* Element i as a float; no NaN is among these. */
+float bench_get(const void *rows, cls_dtype dtype, size_t i);
+
+/* Fills [batch, vocab] and the padding behind it. The same on every machine
+ * but for the last bit of its libm. */
+void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t batch, uint32_t vocab, bench_rows kind);
+
+/* Allows a random half of the tokens; never none of them. */
+void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab);
+
+/* ----------------------------------------------------------------- floor.c */
+
+/* One shape of the max-only read, ready to be enqueued. */
+typedef struct bench_floor {
+    cl_program program;
+    cl_kernel kernel, nothing;
+    cl_mem out;
+    size_t local, global;
+    char shape[64]; /* for people */
+} bench_floor;
+
+/* Tries several shapes on setup->logits (which must be filled) and keeps the
+ * fastest that finds the right maximum. 0, or 1 after a message. */
+int bench_floor_open(bench_floor *floor, const bench_setup *setup);
+void bench_floor_close(bench_floor *floor);
+cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue);
+
+/* --------------------------------------------------------------- measure.c */
+
+typedef struct bench_result {
+    double floor_us, step_us, empty_us; /* medians, enqueue to finish */
+    uint32_t launches, runs;
+    uint64_t host_bytes; /* read by the host in a step */
+} bench_result;
+
+/* Microseconds from some start. */
+double bench_clock(void);
+
+/* Sorts `times`. */
+double bench_median(double *times, size_t n);
+
+/* All slots have begun with `params` at position 0: samples one step and
+ * compares each token with cls_host_sample()'s. 0, or 1 after a message. */
+int bench_verify(const bench_setup *setup, const cls_params *params, int masked);
+
+/* Floor, step and empty launches in turn. 0, or 1 after a message. */
+int bench_time(const bench_setup *setup, const bench_floor *floor, int masked, bench_result *result);
+
+#endif

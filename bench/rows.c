@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* The rows: made by a small generator of our own, so that two runs, and two
+ * machines, measure the same thing. */
+#include "bench.h"
+
+#include <math.h>
+#include <string.h>
+
+/* SplitMix64 (Steele, Lea, Flood 2014). */
+static uint64_t next_bits(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* In (0, 1). */
+static double next_uniform(uint64_t *state) { return ((double)(next_bits(state) >> 11) + 0.5) * 0x1p-53; }
+
+/* Box and Muller's; the second of each pair is not worth keeping. */
+static double next_normal(uint64_t *state)
+{
+    const double radius = sqrt(-2.0 * log(next_uniform(state)));
+    return radius * cos(6.283185307179586 * next_uniform(state));
+}
+
+size_t bench_dtype_size(cls_dtype dtype) { return dtype == CLS_F32 ? 4 : 2; }
+
+/* To nearest, ties to even. No row here comes near the largest binary16. */
+static uint16_t to_f16(float x)
+{
+    uint32_t bits, magnitude, rounded;
+    uint16_t sign;
+    memcpy(&bits, &x, sizeof bits);
+    sign = (uint16_t)(bits >> 16 & 0x8000u);
+    magnitude = bits & 0x7fffffffu;
+    if (magnitude >= 0x477ff000u) /* rounds to infinity; -inf itself */
+        return sign | 0x7c00u;
+    if (magnitude < 0x38800000u) /* below 2^-14: a multiple of 2^-24 */
+        return sign | (uint16_t)lrintf(fabsf(x) * 0x1p24f);
+    rounded = magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u);
+    return sign | (uint16_t)(rounded >> 13);
+}
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+static void put(void *rows, cls_dtype dtype, size_t i, float x)
+{
+    if (dtype == CLS_F32)
+        ((float *)rows)[i] = x;
+    else
+        ((uint16_t *)rows)[i] = dtype == CLS_F16 ? to_f16(x) : to_bf16(x);
+}
+
+float bench_get(const void *rows, cls_dtype dtype, size_t i)
+{
+    uint32_t bits;
+    float x;
+    if (dtype == CLS_F32)
+        return ((const float *)rows)[i];
+    bits = ((const uint16_t *)rows)[i];
+    if (dtype == CLS_F16) {
+        const float magnitude = ldexpf((float)((bits & 0x3ffu) + (bits & 0x7c00u ? 0x400u : 0u)),
+                                       (int)(bits & 0x7c00u ? bits >> 10 & 31u : 1u) - 25);
+        if ((bits & 0x7c00u) == 0x7c00u)
+            return bits & 0x8000u ? -INFINITY : INFINITY;
+        return bits & 0x8000u ? -magnitude : magnitude;
+    }
+    bits <<= 16;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Spread and slope make the tail: with a normal tail that does not fall, the
+ * nucleus would be ten times as large and the case another one. */
+static void fill_language(void *rows, cls_dtype dtype, size_t at, uint32_t vocab, uint64_t *state)
+{
+    const uint32_t head = (uint32_t)(next_bits(state) % vocab);
+    double tail = 0;
+    for (uint32_t i = 0; i < vocab; i++) {
+        const double x = 3.5 * next_normal(state) - 0.5 * log(1.0 + i);
+        if (i != head)
+            tail += exp(x);
+        put(rows, dtype, at + i, (float)x);
+    }
+    put(rows, dtype, at + head, vocab > 1 ? (float)log(tail * 0.6 / 0.4) : 0.0f);
+}
+
+void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t batch, uint32_t vocab, bench_rows kind)
+{
+    const size_t n = (size_t)batch * vocab;
+    for (uint32_t row = 0; row < batch; row++) {
+        const size_t at = (size_t)row * vocab;
+        uint64_t state = ((uint64_t)kind << 32) + row;
+        state = next_bits(&state); /* rows that are no shifts of each other */
+        if (kind == BENCH_LANGUAGE) {
+            fill_language(rows, dtype, at, vocab, &state);
+            continue;
+        }
+        for (uint32_t i = 0; i < vocab; i++) {
+            const double x = next_normal(&state);
+            put(rows, dtype, at + i, (float)(kind == BENCH_TIES ? rint(4.0 * x) / 4.0 : x));
+        }
+    }
+    for (size_t i = n; i < n + BENCH_PAD; i++)
+        put(rows, dtype, i, -INFINITY);
+}
+
+void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab)
+{
+    const uint32_t width = (vocab + 31) / 32;
+    uint64_t state = 1;
+    for (size_t row = 0; row < batch; row++) {
+        for (size_t i = 0; i < width; i++)
+            words[row * width + i] = (int32_t)(uint32_t)(next_bits(&state) >> 32);
+        words[row * width] |= 1;
+    }
+}
