@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+#include "batch.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *zeroes(size_t n, size_t size)
+{
+    void *const p = calloc(n, size);
+    ck_assert_msg(p != NULL, "out of memory");
+    return p;
+}
+
+batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size_t offset)
+{
+    batch *const b = zeroes(1, sizeof *b);
+    b->rows = rows;
+    b->vocab = vocab;
+    b->stride = stride ? stride : vocab;
+    b->dtype = dtype;
+    b->offset = offset;
+    b->data_size = offset + ((size_t)(rows - 1) * b->stride + vocab) * dtype_size(dtype);
+    b->data = zeroes(b->data_size, 1);
+    memset(b->data, 0x7e, b->data_size); /* large where nothing should look; NaN in f16 */
+    b->values = zeroes((size_t)rows * vocab, sizeof *b->values);
+    b->kind = zeroes(rows, sizeof *b->kind);
+    b->params = zeroes(rows, sizeof *b->params);
+    b->trace = zeroes(rows, sizeof *b->trace);
+    b->host = zeroes(rows, sizeof *b->host);
+    b->device_trace = zeroes(rows, sizeof *b->device_trace);
+    b->token = zeroes(rows, sizeof *b->token);
+    b->status = zeroes(rows, sizeof *b->status);
+    return b;
+}
+
+void batch_free(batch *b)
+{
+    free(b->data);
+    free(b->values);
+    free(b->kind);
+    free(b->params);
+    free(b->mask);
+    free(b->random);
+    free(b->trace);
+    free(b->host);
+    free(b->device_trace);
+    free(b->token);
+    free(b->status);
+    free(b);
+}
+
+void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed)
+{
+    float *const values = b->values + (size_t)row * b->vocab;
+    unsigned char *const data = b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
+    b->kind[row] = kind;
+    row_fill(kind, values, b->vocab, seed);
+    for (uint32_t i = 0; i < b->vocab; i++) {
+        dtype_encode(b->dtype, values[i], data + i * dtype_size(b->dtype));
+        values[i] = dtype_decode(b->dtype, data + i * dtype_size(b->dtype));
+    }
+    cls_params_default(&b->params[row], sizeof(cls_params));
+    b->params[row].seed = seed;
+    b->params[row].position = row;
+}
+
+void params_random(cls_params *p, uint32_t vocab, rng *r)
+{
+    static const float temperatures[] = {0.0f, 1e-6f, 1e-4f, 0.8f, 0.8f, 1.0f, 1.0f, 1.3f, 100.0f};
+    static const float top_ps[] = {0.0f, 1e-8f, 0.3f, 0.9f, 0.9f, 1.0f - 1e-7f, 1.0f, 1.0f};
+    static const float min_ps[] = {0.0f, 0.0f, 0.0f, 1e-6f, 0.05f, 1.0f};
+    const int32_t v = (int32_t)vocab;
+    const int32_t top_ks[] = {-1, 0, 0, 0, 0, 1, 2, 15, 16, 17, 50, 50, 255, 256, 257, 600, v - 1, v, 1 << 30};
+    p->chain = (int32_t)rng_below(r, 3);
+    p->temperature = temperatures[rng_below(r, sizeof temperatures / sizeof *temperatures)];
+    p->top_p = top_ps[rng_below(r, sizeof top_ps / sizeof *top_ps)];
+    p->min_p = min_ps[rng_below(r, sizeof min_ps / sizeof *min_ps)];
+    p->top_k = top_ks[rng_below(r, sizeof top_ks / sizeof *top_ks)];
+    p->stream = rng_bits(r);
+    p->position = (uint32_t)rng_bits(r);
+}
+
+void batch_random(batch *b, rng *r)
+{
+    for (uint32_t row = 0; row < b->rows; row++) {
+        batch_row(b, row, (row_kind)rng_below(r, ROW_KINDS), rng_bits(r));
+        params_random(&b->params[row], b->vocab, r);
+    }
+}
+
+void batch_mask(batch *b, rng *r, uint32_t percent)
+{
+    b->mask_width = (b->vocab + 31) / 32;
+    free(b->mask);
+    b->mask = zeroes((size_t)b->rows * b->mask_width, sizeof *b->mask);
+    for (size_t word = 0; word < (size_t)b->rows * b->mask_width; word++) {
+        uint32_t bits = 0;
+        for (unsigned bit = 0; bit < 32; bit++)
+            bits |= (uint32_t)(rng_below(r, 100) < percent) << bit;
+        b->mask[word] = (int32_t)bits;
+    }
+}
+
+cls_host_row batch_host_row(const batch *b, uint32_t row)
+{
+    cls_host_row h;
+    cls_host_row_default(&h, sizeof h);
+    h.logits = b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
+    h.dtype = b->dtype;
+    h.vocab = b->vocab;
+    h.mask = b->mask ? b->mask + (size_t)row * b->mask_width : NULL;
+    h.mask_width = b->mask_width;
+    h.position = b->params[row].position;
+    h.random = b->random ? &b->random[row] : NULL;
+    h.params = &b->params[row];
+    return h;
+}
+
+void batch_reference(batch *b)
+{
+    for (uint32_t row = 0; row < b->rows; row++) {
+        const cls_host_row h = batch_host_row(b, row);
+        b->host[row].struct_size = sizeof b->host[row];
+        must(cls_reference(&h, &b->trace[row], &b->host[row]));
+    }
+}
+
+static int is_greedy(const batch *b, uint32_t row)
+{
+    return b->params[row].temperature < 1e-5f;
+}
+
+/* A token's logit as the sampler sees it. */
+static float seen(const batch *b, uint32_t row, uint32_t i)
+{
+    const int32_t *const mask = b->mask ? b->mask + (size_t)row * b->mask_width : NULL;
+    if (mask && !((uint32_t)mask[i / 32] >> (i % 32) & 1u))
+        return -INFINITY;
+    return clean(b->values[(size_t)row * b->vocab + i]);
+}
+
+static int is_kept(const batch *b, uint32_t row, uint32_t i, const cls_row *cut)
+{
+    const int32_t key = key_of(seen(b, row, i));
+    return key > CLS_KEY_NONE && (key > cut->cut_key || (key == cut->cut_key && (int32_t)i <= cut->cut_id));
+}
+
+/* ceil(u * 2^64 / mass), u < mass: the least random number that draws unit u. */
+static uint64_t random_for(uint64_t u, uint64_t mass)
+{
+    uint64_t quotient = 0, rest = u;
+    for (int bit = 0; bit < 64; bit++) {
+        const int carry = rest >> 63 != 0;
+        rest <<= 1;
+        quotient <<= 1;
+        if (carry || rest >= mass) {
+            rest -= mass;
+            quotient |= 1;
+        }
+    }
+    return quotient + (rest != 0);
+}
+
+int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
+{
+    const cls_row *const trace = &b->trace[row];
+    const cls_params *const p = &b->params[row];
+    const int plain = trace->cut_key == CLS_KEY_NONE && trace->cut_id == CLS_MAX_ID;
+    uint64_t before = 0, first = 0, end = 0;
+    uint32_t kept = 0;
+    int32_t token = -1;
+    if (!b->random)
+        b->random = zeroes(b->rows, sizeof *b->random);
+    if (is_greedy(b, row) || trace->mass == 0)
+        return trace->token;
+    const float scale = (float)(1.4426950408889634074 / (double)p->temperature);
+    const float max = of_key(trace->max_key);
+    for (uint32_t t = 0; t < b->vocab; t += CLS_TILE) {
+        const uint32_t stop = t + CLS_TILE < b->vocab ? t + CLS_TILE : b->vocab;
+        float tile_max = -INFINITY;
+        for (uint32_t i = t; i < stop; i++)
+            tile_max = seen(b, row, i) > tile_max ? seen(b, row, i) : tile_max;
+        if (tile_max == -INFINITY)
+            continue;
+        const cls_unit unit = unit_of(tile_max, max, split(max, scale).exponent, scale);
+        uint64_t whole = 0, mass = 0; /* of the tile up to i: tile units, row units */
+        for (uint32_t i = t; i < stop; i++) {
+            const uint64_t was = mass;
+            const uint32_t x = is_kept(b, row, i, trace) ? weight(seen(b, row, i), tile_max, scale, unit.fraction) : 0;
+            whole += x;
+            mass = plain ? up(whole, unit.shift) : mass + up(x, unit.shift);
+            if (mass == was)
+                continue;
+            if (kept++ <= pick) { /* the pick-th token that has mass, or the last one */
+                token = (int32_t)i;
+                first = before + was;
+                end = before + mass;
+            }
+        }
+        before += mass;
+    }
+    ck_assert_msg(before == trace->mass, "%s: mass %llu, the reference says %llu", batch_words(b, row),
+                  (unsigned long long)before, (unsigned long long)trace->mass);
+    b->random[row] = random_for(last ? end - 1 : first, trace->mass);
+    return token;
+}
+
+const char *batch_words(const batch *b, uint32_t row)
+{
+    static char words[320];
+    static const char *const chains[] = {"default", "vllm", "llama"};
+    const cls_params *const p = &b->params[row];
+    snprintf(words, sizeof words,
+             "row %u of %u, %s, vocab %u, stride %u, offset %zu, %s%s, chain %s, T %g, k %d, p %.9g, min_p %g, seed %llu, "
+             "position %u",
+             row, b->rows, row_kind_names[b->kind[row]], b->vocab, b->stride, b->offset, dtype_names[b->dtype],
+             b->mask ? ", masked" : "", chains[p->chain], (double)p->temperature, p->top_k, (double)p->top_p,
+             (double)p->min_p, (unsigned long long)p->seed, p->position);
+    return words;
+}
+
+static void compare_u64(const batch *b, uint32_t row, const char *where, const char *what, uint64_t ours,
+                        uint64_t host)
+{
+    ck_assert_msg(ours == host, "%s: %s: %s is %llu on the device, %llu in the reference", where, batch_words(b, row),
+                  what, (unsigned long long)ours, (unsigned long long)host);
+}
+
+void batch_equal(const batch *b, const char *where)
+{
+    for (uint32_t row = 0; row < b->rows; row++) {
+        const cls_row *const d = &b->device_trace[row], *const h = &b->trace[row];
+        ck_assert_msg(b->status[row] == b->host[row].status, "%s: %s: status is %d on the device, %d in the reference",
+                      where, batch_words(b, row), b->status[row], b->host[row].status);
+        if (!is_greedy(b, row) && !(b->status[row] & CLS_ROW_EMPTY)) {
+            if (b->params[row].top_p < 1.0f)
+                compare_u64(b, row, where, "top-p's target", d->target, h->target);
+            for (uint32_t i = 0; i < b->vocab; i++)
+                ck_assert_msg(is_kept(b, row, i, d) == is_kept(b, row, i, h), "%s: %s: token %u is %s", where,
+                              batch_words(b, row), i,
+                              is_kept(b, row, i, d) ? "kept on the device only" : "kept in the reference only");
+            compare_u64(b, row, where, "the set's mass", d->mass, h->mass);
+            compare_u64(b, row, where, "the number drawn", d->drawn, h->drawn);
+        }
+        ck_assert_msg(b->token[row] == b->host[row].token, "%s: %s: token is %d on the device, %d in the reference",
+                      where, batch_words(b, row), b->token[row], b->host[row].token);
+    }
+}
+
+void batch_run(batch *b, device *d, cls_context *context, int search)
+{
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_step step;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = b->vocab;
+    o.max_rows = b->rows;
+    must(cls_sampler_create(context, &o, &sampler));
+    for (uint32_t row = 0; row < b->rows; row++)
+        must(cls_slot_begin(sampler, row, &b->params[row]));
+    cls_sampler_force_search(sampler, search);
+
+    cls_step_default(&step, sizeof step);
+    step.rows = b->rows;
+    step.logits.dtype = b->dtype;
+    step.logits.buffer = buffer_of(d, b->data_size, b->data);
+    step.logits.offset = b->offset;
+    step.logits.row_stride = b->stride;
+    step.tokens.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
+    step.status.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
+    if (b->mask) {
+        step.mask.words.buffer = buffer_of(d, (size_t)b->rows * b->mask_width * sizeof(int32_t), b->mask);
+        step.mask.width = b->mask_width;
+    }
+    if (b->random)
+        step.random.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
+    must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
+    b->launches = cls_sampler_launches(sampler);
+    must_cl(clFinish(d->queue));
+    buffer_read(d, step.tokens.buffer, b->rows * sizeof(int32_t), b->token);
+    buffer_read(d, step.status.buffer, b->rows * sizeof(int32_t), b->status);
+    must(cls_sampler_trace(sampler, d->queue, b->device_trace, b->rows));
+    clReleaseMemObject(step.logits.buffer);
+    clReleaseMemObject(step.tokens.buffer);
+    clReleaseMemObject(step.status.buffer);
+    if (b->mask)
+        clReleaseMemObject(step.mask.words.buffer);
+    if (b->random)
+        clReleaseMemObject(step.random.buffer);
+    cls_sampler_destroy(sampler);
+}

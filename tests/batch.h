@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* A batch of rows with everything that decides their tokens, sampled by the
+ * reference and by the device, and the comparison of both, bit for bit. */
+#ifndef TESTS_BATCH_H
+#define TESTS_BATCH_H
+
+#include "fixture.h"
+#include "inputs.h"
+#include "internal.h"
+
+typedef struct batch {
+    uint32_t rows, vocab, stride;
+    size_t offset; /* bytes */
+    int dtype;
+    size_t data_size;
+    unsigned char *data;  /* as it lies in the device's buffer */
+    float *values;        /* [rows, vocab] what it means */
+    row_kind *kind;
+    cls_params *params;
+    int32_t *mask;        /* [rows, mask_width], or NULL */
+    uint32_t mask_width;
+    uint64_t *random;     /* [rows], or NULL: Philox */
+
+    cls_row *trace;       /* the reference's */
+    cls_host_result *host;
+
+    cls_row *device_trace;
+    int32_t *token, *status; /* the device's */
+    uint32_t launches;
+} batch;
+
+batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size_t offset);
+void batch_free(batch *b);
+
+/* Fills a row; its parameters become the defaults with a seed of its own. */
+void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed);
+/* The same with random kinds and parameters from the lists of edges. */
+void batch_random(batch *b, rng *r);
+void params_random(cls_params *p, uint32_t vocab, rng *r);
+void batch_mask(batch *b, rng *r, uint32_t percent); /* the share of tokens allowed */
+
+/* One row's input for the reference. */
+cls_host_row batch_host_row(const batch *b, uint32_t row);
+void batch_reference(batch *b);
+
+/* Chooses the random number that draws the first or the last unit of a token
+ * of a row, by the masses of cl/arithmetic.h; after batch_reference(). Returns the
+ * token that must come. Rows without a choice (greedy, empty): their token. */
+int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last);
+
+/* Samples on the device, once, from slots 0 to rows-1 at their params'
+ * positions. search: force the threshold path. */
+void batch_run(batch *b, device *d, cls_context *context, int search);
+
+/* Fails, naming what differs first, unless device equals reference. */
+void batch_equal(const batch *b, const char *where);
+
+/* A row in words: for messages. Static memory. */
+const char *batch_words(const batch *b, uint32_t row);
+
+#endif

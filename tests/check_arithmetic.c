@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/* cl/arithmetic.h and cl/philox.h as C compiles them, against long double and
+ * brute force. */
+#include <float.h>
+#include <math.h>
+
+#include "batch.h"
+
+static uint32_t trials(void)
+{
+    return fixture_by_size(2000, 100000, 400000);
+}
+
+static float random_float(rng *r)
+{
+    return CLS_AS_F32((int32_t)(uint32_t)rng_bits(r));
+}
+
+/* Of all sizes, not only of the largest. */
+static uint64_t random_u64(rng *r)
+{
+    return rng_bits(r) >> rng_below(r, 64);
+}
+
+START_TEST(philox_published_vectors)
+{
+    static const uint32_t vectors[3][10] = {
+        {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6,
+         0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420,
+         0x24126ea1},
+    };
+    const uint32_t *const v = vectors[_i];
+    uint32_t c[4] = {v[0], v[1], v[2], v[3]};
+    philox4x32(c, v[4], v[5]);
+    for (int i = 0; i < 4; i++)
+        ck_assert_uint_eq(c[i], v[6 + i]);
+}
+END_TEST
+
+START_TEST(philox_counter_layout)
+{
+    /* counter (position, purpose, stream low, stream high), key the seed; low word first */
+    uint32_t c[4] = {7, 0, 0x33333333, 0x44444444};
+    philox4x32(c, 0x11111111, 0x22222222);
+    ck_assert_uint_eq(philox_token(0x11111111, 0x22222222, 0x33333333, 0x44444444, 7), (uint64_t)c[1] << 32 | c[0]);
+}
+END_TEST
+
+/* a * b in full, by long multiplication in 16-bit digits. */
+static uint64_t product_high(uint64_t a, uint64_t b)
+{
+    uint32_t digit[9] = {0};
+    for (int i = 0; i < 4; i++) {
+        uint64_t carry = 0;
+        for (int j = 0; j < 4; j++) {
+            carry += digit[i + j] + (a >> 16 * i & 0xffff) * (b >> 16 * j & 0xffff);
+            digit[i + j] = carry & 0xffff;
+            carry >>= 16;
+        }
+        digit[i + 4] = (uint32_t)carry;
+    }
+    return (uint64_t)digit[7] << 48 | (uint64_t)digit[6] << 32 | (uint64_t)digit[5] << 16 | digit[4];
+}
+
+START_TEST(multiply_high)
+{
+    rng r = {fixture_seed()};
+    ck_assert_uint_eq(u64_mul_hi(UINT64_MAX, UINT64_MAX), UINT64_MAX - 1);
+    ck_assert_uint_eq(u64_mul_hi(UINT64_MAX, 1), 0);
+    ck_assert_uint_eq(u64_mul_hi(UINT64_MAX, 0), 0);
+    for (uint32_t i = 0; i < trials(); i++) {
+        const uint64_t a = random_u64(&r), b = random_u64(&r);
+        ck_assert_msg(u64_mul_hi(a, b) == product_high(a, b), "%llu, %llu", (unsigned long long)a, (unsigned long long)b);
+    }
+}
+END_TEST
+
+START_TEST(clean_and_key)
+{
+    rng r = {fixture_seed() + 1};
+    ck_assert(clean(NAN) == -INFINITY && clean(-NAN) == -INFINITY && clean(-INFINITY) == -INFINITY);
+    ck_assert(clean(INFINITY) == FLT_MAX && clean(-FLT_MAX) == -FLT_MAX);
+    ck_assert(clean(FLT_MIN) == FLT_MIN && clean(-FLT_MIN) == -FLT_MIN);
+    ck_assert(!signbit(clean(-0.0f)) && !signbit(clean(-1e-40f)) && clean(1e-40f) == 0.0f);
+    ck_assert_int_eq(key_of(-INFINITY), CLS_KEY_NONE);
+    ck_assert_int_eq(key_of(INFINITY), CLS_KEY_INF);
+    for (uint32_t i = 0; i < trials(); i++) {
+        const float a = random_float(&r), b = rng_below(&r, 4) ? random_float(&r) : nextafterf(a, INFINITY);
+        const float x = clean(a), y = clean(b);
+        ck_assert_msg((x < y) == (key_of(x) < key_of(y)) && (x == y) == (key_of(x) == key_of(y)), "%a, %a", (double)x,
+                      (double)y);
+        ck_assert(of_key(key_of(x)) == x);
+        ck_assert_msg((b == INFINITY) || (b > above(key_of(x))) == (key_of(y) > key_of(x)), "%a above %a", (double)b,
+                      (double)x);
+    }
+    ck_assert(!(1e-40f > above(0)) && FLT_MIN > above(0) && !(-1e-40f > above(0)));
+}
+END_TEST
+
+START_TEST(split_is_exact)
+{
+    rng r = {fixture_seed() + 2};
+    for (uint32_t i = 0; i < trials(); i++) {
+        const float max = i % 2 ? clean(random_float(&r)) : (float)(30.0 * rng_normal(&r));
+        const float scale = (float)exp2(30.0 * rng_unit(&r) - 10.0);
+        if (max == -INFINITY)
+            continue;
+        const cls_split s = split(max, scale);
+        const long double y = (long double)max * (long double)scale; /* 48 bits: exact */
+        ck_assert_msg(s.fraction > -1.0f && s.fraction <= 0.0f, "split(%a, %a): fraction %a", (double)max, (double)scale,
+                      (double)s.fraction);
+        if (fabsl(y) > 0x1p30L) {
+            ck_assert_msg(s.exponent == (y > 0 ? 1 << 30 : -(1 << 30)) && s.fraction == 0.0f, "split(%a, %a)",
+                          (double)max, (double)scale);
+        } else {
+            const long double truncated = truncl(y * 0x1p24L) * 0x1p-24L;
+            ck_assert_msg(s.exponent + (long double)s.fraction == truncated, "split(%a, %a) is %d%+a, not %La",
+                          (double)max, (double)scale, s.exponent, (double)s.fraction, truncated);
+        }
+    }
+    ck_assert(split(0.0f, 1.0f).exponent == 0 && split(0.0f, 1.0f).fraction == 0.0f);
+}
+END_TEST
+
+/* The weight of a token at a depth under a tile maximum at 0, relative to 2^30:
+ * within 2e-7, and the truncation to an integer. */
+START_TEST(weight_error)
+{
+    rng r = {fixture_seed() + 3};
+    double worst = 0.0;
+    for (uint32_t i = 0; i < trials(); i++) {
+        const float fraction = -(float)rng_below(&r, 1u << 24) * 0x1p-24f;
+        const float z = -(float)(rng_unit(&r) * (i % 2 ? 45.0 : 3.0));
+        const uint32_t x = weight(z, 0.0f, 1.0f, fraction);
+        const float q = z + fraction; /* the one rounding that the definition has */
+        const double exact = q > -40.0f ? exp2((double)q + 30.0) : 0.0;
+        const double error = fabs(x - exact);
+        ck_assert_msg(error <= 1.0 + 2e-7 * exact && x <= (1u << 30) + 128, "weight at %a%+a: %u, not %f", (double)z,
+                      (double)fraction, x, exact);
+        if (exact > 1e9)
+            worst = fmax(worst, (error - 1.0) / exact);
+    }
+    ck_assert(worst <= 2e-7);
+    ck_assert_uint_eq(weight(-INFINITY, 5.0f, 1.0f, -0.5f), 0);
+    ck_assert_uint_eq(weight(NAN, 5.0f, 1.0f, -0.5f), 0);
+    ck_assert_uint_eq(weight(-FLT_MAX, FLT_MAX, 1.0f, 0.0f), 0);
+}
+END_TEST
+
+START_TEST(units)
+{
+    rng r = {fixture_seed() + 4};
+    for (uint32_t i = 0; i < trials(); i++) {
+        const uint64_t mass = random_u64(&r) >> 13;
+        const uint32_t shift = rng_below(&r, 64);
+        long double exact = floorl(ldexpl((long double)mass, 13 - (int)shift));
+        ck_assert(u64_to_f32(mass) >= 0.0f && (long double)up(mass, shift) == exact);
+        /* a deeper tile has a unit lower by its exponent's distance */
+        const float max = (float)(20.0 * rng_normal(&r)), tile = max - (float)(60.0 * rng_unit(&r));
+        const int32_t e = split(max, 1.0f).exponent, t = split(tile, 1.0f).exponent;
+        const uint32_t d = shift_of(max, tile, 1.0f, e, t);
+        ck_assert_msg(d == (uint32_t)(e - t) && d == (uint32_t)(ceil((double)max) - ceil((double)tile)), "%a, %a: %u",
+                      (double)max, (double)tile, d);
+    }
+    ck_assert_uint_eq(shift_of(3e38f, -3e38f, 1.0f, 1 << 30, -(1 << 30)), 63);
+    ck_assert_uint_eq(shift_of(3e38f, 1e38f, 1.0f, 1 << 30, 1 << 30), 63); /* both clamped: told apart in floats */
+    ck_assert_uint_eq(shift_of(5.0f, -INFINITY, 1.0f, 5, 0), 63);
+}
+END_TEST
+
+START_TEST(top_p_targets)
+{
+    rng r = {fixture_seed() + 5};
+    ck_assert_uint_eq(top_p_target(UINT64_MAX, 0), 0);
+    ck_assert_uint_eq(top_p_target(1, 1), 1);
+    for (uint32_t i = 0; i < trials(); i++) {
+        const uint64_t mass = random_u64(&r);
+        const uint32_t p = (uint32_t)random_u64(&r);
+        /* ceil(mass * p / 2^32): the high half of mass * p * 2^32, plus one if anything is below */
+        const uint64_t floor_ = product_high(mass, (uint64_t)p << 32);
+        const uint64_t low = mass * ((uint64_t)p << 32);
+        ck_assert_msg(top_p_target(mass, p) == floor_ + (low != 0), "%llu, %u", (unsigned long long)mass, p);
+    }
+}
+END_TEST
+
+START_TEST(min_p_keys)
+{
+    rng r = {fixture_seed() + 6};
+    for (uint32_t i = 0; i < trials() / 40; i++) {
+        const float max = i % 3 ? (float)(20.0 * rng_normal(&r)) : clean(random_float(&r));
+        const float most = rng_below(&r, 5) ? (float)(30.0 * rng_unit(&r)) : 0.0f;
+        const float scale = (float)exp2(10.0 * rng_unit(&r) - 5.0);
+        if (max == -INFINITY)
+            continue;
+        const int32_t key = min_p_key(max, scale, most);
+        ck_assert(key <= key_of(max));
+        ck_assert_msg(depth(clean(of_key(key)), max, scale) <= most, "max %a, scale %a, most %a", (double)max,
+                      (double)scale, (double)most);
+        if (key > key_of(-FLT_MAX)) {
+            const float below = clean(of_key(key - 1));
+            ck_assert_msg(!(depth(below, max, scale) <= most), "max %a, scale %a, most %a: %a is kept, too", (double)max,
+                          (double)scale, (double)most, (double)below);
+        }
+    }
+}
+END_TEST
+
+START_TEST(logarithm)
+{
+    rng r = {fixture_seed() + 7};
+    ck_assert_int_eq(log2_q24(1), 0);
+    ck_assert_int_eq(log2_q24(UINT64_C(1) << 63), 63 << 24);
+    for (uint32_t i = 0; i < trials(); i++) {
+        const uint64_t x = random_u64(&r) | 1;
+        const long double exact = log2l((long double)x) * 0x1p24L, error = (long double)log2_q24(x) - exact;
+        ck_assert_msg(error > -1.02L && error <= 1e-6L, "log2 of %llu is off by %Lg units", (unsigned long long)x, error);
+    }
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("arithmetic");
+    TCase *const t = tcase_create("arithmetic");
+    tcase_set_timeout(t, 0);
+    tcase_add_loop_test(t, philox_published_vectors, 0, 3);
+    tcase_add_test(t, philox_counter_layout);
+    tcase_add_test(t, multiply_high);
+    tcase_add_test(t, clean_and_key);
+    tcase_add_test(t, split_is_exact);
+    tcase_add_test(t, weight_error);
+    tcase_add_test(t, units);
+    tcase_add_test(t, top_p_targets);
+    tcase_add_test(t, min_p_keys);
+    tcase_add_test(t, logarithm);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 0);
+}
