@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample demo: what the samplers make of some rows of logits, side by side.
+ * Every cell of the picture is a row of one batch: same logits, other parameters. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+#define MOST_ROWS 16
+#define SHOWN 6 /* candidates of a row */
+#define DRAWS 3
+#define BAR 6
+#define COLUMN 13 /* bar, share, two blanks */
+
+/* The columns. The second, which cuts nothing, tells the order of the tokens. */
+static const struct setting {
+    const char *title;
+    float temperature;
+    int32_t top_k;
+    float top_p, min_p;
+} settings[] = {
+    {"greedy", 0.0f, 0, 1.0f, 0.0f},      {"temp 0.8", 0.8f, 0, 1.0f, 0.0f},    {"+ top-k 3", 0.8f, 3, 1.0f, 0.0f},
+    {"+ top-p 0.9", 0.8f, 0, 0.9f, 0.0f}, {"+ min-p 0.1", 0.8f, 0, 1.0f, 0.1f},
+};
+#define SETTINGS (sizeof settings / sizeof settings[0])
+#define PLAIN 1
+
+/* ---------------------------------------------------------------------- pieces */
+
+/* A vocabulary's text, as llama2.c stores it: int32 longest piece, then for
+ * each id a float32 score, an int32 length and the bytes. */
+typedef struct vocabulary {
+    uint32_t count;
+    char (*text)[16];
+} vocabulary;
+
+static int pieces_read(const char *path, uint32_t vocab, vocabulary *pieces)
+{
+    FILE *file = fopen(path, "rb");
+    int32_t longest, length = 0;
+    bool good;
+    if (file == NULL)
+        return cli_fail("%s: cannot be opened", path);
+    pieces->text = calloc(vocab, sizeof *pieces->text);
+    good = pieces->text != NULL && fread(&longest, 4, 1, file) == 1;
+    for (uint32_t i = 0; i < vocab && good; i++) {
+        char bytes[256], *text = pieces->text[i];
+        float score;
+        good = fread(&score, 4, 1, file) == 1 && fread(&length, 4, 1, file) == 1 && length >= 0 &&
+               (size_t)length < sizeof bytes && fread(bytes, 1, (size_t)length, file) == (size_t)length;
+        if (!good)
+            break;
+        for (int32_t c = 0; c < length; c++) /* columns are counted in bytes: plain ASCII only */
+            bytes[c] = bytes[c] < 32 || bytes[c] > 126 ? '?' : bytes[c];
+        snprintf(text, sizeof *pieces->text, "'%.*s'", length > 9 ? 9 : length, bytes);
+    }
+    fclose(file);
+    pieces->count = vocab;
+    return good ? 0 : cli_fail("%s: not a llama2.c tokenizer of %" PRIu32 " pieces", path, vocab);
+}
+
+static void name_of(const vocabulary *pieces, int32_t token, char name[16])
+{
+    if (token < 0 || (uint32_t)token >= pieces->count)
+        snprintf(name, 16, "#%" PRId32, token);
+    else
+        memcpy(name, pieces->text[token], 16);
+}
+
+/* --------------------------------------------------------------------- picture */
+
+/* The likeliest tokens that are left, likeliest first. */
+static uint32_t likeliest(const float *probs, uint32_t vocab, uint32_t top[SHOWN])
+{
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < vocab; t++) {
+        uint32_t at = n;
+        if (probs[t] <= 0.0f || (n == SHOWN && probs[t] <= probs[top[n - 1]]))
+            continue;
+        if (n < SHOWN)
+            n++;
+        else
+            at--;
+        for (; at > 0 && probs[top[at - 1]] < probs[t]; at--)
+            top[at] = top[at - 1];
+        top[at] = t;
+    }
+    return n;
+}
+
+static void print_share(float p)
+{
+    if (p > 0.0f) {
+        cli_bar((double)p, BAR);
+        printf(p < 0.005f ? "  <1%%  " : " %3.0f%%  ", 100.0 * (double)p);
+    } else {
+        printf("%*s", COLUMN, "");
+    }
+}
+
+static void print_row(const cli_job *job, const vocabulary *pieces, uint32_t at, uint32_t row)
+{
+    const uint32_t vocab = job->logits->vocab;
+    const float *probs = job->probs + (size_t)at * vocab;
+    uint32_t top[SHOWN] = {0};
+    const uint32_t n = likeliest(probs + PLAIN * (size_t)vocab, vocab, top);
+    char name[16];
+    printf("\nrow %-8" PRIu32, row);
+    for (size_t s = 0; s < SETTINGS; s++)
+        printf("%-*s", COLUMN, settings[s].title);
+    for (uint32_t i = 0; i < n; i++) {
+        name_of(pieces, (int32_t)top[i], name);
+        printf("\n%-11s ", name);
+        for (size_t s = 0; s < SETTINGS; s++)
+            print_share(probs[s * vocab + top[i]]);
+    }
+    printf("\n%-12s", "tokens left");
+    for (size_t s = 0; s < SETTINGS; s++) {
+        uint32_t kept = 0;
+        for (uint32_t t = 0; t < vocab; t++)
+            kept += probs[s * vocab + t] > 0.0f;
+        printf("%-*" PRIu32, COLUMN, kept);
+    }
+    for (uint32_t d = 0; d < DRAWS; d++) {
+        printf("\n%-12s", d == 0 ? "drawn" : "");
+        for (size_t s = 0; s < SETTINGS; s++) {
+            name_of(pieces, job->tokens[(at + s) * DRAWS + d], name);
+            printf("%-*s", COLUMN, name);
+        }
+    }
+    putchar('\n');
+}
+
+/* ------------------------------------------------------------------------- run */
+
+static int rows_of(const char *list, uint32_t rows, uint32_t picked[MOST_ROWS], uint32_t *n)
+{
+    for (*n = 0; *n < MOST_ROWS; ++*n) {
+        char number[16];
+        const size_t length = strcspn(list, ",");
+        cli_option one = {"rows", CLI_UINT, &picked[*n], NULL, NULL, NULL, 0};
+        snprintf(number, sizeof number, "%.*s", length > 12 ? 12 : (int)length, list);
+        if (cli_set(&one, "--rows", number) != 0)
+            return 1;
+        if (picked[*n] >= rows)
+            return cli_fail("--rows: there is no row %" PRIu32 " among %" PRIu32, picked[*n], rows);
+        if (list[length] == '\0') {
+            ++*n;
+            return 0;
+        }
+        list += length + 1;
+    }
+    return cli_fail("--rows: more than %d rows", MOST_ROWS);
+}
+
+/* The batch: each picked row once for every setting, with one seed for all. */
+static int fill(const cli_logits *from, const uint32_t *picked, uint32_t n, uint64_t seed, cli_logits *batch,
+                cli_job *job)
+{
+    const size_t row_size = from->vocab * from->size;
+    const uint32_t rows = n * (uint32_t)SETTINGS;
+    cls_params *params = calloc(rows, sizeof *params);
+    *batch = *from;
+    batch->rows = rows;
+    batch->data = malloc(rows * row_size);
+    job->params = params;
+    job->tokens = calloc((size_t)rows * DRAWS, sizeof *job->tokens);
+    job->probs = calloc((size_t)rows * from->vocab, sizeof *job->probs);
+    job->logits = batch;
+    job->draws = DRAWS;
+    if (params == NULL || batch->data == NULL || job->tokens == NULL || job->probs == NULL)
+        return cli_no_memory();
+    for (uint32_t r = 0; r < rows; r++) {
+        const struct setting *setting = &settings[r % SETTINGS];
+        const uint32_t row = picked[r / SETTINGS];
+        cls_params_default(&params[r], sizeof params[r]);
+        params[r].temperature = setting->temperature;
+        params[r].top_k = setting->top_k;
+        params[r].top_p = setting->top_p;
+        params[r].min_p = setting->min_p;
+        params[r].seed = seed + row;
+        memcpy((char *)batch->data + r * row_size, (const char *)from->data + row * row_size, row_size);
+    }
+    return 0;
+}
+
+static int sample(const char *device, const cli_job *job)
+{
+    cls_context_options options;
+    cli_session session;
+    int failed;
+    if (device != NULL && strcmp(device, "host") == 0) {
+        puts("On the host, by the reference:");
+        return cli_run_host(job);
+    }
+    cls_context_options_default(&options, sizeof options);
+    options.dtypes = 1u << job->logits->dtype;
+    if (cli_open(device, &options, 0, &session) != 0)
+        return 1;
+    printf("On device %" PRIu32 ", %s (%s, %s):\n", session.index, session.at.name, cli_device_type(session.at.type),
+           session.at.platform_name);
+    failed = cli_run(&session, job);
+    cli_close(&session);
+    return failed;
+}
+
+int cls_cmd_demo(int argc, char **argv)
+{
+    const char *path = NULL, *device = NULL, *list = "0", *pieces_path = NULL;
+    uint64_t seed = 0;
+    uint32_t picked[MOST_ROWS], n = 0;
+    cli_logits logits, batch = {0};
+    vocabulary words = {0};
+    cli_job job = {0};
+    int failed;
+    cli_option options[] = {
+        {"logits", CLI_STRING, &path, "FILE.npy", "[rows, vocab] float32 or float16", NULL, 0},
+        {"rows", CLI_STRING, &list, "LIST", "rows to show, with commas between (default 0)", NULL, 0},
+        {"pieces", CLI_STRING, &pieces_path, "FILE.bin", "the tokens' text, as llama2.c stores it", NULL, 0},
+        {"seed", CLI_UINT64, &seed, "N", "row r draws with seed N + r (default 0)", NULL, 0},
+        {"device", CLI_STRING, &device, "N|host", "a number of clsample devices, or the reference on the host", NULL, 0},
+        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    const cli_parsed parsed = cli_parse(argc, argv, "demo --logits FILE.npy [OPTION]...",
+                                        "Shows what the samplers make of some rows of logits.", options);
+    if (parsed != CLI_GO)
+        return parsed == CLI_FAILED;
+    if (path == NULL)
+        return cli_fail("--logits: a file of logits is needed");
+    if (cli_logits_read(path, NULL, &logits) != 0)
+        return 1;
+    failed = rows_of(list, logits.rows, picked, &n) ||
+             (pieces_path != NULL && pieces_read(pieces_path, logits.vocab, &words)) ||
+             fill(&logits, picked, n, seed, &batch, &job) || sample(device, &job);
+    for (uint32_t i = 0; i < n && !failed; i++)
+        print_row(&job, &words, i * (uint32_t)SETTINGS, picked[i]);
+    if (!failed)
+        failed = cli_flush();
+    free((void *)(uintptr_t)job.params);
+    free(job.tokens);
+    free(job.probs);
+    free(batch.data);
+    free(words.text);
+    free(logits.data);
+    return failed;
+}
