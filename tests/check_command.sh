@@ -1,0 +1,299 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Runs the command for real: every option on small files made here, host and
+# device tokens compared, refusals with their sentences and exit codes.
+# CLSAMPLE: the command's path. Exits 77 if there is no device.
+set -u
+clsample=${CLSAMPLE:-./clsample}
+case $clsample in */*) clsample=$(cd "$(dirname "$clsample")" && pwd)/$(basename "$clsample") ;; esac
+dir=$(mktemp -d) || exit 99
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 99
+passed=0
+failed=0
+
+# ----------------------------------------------------------------- the checks
+
+yes_() { passed=$((passed + 1)); }
+no_() { failed=$((failed + 1)); echo "FAILED: $*"; }
+
+check() { # WHAT COMMAND...: the command succeeds
+    what=$1
+    shift
+    if "$@" >out 2>err; then yes_; else no_ "$what: $(head -1 err)"; fi
+}
+
+same() { # WHAT A B: the files are equal
+    if [ -s "$2" ] && cmp -s "$2" "$3"; then yes_; else no_ "$1: $2 and $3 differ"; fi
+}
+
+differ() {
+    if [ -s "$2" ] && [ -s "$3" ] && ! cmp -s "$2" "$3"; then yes_; else no_ "$1: $2 and $3 are equal"; fi
+}
+
+says() { # WHAT PATTERN FILE
+    if grep -q -e "$2" "$3"; then yes_; else no_ "$1: no '$2' in: $(head -3 "$3")"; fi
+}
+
+refused() { # PATTERN ARGUMENTS...: exit 1, one sentence with the pattern, nothing else
+    pattern=$1
+    shift
+    "$clsample" "$@" >out 2>err
+    code=$?
+    if [ $code -eq 1 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] && grep -q -e "^clsample: .*$pattern" err; then
+        yes_
+    else
+        no_ "$*: exit $code, $(head -2 err), not '$pattern'"
+    fi
+}
+
+# ------------------------------------------------------------------ .npy files
+
+npy() { # FILE DESCR SHAPE: starts a file; the data follow
+    printf "\\223NUMPY\\001\\000\\166\\000%-117s\\n" "{'descr': '$2', 'fortran_order': False, 'shape': ($3), }" >"$1"
+}
+
+bytes() { # FILE HEX...: little-endian numbers, as hexadecimal digits
+    file=$1
+    shift
+    for number; do
+        octal=
+        while [ -n "$number" ]; do
+            rest=${number%??}
+            octal=$octal\\$(printf %03o "0x${number#"$rest"}")
+            number=$rest
+        done
+        # shellcheck disable=SC2059
+        printf "$octal" >>"$file"
+    done
+}
+
+data() { tail -c +129 "$1" | od -An -v -t d4 | tr -s ' \n' ' '; }
+
+# 8 rows of 37 tokens, whose values float16 and bfloat16 hold, too: quarters
+# from -4 to 4, scattered.
+npy f32.npy '<f4' '8, 37'
+npy f16.npy '<f2' '8, 37'
+npy bf16.npy '<u2' '8, 37'
+f32= f16= bf16=
+i=0
+while [ $i -lt 296 ]; do
+    case $(((i * i * 7 + i * 13) % 8)) in
+    0) f32="$f32 00000000" f16="$f16 0000" bf16="$bf16 0000" ;;
+    1) f32="$f32 3f800000" f16="$f16 3c00" bf16="$bf16 3f80" ;;
+    2) f32="$f32 c0000000" f16="$f16 c000" bf16="$bf16 c000" ;;
+    3) f32="$f32 40200000" f16="$f16 4100" bf16="$bf16 4020" ;;
+    4) f32="$f32 bf000000" f16="$f16 b800" bf16="$bf16 bf00" ;;
+    5) f32="$f32 40800000" f16="$f16 4400" bf16="$bf16 4080" ;;
+    6) f32="$f32 3fa00000" f16="$f16 3d00" bf16="$bf16 3fa0" ;;
+    7) f32="$f32 c0400000" f16="$f16 c200" bf16="$bf16 c040" ;;
+    esac
+    i=$((i + 1))
+done
+# shellcheck disable=SC2086
+{ bytes f32.npy $f32; bytes f16.npy $f16; bytes bf16.npy $bf16; }
+
+# A clean row, one with NaN, one with +inf, one with nothing.
+npy bad.npy '<f4' '4, 3'
+bytes bad.npy 3f800000 40000000 3f800000 7fc00000 3f800000 3f800000 7f800000 00000000 00000000 \
+    ff800000 ff800000 7fc00000
+
+# Row r allows token r alone; its words are wider than the vocabulary.
+npy mask.npy '<i4' '8, 2'
+bytes mask.npy 00000001 00000000 00000002 00000000 00000004 00000000 00000008 00000000 \
+    00000010 00000000 00000020 00000000 00000040 00000000 00000000 00000010
+
+npy seeds.npy '<u8' '8,'
+bytes seeds.npy 0000000000000005 0000000000000006 0000000000000007 0000000000000008 \
+    0000000000000009 000000000000000a 000000000000000b 000000000000000c
+
+# ---------------------------------------------------- what needs no device
+
+check "--version" "$clsample" --version
+for command in "" devices sample demo bench; do
+    # shellcheck disable=SC2086
+    check "$command --help" "$clsample" $command --help
+    says "$command --help" '^usage: clsample' out
+done
+check "devices" "$clsample" devices
+check "devices --json" "$clsample" devices --json
+cp out devices.json
+refused "no command" </dev/null
+refused "unknown command 'sing'" sing
+refused "'--wrong'" devices --wrong
+refused "unexpected argument 'x'" devices x
+refused "--json: takes no value" devices --json=1
+refused "--logits: a file" sample
+refused "--logits: a value is missing" sample --logits
+refused "none.npy: cannot be opened" sample --logits none.npy
+
+host() { "$clsample" sample --device host --logits f32.npy "$@"; }
+host_refused() { pattern_=$1; shift; refused "$pattern_" sample --device host --logits f32.npy "$@"; }
+
+host_refused "--temperature: .*'x'" --temperature x
+host_refused "--temperature" --temperature -1
+host_refused "--temperature" --temperature inf
+host_refused "--temperature" --temperature nan
+host_refused "--top-k: '1.5'" --top-k 1.5
+host_refused "--top-k: '9999999999'" --top-k=9999999999
+host_refused "--top-p" --top-p 1.5
+host_refused "--top-p" --top-p nan
+host_refused "--min-p" --min-p 2
+host_refused "--min-p" --min-p=-0.5
+host_refused "--chain: 'other' is none of default|vllm|llama" --chain other
+host_refused "--seed: '-1'" --seed -1
+host_refused "--seed: '18446744073709551616'" --seed 18446744073709551616
+host_refused "--position: '4294967296'" --position 4294967296
+host_refused "--draws" --draws 0
+host_refused "--draws: row 0" --draws 2 --position 4294967295
+host_refused "--vector: 3" --vector 3
+host_refused "--dtype: 'f64'" --dtype f64
+host_refused "f32.npy: .* bf16" --dtype bf16
+host_refused "f32.npy: .* f16" --dtype f16
+host_refused "--logprob-kind" --logprob-kind odd
+host_refused "none/t.npy: cannot be written" --tokens none/t.npy
+refused "bf16.npy: .*--dtype bf16" sample --device host --logits bf16.npy
+refused "--device: 'gpu'" sample --logits f32.npy --device gpu
+refused "--rows: there is no row 8" demo --device host --logits f32.npy --rows 8
+refused "none.bin: cannot" demo --device host --logits f32.npy --pieces none.bin
+refused "f32.npy: not a llama2.c" demo --device host --logits f32.npy --pieces f32.npy
+
+# Files that are not what they should be.
+broken() { # FILE PATTERN
+    refused "$1: .*$2" sample --device host --logits "$1"
+}
+: >empty.npy;                                     broken empty.npy "not a .npy"
+head -c 60 f32.npy >short.npy;                    broken short.npy "the header is cut short"
+head -c 1000 f32.npy >cut.npy;                    broken cut.npy "cut short: 872 bytes"
+{ cat f32.npy; printf x; } >long.npy;             broken long.npy "more data"
+npy wide.npy '<f8' '1, 1'; bytes wide.npy 0000000000000000; broken wide.npy "not f32 or f16"
+npy big.npy '>f4' '1, 1'; bytes big.npy 00000000; broken big.npy "big endian"
+npy text.npy '<U4' '1, 1';                        broken text.npy "type '<U4'"
+npy one.npy '<f4' '37,'; bytes one.npy 0000000000000000;  broken one.npy "cut short"
+npy line.npy '<f4' '1,'; bytes line.npy 00000000; broken line.npy "one dimension"
+npy cube.npy '<f4' '1, 1, 1';                     broken cube.npy "3 dimensions"
+npy huge.npy '<f4' '99999999999999999999, 2';     broken huge.npy "cannot be understood"
+npy over.npy '<f4' '281474976710656, 281474976710656'; broken over.npy "too large"
+npy lots.npy '<f4' '1000000000000, 2';            broken lots.npy "cut short"
+npy none.npy '<f4' '0, 5';                        broken none.npy "empty"
+npy nan.npy '<f4' 'nan, 5';                       broken nan.npy "cannot be understood"
+npy minus.npy '<f4' '-1, 5';                      broken minus.npy "cannot be understood"
+sed 's/False/True /' f32.npy >fortran.npy;        broken fortran.npy "Fortran order"
+npy broad.npy '<f4' '1, 1048577'; head -c 4194308 /dev/zero >>broad.npy; broken broad.npy "1048577 tokens"
+rm none.npy
+
+npy few.npy '<i4' '2, 2'; bytes few.npy 00000000 00000000 00000000 00000000
+host_refused "few.npy: 2 mask rows" --mask few.npy
+host_refused "f32.npy: not an array int32" --mask f32.npy
+host_refused "few.npy: not an array uint64" --seeds few.npy
+npy pair.npy '<u8' '2,'; bytes pair.npy 0000000000000001 0000000000000001
+host_refused "pair.npy: 2 seeds for 8 rows" --seeds pair.npy
+
+json() { echo "$1" >p.json; shift; host_refused "p.json: $1" --params p.json; }
+json "{" "line"
+json '{}' "not an array"
+json '[{}]' "1 rows of parameters for 8"
+json '[3,{},{},{},{},{},{},{}]' "row 0: not an object"
+json '[{},{"top-k":1},{},{},{},{},{},{}]' 'row 1: "top-k": unknown key'
+json '[{},{},{"top_k":1.5},{},{},{},{},{}]' 'row 2: "top_k": not an integer'
+json '[{},{},{"top_k":"1"},{},{},{},{},{}]' 'row 2: "top_k": not an integer'
+json '[{},{},{},{"top_p":"x"},{},{},{},{}]' 'row 3: "top_p": not a number'
+json '[{},{},{},{"top_p":2},{},{},{},{}]' 'row 3: "top_p"'
+json '[{},{},{},{},{"chain":"x"},{},{},{}]' 'row 4: "chain": .* none of'
+json '[{},{},{},{},{"chain":1},{},{},{}]' 'row 4: "chain": not a string'
+json '[{},{},{},{},{},{"seed":-1},{},{}]' 'row 5: "seed"'
+json '[{},{},{},{},{},{},{"position":4294967296},{}]' 'row 6: "position"'
+json '[{},{},{},{},{},{},{},{"top_k":1,"top_k":2}]' 'line 1: duplicate'
+host_refused "no.json: cannot be opened" --params no.json
+
+# The reference.
+check "host" host --tokens h.npy --logprobs hl.npy --probs hp.npy
+says "table" '^ *row *position *token' out
+check "greedy" host --temperature 0 --tokens greedy.npy
+check "top-k 1" host --top-k 1 --tokens k1.npy
+same "greedy is top-k 1" greedy.npy k1.npy
+check "seed" host --seed 5 --tokens s.npy
+check "seeds" host --seeds seeds.npy --tokens sf.npy
+same "--seed N is N + r" s.npy sf.npy
+differ "another seed" h.npy s.npy
+check "draws" host --draws 5 --position 2 --tokens d.npy
+check "position" host --position 4 --tokens p4.npy
+[ "$(data d.npy | tr -s ' ' '\n' | sed -n '/./p' | awk 'NR % 5 == 3' | tr '\n' ' ')" = "$(data p4.npy | sed 's/^ //')" ] &&
+    yes_ || no_ "draw 2 from position 2 is position 4"
+[ "$(head -c 128 d.npy | tr -d '\0' | grep -c -a "'<i4'.*(8, 5)")" = 1 ] && yes_ || no_ "shape of --draws"
+check "stream" host --stream 1 --tokens stream.npy
+differ "another stream" h.npy stream.npy
+check "mask" host --mask mask.npy --tokens m.npy
+[ "$(data m.npy)" = " 0 1 2 3 4 5 6 36 " ] && yes_ || no_ "mask: $(data m.npy)"
+echo '[{"seed":5},{"seed":6},{"seed":"7"},{"seed":8},{"seed":9},{"seed":10},{"seed":11},{"seed":12}]' >p.json
+check "params" host --params p.json --tokens pf.npy
+same "seeds by --params" s.npy pf.npy
+check "json" host --json
+says "json" '"token": ' out
+
+# ---------------------------------------------------------------- the device
+
+if ! grep -q '"default": true' devices.json; then
+    echo "no device: $passed passed, $failed failed on the host"
+    [ $failed -eq 0 ] && exit 77
+    exit 1
+fi
+
+both() { # OPTIONS: the same tokens and status on host and device
+    name=$*
+    check "host $name" "$clsample" sample --device host --tokens a.npy --json "$@"
+    grep -e '"token"' -e '"status"' out >a.out
+    check "device $name" "$clsample" sample --tokens b.npy --json "$@"
+    grep -e '"token"' -e '"status"' out >b.out
+    same "tokens of $name" a.npy b.npy
+    same "status of $name" a.out b.out
+}
+f="--logits f32.npy"
+echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.3},{"chain":"llama","top_k":5,
+"top_p":0.8},{"chain":"vllm","min_p":0.2},{"seed":"18446744073709551615","stream":3},{"position":9}]' >mixed.json
+# shellcheck disable=SC2086
+{
+    both $f
+    both $f --temperature 0
+    both $f --temperature 2.5 --seed 3 --draws 20
+    both $f --top-k 4 --draws 20
+    both $f --top-k -1 --top-p 0.6 --position 7
+    both $f --top-p 0 --seed 1
+    both $f --min-p 0.2 --draws 3
+    for chain in default vllm llama; do
+        both $f --temperature 1.7 --top-k 12 --top-p 0.8 --min-p 0.1 --chain $chain --draws 4
+    done
+    both $f --mask mask.npy
+    both $f --seeds seeds.npy --stream 18446744073709551615
+    both $f --params mixed.json --draws 7
+    both --logits f16.npy --top-k 9 --seed 2
+    both --logits bf16.npy --dtype bf16 --top-k 9 --seed 2
+    both --logits bad.npy
+    says "status words" '"inf"' out
+    for shape in "1 2" "1 16" "5 4" "8 8"; do
+        both $f --top-k 9 --seed 2 --work-group "${shape% *}" --vector "${shape#* }"
+    done
+    cp b.npy shaped.npy
+    check "f32" "$clsample" sample $f --top-k 9 --seed 2 --tokens t32.npy
+    check "f16" "$clsample" sample --logits f16.npy --top-k 9 --seed 2 --tokens t16.npy
+    check "bf16" "$clsample" sample --logits bf16.npy --dtype bf16 --top-k 9 --seed 2 --tokens tb16.npy
+    same "tokens of f32 and f16" t32.npy t16.npy
+    same "tokens of f32 and bf16" t32.npy tb16.npy
+    same "tokens of another shape" t32.npy shaped.npy
+    check "device 0" "$clsample" sample $f --device 0
+    for kind in raw final; do
+        check "$kind logprobs" "$clsample" sample $f --top-k 3 --draws 2 --logprob-kind $kind --logprobs $kind.npy
+        [ "$(wc -c <$kind.npy)" -eq $((128 + 64)) ] && yes_ || no_ "size of --logprobs"
+    done
+    differ "raw and final logprobs" raw.npy final.npy
+    check "probs" "$clsample" sample $f --top-k 1 --probs probs.npy
+    [ "$(data probs.npy | tr ' ' '\n' | grep -c '^1065353216$')" -eq 8 ] && yes_ || no_ "top-k 1 leaves one 1.0 a row"
+    check "bad rows" "$clsample" sample --logits bad.npy
+    says "an empty row" 'empty' out
+    refused "--device: there is no device 999" sample $f --device 999
+    check "demo" "$clsample" demo $f --rows 0,3
+    says "demo" '^tokens left' out
+}
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
