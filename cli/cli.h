@@ -40,7 +40,7 @@ typedef enum cli_type {
 /* One option: parsing, --help and error messages are made from it. A program's
  * defaults are what the variables hold before cli_parse(). */
 typedef struct cli_option {
-    const char *name;    /* without the dashes */
+    const char *name; /* without the dashes */
     cli_type type;
     void *value;         /* a variable of the type's kind; untouched if not given */
     const char *meta;    /* the value's name in --help; NULL for flags */
@@ -80,7 +80,8 @@ typedef struct cli_devices {
     char (*bare)[128];   /* their names */
 } cli_devices;
 
-int cli_devices_find(const cls_context_options *options, cli_devices *list); /* options may be NULL; finding none is no error */
+int cli_devices_find(const cls_context_options *options,
+                     cli_devices *list); /* options may be NULL; finding none is no error */
 void cli_devices_free(cli_devices *list);
 const char *cli_device_type(cl_device_type type); /* "GPU", "accelerator", "custom", "CPU" */
 json_t *cli_device_json(const cli_device *device, uint32_t index);
@@ -141,17 +142,19 @@ int cli_logits_read(const char *path, const char *dtype_name, cli_logits *logits
 /* ------------------------------------------------------- parameters, cli/params.c */
 
 /* The entries of the sampling parameters, for an option table. */
-#define CLI_PARAM_OPTIONS(p)                                                                                          \
-    {"temperature", CLI_FLOAT, &(p)->temperature, "T", "divide the logits by T; 0 is greedy (default 1)", NULL, 0},    \
-    {"top-k", CLI_INT, &(p)->top_k, "K", "keep the K likeliest tokens; 0 or less: off (default)", NULL, 0},            \
-    {"top-p", CLI_FLOAT, &(p)->top_p, "P", "keep the likeliest tokens that reach P of the mass (default 1: off)",      \
-     NULL, 0},                                                                                                        \
-    {"min-p", CLI_FLOAT, &(p)->min_p, "P", "keep tokens at least P times as likely as the likeliest (default 0)",      \
-     NULL, 0},                                                                                                        \
-    {"chain", CLI_CHOICE, &(p)->chain, "ORDER", "order of these: default, vllm or llama", "default|vllm|llama", 0},    \
-    {"seed", CLI_UINT64, &(p)->seed, "N", "row r draws with seed N + r (default 0)", NULL, 0},                         \
-    {"stream", CLI_UINT64, &(p)->stream, "N", "tells requests of one seed apart (default 0)", NULL, 0},                \
-    {"position", CLI_UINT, &(p)->position, "N", "position of the first draw (default 0)", NULL, 0}
+#define CLI_PARAM_OPTIONS(p)                                                                                            \
+    {"temperature", CLI_FLOAT, &(p)->temperature, "T", "divide the logits by T; 0 is greedy (default 1)", NULL, 0},     \
+        {"top-k", CLI_INT, &(p)->top_k, "K", "keep the K likeliest tokens; 0 or less: off (default)", NULL, 0},         \
+        {"top-p", CLI_FLOAT, &(p)->top_p, "P", "keep the likeliest tokens that reach P of the mass (default 1: off)",   \
+         NULL,    0},                                                                                                   \
+        {"min-p", CLI_FLOAT, &(p)->min_p, "P", "keep tokens at least P times as likely as the likeliest (default 0)",   \
+         NULL,    0},                                                                                                   \
+        {"chain", CLI_CHOICE, &(p)->chain, "ORDER", "order of these: default, vllm or llama", "default|vllm|llama", 0}, \
+        {"seed", CLI_UINT64, &(p)->seed, "N", "row r draws with seed N + r (default 0)", NULL, 0},                      \
+        {"stream", CLI_UINT64, &(p)->stream, "N", "tells requests of one seed apart (default 0)", NULL, 0},             \
+    {                                                                                                                   \
+        "position", CLI_UINT, &(p)->position, "N", "position of the first draw (default 0)", NULL, 0                    \
+    }
 
 /* Names the option whose value the library refuses. options: as given. */
 int cli_params_check(const cli_option *options, const cls_params *params, uint32_t vocab);

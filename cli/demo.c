@@ -220,7 +220,8 @@ int cls_cmd_demo(int argc, char **argv)
         {"rows", CLI_STRING, &list, "LIST", "rows to show, with commas between (default 0)", NULL, 0},
         {"pieces", CLI_STRING, &pieces_path, "FILE.bin", "the tokens' text, as llama2.c stores it", NULL, 0},
         {"seed", CLI_UINT64, &seed, "N", "row r draws with seed N + r (default 0)", NULL, 0},
-        {"device", CLI_STRING, &device, "N|host", "a number of clsample devices, or the reference on the host", NULL, 0},
+        {"device", CLI_STRING, &device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
+         0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     const cli_parsed parsed = cli_parse(argc, argv, "demo --logits FILE.npy [OPTION]...",
                                         "Shows what the samplers make of some rows of logits.", options);

@@ -145,12 +145,11 @@ void cli_devices_free(cli_devices *list)
 
 json_t *cli_device_json(const cli_device *device, uint32_t index)
 {
-    json_t *object =
-        json_pack("{s:i, s:s%, s:s%, s:s, s:s%, s:s%, s:b, s:b}", "device", (int)index, "platform",
-                  device->platform_name, strlen(device->platform_name), "name", device->name, strlen(device->name),
-                  "type", cli_device_type(device->type), "opencl_c", device->c_version, strlen(device->c_version),
-                  "driver", device->driver, strlen(device->driver), "usable", device->usable, "default",
-                  device->is_default);
+    json_t *object = json_pack("{s:i, s:s%, s:s%, s:s, s:s%, s:s%, s:b, s:b}", "device", (int)index, "platform",
+                               device->platform_name, strlen(device->platform_name), "name", device->name,
+                               strlen(device->name), "type", cli_device_type(device->type), "opencl_c",
+                               device->c_version, strlen(device->c_version), "driver", device->driver,
+                               strlen(device->driver), "usable", device->usable, "default", device->is_default);
     if (object == NULL)
         return NULL;
     if (!device->usable) {
@@ -169,14 +168,14 @@ json_t *cli_device_json(const cli_device *device, uint32_t index)
 /* The device that --device asks for, or the default. */
 static const cli_device *choose(const char *which, const cli_devices *list, uint32_t *index)
 {
+    const cli_option number = {"device", CLI_UINT, index, NULL, NULL, NULL, false};
+    if (which != NULL && cli_set(&number, "--device", which) != 0)
+        return NULL;
     if (list->count == 0) {
         cli_fail("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to use the CPU");
         return NULL;
     }
     if (which != NULL) {
-        const cli_option number = {"device", CLI_UINT, index, NULL, NULL, NULL, false};
-        if (cli_set(&number, "--device", which) != 0)
-            return NULL;
         if (*index >= list->count) {
             cli_fail("--device: there is no device %" PRIu32 ", only 0 to %" PRIu32 "; clsample devices lists them",
                      *index, list->count - 1);
@@ -214,7 +213,8 @@ int cli_open(const char *which, const cls_context_options *options, cl_command_q
     if (error != CL_SUCCESS)
         return cli_fail_opencl(session->at.name, error);
     session->queue = clCreateCommandQueue(session->cl, session->at.device, properties, &error);
-    if (error == CL_SUCCESS && cls_context_create(session->cl, session->at.device, options, &session->context) == CLS_OK)
+    if (error == CL_SUCCESS &&
+        cls_context_create(session->cl, session->at.device, options, &session->context) == CLS_OK)
         return 0;
     if (error != CL_SUCCESS)
         cli_fail_opencl(session->at.name, error);

@@ -16,8 +16,7 @@ static void print(const cli_device *device, uint32_t index)
         return;
     }
     printf("       limits    %" PRIu32 " compute unit%s, work-groups to %" PRIu64 ", %" PRIu64 " KiB of local memory\n",
-           info->compute_units, info->compute_units == 1 ? "" : "s", info->max_work_group,
-           info->local_mem_size / 1024);
+           info->compute_units, info->compute_units == 1 ? "" : "s", info->max_work_group, info->local_mem_size / 1024);
     printf("       shape     work-group %" PRIu32 ", vector %" PRIu32 ", shortlist %" PRIu32 "\n", info->work_group,
            info->vector, info->shortlist);
 }

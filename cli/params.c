@@ -77,7 +77,8 @@ static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_
     json_t *value;
     if (!json_is_object(object))
         return cli_fail("%s: row %" PRIu32 ": not an object", path, row);
-    json_object_foreach(object, key, value) {
+    json_object_foreach(object, key, value)
+    {
         const cli_option *field = fields;
         char what[PATH_MAX + 128];
         while (field->name != NULL && !same_name(key, field->name))
@@ -105,8 +106,8 @@ static int rows_from_json(const char *path, uint32_t rows, uint32_t vocab, cls_p
     if (!json_is_array(array))
         failed = cli_fail("%s: not an array of objects, one a row", path);
     else if (json_array_size(array) != rows)
-        failed = cli_fail("%s: %zu rows of parameters for %" PRIu32 " rows of logits", path, json_array_size(array),
-                          rows);
+        failed =
+            cli_fail("%s: %zu rows of parameters for %" PRIu32 " rows of logits", path, json_array_size(array), rows);
     for (uint32_t r = 0; r < rows && !failed; r++)
         failed = row_from_json(path, r, json_array_get(array, r), vocab, &params[r]);
     json_decref(array);

@@ -158,22 +158,26 @@ int cls_cmd_sample(int argc, char **argv)
     cli_option options[] = {
         {"logits", CLI_STRING, &q.logits, "FILE.npy", "[rows, vocab] float32 or float16, or uint16 as bf16", NULL, 0},
         {"dtype", CLI_STRING, &q.dtype, "TYPE", "f32, f16 or bf16 (default: by the file)", NULL, 0},
-        {"device", CLI_STRING, &q.device, "N|host", "a number of clsample devices, or the reference on the host", NULL, 0},
+        {"device", CLI_STRING, &q.device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
+         0},
         CLI_PARAM_OPTIONS(&q.params),
         {"seeds", CLI_STRING, &q.seeds, "FILE.npy", "uint64 [rows]: each row's seed", NULL, 0},
         {"params", CLI_STRING, &q.params_file, "FILE.json", "an array with one object of parameters a row", NULL, 0},
-        {"mask", CLI_STRING, &q.mask, "FILE.npy", "int32 [rows, words]: bit t % 32 of word t / 32 allows token t", NULL, 0},
+        {"mask", CLI_STRING, &q.mask, "FILE.npy", "int32 [rows, words]: bit t % 32 of word t / 32 allows token t", NULL,
+         0},
         {"draws", CLI_UINT, &q.draws, "N", "draw N times a row, at successive positions (default 1)", NULL, 0},
         {"tokens", CLI_STRING, &q.tokens, "OUT.npy", "write the tokens: int32 [rows], or [rows, draws]", NULL, 0},
         {"logprobs", CLI_STRING, &q.logprobs, "OUT.npy", "write their logprobs: float32, shaped alike", NULL, 0},
-        {"logprob-kind", CLI_CHOICE, &q.kind, "KIND", "raw (of the logits; default) or final (drawn from)", "raw|final", 0},
+        {"logprob-kind", CLI_CHOICE, &q.kind, "KIND", "raw (of the logits; default) or final (drawn from)", "raw|final",
+         0},
         {"probs", CLI_STRING, &q.probs, "OUT.npy", "write what was drawn from: float32 [rows, vocab]", NULL, 0},
         {"work-group", CLI_UINT, &q.work_group, "N", "work-items of a group (default: by the device)", NULL, 0},
         {"vector", CLI_UINT, &q.vector, "N", "logits loaded at once: 2, 4, 8 or 16 (default: by the device)", NULL, 0},
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object a row", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     cls_params_default(&q.params, sizeof q.params);
-    switch (cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...", "Draws a token for each row of logits.", options)) {
+    switch (cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...", "Draws a token for each row of logits.",
+                      options)) {
     case CLI_HELPED:
         return 0;
     case CLI_FAILED:

@@ -31,6 +31,10 @@ differ() {
     if [ -s "$2" ] && [ -s "$3" ] && ! cmp -s "$2" "$3"; then yes_; else no_ "$1: $2 and $3 are equal"; fi
 }
 
+is() { # WHAT A B: the strings are equal
+    if [ "$2" = "$3" ]; then yes_; else no_ "$1: '$2' is not '$3'"; fi
+}
+
 says() { # WHAT PATTERN FILE
     if grep -q -e "$2" "$3"; then yes_; else no_ "$1: no '$2' in: $(head -3 "$3")"; fi
 }
@@ -75,7 +79,7 @@ data() { tail -c +129 "$1" | od -An -v -t d4 | tr -s ' \n' ' '; }
 npy f32.npy '<f4' '8, 37'
 npy f16.npy '<f2' '8, 37'
 npy bf16.npy '<u2' '8, 37'
-f32= f16= bf16=
+f32='' f16='' bf16=''
 i=0
 while [ $i -lt 296 ]; do
     case $(((i * i * 7 + i * 13) % 8)) in
@@ -218,13 +222,13 @@ same "--seed N is N + r" s.npy sf.npy
 differ "another seed" h.npy s.npy
 check "draws" host --draws 5 --position 2 --tokens d.npy
 check "position" host --position 4 --tokens p4.npy
-[ "$(data d.npy | tr -s ' ' '\n' | sed -n '/./p' | awk 'NR % 5 == 3' | tr '\n' ' ')" = "$(data p4.npy | sed 's/^ //')" ] &&
-    yes_ || no_ "draw 2 from position 2 is position 4"
-[ "$(head -c 128 d.npy | tr -d '\0' | grep -c -a "'<i4'.*(8, 5)")" = 1 ] && yes_ || no_ "shape of --draws"
+is "draw 2 from position 2 is position 4" "$(data d.npy | tr -s ' ' '\n' | sed -n '/./p' | awk 'NR % 5 == 3' | tr '\n' ' ')" \
+    "$(data p4.npy | sed 's/^ //')"
+is "shape of --draws" "$(head -c 128 d.npy | tr -d '\0' | grep -c -a "'<i4'.*(8, 5)")" 1
 check "stream" host --stream 1 --tokens stream.npy
 differ "another stream" h.npy stream.npy
 check "mask" host --mask mask.npy --tokens m.npy
-[ "$(data m.npy)" = " 0 1 2 3 4 5 6 36 " ] && yes_ || no_ "mask: $(data m.npy)"
+is "mask" "$(data m.npy)" " 0 1 2 3 4 5 6 36 "
 echo '[{"seed":5},{"seed":6},{"seed":"7"},{"seed":8},{"seed":9},{"seed":10},{"seed":11},{"seed":12}]' >p.json
 check "params" host --params p.json --tokens pf.npy
 same "seeds by --params" s.npy pf.npy
@@ -283,11 +287,11 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     check "device 0" "$clsample" sample $f --device 0
     for kind in raw final; do
         check "$kind logprobs" "$clsample" sample $f --top-k 3 --draws 2 --logprob-kind $kind --logprobs $kind.npy
-        [ "$(wc -c <$kind.npy)" -eq $((128 + 64)) ] && yes_ || no_ "size of --logprobs"
+        is "size of --logprobs" "$(wc -c <$kind.npy | tr -d ' ')" $((128 + 64))
     done
     differ "raw and final logprobs" raw.npy final.npy
     check "probs" "$clsample" sample $f --top-k 1 --probs probs.npy
-    [ "$(data probs.npy | tr ' ' '\n' | grep -c '^1065353216$')" -eq 8 ] && yes_ || no_ "top-k 1 leaves one 1.0 a row"
+    is "top-k 1 leaves one 1.0 a row" "$(data probs.npy | tr ' ' '\n' | grep -c '^1065353216$')" 8
     check "bad rows" "$clsample" sample --logits bad.npy
     says "an empty row" 'empty' out
     refused "--device: there is no device 999" sample $f --device 999
