@@ -43,6 +43,7 @@ void batch_free(batch *b)
     free(b->params);
     free(b->mask);
     free(b->random);
+    free(b->slots);
     free(b->trace);
     free(b->host);
     free(b->device_trace);
@@ -90,9 +91,9 @@ void batch_random(batch *b, rng *r)
     }
 }
 
-void batch_mask(batch *b, rng *r, uint32_t percent)
+void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width)
 {
-    b->mask_width = (b->vocab + 31) / 32;
+    b->mask_width = width ? width : (b->vocab + 31) / 32;
     free(b->mask);
     b->mask = zeroes((size_t)b->rows * b->mask_width, sizeof *b->mask);
     for (size_t word = 0; word < (size_t)b->rows * b->mask_width; word++) {
@@ -101,6 +102,24 @@ void batch_mask(batch *b, rng *r, uint32_t percent)
             bits |= (uint32_t)(rng_below(r, 100) < percent) << bit;
         b->mask[word] = (int32_t)bits;
     }
+}
+
+batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride, size_t offset)
+{
+    batch *const c = batch_new(rows, b->vocab, dtype, stride, offset);
+    const size_t size = dtype_size(dtype);
+    for (uint32_t row = 0; row < rows; row++) {
+        const uint32_t from = which ? which[row] : row;
+        const float *const values = b->values + (size_t)from * b->vocab;
+        memcpy(c->values + (size_t)row * c->vocab, values, c->vocab * sizeof *values);
+        for (uint32_t i = 0; i < c->vocab; i++)
+            dtype_encode(dtype, values[i], c->data + c->offset + ((size_t)row * c->stride + i) * size);
+        c->kind[row] = b->kind[from];
+        c->params[row] = b->params[from];
+        c->trace[row] = b->trace[from];
+        c->host[row] = b->host[from];
+    }
+    return c;
 }
 
 cls_host_row batch_host_row(const batch *b, uint32_t row)
@@ -136,7 +155,7 @@ static int is_greedy(const batch *b, uint32_t row)
 static float seen(const batch *b, uint32_t row, uint32_t i)
 {
     const int32_t *const mask = b->mask ? b->mask + (size_t)row * b->mask_width : NULL;
-    if (mask && !((uint32_t)mask[i / 32] >> (i % 32) & 1u))
+    if (mask && (i / 32 >= b->mask_width || !((uint32_t)mask[i / 32] >> (i % 32) & 1u)))
         return -INFINITY;
     return clean(b->values[(size_t)row * b->vocab + i]);
 }
@@ -247,47 +266,4 @@ void batch_equal(const batch *b, const char *where)
         ck_assert_msg(b->token[row] == b->host[row].token, "%s: %s: token is %d on the device, %d in the reference",
                       where, batch_words(b, row), b->token[row], b->host[row].token);
     }
-}
-
-void batch_run(batch *b, device *d, cls_context *context, int search)
-{
-    cls_sampler_options o;
-    cls_sampler *sampler;
-    cls_step step;
-    cls_sampler_options_default(&o, sizeof o);
-    o.vocab = b->vocab;
-    o.max_rows = b->rows;
-    must(cls_sampler_create(context, &o, &sampler));
-    for (uint32_t row = 0; row < b->rows; row++)
-        must(cls_slot_begin(sampler, row, &b->params[row]));
-    cls_sampler_force_search(sampler, search);
-
-    cls_step_default(&step, sizeof step);
-    step.rows = b->rows;
-    step.logits.dtype = b->dtype;
-    step.logits.buffer = buffer_of(d, b->data_size, b->data);
-    step.logits.offset = b->offset;
-    step.logits.row_stride = b->stride;
-    step.tokens.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
-    step.status.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
-    if (b->mask) {
-        step.mask.words.buffer = buffer_of(d, (size_t)b->rows * b->mask_width * sizeof(int32_t), b->mask);
-        step.mask.width = b->mask_width;
-    }
-    if (b->random)
-        step.random.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
-    must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-    b->launches = cls_sampler_launches(sampler);
-    must_cl(clFinish(d->queue));
-    buffer_read(d, step.tokens.buffer, b->rows * sizeof(int32_t), b->token);
-    buffer_read(d, step.status.buffer, b->rows * sizeof(int32_t), b->status);
-    must(cls_sampler_trace(sampler, d->queue, b->device_trace, b->rows));
-    clReleaseMemObject(step.logits.buffer);
-    clReleaseMemObject(step.tokens.buffer);
-    clReleaseMemObject(step.status.buffer);
-    if (b->mask)
-        clReleaseMemObject(step.mask.words.buffer);
-    if (b->random)
-        clReleaseMemObject(step.random.buffer);
-    cls_sampler_destroy(sampler);
 }

@@ -20,6 +20,7 @@ typedef struct batch {
     int32_t *mask;        /* [rows, mask_width], or NULL */
     uint32_t mask_width;
     uint64_t *random;     /* [rows], or NULL: Philox */
+    int32_t *slots;       /* [rows] the rows' slots, or NULL: row r is slot r */
 
     cls_row *trace;       /* the reference's */
     cls_host_result *host;
@@ -37,7 +38,11 @@ void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed);
 /* The same with random kinds and parameters from the lists of edges. */
 void batch_random(batch *b, rng *r);
 void params_random(cls_params *p, uint32_t vocab, rng *r);
-void batch_mask(batch *b, rng *r, uint32_t percent); /* the share of tokens allowed */
+/* Masks that allow a share of the tokens; width in words, 0: all of them. */
+void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width);
+/* Rows of a batch, with the reference's results, in another place and order
+ * (NULL: the first ones), in a type that must hold the same values. No masks. */
+batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride, size_t offset);
 
 /* One row's input for the reference. */
 cls_host_row batch_host_row(const batch *b, uint32_t row);
@@ -47,10 +52,6 @@ void batch_reference(batch *b);
  * of a row, by the masses of cl/arithmetic.h; after batch_reference(). Returns the
  * token that must come. Rows without a choice (greedy, empty): their token. */
 int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last);
-
-/* Samples on the device, once, from slots 0 to rows-1 at their params'
- * positions. search: force the threshold path. */
-void batch_run(batch *b, device *d, cls_context *context, int search);
 
 /* Fails, naming what differs first, unless device equals reference. */
 void batch_equal(const batch *b, const char *where);

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference, cls_host_sample(), against the double-precision oracle, known
- * answers of llama.cpp's tests, and statistics. */
-#include <float.h>
+/* The reference, cls_host_sample(), against the double-precision oracle,
+ * draws at the ends of tokens' intervals, and statistics. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "batch.h"
 #include "oracle.h"
@@ -74,7 +71,7 @@ START_TEST(sets_and_probabilities)
             params_random(&b->params[row], vocab, &r);
         }
         if (round % 2)
-            batch_mask(b, &r, round % 4 == 1 ? 50 : 10);
+            batch_mask(b, &r, round % 4 == 1 ? 50 : 10, 0);
         for (uint32_t row = 0; row < b->rows; row++)
             against_oracle(b, row, probs, expected);
         batch_free(b);
@@ -115,126 +112,6 @@ static uint32_t kept_of(const float *logits, uint32_t vocab, const cls_params *p
     must(cls_host_sample(&row, &result));
     return result.kept;
 }
-
-/* The four-token table of llama.cpp's sampler tests. */
-START_TEST(llama_table)
-{
-    static const struct {
-        float temperature;
-        int32_t k;
-        float p, m;
-        float probs[4];
-    } table[] = {
-        {1.0f, 0, 1.0f, 0.0f, {.1f, .2f, .3f, .4f}},
-        {0.0f, 0, 1.0f, 0.0f, {0, 0, 0, 1}},
-        {.5f, 0, 1.0f, 0.0f, {.033333f, .133333f, .3f, .533333f}},
-        {1.0f, 1, 1.0f, 0.0f, {0, 0, 0, 1}},
-        {1.0f, 3, 1.0f, 0.0f, {0, .222222f, .333333f, .444444f}},
-        {1.0f, 4, 1.0f, 0.0f, {.1f, .2f, .3f, .4f}},
-        {1.0f, 0, 0.0f, 0.0f, {0, 0, 0, 1}},
-        {1.0f, 0, .699999f, 0.0f, {0, 0, .428571f, .571429f}}, /* .7 is a tie of mass */
-        {1.0f, 0, .8f, 0.0f, {0, .222222f, .333333f, .444444f}},
-        {1.0f, 0, 1.0f, .24f, {.1f, .2f, .3f, .4f}},
-        {1.0f, 0, 1.0f, .26f, {0, .222222f, .333333f, .444444f}},
-        {1.0f, 0, 1.0f, .49f, {0, .222222f, .333333f, .444444f}},
-        {1.0f, 0, 1.0f, .51f, {0, 0, .428571f, .571429f}},
-        {1.0f, 0, 1.0f, .74f, {0, 0, .428571f, .571429f}},
-        {1.0f, 0, 1.0f, .76f, {0, 0, 0, 1}},
-        {1.0f, 0, 1.0f, 1.0f, {0, 0, 0, 1}},
-    };
-    const float logits[4] = {logf(.1f), logf(.2f), logf(.3f), logf(.4f)};
-    for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
-        float probs[4];
-        cls_params p;
-        cls_params_default(&p, sizeof p);
-        p.temperature = table[i].temperature;
-        p.top_k = table[i].k;
-        p.top_p = table[i].p;
-        p.min_p = table[i].m;
-        for (p.chain = 0; p.chain < 3; p.chain++) {
-            kept_of(logits, 4, &p, probs);
-            for (int t = 0; t < 4; t++)
-                ck_assert_msg(fabsf(probs[t] - table[i].probs[t]) <= 1e-5f, "line %u, chain %d, token %d: %g", i, p.chain,
-                              t, (double)probs[t]);
-        }
-    }
-}
-END_TEST
-
-/* llama.cpp's sampler queue: logit = ln(id), so that a set's ids are its size. */
-START_TEST(llama_queue)
-{
-    static const float m2 = 9997.9f / 9999.0f;
-    const struct {
-        int32_t chain, k;
-        float p, m;
-        uint32_t kept;
-    } table[] = {
-        {CLS_CHAIN_LLAMA, 10000, 1.0f, 0.0f, 9999}, /* id 0 is at -inf */
-        {CLS_CHAIN_LLAMA, 1, 1.0f, 0.0f, 1},
-        {CLS_CHAIN_LLAMA, 0, 0.0f, 0.0f, 1},
-        {CLS_CHAIN_LLAMA, 0, 1.0f, 1.0f, 1},
-        {CLS_CHAIN_LLAMA, 0, 1.0f, 1e-12f, 9999},
-        {CLS_CHAIN_LLAMA, 100, 1.0f, 0.0f, 100},
-        {CLS_CHAIN_LLAMA, 0, .0003f, 0.0f, 2},
-        {CLS_CHAIN_LLAMA, 0, .8f, 0.0f, 5528},
-        {CLS_CHAIN_LLAMA, 0, 1.0f, m2, 2},
-        {CLS_CHAIN_LLAMA, 0, 1.0f, .1f, 9000},
-        {CLS_CHAIN_LLAMA, 100, .8f, 0.0f, 80},
-        {CLS_CHAIN_LLAMA, 100, .8f, .1f, 80},
-        {CLS_CHAIN_DEFAULT, 100, .8f, .1f, 80},
-        {CLS_CHAIN_VLLM, 100, .8f, .1f, 80},
-        {CLS_CHAIN_DEFAULT, 100, 1.0f, .1f, 100},
-        {CLS_CHAIN_VLLM, 100, 1.0f, .1f, 100},
-        {CLS_CHAIN_DEFAULT, 0, .8f, .1f, 5528},
-        {CLS_CHAIN_VLLM, 0, .8f, .1f, 5440},
-        {CLS_CHAIN_VLLM, 0, .8f, m2, 2},
-    };
-    float *const logits = malloc(10000 * sizeof *logits), *const probs = malloc(10000 * sizeof *probs);
-    ck_assert(logits && probs);
-    for (uint32_t i = 0; i < 10000; i++)
-        logits[i] = i ? logf((float)i) : -INFINITY;
-    for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
-        cls_params p;
-        cls_params_default(&p, sizeof p);
-        p.chain = table[i].chain;
-        p.top_k = table[i].k;
-        p.top_p = table[i].p;
-        p.min_p = table[i].m;
-        const uint32_t kept = kept_of(logits, 10000, &p, probs);
-        ck_assert_msg(kept == table[i].kept, "line %u: %u kept, not %u", i, kept, table[i].kept);
-        for (uint32_t id = 0; id < 10000; id++)
-            ck_assert_msg((probs[id] > 0.0f) == (id >= 10000 - kept), "line %u: token %u", i, id);
-    }
-    free(logits);
-    free(probs);
-}
-END_TEST
-
-/* One row on which the three chains keep different numbers: at temperature 2
- * the tail weighs more, and what min-p removes first no longer counts for top-p. */
-START_TEST(three_chains)
-{
-    static const float prob[8] = {.40f, .25f, .15f, .08f, .05f, .04f, .02f, .01f};
-    float logits[8], probs[8];
-    cls_params p;
-    cls_params_default(&p, sizeof p);
-    p.temperature = 2.0f;
-    p.top_p = .75f;
-    p.min_p = .3f;
-    for (int i = 0; i < 8; i++)
-        logits[i] = logf(prob[i]);
-    /* roots: .632 .5 .387 .283 .224 .2 .141 .1, sum 2.467: .75 of it takes 5;
-     * .3 * .632 leaves 6 (sum 2.226, of which .75 takes 4); at temperature 1: 3 */
-    p.chain = CLS_CHAIN_DEFAULT;
-    ck_assert_uint_eq(kept_of(logits, 8, &p, probs), 5);
-    p.chain = CLS_CHAIN_VLLM;
-    ck_assert_uint_eq(kept_of(logits, 8, &p, probs), 4);
-    p.chain = CLS_CHAIN_LLAMA;
-    ck_assert_uint_eq(kept_of(logits, 8, &p, probs), 3);
-    ck_assert(fabsf(probs[0] - .6325f / 1.5198f) < 1e-3f); /* drawn at temperature 2 all the same */
-}
-END_TEST
 
 /* Positions are the random counter: 50,000 draws follow the probabilities. */
 START_TEST(law_of_draws)
@@ -295,167 +172,6 @@ START_TEST(mass_of_a_tail)
 }
 END_TEST
 
-START_TEST(greedy_rows)
-{
-    enum { N = 2081 };
-    float x[N] = {0};
-    cls_params p;
-    cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result};
-    cls_params_default(&p, sizeof p);
-    p.temperature = _i ? 9.9e-6f : 0.0f;
-    p.top_k = 40; /* of no matter */
-    cls_host_row_default(&row, sizeof row);
-    row.logits = x;
-    row.vocab = N;
-    row.params = &p;
-#define EXPECT(id, bits)                                                                                               \
-    do {                                                                                                               \
-        must(cls_host_sample(&row, &result));                                                                          \
-        ck_assert_int_eq(result.token, (id));                                                                          \
-        ck_assert_int_eq(result.status, (bits));                                                                       \
-    } while (0)
-    EXPECT(0, CLS_ROW_OK); /* all equal */
-    ck_assert(result.kept == 1 && result.logprob_final == 0.0f);
-    x[5] = x[32] = x[N - 1] = 1.0f;
-    EXPECT(5, CLS_ROW_OK);
-    x[5] = x[32] = INFINITY;
-    EXPECT(5, CLS_ROW_INF);
-    x[32] = NAN;
-    x[5] = 3.0f;
-    x[0] = NAN;
-    EXPECT(5, CLS_ROW_NAN);
-    for (int i = 0; i < N; i++)
-        x[i] = -FLT_MAX;
-    EXPECT(0, CLS_ROW_OK);
-    x[17] = -0.0f;
-    x[9] = -1e-40f;
-    x[80] = 1e-40f;
-    EXPECT(9, CLS_ROW_OK); /* zeros all of them: the lowest id */
-    for (int i = 0; i < N; i++)
-        x[i] = -INFINITY;
-    row.invalid_token = 77;
-    EXPECT(77, CLS_ROW_EMPTY);
-    x[3] = NAN;
-    EXPECT(77, CLS_ROW_EMPTY | CLS_ROW_NAN);
-#undef EXPECT
-}
-END_TEST
-
-START_TEST(masks)
-{
-    float x[70];
-    int32_t mask[3] = {0, 0, -1};
-    cls_params p;
-    cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result};
-    for (int i = 0; i < 70; i++)
-        x[i] = (float)i;
-    cls_params_default(&p, sizeof p);
-    p.temperature = 0.0f;
-    cls_host_row_default(&row, sizeof row);
-    row.logits = x;
-    row.vocab = 70;
-    row.params = &p;
-    row.mask = mask;
-    row.mask_width = 3;
-    must(cls_host_sample(&row, &result));
-    ck_assert_int_eq(result.token, 69); /* bits beyond the vocabulary are ignored */
-    row.mask_width = 2;                 /* and tokens beyond the mask are not allowed */
-    must(cls_host_sample(&row, &result));
-    ck_assert_int_eq(result.status, CLS_ROW_EMPTY);
-    mask[0] = (int32_t)0x80000001u;
-    must(cls_host_sample(&row, &result));
-    ck_assert_int_eq(result.token, 31);
-    x[40] = NAN; /* not allowed, not noticed */
-    x[41] = INFINITY;
-    must(cls_host_sample(&row, &result));
-    ck_assert_int_eq(result.status, CLS_ROW_OK);
-    row.mask_width = 0;
-    must(cls_host_sample(&row, &result));
-    ck_assert_int_eq(result.status, CLS_ROW_EMPTY);
-}
-END_TEST
-
-static void expect_refused(cls_status status, const char *name)
-{
-    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s", name, cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "\"%s\" does not name %s", cls_error_message(), name);
-}
-
-START_TEST(parameters_refused)
-{
-    static const float bad_temperature[] = {-1.0f, -1e-9f, INFINITY, -INFINITY, NAN};
-    static const float bad_top_p[] = {1.0001f, 2.0f, INFINITY, NAN};
-    static const float bad_min_p[] = {-1e-9f, 1.0001f, INFINITY, -INFINITY, NAN};
-    cls_params p, q;
-    cls_params_default(&p, sizeof p);
-    must(cls_params_check(&p, 1));
-    must(cls_params_check(&p, 1048576));
-    expect_refused(cls_params_check(&p, 0), "vocab");
-    expect_refused(cls_params_check(&p, 1048577), "vocab");
-    expect_refused(cls_params_check(NULL, 5), "params");
-#define REFUSE(field, values)                                                                                          \
-    for (unsigned i = 0; i < sizeof(values) / sizeof *(values); i++) {                                                  \
-        q = p;                                                                                                         \
-        q.field = (values)[i];                                                                                         \
-        expect_refused(cls_params_check(&q, 100), #field);                                                             \
-    }
-    REFUSE(temperature, bad_temperature)
-    REFUSE(top_p, bad_top_p)
-    REFUSE(min_p, bad_min_p)
-#undef REFUSE
-    q = p;
-    for (q.chain = -1; q.chain <= 3; q.chain += 4)
-        expect_refused(cls_params_check(&q, 100), "chain");
-    q = p;
-    q.struct_size = 0;
-    expect_refused(cls_params_check(&q, 100), "struct_size");
-    q = p;
-    q.top_p = -3.0f; /* as 0: one token */
-    q.top_k = INT32_MIN;
-    must(cls_params_check(&q, 100));
-}
-END_TEST
-
-START_TEST(rows_refused)
-{
-    float x[4] = {0};
-    cls_params p;
-    cls_host_row row, good;
-    cls_host_result result = {.struct_size = sizeof result};
-    cls_params_default(&p, sizeof p);
-    cls_host_row_default(&good, sizeof good);
-    ck_assert_int_eq(good.invalid_token, -1);
-    good.logits = x;
-    good.vocab = 4;
-    good.params = &p;
-    must(cls_host_sample(&good, &result));
-    expect_refused(cls_host_sample(NULL, &result), "row");
-    expect_refused(cls_host_sample(&good, NULL), "result");
-    row = good;
-    row.logits = NULL;
-    expect_refused(cls_host_sample(&row, &result), "logits");
-    row = good;
-    row.params = NULL;
-    expect_refused(cls_host_sample(&row, &result), "params");
-    row = good;
-    for (row.dtype = -1; row.dtype <= 3; row.dtype += 4)
-        expect_refused(cls_host_sample(&row, &result), "dtype");
-    row = good;
-    row.vocab = 0;
-    expect_refused(cls_host_sample(&row, &result), "vocab");
-    row = good;
-    row.struct_size = 0;
-    expect_refused(cls_host_sample(&row, &result), "struct_size");
-    p.top_p = 7.0f;
-    expect_refused(cls_host_sample(&good, &result), "top_p");
-    result.struct_size = 0;
-    p.top_p = 1.0f;
-    expect_refused(cls_host_sample(&good, &result), "struct_size");
-}
-END_TEST
-
 static Suite *make(void)
 {
     Suite *const s = suite_create("reference");
@@ -463,17 +179,10 @@ static Suite *make(void)
     tcase_set_timeout(t, 0);
     tcase_add_loop_test(t, sets_and_probabilities, 0, (int)fixture_by_size(5, 8, 9));
     tcase_add_test(t, aimed_draws);
-    tcase_add_test(t, llama_table);
-    tcase_add_test(t, llama_queue);
-    tcase_add_test(t, three_chains);
     if (fixture_size() != TEST_TINY) {
         tcase_add_loop_test(t, law_of_draws, 0, 5);
         tcase_add_test(t, mass_of_a_tail);
     }
-    tcase_add_loop_test(t, greedy_rows, 0, 2);
-    tcase_add_test(t, masks);
-    tcase_add_test(t, parameters_refused);
-    tcase_add_test(t, rows_refused);
     suite_add_tcase(s, t);
     return s;
 }

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/* The interface's promises: rows that fail alone, maps, slots and their
+ * positions, events, lifetimes, defaults. What it refuses: check_refused.c. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+
+START_TEST(defaults)
+{
+    cls_params p;
+    cls_context_options c;
+    cls_sampler_options o;
+    cls_step step;
+    cls_host_row row;
+    memset(&p, 0x55, sizeof p);
+    memset(&c, 0x55, sizeof c);
+    memset(&o, 0x55, sizeof o);
+    memset(&step, 0x55, sizeof step);
+    memset(&row, 0x55, sizeof row);
+    cls_params_default(&p, sizeof p);
+    cls_context_options_default(&c, sizeof c);
+    cls_sampler_options_default(&o, sizeof o);
+    cls_step_default(&step, sizeof step);
+    cls_host_row_default(&row, sizeof row);
+    ck_assert(p.struct_size == sizeof p && c.struct_size == sizeof c && o.struct_size == sizeof o);
+    ck_assert(step.struct_size == sizeof step && row.struct_size == sizeof row);
+    ck_assert(p.chain == CLS_CHAIN_DEFAULT && p.temperature == 1.0f && p.top_k == 0 && p.top_p == 1.0f && p.min_p == 0.0f);
+    ck_assert(p.position == 0 && p.seed == 0 && p.stream == 0);
+    ck_assert(c.dtypes == 0 && c.work_group == 0 && c.vector == 0 && c.shortlist == 0 && c.build_log == NULL);
+    ck_assert(o.vocab == 0 && o.max_rows == 1 && o.slots == 0);
+    ck_assert(step.invalid_token == -1 && step.keep == 0 && step.logprob_kind == CLS_LOGPROB_RAW);
+    ck_assert(step.tokens.buffer == NULL && step.mask.words.buffer == NULL && step.slots.host == NULL);
+    ck_assert(row.invalid_token == -1 && row.mask == NULL && row.random == NULL);
+
+    /* A program compiled against a shorter struct: nothing beyond it is touched. */
+    memset(&p, 0x55, sizeof p);
+    cls_params_default(&p, offsetof(cls_params, min_p));
+    ck_assert(p.struct_size == offsetof(cls_params, min_p) && p.top_p == 1.0f && p.min_p != 0.0f);
+    must(cls_params_check(&p, 10));
+
+    ck_assert_str_eq(cls_version(), CLS_VERSION_STRING);
+    ck_assert_str_eq(cls_status_name(CLS_OK), "CLS_OK");
+    ck_assert_str_eq(cls_status_name(CLS_BUSY), "CLS_BUSY");
+    ck_assert_str_eq(cls_status_name((cls_status)5), "unknown");
+}
+END_TEST
+
+static void put_row(session *s, uint32_t row, float value)
+{
+    float values[100];
+    for (int i = 0; i < 100; i++)
+        values[i] = value;
+    must_cl(clEnqueueWriteBuffer(s->d->queue, s->step.logits.buffer, CL_TRUE, row * sizeof values, sizeof values, values, 0,
+                                 NULL, NULL));
+    memcpy(s->b->data + row * sizeof values, values, sizeof values);
+    memcpy(s->b->values + (size_t)row * 100, values, sizeof values);
+}
+
+/* One step against the reference; rows that got a token move on. */
+static void expect_step(session *s)
+{
+    session_step(s, s->d->queue, 0, 0, NULL, NULL);
+    session_tokens(s, 0);
+    batch_reference(s->b);
+    for (uint32_t row = 0; row < s->b->rows; row++) {
+        ck_assert_msg(s->b->token[row] == s->b->host[row].token && s->b->status[row] == s->b->host[row].status,
+                      "%s: token %d, status %d; the reference: %d, %d", batch_words(s->b, row), s->b->token[row],
+                      s->b->status[row], s->b->host[row].token, s->b->host[row].status);
+        if (s->b->token[row] >= 0)
+            s->b->params[row].position++;
+    }
+}
+
+START_TEST(rows_fail_alone)
+{
+    session s = small_session(fixture_device(_i), 6);
+    put_row(&s, 1, NAN);
+    put_row(&s, 3, -INFINITY);
+    put_row(&s, 4, INFINITY);
+    expect_step(&s);
+    ck_assert_int_eq(s.b->status[1], CLS_ROW_NAN | CLS_ROW_EMPTY);
+    ck_assert_int_eq(s.b->status[3], CLS_ROW_EMPTY);
+    ck_assert_int_eq(s.b->status[4], CLS_ROW_INF);
+    ck_assert_int_eq(s.b->status[5], CLS_ROW_OK);
+    put_row(&s, 1, 0.0f); /* good again: it goes on where it was */
+    put_row(&s, 3, 1.0f);
+    expect_step(&s);
+    s.step.invalid_token = 7;
+    put_row(&s, 2, NAN);
+    session_step(&s, s.d->queue, 0, 0, NULL, NULL);
+    session_tokens(&s, 0);
+    ck_assert_int_eq(s.b->token[2], 7);
+    close_small(&s);
+}
+END_TEST
+
+/* Host maps and device maps: skipped rows, slots that are not begun. */
+START_TEST(maps)
+{
+    device *const d = fixture_device(_i);
+    session s = small_session(d, 6);
+    const int32_t map[] = {5, -1, 0, 3, -1, 1}, device_map[] = {5, -1, 0, 99, 4, -7};
+    cl_mem buffer = buffer_of(d, sizeof device_map + 8, NULL);
+    cls_params p[6];
+    must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 8, sizeof device_map, device_map, 0, NULL, NULL));
+    memcpy(p, s.b->params, sizeof p);
+    for (int use_device = 0; use_device < 2; use_device++) {
+        s.step.slots.host = use_device ? NULL : map;
+        s.step.slots.device.buffer = use_device ? buffer : NULL;
+        s.step.slots.device.offset = use_device ? 8 : 0;
+        if (use_device)
+            must(cls_slot_reset(s.sampler, 4));
+        session_step(&s, d->queue, 0, 0, NULL, NULL);
+        session_tokens(&s, 0);
+        for (uint32_t row = 0; row < 6; row++) {
+            const int32_t slot = use_device ? device_map[row] : map[row];
+            if (slot == -1) {
+                ck_assert(s.b->token[row] == -1 && s.b->status[row] == CLS_ROW_SKIPPED);
+                continue;
+            }
+            if (slot < 0 || slot > 5 || (use_device && slot == 4)) {
+                ck_assert_msg(s.b->token[row] == -1 && s.b->status[row] == CLS_ROW_NO_SLOT, "slot %d: token %d, status %d",
+                              slot, s.b->token[row], s.b->status[row]);
+                continue;
+            }
+            s.b->params[row] = p[slot];
+            batch_reference(s.b);
+            ck_assert_msg(s.b->token[row] == s.b->host[row].token, "%s: slot %d: token %d, not %d", batch_words(s.b, row),
+                          slot, s.b->token[row], s.b->host[row].token);
+            p[slot].position++;
+        }
+    }
+    clReleaseMemObject(buffer);
+    close_small(&s);
+}
+END_TEST
+
+START_TEST(mask_maps)
+{
+    device *const d = fixture_device(_i);
+    session s = small_session(d, 4);
+    /* two mask rows, six words apart, of which four count: only token 33; only 64 and up */
+    const int32_t words[12] = {0, 2, 0, 0, -1, -1, 0, 0, -1, -1, -1, -1}, map[] = {1, 0, -1, 0}, bad[] = {1, 0, -1, 2};
+    cl_mem mask = buffer_of(d, sizeof words, words), device_map = buffer_of(d, sizeof bad, bad);
+    s.step.keep = 1;
+    s.step.mask.words.buffer = mask;
+    s.step.mask.width = 4;
+    s.step.mask.rows = 2;
+    s.step.mask.row_stride = 6;
+    for (int use_device = 0; use_device < 2; use_device++) {
+        s.step.mask.row_map.host = use_device ? NULL : map;
+        s.step.mask.row_map.device.buffer = use_device ? device_map : NULL;
+        session_step(&s, d->queue, 0, 0, NULL, NULL);
+        session_tokens(&s, 0);
+        batch_reference(s.b);
+        ck_assert_int_ge(s.b->token[0], 64);
+        ck_assert_int_eq(s.b->token[1], 33);
+        ck_assert_int_eq(s.b->token[2], s.b->host[2].token);
+        ck_assert_int_eq(s.b->token[3], use_device ? -1 : 33);
+        ck_assert_int_eq(s.b->status[3], use_device ? CLS_ROW_NO_SLOT : CLS_ROW_OK);
+    }
+    clReleaseMemObject(mask);
+    clReleaseMemObject(device_map);
+    close_small(&s);
+}
+END_TEST
+
+START_TEST(slots_and_positions)
+{
+    device *const d = fixture_device(_i);
+    session s = small_session(d, 3);
+    expect_step(&s);
+    expect_step(&s);
+    s.step.keep = 1; /* the slots stay */
+    session_step(&s, d->queue, 0, 0, NULL, NULL);
+    s.step.keep = 0;
+    expect_step(&s);
+    s.b->params[1].temperature = 0.5f; /* other parameters, the position goes on */
+    cls_params p = s.b->params[1];
+    p.position = 1000; /* ignored */
+    must(cls_slot_params(s.sampler, 1, &p));
+    expect_step(&s);
+    s.b->params[0].seed = 99; /* a new request */
+    s.b->params[0].position = 4;
+    must(cls_slot_begin(s.sampler, 0, &s.b->params[0]));
+    expect_step(&s);
+    const int32_t positions[] = {70, 80, 90}; /* in place of the slots' own */
+    uint32_t own[3];
+    s.step.positions.host = positions;
+    s.step.keep = 1;
+    for (uint32_t row = 0; row < 3; row++) {
+        own[row] = s.b->params[row].position;
+        s.b->params[row].position = (uint32_t)positions[row];
+    }
+    expect_step(&s);
+    s.step.positions.host = NULL;
+    s.step.keep = 0;
+    for (uint32_t row = 0; row < 3; row++)
+        s.b->params[row].position = own[row];
+    expect_step(&s);
+    must(cls_slot_reset(s.sampler, 1));
+    must(cls_slot_begin(s.sampler, 1, &s.b->params[1]));
+    expect_step(&s);
+    close_small(&s);
+}
+END_TEST
+
+/* Several rows of one slot, if the slot is kept. */
+START_TEST(shared_slot)
+{
+    session s = small_session(fixture_device(_i), 4);
+    const int32_t map[] = {2, 2, 2, 2};
+    s.step.slots.host = map;
+    s.step.keep = 1;
+    for (uint32_t row = 0; row < 4; row++)
+        s.b->params[row] = s.b->params[2];
+    expect_step(&s);
+    close_small(&s);
+}
+END_TEST
+
+START_TEST(events)
+{
+    device *const d = fixture_device(_i);
+    session s = small_session(d, 2);
+    cl_event first, second;
+    cl_int state = CL_QUEUED;
+    session_step(&s, d->queue, 0, 0, NULL, &first);
+    session_step(&s, d->queue, 0, 1, &first, &second);
+    must_cl(clFlush(d->queue));
+    must_cl(clWaitForEvents(1, &second));
+    must_cl(clGetEventInfo(first, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL));
+    ck_assert_int_eq(state, CL_COMPLETE);
+    clReleaseEvent(first);
+    clReleaseEvent(second);
+    close_small(&s);
+}
+END_TEST
+
+/* No outputs at all is a step, too; handles go in any order, under way or not. */
+START_TEST(lifetimes)
+{
+    device *const d = fixture_device(_i);
+    cls_context_options o;
+    cls_context *context;
+    cls_context_options_default(&o, sizeof o);
+    o.dtypes = 1u << CLS_F32;
+    char log[64] = "untouched";
+    o.build_log = log;
+    o.build_log_size = sizeof log;
+    must(cls_context_create(d->context, d->id, &o, &context));
+    ck_assert(memchr(log, 0, sizeof log) != NULL && strcmp(log, "untouched") != 0);
+    batch *const b = batch_new(2, 100, CLS_F32, 0, 0);
+    session s;
+    batch_row(b, 0, ROW_NORMAL1, 1);
+    batch_row(b, 1, ROW_NORMAL1, 2);
+    session_open(&s, b, d, context, 1);
+    cls_context_destroy(context); /* the sampler keeps what it needs */
+    expect_step(&s);
+    const cls_step step = s.step;
+    s.step.tokens.buffer = s.step.status.buffer = NULL;
+    must(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL));
+    s.step = step;
+    b->params[0].position++;
+    b->params[1].position++;
+    session_step(&s, d->queue, 0, 0, NULL, NULL);
+    cls_sampler_destroy(s.sampler); /* its steps still run */
+    s.sampler = NULL;
+    session_tokens(&s, 0);
+    batch_reference(b);
+    for (uint32_t row = 0; row < 2; row++)
+        ck_assert_int_eq(b->token[row], b->host[row].token);
+    close_small(&s);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("interface");
+    TCase *const t = tcase_create("interface");
+    tcase_set_timeout(t, 0);
+    tcase_add_test(t, defaults);
+    add_device_test(t, rows_fail_alone);
+    add_device_test(t, maps);
+    add_device_test(t, mask_maps);
+    add_device_test(t, slots_and_positions);
+    add_device_test(t, shared_slot);
+    add_device_test(t, events);
+    add_device_test(t, lifetimes);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 1);
+}

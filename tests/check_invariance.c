@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* The same token whatever surrounds it: batch, place, slot, stride, type, shape
+ * of the kernels, queue, thread, and steps in flight. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "session.h"
+
+#define ROWS 64
+
+/* Rows whose values all three types hold, with every kind of parameters. The
+ * rows that tests permute; their results by the reference are in it. */
+static batch *source(uint32_t vocab)
+{
+    rng r = {fixture_seed()};
+    batch *const b = batch_new(ROWS, vocab, CLS_F32, 0, 0);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        batch_row(b, row, row % 4 == 3 ? ROW_EQUAL : ROW_COARSE, rng_bits(&r));
+        params_random(&b->params[row], vocab, &r);
+    }
+    batch_reference(b);
+    return b;
+}
+
+static uint32_t vocab_here(void)
+{
+    return fixture_by_size(70, 2500, 5000);
+}
+
+static void run_and_free(batch *b, device *d, cls_context *context, const char *what)
+{
+    if (context != NULL) {
+        batch_run(b, d, context, 0);
+        batch_equal(b, what);
+    }
+    batch_free(b);
+}
+
+START_TEST(batches_places_strides_types)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 0, 0, 0, 0);
+    batch *const b = source(vocab_here());
+    uint32_t order[ROWS];
+    rng r = {fixture_seed() + 1};
+    for (uint32_t i = 0; i < ROWS; i++)
+        order[i] = i;
+    for (uint32_t i = ROWS - 1; i > 0; i--) {
+        const uint32_t j = rng_below(&r, i + 1), was = order[i];
+        order[i] = order[j];
+        order[j] = was;
+    }
+    for (uint32_t i = 0; i < fixture_by_size(2, 16, 64); i++)
+        run_and_free(batch_pick(b, 1, &order[i], CLS_F32, 0, 0), d, context, "batch of 1");
+    run_and_free(batch_pick(b, 7, order, CLS_F32, 0, 0), d, context, "batch of 7");
+    run_and_free(batch_pick(b, 7, NULL, CLS_F16, b->vocab + 1, 2), d, context, "f16");
+    run_and_free(batch_pick(b, 7, NULL, CLS_BF16, b->vocab + 13, 6), d, context, "bf16");
+    run_and_free(batch_pick(b, ROWS, NULL, CLS_F32, 0, 0), d, context, "batch of 64");
+    if (fixture_size() != TEST_TINY) {
+        run_and_free(batch_pick(b, ROWS, order, CLS_F32, 0, 0), d, context, "rows permuted");
+        run_and_free(batch_pick(b, ROWS, order, CLS_F32, b->vocab + 96, 64), d, context, "stride and offset");
+        run_and_free(batch_pick(b, ROWS, NULL, CLS_F16, 0, 0), d, context, "64 rows of f16");
+        run_and_free(batch_pick(b, ROWS, NULL, CLS_BF16, 0, 0), d, context, "64 rows of bf16");
+        batch *const c = batch_pick(b, ROWS, NULL, CLS_F32, 0, 0);
+        c->slots = malloc(sizeof(int32_t) * ROWS);
+        ck_assert(c->slots != NULL);
+        for (uint32_t i = 0; i < ROWS; i++)
+            c->slots[i] = (int32_t)order[i];
+        run_and_free(c, d, context, "slots permuted");
+    }
+    batch_free(b);
+}
+END_TEST
+
+START_TEST(shapes)
+{
+    static const uint32_t shape[][3] = {
+        {1, 0, 0},  {12, 4, 16}, {7, 0, 0},  {16, 2, 64},  {32, 8, 0},  {64, 4, 0},   {256, 4, 0}, {0, 2, 0},  {0, 4, 0},
+        {0, 8, 0},  {0, 16, 0},  {0, 0, 16}, {0, 0, 32},   {0, 0, 64},  {0, 0, 128},  {0, 0, 256}, {0, 0, 512}, {0, 0, 1024},
+        {0, 0, 2048}, {256, 16, 2048}, {3, 2, 16},
+    };
+    device *const d = fixture_device(_i);
+    batch *const b = source(vocab_here());
+    const uint32_t rows = fixture_by_size(8, ROWS, ROWS), types = fixture_size() == TEST_FULL ? 2u : 1u;
+    for (uint32_t i = 0; i < fixture_by_size(2, 8, sizeof shape / sizeof *shape); i++)
+        for (uint32_t type = 0; type < types; type++) {
+            char what[80];
+            snprintf(what, sizeof what, "work-group %u, vector %u, shortlist %u", shape[i][0], shape[i][1], shape[i][2]);
+            /* one type a context: it compiles in a third of the time */
+            const int dtype = (int)(type ? 1 + i % 2 : 0);
+            if (type && i % 4)
+                continue;
+            cls_context *const context = fixture_context(d, 1u << dtype, shape[i][0], shape[i][1], shape[i][2]);
+            ck_assert_msg(context != NULL || i > 1, "%s: every device can have %s", d->name, what);
+            run_and_free(batch_pick(b, rows, NULL, dtype, b->vocab + i, 0), d, context, what);
+        }
+    batch_free(b);
+}
+END_TEST
+
+/* Enqueues steps one after the other without waiting, each with the event of
+ * the one before or none, over one or two queues; then compares them all. */
+static void steps_ahead(device *d, batch *b, cl_command_queue first, cl_command_queue second, int chained,
+                        const char *what)
+{
+    enum { STEPS = 16 };
+    session s;
+    cl_event done[STEPS];
+    session_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), STEPS);
+    for (uint32_t i = 0; i < STEPS; i++) {
+        session_step(&s, i % 2 ? second : first, i, chained && i ? 1 : 0, chained && i ? &done[i - 1] : NULL, &done[i]);
+        must_cl(clFlush(i % 2 ? second : first));
+    }
+    must_cl(clWaitForEvents(1, &done[STEPS - 1]));
+    for (uint32_t i = 0; i < STEPS; i++) {
+        session_tokens(&s, i);
+        batch_reference(b);
+        for (uint32_t row = 0; row < b->rows; row++) {
+            ck_assert_msg(b->token[row] == b->host[row].token && b->status[row] == b->host[row].status,
+                          "%s, %s: step %u: %s: token %d, not %d", d->name, what, i, batch_words(b, row), b->token[row],
+                          b->host[row].token);
+            if (b->token[row] >= 0)
+                b->params[row].position++;
+        }
+        clReleaseEvent(done[i]);
+    }
+    session_close(&s);
+    for (uint32_t row = 0; row < b->rows; row++)
+        b->params[row].position -= STEPS;
+}
+
+START_TEST(queues)
+{
+    device *const d = fixture_device(_i);
+    cl_int code;
+    batch *const whole = source(vocab_here());
+    batch *const b = batch_pick(whole, 8, NULL, CLS_F32, 0, 0);
+    batch_free(whole);
+    steps_ahead(d, b, d->queue, d->queue, 0, "in order");
+    cl_command_queue other = clCreateCommandQueue(d->context, d->id, 0, &code);
+    must_cl(code);
+    steps_ahead(d, b, d->queue, other, 0, "two queues");
+    clReleaseCommandQueue(other);
+    other = clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
+    if (code == CL_SUCCESS) {
+        steps_ahead(d, b, other, other, 0, "out of order");
+        steps_ahead(d, b, other, other, 1, "out of order, by events");
+        clReleaseCommandQueue(other);
+    } else {
+        printf("%s: no out-of-order queue\n", d->name);
+    }
+    batch_free(b);
+}
+END_TEST
+
+/* A thread's work must not use Check: it counts what differs. */
+typedef struct worker {
+    session s;
+    cl_command_queue queue;
+    uint32_t steps;
+    cls_status status;
+} worker;
+
+static void *work(void *argument)
+{
+    worker *const w = argument;
+    for (uint32_t i = 0; i < w->steps && w->status == CLS_OK; i++) {
+        w->s.step.tokens.offset = w->s.step.status.offset = (uint64_t)i * w->s.b->rows * sizeof(int32_t);
+        w->status = cls_sample(w->s.sampler, w->queue, &w->s.step, 0, NULL, NULL);
+        if (i % 8 == 7)
+            clFinish(w->queue);
+    }
+    clFinish(w->queue);
+    return NULL;
+}
+
+START_TEST(two_threads)
+{
+    device *const d = fixture_device(_i);
+    batch *const whole = source(vocab_here());
+    worker w[2] = {{.steps = fixture_by_size(2, 20, 60)}, {.steps = fixture_by_size(2, 20, 60)}};
+    pthread_t thread[2];
+    cl_int code;
+    for (uint32_t t = 0; t < 2; t++) {
+        const uint32_t which[] = {t, 5 + t, 10 + t, 20 + t, 30 + t, 40 + t};
+        session_open(&w[t].s, batch_pick(whole, 6, which, CLS_F32, 0, 0), d, fixture_context(d, 0, 0, 0, 0), w[t].steps);
+        w[t].queue = clCreateCommandQueue(d->context, d->id, 0, &code);
+        must_cl(code);
+    }
+    for (uint32_t t = 0; t < 2; t++)
+        ck_assert_int_eq(pthread_create(&thread[t], NULL, work, &w[t]), 0);
+    for (uint32_t t = 0; t < 2; t++)
+        ck_assert_int_eq(pthread_join(thread[t], NULL), 0);
+    for (uint32_t t = 0; t < 2; t++) {
+        batch *const b = w[t].s.b;
+        ck_assert_int_eq(w[t].status, CLS_OK);
+        for (uint32_t i = 0; i < w[t].steps; i++) {
+            session_tokens(&w[t].s, i);
+            batch_reference(b);
+            for (uint32_t row = 0; row < b->rows; row++) {
+                ck_assert_msg(b->token[row] == b->host[row].token, "%s: thread %u, step %u: %s: token %d, not %d", d->name,
+                              t, i, batch_words(b, row), b->token[row], b->host[row].token);
+                b->params[row].position++;
+            }
+        }
+        session_close(&w[t].s);
+        clReleaseCommandQueue(w[t].queue);
+        batch_free(b);
+    }
+    batch_free(whole);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("invariance");
+    TCase *const t = tcase_create("invariance");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, batches_places_strides_types);
+    add_device_test(t, shapes);
+    add_device_test(t, queues);
+    add_device_test(t, two_threads);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 1);
+}

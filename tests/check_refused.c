@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* Bad arguments of every function that takes a device: refused, the argument
+ * named, nothing changed. */
+#include <math.h>
+#include <string.h>
+
+#include "session.h"
+
+#define refused(call, name) refused_status((call), #call, (name), __LINE__)
+
+static void refused_status(cls_status status, const char *call, const char *name, int line)
+{
+    ck_assert_msg(status == CLS_BAD_ARGUMENT, "line %d: %s gives %s", line, call, cls_status_name(status));
+    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "line %d: %s says \"%s\", which does not name %s", line, call,
+                  cls_error_message(), name);
+    ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
+}
+
+START_TEST(contexts_refused)
+{
+    device *const d = fixture_device(_i);
+    cls_context_options o;
+    cls_device_info info = {.struct_size = sizeof info};
+    cls_context *context = (cls_context *)&info;
+    refused(cls_context_create(NULL, d->id, NULL, &context), "context");
+    ck_assert(context == NULL);
+    refused(cls_context_create(d->context, NULL, NULL, &context), "device");
+    refused(cls_context_create(d->context, d->id, NULL, NULL), "out");
+    cls_context_options_default(&o, sizeof o);
+#define REFUSE(field, value)                                                                                           \
+    do {                                                                                                               \
+        const cls_context_options good = o;                                                                            \
+        o.field = (value);                                                                                             \
+        refused(cls_context_create(d->context, d->id, &o, &context), #field);                                           \
+        o = good;                                                                                                      \
+    } while (0)
+    REFUSE(struct_size, 0);
+    REFUSE(dtypes, 8);
+    REFUSE(vector, 3);
+    REFUSE(vector, 32);
+    REFUSE(shortlist, 8);
+    REFUSE(shortlist, 17);
+    REFUSE(shortlist, 4096);
+#undef REFUSE
+    refused(cls_device_query(NULL, NULL, &info), "device");
+    refused(cls_device_query(d->id, NULL, NULL), "info");
+    o.vector = 5;
+    refused(cls_device_query(d->id, &o, &info), "vector");
+    o.vector = 0;
+    o.work_group = 1u << 30;
+    ck_assert(cls_device_query(d->id, &o, &info) != CLS_OK);
+    ck_assert(strstr(cls_error_message(), "work_group") != NULL || strstr(cls_error_message(), "work-group") != NULL);
+    refused(cls_context_info(NULL, &info), "context");
+    refused(cls_context_info(fixture_context(d, 0, 0, 0, 0), NULL), "info");
+    info.struct_size = 0;
+    refused(cls_context_info(fixture_context(d, 0, 0, 0, 0), &info), "struct_size");
+    ck_assert(cls_context_build_log(fixture_context(d, 0, 0, 0, 0)) != NULL);
+    cls_context_destroy(NULL);
+    cls_sampler_destroy(NULL);
+}
+END_TEST
+
+START_TEST(samplers_and_slots_refused)
+{
+    cls_context *const context = fixture_context(fixture_device(_i), 0, 0, 0, 0);
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_params p;
+    cls_sampler_options_default(&o, sizeof o);
+    refused(cls_sampler_create(context, &o, &sampler), "vocab"); /* it has no default */
+    ck_assert(sampler == NULL);
+    o.vocab = 1048577;
+    refused(cls_sampler_create(context, &o, &sampler), "vocab");
+    o.vocab = 100;
+    refused(cls_sampler_create(NULL, &o, &sampler), "context");
+    refused(cls_sampler_create(context, NULL, &sampler), "options");
+    refused(cls_sampler_create(context, &o, NULL), "out");
+    o.max_rows = 0;
+    refused(cls_sampler_create(context, &o, &sampler), "max_rows");
+    o.max_rows = 2;
+    o.struct_size = 0;
+    refused(cls_sampler_create(context, &o, &sampler), "struct_size");
+    o.struct_size = sizeof o;
+    o.slots = 3;
+    must(cls_sampler_create(context, &o, &sampler));
+    cls_params_default(&p, sizeof p);
+    refused(cls_slot_begin(NULL, 0, &p), "sampler");
+    refused(cls_slot_begin(sampler, 3, &p), "slot");
+    refused(cls_slot_begin(sampler, 0, NULL), "params");
+    refused(cls_slot_params(sampler, 0, &p), "slot"); /* not begun */
+    refused(cls_slot_params(NULL, 0, &p), "sampler");
+    must(cls_slot_begin(sampler, 2, &p));
+    must(cls_slot_params(sampler, 2, &p));
+    p.top_p = 1.5f;
+    refused(cls_slot_begin(sampler, 1, &p), "top_p");
+    refused(cls_slot_params(sampler, 2, &p), "top_p");
+    p.top_p = 1.0f;
+    p.temperature = NAN;
+    refused(cls_slot_begin(sampler, 1, &p), "temperature");
+    p.temperature = 1.0f;
+    p.struct_size = 0;
+    refused(cls_slot_begin(sampler, 1, &p), "struct_size");
+    refused(cls_slot_params(sampler, 2, NULL), "params");
+    refused(cls_slot_params(sampler, 7, &p), "slot");
+    refused(cls_slot_reset(sampler, 3), "slot");
+    refused(cls_slot_reset(NULL, 0), "sampler");
+    must(cls_slot_reset(sampler, 2));
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
+START_TEST(steps_refused)
+{
+    device *const d = fixture_device(_i);
+    session s = small_session(d, 4);
+    cls_step *const step = &s.step;
+    const cls_step good = s.step;
+    const int32_t twice[] = {0, 1, 2, 1}, beyond[] = {0, 1, 2, 4}, below[] = {0, 1, 2, -2};
+    cl_mem tiny = buffer_of(d, 4, NULL), masks = buffer_of(d, 4 * 4 * 4, NULL);
+    cl_event nothing = NULL;
+    refused(cls_sample(NULL, d->queue, step, 0, NULL, NULL), "sampler");
+    refused(cls_sample(s.sampler, NULL, step, 0, NULL, NULL), "queue");
+    refused(cls_sample(s.sampler, d->queue, NULL, 0, NULL, NULL), "step");
+    refused(cls_sample(s.sampler, d->queue, step, 1, NULL, NULL), "wait");
+    refused(cls_sample(s.sampler, d->queue, step, 1, &nothing, NULL), "wait");
+    refused(cls_sample(s.sampler, d->queue, step, 0, &nothing, NULL), "wait");
+#define REFUSE(field, value, name)                                                                                     \
+    do {                                                                                                               \
+        step->field = (value);                                                                                         \
+        refused(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), name);                                            \
+        *step = good;                                                                                                  \
+    } while (0)
+    REFUSE(struct_size, 0, "struct_size");
+    REFUSE(rows, 0, "rows");
+    REFUSE(rows, 5, "rows");
+    REFUSE(logits.kind, 1, "logits.kind");
+    REFUSE(logits.dtype, 3, "logits.dtype");
+    REFUSE(logits.dtype, -1, "logits.dtype");
+    REFUSE(logits.buffer, NULL, "logits.buffer");
+    REFUSE(logits.buffer, tiny, "logits");
+    REFUSE(logits.offset, 2, "logits.offset");
+    REFUSE(logits.offset, 4, "logits"); /* one element too far */
+    REFUSE(logits.offset, UINT64_MAX - 3, "logits");
+    REFUSE(logits.row_stride, 99, "logits.row_stride");
+    REFUSE(logits.row_stride, UINT64_C(1) << 62, "logits");
+    REFUSE(slots.host, twice, "slots");
+    REFUSE(slots.host, beyond, "slots");
+    REFUSE(slots.host, below, "slots");
+    REFUSE(slots.device.buffer, tiny, "slots");
+    REFUSE(positions.device.buffer, tiny, "positions");
+    REFUSE(random.buffer, tiny, "random");
+    REFUSE(tokens.buffer, tiny, "tokens");
+    REFUSE(tokens.offset, 4, "tokens");
+    REFUSE(tokens.offset, 1, "tokens");
+    REFUSE(status.buffer, tiny, "status");
+    REFUSE(logprobs.buffer, tiny, "logprobs");
+    REFUSE(probs.buffer, tiny, "probs");
+    REFUSE(logprob_kind, 2, "logprob_kind");
+    REFUSE(mask.words.buffer, tiny, "mask");
+    step->slots.device.buffer = masks;
+    REFUSE(slots.host, twice, "slots");
+    step->positions.device.buffer = masks;
+    REFUSE(positions.host, twice, "positions");
+    step->random.buffer = masks;
+    REFUSE(random.offset, 4, "random.offset");
+    step->mask.words.buffer = masks;
+    REFUSE(mask.row_stride, 3, "mask.row_stride");
+    step->mask.words.buffer = masks;
+    REFUSE(mask.words.offset, 2, "mask");
+    step->mask.words.buffer = masks;
+    REFUSE(mask.row_map.host, beyond, "mask.row_map");
+    step->mask.words.buffer = masks;
+    REFUSE(mask.rows, 3, "mask"); /* absent map: row 3 has no mask row */
+#undef REFUSE
+    /* Nothing of this has moved anything. */
+    session_step(&s, d->queue, 0, 0, NULL, NULL);
+    session_tokens(&s, 0);
+    batch_reference(s.b);
+    for (uint32_t row = 0; row < 4; row++)
+        ck_assert_int_eq(s.b->token[row], s.b->host[row].token);
+    clReleaseMemObject(tiny);
+    clReleaseMemObject(masks);
+    close_small(&s);
+}
+END_TEST
+
+START_TEST(uncompiled_type_refused)
+{
+    device *const d = fixture_device(_i);
+    batch *const b = batch_new(1, 50, CLS_BF16, 0, 0);
+    session s;
+    batch_row(b, 0, ROW_NORMAL1, 1);
+    session_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
+    refused(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "dtype");
+    close_small(&s);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("refused");
+    TCase *const t = tcase_create("refused");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, contexts_refused);
+    add_device_test(t, samplers_and_slots_refused);
+    add_device_test(t, steps_refused);
+    add_device_test(t, uncompiled_type_refused);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 1);
+}

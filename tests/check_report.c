@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* Logprobs and probabilities: the reference's bits for logprobs, the oracle's
+ * numbers for both. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle.h"
+#include "session.h"
+
+static int near(double ours, double expected)
+{
+    if (isinf(expected) || fabs(expected) > 1e38)
+        return ours == expected || (isinf(ours) && ours < 0) || fabs(ours / expected - 1.0) < 1e-5;
+    return fabs(ours - expected) <= 1e-5 * (1.0 + fabs(expected));
+}
+
+static void check_logprobs(const batch *b, const float *logprobs, int final, const char *where)
+{
+    for (uint32_t row = 0; row < b->rows; row++) {
+        const float host = final ? b->host[row].logprob_final : b->host[row].logprob_raw;
+        ck_assert_msg(memcmp(&host, &logprobs[row], sizeof host) == 0, "%s: %s: %s logprob %.9g, the reference's %.9g",
+                      where, batch_words(b, row), final ? "final" : "raw", (double)logprobs[row], (double)host);
+        if (b->token[row] < 0)
+            ck_assert_msg(isinf(host) && host < 0, "%s: %s: a logprob without a token", where, batch_words(b, row));
+        else if (!final)
+            ck_assert_msg(near((double)host, oracle_logprob_raw(b->values + (size_t)row * b->vocab, b->vocab, b->token[row])),
+                          "%s: %s: raw logprob %.9g", where, batch_words(b, row), (double)host);
+    }
+}
+
+static void check_probs(const batch *b, const float *probs, const float *logprobs, const char *where)
+{
+    double *const expected = malloc(b->vocab * sizeof *expected);
+    ck_assert(expected != NULL);
+    for (uint32_t row = 0; row < b->rows; row++) {
+        const float *const p = probs + (size_t)row * b->vocab;
+        const cls_host_row h = batch_host_row(b, row);
+        oracle o;
+        ck_assert(oracle_make(&o, b->values + (size_t)row * b->vocab, b->vocab, h.mask, b->mask_width, &b->params[row]));
+        if (o.finite == 0)
+            memset(expected, 0, b->vocab * sizeof *expected);
+        else
+            oracle_probs(&o, b->host[row].kept, expected);
+        for (uint32_t i = 0; i < b->vocab; i++)
+            ck_assert_msg(fabs((double)p[i] - expected[i]) <= 1e-5 && (expected[i] > 0.0 || p[i] == 0.0f),
+                          "%s: %s: probability of %u is %g, not %g", where, batch_words(b, row), i, (double)p[i],
+                          expected[i]);
+        if (b->token[row] >= 0) {
+            const double final = o.kept == 1 ? 0.0 : log(expected[b->token[row]]);
+            ck_assert_msg(near((double)logprobs[row], final), "%s: %s: final logprob %.9g, not %.9g", where,
+                          batch_words(b, row), (double)logprobs[row], final);
+        }
+        oracle_free(&o);
+    }
+    free(expected);
+}
+
+/* With a logprob alone, with probs alone, with both, before and after plain steps. */
+START_TEST(report)
+{
+    static const uint32_t sizes[] = {1025, 31, 4099, 2, 1024, 1, 32001};
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed()};
+    for (uint32_t i = 0; i < fixture_by_size(2, 18, 42); i++) {
+        const uint32_t vocab = sizes[i % fixture_by_size(2, 6, 7)], rows = fixture_by_size(4, 12, 16);
+        batch *const b = batch_new(rows, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 5), 0);
+        float *const logprobs = calloc(rows, sizeof *logprobs), *const finals = calloc(rows, sizeof *finals);
+        float *const probs = calloc((size_t)rows * vocab, sizeof *probs);
+        session s;
+        ck_assert(logprobs && finals && probs);
+        batch_random(b, &r);
+        if (i % 3 == 1)
+            batch_mask(b, &r, 50, 0);
+        batch_reference(b);
+        session_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+        s.step.keep = 1;
+        session_step(&s, d->queue, 0, 0, NULL, NULL);
+        const uint32_t launches = b->launches;
+        cl_mem logprob_buffer = buffer_of(d, (rows + 3) * sizeof(float), NULL);
+        s.step.logprobs.buffer = logprob_buffer;
+        s.step.logprobs.offset = 3 * sizeof(float);
+        session_step(&s, d->queue, 0, 0, NULL, NULL);
+        ck_assert_msg(b->launches == launches + 2, "raw logprobs take %u launches more", b->launches - launches);
+        must_cl(clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float), logprobs, 0, NULL, NULL));
+        session_tokens(&s, 0);
+        check_logprobs(b, logprobs, 0, d->name);
+        s.step.logprob_kind = CLS_LOGPROB_FINAL;
+        s.step.probs.buffer = buffer_of(d, (size_t)rows * vocab * sizeof(float), NULL);
+        session_step(&s, d->queue, 0, 0, NULL, NULL);
+        ck_assert_msg(b->launches == launches + 2, "final logprobs and probs take %u launches more", b->launches - launches);
+        must_cl(clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float), finals, 0, NULL, NULL));
+        buffer_read(d, s.step.probs.buffer, (size_t)rows * vocab * sizeof(float), probs);
+        session_tokens(&s, 0);
+        check_logprobs(b, finals, 1, d->name);
+        check_probs(b, probs, finals, d->name);
+        clReleaseMemObject(logprob_buffer);
+        clReleaseMemObject(s.step.probs.buffer);
+        session_close(&s);
+        batch_free(b);
+        free(logprobs);
+        free(finals);
+        free(probs);
+    }
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("report");
+    TCase *const t = tcase_create("report");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, report);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 1);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+#include "session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void session_open(session *s, batch *b, device *d, cls_context *context, uint32_t steps)
+{
+    const size_t output = (size_t)steps * b->rows * sizeof(int32_t);
+    cls_sampler_options o;
+    memset(s, 0, sizeof *s);
+    s->b = b;
+    s->d = d;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = b->vocab;
+    o.max_rows = b->rows;
+    must(cls_sampler_create(context, &o, &s->sampler));
+    for (uint32_t row = 0; row < b->rows; row++)
+        must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row]));
+
+    cls_step_default(&s->step, sizeof s->step);
+    s->step.rows = b->rows;
+    s->step.logits.dtype = b->dtype;
+    s->step.logits.buffer = buffer_of(d, b->data_size, b->data);
+    s->step.logits.offset = b->offset;
+    s->step.logits.row_stride = b->stride;
+    s->step.slots.host = b->slots;
+    s->step.tokens.buffer = buffer_of(d, output, NULL);
+    s->step.status.buffer = buffer_of(d, output, NULL);
+    if (b->mask) {
+        s->step.mask.words.buffer = buffer_of(d, (size_t)b->rows * b->mask_width * sizeof(int32_t), b->mask);
+        s->step.mask.width = b->mask_width;
+    }
+    if (b->random)
+        s->step.random.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
+}
+
+void session_step(session *s, cl_command_queue queue, uint32_t i, cl_uint n_wait, const cl_event *wait, cl_event *done)
+{
+    s->step.tokens.offset = s->step.status.offset = (uint64_t)i * s->b->rows * sizeof(int32_t);
+    must(cls_sample(s->sampler, queue, &s->step, n_wait, wait, done));
+    s->b->launches = cls_sampler_launches(s->sampler);
+}
+
+void session_tokens(session *s, uint32_t i)
+{
+    const size_t size = s->b->rows * sizeof(int32_t), offset = i * size;
+    must_cl(clEnqueueReadBuffer(s->d->queue, s->step.tokens.buffer, CL_TRUE, offset, size, s->b->token, 0, NULL, NULL));
+    must_cl(clEnqueueReadBuffer(s->d->queue, s->step.status.buffer, CL_TRUE, offset, size, s->b->status, 0, NULL, NULL));
+}
+
+void session_close(session *s)
+{
+    const cl_mem buffers[] = {s->step.logits.buffer,     s->step.tokens.buffer, s->step.status.buffer,
+                              s->step.mask.words.buffer, s->step.random.buffer};
+    cls_sampler_destroy(s->sampler);
+    for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        if (buffers[i] != NULL)
+            clReleaseMemObject(buffers[i]);
+}
+
+session small_session(device *d, uint32_t rows)
+{
+    session s;
+    batch *const b = batch_new(rows, 100, CLS_F32, 0, 0);
+    for (uint32_t row = 0; row < rows; row++)
+        batch_row(b, row, ROW_NORMAL1, row);
+    session_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+    return s;
+}
+
+void close_small(session *s)
+{
+    session_close(s);
+    batch_free(s->b);
+}
+
+void batch_run(batch *b, device *d, cls_context *context, int search)
+{
+    session s;
+    session_open(&s, b, d, context, 1);
+    cls_sampler_force_search(s.sampler, search);
+    session_step(&s, d->queue, 0, 0, NULL, NULL);
+    must_cl(clFinish(d->queue));
+    session_tokens(&s, 0);
+    must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
+    session_close(&s);
+}
+
+void batch_check(batch *b, device *d, cls_context *context, int search)
+{
+    char where[240];
+    cls_device_info info = {.struct_size = sizeof info};
+    must(cls_context_info(context, &info));
+    snprintf(where, sizeof where, "%s, work-group %u, vector %u, shortlist %u%s", d->name, info.work_group, info.vector,
+             info.shortlist, search ? ", threshold search" : "");
+    batch_reference(b);
+    batch_run(b, d, context, search);
+    batch_equal(b, where);
+}
