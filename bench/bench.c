@@ -33,15 +33,16 @@ static const bench_case cases[] = {
 };
 #define CASES (sizeof cases / sizeof *cases)
 
-/* On a terminal only: one line that overwrites itself. */
+/* On a terminal only: one line that overwrites itself. The cursor waits at its
+ * beginning, so that a message of failure overwrites it, too. */
 static void progress(const char *name, const char *doing)
 {
     if (!isatty(STDERR_FILENO))
         return;
     if (name == NULL)
-        fputs("\r\033[K", stderr);
+        fputs("\033[K", stderr);
     else
-        fprintf(stderr, "\r\033[K%s: %s", name, doing);
+        fprintf(stderr, "\033[K%s: %s\r", name, doing);
     fflush(stderr);
 }
 
@@ -73,8 +74,8 @@ static int open_setup(bench_setup *setup, const cli_session *session)
     setup->mask = new_buffer(setup, mask_size, &error);
     setup->tokens = new_buffer(setup, setup->batch * sizeof(int32_t), &error);
     if (error == CL_SUCCESS)
-        error = clEnqueueWriteBuffer(session->queue, setup->mask, CL_TRUE, 0, mask_size, setup->mask_words, 0, NULL,
-                                     NULL);
+        error =
+            clEnqueueWriteBuffer(session->queue, setup->mask, CL_TRUE, 0, mask_size, setup->mask_words, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the logits' buffers", error);
 }
 
@@ -119,7 +120,7 @@ static int run_case(bench_setup *setup, const bench_floor *floor, const bench_ca
     params.top_p = c->top_p;
     params.min_p = c->min_p;
     progress(c->name, "verifying");
-    if (begin_slots(setup, &params) || bench_verify(setup, &params, c->masked))
+    if (begin_slots(setup, &params) || bench_verify(setup, c->name, &params, c->masked))
         return 1;
     progress(c->name, "timing");
     return bench_time(setup, floor, c->masked, result);

@@ -84,7 +84,7 @@ double bench_median(double *times, size_t n);
 
 /* All slots have begun with `params` at position 0: samples one step and
  * compares each token with cls_host_sample()'s. 0, or 1 after a message. */
-int bench_verify(const bench_setup *setup, const cls_params *params, int masked);
+int bench_verify(const bench_setup *setup, const char *name, const cls_params *params, int masked);
 
 /* Floor, step and empty launches in turn. 0, or 1 after a message. */
 int bench_time(const bench_setup *setup, const bench_floor *floor, int masked, bench_result *result);

@@ -70,7 +70,8 @@ static int run_floor(const bench_setup *setup, const bench_floor *floor)
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the floor's kernel", error);
 }
 
-static int verify_rows(const bench_setup *setup, const cls_params *params, int masked, const int32_t *tokens)
+static int verify_rows(const bench_setup *setup, const char *name, const cls_params *params, int masked,
+                       const int32_t *tokens)
 {
     const uint32_t width = (setup->vocab + 31) / 32;
     for (uint32_t row = 0; row < setup->batch; row++) {
@@ -91,19 +92,19 @@ static int verify_rows(const bench_setup *setup, const cls_params *params, int m
         if (cls_host_sample(&host, &result) != CLS_OK)
             return cli_fail_library("bench: the reference");
         if (result.token != tokens[row])
-            return cli_fail("bench: row %u: the device drew token %d, the reference %d", (unsigned)row,
+            return cli_fail("bench: %s, row %u: the device drew token %d, the reference %d", name, (unsigned)row,
                             (int)tokens[row], (int)result.token);
     }
     return 0;
 }
 
-int bench_verify(const bench_setup *setup, const cls_params *params, int masked)
+int bench_verify(const bench_setup *setup, const char *name, const cls_params *params, int masked)
 {
     int32_t *tokens = malloc(setup->batch * sizeof *tokens);
     int failed;
     if (tokens == NULL)
         return cli_no_memory();
-    failed = run_step(setup, masked, tokens) || verify_rows(setup, params, masked, tokens);
+    failed = run_step(setup, masked, tokens) || verify_rows(setup, name, params, masked, tokens);
     free(tokens);
     return failed;
 }
