@@ -72,9 +72,16 @@ CLS_INLINE i32 key_of(f32 x)
 CLS_INLINE f32 of_key(i32 key) { return CLS_AS_F32(key ^ ((key >> 31) & 0x7fffffff)); }
 
 /* x > above(key) iff key_of(clean(x)) > key, for x that is not +inf: lets raw
- * logits be compared without cleaning each. Only zero needs care: a positive
- * subnormal counts as zero. */
-CLS_INLINE f32 above(i32 key) { return key == 0 ? CLS_AS_F32(0x007fffff) : of_key(key); }
+ * logits be compared without cleaning each. Only around zero does it differ
+ * from the key's float: subnormals of either sign count as zero. */
+CLS_INLINE f32 above(i32 key)
+{
+    if (key >= -0x00800000 && key < 0)
+        return -0x1p-126f;
+    if (key >= 0 && key < 0x00800000)
+        return CLS_AS_F32(0x007fffff);
+    return of_key(key);
+}
 
 /* How many bits a token lies under the row's maximum: monotone in z over the
  * whole row, which the integer weights are not. All value cuts compare it. */

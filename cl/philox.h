@@ -41,4 +41,24 @@ CLS_INLINE u64 philox_token(u32 seed_lo, u32 seed_hi, u32 stream_lo, u32 stream_
     return u64_make(c[1], c[0]);
 }
 
+/* One word of the self-test: random logits, scales and sums through all of the
+ * arithmetic. The host and the device must agree on every word. */
+CLS_INLINE u32 self_test_word(u32 i)
+{
+    u32 c[4];
+    f32 z, max, scale;
+    cls_unit unit;
+    u64 mass;
+    c[0] = i;
+    c[1] = c[2] = c[3] = 0x5e1f7e57u;
+    philox4x32(c, 1u, 2u);
+    max = ((f32)(c[0] >> 8) - 8388608.0f) * (1.0f / 131072.0f);
+    z = max - (f32)(c[1] >> 8) * (1.0f / 1048576.0f);
+    scale = CLS_LOG2E * (0.25f + (f32)(c[2] >> 8) * (1.0f / 4194304.0f));
+    unit = unit_of(max, max + (f32)(c[3] >> 28), split(max + (f32)(c[3] >> 28), scale).exponent, scale);
+    mass = up(u64_from(weight(clean(z), unit.max, scale, unit.fraction)), unit.shift);
+    mass = u64_mul_hi(u64_make(c[3], c[2]), u64_add(mass, top_p_target(mass, c[1])));
+    return u64_hi(mass) ^ u64_lo(mass) ^ (u32)key_of(depth(z, max, scale)) ^ (u32)CLS_AS_I32(unit.fraction);
+}
+
 #endif

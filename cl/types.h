@@ -5,6 +5,7 @@
 #define CLS_TYPES_H
 
 #ifdef __OPENCL_VERSION__
+#pragma OPENCL FP_CONTRACT OFF
 typedef uint u32;
 typedef int i32;
 typedef ulong u64;
@@ -90,12 +91,36 @@ typedef struct cls_row {
     i32 cut_id;
     f32 scale;  /* of the final weights */
     u32 pad;
-    f32 pivot[CLS_PIVOTS]; /* ascending; the pass measures what lies above each */
+    i32 pivot[CLS_PIVOTS]; /* keys, ascending; the pass measures what lies above each */
 } cls_row;
 
-#define CLS_ROW_DONE 0u          /* the token is drawn (or the row has none) */
+#define CLS_ROW_DONE 0u         /* the token is drawn (or the row has none) */
 #define CLS_ROW_SEARCH_MASS 1u   /* the pass measures masses above the pivots */
 #define CLS_ROW_SEARCH_COUNT 2u  /* ... counts */
+
+/* What a step has: the kernels' `has` argument. */
+#define CLS_HAS_MASK 1u
+#define CLS_HAS_SLOT_MAP 2u
+#define CLS_HAS_MASK_MAP 4u
+#define CLS_HAS_POSITIONS 8u
+#define CLS_HAS_RANDOM 16u
+#define CLS_HAS_TOKENS 32u
+#define CLS_HAS_STATUS 64u
+#define CLS_KEEP 128u         /* the slots stay as they are */
+#define CLS_RAW 256u          /* survey the raw row: no mask, scale log2(e), mass wanted */
+#define CLS_FORCE_SEARCH 512u /* tests: the shortlist serves no row that truncates */
+#define CLS_OF_FINAL 1024u       /* logprobs of the final distribution */
+
+/* A row is sampled for a threshold's first guess: all of a small one, of a
+ * large one 16 tokens in 512. */
+#define CLS_SAMPLE_ALL 4096
+#define CLS_SAMPLE_RUN 16
+#define CLS_SAMPLE_BLOCK 512
+CLS_INLINE u32 sample_size(u32 vocab)
+{
+    return vocab <= CLS_SAMPLE_ALL ? (vocab + CLS_SAMPLE_RUN - 1) / CLS_SAMPLE_RUN * CLS_SAMPLE_RUN
+                                   : vocab / CLS_SAMPLE_BLOCK * CLS_SAMPLE_RUN;
+}
 
 /* Bits of cls_row_status that kernels set; the same numbers as in clsample.h. */
 #define CLS_STATUS_NAN 1u

@@ -8,6 +8,8 @@
 #endif
 #include "clsample.h"
 
+#include <stdatomic.h>
+
 #include "../cl/types.h"
 #include "../cl/arithmetic.h"
 #include "../cl/philox.h"
@@ -78,7 +80,7 @@ extern const char *const cls_kernel_names[CLS_KERNELS];
 /* --------------------------------------------------------------- context.c */
 
 struct cls_context {
-    volatile cl_int references; /* the creator's and the samplers': see cls_context_retain */
+    atomic_int references; /* the creator and its samplers */
     cl_context cl;
     cl_device_id device;
     cls_shape shape;
@@ -92,48 +94,53 @@ void cls_context_retain(cls_context *context);
 
 #define CLS_STAGING 16 /* uploads in flight */
 
+/* The int32s of a step's rows that may come from the host. */
+enum cls_map { CLS_MAP_SLOTS, CLS_MAP_POSITIONS, CLS_MAP_MASKS, CLS_MAPS };
+
 /* One upload under way: memory that must not change until `done`. */
 typedef struct cls_staging {
     cl_event done; /* NULL: free */
-    cls_slot *slots;   /* [slots] */
-    int32_t *ints;     /* [3][max_rows]: slots, positions, mask rows */
+    cls_slot *slots; /* [slots] */
+    int32_t *maps;   /* [CLS_MAPS][max_rows] */
 } cls_staging;
+
+#define CLS_DIRTY_PARAMS 1 /* all but the position */
+#define CLS_DIRTY_BEGUN 2  /* the position, too */
 
 struct cls_sampler {
     cls_context *context;
     uint32_t vocab, max_rows, slots;
-    uint32_t tiles;     /* mass tiles of a row */
-    uint32_t max_tiles; /* max tiles of a row, whole mass tiles */
+    uint32_t tiles;         /* mass tiles of a row */
+    uint32_t sample_stride; /* floats of a row's sample */
     cl_kernel kernel[CLS_DTYPES][CLS_KERNELS];
 
-    /* On the device. */
+    /* On the device; [max_rows] of each. */
     cl_mem slot_buffer; /* cls_slot [slots] */
-    cl_mem ints;        /* int32 [3][max_rows]: the step's host maps */
-    cl_mem rows;        /* cls_row [max_rows] */
-    cl_mem tile_key;    /* int32 [max_rows][max_tiles]: the max tiles' keys */
-    cl_mem tile_mass;   /* u64 [max_rows][tiles] */
-    cl_mem tile_flags;  /* u32 [max_rows][tiles] */
-    cl_mem pass;        /* u64 [max_rows][tiles][CLS_PIVOTS]; the sample of a row before that */
-    cl_mem work;        /* u64 [max_rows][tiles]: running masses of the set that is drawn from */
+    cl_mem maps;        /* int32 [CLS_MAPS][max_rows]: the step's host maps */
+    cl_mem rows;        /* cls_row */
+    cl_mem tile_key;    /* int32 [max tiles] */
+    cl_mem tile_mass;   /* u64 [tiles] */
+    cl_mem tile_flags;  /* u32 [tiles] */
+    cl_mem pass;        /* u64 [tiles][CLS_PIVOTS] */
+    cl_mem work;        /* u64 [tiles]: the masses of the set that is drawn from */
+    cl_mem sample;      /* float [sample_stride] */
     cl_mem raw_key, raw_mass, raw_flags; /* the survey of the raw logits, for raw logprobs */
-    cl_mem raw_rows;
 
     /* On the host. */
-    cls_slot *slot;          /* [slots]: what the device has, or will have with the next step */
-    uint8_t *dirty;          /* [slots]: CLS_DIRTY_* */
+    cls_slot *slot;  /* [slots]: what the device has, or will have with the next step */
+    uint8_t *dirty;  /* [slots]: CLS_DIRTY_* */
     int any_dirty;
-    uint32_t searching;      /* begun slots that may need the threshold search */
-    uint8_t *seen;           /* [slots]: finds slots that occur twice */
-    int32_t *sent;           /* [3][max_rows]: the ints that the device has */
-    uint32_t sent_rows[3];
+    uint8_t *seen;   /* [slots]: finds slots that occur twice; all 0 between steps */
+    int32_t *sent;   /* [CLS_MAPS][max_rows]: the maps that the device has */
+    uint32_t sent_rows[CLS_MAPS];
     cls_staging staging[CLS_STAGING];
-    cl_event last;           /* the last step's end */
+    cl_event last; /* the last step's end */
     cl_command_queue last_queue;
     uint32_t launches;
     int force_search;
 };
 
-/* For tests: every row whose chain truncates takes the threshold path. */
+/* For tests: every row that truncates takes the threshold path. */
 void cls_sampler_force_search(cls_sampler *sampler, int on);
 
 /* For tests: a blocking read of the last step's row records. */
@@ -144,8 +151,11 @@ cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_r
 /* A step after its checks: every default filled in. */
 typedef struct cls_plan {
     cls_step step;
-    int ordered; /* the queue is in order */
-    int search;  /* a row may need the threshold search */
+    const cls_ints *map[CLS_MAPS];
+    uint32_t has;    /* CLS_HAS_* and CLS_KEEP */
+    int ordered;     /* the queue is in order */
+    int search;      /* a row may need the threshold search */
+    uint32_t logit_size;
 } cls_plan;
 
 /* Checks everything that can be known before enqueueing. */

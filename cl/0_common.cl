@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/* The shape of the work: vectors of VEC tokens, groups of WGS work-items, and
+ * what a work-group does together. The host gives VEC, WGS, DTYPE and LIST;
+ * the defaults let a compiler read this file alone.
+ *
+ * One source serves a CPU (VEC 16, WGS 1: explicit vectors are what PoCL is
+ * fast with) and a GPU (VEC 4, WGS 256). WGS is a compile-time constant:
+ * PoCL 3.1 miscompiles reductions bounded by the run-time size. */
+
+#ifndef VEC
+#define VEC 16
+#endif
+#ifndef WGS
+#define WGS 1
+#endif
+#ifndef DTYPE
+#define DTYPE 0
+#endif
+#ifndef LIST
+#define LIST 1024
+#endif
+
+#define CAT_(a, b) a##b
+#define CAT(a, b) CAT_(a, b)
+#define FV CAT(float, VEC)
+#define IV CAT(int, VEC)
+#define UV CAT(uint, VEC)
+#define VLOAD(p) CAT(vload, VEC)(0, p)
+#define VSTORE(v, p) CAT(vstore, VEC)(v, 0, p)
+#define AS_FV CAT(as_float, VEC)
+#define AS_IV CAT(as_int, VEC)
+#define AS_UV CAT(as_uint, VEC)
+#define TO_UV(x) AS_UV(CAT(convert_int, VEC)(x))
+#define TO_FV(x) CAT(convert_float, VEC)(x)
+
+CLS_DEFINE_WEIGHT(weight_v, FV, IV, UV, AS_FV, AS_UV, TO_UV)
+
+#if VEC == 2
+#define LANES (IV)(0, 1)
+#elif VEC == 4
+#define LANES (IV)(0, 1, 2, 3)
+#elif VEC == 8
+#define LANES (IV)(0, 1, 2, 3, 4, 5, 6, 7)
+#else
+#define LANES (IV)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#endif
+
+/* Folding a vector to a scalar, by halves. */
+#define DEFINE_FOLD(NAME, T, OP)                                              \
+    static inline T NAME##2(CAT(T, 2) v) { return OP(v.x, v.y); }             \
+    static inline T NAME##4(CAT(T, 4) v) { return NAME##2(OP(v.lo, v.hi)); }  \
+    static inline T NAME##8(CAT(T, 8) v) { return NAME##4(OP(v.lo, v.hi)); }  \
+    static inline T NAME##16(CAT(T, 16) v) { return NAME##8(OP(v.lo, v.hi)); }
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+#define PLUS(a, b) ((a) + (b))
+#define EITHER(a, b) ((a) | (b))
+DEFINE_FOLD(fold_fmax, float, LARGER)
+DEFINE_FOLD(fold_imax, int, LARGER)
+DEFINE_FOLD(fold_fsum, float, PLUS)
+DEFINE_FOLD(fold_isum, int, PLUS)
+DEFINE_FOLD(fold_usum, uint, PLUS)
+DEFINE_FOLD(fold_or, int, EITHER)
+#define FMAX CAT(fold_fmax, VEC)
+#define IMAX CAT(fold_imax, VEC)
+#define FSUM CAT(fold_fsum, VEC)
+#define ISUM CAT(fold_isum, VEC)
+#define USUM CAT(fold_usum, VEC)
+#define ANY(v) (CAT(fold_or, VEC)(v) < 0)
+
+/* Exact sums of weights, which fit 32-bit lanes only in two parts: of x >> 6
+ * (at most 64 vectors to a lane) and of x & 63, the latter as what the low 32
+ * bits of the sum leave. */
+typedef struct weight_sum {
+    UV high, low;
+} weight_sum;
+static inline void sum_add(weight_sum *s, UV x)
+{
+    s->high += x >> 6;
+    s->low += x;
+}
+static inline u64 sum_total(const weight_sum *s)
+{
+    const UV rest = s->low - (s->high << 6); /* of x & 63: small */
+    const u64 high = u64_add(u64_shl(u64_from(USUM(s->high >> 16)), 16), u64_from(USUM(s->high & 0xffffu)));
+    return u64_add(u64_shl(high, 6), u64_from(USUM(rest)));
+}
+
+/* -------------------------------------------------- what a work-group does together
+ *
+ * Every work-item of a group must reach these. `scratch` is local memory of
+ * WGS u64. Each begins with a barrier, so that results may be read at leisure. */
+#if WGS == 1
+#define BARRIER()
+#else
+#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#endif
+#if WGS <= 1
+#define WG_HALF 0
+#elif WGS <= 2
+#define WG_HALF 1
+#elif WGS <= 4
+#define WG_HALF 2
+#elif WGS <= 8
+#define WG_HALF 4
+#elif WGS <= 16
+#define WG_HALF 8
+#elif WGS <= 32
+#define WG_HALF 16
+#elif WGS <= 64
+#define WG_HALF 32
+#elif WGS <= 128
+#define WG_HALF 64
+#elif WGS <= 256
+#define WG_HALF 128
+#elif WGS <= 512
+#define WG_HALF 256
+#else
+#define WG_HALF 512
+#endif
+
+#if WGS == 1
+#define DEFINE_WG_REDUCE(NAME, T, OP) \
+    static inline T NAME(T x, __local u64 *scratch) { return x; }
+#define DEFINE_WG_SCAN(NAME, T, ADD, ZERO)                                  \
+    static inline T NAME(T x, __local u64 *scratch, T *total)               \
+    {                                                                       \
+        *total = x;                                                         \
+        return ZERO;                                                        \
+    }
+#else
+#define DEFINE_WG_REDUCE(NAME, T, OP)                                       \
+    static inline T NAME(T x, __local u64 *scratch)                         \
+    {                                                                       \
+        __local T *const s = (__local T *)scratch;                          \
+        const uint lid = get_local_id(0);                                   \
+        BARRIER();                                                          \
+        s[lid] = x;                                                         \
+        BARRIER();                                                          \
+        for (uint half_ = WG_HALF; half_ > 0; half_ >>= 1) {                \
+            if (lid < half_ && lid + half_ < WGS)                           \
+                s[lid] = OP(s[lid], s[lid + half_]);                        \
+            BARRIER();                                                      \
+        }                                                                   \
+        return s[0];                                                        \
+    }
+/* The sum over the items before this one; *total over all. */
+#define DEFINE_WG_SCAN(NAME, T, ADD, ZERO)                                  \
+    static inline T NAME(T x, __local u64 *scratch, T *total)               \
+    {                                                                       \
+        __local T *const s = (__local T *)scratch;                          \
+        const uint lid = get_local_id(0);                                   \
+        T before = ZERO;                                                    \
+        BARRIER();                                                          \
+        s[lid] = x;                                                         \
+        BARRIER();                                                          \
+        for (uint step_ = 1; step_ < WGS; step_ <<= 1) {                    \
+            const T left = lid >= step_ ? s[lid - step_] : ZERO;            \
+            BARRIER();                                                      \
+            s[lid] = ADD(s[lid], left);                                     \
+            BARRIER();                                                      \
+        }                                                                   \
+        if (lid > 0)                                                        \
+            before = s[lid - 1];                                            \
+        *total = s[WGS - 1];                                                \
+        return before;                                                      \
+    }
+#endif
+DEFINE_WG_REDUCE(wg_imax, i32, LARGER)
+DEFINE_WG_REDUCE(wg_usum, u32, PLUS)
+DEFINE_WG_REDUCE(wg_uor, u32, EITHER)
+DEFINE_WG_REDUCE(wg_fsum, f32, PLUS)
+DEFINE_WG_REDUCE(wg_fmax, f32, LARGER)
+DEFINE_WG_REDUCE(wg_mass, u64, u64_add)
+DEFINE_WG_SCAN(wg_scan_u32, u32, PLUS, 0)
+DEFINE_WG_SCAN(wg_scan_mass, u64, u64_add, u64_from(0))
+
+/* Hands one item's number (the others pass anything) to all. */
+static inline u64 wg_broadcast(u64 x, int mine, __local u64 *scratch)
+{
+#if WGS == 1
+    return x;
+#else
+    BARRIER();
+    if (mine)
+        scratch[0] = x;
+    BARRIER();
+    return scratch[0];
+#endif
+}
+
+#define KERNEL __kernel __attribute__((reqd_work_group_size(WGS, 1, 1)))

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* survey: the one read of the row. Each max tile leaves the key of its largest
+ * logit, each mass tile its status bits and, where the row's chain needs the
+ * total, its integer mass in its own unit.
+ *
+ * Launch: [splits * WGS, rows]; a group surveys tiles_per_group mass tiles. */
+
+#define TILE_VECTORS (CLS_TILE / VEC)
+#define MAX_TILE_VECTORS (CLS_MAX_TILE / VEC)
+
+/* The largest key of a mass tile, from its max tiles'. */
+static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
+{
+    __global const i32 *const key = row_key + tile * CLS_MAX_TILES_PER_TILE;
+    IV m = VLOAD(key);
+    for (u32 i = VEC; i < CLS_MAX_TILES_PER_TILE; i += VEC) {
+        const IV k = VLOAD(key + i);
+        m = m > k ? m : k;
+    }
+    return IMAX(m);
+}
+
+#if WGS == 1
+
+/* The raw maxima of a tile's max tiles and its status bits. */
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, __global i32 *key, u32 *flags)
+{
+    IV odd = (IV)(0);
+    f32 top = -INFINITY;
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        FV m = (FV)(-INFINITY);
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
+            const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
+            const FV x = open ? LOAD_V(r->x, i) : load_checked(r, i);
+            m = x > m ? x : m;
+            odd |= x != x;
+        }
+        const f32 raw = FMAX(m);
+        key[n] = key_of(clean(raw));
+        top = raw > top ? raw : top;
+    }
+    *flags = (ANY(odd) ? CLS_STATUS_NAN : 0u) | (top == INFINITY ? CLS_STATUS_INF : 0u);
+    return clean(top);
+}
+
+#else
+
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, __global i32 *key, u32 *flags,
+                              __local f32 *vector_max, __local f32 *max_tile, __local u64 *scratch)
+{
+    const u32 lid = get_local_id(0);
+    u32 odd = 0;
+    f32 top = -INFINITY;
+    BARRIER(); /* the last tile's maxima have been read */
+    for (u32 v = lid; v < TILE_VECTORS; v += WGS) {
+        const u32 i = tile * CLS_TILE + v * VEC;
+        const FV x = open ? LOAD_V(r->x, i) : load_checked(r, i);
+        const FV ordered = x == x ? x : (FV)(-INFINITY);
+        odd |= ANY(x != x) ? CLS_STATUS_NAN : 0u;
+        vector_max[v] = FMAX(ordered);
+    }
+    BARRIER();
+    for (u32 n = lid; n < CLS_MAX_TILES_PER_TILE; n += WGS) {
+        f32 raw = -INFINITY;
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v++)
+            raw = LARGER(raw, vector_max[n * MAX_TILE_VECTORS + v]);
+        key[n] = key_of(clean(raw));
+        max_tile[n] = raw;
+    }
+    BARRIER();
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++)
+        top = LARGER(top, max_tile[n]);
+    *flags = wg_uor(odd, scratch) | (top == INFINITY ? CLS_STATUS_INF : 0u);
+    return clean(top);
+}
+
+#endif
+
+/* The mass of a tile in its own unit, by the whole group. */
+static inline u64 survey_mass(const row_logits *r, u32 tile, int plain, f32 tile_max, f32 scale, __local u64 *scratch)
+{
+    const f32 fraction = split(tile_max, scale).fraction;
+    weight_sum sum = { (UV)(0), (UV)(0) };
+    for (u32 v = get_local_id(0); v < TILE_VECTORS; v += WGS)
+        sum_add(&sum, weight_v(load_v(r, tile * CLS_TILE + v * VEC, plain), tile_max, scale, fraction));
+    return wg_mass(sum_total(&sum), scratch);
+}
+
+KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
+{
+    __local u64 scratch[WGS];
+#if WGS > 1
+    __local f32 vector_max[TILE_VECTORS];
+    __local f32 max_tile[CLS_MAX_TILES_PER_TILE];
+#endif
+    const u32 row = get_group_id(1);
+    const i32 slot = ROW_SLOT(row);
+    const row_logits r = ROW_VIEW(row);
+    const u32 first = get_group_id(0) * tiles_per_group;
+    const u32 last = slot < 0 ? first : min(first + tiles_per_group, TILES);
+    const u32 needs_mass = has & CLS_RAW ? 1u : slot < 0 ? 0u : slots[slot].flags & CLS_SLOT_TOTAL;
+    const f32 scale = has & CLS_RAW || slot < 0 ? CLS_LOG2E : slots[slot].total_scale;
+    for (u32 t = first; t < last; t++) {
+        const int open = tile_is_open(&r, t);
+        __global i32 *const key = tile_key + ((size_t)row * MAX_TILES + t * CLS_MAX_TILES_PER_TILE);
+        u32 flags;
+#if WGS == 1
+        const f32 tile_max = tile_maxima(&r, t, open, key, &flags);
+#else
+        const f32 tile_max = tile_maxima(&r, t, open, key, &flags, vector_max, max_tile, scratch);
+#endif
+        u64 mass = u64_from(0);
+        if (needs_mass && tile_max > -INFINITY)
+            mass = survey_mass(&r, t, open && !(flags & CLS_STATUS_INF), tile_max, scale, scratch);
+        if (get_local_id(0) == 0) {
+            tile_flags[(size_t)row * TILES + t] = flags;
+            tile_mass[(size_t)row * TILES + t] = mass;
+        }
+    }
+}
+
+/* ------------------------------------------------ what later stages ask of the survey */
+
+/* The row's largest key, by the whole group. */
+static inline i32 row_max_key(__global const i32 *row_key, u32 n, __local u64 *scratch)
+{
+    IV m = (IV)(CLS_KEY_NONE);
+    for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC) {
+        const IV k = VLOAD(row_key + i);
+        m = m > k ? m : k;
+    }
+    return wg_imax(IMAX(m), scratch);
+}
+
+/* Brings the tiles' masses to row units in out[tiles]; returns their sum. */
+static inline u64 row_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 row_max,
+                            f32 scale, __global u64 *out, __local u64 *scratch)
+{
+    const i32 exponent = split(row_max, scale).exponent;
+    u64 total = u64_from(0);
+    for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+        const i32 key = tile_max_key(row_key, t);
+        u64 mass = u64_from(0);
+        if (key != CLS_KEY_NONE)
+            mass = up(row_mass[t], unit_of(of_key(key), row_max, exponent, scale).shift);
+        out[t] = mass;
+        total = u64_add(total, mass);
+    }
+    return wg_mass(total, scratch);
+}

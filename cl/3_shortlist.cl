@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/* shortlist: the few tokens that can survive, found through the max tiles.
+ *
+ * The first k max tiles (maximum descending, id ascending) each hold a token
+ * that precedes every token of the tiles not taken, so the top k lie in them,
+ * ties included. Any key with k tile maxima at or above it is therefore a
+ * bound: tokens below it are not read again. */
+
+/* At most LIST tokens in id order, in local memory. Every entry from n up to
+ * the next multiple of VEC has CLS_KEY_NONE. */
+typedef struct shortlist {
+    __local i32 *key;
+    __local i32 *id;
+    __local u64 *mass;  /* row units, at the scale of the last list_weigh() */
+    __local i32 *order; /* [rank] = place in the list */
+    __local i32 *rank;  /* [place] = rank in (key descending, id ascending) */
+    __local u64 *scratch;
+    u32 n;
+} shortlist;
+
+#define SHORTLIST(NAME)                                            \
+    __local i32 NAME##_keys[LIST], NAME##_ids[LIST];               \
+    __local i32 NAME##_orders[LIST], NAME##_ranks[LIST];           \
+    __local u64 NAME##_masses[LIST], NAME##_scratches[WGS];        \
+    shortlist NAME = { NAME##_keys, NAME##_ids, NAME##_masses,     \
+                       NAME##_orders, NAME##_ranks, NAME##_scratches, 0 }
+
+/* Tile keys above a key, by the whole group. */
+static inline u32 tiles_above(__global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
+{
+    IV count = (IV)(0);
+    for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC)
+        count -= VLOAD(row_key + i) > key;
+    return wg_usum((u32)ISUM(count), scratch);
+}
+
+/* Tokens of the row with keys above a key, by the whole group: only tiles
+ * whose maximum is above it are read. */
+static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
+{
+    const f32 bound = above(key);
+    u32 count = 0;
+    for (u32 m = get_local_id(0); m < n; m += WGS) {
+        if (row_key[m] > key) {
+            const int plain = tile_is_plain(r, m / CLS_MAX_TILES_PER_TILE);
+            IV c = (IV)(0);
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
+                c -= load_v(r, m * CLS_MAX_TILE + v, plain) > bound;
+            count += (u32)ISUM(c);
+        }
+    }
+    return wg_usum(count, scratch);
+}
+
+/* A key with at least k max tiles at or above it, few more if it can be; all
+ * tiles' (CLS_KEY_NONE + 1) where there are fewer. Looks further and further
+ * under the maximum, then halves in floats, where maxima lie evenly and 8 to
+ * 10 counts do, and ends in keys. */
+static inline i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key, __local u64 *scratch)
+{
+    i32 lo = CLS_KEY_NONE + 1; /* at least k at or above it, unless there are fewer at all */
+    i32 hi = max_key + 1;      /* fewer than k */
+    f32 gap = 4.0f;
+    if (k >= n || tiles_above(row_key, n, CLS_KEY_NONE, scratch) <= k)
+        return lo;
+    for (u32 round = 0; hi - 1 > lo && round < 64; round++) {
+        const i32 below = key_of(clean(of_key(max_key) - gap));
+        const i32 half_way = key_of(clean(0.5f * of_key(lo) + 0.5f * of_key(hi - 1)));
+        i32 mid = (lo & hi) + ((lo ^ hi) >> 1);
+        if (lo == CLS_KEY_NONE + 1 && round < 8)
+            mid = below;
+        else if (round < 24)
+            mid = half_way;
+        mid = mid <= lo ? lo + 1 : mid >= hi ? hi - 1 : mid;
+        gap *= 8.0f;
+        const u32 count = tiles_above(row_key, n, mid - 1, scratch);
+        if (count < k) {
+            hi = mid;
+            continue;
+        }
+        lo = mid;
+        if (count <= k + 7)
+            break;
+    }
+    return lo;
+}
+
+/* The k-th largest key of the row, between a known bound and the maximum. */
+static inline i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 bound, i32 max_key,
+                          __local u64 *scratch)
+{
+    i32 lo = bound, hi = max_key; /* count(>= lo) >= k > count(> hi) */
+    while (lo < hi) {
+        const i32 mid = (lo & hi) + ((lo ^ hi) >> 1);
+        if (tokens_above(r, row_key, n, mid, scratch) >= k)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Walks max tiles [first, last) and takes the tokens with lo <= key <= hi, of
+ * those equal to lo only the next *ties. Writes them from place `at` on where
+ * `write` is set, as far as the list reaches. Returns how many there are; may
+ * stop counting beyond LIST. */
+static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, u32 first, u32 last, i32 lo, i32 hi,
+                              u32 *ties, int write, u32 at, shortlist *list)
+{
+    const f32 under = above(lo - 1), over = above(hi);
+    u32 taken = 0, left = *ties;
+    for (u32 m = first; m < last && taken <= LIST; m++) {
+        if (row_key[m] < lo)
+            continue;
+        const int plain = tile_is_plain(r, m / CLS_MAX_TILES_PER_TILE);
+        for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+            const u32 i = m * CLS_MAX_TILE + v;
+            const FV x = load_v(r, i, plain);
+            const IV hit = (x > under) & (x <= over);
+            if (ANY(hit)) {
+                f32 lane[VEC];
+                VSTORE(x, lane);
+                for (u32 j = 0; j < VEC; j++) {
+                    if (!(lane[j] > under && lane[j] <= over))
+                        continue;
+                    const i32 key = key_of(clean(lane[j]));
+                    if (key == lo) {
+                        if (left == 0)
+                            continue;
+                        left--;
+                    }
+                    if (write && at + taken < LIST) {
+                        list->key[at + taken] = key;
+                        list->id[at + taken] = (i32)(i + j);
+                    }
+                    taken++;
+                }
+            }
+        }
+    }
+    *ties = left;
+    return taken;
+}
+
+/* Fills the list with the row's tokens of lo <= key <= hi, in id order, those
+ * equal to lo only up to `ties` of them. Returns 0 if they don't fit. */
+static inline int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi, u32 ties,
+                          shortlist *list)
+{
+    u32 total;
+#if WGS == 1
+    total = take_tokens(r, row_key, 0, n, lo, hi, &ties, 1, 0, list);
+#else
+    /* Each item counts in its own stretch of tiles, then writes where the
+     * items before it end: the order of ids is kept without sorting. */
+    const u32 stretch = (n + WGS - 1) / WGS;
+    const u32 first = min((u32)get_local_id(0) * stretch, n), last = min(first + stretch, n);
+    u32 all = 0xffffffffu, equal, mine;
+    u32 count = take_tokens(r, row_key, first, last, lo, hi, &all, 0, 0, list);
+    const u32 my_ties = 0xffffffffu - all;
+    const u32 ties_before = wg_scan_u32(my_ties, list->scratch, &equal);
+    u32 quota = ties_before < ties ? ties - ties_before : 0;
+    quota = min(quota, my_ties);
+    mine = count - my_ties + quota;
+    const u32 at = wg_scan_u32(mine, list->scratch, &total);
+    /* Items that stopped counting make the total too large, never too small. */
+    if (total <= LIST)
+        take_tokens(r, row_key, first, last, lo, hi, &quota, 1, at, list);
+#endif
+    if (total > LIST)
+        return 0;
+    list->n = total;
+    for (u32 i = total + get_local_id(0); i < LIST && i < total + VEC; i += WGS)
+        list->key[i] = CLS_KEY_NONE;
+    BARRIER();
+    return 1;
+}
+
+/* Ranks the list: entry i has as many before it as keys above its own, or
+ * equal to it and earlier. n^2 / VEC compares, but no barrier between them:
+ * for the 50 to 500 entries that lists have this beats sorting. */
+static inline void list_sort(shortlist *list)
+{
+    const u32 n = list->n;
+    for (u32 i = get_local_id(0); i < n; i += WGS) {
+        const i32 key = list->key[i];
+        IV count = (IV)(0);
+        u32 v = 0;
+        for (; v + VEC <= i; v += VEC)
+            count -= VLOAD(list->key + v) >= key;
+        const IV k = VLOAD(list->key + v);
+        count -= (k > key) | ((k == key) & (LANES + (IV)((i32)v) < (IV)((i32)i)));
+        for (v += VEC; v < n; v += VEC)
+            count -= VLOAD(list->key + v) > key;
+        const i32 rank = ISUM(count);
+        list->rank[i] = rank;
+        list->order[rank] = (i32)i;
+    }
+    BARRIER();
+}
+
+/* Takes the masses of the list's tokens at a scale. */
+static inline void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_max, f32 scale)
+{
+    const i32 exponent = split(row_max, scale).exponent;
+    u32 tile = 0xffffffffu;
+    cls_unit unit;
+    BARRIER();
+    for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+        const u32 t = (u32)list->id[i] / CLS_TILE;
+        if (t != tile) {
+            tile = t;
+            unit = unit_of(of_key(tile_max_key(row_key, t)), row_max, exponent, scale);
+        }
+        list->mass[i] = up(u64_from(weight(of_key(list->key[i]), unit.max, scale, unit.fraction)), unit.shift);
+    }
+    BARRIER();
+}
+
+/* The mass of the list's first `kept` ranks. */
+static inline u64 list_mass(const shortlist *list, u32 kept)
+{
+    u64 mass = u64_from(0);
+    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+        if ((u32)list->rank[i] < kept)
+            mass = u64_add(mass, list->mass[i]);
+    return wg_mass(mass, list->scratch);
+}
+
+/* How many ranks it takes until base plus their mass reaches the target, at
+ * least one; n + 1 if all don't. One item walks: lists are short. */
+static inline u32 list_reach(const shortlist *list, u64 base, u64 target)
+{
+    u32 count = 0;
+    if (get_local_id(0) == 0) {
+        u64 sum = base;
+        int reached = 0;
+        while (!reached && count < list->n) {
+            sum = u64_add(sum, list->mass[list->order[count]]);
+            count++;
+            reached = !u64_less(sum, target);
+        }
+        if (!reached)
+            count = list->n + 1;
+    }
+    return u64_lo(wg_broadcast(u64_from(count), get_local_id(0) == 0, list->scratch));
+}
+
+/* A bound for top-p from the maxima alone: the highest key such that the
+ * largest logits of the max tiles at or above it carry the target already;
+ * CLS_KEY_NONE if no prefix of them does. In floats: a guess, whose list is
+ * checked by exact masses. `work` takes MAX_TILES floats. */
+static inline i32 champion_bound(__global const i32 *row_key, u32 n, f32 row_max, f32 scale, u64 target,
+                                 __global f32 *work, __local u64 *scratch)
+{
+    const cls_split row = split(row_max, scale);
+    const f32 wanted = u64_to_f32(target) * (1.0f + 0x1p-16f) * 0x1p-13f; /* in units of 2^(E-30) */
+    f32 lo = row_max - 44.0f / scale, hi = row_max;
+    FV all = (FV)(0.0f);
+    for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC) {
+        const IV k = VLOAD(row_key + i);
+        const FV z = AS_FV(k ^ ((k >> 31) & 0x7fffffff));
+        const FV w = TO_FV(AS_IV(weight_v(z, row_max, scale, row.fraction)));
+        VSTORE(w, work + i);
+        all += w;
+    }
+    if (wg_fsum(FSUM(all), scratch) < wanted)
+        return CLS_KEY_NONE;
+    for (u32 round = 0; round < 13; round++) {
+        const f32 mid = 0.5f * lo + 0.5f * hi;
+        const i32 key = key_of(clean(mid));
+        FV sum = (FV)(0.0f);
+        for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC)
+            sum += VLOAD(row_key + i) >= key ? VLOAD(work + i) : (FV)(0.0f);
+        if (wg_fsum(FSUM(sum), scratch) < wanted)
+            hi = mid;
+        else
+            lo = mid;
+    }
+    return key_of(clean(lo));
+}

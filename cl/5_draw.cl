@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* draw: one 64-bit random number picks an integer below the set's mass; the
+ * token whose interval holds it is found by walking ids in ascending order,
+ * whatever path found the set. Integers: the walk cannot fall off the end. */
+
+#define DRAW_ARGS                                                                                        \
+    __global const i32 *positions, const u64 positions_offset, __global const u64 *random,               \
+    const u64 random_offset, __global u64 *work, __global u64 *pass, __global f32 *sample,               \
+    const i32 invalid_token, __global i32 *tokens, const u64 tokens_offset, __global i32 *status_out,    \
+    const u64 status_offset
+
+/* The mass of one vector of a tile, in units that set_finish() brings to the row's. */
+static inline u64 vector_mass(const row_logits *r, u32 i, int plain, const cls_unit *unit, f32 scale,
+                              const kept_set *set)
+{
+    const FV x = load_v(r, i, plain);
+    UV w = weight_v(x, unit->max, scale, unit->fraction);
+    if (!set->plain) {
+        w = AS_UV(is_kept(set, x, i)) & w;
+        w = w >> (unit->shift > 13 ? min(unit->shift - 13, 31u) : 0u);
+    }
+    /* Lanes of up to 2^30 + 128 don't add up in 32 bits: by halves. */
+    return u64_add(u64_shl(u64_from(USUM(w >> 16)), 16), u64_from(USUM(w & 0xffffu)));
+}
+/* The token of a tile whose interval holds `drawn`, the tile's tokens before
+ * it taken off already. By the whole group: items take stretches. */
+static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *unit, f32 scale, const kept_set *set,
+                               u64 drawn, __local u64 *scratch)
+{
+    const u32 stretch = (TILE_VECTORS + WGS - 1) / WGS;
+    const u32 first = min((u32)get_local_id(0) * stretch, (u32)TILE_VECTORS);
+    const u32 last = min(first + stretch, (u32)TILE_VECTORS);
+    const int plain = tile_is_plain(r, tile);
+    u64 mine = u64_from(0), total;
+    i32 token = -1;
+    for (u32 v = first; v < last; v++)
+        mine = u64_add(mine, vector_mass(r, tile * CLS_TILE + v * VEC, plain, unit, scale, set));
+    u64 sum = wg_scan_mass(mine, scratch, &total);
+    if (!u64_less(drawn, set_finish(sum, unit, set)) && u64_less(drawn, set_finish(u64_add(sum, mine), unit, set))) {
+        for (u32 v = first; v < last && token < 0; v++) {
+            const u32 i = tile * CLS_TILE + v * VEC;
+            const u64 next = u64_add(sum, vector_mass(r, i, plain, unit, scale, set));
+            if (u64_less(drawn, set_finish(next, unit, set))) {
+                const FV x = load_v(r, i, plain);
+                UV w = weight_v(x, unit->max, scale, unit->fraction);
+                u32 lane[VEC];
+                if (!set->plain) {
+                    w = AS_UV(is_kept(set, x, i)) & w;
+                    w = w >> (unit->shift > 13 ? min(unit->shift - 13, 31u) : 0u);
+                }
+                VSTORE(w, lane);
+                for (u32 j = 0; j < VEC && token < 0; j++) {
+                    sum = u64_add(sum, u64_from(lane[j]));
+                    if (u64_less(drawn, set_finish(sum, unit, set)))
+                        token = (i32)(i + j);
+                }
+            }
+            sum = next;
+        }
+    }
+    return wg_imax(token, scratch);
+}
+
+/* The tile whose stretch of the running masses holds *drawn, which becomes the
+ * rest inside it. */
+static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn, __local u64 *scratch)
+{
+    const u32 stretch = (tiles + WGS - 1) / WGS;
+    const u32 first = min((u32)get_local_id(0) * stretch, tiles), last = min(first + stretch, tiles);
+    u64 mine = u64_from(0), total;
+    u32 found = tiles;
+    for (u32 t = first; t < last; t++)
+        mine = u64_add(mine, tile_mass[t]);
+    u64 sum = wg_scan_mass(mine, scratch, &total);
+    u64 rest = *drawn;
+    if (!u64_less(*drawn, sum) && u64_less(*drawn, u64_add(sum, mine))) {
+        for (u32 t = first; t < last && found == tiles; t++) {
+            const u64 next = u64_add(sum, tile_mass[t]);
+            if (u64_less(*drawn, next)) {
+                found = t;
+                rest = u64_sub(*drawn, sum);
+            }
+            sum = next;
+        }
+    }
+    *drawn = wg_broadcast(rest, found < tiles, scratch);
+    return u64_lo(wg_broadcast(u64_from(found), found < tiles, scratch));
+}
+
+/* Draws from masses per tile (row units). */
+static inline i32 draw_row(const row_logits *r, __global const i32 *row_key, __global const u64 *tile_mass, u32 tiles,
+                           f32 row_max, f32 scale, const kept_set *set, u64 drawn, __local u64 *scratch)
+{
+    const u32 t = draw_tile(tile_mass, tiles, &drawn, scratch);
+    const cls_unit unit = unit_of(of_key(tile_max_key(row_key, t)), row_max, split(row_max, scale).exponent, scale);
+    return draw_in_tile(r, t, &unit, scale, set, drawn, scratch);
+}
+
+/* Draws from the first `kept` ranks of a list. */
+static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
+{
+    i32 token = -1;
+    if (get_local_id(0) == 0) {
+        u64 sum = u64_from(0);
+        for (u32 i = 0; i < list->n && token < 0; i++) {
+            if ((u32)list->rank[i] < kept) {
+                sum = u64_add(sum, list->mass[i]);
+                if (u64_less(drawn, sum))
+                    token = list->id[i];
+            }
+        }
+    }
+    return wg_imax(token, list->scratch);
+}
+
+/* The 64 random bits of a row. */
+static inline u64 row_bits(__global const cls_slot *slot, __global const i32 *positions, u64 positions_offset,
+                           __global const u64 *random, u64 random_offset, u32 has, u32 row)
+{
+    if (has & CLS_HAS_RANDOM)
+        return random[random_offset + row];
+    const u32 position = has & CLS_HAS_POSITIONS ? (u32)positions[positions_offset + row] : slot->position;
+    return philox_token(slot->seed[0], slot->seed[1], slot->stream[0], slot->stream[1], position);
+}
+#define ROW_BITS(slot, row) row_bits(slot, positions, positions_offset, random, random_offset, has, row)
