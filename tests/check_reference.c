@@ -89,6 +89,8 @@ START_TEST(aimed_draws)
         batch *const b = batch_new(16, round % 2 ? 2500 : 111, CLS_F32, 0, 0);
         int32_t aimed[16];
         batch_random(b, &r);
+        for (uint32_t row = 0; row < b->rows && round % 4 == 1; row++) /* plain rows, tiles at many depths */
+            batch_row(b, row, row % 3 ? ROW_OFFSETS : ROW_TAIL, rng_bits(&r));
         batch_reference(b);
         for (uint32_t row = 0; row < b->rows; row++)
             aimed[row] = batch_aim(b, row, rng_below(&r, 300), (int)rng_below(&r, 2));
