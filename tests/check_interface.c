@@ -161,8 +161,7 @@ START_TEST(mask_maps)
         ck_assert_int_eq(s.b->token[3], use_device ? -1 : 33);
         ck_assert_int_eq(s.b->status[3], use_device ? CLS_ROW_NO_SLOT : CLS_ROW_OK);
     }
-    clReleaseMemObject(mask);
-    clReleaseMemObject(device_map);
+    clReleaseMemObject(device_map); /* the mask goes with the session */
     close_small(&s);
 }
 END_TEST

@@ -138,7 +138,7 @@ START_TEST(steps_refused)
     REFUSE(logits.dtype, -1, "logits.dtype");
     REFUSE(logits.buffer, NULL, "logits.buffer");
     REFUSE(logits.buffer, tiny, "logits");
-    REFUSE(logits.offset, 2, "logits.offset");
+    REFUSE(logits.offset, 2, "logits");
     REFUSE(logits.offset, 4, "logits"); /* one element too far */
     REFUSE(logits.offset, UINT64_MAX - 3, "logits");
     REFUSE(logits.row_stride, 99, "logits.row_stride");
@@ -162,7 +162,7 @@ START_TEST(steps_refused)
     step->positions.device.buffer = masks;
     REFUSE(positions.host, twice, "positions");
     step->random.buffer = masks;
-    REFUSE(random.offset, 4, "random.offset");
+    REFUSE(random.offset, 4, "random");
     step->mask.words.buffer = masks;
     REFUSE(mask.row_stride, 3, "mask.row_stride");
     step->mask.words.buffer = masks;
