@@ -33,7 +33,23 @@
 #define TO_UV(x) AS_UV(CAT(convert_int, VEC)(x))
 #define TO_FV(x) CAT(convert_float, VEC)(x)
 
-CLS_DEFINE_WEIGHT(weight_v, FV, IV, UV, AS_FV, AS_UV, TO_UV)
+/* Vectors that an item weighs at once, where it has that many of a tile. */
+#if WGS == 1
+#define GANG 4
+#define EACH_GANG CLS_EACH_4
+#else
+#define GANG 1
+#define EACH_GANG CLS_EACH_1
+#endif
+#define W_VECTOR(i) w[i] = TO_UV(AS_FV(AS_UV(p[i]) + (AS_UV(r[i]) << 23)));
+CLS_DEFINE_WEIGHTS(weights_gang, GANG, EACH_GANG, FV, UV, W_VECTOR)
+CLS_DEFINE_WEIGHTS(weights_one, 1, CLS_EACH_1, FV, UV, W_VECTOR)
+static inline UV weight_v(FV z, f32 tile_max, f32 scale, f32 fraction)
+{
+    UV w;
+    weights_one(&z, &w, tile_max, scale, fraction);
+    return w;
+}
 
 #if VEC == 2
 #define LANES (IV)(0, 1)
@@ -67,22 +83,31 @@ DEFINE_FOLD(fold_or, int, EITHER)
 #define USUM CAT(fold_usum, VEC)
 #define ANY(v) (CAT(fold_or, VEC)(v) < 0)
 
-/* Exact sums of weights, which fit 32-bit lanes only in two parts: of x >> 6
- * (at most 64 vectors to a lane) and of x & 63, the latter as what the low 32
- * bits of the sum leave. */
+/* Exact sums of weights, which fit 32-bit lanes only in two parts: of x >> 7
+ * (at most 64 vectors to a lane), and the low 32 bits of the sum, which tell
+ * the sum of x & 127. Two weights at once cost two operations each, not three. */
 typedef struct weight_sum {
     UV high, low;
 } weight_sum;
 static inline void sum_add(weight_sum *s, UV x)
 {
-    s->high += x >> 6;
+    s->high += x >> 7;
     s->low += x;
+}
+static inline void sum_gang(weight_sum *s, const UV *x)
+{
+#if GANG == 4
+    sum_add(s, x[0] + x[1]); /* at most 2^31 + 256 */
+    sum_add(s, x[2] + x[3]);
+#else
+    sum_add(s, x[0]);
+#endif
 }
 static inline u64 sum_total(const weight_sum *s)
 {
-    const UV rest = s->low - (s->high << 6); /* of x & 63: small */
+    const UV rest = s->low - (s->high << 7); /* of x & 127: small */
     const u64 high = u64_add(u64_shl(u64_from(USUM(s->high >> 16)), 16), u64_from(USUM(s->high & 0xffffu)));
-    return u64_add(u64_shl(high, 6), u64_from(USUM(rest)));
+    return u64_add(u64_shl(high, 7), u64_from(USUM(rest)));
 }
 
 /* -------------------------------------------------- what a work-group does together

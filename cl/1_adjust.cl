@@ -120,6 +120,18 @@ static inline FV load_v(const row_logits *r, u32 i, int plain)
     return plain ? LOAD_V(r->x, i) : clean_v(load_checked(r, i));
 }
 
+/* A gang of vectors, `stride` tokens apart. */
+#define GANG_OPEN(g) x[g] = LOAD_V(r->x, i + g * stride);
+#define GANG_CHECKED(g) x[g] = clean_v(load_checked(r, i + g * stride));
+static inline void load_gang(const row_logits *r, u32 i, u32 stride, int plain, FV *x)
+{
+    if (plain) {
+        EACH_GANG(GANG_OPEN)
+    } else {
+        EACH_GANG(GANG_CHECKED)
+    }
+}
+
 static inline f32 load_one(const row_logits *r, u32 i)
 {
     if (r->masked && !(i >> 5 < r->mask_width && (r->mask[i >> 5] >> (i & 31) & 1u)))

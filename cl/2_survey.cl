@@ -43,6 +43,40 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, __global 
     return clean(top);
 }
 
+#define GANG_MAXIMA(g)                \
+    m = next[g] > m ? next[g] : m;    \
+    odd |= next[g] != next[g];
+
+/* Weighs a tile while the next one is read for its maxima: memory and
+ * arithmetic overlap. Both tiles are open. Returns the next tile's maximum. */
+static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f32 scale, u64 *mass,
+                                 __global i32 *next_key, u32 *next_flags)
+{
+    const f32 fraction = split(tile_max, scale).fraction;
+    weight_sum sum = { (UV)(0), (UV)(0) };
+    IV odd = (IV)(0);
+    f32 top = -INFINITY;
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        FV m = (FV)(-INFINITY);
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v += GANG) {
+            const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
+            FV x[GANG], next[GANG];
+            UV w[GANG];
+            load_gang(r, i, VEC, 1, x);
+            load_gang(r, i + CLS_TILE, VEC, 1, next);
+            weights_gang(x, w, tile_max, scale, fraction);
+            sum_gang(&sum, w);
+            EACH_GANG(GANG_MAXIMA)
+        }
+        const f32 raw = FMAX(m);
+        next_key[n] = key_of(clean(raw));
+        top = raw > top ? raw : top;
+    }
+    *mass = sum_total(&sum);
+    *next_flags = (ANY(odd) ? CLS_STATUS_NAN : 0u) | (top == INFINITY ? CLS_STATUS_INF : 0u);
+    return clean(top);
+}
+
 #else
 
 static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, __global i32 *key, u32 *flags,
@@ -81,8 +115,13 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int plain, f32 tile
 {
     const f32 fraction = split(tile_max, scale).fraction;
     weight_sum sum = { (UV)(0), (UV)(0) };
-    for (u32 v = get_local_id(0); v < TILE_VECTORS; v += WGS)
-        sum_add(&sum, weight_v(load_v(r, tile * CLS_TILE + v * VEC, plain), tile_max, scale, fraction));
+    for (u32 v = get_local_id(0); v < TILE_VECTORS; v += WGS * GANG) {
+        FV x[GANG];
+        UV w[GANG];
+        load_gang(r, tile * CLS_TILE + v * VEC, WGS * VEC, plain, x);
+        weights_gang(x, w, tile_max, scale, fraction);
+        sum_gang(&sum, w);
+    }
     return wg_mass(sum_total(&sum), scratch);
 }
 
@@ -100,17 +139,27 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
     const u32 last = slot < 0 ? first : min(first + tiles_per_group, TILES);
     const u32 needs_mass = has & CLS_RAW ? 1u : slot < 0 ? 0u : slots[slot].flags & CLS_SLOT_TOTAL;
     const f32 scale = has & CLS_RAW || slot < 0 ? CLS_LOG2E : slots[slot].total_scale;
+    __global i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
+    f32 next_max = 0.0f;
+    u32 next_flags = 0, is_read = 0;
     for (u32 t = first; t < last; t++) {
         const int open = tile_is_open(&r, t);
-        __global i32 *const key = tile_key + ((size_t)row * MAX_TILES + t * CLS_MAX_TILES_PER_TILE);
-        u32 flags;
-#if WGS == 1
-        const f32 tile_max = tile_maxima(&r, t, open, key, &flags);
-#else
-        const f32 tile_max = tile_maxima(&r, t, open, key, &flags, vector_max, max_tile, scratch);
-#endif
+        __global i32 *const key = row_key + t * CLS_MAX_TILES_PER_TILE;
+        f32 tile_max = next_max;
+        u32 flags = next_flags;
         u64 mass = u64_from(0);
-        if (needs_mass && tile_max > -INFINITY)
+#if WGS == 1
+        if (!is_read)
+            tile_max = tile_maxima(&r, t, open, key, &flags);
+        const int both = needs_mass && tile_max > -INFINITY && open && !(flags & CLS_STATUS_INF) && t + 1 < last &&
+                         tile_is_open(&r, t + 1);
+        if (both)
+            next_max = weigh_and_read(&r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE, &next_flags);
+        is_read = both;
+#else
+        tile_max = tile_maxima(&r, t, open, key, &flags, vector_max, max_tile, scratch);
+#endif
+        if (!is_read && needs_mass && tile_max > -INFINITY)
             mass = survey_mass(&r, t, open && !(flags & CLS_STATUS_INF), tile_max, scale, scratch);
         if (get_local_id(0) == 0) {
             tile_flags[(size_t)row * TILES + t] = flags;

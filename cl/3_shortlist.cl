@@ -100,6 +100,8 @@ static inline i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 
     return lo;
 }
 
+#define ALL_TIES 0xffffffffu
+
 /* Walks max tiles [first, last) and takes the tokens with lo <= key <= hi, of
  * those equal to lo only the next *ties. Writes them from place `at` on where
  * `write` is set, as far as the list reaches. Returns how many there are; may
@@ -117,24 +119,35 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
             const u32 i = m * CLS_MAX_TILE + v;
             const FV x = load_v(r, i, plain);
             const IV hit = (x > under) & (x <= over);
-            if (ANY(hit)) {
-                f32 lane[VEC];
-                VSTORE(x, lane);
+            if (!ANY(hit))
+                continue;
+            i32 lane[VEC], is_hit[VEC];
+            const IV bits = AS_IV(clean_v(x));
+            VSTORE(bits ^ ((bits >> 31) & 0x7fffffff), lane);
+            VSTORE(hit, is_hit);
+            if (WGS == 1 && write && *ties == ALL_TIES && at + taken + VEC <= LIST) {
+                /* Written first, counted after: no branches. (Of several items
+                 * one would write into the next one's stretch.) */
                 for (u32 j = 0; j < VEC; j++) {
-                    if (!(lane[j] > under && lane[j] <= over))
-                        continue;
-                    const i32 key = key_of(clean(lane[j]));
-                    if (key == lo) {
-                        if (left == 0)
-                            continue;
-                        left--;
-                    }
-                    if (write && at + taken < LIST) {
-                        list->key[at + taken] = key;
-                        list->id[at + taken] = (i32)(i + j);
-                    }
-                    taken++;
+                    list->key[at + taken] = lane[j];
+                    list->id[at + taken] = (i32)(i + j);
+                    taken -= (u32)is_hit[j];
                 }
+                continue;
+            }
+            for (u32 j = 0; j < VEC; j++) {
+                if (!is_hit[j])
+                    continue;
+                if (lane[j] == lo) {
+                    if (left == 0)
+                        continue;
+                    left--;
+                }
+                if (write && at + taken < LIST) {
+                    list->key[at + taken] = lane[j];
+                    list->id[at + taken] = (i32)(i + j);
+                }
+                taken++;
             }
         }
     }
@@ -155,9 +168,9 @@ static inline int collect(const row_logits *r, __global const i32 *row_key, u32 
      * items before it end: the order of ids is kept without sorting. */
     const u32 stretch = (n + WGS - 1) / WGS;
     const u32 first = min((u32)get_local_id(0) * stretch, n), last = min(first + stretch, n);
-    u32 all = 0xffffffffu, equal, mine;
+    u32 all = ALL_TIES, equal, mine;
     u32 count = take_tokens(r, row_key, first, last, lo, hi, &all, 0, 0, list);
-    const u32 my_ties = 0xffffffffu - all;
+    const u32 my_ties = ALL_TIES - all;
     const u32 ties_before = wg_scan_u32(my_ties, list->scratch, &equal);
     u32 quota = ties_before < ties ? ties - ties_before : 0;
     quota = min(quota, my_ties);

@@ -25,9 +25,9 @@ static inline u32 serve_from_list(const row_logits *r, const cls_slot *slot, __g
     if (k_scale > 0.0f && k <= LIST) {
         bound = tile_bound(row_key, n, k, max_key, list->scratch);
         bounded = 1;
-        listed = collect(r, row_key, n, bound > lowest ? bound : lowest, CLS_KEY_INF, 0xffffffffu, list);
+        listed = collect(r, row_key, n, bound > lowest ? bound : lowest, CLS_KEY_INF, ALL_TIES, list);
         if (!listed && min_p_scale > 0.0f)
-            listed = collect(r, row_key, n, lowest, CLS_KEY_INF, 0xffffffffu, list);
+            listed = collect(r, row_key, n, lowest, CLS_KEY_INF, ALL_TIES, list);
         if (!listed) {
             /* Clustered, sorted or tied logits: the exact k-th key decides. */
             const i32 kth = kth_key(r, row_key, n, k, bound, max_key, list->scratch);
@@ -35,13 +35,13 @@ static inline u32 serve_from_list(const row_logits *r, const cls_slot *slot, __g
             listed = collect(r, row_key, n, kth, CLS_KEY_INF, k - over, list);
         }
     } else if (bounded) {
-        listed = collect(r, row_key, n, lowest, CLS_KEY_INF, 0xffffffffu, list);
+        listed = collect(r, row_key, n, lowest, CLS_KEY_INF, ALL_TIES, list);
     }
     if (!listed && p_scale > 0.0f && (slot->flags & CLS_SLOT_TOTAL)) {
         bounded = 0;
         bound = champion_bound(row_key, n, row_max, p_scale, target, work, list->scratch);
         if (bound != CLS_KEY_NONE)
-            listed = collect(r, row_key, n, bound, CLS_KEY_INF, 0xffffffffu, list);
+            listed = collect(r, row_key, n, bound, CLS_KEY_INF, ALL_TIES, list);
     }
     if (!listed)
         return 0;
@@ -165,7 +165,7 @@ KERNEL void cls_final(STEP_ARGS, DRAW_ARGS)
         const int counted = out.state == CLS_ROW_SEARCH_COUNT;
         u64 known[CLS_PIVOTS];
         kept_set set = { CLS_KEY_NONE, CLS_MAX_ID, 0 };
-        cut last = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0 }; /* whose masses the pass has */
+        cut last = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 }; /* whose masses the pass has */
         f32 scale = CLS_LOG2E;
         int touched = 0, fresh = 1;
         for (u32 p = 0; p < CLS_PIVOTS; p++) {
@@ -176,7 +176,7 @@ KERNEL void cls_final(STEP_ARGS, DRAW_ARGS)
         }
         for (u32 i = 0; chain_stage(&slot, i) != CLS_STAGE_END; i++) {
             const u32 stage = chain_stage(&slot, i);
-            cut c = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0 };
+            cut c = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 };
             if (stage == CLS_STAGE_TEMPERATURE) {
                 scale = slot.scale;
                 continue;

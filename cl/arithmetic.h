@@ -136,34 +136,73 @@ CLS_INLINE cls_split split(f32 max, f32 scale)
     return r;
 }
 
-/* The weight of a token under its tile's maximum, 2^(its depth) in units of
- * 2^(exponent - 30), between 0 and 2^30 + 128. -inf and NaN give 0.
- * One body for scalars and vectors: F, I, U are the types, TO_INT truncates. */
-#define CLS_DEFINE_WEIGHT(NAME, F, I, U, AS_F, AS_U, TO_INT)                           \
-    CLS_INLINE U NAME(F z, f32 tile_max, f32 scale, f32 fraction)                      \
-    {                                                                                  \
-        const F q0 = (z - tile_max) * scale + fraction;                                \
-        const F q = q0 > (F)(-40.0f) ? q0 : (F)(-40.0f);                               \
-        const F r = q + (F)(12582912.0f); /* 1.5 * 2^23: n in the low bits */          \
-        const F f = q - (r - (F)(12582912.0f));                                        \
-        F p = f * (F)(0x1.657ba4p-10f * 1073741824.0f);                                \
-        p = (p + (F)(0x1.3d5aa0p-7f * 1073741824.0f)) * f;                             \
-        p = (p + (F)(0x1.c6a2c2p-5f * 1073741824.0f)) * f;                             \
-        p = (p + (F)(0x1.ebf80ap-3f * 1073741824.0f)) * f;                             \
-        p = (p + (F)(0x1.62e438p-1f * 1073741824.0f)) * f;                             \
-        p = p + (F)(0x1.000002p+0f * 1073741824.0f);                                   \
-        return TO_INT(AS_F(AS_U(p) + (AS_U(r) << 23)));                                \
+/* The weights of N tokens (or vectors of tokens) under their tile's maximum:
+ * 2^(minus depth) in units of 2^(exponent - 30), between 0 and 2^30 + 128. -inf
+ * and NaN give 0. One body for scalars and vectors: F, U are the types, TO_INT
+ * truncates; indices are
+ * constants, since compilers keep indexed arrays in memory. N = 4 interleaves chains of 20 dependent operations, which is
+ * what a CPU's window needs (PoCL: a pass of 3.5 reads becomes 2.5). */
+#define CLS_W_DIFFERENCE(i) q[i] = z[i] - tile_max;
+#define CLS_W_SCALE(i) q[i] = q[i] * scale;
+#define CLS_W_FRACTION(i) q[i] = q[i] + fraction;
+#define CLS_W_FLOOR(i) q[i] = q[i] > lowest ? q[i] : lowest;
+#define CLS_W_ROUND(i) r[i] = q[i] + magic;
+#define CLS_W_WHOLE(i) f[i] = r[i] - magic;
+#define CLS_W_REST(i) f[i] = q[i] - f[i];
+#define CLS_W_C5(i) p[i] = f[i] * c5;
+#define CLS_W_C4(i) p[i] = p[i] + c4;
+#define CLS_W_TIMES(i) p[i] = p[i] * f[i];
+#define CLS_W_C3(i) p[i] = p[i] + c3;
+#define CLS_W_C2(i) p[i] = p[i] + c2;
+#define CLS_W_C1(i) p[i] = p[i] + c1;
+#define CLS_W_C0(i) p[i] = p[i] + c0;
+#define CLS_EACH_1(STEP) STEP(0)
+#define CLS_EACH_4(STEP) STEP(0) STEP(1) STEP(2) STEP(3)
+#define CLS_DEFINE_WEIGHTS(NAME, N, EACH, F, U, LAST)                                                \
+    CLS_INLINE void NAME(const F *z, U *w, f32 tile_max, f32 scale, f32 fraction)                    \
+    {                                                                                                \
+        const F lowest = (F)(-40.0f), magic = (F)(12582912.0f); /* 1.5 * 2^23: n in the low bits */  \
+        const F c5 = (F)(0x1.657ba4p-10f * 1073741824.0f), c4 = (F)(0x1.3d5aa0p-7f * 1073741824.0f); \
+        const F c3 = (F)(0x1.c6a2c2p-5f * 1073741824.0f), c2 = (F)(0x1.ebf80ap-3f * 1073741824.0f);  \
+        const F c1 = (F)(0x1.62e438p-1f * 1073741824.0f), c0 = (F)(0x1.000002p+0f * 1073741824.0f);  \
+        F q[N], r[N], f[N], p[N];                                                                    \
+        EACH(CLS_W_DIFFERENCE)                                                                       \
+        EACH(CLS_W_SCALE)                                                                            \
+        EACH(CLS_W_FRACTION)                                                                         \
+        EACH(CLS_W_FLOOR)                                                                            \
+        EACH(CLS_W_ROUND)                                                                            \
+        EACH(CLS_W_WHOLE)                                                                            \
+        EACH(CLS_W_REST)                                                                             \
+        EACH(CLS_W_C5)                                                                               \
+        EACH(CLS_W_C4)                                                                               \
+        EACH(CLS_W_TIMES)                                                                            \
+        EACH(CLS_W_C3)                                                                               \
+        EACH(CLS_W_TIMES)                                                                            \
+        EACH(CLS_W_C2)                                                                               \
+        EACH(CLS_W_TIMES)                                                                            \
+        EACH(CLS_W_C1)                                                                               \
+        EACH(CLS_W_TIMES)                                                                            \
+        EACH(CLS_W_C0)                                                                               \
+        EACH(LAST)                                                                                   \
     }
 
 #ifndef __OPENCL_VERSION__
 CLS_INLINE u32 cls_as_u32(f32 x) { return (u32)CLS_AS_I32(x); }
 CLS_INLINE f32 cls_u32_as_f32(u32 x) { return CLS_AS_F32((i32)x); }
 #define CLS_TO_U32(x) ((u32)(i32)(x))
-CLS_DEFINE_WEIGHT(weight, f32, i32, u32, cls_u32_as_f32, cls_as_u32, CLS_TO_U32)
+#define CLS_W_SCALAR(i) w[i] = CLS_TO_U32(cls_u32_as_f32(cls_as_u32(p[i]) + (cls_as_u32(r[i]) << 23)));
+CLS_DEFINE_WEIGHTS(weights_scalar, 1, CLS_EACH_1, f32, u32, CLS_W_SCALAR)
 #else
 #define CLS_TO_U32(x) as_uint(convert_int(x))
-CLS_DEFINE_WEIGHT(weight, f32, i32, u32, as_float, as_uint, CLS_TO_U32)
+#define CLS_W_SCALAR(i) w[i] = CLS_TO_U32(as_float(as_uint(p[i]) + (as_uint(r[i]) << 23)));
+CLS_DEFINE_WEIGHTS(weights_scalar, 1, CLS_EACH_1, f32, u32, CLS_W_SCALAR)
 #endif
+CLS_INLINE u32 weight(f32 z, f32 tile_max, f32 scale, f32 fraction)
+{
+    u32 w;
+    weights_scalar(&z, &w, tile_max, scale, fraction);
+    return w;
+}
 
 /* How far a tile's unit lies under the row's: 63 (all weight lost) or E - E_t.
  * The comparison in floats keeps clamped exponents of huge logits right. */

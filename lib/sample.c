@@ -205,13 +205,13 @@ static void draw_arguments(arguments *a, const cls_sampler *s, const cls_plan *p
     set_buffer(a, s, &step->status, sizeof(int32_t));
 }
 
-/* Enough groups to feed the device, and no more: a group a mass tile at most,
- * some eight groups a compute unit. */
+/* Enough groups to feed the device and to even out rows that need less work;
+ * a group a mass tile at most. On PoCL a group costs some 0.2 us, a tile 0.3. */
 static uint32_t tiles_per_group(const cls_sampler *s, uint32_t rows)
 {
-    const uint64_t all = (uint64_t)s->tiles * rows, groups = 8ull * s->context->shape.compute_units;
+    const uint64_t all = (uint64_t)s->tiles * rows, groups = 32ull * s->context->shape.compute_units;
     const uint64_t n = all / groups;
-    return n < 1 ? 1 : n > s->tiles ? s->tiles : (uint32_t)n;
+    return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
 }
 
 static cl_int launch(cls_sampler *s, const cls_plan *plan, command_chain *c, arguments *a, int split, int last,
