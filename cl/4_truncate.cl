@@ -45,6 +45,18 @@ static inline f32 stage_scale(const cls_slot *slot, u32 stage)
     return 0.0f;
 }
 
+/* Whether a stage comes before another, or the other is off. */
+static inline int stage_precedes(const cls_slot *slot, u32 stage, u32 other)
+{
+    for (u32 i = 0; chain_stage(slot, i) != CLS_STAGE_END; i++) {
+        if (chain_stage(slot, i) == stage)
+            return 1;
+        if (chain_stage(slot, i) == other)
+            return 0;
+    }
+    return 1;
+}
+
 /* A list's keys at or above a key. */
 static inline u32 list_count(const shortlist *list, i32 key)
 {

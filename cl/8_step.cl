@@ -18,7 +18,11 @@ static inline u32 serve_from_list(const row_logits *r, const cls_slot *slot, __g
     const u32 k = (u32)slot->top_k;
     i32 lowest = CLS_KEY_NONE + 1, bound;
     int bounded = 0, listed = 0;
-    if (min_p_scale > 0.0f) {
+    /* min-p bounds the set by the row's maximum alone, wherever it stands, but
+     * a top-p between must see all that came before it: unless that is the
+     * untouched row, whose mass is known. */
+    if (min_p_scale > 0.0f &&
+        ((slot->flags & CLS_SLOT_TOTAL) || stage_precedes(slot, CLS_STAGE_MIN_P, CLS_STAGE_TOP_P))) {
         lowest = min_p_key(row_max, min_p_scale, slot->min_p);
         bounded = 1;
     }
@@ -26,7 +30,7 @@ static inline u32 serve_from_list(const row_logits *r, const cls_slot *slot, __g
         bound = tile_bound(row_key, n, k, max_key, list->scratch);
         bounded = 1;
         listed = collect(r, row_key, n, bound > lowest ? bound : lowest, CLS_KEY_INF, ALL_TIES, list);
-        if (!listed && min_p_scale > 0.0f)
+        if (!listed && lowest > bound)
             listed = collect(r, row_key, n, lowest, CLS_KEY_INF, ALL_TIES, list);
         if (!listed) {
             /* Clustered, sorted or tied logits: the exact k-th key decides. */
