@@ -110,8 +110,8 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, __global 
 
 #endif
 
-/* The mass of a tile in its own unit, by the whole group. */
-static inline u64 survey_mass(const row_logits *r, u32 tile, int plain, f32 tile_max, f32 scale, __local u64 *scratch)
+/* An item's share of a tile's mass in its own unit. */
+static inline u64 survey_mass(const row_logits *r, u32 tile, int plain, f32 tile_max, f32 scale)
 {
     const f32 fraction = split(tile_max, scale).fraction;
     weight_sum sum = { (UV)(0), (UV)(0) };
@@ -122,7 +122,7 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int plain, f32 tile
         weights_gang(x, w, tile_max, scale, fraction);
         sum_gang(&sum, w);
     }
-    return wg_mass(sum_total(&sum), scratch);
+    return sum_total(&sum);
 }
 
 KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
@@ -160,7 +160,8 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
         tile_max = tile_maxima(&r, t, open, key, &flags, vector_max, max_tile, scratch);
 #endif
         if (!is_read && needs_mass && tile_max > -INFINITY)
-            mass = survey_mass(&r, t, open && !(flags & CLS_STATUS_INF), tile_max, scale, scratch);
+            mass = survey_mass(&r, t, open && !(flags & CLS_STATUS_INF), tile_max, scale);
+        mass = wg_mass(mass, scratch); /* its barriers outside of any condition */
         if (get_local_id(0) == 0) {
             tile_flags[(size_t)row * TILES + t] = flags;
             tile_mass[(size_t)row * TILES + t] = mass;

@@ -40,8 +40,12 @@ static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key,
 {
     const f32 bound = above(key);
     u32 count = 0;
-    for (u32 m = get_local_id(0); m < n; m += WGS) {
-        if (row_key[m] > key) {
+    for (u32 first = get_local_id(0) * VEC; first < n; first += WGS * VEC) {
+        if (!ANY(VLOAD(row_key + first) > key))
+            continue;
+        for (u32 m = first; m < first + VEC && m < n; m++) {
+            if (row_key[m] <= key)
+                continue;
             const int plain = tile_is_plain(r, m / CLS_MAX_TILES_PER_TILE);
             IV c = (IV)(0);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
@@ -105,13 +109,14 @@ static inline i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 
 /* Walks max tiles [first, last) and takes the tokens with lo <= key <= hi, of
  * those equal to lo only the next *ties. Writes them from place `at` on where
  * `write` is set, as far as the list reaches. Returns how many there are; may
- * stop counting beyond LIST. */
+ * stop counting beyond LIST, ties left out where it does not write: the caller
+ * limits them. */
 static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, u32 first, u32 last, i32 lo, i32 hi,
                               u32 *ties, int write, u32 at, shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi);
     u32 taken = 0, left = *ties;
-    for (u32 m = first; m < last && taken <= LIST; m++) {
+    for (u32 m = first; m < last && taken - (write ? 0 : *ties - left) <= LIST; m++) {
         if (row_key[m] < lo)
             continue;
         const int plain = tile_is_plain(r, m / CLS_MAX_TILES_PER_TILE);
@@ -199,11 +204,23 @@ static inline void list_sort(shortlist *list)
         const i32 key = list->key[i];
         IV count = (IV)(0);
         u32 v = 0;
+        for (; v + 4 * VEC <= i; v += 4 * VEC) {
+            count -= VLOAD(list->key + v) >= key;
+            count -= VLOAD(list->key + v + VEC) >= key;
+            count -= VLOAD(list->key + v + 2 * VEC) >= key;
+            count -= VLOAD(list->key + v + 3 * VEC) >= key;
+        }
         for (; v + VEC <= i; v += VEC)
             count -= VLOAD(list->key + v) >= key;
         const IV k = VLOAD(list->key + v);
         count -= (k > key) | ((k == key) & (LANES + (IV)((i32)v) < (IV)((i32)i)));
-        for (v += VEC; v < n; v += VEC)
+        for (v += VEC; v + 4 * VEC <= n; v += 4 * VEC) {
+            count -= VLOAD(list->key + v) > key;
+            count -= VLOAD(list->key + v + VEC) > key;
+            count -= VLOAD(list->key + v + 2 * VEC) > key;
+            count -= VLOAD(list->key + v + 3 * VEC) > key;
+        }
+        for (; v < n; v += VEC)
             count -= VLOAD(list->key + v) > key;
         const i32 rank = ISUM(count);
         list->rank[i] = rank;

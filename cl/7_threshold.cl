@@ -248,8 +248,10 @@ KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
             unit = unit_of(of_key(top), m.row_max, m.exponent, m.scale);
             measure_vectors(&r, t, get_local_id(0), WGS, &m, &unit, bound, part);
             for (u32 p = 0; p < CLS_PIVOTS; p++)
-                part[p] = wg_mass(measure_finish(part[p], &m, &unit), scratch);
+                part[p] = measure_finish(part[p], &m, &unit);
         }
+        for (u32 p = 0; p < CLS_PIVOTS; p++)
+            part[p] = wg_mass(part[p], scratch);
         if (get_local_id(0) == 0)
             for (u32 p = 0; p < CLS_PIVOTS; p++)
                 out[p] = part[p];

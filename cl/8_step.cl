@@ -30,8 +30,6 @@ static inline u32 serve_from_list(const row_logits *r, const cls_slot *slot, __g
         bound = tile_bound(row_key, n, k, max_key, list->scratch);
         bounded = 1;
         listed = collect(r, row_key, n, bound > lowest ? bound : lowest, CLS_KEY_INF, ALL_TIES, list);
-        if (!listed && lowest > bound)
-            listed = collect(r, row_key, n, lowest, CLS_KEY_INF, ALL_TIES, list);
         if (!listed) {
             /* Clustered, sorted or tied logits: the exact k-th key decides. */
             const i32 kth = kth_key(r, row_key, n, k, bound, max_key, list->scratch);

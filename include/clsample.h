@@ -41,7 +41,8 @@
  *
  * Growth. Public structs begin with struct_size; the *_default() functions set
  * it. Fields are only ever added at the end, so that a program compiled
- * against an older header runs with a newer library.
+ * against an older header runs with a newer library; structs without a
+ * struct_size, which lie inside others, never change.
  */
 #ifndef CLSAMPLE_H
 #define CLSAMPLE_H
@@ -174,32 +175,41 @@ typedef enum cls_dtype {
 /* How kernels are shaped for a device, and what decided it. */
 typedef struct cls_device_info {
     size_t struct_size;
-    uint32_t work_group;    /* work-items of a group: 1 on CPUs, else up to 256 */
-    uint32_t vector;        /* logits a work-item loads at once: 16 on CPUs, else 4 */
+    uint32_t work_group;    /* work-items of a group that goes over the vocabulary: 1 on CPUs, else up to 256 */
+    uint32_t vector;        /* logits a work-item loads at once: 16 on CPUs and where local memory is small, else 4 */
     uint32_t shortlist;     /* candidates that a row's list holds */
     uint32_t compute_units; /* CL_DEVICE_MAX_COMPUTE_UNITS */
     uint64_t local_mem_size;
     uint64_t max_work_group;
+    uint32_t row_group;     /* work-items of a group that takes a row to its token: 1 on CPUs, else work_group */
+    uint32_t reserved;
 } cls_device_info;
 
 typedef struct cls_context_options {
     size_t struct_size;
     uint32_t dtypes;     /* the logits' types to compile for: bits 1u << cls_dtype; 0: all three */
-    uint32_t work_group; /* 0: by device type; any number from 1 */
-    uint32_t vector;     /* 0: by device type; else 2, 4, 8 or 16 */
+    uint32_t work_group; /* 0: by device type; any number from 1 to 1024 */
+    uint32_t vector;     /* 0: by device type; else 2, 4, 8 or 16 (2 becomes 4 where groups are of one item) */
     uint32_t shortlist;  /* 0: by local memory; else a power of two from 16 to 2048 */
 
     /* Where to put the compiler's log, failed or not; cut to the buffer's size
      * and always terminated. The caller's; NULL: not wanted. */
     char *build_log;
     size_t build_log_size;
+
+    /* 0: 1 on CPUs, else work_group; any number from 1 to 1024. On CPUs more
+     * gains nothing, and PoCL takes minutes to compile it. */
+    uint32_t row_group;
+    uint32_t reserved;
 } cls_context_options;
 
 /* Sets the defaults: everything by device. */
 CLS_API void cls_context_options_default(cls_context_options *options, size_t struct_size);
 
 /* Tells how cls_context_create() would shape kernels for a device, without
- * compiling. options: NULL for defaults. info->struct_size must be set.
+ * compiling. A driver that only knows after the build that it takes smaller
+ * groups gets those then. options: NULL for defaults. info->struct_size must be
+ * set.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_UNSUPPORTED_DEVICE (the message says why);
  * CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_device_query(cl_device_id device, const cls_context_options *options, cls_device_info *info);
@@ -230,8 +240,8 @@ CLS_API const char *cls_context_build_log(const cls_context *context);
 typedef struct cls_sampler_options {
     size_t struct_size;
     uint32_t vocab;    /* tokens of a row, 1 to 1,048,576; no default */
-    uint32_t max_rows; /* most rows of a step; default 1 */
-    uint32_t slots;    /* requests that can be alive at once; 0 (default): max_rows */
+    uint32_t max_rows; /* most rows of a step, 1 to 65,535; default 1 */
+    uint32_t slots;    /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
 } cls_sampler_options;
 
 CLS_API void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size);
@@ -245,8 +255,8 @@ typedef struct cls_sampler cls_sampler;
  * *out is NULL. */
 CLS_API cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options, cls_sampler **out);
 
-/* Releases it, once the steps in flight are done (OpenCL keeps what they use).
- * NULL is allowed. */
+/* Releases it; OpenCL keeps what steps in flight use. Blocks until the last
+ * uploads of parameters and maps are done. NULL is allowed. */
 CLS_API void cls_sampler_destroy(cls_sampler *sampler);
 
 /* Starts a request in a slot, whatever was there: its parameters, and its
@@ -322,7 +332,8 @@ typedef struct cls_step {
      * (CLS_ROW_NO_SLOT). A slot may occur once, unless `keep` is set. */
     cls_ints slots;
 
-    /* Positions to use in place of the slots' own. Absent: the slots' own. */
+    /* Positions to use in place of the slots' own, taken as uint32. Absent: the
+     * slots' own, which move on by one either way. */
     cls_ints positions;
 
     /* The 64 random bits of each row as uint64, in place of Philox. */
@@ -367,9 +378,9 @@ CLS_API void cls_step_default(cls_step *step, size_t struct_size);
 CLS_API cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
                               const cl_event *wait, cl_event *done);
 
-/* Kernel launches of the last cls_sample(): 2 where the parameters of all
- * begun slots bound their sets to the shortlist, 4 otherwise; 1 more for
- * logprobs (2 for raw ones), 1 more for probs. */
+/* Kernel launches of the last cls_sample(): 2 where the parameters of all rows
+ * bound their sets to the shortlist (with a device map: of all begun slots), 4
+ * otherwise; 1 more for final logprobs or 2 more for raw ones, 1 more for probs. */
 CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
 
 /* -------------------------------------------------------------------- host */
@@ -381,7 +392,7 @@ typedef struct cls_host_row {
     int32_t dtype;      /* a cls_dtype */
     uint32_t vocab;
     const int32_t *mask; /* packed as in cls_mask; NULL: everything is allowed */
-    uint32_t mask_width; /* words */
+    uint32_t mask_width; /* words; tokens beyond them are not allowed */
     uint32_t position;   /* used in place of params->position */
     const uint64_t *random; /* 64 random bits in place of Philox; NULL: Philox */
     const cls_params *params;
@@ -403,7 +414,7 @@ typedef struct cls_host_result {
 CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
 
 /* The reference: samples one row on the host, in plain C, giving the token
- * that cls_sample() gives, bit for bit. Allocates and frees some 24 bytes a token.
+ * that cls_sample() gives, bit for bit. Allocates and frees some 13 bytes a token, and what qsort() takes.
  * result->struct_size must be set.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
 CLS_API cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result);

@@ -10,13 +10,21 @@ void cls_context_retain(cls_context *context)
     atomic_fetch_add(&context->references, 1);
 }
 
+static void release_programs(cls_context *context, int32_t dtype)
+{
+    for (int part = 0; part < CLS_PARTS; part++) {
+        if (context->program[dtype][part] != NULL)
+            clReleaseProgram(context->program[dtype][part]);
+        context->program[dtype][part] = NULL;
+    }
+}
+
 void cls_context_destroy(cls_context *context)
 {
     if (context == NULL || atomic_fetch_sub(&context->references, 1) != 1)
         return;
     for (int i = 0; i < CLS_DTYPES; i++)
-        if (context->program[i] != NULL)
-            clReleaseProgram(context->program[i]);
+        release_programs(context, i);
     if (context->cl != NULL)
         clReleaseContext(context->cl);
     free(context->build_log);
@@ -28,22 +36,23 @@ const char *cls_context_build_log(const cls_context *context)
     return context != NULL && context->build_log != NULL ? context->build_log : "";
 }
 
-/* The smallest work-group that all kernels of a program run with. */
-static cls_status kernel_limit(const cls_context *context, cl_program program, size_t *limit)
+/* The largest work-group, up to *group, that all kernels of a part run with. */
+static cls_status kernel_limit(const cls_context *context, int32_t dtype, int part, uint32_t *group)
 {
-    *limit = context->shape.work_group;
     for (int i = 0; i < CLS_KERNELS; i++) {
         size_t size = 0;
         cl_int code;
-        const cl_kernel kernel = clCreateKernel(program, cls_kernel_names[i], &code);
+        if ((int)cls_kernel_part((enum cls_kernel)i) != part)
+            continue;
+        const cl_kernel kernel = clCreateKernel(context->program[dtype][part], cls_kernel_names[i], &code);
         if (code == CL_SUCCESS) {
             code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof size, &size, NULL);
             clReleaseKernel(kernel);
         }
         if (code != CL_SUCCESS)
             return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", cls_kernel_names[i]);
-        if (size > 0 && size < *limit)
-            *limit = size;
+        if (size > 0 && size < *group)
+            *group = (uint32_t)size;
     }
     return CLS_OK;
 }
@@ -53,27 +62,34 @@ static cls_status kernel_limit(const cls_context *context, cl_program program, s
  * for those. */
 static cls_status build(cls_context *context, uint32_t dtypes, int forced)
 {
+    cls_shape *const shape = &context->shape;
     for (int i = 0; i < CLS_DTYPES; i++) {
-        size_t limit;
+        uint32_t group[CLS_PARTS] = { shape->work_group, shape->row_group };
+        cls_status status = CLS_OK;
         if (!(dtypes >> i & 1u))
             continue;
-        cls_status status = cls_program_build(context->cl, context->device, &context->shape, i, &context->build_log,
-                                              &context->program[i]);
-        if (status == CLS_OK)
-            status = kernel_limit(context, context->program[i], &limit);
+        for (int part = 0; part < CLS_PARTS && status == CLS_OK; part++) {
+            cl_program *const program = &context->program[i][part];
+            if (part > 0 && shape->row_group == shape->work_group) {
+                *program = context->program[i][0];
+                clRetainProgram(*program);
+            } else {
+                status = cls_program_build(context->cl, context->device, shape, group[part], i, &context->build_log, program);
+            }
+            if (status == CLS_OK)
+                status = kernel_limit(context, i, part, &group[part]);
+        }
         if (status != CLS_OK)
             return status;
-        if (limit == context->shape.work_group)
+        if (group[0] == shape->work_group && group[1] == shape->row_group)
             continue;
         if (forced)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->work_group is %u; the kernels run with at most %zu on this device",
-                            (unsigned)context->shape.work_group, limit);
-        context->shape.work_group = (uint32_t)limit;
-        for (int j = 0; j <= i; j++) {
-            if (context->program[j] != NULL)
-                clReleaseProgram(context->program[j]);
-            context->program[j] = NULL;
-        }
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->work_group is %u; the kernels run with at most %u on this device",
+                            (unsigned)shape->work_group, (unsigned)(group[0] < group[1] ? group[0] : group[1]));
+        shape->work_group = group[0];
+        shape->row_group = group[1];
+        for (int j = 0; j <= i; j++)
+            release_programs(context, j);
         i = -1;
     }
     return CLS_OK;
@@ -85,7 +101,7 @@ static cls_status self_test(cls_context *context, cl_program program, cl_command
     enum { WORDS = 1024 };
     uint32_t words[WORDS];
     const cl_uint n = WORDS;
-    const size_t size = context->shape.work_group;
+    const size_t size = context->shape.row_group;
     cl_int code;
     cl_kernel kernel = clCreateKernel(program, cls_kernel_names[CLS_SELF_TEST], &code);
     cl_mem out = NULL;
@@ -161,9 +177,9 @@ static cls_status prove(cls_context *context)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot create a queue to warm up on");
     cls_status status = CLS_OK;
     for (int i = 0; i < CLS_DTYPES && status == CLS_OK; i++) {
-        if (context->program[i] == NULL)
+        if (context->program[i][CLS_OVER_ROWS] == NULL)
             continue;
-        status = self_test(context, context->program[i], queue);
+        status = self_test(context, context->program[i][CLS_OVER_ROWS], queue);
         if (status == CLS_OK)
             status = warm_up(context, i, queue);
     }
@@ -223,7 +239,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device, const cls_cont
     context->cl = cl;
     context->device = device;
     context->shape = shape;
-    status = build(context, o.dtypes != 0 ? o.dtypes : (1u << CLS_DTYPES) - 1, o.work_group != 0);
+    status = build(context, o.dtypes != 0 ? o.dtypes : (1u << CLS_DTYPES) - 1, o.work_group != 0 || o.row_group != 0);
     if (status == CLS_OK)
         status = prove(context);
     hand_out_log(context, &o);

@@ -74,10 +74,15 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 || (major == 1 && minor < 2))
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the device has \"%s\"; OpenCL 1.2 is needed", version);
 
+    if (o.work_group > 1024 || o.row_group > 1024)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; it must be at most 1024",
+                        o.work_group > 1024 ? "work_group" : "row_group",
+                        (unsigned)(o.work_group > 1024 ? o.work_group : o.row_group));
     const int cpu = (type & CL_DEVICE_TYPE_CPU) != 0;
-    if (o.work_group > group)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->work_group is %u; the device takes at most %zu",
-                        (unsigned)o.work_group, group);
+    if (o.work_group > group || o.row_group > group)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; the device takes at most %zu",
+                        o.work_group > group ? "work_group" : "row_group",
+                        (unsigned)(o.work_group > group ? o.work_group : o.row_group), group);
     shape->compute_units = units;
     shape->local_mem_size = local;
     shape->max_work_group = group;
@@ -86,13 +91,20 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     shape->vector = o.vector != 0 ? o.vector : cpu || local < 8192 ? 16 : 4;
     while (o.work_group == 0 && shape->work_group > 1 && survey_bytes(shape->vector, shape->work_group) > local)
         shape->work_group /= 2;
+    /* On a CPU a group's items run one after another: a row gains nothing from
+     * several, and PoCL 3.1 needs minutes to compile these kernels' barriers. */
+    shape->row_group = o.row_group != 0 ? o.row_group : cpu ? 1 : shape->work_group;
+    /* Sums of weights fit 32-bit lanes for up to 256 vectors of a tile an item. */
+    if (shape->vector == 2 && (shape->work_group == 1 || shape->row_group == 1))
+        shape->vector = o.vector = 4;
     shape->shortlist = o.shortlist != 0 ? o.shortlist : 1024;
-    while (o.shortlist == 0 && shape->shortlist > 16 && list_bytes(shape->shortlist, shape->work_group) > local)
+    while (o.shortlist == 0 && shape->shortlist > 16 && list_bytes(shape->shortlist, shape->row_group) > local)
         shape->shortlist /= 2;
-    if (list_bytes(shape->shortlist, shape->work_group) > local || survey_bytes(shape->vector, shape->work_group) > local)
+    if (list_bytes(shape->shortlist, shape->row_group) > local || survey_bytes(shape->vector, shape->work_group) > local)
         return cls_fail(o.work_group != 0 || o.vector != 0 || o.shortlist != 0 ? CLS_BAD_ARGUMENT : CLS_UNSUPPORTED_DEVICE,
-                        CL_SUCCESS, "work_group %u, vector %u and shortlist %u need more than the device's %llu bytes of local memory",
-                        (unsigned)shape->work_group, (unsigned)shape->vector, (unsigned)shape->shortlist,
+                        CL_SUCCESS, "work_group %u, row_group %u, vector %u and shortlist %u need more than the device's %llu bytes of local memory",
+                        (unsigned)shape->work_group, (unsigned)shape->row_group, (unsigned)shape->vector,
+                        (unsigned)shape->shortlist,
                         (unsigned long long)local);
     return CLS_OK;
 }
@@ -105,6 +117,7 @@ static void tell(const cls_shape *shape, cls_device_info *callers)
     info.struct_size = size;
     info.work_group = shape->work_group;
     info.vector = shape->vector;
+    info.row_group = shape->row_group;
     info.shortlist = shape->shortlist;
     info.compute_units = shape->compute_units;
     info.local_mem_size = shape->local_mem_size;

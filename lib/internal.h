@@ -56,7 +56,9 @@ extern const unsigned cls_kernel_source_count;
 /* ---------------------------------------------------------------- device.c */
 
 typedef struct cls_shape {
-    uint32_t work_group, vector, shortlist;
+    uint32_t work_group; /* of the kernels that go over tiles */
+    uint32_t row_group;  /* of those that take a row to its token */
+    uint32_t vector, shortlist;
     uint32_t compute_units;
     uint64_t local_mem_size, max_work_group;
 } cls_shape;
@@ -69,13 +71,22 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *optio
 #define CLS_DTYPES 3
 size_t cls_dtype_size(int32_t dtype);
 
-/* Builds the kernels for one type of logits; appends the compiler's log. */
-cls_status cls_program_build(cl_context context, cl_device_id device, const cls_shape *shape, int32_t dtype,
-                             char **log, cl_program *program);
+/* Builds the kernels for one type of logits and one work-group size; appends
+ * the compiler's log. */
+cls_status cls_program_build(cl_context context, cl_device_id device, const cls_shape *shape, uint32_t group,
+                             int32_t dtype, char **log, cl_program *program);
 
 /* The kernels, by name and in the order of the flow. */
 enum cls_kernel { CLS_SURVEY, CLS_SHORTLIST, CLS_PASS, CLS_FINAL, CLS_LOGPROB, CLS_PROBS, CLS_SELF_TEST, CLS_KERNELS };
 extern const char *const cls_kernel_names[CLS_KERNELS];
+
+/* Kernels over tiles and kernels over rows may have groups of different sizes,
+ * each a program of its own. */
+enum cls_part { CLS_OVER_TILES, CLS_OVER_ROWS, CLS_PARTS };
+static inline enum cls_part cls_kernel_part(enum cls_kernel kernel)
+{
+    return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_PROBS ? CLS_OVER_TILES : CLS_OVER_ROWS;
+}
 
 /* --------------------------------------------------------------- context.c */
 
@@ -84,7 +95,7 @@ struct cls_context {
     cl_context cl;
     cl_device_id device;
     cls_shape shape;
-    cl_program program[CLS_DTYPES]; /* NULL: not compiled for */
+    cl_program program[CLS_DTYPES][CLS_PARTS]; /* NULL: not compiled for */
     char *build_log;
 };
 

@@ -12,6 +12,8 @@ void cls_params_default(cls_params *params, size_t struct_size)
     full.temperature = 1.0f;
     full.top_p = 1.0f;
     cls_struct_init(params, struct_size);
+    if (struct_size < sizeof(size_t))
+        return;
     memcpy((char *)params + sizeof(size_t), (char *)&full + sizeof(size_t),
            (struct_size < sizeof full ? struct_size : sizeof full) - sizeof(size_t));
 }

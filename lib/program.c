@@ -27,8 +27,8 @@ static void append_log(cl_program program, cl_device_id device, char **log)
     grown[old + size] = '\0';
 }
 
-cls_status cls_program_build(cl_context context, cl_device_id device, const cls_shape *shape, int32_t dtype,
-                             char **log, cl_program *program)
+cls_status cls_program_build(cl_context context, cl_device_id device, const cls_shape *shape, uint32_t group,
+                             int32_t dtype, char **log, cl_program *program)
 {
     char options[128];
     cl_int code;
@@ -44,7 +44,7 @@ cls_status cls_program_build(cl_context context, cl_device_id device, const cls_
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot create the kernels' program");
     /* Options that relax float arithmetic are never passed: they change tokens. */
     snprintf(options, sizeof options, "-cl-std=CL1.2 -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d", (unsigned)shape->vector,
-             (unsigned)shape->work_group, (unsigned)shape->shortlist, (int)dtype);
+             (unsigned)group, (unsigned)shape->shortlist, (int)dtype);
     code = clBuildProgram(*program, 1, &device, options, NULL, NULL);
     append_log(*program, device, log);
     if (code != CL_SUCCESS) {

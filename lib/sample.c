@@ -214,12 +214,13 @@ static uint32_t tiles_per_group(const cls_sampler *s, uint32_t rows)
     return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
 }
 
-static cl_int launch(cls_sampler *s, const cls_plan *plan, command_chain *c, arguments *a, int split, int last,
-                     cl_event *done)
+static cl_int launch(cls_sampler *s, const cls_plan *plan, command_chain *c, enum cls_kernel which, arguments *a,
+                     int last, cl_event *done)
 {
+    const int over_tiles = cls_kernel_part(which) == CLS_OVER_TILES;
     const uint32_t per_group = tiles_per_group(s, plan->step.rows);
-    const size_t size[2] = { s->context->shape.work_group, 1 };
-    const size_t global[2] = { size[0] * (split ? (s->tiles + per_group - 1) / per_group : 1), plan->step.rows };
+    const size_t size[2] = { over_tiles ? s->context->shape.work_group : s->context->shape.row_group, 1 };
+    const size_t global[2] = { size[0] * (over_tiles ? (s->tiles + per_group - 1) / per_group : 1), plan->step.rows };
     cl_uint n;
     const cl_event *wait;
     cl_event event = NULL;
@@ -248,28 +249,28 @@ static cl_int launch_all(cls_sampler *s, const cls_plan *plan, command_chain *c,
     const int raw = logprobs && step->logprob_kind == CLS_LOGPROB_RAW;
     arguments a = step_arguments(s, plan, CLS_SURVEY, 0);
     set_u32(&a, per_group);
-    cl_int code = launch(s, plan, c, &a, 1, 0, done);
+    cl_int code = launch(s, plan, c, CLS_SURVEY, &a, 0, done);
     if (code == CL_SUCCESS) {
         a = step_arguments(s, plan, CLS_SHORTLIST, 0);
         draw_arguments(&a, s, plan);
         set_u32(&a, s->sample_stride);
-        code = launch(s, plan, c, &a, 0, !plan->search && !logprobs && !probs, done);
+        code = launch(s, plan, c, CLS_SHORTLIST, &a, !plan->search && !logprobs && !probs, done);
     }
     if (code == CL_SUCCESS && plan->search) {
         a = step_arguments(s, plan, CLS_PASS, 0);
         set_u32(&a, per_group);
         set_mem(&a, s->pass);
-        code = launch(s, plan, c, &a, 1, 0, done);
+        code = launch(s, plan, c, CLS_PASS, &a, 0, done);
     }
     if (code == CL_SUCCESS && plan->search) {
         a = step_arguments(s, plan, CLS_FINAL, 0);
         draw_arguments(&a, s, plan);
-        code = launch(s, plan, c, &a, 0, !logprobs && !probs, done);
+        code = launch(s, plan, c, CLS_FINAL, &a, !logprobs && !probs, done);
     }
     if (code == CL_SUCCESS && raw) {
         a = step_arguments(s, plan, CLS_SURVEY, CLS_RAW);
         set_u32(&a, per_group);
-        code = launch(s, plan, c, &a, 1, 0, done);
+        code = launch(s, plan, c, CLS_SURVEY, &a, 0, done);
     }
     if (code == CL_SUCCESS && logprobs) {
         a = step_arguments(s, plan, CLS_LOGPROB, raw ? 0 : CLS_OF_FINAL);
@@ -277,13 +278,13 @@ static cl_int launch_all(cls_sampler *s, const cls_plan *plan, command_chain *c,
         set_mem(&a, s->raw_mass);
         set_mem(&a, s->work);
         set_buffer(&a, s, &step->logprobs, sizeof(float));
-        code = launch(s, plan, c, &a, 0, !probs, done);
+        code = launch(s, plan, c, CLS_LOGPROB, &a, !probs, done);
     }
     if (code == CL_SUCCESS && probs) {
         a = step_arguments(s, plan, CLS_PROBS, 0);
         set_u32(&a, per_group);
         set_buffer(&a, s, &step->probs, sizeof(float));
-        code = launch(s, plan, c, &a, 1, 1, done);
+        code = launch(s, plan, c, CLS_PROBS, &a, 1, done);
     }
     return code;
 }
@@ -325,8 +326,13 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue the step");
     if (s->last != NULL)
         clReleaseEvent(s->last);
+    if (s->last_queue != queue) { /* retained: another queue must not get its address */
+        if (s->last_queue != NULL)
+            clReleaseCommandQueue(s->last_queue);
+        clRetainCommandQueue(queue);
+        s->last_queue = queue;
+    }
     s->last = end;
-    s->last_queue = queue;
     if (done != NULL) {
         clRetainEvent(end);
         *done = end;

@@ -68,9 +68,10 @@ static cls_status allocate_host(cls_sampler *s)
 static cls_status create_kernels(cls_sampler *s)
 {
     for (int d = 0; d < CLS_DTYPES; d++) {
-        for (int k = 0; k < CLS_SELF_TEST && s->context->program[d] != NULL; k++) {
+        for (int k = 0; k < CLS_SELF_TEST && s->context->program[d][0] != NULL; k++) {
             cl_int code;
-            s->kernel[d][k] = clCreateKernel(s->context->program[d], cls_kernel_names[k], &code);
+            s->kernel[d][k] = clCreateKernel(s->context->program[d][cls_kernel_part((enum cls_kernel)k)],
+                                             cls_kernel_names[k], &code);
             if (code != CL_SUCCESS)
                 return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", cls_kernel_names[k]);
         }
@@ -153,6 +154,8 @@ void cls_sampler_destroy(cls_sampler *s)
     }
     if (s->last != NULL)
         clReleaseEvent(s->last);
+    if (s->last_queue != NULL)
+        clReleaseCommandQueue(s->last_queue);
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
         if (*buffers[i] != NULL)
             clReleaseMemObject(*buffers[i]);

@@ -77,6 +77,8 @@ const char *cls_opencl_name(cl_int code)
 
 void cls_struct_init(void *object, size_t caller_size)
 {
+    if (caller_size < sizeof caller_size)
+        return; /* nothing that could hold a struct_size */
     memset(object, 0, caller_size);
     memcpy(object, &caller_size, sizeof caller_size); /* struct_size comes first */
 }
