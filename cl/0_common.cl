@@ -81,7 +81,15 @@ DEFINE_FOLD(fold_or, int, EITHER)
 #define FSUM CAT(fold_fsum, VEC)
 #define ISUM CAT(fold_isum, VEC)
 #define USUM CAT(fold_usum, VEC)
+/* How many lanes were true, from a sum of comparisons (-1 each). Summed up, not
+ * subtracted: of count -= a > b compilers make a widening that oclgrind gets
+ * wrong (255 for a true lane). */
+#define COUNT(v) ((u32)-ISUM(v))
 #define ANY(v) (CAT(fold_or, VEC)(v) < 0)
+
+/* x > 0 ? x : 0, not written so: compilers make a saturating subtraction of
+ * it that oclgrind does not know. */
+static inline i32 not_negative(i32 x) { return x & ~(x >> 31); }
 
 /* Exact sums of weights, which fit 32-bit lanes only in two parts: of x >> 7
  * (at most 64 vectors to a lane), and the low 32 bits of the sum, which tell

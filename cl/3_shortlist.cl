@@ -30,8 +30,8 @@ static inline u32 tiles_above(__global const i32 *row_key, u32 n, i32 key, __loc
 {
     IV count = (IV)(0);
     for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC)
-        count -= VLOAD(row_key + i) > key;
-    return wg_usum((u32)ISUM(count), scratch);
+        count += VLOAD(row_key + i) > key;
+    return wg_usum(COUNT(count), scratch);
 }
 
 /* Tokens of the row with keys above a key, by the whole group: only tiles
@@ -49,8 +49,8 @@ static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key,
             const int plain = tile_is_plain(r, m / CLS_MAX_TILES_PER_TILE);
             IV c = (IV)(0);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
-                c -= load_v(r, m * CLS_MAX_TILE + v, plain) > bound;
-            count += (u32)ISUM(c);
+                c += load_v(r, m * CLS_MAX_TILE + v, plain) > bound;
+            count += COUNT(c);
         }
     }
     return wg_usum(count, scratch);
@@ -104,7 +104,7 @@ static inline i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 
     return lo;
 }
 
-#define ALL_TIES 0xffffffffu
+#define ALL_TIES 0x7fffffffu
 
 /* Walks max tiles [first, last) and takes the tokens with lo <= key <= hi, of
  * those equal to lo only the next *ties. Writes them from place `at` on where
@@ -177,7 +177,7 @@ static inline int collect(const row_logits *r, __global const i32 *row_key, u32 
     u32 count = take_tokens(r, row_key, first, last, lo, hi, &all, 0, 0, list);
     const u32 my_ties = ALL_TIES - all;
     const u32 ties_before = wg_scan_u32(my_ties, list->scratch, &equal);
-    u32 quota = ties_before < ties ? ties - ties_before : 0;
+    u32 quota = (u32)not_negative((i32)(ties - ties_before));
     quota = min(quota, my_ties);
     mine = count - my_ties + quota;
     const u32 at = wg_scan_u32(mine, list->scratch, &total);
@@ -205,24 +205,24 @@ static inline void list_sort(shortlist *list)
         IV count = (IV)(0);
         u32 v = 0;
         for (; v + 4 * VEC <= i; v += 4 * VEC) {
-            count -= VLOAD(list->key + v) >= key;
-            count -= VLOAD(list->key + v + VEC) >= key;
-            count -= VLOAD(list->key + v + 2 * VEC) >= key;
-            count -= VLOAD(list->key + v + 3 * VEC) >= key;
+            count += VLOAD(list->key + v) >= key;
+            count += VLOAD(list->key + v + VEC) >= key;
+            count += VLOAD(list->key + v + 2 * VEC) >= key;
+            count += VLOAD(list->key + v + 3 * VEC) >= key;
         }
         for (; v + VEC <= i; v += VEC)
-            count -= VLOAD(list->key + v) >= key;
+            count += VLOAD(list->key + v) >= key;
         const IV k = VLOAD(list->key + v);
-        count -= (k > key) | ((k == key) & (LANES + (IV)((i32)v) < (IV)((i32)i)));
+        count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) < (IV)((i32)i)));
         for (v += VEC; v + 4 * VEC <= n; v += 4 * VEC) {
-            count -= VLOAD(list->key + v) > key;
-            count -= VLOAD(list->key + v + VEC) > key;
-            count -= VLOAD(list->key + v + 2 * VEC) > key;
-            count -= VLOAD(list->key + v + 3 * VEC) > key;
+            count += VLOAD(list->key + v) > key;
+            count += VLOAD(list->key + v + VEC) > key;
+            count += VLOAD(list->key + v + 2 * VEC) > key;
+            count += VLOAD(list->key + v + 3 * VEC) > key;
         }
         for (; v < n; v += VEC)
-            count -= VLOAD(list->key + v) > key;
-        const i32 rank = ISUM(count);
+            count += VLOAD(list->key + v) > key;
+        const i32 rank = (i32)COUNT(count);
         list->rank[i] = rank;
         list->order[rank] = (i32)i;
     }

@@ -10,10 +10,15 @@ typedef struct kept_set {
     int plain;   /* nothing was truncated: tiles' floors, not tokens' */
 } kept_set;
 
+/* A token's weight in row units is weight << spare_bits() or >> lost_bits(). */
+static inline u32 lost_bits(u32 shift) { return min((u32)not_negative((i32)shift - 13), 31u); }
+static inline u32 spare_bits(u32 shift) { return (u32)not_negative(13 - (i32)shift); }
+
 static inline IV is_kept(const kept_set *set, FV x, u32 i)
 {
+    /* Not "& !higher": of a vector's ! oclgrind makes something else. */
     const IV higher = x > above(set->key);
-    const IV equal = (x > above(set->key - 1)) & !higher;
+    const IV equal = (x > above(set->key - 1)) & (x <= above(set->key));
     return higher | (equal & (LANES + (IV)((i32)i) <= (IV)(set->id)));
 }
 
@@ -24,7 +29,7 @@ static inline u64 set_finish(u64 mass, const cls_unit *unit, const kept_set *set
 {
     if (set->plain)
         return up(mass, unit->shift);
-    return u64_shl(mass, unit->shift < 13 ? 13 - unit->shift : 0);
+    return u64_shl(mass, spare_bits(unit->shift));
 }
 
 static inline u32 chain_stage(const cls_slot *slot, u32 i)
@@ -62,8 +67,8 @@ static inline u32 list_count(const shortlist *list, i32 key)
 {
     IV count = (IV)(0);
     for (u32 i = get_local_id(0) * VEC; i < list->n; i += WGS * VEC)
-        count -= VLOAD(list->key + i) >= key;
-    return wg_usum((u32)ISUM(count), list->scratch);
+        count += VLOAD(list->key + i) >= key;
+    return wg_usum(COUNT(count), list->scratch);
 }
 
 /* How many ranks of the sorted list the chain keeps. `bounded`: the list holds

@@ -17,7 +17,7 @@ static inline u64 vector_mass(const row_logits *r, u32 i, int plain, const cls_u
     UV w = weight_v(x, unit->max, scale, unit->fraction);
     if (!set->plain) {
         w = AS_UV(is_kept(set, x, i)) & w;
-        w = w >> (unit->shift > 13 ? min(unit->shift - 13, 31u) : 0u);
+        w = w >> lost_bits(unit->shift);
     }
     /* Lanes of up to 2^30 + 128 don't add up in 32 bits: by halves. */
     return u64_add(u64_shl(u64_from(USUM(w >> 16)), 16), u64_from(USUM(w & 0xffffu)));
@@ -46,7 +46,7 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
                 u32 lane[VEC];
                 if (!set->plain) {
                     w = AS_UV(is_kept(set, x, i)) & w;
-                    w = w >> (unit->shift > 13 ? min(unit->shift - 13, 31u) : 0u);
+                    w = w >> lost_bits(unit->shift);
                 }
                 VSTORE(w, lane);
                 for (u32 j = 0; j < VEC && token < 0; j++) {

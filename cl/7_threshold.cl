@@ -168,18 +168,18 @@ static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32
         IV c0 = (IV)(0), c1 = c0, c2 = c0, c3 = c0;
         for (u32 v = first; v < TILE_VECTORS; v += step) {
             const FV x = load_v(r, tile * CLS_TILE + v * VEC, plain);
-            c0 -= x > b0;
-            c1 -= x > b1;
-            c2 -= x > b2;
-            c3 -= x > b3;
+            c0 += x > b0;
+            c1 += x > b1;
+            c2 += x > b2;
+            c3 += x > b3;
         }
-        sum[0] = u64_from((u32)ISUM(c0));
-        sum[1] = u64_from((u32)ISUM(c1));
-        sum[2] = u64_from((u32)ISUM(c2));
-        sum[3] = u64_from((u32)ISUM(c3));
+        sum[0] = u64_from(COUNT(c0));
+        sum[1] = u64_from(COUNT(c1));
+        sum[2] = u64_from(COUNT(c2));
+        sum[3] = u64_from(COUNT(c3));
         return;
     }
-    const u32 lost = unit->shift > 13 ? min(unit->shift - 13, 31u) : 0u;
+    const u32 lost = lost_bits(unit->shift);
     const UV none = (UV)(0u);
     UV h0 = none, h1 = none, h2 = none, h3 = none, l0 = none, l1 = none, l2 = none, l3 = none;
     for (u32 v = first; v < TILE_VECTORS; v += step * GANG) {
@@ -197,7 +197,7 @@ static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32
 }
 static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit)
 {
-    return u64_shl(sum, !m->counts && unit->shift < 13 ? 13 - unit->shift : 0);
+    return u64_shl(sum, m->counts ? 0u : spare_bits(unit->shift));
 }
 
 /* What the whole row has above each of four keys, by the group. */
@@ -322,9 +322,9 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
             IV c = (IV)(0);
             for (u32 v = 0; v < TILE_VECTORS; v++) {
                 const FV x = load_v(r, t * CLS_TILE + v * VEC, plain);
-                c -= (x > under) & (x <= over);
+                c += (x > under) & (x <= over);
             }
-            mass = u64_add(u64_mul32(u64_lo(one), (u32)ISUM(c)), u64_shl(u64_mul32(u64_hi(one), (u32)ISUM(c)), 32));
+            mass = u64_add(u64_mul32(u64_lo(one), COUNT(c)), u64_shl(u64_mul32(u64_hi(one), COUNT(c)), 32));
         }
         work[t] = mass;
         total = u64_add(total, mass);
@@ -396,15 +396,19 @@ static inline int solve_list(const row_logits *r, __global const i32 *row_key, u
 /* The cut at which the measure from the top reaches the target: the place of
  * the token that does it. `pivot` and `known`: keys, ascending, and what lies
  * above each, from the pass; n_known 0 without. */
-static inline cut find_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u64 target,
+static inline void find_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u64 target,
                            const i32 *pivot, const u64 *known, u32 n_known, i32 max_key, __global u64 *work,
-                           shortlist *list)
+                           shortlist *list, cut *c)
 {
     const u32 n = tiles * CLS_MAX_TILES_PER_TILE;
     i32 lo = CLS_KEY_NONE, hi = max_key; /* reaches above lo, not above hi */
     u64 at_hi = u64_from(0), at_lo = u64_from(0);
     i32 lo_pivot = -1, hi_pivot = -1;
-    cut c = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 };
+    c->key = CLS_KEY_NONE;
+    c->id = CLS_MAX_ID;
+    c->pivot = -1;
+    c->from_below = c->tied = 0;
+    c->kept = 0;
     if (u64_is_zero(target))
         target = u64_from(1); /* at least one token */
     for (u32 p = 0; p < n_known; p++) {
@@ -425,21 +429,21 @@ static inline cut find_cut(const row_logits *r, __global const i32 *row_key, u32
         const f32 part = u64_to_f32(u64_sub(target, at_hi)) / u64_to_f32(u64_sub(at_lo, at_hi));
         if (part <= 0.5f) {
             const i32 edge = key_of(clean(zh - (part + 0.08f) * (zh - zl)));
-            c.pivot = hi_pivot;
-            if (edge >= lo && edge < hi && solve_list(r, row_key, n, m, edge, hi, at_hi, target, list, &c))
-                return c;
+            c->pivot = hi_pivot;
+            if (edge >= lo && edge < hi && solve_list(r, row_key, n, m, edge, hi, at_hi, target, list, c))
+                return;
         } else {
             const i32 edge = key_of(clean(zh - (part - 0.08f) * (zh - zl)));
             if (edge > lo && edge <= hi && collect(r, row_key, n, lo + 1, edge, ALL_TIES, list)) {
                 list_measure(list, row_key, m);
                 const u64 base = u64_sub(at_lo, list_mass(list, list->n));
                 if (u64_less(base, target)) {
-                    c.kept = list_reach(list, base, target);
-                    c.key = list->key[list->order[c.kept - 1]];
-                    c.id = list->id[list->order[c.kept - 1]];
-                    c.pivot = lo_pivot;
-                    c.from_below = 1;
-                    return c;
+                    c->kept = list_reach(list, base, target);
+                    c->key = list->key[list->order[c->kept - 1]];
+                    c->id = list->id[list->order[c->kept - 1]];
+                    c->pivot = lo_pivot;
+                    c->from_below = 1;
+                    return;
                 }
             }
         }
@@ -449,8 +453,8 @@ static inline cut find_cut(const row_logits *r, __global const i32 *row_key, u32
         u64 sum[CLS_PIVOTS];
         measure_row(r, row_key, tiles, m, all, sum, list->scratch);
         if (u64_less(sum[0], target)) { /* everything does not reach it: keep everything */
-            c.pivot = -1;
-            return c;
+            c->pivot = -1;
+            return;
         }
     }
     /* Each round leaves at most a fifth of the bracket in floats: some 60 at
@@ -458,17 +462,17 @@ static inline cut find_cut(const row_logits *r, __global const i32 *row_key, u32
     for (u32 round = 0;; round++) {
         i32 key[CLS_PIVOTS];
         u64 sum[CLS_PIVOTS];
-        c.pivot = hi_pivot;
-        if (solve_list(r, row_key, n, m, lo, hi, at_hi, target, list, &c))
-            return c;
-        c.kept = 0;
+        c->pivot = hi_pivot;
+        if (solve_list(r, row_key, n, m, lo, hi, at_hi, target, list, c))
+            return;
+        c->kept = 0;
         if (round > 0 || (lo_pivot >= 0 && hi_pivot >= 0)) {
             key_range(r, row_key, n, &lo, &hi, list->scratch);
             if (lo + 1 >= hi) {
-                c.key = hi;
-                c.id = tie_cut(r, row_key, tiles, m, hi, at_hi, target, work, list->scratch);
-                c.tied = 1;
-                return c;
+                c->key = hi;
+                c->id = tie_cut(r, row_key, tiles, m, hi, at_hi, target, work, list->scratch);
+                c->tied = 1;
+                return;
             }
         }
         const f32 zl = of_key(lo), zh = of_key(hi), width = zh - zl;
@@ -515,7 +519,7 @@ static inline u64 cut_masses(const row_logits *r, __global const i32 *row_key, u
         if (top >= set->key && top != CLS_KEY_NONE) {
             const int plain = tile_is_plain(r, t);
             const cls_unit unit = unit_of(of_key(top), m->row_max, m->exponent, m->scale);
-            const u32 lost = unit.shift > 13 ? min(unit.shift - 13, 31u) : 0u;
+            const u32 lost = lost_bits(unit.shift);
             weight_sum sum = { (UV)(0), (UV)(0) };
             for (u32 v = 0; v < TILE_VECTORS; v += GANG) {
                 const u32 i = t * CLS_TILE + v * VEC;

@@ -193,9 +193,9 @@ KERNEL void cls_final(STEP_ARGS, DRAW_ARGS)
                         out.total = cut_masses(&r, row_key, tiles, &m, &set, row_work, list.scratch);
                     target = out.target = top_p_target(out.total, slot.top_p);
                 }
-                c = find_cut(&r, row_key, tiles, &m, target, out.pivot, known,
-                             fresh && counted == (stage == CLS_STAGE_TOP_K) ? CLS_PIVOTS : 0, out.max_key, row_work,
-                             &list);
+                find_cut(&r, row_key, tiles, &m, target, out.pivot, known,
+                         fresh && counted == (stage == CLS_STAGE_TOP_K) ? CLS_PIVOTS : 0, out.max_key, row_work, &list,
+                         &c);
             }
             if (c.key > set.key || (c.key == set.key && c.id < set.id)) {
                 set.key = c.key;
