@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "oracle.h"
-#include "session.h"
+#include "client.h"
 
 START_TEST(aimed)
 {
@@ -60,7 +60,7 @@ START_TEST(positions_move_on)
     device *const d = fixture_device(_i);
     const uint32_t steps = fixture_by_size(3, 6, 12);
     batch *const b = batch_new(8, 700, CLS_F32, 0, 0);
-    session s;
+    client s;
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, ROW_NORMAL1, 3);
         b->params[row].seed = row < 3 ? row : 1;
@@ -68,25 +68,25 @@ START_TEST(positions_move_on)
         b->params[row].position = row == 4 ? UINT32_MAX - 1 : 0; /* wraps */
         b->params[row].top_k = row == 7 ? 60 : 0;
     }
-    session_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), steps);
+    client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), steps);
     for (uint32_t i = 0; i < steps; i++)
-        session_step(&s, d->queue, i, 0, NULL, NULL);
+        client_step(&s, d->queue, i, 0, NULL, NULL);
     for (uint32_t i = 0; i < steps; i++) {
         batch_reference(b);
-        session_tokens(&s, i);
+        client_tokens(&s, i);
         for (uint32_t row = 0; row < b->rows; row++) {
             ck_assert_msg(b->token[row] == b->host[row].token, "%s: step %u, %s: %d, not %d", d->name, i,
                           batch_words(b, row), b->token[row], b->host[row].token);
             b->params[row].position++;
         }
     }
-    session_close(&s);
+    client_close(&s);
     batch_free(b);
 }
 END_TEST
 
 /* Draws from one slot, rows times steps of them, by given positions. */
-static void count_draws(session *s, uint32_t steps, uint32_t *counts)
+static void count_draws(client *s, uint32_t steps, uint32_t *counts)
 {
     int32_t slots[64] = {0}, positions[64];
     s->step.keep = 1;
@@ -95,8 +95,8 @@ static void count_draws(session *s, uint32_t steps, uint32_t *counts)
     for (uint32_t i = 0; i < steps; i++) {
         for (uint32_t row = 0; row < s->b->rows; row++)
             positions[row] = (int32_t)(i * s->b->rows + row);
-        session_step(s, s->d->queue, 0, 0, NULL, NULL);
-        session_tokens(s, 0);
+        client_step(s, s->d->queue, 0, 0, NULL, NULL);
+        client_tokens(s, 0);
         for (uint32_t row = 0; row < s->b->rows; row++)
             counts[s->b->token[row]]++;
     }
@@ -112,13 +112,13 @@ START_TEST(law)
         uint32_t counts[32] = {0};
         double probs[32], statistic, limit;
         oracle o;
-        session s;
+        client s;
         for (uint32_t row = 0; row < b->rows; row++) {
             batch_row(b, row, ROW_NORMAL1, fixture_seed());
             b->params[row].top_k = path == 1 || path == 3 ? 20 : 0;
             b->params[row].top_p = path >= 2 ? 0.9f : 1.0f;
         }
-        session_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+        client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
         cls_sampler_force_search(s.sampler, path == 3);
         count_draws(&s, steps, counts);
         ck_assert(oracle_make(&o, b->values, vocab, NULL, 0, &b->params[0]));
@@ -126,7 +126,7 @@ START_TEST(law)
         ck_assert_msg(oracle_chi_square(probs, counts, vocab, steps * 64, &statistic, &limit),
                       "%s: path %d: chi-square %g, limit %g", d->name, path, statistic, limit);
         oracle_free(&o);
-        session_close(&s);
+        client_close(&s);
         batch_free(b);
     }
 }
@@ -139,17 +139,17 @@ START_TEST(tail)
     const uint32_t vocab = 129281;
     batch *const b = batch_new(64, vocab, CLS_F32, 0, 0);
     uint32_t *const counts = calloc(vocab, sizeof *counts), hits = 0;
-    session s;
+    client s;
     ck_assert(counts != NULL);
     for (uint32_t row = 0; row < b->rows; row++)
         batch_row(b, row, ROW_TAIL, fixture_seed());
-    session_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+    client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
     count_draws(&s, 1563, counts);
     for (uint32_t i = 0; i < vocab; i++)
         hits += b->values[i] < 0.0f ? counts[i] : 0;
     ck_assert_msg(abs((int)hits - 196) <= 42, "%s: %u tail hits", d->name, hits);
     free(counts);
-    session_close(&s);
+    client_close(&s);
     batch_free(b);
 }
 END_TEST

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session.h"
+#include "client.h"
 
 START_TEST(defaults)
 {
@@ -47,7 +47,7 @@ START_TEST(defaults)
 }
 END_TEST
 
-static void put_row(session *s, uint32_t row, float value)
+static void put_row(client *s, uint32_t row, float value)
 {
     float values[100];
     for (int i = 0; i < 100; i++)
@@ -59,10 +59,10 @@ static void put_row(session *s, uint32_t row, float value)
 }
 
 /* One step against the reference; rows that got a token move on. */
-static void expect_step(session *s)
+static void expect_step(client *s)
 {
-    session_step(s, s->d->queue, 0, 0, NULL, NULL);
-    session_tokens(s, 0);
+    client_step(s, s->d->queue, 0, 0, NULL, NULL);
+    client_tokens(s, 0);
     batch_reference(s->b);
     for (uint32_t row = 0; row < s->b->rows; row++) {
         ck_assert_msg(s->b->token[row] == s->b->host[row].token && s->b->status[row] == s->b->host[row].status,
@@ -75,7 +75,7 @@ static void expect_step(session *s)
 
 START_TEST(rows_fail_alone)
 {
-    session s = small_session(fixture_device(_i), 6);
+    client s = small_client(fixture_device(_i), 6);
     put_row(&s, 1, NAN);
     put_row(&s, 3, -INFINITY);
     put_row(&s, 4, INFINITY);
@@ -89,8 +89,8 @@ START_TEST(rows_fail_alone)
     expect_step(&s);
     s.step.invalid_token = 7;
     put_row(&s, 2, NAN);
-    session_step(&s, s.d->queue, 0, 0, NULL, NULL);
-    session_tokens(&s, 0);
+    client_step(&s, s.d->queue, 0, 0, NULL, NULL);
+    client_tokens(&s, 0);
     ck_assert_int_eq(s.b->token[2], 7);
     close_small(&s);
 }
@@ -100,7 +100,7 @@ END_TEST
 START_TEST(maps)
 {
     device *const d = fixture_device(_i);
-    session s = small_session(d, 6);
+    client s = small_client(d, 6);
     const int32_t map[] = {5, -1, 0, 3, -1, 1}, device_map[] = {5, -1, 0, 99, 4, -7};
     cl_mem buffer = buffer_of(d, sizeof device_map + 8, NULL);
     cls_params p[6];
@@ -112,8 +112,8 @@ START_TEST(maps)
         s.step.slots.device.offset = use_device ? 8 : 0;
         if (use_device)
             must(cls_slot_reset(s.sampler, 4));
-        session_step(&s, d->queue, 0, 0, NULL, NULL);
-        session_tokens(&s, 0);
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        client_tokens(&s, 0);
         for (uint32_t row = 0; row < 6; row++) {
             const int32_t slot = use_device ? device_map[row] : map[row];
             if (slot == -1) {
@@ -140,7 +140,7 @@ END_TEST
 START_TEST(mask_maps)
 {
     device *const d = fixture_device(_i);
-    session s = small_session(d, 4);
+    client s = small_client(d, 4);
     /* two mask rows, six words apart, of which four count: only token 33; only 64 and up */
     const int32_t words[12] = {0, 2, 0, 0, -1, -1, 0, 0, -1, -1, -1, -1}, map[] = {1, 0, -1, 0}, bad[] = {1, 0, -1, 2};
     cl_mem mask = buffer_of(d, sizeof words, words), device_map = buffer_of(d, sizeof bad, bad);
@@ -152,8 +152,8 @@ START_TEST(mask_maps)
     for (int use_device = 0; use_device < 2; use_device++) {
         s.step.mask.row_map.host = use_device ? NULL : map;
         s.step.mask.row_map.device.buffer = use_device ? device_map : NULL;
-        session_step(&s, d->queue, 0, 0, NULL, NULL);
-        session_tokens(&s, 0);
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        client_tokens(&s, 0);
         batch_reference(s.b);
         ck_assert_int_ge(s.b->token[0], 64);
         ck_assert_int_eq(s.b->token[1], 33);
@@ -161,7 +161,7 @@ START_TEST(mask_maps)
         ck_assert_int_eq(s.b->token[3], use_device ? -1 : 33);
         ck_assert_int_eq(s.b->status[3], use_device ? CLS_ROW_NO_SLOT : CLS_ROW_OK);
     }
-    clReleaseMemObject(device_map); /* the mask goes with the session */
+    clReleaseMemObject(device_map); /* the mask goes with the client */
     close_small(&s);
 }
 END_TEST
@@ -169,11 +169,11 @@ END_TEST
 START_TEST(slots_and_positions)
 {
     device *const d = fixture_device(_i);
-    session s = small_session(d, 3);
+    client s = small_client(d, 3);
     expect_step(&s);
     expect_step(&s);
     s.step.keep = 1; /* the slots stay */
-    session_step(&s, d->queue, 0, 0, NULL, NULL);
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
     s.step.keep = 0;
     expect_step(&s);
     s.b->params[1].temperature = 0.5f; /* other parameters, the position goes on */
@@ -209,7 +209,7 @@ END_TEST
 /* Several rows of one slot, if the slot is kept. */
 START_TEST(shared_slot)
 {
-    session s = small_session(fixture_device(_i), 4);
+    client s = small_client(fixture_device(_i), 4);
     const int32_t map[] = {2, 2, 2, 2};
     s.step.slots.host = map;
     s.step.keep = 1;
@@ -223,11 +223,11 @@ END_TEST
 START_TEST(events)
 {
     device *const d = fixture_device(_i);
-    session s = small_session(d, 2);
+    client s = small_client(d, 2);
     cl_event first, second;
     cl_int state = CL_QUEUED;
-    session_step(&s, d->queue, 0, 0, NULL, &first);
-    session_step(&s, d->queue, 0, 1, &first, &second);
+    client_step(&s, d->queue, 0, 0, NULL, &first);
+    client_step(&s, d->queue, 0, 1, &first, &second);
     must_cl(clFlush(d->queue));
     must_cl(clWaitForEvents(1, &second));
     must_cl(clGetEventInfo(first, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL));
@@ -252,10 +252,10 @@ START_TEST(lifetimes)
     must(cls_context_create(d->context, d->id, &o, &context));
     ck_assert(memchr(log, 0, sizeof log) != NULL && strcmp(log, "untouched") != 0);
     batch *const b = batch_new(2, 100, CLS_F32, 0, 0);
-    session s;
+    client s;
     batch_row(b, 0, ROW_NORMAL1, 1);
     batch_row(b, 1, ROW_NORMAL1, 2);
-    session_open(&s, b, d, context, 1);
+    client_open(&s, b, d, context, 1);
     cls_context_destroy(context); /* the sampler keeps what it needs */
     expect_step(&s);
     const cls_step step = s.step;
@@ -264,10 +264,10 @@ START_TEST(lifetimes)
     s.step = step;
     b->params[0].position++;
     b->params[1].position++;
-    session_step(&s, d->queue, 0, 0, NULL, NULL);
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
     cls_sampler_destroy(s.sampler); /* its steps still run */
     s.sampler = NULL;
-    session_tokens(&s, 0);
+    client_tokens(&s, 0);
     batch_reference(b);
     for (uint32_t row = 0; row < 2; row++)
         ck_assert_int_eq(b->token[row], b->host[row].token);

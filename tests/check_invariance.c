@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "session.h"
+#include "client.h"
 
 #define ROWS 64
 
@@ -105,16 +105,16 @@ static void steps_ahead(device *d, batch *b, cl_command_queue first, cl_command_
                         const char *what)
 {
     enum { STEPS = 16 };
-    session s;
+    client s;
     cl_event done[STEPS];
-    session_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), STEPS);
+    client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), STEPS);
     for (uint32_t i = 0; i < STEPS; i++) {
-        session_step(&s, i % 2 ? second : first, i, chained && i ? 1 : 0, chained && i ? &done[i - 1] : NULL, &done[i]);
+        client_step(&s, i % 2 ? second : first, i, chained && i ? 1 : 0, chained && i ? &done[i - 1] : NULL, &done[i]);
         must_cl(clFlush(i % 2 ? second : first));
     }
     must_cl(clWaitForEvents(1, &done[STEPS - 1]));
     for (uint32_t i = 0; i < STEPS; i++) {
-        session_tokens(&s, i);
+        client_tokens(&s, i);
         batch_reference(b);
         for (uint32_t row = 0; row < b->rows; row++) {
             ck_assert_msg(b->token[row] == b->host[row].token && b->status[row] == b->host[row].status,
@@ -125,7 +125,7 @@ static void steps_ahead(device *d, batch *b, cl_command_queue first, cl_command_
         }
         clReleaseEvent(done[i]);
     }
-    session_close(&s);
+    client_close(&s);
     for (uint32_t row = 0; row < b->rows; row++)
         b->params[row].position -= STEPS;
 }
@@ -156,7 +156,7 @@ END_TEST
 
 /* A thread's work must not use Check: it counts what differs. */
 typedef struct worker {
-    session s;
+    client s;
     cl_command_queue queue;
     uint32_t steps;
     cls_status status;
@@ -184,7 +184,7 @@ START_TEST(two_threads)
     cl_int code;
     for (uint32_t t = 0; t < 2; t++) {
         const uint32_t which[] = {t, 5 + t, 10 + t, 20 + t, 30 + t, 40 + t};
-        session_open(&w[t].s, batch_pick(whole, 6, which, CLS_F32, 0, 0), d, fixture_context(d, 0, 0, 0, 0), w[t].steps);
+        client_open(&w[t].s, batch_pick(whole, 6, which, CLS_F32, 0, 0), d, fixture_context(d, 0, 0, 0, 0), w[t].steps);
         w[t].queue = clCreateCommandQueue(d->context, d->id, 0, &code);
         must_cl(code);
     }
@@ -196,7 +196,7 @@ START_TEST(two_threads)
         batch *const b = w[t].s.b;
         ck_assert_int_eq(w[t].status, CLS_OK);
         for (uint32_t i = 0; i < w[t].steps; i++) {
-            session_tokens(&w[t].s, i);
+            client_tokens(&w[t].s, i);
             batch_reference(b);
             for (uint32_t row = 0; row < b->rows; row++) {
                 ck_assert_msg(b->token[row] == b->host[row].token, "%s: thread %u, step %u: %s: token %d, not %d", d->name,
@@ -204,7 +204,7 @@ START_TEST(two_threads)
                 b->params[row].position++;
             }
         }
-        session_close(&w[t].s);
+        client_close(&w[t].s);
         clReleaseCommandQueue(w[t].queue);
         batch_free(b);
     }

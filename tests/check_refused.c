@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "session.h"
+#include "client.h"
 
 #define refused(call, name) refused_status((call), #call, (name), __LINE__)
 
@@ -112,7 +112,7 @@ END_TEST
 START_TEST(steps_refused)
 {
     device *const d = fixture_device(_i);
-    session s = small_session(d, 4);
+    client s = small_client(d, 4);
     cls_step *const step = &s.step;
     const cls_step good = s.step;
     const int32_t twice[] = {0, 1, 2, 1}, beyond[] = {0, 1, 2, 4}, below[] = {0, 1, 2, -2};
@@ -173,8 +173,8 @@ START_TEST(steps_refused)
     REFUSE(mask.rows, 3, "mask"); /* absent map: row 3 has no mask row */
 #undef REFUSE
     /* Nothing of this has moved anything. */
-    session_step(&s, d->queue, 0, 0, NULL, NULL);
-    session_tokens(&s, 0);
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
+    client_tokens(&s, 0);
     batch_reference(s.b);
     for (uint32_t row = 0; row < 4; row++)
         ck_assert_int_eq(s.b->token[row], s.b->host[row].token);
@@ -188,9 +188,9 @@ START_TEST(uncompiled_type_refused)
 {
     device *const d = fixture_device(_i);
     batch *const b = batch_new(1, 50, CLS_BF16, 0, 0);
-    session s;
+    client s;
     batch_row(b, 0, ROW_NORMAL1, 1);
-    session_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
+    client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
     refused(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "dtype");
     close_small(&s);
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "oracle.h"
-#include "session.h"
+#include "client.h"
 
 static int near(double ours, double expected)
 {
@@ -67,36 +67,36 @@ START_TEST(report)
         batch *const b = batch_new(rows, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 5), 0);
         float *const logprobs = calloc(rows, sizeof *logprobs), *const finals = calloc(rows, sizeof *finals);
         float *const probs = calloc((size_t)rows * vocab, sizeof *probs);
-        session s;
+        client s;
         ck_assert(logprobs && finals && probs);
         batch_random(b, &r);
         if (i % 3 == 1)
             batch_mask(b, &r, 50, 0);
         batch_reference(b);
-        session_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+        client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
         s.step.keep = 1;
-        session_step(&s, d->queue, 0, 0, NULL, NULL);
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
         const uint32_t launches = b->launches;
         cl_mem logprob_buffer = buffer_of(d, (rows + 3) * sizeof(float), NULL);
         s.step.logprobs.buffer = logprob_buffer;
         s.step.logprobs.offset = 3 * sizeof(float);
-        session_step(&s, d->queue, 0, 0, NULL, NULL);
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
         ck_assert_msg(b->launches == launches + 2, "raw logprobs take %u launches more", b->launches - launches);
         must_cl(clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float), logprobs, 0, NULL, NULL));
-        session_tokens(&s, 0);
+        client_tokens(&s, 0);
         check_logprobs(b, logprobs, 0, d->name);
         s.step.logprob_kind = CLS_LOGPROB_FINAL;
         s.step.probs.buffer = buffer_of(d, (size_t)rows * vocab * sizeof(float), NULL);
-        session_step(&s, d->queue, 0, 0, NULL, NULL);
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
         ck_assert_msg(b->launches == launches + 2, "final logprobs and probs take %u launches more", b->launches - launches);
         must_cl(clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float), finals, 0, NULL, NULL));
         buffer_read(d, s.step.probs.buffer, (size_t)rows * vocab * sizeof(float), probs);
-        session_tokens(&s, 0);
+        client_tokens(&s, 0);
         check_logprobs(b, finals, 1, d->name);
         check_probs(b, probs, finals, d->name);
         clReleaseMemObject(logprob_buffer);
         clReleaseMemObject(s.step.probs.buffer);
-        session_close(&s);
+        client_close(&s);
         batch_free(b);
         free(logprobs);
         free(finals);

@@ -3,7 +3,7 @@
  * that don't, and how many launches each takes. */
 #include <float.h>
 
-#include "session.h"
+#include "client.h"
 
 START_TEST(random_chains)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows that the survey alone decides, greedy ones and those that nothing
  * truncates: maxima, masses, statuses, in every place and type. */
-#include "session.h"
+#include "client.h"
 
 static const uint32_t sizes[] = {1, 2, 31, 111, 1023, 1024, 1025, 4099, 32000, 32001, 128256, 151936, 262144};
 

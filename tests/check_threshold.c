@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The search over the full row: forced on rows that don't need it, and on rows
  * that do, it finds the sets that the reference's sort finds. */
-#include "session.h"
+#include "client.h"
 
 /* The very rows that the shortlist's test has. */
 START_TEST(forced)

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /* A batch on a device: its buffers, its sampler, its steps. */
-#ifndef TESTS_SESSION_H
-#define TESTS_SESSION_H
+#ifndef TESTS_CLIENT_H
+#define TESTS_CLIENT_H
 
 #include "batch.h"
 
-typedef struct session {
+typedef struct client {
     batch *b;
     device *d;
     cls_sampler *sampler;
     cls_step step;
-} session;
+} client;
 
 /* Begins every row's slot. steps: how many steps' tokens and status the
  * outputs can hold. */
-void session_open(session *s, batch *b, device *d, cls_context *context, uint32_t steps);
+void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t steps);
 /* Enqueues the i-th step. */
-void session_step(session *s, cl_command_queue queue, uint32_t i, cl_uint n_wait, const cl_event *wait, cl_event *done);
+void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait, const cl_event *wait, cl_event *done);
 /* Blocking: reads the i-th step's tokens and status into the batch. */
-void session_tokens(session *s, uint32_t i);
-void session_close(session *s);
+void client_tokens(client *s, uint32_t i);
+void client_close(client *s);
 
-/* A batch of normal rows of 100 tokens, and its session. */
-session small_session(device *d, uint32_t rows);
-void close_small(session *s);
+/* A batch of normal rows of 100 tokens, and its client. */
+client small_client(device *d, uint32_t rows);
+void close_small(client *s);
 
 /* One step on the device's queue, read back with its trace. search: force the
  * threshold path. */

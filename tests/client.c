@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "session.h"
+#include "client.h"
 
 #include <stdio.h>
 #include <string.h>
 
-void session_open(session *s, batch *b, device *d, cls_context *context, uint32_t steps)
+void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t steps)
 {
     const size_t output = (size_t)steps * b->rows * sizeof(int32_t);
     cls_sampler_options o;
@@ -35,21 +35,21 @@ void session_open(session *s, batch *b, device *d, cls_context *context, uint32_
         s->step.random.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
 }
 
-void session_step(session *s, cl_command_queue queue, uint32_t i, cl_uint n_wait, const cl_event *wait, cl_event *done)
+void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     s->step.tokens.offset = s->step.status.offset = (uint64_t)i * s->b->rows * sizeof(int32_t);
     must(cls_sample(s->sampler, queue, &s->step, n_wait, wait, done));
     s->b->launches = cls_sampler_launches(s->sampler);
 }
 
-void session_tokens(session *s, uint32_t i)
+void client_tokens(client *s, uint32_t i)
 {
     const size_t size = s->b->rows * sizeof(int32_t), offset = i * size;
     must_cl(clEnqueueReadBuffer(s->d->queue, s->step.tokens.buffer, CL_TRUE, offset, size, s->b->token, 0, NULL, NULL));
     must_cl(clEnqueueReadBuffer(s->d->queue, s->step.status.buffer, CL_TRUE, offset, size, s->b->status, 0, NULL, NULL));
 }
 
-void session_close(session *s)
+void client_close(client *s)
 {
     const cl_mem buffers[] = {s->step.logits.buffer,     s->step.tokens.buffer, s->step.status.buffer,
                               s->step.mask.words.buffer, s->step.random.buffer};
@@ -59,32 +59,32 @@ void session_close(session *s)
             clReleaseMemObject(buffers[i]);
 }
 
-session small_session(device *d, uint32_t rows)
+client small_client(device *d, uint32_t rows)
 {
-    session s;
+    client s;
     batch *const b = batch_new(rows, 100, CLS_F32, 0, 0);
     for (uint32_t row = 0; row < rows; row++)
         batch_row(b, row, ROW_NORMAL1, row);
-    session_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+    client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
     return s;
 }
 
-void close_small(session *s)
+void close_small(client *s)
 {
-    session_close(s);
+    client_close(s);
     batch_free(s->b);
 }
 
 void batch_run(batch *b, device *d, cls_context *context, int search)
 {
-    session s;
-    session_open(&s, b, d, context, 1);
+    client s;
+    client_open(&s, b, d, context, 1);
     cls_sampler_force_search(s.sampler, search);
-    session_step(&s, d->queue, 0, 0, NULL, NULL);
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
     must_cl(clFinish(d->queue));
-    session_tokens(&s, 0);
+    client_tokens(&s, 0);
     must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
-    session_close(&s);
+    client_close(&s);
 }
 
 void batch_check(batch *b, device *d, cls_context *context, int search)
