@@ -87,6 +87,12 @@ DEFINE_FOLD(fold_or, int, EITHER)
 #define COUNT(v) ((u32)-ISUM(v))
 #define ANY(v) (CAT(fold_or, VEC)(v) < 0)
 
+/* A comparison's true lanes as bits. */
+static inline u32 lane_bits(IV v)
+{
+    return (u32)CAT(fold_or, VEC)(v & ((IV)(1) << LANES));
+}
+
 /* x > 0 ? x : 0, not written so: compilers make a saturating subtraction of
  * it that oclgrind does not know. */
 static inline i32 not_negative(i32 x) { return x & ~(x >> 31); }

@@ -120,36 +120,31 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
         if (row_key[m] < lo)
             continue;
         const int plain = tile_is_plain(r, m / CLS_MAX_TILES_PER_TILE);
+        /* Folding a comparison to a scalar costs more than the comparison: once
+         * a tile first, since a narrow bracket misses most tiles. */
+        IV any = (IV)(0);
         for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+            const FV x = load_v(r, m * CLS_MAX_TILE + v, plain);
+            any |= (x > under) & (x <= over);
+        }
+        for (u32 v = ANY(any) ? 0 : CLS_MAX_TILE; v < CLS_MAX_TILE; v += VEC) {
             const u32 i = m * CLS_MAX_TILE + v;
             const FV x = load_v(r, i, plain);
-            const IV hit = (x > under) & (x <= over);
-            if (!ANY(hit))
+            f32 lane[VEC];
+            u32 hits = lane_bits((x > under) & (x <= over));
+            if (hits == 0)
                 continue;
-            i32 lane[VEC], is_hit[VEC];
-            const IV bits = AS_IV(clean_v(x));
-            VSTORE(bits ^ ((bits >> 31) & 0x7fffffff), lane);
-            VSTORE(hit, is_hit);
-            if (WGS == 1 && write && *ties == ALL_TIES && at + taken + VEC <= LIST) {
-                /* Written first, counted after: no branches. (Of several items
-                 * one would write into the next one's stretch.) */
-                for (u32 j = 0; j < VEC; j++) {
-                    list->key[at + taken] = lane[j];
-                    list->id[at + taken] = (i32)(i + j);
-                    taken -= (u32)is_hit[j];
-                }
-                continue;
-            }
-            for (u32 j = 0; j < VEC; j++) {
-                if (!is_hit[j])
-                    continue;
-                if (lane[j] == lo) {
+            VSTORE(x, lane);
+            for (; hits != 0; hits &= hits - 1) {
+                const u32 j = 31 - clz(hits & (~hits + 1));
+                const i32 key = key_of(clean(lane[j]));
+                if (key == lo) {
                     if (left == 0)
                         continue;
                     left--;
                 }
                 if (write && at + taken < LIST) {
-                    list->key[at + taken] = lane[j];
+                    list->key[at + taken] = key;
                     list->id[at + taken] = (i32)(i + j);
                 }
                 taken++;

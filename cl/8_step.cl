@@ -186,7 +186,12 @@ KERNEL void cls_final(STEP_ARGS, DRAW_ARGS)
             const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
             if (stage == CLS_STAGE_MIN_P) {
                 c.key = min_p_key(row_max, scale, slot.min_p);
+                if (fresh && !counted) {
+                    c.pivot = 0; /* all four are this key's: nothing to add to the pass */
+                    list.n = 0;
+                }
             } else {
+                last.pivot = -1; /* the list is about to change */
                 u64 target = u64_from((u32)slot.top_k);
                 if (stage == CLS_STAGE_TOP_P) {
                     if (touched)
@@ -201,7 +206,7 @@ KERNEL void cls_final(STEP_ARGS, DRAW_ARGS)
                 set.key = c.key;
                 set.id = c.id;
                 last = c;
-                if (stage != CLS_STAGE_TOP_P || scale != slot.scale || !fresh)
+                if (stage == CLS_STAGE_TOP_K || scale != slot.scale || !fresh)
                     last.pivot = -1;
             }
             fresh = 0;

@@ -374,7 +374,7 @@ CLS_API void cls_step_default(cls_step *step, size_t struct_size);
  * changed parameters or maps are in flight than there is staging for (nothing
  * was enqueued: flush the queue, wait for an earlier step, call again);
  * CLS_OPENCL_ERROR: OpenCL refused a command; what was enqueued before it
- * still runs, and *done is NULL. */
+ * still runs, and *done is NULL: finish the queue before another step. */
 CLS_API cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
                               const cl_event *wait, cl_event *done);
 
