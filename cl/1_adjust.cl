@@ -9,7 +9,24 @@ typedef float logit;
 #elif DTYPE == 1
 typedef half logit; /* storage only: vload_half needs no extension */
 #define LOAD(p, i) vload_half(i, p)
-#define LOAD_V(p, i) CAT(vload_half, VEC)(0, (p) + (i))
+#if VEC == 16
+#define LOAD_V(p, i) vload_half16(0, (p) + (i))
+#else
+/* By integers: PoCL 3.1 compiles vload_half8 to an aligned load, which kills
+ * the process where a row is aligned to its elements only. Subnormal halves
+ * are made by a product: their bits as a float could be flushed to zero. */
+#define LOAD_V(p, i) widen(VLOAD((__global const ushort *)(p) + (i)))
+static inline FV widen(CAT(ushort, VEC) h)
+{
+    const UV bits = CAT(convert_uint, VEC)(h);
+    const UV sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
+    const UV normal = (magnitude << 13) + (112u << 23), special = (magnitude << 13) | 0x7f800000u;
+    const UV subnormal = AS_UV(TO_FV(magnitude) * 0x1p-24f);
+    UV r = magnitude < 0x0400u ? subnormal : normal;
+    r = magnitude >= 0x7c00u ? special : r;
+    return AS_FV(r | sign);
+}
+#endif
 #else
 typedef ushort logit; /* bfloat16: the upper half of a float */
 #define LOAD(p, i) as_float((uint)(p)[i] << 16)
