@@ -52,18 +52,18 @@ static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
 }
 
 /* The mask is written here, the logits by each kind of case. */
-static int open_setup(bench_setup *setup, const cli_session *session)
+static int open_setup(bench_setup *setup, const cli_target *target)
 {
     const size_t mask_size = (size_t)setup->batch * ((setup->vocab + 31) / 32) * sizeof(int32_t);
     cls_sampler_options options;
     cl_int error = CL_SUCCESS;
 
-    setup->on = session;
+    setup->on = target;
     setup->size = ((size_t)setup->batch * setup->vocab + BENCH_PAD) * bench_dtype_size(setup->dtype);
     cls_sampler_options_default(&options, sizeof options);
     options.vocab = setup->vocab;
     options.max_rows = setup->batch;
-    if (cls_sampler_create(session->context, &options, &setup->sampler) != CLS_OK)
+    if (cls_sampler_create(target->context, &options, &setup->sampler) != CLS_OK)
         return cli_fail_library("bench: creating the sampler");
     setup->rows = malloc(setup->size);
     setup->mask_words = malloc(mask_size);
@@ -75,7 +75,7 @@ static int open_setup(bench_setup *setup, const cli_session *session)
     setup->tokens = new_buffer(setup, setup->batch * sizeof(int32_t), &error);
     if (error == CL_SUCCESS)
         error =
-            clEnqueueWriteBuffer(session->queue, setup->mask, CL_TRUE, 0, mask_size, setup->mask_words, 0, NULL, NULL);
+            clEnqueueWriteBuffer(target->queue, setup->mask, CL_TRUE, 0, mask_size, setup->mask_words, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the logits' buffers", error);
 }
 
@@ -209,7 +209,7 @@ static int print_table(const bench_setup *setup, const bench_floor *floor, const
 
 static int run(bench_setup *setup, const char *device, const cls_context_options *options, int32_t only, int json)
 {
-    cli_session session;
+    cli_target target;
     bench_floor floor;
     bench_result results[CASES];
     int failed;
@@ -217,15 +217,15 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
     memset(&floor, 0, sizeof floor);
     memset(results, 0, sizeof results);
     progress("device", "compiling");
-    if (cli_open(device, options, 0, &session))
+    if (cli_open(device, options, 0, &target))
         return 1;
-    failed = open_setup(setup, &session) || run_cases(setup, &floor, only < 0 ? NULL : cases[only].name, results);
+    failed = open_setup(setup, &target) || run_cases(setup, &floor, only < 0 ? NULL : cases[only].name, results);
     progress(NULL, NULL);
     if (!failed)
         failed = json ? print_json(results) : print_table(setup, &floor, results);
     bench_floor_close(&floor);
     close_setup(setup);
-    cli_close(&session);
+    cli_close(&target);
     return failed;
 }
 

@@ -13,7 +13,7 @@
 
 /* What is measured on: one device, one shape of logits. */
 typedef struct bench_setup {
-    const cli_session *on; /* the opened device */
+    const cli_target *on; /* the opened device */
     cls_sampler *sampler;
     uint32_t batch, vocab;
     cls_dtype dtype;

@@ -87,19 +87,19 @@ const char *cli_device_type(cl_device_type type); /* "GPU", "accelerator", "cust
 json_t *cli_device_json(const cli_device *device, uint32_t index);
 
 /* A device, opened: the OpenCL objects and the library's context. */
-typedef struct cli_session {
+typedef struct cli_target {
     cli_device at;
     uint32_t index;
     cl_context cl;
     cl_command_queue queue;
     cls_context *context;
-} cli_session;
+} cli_target;
 
 /* which: the text of --device, NULL for the default device. properties: of the
  * queue (CL_QUEUE_PROFILING_ENABLE, ...), 0 for none. Compiles. */
 int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,
-             cli_session *session);
-void cli_close(cli_session *session);
+             cli_target *target);
+void cli_close(cli_target *target);
 
 /* A sentence for a failed call: what was tried, and the library's message. */
 int cli_fail_library(const char *what);
@@ -180,7 +180,7 @@ typedef struct cli_job {
     float *probs;    /* [rows, vocab] */
 } cli_job;
 
-int cli_run(cli_session *session, const cli_job *job); /* on the device, all rows in one step a draw */
+int cli_run(cli_target *target, const cli_job *job); /* on the device, all rows in one step a draw */
 int cli_run_host(const cli_job *job);                  /* the reference */
 
 #endif

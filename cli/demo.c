@@ -189,7 +189,7 @@ static int fill(const cli_logits *from, const uint32_t *picked, uint32_t n, uint
 static int sample(const char *device, const cli_job *job)
 {
     cls_context_options options;
-    cli_session session;
+    cli_target target;
     int failed;
     if (device != NULL && strcmp(device, "host") == 0) {
         puts("On the host, by the reference:");
@@ -197,12 +197,12 @@ static int sample(const char *device, const cli_job *job)
     }
     cls_context_options_default(&options, sizeof options);
     options.dtypes = 1u << job->logits->dtype;
-    if (cli_open(device, &options, 0, &session) != 0)
+    if (cli_open(device, &options, 0, &target) != 0)
         return 1;
-    printf("On device %" PRIu32 ", %s (%s, %s):\n", session.index, session.at.name, cli_device_type(session.at.type),
-           session.at.platform_name);
-    failed = cli_run(&session, job);
-    cli_close(&session);
+    printf("On device %" PRIu32 ", %s (%s, %s):\n", target.index, target.at.name, cli_device_type(target.at.type),
+           target.at.platform_name);
+    failed = cli_run(&target, job);
+    cli_close(&target);
     return failed;
 }
 

@@ -195,41 +195,41 @@ static const cli_device *choose(const char *which, const cli_devices *list, uint
 }
 
 int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,
-             cli_session *session)
+             cli_target *target)
 {
     cli_devices list;
     const cli_device *device;
     cl_int error;
-    memset(session, 0, sizeof *session);
+    memset(target, 0, sizeof *target);
     if (cli_devices_find(options, &list) != 0)
         return 1;
-    device = choose(which, &list, &session->index);
+    device = choose(which, &list, &target->index);
     if (device != NULL)
-        session->at = *device;
+        target->at = *device;
     cli_devices_free(&list);
     if (device == NULL)
         return 1;
-    session->cl = clCreateContext(NULL, 1, &session->at.device, NULL, NULL, &error);
+    target->cl = clCreateContext(NULL, 1, &target->at.device, NULL, NULL, &error);
     if (error != CL_SUCCESS)
-        return cli_fail_opencl(session->at.name, error);
-    session->queue = clCreateCommandQueue(session->cl, session->at.device, properties, &error);
+        return cli_fail_opencl(target->at.name, error);
+    target->queue = clCreateCommandQueue(target->cl, target->at.device, properties, &error);
     if (error == CL_SUCCESS &&
-        cls_context_create(session->cl, session->at.device, options, &session->context) == CLS_OK)
+        cls_context_create(target->cl, target->at.device, options, &target->context) == CLS_OK)
         return 0;
     if (error != CL_SUCCESS)
-        cli_fail_opencl(session->at.name, error);
+        cli_fail_opencl(target->at.name, error);
     else
-        cli_fail_library(session->at.name);
-    cli_close(session);
+        cli_fail_library(target->at.name);
+    cli_close(target);
     return 1;
 }
 
-void cli_close(cli_session *session)
+void cli_close(cli_target *target)
 {
-    cls_context_destroy(session->context);
-    if (session->queue != NULL)
-        clReleaseCommandQueue(session->queue);
-    if (session->cl != NULL)
-        clReleaseContext(session->cl);
-    memset(session, 0, sizeof *session);
+    cls_context_destroy(target->context);
+    if (target->queue != NULL)
+        clReleaseCommandQueue(target->queue);
+    if (target->cl != NULL)
+        clReleaseContext(target->cl);
+    memset(target, 0, sizeof *target);
 }

@@ -26,40 +26,40 @@ static void let_go(device_side *held)
     free(held->positions);
 }
 
-static int make(cli_session *session, cl_mem *buffer, const char *what, size_t size, const void *from)
+static int make(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from)
 {
     cl_int error;
     void *copy = NULL;
     memcpy(&copy, &from, sizeof copy); /* OpenCL asks for a pointer to non-const, and only reads */
-    *buffer = clCreateBuffer(session->cl, from == NULL ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+    *buffer = clCreateBuffer(target->cl, from == NULL ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
                              size, copy, &error);
     return error == CL_SUCCESS ? 0 : cli_fail("%s: OpenCL error %d for a buffer of %zu bytes", what, (int)error, size);
 }
 
-static int make_all(cli_session *session, const cli_job *job, device_side *held)
+static int make_all(cli_target *target, const cli_job *job, device_side *held)
 {
     const size_t rows = job->logits->rows, vocab = job->logits->vocab, drawn = rows * job->draws * 4;
     cls_sampler_options options;
     cls_sampler_options_default(&options, sizeof options);
     options.vocab = job->logits->vocab;
     options.max_rows = job->logits->rows;
-    if (cls_sampler_create(session->context, &options, &held->sampler) != CLS_OK)
+    if (cls_sampler_create(target->context, &options, &held->sampler) != CLS_OK)
         return cli_fail_library("sampler");
     for (uint32_t r = 0; r < rows; r++)
         if (cls_slot_begin(held->sampler, r, &job->params[r]) != CLS_OK)
             return cli_fail("row %" PRIu32 ": %s", r, cls_error_message());
     if ((held->positions = calloc(rows, sizeof *held->positions)) == NULL)
         return cli_no_memory();
-    return make(session, &held->logits, "logits", rows * vocab * job->logits->size, job->logits->data) ||
-           (job->mask != NULL && make(session, &held->mask, "mask", rows * job->mask_width * 4, job->mask)) ||
-           make(session, &held->tokens, "tokens", drawn, NULL) ||
-           (job->logprobs != NULL && make(session, &held->logprobs, "logprobs", drawn, NULL)) ||
-           (job->status != NULL && make(session, &held->status, "status", rows * 4, NULL)) ||
-           (job->probs != NULL && make(session, &held->probs, "probabilities", rows * vocab * 4, NULL));
+    return make(target, &held->logits, "logits", rows * vocab * job->logits->size, job->logits->data) ||
+           (job->mask != NULL && make(target, &held->mask, "mask", rows * job->mask_width * 4, job->mask)) ||
+           make(target, &held->tokens, "tokens", drawn, NULL) ||
+           (job->logprobs != NULL && make(target, &held->logprobs, "logprobs", drawn, NULL)) ||
+           (job->status != NULL && make(target, &held->status, "status", rows * 4, NULL)) ||
+           (job->probs != NULL && make(target, &held->probs, "probabilities", rows * vocab * 4, NULL));
 }
 
 /* One step a draw: the slots stay as they are, the positions are given. */
-static int enqueue(cli_session *session, const cli_job *job, device_side *held)
+static int enqueue(cli_target *target, const cli_job *job, device_side *held)
 {
     const uint32_t rows = job->logits->rows;
     for (uint32_t d = 0; d < job->draws; d++) {
@@ -87,10 +87,10 @@ static int enqueue(cli_session *session, const cli_job *job, device_side *held)
             step.status.buffer = held->status;
             step.probs.buffer = held->probs;
         }
-        status = cls_sample(held->sampler, session->queue, &step, 0, NULL, NULL);
+        status = cls_sample(held->sampler, target->queue, &step, 0, NULL, NULL);
         if (status == CLS_BUSY) {
-            clFinish(session->queue);
-            status = cls_sample(held->sampler, session->queue, &step, 0, NULL, NULL);
+            clFinish(target->queue);
+            status = cls_sample(held->sampler, target->queue, &step, 0, NULL, NULL);
         }
         if (status != CLS_OK)
             return cli_fail_library("step");
@@ -98,15 +98,15 @@ static int enqueue(cli_session *session, const cli_job *job, device_side *held)
     return 0;
 }
 
-static int fetch(cli_session *session, cl_mem from, void *to, size_t size)
+static int fetch(cli_target *target, cl_mem from, void *to, size_t size)
 {
     const cl_int error =
-        to == NULL ? CL_SUCCESS : clEnqueueReadBuffer(session->queue, from, CL_TRUE, 0, size, to, 0, NULL, NULL);
+        to == NULL ? CL_SUCCESS : clEnqueueReadBuffer(target->queue, from, CL_TRUE, 0, size, to, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the results", error);
 }
 
 /* The device writes [draws, rows]; files are [rows, draws]. */
-static int fetch_drawn(cli_session *session, const cli_job *job, cl_mem from, void *to)
+static int fetch_drawn(cli_target *target, const cli_job *job, cl_mem from, void *to)
 {
     const size_t rows = job->logits->rows, draws = job->draws;
     uint32_t *words;
@@ -115,23 +115,23 @@ static int fetch_drawn(cli_session *session, const cli_job *job, cl_mem from, vo
         return 0;
     if ((words = malloc(rows * draws * 4)) == NULL)
         return cli_no_memory();
-    failed = fetch(session, from, words, rows * draws * 4);
+    failed = fetch(target, from, words, rows * draws * 4);
     for (size_t i = 0; i < rows * draws && !failed; i++)
         memcpy((char *)to + 4 * i, &words[i % draws * rows + i / draws], 4);
     free(words);
     return failed;
 }
 
-int cli_run(cli_session *session, const cli_job *job)
+int cli_run(cli_target *target, const cli_job *job)
 {
     const size_t rows = job->logits->rows;
     device_side held = {0};
-    const int failed = make_all(session, job, &held) || enqueue(session, job, &held) ||
-                       fetch_drawn(session, job, held.tokens, job->tokens) ||
-                       fetch_drawn(session, job, held.logprobs, job->logprobs) ||
-                       fetch(session, held.status, job->status, rows * 4) ||
-                       fetch(session, held.probs, job->probs, rows * job->logits->vocab * 4);
-    clFinish(session->queue);
+    const int failed = make_all(target, job, &held) || enqueue(target, job, &held) ||
+                       fetch_drawn(target, job, held.tokens, job->tokens) ||
+                       fetch_drawn(target, job, held.logprobs, job->logprobs) ||
+                       fetch(target, held.status, job->status, rows * 4) ||
+                       fetch(target, held.probs, job->probs, rows * job->logits->vocab * 4);
+    clFinish(target->queue);
     let_go(&held);
     return failed;
 }

@@ -98,7 +98,7 @@ static int write_files(const request *q, const cli_job *job)
 static int run(const request *q, const cli_job *job)
 {
     cls_context_options options;
-    cli_session session;
+    cli_target target;
     int failed;
     if (q->device != NULL && strcmp(q->device, "host") == 0)
         return cli_run_host(job);
@@ -106,10 +106,10 @@ static int run(const request *q, const cli_job *job)
     options.dtypes = 1u << job->logits->dtype;
     options.work_group = q->work_group;
     options.vector = q->vector;
-    if (cli_open(q->device, &options, 0, &session) != 0)
+    if (cli_open(q->device, &options, 0, &target) != 0)
         return 1;
-    failed = cli_run(&session, job);
-    cli_close(&session);
+    failed = cli_run(&target, job);
+    cli_close(&target);
     return failed;
 }
 
