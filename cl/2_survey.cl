@@ -22,30 +22,70 @@ static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
 
 #if WGS == 1
 
-/* The raw maxima of a tile's max tiles and its status bits. */
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, __global i32 *key, u32 *flags)
+/* Each max tile's maximum from its vector of maxima: keys out, the largest raw
+ * value back. Sixteen vectors fold together, pair by pair, with a third of the
+ * operations that one by one would take. */
+#define PAIR(a, b) larger_v((FV)((a).even, (b).even), (FV)((a).odd, (b).odd))
+static inline FV larger_v(FV a, FV b) { return a > b ? a : b; }
+static inline f32 fold_maxima(const FV *m, __global i32 *key)
 {
-    IV odd = (IV)(0);
+#if VEC == 16
+    const FV a = PAIR(PAIR(m[0], m[1]), PAIR(m[2], m[3])), b = PAIR(PAIR(m[4], m[5]), PAIR(m[6], m[7]));
+    const FV c = PAIR(PAIR(m[8], m[9]), PAIR(m[10], m[11])), d = PAIR(PAIR(m[12], m[13]), PAIR(m[14], m[15]));
+    const FV raw = PAIR(PAIR(a, b), PAIR(c, d));
+    const IV bits = AS_IV(clean_v(raw));
+    VSTORE(bits ^ ((bits >> 31) & 0x7fffffff), key);
+    return FMAX(raw);
+#else
     f32 top = -INFINITY;
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
-        FV m = (FV)(-INFINITY);
+        const f32 raw = FMAX(m[n]);
+        key[n] = key_of(clean(raw));
+        top = LARGER(top, raw);
+    }
+    return top;
+#endif
+}
+
+/* A tile's status bits. `sum` adds up its logits: it is NaN if one of them is,
+ * or if +inf met -inf, or if sums overflowed; which, only a second look tells. */
+static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
+{
+    u32 flags = top == INFINITY ? CLS_STATUS_INF : 0u;
+    if (ANY(sum != sum)) {
+        IV odd = (IV)(0);
+        for (u32 v = 0; v < TILE_VECTORS; v++) {
+            const FV x = load_checked(r, tile * CLS_TILE + v * VEC);
+            odd |= x != x;
+        }
+        flags |= ANY(odd) ? CLS_STATUS_NAN : 0u;
+    }
+    return flags;
+}
+
+/* The maxima of a tile's max tiles and its status bits. */
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, __global i32 *key, u32 *flags)
+{
+    FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        FV most = (FV)(-INFINITY), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             const FV x = open ? LOAD_V(r->x, i) : load_checked(r, i);
-            m = x > m ? x : m;
-            odd |= x != x;
+            most = x > most ? x : most;
+            part += x;
         }
-        const f32 raw = FMAX(m);
-        key[n] = key_of(clean(raw));
-        top = raw > top ? raw : top;
+        m[n] = most;
+        sum += part;
     }
-    *flags = (ANY(odd) ? CLS_STATUS_NAN : 0u) | (top == INFINITY ? CLS_STATUS_INF : 0u);
+    const f32 top = fold_maxima(m, key);
+    *flags = tile_status(r, tile, sum, top);
     return clean(top);
 }
 
-#define GANG_MAXIMA(g)                \
-    m = next[g] > m ? next[g] : m;    \
-    odd |= next[g] != next[g];
+#define GANG_MAXIMA(g)                          \
+    most = next[g] > most ? next[g] : most;     \
+    part += next[g];
 
 /* Weighs a tile while the next one is read for its maxima: memory and
  * arithmetic overlap. Both tiles are open. Returns the next tile's maximum. */
@@ -53,11 +93,10 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
                                  __global i32 *next_key, u32 *next_flags)
 {
     const f32 fraction = split(tile_max, scale).fraction;
-    weight_sum sum = { (UV)(0), (UV)(0) };
-    IV odd = (IV)(0);
-    f32 top = -INFINITY;
+    weight_sum weights = { (UV)(0), (UV)(0) };
+    FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
-        FV m = (FV)(-INFINITY);
+        FV most = (FV)(-INFINITY), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v += GANG) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             FV x[GANG], next[GANG];
@@ -65,15 +104,15 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
             load_gang(r, i, VEC, 1, x);
             load_gang(r, i + CLS_TILE, VEC, 1, next);
             weights_gang(x, w, tile_max, scale, fraction);
-            sum_gang(&sum, w);
+            sum_gang(&weights, w);
             EACH_GANG(GANG_MAXIMA)
         }
-        const f32 raw = FMAX(m);
-        next_key[n] = key_of(clean(raw));
-        top = raw > top ? raw : top;
+        m[n] = most;
+        sum += part;
     }
-    *mass = sum_total(&sum);
-    *next_flags = (ANY(odd) ? CLS_STATUS_NAN : 0u) | (top == INFINITY ? CLS_STATUS_INF : 0u);
+    *mass = sum_total(&weights);
+    const f32 top = fold_maxima(m, next_key);
+    *next_flags = tile_status(r, tile + 1, sum, top);
     return clean(top);
 }
 
