@@ -206,7 +206,8 @@ static void draw_arguments(arguments *a, const cls_sampler *s, const cls_plan *p
 }
 
 /* Enough groups to feed the device and to even out rows that need less work;
- * a group a mass tile at most. On PoCL a group costs some 0.2 us, a tile 0.3. */
+ * a group a mass tile at most. 32 tiles at most, too, so that a work-item's
+ * loops stay below the 65,535 trips that llvmpipe allows it. */
 static uint32_t tiles_per_group(const cls_sampler *s, uint32_t rows)
 {
     const uint64_t all = (uint64_t)s->tiles * rows, groups = 32ull * s->context->shape.compute_units;
