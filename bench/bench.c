@@ -105,7 +105,7 @@ static int begin_slots(const bench_setup *setup, const cls_params *params)
     for (uint32_t slot = 0; slot < setup->batch; slot++) {
         cls_params own = *params;
         own.seed += slot;
-        if (cls_slot_begin(setup->sampler, slot, &own) != CLS_OK)
+        if (cls_slot_begin(setup->sampler, slot, &own, NULL, 0, NULL, 0) != CLS_OK)
             return cli_fail_library("bench: beginning a slot");
     }
     return 0;

@@ -83,6 +83,38 @@ CLS_INLINE f32 above(i32 key)
     return of_key(key);
 }
 
+/* What an adjustment made of a finite logit, brought back to the finite floats.
+ * Below 2^-120 it is zero: there, devices that flush subnormals begin to differ. */
+CLS_INLINE f32 settle(f32 x)
+{
+    const i32 bits = CLS_AS_I32(x);
+    const i32 magnitude = bits & 0x7fffffff;
+    if (magnitude >= CLS_INF_BITS)
+        return bits < 0 ? -CLS_FLT_MAX : CLS_FLT_MAX;
+    return magnitude < 0x03800000 ? 0.0f : x;
+}
+
+/* The penalties of one token that occurs. `count`: how often it counts for
+ * frequency and presence. */
+CLS_INLINE f32 penalize(f32 x, u32 count, f32 repetition, f32 reciprocal, f32 frequency, f32 presence)
+{
+    const f32 often = frequency * (f32)count;
+    if (!(x > CLS_AS_F32((i32)0xff800000)))
+        return x;
+    x = settle(x > 0.0f ? x * reciprocal : x * repetition);
+    if (count == 0)
+        return x;
+    x = settle(x - often);
+    return settle(x - presence);
+}
+
+/* A logit bias; -inf bans. */
+CLS_INLINE f32 add_bias(f32 x, f32 bias)
+{
+    const f32 none = CLS_AS_F32((i32)0xff800000);
+    return x > none && bias > none ? settle(x + bias) : none;
+}
+
 /* How many bits a token lies under the row's maximum: monotone in z over the
  * whole row, which the integer weights are not. All value cuts compare it. */
 CLS_INLINE f32 depth(f32 z, f32 row_max, f32 scale) { return (row_max - z) * scale; }

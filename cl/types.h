@@ -59,8 +59,12 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 #define CLS_SLOT_TOTAL 8u  /* the mass of the untouched row is needed, at `total_scale` */
 #define CLS_SLOT_SEARCH 16u /* the set may not fit the shortlist: enqueue the threshold search */
 
-/* A request, resident on the device. `position` comes last: the device moves
- * it on, so a change of parameters writes only what is before it. */
+#define CLS_SLOT_PENALIZED 32u /* penalties or biases: logits of touched tokens change */
+#define CLS_SLOT_RAISES 64u    /* ... and some may rise */
+#define CLS_SLOT_SCOPE_ALL 128u /* prompts, too, count for frequency and presence */
+
+/* A request, resident on the device. Up to `position` it is the caller's, and
+ * a change of parameters writes it; from there on the device moves it on. */
 typedef struct cls_slot {
     u32 flags;
     u32 chain[CLS_MAX_STAGES / 4]; /* stages that are on, a byte each, in order, then CLS_STAGE_END */
@@ -71,8 +75,86 @@ typedef struct cls_slot {
     f32 min_p;                     /* -log2(min_p): the greatest depth that is kept */
     u32 seed[2];
     u32 stream[2];
+    f32 repetition, reciprocal;    /* r, 1/r */
+    f32 frequency, presence;
+    u32 window;                    /* latest tokens that count; 0: all */
+    u32 max_tokens;                /* 0: no limit */
+    u32 bias, n_bias;              /* in the lists: n ids, ascending, then their values */
+    u32 stop, n_stop;              /* in the lists: n ids, ascending */
     u32 position;
+    u32 outputs;                   /* output tokens so far */
+    u32 length;                    /* tokens that entered the history, less those taken back */
+    u32 longest;                   /* the most that ever was: older entries than that less the ring are gone */
+    u32 stopped;
 } cls_slot;
+
+/* ------------------------------------------------------- a slot's resident state
+ *
+ * Beside its cls_slot a slot has a region of `state`, in words of 32 bits:
+ * bitmaps of the vocabulary (touched, seen, biased), counts, and the ring of its
+ * latest tokens. `layout` tells which of them there are: a cls_keep, whether
+ * biases are used, and the ring's length. */
+#define CLS_KEEPS_NONE 0u
+#define CLS_KEEPS_SEEN 1u
+#define CLS_KEEPS_COUNTS 2u
+#define CLS_LAYOUT(keep, biases, ring) ((u32)(keep) | (u32)(biases) << 2 | (u32)(ring) << 3)
+#define CLS_LAYOUT_KEEP(layout) ((layout) & 3u)
+#define CLS_LAYOUT_BIASES(layout) ((layout) >> 2 & 1u)
+#define CLS_LAYOUT_RING(layout) ((layout) >> 3)
+#define CLS_MAX_HISTORY 16384
+#define CLS_MAX_COUNT 65535u
+
+/* A bitmap's words, of whole tiles: who reads the last one reads it whole. */
+CLS_INLINE u32 state_bitmap(u32 vocab) { return (vocab + CLS_TILE - 1) / CLS_TILE * (CLS_TILE / 32); }
+/* Where the parts begin, and where the region ends. */
+CLS_INLINE u32 state_touched(void) { return 0; }
+CLS_INLINE u32 state_seen(u32 vocab, u32 layout)
+{
+    return CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE || CLS_LAYOUT_BIASES(layout) ? state_bitmap(vocab) : 0u;
+}
+CLS_INLINE u32 state_biased(u32 vocab, u32 layout)
+{
+    return state_seen(vocab, layout) + (CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE ? state_bitmap(vocab) : 0u);
+}
+CLS_INLINE u32 state_counts(u32 vocab, u32 layout)
+{
+    return state_biased(vocab, layout) + (CLS_LAYOUT_BIASES(layout) ? state_bitmap(vocab) : 0u);
+}
+CLS_INLINE u32 state_ring(u32 vocab, u32 layout)
+{
+    const u32 keep = CLS_LAYOUT_KEEP(layout);
+    return state_counts(vocab, layout) +
+           (keep == CLS_KEEPS_COUNTS ? state_bitmap(vocab) * 16 : keep == CLS_KEEPS_SEEN ? state_bitmap(vocab) : 0u);
+}
+CLS_INLINE u32 state_words(u32 vocab, u32 layout)
+{
+    return state_ring(vocab, layout) + (CLS_LAYOUT_RING(layout) + 15) / 16 * 16;
+}
+
+/* An entry of the ring: an id, and what it was. */
+#define CLS_ENTRY_ID 0x000fffffu
+#define CLS_ENTRY_OUTPUT 0x80000000u
+#define CLS_ENTRY_FIRST 0x40000000u /* no such token counted before it: taken back, none counts */
+
+/* What a slot call asks of the device: cls_change.kind. */
+#define CLS_CHANGE_BEGIN 1u    /* parameters, lists, tokens */
+#define CLS_CHANGE_APPEND 2u   /* tokens */
+#define CLS_CHANGE_PARAMS 3u   /* parameters, lists */
+#define CLS_CHANGE_COPY 4u     /* the state of another slot */
+#define CLS_CHANGE_LOAD 5u     /* a state from the words */
+#define CLS_CHANGE_ROLLBACK 6u /* `tokens` of them */
+#define CLS_CHANGE_RESET 7u
+
+/* A slot call on its way to the device. Calls on one slot have ascending
+ * rounds; those of one round touch different slots and run side by side. */
+typedef struct cls_change {
+    u32 kind, round;
+    u32 slot, from;    /* from: the slot that is copied */
+    u32 words;         /* where its words begin: tokens (entries of the ring), or a whole state */
+    u32 tokens;
+    u32 lists, n_lists; /* words for the lists, at slot.bias */
+    cls_slot params;
+} cls_change;
 
 /* What the kernels know of a row at the end, and what they hand each other on
  * the way. `cut` is the last kept place in the order (key descending, id
@@ -90,7 +172,7 @@ typedef struct cls_row {
     i32 cut_key;
     i32 cut_id;
     f32 scale;  /* of the final weights */
-    u32 pad;
+    u32 none;   /* the row has no token of its own */
     i32 pivot[CLS_PIVOTS]; /* keys, ascending; the pass measures what lies above each */
 } cls_row;
 
@@ -106,10 +188,14 @@ typedef struct cls_row {
 #define CLS_HAS_RANDOM 16u
 #define CLS_HAS_TOKENS 32u
 #define CLS_HAS_STATUS 64u
-#define CLS_KEEP 128u         /* the slots stay as they are */
+#define CLS_DEFER 128u        /* the slots stay as they are */
 #define CLS_RAW 256u          /* survey the raw row: no mask, scale log2(e), mass wanted */
 #define CLS_FORCE_SEARCH 512u /* tests: the shortlist serves no row that truncates */
-#define CLS_OF_FINAL 1024u       /* logprobs of the final distribution */
+#define CLS_OF_FINAL 1024u    /* logprobs of the final distribution */
+#define CLS_MASK_BYTES 2048u  /* a bool mask */
+#define CLS_HAS_BIAS 4096u    /* a dense bias, float32 ... */
+#define CLS_BIAS_F16 8192u    /* ... or float16 */
+#define CLS_HAS_BIAS_MAP 16384u
 
 /* A row is sampled for a threshold's first guess: all of a small one, of a
  * large one 16 tokens in 512. */
@@ -128,5 +214,8 @@ CLS_INLINE u32 sample_size(u32 vocab)
 #define CLS_STATUS_EMPTY 4u
 #define CLS_STATUS_SKIPPED 8u
 #define CLS_STATUS_NO_SLOT 16u
+#define CLS_STATUS_STOPPED 32u
+/* Beside these in a tile's flags: the row's slot touches a token of the tile. */
+#define CLS_TILE_TOUCHED 256u
 
 #endif

@@ -46,7 +46,7 @@ static int make_all(cli_target *target, const cli_job *job, device_side *held)
     if (cls_sampler_create(target->context, &options, &held->sampler) != CLS_OK)
         return cli_fail_library("sampler");
     for (uint32_t r = 0; r < rows; r++)
-        if (cls_slot_begin(held->sampler, r, &job->params[r]) != CLS_OK)
+        if (cls_slot_begin(held->sampler, r, &job->params[r], NULL, 0, NULL, 0) != CLS_OK)
             return cli_fail("row %" PRIu32 ": %s", r, cls_error_message());
     if ((held->positions = calloc(rows, sizeof *held->positions)) == NULL)
         return cli_no_memory();
@@ -67,7 +67,7 @@ static int enqueue(cli_target *target, const cli_job *job, device_side *held)
         cls_status status;
         cls_step_default(&step, sizeof step);
         step.rows = rows;
-        step.keep = 1;
+        step.defer_accept = 1;
         step.logits.kind = CLS_LOGITS_BUFFER;
         step.logits.dtype = (int32_t)job->logits->dtype;
         step.logits.buffer = held->logits;

@@ -73,7 +73,7 @@ int main(void)
         params.top_k = 50;
         params.top_p = 0.95f;
         params.seed = r;
-        must(cls_slot_begin(sampler, r, &params));
+        must(cls_slot_begin(sampler, r, &params, NULL, 0, NULL, 0));
     }
 
     /* Every step: one call. The tokens could stay on the device. */

@@ -14,6 +14,11 @@
  *     3. gives each request a slot           (cls_slot_begin),
  *     4. calls cls_sample() once a step      (enqueues; never waits).
  *
+ * A slot is a request's resident state: parameters, position, which tokens its
+ * prompt and output have and how often, and its latest tokens in order. It
+ * stays on the device, and every step reads and updates it there: steps may be
+ * enqueued ahead, and the host need not see a token to get the next.
+ *
  * The same logits, parameters, seed and position give the same token, bit for
  * bit, on every device that rounds float32 to nearest even: whatever the batch
  * size, the row, the work-group size or the path that found the token. What
@@ -59,7 +64,7 @@
 extern "C" {
 #endif
 
-#define CLS_VERSION_STRING "0.1.0"
+#define CLS_VERSION_STRING "0.2.0"
 
 #if defined(_WIN32)
 #define CLS_API
@@ -104,8 +109,10 @@ typedef enum cls_row_status {
     CLS_ROW_INF = 2,     /* some allowed logit was +inf; taken as FLT_MAX */
     CLS_ROW_EMPTY = 4,   /* nothing to draw from (all masked, -inf or NaN): invalid_token */
     CLS_ROW_SKIPPED = 8, /* the row map says -1: invalid_token, state untouched */
-    CLS_ROW_NO_SLOT = 16 /* the row map (a cl_mem) names no begun slot, or the mask's row map
-                            no mask row: invalid_token, state untouched */
+    CLS_ROW_NO_SLOT = 16, /* the row map (a cl_mem) names no begun slot, or a mask's or bias's row
+                             map no row of it: invalid_token, state untouched */
+    CLS_ROW_STOPPED = 32 /* this token is a stop id, or the last of max_tokens; or the request had
+                            stopped before: invalid_token, state untouched */
 } cls_row_status;
 
 /* -------------------------------------------------------------- parameters */
@@ -118,6 +125,18 @@ typedef enum cls_chain {
     CLS_CHAIN_VLLM = 1,    /* temperature, min-p, top-k, top-p */
     CLS_CHAIN_LLAMA = 2    /* top-k, top-p, min-p, temperature (llama.cpp) */
 } cls_chain;
+
+/* Which tokens count for the frequency and the presence penalty. The
+ * repetition penalty always takes both. */
+typedef enum cls_penalty_scope {
+    CLS_SCOPE_OUTPUT = 0, /* the output (OpenAI, vLLM) */
+    CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
+} cls_penalty_scope;
+
+typedef struct cls_logit_bias {
+    int32_t id;
+    float bias; /* added to the logit; -inf bans the token */
+} cls_logit_bias;
 
 /* One request's sampling parameters. */
 typedef struct cls_params {
@@ -143,9 +162,9 @@ typedef struct cls_params {
      * (Nguyen et al. 2024) */
     float min_p;
 
-    /* The position of the request's next token: the counter of the random
-     * numbers. Read by cls_slot_begin(); from then on the slot counts by itself.
-     * Default 0. */
+    /* The position of the request's first output token: the counter of the
+     * random numbers. Read by cls_slot_begin(); from then on the slot counts by
+     * itself. Default 0. */
     uint32_t position;
 
     /* The same seed, stream and position draw the same random number, on every
@@ -154,9 +173,43 @@ typedef struct cls_params {
      * purpose, stream low, stream high). Defaults 0. */
     uint64_t seed;
     uint64_t stream;
+
+    /* What changes a row's logits before the chain, in this order: the mask,
+     * the step's dense bias, the logit bias, then these three. After each a
+     * value is limited to the finite floats. A masked or banned token stays
+     * out, whatever follows.
+     *
+     * Repetition: the logit of a token in prompt or output, once however often
+     * it occurs, is divided by r if positive, else multiplied (Keskar et al.
+     * 2019). 1: off (default). Below 1e-30, above 1e30 or NaN: refused.
+     * Frequency: minus f times how often the token occurs. Presence: minus p if
+     * it occurs. 0: off (default). Beyond +-1e30 or NaN: refused. */
+    float repetition_penalty;
+    float frequency_penalty;
+    float presence_penalty;
+    int32_t penalty_scope; /* a cls_penalty_scope; default CLS_SCOPE_OUTPUT */
+
+    /* Only the last n tokens of prompt and output together count, for all three
+     * (llama.cpp's repeat_last_n). 0: all (default). At most the sampler's
+     * `history`. */
+    uint32_t penalty_window;
+
+    /* Tokens after which the request stops. 0: no limit (default). Those made
+     * elsewhere count, and those that cls_slot_begin() was given. */
+    uint32_t max_tokens;
+
+    /* The request stops with the first of these. int32 [stop_count], any number
+     * of them; NULL with 0 (default). */
+    const int32_t *stop_ids;
+    uint32_t stop_count;
+
+    /* [logit_bias_count], any number of them; several of one id add up. NULL
+     * with 0 (default). +inf and NaN: refused. */
+    uint32_t logit_bias_count;
+    const cls_logit_bias *logit_bias;
 } cls_params;
 
-/* Sets neutral parameters: temperature 1, nothing truncated, seed 0.
+/* Sets neutral parameters: temperature 1, nothing truncated, no penalties, seed 0.
  * struct_size: sizeof(cls_params) as the caller sees it. */
 CLS_API void cls_params_default(cls_params *params, size_t struct_size);
 
@@ -237,11 +290,24 @@ CLS_API const char *cls_context_build_log(const cls_context *context);
 
 /* ----------------------------------------------------------------- sampler */
 
+/* What a slot keeps of its request's tokens, on the device. */
+typedef enum cls_keep {
+    CLS_KEEP_NONE = 0,  /* nothing: no penalties */
+    CLS_KEEP_SEEN = 1,  /* which occur: no frequency penalty. 3/8 byte a token of the vocabulary */
+    CLS_KEEP_COUNTS = 2 /* how often they occur, up to 65,535 times. 2 1/4 bytes a token */
+} cls_keep;
+
 typedef struct cls_sampler_options {
     size_t struct_size;
     uint32_t vocab;    /* tokens of a row, 1 to 1,048,576; no default */
     uint32_t max_rows; /* most rows of a step, 1 to 65,535; default 1 */
     uint32_t slots;    /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
+    int32_t keep;      /* a cls_keep; default CLS_KEEP_COUNTS */
+    int32_t logit_bias; /* whether requests may have a logit_bias: 1/8 byte a token more; default 1 */
+    uint32_t history;  /* a request's latest tokens that are kept in order, 4 bytes each: the longest
+                          penalty_window. Up to 16,384; default 0 */
+    uint32_t rollback; /* most tokens that cls_slot_rollback() takes back, 4 bytes each. Up to 16,384;
+                          default 0 */
 } cls_sampler_options;
 
 CLS_API void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size);
@@ -259,20 +325,88 @@ CLS_API cls_status cls_sampler_create(cls_context *context, const cls_sampler_op
  * uploads of parameters and maps are done. NULL is allowed. */
 CLS_API void cls_sampler_destroy(cls_sampler *sampler);
 
-/* Starts a request in a slot, whatever was there: its parameters, and its
- * position from params->position. The struct is copied. Takes effect with the
- * next cls_sample(), after the steps enqueued before it.
- * CLS_OK; CLS_BAD_ARGUMENT. */
-CLS_API cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params);
+/* Bytes that a sampler takes. */
+typedef struct cls_memory {
+    size_t struct_size;
+    uint64_t parameters; /* on the device: the slots' parameters and positions */
+    uint64_t penalties;  /* ... which tokens prompts and outputs have, and how often; biased tokens */
+    uint64_t history;    /* ... the latest tokens in order */
+    uint64_t lists;      /* ... logit biases and stop ids; grows with them */
+    uint64_t changes;    /* ... what slot calls upload; grows with the longest prompt */
+    uint64_t rows;       /* ... what kernels hand each other in a step */
+    uint64_t device;     /* the sum of these */
+    uint64_t host;
+} cls_memory;
+
+/* memory->struct_size must be set. CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API cls_status cls_sampler_memory(const cls_sampler *sampler, cls_memory *memory);
+
+/* ------------------------------------------------------------------- slots
+ *
+ * Slot calls copy their arrays and may allocate. They take effect in the order
+ * of the calls, with the next cls_sample(), cls_accept() or cls_slot_save() of
+ * the sampler, after everything enqueued before it. Each touches its own slot
+ * and no other. A call that fails changes nothing.
+ *
+ * Token ids outside the vocabulary (padding, placeholders of images) are left
+ * out, as if they were not in the array. */
+
+/* Starts a request in a slot, whatever was there. prompt: int32 [prompt_count],
+ * NULL with 0. output: int32 [output_count], tokens that the request has
+ * generated before (on another slot, in another process, before it was
+ * preempted): its position is params->position plus their number.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params, const int32_t *prompt,
+                                  uint32_t prompt_count, const int32_t *output, uint32_t output_count);
+
+/* Adds to a begun request's prompt: the next chunk of a prefill, or of a
+ * conversation. A request that stopped by a stop id goes on after it.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot, const int32_t *prompt,
+                                          uint32_t prompt_count);
 
 /* Changes the parameters of a begun slot; its position goes on
- * (params->position is ignored). Takes effect with the next cls_sample().
- * CLS_OK; CLS_BAD_ARGUMENT. */
+ * (params->position is ignored). With another penalty_scope or penalty_window
+ * the counts are made anew from the sampler's `history` latest tokens; older
+ * ones don't count from then on.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot, const cls_params *params);
 
+/* Makes slot `to` (whatever was there) the same request as the begun slot
+ * `from`, position, counts and history included: a fork. Both draw the same
+ * numbers until cls_slot_params() gives one another seed or stream.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_slot_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
+
+/* Takes back the last n output tokens, as if they had never been: position,
+ * counts, history, windows, a stop. n is at most the sampler's `rollback`, and
+ * so is what several rollbacks without new tokens between them take back. Only
+ * output since the last chunk of prompt can be taken back. The host does not
+ * know how many tokens there are: if there are fewer, the request ends, and
+ * its rows get CLS_ROW_NO_SLOT.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_slot_rollback(cls_sampler *sampler, uint32_t slot, uint32_t n);
+
 /* Frees a slot; a row that names it gets CLS_ROW_NO_SLOT.
- * CLS_OK; CLS_BAD_ARGUMENT. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_reset(cls_sampler *sampler, uint32_t slot);
+
+/* Writes a begun slot's whole state to bytes, for another slot, sampler,
+ * process or machine. Waits on `queue` for the sampler's steps and slot calls.
+ * *size: in, the bytes at `out`; out, the bytes of the state. out NULL: only
+ * the size, which the next step may change.
+ * CLS_OK; CLS_BAD_ARGUMENT (out is too small, and *size says what it takes; the
+ * slot has no request, or a rollback ended it); CLS_BUSY; CLS_OUT_OF_MEMORY;
+ * CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_slot_save(cls_sampler *sampler, cl_command_queue queue, uint32_t slot, void *out, size_t *size);
+
+/* Makes a slot (whatever was there) what was saved. The sampler must have the
+ * vocab, keep, history and rollback of the one that saved, and logit_bias if
+ * the request has one.
+ * CLS_OK; CLS_BAD_ARGUMENT (damaged, cut short, of another version or another
+ * kind of sampler: the message says which); CLS_OUT_OF_MEMORY;
+ * CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_slot_load(cls_sampler *sampler, uint32_t slot, const void *bytes, size_t size);
 
 /* -------------------------------------------------------------------- step */
 
@@ -302,16 +436,36 @@ typedef struct cls_ints {
     cls_buffer device;
 } cls_ints;
 
-/* Packed masks as XGrammar and llguidance write them: int32 words, token t is
- * allowed iff bit t % 32 of word t / 32 is set. Bits beyond the vocabulary are
- * ignored; tokens beyond the mask's width are not allowed. */
+typedef enum cls_mask_kind {
+    CLS_MASK_PACKED = 0, /* int32 words as XGrammar and llguidance write them: token t is allowed
+                            iff bit t % 32 of word t / 32 is set. Bits beyond the vocabulary are
+                            ignored */
+    CLS_MASK_BOOL = 1    /* bytes, as QEfficient's token_bitmasks: token t is allowed iff byte t is
+                            not 0 */
+} cls_mask_kind;
+
+/* Which tokens a row may draw. An element is a word or a byte, as the kind
+ * says. Tokens beyond the mask's width are not allowed. */
 typedef struct cls_mask {
     cls_buffer words;
-    uint32_t width;      /* words of a mask row; 0: ceil(vocab / 32) */
+    uint32_t width;      /* elements of a mask row; 0: ceil(vocab / 32) words, vocab bytes */
     uint32_t rows;       /* mask rows in the buffer; 0: as many as the step's */
-    uint64_t row_stride; /* words from mask row to mask row; 0: width */
+    uint64_t row_stride; /* elements from mask row to mask row; 0: width */
     cls_ints row_map;    /* which mask row a row uses, -1: none; absent: row r uses mask row r */
+    int32_t kind;        /* a cls_mask_kind */
+    int32_t reserved;    /* 0 */
 } cls_mask;
+
+/* Values added to every logit of a row (guidance, watermarks, a caller's own
+ * processor): [rows, vocab]. -inf bans; NaN and +inf count as if the logit
+ * itself were so. */
+typedef struct cls_dense_bias {
+    cls_buffer values;
+    int32_t dtype;       /* CLS_F32 or CLS_F16 */
+    uint32_t rows;       /* rows in the buffer; 0: as many as the step's */
+    uint64_t row_stride; /* elements from row to row; 0: vocab */
+    cls_ints row_map;    /* which row a row uses, -1: none; absent: row r uses row r */
+} cls_dense_bias;
 
 typedef enum cls_logprob_kind {
     CLS_LOGPROB_RAW = 0,  /* of the logits as they came, at temperature 1, unmasked */
@@ -329,7 +483,8 @@ typedef struct cls_step {
 
     /* The slot of each row; -1 skips the row. Absent: row r is slot r. A host
      * map is checked by the call, a device map by the kernels
-     * (CLS_ROW_NO_SLOT). A slot may occur once, unless `keep` is set. */
+     * (CLS_ROW_NO_SLOT). A slot may occur once, unless `defer_accept` is set;
+     * what a device map that breaks this makes of that slot is undefined. */
     cls_ints slots;
 
     /* Positions to use in place of the slots' own, taken as uint32. Absent: the
@@ -340,10 +495,12 @@ typedef struct cls_step {
     cls_buffer random;
 
     cls_mask mask; /* words.buffer NULL: everything is allowed */
+    cls_dense_bias bias; /* values.buffer NULL: none */
 
-    /* 0: the drawn token is accepted, its slot's position moves on. 1: the
-     * slots stay as they are, and several rows may share one. */
-    int32_t keep;
+    /* 0: the drawn token is accepted: it enters its slot's state before
+     * anything enqueued later reads that. 1: the slots stay as they are, and
+     * several rows may share one; cls_accept() may follow. */
+    int32_t defer_accept;
 
     /* What a row without a token gets; default -1. */
     int32_t invalid_token;
@@ -371,17 +528,55 @@ CLS_API void cls_step_default(cls_step *step, size_t struct_size);
  * not flushed.
  *
  * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued); CLS_BUSY: more steps with
- * changed parameters or maps are in flight than there is staging for (nothing
+ * slot calls or changed maps are in flight than there is staging for (nothing
  * was enqueued: flush the queue, wait for an earlier step, call again);
- * CLS_OPENCL_ERROR: OpenCL refused a command; what was enqueued before it
- * still runs, and *done is NULL: finish the queue before another step. */
+ * CLS_OPENCL_ERROR: OpenCL refused a command, and *done is NULL. If that was
+ * after the first kernel, the slots may be half changed: the sampler then
+ * refuses every further call but cls_sampler_destroy(). */
 CLS_API cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
                               const cl_event *wait, cl_event *done);
 
-/* Kernel launches of the last cls_sample(): 2 where the parameters of all rows
- * bound their sets to the shortlist (with a device map: of all begun slots), 4
- * otherwise; 1 more for final logprobs or 2 more for raw ones, 1 more for probs. */
+/* Enqueues the acceptance of tokens made elsewhere (forced, drawn by a host,
+ * chosen among deferred rows): tokens [rows] int32 enter the slots' states as
+ * if they had been drawn. A row's id outside the vocabulary, a slot of -1 or
+ * one that has no request or has stopped: that row does nothing. slots: as in
+ * cls_step; NULL: row r is slot r. Queue, events and statuses as cls_sample(). */
+CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint32_t rows, const cls_buffer *tokens,
+                              const cls_ints *slots, cl_uint n_wait, const cl_event *wait, cl_event *done);
+
+/* Kernel launches of the last cls_sample() or cls_accept(). A step: 2 where the
+ * parameters of all rows bound their sets to the shortlist (with a device map:
+ * of all begun slots), 4 otherwise; 2 more for raw logprobs; 1 more for each of
+ * final logprobs and probs, and 1 for accepting after these. Slot calls before
+ * it: 1 more, and 1 for every further call on the same slot. */
 CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
+
+/* ---------------------------------------------------------------- readback */
+
+/* Brings small results to the host without stalling the queue: a ring of
+ * page-locked memory. One thread at a time. */
+typedef struct cls_readback cls_readback;
+
+/* A ring of `depth` entries of `size` bytes each; blocks. Retains `context`.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth, cls_readback **out);
+
+/* Waits for reads under way, then releases it. NULL is allowed. */
+CLS_API void cls_readback_destroy(cls_readback *readback);
+
+/* Enqueues a read of `size` bytes from `from`, after `wait`, into the ring's
+ * next entry, and numbers it: *ticket is 0 for the first, then 1, 2, ... The
+ * queue is not flushed.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_BUSY (that entry's last read is still under
+ * way); CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_readback_start(cls_readback *readback, cl_command_queue queue, const cls_buffer *from,
+                                      size_t size, cl_uint n_wait, const cl_event *wait, uint64_t *ticket);
+
+/* The bytes of a ticket, which stay where they are until `depth` more reads
+ * have been started. block 0: never waits. block 1: flushes the queue and waits.
+ * CLS_OK; CLS_BAD_ARGUMENT (no such ticket, or overwritten); CLS_BUSY (not there
+ * yet; only if block is 0); CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_readback_get(cls_readback *readback, uint64_t ticket, int block, const void **data);
 
 /* -------------------------------------------------------------------- host */
 
@@ -391,13 +586,22 @@ typedef struct cls_host_row {
     const void *logits; /* [vocab] of dtype */
     int32_t dtype;      /* a cls_dtype */
     uint32_t vocab;
-    const int32_t *mask; /* packed as in cls_mask; NULL: everything is allowed */
-    uint32_t mask_width; /* words; tokens beyond them are not allowed */
+    const void *mask;    /* as in cls_mask; NULL: everything is allowed */
+    uint32_t mask_width; /* elements; tokens beyond them are not allowed */
     uint32_t position;   /* used in place of params->position */
     const uint64_t *random; /* 64 random bits in place of Philox; NULL: Philox */
     const cls_params *params;
     int32_t invalid_token;
-    int32_t reserved; /* 0 */
+    int32_t mask_kind; /* a cls_mask_kind */
+    const void *bias;  /* [vocab] of bias_dtype, as cls_dense_bias; NULL: none */
+    int32_t bias_dtype;
+
+    /* The request's tokens so far, as in cls_slot_begin(). */
+    uint32_t prompt_count;
+    const int32_t *prompt;
+    const int32_t *output;
+    uint32_t output_count;
+    uint32_t reserved; /* 0 */
 } cls_host_row;
 
 typedef struct cls_host_result {
@@ -414,7 +618,8 @@ typedef struct cls_host_result {
 CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
 
 /* The reference: samples one row on the host, in plain C, giving the token
- * that cls_sample() gives, bit for bit. Allocates and frees some 13 bytes a token, and what qsort() takes.
+ * that cls_sample() gives, bit for bit. Allocates and frees some 20 bytes a
+ * token, and what qsort() takes.
  * result->struct_size must be set.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
 CLS_API cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result);

@@ -159,7 +159,7 @@ static cls_status warm_up(cls_context *context, int32_t dtype, cl_command_queue 
     step.logprobs.offset = VOCAB * sizeof(float);
     cls_status status = cls_sampler_create(context, &options, &sampler);
     if (status == CLS_OK)
-        status = cls_slot_begin(sampler, 0, &params);
+        status = cls_slot_begin(sampler, 0, &params, NULL, 0, NULL, 0);
     if (status == CLS_OK)
         status = cls_sample(sampler, queue, &step, 0, NULL, NULL);
     if (status == CLS_OK && (code = clFinish(queue)) != CL_SUCCESS)

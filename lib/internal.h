@@ -34,8 +34,16 @@ cls_status cls_struct_read(void *object, size_t ours, const void *callers, const
 
 /* ---------------------------------------------------------------- params.c */
 
-/* Parameters as the kernels want them, checked. The slot's position is params->position. */
+/* A caller's parameters in our size of the struct, unchecked. */
+cls_status cls_params_read(const cls_params *callers, cls_params *params);
+
+/* Parameters as the kernels want them, checked. The slot's position is
+ * params->position; where its lists lie is not known yet. */
 cls_status cls_slot_from_params(const cls_params *params, uint32_t vocab, cls_slot *slot);
+
+/* The lists as the device has them, of checked parameters: bias ids ascending,
+ * their values, stop ids ascending; *words is malloc'ed, NULL if they are empty. */
+cls_status cls_lists_make(const cls_params *params, uint32_t **words, uint32_t *n_bias, uint32_t *n_stop);
 
 /* The i-th stage of a slot's chain. */
 static inline uint32_t cls_slot_stage(const cls_slot *slot, uint32_t i)

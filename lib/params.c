@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 void cls_params_default(cls_params *params, size_t struct_size)
 {
@@ -11,6 +12,7 @@ void cls_params_default(cls_params *params, size_t struct_size)
     full.chain = CLS_CHAIN_DEFAULT;
     full.temperature = 1.0f;
     full.top_p = 1.0f;
+    full.repetition_penalty = 1.0f;
     cls_struct_init(params, struct_size);
     if (struct_size < sizeof(size_t))
         return;
@@ -41,11 +43,75 @@ static int stage_is_on(uint8_t stage, const cls_params *p, uint32_t vocab)
     return 0;
 }
 
+/* What the lists may not contain. */
+static cls_status check_lists(const cls_params *p, uint32_t vocab)
+{
+    if ((p->logit_bias == NULL) != (p->logit_bias_count == 0))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias_count is %u, but params->logit_bias is %s",
+                        (unsigned)p->logit_bias_count, p->logit_bias == NULL ? "NULL" : "not NULL");
+    if ((p->stop_ids == NULL) != (p->stop_count == 0))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->stop_count is %u, but params->stop_ids is %s",
+                        (unsigned)p->stop_count, p->stop_ids == NULL ? "NULL" : "not NULL");
+    for (uint32_t i = 0; i < p->logit_bias_count; i++) {
+        const cls_logit_bias *const b = &p->logit_bias[i];
+        if (b->id < 0 || (uint32_t)b->id >= vocab)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias[%u].id is %d, which is no token of a vocabulary of %u",
+                            (unsigned)i, (int)b->id, (unsigned)vocab);
+        if (!(b->bias < INFINITY))
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias[%u].bias is %g; it must be finite, or -inf to ban the token",
+                            (unsigned)i, (double)b->bias);
+    }
+    for (uint32_t i = 0; i < p->stop_count; i++)
+        if (p->stop_ids[i] < 0 || (uint32_t)p->stop_ids[i] >= vocab)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->stop_ids[%u] is %d, which is no token of a vocabulary of %u",
+                            (unsigned)i, (int)p->stop_ids[i], (unsigned)vocab);
+    return CLS_OK;
+}
+
+static cls_status check_penalties(const cls_params *p)
+{
+    if (!(p->repetition_penalty >= 1e-30f && p->repetition_penalty <= 1e30f))
+        return bad("repetition_penalty", (double)p->repetition_penalty, "above 0 (from 1e-30 to 1e30); 1 is off");
+    if (!(fabsf(p->frequency_penalty) <= 1e30f))
+        return bad("frequency_penalty", (double)p->frequency_penalty, "between -1e30 and 1e30; 0 is off");
+    if (!(fabsf(p->presence_penalty) <= 1e30f))
+        return bad("presence_penalty", (double)p->presence_penalty, "between -1e30 and 1e30; 0 is off");
+    if (p->penalty_scope != CLS_SCOPE_OUTPUT && p->penalty_scope != CLS_SCOPE_ALL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->penalty_scope is %d, which is no cls_penalty_scope",
+                        (int)p->penalty_scope);
+    if (p->penalty_window > CLS_MAX_HISTORY)
+        return bad("penalty_window", (double)p->penalty_window, "at most 16384; 0 is all");
+    return CLS_OK;
+}
+
+static void set_penalties(const cls_params *p, cls_slot *slot)
+{
+    int raises = p->repetition_penalty < 1.0f || p->frequency_penalty < 0.0f || p->presence_penalty < 0.0f;
+    for (uint32_t i = 0; i < p->logit_bias_count; i++)
+        raises |= p->logit_bias[i].bias > 0.0f;
+    slot->repetition = p->repetition_penalty;
+    slot->reciprocal = (float)(1.0 / (double)p->repetition_penalty);
+    slot->frequency = p->frequency_penalty;
+    slot->presence = p->presence_penalty;
+    slot->window = p->penalty_window;
+    slot->max_tokens = p->max_tokens;
+    slot->flags |= raises ? CLS_SLOT_RAISES : 0;
+    slot->flags |= p->penalty_scope == CLS_SCOPE_ALL ? CLS_SLOT_SCOPE_ALL : 0;
+    if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f ||
+        p->logit_bias_count != 0)
+        slot->flags |= CLS_SLOT_PENALIZED;
+}
+
+cls_status cls_params_read(const cls_params *callers, cls_params *params)
+{
+    cls_params_default(params, sizeof *params);
+    return cls_struct_read(params, sizeof *params, callers, "params");
+}
+
 cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_slot *slot)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
-    cls_status status = cls_struct_read(&p, sizeof p, callers, "params");
+    cls_status status = cls_params_read(callers, &p);
     if (status != CLS_OK)
         return status;
     if (p.chain < 0 || (size_t)p.chain >= sizeof presets / sizeof presets[0])
@@ -57,8 +123,15 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
     if (!(p.min_p >= 0.0f && p.min_p <= 1.0f))
         return bad("min_p", (double)p.min_p, "between 0 (off) and 1");
 
+    status = check_penalties(&p);
+    if (status == CLS_OK)
+        status = check_lists(&p, vocab);
+    if (status != CLS_OK)
+        return status;
+
     memset(slot, 0, sizeof *slot);
     slot->flags = CLS_SLOT_BEGUN;
+    set_penalties(&p, slot);
     slot->position = p.position;
     slot->seed[0] = (uint32_t)p.seed;
     slot->seed[1] = (uint32_t)(p.seed >> 32);
@@ -110,4 +183,66 @@ cls_status cls_params_check(const cls_params *params, uint32_t vocab)
     if (vocab < 1 || vocab > CLS_MAX_VOCAB)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "vocab is %u; it must be 1 to %d", (unsigned)vocab, CLS_MAX_VOCAB);
     return cls_slot_from_params(params, vocab, &slot);
+}
+
+/* --------------------------------------------------------------------- lists */
+
+typedef struct bias_entry {
+    uint32_t id, index; /* index: where the caller had it, for a sum in one order */
+    float bias;
+} bias_entry;
+
+static int by_id_and_index(const void *a, const void *b)
+{
+    const bias_entry *const x = a, *const y = b;
+    if (x->id != y->id)
+        return x->id < y->id ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+cls_status cls_lists_make(const cls_params *p, uint32_t **words, uint32_t *n_bias, uint32_t *n_stop)
+{
+    const size_t count = 2 * (size_t)p->logit_bias_count + p->stop_count;
+    uint32_t n = 0;
+    *words = NULL;
+    *n_bias = *n_stop = 0;
+    if (count == 0)
+        return CLS_OK;
+    uint32_t *const out = malloc(count * sizeof *out);
+    bias_entry *const all = malloc((p->logit_bias_count + 1) * sizeof *all);
+    if (out == NULL || all == NULL) {
+        free(out);
+        free(all);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu biases and stop ids", count);
+    }
+    for (uint32_t i = 0; i < p->logit_bias_count; i++)
+        all[i] = (bias_entry){ (uint32_t)p->logit_bias[i].id, i, p->logit_bias[i].bias };
+    qsort(all, p->logit_bias_count, sizeof *all, by_id_and_index);
+    for (uint32_t i = 0; i < p->logit_bias_count; n++) {
+        const uint32_t id = all[i].id;
+        double sum = 0.0;
+        for (; i < p->logit_bias_count && all[i].id == id; i++)
+            sum += (double)all[i].bias;
+        all[n].id = id;
+        all[n].bias = sum == -INFINITY ? -INFINITY : (float)fmax(-(double)CLS_FLT_MAX, fmin(sum, (double)CLS_FLT_MAX));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = all[i].id;
+        out[n + i] = (uint32_t)CLS_AS_I32(all[i].bias);
+    }
+    uint32_t *const stop = out + 2 * n;
+    for (uint32_t i = 0; i < p->stop_count; i++)
+        stop[i] = (uint32_t)p->stop_ids[i];
+    qsort(stop, p->stop_count, sizeof *stop, by_id);
+    free(all);
+    *words = out;
+    *n_bias = n;
+    *n_stop = p->stop_count;
+    return CLS_OK;
 }

@@ -165,7 +165,7 @@ static void set_map(arguments *a, const cls_sampler *s, const cls_plan *plan, en
     set_buffer(a, s, plan->map[which]->host != NULL ? &host : &plan->map[which]->device, sizeof(int32_t));
 }
 
-/* STEP_ARGS of cl/1_adjust.cl. */
+/* STEP_ARGS of cl/02_adjust.cl. */
 static arguments step_arguments(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which, uint32_t has)
 {
     const cls_step *const step = &plan->step;
@@ -191,7 +191,7 @@ static arguments step_arguments(const cls_sampler *s, const cls_plan *plan, enum
     return a;
 }
 
-/* DRAW_ARGS of cl/5_draw.cl. */
+/* DRAW_ARGS of cl/06_draw.cl. */
 static void draw_arguments(arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
     const cls_step *const step = &plan->step;

@@ -130,8 +130,8 @@ static cls_status check_slots(cls_sampler *sampler, cls_plan *plan)
         else if (!(sampler->slot[slot].flags & CLS_SLOT_BEGUN))
             status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->slots: row %u names slot %d, which has no request: call cls_slot_begin() first",
                               (unsigned)row, (int)slot);
-        else if (sampler->seen[slot] && !s->keep)
-            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->slots: row %u names slot %d, as a row before it; without step->keep a slot may occur once",
+        else if (sampler->seen[slot] && !s->defer_accept)
+            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->slots: row %u names slot %d, as a row before it; without step->defer_accept a slot may occur once",
                               (unsigned)row, (int)slot);
         else {
             sampler->seen[slot] = 1;
@@ -231,7 +231,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     plan->has |= s->random.buffer != NULL ? CLS_HAS_RANDOM : 0;
     plan->has |= s->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
     plan->has |= s->status.buffer != NULL ? CLS_HAS_STATUS : 0;
-    plan->has |= s->keep ? CLS_KEEP : 0;
+    plan->has |= s->defer_accept ? CLS_DEFER : 0;
     if (sampler->force_search) {
         plan->has |= CLS_FORCE_SEARCH;
         plan->search |= s->slots.device.buffer != NULL;

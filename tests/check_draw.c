@@ -89,7 +89,7 @@ END_TEST
 static void count_draws(client *s, uint32_t steps, uint32_t *counts)
 {
     int32_t slots[64] = {0}, positions[64];
-    s->step.keep = 1;
+    s->step.defer_accept = 1;
     s->step.slots.host = slots;
     s->step.positions.host = positions;
     for (uint32_t i = 0; i < steps; i++) {

@@ -30,7 +30,7 @@ START_TEST(defaults)
     ck_assert(p.position == 0 && p.seed == 0 && p.stream == 0);
     ck_assert(c.dtypes == 0 && c.work_group == 0 && c.vector == 0 && c.shortlist == 0 && c.build_log == NULL);
     ck_assert(o.vocab == 0 && o.max_rows == 1 && o.slots == 0);
-    ck_assert(step.invalid_token == -1 && step.keep == 0 && step.logprob_kind == CLS_LOGPROB_RAW);
+    ck_assert(step.invalid_token == -1 && step.defer_accept == 0 && step.logprob_kind == CLS_LOGPROB_RAW);
     ck_assert(step.tokens.buffer == NULL && step.mask.words.buffer == NULL && step.slots.host == NULL);
     ck_assert(row.invalid_token == -1 && row.mask == NULL && row.random == NULL);
 
@@ -144,7 +144,7 @@ START_TEST(mask_maps)
     /* two mask rows, six words apart, of which four count: only token 33; only 64 and up */
     const int32_t words[12] = {0, 2, 0, 0, -1, -1, 0, 0, -1, -1, -1, -1}, map[] = {1, 0, -1, 0}, bad[] = {1, 0, -1, 2};
     cl_mem mask = buffer_of(d, sizeof words, words), device_map = buffer_of(d, sizeof bad, bad);
-    s.step.keep = 1;
+    s.step.defer_accept = 1;
     s.step.mask.words.buffer = mask;
     s.step.mask.width = 4;
     s.step.mask.rows = 2;
@@ -172,9 +172,9 @@ START_TEST(slots_and_positions)
     client s = small_client(d, 3);
     expect_step(&s);
     expect_step(&s);
-    s.step.keep = 1; /* the slots stay */
+    s.step.defer_accept = 1; /* the slots stay */
     client_step(&s, d->queue, 0, 0, NULL, NULL);
-    s.step.keep = 0;
+    s.step.defer_accept = 0;
     expect_step(&s);
     s.b->params[1].temperature = 0.5f; /* other parameters, the position goes on */
     cls_params p = s.b->params[1];
@@ -183,24 +183,24 @@ START_TEST(slots_and_positions)
     expect_step(&s);
     s.b->params[0].seed = 99; /* a new request */
     s.b->params[0].position = 4;
-    must(cls_slot_begin(s.sampler, 0, &s.b->params[0]));
+    must(cls_slot_begin(s.sampler, 0, &s.b->params[0], NULL, 0, NULL, 0));
     expect_step(&s);
     const int32_t positions[] = {70, 80, 90}; /* in place of the slots' own */
     uint32_t own[3];
     s.step.positions.host = positions;
-    s.step.keep = 1;
+    s.step.defer_accept = 1;
     for (uint32_t row = 0; row < 3; row++) {
         own[row] = s.b->params[row].position;
         s.b->params[row].position = (uint32_t)positions[row];
     }
     expect_step(&s);
     s.step.positions.host = NULL;
-    s.step.keep = 0;
+    s.step.defer_accept = 0;
     for (uint32_t row = 0; row < 3; row++)
         s.b->params[row].position = own[row];
     expect_step(&s);
     must(cls_slot_reset(s.sampler, 1));
-    must(cls_slot_begin(s.sampler, 1, &s.b->params[1]));
+    must(cls_slot_begin(s.sampler, 1, &s.b->params[1], NULL, 0, NULL, 0));
     expect_step(&s);
     close_small(&s);
 }
@@ -212,7 +212,7 @@ START_TEST(shared_slot)
     client s = small_client(fixture_device(_i), 4);
     const int32_t map[] = {2, 2, 2, 2};
     s.step.slots.host = map;
-    s.step.keep = 1;
+    s.step.defer_accept = 1;
     for (uint32_t row = 0; row < 4; row++)
         s.b->params[row] = s.b->params[2];
     expect_step(&s);

@@ -74,7 +74,7 @@ START_TEST(report)
             batch_mask(b, &r, 50, 0);
         batch_reference(b);
         client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
-        s.step.keep = 1;
+        s.step.defer_accept = 1;
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         const uint32_t launches = b->launches;
         cl_mem logprob_buffer = buffer_of(d, (rows + 3) * sizeof(float), NULL);

@@ -16,7 +16,7 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     o.max_rows = b->rows;
     must(cls_sampler_create(context, &o, &s->sampler));
     for (uint32_t row = 0; row < b->rows; row++)
-        must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row]));
+        must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row], NULL, 0, NULL, 0));
 
     cls_step_default(&s->step, sizeof s->step);
     s->step.rows = b->rows;

@@ -46,7 +46,7 @@ static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key,
         for (u32 m = first; m < first + VEC && m < n; m++) {
             if (row_key[m] <= key)
                 continue;
-            const int plain = tile_is_plain(r, m / CLS_MAX_TILES_PER_TILE);
+            const int plain = max_tile_is_plain(r, m);
             IV c = (IV)(0);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
                 c += load_v(r, m * CLS_MAX_TILE + v, plain) > bound;
@@ -119,7 +119,7 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
     for (u32 m = first; m < last && taken - (write ? 0 : *ties - left) <= LIST; m++) {
         if (row_key[m] < lo)
             continue;
-        const int plain = tile_is_plain(r, m / CLS_MAX_TILES_PER_TILE);
+        const int plain = max_tile_is_plain(r, m);
         /* Folding a comparison to a scalar costs more than the comparison: once
          * a tile first, since a narrow bracket misses most tiles. */
         IV any = (IV)(0);

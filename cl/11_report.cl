@@ -8,10 +8,10 @@ KERNEL void cls_probs(STEP_ARGS, const u32 tiles_per_group, __global f32 *probs,
 {
     const u32 row = get_group_id(1);
     const cls_row out = rows[row];
-    const row_logits r = ROW_VIEW(row);
-    const u32 first = get_group_id(0) * tiles_per_group, last = min(first + tiles_per_group, TILES);
     const i32 place = ROW_SLOT(row);
-    const int none = (out.status & (CLS_STATUS_EMPTY | CLS_STATUS_SKIPPED | CLS_STATUS_NO_SLOT)) || place < 0;
+    const row_logits r = ROW_VIEW(row, place);
+    const u32 first = get_group_id(0) * tiles_per_group, last = min(first + tiles_per_group, TILES);
+    const int none = out.none || place < 0;
     const u32 flags = none ? 0u : slots[place].flags;
     const i32 exponent = none ? 0 : split(of_key(out.max_key), out.scale).exponent;
     const f32 mass = u64_to_f32(out.mass);
@@ -47,10 +47,10 @@ KERNEL void cls_logprob(STEP_ARGS, __global const i32 *raw_key, __global const u
     const u32 row = get_group_id(1);
     const cls_row out = rows[row];
     const i32 place = ROW_SLOT(row);
-    const int none = (out.status & (CLS_STATUS_EMPTY | CLS_STATUS_SKIPPED | CLS_STATUS_NO_SLOT)) || place < 0;
+    const int none = out.none || place < 0;
     f32 value = -INFINITY;
     if (!none && (has & CLS_OF_FINAL)) {
-        const row_logits r = ROW_VIEW(row);
+        const row_logits r = ROW_VIEW(row, place);
         const f32 z = load_one(&r, (u32)out.token);
         value = slots[place].flags & CLS_SLOT_GREEDY ? 0.0f : logprob_of(z, of_key(out.max_key), out.scale, out.mass);
     }

@@ -57,7 +57,7 @@ KERNEL void cls_shortlist(STEP_ARGS, DRAW_ARGS, const u32 sample_stride)
     const u32 row = get_group_id(1), lid = get_local_id(0);
     const i32 place = ROW_SLOT(row);
     const u32 tiles = TILES, n = MAX_TILES;
-    const row_logits r = ROW_VIEW(row);
+    const row_logits r = ROW_VIEW(row, place);
     __global const i32 *const row_key = tile_key + (size_t)row * n;
     __global u64 *const row_work = work + (size_t)row * tiles;
     __global f32 *const row_sample = sample + (size_t)row * sample_stride;
@@ -69,20 +69,24 @@ KERNEL void cls_shortlist(STEP_ARGS, DRAW_ARGS, const u32 sample_stride)
     out.max_key = out.cut_key = CLS_KEY_NONE;
     out.cut_id = CLS_MAX_ID;
     out.scale = CLS_LOG2E;
-    out.pad = 0;
+    out.none = 1;
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         out.pivot[p] = CLS_KEY_NONE;
-    if (place >= 0) {
+    if (place >= 0 && slots[place].stopped) {
+        out.status = CLS_STATUS_STOPPED;
+    } else if (place >= 0) {
         const cls_slot slot = slots[place];
         u32 flags = 0;
         for (u32 t = lid; t < tiles; t += WGS)
             flags |= r.flags[t];
-        out.status = wg_uor(flags, list.scratch);
+        out.status = wg_uor(flags, list.scratch) & (CLS_STATUS_NAN | CLS_STATUS_INF);
+        out.none = 0;
         out.max_key = row_max_key(row_key, n, list.scratch);
         const f32 row_max = of_key(out.max_key);
         out.scale = slot.scale;
         if (out.max_key == CLS_KEY_NONE) {
             out.status |= CLS_STATUS_EMPTY;
+            out.none = 1;
         } else if (slot.flags & CLS_SLOT_GREEDY) {
             /* The first token of the first max tile that has the maximum. */
             u32 first = 0xffffffffu;
@@ -141,12 +145,7 @@ KERNEL void cls_shortlist(STEP_ARGS, DRAW_ARGS, const u32 sample_stride)
             }
         }
     }
-    if (lid == 0) {
-        if (out.state == CLS_ROW_DONE)
-            FINISH_ROW(&out, row, place);
-        else
-            rows[row] = out;
-    }
+    FINISH_ROW(&out, row, place, &r, out.state == CLS_ROW_DONE, list.scratch);
 }
 
 KERNEL void cls_final(STEP_ARGS, DRAW_ARGS)
@@ -158,7 +157,7 @@ KERNEL void cls_final(STEP_ARGS, DRAW_ARGS)
         const i32 place = ROW_SLOT(row);
         const cls_slot slot = slots[place];
         const u32 tiles = TILES;
-        const row_logits r = ROW_VIEW(row);
+        const row_logits r = ROW_VIEW(row, place);
         __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
         __global u64 *const row_work = work + (size_t)row * tiles;
         __global const u64 *const row_pass = pass + (size_t)row * tiles * CLS_PIVOTS;
@@ -223,7 +222,7 @@ KERNEL void cls_final(STEP_ARGS, DRAW_ARGS)
         out.cut_id = set.id;
         out.drawn = u64_mul_hi(bits, out.mass);
         out.token = draw_row(&r, row_key, row_work, tiles, row_max, slot.scale, &set, out.drawn, list.scratch);
-        if (lid == 0)
-            FINISH_ROW(&out, row, place);
+        out.state = CLS_ROW_DONE;
+        FINISH_ROW(&out, row, place, &r, 1, list.scratch);
     }
 }

@@ -64,14 +64,13 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 }
 
 /* The maxima of a tile's max tiles and its status bits. */
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, __global i32 *key, u32 *flags)
+static inline f32 open_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
         FV most = (FV)(-INFINITY), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
-            const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
-            const FV x = open ? LOAD_V(r->x, i) : load_checked(r, i);
+            const FV x = LOAD_V(r->x, tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC);
             most = x > most ? x : most;
             part += x;
         }
@@ -81,6 +80,82 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, __global 
     const f32 top = fold_maxima(m, key);
     *flags = tile_status(r, tile, sum, top);
     return clean(top);
+}
+
+/* The same where masks, biases or penalties may change any vector. */
+static inline f32 adjusted_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+{
+    FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f), top = (FV)(-INFINITY);
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        FV most = (FV)(-INFINITY), part = (FV)(0.0f);
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
+            const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
+            FV x = load_checked(r, i);
+            top = x > top ? x : top;
+            part += x;
+            x = clean_v(x);
+            if (r->touched && touched_lanes(r, i) != 0)
+                x = adjust_touched(r, i, x);
+            most = x > most ? x : most;
+        }
+        m[n] = most;
+        sum += part;
+    }
+    const f32 max = fold_maxima(m, key);
+    *flags = tile_status(r, tile, sum, FMAX(top));
+    return max;
+}
+
+/* The same for an open tile with touched tokens whose adjustments only lower:
+ * a max tile whose maximum is at an untouched token has that maximum, whatever
+ * the touched ones become. So two maxima are taken, with and without them, and
+ * only the max tiles where these differ are looked at token by token. Tiny
+ * negative maxima differ, too: settle() may raise a touched neighbour to 0. */
+static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+{
+    FV all[CLS_MAX_TILES_PER_TILE], untouched[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
+    i32 with[CLS_MAX_TILES_PER_TILE];
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        FV most = (FV)(-INFINITY), without = (FV)(-INFINITY), part = (FV)(0.0f);
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
+            const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
+            const FV x = LOAD_V(r->x, i);
+            const IV free = lane_signs(~r->state.touched[i >> 5] >> (i & 31));
+            most = x > most ? x : most;
+            without = ((free < 0) & (x > without)) ? x : without;
+            part += x;
+        }
+        all[n] = most;
+        untouched[n] = without;
+        sum += part;
+    }
+    const f32 top = fold_maxima(all, key);
+    *flags = tile_status(r, tile, sum, top);
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++)
+        with[n] = key[n];
+    f32 max = clean(fold_maxima(untouched, key));
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        if (with[n] == key[n] && !(key[n] < 0 && key[n] > key_of(-0x1p-119f)))
+            continue;
+        FV most = (FV)(-INFINITY);
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
+            const FV x = load_adjusted(r, tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC);
+            most = x > most ? x : most;
+        }
+        const f32 exact = FMAX(most);
+        key[n] = key_of(exact);
+        max = LARGER(max, exact);
+    }
+    return max;
+}
+
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags)
+{
+    if (open && touched == 0)
+        return open_maxima(r, tile, key, flags);
+    const f32 max = open && !r->raises ? touched_maxima(r, tile, key, flags) : adjusted_maxima(r, tile, key, flags);
+    *flags |= touched != 0 ? CLS_TILE_TOUCHED : 0u;
+    return max;
 }
 
 #define GANG_MAXIMA(g)                          \
@@ -118,33 +193,36 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
 
 #else
 
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, __global i32 *key, u32 *flags,
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags,
                               __local f32 *vector_max, __local f32 *max_tile, __local u64 *scratch)
 {
     const u32 lid = get_local_id(0);
-    u32 odd = 0;
+    u32 odd = touched != 0 ? CLS_TILE_TOUCHED : 0u;
     f32 top = -INFINITY;
     BARRIER(); /* the last tile's maxima have been read */
     for (u32 v = lid; v < TILE_VECTORS; v += WGS) {
         const u32 i = tile * CLS_TILE + v * VEC;
-        const FV x = open ? LOAD_V(r->x, i) : load_checked(r, i);
-        const FV ordered = x == x ? x : (FV)(-INFINITY);
+        FV x = open ? LOAD_V(r->x, i) : load_checked(r, i);
         odd |= ANY(x != x) ? CLS_STATUS_NAN : 0u;
-        vector_max[v] = FMAX(ordered);
+        odd |= ANY(x == INFINITY) ? CLS_STATUS_INF : 0u;
+        x = clean_v(x);
+        if (touched != 0 && touched_lanes(r, i) != 0)
+            x = adjust_touched(r, i, x);
+        vector_max[v] = FMAX(x);
     }
     BARRIER();
     for (u32 n = lid; n < CLS_MAX_TILES_PER_TILE; n += WGS) {
         f32 raw = -INFINITY;
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++)
             raw = LARGER(raw, vector_max[n * MAX_TILE_VECTORS + v]);
-        key[n] = key_of(clean(raw));
+        key[n] = key_of(raw);
         max_tile[n] = raw;
     }
     BARRIER();
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++)
         top = LARGER(top, max_tile[n]);
-    *flags = wg_uor(odd, scratch) | (top == INFINITY ? CLS_STATUS_INF : 0u);
-    return clean(top);
+    *flags = wg_uor(odd, scratch);
+    return top;
 }
 
 #endif
@@ -173,9 +251,10 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
 #endif
     const u32 row = get_group_id(1);
     const i32 slot = ROW_SLOT(row);
-    const row_logits r = ROW_VIEW(row);
+    const row_logits r = ROW_VIEW(row, slot);
     const u32 first = get_group_id(0) * tiles_per_group;
-    const u32 last = slot < 0 ? first : min(first + tiles_per_group, TILES);
+    const u32 none = slot < 0 || (slots[slot].stopped && !(has & CLS_RAW));
+    const u32 last = none ? first : min(first + tiles_per_group, TILES);
     const u32 needs_mass = has & CLS_RAW ? 1u : slot < 0 ? 0u : slots[slot].flags & CLS_SLOT_TOTAL;
     const f32 scale = has & CLS_RAW || slot < 0 ? CLS_LOG2E : slots[slot].total_scale;
     __global i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
@@ -183,23 +262,24 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
     u32 next_flags = 0, is_read = 0;
     for (u32 t = first; t < last; t++) {
         const int open = tile_is_open(&r, t);
+        const u32 touched = tile_touched(&r, t);
         __global i32 *const key = row_key + t * CLS_MAX_TILES_PER_TILE;
         f32 tile_max = next_max;
         u32 flags = next_flags;
         u64 mass = u64_from(0);
 #if WGS == 1
         if (!is_read)
-            tile_max = tile_maxima(&r, t, open, key, &flags);
-        const int both = needs_mass && tile_max > -INFINITY && open && !(flags & CLS_STATUS_INF) && t + 1 < last &&
-                         tile_is_open(&r, t + 1);
+            tile_max = tile_maxima(&r, t, open, touched, key, &flags);
+        const int both = needs_mass && tile_max > -INFINITY && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
+                         t + 1 < last && tile_is_open(&r, t + 1) && tile_touched(&r, t + 1) == 0;
         if (both)
             next_max = weigh_and_read(&r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE, &next_flags);
         is_read = both;
 #else
-        tile_max = tile_maxima(&r, t, open, key, &flags, vector_max, max_tile, scratch);
+        tile_max = tile_maxima(&r, t, open, touched, key, &flags, vector_max, max_tile, scratch);
 #endif
         if (!is_read && needs_mass && tile_max > -INFINITY)
-            mass = survey_mass(&r, t, open && !(flags & CLS_STATUS_INF), tile_max, scale);
+            mass = survey_mass(&r, t, open && touched == 0 && !(flags & CLS_STATUS_INF), tile_max, scale);
         mass = wg_mass(mass, scratch); /* its barriers outside of any condition */
         if (get_local_id(0) == 0) {
             tile_flags[(size_t)row * TILES + t] = flags;

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+/* adjust: how every kernel reads logits. Type, dense bias, mask, bounds, logit
+ * biases and penalties are applied on the fly; there is no adjusted copy. */
+
+/* Halves by integers: PoCL 3.1 compiles vload_half8 to an aligned load, which
+ * kills the process where a row is aligned to its elements only. Subnormal
+ * halves are made by a product: their bits as a float could be flushed to zero. */
+static inline FV widen(CAT(ushort, VEC) h)
+{
+    const UV bits = CAT(convert_uint, VEC)(h);
+    const UV sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
+    const UV normal = (magnitude << 13) + (112u << 23), special = (magnitude << 13) | 0x7f800000u;
+    const UV subnormal = AS_UV(TO_FV(magnitude) * 0x1p-24f);
+    UV r = magnitude < 0x0400u ? subnormal : normal;
+    r = magnitude >= 0x7c00u ? special : r;
+    return AS_FV(r | sign);
+}
+
+#if DTYPE == 0
+typedef float logit;
+#define LOAD(p, i) ((p)[i])
+#define LOAD_V(p, i) VLOAD((p) + (i))
+#elif DTYPE == 1
+typedef half logit; /* storage only: vload_half needs no extension */
+#define LOAD(p, i) vload_half(i, p)
+#if VEC == 16
+#define LOAD_V(p, i) vload_half16(0, (p) + (i))
+#else
+#define LOAD_V(p, i) widen(VLOAD((__global const ushort *)(p) + (i)))
+#endif
+#else
+typedef ushort logit; /* bfloat16: the upper half of a float */
+#define LOAD(p, i) as_float((uint)(p)[i] << 16)
+#define LOAD_V(p, i) AS_FV(CAT(convert_uint, VEC)(VLOAD((p) + (i))) << 16)
+#endif
+
+/* One row's logits as the step sees them. */
+typedef struct row_logits {
+    __global const logit *x;
+    __global const u32 *mask;       /* at the row's mask, or its bytes */
+    __global const f32 *bias;       /* at the row's dense bias, or its halves */
+    __global const u32 *flags;      /* of its mass tiles; set by the survey */
+    __global const u32 *list;       /* its logit biases: ids, values */
+    slot_state state;
+    u32 vocab;
+    u32 mask_width; /* elements */
+    u32 masked;     /* 0, CLS_HAS_MASK, or that and CLS_MASK_BYTES */
+    u32 dense;      /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
+    u32 touched;    /* the slot's penalties or biases change logits */
+    u32 raises;
+    u32 n_list;
+    f32 repetition, reciprocal, frequency, presence;
+} row_logits;
+
+/* What all kernels of a step are given; the host sets these arguments first. */
+#define STEP_ARGS                                                                                        \
+    __global const logit *logits, const u64 logits_offset, const u64 row_stride, const u32 vocab,        \
+    __global const u32 *mask, const u64 mask_offset, const u64 mask_stride, const u32 mask_width,        \
+    const u32 mask_rows, __global const f32 *bias, const u64 bias_offset, const u64 bias_stride,         \
+    const u32 bias_rows, __global cls_slot *slots, const u32 n_slots, __global u32 *state,               \
+    const u32 layout, __global const u32 *lists, __global const i32 *slot_map,                           \
+    const u64 slot_map_offset, __global const i32 *mask_map, const u64 mask_map_offset,                  \
+    __global const i32 *bias_map, const u64 bias_map_offset, const u32 has, __global i32 *tile_key,      \
+    __global u64 *tile_mass, __global u32 *tile_flags, __global cls_row *rows
+
+/* The slot that a map gives a row; -1 to skip it, -2 if there is none. */
+static inline i32 mapped_slot(__global const cls_slot *slots, u32 n_slots, __global const i32 *slot_map,
+                              u64 slot_map_offset, u32 has, u32 row)
+{
+    const i32 slot = has & CLS_HAS_SLOT_MAP ? slot_map[slot_map_offset + row] : (i32)row;
+    if (slot == -1)
+        return -1;
+    return slot < 0 || (u32)slot >= n_slots || !(slots[slot].flags & CLS_SLOT_BEGUN) ? -2 : slot;
+}
+
+/* Whether a map names a row of `rows`, or none by -1. */
+static inline int map_is_valid(__global const i32 *map, u64 offset, u32 rows, u32 there, u32 row)
+{
+    const i32 at = there ? map[offset + row] : -1;
+    return at >= -1 && (at < 0 || (u32)at < rows);
+}
+
+/* The slot of a row, -1 to skip it, -2 where the maps name nothing valid. */
+#define ROW_SLOT(row)                                                                             \
+    (map_is_valid(mask_map, mask_map_offset, mask_rows, has & CLS_HAS_MASK_MAP, row) &&           \
+             map_is_valid(bias_map, bias_map_offset, bias_rows, has & CLS_HAS_BIAS_MAP, row)      \
+         ? mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row)                       \
+         : -2)
+
+#define TILES ((vocab + CLS_TILE - 1) / CLS_TILE)
+#define MAX_TILES (TILES * CLS_MAX_TILES_PER_TILE)
+
+static inline row_logits row_view(__global const logit *x, __global const u32 *mask, u64 mask_offset, u64 mask_stride,
+                                  u32 mask_width, __global const i32 *mask_map, u64 mask_map_offset,
+                                  __global const f32 *bias, u64 bias_offset, u64 bias_stride,
+                                  __global const i32 *bias_map, u64 bias_map_offset, u32 has,
+                                  __global const u32 *tile_flags, __global const cls_slot *slots, i32 place,
+                                  __global u32 *state, u32 layout, __global const u32 *lists, u32 vocab, u32 row)
+{
+    row_logits r;
+    const i32 mask_row = has & CLS_HAS_MASK_MAP ? mask_map[mask_map_offset + row] : (i32)row;
+    const i32 bias_row = has & CLS_HAS_BIAS_MAP ? bias_map[bias_map_offset + row] : (i32)row;
+    const u32 some = place >= 0 && !(has & CLS_RAW);
+    const u32 slot = some ? (u32)place : 0u; /* a slot 0 there always is */
+    r.x = x;
+    r.flags = tile_flags + (size_t)row * TILES;
+    r.vocab = vocab;
+    r.mask_width = mask_width;
+    r.masked = some && mask_row >= 0 && (has & CLS_HAS_MASK) ? has & (CLS_HAS_MASK | CLS_MASK_BYTES) : 0u;
+    r.mask = mask;
+    if (r.masked & CLS_MASK_BYTES)
+        r.mask = (__global const u32 *)((__global const uchar *)mask + (mask_offset + mask_stride * (u64)mask_row));
+    else if (r.masked)
+        r.mask = mask + (mask_offset + mask_stride * (u64)mask_row);
+    r.dense = some && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & (CLS_HAS_BIAS | CLS_BIAS_F16) : 0u;
+    r.bias = bias;
+    if (r.dense & CLS_BIAS_F16)
+        r.bias = (__global const f32 *)((__global const ushort *)bias + (bias_offset + bias_stride * (u64)bias_row));
+    else if (r.dense)
+        r.bias = bias + (bias_offset + bias_stride * (u64)bias_row);
+    r.state = state_of(state, layout, vocab, slot);
+    r.touched = some && (slots[slot].flags & CLS_SLOT_PENALIZED);
+    r.raises = slots[slot].flags & CLS_SLOT_RAISES;
+    r.list = lists + slots[slot].bias;
+    r.n_list = slots[slot].n_bias;
+    r.repetition = slots[slot].repetition;
+    r.reciprocal = slots[slot].reciprocal;
+    r.frequency = slots[slot].frequency;
+    r.presence = slots[slot].presence;
+    return r;
+}
+/* The row's offset needs 64 bits: 512 rows of 2^20 floats are 2 GiB. */
+#define ROW_VIEW(row, place)                                                                            \
+    row_view(logits + (logits_offset + row_stride * (u64)(row)), mask, mask_offset, mask_stride,        \
+             mask_width, mask_map, mask_map_offset, bias, bias_offset, bias_stride, bias_map,           \
+             bias_map_offset, has, tile_flags, slots, place, state, layout, lists, vocab, row)
+
+static inline FV clean_v(FV x)
+{
+    const IV bits = AS_IV(x);
+    const IV magnitude = bits & 0x7fffffff;
+    x = magnitude < 0x00800000 ? (FV)(0.0f) : x;
+    x = bits == CLS_INF_BITS ? (FV)(CLS_FLT_MAX) : x;
+    return magnitude > CLS_INF_BITS ? (FV)(-INFINITY) : x;
+}
+
+/* Lane j's bit of a word as its sign. */
+static inline IV lane_signs(u32 word) { return (IV)((i32)word) << ((IV)(31) - LANES); }
+
+/* ------------------------------------------------------------ mask, bias, bounds */
+
+static inline FV add_dense(const row_logits *r, u32 i, FV x)
+{
+    if (r->dense & CLS_BIAS_F16)
+        return x + widen(VLOAD((__global const ushort *)r->bias + i));
+    return x + VLOAD(r->bias + i);
+}
+static inline f32 dense_one(const row_logits *r, u32 i)
+{
+    return r->dense & CLS_BIAS_F16 ? vload_half(i, (__global const half *)r->bias) : r->bias[i];
+}
+
+/* Whether the mask allows an id. */
+static inline int is_allowed(const row_logits *r, u32 i)
+{
+    if (r->masked & CLS_MASK_BYTES)
+        return i < r->mask_width && ((__global const uchar *)r->mask)[i] != 0;
+    return !r->masked || (i >> 5 < r->mask_width && (r->mask[i >> 5] >> (i & 31) & 1u));
+}
+
+/* VEC logits from id i, a multiple of VEC; -inf where masked or beyond the
+ * row. Not cleaned: NaN and +inf come through. Biases and penalties are not in. */
+static inline FV load_checked(const row_logits *r, u32 i)
+{
+    FV x;
+    const int inside = i + VEC <= r->vocab && !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
+    if (inside) {
+        x = LOAD_V(r->x, i);
+        if (r->dense)
+            x = add_dense(r, i, x);
+    } else {
+        f32 lane[VEC];
+        for (u32 j = 0; j < VEC; j++) {
+            lane[j] = -INFINITY;
+            if (i + j < r->vocab && is_allowed(r, i + j))
+                lane[j] = LOAD(r->x, i + j) + (r->dense ? dense_one(r, i + j) : 0.0f);
+        }
+        return VLOAD(lane);
+    }
+    if (r->masked & CLS_MASK_BYTES) {
+        const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));
+        x = allowed != 0 ? x : (FV)(-INFINITY);
+    } else if (r->masked) {
+        const u32 word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
+        x = lane_signs(word) < 0 ? x : (FV)(-INFINITY);
+    }
+    return x;
+}
+
+/* -------------------------------------------------------- biases and penalties */
+
+static inline FV settle_v(FV x)
+{
+    const IV bits = AS_IV(x);
+    const IV magnitude = bits & 0x7fffffff;
+    const FV most = bits < 0 ? (FV)(-CLS_FLT_MAX) : (FV)(CLS_FLT_MAX);
+    x = magnitude < 0x03800000 ? (FV)(0.0f) : x;
+    return magnitude >= CLS_INF_BITS ? most : x;
+}
+
+/* The touched tokens among those of the vector at i, a bit each. */
+static inline u32 touched_lanes(const row_logits *r, u32 i)
+{
+    return r->state.touched[i >> 5] >> (i & 31) & (0xffffu >> (16 - VEC));
+}
+
+/* penalize() and add_bias() for a vector that has a touched token. */
+static inline FV adjust_touched(const row_logits *r, u32 i, FV x)
+{
+    const slot_state *const s = &r->state;
+    FV count = (FV)(0.0f);
+    IV occurs = (IV)(0);
+    u32 biased = s->biases ? s->biased[i >> 5] >> (i & 31) & (0xffffu >> (16 - VEC)) : 0u;
+    if (biased != 0) {
+        f32 lane[VEC];
+        VSTORE(x, lane);
+        for (; biased != 0; biased &= biased - 1) {
+            const u32 j = 31 - clz(biased & (~biased + 1));
+            const u32 at = list_find(r->list, r->n_list, i + j);
+            if (at < r->n_list)
+                lane[j] = add_bias(lane[j], as_float(r->list[r->n_list + at]));
+        }
+        x = VLOAD(lane);
+    }
+    if (s->keep == CLS_KEEPS_NONE)
+        return x;
+    if (s->keep == CLS_KEEPS_COUNTS)
+        count = TO_FV(VLOAD((__global const ushort *)s->counts + i));
+    else
+        count = lane_signs(s->counts[i >> 5] >> (i & 31)) < 0 ? (FV)(1.0f) : count;
+    const IV counts = count > 0.0f;
+    occurs = counts | (lane_signs(s->seen[i >> 5] >> (i & 31)) < 0);
+    const FV often = count * r->frequency;
+    FV y = x * (x > 0.0f ? (FV)(r->reciprocal) : (FV)(r->repetition));
+    y = occurs ? settle_v(y) : x;
+    y = counts ? settle_v(y - often) : y;
+    y = counts ? settle_v(y - r->presence) : y;
+    return x > -INFINITY ? y : x;
+}
+
+/* The vector as the chain sees it. */
+static inline FV load_adjusted(const row_logits *r, u32 i)
+{
+    const FV x = clean_v(load_checked(r, i));
+    return r->touched && touched_lanes(r, i) != 0 ? adjust_touched(r, i, x) : x;
+}
+
+static inline f32 load_one(const row_logits *r, u32 i)
+{
+    const slot_state *const s = &r->state;
+    if (!is_allowed(r, i))
+        return -INFINITY;
+    f32 x = clean(LOAD(r->x, i) + (r->dense ? dense_one(r, i) : 0.0f));
+    if (!r->touched || !(s->touched[i >> 5] >> (i & 31) & 1u))
+        return x;
+    if (s->biases && (s->biased[i >> 5] >> (i & 31) & 1u)) {
+        const u32 at = list_find(r->list, r->n_list, i);
+        if (at < r->n_list)
+            x = add_bias(x, as_float(r->list[r->n_list + at]));
+    }
+    const u32 count = count_of(s, i);
+    if (count != 0 || (s->keep != CLS_KEEPS_NONE && (s->seen[i >> 5] >> (i & 31) & 1u)))
+        x = penalize(x, count, r->repetition, r->reciprocal, r->frequency, r->presence);
+    return x;
+}
+
+/* ------------------------------------------------------------ tiles that need less */
+
+/* Whether a tile's logits may be loaded as they lie, but for touched tokens:
+ * whole, not masked, no dense bias. */
+static inline int tile_is_open(const row_logits *r, u32 tile)
+{
+    return !r->masked && !r->dense && (tile + 1) * CLS_TILE <= r->vocab;
+}
+/* The words of the touched bitmap that a tile has, all together. */
+static inline u32 tile_touched(const row_logits *r, u32 tile)
+{
+    u32 touched = 0;
+    if (r->touched)
+        for (u32 w = 0; w < CLS_TILE / 32; w++)
+            touched |= r->state.touched[tile * (CLS_TILE / 32) + w];
+    return touched;
+}
+/* After the survey: no adjustment at all. NaN compares false and weighs
+ * nothing, subnormals make no difference (above()); only a tile with +inf must
+ * be cleaned. */
+static inline int tile_is_plain(const row_logits *r, u32 tile)
+{
+    return tile_is_open(r, tile) && !(r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_TOUCHED));
+}
+static inline int max_tile_is_plain(const row_logits *r, u32 m)
+{
+    const u32 tile = m / CLS_MAX_TILES_PER_TILE, w = m * (CLS_MAX_TILE / 32);
+    if (!tile_is_open(r, tile) || (r->flags[tile] & CLS_STATUS_INF))
+        return 0;
+    return !(r->flags[tile] & CLS_TILE_TOUCHED) || (r->state.touched[w] | r->state.touched[w + 1]) == 0;
+}
+/* plain: whether tile_is_plain() holds for the tile of i, or max_tile_is_plain(). */
+static inline FV load_v(const row_logits *r, u32 i, int plain)
+{
+    return plain ? LOAD_V(r->x, i) : load_adjusted(r, i);
+}
+
+/* A gang of vectors, `stride` tokens apart. */
+#define GANG_OPEN(g) x[g] = LOAD_V(r->x, i + g * stride);
+#define GANG_ADJUSTED(g) x[g] = load_adjusted(r, i + g * stride);
+static inline void load_gang(const row_logits *r, u32 i, u32 stride, int plain, FV *x)
+{
+    if (plain) {
+        EACH_GANG(GANG_OPEN)
+    } else {
+        EACH_GANG(GANG_ADJUSTED)
+    }
+}

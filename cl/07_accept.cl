@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* accept: a row is done. Its token and status go out, its slot's state moves
+ * on, its record stays for the kernels that report on it. */
+
+/* By the whole group; `done` is the same for all of it. */
+static inline void finish_row(cls_row *out, __global cls_row *record, __global cls_slot *slot, const slot_state *s,
+                              __global const u32 *lists, u32 has, u32 row, int done, __global i32 *tokens,
+                              u64 tokens_offset, __global i32 *status_out, u64 status_offset, __local u64 *scratch)
+{
+    const int drawn = done && !out->none;
+    if (drawn) {
+        const u32 outputs = slot->outputs + 1, n = slot->n_stop;
+        if ((slot->max_tokens != 0 && outputs >= slot->max_tokens) ||
+            list_find(lists + slot->stop, n, (u32)out->token) < n)
+            out->status |= CLS_STATUS_STOPPED;
+    }
+    if (get_local_id(0) == 0) {
+        *record = *out;
+        if (done && (has & CLS_HAS_TOKENS))
+            tokens[tokens_offset + row] = out->token;
+        if (done && (has & CLS_HAS_STATUS))
+            status_out[status_offset + row] = (i32)out->status;
+    }
+    state_accept(slot, s, lists, (u32)out->token, drawn && !(has & CLS_DEFER), scratch);
+}
+/* place: the row's slot, less than 0 if it has none. */
+#define FINISH_ROW(out, row, place, view, done, scratch)                                                \
+    finish_row(out, rows + row, slots + ((place) < 0 ? 0 : (place)), &(view)->state, lists, has, row,   \
+               done, tokens, tokens_offset, status_out, status_offset, scratch)
+
+/* accept: tokens made elsewhere; without `tokens` those of the rows' records,
+ * of a step that had to report before it could accept.
+ * Launch: [WGS, rows]. */
+KERNEL void cls_accept(__global const i32 *tokens, const u64 tokens_offset, __global const cls_row *rows,
+                       __global cls_slot *slots, const u32 n_slots, __global const i32 *slot_map,
+                       const u64 slot_map_offset, __global u32 *state, const u32 layout, __global const u32 *lists,
+                       const u32 vocab, const u32 has)
+{
+    __local u64 scratch[WGS];
+    const u32 row = get_group_id(1);
+    const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row);
+    const u32 slot = place < 0 ? 0u : (u32)place;
+    const slot_state s = state_of(state, layout, vocab, slot);
+    i32 token = -1;
+    if (has & CLS_HAS_TOKENS)
+        token = tokens[tokens_offset + row];
+    else if (!rows[row].none)
+        token = rows[row].token;
+    const int active = place >= 0 && token >= 0 && (u32)token < vocab && !slots[slot].stopped;
+    state_accept(slots + slot, &s, lists, (u32)token, active, scratch);
+}
