@@ -109,6 +109,20 @@ static bool take_header(const char *at, cli_npy *array, char descr[16], bool *fo
 
 /* ------------------------------------------------------------------- reading */
 
+/* Bytes have no order; NumPy writes their types with | in place of <. */
+static bool known_type(char kind, unsigned size)
+{
+    switch (kind) {
+    case 'f':
+        return size == 2 || size == 4 || size == 8;
+    case 'i':
+    case 'u':
+        return size == 1 || size == 2 || size == 4 || size == 8;
+    default:
+        return kind == 'b' && size == 1;
+    }
+}
+
 static int read_header(FILE *file, const char *path, cli_npy *array)
 {
     unsigned char fixed[12];
@@ -142,8 +156,8 @@ static int read_header(FILE *file, const char *path, cli_npy *array)
     if (descr[0] == '>')
         return cli_fail("%s: the numbers are big endian (%s); save them as little endian", path, descr);
     array->kind = descr[1];
-    array->size = descr[0] == '<' && strlen(descr) == 3 ? (unsigned)(descr[2] - '0') : 0;
-    if (strchr("fiu", array->kind) == NULL || (array->size != 2 && array->size != 4 && array->size != 8))
+    array->size = strchr("<|", descr[0]) != NULL && strlen(descr) == 3 ? (unsigned)(descr[2] - '0') : 0;
+    if (!known_type(array->kind, array->size))
         return cli_fail("%s: numbers of type '%s' are not read", path, descr);
     if (array->dims < 1 || array->dims > 2)
         return cli_fail("%s: the array has %u dimensions, not 1 or 2", path, array->dims);

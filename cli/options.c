@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Command line options from a table. */
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -51,6 +52,8 @@ static int set_float(const cli_option *option, const char *what, const char *tex
         errno = 0; /* too small for a double: as good as zero */
     if (!whole(text, end))
         return cli_fail("%s: '%s' is not a number", what, text);
+    if (isfinite(x) && fabs(x) > (double)FLT_MAX) /* it would become infinite, and -inf means something */
+        return cli_fail("%s: '%s' is beyond float32", what, text);
     *(float *)option->value = (float)x;
     return 0;
 }
@@ -71,6 +74,16 @@ static int set_choice(const cli_option *option, const char *what, const char *te
     }
 }
 
+static int add_text(cli_list *list, const char *text)
+{
+    const char **grown = realloc(list->text, (list->count + (size_t)1) * sizeof *grown);
+    if (grown == NULL)
+        return cli_no_memory();
+    list->text = grown;
+    list->text[list->count++] = text;
+    return 0;
+}
+
 int cli_set(const cli_option *option, const char *what, const char *text)
 {
     switch (option->type) {
@@ -84,6 +97,8 @@ int cli_set(const cli_option *option, const char *what, const char *text)
         return set_float(option, what, text);
     case CLI_CHOICE:
         return set_choice(option, what, text);
+    case CLI_LIST:
+        return add_text(option->value, text);
     case CLI_INT:
     case CLI_UINT:
     case CLI_UINT64:
@@ -98,7 +113,7 @@ static cli_parsed help(const char *usage, const char *about, const cli_option *o
     for (; options->name != NULL; options++) {
         char left[64];
         snprintf(left, sizeof left, "--%s %s", options->name, options->meta == NULL ? "" : options->meta);
-        printf("  %-22s %s\n", left, options->help);
+        printf("  %-22s %s%s\n", left, options->help, options->type == CLI_LIST ? "; may be given again" : "");
     }
     printf("  %-22s %s\n", "--help", "this text");
     return cli_flush() == 0 ? CLI_HELPED : CLI_FAILED;

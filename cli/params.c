@@ -37,6 +37,90 @@ int cli_params_check(const cli_option *options, const cls_params *params, uint32
     return cls_params_check(params, vocab) == CLS_OK ? 0 : cli_fail_library("parameters");
 }
 
+/* ---------------------------------------------------------------------- lists
+ *
+ * A list belongs to the params that it was parsed into, parsed or half parsed. */
+
+static int32_t *new_stop_ids(uint32_t count, cls_params *params)
+{
+    int32_t *ids = count == 0 ? NULL : calloc(count, sizeof *ids);
+    params->stop_ids = ids;
+    params->stop_count = ids == NULL ? 0 : count;
+    return ids;
+}
+
+static cls_logit_bias *new_logit_bias(uint32_t count, cls_params *params)
+{
+    cls_logit_bias *bias = count == 0 ? NULL : calloc(count, sizeof *bias);
+    params->logit_bias = bias;
+    params->logit_bias_count = bias == NULL ? 0 : count;
+    return bias;
+}
+
+static int check_lists(const char *what, const cls_params *params, uint32_t vocab)
+{
+    cls_params alone;
+    cls_params_default(&alone, sizeof alone);
+    alone.stop_ids = params->stop_ids;
+    alone.stop_count = params->stop_count;
+    alone.logit_bias = params->logit_bias;
+    alone.logit_bias_count = params->logit_bias_count;
+    return cls_params_check(&alone, vocab) == CLS_OK ? 0 : cli_fail("%s: %s", what, cls_error_message());
+}
+
+static int set_id(int32_t *id, const char *what, const char *text)
+{
+    const cli_option option = {NULL, CLI_INT, id, NULL, NULL, NULL, 0};
+    return cli_set(&option, what, text);
+}
+
+static int set_bias(float *bias, const char *what, const char *text)
+{
+    const cli_option option = {NULL, CLI_FLOAT, bias, NULL, NULL, NULL, 0};
+    return cli_set(&option, what, text);
+}
+
+int cli_params_stop_ids(const cli_list *list, uint32_t vocab, cls_params *params)
+{
+    int32_t *ids = new_stop_ids(list->count, params);
+    if (ids == NULL)
+        return list->count == 0 ? 0 : cli_no_memory();
+    for (uint32_t i = 0; i < list->count; i++)
+        if (set_id(&ids[i], "--stop-id", list->text[i]) != 0)
+            return 1;
+    return check_lists("--stop-id", params, vocab);
+}
+
+int cli_params_logit_bias(const cli_list *list, uint32_t vocab, cls_params *params)
+{
+    cls_logit_bias *bias = new_logit_bias(list->count, params);
+    if (bias == NULL)
+        return list->count == 0 ? 0 : cli_no_memory();
+    for (uint32_t i = 0; i < list->count; i++) {
+        const char *text = list->text[i], *colon = strchr(text, ':');
+        char id[16];
+        if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof id)
+            return cli_fail("--logit-bias: '%s' is not ID:VALUE", text);
+        snprintf(id, sizeof id, "%.*s", (int)(colon - text), text);
+        if (set_id(&bias[i].id, "--logit-bias", id) != 0 || set_bias(&bias[i].bias, "--logit-bias", colon + 1) != 0)
+            return 1;
+    }
+    return check_lists("--logit-bias", params, vocab);
+}
+
+void cli_params_free(cls_params *base, cls_params *params, uint32_t rows)
+{
+    for (uint32_t r = 0; r < rows && params != NULL; r++) {
+        if (params[r].stop_ids != base->stop_ids)
+            free((void *)(uintptr_t)params[r].stop_ids);
+        if (params[r].logit_bias != base->logit_bias)
+            free((void *)(uintptr_t)params[r].logit_bias);
+    }
+    free(params);
+    free((void *)(uintptr_t)base->stop_ids);
+    free((void *)(uintptr_t)base->logit_bias);
+}
+
 /* ---------------------------------------------------------------------- JSON */
 
 /* "top_k" in a file is --top-k on the command line. */
@@ -55,8 +139,8 @@ static int set_from_json(const cli_option *option, const char *what, json_t *val
     char number[32];
     const bool text = option->type == CLI_CHOICE || option->type == CLI_UINT64;
     if (option->type == CLI_FLOAT && json_is_number(value)) {
-        *(float *)option->value = (float)json_number_value(value);
-        return 0;
+        snprintf(number, sizeof number, "%.17g", json_number_value(value));
+        return cli_set(option, what, number);
     }
     if (text && json_is_string(value))
         return cli_set(option, what, json_string_value(value));
@@ -70,6 +154,75 @@ static int set_from_json(const cli_option *option, const char *what, json_t *val
     return cli_set(option, what, number);
 }
 
+static int stop_ids_from_json(const char *what, json_t *value, cls_params *params)
+{
+    const size_t count = json_array_size(value);
+    int32_t *ids;
+    if (!json_is_array(value) || count > UINT32_MAX)
+        return cli_fail("%s: not an array of token ids", what);
+    if ((ids = new_stop_ids((uint32_t)count, params)) == NULL)
+        return count == 0 ? 0 : cli_no_memory();
+    for (size_t i = 0; i < count; i++) {
+        const cli_option id = {NULL, CLI_INT, &ids[i], NULL, NULL, NULL, 0};
+        if (set_from_json(&id, what, json_array_get(value, i)) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* JSON has no infinity: the value that bans is a string. */
+static int bias_from_json(const char *what, json_t *value, float *bias)
+{
+    const cli_option option = {NULL, CLI_FLOAT, bias, NULL, NULL, NULL, 0};
+    if (json_is_string(value) && strcmp(json_string_value(value), "-inf") == 0)
+        return set_bias(bias, what, "-inf");
+    return set_from_json(&option, what, value);
+}
+
+/* {"ID": value, ...} or [[id, value], ...] */
+static int logit_bias_from_json(const char *what, json_t *value, cls_params *params)
+{
+    const size_t count = json_is_object(value) ? json_object_size(value) : json_array_size(value);
+    cls_logit_bias *bias;
+    const char *key;
+    json_t *entry;
+    size_t i = 0;
+    if ((!json_is_object(value) && !json_is_array(value)) || count > UINT32_MAX)
+        return cli_fail("%s: neither an object nor an array of [id, value]", what);
+    if ((bias = new_logit_bias((uint32_t)count, params)) == NULL)
+        return count == 0 ? 0 : cli_no_memory();
+    if (json_is_object(value)) {
+        json_object_foreach(value, key, entry)
+        {
+            if (set_id(&bias[i].id, what, key) != 0 || bias_from_json(what, entry, &bias[i].bias) != 0)
+                return 1;
+            i++;
+        }
+        return 0;
+    }
+    for (; i < count; i++) {
+        const cli_option id = {NULL, CLI_INT, &bias[i].id, NULL, NULL, NULL, 0};
+        entry = json_array_get(value, i);
+        if (json_array_size(entry) != 2)
+            return cli_fail("%s: entry %zu is not [id, value]", what, i);
+        if (set_from_json(&id, what, json_array_get(entry, 0)) != 0 ||
+            bias_from_json(what, json_array_get(entry, 1), &bias[i].bias) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* A list of a row; no such key: -1. */
+static int list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab, cls_params *params)
+{
+    int failed = -1;
+    if (strcmp(key, "stop_ids") == 0)
+        failed = stop_ids_from_json(what, value, params);
+    else if (strcmp(key, "logit_bias") == 0)
+        failed = logit_bias_from_json(what, value, params);
+    return failed == 0 ? check_lists(what, params, vocab) : failed;
+}
+
 static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_t vocab, cls_params *params)
 {
     const cli_option fields[] = {CLI_PARAM_OPTIONS(params), {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
@@ -80,12 +233,18 @@ static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_
     json_object_foreach(object, key, value)
     {
         const cli_option *field = fields;
+        int failed;
         char what[PATH_MAX + 128];
         while (field->name != NULL && !same_name(key, field->name))
             field++;
         snprintf(what, sizeof what, "%s: row %" PRIu32 ": \"%.64s\"", path, row, key);
-        if (field->name == NULL)
-            return cli_fail("%s: unknown key", what);
+        if (field->name == NULL) {
+            if ((failed = list_from_json(key, what, value, vocab, params)) < 0)
+                return cli_fail("%s: unknown key", what);
+            if (failed != 0)
+                return 1;
+            continue;
+        }
         if (set_from_json(field, what, value) != 0)
             return 1;
         if (!alone_allowed(field, params, vocab))

@@ -7,18 +7,37 @@
 
 #include "cli.h"
 
+uint64_t cli_position(const cli_job *job, uint32_t row)
+{
+    uint64_t position = job->params[row].position;
+    for (uint32_t i = 0; i < job->output.width; i++) {
+        const int32_t id = job->output.ids[(size_t)row * job->output.width + i];
+        position += id >= 0 && (uint32_t)id < job->logits->vocab;
+    }
+    return position;
+}
+
+static size_t mask_element(const cli_job *job) { return job->mask_kind == CLS_MASK_BOOL ? 1 : 4; }
+static size_t bias_element(const cli_job *job) { return job->bias_dtype == CLS_F32 ? 4 : 2; }
+
+static const int32_t *row_of(const cli_tokens *tokens, uint32_t r)
+{
+    return tokens->ids == NULL ? NULL : tokens->ids + (size_t)r * tokens->width;
+}
+
 /* ------------------------------------------------------------------ the device */
 
 /* What a run holds on the device. */
 typedef struct device_side {
     cls_sampler *sampler;
-    cl_mem logits, mask, tokens, logprobs, status, probs;
-    int32_t *positions;
+    cl_mem logits, mask, bias, tokens, logprobs, status, probs;
+    uint32_t *positions; /* of the next draw */
 } device_side;
 
 static void let_go(device_side *held)
 {
-    const cl_mem all[] = {held->logits, held->mask, held->tokens, held->logprobs, held->status, held->probs};
+    const cl_mem all[] = {held->logits,   held->mask,   held->bias, held->tokens,
+                          held->logprobs, held->status, held->probs};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i] != NULL)
             clReleaseMemObject(all[i]);
@@ -36,25 +55,53 @@ static int make(cli_target *target, cl_mem *buffer, const char *what, size_t siz
     return error == CL_SUCCESS ? 0 : cli_fail("%s: OpenCL error %d for a buffer of %zu bytes", what, (int)error, size);
 }
 
+/* The state that the rows' parameters ask for, and no more: it is large. */
+static void sampler_options(const cli_job *job, cls_sampler_options *options)
+{
+    cls_sampler_options_default(options, sizeof *options);
+    options->vocab = job->logits->vocab;
+    options->max_rows = job->logits->rows;
+    options->keep = CLS_KEEP_NONE;
+    options->logit_bias = 0;
+    for (uint32_t r = 0; r < job->logits->rows; r++) {
+        const cls_params *p = &job->params[r];
+        if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f)
+            options->keep = CLS_KEEP_COUNTS;
+        if (p->logit_bias_count != 0)
+            options->logit_bias = 1;
+        if (p->penalty_window > options->history)
+            options->history = p->penalty_window;
+    }
+}
+
+static int begin_all(const cli_job *job, cls_sampler *sampler)
+{
+    for (uint32_t r = 0; r < job->logits->rows; r++)
+        if (cls_slot_begin(sampler, r, &job->params[r], row_of(&job->prompt, r), job->prompt.width,
+                           row_of(&job->output, r), job->output.width) != CLS_OK)
+            return cli_fail("row %" PRIu32 ": %s", r, cls_error_message());
+    return 0;
+}
+
 static int make_all(cli_target *target, const cli_job *job, device_side *held)
 {
     const size_t rows = job->logits->rows, vocab = job->logits->vocab, drawn = rows * job->draws * 4;
     cls_sampler_options options;
-    cls_sampler_options_default(&options, sizeof options);
-    options.vocab = job->logits->vocab;
-    options.max_rows = job->logits->rows;
+    sampler_options(job, &options);
     if (cls_sampler_create(target->context, &options, &held->sampler) != CLS_OK)
         return cli_fail_library("sampler");
-    for (uint32_t r = 0; r < rows; r++)
-        if (cls_slot_begin(held->sampler, r, &job->params[r], NULL, 0, NULL, 0) != CLS_OK)
-            return cli_fail("row %" PRIu32 ": %s", r, cls_error_message());
     if ((held->positions = calloc(rows, sizeof *held->positions)) == NULL)
         return cli_no_memory();
-    return make(target, &held->logits, "logits", rows * vocab * job->logits->size, job->logits->data) ||
-           (job->mask != NULL && make(target, &held->mask, "mask", rows * job->mask_width * 4, job->mask)) ||
+    for (uint32_t r = 0; r < rows; r++)
+        held->positions[r] = (uint32_t)cli_position(job, r);
+    return begin_all(job, held->sampler) ||
+           make(target, &held->logits, "logits", rows * vocab * job->logits->size, job->logits->data) ||
+           (job->mask != NULL &&
+            make(target, &held->mask, "mask", rows * job->mask_width * mask_element(job), job->mask)) ||
+           (job->bias != NULL && make(target, &held->bias, "bias", rows * vocab * bias_element(job), job->bias)) ||
            make(target, &held->tokens, "tokens", drawn, NULL) ||
            (job->logprobs != NULL && make(target, &held->logprobs, "logprobs", drawn, NULL)) ||
-           (job->status != NULL && make(target, &held->status, "status", rows * 4, NULL)) ||
+           (job->status != NULL && make(target, &held->status, "status", drawn, NULL)) ||
            (job->probs != NULL && make(target, &held->probs, "probabilities", rows * vocab * 4, NULL));
 }
 
@@ -71,22 +118,21 @@ static int enqueue(cli_target *target, const cli_job *job, device_side *held)
         step.logits.kind = CLS_LOGITS_BUFFER;
         step.logits.dtype = (int32_t)job->logits->dtype;
         step.logits.buffer = held->logits;
-        for (uint32_t r = 0; r < rows; r++) {
-            const uint32_t position = job->params[r].position + d;
-            memcpy(&held->positions[r], &position, sizeof position);
-        }
-        step.positions.host = held->positions;
+        step.positions.host = (const int32_t *)held->positions;
         step.mask.words.buffer = held->mask;
         step.mask.width = job->mask_width;
+        step.mask.kind = (int32_t)job->mask_kind;
+        step.bias.values.buffer = held->bias;
+        step.bias.dtype = (int32_t)job->bias_dtype;
         step.tokens.buffer = held->tokens;
         step.tokens.offset = (uint64_t)d * rows * 4;
         step.logprobs.buffer = held->logprobs;
         step.logprobs.offset = step.tokens.offset;
         step.logprob_kind = (int32_t)job->kind;
-        if (d == 0) { /* these are the same for every draw */
-            step.status.buffer = held->status;
+        step.status.buffer = held->status;
+        step.status.offset = step.tokens.offset;
+        if (d == 0) /* the same for every draw */
             step.probs.buffer = held->probs;
-        }
         status = cls_sample(held->sampler, target->queue, &step, 0, NULL, NULL);
         if (status == CLS_BUSY) {
             clFinish(target->queue);
@@ -94,6 +140,8 @@ static int enqueue(cli_target *target, const cli_job *job, device_side *held)
         }
         if (status != CLS_OK)
             return cli_fail_library("step");
+        for (uint32_t r = 0; r < rows; r++)
+            held->positions[r]++;
     }
     return 0;
 }
@@ -124,13 +172,12 @@ static int fetch_drawn(cli_target *target, const cli_job *job, cl_mem from, void
 
 int cli_run(cli_target *target, const cli_job *job)
 {
-    const size_t rows = job->logits->rows;
+    const size_t probs_size = (size_t)job->logits->rows * job->logits->vocab * 4;
     device_side held = {0};
-    const int failed = make_all(target, job, &held) || enqueue(target, job, &held) ||
-                       fetch_drawn(target, job, held.tokens, job->tokens) ||
-                       fetch_drawn(target, job, held.logprobs, job->logprobs) ||
-                       fetch(target, held.status, job->status, rows * 4) ||
-                       fetch(target, held.probs, job->probs, rows * job->logits->vocab * 4);
+    const int failed =
+        make_all(target, job, &held) || enqueue(target, job, &held) ||
+        fetch_drawn(target, job, held.tokens, job->tokens) || fetch_drawn(target, job, held.logprobs, job->logprobs) ||
+        fetch_drawn(target, job, held.status, job->status) || fetch(target, held.probs, job->probs, probs_size);
     clFinish(target->queue);
     let_go(&held);
     return failed;
@@ -149,10 +196,19 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
     row.dtype = (int32_t)logits->dtype;
     row.vocab = logits->vocab;
     if (job->mask != NULL) {
-        row.mask = job->mask + (size_t)r * job->mask_width;
+        row.mask = (const char *)job->mask + (size_t)r * job->mask_width * mask_element(job);
         row.mask_width = job->mask_width;
+        row.mask_kind = (int32_t)job->mask_kind;
     }
-    row.position = job->params[r].position + d;
+    if (job->bias != NULL) {
+        row.bias = (const char *)job->bias + (size_t)r * logits->vocab * bias_element(job);
+        row.bias_dtype = (int32_t)job->bias_dtype;
+    }
+    row.prompt = row_of(&job->prompt, r);
+    row.prompt_count = job->prompt.width;
+    row.output = row_of(&job->output, r);
+    row.output_count = job->output.width;
+    row.position = (uint32_t)cli_position(job, r) + d;
     row.params = &job->params[r];
     if (job->probs != NULL && d == 0)
         result.probs = job->probs + (size_t)r * logits->vocab;
@@ -163,7 +219,7 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
     if (job->logprobs != NULL)
         job->logprobs[at] = job->kind == CLS_LOGPROB_RAW ? result.logprob_raw : result.logprob_final;
     if (job->status != NULL)
-        job->status[r] = result.status;
+        job->status[at] = result.status;
     return 0;
 }
 

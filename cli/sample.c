@@ -10,29 +10,89 @@
 
 /* What the options say. */
 typedef struct request {
-    const char *logits, *dtype, *device, *mask, *seeds, *params_file;
+    const char *logits, *dtype, *device, *mask, *bias, *prompt, *output, *seeds, *params_file;
     const char *tokens, *probs, *logprobs;
     uint32_t draws, work_group, vector;
     int32_t kind; /* of logprobs */
     bool json;
     cls_params params;
+    cli_list stop_ids, logit_bias;
 } request;
 
-static int mask_read(const char *path, uint32_t rows, cli_npy *mask)
+/* --------------------------------------------------------------------- inputs */
+
+/* An array with a row for each of the logits'; `what` it should be is for the sentence. */
+static int array_read(const char *path, uint32_t rows, const char *what, bool (*fits)(const cli_npy *), cli_npy *array)
 {
-    if (cli_npy_read(path, mask) != 0)
+    if (cli_npy_read(path, array) != 0)
         return 1;
-    if (mask->kind == 'f' || mask->size != 4 || mask->dims != 2)
-        cli_fail("%s: not an array int32 [rows, words]", path);
-    else if (mask->shape[0] != rows)
-        cli_fail("%s: %" PRIu64 " mask rows for %" PRIu32 " rows of logits", path, mask->shape[0], rows);
-    else if (mask->shape[1] > 32768)
-        cli_fail("%s: rows of %" PRIu64 " words are longer than 32768", path, mask->shape[1]);
+    if (array->dims != 2 || !fits(array))
+        cli_fail("%s: not an array %s", path, what);
+    else if (array->shape[0] != rows)
+        cli_fail("%s: %" PRIu64 " rows for %" PRIu32 " rows of logits", path, array->shape[0], rows);
+    else if (array->shape[1] > INT32_MAX)
+        cli_fail("%s: rows of %" PRIu64 " are too long", path, array->shape[1]);
     else
         return 0;
-    free(mask->data);
-    mask->data = NULL;
+    free(array->data);
+    array->data = NULL;
     return 1;
+}
+
+static bool is_bool(const cli_npy *array) { return array->size == 1 && array->kind != 'i'; }
+static bool is_mask(const cli_npy *array) { return is_bool(array) || (array->size == 4 && array->kind != 'f'); }
+static bool is_bias(const cli_npy *array) { return array->kind == 'f' && array->size != 8; }
+static bool is_ids(const cli_npy *array) { return array->kind == 'i' && array->size >= 4; }
+
+static int mask_read(const char *path, cli_job *job)
+{
+    cli_npy mask;
+    if (array_read(path, job->logits->rows, "int32 [rows, words] or bool [rows, vocab]", is_mask, &mask) != 0)
+        return 1;
+    job->mask = mask.data;
+    job->mask_width = (uint32_t)mask.shape[1];
+    job->mask_kind = is_bool(&mask) ? CLS_MASK_BOOL : CLS_MASK_PACKED;
+    if (mask.shape[1] > (is_bool(&mask) ? 1048576 : 32768))
+        return cli_fail("%s: rows of %" PRIu32 " are longer than any vocabulary", path, job->mask_width);
+    return 0;
+}
+
+static int bias_read(const char *path, cli_job *job)
+{
+    cli_npy bias;
+    if (array_read(path, job->logits->rows, "float32 or float16 [rows, vocab]", is_bias, &bias) != 0)
+        return 1;
+    job->bias = bias.data;
+    job->bias_dtype = bias.size == 4 ? CLS_F32 : CLS_F16;
+    if (bias.shape[1] != job->logits->vocab)
+        return cli_fail("%s: rows of %" PRIu64 " values for a vocabulary of %" PRIu32, path, bias.shape[1],
+                        job->logits->vocab);
+    return 0;
+}
+
+/* Token ids; what is none becomes -1, as the padding is. */
+static int tokens_read(const char *path, uint32_t rows, cli_tokens *tokens)
+{
+    cli_npy array;
+    const int64_t *wide;
+    if (array_read(path, rows, "int32 [rows, tokens]", is_ids, &array) != 0)
+        return 1;
+    tokens->ids = array.data;
+    tokens->width = (uint32_t)array.shape[1];
+    wide = array.data;
+    for (size_t i = 0; array.size == 8 && i < (size_t)rows * tokens->width; i++) {
+        const int64_t id = wide[i];
+        tokens->ids[i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
+    }
+    return 0;
+}
+
+static int inputs_read(const request *q, cli_job *job)
+{
+    const uint32_t rows = job->logits->rows;
+    return (q->mask != NULL && mask_read(q->mask, job)) || (q->bias != NULL && bias_read(q->bias, job)) ||
+           (q->prompt != NULL && tokens_read(q->prompt, rows, &job->prompt)) ||
+           (q->output != NULL && tokens_read(q->output, rows, &job->output));
 }
 
 /* ------------------------------------------------------------------- results */
@@ -44,27 +104,28 @@ static void print_table(const request *q, const cli_job *job)
         for (uint32_t d = 0; d < q->draws; d++) {
             const size_t at = (size_t)r * q->draws + d;
             char words[64];
-            printf("%6" PRIu32 " %8" PRIu32 " %8" PRId32 " %10.4f %11.6f  %s\n", r, job->params[r].position + d,
+            printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32 " %10.4f %11.6f  %s\n", r, cli_position(job, r) + d,
                    job->tokens[at], (double)job->logprobs[at], exp((double)job->logprobs[at]),
-                   cli_status_words(job->status[r], words));
+                   cli_status_words(job->status[at], words));
         }
 }
 
-/* {"row", "status", "status_words", "token", "tokens", "logprob", "logprobs"}:
- * the singular ones are those of the first draw. */
+/* {"row", "position", "status", "statuses", "status_words", "token", "tokens",
+ * "logprob", "logprobs"}: the singular ones are those of the first draw. */
 static json_t *row_json(const cli_job *job, uint32_t r)
 {
-    const int32_t *tokens = job->tokens + (size_t)r * job->draws;
-    const float *logprobs = job->logprobs + (size_t)r * job->draws;
-    json_t *all_tokens = json_array(), *all_logprobs = json_array();
+    const size_t at = (size_t)r * job->draws;
+    json_t *tokens = json_array(), *logprobs = json_array(), *statuses = json_array();
     char words[64];
     for (uint32_t d = 0; d < job->draws; d++) {
-        json_array_append_new(all_tokens, json_integer(tokens[d]));
-        json_array_append_new(all_logprobs, cli_real((double)logprobs[d]));
+        json_array_append_new(tokens, json_integer(job->tokens[at + d]));
+        json_array_append_new(logprobs, cli_real((double)job->logprobs[at + d]));
+        json_array_append_new(statuses, json_integer(job->status[at + d]));
     }
-    return json_pack("{s:i, s:i, s:s, s:i, s:o, s:o, s:o}", "row", (int)r, "status", (int)job->status[r],
-                     "status_words", cli_status_words(job->status[r], words), "token", (int)tokens[0], "tokens",
-                     all_tokens, "logprob", cli_real((double)logprobs[0]), "logprobs", all_logprobs);
+    return json_pack("{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row", (int)r, "position",
+                     (json_int_t)cli_position(job, r), "status", (int)job->status[at], "statuses", statuses,
+                     "status_words", cli_status_words(job->status[at], words), "token", (int)job->tokens[at], "tokens",
+                     tokens, "logprob", cli_real((double)job->logprobs[at]), "logprobs", logprobs);
 }
 
 static int print_results(const request *q, const cli_job *job)
@@ -113,58 +174,90 @@ static int run(const request *q, const cli_job *job)
     return failed;
 }
 
-static int sample(const request *q, const cli_option *options, cli_logits *logits, cli_npy *mask, cli_job *job)
+/* All parameters: those of the command line into q, those of each row into params. */
+static int params_read(request *q, const cli_option *options, uint32_t rows, uint32_t vocab, cls_params *params)
 {
-    const uint32_t rows = logits->rows;
-    cls_params *params;
-    if (cli_params_check(options, &q->params, logits->vocab) != 0)
-        return 1;
-    if (q->draws > SIZE_MAX / 8 / rows)
-        return cli_fail("--draws: %" PRIu32 " draws of %" PRIu32 " rows are too many", q->draws, rows);
-    job->params = params = calloc(rows, sizeof *params);
-    job->tokens = calloc((size_t)rows * q->draws, sizeof *job->tokens);
-    job->logprobs = calloc((size_t)rows * q->draws, sizeof *job->logprobs);
-    job->status = calloc(rows, sizeof *job->status);
-    if (q->probs != NULL)
-        job->probs = calloc((size_t)rows * logits->vocab, sizeof *job->probs);
-    if (params == NULL || job->tokens == NULL || job->logprobs == NULL || job->status == NULL ||
-        (q->probs != NULL && job->probs == NULL))
-        return cli_no_memory();
-    if (cli_params_rows(&q->params, q->params_file, q->seeds, rows, logits->vocab, params) != 0)
-        return 1;
-    for (uint32_t r = 0; r < rows; r++)
-        if (params[r].position > UINT32_MAX - (q->draws - 1))
-            return cli_fail("--draws: row %" PRIu32 " has no %" PRIu32 " positions from %" PRIu32 " on", r, q->draws,
-                            params[r].position);
-    if (q->mask != NULL) {
-        if (mask_read(q->mask, rows, mask) != 0)
-            return 1;
-        job->mask = mask->data;
-        job->mask_width = (uint32_t)mask->shape[1];
-    }
-    job->logits = logits;
+    return cli_params_check(options, &q->params, vocab) || cli_params_stop_ids(&q->stop_ids, vocab, &q->params) ||
+           cli_params_logit_bias(&q->logit_bias, vocab, &q->params) ||
+           cli_params_rows(&q->params, q->params_file, q->seeds, rows, vocab, params);
+}
+
+static int sample(request *q, const cli_option *options, cls_params *params, cli_job *job)
+{
+    const size_t rows = job->logits->rows, vocab = job->logits->vocab;
     job->draws = q->draws;
     job->kind = q->kind == 1 ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
+    job->tokens = calloc(rows * q->draws, sizeof *job->tokens);
+    job->logprobs = calloc(rows * q->draws, sizeof *job->logprobs);
+    job->status = calloc(rows * q->draws, sizeof *job->status);
+    if (q->probs != NULL)
+        job->probs = calloc(rows * vocab, sizeof *job->probs);
+    if (job->tokens == NULL || job->logprobs == NULL || job->status == NULL || (q->probs != NULL && job->probs == NULL))
+        return cli_no_memory();
+    if (params_read(q, options, (uint32_t)rows, (uint32_t)vocab, params) != 0 || inputs_read(q, job) != 0)
+        return 1;
+    for (uint32_t r = 0; r < rows; r++)
+        if (cli_position(job, r) > UINT32_MAX - (q->draws - 1))
+            return cli_fail("--draws: row %" PRIu32 " has no %" PRIu32 " positions from %" PRIu64 " on", r, q->draws,
+                            cli_position(job, r));
     return run(q, job) || write_files(q, job) || print_results(q, job);
+}
+
+static void job_free(cli_job *job)
+{
+    free((void *)(uintptr_t)job->mask);
+    free((void *)(uintptr_t)job->bias);
+    free(job->prompt.ids);
+    free(job->output.ids);
+    free(job->tokens);
+    free(job->logprobs);
+    free(job->status);
+    free(job->probs);
+}
+
+/* Everything from the file of logits on. */
+static int sample_file(request *q, const cli_option *options)
+{
+    cli_logits logits;
+    cls_params *params = NULL;
+    cli_job job = {.logits = &logits};
+    int failed;
+    if (cli_logits_read(q->logits, q->dtype, &logits) != 0)
+        return 1;
+    if (q->draws > SIZE_MAX / 8 / logits.rows)
+        failed = cli_fail("--draws: %" PRIu32 " draws of %" PRIu32 " rows are too many", q->draws, logits.rows);
+    else if ((params = calloc(logits.rows, sizeof *params)) == NULL)
+        failed = cli_no_memory();
+    else {
+        job.params = params;
+        failed = sample(q, options, params, &job);
+    }
+    job_free(&job);
+    cli_params_free(&q->params, params, logits.rows);
+    free(logits.data);
+    return failed;
 }
 
 int cls_cmd_sample(int argc, char **argv)
 {
     request q = {.draws = 1};
-    cli_logits logits;
-    cli_npy mask = {0};
-    cli_job job = {0};
-    int failed;
+    int failed = 1;
     cli_option options[] = {
         {"logits", CLI_STRING, &q.logits, "FILE.npy", "[rows, vocab] float32 or float16, or uint16 as bf16", NULL, 0},
         {"dtype", CLI_STRING, &q.dtype, "TYPE", "f32, f16 or bf16 (default: by the file)", NULL, 0},
         {"device", CLI_STRING, &q.device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
          0},
         CLI_PARAM_OPTIONS(&q.params),
+        {"stop-id", CLI_LIST, &q.stop_ids, "ID", "stop with this token", NULL, 0},
+        {"logit-bias", CLI_LIST, &q.logit_bias, "ID:VALUE", "add VALUE to a token's logit; -inf bans it", NULL, 0},
         {"seeds", CLI_STRING, &q.seeds, "FILE.npy", "uint64 [rows]: each row's seed", NULL, 0},
         {"params", CLI_STRING, &q.params_file, "FILE.json", "an array with one object of parameters a row", NULL, 0},
-        {"mask", CLI_STRING, &q.mask, "FILE.npy", "int32 [rows, words]: bit t % 32 of word t / 32 allows token t", NULL,
+        {"prompt", CLI_STRING, &q.prompt, "FILE.npy", "int32 [rows, tokens], -1 padded: the requests' prompts", NULL,
          0},
+        {"output", CLI_STRING, &q.output, "FILE.npy", "and what they have generated so far, shaped alike", NULL, 0},
+        {"mask", CLI_STRING, &q.mask, "FILE.npy", "allowed tokens: int32 [rows, words of 32], or bool [rows, vocab]",
+         NULL, 0},
+        {"bias", CLI_STRING, &q.bias, "FILE.npy", "added to the logits: float32 or float16 [rows, vocab]", NULL, 0},
         {"draws", CLI_UINT, &q.draws, "N", "draw N times a row, at successive positions (default 1)", NULL, 0},
         {"tokens", CLI_STRING, &q.tokens, "OUT.npy", "write the tokens: int32 [rows], or [rows, draws]", NULL, 0},
         {"logprobs", CLI_STRING, &q.logprobs, "OUT.npy", "write their logprobs: float32, shaped alike", NULL, 0},
@@ -179,27 +272,21 @@ int cls_cmd_sample(int argc, char **argv)
     switch (cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...", "Draws a token for each row of logits.",
                       options)) {
     case CLI_HELPED:
-        return 0;
-    case CLI_FAILED:
-        return 1;
-    case CLI_GO:
+        failed = 0;
         break;
+    case CLI_FAILED:
+        break;
+    case CLI_GO:
+        if (q.logits == NULL)
+            cli_fail("--logits: a file of logits is needed");
+        else if (q.draws == 0)
+            cli_fail("--draws: at least one is needed");
+        else if (q.vector != 0 && q.vector != 2 && q.vector != 4 && q.vector != 8 && q.vector != 16)
+            cli_fail("--vector: %" PRIu32 " is none of 2, 4, 8, 16", q.vector);
+        else
+            failed = sample_file(&q, options);
     }
-    if (q.logits == NULL)
-        return cli_fail("--logits: a file of logits is needed");
-    if (q.draws == 0)
-        return cli_fail("--draws: at least one is needed");
-    if (q.vector != 0 && q.vector != 2 && q.vector != 4 && q.vector != 8 && q.vector != 16)
-        return cli_fail("--vector: %" PRIu32 " is none of 2, 4, 8, 16", q.vector);
-    if (cli_logits_read(q.logits, q.dtype, &logits) != 0)
-        return 1;
-    failed = sample(&q, options, &logits, &mask, &job);
-    free((void *)(uintptr_t)job.params);
-    free(job.tokens);
-    free(job.logprobs);
-    free(job.status);
-    free(job.probs);
-    free(mask.data);
-    free(logits.data);
+    free(q.stop_ids.text);
+    free(q.logit_bias.text);
     return failed;
 }

@@ -187,7 +187,7 @@ npy broad.npy '<f4' '1, 1048577'; head -c 4194308 /dev/zero >>broad.npy; broken 
 rm none.npy
 
 npy few.npy '<i4' '2, 2'; bytes few.npy 00000000 00000000 00000000 00000000
-host_refused "few.npy: 2 mask rows" --mask few.npy
+host_refused "few.npy: 2 rows for 8 rows" --mask few.npy
 host_refused "f32.npy: not an array int32" --mask f32.npy
 host_refused "few.npy: not an array uint64" --seeds few.npy
 npy pair.npy '<u8' '2,'; bytes pair.npy 0000000000000001 0000000000000001
