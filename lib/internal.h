@@ -85,7 +85,9 @@ cls_status cls_program_build(cl_context context, cl_device_id device, const cls_
                              int32_t dtype, char **log, cl_program *program);
 
 /* The kernels, by name and in the order of the flow. */
-enum cls_kernel { CLS_SURVEY, CLS_SHORTLIST, CLS_PASS, CLS_FINAL, CLS_LOGPROB, CLS_PROBS, CLS_SELF_TEST, CLS_KERNELS };
+enum cls_kernel {
+    CLS_SLOTS, CLS_SURVEY, CLS_SHORTLIST, CLS_PASS, CLS_FINAL, CLS_LOGPROB, CLS_PROBS, CLS_ACCEPT, CLS_SELF_TEST, CLS_KERNELS
+};
 extern const char *const cls_kernel_names[CLS_KERNELS];
 
 /* Kernels over tiles and kernels over rows may have groups of different sizes,
@@ -114,27 +116,59 @@ void cls_context_retain(cls_context *context);
 #define CLS_STAGING 16 /* uploads in flight */
 
 /* The int32s of a step's rows that may come from the host. */
-enum cls_map { CLS_MAP_SLOTS, CLS_MAP_POSITIONS, CLS_MAP_MASKS, CLS_MAPS };
+enum cls_map { CLS_MAP_SLOTS, CLS_MAP_POSITIONS, CLS_MAP_MASKS, CLS_MAP_BIASES, CLS_MAPS };
+
+/* Memory that grows. */
+typedef struct cls_block {
+    void *data;
+    size_t used, size; /* bytes */
+} cls_block;
+
+/* Device memory that grows, with its size in bytes. */
+typedef struct cls_device_block {
+    cl_mem buffer;
+    size_t size;
+} cls_device_block;
 
 /* One upload under way: memory that must not change until `done`. */
 typedef struct cls_staging {
     cl_event done; /* NULL: free */
-    cls_slot *slots; /* [slots] */
-    int32_t *maps;   /* [CLS_MAPS][max_rows] */
+    int32_t *maps; /* [CLS_MAPS][max_rows] */
+    cls_block changes, words; /* those of the slot calls before a step */
 } cls_staging;
 
-#define CLS_DIRTY_PARAMS 1 /* all but the position */
-#define CLS_DIRTY_BEGUN 2  /* the position, too */
+/* A request's biases and stop ids, in the lists on the device; forks share them. */
+typedef struct cls_lists {
+    struct cls_lists *next; /* by place */
+    uint32_t references;    /* 0: its place is free after the next step */
+    uint32_t at, n;         /* words */
+} cls_lists;
+
+/* What the host knows of a slot: not the device's part. */
+typedef struct cls_request {
+    cls_slot slot;
+    cls_params params; /* its arrays are ours */
+    cls_lists *lists;  /* NULL: none */
+    uint64_t flush;    /* `round` is of the slot calls since this one */
+    uint32_t round;
+} cls_request;
 
 struct cls_sampler {
     cls_context *context;
     uint32_t vocab, max_rows, slots;
+    uint32_t keep, biases, history, rollback;
+    uint32_t layout;        /* CLS_LAYOUT() of a slot's state */
     uint32_t tiles;         /* mass tiles of a row */
     uint32_t sample_stride; /* floats of a row's sample */
     cl_kernel kernel[CLS_DTYPES][CLS_KERNELS];
 
-    /* On the device; [max_rows] of each. */
+    /* On the device; the slots' ... */
     cl_mem slot_buffer; /* cls_slot [slots] */
+    cl_mem state;       /* u32 [slots][state_words()] */
+    cls_device_block lists, changes, words;
+    cl_mem old_lists;   /* what `lists` must be filled from first, or NULL */
+    size_t old_lists_size;
+    /* ... and the rows'; [max_rows] of each. */
     cl_mem maps;        /* int32 [CLS_MAPS][max_rows]: the step's host maps */
     cl_mem rows;        /* cls_row */
     cl_mem tile_key;    /* int32 [max tiles] */
@@ -146,9 +180,11 @@ struct cls_sampler {
     cl_mem raw_key, raw_mass, raw_flags; /* the survey of the raw logits, for raw logprobs */
 
     /* On the host. */
-    cls_slot *slot;  /* [slots]: what the device has, or will have with the next step */
-    uint8_t *dirty;  /* [slots]: CLS_DIRTY_* */
-    int any_dirty;
+    cls_request *request;   /* [slots] */
+    cls_lists *first_lists; /* all of them, by place */
+    cls_block pending_changes, pending_words; /* slot calls that the device has not seen */
+    uint32_t rounds;        /* ... and their rounds */
+    uint64_t flush;
     uint8_t *seen;   /* [slots]: finds slots that occur twice; all 0 between steps */
     int32_t *sent;   /* [CLS_MAPS][max_rows]: the maps that the device has */
     uint32_t sent_rows[CLS_MAPS];
@@ -156,14 +192,93 @@ struct cls_sampler {
     cl_event last; /* the last step's end */
     cl_command_queue last_queue;
     uint32_t launches;
+    int lost; /* a step failed half way */
     int force_search;
 };
+
+/* A sampler's kernel of the first type of logits that there is, for kernels
+ * that read none. */
+cl_kernel cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which);
 
 /* For tests: every row that truncates takes the threshold path. */
 void cls_sampler_force_search(cls_sampler *sampler, int on);
 
 /* For tests: a blocking read of the last step's row records. */
 cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_row *rows, uint32_t n);
+
+/* ----------------------------------------------------------------- slots.c */
+
+/* Parameters with the lists that they bring, ready for a slot. */
+typedef struct cls_prepared {
+    cls_params params; /* its arrays are malloc'ed copies */
+    cls_slot slot;
+    uint32_t *words; /* of the lists, malloc'ed */
+    uint32_t n_words;
+} cls_prepared;
+
+cls_status cls_slot_check(const cls_sampler *sampler, uint32_t slot, int begun);
+
+/* Checks parameters for a sampler and copies what they point to. */
+cls_status cls_prepare(const cls_sampler *sampler, const cls_params *params, cls_prepared *prepared);
+void cls_prepared_free(cls_prepared *prepared);
+
+/* Makes a slot what was prepared, which it takes over, with a state in the
+ * device's form. */
+cls_status cls_slot_put(cls_sampler *sampler, uint32_t slot, cls_prepared *prepared, const uint32_t *state);
+
+void cls_requests_free(cls_sampler *sampler);
+
+/* -------------------------------------------------------------- commands.c */
+
+/* The commands of a call on their way into a queue. In order, the queue orders
+ * them; out of order, each waits for the one before it. */
+typedef struct cls_commands {
+    cls_sampler *sampler;
+    cl_command_queue queue;
+    int ordered;
+    cl_uint n_wait; /* of the first command */
+    const cl_event *wait;
+    cl_event own[2]; /* what `wait` points to, where that is not the caller's */
+    int marked;      /* own[1] is ours */
+    cl_event previous; /* out of order: the last command's, ours */
+    cls_staging *staging;
+    int changed;     /* a kernel is under way that changes slots */
+} cls_commands;
+
+/* Checks a queue; tells whether it is in order. */
+cls_status cls_queue_check(const cls_sampler *sampler, cl_command_queue queue, int *ordered);
+cls_status cls_wait_check(cl_uint n_wait, const cl_event *wait);
+
+/* Whether a host map is another than the device has. */
+int cls_map_changed(const cls_sampler *sampler, enum cls_map which, const int32_t *map, uint32_t rows);
+
+/* Joins the caller's events with the sampler's last step, which may be on
+ * another queue; finds memory for uploads, if there will be some (CLS_BUSY);
+ * then enqueues what slot calls want. */
+cls_status cls_commands_begin(cls_commands *c, cls_sampler *sampler, cl_command_queue queue, int ordered, cl_uint n_wait,
+                              const cl_event *wait, int uploads);
+
+/* Uploads a map if the device has another. */
+cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map, uint32_t rows);
+
+/* Arguments of a kernel, set one after another; remembers the first failure. */
+typedef struct cls_arguments {
+    cl_kernel kernel;
+    cl_uint next;
+    cl_int code;
+} cls_arguments;
+void cls_set_mem(cls_arguments *a, cl_mem x);
+void cls_set_u32(cls_arguments *a, uint32_t x);
+void cls_set_u64(cls_arguments *a, uint64_t x);
+/* A buffer that may be absent, and its offset in elements; kernels look at `has` first. */
+void cls_set_buffer(cls_arguments *a, const cls_sampler *sampler, const cls_buffer *b, size_t element);
+void cls_set_map(cls_arguments *a, const cls_sampler *sampler, enum cls_map which, const cls_ints *map);
+
+/* groups[2] of `items` work-items. *done (NULL: not the last command) becomes ours. */
+cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, uint32_t items, const size_t *groups, cl_event *done);
+
+/* Ends the call: `end` is its last command's event. Any failure is the call's. */
+cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end, cl_event *done);
 
 /* ------------------------------------------------------------------ step.c */
 
@@ -174,8 +289,20 @@ typedef struct cls_plan {
     uint32_t has;    /* CLS_HAS_* and CLS_KEEP */
     int ordered;     /* the queue is in order */
     int search;      /* a row may need the threshold search */
-    uint32_t logit_size;
+    uint32_t logit_size, bias_size;
 } cls_plan;
+
+/* Checks that [offset, offset + size) lies in a buffer of the context, aligned. */
+cls_status cls_buffer_check(const cls_sampler *sampler, const char *what, const cls_buffer *buffer, uint64_t size,
+                            uint64_t element);
+
+/* Checks one of the rows' maps; fails if it has two sources. */
+cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows);
+
+/* Checks the slots that rows name, as far as the host can see them; `search`
+ * becomes true if one may need the threshold search. */
+cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots, uint32_t rows, int shared,
+                               int *search);
 
 /* Checks everything that can be known before enqueueing. */
 cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers, cl_uint n_wait,

@@ -9,55 +9,77 @@ void cls_sampler_options_default(cls_sampler_options *options, size_t struct_siz
     cls_struct_init(options, struct_size);
     if (struct_size >= offsetof(cls_sampler_options, max_rows) + sizeof options->max_rows)
         options->max_rows = 1;
+    if (struct_size >= offsetof(cls_sampler_options, keep) + sizeof options->keep)
+        options->keep = CLS_KEEP_COUNTS;
+    if (struct_size >= offsetof(cls_sampler_options, logit_bias) + sizeof options->logit_bias)
+        options->logit_bias = 1;
 }
 
-/* The device memory of a sampler: where it goes, and its bytes a row. */
+/* The device memory of a sampler: what for, where it is kept, how much. */
 typedef struct allotment {
+    const char *what;
     cl_mem *buffer;
     uint64_t bytes;
-    const char *what;
 } allotment;
 
-static cls_status allocate_device(cls_sampler *s)
+enum { ALLOTMENTS = 13 };
+static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
 {
     const uint64_t rows = s->max_rows, tiles = s->tiles, max_tiles = tiles * CLS_MAX_TILES_PER_TILE;
-    const allotment all[] = {
-        { &s->slot_buffer, (uint64_t)s->slots * sizeof(cls_slot), "slots" },
-        { &s->maps, rows * CLS_MAPS * sizeof(int32_t), "row maps" },
-        { &s->rows, rows * sizeof(cls_row), "row records" },
-        { &s->tile_key, rows * max_tiles * sizeof(int32_t), "tile maxima" },
-        { &s->tile_mass, rows * tiles * sizeof(uint64_t), "tile masses" },
-        { &s->tile_flags, rows * tiles * sizeof(uint32_t), "tile flags" },
-        { &s->pass, rows * tiles * CLS_PIVOTS * sizeof(uint64_t), "masses above pivots" },
-        { &s->work, rows * tiles * sizeof(uint64_t), "masses of the kept set" },
-        { &s->sample, rows * s->sample_stride * sizeof(float), "rows' samples" },
-        { &s->raw_key, rows * max_tiles * sizeof(int32_t), "raw tile maxima" },
-        { &s->raw_mass, rows * tiles * sizeof(uint64_t), "raw tile masses" },
-        { &s->raw_flags, rows * tiles * sizeof(uint32_t), "raw tile flags" },
+    const allotment table[ALLOTMENTS] = {
+        { "slots", &s->slot_buffer, (uint64_t)s->slots * sizeof(cls_slot) },
+        { "penalties and history", &s->state, (uint64_t)s->slots * state_words(s->vocab, s->layout) * sizeof(uint32_t) },
+        { "row maps", &s->maps, rows * CLS_MAPS * sizeof(int32_t) },
+        { "row records", &s->rows, rows * sizeof(cls_row) },
+        { "tile maxima", &s->tile_key, rows * max_tiles * sizeof(int32_t) },
+        { "tile masses", &s->tile_mass, rows * tiles * sizeof(uint64_t) },
+        { "tile flags", &s->tile_flags, rows * tiles * sizeof(uint32_t) },
+        { "masses above pivots", &s->pass, rows * tiles * CLS_PIVOTS * sizeof(uint64_t) },
+        { "masses of the kept set", &s->work, rows * tiles * sizeof(uint64_t) },
+        { "rows' samples", &s->sample, rows * s->sample_stride * sizeof(float) },
+        { "raw tile maxima", &s->raw_key, rows * max_tiles * sizeof(int32_t) },
+        { "raw tile masses", &s->raw_mass, rows * tiles * sizeof(uint64_t) },
+        { "raw tile flags", &s->raw_flags, rows * tiles * sizeof(uint32_t) },
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        cl_int code = CL_INVALID_BUFFER_SIZE;
-        if (all[i].bytes <= SIZE_MAX)
-            *all[i].buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, (size_t)all[i].bytes, NULL, &code);
-        if (code != CL_SUCCESS)
-            return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %llu bytes on the device for %s",
-                            (unsigned long long)all[i].bytes, all[i].what);
+    memcpy(all, table, sizeof table);
+}
+
+static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const char *what)
+{
+    cl_int code = CL_INVALID_BUFFER_SIZE;
+    if (bytes <= SIZE_MAX)
+        *buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %llu bytes on the device for %s",
+                                         (unsigned long long)bytes, what);
+}
+
+/* What slot calls upload, and lists, begin small and grow with them. */
+static cls_status allocate_device(cls_sampler *s)
+{
+    allotment all[ALLOTMENTS];
+    cls_device_block *const blocks[] = { &s->lists, &s->changes, &s->words };
+    cls_status status = CLS_OK;
+    allotments(s, all);
+    for (size_t i = 0; i < ALLOTMENTS && status == CLS_OK; i++)
+        status = allocate(s, all[i].buffer, all[i].bytes, all[i].what);
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0] && status == CLS_OK; i++) {
+        blocks[i]->size = 4096;
+        status = allocate(s, &blocks[i]->buffer, blocks[i]->size, "slot calls");
     }
-    return CLS_OK;
+    return status;
 }
 
 static cls_status allocate_host(cls_sampler *s)
 {
     int missing = 0;
-    s->slot = calloc(s->slots, sizeof *s->slot);
-    s->dirty = calloc(s->slots, 1);
+    s->request = calloc(s->slots, sizeof *s->request);
     s->seen = calloc(s->slots, 1);
     s->sent = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->sent);
-    missing |= s->slot == NULL || s->dirty == NULL || s->seen == NULL || s->sent == NULL;
+    missing |= s->request == NULL || s->seen == NULL || s->sent == NULL;
     for (int i = 0; i < CLS_STAGING; i++) {
-        s->staging[i].slots = calloc(s->slots, sizeof *s->staging[i].slots);
         s->staging[i].maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->staging[i].maps);
-        missing |= s->staging[i].slots == NULL || s->staging[i].maps == NULL;
+        missing |= s->staging[i].maps == NULL;
     }
     return missing ? cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a sampler of %u slots and %u rows",
                               (unsigned)s->slots, (unsigned)s->max_rows)
@@ -79,16 +101,51 @@ static cls_status create_kernels(cls_sampler *s)
     return CLS_OK;
 }
 
-/* A device map may name any slot from the first step on: all start free. */
+/* All slots start free and empty: a device map may name any of them from the
+ * first step on, and bitmaps say what counts are to be looked at. */
 static cls_status clear_slots(cls_sampler *s)
 {
+    const uint32_t zero = 0;
     cl_int code;
     const cl_command_queue queue = clCreateCommandQueue(s->context->cl, s->context->device, 0, &code);
     if (code == CL_SUCCESS) {
-        code = clEnqueueWriteBuffer(queue, s->slot_buffer, CL_TRUE, 0, s->slots * sizeof *s->slot, s->slot, 0, NULL, NULL);
+        code = clEnqueueFillBuffer(queue, s->slot_buffer, &zero, sizeof zero, 0, s->slots * sizeof(cls_slot), 0, NULL, NULL);
+        if (code == CL_SUCCESS)
+            code = clEnqueueFillBuffer(queue, s->state, &zero, sizeof zero, 0,
+                                       (size_t)s->slots * state_words(s->vocab, s->layout) * sizeof zero, 0, NULL, NULL);
+        if (code == CL_SUCCESS)
+            code = clFinish(queue);
         clReleaseCommandQueue(queue);
     }
     return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot clear the slots on the device");
+}
+
+cl_kernel cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which)
+{
+    for (int d = 0; d < CLS_DTYPES; d++)
+        if (s->kernel[d][which] != NULL)
+            return s->kernel[d][which];
+    return NULL;
+}
+
+static cls_status check_options(const cls_sampler_options *o)
+{
+    if (o->vocab < 1 || o->vocab > CLS_MAX_VOCAB)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vocab is %u; it must be 1 to %d", (unsigned)o->vocab,
+                        CLS_MAX_VOCAB);
+    if (o->max_rows < 1 || o->max_rows > 65535)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->max_rows is %u; it must be 1 to 65535", (unsigned)o->max_rows);
+    if (o->slots > 1u << 24)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->slots is %u; it must be at most %u", (unsigned)o->slots, 1u << 24);
+    if (o->keep < CLS_KEEP_NONE || o->keep > CLS_KEEP_COUNTS)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->keep is %d, which is no cls_keep", (int)o->keep);
+    if (o->history > CLS_MAX_HISTORY)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->history is %u; it must be at most %d", (unsigned)o->history,
+                        CLS_MAX_HISTORY);
+    if (o->rollback > CLS_MAX_HISTORY)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->rollback is %u; it must be at most %d", (unsigned)o->rollback,
+                        CLS_MAX_HISTORY);
+    return CLS_OK;
 }
 
 cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *callers, cls_sampler **out)
@@ -103,13 +160,9 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *c
     cls_status status = cls_struct_read(&o, sizeof o, callers, "options");
     if (status != CLS_OK)
         return status;
-    if (o.vocab < 1 || o.vocab > CLS_MAX_VOCAB)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vocab is %u; it must be 1 to %d", (unsigned)o.vocab,
-                        CLS_MAX_VOCAB);
-    if (o.max_rows < 1 || o.max_rows > 65535)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->max_rows is %u; it must be 1 to 65535", (unsigned)o.max_rows);
-    if (o.slots > 1u << 24)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->slots is %u; it must be at most %u", (unsigned)o.slots, 1u << 24);
+    status = check_options(&o);
+    if (status != CLS_OK)
+        return status;
     cls_sampler *const s = calloc(1, sizeof *s);
     if (s == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a sampler");
@@ -118,6 +171,12 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *c
     s->vocab = o.vocab;
     s->max_rows = o.max_rows;
     s->slots = o.slots != 0 ? o.slots : o.max_rows;
+    s->keep = (uint32_t)o.keep;
+    s->biases = o.logit_bias != 0;
+    s->history = o.history;
+    s->rollback = o.rollback;
+    /* At least one entry: whether a request has ended is asked of its latest token. */
+    s->layout = CLS_LAYOUT(s->keep, s->biases, (o.history != 0 ? o.history : 1) + o.rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
     s->sample_stride = 2 * sample_size(o.vocab);
     if (s->sample_stride < s->tiles * CLS_MAX_TILES_PER_TILE) /* champions need a float a max tile */
@@ -139,91 +198,70 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *c
 
 void cls_sampler_destroy(cls_sampler *s)
 {
+    allotment all[ALLOTMENTS];
     if (s == NULL)
         return;
-    cl_mem *const buffers[] = { &s->slot_buffer, &s->maps, &s->rows, &s->tile_key, &s->tile_mass, &s->tile_flags, &s->pass,
-                                &s->work, &s->sample, &s->raw_key, &s->raw_mass, &s->raw_flags };
+    cl_mem *const others[] = { &s->lists.buffer, &s->changes.buffer, &s->words.buffer, &s->old_lists };
     /* Uploads read the staging memory until they are done. */
     for (int i = 0; i < CLS_STAGING; i++) {
         if (s->staging[i].done != NULL) {
             clWaitForEvents(1, &s->staging[i].done);
             clReleaseEvent(s->staging[i].done);
         }
-        free(s->staging[i].slots);
         free(s->staging[i].maps);
+        free(s->staging[i].changes.data);
+        free(s->staging[i].words.data);
     }
     if (s->last != NULL)
         clReleaseEvent(s->last);
     if (s->last_queue != NULL)
         clReleaseCommandQueue(s->last_queue);
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
-        if (*buffers[i] != NULL)
-            clReleaseMemObject(*buffers[i]);
+    allotments(s, all);
+    for (size_t i = 0; i < ALLOTMENTS; i++)
+        if (*all[i].buffer != NULL)
+            clReleaseMemObject(*all[i].buffer);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (*others[i] != NULL)
+            clReleaseMemObject(*others[i]);
     for (int d = 0; d < CLS_DTYPES; d++)
         for (int k = 0; k < CLS_KERNELS; k++)
             if (s->kernel[d][k] != NULL)
                 clReleaseKernel(s->kernel[d][k]);
     cls_context_destroy(s->context);
-    free(s->slot);
-    free(s->dirty);
+    cls_requests_free(s);
     free(s->seen);
     free(s->sent);
     free(s);
 }
 
-/* --------------------------------------------------------------------- slots */
-
-static cls_status check_slot(const cls_sampler *s, uint32_t slot)
+cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
 {
+    cls_memory m;
+    allotment all[ALLOTMENTS];
+    cls_struct_init(&m, sizeof m);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    if (slot >= s->slots)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot is %u, but there are %u", (unsigned)slot, (unsigned)s->slots);
-    return CLS_OK;
-}
-
-static cls_status set_slot(cls_sampler *s, uint32_t slot, const cls_params *params, uint8_t dirty)
-{
-    cls_slot next;
-    const cls_status status = cls_slot_from_params(params, s->vocab, &next);
+    const cls_status status = cls_struct_read(&m, sizeof m, callers, "memory");
     if (status != CLS_OK)
         return status;
-    if (!(next.flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN)) && next.top_k > 0 && (uint32_t)next.top_k < s->vocab &&
-        (uint32_t)next.top_k > s->context->shape.shortlist)
-        next.flags |= CLS_SLOT_SEARCH;
-    s->slot[slot] = next;
-    s->dirty[slot] |= dirty;
-    s->any_dirty = 1;
-    return CLS_OK;
-}
-
-cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params)
-{
-    const cls_status status = check_slot(s, slot);
-    return status == CLS_OK ? set_slot(s, slot, params, CLS_DIRTY_BEGUN) : status;
-}
-
-cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
-{
-    const cls_status status = check_slot(s, slot);
-    if (status != CLS_OK)
-        return status;
-    if (!(s->slot[slot].flags & CLS_SLOT_BEGUN))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot %u has no request: call cls_slot_begin() first", (unsigned)slot);
-    const uint32_t position = s->slot[slot].position; /* of a begin that no step has seen yet */
-    const cls_status set = set_slot(s, slot, params, CLS_DIRTY_PARAMS);
-    if (set == CLS_OK)
-        s->slot[slot].position = position;
-    return set;
-}
-
-cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
-{
-    const cls_status status = check_slot(s, slot);
-    if (status != CLS_OK)
-        return status;
-    memset(&s->slot[slot], 0, sizeof s->slot[slot]);
-    s->dirty[slot] = CLS_DIRTY_BEGUN;
-    s->any_dirty = 1;
+    cls_struct_init(&m, sizeof m);
+    allotments((cls_sampler *)(uintptr_t)s, all);
+    for (size_t i = 2; i < ALLOTMENTS; i++)
+        m.rows += all[i].bytes;
+    m.parameters = all[0].bytes;
+    m.penalties = (uint64_t)s->slots * state_ring(s->vocab, s->layout) * sizeof(uint32_t);
+    m.history = all[1].bytes - m.penalties;
+    m.lists = s->lists.size + (s->old_lists != NULL ? s->old_lists_size : 0);
+    m.changes = s->changes.size + s->words.size;
+    m.device = m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows;
+    m.host = sizeof *s + s->slots * (sizeof *s->request + 1) + (uint64_t)(CLS_STAGING + 1) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
+             s->pending_changes.size + s->pending_words.size;
+    for (int i = 0; i < CLS_STAGING; i++)
+        m.host += s->staging[i].changes.size + s->staging[i].words.size;
+    for (const cls_lists *l = s->first_lists; l != NULL; l = l->next)
+        m.host += sizeof *l + (uint64_t)l->n * sizeof(uint32_t);
+    const size_t size = callers->struct_size;
+    memcpy(callers, &m, size < sizeof m ? size : sizeof m);
+    callers->struct_size = size;
     return CLS_OK;
 }

@@ -14,25 +14,23 @@ static cls_status bad(const char *what, const char *why)
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->%s %s", what, why);
 }
 
-/* That [offset, offset + size) lies in a buffer of the context, aligned. */
-static cls_status check_buffer(const cls_sampler *sampler, const char *what, cl_mem buffer, uint64_t offset, uint64_t size,
-                               uint64_t element)
+cls_status cls_buffer_check(const cls_sampler *sampler, const char *what, const cls_buffer *b, uint64_t size, uint64_t element)
 {
     size_t have = 0;
     cl_context context = NULL;
-    cl_int code = clGetMemObjectInfo(buffer, CL_MEM_SIZE, sizeof have, &have, NULL);
+    cl_int code = clGetMemObjectInfo(b->buffer, CL_MEM_SIZE, sizeof have, &have, NULL);
     if (code == CL_SUCCESS)
-        code = clGetMemObjectInfo(buffer, CL_MEM_CONTEXT, sizeof context, &context, NULL);
+        code = clGetMemObjectInfo(b->buffer, CL_MEM_CONTEXT, sizeof context, &context, NULL);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_BAD_ARGUMENT, code, "step->%s is no buffer", what);
+        return cls_fail(CLS_BAD_ARGUMENT, code, "%s is no buffer", what);
     if (context != sampler->context->cl)
-        return bad(what, "belongs to another OpenCL context than the sampler");
-    if (offset % element != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->%s: offset %llu is no multiple of the element's %llu bytes",
-                        what, (unsigned long long)offset, (unsigned long long)element);
-    if (offset > have || size > have - offset)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->%s: the buffer has %zu bytes, but the step needs %llu from offset %llu",
-                        what, have, (unsigned long long)size, (unsigned long long)offset);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s belongs to another OpenCL context than the sampler", what);
+    if (b->offset % element != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: offset %llu is no multiple of the element's %llu bytes", what,
+                        (unsigned long long)b->offset, (unsigned long long)element);
+    if (b->offset > have || size > have - b->offset)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: the buffer has %zu bytes, but the step needs %llu from offset %llu",
+                        what, have, (unsigned long long)size, (unsigned long long)b->offset);
     return CLS_OK;
 }
 
@@ -62,118 +60,134 @@ static cls_status check_logits(const cls_sampler *sampler, cls_plan *plan)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->logits.row_stride is %llu, less than the vocabulary of %u",
                         (unsigned long long)l->row_stride, (unsigned)sampler->vocab);
     plan->logit_size = (uint32_t)cls_dtype_size(l->dtype);
-    return check_buffer(sampler, "logits", l->buffer, l->offset,
-                        extent(plan->step.rows, l->row_stride, sampler->vocab, plan->logit_size), plan->logit_size);
+    const cls_buffer whole = { l->buffer, l->offset };
+    return cls_buffer_check(sampler, "step->logits", &whole,
+                            extent(plan->step.rows, l->row_stride, sampler->vocab, plan->logit_size), plan->logit_size);
+}
+
+/* Rows of a mask or a dense bias: defaults, and whether they lie in the buffer. */
+static cls_status check_rows_of(const cls_sampler *sampler, const char *what, const cls_buffer *buffer, uint32_t width,
+                                uint64_t element, const cls_ints *map, uint32_t step_rows, uint32_t *rows, uint64_t *stride)
+{
+    if (*rows == 0)
+        *rows = step_rows;
+    if (*stride == 0)
+        *stride = width;
+    if (*stride < width)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.row_stride is %llu, less than its width of %u", what,
+                        (unsigned long long)*stride, (unsigned)width);
+    if (map->host == NULL && map->device.buffer == NULL && *rows < step_rows)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.rows is %u for %u rows, and there is no %s.row_map", what,
+                        (unsigned)*rows, (unsigned)step_rows, what);
+    return cls_buffer_check(sampler, what, buffer, extent(*rows, *stride, width, element), element);
+}
+
+static cls_status no_map(const cls_ints *map, const char *what)
+{
+    return map->host == NULL && map->device.buffer == NULL ? CLS_OK : bad(what, "is NULL, but there is a row_map");
 }
 
 static cls_status check_mask(const cls_sampler *sampler, cls_plan *plan)
 {
     cls_mask *const m = &plan->step.mask;
     if (m->words.buffer == NULL)
-        return m->row_map.host != NULL || m->row_map.device.buffer != NULL
-                   ? bad("mask.words.buffer", "is NULL, but there is a mask.row_map")
-                   : CLS_OK;
-    plan->has |= CLS_HAS_MASK;
+        return no_map(&m->row_map, "mask.words.buffer");
+    if (m->kind != CLS_MASK_PACKED && m->kind != CLS_MASK_BOOL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->mask.kind is %d, which is no cls_mask_kind", (int)m->kind);
+    plan->has |= CLS_HAS_MASK | (m->kind == CLS_MASK_BOOL ? CLS_MASK_BYTES : 0);
     if (m->width == 0)
-        m->width = (sampler->vocab + 31) / 32;
-    if (m->rows == 0)
-        m->rows = plan->step.rows;
-    if (m->row_stride == 0)
-        m->row_stride = m->width;
-    if (m->row_stride < m->width)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->mask.row_stride is %llu, less than its width of %u words",
-                        (unsigned long long)m->row_stride, (unsigned)m->width);
-    if (m->row_map.host == NULL && m->row_map.device.buffer == NULL && m->rows < plan->step.rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->mask.rows is %u for %u rows, and there is no mask.row_map",
-                        (unsigned)m->rows, (unsigned)plan->step.rows);
-    return check_buffer(sampler, "mask.words", m->words.buffer, m->words.offset,
-                        extent(m->rows, m->row_stride, m->width, sizeof(int32_t)), sizeof(int32_t));
+        m->width = m->kind == CLS_MASK_BOOL ? sampler->vocab : (sampler->vocab + 31) / 32;
+    return check_rows_of(sampler, "step->mask", &m->words, m->width, m->kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t),
+                         &m->row_map, plan->step.rows, &m->rows, &m->row_stride);
+}
+
+static cls_status check_bias(const cls_sampler *sampler, cls_plan *plan)
+{
+    cls_dense_bias *const b = &plan->step.bias;
+    if (b->values.buffer == NULL)
+        return no_map(&b->row_map, "bias.values.buffer");
+    if (b->dtype != CLS_F32 && b->dtype != CLS_F16)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->bias.dtype is %d; it must be CLS_F32 or CLS_F16", (int)b->dtype);
+    plan->has |= CLS_HAS_BIAS | (b->dtype == CLS_F16 ? CLS_BIAS_F16 : 0);
+    plan->bias_size = (uint32_t)cls_dtype_size(b->dtype);
+    return check_rows_of(sampler, "step->bias", &b->values, sampler->vocab, plan->bias_size, &b->row_map, plan->step.rows,
+                         &b->rows, &b->row_stride);
+}
+
+cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows)
+{
+    if (map->host != NULL && map->device.buffer != NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s has a host array and a buffer; it can have one", what);
+    if (map->device.buffer == NULL)
+        return CLS_OK;
+    return cls_buffer_check(sampler, what, &map->device, (uint64_t)rows * sizeof(int32_t), sizeof(int32_t));
 }
 
 static cls_status check_map(const cls_sampler *sampler, cls_plan *plan, enum cls_map which)
 {
-    static const char *const name[CLS_MAPS] = { "slots", "positions", "mask.row_map" };
-    static const uint32_t has[CLS_MAPS] = { CLS_HAS_SLOT_MAP, CLS_HAS_POSITIONS, CLS_HAS_MASK_MAP };
+    static const char *const name[CLS_MAPS] = { "step->slots", "step->positions", "step->mask.row_map", "step->bias.row_map" };
+    static const uint32_t has[CLS_MAPS] = { CLS_HAS_SLOT_MAP, CLS_HAS_POSITIONS, CLS_HAS_MASK_MAP, CLS_HAS_BIAS_MAP };
     const cls_ints *const map = plan->map[which];
-    if (map->host != NULL && map->device.buffer != NULL)
-        return bad(name[which], "has a host array and a buffer; it can have one");
-    if (map->host == NULL && map->device.buffer == NULL)
-        return CLS_OK;
-    plan->has |= has[which];
-    if (map->device.buffer == NULL)
-        return CLS_OK;
-    return check_buffer(sampler, name[which], map->device.buffer, map->device.offset,
-                        (uint64_t)plan->step.rows * sizeof(int32_t), sizeof(int32_t));
+    if (map->host != NULL || map->device.buffer != NULL)
+        plan->has |= has[which];
+    return cls_map_check(sampler, name[which], map, plan->step.rows);
 }
 
 static cls_status check_output(const cls_sampler *sampler, const char *what, const cls_buffer *output, uint64_t size,
                                uint64_t element)
 {
-    return output->buffer == NULL ? CLS_OK : check_buffer(sampler, what, output->buffer, output->offset, size, element);
+    return output->buffer == NULL ? CLS_OK : cls_buffer_check(sampler, what, output, size, element);
 }
 
-/* The slots that rows name, as far as the host can see them: begun, and none twice. */
-static cls_status check_slots(cls_sampler *sampler, cls_plan *plan)
+static int may_search(const cls_sampler *s, const cls_slot *slot)
 {
-    const cls_step *const s = &plan->step;
+    return (slot->flags & CLS_SLOT_SEARCH) != 0 ||
+           (s->force_search && (slot->flags & CLS_SLOT_BEGUN) && !(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN)));
+}
+
+cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots, uint32_t rows, int shared,
+                               int *search)
+{
     cls_status status = CLS_OK;
     uint32_t row = 0;
-    for (uint32_t i = 0; s->slots.device.buffer != NULL && i < sampler->slots; i++)
-        plan->search |= (sampler->slot[i].flags & CLS_SLOT_SEARCH) != 0;
-    for (; s->slots.device.buffer == NULL && row < s->rows && status == CLS_OK; row++) {
-        const int32_t slot = s->slots.host != NULL ? s->slots.host[row] : (int32_t)row;
+    for (uint32_t i = 0; slots->device.buffer != NULL && i < sampler->slots; i++)
+        *search |= may_search(sampler, &sampler->request[i].slot);
+    if (slots->host == NULL && slots->device.buffer == NULL && rows > sampler->slots)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "there are %u rows, but %u slots and no %s", (unsigned)rows,
+                        (unsigned)sampler->slots, what);
+    for (; slots->device.buffer == NULL && row < rows && status == CLS_OK; row++) {
+        const int32_t slot = slots->host != NULL ? slots->host[row] : (int32_t)row;
         if (slot == -1)
             continue;
         if (slot < 0 || (uint32_t)slot >= sampler->slots)
-            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->slots: row %u names slot %d, but there are %u",
+            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names slot %d, but there are %u", what,
                               (unsigned)row, (int)slot, (unsigned)sampler->slots);
-        else if (!(sampler->slot[slot].flags & CLS_SLOT_BEGUN))
-            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->slots: row %u names slot %d, which has no request: call cls_slot_begin() first",
-                              (unsigned)row, (int)slot);
-        else if (sampler->seen[slot] && !s->defer_accept)
-            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->slots: row %u names slot %d, as a row before it; without step->defer_accept a slot may occur once",
-                              (unsigned)row, (int)slot);
+        else if (!(sampler->request[slot].slot.flags & CLS_SLOT_BEGUN))
+            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names slot %d, which has no request: call cls_slot_begin() first",
+                              what, (unsigned)row, (int)slot);
+        else if (sampler->seen[slot] && !shared)
+            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names slot %d, as a row before it; a slot may occur once, unless step->defer_accept is set",
+                              what, (unsigned)row, (int)slot);
         else {
             sampler->seen[slot] = 1;
-            plan->search |= (sampler->slot[slot].flags & CLS_SLOT_SEARCH) != 0;
-            plan->search |= sampler->force_search && !(sampler->slot[slot].flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN));
+            *search |= may_search(sampler, &sampler->request[slot].slot);
         }
     }
     while (row-- > 0) {
-        const int32_t slot = s->slots.host != NULL ? s->slots.host[row] : (int32_t)row;
+        const int32_t slot = slots->host != NULL ? slots->host[row] : (int32_t)row;
         if (slot >= 0 && (uint32_t)slot < sampler->slots)
             sampler->seen[slot] = 0;
     }
     return status;
 }
 
-static cls_status check_mask_rows(const cls_plan *plan)
+/* What a host map of a mask or a bias names. */
+static cls_status check_named_rows(const char *what, const int32_t *map, uint32_t n, uint32_t rows)
 {
-    const int32_t *const map = plan->step.mask.row_map.host;
-    for (uint32_t row = 0; map != NULL && row < plan->step.rows; row++)
-        if (map[row] < -1 || (map[row] >= 0 && (uint32_t)map[row] >= plan->step.mask.rows))
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->mask.row_map: row %u names mask row %d, but there are %u",
-                            (unsigned)row, (int)map[row], (unsigned)plan->step.mask.rows);
-    return CLS_OK;
-}
-
-static cls_status check_queue(const cls_sampler *sampler, cl_command_queue queue, cls_plan *plan)
-{
-    cl_context context = NULL;
-    cl_device_id device = NULL;
-    cl_command_queue_properties properties = 0;
-    if (queue == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue is NULL");
-    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL);
-    if (code == CL_SUCCESS)
-        code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL);
-    if (code == CL_SUCCESS)
-        code = clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
-    if (code != CL_SUCCESS)
-        return cls_fail(CLS_BAD_ARGUMENT, code, "queue is no command queue");
-    if (context != sampler->context->cl || device != sampler->context->device)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue belongs to another OpenCL context or device than the sampler");
-    plan->ordered = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    for (uint32_t row = 0; map != NULL && row < n; row++)
+        if (map[row] < -1 || (map[row] >= 0 && (uint32_t)map[row] >= rows))
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names row %d, but there are %u", what, (unsigned)row,
+                            (int)map[row], (unsigned)rows);
     return CLS_OK;
 }
 
@@ -191,50 +205,46 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     plan->map[CLS_MAP_SLOTS] = &s->slots;
     plan->map[CLS_MAP_POSITIONS] = &s->positions;
     plan->map[CLS_MAP_MASKS] = &s->mask.row_map;
-    if ((n_wait == 0) != (wait == NULL))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n_wait is %u, but wait is %s", (unsigned)n_wait,
-                        wait == NULL ? "NULL" : "not NULL");
-    for (cl_uint i = 0; i < n_wait; i++)
-        if (wait[i] == NULL)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "wait[%u] is NULL", (unsigned)i);
+    plan->map[CLS_MAP_BIASES] = &s->bias.row_map;
+    status = cls_wait_check(n_wait, wait);
+    if (status != CLS_OK)
+        return status;
     if (s->rows < 1 || s->rows > sampler->max_rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->rows is %u; the sampler was created for 1 to %u",
                         (unsigned)s->rows, (unsigned)sampler->max_rows);
     if (s->logprob_kind != CLS_LOGPROB_RAW && s->logprob_kind != CLS_LOGPROB_FINAL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->logprob_kind is %d, which is no cls_logprob_kind",
                         (int)s->logprob_kind);
-    if (s->slots.host == NULL && s->slots.device.buffer == NULL && s->rows > sampler->slots)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->rows is %u, but there are %u slots and no step->slots",
-                        (unsigned)s->rows, (unsigned)sampler->slots);
     const uint64_t rows = s->rows;
-    status = check_queue(sampler, queue, plan);
+    status = cls_queue_check(sampler, queue, &plan->ordered);
     if (status == CLS_OK)
         status = check_logits(sampler, plan);
     if (status == CLS_OK)
         status = check_mask(sampler, plan);
+    if (status == CLS_OK)
+        status = check_bias(sampler, plan);
     for (int i = 0; i < CLS_MAPS && status == CLS_OK; i++)
         status = check_map(sampler, plan, (enum cls_map)i);
     if (status == CLS_OK)
-        status = check_output(sampler, "random", &s->random, rows * sizeof(uint64_t), sizeof(uint64_t));
+        status = check_output(sampler, "step->random", &s->random, rows * sizeof(uint64_t), sizeof(uint64_t));
     if (status == CLS_OK)
-        status = check_output(sampler, "tokens", &s->tokens, rows * sizeof(int32_t), sizeof(int32_t));
+        status = check_output(sampler, "step->tokens", &s->tokens, rows * sizeof(int32_t), sizeof(int32_t));
     if (status == CLS_OK)
-        status = check_output(sampler, "status", &s->status, rows * sizeof(int32_t), sizeof(int32_t));
+        status = check_output(sampler, "step->status", &s->status, rows * sizeof(int32_t), sizeof(int32_t));
     if (status == CLS_OK)
-        status = check_output(sampler, "logprobs", &s->logprobs, rows * sizeof(float), sizeof(float));
+        status = check_output(sampler, "step->logprobs", &s->logprobs, rows * sizeof(float), sizeof(float));
     if (status == CLS_OK)
-        status = check_output(sampler, "probs", &s->probs, rows * sampler->vocab * sizeof(float), sizeof(float));
+        status = check_output(sampler, "step->probs", &s->probs, rows * sampler->vocab * sizeof(float), sizeof(float));
     if (status == CLS_OK)
-        status = check_mask_rows(plan);
+        status = check_named_rows("step->mask.row_map", s->mask.row_map.host, s->rows, s->mask.rows);
     if (status == CLS_OK)
-        status = check_slots(sampler, plan);
+        status = check_named_rows("step->bias.row_map", s->bias.row_map.host, s->rows, s->bias.rows);
+    if (status == CLS_OK)
+        status = cls_row_slots_check(sampler, "step->slots", &s->slots, s->rows, s->defer_accept != 0, &plan->search);
     plan->has |= s->random.buffer != NULL ? CLS_HAS_RANDOM : 0;
     plan->has |= s->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
     plan->has |= s->status.buffer != NULL ? CLS_HAS_STATUS : 0;
     plan->has |= s->defer_accept ? CLS_DEFER : 0;
-    if (sampler->force_search) {
-        plan->has |= CLS_FORCE_SEARCH;
-        plan->search |= s->slots.device.buffer != NULL;
-    }
+    plan->has |= sampler->force_search ? CLS_FORCE_SEARCH : 0;
     return status;
 }

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT */
+/* A slot as bytes. In this order, little-endian, without padding:
+ *
+ *     "clsslot\n", version, vocab, keep, history, rollback
+ *     parameters, the logit bias (id, value), the stop ids
+ *     outputs, position, length, longest
+ *     the ring's entries, oldest first
+ *     the tokens that occur: id with SEEN_BIT, count
+ *     FNV-1a, 64 bits, of all bytes before it (Fowler, Noll, Vo)
+ *
+ * What is read back is checked as if a stranger had written it. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+#define FORMAT 1u
+#define SEEN_BIT 0x80000000u
+static const char magic[8] = { 'c', 'l', 's', 's', 'l', 'o', 't', '\n' };
+
+/* ----------------------------------------------------------------- the stream */
+
+/* Bytes being written (NULL: only counted) or read. */
+typedef struct stream {
+    uint8_t *out;
+    const uint8_t *in;
+    size_t at, size;
+    int reading, short_of; /* short_of: more was asked for than there is */
+} stream;
+
+static void put_bytes(stream *b, void *data, size_t n)
+{
+    if (n > b->size - b->at) {
+        b->short_of = 1;
+        if (b->reading)
+            memset(data, 0, n);
+        return;
+    }
+    if (b->reading)
+        memcpy(data, b->in + b->at, n);
+    else if (b->out != NULL)
+        memcpy(b->out + b->at, data, n);
+    b->at += n;
+}
+
+static void put_u32(stream *b, uint32_t *x)
+{
+    uint8_t byte[4];
+    for (int i = 0; i < 4; i++)
+        byte[i] = (uint8_t)(*x >> 8 * i);
+    put_bytes(b, byte, sizeof byte);
+    if (b->reading)
+        *x = (uint32_t)byte[0] | (uint32_t)byte[1] << 8 | (uint32_t)byte[2] << 16 | (uint32_t)byte[3] << 24;
+}
+
+static void put_i32(stream *b, int32_t *x)
+{
+    uint32_t bits = (uint32_t)*x;
+    put_u32(b, &bits);
+    memcpy(x, &bits, sizeof bits);
+}
+
+static void put_f32(stream *b, float *x)
+{
+    uint32_t bits;
+    memcpy(&bits, x, sizeof bits);
+    put_u32(b, &bits);
+    memcpy(x, &bits, sizeof bits);
+}
+
+static void put_u64(stream *b, uint64_t *x)
+{
+    uint32_t low = (uint32_t)*x, high = (uint32_t)(*x >> 32);
+    put_u32(b, &low);
+    put_u32(b, &high);
+    *x = (uint64_t)high << 32 | low;
+}
+
+static uint64_t hash(const uint8_t *data, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ data[i]) * 0x100000001b3u;
+    return h;
+}
+
+/* One field after the other, written or read: the format is in one place. */
+static void put_params(stream *b, cls_params *p)
+{
+    put_i32(b, &p->chain);
+    put_f32(b, &p->temperature);
+    put_i32(b, &p->top_k);
+    put_f32(b, &p->top_p);
+    put_f32(b, &p->min_p);
+    put_u64(b, &p->seed);
+    put_u64(b, &p->stream);
+    put_f32(b, &p->repetition_penalty);
+    put_f32(b, &p->frequency_penalty);
+    put_f32(b, &p->presence_penalty);
+    put_i32(b, &p->penalty_scope);
+    put_u32(b, &p->penalty_window);
+    put_u32(b, &p->max_tokens);
+    put_u32(b, &p->logit_bias_count);
+    put_u32(b, &p->stop_count);
+}
+
+static void put_lists(stream *b, const cls_params *p, cls_logit_bias *bias, int32_t *stop)
+{
+    for (uint32_t i = 0; i < p->logit_bias_count; i++) {
+        put_i32(b, &bias[i].id);
+        put_f32(b, &bias[i].bias);
+    }
+    for (uint32_t i = 0; i < p->stop_count; i++)
+        put_i32(b, &stop[i]);
+}
+
+static void put_place(stream *b, cls_slot *slot)
+{
+    put_u32(b, &slot->outputs);
+    put_u32(b, &slot->position);
+    put_u32(b, &slot->length);
+    put_u32(b, &slot->longest);
+}
+
+/* The oldest entry that the ring still has. */
+static uint32_t oldest(const cls_slot *slot, uint32_t n_ring)
+{
+    return slot->longest > n_ring ? slot->longest - n_ring : 0;
+}
+
+/* ------------------------------------------------------------------------ save */
+
+static uint32_t count_in(const cls_sampler *s, const uint32_t *state, uint32_t id)
+{
+    const uint32_t *const counts = state + state_counts(s->vocab, s->layout);
+    uint16_t count;
+    if (s->keep == CLS_KEEP_SEEN)
+        return counts[id / 32] >> (id % 32) & 1u;
+    memcpy(&count, (const char *)counts + 2 * (size_t)id, sizeof count);
+    return count;
+}
+
+static void put_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
+{
+    const uint32_t *const seen = state + state_seen(s->vocab, s->layout);
+    const size_t at = b->at;
+    uint32_t n = 0;
+    put_u32(b, &n);
+    for (uint32_t id = 0; s->keep != CLS_KEEP_NONE && id < s->vocab; id++) {
+        uint32_t count = count_in(s, state, id), word = id;
+        if (seen[id / 32] >> (id % 32) & 1u)
+            word |= SEEN_BIT;
+        if (count == 0 && word == id)
+            continue;
+        put_u32(b, &word);
+        put_u32(b, &count);
+        n++;
+    }
+    if (b->out != NULL && !b->short_of) {
+        stream head = { .out = b->out + at, .size = sizeof n };
+        put_u32(&head, &n);
+    }
+}
+
+static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cls_slot *slot, uint32_t *state)
+{
+    const uint32_t n_ring = CLS_LAYOUT_RING(s->layout);
+    uint32_t head[] = { FORMAT, s->vocab, s->keep, s->history, s->rollback };
+    cls_params p = r->params;
+    put_bytes(b, (void *)(uintptr_t)magic, sizeof magic);
+    for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
+        put_u32(b, &head[i]);
+    put_params(b, &p);
+    put_lists(b, &p, (cls_logit_bias *)(uintptr_t)p.logit_bias, (int32_t *)(uintptr_t)p.stop_ids);
+    put_place(b, slot);
+    for (uint32_t i = oldest(slot, n_ring); i < slot->length; i++)
+        put_u32(b, &state[state_ring(s->vocab, s->layout) + i % n_ring]);
+    put_tokens(b, s, state);
+    uint64_t sum = b->out != NULL ? hash(b->out, b->at) : 0;
+    put_u64(b, &sum);
+}
+
+/* Reads a slot and its state, after all that was enqueued and called before. */
+static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, cls_slot *place, uint32_t *state)
+{
+    const size_t size = state_words(s->vocab, s->layout) * sizeof *state;
+    cls_commands c;
+    int ordered = 0;
+    cls_status status = cls_queue_check(s, queue, &ordered);
+    if (status == CLS_OK && s->rounds != 0) {
+        cl_event end = NULL;
+        status = cls_commands_begin(&c, s, queue, ordered, 0, NULL, 0);
+        if (status == CLS_OK) {
+            const cl_int code = clEnqueueMarkerWithWaitList(queue, c.previous != NULL, c.previous != NULL ? &c.previous : NULL, &end);
+            status = cls_commands_end(&c, code, "cannot enqueue what slot calls changed", end, NULL);
+        }
+    }
+    if (status != CLS_OK)
+        return status;
+    const cl_uint n = s->last != NULL;
+    const cl_event *const wait = n != 0 ? &s->last : NULL;
+    cl_int code = clEnqueueReadBuffer(queue, s->slot_buffer, CL_TRUE, slot * sizeof *place, sizeof *place, place, n, wait, NULL);
+    if (code == CL_SUCCESS)
+        code = clEnqueueReadBuffer(queue, s->state, CL_TRUE, slot * size, size, state, n, wait, NULL);
+    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the slot");
+}
+
+cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out, size_t *size)
+{
+    cls_slot place;
+    cls_status status = cls_slot_check(s, slot, 1);
+    if (status != CLS_OK)
+        return status;
+    if (size == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is NULL");
+    uint32_t *const state = malloc(state_words(s->vocab, s->layout) * sizeof *state);
+    if (state == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
+    status = fetch(s, queue, slot, &place, state);
+    if (status == CLS_OK && !(place.flags & CLS_SLOT_BEGUN))
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot %u has no request any more: a rollback asked for more tokens than it had",
+                          (unsigned)slot);
+    if (status == CLS_OK) {
+        stream count = { .size = SIZE_MAX };
+        write_slot(&count, s, &s->request[slot], &place, state);
+        if (out != NULL && *size < count.at) {
+            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "*size is %zu, but the slot takes %zu bytes", *size, count.at);
+        } else if (out != NULL) {
+            stream b = { .out = out, .size = count.at };
+            write_slot(&b, s, &s->request[slot], &place, state);
+        }
+        *size = count.at;
+    }
+    free(state);
+    return status;
+}
+
+/* ------------------------------------------------------------------------ load */
+
+static cls_status damaged(const char *why)
+{
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are no saved slot: %s", why);
+}
+
+static cls_status read_head(stream *b, const cls_sampler *s)
+{
+    static const char *const name[] = { "vocab", "keep", "history", "rollback" };
+    const uint32_t ours[] = { s->vocab, s->keep, s->history, s->rollback };
+    uint32_t theirs = 0;
+    char start[sizeof magic];
+    put_bytes(b, start, sizeof start);
+    if (b->short_of || memcmp(start, magic, sizeof magic) != 0)
+        return damaged("they begin otherwise");
+    put_u32(b, &theirs);
+    if (!b->short_of && theirs != FORMAT)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are a slot saved in format %u; this library reads %u",
+                        (unsigned)theirs, FORMAT);
+    uint64_t sum = 0;
+    if (b->size < b->at + sizeof sum)
+        return damaged("they are cut short");
+    stream tail = { .in = b->in, .at = b->size - sizeof sum, .size = b->size, .reading = 1 };
+    put_u64(&tail, &sum);
+    if (hash(b->in, b->size - sizeof sum) != sum)
+        return damaged("the checksum is wrong (they are damaged or cut short)");
+    b->size -= sizeof sum;
+    for (int i = 0; i < 4; i++) {
+        put_u32(b, &theirs);
+        if (theirs != ours[i])
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are a slot of a sampler with options->%s of %u; this sampler has %u",
+                            name[i], (unsigned)theirs, (unsigned)ours[i]);
+    }
+    return CLS_OK;
+}
+
+static cls_status read_params(stream *b, const cls_sampler *s, cls_prepared *prepared)
+{
+    cls_params p;
+    cls_params_default(&p, sizeof p);
+    put_params(b, &p);
+    if (b->short_of || ((uint64_t)p.logit_bias_count * 2 + p.stop_count) * sizeof(uint32_t) > b->size - b->at)
+        return damaged("they are cut short");
+    cls_logit_bias *const bias = malloc((p.logit_bias_count + 1) * sizeof *bias);
+    int32_t *const stop = malloc((p.stop_count + 1) * sizeof *stop);
+    cls_status status = CLS_OK;
+    if (bias == NULL || stop == NULL)
+        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's lists");
+    if (status == CLS_OK) {
+        put_lists(b, &p, bias, stop);
+        p.logit_bias = p.logit_bias_count != 0 ? bias : NULL;
+        p.stop_ids = p.stop_count != 0 ? stop : NULL;
+        status = cls_prepare(s, &p, prepared);
+    }
+    free(bias);
+    free(stop);
+    return status;
+}
+
+/* Fills a state, all zero, from the stream. */
+static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, uint32_t *state)
+{
+    const uint32_t n_ring = CLS_LAYOUT_RING(s->layout), counts_at = state_counts(s->vocab, s->layout);
+    cls_slot *const slot = &p->slot;
+    uint32_t n = 0, next = 0;
+    put_place(b, slot);
+    if (b->short_of || slot->length > slot->longest || slot->outputs > slot->length || slot->length < oldest(slot, n_ring) ||
+        slot->longest - slot->length > s->rollback)
+        return damaged("the history's length is impossible");
+    for (uint32_t i = oldest(slot, n_ring); i < slot->length; i++) {
+        uint32_t entry = 0;
+        put_u32(b, &entry);
+        if (b->short_of || (entry & CLS_ENTRY_ID) >= s->vocab ||
+            (entry & ~(CLS_ENTRY_ID | CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST)) != 0)
+            return damaged("the history has an impossible token");
+        state[state_ring(s->vocab, s->layout) + i % n_ring] = entry;
+    }
+    put_u32(b, &n);
+    if (b->short_of || (n != 0 && s->keep == CLS_KEEP_NONE))
+        return damaged("they are cut short");
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t word = 0, count = 0;
+        put_u32(b, &word);
+        put_u32(b, &count);
+        const uint32_t id = word & ~SEEN_BIT, bit = 1u << (id % 32);
+        if (b->short_of || id < next || id >= s->vocab || count > (s->keep == CLS_KEEP_SEEN ? 1 : CLS_MAX_COUNT) ||
+            (count == 0 && word == id))
+            return damaged("a token's count is impossible");
+        next = id + 1;
+        state[id / 32] |= bit;
+        if (word != id)
+            state[state_seen(s->vocab, s->layout) + id / 32] |= bit;
+        if (s->keep == CLS_KEEP_SEEN && count != 0) {
+            state[counts_at + id / 32] |= bit;
+        } else {
+            const uint16_t narrow = (uint16_t)count;
+            memcpy((char *)(state + counts_at) + 2 * (size_t)id, &narrow, sizeof narrow);
+        }
+    }
+    for (uint32_t i = 0; i < slot->n_bias; i++) {
+        const uint32_t id = p->words[i];
+        state[state_biased(s->vocab, s->layout) + id / 32] |= 1u << (id % 32);
+        state[id / 32] |= 1u << (id % 32);
+    }
+    return b->at == b->size ? CLS_OK : damaged("they go on after their end");
+}
+
+cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
+{
+    cls_prepared p;
+    stream b = { .in = saved, .size = size, .reading = 1 };
+    memset(&p, 0, sizeof p);
+    cls_status status = cls_slot_check(s, slot, 0);
+    if (status == CLS_OK && saved == NULL)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes is NULL");
+    if (status == CLS_OK)
+        status = read_head(&b, s);
+    if (status == CLS_OK)
+        status = read_params(&b, s, &p);
+    if (status != CLS_OK)
+        return status;
+    uint32_t *const state = calloc(state_words(s->vocab, s->layout), sizeof *state);
+    if (state == NULL)
+        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
+    if (status == CLS_OK)
+        status = read_state(&b, s, &p, state);
+    if (status == CLS_OK)
+        status = cls_slot_put(s, slot, &p, state);
+    cls_prepared_free(&p);
+    free(state);
+    return status;
+}

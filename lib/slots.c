@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: MIT */
+/* Slot calls. Each is checked, copied and noted; the device carries them out,
+ * in order, before the next step. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+/* Tokens of a call that one launch takes: a work-item's loops stay below the
+ * 65,535 trips that llvmpipe allows it. */
+#define CHUNK 8192u
+
+cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
+{
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    if (slot >= s->slots)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot is %u, but there are %u", (unsigned)slot, (unsigned)s->slots);
+    if (begun && !(s->request[slot].slot.flags & CLS_SLOT_BEGUN))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot %u has no request: call cls_slot_begin() first", (unsigned)slot);
+    return CLS_OK;
+}
+
+/* -------------------------------------------------------------- noting a call */
+
+static cls_status grow_host(cls_block *block, size_t more, const char *what)
+{
+    const size_t need = block->used + more;
+    if (need <= block->size)
+        return CLS_OK;
+    const size_t size = need + need / 2;
+    void *const data = realloc(block->data, size);
+    if (data == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu bytes of %s", size, what);
+    block->data = data;
+    block->size = size;
+    return CLS_OK;
+}
+
+/* What steps in flight use of the old buffer, OpenCL keeps for them. */
+static cls_status grow_device(const cls_sampler *s, cls_device_block *block, size_t need, const char *what)
+{
+    cl_int code;
+    if (need <= block->size)
+        return CLS_OK;
+    const size_t size = need + need / 2;
+    const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, size, NULL, &code);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %zu bytes on the device for %s", size, what);
+    if (block->buffer != NULL)
+        clReleaseMemObject(block->buffer);
+    block->buffer = buffer;
+    block->size = size;
+    return CLS_OK;
+}
+
+/* Makes room for so many changes and words: what follows cannot fail. */
+static cls_status reserve(cls_sampler *s, size_t changes, size_t words)
+{
+    cls_status status = grow_host(&s->pending_changes, changes * sizeof(cls_change), "slot calls");
+    if (status == CLS_OK)
+        status = grow_host(&s->pending_words, words * sizeof(uint32_t), "slot calls");
+    if (status == CLS_OK)
+        status = grow_device(s, &s->changes, s->pending_changes.used + changes * sizeof(cls_change), "slot calls");
+    if (status == CLS_OK)
+        status = grow_device(s, &s->words, s->pending_words.used + words * sizeof(uint32_t), "slot calls");
+    return status;
+}
+
+static uint32_t last_round(const cls_sampler *s, uint32_t slot)
+{
+    return s->request[slot].flush == s->flush ? s->request[slot].round : 0;
+}
+
+static void set_round(cls_sampler *s, uint32_t slot, uint32_t round)
+{
+    s->request[slot].flush = s->flush;
+    s->request[slot].round = round;
+    if (round > s->rounds)
+        s->rounds = round;
+}
+
+static cls_change *note(cls_sampler *s, uint32_t kind, uint32_t slot)
+{
+    cls_change *const c = (cls_change *)(void *)((char *)s->pending_changes.data + s->pending_changes.used);
+    s->pending_changes.used += sizeof *c;
+    memset(c, 0, sizeof *c);
+    c->kind = kind;
+    c->slot = c->from = slot;
+    c->round = last_round(s, slot) + 1;
+    set_round(s, slot, c->round);
+    return c;
+}
+
+/* Where the next word of a noted call will be. */
+static uint32_t words_end(const cls_sampler *s)
+{
+    return (uint32_t)(s->pending_words.used / sizeof(uint32_t));
+}
+
+static void add_word(cls_sampler *s, uint32_t word)
+{
+    memcpy((char *)s->pending_words.data + s->pending_words.used, &word, sizeof word);
+    s->pending_words.used += sizeof word;
+}
+
+static void add_words(cls_sampler *s, const uint32_t *words, size_t n)
+{
+    if (n == 0)
+        return;
+    memcpy((char *)s->pending_words.data + s->pending_words.used, words, n * sizeof *words);
+    s->pending_words.used += n * sizeof *words;
+}
+
+/* ------------------------------------------------------------ biases and stop ids */
+
+/* Forgets the lists that nobody uses, once a step has passed that knew them. */
+static void drop_unused(cls_sampler *s)
+{
+    for (cls_lists **at = &s->first_lists; *at != NULL;) {
+        cls_lists *const l = *at;
+        if (l->references == 0) {
+            *at = l->next;
+            free(l);
+        } else {
+            at = &l->next;
+        }
+    }
+}
+
+/* A place for n words among the lists: the first that fits, or a larger buffer. */
+static cls_status lists_new(cls_sampler *s, uint32_t n, cls_lists **out)
+{
+    cls_lists **at = &s->first_lists;
+    size_t end = 0;
+    *out = NULL;
+    if (n == 0)
+        return CLS_OK;
+    if (s->rounds == 0)
+        drop_unused(s);
+    for (; *at != NULL && (*at)->at - end < n; at = &(*at)->next)
+        end = (*at)->at + (*at)->n;
+    if (end + n > UINT32_MAX / 8)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many biases and stop ids: %zu words", end + n);
+    cls_lists *const l = malloc(sizeof *l);
+    if (l == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a list");
+    if ((end + n) * sizeof(uint32_t) > s->lists.size) {
+        const cls_device_block old = s->lists;
+        clRetainMemObject(old.buffer);
+        const cls_status status = grow_device(s, &s->lists, (end + n) * sizeof(uint32_t), "biases and stop ids");
+        if (status != CLS_OK || s->old_lists != NULL) {
+            clReleaseMemObject(old.buffer); /* not needed: still there, or without contents yet */
+        } else {
+            s->old_lists = old.buffer;
+            s->old_lists_size = old.size;
+        }
+        if (status != CLS_OK) {
+            free(l);
+            return status;
+        }
+    }
+    l->references = 1;
+    l->at = (uint32_t)end;
+    l->n = n;
+    l->next = *at;
+    *at = l;
+    *out = l;
+    return CLS_OK;
+}
+
+static void lists_release(cls_lists *l)
+{
+    if (l != NULL)
+        l->references--;
+}
+
+/* -------------------------------------------------------------- what slots are */
+
+void cls_prepared_free(cls_prepared *p)
+{
+    free((void *)(uintptr_t)p->params.logit_bias);
+    free((void *)(uintptr_t)p->params.stop_ids);
+    free(p->words);
+    memset(p, 0, sizeof *p);
+}
+
+static cls_status copy_array(const void *from, size_t count, size_t size, void **to)
+{
+    *to = NULL;
+    if (count == 0)
+        return CLS_OK;
+    if ((*to = malloc(count * size)) == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu biases or stop ids", count);
+    memcpy(*to, from, count * size);
+    return CLS_OK;
+}
+
+/* What parameters ask of a sampler that it was not created for. */
+static cls_status check_kept(const cls_sampler *s, const cls_params *p)
+{
+    const char *const need = s->keep == CLS_KEEP_NONE ? "options->keep of CLS_KEEP_SEEN or CLS_KEEP_COUNTS" : "options->keep of CLS_KEEP_COUNTS";
+    const char *const at_fault = s->keep == CLS_KEEP_NONE && p->repetition_penalty != 1.0f ? "repetition_penalty"
+                                 : s->keep == CLS_KEEP_NONE && p->presence_penalty != 0.0f ? "presence_penalty"
+                                 : s->keep != CLS_KEEP_COUNTS && p->frequency_penalty != 0.0f ? "frequency_penalty"
+                                                                                              : NULL;
+    if (at_fault != NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with %s", at_fault, need);
+    if (p->penalty_window > s->history)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->penalty_window is %u, but the sampler was created with options->history of %u",
+                        (unsigned)p->penalty_window, (unsigned)s->history);
+    if (p->logit_bias_count != 0 && !s->biases)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias needs a sampler created with options->logit_bias of 1");
+    return CLS_OK;
+}
+
+cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prepared *out)
+{
+    cls_params p;
+    void *biases = NULL, *stops = NULL;
+    uint32_t n_bias = 0, n_stop = 0;
+    memset(out, 0, sizeof *out);
+    cls_status status = cls_slot_from_params(callers, s->vocab, &out->slot);
+    if (status == CLS_OK)
+        status = cls_params_read(callers, &p);
+    if (status == CLS_OK)
+        status = check_kept(s, &p);
+    if (status != CLS_OK)
+        return status;
+    out->params = p;
+    out->params.logit_bias = NULL;
+    out->params.stop_ids = NULL;
+    status = copy_array(p.logit_bias, p.logit_bias_count, sizeof *p.logit_bias, &biases);
+    out->params.logit_bias = biases;
+    if (status == CLS_OK) {
+        status = copy_array(p.stop_ids, p.stop_count, sizeof *p.stop_ids, &stops);
+        out->params.stop_ids = stops;
+    }
+    if (status == CLS_OK)
+        status = cls_lists_make(&out->params, &out->words, &n_bias, &n_stop);
+    if (status != CLS_OK) {
+        cls_prepared_free(out);
+        return status;
+    }
+    cls_slot *const slot = &out->slot;
+    slot->n_bias = n_bias;
+    slot->n_stop = n_stop;
+    out->n_words = 2 * n_bias + n_stop;
+    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN)) && slot->top_k > 0 && (uint32_t)slot->top_k < s->vocab &&
+        (uint32_t)slot->top_k > s->context->shape.shortlist)
+        slot->flags |= CLS_SLOT_SEARCH;
+    return CLS_OK;
+}
+
+static void forget(cls_sampler *s, uint32_t slot)
+{
+    cls_request *const r = &s->request[slot];
+    lists_release(r->lists);
+    free((void *)(uintptr_t)r->params.logit_bias);
+    free((void *)(uintptr_t)r->params.stop_ids);
+    memset(&r->params, 0, sizeof r->params);
+    memset(&r->slot, 0, sizeof r->slot);
+    r->lists = NULL;
+}
+
+/* Gives a slot what was prepared; its lists go with the change. */
+static void take(cls_sampler *s, uint32_t slot, cls_prepared *p, cls_lists *lists, cls_change *c)
+{
+    forget(s, slot);
+    p->slot.bias = lists != NULL ? lists->at : 0;
+    p->slot.stop = p->slot.bias + 2 * p->slot.n_bias;
+    c->lists = words_end(s);
+    c->n_lists = p->n_words;
+    c->params = p->slot;
+    add_words(s, p->words, p->n_words);
+    s->request[slot].slot = p->slot;
+    s->request[slot].params = p->params;
+    s->request[slot].lists = lists;
+    p->params.logit_bias = NULL;
+    p->params.stop_ids = NULL;
+    cls_prepared_free(p);
+}
+
+void cls_requests_free(cls_sampler *s)
+{
+    for (uint32_t slot = 0; s->request != NULL && slot < s->slots; slot++)
+        forget(s, slot);
+    drop_unused(s);
+    free(s->request);
+    free(s->pending_changes.data);
+    free(s->pending_words.data);
+}
+
+/* -------------------------------------------------------------------- the calls */
+
+static cls_status check_tokens(const char *what, const int32_t *ids, uint32_t n)
+{
+    return ids == NULL && n != 0 ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s_count is %u, but %s is NULL", what, (unsigned)n, what)
+                                 : CLS_OK;
+}
+
+/* Adds the ids that are tokens; `change` and, every CHUNK of them, another one
+ * take them. */
+static void add_tokens(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n, uint32_t mark, cls_change **change)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= s->vocab)
+            continue;
+        if ((*change)->tokens == CHUNK) {
+            *change = note(s, CLS_CHANGE_APPEND, slot);
+            (*change)->words = words_end(s);
+        }
+        add_word(s, (uint32_t)ids[i] | mark);
+        (*change)->tokens++;
+    }
+}
+
+cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params, const int32_t *prompt,
+                          uint32_t prompt_count, const int32_t *output, uint32_t output_count)
+{
+    cls_prepared p;
+    cls_lists *lists;
+    const size_t tokens = (size_t)prompt_count + output_count;
+    cls_status status = cls_slot_check(s, slot, 0);
+    if (status == CLS_OK)
+        status = check_tokens("prompt", prompt, prompt_count);
+    if (status == CLS_OK)
+        status = check_tokens("output", output, output_count);
+    if (status == CLS_OK)
+        status = cls_prepare(s, params, &p);
+    if (status != CLS_OK)
+        return status;
+    status = reserve(s, 1 + tokens / CHUNK, tokens + p.n_words);
+    if (status == CLS_OK)
+        status = lists_new(s, p.n_words, &lists);
+    if (status != CLS_OK) {
+        cls_prepared_free(&p);
+        return status;
+    }
+    cls_change *c = note(s, CLS_CHANGE_BEGIN, slot);
+    take(s, slot, &p, lists, c);
+    c->words = words_end(s);
+    add_tokens(s, slot, prompt, prompt_count, 0, &c);
+    add_tokens(s, slot, output, output_count, CLS_ENTRY_OUTPUT, &c);
+    return CLS_OK;
+}
+
+cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
+{
+    cls_status status = cls_slot_check(s, slot, 1);
+    if (status == CLS_OK)
+        status = check_tokens("prompt", prompt, prompt_count);
+    if (status == CLS_OK)
+        status = reserve(s, 1 + prompt_count / CHUNK, prompt_count);
+    if (status != CLS_OK)
+        return status;
+    cls_change *c = note(s, CLS_CHANGE_APPEND, slot);
+    c->words = words_end(s);
+    add_tokens(s, slot, prompt, prompt_count, 0, &c);
+    return CLS_OK;
+}
+
+cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
+{
+    cls_prepared p;
+    cls_lists *lists;
+    cls_status status = cls_slot_check(s, slot, 1);
+    if (status == CLS_OK)
+        status = cls_prepare(s, params, &p);
+    if (status != CLS_OK)
+        return status;
+    status = reserve(s, 1, p.n_words);
+    if (status == CLS_OK)
+        status = lists_new(s, p.n_words, &lists);
+    if (status != CLS_OK) {
+        cls_prepared_free(&p);
+        return status;
+    }
+    take(s, slot, &p, lists, note(s, CLS_CHANGE_PARAMS, slot));
+    return CLS_OK;
+}
+
+cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
+{
+    void *biases = NULL, *stops = NULL;
+    cls_status status = cls_slot_check(s, to, 0);
+    if (status == CLS_OK)
+        status = cls_slot_check(s, from, 1);
+    if (status != CLS_OK || to == from)
+        return status;
+    const cls_request *const r = &s->request[from];
+    status = reserve(s, 1, 0);
+    if (status == CLS_OK)
+        status = copy_array(r->params.logit_bias, r->params.logit_bias_count, sizeof *r->params.logit_bias, &biases);
+    if (status == CLS_OK)
+        status = copy_array(r->params.stop_ids, r->params.stop_count, sizeof *r->params.stop_ids, &stops);
+    if (status != CLS_OK) {
+        free(biases);
+        return status;
+    }
+    forget(s, to);
+    s->request[to].slot = r->slot;
+    s->request[to].params = r->params;
+    s->request[to].params.logit_bias = biases;
+    s->request[to].params.stop_ids = stops;
+    s->request[to].lists = r->lists;
+    if (r->lists != NULL)
+        r->lists->references++;
+    /* After what was called for either of the two. */
+    if (last_round(s, from) > last_round(s, to))
+        set_round(s, to, last_round(s, from));
+    cls_change *const c = note(s, CLS_CHANGE_COPY, to);
+    c->from = from;
+    set_round(s, from, c->round);
+    return CLS_OK;
+}
+
+cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
+{
+    cls_status status = cls_slot_check(s, slot, 1);
+    if (status != CLS_OK)
+        return status;
+    if (n > s->rollback)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n is %u, but the sampler was created with options->rollback of %u",
+                        (unsigned)n, (unsigned)s->rollback);
+    status = reserve(s, 1, 0);
+    if (status == CLS_OK && n != 0)
+        note(s, CLS_CHANGE_ROLLBACK, slot)->tokens = n;
+    return status;
+}
+
+cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
+{
+    cls_status status = cls_slot_check(s, slot, 0);
+    if (status == CLS_OK)
+        status = reserve(s, 1, 0);
+    if (status != CLS_OK)
+        return status;
+    forget(s, slot);
+    note(s, CLS_CHANGE_RESET, slot);
+    return CLS_OK;
+}
+
+cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_prepared *p, const uint32_t *state)
+{
+    cls_lists *lists;
+    const uint32_t n = state_words(s->vocab, s->layout);
+    cls_status status = reserve(s, 1, (size_t)n + p->n_words);
+    if (status == CLS_OK)
+        status = lists_new(s, p->n_words, &lists);
+    if (status != CLS_OK)
+        return status;
+    cls_change *const c = note(s, CLS_CHANGE_LOAD, slot);
+    take(s, slot, p, lists, c);
+    c->words = words_end(s);
+    add_words(s, state, n);
+    return CLS_OK;
+}
