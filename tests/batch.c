@@ -32,6 +32,10 @@ batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size
     b->device_trace = zeroes(rows, sizeof *b->device_trace);
     b->token = zeroes(rows, sizeof *b->token);
     b->status = zeroes(rows, sizeof *b->status);
+    b->tokens = zeroes(rows, sizeof *b->tokens);
+    b->adjusted = zeroes((size_t)rows * vocab, sizeof *b->adjusted);
+    b->keep = CLS_KEEP_COUNTS;
+    b->logit_bias = 1;
     return b;
 }
 
@@ -42,8 +46,20 @@ void batch_free(batch *b)
     free(b->kind);
     free(b->params);
     free(b->mask);
+    free(b->mask_map);
+    free(b->bias);
+    free(b->bias_map);
     free(b->random);
     free(b->slots);
+    for (uint32_t row = 0; row < b->rows; row++) {
+        free(b->tokens[row].prompt);
+        free(b->tokens[row].output);
+    }
+    for (uint32_t i = 0; i < b->n_lists; i++)
+        free(b->lists[i]);
+    free(b->tokens);
+    free(b->lists);
+    free(b->adjusted);
     free(b->trace);
     free(b->host);
     free(b->device_trace);
@@ -93,21 +109,25 @@ void batch_random(batch *b, rng *r)
 
 void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width)
 {
-    b->mask_width = width ? width : (b->vocab + 31) / 32;
+    const int packed = b->mask_kind == CLS_MASK_PACKED;
+    b->mask_width = width ? width : packed ? (b->vocab + 31) / 32 : b->vocab;
+    const size_t n = (size_t)b->rows * b->mask_width;
     free(b->mask);
-    b->mask = zeroes((size_t)b->rows * b->mask_width, sizeof *b->mask);
-    for (size_t word = 0; word < (size_t)b->rows * b->mask_width; word++) {
-        uint32_t bits = 0;
+    b->mask = zeroes(n, packed ? 4 : 1);
+    for (size_t i = 0; i < n && !packed; i++)
+        ((unsigned char *)b->mask)[i] = (unsigned char)(rng_below(r, 100) < percent ? 1 + rng_below(r, 255) : 0);
+    for (size_t i = 0; i < n && packed; i++)
         for (unsigned bit = 0; bit < 32; bit++)
-            bits |= (uint32_t)(rng_below(r, 100) < percent) << bit;
-        b->mask[word] = (int32_t)bits;
-    }
+            ((uint32_t *)b->mask)[i] |= (uint32_t)(rng_below(r, 100) < percent) << bit;
 }
 
 batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride, size_t offset)
 {
     batch *const c = batch_new(rows, b->vocab, dtype, stride, offset);
     const size_t size = dtype_size(dtype);
+    c->keep = b->keep;
+    c->logit_bias = b->logit_bias;
+    c->history = b->history;
     for (uint32_t row = 0; row < rows; row++) {
         const uint32_t from = which ? which[row] : row;
         const float *const values = b->values + (size_t)from * b->vocab;
@@ -115,7 +135,8 @@ batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtyp
         for (uint32_t i = 0; i < c->vocab; i++)
             dtype_encode(dtype, values[i], c->data + c->offset + ((size_t)row * c->stride + i) * size);
         c->kind[row] = b->kind[from];
-        c->params[row] = b->params[from];
+        request_take(c, row, b, from);
+        memcpy(c->adjusted + (size_t)row * c->vocab, b->adjusted + (size_t)from * b->vocab, c->vocab * sizeof(float));
         c->trace[row] = b->trace[from];
         c->host[row] = b->host[from];
     }
@@ -124,14 +145,27 @@ batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtyp
 
 cls_host_row batch_host_row(const batch *b, uint32_t row)
 {
+    const tokens *const t = &b->tokens[row];
+    const int32_t mask = b->mask_map ? b->mask_map[row] : (int32_t)row, bias = b->bias_map ? b->bias_map[row] : (int32_t)row;
     cls_host_row h;
     cls_host_row_default(&h, sizeof h);
     h.logits = b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
     h.dtype = b->dtype;
     h.vocab = b->vocab;
-    h.mask = b->mask ? b->mask + (size_t)row * b->mask_width : NULL;
+    h.mask_kind = b->mask_kind;
+    if (b->mask && mask >= 0)
+        h.mask = (unsigned char *)b->mask + (size_t)mask * b->mask_width * (b->mask_kind == CLS_MASK_PACKED ? 4 : 1);
     h.mask_width = b->mask_width;
+    if (b->bias && bias >= 0)
+        h.bias = b->bias + (size_t)bias * b->vocab * dtype_size(b->bias_dtype);
+    h.bias_dtype = b->bias_dtype;
+    h.prompt = t->prompt;
+    h.prompt_count = t->prompt_count;
+    h.output = t->output;
+    h.output_count = t->output_count;
     h.position = b->params[row].position;
+    for (uint32_t i = 0; i < t->output_count; i++)
+        h.position += t->output[i] >= 0 && (uint32_t)t->output[i] < b->vocab;
     h.random = b->random ? &b->random[row] : NULL;
     h.params = &b->params[row];
     return h;
@@ -143,6 +177,7 @@ void batch_reference(batch *b)
         const cls_host_row h = batch_host_row(b, row);
         b->host[row].struct_size = sizeof b->host[row];
         must(cls_reference(&h, &b->trace[row], &b->host[row]));
+        request_adjust(&h, b->adjusted + (size_t)row * b->vocab);
     }
 }
 
@@ -151,13 +186,10 @@ static int is_greedy(const batch *b, uint32_t row)
     return b->params[row].temperature < 1e-5f;
 }
 
-/* A token's logit as the sampler sees it. */
+/* A token's logit as the chain sees it. */
 static float seen(const batch *b, uint32_t row, uint32_t i)
 {
-    const int32_t *const mask = b->mask ? b->mask + (size_t)row * b->mask_width : NULL;
-    if (mask && (i / 32 >= b->mask_width || !((uint32_t)mask[i / 32] >> (i % 32) & 1u)))
-        return -INFINITY;
-    return clean(b->values[(size_t)row * b->vocab + i]);
+    return b->adjusted[(size_t)row * b->vocab + i];
 }
 
 static int is_kept(const batch *b, uint32_t row, uint32_t i, const cls_row *cut)
@@ -228,15 +260,20 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
 
 const char *batch_words(const batch *b, uint32_t row)
 {
-    static char words[320];
-    static const char *const chains[] = {"default", "vllm", "llama"};
+    static char words[640];
+    static const char *const chains[] = {"default", "vllm", "llama"}, *const scopes[] = {"output", "all"};
     const cls_params *const p = &b->params[row];
+    const tokens *const t = &b->tokens[row];
     snprintf(words, sizeof words,
-             "row %u of %u, %s, vocab %u, stride %u, offset %zu, %s%s, chain %s, T %g, k %d, p %.9g, min_p %g, seed %llu, "
-             "position %u",
+             "row %u of %u, %s, vocab %u, stride %u, offset %zu, %s%s%s, chain %s, T %g, k %d, p %.9g, min_p %g, seed %llu, "
+             "position %u, %u of prompt, %u of output, repetition %g, frequency %g, presence %g, scope %s, window %u, "
+             "max_tokens %u, %u biases, %u stop ids",
              row, b->rows, row_kind_names[b->kind[row]], b->vocab, b->stride, b->offset, dtype_names[b->dtype],
-             b->mask ? ", masked" : "", chains[p->chain], (double)p->temperature, p->top_k, (double)p->top_p,
-             (double)p->min_p, (unsigned long long)p->seed, p->position);
+             b->mask ? b->mask_kind == CLS_MASK_BOOL ? ", bool mask" : ", masked" : "", b->bias ? ", dense bias" : "",
+             chains[p->chain], (double)p->temperature, p->top_k, (double)p->top_p, (double)p->min_p,
+             (unsigned long long)p->seed, p->position, t->prompt_count, t->output_count, (double)p->repetition_penalty,
+             (double)p->frequency_penalty, (double)p->presence_penalty, scopes[p->penalty_scope], p->penalty_window,
+             p->max_tokens, p->logit_bias_count, p->stop_count);
     return words;
 }
 
@@ -253,7 +290,7 @@ void batch_equal(const batch *b, const char *where)
         const cls_row *const d = &b->device_trace[row], *const h = &b->trace[row];
         ck_assert_msg(b->status[row] == b->host[row].status, "%s: %s: status is %d on the device, %d in the reference",
                       where, batch_words(b, row), b->status[row], b->host[row].status);
-        if (!is_greedy(b, row) && !(b->status[row] & CLS_ROW_EMPTY)) {
+        if (!is_greedy(b, row) && b->host[row].token >= 0) {
             if (b->params[row].top_p < 1.0f)
                 compare_u64(b, row, where, "top-p's target", d->target, h->target);
             for (uint32_t i = 0; i < b->vocab; i++)

@@ -8,6 +8,12 @@
 #include "inputs.h"
 #include "internal.h"
 
+/* What a request begins with, and its output since. */
+typedef struct tokens {
+    int32_t *prompt, *output;
+    uint32_t prompt_count, output_count;
+} tokens;
+
 typedef struct batch {
     uint32_t rows, vocab, stride;
     size_t offset; /* bytes */
@@ -17,10 +23,24 @@ typedef struct batch {
     float *values;        /* [rows, vocab] what it means */
     row_kind *kind;
     cls_params *params;
-    int32_t *mask;        /* [rows, mask_width], or NULL */
-    uint32_t mask_width;
+    void *mask;           /* [rows, mask_width], or NULL */
+    int mask_kind;        /* set before batch_mask() */
+    uint32_t mask_width;  /* elements */
+    int32_t *mask_map;    /* [rows] the row's mask or -1, or NULL: row r has mask r */
+    unsigned char *bias;  /* [rows, vocab] dense bias, or NULL */
+    int bias_dtype;
+    int32_t *bias_map;
     uint64_t *random;     /* [rows], or NULL: Philox */
     int32_t *slots;       /* [rows] the rows' slots, or NULL: row r is slot r */
+
+    /* What a sampler keeps; set before batch_requests(). Default: counts,
+     * biases, no history. */
+    int keep, logit_bias;
+    uint32_t history;
+    tokens *tokens;       /* [rows] */
+    float *adjusted;      /* [rows, vocab] logits as the chain sees them; by batch_reference() */
+    void **lists;         /* the parameters' biases and stop ids, until batch_free() */
+    uint32_t n_lists;
 
     cls_row *trace;       /* the reference's */
     cls_host_result *host;
@@ -38,10 +58,11 @@ void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed);
 /* The same with random kinds and parameters from the lists of edges. */
 void batch_random(batch *b, rng *r);
 void params_random(cls_params *p, uint32_t vocab, rng *r);
-/* Masks that allow a share of the tokens; width in words, 0: all of them. */
+/* Masks that allow a share of the tokens; width in elements, 0: all of them. */
 void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width);
 /* Rows of a batch, with the reference's results, in another place and order
- * (NULL: the first ones), in a type that must hold the same values. No masks. */
+ * (NULL: the first ones), in a type that must hold the same values. No masks,
+ * no dense biases. */
 batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride, size_t offset);
 
 /* One row's input for the reference. */
@@ -58,5 +79,19 @@ void batch_equal(const batch *b, const char *where);
 
 /* A row in words: for messages. Static memory. */
 const char *batch_words(const batch *b, uint32_t row);
+
+/* ------------------------------------------------------------- requests.c */
+
+/* A random request for every row: tokens, penalties, biases, stop ids. */
+void batch_requests(batch *b, rng *r);
+/* A dense bias for most of the rows, by a map. */
+void batch_bias(batch *b, rng *r, int dtype);
+/* The reference's token becomes output; nothing if it has none. */
+void batch_accept(batch *b, uint32_t row);
+
+/* Makes a row's parameters and tokens copies of another batch's. */
+void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row);
+/* Fills [vocab] logits as the chain sees them. */
+void request_adjust(const cls_host_row *row, float *adjusted);
 
 #endif

@@ -121,7 +121,8 @@ START_TEST(law)
         client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
         cls_sampler_force_search(s.sampler, path == 3);
         count_draws(&s, steps, counts);
-        ck_assert(oracle_make(&o, b->values, vocab, NULL, 0, &b->params[0]));
+        const cls_host_row h = batch_host_row(b, 0);
+        ck_assert(oracle_make(&o, &h));
         oracle_probs(&o, o.kept, probs);
         ck_assert_msg(oracle_chi_square(probs, counts, vocab, steps * 64, &statistic, &limit),
                       "%s: path %d: chi-square %g, limit %g", d->name, path, statistic, limit);

@@ -14,6 +14,15 @@ static int close_to(double a, double b, double tolerance)
     return fabs(a - b) <= tolerance;
 }
 
+/* How far apart two logits must be for their order to be certain. */
+static double certain(const oracle *o, uint32_t kept)
+{
+    double most = 0.0;
+    for (uint32_t i = 0; i < o->finite && i < kept + 8; i++)
+        most = fmax(most, o->error[i]);
+    return 2.0 * most;
+}
+
 static void against_oracle(batch *b, uint32_t row, float *probs, double *expected)
 {
     oracle o;
@@ -23,7 +32,9 @@ static void against_oracle(batch *b, uint32_t row, float *probs, double *expecte
     result->struct_size = sizeof *result;
     result->probs = probs;
     must(cls_host_sample(&h, result));
-    ck_assert(oracle_make(&o, values, b->vocab, h.mask, b->mask_width, &b->params[row]));
+    ck_assert(oracle_make(&o, &h));
+    if (o.finite > 0 && oracle_stops(&h, result->token))
+        o.status |= CLS_ROW_STOPPED;
     ck_assert_msg(result->status == o.status, "%s: status %d, not %d", batch_words(b, row), result->status, o.status);
     if (o.finite == 0) {
         ck_assert_msg(result->token == -1 && result->kept == 0, "%s: token %d", batch_words(b, row), result->token);
@@ -35,20 +46,23 @@ static void against_oracle(batch *b, uint32_t row, float *probs, double *expecte
     }
     ck_assert_msg(result->kept >= o.kept_least && result->kept <= o.kept_most, "%s: %u kept, not %u (%u to %u)",
                   batch_words(b, row), result->kept, o.kept, o.kept_least, o.kept_most);
-    double variation = 0.0;
-    int drawable = 0;
+    const double cut = o.value[result->kept - 1], apart = certain(&o, result->kept), slack = 2.0 * o.slack;
+    double variation = 0.0, logit = -INFINITY;
     oracle_probs(&o, result->kept, expected);
-    for (uint32_t i = 0; i < b->vocab; i++)
-        variation += fabs((double)probs[i] - expected[i]) / 2;
-    ck_assert_msg(variation <= 2e-6, "%s: total variation %g", batch_words(b, row), variation);
-    for (uint32_t i = 0; i < result->kept && !drawable; i++)
-        drawable = (int32_t)o.order[i] == result->token;
-    ck_assert_msg(drawable, "%s: token %d is not in the set", batch_words(b, row), result->token);
-    for (uint32_t i = result->kept; i < o.finite; i++)
-        ck_assert_msg(probs[o.order[i]] == 0.0f, "%s: token %u is cut, and has a probability", batch_words(b, row),
-                      o.order[i]);
-    const double final = result->kept == 1 ? 0.0 : log(expected[result->token]);
-    ck_assert_msg(close_to((double)result->logprob_final, final, 1e-5 * (1 + fabs(final))),
+    for (uint32_t i = 0; i < o.finite; i++) {
+        const uint32_t id = o.order[i];
+        const double over = o.value[i] - cut;
+        if ((int32_t)id == result->token)
+            logit = o.value[i];
+        if (apart == 0.0 || over < -apart || over > apart) /* whatever is closer may be on either side */
+            variation += fabs((double)probs[id] - expected[id]) / 2;
+        if (i >= result->kept && (apart == 0.0 || over < -apart))
+            ck_assert_msg(probs[id] == 0.0f, "%s: token %u is cut, and has a probability", batch_words(b, row), id);
+    }
+    ck_assert_msg(variation <= 2e-6 + slack, "%s: total variation %g, slack %g", batch_words(b, row), variation, slack);
+    ck_assert_msg(logit >= cut - apart, "%s: token %d is not in the set", batch_words(b, row), result->token);
+    const double p = expected[result->token], final = result->kept == 1 ? 0.0 : p > 0.0 ? log(p) : (double)result->logprob_final;
+    ck_assert_msg(close_to((double)result->logprob_final, final, 1e-5 * (1 + fabs(final)) + slack + 2.0 * apart * o.scale),
                   "%s: final logprob %.9g, not %.9g", batch_words(b, row), (double)result->logprob_final, final);
     const double raw = oracle_logprob_raw(values, b->vocab, result->token);
     ck_assert_msg(close_to((double)result->logprob_raw, raw, 1e-5 * (1 + fabs(raw))), "%s: raw logprob %.9g, not %.9g",
@@ -70,8 +84,14 @@ START_TEST(sets_and_probabilities)
             batch_row(b, row, (row_kind)(row % ROW_KINDS), rng_bits(&r));
             params_random(&b->params[row], vocab, &r);
         }
+        b->mask_kind = (int)(round / 2 % 2);
+        b->history = 20;
         if (round % 2)
             batch_mask(b, &r, round % 4 == 1 ? 50 : 10, 0);
+        if (round % 8 > 1)
+            batch_requests(b, &r);
+        if (round % 8 > 4)
+            batch_bias(b, &r, round % 2 ? CLS_F32 : CLS_F16);
         for (uint32_t row = 0; row < b->rows; row++)
             against_oracle(b, row, probs, expected);
         batch_free(b);
@@ -132,18 +152,33 @@ START_TEST(law_of_draws)
     p.top_k = _i == 2 ? 9 : 0;
     p.top_p = _i == 3 ? .8f : 1.0f;
     p.min_p = _i == 4 ? .1f : 0.0f;
+    const int32_t ids[] = {3, 3, 3, 8, 9, 9, 21, 30};
+    const cls_logit_bias bias[] = {{5, 1.5f}, {6, -INFINITY}, {5, 0.5f}, {9, 1.0f}};
+    if (_i == 5) {
+        p.repetition_penalty = 1.4f;
+        p.frequency_penalty = 0.3f;
+        p.presence_penalty = -0.5f;
+        p.logit_bias = bias;
+        p.logit_bias_count = 4;
+    }
     p.seed = rng_bits(&r);
     row_fill(ROW_NORMAL1, logits, 32, rng_bits(&r));
     cls_host_row_default(&row, sizeof row);
     row.logits = logits;
     row.vocab = 32;
     row.params = &p;
+    row.prompt = _i == 5 ? ids + 6 : NULL;
+    row.prompt_count = _i == 5 ? 2 : 0;
+    row.output = _i == 5 ? ids : NULL;
+    row.output_count = _i == 5 ? 6 : 0;
     for (row.position = 0; row.position < draws; row.position++) {
         must(cls_host_sample(&row, &result));
         counts[result.token]++;
     }
-    ck_assert(oracle_make(&o, logits, 32, NULL, 0, &p));
-    oracle_probs(&o, kept_of(logits, 32, &p, p32), probs);
+    ck_assert(oracle_make(&o, &row));
+    result.probs = p32;
+    must(cls_host_sample(&row, &result));
+    oracle_probs(&o, result.kept, probs);
     ck_assert_msg(oracle_chi_square(probs, counts, 32, draws, &statistic, &limit), "chi-square %g, limit %g", statistic,
                   limit);
     oracle_free(&o);
@@ -182,7 +217,7 @@ static Suite *make(void)
     tcase_add_loop_test(t, sets_and_probabilities, 0, (int)fixture_by_size(5, 8, 9));
     tcase_add_test(t, aimed_draws);
     if (fixture_size() != TEST_TINY) {
-        tcase_add_loop_test(t, law_of_draws, 0, 5);
+        tcase_add_loop_test(t, law_of_draws, 0, 6);
         tcase_add_test(t, mass_of_a_tail);
     }
     suite_add_tcase(s, t);

@@ -14,9 +14,16 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = b->vocab;
     o.max_rows = b->rows;
+    o.keep = b->keep;
+    o.logit_bias = b->logit_bias;
+    o.history = b->history;
     must(cls_sampler_create(context, &o, &s->sampler));
-    for (uint32_t row = 0; row < b->rows; row++)
-        must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row], NULL, 0, NULL, 0));
+    for (uint32_t row = 0; row < b->rows; row++) {
+        const tokens *const t = &b->tokens[row];
+        must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row],
+                            t->prompt_count ? t->prompt : NULL, t->prompt_count, t->output_count ? t->output : NULL,
+                            t->output_count));
+    }
 
     cls_step_default(&s->step, sizeof s->step);
     s->step.rows = b->rows;
@@ -28,8 +35,16 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     s->step.tokens.buffer = buffer_of(d, output, NULL);
     s->step.status.buffer = buffer_of(d, output, NULL);
     if (b->mask) {
-        s->step.mask.words.buffer = buffer_of(d, (size_t)b->rows * b->mask_width * sizeof(int32_t), b->mask);
+        const size_t size = b->mask_kind == CLS_MASK_PACKED ? sizeof(int32_t) : 1;
+        s->step.mask.words.buffer = buffer_of(d, b->rows * b->mask_width * size, b->mask);
+        s->step.mask.kind = b->mask_kind;
         s->step.mask.width = b->mask_width;
+        s->step.mask.row_map.host = b->mask_map;
+    }
+    if (b->bias) {
+        s->step.bias.values.buffer = buffer_of(d, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype), b->bias);
+        s->step.bias.dtype = b->bias_dtype;
+        s->step.bias.row_map.host = b->bias_map;
     }
     if (b->random)
         s->step.random.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
@@ -52,7 +67,8 @@ void client_tokens(client *s, uint32_t i)
 void client_close(client *s)
 {
     const cl_mem buffers[] = {s->step.logits.buffer,     s->step.tokens.buffer, s->step.status.buffer,
-                              s->step.mask.words.buffer, s->step.random.buffer};
+                              s->step.mask.words.buffer, s->step.random.buffer,
+                              s->step.bias.values.buffer};
     cls_sampler_destroy(s->sampler);
     for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i] != NULL)

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT */
+/* Penalties, biases and stops on the host, by hand: known values, edges, and
+ * what is refused. Random rows: check_reference.c. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixture.h"
+
+/* A row of ten tokens and its request; each test sets what it needs. */
+typedef struct example {
+    float x[10];
+    cls_params p;
+    cls_host_row row;
+    cls_host_result result;
+    float probs[10];
+} example;
+
+#define LENGTH(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
+#define PROMPT(e, array) ((e)->row.prompt = (array), (e)->row.prompt_count = LENGTH(array))
+#define OUTPUT(e, array) ((e)->row.output = (array), (e)->row.output_count = LENGTH(array))
+#define BIAS(e, array) ((e)->p.logit_bias = (array), (e)->p.logit_bias_count = LENGTH(array))
+#define STOP(e, array) ((e)->p.stop_ids = (array), (e)->p.stop_count = LENGTH(array))
+
+static void start(example *e)
+{
+    memset(e, 0, sizeof *e);
+    cls_params_default(&e->p, sizeof e->p);
+    cls_host_row_default(&e->row, sizeof e->row);
+    e->row.logits = e->x;
+    e->row.vocab = 10;
+    e->row.params = &e->p;
+    e->result.struct_size = sizeof e->result;
+    e->result.probs = e->probs;
+}
+
+/* The row's logits after all adjustments, up to a constant that leaves token
+ * `zero` at 0: the logarithms of their probabilities. */
+static double logit(example *e, int token, int zero)
+{
+    must(cls_host_sample(&e->row, &e->result));
+    return log((double)e->probs[token]) - log((double)e->probs[zero]);
+}
+
+#define EXPECT_LOGIT(e, token, zero, value)                                                                            \
+    do {                                                                                                               \
+        const double found_ = logit((e), (token), (zero));                                                             \
+        ck_assert_msg(fabs(found_ - (value)) < 2e-6, "token %d: %.9g, not %.9g", (token), found_, (double)(value));     \
+    } while (0)
+
+/* Greedy: the token that has the largest logit. */
+static int32_t largest(example *e)
+{
+    e->p.temperature = 0.0f;
+    must(cls_host_sample(&e->row, &e->result));
+    e->p.temperature = 1.0f;
+    return e->result.token;
+}
+
+START_TEST(each_penalty)
+{
+    const int32_t prompt[] = {1, 2, 2, 5}, output[] = {2, 3, 3, 3, 4};
+    example e;
+    start(&e);
+    for (int i = 0; i < 10; i++)
+        e.x[i] = i % 2 ? -1.0f : 1.0f;
+    e.x[0] = 0.0f; /* occurs nowhere: the measure */
+    PROMPT(&e, prompt);
+    OUTPUT(&e, output);
+    EXPECT_LOGIT(&e, 2, 0, 1.0); /* neutral */
+    EXPECT_LOGIT(&e, 3, 0, -1.0);
+
+    e.p.repetition_penalty = 2.0f; /* prompt and output, once, by sign */
+    EXPECT_LOGIT(&e, 1, 0, -2.0);
+    EXPECT_LOGIT(&e, 2, 0, 0.5);
+    EXPECT_LOGIT(&e, 3, 0, -2.0);
+    EXPECT_LOGIT(&e, 4, 0, 0.5);
+    EXPECT_LOGIT(&e, 6, 0, 1.0);
+    EXPECT_LOGIT(&e, 7, 0, -1.0);
+    e.p.repetition_penalty = 0.5f; /* below 1 it raises */
+    EXPECT_LOGIT(&e, 1, 0, -0.5);
+    EXPECT_LOGIT(&e, 2, 0, 2.0);
+    e.p.repetition_penalty = 1.0f;
+
+    e.p.frequency_penalty = 0.25f; /* output, by count */
+    EXPECT_LOGIT(&e, 1, 0, -1.0);
+    EXPECT_LOGIT(&e, 2, 0, 0.75);
+    EXPECT_LOGIT(&e, 3, 0, -1.75);
+    e.p.penalty_scope = CLS_SCOPE_ALL; /* prompt, too */
+    EXPECT_LOGIT(&e, 1, 0, -1.25);
+    EXPECT_LOGIT(&e, 2, 0, 0.25);
+    e.p.frequency_penalty = -0.25f;
+    EXPECT_LOGIT(&e, 2, 0, 1.75);
+    e.p.frequency_penalty = 0.0f;
+
+    e.p.presence_penalty = 0.5f;
+    EXPECT_LOGIT(&e, 2, 0, 0.5);
+    EXPECT_LOGIT(&e, 5, 0, -1.5);
+    e.p.penalty_scope = CLS_SCOPE_OUTPUT;
+    EXPECT_LOGIT(&e, 5, 0, -1.0);
+    EXPECT_LOGIT(&e, 3, 0, -1.5);
+    e.p.presence_penalty = -2.0f;
+    EXPECT_LOGIT(&e, 3, 0, 1.0);
+
+    e.p.repetition_penalty = 4.0f; /* all three: 1/4 - 2 * .125 + 2 */
+    e.p.frequency_penalty = 0.125f;
+    e.p.penalty_scope = CLS_SCOPE_ALL;
+    EXPECT_LOGIT(&e, 2, 0, 0.25 - 3 * 0.125 + 2.0);
+    EXPECT_LOGIT(&e, 3, 0, -4.0 - 3 * 0.125 + 2.0);
+}
+END_TEST
+
+START_TEST(biases)
+{
+    const cls_logit_bias bias[] = {{3, 1.0f}, {7, -INFINITY}, {3, 0.25f}, {0, -2.0f}, {3, -0.5f}, {9, 1e30f}, {9, -1e30f}};
+    const int32_t output[] = {3, 7};
+    example e;
+    start(&e);
+    BIAS(&e, bias);
+    OUTPUT(&e, output);
+    EXPECT_LOGIT(&e, 3, 1, 0.75); /* duplicates add up */
+    EXPECT_LOGIT(&e, 0, 1, -2.0);
+    EXPECT_LOGIT(&e, 9, 1, 0.0);
+    ck_assert(e.probs[7] == 0.0f);
+    ck_assert_uint_eq(e.result.kept, 9);
+    e.p.repetition_penalty = 3.0f; /* after the bias, which made it positive */
+    EXPECT_LOGIT(&e, 3, 1, 0.25);
+    e.p.presence_penalty = -1e30f; /* nothing brings a banned token back */
+    e.x[7] = FLT_MAX;
+    ck_assert_int_eq(largest(&e), 3);
+
+    float dense[10] = {0};
+    start(&e);
+    dense[2] = 3.0f;
+    dense[4] = -INFINITY;
+    e.row.bias = dense;
+    EXPECT_LOGIT(&e, 2, 0, 3.0);
+    ck_assert(e.probs[4] == 0.0f);
+    dense[5] = NAN;
+    must(cls_host_sample(&e.row, &e.result));
+    ck_assert_int_eq(e.result.status, CLS_ROW_NAN);
+    dense[5] = INFINITY;
+    ck_assert_int_eq(largest(&e), 5);
+    ck_assert_int_eq(e.result.status, CLS_ROW_INF);
+    const uint16_t halves[10] = {0, 0x3c00, 0, 0xc000}; /* 1, -2 */
+    e.row.bias = halves;
+    e.row.bias_dtype = CLS_F16;
+    EXPECT_LOGIT(&e, 1, 0, 1.0);
+    EXPECT_LOGIT(&e, 3, 0, -2.0);
+}
+END_TEST
+
+/* Zero, infinities, NaN, the limits of floats. */
+START_TEST(odd_logits)
+{
+    const int32_t output[] = {0, 1, 2, 3, 4, 5};
+    const cls_logit_bias bias[] = {{2, 5.0f}, {3, 5.0f}, {4, 1e38f}};
+    example e;
+    start(&e);
+    OUTPUT(&e, output);
+    e.p.repetition_penalty = 2.0f;
+    EXPECT_LOGIT(&e, 0, 9, 0.0); /* 0 has no sign */
+    e.p.presence_penalty = 1.0f;
+    EXPECT_LOGIT(&e, 0, 9, -1.0);
+    e.x[1] = -0.0f;
+    EXPECT_LOGIT(&e, 1, 9, -1.0);
+
+    e.p.presence_penalty = e.p.frequency_penalty = -1e30f;
+    BIAS(&e, bias);
+    for (int i = 0; i < 10; i++)
+        e.x[i] = -INFINITY;
+    must(cls_host_sample(&e.row, &e.result));
+    ck_assert_int_eq(e.result.status, CLS_ROW_EMPTY);
+    ck_assert_int_eq(e.result.token, -1);
+    e.x[3] = NAN;
+    must(cls_host_sample(&e.row, &e.result));
+    ck_assert_int_eq(e.result.status, CLS_ROW_EMPTY | CLS_ROW_NAN);
+    e.x[9] = -FLT_MAX; /* alone among them */
+    ck_assert_int_eq(largest(&e), 9);
+
+    /* +inf counts as FLT_MAX: halved it is less than FLT_MAX; sums stay finite. */
+    start(&e);
+    OUTPUT(&e, output);
+    e.x[4] = INFINITY;
+    e.x[8] = FLT_MAX;
+    ck_assert_int_eq(largest(&e), 4);
+    e.p.repetition_penalty = 2.0f;
+    ck_assert_int_eq(largest(&e), 8);
+    ck_assert_int_eq(e.result.status, CLS_ROW_INF);
+    e.x[4] = FLT_MAX;
+    e.p.repetition_penalty = 0.5f; /* 2 * FLT_MAX counts as FLT_MAX, a tie */
+    ck_assert_int_eq(largest(&e), 4);
+    ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+    BIAS(&e, bias);
+    ck_assert_int_eq(largest(&e), 4);
+    for (int i = 0; i < 10; i++) /* -FLT_MAX * 2 is still a token */
+        e.x[i] = i < 6 ? -FLT_MAX : -INFINITY;
+    e.p.logit_bias = NULL;
+    e.p.logit_bias_count = 0;
+    e.p.repetition_penalty = 2.0f;
+    ck_assert_int_eq(largest(&e), 0);
+    ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+}
+END_TEST
+
+START_TEST(windows)
+{
+    const int32_t prompt[] = {1, -1, 2, 10, 3}, output[] = {INT32_MAX, 4, 4, INT32_MIN, 5};
+    /* the tokens are 1 2 3 | 4 4 5: ids outside the vocabulary are not there */
+    static const int times[8][5] = {{1, 1, 1, 2, 1}, {0, 0, 0, 0, 1}, {0, 0, 0, 1, 1}, {0, 0, 0, 2, 1},
+                                    {0, 0, 1, 2, 1}, {0, 1, 1, 2, 1}, {1, 1, 1, 2, 1}, {1, 1, 1, 2, 1}};
+    example e;
+    start(&e);
+    PROMPT(&e, prompt);
+    OUTPUT(&e, output);
+    e.p.frequency_penalty = 1.0f;
+    for (e.p.penalty_scope = 0; e.p.penalty_scope < 2; e.p.penalty_scope++)
+        for (e.p.penalty_window = 0; e.p.penalty_window < 8; e.p.penalty_window++)
+            for (int id = 1; id <= 5; id++)
+                EXPECT_LOGIT(&e, id, 0, id <= 3 && e.p.penalty_scope == CLS_SCOPE_OUTPUT
+                                            ? 0
+                                            : -times[e.p.penalty_window][id - 1]);
+    e.p.frequency_penalty = 0.0f; /* repetition, too, forgets what left */
+    e.p.repetition_penalty = 2.0f;
+    e.p.penalty_scope = CLS_SCOPE_OUTPUT;
+    e.x[2] = e.x[3] = 1.0f;
+    e.p.penalty_window = 4;
+    EXPECT_LOGIT(&e, 2, 0, 1.0);
+    EXPECT_LOGIT(&e, 3, 0, 0.5);
+}
+END_TEST
+
+START_TEST(large_counts)
+{
+    enum { N = 70000 };
+    int32_t *const output = malloc(N * sizeof *output);
+    example e;
+    ck_assert(output != NULL);
+    for (int i = 0; i < N; i++)
+        output[i] = 2;
+    start(&e);
+    e.row.output = output;
+    e.p.frequency_penalty = 0x1p-13f;
+    e.row.output_count = 65535;
+    EXPECT_LOGIT(&e, 2, 0, -65535 * 0x1p-13);
+    e.row.output_count = N; /* it counts no further */
+    EXPECT_LOGIT(&e, 2, 0, -65535 * 0x1p-13);
+    free(output);
+}
+END_TEST
+
+START_TEST(stops)
+{
+    const int32_t stop[] = {6, 8, 6}, before[] = {6, 3, -1}, ended[] = {3, 6, -1};
+    example e;
+    start(&e);
+    STOP(&e, stop);
+    ck_assert_int_eq(largest(&e), 0);
+    ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+    e.x[8] = 1.0f;
+    ck_assert_int_eq(largest(&e), 8);
+    ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED);
+    OUTPUT(&e, before); /* one that is not the latest does not end it */
+    e.x[8] = 0.0f;
+    ck_assert_int_eq(largest(&e), 0);
+    ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+    e.p.max_tokens = 3; /* ids outside the vocabulary are no tokens */
+    ck_assert_int_eq(largest(&e), 0);
+    ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED);
+    e.p.max_tokens = 2;
+    e.row.invalid_token = 5;
+    ck_assert_int_eq(largest(&e), 5);
+    ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED);
+    ck_assert_uint_eq(e.result.kept, 0);
+    e.p.max_tokens = 0;
+    OUTPUT(&e, ended);
+    ck_assert_int_eq(largest(&e), 5);
+    ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED);
+    PROMPT(&e, ended); /* a prompt ends nothing */
+    e.row.output_count = 0;
+    ck_assert_int_eq(largest(&e), 0);
+    ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+}
+END_TEST
+
+START_TEST(bool_masks)
+{
+    unsigned char mask[10] = {0, 0, 1, 0, 255, 0, 0, 0, 0, 2};
+    const int32_t output[] = {0};
+    example e;
+    start(&e);
+    for (int i = 0; i < 10; i++)
+        e.x[i] = (float)i;
+    e.row.mask = mask;
+    e.row.mask_kind = CLS_MASK_BOOL;
+    e.row.mask_width = 10;
+    ck_assert_int_eq(largest(&e), 9);
+    e.row.mask_width = 9; /* tokens beyond the mask are not allowed */
+    ck_assert_int_eq(largest(&e), 4);
+    e.x[3] = NAN; /* not allowed, not noticed */
+    OUTPUT(&e, output);
+    e.p.presence_penalty = -1e30f; /* no penalty brings it back */
+    ck_assert_int_eq(largest(&e), 4);
+    ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+}
+END_TEST
+
+static void expect_refused(cls_status status, const char *name)
+{
+    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s", name, cls_status_name(status));
+    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "\"%s\" does not name %s", cls_error_message(), name);
+}
+
+START_TEST(parameters_refused)
+{
+    static const float bad_repetition[] = {0.0f, -1.0f, 9e-31f, 1.1e30f, INFINITY, NAN};
+    static const float bad_amount[] = {1.1e30f, -1.1e30f, INFINITY, -INFINITY, NAN};
+    static const int32_t bad_scope[] = {-1, 2};
+    static const int32_t bad_ids[] = {-1, 10, INT32_MAX, INT32_MIN};
+    static const float bad_bias[] = {INFINITY, NAN};
+    int32_t stop[] = {0, 9, 1};
+    cls_logit_bias bias[] = {{0, 1.0f}, {9, -INFINITY}, {1, -FLT_MAX}};
+    example e;
+    start(&e);
+    cls_params *const p = &e.p;
+    BIAS(&e, bias);
+    STOP(&e, stop);
+    const cls_params good = *p;
+    must(cls_params_check(p, 10));
+#define REFUSE(field, values)                                                                                          \
+    for (unsigned i = 0; i < LENGTH(values); i++) {                                                                    \
+        p->field = (values)[i];                                                                                        \
+        expect_refused(cls_params_check(p, 10), #field);                                                               \
+        *p = good;                                                                                                     \
+    }
+    REFUSE(repetition_penalty, bad_repetition)
+    REFUSE(frequency_penalty, bad_amount)
+    REFUSE(presence_penalty, bad_amount)
+    REFUSE(penalty_scope, bad_scope)
+#undef REFUSE
+    p->repetition_penalty = 1e-30f;
+    p->frequency_penalty = p->presence_penalty = -1e30f;
+    p->penalty_window = 16384;
+    must(cls_params_check(p, 10));
+    p->penalty_window = 16385;
+    expect_refused(cls_params_check(p, 10), "penalty_window");
+    *p = good;
+    p->logit_bias = NULL;
+    expect_refused(cls_params_check(p, 10), "logit_bias");
+    *p = good;
+    p->stop_ids = NULL;
+    expect_refused(cls_params_check(p, 10), "stop_ids");
+    *p = good;
+    for (unsigned i = 0; i < LENGTH(bad_ids); i++) {
+        stop[2] = bias[2].id = bad_ids[i];
+        p->stop_count = 2;
+        expect_refused(cls_params_check(p, 10), "logit_bias[2].id");
+        p->logit_bias_count = 2;
+        p->stop_count = 3;
+        expect_refused(cls_params_check(p, 10), "stop_ids[2]");
+        *p = good;
+    }
+    stop[2] = bias[2].id = 1;
+    for (unsigned i = 0; i < LENGTH(bad_bias); i++) {
+        bias[0].bias = bad_bias[i];
+        expect_refused(cls_params_check(p, 10), "logit_bias[0].bias");
+    }
+    bias[0].bias = 0.0f;
+    must(cls_params_check(p, 10));
+
+    const cls_host_row row = e.row;
+    e.row.mask_kind = 2;
+    expect_refused(cls_host_sample(&e.row, &e.result), "mask_kind");
+    e.row = row;
+    e.row.bias = e.x;
+    e.row.bias_dtype = CLS_BF16;
+    expect_refused(cls_host_sample(&e.row, &e.result), "bias_dtype");
+    e.row = row;
+    e.row.prompt_count = 1;
+    expect_refused(cls_host_sample(&e.row, &e.result), "prompt");
+    e.row = row;
+    e.row.output_count = 1;
+    expect_refused(cls_host_sample(&e.row, &e.result), "output");
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("penalties");
+    TCase *const t = tcase_create("penalties");
+    tcase_set_timeout(t, 0);
+    tcase_add_test(t, each_penalty);
+    tcase_add_test(t, biases);
+    tcase_add_test(t, odd_logits);
+    tcase_add_test(t, windows);
+    tcase_add_test(t, large_counts);
+    tcase_add_test(t, stops);
+    tcase_add_test(t, bool_masks);
+    tcase_add_test(t, parameters_refused);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 0);
+}

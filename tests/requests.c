@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* The requests of a batch's rows: tokens, penalties, biases, stop ids. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch.h"
+
+static void *copy_of(const void *array, size_t size)
+{
+    void *const p = malloc(size ? size : 1);
+    ck_assert_msg(p != NULL, "out of memory");
+    if (size)
+        memcpy(p, array, size);
+    return p;
+}
+
+/* A list that lives as long as the batch. */
+static void *keep_list(batch *b, const void *array, size_t size)
+{
+    if (size == 0)
+        return NULL;
+    b->lists = realloc(b->lists, (b->n_lists + 1) * sizeof *b->lists);
+    ck_assert_msg(b->lists != NULL, "out of memory");
+    return b->lists[b->n_lists++] = copy_of(array, size);
+}
+
+static void set_request(batch *b, uint32_t row, const cls_params *p, const tokens *t)
+{
+    tokens *const mine = &b->tokens[row];
+    free(mine->prompt);
+    free(mine->output);
+    *mine = *t;
+    mine->prompt = copy_of(t->prompt, t->prompt_count * sizeof *t->prompt);
+    mine->output = copy_of(t->output, t->output_count * sizeof *t->output);
+    b->params[row] = *p;
+    b->params[row].stop_ids = keep_list(b, p->stop_ids, p->stop_count * sizeof *p->stop_ids);
+    b->params[row].logit_bias = keep_list(b, p->logit_bias, p->logit_bias_count * sizeof *p->logit_bias);
+}
+
+void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row)
+{
+    set_request(b, row, &from->params[from_row], &from->tokens[from_row]);
+}
+
+void batch_accept(batch *b, uint32_t row)
+{
+    tokens *const t = &b->tokens[row];
+    if (b->host[row].token < 0)
+        return;
+    t->output = realloc(t->output, (t->output_count + 1) * sizeof *t->output);
+    ck_assert_msg(t->output != NULL, "out of memory");
+    t->output[t->output_count++] = b->host[row].token;
+}
+
+/* ---------------------------------------------------------------------- random */
+
+/* One of the row's likelier tokens; now and then no token at all. */
+static int32_t random_id(const batch *b, uint32_t row, rng *r, int valid)
+{
+    static const int32_t none[] = {-1, INT32_MIN, INT32_MAX};
+    const float *const values = b->values + (size_t)row * b->vocab;
+    if (!valid && rng_below(r, 12) == 0)
+        return rng_below(r, 2) ? (int32_t)b->vocab : none[rng_below(r, 3)];
+    uint32_t best = rng_below(r, b->vocab);
+    for (int i = 0; i < 6; i++) {
+        const uint32_t other = rng_below(r, b->vocab);
+        best = values[other] > values[best] ? other : best;
+    }
+    return (int32_t)best;
+}
+
+static void random_tokens(const batch *b, uint32_t row, rng *r, int32_t *ids, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = i > 0 && rng_below(r, 2) ? ids[rng_below(r, i)] : random_id(b, row, r, 0);
+}
+
+void batch_requests(batch *b, rng *r)
+{
+    static const float repetitions[] = {1.0f, 1.0f, 1.1f, 1.3f, 2.0f, 0.5f, 0.9f, 50.0f};
+    static const float amounts[] = {0.0f, 0.0f, 0.1f, 0.5f, 2.0f, -0.3f, -1.0f, 100.0f};
+    static const uint32_t lengths[] = {0, 1, 3, 17, 60, 200};
+    static const float biases[] = {-INFINITY, -1.0f, 0.5f, 3.0f, -100.0f, 100.0f, 0.0f, 1e30f};
+    int32_t prompt[200], output[200], stop[4];
+    cls_logit_bias bias[20];
+    for (uint32_t row = 0; row < b->rows; row++) {
+        cls_params p = b->params[row];
+        tokens t = {prompt, output, lengths[rng_below(r, 6)], lengths[rng_below(r, 6)]};
+        random_tokens(b, row, r, prompt, t.prompt_count);
+        random_tokens(b, row, r, output, t.output_count);
+        if (b->keep != CLS_KEEP_NONE) {
+            p.repetition_penalty = repetitions[rng_below(r, 8)];
+            p.presence_penalty = amounts[rng_below(r, 8)];
+            p.frequency_penalty = b->keep == CLS_KEEP_COUNTS ? amounts[rng_below(r, 8)] : 0.0f;
+            p.penalty_scope = (int32_t)rng_below(r, 2);
+            p.penalty_window = rng_below(r, 2) ? 0 : rng_below(r, b->history + 1);
+        }
+        p.logit_bias = bias;
+        p.logit_bias_count = b->logit_bias && rng_below(r, 2) ? rng_below(r, 21) : 0;
+        for (uint32_t i = 0; i < p.logit_bias_count; i++)
+            bias[i] = (cls_logit_bias){i && rng_below(r, 4) == 0 ? bias[i - 1].id : random_id(b, row, r, 1),
+                                       biases[rng_below(r, 8)]};
+        p.stop_ids = stop;
+        p.stop_count = rng_below(r, 5);
+        for (uint32_t i = 0; i < p.stop_count; i++)
+            stop[i] = random_id(b, row, r, 1);
+        p.max_tokens = rng_below(r, 8) ? 0 : t.output_count + 1 + rng_below(r, 3);
+        if (p.logit_bias_count == 0)
+            p.logit_bias = NULL;
+        if (p.stop_count == 0)
+            p.stop_ids = NULL;
+        set_request(b, row, &p, &t);
+    }
+}
+
+void batch_bias(batch *b, rng *r, int dtype)
+{
+    const size_t size = dtype_size(dtype);
+    free(b->bias);
+    free(b->bias_map);
+    b->bias_dtype = dtype;
+    b->bias = calloc((size_t)b->rows * b->vocab, size);
+    b->bias_map = calloc(b->rows, sizeof *b->bias_map);
+    ck_assert_msg(b->bias && b->bias_map, "out of memory");
+    for (size_t i = 0; i < (size_t)b->rows * b->vocab; i++) {
+        const uint32_t what = rng_below(r, 200);
+        dtype_encode(dtype, what == 0 ? -INFINITY : (float)(what < 100 ? 0.0 : 2.0 * rng_normal(r)), b->bias + i * size);
+    }
+    dtype_encode(dtype, NAN, b->bias + rng_below(r, b->rows * b->vocab) * size);
+    dtype_encode(dtype, INFINITY, b->bias + rng_below(r, b->rows * b->vocab) * size);
+    for (uint32_t row = 0; row < b->rows; row++)
+        b->bias_map[row] = (int32_t)rng_below(r, b->rows + 1) - 1;
+}
+
+/* ------------------------------------------------------------------ adjustments */
+
+static int allows(const cls_host_row *row, uint32_t i)
+{
+    if (row->mask == NULL)
+        return 1;
+    const unsigned char *const bytes = row->mask;
+    const uint32_t width = row->mask_kind == CLS_MASK_BOOL ? row->mask_width : row->mask_width * 32;
+    return i < width && (row->mask_kind == CLS_MASK_BOOL ? bytes[i] : bytes[i / 8] >> i % 8 & 1);
+}
+
+/* By the functions of cl/arithmetic.h, which the kernels use; the tokens are counted anew. */
+void request_adjust(const cls_host_row *row, float *adjusted)
+{
+    const cls_params *const p = row->params;
+    uint32_t *const counts = calloc(row->vocab, sizeof *counts), room = p->penalty_window ? p->penalty_window : UINT32_MAX;
+    unsigned char *const occurs = calloc(row->vocab, 1);
+    ck_assert_msg(counts && occurs, "out of memory");
+    for (uint32_t n = row->prompt_count + row->output_count; n-- > 0 && room > 0;) {
+        const int is_output = n >= row->prompt_count;
+        const int32_t id = is_output ? row->output[n - row->prompt_count] : row->prompt[n];
+        if (id < 0 || (uint32_t)id >= row->vocab)
+            continue;
+        room--;
+        occurs[id] = 1;
+        counts[id] += (is_output || p->penalty_scope == CLS_SCOPE_ALL) && counts[id] < 65535;
+    }
+    for (uint32_t i = 0; i < row->vocab; i++) {
+        float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
+        double bias = 0.0;
+        int biased = 0;
+        if (row->bias)
+            x += dtype_decode(row->bias_dtype, (const char *)row->bias + i * dtype_size(row->bias_dtype));
+        for (uint32_t n = 0; n < p->logit_bias_count; n++)
+            if ((uint32_t)p->logit_bias[n].id == i) {
+                bias += (double)p->logit_bias[n].bias;
+                biased = 1;
+            }
+        x = allows(row, i) ? clean(x) : -INFINITY;
+        x = biased ? add_bias(x, (float)bias) : x;
+        adjusted[i] = occurs[i] ? penalize(x, counts[i], p->repetition_penalty, (float)(1.0 / (double)p->repetition_penalty),
+                                           p->frequency_penalty, p->presence_penalty)
+                                : x;
+    }
+    free(counts);
+    free(occurs);
+}
