@@ -3,109 +3,8 @@
 # Runs the command for real: every option on small files made here, host and
 # device tokens compared, refusals with their sentences and exit codes.
 # CLSAMPLE: the command's path. Exits 77 if there is no device.
-set -u
-clsample=${CLSAMPLE:-./clsample}
-case $clsample in */*) clsample=$(cd "$(dirname "$clsample")" && pwd)/$(basename "$clsample") ;; esac
-dir=$(mktemp -d) || exit 99
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 99
-passed=0
-failed=0
-
-# ----------------------------------------------------------------- the checks
-
-yes_() { passed=$((passed + 1)); }
-no_() { failed=$((failed + 1)); echo "FAILED: $*"; }
-
-check() { # WHAT COMMAND...: the command succeeds
-    what=$1
-    shift
-    if "$@" >out 2>err; then yes_; else no_ "$what: $(head -1 err)"; fi
-}
-
-same() { # WHAT A B: the files are equal
-    if [ -s "$2" ] && cmp -s "$2" "$3"; then yes_; else no_ "$1: $2 and $3 differ"; fi
-}
-
-differ() {
-    if [ -s "$2" ] && [ -s "$3" ] && ! cmp -s "$2" "$3"; then yes_; else no_ "$1: $2 and $3 are equal"; fi
-}
-
-is() { # WHAT A B: the strings are equal
-    if [ "$2" = "$3" ]; then yes_; else no_ "$1: '$2' is not '$3'"; fi
-}
-
-says() { # WHAT PATTERN FILE
-    if grep -q -e "$2" "$3"; then yes_; else no_ "$1: no '$2' in: $(head -3 "$3")"; fi
-}
-
-refused() { # PATTERN ARGUMENTS...: exit 1, one sentence with the pattern, nothing else
-    pattern=$1
-    shift
-    "$clsample" "$@" >out 2>err
-    code=$?
-    if [ $code -eq 1 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] && grep -q -e "^clsample: .*$pattern" err; then
-        yes_
-    else
-        no_ "$*: exit $code, $(head -2 err), not '$pattern'"
-    fi
-}
-
-# ------------------------------------------------------------------ .npy files
-
-npy() { # FILE DESCR SHAPE: starts a file; the data follow
-    printf "\\223NUMPY\\001\\000\\166\\000%-117s\\n" "{'descr': '$2', 'fortran_order': False, 'shape': ($3), }" >"$1"
-}
-
-bytes() { # FILE HEX...: little-endian numbers, as hexadecimal digits
-    file=$1
-    shift
-    for number; do
-        octal=
-        while [ -n "$number" ]; do
-            rest=${number%??}
-            octal=$octal\\$(printf %03o "0x${number#"$rest"}")
-            number=$rest
-        done
-        # shellcheck disable=SC2059
-        printf "$octal" >>"$file"
-    done
-}
-
-data() { tail -c +129 "$1" | od -An -v -t d4 | tr -s ' \n' ' '; }
-
-# 8 rows of 37 tokens, whose values float16 and bfloat16 hold, too: quarters
-# from -4 to 4, scattered.
-npy f32.npy '<f4' '8, 37'
-npy f16.npy '<f2' '8, 37'
-npy bf16.npy '<u2' '8, 37'
-f32='' f16='' bf16=''
-i=0
-while [ $i -lt 296 ]; do
-    case $(((i * i * 7 + i * 13) % 8)) in
-    0) f32="$f32 00000000" f16="$f16 0000" bf16="$bf16 0000" ;;
-    1) f32="$f32 3f800000" f16="$f16 3c00" bf16="$bf16 3f80" ;;
-    2) f32="$f32 c0000000" f16="$f16 c000" bf16="$bf16 c000" ;;
-    3) f32="$f32 40200000" f16="$f16 4100" bf16="$bf16 4020" ;;
-    4) f32="$f32 bf000000" f16="$f16 b800" bf16="$bf16 bf00" ;;
-    5) f32="$f32 40800000" f16="$f16 4400" bf16="$bf16 4080" ;;
-    6) f32="$f32 3fa00000" f16="$f16 3d00" bf16="$bf16 3fa0" ;;
-    7) f32="$f32 c0400000" f16="$f16 c200" bf16="$bf16 c040" ;;
-    esac
-    i=$((i + 1))
-done
-# shellcheck disable=SC2086
-{ bytes f32.npy $f32; bytes f16.npy $f16; bytes bf16.npy $bf16; }
-
-# A clean row, one with NaN, one with +inf, one with nothing.
-npy bad.npy '<f4' '4, 3'
-bytes bad.npy 3f800000 40000000 3f800000 7fc00000 3f800000 3f800000 7f800000 00000000 00000000 \
-    ff800000 ff800000 7fc00000
-
-# Row r allows token r alone; its words are wider than the vocabulary.
-npy mask.npy '<i4' '8, 2'
-bytes mask.npy 00000001 00000000 00000002 00000000 00000004 00000000 00000008 00000000 \
-    00000010 00000000 00000020 00000000 00000040 00000000 00000000 00000010
+# shellcheck source=tests/command.sh
+. "$(dirname "$0")/command.sh"
 
 npy seeds.npy '<u8' '8,'
 bytes seeds.npy 0000000000000005 0000000000000006 0000000000000007 0000000000000008 \
@@ -121,7 +20,6 @@ for command in "" devices sample demo bench; do
 done
 check "devices" "$clsample" devices
 check "devices --json" "$clsample" devices --json
-cp out devices.json
 refused "no command" </dev/null
 refused "unknown command 'sing'" sing
 refused "'--wrong'" devices --wrong
@@ -130,9 +28,6 @@ refused "--json: takes no value" devices --json=1
 refused "--logits: a file" sample
 refused "--logits: a value is missing" sample --logits
 refused "none.npy: cannot be opened" sample --logits none.npy
-
-host() { "$clsample" sample --device host --logits f32.npy "$@"; }
-host_refused() { pattern_=$1; shift; refused "$pattern_" sample --device host --logits f32.npy "$@"; }
 
 host_refused "--temperature: .*'x'" --temperature x
 host_refused "--temperature" --temperature -1
@@ -193,7 +88,6 @@ host_refused "few.npy: not an array uint64" --seeds few.npy
 npy pair.npy '<u8' '2,'; bytes pair.npy 0000000000000001 0000000000000001
 host_refused "pair.npy: 2 seeds for 8 rows" --seeds pair.npy
 
-json() { echo "$1" >p.json; shift; host_refused "p.json: $1" --params p.json; }
 json "{" "line"
 json '{}' "not an array"
 json '[{}]' "1 rows of parameters for 8"
@@ -237,21 +131,8 @@ says "json" '"token": ' out
 
 # ---------------------------------------------------------------- the device
 
-if ! grep -q '"default": true' devices.json; then
-    echo "no device: $passed passed, $failed failed on the host"
-    [ $failed -eq 0 ] && exit 77
-    exit 1
-fi
+needs_device
 
-both() { # OPTIONS: the same tokens and status on host and device
-    name=$*
-    check "host $name" "$clsample" sample --device host --tokens a.npy --json "$@"
-    grep -e '"token"' -e '"status"' out >a.out
-    check "device $name" "$clsample" sample --tokens b.npy --json "$@"
-    grep -e '"token"' -e '"status"' out >b.out
-    same "tokens of $name" a.npy b.npy
-    same "status of $name" a.out b.out
-}
 f="--logits f32.npy"
 echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.3},{"chain":"llama","top_k":5,
 "top_p":0.8},{"chain":"vllm","min_p":0.2},{"seed":"18446744073709551615","stream":3},{"position":9}]' >mixed.json
@@ -299,5 +180,4 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     says "demo" '^tokens left' out
 }
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish
