@@ -248,10 +248,10 @@ static inline FV adjust_touched(const row_logits *r, u32 i, FV x)
     return x > -INFINITY ? y : x;
 }
 
-/* The vector as the chain sees it. */
-static inline FV load_adjusted(const row_logits *r, u32 i)
+/* The vector as the chain sees it. open: whether tile_is_open() holds. */
+static inline FV load_adjusted(const row_logits *r, u32 i, int open)
 {
-    const FV x = clean_v(load_checked(r, i));
+    const FV x = clean_v(open ? LOAD_V(r->x, i) : load_checked(r, i));
     return r->touched && touched_lanes(r, i) != 0 ? adjust_touched(r, i, x) : x;
 }
 
@@ -285,39 +285,44 @@ static inline int tile_is_open(const row_logits *r, u32 tile)
 /* The words of the touched bitmap that a tile has, all together. */
 static inline u32 tile_touched(const row_logits *r, u32 tile)
 {
-    u32 touched = 0;
-    if (r->touched)
-        for (u32 w = 0; w < CLS_TILE / 32; w++)
-            touched |= r->state.touched[tile * (CLS_TILE / 32) + w];
-    return touched;
+    IV touched = (IV)(0);
+    if (!r->touched)
+        return 0;
+    for (u32 w = 0; w < CLS_TILE / 32; w += VEC)
+        touched |= VLOAD((__global const i32 *)r->state.touched + tile * (CLS_TILE / 32) + w);
+    return (u32)CAT(fold_or, VEC)(touched);
 }
-/* After the survey: no adjustment at all. NaN compares false and weighs
- * nothing, subnormals make no difference (above()); only a tile with +inf must
- * be cleaned. */
-static inline int tile_is_plain(const row_logits *r, u32 tile)
+/* How a tile's vectors are to be loaded, once it was surveyed. */
+#define TILE_ANY 0   /* with everything */
+#define TILE_PLAIN 1 /* as they lie. NaN compares false and weighs nothing, subnormals make no
+                        difference (above()); only a tile with +inf must be cleaned */
+#define TILE_OPEN 2  /* cleaned, with biases and penalties */
+static inline int tile_kind(const row_logits *r, u32 tile)
 {
-    return tile_is_open(r, tile) && !(r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_TOUCHED));
+    if (!tile_is_open(r, tile))
+        return TILE_ANY;
+    return r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_TOUCHED) ? TILE_OPEN : TILE_PLAIN;
 }
-static inline int max_tile_is_plain(const row_logits *r, u32 m)
+static inline int max_tile_kind(const row_logits *r, u32 m)
 {
     const u32 tile = m / CLS_MAX_TILES_PER_TILE, w = m * (CLS_MAX_TILE / 32);
-    if (!tile_is_open(r, tile) || (r->flags[tile] & CLS_STATUS_INF))
-        return 0;
-    return !(r->flags[tile] & CLS_TILE_TOUCHED) || (r->state.touched[w] | r->state.touched[w + 1]) == 0;
+    const int kind = tile_kind(r, tile);
+    if (kind != TILE_OPEN || (r->flags[tile] & CLS_STATUS_INF))
+        return kind;
+    return (r->state.touched[w] | r->state.touched[w + 1]) == 0 ? TILE_PLAIN : TILE_OPEN;
 }
-/* plain: whether tile_is_plain() holds for the tile of i, or max_tile_is_plain(). */
-static inline FV load_v(const row_logits *r, u32 i, int plain)
+static inline FV load_v(const row_logits *r, u32 i, int kind)
 {
-    return plain ? LOAD_V(r->x, i) : load_adjusted(r, i);
+    return kind == TILE_PLAIN ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_OPEN);
 }
 
 /* A gang of vectors, `stride` tokens apart. */
-#define GANG_OPEN(g) x[g] = LOAD_V(r->x, i + g * stride);
-#define GANG_ADJUSTED(g) x[g] = load_adjusted(r, i + g * stride);
-static inline void load_gang(const row_logits *r, u32 i, u32 stride, int plain, FV *x)
+#define GANG_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
+#define GANG_ADJUSTED(g) x[g] = load_adjusted(r, i + g * stride, kind == TILE_OPEN);
+static inline void load_gang(const row_logits *r, u32 i, u32 stride, int kind, FV *x)
 {
-    if (plain) {
-        EACH_GANG(GANG_OPEN)
+    if (kind == TILE_PLAIN) {
+        EACH_GANG(GANG_PLAIN)
     } else {
         EACH_GANG(GANG_ADJUSTED)
     }

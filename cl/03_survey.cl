@@ -82,6 +82,27 @@ static inline f32 open_maxima(const row_logits *r, u32 tile, __global i32 *key, 
     return clean(top);
 }
 
+/* The same for a whole tile under a packed mask, without biases or penalties. */
+static inline f32 masked_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+{
+    FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        FV most = (FV)(-INFINITY), part = (FV)(0.0f);
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
+            const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
+            const FV raw = LOAD_V(r->x, i);
+            const FV x = lane_signs(r->mask[i >> 5] >> (i & 31)) < 0 ? raw : (FV)(-INFINITY);
+            most = x > most ? x : most;
+            part += x;
+        }
+        m[n] = most;
+        sum += part;
+    }
+    const f32 top = fold_maxima(m, key);
+    *flags = tile_status(r, tile, sum, top);
+    return clean(top);
+}
+
 /* The same where masks, biases or penalties may change any vector. */
 static inline f32 adjusted_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
@@ -114,15 +135,16 @@ static inline f32 adjusted_maxima(const row_logits *r, u32 tile, __global i32 *k
 static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
     FV all[CLS_MAX_TILES_PER_TILE], untouched[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
-    i32 with[CLS_MAX_TILES_PER_TILE];
+    IV with[CLS_MAX_TILES_PER_TILE / VEC], differ = (IV)(0);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
         FV most = (FV)(-INFINITY), without = (FV)(-INFINITY), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             const FV x = LOAD_V(r->x, i);
-            const IV free = lane_signs(~r->state.touched[i >> 5] >> (i & 31));
+            const IV free = ((IV)((i32)(r->state.touched[i >> 5] >> (i & 31))) & ((IV)(1) << LANES)) == 0;
+            const FV larger = x > without ? x : without;
             most = x > most ? x : most;
-            without = ((free < 0) & (x > without)) ? x : without;
+            without = free ? larger : without;
             part += x;
         }
         all[n] = most;
@@ -131,15 +153,24 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
     }
     const f32 top = fold_maxima(all, key);
     *flags = tile_status(r, tile, sum, top);
-    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++)
-        with[n] = key[n];
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE / VEC; n++)
+        with[n] = VLOAD(key + n * VEC);
     f32 max = clean(fold_maxima(untouched, key));
-    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
-        if (with[n] == key[n] && !(key[n] < 0 && key[n] > key_of(-0x1p-119f)))
-            continue;
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE / VEC; n++) {
+        const IV k = VLOAD(key + n * VEC);
+        with[n] = (with[n] != k) | ((k < 0) & (k > (IV)(key_of(-0x1p-119f))));
+        differ |= with[n];
+    }
+    if (!ANY(differ))
+        return max;
+    u32 look = 0;
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE / VEC; n++)
+        look |= lane_bits(with[n]) << (n * VEC & 31);
+    for (; look != 0; look &= look - 1) {
+        const u32 n = 31 - clz(look & (~look + 1));
         FV most = (FV)(-INFINITY);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
-            const FV x = load_adjusted(r, tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC);
+            const FV x = load_adjusted(r, tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC, 1);
             most = x > most ? x : most;
         }
         const f32 exact = FMAX(most);
@@ -153,6 +184,9 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touch
 {
     if (open && touched == 0)
         return open_maxima(r, tile, key, flags);
+    if (r->masked == CLS_HAS_MASK && !r->dense && touched == 0 && (tile + 1) * CLS_TILE <= r->vocab &&
+        (tile + 1) * (CLS_TILE / 32) <= r->mask_width)
+        return masked_maxima(r, tile, key, flags);
     const f32 max = open && !r->raises ? touched_maxima(r, tile, key, flags) : adjusted_maxima(r, tile, key, flags);
     *flags |= touched != 0 ? CLS_TILE_TOUCHED : 0u;
     return max;
@@ -176,8 +210,8 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             FV x[GANG], next[GANG];
             UV w[GANG];
-            load_gang(r, i, VEC, 1, x);
-            load_gang(r, i + CLS_TILE, VEC, 1, next);
+            load_gang(r, i, VEC, TILE_PLAIN, x);
+            load_gang(r, i + CLS_TILE, VEC, TILE_PLAIN, next);
             weights_gang(x, w, tile_max, scale, fraction);
             sum_gang(&weights, w);
             EACH_GANG(GANG_MAXIMA)
@@ -228,14 +262,14 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touch
 #endif
 
 /* An item's share of a tile's mass in its own unit. */
-static inline u64 survey_mass(const row_logits *r, u32 tile, int plain, f32 tile_max, f32 scale)
+static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, f32 tile_max, f32 scale)
 {
     const f32 fraction = split(tile_max, scale).fraction;
     weight_sum sum = { (UV)(0), (UV)(0) };
     for (u32 v = get_local_id(0); v < TILE_VECTORS; v += WGS * GANG) {
         FV x[GANG];
         UV w[GANG];
-        load_gang(r, tile * CLS_TILE + v * VEC, WGS * VEC, plain, x);
+        load_gang(r, tile * CLS_TILE + v * VEC, WGS * VEC, kind, x);
         weights_gang(x, w, tile_max, scale, fraction);
         sum_gang(&sum, w);
     }
@@ -279,7 +313,8 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
         tile_max = tile_maxima(&r, t, open, touched, key, &flags, vector_max, max_tile, scratch);
 #endif
         if (!is_read && needs_mass && tile_max > -INFINITY)
-            mass = survey_mass(&r, t, open && touched == 0 && !(flags & CLS_STATUS_INF), tile_max, scale);
+            mass = survey_mass(&r, t, !open ? TILE_ANY : touched != 0 || (flags & CLS_STATUS_INF) ? TILE_OPEN : TILE_PLAIN,
+                               tile_max, scale);
         mass = wg_mass(mass, scratch); /* its barriers outside of any condition */
         if (get_local_id(0) == 0) {
             tile_flags[(size_t)row * TILES + t] = flags;

@@ -46,10 +46,10 @@ static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key,
         for (u32 m = first; m < first + VEC && m < n; m++) {
             if (row_key[m] <= key)
                 continue;
-            const int plain = max_tile_is_plain(r, m);
+            const int kind = max_tile_kind(r, m);
             IV c = (IV)(0);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
-                c += load_v(r, m * CLS_MAX_TILE + v, plain) > bound;
+                c += load_v(r, m * CLS_MAX_TILE + v, kind) > bound;
             count += COUNT(c);
         }
     }
@@ -119,22 +119,22 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
     for (u32 m = first; m < last && taken - (write ? 0 : *ties - left) <= LIST; m++) {
         if (row_key[m] < lo)
             continue;
-        const int plain = max_tile_is_plain(r, m);
+        const int kind = max_tile_kind(r, m);
         /* Folding a comparison to a scalar costs more than the comparison: once
-         * a tile first, since a narrow bracket misses most tiles. */
+         * a tile first, since a narrow bracket misses most tiles. What is kept
+         * of it are the logits after all adjustments. */
+        f32 kept[CLS_MAX_TILE];
         IV any = (IV)(0);
         for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
-            const FV x = load_v(r, m * CLS_MAX_TILE + v, plain);
+            const FV x = load_v(r, m * CLS_MAX_TILE + v, kind);
+            VSTORE(x, kept + v);
             any |= (x > under) & (x <= over);
         }
         for (u32 v = ANY(any) ? 0 : CLS_MAX_TILE; v < CLS_MAX_TILE; v += VEC) {
             const u32 i = m * CLS_MAX_TILE + v;
-            const FV x = load_v(r, i, plain);
-            f32 lane[VEC];
+            const f32 *const lane = kept + v;
+            const FV x = VLOAD(lane);
             u32 hits = lane_bits((x > under) & (x <= over));
-            if (hits == 0)
-                continue;
-            VSTORE(x, lane);
             for (; hits != 0; hits &= hits - 1) {
                 const u32 j = 31 - clz(hits & (~hits + 1));
                 const i32 key = key_of(clean(lane[j]));

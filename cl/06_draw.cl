@@ -10,10 +10,10 @@
     const u64 status_offset
 
 /* The mass of one vector of a tile, in units that set_finish() brings to the row's. */
-static inline u64 vector_mass(const row_logits *r, u32 i, int plain, const cls_unit *unit, f32 scale,
+static inline u64 vector_mass(const row_logits *r, u32 i, int kind, const cls_unit *unit, f32 scale,
                               const kept_set *set)
 {
-    const FV x = load_v(r, i, plain);
+    const FV x = load_v(r, i, kind);
     UV w = weight_v(x, unit->max, scale, unit->fraction);
     if (!set->plain) {
         w = AS_UV(is_kept(set, x, i)) & w;
@@ -30,18 +30,18 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
     const u32 stretch = (TILE_VECTORS + WGS - 1) / WGS;
     const u32 first = min((u32)get_local_id(0) * stretch, (u32)TILE_VECTORS);
     const u32 last = min(first + stretch, (u32)TILE_VECTORS);
-    const int plain = tile_is_plain(r, tile);
+    const int kind = tile_kind(r, tile);
     u64 mine = u64_from(0), total;
     i32 token = -1;
     for (u32 v = first; v < last; v++)
-        mine = u64_add(mine, vector_mass(r, tile * CLS_TILE + v * VEC, plain, unit, scale, set));
+        mine = u64_add(mine, vector_mass(r, tile * CLS_TILE + v * VEC, kind, unit, scale, set));
     u64 sum = wg_scan_mass(mine, scratch, &total);
     if (!u64_less(drawn, set_finish(sum, unit, set)) && u64_less(drawn, set_finish(u64_add(sum, mine), unit, set))) {
         for (u32 v = first; v < last && token < 0; v++) {
             const u32 i = tile * CLS_TILE + v * VEC;
-            const u64 next = u64_add(sum, vector_mass(r, i, plain, unit, scale, set));
+            const u64 next = u64_add(sum, vector_mass(r, i, kind, unit, scale, set));
             if (u64_less(drawn, set_finish(next, unit, set))) {
-                const FV x = load_v(r, i, plain);
+                const FV x = load_v(r, i, kind);
                 UV w = weight_v(x, unit->max, scale, unit->fraction);
                 u32 lane[VEC];
                 if (!set->plain) {

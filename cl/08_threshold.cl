@@ -68,7 +68,7 @@ static inline void guess_pivots(const row_logits *r, const measure *m, u64 targe
     f32 deepest = 0.0f, sum = 0.0f, wanted, spread;
     f32 at[CLS_PIVOTS], lo[CLS_PIVOTS], hi[CLS_PIVOTS], value[CLS_PIVOTS];
     for (u32 j = get_local_id(0) * VEC; j < n; j += WGS * VEC) {
-        const FV x = load_adjusted(r, sample_id(r->vocab, j));
+        const FV x = load_adjusted(r, sample_id(r->vocab, j), 0);
         const FV d = ((FV)(m->row_max) - x) * m->scale;
         const FV mass = TO_FV(AS_IV(weight_v(x, m->row_max, m->scale, fraction)));
         const FV w = m->counts ? (x > (FV)(-INFINITY) ? (FV)(1.0f) : (FV)(0.0f)) : mass;
@@ -161,12 +161,12 @@ static inline void guess_pivots(const row_logits *r, const measure *m, u64 targe
 static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32 step, const measure *m,
                                    const cls_unit *unit, const f32 *bound, u64 *sum)
 {
-    const int plain = tile_is_plain(r, tile);
+    const int kind = tile_kind(r, tile);
     const f32 b0 = bound[0], b1 = bound[1], b2 = bound[2], b3 = bound[3];
     if (m->counts) {
         IV c0 = (IV)(0), c1 = c0, c2 = c0, c3 = c0;
         for (u32 v = first; v < TILE_VECTORS; v += step) {
-            const FV x = load_v(r, tile * CLS_TILE + v * VEC, plain);
+            const FV x = load_v(r, tile * CLS_TILE + v * VEC, kind);
             c0 += x > b0;
             c1 += x > b1;
             c2 += x > b2;
@@ -184,7 +184,7 @@ static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32
     for (u32 v = first; v < TILE_VECTORS; v += step * GANG) {
         FV x[GANG];
         UV w[GANG];
-        load_gang(r, tile * CLS_TILE + v * VEC, step * VEC, plain, x);
+        load_gang(r, tile * CLS_TILE + v * VEC, step * VEC, kind, x);
         weights_gang(x, w, unit->max, m->scale, unit->fraction);
         EACH_GANG(GANG_ABOVE)
     }

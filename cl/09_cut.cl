@@ -20,9 +20,9 @@ static inline void key_range(const row_logits *r, __global const i32 *row_key, u
     FV least = (FV)(INFINITY), most = (FV)(-INFINITY);
     for (u32 m = get_local_id(0); m < n; m += WGS) {
         if (row_key[m] > *lo) {
-            const int plain = max_tile_is_plain(r, m);
+            const int kind = max_tile_kind(r, m);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
-                const FV x = clean_v(load_v(r, m * CLS_MAX_TILE + v, plain));
+                const FV x = clean_v(load_v(r, m * CLS_MAX_TILE + v, kind));
                 const IV hit = (x > under) & (x <= over);
                 least = (hit & (x < least)) ? x : least;
                 most = (hit & (x > most)) ? x : most;
@@ -58,12 +58,12 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
         const i32 top = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (top >= key) {
-            const int plain = tile_is_plain(r, t);
+            const int kind = tile_kind(r, t);
             const cls_unit unit = unit_of(of_key(top), m->row_max, m->exponent, m->scale);
             const u64 one = tie_measure(m, key, &unit);
             IV c = (IV)(0);
             for (u32 v = 0; v < TILE_VECTORS; v++) {
-                const FV x = load_v(r, t * CLS_TILE + v * VEC, plain);
+                const FV x = load_v(r, t * CLS_TILE + v * VEC, kind);
                 c += (x > under) & (x <= over);
             }
             mass = u64_add(u64_mul32(u64_lo(one), COUNT(c)), u64_shl(u64_mul32(u64_hi(one), COUNT(c)), 32));
@@ -261,7 +261,7 @@ static inline u64 cut_masses(const row_logits *r, __global const i32 *row_key, u
         const i32 top = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (top >= set->key && top != CLS_KEY_NONE) {
-            const int plain = tile_is_plain(r, t);
+            const int kind = tile_kind(r, t);
             const cls_unit unit = unit_of(of_key(top), m->row_max, m->exponent, m->scale);
             const u32 lost = lost_bits(unit.shift);
             weight_sum sum = { (UV)(0), (UV)(0) };
@@ -269,7 +269,7 @@ static inline u64 cut_masses(const row_logits *r, __global const i32 *row_key, u
                 const u32 i = t * CLS_TILE + v * VEC;
                 FV x[GANG];
                 UV w[GANG];
-                load_gang(r, i, VEC, plain, x);
+                load_gang(r, i, VEC, kind, x);
                 weights_gang(x, w, unit.max, m->scale, unit.fraction);
                 EACH_GANG(GANG_KEPT)
                 sum_gang(&sum, w);
