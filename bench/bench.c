@@ -7,31 +7,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A step and the time it should take. `goal` is in floors, or, where
- * `goal_topk` is set, in steps of the case topk; set for [16, 128256] float32
- * on a CPU. `goal_one` is for one row, in empty launches. 0: none. */
-typedef struct bench_case {
-    const char *name;
-    bench_rows rows;
-    float temperature;
-    int32_t top_k;
-    float top_p, min_p;
-    int masked;
-    double goal, goal_one;
-    int goal_topk;
-} bench_case;
-
 static const bench_case cases[] = {
-    {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, 0, 1.3, 0, 0},
-    {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 0, 1.7, 2.0, 0},
-    {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, 0, 1.7, 2.0, 0},
-    {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 1, 1.25, 0, 1},
-    {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, 0, 2.5, 3.0, 0},
-    {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, 0, 3.0, 0, 0},
-    {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, 0, 7.0, 0, 0},
-    {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, 0, 15.0, 0, 0},
+    {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, 0, 0, 1.3, 0, 0},
+    {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 0, 0, 1.7, 2.0, 0},
+    {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, 0, 0, 1.7, 2.0, 0},
+    {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 1, 0, 1.25, 0, 1},
+    {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 0, 1, 1.25, 0, 1},
+    {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, 0, 0, 2.5, 3.0, 0},
+    {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, 0, 0, 3.0, 0, 0},
+    {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, 0, 0, 7.0, 0, 0},
+    {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, 0, 0, 15.0, 0, 0},
 };
 #define CASES (sizeof cases / sizeof *cases)
+
+static const char *const laws[] = {"zipf", "uniform"};
 
 /* On a terminal only: one line that overwrites itself. The cursor waits at its
  * beginning, so that a message of failure overwrites it, too. */
@@ -52,30 +41,32 @@ static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
 }
 
 /* The mask is written here, the logits by each kind of case. */
-static int open_setup(bench_setup *setup, const cli_target *target)
+static int open_setup(bench_setup *setup)
 {
     const size_t mask_size = (size_t)setup->batch * ((setup->vocab + 31) / 32) * sizeof(int32_t);
     cls_sampler_options options;
     cl_int error = CL_SUCCESS;
 
-    setup->on = target;
-    setup->size = ((size_t)setup->batch * setup->vocab + BENCH_PAD) * bench_dtype_size(setup->dtype);
+    setup->size = ((size_t)(setup->batch + setup->spare) * setup->vocab + BENCH_PAD) * bench_dtype_size(setup->dtype);
     cls_sampler_options_default(&options, sizeof options);
     options.vocab = setup->vocab;
     options.max_rows = setup->batch;
-    if (cls_sampler_create(target->context, &options, &setup->sampler) != CLS_OK)
+    options.history = setup->window;
+    if (cls_sampler_create(setup->on->context, &options, &setup->sampler) != CLS_OK)
         return cli_fail_library("bench: creating the sampler");
     setup->rows = malloc(setup->size);
     setup->mask_words = malloc(mask_size);
-    if (setup->rows == NULL || setup->mask_words == NULL)
+    setup->ids = malloc((size_t)setup->batch * (setup->history + 1) * sizeof *setup->ids);
+    setup->likeliest = malloc((setup->batch + setup->spare) * sizeof *setup->likeliest);
+    if (setup->rows == NULL || setup->mask_words == NULL || setup->ids == NULL || setup->likeliest == NULL)
         return cli_no_memory();
     bench_fill_mask(setup->mask_words, setup->batch, setup->vocab);
     setup->logits = new_buffer(setup, setup->size, &error);
     setup->mask = new_buffer(setup, mask_size, &error);
-    setup->tokens = new_buffer(setup, setup->batch * sizeof(int32_t), &error);
+    setup->tokens = new_buffer(setup, 2 * setup->batch * sizeof(int32_t), &error);
     if (error == CL_SUCCESS)
-        error =
-            clEnqueueWriteBuffer(target->queue, setup->mask, CL_TRUE, 0, mask_size, setup->mask_words, 0, NULL, NULL);
+        error = clEnqueueWriteBuffer(setup->on->queue, setup->mask, CL_TRUE, 0, mask_size, setup->mask_words, 0, NULL,
+                                     NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the logits' buffers", error);
 }
 
@@ -88,68 +79,67 @@ static void close_setup(bench_setup *setup)
         clReleaseMemObject(setup->mask);
     if (setup->logits != NULL)
         clReleaseMemObject(setup->logits);
+    free(setup->likeliest);
+    free(setup->ids);
     free(setup->mask_words);
     free(setup->rows);
+}
+
+/* Random ids; but every 64th is the row's likeliest token, for models repeat
+ * themselves, and penalties that matter to no draw would not be verified. */
+static void fill_histories(bench_setup *setup)
+{
+    for (uint32_t row = 0; row < setup->batch; row++) {
+        int32_t *const ids = setup->ids + (size_t)row * setup->history;
+        bench_fill_ids(ids, setup->history, setup->vocab, (bench_law)setup->law, row);
+        for (uint32_t i = 0; i < setup->history; i += 64)
+            ids[i] = setup->likeliest[row];
+    }
 }
 
 static int write_rows(bench_setup *setup, bench_rows kind)
 {
     cl_int error;
-    bench_fill_rows(setup->rows, setup->dtype, setup->batch, setup->vocab, kind);
+    bench_fill_rows(setup->rows, setup->dtype, setup->batch + setup->spare, setup->vocab, kind);
+    for (uint32_t row = 0; row < setup->batch + setup->spare; row++)
+        setup->likeliest[row] = bench_likeliest(setup->rows, setup->dtype, row, setup->vocab);
+    fill_histories(setup);
     error = clEnqueueWriteBuffer(setup->on->queue, setup->logits, CL_TRUE, 0, setup->size, setup->rows, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the logits", error);
 }
 
-static int begin_slots(const bench_setup *setup, const cls_params *params)
+static int open_floor(bench_floor *floor, const bench_setup *setup)
 {
-    for (uint32_t slot = 0; slot < setup->batch; slot++) {
-        cls_params own = *params;
-        own.seed += slot;
-        if (cls_slot_begin(setup->sampler, slot, &own, NULL, 0, NULL, 0) != CLS_OK)
-            return cli_fail_library("bench: beginning a slot");
-    }
-    return 0;
+    progress("floor", "looking for its best shape");
+    return bench_floor_open(floor, setup);
 }
 
-static int run_case(bench_setup *setup, const bench_floor *floor, const bench_case *c, bench_result *result)
-{
-    cls_params params;
-    cls_params_default(&params, sizeof params);
-    params.temperature = c->temperature;
-    params.top_k = c->top_k;
-    params.top_p = c->top_p;
-    params.min_p = c->min_p;
-    progress(c->name, "verifying");
-    if (begin_slots(setup, &params) || bench_verify(setup, c->name, &params, c->masked))
-        return 1;
-    progress(c->name, "timing");
-    return bench_time(setup, floor, c->masked, result);
-}
-
-static int run_cases(bench_setup *setup, bench_floor *floor, const char *only, bench_result *results)
+static int run_cases(bench_setup *setup, bench_floor *floor, int32_t only, bench_result *results)
 {
     int written = -1;
     for (size_t i = 0; i < CASES; i++) {
-        if (only != NULL && strcmp(only, cases[i].name) != 0)
+        const bench_case *const c = &cases[i];
+        if (only >= 0 && only != (int32_t)i)
             continue;
-        if (written != (int)cases[i].rows) {
-            progress(cases[i].name, "making the rows");
-            if (write_rows(setup, cases[i].rows))
+        if (written != (int)c->rows) {
+            progress(c->name, "making the rows");
+            if (write_rows(setup, c->rows))
                 return 1;
-            written = (int)cases[i].rows;
+            written = (int)c->rows;
         }
-        if (floor->kernel == NULL) {
-            progress("floor", "looking for its best shape");
-            if (bench_floor_open(floor, setup))
-                return 1;
-        }
-        if (run_case(setup, floor, &cases[i], &results[i]))
+        if (floor->kernel == NULL && open_floor(floor, setup))
+            return 1;
+        progress(c->name, "verifying");
+        if (bench_verify(setup, c))
+            return 1;
+        progress(c->name, "timing");
+        if (bench_time(setup, floor, c, &results[i]))
             return 1;
     }
     return 0;
 }
 
-static int print_json(const bench_result *results)
+static int print_json(const bench_setup *setup, const bench_result *results)
 {
     json_t *array = json_array();
     for (size_t i = 0; array != NULL && i < CASES; i++) {
@@ -157,10 +147,11 @@ static int print_json(const bench_result *results)
         json_t *object;
         if (r->runs == 0)
             continue;
-        object =
-            json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "case", cases[i].name, "floor_us", r->floor_us,
-                      "step_us", r->step_us, "ratio", r->step_us / r->floor_us, "empty_us", r->empty_us, "launches",
-                      (json_int_t)r->launches, "host_bytes", (json_int_t)r->host_bytes, "runs", (json_int_t)r->runs);
+        object = json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s}", "case", cases[i].name, "floor_us",
+                           r->floor_us, "step_us", r->step_us, "ratio", r->step_us / r->floor_us, "empty_us",
+                           r->empty_us, "launches", (json_int_t)r->launches, "host_bytes", (json_int_t)r->host_bytes,
+                           "runs", (json_int_t)r->runs, "history",
+                           (json_int_t)(cases[i].penalized ? setup->history : 0), "history_ids", laws[setup->law]);
         if (json_array_append_new(array, object) != 0) {
             json_decref(array);
             array = NULL;
@@ -189,9 +180,10 @@ static int print_table(const bench_setup *setup, const bench_floor *floor, const
     printf("%s, device %u\n", setup->on->at.name, (unsigned)setup->on->index);
     printf("[%u, %u] %s; work-group %u, vector %u; floor: %s\n", (unsigned)setup->batch, (unsigned)setup->vocab,
            dtypes[setup->dtype], (unsigned)info.work_group, (unsigned)info.vector, floor->shape);
-    printf("medians, enqueue to finish; ratio and goal in floors; tokens equal the reference's\n\n");
-    printf("%-12s %9s %9s %7s %7s %9s %9s %11s\n", "case", "floor us", "step us", "ratio", "goal", "empty us",
-           "launches", "host bytes");
+    printf("medians, enqueue to finish; ratio and goal in floors; history: %s; tokens equal the reference's\n\n",
+           laws[setup->law]);
+    printf("%-12s %9s %9s %7s %7s %9s %9s %11s %8s\n", "case", "floor us", "step us", "ratio", "goal", "empty us",
+           "launches", "host bytes", "history");
     for (size_t i = 0; i < CASES; i++) {
         const bench_result *r = &results[i];
         const double goal = goal_of(setup, results, i);
@@ -200,9 +192,9 @@ static int print_table(const bench_setup *setup, const bench_floor *floor, const
             continue;
         if (goal > 0)
             snprintf(goal_text, sizeof goal_text, "%.2f", goal);
-        printf("%-12s %9.1f %9.1f %7.2f %7s %9.1f %9u %11llu\n", cases[i].name, r->floor_us, r->step_us,
+        printf("%-12s %9.1f %9.1f %7.2f %7s %9.1f %9u %11llu %8u\n", cases[i].name, r->floor_us, r->step_us,
                r->step_us / r->floor_us, goal_text, r->empty_us, (unsigned)r->launches,
-               (unsigned long long)r->host_bytes);
+               (unsigned long long)r->host_bytes, (unsigned)(cases[i].penalized ? setup->history : 0));
     }
     return cli_flush();
 }
@@ -219,10 +211,11 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
     progress("device", "compiling");
     if (cli_open(device, options, 0, &target))
         return 1;
-    failed = open_setup(setup, &target) || run_cases(setup, &floor, only < 0 ? NULL : cases[only].name, results);
+    setup->on = &target;
+    failed = open_setup(setup) || run_cases(setup, &floor, only, results);
     progress(NULL, NULL);
     if (!failed)
-        failed = json ? print_json(results) : print_table(setup, &floor, results);
+        failed = json ? print_json(setup, results) : print_table(setup, &floor, results);
     bench_floor_close(&floor);
     close_setup(setup);
     cli_close(&target);
@@ -233,7 +226,7 @@ int cls_cmd_bench(int argc, char **argv)
 {
     static const char about[] = "Times sampling steps against a plain read of the logits (the floor), once their\n"
                                 "tokens are known to be the reference's.";
-    bench_setup setup = {.batch = 16, .vocab = 128256};
+    bench_setup setup = {.batch = 16, .vocab = 128256, .history = 2000};
     cls_context_options context;
     const char *device = NULL;
     int32_t dtype = CLS_F32, only = -1;
@@ -243,7 +236,10 @@ int cls_cmd_bench(int argc, char **argv)
         {"vocab", CLI_UINT, &setup.vocab, "N", "tokens of a row (default 128256)", NULL, 0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE", "f32 (default), f16 or bf16", "f32|f16|bf16", 0},
         {"case", CLI_CHOICE, &only, "NAME", "only this case",
-         "greedy|topk|minp|mask|plain|topp_peaked|topp_flat|topp_ties", 0},
+         "greedy|topk|minp|mask|penalties|plain|topp_peaked|topp_flat|topp_ties", 0},
+        {"history", CLI_UINT, &setup.history, "N", "tokens of a row's history in case penalties (default 2000)", NULL,
+         0},
+        {"history-ids", CLI_CHOICE, &setup.law, "LAW", "their law: zipf (default) or uniform", "zipf|uniform", 0},
         {"runs", CLI_UINT, &setup.runs, "N", "runs of a case (default: 101 and a second)", NULL, 0},
         {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
         {"work-group", CLI_UINT, &context.work_group, "N", "work-items of a group (default: by device)", NULL, 0},
@@ -267,6 +263,8 @@ int cls_cmd_bench(int argc, char **argv)
         return cli_fail("--vocab: %u is not from 1 to 1048576", (unsigned)setup.vocab);
     if (setup.runs > BENCH_MOST_RUNS)
         return cli_fail("--runs: %u is above %u", (unsigned)setup.runs, BENCH_MOST_RUNS);
+    if (setup.history > BENCH_MOST_HISTORY)
+        return cli_fail("--history: %u is above %u", (unsigned)setup.history, BENCH_MOST_HISTORY);
     setup.dtype = (cls_dtype)dtype;
     context.dtypes = 1u << dtype;
     return run(&setup, device, &context, only, json);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* clsample bench: the floor, the step, and what lies between them.
  *
- *     rows.c      the logits and masks that are sampled
+ *     rows.c      the logits, masks and histories that are sampled
  *     floor.c     the fastest way to read them: what no sampler can beat
  *     measure.c   verifies a step against the reference, then times it
  *     bench.c     the cases, the command, the table
@@ -17,18 +17,25 @@ typedef struct bench_setup {
     cls_sampler *sampler;
     uint32_t batch, vocab;
     cls_dtype dtype;
-    uint32_t runs; /* 0: as many as a steady median needs */
+    uint32_t runs;    /* 0: as many as a steady median needs */
+    uint32_t spare;   /* rows of logits beyond the batch */
+    uint32_t window;  /* the sampler's `history` */
+    uint32_t history; /* tokens of a penalized row's history ... */
+    int32_t law;      /* ... and a bench_law for them */
 
-    void *rows;          /* the logits on the host, [batch, vocab] of dtype ... */
+    void *rows;          /* the logits on the host, [batch + spare, vocab] of dtype ... */
     cl_mem logits;       /* ... and on the device; BENCH_PAD elements of -inf follow */
     size_t size;         /* bytes, padding included */
     int32_t *mask_words; /* likewise, [batch, ceil(vocab / 32)] */
     cl_mem mask;
-    cl_mem tokens;
+    cl_mem tokens;       /* [batch]; the statuses behind them */
+    int32_t *likeliest;  /* [batch + spare]: each row's likeliest token */
+    int32_t *ids;        /* [batch, history] */
 } bench_setup;
 
 #define BENCH_PAD 16
 #define BENCH_MOST_RUNS 20000u
+#define BENCH_MOST_HISTORY 65536u
 
 /* ------------------------------------------------------------------ rows.c */
 
@@ -43,12 +50,26 @@ size_t bench_dtype_size(cls_dtype dtype);
 /* Element i as a float; no NaN is among these. */
 float bench_get(const void *rows, cls_dtype dtype, size_t i);
 
-/* Fills [batch, vocab] and the padding behind it. The same on every machine
+/* Fills [n, vocab] and the padding behind it. The same on every machine
  * but for the last bit of its libm. */
-void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t batch, uint32_t vocab, bench_rows kind);
+void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, bench_rows kind);
+
+/* The lowest id of the largest logit. */
+int32_t bench_likeliest(const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab);
 
 /* Allows a random half of the tokens; never none of them. */
 void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab);
+
+typedef enum bench_law {
+    BENCH_ZIPF,   /* id i with a probability of 1 / (1 + i), as text over a vocabulary sorted by frequency */
+    BENCH_UNIFORM /* all alike: a history that touches nearly every tile */
+} bench_law;
+
+/* n random ids; other ones with each seed. */
+void bench_fill_ids(int32_t *ids, uint32_t n, uint32_t vocab, bench_law law, uint64_t seed);
+
+/* From 0 to n - 1. */
+uint32_t bench_random(uint64_t *state, uint32_t n);
 
 /* ----------------------------------------------------------------- floor.c */
 
@@ -70,6 +91,20 @@ cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue);
 
 /* --------------------------------------------------------------- measure.c */
 
+/* A step and the time it should take. `goal` is in floors, or, where
+ * `goal_topk` is set, in steps of the case topk; set for [16, 128256] float32
+ * on a CPU. `goal_one` is for one row, in empty launches. 0: none. */
+typedef struct bench_case {
+    const char *name;
+    bench_rows rows;
+    float temperature;
+    int32_t top_k;
+    float top_p, min_p;
+    int masked, penalized;
+    double goal, goal_one;
+    int goal_topk;
+} bench_case;
+
 typedef struct bench_result {
     double floor_us, step_us, empty_us; /* medians, enqueue to finish */
     uint32_t launches, runs;
@@ -82,11 +117,18 @@ double bench_clock(void);
 /* Sorts `times`. */
 double bench_median(double *times, size_t n);
 
-/* All slots have begun with `params` at position 0: samples one step and
- * compares each token with cls_host_sample()'s. 0, or 1 after a message. */
-int bench_verify(const bench_setup *setup, const char *name, const cls_params *params, int masked);
+/* Whether `runs` runs in `spent` microseconds make a steady median, or are the
+ * `wanted` ones. */
+int bench_enough(uint32_t wanted, uint32_t runs, double spent);
+
+/* The floor's kernel, enqueue to finish. */
+int bench_run_floor(const bench_setup *setup, const bench_floor *floor);
+
+/* Begins all slots, samples one step and compares each token with
+ * cls_host_sample()'s. 0, or 1 after a message. */
+int bench_verify(const bench_setup *setup, const bench_case *c);
 
 /* Floor, step and empty launches in turn. 0, or 1 after a message. */
-int bench_time(const bench_setup *setup, const bench_floor *floor, int masked, bench_result *result);
+int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c, bench_result *result);
 
 #endif

@@ -24,8 +24,45 @@ double bench_median(double *times, size_t n)
     return n == 0 ? 0.0 : (times[(n - 1) / 2] + times[n / 2]) * 0.5;
 }
 
+/* A row's parameters, and its history: half of it prompt, half output. */
+static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row, cls_params *params,
+                     cls_host_row *host)
+{
+    cls_params_default(params, sizeof *params);
+    params->temperature = c->temperature;
+    params->top_k = c->top_k;
+    params->top_p = c->top_p;
+    params->min_p = c->min_p;
+    params->seed = row;
+    cls_host_row_default(host, sizeof *host);
+    host->params = params;
+    if (!c->penalized)
+        return;
+    params->repetition_penalty = 1.1f;
+    params->frequency_penalty = 0.1f;
+    params->presence_penalty = 0.1f;
+    host->output_count = setup->history / 2;
+    host->prompt_count = setup->history - host->output_count;
+    host->prompt = setup->ids + (size_t)row * setup->history;
+    host->output = host->prompt + host->prompt_count;
+    host->position = host->output_count;
+}
+
+static int begin_slots(const bench_setup *setup, const bench_case *c)
+{
+    for (uint32_t slot = 0; slot < setup->batch; slot++) {
+        cls_params params;
+        cls_host_row row;
+        make_row(setup, c, slot, &params, &row);
+        if (cls_slot_begin(setup->sampler, slot, &params, row.prompt, row.prompt_count, row.output, row.output_count) !=
+            CLS_OK)
+            return cli_fail_library("bench: beginning a slot");
+    }
+    return 0;
+}
+
 /* What a decode loop does: enqueue the step, read its tokens, wait. */
-static int run_step(const bench_setup *setup, int masked, int32_t *tokens)
+static int run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
 {
     cls_step step;
     cl_int error;
@@ -36,7 +73,7 @@ static int run_step(const bench_setup *setup, int masked, int32_t *tokens)
     step.logits.dtype = (int32_t)setup->dtype;
     step.logits.buffer = setup->logits;
     step.tokens.buffer = setup->tokens;
-    if (masked)
+    if (c->masked)
         step.mask.words.buffer = setup->mask;
     if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK)
         return cli_fail_library("bench: the step");
@@ -62,7 +99,7 @@ static int run_empty(const bench_setup *setup, const bench_floor *floor, uint32_
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: an empty launch", error);
 }
 
-static int run_floor(const bench_setup *setup, const bench_floor *floor)
+int bench_run_floor(const bench_setup *setup, const bench_floor *floor)
 {
     cl_int error = bench_floor_enqueue(floor, setup->on->queue);
     if (error == CL_SUCCESS)
@@ -70,48 +107,45 @@ static int run_floor(const bench_setup *setup, const bench_floor *floor)
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the floor's kernel", error);
 }
 
-static int verify_rows(const bench_setup *setup, const char *name, const cls_params *params, int masked,
-                       const int32_t *tokens)
+static int verify_rows(const bench_setup *setup, const bench_case *c, const int32_t *tokens)
 {
     const uint32_t width = (setup->vocab + 31) / 32;
     for (uint32_t row = 0; row < setup->batch; row++) {
-        cls_params own = *params;
+        cls_params params;
         cls_host_row host;
         cls_host_result result = {.struct_size = sizeof result};
 
-        own.seed += row;
-        cls_host_row_default(&host, sizeof host);
+        make_row(setup, c, row, &params, &host);
         host.logits = (const char *)setup->rows + (size_t)row * setup->vocab * bench_dtype_size(setup->dtype);
         host.dtype = (int32_t)setup->dtype;
         host.vocab = setup->vocab;
-        host.params = &own;
-        if (masked) {
+        if (c->masked) {
             host.mask = setup->mask_words + (size_t)row * width;
             host.mask_width = width;
         }
         if (cls_host_sample(&host, &result) != CLS_OK)
             return cli_fail_library("bench: the reference");
         if (result.token != tokens[row])
-            return cli_fail("bench: %s, row %u: the device drew token %d, the reference %d", name, (unsigned)row,
+            return cli_fail("bench: %s, row %u: the device drew token %d, the reference %d", c->name, (unsigned)row,
                             (int)tokens[row], (int)result.token);
     }
     return 0;
 }
 
-int bench_verify(const bench_setup *setup, const char *name, const cls_params *params, int masked)
+int bench_verify(const bench_setup *setup, const bench_case *c)
 {
     int32_t *tokens = malloc(setup->batch * sizeof *tokens);
     int failed;
     if (tokens == NULL)
         return cli_no_memory();
-    failed = run_step(setup, masked, tokens) || verify_rows(setup, name, params, masked, tokens);
+    failed = begin_slots(setup, c) || run_step(setup, c, tokens) || verify_rows(setup, c, tokens);
     free(tokens);
     return failed;
 }
 
 /* Medians of a hundred runs and of a second are steady; ten seconds are enough
  * for the slowest device. */
-static int enough(uint32_t wanted, uint32_t runs, double spent)
+int bench_enough(uint32_t wanted, uint32_t runs, double spent)
 {
     if (wanted != 0)
         return runs >= wanted;
@@ -120,23 +154,30 @@ static int enough(uint32_t wanted, uint32_t runs, double spent)
 
 enum { FLOOR, STEP, EMPTY, KINDS };
 
-static int time_into(const bench_setup *setup, const bench_floor *floor, int masked, bench_result *result,
+/* Steps accept their tokens. After so many the requests begin anew, so that
+ * their histories are about as long as they should be. */
+#define AFRESH 256
+
+static int time_into(const bench_setup *setup, const bench_floor *floor, const bench_case *c, bench_result *result,
                      double *times[KINDS], int32_t *tokens)
 {
     const double begin = bench_clock();
     uint32_t n = 0;
     for (int i = 0; i < 3; i++) /* first launches are slow */
-        if (run_step(setup, masked, tokens) || run_floor(setup, floor))
+        if (run_step(setup, c, tokens) || bench_run_floor(setup, floor))
             return 1;
     result->launches = cls_sampler_launches(setup->sampler);
-    while (n < BENCH_MOST_RUNS && !enough(setup->runs, n, bench_clock() - begin)) {
-        double start = bench_clock(), end;
-        if (run_floor(setup, floor))
+    while (n < BENCH_MOST_RUNS && !bench_enough(setup->runs, n, bench_clock() - begin)) {
+        double start, end;
+        if (n % AFRESH == AFRESH - 1 && (begin_slots(setup, c) || run_step(setup, c, tokens)))
+            return 1;
+        start = bench_clock();
+        if (bench_run_floor(setup, floor))
             return 1;
         end = bench_clock();
         times[FLOOR][n] = end - start;
         start = end;
-        if (run_step(setup, masked, tokens))
+        if (run_step(setup, c, tokens))
             return 1;
         end = bench_clock();
         times[STEP][n] = end - start;
@@ -153,7 +194,7 @@ static int time_into(const bench_setup *setup, const bench_floor *floor, int mas
     return 0;
 }
 
-int bench_time(const bench_setup *setup, const bench_floor *floor, int masked, bench_result *result)
+int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c, bench_result *result)
 {
     int32_t *tokens = malloc(setup->batch * sizeof *tokens);
     double *memory = malloc(KINDS * BENCH_MOST_RUNS * sizeof *memory);
@@ -164,7 +205,7 @@ int bench_time(const bench_setup *setup, const bench_floor *floor, int masked, b
     } else {
         for (size_t i = 0; i < KINDS; i++)
             times[i] = memory + i * BENCH_MOST_RUNS;
-        failed = time_into(setup, floor, masked, result, times, tokens);
+        failed = time_into(setup, floor, c, result, times, tokens);
     }
     free(memory);
     free(tokens);

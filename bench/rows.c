@@ -92,10 +92,10 @@ static void fill_language(void *rows, cls_dtype dtype, size_t at, uint32_t vocab
     put(rows, dtype, at + head, vocab > 1 ? (float)log(tail * 0.6 / 0.4) : 0.0f);
 }
 
-void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t batch, uint32_t vocab, bench_rows kind)
+void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, bench_rows kind)
 {
-    const size_t n = (size_t)batch * vocab;
-    for (uint32_t row = 0; row < batch; row++) {
+    const size_t end = (size_t)n * vocab;
+    for (uint32_t row = 0; row < n; row++) {
         const size_t at = (size_t)row * vocab;
         uint64_t state = ((uint64_t)kind << 32) + row;
         state = next_bits(&state); /* rows that are no shifts of each other */
@@ -108,8 +108,23 @@ void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t batch, uint32_t vocab
             put(rows, dtype, at + i, (float)(kind == BENCH_TIES ? rint(4.0 * x) / 4.0 : x));
         }
     }
-    for (size_t i = n; i < n + BENCH_PAD; i++)
+    for (size_t i = end; i < end + BENCH_PAD; i++)
         put(rows, dtype, i, -INFINITY);
+}
+
+int32_t bench_likeliest(const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab)
+{
+    const size_t at = (size_t)row * vocab;
+    float most = bench_get(rows, dtype, at);
+    uint32_t likeliest = 0;
+    for (uint32_t i = 1; i < vocab; i++) {
+        const float x = bench_get(rows, dtype, at + i);
+        if (x > most) {
+            most = x;
+            likeliest = i;
+        }
+    }
+    return (int32_t)likeliest;
 }
 
 void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab)
@@ -120,5 +135,18 @@ void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab)
         for (size_t i = 0; i < width; i++)
             words[row * width + i] = (int32_t)(uint32_t)(next_bits(&state) >> 32);
         words[row * width] |= 1;
+    }
+}
+
+uint32_t bench_random(uint64_t *state, uint32_t n) { return (uint32_t)(next_bits(state) % n); }
+
+/* Zipf's law by the inverse of its distribution, with an integral in place of the sum. */
+void bench_fill_ids(int32_t *ids, uint32_t n, uint32_t vocab, bench_law law, uint64_t seed)
+{
+    uint64_t state = seed;
+    for (uint32_t i = 0; i < n; i++) {
+        const double u = next_uniform(&state);
+        const double at = law == BENCH_ZIPF ? exp(u * log(vocab + 1.0)) - 1.0 : u * vocab;
+        ids[i] = at < vocab ? (int32_t)at : (int32_t)vocab - 1;
     }
 }
