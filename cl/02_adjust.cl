@@ -203,7 +203,7 @@ static inline FV settle_v(FV x)
 {
     const IV bits = AS_IV(x);
     const IV magnitude = bits & 0x7fffffff;
-    const FV most = bits < 0 ? (FV)(-CLS_FLT_MAX) : (FV)(CLS_FLT_MAX);
+    const FV most = AS_FV((bits & (i32)0x80000000) | 0x7f7fffff);
     x = magnitude < 0x03800000 ? (FV)(0.0f) : x;
     return magnitude >= CLS_INF_BITS ? most : x;
 }

@@ -90,7 +90,7 @@ CLS_INLINE f32 settle(f32 x)
     const i32 bits = CLS_AS_I32(x);
     const i32 magnitude = bits & 0x7fffffff;
     if (magnitude >= CLS_INF_BITS)
-        return bits < 0 ? -CLS_FLT_MAX : CLS_FLT_MAX;
+        return CLS_AS_F32((bits & (i32)0x80000000) | 0x7f7fffff); /* not by ?:, for which oclgrind lacks llvm.copysign */
     return magnitude < 0x03800000 ? 0.0f : x;
 }
 

@@ -122,9 +122,9 @@ CLS_INLINE u32 state_counts(u32 vocab, u32 layout)
 }
 CLS_INLINE u32 state_ring(u32 vocab, u32 layout)
 {
+    /* 16 bits a token, or 1, or none. Not by ?:, of which oclgrind makes something else. */
     const u32 keep = CLS_LAYOUT_KEEP(layout);
-    return state_counts(vocab, layout) +
-           (keep == CLS_KEEPS_COUNTS ? state_bitmap(vocab) * 16 : keep == CLS_KEEPS_SEEN ? state_bitmap(vocab) : 0u);
+    return state_counts(vocab, layout) + state_bitmap(vocab) * ((keep >> 1) * 16 + (keep & 1u));
 }
 CLS_INLINE u32 state_words(u32 vocab, u32 layout)
 {
