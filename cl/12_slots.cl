@@ -28,8 +28,10 @@ static inline void state_take(const slot_state *s, const slot_state *from, int e
     BARRIER();
 }
 
-/* Makes the counts anew from the ring's latest n entries. */
-static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 flags)
+/* Makes the counts anew from the ring's latest n entries, and their marks. All
+ * items look at all entries, WGS at a time in `chunk`, since the ring itself
+ * changes under them. */
+static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 flags, __local u32 *chunk)
 {
     if (s->keep == CLS_KEEPS_NONE)
         return;
@@ -45,12 +47,15 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
             vstore16((uint16)(0u), w, s->counts);
     }
     BARRIER();
-    for (u32 i = length - n; i < length; i++) {
-        const u32 entry = s->ring[i % s->n_ring];
-        if ((entry & CLS_ENTRY_ID) / 32 % WGS == get_local_id(0))
-            s->ring[i % s->n_ring] = state_add(s, entry, flags);
+    for (u32 first = length - n; first < length; first += WGS) {
+        if (first + get_local_id(0) < length)
+            chunk[get_local_id(0)] = s->ring[(first + get_local_id(0)) % s->n_ring];
+        BARRIER();
+        for (u32 i = first; i < first + WGS && i < length; i++)
+            if ((chunk[i - first] & CLS_ENTRY_ID) / 32 % WGS == get_local_id(0))
+                s->ring[i % s->n_ring] = state_add(s, chunk[i - first], flags);
+        BARRIER();
     }
-    BARRIER();
 }
 
 /* Sets the biased bits of a list of ids in place of those that were. */
@@ -85,7 +90,8 @@ static inline void state_bias(const slot_state *s, __global const u32 *ids, u32 
 }
 
 /* Appends tokens to a slot's history. */
-static inline void state_append(cls_slot *slot, const slot_state *s, __global const u32 *entries, u32 n)
+static inline void state_append(cls_slot *slot, const slot_state *s, __global const u32 *entries, u32 n,
+                                __local u32 *chunk)
 {
     u32 outputs = 0;
     for (u32 j = 0; j < n; j++) {
@@ -103,12 +109,12 @@ static inline void state_append(cls_slot *slot, const slot_state *s, __global co
     slot->length += n;
     slot->longest = max(slot->longest, slot->length);
     if (slot->window != 0)
-        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags);
+        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, chunk);
     BARRIER();
 }
 
 /* Takes the latest n output tokens back; 0 if that cannot be. */
-static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32 most)
+static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32 most, __local u32 *chunk)
 {
     u32 found = 0;
     while (found < n && found < slot->length && slot->length - found + most > slot->longest &&
@@ -127,7 +133,7 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
     slot->outputs -= n;
     slot->length -= n;
     if (slot->window != 0)
-        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags);
+        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, chunk);
     BARRIER();
     return 1;
 }
@@ -135,7 +141,7 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
 /* Runs one call; `slot` is what its slot was, and becomes what it is. */
 static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_state *s, const slot_state *from,
                                const cls_slot *other, __global const u32 *words, __global const u32 *lists,
-                               u32 history, u32 rollback)
+                               u32 history, u32 rollback, __local u32 *chunk)
 {
     const cls_slot was = *slot;
     const int begun = (was.flags & CLS_SLOT_BEGUN) != 0;
@@ -143,9 +149,9 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         *slot = c->params;
         state_take(s, s, 1);
         state_bias(s, lists + slot->bias, slot->n_bias);
-        state_append(slot, s, words, c->tokens);
+        state_append(slot, s, words, c->tokens, chunk);
     } else if (c->kind == CLS_CHANGE_APPEND && begun) {
-        state_append(slot, s, words, c->tokens);
+        state_append(slot, s, words, c->tokens, chunk);
     } else if (c->kind == CLS_CHANGE_PARAMS && begun) {
         *slot = c->params;
         slot->position = was.position;
@@ -154,12 +160,12 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         slot->longest = was.longest;
         state_bias(s, lists + slot->bias, slot->n_bias);
         if (slot->window != was.window || ((slot->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL))
-            state_recount(s, slot->length, min(slot->window != 0 ? slot->window : history, slot->length), slot->flags);
+            state_recount(s, slot->length, min(slot->window != 0 ? slot->window : history, slot->length), slot->flags, chunk);
     } else if (c->kind == CLS_CHANGE_COPY || c->kind == CLS_CHANGE_LOAD) {
         state_take(s, from, 0);
         *slot = *other;
     } else if (c->kind == CLS_CHANGE_ROLLBACK && begun) {
-        if (!state_rollback(slot, s, c->tokens, rollback))
+        if (!state_rollback(slot, s, c->tokens, rollback, chunk))
             slot->flags = 0;
     } else if (c->kind == CLS_CHANGE_RESET) {
         slot->flags = 0;
@@ -173,6 +179,7 @@ KERNEL void cls_slots(__global const cls_change *changes, const u32 round, __glo
                       __global cls_slot *slots, __global u32 *state, const u32 layout, __global u32 *lists,
                       const u32 vocab, const u32 history, const u32 rollback)
 {
+    __local u32 chunk[WGS];
     const cls_change c = changes[get_group_id(1)];
     if (c.round == round) { /* the same for the whole group */
         const slot_state s = state_of(state, layout, vocab, c.slot);
@@ -183,7 +190,7 @@ KERNEL void cls_slots(__global const cls_change *changes, const u32 round, __glo
         for (u32 i = get_local_id(0); i < c.n_lists; i += WGS)
             lists[c.params.bias + i] = words[c.lists + i];
         BARRIER(); /* all have read the slots, the lists are there */
-        change_slot(&c, &slot, &s, &from, &other, words + c.words, lists, history, rollback);
+        change_slot(&c, &slot, &s, &from, &other, words + c.words, lists, history, rollback, chunk);
         BARRIER();
         if (get_local_id(0) == 0) {
             slot.stopped = (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists) : 0u;
