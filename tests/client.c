@@ -11,6 +11,7 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     memset(s, 0, sizeof *s);
     s->b = b;
     s->d = d;
+    s->begun = 1;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = b->vocab;
     o.max_rows = b->rows;
@@ -54,7 +55,8 @@ void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait, 
 {
     s->step.tokens.offset = s->step.status.offset = (uint64_t)i * s->b->rows * sizeof(int32_t);
     must(cls_sample(s->sampler, queue, &s->step, n_wait, wait, done));
-    s->b->launches = cls_sampler_launches(s->sampler);
+    s->b->launches = cls_sampler_launches(s->sampler) - s->begun;
+    s->begun = 0;
 }
 
 void client_tokens(client *s, uint32_t i)

@@ -10,6 +10,7 @@ typedef struct client {
     device *d;
     cls_sampler *sampler;
     cls_step step;
+    uint32_t begun; /* launches that the slots' beginning adds to the next step */
 } client;
 
 /* Begins every row's slot. steps: how many steps' tokens and status the

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* What changes logits before the chain, on the device: masks of both kinds,
+ * dense biases, logit biases, penalties, stops; over types, sizes, what a
+ * sampler keeps, and the path that finds the token. */
+#include <stdlib.h>
+
+#include "client.h"
+
+static const uint32_t sizes[] = {1025, 31, 4099, 2, 1024, 33, 1023, 1, 2500, 32001};
+
+/* A third of the rows greedy: their token is the adjustments' own doing. */
+static batch *random_batch(uint32_t i, rng *r)
+{
+    static const struct {
+        int keep, logit_bias;
+        uint32_t history;
+    } keeps[] = {{CLS_KEEP_COUNTS, 1, 50}, {CLS_KEEP_SEEN, 1, 50}, {CLS_KEEP_COUNTS, 0, 0},
+                 {CLS_KEEP_SEEN, 0, 7},    {CLS_KEEP_NONE, 1, 0},  {CLS_KEEP_NONE, 0, 3}};
+    const uint32_t vocab = sizes[i % fixture_by_size(2, 9, 10)];
+    batch *const b = batch_new(fixture_by_size(4, 16, 24), vocab, (int)rng_below(r, 3), vocab + rng_below(r, 3), 0);
+    batch_random(b, r);
+    b->keep = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].keep;
+    b->logit_bias = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].logit_bias;
+    b->history = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].history;
+    batch_requests(b, r);
+    for (uint32_t row = 0; row < b->rows; row += 3)
+        b->params[row].temperature = 0.0f;
+    return b;
+}
+
+/* Masks narrower than the vocabulary, and rows that have none or another's. */
+static void random_mask(batch *b, rng *r)
+{
+    b->mask_kind = (int)rng_below(r, 2);
+    const uint32_t whole = b->mask_kind == CLS_MASK_PACKED ? (b->vocab + 31) / 32 : b->vocab;
+    batch_mask(b, r, rng_below(r, 3) ? 60 : 5, rng_below(r, 3) ? 0 : 1 + rng_below(r, whole));
+    if (rng_below(r, 2)) {
+        b->mask_map = malloc(b->rows * sizeof *b->mask_map);
+        ck_assert(b->mask_map != NULL);
+        for (uint32_t row = 0; row < b->rows; row++)
+            b->mask_map[row] = (int32_t)rng_below(r, b->rows + 1) - 1;
+    }
+}
+
+START_TEST(random_requests)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const contexts[] = {fixture_context(d, 0, 0, 0, 0), fixture_context(d, 0, 0, 0, 16)};
+    rng r = {fixture_seed()};
+    for (uint32_t i = 0; i < fixture_by_size(8, 54, 240); i++) {
+        batch *const b = random_batch(i, &r);
+        if (i % 3 == 1)
+            random_mask(b, &r);
+        if (i % 5 > 2)
+            batch_bias(b, &r, i % 5 == 3 ? CLS_F32 : CLS_F16);
+        batch_check(b, d, contexts[i % 2] ? contexts[i % 2] : contexts[0], i % 7 == 6);
+        batch_free(b);
+    }
+}
+END_TEST
+
+/* Many steps: counts grow, windows move, biases stay, requests end. */
+START_TEST(counts_follow)
+{
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed() + 1};
+    for (uint32_t i = 0; i < fixture_by_size(2, 8, 24); i++) {
+        batch *const b = random_batch(i, &r);
+        const uint32_t steps = fixture_by_size(4, 40, 60);
+        client s;
+        client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), steps);
+        for (uint32_t step = 0; step < steps; step++)
+            client_step(&s, d->queue, step, 0, NULL, NULL);
+        for (uint32_t step = 0; step < steps; step++) {
+            client_tokens(&s, step);
+            batch_reference(b);
+            for (uint32_t row = 0; row < b->rows; row++) {
+                ck_assert_msg(b->token[row] == b->host[row].token && b->status[row] == b->host[row].status,
+                              "%s: keep %d, step %u: %s: token %d, status %d; the reference: %d, %d", d->name, b->keep, step,
+                              batch_words(b, row), b->token[row], b->status[row], b->host[row].token, b->host[row].status);
+                batch_accept(b, row);
+            }
+        }
+        client_close(&s);
+        batch_free(b);
+    }
+}
+END_TEST
+
+/* Ids at every place of vectors, words and tiles: alone, and all of them. */
+START_TEST(every_place)
+{
+    device *const d = fixture_device(_i);
+    const uint32_t vocab = fixture_by_size(70, 1100, 2100), rows = fixture_by_size(14, 110, 110);
+    int32_t *const all = malloc(vocab * sizeof *all);
+    ck_assert(all != NULL);
+    for (uint32_t i = 0; i < vocab; i++)
+        all[i] = (int32_t)i;
+    for (uint32_t start = 0; start < vocab; start += rows) {
+        batch *const b = batch_new(rows, vocab, CLS_F32, vocab + 1, 4);
+        for (uint32_t row = 0; row < rows; row++) {
+            tokens *const t = &b->tokens[row];
+            cls_params *const p = &b->params[row];
+            batch_row(b, row, ROW_EQUAL, 1);
+            p->temperature = 0.0f;
+            p->presence_penalty = row % 2 ? 1.0f : -1.0f; /* all but one lowered, or one raised */
+            t->output = malloc(vocab * sizeof *t->output);
+            ck_assert(t->output != NULL);
+            for (uint32_t i = 0; i < vocab; i++)
+                if ((i == start + row) != row % 2)
+                    t->output[t->output_count++] = all[i];
+        }
+        batch_check(b, d, fixture_context(d, 0, 0, 0, 0), 0);
+        for (uint32_t row = 0; row < rows && start + row < vocab; row++)
+            ck_assert_int_eq(b->token[row], (int32_t)(start + row));
+        batch_free(b);
+    }
+    free(all);
+}
+END_TEST
+
+/* More tokens than one launch takes, and more than a count can say. */
+START_TEST(long_outputs)
+{
+    enum { N = 70000 };
+    device *const d = fixture_device(_i);
+    batch *const b = batch_new(4, 111, CLS_F32, 0, 0);
+    b->history = 16384;
+    for (uint32_t row = 0; row < b->rows; row++) {
+        tokens *const t = &b->tokens[row];
+        batch_row(b, row, ROW_COARSE, row);
+        b->params[row].frequency_penalty = row % 2 ? 0x1p-13f : -0x1p-12f;
+        b->params[row].repetition_penalty = 1.25f;
+        b->params[row].penalty_window = row < 2 ? 0 : row == 2 ? 16384 : 9000;
+        t->prompt = malloc(N * sizeof *t->prompt);
+        t->output = malloc(N * sizeof *t->output);
+        ck_assert(t->prompt && t->output);
+        t->prompt_count = t->output_count = N;
+        for (uint32_t i = 0; i < N; i++) {
+            t->prompt[i] = (int32_t)(i % 100 + 20); /* some of them no tokens */
+            t->output[i] = i % 1000 ? 7 : (int32_t)(i / 1000);
+        }
+    }
+    batch_check(b, d, fixture_context(d, 0, 0, 0, 0), 0);
+    batch_free(b);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("adjust");
+    TCase *const t = tcase_create("adjust");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, random_requests);
+    add_device_test(t, counts_follow);
+    add_device_test(t, every_place);
+    if (fixture_size() != TEST_TINY)
+        add_device_test(t, long_outputs);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 1);
+}
