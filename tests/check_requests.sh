@@ -63,6 +63,7 @@ host_refused "bool2.npy: numbers of type '|b2'" --mask bool2.npy
 npy wide8.npy '|b1' '1, 1048577'; head -c 1048577 /dev/zero >>wide8.npy
 refused "wide8.npy: rows of 1048577 are longer" sample --device host --logits one-row.npy --mask wide8.npy
 host_refused "four.npy: 6 rows for 8" --bias four.npy
+refused "prompt.npy: 8 rows for 6" sample --device host --logits four.npy --prompt prompt.npy
 refused "f32.npy: rows of 37 values for a vocabulary of 3" sample --device host --logits slim.npy --bias f32.npy
 host_refused "bf16.npy: not an array float32" --bias bf16.npy
 for has in prompt output; do
