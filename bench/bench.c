@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample bench: the cases, the command, the table. */
+/* clsample bench: the cases and the command. */
 #include "bench.h"
 
 #include <stdio.h>
@@ -20,7 +20,9 @@ static const bench_case cases[] = {
 };
 #define CASES (sizeof cases / sizeof *cases)
 
-static const char *const laws[] = {"zipf", "uniform"};
+/* --case counts on behind them. */
+#define CASE_NAMES "greedy|topk|minp|mask|penalties|plain|topp_peaked|topp_flat|topp_ties|serving"
+#define SERVING ((int32_t)CASES)
 
 /* On a terminal only: one line that overwrites itself. The cursor waits at its
  * beginning, so that a message of failure overwrites it, too. */
@@ -139,86 +141,76 @@ static int run_cases(bench_setup *setup, bench_floor *floor, int32_t only, bench
     return 0;
 }
 
-static int print_json(const bench_setup *setup, const bench_result *results)
+/* The cases of one step each. array: where --json collects, or NULL. */
+static int run_steps(bench_setup setup, int32_t only, json_t *array)
 {
-    json_t *array = json_array();
-    for (size_t i = 0; array != NULL && i < CASES; i++) {
-        const bench_result *r = &results[i];
-        json_t *object;
-        if (r->runs == 0)
-            continue;
-        object = json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s}", "case", cases[i].name, "floor_us",
-                           r->floor_us, "step_us", r->step_us, "ratio", r->step_us / r->floor_us, "empty_us",
-                           r->empty_us, "launches", (json_int_t)r->launches, "host_bytes", (json_int_t)r->host_bytes,
-                           "runs", (json_int_t)r->runs, "history",
-                           (json_int_t)(cases[i].penalized ? setup->history : 0), "history_ids", laws[setup->law]);
-        if (json_array_append_new(array, object) != 0) {
-            json_decref(array);
-            array = NULL;
-        }
-    }
-    return cli_print_json(array);
-}
-
-/* The goal as the table's ratio has it: in floors. */
-static double goal_of(const bench_setup *setup, const bench_result *results, size_t i)
-{
-    const bench_result *topk = &results[1];
-    if (setup->batch == 1)
-        return cases[i].goal_one * results[i].empty_us / results[i].floor_us;
-    if (cases[i].goal_topk)
-        return topk->runs == 0 ? 0.0 : cases[i].goal * topk->step_us / topk->floor_us;
-    return cases[i].goal;
-}
-
-static int print_table(const bench_setup *setup, const bench_floor *floor, const bench_result *results)
-{
-    static const char *const dtypes[] = {"float32", "float16", "bfloat16"};
-    cls_device_info info = {.struct_size = sizeof info};
-    if (cls_context_info(setup->on->context, &info) != CLS_OK)
-        return cli_fail_library("bench");
-    printf("%s, device %u\n", setup->on->at.name, (unsigned)setup->on->index);
-    printf("[%u, %u] %s; work-group %u, vector %u; floor: %s\n", (unsigned)setup->batch, (unsigned)setup->vocab,
-           dtypes[setup->dtype], (unsigned)info.work_group, (unsigned)info.vector, floor->shape);
-    printf("medians, enqueue to finish; ratio and goal in floors; history: %s; tokens equal the reference's\n\n",
-           laws[setup->law]);
-    printf("%-12s %9s %9s %7s %7s %9s %9s %11s %8s\n", "case", "floor us", "step us", "ratio", "goal", "empty us",
-           "launches", "host bytes", "history");
-    for (size_t i = 0; i < CASES; i++) {
-        const bench_result *r = &results[i];
-        const double goal = goal_of(setup, results, i);
-        char goal_text[16] = "-";
-        if (r->runs == 0)
-            continue;
-        if (goal > 0)
-            snprintf(goal_text, sizeof goal_text, "%.2f", goal);
-        printf("%-12s %9.1f %9.1f %7.2f %7s %9.1f %9u %11llu %8u\n", cases[i].name, r->floor_us, r->step_us,
-               r->step_us / r->floor_us, goal_text, r->empty_us, (unsigned)r->launches,
-               (unsigned long long)r->host_bytes, (unsigned)(cases[i].penalized ? setup->history : 0));
-    }
-    return cli_flush();
-}
-
-static int run(bench_setup *setup, const char *device, const cls_context_options *options, int32_t only, int json)
-{
-    cli_target target;
     bench_floor floor;
     bench_result results[CASES];
     int failed;
 
     memset(&floor, 0, sizeof floor);
     memset(results, 0, sizeof results);
-    progress("device", "compiling");
-    if (cli_open(device, options, 0, &target))
-        return 1;
-    setup->on = &target;
-    failed = open_setup(setup) || run_cases(setup, &floor, only, results);
+    failed = open_setup(&setup) || run_cases(&setup, &floor, only, results);
     progress(NULL, NULL);
     if (!failed)
-        failed = json ? print_json(setup, results) : print_table(setup, &floor, results);
+        failed = array != NULL ? bench_json_cases(array, &setup, cases, CASES, results)
+                               : bench_print_cases(&setup, &floor, cases, CASES, results);
     bench_floor_close(&floor);
-    close_setup(setup);
+    close_setup(&setup);
+    return failed;
+}
+
+static int run_serving(bench_setup setup, json_t *array)
+{
+    bench_floor floor;
+    bench_served served;
+    int failed;
+
+    memset(&floor, 0, sizeof floor);
+    setup.spare = BENCH_SPARE;
+    setup.window = BENCH_WINDOW;
+    progress("serving", "making the rows");
+    failed = open_setup(&setup) || write_rows(&setup, BENCH_LANGUAGE) || open_floor(&floor, &setup);
+    progress("serving", "timing and verifying");
+    failed = failed || bench_serve(&setup, &floor, &served);
+    progress(NULL, NULL);
+    if (!failed)
+        failed =
+            array != NULL ? bench_json_served(array, &setup, &served) : bench_print_served(&setup, &floor, &served);
+    bench_floor_close(&floor);
+    close_setup(&setup);
+    return failed;
+}
+
+static int run(bench_setup *setup, const char *device, const cls_context_options *options, int32_t only, int json)
+{
+    const uint32_t batch = setup->batch;
+    json_t *array = json ? json_array() : NULL;
+    cli_target target;
+    int failed = 0;
+
+    progress("device", "compiling");
+    if (json && array == NULL)
+        return cli_no_memory();
+    if (cli_open(device, options, 0, &target)) {
+        json_decref(array);
+        return 1;
+    }
+    setup->on = &target;
+    if (only != SERVING) {
+        setup->batch = batch != 0 ? batch : 16;
+        failed = run_steps(*setup, only, array);
+    }
+    if (only < 0 && !failed && !json)
+        putchar('\n');
+    if (!failed && (only < 0 || only == SERVING)) {
+        setup->batch = batch != 0 ? batch : 64;
+        failed = run_serving(*setup, array);
+    }
     cli_close(&target);
+    if (json && !failed)
+        return cli_print_json(array);
+    json_decref(array);
     return failed;
 }
 
@@ -226,17 +218,16 @@ int cls_cmd_bench(int argc, char **argv)
 {
     static const char about[] = "Times sampling steps against a plain read of the logits (the floor), once their\n"
                                 "tokens are known to be the reference's.";
-    bench_setup setup = {.batch = 16, .vocab = 128256, .history = 2000};
+    bench_setup setup = {.vocab = 128256, .history = 2000};
     cls_context_options context;
     const char *device = NULL;
     int32_t dtype = CLS_F32, only = -1;
     bool json = false;
     cli_option options[] = {
-        {"batch", CLI_UINT, &setup.batch, "N", "rows of a step (default 16)", NULL, 0},
+        {"batch", CLI_UINT, &setup.batch, "N", "rows of a step (default 16; serving: 64)", NULL, 0},
         {"vocab", CLI_UINT, &setup.vocab, "N", "tokens of a row (default 128256)", NULL, 0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE", "f32 (default), f16 or bf16", "f32|f16|bf16", 0},
-        {"case", CLI_CHOICE, &only, "NAME", "only this case",
-         "greedy|topk|minp|mask|penalties|plain|topp_peaked|topp_flat|topp_ties", 0},
+        {"case", CLI_CHOICE, &only, "NAME", "only this case", CASE_NAMES, 0},
         {"history", CLI_UINT, &setup.history, "N", "tokens of a row's history in case penalties (default 2000)", NULL,
          0},
         {"history-ids", CLI_CHOICE, &setup.law, "LAW", "their law: zipf (default) or uniform", "zipf|uniform", 0},
@@ -257,7 +248,7 @@ int cls_cmd_bench(int argc, char **argv)
     case CLI_GO:
         break;
     }
-    if (setup.batch < 1 || setup.batch > 4096)
+    if (options[0].given && (setup.batch < 1 || setup.batch > 4096))
         return cli_fail("--batch: %u is not from 1 to 4096", (unsigned)setup.batch);
     if (setup.vocab < 1 || setup.vocab > 1048576)
         return cli_fail("--vocab: %u is not from 1 to 1048576", (unsigned)setup.vocab);

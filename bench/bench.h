@@ -4,7 +4,10 @@
  *     rows.c      the logits, masks and histories that are sampled
  *     floor.c     the fastest way to read them: what no sampler can beat
  *     measure.c   verifies a step against the reference, then times it
- *     bench.c     the cases, the command, the table
+ *     requests.c  the requests that are served
+ *     serving.c   requests that come and go while steps run ahead
+ *     table.c     what was measured, for people and for programs
+ *     bench.c     the cases, the command
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -130,5 +133,56 @@ int bench_verify(const bench_setup *setup, const bench_case *c);
 
 /* Floor, step and empty launches in turn. 0, or 1 after a message. */
 int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c, bench_result *result);
+
+/* -------------------------------------------------------------- requests.c */
+
+#define BENCH_KINDS 7   /* of requests, in turn */
+#define BENCH_WINDOW 16 /* the window of the requests that have one */
+#define BENCH_MOST_PROMPT 500
+#define BENCH_MOST_BIASES 100
+#define BENCH_MOST_STOPS 64
+
+/* What comes with a request. */
+typedef struct bench_request {
+    cls_params params; /* points into this */
+    uint32_t steps;    /* until it leaves, if nothing stops it before */
+    uint32_t prompt_count;
+    int32_t prompt[BENCH_MOST_PROMPT];
+    cls_logit_bias bias[BENCH_MOST_BIASES];
+    int32_t stop_ids[BENCH_MOST_STOPS];
+} bench_request;
+
+/* A request's number makes it: requests need not be kept. */
+void bench_make_request(const bench_setup *setup, uint32_t number, bench_request *r);
+
+/* --------------------------------------------------------------- serving.c */
+
+#define BENCH_SPARE 8 /* rows: each step begins at another of them */
+
+typedef struct bench_served {
+    double floor_us;
+    double step_us, host_us;   /* medians: from token to token; in slot calls and the step's own */
+    double quiet_us, quiet_host_us; /* of steps before which no request came or left */
+    double tokens_per_s;
+    uint32_t runs, quiet_runs;
+    uint32_t requests;         /* that came */
+    uint32_t checked, checked_tokens; /* requests made again by the reference, and their tokens */
+    cls_memory memory;
+} bench_served;
+
+/* setup: with BENCH_SPARE and BENCH_WINDOW. 0, or 1 after a message. */
+int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served *served);
+
+/* ----------------------------------------------------------------- table.c */
+
+/* results: [n], of the cases; those with runs count. cases[1] is topk. */
+int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const bench_case *cases, size_t n,
+                      const bench_result *results);
+int bench_print_served(const bench_setup *setup, const bench_floor *floor, const bench_served *served);
+
+/* The same as objects, appended to an array. */
+int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,
+                     const bench_result *results);
+int bench_json_served(json_t *array, const bench_setup *setup, const bench_served *served);
 
 #endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* The requests that are served: a mix of what people ask for. */
+#include "bench.h"
+
+#include <math.h>
+
+#define LEAST_PROMPT 50u
+
+enum { GREEDY, TOP_K, PLAIN, PENALTIES, WINDOW, BIAS, STOP };
+
+void bench_make_request(const bench_setup *setup, uint32_t number, bench_request *r)
+{
+    const uint32_t vocab = setup->vocab, kind = number % BENCH_KINDS;
+    uint64_t state = number;
+    uint32_t i;
+
+    cls_params_default(&r->params, sizeof r->params);
+    r->params.seed = number;
+    r->prompt_count = LEAST_PROMPT + bench_random(&state, BENCH_MOST_PROMPT - LEAST_PROMPT + 1);
+    bench_fill_ids(r->prompt, r->prompt_count, vocab, BENCH_ZIPF, number);
+    /* One leaves in two steps; the first ones are at different ages already. */
+    r->steps = (number < setup->batch ? 1 : 8) + bench_random(&state, 4 * setup->batch);
+    r->params.temperature = kind == GREEDY ? 0.0f : 0.8f;
+    if (kind != GREEDY && kind != PLAIN) {
+        r->params.top_k = 50;
+        r->params.top_p = 0.9f;
+    }
+    if (kind == PENALTIES || kind == WINDOW) {
+        r->params.repetition_penalty = 1.1f;
+        r->params.frequency_penalty = 0.1f;
+        r->params.presence_penalty = 0.1f;
+    }
+    if (kind == WINDOW) {
+        r->params.penalty_scope = CLS_SCOPE_ALL;
+        r->params.penalty_window = BENCH_WINDOW;
+    }
+    if (kind == BIAS) {
+        for (i = 0; i < BENCH_MOST_BIASES; i++) {
+            r->bias[i].id = (int32_t)bench_random(&state, vocab);
+            r->bias[i].bias = i % 10 == 0 ? -INFINITY : (float)bench_random(&state, 65) * 0.25f - 4.0f;
+        }
+        r->params.logit_bias = r->bias;
+        r->params.logit_bias_count = BENCH_MOST_BIASES;
+    }
+    if (kind == STOP) {
+        for (i = 0; i < BENCH_MOST_STOPS; i++)
+            r->stop_ids[i] = (int32_t)(i % vocab);
+        for (i = 0; i < 3; i++) /* some that will be drawn */
+            r->stop_ids[i] = setup->likeliest[(number + 5 + 24 * i) % (setup->batch + setup->spare)];
+        r->params.stop_ids = r->stop_ids;
+        r->params.stop_count = BENCH_MOST_STOPS;
+        r->params.max_tokens = r->steps;
+    }
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Serving: requests come and go at every step, as they do in a server with
+ * continuous batching. Slot r is row r. A request that leaves frees its slot;
+ * the row is skipped for a step, and the next request comes. Steps are enqueued
+ * ahead, so the host knows a token, or that a request stopped, only steps
+ * later. */
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AHEAD 4u    /* steps in flight */
+#define WARM 32u    /* steps before the first that is timed */
+#define CHECKED 32u /* tokens of a request that the reference makes again */
+#define NOBODY UINT32_MAX
+
+/* Who has a slot. */
+typedef struct seat {
+    uint32_t number; /* NOBODY: it is free */
+    uint32_t steps;  /* left to it */
+} seat;
+
+/* A request that the reference makes again: what the device made of it. */
+typedef struct trace {
+    uint32_t number, slot, first; /* first: its first step */
+    uint32_t n;
+    int32_t token[CHECKED], status[CHECKED];
+} trace;
+
+typedef struct serving {
+    const bench_setup *setup;
+    cls_readback *readback;
+    seat *seats;                   /* [batch] */
+    int32_t *map;                  /* [batch]: the step's slots */
+    uint32_t *numbers;             /* [AHEAD, batch]: the requests of steps in flight */
+    double *step_us, *host_us;     /* [WARM + BENCH_MOST_RUNS] */
+    uint8_t *changes;              /* likewise: whether requests came or left before the step */
+    trace traces[2 * BENCH_KINDS]; /* of the first requests, and of the first that come later */
+    bench_request request;         /* the one at hand */
+    uint32_t requests;             /* that came so far */
+    uint64_t tokens;               /* read in timed steps */
+    double last;                   /* when the last step was read */
+} serving;
+
+/* The trace of a request; NULL for most. */
+static trace *trace_of(serving *s, uint32_t number)
+{
+    if (number < BENCH_KINDS)
+        return &s->traces[number];
+    if (number >= s->setup->batch && number - s->setup->batch < BENCH_KINDS)
+        return &s->traces[BENCH_KINDS + number - s->setup->batch];
+    return NULL;
+}
+
+/* A request takes a slot. Microseconds in the library are added to *host_us. */
+static int arrive(serving *s, uint32_t slot, uint32_t step, double *host_us)
+{
+    const uint32_t number = s->requests++;
+    trace *const t = trace_of(s, number);
+    bench_request *const r = &s->request;
+    double start;
+    cls_status status;
+
+    bench_make_request(s->setup, number, r);
+    if (t != NULL)
+        *t = (trace){.number = number, .slot = slot, .first = step};
+    s->seats[slot] = (seat){.number = number, .steps = r->steps};
+    start = bench_clock();
+    status = cls_slot_begin(s->setup->sampler, slot, &r->params, r->prompt, r->prompt_count, NULL, 0);
+    *host_us += bench_clock() - start;
+    return status == CLS_OK ? 0 : cli_fail_library("bench: serving: beginning a slot");
+}
+
+static int leave(serving *s, uint32_t slot, double *host_us)
+{
+    const double start = bench_clock();
+    const cls_status status = cls_slot_reset(s->setup->sampler, slot);
+    *host_us += bench_clock() - start;
+    s->seats[slot].number = NOBODY;
+    return status == CLS_OK ? 0 : cli_fail_library("bench: serving: resetting a slot");
+}
+
+/* Requests leave and come; then all rows are enqueued, and their way back. */
+static int enqueue(serving *s, uint32_t n)
+{
+    const bench_setup *const setup = s->setup;
+    const cls_buffer tokens = {setup->tokens, 0};
+    uint64_t ticket;
+    double start;
+    cls_step step;
+
+    s->host_us[n] = 0;
+    s->changes[n] = 0;
+    for (uint32_t slot = 0; slot < setup->batch; slot++) {
+        seat *const at = &s->seats[slot];
+        if (at->number == NOBODY || at->steps == 0) {
+            s->changes[n] = 1;
+            if (at->number == NOBODY ? arrive(s, slot, n, &s->host_us[n]) : leave(s, slot, &s->host_us[n]))
+                return 1;
+        }
+        if (at->number != NOBODY)
+            at->steps--;
+        s->map[slot] = at->number != NOBODY ? (int32_t)slot : -1;
+        s->numbers[(size_t)(n % AHEAD) * setup->batch + slot] = at->number;
+    }
+    cls_step_default(&step, sizeof step);
+    step.rows = setup->batch;
+    step.logits.dtype = (int32_t)setup->dtype;
+    step.logits.buffer = setup->logits;
+    step.logits.offset = (uint64_t)(n % BENCH_SPARE) * setup->vocab * bench_dtype_size(setup->dtype);
+    step.slots.host = s->map;
+    step.tokens = tokens;
+    step.status.buffer = setup->tokens;
+    step.status.offset = setup->batch * sizeof(int32_t);
+    start = bench_clock();
+    if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK ||
+        cls_readback_start(s->readback, setup->on->queue, &tokens, 2 * setup->batch * sizeof(int32_t), 0, NULL,
+                           &ticket) != CLS_OK)
+        return cli_fail_library("bench: serving: the step");
+    s->host_us[n] += bench_clock() - start;
+    return clFlush(setup->on->queue) == CL_SUCCESS ? 0 : cli_fail("bench: serving: the queue cannot be flushed");
+}
+
+/* Waits for a step's tokens and looks at them. */
+static int take(serving *s, uint32_t n)
+{
+    const uint32_t batch = s->setup->batch;
+    const void *data;
+    double now;
+
+    if (cls_readback_get(s->readback, n, 1, &data) != CLS_OK)
+        return cli_fail_library("bench: serving: reading the tokens");
+    now = bench_clock();
+    s->step_us[n] = now - s->last;
+    s->last = now;
+    for (uint32_t slot = 0; slot < batch; slot++) {
+        const uint32_t number = s->numbers[(size_t)(n % AHEAD) * batch + slot];
+        const int32_t token = ((const int32_t *)data)[slot], status = ((const int32_t *)data)[batch + slot];
+        trace *const t = number == NOBODY ? NULL : trace_of(s, number);
+        s->tokens += n >= WARM && token >= 0;
+        if ((status & CLS_ROW_STOPPED) && s->seats[slot].number == number)
+            s->seats[slot].steps = 0;
+        if (t != NULL && t->n < CHECKED) {
+            t->token[t->n] = token;
+            t->status[t->n++] = status;
+        }
+    }
+    return 0;
+}
+
+/* Makes a traced request's tokens again, on the host and alone. */
+static int check(serving *s, const trace *t, bench_served *served)
+{
+    const bench_setup *const setup = s->setup;
+    int32_t output[CHECKED];
+    cls_host_row row;
+
+    bench_make_request(setup, t->number, &s->request);
+    cls_host_row_default(&row, sizeof row);
+    row.dtype = (int32_t)setup->dtype;
+    row.vocab = setup->vocab;
+    row.params = &s->request.params;
+    row.prompt = s->request.prompt;
+    row.prompt_count = s->request.prompt_count;
+    row.output = output;
+    for (uint32_t i = 0; i < t->n; i++) {
+        cls_host_result result = {.struct_size = sizeof result};
+        const size_t at = t->slot + (t->first + i) % BENCH_SPARE;
+        row.logits = (const char *)setup->rows + at * setup->vocab * bench_dtype_size(setup->dtype);
+        row.position = row.output_count;
+        if (cls_host_sample(&row, &result) != CLS_OK)
+            return cli_fail_library("bench: the reference");
+        if (result.token != t->token[i] || result.status != t->status[i])
+            return cli_fail(
+                "bench: serving, request %u, token %u: the device drew %d (status %d), the reference %d (%d)",
+                (unsigned)t->number, (unsigned)i, (int)t->token[i], (int)t->status[i], (int)result.token,
+                (int)result.status);
+        if (result.token >= 0)
+            output[row.output_count++] = result.token;
+    }
+    served->checked += t->n != 0;
+    served->checked_tokens += t->n;
+    return 0;
+}
+
+static int open_serving(serving *s, const bench_setup *setup)
+{
+    const size_t batch = setup->batch, most = WARM + BENCH_MOST_RUNS;
+    s->setup = setup;
+    s->seats = malloc(batch * sizeof *s->seats);
+    s->map = malloc(batch * sizeof *s->map);
+    s->numbers = malloc(AHEAD * batch * sizeof *s->numbers);
+    s->step_us = malloc(most * sizeof *s->step_us);
+    s->host_us = malloc(most * sizeof *s->host_us);
+    s->changes = malloc(most);
+    if (!s->seats || !s->map || !s->numbers || !s->step_us || !s->host_us || !s->changes)
+        return cli_no_memory();
+    for (size_t i = 0; i < batch; i++)
+        s->seats[i].number = NOBODY;
+    if (cls_readback_create(setup->on->context, 2 * batch * sizeof(int32_t), AHEAD, &s->readback) != CLS_OK)
+        return cli_fail_library("bench: serving: the readback");
+    return 0;
+}
+
+static void close_serving(serving *s)
+{
+    cls_readback_destroy(s->readback);
+    free(s->changes);
+    free(s->host_us);
+    free(s->step_us);
+    free(s->numbers);
+    free(s->map);
+    free(s->seats);
+}
+
+/* Sorts the times of quiet steps, then of all: their medians. */
+static void medians(serving *s, uint32_t n, bench_served *served)
+{
+    double *const step = s->step_us + WARM, *const host = s->host_us + WARM;
+    uint32_t quiet = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!s->changes[WARM + i]) {
+            const double step_us = step[i], host_us = host[i];
+            step[i] = step[quiet];
+            host[i] = host[quiet];
+            step[quiet] = step_us;
+            host[quiet++] = host_us;
+        }
+    served->runs = n;
+    served->quiet_runs = quiet;
+    served->quiet_us = bench_median(step, quiet);
+    served->quiet_host_us = bench_median(host, quiet);
+    served->step_us = bench_median(step, n);
+    served->host_us = bench_median(host, n);
+}
+
+static int serve(serving *s, bench_served *served)
+{
+    double start = 0;
+    uint32_t n = 0; /* steps taken */
+    for (uint32_t i = 0; n < WARM + BENCH_MOST_RUNS; i++) {
+        if (i < WARM + BENCH_MOST_RUNS && enqueue(s, i))
+            return 1;
+        if (i + 1 < AHEAD)
+            continue;
+        if (n == WARM)
+            start = s->last;
+        if (take(s, n++))
+            return 1;
+        if (n > WARM && bench_enough(s->setup->runs, n - WARM, 0.5 * (s->last - start)))
+            break;
+    }
+    served->tokens_per_s = (double)s->tokens / ((s->last - start) * 1e-6);
+    served->requests = s->requests;
+    medians(s, n - WARM, served);
+    served->memory.struct_size = sizeof served->memory;
+    if (cls_sampler_memory(s->setup->sampler, &served->memory) != CLS_OK)
+        return cli_fail_library("bench: serving: the sampler's memory");
+    for (size_t i = 0; i < sizeof s->traces / sizeof *s->traces; i++)
+        if (check(s, &s->traces[i], served))
+            return 1;
+    return 0;
+}
+
+/* Beforehand: between steps that overlap there is no place for it. */
+static int time_floor(const bench_setup *setup, const bench_floor *floor, bench_served *served)
+{
+    double times[101];
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        const double start = bench_clock();
+        if (bench_run_floor(setup, floor))
+            return 1;
+        times[i] = bench_clock() - start;
+    }
+    served->floor_us = bench_median(times, sizeof times / sizeof *times);
+    return 0;
+}
+
+int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served *served)
+{
+    serving *const s = calloc(1, sizeof *s);
+    int failed;
+    if (s == NULL)
+        return cli_no_memory();
+    memset(served, 0, sizeof *served);
+    failed = time_floor(setup, floor, served) || open_serving(s, setup) || serve(s, served);
+    close_serving(s);
+    free(s);
+    return failed;
+}
