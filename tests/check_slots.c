@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/* Serving at random: requests that begin, grow, fork, change, go back, stop,
+ * move and end between steps that are enqueued ahead, against a model of each.
+ *
+ *     check_slots [n]    n times as many steps */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch.h"
+#include "serving.h"
+
+enum { SAVED = 3 };
+
+typedef struct traffic {
+    server s;
+    rng r;
+    int32_t idle; /* a slot that nothing may touch for now, or -1 */
+    void *bytes[SAVED];
+    size_t size[SAVED];
+    model saved[SAVED];
+} traffic;
+
+static uint32_t times = 1;
+
+static int32_t random_id(traffic *t)
+{
+    static const int32_t none[] = {-1, INT32_MIN, INT32_MAX};
+    const uint32_t vocab = t->s.o.vocab, what = rng_below(&t->r, 16);
+    if (what == 0)
+        return rng_below(&t->r, 2) ? none[rng_below(&t->r, 3)] : (int32_t)vocab;
+    return (int32_t)rng_below(&t->r, what < 8 && vocab > 20 ? 20 : vocab); /* few of them, often */
+}
+
+static uint32_t random_ids(traffic *t, int32_t *ids, uint32_t most)
+{
+    const uint32_t n = rng_below(&t->r, 4) ? rng_below(&t->r, most / 8 + 1) : rng_below(&t->r, most + 1);
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = random_id(t);
+    return n;
+}
+
+static cls_params random_params(traffic *t, cls_logit_bias *bias, int32_t *stop)
+{
+    static const float repetitions[] = {1.0f, 1.0f, 1.2f, 2.0f, 0.6f}, amounts[] = {0.0f, 0.0f, 0.4f, 2.0f, -0.3f};
+    static const float biases[] = {1.0f, -3.0f, -1.0f / 0.0f, 2.5f};
+    const cls_sampler_options *const o = &t->s.o;
+    rng *const r = &t->r;
+    cls_params p;
+    cls_params_default(&p, sizeof p);
+    params_random(&p, o->vocab, r);
+    p.seed = rng_bits(r);
+    if (o->keep != CLS_KEEP_NONE) {
+        p.repetition_penalty = repetitions[rng_below(r, 5)];
+        p.presence_penalty = amounts[rng_below(r, 5)];
+        p.frequency_penalty = o->keep == CLS_KEEP_COUNTS ? amounts[rng_below(r, 5)] : 0.0f;
+        p.penalty_scope = (int32_t)rng_below(r, 2);
+        p.penalty_window = rng_below(r, 2) ? 0 : rng_below(r, o->history + 1);
+    }
+    p.max_tokens = rng_below(r, 5) ? 0 : 1 + rng_below(r, 60);
+    p.stop_count = rng_below(r, 3) ? 0 : rng_below(r, MODEL_LIST + 1);
+    p.logit_bias_count = o->logit_bias && rng_below(r, 2) ? rng_below(r, MODEL_LIST + 1) : 0;
+    for (uint32_t i = 0; i < p.stop_count; i++)
+        stop[i] = (int32_t)rng_below(r, o->vocab);
+    for (uint32_t i = 0; i < p.logit_bias_count; i++)
+        bias[i] = (cls_logit_bias){(int32_t)rng_below(r, rng_below(r, 2) ? o->vocab : (o->vocab + 9) / 10), biases[rng_below(r, 4)]};
+    p.stop_ids = p.stop_count ? stop : NULL;
+    p.logit_bias = p.logit_bias_count ? bias : NULL;
+    return p;
+}
+
+static void begin(traffic *t, uint32_t slot)
+{
+    int32_t prompt[200], output[80], stop[MODEL_LIST];
+    cls_logit_bias bias[MODEL_LIST];
+    const cls_params p = random_params(t, bias, stop);
+    const uint32_t n_prompt = random_ids(t, prompt, 200), n_output = rng_below(&t->r, 3) ? 0 : random_ids(t, output, 80);
+    server_begin(&t->s, slot, &p, prompt, n_prompt, output, n_output);
+}
+
+/* Keeps a slot's bytes, or gives a slot what was kept. */
+static void save_or_load(traffic *t, uint32_t slot)
+{
+    const uint32_t i = rng_below(&t->r, SAVED);
+    if (t->bytes[i] != NULL && rng_below(&t->r, 2)) {
+        server_load(&t->s, slot, t->bytes[i], t->size[i], &t->saved[i]);
+    } else if (t->s.slot[slot].begun) {
+        free(t->bytes[i]);
+        t->bytes[i] = server_save(&t->s, slot, &t->size[i]);
+        t->saved[i] = t->s.slot[slot];
+    }
+}
+
+static void rollback(traffic *t, uint32_t slot)
+{
+    const uint32_t most = t->s.o.rollback, can = model_can_roll_back(&t->s.slot[slot]);
+    const uint32_t n = rng_below(&t->r, 12) ? rng_below(&t->r, can + 1) : rng_below(&t->r, most + 1);
+    server_rollback(&t->s, slot, n);
+}
+
+/* Tokens from elsewhere, for some slots. */
+static void force(traffic *t)
+{
+    int32_t slots[MAX_ROWS], ids[MAX_ROWS];
+    const uint32_t rows = 1 + rng_below(&t->r, 3), first = rng_below(&t->r, t->s.o.slots);
+    for (uint32_t row = 0; row < rows; row++) {
+        slots[row] = (int32_t)((first + row) % t->s.o.slots);
+        ids[row] = random_id(t);
+        if (!t->s.known[slots[row]] || slots[row] == t->idle)
+            slots[row] = -1;
+    }
+    server_accept(&t->s, rows, slots, (int)rng_below(&t->r, 2), ids);
+}
+
+static void call(traffic *t)
+{
+    const uint32_t slots = t->s.o.slots, slot = rng_below(&t->r, slots), what = rng_below(&t->r, 20);
+    int32_t ids[60], stop[MODEL_LIST];
+    cls_logit_bias bias[MODEL_LIST];
+    if ((int32_t)slot == t->idle)
+        return;
+    if (what < 3) {
+        const uint32_t from = rng_below(&t->r, slots);
+        if (t->s.known[from])
+            server_copy(&t->s, slot, from);
+    } else if (what < 5) {
+        save_or_load(t, slot);
+    } else if (what < 6 || !t->s.known[slot] || t->s.slot[slot].n > MODEL_TOKENS - 200 ||
+               ((!t->s.slot[slot].begun || model_stopped(&t->s.slot[slot])) && rng_below(&t->r, 2))) {
+        begin(t, slot);
+    } else if (what < 9) {
+        const uint32_t n = random_ids(t, ids, 60);
+        server_append(&t->s, slot, n ? ids : NULL, n);
+    } else if (what < 13) {
+        const cls_params p = random_params(t, bias, stop);
+        server_params(&t->s, slot, &p);
+    } else if (what < 17) {
+        rollback(t, slot);
+    } else if (what < 18) {
+        server_reset(&t->s, slot);
+    } else {
+        force(t);
+    }
+}
+
+static void step(traffic *t)
+{
+    const uint32_t slots = t->s.o.slots;
+    wanted_step w = {.rows = 1 + rng_below(&t->r, t->s.o.max_rows), .invalid_token = rng_below(&t->r, 4) ? -1 : 7};
+    int32_t order[MAX_SLOTS], positions[MAX_ROWS];
+    w.first_logits = rng_below(&t->r, LOGITS - w.rows + 1);
+    w.device_map = (int)rng_below(&t->r, 2);
+    w.defer = rng_below(&t->r, 6) == 0;
+    for (uint32_t i = 0; i < slots; i++) {
+        const uint32_t j = rng_below(&t->r, i + 1);
+        order[i] = order[j];
+        order[j] = (int32_t)i;
+    }
+    for (uint32_t row = 0; row < w.rows; row++) {
+        const int32_t slot = row < slots ? order[row] : -1;
+        w.slots[row] = rng_below(&t->r, 10) ? slot : -1;
+        if (w.slots[row] >= 0 && (slot == t->idle || (!w.device_map && !t->s.known[slot])))
+            w.slots[row] = -1;
+        if (w.device_map && rng_below(&t->r, 40) == 0)
+            w.slots[row] = rng_below(&t->r, 2) ? -7 : (int32_t)slots;
+        if (w.defer && row > 0 && rng_below(&t->r, 2))
+            w.slots[row] = w.slots[row - 1];
+        positions[row] = (int32_t)rng_bits(&t->r);
+    }
+    w.positions = rng_below(&t->r, 12) ? NULL : positions;
+    server_step(&t->s, &w);
+    if (!w.defer || rng_below(&t->r, 3) == 0)
+        return;
+    for (uint32_t row = 0; row < w.rows; row++) { /* of those that share a slot, the last */
+        int last = 1;
+        for (uint32_t other = row + 1; other < w.rows; other++)
+            last &= w.slots[other] != w.slots[row];
+        w.slots[row] = last ? w.slots[row] : -1;
+    }
+    server_accept(&t->s, w.rows, w.slots, w.device_map, NULL);
+}
+
+/* One slot's bytes, around calls and steps for all the others. */
+static void round_around_an_idle_slot(traffic *t)
+{
+    const uint32_t slot = rng_below(&t->r, t->s.o.slots), steps = 1 + rng_below(&t->r, AHEAD);
+    size_t before_size = 0, after_size = 0;
+    void *before = NULL;
+    t->idle = t->s.slot[slot].begun ? (int32_t)slot : -1;
+    if (t->idle >= 0)
+        before = server_save(&t->s, slot, &before_size);
+    for (uint32_t i = 0; i < steps; i++) {
+        for (uint32_t n = rng_below(&t->r, 5); n > 0; n--)
+            call(t);
+        step(t);
+    }
+    if (rng_below(&t->r, 4))
+        server_settle(&t->s);
+    if (t->idle >= 0) {
+        void *const after = server_save(&t->s, slot, &after_size);
+        ck_assert_msg(before_size == after_size && memcmp(before, after, after_size) == 0,
+                      "%s: before step %u: slot %u has changed, and nobody touched it", t->s.d->name, t->s.steps, slot);
+        free(after);
+        free(before);
+    }
+    t->idle = -1;
+}
+
+static void serve(device *d, const cls_sampler_options *o, uint32_t steps, uint64_t seed)
+{
+    static traffic t;
+    memset(&t, 0, sizeof t);
+    t.r.state = seed;
+    t.idle = -1;
+    server_open(&t.s, d, o, seed, NULL, NULL);
+    for (uint32_t slot = 0; slot < o->slots; slot++)
+        begin(&t, slot);
+    while (t.s.steps < steps)
+        round_around_an_idle_slot(&t);
+    server_close(&t.s);
+    for (int i = 0; i < SAVED; i++)
+        free(t.bytes[i]);
+    printf("%s: vocab %u, %u slots, keep %d, history %u, rollback %u: %u steps, %u requests, %u tokens, %u rows stopped, "
+           "%u forks, %u rollbacks (%u ended their request), %u saves, %u accepts, %u times busy\n",
+           d->name, o->vocab, o->slots, o->keep, o->history, o->rollback, t.s.steps, t.s.requests, t.s.sampled, t.s.stopped,
+           t.s.forks, t.s.rollbacks, t.s.ended, t.s.saves, t.s.accepts, t.s.busy);
+}
+
+START_TEST(serving)
+{
+    static const struct {
+        uint32_t vocab, slots;
+        int keep, logit_bias;
+        uint32_t history, rollback;
+    } kinds[] = {{300, 9, CLS_KEEP_COUNTS, 1, 40, 12}, {1100, 16, CLS_KEEP_SEEN, 1, 25, 7},  {33, 5, CLS_KEEP_COUNTS, 0, 0, 9},
+                 {2049, 7, CLS_KEEP_COUNTS, 1, 64, 0}, {70, 6, CLS_KEEP_SEEN, 0, 12, 30},    {64, 4, CLS_KEEP_NONE, 1, 0, 0},
+                 {3, 5, CLS_KEEP_COUNTS, 1, 16, 16},   {1, 3, CLS_KEEP_COUNTS, 1, 3, 3},     {500, 12, CLS_KEEP_NONE, 0, 5, 5}};
+    device *const d = fixture_device(_i);
+    for (uint32_t i = 0; i < fixture_by_size(2, 7, sizeof kinds / sizeof *kinds); i++) {
+        cls_sampler_options o;
+        cls_sampler_options_default(&o, sizeof o);
+        o.vocab = kinds[i].vocab;
+        o.slots = kinds[i].slots;
+        o.max_rows = o.slots < MAX_ROWS ? o.slots : MAX_ROWS;
+        o.keep = kinds[i].keep;
+        o.logit_bias = kinds[i].logit_bias;
+        o.history = kinds[i].history;
+        o.rollback = kinds[i].rollback;
+        serve(d, &o, times * fixture_by_size(8, 120, 400), fixture_seed() + i);
+    }
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("slots");
+    TCase *const t = tcase_create("slots");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, serving);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    times = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
+    return fixture_run(make, 1);
+}
