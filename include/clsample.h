@@ -380,10 +380,11 @@ CLS_API cls_status cls_slot_copy(cls_sampler *sampler, uint32_t to, uint32_t fro
 
 /* Takes back the last n output tokens, as if they had never been: position,
  * counts, history, windows, a stop. n is at most the sampler's `rollback`, and
- * so is what several rollbacks without new tokens between them take back. Only
- * output since the last chunk of prompt can be taken back. The host does not
- * know how many tokens there are: if there are fewer, the request ends, and
- * its rows get CLS_ROW_NO_SLOT.
+ * no rollback leaves a request shorter by more than that than it ever was: what
+ * a window needs is kept so far and no further. Only output since the last
+ * chunk of prompt can be taken back. The host does not know how many tokens
+ * there are: where this cannot be done the request ends, and its rows get
+ * CLS_ROW_NO_SLOT.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_rollback(cls_sampler *sampler, uint32_t slot, uint32_t n);
 
@@ -457,8 +458,8 @@ typedef struct cls_mask {
 } cls_mask;
 
 /* Values added to every logit of a row (guidance, watermarks, a caller's own
- * processor): [rows, vocab]. -inf bans; NaN and +inf count as if the logit
- * itself were so. */
+ * processor): [rows, vocab]. -inf bans; a sum that is NaN or infinite counts as
+ * if the logit itself were so. */
 typedef struct cls_dense_bias {
     cls_buffer values;
     int32_t dtype;       /* CLS_F32 or CLS_F16 */
@@ -548,7 +549,8 @@ CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint
  * parameters of all rows bound their sets to the shortlist (with a device map:
  * of all begun slots), 4 otherwise; 2 more for raw logprobs; 1 more for each of
  * final logprobs and probs, and 1 for accepting after these. Slot calls before
- * it: 1 more, and 1 for every further call on the same slot. */
+ * it: 1 more, and 1 for every further call on the same slot or further 8,192
+ * tokens of one call. */
 CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
 
 /* ---------------------------------------------------------------- readback */

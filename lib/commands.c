@@ -23,6 +23,11 @@ cls_status cls_queue_check(const cls_sampler *sampler, cl_command_queue queue, i
     return CLS_OK;
 }
 
+cls_status cls_sampler_lost(void)
+{
+    return cls_fail(CLS_OPENCL_ERROR, CL_SUCCESS, "an earlier step failed half way, and slots may be half changed: destroy the sampler");
+}
+
 cls_status cls_wait_check(cl_uint n_wait, const cl_event *wait)
 {
     if ((n_wait == 0) != (wait == NULL))
@@ -168,6 +173,7 @@ cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, uint32_t ite
     if (code != CL_SUCCESS)
         return code;
     c->sampler->launches++;
+    c->started = 1;
     if (done != NULL) {
         *done = event;
         if (!c->ordered)
@@ -216,7 +222,7 @@ static cl_int run_changes(cls_commands *c)
         swap(words, &s->pending_words);
         return code;
     }
-    c->changed = 1;
+    c->started = 1; /* the calls' memory is in use: no way back */
     if (words->used != 0)
         code = upload(c, s->words.buffer, 0, words->used, words->data);
     for (uint32_t round = 1; round <= s->rounds && code == CL_SUCCESS; round++) {
@@ -246,7 +252,7 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue 
     c->queue = queue;
     c->ordered = ordered;
     if (s->lost)
-        return cls_fail(CLS_OPENCL_ERROR, CL_SUCCESS, "an earlier step failed half way, and slots may be half changed: destroy the sampler");
+        return cls_sampler_lost();
     if (uploads || s->rounds != 0) {
         c->staging = free_staging(s);
         if (c->staging == NULL)
@@ -268,7 +274,7 @@ cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_e
     if (c->previous != NULL)
         clReleaseEvent(c->previous);
     if (code != CL_SUCCESS) {
-        s->lost |= c->changed;
+        s->lost |= c->started;
         if (end != NULL)
             clReleaseEvent(end);
         return cls_fail(CLS_OPENCL_ERROR, code, "%s", what);

@@ -242,11 +242,14 @@ typedef struct cls_commands {
     int marked;      /* own[1] is ours */
     cl_event previous; /* out of order: the last command's, ours */
     cls_staging *staging;
-    int changed;     /* a kernel is under way that changes slots */
+    int started;     /* kernels are under way: a failure now leaves slots half changed */
 } cls_commands;
 
 /* Checks a queue; tells whether it is in order. */
 cls_status cls_queue_check(const cls_sampler *sampler, cl_command_queue queue, int *ordered);
+/* What a sampler says whose step failed half way. */
+cls_status cls_sampler_lost(void);
+
 cls_status cls_wait_check(cl_uint n_wait, const cl_event *wait);
 
 /* Whether a host map is another than the device has. */
@@ -286,7 +289,7 @@ cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_e
 typedef struct cls_plan {
     cls_step step;
     const cls_ints *map[CLS_MAPS];
-    uint32_t has;    /* CLS_HAS_* and CLS_KEEP */
+    uint32_t has;    /* CLS_HAS_* and CLS_DEFER */
     int ordered;     /* the queue is in order */
     int search;      /* a row may need the threshold search */
     uint32_t logit_size, bias_size;

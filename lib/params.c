@@ -84,6 +84,12 @@ static cls_status check_penalties(const cls_params *p)
     return CLS_OK;
 }
 
+/* Subnormals as zero: a device may flush them. */
+static float normal(float x)
+{
+    return fabsf(x) < 0x1p-126f ? 0.0f : x;
+}
+
 static void set_penalties(const cls_params *p, cls_slot *slot)
 {
     int raises = p->repetition_penalty < 1.0f || p->frequency_penalty < 0.0f || p->presence_penalty < 0.0f;
@@ -91,8 +97,8 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
         raises |= p->logit_bias[i].bias > 0.0f;
     slot->repetition = p->repetition_penalty;
     slot->reciprocal = (float)(1.0 / (double)p->repetition_penalty);
-    slot->frequency = p->frequency_penalty;
-    slot->presence = p->presence_penalty;
+    slot->frequency = normal(p->frequency_penalty);
+    slot->presence = normal(p->presence_penalty);
     slot->window = p->penalty_window;
     slot->max_tokens = p->max_tokens;
     slot->flags |= raises ? CLS_SLOT_RAISES : 0;
@@ -230,7 +236,7 @@ cls_status cls_lists_make(const cls_params *p, uint32_t **words, uint32_t *n_bia
         for (; i < p->logit_bias_count && all[i].id == id; i++)
             sum += (double)all[i].bias;
         all[n].id = id;
-        all[n].bias = sum == -INFINITY ? -INFINITY : (float)fmax(-(double)CLS_FLT_MAX, fmin(sum, (double)CLS_FLT_MAX));
+        all[n].bias = sum == -INFINITY ? -INFINITY : normal((float)fmax(-(double)CLS_FLT_MAX, fmin(sum, (double)CLS_FLT_MAX)));
     }
     for (uint32_t i = 0; i < n; i++) {
         out[i] = all[i].id;

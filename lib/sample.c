@@ -108,7 +108,6 @@ static cl_int launch_all(cls_sampler *s, cls_plan *plan, cls_commands *c, cl_eve
         draw_arguments(&a, s, plan);
         cls_set_u32(&a, s->sample_stride);
         code = launch(plan, c, CLS_SHORTLIST, &a, !plan->search && !logprobs && !probs ? done : NULL);
-        c->changed |= code == CL_SUCCESS && !(plan->has & CLS_DEFER);
     }
     if (code == CL_SUCCESS && plan->search) {
         a = step_arguments(s, plan, CLS_PASS, 0);

@@ -327,8 +327,8 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, u
         state[id / 32] |= bit;
         if (word != id)
             state[state_seen(s->vocab, s->layout) + id / 32] |= bit;
-        if (s->keep == CLS_KEEP_SEEN && count != 0) {
-            state[counts_at + id / 32] |= bit;
+        if (s->keep == CLS_KEEP_SEEN) {
+            state[counts_at + id / 32] |= count != 0 ? bit : 0;
         } else {
             const uint16_t narrow = (uint16_t)count;
             memcpy((char *)(state + counts_at) + 2 * (size_t)id, &narrow, sizeof narrow);

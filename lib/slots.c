@@ -13,6 +13,8 @@ cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
 {
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    if (s->lost)
+        return cls_sampler_lost();
     if (slot >= s->slots)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot is %u, but there are %u", (unsigned)slot, (unsigned)s->slots);
     if (begun && !(s->request[slot].slot.flags & CLS_SLOT_BEGUN))
