@@ -318,12 +318,17 @@ static inline FV load_v(const row_logits *r, u32 i, int kind)
 
 /* A gang of vectors, `stride` tokens apart. */
 #define GANG_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
-#define GANG_ADJUSTED(g) x[g] = load_adjusted(r, i + g * stride, kind == TILE_OPEN);
+#define GANG_COPY(g) x[g] = adjusted[g];
 static inline void load_gang(const row_logits *r, u32 i, u32 stride, int kind, FV *x)
 {
     if (kind == TILE_PLAIN) {
         EACH_GANG(GANG_PLAIN)
     } else {
-        EACH_GANG(GANG_ADJUSTED)
+        /* A loop, for one copy of its body; by way of an array of its own,
+         * since x stays in registers only while its indices are constants. */
+        FV adjusted[GANG];
+        for (u32 g = 0; g < GANG; g++)
+            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_OPEN);
+        EACH_GANG(GANG_COPY)
     }
 }

@@ -89,17 +89,22 @@ static inline i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_
     return lo;
 }
 
-/* The k-th largest key of the row, between a known bound and the maximum. */
+/* The k-th largest key of the row, between a known bound and the maximum, and
+ * how many are above it. */
 static inline i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 bound, i32 max_key,
-                          __local u64 *scratch)
+                          u32 *over, __local u64 *scratch)
 {
     i32 lo = bound, hi = max_key; /* count(>= lo) >= k > count(> hi) */
+    *over = 0;
     while (lo < hi) {
         const i32 mid = (lo & hi) + ((lo ^ hi) >> 1);
-        if (tokens_above(r, row_key, n, mid, scratch) >= k)
+        const u32 count = tokens_above(r, row_key, n, mid, scratch);
+        if (count >= k) {
             lo = mid + 1;
-        else
+        } else {
             hi = mid;
+            *over = count;
+        }
     }
     return lo;
 }

@@ -9,17 +9,18 @@
     const i32 invalid_token, __global i32 *tokens, const u64 tokens_offset, __global i32 *status_out,    \
     const u64 status_offset
 
-/* The mass of one vector of a tile, in units that set_finish() brings to the row's. */
-static inline u64 vector_mass(const row_logits *r, u32 i, int kind, const cls_unit *unit, f32 scale,
-                              const kept_set *set)
+/* The weights of one vector of a tile, in units that set_finish() brings to the
+ * row's, and their sum. */
+static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_unit *unit, f32 scale,
+                                const kept_set *set)
 {
     const FV x = load_v(r, i, kind);
-    UV w = weight_v(x, unit->max, scale, unit->fraction);
-    if (!set->plain) {
-        w = AS_UV(is_kept(set, x, i)) & w;
-        w = w >> lost_bits(unit->shift);
-    }
-    /* Lanes of up to 2^30 + 128 don't add up in 32 bits: by halves. */
+    const UV w = weight_v(x, unit->max, scale, unit->fraction);
+    return set->plain ? w : (AS_UV(is_kept(set, x, i)) & w) >> lost_bits(unit->shift);
+}
+/* Lanes of up to 2^30 + 128 don't add up in 32 bits: by halves. */
+static inline u64 vector_mass(UV w)
+{
     return u64_add(u64_shl(u64_from(USUM(w >> 16)), 16), u64_from(USUM(w & 0xffffu)));
 }
 /* The token of a tile whose interval holds `drawn`, the tile's tokens before
@@ -34,20 +35,15 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
     u64 mine = u64_from(0), total;
     i32 token = -1;
     for (u32 v = first; v < last; v++)
-        mine = u64_add(mine, vector_mass(r, tile * CLS_TILE + v * VEC, kind, unit, scale, set));
+        mine = u64_add(mine, vector_mass(vector_weights(r, tile * CLS_TILE + v * VEC, kind, unit, scale, set)));
     u64 sum = wg_scan_mass(mine, scratch, &total);
     if (!u64_less(drawn, set_finish(sum, unit, set)) && u64_less(drawn, set_finish(u64_add(sum, mine), unit, set))) {
         for (u32 v = first; v < last && token < 0; v++) {
             const u32 i = tile * CLS_TILE + v * VEC;
-            const u64 next = u64_add(sum, vector_mass(r, i, kind, unit, scale, set));
+            const UV w = vector_weights(r, i, kind, unit, scale, set);
+            const u64 next = u64_add(sum, vector_mass(w));
             if (u64_less(drawn, set_finish(next, unit, set))) {
-                const FV x = load_v(r, i, kind);
-                UV w = weight_v(x, unit->max, scale, unit->fraction);
                 u32 lane[VEC];
-                if (!set->plain) {
-                    w = AS_UV(is_kept(set, x, i)) & w;
-                    w = w >> lost_bits(unit->shift);
-                }
                 VSTORE(w, lane);
                 for (u32 j = 0; j < VEC && token < 0; j++) {
                     sum = u64_add(sum, u64_from(lane[j]));

@@ -119,22 +119,6 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
     }
 }
 
-/* Solves a bracket (lo, hi] whose tokens fit the list: `base` is the measure
- * above hi. Returns 0 if they don't fit, or don't reach the target. */
-static inline int solve_list(const row_logits *r, __global const i32 *row_key, u32 n, const measure *m, i32 lo, i32 hi,
-                             u64 base, u64 target, shortlist *list, cut *c)
-{
-    if (!collect(r, row_key, n, lo + 1, hi, ALL_TIES, list))
-        return 0;
-    list_measure(list, row_key, m);
-    c->kept = list_reach(list, base, target);
-    if (c->kept > list->n)
-        return 0;
-    c->key = list->key[list->order[c->kept - 1]];
-    c->id = list->id[list->order[c->kept - 1]];
-    return 1;
-}
-
 /* The cut at which the measure from the top reaches the target: the place of
  * the token that does it. `pivot` and `known`: keys, ascending, and what lies
  * above each, from the pass; n_known 0 without. */
@@ -165,31 +149,6 @@ static inline void find_cut(const row_logits *r, __global const i32 *row_key, u3
             hi_pivot = (i32)p;
         }
     }
-    if (lo_pivot >= 0 && hi_pivot >= 0) {
-        /* Measured from both sides: interpolate, and collect from the nearer. */
-        const f32 zl = of_key(lo), zh = of_key(hi);
-        const f32 part = u64_to_f32(u64_sub(target, at_hi)) / u64_to_f32(u64_sub(at_lo, at_hi));
-        if (part <= 0.5f) {
-            const i32 edge = key_of(clean(zh - (part + 0.08f) * (zh - zl)));
-            c->pivot = hi_pivot;
-            if (edge >= lo && edge < hi && solve_list(r, row_key, n, m, edge, hi, at_hi, target, list, c))
-                return;
-        } else {
-            const i32 edge = key_of(clean(zh - (part - 0.08f) * (zh - zl)));
-            if (edge > lo && edge <= hi && collect(r, row_key, n, lo + 1, edge, ALL_TIES, list)) {
-                list_measure(list, row_key, m);
-                const u64 base = u64_sub(at_lo, list_mass(list, list->n));
-                if (u64_less(base, target)) {
-                    c->kept = list_reach(list, base, target);
-                    c->key = list->key[list->order[c->kept - 1]];
-                    c->id = list->id[list->order[c->kept - 1]];
-                    c->pivot = lo_pivot;
-                    c->from_below = 1;
-                    return;
-                }
-            }
-        }
-    }
     if (lo == CLS_KEY_NONE) {
         i32 all[CLS_PIVOTS] = { CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE };
         u64 sum[CLS_PIVOTS];
@@ -199,16 +158,44 @@ static inline void find_cut(const row_logits *r, __global const i32 *row_key, u3
             return;
         }
     }
+    /* Measured from both sides: interpolate, and collect from the nearer. */
+    const int between = lo_pivot >= 0 && hi_pivot >= 0;
+    int guess = between;
     /* Each round leaves at most a fifth of the bracket in floats: some 60 at
      * the very worst, 2 or 3 where the guess was good but missed. */
-    for (u32 round = 0;; round++) {
-        i32 key[CLS_PIVOTS];
+    for (u32 round = 0;;) {
+        i32 key[CLS_PIVOTS], from = lo, to = hi;
         u64 sum[CLS_PIVOTS];
-        c->pivot = hi_pivot;
-        if (solve_list(r, row_key, n, m, lo, hi, at_hi, target, list, c))
-            return;
+        c->from_below = 0;
+        if (guess) {
+            const f32 zl = of_key(lo), zh = of_key(hi);
+            const f32 part = u64_to_f32(u64_sub(target, at_hi)) / u64_to_f32(u64_sub(at_lo, at_hi));
+            c->from_below = part > 0.5f;
+            const i32 edge = key_of(clean(zh - (part + (part > 0.5f ? -0.08f : 0.08f)) * (zh - zl)));
+            if (c->from_below)
+                to = edge;
+            else
+                from = edge;
+        }
+        c->pivot = c->from_below ? lo_pivot : hi_pivot;
+        if (from >= lo && from < to && to <= hi && collect(r, row_key, n, from + 1, to, ALL_TIES, list)) {
+            list_measure(list, row_key, m);
+            const u64 base = c->from_below ? u64_sub(at_lo, list_mass(list, list->n)) : at_hi;
+            c->kept = u64_less(base, target) ? list_reach(list, base, target) : list->n + 1;
+            if (c->kept <= list->n) {
+                c->key = list->key[list->order[c->kept - 1]];
+                c->id = list->id[list->order[c->kept - 1]];
+                return;
+            }
+        }
         c->kept = 0;
-        if (round > 0 || (lo_pivot >= 0 && hi_pivot >= 0)) {
+        c->from_below = 0;
+        c->pivot = hi_pivot;
+        if (guess) {
+            guess = 0;
+            continue;
+        }
+        if (round > 0 || between) {
             key_range(r, row_key, n, &lo, &hi, list->scratch);
             if (lo + 1 >= hi) {
                 c->key = hi;
@@ -245,6 +232,7 @@ static inline void find_cut(const row_logits *r, __global const i32 *row_key, u3
                 hi_pivot = -1;
             }
         }
+        round++;
     }
 }
 

@@ -16,7 +16,8 @@ static inline u32 serve_from_list(const row_logits *r, const cls_slot *slot, __g
     const f32 k_scale = stage_scale(slot, CLS_STAGE_TOP_K), p_scale = stage_scale(slot, CLS_STAGE_TOP_P);
     const f32 min_p_scale = stage_scale(slot, CLS_STAGE_MIN_P);
     const u32 k = (u32)slot->top_k;
-    i32 lowest = CLS_KEY_NONE + 1, bound;
+    const int by_k = k_scale > 0.0f && k <= LIST;
+    i32 lowest = CLS_KEY_NONE + 1, bound = lowest;
     int bounded = 0, listed = 0;
     /* min-p bounds the set by the row's maximum alone, wherever it stands, but
      * a top-p between must see all that came before it: unless that is the
@@ -26,24 +27,34 @@ static inline u32 serve_from_list(const row_logits *r, const cls_slot *slot, __g
         lowest = min_p_key(row_max, min_p_scale, slot->min_p);
         bounded = 1;
     }
-    if (k_scale > 0.0f && k <= LIST) {
-        bound = tile_bound(row_key, n, k, max_key, list->scratch);
-        bounded = 1;
-        listed = collect(r, row_key, n, bound > lowest ? bound : lowest, CLS_KEY_INF, ALL_TIES, list);
-        if (!listed) {
+    /* Three ways to a bound, one after the other; a loop, so that compilers
+     * that inline everything have one copy of what collects. */
+    for (u32 way = 0; way < 3 && !listed; way++) {
+        u32 ties = ALL_TIES;
+        i32 lo = lowest;
+        if (way == 0 && by_k) {
+            bound = tile_bound(row_key, n, k, max_key, list->scratch);
+            lo = bound > lowest ? bound : lowest;
+            bounded = 1;
+        } else if (way == 0) {
+            if (!bounded)
+                continue;
+        } else if (way == 1) {
             /* Clustered, sorted or tied logits: the exact k-th key decides. */
-            const i32 kth = kth_key(r, row_key, n, k, bound, max_key, list->scratch);
-            const u32 over = tokens_above(r, row_key, n, kth, list->scratch);
-            listed = collect(r, row_key, n, kth, CLS_KEY_INF, k - over, list);
+            u32 over;
+            if (!by_k)
+                continue;
+            lo = kth_key(r, row_key, n, k, bound, max_key, &over, list->scratch);
+            ties = k - over;
+        } else {
+            if (!(p_scale > 0.0f && (slot->flags & CLS_SLOT_TOTAL)))
+                continue;
+            bounded = 0;
+            lo = champion_bound(row_key, n, row_max, p_scale, target, work, list->scratch);
+            if (lo == CLS_KEY_NONE)
+                continue;
         }
-    } else if (bounded) {
-        listed = collect(r, row_key, n, lowest, CLS_KEY_INF, ALL_TIES, list);
-    }
-    if (!listed && p_scale > 0.0f && (slot->flags & CLS_SLOT_TOTAL)) {
-        bounded = 0;
-        bound = champion_bound(row_key, n, row_max, p_scale, target, work, list->scratch);
-        if (bound != CLS_KEY_NONE)
-            listed = collect(r, row_key, n, bound, CLS_KEY_INF, ALL_TIES, list);
+        listed = collect(r, row_key, n, lo, CLS_KEY_INF, ties, list);
     }
     if (!listed)
         return 0;
