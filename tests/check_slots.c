@@ -3,6 +3,7 @@
  * move and end between steps that are enqueued ahead, against a model of each.
  *
  *     check_slots [n]    n times as many steps */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,16 +43,18 @@ static uint32_t random_ids(traffic *t, int32_t *ids, uint32_t most)
 
 static cls_params random_params(traffic *t, cls_logit_bias *bias, int32_t *stop)
 {
-    static const float repetitions[] = {1.0f, 1.0f, 1.2f, 2.0f, 0.6f}, amounts[] = {0.0f, 0.0f, 0.4f, 2.0f, -0.3f};
-    static const float biases[] = {1.0f, -3.0f, -1.0f / 0.0f, 2.5f};
+    static const float repetitions[] = {1.0f, 1.2f, 0.6f}, amounts[] = {0.0f, 0.4f, 0.4f, 2.0f, -0.3f};
+    static const float biases[] = {1.0f, -3.0f, -INFINITY, 2.5f};
     const cls_sampler_options *const o = &t->s.o;
     rng *const r = &t->r;
     cls_params p;
     cls_params_default(&p, sizeof p);
     params_random(&p, o->vocab, r);
     p.seed = rng_bits(r);
+    if (rng_below(r, 2))
+        p.temperature = 0.0f;
     if (o->keep != CLS_KEEP_NONE) {
-        p.repetition_penalty = repetitions[rng_below(r, 5)];
+        p.repetition_penalty = repetitions[rng_below(r, 3)];
         p.presence_penalty = amounts[rng_below(r, 5)];
         p.frequency_penalty = o->keep == CLS_KEEP_COUNTS ? amounts[rng_below(r, 5)] : 0.0f;
         p.penalty_scope = (int32_t)rng_below(r, 2);
@@ -190,7 +193,7 @@ static void round_around_an_idle_slot(traffic *t)
     if (t->idle >= 0)
         before = server_save(&t->s, slot, &before_size);
     for (uint32_t i = 0; i < steps; i++) {
-        for (uint32_t n = rng_below(&t->r, 5); n > 0; n--)
+        for (uint32_t n = rng_below(&t->r, rng_below(&t->r, 4) ? 4 : 24); n > 0; n--)
             call(t);
         step(t);
     }
@@ -206,13 +209,14 @@ static void round_around_an_idle_slot(traffic *t)
     t->idle = -1;
 }
 
-static void serve(device *d, const cls_sampler_options *o, uint32_t steps, uint64_t seed)
+static void serve(device *d, const cls_sampler_options *o, uint32_t steps, uint64_t seed, cl_command_queue first,
+                  cl_command_queue second)
 {
     static traffic t;
     memset(&t, 0, sizeof t);
     t.r.state = seed;
     t.idle = -1;
-    server_open(&t.s, d, o, seed, NULL, NULL);
+    server_open(&t.s, d, o, seed, first, second);
     for (uint32_t slot = 0; slot < o->slots; slot++)
         begin(&t, slot);
     while (t.s.steps < steps)
@@ -234,7 +238,7 @@ START_TEST(serving)
         uint32_t history, rollback;
     } kinds[] = {{300, 9, CLS_KEEP_COUNTS, 1, 40, 12}, {1100, 16, CLS_KEEP_SEEN, 1, 25, 7},  {33, 5, CLS_KEEP_COUNTS, 0, 0, 9},
                  {2049, 7, CLS_KEEP_COUNTS, 1, 64, 0}, {70, 6, CLS_KEEP_SEEN, 0, 12, 30},    {64, 4, CLS_KEEP_NONE, 1, 0, 0},
-                 {3, 5, CLS_KEEP_COUNTS, 1, 16, 16},   {1, 3, CLS_KEEP_COUNTS, 1, 3, 3},     {500, 12, CLS_KEEP_NONE, 0, 5, 5}};
+                 {8, 7, CLS_KEEP_COUNTS, 1, 5, 16},   {1, 3, CLS_KEEP_COUNTS, 1, 3, 3},     {500, 12, CLS_KEEP_NONE, 0, 5, 5}};
     device *const d = fixture_device(_i);
     for (uint32_t i = 0; i < fixture_by_size(2, 7, sizeof kinds / sizeof *kinds); i++) {
         cls_sampler_options o;
@@ -246,8 +250,35 @@ START_TEST(serving)
         o.logit_bias = kinds[i].logit_bias;
         o.history = kinds[i].history;
         o.rollback = kinds[i].rollback;
-        serve(d, &o, times * fixture_by_size(8, 120, 400), fixture_seed() + i);
+        serve(d, &o, times * fixture_by_size(8, 120, 400), fixture_seed() + i, NULL, NULL);
     }
+}
+END_TEST
+
+/* Steps alternate between queues, or lie in one that keeps no order. */
+START_TEST(other_queues)
+{
+    device *const d = fixture_device(_i);
+    const uint32_t steps = times * fixture_by_size(8, 100, 300);
+    cls_sampler_options o;
+    cl_int code;
+    if (strstr(d->name, "Oclgrind") != NULL) /* one kernel at a time */
+        return;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = 200;
+    o.slots = o.max_rows = 8;
+    o.history = 20;
+    o.rollback = 10;
+    cl_command_queue queue = clCreateCommandQueue(d->context, d->id, 0, &code);
+    must_cl(code);
+    serve(d, &o, steps, fixture_seed() + 30, d->queue, queue);
+    clReleaseCommandQueue(queue);
+    queue = clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
+    if (code != CL_SUCCESS)
+        return;
+    serve(d, &o, steps, fixture_seed() + 31, queue, queue);
+    serve(d, &o, steps, fixture_seed() + 32, queue, d->queue);
+    clReleaseCommandQueue(queue);
 }
 END_TEST
 
@@ -257,6 +288,7 @@ static Suite *make(void)
     TCase *const t = tcase_create("slots");
     tcase_set_timeout(t, 0);
     add_device_test(t, serving);
+    add_device_test(t, other_queues);
     suite_add_tcase(s, t);
     return s;
 }
