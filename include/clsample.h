@@ -553,6 +553,73 @@ CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint
  * tokens of one call. */
 CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
 
+/* ----------------------------------------------------------------- LM head */
+
+/* The layer before the sampler: logits = scale * (hidden * weight^T) + bias,
+ * then softcap * tanh(logits / softcap). One thread at a time. */
+typedef struct cls_head cls_head;
+
+/* Whether the library was built with CLBlast, without which float32 weights
+ * are CLS_UNSUPPORTED_DEVICE. */
+CLS_API int cls_head_has_clblast(void);
+
+typedef struct cls_head_options {
+    size_t struct_size;
+    uint32_t vocab;    /* 1 to 1,048,576; no default */
+    uint32_t hidden;   /* d, the length of a hidden row, 1 to 65,536; no default */
+    uint32_t max_rows; /* most rows of a call, 1 to 65,535; default 1 */
+    int32_t dtype;     /* the weight's: CLS_F32 (default) or CLS_F16. Hidden rows are float32 */
+    cls_buffer weight; /* [vocab, hidden]; retained, and read in every call */
+    uint64_t weight_stride; /* elements from row to row; 0: hidden */
+    cls_buffer bias;   /* float32 [vocab], retained; buffer NULL (default): none */
+    float scale;       /* default 1; finite */
+    float softcap;     /* 0 (default): off. Negative, infinite, NaN: refused */
+} cls_head_options;
+
+CLS_API void cls_head_options_default(cls_head_options *options, size_t struct_size);
+
+/* Compiles, allocates and warms up on `queue`; blocks. float32 weights are
+ * multiplied by CLBlast's GEMM (Nugteren 2018), always as max_rows rows, so
+ * that one shape is compiled and a row's logits don't depend on the batch;
+ * float16 ones by CLBlast where the device has cl_khr_fp16 and by an own kernel
+ * elsewhere. CLBlast keeps programs of its own for the process, and may write
+ * to standard output when it fails to compile one. Retains `context`.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE (built
+ * without CLBlast, or CLBlast refuses the device: the message says which);
+ * CLS_BUILD_FAILED; CLS_OPENCL_ERROR. On failure *out is NULL. */
+CLS_API cls_status cls_head_create(cls_context *context, cl_command_queue queue, const cls_head_options *options,
+                                   cls_head **out);
+
+/* Releases it; commands in flight keep what they use. NULL is allowed. */
+CLS_API void cls_head_destroy(cls_head *head);
+
+/* One product. hidden: float32, rows `hidden_stride` elements apart (0: the
+ * options' hidden). which: for each row of logits the row of `hidden` that it
+ * comes from (the last position of each request), absent: row r from row r; a
+ * device map's rows below 0 give zeros. logits: float32 [max_rows, vocab],
+ * dense, all of which is written; what cls_sample() then reads as CLS_F32. */
+typedef struct cls_head_call {
+    size_t struct_size;
+    uint32_t rows;        /* 1 to max_rows */
+    uint32_t hidden_rows; /* rows of `hidden`; 0: rows */
+    cls_buffer hidden;
+    uint64_t hidden_stride;
+    cls_ints which;
+    cls_buffer logits;
+} cls_head_call;
+
+CLS_API void cls_head_call_default(cls_head_call *call, size_t struct_size);
+
+/* Enqueues it after `wait`; *done (may be NULL) becomes the caller's. No
+ * waiting, no compilation; CLBlast may allocate. CLBlast takes no wait list: on
+ * an out-of-order queue barriers before and after it order it with everything
+ * else there. A host map is copied.
+ * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued); CLS_BUSY (more calls with
+ * changed host maps are in flight than there is staging for);
+ * CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_head_logits(cls_head *head, cl_command_queue queue, const cls_head_call *call, cl_uint n_wait,
+                                   const cl_event *wait, cl_event *done);
+
 /* ---------------------------------------------------------------- readback */
 
 /* Brings small results to the host without stalling the queue: a ring of
