@@ -30,6 +30,11 @@ START_TEST(defaults)
     ck_assert(p.position == 0 && p.seed == 0 && p.stream == 0);
     ck_assert(c.dtypes == 0 && c.work_group == 0 && c.vector == 0 && c.shortlist == 0 && c.build_log == NULL);
     ck_assert(o.vocab == 0 && o.max_rows == 1 && o.slots == 0);
+    ck_assert(p.repetition_penalty == 1.0f && p.frequency_penalty == 0.0f && p.presence_penalty == 0.0f);
+    ck_assert(p.penalty_scope == CLS_SCOPE_OUTPUT && p.penalty_window == 0 && p.max_tokens == 0);
+    ck_assert(p.stop_ids == NULL && p.stop_count == 0 && p.logit_bias == NULL && p.logit_bias_count == 0);
+    ck_assert(o.keep == CLS_KEEP_COUNTS && o.logit_bias == 1 && o.history == 0 && o.rollback == 0);
+    ck_assert(row.prompt == NULL && row.output == NULL && row.bias == NULL && step.bias.values.buffer == NULL);
     ck_assert(step.invalid_token == -1 && step.defer_accept == 0 && step.logprob_kind == CLS_LOGPROB_RAW);
     ck_assert(step.tokens.buffer == NULL && step.mask.words.buffer == NULL && step.slots.host == NULL);
     ck_assert(row.invalid_token == -1 && row.mask == NULL && row.random == NULL);
@@ -38,6 +43,9 @@ START_TEST(defaults)
     memset(&p, 0x55, sizeof p);
     cls_params_default(&p, offsetof(cls_params, min_p));
     ck_assert(p.struct_size == offsetof(cls_params, min_p) && p.top_p == 1.0f && p.min_p != 0.0f);
+    must(cls_params_check(&p, 10));
+    memset(&p, 0x55, sizeof p); /* penalties and lists that it does not know of are off */
+    cls_params_default(&p, offsetof(cls_params, repetition_penalty));
     must(cls_params_check(&p, 10));
 
     ck_assert_str_eq(cls_version(), CLS_VERSION_STRING);
@@ -166,6 +174,37 @@ START_TEST(mask_maps)
 }
 END_TEST
 
+/* Two dense biases: one leaves only token 33, one only 64 and up. */
+START_TEST(bias_maps)
+{
+    device *const d = fixture_device(_i);
+    client s = small_client(d, 4);
+    const int32_t map[] = {1, 0, -1, 0}, bad[] = {1, 0, -1, 2};
+    float values[2 * 128]; /* a stride of 128 */
+    for (int i = 0; i < 256; i++)
+        values[i] = i == 33 || i >= 128 + 64 ? 0.5f : -INFINITY;
+    cl_mem bias = buffer_of(d, sizeof values, values), device_map = buffer_of(d, sizeof bad, bad);
+    s.step.defer_accept = 1;
+    s.step.bias.values.buffer = bias;
+    s.step.bias.rows = 2;
+    s.step.bias.row_stride = 128;
+    for (int use_device = 0; use_device < 2; use_device++) {
+        s.step.bias.row_map.host = use_device ? NULL : map;
+        s.step.bias.row_map.device.buffer = use_device ? device_map : NULL;
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        client_tokens(&s, 0);
+        batch_reference(s.b);
+        ck_assert_int_ge(s.b->token[0], 64);
+        ck_assert_int_eq(s.b->token[1], 33);
+        ck_assert_int_eq(s.b->token[2], s.b->host[2].token);
+        ck_assert_int_eq(s.b->token[3], use_device ? -1 : 33);
+        ck_assert_int_eq(s.b->status[3], use_device ? CLS_ROW_NO_SLOT : CLS_ROW_OK);
+    }
+    clReleaseMemObject(device_map); /* the bias goes with the client */
+    close_small(&s);
+}
+END_TEST
+
 START_TEST(slots_and_positions)
 {
     device *const d = fixture_device(_i);
@@ -284,6 +323,7 @@ static Suite *make(void)
     add_device_test(t, rows_fail_alone);
     add_device_test(t, maps);
     add_device_test(t, mask_maps);
+    add_device_test(t, bias_maps);
     add_device_test(t, slots_and_positions);
     add_device_test(t, shared_slot);
     add_device_test(t, events);

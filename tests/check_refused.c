@@ -109,6 +109,135 @@ START_TEST(samplers_and_slots_refused)
 }
 END_TEST
 
+/* What a sampler was not created for, and calls on slots that have no request. */
+START_TEST(slot_calls_refused)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 0, 0, 0, 0);
+    const int32_t ids[] = {1, 2, 3};
+    const cls_logit_bias bias = {1, 1.0f};
+    unsigned char bytes[64] = {0};
+    size_t size = sizeof bytes;
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_params p;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = 100;
+    o.slots = 3;
+#define REFUSE(field, value)                                                                                           \
+    do {                                                                                                               \
+        const cls_sampler_options good = o;                                                                            \
+        o.field = (value);                                                                                             \
+        refused(cls_sampler_create(context, &o, &sampler), #field);                                                    \
+        o = good;                                                                                                      \
+    } while (0)
+    REFUSE(keep, -1);
+    REFUSE(keep, 3);
+    REFUSE(history, 16385);
+    REFUSE(rollback, 16385);
+    REFUSE(slots, (1u << 24) + 1);
+#undef REFUSE
+    for (o.keep = CLS_KEEP_NONE; o.keep <= CLS_KEEP_COUNTS; o.keep++) {
+        o.logit_bias = o.keep == CLS_KEEP_SEEN;
+        o.history = 5;
+        o.rollback = 2;
+        must(cls_sampler_create(context, &o, &sampler));
+        cls_params_default(&p, sizeof p);
+        must(cls_slot_begin(sampler, 0, &p, ids, 3, ids, 3));
+        const cls_params good = p;
+#define REFUSE(field, value, name)                                                                                     \
+    do {                                                                                                               \
+        p.field = (value);                                                                                             \
+        refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), name);                                               \
+        refused(cls_slot_params(sampler, 0, &p), name);                                                                \
+        p = good;                                                                                                      \
+    } while (0)
+        if (o.keep == CLS_KEEP_NONE) {
+            REFUSE(repetition_penalty, 1.5f, "repetition_penalty");
+            REFUSE(presence_penalty, 1.0f, "presence_penalty");
+        }
+        if (o.keep != CLS_KEEP_COUNTS)
+            REFUSE(frequency_penalty, 1.0f, "frequency_penalty");
+        p.logit_bias = &bias;
+        if (!o.logit_bias)
+            REFUSE(logit_bias_count, 1, "logit_bias");
+        p = good;
+        REFUSE(penalty_window, 6, "penalty_window");
+        REFUSE(stop_ids, ids, "stop_ids");
+        REFUSE(stop_count, 1, "stop_ids");
+#undef REFUSE
+        refused(cls_slot_rollback(sampler, 0, 3), "rollback");
+        cls_sampler_destroy(sampler);
+    }
+    o.keep = CLS_KEEP_COUNTS;
+    must(cls_sampler_create(context, &o, &sampler));
+    cls_params_default(&p, sizeof p);
+    refused(cls_slot_begin(sampler, 0, &p, NULL, 1, NULL, 0), "prompt");
+    refused(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 1), "output");
+    refused(cls_slot_append_prompt(sampler, 0, ids, 3), "slot"); /* none of them has begun */
+    refused(cls_slot_copy(sampler, 1, 0), "slot");
+    refused(cls_slot_rollback(sampler, 0, 1), "slot");
+    refused(cls_slot_save(sampler, d->queue, 0, bytes, &size), "slot");
+    must(cls_slot_begin(sampler, 0, &p, ids, 3, NULL, 0));
+    refused(cls_slot_append_prompt(NULL, 0, ids, 3), "sampler");
+    refused(cls_slot_append_prompt(sampler, 3, ids, 3), "slot");
+    refused(cls_slot_append_prompt(sampler, 0, NULL, 3), "prompt");
+    refused(cls_slot_copy(NULL, 1, 0), "sampler");
+    refused(cls_slot_copy(sampler, 3, 0), "slot");
+    refused(cls_slot_copy(sampler, 0, 3), "slot");
+    refused(cls_slot_copy(sampler, 0, 1), "slot");
+    refused(cls_slot_rollback(NULL, 0, 1), "sampler");
+    refused(cls_slot_rollback(sampler, 3, 1), "slot");
+    refused(cls_slot_save(NULL, d->queue, 0, bytes, &size), "sampler");
+    refused(cls_slot_save(sampler, NULL, 0, bytes, &size), "queue");
+    refused(cls_slot_save(sampler, d->queue, 3, bytes, &size), "slot");
+    refused(cls_slot_save(sampler, d->queue, 0, bytes, NULL), "size");
+    refused(cls_slot_load(NULL, 0, bytes, size), "sampler");
+    refused(cls_slot_load(sampler, 3, bytes, size), "slot");
+    refused(cls_slot_load(sampler, 0, NULL, size), "bytes");
+    refused(cls_slot_load(sampler, 0, bytes, sizeof bytes), "bytes");
+    cls_memory memory = {.struct_size = sizeof memory};
+    refused(cls_sampler_memory(NULL, &memory), "sampler");
+    refused(cls_sampler_memory(sampler, NULL), "memory");
+    memory.struct_size = 0;
+    refused(cls_sampler_memory(sampler, &memory), "struct_size");
+    must(cls_slot_rollback(sampler, 0, 2)); /* it has no output: the request ends, on the device */
+    refused(cls_slot_save(sampler, d->queue, 0, NULL, &size), "slot");
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
+START_TEST(acceptance_refused)
+{
+    device *const d = fixture_device(_i);
+    client s = small_client(d, 4);
+    const int32_t twice[] = {0, 1, 2, 1}, beyond[] = {0, 1, 2, 4};
+    const cls_buffer drawn = {s.step.tokens.buffer, 0}, none = {NULL, 0}, odd = {s.step.tokens.buffer, 2},
+                     far = {s.step.tokens.buffer, 4};
+    cls_ints map = {.host = twice};
+    cl_event nothing = NULL;
+    refused(cls_accept(NULL, d->queue, 4, &drawn, NULL, 0, NULL, NULL), "sampler");
+    refused(cls_accept(s.sampler, NULL, 4, &drawn, NULL, 0, NULL, NULL), "queue");
+    refused(cls_accept(s.sampler, d->queue, 0, &drawn, NULL, 0, NULL, NULL), "rows");
+    refused(cls_accept(s.sampler, d->queue, 5, &drawn, NULL, 0, NULL, NULL), "rows");
+    refused(cls_accept(s.sampler, d->queue, 4, NULL, NULL, 0, NULL, NULL), "tokens");
+    refused(cls_accept(s.sampler, d->queue, 4, &none, NULL, 0, NULL, NULL), "tokens");
+    refused(cls_accept(s.sampler, d->queue, 4, &odd, NULL, 0, NULL, NULL), "tokens");
+    refused(cls_accept(s.sampler, d->queue, 4, &far, NULL, 0, NULL, NULL), "tokens");
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, &map, 0, NULL, NULL), "slots");
+    map.host = beyond;
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, &map, 0, NULL, NULL), "slots");
+    map.device.buffer = drawn.buffer;
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, &map, 0, NULL, NULL), "slots");
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, NULL, 1, NULL, NULL), "wait");
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, NULL, 1, &nothing, NULL), "wait");
+    must(cls_slot_reset(s.sampler, 3));
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, NULL, 0, NULL, NULL), "slot 3");
+    refused(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "slot 3");
+    close_small(&s);
+}
+END_TEST
+
 START_TEST(steps_refused)
 {
     device *const d = fixture_device(_i);
@@ -117,6 +246,7 @@ START_TEST(steps_refused)
     const cls_step good = s.step;
     const int32_t twice[] = {0, 1, 2, 1}, beyond[] = {0, 1, 2, 4}, below[] = {0, 1, 2, -2};
     cl_mem tiny = buffer_of(d, 4, NULL), masks = buffer_of(d, 4 * 4 * 4, NULL);
+    cl_mem biases = buffer_of(d, 4 * 100 * sizeof(float), NULL);
     cl_event nothing = NULL;
     refused(cls_sample(NULL, d->queue, step, 0, NULL, NULL), "sampler");
     refused(cls_sample(s.sampler, NULL, step, 0, NULL, NULL), "queue");
@@ -171,6 +301,27 @@ START_TEST(steps_refused)
     REFUSE(mask.row_map.host, beyond, "mask.row_map");
     step->mask.words.buffer = masks;
     REFUSE(mask.rows, 3, "mask"); /* absent map: row 3 has no mask row */
+    step->mask.words.buffer = masks;
+    REFUSE(mask.kind, 2, "mask.kind");
+    step->mask.words.buffer = masks;
+    REFUSE(mask.kind, CLS_MASK_BOOL, "mask"); /* 400 bytes it has not */
+    REFUSE(mask.row_map.host, twice, "mask");
+    REFUSE(bias.row_map.host, twice, "bias");
+    REFUSE(bias.values.buffer, tiny, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.dtype, CLS_BF16, "bias.dtype");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.values.offset, 4, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.values.offset, 1, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.row_stride, 99, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.row_stride, 101, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.rows, 3, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.row_map.host, beyond, "bias.row_map");
 #undef REFUSE
     /* Nothing of this has moved anything. */
     client_step(&s, d->queue, 0, 0, NULL, NULL);
@@ -180,6 +331,7 @@ START_TEST(steps_refused)
         ck_assert_int_eq(s.b->token[row], s.b->host[row].token);
     clReleaseMemObject(tiny);
     clReleaseMemObject(masks);
+    clReleaseMemObject(biases);
     close_small(&s);
 }
 END_TEST
@@ -203,6 +355,8 @@ static Suite *make(void)
     tcase_set_timeout(t, 0);
     add_device_test(t, contexts_refused);
     add_device_test(t, samplers_and_slots_refused);
+    add_device_test(t, slot_calls_refused);
+    add_device_test(t, acceptance_refused);
     add_device_test(t, steps_refused);
     add_device_test(t, uncompiled_type_refused);
     suite_add_tcase(s, t);

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/* Ahead of the device: a staging ring that fills up and loses nothing, results
+ * that come back by a ring, and two threads with a sampler each. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serving.h"
+
+enum { VOCAB = 120, MANY = 64 };
+
+static const int32_t prompt[] = {3, 14, 15, 9, 26, 5, 35, 89, 79, 3, 2};
+
+static cls_params params_of(uint32_t i)
+{
+    cls_params p;
+    cls_params_default(&p, sizeof p);
+    p.temperature = i % 3 ? 1.0f : 0.0f;
+    p.repetition_penalty = 1.0f + (float)(i % 5) / 4.0f;
+    p.frequency_penalty = 0.5f;
+    p.penalty_window = i % 4 ? 0 : 6;
+    p.seed = i;
+    return p;
+}
+
+/* Oclgrind stops where commands wait for the host. */
+static int can_gate(const device *d)
+{
+    return strstr(d->name, "Oclgrind") == NULL;
+}
+
+static cl_event gate_of(device *d)
+{
+    cl_int code;
+    const cl_event gate = clCreateUserEvent(d->context, &code);
+    must_cl(code);
+    return gate;
+}
+
+/* A sampler of one slot behind a gate, and what its steps must give. */
+typedef struct gated {
+    device *d;
+    cls_sampler *sampler;
+    cls_step step;
+    float logits[VOCAB];
+    model m;
+    int32_t want[MANY];
+    uint32_t n;
+} gated;
+
+static void gated_open(gated *g, device *d)
+{
+    cls_sampler_options o;
+    memset(g, 0, sizeof *g);
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = VOCAB;
+    o.history = 20;
+    o.rollback = 4;
+    g->d = d;
+    g->m.vocab = VOCAB;
+    g->m.history = 20;
+    g->m.rollback = 4;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &g->sampler));
+    row_fill(ROW_COARSE, g->logits, VOCAB, fixture_seed());
+    cls_step_default(&g->step, sizeof g->step);
+    g->step.rows = 1;
+    g->step.logits.buffer = buffer_of(d, sizeof g->logits, g->logits);
+    g->step.tokens.buffer = buffer_of(d, sizeof g->want, NULL);
+    const cls_params p = params_of(1);
+    must(cls_slot_begin(g->sampler, 0, &p, prompt, 11, NULL, 0));
+    model_begin(&g->m, &p, prompt, 11, NULL, 0);
+}
+
+/* The n-th step; counts only if it is accepted. */
+static cls_status gated_step(gated *g, cl_uint n_wait, const cl_event *wait)
+{
+    int32_t status;
+    g->step.tokens.offset = g->n * sizeof(int32_t);
+    const cls_status answer = cls_sample(g->sampler, g->d->queue, &g->step, n_wait, wait, NULL);
+    if (answer == CLS_OK) {
+        model_next(&g->m, g->logits, NULL, -1, &g->want[g->n], &status);
+        model_accept(&g->m, g->want[g->n++]);
+    }
+    return answer;
+}
+
+static void gated_change(gated *g, uint32_t i)
+{
+    const cls_params p = params_of(i);
+    must(cls_slot_params(g->sampler, 0, &p));
+    model_params(&g->m, &p);
+    if (i % 3 == 0 && model_can_roll_back(&g->m) > 2) {
+        must(cls_slot_rollback(g->sampler, 0, 2));
+        model_rollback(&g->m, 2);
+    }
+    if (i % 4 == 1) {
+        must(cls_slot_append_prompt(g->sampler, 0, prompt + i % 8, 3));
+        model_append(&g->m, prompt + i % 8, 3);
+    }
+}
+
+static void gated_close(gated *g)
+{
+    int32_t tokens[MANY];
+    must_cl(clFinish(g->d->queue));
+    buffer_read(g->d, g->step.tokens.buffer, sizeof tokens, tokens);
+    for (uint32_t i = 0; i < g->n; i++)
+        ck_assert_msg(tokens[i] == g->want[i], "%s: step %u of %u: token %d, not %d", g->d->name, i, g->n, tokens[i], g->want[i]);
+    cls_sampler_destroy(g->sampler);
+    clReleaseMemObject(g->step.logits.buffer);
+    clReleaseMemObject(g->step.tokens.buffer);
+}
+
+/* Each step needs an upload, and none can be done: the ring fills up. What was
+ * called before the step that was refused comes with the next. */
+START_TEST(full_staging)
+{
+    device *const d = fixture_device(_i);
+    static gated g;
+    uint32_t i = 0;
+    size_t size = 0;
+    if (!can_gate(d))
+        return;
+    const cl_event gate = gate_of(d);
+    gated_open(&g, d);
+    cls_status status = gated_step(&g, 1, &gate);
+    for (; status == CLS_OK && i < MANY / 2; i++) {
+        gated_change(&g, i);
+        status = gated_step(&g, 0, NULL);
+    }
+    ck_assert_int_eq(status, CLS_BUSY);
+    ck_assert_msg(g.n == CLS_STAGING, "%u steps before the ring was full", g.n);
+    ck_assert(strlen(cls_error_message()) > 0);
+    gated_change(&g, i); /* more calls, and still busy */
+    ck_assert_int_eq(gated_step(&g, 0, NULL), CLS_BUSY);
+    ck_assert_int_eq(cls_slot_save(g.sampler, d->queue, 0, NULL, &size), CLS_BUSY);
+    must_cl(clSetUserEventStatus(gate, CL_COMPLETE));
+    must_cl(clFinish(d->queue));
+    must(gated_step(&g, 0, NULL));
+    for (uint32_t more = 0; more < 8; more++) {
+        gated_change(&g, more);
+        must_cl(clFinish(d->queue));
+        must(gated_step(&g, 0, NULL));
+    }
+    gated_close(&g);
+    clReleaseEvent(gate);
+}
+END_TEST
+
+/* Steps that upload nothing need no staging: any number may wait. */
+START_TEST(plain_steps_are_never_busy)
+{
+    device *const d = fixture_device(_i);
+    static gated g;
+    if (!can_gate(d))
+        return;
+    const cl_event gate = gate_of(d);
+    gated_open(&g, d);
+    must(gated_step(&g, 1, &gate));
+    while (g.n < MANY)
+        must(gated_step(&g, 0, NULL));
+    must_cl(clSetUserEventStatus(gate, CL_COMPLETE));
+    gated_close(&g);
+    clReleaseEvent(gate);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------ readback */
+
+#define expect_status(call, expected, name)                                                                            \
+    do {                                                                                                               \
+        const cls_status status_ = (call);                                                                             \
+        ck_assert_msg(status_ == (expected) && strstr(cls_error_message(), (name)), "line %d: %s gives %s: %s", __LINE__, \
+                      #call, cls_status_name(status_), cls_error_message());                                           \
+    } while (0)
+
+START_TEST(readback)
+{
+    enum { DEPTH = 3, READS = 10 };
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    int32_t values[READS][5];
+    cls_readback *ring = NULL;
+    const void *data = NULL;
+    uint64_t ticket;
+    for (int i = 0; i < READS; i++)
+        for (int j = 0; j < 5; j++)
+            values[i][j] = 100 * i + j;
+    cls_buffer from = {buffer_of(d, sizeof values, values), 0};
+    must(cls_readback_create(context, sizeof values[0], DEPTH, &ring));
+    expect_status(cls_readback_get(ring, 0, 1, &data), CLS_BAD_ARGUMENT, "ticket");
+    for (uint32_t i = 0; i < READS; i++) {
+        from.offset = i * sizeof values[0];
+        must(cls_readback_start(ring, d->queue, &from, sizeof values[0] - i % 2 * 4, 0, NULL, &ticket));
+        ck_assert_uint_eq(ticket, i);
+        must(cls_readback_get(ring, ticket, 1, &data));
+        ck_assert(memcmp(data, values[i], sizeof values[0] - i % 2 * 4) == 0);
+        for (uint32_t old = 0; old <= i; old++) /* the last three are there, in any order */
+            if (old + DEPTH > i) {
+                must(cls_readback_get(ring, old, 0, &data));
+                ck_assert(memcmp(data, values[old], 16) == 0);
+            } else {
+                expect_status(cls_readback_get(ring, old, 1, &data), CLS_BAD_ARGUMENT, "ticket");
+            }
+        expect_status(cls_readback_get(ring, i + 1, 1, &data), CLS_BAD_ARGUMENT, "ticket");
+    }
+    if (can_gate(d)) { /* nothing arrives before the gate opens */
+        const cl_event gate = gate_of(d);
+        for (uint32_t i = 0; i < DEPTH; i++) {
+            from.offset = i * sizeof values[0];
+            must(cls_readback_start(ring, d->queue, &from, sizeof values[0], 1, &gate, &ticket));
+            expect_status(cls_readback_get(ring, ticket, 0, &data), CLS_BUSY, "");
+        }
+        expect_status(cls_readback_start(ring, d->queue, &from, 4, 0, NULL, &ticket), CLS_BUSY, "ring");
+        must_cl(clSetUserEventStatus(gate, CL_COMPLETE));
+        for (uint32_t i = 0; i < DEPTH; i++) {
+            must(cls_readback_get(ring, READS + i, 1, &data));
+            ck_assert(memcmp(data, values[i], sizeof values[0]) == 0);
+        }
+        clReleaseEvent(gate);
+    }
+    must(cls_readback_start(ring, d->queue, &from, 4, 0, NULL, &ticket));
+    cls_readback_destroy(ring); /* with a read under way */
+    clReleaseMemObject(from.buffer);
+}
+END_TEST
+
+START_TEST(readback_refused)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    cls_readback *ring = NULL;
+    const cls_buffer from = {buffer_of(d, 64, NULL), 0}, none = {NULL, 0};
+    cl_event nothing = NULL;
+    const void *data;
+    uint64_t ticket;
+#define REFUSED(call, name) expect_status(call, CLS_BAD_ARGUMENT, name)
+    REFUSED(cls_readback_create(NULL, 4, 1, &ring), "context");
+    ck_assert(ring == NULL);
+    REFUSED(cls_readback_create(context, 0, 1, &ring), "size");
+    REFUSED(cls_readback_create(context, 4, 0, &ring), "depth");
+    REFUSED(cls_readback_create(context, 4, 1, NULL), "out");
+    must(cls_readback_create(context, 16, 2, &ring));
+    REFUSED(cls_readback_start(NULL, d->queue, &from, 4, 0, NULL, &ticket), "readback");
+    REFUSED(cls_readback_start(ring, NULL, &from, 4, 0, NULL, &ticket), "queue");
+    REFUSED(cls_readback_start(ring, d->queue, NULL, 4, 0, NULL, &ticket), "from");
+    REFUSED(cls_readback_start(ring, d->queue, &none, 4, 0, NULL, &ticket), "from");
+    REFUSED(cls_readback_start(ring, d->queue, &from, 0, 0, NULL, &ticket), "size");
+    REFUSED(cls_readback_start(ring, d->queue, &from, 17, 0, NULL, &ticket), "size");
+    REFUSED(cls_readback_start(ring, d->queue, &from, 4, 1, NULL, &ticket), "wait");
+    REFUSED(cls_readback_start(ring, d->queue, &from, 4, 1, &nothing, &ticket), "wait");
+    REFUSED(cls_readback_start(ring, d->queue, &from, 4, 0, NULL, NULL), "ticket");
+    must(cls_readback_start(ring, d->queue, &from, 4, 0, NULL, &ticket));
+    ck_assert_uint_eq(ticket, 0);
+    REFUSED(cls_readback_get(NULL, 0, 1, &data), "readback");
+    REFUSED(cls_readback_get(ring, 0, 1, NULL), "data");
+    REFUSED(cls_readback_get(ring, 1, 1, &data), "ticket");
+#undef REFUSED
+    must(cls_readback_get(ring, 0, 1, &data));
+    cls_readback_destroy(ring);
+    cls_readback_destroy(NULL);
+    clReleaseMemObject(from.buffer);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------- threads */
+
+/* A request of many changes; must not use Check. */
+typedef struct worker {
+    cls_context *context;
+    cl_command_queue queue;
+    cl_mem logits, out;
+    uint32_t first, steps;
+    cls_status status;
+} worker;
+
+static void *work(void *argument)
+{
+    worker *const w = argument;
+    cls_sampler_options o;
+    cls_sampler *sampler = NULL;
+    cls_step step;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = VOCAB;
+    o.slots = o.max_rows = 3;
+    o.history = 20;
+    o.rollback = 4;
+    cls_step_default(&step, sizeof step);
+    step.rows = 3;
+    step.logits.buffer = w->logits;
+    step.tokens.buffer = w->out;
+    w->status = cls_sampler_create(w->context, &o, &sampler);
+    for (uint32_t i = 0; i < w->steps && w->status == CLS_OK; i++) {
+        const cls_params p = params_of(w->first + i);
+        const uint32_t slot = i % 3;
+        cls_status status = CLS_OK;
+        for (uint32_t all = 0; all < 3 && i == 0 && status == CLS_OK; all++)
+            status = cls_slot_begin(sampler, all, &p, prompt, 11 - all, NULL, 0);
+        if (status == CLS_OK)
+            status = cls_slot_params(sampler, slot, &p);
+        if (status == CLS_OK && i % 5 == 4)
+            status = cls_slot_copy(sampler, slot, (slot + 1) % 3);
+        if (status == CLS_OK && i % 7 == 6)
+            status = cls_slot_begin(sampler, slot, &p, prompt, 5, prompt, 3);
+        step.tokens.offset = i * 3 * sizeof(int32_t);
+        if (status == CLS_OK)
+            status = cls_sample(sampler, w->queue, &step, 0, NULL, NULL);
+        w->status = status;
+        if (i % 8 == 7)
+            clFinish(w->queue);
+    }
+    clFinish(w->queue);
+    cls_sampler_destroy(sampler);
+    return NULL;
+}
+
+START_TEST(two_threads)
+{
+    device *const d = fixture_device(_i);
+    enum { MOST = 90 };
+    int32_t expected[2][3 * MOST], tokens[3 * MOST];
+    float logits[3 * VOCAB];
+    worker w[2];
+    pthread_t thread[2];
+    cl_int code;
+    if (!can_gate(d))
+        return;
+    row_fill(ROW_NORMAL1, logits, 3 * VOCAB, fixture_seed());
+    const cl_mem buffer = buffer_of(d, sizeof logits, logits);
+    for (uint32_t t = 0; t < 2; t++) { /* one after the other */
+        w[t] = (worker){fixture_context(d, 1u << CLS_F32, 0, 0, 0), NULL, buffer, buffer_of(d, sizeof tokens, NULL), 100 * t,
+                        fixture_by_size(9, MOST, MOST), CLS_OK};
+        w[t].queue = clCreateCommandQueue(d->context, d->id, 0, &code);
+        must_cl(code);
+        work(&w[t]);
+        ck_assert_int_eq(w[t].status, CLS_OK);
+        buffer_read(d, w[t].out, sizeof tokens, expected[t]);
+    }
+    for (uint32_t round = 0; round < 4; round++) { /* both at once */
+        for (uint32_t t = 0; t < 2; t++)
+            ck_assert_int_eq(pthread_create(&thread[t], NULL, work, &w[t]), 0);
+        for (uint32_t t = 0; t < 2; t++)
+            ck_assert_int_eq(pthread_join(thread[t], NULL), 0);
+        for (uint32_t t = 0; t < 2; t++) {
+            ck_assert_int_eq(w[t].status, CLS_OK);
+            buffer_read(d, w[t].out, sizeof tokens, tokens);
+            ck_assert_msg(memcmp(tokens, expected[t], w[t].steps * 3 * sizeof *tokens) == 0, "%s: thread %u, round %u", d->name, t,
+                          round);
+        }
+    }
+    for (uint32_t t = 0; t < 2; t++) {
+        clReleaseCommandQueue(w[t].queue);
+        clReleaseMemObject(w[t].out);
+    }
+    clReleaseMemObject(buffer);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("ahead");
+    TCase *const t = tcase_create("ahead");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, full_staging);
+    add_device_test(t, plain_steps_are_never_busy);
+    add_device_test(t, readback);
+    add_device_test(t, readback_refused);
+    add_device_test(t, two_threads);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 1);
+}
