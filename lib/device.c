@@ -33,7 +33,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     cls_context_options o;
     cl_device_type type;
     cl_bool available, compiler, little;
-    cl_uint units;
+    cl_uint units, wide;
     cl_ulong local;
     size_t group;
     char version[128] = "";
@@ -61,6 +61,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     GET(CL_DEVICE_COMPILER_AVAILABLE, compiler);
     GET(CL_DEVICE_ENDIAN_LITTLE, little);
     GET(CL_DEVICE_MAX_COMPUTE_UNITS, units);
+    GET(CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, wide);
     GET(CL_DEVICE_LOCAL_MEM_SIZE, local);
     GET(CL_DEVICE_MAX_WORK_GROUP_SIZE, group);
     GET(CL_DEVICE_VERSION, version);
@@ -86,9 +87,11 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     shape->compute_units = units;
     shape->local_mem_size = local;
     shape->max_work_group = group;
-    /* One item and wide vectors are what compilers for CPUs are fast with. */
+    /* One item and wide vectors are what compilers for CPUs are fast with; but
+     * those that take vectors apart compile 16 lanes for minutes (llvmpipe: 8
+     * in half the time, and 4 would make more loop trips than it can count). */
     shape->work_group = o.work_group != 0 ? o.work_group : cpu ? 1 : group < 256 ? (uint32_t)group : 256;
-    shape->vector = o.vector != 0 ? o.vector : cpu || local < 8192 ? 16 : 4;
+    shape->vector = o.vector != 0 ? o.vector : cpu && wide < 4 ? 8 : cpu || local < 8192 ? 16 : 4;
     while (o.work_group == 0 && shape->work_group > 1 && survey_bytes(shape->vector, shape->work_group) > local)
         shape->work_group /= 2;
     /* On a CPU a group's items run one after another: a row gains nothing from
