@@ -63,35 +63,18 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
     return flags;
 }
 
-/* The maxima of a tile's max tiles and its status bits. */
-static inline f32 open_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
-{
-    FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
-    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
-        FV most = (FV)(-INFINITY), part = (FV)(0.0f);
-        for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
-            const FV x = LOAD_V(r->x, tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC);
-            most = x > most ? x : most;
-            part += x;
-        }
-        m[n] = most;
-        sum += part;
-    }
-    const f32 top = fold_maxima(m, key);
-    *flags = tile_status(r, tile, sum, top);
-    return clean(top);
-}
-
-/* The same for a whole tile under a packed mask, without biases or penalties. */
-static inline f32 masked_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+/* The maxima of a tile's max tiles and its status bits, where there is nothing
+ * in the way but, if `masked`, a packed mask that reaches over the tile. */
+static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key, u32 *flags)
 {
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
         FV most = (FV)(-INFINITY), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
-            const FV raw = LOAD_V(r->x, i);
-            const FV x = lane_signs(r->mask[i >> 5] >> (i & 31)) < 0 ? raw : (FV)(-INFINITY);
+            FV x = LOAD_V(r->x, i);
+            if (masked)
+                x = lane_signs(r->mask[i >> 5] >> (i & 31)) < 0 ? x : (FV)(-INFINITY);
             most = x > most ? x : most;
             part += x;
         }
@@ -183,10 +166,10 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
 static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags)
 {
     if (open && touched == 0)
-        return open_maxima(r, tile, key, flags);
+        return open_maxima(r, tile, 0, key, flags);
     if (r->masked == CLS_HAS_MASK && !r->dense && touched == 0 && (tile + 1) * CLS_TILE <= r->vocab &&
         (tile + 1) * (CLS_TILE / 32) <= r->mask_width)
-        return masked_maxima(r, tile, key, flags);
+        return open_maxima(r, tile, 1, key, flags);
     const f32 max = open && !r->raises ? touched_maxima(r, tile, key, flags) : adjusted_maxima(r, tile, key, flags);
     *flags |= touched != 0 ? CLS_TILE_TOUCHED : 0u;
     return max;

@@ -41,9 +41,8 @@ cls_status cls_params_read(const cls_params *callers, cls_params *params);
  * params->position; where its lists lie is not known yet. */
 cls_status cls_slot_from_params(const cls_params *params, uint32_t vocab, cls_slot *slot);
 
-/* The lists as the device has them, of checked parameters: bias ids ascending,
- * their values, stop ids ascending; *words is malloc'ed, NULL if they are empty. */
-cls_status cls_lists_make(const cls_params *params, uint32_t **words, uint32_t *n_bias, uint32_t *n_stop);
+/* Subnormals as zero: a device may flush them. */
+float cls_normal(float x);
 
 /* The i-th stage of a slot's chain. */
 static inline uint32_t cls_slot_stage(const cls_slot *slot, uint32_t i)
@@ -205,6 +204,23 @@ void cls_sampler_force_search(cls_sampler *sampler, int on);
 
 /* For tests: a blocking read of the last step's row records. */
 cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_row *rows, uint32_t n);
+
+/* ----------------------------------------------------------------- lists.c */
+
+/* The lists as the device has them, of checked parameters: bias ids ascending,
+ * their values, stop ids ascending; *words is malloc'ed, NULL if they are empty. */
+cls_status cls_lists_make(const cls_params *params, uint32_t **words, uint32_t *n_bias, uint32_t *n_stop);
+
+/* A place for n words among the lists: the first that fits, or a larger buffer. */
+cls_status cls_lists_new(cls_sampler *sampler, uint32_t n, cls_lists **out);
+void cls_lists_release(cls_lists *lists);
+
+/* Forgets the lists that nobody uses, once a step has passed that knew them. */
+void cls_lists_drop(cls_sampler *sampler);
+
+/* Makes a buffer larger, without its contents. What steps in flight use of the
+ * old one, OpenCL keeps for them. */
+cls_status cls_device_grow(const cls_sampler *sampler, cls_device_block *block, size_t need, const char *what);
 
 /* ----------------------------------------------------------------- slots.c */
 

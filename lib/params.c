@@ -3,7 +3,6 @@
 #include "internal.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 void cls_params_default(cls_params *params, size_t struct_size)
 {
@@ -84,8 +83,7 @@ static cls_status check_penalties(const cls_params *p)
     return CLS_OK;
 }
 
-/* Subnormals as zero: a device may flush them. */
-static float normal(float x)
+float cls_normal(float x)
 {
     return fabsf(x) < 0x1p-126f ? 0.0f : x;
 }
@@ -97,8 +95,8 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
         raises |= p->logit_bias[i].bias > 0.0f;
     slot->repetition = p->repetition_penalty;
     slot->reciprocal = (float)(1.0 / (double)p->repetition_penalty);
-    slot->frequency = normal(p->frequency_penalty);
-    slot->presence = normal(p->presence_penalty);
+    slot->frequency = cls_normal(p->frequency_penalty);
+    slot->presence = cls_normal(p->presence_penalty);
     slot->window = p->penalty_window;
     slot->max_tokens = p->max_tokens;
     slot->flags |= raises ? CLS_SLOT_RAISES : 0;
@@ -189,66 +187,4 @@ cls_status cls_params_check(const cls_params *params, uint32_t vocab)
     if (vocab < 1 || vocab > CLS_MAX_VOCAB)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "vocab is %u; it must be 1 to %d", (unsigned)vocab, CLS_MAX_VOCAB);
     return cls_slot_from_params(params, vocab, &slot);
-}
-
-/* --------------------------------------------------------------------- lists */
-
-typedef struct bias_entry {
-    uint32_t id, index; /* index: where the caller had it, for a sum in one order */
-    float bias;
-} bias_entry;
-
-static int by_id_and_index(const void *a, const void *b)
-{
-    const bias_entry *const x = a, *const y = b;
-    if (x->id != y->id)
-        return x->id < y->id ? -1 : 1;
-    return (x->index > y->index) - (x->index < y->index);
-}
-
-static int by_id(const void *a, const void *b)
-{
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-cls_status cls_lists_make(const cls_params *p, uint32_t **words, uint32_t *n_bias, uint32_t *n_stop)
-{
-    const size_t count = 2 * (size_t)p->logit_bias_count + p->stop_count;
-    uint32_t n = 0;
-    *words = NULL;
-    *n_bias = *n_stop = 0;
-    if (count == 0)
-        return CLS_OK;
-    uint32_t *const out = malloc(count * sizeof *out);
-    bias_entry *const all = malloc((p->logit_bias_count + 1) * sizeof *all);
-    if (out == NULL || all == NULL) {
-        free(out);
-        free(all);
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu biases and stop ids", count);
-    }
-    for (uint32_t i = 0; i < p->logit_bias_count; i++)
-        all[i] = (bias_entry){ (uint32_t)p->logit_bias[i].id, i, p->logit_bias[i].bias };
-    qsort(all, p->logit_bias_count, sizeof *all, by_id_and_index);
-    for (uint32_t i = 0; i < p->logit_bias_count; n++) {
-        const uint32_t id = all[i].id;
-        double sum = 0.0;
-        for (; i < p->logit_bias_count && all[i].id == id; i++)
-            sum += (double)all[i].bias;
-        all[n].id = id;
-        all[n].bias = sum == -INFINITY ? -INFINITY : normal((float)fmax(-(double)CLS_FLT_MAX, fmin(sum, (double)CLS_FLT_MAX)));
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        out[i] = all[i].id;
-        out[n + i] = (uint32_t)CLS_AS_I32(all[i].bias);
-    }
-    uint32_t *const stop = out + 2 * n;
-    for (uint32_t i = 0; i < p->stop_count; i++)
-        stop[i] = (uint32_t)p->stop_ids[i];
-    qsort(stop, p->stop_count, sizeof *stop, by_id);
-    free(all);
-    *words = out;
-    *n_bias = n;
-    *n_stop = p->stop_count;
-    return CLS_OK;
 }

@@ -38,23 +38,6 @@ static cls_status grow_host(cls_block *block, size_t more, const char *what)
     return CLS_OK;
 }
 
-/* What steps in flight use of the old buffer, OpenCL keeps for them. */
-static cls_status grow_device(const cls_sampler *s, cls_device_block *block, size_t need, const char *what)
-{
-    cl_int code;
-    if (need <= block->size)
-        return CLS_OK;
-    const size_t size = need + need / 2;
-    const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, size, NULL, &code);
-    if (code != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %zu bytes on the device for %s", size, what);
-    if (block->buffer != NULL)
-        clReleaseMemObject(block->buffer);
-    block->buffer = buffer;
-    block->size = size;
-    return CLS_OK;
-}
-
 /* Makes room for so many changes and words: what follows cannot fail. */
 static cls_status reserve(cls_sampler *s, size_t changes, size_t words)
 {
@@ -62,9 +45,9 @@ static cls_status reserve(cls_sampler *s, size_t changes, size_t words)
     if (status == CLS_OK)
         status = grow_host(&s->pending_words, words * sizeof(uint32_t), "slot calls");
     if (status == CLS_OK)
-        status = grow_device(s, &s->changes, s->pending_changes.used + changes * sizeof(cls_change), "slot calls");
+        status = cls_device_grow(s, &s->changes, s->pending_changes.used + changes * sizeof(cls_change), "slot calls");
     if (status == CLS_OK)
-        status = grow_device(s, &s->words, s->pending_words.used + words * sizeof(uint32_t), "slot calls");
+        status = cls_device_grow(s, &s->words, s->pending_words.used + words * sizeof(uint32_t), "slot calls");
     return status;
 }
 
@@ -111,69 +94,6 @@ static void add_words(cls_sampler *s, const uint32_t *words, size_t n)
         return;
     memcpy((char *)s->pending_words.data + s->pending_words.used, words, n * sizeof *words);
     s->pending_words.used += n * sizeof *words;
-}
-
-/* ------------------------------------------------------------ biases and stop ids */
-
-/* Forgets the lists that nobody uses, once a step has passed that knew them. */
-static void drop_unused(cls_sampler *s)
-{
-    for (cls_lists **at = &s->first_lists; *at != NULL;) {
-        cls_lists *const l = *at;
-        if (l->references == 0) {
-            *at = l->next;
-            free(l);
-        } else {
-            at = &l->next;
-        }
-    }
-}
-
-/* A place for n words among the lists: the first that fits, or a larger buffer. */
-static cls_status lists_new(cls_sampler *s, uint32_t n, cls_lists **out)
-{
-    cls_lists **at = &s->first_lists;
-    size_t end = 0;
-    *out = NULL;
-    if (n == 0)
-        return CLS_OK;
-    if (s->rounds == 0)
-        drop_unused(s);
-    for (; *at != NULL && (*at)->at - end < n; at = &(*at)->next)
-        end = (*at)->at + (*at)->n;
-    if (end + n > UINT32_MAX / 8)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many biases and stop ids: %zu words", end + n);
-    cls_lists *const l = malloc(sizeof *l);
-    if (l == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a list");
-    if ((end + n) * sizeof(uint32_t) > s->lists.size) {
-        const cls_device_block old = s->lists;
-        clRetainMemObject(old.buffer);
-        const cls_status status = grow_device(s, &s->lists, (end + n) * sizeof(uint32_t), "biases and stop ids");
-        if (status != CLS_OK || s->old_lists != NULL) {
-            clReleaseMemObject(old.buffer); /* not needed: still there, or without contents yet */
-        } else {
-            s->old_lists = old.buffer;
-            s->old_lists_size = old.size;
-        }
-        if (status != CLS_OK) {
-            free(l);
-            return status;
-        }
-    }
-    l->references = 1;
-    l->at = (uint32_t)end;
-    l->n = n;
-    l->next = *at;
-    *at = l;
-    *out = l;
-    return CLS_OK;
-}
-
-static void lists_release(cls_lists *l)
-{
-    if (l != NULL)
-        l->references--;
 }
 
 /* -------------------------------------------------------------- what slots are */
@@ -256,7 +176,7 @@ cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prep
 static void forget(cls_sampler *s, uint32_t slot)
 {
     cls_request *const r = &s->request[slot];
-    lists_release(r->lists);
+    cls_lists_release(r->lists);
     free((void *)(uintptr_t)r->params.logit_bias);
     free((void *)(uintptr_t)r->params.stop_ids);
     memset(&r->params, 0, sizeof r->params);
@@ -286,7 +206,7 @@ void cls_requests_free(cls_sampler *s)
 {
     for (uint32_t slot = 0; s->request != NULL && slot < s->slots; slot++)
         forget(s, slot);
-    drop_unused(s);
+    cls_lists_drop(s);
     free(s->request);
     free(s->pending_changes.data);
     free(s->pending_words.data);
@@ -333,7 +253,7 @@ cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *param
         return status;
     status = reserve(s, 1 + tokens / CHUNK, tokens + p.n_words);
     if (status == CLS_OK)
-        status = lists_new(s, p.n_words, &lists);
+        status = cls_lists_new(s, p.n_words, &lists);
     if (status != CLS_OK) {
         cls_prepared_free(&p);
         return status;
@@ -372,7 +292,7 @@ cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *para
         return status;
     status = reserve(s, 1, p.n_words);
     if (status == CLS_OK)
-        status = lists_new(s, p.n_words, &lists);
+        status = cls_lists_new(s, p.n_words, &lists);
     if (status != CLS_OK) {
         cls_prepared_free(&p);
         return status;
@@ -448,7 +368,7 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_prepared *p, const ui
     const uint32_t n = state_words(s->vocab, s->layout);
     cls_status status = reserve(s, 1, (size_t)n + p->n_words);
     if (status == CLS_OK)
-        status = lists_new(s, p->n_words, &lists);
+        status = cls_lists_new(s, p->n_words, &lists);
     if (status != CLS_OK)
         return status;
     cls_change *const c = note(s, CLS_CHANGE_LOAD, slot);
