@@ -105,10 +105,11 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
     o.work_group = work_group;
     o.vector = vector;
     o.shortlist = shortlist;
-    /* CPUs keep row groups of one item, since PoCL takes minutes to compile
-     * larger ones; Oclgrind, which only interprets, runs them. */
+    /* CPUs have groups of one item, and for rows nothing else, since PoCL takes
+     * minutes to compile it; Oclgrind, which only interprets, runs larger ones,
+     * where races can be. */
     if (strstr(d->name, "Oclgrind") != NULL)
-        o.row_group = work_group;
+        o.row_group = o.work_group = work_group != 0 ? work_group : 7;
     for (unsigned i = 0; i < d->n_cached; i++)
         if (memcmp(&d->shape[i], &o, sizeof o) == 0)
             return d->cached[i];
