@@ -42,7 +42,8 @@
  *
  * The library never prints, never exits, reads no environment variable and
  * writes no file. It keeps no OpenCL object but those that its handles retain,
- * and calls OpenCL from no destructor of the process.
+ * and calls OpenCL from no destructor of the process. (A head of float32
+ * weights is CLBlast's: see cls_head_create() for the exception.)
  *
  * Growth. Public structs begin with struct_size; the *_default() functions set
  * it. Fields are only ever added at the end, so that a program compiled
@@ -579,45 +580,64 @@ typedef struct cls_head_options {
 
 CLS_API void cls_head_options_default(cls_head_options *options, size_t struct_size);
 
-/* Compiles, allocates and warms up on `queue`; blocks. float32 weights are
- * multiplied by CLBlast's GEMM (Nugteren 2018), always as max_rows rows, so
- * that one shape is compiled and a row's logits don't depend on the batch;
- * float16 ones by CLBlast where the device has cl_khr_fp16 and by an own kernel
- * elsewhere. CLBlast keeps programs of its own for the process, and may write
- * to standard output when it fails to compile one. Retains `context`.
+/* Compiles, allocates and warms up on `queue`; blocks, and needs memory for a
+ * second `logits` meanwhile. What the weight holds does not matter yet. Retains
+ * `context`.
+ *
+ * float16 weights are multiplied by a kernel of the library that needs no
+ * cl_khr_fp16 and sums in float32 (CLBlast's would sum in float16). Each row's
+ * logits are the same bits in any batch, at any place, in any head of that
+ * device with these weights.
+ *
+ * float32 weights are multiplied by CLBlast's GEMM (Nugteren 2018), always as
+ * max_rows rows, so that one shape is compiled and a row's logits don't depend
+ * on what else is in the batch. On the place of the row they do not depend
+ * either, as far as the device's compiler treats the edge of a tile as its
+ * inside: CLBlast adds up in the same order everywhere. Heads of other max_rows
+ * may round differently. vocab * weight_stride and vocab * max_rows stay below
+ * 2^31, where CLBlast's counting ends.
+ *
+ * CLBlast is an exception to what this library promises: it keeps its programs
+ * for the process (they retain the OpenCL context until CLBlastClearCache() or
+ * the exit, whose destructors release them), may write to standard output when
+ * it fails to compile one, and may allocate in every call. A head of float16
+ * weights never calls it.
+ *
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE (built
- * without CLBlast, or CLBlast refuses the device: the message says which);
- * CLS_BUILD_FAILED; CLS_OPENCL_ERROR. On failure *out is NULL. */
+ * without CLBlast, or CLBlast refuses the device or the size: the message says
+ * which); CLS_BUILD_FAILED (the message has the log's beginning);
+ * CLS_OPENCL_ERROR. On failure *out is NULL. */
 CLS_API cls_status cls_head_create(cls_context *context, cl_command_queue queue, const cls_head_options *options,
                                    cls_head **out);
 
-/* Releases it; commands in flight keep what they use. NULL is allowed. */
+/* Releases it; commands in flight keep what they use. Waits for uploads of maps
+ * under way. NULL is allowed. */
 CLS_API void cls_head_destroy(cls_head *head);
 
-/* One product. hidden: float32, rows `hidden_stride` elements apart (0: the
- * options' hidden). which: for each row of logits the row of `hidden` that it
- * comes from (the last position of each request), absent: row r from row r; a
- * device map's rows below 0 give zeros. logits: float32 [max_rows, vocab],
- * dense, all of which is written; what cls_sample() then reads as CLS_F32. */
+/* One product. */
 typedef struct cls_head_call {
     size_t struct_size;
-    uint32_t rows;        /* 1 to max_rows */
+    uint32_t rows;        /* rows of logits, 1 to max_rows */
     uint32_t hidden_rows; /* rows of `hidden`; 0: rows */
-    cls_buffer hidden;
-    uint64_t hidden_stride;
-    cls_ints which;
-    cls_buffer logits;
+    cls_buffer hidden;    /* float32 [hidden_rows, hidden] */
+    uint64_t hidden_stride; /* elements from row to row; 0: the options' hidden */
+    cls_ints which;       /* for each row of logits the row of `hidden` that it comes from (the last
+                             position of each request), -1: zeros in its place; absent: row r from
+                             row r. What a device map names beyond hidden_rows gives zeros, too */
+    cls_buffer logits;    /* float32 [max_rows, vocab], dense: what cls_sample() then reads as
+                             CLS_F32. Rows from `rows` on may be overwritten */
 } cls_head_call;
 
 CLS_API void cls_head_call_default(cls_head_call *call, size_t struct_size);
 
 /* Enqueues it after `wait`; *done (may be NULL) becomes the caller's. No
- * waiting, no compilation; CLBlast may allocate. CLBlast takes no wait list: on
- * an out-of-order queue barriers before and after it order it with everything
- * else there. A host map is copied.
+ * waiting, no compilation. CLBlast takes no wait list: on an out-of-order queue
+ * barriers before and after the call order it with everything else there. Calls
+ * of one head follow one another, on whatever queues. A host map is copied. The
+ * queue is not flushed.
  * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued); CLS_BUSY (more calls with
- * changed host maps are in flight than there is staging for);
- * CLS_OPENCL_ERROR. */
+ * changed host maps are in flight than there is staging for: flush the queue,
+ * wait for an earlier one, call again); CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_head_logits(cls_head *head, cl_command_queue queue, const cls_head_call *call, cl_uint n_wait,
                                    const cl_event *wait, cl_event *done);
 

@@ -23,3 +23,22 @@ AC_DEFUN([CLS_TRY_VERSION_SCRIPT], [
         LDFLAGS=$cls_saved
         rm -f conftest.map])
     AM_CONDITIONAL([HAVE_VERSION_SCRIPT], [test "$cls_cv_version_script" = yes])])
+
+dnl CLS_CHECK_CLBLAST: --with-clblast, by default where it is found; sets
+dnl have_clblast, HAVE_CLBLAST, CLBLAST_CFLAGS and CLBLAST_LIBS. Some packages
+dnl of it come without a pkg-config file.
+AC_DEFUN([CLS_CHECK_CLBLAST], [
+    AC_ARG_WITH([clblast], [AS_HELP_STRING([--with-clblast], [multiply float32 LM heads by CLBlast @<:@where found@:>@])],
+        [], [with_clblast=check])
+    have_clblast=no
+    AS_IF([test "$with_clblast" != no], [
+        PKG_CHECK_MODULES([CLBLAST], [clblast], [have_clblast=yes], [
+            AC_CHECK_HEADER([clblast_c.h], [
+                AC_CHECK_LIB([clblast], [CLBlastSgemm], [have_clblast=yes; CLBLAST_LIBS=-lclblast], [], [$OPENCL_LIBS])])])
+        AS_IF([test "$have_clblast" = no && test "$with_clblast" != check],
+            [AC_MSG_ERROR([--with-clblast, but CLBlast was not found; Debian: libclblast-dev])])])
+    AS_IF([test "$have_clblast" = yes],
+        [AC_DEFINE([HAVE_CLBLAST], [1], [CLBlast is there.])],
+        [CLBLAST_CFLAGS= CLBLAST_LIBS=])
+    AC_SUBST([CLBLAST_CFLAGS])
+    AC_SUBST([CLBLAST_LIBS])])

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/* cls_head_logits(): checks, uploads a changed map, gathers the hidden rows,
+ * multiplies, finishes. Nothing here waits. */
+#include "head.h"
+
+void cls_head_call_default(cls_head_call *call, size_t struct_size)
+{
+    cls_struct_init(call, struct_size);
+}
+
+/* -------------------------------------------------------------------- checks */
+
+cls_status cls_head_queue_check(const cls_context *context, cl_command_queue queue, int *ordered)
+{
+    cl_context of = NULL;
+    cl_device_id device = NULL;
+    cl_command_queue_properties properties = 0;
+    if (queue == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue is NULL");
+    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof of, &of, NULL);
+    if (code == CL_SUCCESS)
+        code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL);
+    if (code == CL_SUCCESS)
+        code = clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_BAD_ARGUMENT, code, "queue is no command queue");
+    if (of != context->cl || device != context->device)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue belongs to another OpenCL context or device than the head");
+    *ordered = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    return CLS_OK;
+}
+
+cls_status cls_head_buffer_check(const cls_context *context, const char *what, const cls_buffer *b, uint64_t size,
+                                 uint64_t element)
+{
+    size_t have = 0;
+    cl_context of = NULL;
+    if (b->buffer == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.buffer is NULL", what);
+    cl_int code = clGetMemObjectInfo(b->buffer, CL_MEM_SIZE, sizeof have, &have, NULL);
+    if (code == CL_SUCCESS)
+        code = clGetMemObjectInfo(b->buffer, CL_MEM_CONTEXT, sizeof of, &of, NULL);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_BAD_ARGUMENT, code, "%s is no buffer", what);
+    if (of != context->cl)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s belongs to another OpenCL context than the head", what);
+    if (b->offset % element != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: offset %llu is no multiple of the element's %llu bytes", what,
+                        (unsigned long long)b->offset, (unsigned long long)element);
+    if (b->offset > have || size > have - b->offset)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: the buffer has %zu bytes, but the head needs %llu from offset %llu",
+                        what, have, (unsigned long long)size, (unsigned long long)b->offset);
+    return CLS_OK;
+}
+
+uint64_t cls_head_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element)
+{
+    if (stride > (UINT64_MAX / element - width) / rows)
+        return UINT64_MAX;
+    return ((rows - 1) * stride + width) * element;
+}
+
+static cls_status check_which(const cls_head *h, const cls_head_call *call)
+{
+    if (call->which.host != NULL && call->which.device.buffer != NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->which has both host and device");
+    if (call->which.device.buffer != NULL)
+        return cls_head_buffer_check(h->context, "call->which.device", &call->which.device, call->rows * sizeof(int32_t),
+                                     sizeof(int32_t));
+    if (call->which.host == NULL && call->hidden_rows < call->rows)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->hidden_rows is %u for %u rows, and there is no call->which",
+                        (unsigned)call->hidden_rows, (unsigned)call->rows);
+    for (uint32_t i = 0; call->which.host != NULL && i < call->rows; i++)
+        if (call->which.host[i] < -1 || call->which.host[i] >= (int64_t)call->hidden_rows)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->which.host[%u] is %d; it must be -1 to %lld", (unsigned)i,
+                            (int)call->which.host[i], (long long)call->hidden_rows - 1);
+    return CLS_OK;
+}
+
+static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call *call, cl_uint n_wait, const cl_event *wait,
+                        int *ordered)
+{
+    if (call->rows < 1 || call->rows > h->max_rows)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->rows is %u; the head was created for 1 to %u",
+                        (unsigned)call->rows, (unsigned)h->max_rows);
+    if (call->hidden_rows == 0)
+        call->hidden_rows = call->rows;
+    if (call->hidden_stride == 0)
+        call->hidden_stride = h->hidden;
+    if (call->hidden_stride < h->hidden)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->hidden_stride is %llu, less than the hidden row of %u",
+                        (unsigned long long)call->hidden_stride, (unsigned)h->hidden);
+    cls_status status = cls_wait_check(n_wait, wait);
+    if (status == CLS_OK)
+        status = cls_head_queue_check(h->context, queue, ordered);
+    if (status == CLS_OK)
+        status = cls_head_buffer_check(h->context, "call->hidden", &call->hidden,
+                                       cls_head_extent(call->hidden_rows, call->hidden_stride, h->hidden, sizeof(float)),
+                                       sizeof(float));
+    if (status == CLS_OK)
+        status = check_which(h, call);
+    if (status == CLS_OK)
+        status = cls_head_buffer_check(h->context, "call->logits", &call->logits,
+                                       cls_head_extent(h->max_rows, h->vocab, h->vocab, sizeof(float)), sizeof(float));
+    if (status == CLS_OK && h->dtype == CLS_F32 &&
+        !cls_head_clblast_fits(call->logits.offset / sizeof(float), h->max_rows, h->vocab))
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->logits.offset is %llu: CLBlast counts elements to 2^31",
+                          (unsigned long long)call->logits.offset);
+    return status;
+}
+
+/* ------------------------------------------------------------------ commands */
+
+/* A call's commands on their way into a queue. Out of order, a barrier follows
+ * each: CLBlast takes no wait list. */
+typedef struct commands {
+    cls_head *head;
+    cl_command_queue queue;
+    int ordered;
+    cls_head_staging *staging; /* for the map, if it changed */
+} commands;
+
+static cl_int barrier(const commands *c)
+{
+    return c->ordered ? CL_SUCCESS : clEnqueueBarrierWithWaitList(c->queue, 0, NULL, NULL);
+}
+
+/* The scratch is shared by all calls: they follow one another on any queue. */
+static cl_int begin(const commands *c, cl_uint n_wait, const cl_event *wait)
+{
+    cl_int code = barrier(c);
+    if (code == CL_SUCCESS && n_wait > 0)
+        code = clEnqueueBarrierWithWaitList(c->queue, n_wait, wait, NULL);
+    if (code == CL_SUCCESS && c->head->last != NULL && c->head->last_queue != c->queue)
+        code = clEnqueueBarrierWithWaitList(c->queue, 1, &c->head->last, NULL);
+    return code;
+}
+
+static cls_head_staging *free_staging(cls_head *h)
+{
+    for (int i = 0; i < CLS_STAGING; i++) {
+        cls_head_staging *const staging = &h->staging[i];
+        cl_int state = CL_COMPLETE;
+        if (staging->done != NULL) {
+            if (clGetEventInfo(staging->done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) != CL_SUCCESS ||
+                state > CL_COMPLETE)
+                continue;
+            clReleaseEvent(staging->done);
+            staging->done = NULL;
+        }
+        return staging;
+    }
+    return NULL;
+}
+
+static int map_changed(const cls_head *h, const int32_t *map, uint32_t rows)
+{
+    return map != NULL && (h->sent_rows < rows || memcmp(map, h->sent, rows * sizeof *map) != 0);
+}
+
+static cl_int upload(const commands *c, const int32_t *map, uint32_t rows)
+{
+    cls_head *const h = c->head;
+    memcpy(c->staging->map, map, rows * sizeof *map);
+    h->sent_rows = 0;
+    const cl_int code = clEnqueueWriteBuffer(c->queue, h->map, CL_FALSE, 0, rows * sizeof *map, c->staging->map, 0, NULL,
+                                       &c->staging->done);
+    if (code != CL_SUCCESS) {
+        c->staging->done = NULL;
+        return code;
+    }
+    memcpy(h->sent, c->staging->map, rows * sizeof *map);
+    h->sent_rows = rows;
+    return barrier(c);
+}
+
+static cl_int launch(const commands *c, const cls_arguments *a, size_t groups0, size_t groups1)
+{
+    const uint32_t group = c->head->group;
+    const size_t local[2] = { group, 1 }, global[2] = { group * groups0, groups1 };
+    const cl_int code = a->code != CL_SUCCESS ? a->code
+                                              : clEnqueueNDRangeKernel(c->queue, a->kernel, 2, NULL, global, local, 0, NULL, NULL);
+    return code == CL_SUCCESS ? barrier(c) : code;
+}
+
+static uint32_t blocks(uint32_t n, uint32_t of)
+{
+    return (n + of - 1) / of;
+}
+
+static cl_int gather(const commands *c, const cls_head_call *call)
+{
+    const cls_head *const h = c->head;
+    const cls_buffer host = { h->map, 0 }, *const map = call->which.device.buffer != NULL ? &call->which.device : &host;
+    /* CLBlast always multiplies all rows; the own kernel blocks of them. */
+    const uint32_t rows = h->dtype == CLS_F32 ? h->max_rows : blocks(call->rows, h->rows) * h->rows;
+    cls_arguments a = { h->kernel[CLS_HEAD_GATHER], 0, CL_SUCCESS };
+    cls_set_mem(&a, call->hidden.buffer);
+    cls_set_u64(&a, call->hidden.offset / sizeof(float));
+    cls_set_u64(&a, call->hidden_stride);
+    cls_set_u32(&a, call->hidden_rows);
+    cls_set_u32(&a, h->hidden);
+    cls_set_mem(&a, map->buffer);
+    cls_set_u64(&a, map->offset / sizeof(int32_t));
+    cls_set_u32(&a, call->which.host != NULL || call->which.device.buffer != NULL);
+    cls_set_u32(&a, call->rows);
+    cls_set_mem(&a, h->scratch);
+    return launch(c, &a, rows, 1);
+}
+
+static void set_float(cls_arguments *a, float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    cls_set_u32(a, bits);
+}
+
+static cl_int multiply(const commands *c, const cls_head_call *call)
+{
+    const cls_head *const h = c->head;
+    const uint32_t tokens = h->tokens * (h->group == 1 ? 1 : h->group / CLS_HEAD_LANES);
+    cls_arguments a = { h->kernel[CLS_HEAD_PRODUCT], 0, CL_SUCCESS };
+    cls_set_mem(&a, h->weight);
+    cls_set_u64(&a, h->weight_offset);
+    cls_set_u64(&a, h->weight_stride);
+    cls_set_mem(&a, h->scratch);
+    cls_set_u32(&a, h->hidden);
+    cls_set_u32(&a, h->vocab);
+    cls_set_u32(&a, call->rows);
+    set_float(&a, h->scale);
+    cls_set_mem(&a, call->logits.buffer);
+    cls_set_u64(&a, call->logits.offset / sizeof(float));
+    return launch(c, &a, blocks(call->rows, h->rows), blocks(h->vocab, tokens));
+}
+
+static cl_int finish(const commands *c, const cls_head_call *call)
+{
+    const cls_head *const h = c->head;
+    cls_arguments a = { h->kernel[CLS_HEAD_FINISH], 0, CL_SUCCESS };
+    if (h->bias == NULL && h->softcap == 0.0f)
+        return CL_SUCCESS;
+    cls_set_u32(&a, h->vocab);
+    cls_set_mem(&a, h->bias != NULL ? h->bias : h->scratch);
+    cls_set_u64(&a, h->bias_offset);
+    cls_set_u32(&a, h->bias != NULL);
+    set_float(&a, h->softcap);
+    cls_set_mem(&a, call->logits.buffer);
+    cls_set_u64(&a, call->logits.offset / sizeof(float));
+    return launch(c, &a, blocks(h->vocab, CLS_HEAD_FINISH_TOKENS), call->rows);
+}
+
+/* Closes the call, also one that failed half way: the next must follow what of
+ * it is under way. */
+static cl_int end(const commands *c, cl_event *done)
+{
+    cls_head *const h = c->head;
+    cl_event event = NULL;
+    const cl_int code = clEnqueueBarrierWithWaitList(c->queue, 0, NULL, &event);
+    if (code != CL_SUCCESS)
+        return code;
+    if (h->last != NULL)
+        clReleaseEvent(h->last);
+    h->last = event;
+    if (h->last_queue != c->queue) { /* retained: another queue must not get its address */
+        if (h->last_queue != NULL)
+            clReleaseCommandQueue(h->last_queue);
+        clRetainCommandQueue(c->queue);
+        h->last_queue = c->queue;
+    }
+    if (done != NULL) {
+        clRetainEvent(event);
+        *done = event;
+    }
+    return CL_SUCCESS;
+}
+
+cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_call *callers, cl_uint n_wait,
+                           const cl_event *wait, cl_event *done)
+{
+    cls_head_call call;
+    commands c = { h, queue, 0, NULL };
+    cls_head_call_default(&call, sizeof call);
+    if (done != NULL)
+        *done = NULL;
+    if (h == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "head is NULL");
+    cls_status status = cls_struct_read(&call, sizeof call, callers, "call");
+    if (status == CLS_OK)
+        status = check(h, queue, &call, n_wait, wait, &c.ordered);
+    if (status != CLS_OK)
+        return status;
+    const int changed = map_changed(h, call.which.host, call.rows);
+    if (changed && (c.staging = free_staging(h)) == NULL)
+        return cls_fail(CLS_BUSY, CL_SUCCESS, "%d calls with changed maps are in flight: flush the queue and wait for one",
+                        CLS_STAGING);
+    cl_int code = begin(&c, n_wait, wait);
+    if (code == CL_SUCCESS && changed)
+        code = upload(&c, call.which.host, call.rows);
+    if (code == CL_SUCCESS)
+        code = gather(&c, &call);
+    if (code == CL_SUCCESS && h->dtype == CLS_F32) {
+        status = cls_head_clblast(h, queue, call.logits.buffer, call.logits.offset / sizeof(float));
+        code = status == CLS_OK ? barrier(&c) : CL_SUCCESS;
+    } else if (code == CL_SUCCESS) {
+        code = multiply(&c, &call);
+    }
+    if (code == CL_SUCCESS && status == CLS_OK)
+        code = finish(&c, &call);
+    const cl_int ended = end(&c, status == CLS_OK && code == CL_SUCCESS ? done : NULL);
+    if (status != CLS_OK)
+        return status;
+    return code == CL_SUCCESS && ended == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code != CL_SUCCESS ? code : ended, "cannot enqueue the logits");
+}
