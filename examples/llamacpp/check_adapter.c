@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT */
+/* Holds the adapter against cls_host_sample(): whatever llama.cpp does with a
+ * sampler, its tokens are those of the reference for the same history. */
+#include "clsample-llama.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VOCAB 1003
+#define HISTORY 64
+#define LONGEST 400
+#define SLOTS 3
+
+#define CHECK(truth) check((truth), #truth, __LINE__)
+
+static void check(bool truth, const char *what, int line)
+{
+    if (truth)
+        return;
+    fprintf(stderr, "check_adapter.c:%d: not so: %s\n", line, what);
+    exit(1);
+}
+
+/* A sequence as the reference sees it. */
+struct sequence {
+    cls_params params;
+    int32_t prompt[LONGEST], output[LONGEST];
+    uint32_t prompt_count, output_count;
+};
+
+static uint32_t random_state = 1;
+static int many = 100; /* steps of a text; fewer on simulated devices */
+
+static uint32_t random_below(uint32_t n)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (random_state >> 8) % n;
+}
+
+static float logits[VOCAB];
+static llama_token_data data[VOCAB];
+
+/* Fresh logits: peaked enough that all truncations matter, quarters so that
+ * there are ties. */
+static void next_logits(void)
+{
+    for (uint32_t t = 0; t < VOCAB; t++)
+        logits[t] = (float)random_below(20) / 4.0f - (t % 7 == 0 ? 1.0f : 4.0f);
+}
+
+static llama_token_data_array all_candidates(void)
+{
+    for (int32_t t = 0; t < VOCAB; t++)
+        data[t] = (llama_token_data){t, logits[t], 0.0f};
+    return (llama_token_data_array){data, VOCAB, -1, false};
+}
+
+/* The token the sampler selects among candidates, -1 if none. */
+static int32_t selected(struct llama_sampler *sampler, llama_token_data_array candidates)
+{
+    llama_sampler_apply(sampler, &candidates);
+    if (candidates.selected < 0)
+        return -1;
+    CHECK((size_t)candidates.selected < candidates.size);
+    CHECK(candidates.data[candidates.selected].p > 0 && candidates.data[candidates.selected].p <= 1.0001f);
+    return candidates.data[candidates.selected].id;
+}
+
+/* The reference's token; allowed: a byte per token, or NULL. draw: how often
+ * the sampler was asked for this token before. */
+static int32_t expected(const struct sequence *q, const unsigned char *allowed, uint32_t draw)
+{
+    cls_host_row row;
+    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_row_default(&row, sizeof row);
+    row.logits = logits;
+    row.dtype = CLS_F32;
+    row.vocab = VOCAB;
+    row.params = &q->params;
+    row.position = q->params.position + q->output_count + (draw << 24);
+    row.prompt = q->prompt;
+    row.prompt_count = q->prompt_count;
+    row.output = q->output;
+    row.output_count = q->output_count;
+    if (allowed != NULL) {
+        row.mask = allowed;
+        row.mask_kind = CLS_MASK_BOOL;
+        row.mask_width = VOCAB;
+    }
+    CHECK(cls_host_sample(&row, &result) == CLS_OK);
+    return result.token;
+}
+
+static void put_output(struct sequence *q, struct llama_sampler *sampler, int32_t token)
+{
+    llama_sampler_accept(sampler, token);
+    q->output[q->output_count++] = token;
+}
+
+static void put_prompt(struct sequence *q, struct llama_sampler *sampler, int32_t token)
+{
+    llama_sampler_accept(sampler, token);
+    q->prompt[q->prompt_count++] = token;
+}
+
+static void generate(struct sequence *q, struct llama_sampler *sampler, int steps)
+{
+    for (int s = 0; s < steps; s++) {
+        next_logits();
+        int32_t token = selected(sampler, all_candidates());
+        CHECK(token == expected(q, NULL, 0));
+        if (s % 4 == 1) { /* asked again */
+            token = selected(sampler, all_candidates());
+            CHECK(token == expected(q, NULL, 1));
+        }
+        llama_sampler_accept(sampler, -1); /* no tokens: not counted */
+        llama_sampler_accept(sampler, VOCAB);
+        put_output(q, sampler, token);
+    }
+}
+
+static void begin(struct sequence *q, int kind)
+{
+    static const cls_logit_bias biases[] = {{5, 3.0f}, {6, -INFINITY}, {700, 2.5f}};
+    memset(q, 0, sizeof *q);
+    clsample_llama_params(&q->params);
+    q->params.seed = 7 + (uint64_t)kind;
+    if (kind == 0) /* as they are */
+        return;
+    q->params.repetition_penalty = 1.3f;
+    q->params.frequency_penalty = 0.2f;
+    q->params.presence_penalty = 0.1f;
+    if (kind == 2)
+        q->params.temperature = 0;
+    if (kind == 3) {
+        q->params.chain = CLS_CHAIN_VLLM;
+        q->params.penalty_scope = CLS_SCOPE_OUTPUT;
+        q->params.penalty_window = 0;
+        q->params.position = 1000;
+    }
+    if (kind == 4) {
+        q->params.logit_bias = biases;
+        q->params.logit_bias_count = 3;
+        q->params.top_k = 0;
+        q->params.min_p = 0;
+    }
+}
+
+#define KINDS 5
+
+/* Prompt, text, reset, and the same again. */
+static void check_text(clsample_llama *shared, int kind)
+{
+    struct sequence q;
+    begin(&q, kind);
+    struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
+    CHECK(sampler != NULL);
+    CHECK(strcmp(llama_sampler_name(sampler), "clsample") == 0);
+    for (int again = 0; again < 2; again++) {
+        for (int i = 0; i < 50; i++)
+            put_prompt(&q, sampler, (int32_t)random_below(VOCAB));
+        generate(&q, sampler, many);
+        llama_sampler_reset(sampler);
+        q.prompt_count = q.output_count = 0;
+    }
+    llama_sampler_free(sampler);
+}
+
+/* Without an apply() before it, a token joins the prompt. */
+static void check_chunks(clsample_llama *shared)
+{
+    struct sequence q;
+    begin(&q, 3);
+    struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
+    generate(&q, sampler, 10);
+    for (int i = 0; i < 20; i++)
+        put_prompt(&q, sampler, (int32_t)random_below(VOCAB));
+    generate(&q, sampler, 10);
+    llama_sampler_free(sampler);
+}
+
+/* A grammar that refuses the first choice: banned, asked again. And one that
+ * takes another token than the sampler chose. */
+static void check_refused(clsample_llama *shared)
+{
+    struct sequence q;
+    static unsigned char allowed[VOCAB];
+    int changed = 0;
+    begin(&q, 1);
+    struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
+    for (int s = 0; s < many / 2; s++) {
+        next_logits();
+        memset(allowed, 1, sizeof allowed);
+        int32_t token = selected(sampler, all_candidates());
+        CHECK(token == expected(&q, NULL, 0));
+        for (uint32_t draw = 1; draw <= (uint32_t)s % 3; draw++) {
+            int32_t refused = token;
+            allowed[refused] = 0;
+            llama_token_data_array candidates = all_candidates();
+            for (int32_t t = 0; t < VOCAB; t++)
+                if (!allowed[t])
+                    data[t].logit = -INFINITY;
+            token = selected(sampler, candidates);
+            CHECK(token == expected(&q, allowed, draw));
+            CHECK(allowed[token]);
+            changed += token != expected(&q, allowed, 0);
+        }
+        if (s % 5 == 4)
+            token = (int32_t)random_below(VOCAB);
+        put_output(&q, sampler, token);
+    }
+    CHECK(changed > 0); /* another number, not the first one again */
+    llama_sampler_free(sampler);
+}
+
+/* Earlier samplers of a chain cut and reorder the candidates. */
+static void check_fewer(clsample_llama *shared)
+{
+    struct sequence q;
+    static unsigned char allowed[VOCAB];
+    begin(&q, 1);
+    struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
+    for (int s = 0; s < many / 2; s++) {
+        next_logits();
+        llama_token_data_array candidates = all_candidates();
+        for (uint32_t i = VOCAB - 1; i > 0; i--) {
+            uint32_t k = random_below(i + 1);
+            llama_token_data swap = data[i];
+            data[i] = data[k];
+            data[k] = swap;
+        }
+        candidates.size = 1 + random_below(s % 2 ? 20 : VOCAB);
+        memset(allowed, 0, sizeof allowed);
+        for (size_t i = 0; i < candidates.size; i++)
+            allowed[data[i].id] = 1;
+        int32_t token = selected(sampler, candidates);
+        CHECK(token == expected(&q, allowed, 0));
+        put_output(&q, sampler, token);
+    }
+    llama_sampler_free(sampler);
+}
+
+/* A clone and its original go on alike, and then apart; a copy goes back. */
+static void check_clones(clsample_llama *shared)
+{
+    static struct sequence q, twin, saved;
+    begin(&q, 1);
+    struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
+    for (int i = 0; i < 30; i++)
+        put_prompt(&q, sampler, (int32_t)random_below(VOCAB));
+    struct llama_sampler *clone = llama_sampler_clone(sampler); /* before the prompt has reached the slot */
+    twin = q;
+    generate(&q, sampler, many / 5);
+    generate(&twin, clone, many / 5);
+    for (int s = 0; s < many / 5; s++) { /* in turn, with other tokens and other rows */
+        generate(&q, sampler, 1);
+        CHECK(selected(clone, all_candidates()) == expected(&twin, NULL, 0));
+        put_output(&twin, clone, (int32_t)random_below(VOCAB));
+    }
+    generate(&twin, clone, 5);
+    llama_sampler_free(clone);
+
+    struct llama_sampler *keep = llama_sampler_clone(sampler); /* speculative decoding does this */
+    saved = q;
+    generate(&q, sampler, 7);
+    llama_sampler_copy(keep, sampler);
+    q = saved;
+    generate(&q, sampler, many / 5);
+    generate(&saved, keep, many / 5);
+    llama_sampler_free(keep);
+    llama_sampler_free(sampler);
+}
+
+/* What goes wrong selects nothing, and leaves the others alone. */
+static void check_failures(clsample_llama *shared)
+{
+    static struct sequence q, other;
+    struct llama_sampler *samplers[SLOTS + 1];
+    begin(&q, 1);
+    int32_t stop = 3;
+    cls_params bad = q.params;
+    bad.stop_ids = &stop;
+    bad.stop_count = 1;
+    CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
+    bad = q.params;
+    bad.max_tokens = 5;
+    CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
+    bad = q.params;
+    bad.top_p = 2;
+    CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
+    bad = q.params;
+    bad.penalty_window = HISTORY + 1;
+    CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
+
+    samplers[0] = clsample_llama_sampler_init(shared, &q.params);
+    for (int i = 1; i <= SLOTS; i++)
+        samplers[i] = llama_sampler_clone(samplers[0]); /* the last one finds no slot */
+    CHECK(clsample_llama_sampler_init(shared, &q.params) == NULL);
+    next_logits();
+    llama_sampler_accept(samplers[SLOTS], 1);
+    llama_sampler_reset(samplers[SLOTS]);
+    CHECK(selected(samplers[SLOTS], all_candidates()) == -1);
+    other = q;
+    generate(&q, samplers[0], 5);
+    for (uint32_t t = 0; t < VOCAB; t++)
+        logits[t] = t % 2 ? -INFINITY : NAN;
+    CHECK(selected(samplers[0], all_candidates()) == -1);
+    llama_sampler_reset(samplers[0]); /* a token not accepted is none */
+    generate(&other, samplers[0], 5);
+    for (int i = 0; i <= SLOTS; i++)
+        llama_sampler_free(samplers[i]);
+    samplers[0] = clsample_llama_sampler_init(shared, &q.params); /* slots come back */
+    CHECK(samplers[0] != NULL);
+    llama_sampler_free(samplers[0]);
+}
+
+int main(void)
+{
+    const char *size = getenv("CLS_TEST_SIZE");
+    if (size != NULL && strcmp(size, "tiny") == 0)
+        many = 15;
+    clsample_llama *shared = clsample_llama_open(NULL, VOCAB, SLOTS, HISTORY);
+    if (shared == NULL)
+        return 77; /* no device */
+    for (int kind = 0; kind < KINDS; kind++)
+        check_text(shared, kind);
+    check_chunks(shared);
+    check_refused(shared);
+    check_fewer(shared);
+    check_clones(shared);
+    fprintf(stderr, "check_adapter: messages about bad parameters, slots and candidates follow\n");
+    check_failures(shared);
+
+    struct sequence q;
+    begin(&q, 0);
+    struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
+    clsample_llama_close(shared); /* before its last sampler */
+    generate(&q, sampler, 3);
+    llama_sampler_free(sampler);
+    CHECK(clsample_llama_open(NULL, 0, 1, 0) == NULL);
+    printf("check_adapter: all as the reference\n");
+    return 0;
+}

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: MIT */
+/* A llama_sampler is a slot here. llama.cpp calls
+ *
+ *     apply()    chooses among candidates; may be called again for the same
+ *                token, after a grammar has refused the first choice
+ *     accept()   tells which token it became, or of a token of the prompt
+ *
+ * so apply() samples with accepting deferred, and leaves the slot as it was.
+ * accept() after an apply() is an output token; without one, it is prompt.
+ */
+#include "clsample-llama.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_SLOT (-1)
+
+/* What a step leaves in `out`, read in one go. */
+struct drawn {
+    int32_t token, status;
+    float logprob;
+};
+
+struct clsample_llama {
+    uint32_t references; /* the opener's and one for each sampler */
+    uint32_t vocab, slots;
+    unsigned char *taken; /* [slots] */
+    float *row;           /* [vocab], on its way to `logits` */
+    cl_context cl;
+    cl_command_queue queue; /* in order */
+    cl_mem logits;          /* float32 [vocab] */
+    cl_mem out;             /* struct drawn */
+    cl_mem accepted;        /* int32 [1] */
+    cls_context *context;
+    cls_sampler *sampler;
+};
+
+struct slot_sampler {
+    clsample_llama *shared;
+    int32_t slot;           /* NO_SLOT: it failed, and selects nothing */
+    cls_params params;      /* as given, for reset() */
+    cls_logit_bias *biases; /* params.logit_bias is this */
+    uint32_t outputs;       /* tokens accepted as output */
+    uint32_t draws;         /* apply() calls for the token to come */
+    int32_t *prompt;        /* accepted as prompt, and not yet with the slot */
+    uint32_t prompt_count, prompt_room;
+};
+
+static bool failed(const char *what, const char *why)
+{
+    fprintf(stderr, "clsample: %s: %s\n", what, why);
+    return false;
+}
+
+/* Whether a call succeeded; says so if not. */
+static bool done(cls_status status, const char *what) { return status == CLS_OK || failed(what, cls_error_message()); }
+
+static bool cl_done(cl_int code, const char *what)
+{
+    char why[64];
+    if (code == CL_SUCCESS)
+        return true;
+    snprintf(why, sizeof why, "OpenCL error %d", (int)code);
+    return failed(what, why);
+}
+
+/* ------------------------------------------------------------------- device */
+
+static cl_device_id first_usable_device(void)
+{
+    cl_platform_id platforms[16];
+    cl_uint n = 0;
+    cls_device_info info = {.struct_size = sizeof info};
+    if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
+        return NULL;
+    for (cl_uint i = 0; i < n && i < 16; i++) {
+        cl_device_id device; /* a platform may have none */
+        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
+            cls_device_query(device, NULL, &info) == CLS_OK)
+            return device;
+    }
+    return NULL;
+}
+
+static void release(clsample_llama *shared)
+{
+    if (--shared->references > 0)
+        return;
+    if (shared->queue != NULL)
+        clFinish(shared->queue); /* the row may still be under way */
+    cls_sampler_destroy(shared->sampler);
+    cls_context_destroy(shared->context);
+    if (shared->accepted != NULL)
+        clReleaseMemObject(shared->accepted);
+    if (shared->out != NULL)
+        clReleaseMemObject(shared->out);
+    if (shared->logits != NULL)
+        clReleaseMemObject(shared->logits);
+    if (shared->queue != NULL)
+        clReleaseCommandQueue(shared->queue);
+    if (shared->cl != NULL)
+        clReleaseContext(shared->cl);
+    free(shared->row);
+    free(shared->taken);
+    free(shared);
+}
+
+static bool open_device(clsample_llama *shared, cl_device_id device)
+{
+    cl_int code;
+    if (device == NULL && (device = first_usable_device()) == NULL)
+        return failed("open", "no usable OpenCL device");
+    shared->cl = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
+    if (!cl_done(code, "context"))
+        return false;
+    shared->queue = clCreateCommandQueue(shared->cl, device, 0, &code);
+    if (!cl_done(code, "queue"))
+        return false;
+    shared->logits = clCreateBuffer(shared->cl, CL_MEM_READ_ONLY, shared->vocab * sizeof(float), NULL, &code);
+    if (!cl_done(code, "logits"))
+        return false;
+    shared->out = clCreateBuffer(shared->cl, CL_MEM_READ_WRITE, sizeof(struct drawn), NULL, &code);
+    if (!cl_done(code, "outputs"))
+        return false;
+    shared->accepted = clCreateBuffer(shared->cl, CL_MEM_READ_WRITE, sizeof(int32_t), NULL, &code);
+    if (!cl_done(code, "tokens"))
+        return false;
+
+    cls_context_options options;
+    cls_context_options_default(&options, sizeof options);
+    options.dtypes = 1u << CLS_F32;
+    return done(cls_context_create(shared->cl, device, &options, &shared->context), "kernels");
+}
+
+clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_t samplers, uint32_t history)
+{
+    cls_sampler_options options;
+    cls_sampler_options_default(&options, sizeof options);
+    options.vocab = vocab;
+    options.slots = samplers;
+    options.history = history;
+    if (vocab == 0 || samplers == 0) {
+        failed("open", "vocab and samplers must be at least 1");
+        return NULL;
+    }
+    clsample_llama *shared = calloc(1, sizeof *shared);
+    if (shared == NULL) {
+        failed("open", "out of memory");
+        return NULL;
+    }
+    shared->references = 1;
+    shared->vocab = vocab;
+    shared->slots = samplers;
+    shared->row = malloc(vocab * sizeof *shared->row);
+    shared->taken = calloc(samplers, 1);
+    if (shared->row == NULL || shared->taken == NULL)
+        failed("open", "out of memory");
+    else if (open_device(shared, device) &&
+             done(cls_sampler_create(shared->context, &options, &shared->sampler), "open"))
+        return shared;
+    release(shared);
+    return NULL;
+}
+
+void clsample_llama_close(clsample_llama *shared)
+{
+    if (shared != NULL)
+        release(shared);
+}
+
+void clsample_llama_params(cls_params *params)
+{
+    cls_params_default(params, sizeof *params);
+    params->chain = CLS_CHAIN_LLAMA;
+    params->temperature = 0.8f;
+    params->top_k = 40;
+    params->top_p = 0.95f;
+    params->min_p = 0.05f;
+    params->penalty_scope = CLS_SCOPE_ALL;
+    params->penalty_window = 64;
+}
+
+/* ------------------------------------------------------------------ sampler */
+
+/* It has failed: from now on it selects nothing. */
+static void give_up(struct slot_sampler *m)
+{
+    if (m->slot == NO_SLOT)
+        return;
+    (void)cls_slot_reset(m->shared->sampler, (uint32_t)m->slot);
+    m->shared->taken[m->slot] = 0;
+    m->slot = NO_SLOT;
+}
+
+/* Gives the slot the tokens that came as prompt: one call for all of them. */
+static bool settle_prompt(struct slot_sampler *m)
+{
+    if (m->slot == NO_SLOT)
+        return false;
+    if (m->prompt_count > 0 &&
+        !done(cls_slot_append_prompt(m->shared->sampler, (uint32_t)m->slot, m->prompt, m->prompt_count), "prompt"))
+        give_up(m);
+    m->prompt_count = 0;
+    return m->slot != NO_SLOT;
+}
+
+static bool note_prompt(struct slot_sampler *m, int32_t token)
+{
+    if (m->prompt_count == m->prompt_room) {
+        uint32_t room = m->prompt_room > 0 ? 2 * m->prompt_room : 256;
+        int32_t *prompt = realloc(m->prompt, room * sizeof *prompt);
+        if (prompt == NULL)
+            return failed("prompt", "out of memory");
+        m->prompt = prompt;
+        m->prompt_room = room;
+    }
+    m->prompt[m->prompt_count++] = token;
+    return true;
+}
+
+static const char *sampler_name(const struct llama_sampler *s)
+{
+    (void)s;
+    return "clsample";
+}
+
+static void sampler_accept(struct llama_sampler *s, llama_token token)
+{
+    struct slot_sampler *m = s->ctx;
+    clsample_llama *shared = m->shared;
+    cls_buffer tokens = {shared->accepted, 0};
+    cls_ints slots = {.host = &m->slot};
+    if (m->slot == NO_SLOT || token < 0 || (uint32_t)token >= shared->vocab)
+        return;
+    if (m->draws == 0) {
+        if (!note_prompt(m, token))
+            give_up(m);
+        return;
+    }
+    /* Filling copies the token now; nothing is waited for. */
+    if (!cl_done(
+            clEnqueueFillBuffer(shared->queue, shared->accepted, &token, sizeof token, 0, sizeof token, 0, NULL, NULL),
+            "accept") ||
+        !done(cls_accept(shared->sampler, shared->queue, 1, &tokens, &slots, 0, NULL, NULL), "accept"))
+        give_up(m);
+    m->draws = 0;
+    m->outputs++;
+}
+
+/* Candidates to a row in id order; tokens that earlier samplers took away are
+ * banned. */
+static void fill_row(clsample_llama *shared, const llama_token_data_array *candidates)
+{
+    if (candidates->size < shared->vocab)
+        for (uint32_t t = 0; t < shared->vocab; t++)
+            shared->row[t] = -INFINITY;
+    for (size_t i = 0; i < candidates->size; i++) {
+        llama_token id = candidates->data[i].id;
+        if (id >= 0 && (uint32_t)id < shared->vocab)
+            shared->row[id] = candidates->data[i].logit;
+    }
+}
+
+/* Where a token stands among the candidates: usually in its own place. */
+static int64_t place_of(const llama_token_data_array *candidates, int32_t token)
+{
+    if ((size_t)token < candidates->size && candidates->data[token].id == token)
+        return token;
+    for (size_t i = 0; i < candidates->size; i++)
+        if (candidates->data[i].id == token)
+            return (int64_t)i;
+    return -1;
+}
+
+static bool draw(struct slot_sampler *m, struct drawn *drawn)
+{
+    clsample_llama *shared = m->shared;
+    /* A second draw for one token needs another random number than the first,
+     * or what the grammar refused would bias it. */
+    int32_t position = (int32_t)(m->params.position + m->outputs + (m->draws << 24));
+    cls_step step;
+    cls_step_default(&step, sizeof step);
+    step.rows = 1;
+    step.logits.buffer = shared->logits;
+    step.logits.dtype = CLS_F32;
+    step.slots.host = &m->slot;
+    if (m->draws > 0)
+        step.positions.host = &position;
+    step.defer_accept = 1;
+    step.tokens = (cls_buffer){shared->out, offsetof(struct drawn, token)};
+    step.status = (cls_buffer){shared->out, offsetof(struct drawn, status)};
+    step.logprobs = (cls_buffer){shared->out, offsetof(struct drawn, logprob)};
+    step.logprob_kind = CLS_LOGPROB_FINAL;
+    return cl_done(clEnqueueWriteBuffer(shared->queue, shared->logits, CL_FALSE, 0, shared->vocab * sizeof(float),
+                                        shared->row, 0, NULL, NULL),
+                   "upload") &&
+           done(cls_sample(shared->sampler, shared->queue, &step, 0, NULL, NULL), "sample") &&
+           cl_done(clEnqueueReadBuffer(shared->queue, shared->out, CL_TRUE, 0, sizeof *drawn, drawn, 0, NULL, NULL),
+                   "read");
+}
+
+static void sampler_apply(struct llama_sampler *s, llama_token_data_array *candidates)
+{
+    struct slot_sampler *m = s->ctx;
+    struct drawn drawn;
+    candidates->selected = -1;
+    if (!settle_prompt(m))
+        return;
+    fill_row(m->shared, candidates);
+    if (!draw(m, &drawn)) {
+        give_up(m);
+        return;
+    }
+    m->draws++;
+    if (drawn.status & CLS_ROW_EMPTY) {
+        failed("sample", "every candidate is banned or not a number");
+        return;
+    }
+    candidates->selected = place_of(candidates, drawn.token);
+    if (candidates->selected >= 0)
+        candidates->data[candidates->selected].p = expf(drawn.logprob);
+}
+
+static void sampler_reset(struct llama_sampler *s)
+{
+    struct slot_sampler *m = s->ctx;
+    m->outputs = m->draws = m->prompt_count = 0;
+    if (m->slot != NO_SLOT &&
+        !done(cls_slot_begin(m->shared->sampler, (uint32_t)m->slot, &m->params, NULL, 0, NULL, 0), "reset"))
+        give_up(m);
+}
+
+static void sampler_free(struct llama_sampler *s)
+{
+    struct slot_sampler *m = s->ctx;
+    if (m == NULL)
+        return;
+    give_up(m);
+    release(m->shared);
+    free(m->prompt);
+    free(m->biases);
+    free(m);
+}
+
+static struct llama_sampler *sampler_clone(const struct llama_sampler *s);
+
+static struct llama_sampler_i sampler_interface = {
+    .name = sampler_name,
+    .accept = sampler_accept,
+    .apply = sampler_apply,
+    .reset = sampler_reset,
+    .clone = sampler_clone,
+    .free = sampler_free,
+};
+
+/* A sampler with a copy of the parameters and, if there is one left, a slot. */
+static struct slot_sampler *sampler_new(clsample_llama *shared, const cls_params *params)
+{
+    struct slot_sampler *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return NULL;
+    m->params = *params;
+    m->slot = NO_SLOT;
+    if (params->logit_bias_count > 0) {
+        m->biases = malloc(params->logit_bias_count * sizeof *m->biases);
+        if (m->biases == NULL) {
+            free(m);
+            return NULL;
+        }
+        memcpy(m->biases, params->logit_bias, params->logit_bias_count * sizeof *m->biases);
+        m->params.logit_bias = m->biases;
+    }
+    m->shared = shared;
+    shared->references++;
+    for (uint32_t slot = 0; slot < shared->slots && m->slot == NO_SLOT; slot++)
+        if (!shared->taken[slot])
+            m->slot = (int32_t)slot;
+    if (m->slot == NO_SLOT)
+        failed("sampler", "all slots are in use: clsample_llama_open() with more samplers");
+    else
+        shared->taken[m->slot] = 1;
+    return m;
+}
+
+static struct llama_sampler *sampler_clone(const struct llama_sampler *s)
+{
+    struct slot_sampler *from = s->ctx;
+    struct slot_sampler *m = sampler_new(from->shared, &from->params);
+    if (m == NULL) {
+        failed("clone", "out of memory");
+        return NULL;
+    }
+    m->outputs = from->outputs;
+    m->draws = from->draws;
+    if (m->slot != NO_SLOT &&
+        !(settle_prompt(from) &&
+          done(cls_slot_copy(m->shared->sampler, (uint32_t)m->slot, (uint32_t)from->slot), "clone")))
+        give_up(m);
+    return llama_sampler_init(&sampler_interface, m);
+}
+
+struct llama_sampler *clsample_llama_sampler_init(clsample_llama *shared, const cls_params *params)
+{
+    if (!done(cls_params_check(params, shared->vocab), "params"))
+        return NULL;
+    if (params->stop_count > 0 || params->max_tokens > 0) {
+        failed("params", "stop_ids and max_tokens are llama.cpp's caller's to decide");
+        return NULL;
+    }
+    struct llama_sampler shell = {&sampler_interface, sampler_new(shared, params)};
+    struct slot_sampler *m = shell.ctx;
+    if (m == NULL) {
+        failed("sampler", "out of memory");
+        return NULL;
+    }
+    sampler_reset(&shell);
+    if (m->slot == NO_SLOT) {
+        sampler_free(&shell);
+        return NULL;
+    }
+    return llama_sampler_init(&sampler_interface, m);
+}

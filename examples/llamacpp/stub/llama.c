@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* What llama.cpp does with a sampler's interface, as far as check_adapter.c asks. */
+#include "llama.h"
+
+#include <stdlib.h>
+
+struct llama_sampler *llama_sampler_init(struct llama_sampler_i *iface, void *ctx)
+{
+    struct llama_sampler *sampler = malloc(sizeof *sampler);
+    if (sampler == NULL)
+        abort();
+    sampler->iface = iface;
+    sampler->ctx = ctx;
+    return sampler;
+}
+
+const char *llama_sampler_name(const struct llama_sampler *sampler) { return sampler->iface->name(sampler); }
+
+void llama_sampler_accept(struct llama_sampler *sampler, llama_token token) { sampler->iface->accept(sampler, token); }
+
+void llama_sampler_apply(struct llama_sampler *sampler, llama_token_data_array *candidates)
+{
+    sampler->iface->apply(sampler, candidates);
+}
+
+void llama_sampler_reset(struct llama_sampler *sampler) { sampler->iface->reset(sampler); }
+
+struct llama_sampler *llama_sampler_clone(const struct llama_sampler *sampler)
+{
+    return sampler->iface->clone(sampler);
+}
+
+/* For samplers that don't copy their state themselves: a clone moves in. */
+void llama_sampler_copy(const struct llama_sampler *from, struct llama_sampler *to)
+{
+    struct llama_sampler *clone = llama_sampler_clone(from);
+    to->iface->free(to);
+    to->ctx = clone->ctx;
+    free(clone);
+}
+
+void llama_sampler_free(struct llama_sampler *sampler)
+{
+    if (sampler == NULL)
+        return;
+    sampler->iface->free(sampler);
+    free(sampler);
+}
