@@ -111,7 +111,7 @@ static inline i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 
 
 #define ALL_TIES 0x7fffffffu
 
-/* Walks max tiles [first, last) and takes the tokens with lo <= key <= hi, of
+/* Walks max tiles [first, last), multiples of VEC, and takes the tokens with lo <= key <= hi, of
  * those equal to lo only the next *ties. Writes them from place `at` on where
  * `write` is set, as far as the list reaches. Returns how many there are; may
  * stop counting beyond LIST, ties left out where it does not write: the caller
@@ -121,38 +121,40 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
 {
     const f32 under = above(lo - 1), over = above(hi);
     u32 taken = 0, left = *ties;
-    for (u32 m = first; m < last && taken - (write ? 0 : *ties - left) <= LIST; m++) {
-        if (row_key[m] < lo)
-            continue;
-        const int kind = max_tile_kind(r, m);
-        /* Folding a comparison to a scalar costs more than the comparison: once
-         * a tile first, since a narrow bracket misses most tiles. What is kept
-         * of it are the logits after all adjustments. */
-        f32 kept[CLS_MAX_TILE];
-        IV any = (IV)(0);
-        for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
-            const FV x = load_v(r, m * CLS_MAX_TILE + v, kind);
-            VSTORE(x, kept + v);
-            any |= (x > under) & (x <= over);
-        }
-        for (u32 v = ANY(any) ? 0 : CLS_MAX_TILE; v < CLS_MAX_TILE; v += VEC) {
-            const u32 i = m * CLS_MAX_TILE + v;
-            const f32 *const lane = kept + v;
-            const FV x = VLOAD(lane);
-            u32 hits = lane_bits((x > under) & (x <= over));
-            for (; hits != 0; hits &= hits - 1) {
-                const u32 j = 31 - clz(hits & (~hits + 1));
-                const i32 key = key_of(clean(lane[j]));
-                if (key == lo) {
-                    if (left == 0)
-                        continue;
-                    left--;
+    for (u32 base = first; base < last && taken - (write ? 0 : *ties - left) <= LIST; base += VEC) {
+        u32 tiles = lane_bits(VLOAD(row_key + base) >= lo);
+        for (; tiles != 0; tiles &= tiles - 1) {
+            const u32 m = base + 31 - clz(tiles & (~tiles + 1));
+            const int kind = max_tile_kind(r, m);
+            /* Folding a comparison to a scalar costs more than the comparison:
+             * once a tile first, since a narrow bracket misses most tiles. What
+             * is kept of it are the logits after all adjustments. */
+            f32 kept[CLS_MAX_TILE];
+            IV any = (IV)(0);
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+                const FV x = load_v(r, m * CLS_MAX_TILE + v, kind);
+                VSTORE(x, kept + v);
+                any |= (x > under) & (x <= over);
+            }
+            for (u32 v = ANY(any) ? 0 : CLS_MAX_TILE; v < CLS_MAX_TILE; v += VEC) {
+                const u32 i = m * CLS_MAX_TILE + v;
+                const f32 *const lane = kept + v;
+                const FV x = VLOAD(lane);
+                u32 hits = lane_bits((x > under) & (x <= over));
+                for (; hits != 0; hits &= hits - 1) {
+                    const u32 j = 31 - clz(hits & (~hits + 1));
+                    const i32 key = key_of(clean(lane[j]));
+                    if (key == lo) {
+                        if (left == 0)
+                            continue;
+                        left--;
+                    }
+                    if (write && at + taken < LIST) {
+                        list->key[at + taken] = key;
+                        list->id[at + taken] = (i32)(i + j);
+                    }
+                    taken++;
                 }
-                if (write && at + taken < LIST) {
-                    list->key[at + taken] = key;
-                    list->id[at + taken] = (i32)(i + j);
-                }
-                taken++;
             }
         }
     }
@@ -171,7 +173,7 @@ static inline int collect(const row_logits *r, __global const i32 *row_key, u32 
 #else
     /* Each item counts in its own stretch of tiles, then writes where the
      * items before it end: the order of ids is kept without sorting. */
-    const u32 stretch = (n + WGS - 1) / WGS;
+    const u32 stretch = (n / VEC + WGS - 1) / WGS * VEC;
     const u32 first = min((u32)get_local_id(0) * stretch, n), last = min(first + stretch, n);
     u32 all = ALL_TIES, equal, mine;
     u32 count = take_tokens(r, row_key, first, last, lo, hi, &all, 0, 0, list);

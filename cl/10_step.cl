@@ -100,14 +100,19 @@ KERNEL void cls_shortlist(STEP_ARGS, DRAW_ARGS, const u32 sample_stride)
             out.none = 1;
         } else if (slot.flags & CLS_SLOT_GREEDY) {
             /* The first token of the first max tile that has the maximum. */
-            u32 first = 0xffffffffu;
-            for (u32 m = lid; m < n && first == 0xffffffffu; m += WGS)
-                first = row_key[m] == out.max_key ? m : first;
-            first = (u32)-wg_imax(-(i32)min(first, 0x7fffffffu), list.scratch);
+            u32 first = 0x7fffffffu;
+            for (u32 base = lid * VEC; base < n && first == 0x7fffffffu; base += WGS * VEC) {
+                const u32 tops = lane_bits(VLOAD(row_key + base) == out.max_key);
+                first = tops != 0 ? base + 31 - clz(tops & (~tops + 1)) : first;
+            }
+            first = (u32)-wg_imax(-(i32)first, list.scratch);
+            const int kind = max_tile_kind(&r, first);
+            const f32 under = above(out.max_key - 1);
             i32 id = CLS_MAX_ID;
-            for (u32 i = first * CLS_MAX_TILE + lid; i < r.vocab && i < (first + 1) * CLS_MAX_TILE; i += WGS)
-                if (id == CLS_MAX_ID && key_of(load_one(&r, i)) == out.max_key)
-                    id = (i32)i;
+            for (u32 v = lid * VEC; v < CLS_MAX_TILE && id == CLS_MAX_ID; v += WGS * VEC) {
+                const u32 tops = lane_bits(load_v(&r, first * CLS_MAX_TILE + v, kind) > under);
+                id = tops != 0 ? (i32)(first * CLS_MAX_TILE + v + 31 - clz(tops & (~tops + 1))) : id;
+            }
             out.token = -wg_imax(-id, list.scratch);
             out.cut_key = out.max_key;
             out.cut_id = out.token;
