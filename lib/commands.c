@@ -63,6 +63,10 @@ static cl_int join(cls_commands *c, cl_uint n_wait, const cl_event *wait)
     c->wait = wait;
     if (s->last == NULL || (c->ordered && s->last_queue == c->queue))
         return CL_SUCCESS;
+    /* Whoever waits for another queue's event must see that queue flushed: on
+     * some drivers it would never run (rusticl). */
+    if (s->last_queue != c->queue)
+        clFlush(s->last_queue);
     c->own[0] = s->last;
     if (n_wait == 1)
         c->own[1] = wait[0];

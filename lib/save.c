@@ -196,6 +196,8 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, c
     }
     if (status != CLS_OK)
         return status;
+    if (s->last_queue != NULL && s->last_queue != queue)
+        clFlush(s->last_queue);
     const cl_uint n = s->last != NULL;
     const cl_event *const wait = n != 0 ? &s->last : NULL;
     cl_int code = clEnqueueReadBuffer(queue, s->slot_buffer, CL_TRUE, slot * sizeof *place, sizeof *place, place, n, wait, NULL);
