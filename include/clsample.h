@@ -528,7 +528,7 @@ CLS_API void cls_step_default(cls_step *step, size_t struct_size);
  * before it where the queue is in order, and after this sampler's earlier
  * steps on whatever queue. *done (may be NULL) becomes the caller's: it is
  * complete when all outputs are written and the state is updated. The queue is
- * not flushed.
+ * not flushed; another one, where the sampler's last step lies, is.
  *
  * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued); CLS_BUSY: more steps with
  * slot calls or changed maps are in flight than there is staging for (nothing
