@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* Hidden states to tokens, by clsample: on the device, or, to compare, by its
+ * reference on the host. */
+#include <stdlib.h>
+
+#include "llama.h"
+
+/* The last layer. As many rows as a batch, however few are sampled: with another
+ * number logits may round differently, and a text would depend on `streams`. */
+static void open_head(sampling *s)
+{
+    cls_head_options head;
+    if (!cls_head_has_clblast()) /* then the model's own kernel has to do */
+        return;
+    cls_head_options_default(&head, sizeof head);
+    head.vocab = s->m->c.vocab;
+    head.hidden = s->m->c.dim;
+    head.max_rows = s->m->batch;
+    head.weight.buffer = s->m->classifier;
+    must(cls_head_create(s->context, s->m->d->queue, &head, &s->head), "the last layer");
+}
+
+void sampling_open(sampling *s, model *m, const options *o)
+{
+    const uint32_t vocab = m->c.vocab;
+    cls_context_options context;
+    cls_sampler_options sampler;
+    s->m = m;
+    s->most = o->streams;
+    s->on_host = o->host_sampling;
+    s->logits = device_buffer(m->d, (size_t)m->batch * vocab * sizeof(float), NULL);
+    s->out = device_buffer(m->d, 2 * (size_t)s->most * sizeof(int32_t), NULL);
+    if (s->on_host) {
+        s->host_logits = allocate((size_t)s->most * vocab, sizeof(float));
+        s->host_out = allocate(2 * (size_t)s->most, sizeof(int32_t));
+    }
+    cls_context_options_default(&context, sizeof context);
+    context.dtypes = 1u << CLS_F32;
+    must(cls_context_create(m->d->context, m->d->id, &context, &s->context), "the kernels of clsample");
+    open_head(s);
+
+    cls_sampler_options_default(&sampler, sizeof sampler);
+    sampler.vocab = vocab;
+    sampler.max_rows = s->most;
+    sampler.slots = m->slots;
+    sampler.logit_bias = 0;
+    for (uint32_t i = 0; i < o->n_requests; i++)
+        if (sampler.history < o->requests[i].params.penalty_window)
+            sampler.history = o->requests[i].params.penalty_window;
+    must(cls_sampler_create(s->context, &sampler, &s->sampler), "the sampler");
+    /* One entry more than there are steps whose tokens nobody has taken. */
+    must(cls_readback_create(s->context, 2 * (size_t)s->most * sizeof(int32_t), o->ahead + 2, &s->readback),
+         "the readback");
+}
+
+void sampling_close(sampling *s)
+{
+    cls_readback_destroy(s->readback);
+    cls_sampler_destroy(s->sampler);
+    cls_head_destroy(s->head);
+    cls_context_destroy(s->context);
+    clReleaseMemObject(s->out);
+    clReleaseMemObject(s->logits);
+    free(s->host_logits);
+    free(s->host_out);
+}
+
+void sampling_begin(sampling *s, const request *r)
+{
+    if (!s->on_host)
+        must(cls_slot_begin(s->sampler, r->slot, &r->params, r->tokens, r->n_prompt, NULL, 0), "a request");
+}
+
+bool sampling_logits(sampling *s, const int32_t *rows, uint32_t n)
+{
+    cls_head_call call;
+    if (s->head == NULL) {
+        model_logits(s->m, n, s->logits);
+        return true;
+    }
+    cls_head_call_default(&call, sizeof call);
+    call.rows = n;
+    call.hidden.buffer = s->m->normed;
+    call.hidden_rows = s->m->batch;
+    call.which.host = rows + (size_t)ROW_PICK * s->m->batch;
+    call.logits.buffer = s->logits;
+    const cls_status status = cls_head_logits(s->head, s->m->d->queue, &call, 0, NULL, NULL);
+    if (status != CLS_BUSY)
+        must(status, "the last layer");
+    return status == CLS_OK;
+}
+
+bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket)
+{
+    const size_t half = s->most * sizeof(int32_t);
+    cls_step step;
+    cls_step_default(&step, sizeof step);
+    step.rows = n;
+    step.logits.buffer = s->logits;
+    step.logits.dtype = CLS_F32;
+    step.slots.host = slots;
+    step.tokens = (cls_buffer){s->out, 0};
+    step.status = (cls_buffer){s->out, half};
+    /* Steps run ahead of what the host knows. A request that has ended in the
+     * meantime looks up this token, and nothing comes of it. */
+    step.invalid_token = 0;
+    const cls_status status = cls_sample(s->sampler, s->m->d->queue, &step, 0, NULL, done);
+    if (status == CLS_BUSY)
+        return false;
+    must(status, "a step");
+    must(cls_readback_start(s->readback, s->m->d->queue, &step.tokens, 2 * half, 0, NULL, ticket), "reading tokens");
+    return true;
+}
+
+sampled sampling_wait(sampling *s, uint64_t ticket)
+{
+    const void *data;
+    must(cls_readback_get(s->readback, ticket, 1, &data), "reading tokens");
+    return (sampled){data, (const int32_t *)data + s->most};
+}
+
+sampled sampling_on_host(sampling *s, const request *requests, const uint32_t *who, uint32_t n)
+{
+    const uint32_t vocab = s->m->c.vocab;
+    int32_t *tokens = s->host_out, *status = s->host_out + s->most;
+    must_cl(clEnqueueReadBuffer(s->m->d->queue, s->logits, CL_TRUE, 0, (size_t)n * vocab * sizeof(float),
+                                s->host_logits, 0, NULL, NULL),
+            "clEnqueueReadBuffer");
+    for (uint32_t i = 0; i < n; i++) {
+        const request *r = &requests[who[i]];
+        cls_host_result result = {.struct_size = sizeof result};
+        cls_host_row row;
+        cls_host_row_default(&row, sizeof row);
+        row.logits = s->host_logits + (size_t)i * vocab;
+        row.dtype = CLS_F32;
+        row.vocab = vocab;
+        row.params = &r->params;
+        row.prompt = r->tokens;
+        row.prompt_count = r->n_prompt;
+        row.output = r->tokens + r->n_prompt;
+        row.output_count = r->n_output;
+        row.position = r->params.position + r->n_output;
+        row.invalid_token = 0;
+        must(cls_host_sample(&row, &result), "a token");
+        tokens[i] = result.token;
+        status[i] = result.status;
+    }
+    must_cl(clEnqueueWriteBuffer(s->m->d->queue, s->out, CL_TRUE, 0, n * sizeof *tokens, tokens, 0, NULL, NULL),
+            "clEnqueueWriteBuffer");
+    return (sampled){tokens, status};
+}
