@@ -206,7 +206,7 @@ static void step_alone(server *s, const cls_step *all, const wanted_step *w, uin
 void server_step(server *s, const wanted_step *w)
 {
     cls_step step;
-    if (s->n == AHEAD || s->writes + 2 > 2 * AHEAD)
+    if (s->n == AHEAD || s->writes + 4 > 2 * AHEAD)
         server_settle(s);
     for (uint32_t row = 0; row < w->rows; row++) {
         const int32_t slot = w->slots[row];
@@ -253,19 +253,19 @@ void server_step(server *s, const wanted_step *w)
 void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_map, const int32_t *ids)
 {
     cls_ints map = {.host = device_map ? NULL : slots};
-    const cls_buffer last = {s->tokens, place(s->n - 1)};
+    const cls_ints last = {NULL, {s->tokens, place(s->n - 1)}};
     const int32_t *const tokens = ids ? ids : s->token[s->n - 1];
-    const cls_buffer uploaded = upload(s, tokens, rows);
+    const cls_ints uploaded = {NULL, upload(s, tokens, rows)}, given = {.host = tokens};
     if (device_map)
         map.device = upload(s, slots, rows);
-    patiently(cls_accept(s->sampler, s->queue[s->n % 2], rows, ids ? &uploaded : &last, &map, 0, NULL, NULL));
+    patiently(cls_accept(s->sampler, s->queue[s->n % 2], rows, !ids ? &last : s->accepts % 2 ? &given : &uploaded, &map, 0, NULL, NULL));
     for (uint32_t row = 0; row < rows; row++) {
         const int32_t slot = slots[row];
         if (slot < 0 || (uint32_t)slot >= s->o.slots)
             continue;
         model_accept(&s->slot[slot], tokens[row]);
         if (alone_of(s, (uint32_t)slot)) {
-            const cls_buffer one = {uploaded.buffer, uploaded.offset + row * sizeof(int32_t)};
+            const cls_ints one = {.host = &tokens[row]};
             patiently(cls_accept(s->alone[slot], s->queue[0], 1, &one, NULL, 0, NULL, NULL));
         }
     }
