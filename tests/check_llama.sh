@@ -203,7 +203,7 @@ usual="--temperature 0.8 --top-p 0.9 --seed 5 --max-tokens 80"
 # shellcheck disable=SC2086
 {
     runs $model $recorded --max-tokens 200
-    runs $model $recorded --max-tokens 200 --batch 7
+    runs $model $recorded --max-tokens 200 --batch 1
     says "logits" '^256 rows' out
     refused_text=1
     "$llama" $model $recorded --max-tokens 199 >out 2>err && refused_text=0

@@ -88,6 +88,7 @@ void device_open(device *d, uint32_t number)
 
 void device_close(device *d)
 {
+    clFinish(d->queue);
     clReleaseCommandQueue(d->queue);
     clReleaseContext(d->context);
 }
