@@ -4,8 +4,9 @@
  * whatever path found the set. Integers: the walk cannot fall off the end. */
 
 #define DRAW_ARGS                                                                                        \
-    __global const i32 *positions, const u64 positions_offset, __global const u64 *random,               \
-    const u64 random_offset, __global u64 *work, __global u64 *pass, __global f32 *sample,               \
+    __global const i32 *positions, const u64 positions_offset, __global const i32 *draws,                \
+    const u64 draws_offset, __global const u64 *random, const u64 random_offset,                         \
+    __global u64 *work, __global u64 *pass, __global f32 *sample,                                        \
     const i32 invalid_token, __global i32 *tokens, const u64 tokens_offset, __global i32 *status_out,    \
     const u64 status_offset
 
@@ -111,11 +112,12 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
 
 /* The 64 random bits of a row. */
 static inline u64 row_bits(__global const cls_slot *slot, __global const i32 *positions, u64 positions_offset,
-                           __global const u64 *random, u64 random_offset, u32 has, u32 row)
+                           __global const i32 *draws, u64 draws_offset, __global const u64 *random, u64 random_offset, u32 has, u32 row)
 {
     if (has & CLS_HAS_RANDOM)
         return random[random_offset + row];
     const u32 position = has & CLS_HAS_POSITIONS ? (u32)positions[positions_offset + row] : slot->position;
-    return philox_token(slot->seed[0], slot->seed[1], slot->stream[0], slot->stream[1], position);
+    const u32 draw = has & CLS_HAS_DRAWS ? (u32)draws[draws_offset + row] : 0u;
+    return philox_token(slot->seed[0], slot->seed[1], slot->stream[0], slot->stream[1], position, draw);
 }
-#define ROW_BITS(slot, row) row_bits(slot, positions, positions_offset, random, random_offset, has, row)
+#define ROW_BITS(slot, row) row_bits(slot, positions, positions_offset, draws, draws_offset, random, random_offset, has, row)

@@ -29,12 +29,12 @@ CLS_INLINE void philox4x32(u32 c[4], u32 k0, u32 k1)
     }
 }
 
-/* The 64 random bits of a token's draw. */
-CLS_INLINE u64 philox_token(u32 seed_lo, u32 seed_hi, u32 stream_lo, u32 stream_hi, u32 position)
+/* The 64 random bits of a token's draw: the `draw`-th of its position. */
+CLS_INLINE u64 philox_token(u32 seed_lo, u32 seed_hi, u32 stream_lo, u32 stream_hi, u32 position, u32 draw)
 {
     u32 c[4];
     c[0] = position;
-    c[1] = CLS_PURPOSE_TOKEN;
+    c[1] = CLS_PURPOSE_TOKEN | draw << 8;
     c[2] = stream_lo;
     c[3] = stream_hi;
     philox4x32(c, seed_lo, seed_hi);

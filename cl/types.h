@@ -196,6 +196,7 @@ typedef struct cls_row {
 #define CLS_HAS_BIAS 4096u    /* a dense bias, float32 ... */
 #define CLS_BIAS_F16 8192u    /* ... or float16 */
 #define CLS_HAS_BIAS_MAP 16384u
+#define CLS_HAS_DRAWS 32768u
 
 /* A row is sampled for a threshold's first guess: all of a small one, of a
  * large one 16 tokens in 512. */

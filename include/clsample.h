@@ -494,6 +494,11 @@ typedef struct cls_step {
      * slots' own, which move on by one either way. */
     cls_ints positions;
 
+    /* Which of a position's draws each row makes, 0 to 2^24 - 1: several rows
+     * of one slot, or another try at one position, draw independent numbers by
+     * different ones. Absent: 0. */
+    cls_ints draws;
+
     /* The 64 random bits of each row as uint64, in place of Philox. */
     cls_buffer random;
 
@@ -530,9 +535,9 @@ CLS_API void cls_step_default(cls_step *step, size_t struct_size);
  * complete when all outputs are written and the state is updated. The queue is
  * not flushed; another one, where the sampler's last step lies, is.
  *
- * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued); CLS_BUSY: more steps with
- * slot calls or changed maps are in flight than there is staging for (nothing
- * was enqueued: flush the queue, wait for an earlier step, call again);
+ * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued); CLS_BUSY: 16 steps with slot
+ * calls or changed host arrays are in flight, as many as there is staging for
+ * (nothing was enqueued: flush the queue, wait for an earlier step, call again);
  * CLS_OPENCL_ERROR: OpenCL refused a command, and *done is NULL. If that was
  * after the first kernel, the slots may be half changed: the sampler then
  * refuses every further call but cls_sampler_destroy(). */
@@ -540,11 +545,11 @@ CLS_API cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue, cons
                               const cl_event *wait, cl_event *done);
 
 /* Enqueues the acceptance of tokens made elsewhere (forced, drawn by a host,
- * chosen among deferred rows): tokens [rows] int32 enter the slots' states as
- * if they had been drawn. A row's id outside the vocabulary, a slot of -1 or
+ * chosen among deferred rows): tokens, a host array (copied) or a buffer, enter
+ * the slots' states as if they had been drawn. A row's id outside the vocabulary, a slot of -1 or
  * one that has no request or has stopped: that row does nothing. slots: as in
  * cls_step; NULL: row r is slot r. Queue, events and statuses as cls_sample(). */
-CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint32_t rows, const cls_buffer *tokens,
+CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint32_t rows, const cls_ints *tokens,
                               const cls_ints *slots, cl_uint n_wait, const cl_event *wait, cl_event *done);
 
 /* Kernel launches of the last cls_sample() or cls_accept(). A step: 2 where the
@@ -691,7 +696,7 @@ typedef struct cls_host_row {
     const int32_t *prompt;
     const int32_t *output;
     uint32_t output_count;
-    uint32_t reserved; /* 0 */
+    uint32_t draw; /* as cls_step.draws */
 } cls_host_row;
 
 typedef struct cls_host_result {

@@ -115,7 +115,11 @@ void cls_context_retain(cls_context *context);
 #define CLS_STAGING 16 /* uploads in flight */
 
 /* The int32s of a step's rows that may come from the host. */
-enum cls_map { CLS_MAP_SLOTS, CLS_MAP_POSITIONS, CLS_MAP_MASKS, CLS_MAP_BIASES, CLS_MAPS };
+enum cls_map {
+    CLS_MAP_SLOTS, CLS_MAP_POSITIONS, CLS_MAP_DRAWS, CLS_MAP_MASKS, CLS_MAP_BIASES, CLS_STEP_MAPS,
+    CLS_MAP_TOKENS = CLS_STEP_MAPS, /* of cls_accept() */
+    CLS_MAPS
+};
 
 /* Memory that grows. */
 typedef struct cls_block {
@@ -304,7 +308,7 @@ cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_e
 /* A step after its checks: every default filled in. */
 typedef struct cls_plan {
     cls_step step;
-    const cls_ints *map[CLS_MAPS];
+    const cls_ints *map[CLS_STEP_MAPS];
     uint32_t has;    /* CLS_HAS_* and CLS_DEFER */
     int ordered;     /* the queue is in order */
     int search;      /* a row may need the threshold search */

@@ -41,6 +41,7 @@ static void draw_arguments(cls_arguments *a, const cls_sampler *s, const cls_pla
 {
     const cls_step *const step = &plan->step;
     cls_set_map(a, s, CLS_MAP_POSITIONS, plan->map[CLS_MAP_POSITIONS]);
+    cls_set_map(a, s, CLS_MAP_DRAWS, plan->map[CLS_MAP_DRAWS]);
     cls_set_buffer(a, s, &step->random, sizeof(uint64_t));
     cls_set_mem(a, s->work);
     cls_set_mem(a, s->pass);
@@ -70,14 +71,14 @@ static cl_int launch(const cls_plan *plan, cls_commands *c, enum cls_kernel whic
 }
 
 /* Accepts tokens of a buffer, or without one those of the rows' records. */
-static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_buffer *tokens, const cls_ints *slots, uint32_t has,
+static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *tokens, const cls_ints *slots, uint32_t has,
                             cl_event *done)
 {
-    static const cls_buffer none;
+    static const cls_ints none;
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = { 1, rows };
     cls_arguments a = { cls_sampler_kernel(s, CLS_ACCEPT), 0, CL_SUCCESS };
-    cls_set_buffer(&a, s, tokens != NULL ? tokens : &none, sizeof(int32_t));
+    cls_set_map(&a, s, CLS_MAP_TOKENS, tokens != NULL ? tokens : &none);
     cls_set_mem(&a, s->rows);
     cls_set_mem(&a, s->slot_buffer);
     cls_set_u32(&a, s->slots);
@@ -155,20 +156,20 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
     if (done != NULL)
         *done = NULL;
     cls_status status = cls_step_check(s, queue, step, n_wait, wait, &plan);
-    for (int i = 0; i < CLS_MAPS && status == CLS_OK; i++)
+    for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
     if (status == CLS_OK)
         status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads);
     if (status != CLS_OK)
         return status;
-    for (int i = 0; i < CLS_MAPS && code == CL_SUCCESS; i++)
+    for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
         code = cls_commands_map(&c, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
     if (code == CL_SUCCESS)
         code = launch_all(s, &plan, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the step", end, done);
 }
 
-cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, const cls_buffer *tokens,
+cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, const cls_ints *tokens,
                       const cls_ints *slots, cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     static const cls_ints identity;
@@ -184,22 +185,26 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
     if (rows < 1 || rows > s->max_rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "rows is %u; the sampler was created for 1 to %u", (unsigned)rows,
                         (unsigned)s->max_rows);
-    if (tokens == NULL || tokens->buffer == NULL)
+    if (tokens == NULL || (tokens->host == NULL && tokens->device.buffer == NULL))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "tokens is NULL");
     cls_status status = cls_wait_check(n_wait, wait);
     if (status == CLS_OK)
         status = cls_queue_check(s, queue, &ordered);
     if (status == CLS_OK)
-        status = cls_buffer_check(s, "tokens", tokens, (uint64_t)rows * sizeof(int32_t), sizeof(int32_t));
+        status = cls_map_check(s, "tokens", tokens, rows);
     if (status == CLS_OK)
         status = cls_map_check(s, "slots", map, rows);
     if (status == CLS_OK)
         status = cls_row_slots_check(s, "slots", map, rows, 0, &ignored);
     if (status == CLS_OK)
-        status = cls_commands_begin(&c, s, queue, ordered, n_wait, wait, cls_map_changed(s, CLS_MAP_SLOTS, map->host, rows));
+        status = cls_commands_begin(&c, s, queue, ordered, n_wait, wait,
+                                    cls_map_changed(s, CLS_MAP_SLOTS, map->host, rows) ||
+                                        cls_map_changed(s, CLS_MAP_TOKENS, tokens->host, rows));
     if (status != CLS_OK)
         return status;
     cl_int code = cls_commands_map(&c, CLS_MAP_SLOTS, map->host, rows);
+    if (code == CL_SUCCESS)
+        code = cls_commands_map(&c, CLS_MAP_TOKENS, tokens->host, rows);
     if (code == CL_SUCCESS)
         code = launch_accept(&c, rows, tokens, map, has, &end);
     return cls_commands_end(&c, code, "cannot enqueue the acceptance", end, done);

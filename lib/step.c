@@ -125,8 +125,8 @@ cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls
 
 static cls_status check_map(const cls_sampler *sampler, cls_plan *plan, enum cls_map which)
 {
-    static const char *const name[CLS_MAPS] = { "step->slots", "step->positions", "step->mask.row_map", "step->bias.row_map" };
-    static const uint32_t has[CLS_MAPS] = { CLS_HAS_SLOT_MAP, CLS_HAS_POSITIONS, CLS_HAS_MASK_MAP, CLS_HAS_BIAS_MAP };
+    static const char *const name[CLS_STEP_MAPS] = { "step->slots", "step->positions", "step->draws", "step->mask.row_map", "step->bias.row_map" };
+    static const uint32_t has[CLS_STEP_MAPS] = { CLS_HAS_SLOT_MAP, CLS_HAS_POSITIONS, CLS_HAS_DRAWS, CLS_HAS_MASK_MAP, CLS_HAS_BIAS_MAP };
     const cls_ints *const map = plan->map[which];
     if (map->host != NULL || map->device.buffer != NULL)
         plan->has |= has[which];
@@ -181,6 +181,15 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
     return status;
 }
 
+static cls_status check_draws(const int32_t *draws, uint32_t n)
+{
+    for (uint32_t row = 0; draws != NULL && row < n; row++)
+        if (draws[row] < 0 || draws[row] >= 1 << 24)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->draws: row %u has %d; it must be 0 to 16777215", (unsigned)row,
+                            (int)draws[row]);
+    return CLS_OK;
+}
+
 /* What a host map of a mask or a bias names. */
 static cls_status check_named_rows(const char *what, const int32_t *map, uint32_t n, uint32_t rows)
 {
@@ -204,6 +213,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         return status;
     plan->map[CLS_MAP_SLOTS] = &s->slots;
     plan->map[CLS_MAP_POSITIONS] = &s->positions;
+    plan->map[CLS_MAP_DRAWS] = &s->draws;
     plan->map[CLS_MAP_MASKS] = &s->mask.row_map;
     plan->map[CLS_MAP_BIASES] = &s->bias.row_map;
     status = cls_wait_check(n_wait, wait);
@@ -223,7 +233,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         status = check_mask(sampler, plan);
     if (status == CLS_OK)
         status = check_bias(sampler, plan);
-    for (int i = 0; i < CLS_MAPS && status == CLS_OK; i++)
+    for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
         status = check_map(sampler, plan, (enum cls_map)i);
     if (status == CLS_OK)
         status = check_output(sampler, "step->random", &s->random, rows * sizeof(uint64_t), sizeof(uint64_t));
@@ -235,6 +245,8 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         status = check_output(sampler, "step->logprobs", &s->logprobs, rows * sizeof(float), sizeof(float));
     if (status == CLS_OK)
         status = check_output(sampler, "step->probs", &s->probs, rows * sampler->vocab * sizeof(float), sizeof(float));
+    if (status == CLS_OK)
+        status = check_draws(s->draws.host, s->rows);
     if (status == CLS_OK)
         status = check_named_rows("step->mask.row_map", s->mask.row_map.host, s->rows, s->mask.rows);
     if (status == CLS_OK)

@@ -44,7 +44,7 @@ START_TEST(philox_counter_layout)
     /* counter (position, purpose, stream low, stream high), key the seed; low word first */
     uint32_t c[4] = {7, 0, 0x33333333, 0x44444444};
     philox4x32(c, 0x11111111, 0x22222222);
-    ck_assert_uint_eq(philox_token(0x11111111, 0x22222222, 0x33333333, 0x44444444, 7), (uint64_t)c[1] << 32 | c[0]);
+    ck_assert_uint_eq(philox_token(0x11111111, 0x22222222, 0x33333333, 0x44444444, 7, 0), (uint64_t)c[1] << 32 | c[0]);
 }
 END_TEST
 

@@ -259,6 +259,36 @@ START_TEST(shared_slot)
 }
 END_TEST
 
+/* Rows of one slot draw apart by their draws, each as the reference's. */
+START_TEST(draws)
+{
+    client s = small_client(fixture_device(_i), 4);
+    const int32_t map[] = {2, 2, 2, 2}, draws[] = {0, 1, 2, (1 << 24) - 1};
+    int differ = 0;
+    s.step.slots.host = map;
+    s.step.draws.host = draws;
+    s.step.defer_accept = 1;
+    for (uint32_t step = 0; step < 3; step++) {
+        const int32_t positions[] = {(int32_t)step, (int32_t)step, (int32_t)step, (int32_t)step};
+        s.step.positions.host = positions;
+        client_step(&s, s.d->queue, 0, 0, NULL, NULL);
+        client_tokens(&s, 0);
+        for (uint32_t row = 0; row < 4; row++) {
+            cls_host_row h = batch_host_row(s.b, row);
+            cls_host_result result = {.struct_size = sizeof result};
+            h.params = &s.b->params[2];
+            h.position = step;
+            h.draw = (uint32_t)draws[row];
+            must(cls_host_sample(&h, &result));
+            ck_assert_int_eq(s.b->token[row], result.token);
+            differ |= row > 0 && s.b->token[row] != s.b->token[0];
+        }
+    }
+    ck_assert(differ);
+    close_small(&s);
+}
+END_TEST
+
 START_TEST(events)
 {
     device *const d = fixture_device(_i);
@@ -326,6 +356,7 @@ static Suite *make(void)
     add_device_test(t, bias_maps);
     add_device_test(t, slots_and_positions);
     add_device_test(t, shared_slot);
+    add_device_test(t, draws);
     add_device_test(t, events);
     add_device_test(t, lifetimes);
     suite_add_tcase(s, t);

@@ -212,8 +212,8 @@ START_TEST(acceptance_refused)
     device *const d = fixture_device(_i);
     client s = small_client(d, 4);
     const int32_t twice[] = {0, 1, 2, 1}, beyond[] = {0, 1, 2, 4};
-    const cls_buffer drawn = {s.step.tokens.buffer, 0}, none = {NULL, 0}, odd = {s.step.tokens.buffer, 2},
-                     far = {s.step.tokens.buffer, 4};
+    const cls_ints drawn = {NULL, {s.step.tokens.buffer, 0}}, none = {NULL, {NULL, 0}},
+                   odd = {NULL, {s.step.tokens.buffer, 2}}, far = {NULL, {s.step.tokens.buffer, 4}};
     cls_ints map = {.host = twice};
     cl_event nothing = NULL;
     refused(cls_accept(NULL, d->queue, 4, &drawn, NULL, 0, NULL, NULL), "sampler");
@@ -227,7 +227,7 @@ START_TEST(acceptance_refused)
     refused(cls_accept(s.sampler, d->queue, 4, &drawn, &map, 0, NULL, NULL), "slots");
     map.host = beyond;
     refused(cls_accept(s.sampler, d->queue, 4, &drawn, &map, 0, NULL, NULL), "slots");
-    map.device.buffer = drawn.buffer;
+    map.device.buffer = drawn.device.buffer;
     refused(cls_accept(s.sampler, d->queue, 4, &drawn, &map, 0, NULL, NULL), "slots");
     refused(cls_accept(s.sampler, d->queue, 4, &drawn, NULL, 1, NULL, NULL), "wait");
     refused(cls_accept(s.sampler, d->queue, 4, &drawn, NULL, 1, &nothing, NULL), "wait");

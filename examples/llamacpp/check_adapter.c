@@ -79,7 +79,8 @@ static int32_t expected(const struct sequence *q, const unsigned char *allowed, 
     row.dtype = CLS_F32;
     row.vocab = VOCAB;
     row.params = &q->params;
-    row.position = q->params.position + q->output_count + (draw << 24);
+    row.position = q->params.position + q->output_count;
+    row.draw = draw;
     row.prompt = q->prompt;
     row.prompt_count = q->prompt_count;
     row.output = q->output;

@@ -33,7 +33,6 @@ struct clsample_llama {
     cl_command_queue queue; /* in order */
     cl_mem logits;          /* float32 [vocab] */
     cl_mem out;             /* struct drawn */
-    cl_mem accepted;        /* int32 [1] */
     cls_context *context;
     cls_sampler *sampler;
 };
@@ -93,8 +92,6 @@ static void release(clsample_llama *shared)
         clFinish(shared->queue); /* the row may still be under way */
     cls_sampler_destroy(shared->sampler);
     cls_context_destroy(shared->context);
-    if (shared->accepted != NULL)
-        clReleaseMemObject(shared->accepted);
     if (shared->out != NULL)
         clReleaseMemObject(shared->out);
     if (shared->logits != NULL)
@@ -124,9 +121,6 @@ static bool open_device(clsample_llama *shared, cl_device_id device)
         return false;
     shared->out = clCreateBuffer(shared->cl, CL_MEM_READ_WRITE, sizeof(struct drawn), NULL, &code);
     if (!cl_done(code, "outputs"))
-        return false;
-    shared->accepted = clCreateBuffer(shared->cl, CL_MEM_READ_WRITE, sizeof(int32_t), NULL, &code);
-    if (!cl_done(code, "tokens"))
         return false;
 
     cls_context_options options;
@@ -231,7 +225,7 @@ static void sampler_accept(struct llama_sampler *s, llama_token token)
 {
     struct slot_sampler *m = s->ctx;
     clsample_llama *shared = m->shared;
-    cls_buffer tokens = {shared->accepted, 0};
+    cls_ints tokens = {.host = &token};
     cls_ints slots = {.host = &m->slot};
     if (m->slot == NO_SLOT || token < 0 || (uint32_t)token >= shared->vocab)
         return;
@@ -240,11 +234,7 @@ static void sampler_accept(struct llama_sampler *s, llama_token token)
             give_up(m);
         return;
     }
-    /* Filling copies the token now; nothing is waited for. */
-    if (!cl_done(
-            clEnqueueFillBuffer(shared->queue, shared->accepted, &token, sizeof token, 0, sizeof token, 0, NULL, NULL),
-            "accept") ||
-        !done(cls_accept(shared->sampler, shared->queue, 1, &tokens, &slots, 0, NULL, NULL), "accept"))
+    if (!done(cls_accept(shared->sampler, shared->queue, 1, &tokens, &slots, 0, NULL, NULL), "accept"))
         give_up(m);
     m->draws = 0;
     m->outputs++;
@@ -280,15 +270,14 @@ static bool draw(struct slot_sampler *m, struct drawn *drawn)
     clsample_llama *shared = m->shared;
     /* A second draw for one token needs another random number than the first,
      * or what the grammar refused would bias it. */
-    int32_t position = (int32_t)(m->params.position + m->outputs + (m->draws << 24));
+    int32_t nth = (int32_t)m->draws;
     cls_step step;
     cls_step_default(&step, sizeof step);
     step.rows = 1;
     step.logits.buffer = shared->logits;
     step.logits.dtype = CLS_F32;
     step.slots.host = &m->slot;
-    if (m->draws > 0)
-        step.positions.host = &position;
+    step.draws.host = &nth;
     step.defer_accept = 1;
     step.tokens = (cls_buffer){shared->out, offsetof(struct drawn, token)};
     step.status = (cls_buffer){shared->out, offsetof(struct drawn, status)};
