@@ -296,7 +296,8 @@ CLS_API const char *cls_context_build_log(const cls_context *context);
 typedef enum cls_keep {
     CLS_KEEP_NONE = 0,  /* nothing: no penalties */
     CLS_KEEP_SEEN = 1,  /* which occur: no frequency penalty. 3/8 byte a token of the vocabulary */
-    CLS_KEEP_COUNTS = 2 /* how often they occur, up to 65,535 times. 2 1/4 bytes a token */
+    CLS_KEEP_COUNTS = 2 /* how often they occur. 2 1/4 bytes a token. A count that has reached
+                           65,535 stays there, rollback or not */
 } cls_keep;
 
 typedef struct cls_sampler_options {
@@ -305,7 +306,8 @@ typedef struct cls_sampler_options {
     uint32_t max_rows; /* most rows of a step, 1 to 65,535; default 1 */
     uint32_t slots;    /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
     int32_t keep;      /* a cls_keep; default CLS_KEEP_COUNTS */
-    int32_t logit_bias; /* whether requests may have a logit_bias: 1/8 byte a token more; default 1 */
+    int32_t logit_bias; /* whether requests may have a logit_bias: 1/8 byte a token more, 1/4 where
+                          nothing is kept; default 1 */
     uint32_t history;  /* a request's latest tokens that are kept in order, 4 bytes each: the longest
                           penalty_window. Up to 16,384; default 0 */
     uint32_t rollback; /* most tokens that cls_slot_rollback() takes back, 4 bytes each. Up to 16,384;

@@ -263,10 +263,10 @@ END_TEST
 START_TEST(draws)
 {
     client s = small_client(fixture_device(_i), 4);
-    const int32_t map[] = {2, 2, 2, 2}, draws[] = {0, 1, 2, (1 << 24) - 1};
+    const int32_t map[] = {2, 2, 2, 2}, nth[] = {0, 1, 2, (1 << 24) - 1};
     int differ = 0;
     s.step.slots.host = map;
-    s.step.draws.host = draws;
+    s.step.draws.host = nth;
     s.step.defer_accept = 1;
     for (uint32_t step = 0; step < 3; step++) {
         const int32_t positions[] = {(int32_t)step, (int32_t)step, (int32_t)step, (int32_t)step};
@@ -278,7 +278,7 @@ START_TEST(draws)
             cls_host_result result = {.struct_size = sizeof result};
             h.params = &s.b->params[2];
             h.position = step;
-            h.draw = (uint32_t)draws[row];
+            h.draw = (uint32_t)nth[row];
             must(cls_host_sample(&h, &result));
             ck_assert_int_eq(s.b->token[row], result.token);
             differ |= row > 0 && s.b->token[row] != s.b->token[0];
