@@ -129,6 +129,12 @@ EOF
     runs $model --prompts prompts --requests 9 --streams 2 --seed 1 --json
     texts seed 9
     differ "seeds 0 and 1" one seed
+    # A request comes and goes with every step: clsample's staging is full at times.
+    runs $model --prompts prompts --requests 200 --max-tokens 1 --ahead 0 --json
+    texts calm 200
+    runs $model --prompts prompts --requests 200 --max-tokens 1 --streams 2 --ahead 60 --json
+    texts hasty 200
+    same "0 and 60 steps ahead" calm hasty
     runs $model --prompt "the cat" --prompt "the dog" --requests 3 --max-tokens 40
     mv out plain
     says "a table" 'tokens/s' err
