@@ -8,7 +8,7 @@
     const u64 draws_offset, __global const u64 *random, const u64 random_offset,                         \
     __global u64 *work, __global u64 *pass, __global f32 *sample,                                        \
     const i32 invalid_token, __global i32 *tokens, const u64 tokens_offset, __global i32 *status_out,    \
-    const u64 status_offset
+    const u64 status_offset, __global i32 *latest, const u64 latest_offset
 
 /* The weights of one vector of a tile, in units that set_finish() brings to the
  * row's, and their sum. */

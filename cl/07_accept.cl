@@ -5,14 +5,16 @@
 /* By the whole group; `done` is the same for all of it. */
 static inline void finish_row(cls_row *out, __global cls_row *record, __global cls_slot *slot, const slot_state *s,
                               __global const u32 *lists, u32 has, u32 row, int done, __global i32 *tokens,
-                              u64 tokens_offset, __global i32 *status_out, u64 status_offset, __local u64 *scratch)
+                              u64 tokens_offset, __global i32 *status_out, u64 status_offset, __global i32 *latest,
+                              __local u64 *scratch)
 {
     const int drawn = done && !out->none;
     if (drawn) {
         const u32 outputs = slot->outputs + 1, n = slot->n_stop;
-        if ((slot->max_tokens != 0 && outputs >= slot->max_tokens) ||
-            list_find(lists + slot->stop, n, (u32)out->token) < n)
+        if (list_find(lists + slot->stop, n, (u32)out->token) < n)
             out->status |= CLS_STATUS_STOPPED;
+        else if (slot->max_tokens != 0 && outputs >= slot->max_tokens)
+            out->status |= CLS_STATUS_STOPPED | CLS_STATUS_LENGTH;
     }
     if (get_local_id(0) == 0) {
         *record = *out;
@@ -20,13 +22,16 @@ static inline void finish_row(cls_row *out, __global cls_row *record, __global c
             tokens[tokens_offset + row] = out->token;
         if (done && (has & CLS_HAS_STATUS))
             status_out[status_offset + row] = (i32)out->status;
+        if (drawn && (has & CLS_HAS_LATEST))
+            *latest = out->token;
     }
     state_accept(slot, s, lists, (u32)out->token, drawn && !(has & CLS_DEFER), scratch);
 }
 /* place: the row's slot, less than 0 if it has none. */
 #define FINISH_ROW(out, row, place, view, done, scratch)                                                \
     finish_row(out, rows + row, slots + ((place) < 0 ? 0 : (place)), &(view)->state, lists, has, row,   \
-               done, tokens, tokens_offset, status_out, status_offset, scratch)
+               done, tokens, tokens_offset, status_out, status_offset,                                  \
+               latest + (latest_offset + (u64)((place) < 0 ? 0 : (place))), scratch)
 
 /* accept: tokens made elsewhere; without `tokens` those of the rows' records,
  * of a step that had to report before it could accept.

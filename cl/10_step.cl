@@ -84,7 +84,7 @@ KERNEL void cls_shortlist(STEP_ARGS, DRAW_ARGS, const u32 sample_stride)
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         out.pivot[p] = CLS_KEY_NONE;
     if (place >= 0 && slots[place].stopped) {
-        out.status = CLS_STATUS_STOPPED;
+        out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
     } else if (place >= 0) {
         const cls_slot slot = slots[place];
         u32 flags = 0;

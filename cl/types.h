@@ -197,6 +197,7 @@ typedef struct cls_row {
 #define CLS_BIAS_F16 8192u    /* ... or float16 */
 #define CLS_HAS_BIAS_MAP 16384u
 #define CLS_HAS_DRAWS 32768u
+#define CLS_HAS_LATEST 65536u
 
 /* A row is sampled for a threshold's first guess: all of a small one, of a
  * large one 16 tokens in 512. */
@@ -216,6 +217,7 @@ CLS_INLINE u32 sample_size(u32 vocab)
 #define CLS_STATUS_SKIPPED 8u
 #define CLS_STATUS_NO_SLOT 16u
 #define CLS_STATUS_STOPPED 32u
+#define CLS_STATUS_LENGTH 64u
 /* Beside these in a tile's flags: the row's slot touches a token of the tile. */
 #define CLS_TILE_TOUCHED 256u
 

@@ -109,11 +109,13 @@ typedef enum cls_row_status {
     CLS_ROW_NAN = 1,     /* some allowed logit was NaN; sampled from the others */
     CLS_ROW_INF = 2,     /* some allowed logit was +inf; taken as FLT_MAX */
     CLS_ROW_EMPTY = 4,   /* nothing to draw from (all masked, -inf or NaN): invalid_token */
-    CLS_ROW_SKIPPED = 8, /* the row map says -1: invalid_token, state untouched */
+    CLS_ROW_SKIPPED = 8, /* the row map says -1, or the request had stopped before (with
+                            CLS_ROW_STOPPED): invalid_token, state untouched */
     CLS_ROW_NO_SLOT = 16, /* the row map (a cl_mem) names no begun slot, or a mask's or bias's row
                              map no row of it: invalid_token, state untouched */
-    CLS_ROW_STOPPED = 32 /* this token is a stop id, or the last of max_tokens; or the request had
-                            stopped before: invalid_token, state untouched */
+    CLS_ROW_STOPPED = 32, /* the request has ended: this token is a stop id, or the last of
+                             max_tokens; or it had ended before (with CLS_ROW_SKIPPED) */
+    CLS_ROW_LENGTH = 64   /* with CLS_ROW_STOPPED: this token is the last of max_tokens, and no stop id */
 } cls_row_status;
 
 /* -------------------------------------------------------------- parameters */
@@ -214,7 +216,8 @@ typedef struct cls_params {
  * struct_size: sizeof(cls_params) as the caller sees it. */
 CLS_API void cls_params_default(cls_params *params, size_t struct_size);
 
-/* Checks params for a vocabulary without using them.
+/* Checks params for a vocabulary without using them; what a sampler was not
+ * created for, cls_sampler_check() tells.
  * CLS_OK; CLS_BAD_ARGUMENT with the field's name. */
 CLS_API cls_status cls_params_check(const cls_params *params, uint32_t vocab);
 
@@ -341,6 +344,10 @@ typedef struct cls_memory {
     uint64_t device;     /* the sum of these */
     uint64_t host;
 } cls_memory;
+
+/* Checks params as cls_slot_begin() does, without a slot.
+ * CLS_OK; CLS_BAD_ARGUMENT with the field's name; CLS_OUT_OF_MEMORY. */
+CLS_API cls_status cls_sampler_check(const cls_sampler *sampler, const cls_params *params);
 
 /* memory->struct_size must be set. CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API cls_status cls_sampler_memory(const cls_sampler *sampler, cls_memory *memory);
@@ -525,6 +532,11 @@ typedef struct cls_step {
      * drawn from, 0 outside the kept set; one-hot for greedy rows, all 0
      * without a token. */
     cls_buffer probs;
+
+    /* int32 [slots]: each row's token at its slot's place, for a next embedding
+     * look-up that goes by slots; what rows without a token, and slots without
+     * a row, have there stays. Not with several rows of one slot. */
+    cls_buffer latest;
 } cls_step;
 
 CLS_API void cls_step_default(cls_step *step, size_t struct_size);
@@ -533,7 +545,8 @@ CLS_API void cls_step_default(cls_step *step, size_t struct_size);
  * order or out of order: no waiting, no allocation, no compilation. The step
  * runs after `wait` (n_wait events; NULL if 0), after everything enqueued
  * before it where the queue is in order, and after this sampler's earlier
- * steps on whatever queue. *done (may be NULL) becomes the caller's: it is
+ * steps on whatever queue. *done (may be NULL) becomes the caller's: it is the
+ * last of several commands, so its profile is that command's and no more; it is
  * complete when all outputs are written and the state is updated. The queue is
  * not flushed; another one, where the sampler's last step lies, is.
  *
@@ -654,7 +667,9 @@ CLS_API cls_status cls_head_logits(cls_head *head, cl_command_queue queue, const
  * page-locked memory. One thread at a time. */
 typedef struct cls_readback cls_readback;
 
-/* A ring of `depth` entries of `size` bytes each; blocks. Retains `context`.
+/* A ring of `depth` entries of `size` bytes each; blocks. Who runs n steps
+ * ahead takes n + 1 of them: a step cannot be called again because its read was
+ * refused. Retains `context`.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth, cls_readback **out);
 

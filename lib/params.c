@@ -45,12 +45,12 @@ static int stage_is_on(uint8_t stage, const cls_params *p, uint32_t vocab)
 /* What the lists may not contain. */
 static cls_status check_lists(const cls_params *p, uint32_t vocab)
 {
-    if ((p->logit_bias == NULL) != (p->logit_bias_count == 0))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias_count is %u, but params->logit_bias is %s",
-                        (unsigned)p->logit_bias_count, p->logit_bias == NULL ? "NULL" : "not NULL");
-    if ((p->stop_ids == NULL) != (p->stop_count == 0))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->stop_count is %u, but params->stop_ids is %s",
-                        (unsigned)p->stop_count, p->stop_ids == NULL ? "NULL" : "not NULL");
+    if (p->logit_bias == NULL && p->logit_bias_count != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias_count is %u, but params->logit_bias is NULL",
+                        (unsigned)p->logit_bias_count);
+    if (p->stop_ids == NULL && p->stop_count != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->stop_count is %u, but params->stop_ids is NULL",
+                        (unsigned)p->stop_count);
     for (uint32_t i = 0; i < p->logit_bias_count; i++) {
         const cls_logit_bias *const b = &p->logit_bias[i];
         if (b->id < 0 || (uint32_t)b->id >= vocab)

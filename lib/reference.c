@@ -116,12 +116,14 @@ static void adjust_row(row_work *w, const cls_slot *slot)
                                slot->presence);
 }
 
-/* Whether the request ends with a token, the output being so long with it. */
-static int stops(const row_work *w, const cls_slot *slot, uint32_t outputs, int32_t token)
+/* Whether the request ends with a token, the output being so long with it, and
+ * by what: cls_row_status bits. */
+static uint32_t stops(const row_work *w, const cls_slot *slot, uint32_t outputs, int32_t token)
 {
     uint32_t at;
-    return (slot->max_tokens != 0 && outputs >= slot->max_tokens) ||
-           find_id(w->lists + 2 * w->n_bias, w->n_stop, (uint32_t)token, &at);
+    if (find_id(w->lists + 2 * w->n_bias, w->n_stop, (uint32_t)token, &at))
+        return CLS_ROW_STOPPED;
+    return slot->max_tokens != 0 && outputs >= slot->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0;
 }
 
 /* Whether it has ended already. */
@@ -130,7 +132,7 @@ static int has_stopped(const row_work *w, const cls_host_row *row, const cls_slo
     const uint32_t outputs = valid_ids(row->output, row->output_count, w->vocab);
     for (uint32_t i = row->output_count; i-- > 0;)
         if (row->output[i] >= 0 && (uint32_t)row->output[i] < w->vocab)
-            return stops(w, slot, outputs, row->output[i]);
+            return stops(w, slot, outputs, row->output[i]) != 0;
     return 0;
 }
 
@@ -365,7 +367,7 @@ static void reference(row_work *w, const cls_host_row *row, const cls_slot *slot
     trace->token = row->invalid_token;
     trace->max_key = CLS_KEY_NONE;
     if (has_stopped(w, row, slot)) {
-        trace->status = CLS_ROW_STOPPED;
+        trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
         return;
     }
     if (slot->flags & CLS_SLOT_PENALIZED)
@@ -376,8 +378,7 @@ static void reference(row_work *w, const cls_host_row *row, const cls_slot *slot
         return;
     }
     sample(w, row, slot, keep, trace, result);
-    if (stops(w, slot, valid_ids(row->output, row->output_count, w->vocab) + 1, trace->token))
-        trace->status |= CLS_ROW_STOPPED;
+    trace->status |= stops(w, slot, valid_ids(row->output, row->output_count, w->vocab) + 1, trace->token);
     read_row(row, slot, 1, w); /* raw logprobs know no mask */
     if (w->alive == 0)
         return;

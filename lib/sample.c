@@ -49,6 +49,7 @@ static void draw_arguments(cls_arguments *a, const cls_sampler *s, const cls_pla
     cls_set_u32(a, (uint32_t)step->invalid_token);
     cls_set_buffer(a, s, &step->tokens, sizeof(int32_t));
     cls_set_buffer(a, s, &step->status, sizeof(int32_t));
+    cls_set_buffer(a, s, &step->latest, sizeof(int32_t));
 }
 
 /* Enough groups to feed the device and to even out rows that need less work;

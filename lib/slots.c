@@ -173,6 +173,17 @@ cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prep
     return CLS_OK;
 }
 
+cls_status cls_sampler_check(const cls_sampler *s, const cls_params *params)
+{
+    cls_prepared p;
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    const cls_status status = cls_prepare(s, params, &p);
+    if (status == CLS_OK)
+        cls_prepared_free(&p);
+    return status;
+}
+
 static void forget(cls_sampler *s, uint32_t slot)
 {
     cls_request *const r = &s->request[slot];

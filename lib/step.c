@@ -246,6 +246,8 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     if (status == CLS_OK)
         status = check_output(sampler, "step->probs", &s->probs, rows * sampler->vocab * sizeof(float), sizeof(float));
     if (status == CLS_OK)
+        status = check_output(sampler, "step->latest", &s->latest, (uint64_t)sampler->slots * sizeof(int32_t), sizeof(int32_t));
+    if (status == CLS_OK)
         status = check_draws(s->draws.host, s->rows);
     if (status == CLS_OK)
         status = check_named_rows("step->mask.row_map", s->mask.row_map.host, s->rows, s->mask.rows);
@@ -256,6 +258,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     plan->has |= s->random.buffer != NULL ? CLS_HAS_RANDOM : 0;
     plan->has |= s->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
     plan->has |= s->status.buffer != NULL ? CLS_HAS_STATUS : 0;
+    plan->has |= s->latest.buffer != NULL ? CLS_HAS_LATEST : 0;
     plan->has |= s->defer_accept ? CLS_DEFER : 0;
     plan->has |= sampler->force_search ? CLS_FORCE_SEARCH : 0;
     return status;

@@ -289,6 +289,48 @@ START_TEST(draws)
 }
 END_TEST
 
+/* Each slot's latest token, wherever its row was; what did not draw stays. */
+START_TEST(latest)
+{
+    client s = small_client(fixture_device(_i), 5);
+    const int32_t map[] = {4, -1, 0, 2}, marks[] = {-7, -7, -7, -7, -7};
+    int32_t got[5];
+    cl_mem buffer = buffer_of(s.d, sizeof marks + 4, NULL);
+    must_cl(clEnqueueWriteBuffer(s.d->queue, buffer, CL_TRUE, 4, sizeof marks, marks, 0, NULL, NULL));
+    put_row(&s, 3, NAN);
+    s.step.rows = s.b->rows = 4;
+    s.step.slots.host = map;
+    s.step.latest = (cls_buffer){buffer, 4};
+    client_step(&s, s.d->queue, 0, 0, NULL, NULL);
+    client_tokens(&s, 0);
+    must_cl(clEnqueueReadBuffer(s.d->queue, buffer, CL_TRUE, 4, sizeof got, got, 0, NULL, NULL));
+    ck_assert_int_eq(got[4], s.b->token[0]);
+    ck_assert_int_eq(got[0], s.b->token[2]);
+    ck_assert(got[1] == -7 && got[2] == -7 && got[3] == -7 && got[0] >= 0 && got[4] >= 0);
+    s.step.latest.offset = 8; /* five slots do not fit */
+    ck_assert_int_eq(cls_sample(s.sampler, s.d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(cls_error_message(), "latest"));
+    clReleaseMemObject(buffer);
+    s.b->rows = 5;
+    close_small(&s);
+}
+END_TEST
+
+/* What a sampler was not made for is known before a slot is taken. */
+START_TEST(checks_params)
+{
+    client s = small_client(fixture_device(_i), 2);
+    cls_params p = s.b->params[0];
+    must(cls_sampler_check(s.sampler, &p));
+    p.penalty_window = 5;
+    must(cls_params_check(&p, s.b->vocab));
+    ck_assert_int_eq(cls_sampler_check(s.sampler, &p), CLS_BAD_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(cls_error_message(), "penalty_window"));
+    ck_assert_int_eq(cls_sampler_check(NULL, &p), CLS_BAD_ARGUMENT);
+    close_small(&s);
+}
+END_TEST
+
 START_TEST(events)
 {
     device *const d = fixture_device(_i);
@@ -357,6 +399,8 @@ static Suite *make(void)
     add_device_test(t, slots_and_positions);
     add_device_test(t, shared_slot);
     add_device_test(t, draws);
+    add_device_test(t, latest);
+    add_device_test(t, checks_params);
     add_device_test(t, events);
     add_device_test(t, lifetimes);
     suite_add_tcase(s, t);

@@ -267,16 +267,16 @@ START_TEST(stops)
     ck_assert_int_eq(e.result.status, CLS_ROW_OK);
     e.p.max_tokens = 3; /* ids outside the vocabulary are no tokens */
     ck_assert_int_eq(largest(&e), 0);
-    ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED);
+    ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED | CLS_ROW_LENGTH);
     e.p.max_tokens = 2;
     e.row.invalid_token = 5;
     ck_assert_int_eq(largest(&e), 5);
-    ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED);
+    ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
     ck_assert_uint_eq(e.result.kept, 0);
     e.p.max_tokens = 0;
     OUTPUT(&e, ended);
     ck_assert_int_eq(largest(&e), 5);
-    ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED);
+    ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
     PROMPT(&e, ended); /* a prompt ends nothing */
     e.row.output_count = 0;
     ck_assert_int_eq(largest(&e), 0);

@@ -163,7 +163,6 @@ START_TEST(slot_calls_refused)
             REFUSE(logit_bias_count, 1, "logit_bias");
         p = good;
         REFUSE(penalty_window, 6, "penalty_window");
-        REFUSE(stop_ids, ids, "stop_ids");
         REFUSE(stop_count, 1, "stop_ids");
 #undef REFUSE
         refused(cls_slot_rollback(sampler, 0, 3), "rollback");

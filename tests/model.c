@@ -97,18 +97,19 @@ static cls_params with_lists(const model *m)
     return p;
 }
 
-static int ends(const model *m, int32_t token, uint32_t outputs)
+/* cls_row_status bits */
+static int32_t ends(const model *m, int32_t token, uint32_t outputs)
 {
     for (uint32_t i = 0; i < m->params.stop_count; i++)
         if (m->stop[i] == token)
-            return 1;
-    return m->params.max_tokens != 0 && outputs >= m->params.max_tokens;
+            return CLS_ROW_STOPPED;
+    return m->params.max_tokens != 0 && outputs >= m->params.max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0;
 }
 
 int model_stopped(const model *m)
 {
     const int after_prompt = m->n == 0 || !m->is_output[m->n - 1];
-    return m->outputs != 0 && ends(m, after_prompt ? -1 : m->id[m->n - 1], m->outputs);
+    return m->outputs != 0 && 0 != ends(m, after_prompt ? -1 : m->id[m->n - 1], m->outputs);
 }
 
 void model_accept(model *m, int32_t token)
@@ -127,7 +128,7 @@ void model_next(const model *m, const float *logits, const uint32_t *position, i
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
     *token = invalid_token;
-    *status = !m->begun ? CLS_ROW_NO_SLOT : CLS_ROW_STOPPED;
+    *status = !m->begun ? CLS_ROW_NO_SLOT : CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     if (!m->begun || model_stopped(m))
         return;
     for (uint32_t i = window ? m->n - least(window, m->n) : m->since; i < m->n; i++)
@@ -149,8 +150,8 @@ void model_next(const model *m, const float *logits, const uint32_t *position, i
     must(cls_host_sample(&row, &result));
     *token = result.token;
     *status = result.status;
-    if (!(result.status & CLS_ROW_EMPTY) && ends(m, result.token, m->outputs + 1))
-        *status |= CLS_ROW_STOPPED;
+    if (!(result.status & CLS_ROW_EMPTY))
+        *status |= ends(m, result.token, m->outputs + 1);
 }
 
 const char *model_words(const model *m)

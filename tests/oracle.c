@@ -216,8 +216,8 @@ int oracle_stops(const cls_host_row *row, int32_t token)
         outputs += is_token(row, row->output[i]) != 0;
     for (uint32_t i = 0; i < row->params->stop_count; i++)
         if (row->params->stop_ids[i] == token)
-            return 1;
-    return row->params->max_tokens && outputs >= row->params->max_tokens;
+            return CLS_ROW_STOPPED;
+    return row->params->max_tokens && outputs >= row->params->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0;
 }
 
 /* Whether it ended with its latest output. */
@@ -247,7 +247,7 @@ int oracle_make(oracle *o, const cls_host_row *row)
         return 0;
     }
     if (has_stopped(row)) {
-        o->status = CLS_ROW_STOPPED;
+        o->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {
         take_tally(row, tallies);
         read_row(o, row, tallies, entries);
