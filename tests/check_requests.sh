@@ -182,12 +182,12 @@ gives '0 1 2 3 0 -1' "$empty" --mask packed.npy --bias dense16.npy --logit-bias 
 # reached before or now. Padding and ids outside the vocabulary are no tokens.
 # shellcheck disable=SC2086
 {
-    gives '0 0 0 1 -1 0' '0 0 0 0 32 0' --output so-far.npy $f --stop-id 2
-    gives '0 0 0 1 -1 -1' '0 0 0 32 32 32' --output so-far.npy $f --stop-id 1 --stop-id 2
+    gives '0 0 0 1 -1 0' '0 0 0 0 40 0' --output so-far.npy $f --stop-id 2
+    gives '0 0 0 1 -1 -1' '0 0 0 32 40 40' --output so-far.npy $f --stop-id 1 --stop-id 2
     gives '0 0 0 0 0 0' '32 32 32 32 32 32' --prompt so-far.npy --stop-id 0
 }
-gives '0 0 0 0 -1 0' '0 0 0 32 32 0' --output so-far.npy --max-tokens 4
-gives '0 0 -1 -1 -1 0' '0 32 32 32 32 32' --output so-far.npy --max-tokens 2
+gives '0 0 0 0 -1 0' '0 0 0 96 40 0' --output so-far.npy --max-tokens 4
+gives '0 0 -1 -1 -1 0' '0 96 40 40 40 96' --output so-far.npy --max-tokens 2
 gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --max-tokens 2
 check "a stopped row" host --output output.npy --max-tokens 3
 says "a stopped row" ' -1 .* stopped$' out

@@ -47,7 +47,6 @@ static void sample_row(const schedule *b, step *p, request *r)
     p->rows[ROW_PICK * b->m->batch + i] = (int32_t)p->n_rows - 1;
     p->slots[i] = (int32_t)r->slot;
     p->who[i] = (uint32_t)(r - b->o->requests);
-    r->row = i;
     r->sampled++;
 }
 
@@ -72,13 +71,12 @@ static void plan(schedule *b, step *p)
 {
     p->n_rows = p->n_sampled = 0;
     join(b);
-    /* Who writes has a row in every step: its token is in the sampler's buffer
-     * until the next. */
+    /* Who writes looks up its slot's latest token, which is on the device. */
     for (uint32_t slot = 0; slot < b->m->slots; slot++) {
         request *r = b->tenant[slot] < 0 ? NULL : &b->o->requests[b->tenant[slot]];
         if (r == NULL || r->sampled == 0)
             continue;
-        add_row(b, p, r, -1 - (int32_t)r->row, r->n_prompt + r->sampled - 1);
+        add_row(b, p, r, -1 - (int32_t)r->slot, r->n_prompt + r->sampled - 1);
         sample_row(b, p, r);
     }
     /* The other rows are for prompts. */
@@ -95,29 +93,19 @@ static void plan(schedule *b, step *p)
 
 /* ------------------------------------------------------------ what became of it */
 
-static bool is_stop(const request *r, int32_t token)
-{
-    for (uint32_t i = 0; i < r->params.stop_count; i++)
-        if (r->params.stop_ids[i] == token)
-            return true;
-    return false;
-}
-
 static void take(schedule *b, request *r, int32_t token, int32_t status)
 {
     const int32_t lost = CLS_ROW_EMPTY | CLS_ROW_SKIPPED | CLS_ROW_NO_SLOT;
     if (r->end != RUNNING) /* it went on until the host knew */
         return;
-    r->status |= status & ~CLS_ROW_STOPPED;
+    r->status |= status & ~(CLS_ROW_STOPPED | CLS_ROW_LENGTH);
     if (status & lost) {
         r->end = FAILED;
     } else {
         b->sum->tokens++;
         r->tokens[r->n_prompt + r->n_output++] = token;
-        if (is_stop(r, token))
-            r->end = STOPPED;
-        else if (r->n_output == r->most)
-            r->end = FULL;
+        if (status & CLS_ROW_STOPPED)
+            r->end = status & CLS_ROW_LENGTH ? FULL : STOPPED;
     }
     b->sum->finished += r->end != RUNNING;
 }
@@ -170,7 +158,7 @@ static void begin_step(schedule *b, step *p)
     const double begun = now();
     p->done = NULL;
     p->ticket = UINT64_MAX;
-    model_forward(b->m, p->rows, p->n_rows, b->s->out, &p->uploaded);
+    model_forward(b->m, p->rows, p->n_rows, b->s->latest, &p->uploaded);
     while (p->n_sampled > 0 && !sampling_logits(b->s, p->rows, p->n_sampled))
         make_room(b);
     must_cl(clEnqueueMarkerWithWaitList(b->m->d->queue, 0, NULL, &p->computed), "clEnqueueMarkerWithWaitList");

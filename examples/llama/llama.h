@@ -97,7 +97,6 @@ typedef struct request {
     uint32_t slot;
     uint32_t fed;     /* tokens of the prompt */
     uint32_t sampled; /* tokens of the output */
-    uint32_t row;     /* of the latest in the device's token buffer */
 } request;
 
 typedef struct options {
@@ -163,10 +162,11 @@ typedef struct sampling {
     cls_sampler *sampler;
     cls_readback *readback;
     cl_mem logits; /* float32 [batch, vocab] */
-    cl_mem out;    /* int32 [2, most]: tokens, statuses */
+    cl_mem out;    /* int32 [2, most]: tokens, statuses; what the host reads */
+    cl_mem latest; /* int32 [slots]: what the next look-up reads */
     bool on_host;  /* then the next two are used, and neither sampler nor readback */
     float *host_logits;
-    int32_t *host_out;
+    int32_t *host_out, *host_latest;
 } sampling;
 
 typedef struct sampled {

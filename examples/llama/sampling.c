@@ -30,6 +30,8 @@ void sampling_open(sampling *s, model *m, const options *o)
     s->on_host = o->host_sampling;
     s->logits = device_buffer(m->d, (size_t)m->batch * vocab * sizeof(float), NULL);
     s->out = device_buffer(m->d, 2 * (size_t)s->most * sizeof(int32_t), NULL);
+    s->host_latest = allocate(m->slots, sizeof(int32_t)); /* 0: an id, for who draws nothing at first */
+    s->latest = device_buffer(m->d, m->slots * sizeof(int32_t), s->host_latest);
     if (s->on_host) {
         s->host_logits = allocate((size_t)s->most * vocab, sizeof(float));
         s->host_out = allocate(2 * (size_t)s->most, sizeof(int32_t));
@@ -60,9 +62,11 @@ void sampling_close(sampling *s)
     cls_head_destroy(s->head);
     cls_context_destroy(s->context);
     clReleaseMemObject(s->out);
+    clReleaseMemObject(s->latest);
     clReleaseMemObject(s->logits);
     free(s->host_logits);
     free(s->host_out);
+    free(s->host_latest);
 }
 
 void sampling_begin(sampling *s, const request *r)
@@ -102,8 +106,8 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
     step.tokens = (cls_buffer){s->out, 0};
     step.status = (cls_buffer){s->out, half};
     /* Steps run ahead of what the host knows. A request that has ended in the
-     * meantime looks up this token, and nothing comes of it. */
-    step.invalid_token = 0;
+     * meantime looks up its last token again, and nothing comes of it. */
+    step.latest.buffer = s->latest;
     const cls_status status = cls_sample(s->sampler, s->m->d->queue, &step, 0, NULL, done);
     if (status == CLS_BUSY)
         return false;
@@ -140,12 +144,14 @@ sampled sampling_on_host(sampling *s, const request *requests, const uint32_t *w
         row.output = r->tokens + r->n_prompt;
         row.output_count = r->n_output;
         row.position = r->params.position + r->n_output;
-        row.invalid_token = 0;
         must(cls_host_sample(&row, &result), "a token");
         tokens[i] = result.token;
         status[i] = result.status;
+        if (result.token >= 0)
+            s->host_latest[r->slot] = result.token;
     }
-    must_cl(clEnqueueWriteBuffer(s->m->d->queue, s->out, CL_TRUE, 0, n * sizeof *tokens, tokens, 0, NULL, NULL),
+    must_cl(clEnqueueWriteBuffer(s->m->d->queue, s->latest, CL_TRUE, 0, s->m->slots * sizeof *tokens, s->host_latest,
+                                 0, NULL, NULL),
             "clEnqueueWriteBuffer");
     return (sampled){tokens, status};
 }
