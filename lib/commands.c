@@ -3,7 +3,7 @@
  * Nothing here waits or allocates. */
 #include "internal.h"
 
-cls_status cls_queue_check(const cls_sampler *sampler, cl_command_queue queue, int *ordered)
+cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *ordered)
 {
     cl_context context = NULL;
     cl_device_id device = NULL;
@@ -17,8 +17,8 @@ cls_status cls_queue_check(const cls_sampler *sampler, cl_command_queue queue, i
         code = clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_BAD_ARGUMENT, code, "queue is no command queue");
-    if (context != sampler->context->cl || device != sampler->context->device)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue belongs to another OpenCL context or device than the sampler");
+    if (context != c->cl || device != c->device)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue belongs to another OpenCL context or device than the cls_context");
     *ordered = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     return CLS_OK;
 }

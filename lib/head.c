@@ -62,12 +62,12 @@ static cls_status check(const cls_context *context, cl_command_queue queue, cls_
     int ordered;
     cls_status status = check_numbers(o);
     if (status == CLS_OK)
-        status = cls_head_queue_check(context, queue, &ordered);
+        status = cls_queue_check(context, queue, &ordered);
     if (status == CLS_OK)
-        status = cls_head_buffer_check(context, "options->weight", &o->weight,
-                                       cls_head_extent(o->vocab, o->weight_stride, o->hidden, size), size);
+        status = cls_buffer_check(context, "options->weight", &o->weight,
+                                       cls_extent(o->vocab, o->weight_stride, o->hidden, size), size);
     if (status == CLS_OK && o->bias.buffer != NULL)
-        status = cls_head_buffer_check(context, "options->bias", &o->bias, o->vocab * sizeof(float), sizeof(float));
+        status = cls_buffer_check(context, "options->bias", &o->bias, o->vocab * sizeof(float), sizeof(float));
     if (status == CLS_OK && o->dtype == CLS_F32)
         status = check_clblast(o);
     return status;

@@ -40,17 +40,6 @@ struct cls_head {
     cl_command_queue last_queue;
 };
 
-/* ------------------------------------------------------------- head_call.c */
-
-cls_status cls_head_queue_check(const cls_context *context, cl_command_queue queue, int *ordered);
-
-/* Checks that [offset, offset + size) lies in a buffer of the context, aligned. */
-cls_status cls_head_buffer_check(const cls_context *context, const char *what, const cls_buffer *buffer, uint64_t size,
-                                 uint64_t element);
-
-/* Bytes of `rows` rows of `width` elements, a stride apart; UINT64_MAX if that overflows. */
-uint64_t cls_head_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element);
-
 /* ---------------------------------------------------------- head_clblast.c */
 
 /* CLBlast's kernels count elements in 32 bits: tells whether a matrix that

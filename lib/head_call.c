@@ -10,62 +10,12 @@ void cls_head_call_default(cls_head_call *call, size_t struct_size)
 
 /* -------------------------------------------------------------------- checks */
 
-cls_status cls_head_queue_check(const cls_context *context, cl_command_queue queue, int *ordered)
-{
-    cl_context of = NULL;
-    cl_device_id device = NULL;
-    cl_command_queue_properties properties = 0;
-    if (queue == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue is NULL");
-    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof of, &of, NULL);
-    if (code == CL_SUCCESS)
-        code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL);
-    if (code == CL_SUCCESS)
-        code = clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
-    if (code != CL_SUCCESS)
-        return cls_fail(CLS_BAD_ARGUMENT, code, "queue is no command queue");
-    if (of != context->cl || device != context->device)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue belongs to another OpenCL context or device than the head");
-    *ordered = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-    return CLS_OK;
-}
-
-cls_status cls_head_buffer_check(const cls_context *context, const char *what, const cls_buffer *b, uint64_t size,
-                                 uint64_t element)
-{
-    size_t have = 0;
-    cl_context of = NULL;
-    if (b->buffer == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.buffer is NULL", what);
-    cl_int code = clGetMemObjectInfo(b->buffer, CL_MEM_SIZE, sizeof have, &have, NULL);
-    if (code == CL_SUCCESS)
-        code = clGetMemObjectInfo(b->buffer, CL_MEM_CONTEXT, sizeof of, &of, NULL);
-    if (code != CL_SUCCESS)
-        return cls_fail(CLS_BAD_ARGUMENT, code, "%s is no buffer", what);
-    if (of != context->cl)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s belongs to another OpenCL context than the head", what);
-    if (b->offset % element != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: offset %llu is no multiple of the element's %llu bytes", what,
-                        (unsigned long long)b->offset, (unsigned long long)element);
-    if (b->offset > have || size > have - b->offset)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: the buffer has %zu bytes, but the head needs %llu from offset %llu",
-                        what, have, (unsigned long long)size, (unsigned long long)b->offset);
-    return CLS_OK;
-}
-
-uint64_t cls_head_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element)
-{
-    if (stride > (UINT64_MAX / element - width) / rows)
-        return UINT64_MAX;
-    return ((rows - 1) * stride + width) * element;
-}
-
 static cls_status check_which(const cls_head *h, const cls_head_call *call)
 {
     if (call->which.host != NULL && call->which.device.buffer != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->which has both host and device");
     if (call->which.device.buffer != NULL)
-        return cls_head_buffer_check(h->context, "call->which.device", &call->which.device, call->rows * sizeof(int32_t),
+        return cls_buffer_check(h->context, "call->which.device", &call->which.device, call->rows * sizeof(int32_t),
                                      sizeof(int32_t));
     if (call->which.host == NULL && call->hidden_rows < call->rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->hidden_rows is %u for %u rows, and there is no call->which",
@@ -92,16 +42,16 @@ static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call
                         (unsigned long long)call->hidden_stride, (unsigned)h->hidden);
     cls_status status = cls_wait_check(n_wait, wait);
     if (status == CLS_OK)
-        status = cls_head_queue_check(h->context, queue, ordered);
+        status = cls_queue_check(h->context, queue, ordered);
     if (status == CLS_OK)
-        status = cls_head_buffer_check(h->context, "call->hidden", &call->hidden,
-                                       cls_head_extent(call->hidden_rows, call->hidden_stride, h->hidden, sizeof(float)),
+        status = cls_buffer_check(h->context, "call->hidden", &call->hidden,
+                                       cls_extent(call->hidden_rows, call->hidden_stride, h->hidden, sizeof(float)),
                                        sizeof(float));
     if (status == CLS_OK)
         status = check_which(h, call);
     if (status == CLS_OK)
-        status = cls_head_buffer_check(h->context, "call->logits", &call->logits,
-                                       cls_head_extent(h->max_rows, h->vocab, h->vocab, sizeof(float)), sizeof(float));
+        status = cls_buffer_check(h->context, "call->logits", &call->logits,
+                                       cls_extent(h->max_rows, h->vocab, h->vocab, sizeof(float)), sizeof(float));
     if (status == CLS_OK && h->dtype == CLS_F32 &&
         !cls_head_clblast_fits(call->logits.offset / sizeof(float), h->max_rows, h->vocab))
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->logits.offset is %llu: CLBlast counts elements to 2^31",

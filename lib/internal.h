@@ -266,7 +266,7 @@ typedef struct cls_commands {
 } cls_commands;
 
 /* Checks a queue; tells whether it is in order. */
-cls_status cls_queue_check(const cls_sampler *sampler, cl_command_queue queue, int *ordered);
+cls_status cls_queue_check(const cls_context *context, cl_command_queue queue, int *ordered);
 /* What a sampler says whose step failed half way. */
 cls_status cls_sampler_lost(void);
 
@@ -315,8 +315,11 @@ typedef struct cls_plan {
     uint32_t logit_size, bias_size;
 } cls_plan;
 
+/* Bytes of `rows` rows of `width` elements, a stride apart; UINT64_MAX if that overflows. */
+uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element);
+
 /* Checks that [offset, offset + size) lies in a buffer of the context, aligned. */
-cls_status cls_buffer_check(const cls_sampler *sampler, const char *what, const cls_buffer *buffer, uint64_t size,
+cls_status cls_buffer_check(const cls_context *context, const char *what, const cls_buffer *buffer, uint64_t size,
                             uint64_t element);
 
 /* Checks one of the rows' maps; fails if it has two sources. */

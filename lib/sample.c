@@ -190,7 +190,7 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "tokens is NULL");
     cls_status status = cls_wait_check(n_wait, wait);
     if (status == CLS_OK)
-        status = cls_queue_check(s, queue, &ordered);
+        status = cls_queue_check(s->context, queue, &ordered);
     if (status == CLS_OK)
         status = cls_map_check(s, "tokens", tokens, rows);
     if (status == CLS_OK)

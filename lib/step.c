@@ -14,28 +14,29 @@ static cls_status bad(const char *what, const char *why)
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->%s %s", what, why);
 }
 
-cls_status cls_buffer_check(const cls_sampler *sampler, const char *what, const cls_buffer *b, uint64_t size, uint64_t element)
+cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_buffer *b, uint64_t size, uint64_t element)
 {
     size_t have = 0;
     cl_context context = NULL;
+    if (b->buffer == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.buffer is NULL", what);
     cl_int code = clGetMemObjectInfo(b->buffer, CL_MEM_SIZE, sizeof have, &have, NULL);
     if (code == CL_SUCCESS)
         code = clGetMemObjectInfo(b->buffer, CL_MEM_CONTEXT, sizeof context, &context, NULL);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_BAD_ARGUMENT, code, "%s is no buffer", what);
-    if (context != sampler->context->cl)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s belongs to another OpenCL context than the sampler", what);
+    if (context != c->cl)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s belongs to another OpenCL context than the cls_context", what);
     if (b->offset % element != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: offset %llu is no multiple of the element's %llu bytes", what,
                         (unsigned long long)b->offset, (unsigned long long)element);
     if (b->offset > have || size > have - b->offset)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: the buffer has %zu bytes, but the step needs %llu from offset %llu",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: the buffer has %zu bytes, but %llu are needed from offset %llu",
                         what, have, (unsigned long long)size, (unsigned long long)b->offset);
     return CLS_OK;
 }
 
-/* Bytes of `rows` rows of `width` elements, a stride apart; UINT64_MAX if that overflows. */
-static uint64_t extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element)
+uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element)
 {
     if (stride > (UINT64_MAX / element - width) / rows)
         return UINT64_MAX;
@@ -61,8 +62,8 @@ static cls_status check_logits(const cls_sampler *sampler, cls_plan *plan)
                         (unsigned long long)l->row_stride, (unsigned)sampler->vocab);
     plan->logit_size = (uint32_t)cls_dtype_size(l->dtype);
     const cls_buffer whole = { l->buffer, l->offset };
-    return cls_buffer_check(sampler, "step->logits", &whole,
-                            extent(plan->step.rows, l->row_stride, sampler->vocab, plan->logit_size), plan->logit_size);
+    return cls_buffer_check(sampler->context, "step->logits", &whole,
+                            cls_extent(plan->step.rows, l->row_stride, sampler->vocab, plan->logit_size), plan->logit_size);
 }
 
 /* Rows of a mask or a dense bias: defaults, and whether they lie in the buffer. */
@@ -79,7 +80,7 @@ static cls_status check_rows_of(const cls_sampler *sampler, const char *what, co
     if (map->host == NULL && map->device.buffer == NULL && *rows < step_rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.rows is %u for %u rows, and there is no %s.row_map", what,
                         (unsigned)*rows, (unsigned)step_rows, what);
-    return cls_buffer_check(sampler, what, buffer, extent(*rows, *stride, width, element), element);
+    return cls_buffer_check(sampler->context, what, buffer, cls_extent(*rows, *stride, width, element), element);
 }
 
 static cls_status no_map(const cls_ints *map, const char *what)
@@ -120,7 +121,7 @@ cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s has a host array and a buffer; it can have one", what);
     if (map->device.buffer == NULL)
         return CLS_OK;
-    return cls_buffer_check(sampler, what, &map->device, (uint64_t)rows * sizeof(int32_t), sizeof(int32_t));
+    return cls_buffer_check(sampler->context, what, &map->device, (uint64_t)rows * sizeof(int32_t), sizeof(int32_t));
 }
 
 static cls_status check_map(const cls_sampler *sampler, cls_plan *plan, enum cls_map which)
@@ -136,7 +137,7 @@ static cls_status check_map(const cls_sampler *sampler, cls_plan *plan, enum cls
 static cls_status check_output(const cls_sampler *sampler, const char *what, const cls_buffer *output, uint64_t size,
                                uint64_t element)
 {
-    return output->buffer == NULL ? CLS_OK : cls_buffer_check(sampler, what, output, size, element);
+    return output->buffer == NULL ? CLS_OK : cls_buffer_check(sampler->context, what, output, size, element);
 }
 
 static int may_search(const cls_sampler *s, const cls_slot *slot)
@@ -226,7 +227,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->logprob_kind is %d, which is no cls_logprob_kind",
                         (int)s->logprob_kind);
     const uint64_t rows = s->rows;
-    status = cls_queue_check(sampler, queue, &plan->ordered);
+    status = cls_queue_check(sampler->context, queue, &plan->ordered);
     if (status == CLS_OK)
         status = check_logits(sampler, plan);
     if (status == CLS_OK)

@@ -27,5 +27,17 @@ for shape in '1 16 2048' '256 4 1024' '12 2 16' '7 8 64'; do
             passed=$((passed + 1)) || failed=$((failed + 1))
     done
 done
+# The LM head is a program of its own: WGS LANES VEC ROWS TOKENS, with and
+# without fma().
+for shape in '1 1 16 4 4' '256 16 4 4 2' '7 1 2 1 1'; do
+    for fused in -DFUSED -UFUSED; do
+        # shellcheck disable=SC2086 # five numbers
+        set -- $shape
+        "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header -Werror -Wall -Wextra \
+            -Wno-unused-function -Wno-unused-parameter \
+            -DWGS="$1" -DLANES="$2" -DVEC="$3" -DROWS="$4" -DTOKENS="$5" $fused cl/head.cl &&
+            passed=$((passed + 1)) || failed=$((failed + 1))
+    done
+done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
