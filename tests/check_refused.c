@@ -51,10 +51,10 @@ START_TEST(contexts_refused)
     ck_assert(cls_device_query(d->id, &o, &info) != CLS_OK);
     ck_assert(strstr(cls_error_message(), "work_group") != NULL || strstr(cls_error_message(), "work-group") != NULL);
     refused(cls_context_info(NULL, &info), "context");
-    refused(cls_context_info(fixture_context(d, 0, 0, 0, 0), NULL), "info");
+    refused(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), NULL), "info");
     info.struct_size = 0;
-    refused(cls_context_info(fixture_context(d, 0, 0, 0, 0), &info), "struct_size");
-    ck_assert(cls_context_build_log(fixture_context(d, 0, 0, 0, 0)) != NULL);
+    refused(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info), "struct_size");
+    ck_assert(cls_context_build_log(fixture_context(d, 1u << CLS_F32, 0, 0, 0)) != NULL);
     cls_context_destroy(NULL);
     cls_sampler_destroy(NULL);
 }
@@ -62,7 +62,7 @@ END_TEST
 
 START_TEST(samplers_and_slots_refused)
 {
-    cls_context *const context = fixture_context(fixture_device(_i), 0, 0, 0, 0);
+    cls_context *const context = fixture_context(fixture_device(_i), 1u << CLS_F32, 0, 0, 0);
     cls_sampler_options o;
     cls_sampler *sampler;
     cls_params p;
@@ -113,7 +113,7 @@ END_TEST
 START_TEST(slot_calls_refused)
 {
     device *const d = fixture_device(_i);
-    cls_context *const context = fixture_context(d, 0, 0, 0, 0);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     const int32_t ids[] = {1, 2, 3};
     const cls_logit_bias bias = {1, 1.0f};
     unsigned char bytes[64] = {0};

@@ -83,7 +83,7 @@ client small_client(device *d, uint32_t rows)
     batch *const b = batch_new(rows, 100, CLS_F32, 0, 0);
     for (uint32_t row = 0; row < rows; row++)
         batch_row(b, row, ROW_NORMAL1, row);
-    client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+    client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
     return s;
 }
 
