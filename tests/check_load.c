@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* Thousands of steps under load: every request gives what it gives alone, and
+ * between two lulls no memory is lost.
+ *
+ *     check_load [steps [streams]] */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "load.h"
+
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+#include <malloc.h>
+#define HAVE_MALLINFO2 1
+#endif
+
+/* A sanitizer keeps what was freed. */
+#if defined(__SANITIZE_ADDRESS__)
+#define KEEPS_FREED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KEEPS_FREED 1
+#endif
+#endif
+
+#define RUSH 8    /* steps at the beginning, which ask for all the memory that slot calls may need */
+#define PEAK 4096 /* bytes that small buffers may grow by */
+/* What OpenCL, and malloc() itself, keep, whatever the number of steps. */
+#define HEAP_ALLOWED (128u << 10) /* beyond what samplers tell */
+#define RESIDENT_ALLOWED (4u << 20)
+
+typedef struct memory {
+    cls_memory served, alone;
+    uint64_t heap, resident; /* the whole process's */
+} memory;
+
+static uint32_t steps_wanted, streams_wanted;
+
+/* ---------------------------------------------------------------------- memory */
+
+/* Pages of the process that are in memory, in bytes; 0: not known. */
+static uint64_t resident(void)
+{
+#ifndef KEEPS_FREED
+    unsigned long long size, pages = 0;
+    FILE *const f = fopen("/proc/self/statm", "r");
+    if (f == NULL)
+        return 0;
+    if (fscanf(f, "%llu %llu", &size, &pages) != 2)
+        pages = 0;
+    fclose(f);
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+#else
+    return 0;
+#endif
+}
+
+/* What malloc() has given and not got back; 0: not known. */
+static uint64_t heap(void)
+{
+#ifdef HAVE_MALLINFO2
+    const struct mallinfo2 m = mallinfo2();
+    return m.uordblks + m.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+static memory measure(load *l)
+{
+    memory m = {.served.struct_size = sizeof m.served, .alone.struct_size = sizeof m.alone};
+    load_lull(l);
+    must(cls_sampler_memory(l->sampler, &m.served));
+    must(cls_sampler_memory(l->alone, &m.alone));
+    m.heap = heap();
+    m.resident = resident();
+    return m;
+}
+
+static void no_growth(const load *l, const char *whose, const char *what, uint64_t before, uint64_t after,
+                      uint64_t allowed)
+{
+    printf("    %-10s %-8s %9.1f KiB -> %9.1f KiB\n", whose, what, (double)before / 1024, (double)after / 1024);
+    ck_assert_msg(after <= before + allowed,
+                  "%s: %u streams, %u steps: memory of %s (%s) has grown by %llu bytes, %llu are allowed", l->d->name,
+                  l->slots, l->steps, whose, what, (unsigned long long)(after - before), (unsigned long long)allowed);
+}
+
+/* Some step may see more slot calls and more lists than any before: memory for
+ * them may double, and no more, however many steps there are. How many of its
+ * stagings a sampler uses at once, each with what was ever uploaded in one
+ * step, is a matter of the device's pace. */
+static void no_sampler_growth(const load *l, const char *whose, const cls_memory *before, const cls_memory *after)
+{
+    const uint64_t lists = before->lists + PEAK, changes = before->changes + PEAK;
+    no_growth(l, whose, "lists", before->lists, after->lists, lists);
+    no_growth(l, whose, "changes", before->changes, after->changes, changes);
+    no_growth(l, whose, "rest", before->device - before->lists - before->changes,
+              after->device - after->lists - after->changes, 0);
+    no_growth(l, whose, "host", before->host, after->host, 16 * after->changes);
+}
+
+/* ------------------------------------------------------------------------ a run */
+
+static void run(device *d, uint32_t streams, uint32_t steps)
+{
+    load l;
+    memory before, after;
+    load_open(&l, d, streams);
+    while (l.steps < RUSH || l.steps < steps / 5) {
+        l.rush = l.steps < RUSH;
+        load_step(&l);
+    }
+    l.rush = 0;
+    before = measure(&l);
+    while (l.steps < steps) {
+        load_step(&l);
+        if (l.steps % 1000 == 0)
+            printf("%u streams: %u of %u steps, %u requests\n", streams, l.steps, steps, l.requests);
+    }
+    after = measure(&l);
+    printf("%s: %u streams, %u steps: %u requests, %u of them forks; %llu rows, %llu tokens, %u stops; "
+           "%u changes of parameters, %u chunks of prompt, %u rollbacks of %u tokens (%u rows of requests that they "
+           "ended), %u moves, %u rows paused, %u times busy; %u requests run alone in %llu steps: the same\n",
+           d->name, streams, l.steps, l.requests, l.forks, (unsigned long long)l.rows, (unsigned long long)l.tokens,
+           l.stops, l.world.made[CHANGE_PARAMS], l.world.made[CHANGE_APPEND], l.world.made[CHANGE_ROLLBACK],
+           l.world.taken_back, l.ends, l.moves, l.paused, l.busy, l.replayed, (unsigned long long)l.alone_steps);
+    no_sampler_growth(&l, "all slots", &before.served, &after.served);
+    no_sampler_growth(&l, "one slot", &before.alone, &after.alone);
+    no_growth(&l, "process", "heap", before.heap, after.heap,
+              after.served.host - before.served.host + after.alone.host - before.alone.host + HEAP_ALLOWED);
+    no_growth(&l, "process", "resident", before.resident, after.resident, RESIDENT_ALLOWED);
+    ck_assert(steps < 200 || (l.forks && l.moves && l.stops && l.ends && l.world.taken_back));
+    load_close(&l);
+}
+
+START_TEST(serving)
+{
+    device *const d = fixture_device(_i);
+    const uint32_t steps = steps_wanted ? steps_wanted : fixture_by_size(20, 100, 300);
+    if (streams_wanted != 0) {
+        run(d, streams_wanted, steps);
+        return;
+    }
+    run(d, fixture_by_size(5, 64, 64), steps);
+    if (fixture_size() != TEST_TINY)
+        run(d, 512, steps_wanted ? steps : steps / 5);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("load");
+    TCase *const t = tcase_create("load");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, serving);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    steps_wanted = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
+    streams_wanted = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
+    if (streams_wanted > LOAD_STREAMS) {
+        fprintf(stderr, "at most %d streams\n", LOAD_STREAMS);
+        return 99;
+    }
+    return fixture_run(make, 1);
+}
