@@ -137,7 +137,7 @@ static void run(device *d, uint32_t streams, uint32_t steps)
 START_TEST(serving)
 {
     device *const d = fixture_device(_i);
-    const uint32_t steps = steps_wanted ? steps_wanted : fixture_by_size(20, 100, 300);
+    const uint32_t steps = steps_wanted ? steps_wanted : fixture_by_size(40, 100, 300);
     if (streams_wanted != 0) {
         run(d, streams_wanted, steps);
         return;
