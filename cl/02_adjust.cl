@@ -286,8 +286,6 @@ static inline int tile_is_open(const row_logits *r, u32 tile)
 static inline u32 tile_touched(const row_logits *r, u32 tile)
 {
     IV touched = (IV)(0);
-    if (!r->touched)
-        return 0;
     for (u32 w = 0; w < CLS_TILE / 32; w += VEC)
         touched |= VLOAD((__global const i32 *)r->state.touched + tile * (CLS_TILE / 32) + w);
     return (u32)CAT(fold_or, VEC)(touched);

@@ -276,10 +276,14 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
     const f32 scale = has & CLS_RAW || slot < 0 ? CLS_LOG2E : slots[slot].total_scale;
     __global i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     f32 next_max = 0.0f;
-    u32 next_flags = 0, is_read = 0;
+    u32 next_flags = 0, is_read = 0, touched_tiles = 0;
+    /* Which of the tiles are touched, a bit each (a group has at most 32): asked
+     * all at once, since the answers come from memory. */
+    for (u32 t = first; t < last && r.touched; t++)
+        touched_tiles |= tile_touched(&r, t) != 0 ? 1u << (t - first) : 0u;
     for (u32 t = first; t < last; t++) {
         const int open = tile_is_open(&r, t);
-        const u32 touched = tile_touched(&r, t);
+        const u32 touched = touched_tiles >> (t - first) & 1u;
         __global i32 *const key = row_key + t * CLS_MAX_TILES_PER_TILE;
         f32 tile_max = next_max;
         u32 flags = next_flags;
@@ -288,7 +292,7 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
         if (!is_read)
             tile_max = tile_maxima(&r, t, open, touched, key, &flags);
         const int both = needs_mass && tile_max > -INFINITY && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
-                         t + 1 < last && tile_is_open(&r, t + 1) && tile_touched(&r, t + 1) == 0;
+                         t + 1 < last && tile_is_open(&r, t + 1) && !(touched_tiles >> (t + 1 - first) & 1u);
         if (both)
             next_max = weigh_and_read(&r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE, &next_flags);
         is_read = both;
