@@ -29,13 +29,16 @@
  * offsets are bytes, strides are elements. 1 <= vocab <= 1,048,576.
  *
  * Threads. A cls_context does not change after its creation: any number of
- * threads may share it. A cls_sampler is used by one thread at a time; two
- * samplers of one context may be used by two threads at once.
- * cls_host_sample() has no state and may be called from anywhere.
+ * threads may share it, and create and destroy samplers on it. A cls_sampler, a
+ * cls_readback and a cls_head are used by one thread at a time; two samplers of
+ * one context may be used by two threads at once. cls_sampler_check() may be
+ * called by any thread at any time, cls_host_sample(), which has no state, from
+ * anywhere.
  *
  * Errors. Every function that can fail returns a cls_status and leaves one
  * sentence, which names the argument at fault, for cls_error_message() of the
- * same thread. A failed call changes nothing. A row that cannot be sampled
+ * same thread. A failed call changes nothing, but for the one case that
+ * cls_sample() describes. A row that cannot be sampled
  * (all NaN, an empty mask) is not an error of the call: it gets its own status
  * (cls_row_status) and the token `invalid_token`, and its neighbours don't
  * notice.
@@ -108,7 +111,8 @@ typedef enum cls_row_status {
     CLS_ROW_OK = 0,
     CLS_ROW_NAN = 1,     /* some allowed logit was NaN; sampled from the others */
     CLS_ROW_INF = 2,     /* some allowed logit was +inf; taken as FLT_MAX */
-    CLS_ROW_EMPTY = 4,   /* nothing to draw from (all masked, -inf or NaN): invalid_token */
+    CLS_ROW_EMPTY = 4,   /* nothing to draw from (all masked, -inf or NaN): invalid_token, state
+                            untouched */
     CLS_ROW_SKIPPED = 8, /* the row map says -1, or the request had stopped before (with
                             CLS_ROW_STOPPED): invalid_token, state untouched */
     CLS_ROW_NO_SLOT = 16, /* the row map (a cl_mem) names no begun slot, or a mask's or bias's row
@@ -197,12 +201,13 @@ typedef struct cls_params {
      * `history`. */
     uint32_t penalty_window;
 
-    /* Tokens after which the request stops. 0: no limit (default). Those made
-     * elsewhere count, and those that cls_slot_begin() was given. */
+    /* Output tokens after which the request stops. 0: no limit (default). Those
+     * made elsewhere count, and those of cls_slot_begin()'s `output`. */
     uint32_t max_tokens;
 
-    /* The request stops with the first of these. int32 [stop_count], any number
-     * of them; NULL with 0 (default). */
+    /* The request stops with the first of these: when its latest token is
+     * output and one of them. int32 [stop_count], any number of them; NULL with
+     * 0 (default). */
     const int32_t *stop_ids;
     uint32_t stop_count;
 
@@ -365,19 +370,22 @@ CLS_API cls_status cls_sampler_memory(const cls_sampler *sampler, cls_memory *me
 /* Starts a request in a slot, whatever was there. prompt: int32 [prompt_count],
  * NULL with 0. output: int32 [output_count], tokens that the request has
  * generated before (on another slot, in another process, before it was
- * preempted): its position is params->position plus their number.
+ * preempted): its position is params->position plus their number, and if it
+ * ends with a stop id, or is max_tokens long, the request has stopped already.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params, const int32_t *prompt,
                                   uint32_t prompt_count, const int32_t *output, uint32_t output_count);
 
 /* Adds to a begun request's prompt: the next chunk of a prefill, or of a
- * conversation. A request that stopped by a stop id goes on after it.
+ * conversation. A request that stopped by a stop id goes on after it; one that
+ * stopped by max_tokens does not.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot, const int32_t *prompt,
                                           uint32_t prompt_count);
 
 /* Changes the parameters of a begun slot; its position goes on
- * (params->position is ignored). With another penalty_scope or penalty_window
+ * (params->position is ignored). Whether it has stopped is asked anew: with a
+ * larger max_tokens it goes on. With another penalty_scope or penalty_window
  * the counts are made anew from the sampler's `history` latest tokens; older
  * ones don't count from then on.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
@@ -389,17 +397,19 @@ CLS_API cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot, const cl
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
 
-/* Takes back the last n output tokens, as if they had never been: position,
- * counts, history, windows, a stop. n is at most the sampler's `rollback`, and
- * no rollback leaves a request shorter by more than that than it ever was: what
- * a window needs is kept so far and no further. Only output since the last
- * chunk of prompt can be taken back. The host does not know how many tokens
- * there are: where this cannot be done the request ends, and its rows get
- * CLS_ROW_NO_SLOT.
+/* Takes back the last n accepted output tokens, as if they had never been:
+ * position, counts, history, windows, a stop. Rollbacks add up: a request is
+ * never more than the sampler's `rollback` tokens shorter than its longest so
+ * far. Only output since the last chunk of prompt can be taken back. The same
+ * positions then draw the same numbers (cls_step.draws: others). The host does
+ * not know how many tokens there are: where the device cannot do it, this still
+ * returns CLS_OK, the request ends, its rows get CLS_ROW_NO_SLOT, and later
+ * calls on it do nothing until another request is there.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_rollback(cls_sampler *sampler, uint32_t slot, uint32_t n);
 
-/* Frees a slot; a row that names it gets CLS_ROW_NO_SLOT.
+/* Frees a slot. A row that names it by a device map gets CLS_ROW_NO_SLOT; a
+ * step that names it by a host map, or by having none, is refused.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_reset(cls_sampler *sampler, uint32_t slot);
 
@@ -485,7 +495,7 @@ typedef enum cls_logprob_kind {
 } cls_logprob_kind;
 
 /* One step: what comes in, what is wanted. What is not asked for is not
- * computed. All buffers are the caller's and must stay as they are until the
+ * computed. Outputs overlap neither each other nor an input. All buffers are the caller's and must stay as they are until the
  * step's event is complete; host arrays may be reused when the call returns. */
 typedef struct cls_step {
     size_t struct_size;
@@ -493,7 +503,8 @@ typedef struct cls_step {
 
     cls_logits logits;
 
-    /* The slot of each row; -1 skips the row. Absent: row r is slot r. A host
+    /* The slot of each row; -1 skips the row. Absent: row r is slot r, and all
+     * of these must have a request. A host
      * map is checked by the call, a device map by the kernels
      * (CLS_ROW_NO_SLOT). A slot may occur once, unless `defer_accept` is set;
      * what a device map that breaks this makes of that slot is undefined. */
@@ -505,7 +516,7 @@ typedef struct cls_step {
 
     /* Which of a position's draws each row makes, 0 to 2^24 - 1: several rows
      * of one slot, or another try at one position, draw independent numbers by
-     * different ones. Absent: 0. */
+     * different ones. Absent: 0. Of a device's numbers the lower 24 bits count. */
     cls_ints draws;
 
     /* The 64 random bits of each row as uint64, in place of Philox. */
@@ -516,7 +527,8 @@ typedef struct cls_step {
 
     /* 0: the drawn token is accepted: it enters its slot's state before
      * anything enqueued later reads that. 1: the slots stay as they are, and
-     * several rows may share one; cls_accept() may follow. */
+     * several rows may share one; cls_accept() may follow. Status and outputs
+     * are those of an accepted token. */
     int32_t defer_accept;
 
     /* What a row without a token gets; default -1. */
@@ -553,17 +565,23 @@ CLS_API void cls_step_default(cls_step *step, size_t struct_size);
  * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued); CLS_BUSY: 16 steps with slot
  * calls or changed host arrays are in flight, as many as there is staging for
  * (nothing was enqueued: flush the queue, wait for an earlier step, call again);
- * CLS_OPENCL_ERROR: OpenCL refused a command, and *done is NULL. If that was
- * after the first kernel, the slots may be half changed: the sampler then
- * refuses every further call but cls_sampler_destroy(). */
+ * CLS_OPENCL_ERROR: OpenCL refused a command, and *done is NULL. If slot calls
+ * or a kernel had been enqueued before it, slots may be half changed, and the
+ * sampler is lost: all its sampling, accepting and slot calls return
+ * CLS_OPENCL_ERROR from then on, with cls_error_opencl() CL_SUCCESS. So it is,
+ * and nobody tells, if *done or one of `wait` ends with a negative status:
+ * destroy the sampler then. */
 CLS_API cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
                               const cl_event *wait, cl_event *done);
 
 /* Enqueues the acceptance of tokens made elsewhere (forced, drawn by a host,
  * chosen among deferred rows): tokens, a host array (copied) or a buffer, enter
- * the slots' states as if they had been drawn. A row's id outside the vocabulary, a slot of -1 or
- * one that has no request or has stopped: that row does nothing. slots: as in
- * cls_step; NULL: row r is slot r. Queue, events and statuses as cls_sample(). */
+ * the slots' states as if they had been drawn. A row's id outside the
+ * vocabulary, a slot of -1 or one that has stopped, and by a device map one that
+ * has no request: that row does nothing. There is no row status, and `latest`
+ * is not written: that a token ended its request, the slot's next row tells.
+ * rows: 1 to max_rows. slots: as in cls_step, none twice; NULL: row r is slot r.
+ * Queue, events and what is returned: as cls_sample(). */
 CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint32_t rows, const cls_ints *tokens,
                               const cls_ints *slots, cl_uint n_wait, const cl_event *wait, cl_event *done);
 
@@ -667,9 +685,9 @@ CLS_API cls_status cls_head_logits(cls_head *head, cl_command_queue queue, const
  * page-locked memory. One thread at a time. */
 typedef struct cls_readback cls_readback;
 
-/* A ring of `depth` entries of `size` bytes each; blocks. Who runs n steps
- * ahead takes n + 1 of them: a step cannot be called again because its read was
- * refused. Retains `context`.
+/* A ring of `depth` entries (1 to 1024) of `size` bytes (1 to 2^30) each;
+ * blocks. Who has up to n steps under way, and takes a step's result before it
+ * enqueues another, needs n of them. Retains `context`.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth, cls_readback **out);
 
@@ -678,9 +696,10 @@ CLS_API void cls_readback_destroy(cls_readback *readback);
 
 /* Enqueues a read of `size` bytes from `from`, after `wait`, into the ring's
  * next entry, and numbers it: *ticket is 0 for the first, then 1, 2, ... The
- * queue is not flushed.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_BUSY (that entry's last read is still under
- * way); CLS_OPENCL_ERROR. */
+ * queue is not flushed. `queue` and `from` belong to the context.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_BUSY (that entry's last read is still under way:
+ * wait for it by cls_readback_get() and start the read again, not the step);
+ * CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_readback_start(cls_readback *readback, cl_command_queue queue, const cls_buffer *from,
                                       size_t size, cl_uint n_wait, const cl_event *wait, uint64_t *ticket);
 
@@ -699,8 +718,9 @@ typedef struct cls_host_row {
     int32_t dtype;      /* a cls_dtype */
     uint32_t vocab;
     const void *mask;    /* as in cls_mask; NULL: everything is allowed */
-    uint32_t mask_width; /* elements; tokens beyond them are not allowed */
-    uint32_t position;   /* used in place of params->position */
+    uint32_t mask_width; /* elements; tokens beyond them are not allowed; 0: as many as there are tokens */
+    uint32_t position;   /* of this draw: params->position plus the number of valid ids in
+                            `output`. Neither is added here */
     const uint64_t *random; /* 64 random bits in place of Philox; NULL: Philox */
     const cls_params *params;
     int32_t invalid_token;
@@ -732,7 +752,7 @@ CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
 /* The reference: samples one row on the host, in plain C, giving the token
  * that cls_sample() gives, bit for bit. Allocates and frees some 20 bytes a
  * token, and what qsort() takes.
- * result->struct_size must be set.
+ * result->struct_size and result->probs (NULL: not wanted) must be set.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
 CLS_API cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result);
 

@@ -36,8 +36,10 @@ void cls_readback_destroy(cls_readback *r)
     if (r == NULL)
         return;
     for (uint32_t i = 0; r->entries != NULL && i < r->depth; i++) {
-        if (r->entries[i].done != NULL)
+        if (r->entries[i].done != NULL) {
+            clFlush(r->entries[i].queue);
             clWaitForEvents(1, &r->entries[i].done);
+        }
         forget(&r->entries[i]);
     }
     if (r->data != NULL && clEnqueueUnmapMemObject(r->queue, r->pinned, r->data, 0, NULL, NULL) == CL_SUCCESS)

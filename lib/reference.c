@@ -397,6 +397,8 @@ cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_r
     cls_status status = cls_struct_read(&row, sizeof row, callers, "row");
     if (status == CLS_OK)
         status = check_row(&row);
+    if (row.mask_width == 0)
+        row.mask_width = row.mask_kind == CLS_MASK_BOOL ? row.vocab : (row.vocab + 31) / 32;
     if (status == CLS_OK)
         status = cls_slot_from_params(row.params, row.vocab, &slot);
     if (status == CLS_OK)

@@ -203,6 +203,8 @@ void cls_sampler_destroy(cls_sampler *s)
         return;
     cl_mem *const others[] = { &s->lists.buffer, &s->changes.buffer, &s->words.buffer, &s->old_lists };
     /* Uploads read the staging memory until they are done. */
+    if (s->last_queue != NULL)
+        clFlush(s->last_queue);
     for (int i = 0; i < CLS_STAGING; i++) {
         if (s->staging[i].done != NULL) {
             clWaitForEvents(1, &s->staging[i].done);
