@@ -542,7 +542,8 @@ typedef struct cls_step {
 
     /* float32 [rows, vocab], row-major and dense: the distribution that was
      * drawn from, 0 outside the kept set; one-hot for greedy rows, all 0
-     * without a token. */
+     * without a token. Unlike tokens, statuses and logprobs it may differ in the
+     * last bit from device to device. */
     cls_buffer probs;
 
     /* int32 [slots]: each row's token at its slot's place, for a next embedding

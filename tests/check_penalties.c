@@ -303,6 +303,15 @@ START_TEST(bool_masks)
     e.p.presence_penalty = -1e30f; /* no penalty brings it back */
     ck_assert_int_eq(largest(&e), 4);
     ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+    e.row.mask_width = 0; /* a whole mask, as in a step */
+    const float whole = e.x[9];
+    e.x[9] = 50.0f;
+    ck_assert_int_eq(largest(&e), 9);
+    const int32_t words[1] = {1 << 4};
+    e.row.mask = words;
+    e.row.mask_kind = CLS_MASK_PACKED;
+    ck_assert_int_eq(largest(&e), 4);
+    e.x[9] = whole;
 }
 END_TEST
 
