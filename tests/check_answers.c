@@ -216,7 +216,10 @@ START_TEST(masks)
     x[41] = INFINITY;
     must(cls_host_sample(&row, &result));
     ck_assert_int_eq(result.status, CLS_ROW_OK);
-    row.mask_width = 0;
+    row.mask_width = 0; /* all three words, as in a step */
+    must(cls_host_sample(&row, &result));
+    ck_assert_int_eq(result.token, 69);
+    mask[0] = mask[2] = 0;
     must(cls_host_sample(&row, &result));
     ck_assert_int_eq(result.status, CLS_ROW_EMPTY);
 }
