@@ -83,20 +83,23 @@ static cl_int join(cls_commands *c, cl_uint n_wait, const cl_event *wait)
 
 /* ------------------------------------------------------------------- uploads */
 
+int cls_upload_over(cl_event *done)
+{
+    cl_int state = CL_COMPLETE;
+    if (*done == NULL)
+        return 1;
+    if (clGetEventInfo(*done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) != CL_SUCCESS || state > CL_COMPLETE)
+        return 0;
+    clReleaseEvent(*done);
+    *done = NULL;
+    return 1;
+}
+
 static cls_staging *free_staging(cls_sampler *s)
 {
-    for (int i = 0; i < CLS_STAGING; i++) {
-        cls_staging *const staging = &s->staging[i];
-        cl_int state = CL_COMPLETE;
-        if (staging->done != NULL) {
-            if (clGetEventInfo(staging->done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) != CL_SUCCESS ||
-                state > CL_COMPLETE)
-                continue;
-            clReleaseEvent(staging->done);
-            staging->done = NULL;
-        }
-        return staging;
-    }
+    for (int i = 0; i < CLS_STAGING; i++)
+        if (cls_upload_over(&s->staging[i].done))
+            return &s->staging[i];
     return NULL;
 }
 

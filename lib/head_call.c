@@ -88,18 +88,9 @@ static cl_int begin(const commands *c, cl_uint n_wait, const cl_event *wait)
 
 static cls_head_staging *free_staging(cls_head *h)
 {
-    for (int i = 0; i < CLS_STAGING; i++) {
-        cls_head_staging *const staging = &h->staging[i];
-        cl_int state = CL_COMPLETE;
-        if (staging->done != NULL) {
-            if (clGetEventInfo(staging->done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) != CL_SUCCESS ||
-                state > CL_COMPLETE)
-                continue;
-            clReleaseEvent(staging->done);
-            staging->done = NULL;
-        }
-        return staging;
-    }
+    for (int i = 0; i < CLS_STAGING; i++)
+        if (cls_upload_over(&h->staging[i].done))
+            return &h->staging[i];
     return NULL;
 }
 

@@ -267,6 +267,9 @@ typedef struct cls_commands {
 
 /* Checks a queue; tells whether it is in order. */
 cls_status cls_queue_check(const cls_context *context, cl_command_queue queue, int *ordered);
+/* Whether the upload of an event (NULL: none) is over; if so, forgets it. */
+int cls_upload_over(cl_event *done);
+
 /* What a sampler says whose step failed half way. */
 cls_status cls_sampler_lost(void);
 

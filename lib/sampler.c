@@ -261,7 +261,10 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     for (int i = 0; i < CLS_STAGING; i++)
         m.host += s->staging[i].changes.size + s->staging[i].words.size;
     for (const cls_lists *l = s->first_lists; l != NULL; l = l->next)
-        m.host += sizeof *l + (uint64_t)l->n * sizeof(uint32_t);
+        m.host += sizeof *l;
+    for (uint32_t slot = 0; slot < s->slots; slot++)
+        m.host += s->request[slot].params.logit_bias_count * sizeof(cls_logit_bias) +
+                  s->request[slot].params.stop_count * sizeof(int32_t);
     const size_t size = callers->struct_size;
     memcpy(callers, &m, size < sizeof m ? size : sizeof m);
     callers->struct_size = size;

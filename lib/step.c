@@ -167,7 +167,7 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
             status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names slot %d, which has no request: call cls_slot_begin() first",
                               what, (unsigned)row, (int)slot);
         else if (sampler->seen[slot] && !shared)
-            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names slot %d, as a row before it; a slot may occur once, unless step->defer_accept is set",
+            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names slot %d, as a row before it; where tokens are accepted a slot may occur once",
                               what, (unsigned)row, (int)slot);
         else {
             sampler->seen[slot] = 1;

@@ -4,29 +4,12 @@
 # or, with BUILD empty, the installed one; run on a random checkpoint and, where
 # ../shared/data has it, on a real one. CC, CFLAGS, PKG_CONFIG, LLAMA_FLAGS (of
 # make): what to build with. Exits 77 without compiler or device.
-set -u
 source=$(cd "$(dirname "$0")/.." && pwd) || exit 99
 BUILD=${BUILD-$PWD} CC=${CC:-cc} PKG_CONFIG=${PKG_CONFIG:-pkg-config}
-dir=$(mktemp -d) || exit 99
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 99
-passed=0
-failed=0
+# shellcheck source=tests/checks.sh
+. "$source/tests/checks.sh"
 
-yes_() { passed=$((passed + 1)); }
-no_() { failed=$((failed + 1)); echo "FAILED: $*"; }
-
-same() { # WHAT A B: the files are equal, and not empty
-    if [ -s "$2" ] && cmp -s "$2" "$3"; then yes_; else no_ "$1: $2 and $3 differ"; fi
-}
-
-differ() {
-    if [ -s "$2" ] && [ -s "$3" ] && ! cmp -s "$2" "$3"; then yes_; else no_ "$1: $2 and $3 are equal"; fi
-}
-
-says() { # WHAT PATTERN FILE
-    if grep -q -e "$2" "$3"; then yes_; else no_ "$1: no '$2' in: $(head -3 "$3")"; fi
-}
+refused() { refused_by llama "$llama" "$@"; }
 
 runs() { # ARGUMENTS...: exit 0
     "$llama" "$@" >out 2>err
@@ -34,26 +17,8 @@ runs() { # ARGUMENTS...: exit 0
     if [ $code -eq 0 ]; then yes_; else no_ "llama $*: exit $code: $(tail -1 err)"; fi
 }
 
-refused() { # PATTERN ARGUMENTS...: exit 1, one sentence with the pattern, nothing else
-    pattern=$1
-    shift
-    "$llama" "$@" >out 2>err
-    code=$?
-    if [ $code -eq 1 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] && grep -q -e "^llama: .*$pattern" err; then
-        yes_
-    else
-        no_ "llama $*: exit $code, $(head -2 err), not '$pattern'"
-    fi
-}
-
 texts() { # FILE N: the first N requests of the JSON printed last, a line each
     sed -n "2,$(($2 + 1))s/[],]*\$//p" out >"$1"
-}
-
-finish() {
-    echo "$passed passed, $failed failed"
-    [ $failed -eq 0 ]
-    exit
 }
 
 # ------------------------------------------------------------------------ build

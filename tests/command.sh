@@ -2,19 +2,15 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2034 # what is set here is used there
 # What the tests of the command share: checks, files, runs.
-set -u
+here=$(cd "$(dirname "$0")" && pwd) || exit 99
 clsample=${CLSAMPLE:-./clsample}
 case $clsample in */*) clsample=$(cd "$(dirname "$clsample")" && pwd)/$(basename "$clsample") ;; esac
-dir=$(mktemp -d) || exit 99
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 99
-passed=0
-failed=0
+# shellcheck source=tests/checks.sh
+. "$here/checks.sh"
 
 # ----------------------------------------------------------------- the checks
 
-yes_() { passed=$((passed + 1)); }
-no_() { failed=$((failed + 1)); echo "FAILED: $*"; }
+refused() { refused_by clsample "$clsample" "$@"; }
 
 check() { # WHAT COMMAND...: the command succeeds
     what=$1
@@ -22,32 +18,8 @@ check() { # WHAT COMMAND...: the command succeeds
     if "$@" >out 2>err; then yes_; else no_ "$what: $(head -1 err)"; fi
 }
 
-same() { # WHAT A B: the files are equal
-    if [ -s "$2" ] && cmp -s "$2" "$3"; then yes_; else no_ "$1: $2 and $3 differ"; fi
-}
-
-differ() {
-    if [ -s "$2" ] && [ -s "$3" ] && ! cmp -s "$2" "$3"; then yes_; else no_ "$1: $2 and $3 are equal"; fi
-}
-
 is() { # WHAT A B: the strings are equal
     if [ "$2" = "$3" ]; then yes_; else no_ "$1: '$2' is not '$3'"; fi
-}
-
-says() { # WHAT PATTERN FILE
-    if grep -q -e "$2" "$3"; then yes_; else no_ "$1: no '$2' in: $(head -3 "$3")"; fi
-}
-
-refused() { # PATTERN ARGUMENTS...: exit 1, one sentence with the pattern, nothing else
-    pattern=$1
-    shift
-    "$clsample" "$@" >out 2>err
-    code=$?
-    if [ $code -eq 1 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] && grep -q -e "^clsample: .*$pattern" err; then
-        yes_
-    else
-        no_ "$*: exit $code, $(head -2 err), not '$pattern'"
-    fi
 }
 
 # ------------------------------------------------------------------ .npy files
@@ -148,8 +120,3 @@ needs_device() { # exits 77 without one
     fi
 }
 
-finish() {
-    echo "$passed passed, $failed failed"
-    [ $failed -eq 0 ]
-    exit
-}
