@@ -88,7 +88,7 @@ static inline u32 truncate_list(const cls_slot *slot, shortlist *list, __global 
         if (stage == CLS_STAGE_TOP_K) {
             kept = min(kept, (u32)slot->top_k);
         } else if (stage == CLS_STAGE_MIN_P) {
-            kept = min(kept, list_count(list, min_p_key(row_max, scale, slot->min_p)));
+            kept = min(kept, list_count(list, depth_key(row_max, scale, slot->min_p)));
         } else if (stage == CLS_STAGE_TOP_P) {
             if (weighed != scale)
                 list_weigh(list, row_key, row_max, scale);

@@ -118,6 +118,7 @@ static inline u64 row_bits(__global const cls_slot *slot, __global const i32 *po
         return random[random_offset + row];
     const u32 position = has & CLS_HAS_POSITIONS ? (u32)positions[positions_offset + row] : slot->position;
     const u32 draw = has & CLS_HAS_DRAWS ? (u32)draws[draws_offset + row] : 0u;
-    return philox_token(slot->seed[0], slot->seed[1], slot->stream[0], slot->stream[1], position, draw);
+    const u32 seed[2] = { slot->seed[0], slot->seed[1] }, stream[2] = { slot->stream[0], slot->stream[1] };
+    return philox_bits(CLS_PURPOSE_TOKEN, seed, stream, position, draw);
 }
 #define ROW_BITS(slot, row) row_bits(slot, positions, positions_offset, draws, draws_offset, random, random_offset, has, row)

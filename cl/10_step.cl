@@ -24,7 +24,7 @@ static inline u32 serve_from_list(const row_logits *r, const cls_slot *slot, __g
      * untouched row, whose mass is known. */
     if (min_p_scale > 0.0f &&
         ((slot->flags & CLS_SLOT_TOTAL) || stage_precedes(slot, CLS_STAGE_MIN_P, CLS_STAGE_TOP_P))) {
-        lowest = min_p_key(row_max, min_p_scale, slot->min_p);
+        lowest = depth_key(row_max, min_p_scale, slot->min_p);
         bounded = 1;
     }
     /* Three ways to a bound, one after the other; a loop, so that compilers
@@ -151,7 +151,7 @@ KERNEL void cls_shortlist(STEP_ARGS, DRAW_ARGS, const u32 sample_stride)
                     out.scale = scale;
                     if (stage == CLS_STAGE_MIN_P) {
                         for (u32 p = 0; p < CLS_PIVOTS; p++)
-                            out.pivot[p] = min_p_key(row_max, scale, slot.min_p) - 1;
+                            out.pivot[p] = depth_key(row_max, scale, slot.min_p) - 1;
                     } else {
                         const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
                         guess_pivots(&r, &m, stage == CLS_STAGE_TOP_K ? u64_from((u32)slot.top_k) : target, out.total,
@@ -200,7 +200,7 @@ KERNEL void cls_final(STEP_ARGS, DRAW_ARGS)
             }
             const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
             if (stage == CLS_STAGE_MIN_P) {
-                c.key = min_p_key(row_max, scale, slot.min_p);
+                c.key = depth_key(row_max, scale, slot.min_p);
                 if (fresh && !counted) {
                     c.pivot = 0; /* all four are this key's: nothing to add to the pass */
                     list.n = 0;

@@ -25,6 +25,9 @@ CLS_INLINE int u64_less(u64 a, u64 b) { return a < b; }
 CLS_INLINE int u64_is_zero(u64 a) { return a == 0; }
 CLS_INLINE u64 u64_shl(u64 a, u32 n) { return a << n; }
 CLS_INLINE u64 u64_shr(u64 a, u32 n) { return a >> n; }
+/* The low half of a product, and a quotient. */
+CLS_INLINE u64 u64_mul(u64 a, u64 b) { return a * b; }
+CLS_INLINE u64 u64_div(u64 a, u64 b) { return a / b; }
 /* The full product. Not mul_hi(uint), which PoCL emulates 4 to 14 times slower. */
 CLS_INLINE u64 u64_mul32(u32 a, u32 b) { return (u64)a * (u64)b; }
 /* floor(a * b / 2^64). */
@@ -275,22 +278,34 @@ CLS_INLINE u64 top_p_target(u64 mass, u32 p)
     return u64_add(u64_mul32(u64_hi(mass), p), u64_shr(low, 32));
 }
 
-/* The lowest key that min-p keeps: the least z with depth(z) <= most. Depth is
- * monotone in z, so 32 halvings find it. `most` is at least 2^-100 (the host
- * sees to that): a depth that a device could flush to zero counts as zero. */
-CLS_INLINE i32 min_p_key(f32 row_max, f32 scale, f32 most)
+/* Depth as an integer, in units of 2^-20 bits, up to 64 bits. */
+#define CLS_DEEPEST (64u << 20)
+CLS_INLINE u32 depth_q20(f32 z, f32 top, f32 scale)
 {
-    i32 lo = key_of(-CLS_FLT_MAX); /* known: the row's maximum is kept */
-    i32 hi = key_of(row_max);
-    while (lo < hi) {
-        const i32 mid = (lo & hi) + ((lo ^ hi) >> 1); /* floor of the mean, no overflow */
-        if (depth(clean(of_key(mid)), row_max, scale) <= most)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    return hi;
+    const f32 d = depth(z, top, scale);
+    return d < 64.0f ? (u32)(i32)(d * 1048576.0f) : CLS_DEEPEST;
 }
+
+/* The lowest key that a cut by depth keeps: the least z with depth(z) <= most, or
+ * with depth_q20(z) <= units. Depth is monotone in z, so 32 halvings find it.
+ * `most` is 0 or at least 2^-100: a depth that a device could flush to zero
+ * counts as zero. */
+#define CLS_DEFINE_DEPTH_KEY(NAME, T, DEPTH)                                               \
+    CLS_INLINE i32 NAME(f32 top, f32 scale, T most)                                        \
+    {                                                                                      \
+        i32 lo = key_of(-CLS_FLT_MAX); /* known: the maximum is kept */                    \
+        i32 hi = key_of(top);                                                              \
+        while (lo < hi) {                                                                  \
+            const i32 mid = (lo & hi) + ((lo ^ hi) >> 1); /* floor of the mean */          \
+            if (DEPTH(clean(of_key(mid)), top, scale) <= most)                             \
+                hi = mid;                                                                  \
+            else                                                                           \
+                lo = mid + 1;                                                              \
+        }                                                                                  \
+        return hi;                                                                         \
+    }
+CLS_DEFINE_DEPTH_KEY(depth_key, f32, depth)
+CLS_DEFINE_DEPTH_KEY(depth_q20_key, u32, depth_q20)
 
 /* log2(x), x > 0, in units of 2^-24; error in (-1.02, 0] units. */
 CLS_INLINE i32 log2_q24(u64 x)
@@ -310,6 +325,23 @@ CLS_INLINE i32 log2_q24(u64 x)
         m = u64_lo(sq);
     }
     return (whole << 24) + r;
+}
+
+/* log2 of a set's mass relative to its largest token's weight, in units of
+ * 2^-20: what must be added to a token's depth for its surprisal in bits. */
+CLS_INLINE u32 mass_q20(u64 mass, f32 top, f32 scale)
+{
+    const i32 fraction = (i32)(split(top, scale).fraction * 16777216.0f);
+    const i32 relative = log2_q24(mass) - (43 << 24) - fraction;
+    return relative > 0 ? (u32)relative >> 4 : 0u;
+}
+
+/* 2^-bits, in units of 2^-30; bits in units of 2^-20. */
+CLS_INLINE u32 exp2_q30(u64 bits)
+{
+    if (!u64_less(bits, u64_from(CLS_DEEPEST)))
+        return 0;
+    return weight(-((f32)u64_lo(bits) * 0x1p-20f), 0.0f, 1.0f, 0.0f);
 }
 
 /* The natural logarithm of a token's probability, from the mass of its set:

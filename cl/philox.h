@@ -29,15 +29,15 @@ CLS_INLINE void philox4x32(u32 c[4], u32 k0, u32 k1)
     }
 }
 
-/* The 64 random bits of a token's draw: the `draw`-th of its position. */
-CLS_INLINE u64 philox_token(u32 seed_lo, u32 seed_hi, u32 stream_lo, u32 stream_hi, u32 position, u32 draw)
+/* 64 random bits for a purpose: the `draw`-th of its position. */
+CLS_INLINE u64 philox_bits(u32 purpose, const u32 *seed, const u32 *stream, u32 position, u32 draw)
 {
     u32 c[4];
     c[0] = position;
-    c[1] = CLS_PURPOSE_TOKEN | draw << 8;
-    c[2] = stream_lo;
-    c[3] = stream_hi;
-    philox4x32(c, seed_lo, seed_hi);
+    c[1] = purpose | draw << 8;
+    c[2] = stream[0];
+    c[3] = stream[1];
+    philox4x32(c, seed[0], seed[1]);
     return u64_make(c[1], c[0]);
 }
 

@@ -44,13 +44,25 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 #define CLS_MAX_VOCAB 1048576
 #define CLS_PIVOTS 4
 
-/* The stages of a chain, in the bytes of cls_slot.chain. */
+/* The stages of a chain, in the bytes of cls_slot.chain: cls_stage of clsample.h,
+ * and what a mode puts there. */
+#ifdef __OPENCL_VERSION__
 #define CLS_STAGE_END 0
 #define CLS_STAGE_TEMPERATURE 1
 #define CLS_STAGE_TOP_K 2
 #define CLS_STAGE_TOP_P 3
 #define CLS_STAGE_MIN_P 4
+#define CLS_STAGE_TOP_N_SIGMA 5
+#define CLS_STAGE_TYPICAL_P 6
+#define CLS_STAGE_XTC 7
+#define CLS_STAGE_P_LESS 8
+#define CLS_STAGE_INFILL 9
+#endif
+#define CLS_STAGE_MIROSTAT_1 10
+#define CLS_STAGE_MIROSTAT_2 11
+#define CLS_STAGES 12
 #define CLS_MAX_STAGES 16
+#define CLS_MIROSTAT_RANKS 100 /* of which mirostat 1 takes the slope */
 
 /* What a slot's parameters ask of the kernels: cls_slot.flags. */
 #define CLS_SLOT_BEGUN 1u
@@ -62,6 +74,20 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 #define CLS_SLOT_PENALIZED 32u /* penalties or biases: logits of touched tokens change */
 #define CLS_SLOT_RAISES 64u    /* ... and some may rise */
 #define CLS_SLOT_SCOPE_ALL 128u /* prompts, too, count for frequency and presence */
+#define CLS_SLOT_DYNAMIC 256u  /* the temperature follows the entropy */
+#define CLS_SLOT_ADAPTIVE 512u /* adaptive-p replaces the draw */
+#define CLS_SLOT_DECAYS 1024u  /* top-p shrinks with every token */
+#define CLS_SLOT_HISTORY 2048u /* DRY, n-grams, bad words or min tokens: the row is prepared */
+#define CLS_SLOT_ALLOWED 4096u /* only the tokens of its list: `biased` has them all */
+#define CLS_SLOT_MODES (CLS_SLOT_MIROSTAT | CLS_SLOT_ADAPTIVE)
+#define CLS_SLOT_MIROSTAT 8192u
+
+/* What a request's samplers remember from token to token. */
+typedef struct cls_mode {
+    i32 mu;          /* mirostat's, bits * 2^20 */
+    u32 sum, weight; /* adaptive-p's averages, * 2^24 */
+    u32 top_p;       /* decayed, * 2^32 */
+} cls_mode;
 
 /* A request, resident on the device. Up to `position` it is the caller's, and
  * a change of parameters writes it; from there on the device moves it on. */
@@ -81,27 +107,55 @@ typedef struct cls_slot {
     u32 max_tokens;                /* 0: no limit */
     u32 bias, n_bias;              /* in the lists: n ids, ascending, then their values */
     u32 stop, n_stop;              /* in the lists: n ids, ascending */
+    f32 low, span;                 /* dynamic temperature: from low to low + span ... */
+    u32 exponent;                  /* ... by this power of the entropy, times 2^16 */
+    f32 sigma;                     /* top-n-sigma's n */
+    u32 typical_p;                 /* p * 2^32 */
+    u32 xtc;                       /* the probability * 2^31 */
+    u32 xtc_depth;                 /* -log2(threshold) * 2^20 */
+    u32 min_keep;
+    u32 decay, top_p_least;        /* top-p decay, both * 2^32 */
+    i32 reset_id;                  /* that restores top-p; -1: none */
+    u32 tau, eta;                  /* mirostat: * 2^20, * 2^24 */
+    u32 target, adaptive_decay;    /* adaptive-p: * 2^30, * 2^32 */
+    u32 dry, n_dry;                /* in the lists: multiplier * base^e of n exponents, 0 up */
+    u32 dry_allowed, dry_window;
+    u32 dry_heads, dry_singles;    /* in the lists: bitmaps of the vocabulary: first ids of sequence breakers;
+                                      breakers of one token. Equal places: all are of one */
+    u32 breakers, n_breakers;      /* in the lists: n places of breakers of several tokens, by first id; at a place
+                                      the number of ids, then these */
+    u32 bad_words, n_bad_words;    /* in the lists: n places of sequences, as the breakers' */
+    u32 ngram;
+    u32 min_tokens;
     u32 position;
     u32 outputs;                   /* output tokens so far */
     u32 length;                    /* tokens that entered the history, less those taken back */
     u32 longest;                   /* the most that ever was: older entries than that less the ring are gone */
     u32 stopped;
+    cls_mode mode;                 /* before the next token */
+    i32 pending;                   /* the token that a step drew and `next` is for; -1: none */
+    cls_mode next;                 /* what accepting it makes of `mode` */
 } cls_slot;
 
 /* ------------------------------------------------------- a slot's resident state
  *
  * Beside its cls_slot a slot has a region of `state`, in words of 32 bits:
- * bitmaps of the vocabulary (touched, seen, biased), counts, and the ring of its
- * latest tokens. `layout` tells which of them there are: a cls_keep, whether
- * biases are used, and the ring's length. */
+ * bitmaps of the vocabulary (touched, seen, biased), counts, the ring of its
+ * latest tokens, and what the mode was before each that can be taken back.
+ * `layout` tells which of them there are: a cls_keep, whether biases are used,
+ * the history (1 to 16,384) and the rollback (0 to 16,384). */
 #define CLS_KEEPS_NONE 0u
 #define CLS_KEEPS_SEEN 1u
 #define CLS_KEEPS_COUNTS 2u
-#define CLS_LAYOUT(keep, biases, ring) ((u32)(keep) | (u32)(biases) << 2 | (u32)(ring) << 3)
+#define CLS_LAYOUT(keep, biases, history, rollback) \
+    ((u32)(keep) | (u32)(biases) << 2 | (u32)((history) - 1) << 3 | (u32)(rollback) << 17)
 #define CLS_LAYOUT_KEEP(layout) ((layout) & 3u)
 #define CLS_LAYOUT_BIASES(layout) ((layout) >> 2 & 1u)
-#define CLS_LAYOUT_RING(layout) ((layout) >> 3)
+#define CLS_LAYOUT_HISTORY(layout) (((layout) >> 3 & 0x3fffu) + 1)
+#define CLS_LAYOUT_ROLLBACK(layout) ((layout) >> 17)
+#define CLS_LAYOUT_RING(layout) (CLS_LAYOUT_HISTORY(layout) + CLS_LAYOUT_ROLLBACK(layout))
 #define CLS_MAX_HISTORY 16384
+#define CLS_MODE_WORDS 4 /* of a cls_mode */
 #define CLS_MAX_COUNT 65535u
 
 /* A bitmap's words, of whole tiles: who reads the last one reads it whole. */
@@ -126,9 +180,13 @@ CLS_INLINE u32 state_ring(u32 vocab, u32 layout)
     const u32 keep = CLS_LAYOUT_KEEP(layout);
     return state_counts(vocab, layout) + state_bitmap(vocab) * ((keep >> 1) * 16 + (keep & 1u));
 }
-CLS_INLINE u32 state_words(u32 vocab, u32 layout)
+CLS_INLINE u32 state_modes(u32 vocab, u32 layout)
 {
     return state_ring(vocab, layout) + (CLS_LAYOUT_RING(layout) + 15) / 16 * 16;
+}
+CLS_INLINE u32 state_words(u32 vocab, u32 layout)
+{
+    return state_modes(vocab, layout) + (CLS_LAYOUT_ROLLBACK(layout) * CLS_MODE_WORDS + 15) / 16 * 16;
 }
 
 /* An entry of the ring: an id, and what it was. */
@@ -164,7 +222,8 @@ typedef struct cls_row {
     u64 mass;   /* of the final set, row units */
     u64 total;  /* of the untouched row, where the chain needs it */
     u64 target; /* of top-p */
-    u64 drawn;  /* the integer in [0, mass) that chose the token */
+    u64 drawn;  /* the integer in [0, mass), or [0, adapted), that chose the token */
+    u64 adapted; /* the mass that adaptive-p makes of the set */
     i32 token;
     u32 status; /* cls_row_status bits */
     u32 state;  /* CLS_ROW_DONE, CLS_ROW_SEARCH_* */
@@ -173,6 +232,12 @@ typedef struct cls_row {
     i32 cut_id;
     f32 scale;  /* of the final weights */
     u32 none;   /* the row has no token of its own */
+    i32 top_key; /* the largest key that is kept: weights and depths are relative to it */
+    i32 head_key, head_first, head_last; /* what was cut from above: keys above head_key, and those equal to it
+                                            whose ids are not in [first, last] */
+    u32 kept;   /* tokens, where `listed` or counted; else 0 */
+    u32 listed; /* the kept ids lie in the row's sample: `kept` of them, ascending */
+    u32 aim, least; /* adaptive-p: the probability aimed at, * 2^30; the least depth that it gives */
     i32 pivot[CLS_PIVOTS]; /* keys, ascending; the pass measures what lies above each */
 } cls_row;
 
@@ -218,6 +283,7 @@ CLS_INLINE u32 sample_size(u32 vocab)
 #define CLS_STATUS_NO_SLOT 16u
 #define CLS_STATUS_STOPPED 32u
 #define CLS_STATUS_LENGTH 64u
+#define CLS_STATUS_UNFIT 128u
 /* Beside these in a tile's flags: the row's slot touches a token of the tile. */
 #define CLS_TILE_TOUCHED 256u
 

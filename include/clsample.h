@@ -68,7 +68,7 @@
 extern "C" {
 #endif
 
-#define CLS_VERSION_STRING "0.2.0"
+#define CLS_VERSION_STRING "0.3.0"
 
 #if defined(_WIN32)
 #define CLS_API
@@ -119,19 +119,38 @@ typedef enum cls_row_status {
                              map no row of it: invalid_token, state untouched */
     CLS_ROW_STOPPED = 32, /* the request has ended: this token is a stop id, or the last of
                              max_tokens; or it had ended before (with CLS_ROW_SKIPPED) */
-    CLS_ROW_LENGTH = 64   /* with CLS_ROW_STOPPED: this token is the last of max_tokens, and no stop id */
+    CLS_ROW_LENGTH = 64,  /* with CLS_ROW_STOPPED: this token is the last of max_tokens, and no stop id */
+    CLS_ROW_UNFIT = 128   /* more is left for params->infill than the shortlist holds: invalid_token, state untouched */
 } cls_row_status;
 
 /* -------------------------------------------------------------- parameters */
 
+/* A step of a row's chain: its temperature, or a truncation. */
+typedef enum cls_stage {
+    CLS_STAGE_END = 0, /* ends a list of them */
+    CLS_STAGE_TEMPERATURE = 1,
+    CLS_STAGE_TOP_K = 2,
+    CLS_STAGE_TOP_P = 3,
+    CLS_STAGE_MIN_P = 4,
+    CLS_STAGE_TOP_N_SIGMA = 5,
+    CLS_STAGE_TYPICAL_P = 6,
+    CLS_STAGE_XTC = 7,
+    CLS_STAGE_P_LESS = 8,
+    CLS_STAGE_INFILL = 9
+} cls_stage;
+
 /* The order in which a row's truncations and its temperature apply. Each
  * truncation sees what the one before it left, renormalised; a stage before
- * the temperature works at temperature 1. */
+ * the temperature works at temperature 1. A preset goes on with all stages that
+ * are not named here, in the order top-n-sigma, typical, XTC, p-less, infill:
+ * no parameter is without effect. Stages that are off do nothing. */
 typedef enum cls_chain {
     CLS_CHAIN_DEFAULT = 0, /* temperature, top-k, top-p, min-p (QEfficient, Hugging Face) */
     CLS_CHAIN_VLLM = 1,    /* temperature, min-p, top-k, top-p */
-    CLS_CHAIN_LLAMA = 2    /* top-k, top-p, min-p, temperature (llama.cpp) */
+    CLS_CHAIN_LLAMA = 2,   /* top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature (llama.cpp) */
+    CLS_CHAIN_CUSTOM = 3   /* params->stages */
 } cls_chain;
+#define CLS_CHAIN_LENGTH 16
 
 /* Which tokens count for the frequency and the presence penalty. The
  * repetition penalty always takes both. */
@@ -144,6 +163,12 @@ typedef struct cls_logit_bias {
     int32_t id;
     float bias; /* added to the logit; -inf bans the token */
 } cls_logit_bias;
+
+/* Some token ids in a row, none outside the vocabulary. */
+typedef struct cls_sequence {
+    const int32_t *ids; /* [count], at least one */
+    uint32_t count;
+} cls_sequence;
 
 /* One request's sampling parameters. */
 typedef struct cls_params {
@@ -215,6 +240,106 @@ typedef struct cls_params {
      * with 0 (default). +inf and NaN: refused. */
     uint32_t logit_bias_count;
     const cls_logit_bias *logit_bias;
+
+    /* With CLS_CHAIN_CUSTOM the chain, each stage at most once, ended by
+     * CLS_STAGE_END or by the array; a stage whose parameter is set must be
+     * in it. Default: empty. */
+    uint8_t stages[CLS_CHAIN_LENGTH];
+
+    /* Dynamic temperature: of what is left, n tokens with entropy H, it is
+     * low + (high - low) * (H / ln n)^exponent, low = max(0, temperature - range),
+     * high = temperature + range; one token: temperature. If that comes to less
+     * than 1e-5, only the likeliest stays. 0: off (default). Negative, infinite,
+     * NaN: refused, as exponents outside [0, 1024]. Default exponent 1.
+     * (llama.cpp's temp_ext) */
+    float dynatemp_range;
+    float dynatemp_exponent;
+
+    /* Keep logits of at least max - n times the standard deviation (of the
+     * population that is left). 0 or less: off. Default 0. Above 1e6 or NaN:
+     * refused. (Tang et al. 2024) */
+    float top_n_sigma;
+
+    /* Keep the tokens whose information is nearest to the entropy, until their
+     * mass exceeds p; of two equally near the likelier, of two equal the lower
+     * id. 1: off (default). Above 1 or NaN: refused; 0 or less keeps one.
+     * (Meister et al. 2022) */
+    float typical_p;
+
+    /* With this probability, drawn by a random stream of its own, drop all
+     * tokens at least as likely as the threshold but the least likely of them.
+     * Probability 0, or a threshold above 0.5: off. Defaults 0 and 0.1. Outside
+     * [0, 1], or NaN: refused. (llama.cpp's XTC) */
+    float xtc_probability;
+    float xtc_threshold;
+
+    /* 1: keep tokens at least as likely as the sum of squares of all. 0: off
+     * (default). (p-less sampling, Tan et al. 2025) */
+    int32_t p_less;
+
+    /* After every token of the output top_p is multiplied by the decay, but
+     * not below the minimum; top_p_reset_id restores it. 1: off (default).
+     * Outside (0, 1]: refused. Defaults of the others 1e-6 and -1 (none). They
+     * need a top_p below 1. (TensorRT-LLM) */
+    float top_p_decay;
+    float top_p_min;
+    int32_t top_p_reset_id;
+
+    /* 1: keep tokens as llama.cpp's infill sampler does, by the tables of
+     * cls_sampler_infill(). A row of which more is left than the shortlist
+     * holds when this stage comes gets CLS_ROW_UNFIT and no token. Default 0. */
+    int32_t infill;
+
+    /* 1 or 2: Mirostat (Basu et al. 2021), a mode: the chain is the temperature
+     * and it, the other truncations have no effect. tau: the surprise aimed at, in
+     * bits, [0, 100]; eta: the learning rate, [0, 100]. mu begins at 2 tau and is
+     * updated when the token that was drawn is accepted. Defaults 0, 5, 0.1. */
+    int32_t mirostat;
+    float mirostat_tau;
+    float mirostat_eta;
+
+    /* Adaptive p: after the chain, draws by how near a token's probability is
+     * to one that keeps the average of those drawn at the target. Below 0: off
+     * (default -1). Above 1 or NaN: refused. decay: how slowly the average
+     * forgets, [0, 0.99]; default 0.9. (llama.cpp's adaptive_p) */
+    float adaptive_target;
+    float adaptive_decay;
+
+    /* The fewest tokens that a truncation but top-k and infill leaves. Default 1;
+     * 0 is 1. */
+    uint32_t min_keep;
+
+    /* DRY: a token that would continue a repetition of length n >= the allowed
+     * length loses multiplier * base^(n - allowed length). Repetitions are
+     * looked for in the last dry_window tokens of prompt and output (0, the
+     * default: in as many as the sampler's `history`), do not reach beyond the
+     * last sequence breaker, and breakers of one token lose nothing.
+     * Multiplier 0 (default) or base below 1: off. A negative one rewards.
+     * Beyond +-1e30, or NaN: refused. Default base 1.75, allowed length 2.
+     * (p-e-w's DRY, as llama.cpp has it) */
+    float dry_multiplier;
+    float dry_base;
+    uint32_t dry_allowed_length;
+    uint32_t dry_window;
+    const cls_sequence *dry_breakers; /* [dry_breaker_count]; NULL with 0 (default) */
+    uint32_t dry_breaker_count;
+
+    /* Ban the token that would repeat an n-gram of the last `history` tokens;
+     * 1 bans all of these. 0: off (default). */
+    uint32_t no_repeat_ngram;
+
+    /* Sequences that must not occur in the output: the last id of one is
+     * banned while the output ends with the ids before it. */
+    uint32_t bad_word_count;
+    const cls_sequence *bad_words;
+
+    /* Until the output has so many tokens, the stop ids are banned. Default 0. */
+    uint32_t min_tokens;
+
+    /* Only these may be drawn: int32 [allowed_count]. NULL with 0 (default): all.
+     * Needs a sampler with options->logit_bias. */
+    uint32_t allowed_count;
+    const int32_t *allowed_ids;
 } cls_params;
 
 /* Sets neutral parameters: temperature 1, nothing truncated, no penalties, seed 0.
@@ -349,6 +474,19 @@ typedef struct cls_memory {
     uint64_t device;     /* the sum of these */
     uint64_t host;
 } cls_memory;
+
+/* What the infill stage knows of a model's tokens. */
+typedef struct cls_infill {
+    size_t struct_size;
+    const int32_t *end_ids;   /* [end_count] tokens that end a generation; the first is what remains when nothing else does */
+    uint32_t end_count;       /* at least 1 */
+    const int32_t *prefix_of; /* [vocab]: of each token the longest other one whose text begins its own; -1: none */
+} cls_infill;
+
+/* Gives a sampler the tables of the infill stage, in place of earlier ones;
+ * copies them, blocks. Steps in flight finish with those they began with.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_sampler_infill(cls_sampler *sampler, const cls_infill *infill);
 
 /* Checks params as cls_slot_begin() does, without a slot.
  * CLS_OK; CLS_BAD_ARGUMENT with the field's name; CLS_OUT_OF_MEMORY. */
@@ -712,6 +850,14 @@ CLS_API cls_status cls_readback_get(cls_readback *readback, uint64_t ticket, int
 
 /* -------------------------------------------------------------------- host */
 
+/* What mirostat, adaptive p and top-p decay remember of a request. */
+typedef struct cls_host_mode {
+    uint32_t begun;       /* 0: nothing yet, whatever the rest says */
+    int32_t mu;           /* bits * 2^20 */
+    uint32_t sum, weight; /* adaptive p's averages, * 2^24 */
+    uint32_t top_p;       /* decayed, * 2^32 */
+} cls_host_mode;
+
 /* One row for cls_host_sample(). */
 typedef struct cls_host_row {
     size_t struct_size;
@@ -735,6 +881,14 @@ typedef struct cls_host_row {
     const int32_t *output;
     uint32_t output_count;
     uint32_t draw; /* as cls_step.draws */
+
+    /* How many of the latest tokens DRY and n-grams look at: the sampler's
+     * `history`. 0: all. */
+    uint32_t history;
+    uint32_t reserved;        /* 0 */
+    const cls_infill *infill; /* for params->infill, else NULL */
+    cls_host_mode mode;       /* before this token: what the row before it gave; default: at the beginning,
+                                 top_p decayed by `output` */
 } cls_host_row;
 
 typedef struct cls_host_result {
@@ -746,6 +900,7 @@ typedef struct cls_host_result {
     float logprob_final; /* as CLS_LOGPROB_FINAL */
     uint32_t reserved;
     float *probs;        /* in: where to put [vocab] probabilities, or NULL */
+    cls_host_mode mode;  /* after this token */
 } cls_host_result;
 
 CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);

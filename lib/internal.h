@@ -13,6 +13,7 @@
 #include "../cl/types.h"
 #include "../cl/arithmetic.h"
 #include "../cl/philox.h"
+#include "../cl/samplers.h"
 
 /* ---------------------------------------------------------------- status.c */
 

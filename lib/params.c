@@ -12,6 +12,19 @@ void cls_params_default(cls_params *params, size_t struct_size)
     full.temperature = 1.0f;
     full.top_p = 1.0f;
     full.repetition_penalty = 1.0f;
+    full.dynatemp_exponent = 1.0f;
+    full.typical_p = 1.0f;
+    full.xtc_threshold = 0.1f;
+    full.top_p_decay = 1.0f;
+    full.top_p_min = 1e-6f;
+    full.top_p_reset_id = -1;
+    full.mirostat_tau = 5.0f;
+    full.mirostat_eta = 0.1f;
+    full.adaptive_target = -1.0f;
+    full.adaptive_decay = 0.9f;
+    full.min_keep = 1;
+    full.dry_base = 1.75f;
+    full.dry_allowed_length = 2;
     cls_struct_init(params, struct_size);
     if (struct_size < sizeof(size_t))
         return;
@@ -19,27 +32,112 @@ void cls_params_default(cls_params *params, size_t struct_size)
            (struct_size < sizeof full ? struct_size : sizeof full) - sizeof(size_t));
 }
 
-/* The preset chains, each with all stages that exist. */
-static const uint8_t presets[][CLS_MAX_STAGES] = {
-    [CLS_CHAIN_DEFAULT] = { CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_MIN_P },
-    [CLS_CHAIN_VLLM] = { CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P },
-    [CLS_CHAIN_LLAMA] = { CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_MIN_P, CLS_STAGE_TEMPERATURE },
-};
-
 static cls_status bad(const char *field, double value, const char *range)
 {
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %g; it must be %s", field, value, range);
 }
 
+/* ------------------------------------------------------------------- the chain */
+
+/* The preset chains, each with all stages. */
+static const uint8_t presets[][CLS_CHAIN_LENGTH] = {
+    [CLS_CHAIN_DEFAULT] = { CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_MIN_P, CLS_STAGE_TOP_N_SIGMA,
+                            CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS, CLS_STAGE_INFILL },
+    [CLS_CHAIN_VLLM] = { CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_TOP_N_SIGMA,
+                         CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS, CLS_STAGE_INFILL },
+    [CLS_CHAIN_LLAMA] = { CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P, CLS_STAGE_TOP_P, CLS_STAGE_MIN_P,
+                          CLS_STAGE_XTC, CLS_STAGE_TEMPERATURE, CLS_STAGE_P_LESS, CLS_STAGE_INFILL },
+};
+
+/* The stages of clsample.h: whether one is on, and the parameter that says so. */
+static const char *const stage_field[] = {
+    [CLS_STAGE_TEMPERATURE] = "temperature", [CLS_STAGE_TOP_K] = "top_k",         [CLS_STAGE_TOP_P] = "top_p",
+    [CLS_STAGE_MIN_P] = "min_p",             [CLS_STAGE_TOP_N_SIGMA] = "top_n_sigma", [CLS_STAGE_TYPICAL_P] = "typical_p",
+    [CLS_STAGE_XTC] = "xtc_probability",     [CLS_STAGE_P_LESS] = "p_less",       [CLS_STAGE_INFILL] = "infill",
+};
+enum { PUBLIC_STAGES = sizeof stage_field / sizeof stage_field[0] };
+
 static int stage_is_on(uint8_t stage, const cls_params *p, uint32_t vocab)
 {
     switch (stage) {
-    case CLS_STAGE_TEMPERATURE: return p->temperature != 1.0f;
+    case CLS_STAGE_TEMPERATURE: return p->temperature != 1.0f || p->dynatemp_range > 0.0f;
     case CLS_STAGE_TOP_K: return p->top_k > 0 && (uint32_t)p->top_k < vocab;
     case CLS_STAGE_TOP_P: return p->top_p < 1.0f;
     case CLS_STAGE_MIN_P: return p->min_p > 0.0f;
+    case CLS_STAGE_TOP_N_SIGMA: return p->top_n_sigma > 0.0f;
+    case CLS_STAGE_TYPICAL_P: return p->typical_p < 1.0f;
+    case CLS_STAGE_XTC: return p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f;
+    case CLS_STAGE_P_LESS: return p->p_less != 0;
+    case CLS_STAGE_INFILL: return p->infill != 0;
     }
     return 0;
+}
+
+/* A custom chain: known stages, each once, and all that are on. */
+static cls_status check_chain(const cls_params *p, uint32_t vocab)
+{
+    int there[PUBLIC_STAGES] = { 0 };
+    if (p->chain < 0 || p->chain > CLS_CHAIN_CUSTOM)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->chain is %d, which is no cls_chain", (int)p->chain);
+    if (p->chain != CLS_CHAIN_CUSTOM)
+        return CLS_OK;
+    for (int i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++) {
+        const uint8_t stage = p->stages[i];
+        if (stage >= PUBLIC_STAGES)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->stages[%d] is %d, which is no cls_stage", i, (int)stage);
+        if (there[stage]++)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->stages[%d]: the stage of %s is there already", i, stage_field[stage]);
+    }
+    for (uint8_t stage = 1; stage < PUBLIC_STAGES && p->mirostat == 0; stage++)
+        if (!there[stage] && stage_is_on(stage, p, vocab))
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is set, but params->stages has no such stage", stage_field[stage]);
+    return CLS_OK;
+}
+
+/* Everything of a chain that is a number, with its range. */
+static cls_status check_ranges(const cls_params *p)
+{
+    if (!(p->temperature >= 0.0f) || isinf(p->temperature))
+        return bad("temperature", (double)p->temperature, "0 (greedy) or more, and finite");
+    if (!(p->top_p <= 1.0f))
+        return bad("top_p", (double)p->top_p, "at most 1 (off)");
+    if (!(p->min_p >= 0.0f && p->min_p <= 1.0f))
+        return bad("min_p", (double)p->min_p, "between 0 (off) and 1");
+    if (!(p->dynatemp_range >= 0.0f && p->dynatemp_range <= 1e30f))
+        return bad("dynatemp_range", (double)p->dynatemp_range, "0 (off) to 1e30");
+    if (!(p->dynatemp_exponent >= 0.0f && p->dynatemp_exponent <= 1024.0f))
+        return bad("dynatemp_exponent", (double)p->dynatemp_exponent, "between 0 and 1024");
+    if (p->dynatemp_range > 0.0f && p->temperature > 1e30f)
+        return bad("temperature", (double)p->temperature, "at most 1e30 with a dynatemp_range");
+    if (!(p->top_n_sigma <= 1e6f))
+        return bad("top_n_sigma", (double)p->top_n_sigma, "at most 1e6; 0 or less is off");
+    if (!(p->typical_p <= 1.0f))
+        return bad("typical_p", (double)p->typical_p, "at most 1 (off)");
+    if (!(p->xtc_probability >= 0.0f && p->xtc_probability <= 1.0f))
+        return bad("xtc_probability", (double)p->xtc_probability, "between 0 (off) and 1");
+    if (!(p->xtc_threshold >= 0.0f && p->xtc_threshold <= 1.0f))
+        return bad("xtc_threshold", (double)p->xtc_threshold, "between 0 and 1; above 0.5 is off");
+    if (!(p->top_p_decay > 0.0f && p->top_p_decay <= 1.0f))
+        return bad("top_p_decay", (double)p->top_p_decay, "above 0 and at most 1 (off)");
+    if (!(p->top_p_min > 0.0f && p->top_p_min <= 1.0f))
+        return bad("top_p_min", (double)p->top_p_min, "above 0 and at most 1");
+    if (p->mirostat < 0 || p->mirostat > 2)
+        return bad("mirostat", (double)p->mirostat, "0 (off), 1 or 2");
+    if (!(p->mirostat_tau >= 0.0f && p->mirostat_tau <= 100.0f))
+        return bad("mirostat_tau", (double)p->mirostat_tau, "between 0 and 100");
+    if (!(p->mirostat_eta >= 0.0f && p->mirostat_eta <= 100.0f))
+        return bad("mirostat_eta", (double)p->mirostat_eta, "between 0 and 100");
+    if (!(p->adaptive_target <= 1.0f))
+        return bad("adaptive_target", (double)p->adaptive_target, "at most 1; below 0 is off");
+    if (!(p->adaptive_decay >= 0.0f && p->adaptive_decay <= 0.99f))
+        return bad("adaptive_decay", (double)p->adaptive_decay, "between 0 and 0.99");
+    return CLS_OK;
+}
+
+/* p as units of 2^-32; 1 is the most there is below it. */
+static uint32_t unit_q32(float p)
+{
+    return p <= 0.0f ? 0 : (double)p * 4294967296.0 + 0.5 < 4294967295.0 ? (uint32_t)((double)p * 4294967296.0 + 0.5) : UINT32_MAX;
 }
 
 /* What the lists may not contain. */
@@ -106,6 +204,94 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
         slot->flags |= CLS_SLOT_PENALIZED;
 }
 
+/* Whether a stage needs the mass of what is left when it comes. */
+static int needs_mass(uint8_t stage, const cls_slot *slot)
+{
+    return stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_TYPICAL_P || stage == CLS_STAGE_XTC || stage == CLS_STAGE_P_LESS ||
+           stage == CLS_STAGE_MIROSTAT_2 || (stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC));
+}
+
+static void set_samplers(const cls_params *p, cls_slot *slot)
+{
+    slot->top_k = p->top_k;
+    slot->top_p = p->top_p > 0.0f ? (uint32_t)((double)p->top_p * 4294967296.0 + 0.5) : 0;
+    /* Below 2^-100 a depth could be flushed to zero: it counts as zero. */
+    slot->min_p = p->min_p > 0.0f ? (float)fmax(-log2((double)p->min_p), 0x1p-100) : 0.0f;
+    slot->low = fmaxf(0.0f, p->temperature - p->dynatemp_range);
+    slot->span = (p->temperature + p->dynatemp_range) - slot->low;
+    slot->low = cls_normal(slot->low);
+    slot->exponent = (uint32_t)((double)p->dynatemp_exponent * 65536.0 + 0.5);
+    slot->sigma = p->top_n_sigma;
+    slot->typical_p = p->typical_p < 1.0f ? unit_q32(p->typical_p) : UINT32_MAX;
+    slot->xtc = (uint32_t)((double)p->xtc_probability * 2147483648.0 + 0.5);
+    slot->xtc_depth = (uint32_t)(fmin(-log2((double)p->xtc_threshold), 1000.0) * 1048576.0 + 0.5);
+    slot->min_keep = p->min_keep > 1 ? p->min_keep : 1;
+    slot->decay = unit_q32(p->top_p_decay);
+    slot->top_p_least = unit_q32(p->top_p_min);
+    slot->reset_id = p->top_p_reset_id;
+    slot->tau = (uint32_t)((double)p->mirostat_tau * 1048576.0 + 0.5);
+    slot->eta = (uint32_t)((double)p->mirostat_eta * 16777216.0 + 0.5);
+    slot->target = p->adaptive_target > 0.0f ? (uint32_t)((double)p->adaptive_target * 1073741824.0 + 0.5) : 0;
+    slot->adaptive_decay = unit_q32(p->adaptive_decay);
+    if (p->dynatemp_range > 0.0f)
+        slot->flags |= CLS_SLOT_DYNAMIC;
+    if (p->adaptive_target >= 0.0f && p->mirostat == 0)
+        slot->flags |= CLS_SLOT_ADAPTIVE;
+    if (p->mirostat != 0)
+        slot->flags |= CLS_SLOT_MIROSTAT;
+    if (p->top_p_decay < 1.0f && p->top_p < 1.0f && p->mirostat == 0)
+        slot->flags |= CLS_SLOT_DECAYS;
+}
+
+/* The stages that are on, in order, and what the first of them asks of the survey. */
+static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
+{
+    const uint8_t mirostat[CLS_CHAIN_LENGTH] = { CLS_STAGE_TEMPERATURE,
+                                                 p->mirostat == 1 ? CLS_STAGE_MIROSTAT_1 : CLS_STAGE_MIROSTAT_2 };
+    const uint8_t *const chain = p->mirostat != 0 ? mirostat : p->chain == CLS_CHAIN_CUSTOM ? p->stages : presets[p->chain];
+    uint32_t n = 0;
+    int truncated = 0, bounded = 0, blocked = 0;
+    float scale = CLS_LOG2E;
+    slot->scale = slot->total_scale = CLS_LOG2E;
+    if (p->temperature < 1e-5f) {
+        slot->flags |= CLS_SLOT_GREEDY;
+        return;
+    }
+    set_samplers(p, slot);
+    /* Rounded once; a subnormal scale would differ on devices that flush it. */
+    slot->scale = (float)fmax(1.4426950408889634074 / (double)p->temperature, 0x1p-126);
+    for (uint32_t i = 0; i < CLS_CHAIN_LENGTH && chain[i] != CLS_STAGE_END; i++) {
+        const uint8_t stage = chain[i];
+        if (stage < PUBLIC_STAGES && !stage_is_on(stage, p, vocab))
+            continue;
+        slot->chain[n / 4] |= (uint32_t)stage << (8 * (n % 4));
+        n++;
+        if (!truncated && needs_mass(stage, slot)) {
+            slot->flags |= CLS_SLOT_TOTAL;
+            slot->total_scale = scale;
+        }
+        if (stage == CLS_STAGE_TEMPERATURE && !(slot->flags & CLS_SLOT_DYNAMIC)) {
+            scale = slot->scale;
+            continue;
+        }
+        /* Top-k bounds the set, unless something before it must know more of
+         * the row than its maximum and its mass, or takes away its head. */
+        bounded |= stage == CLS_STAGE_TOP_K && !blocked;
+        blocked |= stage != CLS_STAGE_TOP_K && stage != CLS_STAGE_MIN_P && (stage != CLS_STAGE_TOP_P || truncated);
+        truncated = 1;
+    }
+    if (!truncated && (slot->flags & CLS_SLOT_ADAPTIVE))
+        slot->flags |= CLS_SLOT_SEARCH; /* a set of the whole row, by tokens */
+    else if (!truncated)
+        slot->flags |= CLS_SLOT_PLAIN;
+    if (!truncated) {
+        slot->flags |= CLS_SLOT_TOTAL;
+        slot->total_scale = slot->scale;
+    } else if (!bounded) {
+        slot->flags |= CLS_SLOT_SEARCH;
+    }
+}
+
 cls_status cls_params_read(const cls_params *callers, cls_params *params)
 {
     cls_params_default(params, sizeof *params);
@@ -118,16 +304,11 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
     cls_status status = cls_params_read(callers, &p);
     if (status != CLS_OK)
         return status;
-    if (p.chain < 0 || (size_t)p.chain >= sizeof presets / sizeof presets[0])
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->chain is %d, which is no cls_chain", (int)p.chain);
-    if (!(p.temperature >= 0.0f) || isinf(p.temperature))
-        return bad("temperature", (double)p.temperature, "0 (greedy) or more, and finite");
-    if (!(p.top_p <= 1.0f))
-        return bad("top_p", (double)p.top_p, "at most 1 (off)");
-    if (!(p.min_p >= 0.0f && p.min_p <= 1.0f))
-        return bad("min_p", (double)p.min_p, "between 0 (off) and 1");
-
-    status = check_penalties(&p);
+    status = check_chain(&p, vocab);
+    if (status == CLS_OK)
+        status = check_ranges(&p);
+    if (status == CLS_OK)
+        status = check_penalties(&p);
     if (status == CLS_OK)
         status = check_lists(&p, vocab);
     if (status != CLS_OK)
@@ -141,43 +322,9 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
     slot->seed[1] = (uint32_t)(p.seed >> 32);
     slot->stream[0] = (uint32_t)p.stream;
     slot->stream[1] = (uint32_t)(p.stream >> 32);
-    slot->scale = slot->total_scale = CLS_LOG2E;
-    if (p.temperature < 1e-5f) {
-        slot->flags |= CLS_SLOT_GREEDY;
-        return CLS_OK;
-    }
-    /* Rounded once; a subnormal scale would differ on devices that flush it. */
-    slot->scale = (float)fmax(1.4426950408889634074 / (double)p.temperature, 0x1p-126);
-    slot->top_k = p.top_k;
-    slot->top_p = p.top_p > 0.0f ? (uint32_t)((double)p.top_p * 4294967296.0 + 0.5) : 0;
-    /* Below 2^-100 a depth could be flushed to zero: it counts as zero. */
-    slot->min_p = p.min_p > 0.0f ? (float)fmax(-log2((double)p.min_p), 0x1p-100) : 0.0f;
-
-    uint32_t n = 0;
-    int truncated = 0;
-    float scale = CLS_LOG2E;
-    for (uint32_t i = 0; i < CLS_MAX_STAGES && presets[p.chain][i] != CLS_STAGE_END; i++) {
-        const uint8_t stage = presets[p.chain][i];
-        if (!stage_is_on(stage, &p, vocab))
-            continue;
-        slot->chain[n / 4] |= (uint32_t)stage << (8 * (n % 4));
-        n++;
-        if (stage == CLS_STAGE_TEMPERATURE) {
-            scale = slot->scale;
-            continue;
-        }
-        if (stage == CLS_STAGE_TOP_P && !truncated) {
-            slot->flags |= CLS_SLOT_TOTAL;
-            slot->total_scale = scale;
-        }
-        truncated = 1;
-    }
-    if (!truncated) {
-        slot->flags |= CLS_SLOT_PLAIN | CLS_SLOT_TOTAL;
-        slot->total_scale = slot->scale;
-    } else if (!stage_is_on(CLS_STAGE_TOP_K, &p, vocab)) {
-        slot->flags |= CLS_SLOT_SEARCH;
-    }
+    set_chain(&p, vocab, slot);
+    slot->pending = -1;
+    slot->mode = slot->next = mode_begin(slot);
     return CLS_OK;
 }
 

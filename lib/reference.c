@@ -325,8 +325,7 @@ static void sample(row_work *w, const cls_host_row *row, const cls_slot *slot, u
     if (plain)
         trace->total = trace->mass;
     const uint64_t bits = row->random != NULL ? *row->random
-                                              : philox_token(slot->seed[0], slot->seed[1], slot->stream[0],
-                                                             slot->stream[1], row->position, row->draw);
+                                              : philox_bits(CLS_PURPOSE_TOKEN, slot->seed, slot->stream, row->position, row->draw);
     trace->drawn = u64_mul_hi(bits, trace->mass);
     trace->token = walk(w, plain, keep, trace->drawn, slot->scale);
     result->logprob_final = logprob_of(w->z[trace->token], w->max, slot->scale, trace->mass);

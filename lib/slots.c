@@ -167,7 +167,7 @@ cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prep
     slot->n_bias = n_bias;
     slot->n_stop = n_stop;
     out->n_words = 2 * n_bias + n_stop;
-    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN)) && slot->top_k > 0 && (uint32_t)slot->top_k < s->vocab &&
+    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN | CLS_SLOT_MIROSTAT)) && slot->top_k > 0 && (uint32_t)slot->top_k < s->vocab &&
         (uint32_t)slot->top_k > s->context->shape.shortlist)
         slot->flags |= CLS_SLOT_SEARCH;
     return CLS_OK;

@@ -44,7 +44,8 @@ START_TEST(philox_counter_layout)
     /* counter (position, purpose, stream low, stream high), key the seed; low word first */
     uint32_t c[4] = {7, 0, 0x33333333, 0x44444444};
     philox4x32(c, 0x11111111, 0x22222222);
-    ck_assert_uint_eq(philox_token(0x11111111, 0x22222222, 0x33333333, 0x44444444, 7, 0), (uint64_t)c[1] << 32 | c[0]);
+    const u32 seed[2] = {0x11111111, 0x22222222}, stream[2] = {0x33333333, 0x44444444};
+    ck_assert_uint_eq(philox_bits(CLS_PURPOSE_TOKEN, seed, stream, 7, 0), (uint64_t)c[1] << 32 | c[0]);
 }
 END_TEST
 
@@ -186,7 +187,7 @@ START_TEST(top_p_targets)
 }
 END_TEST
 
-START_TEST(min_p_keys)
+START_TEST(depth_keys)
 {
     rng r = {fixture_seed() + 6};
     for (uint32_t i = 0; i < trials() / 40; i++) {
@@ -195,7 +196,7 @@ START_TEST(min_p_keys)
         const float scale = (float)exp2(10.0 * rng_unit(&r) - 5.0);
         if (max == -INFINITY)
             continue;
-        const int32_t key = min_p_key(max, scale, most);
+        const int32_t key = depth_key(max, scale, most);
         ck_assert(key <= key_of(max));
         ck_assert_msg(depth(clean(of_key(key)), max, scale) <= most, "max %a, scale %a, most %a", (double)max,
                       (double)scale, (double)most);
@@ -234,7 +235,7 @@ static Suite *make(void)
     tcase_add_test(t, weight_error);
     tcase_add_test(t, units);
     tcase_add_test(t, top_p_targets);
-    tcase_add_test(t, min_p_keys);
+    tcase_add_test(t, depth_keys);
     tcase_add_test(t, logarithm);
     suite_add_tcase(s, t);
     return s;
