@@ -221,7 +221,7 @@ CLS_INLINE cls_split split(f32 max, f32 scale)
         EACH(LAST)                                                                                   \
     }
 
-#ifndef __OPENCL_VERSION__
+#ifndef __OPENCL_C_VERSION__
 CLS_INLINE u32 cls_as_u32(f32 x) { return (u32)CLS_AS_I32(x); }
 CLS_INLINE f32 cls_u32_as_f32(u32 x) { return CLS_AS_F32((i32)x); }
 #define CLS_TO_U32(x) ((u32)(i32)(x))

@@ -4,7 +4,7 @@
 #ifndef CLS_TYPES_H
 #define CLS_TYPES_H
 
-#ifdef __OPENCL_VERSION__
+#ifdef __OPENCL_C_VERSION__
 #pragma OPENCL FP_CONTRACT OFF
 typedef uint u32;
 typedef int i32;
@@ -46,7 +46,7 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 
 /* The stages of a chain, in the bytes of cls_slot.chain: cls_stage of clsample.h,
  * and what a mode puts there. */
-#ifdef __OPENCL_VERSION__
+#ifdef __OPENCL_C_VERSION__
 #define CLS_STAGE_END 0
 #define CLS_STAGE_TEMPERATURE 1
 #define CLS_STAGE_TOP_K 2
