@@ -9,8 +9,8 @@
  * one item, so no two write the same place and nothing is atomic. */
 
 typedef struct slot_state {
-    __global u32 *touched, *seen, *biased, *counts, *ring;
-    u32 keep, biases, n_ring, words; /* words: of a bitmap */
+    __global u32 *touched, *seen, *biased, *counts, *ring, *modes;
+    u32 keep, biases, n_ring, n_modes, words; /* words: of a bitmap */
 } slot_state;
 
 static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
@@ -21,9 +21,11 @@ static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
     s.biased = region + state_biased(vocab, layout);
     s.counts = region + state_counts(vocab, layout);
     s.ring = region + state_ring(vocab, layout);
+    s.modes = region + state_modes(vocab, layout);
     s.keep = CLS_LAYOUT_KEEP(layout);
     s.biases = CLS_LAYOUT_BIASES(layout);
     s.n_ring = CLS_LAYOUT_RING(layout);
+    s.n_modes = CLS_LAYOUT_ROLLBACK(layout);
     s.words = s.keep != CLS_KEEPS_NONE || s.biases ? (vocab + 31) / 32 : 0u;
     return s;
 }
@@ -125,10 +127,33 @@ static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __globa
            list_find(lists + slot->stop, slot->n_stop, latest & CLS_ENTRY_ID) < slot->n_stop;
 }
 
+/* What the mode was before the token at a place in the history. */
+static inline void mode_store(const slot_state *s, u32 at, const cls_mode *mode)
+{
+    if (s->n_modes == 0)
+        return;
+    __global u32 *const m = s->modes + at % s->n_modes * CLS_MODE_WORDS;
+    m[0] = (u32)mode->mu;
+    m[1] = mode->sum;
+    m[2] = mode->weight;
+    m[3] = mode->top_p;
+}
+static inline cls_mode mode_load(const slot_state *s, u32 at)
+{
+    __global const u32 *const m = s->modes + at % s->n_modes * CLS_MODE_WORDS;
+    cls_mode mode;
+    mode.mu = (i32)m[0];
+    mode.sum = m[1];
+    mode.weight = m[2];
+    mode.top_p = m[3];
+    return mode;
+}
+
 /* An output token enters a slot, by the whole group; `active` is the same for
- * all of it. What leaves the window leaves the counts. */
+ * all of it. What leaves the window leaves the counts. `made`: the mode that the
+ * token's own draw makes, if it was drawn; NULL: if it is the pending one. */
 static inline void state_accept(__global cls_slot *slot, const slot_state *s, __global const u32 *lists, u32 id,
-                                int active, __local u64 *scratch)
+                                int active, const cls_mode *made, __local u64 *scratch)
 {
     cls_slot next;
     u32 entry = id | CLS_ENTRY_OUTPUT, leaving = 0, first = 0, last = 0;
@@ -153,6 +178,15 @@ static inline void state_accept(__global cls_slot *slot, const slot_state *s, __
             state_drop(s, leaving, next.flags,
                        !others && !(((leaving ^ entry) & CLS_ENTRY_ID) == 0 && entry_counts(leaving, next.flags)));
         s->ring[next.length % s->n_ring] = entry;
+        mode_store(s, next.length, &next.mode);
+        const u32 top_p = next.mode.top_p;
+        if (made != 0)
+            next.mode = *made;
+        else if (next.pending == (i32)id)
+            next.mode = next.next;
+        next.mode.top_p = next.flags & CLS_SLOT_DECAYS ? top_p_next(&next, top_p, (i32)id) : top_p;
+        slot->mode = next.mode;
+        slot->pending = -1;
         next.position += 1;
         next.outputs += 1;
         next.length += 1;

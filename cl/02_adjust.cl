@@ -50,6 +50,9 @@ typedef struct row_logits {
     u32 raises;
     u32 n_list;
     f32 repetition, reciprocal, frequency, presence;
+    /* What a chain has left of the row, once it is narrowed: as in cls_row. */
+    u32 narrowed;
+    i32 cut_key, cut_id, head_key, head_first, head_last;
 } row_logits;
 
 /* What all kernels of a step are given; the host sets these arguments first. */
@@ -127,6 +130,7 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
     r.reciprocal = slots[slot].reciprocal;
     r.frequency = slots[slot].frequency;
     r.presence = slots[slot].presence;
+    r.narrowed = 0;
     return r;
 }
 /* The row's offset needs 64 bits: 512 rows of 2^20 floats are 2 GiB. */
@@ -248,14 +252,35 @@ static inline FV adjust_touched(const row_logits *r, u32 i, FV x)
     return x > -INFINITY ? y : x;
 }
 
+/* Without what a chain has cut already. */
+static inline FV narrow_v(const row_logits *r, u32 i, FV x)
+{
+    const IV id = LANES + (IV)((i32)i);
+    const IV at_head = (x > above(r->head_key - 1)) & (x <= above(r->head_key));
+    const IV at_cut = (x > above(r->cut_key - 1)) & (x <= above(r->cut_key));
+    IV out = (x > above(r->head_key)) | (x <= above(r->cut_key - 1)) | (at_cut & (id > (IV)(r->cut_id)));
+    out |= at_head & ((id < (IV)(r->head_first)) | (id > (IV)(r->head_last)));
+    return out ? (FV)(-INFINITY) : x;
+}
+static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
+{
+    const i32 key = key_of(x), id = (i32)i;
+    if (key > r->head_key || key < r->cut_key || (key == r->cut_key && id > r->cut_id) ||
+        (key == r->head_key && (id < r->head_first || id > r->head_last)))
+        return -INFINITY;
+    return x;
+}
+
 /* The vector as the chain sees it. open: whether tile_is_open() holds. */
 static inline FV load_adjusted(const row_logits *r, u32 i, int open)
 {
-    const FV x = clean_v(open ? LOAD_V(r->x, i) : load_checked(r, i));
-    return r->touched && touched_lanes(r, i) != 0 ? adjust_touched(r, i, x) : x;
+    FV x = clean_v(open ? LOAD_V(r->x, i) : load_checked(r, i));
+    if (r->touched && touched_lanes(r, i) != 0)
+        x = adjust_touched(r, i, x);
+    return r->narrowed ? narrow_v(r, i, x) : x;
 }
 
-static inline f32 load_one(const row_logits *r, u32 i)
+static inline f32 load_whole(const row_logits *r, u32 i)
 {
     const slot_state *const s = &r->state;
     if (!is_allowed(r, i))
@@ -272,6 +297,12 @@ static inline f32 load_one(const row_logits *r, u32 i)
     if (count != 0 || (s->keep != CLS_KEEPS_NONE && (s->seen[i >> 5] >> (i & 31) & 1u)))
         x = penalize(x, count, r->repetition, r->reciprocal, r->frequency, r->presence);
     return x;
+}
+
+static inline f32 load_one(const row_logits *r, u32 i)
+{
+    const f32 x = load_whole(r, i);
+    return r->narrowed ? narrow_one(r, i, x) : x;
 }
 
 /* ------------------------------------------------------------ tiles that need less */
@@ -299,13 +330,15 @@ static inline int tile_kind(const row_logits *r, u32 tile)
 {
     if (!tile_is_open(r, tile))
         return TILE_ANY;
+    if (r->narrowed)
+        return TILE_OPEN;
     return r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_TOUCHED) ? TILE_OPEN : TILE_PLAIN;
 }
 static inline int max_tile_kind(const row_logits *r, u32 m)
 {
     const u32 tile = m / CLS_MAX_TILES_PER_TILE, w = m * (CLS_MAX_TILE / 32);
     const int kind = tile_kind(r, tile);
-    if (kind != TILE_OPEN || (r->flags[tile] & CLS_STATUS_INF))
+    if (kind != TILE_OPEN || r->narrowed || (r->flags[tile] & CLS_STATUS_INF))
         return kind;
     return (r->state.touched[w] | r->state.touched[w + 1]) == 0 ? TILE_PLAIN : TILE_OPEN;
 }

@@ -323,6 +323,14 @@ static inline i32 row_max_key(__global const i32 *row_key, u32 n, __local u64 *s
     return wg_imax(IMAX(m), scratch);
 }
 
+/* A tile's unit for weights under the set's largest logit, which may be below the
+ * tile's where a head was cut. */
+static inline cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 exponent, f32 scale)
+{
+    const f32 max = of_key(tile_max_key(row_key, tile));
+    return unit_of(max < top ? max : top, top, exponent, scale);
+}
+
 /* Brings the tiles' masses to row units in out[tiles]; returns their sum. */
 static inline u64 row_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 row_max,
                             f32 scale, __global u64 *out, __local u64 *scratch)

@@ -242,7 +242,7 @@ static inline void list_weigh(shortlist *list, __global const i32 *row_key, f32 
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (t != tile) {
             tile = t;
-            unit = unit_of(of_key(tile_max_key(row_key, t)), row_max, exponent, scale);
+            unit = tile_unit(row_key, t, row_max, exponent, scale);
         }
         list->mass[i] = up(u64_from(weight(of_key(list->key[i]), unit.max, scale, unit.fraction)), unit.shift);
     }
@@ -260,20 +260,20 @@ static inline u64 list_mass(const shortlist *list, u32 kept)
 }
 
 /* How many ranks it takes until base plus their mass reaches the target, at
- * least one; n + 1 if all don't. One item walks: lists are short. */
-static inline u32 list_reach(const shortlist *list, u64 base, u64 target)
+ * least one; kept + 1 if that many don't. One item walks: lists are short. */
+static inline u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
 {
     u32 count = 0;
     if (get_local_id(0) == 0) {
         u64 sum = base;
         int reached = 0;
-        while (!reached && count < list->n) {
+        while (!reached && count < kept) {
             sum = u64_add(sum, list->mass[list->order[count]]);
             count++;
             reached = !u64_less(sum, target);
         }
         if (!reached)
-            count = list->n + 1;
+            count = kept + 1;
     }
     return u64_lo(wg_broadcast(u64_from(count), get_local_id(0) == 0, list->scratch));
 }

@@ -8,7 +8,14 @@
     const u64 draws_offset, __global const u64 *random, const u64 random_offset,                         \
     __global u64 *work, __global u64 *pass, __global f32 *sample,                                        \
     const i32 invalid_token, __global i32 *tokens, const u64 tokens_offset, __global i32 *status_out,    \
-    const u64 status_offset, __global i32 *latest, const u64 latest_offset
+    const u64 status_offset, __global i32 *latest, const u64 latest_offset, __global const i32 *infill,  \
+    const u32 n_end
+
+/* A token's weight by adaptive p, of its mass. */
+static inline u32 adapted_weight(const kept_set *set, u64 mass)
+{
+    return adaptive_weight(probability_q30(mass, set->mass), set->aim, set->least);
+}
 
 /* The weights of one vector of a tile, in units that set_finish() brings to the
  * row's, and their sum. */
@@ -16,7 +23,15 @@ static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_
                                 const kept_set *set)
 {
     const FV x = load_v(r, i, kind);
-    const UV w = weight_v(x, unit->max, scale, unit->fraction);
+    UV w = weight_v(x, unit->max, scale, unit->fraction);
+    if (set->adapted) {
+        u32 lane[VEC];
+        const UV kept = AS_UV(is_kept(set, x, i) & (x > -INFINITY));
+        VSTORE((w & 0x7fffffffu) | (kept << 31), lane);
+        for (u32 j = 0; j < VEC; j++)
+            lane[j] = lane[j] >> 31 ? adapted_weight(set, up(u64_from(lane[j] & 0x7fffffffu), unit->shift)) : 0u;
+        return VLOAD(lane);
+    }
     return set->plain ? w : (AS_UV(is_kept(set, x, i)) & w) >> lost_bits(unit->shift);
 }
 /* Lanes of up to 2^30 + 128 don't add up in 32 bits: by halves. */
@@ -89,8 +104,23 @@ static inline i32 draw_row(const row_logits *r, __global const i32 *row_key, __g
                            f32 row_max, f32 scale, const kept_set *set, u64 drawn, __local u64 *scratch)
 {
     const u32 t = draw_tile(tile_mass, tiles, &drawn, scratch);
-    const cls_unit unit = unit_of(of_key(tile_max_key(row_key, t)), row_max, split(row_max, scale).exponent, scale);
+    const cls_unit unit = tile_unit(row_key, t, row_max, split(row_max, scale).exponent, scale);
     return draw_in_tile(r, t, &unit, scale, set, drawn, scratch);
+}
+
+/* Gives the first `kept` ranks of a list the weights of adaptive p in place of
+ * their masses. */
+static inline void list_adapt(shortlist *list, u32 kept, kept_set *set)
+{
+    u32 least = CLS_DEEPEST;
+    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+        if ((u32)list->rank[i] < kept)
+            least = min(least, adaptive_depth(probability_q30(list->mass[i], set->mass), set->aim));
+    set->least = (u32)-wg_imax(-(i32)least, list->scratch);
+    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+        if ((u32)list->rank[i] < kept)
+            list->mass[i] = u64_from(adapted_weight(set, list->mass[i]));
+    BARRIER();
 }
 
 /* Draws from the first `kept` ranks of a list. */
@@ -110,15 +140,14 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
     return wg_imax(token, list->scratch);
 }
 
-/* The 64 random bits of a row. */
-static inline u64 row_bits(__global const cls_slot *slot, __global const i32 *positions, u64 positions_offset,
+/* 64 random bits of a row, for a purpose. */
+static inline u64 row_bits(u32 purpose, const cls_slot *slot, __global const i32 *positions, u64 positions_offset,
                            __global const i32 *draws, u64 draws_offset, __global const u64 *random, u64 random_offset, u32 has, u32 row)
 {
-    if (has & CLS_HAS_RANDOM)
+    if ((has & CLS_HAS_RANDOM) && purpose == CLS_PURPOSE_TOKEN)
         return random[random_offset + row];
     const u32 position = has & CLS_HAS_POSITIONS ? (u32)positions[positions_offset + row] : slot->position;
     const u32 draw = has & CLS_HAS_DRAWS ? (u32)draws[draws_offset + row] : 0u;
-    const u32 seed[2] = { slot->seed[0], slot->seed[1] }, stream[2] = { slot->stream[0], slot->stream[1] };
-    return philox_bits(CLS_PURPOSE_TOKEN, seed, stream, position, draw);
+    return philox_bits(purpose, slot->seed, slot->stream, position, draw);
 }
-#define ROW_BITS(slot, row) row_bits(slot, positions, positions_offset, draws, draws_offset, random, random_offset, has, row)
+#define ROW_BITS(purpose, slot, row) row_bits(purpose, slot, positions, positions_offset, draws, draws_offset, random, random_offset, has, row)

@@ -4,7 +4,8 @@
 
 /* By the whole group; `done` is the same for all of it. */
 static inline void finish_row(cls_row *out, __global cls_row *record, __global cls_slot *slot, const slot_state *s,
-                              __global const u32 *lists, u32 has, u32 row, int done, __global i32 *tokens,
+                              __global const u32 *lists, u32 has, u32 row, int done, int first, const cls_mode *made,
+                              __global i32 *tokens,
                               u64 tokens_offset, __global i32 *status_out, u64 status_offset, __global i32 *latest,
                               __local u64 *scratch)
 {
@@ -24,14 +25,30 @@ static inline void finish_row(cls_row *out, __global cls_row *record, __global c
             status_out[status_offset + row] = (i32)out->status;
         if (drawn && (has & CLS_HAS_LATEST))
             *latest = out->token;
+        if (drawn && (has & CLS_DEFER) && first) {
+            slot->pending = out->token;
+            slot->next = *made;
+        }
     }
-    state_accept(slot, s, lists, (u32)out->token, drawn && !(has & CLS_DEFER), scratch);
+    state_accept(slot, s, lists, (u32)out->token, drawn && !(has & CLS_DEFER), made, scratch);
 }
 /* place: the row's slot, less than 0 if it has none. */
-#define FINISH_ROW(out, row, place, view, done, scratch)                                                \
+#define FINISH_ROW(out, row, place, view, done, first, made, scratch)                                   \
     finish_row(out, rows + row, slots + ((place) < 0 ? 0 : (place)), &(view)->state, lists, has, row,   \
-               done, tokens, tokens_offset, status_out, status_offset,                                  \
+               done, first, made, tokens, tokens_offset, status_out, status_offset,                                  \
                latest + (latest_offset + (u64)((place) < 0 ? 0 : (place))), scratch)
+
+/* Whether no row before this one names its slot: of rows that share one, the
+ * first one's draw is what accepting its token goes by. Asked where that matters. */
+static inline int first_of_slot(const cls_slot *slot, __global const cls_slot *slots, u32 n_slots,
+                                __global const i32 *slot_map, u64 slot_map_offset, u32 has, u32 row, i32 place)
+{
+    int first = 1;
+    if ((slot->flags & CLS_SLOT_MODES) && (has & CLS_DEFER) && (has & CLS_HAS_SLOT_MAP))
+        for (u32 other = 0; other < row; other++)
+            first &= slot_map[slot_map_offset + other] != place;
+    return first;
+}
 
 /* accept: tokens made elsewhere; without `tokens` those of the rows' records,
  * of a step that had to report before it could accept.
@@ -52,5 +69,5 @@ KERNEL void cls_accept(__global const i32 *tokens, const u64 tokens_offset, __gl
     else if (!rows[row].none)
         token = rows[row].token;
     const int active = place >= 0 && token >= 0 && (u32)token < vocab && !slots[slot].stopped;
-    state_accept(slots + slot, &s, lists, (u32)token, active, scratch);
+    state_accept(slots + slot, &s, lists, (u32)token, active, 0, scratch);
 }

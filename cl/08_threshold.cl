@@ -213,7 +213,7 @@ static inline void measure_row(const row_logits *r, __global const i32 *row_key,
         const i32 top = tile_max_key(row_key, t);
         if (top <= key[0])
             continue;
-        const cls_unit unit = unit_of(of_key(top), m->row_max, m->exponent, m->scale);
+        const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
         measure_vectors(r, t, get_local_id(0), WGS, m, &unit, bound, part);
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             sum[p] = u64_add(sum[p], measure_finish(part[p], m, &unit));
@@ -229,9 +229,10 @@ KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
     __local u64 scratch[WGS];
     const u32 row = get_group_id(1);
     const u32 todo = rows[row].state;
-    const row_logits r = ROW_VIEW(row, todo == CLS_ROW_DONE ? -1 : ROW_SLOT(row));
+    const int idle = todo == CLS_ROW_DONE || todo == CLS_ROW_SEARCH_ALL;
+    const row_logits r = ROW_VIEW(row, idle ? -1 : ROW_SLOT(row));
     const u32 first = get_group_id(0) * tiles_per_group;
-    const u32 last = todo == CLS_ROW_DONE ? first : min(first + tiles_per_group, TILES);
+    const u32 last = idle ? first : min(first + tiles_per_group, TILES);
     const measure m = measure_of(todo == CLS_ROW_SEARCH_COUNT, of_key(rows[row].max_key), rows[row].scale);
     f32 bound[CLS_PIVOTS];
     u64 part[CLS_PIVOTS];

@@ -59,7 +59,7 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
         u64 mass = u64_from(0);
         if (top >= key) {
             const int kind = tile_kind(r, t);
-            const cls_unit unit = unit_of(of_key(top), m->row_max, m->exponent, m->scale);
+            const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
             const u64 one = tie_measure(m, key, &unit);
             IV c = (IV)(0);
             for (u32 v = 0; v < TILE_VECTORS; v++) {
@@ -78,8 +78,7 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
         u32 t = 0;
         while (t + 1 < tiles && u64_less(u64_add(sum, work[t]), target))
             sum = u64_add(sum, work[t++]);
-        const i32 top = tile_max_key(row_key, t);
-        const cls_unit unit = unit_of(of_key(top), m->row_max, m->exponent, m->scale);
+        const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
         const u64 one = tie_measure(m, key, &unit);
         for (u32 i = t * CLS_TILE; i < r->vocab && i < (t + 1) * CLS_TILE && id == CLS_MAX_ID; i++) {
             if (key_of(load_one(r, i)) == key) {
@@ -95,7 +94,7 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
             work[t] = u64_from(0);
         if (t != (u32)id / CLS_TILE)
             continue;
-        const cls_unit unit = unit_of(of_key(tile_max_key(row_key, t)), m->row_max, m->exponent, m->scale);
+        const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
         const u64 one = tie_measure(m, key, &unit);
         u64 sum = u64_from(0);
         for (u32 i = t * CLS_TILE; i <= (u32)id; i++)
@@ -181,7 +180,7 @@ static inline void find_cut(const row_logits *r, __global const i32 *row_key, u3
         if (from >= lo && from < to && to <= hi && collect(r, row_key, n, from + 1, to, ALL_TIES, list)) {
             list_measure(list, row_key, m);
             const u64 base = c->from_below ? u64_sub(at_lo, list_mass(list, list->n)) : at_hi;
-            c->kept = u64_less(base, target) ? list_reach(list, base, target) : list->n + 1;
+            c->kept = u64_less(base, target) ? list_reach(list, list->n, base, target) : list->n + 1;
             if (c->kept <= list->n) {
                 c->key = list->key[list->order[c->kept - 1]];
                 c->id = list->id[list->order[c->kept - 1]];
@@ -250,7 +249,7 @@ static inline u64 cut_masses(const row_logits *r, __global const i32 *row_key, u
         u64 mass = u64_from(0);
         if (top >= set->key && top != CLS_KEY_NONE) {
             const int kind = tile_kind(r, t);
-            const cls_unit unit = unit_of(of_key(top), m->row_max, m->exponent, m->scale);
+            const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
             const u32 lost = lost_bits(unit.shift);
             weight_sum sum = { (UV)(0), (UV)(0) };
             for (u32 v = 0; v < TILE_VECTORS; v += GANG) {

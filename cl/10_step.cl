@@ -1,244 +1,298 @@
 /* SPDX-License-Identifier: MIT */
-/* The two kernels that take a row to its token, a work-group a row.
- *
- * shortlist: serves every row whose set provably fits the list, whatever the
- *   vocabulary; leaves the others pivots for the pass.
- * final: after the pass, serves those; rows that are done do nothing.
+/* token: takes a row to its token, a work-group a row. Launched once, it serves
+ * every row whose set provably fits the list, whatever the vocabulary, and leaves
+ * the others pivots for the pass. Launched again after the pass, with `again`, it
+ * searches those; rows that are done do nothing.
  *
  * Launch: [WGS, rows]. */
 
-/* Tries to serve a truncated row from a list. Returns how many ranks are
- * kept, 0 if the list cannot serve the row. */
-static inline u32 serve_from_list(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, u32 n,
-                                  i32 max_key, u64 target, __global f32 *work, shortlist *list, cls_row *out)
+/* What bounds a truncated row from below before its chain has run. */
+typedef struct row_bound {
+    u32 k;      /* so many tokens suffice; 0: no such number */
+    i32 lowest; /* no token below this key does */
+    int bounded, champions; /* by `lowest`; by top-p over the untouched row */
+} row_bound;
+
+static inline row_bound chain_bound(const cls_slot *slot, i32 max_key, u64 total)
 {
-    const f32 row_max = of_key(max_key);
-    const f32 k_scale = stage_scale(slot, CLS_STAGE_TOP_K), p_scale = stage_scale(slot, CLS_STAGE_TOP_P);
-    const f32 min_p_scale = stage_scale(slot, CLS_STAGE_MIN_P);
-    const u32 k = (u32)slot->top_k;
-    const int by_k = k_scale > 0.0f && k <= LIST;
-    i32 lowest = CLS_KEY_NONE + 1, bound = lowest;
-    int bounded = 0, listed = 0;
-    /* min-p bounds the set by the row's maximum alone, wherever it stands, but
-     * a top-p between must see all that came before it: unless that is the
-     * untouched row, whose mass is known. */
-    if (min_p_scale > 0.0f &&
-        ((slot->flags & CLS_SLOT_TOTAL) || stage_precedes(slot, CLS_STAGE_MIN_P, CLS_STAGE_TOP_P))) {
-        lowest = depth_key(row_max, min_p_scale, slot->min_p);
-        bounded = 1;
+    row_bound b;
+    const f32 top = of_key(max_key);
+    f32 scale = CLS_LOG2E;
+    int first = 1, open = 1;
+    b.k = 0;
+    b.lowest = CLS_KEY_NONE + 1;
+    b.bounded = b.champions = 0;
+    /* Until a stage comes that must know more of the row than its maximum and its
+     * mass, or that takes away its head. */
+    for (u32 i = 0; open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
+        const u32 stage = chain_stage(slot, i);
+        if (stage == CLS_STAGE_TEMPERATURE && !(slot->flags & CLS_SLOT_DYNAMIC)) {
+            scale = slot->scale;
+            continue;
+        }
+        if (stage == CLS_STAGE_TOP_K) {
+            b.k = (u32)slot->top_k <= LIST ? (u32)slot->top_k : 0u;
+        } else if (stage == CLS_STAGE_MIROSTAT_1) {
+            b.k = min(256u, (u32)LIST);
+        } else if (stage == CLS_STAGE_TOP_P) {
+            b.champions = first;
+            open = first;
+        } else if (stage == CLS_STAGE_MIN_P && slot->min_keep <= 1) {
+            b.lowest = depth_key(top, scale, slot->min_p);
+            b.bounded = 1;
+        } else if (stage == CLS_STAGE_MIROSTAT_2 && first) {
+            const u32 size = mass_q20(total, top, scale), most = mirostat_limit(slot);
+            b.lowest = most < size ? max_key : depth_q20_key(top, scale, most - size);
+            b.bounded = 1;
+        } else {
+            open = 0;
+        }
+        first = 0;
     }
-    /* Three ways to a bound, one after the other; a loop, so that compilers
-     * that inline everything have one copy of what collects. */
-    for (u32 way = 0; way < 3 && !listed; way++) {
+    return b;
+}
+
+/* Collects what a truncated row's chain may keep. Returns 0 if the list cannot
+ * hold it, or it is not known. Three ways to a bound, one after the other; a
+ * loop, so that compilers that inline everything have one copy of what collects. */
+static inline int list_row(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, u32 n, i32 max_key,
+                           __global f32 *work, shortlist *list, chain_state *c, const cls_row *out)
+{
+    const row_bound b = chain_bound(slot, max_key, out->total);
+    i32 bound = CLS_KEY_NONE + 1;
+    for (u32 way = 0; way < 3; way++) {
         u32 ties = ALL_TIES;
-        i32 lo = lowest;
-        if (way == 0 && by_k) {
-            bound = tile_bound(row_key, n, k, max_key, list->scratch);
-            lo = bound > lowest ? bound : lowest;
-            bounded = 1;
+        i32 lo = b.lowest;
+        if (way == 0 && r->vocab <= LIST) {
+            lo = CLS_KEY_NONE + 1;
+        } else if (way == 0 && b.k != 0) {
+            bound = tile_bound(row_key, n, b.k, max_key, list->scratch);
+            lo = bound > lo ? bound : lo;
         } else if (way == 0) {
-            if (!bounded)
+            if (!b.bounded)
                 continue;
         } else if (way == 1) {
             /* Clustered, sorted or tied logits: the exact k-th key decides. */
             u32 over;
-            if (!by_k)
+            if (b.k == 0)
                 continue;
-            lo = kth_key(r, row_key, n, k, bound, max_key, &over, list->scratch);
-            ties = k - over;
+            lo = kth_key(r, row_key, n, b.k, bound, max_key, &over, list->scratch);
+            ties = b.k - over;
         } else {
-            if (!(p_scale > 0.0f && (slot->flags & CLS_SLOT_TOTAL)))
+            if (!b.champions)
                 continue;
-            bounded = 0;
-            lo = champion_bound(row_key, n, row_max, p_scale, target, work, list->scratch);
+            lo = champion_bound(row_key, n, of_key(max_key), stage_scale(slot, CLS_STAGE_TOP_P),
+                                top_p_target(out->total, row_top_p(slot)), work, list->scratch);
             if (lo == CLS_KEY_NONE)
                 continue;
         }
-        listed = collect(r, row_key, n, lo, CLS_KEY_INF, ties, list);
+        if (collect(r, row_key, n, lo, CLS_KEY_INF, ties, list)) {
+            c->floor = ties == ALL_TIES ? lo : lo + 1;
+            c->complete = c->floor == CLS_KEY_NONE + 1;
+            c->kept = list->n;
+            return 1;
+        }
     }
-    if (!listed)
-        return 0;
-    list_sort(list);
-    return truncate_list(slot, list, row_key, row_max, bounded, out);
+    return 0;
 }
 
-KERNEL void cls_shortlist(STEP_ARGS, DRAW_ARGS, const u32 sample_stride)
+/* What accepting the drawn token makes of the slot's mode. */
+static inline cls_mode next_mode(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, const cls_row *out)
+{
+    cls_mode m = slot->mode;
+    if (out->none || !(slot->flags & CLS_SLOT_MODES))
+        return m;
+    const f32 top = of_key(out->top_key), z = load_one(r, (u32)out->token);
+    if (slot->flags & CLS_SLOT_MIROSTAT)
+        m.mu = mirostat_next(m.mu, depth_q20(z, top, out->scale) + mass_q20(out->mass, top, out->scale), slot->tau, slot->eta);
+    if (slot->flags & CLS_SLOT_ADAPTIVE) {
+        const cls_unit unit = tile_unit(row_key, (u32)out->token / CLS_TILE, top, split(top, out->scale).exponent, out->scale);
+        const u64 mass = up(u64_from(weight(z, unit.max, out->scale, unit.fraction)), unit.shift);
+        m = mode_adapt(m, probability_q30(mass, out->mass), slot->adaptive_decay);
+    }
+    return m;
+}
+
+KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, const u32 again)
 {
     SHORTLIST(list);
     const u32 row = get_group_id(1), lid = get_local_id(0);
-    const i32 place = ROW_SLOT(row);
     const u32 tiles = TILES, n = MAX_TILES;
-    const row_logits r = ROW_VIEW(row, place);
+    const i32 place = ROW_SLOT(row);
     __global const i32 *const row_key = tile_key + (size_t)row * n;
     __global u64 *const row_work = work + (size_t)row * tiles;
     __global f32 *const row_sample = sample + (size_t)row * sample_stride;
-    cls_row out;
-    out.mass = out.total = out.target = out.drawn = u64_from(0);
-    out.token = invalid_token;
-    out.status = place == -1 ? CLS_STATUS_SKIPPED : place < 0 ? CLS_STATUS_NO_SLOT : 0u;
-    out.state = CLS_ROW_DONE;
-    out.max_key = out.cut_key = CLS_KEY_NONE;
-    out.cut_id = CLS_MAX_ID;
-    out.scale = CLS_LOG2E;
-    out.none = 1;
-    for (u32 p = 0; p < CLS_PIVOTS; p++)
-        out.pivot[p] = CLS_KEY_NONE;
-    if (place >= 0 && slots[place].stopped) {
-        out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
-    } else if (place >= 0) {
-        const cls_slot slot = slots[place];
-        u32 flags = 0;
-        for (u32 t = lid; t < tiles; t += WGS)
-            flags |= r.flags[t];
-        out.status = wg_uor(flags, list.scratch) & (CLS_STATUS_NAN | CLS_STATUS_INF);
-        out.none = 0;
-        out.max_key = row_max_key(row_key, n, list.scratch);
+    __global const u64 *const row_pass = pass + (size_t)row * tiles * CLS_PIVOTS;
+    cls_row out = rows[row];
+    const int idle = again && out.state == CLS_ROW_DONE;
+    row_logits r = ROW_VIEW(row, place);
+    cls_slot slot = slots[place < 0 ? 0 : place];
+    int sampled = again && !idle;
+    if (!again) {
+        out.mass = out.total = out.target = out.drawn = out.adapted = u64_from(0);
+        out.token = invalid_token;
+        out.status = place == -1 ? CLS_STATUS_SKIPPED : place < 0 ? CLS_STATUS_NO_SLOT : 0u;
+        out.state = CLS_ROW_DONE;
+        out.max_key = out.cut_key = out.top_key = CLS_KEY_NONE;
+        out.cut_id = out.head_last = CLS_MAX_ID;
+        out.head_key = CLS_KEY_INF;
+        out.head_first = 0;
+        out.scale = CLS_LOG2E;
+        out.none = 1;
+        out.kept = out.listed = out.aim = out.least = 0;
+        for (u32 p = 0; p < CLS_PIVOTS; p++)
+            out.pivot[p] = CLS_KEY_NONE;
+        if (place >= 0 && slot.stopped) {
+            out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
+        } else if (place >= 0) {
+            u32 flags = 0;
+            for (u32 t = lid; t < tiles; t += WGS)
+                flags |= r.flags[t];
+            out.status = wg_uor(flags, list.scratch) & (CLS_STATUS_NAN | CLS_STATUS_INF);
+            out.max_key = out.top_key = row_max_key(row_key, n, list.scratch);
+            out.none = out.max_key == CLS_KEY_NONE;
+            out.status |= out.none ? CLS_STATUS_EMPTY : 0u;
+            out.scale = slot.scale;
+            sampled = !out.none && !(slot.flags & CLS_SLOT_GREEDY);
+            if (!out.none && (slot.flags & CLS_SLOT_GREEDY)) {
+                /* The first token of the first max tile that has the maximum. */
+                u32 first = 0x7fffffffu;
+                for (u32 base = lid * VEC; base < n && first == 0x7fffffffu; base += WGS * VEC) {
+                    const u32 tops = lane_bits(VLOAD(row_key + base) == out.max_key);
+                    first = tops != 0 ? base + 31 - clz(tops & (~tops + 1)) : first;
+                }
+                first = (u32)-wg_imax(-(i32)first, list.scratch);
+                const int kind = max_tile_kind(&r, first);
+                const f32 under = above(out.max_key - 1);
+                i32 id = CLS_MAX_ID;
+                for (u32 v = lid * VEC; v < CLS_MAX_TILE && id == CLS_MAX_ID; v += WGS * VEC) {
+                    const u32 tops = lane_bits(load_v(&r, first * CLS_MAX_TILE + v, kind) > under);
+                    id = tops != 0 ? (i32)(first * CLS_MAX_TILE + v + 31 - clz(tops & (~tops + 1))) : id;
+                }
+                out.token = -wg_imax(-id, list.scratch);
+                out.cut_key = out.max_key;
+                out.cut_id = out.token;
+                out.kept = 1;
+            }
+        }
+    }
+    if (sampled) { /* the same for the whole group */
+        const u64 bits = ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row);
+        const int coin = slot.xtc != 0 && u64_hi(ROW_BITS(CLS_PURPOSE_XTC, &slot, row)) >> 1 < slot.xtc;
         const f32 row_max = of_key(out.max_key);
-        out.scale = slot.scale;
-        if (out.max_key == CLS_KEY_NONE) {
-            out.status |= CLS_STATUS_EMPTY;
-            out.none = 1;
-        } else if (slot.flags & CLS_SLOT_GREEDY) {
-            /* The first token of the first max tile that has the maximum. */
-            u32 first = 0x7fffffffu;
-            for (u32 base = lid * VEC; base < n && first == 0x7fffffffu; base += WGS * VEC) {
-                const u32 tops = lane_bits(VLOAD(row_key + base) == out.max_key);
-                first = tops != 0 ? base + 31 - clz(tops & (~tops + 1)) : first;
-            }
-            first = (u32)-wg_imax(-(i32)first, list.scratch);
-            const int kind = max_tile_kind(&r, first);
-            const f32 under = above(out.max_key - 1);
-            i32 id = CLS_MAX_ID;
-            for (u32 v = lid * VEC; v < CLS_MAX_TILE && id == CLS_MAX_ID; v += WGS * VEC) {
-                const u32 tops = lane_bits(load_v(&r, first * CLS_MAX_TILE + v, kind) > under);
-                id = tops != 0 ? (i32)(first * CLS_MAX_TILE + v + 31 - clz(tops & (~tops + 1))) : id;
-            }
-            out.token = -wg_imax(-id, list.scratch);
-            out.cut_key = out.max_key;
-            out.cut_id = out.token;
-        } else {
-            const u64 bits = ROW_BITS(slots + place, row);
+        chain_state c = chain_begin(out.max_key);
+        cut last = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 }; /* whose masses the pass has */
+        const f32 pass_scale = out.scale;
+        int listed = 0, done = 1;
+        if (!again) {
             if (slot.flags & CLS_SLOT_TOTAL)
                 out.total = row_total(row_key, tile_mass + (size_t)row * tiles, tiles, row_max, slot.total_scale,
                                       row_work, list.scratch);
             BARRIER();
             if (slot.flags & CLS_SLOT_PLAIN) {
-                const kept_set all = { CLS_KEY_NONE, CLS_MAX_ID, 1 };
+                c.set.plain = 1;
+                c.scale = slot.scale;
                 out.mass = out.total;
-                out.drawn = u64_mul_hi(bits, out.mass);
-                out.token = draw_row(&r, row_key, row_work, tiles, row_max, slot.scale, &all, out.drawn, list.scratch);
             } else {
-                const u64 target = slot.flags & CLS_SLOT_TOTAL ? top_p_target(out.total, slot.top_p) : u64_from(0);
-                u32 kept = 0;
                 if (!(has & CLS_FORCE_SEARCH))
-                    kept = serve_from_list(&r, &slot, row_key, n, out.max_key, target, row_sample, &list, &out);
-                if (kept > 0) {
-                    const u32 last = (u32)list.order[kept - 1];
-                    out.cut_key = list.key[last];
-                    out.cut_id = list.id[last];
-                    out.mass = list_mass(&list, kept);
-                    out.drawn = u64_mul_hi(bits, out.mass);
-                    out.token = draw_list(&list, kept, out.drawn);
+                    listed = list_row(&r, &slot, row_key, n, out.max_key, row_sample, &list, &c, &out);
+                if (listed)
+                    list_sort(&list);
+                done = listed;
+            }
+        } else {
+            u64 known[CLS_PIVOTS];
+            const int counted = out.state == CLS_ROW_SEARCH_COUNT;
+            for (u32 p = 0; p < CLS_PIVOTS; p++) {
+                u64 sum = u64_from(0);
+                for (u32 t = lid; t < tiles && out.state != CLS_ROW_SEARCH_ALL; t += WGS)
+                    sum = u64_add(sum, row_pass[t * CLS_PIVOTS + p]);
+                known[p] = wg_mass(sum, list.scratch);
+            }
+            listed = search_row(&r, &slot, row_key, tiles, known, out.state == CLS_ROW_SEARCH_ALL ? 0 : CLS_PIVOTS, counted,
+                                coin, row_work, &list, &c, &last, &out);
+        }
+        if (listed)
+            done = listed = truncate_list(&slot, &list, row_key, &r, coin, infill, n_end, &c, &out);
+        if (done && !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
+            const f32 top = of_key(c.set.top_key);
+            out.state = CLS_ROW_DONE;
+            out.scale = c.scale;
+            out.top_key = c.set.top_key;
+            if (listed) {
+                const u32 end = (u32)list.order[c.kept - 1];
+                c.set.key = list.key[end];
+                c.set.id = list.id[end];
+                out.kept = c.kept;
+                if (c.weighed != c.scale)
+                    list_weigh(&list, row_key, top, c.scale);
+                out.mass = list_mass(&list, c.kept);
+            } else if (!c.set.plain) {
+                const measure m = measure_of(0, top, c.scale);
+                if (last.pivot >= 0 && c.scale == pass_scale)
+                    out.mass = pass_masses(&list, &last, row_pass, tiles, row_work, list.scratch);
+                else
+                    out.mass = cut_masses(&r, row_key, tiles, &m, &c.set, row_work, list.scratch);
+                BARRIER();
+            }
+            if (!c.touched)
+                out.mass = out.total; /* by tiles, as whoever has the whole row takes it */
+            u64 drawable = out.mass;
+            if (slot.flags & CLS_SLOT_ADAPTIVE) {
+                c.set.adapted = 1;
+                c.set.mass = out.mass;
+                out.aim = c.set.aim = adaptive_aim(slot.target, slot.mode.sum, slot.mode.weight);
+                if (listed) {
+                    list_adapt(&list, c.kept, &c.set);
+                    out.adapted = list_mass(&list, c.kept);
                 } else {
-                    /* For the pass: the first truncation that needs a search. */
-                    u32 stage = 0, i = 0;
-                    while (stage == 0) {
-                        const u32 s = chain_stage(&slot, i++);
-                        stage = s == CLS_STAGE_TEMPERATURE ? 0 : s;
-                    }
-                    const f32 scale = stage_scale(&slot, stage);
-                    out.state = stage == CLS_STAGE_TOP_K ? CLS_ROW_SEARCH_COUNT : CLS_ROW_SEARCH_MASS;
-                    out.scale = scale;
-                    if (stage == CLS_STAGE_MIN_P) {
-                        for (u32 p = 0; p < CLS_PIVOTS; p++)
-                            out.pivot[p] = depth_key(row_max, scale, slot.min_p) - 1;
-                    } else {
-                        const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
-                        guess_pivots(&r, &m, stage == CLS_STAGE_TOP_K ? u64_from((u32)slot.top_k) : target, out.total,
-                                     row_sample, out.pivot, list.scratch);
-                    }
+                    out.adapted = row_adapt(&r, row_key, tiles, top, c.scale, &c.set, row_work, list.scratch);
+                    BARRIER();
                 }
+                out.least = c.set.least;
+                drawable = out.adapted;
             }
-        }
-    }
-    FINISH_ROW(&out, row, place, &r, out.state == CLS_ROW_DONE, list.scratch);
-}
-
-KERNEL void cls_final(STEP_ARGS, DRAW_ARGS)
-{
-    SHORTLIST(list);
-    const u32 row = get_group_id(1), lid = get_local_id(0);
-    cls_row out = rows[row];
-    if (out.state != CLS_ROW_DONE) { /* the same for the whole group */
-        const i32 place = ROW_SLOT(row);
-        const cls_slot slot = slots[place];
-        const u32 tiles = TILES;
-        const row_logits r = ROW_VIEW(row, place);
-        __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
-        __global u64 *const row_work = work + (size_t)row * tiles;
-        __global const u64 *const row_pass = pass + (size_t)row * tiles * CLS_PIVOTS;
-        const f32 row_max = of_key(out.max_key);
-        const u64 bits = ROW_BITS(slots + place, row);
-        const int counted = out.state == CLS_ROW_SEARCH_COUNT;
-        u64 known[CLS_PIVOTS];
-        kept_set set = { CLS_KEY_NONE, CLS_MAX_ID, 0 };
-        cut last = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 }; /* whose masses the pass has */
-        f32 scale = CLS_LOG2E;
-        int touched = 0, fresh = 1;
-        for (u32 p = 0; p < CLS_PIVOTS; p++) {
-            u64 sum = u64_from(0);
-            for (u32 t = lid; t < tiles; t += WGS)
-                sum = u64_add(sum, row_pass[t * CLS_PIVOTS + p]);
-            known[p] = wg_mass(sum, list.scratch);
-        }
-        for (u32 i = 0; chain_stage(&slot, i) != CLS_STAGE_END; i++) {
-            const u32 stage = chain_stage(&slot, i);
-            cut c = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 };
-            if (stage == CLS_STAGE_TEMPERATURE) {
-                scale = slot.scale;
-                continue;
+            out.drawn = u64_mul_hi(bits, drawable);
+            out.cut_key = c.set.key;
+            out.cut_id = c.set.id;
+            out.head_key = c.set.head_key;
+            out.head_first = c.set.head_first;
+            out.head_last = c.set.head_last;
+            out.listed = (u32)c.listed;
+            if (listed)
+                out.token = draw_list(&list, c.kept, out.drawn);
+            else
+                out.token = draw_row(&r, row_key, row_work, tiles, top, c.scale, &c.set, out.drawn, list.scratch);
+            if (c.listed && lid == 0) {
+                u32 at = 0;
+                for (u32 i = 0; i < list.n; i++)
+                    if ((u32)list.rank[i] < c.kept)
+                        ((__global u32 *)row_sample)[at++] = (u32)list.id[i];
             }
-            const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
+        } else if (done) {
+            out.state = CLS_ROW_DONE;
+            out.none = 1;
+        } else {
+            /* For the pass: the first truncation. */
+            const u32 stage = first_truncation(&slot);
+            const f32 scale = stage_scale(&slot, stage);
+            out.state = stage == CLS_STAGE_TOP_K                                    ? CLS_ROW_SEARCH_COUNT
+                        : stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_MIN_P ? CLS_ROW_SEARCH_MASS
+                                                                                    : CLS_ROW_SEARCH_ALL;
+            out.scale = scale;
+            out.kept = c.wanted;
             if (stage == CLS_STAGE_MIN_P) {
-                c.key = depth_key(row_max, scale, slot.min_p);
-                if (fresh && !counted) {
-                    c.pivot = 0; /* all four are this key's: nothing to add to the pass */
-                    list.n = 0;
-                }
-            } else {
-                last.pivot = -1; /* the list is about to change */
-                u64 target = u64_from((u32)slot.top_k);
-                if (stage == CLS_STAGE_TOP_P) {
-                    if (touched)
-                        out.total = cut_masses(&r, row_key, tiles, &m, &set, row_work, list.scratch);
-                    target = out.target = top_p_target(out.total, slot.top_p);
-                }
-                find_cut(&r, row_key, tiles, &m, target, out.pivot, known,
-                         fresh && counted == (stage == CLS_STAGE_TOP_K) ? CLS_PIVOTS : 0, out.max_key, row_work, &list,
-                         &c);
+                for (u32 p = 0; p < CLS_PIVOTS; p++)
+                    out.pivot[p] = depth_key(row_max, scale, slot.min_p) - 1;
+            } else if (out.state != CLS_ROW_SEARCH_ALL) {
+                const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
+                const u64 target = stage == CLS_STAGE_TOP_K ? u64_from((u32)slot.top_k) : top_p_target(out.total, row_top_p(&slot));
+                guess_pivots(&r, &m, target, out.total, row_sample, out.pivot, list.scratch);
             }
-            if (c.key > set.key || (c.key == set.key && c.id < set.id)) {
-                set.key = c.key;
-                set.id = c.id;
-                last = c;
-                if (stage == CLS_STAGE_TOP_K || scale != slot.scale || !fresh)
-                    last.pivot = -1;
-            }
-            fresh = 0;
-            touched = 1;
         }
-        const measure m = measure_of(0, row_max, slot.scale);
-        if (last.pivot >= 0)
-            out.mass = pass_masses(&list, &last, row_pass, tiles, row_work, list.scratch);
-        else
-            out.mass = cut_masses(&r, row_key, tiles, &m, &set, row_work, list.scratch);
-        BARRIER();
-        out.scale = slot.scale;
-        out.cut_key = set.key;
-        out.cut_id = set.id;
-        out.drawn = u64_mul_hi(bits, out.mass);
-        out.token = draw_row(&r, row_key, row_work, tiles, row_max, slot.scale, &set, out.drawn, list.scratch);
-        out.state = CLS_ROW_DONE;
-        FINISH_ROW(&out, row, place, &r, 1, list.scratch);
     }
+    const int done = !idle && out.state == CLS_ROW_DONE;
+    const cls_mode made = next_mode(&r, &slot, row_key, &out);
+    FINISH_ROW(&out, row, place, &r, done, first_of_slot(&slot, slots, n_slots, slot_map, slot_map_offset, has, row, place),
+               &made, list.scratch);
 }

@@ -23,7 +23,7 @@ static inline void state_take(const slot_state *s, const slot_state *from, int e
             vstore16(empty ? (uint16)(0u) : vload16(w, from->counts), w, s->counts);
     }
     if (!empty)
-        for (u32 i = get_local_id(0); i < (s->n_ring + 15) / 16; i += WGS)
+        for (u32 i = get_local_id(0); i < (s->n_ring + 15) / 16 + (s->n_modes * CLS_MODE_WORDS + 15) / 16; i += WGS)
             vstore16(vload16(i, from->ring), i, s->ring);
     BARRIER();
 }
@@ -97,6 +97,10 @@ static inline void state_append(cls_slot *slot, const slot_state *s, __global co
     for (u32 j = 0; j < n; j++) {
         u32 entry = entries[j];
         outputs += entry >> 31;
+        if (get_local_id(0) == 0)
+            mode_store(s, slot->length + j, &slot->mode);
+        if ((entry & CLS_ENTRY_OUTPUT) && (slot->flags & CLS_SLOT_DECAYS))
+            slot->mode.top_p = top_p_next(slot, slot->mode.top_p, (i32)(entry & CLS_ENTRY_ID));
         if ((entry & CLS_ENTRY_ID) / 32 % WGS == get_local_id(0)) {
             if (slot->window == 0)
                 entry = state_add(s, entry, slot->flags);
@@ -104,6 +108,7 @@ static inline void state_append(cls_slot *slot, const slot_state *s, __global co
                 s->ring[(slot->length + j) % s->n_ring] = entry;
         }
     }
+    slot->pending = -1;
     slot->position += outputs;
     slot->outputs += outputs;
     slot->length += n;
@@ -129,6 +134,9 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
                 state_drop(s, entry, slot->flags, (entry & CLS_ENTRY_FIRST) != 0);
         }
     }
+    if (n > 0)
+        slot->mode = mode_load(s, slot->length - n);
+    slot->pending = -1;
     slot->position -= n;
     slot->outputs -= n;
     slot->length -= n;
@@ -136,6 +144,22 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
         state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, chunk);
     BARRIER();
     return 1;
+}
+
+/* New parameters: what samplers remember that were on before, stays. */
+static inline cls_mode mode_keep(const cls_slot *slot, const cls_slot *was, cls_mode before)
+{
+    const u32 both = slot->flags & was->flags;
+    cls_mode mode = slot->mode;
+    if (both & CLS_SLOT_MIROSTAT)
+        mode.mu = before.mu;
+    if (both & CLS_SLOT_ADAPTIVE) {
+        mode.sum = before.sum;
+        mode.weight = before.weight;
+    }
+    if ((both & CLS_SLOT_DECAYS) && slot->top_p == was->top_p)
+        mode.top_p = before.top_p;
+    return mode;
 }
 
 /* Runs one call; `slot` is what its slot was, and becomes what it is. */
@@ -158,6 +182,13 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         slot->outputs = was.outputs;
         slot->length = was.length;
         slot->longest = was.longest;
+        if (slot->flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) {
+            for (u32 i = get_local_id(0); i < s->n_modes; i += WGS) {
+                const cls_mode mode = mode_keep(slot, &was, mode_load(s, i));
+                mode_store(s, i, &mode);
+            }
+            slot->mode = mode_keep(slot, &was, was.mode);
+        }
         state_bias(s, lists + slot->bias, slot->n_bias);
         if (slot->window != was.window || ((slot->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL))
             state_recount(s, slot->length, min(slot->window != 0 ? slot->window : history, slot->length), slot->flags, chunk);

@@ -244,6 +244,7 @@ typedef struct cls_row {
 #define CLS_ROW_DONE 0u         /* the token is drawn (or the row has none) */
 #define CLS_ROW_SEARCH_MASS 1u   /* the pass measures masses above the pivots */
 #define CLS_ROW_SEARCH_COUNT 2u  /* ... counts */
+#define CLS_ROW_SEARCH_ALL 3u    /* the search asks more than what lies above a key: no pass */
 
 /* What a step has: the kernels' `has` argument. */
 #define CLS_HAS_MASK 1u

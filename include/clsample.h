@@ -286,8 +286,11 @@ typedef struct cls_params {
     int32_t top_p_reset_id;
 
     /* 1: keep tokens as llama.cpp's infill sampler does, by the tables of
-     * cls_sampler_infill(). A row of which more is left than the shortlist
-     * holds when this stage comes gets CLS_ROW_UNFIT and no token. Default 0. */
+     * cls_sampler_infill(): merged probabilities decide which tokens stay, and
+     * these keep their own. A row of which more than 128 tokens (or than the
+     * shortlist holds) are left when this stage comes gets CLS_ROW_UNFIT and no
+     * token; one of which nothing but the first end id would remain, and that is
+     * masked, CLS_ROW_EMPTY. Default 0. */
     int32_t infill;
 
     /* 1 or 2: Mirostat (Basu et al. 2021), a mode: the chain is the temperature

@@ -86,7 +86,7 @@ cls_status cls_program_build(cl_context context, cl_device_id device, const cls_
 
 /* The kernels, by name and in the order of the flow. */
 enum cls_kernel {
-    CLS_SLOTS, CLS_SURVEY, CLS_SHORTLIST, CLS_PASS, CLS_FINAL, CLS_LOGPROB, CLS_PROBS, CLS_ACCEPT, CLS_SELF_TEST, CLS_KERNELS
+    CLS_SLOTS, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_LOGPROB, CLS_PROBS, CLS_ACCEPT, CLS_SELF_TEST, CLS_KERNELS
 };
 extern const char *const cls_kernel_names[CLS_KERNELS];
 
@@ -181,6 +181,8 @@ struct cls_sampler {
     cl_mem pass;        /* u64 [tiles][CLS_PIVOTS] */
     cl_mem work;        /* u64 [tiles]: the masses of the set that is drawn from */
     cl_mem sample;      /* float [sample_stride] */
+    cl_mem infill;      /* int32: the tables of cls_sampler_infill(), or NULL */
+    uint32_t n_end;
     cl_mem raw_key, raw_mass, raw_flags; /* the survey of the raw logits, for raw logprobs */
 
     /* On the host. */
@@ -199,6 +201,8 @@ struct cls_sampler {
     int lost; /* a step failed half way */
     int force_search;
 };
+
+cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab);
 
 /* A sampler's kernel of the first type of logits that there is, for kernels
  * that read none. */

@@ -50,6 +50,8 @@ static void draw_arguments(cls_arguments *a, const cls_sampler *s, const cls_pla
     cls_set_buffer(a, s, &step->tokens, sizeof(int32_t));
     cls_set_buffer(a, s, &step->status, sizeof(int32_t));
     cls_set_buffer(a, s, &step->latest, sizeof(int32_t));
+    cls_set_mem(a, s->infill != NULL ? s->infill : s->rows);
+    cls_set_u32(a, s->n_end);
 }
 
 /* Enough groups to feed the device and to even out rows that need less work;
@@ -106,10 +108,11 @@ static cl_int launch_all(cls_sampler *s, cls_plan *plan, cls_commands *c, cl_eve
     cls_set_u32(&a, per_group);
     cl_int code = launch(plan, c, CLS_SURVEY, &a, NULL);
     if (code == CL_SUCCESS) {
-        a = step_arguments(s, plan, CLS_SHORTLIST, 0);
+        a = step_arguments(s, plan, CLS_TOKEN, 0);
         draw_arguments(&a, s, plan);
         cls_set_u32(&a, s->sample_stride);
-        code = launch(plan, c, CLS_SHORTLIST, &a, !plan->search && !logprobs && !probs ? done : NULL);
+        cls_set_u32(&a, 0);
+        code = launch(plan, c, CLS_TOKEN, &a, !plan->search && !logprobs && !probs ? done : NULL);
     }
     if (code == CL_SUCCESS && plan->search) {
         a = step_arguments(s, plan, CLS_PASS, 0);
@@ -118,9 +121,11 @@ static cl_int launch_all(cls_sampler *s, cls_plan *plan, cls_commands *c, cl_eve
         code = launch(plan, c, CLS_PASS, &a, NULL);
     }
     if (code == CL_SUCCESS && plan->search) {
-        a = step_arguments(s, plan, CLS_FINAL, 0);
+        a = step_arguments(s, plan, CLS_TOKEN, 0);
         draw_arguments(&a, s, plan);
-        code = launch(plan, c, CLS_FINAL, &a, !logprobs && !probs ? done : NULL);
+        cls_set_u32(&a, s->sample_stride);
+        cls_set_u32(&a, 1);
+        code = launch(plan, c, CLS_TOKEN, &a, !logprobs && !probs ? done : NULL);
     }
     if (code == CL_SUCCESS && raw) {
         a = step_arguments(s, plan, CLS_SURVEY, CLS_RAW);

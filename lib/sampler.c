@@ -120,6 +120,72 @@ static cls_status clear_slots(cls_sampler *s)
     return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot clear the slots on the device");
 }
 
+/* Whether following prefixes from any token ends. */
+static int prefixes_end(const int32_t *prefix_of, uint32_t vocab, uint8_t *seen)
+{
+    for (uint32_t i = 0; i < vocab; i++) {
+        int32_t at = (int32_t)i;
+        for (; at >= 0 && seen[at] == 0; at = prefix_of[at])
+            seen[at] = 1;
+        if (at >= 0 && seen[at] == 1)
+            return 0;
+        for (at = (int32_t)i; at >= 0 && seen[at] == 1; at = prefix_of[at])
+            seen[at] = 2;
+    }
+    return 1;
+}
+
+cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab)
+{
+    if (infill->end_ids == NULL || infill->end_count == 0 || infill->end_count > 65535)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->end_count is %u; there must be 1 to 65535 end_ids", (unsigned)infill->end_count);
+    if (infill->prefix_of == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of is NULL");
+    for (uint32_t i = 0; i < infill->end_count; i++)
+        if (infill->end_ids[i] < 0 || (uint32_t)infill->end_ids[i] >= vocab)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->end_ids[%u] is %d, which is no token of a vocabulary of %u",
+                            (unsigned)i, (int)infill->end_ids[i], (unsigned)vocab);
+    for (uint32_t i = 0; i < vocab; i++)
+        if (infill->prefix_of[i] < -1 || (infill->prefix_of[i] >= 0 && (uint32_t)infill->prefix_of[i] >= vocab))
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of[%u] is %d, which is no token of a vocabulary of %u",
+                            (unsigned)i, (int)infill->prefix_of[i], (unsigned)vocab);
+    uint8_t *const seen = calloc(vocab, 1);
+    if (seen == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u tokens", (unsigned)vocab);
+    const int ends = prefixes_end(infill->prefix_of, vocab, seen);
+    free(seen);
+    return ends ? CLS_OK : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of goes round in a circle");
+}
+
+cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
+{
+    cls_infill infill;
+    cls_struct_init(&infill, sizeof infill);
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    cls_status status = cls_struct_read(&infill, sizeof infill, callers, "infill");
+    if (status == CLS_OK)
+        status = cls_infill_check(&infill, s->vocab);
+    if (status != CLS_OK)
+        return status;
+    const size_t n = (size_t)infill.end_count + s->vocab;
+    int32_t *const table = malloc(n * sizeof *table);
+    cl_int code;
+    if (table == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the infill tables");
+    memcpy(table, infill.end_ids, infill.end_count * sizeof *table);
+    memcpy(table + infill.end_count, infill.prefix_of, s->vocab * sizeof *table);
+    const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, n * sizeof *table, table, &code);
+    free(table);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %zu bytes on the device for the infill tables", n * sizeof *table);
+    if (s->infill != NULL)
+        clReleaseMemObject(s->infill); /* steps in flight keep it */
+    s->infill = buffer;
+    s->n_end = infill.end_count;
+    return CLS_OK;
+}
+
 cl_kernel cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which)
 {
     for (int d = 0; d < CLS_DTYPES; d++)
@@ -201,7 +267,7 @@ void cls_sampler_destroy(cls_sampler *s)
     allotment all[ALLOTMENTS];
     if (s == NULL)
         return;
-    cl_mem *const others[] = { &s->lists.buffer, &s->changes.buffer, &s->words.buffer, &s->old_lists };
+    cl_mem *const others[] = { &s->lists.buffer, &s->changes.buffer, &s->words.buffer, &s->old_lists, &s->infill };
     /* Uploads read the staging memory until they are done. */
     if (s->last_queue != NULL)
         clFlush(s->last_queue);
@@ -253,7 +319,7 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     m.parameters = all[0].bytes;
     m.penalties = (uint64_t)s->slots * state_ring(s->vocab, s->layout) * sizeof(uint32_t);
     m.history = all[1].bytes - m.penalties;
-    m.lists = s->lists.size + (s->old_lists != NULL ? s->old_lists_size : 0);
+    m.lists = (s->infill != NULL ? ((uint64_t)s->n_end + s->vocab) * sizeof(int32_t) : 0) + s->lists.size + (s->old_lists != NULL ? s->old_lists_size : 0);
     m.changes = s->changes.size + s->words.size;
     m.device = m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows;
     m.host = sizeof *s + s->slots * (sizeof *s->request + 1) + (uint64_t)(CLS_STAGING + 1) * CLS_MAPS * s->max_rows * sizeof(int32_t) +

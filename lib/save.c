@@ -4,7 +4,9 @@
  *     "clsslot\n", version, vocab, keep, history, rollback
  *     parameters, the logit bias (id, value), the stop ids
  *     outputs, position, length, longest
+ *     the mode, the pending token, the mode that it makes
  *     the ring's entries, oldest first
+ *     what the mode was before each token that can be taken back, oldest first
  *     the tokens that occur: id with SEEN_BIT, count
  *     FNV-1a, 64 bits, of all bytes before it (Fowler, Noll, Vo)
  *
@@ -13,7 +15,7 @@
 
 #include <stdlib.h>
 
-#define FORMAT 1u
+#define FORMAT 2u
 #define SEEN_BIT 0x80000000u
 static const char magic[8] = { 'c', 'l', 's', 's', 'l', 'o', 't', '\n' };
 
@@ -99,6 +101,24 @@ static void put_params(stream *b, cls_params *p)
     put_i32(b, &p->penalty_scope);
     put_u32(b, &p->penalty_window);
     put_u32(b, &p->max_tokens);
+    put_f32(b, &p->dynatemp_range);
+    put_f32(b, &p->dynatemp_exponent);
+    put_f32(b, &p->top_n_sigma);
+    put_f32(b, &p->typical_p);
+    put_f32(b, &p->xtc_probability);
+    put_f32(b, &p->xtc_threshold);
+    put_i32(b, &p->p_less);
+    put_f32(b, &p->top_p_decay);
+    put_f32(b, &p->top_p_min);
+    put_i32(b, &p->top_p_reset_id);
+    put_i32(b, &p->infill);
+    put_i32(b, &p->mirostat);
+    put_f32(b, &p->mirostat_tau);
+    put_f32(b, &p->mirostat_eta);
+    put_f32(b, &p->adaptive_target);
+    put_f32(b, &p->adaptive_decay);
+    put_u32(b, &p->min_keep);
+    put_bytes(b, p->stages, sizeof p->stages);
     put_u32(b, &p->logit_bias_count);
     put_u32(b, &p->stop_count);
 }
@@ -119,6 +139,30 @@ static void put_place(stream *b, cls_slot *slot)
     put_u32(b, &slot->position);
     put_u32(b, &slot->length);
     put_u32(b, &slot->longest);
+}
+
+static void put_mode(stream *b, cls_mode *m)
+{
+    put_i32(b, &m->mu);
+    put_u32(b, &m->sum);
+    put_u32(b, &m->weight);
+    put_u32(b, &m->top_p);
+}
+
+/* What the mode was before a token of the history, as it lies in a state. */
+static cls_mode *mode_at(const cls_sampler *s, uint32_t *state, uint32_t at)
+{
+    return (cls_mode *)(void *)(state + state_modes(s->vocab, s->layout) + at % s->rollback * CLS_MODE_WORDS);
+}
+static uint32_t oldest_mode(const cls_sampler *s, const cls_slot *slot)
+{
+    return slot->length > s->rollback ? slot->length - s->rollback : 0;
+}
+
+/* Averages that a division may go by. */
+static int mode_is_valid(const cls_slot *slot, const cls_mode *m)
+{
+    return !(slot->flags & CLS_SLOT_ADAPTIVE) || (m->weight >= 1u << 24 && m->sum <= m->weight);
 }
 
 /* The oldest entry that the ring still has. */
@@ -172,8 +216,13 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
     put_params(b, &p);
     put_lists(b, &p, (cls_logit_bias *)(uintptr_t)p.logit_bias, (int32_t *)(uintptr_t)p.stop_ids);
     put_place(b, slot);
+    put_mode(b, &slot->mode);
+    put_i32(b, &slot->pending);
+    put_mode(b, &slot->next);
     for (uint32_t i = oldest(slot, n_ring); i < slot->length; i++)
         put_u32(b, &state[state_ring(s->vocab, s->layout) + i % n_ring]);
+    for (uint32_t i = oldest_mode(s, slot); i < slot->length; i++)
+        put_mode(b, mode_at(s, state, i));
     put_tokens(b, s, state);
     uint64_t sum = b->out != NULL ? hash(b->out, b->at) : 0;
     put_u64(b, &sum);
@@ -306,6 +355,11 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, u
     if (b->short_of || slot->length > slot->longest || slot->outputs > slot->length || slot->length < oldest(slot, n_ring) ||
         slot->longest - slot->length > s->rollback)
         return damaged("the history's length is impossible");
+    put_mode(b, &slot->mode);
+    put_i32(b, &slot->pending);
+    put_mode(b, &slot->next);
+    if (!mode_is_valid(slot, &slot->mode) || !mode_is_valid(slot, &slot->next))
+        return damaged("the averages of adaptive p are impossible");
     for (uint32_t i = oldest(slot, n_ring); i < slot->length; i++) {
         uint32_t entry = 0;
         put_u32(b, &entry);
@@ -313,6 +367,11 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, u
             (entry & ~(CLS_ENTRY_ID | CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST)) != 0)
             return damaged("the history has an impossible token");
         state[state_ring(s->vocab, s->layout) + i % n_ring] = entry;
+    }
+    for (uint32_t i = oldest_mode(s, slot); i < slot->length; i++) {
+        put_mode(b, mode_at(s, state, i));
+        if (b->short_of || !mode_is_valid(slot, mode_at(s, state, i)))
+            return damaged("the averages of adaptive p are impossible");
     }
     put_u32(b, &n);
     if (b->short_of || (n != 0 && s->keep == CLS_KEEP_NONE))

@@ -130,6 +130,8 @@ static cls_status check_kept(const cls_sampler *s, const cls_params *p)
     if (p->penalty_window > s->history)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->penalty_window is %u, but the sampler was created with options->history of %u",
                         (unsigned)p->penalty_window, (unsigned)s->history);
+    if (p->infill != 0 && s->infill == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->infill needs the tables of cls_sampler_infill()");
     if (p->logit_bias_count != 0 && !s->biases)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias needs a sampler created with options->logit_bias of 1");
     return CLS_OK;

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/* search: runs the chain over the whole row, for sets that do not fit the
+ * shortlist. Each stage asks the row for sums and gives a cut; once what is left
+ * fits the list, the list goes on. Reads the row some 3 to 40 times: exact, not
+ * fast, but for the first top-p, top-k or min-p, which have the pass. */
+
+/* A sum over what the row reads as, by the whole group; items own whole tiles. */
+static inline u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles, u32 what, f32 top, f32 scale,
+                          __local u64 *scratch)
+{
+    const i32 exponent = split(top, scale).exponent;
+    u64 sum = u64_from(0);
+    for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+        if (tile_max_key(row_key, t) == CLS_KEY_NONE)
+            continue;
+        const int kind = tile_kind(r, t);
+        const cls_unit unit = tile_unit(row_key, t, top, exponent, scale);
+        for (u32 v = 0; v < TILE_VECTORS; v++) {
+            f32 lane[VEC];
+            VSTORE(load_v(r, t * CLS_TILE + v * VEC, kind), lane);
+            for (u32 j = 0; j < VEC; j++) {
+                const f32 z = clean(lane[j]);
+                if (z > -INFINITY)
+                    sum = u64_add(sum, sum_term(what, z, top, scale, &unit));
+            }
+        }
+    }
+    return wg_mass(sum, scratch);
+}
+
+/* The weights of adaptive p, tile by tile in work[]; returns their sum. What is
+ * not known yet, the least depth of the set, is found first. */
+static inline u64 row_adapt(const row_logits *r, __global const i32 *row_key, u32 tiles, f32 top, f32 scale,
+                            kept_set *set, __global u64 *work, __local u64 *scratch)
+{
+    const i32 exponent = split(top, scale).exponent;
+    u64 sum = u64_from(0);
+    u32 least = CLS_DEEPEST;
+    for (u32 round = 0; round < 2; round++) {
+        for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+            u64 mass = u64_from(0);
+            if (tile_max_key(row_key, t) >= set->key && tile_max_key(row_key, t) != CLS_KEY_NONE) {
+                const int kind = tile_kind(r, t);
+                const cls_unit unit = tile_unit(row_key, t, top, exponent, scale);
+                for (u32 v = 0; v < TILE_VECTORS; v++) {
+                    const u32 i = t * CLS_TILE + v * VEC;
+                    const FV x = load_v(r, i, kind);
+                    f32 lane[VEC];
+                    VSTORE(is_kept(set, x, i) ? x : (FV)(-INFINITY), lane);
+                    for (u32 j = 0; j < VEC; j++) {
+                        const f32 z = clean(lane[j]);
+                        if (!(z > -INFINITY))
+                            continue;
+                        const u64 one = up(u64_from(weight(z, unit.max, scale, unit.fraction)), unit.shift);
+                        if (round == 0)
+                            least = min(least, adaptive_depth(probability_q30(one, set->mass), set->aim));
+                        else
+                            mass = u64_add(mass, u64_from(adapted_weight(set, one)));
+                    }
+                }
+            }
+            work[t] = mass;
+            sum = u64_add(sum, mass);
+        }
+        set->least = (u32)-wg_imax(-(i32)least, scratch);
+    }
+    return wg_mass(sum, scratch);
+}
+
+/* How many tokens have a key. */
+static inline u32 key_count(const row_logits *r, __global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
+{
+    const f32 under = above(key - 1), over = above(key);
+    IV count = (IV)(0);
+    for (u32 m = get_local_id(0); m < n; m += WGS) {
+        if (row_key[m] < key)
+            continue;
+        const int kind = max_tile_kind(r, m);
+        for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+            const FV x = load_v(r, m * CLS_MAX_TILE + v, kind);
+            count += (x > under) & (x <= over);
+        }
+    }
+    return wg_usum(COUNT(count), scratch);
+}
+
+/* Mirostat 1 without a list of the first ranks: key by key. */
+static inline u32 mirostat_row(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, u32 n, i32 top_key,
+                               f32 scale, u32 tokens, __local u64 *scratch)
+{
+    const u32 ranks = min(tokens, (u32)CLS_MIROSTAT_RANKS);
+    u64 terms = u64_from(0), squares = u64_from(0);
+    i32 key = top_key;
+    if (ranks < 2)
+        return 1;
+    for (u32 i = 0; i + 1 < ranks; i++)
+        squares = u64_add(squares, u64_mul32(mirostat_step(i), mirostat_step(i)));
+    for (u32 rank = key_count(r, row_key, n, key, scratch); rank < ranks;) {
+        i32 lo = CLS_KEY_NONE, next = key - 1;
+        key_range(r, row_key, n, &lo, &next, scratch);
+        const u32 drop = depth_q20(of_key(next), of_key(top_key), scale) - depth_q20(of_key(key), of_key(top_key), scale);
+        terms = u64_add(terms, u64_mul32(mirostat_step(rank - 1), drop));
+        key = next;
+        rank += key_count(r, row_key, n, key, scratch);
+    }
+    return mirostat_count(terms, squares, slot->mode.mu, r->vocab);
+}
+
+/* Typical p: how far from the mean depth the set reaches, then how far into the
+ * keys at just that distance on the head side. Cuts the head, and leaves what the
+ * cut below is: a key, or (returns 1) a measure that the set must reach. */
+static inline int typical_row(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u32 mean, u64 target,
+                              __global u64 *work, kept_set *set, i32 *low, __local u64 *scratch)
+{
+    const f32 top = m->row_max;
+    u64 below = u64_from(0); /* what is nearer than `lo` */
+    u32 distance = 0;
+    i32 group = 0, group_end = 0;
+    /* Round 0: distances; round 1: keys of the head side at this distance. */
+    for (u32 round = 0; round < 2; round++) {
+        const u64 base = below;
+        u32 lo = 0, hi = CLS_DEEPEST;
+        if (round == 1) {
+            lo = 0;
+            hi = (u32)(group_end - group);
+        }
+        while (lo < hi) {
+            const u32 at[2] = { lo + (hi - lo) / 3, lo + (hi - lo) / 3 * 2 };
+            i32 key[CLS_PIVOTS];
+            u64 sum[CLS_PIVOTS], to[2];
+            for (u32 i = 0; i < 2; i++) {
+                key[1 - i] = round == 1 ? group - 1 : depth_q20_key(top, m->scale, mean + at[i]) - 1;
+                key[2 + i] = round == 1     ? group + (i32)at[i]
+                             : mean > at[i] ? depth_q20_key(top, m->scale, mean - at[i] - 1) - 1
+                                            : CLS_KEY_INF - 1;
+            }
+            measure_row(r, row_key, tiles, m, key, sum, scratch);
+            for (u32 i = 0; i < 2; i++)
+                to[i] = u64_add(base, u64_sub(sum[1 - i], sum[2 + i]));
+            for (u32 i = 0; i < 2; i++) {
+                if (u64_less(to[i], target)) {
+                    if (at[i] >= lo) {
+                        lo = at[i] + 1;
+                        below = to[i];
+                    }
+                } else if (at[i] < hi) {
+                    hi = at[i];
+                }
+            }
+        }
+        if (round == 0) {
+            distance = lo;
+            /* Keys whose depth is just mean - distance: none if that is below 0. */
+            if (distance > mean)
+                break; /* all of the head side is nearer */
+            group = depth_q20_key(top, m->scale, mean - distance);
+            group_end = mean > distance ? depth_q20_key(top, m->scale, mean - distance - 1) : key_of(top) + 1;
+        } else {
+            const i32 key = group + (i32)lo;
+            const int tied = key < group_end;
+            const i32 edge = tied ? key : group_end - 1;
+            i32 last = edge == set->head_key ? set->head_last : CLS_MAX_ID;
+            *low = distance > 0 ? depth_q20_key(top, m->scale, mean + distance - 1) : group;
+            if (tied)
+                last = tie_cut(r, row_key, tiles, m, key, below, target, work, scratch);
+            set->head_first = edge == set->head_key ? set->head_first : 0;
+            set->head_last = last;
+            set->head_key = edge;
+            row_narrow(r, set);
+            return !tied;
+        }
+    }
+    return 1;
+}
+
+/* Runs the chain on from stage c->at. Returns 1 when what is left is in the list,
+ * sorted, and the list can go on; 0 when the chain is done, or the row is lost.
+ * `known`: what the pass found above out->pivot, n_known of them. *last: whose
+ * masses the pass has. */
+static inline int search_row(row_logits *r, const cls_slot *slot, __global const i32 *row_key, u32 tiles, const u64 *known,
+                             u32 n_known, int counted, int coin, __global u64 *work, shortlist *list, chain_state *c,
+                             cut *last, cls_row *out)
+{
+    const u32 n = tiles * CLS_MAX_TILES_PER_TILE;
+    for (; chain_stage(slot, c->at) != CLS_STAGE_END; c->at++) {
+        const u32 stage = chain_stage(slot, c->at);
+        const int dynamic = stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC);
+        const int easy = stage == CLS_STAGE_TOP_K || stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_MIN_P;
+        const int fresh = !c->touched;
+        const f32 top = of_key(c->set.top_key), scale = stage == CLS_STAGE_TEMPERATURE && !dynamic ? slot->scale : c->scale;
+        u64 size[2] = { u64_from(0), out->total }; /* tokens, mass */
+        if (stage == CLS_STAGE_TEMPERATURE && !dynamic) {
+            c->scale = slot->scale;
+            continue;
+        }
+        if (!fresh) {
+            row_narrow(r, &c->set);
+            last->pivot = -1; /* what the pass found is of the first stage */
+        }
+        for (u32 i = 0; i < 2 && (!fresh || !easy); i++) {
+            const i32 all[CLS_PIVOTS] = { CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE };
+            const measure m = measure_of(i == 0, top, scale);
+            u64 sum[CLS_PIVOTS];
+            if (i == 1 && fresh && (slot->flags & CLS_SLOT_TOTAL))
+                continue;
+            measure_row(r, row_key, tiles, &m, all, sum, list->scratch);
+            size[i] = sum[0];
+        }
+        const u32 tokens = u64_lo(size[0]);
+        const u64 mass = size[1];
+        if ((!fresh || !easy) && tokens <= LIST) {
+            if (collect(r, row_key, n, CLS_KEY_NONE + 1, CLS_KEY_INF, ALL_TIES, list)) {
+                list_sort(list);
+                c->kept = list->n;
+                c->complete = 1;
+                c->weighed = 0.0f;
+                return 1;
+            }
+        }
+        if (stage == CLS_STAGE_INFILL) {
+            out->status |= CLS_STATUS_UNFIT;
+            return 0;
+        }
+        c->touched = 1;
+        /* By stage: a key, or a measure that must be reached. */
+        int found = 1, heads = 0;
+        i32 key = CLS_KEY_NONE + 1;
+        u64 target = u64_from(1);
+        int counts = 1;
+        if (stage == CLS_STAGE_TOP_K) {
+            found = 0;
+            target = u64_from((u32)slot->top_k);
+        } else if (stage == CLS_STAGE_TOP_P) {
+            found = counts = 0;
+            out->total = mass;
+            target = out->target = top_p_target(mass, row_top_p(slot));
+        } else if (stage == CLS_STAGE_MIN_P) {
+            key = depth_key(top, scale, slot->min_p);
+        } else if (stage == CLS_STAGE_TOP_N_SIGMA) {
+            i32 lo = CLS_KEY_NONE, hi = out->max_key;
+            key_range(r, row_key, n, &lo, &hi, list->scratch);
+            const f32 range = top - of_key(lo + 1);
+            if (!(range > 0.0f))
+                continue;
+            const f32 grid = sigma_grid(range);
+            u64 sum[2];
+            for (u32 i = 0; i < 2; i++)
+                sum[i] = row_sum(r, row_key, tiles, SUM_UNITS + i, top, grid, list->scratch);
+            key = depth_key(top, grid, sigma_limit(tokens, sum[0], sum[1], slot->sigma));
+        } else if (stage == CLS_STAGE_P_LESS || stage == CLS_STAGE_TYPICAL_P || dynamic) {
+            const u64 sum = row_sum(r, row_key, tiles, stage == CLS_STAGE_P_LESS ? SUM_SQUARES : SUM_DEPTHS, top, scale, list->scratch);
+            if (stage == CLS_STAGE_P_LESS) {
+                key = depth_q20_key(top, scale, p_less_depth(mass, sum, top, scale));
+            } else if (dynamic) {
+                f32 t = 1.0f;
+                if (tokens > 1)
+                    t = dynamic_temperature(mass_q20(mass, top, scale) + mean_depth_q20(sum, mass), tokens, slot->low, slot->span, slot->exponent);
+                c->scale = tokens > 1 && !(t < 1e-5f) ? scale_of(t) : slot->scale;
+                if (!(t < 1e-5f))
+                    continue;
+                found = 0; /* the first token alone */
+            } else {
+                const u32 mean = mean_depth_q20(sum, mass);
+                found = 2;
+                counts = 0;
+                target = typical_target(mass, slot->typical_p);
+                key = (i32)mean;
+                heads = 1;
+            }
+        } else if (stage == CLS_STAGE_XTC) {
+            const u32 bits = mass_q20(mass, top, scale);
+            if (!coin || slot->xtc_depth < bits)
+                continue;
+            i32 lo = depth_q20_key(top, scale, slot->xtc_depth - bits) - 1, hi = out->max_key;
+            const u32 many = tokens_above(r, row_key, n, lo, list->scratch);
+            if (many < 2 || tokens + 1 - many < slot->min_keep)
+                continue;
+            key_range(r, row_key, n, &lo, &hi, list->scratch);
+            const i32 last_key = lo + 1;
+            const measure m = measure_of(1, top, scale);
+            const i32 id = tie_cut(r, row_key, tiles, &m, last_key, u64_from(0),
+                                   u64_from(key_count(r, row_key, n, last_key, list->scratch)), work, list->scratch);
+            c->set.head_last = last_key == c->set.head_key ? c->set.head_last : CLS_MAX_ID;
+            c->set.head_key = last_key;
+            c->set.head_first = id;
+            heads = 1;
+        } else { /* mirostat */
+            if (stage == CLS_STAGE_MIROSTAT_1)
+                c->wanted = out->kept != 0 ? out->kept : mirostat_row(r, slot, row_key, n, c->set.top_key, scale, tokens, list->scratch);
+            const u32 bits = mass_q20(mass, top, scale), most = mirostat_limit(slot);
+            found = stage == CLS_STAGE_MIROSTAT_2 && most >= bits;
+            if (found)
+                key = depth_q20_key(top, scale, most - bits);
+            else
+                target = u64_from(stage == CLS_STAGE_MIROSTAT_1 ? c->wanted : 1u);
+        }
+        const int floors = slot->min_keep > 1 && (stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_MIN_P || stage == CLS_STAGE_TOP_N_SIGMA ||
+                                                  stage == CLS_STAGE_P_LESS || stage == CLS_STAGE_TYPICAL_P);
+        const kept_set before = c->set;
+        const u32 mean = (u32)key;
+        for (u32 attempt = 0; attempt < 2; attempt++) {
+            const measure m = measure_of(counts, top, scale);
+            cut cutting = { key, CLS_MAX_ID, -1, 0, 0, 0 };
+            int search = found == 0;
+            c->set = before;
+            if (found == 2)
+                search = typical_row(r, row_key, tiles, &m, mean, target, work, &c->set, &cutting.key, list->scratch);
+            if (stage == CLS_STAGE_MIN_P && fresh && !counted && n_known > 0) {
+                cutting.pivot = 0; /* all four are this key's: nothing to add to the pass */
+                list->n = 0;
+            }
+            if (search) {
+                last->pivot = -1; /* the list is about to change */
+                find_cut(r, row_key, tiles, &m, target, out->pivot, known, fresh && easy && counted == counts ? n_known : 0,
+                         out->max_key, work, list, &cutting);
+            }
+            if (stage != CLS_STAGE_XTC && (cutting.key > c->set.key || (cutting.key == c->set.key && cutting.id < c->set.id))) {
+                c->set.key = cutting.key;
+                c->set.id = cutting.id;
+                *last = cutting;
+                if (!fresh || counted || found == 2 || attempt > 0)
+                    last->pivot = -1;
+            }
+            if (!floors || attempt == 1)
+                break;
+            row_logits narrow = *r;
+            row_narrow(&narrow, &c->set);
+            if (tokens_above(&narrow, row_key, n, CLS_KEY_NONE, list->scratch) >= slot->min_keep)
+                break;
+            /* Too few: as many as must stay, in the stage's own order. */
+            if (found == 2)
+                row_narrow(r, &before);
+            else
+                found = 0;
+            counts = 1;
+            target = u64_from(slot->min_keep);
+        }
+        if (heads) {
+            i32 lo = CLS_KEY_NONE, hi = out->max_key;
+            row_narrow(r, &c->set);
+            key_range(r, row_key, n, &lo, &hi, list->scratch);
+            c->set.top_key = hi;
+        }
+    }
+    return 0;
+}
