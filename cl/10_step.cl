@@ -100,7 +100,7 @@ static inline int list_row(const row_logits *r, const cls_slot *slot, __global c
 static inline cls_mode next_mode(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, const cls_row *out)
 {
     cls_mode m = slot->mode;
-    if (out->none || !(slot->flags & CLS_SLOT_MODES))
+    if (out->none || out->state != CLS_ROW_DONE || !(slot->flags & CLS_SLOT_MODES))
         return m;
     const f32 top = of_key(out->top_key), z = load_one(r, (u32)out->token);
     if (slot->flags & CLS_SLOT_MIROSTAT)

@@ -254,7 +254,7 @@ START_TEST(parameters_refused)
     REFUSE(min_p, bad_min_p)
 #undef REFUSE
     q = p;
-    for (q.chain = -1; q.chain <= 3; q.chain += 4)
+    for (q.chain = -1; q.chain <= 4; q.chain += 5)
         expect_refused(cls_params_check(&q, 100), "chain");
     q = p;
     q.struct_size = 0;
