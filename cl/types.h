@@ -194,6 +194,26 @@ CLS_INLINE u32 state_words(u32 vocab, u32 layout)
 #define CLS_ENTRY_OUTPUT 0x80000000u
 #define CLS_ENTRY_FIRST 0x40000000u /* no such token counted before it: taken back, none counts */
 
+/* ------------------------------------------------------------ what prepare leaves
+ *
+ * A row whose slot has CLS_SLOT_HISTORY has a region of `prepared`, in words:
+ * a bitmap of the tokens that it changes (marks), one of those that it bans,
+ * valid in words that have a mark; with a history of more than a token also, for
+ * each word of these, where its entries begin (likewise valid), the text
+ * (the ids of the latest tokens, oldest first, after what a vector may read in
+ * vain) and twice its length for the entries and for scratch. */
+CLS_INLINE u32 prepared_banned(u32 vocab) { return state_bitmap(vocab); }
+CLS_INLINE u32 prepared_heads(u32 vocab, u32 layout) /* without a text the bans': no entry ever is */
+{
+    return state_bitmap(vocab) * (1 + (u32)(CLS_LAYOUT_HISTORY(layout) > 1));
+}
+CLS_INLINE u32 prepared_text(u32 vocab, u32 layout) { return prepared_heads(vocab, layout) + state_bitmap(vocab) + 16; }
+CLS_INLINE u32 prepared_length(u32 layout) { return (CLS_LAYOUT_HISTORY(layout) + 63) / 64 * 64; }
+CLS_INLINE u32 prepared_words(u32 vocab, u32 layout)
+{
+    return prepared_text(vocab, layout) + prepared_length(layout) * 3;
+}
+
 /* What a slot call asks of the device: cls_change.kind. */
 #define CLS_CHANGE_BEGIN 1u    /* parameters, lists, tokens */
 #define CLS_CHANGE_APPEND 2u   /* tokens */
@@ -264,6 +284,8 @@ typedef struct cls_row {
 #define CLS_HAS_BIAS_MAP 16384u
 #define CLS_HAS_DRAWS 32768u
 #define CLS_HAS_LATEST 65536u
+/* Beside CLS_HAS_MASK in row_logits.masked: only the tokens of a list may be drawn. */
+#define CLS_MASK_LIST 131072u
 
 /* A row is sampled for a threshold's first guess: all of a small one, of a
  * large one 16 tokens in 512. */

@@ -86,7 +86,7 @@ cls_status cls_program_build(cl_context context, cl_device_id device, const cls_
 
 /* The kernels, by name and in the order of the flow. */
 enum cls_kernel {
-    CLS_SLOTS, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_LOGPROB, CLS_PROBS, CLS_ACCEPT, CLS_SELF_TEST, CLS_KERNELS
+    CLS_SLOTS, CLS_PREPARE, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_LOGPROB, CLS_PROBS, CLS_ACCEPT, CLS_SELF_TEST, CLS_KERNELS
 };
 extern const char *const cls_kernel_names[CLS_KERNELS];
 
@@ -175,6 +175,7 @@ struct cls_sampler {
     /* ... and the rows'; [max_rows] of each. */
     cl_mem maps;        /* int32 [CLS_MAPS][max_rows]: the step's host maps */
     cl_mem rows;        /* cls_row */
+    cl_mem prepared;    /* u32 [prepared_words()] */
     cl_mem tile_key;    /* int32 [max tiles] */
     cl_mem tile_mass;   /* u64 [tiles] */
     cl_mem tile_flags;  /* u32 [tiles] */
@@ -214,11 +215,37 @@ void cls_sampler_force_search(cls_sampler *sampler, int on);
 /* For tests: a blocking read of the last step's row records. */
 cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_row *rows, uint32_t n);
 
+/* ---------------------------------------------------------------- arrays.c */
+
+/* Makes the arrays that parameters point to copies, one block each; all or none. */
+cls_status cls_arrays_copy(cls_params *params);
+/* Frees such copies; the parameters have none any more. */
+void cls_arrays_free(cls_params *params);
+/* Their bytes. */
+uint64_t cls_arrays_size(const cls_params *params);
+
+/* Words of sequences as lists have them: a count and the ids of each. */
+uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count);
+
 /* ----------------------------------------------------------------- lists.c */
 
-/* The lists as the device has them, of checked parameters: bias ids ascending,
- * their values, stop ids ascending; *words is malloc'ed, NULL if they are empty. */
+/* The first part of a request's lists, of checked parameters: bias ids
+ * ascending (with allowed ids: these), their values, stop ids ascending; *words
+ * is malloc'ed, NULL if they are empty. */
 cls_status cls_lists_make(const cls_params *params, uint32_t **words, uint32_t *n_bias, uint32_t *n_stop);
+
+/* All of them, for a sampler of a history; the slot gets their numbers and
+ * their places, from the lists' beginning. */
+cls_status cls_lists_make_all(const cls_params *params, uint32_t vocab, uint32_t history, cls_slot *slot,
+                              uint32_t **words, uint32_t *n_words);
+
+/* Moves a slot's places to where the lists begin. */
+void cls_lists_place(cls_slot *slot, uint32_t at);
+
+/* DRY: whether it is on, the largest exponent, and what an exponent takes off. */
+int cls_dry_is_on(const cls_params *params);
+uint32_t cls_dry_most(const cls_params *params);
+float cls_dry_amount(const cls_params *params, uint32_t exponent);
 
 /* A place for n words among the lists: the first that fits, or a larger buffer. */
 cls_status cls_lists_new(cls_sampler *sampler, uint32_t n, cls_lists **out);
@@ -320,6 +347,7 @@ typedef struct cls_plan {
     uint32_t has;    /* CLS_HAS_* and CLS_DEFER */
     int ordered;     /* the queue is in order */
     int search;      /* a row may need the threshold search */
+    int prepare;     /* a row's parameters look at its history */
     uint32_t logit_size, bias_size;
 } cls_plan;
 
@@ -333,10 +361,10 @@ cls_status cls_buffer_check(const cls_context *context, const char *what, const 
 /* Checks one of the rows' maps; fails if it has two sources. */
 cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows);
 
-/* Checks the slots that rows name, as far as the host can see them; `search`
- * becomes true if one may need the threshold search. */
+/* Checks the slots that rows name, as far as the host can see them, and notes
+ * what they may need: plan->search, plan->prepare. */
 cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots, uint32_t rows, int shared,
-                               int *search);
+                               cls_plan *plan);
 
 /* Checks everything that can be known before enqueueing. */
 cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers, cl_uint n_wait,

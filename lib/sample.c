@@ -25,6 +25,7 @@ static cls_arguments step_arguments(const cls_sampler *s, const cls_plan *plan, 
     cls_set_mem(&a, s->state);
     cls_set_u32(&a, s->layout);
     cls_set_mem(&a, s->lists.buffer);
+    cls_set_mem(&a, s->prepared);
     cls_set_map(&a, s, CLS_MAP_SLOTS, plan->map[CLS_MAP_SLOTS]);
     cls_set_map(&a, s, CLS_MAP_MASKS, plan->map[CLS_MAP_MASKS]);
     cls_set_map(&a, s, CLS_MAP_BIASES, plan->map[CLS_MAP_BIASES]);
@@ -73,6 +74,22 @@ static cl_int launch(const cls_plan *plan, cls_commands *c, enum cls_kernel whic
     return cls_commands_launch(c, a, over_tiles ? s->context->shape.work_group : s->context->shape.row_group, groups, done);
 }
 
+static cl_int launch_prepare(const cls_plan *plan, cls_commands *c)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_arguments a = { cls_sampler_kernel(s, CLS_PREPARE), 0, CL_SUCCESS };
+    cls_set_mem(&a, s->slot_buffer);
+    cls_set_u32(&a, s->slots);
+    cls_set_map(&a, s, CLS_MAP_SLOTS, plan->map[CLS_MAP_SLOTS]);
+    cls_set_mem(&a, s->state);
+    cls_set_u32(&a, s->layout);
+    cls_set_mem(&a, s->lists.buffer);
+    cls_set_u32(&a, s->vocab);
+    cls_set_u32(&a, plan->has);
+    cls_set_mem(&a, s->prepared);
+    return launch(plan, c, CLS_PREPARE, &a, NULL);
+}
+
 /* Accepts tokens of a buffer, or without one those of the rows' records. */
 static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *tokens, const cls_ints *slots, uint32_t has,
                             cl_event *done)
@@ -106,7 +123,9 @@ static cl_int launch_all(cls_sampler *s, cls_plan *plan, cls_commands *c, cl_eve
     plan->has |= late ? CLS_DEFER : 0;
     cls_arguments a = step_arguments(s, plan, CLS_SURVEY, 0);
     cls_set_u32(&a, per_group);
-    cl_int code = launch(plan, c, CLS_SURVEY, &a, NULL);
+    cl_int code = plan->prepare ? launch_prepare(plan, c) : CL_SUCCESS;
+    if (code == CL_SUCCESS)
+        code = launch(plan, c, CLS_SURVEY, &a, NULL);
     if (code == CL_SUCCESS) {
         a = step_arguments(s, plan, CLS_TOKEN, 0);
         draw_arguments(&a, s, plan);
@@ -182,8 +201,10 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
     const cls_ints *const map = slots != NULL ? slots : &identity;
     const uint32_t has = map->host != NULL || map->device.buffer != NULL ? CLS_HAS_SLOT_MAP : 0;
     cls_commands c;
+    cls_plan ignored;
     cl_event end = NULL;
-    int ordered = 0, ignored = 0;
+    int ordered = 0;
+    memset(&ignored, 0, sizeof ignored);
     if (done != NULL)
         *done = NULL;
     if (s == NULL)

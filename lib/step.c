@@ -146,13 +146,20 @@ static int may_search(const cls_sampler *s, const cls_slot *slot)
            (s->force_search && (slot->flags & CLS_SLOT_BEGUN) && !(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN)));
 }
 
+/* What a row of a slot may need. */
+static void note_needs(const cls_sampler *s, const cls_slot *slot, cls_plan *plan)
+{
+    plan->search |= may_search(s, slot);
+    plan->prepare |= (slot->flags & CLS_SLOT_HISTORY) != 0;
+}
+
 cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots, uint32_t rows, int shared,
-                               int *search)
+                               cls_plan *plan)
 {
     cls_status status = CLS_OK;
     uint32_t row = 0;
     for (uint32_t i = 0; slots->device.buffer != NULL && i < sampler->slots; i++)
-        *search |= may_search(sampler, &sampler->request[i].slot);
+        note_needs(sampler, &sampler->request[i].slot, plan);
     if (slots->host == NULL && slots->device.buffer == NULL && rows > sampler->slots)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "there are %u rows, but %u slots and no %s", (unsigned)rows,
                         (unsigned)sampler->slots, what);
@@ -171,7 +178,7 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
                               what, (unsigned)row, (int)slot);
         else {
             sampler->seen[slot] = 1;
-            *search |= may_search(sampler, &sampler->request[slot].slot);
+            note_needs(sampler, &sampler->request[slot].slot, plan);
         }
     }
     while (row-- > 0) {
@@ -255,7 +262,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     if (status == CLS_OK)
         status = check_named_rows("step->bias.row_map", s->bias.row_map.host, s->rows, s->bias.rows);
     if (status == CLS_OK)
-        status = cls_row_slots_check(sampler, "step->slots", &s->slots, s->rows, s->defer_accept != 0, &plan->search);
+        status = cls_row_slots_check(sampler, "step->slots", &s->slots, s->rows, s->defer_accept != 0, plan);
     plan->has |= s->random.buffer != NULL ? CLS_HAS_RANDOM : 0;
     plan->has |= s->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
     plan->has |= s->status.buffer != NULL ? CLS_HAS_STATUS : 0;
