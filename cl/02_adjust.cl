@@ -325,7 +325,8 @@ static inline f32 penalize_one(const row_logits *r, u32 i, f32 x)
     return x;
 }
 
-static inline f32 load_one(const row_logits *r, u32 i)
+/* One token as the chain saw it first, whatever it has cut since. */
+static inline f32 load_whole(const row_logits *r, u32 i)
 {
     if (!is_allowed(r, i))
         return -INFINITY;
@@ -336,6 +337,11 @@ static inline f32 load_one(const row_logits *r, u32 i)
         if (r->marked && (r->prepared.marks[i >> 5] >> (i & 31) & 1u))
             x = adjust_prepared(&r->prepared, i, x);
     }
+    return x;
+}
+static inline f32 load_one(const row_logits *r, u32 i)
+{
+    const f32 x = load_whole(r, i);
     return r->narrowed ? narrow_one(r, i, x) : x;
 }
 
