@@ -67,11 +67,10 @@ static void sampler_options(const cli_job *job, cls_sampler_options *options)
         const cls_params *p = &job->params[r];
         if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f)
             options->keep = CLS_KEEP_COUNTS;
-        if (p->logit_bias_count != 0)
+        if (p->logit_bias_count != 0 || p->allowed_count != 0)
             options->logit_bias = 1;
-        if (p->penalty_window > options->history)
-            options->history = p->penalty_window;
     }
+    options->history = job->history;
 }
 
 static int begin_all(const cli_job *job, cls_sampler *sampler)
@@ -90,6 +89,8 @@ static int make_all(cli_target *target, const cli_job *job, device_side *held)
     sampler_options(job, &options);
     if (cls_sampler_create(target->context, &options, &held->sampler) != CLS_OK)
         return cli_fail_library("sampler");
+    if (job->infill != NULL && cls_sampler_infill(held->sampler, job->infill) != CLS_OK)
+        return cli_fail_library("infill");
     if ((held->positions = calloc(rows, sizeof *held->positions)) == NULL)
         return cli_no_memory();
     for (uint32_t r = 0; r < rows; r++)
@@ -185,33 +186,41 @@ int cli_run(cli_target *target, const cli_job *job)
 
 /* -------------------------------------------------------------------- the host */
 
-static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
+void cli_host_row(const cli_job *job, uint32_t r, cls_host_row *row)
 {
     const cli_logits *logits = job->logits;
+    cls_host_row_default(row, sizeof *row);
+    row->logits = (const char *)logits->data + (size_t)r * logits->vocab * logits->size;
+    row->dtype = (int32_t)logits->dtype;
+    row->vocab = logits->vocab;
+    if (job->mask != NULL) {
+        row->mask = (const char *)job->mask + (size_t)r * job->mask_width * mask_element(job);
+        row->mask_width = job->mask_width;
+        row->mask_kind = (int32_t)job->mask_kind;
+    }
+    if (job->bias != NULL) {
+        row->bias = (const char *)job->bias + (size_t)r * logits->vocab * bias_element(job);
+        row->bias_dtype = (int32_t)job->bias_dtype;
+    }
+    row->prompt = row_of(&job->prompt, r);
+    row->prompt_count = job->prompt.width;
+    row->output = row_of(&job->output, r);
+    row->output_count = job->output.width;
+    row->position = (uint32_t)cli_position(job, r);
+    row->params = &job->params[r];
+    row->history = job->history;
+    row->infill = job->infill;
+}
+
+static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
+{
     const size_t at = (size_t)r * job->draws + d;
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row_default(&row, sizeof row);
-    row.logits = (const char *)logits->data + (size_t)r * logits->vocab * logits->size;
-    row.dtype = (int32_t)logits->dtype;
-    row.vocab = logits->vocab;
-    if (job->mask != NULL) {
-        row.mask = (const char *)job->mask + (size_t)r * job->mask_width * mask_element(job);
-        row.mask_width = job->mask_width;
-        row.mask_kind = (int32_t)job->mask_kind;
-    }
-    if (job->bias != NULL) {
-        row.bias = (const char *)job->bias + (size_t)r * logits->vocab * bias_element(job);
-        row.bias_dtype = (int32_t)job->bias_dtype;
-    }
-    row.prompt = row_of(&job->prompt, r);
-    row.prompt_count = job->prompt.width;
-    row.output = row_of(&job->output, r);
-    row.output_count = job->output.width;
-    row.position = (uint32_t)cli_position(job, r) + d;
-    row.params = &job->params[r];
+    cli_host_row(job, r, &row);
+    row.position += d;
     if (job->probs != NULL && d == 0)
-        result.probs = job->probs + (size_t)r * logits->vocab;
+        result.probs = job->probs + (size_t)r * job->logits->vocab;
     if (cls_host_sample(&row, &result) != CLS_OK)
         return cli_fail("row %" PRIu32 ": %s", r, cls_error_message());
     if (job->tokens != NULL)
