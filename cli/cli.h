@@ -168,6 +168,8 @@ typedef struct cli_tokens {
     uint32_t width;
 } cli_tokens;
 
+typedef struct cli_report cli_report; /* cli/report.h */
+
 /* What to draw, and where to put it: C order, NULL where it isn't wanted. */
 typedef struct cli_job {
     const cli_logits *logits;
@@ -186,6 +188,7 @@ typedef struct cli_job {
     float *logprobs; /* [rows, draws] */
     int32_t *status; /* [rows, draws] */
     float *probs;    /* [rows, vocab], of the first draw */
+    cli_report *report; /* likewise */
 } cli_job;
 
 /* The position of a row's first draw: its parameter, moved on by the tokens of its output. */

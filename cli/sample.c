@@ -6,18 +6,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report.h"
 #include "request.h"
 
 /* What the options say. */
 typedef struct request {
     cli_request of;
-    const char *device, *tokens, *probs, *logprobs;
+    const char *device, *tokens, *probs, *logprobs, *top_ids, *top_values, *candidates;
     uint32_t draws, work_group, vector;
     int32_t kind; /* of logprobs */
     bool json;
+    cli_report report;
 } request;
 
 /* ------------------------------------------------------------------- results */
+
+/* Under a row's first draw. */
+static void print_top(const cli_report *report, uint32_t r)
+{
+    const int32_t *const ids = cli_report_ints(report, CLI_TOP_IDS, r);
+    const float *const logprobs = cli_report_floats(report, CLI_TOP_LOGPROBS, r);
+    for (uint32_t i = 0; i < report->top_n && ids[i] >= 0; i++)
+        printf("%15s %8" PRId32 " %10.4f %11.6f\n", i == 0 ? "likeliest" : "", ids[i], (double)logprobs[i],
+               exp((double)logprobs[i]));
+}
 
 static void print_table(const request *q, const cli_job *job)
 {
@@ -29,6 +41,8 @@ static void print_table(const request *q, const cli_job *job)
             printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32 " %10.4f %11.6f  %s\n", r, cli_position(job, r) + d,
                    job->tokens[at], (double)job->logprobs[at], exp((double)job->logprobs[at]),
                    cli_status_words(job->status[at], words));
+            if (d == 0 && job->report != NULL)
+                print_top(job->report, r);
         }
 }
 
@@ -53,37 +67,48 @@ static json_t *row_json(const cli_job *job, uint32_t r)
 static int print_results(const request *q, const cli_job *job)
 {
     json_t *array;
+    int failed = 0;
     if (!q->json) {
         print_table(q, job);
         return cli_flush();
     }
     array = json_array();
-    for (uint32_t r = 0; r < job->logits->rows; r++)
-        if (json_array_append_new(array, row_json(job, r)) != 0) {
-            json_decref(array);
-            return cli_no_memory();
-        }
-    return cli_print_json(array);
+    for (uint32_t r = 0; r < job->logits->rows && !failed; r++)
+        failed = json_array_append_new(array, row_json(job, r)) != 0
+                     ? cli_no_memory()
+                     : q->report.top_n != 0 && cli_report_json(&q->report, r, json_array_get(array, r));
+    if (!failed)
+        return cli_print_json(array);
+    json_decref(array);
+    return failed;
 }
 
 static int write_files(const request *q, const cli_job *job)
 {
     const uint64_t drawn[2] = {job->logits->rows, q->draws};
     const uint64_t whole[2] = {job->logits->rows, job->logits->vocab};
+    const uint64_t top[2] = {job->logits->rows, q->report.top_n};
     const unsigned dims = q->draws > 1 ? 2 : 1;
     return (q->tokens != NULL && cli_npy_write(q->tokens, 'i', dims, drawn, job->tokens)) ||
            (q->logprobs != NULL && cli_npy_write(q->logprobs, 'f', dims, drawn, job->logprobs)) ||
-           (q->probs != NULL && cli_npy_write(q->probs, 'f', 2, whole, job->probs));
+           (q->probs != NULL && cli_npy_write(q->probs, 'f', 2, whole, job->probs)) ||
+           (q->top_ids != NULL &&
+            cli_npy_write(q->top_ids, 'i', 2, top, cli_report_ints(&q->report, CLI_TOP_IDS, 0))) ||
+           (q->top_values != NULL &&
+            cli_npy_write(q->top_values, 'f', 2, top, cli_report_floats(&q->report, CLI_TOP_LOGPROBS, 0))) ||
+           (q->candidates != NULL && cli_candidates_write(q->candidates, &q->report, job->tokens, q->draws));
 }
 
 /* ----------------------------------------------------------------------- run */
+
+static bool on_host(const request *q) { return q->device != NULL && strcmp(q->device, "host") == 0; }
 
 static int run(const request *q, const cli_job *job)
 {
     cls_context_options options;
     cli_target target;
     int failed;
-    if (q->device != NULL && strcmp(q->device, "host") == 0)
+    if (on_host(q))
         return cli_run_host(job);
     cls_context_options_default(&options, sizeof options);
     options.dtypes = 1u << job->logits->dtype;
@@ -94,6 +119,25 @@ static int run(const request *q, const cli_job *job)
     failed = cli_run(&target, job);
     cli_close(&target);
     return failed;
+}
+
+/* What of these options doesn't go together. */
+static int check(const request *q)
+{
+    const char *const of_top = q->top_ids != NULL ? "--logprobs-top-ids" : "--logprobs-top-values";
+    if (q->draws == 0)
+        return cli_fail("--draws: at least one is needed");
+    if (q->vector != 0 && q->vector != 2 && q->vector != 4 && q->vector != 8 && q->vector != 16)
+        return cli_fail("--vector: %" PRIu32 " is none of 2, 4, 8, 16", q->vector);
+    if (q->report.top_n > CLI_MOST_TOP)
+        return cli_fail("--logprobs-top: %" PRIu32 " is above %u", q->report.top_n, CLI_MOST_TOP);
+    if ((q->top_ids != NULL || q->top_values != NULL) && q->report.top_n == 0)
+        return cli_fail("%s: needs --logprobs-top", of_top);
+    if (on_host(q) && q->candidates != NULL)
+        return cli_fail("--candidates: the reference does not tell them; choose another --device");
+    if (on_host(q) && q->report.top_n != 0 && q->kind == 1)
+        return cli_fail("--logprobs-top: the reference tells those of raw logits only; choose another --device");
+    return 0;
 }
 
 static int outputs_make(const request *q, cli_job *job)
@@ -146,6 +190,11 @@ int cls_cmd_sample(int argc, char **argv)
         {"logprob-kind", CLI_CHOICE, &q.kind, "KIND", "raw (of the logits; default) or final (drawn from)", "raw|final",
          0},
         {"probs", CLI_STRING, &q.probs, "OUT.npy", "write what was drawn from: float32 [rows, vocab]", NULL, 0},
+        {"logprobs-top", CLI_UINT, &q.report.top_n, "N", "tell the N likeliest tokens of each row, too", NULL, 0},
+        {"logprobs-top-ids", CLI_STRING, &q.top_ids, "OUT.npy", "write them: int32 [rows, N]", NULL, 0},
+        {"logprobs-top-values", CLI_STRING, &q.top_values, "OUT.npy", "write their logprobs: float32 [rows, N]", NULL,
+         0},
+        {"candidates", CLI_STRING, &q.candidates, "OUT.json", "write the tokens that are left of each row", NULL, 0},
         {"work-group", CLI_UINT, &q.work_group, "N", "work-items of a group (default: by the device)", NULL, 0},
         {"vector", CLI_UINT, &q.vector, "N", "logits loaded at once: 2, 4, 8 or 16 (default: by the device)", NULL, 0},
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object a row", NULL, 0},
@@ -159,14 +208,14 @@ int cls_cmd_sample(int argc, char **argv)
     case CLI_FAILED:
         break;
     case CLI_GO:
-        if (q.draws == 0)
-            cli_fail("--draws: at least one is needed");
-        else if (q.vector != 0 && q.vector != 2 && q.vector != 4 && q.vector != 8 && q.vector != 16)
-            cli_fail("--vector: %" PRIu32 " is none of 2, 4, 8, 16", q.vector);
-        else
-            failed = cli_request_read(&q.of, options, &job) || sample(&q, &job);
+        q.report.candidates = q.candidates != NULL;
+        if (check(&q) == 0 && cli_request_read(&q.of, options, &job) == 0) {
+            job.report = q.report.top_n != 0 || q.report.candidates ? &q.report : NULL;
+            failed = sample(&q, &job);
+        }
     }
     outputs_free(&job);
+    free(q.report.data);
     cli_request_free(&q.of, &job);
     return failed;
 }
