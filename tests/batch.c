@@ -101,103 +101,6 @@ void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed)
     b->params[row].position = row;
 }
 
-#define ANY(list, r) ((list)[rng_below((r), sizeof(list) / sizeof *(list))])
-
-/* A custom chain: all stages that are on, and some others, in any order. */
-static void random_stages(cls_params *p, uint32_t vocab, rng *r)
-{
-    uint8_t stages[CLS_STAGE_INFILL];
-    uint32_t n = 0;
-    if (p->chain != CLS_CHAIN_CUSTOM)
-        return;
-    for (uint8_t i = 0; i < CLS_STAGE_INFILL; i++) {
-        const uint32_t at = rng_below(r, i + 1u);
-        stages[i] = stages[at];
-        stages[at] = (uint8_t)(i + 1);
-    }
-    memset(p->stages, 0, sizeof p->stages);
-    for (uint32_t i = 0; i < CLS_STAGE_INFILL; i++)
-        if (oracle_is_on(p, vocab, stages[i]) || rng_below(r, 2))
-            p->stages[n++] = stages[i];
-}
-
-/* The samplers that came after top-k, top-p and min-p: each in one row of six. */
-static void random_truncations(cls_params *p, rng *r)
-{
-    static const float sigmas[] = {0.5f, 1.0f, 1.0f, 1.5f, 2.0f, 3.0f, 1e-3f, 1e6f};
-    static const float typicals[] = {0.0f, 1e-8f, 0.2f, 0.5f, 0.9f, 0.9f, 0.95f, 1.0f - 1e-7f};
-    static const float chances[] = {1.0f, 1.0f, 0.5f, 0.5f, 1e-9f}, thresholds[] = {0.1f, 0.05f, 0.02f, 0.3f, 0.5f, 0.0f, 1e-3f, 0.51f};
-    static const float ranges[] = {0.3f, 0.5f, 1.0f, 2.0f, 100.0f}, exponents[] = {1.0f, 1.0f, 0.5f, 2.0f, 0.0f, 1.5f, 16.0f, 1024.0f};
-    static const uint32_t floors[] = {2, 5, 300};
-    if (rng_below(r, 6) == 0)
-        p->top_n_sigma = ANY(sigmas, r);
-    if (rng_below(r, 6) == 0)
-        p->typical_p = ANY(typicals, r);
-    if (rng_below(r, 6) == 0) {
-        p->xtc_probability = ANY(chances, r);
-        p->xtc_threshold = ANY(thresholds, r);
-    }
-    p->p_less = rng_below(r, 6) == 0;
-    if (rng_below(r, 6) == 0) {
-        p->dynatemp_range = ANY(ranges, r);
-        p->dynatemp_exponent = ANY(exponents, r);
-    }
-    if (rng_below(r, 4) == 0)
-        p->min_keep = ANY(floors, r);
-}
-
-void params_random(cls_params *p, uint32_t vocab, rng *r)
-{
-    static const float temperatures[] = {0.0f, 1e-6f, 1e-4f, 0.8f, 0.8f, 1.0f, 1.0f, 1.3f, 100.0f};
-    static const float top_ps[] = {0.0f, 1e-8f, 0.3f, 0.9f, 0.9f, 1.0f - 1e-7f, 1.0f, 1.0f};
-    static const float min_ps[] = {0.0f, 0.0f, 0.0f, 1e-6f, 0.05f, 1.0f};
-    const int32_t v = (int32_t)vocab;
-    const int32_t top_ks[] = {-1, 0, 0, 0, 0, 1, 2, 15, 16, 17, 50, 50, 255, 256, 257, 600, v - 1, v, 1 << 30};
-    p->chain = (int32_t)rng_below(r, 5);
-    p->chain = p->chain < CLS_CHAIN_CUSTOM ? p->chain : CLS_CHAIN_CUSTOM;
-    p->temperature = ANY(temperatures, r);
-    p->top_p = rng_below(r, 3) ? ANY(top_ps, r) : 1.0f;
-    p->min_p = rng_below(r, 3) ? ANY(min_ps, r) : 0.0f;
-    p->top_k = rng_below(r, 3) ? ANY(top_ks, r) : 0;
-    p->stream = rng_bits(r);
-    p->position = (uint32_t)rng_bits(r);
-    if (rng_below(r, 4))
-        random_truncations(p, r);
-    random_stages(p, vocab, r);
-}
-
-void params_mode(cls_params *p, uint32_t vocab, rng *r)
-{
-    static const float taus[] = {5.0f, 5.0f, 3.0f, 1.0f, 0.0f, 100.0f}, etas[] = {0.1f, 0.1f, 1.0f, 0.0f, 100.0f};
-    static const float targets[] = {0.3f, 0.55f, 0.05f, 0.0f, 1.0f}, forgets[] = {0.9f, 0.9f, 0.5f, 0.0f, 0.99f};
-    static const float decays[] = {0.9f, 0.5f, 0.999f, 1e-6f}, leasts[] = {0.1f, 1e-6f, 0.5f, 1.0f};
-    switch (rng_below(r, 12)) {
-    case 0:
-    case 1:
-        p->mirostat = 1 + (int32_t)rng_below(r, 2);
-        p->mirostat_tau = ANY(taus, r);
-        p->mirostat_eta = ANY(etas, r);
-        break;
-    case 2:
-    case 3:
-        p->adaptive_target = ANY(targets, r);
-        p->adaptive_decay = ANY(forgets, r);
-        break;
-    case 4:
-        p->top_p = p->top_p < 1.0f ? p->top_p : 0.9f;
-        p->top_p_decay = ANY(decays, r);
-        p->top_p_min = ANY(leasts, r);
-        p->top_p_reset_id = rng_below(r, 2) ? -1 : (int32_t)rng_below(r, vocab);
-    }
-    random_stages(p, vocab, r);
-}
-
-void params_infill(cls_params *p, uint32_t vocab, rng *r)
-{
-    p->infill = 1;
-    random_stages(p, vocab, r);
-}
-
 void batch_random(batch *b, rng *r)
 {
     for (uint32_t row = 0; row < b->rows; row++) {
@@ -246,7 +149,8 @@ batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtyp
 cls_host_row batch_host_row(const batch *b, uint32_t row)
 {
     const tokens *const t = &b->tokens[row];
-    const int32_t mask = b->mask_map ? b->mask_map[row] : (int32_t)row, bias = b->bias_map ? b->bias_map[row] : (int32_t)row;
+    const int32_t mask = b->mask_map ? b->mask_map[row] : (int32_t)row,
+                  bias = b->bias_map ? b->bias_map[row] : (int32_t)row;
     cls_host_row h;
     cls_host_row_default(&h, sizeof h);
     h.logits = b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
@@ -284,16 +188,10 @@ void batch_reference(batch *b)
     }
 }
 
-static int is_greedy(const batch *b, uint32_t row)
-{
-    return b->params[row].temperature < 1e-5f;
-}
+static int is_greedy(const batch *b, uint32_t row) { return b->params[row].temperature < 1e-5f; }
 
 /* A token's logit as the chain sees it. */
-static float seen(const batch *b, uint32_t row, uint32_t i)
-{
-    return b->adjusted[(size_t)row * b->vocab + i];
-}
+static float seen(const batch *b, uint32_t row, uint32_t i) { return b->adjusted[(size_t)row * b->vocab + i]; }
 
 static int is_kept(const batch *b, uint32_t row, uint32_t i, const cls_row *cut)
 {
@@ -377,7 +275,8 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 2)))
 #endif
-static void say(const char *format, ...);
+static void
+say(const char *format, ...);
 
 static char words[1500];
 static size_t said;
@@ -421,25 +320,24 @@ const char *batch_words(const batch *b, uint32_t row)
     const cls_params *const p = &b->params[row];
     const tokens *const t = &b->tokens[row];
     said = 0;
-    say("row %u of %u, %s, vocab %u, stride %u, offset %zu, %s%s%s", row, b->rows, row_kind_names[b->kind[row]], b->vocab,
-        b->stride, b->offset, dtype_names[b->dtype], b->mask ? b->mask_kind == CLS_MASK_BOOL ? ", bool mask" : ", masked" : "",
-        b->bias ? ", dense bias" : "");
+    say("row %u of %u, %s, vocab %u, stride %u, offset %zu, %s%s%s", row, b->rows, row_kind_names[b->kind[row]],
+        b->vocab, b->stride, b->offset, dtype_names[b->dtype],
+        b->mask ? b->mask_kind == CLS_MASK_BOOL ? ", bool mask" : ", masked" : "", b->bias ? ", dense bias" : "");
     say_chain(p);
     say(", seed %llu, position %u, %u of prompt, %u of output, history %u", (unsigned long long)p->seed, p->position,
         t->prompt_count, t->output_count, b->history);
     say(", repetition %g, frequency %g, presence %g, scope %s, window %u, max_tokens %u, %u biases, %u stop ids",
-        (double)p->repetition_penalty, (double)p->frequency_penalty, (double)p->presence_penalty, scopes[p->penalty_scope],
-        p->penalty_window, p->max_tokens, p->logit_bias_count, p->stop_count);
+        (double)p->repetition_penalty, (double)p->frequency_penalty, (double)p->presence_penalty,
+        scopes[p->penalty_scope], p->penalty_window, p->max_tokens, p->logit_bias_count, p->stop_count);
     if (p->dry_multiplier != 0.0f)
-        say(", DRY %g * %g^(n - %u) in %u, %u breakers", (double)p->dry_multiplier, (double)p->dry_base, p->dry_allowed_length,
-            p->dry_window, p->dry_breaker_count);
+        say(", DRY %g * %g^(n - %u) in %u, %u breakers", (double)p->dry_multiplier, (double)p->dry_base,
+            p->dry_allowed_length, p->dry_window, p->dry_breaker_count);
     say(", n-gram %u, %u bad words, min_tokens %u, %u allowed", p->no_repeat_ngram, p->bad_word_count, p->min_tokens,
         p->allowed_count);
     return words;
 }
 
-static void compare_u64(const batch *b, uint32_t row, const char *where, const char *what, uint64_t ours,
-                        uint64_t host)
+static void compare_u64(const batch *b, uint32_t row, const char *where, const char *what, uint64_t ours, uint64_t host)
 {
     ck_assert_msg(ours == host, "%s: %s: %s is %llu on the device, %llu in the reference", where, batch_words(b, row),
                   what, (unsigned long long)ours, (unsigned long long)host);
@@ -453,7 +351,8 @@ static void compare_sets(const batch *b, uint32_t row, const char *where)
     if (p->top_p < 1.0f && p->mirostat == 0)
         compare_u64(b, row, where, "top-p's target", d->target, h->target);
     for (uint32_t i = 0; i < b->vocab && !p->infill; i++)
-        ck_assert_msg(is_kept(b, row, i, d) == is_kept(b, row, i, h), "%s: %s: token %u is %s", where, batch_words(b, row), i,
+        ck_assert_msg(is_kept(b, row, i, d) == is_kept(b, row, i, h), "%s: %s: token %u is %s", where,
+                      batch_words(b, row), i,
                       is_kept(b, row, i, d) ? "kept on the device only" : "kept in the reference only");
     if (d->kept != 0)
         compare_u64(b, row, where, "the number kept", d->kept, b->host[row].kept);
@@ -476,8 +375,9 @@ void batch_equal(const batch *b, const char *where)
             const cls_host_row h = batch_host_row(b, row);
             const uint32_t left = oracle_left_for_infill(&h);
             const uint32_t most = b->shortlist < ORACLE_INFILL_MOST ? b->shortlist : ORACLE_INFILL_MOST;
-            ck_assert_msg((left > most) == ((b->status[row] & CLS_ROW_UNFIT) != 0), "%s: %s: %u are left for infill, status %d",
-                          where, batch_words(b, row), left, b->status[row]);
+            ck_assert_msg((left > most) == ((b->status[row] & CLS_ROW_UNFIT) != 0),
+                          "%s: %s: %u are left for infill, status %d", where, batch_words(b, row), left,
+                          b->status[row]);
             if (left > most) {
                 ck_assert_int_eq(b->token[row], -1);
                 continue;

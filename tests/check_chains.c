@@ -37,13 +37,15 @@ static void count_row(census *c, const batch *b, uint32_t row)
 
 static void print_census(const census *c, const char *name)
 {
-    printf("%s: %u chains, %u tokens, %u of them by search; %u undecided by the oracle, %u cut from above, %u unfit\n", name,
-           c->rows, c->tokens, c->whole, c->undecided, c->beheaded, c->unfit);
-    printf("  temperature %u, top-k %u, top-p %u (%u decays), min-p %u, top-n-sigma %u, typical %u, XTC %u, p-less %u, infill %u, "
+    printf("%s: %u chains, %u tokens, %u of them by search; %u undecided by the oracle, %u cut from above, %u unfit\n",
+           name, c->rows, c->tokens, c->whole, c->undecided, c->beheaded, c->unfit);
+    printf("  temperature %u, top-k %u, top-p %u (%u decays), min-p %u, top-n-sigma %u, typical %u, XTC %u, p-less %u, "
+           "infill %u, "
            "mirostat %u and %u, adaptive %u\n",
            c->stage[CLS_STAGE_TEMPERATURE], c->stage[CLS_STAGE_TOP_K], c->stage[CLS_STAGE_TOP_P], c->decays,
-           c->stage[CLS_STAGE_MIN_P], c->stage[CLS_STAGE_TOP_N_SIGMA], c->stage[CLS_STAGE_TYPICAL_P], c->stage[CLS_STAGE_XTC],
-           c->stage[CLS_STAGE_P_LESS], c->stage[CLS_STAGE_INFILL], c->mirostat[1], c->mirostat[2], c->adaptive);
+           c->stage[CLS_STAGE_MIN_P], c->stage[CLS_STAGE_TOP_N_SIGMA], c->stage[CLS_STAGE_TYPICAL_P],
+           c->stage[CLS_STAGE_XTC], c->stage[CLS_STAGE_P_LESS], c->stage[CLS_STAGE_INFILL], c->mirostat[1],
+           c->mirostat[2], c->adaptive);
 }
 
 static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype, rng *r)
@@ -78,7 +80,8 @@ static void run_batch(batch *b, device *d, cls_context *context, int search, cen
     client_open(&s, b, d, context, 1);
     cls_sampler_force_search(s.sampler, search);
     for (uint32_t step = 0; step < STEPS; step++) {
-        snprintf(where, sizeof where, "%s, shortlist %u%s, token %u", d->name, info.shortlist, search ? ", by search" : "", step);
+        snprintf(where, sizeof where, "%s, shortlist %u%s, token %u", d->name, info.shortlist,
+                 search ? ", by search" : "", step);
         batch_reference(b);
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         must_cl(clFinish(d->queue));
@@ -107,7 +110,8 @@ START_TEST(random_chains)
     for (uint32_t i = 0; c.rows < most; i++) {
         const uint32_t vocab = sizes[i % fixture_by_size(3, 12, 13)];
         const int short_list = i % 5 == 4, dtype = short_list ? CLS_F32 : (int)rng_below(&r, 3);
-        cls_context *const context = short_list ? fixture_context(d, 1u << CLS_F32, 0, 0, 64) : fixture_context(d, 0, 0, 0, 0);
+        cls_context *const context =
+            short_list ? fixture_context(d, 1u << CLS_F32, 0, 0, 64) : fixture_context(d, 0, 0, 0, 0);
         batch *const b = random_batch(i, vocab > 5000 ? 8 : rows, vocab, dtype, &r);
         run_batch(b, d, context ? context : fixture_context(d, 0, 0, 0, 0), rng_below(&r, 3) == 0, &c);
         batch_free(b);
@@ -195,12 +199,24 @@ START_TEST(law)
         p->chain = i % 4 ? CLS_CHAIN_LLAMA : CLS_CHAIN_DEFAULT;
         p->temperature = 0.8f;
         switch (i / 2) {
-        case 0: p->typical_p = 0.7f; break;
-        case 1: p->adaptive_target = 0.1f; break;
-        case 2: p->adaptive_target = 0.05f, p->top_k = 20; break;
-        case 3: p->dynatemp_range = 0.5f, p->top_n_sigma = 1.5f; break;
-        case 4: p->mirostat = 2, p->mirostat_tau = 2.0f; break;
-        case 5: p->xtc_probability = 1.0f, p->xtc_threshold = 0.08f; break;
+        case 0:
+            p->typical_p = 0.7f;
+            break;
+        case 1:
+            p->adaptive_target = 0.1f;
+            break;
+        case 2:
+            p->adaptive_target = 0.05f, p->top_k = 20;
+            break;
+        case 3:
+            p->dynatemp_range = 0.5f, p->top_n_sigma = 1.5f;
+            break;
+        case 4:
+            p->mirostat = 2, p->mirostat_tau = 2.0f;
+            break;
+        case 5:
+            p->xtc_probability = 1.0f, p->xtc_threshold = 0.08f;
+            break;
         }
         must(cls_slot_begin(s.sampler, 0, p, NULL, 0, NULL, 0));
         count_draws(&s, counts);
@@ -237,8 +253,8 @@ START_TEST(modes_reach_their_aims)
         client_tokens(&s, 0);
         batch_reference(b);
         for (uint32_t row = 0; row < ROWS; row++) {
-            ck_assert_msg(b->token[row] == b->host[row].token, "%s: token %u: %s: %d, not %d", d->name, i, batch_words(b, row),
-                          b->token[row], b->host[row].token);
+            ck_assert_msg(b->token[row] == b->host[row].token, "%s: token %u: %s: %d, not %d", d->name, i,
+                          batch_words(b, row), b->token[row], b->host[row].token);
             if (i < FIRST)
                 continue;
             const cls_host_mode before = b->mode[row], after = b->host[row].mode;
@@ -254,8 +270,13 @@ START_TEST(modes_reach_their_aims)
     }
     for (uint32_t row = 0; row < ROWS; row++) {
         const double mean = sum[row] / (TOKENS - FIRST), aim = row == 3 ? 0.3 : (double)b->params[row].mirostat_tau;
-        printf("%s: %s comes to %g, aims at %g\n", d->name, row == 3 ? "adaptive p" : row == 0 ? "mirostat 1" : "mirostat 2", mean, aim);
-        ck_assert_msg(fabs(mean - aim) < (row == 3 ? 0.06 : 0.1), "%s: row %u: a mean of %g, not %g", d->name, row, mean, aim);
+        printf("%s: %s comes to %g, aims at %g\n", d->name,
+               row == 3   ? "adaptive p"
+               : row == 0 ? "mirostat 1"
+                          : "mirostat 2",
+               mean, aim);
+        ck_assert_msg(fabs(mean - aim) < (row == 3 ? 0.06 : 0.1), "%s: row %u: a mean of %g, not %g", d->name, row,
+                      mean, aim);
     }
     client_close(&s);
     batch_free(b);
@@ -279,7 +300,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 1);
-}
+int main(void) { return fixture_run(make, 1); }

@@ -47,8 +47,9 @@ START_TEST(small_rows)
         golden_logits(g, logits);
         run_row(d, &p, logits, g->vocab, g->history, g->history_count, (int)(i % 2), probs);
         for (uint32_t id = 0; id < g->vocab; id++)
-            ck_assert_msg(fabs((double)probs[id] - g->expected[id]) <= g->tolerance, "%s: %s%s: token %u: %.9g, not %.9g", d->name,
-                          g->name, i % 2 ? ", by search" : "", id, (double)probs[id], g->expected[id]);
+            ck_assert_msg(fabs((double)probs[id] - g->expected[id]) <= g->tolerance,
+                          "%s: %s%s: token %u: %.9g, not %.9g", d->name, g->name, i % 2 ? ", by search" : "", id,
+                          (double)probs[id], g->expected[id]);
     }
 }
 END_TEST
@@ -66,8 +67,8 @@ START_TEST(large_rows)
         golden_set_logits(g, logits);
         run_row(d, &p, logits, g->vocab, NULL, 0, (int)(i % 2), probs);
         for (uint32_t id = 0; id < g->vocab; id++)
-            ck_assert_msg((probs[id] > 0.0f) == (id >= g->first && id < g->first + g->size), "%s: %s%s: token %u is %s", d->name,
-                          g->name, i % 2 ? ", by search" : "", id, probs[id] > 0.0f ? "kept" : "dropped");
+            ck_assert_msg((probs[id] > 0.0f) == (id >= g->first && id < g->first + g->size), "%s: %s%s: token %u is %s",
+                          d->name, g->name, i % 2 ? ", by search" : "", id, probs[id] > 0.0f ? "kept" : "dropped");
     }
     free(logits);
     free(probs);
@@ -86,7 +87,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 1);
-}
+int main(void) { return fixture_run(make, 1); }

@@ -166,7 +166,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 0);
-}
+int main(void) { return fixture_run(make, 0); }

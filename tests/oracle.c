@@ -18,10 +18,7 @@ static double meant(float x)
     return fabsf(x) < FLT_MIN ? 0.0 : (double)x;
 }
 
-static int is_token(const cls_host_row *row, int32_t id)
-{
-    return id >= 0 && (uint32_t)id < row->vocab;
-}
+static int is_token(const cls_host_row *row, int32_t id) { return id >= 0 && (uint32_t)id < row->vocab; }
 
 static int is_allowed(const cls_host_row *row, uint32_t i)
 {
@@ -48,7 +45,8 @@ static int by_value_then_id(const void *a, const void *b)
 }
 
 /* The tokens that can be drawn, and what is wrong with the row. */
-static void read_row(oracle *o, const cls_host_row *row, const oracle_touch *touches, const float *rounded, entry *entries)
+static void read_row(oracle *o, const cls_host_row *row, const oracle_touch *touches, const float *rounded,
+                     entry *entries)
 {
     for (uint32_t i = 0; i < row->vocab; i++) {
         float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
@@ -63,7 +61,8 @@ static void read_row(oracle *o, const cls_host_row *row, const oracle_touch *tou
             o->status |= CLS_ROW_INF;
         const double y = oracle_adjusted(row, i, x, &touches[i], &error);
         if (!(fabs(y - (double)rounded[i]) <= error) && (double)rounded[i] != y)
-            snprintf(o->fault, sizeof o->fault, "token %u becomes %.9g, not %.9g +- %g", (unsigned)i, (double)rounded[i], y, error);
+            snprintf(o->fault, sizeof o->fault, "token %u becomes %.9g, not %.9g +- %g", (unsigned)i,
+                     (double)rounded[i], y, error);
         entries[o->finite].value = (double)rounded[i];
         entries[o->finite].id = i;
         o->finite += !isinf(y);
@@ -221,12 +220,14 @@ const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_host_mod
     if (adapts(p) && total > 0.0) {
         const double q = exp2(-bits) / total, decay = (double)p->adaptive_decay;
         const double sum = q + decay * o->mode.sum * 0x1p-24, weight = 1.0 + decay * o->mode.weight * 0x1p-24;
-        if (fabs(after->sum * 0x1p-24 - sum) > 3e-6 + o->scale_error * bits || fabs(after->weight * 0x1p-24 - weight) > 1e-6)
-            snprintf(fault, sizeof fault, "adaptive p's averages are %.9g of %.9g, not %.9g of %.9g", after->sum * 0x1p-24,
-                     after->weight * 0x1p-24, sum, weight);
+        if (fabs(after->sum * 0x1p-24 - sum) > 3e-6 + o->scale_error * bits ||
+            fabs(after->weight * 0x1p-24 - weight) > 1e-6)
+            snprintf(fault, sizeof fault, "adaptive p's averages are %.9g of %.9g, not %.9g of %.9g",
+                     after->sum * 0x1p-24, after->weight * 0x1p-24, sum, weight);
     }
     if (decays(p) && fabs(after->top_p * 0x1p-32 - next_top_p(p, o->top_p, token)) > 1e-8)
-        snprintf(fault, sizeof fault, "top-p is %.9g, not %.9g", after->top_p * 0x1p-32, next_top_p(p, o->top_p, token));
+        snprintf(fault, sizeof fault, "top-p is %.9g, not %.9g", after->top_p * 0x1p-32,
+                 next_top_p(p, o->top_p, token));
     return *fault ? fault : NULL;
 }
 

@@ -151,10 +151,7 @@ static double meant(float x)
     return fabsf(x) < FLT_MIN ? 0.0 : (double)x;
 }
 
-static double limited(double x)
-{
-    return fmax(-(double)FLT_MAX, fmin(x, (double)FLT_MAX));
-}
+static double limited(double x) { return fmax(-(double)FLT_MAX, fmin(x, (double)FLT_MAX)); }
 
 double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracle_touch *t, double *error)
 {
@@ -179,7 +176,8 @@ double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracl
         *error = *error * fmax((double)p->repetition_penalty, 1.0 / (double)p->repetition_penalty) + 0x1p-23 * fabs(y);
     }
     if (counted > 0) {
-        const double often = (double)p->frequency_penalty * fmin(counted, 65535.0), present = (double)p->presence_penalty;
+        const double often = (double)p->frequency_penalty * fmin(counted, 65535.0),
+                     present = (double)p->presence_penalty;
         y = limited(y - limited(often));
         *error += 0x1p-23 * (fabs(y) + fabs(often));
         y = limited(y - present);

@@ -13,15 +13,24 @@
 int oracle_is_on(const cls_params *p, uint32_t vocab, int stage)
 {
     switch (stage) {
-    case CLS_STAGE_TEMPERATURE: return p->temperature != 1.0f || p->dynatemp_range > 0.0f;
-    case CLS_STAGE_TOP_K: return p->top_k > 0 && (uint32_t)p->top_k < vocab;
-    case CLS_STAGE_TOP_P: return p->top_p < 1.0f;
-    case CLS_STAGE_MIN_P: return p->min_p > 0.0f;
-    case CLS_STAGE_TOP_N_SIGMA: return p->top_n_sigma > 0.0f;
-    case CLS_STAGE_TYPICAL_P: return p->typical_p < 1.0f;
-    case CLS_STAGE_XTC: return p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f;
-    case CLS_STAGE_P_LESS: return p->p_less != 0;
-    case CLS_STAGE_INFILL: return p->infill != 0;
+    case CLS_STAGE_TEMPERATURE:
+        return p->temperature != 1.0f || p->dynatemp_range > 0.0f;
+    case CLS_STAGE_TOP_K:
+        return p->top_k > 0 && (uint32_t)p->top_k < vocab;
+    case CLS_STAGE_TOP_P:
+        return p->top_p < 1.0f;
+    case CLS_STAGE_MIN_P:
+        return p->min_p > 0.0f;
+    case CLS_STAGE_TOP_N_SIGMA:
+        return p->top_n_sigma > 0.0f;
+    case CLS_STAGE_TYPICAL_P:
+        return p->typical_p < 1.0f;
+    case CLS_STAGE_XTC:
+        return p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f;
+    case CLS_STAGE_P_LESS:
+        return p->p_less != 0;
+    case CLS_STAGE_INFILL:
+        return p->infill != 0;
     }
     return 0;
 }
@@ -63,8 +72,8 @@ static cls_params shortened(const cls_params *p, const int *stages, int n)
         to.stages[i] = (uint8_t)stages[i];
         has |= 1u << stages[i];
     }
-#define UNLESS(stage, field)      \
-    if (!(has & 1u << (stage)))   \
+#define UNLESS(stage, field)    \
+    if (!(has & 1u << (stage))) \
         to.field = off.field;
     UNLESS(CLS_STAGE_TEMPERATURE, temperature)
     UNLESS(CLS_STAGE_TEMPERATURE, dynatemp_range)
@@ -99,9 +108,10 @@ static void measure(const oracle *o, oracle_set *s)
 
 static int blame(oracle *o, int stage, const char *what, int32_t id)
 {
-    static const char *const names[] = {"", "temperature", "top-k", "top-p", "min-p", "top-n-sigma", "typical", "XTC", "p-less", "infill"};
-    snprintf(o->fault, sizeof o->fault, "after the stage of %s: %s (token %d)", stage == ORACLE_MIROSTAT ? "mirostat" : names[stage],
-             what, (int)id);
+    static const char *const names[] = {"",        "temperature", "top-k",  "top-p", "min-p", "top-n-sigma",
+                                        "typical", "XTC",         "p-less", "infill"};
+    snprintf(o->fault, sizeof o->fault, "after the stage of %s: %s (token %d)",
+             stage == ORACLE_MIROSTAT ? "mirostat" : names[stage], what, (int)id);
     return 0;
 }
 
@@ -149,7 +159,8 @@ static int ties_are_right(oracle *o, const oracle_set *s, int stage)
 {
     for (uint32_t i = 1; i < s->n && stage != CLS_STAGE_XTC && stage != CLS_STAGE_INFILL; i++)
         if (o->value[s->place[i]] == o->value[s->place[i - 1]] && (s->verdict[i] & 1) > (s->verdict[i - 1] & 1))
-            return o->undecided || blame(o, stage, "kept before an equal one of lower id", (int32_t)o->order[s->place[i]]);
+            return o->undecided ||
+                   blame(o, stage, "kept before an equal one of lower id", (int32_t)o->order[s->place[i]]);
     return 1;
 }
 
@@ -194,7 +205,8 @@ int oracle_run(oracle *o, const cls_host_row *row, int follow)
 {
     const size_t size = (o->finite + 1) * sizeof(double);
     float *const probs = follow ? malloc(o->vocab * sizeof *probs) : NULL;
-    oracle_set s = {.n = o->finite, .place = malloc(size), .depth = malloc(size), .weight = malloc(size), .verdict = malloc(size)};
+    oracle_set s = {
+        .n = o->finite, .place = malloc(size), .depth = malloc(size), .weight = malloc(size), .verdict = malloc(size)};
     if (s.place == NULL || s.depth == NULL || s.weight == NULL || s.verdict == NULL || (follow && probs == NULL))
         abort();
     o->scale = 1.0;

@@ -11,32 +11,17 @@
 #define BITS_ERROR 1e-5  /* of a logarithm of one, in bits */
 #define DEPTH_ERROR 4e-7 /* of a depth, relative */
 
-static double most_of(double a, double b)
-{
-    return a > b ? a : b;
-}
+static double most_of(double a, double b) { return a > b ? a : b; }
 
 /* 64 bits under the top is as deep as the library counts. */
-static double at_most(double depth)
-{
-    return depth < 64.0 ? depth : INFINITY;
-}
+static double at_most(double depth) { return depth < 64.0 ? depth : INFINITY; }
 
 /* How far off a depth, or an information, may be. */
-static double depth_error(const oracle *o, double depth)
-{
-    return depth * (DEPTH_ERROR + o->scale_error);
-}
+static double depth_error(const oracle *o, double depth) { return depth * (DEPTH_ERROR + o->scale_error); }
 
-static double value_at(const oracle *o, const oracle_set *s, uint32_t i)
-{
-    return o->value[s->place[i]];
-}
+static double value_at(const oracle *o, const oracle_set *s, uint32_t i) { return o->value[s->place[i]]; }
 
-static int32_t id_at(const oracle *o, const oracle_set *s, uint32_t i)
-{
-    return (int32_t)o->order[s->place[i]];
-}
+static int32_t id_at(const oracle *o, const oracle_set *s, uint32_t i) { return (int32_t)o->order[s->place[i]]; }
 
 static uint32_t floor_of(const cls_host_row *row, const oracle_set *s)
 {
@@ -98,7 +83,8 @@ static void top_p(oracle_set *s, const oracle *o, uint32_t fewest)
 /* Depths and the limit on a scale of 2^19 units or more. */
 static void top_n_sigma(oracle_set *s, const oracle *o, uint32_t fewest)
 {
-    const double top = value_at(o, s, 0), range = top - value_at(o, s, s->n - 1), sigmas = (double)o->params->top_n_sigma;
+    const double top = value_at(o, s, 0), range = top - value_at(o, s, s->n - 1),
+                 sigmas = (double)o->params->top_n_sigma;
     long double mean = 0, variance = 0;
     uint32_t count[3] = {0, 0, 0};
     if (range == 0.0) {
@@ -196,7 +182,8 @@ static uint32_t coin(const cls_host_row *row)
     uint32_t k0 = (uint32_t)p->seed, k1 = (uint32_t)(p->seed >> 32);
     for (int i = 0; i < 10; i++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
         const uint64_t a = (uint64_t)c[0] * 0xD2511F53u, b = (uint64_t)c[2] * 0xCD9E8D57u;
-        const uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c[3] ^ k1, (uint32_t)a};
+        const uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c[3] ^ k1,
+                                  (uint32_t)a};
         for (int n = 0; n < 4; n++)
             c[n] = next[n];
     }
@@ -413,17 +400,34 @@ void oracle_stage(oracle *o, oracle_set *s, const cls_host_row *row, int stage)
     const uint32_t fewest = floor_of(row, s);
     const uint32_t k = o->params->top_k > 0 && (uint32_t)o->params->top_k < s->n ? (uint32_t)o->params->top_k : s->n;
     switch (stage) {
-    case CLS_STAGE_TEMPERATURE: temperature(s, o); break;
-    case CLS_STAGE_TOP_K: keep_first(s, k, k, k); break;
-    case CLS_STAGE_TOP_P: top_p(s, o, fewest); break;
+    case CLS_STAGE_TEMPERATURE:
+        temperature(s, o);
+        break;
+    case CLS_STAGE_TOP_K:
+        keep_first(s, k, k, k);
+        break;
+    case CLS_STAGE_TOP_P:
+        top_p(s, o, fewest);
+        break;
     case CLS_STAGE_MIN_P: /* what is less than 2^-100 bits under the maximum counts as the maximum */
         keep_to_depth(o, s, fewest, most_of(-log2((double)o->params->min_p), 0x1p-100), 0.0, 0.0);
         break;
-    case CLS_STAGE_TOP_N_SIGMA: top_n_sigma(s, o, fewest); break;
-    case CLS_STAGE_TYPICAL_P: typical_p(s, o, fewest); break;
-    case CLS_STAGE_XTC: xtc(s, o, row, fewest); break;
-    case CLS_STAGE_P_LESS: p_less(s, o, fewest); break;
-    case CLS_STAGE_INFILL: infill(s, o, row); break;
-    default: mirostat(s, o, row);
+    case CLS_STAGE_TOP_N_SIGMA:
+        top_n_sigma(s, o, fewest);
+        break;
+    case CLS_STAGE_TYPICAL_P:
+        typical_p(s, o, fewest);
+        break;
+    case CLS_STAGE_XTC:
+        xtc(s, o, row, fewest);
+        break;
+    case CLS_STAGE_P_LESS:
+        p_less(s, o, fewest);
+        break;
+    case CLS_STAGE_INFILL:
+        infill(s, o, row);
+        break;
+    default:
+        mirostat(s, o, row);
     }
 }

@@ -114,7 +114,8 @@ static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t 
 /* What needs a history. */
 static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t, cls_params *p, looks_back *l)
 {
-    static const float multipliers[] = {0.8f, 0.8f, 2.0f, -0.5f, 100.0f, 1e30f}, bases[] = {1.75f, 1.75f, 1.1f, 1.0f, 3.0f, 1e10f};
+    static const float multipliers[] = {0.8f, 0.8f, 2.0f, -0.5f, 100.0f, 1e30f},
+                       bases[] = {1.75f, 1.75f, 1.1f, 1.0f, 3.0f, 1e10f};
     static const uint32_t allowed[] = {2, 2, 1, 0, 3, 20};
     if (rng_below(r, 4) == 0) {
         p->dry_multiplier = multipliers[rng_below(r, 6)];
@@ -191,7 +192,8 @@ void batch_bias(batch *b, rng *r, int dtype)
     ck_assert_msg(b->bias && b->bias_map, "out of memory");
     for (size_t i = 0; i < (size_t)b->rows * b->vocab; i++) {
         const uint32_t what = rng_below(r, 200);
-        dtype_encode(dtype, what == 0 ? -INFINITY : (float)(what < 100 ? 0.0 : 2.0 * rng_normal(r)), b->bias + i * size);
+        dtype_encode(dtype, what == 0 ? -INFINITY : (float)(what < 100 ? 0.0 : 2.0 * rng_normal(r)),
+                     b->bias + i * size);
     }
     dtype_encode(dtype, NAN, b->bias + rng_below(r, b->rows * b->vocab) * size);
     dtype_encode(dtype, INFINITY, b->bias + rng_below(r, b->rows * b->vocab) * size);
