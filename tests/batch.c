@@ -2,6 +2,7 @@
 #include "batch.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,17 @@ static void *zeroes(size_t n, size_t size)
     void *const p = calloc(n, size);
     ck_assert_msg(p != NULL, "out of memory");
     return p;
+}
+
+static void make_infill(batch *b)
+{
+    int32_t *const ends = zeroes(3, sizeof *ends), *const prefix = zeroes(b->vocab, sizeof *prefix);
+    ends[0] = (int32_t)(b->vocab / 3);
+    ends[1] = (int32_t)(b->vocab / 50);
+    ends[2] = (int32_t)(b->vocab - 1);
+    for (uint32_t i = 0; i < b->vocab; i++)
+        prefix[i] = i >= 10 && i % 3 == 0 ? (int32_t)(i / 10) : -1;
+    b->infill = (cls_infill){sizeof b->infill, ends, 3, prefix};
 }
 
 batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size_t offset)
@@ -34,6 +46,9 @@ batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size
     b->status = zeroes(rows, sizeof *b->status);
     b->tokens = zeroes(rows, sizeof *b->tokens);
     b->adjusted = zeroes((size_t)rows * vocab, sizeof *b->adjusted);
+    b->mode = zeroes(rows, sizeof *b->mode);
+    b->shortlist = UINT32_MAX;
+    make_infill(b);
     b->keep = CLS_KEEP_COUNTS;
     b->logit_bias = 1;
     return b;
@@ -60,6 +75,9 @@ void batch_free(batch *b)
     free(b->tokens);
     free(b->lists);
     free(b->adjusted);
+    free(b->mode);
+    free((void *)(uintptr_t)b->infill.end_ids);
+    free((void *)(uintptr_t)b->infill.prefix_of);
     free(b->trace);
     free(b->host);
     free(b->device_trace);
@@ -83,27 +101,12 @@ void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed)
     b->params[row].position = row;
 }
 
-void params_random(cls_params *p, uint32_t vocab, rng *r)
-{
-    static const float temperatures[] = {0.0f, 1e-6f, 1e-4f, 0.8f, 0.8f, 1.0f, 1.0f, 1.3f, 100.0f};
-    static const float top_ps[] = {0.0f, 1e-8f, 0.3f, 0.9f, 0.9f, 1.0f - 1e-7f, 1.0f, 1.0f};
-    static const float min_ps[] = {0.0f, 0.0f, 0.0f, 1e-6f, 0.05f, 1.0f};
-    const int32_t v = (int32_t)vocab;
-    const int32_t top_ks[] = {-1, 0, 0, 0, 0, 1, 2, 15, 16, 17, 50, 50, 255, 256, 257, 600, v - 1, v, 1 << 30};
-    p->chain = (int32_t)rng_below(r, 3);
-    p->temperature = temperatures[rng_below(r, sizeof temperatures / sizeof *temperatures)];
-    p->top_p = top_ps[rng_below(r, sizeof top_ps / sizeof *top_ps)];
-    p->min_p = min_ps[rng_below(r, sizeof min_ps / sizeof *min_ps)];
-    p->top_k = top_ks[rng_below(r, sizeof top_ks / sizeof *top_ks)];
-    p->stream = rng_bits(r);
-    p->position = (uint32_t)rng_bits(r);
-}
-
 void batch_random(batch *b, rng *r)
 {
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, (row_kind)rng_below(r, ROW_KINDS), rng_bits(r));
         params_random(&b->params[row], b->vocab, r);
+        params_mode(&b->params[row], b->vocab, r);
     }
 }
 
@@ -146,7 +149,8 @@ batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtyp
 cls_host_row batch_host_row(const batch *b, uint32_t row)
 {
     const tokens *const t = &b->tokens[row];
-    const int32_t mask = b->mask_map ? b->mask_map[row] : (int32_t)row, bias = b->bias_map ? b->bias_map[row] : (int32_t)row;
+    const int32_t mask = b->mask_map ? b->mask_map[row] : (int32_t)row,
+                  bias = b->bias_map ? b->bias_map[row] : (int32_t)row;
     cls_host_row h;
     cls_host_row_default(&h, sizeof h);
     h.logits = b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
@@ -168,6 +172,9 @@ cls_host_row batch_host_row(const batch *b, uint32_t row)
         h.position += t->output[i] >= 0 && (uint32_t)t->output[i] < b->vocab;
     h.random = b->random ? &b->random[row] : NULL;
     h.params = &b->params[row];
+    h.history = b->history;
+    h.infill = &b->infill;
+    h.mode = b->mode[row];
     return h;
 }
 
@@ -181,21 +188,17 @@ void batch_reference(batch *b)
     }
 }
 
-static int is_greedy(const batch *b, uint32_t row)
-{
-    return b->params[row].temperature < 1e-5f;
-}
+static int is_greedy(const batch *b, uint32_t row) { return b->params[row].temperature < 1e-5f; }
 
 /* A token's logit as the chain sees it. */
-static float seen(const batch *b, uint32_t row, uint32_t i)
-{
-    return b->adjusted[(size_t)row * b->vocab + i];
-}
+static float seen(const batch *b, uint32_t row, uint32_t i) { return b->adjusted[(size_t)row * b->vocab + i]; }
 
 static int is_kept(const batch *b, uint32_t row, uint32_t i, const cls_row *cut)
 {
-    const int32_t key = key_of(seen(b, row, i));
-    return key > CLS_KEY_NONE && (key > cut->cut_key || (key == cut->cut_key && (int32_t)i <= cut->cut_id));
+    const int32_t key = key_of(seen(b, row, i)), id = (int32_t)i;
+    if (key > cut->head_key || (key == cut->head_key && (id < cut->head_first || id > cut->head_last)))
+        return 0;
+    return key > CLS_KEY_NONE && (key > cut->cut_key || (key == cut->cut_key && id <= cut->cut_id));
 }
 
 /* ceil(u * 2^64 / mass), u < mass: the least random number that draws unit u. */
@@ -218,6 +221,7 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
 {
     const cls_row *const trace = &b->trace[row];
     const cls_params *const p = &b->params[row];
+    const int adapts = p->adaptive_target >= 0.0f && p->mirostat == 0;
     const int plain = trace->cut_key == CLS_KEY_NONE && trace->cut_id == CLS_MAX_ID;
     uint64_t before = 0, first = 0, end = 0;
     uint32_t kept = 0;
@@ -226,8 +230,16 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
         b->random = zeroes(b->rows, sizeof *b->random);
     if (is_greedy(b, row) || trace->mass == 0)
         return trace->token;
-    const float scale = (float)(1.4426950408889634074 / (double)p->temperature);
-    const float max = of_key(trace->max_key);
+    if (adapts || p->infill) { /* other weights, or a set of their own: any number will do */
+        cls_host_row h = batch_host_row(b, row);
+        cls_host_result result = {.struct_size = sizeof result};
+        b->random[row] = (pick + 1) * 0x9e3779b97f4a7c15u;
+        h.random = &b->random[row];
+        must(cls_host_sample(&h, &result));
+        return result.token;
+    }
+    const float scale = trace->scale;
+    const float max = of_key(trace->top_key);
     for (uint32_t t = 0; t < b->vocab; t += CLS_TILE) {
         const uint32_t stop = t + CLS_TILE < b->vocab ? t + CLS_TILE : b->vocab;
         float tile_max = -INFINITY;
@@ -235,6 +247,7 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
             tile_max = seen(b, row, i) > tile_max ? seen(b, row, i) : tile_max;
         if (tile_max == -INFINITY)
             continue;
+        tile_max = tile_max < max ? tile_max : max;
         const cls_unit unit = unit_of(tile_max, max, split(max, scale).exponent, scale);
         uint64_t whole = 0, mass = 0; /* of the tile up to i: tile units, row units */
         for (uint32_t i = t; i < stop; i++) {
@@ -258,48 +271,122 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
     return token;
 }
 
+/* Appends, as far as there is room. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+static void
+say(const char *format, ...);
+
+static char words[1500];
+static size_t said;
+
+static void say(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const int n = vsnprintf(words + said, sizeof words - said, format, arguments);
+    va_end(arguments);
+    said = n > 0 && said + (size_t)n < sizeof words ? said + (size_t)n : said;
+}
+
+static void say_chain(const cls_params *p)
+{
+    static const char *const chains[] = {"default", "vllm", "llama", "custom"}, letters[] = " tkpmsyxli";
+    say(", chain %s", chains[p->chain]);
+    for (int i = 0; i < CLS_CHAIN_LENGTH && p->chain == CLS_CHAIN_CUSTOM && p->stages[i]; i++)
+        say("%s%c", i ? "" : " ", letters[p->stages[i]]);
+    say(", T %g, k %d, p %.9g, min_p %g", (double)p->temperature, p->top_k, (double)p->top_p, (double)p->min_p);
+    if (p->dynatemp_range > 0.0f)
+        say(", dynatemp %g ^%g", (double)p->dynatemp_range, (double)p->dynatemp_exponent);
+    if (p->top_n_sigma > 0.0f)
+        say(", sigma %g", (double)p->top_n_sigma);
+    if (p->typical_p < 1.0f)
+        say(", typical %.9g", (double)p->typical_p);
+    if (p->xtc_probability > 0.0f)
+        say(", XTC %g %g", (double)p->xtc_probability, (double)p->xtc_threshold);
+    if (p->top_p_decay < 1.0f)
+        say(", decay %g to %g, reset by %d", (double)p->top_p_decay, (double)p->top_p_min, p->top_p_reset_id);
+    if (p->mirostat)
+        say(", mirostat %d tau %g eta %g", p->mirostat, (double)p->mirostat_tau, (double)p->mirostat_eta);
+    if (p->adaptive_target >= 0.0f)
+        say(", adaptive %g decay %g", (double)p->adaptive_target, (double)p->adaptive_decay);
+    say("%s%s, min_keep %u", p->p_less ? ", p-less" : "", p->infill ? ", infill" : "", p->min_keep);
+}
+
 const char *batch_words(const batch *b, uint32_t row)
 {
-    static char words[640];
-    static const char *const chains[] = {"default", "vllm", "llama"}, *const scopes[] = {"output", "all"};
+    static const char *const scopes[] = {"output", "all"};
     const cls_params *const p = &b->params[row];
     const tokens *const t = &b->tokens[row];
-    snprintf(words, sizeof words,
-             "row %u of %u, %s, vocab %u, stride %u, offset %zu, %s%s%s, chain %s, T %g, k %d, p %.9g, min_p %g, seed %llu, "
-             "position %u, %u of prompt, %u of output, repetition %g, frequency %g, presence %g, scope %s, window %u, "
-             "max_tokens %u, %u biases, %u stop ids",
-             row, b->rows, row_kind_names[b->kind[row]], b->vocab, b->stride, b->offset, dtype_names[b->dtype],
-             b->mask ? b->mask_kind == CLS_MASK_BOOL ? ", bool mask" : ", masked" : "", b->bias ? ", dense bias" : "",
-             chains[p->chain], (double)p->temperature, p->top_k, (double)p->top_p, (double)p->min_p,
-             (unsigned long long)p->seed, p->position, t->prompt_count, t->output_count, (double)p->repetition_penalty,
-             (double)p->frequency_penalty, (double)p->presence_penalty, scopes[p->penalty_scope], p->penalty_window,
-             p->max_tokens, p->logit_bias_count, p->stop_count);
+    said = 0;
+    say("row %u of %u, %s, vocab %u, stride %u, offset %zu, %s%s%s", row, b->rows, row_kind_names[b->kind[row]],
+        b->vocab, b->stride, b->offset, dtype_names[b->dtype],
+        b->mask ? b->mask_kind == CLS_MASK_BOOL ? ", bool mask" : ", masked" : "", b->bias ? ", dense bias" : "");
+    say_chain(p);
+    say(", seed %llu, position %u, %u of prompt, %u of output, history %u", (unsigned long long)p->seed, p->position,
+        t->prompt_count, t->output_count, b->history);
+    say(", repetition %g, frequency %g, presence %g, scope %s, window %u, max_tokens %u, %u biases, %u stop ids",
+        (double)p->repetition_penalty, (double)p->frequency_penalty, (double)p->presence_penalty,
+        scopes[p->penalty_scope], p->penalty_window, p->max_tokens, p->logit_bias_count, p->stop_count);
+    if (p->dry_multiplier != 0.0f)
+        say(", DRY %g * %g^(n - %u) in %u, %u breakers", (double)p->dry_multiplier, (double)p->dry_base,
+            p->dry_allowed_length, p->dry_window, p->dry_breaker_count);
+    say(", n-gram %u, %u bad words, min_tokens %u, %u allowed", p->no_repeat_ngram, p->bad_word_count, p->min_tokens,
+        p->allowed_count);
     return words;
 }
 
-static void compare_u64(const batch *b, uint32_t row, const char *where, const char *what, uint64_t ours,
-                        uint64_t host)
+static void compare_u64(const batch *b, uint32_t row, const char *where, const char *what, uint64_t ours, uint64_t host)
 {
     ck_assert_msg(ours == host, "%s: %s: %s is %llu on the device, %llu in the reference", where, batch_words(b, row),
                   what, (unsigned long long)ours, (unsigned long long)host);
 }
 
+/* What the chain left of a row, and what its draw was made of. */
+static void compare_sets(const batch *b, uint32_t row, const char *where)
+{
+    const cls_row *const d = &b->device_trace[row], *const h = &b->trace[row];
+    const cls_params *const p = &b->params[row];
+    if (p->top_p < 1.0f && p->mirostat == 0)
+        compare_u64(b, row, where, "top-p's target", d->target, h->target);
+    for (uint32_t i = 0; i < b->vocab && !p->infill; i++)
+        ck_assert_msg(is_kept(b, row, i, d) == is_kept(b, row, i, h), "%s: %s: token %u is %s", where,
+                      batch_words(b, row), i,
+                      is_kept(b, row, i, d) ? "kept on the device only" : "kept in the reference only");
+    if (d->kept != 0)
+        compare_u64(b, row, where, "the number kept", d->kept, b->host[row].kept);
+    compare_u64(b, row, where, "the top's key", (uint32_t)d->top_key, (uint32_t)h->top_key);
+    compare_u64(b, row, where, "the scale", (uint32_t)key_of(d->scale), (uint32_t)key_of(h->scale));
+    compare_u64(b, row, where, "the set's mass", d->mass, h->mass);
+    if (p->adaptive_target >= 0.0f && p->mirostat == 0) {
+        compare_u64(b, row, where, "the probability aimed at", d->aim, h->aim);
+        compare_u64(b, row, where, "adaptive p's least depth", d->least, h->least);
+        compare_u64(b, row, where, "adaptive p's mass", d->adapted, h->adapted);
+    }
+    compare_u64(b, row, where, "the number drawn", d->drawn, h->drawn);
+}
+
 void batch_equal(const batch *b, const char *where)
 {
     for (uint32_t row = 0; row < b->rows; row++) {
-        const cls_row *const d = &b->device_trace[row], *const h = &b->trace[row];
+        const int infill = b->params[row].infill && !is_greedy(b, row) && b->params[row].mirostat == 0;
+        if (infill && b->host[row].token >= 0) {
+            const cls_host_row h = batch_host_row(b, row);
+            const uint32_t left = oracle_left_for_infill(&h);
+            const uint32_t most = b->shortlist < ORACLE_INFILL_MOST ? b->shortlist : ORACLE_INFILL_MOST;
+            ck_assert_msg((left > most) == ((b->status[row] & CLS_ROW_UNFIT) != 0),
+                          "%s: %s: %u are left for infill, status %d", where, batch_words(b, row), left,
+                          b->status[row]);
+            if (left > most) {
+                ck_assert_int_eq(b->token[row], -1);
+                continue;
+            }
+        }
         ck_assert_msg(b->status[row] == b->host[row].status, "%s: %s: status is %d on the device, %d in the reference",
                       where, batch_words(b, row), b->status[row], b->host[row].status);
-        if (!is_greedy(b, row) && b->host[row].token >= 0) {
-            if (b->params[row].top_p < 1.0f)
-                compare_u64(b, row, where, "top-p's target", d->target, h->target);
-            for (uint32_t i = 0; i < b->vocab; i++)
-                ck_assert_msg(is_kept(b, row, i, d) == is_kept(b, row, i, h), "%s: %s: token %u is %s", where,
-                              batch_words(b, row), i,
-                              is_kept(b, row, i, d) ? "kept on the device only" : "kept in the reference only");
-            compare_u64(b, row, where, "the set's mass", d->mass, h->mass);
-            compare_u64(b, row, where, "the number drawn", d->drawn, h->drawn);
-        }
+        if (!is_greedy(b, row) && b->host[row].token >= 0)
+            compare_sets(b, row, where);
         ck_assert_msg(b->token[row] == b->host[row].token, "%s: %s: token is %d on the device, %d in the reference",
                       where, batch_words(b, row), b->token[row], b->host[row].token);
     }

@@ -7,6 +7,7 @@
 #include "fixture.h"
 #include "inputs.h"
 #include "internal.h"
+#include "oracle.h"
 
 /* What a request begins with, and its output since. */
 typedef struct tokens {
@@ -38,8 +39,10 @@ typedef struct batch {
     int keep, logit_bias;
     uint32_t history;
     tokens *tokens;       /* [rows] */
+    cls_host_mode *mode;  /* [rows] what mirostat and the like remember, before the row's token */
+    cls_infill infill;    /* made-up tables for the vocabulary: some end ids; token n / 10 begins some tokens n */
     float *adjusted;      /* [rows, vocab] logits as the chain sees them; by batch_reference() */
-    void **lists;         /* the parameters' biases and stop ids, until batch_free() */
+    void **lists;         /* the parameters' lists, until batch_free() */
     uint32_t n_lists;
 
     cls_row *trace;       /* the reference's */
@@ -47,6 +50,7 @@ typedef struct batch {
 
     cls_row *device_trace;
     int32_t *token, *status; /* the device's */
+    uint32_t shortlist;      /* ... which holds so many */
     uint32_t launches;
 } batch;
 
@@ -57,7 +61,13 @@ void batch_free(batch *b);
 void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed);
 /* The same with random kinds and parameters from the lists of edges. */
 void batch_random(batch *b, rng *r);
+/* Any chain with any parameters that need nothing but the row. */
 void params_random(cls_params *p, uint32_t vocab, rng *r);
+/* Now and then one of the samplers that remember: the mode. batch_random() and
+ * batch_requests() call it. */
+void params_mode(cls_params *p, uint32_t vocab, rng *r);
+/* Puts infill into the chain. */
+void params_infill(cls_params *p, uint32_t vocab, rng *r);
 /* Masks that allow a share of the tokens; width in elements, 0: all of them. */
 void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width);
 /* Rows of a batch, with the reference's results, in another place and order
@@ -69,12 +79,17 @@ batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtyp
 cls_host_row batch_host_row(const batch *b, uint32_t row);
 void batch_reference(batch *b);
 
+/* Samples a row by cls_host_sample(), into b->host, and fails unless the oracle
+ * agrees: on the set, probabilities, logprobs, the mode. 0: it could not decide. */
+int batch_against_oracle(batch *b, uint32_t row);
+
 /* Chooses the random number that draws the first or the last unit of a token
  * of a row, by the masses of cl/arithmetic.h; after batch_reference(). Returns the
  * token that must come. Rows without a choice (greedy, empty): their token. */
 int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last);
 
-/* Fails, naming what differs first, unless device equals reference. */
+/* Fails, naming what differs first, unless device equals reference. A row of
+ * which more was left for infill than the shortlist holds must say so. */
 void batch_equal(const batch *b, const char *where);
 
 /* A row in words: for messages. Static memory. */
@@ -82,16 +97,15 @@ const char *batch_words(const batch *b, uint32_t row);
 
 /* ------------------------------------------------------------- requests.c */
 
-/* A random request for every row: tokens, penalties, biases, stop ids. */
+/* A random request for every row: tokens, penalties, biases, stop ids, a mode;
+ * with b->history DRY, n-grams, bad words, min tokens and allowed ids, too. */
 void batch_requests(batch *b, rng *r);
 /* A dense bias for most of the rows, by a map. */
 void batch_bias(batch *b, rng *r, int dtype);
-/* The reference's token becomes output; nothing if it has none. */
+/* The reference's token becomes output, and its mode the row's; nothing if it has none. */
 void batch_accept(batch *b, uint32_t row);
 
 /* Makes a row's parameters and tokens copies of another batch's. */
 void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row);
-/* Fills [vocab] logits as the chain sees them. */
-void request_adjust(const cls_host_row *row, float *adjusted);
 
 #endif

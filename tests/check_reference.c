@@ -2,87 +2,25 @@
 /* The reference, cls_host_sample(), against the double-precision oracle,
  * draws at the ends of tokens' intervals, and statistics. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "batch.h"
-#include "oracle.h"
-
-static int close_to(double a, double b, double tolerance)
-{
-    if (isinf(b) || fabs(b) > 1e38) /* beyond float32 */
-        return a == b || (isinf(a) && a < 0) || fabs(a / b - 1.0) < 1e-5;
-    return fabs(a - b) <= tolerance;
-}
-
-/* How far apart two logits must be for their order to be certain. */
-static double certain(const oracle *o, uint32_t kept)
-{
-    double most = 0.0;
-    for (uint32_t i = 0; i < o->finite && i < kept + 8; i++)
-        most = fmax(most, o->error[i]);
-    return 2.0 * most;
-}
-
-static void against_oracle(batch *b, uint32_t row, float *probs, double *expected)
-{
-    oracle o;
-    const float *const values = b->values + (size_t)row * b->vocab;
-    cls_host_result *const result = &b->host[row];
-    const cls_host_row h = batch_host_row(b, row);
-    result->struct_size = sizeof *result;
-    result->probs = probs;
-    must(cls_host_sample(&h, result));
-    ck_assert(oracle_make(&o, &h));
-    if (o.finite > 0)
-        o.status |= oracle_stops(&h, result->token);
-    ck_assert_msg(result->status == o.status, "%s: status %d, not %d", batch_words(b, row), result->status, o.status);
-    if (o.finite == 0) {
-        ck_assert_msg(result->token == -1 && result->kept == 0, "%s: token %d", batch_words(b, row), result->token);
-        ck_assert(isinf(result->logprob_raw) && isinf(result->logprob_final));
-        for (uint32_t i = 0; i < b->vocab; i++)
-            ck_assert(probs[i] == 0.0f);
-        oracle_free(&o);
-        return;
-    }
-    ck_assert_msg(result->kept >= o.kept_least && result->kept <= o.kept_most, "%s: %u kept, not %u (%u to %u)",
-                  batch_words(b, row), result->kept, o.kept, o.kept_least, o.kept_most);
-    const double cut = o.value[result->kept - 1], apart = certain(&o, result->kept), slack = 2.0 * o.slack;
-    double variation = 0.0, logit = -INFINITY;
-    oracle_probs(&o, result->kept, expected);
-    for (uint32_t i = 0; i < o.finite; i++) {
-        const uint32_t id = o.order[i];
-        const double over = o.value[i] - cut;
-        if ((int32_t)id == result->token)
-            logit = o.value[i];
-        if (apart == 0.0 || over < -apart || over > apart) /* whatever is closer may be on either side */
-            variation += fabs((double)probs[id] - expected[id]) / 2;
-        if (i >= result->kept && (apart == 0.0 || over < -apart))
-            ck_assert_msg(probs[id] == 0.0f, "%s: token %u is cut, and has a probability", batch_words(b, row), id);
-    }
-    ck_assert_msg(variation <= 2e-6 + slack, "%s: total variation %g, slack %g", batch_words(b, row), variation, slack);
-    ck_assert_msg(logit >= cut - apart, "%s: token %d is not in the set", batch_words(b, row), result->token);
-    const double p = expected[result->token], final = result->kept == 1 ? 0.0 : p > 0.0 ? log(p) : (double)result->logprob_final;
-    ck_assert_msg(close_to((double)result->logprob_final, final, 1e-5 * (1 + fabs(final)) + slack + 2.0 * apart * o.scale),
-                  "%s: final logprob %.9g, not %.9g", batch_words(b, row), (double)result->logprob_final, final);
-    const double raw = oracle_logprob_raw(values, b->vocab, result->token);
-    ck_assert_msg(close_to((double)result->logprob_raw, raw, 1e-5 * (1 + fabs(raw))), "%s: raw logprob %.9g, not %.9g",
-                  batch_words(b, row), (double)result->logprob_raw, raw);
-    oracle_free(&o);
-}
 
 START_TEST(sets_and_probabilities)
 {
     static const uint32_t sizes[] = {1, 2, 31, 111, 1023, 1024, 1025, 4099, 32001};
     const uint32_t vocab = sizes[_i], rounds = vocab > 5000 ? fixture_by_size(0, 0, 1) : fixture_by_size(1, 3, 8);
-    float *const probs = malloc(vocab * sizeof *probs);
-    double *const expected = malloc(vocab * sizeof *expected);
+    uint32_t rows = 0, undecided = 0;
     rng r = {fixture_seed() + (uint64_t)_i};
-    ck_assert(probs && expected);
     for (uint32_t round = 0; round < rounds; round++) {
         batch *const b = batch_new(ROW_KINDS * 2, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 9), 0);
         for (uint32_t row = 0; row < b->rows; row++) {
             batch_row(b, row, (row_kind)(row % ROW_KINDS), rng_bits(&r));
             params_random(&b->params[row], vocab, &r);
+            params_mode(&b->params[row], vocab, &r);
+            if (vocab < 5000 && rng_below(&r, 10) == 0)
+                params_infill(&b->params[row], vocab, &r);
         }
         b->mask_kind = (int)(round / 2 % 2);
         b->history = 20;
@@ -93,11 +31,15 @@ START_TEST(sets_and_probabilities)
         if (round % 8 > 4)
             batch_bias(b, &r, round % 2 ? CLS_F32 : CLS_F16);
         for (uint32_t row = 0; row < b->rows; row++)
-            against_oracle(b, row, probs, expected);
+            for (int token = 0; token < 3; token++) { /* the next ones from what the mode has become */
+                undecided += (uint32_t)!batch_against_oracle(b, row);
+                rows++;
+                batch_accept(b, row);
+            }
         batch_free(b);
     }
-    free(probs);
-    free(expected);
+    printf("%u rows of %u tokens, %u undecided\n", rows, vocab, undecided);
+    ck_assert_msg(undecided * 50 <= rows, "%u of %u rows are undecided", undecided, rows);
 }
 END_TEST
 
@@ -178,7 +120,7 @@ START_TEST(law_of_draws)
     ck_assert(oracle_make(&o, &row));
     result.probs = p32;
     must(cls_host_sample(&row, &result));
-    oracle_probs(&o, result.kept, probs);
+    oracle_probs(&o, probs);
     ck_assert_msg(oracle_chi_square(probs, counts, 32, draws, &statistic, &limit), "chi-square %g, limit %g", statistic,
                   limit);
     oracle_free(&o);
@@ -224,7 +166,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 0);
-}
+int main(void) { return fixture_run(make, 0); }

@@ -19,6 +19,10 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     o.logit_bias = b->logit_bias;
     o.history = b->history;
     must(cls_sampler_create(context, &o, &s->sampler));
+    for (uint32_t row = 0, infill = 0; row < b->rows; row++) {
+        if (b->params[row].infill && !infill++)
+            must(cls_sampler_infill(s->sampler, &b->infill));
+    }
     for (uint32_t row = 0; row < b->rows; row++) {
         const tokens *const t = &b->tokens[row];
         must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row],
@@ -103,6 +107,9 @@ void batch_run(batch *b, device *d, cls_context *context, int search)
     client_tokens(&s, 0);
     must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
     client_close(&s);
+    cls_device_info info = {.struct_size = sizeof info};
+    must(cls_context_info(context, &info));
+    b->shortlist = info.shortlist;
 }
 
 void batch_check(batch *b, device *d, cls_context *context, int search)

@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,16 +14,11 @@ static double meant(float x)
     if (isnan(x))
         return -INFINITY;
     if (isinf(x))
-        return x > 0 ? FLT_MAX : -INFINITY;
-    return fabsf(x) < FLT_MIN ? 0.0 : x;
+        return x > 0 ? (double)FLT_MAX : -INFINITY;
+    return fabsf(x) < FLT_MIN ? 0.0 : (double)x;
 }
 
-/* ----------------------------------------------------------------- adjustments */
-
-static int is_token(const cls_host_row *row, int32_t id)
-{
-    return id >= 0 && (uint32_t)id < row->vocab;
-}
+static int is_token(const cls_host_row *row, int32_t id) { return id >= 0 && (uint32_t)id < row->vocab; }
 
 static int is_allowed(const cls_host_row *row, uint32_t i)
 {
@@ -33,66 +29,10 @@ static int is_allowed(const cls_host_row *row, uint32_t i)
     return i / 32 < row->mask_width && (((const uint32_t *)row->mask)[i / 32] >> i % 32) % 2;
 }
 
-typedef struct tally {
-    uint32_t prompt, output; /* times in the window */
-} tally;
-
-/* Latest first, as far as the window goes. */
-static void take_tally(const cls_host_row *row, tally *of)
-{
-    uint32_t room = row->params->penalty_window ? row->params->penalty_window : UINT32_MAX;
-    for (uint32_t i = row->output_count; i-- > 0;)
-        if (is_token(row, row->output[i]) && room && room--)
-            of[row->output[i]].output++;
-    for (uint32_t i = row->prompt_count; i-- > 0;)
-        if (is_token(row, row->prompt[i]) && room && room--)
-            of[row->prompt[i]].prompt++;
-}
-
-static double limited(double x)
-{
-    return fmax(-(double)FLT_MAX, fmin(x, (double)FLT_MAX));
-}
-
-/* The row's logit of a token with every adjustment; -inf bans. *error: how far
- * off float32 may be. */
-static double adjusted(const cls_host_row *row, uint32_t i, float x, const tally *t, double *error)
-{
-    const cls_params *const p = row->params;
-    const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
-    double y = meant(x), bias = 0.0;
-    int biased = 0;
-    *error = 0.0;
-    for (uint32_t n = 0; n < p->logit_bias_count; n++)
-        if ((uint32_t)p->logit_bias[n].id == i) {
-            bias += (double)p->logit_bias[n].bias;
-            biased = 1;
-        }
-    if (isinf(y) || isinf(bias))
-        return -INFINITY;
-    if (biased) {
-        y = limited(y + bias);
-        *error += 0x1p-23 * (fabs(y) + fabs(bias));
-    }
-    if (t->prompt + t->output == 0)
-        return y;
-    y = limited(y > 0.0 ? y / (double)p->repetition_penalty : y * (double)p->repetition_penalty);
-    *error = *error * fmax((double)p->repetition_penalty, 1.0 / (double)p->repetition_penalty) + 0x1p-23 * fabs(y);
-    if (counted > 0) {
-        const double often = (double)p->frequency_penalty * fmin(counted, 65535.0), present = (double)p->presence_penalty;
-        y = limited(y - limited(often));
-        *error += 0x1p-23 * (fabs(y) + fabs(often));
-        y = limited(y - present);
-        *error += 0x1p-23 * fabs(y);
-    }
-    *error += 0x1p-119; /* less than 2^-120 counts as nothing */
-    return y;
-}
-
 /* ----------------------------------------------------------------------- order */
 
 typedef struct entry {
-    double value, error;
+    double value;
     uint32_t id;
 } entry;
 
@@ -104,79 +44,13 @@ static int by_value_then_id(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* The weight of a token relative to the likeliest. */
-static double weigh(const oracle *o, uint32_t place, double scale)
-{
-    return exp((o->value[place] - o->value[0]) * scale);
-}
-
-static uint32_t cut_top_k(uint32_t n, int32_t k)
-{
-    return k > 0 && (uint32_t)k < n ? (uint32_t)k : n;
-}
-
-static uint32_t cut_top_p(const oracle *o, uint32_t n, double scale, double p, double slack)
-{
-    if (p >= 1.0)
-        return n;
-    if (p <= 0.0)
-        return 1;
-    long double total = 0, sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        total += weigh(o, i, scale);
-    for (uint32_t i = 0; i < n; i++) {
-        sum += weigh(o, i, scale);
-        if (sum >= total * (p + slack))
-            return i + 1;
-    }
-    return n;
-}
-
-/* In natural logarithms; the slack is the rounding of a float32 depth, and the
- * errors of both logits. */
-static uint32_t cut_min_p(const oracle *o, uint32_t n, double scale, double min_p, double slack)
-{
-    if (min_p <= 0.0)
-        return n;
-    /* What is less than 2^-100 bits under the maximum counts as the maximum. */
-    const double most = fmax(-log(min_p), 0x1p-100 * 0.69314718055994531), depth_slack = slack * most * 0.3;
-    const double side = slack > 0.0 ? 1.5 : slack < 0.0 ? -1.5 : 0.0;
-    uint32_t kept = 0;
-    while (kept < n && (o->value[0] - o->value[kept]) * scale <=
-                           most + depth_slack + side * scale * (o->error[0] + o->error[kept]))
-        kept++;
-    return kept ? kept : 1;
-}
-
-/* The chains as the header orders them: t, k, p and m for its four stages. */
-static uint32_t run_chain(const oracle *o, const cls_params *params, double slack)
-{
-    static const char *const chains[] = {"tkpm", "tmkp", "kpmt"};
-    double scale = 1.0;
-    uint32_t n = o->finite;
-    for (const char *stage = chains[params->chain]; *stage; stage++) {
-        switch (*stage) {
-        case 't':
-            scale = 1.0 / params->temperature;
-            break;
-        case 'k':
-            n = cut_top_k(n, params->top_k >= (int64_t)o->vocab ? 0 : params->top_k);
-            break;
-        case 'p':
-            n = cut_top_p(o, n, scale, params->top_p, slack);
-            break;
-        default:
-            n = cut_min_p(o, n, scale, params->min_p, slack);
-        }
-    }
-    return n;
-}
-
 /* The tokens that can be drawn, and what is wrong with the row. */
-static void read_row(oracle *o, const cls_host_row *row, const tally *tallies, entry *entries)
+static void read_row(oracle *o, const cls_host_row *row, const oracle_touch *touches, const float *rounded,
+                     entry *entries)
 {
     for (uint32_t i = 0; i < row->vocab; i++) {
         float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
+        double error;
         if (!is_allowed(row, i))
             continue;
         if (row->bias != NULL)
@@ -185,28 +59,19 @@ static void read_row(oracle *o, const cls_host_row *row, const tally *tallies, e
             o->status |= CLS_ROW_NAN;
         if (isinf(x) && x > 0)
             o->status |= CLS_ROW_INF;
-        entry *const e = &entries[o->finite];
-        e->value = adjusted(row, i, x, &tallies[i], &e->error);
-        e->id = i;
-        o->finite += !isinf(e->value);
+        const double y = oracle_adjusted(row, i, x, &touches[i], &error);
+        if (!(fabs(y - (double)rounded[i]) <= error) && (double)rounded[i] != y)
+            snprintf(o->fault, sizeof o->fault, "token %u becomes %.9g, not %.9g +- %g", (unsigned)i,
+                     (double)rounded[i], y, error);
+        entries[o->finite].value = (double)rounded[i];
+        entries[o->finite].id = i;
+        o->finite += !isinf(y);
     }
     qsort(entries, o->finite, sizeof *entries, by_value_then_id);
     for (uint32_t i = 0; i < o->finite; i++) {
         o->order[i] = entries[i].id;
         o->value[i] = entries[i].value;
-        o->error[i] = entries[i].error;
     }
-}
-
-/* How much of the mass the errors can move. */
-static double slack_of(const oracle *o)
-{
-    double moved = 0.0, total = 0.0;
-    for (uint32_t i = 0; i < o->finite; i++) {
-        total += weigh(o, i, o->scale);
-        moved += weigh(o, i, o->scale) * fmin(1.0, (o->error[i] + o->error[0]) * 2.0 * fmax(o->scale, 1.0));
-    }
-    return moved / total;
 }
 
 int oracle_stops(const cls_host_row *row, int32_t token)
@@ -230,61 +95,190 @@ static int has_stopped(const cls_host_row *row)
     return 0;
 }
 
+/* ------------------------------------------------------------------------ modes */
+
+static double next_top_p(const cls_params *p, double top_p, int32_t token)
+{
+    return token == p->top_p_reset_id ? (double)p->top_p : fmax(top_p * (double)p->top_p_decay, (double)p->top_p_min);
+}
+
+static int decays(const cls_params *p)
+{
+    return p->temperature >= 1e-5f && p->mirostat == 0 && p->top_p < 1.0f && p->top_p_decay < 1.0f;
+}
+
+static int adapts(const cls_params *p)
+{
+    return p->temperature >= 1e-5f && p->mirostat == 0 && p->adaptive_target >= 0.0f;
+}
+
+static void begin_mode(oracle *o, const cls_host_row *row)
+{
+    const cls_params *const p = row->params;
+    const double rest = 1.0 - (double)p->adaptive_decay;
+    o->mode = row->mode;
+    o->top_p = fmax((double)p->top_p, 0.0);
+    if (decays(p) && row->mode.begun)
+        o->top_p = row->mode.top_p * 0x1p-32;
+    for (uint32_t i = 0; decays(p) && !row->mode.begun && i < row->output_count; i++)
+        if (is_token(row, row->output[i]))
+            o->top_p = next_top_p(p, o->top_p, row->output[i]);
+    if (row->mode.begun)
+        return;
+    o->mode.begun = 1;
+    o->mode.mu = (int32_t)(2.0 * (double)p->mirostat_tau * 1048576.0 + 0.5);
+    o->mode.sum = (uint32_t)(fmax(0.0, (double)p->adaptive_target) / rest * 16777216.0);
+    o->mode.weight = (uint32_t)(16777216.0 / rest);
+}
+
+/* A token's place in the order, or `finite`. */
+static uint32_t place_of(const oracle *o, int32_t token)
+{
+    uint32_t i = 0;
+    while (i < o->finite && o->order[i] != (uint32_t)token)
+        i++;
+    return i;
+}
+
+/* How deep the kept ones lie in bits, relative to the first of them; their mass. */
+static double measure(const oracle *o, double *depth)
+{
+    uint32_t top = 0;
+    long double total = 0;
+    while (top < o->finite && !o->keep[top])
+        top++;
+    for (uint32_t i = top; i < o->finite; i++) {
+        depth[i] = (o->value[top] - o->value[i]) * o->scale * 1.4426950408889634;
+        total += o->keep[i] ? (long double)exp2(-depth[i]) : 0.0L;
+    }
+    return (double)total;
+}
+
+/* Adaptive p: a depth in bits by how far a probability is from the one aimed at. */
+static double adapted(const oracle *o, double q)
+{
+    const double target = (double)o->params->adaptive_target, average = (double)o->mode.sum / o->mode.weight;
+    const double aim = fmax(0.0, fmin(1.0, 2.0 * target - average)), d = fabs(q - aim) / 0.3;
+    return 10.0 * d * d / (1.0 + d) * 1.4426950408889634;
+}
+
+double oracle_probs(const oracle *o, double *probs)
+{
+    double *const depth = malloc((o->finite + 1) * sizeof *depth), error = 2e-6;
+    long double mean = 0;
+    if (depth == NULL)
+        abort();
+    for (uint32_t i = 0; i < o->vocab; i++)
+        probs[i] = 0.0;
+    if (o->only >= 0)
+        probs[o->only] = 1.0;
+    double total = o->only >= 0 ? 1.0 : measure(o, depth);
+    for (uint32_t i = 0; i < o->finite && o->only < 0; i++)
+        if (o->keep[i]) {
+            probs[o->order[i]] = exp2(-depth[i]) / total;
+            mean += probs[o->order[i]] > 0.0 ? (long double)(probs[o->order[i]] * depth[i]) : 0.0L;
+        }
+    error += o->scale_error * (double)mean;
+    if (adapts(o->params) && o->only < 0) {
+        double least = INFINITY;
+        total = 0.0;
+        for (uint32_t i = 0; i < o->finite; i++)
+            least = o->keep[i] ? fmin(least, adapted(o, probs[o->order[i]])) : least;
+        for (uint32_t i = 0; i < o->finite; i++)
+            if (o->keep[i])
+                total += probs[o->order[i]] = exp2(least - adapted(o, probs[o->order[i]]));
+        for (uint32_t i = 0; i < o->finite; i++)
+            probs[o->order[i]] /= total;
+        error = 2e-5 + 40.0 * error;
+    }
+    free(depth);
+    return error;
+}
+
+const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_host_mode *after)
+{
+    static char fault[160];
+    const cls_params *const p = o->params;
+    const uint32_t place = place_of(o, token);
+    double *const depth = malloc((o->finite + 1) * sizeof *depth);
+    if (depth == NULL)
+        abort();
+    const double total = o->only >= 0 || place == o->finite ? 0.0 : measure(o, depth);
+    const double bits = total > 0.0 ? fmin(depth[place], 64.0) : 0.0;
+    free(depth);
+    *fault = 0;
+    if (!after->begun)
+        snprintf(fault, sizeof fault, "the mode has not begun");
+    if (p->mirostat != 0 && p->temperature >= 1e-5f && total > 0.0) {
+        const double tau = (double)p->mirostat_tau, eta = (double)p->mirostat_eta, surprise = bits + log2(total);
+        const double move = fmax(-512.0, fmin(512.0, eta * (surprise - tau)));
+        const double mu = fmax(-512.0, fmin(512.0, o->mode.mu * 0x1p-20 - move));
+        const double error = 4e-6 + eta * (1e-5 + bits * (4e-7 + o->scale_error)) + 6e-8 * fabs(surprise - tau);
+        if (fabs(after->mu * 0x1p-20 - mu) > error)
+            snprintf(fault, sizeof fault, "mu is %.9g, not %.9g", after->mu * 0x1p-20, mu);
+    }
+    if (adapts(p) && total > 0.0) {
+        const double q = exp2(-bits) / total, decay = (double)p->adaptive_decay;
+        const double sum = q + decay * o->mode.sum * 0x1p-24, weight = 1.0 + decay * o->mode.weight * 0x1p-24;
+        if (fabs(after->sum * 0x1p-24 - sum) > 3e-6 + o->scale_error * bits ||
+            fabs(after->weight * 0x1p-24 - weight) > 1e-6)
+            snprintf(fault, sizeof fault, "adaptive p's averages are %.9g of %.9g, not %.9g of %.9g",
+                     after->sum * 0x1p-24, after->weight * 0x1p-24, sum, weight);
+    }
+    if (decays(p) && fabs(after->top_p * 0x1p-32 - next_top_p(p, o->top_p, token)) > 1e-8)
+        snprintf(fault, sizeof fault, "top-p is %.9g, not %.9g", after->top_p * 0x1p-32,
+                 next_top_p(p, o->top_p, token));
+    return *fault ? fault : NULL;
+}
+
+/* ------------------------------------------------------------------------ whole */
+
 int oracle_make(oracle *o, const cls_host_row *row)
 {
     const uint32_t vocab = row->vocab;
     entry *const entries = malloc(vocab * sizeof *entries);
-    tally *const tallies = calloc(vocab, sizeof *tallies);
+    oracle_touch *const touches = malloc(vocab * sizeof *touches);
+    float *const rounded = malloc(vocab * sizeof *rounded);
     memset(o, 0, sizeof *o);
     o->vocab = vocab;
+    o->params = row->params;
+    o->only = -1;
     o->order = malloc(vocab * sizeof *o->order);
     o->value = malloc(vocab * sizeof *o->value);
-    o->error = malloc(vocab * sizeof *o->error);
-    if (!entries || !tallies || !o->order || !o->value || !o->error) {
-        free(entries);
-        free(tallies);
-        oracle_free(o);
-        return 0;
-    }
-    if (has_stopped(row)) {
+    o->keep = calloc(vocab, 1);
+    const int there = entries && touches && rounded && o->order && o->value && o->keep;
+    if (there && has_stopped(row)) {
         o->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
-    } else {
-        take_tally(row, tallies);
-        read_row(o, row, tallies, entries);
+    } else if (there) {
+        oracle_touches(row, touches);
+        request_adjust(row, rounded);
+        read_row(o, row, touches, rounded, entries);
         o->status |= o->finite == 0 ? CLS_ROW_EMPTY : 0;
     }
     free(entries);
-    free(tallies);
-    if (o->finite == 0)
-        return 1;
-    const int greedy = row->params->temperature < 1e-5f;
-    o->scale = greedy ? 1.0 : 1.0 / (double)row->params->temperature;
-    o->slack = slack_of(o);
-    o->kept = greedy ? 1 : run_chain(o, row->params, 0.0);
-    o->kept_least = greedy ? 1 : run_chain(o, row->params, -1e-6 - o->slack);
-    o->kept_most = greedy ? 1 : run_chain(o, row->params, 1e-6 + o->slack);
-    return 1;
+    free(touches);
+    free(rounded);
+    if (!there) {
+        oracle_free(o);
+        return 0;
+    }
+    begin_mode(o, row);
+    return o->finite == 0 || oracle_run(o, row, 0);
+}
+
+int oracle_follow(oracle *o, const cls_host_row *row)
+{
+    return o->fault[0] == 0 && (o->finite == 0 || oracle_run(o, row, 1));
 }
 
 void oracle_free(oracle *o)
 {
     free(o->order);
     free(o->value);
-    free(o->error);
+    free(o->keep);
     o->order = NULL;
     o->value = NULL;
-    o->error = NULL;
-}
-
-void oracle_probs(const oracle *o, uint32_t kept, double *probs)
-{
-    long double total = 0;
-    for (uint32_t i = 0; i < o->vocab; i++)
-        probs[i] = 0.0;
-    for (uint32_t i = 0; i < kept; i++)
-        total += weigh(o, i, o->scale);
-    for (uint32_t i = 0; i < kept; i++)
-        probs[o->order[i]] = (double)(weigh(o, i, o->scale) / total);
+    o->keep = NULL;
 }
 
 double oracle_logprob_raw(const float *logits, uint32_t vocab, int32_t token)

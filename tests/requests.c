@@ -25,6 +25,14 @@ static void *keep_list(batch *b, const void *array, size_t size)
     return b->lists[b->n_lists++] = copy_of(array, size);
 }
 
+static const cls_sequence *keep_sequences(batch *b, const cls_sequence *sequences, uint32_t count)
+{
+    cls_sequence *const mine = keep_list(b, sequences, count * sizeof *sequences);
+    for (uint32_t i = 0; i < count; i++)
+        mine[i].ids = keep_list(b, sequences[i].ids, sequences[i].count * sizeof *sequences[i].ids);
+    return mine;
+}
+
 static void set_request(batch *b, uint32_t row, const cls_params *p, const tokens *t)
 {
     tokens *const mine = &b->tokens[row];
@@ -36,11 +44,15 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
     b->params[row] = *p;
     b->params[row].stop_ids = keep_list(b, p->stop_ids, p->stop_count * sizeof *p->stop_ids);
     b->params[row].logit_bias = keep_list(b, p->logit_bias, p->logit_bias_count * sizeof *p->logit_bias);
+    b->params[row].allowed_ids = keep_list(b, p->allowed_ids, p->allowed_count * sizeof *p->allowed_ids);
+    b->params[row].dry_breakers = keep_sequences(b, p->dry_breakers, p->dry_breaker_count);
+    b->params[row].bad_words = keep_sequences(b, p->bad_words, p->bad_word_count);
 }
 
 void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row)
 {
     set_request(b, row, &from->params[from_row], &from->tokens[from_row]);
+    b->mode[row] = from->mode[from_row];
 }
 
 void batch_accept(batch *b, uint32_t row)
@@ -51,6 +63,7 @@ void batch_accept(batch *b, uint32_t row)
     t->output = realloc(t->output, (t->output_count + 1) * sizeof *t->output);
     ck_assert_msg(t->output != NULL, "out of memory");
     t->output[t->output_count++] = b->host[row].token;
+    b->mode[row] = b->host[row].mode;
 }
 
 /* ---------------------------------------------------------------------- random */
@@ -76,6 +89,56 @@ static void random_tokens(const batch *b, uint32_t row, rng *r, int32_t *ids, ui
         ids[i] = i > 0 && rng_below(r, 2) ? ids[rng_below(r, i)] : random_id(b, row, r, 0);
 }
 
+enum { LISTED = 20, SEQUENCES = 5, SEQUENCE = 4 };
+
+/* The lists of one request that looks back. */
+typedef struct looks_back {
+    int32_t allowed[LISTED], breaker_ids[SEQUENCES][SEQUENCE], word_ids[SEQUENCES][SEQUENCE];
+    cls_sequence breakers[SEQUENCES], words[SEQUENCES];
+} looks_back;
+
+/* Ids that follow each other in the tokens, so that they are met again, then
+ * perhaps one that does not. */
+static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t *from, uint32_t n, int at_end,
+                            int32_t *ids, cls_sequence *sequence)
+{
+    const uint32_t count = 1 + rng_below(r, SEQUENCE), copied = count - (at_end || rng_below(r, 3) == 0);
+    const uint32_t start = copied < n ? at_end ? n - copied : rng_below(r, n - copied) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const int32_t id = i < copied && start + i < n ? from[start + i] : -1;
+        ids[i] = id >= 0 && (uint32_t)id < b->vocab ? id : random_id(b, row, r, 1);
+    }
+    *sequence = (cls_sequence){ids, count};
+}
+
+/* What needs a history. */
+static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t, cls_params *p, looks_back *l)
+{
+    static const float multipliers[] = {0.8f, 0.8f, 2.0f, -0.5f, 100.0f, 1e30f},
+                       bases[] = {1.75f, 1.75f, 1.1f, 1.0f, 3.0f, 1e10f};
+    static const uint32_t allowed[] = {2, 2, 1, 0, 3, 20};
+    if (rng_below(r, 4) == 0) {
+        p->dry_multiplier = multipliers[rng_below(r, 6)];
+        p->dry_base = bases[rng_below(r, 6)];
+        p->dry_allowed_length = allowed[rng_below(r, 6)];
+        p->dry_window = rng_below(r, 2) ? 0 : rng_below(r, b->history + 1);
+        p->dry_breaker_count = rng_below(r, 2) ? 0 : rng_below(r, SEQUENCES);
+        for (uint32_t i = 0; i < p->dry_breaker_count; i++)
+            random_sequence(b, row, r, t->output, t->output_count, 0, l->breaker_ids[i], &l->breakers[i]);
+        p->dry_breakers = p->dry_breaker_count ? l->breakers : NULL;
+    }
+    p->no_repeat_ngram = rng_below(r, 6) ? 0 : 1 + rng_below(r, 4);
+    p->bad_word_count = rng_below(r, 5) ? 0 : rng_below(r, SEQUENCES + 1);
+    for (uint32_t i = 0; i < p->bad_word_count; i++)
+        random_sequence(b, row, r, t->output, t->output_count, 1, l->word_ids[i], &l->words[i]);
+    p->bad_words = p->bad_word_count ? l->words : NULL;
+    p->min_tokens = rng_below(r, 5) ? 0 : t->output_count + rng_below(r, 3);
+    p->allowed_count = b->logit_bias && rng_below(r, 10) == 0 ? 1 + rng_below(r, LISTED) : 0;
+    for (uint32_t i = 0; i < p->allowed_count; i++)
+        l->allowed[i] = random_id(b, row, r, 1);
+    p->allowed_ids = p->allowed_count ? l->allowed : NULL;
+}
+
 void batch_requests(batch *b, rng *r)
 {
     static const float repetitions[] = {1.0f, 1.0f, 1.1f, 1.3f, 2.0f, 0.5f, 0.9f, 50.0f};
@@ -84,6 +147,7 @@ void batch_requests(batch *b, rng *r)
     static const float biases[] = {-INFINITY, -1.0f, 0.5f, 3.0f, -100.0f, 100.0f, 0.0f, 1e30f};
     int32_t prompt[200], output[200], stop[4];
     cls_logit_bias bias[20];
+    looks_back back;
     for (uint32_t row = 0; row < b->rows; row++) {
         cls_params p = b->params[row];
         tokens t = {prompt, output, lengths[rng_below(r, 6)], lengths[rng_below(r, 6)]};
@@ -110,6 +174,9 @@ void batch_requests(batch *b, rng *r)
             p.logit_bias = NULL;
         if (p.stop_count == 0)
             p.stop_ids = NULL;
+        params_mode(&p, b->vocab, r);
+        if (b->history > 0)
+            random_history(b, row, r, &t, &p, &back);
         set_request(b, row, &p, &t);
     }
 }
@@ -125,7 +192,8 @@ void batch_bias(batch *b, rng *r, int dtype)
     ck_assert_msg(b->bias && b->bias_map, "out of memory");
     for (size_t i = 0; i < (size_t)b->rows * b->vocab; i++) {
         const uint32_t what = rng_below(r, 200);
-        dtype_encode(dtype, what == 0 ? -INFINITY : (float)(what < 100 ? 0.0 : 2.0 * rng_normal(r)), b->bias + i * size);
+        dtype_encode(dtype, what == 0 ? -INFINITY : (float)(what < 100 ? 0.0 : 2.0 * rng_normal(r)),
+                     b->bias + i * size);
     }
     dtype_encode(dtype, NAN, b->bias + rng_below(r, b->rows * b->vocab) * size);
     dtype_encode(dtype, INFINITY, b->bias + rng_below(r, b->rows * b->vocab) * size);
@@ -144,23 +212,15 @@ static int allows(const cls_host_row *row, uint32_t i)
     return i < width && (row->mask_kind == CLS_MASK_BOOL ? bytes[i] : bytes[i / 8] >> i % 8 & 1);
 }
 
-/* By the functions of cl/arithmetic.h, which the kernels use; the tokens are counted anew. */
 void request_adjust(const cls_host_row *row, float *adjusted)
 {
     const cls_params *const p = row->params;
-    uint32_t *const counts = calloc(row->vocab, sizeof *counts), room = p->penalty_window ? p->penalty_window : UINT32_MAX;
-    unsigned char *const occurs = calloc(row->vocab, 1);
-    ck_assert_msg(counts && occurs, "out of memory");
-    for (uint32_t n = row->prompt_count + row->output_count; n-- > 0 && room > 0;) {
-        const int is_output = n >= row->prompt_count;
-        const int32_t id = is_output ? row->output[n - row->prompt_count] : row->prompt[n];
-        if (id < 0 || (uint32_t)id >= row->vocab)
-            continue;
-        room--;
-        occurs[id] = 1;
-        counts[id] += (is_output || p->penalty_scope == CLS_SCOPE_ALL) && counts[id] < 65535;
-    }
+    oracle_touch *const touches = malloc(row->vocab * sizeof *touches);
+    ck_assert_msg(touches != NULL, "out of memory");
+    oracle_touches(row, touches);
     for (uint32_t i = 0; i < row->vocab; i++) {
+        const oracle_touch *const t = &touches[i];
+        const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
         float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
         double bias = 0.0;
         int biased = 0;
@@ -171,12 +231,14 @@ void request_adjust(const cls_host_row *row, float *adjusted)
                 bias += (double)p->logit_bias[n].bias;
                 biased = 1;
             }
-        x = allows(row, i) ? clean(x) : -INFINITY;
+        x = allows(row, i) && !t->banned ? clean(x) : -INFINITY;
         x = biased ? add_bias(x, (float)bias) : x;
-        adjusted[i] = occurs[i] ? penalize(x, counts[i], p->repetition_penalty, (float)(1.0 / (double)p->repetition_penalty),
-                                           p->frequency_penalty, p->presence_penalty)
-                                : x;
+        if (t->prompt + t->output > 0)
+            x = penalize(x, counted < CLS_MAX_COUNT ? counted : CLS_MAX_COUNT, p->repetition_penalty,
+                         (float)(1.0 / (double)p->repetition_penalty), p->frequency_penalty, p->presence_penalty);
+        if (t->dry >= 0 && x > -INFINITY)
+            x = settle(x - (float)((double)p->dry_multiplier * pow((double)p->dry_base, t->dry)));
+        adjusted[i] = x;
     }
-    free(counts);
-    free(occurs);
+    free(touches);
 }

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* What comes before the chain: penalties, biases, bans, DRY. By brute force. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle.h"
+
+/* A request's valid tokens, oldest first; `first`: of those that DRY, n-grams
+ * and bad words look at. */
+typedef struct story {
+    int32_t *id;
+    uint8_t *is_output;
+    uint32_t n, outputs, first;
+} story;
+
+static void tell(story *s, const int32_t *ids, uint32_t n, uint32_t vocab, int is_output)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] >= 0 && (uint32_t)ids[i] < vocab) {
+            s->is_output[s->n] = (uint8_t)is_output;
+            s->id[s->n++] = ids[i];
+            s->outputs += is_output != 0;
+        }
+}
+
+static story story_of(const cls_host_row *row)
+{
+    const uint32_t most = row->prompt_count + row->output_count + 1;
+    story s = {.id = malloc(most * sizeof *s.id), .is_output = malloc(most)};
+    if (s.id == NULL || s.is_output == NULL)
+        abort();
+    tell(&s, row->prompt, row->prompt_count, row->vocab, 0);
+    tell(&s, row->output, row->output_count, row->vocab, 1);
+    s.first = row->history != 0 && row->history < s.n ? s.n - row->history : 0;
+    return s;
+}
+
+/* ------------------------------------------------------------------------ bans */
+
+static void ban_others(const cls_params *p, uint32_t vocab, oracle_touch *of)
+{
+    for (uint32_t id = 0; id < vocab && p->allowed_count != 0; id++) {
+        uint32_t i = 0;
+        while (i < p->allowed_count && (uint32_t)p->allowed_ids[i] != id)
+            i++;
+        of[id].banned |= i == p->allowed_count;
+    }
+}
+
+/* The last id of a sequence, if what comes before it ends the output. */
+static void ban_last(const cls_sequence *word, const story *s, oracle_touch *of)
+{
+    const uint32_t before = word->count - 1;
+    if (before > s->n - s->first)
+        return;
+    for (uint32_t i = 0; i < before; i++)
+        if (s->id[s->n - before + i] != word->ids[i] || !s->is_output[s->n - before + i])
+            return;
+    of[word->ids[before]].banned = 1;
+}
+
+/* Whatever followed the last n - 1 tokens when they came before. */
+static void ban_repeats(uint32_t n, const story *s, oracle_touch *of)
+{
+    if (n == 0 || s->n - s->first < n)
+        return;
+    for (uint32_t end = s->first + n - 1; end < s->n; end++)
+        if (memcmp(s->id + end - (n - 1), s->id + s->n - (n - 1), (n - 1) * sizeof *s->id) == 0)
+            of[s->id[end]].banned = 1;
+}
+
+/* ------------------------------------------------------------------------- DRY */
+
+/* How far back a repetition may reach: tokens since the last breaker. */
+static uint32_t since_breaker(const cls_params *p, const int32_t *id, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) { /* i tokens after its head */
+        const int32_t *const head = id + n - 1 - i;
+        int64_t longest = -1;
+        for (uint32_t b = 0; b < p->dry_breaker_count; b++) {
+            const cls_sequence *const breaker = &p->dry_breakers[b];
+            if (breaker->count - 1 <= i && memcmp(head, breaker->ids, breaker->count * sizeof *head) == 0 &&
+                (int64_t)breaker->count - 1 > longest)
+                longest = breaker->count - 1;
+        }
+        if (longest >= 0)
+            return i - (uint32_t)longest;
+    }
+    return n;
+}
+
+static void repeat_penalties(const cls_params *p, const story *s, oracle_touch *of)
+{
+    const uint32_t seen = s->n - s->first, n = p->dry_window != 0 && p->dry_window < seen ? p->dry_window : seen;
+    const int32_t *const id = s->id + s->n - n;
+    if (p->dry_multiplier == 0.0f || !(p->dry_base >= 1.0f) || n <= p->dry_allowed_length)
+        return;
+    const uint32_t most = since_breaker(p, id, n);
+    const int64_t max_exponent = p->dry_base > 1.000001f ? (int64_t)(88.7228391 / log((double)p->dry_base)) : 0;
+    if (most < p->dry_allowed_length)
+        return;
+    for (uint32_t j = 0; j + 1 < n; j++) {
+        uint32_t length = 0;
+        while (length <= j && length < most && id[j - length] == id[n - 1 - length])
+            length++;
+        if (length < p->dry_allowed_length)
+            continue;
+        int64_t exponent = length - p->dry_allowed_length;
+        if (max_exponent > 0 && exponent > max_exponent)
+            exponent = max_exponent;
+        if (exponent > of[id[j + 1]].dry)
+            of[id[j + 1]].dry = (int32_t)exponent;
+    }
+    for (uint32_t b = 0; b < p->dry_breaker_count; b++)
+        if (p->dry_breakers[b].count == 1)
+            of[p->dry_breakers[b].ids[0]].dry = -1;
+}
+
+void oracle_touches(const cls_host_row *row, oracle_touch *of)
+{
+    const cls_params *const p = row->params;
+    const story s = story_of(row);
+    uint32_t room = p->penalty_window ? p->penalty_window : UINT32_MAX;
+    for (uint32_t i = 0; i < row->vocab; i++)
+        of[i] = (oracle_touch){.dry = -1};
+    for (uint32_t i = s.n; i-- > 0 && room-- > 0;) {
+        of[s.id[i]].output += s.is_output[i];
+        of[s.id[i]].prompt += !s.is_output[i];
+    }
+    ban_others(p, row->vocab, of);
+    for (uint32_t i = 0; i < p->stop_count && s.outputs < p->min_tokens; i++)
+        of[p->stop_ids[i]].banned = 1;
+    for (uint32_t i = 0; i < p->bad_word_count; i++)
+        ban_last(&p->bad_words[i], &s, of);
+    ban_repeats(p->no_repeat_ngram, &s, of);
+    repeat_penalties(p, &s, of);
+    free(s.id);
+    free(s.is_output);
+}
+
+/* ---------------------------------------------------------------------- logits */
+
+static double meant(float x)
+{
+    if (isnan(x))
+        return -INFINITY;
+    if (isinf(x))
+        return x > 0 ? (double)FLT_MAX : -INFINITY;
+    return fabsf(x) < FLT_MIN ? 0.0 : (double)x;
+}
+
+static double limited(double x) { return fmax(-(double)FLT_MAX, fmin(x, (double)FLT_MAX)); }
+
+double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracle_touch *t, double *error)
+{
+    const cls_params *const p = row->params;
+    const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
+    double y = meant(x), bias = 0.0;
+    int biased = 0;
+    *error = 0.0;
+    for (uint32_t n = 0; n < p->logit_bias_count; n++)
+        if ((uint32_t)p->logit_bias[n].id == i) {
+            bias += (double)p->logit_bias[n].bias;
+            biased = 1;
+        }
+    if (isinf(y) || isinf(bias) || t->banned)
+        return -INFINITY;
+    if (biased) {
+        y = limited(y + bias);
+        *error += 0x1p-23 * (fabs(y) + fabs(bias));
+    }
+    if (t->prompt + t->output > 0) {
+        y = limited(y > 0.0 ? y / (double)p->repetition_penalty : y * (double)p->repetition_penalty);
+        *error = *error * fmax((double)p->repetition_penalty, 1.0 / (double)p->repetition_penalty) + 0x1p-23 * fabs(y);
+    }
+    if (counted > 0) {
+        const double often = (double)p->frequency_penalty * fmin(counted, 65535.0),
+                     present = (double)p->presence_penalty;
+        y = limited(y - limited(often));
+        *error += 0x1p-23 * (fabs(y) + fabs(often));
+        y = limited(y - present);
+        *error += 0x1p-23 * fabs(y);
+    }
+    if (t->dry >= 0) {
+        const double amount = limited((double)p->dry_multiplier * pow((double)p->dry_base, t->dry));
+        y = limited(y - amount);
+        *error += 0x1p-23 * (fabs(y) + fabs(amount));
+    }
+    if (*error > 0.0)
+        *error += 0x1p-119; /* less than 2^-120 counts as nothing */
+    return y;
+}

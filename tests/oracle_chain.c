@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* The chain: its stages in order, and the library beside each of them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle.h"
+
+/* Weights of less than 2^-30 of their tile's maximum may be 0. */
+#define MAY_WEIGH_NOTHING 29.5
+
+int oracle_is_on(const cls_params *p, uint32_t vocab, int stage)
+{
+    switch (stage) {
+    case CLS_STAGE_TEMPERATURE:
+        return p->temperature != 1.0f || p->dynatemp_range > 0.0f;
+    case CLS_STAGE_TOP_K:
+        return p->top_k > 0 && (uint32_t)p->top_k < vocab;
+    case CLS_STAGE_TOP_P:
+        return p->top_p < 1.0f;
+    case CLS_STAGE_MIN_P:
+        return p->min_p > 0.0f;
+    case CLS_STAGE_TOP_N_SIGMA:
+        return p->top_n_sigma > 0.0f;
+    case CLS_STAGE_TYPICAL_P:
+        return p->typical_p < 1.0f;
+    case CLS_STAGE_XTC:
+        return p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f;
+    case CLS_STAGE_P_LESS:
+        return p->p_less != 0;
+    case CLS_STAGE_INFILL:
+        return p->infill != 0;
+    }
+    return 0;
+}
+
+/* The chains as the header orders them, a letter a stage: cls_stage's order. */
+static const char letters[] = " tkpmsyxli";
+static const char *const presets[] = {"tkpmsyxli", "tmkpsyxli", "skypmxtli"};
+
+/* The stages that are on. Returns their number. */
+static int chain_of(const cls_params *p, uint32_t vocab, int *stages)
+{
+    int n = 0;
+    for (int i = 0; i < CLS_CHAIN_LENGTH; i++) {
+        int stage = CLS_STAGE_END;
+        if (p->mirostat != 0)
+            stage = i == 0 ? CLS_STAGE_TEMPERATURE : i == 1 ? ORACLE_MIROSTAT : CLS_STAGE_END;
+        else if (p->chain == CLS_CHAIN_CUSTOM)
+            stage = p->stages[i];
+        else if ((size_t)i < strlen(presets[p->chain]))
+            stage = (int)(strchr(letters, presets[p->chain][i]) - letters);
+        if (stage == CLS_STAGE_END)
+            break;
+        if (stage == ORACLE_MIROSTAT || oracle_is_on(p, vocab, stage))
+            stages[n++] = stage;
+    }
+    return n;
+}
+
+/* The parameters whose chain ends with the n-th of these stages. */
+static cls_params shortened(const cls_params *p, const int *stages, int n)
+{
+    cls_params to, off;
+    cls_params_default(&off, sizeof off);
+    to = *p;
+    to.chain = CLS_CHAIN_CUSTOM;
+    memset(to.stages, 0, sizeof to.stages);
+    unsigned has = 0;
+    for (int i = 0; i < n; i++) {
+        to.stages[i] = (uint8_t)stages[i];
+        has |= 1u << stages[i];
+    }
+#define UNLESS(stage, field)    \
+    if (!(has & 1u << (stage))) \
+        to.field = off.field;
+    UNLESS(CLS_STAGE_TEMPERATURE, temperature)
+    UNLESS(CLS_STAGE_TEMPERATURE, dynatemp_range)
+    UNLESS(CLS_STAGE_TOP_K, top_k)
+    UNLESS(CLS_STAGE_TOP_P, top_p)
+    UNLESS(CLS_STAGE_TOP_P, top_p_decay)
+    UNLESS(CLS_STAGE_MIN_P, min_p)
+    UNLESS(CLS_STAGE_TOP_N_SIGMA, top_n_sigma)
+    UNLESS(CLS_STAGE_TYPICAL_P, typical_p)
+    UNLESS(CLS_STAGE_XTC, xtc_probability)
+    UNLESS(CLS_STAGE_P_LESS, p_less)
+    UNLESS(CLS_STAGE_INFILL, infill)
+#undef UNLESS
+    to.mirostat = 0;
+    to.adaptive_target = off.adaptive_target;
+    return to;
+}
+
+static void measure(const oracle *o, oracle_set *s)
+{
+    const double top = o->value[s->place[0]];
+    long double total = 0, moved = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        s->depth[i] = (top - o->value[s->place[i]]) * o->scale * 1.4426950408889634;
+        s->weight[i] = exp2(-s->depth[i]);
+        total += (long double)s->weight[i];
+        moved += s->weight[i] > 0.0 ? (long double)(s->weight[i] * s->depth[i]) : 0.0L;
+    }
+    s->total = (double)total;
+    s->slack = 1e-6 + o->scale_error * (double)(moved / total);
+}
+
+static int blame(oracle *o, int stage, const char *what, int32_t id)
+{
+    static const char *const names[] = {"",        "temperature", "top-k",  "top-p", "min-p", "top-n-sigma",
+                                        "typical", "XTC",         "p-less", "infill"};
+    snprintf(o->fault, sizeof o->fault, "after the stage of %s: %s (token %d)",
+             stage == ORACLE_MIROSTAT ? "mirostat" : names[stage], what, (int)id);
+    return 0;
+}
+
+/* Compares what a stage decides with the library's set, and takes the library's
+ * side where a rounding may have decided. */
+static int settle(oracle *o, oracle_set *s, int stage, const cls_host_result *library)
+{
+    const int none = library->status & (CLS_ROW_UNFIT | CLS_ROW_EMPTY);
+    uint32_t kept = 0, first = s->n, unknown = 0, weighing = 0;
+    if (none != o->none)
+        return o->undecided || blame(o, stage, "a status", library->status);
+    if (none)
+        return 1;
+    if (o->only >= 0) {
+        if (library->kept == 1 && library->probs[o->only] > 0.0f)
+            return 1;
+        return o->undecided || blame(o, stage, "not the first end id alone", o->only);
+    }
+    for (uint32_t i = 0; i < s->n; i++) {
+        const int32_t id = (int32_t)o->order[s->place[i]];
+        const int in = library->probs[id] > 0.0f;
+        first = in && first == s->n ? i : first;
+        weighing += in != 0;
+        if (!in && first < s->n && s->depth[i] - s->depth[first] > MAY_WEIGH_NOTHING) {
+            unknown += s->verdict[i] & ORACLE_EITHER; /* it may be there all the same */
+        } else if (s->verdict[i] & ORACLE_EITHER) {
+            s->verdict[i] = (uint8_t)in;
+        } else if (in != s->verdict[i]) {
+            return o->undecided || blame(o, stage, in ? "is kept" : "is dropped", id);
+        }
+        kept += s->verdict[i] & ORACLE_IN;
+    }
+    for (uint32_t id = 0; id < o->vocab; id++)
+        weighing -= library->probs[id] > 0.0f;
+    if (weighing != 0)
+        return o->undecided || blame(o, stage, "a token is back", -1);
+    if (kept != library->kept && unknown == 0 && !o->undecided)
+        return blame(o, stage, "the wrong number of them is kept", (int32_t)library->kept);
+    o->undecided |= kept != library->kept;
+    return 1;
+}
+
+/* Of equal tokens those of lower ids are kept, but by XTC's cut from above. */
+static int ties_are_right(oracle *o, const oracle_set *s, int stage)
+{
+    for (uint32_t i = 1; i < s->n && stage != CLS_STAGE_XTC && stage != CLS_STAGE_INFILL; i++)
+        if (o->value[s->place[i]] == o->value[s->place[i - 1]] && (s->verdict[i] & 1) > (s->verdict[i - 1] & 1))
+            return o->undecided ||
+                   blame(o, stage, "kept before an equal one of lower id", (int32_t)o->order[s->place[i]]);
+    return 1;
+}
+
+static void shrink(oracle_set *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->verdict[i] & ORACLE_IN)
+            s->place[n++] = s->place[i];
+    s->n = n;
+}
+
+static int run_chain(oracle *o, const cls_host_row *row, oracle_set *s, float *probs)
+{
+    int stages[CLS_CHAIN_LENGTH];
+    const int n = chain_of(o->params, o->vocab, stages);
+    for (int i = 0; i < n && o->only < 0 && o->none == 0; i++) {
+        measure(o, s);
+        oracle_stage(o, s, row, stages[i]);
+        if (probs != NULL && (stages[i] != CLS_STAGE_TEMPERATURE || o->params->dynatemp_range > 0.0f)) {
+            cls_host_row shorter = *row;
+            cls_params p = shortened(o->params, stages, i + 1);
+            cls_host_result result = {.struct_size = sizeof result, .probs = probs};
+            if (i == n - 1) { /* the chain as it was given */
+                p = *o->params;
+                p.adaptive_target = -1.0f;
+            }
+            shorter.params = &p;
+            if (cls_host_sample(&shorter, &result) != CLS_OK)
+                return blame(o, stages[i], cls_error_message(), -1);
+            if (!settle(o, s, stages[i], &result) || !ties_are_right(o, s, stages[i]))
+                return 0;
+        }
+        shrink(s);
+        if (s->n == 0)
+            return blame(o, stages[i], "nothing is left", -1);
+    }
+    return 1;
+}
+
+int oracle_run(oracle *o, const cls_host_row *row, int follow)
+{
+    const size_t size = (o->finite + 1) * sizeof(double);
+    float *const probs = follow ? malloc(o->vocab * sizeof *probs) : NULL;
+    oracle_set s = {
+        .n = o->finite, .place = malloc(size), .depth = malloc(size), .weight = malloc(size), .verdict = malloc(size)};
+    if (s.place == NULL || s.depth == NULL || s.weight == NULL || s.verdict == NULL || (follow && probs == NULL))
+        abort();
+    o->scale = 1.0;
+    o->scale_error = 0.0;
+    o->only = -1;
+    o->none = 0;
+    o->undecided = 0;
+    for (uint32_t i = 0; i < o->finite; i++)
+        s.place[i] = i;
+    if (o->params->temperature < 1e-5f)
+        s.n = 1;
+    const int right = o->params->temperature < 1e-5f || run_chain(o, row, &s, probs);
+    memset(o->keep, 0, o->finite);
+    for (uint32_t i = 0; i < s.n && o->only < 0; i++)
+        o->keep[s.place[i]] = 1;
+    o->kept = o->none ? 0 : o->only < 0 ? s.n : 1;
+    free(s.place);
+    free(s.depth);
+    free(s.weight);
+    free(s.verdict);
+    free(probs);
+    return right;
+}
+
+uint32_t oracle_left_for_infill(const cls_host_row *row)
+{
+    int stages[CLS_CHAIN_LENGTH], before = 0;
+    const int n = chain_of(row->params, row->vocab, stages);
+    while (before < n && stages[before] != CLS_STAGE_INFILL)
+        before++;
+    cls_host_row shorter = *row;
+    const cls_params p = shortened(row->params, stages, before);
+    cls_host_result result = {.struct_size = sizeof result};
+    shorter.params = &p;
+    return cls_host_sample(&shorter, &result) == CLS_OK ? result.kept : 0;
+}
