@@ -366,6 +366,8 @@ static inline i32 mapped_slot(__global const cls_slot *slots, u32 n_slots, __glo
                               u64 slot_map_offset, u32 has, u32 row)
 {
     const i32 slot = has & CLS_HAS_SLOT_MAP ? slot_map[slot_map_offset + row] : (i32)row;
+    if (has & CLS_NO_SLOTS)
+        return 0; /* a slot 0 there always is; nobody asks it for anything */
     if (slot == -1)
         return -1;
     return slot < 0 || (u32)slot >= n_slots || !(slots[slot].flags & CLS_SLOT_BEGUN) ? -2 : slot;

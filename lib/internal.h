@@ -86,7 +86,8 @@ cls_status cls_program_build(cl_context context, cl_device_id device, const cls_
 
 /* The kernels, by name and in the order of the flow. */
 enum cls_kernel {
-    CLS_SLOTS, CLS_PREPARE, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_LOGPROB, CLS_PROBS, CLS_ACCEPT, CLS_SELF_TEST, CLS_KERNELS
+    CLS_SLOTS, CLS_PREPARE, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_DISTRIBUTION, CLS_REPORT, CLS_ACCEPT, CLS_DRAW, CLS_SELF_TEST,
+    CLS_KERNELS
 };
 extern const char *const cls_kernel_names[CLS_KERNELS];
 
@@ -95,7 +96,7 @@ extern const char *const cls_kernel_names[CLS_KERNELS];
 enum cls_part { CLS_OVER_TILES, CLS_OVER_ROWS, CLS_PARTS };
 static inline enum cls_part cls_kernel_part(enum cls_kernel kernel)
 {
-    return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_PROBS ? CLS_OVER_TILES : CLS_OVER_ROWS;
+    return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION ? CLS_OVER_TILES : CLS_OVER_ROWS;
 }
 
 /* --------------------------------------------------------------- context.c */
@@ -340,9 +341,17 @@ cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_e
 
 /* ------------------------------------------------------------------ step.c */
 
+/* What is to be told of a step's rows beside their tokens. */
+typedef struct cls_report {
+    uint32_t wants; /* CLS_WANTS() of each output that has a buffer */
+    uint32_t top_n, given_n, candidates_n;
+    cls_buffer output[CLS_OUTPUTS];
+} cls_report;
+
 /* A step after its checks: every default filled in. */
 typedef struct cls_plan {
     cls_step step;
+    cls_report report;
     const cls_ints *map[CLS_STEP_MAPS];
     uint32_t has;    /* CLS_HAS_* and CLS_DEFER */
     int ordered;     /* the queue is in order */
@@ -358,6 +367,9 @@ uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t ele
 cls_status cls_buffer_check(const cls_context *context, const char *what, const cls_buffer *buffer, uint64_t size,
                             uint64_t element);
 
+/* Checks the logits of a call, whose name is for messages. */
+cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_plan *plan);
+
 /* Checks one of the rows' maps; fails if it has two sources. */
 cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows);
 
@@ -369,5 +381,37 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
 /* Checks everything that can be known before enqueueing. */
 cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers, cl_uint n_wait,
                           const cl_event *wait, cls_plan *plan);
+
+/* Checks numbers of draws that the host has. */
+cls_status cls_draws_check(const char *what, const int32_t *draws, uint32_t rows);
+
+/* ---------------------------------------------------------------- sample.c */
+
+/* A kernel's STEP_ARGS; `has` is added to the plan's. */
+cls_arguments cls_step_arguments(const cls_sampler *sampler, const cls_plan *plan, enum cls_kernel which, uint32_t has);
+
+/* The DRAW_ARGS after them. */
+void cls_draw_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
+
+/* Mass tiles of a group that goes over tiles. */
+uint32_t cls_tiles_per_group(const cls_sampler *sampler, uint32_t rows);
+
+/* Launches a kernel of the step. */
+cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which, const cls_arguments *a, cl_event *done);
+
+/* The survey of the rows as they are (0) or of the raw ones (CLS_RAW). */
+cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, uint32_t raw);
+
+/* ---------------------------------------------------------------- report.c */
+
+/* Checks the outputs of a call, whose name is for messages; fills in `wants`. */
+cls_status cls_report_check(const cls_sampler *sampler, const char *call, uint32_t rows, cls_report *report);
+
+/* Whether something of the final distribution is told, or of the raw row. */
+int cls_report_of_final(const cls_plan *plan);
+int cls_report_of_raw(const cls_plan *plan);
+
+/* Launches what tells it; the last one has the event. */
+cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done);
 
 #endif
