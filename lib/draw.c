@@ -80,7 +80,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
     if (status == CLS_OK)
         status = cls_draws_check("call->draws", call->draws.host, call->rows);
     if (status == CLS_OK)
-        status = cls_row_slots_check(s, "call->slots", &call->slots, call->rows, call->defer_accept != 0, &plan->search);
+        status = cls_row_slots_check(s, "call->slots", &call->slots, call->rows, call->defer_accept != 0, plan);
     plan->step.rows = call->rows;
     plan->step.random = call->random;
     plan->step.invalid_token = call->invalid_token;
