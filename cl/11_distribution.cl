@@ -14,45 +14,41 @@ typedef struct report {
 } report;
 
 /* The row that the token was drawn from. */
-static inline report report_final(const row_logits *r, const cls_row *out, u32 flags, __global const u32 *ids)
+static inline void report_final(const row_logits *r, const cls_row *out, u32 flags, __global const u32 *ids, report *t)
 {
-    report t;
-    t.r = *r;
-    t.ids = ids;
-    t.n_ids = min(out->kept, (u32)LIST);
-    t.listed = out->listed;
-    t.greedy = flags & CLS_SLOT_GREEDY;
-    t.scale = out->scale;
-    t.exponent = split(of_key(out->top_key), out->scale).exponent;
-    whole_row(out->top_key, &t.set);
-    t.set.key = out->cut_key;
-    t.set.id = out->cut_id;
-    t.set.head_key = out->head_key;
-    t.set.head_first = out->head_first;
-    t.set.head_last = out->head_last;
-    t.set.adapted = !t.greedy && (flags & CLS_SLOT_ADAPTIVE);
-    t.set.aim = out->aim;
-    t.set.least = out->least;
-    t.set.mass = out->mass;
-    t.adapted = out->adapted;
-    if (!t.listed && (out->cut_key != CLS_KEY_NONE || out->head_key != CLS_KEY_INF))
-        row_narrow(&t.r, &t.set);
-    return t;
+    t->r = *r;
+    t->ids = ids;
+    t->n_ids = min(out->kept, (u32)LIST);
+    t->listed = out->listed;
+    t->greedy = flags & CLS_SLOT_GREEDY;
+    t->scale = out->scale;
+    t->exponent = split(of_key(out->top_key), out->scale).exponent;
+    whole_row(out->top_key, &t->set);
+    t->set.key = out->cut_key;
+    t->set.id = out->cut_id;
+    t->set.head_key = out->head_key;
+    t->set.head_first = out->head_first;
+    t->set.head_last = out->head_last;
+    t->set.adapted = !t->greedy && (flags & CLS_SLOT_ADAPTIVE);
+    t->set.aim = out->aim;
+    t->set.least = out->least;
+    t->set.mass = out->mass;
+    t->adapted = out->adapted;
+    if (!t->listed && (out->cut_key != CLS_KEY_NONE || out->head_key != CLS_KEY_INF))
+        row_narrow(&t->r, &t->set);
 }
 
-/* The raw row at temperature 1, of which only the largest key and the mass are
- * still to be told. */
-static inline report report_raw(const row_logits *r)
+/* The raw row at temperature 1, of a largest key and a mass. */
+static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report *t)
 {
-    report t;
-    t.r = *r;
-    t.ids = r->list;
-    t.n_ids = t.listed = t.greedy = 0;
-    t.scale = CLS_LOG2E;
-    t.exponent = 0;
-    whole_row(CLS_KEY_NONE, &t.set);
-    t.adapted = u64_from(0);
-    return t;
+    t->r = *r;
+    t->ids = r->list;
+    t->n_ids = t->listed = t->greedy = 0;
+    t->scale = CLS_LOG2E;
+    t->exponent = split(of_key(max_key), CLS_LOG2E).exponent;
+    whole_row(max_key, &t->set);
+    t->set.mass = mass;
+    t->adapted = u64_from(0);
 }
 
 /* What is left of a token's logit x in the set: -inf if it is not kept. */
@@ -126,8 +122,8 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
     const row_logits r = ROW_VIEW(row, place);
     const u32 first = get_group_id(0) * tiles_per_group, last = min(first + tiles_per_group, TILES);
     const int none = out.none || place < 0;
-    const report t = report_final(&r, &out, none ? 0u : slots[place].flags,
-                                  (__global const u32 *)sample + (size_t)row * sample_stride);
+    report t;
+    report_final(&r, &out, none ? 0u : slots[place].flags, (__global const u32 *)sample + (size_t)row * sample_stride, &t);
     const f32 max = of_key(out.max_key);
     const i32 exponent = split(max, out.scale).exponent;
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
@@ -142,7 +138,7 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
             whole = tile_unit(row_key, tile, max, exponent, out.scale);
         }
         for (u32 i = tile * CLS_TILE + get_local_id(0); i < min((tile + 1) * CLS_TILE, vocab); i += WGS) {
-            const f32 x = dead ? -INFINITY : load_whole(&r, i), z = dead ? x : report_kept(&t, i, x);
+            const f32 x = dead ? -INFINITY : load_one(&r, i), z = dead ? x : report_kept(&t, i, x);
             const u64 mass = z > -INFINITY ? report_mass(&t, z, &unit) : u64_from(0);
             if (wants & CLS_WANTS(CLS_OUT_PROBS))
                 probs[probs_offset + place_0 + i] = z > -INFINITY ? report_probability(&t, mass) : 0.0f;

@@ -4,6 +4,17 @@
 
 #define REPORT_OUT(T, NAME) __global T *NAME, const u64 NAME##_offset
 
+/* The mass of the raw row, from its tiles'. */
+static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 max, __local u64 *scratch)
+{
+    const i32 exponent = split(max, CLS_LOG2E).exponent;
+    u64 total = u64_from(0);
+    for (u32 tile = get_local_id(0); tile < tiles; tile += WGS)
+        if (tile_max_key(row_key, tile) != CLS_KEY_NONE)
+            total = u64_add(total, up(row_mass[tile], tile_unit(row_key, tile, max, exponent, CLS_LOG2E).shift));
+    return wg_mass(total, scratch);
+}
+
 /* A key that all of the set's tokens reach. */
 static inline i32 report_lowest(const report *t)
 {
@@ -62,25 +73,18 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
     int none = place < 0 || (out.none && !(has & CLS_NO_SLOTS));
     report t;
     if (has & CLS_RAW) {
-        __global const u64 *const mass = tile_mass + (size_t)row * TILES;
-        u64 sum = u64_from(0);
-        t = report_raw(&r);
-        max_key = t.set.top_key = row_max_key(row_key, n, list.scratch);
+        max_key = row_max_key(row_key, n, list.scratch);
         none |= max_key == CLS_KEY_NONE;
-        t.exponent = split(of_key(max_key), t.scale).exponent;
-        for (u32 tile = lid; tile < TILES; tile += WGS)
-            if (tile_max_key(row_key, tile) != CLS_KEY_NONE)
-                sum = u64_add(sum, up(mass[tile], report_unit(&t, row_key, tile * CLS_TILE).shift));
-        t.set.mass = wg_mass(sum, list.scratch);
+        report_raw(&r, max_key, report_total(row_key, tile_mass + (size_t)row * TILES, TILES, of_key(max_key), list.scratch), &t);
     } else {
-        t = report_final(&r, &out, none ? 0u : slots[place].flags, (__global const u32 *)sample + (size_t)row * sample_stride);
+        report_final(&r, &out, none ? 0u : slots[place].flags, (__global const u32 *)sample + (size_t)row * sample_stride, &t);
     }
     t.listed = none ? 0u : t.listed;
     if (t.listed) { /* the same for the whole group, as `none` and `part` */
         list.n = t.n_ids;
         for (u32 i = lid; i < t.n_ids; i += WGS) {
             list.id[i] = (i32)t.ids[i];
-            list.key[i] = key_of(load_whole(&r, t.ids[i]));
+            list.key[i] = key_of(load_one(&r, t.ids[i]));
         }
         for (u32 i = t.n_ids + lid; i < LIST && i < t.n_ids + VEC; i += WGS)
             list.key[i] = CLS_KEY_NONE;
@@ -97,7 +101,7 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
         f32 z = -INFINITY, logprob = -INFINITY;
         u32 count = 0;
         if (!none && id >= 0 && (u32)id < vocab) {
-            z = report_kept(&t, (u32)id, load_whole(&r, (u32)id));
+            z = report_kept(&t, (u32)id, load_one(&r, (u32)id));
             const cls_unit unit = report_unit(&t, row_key, (u32)id);
             logprob = report_logprob(&t, z, &unit);
         }
