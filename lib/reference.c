@@ -179,10 +179,10 @@ static void reference(cls_work *w, cls_row *trace, cls_host_result *result)
         trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {
         trace->status = cls_work_read(w, 0);
-        trace->none = w->alive == 0 || !sample(w, trace, result);
-        if (trace->none) {
+        if (w->alive == 0) {
             trace->status |= CLS_ROW_EMPTY;
-        } else {
+        } else if (sample(w, trace, result)) {
+            trace->none = 0;
             trace->status |= cls_work_stops(w, w->outputs + 1, (uint32_t)trace->token);
             mode = mode_after(w, trace);
             cls_work_read(w, 1); /* raw logprobs know no mask */

@@ -88,7 +88,7 @@ void cls_chain_run(cls_work *w, cls_row *trace);
 /* Makes the set the whole row, in order. */
 void cls_sort_row(cls_work *w);
 void cls_keep_typical(cls_work *w, cls_row *trace);
-/* The set may be empty after it. */
-void cls_keep_infill(cls_work *w);
+/* The set may be empty after it, and trace->status says why. */
+void cls_keep_infill(cls_work *w, cls_row *trace);
 
 #endif

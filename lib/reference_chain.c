@@ -230,12 +230,11 @@ void cls_chain_run(cls_work *w, cls_row *trace)
         case CLS_STAGE_TYPICAL_P: cls_keep_typical(w, trace); break;
         case CLS_STAGE_XTC: keep_xtc(w, trace); break;
         case CLS_STAGE_P_LESS: keep_p_less(w); break;
-        case CLS_STAGE_INFILL: cls_keep_infill(w); break;
+        case CLS_STAGE_INFILL: cls_keep_infill(w, trace); break;
         case CLS_STAGE_MIROSTAT_1: keep_mirostat_1(w); break;
         case CLS_STAGE_MIROSTAT_2: keep_mirostat_2(w); break;
         default: return;
         }
-        trace->listed |= stage == CLS_STAGE_INFILL;
         w->touched |= stage != CLS_STAGE_TEMPERATURE || (w->slot.flags & CLS_SLOT_DYNAMIC) != 0;
     }
 }

@@ -124,10 +124,18 @@ static uint32_t drop_unlikely(cls_work *w, const uint64_t *mass, uint64_t shares
     return texts;
 }
 
-void cls_keep_infill(cls_work *w)
+#define INFILL_MOST 128
+
+void cls_keep_infill(cls_work *w, cls_row *trace)
 {
     uint64_t *const mass = w->mass;
     uint64_t ends = 0, texts = 0, left;
+    trace->listed = 1;
+    if (w->n > INFILL_MOST) {
+        trace->status |= CLS_ROW_UNFIT;
+        w->n = 0;
+        return;
+    }
     for (uint32_t i = 0; i < w->n; i++) {
         mass[i] = cls_token_mass(w, w->set[i]);
         w->mark[w->set[i]] = 1;
@@ -148,6 +156,7 @@ void cls_keep_infill(cls_work *w)
         w->set[0] = (uint32_t)w->infill.end_ids[0];
         w->top = w->z[w->set[0]];
         w->n = key_of(w->top) > CLS_KEY_NONE;
+        trace->status |= w->n == 0 ? CLS_ROW_EMPTY : 0;
         return;
     }
     drop_unlikely(w, mass, m + 1, left, &left);

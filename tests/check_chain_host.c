@@ -348,13 +348,29 @@ START_TEST(infill)
     ck_assert_uint_eq(e.result.kept, 0);
     ck_assert(isinf(e.result.logprob_raw));
 
-    /* A third share after the fifth: m + 1 = 3 of .4 + .25 + .01 + .3. */
+    /* What passed a fifth must pass a share of what did: one of m + 1. */
     START_PROBS(&e, .41, .29, .28, .01, 0, 0, 0, 0, .01);
     e.p.infill = 1;
     e.row.infill = &tables;
     EXPECT_KEPT(&e, "0128"); /* each of three above a quarter */
     e.x[2] = logf(.21f); /* of .92: .23 is less */
     EXPECT_KEPT(&e, "018");
+
+    float x[129] = {0}, probs[129];
+    int32_t none[129];
+    for (int i = 0; i < 129; i++)
+        none[i] = -1;
+    tables.prefix_of = none;
+    e.row.logits = x;
+    e.row.vocab = 129;
+    e.result.probs = probs;
+    must(cls_host_sample(&e.row, &e.result));
+    ck_assert_int_eq(e.result.status, CLS_ROW_UNFIT);
+    ck_assert_int_eq(e.result.token, -1);
+    x[20] = -INFINITY; /* 128 are looked at: two ends of 1/128 each are more than the rest */
+    must(cls_host_sample(&e.row, &e.result));
+    ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+    ck_assert_uint_eq(e.result.kept, 2);
 }
 END_TEST
 
