@@ -1,338 +1,198 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference: one row on the host, in plain C, by a full sort. It shares
- * cl/arithmetic.h with the kernels and nothing else; every kernel is tested
- * for equality with it. */
-#include "internal.h"
+/* The reference: one row on the host, in plain C, from its logits to its token.
+ * Every kernel is tested for equality with it. */
+#include "reference.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* A row on the way: cleaned logits, and what their tiles weigh. */
-typedef struct row_work {
-    uint32_t vocab, tiles;
-    float *z;           /* [vocab] cleaned; -inf where masked */
-    uint64_t *order;    /* [alive] the order: key descending, id ascending; the id in the low half */
-    uint32_t alive;
-    float *tile_max;    /* [tiles] */
-    uint32_t *count;    /* [vocab] how often a token counts; SEEN_ONLY: it occurs, for the repetition penalty alone */
-    uint32_t *lists;    /* the biases' ids, their values, the stop ids */
-    uint32_t n_bias, n_stop;
-    cls_unit *unit;     /* [tiles] at the scale of the last weigh() */
-    float max;
-} row_work;
+/* ------------------------------------------------------------------------ modes */
 
-size_t cls_dtype_size(int32_t dtype)
+/* The mode before the token: what the row before it left, or the beginning's. */
+static cls_mode mode_before(const cls_work *w)
 {
-    return dtype == CLS_F32 ? 4 : 2;
+    const cls_host_mode *const from = &w->row->mode;
+    cls_mode mode = mode_begin(&w->slot);
+    if (from->begun != 0)
+        return (cls_mode){ from->mu, from->sum, from->weight, from->top_p };
+    for (uint32_t i = w->length - w->outputs; i < w->length && (w->slot.flags & CLS_SLOT_DECAYS); i++)
+        mode.top_p = top_p_next(&w->slot, mode.top_p, (int32_t)w->text[i]);
+    return mode;
 }
 
-static float half_to_float(uint16_t h)
+/* The mode after the token that was drawn. */
+static cls_mode mode_after(const cls_work *w, const cls_row *trace)
 {
-    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, fraction = h & 0x3ffu;
-    if (exponent == 0) {
-        const float magnitude = (float)fraction * 0x1p-24f;
-        return sign ? -magnitude : magnitude;
+    const cls_slot *const slot = &w->slot;
+    const uint32_t id = (uint32_t)trace->token;
+    cls_mode mode = slot->mode;
+    if (slot->flags & CLS_SLOT_MIROSTAT)
+        mode.mu = mirostat_next(mode.mu, cls_token_depth(w, id) + mass_q20(trace->mass, w->top, w->scale), slot->tau, slot->eta);
+    if (slot->flags & CLS_SLOT_ADAPTIVE)
+        mode = mode_adapt(mode, probability_q30(cls_token_mass(w, id), trace->mass), slot->adaptive_decay);
+    if (slot->flags & CLS_SLOT_DECAYS)
+        mode.top_p = top_p_next(slot, mode.top_p, trace->token);
+    return mode;
+}
+
+/* ------------------------------------------------------------------------- draw */
+
+/* The first token of a tile at which its mass exceeds `drawn`. */
+static uint32_t draw_in_tile(const cls_work *w, uint32_t tile, uint64_t drawn)
+{
+    uint32_t i = tile * CLS_TILE;
+    uint64_t sum = cls_token_weight(w, i);
+    while (up(sum, w->unit[tile].shift) <= drawn)
+        sum += cls_token_weight(w, ++i);
+    return i;
+}
+
+/* Whoever has the whole row has it by tiles. */
+static void draw_plain(cls_work *w, uint64_t random, cls_row *trace)
+{
+    trace->mass = trace->total = cls_row_mass(w);
+    trace->drawn = u64_mul_hi(random, trace->mass);
+    uint64_t rest = trace->drawn;
+    uint32_t t = 0;
+    for (uint64_t mass; (mass = cls_tile_mass(w, t)) <= rest; t++)
+        rest -= mass;
+    trace->token = (int32_t)draw_in_tile(w, t, rest);
+}
+
+/* What a token of the set weighs in the draw. */
+static uint64_t drawn_weight(const cls_work *w, const cls_row *trace, uint32_t id)
+{
+    const uint64_t mass = cls_token_mass(w, id);
+    if (!(w->slot.flags & CLS_SLOT_ADAPTIVE))
+        return mass;
+    return adaptive_weight(probability_q30(mass, trace->mass), trace->aim, trace->least);
+}
+
+/* Takes adaptive p's weights in place of the masses. */
+static void adapt(const cls_work *w, cls_row *trace)
+{
+    trace->aim = adaptive_aim(w->slot.target, w->slot.mode.sum, w->slot.mode.weight);
+    trace->least = UINT32_MAX;
+    for (uint32_t i = 0; i < w->n; i++) {
+        const uint32_t d = adaptive_depth(probability_q30(cls_token_mass(w, w->set[i]), trace->mass), trace->aim);
+        trace->least = d < trace->least ? d : trace->least;
     }
-    const uint32_t bits = exponent == 31 ? 0x7f800000u | fraction << 13 : (exponent + 112) << 23 | fraction << 13;
-    return CLS_AS_F32((int32_t)(sign | bits));
+    for (uint32_t i = 0; i < w->n; i++)
+        trace->adapted += drawn_weight(w, trace, w->set[i]);
 }
 
-static float load(const void *values, int32_t dtype, uint32_t i)
+/* Draws from the set, ids ascending. */
+static void draw_set(cls_work *w, uint64_t random, cls_row *trace)
 {
-    switch (dtype) {
-    case CLS_F16: return half_to_float(((const uint16_t *)values)[i]);
-    case CLS_BF16: return CLS_AS_F32((int32_t)((uint32_t)((const uint16_t *)values)[i] << 16));
-    default: return ((const float *)values)[i];
+    trace->mass = cls_stage_mass(w);
+    if (w->slot.flags & CLS_SLOT_ADAPTIVE)
+        adapt(w, trace);
+    trace->drawn = u64_mul_hi(random, w->slot.flags & CLS_SLOT_ADAPTIVE ? trace->adapted : trace->mass);
+    memset(w->mark, 0, w->vocab);
+    for (uint32_t i = 0; i < w->n; i++)
+        w->mark[w->set[i]] = 1;
+    uint64_t rest = trace->drawn;
+    for (uint32_t i = 0; i < w->vocab; i++) {
+        const uint64_t mass = w->mark[i] ? drawn_weight(w, trace, i) : 0;
+        if (rest < mass) {
+            trace->token = (int32_t)i;
+            return;
+        }
+        rest -= mass;
     }
 }
 
-static int allowed(const cls_host_row *row, uint32_t i)
+/* The final distribution: its probabilities, and the token's logarithm. */
+static void report(const cls_work *w, const cls_row *trace, cls_host_result *result)
 {
-    if (row->mask == NULL)
-        return 1;
-    if (row->mask_kind == CLS_MASK_BOOL)
-        return i < row->mask_width && ((const uint8_t *)row->mask)[i] != 0;
-    return i / 32 < row->mask_width && (((const uint32_t *)row->mask)[i / 32] >> (i % 32) & 1u);
-}
-
-/* ----------------------------------------------------------------- adjustments */
-
-#define SEEN_ONLY 0x80000000u
-
-static void count_token(row_work *w, int32_t id, int counts)
-{
-    if (id < 0 || (uint32_t)id >= w->vocab)
-        return;
-    uint32_t *const count = &w->count[id];
-    if (counts)
-        *count = (*count & ~SEEN_ONLY) < CLS_MAX_COUNT ? *count + 1 : *count;
+    const int greedy = (w->slot.flags & CLS_SLOT_GREEDY) != 0, adaptive = (w->slot.flags & CLS_SLOT_ADAPTIVE) != 0;
+    const uint64_t whole = adaptive ? trace->adapted : trace->mass;
+    const uint32_t token = (uint32_t)trace->token;
+    for (uint32_t i = 0; i < w->n && result->probs != NULL; i++)
+        result->probs[w->set[i]] = greedy ? 1.0f : u64_to_f32(drawn_weight(w, trace, w->set[i])) / u64_to_f32(whole);
+    if (greedy)
+        result->logprob_final = 0.0f;
+    else if (adaptive)
+        result->logprob_final =
+            (float)(log2_q24(drawn_weight(w, trace, token)) - log2_q24(whole)) * (0x1p-24f * 0x1.62e430p-1f);
     else
-        *count |= SEEN_ONLY;
+        result->logprob_final = logprob_of(w->z[token], w->top, w->scale, whole);
 }
 
-static uint32_t valid_ids(const int32_t *ids, uint32_t n, uint32_t vocab)
-{
-    uint32_t valid = 0;
-    for (uint32_t i = 0; i < n; i++)
-        valid += ids[i] >= 0 && (uint32_t)ids[i] < vocab;
-    return valid;
-}
+/* ---------------------------------------------------------------------- the row */
 
-/* Counts the tokens that are in the window: the last of prompt and output. */
-static void count_tokens(row_work *w, const cls_host_row *row, const cls_slot *slot)
+/* From the adjusted row to its token. Returns 0 if nothing is left to draw. */
+static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
 {
-    const uint32_t prompt = valid_ids(row->prompt, row->prompt_count, w->vocab);
-    const uint32_t output = valid_ids(row->output, row->output_count, w->vocab);
-    uint32_t before = slot->window != 0 && prompt + output > slot->window ? prompt + output - slot->window : 0;
-    for (uint32_t i = 0; i < row->prompt_count + row->output_count; i++) {
-        const int is_output = i >= row->prompt_count;
-        const int32_t id = is_output ? row->output[i - row->prompt_count] : row->prompt[i];
-        if (id < 0 || (uint32_t)id >= w->vocab)
-            continue;
-        if (before > 0)
-            before--;
-        else
-            count_token(w, id, is_output || (slot->flags & CLS_SLOT_SCOPE_ALL));
-    }
-}
-
-/* Whether an ascending list has an id, and where. */
-static int find_id(const uint32_t *ids, uint32_t n, uint32_t id, uint32_t *at)
-{
-    for (*at = 0; *at < n; ++*at)
-        if (ids[*at] == id)
-            return 1;
-    return 0;
-}
-
-/* Applies biases and penalties to the cleaned row. */
-static void adjust_row(row_work *w, const cls_slot *slot)
-{
-    for (uint32_t n = 0; n < w->n_bias; n++)
-        w->z[w->lists[n]] = add_bias(w->z[w->lists[n]], CLS_AS_F32((int32_t)w->lists[w->n_bias + n]));
-    for (uint32_t i = 0; i < w->vocab; i++)
-        if (w->count[i] != 0)
-            w->z[i] = penalize(w->z[i], w->count[i] & ~SEEN_ONLY, slot->repetition, slot->reciprocal, slot->frequency,
-                               slot->presence);
-}
-
-/* Whether the request ends with a token, the output being so long with it, and
- * by what: cls_row_status bits. */
-static uint32_t stops(const row_work *w, const cls_slot *slot, uint32_t outputs, int32_t token)
-{
-    uint32_t at;
-    if (find_id(w->lists + 2 * w->n_bias, w->n_stop, (uint32_t)token, &at))
-        return CLS_ROW_STOPPED;
-    return slot->max_tokens != 0 && outputs >= slot->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0;
-}
-
-/* Whether it has ended already. */
-static int has_stopped(const row_work *w, const cls_host_row *row, const cls_slot *slot)
-{
-    const uint32_t outputs = valid_ids(row->output, row->output_count, w->vocab);
-    for (uint32_t i = row->output_count; i-- > 0;)
-        if (row->output[i] >= 0 && (uint32_t)row->output[i] < w->vocab)
-            return stops(w, slot, outputs, row->output[i]) != 0;
-    return 0;
-}
-
-/* Cleans the row, notes NaN and +inf; adjusts it unless `raw`. */
-static uint32_t read_row(const cls_host_row *row, const cls_slot *slot, int raw, row_work *w)
-{
-    uint32_t status = 0;
-    for (uint32_t i = 0; i < w->vocab; i++) {
-        float x = load(row->logits, row->dtype, i);
-        if (!raw && row->bias != NULL)
-            x = x + load(row->bias, row->bias_dtype, i);
-        w->z[i] = -INFINITY;
-        if (!raw && !allowed(row, i))
-            continue;
-        if (isnan(x))
-            status |= CLS_ROW_NAN;
-        if (isinf(x) && x > 0)
-            status |= CLS_ROW_INF;
-        w->z[i] = clean(x);
-    }
-    if (!raw)
-        adjust_row(w, slot);
-    w->max = -INFINITY;
-    w->alive = 0;
-    for (uint32_t t = 0; t < w->tiles; t++)
-        w->tile_max[t] = -INFINITY;
-    for (uint32_t i = 0; i < w->vocab; i++) {
-        float *const tile_max = &w->tile_max[i / CLS_TILE];
-        if (w->z[i] > *tile_max)
-            *tile_max = w->z[i];
-        if (w->z[i] > w->max)
-            w->max = w->z[i];
-        w->alive += w->z[i] > -INFINITY;
-    }
-    return status;
-}
-
-/* --------------------------------------------------------------------- masses */
-
-/* Takes every tile's unit at a scale. */
-static void weigh(row_work *w, float scale)
-{
-    const cls_split row = split(w->max, scale);
-    for (uint32_t t = 0; t < w->tiles; t++)
-        if (w->tile_max[t] > -INFINITY)
-            w->unit[t] = unit_of(w->tile_max[t], w->max, row.exponent, scale);
-}
-
-static uint32_t token_weight(const row_work *w, uint32_t i, float scale)
-{
-    const cls_unit *const unit = &w->unit[i / CLS_TILE];
-    return w->z[i] > -INFINITY ? weight(w->z[i], unit->max, scale, unit->fraction) : 0;
-}
-
-static uint64_t token_mass(const row_work *w, uint32_t i, float scale)
-{
-    return up(token_weight(w, i, scale), w->unit[i / CLS_TILE].shift);
-}
-
-/* The mass of one tile of the untouched row, up to and with token `last`. */
-static uint64_t tile_mass(const row_work *w, uint32_t t, uint32_t last, float scale)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = t * CLS_TILE; i < w->vocab && i <= last && i / CLS_TILE == t; i++)
-        sum += token_weight(w, i, scale);
-    return sum == 0 ? 0 : up(sum, w->unit[t].shift);
-}
-
-static uint64_t row_mass(const row_work *w, float scale)
-{
-    uint64_t mass = 0;
-    for (uint32_t t = 0; t < w->tiles; t++)
-        mass += tile_mass(w, t, UINT32_MAX, scale);
-    return mass;
-}
-
-static uint64_t head_mass(const row_work *w, uint32_t kept, float scale)
-{
-    uint64_t mass = 0;
-    for (uint32_t n = 0; n < kept; n++)
-        mass += token_mass(w, (uint32_t)w->order[n], scale);
-    return mass;
-}
-
-static int by_order(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static void sort_row(row_work *w)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < w->vocab; i++)
-        if (w->z[i] > -INFINITY)
-            w->order[n++] = (uint64_t)(0x7fffffffu - (uint32_t)key_of(w->z[i])) << 32 | i;
-    qsort(w->order, n, sizeof *w->order, by_order);
-}
-
-/* Runs the chain: how many tokens of the order are kept. */
-static uint32_t truncate_row(row_work *w, const cls_slot *slot, cls_row *trace)
-{
-    float scale = CLS_LOG2E;
-    uint32_t kept = w->alive;
-    int touched = 0;
-    for (uint32_t n = 0; n < CLS_MAX_STAGES; n++) {
-        switch (cls_slot_stage(slot, n)) {
-        case CLS_STAGE_TEMPERATURE:
-            scale = slot->scale;
-            continue;
-        case CLS_STAGE_TOP_K:
-            if (kept > (uint32_t)slot->top_k)
-                kept = (uint32_t)slot->top_k;
-            break;
-        case CLS_STAGE_TOP_P: {
-            uint32_t i = 0;
-            uint64_t sum = 0;
-            weigh(w, scale);
-            trace->total = row_mass(w, scale);
-            if (touched)
-                trace->total = head_mass(w, kept, scale);
-            trace->target = top_p_target(trace->total, slot->top_p);
-            do
-                sum += token_mass(w, (uint32_t)w->order[i++], scale);
-            while (i < kept && sum < trace->target);
-            kept = i;
-            break;
-        }
-        case CLS_STAGE_MIN_P:
-            for (uint32_t i = 0; i < kept; i++)
-                if (!(depth(w->z[(uint32_t)w->order[i]], w->max, scale) <= slot->min_p))
-                    kept = i;
-            break;
-        default:
-            return kept;
-        }
-        touched = 1;
-    }
-    return kept;
-}
-
-/* The token whose interval holds `drawn`, ids ascending. */
-static int32_t walk(const row_work *w, int plain, const uint8_t *keep, uint64_t drawn, float scale)
-{
-    if (plain) {
-        for (uint32_t t = 0; t < w->tiles; t++) {
-            const uint64_t mass = tile_mass(w, t, UINT32_MAX, scale);
-            if (drawn < mass) {
-                uint32_t i = t * CLS_TILE;
-                for (uint64_t sum = token_weight(w, i, scale); up(sum, w->unit[t].shift) <= drawn;)
-                    sum += token_weight(w, ++i, scale);
-                return (int32_t)i;
-            }
-            drawn -= mass;
-        }
-        return -1;
-    }
-    for (uint32_t i = 0; i < w->vocab; i++) {
-        const uint64_t mass = keep[i] ? token_mass(w, i, scale) : 0;
-        if (drawn < mass)
-            return (int32_t)i;
-        drawn -= mass;
-    }
-    return -1;
-}
-
-static void sample(row_work *w, const cls_host_row *row, const cls_slot *slot, uint8_t *keep, cls_row *trace,
-                   cls_host_result *result)
-{
-    const int greedy = (slot->flags & CLS_SLOT_GREEDY) != 0, plain = (slot->flags & CLS_SLOT_PLAIN) != 0;
-    sort_row(w);
-    trace->max_key = key_of(w->max);
-    trace->scale = slot->scale;
-    const uint32_t kept = greedy ? 1 : truncate_row(w, slot, trace);
-    const uint32_t last = (uint32_t)w->order[kept - 1];
-    result->kept = kept;
+    const cls_slot *const slot = &w->slot;
+    const int plain = (slot->flags & CLS_SLOT_PLAIN) != 0;
+    const uint64_t random = w->row->random != NULL ? *w->row->random
+                                                   : philox_bits(CLS_PURPOSE_TOKEN, slot->seed, slot->stream,
+                                                                 w->row->position, w->row->draw);
+    trace->max_key = key_of(w->top);
+    w->scale = slot->scale;
+    cls_sort_row(w);
+    if (slot->flags & CLS_SLOT_GREEDY)
+        cls_keep_first(w, 1);
+    else
+        cls_chain_run(w, trace);
+    if (w->n == 0)
+        return 0;
+    cls_weigh(w);
+    const uint32_t last = w->set[w->n - 1];
+    result->kept = trace->kept = w->n;
+    trace->scale = w->scale;
+    trace->top_key = key_of(w->top);
     trace->cut_key = plain ? CLS_KEY_NONE : key_of(w->z[last]);
     trace->cut_id = plain ? CLS_MAX_ID : (int32_t)last;
-    if (greedy) {
+    if (slot->flags & CLS_SLOT_GREEDY)
         trace->token = (int32_t)last;
-        result->logprob_final = 0.0f;
-        if (result->probs != NULL)
-            result->probs[last] = 1.0f;
-        return;
-    }
-    weigh(w, slot->scale);
-    for (uint32_t n = 0; n < kept; n++)
-        keep[(uint32_t)w->order[n]] = 1;
-    trace->mass = plain ? row_mass(w, slot->scale) : head_mass(w, kept, slot->scale);
-    if (plain)
-        trace->total = trace->mass;
-    const uint64_t bits = row->random != NULL ? *row->random
-                                              : philox_bits(CLS_PURPOSE_TOKEN, slot->seed, slot->stream, row->position, row->draw);
-    trace->drawn = u64_mul_hi(bits, trace->mass);
-    trace->token = walk(w, plain, keep, trace->drawn, slot->scale);
-    result->logprob_final = logprob_of(w->z[trace->token], w->max, slot->scale, trace->mass);
+    else if (plain)
+        draw_plain(w, random, trace);
+    else
+        draw_set(w, random, trace);
+    report(w, trace, result);
+    return 1;
+}
+
+static void start(const cls_work *w, cls_row *trace, cls_host_result *result)
+{
+    memset(trace, 0, sizeof *trace);
+    trace->token = w->row->invalid_token;
+    trace->max_key = trace->top_key = trace->cut_key = CLS_KEY_NONE;
+    trace->cut_id = trace->head_last = CLS_MAX_ID;
+    trace->head_key = CLS_KEY_INF;
+    trace->scale = CLS_LOG2E;
+    trace->none = 1;
     if (result->probs != NULL)
-        for (uint32_t i = 0; i < w->vocab; i++)
-            if (keep[i])
-                result->probs[i] = u64_to_f32(token_mass(w, i, slot->scale)) / u64_to_f32(trace->mass);
+        memset(result->probs, 0, w->vocab * sizeof *result->probs);
+    result->kept = 0;
+    result->logprob_raw = result->logprob_final = -INFINITY;
+}
+
+static void reference(cls_work *w, cls_row *trace, cls_host_result *result)
+{
+    cls_work_text(w);
+    start(w, trace, result);
+    cls_mode mode = w->slot.mode = mode_before(w);
+    if (w->outputs > 0 && cls_work_stops(w, w->outputs, w->text[w->length - 1])) {
+        trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
+    } else {
+        trace->status = cls_work_read(w, 0);
+        if (w->alive == 0) {
+            trace->status |= CLS_ROW_EMPTY;
+        } else if (sample(w, trace, result)) {
+            trace->none = 0;
+            trace->status |= cls_work_stops(w, w->outputs + 1, (uint32_t)trace->token);
+            mode = mode_after(w, trace);
+            cls_work_read(w, 1); /* raw logprobs know no mask */
+            w->scale = CLS_LOG2E;
+            cls_weigh(w);
+            if (w->alive != 0)
+                result->logprob_raw = logprob_of(w->z[trace->token], w->top, CLS_LOG2E, cls_row_mass(w));
+        }
+    }
+    result->mode = (cls_host_mode){ 1, mode.mu, mode.sum, mode.weight, mode.top_p };
 }
 
 static cls_status check_row(const cls_host_row *row)
@@ -355,80 +215,84 @@ static cls_status check_row(const cls_host_row *row)
     return CLS_OK;
 }
 
-static void reference(row_work *w, const cls_host_row *row, const cls_slot *slot, uint8_t *keep, cls_row *trace,
-                      cls_host_result *result)
+/* The tables of the infill stage, where it may be asked for. */
+static cls_status read_infill(cls_work *w)
 {
-    memset(trace, 0, sizeof *trace);
-    if (result->probs != NULL)
-        memset(result->probs, 0, w->vocab * sizeof *result->probs);
-    result->kept = 0;
-    result->logprob_raw = result->logprob_final = -INFINITY;
-    trace->token = row->invalid_token;
-    trace->max_key = CLS_KEY_NONE;
-    if (has_stopped(w, row, slot)) {
-        trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
-        return;
-    }
-    if (slot->flags & CLS_SLOT_PENALIZED)
-        count_tokens(w, row, slot);
-    trace->status = read_row(row, slot, 0, w);
-    if (w->alive == 0) {
-        trace->status |= CLS_ROW_EMPTY;
-        return;
-    }
-    sample(w, row, slot, keep, trace, result);
-    trace->status |= stops(w, slot, valid_ids(row->output, row->output_count, w->vocab) + 1, trace->token);
-    read_row(row, slot, 1, w); /* raw logprobs know no mask */
-    if (w->alive == 0)
-        return;
-    weigh(w, CLS_LOG2E);
-    result->logprob_raw = logprob_of(w->z[trace->token], w->max, CLS_LOG2E, row_mass(w, CLS_LOG2E));
+    if (w->params->infill == 0)
+        return CLS_OK;
+    if (w->row->infill == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->infill is NULL, but params->infill is %d", (int)w->params->infill);
+    cls_struct_init(&w->infill, sizeof w->infill);
+    const cls_status status = cls_struct_read(&w->infill, sizeof w->infill, w->row->infill, "row->infill");
+    return status == CLS_OK ? cls_infill_check(&w->infill, w->vocab) : status;
+}
+
+
+/* All arrays, or none. */
+static int make_room(cls_work *w)
+{
+    const size_t n = w->vocab, tiles = (n + CLS_TILE - 1) / CLS_TILE;
+    const size_t text = (size_t)w->row->prompt_count + w->row->output_count;
+    w->tiles = (uint32_t)tiles;
+    w->text = malloc((text + 1) * sizeof *w->text);
+    w->z = malloc(n * sizeof *w->z);
+    w->tile_max = malloc(tiles * sizeof *w->tile_max);
+    w->set = malloc(n * sizeof *w->set);
+    w->unit = calloc(tiles, sizeof *w->unit);
+    w->mass = malloc(n * sizeof *w->mass);
+    w->count = malloc(n * sizeof *w->count);
+    w->bias = malloc(n * sizeof *w->bias);
+    w->mark = malloc(n);
+    w->order = malloc(n * sizeof *w->order);
+    return w->text != NULL && w->z != NULL && w->tile_max != NULL && w->set != NULL && w->unit != NULL && w->mass != NULL &&
+           w->count != NULL && w->bias != NULL && w->mark != NULL && w->order != NULL;
+}
+
+static void free_room(cls_work *w)
+{
+    free(w->text);
+    free(w->z);
+    free(w->tile_max);
+    free(w->set);
+    free(w->unit);
+    free(w->mass);
+    free(w->count);
+    free(w->bias);
+    free(w->mark);
+    free(w->order);
 }
 
 cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_result *result)
 {
     cls_host_row row;
     cls_params params;
-    cls_slot slot;
-    row_work w;
+    cls_work w;
     memset(&w, 0, sizeof w);
+    w.row = &row;
+    w.params = &params;
     cls_host_row_default(&row, sizeof row);
     cls_status status = cls_struct_read(&row, sizeof row, callers, "row");
     if (status == CLS_OK)
         status = check_row(&row);
     if (row.mask_width == 0)
         row.mask_width = row.mask_kind == CLS_MASK_BOOL ? row.vocab : (row.vocab + 31) / 32;
+    w.vocab = row.vocab;
     if (status == CLS_OK)
-        status = cls_slot_from_params(row.params, row.vocab, &slot);
+        status = cls_slot_from_params(row.params, row.vocab, &w.slot);
     if (status == CLS_OK)
         status = cls_params_read(row.params, &params);
     if (status == CLS_OK)
-        status = cls_lists_make(&params, &w.lists, &w.n_bias, &w.n_stop);
+        status = read_infill(&w);
     if (status != CLS_OK)
         return status;
-
-    w.vocab = row.vocab;
-    w.tiles = (row.vocab + CLS_TILE - 1) / CLS_TILE;
-    uint8_t *const keep = calloc(w.vocab, 1);
-    w.z = malloc(w.vocab * sizeof *w.z);
-    w.order = malloc(w.vocab * sizeof *w.order);
-    w.tile_max = malloc(w.tiles * sizeof *w.tile_max);
-    w.count = calloc(w.vocab, sizeof *w.count);
-    w.unit = calloc(w.tiles, sizeof *w.unit);
-    if (keep == NULL || w.z == NULL || w.order == NULL || w.tile_max == NULL || w.count == NULL || w.unit == NULL) {
-        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a row of %u tokens", (unsigned)w.vocab);
-    } else {
-        reference(&w, &row, &slot, keep, trace, result);
+    if (make_room(&w)) {
+        reference(&w, trace, result);
         result->token = trace->token;
         result->status = (int32_t)trace->status;
+    } else {
+        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a row of %u tokens", (unsigned)w.vocab);
     }
-    free(keep);
-    free(w.z);
-    free(w.order);
-    free(w.tile_max);
-    free(w.count);
-    free(w.lists);
-    free(w.unit);
+    free_room(&w);
     return status;
 }
 
