@@ -8,20 +8,29 @@
 #include <unistd.h>
 
 static const bench_case cases[] = {
-    {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, 0, 0, 1.3, 0, 0},
-    {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 0, 0, 1.7, 2.0, 0},
-    {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, 0, 0, 1.7, 2.0, 0},
-    {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 1, 0, 1.25, 0, 1},
-    {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 0, 1, 1.25, 0, 1},
-    {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, 0, 0, 2.5, 3.0, 0},
-    {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, 0, 0, 3.0, 0, 0},
-    {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, 0, 0, 7.0, 0, 0},
-    {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, 0, 0, 15.0, 0, 0},
+    {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, 0, 0, 1.3, 0, 0, BENCH_NO_MORE, 0},
+    {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 0, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0},
+    {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, 0, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0},
+    {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 1, 0, 1.25, 0, 1, BENCH_NO_MORE, 0},
+    {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 0, 1, 1.25, 0, 1, BENCH_NO_MORE, 0},
+    {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, 0, 0, 2.5, 3.0, 0, BENCH_NO_MORE, 0},
+    {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, 0, 0, 3.0, 0, 0, BENCH_NO_MORE, 0},
+    {"llama", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_LLAMA, 64},
+    {"dry", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_DRY, 8192},
+    {"dry_1000", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_DRY, 1000},
+    {"dry_100", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_DRY, 100},
+    {"xtc", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_XTC, 64},
+    {"typical", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_TYPICAL, 64},
+    {"mirostat", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_MIROSTAT, 64},
+    {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, 0, 0, 7.0, 0, 0, BENCH_NO_MORE, 0},
+    {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, 0, 0, 15.0, 0, 0, BENCH_NO_MORE, 0},
 };
 #define CASES (sizeof cases / sizeof *cases)
 
 /* --case counts on behind them. */
-#define CASE_NAMES "greedy|topk|minp|mask|penalties|plain|topp_peaked|topp_flat|topp_ties|serving"
+#define CASE_NAMES \
+    "greedy|topk|minp|mask|penalties|plain|topp_peaked|llama|dry|dry_1000|dry_100|xtc|typical|mirostat|topp_flat|" \
+    "topp_ties|serving"
 #define SERVING ((int32_t)CASES)
 
 /* On a terminal only: one line that overwrites itself. The cursor waits at its
@@ -42,23 +51,38 @@ static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
     return *error == CL_SUCCESS ? clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, size, NULL, error) : NULL;
 }
 
+/* In place of an earlier one, unless that has this history. */
+static int make_sampler(bench_setup *setup, uint32_t window)
+{
+    cls_sampler_options options;
+    if (setup->sampler != NULL && setup->window == window)
+        return 0;
+    cls_sampler_destroy(setup->sampler);
+    setup->sampler = NULL;
+    setup->window = window;
+    cls_sampler_options_default(&options, sizeof options);
+    options.vocab = setup->vocab;
+    options.max_rows = setup->batch;
+    options.history = window;
+    return cls_sampler_create(setup->on->context, &options, &setup->sampler) == CLS_OK
+               ? 0
+               : cli_fail_library("bench: creating the sampler");
+}
+
 /* The mask is written here, the logits by each kind of case. */
 static int open_setup(bench_setup *setup)
 {
     const size_t mask_size = (size_t)setup->batch * ((setup->vocab + 31) / 32) * sizeof(int32_t);
-    cls_sampler_options options;
     cl_int error = CL_SUCCESS;
 
+    setup->longest = setup->history;
+    for (size_t i = 0; i < CASES; i++)
+        if (cases[i].history > setup->longest)
+            setup->longest = cases[i].history;
     setup->size = ((size_t)(setup->batch + setup->spare) * setup->vocab + BENCH_PAD) * bench_dtype_size(setup->dtype);
-    cls_sampler_options_default(&options, sizeof options);
-    options.vocab = setup->vocab;
-    options.max_rows = setup->batch;
-    options.history = setup->window;
-    if (cls_sampler_create(setup->on->context, &options, &setup->sampler) != CLS_OK)
-        return cli_fail_library("bench: creating the sampler");
     setup->rows = malloc(setup->size);
     setup->mask_words = malloc(mask_size);
-    setup->ids = malloc((size_t)setup->batch * (setup->history + 1) * sizeof *setup->ids);
+    setup->ids = malloc((size_t)setup->batch * (setup->longest + 1) * sizeof *setup->ids);
     setup->likeliest = malloc((setup->batch + setup->spare) * sizeof *setup->likeliest);
     if (setup->rows == NULL || setup->mask_words == NULL || setup->ids == NULL || setup->likeliest == NULL)
         return cli_no_memory();
@@ -88,14 +112,18 @@ static void close_setup(bench_setup *setup)
 }
 
 /* Random ids; but every 64th is the row's likeliest token, for models repeat
- * themselves, and penalties that matter to no draw would not be verified. */
+ * themselves, and penalties that matter to no draw would not be verified. And
+ * DRY's histories end with what stands before one of these. */
 static void fill_histories(bench_setup *setup)
 {
     for (uint32_t row = 0; row < setup->batch; row++) {
-        int32_t *const ids = setup->ids + (size_t)row * setup->history;
-        bench_fill_ids(ids, setup->history, setup->vocab, (bench_law)setup->law, row);
-        for (uint32_t i = 0; i < setup->history; i += 64)
+        int32_t *const ids = setup->ids + (size_t)row * setup->longest;
+        bench_fill_ids(ids, setup->longest, setup->vocab, (bench_law)setup->law, row);
+        for (uint32_t i = 0; i < setup->longest; i += 64)
             ids[i] = setup->likeliest[row];
+        for (size_t i = 0; i < CASES; i++)
+            if (cases[i].more == BENCH_DRY)
+                memcpy(ids + cases[i].history - 3, ids + 61, 3 * sizeof *ids);
     }
 }
 
@@ -132,6 +160,8 @@ static int run_cases(bench_setup *setup, bench_floor *floor, int32_t only, bench
         if (floor->kernel == NULL && open_floor(floor, setup))
             return 1;
         progress(c->name, "verifying");
+        if (make_sampler(setup, bench_window(c)))
+            return 1;
         if (bench_verify(setup, c))
             return 1;
         progress(c->name, "timing");
@@ -168,9 +198,8 @@ static int run_serving(bench_setup setup, json_t *array)
 
     memset(&floor, 0, sizeof floor);
     setup.spare = BENCH_SPARE;
-    setup.window = BENCH_WINDOW;
     progress("serving", "making the rows");
-    failed = open_setup(&setup) || write_rows(&setup, BENCH_LANGUAGE) || open_floor(&floor, &setup);
+    failed = open_setup(&setup) || make_sampler(&setup, BENCH_WINDOW) || write_rows(&setup, BENCH_LANGUAGE) || open_floor(&floor, &setup);
     progress("serving", "timing and verifying");
     failed = failed || bench_serve(&setup, &floor, &served);
     progress(NULL, NULL);

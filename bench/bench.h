@@ -25,6 +25,7 @@ typedef struct bench_setup {
     uint32_t window;  /* the sampler's `history` */
     uint32_t history; /* tokens of a penalized row's history ... */
     int32_t law;      /* ... and a bench_law for them */
+    uint32_t longest; /* tokens of `ids` that each row has: of the longest history */
 
     void *rows;          /* the logits on the host, [batch + spare, vocab] of dtype ... */
     cl_mem logits;       /* ... and on the device; BENCH_PAD elements of -inf follow */
@@ -33,7 +34,7 @@ typedef struct bench_setup {
     cl_mem mask;
     cl_mem tokens;       /* [batch]; the statuses behind them */
     int32_t *likeliest;  /* [batch + spare]: each row's likeliest token */
-    int32_t *ids;        /* [batch, history] */
+    int32_t *ids;        /* [batch, longest] */
 } bench_setup;
 
 #define BENCH_PAD 16
@@ -94,6 +95,16 @@ cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue);
 
 /* --------------------------------------------------------------- measure.c */
 
+/* What llama.cpp's chain has beside its truncations. */
+typedef enum bench_more {
+    BENCH_NO_MORE, /* ... and it isn't llama.cpp's chain */
+    BENCH_LLAMA,   /* a repetition penalty over a window, no more by default */
+    BENCH_DRY,
+    BENCH_XTC,
+    BENCH_TYPICAL,
+    BENCH_MIROSTAT
+} bench_more;
+
 /* A step and the time it should take. `goal` is in floors, or, where
  * `goal_topk` is set, in steps of the case topk; set for [16, 128256] float32
  * on a CPU. `goal_one` is for one row, in empty launches. 0: none. */
@@ -106,7 +117,15 @@ typedef struct bench_case {
     int masked, penalized;
     double goal, goal_one;
     int goal_topk;
+    bench_more more;
+    uint32_t history; /* in place of the setup's */
 } bench_case;
+
+/* Tokens of a case's histories. */
+uint32_t bench_history(const bench_setup *setup, const bench_case *c);
+
+/* The `history` that its requests ask of a sampler. */
+uint32_t bench_window(const bench_case *c);
 
 typedef struct bench_result {
     double floor_us, step_us, empty_us; /* medians, enqueue to finish */

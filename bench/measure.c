@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define LLAMA_WINDOW 64u /* of llama.cpp's penalties */
+
 double bench_clock(void)
 {
     struct timespec now;
@@ -24,10 +26,43 @@ double bench_median(double *times, size_t n)
     return n == 0 ? 0.0 : (times[(n - 1) / 2] + times[n / 2]) * 0.5;
 }
 
+uint32_t bench_history(const bench_setup *setup, const bench_case *c)
+{
+    return c->history != 0 ? c->history : c->penalized ? setup->history : 0;
+}
+
+uint32_t bench_window(const bench_case *c)
+{
+    return c->more == BENCH_NO_MORE ? 0 : c->more == BENCH_DRY ? c->history : LLAMA_WINDOW;
+}
+
+/* llama.cpp's default chain, with one sampler more. */
+static void make_llama(bench_more more, uint32_t vocab, cls_params *params)
+{
+    static const int32_t ids[] = {1, 5, 9, 13}; /* of about a token in 14 by Zipf */
+    static const cls_sequence breakers[] = {{&ids[0], 1}, {&ids[1], 1}, {&ids[2], 1}, {&ids[3], 1}};
+    params->chain = CLS_CHAIN_LLAMA;
+    params->penalty_scope = CLS_SCOPE_ALL;
+    params->penalty_window = LLAMA_WINDOW;
+    params->repetition_penalty = 1.1f;
+    if (more == BENCH_DRY) {
+        params->dry_multiplier = 0.8f;
+        params->dry_breakers = breakers;
+        params->dry_breaker_count = vocab > 13 ? sizeof breakers / sizeof *breakers : 0;
+    } else if (more == BENCH_XTC) {
+        params->xtc_probability = 0.5f;
+    } else if (more == BENCH_TYPICAL) {
+        params->typical_p = 0.9f;
+    } else if (more == BENCH_MIROSTAT) {
+        params->mirostat = 2;
+    }
+}
+
 /* A row's parameters, and its history: half of it prompt, half output. */
 static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row, cls_params *params,
                      cls_host_row *host)
 {
+    const uint32_t history = bench_history(setup, c);
     cls_params_default(params, sizeof *params);
     params->temperature = c->temperature;
     params->top_k = c->top_k;
@@ -36,14 +71,19 @@ static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row
     params->seed = row;
     cls_host_row_default(host, sizeof *host);
     host->params = params;
-    if (!c->penalized)
+    host->history = setup->window;
+    if (c->more != BENCH_NO_MORE)
+        make_llama(c->more, setup->vocab, params);
+    if (c->penalized) {
+        params->repetition_penalty = 1.1f;
+        params->frequency_penalty = 0.1f;
+        params->presence_penalty = 0.1f;
+    }
+    if (history == 0)
         return;
-    params->repetition_penalty = 1.1f;
-    params->frequency_penalty = 0.1f;
-    params->presence_penalty = 0.1f;
-    host->output_count = setup->history / 2;
-    host->prompt_count = setup->history - host->output_count;
-    host->prompt = setup->ids + (size_t)row * setup->history;
+    host->output_count = history / 2;
+    host->prompt_count = history - host->output_count;
+    host->prompt = setup->ids + (size_t)row * setup->longest;
     host->output = host->prompt + host->prompt_count;
     host->position = host->output_count;
 }

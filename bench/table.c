@@ -22,7 +22,7 @@ int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *
                                r->floor_us, "step_us", r->step_us, "ratio", r->step_us / r->floor_us, "empty_us",
                                r->empty_us, "launches", (json_int_t)r->launches, "host_bytes",
                                (json_int_t)r->host_bytes, "runs", (json_int_t)r->runs, "history",
-                               (json_int_t)(cases[i].penalized ? setup->history : 0), "history_ids", laws[setup->law])))
+                               (json_int_t)bench_history(setup, &cases[i]), "history_ids", laws[setup->law])))
             return 1;
     }
     return 0;
@@ -105,7 +105,7 @@ int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const 
             snprintf(goal_text, sizeof goal_text, "%.2f", goal);
         printf("%-12s %9.1f %9.1f %7.2f %7s %9.1f %9u %11llu %8u\n", cases[i].name, r->floor_us, r->step_us,
                r->step_us / r->floor_us, goal_text, r->empty_us, (unsigned)r->launches,
-               (unsigned long long)r->host_bytes, (unsigned)(cases[i].penalized ? setup->history : 0));
+               (unsigned long long)r->host_bytes, (unsigned)bench_history(setup, &cases[i]));
     }
     return cli_flush();
 }

@@ -138,15 +138,13 @@ static inline void mode_store(const slot_state *s, u32 at, const cls_mode *mode)
     m[2] = mode->weight;
     m[3] = mode->top_p;
 }
-static inline cls_mode mode_load(const slot_state *s, u32 at)
+static inline void mode_load(const slot_state *s, u32 at, cls_mode *mode)
 {
     __global const u32 *const m = s->modes + at % s->n_modes * CLS_MODE_WORDS;
-    cls_mode mode;
-    mode.mu = (i32)m[0];
-    mode.sum = m[1];
-    mode.weight = m[2];
-    mode.top_p = m[3];
-    return mode;
+    mode->mu = (i32)m[0];
+    mode->sum = m[1];
+    mode->weight = m[2];
+    mode->top_p = m[3];
 }
 
 /* An output token enters a slot, by the whole group; `active` is the same for

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* adjust: how every kernel reads logits. Type, dense bias, mask, bounds, logit
- * biases and penalties are applied on the fly; there is no adjusted copy. */
+ * biases, penalties and what was prepared are applied on the fly; there is no
+ * adjusted copy. */
 
 /* Halves by integers: PoCL 3.1 compiles vload_half8 to an aligned load, which
  * kills the process where a row is aligned to its elements only. Subnormal
@@ -41,12 +42,17 @@ typedef struct row_logits {
     __global const f32 *bias;       /* at the row's dense bias, or its halves */
     __global const u32 *flags;      /* of its mass tiles; set by the survey */
     __global const u32 *list;       /* its logit biases: ids, values */
+    __global const u32 *touching[2]; /* bitmaps of the tokens that penalties or biases, and what was
+                                        prepared, can change; twice the one if there is one */
     slot_state state;
+    prepared_row prepared;
     u32 vocab;
     u32 mask_width; /* elements */
-    u32 masked;     /* 0, CLS_HAS_MASK, or that and CLS_MASK_BYTES */
+    u32 masked;     /* CLS_HAS_MASK, or that and CLS_MASK_BYTES; CLS_MASK_LIST: only what is biased */
     u32 dense;      /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
-    u32 touched;    /* the slot's penalties or biases change logits */
+    u32 touched;    /* the slot changes logits: */
+    u32 penalized;  /* ... by penalties or biases */
+    u32 marked;     /* ... by what was prepared */
     u32 raises;
     u32 n_list;
     f32 repetition, reciprocal, frequency, presence;
@@ -61,20 +67,10 @@ typedef struct row_logits {
     __global const u32 *mask, const u64 mask_offset, const u64 mask_stride, const u32 mask_width,        \
     const u32 mask_rows, __global const f32 *bias, const u64 bias_offset, const u64 bias_stride,         \
     const u32 bias_rows, __global cls_slot *slots, const u32 n_slots, __global u32 *state,               \
-    const u32 layout, __global const u32 *lists, __global const i32 *slot_map,                           \
+    const u32 layout, __global const u32 *lists, __global u32 *prepared, __global const i32 *slot_map,   \
     const u64 slot_map_offset, __global const i32 *mask_map, const u64 mask_map_offset,                  \
     __global const i32 *bias_map, const u64 bias_map_offset, const u32 has, __global i32 *tile_key,      \
     __global u64 *tile_mass, __global u32 *tile_flags, __global cls_row *rows
-
-/* The slot that a map gives a row; -1 to skip it, -2 if there is none. */
-static inline i32 mapped_slot(__global const cls_slot *slots, u32 n_slots, __global const i32 *slot_map,
-                              u64 slot_map_offset, u32 has, u32 row)
-{
-    const i32 slot = has & CLS_HAS_SLOT_MAP ? slot_map[slot_map_offset + row] : (i32)row;
-    if (slot == -1)
-        return -1;
-    return slot < 0 || (u32)slot >= n_slots || !(slots[slot].flags & CLS_SLOT_BEGUN) ? -2 : slot;
-}
 
 /* Whether a map names a row of `rows`, or none by -1. */
 static inline int map_is_valid(__global const i32 *map, u64 offset, u32 rows, u32 there, u32 row)
@@ -98,7 +94,8 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
                                   __global const f32 *bias, u64 bias_offset, u64 bias_stride,
                                   __global const i32 *bias_map, u64 bias_map_offset, u32 has,
                                   __global const u32 *tile_flags, __global const cls_slot *slots, i32 place,
-                                  __global u32 *state, u32 layout, __global const u32 *lists, u32 vocab, u32 row)
+                                  __global u32 *state, u32 layout, __global const u32 *lists,
+                                  __global u32 *prepared, u32 vocab, u32 row)
 {
     row_logits r;
     const i32 mask_row = has & CLS_HAS_MASK_MAP ? mask_map[mask_map_offset + row] : (i32)row;
@@ -122,7 +119,14 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
     else if (r.dense)
         r.bias = bias + (bias_offset + bias_stride * (u64)bias_row);
     r.state = state_of(state, layout, vocab, slot);
-    r.touched = some && (slots[slot].flags & CLS_SLOT_PENALIZED);
+    r.penalized = some && (slots[slot].flags & CLS_SLOT_PENALIZED);
+    r.marked = some && is_prepared(slots + slot);
+    r.touched = r.penalized | r.marked;
+    r.prepared = prepared_of(prepared, layout, vocab, row, lists + slots[slot].dry);
+    r.touching[0] = r.penalized || !r.marked ? r.state.touched : r.prepared.marks;
+    r.touching[1] = r.marked ? r.prepared.marks : r.touching[0];
+    if (some && (slots[slot].flags & CLS_SLOT_ALLOWED))
+        r.masked |= CLS_MASK_LIST;
     r.raises = slots[slot].flags & CLS_SLOT_RAISES;
     r.list = lists + slots[slot].bias;
     r.n_list = slots[slot].n_bias;
@@ -137,7 +141,7 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
 #define ROW_VIEW(row, place)                                                                            \
     row_view(logits + (logits_offset + row_stride * (u64)(row)), mask, mask_offset, mask_stride,        \
              mask_width, mask_map, mask_map_offset, bias, bias_offset, bias_stride, bias_map,           \
-             bias_map_offset, has, tile_flags, slots, place, state, layout, lists, vocab, row)
+             bias_map_offset, has, tile_flags, slots, place, state, layout, lists, prepared, vocab, row)
 
 static inline FV clean_v(FV x)
 {
@@ -147,6 +151,10 @@ static inline FV clean_v(FV x)
     x = bits == CLS_INF_BITS ? (FV)(CLS_FLT_MAX) : x;
     return magnitude > CLS_INF_BITS ? (FV)(-INFINITY) : x;
 }
+
+/* A bitmap's bits for the vector at i, and all of these. */
+#define ALL_LANES (0xffffu >> (16 - VEC))
+static inline u32 vector_bits(__global const u32 *bitmap, u32 i) { return bitmap[i >> 5] >> (i & 31) & ALL_LANES; }
 
 /* Lane j's bit of a word as its sign. */
 static inline IV lane_signs(u32 word) { return (IV)((i32)word) << ((IV)(31) - LANES); }
@@ -164,12 +172,14 @@ static inline f32 dense_one(const row_logits *r, u32 i)
     return r->dense & CLS_BIAS_F16 ? vload_half(i, (__global const half *)r->bias) : r->bias[i];
 }
 
-/* Whether the mask allows an id. */
+/* Whether mask and list allow an id. */
 static inline int is_allowed(const row_logits *r, u32 i)
 {
+    if ((r->masked & CLS_MASK_LIST) && !(r->state.biased[i >> 5] >> (i & 31) & 1u))
+        return 0;
     if (r->masked & CLS_MASK_BYTES)
         return i < r->mask_width && ((__global const uchar *)r->mask)[i] != 0;
-    return !r->masked || (i >> 5 < r->mask_width && (r->mask[i >> 5] >> (i & 31) & 1u));
+    return !(r->masked & CLS_HAS_MASK) || (i >> 5 < r->mask_width && (r->mask[i >> 5] >> (i & 31) & 1u));
 }
 
 /* VEC logits from id i, a multiple of VEC; -inf where masked or beyond the
@@ -177,6 +187,9 @@ static inline int is_allowed(const row_logits *r, u32 i)
 static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x;
+    const u32 listed = r->masked & CLS_MASK_LIST ? vector_bits(r->state.biased, i) : ALL_LANES;
+    if (listed == 0)
+        return (FV)(-INFINITY);
     const int inside = i + VEC <= r->vocab && !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
     if (inside) {
         x = LOAD_V(r->x, i);
@@ -194,10 +207,12 @@ static inline FV load_checked(const row_logits *r, u32 i)
     if (r->masked & CLS_MASK_BYTES) {
         const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));
         x = allowed != 0 ? x : (FV)(-INFINITY);
-    } else if (r->masked) {
+    } else if (r->masked & CLS_HAS_MASK) {
         const u32 word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
         x = lane_signs(word) < 0 ? x : (FV)(-INFINITY);
     }
+    if (listed != ALL_LANES)
+        x = lane_signs(listed) < 0 ? x : (FV)(-INFINITY);
     return x;
 }
 
@@ -212,19 +227,17 @@ static inline FV settle_v(FV x)
     return magnitude >= CLS_INF_BITS ? most : x;
 }
 
-/* The touched tokens among those of the vector at i, a bit each. */
-static inline u32 touched_lanes(const row_logits *r, u32 i)
-{
-    return r->state.touched[i >> 5] >> (i & 31) & (0xffffu >> (16 - VEC));
-}
+/* The tokens of a word that the slot can change; those of the vector at i, a bit each. */
+static inline u32 touched_word(const row_logits *r, u32 w) { return r->touching[0][w] | r->touching[1][w]; }
+static inline u32 touched_lanes(const row_logits *r, u32 i) { return touched_word(r, i >> 5) >> (i & 31) & ALL_LANES; }
 
 /* penalize() and add_bias() for a vector that has a touched token. */
-static inline FV adjust_touched(const row_logits *r, u32 i, FV x)
+static inline FV adjust_penalized(const row_logits *r, u32 i, FV x)
 {
     const slot_state *const s = &r->state;
     FV count = (FV)(0.0f);
     IV occurs = (IV)(0);
-    u32 biased = s->biases ? s->biased[i >> 5] >> (i & 31) & (0xffffu >> (16 - VEC)) : 0u;
+    u32 biased = s->biases ? vector_bits(s->biased, i) : 0u;
     if (biased != 0) {
         f32 lane[VEC];
         VSTORE(x, lane);
@@ -271,6 +284,24 @@ static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
     return x;
 }
 
+/* The same for what was prepared: bans, and DRY comes last. */
+static inline FV adjust_marked(const row_logits *r, u32 i, FV x)
+{
+    f32 lane[VEC];
+    VSTORE(x, lane);
+    for (u32 marks = vector_bits(r->prepared.marks, i); marks != 0; marks &= marks - 1) {
+        const u32 j = 31 - clz(marks & (~marks + 1));
+        lane[j] = adjust_prepared(&r->prepared, i + j, lane[j]);
+    }
+    return VLOAD(lane);
+}
+static inline FV adjust_touched(const row_logits *r, u32 i, FV x)
+{
+    if (r->penalized)
+        x = adjust_penalized(r, i, x);
+    return r->marked ? adjust_marked(r, i, x) : x;
+}
+
 /* The vector as the chain sees it. open: whether tile_is_open() holds. */
 static inline FV load_adjusted(const row_logits *r, u32 i, int open)
 {
@@ -280,14 +311,9 @@ static inline FV load_adjusted(const row_logits *r, u32 i, int open)
     return r->narrowed ? narrow_v(r, i, x) : x;
 }
 
-static inline f32 load_whole(const row_logits *r, u32 i)
+static inline f32 penalize_one(const row_logits *r, u32 i, f32 x)
 {
     const slot_state *const s = &r->state;
-    if (!is_allowed(r, i))
-        return -INFINITY;
-    f32 x = clean(LOAD(r->x, i) + (r->dense ? dense_one(r, i) : 0.0f));
-    if (!r->touched || !(s->touched[i >> 5] >> (i & 31) & 1u))
-        return x;
     if (s->biases && (s->biased[i >> 5] >> (i & 31) & 1u)) {
         const u32 at = list_find(r->list, r->n_list, i);
         if (at < r->n_list)
@@ -299,6 +325,20 @@ static inline f32 load_whole(const row_logits *r, u32 i)
     return x;
 }
 
+/* One token as the chain saw it first, whatever it has cut since. */
+static inline f32 load_whole(const row_logits *r, u32 i)
+{
+    if (!is_allowed(r, i))
+        return -INFINITY;
+    f32 x = clean(LOAD(r->x, i) + (r->dense ? dense_one(r, i) : 0.0f));
+    if (r->touched && (touched_word(r, i >> 5) >> (i & 31) & 1u)) {
+        if (r->penalized)
+            x = penalize_one(r, i, x);
+        if (r->marked && (r->prepared.marks[i >> 5] >> (i & 31) & 1u))
+            x = adjust_prepared(&r->prepared, i, x);
+    }
+    return x;
+}
 static inline f32 load_one(const row_logits *r, u32 i)
 {
     const f32 x = load_whole(r, i);
@@ -313,12 +353,12 @@ static inline int tile_is_open(const row_logits *r, u32 tile)
 {
     return !r->masked && !r->dense && (tile + 1) * CLS_TILE <= r->vocab;
 }
-/* The words of the touched bitmap that a tile has, all together. */
+/* The words of the touched bitmaps that a tile has, all together. */
 static inline u32 tile_touched(const row_logits *r, u32 tile)
 {
     IV touched = (IV)(0);
-    for (u32 w = 0; w < CLS_TILE / 32; w += VEC)
-        touched |= VLOAD((__global const i32 *)r->state.touched + tile * (CLS_TILE / 32) + w);
+    for (u32 w = tile * (CLS_TILE / 32); w < (tile + 1) * (CLS_TILE / 32); w += VEC)
+        touched |= VLOAD((__global const i32 *)r->touching[0] + w) | VLOAD((__global const i32 *)r->touching[1] + w);
     return (u32)CAT(fold_or, VEC)(touched);
 }
 /* How a tile's vectors are to be loaded, once it was surveyed. */
@@ -340,7 +380,7 @@ static inline int max_tile_kind(const row_logits *r, u32 m)
     const int kind = tile_kind(r, tile);
     if (kind != TILE_OPEN || r->narrowed || (r->flags[tile] & CLS_STATUS_INF))
         return kind;
-    return (r->state.touched[w] | r->state.touched[w + 1]) == 0 ? TILE_PLAIN : TILE_OPEN;
+    return (touched_word(r, w) | touched_word(r, w + 1)) == 0 ? TILE_PLAIN : TILE_OPEN;
 }
 static inline FV load_v(const row_logits *r, u32 i, int kind)
 {

@@ -124,7 +124,7 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             const FV x = LOAD_V(r->x, i);
-            const IV free = ((IV)((i32)(r->state.touched[i >> 5] >> (i & 31))) & ((IV)(1) << LANES)) == 0;
+            const IV free = ((IV)((i32)(touched_word(r, i >> 5) >> (i & 31))) & ((IV)(1) << LANES)) == 0;
             const FV larger = x > without ? x : without;
             most = x > most ? x : most;
             without = free ? larger : without;

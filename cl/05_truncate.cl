@@ -14,20 +14,18 @@ typedef struct kept_set {
     u64 mass;
 } kept_set;
 
-static inline kept_set whole_row(i32 max_key, int plain)
+static inline void whole_row(i32 max_key, kept_set *set)
 {
-    kept_set set;
-    set.key = CLS_KEY_NONE;
-    set.id = CLS_MAX_ID;
-    set.plain = plain;
-    set.head_key = CLS_KEY_INF;
-    set.head_first = 0;
-    set.head_last = CLS_MAX_ID;
-    set.top_key = max_key;
-    set.adapted = 0;
-    set.aim = set.least = 0;
-    set.mass = u64_from(0);
-    return set;
+    set->key = CLS_KEY_NONE;
+    set->id = CLS_MAX_ID;
+    set->plain = 0;
+    set->head_key = CLS_KEY_INF;
+    set->head_first = 0;
+    set->head_last = CLS_MAX_ID;
+    set->top_key = max_key;
+    set->adapted = 0;
+    set->aim = set->least = 0;
+    set->mass = u64_from(0);
 }
 
 /* From now on the row reads as if nothing but the set were there. */
@@ -104,17 +102,15 @@ typedef struct chain_state {
     kept_set set; /* but for its cut, which the list has */
 } chain_state;
 
-static inline chain_state chain_begin(i32 max_key)
+static inline void chain_begin(i32 max_key, chain_state *c)
 {
-    chain_state c;
-    c.at = 0;
-    c.touched = c.complete = c.listed = 0;
-    c.floor = CLS_KEY_NONE + 1;
-    c.kept = c.wanted = 0;
-    c.scale = CLS_LOG2E;
-    c.weighed = 0.0f;
-    c.set = whole_row(max_key, 0);
-    return c;
+    c->at = 0;
+    c->touched = c->complete = c->listed = 0;
+    c->floor = CLS_KEY_NONE + 1;
+    c->kept = c->wanted = 0;
+    c->scale = CLS_LOG2E;
+    c->weighed = 0.0f;
+    whole_row(max_key, &c->set);
 }
 
 /* The greatest surprisal that mirostat 2 keeps. */

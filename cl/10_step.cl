@@ -13,15 +13,14 @@ typedef struct row_bound {
     int bounded, champions; /* by `lowest`; by top-p over the untouched row */
 } row_bound;
 
-static inline row_bound chain_bound(const cls_slot *slot, i32 max_key, u64 total)
+static inline void chain_bound(const cls_slot *slot, i32 max_key, u64 total, row_bound *b)
 {
-    row_bound b;
     const f32 top = of_key(max_key);
     f32 scale = CLS_LOG2E;
     int first = 1, open = 1;
-    b.k = 0;
-    b.lowest = CLS_KEY_NONE + 1;
-    b.bounded = b.champions = 0;
+    b->k = 0;
+    b->lowest = CLS_KEY_NONE + 1;
+    b->bounded = b->champions = 0;
     /* Until a stage comes that must know more of the row than its maximum and its
      * mass, or that takes away its head. */
     for (u32 i = 0; open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
@@ -31,25 +30,24 @@ static inline row_bound chain_bound(const cls_slot *slot, i32 max_key, u64 total
             continue;
         }
         if (stage == CLS_STAGE_TOP_K) {
-            b.k = (u32)slot->top_k <= LIST ? (u32)slot->top_k : 0u;
+            b->k = (u32)slot->top_k <= LIST ? (u32)slot->top_k : 0u;
         } else if (stage == CLS_STAGE_MIROSTAT_1) {
-            b.k = min(256u, (u32)LIST);
+            b->k = min(256u, (u32)LIST);
         } else if (stage == CLS_STAGE_TOP_P) {
-            b.champions = first;
+            b->champions = first;
             open = first;
         } else if (stage == CLS_STAGE_MIN_P && slot->min_keep <= 1) {
-            b.lowest = depth_key(top, scale, slot->min_p);
-            b.bounded = 1;
+            b->lowest = depth_key(top, scale, slot->min_p);
+            b->bounded = 1;
         } else if (stage == CLS_STAGE_MIROSTAT_2 && first) {
             const u32 size = mass_q20(total, top, scale), most = mirostat_limit(slot);
-            b.lowest = most < size ? max_key : depth_q20_key(top, scale, most - size);
-            b.bounded = 1;
+            b->lowest = most < size ? max_key : depth_q20_key(top, scale, most - size);
+            b->bounded = 1;
         } else {
             open = 0;
         }
         first = 0;
     }
-    return b;
 }
 
 /* Collects what a truncated row's chain may keep. Returns 0 if the list cannot
@@ -58,7 +56,8 @@ static inline row_bound chain_bound(const cls_slot *slot, i32 max_key, u64 total
 static inline int list_row(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, u32 n, i32 max_key,
                            __global f32 *work, shortlist *list, chain_state *c, const cls_row *out)
 {
-    const row_bound b = chain_bound(slot, max_key, out->total);
+    row_bound b;
+    chain_bound(slot, max_key, out->total, &b);
     i32 bound = CLS_KEY_NONE + 1;
     for (u32 way = 0; way < 3; way++) {
         u32 ties = ALL_TIES;
@@ -97,20 +96,20 @@ static inline int list_row(const row_logits *r, const cls_slot *slot, __global c
 }
 
 /* What accepting the drawn token makes of the slot's mode. */
-static inline cls_mode next_mode(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, const cls_row *out)
+static inline void next_mode(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, const cls_row *out,
+                             cls_mode *m)
 {
-    cls_mode m = slot->mode;
+    *m = slot->mode;
     if (out->none || out->state != CLS_ROW_DONE || !(slot->flags & CLS_SLOT_MODES))
-        return m;
+        return;
     const f32 top = of_key(out->top_key), z = load_one(r, (u32)out->token);
     if (slot->flags & CLS_SLOT_MIROSTAT)
-        m.mu = mirostat_next(m.mu, depth_q20(z, top, out->scale) + mass_q20(out->mass, top, out->scale), slot->tau, slot->eta);
+        m->mu = mirostat_next(m->mu, depth_q20(z, top, out->scale) + mass_q20(out->mass, top, out->scale), slot->tau, slot->eta);
     if (slot->flags & CLS_SLOT_ADAPTIVE) {
         const cls_unit unit = tile_unit(row_key, (u32)out->token / CLS_TILE, top, split(top, out->scale).exponent, out->scale);
         const u64 mass = up(u64_from(weight(z, unit.max, out->scale, unit.fraction)), unit.shift);
-        m = mode_adapt(m, probability_q30(mass, out->mass), slot->adaptive_decay);
+        mode_adapt(m, probability_q30(mass, out->mass), slot->adaptive_decay);
     }
-    return m;
 }
 
 KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, const u32 again)
@@ -180,7 +179,8 @@ KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, const u32 a
         const u64 bits = ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row);
         const int coin = slot.xtc != 0 && u64_hi(ROW_BITS(CLS_PURPOSE_XTC, &slot, row)) >> 1 < slot.xtc;
         const f32 row_max = of_key(out.max_key);
-        chain_state c = chain_begin(out.max_key);
+        chain_state c;
+        chain_begin(out.max_key, &c);
         cut last = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 }; /* whose masses the pass has */
         const f32 pass_scale = out.scale;
         int listed = 0, done = 1;
@@ -292,7 +292,8 @@ KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, const u32 a
         }
     }
     const int done = !idle && out.state == CLS_ROW_DONE;
-    const cls_mode made = next_mode(&r, &slot, row_key, &out);
+    cls_mode made;
+    next_mode(&r, &slot, row_key, &out, &made);
     FINISH_ROW(&out, row, place, &r, done, first_of_slot(&slot, slots, n_slots, slot_map, slot_map_offset, has, row, place),
                &made, list.scratch);
 }

@@ -1,69 +1,168 @@
 /* SPDX-License-Identifier: MIT */
 /* report: outputs that need another read, for those who ask: log-probabilities
- * and the distribution that was drawn from. */
+ * and ranks, of the token and of others, the likeliest tokens, sums. */
 
-/* probs: [rows, vocab] float32, 0 outside the kept set, one-hot for greedy
- * rows. Launch: as the survey. */
-KERNEL void cls_probs(STEP_ARGS, const u32 tiles_per_group, __global f32 *probs, const u64 probs_offset)
+#define REPORT_OUT(T, NAME) __global T *NAME, const u64 NAME##_offset
+
+/* The mass of the raw row, from its tiles'. */
+static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 max, __local u64 *scratch)
 {
-    const u32 row = get_group_id(1);
-    const cls_row out = rows[row];
-    const i32 place = ROW_SLOT(row);
-    const row_logits r = ROW_VIEW(row, place);
-    const u32 first = get_group_id(0) * tiles_per_group, last = min(first + tiles_per_group, TILES);
-    const int none = out.none || place < 0;
-    const u32 flags = none ? 0u : slots[place].flags;
-    const i32 exponent = none ? 0 : split(of_key(out.max_key), out.scale).exponent;
-    const f32 mass = u64_to_f32(out.mass);
-    __global f32 *const p = probs + (probs_offset + (u64)row * vocab);
-    for (u32 t = first; t < last; t++) {
-        const i32 top = none ? CLS_KEY_NONE : tile_max_key(tile_key + (size_t)row * MAX_TILES, t);
-        const int dead = top == CLS_KEY_NONE || (flags & CLS_SLOT_GREEDY);
-        cls_unit unit = { 0.0f, 0.0f, 0 };
-        if (!dead)
-            unit = unit_of(of_key(top), of_key(out.max_key), exponent, out.scale);
-        for (u32 i = t * CLS_TILE + get_local_id(0); i < min((t + 1) * CLS_TILE, vocab); i += WGS) {
-            f32 value = 0.0f;
-            if (!dead) {
-                const f32 z = load_one(&r, i);
-                const i32 key = key_of(z);
-                if (key > out.cut_key || (key == out.cut_key && key != CLS_KEY_NONE && (i32)i <= out.cut_id))
-                    value = u64_to_f32(up(u64_from(weight(z, unit.max, out.scale, unit.fraction)), unit.shift)) / mass;
-            } else if (!none && (i32)i == out.token) {
-                value = 1.0f;
-            }
-            p[i] = value;
-        }
+    const i32 exponent = split(max, CLS_LOG2E).exponent;
+    u64 total = u64_from(0);
+    for (u32 tile = get_local_id(0); tile < tiles; tile += WGS)
+        if (tile_max_key(row_key, tile) != CLS_KEY_NONE)
+            total = u64_add(total, up(row_mass[tile], tile_unit(row_key, tile, max, exponent, CLS_LOG2E).shift));
+    return wg_mass(total, scratch);
+}
+
+/* A key that all of the set's tokens reach. */
+static inline i32 report_lowest(const report *t)
+{
+    return t->set.key > CLS_KEY_NONE ? t->set.key : CLS_KEY_NONE + 1;
+}
+
+/* The first `wanted` tokens of the set, at most LIST, into the list; or all that
+ * there are. It may hold more. */
+static inline void report_first(const report *t, __global const i32 *row_key, u32 n, i32 max_key, u32 wanted,
+                                shortlist *list)
+{
+    i32 lo = report_lowest(t);
+    u32 ties = ALL_TIES, over;
+    /* Tiles tell of the whole row: without its head they promise nothing. */
+    if (t->set.head_key == CLS_KEY_INF) {
+        const i32 bound = tile_bound(row_key, n, wanted, max_key, list->scratch);
+        lo = lo > bound ? lo : bound;
+    }
+    /* A loop, so that compilers that inline everything have one copy. */
+    while (!collect(&t->r, row_key, n, lo, CLS_KEY_INF, ties, list)) {
+        lo = kth_key(&t->r, row_key, n, wanted, lo, max_key, &over, list->scratch);
+        ties = wanted - over;
     }
 }
 
-/* logprob: the natural logarithm of the token's probability, in the raw row
- * (whose survey lies in raw_*) or in the final distribution.
- * Launch: [WGS, rows]. */
-KERNEL void cls_logprob(STEP_ARGS, __global const i32 *raw_key, __global const u64 *raw_mass, __global u64 *work,
-                        __global f32 *logprobs, const u64 logprobs_offset)
+/* The set's tokens at or above a key. */
+static inline u32 report_count(const report *t, __global const i32 *row_key, u32 n, i32 key, shortlist *list)
 {
-    __local u64 scratch[WGS];
-    const u32 row = get_group_id(1);
-    const cls_row out = rows[row];
+    u32 count = 0;
+    if (!t->listed)
+        return tokens_above(&t->r, row_key, n, key - 1, list->scratch);
+    for (u32 i = get_local_id(0); i < t->n_ids; i += WGS)
+        count += list->key[i] >= key;
+    return wg_usum(count, list->scratch);
+}
+
+/* report: of each row the token, those that the caller gives, the likeliest ones,
+ * and sums. With CLS_RAW of the raw row, whose survey the arguments then are; else of
+ * what the token was drawn from. Each of these by a group of its own.
+ * Launch: [(3 + given_n) * WGS, rows]. */
+KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_stride, __global const u64 *pass,
+                       const u32 wants, const u32 top_n, const u32 given_n, const u32 candidates_n,
+                       REPORT_OUT(f32, logprobs), REPORT_OUT(i32, ranks), REPORT_OUT(i32, top_ids),
+                       REPORT_OUT(f32, top_logprobs), REPORT_OUT(const i32, given_ids), REPORT_OUT(f32, given_logprobs),
+                       REPORT_OUT(i32, given_ranks), REPORT_OUT(f32, entropy), REPORT_OUT(i32, kept),
+                       REPORT_OUT(f32, kept_mass), REPORT_OUT(i32, candidate_ids), REPORT_OUT(f32, candidate_logits),
+                       REPORT_OUT(f32, candidate_probs), REPORT_OUT(i32, candidate_counts))
+{
+    SHORTLIST(list);
+    const u32 row = get_group_id(1), lid = get_local_id(0), part = get_group_id(0), n = MAX_TILES;
     const i32 place = ROW_SLOT(row);
-    const int none = out.none || place < 0;
-    f32 value = -INFINITY;
-    if (!none && (has & CLS_OF_FINAL)) {
-        const row_logits r = ROW_VIEW(row, place);
-        const f32 z = load_one(&r, (u32)out.token);
-        value = slots[place].flags & CLS_SLOT_GREEDY ? 0.0f : logprob_of(z, of_key(out.max_key), out.scale, out.mass);
+    const row_logits r = ROW_VIEW(row, place);
+    __global const i32 *const row_key = tile_key + (size_t)row * n;
+    const cls_row out = rows[row];
+    i32 max_key = out.max_key;
+    int none = place < 0 || (out.none && !(has & CLS_NO_SLOTS));
+    report t;
+    if (has & CLS_RAW) {
+        max_key = row_max_key(row_key, n, list.scratch);
+        none |= max_key == CLS_KEY_NONE;
+        report_raw(&r, max_key, report_total(row_key, tile_mass + (size_t)row * TILES, TILES, of_key(max_key), list.scratch), &t);
+    } else {
+        report_final(&r, &out, none ? 0u : slots[place].flags, (__global const u32 *)sample + (size_t)row * sample_stride, &t);
     }
-    if (!none && !(has & CLS_OF_FINAL)) {
-        __global const i32 *const key = raw_key + (size_t)row * MAX_TILES;
-        const f32 row_max = of_key(row_max_key(key, MAX_TILES, scratch));
-        const u64 total = row_total(key, raw_mass + (size_t)row * TILES, TILES, row_max, CLS_LOG2E,
-                                    work + (size_t)row * TILES, scratch);
-        const f32 z = clean(LOAD(logits + (logits_offset + row_stride * (u64)row), (u32)out.token));
-        value = logprob_of(z, row_max, CLS_LOG2E, total);
+    t.listed = none ? 0u : t.listed;
+    if (t.listed) { /* the same for the whole group, as `none` and `part` */
+        list.n = t.n_ids;
+        for (u32 i = lid; i < t.n_ids; i += WGS) {
+            list.id[i] = (i32)t.ids[i];
+            list.key[i] = key_of(load_one(&r, t.ids[i]));
+        }
+        for (u32 i = t.n_ids + lid; i < LIST && i < t.n_ids + VEC; i += WGS)
+            list.key[i] = CLS_KEY_NONE;
+        BARRIER();
     }
-    if (get_local_id(0) == 0)
-        logprobs[logprobs_offset + row] = value;
+    if (part <= given_n + 1) {
+        const u64 at = part == 0 ? row : (u64)row * given_n + (part - 1);
+        const int whole = part == given_n + 1;
+        const int ranked = wants & (whole       ? CLS_WANTS(CLS_OUT_KEPT) | CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS)
+                                    : part == 0 ? CLS_WANTS(CLS_OUT_RANKS)
+                                                : CLS_WANTS(CLS_OUT_GIVEN_RANKS));
+        const int told = wants & (CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS) | CLS_WANTS(CLS_OUT_GIVEN_RANKS));
+        const i32 id = part == 0 ? out.token : !whole && told ? given_ids[given_ids_offset + at] : -1;
+        f32 z = -INFINITY, logprob = -INFINITY;
+        u32 count = 0;
+        if (!none && id >= 0 && (u32)id < vocab) {
+            z = report_kept(&t, (u32)id, load_one(&r, (u32)id));
+            const cls_unit unit = report_unit(&t, row_key, (u32)id);
+            logprob = report_logprob(&t, z, &unit);
+        }
+        if (!none && ranked && (whole || z > -INFINITY))
+            count = report_count(&t, row_key, n, whole ? report_lowest(&t) : key_of(z), &list);
+        if (lid == 0 && part == 0) {
+            if (wants & CLS_WANTS(CLS_OUT_LOGPROBS))
+                logprobs[logprobs_offset + at] = logprob;
+            if (ranked)
+                ranks[ranks_offset + at] = (i32)count;
+        } else if (lid == 0 && !whole) {
+            if (wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS))
+                given_logprobs[given_logprobs_offset + at] = logprob;
+            if (ranked)
+                given_ranks[given_ranks_offset + at] = (i32)count;
+        } else if (lid == 0) {
+            if (wants & CLS_WANTS(CLS_OUT_KEPT))
+                kept[kept_offset + row] = (i32)count;
+            if (wants & CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS))
+                candidate_counts[candidate_counts_offset + row] = (i32)count;
+        }
+        if (whole && (wants & CLS_WANTS_SUMS)) {
+            u64 sum[3];
+            for (u32 s = 0; s < 3; s++) {
+                u64 mine = u64_from(0);
+                for (u32 tile = lid; tile < TILES; tile += WGS)
+                    mine = u64_add(mine, pass[((size_t)row * TILES + tile) * CLS_PIVOTS + s]);
+                sum[s] = wg_mass(mine, list.scratch);
+            }
+            if (lid == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
+                entropy[entropy_offset + row] = none || t.greedy ? 0.0f : report_entropy(&t, sum[2]);
+            if (lid == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
+                kept_mass[kept_mass_offset + row] = none ? 0.0f : t.greedy ? 1.0f : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
+        }
+    } else if (top_n + candidates_n > 0) {
+        const u32 wanted = max(top_n, candidates_n);
+        if (none)
+            list.n = 0;
+        else if (!t.listed)
+            report_first(&t, row_key, n, max_key, wanted, &list);
+        list_sort(&list);
+        for (u32 i = lid; i < wanted; i += WGS) {
+            const u64 top = (u64)row * top_n + i, candidate = (u64)row * candidates_n + i;
+            const int there = i < list.n;
+            const i32 from = there ? list.order[i] : 0, id = there ? list.id[from] : -1;
+            const f32 z = there ? of_key(list.key[from]) : -INFINITY;
+            cls_unit unit = { 0.0f, 0.0f, 0 };
+            if (there)
+                unit = report_unit(&t, row_key, (u32)id);
+            if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
+                top_ids[top_ids_offset + top] = id;
+            if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
+                top_logprobs[top_logprobs_offset + top] = report_logprob(&t, z, &unit);
+            if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
+                candidate_ids[candidate_ids_offset + candidate] = id;
+            if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
+                candidate_logits[candidate_logits_offset + candidate] = z;
+            if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_PROBS)))
+                candidate_probs[candidate_probs_offset + candidate] = there ? report_probability(&t, report_mass(&t, z, &unit)) : 0.0f;
+        }
+    }
 }
 
 /* self_test: weights, splits and sums that the host knows: out[i] from seed i.

@@ -135,7 +135,7 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
         }
     }
     if (n > 0)
-        slot->mode = mode_load(s, slot->length - n);
+        mode_load(s, slot->length - n, &slot->mode);
     slot->pending = -1;
     slot->position -= n;
     slot->outputs -= n;
@@ -147,19 +147,17 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
 }
 
 /* New parameters: what samplers remember that were on before, stays. */
-static inline cls_mode mode_keep(const cls_slot *slot, const cls_slot *was, cls_mode before)
+static inline void mode_keep(const cls_slot *slot, const cls_slot *was, cls_mode *mode)
 {
     const u32 both = slot->flags & was->flags;
-    cls_mode mode = slot->mode;
-    if (both & CLS_SLOT_MIROSTAT)
-        mode.mu = before.mu;
-    if (both & CLS_SLOT_ADAPTIVE) {
-        mode.sum = before.sum;
-        mode.weight = before.weight;
+    if (!(both & CLS_SLOT_MIROSTAT))
+        mode->mu = slot->mode.mu;
+    if (!(both & CLS_SLOT_ADAPTIVE)) {
+        mode->sum = slot->mode.sum;
+        mode->weight = slot->mode.weight;
     }
-    if ((both & CLS_SLOT_DECAYS) && slot->top_p == was->top_p)
-        mode.top_p = before.top_p;
-    return mode;
+    if (!(both & CLS_SLOT_DECAYS) || slot->top_p != was->top_p)
+        mode->top_p = slot->mode.top_p;
 }
 
 /* Runs one call; `slot` is what its slot was, and becomes what it is. */
@@ -184,10 +182,14 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         slot->longest = was.longest;
         if (slot->flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) {
             for (u32 i = get_local_id(0); i < s->n_modes; i += WGS) {
-                const cls_mode mode = mode_keep(slot, &was, mode_load(s, i));
+                cls_mode mode;
+                mode_load(s, i, &mode);
+                mode_keep(slot, &was, &mode);
                 mode_store(s, i, &mode);
             }
-            slot->mode = mode_keep(slot, &was, was.mode);
+            cls_mode mode = was.mode;
+            mode_keep(slot, &was, &mode);
+            slot->mode = mode;
         }
         state_bias(s, lists + slot->bias, slot->n_bias);
         if (slot->window != was.window || ((slot->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL))

@@ -190,11 +190,10 @@ CLS_INLINE cls_mode mode_begin(const cls_slot *slot)
     return m;
 }
 /* What accepting a token of probability q (Q30) makes of adaptive-p's averages. */
-CLS_INLINE cls_mode mode_adapt(cls_mode m, u32 q, u32 decay)
+CLS_INLINE void mode_adapt(cls_mode *m, u32 q, u32 decay)
 {
-    m.sum = (q >> 6) + u64_hi(u64_mul32(m.sum, decay));
-    m.weight = (1u << 24) + u64_hi(u64_mul32(m.weight, decay));
-    return m;
+    m->sum = (q >> 6) + u64_hi(u64_mul32(m->sum, decay));
+    m->weight = (1u << 24) + u64_hi(u64_mul32(m->weight, decay));
 }
 /* Top-p after any token (TensorRT-LLM's decay). */
 CLS_INLINE u32 top_p_next(const cls_slot *slot, u32 top_p, i32 token)

@@ -194,6 +194,26 @@ CLS_INLINE u32 state_words(u32 vocab, u32 layout)
 #define CLS_ENTRY_OUTPUT 0x80000000u
 #define CLS_ENTRY_FIRST 0x40000000u /* no such token counted before it: taken back, none counts */
 
+/* ------------------------------------------------------------ what prepare leaves
+ *
+ * A row whose slot has CLS_SLOT_HISTORY has a region of `prepared`, in words:
+ * a bitmap of the tokens that it changes (marks), one of those that it bans,
+ * valid in words that have a mark; with a history of more than a token also, for
+ * each word of these, where its entries begin (likewise valid), the text
+ * (the ids of the latest tokens, oldest first, after what a vector may read in
+ * vain) and twice its length for the entries and for scratch. */
+CLS_INLINE u32 prepared_banned(u32 vocab) { return state_bitmap(vocab); }
+CLS_INLINE u32 prepared_heads(u32 vocab, u32 layout) /* without a text the bans': no entry ever is */
+{
+    return state_bitmap(vocab) * (1 + (u32)(CLS_LAYOUT_HISTORY(layout) > 1));
+}
+CLS_INLINE u32 prepared_text(u32 vocab, u32 layout) { return prepared_heads(vocab, layout) + state_bitmap(vocab) + 16; }
+CLS_INLINE u32 prepared_length(u32 layout) { return (CLS_LAYOUT_HISTORY(layout) + 63) / 64 * 64; }
+CLS_INLINE u32 prepared_words(u32 vocab, u32 layout)
+{
+    return prepared_text(vocab, layout) + prepared_length(layout) * 3;
+}
+
 /* What a slot call asks of the device: cls_change.kind. */
 #define CLS_CHANGE_BEGIN 1u    /* parameters, lists, tokens */
 #define CLS_CHANGE_APPEND 2u   /* tokens */
@@ -257,13 +277,43 @@ typedef struct cls_row {
 #define CLS_DEFER 128u        /* the slots stay as they are */
 #define CLS_RAW 256u          /* survey the raw row: no mask, scale log2(e), mass wanted */
 #define CLS_FORCE_SEARCH 512u /* tests: the shortlist serves no row that truncates */
-#define CLS_OF_FINAL 1024u    /* logprobs of the final distribution */
 #define CLS_MASK_BYTES 2048u  /* a bool mask */
 #define CLS_HAS_BIAS 4096u    /* a dense bias, float32 ... */
 #define CLS_BIAS_F16 8192u    /* ... or float16 */
 #define CLS_HAS_BIAS_MAP 16384u
 #define CLS_HAS_DRAWS 32768u
 #define CLS_HAS_LATEST 65536u
+/* Beside CLS_HAS_MASK in row_logits.masked: only the tokens of a list may be drawn. */
+#define CLS_MASK_LIST 131072u
+#define CLS_HAS_COUNTS 0x20000000u /* of candidates */
+#define CLS_NO_SLOTS 0x40000000u /* rows of no request: logprobs of prompts */
+
+/* What is told of a row beside its token, in the order of the kernels'
+ * arguments; a step's `wants` has a bit for each. */
+enum cls_output {
+    CLS_OUT_LOGPROBS,
+    CLS_OUT_RANKS,
+    CLS_OUT_TOP_IDS,
+    CLS_OUT_TOP_LOGPROBS,
+    CLS_OUT_GIVEN_IDS,
+    CLS_OUT_GIVEN_LOGPROBS,
+    CLS_OUT_GIVEN_RANKS,
+    CLS_OUT_ENTROPY,
+    CLS_OUT_KEPT,
+    CLS_OUT_KEPT_MASS,
+    CLS_OUT_CANDIDATE_IDS,
+    CLS_OUT_CANDIDATE_LOGITS,
+    CLS_OUT_CANDIDATE_PROBS,
+    CLS_OUT_CANDIDATE_COUNTS,
+    CLS_OUT_PROBS, /* from here on [rows, vocab] */
+    CLS_OUT_FINAL_LOGITS,
+    CLS_OUTPUTS
+};
+#define CLS_WANTS(output) (1u << (output))
+/* The first are of the raw row or of the final distribution; the rest only of that. */
+#define CLS_WANTS_OF_EITHER (CLS_WANTS(CLS_OUT_ENTROPY) - 1)
+#define CLS_WANTS_SUMS (CLS_WANTS(CLS_OUT_ENTROPY) | CLS_WANTS(CLS_OUT_KEPT_MASS))
+#define CLS_WANTS_TILES (CLS_WANTS_SUMS | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))
 
 /* A row is sampled for a threshold's first guess: all of a small one, of a
  * large one 16 tokens in 512. */

@@ -14,6 +14,7 @@
 
 int cls_cmd_devices(int argc, char **argv);
 int cls_cmd_sample(int argc, char **argv);
+int cls_cmd_explain(int argc, char **argv);
 int cls_cmd_demo(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
 
@@ -29,6 +30,7 @@ int cli_no_memory(void);
 
 typedef enum cli_type {
     CLI_FLAG,   /* bool; takes no value */
+    CLI_SWITCH, /* int32_t: 1; takes no value */
     CLI_STRING, /* const char *, into argv */
     CLI_INT,    /* int32_t */
     CLI_UINT,   /* uint32_t */
@@ -121,6 +123,19 @@ const char *cli_status_words(int32_t status, char words[64]); /* "nan, inf"; "ok
 /* A bar of `width` columns, filled to x in [0, 1]. */
 void cli_bar(double x, int width);
 
+/* ------------------------------------------------------------ text, cli/pieces.c */
+
+/* A vocabulary's text, as llama2.c stores it: int32 longest piece, then for
+ * each id a float32 score, an int32 length and the bytes. */
+typedef struct cli_pieces {
+    uint32_t count;
+    char (*text)[16]; /* free() it */
+} cli_pieces;
+int cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces);
+
+/* A token's text, or its number. */
+void cli_pieces_name(const cli_pieces *pieces, int32_t token, char name[16]);
+
 /* ------------------------------------------------------------- files, cli/npy.c */
 
 /* A NumPy array of one or two dimensions, little endian, C order. */
@@ -145,57 +160,6 @@ typedef struct cli_logits {
 } cli_logits;
 int cli_logits_read(const char *path, const char *dtype_name, cli_logits *logits);
 
-/* ------------------------------------------------------- parameters, cli/params.c */
-
-/* The entries of the sampling parameters that are one value, for an option
- * table. The lists among them have functions of their own. */
-/* clang-format off */
-#define CLI_PARAM_OPTIONS(p) \
-    {"temperature", CLI_FLOAT, &(p)->temperature, "T", \
-     "divide the logits by T; 0 is greedy (default 1)", NULL, 0}, \
-    {"top-k", CLI_INT, &(p)->top_k, "K", \
-     "keep the K likeliest tokens; 0 or less: off (default)", NULL, 0}, \
-    {"top-p", CLI_FLOAT, &(p)->top_p, "P", \
-     "keep the likeliest tokens that reach P of the mass (default 1: off)", NULL, 0}, \
-    {"min-p", CLI_FLOAT, &(p)->min_p, "P", \
-     "keep tokens at least P times as likely as the likeliest (default 0)", NULL, 0}, \
-    {"chain", CLI_CHOICE, &(p)->chain, "ORDER", \
-     "order of these: default, vllm or llama", "default|vllm|llama", 0}, \
-    {"repetition-penalty", CLI_FLOAT, &(p)->repetition_penalty, "R", \
-     "logits of tokens that occurred: / R, * R if negative (default 1)", NULL, 0}, \
-    {"frequency-penalty", CLI_FLOAT, &(p)->frequency_penalty, "F", \
-     "minus F for each time that a token occurred (default 0)", NULL, 0}, \
-    {"presence-penalty", CLI_FLOAT, &(p)->presence_penalty, "P", \
-     "minus P if a token occurred (default 0)", NULL, 0}, \
-    {"penalty-scope", CLI_CHOICE, &(p)->penalty_scope, "SCOPE", \
-     "where frequency and presence look: output (default) or all", "output|all", 0}, \
-    {"penalty-window", CLI_UINT, &(p)->penalty_window, "N", \
-     "penalties look at the last N tokens (default 0: all)", NULL, 0}, \
-    {"max-tokens", CLI_UINT, &(p)->max_tokens, "N", \
-     "stop with the Nth output token (default 0: no limit)", NULL, 0}, \
-    {"seed", CLI_UINT64, &(p)->seed, "N", \
-     "row r draws with seed N + r (default 0)", NULL, 0}, \
-    {"stream", CLI_UINT64, &(p)->stream, "N", \
-     "tells requests of one seed apart (default 0)", NULL, 0}, \
-    {"position", CLI_UINT, &(p)->position, "N", \
-     "position of the first output token (default 0)", NULL, 0}
-/* clang-format on */
-
-/* Names the option whose value the library refuses. options: as given. */
-int cli_params_check(const cli_option *options, const cls_params *params, uint32_t vocab);
-
-/* Parses IDs into params->stop_ids, and ID:VALUEs into params->logit_bias. */
-int cli_params_stop_ids(const cli_list *list, uint32_t vocab, cls_params *params);
-int cli_params_logit_bias(const cli_list *list, uint32_t vocab, cls_params *params);
-
-/* The rows' parameters: base, seeds base->seed + r or those of the file
- * seeds_path (may be NULL), then what the file params_path (may be NULL) says. */
-int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path, uint32_t rows,
-                    uint32_t vocab, cls_params *params);
-
-/* Frees the lists of base and of the rows (params may be NULL), which may share them. */
-void cli_params_free(cls_params *base, cls_params *params, uint32_t rows);
-
 /* -------------------------------------------------------------- sampling, cli/run.c */
 
 /* What the rows' requests have so far: token ids [rows, width], -1 padded. */
@@ -203,6 +167,8 @@ typedef struct cli_tokens {
     int32_t *ids; /* NULL: nothing */
     uint32_t width;
 } cli_tokens;
+
+typedef struct cli_report cli_report; /* cli/report.h */
 
 /* What to draw, and where to put it: C order, NULL where it isn't wanted. */
 typedef struct cli_job {
@@ -214,16 +180,22 @@ typedef struct cli_job {
     const void *bias; /* [rows, vocab] of bias_dtype; NULL: none */
     cls_dtype bias_dtype;
     cli_tokens prompt, output;
+    uint32_t history;         /* the latest tokens that the rows' requests keep; 0: none look at them */
+    const cls_infill *infill; /* NULL: no row has that stage */
     uint32_t draws; /* of the same state, at the positions from cli_position() on */
     cls_logprob_kind kind;
     int32_t *tokens; /* [rows, draws] */
     float *logprobs; /* [rows, draws] */
     int32_t *status; /* [rows, draws] */
     float *probs;    /* [rows, vocab], of the first draw */
+    cli_report *report; /* likewise */
 } cli_job;
 
 /* The position of a row's first draw: its parameter, moved on by the tokens of its output. */
 uint64_t cli_position(const cli_job *job, uint32_t row);
+
+/* A row as the reference takes it, at its first draw. */
+void cli_host_row(const cli_job *job, uint32_t row, cls_host_row *host);
 
 int cli_run(cli_target *target, const cli_job *job); /* on the device, all rows in one step a draw */
 int cli_run_host(const cli_job *job);                /* the reference */

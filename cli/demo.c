@@ -27,48 +27,6 @@ static const struct setting {
 #define SETTINGS (sizeof settings / sizeof settings[0])
 #define PLAIN 1
 
-/* ---------------------------------------------------------------------- pieces */
-
-/* A vocabulary's text, as llama2.c stores it: int32 longest piece, then for
- * each id a float32 score, an int32 length and the bytes. */
-typedef struct vocabulary {
-    uint32_t count;
-    char (*text)[16];
-} vocabulary;
-
-static int pieces_read(const char *path, uint32_t vocab, vocabulary *pieces)
-{
-    FILE *file = fopen(path, "rb");
-    int32_t longest, length = 0;
-    bool good;
-    if (file == NULL)
-        return cli_fail("%s: cannot be opened", path);
-    pieces->text = calloc(vocab, sizeof *pieces->text);
-    good = pieces->text != NULL && fread(&longest, 4, 1, file) == 1;
-    for (uint32_t i = 0; i < vocab && good; i++) {
-        char bytes[256], *text = pieces->text[i];
-        float score;
-        good = fread(&score, 4, 1, file) == 1 && fread(&length, 4, 1, file) == 1 && length >= 0 &&
-               (size_t)length < sizeof bytes && fread(bytes, 1, (size_t)length, file) == (size_t)length;
-        if (!good)
-            break;
-        for (int32_t c = 0; c < length; c++) /* columns are counted in bytes: plain ASCII only */
-            bytes[c] = bytes[c] < 32 || bytes[c] > 126 ? '?' : bytes[c];
-        snprintf(text, sizeof *pieces->text, "'%.*s'", length > 9 ? 9 : length, bytes);
-    }
-    fclose(file);
-    pieces->count = vocab;
-    return good ? 0 : cli_fail("%s: not a llama2.c tokenizer of %" PRIu32 " pieces", path, vocab);
-}
-
-static void name_of(const vocabulary *pieces, int32_t token, char name[16])
-{
-    if (token < 0 || (uint32_t)token >= pieces->count)
-        snprintf(name, 16, "#%" PRId32, token);
-    else
-        memcpy(name, pieces->text[token], 16);
-}
-
 /* --------------------------------------------------------------------- picture */
 
 /* The likeliest tokens that are left, likeliest first. */
@@ -100,7 +58,7 @@ static void print_share(float p)
     }
 }
 
-static void print_row(const cli_job *job, const vocabulary *pieces, uint32_t at, uint32_t row)
+static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at, uint32_t row)
 {
     const uint32_t vocab = job->logits->vocab;
     const float *probs = job->probs + (size_t)at * vocab;
@@ -111,7 +69,7 @@ static void print_row(const cli_job *job, const vocabulary *pieces, uint32_t at,
     for (size_t s = 0; s < SETTINGS; s++)
         printf("%-*s", COLUMN, settings[s].title);
     for (uint32_t i = 0; i < n; i++) {
-        name_of(pieces, (int32_t)top[i], name);
+        cli_pieces_name(pieces, (int32_t)top[i], name);
         printf("\n%-11s ", name);
         for (size_t s = 0; s < SETTINGS; s++)
             print_share(probs[s * vocab + top[i]]);
@@ -126,7 +84,7 @@ static void print_row(const cli_job *job, const vocabulary *pieces, uint32_t at,
     for (uint32_t d = 0; d < DRAWS; d++) {
         printf("\n%-12s", d == 0 ? "drawn" : "");
         for (size_t s = 0; s < SETTINGS; s++) {
-            name_of(pieces, job->tokens[(at + s) * DRAWS + d], name);
+            cli_pieces_name(pieces, job->tokens[(at + s) * DRAWS + d], name);
             printf("%-*s", COLUMN, name);
         }
     }
@@ -212,7 +170,7 @@ int cls_cmd_demo(int argc, char **argv)
     uint64_t seed = 0;
     uint32_t picked[MOST_ROWS], n = 0;
     cli_logits logits, batch = {0};
-    vocabulary words = {0};
+    cli_pieces words = {0};
     cli_job job = {0};
     int failed;
     cli_option options[] = {
@@ -232,7 +190,7 @@ int cls_cmd_demo(int argc, char **argv)
     if (cli_logits_read(path, NULL, &logits) != 0)
         return 1;
     failed = rows_of(list, logits.rows, picked, &n) ||
-             (pieces_path != NULL && pieces_read(pieces_path, logits.vocab, &words)) ||
+             (pieces_path != NULL && cli_pieces_read(pieces_path, logits.vocab, &words)) ||
              fill(&logits, picked, n, seed, &batch, &job) || sample(device, &job);
     for (uint32_t i = 0; i < n && !failed; i++)
         print_row(&job, &words, i * (uint32_t)SETTINGS, picked[i]);

@@ -90,6 +90,9 @@ int cli_set(const cli_option *option, const char *what, const char *text)
     case CLI_FLAG:
         *(bool *)option->value = true;
         return 0;
+    case CLI_SWITCH:
+        *(int32_t *)option->value = 1;
+        return 0;
     case CLI_STRING:
         *(const char **)option->value = text;
         return 0;
@@ -113,11 +116,13 @@ static cli_parsed help(const char *usage, const char *about, const cli_option *o
     for (; options->name != NULL; options++) {
         char left[64];
         snprintf(left, sizeof left, "--%s %s", options->name, options->meta == NULL ? "" : options->meta);
-        printf("  %-22s %s%s\n", left, options->help, options->type == CLI_LIST ? "; may be given again" : "");
+        printf("  %-28s %s%s\n", left, options->help, options->type == CLI_LIST ? "; may be given again" : "");
     }
-    printf("  %-22s %s\n", "--help", "this text");
+    printf("  %-28s %s\n", "--help", "this text");
     return cli_flush() == 0 ? CLI_HELPED : CLI_FAILED;
 }
+
+static bool takes_value(const cli_option *option) { return option->type != CLI_FLAG && option->type != CLI_SWITCH; }
 
 static cli_option *find(cli_option *options, const char *name, size_t length)
 {
@@ -150,9 +155,9 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
         snprintf(what, sizeof what, "--%s", option->name);
         if (argv[i][length + 2] == '=')
             text = argv[i] + length + 3;
-        else if (option->type != CLI_FLAG && i + 1 < argc)
+        else if (takes_value(option) && i + 1 < argc)
             text = argv[++i];
-        if ((text == NULL) != (option->type == CLI_FLAG)) {
+        if ((text == NULL) == takes_value(option)) {
             cli_fail(text == NULL ? "%s: a value is missing" : "%s: takes no value", what);
             return CLI_FAILED;
         }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "report.h"
 
 uint64_t cli_position(const cli_job *job, uint32_t row)
 {
@@ -30,14 +30,14 @@ static const int32_t *row_of(const cli_tokens *tokens, uint32_t r)
 /* What a run holds on the device. */
 typedef struct device_side {
     cls_sampler *sampler;
-    cl_mem logits, mask, bias, tokens, logprobs, status, probs;
+    cl_mem logits, mask, bias, tokens, logprobs, status, probs, report;
     uint32_t *positions; /* of the next draw */
 } device_side;
 
 static void let_go(device_side *held)
 {
     const cl_mem all[] = {held->logits,   held->mask,   held->bias, held->tokens,
-                          held->logprobs, held->status, held->probs};
+                          held->logprobs, held->status, held->probs, held->report};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i] != NULL)
             clReleaseMemObject(all[i]);
@@ -67,11 +67,10 @@ static void sampler_options(const cli_job *job, cls_sampler_options *options)
         const cls_params *p = &job->params[r];
         if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f)
             options->keep = CLS_KEEP_COUNTS;
-        if (p->logit_bias_count != 0)
+        if (p->logit_bias_count != 0 || p->allowed_count != 0)
             options->logit_bias = 1;
-        if (p->penalty_window > options->history)
-            options->history = p->penalty_window;
     }
+    options->history = job->history;
 }
 
 static int begin_all(const cli_job *job, cls_sampler *sampler)
@@ -83,6 +82,18 @@ static int begin_all(const cli_job *job, cls_sampler *sampler)
     return 0;
 }
 
+/* Room for the report, on both sides: as many candidates as the device tells of. */
+static int make_report(cli_target *target, const cli_job *job, device_side *held)
+{
+    cls_device_info info = {.struct_size = sizeof info};
+    if (job->report == NULL)
+        return 0;
+    if (cls_context_info(target->context, &info) != CLS_OK)
+        return cli_fail_library("device");
+    return cli_report_make(job->report, job->logits->rows, info.shortlist) ||
+           make(target, &held->report, "report", job->report->size, NULL);
+}
+
 static int make_all(cli_target *target, const cli_job *job, device_side *held)
 {
     const size_t rows = job->logits->rows, vocab = job->logits->vocab, drawn = rows * job->draws * 4;
@@ -90,6 +101,8 @@ static int make_all(cli_target *target, const cli_job *job, device_side *held)
     sampler_options(job, &options);
     if (cls_sampler_create(target->context, &options, &held->sampler) != CLS_OK)
         return cli_fail_library("sampler");
+    if (job->infill != NULL && cls_sampler_infill(held->sampler, job->infill) != CLS_OK)
+        return cli_fail_library("infill");
     if ((held->positions = calloc(rows, sizeof *held->positions)) == NULL)
         return cli_no_memory();
     for (uint32_t r = 0; r < rows; r++)
@@ -102,7 +115,8 @@ static int make_all(cli_target *target, const cli_job *job, device_side *held)
            make(target, &held->tokens, "tokens", drawn, NULL) ||
            (job->logprobs != NULL && make(target, &held->logprobs, "logprobs", drawn, NULL)) ||
            (job->status != NULL && make(target, &held->status, "status", drawn, NULL)) ||
-           (job->probs != NULL && make(target, &held->probs, "probabilities", rows * vocab * 4, NULL));
+           (job->probs != NULL && make(target, &held->probs, "probabilities", rows * vocab * 4, NULL)) ||
+           make_report(target, job, held);
 }
 
 /* One step a draw: the slots stay as they are, the positions are given. */
@@ -131,8 +145,11 @@ static int enqueue(cli_target *target, const cli_job *job, device_side *held)
         step.logprob_kind = (int32_t)job->kind;
         step.status.buffer = held->status;
         step.status.offset = step.tokens.offset;
-        if (d == 0) /* the same for every draw */
+        if (d == 0) {
             step.probs.buffer = held->probs;
+            if (job->report != NULL)
+                cli_report_ask(job->report, held->report, &step);
+        }
         status = cls_sample(held->sampler, target->queue, &step, 0, NULL, NULL);
         if (status == CLS_BUSY) {
             clFinish(target->queue);
@@ -177,7 +194,8 @@ int cli_run(cli_target *target, const cli_job *job)
     const int failed =
         make_all(target, job, &held) || enqueue(target, job, &held) ||
         fetch_drawn(target, job, held.tokens, job->tokens) || fetch_drawn(target, job, held.logprobs, job->logprobs) ||
-        fetch_drawn(target, job, held.status, job->status) || fetch(target, held.probs, job->probs, probs_size);
+        fetch_drawn(target, job, held.status, job->status) || fetch(target, held.probs, job->probs, probs_size) ||
+        (job->report != NULL && fetch(target, held.report, job->report->data, job->report->size));
     clFinish(target->queue);
     let_go(&held);
     return failed;
@@ -185,33 +203,41 @@ int cli_run(cli_target *target, const cli_job *job)
 
 /* -------------------------------------------------------------------- the host */
 
-static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
+void cli_host_row(const cli_job *job, uint32_t r, cls_host_row *row)
 {
     const cli_logits *logits = job->logits;
+    cls_host_row_default(row, sizeof *row);
+    row->logits = (const char *)logits->data + (size_t)r * logits->vocab * logits->size;
+    row->dtype = (int32_t)logits->dtype;
+    row->vocab = logits->vocab;
+    if (job->mask != NULL) {
+        row->mask = (const char *)job->mask + (size_t)r * job->mask_width * mask_element(job);
+        row->mask_width = job->mask_width;
+        row->mask_kind = (int32_t)job->mask_kind;
+    }
+    if (job->bias != NULL) {
+        row->bias = (const char *)job->bias + (size_t)r * logits->vocab * bias_element(job);
+        row->bias_dtype = (int32_t)job->bias_dtype;
+    }
+    row->prompt = row_of(&job->prompt, r);
+    row->prompt_count = job->prompt.width;
+    row->output = row_of(&job->output, r);
+    row->output_count = job->output.width;
+    row->position = (uint32_t)cli_position(job, r);
+    row->params = &job->params[r];
+    row->history = job->history;
+    row->infill = job->infill;
+}
+
+static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
+{
     const size_t at = (size_t)r * job->draws + d;
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row_default(&row, sizeof row);
-    row.logits = (const char *)logits->data + (size_t)r * logits->vocab * logits->size;
-    row.dtype = (int32_t)logits->dtype;
-    row.vocab = logits->vocab;
-    if (job->mask != NULL) {
-        row.mask = (const char *)job->mask + (size_t)r * job->mask_width * mask_element(job);
-        row.mask_width = job->mask_width;
-        row.mask_kind = (int32_t)job->mask_kind;
-    }
-    if (job->bias != NULL) {
-        row.bias = (const char *)job->bias + (size_t)r * logits->vocab * bias_element(job);
-        row.bias_dtype = (int32_t)job->bias_dtype;
-    }
-    row.prompt = row_of(&job->prompt, r);
-    row.prompt_count = job->prompt.width;
-    row.output = row_of(&job->output, r);
-    row.output_count = job->output.width;
-    row.position = (uint32_t)cli_position(job, r) + d;
-    row.params = &job->params[r];
+    cli_host_row(job, r, &row);
+    row.position += d;
     if (job->probs != NULL && d == 0)
-        result.probs = job->probs + (size_t)r * logits->vocab;
+        result.probs = job->probs + (size_t)r * job->logits->vocab;
     if (cls_host_sample(&row, &result) != CLS_OK)
         return cli_fail("row %" PRIu32 ": %s", r, cls_error_message());
     if (job->tokens != NULL)
@@ -220,11 +246,15 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
         job->logprobs[at] = job->kind == CLS_LOGPROB_RAW ? result.logprob_raw : result.logprob_final;
     if (job->status != NULL)
         job->status[at] = result.status;
+    if (job->report != NULL && d == 0)
+        cli_report_host(job->logits, r, result.token, job->report);
     return 0;
 }
 
 int cli_run_host(const cli_job *job)
 {
+    if (job->report != NULL && cli_report_make(job->report, job->logits->rows, 0) != 0)
+        return 1;
     for (uint32_t r = 0; r < job->logits->rows; r++)
         for (uint32_t d = 0; d < job->draws; d++)
             if (host_draw(job, r, d) != 0)

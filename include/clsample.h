@@ -32,8 +32,8 @@
  * threads may share it, and create and destroy samplers on it. A cls_sampler, a
  * cls_readback and a cls_head are used by one thread at a time; two samplers of
  * one context may be used by two threads at once. cls_sampler_check() may be
- * called by any thread at any time, cls_host_sample(), which has no state, from
- * anywhere.
+ * called by any thread at any time, cls_host_sample() and cls_host_draw(), which
+ * have no state, from anywhere.
  *
  * Errors. Every function that can fail returns a cls_status and leaves one
  * sentence, which names the argument at fault, for cls_error_message() of the
@@ -691,6 +691,57 @@ typedef struct cls_step {
      * look-up that goes by slots; what rows without a token, and slots without
      * a row, have there stays. Not with several rows of one slot. */
     cls_buffer latest;
+
+    /* More about a row, each on request. What follows up to given_ranks is, as
+     * logprobs are, of what logprob_kind says: the raw logits, or the distribution
+     * that was drawn from, in which only the tokens of the kept set are (a greedy
+     * row: its token, with logprob 0). Order is that of the logits, likeliest first,
+     * ties by lower id; with adaptive p, too, which changes probabilities only.
+     * Numbers whose buffers are absent must be 0, and the other way round. Any of
+     * the buffers of one number may be absent, but not given_ids, and not all.
+     *
+     * Rank: how many tokens have a logit at least as large as the token's: 1 is the
+     * likeliest, tokens that tie have the same. 0 without a token. */
+    cls_buffer ranks; /* int32 [rows] */
+
+    /* The top_n likeliest tokens, 0 to 128, and no more than
+     * cls_device_info.shortlist: beyond the last one the id is -1 and the logprob
+     * -inf. */
+    uint32_t top_n;
+    uint32_t given_n;
+    cls_buffer top_ids;      /* int32 [rows, top_n] */
+    cls_buffer top_logprobs; /* float32 [rows, top_n] */
+
+    /* Tokens of the caller's choice, given_n a row, 0 to 1024. An id outside the
+     * vocabulary (-1) is none: logprob -inf, rank 0, as of a token that cannot be
+     * drawn, and in rows without a token. */
+    cls_buffer given_ids;      /* in: int32 [rows, given_n] */
+    cls_buffer given_logprobs; /* float32 [rows, given_n] */
+    cls_buffer given_ranks;    /* int32 [rows, given_n] */
+
+    /* All below is of the distribution that was drawn from.
+     *
+     * The adjusted logits (masked, biased, penalised, not divided by the
+     * temperature) of the tokens of the kept set, -inf elsewhere: float32
+     * [rows, vocab], dense. All -inf without a token. */
+    cls_buffer final_logits;
+
+    cls_buffer entropy;   /* float32 [rows], in nats; 0 for greedy rows and without a token */
+    cls_buffer kept;      /* int32 [rows]: tokens of the kept set; 0 without a token */
+    cls_buffer kept_mass; /* float32 [rows]: its share of the probability of all allowed tokens, penalties
+                             and temperature applied; 1 for greedy rows, 0 without a token. It and
+                             candidate_probs may differ in the last bit from device to device */
+
+    /* The kept set itself, for a host that goes on filtering: the first
+     * candidates_n tokens in order, 0 to cls_device_info.shortlist, and how many
+     * there are in all, which may be more. Beyond the last one: -1, -inf, 0. What
+     * the host made of them, cls_draw() draws from. */
+    uint32_t candidates_n;
+    uint32_t reserved_2;         /* 0 */
+    cls_buffer candidate_ids;    /* int32 [rows, candidates_n] */
+    cls_buffer candidate_logits; /* float32 [rows, candidates_n], as final_logits */
+    cls_buffer candidate_probs;  /* float32 [rows, candidates_n] */
+    cls_buffer candidate_counts; /* int32 [rows] */
 } cls_step;
 
 CLS_API void cls_step_default(cls_step *step, size_t struct_size);
@@ -729,11 +780,68 @@ CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint
 
 /* Kernel launches of the last cls_sample() or cls_accept(). A step: 2 where the
  * parameters of all rows bound their sets to the shortlist (with a device map:
- * of all begun slots), 4 otherwise; 2 more for raw logprobs; 1 more for each of
- * final logprobs and probs, and 1 for accepting after these. Slot calls before
+ * of all begun slots), 4 otherwise; 2 more for logprobs, ranks, top and given tokens
+ * of the raw logits; 1 more for these of the final distribution, entropy, kept,
+ * kept_mass and candidates together; 1 more for entropy, kept_mass, probs and
+ * final_logits together; and 1 for accepting after what tells of the final
+ * distribution. cls_logprobs(): 2. cls_draw(): 1. Slot calls before
  * it: 1 more, and 1 for every further call on the same slot or further 8,192
  * tokens of one call. */
 CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
+
+/* Log-probabilities of many rows without requests: those of a prompt, of a text
+ * to be scored. Fields are as in cls_step with CLS_LOGPROB_RAW. */
+typedef struct cls_logprobs_call {
+    size_t struct_size;
+    uint32_t rows;     /* 1 to max_rows; longer prompts in several calls */
+    uint32_t top_n;
+    uint32_t given_n;  /* usually 1: the token that follows the row's */
+    uint32_t reserved; /* 0 */
+    cls_logits logits;
+    cls_buffer given_ids, given_logprobs, given_ranks;
+    cls_buffer top_ids, top_logprobs;
+} cls_logprobs_call;
+
+CLS_API void cls_logprobs_call_default(cls_logprobs_call *call, size_t struct_size);
+
+/* Enqueues it. Reads no slot and changes none; works in the sampler's own memory,
+ * some bytes for every 64 logits: there is no log-softmax of [rows, vocab]. Slot
+ * calls before it take effect with it. A row without a finite logit has no tokens:
+ * -1, -inf and 0. Queue, events and what is returned: as cls_sample(). */
+CLS_API cls_status cls_logprobs(cls_sampler *sampler, cl_command_queue queue, const cls_logprobs_call *call,
+                                cl_uint n_wait, const cl_event *wait, cl_event *done);
+
+/* Draws from lists of candidates that the host has filtered. Fields that are not
+ * explained are as in cls_step. */
+typedef struct cls_draw_call {
+    size_t struct_size;
+    uint32_t rows;       /* 1 to max_rows */
+    uint32_t n;          /* candidates of a row, 1 to 16,384 */
+    cls_buffer ids;      /* int32 [rows, n]. An id outside the vocabulary, and a logit that is NaN or
+                            -inf, is no candidate. An id that occurs twice may be drawn by either */
+    cls_buffer logits;   /* float32 [rows, n]: a candidate's weight is e^logit, so they must have been divided by
+                            the temperature already; logarithms of weights of any sum do as well */
+    cls_buffer counts;   /* int32 [rows]: candidates that count, from the first on; absent: n. Below 0
+                            is 0, above n is n */
+    uint64_t row_stride; /* elements of ids and of logits from row to row; 0: n */
+    cls_ints slots, positions, draws;
+    cls_buffer random;
+    int32_t defer_accept;
+    int32_t invalid_token;
+    cls_buffer tokens, status, latest;
+} cls_draw_call;
+
+CLS_API void cls_draw_call_default(cls_draw_call *call, size_t struct_size);
+
+/* Enqueues it. A slot gives the random number, which is that of cls_sample() at the
+ * same position and draw, and takes the token; its parameters are not asked, but for
+ * what ends the request. The order of the list is the order of the draw: the token is
+ * the same, bit for bit, on every device and in cls_host_draw(). It follows the law
+ * of cls_sample(), but is not the token that cls_sample() draws from these
+ * candidates, which it orders and rounds otherwise. A row that has no candidate gets
+ * CLS_ROW_EMPTY. Queue, events and what is returned: as cls_sample(). */
+CLS_API cls_status cls_draw(cls_sampler *sampler, cl_command_queue queue, const cls_draw_call *call, cl_uint n_wait,
+                            const cl_event *wait, cl_event *done);
 
 /* ----------------------------------------------------------------- LM head */
 
@@ -914,6 +1022,25 @@ CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
  * result->struct_size and result->probs (NULL: not wanted) must be set.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
 CLS_API cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result);
+
+/* One row's candidates for cls_host_draw(). */
+typedef struct cls_host_candidates {
+    size_t struct_size;
+    const int32_t *ids;  /* [count] */
+    const float *logits; /* [count], as in cls_draw_call */
+    uint32_t count;      /* up to 1,048,576 */
+    uint32_t vocab;      /* 1 to 1,048,576; default 1,048,576 */
+    uint64_t seed, stream;
+    uint32_t position;   /* of this draw */
+    uint32_t draw;
+    const uint64_t *random; /* 64 random bits in place of Philox; NULL: Philox */
+} cls_host_candidates;
+
+CLS_API void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_size);
+
+/* The token that cls_draw() draws, in plain C; -1 if there is no candidate.
+ * CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API cls_status cls_host_draw(const cls_host_candidates *candidates, int32_t *token);
 
 #ifdef __cplusplus
 }

@@ -138,6 +138,7 @@ static cls_status warm_up(cls_context *context, int32_t dtype, cl_command_queue 
     cls_sampler *sampler = NULL;
     cls_params params;
     cls_step step;
+    cls_draw_call draw;
     cl_int code;
     const size_t size = VOCAB * (cls_dtype_size(dtype) + sizeof(float)) + 64;
     void *const zeros = calloc(1, size);
@@ -162,6 +163,11 @@ static cls_status warm_up(cls_context *context, int32_t dtype, cl_command_queue 
         status = cls_slot_begin(sampler, 0, &params, NULL, 0, NULL, 0);
     if (status == CLS_OK)
         status = cls_sample(sampler, queue, &step, 0, NULL, NULL);
+    cls_draw_call_default(&draw, sizeof draw);
+    draw.rows = draw.n = 1;
+    draw.ids.buffer = draw.logits.buffer = buffer;
+    if (status == CLS_OK)
+        status = cls_draw(sampler, queue, &draw, 0, NULL, NULL);
     if (status == CLS_OK && (code = clFinish(queue)) != CL_SUCCESS)
         status = cls_fail(CLS_OPENCL_ERROR, code, "the warm-up did not run");
     cls_sampler_destroy(sampler);

@@ -86,7 +86,8 @@ cls_status cls_program_build(cl_context context, cl_device_id device, const cls_
 
 /* The kernels, by name and in the order of the flow. */
 enum cls_kernel {
-    CLS_SLOTS, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_LOGPROB, CLS_PROBS, CLS_ACCEPT, CLS_SELF_TEST, CLS_KERNELS
+    CLS_SLOTS, CLS_PREPARE, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_DISTRIBUTION, CLS_REPORT, CLS_ACCEPT, CLS_DRAW, CLS_SELF_TEST,
+    CLS_KERNELS
 };
 extern const char *const cls_kernel_names[CLS_KERNELS];
 
@@ -95,7 +96,7 @@ extern const char *const cls_kernel_names[CLS_KERNELS];
 enum cls_part { CLS_OVER_TILES, CLS_OVER_ROWS, CLS_PARTS };
 static inline enum cls_part cls_kernel_part(enum cls_kernel kernel)
 {
-    return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_PROBS ? CLS_OVER_TILES : CLS_OVER_ROWS;
+    return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION ? CLS_OVER_TILES : CLS_OVER_ROWS;
 }
 
 /* --------------------------------------------------------------- context.c */
@@ -175,6 +176,7 @@ struct cls_sampler {
     /* ... and the rows'; [max_rows] of each. */
     cl_mem maps;        /* int32 [CLS_MAPS][max_rows]: the step's host maps */
     cl_mem rows;        /* cls_row */
+    cl_mem prepared;    /* u32 [prepared_words()] */
     cl_mem tile_key;    /* int32 [max tiles] */
     cl_mem tile_mass;   /* u64 [tiles] */
     cl_mem tile_flags;  /* u32 [tiles] */
@@ -214,11 +216,37 @@ void cls_sampler_force_search(cls_sampler *sampler, int on);
 /* For tests: a blocking read of the last step's row records. */
 cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_row *rows, uint32_t n);
 
+/* ---------------------------------------------------------------- arrays.c */
+
+/* Makes the arrays that parameters point to copies, one block each; all or none. */
+cls_status cls_arrays_copy(cls_params *params);
+/* Frees such copies; the parameters have none any more. */
+void cls_arrays_free(cls_params *params);
+/* Their bytes. */
+uint64_t cls_arrays_size(const cls_params *params);
+
+/* Words of sequences as lists have them: a count and the ids of each. */
+uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count);
+
 /* ----------------------------------------------------------------- lists.c */
 
-/* The lists as the device has them, of checked parameters: bias ids ascending,
- * their values, stop ids ascending; *words is malloc'ed, NULL if they are empty. */
+/* The first part of a request's lists, of checked parameters: bias ids
+ * ascending (with allowed ids: these), their values, stop ids ascending; *words
+ * is malloc'ed, NULL if they are empty. */
 cls_status cls_lists_make(const cls_params *params, uint32_t **words, uint32_t *n_bias, uint32_t *n_stop);
+
+/* All of them, for a sampler of a history; the slot gets their numbers and
+ * their places, from the lists' beginning. */
+cls_status cls_lists_make_all(const cls_params *params, uint32_t vocab, uint32_t history, cls_slot *slot,
+                              uint32_t **words, uint32_t *n_words);
+
+/* Moves a slot's places to where the lists begin. */
+void cls_lists_place(cls_slot *slot, uint32_t at);
+
+/* DRY: whether it is on, the largest exponent, and what an exponent takes off. */
+int cls_dry_is_on(const cls_params *params);
+uint32_t cls_dry_most(const cls_params *params);
+float cls_dry_amount(const cls_params *params, uint32_t exponent);
 
 /* A place for n words among the lists: the first that fits, or a larger buffer. */
 cls_status cls_lists_new(cls_sampler *sampler, uint32_t n, cls_lists **out);
@@ -313,13 +341,22 @@ cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_e
 
 /* ------------------------------------------------------------------ step.c */
 
+/* What is to be told of a step's rows beside their tokens. */
+typedef struct cls_report {
+    uint32_t wants; /* CLS_WANTS() of each output that has a buffer */
+    uint32_t top_n, given_n, candidates_n;
+    cls_buffer output[CLS_OUTPUTS];
+} cls_report;
+
 /* A step after its checks: every default filled in. */
 typedef struct cls_plan {
     cls_step step;
+    cls_report report;
     const cls_ints *map[CLS_STEP_MAPS];
     uint32_t has;    /* CLS_HAS_* and CLS_DEFER */
     int ordered;     /* the queue is in order */
     int search;      /* a row may need the threshold search */
+    int prepare;     /* a row's parameters look at its history */
     uint32_t logit_size, bias_size;
 } cls_plan;
 
@@ -330,16 +367,51 @@ uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t ele
 cls_status cls_buffer_check(const cls_context *context, const char *what, const cls_buffer *buffer, uint64_t size,
                             uint64_t element);
 
+/* Checks the logits of a call, whose name is for messages. */
+cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_plan *plan);
+
 /* Checks one of the rows' maps; fails if it has two sources. */
 cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows);
 
-/* Checks the slots that rows name, as far as the host can see them; `search`
- * becomes true if one may need the threshold search. */
+/* Checks the slots that rows name, as far as the host can see them, and notes
+ * what they may need: plan->search, plan->prepare. */
 cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots, uint32_t rows, int shared,
-                               int *search);
+                               cls_plan *plan);
 
 /* Checks everything that can be known before enqueueing. */
 cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers, cl_uint n_wait,
                           const cl_event *wait, cls_plan *plan);
+
+/* Checks numbers of draws that the host has. */
+cls_status cls_draws_check(const char *what, const int32_t *draws, uint32_t rows);
+
+/* ---------------------------------------------------------------- sample.c */
+
+/* A kernel's STEP_ARGS; `has` is added to the plan's. */
+cls_arguments cls_step_arguments(const cls_sampler *sampler, const cls_plan *plan, enum cls_kernel which, uint32_t has);
+
+/* The DRAW_ARGS after them. */
+void cls_draw_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
+
+/* Mass tiles of a group that goes over tiles. */
+uint32_t cls_tiles_per_group(const cls_sampler *sampler, uint32_t rows);
+
+/* Launches a kernel of the step. */
+cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which, const cls_arguments *a, cl_event *done);
+
+/* The survey of the rows as they are (0) or of the raw ones (CLS_RAW). */
+cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, uint32_t raw);
+
+/* ---------------------------------------------------------------- report.c */
+
+/* Checks the outputs of a call, whose name is for messages; fills in `wants`. */
+cls_status cls_report_check(const cls_sampler *sampler, const char *call, uint32_t rows, cls_report *report);
+
+/* Whether something of the final distribution is told, or of the raw row. */
+int cls_report_of_final(const cls_plan *plan);
+int cls_report_of_raw(const cls_plan *plan);
+
+/* Launches what tells it; the last one has the event. */
+cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists: requests' biases and stop ids, sorted for the device, and their places
- * in the one buffer that has them all. */
+/* Lists: requests' biases, stop ids, sequences, in the device's form, and their
+ * places in the one buffer that has them all. */
 #include "internal.h"
 
 #include <math.h>
@@ -27,32 +27,47 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* One bias an id, ascending; returns how many. With allowed ids: these, and no others. */
+static uint32_t merge_biases(const cls_params *p, bias_entry *all)
+{
+    const uint32_t given = p->logit_bias_count, allowed = p->allowed_count;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < given; i++)
+        all[i] = (bias_entry){ (uint32_t)p->logit_bias[i].id, i, p->logit_bias[i].bias };
+    for (uint32_t i = 0; i < allowed; i++)
+        all[given + i] = (bias_entry){ (uint32_t)p->allowed_ids[i], given + i, 0.0f };
+    qsort(all, given + allowed, sizeof *all, by_id_and_index);
+    for (uint32_t i = 0; i < given + allowed;) {
+        const uint32_t id = all[i].id;
+        double sum = 0.0;
+        int listed = allowed == 0;
+        for (; i < given + allowed && all[i].id == id; i++) {
+            sum += (double)all[i].bias;
+            listed |= all[i].index >= given;
+        }
+        if (!listed)
+            continue;
+        all[n].id = id;
+        all[n++].bias = sum == -INFINITY ? -INFINITY : cls_normal((float)fmax(-(double)CLS_FLT_MAX, fmin(sum, (double)CLS_FLT_MAX)));
+    }
+    return n;
+}
+
 cls_status cls_lists_make(const cls_params *p, uint32_t **words, uint32_t *n_bias, uint32_t *n_stop)
 {
-    const size_t count = 2 * (size_t)p->logit_bias_count + p->stop_count;
-    uint32_t n = 0;
+    const size_t biases = (size_t)p->logit_bias_count + p->allowed_count, count = 2 * biases + p->stop_count;
     *words = NULL;
     *n_bias = *n_stop = 0;
     if (count == 0)
         return CLS_OK;
     uint32_t *const out = malloc(count * sizeof *out);
-    bias_entry *const all = malloc((p->logit_bias_count + 1) * sizeof *all);
+    bias_entry *const all = malloc((biases + 1) * sizeof *all);
     if (out == NULL || all == NULL) {
         free(out);
         free(all);
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu biases and stop ids", count);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu biases, allowed and stop ids", count);
     }
-    for (uint32_t i = 0; i < p->logit_bias_count; i++)
-        all[i] = (bias_entry){ (uint32_t)p->logit_bias[i].id, i, p->logit_bias[i].bias };
-    qsort(all, p->logit_bias_count, sizeof *all, by_id_and_index);
-    for (uint32_t i = 0; i < p->logit_bias_count; n++) {
-        const uint32_t id = all[i].id;
-        double sum = 0.0;
-        for (; i < p->logit_bias_count && all[i].id == id; i++)
-            sum += (double)all[i].bias;
-        all[n].id = id;
-        all[n].bias = sum == -INFINITY ? -INFINITY : cls_normal((float)fmax(-(double)CLS_FLT_MAX, fmin(sum, (double)CLS_FLT_MAX)));
-    }
+    const uint32_t n = merge_biases(p, all);
     for (uint32_t i = 0; i < n; i++) {
         out[i] = all[i].id;
         out[n + i] = (uint32_t)CLS_AS_I32(all[i].bias);
@@ -66,6 +81,139 @@ cls_status cls_lists_make(const cls_params *p, uint32_t **words, uint32_t *n_bia
     *n_bias = n;
     *n_stop = p->stop_count;
     return CLS_OK;
+}
+
+/* ------------------------------------------------------- what looks at the history */
+
+int cls_dry_is_on(const cls_params *p)
+{
+    return p->dry_multiplier != 0.0f && p->dry_base >= 1.0f;
+}
+
+/* llama.cpp's limit, which keeps base^e a float32; a base of 1 needs none. */
+uint32_t cls_dry_most(const cls_params *p)
+{
+    const double most = p->dry_base > 1.0f ? 88.7228391 / log((double)p->dry_base) : 0.0;
+    return most < CLS_MAX_HISTORY ? (uint32_t)most : CLS_MAX_HISTORY;
+}
+
+float cls_dry_amount(const cls_params *p, uint32_t exponent)
+{
+    const double amount = (double)p->dry_multiplier * pow((double)p->dry_base, exponent);
+    return cls_normal((float)fmax(-(double)CLS_FLT_MAX, fmin(amount, (double)CLS_FLT_MAX)));
+}
+
+/* By first id; of one first id the longest first. */
+static int by_first_id(const void *a, const void *b)
+{
+    const cls_sequence *const x = a, *const y = b;
+    if (x->ids[0] != y->ids[0])
+        return x->ids[0] < y->ids[0] ? -1 : 1;
+    return (x->count < y->count) - (x->count > y->count);
+}
+
+/* The lists on their way: `used` of the words are written. */
+typedef struct writer {
+    uint32_t *words;
+    size_t used;
+} writer;
+
+/* Places of sequences, then what is there. */
+static uint32_t write_sequences(writer *w, const cls_sequence *sequences, uint32_t n)
+{
+    const size_t places = w->used;
+    w->used += n;
+    for (uint32_t i = 0; i < n; i++) {
+        w->words[places + i] = (uint32_t)w->used;
+        w->words[w->used++] = sequences[i].count;
+        memcpy(w->words + w->used, sequences[i].ids, sequences[i].count * sizeof *w->words);
+        w->used += sequences[i].count;
+    }
+    return (uint32_t)places;
+}
+
+static uint32_t write_bitmap(writer *w, uint32_t vocab, const cls_sequence *sequences, uint32_t n)
+{
+    const size_t at = w->used;
+    w->used += state_bitmap(vocab);
+    memset(w->words + at, 0, state_bitmap(vocab) * sizeof *w->words);
+    for (uint32_t i = 0; i < n; i++)
+        w->words[at + (uint32_t)sequences[i].ids[0] / 32] |= 1u << (sequences[i].ids[0] % 32);
+    return (uint32_t)at;
+}
+
+/* DRY's amounts and breakers: those of one id to the front of `sequences`, the
+ * others after them, sorted. */
+static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t amounts, cls_sequence *sequences, cls_slot *slot)
+{
+    const uint32_t n = p->dry_breaker_count;
+    uint32_t singles = 0, longer = n;
+    slot->dry = (uint32_t)w->used;
+    slot->n_dry = amounts;
+    for (uint32_t e = 0; e < amounts; e++)
+        w->words[w->used++] = (uint32_t)CLS_AS_I32(cls_dry_amount(p, e));
+    if (n == 0)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        sequences[p->dry_breakers[i].count == 1 ? singles++ : --longer] = p->dry_breakers[i];
+    qsort(sequences + singles, n - singles, sizeof *sequences, by_first_id);
+    slot->dry_heads = slot->dry_singles = write_bitmap(w, vocab, sequences, n);
+    if (singles < n)
+        slot->dry_singles = write_bitmap(w, vocab, sequences, singles);
+    slot->n_breakers = n - singles;
+    slot->breakers = write_sequences(w, sequences + singles, n - singles);
+}
+
+cls_status cls_lists_make_all(const cls_params *p, uint32_t vocab, uint32_t history, cls_slot *slot, uint32_t **words,
+                              uint32_t *n_words)
+{
+    const int dry = cls_dry_is_on(p);
+    const uint32_t longest = p->dry_window != 0 ? p->dry_window : history, most = cls_dry_most(p);
+    const uint32_t amounts = !dry ? 0 : 1 + (most < longest ? most : longest);
+    uint64_t more = cls_sequences_words(p->bad_words, p->bad_word_count) + p->bad_word_count + amounts;
+    writer w = { NULL, 0 };
+    if (dry && p->dry_breaker_count != 0)
+        more += 2ull * state_bitmap(vocab) + cls_sequences_words(p->dry_breakers, p->dry_breaker_count) + p->dry_breaker_count;
+    *n_words = 0;
+    cls_status status = cls_lists_make(p, words, &slot->n_bias, &slot->n_stop);
+    if (status != CLS_OK)
+        return status;
+    slot->stop = 2 * slot->n_bias;
+    w.used = slot->stop + slot->n_stop;
+    if (more != 0) {
+        cls_sequence *const sequences = malloc((p->dry_breaker_count + (size_t)1) * sizeof *sequences);
+        w.words = more < UINT32_MAX ? realloc(*words, (w.used + (size_t)more) * sizeof *w.words) : NULL;
+        if (w.words == NULL || sequences == NULL) {
+            free(w.words != NULL ? w.words : *words);
+            free(sequences);
+            *words = NULL;
+            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %llu words of lists", (unsigned long long)more);
+        }
+        *words = w.words;
+        if (dry)
+            write_dry(&w, p, vocab, amounts, sequences, slot);
+        slot->n_bad_words = p->bad_word_count;
+        slot->bad_words = write_sequences(&w, p->bad_words, p->bad_word_count);
+        free(sequences);
+    }
+    if (w.used > UINT32_MAX / 8) {
+        free(*words);
+        *words = NULL;
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many ids in lists: %zu words", w.used);
+    }
+    *n_words = (uint32_t)w.used;
+    return CLS_OK;
+}
+
+void cls_lists_place(cls_slot *slot, uint32_t at)
+{
+    slot->bias = at;
+    slot->stop += at;
+    slot->dry += at;
+    slot->dry_heads += slot->dry_heads != 0 ? at : 0; /* 0: there are no breakers */
+    slot->dry_singles += at;
+    slot->breakers += at;
+    slot->bad_words += at;
 }
 
 /* ---------------------------------------------------------------- their places */
@@ -114,14 +262,14 @@ cls_status cls_lists_new(cls_sampler *s, uint32_t n, cls_lists **out)
     for (; *at != NULL && (*at)->at - end < n; at = &(*at)->next)
         end = (*at)->at + (*at)->n;
     if (end + n > UINT32_MAX / 8)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many biases and stop ids: %zu words", end + n);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many ids in lists: %zu words", end + n);
     cls_lists *const l = malloc(sizeof *l);
     if (l == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a list");
     if ((end + n) * sizeof(uint32_t) > s->lists.size) {
         const cls_device_block old = s->lists;
         clRetainMemObject(old.buffer);
-        const cls_status status = cls_device_grow(s, &s->lists, (end + n) * sizeof(uint32_t), "biases and stop ids");
+        const cls_status status = cls_device_grow(s, &s->lists, (end + n) * sizeof(uint32_t), "lists");
         if (status != CLS_OK || s->old_lists != NULL) {
             clReleaseMemObject(old.buffer); /* not needed: still there, or without contents yet */
         } else {

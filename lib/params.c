@@ -140,15 +140,55 @@ static uint32_t unit_q32(float p)
     return p <= 0.0f ? 0 : (double)p * 4294967296.0 + 0.5 < 4294967295.0 ? (uint32_t)((double)p * 4294967296.0 + 0.5) : UINT32_MAX;
 }
 
+/* An array and its length: one without the other. */
+static cls_status check_array(const char *name, const char *counter, const void *array, uint32_t n)
+{
+    return array == NULL && n != 0 ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %u, but params->%s is NULL", counter, (unsigned)n, name)
+                                   : CLS_OK;
+}
+
+/* The first of n ids that is no token; n if all are. */
+static uint32_t first_outside(const int32_t *ids, uint32_t n, uint32_t vocab)
+{
+    uint32_t i = 0;
+    while (i < n && ids[i] >= 0 && (uint32_t)ids[i] < vocab)
+        i++;
+    return i;
+}
+
+static cls_status check_ids(const char *name, const char *counter, const int32_t *ids, uint32_t n, uint32_t vocab)
+{
+    const cls_status status = check_array(name, counter, ids, n);
+    const uint32_t at = status == CLS_OK ? first_outside(ids, n, vocab) : n;
+    return at == n ? status
+                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u] is %d, which is no token of a vocabulary of %u", name,
+                              (unsigned)at, (int)ids[at], (unsigned)vocab);
+}
+
+static cls_status check_sequences(const char *name, const char *counter, const cls_sequence *sequences, uint32_t n, uint32_t vocab)
+{
+    const cls_status status = check_array(name, counter, sequences, n);
+    for (uint32_t i = 0; status == CLS_OK && i < n; i++) {
+        const cls_sequence *const s = &sequences[i];
+        if (s->count == 0)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u].count is 0; a sequence has at least one id", name, (unsigned)i);
+        if (s->ids == NULL)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u].count is %u, but its ids are NULL", name, (unsigned)i,
+                            (unsigned)s->count);
+        const uint32_t at = first_outside(s->ids, s->count, vocab);
+        if (at < s->count)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u].ids[%u] is %d, which is no token of a vocabulary of %u", name,
+                            (unsigned)i, (unsigned)at, (int)s->ids[at], (unsigned)vocab);
+    }
+    return status;
+}
+
 /* What the lists may not contain. */
 static cls_status check_lists(const cls_params *p, uint32_t vocab)
 {
-    if (p->logit_bias == NULL && p->logit_bias_count != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias_count is %u, but params->logit_bias is NULL",
-                        (unsigned)p->logit_bias_count);
-    if (p->stop_ids == NULL && p->stop_count != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->stop_count is %u, but params->stop_ids is NULL",
-                        (unsigned)p->stop_count);
+    cls_status status = check_array("logit_bias", "logit_bias_count", p->logit_bias, p->logit_bias_count);
+    if (status != CLS_OK)
+        return status;
     for (uint32_t i = 0; i < p->logit_bias_count; i++) {
         const cls_logit_bias *const b = &p->logit_bias[i];
         if (b->id < 0 || (uint32_t)b->id >= vocab)
@@ -158,10 +198,24 @@ static cls_status check_lists(const cls_params *p, uint32_t vocab)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias[%u].bias is %g; it must be finite, or -inf to ban the token",
                             (unsigned)i, (double)b->bias);
     }
-    for (uint32_t i = 0; i < p->stop_count; i++)
-        if (p->stop_ids[i] < 0 || (uint32_t)p->stop_ids[i] >= vocab)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->stop_ids[%u] is %d, which is no token of a vocabulary of %u",
-                            (unsigned)i, (int)p->stop_ids[i], (unsigned)vocab);
+    status = check_ids("stop_ids", "stop_count", p->stop_ids, p->stop_count, vocab);
+    if (status == CLS_OK)
+        status = check_ids("allowed_ids", "allowed_count", p->allowed_ids, p->allowed_count, vocab);
+    if (status == CLS_OK)
+        status = check_sequences("dry_breakers", "dry_breaker_count", p->dry_breakers, p->dry_breaker_count, vocab);
+    if (status == CLS_OK)
+        status = check_sequences("bad_words", "bad_word_count", p->bad_words, p->bad_word_count, vocab);
+    return status;
+}
+
+static cls_status check_dry(const cls_params *p)
+{
+    if (!(fabsf(p->dry_multiplier) <= 1e30f))
+        return bad("dry_multiplier", (double)p->dry_multiplier, "between -1e30 and 1e30; 0 is off");
+    if (!(p->dry_base <= 1e30f))
+        return bad("dry_base", (double)p->dry_base, "at most 1e30; below 1 is off");
+    if (p->dry_window > CLS_MAX_HISTORY)
+        return bad("dry_window", (double)p->dry_window, "at most 16384; 0 is all");
     return CLS_OK;
 }
 
@@ -200,8 +254,23 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
     slot->flags |= raises ? CLS_SLOT_RAISES : 0;
     slot->flags |= p->penalty_scope == CLS_SCOPE_ALL ? CLS_SLOT_SCOPE_ALL : 0;
     if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f ||
-        p->logit_bias_count != 0)
+        p->logit_bias_count != 0 || p->allowed_count != 0)
         slot->flags |= CLS_SLOT_PENALIZED;
+    if (p->allowed_count != 0)
+        slot->flags |= CLS_SLOT_ALLOWED;
+}
+
+/* What looks at the history; the rest is in the lists. */
+static void set_history(const cls_params *p, cls_slot *slot)
+{
+    slot->dry_allowed = p->dry_allowed_length;
+    slot->dry_window = p->dry_window;
+    slot->ngram = p->no_repeat_ngram;
+    slot->min_tokens = p->stop_count != 0 ? p->min_tokens : 0;
+    if (cls_dry_is_on(p) && p->dry_multiplier < 0.0f)
+        slot->flags |= CLS_SLOT_RAISES;
+    if (cls_dry_is_on(p) || slot->ngram != 0 || p->bad_word_count != 0 || slot->min_tokens != 0)
+        slot->flags |= CLS_SLOT_HISTORY;
 }
 
 /* Whether a stage needs the mass of what is left when it comes. */
@@ -310,6 +379,8 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
     if (status == CLS_OK)
         status = check_penalties(&p);
     if (status == CLS_OK)
+        status = check_dry(&p);
+    if (status == CLS_OK)
         status = check_lists(&p, vocab);
     if (status != CLS_OK)
         return status;
@@ -317,6 +388,7 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
     memset(slot, 0, sizeof *slot);
     slot->flags = CLS_SLOT_BEGUN;
     set_penalties(&p, slot);
+    set_history(&p, slot);
     slot->position = p.position;
     slot->seed[0] = (uint32_t)p.seed;
     slot->seed[1] = (uint32_t)(p.seed >> 32);

@@ -6,9 +6,10 @@
 #include <stdlib.h>
 
 const char *const cls_kernel_names[CLS_KERNELS] = {
-    [CLS_SLOTS] = "cls_slots", [CLS_SURVEY] = "cls_survey",   [CLS_TOKEN] = "cls_token",
-    [CLS_PASS] = "cls_pass",   [CLS_LOGPROB] = "cls_logprob",
-    [CLS_PROBS] = "cls_probs", [CLS_ACCEPT] = "cls_accept",   [CLS_SELF_TEST] = "cls_self_test",
+    [CLS_SLOTS] = "cls_slots",   [CLS_PREPARE] = "cls_prepare_rows", [CLS_SURVEY] = "cls_survey",
+    [CLS_TOKEN] = "cls_token",   [CLS_PASS] = "cls_pass",            [CLS_DISTRIBUTION] = "cls_distribution",
+    [CLS_REPORT] = "cls_report", [CLS_ACCEPT] = "cls_accept",        [CLS_DRAW] = "cls_draw",
+    [CLS_SELF_TEST] = "cls_self_test",
 };
 
 /* Appends the compiler's log for a program to *log. */

@@ -4,7 +4,7 @@
 #include "internal.h"
 
 /* STEP_ARGS of cl/02_adjust.cl. */
-static cls_arguments step_arguments(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which, uint32_t has)
+cls_arguments cls_step_arguments(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which, uint32_t has)
 {
     const cls_step *const step = &plan->step;
     const int raw = (has & CLS_RAW) != 0;
@@ -25,6 +25,7 @@ static cls_arguments step_arguments(const cls_sampler *s, const cls_plan *plan, 
     cls_set_mem(&a, s->state);
     cls_set_u32(&a, s->layout);
     cls_set_mem(&a, s->lists.buffer);
+    cls_set_mem(&a, s->prepared);
     cls_set_map(&a, s, CLS_MAP_SLOTS, plan->map[CLS_MAP_SLOTS]);
     cls_set_map(&a, s, CLS_MAP_MASKS, plan->map[CLS_MAP_MASKS]);
     cls_set_map(&a, s, CLS_MAP_BIASES, plan->map[CLS_MAP_BIASES]);
@@ -37,7 +38,7 @@ static cls_arguments step_arguments(const cls_sampler *s, const cls_plan *plan, 
 }
 
 /* DRAW_ARGS of cl/06_draw.cl. */
-static void draw_arguments(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+void cls_draw_arguments(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
     const cls_step *const step = &plan->step;
     cls_set_map(a, s, CLS_MAP_POSITIONS, plan->map[CLS_MAP_POSITIONS]);
@@ -57,20 +58,64 @@ static void draw_arguments(cls_arguments *a, const cls_sampler *s, const cls_pla
 /* Enough groups to feed the device and to even out rows that need less work;
  * a group a mass tile at most. 32 tiles at most, too, so that a work-item's
  * loops stay below the 65,535 trips that llvmpipe allows it. */
-static uint32_t tiles_per_group(const cls_sampler *s, uint32_t rows)
+uint32_t cls_tiles_per_group(const cls_sampler *s, uint32_t rows)
 {
     const uint64_t all = (uint64_t)s->tiles * rows, groups = 32ull * s->context->shape.compute_units;
     const uint64_t n = all / groups;
     return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
 }
 
-static cl_int launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which, const cls_arguments *a, cl_event *done)
+cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which, const cls_arguments *a, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
     const int over_tiles = cls_kernel_part(which) == CLS_OVER_TILES;
-    const uint32_t per_group = tiles_per_group(s, plan->step.rows);
-    const size_t groups[2] = { over_tiles ? (s->tiles + per_group - 1) / per_group : 1, plan->step.rows };
+    const uint32_t per_group = cls_tiles_per_group(s, plan->step.rows);
+    const size_t parts = which == CLS_REPORT ? plan->report.given_n + 3 : 1;
+    const size_t groups[2] = { over_tiles ? (s->tiles + per_group - 1) / per_group : parts, plan->step.rows };
     return cls_commands_launch(c, a, over_tiles ? s->context->shape.work_group : s->context->shape.row_group, groups, done);
+}
+
+static cl_int launch_prepare(const cls_plan *plan, cls_commands *c)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_arguments a = { cls_sampler_kernel(s, CLS_PREPARE), 0, CL_SUCCESS };
+    cls_set_mem(&a, s->slot_buffer);
+    cls_set_u32(&a, s->slots);
+    cls_set_map(&a, s, CLS_MAP_SLOTS, plan->map[CLS_MAP_SLOTS]);
+    cls_set_mem(&a, s->state);
+    cls_set_u32(&a, s->layout);
+    cls_set_mem(&a, s->lists.buffer);
+    cls_set_u32(&a, s->vocab);
+    cls_set_u32(&a, plan->has);
+    cls_set_mem(&a, s->prepared);
+    return cls_step_launch(plan, c, CLS_PREPARE, &a, NULL);
+}
+
+cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, uint32_t raw)
+{
+    cls_arguments a = cls_step_arguments(c->sampler, plan, CLS_SURVEY, raw);
+    cls_set_u32(&a, cls_tiles_per_group(c->sampler, plan->step.rows));
+    return cls_step_launch(plan, c, CLS_SURVEY, &a, NULL);
+}
+
+/* The search comes after the pass, as the same kernel's second turn. */
+static cl_int launch_token(const cls_plan *plan, cls_commands *c, uint32_t again, cl_event *done)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_arguments a = cls_step_arguments(s, plan, CLS_TOKEN, 0);
+    cls_draw_arguments(&a, s, plan);
+    cls_set_u32(&a, s->sample_stride);
+    cls_set_u32(&a, again);
+    return cls_step_launch(plan, c, CLS_TOKEN, &a, done);
+}
+
+static cl_int launch_pass(const cls_plan *plan, cls_commands *c)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_arguments a = cls_step_arguments(s, plan, CLS_PASS, 0);
+    cls_set_u32(&a, cls_tiles_per_group(s, plan->step.rows));
+    cls_set_mem(&a, s->pass);
+    return cls_step_launch(plan, c, CLS_PASS, &a, NULL);
 }
 
 /* Accepts tokens of a buffer, or without one those of the rows' records. */
@@ -94,60 +139,26 @@ static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *toke
     return cls_commands_launch(c, &a, s->context->shape.row_group, groups, done);
 }
 
-static cl_int launch_all(cls_sampler *s, cls_plan *plan, cls_commands *c, cl_event *done)
+static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
 {
-    const cls_step *const step = &plan->step;
-    const uint32_t per_group = tiles_per_group(s, step->rows);
-    const int logprobs = step->logprobs.buffer != NULL, probs = step->probs.buffer != NULL;
-    const int raw = logprobs && step->logprob_kind == CLS_LOGPROB_RAW;
+    const int reports = cls_report_of_final(plan) || cls_report_of_raw(plan);
     /* What reports on the distribution that was drawn from must do so before
      * the token changes it. */
-    const int late = (probs || (logprobs && !raw)) && !(plan->has & CLS_DEFER);
+    const int late = cls_report_of_final(plan) && !(plan->has & CLS_DEFER);
     plan->has |= late ? CLS_DEFER : 0;
-    cls_arguments a = step_arguments(s, plan, CLS_SURVEY, 0);
-    cls_set_u32(&a, per_group);
-    cl_int code = launch(plan, c, CLS_SURVEY, &a, NULL);
-    if (code == CL_SUCCESS) {
-        a = step_arguments(s, plan, CLS_TOKEN, 0);
-        draw_arguments(&a, s, plan);
-        cls_set_u32(&a, s->sample_stride);
-        cls_set_u32(&a, 0);
-        code = launch(plan, c, CLS_TOKEN, &a, !plan->search && !logprobs && !probs ? done : NULL);
-    }
-    if (code == CL_SUCCESS && plan->search) {
-        a = step_arguments(s, plan, CLS_PASS, 0);
-        cls_set_u32(&a, per_group);
-        cls_set_mem(&a, s->pass);
-        code = launch(plan, c, CLS_PASS, &a, NULL);
-    }
-    if (code == CL_SUCCESS && plan->search) {
-        a = step_arguments(s, plan, CLS_TOKEN, 0);
-        draw_arguments(&a, s, plan);
-        cls_set_u32(&a, s->sample_stride);
-        cls_set_u32(&a, 1);
-        code = launch(plan, c, CLS_TOKEN, &a, !logprobs && !probs ? done : NULL);
-    }
-    if (code == CL_SUCCESS && raw) {
-        a = step_arguments(s, plan, CLS_SURVEY, CLS_RAW);
-        cls_set_u32(&a, per_group);
-        code = launch(plan, c, CLS_SURVEY, &a, NULL);
-    }
-    if (code == CL_SUCCESS && logprobs) {
-        a = step_arguments(s, plan, CLS_LOGPROB, raw ? 0 : CLS_OF_FINAL);
-        cls_set_mem(&a, s->raw_key);
-        cls_set_mem(&a, s->raw_mass);
-        cls_set_mem(&a, s->work);
-        cls_set_buffer(&a, s, &step->logprobs, sizeof(float));
-        code = launch(plan, c, CLS_LOGPROB, &a, !probs && !late ? done : NULL);
-    }
-    if (code == CL_SUCCESS && probs) {
-        a = step_arguments(s, plan, CLS_PROBS, 0);
-        cls_set_u32(&a, per_group);
-        cls_set_buffer(&a, s, &step->probs, sizeof(float));
-        code = launch(plan, c, CLS_PROBS, &a, !late ? done : NULL);
-    }
+    cl_int code = plan->prepare ? launch_prepare(plan, c) : CL_SUCCESS;
+    if (code == CL_SUCCESS)
+        code = cls_step_survey(plan, c, 0);
+    if (code == CL_SUCCESS)
+        code = launch_token(plan, c, 0, !plan->search && !reports ? done : NULL);
+    if (code == CL_SUCCESS && plan->search)
+        code = launch_pass(plan, c);
+    if (code == CL_SUCCESS && plan->search)
+        code = launch_token(plan, c, 1, !reports ? done : NULL);
+    if (code == CL_SUCCESS && reports)
+        code = cls_report_launch(plan, c, !late ? done : NULL);
     if (code == CL_SUCCESS && late)
-        code = launch_accept(c, step->rows, NULL, &step->slots, plan->has, done);
+        code = launch_accept(c, plan->step.rows, NULL, &plan->step.slots, plan->has, done);
     return code;
 }
 
@@ -171,7 +182,7 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
     for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
         code = cls_commands_map(&c, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
     if (code == CL_SUCCESS)
-        code = launch_all(s, &plan, &c, &end);
+        code = launch_all(&plan, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the step", end, done);
 }
 
@@ -182,8 +193,10 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
     const cls_ints *const map = slots != NULL ? slots : &identity;
     const uint32_t has = map->host != NULL || map->device.buffer != NULL ? CLS_HAS_SLOT_MAP : 0;
     cls_commands c;
+    cls_plan ignored;
     cl_event end = NULL;
-    int ordered = 0, ignored = 0;
+    int ordered = 0;
+    memset(&ignored, 0, sizeof ignored);
     if (done != NULL)
         *done = NULL;
     if (s == NULL)

@@ -22,7 +22,7 @@ typedef struct allotment {
     uint64_t bytes;
 } allotment;
 
-enum { ALLOTMENTS = 13 };
+enum { ALLOTMENTS = 14 };
 static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
 {
     const uint64_t rows = s->max_rows, tiles = s->tiles, max_tiles = tiles * CLS_MAX_TILES_PER_TILE;
@@ -31,6 +31,7 @@ static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
         { "penalties and history", &s->state, (uint64_t)s->slots * state_words(s->vocab, s->layout) * sizeof(uint32_t) },
         { "row maps", &s->maps, rows * CLS_MAPS * sizeof(int32_t) },
         { "row records", &s->rows, rows * sizeof(cls_row) },
+        { "what is prepared", &s->prepared, rows * prepared_words(s->vocab, s->layout) * sizeof(uint32_t) },
         { "tile maxima", &s->tile_key, rows * max_tiles * sizeof(int32_t) },
         { "tile masses", &s->tile_mass, rows * tiles * sizeof(uint64_t) },
         { "tile flags", &s->tile_flags, rows * tiles * sizeof(uint32_t) },
@@ -329,8 +330,7 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     for (const cls_lists *l = s->first_lists; l != NULL; l = l->next)
         m.host += sizeof *l;
     for (uint32_t slot = 0; slot < s->slots; slot++)
-        m.host += s->request[slot].params.logit_bias_count * sizeof(cls_logit_bias) +
-                  s->request[slot].params.stop_count * sizeof(int32_t);
+        m.host += cls_arrays_size(&s->request[slot].params);
     const size_t size = callers->struct_size;
     memcpy(callers, &m, size < sizeof m ? size : sizeof m);
     callers->struct_size = size;

@@ -2,7 +2,8 @@
 /* A slot as bytes. In this order, little-endian, without padding:
  *
  *     "clsslot\n", version, vocab, keep, history, rollback
- *     parameters, the logit bias (id, value), the stop ids
+ *     parameters, the logit bias (id, value), stop ids, allowed ids, breakers
+ *     and bad words (a count and the ids of each)
  *     outputs, position, length, longest
  *     the mode, the pending token, the mode that it makes
  *     the ring's entries, oldest first
@@ -121,16 +122,41 @@ static void put_params(stream *b, cls_params *p)
     put_bytes(b, p->stages, sizeof p->stages);
     put_u32(b, &p->logit_bias_count);
     put_u32(b, &p->stop_count);
+    put_u32(b, &p->allowed_count);
+    put_u32(b, &p->dry_breaker_count);
+    put_u32(b, &p->bad_word_count);
 }
 
-static void put_lists(stream *b, const cls_params *p, cls_logit_bias *bias, int32_t *stop)
+/* pool: where the ids go that are read; as many as are left at most. */
+static void put_sequences(stream *b, cls_sequence *sequences, uint32_t n, int32_t **pool)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        cls_sequence *const s = &sequences[i];
+        put_u32(b, &s->count);
+        if (b->reading) {
+            b->short_of |= s->count > (b->size - b->at) / sizeof(int32_t);
+            s->count = b->short_of ? 0 : s->count;
+            s->ids = *pool;
+            *pool += s->count;
+        }
+        for (uint32_t k = 0; k < s->count; k++)
+            put_i32(b, (int32_t *)(uintptr_t)&s->ids[k]);
+    }
+}
+
+static void put_lists(stream *b, const cls_params *p, int32_t *pool)
 {
     for (uint32_t i = 0; i < p->logit_bias_count; i++) {
-        put_i32(b, &bias[i].id);
-        put_f32(b, &bias[i].bias);
+        cls_logit_bias *const bias = (cls_logit_bias *)(uintptr_t)&p->logit_bias[i];
+        put_i32(b, &bias->id);
+        put_f32(b, &bias->bias);
     }
     for (uint32_t i = 0; i < p->stop_count; i++)
-        put_i32(b, &stop[i]);
+        put_i32(b, (int32_t *)(uintptr_t)&p->stop_ids[i]);
+    for (uint32_t i = 0; i < p->allowed_count; i++)
+        put_i32(b, (int32_t *)(uintptr_t)&p->allowed_ids[i]);
+    put_sequences(b, (cls_sequence *)(uintptr_t)p->dry_breakers, p->dry_breaker_count, &pool);
+    put_sequences(b, (cls_sequence *)(uintptr_t)p->bad_words, p->bad_word_count, &pool);
 }
 
 static void put_place(stream *b, cls_slot *slot)
@@ -214,7 +240,7 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
         put_u32(b, &head[i]);
     put_params(b, &p);
-    put_lists(b, &p, (cls_logit_bias *)(uintptr_t)p.logit_bias, (int32_t *)(uintptr_t)p.stop_ids);
+    put_lists(b, &p, NULL);
     put_place(b, slot);
     put_mode(b, &slot->mode);
     put_i32(b, &slot->pending);
@@ -324,24 +350,34 @@ static cls_status read_head(stream *b, const cls_sampler *s)
 
 static cls_status read_params(stream *b, const cls_sampler *s, cls_prepared *prepared)
 {
+    enum { BIAS, STOP, ALLOWED, BREAKERS, BAD_WORDS, POOL, ROOMS };
+    void *room[ROOMS] = { NULL };
     cls_params p;
+    cls_status status = CLS_OK;
     cls_params_default(&p, sizeof p);
     put_params(b, &p);
-    if (b->short_of || ((uint64_t)p.logit_bias_count * 2 + p.stop_count) * sizeof(uint32_t) > b->size - b->at)
+    const uint64_t words = (b->size - b->at) / sizeof(uint32_t);
+    const uint64_t size[ROOMS] = {
+        [BIAS] = p.logit_bias_count * (uint64_t)sizeof *p.logit_bias, [STOP] = p.stop_count * (uint64_t)sizeof *p.stop_ids,
+        [ALLOWED] = p.allowed_count * (uint64_t)sizeof *p.allowed_ids, [BREAKERS] = p.dry_breaker_count * (uint64_t)sizeof(cls_sequence),
+        [BAD_WORDS] = p.bad_word_count * (uint64_t)sizeof(cls_sequence), [POOL] = p.dry_breaker_count != 0 || p.bad_word_count != 0 ? words * sizeof(int32_t) : 0,
+    };
+    if (b->short_of || 2ull * p.logit_bias_count + p.stop_count + p.allowed_count + 2ull * p.dry_breaker_count + 2ull * p.bad_word_count > words)
         return damaged("they are cut short");
-    cls_logit_bias *const bias = malloc((p.logit_bias_count + 1) * sizeof *bias);
-    int32_t *const stop = malloc((p.stop_count + 1) * sizeof *stop);
-    cls_status status = CLS_OK;
-    if (bias == NULL || stop == NULL)
-        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's lists");
+    for (int i = 0; i < ROOMS && status == CLS_OK; i++)
+        if (size[i] != 0 && (room[i] = calloc(1, (size_t)size[i])) == NULL)
+            status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's lists");
     if (status == CLS_OK) {
-        put_lists(b, &p, bias, stop);
-        p.logit_bias = p.logit_bias_count != 0 ? bias : NULL;
-        p.stop_ids = p.stop_count != 0 ? stop : NULL;
-        status = cls_prepare(s, &p, prepared);
+        p.logit_bias = room[BIAS];
+        p.stop_ids = room[STOP];
+        p.allowed_ids = room[ALLOWED];
+        p.dry_breakers = room[BREAKERS];
+        p.bad_words = room[BAD_WORDS];
+        put_lists(b, &p, room[POOL]);
+        status = b->short_of ? damaged("they are cut short") : cls_prepare(s, &p, prepared);
     }
-    free(bias);
-    free(stop);
+    for (int i = 0; i < ROOMS; i++)
+        free(room[i]);
     return status;
 }
 

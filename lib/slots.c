@@ -100,20 +100,24 @@ static void add_words(cls_sampler *s, const uint32_t *words, size_t n)
 
 void cls_prepared_free(cls_prepared *p)
 {
-    free((void *)(uintptr_t)p->params.logit_bias);
-    free((void *)(uintptr_t)p->params.stop_ids);
+    cls_arrays_free(&p->params);
     free(p->words);
     memset(p, 0, sizeof *p);
 }
 
-static cls_status copy_array(const void *from, size_t count, size_t size, void **to)
+/* What looks at the latest tokens needs them kept. */
+static cls_status check_history(const cls_sampler *s, const cls_params *p)
 {
-    *to = NULL;
-    if (count == 0)
-        return CLS_OK;
-    if ((*to = malloc(count * size)) == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu biases or stop ids", count);
-    memcpy(*to, from, count * size);
+    const char *const at_fault = cls_dry_is_on(p) ? "dry_multiplier" : p->no_repeat_ngram != 0 ? "no_repeat_ngram" : NULL;
+    if (at_fault != NULL && s->history == 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with options->history", at_fault);
+    if (cls_dry_is_on(p) && p->dry_window > s->history)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->dry_window is %u, but the sampler was created with options->history of %u",
+                        (unsigned)p->dry_window, (unsigned)s->history);
+    for (uint32_t i = 0; i < p->bad_word_count; i++)
+        if (p->bad_words[i].count - 1 > s->history)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->bad_words[%u].count is %u, but the sampler was created with options->history of %u; it needs %u",
+                            (unsigned)i, (unsigned)p->bad_words[i].count, (unsigned)s->history, (unsigned)p->bad_words[i].count - 1);
     return CLS_OK;
 }
 
@@ -132,43 +136,32 @@ static cls_status check_kept(const cls_sampler *s, const cls_params *p)
                         (unsigned)p->penalty_window, (unsigned)s->history);
     if (p->infill != 0 && s->infill == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->infill needs the tables of cls_sampler_infill()");
-    if (p->logit_bias_count != 0 && !s->biases)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias needs a sampler created with options->logit_bias of 1");
-    return CLS_OK;
+    if ((p->logit_bias_count != 0 || p->allowed_count != 0) && !s->biases)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with options->logit_bias of 1",
+                        p->logit_bias_count != 0 ? "logit_bias" : "allowed_ids");
+    return check_history(s, p);
 }
 
 cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prepared *out)
 {
-    cls_params p;
-    void *biases = NULL, *stops = NULL;
-    uint32_t n_bias = 0, n_stop = 0;
     memset(out, 0, sizeof *out);
     cls_status status = cls_slot_from_params(callers, s->vocab, &out->slot);
     if (status == CLS_OK)
-        status = cls_params_read(callers, &p);
+        status = cls_params_read(callers, &out->params);
     if (status == CLS_OK)
-        status = check_kept(s, &p);
-    if (status != CLS_OK)
+        status = check_kept(s, &out->params);
+    if (status == CLS_OK)
+        status = cls_arrays_copy(&out->params);
+    if (status != CLS_OK) { /* the arrays are the caller's */
+        memset(out, 0, sizeof *out);
         return status;
-    out->params = p;
-    out->params.logit_bias = NULL;
-    out->params.stop_ids = NULL;
-    status = copy_array(p.logit_bias, p.logit_bias_count, sizeof *p.logit_bias, &biases);
-    out->params.logit_bias = biases;
-    if (status == CLS_OK) {
-        status = copy_array(p.stop_ids, p.stop_count, sizeof *p.stop_ids, &stops);
-        out->params.stop_ids = stops;
     }
-    if (status == CLS_OK)
-        status = cls_lists_make(&out->params, &out->words, &n_bias, &n_stop);
+    cls_slot *const slot = &out->slot;
+    status = cls_lists_make_all(&out->params, s->vocab, s->history, slot, &out->words, &out->n_words);
     if (status != CLS_OK) {
         cls_prepared_free(out);
         return status;
     }
-    cls_slot *const slot = &out->slot;
-    slot->n_bias = n_bias;
-    slot->n_stop = n_stop;
-    out->n_words = 2 * n_bias + n_stop;
     if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN | CLS_SLOT_MIROSTAT)) && slot->top_k > 0 && (uint32_t)slot->top_k < s->vocab &&
         (uint32_t)slot->top_k > s->context->shape.shortlist)
         slot->flags |= CLS_SLOT_SEARCH;
@@ -190,8 +183,7 @@ static void forget(cls_sampler *s, uint32_t slot)
 {
     cls_request *const r = &s->request[slot];
     cls_lists_release(r->lists);
-    free((void *)(uintptr_t)r->params.logit_bias);
-    free((void *)(uintptr_t)r->params.stop_ids);
+    cls_arrays_free(&r->params);
     memset(&r->params, 0, sizeof r->params);
     memset(&r->slot, 0, sizeof r->slot);
     r->lists = NULL;
@@ -201,8 +193,7 @@ static void forget(cls_sampler *s, uint32_t slot)
 static void take(cls_sampler *s, uint32_t slot, cls_prepared *p, cls_lists *lists, cls_change *c)
 {
     forget(s, slot);
-    p->slot.bias = lists != NULL ? lists->at : 0;
-    p->slot.stop = p->slot.bias + 2 * p->slot.n_bias;
+    cls_lists_place(&p->slot, lists != NULL ? lists->at : 0);
     c->lists = words_end(s);
     c->n_lists = p->n_words;
     c->params = p->slot;
@@ -210,8 +201,7 @@ static void take(cls_sampler *s, uint32_t slot, cls_prepared *p, cls_lists *list
     s->request[slot].slot = p->slot;
     s->request[slot].params = p->params;
     s->request[slot].lists = lists;
-    p->params.logit_bias = NULL;
-    p->params.stop_ids = NULL;
+    memset(&p->params, 0, sizeof p->params); /* its arrays are the request's now */
     cls_prepared_free(p);
 }
 
@@ -316,27 +306,21 @@ cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *para
 
 cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
 {
-    void *biases = NULL, *stops = NULL;
     cls_status status = cls_slot_check(s, to, 0);
     if (status == CLS_OK)
         status = cls_slot_check(s, from, 1);
     if (status != CLS_OK || to == from)
         return status;
     const cls_request *const r = &s->request[from];
+    cls_params params = r->params;
     status = reserve(s, 1, 0);
     if (status == CLS_OK)
-        status = copy_array(r->params.logit_bias, r->params.logit_bias_count, sizeof *r->params.logit_bias, &biases);
-    if (status == CLS_OK)
-        status = copy_array(r->params.stop_ids, r->params.stop_count, sizeof *r->params.stop_ids, &stops);
-    if (status != CLS_OK) {
-        free(biases);
+        status = cls_arrays_copy(&params);
+    if (status != CLS_OK)
         return status;
-    }
     forget(s, to);
     s->request[to].slot = r->slot;
-    s->request[to].params = r->params;
-    s->request[to].params.logit_bias = biases;
-    s->request[to].params.stop_ids = stops;
+    s->request[to].params = params;
     s->request[to].lists = r->lists;
     if (r->lists != NULL)
         r->lists->references++;

@@ -2,6 +2,8 @@
 /* Everything that can be said against a step before it is enqueued. */
 #include "internal.h"
 
+#include <stdio.h>
+
 void cls_step_default(cls_step *step, size_t struct_size)
 {
     cls_struct_init(step, struct_size);
@@ -43,26 +45,28 @@ uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t ele
     return ((rows - 1) * stride + width) * element;
 }
 
-static cls_status check_logits(const cls_sampler *sampler, cls_plan *plan)
+cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_plan *plan)
 {
     cls_logits *const l = &plan->step.logits;
     if (l->kind != CLS_LOGITS_BUFFER)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->logits.kind is %d, which is no cls_logits_kind", (int)l->kind);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.kind is %d, which is no cls_logits_kind", call, (int)l->kind);
     if (l->dtype < 0 || l->dtype >= CLS_DTYPES)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->logits.dtype is %d, which is no cls_dtype", (int)l->dtype);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.dtype is %d, which is no cls_dtype", call, (int)l->dtype);
     if (sampler->kernel[l->dtype][0] == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->logits.dtype is %d, for which the context was not compiled: see options->dtypes",
-                        (int)l->dtype);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.dtype is %d, for which the context was not compiled: see options->dtypes",
+                        call, (int)l->dtype);
     if (l->buffer == NULL)
-        return bad("logits.buffer", "is NULL");
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.buffer is NULL", call);
     if (l->row_stride == 0)
         l->row_stride = sampler->vocab;
     if (l->row_stride < sampler->vocab)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->logits.row_stride is %llu, less than the vocabulary of %u",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.row_stride is %llu, less than the vocabulary of %u", call,
                         (unsigned long long)l->row_stride, (unsigned)sampler->vocab);
     plan->logit_size = (uint32_t)cls_dtype_size(l->dtype);
     const cls_buffer whole = { l->buffer, l->offset };
-    return cls_buffer_check(sampler->context, "step->logits", &whole,
+    char what[64];
+    snprintf(what, sizeof what, "%s->logits", call);
+    return cls_buffer_check(sampler->context, what, &whole,
                             cls_extent(plan->step.rows, l->row_stride, sampler->vocab, plan->logit_size), plan->logit_size);
 }
 
@@ -134,6 +138,17 @@ static cls_status check_map(const cls_sampler *sampler, cls_plan *plan, enum cls
     return cls_map_check(sampler, name[which], map, plan->step.rows);
 }
 
+static cls_report report_of(const cls_step *s)
+{
+    const cls_report report = {
+        0, s->top_n, s->given_n, s->candidates_n,
+        { s->logprobs, s->ranks, s->top_ids, s->top_logprobs, s->given_ids, s->given_logprobs, s->given_ranks, s->entropy,
+          s->kept, s->kept_mass, s->candidate_ids, s->candidate_logits, s->candidate_probs, s->candidate_counts, s->probs,
+          s->final_logits }
+    };
+    return report;
+}
+
 static cls_status check_output(const cls_sampler *sampler, const char *what, const cls_buffer *output, uint64_t size,
                                uint64_t element)
 {
@@ -146,13 +161,20 @@ static int may_search(const cls_sampler *s, const cls_slot *slot)
            (s->force_search && (slot->flags & CLS_SLOT_BEGUN) && !(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN)));
 }
 
+/* What a row of a slot may need. */
+static void note_needs(const cls_sampler *s, const cls_slot *slot, cls_plan *plan)
+{
+    plan->search |= may_search(s, slot);
+    plan->prepare |= (slot->flags & CLS_SLOT_HISTORY) != 0;
+}
+
 cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots, uint32_t rows, int shared,
-                               int *search)
+                               cls_plan *plan)
 {
     cls_status status = CLS_OK;
     uint32_t row = 0;
     for (uint32_t i = 0; slots->device.buffer != NULL && i < sampler->slots; i++)
-        *search |= may_search(sampler, &sampler->request[i].slot);
+        note_needs(sampler, &sampler->request[i].slot, plan);
     if (slots->host == NULL && slots->device.buffer == NULL && rows > sampler->slots)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "there are %u rows, but %u slots and no %s", (unsigned)rows,
                         (unsigned)sampler->slots, what);
@@ -171,7 +193,7 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
                               what, (unsigned)row, (int)slot);
         else {
             sampler->seen[slot] = 1;
-            *search |= may_search(sampler, &sampler->request[slot].slot);
+            note_needs(sampler, &sampler->request[slot].slot, plan);
         }
     }
     while (row-- > 0) {
@@ -182,11 +204,11 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
     return status;
 }
 
-static cls_status check_draws(const int32_t *draws, uint32_t n)
+cls_status cls_draws_check(const char *what, const int32_t *draws, uint32_t n)
 {
     for (uint32_t row = 0; draws != NULL && row < n; row++)
         if (draws[row] < 0 || draws[row] >= 1 << 24)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->draws: row %u has %d; it must be 0 to 16777215", (unsigned)row,
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u has %d; it must be 0 to 16777215", what, (unsigned)row,
                             (int)draws[row]);
     return CLS_OK;
 }
@@ -227,9 +249,10 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->logprob_kind is %d, which is no cls_logprob_kind",
                         (int)s->logprob_kind);
     const uint64_t rows = s->rows;
+    plan->report = report_of(s);
     status = cls_queue_check(sampler->context, queue, &plan->ordered);
     if (status == CLS_OK)
-        status = check_logits(sampler, plan);
+        status = cls_logits_check(sampler, "step", plan);
     if (status == CLS_OK)
         status = check_mask(sampler, plan);
     if (status == CLS_OK)
@@ -243,19 +266,17 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     if (status == CLS_OK)
         status = check_output(sampler, "step->status", &s->status, rows * sizeof(int32_t), sizeof(int32_t));
     if (status == CLS_OK)
-        status = check_output(sampler, "step->logprobs", &s->logprobs, rows * sizeof(float), sizeof(float));
-    if (status == CLS_OK)
-        status = check_output(sampler, "step->probs", &s->probs, rows * sampler->vocab * sizeof(float), sizeof(float));
+        status = cls_report_check(sampler, "step", s->rows, &plan->report);
     if (status == CLS_OK)
         status = check_output(sampler, "step->latest", &s->latest, (uint64_t)sampler->slots * sizeof(int32_t), sizeof(int32_t));
     if (status == CLS_OK)
-        status = check_draws(s->draws.host, s->rows);
+        status = cls_draws_check("step->draws", s->draws.host, s->rows);
     if (status == CLS_OK)
         status = check_named_rows("step->mask.row_map", s->mask.row_map.host, s->rows, s->mask.rows);
     if (status == CLS_OK)
         status = check_named_rows("step->bias.row_map", s->bias.row_map.host, s->rows, s->bias.rows);
     if (status == CLS_OK)
-        status = cls_row_slots_check(sampler, "step->slots", &s->slots, s->rows, s->defer_accept != 0, &plan->search);
+        status = cls_row_slots_check(sampler, "step->slots", &s->slots, s->rows, s->defer_accept != 0, plan);
     plan->has |= s->random.buffer != NULL ? CLS_HAS_RANDOM : 0;
     plan->has |= s->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
     plan->has |= s->status.buffer != NULL ? CLS_HAS_STATUS : 0;

@@ -39,7 +39,7 @@ host_refused "--top-p" --top-p 1.5
 host_refused "--top-p" --top-p nan
 host_refused "--min-p" --min-p 2
 host_refused "--min-p" --min-p=-0.5
-host_refused "--chain: 'other' is none of default|vllm|llama" --chain other
+host_refused "--chain: 'other' is none of default, vllm, llama, and no stage" --chain other
 host_refused "--seed: '-1'" --seed -1
 host_refused "--seed: '18446744073709551616'" --seed 18446744073709551616
 host_refused "--position: '4294967296'" --position 4294967296
@@ -98,7 +98,7 @@ json '[{},{},{"top_k":"1"},{},{},{},{},{}]' 'row 2: "top_k": not an integer'
 json '[{},{},{},{"top_p":"x"},{},{},{},{}]' 'row 3: "top_p": not a number'
 json '[{},{},{},{"top_p":2},{},{},{},{}]' 'row 3: "top_p"'
 json '[{},{},{},{},{"chain":"x"},{},{},{}]' 'row 4: "chain": .* none of'
-json '[{},{},{},{},{"chain":1},{},{},{}]' 'row 4: "chain": not a string'
+json '[{},{},{},{},{"chain":1},{},{},{}]' 'row 4: "chain": neither a string nor'
 json '[{},{},{},{},{},{"seed":-1},{},{}]' 'row 5: "seed"'
 json '[{},{},{},{},{},{},{"position":4294967296},{}]' 'row 6: "position"'
 json '[{},{},{},{},{},{},{},{"top_k":1,"top_k":2}]' 'line 1: duplicate'

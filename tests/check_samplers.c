@@ -202,7 +202,7 @@ START_TEST(adaptive)
         cls_mode m = mode_begin(&slot);
         for (uint32_t n = 0; n < 200; n++) {
             const uint32_t q = rng_below(&r, (1u << 30) + 1);
-            m = mode_adapt(m, q, slot.adaptive_decay);
+            mode_adapt(&m, q, slot.adaptive_decay);
             sum = (double)q * 0x1p-30 + decay * sum;
             weight_ = 1.0 + decay * weight_;
             ck_assert_uint_le(m.sum, m.weight);

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT */
+/* prepare: what a request's latest tokens do to a row's logits. DRY takes
+ * something off tokens that would continue a repetition; no-repeat n-grams, bad
+ * words and min tokens ban. The row gets a bitmap of the tokens concerned
+ * (marks), one of those banned, and DRY's amounts as entries: an entry of a
+ * position of the text is for the token there, entries of one word of the
+ * bitmap make a chain. Whoever reads logits looks there at marked tokens only.
+ *
+ * Work-items share work by the words of the bitmap: a word and its chain belong
+ * to one item, and nothing is atomic. */
+
+typedef struct prepared_row {
+    __global u32 *marks, *banned, *heads, *text, *links;
+    __global const f32 *amounts; /* by exponent */
+    u32 length;                  /* links beyond these are scratch */
+} prepared_row;
+
+static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 vocab, u32 row, __global const u32 *amounts)
+{
+    prepared_row p;
+    p.marks = prepared + (size_t)prepared_words(vocab, layout) * row;
+    p.banned = p.marks + prepared_banned(vocab);
+    p.heads = p.marks + prepared_heads(vocab, layout);
+    p.text = p.marks + prepared_text(vocab, layout);
+    p.length = prepared_length(layout);
+    p.links = p.text + p.length;
+    p.amounts = (__global const f32 *)amounts;
+    return p;
+}
+
+/* Whether a slot's rows are prepared now. */
+static inline u32 is_prepared(__global const cls_slot *slot)
+{
+    return (slot->flags & CLS_SLOT_HISTORY) && !slot->stopped &&
+           ((slot->n_dry | slot->ngram | slot->n_bad_words) != 0 || slot->outputs < slot->min_tokens);
+}
+
+/* A head or the low half of a link is a position plus 1, or 0; the high half
+ * of a link is the exponent. */
+#define LINK_BITS 15
+#define LINK_NEXT 0x7fffu
+
+/* The entry of an id, or 0. Eight steps a trip: chains are of 32 at most, but a
+ * text may ask for one at every token. */
+#define LINK_STEP                                    \
+    if (at != 0 && p->text[at - 1] != id)            \
+        at = p->links[at - 1] & LINK_NEXT;
+static inline u32 find_entry(const prepared_row *p, u32 id)
+{
+    u32 at = p->heads[id >> 5];
+    while (at != 0 && p->text[at - 1] != id) {
+        LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP
+    }
+    return at;
+}
+
+/* A marked token's logit. */
+static inline f32 adjust_prepared(const prepared_row *p, u32 id, f32 x)
+{
+    if (!(x > -INFINITY) || (p->banned[id >> 5] >> (id & 31) & 1u))
+        return -INFINITY;
+    return settle(x - p->amounts[p->links[find_entry(p, id) - 1] >> LINK_BITS]);
+}
+
+/* What becomes of a token: a code of exponent + 1, or CODE_BAN, the largest;
+ * and the position of the text that has the token, for its entry. */
+#define CODE_BAN 0x7fffu
+#define POSITION_BITS 14
+#define PACK(code, position) ((code) << POSITION_BITS | (position))
+
+static inline void mark_token(const prepared_row *p, u32 id, u32 pack)
+{
+    const u32 code = pack >> POSITION_BITS, position = pack & ((1u << POSITION_BITS) - 1);
+    const u32 w = id >> 5, bit = 1u << (id & 31), marks = p->marks[w];
+    if (marks == 0) {
+        p->heads[w] = 0;
+        p->banned[w] = 0;
+    }
+    p->marks[w] = marks | bit;
+    if (code == CODE_BAN) {
+        p->banned[w] |= bit;
+    } else if (!(marks & bit)) {
+        p->links[position] = (code - 1) << LINK_BITS | p->heads[w];
+        p->heads[w] = position + 1;
+    } else if (code > 1 && !(p->banned[w] & bit)) {
+        __global u32 *const link = p->links + (find_entry(p, id) - 1);
+        if (code - 1 > *link >> LINK_BITS)
+            *link = (code - 1) << LINK_BITS | (*link & LINK_NEXT);
+    }
+}
+
+/* Each item's token (or NO_ID) is marked by whom its word belongs to. By the
+ * whole group. */
+#define NO_ID CLS_MAX_VOCAB
+static inline void mark_chunk(const prepared_row *p, u32 id, u32 pack, __local uint2 *chunk)
+{
+#if WGS == 1
+    if (id != NO_ID)
+        mark_token(p, id, pack);
+#else
+    BARRIER();
+    chunk[get_local_id(0)] = (uint2)(id, pack);
+    BARRIER();
+    for (u32 i = 0; i < WGS; i++)
+        if ((chunk[i].x >> 5) % WGS == get_local_id(0) && chunk[i].x != NO_ID)
+            mark_token(p, chunk[i].x, chunk[i].y);
+#endif
+}
+
+/* ------------------------------------------------------------------- the text */
+
+#define LANES_16 (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+static inline u32 lane_bits_16(int16 v) { return (u32)fold_or16(v & ((int16)(1) << LANES_16)); }
+
+/* Copies n entries of the ring, as ids. */
+static inline void copy_ids(__global u32 *to, __global const u32 *ring, u32 n)
+{
+    for (u32 i = get_local_id(0) * 16; i < n; i += WGS * 16) {
+        if (i + 16 <= n)
+            vstore16(vload16(0, ring + i) & CLS_ENTRY_ID, 0, to + i);
+        for (u32 k = i; i + 16 > n && k < n; k++)
+            to[k] = ring[k] & CLS_ENTRY_ID;
+    }
+}
+
+/* The latest n tokens, oldest first. */
+static inline void copy_text(const prepared_row *p, const slot_state *s, u32 length, u32 n)
+{
+    const u32 from = (length - n) % s->n_ring, head = min(n, s->n_ring - from);
+    copy_ids(p->text, s->ring + from, head);
+    copy_ids(p->text + head, s->ring, n - head);
+}
+
+/* How many tokens up to position j are those up to the end, n - 1, one after the
+ * other: `known` of them, and `most` at most (and j + 1). */
+static inline u32 repeated(const prepared_row *p, u32 n, u32 j, u32 known, u32 most)
+{
+    u32 z = known;
+    while (z < most) {
+        const uint16 a = vload16(0, p->text + j - z - 15), b = vload16(0, p->text + (n - 1) - z - 15);
+        const u32 unequal = lane_bits_16(a != b); /* lane 15 is the next */
+        if (unequal != 0)
+            return min(z + clz(unequal) - 16, most);
+        z += 16;
+    }
+    return most;
+}
+
+/* ------------------------------------------------------------------------ DRY */
+
+static inline u32 bit_of(__global const u32 *bitmap, u32 id) { return bitmap[id >> 5] >> (id & 31) & 1u; }
+
+/* Where the first of the sequences that begin with an id is, in order of these. */
+static inline u32 first_breaker(const cls_slot *slot, __global const u32 *lists, u32 id)
+{
+    u32 lo = 0, hi = slot->n_breakers;
+    while (lo < hi) {
+        const u32 mid = (lo + hi) / 2;
+        if (lists[slot->bias + lists[slot->breakers + mid] + 1] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Whether a breaker begins `back` tokens before the last: its length, or 0. Of
+ * one id the longest comes first. */
+static inline u32 breaker_at(const prepared_row *p, const cls_slot *slot, __global const u32 *lists, u32 n, u32 back)
+{
+    const u32 at = n - 1 - back, id = p->text[at];
+    if (!bit_of(lists + slot->dry_heads, id))
+        return 0;
+    for (u32 i = first_breaker(slot, lists, id); i < slot->n_breakers; i++) {
+        __global const u32 *const breaker = lists + (slot->bias + lists[slot->breakers + i]);
+        const u32 count = breaker[0];
+        u32 same = 0;
+        if (breaker[1] != id)
+            break;
+        if (count > back + 1)
+            continue;
+        while (same < count && breaker[1 + same] == p->text[at + same])
+            same++;
+        if (same == count)
+            return count;
+    }
+    return bit_of(lists + slot->dry_singles, id);
+}
+
+/* How long a repetition of the latest n tokens may be counted: `most`, or up to
+ * the nearest breaker. */
+static inline u32 unbroken(const prepared_row *p, const cls_slot *slot, __global const u32 *lists, u32 text, u32 n,
+                           u32 most, __local u64 *scratch)
+{
+    /* A long breaker further back may begin a short rest. */
+    const u32 far = slot->dry_heads == 0 ? 0u : slot->n_breakers != 0 ? n : min(n, most);
+    i32 found = -1;
+    for (u32 back = 0; back < far && found < 0; back += WGS) {
+        const u32 mine = back + get_local_id(0);
+        const u32 count = mine < far ? breaker_at(p, slot, lists, text, mine) : 0u;
+        /* The nearest of the group: its place, then what is left after it. */
+        found = wg_imax(count != 0 ? (i32)(((CLS_MAX_HISTORY - mine) << LINK_BITS) | (mine + 1 - count)) : -1, scratch);
+    }
+    return found < 0 ? most : min(most, (u32)found & LINK_NEXT);
+}
+
+/* ---------------------------------------------------------------- repetitions */
+
+/* What is looked for in a text of n tokens. */
+typedef struct hunt {
+    u32 n, first;       /* first: of DRY's window; n: DRY is off */
+    u32 allowed, limit; /* lengths that cost nothing, that cost the most */
+    u32 ngram;          /* the length that bans; more than n: none */
+    u32 every;          /* a repetition of length 0 counts */
+    __global const u32 *singles; /* tokens that lose nothing, if `spare` */
+    u32 spare;
+} hunt;
+
+static inline hunt hunt_for(const prepared_row *p, const cls_slot *slot, __global const u32 *lists, u32 n,
+                            __local u64 *scratch)
+{
+    const u32 window = slot->dry_window != 0 ? min(slot->dry_window, n) : n;
+    hunt h;
+    h.n = n;
+    h.first = n;
+    h.allowed = slot->dry_allowed;
+    h.limit = 0;
+    h.ngram = slot->ngram != 0 ? slot->ngram - 1 : n + 1;
+    h.singles = lists + slot->dry_singles;
+    h.spare = slot->dry_heads != 0;
+    if (slot->n_dry != 0 && h.allowed < window) { /* the same for the whole group */
+        h.limit = unbroken(p, slot, lists, n, window, min(window, h.allowed + slot->n_dry - 1), scratch);
+        h.first = h.limit >= h.allowed ? n - window : n;
+    }
+    h.every = slot->ngram == 1 || (h.first < n && h.allowed == 0);
+    return h;
+}
+
+/* What the token after position j gets, where a repetition of length z ends. */
+static inline u32 hit_code(const prepared_row *p, const hunt *h, u32 j, u32 z)
+{
+    if (z >= h->ngram)
+        return CODE_BAN;
+    if (j < h->first)
+        return 0;
+    const u32 length = min(min(z, h->limit), j - h->first + 1);
+    return length < h->allowed || (h->spare && bit_of(h->singles, p->text[j + 1])) ? 0u : length - h->allowed + 1;
+}
+
+/* The longest repetition to be told from shorter ones, up to position j. */
+static inline u32 longest_at(const hunt *h, u32 j)
+{
+    return min(j + 1, h->ngram <= h->n ? max(h->limit, h->ngram) : h->limit);
+}
+
+#if WGS == 1
+
+/* From the newest position to the oldest, with Gusfield's Z boxes: what lies
+ * inside a repetition that was measured need not be compared again. A text of
+ * one token costs a comparison a position. */
+static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk, __local u64 *scratch)
+{
+    __global u32 *const lengths = p->links + p->length; /* of the repetitions, by position */
+    const u32 n = h->n, last = p->text[n - 1];
+    u32 left = 0, right = 0; /* the box: so far back its repetition ends, begins */
+    for (u32 chunk = (n - 1 + 63) / 64 * 64; chunk > 0; chunk -= 64) {
+        int16 some = (int16)(0);
+        for (u32 k = 0; k < 64; k += 16)
+            some |= vload16(0, p->text + (chunk - 64 + k)) == last;
+        if (!h->every && fold_or16(some) == 0)
+            continue;
+        for (u32 base = chunk; base > chunk - 64; base -= 16) {
+            const u32 start = base - 16;
+            const u32 equal = lane_bits_16(vload16(0, p->text + start) == last);
+            u32 hits = h->every ? 0xffffu : equal;
+            if (start + 16 > n - 1)
+                hits &= start >= n - 1 ? 0u : 0xffffu >> (start + 16 - (n - 1));
+            while (hits != 0) {
+                const u32 lane = 31 - clz(hits), j = start + lane, back = n - 1 - j;
+                u32 z = 0;
+                hits ^= 1u << lane;
+                if (equal >> lane & 1u) {
+                    z = back < right ? lengths[j + left] : 0u;
+                    if (back + z >= right)
+                        z = repeated(p, n, j, max(right, back + 1) - back, longest_at(h, j));
+                    lengths[j] = z;
+                    if (back + z > right) {
+                        left = back;
+                        right = back + z;
+                    }
+                }
+                const u32 code = hit_code(p, h, j, z);
+                if (code != 0)
+                    mark_token(p, p->text[j + 1], PACK(code, j + 1));
+            }
+        }
+    }
+}
+
+#else
+
+/* Each item compares its share of the positions; what they find goes into a
+ * list, and of the list each takes the tokens that are its own. */
+static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk, __local u64 *scratch)
+{
+    __global u32 *const found = p->links, *const list = p->links + p->length;
+    const u32 lid = get_local_id(0), n = h->n, last = p->text[n - 1];
+    u32 count = 0, total = 0, pack = 0, id = 0;
+    for (u32 j = lid; j + 1 < n; j += WGS) {
+        const u32 hit = p->text[j] == last;
+        const u32 code = hit || h->every ? hit_code(p, h, j, hit ? repeated(p, n, j, 1, longest_at(h, j)) : 0) : 0u;
+        if (code == 0)
+            continue;
+        /* A text that goes round in circles has the same token after each hit. */
+        if (pack == 0 || p->text[j + 1] != id)
+            count++;
+        else if (pack > PACK(code, j + 1))
+            continue;
+        id = p->text[j + 1];
+        pack = PACK(code, j + 1);
+        found[(count - 1) * WGS + lid] = pack;
+    }
+    const u32 before = wg_scan_u32(count, scratch, &total);
+    for (u32 k = 0; k < count; k++)
+        list[before + k] = found[k * WGS + lid];
+    BARRIER(); /* the list is there, and the links are free */
+    for (u32 i = lid; i < total + lid; i += WGS) {
+        pack = i < total ? list[i] : 0u;
+        mark_chunk(p, i < total ? p->text[pack & ((1u << POSITION_BITS) - 1)] : (u32)NO_ID, pack, chunk);
+    }
+}
+
+#endif
+
+/* ----------------------------------------------------------------------- bans */
+
+/* Whether the output ends with ids. */
+static inline int output_ends(const cls_slot *slot, const slot_state *s, __global const u32 *ids, u32 n)
+{
+    u32 same = 0;
+    while (same < n && same < slot->length &&
+           (s->ring[(slot->length - 1 - same) % s->n_ring] & ~CLS_ENTRY_FIRST) == (ids[n - 1 - same] | CLS_ENTRY_OUTPUT))
+        same++;
+    return same == n;
+}
+
+static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, __global const u32 *lists,
+                       __local uint2 *chunk)
+{
+    const u32 n_stop = slot->outputs < slot->min_tokens ? slot->n_stop : 0u, lid = get_local_id(0);
+    for (u32 i = lid; i < n_stop + lid; i += WGS)
+        mark_chunk(p, i < n_stop ? lists[slot->stop + i] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
+    for (u32 i = lid; i < slot->n_bad_words + lid; i += WGS) {
+        u32 id = NO_ID;
+        if (i < slot->n_bad_words) {
+            __global const u32 *const word = lists + (slot->bias + lists[slot->bad_words + i]);
+            if (output_ends(slot, s, word + 1, word[0] - 1))
+                id = word[word[0]];
+        }
+        mark_chunk(p, id, PACK(CODE_BAN, 0u), chunk);
+    }
+}
+
+/* The slot that a map gives a row; -1 to skip it, -2 if there is none. */
+static inline i32 mapped_slot(__global const cls_slot *slots, u32 n_slots, __global const i32 *slot_map,
+                              u64 slot_map_offset, u32 has, u32 row)
+{
+    const i32 slot = has & CLS_HAS_SLOT_MAP ? slot_map[slot_map_offset + row] : (i32)row;
+    if (has & CLS_NO_SLOTS)
+        return 0; /* a slot 0 there always is; nobody asks it for anything */
+    if (slot == -1)
+        return -1;
+    return slot < 0 || (u32)slot >= n_slots || !(slots[slot].flags & CLS_SLOT_BEGUN) ? -2 : slot;
+}
+
+/* Before the survey, if a row may need it. Reads slots and their states, writes
+ * the rows' regions of `prepared`. Launch: [WGS, rows]. */
+KERNEL void cls_prepare_rows(__global const cls_slot *slots, const u32 n_slots, __global const i32 *slot_map,
+                             const u64 slot_map_offset, __global u32 *state, const u32 layout,
+                             __global const u32 *lists, const u32 vocab, const u32 has, __global u32 *prepared)
+{
+    __local u64 scratch[WGS];
+    __local uint2 chunk[WGS];
+    const u32 row = get_group_id(1);
+    const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row);
+    if (place >= 0 && is_prepared(slots + place)) { /* the same for the whole group */
+        const cls_slot slot = slots[place];
+        const slot_state s = state_of(state, layout, vocab, (u32)place);
+        const prepared_row p = prepared_of(prepared, layout, vocab, row, lists + slot.dry);
+        const u32 n = slot.n_dry != 0 || slot.ngram != 0 ? min(slot.length, CLS_LAYOUT_HISTORY(layout)) : 0u;
+        for (u32 w = get_local_id(0) * 16; w < state_bitmap(vocab); w += WGS * 16)
+            vstore16((uint16)(0u), 0, p.marks + w);
+        copy_text(&p, &s, slot.length, n);
+        BARRIER(); /* text and marks are there */
+        if (n != 0) {
+            const hunt h = hunt_for(&p, &slot, lists, n, scratch);
+            if (h.first < n || h.ngram < n)
+                hunt_repetitions(&p, &h, chunk, scratch);
+            if (h.ngram == 0) /* the first token follows none */
+                mark_chunk(&p, get_local_id(0) == 0 ? p.text[0] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
+        }
+        ban(&p, &slot, &s, lists, chunk);
+    }
+}

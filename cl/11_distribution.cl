@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* distribution: what a row's token was drawn from, for those who ask: whether a
+ * token is in it, with which probability, and all of it. */
+
+/* What is reported on: the raw row, or what the token was drawn from. */
+typedef struct report {
+    row_logits r;              /* narrowed to the set, where that is a band of the order ... */
+    __global const u32 *ids;   /* ... and where not, its tokens, ascending */
+    u32 n_ids, listed, greedy;
+    f32 scale;
+    i32 exponent;
+    kept_set set;              /* its top, its mass, adaptive p */
+    u64 adapted;
+} report;
+
+/* The row that the token was drawn from. */
+static inline void report_final(const row_logits *r, const cls_row *out, u32 flags, __global const u32 *ids, report *t)
+{
+    t->r = *r;
+    t->ids = ids;
+    t->n_ids = min(out->kept, (u32)LIST);
+    t->listed = out->listed;
+    t->greedy = flags & CLS_SLOT_GREEDY;
+    t->scale = out->scale;
+    t->exponent = split(of_key(out->top_key), out->scale).exponent;
+    whole_row(out->top_key, &t->set);
+    t->set.key = out->cut_key;
+    t->set.id = out->cut_id;
+    t->set.head_key = out->head_key;
+    t->set.head_first = out->head_first;
+    t->set.head_last = out->head_last;
+    t->set.adapted = !t->greedy && (flags & CLS_SLOT_ADAPTIVE);
+    t->set.aim = out->aim;
+    t->set.least = out->least;
+    t->set.mass = out->mass;
+    t->adapted = out->adapted;
+    if (!t->listed && (out->cut_key != CLS_KEY_NONE || out->head_key != CLS_KEY_INF))
+        row_narrow(&t->r, &t->set);
+}
+
+/* The raw row at temperature 1, of a largest key and a mass. */
+static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report *t)
+{
+    t->r = *r;
+    t->ids = r->list;
+    t->n_ids = t->listed = t->greedy = 0;
+    t->scale = CLS_LOG2E;
+    t->exponent = split(of_key(max_key), CLS_LOG2E).exponent;
+    whole_row(max_key, &t->set);
+    t->set.mass = mass;
+    t->adapted = u64_from(0);
+}
+
+/* What is left of a token's logit x in the set: -inf if it is not kept. */
+static inline f32 report_kept(const report *t, u32 id, f32 x)
+{
+    if (t->listed)
+        return list_find(t->ids, t->n_ids, id) < t->n_ids ? x : -INFINITY;
+    return t->r.narrowed ? narrow_one(&t->r, id, x) : x;
+}
+
+static inline cls_unit report_unit(const report *t, __global const i32 *row_key, u32 id)
+{
+    return tile_unit(row_key, id / CLS_TILE, of_key(t->set.top_key), t->exponent, t->scale);
+}
+
+/* A kept token's mass, or what adaptive p puts in its place. */
+static inline u64 report_mass(const report *t, f32 z, const cls_unit *unit)
+{
+    const u64 mass = up(u64_from(weight(z, unit->max, t->scale, unit->fraction)), unit->shift);
+    return t->set.adapted ? u64_from(adapted_weight(&t->set, mass)) : mass;
+}
+
+/* Its probability, and the natural logarithm of that. */
+static inline f32 report_probability(const report *t, u64 mass)
+{
+    return t->greedy ? 1.0f : u64_to_f32(mass) / u64_to_f32(t->set.adapted ? t->adapted : t->set.mass);
+}
+static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit)
+{
+    if (z == -INFINITY || t->greedy)
+        return z == -INFINITY ? z : 0.0f;
+    if (!t->set.adapted)
+        return logprob_of(z, of_key(t->set.top_key), t->scale, t->set.mass);
+    const u64 mass = report_mass(t, z, unit);
+    return u64_is_zero(mass) ? -INFINITY : (f32)(log2_q24(mass) - log2_q24(t->adapted)) * (0x1p-24f * 0x1.62e430p-1f);
+}
+
+/* ------------------------------------------------------------ every token of the row */
+
+/* A token's share of the sum behind the entropy: its mass times its depth. That of
+ * adaptive p is what lies under the greatest of its weights. */
+static inline u64 report_term(const report *t, f32 z, u64 mass)
+{
+    if (!t->set.adapted)
+        return depth_term(mass, depth_q20(z, of_key(t->set.top_key), t->scale));
+    return u64_is_zero(mass) ? mass : depth_term(u64_shl(mass, 13), (u32)(((30 << 24) - log2_q24(mass)) >> 4));
+}
+/* The entropy in nats, from the sum of these. */
+static inline f32 report_entropy(const report *t, u64 terms)
+{
+    u32 bits;
+    if (t->set.adapted)
+        bits = (u32)((log2_q24(t->adapted) - (30 << 24)) >> 4) + mean_depth_q20(terms, u64_shl(t->adapted, 13));
+    else
+        bits = mass_q20(t->set.mass, of_key(t->set.top_key), t->scale) + mean_depth_q20(terms, t->set.mass);
+    return (f32)bits * (0x1p-20f * 0x1.62e430p-1f);
+}
+
+/* distribution: [rows, vocab] float32: probabilities, 0 outside the kept set, and
+ * adjusted logits, -inf outside it. Leaves in pass[], a tile each, for the report:
+ * the mass of the adjusted row at the final scale, that of what is kept, the terms
+ * of its entropy. Launch: as the survey. */
+KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global const f32 *sample, const u32 sample_stride,
+                             __global u64 *pass, const u32 wants, __global f32 *probs, const u64 probs_offset,
+                             __global f32 *final_logits, const u64 final_logits_offset)
+{
+    __local u64 scratch[WGS];
+    const u32 row = get_group_id(1);
+    const cls_row out = rows[row];
+    const i32 place = ROW_SLOT(row);
+    const row_logits r = ROW_VIEW(row, place);
+    const u32 first = get_group_id(0) * tiles_per_group, last = min(first + tiles_per_group, TILES);
+    const int none = out.none || place < 0;
+    report t;
+    report_final(&r, &out, none ? 0u : slots[place].flags, (__global const u32 *)sample + (size_t)row * sample_stride, &t);
+    const f32 max = of_key(out.max_key);
+    const i32 exponent = split(max, out.scale).exponent;
+    __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
+    __global u64 *const sums = pass + (size_t)row * TILES * CLS_PIVOTS;
+    const u64 place_0 = (u64)row * vocab;
+    for (u32 tile = first; tile < last; tile++) {
+        const int dead = none || tile_max_key(row_key, tile) == CLS_KEY_NONE;
+        cls_unit unit = { 0.0f, 0.0f, 0 }, whole = unit;
+        u64 all = u64_from(0), kept = all, terms = all;
+        if (!dead) {
+            unit = report_unit(&t, row_key, tile * CLS_TILE);
+            whole = tile_unit(row_key, tile, max, exponent, out.scale);
+        }
+        for (u32 i = tile * CLS_TILE + get_local_id(0); i < min((tile + 1) * CLS_TILE, vocab); i += WGS) {
+            const f32 x = dead ? -INFINITY : load_one(&r, i), z = dead ? x : report_kept(&t, i, x);
+            const u64 mass = z > -INFINITY ? report_mass(&t, z, &unit) : u64_from(0);
+            if (wants & CLS_WANTS(CLS_OUT_PROBS))
+                probs[probs_offset + place_0 + i] = z > -INFINITY ? report_probability(&t, mass) : 0.0f;
+            if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
+                final_logits[final_logits_offset + place_0 + i] = z;
+            if ((wants & CLS_WANTS_SUMS) && x > -INFINITY) {
+                const u64 its = up(u64_from(weight(x, whole.max, out.scale, whole.fraction)), whole.shift);
+                all = u64_add(all, its);
+                if (z > -INFINITY) {
+                    kept = u64_add(kept, its);
+                    terms = u64_add(terms, report_term(&t, z, mass));
+                }
+            }
+        }
+        all = wg_mass(all, scratch);
+        kept = wg_mass(kept, scratch);
+        terms = wg_mass(terms, scratch);
+        if ((wants & CLS_WANTS_SUMS) && get_local_id(0) == 0) {
+            sums[tile * CLS_PIVOTS] = all;
+            sums[tile * CLS_PIVOTS + 1] = kept;
+            sums[tile * CLS_PIVOTS + 2] = terms;
+        }
+    }
+}

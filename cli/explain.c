@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample explain: what each stage of a row's chain removes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "explain.h"
+
+#define BAR 32
+
+/* What the options say. */
+typedef struct question {
+    cli_request of;
+    const char *pieces_path, *plot;
+    uint32_t row, top;
+    bool json;
+} question;
+
+/* ---------------------------------------------------------------------- picture */
+
+/* Bold on a terminal, unless somebody minds (no-color.org). */
+static void bold(bool on)
+{
+    const char *const no = getenv("NO_COLOR"), *const term = getenv("TERM");
+    if (isatty(STDOUT_FILENO) && (no == NULL || *no == '\0') && term != NULL && strcmp(term, "dumb") != 0)
+        fputs(on ? "\033[1m" : "\033[0m", stdout);
+}
+
+static void print_line(const cli_shown *shown, bool first)
+{
+    char share[16] = "-", temperature[16] = "greedy";
+    if (!first)
+        snprintf(share, sizeof share, "%.2f%%", 100.0 * shown->share);
+    if (shown->temperature > 0)
+        snprintf(temperature, sizeof temperature, "%.4g", shown->temperature);
+    bold(true);
+    printf("%-12s %9" PRIu32 " %9.2f%% %10s %12s%s%s", shown->name, shown->kept, 100.0 * shown->mass, share,
+           temperature, shown->parameter[0] == '\0' ? "" : "  ", shown->parameter);
+    bold(false);
+    putchar('\n');
+}
+
+static void print_top(const cli_shown *shown, const cli_pieces *pieces, double longest)
+{
+    for (uint32_t i = 0; i < shown->tops; i++) {
+        const double p = (double)shown->probs[shown->top[i]];
+        char name[16];
+        cli_pieces_name(pieces, (int32_t)shown->top[i], name);
+        printf("    %-12s %9.6f  ", name, p);
+        cli_bar(1.0, (int)(p / longest * BAR + 0.98));
+        putchar('\n');
+    }
+}
+
+static void print(const question *q, const cli_explained *e, const cli_pieces *pieces)
+{
+    double longest = 0;
+    char name[16], words[64];
+    for (uint32_t i = 0; i < e->count; i++)
+        if (e->stage[i].tops != 0 && (double)e->stage[i].probs[e->stage[i].top[0]] > longest)
+            longest = (double)e->stage[i].probs[e->stage[i].top[0]];
+    printf("row %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32 ", seed %" PRIu64 "\n\n", e->row,
+           q->of.logits.rows, e->vocab, e->position, q->of.rows[e->row].seed);
+    printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "of before", "temperature", "parameter");
+    for (uint32_t i = 0; i < e->count; i++) {
+        print_line(&e->stage[i], i == 0);
+        print_top(&e->stage[i], pieces, longest);
+    }
+    if (e->token < 0) {
+        printf("\nno token: %s\n", cli_status_words(e->status, words));
+        return;
+    }
+    cli_pieces_name(pieces, e->token, name);
+    printf("\ndrawn: %s, of probability %.6f", name, e->probability);
+    if (e->status != 0)
+        printf(" (%s)", cli_status_words(e->status, words));
+    putchar('\n');
+}
+
+/* ------------------------------------------------------------------------ JSON */
+
+static json_t *stage_json(const cli_shown *shown)
+{
+    json_t *top = json_array();
+    for (uint32_t i = 0; i < shown->tops; i++)
+        json_array_append_new(top, json_pack("{s:I, s:f}", "token", (json_int_t)shown->top[i], "probability",
+                                             (double)shown->probs[shown->top[i]]));
+    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:o}", "stage", shown->name, "parameter", shown->parameter,
+                     "tokens", (json_int_t)shown->kept, "mass", shown->mass, "of_before", shown->share, "temperature",
+                     shown->temperature, "top", top);
+}
+
+static int print_json(const cli_explained *e)
+{
+    json_t *stages = json_array();
+    char words[64];
+    for (uint32_t i = 0; i < e->count; i++)
+        if (json_array_append_new(stages, stage_json(&e->stage[i])) != 0) {
+            json_decref(stages);
+            return cli_no_memory();
+        }
+    return cli_print_json(json_pack("{s:I, s:I, s:i, s:f, s:i, s:s, s:o}", "row", (json_int_t)e->row, "position",
+                                    (json_int_t)e->position, "token", (int)e->token, "probability", e->probability,
+                                    "status", (int)e->status, "status_words", cli_status_words(e->status, words),
+                                    "stages", stages));
+}
+
+/* --------------------------------------------------------------------- command */
+
+static int explain(const question *q, const cli_job *job)
+{
+    cli_explained e = {0};
+    cli_pieces pieces = {0};
+    int failed;
+    if (q->row >= job->logits->rows)
+        return cli_fail("--row: there is no row %" PRIu32 " among %" PRIu32, q->row, job->logits->rows);
+    failed = (q->pieces_path != NULL && cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces)) ||
+             cli_explain(job, q->row, q->top < job->logits->vocab ? q->top : job->logits->vocab, &e) ||
+             (q->plot != NULL && cli_plot(q->plot, &e, &pieces));
+    if (!failed && q->json)
+        failed = print_json(&e);
+    else if (!failed) {
+        print(q, &e, &pieces);
+        failed = cli_flush();
+    }
+    cli_explained_free(&e);
+    free(pieces.text);
+    return failed;
+}
+
+int cls_cmd_explain(int argc, char **argv)
+{
+    static const char about[] = "Shows what each stage of a row's chain removes, as the reference does it.";
+    question q = {.top = 8};
+    cli_job job = {0};
+    int failed = 1;
+    cli_option options[] = {
+        {"row", CLI_UINT, &q.row, "R", "which row (default 0)", NULL, 0},
+        {"top", CLI_UINT, &q.top, "N", "tokens to list after each stage (default 8)", NULL, 0},
+        {"pieces", CLI_STRING, &q.pieces_path, "FILE.bin", "the tokens' text, as llama2.c stores it", NULL, 0},
+        {"plot", CLI_STRING, &q.plot, "OUT.png|.svg", "draw probability by rank after each stage (gnuplot)", NULL, 0},
+        {"json", CLI_FLAG, &q.json, NULL, "print an object", NULL, 0},
+        CLI_REQUEST_OPTIONS(&q.of),
+        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    cli_request_default(&q.of);
+    switch (cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options)) {
+    case CLI_HELPED:
+        failed = 0;
+        break;
+    case CLI_FAILED:
+        break;
+    case CLI_GO:
+        failed = (q.plot != NULL && cli_plot_check(q.plot)) || cli_request_read(&q.of, options, &job) ||
+                 explain(&q, &job);
+    }
+    cli_request_free(&q.of, &job);
+    return failed;
+}

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+/* The parameters that are more than one value, from the command line and from
+ * JSON: ids, biases, sequences of ids, the chain. A list belongs to the params
+ * that it was parsed into, parsed or half parsed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "params.h"
+
+/* What the library says of the lists alone. */
+static int check_lists(const char *what, const cls_params *params, uint32_t vocab)
+{
+    cls_params alone;
+    cls_params_default(&alone, sizeof alone);
+    alone.stop_ids = params->stop_ids;
+    alone.stop_count = params->stop_count;
+    alone.logit_bias = params->logit_bias;
+    alone.logit_bias_count = params->logit_bias_count;
+    alone.allowed_ids = params->allowed_ids;
+    alone.allowed_count = params->allowed_count;
+    alone.bad_words = params->bad_words;
+    alone.bad_word_count = params->bad_word_count;
+    alone.dry_breakers = params->dry_breakers;
+    alone.dry_breaker_count = params->dry_breaker_count;
+    return cls_params_check(&alone, vocab) == CLS_OK ? 0 : cli_fail("%s: %s", what, cls_error_message());
+}
+
+static int set_id(int32_t *id, const char *what, const char *text)
+{
+    const cli_option option = {NULL, CLI_INT, id, NULL, NULL, NULL, 0};
+    return cli_set(&option, what, text);
+}
+
+static int id_from_json(int32_t *id, const char *what, json_t *value)
+{
+    const cli_option option = {NULL, CLI_INT, id, NULL, NULL, NULL, 0};
+    return cli_set_from_json(&option, what, value);
+}
+
+/* ------------------------------------------------------------------------ ids */
+
+static size_t ids_in(const char *text)
+{
+    size_t n = 1;
+    for (; *text != '\0'; text++)
+        n += *text == ',';
+    return n;
+}
+
+/* Adds the ids of a text at `ids`, moved on. */
+static int take_ids(const char *what, const char *text, int32_t **ids)
+{
+    for (;; text++) {
+        const size_t length = strcspn(text, ",");
+        char id[16];
+        snprintf(id, sizeof id, "%.*s", length > 14 ? 14 : (int)length, text);
+        if (set_id((*ids)++, what, id) != 0)
+            return 1;
+        text += length;
+        if (*text == '\0')
+            return 0;
+    }
+}
+
+int32_t *cli_ids_parse(const char *what, const cli_list *texts, uint32_t *count)
+{
+    size_t n = 0;
+    int32_t *ids, *at;
+    for (uint32_t i = 0; i < texts->count; i++)
+        n += ids_in(texts->text[i]);
+    if (n > INT32_MAX) {
+        cli_fail("%s: %zu ids are too many", what, n);
+        return NULL;
+    }
+    if ((ids = at = calloc(n + 1, sizeof *ids)) == NULL) {
+        cli_no_memory();
+        return NULL;
+    }
+    *count = (uint32_t)n;
+    for (uint32_t i = 0; i < texts->count; i++)
+        if (take_ids(what, texts->text[i], &at) != 0) {
+            free(ids);
+            return NULL;
+        }
+    return ids;
+}
+
+static int ids_from_json(const char *what, json_t *value, const int32_t **list, uint32_t *n)
+{
+    const size_t count = json_array_size(value);
+    int32_t *ids;
+    *list = NULL;
+    *n = 0;
+    if (!json_is_array(value) || count > UINT32_MAX)
+        return cli_fail("%s: not an array of token ids", what);
+    if (count == 0)
+        return 0;
+    if ((ids = calloc(count, sizeof *ids)) == NULL)
+        return cli_no_memory();
+    *list = ids;
+    *n = (uint32_t)count;
+    for (size_t i = 0; i < count; i++)
+        if (id_from_json(&ids[i], what, json_array_get(value, i)) != 0)
+            return 1;
+    return 0;
+}
+
+/* A list of ids, each option with one: more in one text are refused. */
+static int stop_ids_parse(const cli_list *texts, cls_params *params)
+{
+    int32_t *ids = calloc((size_t)texts->count + 1, sizeof *ids);
+    if (ids == NULL)
+        return cli_no_memory();
+    params->stop_ids = ids;
+    params->stop_count = texts->count;
+    for (uint32_t i = 0; i < texts->count; i++)
+        if (set_id(&ids[i], "--stop-id", texts->text[i]) != 0)
+            return 1;
+    return 0;
+}
+
+/* -------------------------------------------------------------------- sequences */
+
+/* One block: the sequences, then all ids. */
+static cls_sequence *new_sequences(size_t count, size_t ids, int32_t **first)
+{
+    cls_sequence *sequences = calloc(1, count * sizeof *sequences + ids * sizeof **first);
+    *first = (int32_t *)(void *)(sequences + count);
+    return sequences;
+}
+
+static int sequences_parse(const char *what, const cli_list *texts, const cls_sequence **list, uint32_t *n)
+{
+    cls_sequence *sequences;
+    int32_t *at;
+    size_t ids = 0;
+    for (uint32_t i = 0; i < texts->count; i++)
+        ids += ids_in(texts->text[i]);
+    if ((sequences = new_sequences(texts->count, ids, &at)) == NULL)
+        return cli_no_memory();
+    *list = sequences;
+    *n = texts->count;
+    for (uint32_t i = 0; i < texts->count; i++) {
+        sequences[i] = (cls_sequence){at, (uint32_t)ids_in(texts->text[i])};
+        if (take_ids(what, texts->text[i], &at) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+static int sequences_from_json(const char *what, json_t *value, const cls_sequence **list, uint32_t *n)
+{
+    const size_t count = json_array_size(value);
+    cls_sequence *sequences;
+    int32_t *at;
+    size_t ids = 0;
+    *list = NULL;
+    *n = 0;
+    if (!json_is_array(value) || count > UINT32_MAX)
+        return cli_fail("%s: not an array of arrays of token ids", what);
+    for (size_t i = 0; i < count; i++) {
+        if (json_array_size(json_array_get(value, i)) == 0)
+            return cli_fail("%s: entry %zu is not an array of token ids", what, i);
+        ids += json_array_size(json_array_get(value, i));
+    }
+    if (count == 0)
+        return 0;
+    if ((sequences = new_sequences(count, ids, &at)) == NULL)
+        return cli_no_memory();
+    *list = sequences;
+    *n = (uint32_t)count;
+    for (size_t i = 0; i < count; i++) {
+        json_t *const entry = json_array_get(value, i);
+        sequences[i] = (cls_sequence){at, (uint32_t)json_array_size(entry)};
+        for (size_t j = 0; j < json_array_size(entry); j++)
+            if (id_from_json(at++, what, json_array_get(entry, j)) != 0)
+                return 1;
+    }
+    return 0;
+}
+
+/* ----------------------------------------------------------------------- biases */
+
+static cls_logit_bias *new_logit_bias(size_t count, cls_params *params)
+{
+    cls_logit_bias *bias = calloc(count + 1, sizeof *bias);
+    params->logit_bias = bias;
+    params->logit_bias_count = bias == NULL ? 0 : (uint32_t)count;
+    return bias;
+}
+
+static int set_bias(float *bias, const char *what, const char *text)
+{
+    const cli_option option = {NULL, CLI_FLOAT, bias, NULL, NULL, NULL, 0};
+    return cli_set(&option, what, text);
+}
+
+static int logit_bias_parse(const cli_list *texts, cls_params *params)
+{
+    cls_logit_bias *bias = new_logit_bias(texts->count, params);
+    if (bias == NULL)
+        return cli_no_memory();
+    for (uint32_t i = 0; i < texts->count; i++) {
+        const char *text = texts->text[i], *colon = strchr(text, ':');
+        char id[16];
+        if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof id)
+            return cli_fail("--logit-bias: '%s' is not ID:VALUE", text);
+        snprintf(id, sizeof id, "%.*s", (int)(colon - text), text);
+        if (set_id(&bias[i].id, "--logit-bias", id) != 0 || set_bias(&bias[i].bias, "--logit-bias", colon + 1) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* JSON has no infinity: the value that bans is a string. */
+static int bias_from_json(const char *what, json_t *value, float *bias)
+{
+    const cli_option option = {NULL, CLI_FLOAT, bias, NULL, NULL, NULL, 0};
+    if (json_is_string(value) && strcmp(json_string_value(value), "-inf") == 0)
+        return set_bias(bias, what, "-inf");
+    return cli_set_from_json(&option, what, value);
+}
+
+/* {"ID": value, ...} or [[id, value], ...] */
+static int logit_bias_from_json(const char *what, json_t *value, cls_params *params)
+{
+    const size_t count = json_is_object(value) ? json_object_size(value) : json_array_size(value);
+    cls_logit_bias *bias;
+    const char *key;
+    json_t *entry;
+    size_t i = 0;
+    params->logit_bias = NULL;
+    params->logit_bias_count = 0;
+    if ((!json_is_object(value) && !json_is_array(value)) || count > UINT32_MAX)
+        return cli_fail("%s: neither an object nor an array of [id, value]", what);
+    if ((bias = new_logit_bias(count, params)) == NULL)
+        return cli_no_memory();
+    if (json_is_object(value)) {
+        json_object_foreach(value, key, entry)
+        {
+            if (set_id(&bias[i].id, what, key) != 0 || bias_from_json(what, entry, &bias[i].bias) != 0)
+                return 1;
+            i++;
+        }
+        return 0;
+    }
+    for (; i < count; i++) {
+        entry = json_array_get(value, i);
+        if (json_array_size(entry) != 2)
+            return cli_fail("%s: entry %zu is not [id, value]", what, i);
+        if (id_from_json(&bias[i].id, what, json_array_get(entry, 0)) != 0 ||
+            bias_from_json(what, json_array_get(entry, 1), &bias[i].bias) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------------ chain */
+
+/* The names of presets and stages, llama.cpp's among them. */
+static const struct name {
+    const char *name;
+    uint8_t value;
+} presets[] = {{"default", CLS_CHAIN_DEFAULT}, {"vllm", CLS_CHAIN_VLLM}, {"llama", CLS_CHAIN_LLAMA}, {NULL, 0}},
+  stages[] = {{"temperature", CLS_STAGE_TEMPERATURE},
+              {"top_k", CLS_STAGE_TOP_K},
+              {"top_p", CLS_STAGE_TOP_P},
+              {"min_p", CLS_STAGE_MIN_P},
+              {"top_n_sigma", CLS_STAGE_TOP_N_SIGMA},
+              {"typical_p", CLS_STAGE_TYPICAL_P},
+              {"xtc", CLS_STAGE_XTC},
+              {"p_less", CLS_STAGE_P_LESS},
+              {"infill", CLS_STAGE_INFILL},
+              {"temp", CLS_STAGE_TEMPERATURE},
+              {"typ_p", CLS_STAGE_TYPICAL_P},
+              {"typical", CLS_STAGE_TYPICAL_P},
+              {NULL, 0}};
+
+/* "top-k" is "top_k". */
+static const struct name *find_name(const struct name *names, const char *text, size_t length)
+{
+    for (; names->name != NULL; names++) {
+        size_t i = 0;
+        while (i < length && names->name[i] == (text[i] == '-' ? '_' : text[i]))
+            i++;
+        if (i == length && names->name[i] == '\0')
+            return names;
+    }
+    return NULL;
+}
+
+static int add_stage(const char *what, const char *text, size_t length, uint32_t *n, cls_params *params)
+{
+    const struct name *stage = find_name(stages, text, length);
+    if (stage == NULL)
+        return cli_fail("%s: '%.*s' is none of default, vllm, llama, and no stage (temperature, top_k, top_p, min_p, "
+                        "top_n_sigma, typical_p, xtc, p_less, infill)",
+                        what, length > 64 ? 64 : (int)length, text);
+    for (uint32_t i = 0; i < *n; i++)
+        if (params->stages[i] == stage->value)
+            return cli_fail("%s: '%s' is there twice", what, stage->name);
+    params->stages[(*n)++] = stage->value; /* there are fewer stages than places */
+    return 0;
+}
+
+static void custom_chain(cls_params *params)
+{
+    params->chain = CLS_CHAIN_CUSTOM;
+    memset(params->stages, CLS_STAGE_END, sizeof params->stages);
+}
+
+static int chain_parse(const char *what, const char *text, cls_params *params)
+{
+    const struct name *preset = find_name(presets, text, strlen(text));
+    uint32_t n = 0;
+    if (preset != NULL) {
+        params->chain = preset->value;
+        return 0;
+    }
+    custom_chain(params);
+    for (;; text++) {
+        const size_t length = strcspn(text, ",");
+        if (add_stage(what, text, length, &n, params) != 0)
+            return 1;
+        text += length;
+        if (*text == '\0')
+            return 0;
+    }
+}
+
+static int chain_from_json(const char *what, json_t *value, cls_params *params)
+{
+    uint32_t n = 0;
+    if (json_is_string(value))
+        return chain_parse(what, json_string_value(value), params);
+    if (!json_is_array(value))
+        return cli_fail("%s: neither a string nor an array of stages", what);
+    custom_chain(params);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const char *text = json_string_value(json_array_get(value, i));
+        if (text == NULL)
+            return cli_fail("%s: entry %zu is not a string", what, i);
+        if (add_stage(what, text, strlen(text), &n, params) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* -------------------------------------------------------------------------- all */
+
+static int allowed_parse(const cli_list *texts, cls_params *params)
+{
+    params->allowed_ids = cli_ids_parse("--allowed-id", texts, &params->allowed_count);
+    return params->allowed_ids == NULL;
+}
+
+int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
+{
+    return (texts->chain != NULL && chain_parse("--chain", texts->chain, params)) ||
+           (texts->stop_ids.count != 0 &&
+            (stop_ids_parse(&texts->stop_ids, params) || check_lists("--stop-id", params, vocab))) ||
+           (texts->logit_bias.count != 0 &&
+            (logit_bias_parse(&texts->logit_bias, params) || check_lists("--logit-bias", params, vocab))) ||
+           (texts->allowed_ids.count != 0 &&
+            (allowed_parse(&texts->allowed_ids, params) || check_lists("--allowed-id", params, vocab))) ||
+           (texts->bad_words.count != 0 &&
+            (sequences_parse("--bad-word", &texts->bad_words, &params->bad_words, &params->bad_word_count) ||
+             check_lists("--bad-word", params, vocab))) ||
+           (texts->breakers.count != 0 && (sequences_parse("--dry-sequence-breaker", &texts->breakers,
+                                                           &params->dry_breakers, &params->dry_breaker_count) ||
+                                           check_lists("--dry-sequence-breaker", params, vocab)));
+}
+
+void cli_lists_free(cli_lists *texts)
+{
+    free(texts->stop_ids.text);
+    free(texts->logit_bias.text);
+    free(texts->allowed_ids.text);
+    free(texts->bad_words.text);
+    free(texts->breakers.text);
+}
+
+int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab, cls_params *params)
+{
+    int failed;
+    if (strcmp(key, "chain") == 0)
+        failed = chain_from_json(what, value, params);
+    else if (strcmp(key, "stop_ids") == 0)
+        failed = ids_from_json(what, value, &params->stop_ids, &params->stop_count);
+    else if (strcmp(key, "logit_bias") == 0)
+        failed = logit_bias_from_json(what, value, params);
+    else if (strcmp(key, "allowed_token_ids") == 0)
+        failed = ids_from_json(what, value, &params->allowed_ids, &params->allowed_count);
+    else if (strcmp(key, "bad_words") == 0)
+        failed = sequences_from_json(what, value, &params->bad_words, &params->bad_word_count);
+    else if (strcmp(key, "dry_sequence_breakers") == 0)
+        failed = sequences_from_json(what, value, &params->dry_breakers, &params->dry_breaker_count);
+    else
+        return -1;
+    return failed != 0 ? 1 : check_lists(what, params, vocab);
+}

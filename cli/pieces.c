@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* The text of a vocabulary's tokens, for people. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+int cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces)
+{
+    FILE *file = fopen(path, "rb");
+    int32_t longest, length = 0;
+    bool good;
+    if (file == NULL)
+        return cli_fail("%s: cannot be opened", path);
+    pieces->text = calloc(vocab, sizeof *pieces->text);
+    good = pieces->text != NULL && fread(&longest, 4, 1, file) == 1;
+    for (uint32_t i = 0; i < vocab && good; i++) {
+        char bytes[256], *text = pieces->text[i];
+        float score;
+        good = fread(&score, 4, 1, file) == 1 && fread(&length, 4, 1, file) == 1 && length >= 0 &&
+               (size_t)length < sizeof bytes && fread(bytes, 1, (size_t)length, file) == (size_t)length;
+        if (!good)
+            break;
+        for (int32_t c = 0; c < length; c++) /* columns are counted in bytes: plain ASCII only */
+            bytes[c] = bytes[c] < 32 || bytes[c] > 126 ? '?' : bytes[c];
+        snprintf(text, sizeof *pieces->text, "'%.*s'", length > 9 ? 9 : length, bytes);
+    }
+    fclose(file);
+    pieces->count = vocab;
+    return good ? 0 : cli_fail("%s: not a llama2.c tokenizer of %" PRIu32 " pieces", path, vocab);
+}
+
+void cli_pieces_name(const cli_pieces *pieces, int32_t token, char name[16])
+{
+    if (token < 0 || (uint32_t)token >= pieces->count)
+        snprintf(name, 16, "#%" PRId32, token);
+    else
+        memcpy(name, pieces->text[token], 16);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows of requests, as the options of sample and explain say them: logits,
+ * parameters, masks, biases, and what the requests have so far. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "request.h"
+
+/* An array with a row for each of the logits'; `what` it should be is for the sentence. */
+static int array_read(const char *path, uint32_t rows, const char *what, bool (*fits)(const cli_npy *), cli_npy *array)
+{
+    if (cli_npy_read(path, array) != 0)
+        return 1;
+    if (array->dims != 2 || !fits(array))
+        cli_fail("%s: not an array %s", path, what);
+    else if (array->shape[0] != rows)
+        cli_fail("%s: %" PRIu64 " rows for %" PRIu32 " rows of logits", path, array->shape[0], rows);
+    else if (array->shape[1] > INT32_MAX)
+        cli_fail("%s: rows of %" PRIu64 " are too long", path, array->shape[1]);
+    else
+        return 0;
+    free(array->data);
+    array->data = NULL;
+    return 1;
+}
+
+static bool is_bool(const cli_npy *array) { return array->size == 1 && array->kind != 'i'; }
+static bool is_mask(const cli_npy *array) { return is_bool(array) || (array->size == 4 && array->kind != 'f'); }
+static bool is_bias(const cli_npy *array) { return array->kind == 'f' && array->size != 8; }
+static bool is_ids(const cli_npy *array) { return array->kind == 'i' && array->size >= 4; }
+
+static int mask_read(const char *path, cli_job *job)
+{
+    cli_npy mask;
+    if (array_read(path, job->logits->rows, "int32 [rows, words] or bool [rows, vocab]", is_mask, &mask) != 0)
+        return 1;
+    job->mask = mask.data;
+    job->mask_width = (uint32_t)mask.shape[1];
+    job->mask_kind = is_bool(&mask) ? CLS_MASK_BOOL : CLS_MASK_PACKED;
+    if (mask.shape[1] > (is_bool(&mask) ? 1048576 : 32768))
+        return cli_fail("%s: rows of %" PRIu32 " are longer than any vocabulary", path, job->mask_width);
+    return 0;
+}
+
+static int bias_read(const char *path, cli_job *job)
+{
+    cli_npy bias;
+    if (array_read(path, job->logits->rows, "float32 or float16 [rows, vocab]", is_bias, &bias) != 0)
+        return 1;
+    job->bias = bias.data;
+    job->bias_dtype = bias.size == 4 ? CLS_F32 : CLS_F16;
+    if (bias.shape[1] != job->logits->vocab)
+        return cli_fail("%s: rows of %" PRIu64 " values for a vocabulary of %" PRIu32, path, bias.shape[1],
+                        job->logits->vocab);
+    return 0;
+}
+
+/* Token ids; what is none becomes -1, as the padding is. */
+static int tokens_read(const char *path, uint32_t rows, cli_tokens *tokens)
+{
+    cli_npy array;
+    const int64_t *wide;
+    if (array_read(path, rows, "int32 [rows, tokens]", is_ids, &array) != 0)
+        return 1;
+    tokens->ids = array.data;
+    tokens->width = (uint32_t)array.shape[1];
+    wide = array.data;
+    for (size_t i = 0; array.size == 8 && i < (size_t)rows * tokens->width; i++) {
+        const int64_t id = wide[i];
+        tokens->ids[i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------------- infill */
+
+static int prefixes_read(const char *path, uint32_t vocab, int32_t **prefix_of)
+{
+    cli_npy array;
+    if (cli_npy_read(path, &array) != 0)
+        return 1;
+    *prefix_of = array.data;
+    if (array.kind != 'i' || array.size != 4 || array.dims != 1)
+        return cli_fail("%s: not an array int32 [vocab]", path);
+    return array.shape[0] == vocab ? 0
+                                   : cli_fail("%s: %" PRIu64 " tokens for a vocabulary of %" PRIu32, path,
+                                              array.shape[0], vocab);
+}
+
+/* The tables of the infill stage, where a row has it. */
+static int infill_read(cli_request *q, cli_job *job)
+{
+    const uint32_t vocab = job->logits->vocab;
+    bool asked = false;
+    for (uint32_t r = 0; r < job->logits->rows; r++)
+        asked |= job->params[r].infill != 0;
+    if (q->end_ids.count != 0 && (q->ends = cli_ids_parse("--infill-end", &q->end_ids, &q->infill.end_count)) == NULL)
+        return 1;
+    for (uint32_t i = 0; i < q->infill.end_count; i++)
+        if (q->ends[i] < 0 || (uint32_t)q->ends[i] >= vocab)
+            return cli_fail("--infill-end: %" PRId32 " is no token of a vocabulary of %" PRIu32, q->ends[i], vocab);
+    if (q->prefixes != NULL && prefixes_read(q->prefixes, vocab, &q->prefix_of) != 0)
+        return 1;
+    if (!asked)
+        return 0;
+    if (q->ends == NULL)
+        return cli_fail("--infill: needs --infill-end, the tokens that end a generation");
+    if (q->prefix_of == NULL) {
+        if ((q->prefix_of = malloc(vocab * sizeof *q->prefix_of)) == NULL)
+            return cli_no_memory();
+        memset(q->prefix_of, -1, vocab * sizeof *q->prefix_of);
+    }
+    q->infill.struct_size = sizeof q->infill;
+    q->infill.end_ids = q->ends;
+    q->infill.prefix_of = q->prefix_of;
+    job->infill = &q->infill;
+    return 0;
+}
+
+/* ------------------------------------------------------------------------- all */
+
+/* What the rows' parameters look back at: whole requests where they have no
+ * end of their own, as far as a sampler can remember. */
+static uint32_t history_of(const cli_job *job)
+{
+    const uint64_t most = (uint64_t)job->prompt.width + job->output.width;
+    const uint32_t whole = most > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : most > 0 ? (uint32_t)most : 1;
+    uint32_t history = 0;
+    for (uint32_t r = 0; r < job->logits->rows; r++) {
+        const cls_params *const p = &job->params[r];
+        const bool looks = p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_word_count != 0;
+        const uint32_t least[] = {looks ? whole : 0, p->penalty_window, p->dry_window};
+        for (int i = 0; i < 3; i++)
+            history = least[i] > history ? least[i] : history;
+        for (uint32_t i = 0; i < p->bad_word_count; i++)
+            history = p->bad_words[i].count > history ? p->bad_words[i].count : history;
+    }
+    return history > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : history;
+}
+
+static int inputs_read(cli_request *q, cli_job *job)
+{
+    const uint32_t rows = job->logits->rows;
+    return (q->mask != NULL && mask_read(q->mask, job)) || (q->bias != NULL && bias_read(q->bias, job)) ||
+           (q->prompt != NULL && tokens_read(q->prompt, rows, &job->prompt)) ||
+           (q->output != NULL && tokens_read(q->output, rows, &job->output)) || infill_read(q, job);
+}
+
+/* All parameters: those of the command line into q, those of each row into rows. */
+static int params_read(cli_request *q, const cli_option *options, cli_job *job)
+{
+    const uint32_t rows = job->logits->rows, vocab = job->logits->vocab;
+    if ((q->rows = calloc(rows, sizeof *q->rows)) == NULL)
+        return cli_no_memory();
+    job->params = q->rows;
+    return cli_lists_parse(&q->lists, vocab, &q->params) || cli_params_check(options, &q->params, vocab) ||
+           cli_params_rows(&q->params, q->params_file, q->seeds, rows, vocab, q->rows);
+}
+
+void cli_request_default(cli_request *q)
+{
+    memset(q, 0, sizeof *q);
+    cls_params_default(&q->params, sizeof q->params);
+}
+
+int cli_request_read(cli_request *q, const cli_option *options, cli_job *job)
+{
+    memset(job, 0, sizeof *job);
+    if (q->logits_path == NULL)
+        return cli_fail("--logits: a file of logits is needed");
+    if (cli_logits_read(q->logits_path, q->dtype, &q->logits) != 0)
+        return 1;
+    job->logits = &q->logits;
+    if (params_read(q, options, job) != 0 || inputs_read(q, job) != 0)
+        return 1;
+    job->history = history_of(job);
+    return 0;
+}
+
+void cli_request_free(cli_request *q, cli_job *job)
+{
+    free((void *)(uintptr_t)job->mask);
+    free((void *)(uintptr_t)job->bias);
+    free(job->prompt.ids);
+    free(job->output.ids);
+    cli_params_free(&q->params, q->rows, q->logits.rows);
+    cli_lists_free(&q->lists);
+    free(q->end_ids.text);
+    free(q->ends);
+    free(q->prefix_of);
+    free(q->logits.data);
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT */
+/* What each stage of a row's chain leaves: the reference, run on the chain's
+ * first stages, then on one more, and so on. So it is the library that says
+ * it. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "explain.h"
+
+/* Behind the public stages: what replaces the chain's end, or the draw. */
+enum { MIROSTAT = 32, ADAPTIVE };
+
+/* ------------------------------------------------------------------- the stages */
+
+/* The presets, as the header has them. */
+static const uint8_t presets[][CLS_CHAIN_LENGTH] = {
+    [CLS_CHAIN_DEFAULT] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_MIN_P,
+                           CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS,
+                           CLS_STAGE_INFILL},
+    [CLS_CHAIN_VLLM] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P,
+                        CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS,
+                        CLS_STAGE_INFILL},
+    [CLS_CHAIN_LLAMA] = {CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P, CLS_STAGE_TOP_P,
+                         CLS_STAGE_MIN_P, CLS_STAGE_XTC, CLS_STAGE_TEMPERATURE, CLS_STAGE_P_LESS,
+                         CLS_STAGE_INFILL},
+};
+
+static bool is_greedy(const cls_params *p) { return p->temperature < 1e-5f; }
+
+static bool is_on(uint8_t stage, const cls_params *p)
+{
+    switch (stage) {
+    case CLS_STAGE_TEMPERATURE:
+        return p->temperature != 1.0f || p->dynatemp_range > 0.0f;
+    case CLS_STAGE_TOP_K:
+        return p->top_k > 0;
+    case CLS_STAGE_TOP_P:
+        return p->top_p < 1.0f;
+    case CLS_STAGE_MIN_P:
+        return p->min_p > 0.0f;
+    case CLS_STAGE_TOP_N_SIGMA:
+        return p->top_n_sigma > 0.0f;
+    case CLS_STAGE_TYPICAL_P:
+        return p->typical_p < 1.0f;
+    case CLS_STAGE_XTC:
+        return p->xtc_probability > 0.0f;
+    case CLS_STAGE_P_LESS:
+        return p->p_less != 0;
+    case CLS_STAGE_INFILL:
+        return p->infill != 0;
+    default:
+        return false;
+    }
+}
+
+/* The stages that are on, in order. */
+static uint32_t stages_of(const cls_params *p, uint8_t stages[CLI_MOST_STAGES])
+{
+    const uint8_t *const chain = p->chain == CLS_CHAIN_CUSTOM ? p->stages : presets[p->chain];
+    uint32_t n = 0;
+    if (is_greedy(p) || p->mirostat != 0) {
+        if (is_on(CLS_STAGE_TEMPERATURE, p))
+            stages[n++] = CLS_STAGE_TEMPERATURE;
+        if (!is_greedy(p))
+            stages[n++] = MIROSTAT;
+        return n;
+    }
+    for (uint32_t i = 0; i < CLS_CHAIN_LENGTH && chain[i] != CLS_STAGE_END; i++)
+        if (is_on(chain[i], p))
+            stages[n++] = chain[i];
+    if (p->adaptive_target >= 0.0f)
+        stages[n++] = ADAPTIVE;
+    return n;
+}
+
+/* The parameters with an empty chain. */
+static void without_chain(cls_params *p)
+{
+    cls_params off;
+    cls_params_default(&off, sizeof off);
+    p->chain = CLS_CHAIN_CUSTOM;
+    memset(p->stages, CLS_STAGE_END, sizeof p->stages);
+    p->temperature = off.temperature;
+    p->dynatemp_range = off.dynatemp_range;
+    p->top_k = off.top_k;
+    p->top_p = off.top_p;
+    p->top_p_decay = off.top_p_decay;
+    p->min_p = off.min_p;
+    p->top_n_sigma = off.top_n_sigma;
+    p->typical_p = off.typical_p;
+    p->xtc_probability = off.xtc_probability;
+    p->p_less = off.p_less;
+    p->infill = off.infill;
+    p->mirostat = off.mirostat;
+    p->adaptive_target = off.adaptive_target;
+}
+
+/* Adds a stage to the chain, with its parameters from `from`. */
+static void add_stage(uint8_t stage, const cls_params *from, cls_params *p)
+{
+    const size_t n = strlen((const char *)p->stages); /* they end with CLS_STAGE_END, 0 */
+    switch (stage) {
+    case CLS_STAGE_TEMPERATURE:
+        p->temperature = from->temperature;
+        p->dynatemp_range = from->dynatemp_range;
+        break;
+    case CLS_STAGE_TOP_K:
+        p->top_k = from->top_k;
+        break;
+    case CLS_STAGE_TOP_P:
+        p->top_p = from->top_p;
+        p->top_p_decay = from->top_p_decay;
+        break;
+    case CLS_STAGE_MIN_P:
+        p->min_p = from->min_p;
+        break;
+    case CLS_STAGE_TOP_N_SIGMA:
+        p->top_n_sigma = from->top_n_sigma;
+        break;
+    case CLS_STAGE_TYPICAL_P:
+        p->typical_p = from->typical_p;
+        break;
+    case CLS_STAGE_XTC:
+        p->xtc_probability = from->xtc_probability;
+        break;
+    case CLS_STAGE_P_LESS:
+        p->p_less = from->p_less;
+        break;
+    case CLS_STAGE_INFILL:
+        p->infill = from->infill;
+        break;
+    case MIROSTAT:
+        p->mirostat = from->mirostat;
+        return;
+    default:
+        p->adaptive_target = from->adaptive_target;
+        return;
+    }
+    p->stages[n] = stage;
+}
+
+static void put(cli_shown *to, const char *format, ...)
+{
+    const size_t used = strlen(to->parameter);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(to->parameter + used, sizeof to->parameter - used, format, args);
+    va_end(args);
+}
+
+/* Name and parameters, for people. */
+static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
+{
+    switch (stage) {
+    case CLS_STAGE_TEMPERATURE:
+        to->name = "temperature";
+        put(to, is_greedy(p) ? "%g: greedy" : "%g", (double)p->temperature);
+        if (p->dynatemp_range > 0.0f && !is_greedy(p))
+            put(to, " +- %g by the entropy, exponent %g", (double)p->dynatemp_range, (double)p->dynatemp_exponent);
+        return;
+    case CLS_STAGE_TOP_K:
+        to->name = "top-k";
+        put(to, "%" PRId32, p->top_k);
+        return;
+    case CLS_STAGE_TOP_P:
+        to->name = "top-p";
+        put(to, p->top_p_decay < 1.0f ? "%g, decay %g" : "%g", (double)p->top_p, (double)p->top_p_decay);
+        return;
+    case CLS_STAGE_MIN_P:
+        to->name = "min-p";
+        put(to, "%g", (double)p->min_p);
+        return;
+    case CLS_STAGE_TOP_N_SIGMA:
+        to->name = "top-n-sigma";
+        put(to, "%g", (double)p->top_n_sigma);
+        return;
+    case CLS_STAGE_TYPICAL_P:
+        to->name = "typical";
+        put(to, "%g", (double)p->typical_p);
+        return;
+    case CLS_STAGE_XTC:
+        to->name = "xtc";
+        put(to, "probability %g, threshold %g", (double)p->xtc_probability, (double)p->xtc_threshold);
+        return;
+    case CLS_STAGE_P_LESS:
+        to->name = "p-less";
+        return;
+    case CLS_STAGE_INFILL:
+        to->name = "infill";
+        return;
+    case MIROSTAT:
+        to->name = "mirostat";
+        put(to, "%" PRId32 ", at its beginning: mu %g", p->mirostat, 2.0 * (double)p->mirostat_tau);
+        return;
+    default:
+        to->name = "adaptive";
+        put(to, "target %g, at its beginning", (double)p->adaptive_target);
+    }
+}
+
+/* What adjusts the row before its chain; whether anything does. */
+static bool describe_adjustments(const cli_job *job, const cls_params *p, cli_shown *to)
+{
+    to->name = "adjusted";
+    if (job->mask != NULL)
+        put(to, ", mask");
+    if (job->bias != NULL)
+        put(to, ", bias");
+    if (p->logit_bias_count != 0)
+        put(to, ", logit bias of %" PRIu32, p->logit_bias_count);
+    if (p->allowed_count != 0)
+        put(to, ", %" PRIu32 " allowed", p->allowed_count);
+    if (p->bad_word_count != 0)
+        put(to, ", %" PRIu32 " bad words", p->bad_word_count);
+    if (p->no_repeat_ngram != 0)
+        put(to, ", no %" PRIu32 "-gram twice", p->no_repeat_ngram);
+    if (p->min_tokens != 0)
+        put(to, ", min tokens %" PRIu32, p->min_tokens);
+    if (p->repetition_penalty != 1.0f)
+        put(to, ", repetition %g", (double)p->repetition_penalty);
+    if (p->frequency_penalty != 0.0f)
+        put(to, ", frequency %g", (double)p->frequency_penalty);
+    if (p->presence_penalty != 0.0f)
+        put(to, ", presence %g", (double)p->presence_penalty);
+    if (p->dry_multiplier != 0.0f && p->dry_base >= 1.0f)
+        put(to, ", DRY %g * %g^n", (double)p->dry_multiplier, (double)p->dry_base);
+    if (to->parameter[0] == '\0')
+        return false;
+    memmove(to->parameter, to->parameter + 2, strlen(to->parameter + 2) + 1);
+    return true;
+}
+
+/* --------------------------------------------------------------- what they leave */
+
+typedef struct ranked {
+    float p;
+    uint32_t id;
+} ranked;
+
+static int by_rank(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    return x->p != y->p ? (x->p < y->p) - (x->p > y->p) : (x->id > y->id) - (x->id < y->id);
+}
+
+/* Marks the kept tokens. Some may be too unlikely for a float: but for the
+ * infill stage, of which so many never are left, kept tokens follow one
+ * another in order, and these are the next. */
+static int mark_kept(const cli_shown *shown, const float *adjusted, uint32_t vocab, uint8_t *kept)
+{
+    ranked *order;
+    uint32_t n = 0, at = 0;
+    for (uint32_t t = 0; t < vocab; t++)
+        n += kept[t] = shown->probs[t] > 0.0f;
+    if (n == 0 || n >= shown->kept)
+        return 0;
+    if ((order = malloc(vocab * sizeof *order)) == NULL)
+        return cli_no_memory();
+    for (uint32_t t = 0; t < vocab; t++)
+        order[t] = (ranked){adjusted[t], t};
+    qsort(order, vocab, sizeof *order, by_rank);
+    while (!kept[order[at].id])
+        at++;
+    for (; at < vocab && n < shown->kept; at++) {
+        n += !kept[order[at].id];
+        kept[order[at].id] = 1;
+    }
+    free(order);
+    return 0;
+}
+
+static double mass_of(const float *probs, const uint8_t *kept, uint32_t vocab)
+{
+    double sum = 0;
+    for (uint32_t t = 0; t < vocab; t++)
+        sum += kept[t] ? (double)probs[t] : 0.0;
+    return sum;
+}
+
+/* The dynamic temperature that made `after` of `before`, which was at 1: by
+ * the two tokens whose ratio changed most. 0 if it left one token alone. */
+static double observed_temperature(const cls_params *p, const cli_shown *before, const cli_shown *after,
+                                   uint32_t vocab)
+{
+    uint32_t most = 0, least;
+    for (uint32_t t = 1; t < vocab; t++)
+        if (after->probs[t] > after->probs[most])
+            most = t;
+    least = most;
+    for (uint32_t t = 0; t < vocab; t++)
+        if (after->probs[t] > 1e-20f && before->probs[t] > 1e-30f && after->probs[t] < after->probs[least])
+            least = t;
+    if (before->kept <= 1)
+        return (double)p->temperature;
+    if (after->kept == 1)
+        return 0;
+    if (after->probs[least] == after->probs[most] || before->probs[least] == before->probs[most])
+        return (double)p->temperature + (double)p->dynatemp_range; /* all are alike: no entropy is larger */
+    return log((double)before->probs[most] / (double)before->probs[least]) /
+           log((double)after->probs[most] / (double)after->probs[least]);
+}
+
+static int find_top(cli_shown *shown, uint32_t vocab, uint32_t most)
+{
+    uint32_t n = 0;
+    if ((shown->top = calloc((size_t)most + 1, sizeof *shown->top)) == NULL)
+        return cli_no_memory();
+    for (uint32_t t = 0; t < vocab && most != 0; t++) {
+        uint32_t at = n;
+        if (shown->probs[t] <= 0.0f || (n == most && shown->probs[t] <= shown->probs[shown->top[n - 1]]))
+            continue;
+        if (n < most)
+            n++;
+        else
+            at--;
+        for (; at > 0 && shown->probs[shown->top[at - 1]] < shown->probs[t]; at--)
+            shown->top[at] = shown->top[at - 1];
+        shown->top[at] = t;
+    }
+    shown->tops = n;
+    return 0;
+}
+
+/* Runs the reference for the next of the shown stages. */
+static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
+{
+    cli_shown *const shown = &e->stage[e->count++];
+    cls_host_result result = {.struct_size = sizeof result};
+    if ((shown->probs = result.probs = calloc(e->vocab, sizeof *shown->probs)) == NULL)
+        return cli_no_memory();
+    if (cls_host_sample(host, &result) != CLS_OK)
+        return cli_fail("row %" PRIu32 ": %s", e->row, cls_error_message());
+    shown->kept = result.kept;
+    return find_top(shown, e->vocab, top);
+}
+
+/* The token, of the whole chain. */
+static int draw(const cls_host_row *host, cli_explained *e)
+{
+    cls_host_result result = {.struct_size = sizeof result};
+    if (cls_host_sample(host, &result) != CLS_OK)
+        return cli_fail("row %" PRIu32 ": %s", e->row, cls_error_message());
+    e->token = result.token;
+    e->status = result.status;
+    e->probability = exp((double)result.logprob_final);
+    return 0;
+}
+
+/* Masses of the shown stages; `base` is the adjusted row. */
+static int weigh(cli_explained *e, uint32_t base)
+{
+    uint8_t *const kept = malloc(e->vocab);
+    int failed = kept == NULL ? cli_no_memory() : 0;
+    for (uint32_t i = 0; i < e->count && !failed; i++) {
+        cli_shown *const shown = &e->stage[i];
+        const cli_shown *const before = &e->stage[i == 0 ? 0 : i - 1];
+        failed = mark_kept(shown, e->stage[i < base ? i : base].probs, e->vocab, kept);
+        shown->mass = mass_of(e->stage[i < base ? i : base].probs, kept, e->vocab);
+        shown->share = mass_of(before->probs, kept, e->vocab);
+    }
+    free(kept);
+    return failed;
+}
+
+int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e)
+{
+    const cls_params *const all = &job->params[row];
+    cls_params params;
+    cls_host_row host, bare;
+    uint8_t stages[CLI_MOST_STAGES];
+    const uint32_t n = stages_of(all, stages);
+    uint32_t base = 0;
+    memset(e, 0, sizeof *e);
+    cli_host_row(job, row, &host);
+    e->row = row;
+    e->vocab = host.vocab;
+    e->position = host.position;
+
+    /* The row as it came: no request at all. */
+    cls_params_default(&params, sizeof params);
+    cls_host_row_default(&bare, sizeof bare);
+    bare.logits = host.logits;
+    bare.dtype = host.dtype;
+    bare.vocab = host.vocab;
+    bare.params = &params;
+    e->stage[0].name = "logits";
+    if (show(&bare, e, top) != 0)
+        return 1;
+
+    params = *all;
+    without_chain(&params);
+    host.params = &params;
+    if (describe_adjustments(job, all, &e->stage[1])) {
+        base = 1;
+        if (show(&host, e, top) != 0)
+            return 1;
+    }
+    for (uint32_t i = 0; i <= base; i++)
+        e->stage[i].temperature = 1.0;
+    for (uint32_t i = 0; i < n; i++) {
+        cli_shown *const shown = &e->stage[e->count];
+        add_stage(stages[i], all, &params);
+        describe(stages[i], all, shown);
+        shown->temperature = shown[-1].temperature;
+        if (show(&host, e, top) != 0)
+            return 1;
+        if (stages[i] == CLS_STAGE_TEMPERATURE)
+            shown->temperature = is_greedy(all)               ? 0.0
+                                 : all->dynatemp_range > 0.0f ? observed_temperature(all, shown - 1, shown, e->vocab)
+                                                              : (double)all->temperature;
+    }
+    host.params = all;
+    return draw(&host, e) || weigh(e, base);
+}
+
+void cli_explained_free(cli_explained *e)
+{
+    for (uint32_t i = 0; i < e->count; i++) {
+        free(e->stage[i].probs);
+        free(e->stage[i].top);
+    }
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* cls_draw(): from lists that the host has filtered, and the same on the host. */
+#include "internal.h"
+
+enum { MOST = 16384 }; /* candidates: a work-item goes over them three times, within 65,535 trips */
+
+void cls_draw_call_default(cls_draw_call *call, size_t struct_size)
+{
+    cls_struct_init(call, struct_size);
+    if (struct_size >= offsetof(cls_draw_call, invalid_token) + sizeof call->invalid_token)
+        call->invalid_token = -1;
+}
+
+static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call)
+{
+    const struct {
+        const char *name;
+        const cls_buffer *buffer;
+        uint64_t size, element;
+    } optional[] = {
+        { "call->counts", &call->counts, (uint64_t)call->rows * 4, 4 },
+        { "call->random", &call->random, (uint64_t)call->rows * 8, 8 },
+        { "call->tokens", &call->tokens, (uint64_t)call->rows * 4, 4 },
+        { "call->status", &call->status, (uint64_t)call->rows * 4, 4 },
+        { "call->latest", &call->latest, (uint64_t)s->slots * 4, 4 },
+    };
+    if (call->n < 1 || call->n > MOST)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->n is %u; it must be 1 to %d", (unsigned)call->n, MOST);
+    if (call->row_stride == 0)
+        call->row_stride = call->n;
+    if (call->row_stride < call->n)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->row_stride is %llu, less than call->n, %u",
+                        (unsigned long long)call->row_stride, (unsigned)call->n);
+    const uint64_t size = cls_extent(call->rows, call->row_stride, call->n, 4);
+    cls_status status = cls_buffer_check(s->context, "call->ids", &call->ids, size, 4);
+    if (status == CLS_OK)
+        status = cls_buffer_check(s->context, "call->logits", &call->logits, size, 4);
+    for (size_t i = 0; i < sizeof optional / sizeof optional[0] && status == CLS_OK; i++)
+        if (optional[i].buffer->buffer != NULL)
+            status = cls_buffer_check(s->context, optional[i].name, optional[i].buffer, optional[i].size, optional[i].element);
+    return status;
+}
+
+static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers, cl_uint n_wait,
+                        const cl_event *wait, cls_draw_call *call, cls_plan *plan)
+{
+    static const cls_ints none;
+    const struct {
+        const char *name;
+        const cls_ints *map;
+        enum cls_map which;
+        uint32_t has;
+    } maps[] = {
+        { "call->slots", &call->slots, CLS_MAP_SLOTS, CLS_HAS_SLOT_MAP },
+        { "call->positions", &call->positions, CLS_MAP_POSITIONS, CLS_HAS_POSITIONS },
+        { "call->draws", &call->draws, CLS_MAP_DRAWS, CLS_HAS_DRAWS },
+    };
+    memset(plan, 0, sizeof *plan);
+    cls_draw_call_default(call, sizeof *call);
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    cls_status status = cls_struct_read(call, sizeof *call, callers, "call");
+    if (status == CLS_OK)
+        status = cls_wait_check(n_wait, wait);
+    if (status == CLS_OK && (call->rows < 1 || call->rows > s->max_rows))
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->rows is %u; the sampler was created for 1 to %u",
+                          (unsigned)call->rows, (unsigned)s->max_rows);
+    if (status == CLS_OK)
+        status = cls_queue_check(s->context, queue, &plan->ordered);
+    if (status == CLS_OK)
+        status = check_buffers(s, call);
+    for (int i = 0; i < CLS_STEP_MAPS; i++)
+        plan->map[i] = &none;
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0] && status == CLS_OK; i++) {
+        plan->map[maps[i].which] = maps[i].map;
+        if (maps[i].map->host != NULL || maps[i].map->device.buffer != NULL)
+            plan->has |= maps[i].has;
+        status = cls_map_check(s, maps[i].name, maps[i].map, call->rows);
+    }
+    if (status == CLS_OK)
+        status = cls_draws_check("call->draws", call->draws.host, call->rows);
+    if (status == CLS_OK)
+        status = cls_row_slots_check(s, "call->slots", &call->slots, call->rows, call->defer_accept != 0, plan);
+    plan->step.rows = call->rows;
+    plan->step.random = call->random;
+    plan->step.invalid_token = call->invalid_token;
+    plan->step.tokens = call->tokens;
+    plan->step.status = call->status;
+    plan->step.latest = call->latest;
+    plan->has |= call->counts.buffer != NULL ? CLS_HAS_COUNTS : 0;
+    plan->has |= call->random.buffer != NULL ? CLS_HAS_RANDOM : 0;
+    plan->has |= call->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
+    plan->has |= call->status.buffer != NULL ? CLS_HAS_STATUS : 0;
+    plan->has |= call->latest.buffer != NULL ? CLS_HAS_LATEST : 0;
+    plan->has |= call->defer_accept ? CLS_DEFER : 0;
+    return status;
+}
+
+static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_commands *c, cl_event *done)
+{
+    const cls_sampler *const s = c->sampler;
+    const size_t groups[2] = { 1, call->rows };
+    cls_arguments a = { cls_sampler_kernel(s, CLS_DRAW), 0, CL_SUCCESS };
+    cls_set_buffer(&a, s, &call->ids, sizeof(int32_t));
+    cls_set_buffer(&a, s, &call->logits, sizeof(float));
+    cls_set_buffer(&a, s, &call->counts, sizeof(int32_t));
+    cls_set_u32(&a, call->n);
+    cls_set_u64(&a, call->row_stride);
+    cls_set_mem(&a, s->rows);
+    cls_set_mem(&a, s->slot_buffer);
+    cls_set_u32(&a, s->slots);
+    cls_set_map(&a, s, CLS_MAP_SLOTS, plan->map[CLS_MAP_SLOTS]);
+    cls_set_mem(&a, s->state);
+    cls_set_u32(&a, s->layout);
+    cls_set_mem(&a, s->lists.buffer);
+    cls_set_u32(&a, s->vocab);
+    cls_set_u32(&a, plan->has);
+    cls_draw_arguments(&a, s, plan);
+    return cls_commands_launch(c, &a, s->context->shape.row_group, groups, done);
+}
+
+cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers, cl_uint n_wait,
+                    const cl_event *wait, cl_event *done)
+{
+    cls_draw_call call;
+    cls_plan plan;
+    cls_commands c;
+    cl_event end = NULL;
+    cl_int code = CL_SUCCESS;
+    int uploads = 0;
+    if (done != NULL)
+        *done = NULL;
+    cls_status status = check(s, queue, callers, n_wait, wait, &call, &plan);
+    for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
+        uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, call.rows);
+    if (status == CLS_OK)
+        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads);
+    if (status != CLS_OK)
+        return status;
+    for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
+        code = cls_commands_map(&c, (enum cls_map)i, plan.map[i]->host, call.rows);
+    if (code == CL_SUCCESS)
+        code = launch(&plan, &call, &c, &end);
+    return cls_commands_end(&c, code, "cannot enqueue the draw", end, done);
+}
+
+/* ------------------------------------------------------------------ on the host */
+
+void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_size)
+{
+    cls_struct_init(candidates, struct_size);
+    if (struct_size >= offsetof(cls_host_candidates, vocab) + sizeof candidates->vocab)
+        candidates->vocab = CLS_MAX_VOCAB;
+}
+
+static float logit(const cls_host_candidates *c, uint32_t i)
+{
+    return c->ids[i] >= 0 && (uint32_t)c->ids[i] < c->vocab ? clean(c->logits[i]) : of_key(CLS_KEY_NONE);
+}
+
+static int32_t draw(const cls_host_candidates *c, uint64_t bits)
+{
+    float top = of_key(CLS_KEY_NONE);
+    uint64_t mass = 0;
+    uint32_t i = 0;
+    for (uint32_t j = 0; j < c->count; j++)
+        top = logit(c, j) > top ? logit(c, j) : top;
+    if (key_of(top) == CLS_KEY_NONE)
+        return -1;
+    const float fraction = split(top, CLS_LOG2E).fraction;
+    for (uint32_t j = 0; j < c->count; j++)
+        mass += up(weight(logit(c, j), top, CLS_LOG2E, fraction), 0);
+    const uint64_t drawn = u64_mul_hi(bits, mass);
+    for (uint64_t sum = up(weight(logit(c, 0), top, CLS_LOG2E, fraction), 0); sum <= drawn;)
+        sum += up(weight(logit(c, ++i), top, CLS_LOG2E, fraction), 0);
+    return c->ids[i];
+}
+
+cls_status cls_host_draw(const cls_host_candidates *callers, int32_t *token)
+{
+    cls_host_candidates c;
+    cls_host_candidates_default(&c, sizeof c);
+    if (token == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "token is NULL");
+    const cls_status status = cls_struct_read(&c, sizeof c, callers, "candidates");
+    if (status != CLS_OK)
+        return status;
+    if (c.count > CLS_MAX_VOCAB)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "candidates->count is %u; it must be at most %d", (unsigned)c.count, CLS_MAX_VOCAB);
+    if (c.vocab < 1 || c.vocab > CLS_MAX_VOCAB)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "candidates->vocab is %u; it must be 1 to %d", (unsigned)c.vocab, CLS_MAX_VOCAB);
+    if (c.count != 0 && (c.ids == NULL || c.logits == NULL))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "candidates->count is %u, but candidates->%s is NULL", (unsigned)c.count,
+                        c.ids == NULL ? "ids" : "logits");
+    if (c.draw >= 1u << 24)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "candidates->draw is %u; it must be 0 to 16777215", (unsigned)c.draw);
+    const uint32_t seed[2] = { (uint32_t)c.seed, (uint32_t)(c.seed >> 32) };
+    const uint32_t stream[2] = { (uint32_t)c.stream, (uint32_t)(c.stream >> 32) };
+    *token = draw(&c, c.random != NULL ? *c.random : philox_bits(CLS_PURPOSE_TOKEN, seed, stream, c.position, c.draw));
+    return CLS_OK;
+}

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: MIT */
+/* What looks at a request's latest tokens: DRY with breakers, no-repeat
+ * n-grams, bad words, min tokens; and allowed ids. Who loses how much is worked
+ * out here once more, by brute force, and compared with what the device has
+ * prepared, bit for bit, and with the tokens that come of it. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixture.h"
+#include "inputs.h"
+#include "internal.h"
+
+#define ROWS 5
+#define SEQUENCES 12
+#define LONGEST 4
+#define IDS 40
+
+/* A request as a list of its tokens. */
+typedef struct request {
+    cls_params p; /* its arrays: */
+    cls_sequence breakers[SEQUENCES], bad_words[SEQUENCES];
+    int32_t sequence_ids[2 * SEQUENCES][LONGEST], stop[IDS], allowed[IDS];
+    cls_logit_bias bias[IDS];
+    int32_t *text;
+    unsigned char *is_output;
+    uint32_t n, outputs;
+    int stopped;
+} request;
+
+typedef struct world {
+    device *d;
+    cls_sampler *sampler;
+    uint32_t vocab, history, rollback, alphabet, room;
+    int dtype;
+    float x[ROWS][5000];
+    request row[ROWS];
+    cl_mem logits, tokens;
+    float *amount;         /* [vocab] */
+    unsigned char *banned; /* [vocab]; 2: not allowed */
+} world;
+
+/* ---------------------------------------------------------------- brute force */
+
+/* The i-th most recent token. */
+static int32_t recent(const request *q, uint32_t i)
+{
+    return q->text[q->n - 1 - i];
+}
+
+static uint32_t broken_at(const request *q, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t longest = -1;
+        for (uint32_t b = 0; b < q->p.dry_breaker_count; b++) {
+            const cls_sequence *const s = &q->breakers[b];
+            const uint32_t tail = s->count - 1;
+            int same = tail <= i && s->ids[0] == recent(q, i);
+            for (uint32_t o = 0; same && o < tail; o++)
+                same = s->ids[1 + o] == recent(q, i - 1 - o);
+            if (same && (int64_t)tail > longest)
+                longest = tail;
+        }
+        if (longest >= 0)
+            return i - (uint32_t)longest;
+    }
+    return n;
+}
+
+static void dry(const world *w, const request *q)
+{
+    uint32_t n = q->n < w->history ? q->n : w->history;
+    if (q->p.dry_window != 0 && q->p.dry_window < n)
+        n = q->p.dry_window;
+    if (q->p.dry_multiplier == 0.0f || !(q->p.dry_base >= 1.0f) || n <= q->p.dry_allowed_length)
+        return;
+    const uint32_t limit = broken_at(q, n), allowed = q->p.dry_allowed_length;
+    const double most = q->p.dry_base > 1.0f ? floor(88.7228391 / log((double)q->p.dry_base)) : 1e9;
+    int64_t *const longest = malloc(w->vocab * sizeof *longest);
+    ck_assert(longest != NULL);
+    for (uint32_t id = 0; id < w->vocab; id++)
+        longest[id] = -1;
+    const int32_t *const text = q->text + (q->n - n);
+    for (uint32_t j = 0; limit >= allowed && j + 1 < n; j++) {
+        int64_t length = 0;
+        while (length <= j && length < limit && text[j - length] == text[n - 1 - length])
+            length++;
+        if (length >= allowed && length > longest[text[j + 1]])
+            longest[text[j + 1]] = length;
+    }
+    for (uint32_t b = 0; b < q->p.dry_breaker_count; b++)
+        if (q->breakers[b].count == 1)
+            longest[q->breakers[b].ids[0]] = -1;
+    for (uint32_t id = 0; id < w->vocab; id++) {
+        if (longest[id] < 0)
+            continue;
+        const double exponent = fmin((double)longest[id] - allowed, most);
+        const double amount = (double)q->p.dry_multiplier * pow((double)q->p.dry_base, exponent);
+        w->amount[id] = (float)fmax(-(double)FLT_MAX, fmin(amount, (double)FLT_MAX));
+    }
+    free(longest);
+}
+
+static void ngrams(const world *w, const request *q)
+{
+    const uint32_t n = q->n < w->history ? q->n : w->history, gram = q->p.no_repeat_ngram;
+    const int32_t *const text = q->text + (q->n - n);
+    for (uint32_t last = 0; gram != 0 && last < n; last++)
+        if (last + 1 >= gram && memcmp(text + (last + 1 - gram), text + (n - (gram - 1)), (gram - 1) * sizeof *text) == 0)
+            w->banned[text[last]] = 1;
+}
+
+static void bans(const world *w, const request *q)
+{
+    for (uint32_t b = 0; b < q->p.bad_word_count; b++) {
+        const cls_sequence *const s = &q->bad_words[b];
+        int same = s->count - 1 <= q->n;
+        for (uint32_t i = 0; same && i < s->count - 1; i++) {
+            const uint32_t at = q->n - (s->count - 1) + i;
+            same = q->text[at] == s->ids[i] && q->is_output[at];
+        }
+        if (same)
+            w->banned[s->ids[s->count - 1]] = 1;
+    }
+    for (uint32_t i = 0; i < q->p.stop_count && q->outputs < q->p.min_tokens; i++)
+        w->banned[q->stop[i]] = 1;
+}
+
+/* Fills amount and banned for a row. */
+static void expect(const world *w, uint32_t row)
+{
+    const request *const q = &w->row[row];
+    memset(w->amount, 0, w->vocab * sizeof *w->amount);
+    memset(w->banned, 0, w->vocab);
+    if (q->p.allowed_count != 0) {
+        memset(w->banned, 2, w->vocab);
+        for (uint32_t i = 0; i < q->p.allowed_count; i++)
+            w->banned[q->allowed[i]] = 0;
+    }
+    dry(w, q);
+    ngrams(w, q);
+    bans(w, q);
+}
+
+/* The greedy token, or -1. */
+static int32_t best(const world *w, uint32_t row)
+{
+    const request *const q = &w->row[row];
+    int32_t token = -1;
+    float most = -INFINITY;
+    for (uint32_t id = 0; id < w->vocab; id++) {
+        float x = w->x[row][id];
+        double bias = 0.0;
+        for (uint32_t i = 0; i < q->p.logit_bias_count; i++)
+            bias += q->bias[i].id == (int32_t)id ? (double)q->bias[i].bias : 0.0;
+        if (w->banned[id])
+            continue;
+        x = x + (float)bias;
+        x = fmaxf(-FLT_MAX, fminf(x - w->amount[id], FLT_MAX));
+        if (x > most) {
+            most = x;
+            token = (int32_t)id;
+        }
+    }
+    return token;
+}
+
+/* ------------------------------------------------------------------- requests */
+
+static int32_t some_id(const world *w, rng *r)
+{
+    /* The alphabet is spread over the vocabulary. */
+    return (int32_t)(rng_below(r, w->alphabet) * (w->vocab / w->alphabet));
+}
+
+static uint32_t sequences_random(const world *w, cls_sequence *s, int32_t ids[][LONGEST], uint32_t longest, rng *r)
+{
+    const uint32_t n = rng_below(r, SEQUENCES + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        s[i].ids = ids[i];
+        s[i].count = 1 + rng_below(r, longest);
+        for (uint32_t k = 0; k < s[i].count; k++)
+            ids[i][k] = some_id(w, r);
+    }
+    return n;
+}
+
+static void params_new(const world *w, request *q, rng *r)
+{
+    static const float bases[] = {1.75f, 1.75f, 1.0f, 1.05f, 2.0f, 1e9f, 0.5f}, multipliers[] = {0.8f, 1.0f, 0.0f, -0.5f, 1e-3f, 1e30f};
+    cls_params *const p = &q->p;
+    cls_params_default(p, sizeof *p);
+    p->temperature = 0.0f;
+    if (w->history != 0 && rng_below(r, 4)) {
+        p->dry_multiplier = multipliers[rng_below(r, 6)];
+        p->dry_base = bases[rng_below(r, 7)];
+        p->dry_allowed_length = rng_below(r, 5);
+        p->dry_window = rng_below(r, 3) ? 0 : 1 + rng_below(r, w->history);
+        if (rng_below(r, 2))
+            p->dry_breaker_count = sequences_random(w, q->breakers, q->sequence_ids, rng_below(r, 3) ? LONGEST : 1, r);
+        p->dry_breakers = p->dry_breaker_count ? q->breakers : NULL;
+    }
+    if (w->history != 0 && rng_below(r, 3) == 0)
+        p->no_repeat_ngram = rng_below(r, 2) ? 1 + rng_below(r, 4) : 5 + rng_below(r, 40);
+    if (rng_below(r, 3) == 0) {
+        const uint32_t longest = w->history + 1 < LONGEST ? w->history + 1 : LONGEST;
+        p->bad_word_count = sequences_random(w, q->bad_words, q->sequence_ids + SEQUENCES, longest, r);
+        p->bad_words = p->bad_word_count ? q->bad_words : NULL;
+    }
+    if (rng_below(r, 3) == 0) {
+        p->stop_count = rng_below(r, 4);
+        for (uint32_t i = 0; i < p->stop_count; i++)
+            q->stop[i] = (int32_t)rng_below(r, w->vocab);
+        p->stop_ids = p->stop_count ? q->stop : NULL;
+        p->min_tokens = q->outputs + rng_below(r, 20);
+    }
+    if (rng_below(r, 5) == 0) {
+        p->allowed_count = 1 + rng_below(r, IDS);
+        for (uint32_t i = 0; i < p->allowed_count; i++)
+            q->allowed[i] = rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab);
+        p->allowed_ids = q->allowed;
+    }
+    if (rng_below(r, 3) == 0) {
+        p->logit_bias_count = 1 + rng_below(r, IDS);
+        for (uint32_t i = 0; i < p->logit_bias_count; i++)
+            q->bias[i] = (cls_logit_bias){rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab), (float)rng_below(r, 64) / 16.0f};
+        p->logit_bias = q->bias;
+    }
+}
+
+static void add(request *q, int32_t id, int is_output, const world *w)
+{
+    ck_assert(q->n < w->room);
+    q->text[q->n] = id;
+    q->is_output[q->n++] = (unsigned char)is_output;
+    q->outputs += (uint32_t)is_output;
+}
+
+/* Texts that repeat: by chance, always, in periods, by copies of themselves. */
+static void text_random(const world *w, request *q, uint32_t n, uint32_t kind, int is_output, rng *r)
+{
+    const uint32_t period = 1 + rng_below(r, 12);
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t id = some_id(w, r);
+        if (kind == 1 && q->n >= 1)
+            id = recent(q, 0);
+        if (kind == 2 && q->n >= period && rng_below(r, 50))
+            id = recent(q, period - 1);
+        if (kind == 3 && q->n > 40 && rng_below(r, 20))
+            id = recent(q, 20 + q->n / 7 % 20);
+        add(q, id, is_output, w);
+    }
+}
+
+static void begin(world *w, uint32_t row, uint32_t n, uint32_t kind, rng *r)
+{
+    request *const q = &w->row[row];
+    q->n = q->outputs = 0;
+    text_random(w, q, n, kind, 0, r);
+    const uint32_t prompt = q->n;
+    text_random(w, q, rng_below(r, 8), kind, 1, r);
+    params_new(w, q, r);
+    must(cls_slot_begin(w->sampler, row, &q->p, prompt ? q->text : NULL, prompt, q->outputs ? q->text + prompt : NULL, q->outputs));
+}
+
+/* ---------------------------------------------------------------- the device */
+
+static void world_open(world *w, device *d, cls_context *context, uint32_t vocab, uint32_t alphabet, uint32_t history, int dtype, rng *r)
+{
+    cls_sampler_options o;
+    const size_t size = dtype_size(dtype);
+    memset(w, 0, sizeof *w);
+    w->d = d;
+    w->vocab = vocab;
+    w->alphabet = alphabet < vocab ? alphabet : vocab;
+    w->history = history;
+    w->rollback = 30;
+    w->room = history + 20000;
+    w->dtype = dtype;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = vocab;
+    o.max_rows = ROWS;
+    o.history = history;
+    o.rollback = w->rollback;
+    o.keep = (int32_t)rng_below(r, 3);
+    must(cls_sampler_create(context, &o, &w->sampler));
+    unsigned char *const data = malloc(ROWS * vocab * size);
+    w->amount = malloc(vocab * sizeof *w->amount);
+    w->banned = malloc(vocab);
+    ck_assert(data && w->amount && w->banned && vocab <= 5000);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        w->row[row].text = malloc(w->room * sizeof(int32_t));
+        w->row[row].is_output = malloc(w->room);
+        ck_assert(w->row[row].text && w->row[row].is_output);
+        row_fill(ROW_COARSE, w->x[row], vocab, rng_bits(r));
+        for (uint32_t i = 0; i < vocab; i++)
+            dtype_encode(dtype, w->x[row][i], data + (row * vocab + i) * size);
+    }
+    w->logits = buffer_of(d, ROWS * vocab * size, data);
+    w->tokens = buffer_of(d, ROWS * sizeof(int32_t), NULL);
+    free(data);
+}
+
+static void world_close(world *w)
+{
+    cls_sampler_destroy(w->sampler);
+    clReleaseMemObject(w->logits);
+    clReleaseMemObject(w->tokens);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        free(w->row[row].text);
+        free(w->row[row].is_output);
+    }
+    free(w->amount);
+    free(w->banned);
+}
+
+/* What the device prepared for a row against what is expected. */
+static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, const char *where)
+{
+    const cls_slot *const slot = &w->sampler->request[row].slot;
+    const uint32_t *const banned = marks + prepared_banned(w->vocab), *const heads = marks + prepared_heads(w->vocab, w->sampler->layout);
+    const uint32_t *const text = marks + prepared_text(w->vocab, w->sampler->layout), *const links = text + prepared_length(w->sampler->layout);
+    for (uint32_t id = 0; id < w->vocab; id++) {
+        const uint32_t bit = 1u << (id % 32), is_marked = (marks[id / 32] & bit) != 0;
+        const int is_banned = is_marked && (banned[id / 32] & bit) != 0;
+        uint32_t at = is_marked && !is_banned ? heads[id / 32] : 0;
+        float amount = 0.0f;
+        for (; at != 0 && text[at - 1] != id; at = links[at - 1] & 0x7fff)
+            ;
+        if (is_marked && !is_banned) {
+            ck_assert_msg(at != 0, "%s: row %u: token %u is marked, but has no entry", where, row, id);
+            amount = cls_dry_amount(&w->row[row].p, links[at - 1] >> 15);
+            ck_assert_uint_lt(links[at - 1] >> 15, slot->n_dry);
+        }
+        ck_assert_msg(is_banned == (w->banned[id] == 1) || w->banned[id] == 2, "%s: row %u: token %u is %sbanned", where, row, id, is_banned ? "" : "not ");
+        if (!w->banned[id])
+            ck_assert_msg(amount == w->amount[id], "%s: row %u: token %u loses %g, not %g", where, row, id, (double)amount, (double)w->amount[id]);
+    }
+}
+
+static void step(world *w, const char *where)
+{
+    const uint32_t n_words = prepared_words(w->vocab, w->sampler->layout);
+    int32_t token[ROWS];
+    cls_step s;
+    cls_step_default(&s, sizeof s);
+    s.rows = ROWS;
+    s.logits.buffer = w->logits;
+    s.logits.dtype = w->dtype;
+    s.tokens.buffer = w->tokens;
+    must(cls_sample(w->sampler, w->d->queue, &s, 0, NULL, NULL));
+    buffer_read(w->d, w->tokens, sizeof token, token);
+    uint32_t *const words = malloc(ROWS * n_words * sizeof *words);
+    ck_assert(words != NULL);
+    buffer_read(w->d, w->sampler->prepared, ROWS * n_words * sizeof *words, words);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        request *const q = &w->row[row];
+        const cls_params *const p = &q->p;
+        q->stopped = 0;
+        for (uint32_t i = 0; i < p->stop_count; i++)
+            q->stopped |= q->n != 0 && q->is_output[q->n - 1] && recent(q, 0) == q->stop[i];
+        if (q->stopped) {
+            ck_assert_int_eq(token[row], -1);
+            continue;
+        }
+        expect(w, row);
+        const int looks = cls_dry_is_on(p) || p->no_repeat_ngram || p->bad_word_count || (p->stop_count && q->outputs < p->min_tokens);
+        if (looks)
+            check_prepared(w, row, words + row * n_words, where);
+        const int32_t right = best(w, row);
+        ck_assert_msg(token[row] == right, "%s: row %u of %u tokens: %d, not %d", where, row, q->n, token[row], right);
+        if (right >= 0)
+            add(q, right, 1, w);
+    }
+    free(words);
+}
+
+/* ------------------------------------------------------------------ the tests */
+
+/* Something other than a token happens to a request. */
+static void change(world *w, uint32_t row, rng *r)
+{
+    request *const q = &w->row[row];
+    const uint32_t what = rng_below(r, 6), was = q->n;
+    if (what == 0) {
+        params_new(w, q, r);
+        must(cls_slot_params(w->sampler, row, &q->p));
+    } else if (what == 1) {
+        text_random(w, q, 1 + rng_below(r, 20), rng_below(r, 4), 0, r);
+        must(cls_slot_append_prompt(w->sampler, row, q->text + was, q->n - was));
+    } else if (what == 2) {
+        uint32_t since = 0;
+        while (since < q->n && since < 5 && q->is_output[q->n - 1 - since])
+            since++;
+        const uint32_t back = since ? rng_below(r, since + 1) : 0;
+        must(cls_slot_rollback(w->sampler, row, back));
+        q->n -= back;
+        q->outputs -= back;
+    } else if (what == 3) {
+        request *const from = &w->row[(row + 1) % ROWS];
+        int32_t *const text = q->text;
+        unsigned char *const is_output = q->is_output;
+        must(cls_slot_copy(w->sampler, row, (row + 1) % ROWS));
+        *q = *from;
+        q->text = text;
+        q->is_output = is_output;
+        memcpy(text, from->text, q->n * sizeof *text);
+        memcpy(is_output, from->is_output, q->n);
+        for (uint32_t i = 0; i < SEQUENCES; i++) {
+            q->breakers[i].ids = q->sequence_ids[i];
+            q->bad_words[i].ids = q->sequence_ids[SEQUENCES + i];
+        }
+        q->p.dry_breakers = q->breakers;
+        q->p.bad_words = q->bad_words;
+    } else if (what == 4) {
+        begin(w, row, rng_below(r, 60), rng_below(r, 4), r);
+    }
+}
+
+START_TEST(random_texts)
+{
+    static const uint32_t alphabets[] = {2, 5, 100, 1}, vocabs[] = {4099, 70, 1024, 200, 33}, histories[] = {64, 1000, 7, 1, 130, 0};
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed()};
+    char where[300];
+    for (uint32_t i = 0; i < fixture_by_size(6, 60, 300); i++) {
+        world w;
+        cls_context *const small = fixture_context(d, 1u << CLS_F32, 0, 4, 16);
+        const int other = i % 4 == 3 && small != NULL;
+        const uint32_t vocab = vocabs[fixture_size() == TEST_TINY ? 1 + i % 4 : i % 5];
+        world_open(&w, d, other ? small : fixture_context(d, 0, 0, 0, 0), vocab, alphabets[i / 2 % 4], histories[i / 3 % 6],
+                   other ? CLS_F32 : (int)(i % 3), &r);
+        for (uint32_t row = 0; row < ROWS; row++)
+            begin(&w, row, rng_below(&r, 4) ? rng_below(&r, 300) : rng_below(&r, 4), rng_below(&r, 4), &r);
+        for (uint32_t k = 0; k < fixture_by_size(5, 30, 30); k++) {
+            snprintf(where, sizeof where, "%s: world %u (vocabulary %u, alphabet %u, history %u), step %u", d->name, i, vocab, w.alphabet, w.history, k);
+            step(&w, where);
+            for (uint32_t row = 0; row < ROWS; row++)
+                if (rng_below(&r, 3) == 0)
+                    change(&w, row, &r);
+        }
+        world_close(&w);
+    }
+}
+END_TEST
+
+/* Whole histories, among them the text that asks for the most comparisons. */
+START_TEST(long_texts)
+{
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed() + 1};
+    char where[300];
+    for (uint32_t i = 0; i < fixture_by_size(0, 8, 16); i++) {
+        world w;
+        const uint32_t history = i % 4 == 3 ? 16384 : 8192;
+        world_open(&w, d, fixture_context(d, 0, 0, 0, 0), 4099, i % 4 == 1 ? 32 : 300, history, CLS_F32, &r);
+        for (uint32_t row = 0; row < ROWS; row++) {
+            request *const q = &w.row[row];
+            text_random(&w, q, history - 20, row, 0, &r);
+            for (uint32_t k = 1; row == 4 && k < q->n; k += 2) /* a token, and then each of a word */
+                q->text[k] = (int32_t)(32 * 7 + rng_below(&r, 32));
+            for (uint32_t k = 0; row == 4 && k < q->n; k += 2)
+                q->text[k] = 5;
+            cls_params_default(&q->p, sizeof q->p);
+            q->p.temperature = 0.0f;
+            q->p.dry_multiplier = 0.25f;
+            q->p.dry_base = i % 2 ? 1.75f : 1.0005f;
+            q->p.dry_allowed_length = i % 3;
+            q->p.no_repeat_ngram = i % 5 == 4 ? 9000 : 0;
+            must(cls_slot_begin(w.sampler, row, &q->p, q->text, q->n, NULL, 0));
+        }
+        for (uint32_t k = 0; k < 3; k++) {
+            snprintf(where, sizeof where, "%s: history %u, text %u, step %u", d->name, history, i, k);
+            step(&w, where);
+        }
+        world_close(&w);
+    }
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("history");
+    TCase *const t = tcase_create("history");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, random_texts);
+    if (fixture_size() != TEST_TINY)
+        add_device_test(t, long_texts);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 1);
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls beside the step: log-probabilities of prompts against brute force, draws
+ * from lists of candidates against the host and by the laws of chance. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "brute.h"
+#include "client.h"
+#include "oracle.h"
+
+/* -------------------------------------------------------------------- prompts */
+
+/* Rows of every kind, bad ones among them; a request in slot 0 does not notice. */
+START_TEST(prompts)
+{
+    static const uint32_t sizes[] = {2500, 1, 31, 33000}, tops[] = {5, 0, 128, 1};
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed()};
+    for (uint32_t i = 0; i < fixture_by_size(4, 9, 24); i++) {
+        const uint32_t vocab = sizes[i % fixture_by_size(3, 3, 4)], top_n = tops[i % 4], given_n = i % 4 == 2 ? 0 : 1 + i % 3;
+        batch *const b = batch_new(fixture_by_size(8, 24, 48), vocab, (int)(i % 3), vocab + rng_below(&r, 5), 0);
+        const size_t tops_size = (size_t)b->rows * top_n * 4, given_size = (size_t)b->rows * given_n * 4;
+        int32_t *const given = calloc(1, given_size + 4), *const ranks = calloc(1, given_size + 4), *const ids = calloc(1, tops_size + 4);
+        float *const logprobs = calloc(1, given_size + 4), *const top_logprobs = calloc(1, tops_size + 4);
+        cls_logprobs_call call;
+        client s;
+        ck_assert(given && ranks && ids && logprobs && top_logprobs);
+        batch_random(b, &r);
+        for (uint32_t j = 0; j < b->rows * given_n; j++)
+            given[j] = (int32_t)rng_below(&r, vocab + 2) - 1;
+        batch_reference(b);
+        client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+        cls_logprobs_call_default(&call, sizeof call);
+        call.rows = b->rows;
+        call.logits = s.step.logits;
+        call.top_n = top_n;
+        call.given_n = given_n;
+        if (given_n) {
+            call.given_ids.buffer = buffer_of(d, given_size, given);
+            call.given_logprobs.buffer = buffer_of(d, given_size, NULL);
+            call.given_ranks.buffer = buffer_of(d, given_size, NULL);
+        }
+        if (top_n) {
+            call.top_ids.buffer = buffer_of(d, tops_size, NULL);
+            call.top_logprobs.buffer = buffer_of(d, tops_size, NULL);
+        }
+        must(cls_logprobs(s.sampler, d->queue, &call, 0, NULL, NULL));
+        ck_assert_uint_eq(cls_sampler_launches(s.sampler), 3); /* slots, survey, report */
+        s.begun = 0;
+        if (given_n) {
+            buffer_read(d, call.given_logprobs.buffer, given_size, logprobs);
+            buffer_read(d, call.given_ranks.buffer, given_size, ranks);
+        }
+        if (top_n) {
+            buffer_read(d, call.top_ids.buffer, tops_size, ids);
+            buffer_read(d, call.top_logprobs.buffer, tops_size, top_logprobs);
+        }
+        for (uint32_t row = 0; row < b->rows; row++) {
+            char where[1024];
+            brute of;
+            snprintf(where, sizeof where, "%s: %s", d->name, batch_words(b, row));
+            brute_make(&of, b->values + (size_t)row * vocab, vocab, 1.0, NULL);
+            brute_top(&of, ids + row * top_n, top_logprobs + row * top_n, top_n, where);
+            brute_given(&of, given + row * given_n, logprobs + row * given_n, ranks + row * given_n, given_n, where);
+            brute_free(&of);
+        }
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        client_tokens(&s, 0);
+        for (uint32_t row = 0; row < b->rows; row++)
+            ck_assert_msg(b->token[row] == b->host[row].token, "%s: a prompt's logprobs change a request", batch_words(b, row));
+        const cl_mem buffers[] = {call.given_ids.buffer, call.given_logprobs.buffer, call.given_ranks.buffer, call.top_ids.buffer,
+                                  call.top_logprobs.buffer};
+        for (unsigned j = 0; j < sizeof buffers / sizeof *buffers; j++)
+            if (buffers[j])
+                clReleaseMemObject(buffers[j]);
+        client_close(&s);
+        batch_free(b);
+        free(given);
+        free(ranks);
+        free(ids);
+        free(logprobs);
+        free(top_logprobs);
+    }
+}
+END_TEST
+
+START_TEST(prompts_refused)
+{
+    device *const d = fixture_device(_i);
+    client s = small_client(d, 2);
+    cls_logprobs_call call;
+    cls_logprobs_call_default(&call, sizeof call);
+    const struct {
+        uint32_t rows, top_n;
+        cl_mem logits;
+        const char *words;
+    } calls[] = {
+        {0, 1, s.step.logits.buffer, "call->rows is 0; the sampler was created for 1 to 2"},
+        {3, 1, s.step.logits.buffer, "call->rows is 3; the sampler was created for 1 to 2"},
+        {2, 1, NULL, "call->logits.buffer is NULL"},
+        {2, 0, s.step.logits.buffer, "call->top_n and call->given_n are 0: nothing is asked for"},
+        {2, 1, s.step.logits.buffer, "call->top_n is 1, but there is no buffer for what it asks (call->top_ids)"},
+    };
+    for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
+        call.rows = calls[i].rows;
+        call.top_n = calls[i].top_n;
+        call.logits.buffer = calls[i].logits;
+        ck_assert_int_eq(cls_logprobs(s.sampler, d->queue, &call, 0, NULL, NULL), CLS_BAD_ARGUMENT);
+        ck_assert_str_eq(cls_error_message(), calls[i].words);
+    }
+    close_small(&s);
+}
+END_TEST
+
+/* ----------------------------------------------------------------------- draws */
+
+enum { ROWS = 16, WIDE = 40 };
+
+typedef struct lists {
+    int32_t ids[ROWS * WIDE], counts[ROWS];
+    float logits[ROWS * WIDE];
+} lists;
+
+static cls_draw_call open_draw(client *s, const lists *l)
+{
+    cls_draw_call call;
+    cls_draw_call_default(&call, sizeof call);
+    call.rows = s->b->rows;
+    call.n = WIDE - 3;
+    call.row_stride = WIDE;
+    call.ids.buffer = buffer_of(s->d, sizeof l->ids, l->ids);
+    call.logits.buffer = buffer_of(s->d, sizeof l->logits, l->logits);
+    call.counts.buffer = buffer_of(s->d, sizeof l->counts, l->counts);
+    call.tokens = s->step.tokens;
+    call.status = s->step.status;
+    return call;
+}
+
+static void close_draw(const cls_draw_call *call)
+{
+    clReleaseMemObject(call->ids.buffer);
+    clReleaseMemObject(call->logits.buffer);
+    clReleaseMemObject(call->counts.buffer);
+}
+
+static int32_t on_host(const client *s, const cls_draw_call *call, const lists *l, uint32_t row, uint32_t position, uint32_t draw)
+{
+    const cls_params *const p = &s->b->params[row];
+    const int32_t count = l->counts[row] < 0 ? 0 : l->counts[row];
+    cls_host_candidates c;
+    int32_t token = -2;
+    cls_host_candidates_default(&c, sizeof c);
+    c.ids = l->ids + row * WIDE;
+    c.logits = l->logits + row * WIDE;
+    c.count = (uint32_t)count < call->n ? (uint32_t)count : call->n;
+    c.vocab = s->b->vocab;
+    c.seed = p->seed;
+    c.stream = p->stream;
+    c.position = position;
+    c.draw = draw;
+    must(cls_host_draw(&c, &token));
+    return token;
+}
+
+/* Random lists, odd entries among them, step after step: the host's tokens, which
+ * enter the slots. */
+START_TEST(draws)
+{
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-40f, 88.0f};
+    device *const d = fixture_device(_i);
+    client s = small_client(d, ROWS);
+    rng r = {fixture_seed()};
+    lists l;
+    for (uint32_t step = 0; step < fixture_by_size(5, 20, 100); step++) {
+        int32_t draw[ROWS];
+        for (uint32_t i = 0; i < ROWS * WIDE; i++) {
+            l.ids[i] = rng_below(&r, 20) ? (int32_t)rng_below(&r, 100) : (int32_t)rng_below(&r, 4) * 100 - 100;
+            l.logits[i] = rng_below(&r, 20) ? (float)(3.0 * rng_normal(&r)) : odd[rng_below(&r, 7)];
+        }
+        for (uint32_t row = 0; row < ROWS; row++) {
+            l.counts[row] = (int32_t)rng_below(&r, WIDE + 5) - 1;
+            draw[row] = step % 2 ? (int32_t)rng_below(&r, 1 << 24) : 0;
+        }
+        cls_draw_call call = open_draw(&s, &l);
+        call.draws.host = draw;
+        must(cls_draw(s.sampler, d->queue, &call, 0, NULL, NULL));
+        client_tokens(&s, 0);
+        for (uint32_t row = 0; row < ROWS; row++) {
+            cls_params *const p = &s.b->params[row];
+            const int32_t token = on_host(&s, &call, &l, row, p->position, (uint32_t)draw[row]);
+            ck_assert_msg(s.b->token[row] == token, "%s: step %u, row %u: %d, on the host %d", d->name, step, row,
+                          s.b->token[row], token);
+            ck_assert_int_eq(s.b->status[row] & CLS_ROW_EMPTY, token < 0 ? CLS_ROW_EMPTY : 0);
+            p->position += token >= 0;
+        }
+        close_draw(&call);
+    }
+    close_small(&s);
+}
+END_TEST
+
+/* What becomes of a row: accepted or not, ended, skipped, its place by slots. */
+START_TEST(rows_of_draws)
+{
+    device *const d = fixture_device(_i);
+    client s = small_client(d, 4);
+    lists l = {{0}, {0}, {0}};
+    int32_t latest[4] = {-7, -7, -7, -7};
+    const int32_t slots[4] = {2, -1, 0, 1};
+    const uint64_t random[4] = {0, 0, UINT64_MAX, 0};
+    const int32_t stop = 5;
+    for (uint32_t i = 0; i < ROWS * WIDE; i++)
+        l.ids[i] = (int32_t)(i % WIDE) + 5;
+    for (uint32_t row = 0; row < 4; row++)
+        l.counts[row] = 4;
+    l.logits[2 * WIDE + 3] = NAN;
+    l.logits[2 * WIDE + 2] = INFINITY;
+    l.counts[3] = 0;
+    s.b->params[2].stop_ids = &stop;
+    s.b->params[2].stop_count = 1;
+    must(cls_slot_params(s.sampler, 2, &s.b->params[2]));
+    cls_draw_call call = open_draw(&s, &l);
+    call.slots.host = slots;
+    call.random.buffer = buffer_of(d, sizeof random, random);
+    call.latest.buffer = buffer_of(d, sizeof latest, latest);
+    call.invalid_token = 77;
+    for (int turn = 0; turn < 3; turn++) { /* deferred, accepted, and after that */
+        const int32_t first[3] = {5, 5, 77};
+        const int32_t status[3] = {CLS_ROW_STOPPED, CLS_ROW_STOPPED, CLS_ROW_STOPPED | CLS_ROW_SKIPPED};
+        call.defer_accept = turn == 0;
+        must(cls_draw(s.sampler, d->queue, &call, 0, NULL, NULL));
+        client_tokens(&s, 0);
+        ck_assert_int_eq(s.b->token[0], first[turn]);
+        ck_assert_int_eq(s.b->status[0], status[turn]);
+        ck_assert_int_eq(s.b->token[1], 77);
+        ck_assert_int_eq(s.b->status[1], CLS_ROW_SKIPPED);
+        ck_assert_int_eq(s.b->token[2], 7);
+        ck_assert_int_eq(s.b->status[2], CLS_ROW_NAN | CLS_ROW_INF);
+        ck_assert_int_eq(s.b->token[3], 77);
+        ck_assert_int_eq(s.b->status[3], CLS_ROW_EMPTY);
+    }
+    buffer_read(d, call.latest.buffer, sizeof latest, latest);
+    ck_assert_int_eq(latest[2], 5);
+    ck_assert_int_eq(latest[0], 7);
+    ck_assert_int_eq(latest[1], -7);
+    clReleaseMemObject(call.random.buffer);
+    clReleaseMemObject(call.latest.buffer);
+    close_draw(&call);
+    close_small(&s);
+}
+END_TEST
+
+/* A kept set goes to the host as candidates and comes back: the law of the step. */
+START_TEST(law)
+{
+    device *const d = fixture_device(_i);
+    batch *const b = batch_new(ROWS, 100, CLS_F32, 0, 0);
+    const uint32_t steps = fixture_by_size(60, 600, 3125);
+    uint32_t counts[100] = {0};
+    int32_t positions[ROWS], slots[ROWS] = {0};
+    double probs[100], statistic, limit;
+    lists l;
+    oracle o;
+    client s;
+    for (uint32_t row = 0; row < ROWS; row++) {
+        batch_row(b, row, ROW_NORMAL1, fixture_seed());
+        b->params[row].temperature = 0.7f;
+        b->params[row].top_k = 25;
+        b->params[row].top_p = 0.9f;
+    }
+    client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
+    s.step.defer_accept = 1;
+    s.step.slots.host = slots;
+    s.step.candidates_n = WIDE;
+    s.step.candidate_ids.buffer = buffer_of(d, sizeof l.ids, NULL);
+    s.step.candidate_logits.buffer = buffer_of(d, sizeof l.logits, NULL);
+    s.step.candidate_counts.buffer = buffer_of(d, sizeof l.counts, NULL);
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
+    buffer_read(d, s.step.candidate_ids.buffer, sizeof l.ids, l.ids);
+    buffer_read(d, s.step.candidate_logits.buffer, sizeof l.logits, l.logits);
+    buffer_read(d, s.step.candidate_counts.buffer, sizeof l.counts, l.counts);
+    clReleaseMemObject(s.step.candidate_ids.buffer);
+    clReleaseMemObject(s.step.candidate_logits.buffer);
+    clReleaseMemObject(s.step.candidate_counts.buffer);
+    for (uint32_t i = 0; i < ROWS * WIDE; i++)
+        l.logits[i] /= 0.7f;
+    cls_draw_call call = open_draw(&s, &l);
+    call.slots.host = slots;
+    call.positions.host = positions;
+    call.defer_accept = 1;
+    for (uint32_t i = 0; i < steps; i++) {
+        for (uint32_t row = 0; row < ROWS; row++)
+            positions[row] = (int32_t)(i * ROWS + row);
+        must(cls_draw(s.sampler, d->queue, &call, 0, NULL, NULL));
+        client_tokens(&s, 0);
+        for (uint32_t row = 0; row < ROWS; row++)
+            counts[b->token[row]]++;
+    }
+    const cls_host_row h = batch_host_row(b, 0);
+    ck_assert(oracle_make(&o, &h));
+    oracle_probs(&o, o.kept, probs);
+    ck_assert_msg(oracle_chi_square(probs, counts, 100, steps * ROWS, &statistic, &limit), "%s: chi-square %g, limit %g",
+                  d->name, statistic, limit);
+    oracle_free(&o);
+    close_draw(&call);
+    client_close(&s);
+    batch_free(b);
+}
+END_TEST
+
+START_TEST(draws_refused)
+{
+    device *const d = fixture_device(_i);
+    client s = small_client(d, 2);
+    const lists l = {{0}, {0}, {0}};
+    cls_draw_call good = open_draw(&s, &l), call = good;
+    const int32_t twice[2] = {0, 0}, large[2] = {0, 1 << 24};
+#define REFUSED(words)                                                                         \
+    ck_assert_int_eq(cls_draw(s.sampler, d->queue, &call, 0, NULL, NULL), CLS_BAD_ARGUMENT);   \
+    ck_assert_str_eq(cls_error_message(), words);                                              \
+    call = good;
+    call.rows = 3;
+    REFUSED("call->rows is 3; the sampler was created for 1 to 2")
+    call.n = 16385;
+    REFUSED("call->n is 16385; it must be 1 to 16384")
+    call.row_stride = 10;
+    REFUSED("call->row_stride is 10, less than call->n, 37")
+    call.ids.buffer = NULL;
+    REFUSED("call->ids.buffer is NULL")
+    call.counts.offset = sizeof l.counts - 4;
+    REFUSED("call->counts: the buffer has 64 bytes, but 8 are needed from offset 60")
+    call.slots.host = twice;
+    REFUSED("call->slots: row 1 names slot 0, as a row before it; where tokens are accepted a slot may occur once")
+    call.draws.host = large;
+    REFUSED("call->draws: row 1 has 16777216; it must be 0 to 16777215")
+    close_draw(&good);
+    close_small(&s);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("logprobs");
+    TCase *const t = tcase_create("logprobs");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, prompts);
+    add_device_test(t, prompts_refused);
+    add_device_test(t, draws);
+    add_device_test(t, rows_of_draws);
+    add_device_test(t, law);
+    add_device_test(t, draws_refused);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 1);
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* What a step tells beside its tokens, against brute force in double precision. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "brute.h"
+#include "client.h"
+
+enum { GIVEN = 5, EXTRA = 3 }; /* elements before each output in its buffer */
+
+/* A step's outputs, on the device and back. */
+typedef struct outputs {
+    uint32_t rows, vocab, top_n, candidates_n;
+    float *logprobs, *top_logprobs, *given_logprobs, *entropy, *kept_mass, *candidate_logits, *candidate_probs, *probs,
+        *final_logits;
+    int32_t *ranks, *top_ids, *given_ids, *given_ranks, *kept, *candidate_ids, *candidate_counts;
+} outputs;
+
+enum { OUTPUTS = 16 };
+
+/* Where each is in the step, where it comes back to, elements of a row. */
+typedef struct output {
+    cls_buffer *buffer;
+    void **data;
+    uint32_t width;
+} output;
+
+static void list_outputs(outputs *o, cls_step *s, output list[OUTPUTS])
+{
+    const output table[OUTPUTS] = {
+        {&s->logprobs, (void **)&o->logprobs, 1},
+        {&s->ranks, (void **)&o->ranks, 1},
+        {&s->top_ids, (void **)&o->top_ids, o->top_n},
+        {&s->top_logprobs, (void **)&o->top_logprobs, o->top_n},
+        {&s->given_ids, (void **)&o->given_ids, GIVEN},
+        {&s->given_logprobs, (void **)&o->given_logprobs, GIVEN},
+        {&s->given_ranks, (void **)&o->given_ranks, GIVEN},
+        {&s->entropy, (void **)&o->entropy, 1},
+        {&s->kept, (void **)&o->kept, 1},
+        {&s->kept_mass, (void **)&o->kept_mass, 1},
+        {&s->candidate_ids, (void **)&o->candidate_ids, o->candidates_n},
+        {&s->candidate_logits, (void **)&o->candidate_logits, o->candidates_n},
+        {&s->candidate_probs, (void **)&o->candidate_probs, o->candidates_n},
+        {&s->candidate_counts, (void **)&o->candidate_counts, 1},
+        {&s->probs, (void **)&o->probs, o->vocab},
+        {&s->final_logits, (void **)&o->final_logits, o->vocab},
+    };
+    memcpy(list, table, sizeof table);
+}
+
+static void open_outputs(outputs *o, client *s, rng *r)
+{
+    output list[OUTPUTS];
+    list_outputs(o, &s->step, list);
+    for (int i = 0; i < OUTPUTS; i++) {
+        const size_t n = EXTRA + (size_t)o->rows * list[i].width;
+        int32_t *const data = *list[i].data = calloc(n, 4);
+        ck_assert(data != NULL);
+        if (list[i].data == (void **)&o->given_ids)
+            for (size_t j = EXTRA; j < n; j++)
+                data[j] = rng_below(r, 8) ? (int32_t)rng_below(r, o->vocab) : (int32_t)rng_below(r, o->vocab + 3) - 1;
+        list[i].buffer->buffer = buffer_of(s->d, n * 4, data);
+        list[i].buffer->offset = EXTRA * 4;
+    }
+    s->step.top_n = o->top_n;
+    s->step.given_n = GIVEN;
+    s->step.candidates_n = o->candidates_n;
+}
+
+/* Reads them; afterwards they begin at the data's beginning. */
+static void read_outputs(outputs *o, client *s)
+{
+    output list[OUTPUTS];
+    list_outputs(o, &s->step, list);
+    for (int i = 0; i < OUTPUTS; i++)
+        must_cl(clEnqueueReadBuffer(s->d->queue, list[i].buffer->buffer, CL_TRUE, EXTRA * 4,
+                                    (size_t)o->rows * list[i].width * 4, *list[i].data, 0, NULL, NULL));
+}
+
+static void close_outputs(outputs *o, client *s)
+{
+    output list[OUTPUTS];
+    list_outputs(o, &s->step, list);
+    for (int i = 0; i < OUTPUTS; i++) {
+        clReleaseMemObject(list[i].buffer->buffer);
+        memset(list[i].buffer, 0, sizeof *list[i].buffer);
+        free(*list[i].data);
+    }
+}
+
+/* The kept set, as the adjusted logits of its tokens: what the step says of it
+ * against the adjusted row, the reference's probabilities and its count. */
+static void check_set(const batch *b, uint32_t row, const float *set, const float *reference, const char *where)
+{
+    const float *const adjusted = b->adjusted + (size_t)row * b->vocab;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < b->vocab; i++) {
+        const int in = set[i] > -INFINITY;
+        kept += (uint32_t)in;
+        ck_assert_msg(!in || set[i] == adjusted[i], "%s: final logit of %u is %g, not %g", where, i, (double)set[i],
+                      (double)adjusted[i]);
+        ck_assert_msg(in || reference[i] == 0.0f, "%s: %u of probability %g is not in the set", where, i, (double)reference[i]);
+    }
+    ck_assert_msg(kept == b->host[row].kept, "%s: the set has %u, not %u", where, kept, b->host[row].kept);
+}
+
+static void check_final(const batch *b, uint32_t row, const outputs *o, const float *reference, const char *where)
+{
+    const float *const adjusted = b->adjusted + (size_t)row * b->vocab;
+    const float *const set = o->final_logits + (size_t)row * b->vocab, *const probs = o->probs + (size_t)row * b->vocab;
+    const uint32_t n = o->candidates_n;
+    const int32_t *const ids = o->candidate_ids + (size_t)row * n;
+    const int greedy = b->params[row].temperature < 1e-5f, none = b->token[row] < 0;
+    const double scale = greedy ? 1.0 : (double)b->device_trace[row].scale / 1.4426950408889634;
+    brute of, all;
+    check_set(b, row, set, reference, where);
+    brute_make(&of, set, b->vocab, scale, b->params[row].adaptive_target >= 0.0f && !greedy ? reference : NULL);
+    brute_make(&all, adjusted, b->vocab, scale, NULL);
+    double share = none ? 0.0 : greedy ? 1.0 : 0.0;
+    for (uint32_t i = 0; i < b->vocab; i++) {
+        const double expected = exp(of.logprob[i]);
+        share += !greedy && set[i] > -INFINITY ? exp(all.logprob[i]) : 0.0;
+        ck_assert_msg(fabs((double)probs[i] - expected) <= 1e-5, "%s: probability of %u is %g, not %g", where, i,
+                      (double)probs[i], expected);
+        ck_assert_msg(set[i] > -INFINITY || probs[i] == 0.0f, "%s: %u has a probability and is not kept", where, i);
+    }
+    ck_assert_msg(fabs((double)o->entropy[row] - of.entropy) <= 1e-4, "%s: entropy %g, not %g", where,
+                  (double)o->entropy[row], of.entropy);
+    ck_assert_msg(o->kept[row] == (int32_t)of.n, "%s: kept %d, not %u", where, o->kept[row], of.n);
+    ck_assert_msg(o->candidate_counts[row] == (int32_t)of.n, "%s: count %d, not %u", where, o->candidate_counts[row], of.n);
+    ck_assert_msg(fabs((double)o->kept_mass[row] - share) <= 1e-5, "%s: kept mass %g, not %g", where,
+                  (double)o->kept_mass[row], share);
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t id = i < of.n ? (int32_t)of.order[i] : -1;
+        const size_t at = (size_t)row * n + i;
+        ck_assert_msg(ids[i] == id, "%s: candidate %u is %d, not %d", where, i, ids[i], id);
+        ck_assert_msg(o->candidate_logits[at] == (id < 0 ? -INFINITY : set[id]), "%s: candidate %u: logit %g", where, i,
+                      (double)o->candidate_logits[at]);
+        ck_assert_msg(o->candidate_probs[at] == (id < 0 ? 0.0f : probs[id]), "%s: candidate %u: probability %g", where, i,
+                      (double)o->candidate_probs[at]);
+    }
+    brute_free(&of);
+    brute_free(&all);
+}
+
+static void check_row(const batch *b, uint32_t row, const outputs *o, int final, const float *reference, const char *where)
+{
+    float *const logits = malloc(b->vocab * sizeof *logits);
+    const int none = b->token[row] < 0, greedy = b->params[row].temperature < 1e-5f;
+    const double scale = greedy ? 1.0 : (double)b->device_trace[row].scale / 1.4426950408889634;
+    brute of;
+    ck_assert(logits != NULL);
+    for (uint32_t i = 0; i < b->vocab; i++)
+        logits[i] = none ? -INFINITY : final ? o->final_logits[(size_t)row * b->vocab + i] : b->values[(size_t)row * b->vocab + i];
+    brute_make(&of, logits, b->vocab, final ? scale : 1.0,
+               final && b->params[row].adaptive_target >= 0.0f && !greedy ? reference : NULL);
+    brute_given(&of, &b->token[row], &o->logprobs[row], &o->ranks[row], 1, where);
+    brute_top(&of, o->top_ids + (size_t)row * o->top_n, o->top_logprobs + (size_t)row * o->top_n, o->top_n, where);
+    brute_given(&of, o->given_ids + row * GIVEN, o->given_logprobs + row * GIVEN, o->given_ranks + row * GIVEN, GIVEN, where);
+    brute_free(&of);
+    free(logits);
+    check_final(b, row, o, reference, where);
+}
+
+/* A batch's step without any output, with all of them of either kind: the same
+ * tokens, and everything that is told is right. */
+static void check_outputs(batch *b, device *d, cls_context *context, uint32_t top_n, uint32_t candidates_n, int search, rng *r)
+{
+    const size_t size = b->rows * sizeof *b->token;
+    float *const reference = calloc((size_t)b->rows * b->vocab, sizeof *reference);
+    int32_t *const token = malloc(size), *const status = malloc(size);
+    outputs o = {.rows = b->rows, .vocab = b->vocab, .top_n = top_n, .candidates_n = candidates_n};
+    client s;
+    ck_assert(reference && token && status);
+    for (uint32_t row = 0; row < b->rows; row++)
+        b->host[row].probs = reference + (size_t)row * b->vocab;
+    batch_reference(b);
+    client_open(&s, b, d, context, 1);
+    cls_sampler_force_search(s.sampler, search);
+    s.step.defer_accept = 1;
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
+    client_tokens(&s, 0);
+    memcpy(token, b->token, size);
+    memcpy(status, b->status, size);
+    const uint32_t launches = b->launches;
+    for (int final = 0; final < 2; final++) {
+        open_outputs(&o, &s, r);
+        s.step.logprob_kind = final ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        ck_assert_uint_eq(b->launches, launches + (final ? 2 : 4));
+        client_tokens(&s, 0);
+        must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
+        ck_assert_msg(memcmp(token, b->token, size) == 0, "%s: outputs change the tokens", d->name);
+        ck_assert_msg(memcmp(status, b->status, size) == 0, "%s: outputs change the statuses", d->name);
+        read_outputs(&o, &s);
+        for (uint32_t row = 0; row < b->rows; row++) {
+            char where[1024];
+            snprintf(where, sizeof where, "%s, %s, top %u%s: %s", d->name, final ? "final" : "raw", top_n,
+                     search ? ", search" : "", batch_words(b, row));
+            check_row(b, row, &o, final, reference + (size_t)row * b->vocab, where);
+        }
+        close_outputs(&o, &s);
+    }
+    client_close(&s);
+    for (uint32_t row = 0; row < b->rows; row++)
+        b->host[row].probs = NULL;
+    free(reference);
+    free(token);
+    free(status);
+}
+
+/* Every kind of row, greedy, empty, penalised ones among them; masks; lists longer than the set. */
+START_TEST(told)
+{
+    static const uint32_t sizes[] = {2500, 31, 1, 1025, 33000}, tops[] = {5, 128, 1, 20};
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed()};
+    for (uint32_t i = 0; i < fixture_by_size(5, 15, 60); i++) {
+        const uint32_t vocab = sizes[i % fixture_by_size(4, 4, 5)];
+        batch *const b = batch_new(fixture_by_size(6, 12, 16), vocab, (int)(i % 3), vocab + rng_below(&r, 5), 0);
+        batch_random(b, &r);
+        if (i % 3 == 1)
+            batch_mask(b, &r, 50, 0);
+        if (i % 3 != 0)
+            batch_requests(b, &r);
+        if (i % 4 == 2)
+            batch_bias(b, &r, CLS_F32);
+        check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), tops[i % 4], i % 2 ? 300 : 3, i % 5 == 4, &r);
+        batch_free(b);
+    }
+}
+END_TEST
+
+/* More ties than a list holds, at the end and in the middle of what is asked for. */
+START_TEST(ties)
+{
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed()};
+    batch *const b = batch_new(6, fixture_by_size(1500, 4000, 9000), CLS_F32, 0, 0);
+    for (uint32_t row = 0; row < b->rows; row++) {
+        batch_row(b, row, row % 2 ? ROW_EQUAL : ROW_TIES, row);
+        b->params[row].top_k = row < 2 ? 0 : row < 4 ? 1300 : 40;
+        b->params[row].temperature = row == 3 ? 0.0f : 0.7f;
+    }
+    check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), 128, 1000, 0, &r);
+    batch_free(b);
+}
+END_TEST
+
+/* Accepted at once: the reports are of the row as it was before its token. */
+START_TEST(before_accepting)
+{
+    device *const d = fixture_device(_i);
+    batch *const b = batch_new(4, 900, CLS_F32, 0, 0);
+    float entropy[2][4], logprobs[2][4];
+    for (uint32_t row = 0; row < b->rows; row++) {
+        batch_row(b, row, ROW_NORMAL1, row);
+        b->params[row].presence_penalty = 9.0f;
+        b->params[row].top_k = row % 2 ? 30 : 0;
+    }
+    for (int defer = 0; defer < 2; defer++) {
+        client s;
+        client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 2);
+        s.step.defer_accept = defer;
+        s.step.logprob_kind = CLS_LOGPROB_FINAL;
+        s.step.entropy.buffer = buffer_of(d, sizeof *entropy, NULL);
+        s.step.logprobs.buffer = buffer_of(d, sizeof *logprobs, NULL);
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        buffer_read(d, s.step.entropy.buffer, sizeof *entropy, entropy[defer]);
+        buffer_read(d, s.step.logprobs.buffer, sizeof *logprobs, logprobs[defer]);
+        clReleaseMemObject(s.step.entropy.buffer);
+        clReleaseMemObject(s.step.logprobs.buffer);
+        client_close(&s);
+    }
+    ck_assert_mem_eq(entropy[0], entropy[1], sizeof entropy[0]);
+    ck_assert_mem_eq(logprobs[0], logprobs[1], sizeof logprobs[0]);
+    batch_free(b);
+}
+END_TEST
+
+static void refused(client *s, const char *words)
+{
+    const cls_status status = cls_sample(s->sampler, s->d->queue, &s->step, 0, NULL, NULL);
+    ck_assert_msg(status == CLS_BAD_ARGUMENT && strcmp(cls_error_message(), words) == 0, "%s: \"%s\", not \"%s\"",
+                  cls_status_name(status), cls_error_message(), words);
+}
+
+START_TEST(numbers_and_buffers)
+{
+    device *const d = fixture_device(_i);
+    client s = small_client(d, 2);
+    cls_device_info info = {.struct_size = sizeof info};
+    char words[200];
+    const cl_mem buffer = buffer_of(d, 4096, NULL);
+    must(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info));
+    s.step.top_n = 5;
+    refused(&s, "step->top_n is 5, but there is no buffer for what it asks (step->top_ids)");
+    s.step.top_ids.buffer = buffer;
+    s.step.top_n = 0;
+    refused(&s, "step->top_ids is there, but step->top_n is 0");
+    s.step.top_n = 129;
+    refused(&s, "step->top_n is 129; it must be at most 128");
+    s.step.top_n = 128;
+    s.step.top_ids.offset = 4096 - 2 * 128 * 4 + 4;
+    refused(&s, "step->top_ids: the buffer has 4096 bytes, but 1024 are needed from offset 3076");
+    s.step.top_ids.offset = 2;
+    refused(&s, "step->top_ids: offset 2 is no multiple of the element's 4 bytes");
+    s.step.top_ids = (cls_buffer){NULL, 0};
+    s.step.top_n = 0;
+    s.step.given_logprobs.buffer = buffer;
+    refused(&s, "step->given_logprobs is there, but step->given_n is 0");
+    s.step.given_n = 2;
+    refused(&s, "step->given_n is 2, but step->given_ids.buffer is NULL");
+    s.step.given_ids.buffer = buffer;
+    s.step.given_logprobs.buffer = NULL;
+    refused(&s, "step->given_n is 2, but there is no buffer for what it asks (step->given_logprobs)");
+    s.step.given_n = 1025;
+    refused(&s, "step->given_n is 1025; it must be at most 1024");
+    s.step.given_ids.buffer = NULL;
+    s.step.given_n = 0;
+    s.step.candidate_counts.buffer = buffer;
+    refused(&s, "step->candidate_counts is there, but step->candidates_n is 0");
+    s.step.candidates_n = info.shortlist + 1;
+    snprintf(words, sizeof words, "step->candidates_n is %u, but the kernels' lists hold %u: see the context's options->shortlist",
+             info.shortlist + 1, info.shortlist);
+    refused(&s, words);
+    clReleaseMemObject(buffer);
+    close_small(&s);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("outputs");
+    TCase *const t = tcase_create("outputs");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, told);
+    add_device_test(t, ties);
+    add_device_test(t, before_accepting);
+    add_device_test(t, numbers_and_buffers);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 1);
+}
