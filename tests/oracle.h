@@ -32,7 +32,7 @@ typedef struct oracle {
     char fault[240];  /* what the library did wrong, or "" */
     const cls_params *params;
     cls_host_mode mode; /* before the token; begun */
-    double top_p;       /* decayed, if it decays */
+    double top_p, top_p_error; /* decayed, if it decays */
 } oracle;
 
 /* Reads the row's logits, mask, biases, tokens and parameters, and runs its

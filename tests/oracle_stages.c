@@ -294,7 +294,8 @@ static void merge(oracle_set *s, const oracle *o, const cls_infill *t, double *m
                 id = t->prefix_of[id];
             if (id < 0 || !s->verdict[i1])
                 continue;
-            marginal |= mass[i0] == mass[i1]; /* equal tokens of two tiles may not weigh the same */
+            /* Equal tokens of two tiles may not weigh the same. */
+            marginal |= mass[i0] == mass[i1] && id_at(o, s, i0) / 1024 != id_at(o, s, i1) / 1024;
             const uint32_t out = less(mass[i0], mass[i1]) ? i0 : i1, into = i0 + i1 - out;
             mass[into] += mass[out];
             s->verdict[out] = ORACLE_OUT;
