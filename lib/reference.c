@@ -29,7 +29,7 @@ static cls_mode mode_after(const cls_work *w, const cls_row *trace)
     if (slot->flags & CLS_SLOT_MIROSTAT)
         mode.mu = mirostat_next(mode.mu, cls_token_depth(w, id) + mass_q20(trace->mass, w->top, w->scale), slot->tau, slot->eta);
     if (slot->flags & CLS_SLOT_ADAPTIVE)
-        mode = mode_adapt(mode, probability_q30(cls_token_mass(w, id), trace->mass), slot->adaptive_decay);
+        mode_adapt(&mode, probability_q30(cls_token_mass(w, id), trace->mass), slot->adaptive_decay);
     if (slot->flags & CLS_SLOT_DECAYS)
         mode.top_p = top_p_next(slot, mode.top_p, trace->token);
     return mode;
