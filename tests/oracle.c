@@ -48,6 +48,8 @@ static int by_value_then_id(const void *a, const void *b)
 static void read_row(oracle *o, const cls_host_row *row, const oracle_touch *touches, const float *rounded,
                      entry *entries)
 {
+    for (uint32_t i = 0; i < row->vocab; i++)
+        o->top[i / 1024] = -INFINITY;
     for (uint32_t i = 0; i < row->vocab; i++) {
         float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
         double error;
@@ -71,6 +73,7 @@ static void read_row(oracle *o, const cls_host_row *row, const oracle_touch *tou
     for (uint32_t i = 0; i < o->finite; i++) {
         o->order[i] = entries[i].id;
         o->value[i] = entries[i].value;
+        o->top[entries[i].id / 1024] = fmax(o->top[entries[i].id / 1024], entries[i].value);
     }
 }
 
@@ -121,8 +124,10 @@ static void begin_mode(oracle *o, const cls_host_row *row)
     if (decays(p) && row->mode.begun)
         o->top_p = row->mode.top_p * 0x1p-32;
     for (uint32_t i = 0; decays(p) && !row->mode.begun && i < row->output_count; i++)
-        if (is_token(row, row->output[i]))
+        if (is_token(row, row->output[i])) {
             o->top_p = next_top_p(p, o->top_p, row->output[i]);
+            o->top_p_error += 4e-10;
+        }
     if (row->mode.begun)
         return;
     o->mode.begun = 1;
@@ -213,7 +218,7 @@ const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_host_mod
         const double tau = (double)p->mirostat_tau, eta = (double)p->mirostat_eta, surprise = bits + log2(total);
         const double move = fmax(-512.0, fmin(512.0, eta * (surprise - tau)));
         const double mu = fmax(-512.0, fmin(512.0, o->mode.mu * 0x1p-20 - move));
-        const double error = 4e-6 + eta * (1e-5 + bits * (4e-7 + o->scale_error)) + 6e-8 * fabs(surprise - tau);
+        const double error = 4e-6 + eta * (1e-5 + surprise * (4e-7 + o->scale_error)) + 6e-8 * fabs(surprise - tau);
         if (fabs(after->mu * 0x1p-20 - mu) > error)
             snprintf(fault, sizeof fault, "mu is %.9g, not %.9g", after->mu * 0x1p-20, mu);
     }
@@ -225,7 +230,7 @@ const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_host_mod
             snprintf(fault, sizeof fault, "adaptive p's averages are %.9g of %.9g, not %.9g of %.9g",
                      after->sum * 0x1p-24, after->weight * 0x1p-24, sum, weight);
     }
-    if (decays(p) && fabs(after->top_p * 0x1p-32 - next_top_p(p, o->top_p, token)) > 1e-8)
+    if (decays(p) && fabs(after->top_p * 0x1p-32 - next_top_p(p, o->top_p, token)) > 1e-9 + o->top_p_error)
         snprintf(fault, sizeof fault, "top-p is %.9g, not %.9g", after->top_p * 0x1p-32,
                  next_top_p(p, o->top_p, token));
     return *fault ? fault : NULL;
@@ -245,8 +250,9 @@ int oracle_make(oracle *o, const cls_host_row *row)
     o->only = -1;
     o->order = malloc(vocab * sizeof *o->order);
     o->value = malloc(vocab * sizeof *o->value);
+    o->top = malloc((vocab / 1024 + 1) * sizeof *o->top);
     o->keep = calloc(vocab, 1);
-    const int there = entries && touches && rounded && o->order && o->value && o->keep;
+    const int there = entries && touches && rounded && o->order && o->value && o->top && o->keep;
     if (there && has_stopped(row)) {
         o->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else if (there) {
@@ -275,9 +281,10 @@ void oracle_free(oracle *o)
 {
     free(o->order);
     free(o->value);
+    free(o->top);
     free(o->keep);
     o->order = NULL;
-    o->value = NULL;
+    o->value = o->top = NULL;
     o->keep = NULL;
 }
 

@@ -19,6 +19,7 @@ typedef struct oracle {
     uint32_t vocab;
     int status;       /* the cls_row_status bits that the row should get, but for a token that stops it */
     uint32_t finite;  /* tokens that can be drawn at all */
+    double *top;      /* of each 1,024 tokens the largest of them, or -inf: weights are in units of it */
     uint32_t *order;  /* [finite] ids, most likely first */
     double *value;    /* [finite] their adjusted logits */
     double scale;     /* of the final distribution: 1 / temperature ... */
@@ -31,7 +32,7 @@ typedef struct oracle {
     char fault[240];  /* what the library did wrong, or "" */
     const cls_params *params;
     cls_host_mode mode; /* before the token; begun */
-    double top_p;       /* decayed, if it decays */
+    double top_p, top_p_error; /* decayed, if it decays */
 } oracle;
 
 /* Reads the row's logits, mask, biases, tokens and parameters, and runs its
@@ -101,7 +102,8 @@ typedef struct oracle_set {
     double *weight;   /* [n] of the top's */
     uint8_t *verdict; /* [n] */
     double total;     /* of the weights */
-    double slack;     /* the share of the mass that errors can move */
+    double slack;     /* the share of the mass that errors can move ... */
+    double lost;      /* ... and how far that moves the mean depth, in bits */
 } oracle_set;
 void oracle_stage(oracle *o, oracle_set *s, const cls_host_row *row, int stage);
 #define ORACLE_INFILL_MOST 128 /* tokens that infill looks at */

@@ -7,8 +7,8 @@
 
 #include "oracle.h"
 
-/* Weights of less than 2^-30 of their tile's maximum may be 0. */
-#define MAY_WEIGH_NOTHING 29.5
+/* Weights of less than 2^-29 of their tile's maximum may be 0. */
+#define MAY_WEIGH_NOTHING 28.9
 
 int oracle_is_on(const cls_params *p, uint32_t vocab, int stage)
 {
@@ -92,18 +92,22 @@ static cls_params shortened(const cls_params *p, const int *stages, int n)
     return to;
 }
 
+/* The weights, and what they may lose: each up to a 2^29th of its tile's largest. */
 static void measure(const oracle *o, oracle_set *s)
 {
-    const double top = o->value[s->place[0]];
-    long double total = 0, moved = 0;
+    const double top = o->value[s->place[0]], bits = o->scale * 1.4426950408889634;
+    long double total = 0, moved = 0, lost = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        s->depth[i] = (top - o->value[s->place[i]]) * o->scale * 1.4426950408889634;
-        s->weight[i] = exp2(-s->depth[i]);
+        const double depth = (top - o->value[s->place[i]]) * bits, of_tile = (top - o->top[o->order[s->place[i]] / 1024]) * bits;
+        s->depth[i] = depth;
+        s->weight[i] = exp2(-depth);
         total += (long double)s->weight[i];
-        moved += s->weight[i] > 0.0 ? (long double)(s->weight[i] * s->depth[i]) : 0.0L;
+        moved += s->weight[i] > 0.0 ? (long double)(s->weight[i] * depth) : 0.0L;
+        lost += depth < 64.0 ? (long double)(fmin(s->weight[i], exp2(-29.0 - fmax(0.0, of_tile))) * depth) : 0.0L;
     }
     s->total = (double)total;
     s->slack = 1e-6 + o->scale_error * (double)(moved / total);
+    s->lost = (double)(lost / total);
 }
 
 static int blame(oracle *o, int stage, const char *what, int32_t id)
@@ -180,6 +184,8 @@ static int run_chain(oracle *o, const cls_host_row *row, oracle_set *s, float *p
     for (int i = 0; i < n && o->only < 0 && o->none == 0; i++) {
         measure(o, s);
         oracle_stage(o, s, row, stages[i]);
+        if (stages[i] == CLS_STAGE_TEMPERATURE)
+            measure(o, s);
         if (probs != NULL && (stages[i] != CLS_STAGE_TEMPERATURE || o->params->dynatemp_range > 0.0f)) {
             cls_host_row shorter = *row;
             cls_params p = shortened(o->params, stages, i + 1);
@@ -195,7 +201,7 @@ static int run_chain(oracle *o, const cls_host_row *row, oracle_set *s, float *p
                 return 0;
         }
         shrink(s);
-        if (s->n == 0)
+        if (s->n == 0 && o->only < 0)
             return blame(o, stages[i], "nothing is left", -1);
     }
     return 1;

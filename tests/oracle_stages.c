@@ -157,7 +157,7 @@ static void typical_p(oracle_set *s, const oracle *o, uint32_t fewest)
     }
     /* Those about as near as the last one may come in another order, but for equal ones. */
     const nearness *const first = &near[count[0] - 1], *const last = &near[count[2] - 1];
-    const double error = BITS_ERROR + 2.0 * depth_error(o, mean + last->distance);
+    const double error = BITS_ERROR + s->lost + 2.0 * depth_error(o, mean + last->distance);
     uint32_t from = 0, to = 0;
     while (near[from].distance < first->distance - error)
         from++;
@@ -238,7 +238,7 @@ static void temperature(oracle_set *s, oracle *o)
     if (!(p->dynatemp_range > 0.0f) || s->n == 1)
         return;
     const double e = (double)p->dynatemp_exponent, mean = mean_depth(s), entropy = log2(s->total) + mean;
-    const double error = 4e-6 + depth_error(o, mean), t = dynamic(p, entropy, s->n, e);
+    const double error = 4e-6 + s->lost + depth_error(o, mean), t = dynamic(p, entropy, s->n, e);
     const double rounded = e * 65536.0 == floor(e * 65536.0) ? 0.0 : 0x1p-17;
     const double offset = 1.2e-7 * ((double)p->temperature + (double)p->dynatemp_range);
     /* Nothing but the top has weight: an entropy below the unit is 0. */
@@ -294,7 +294,8 @@ static void merge(oracle_set *s, const oracle *o, const cls_infill *t, double *m
                 id = t->prefix_of[id];
             if (id < 0 || !s->verdict[i1])
                 continue;
-            marginal |= mass[i0] == mass[i1]; /* equal tokens of two tiles may not weigh the same */
+            /* Equal tokens of two tiles may not weigh the same. */
+            marginal |= mass[i0] == mass[i1] && id_at(o, s, i0) / 1024 != id_at(o, s, i1) / 1024;
             const uint32_t out = less(mass[i0], mass[i1]) ? i0 : i1, into = i0 + i1 - out;
             mass[into] += mass[out];
             s->verdict[out] = ORACLE_OUT;

@@ -216,7 +216,9 @@ void request_adjust(const cls_host_row *row, float *adjusted)
 {
     const cls_params *const p = row->params;
     oracle_touch *const touches = malloc(row->vocab * sizeof *touches);
+    cls_slot slot;
     ck_assert_msg(touches != NULL, "out of memory");
+    must(cls_slot_from_params(p, row->vocab, &slot)); /* neutral penalties round nothing */
     oracle_touches(row, touches);
     for (uint32_t i = 0; i < row->vocab; i++) {
         const oracle_touch *const t = &touches[i];
@@ -232,12 +234,13 @@ void request_adjust(const cls_host_row *row, float *adjusted)
                 biased = 1;
             }
         x = allows(row, i) && !t->banned ? clean(x) : -INFINITY;
-        x = biased ? add_bias(x, (float)bias) : x;
-        if (t->prompt + t->output > 0)
+        x = biased ? add_bias(x, cls_normal((float)bias)) : x;
+        if (t->prompt + t->output > 0 && (slot.flags & CLS_SLOT_PENALIZED))
             x = penalize(x, counted < CLS_MAX_COUNT ? counted : CLS_MAX_COUNT, p->repetition_penalty,
                          (float)(1.0 / (double)p->repetition_penalty), p->frequency_penalty, p->presence_penalty);
+        const double amount = t->dry < 0 ? 0.0 : (double)p->dry_multiplier * pow((double)p->dry_base, t->dry);
         if (t->dry >= 0 && x > -INFINITY)
-            x = settle(x - (float)((double)p->dry_multiplier * pow((double)p->dry_base, t->dry)));
+            x = settle(x - cls_normal((float)fmax(-(double)CLS_FLT_MAX, fmin(amount, (double)CLS_FLT_MAX))));
         adjusted[i] = x;
     }
     free(touches);
