@@ -14,7 +14,7 @@ static cls_mode mode_before(const cls_work *w)
     const cls_host_mode *const from = &w->row->mode;
     cls_mode mode = mode_begin(&w->slot);
     if (from->begun != 0)
-        return (cls_mode){ from->mu, from->sum, from->weight, from->top_p };
+        return (cls_mode){from->mu, from->sum, from->weight, from->top_p};
     for (uint32_t i = w->length - w->outputs; i < w->length && (w->slot.flags & CLS_SLOT_DECAYS); i++)
         mode.top_p = top_p_next(&w->slot, mode.top_p, (int32_t)w->text[i]);
     return mode;
@@ -27,7 +27,8 @@ static cls_mode mode_after(const cls_work *w, const cls_row *trace)
     const uint32_t id = (uint32_t)trace->token;
     cls_mode mode = slot->mode;
     if (slot->flags & CLS_SLOT_MIROSTAT)
-        mode.mu = mirostat_next(mode.mu, cls_token_depth(w, id) + mass_q20(trace->mass, w->top, w->scale), slot->tau, slot->eta);
+        mode.mu = mirostat_next(mode.mu, cls_token_depth(w, id) + mass_q20(trace->mass, w->top, w->scale), slot->tau,
+                                slot->eta);
     if (slot->flags & CLS_SLOT_ADAPTIVE)
         mode_adapt(&mode, probability_q30(cls_token_mass(w, id), trace->mass), slot->adaptive_decay);
     if (slot->flags & CLS_SLOT_DECAYS)
@@ -192,7 +193,7 @@ static void reference(cls_work *w, cls_row *trace, cls_host_result *result)
                 result->logprob_raw = logprob_of(w->z[trace->token], w->top, CLS_LOG2E, cls_row_mass(w));
         }
     }
-    result->mode = (cls_host_mode){ 1, mode.mu, mode.sum, mode.weight, mode.top_p };
+    result->mode = (cls_host_mode){1, mode.mu, mode.sum, mode.weight, mode.top_p};
 }
 
 static cls_status check_row(const cls_host_row *row)
@@ -205,13 +206,17 @@ static cls_status check_row(const cls_host_row *row)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->vocab is %u; it must be 1 to %d", (unsigned)row->vocab,
                         CLS_MAX_VOCAB);
     if (row->mask_kind != CLS_MASK_PACKED && row->mask_kind != CLS_MASK_BOOL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->mask_kind is %d, which is no cls_mask_kind", (int)row->mask_kind);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->mask_kind is %d, which is no cls_mask_kind",
+                        (int)row->mask_kind);
     if (row->bias != NULL && row->bias_dtype != CLS_F32 && row->bias_dtype != CLS_F16)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->bias_dtype is %d; it must be CLS_F32 or CLS_F16", (int)row->bias_dtype);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->bias_dtype is %d; it must be CLS_F32 or CLS_F16",
+                        (int)row->bias_dtype);
     if (row->prompt == NULL && row->prompt_count != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->prompt_count is %u, but row->prompt is NULL", (unsigned)row->prompt_count);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->prompt_count is %u, but row->prompt is NULL",
+                        (unsigned)row->prompt_count);
     if (row->output == NULL && row->output_count != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->output_count is %u, but row->output is NULL", (unsigned)row->output_count);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->output_count is %u, but row->output is NULL",
+                        (unsigned)row->output_count);
     return CLS_OK;
 }
 
@@ -221,12 +226,12 @@ static cls_status read_infill(cls_work *w)
     if (w->params->infill == 0)
         return CLS_OK;
     if (w->row->infill == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->infill is NULL, but params->infill is %d", (int)w->params->infill);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->infill is NULL, but params->infill is %d",
+                        (int)w->params->infill);
     cls_struct_init(&w->infill, sizeof w->infill);
     const cls_status status = cls_struct_read(&w->infill, sizeof w->infill, w->row->infill, "row->infill");
     return status == CLS_OK ? cls_infill_check(&w->infill, w->vocab) : status;
 }
-
 
 /* All arrays, or none. */
 static int make_room(cls_work *w)
@@ -244,8 +249,8 @@ static int make_room(cls_work *w)
     w->bias = malloc(n * sizeof *w->bias);
     w->mark = malloc(n);
     w->order = malloc(n * sizeof *w->order);
-    return w->text != NULL && w->z != NULL && w->tile_max != NULL && w->set != NULL && w->unit != NULL && w->mass != NULL &&
-           w->count != NULL && w->bias != NULL && w->mark != NULL && w->order != NULL;
+    return w->text != NULL && w->z != NULL && w->tile_max != NULL && w->set != NULL && w->unit != NULL &&
+           w->mass != NULL && w->count != NULL && w->bias != NULL && w->mark != NULL && w->order != NULL;
 }
 
 static void free_room(cls_work *w)
@@ -290,7 +295,8 @@ cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_r
         result->token = trace->token;
         result->status = (int32_t)trace->status;
     } else {
-        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a row of %u tokens", (unsigned)w.vocab);
+        status =
+            cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a row of %u tokens", (unsigned)w.vocab);
     }
     free_room(&w);
     return status;

@@ -38,11 +38,11 @@ typedef struct cls_work {
     float top, scale;
     int touched; /* a stage that is on has come before, other than a static temperature */
 
-    cls_unit *unit;  /* [tiles], by the last cls_weigh() */
-    uint64_t *mass;  /* [vocab] by rank, for infill */
-    uint32_t *count; /* [vocab] how often a token counts for the penalties */
-    double *bias;    /* [vocab] sums of biases; NaN: none */
-    uint8_t *mark;   /* [vocab] for sets of tokens */
+    cls_unit *unit;        /* [tiles], by the last cls_weigh() */
+    uint64_t *mass;        /* [vocab] by rank, for infill */
+    uint32_t *count;       /* [vocab] how often a token counts for the penalties */
+    double *bias;          /* [vocab] sums of biases; NaN: none */
+    uint8_t *mark;         /* [vocab] for sets of tokens */
     cls_preference *order; /* [vocab] for sorting */
 } cls_work;
 

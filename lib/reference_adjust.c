@@ -6,10 +6,7 @@
 
 /* ---------------------------------------------------------------------- logits */
 
-size_t cls_dtype_size(int32_t dtype)
-{
-    return dtype == CLS_F32 ? 4 : 2;
-}
+size_t cls_dtype_size(int32_t dtype) { return dtype == CLS_F32 ? 4 : 2; }
 
 static float half_to_float(uint16_t h)
 {
@@ -25,9 +22,12 @@ static float half_to_float(uint16_t h)
 static float load(const void *values, int32_t dtype, uint32_t i)
 {
     switch (dtype) {
-    case CLS_F16: return half_to_float(((const uint16_t *)values)[i]);
-    case CLS_BF16: return CLS_AS_F32((int32_t)((uint32_t)((const uint16_t *)values)[i] << 16));
-    default: return ((const float *)values)[i];
+    case CLS_F16:
+        return half_to_float(((const uint16_t *)values)[i]);
+    case CLS_BF16:
+        return CLS_AS_F32((int32_t)((uint32_t)((const uint16_t *)values)[i] << 16));
+    default:
+        return ((const float *)values)[i];
     }
 }
 
@@ -58,10 +58,7 @@ void cls_work_text(cls_work *w)
     w->outputs = w->length - prompt;
 }
 
-static int is_output(const cls_work *w, uint32_t at)
-{
-    return at >= w->length - w->outputs;
-}
+static int is_output(const cls_work *w, uint32_t at) { return at >= w->length - w->outputs; }
 
 /* How many of the latest tokens DRY and n-grams look at. */
 static uint32_t history(const cls_work *w)
@@ -151,7 +148,8 @@ static void add_penalties(cls_work *w)
 {
     const cls_slot *const slot = &w->slot;
     memset(w->count, 0, w->vocab * sizeof *w->count);
-    for (uint32_t i = slot->window != 0 && w->length > slot->window ? w->length - slot->window : 0; i < w->length; i++) {
+    for (uint32_t i = slot->window != 0 && w->length > slot->window ? w->length - slot->window : 0; i < w->length;
+         i++) {
         uint32_t *const count = &w->count[w->text[i]];
         if (!is_output(w, i) && !(slot->flags & CLS_SLOT_SCOPE_ALL))
             *count |= SEEN_ONLY;
@@ -179,7 +177,8 @@ static uint32_t breaker_at(const cls_params *p, const window *text, uint32_t bac
     for (uint32_t b = 0; b < p->dry_breaker_count; b++) {
         const cls_sequence *const breaker = &p->dry_breakers[b];
         uint32_t same = 0;
-        while (same < breaker->count && same <= back && (uint32_t)breaker->ids[same] == text->text[text->n - 1 - back + same])
+        while (same < breaker->count && same <= back &&
+               (uint32_t)breaker->ids[same] == text->text[text->n - 1 - back + same])
             same++;
         if (same == breaker->count && same > longest)
             longest = same;
@@ -216,10 +215,8 @@ static void add_dry(cls_work *w)
     const uint32_t n = p->dry_window != 0 && p->dry_window < history(w) ? p->dry_window : history(w);
     if (p->dry_multiplier == 0.0f || p->dry_base < 1.0f || n <= p->dry_allowed_length)
         return;
-    const window text = { w->text + (w->length - n), n };
+    const window text = {w->text + (w->length - n), n};
     const uint32_t most = unbroken(p, &text);
-    if (most < p->dry_allowed_length)
-        return;
     memset(w->count, 0, w->vocab * sizeof *w->count); /* exponents + 1 */
     for (uint32_t j = 0; j + 1 < n; j++) {
         uint32_t *const count = &w->count[text.text[j + 1]];

@@ -50,15 +50,9 @@ uint64_t cls_set_mass(const cls_work *w)
 }
 
 /* Nobody sums up an untouched row by tokens. */
-uint64_t cls_stage_mass(const cls_work *w)
-{
-    return w->touched ? cls_set_mass(w) : cls_row_mass(w);
-}
+uint64_t cls_stage_mass(const cls_work *w) { return w->touched ? cls_set_mass(w) : cls_row_mass(w); }
 
-uint32_t cls_token_depth(const cls_work *w, uint32_t id)
-{
-    return depth_q20(w->z[id], w->top, w->scale);
-}
+uint32_t cls_token_depth(const cls_work *w, uint32_t id) { return depth_q20(w->z[id], w->top, w->scale); }
 
 uint32_t cls_mean_depth(const cls_work *w, uint64_t mass)
 {
@@ -70,10 +64,7 @@ uint32_t cls_mean_depth(const cls_work *w, uint64_t mass)
 
 /* ----------------------------------------------------------------- truncations */
 
-void cls_keep_first(cls_work *w, uint32_t n)
-{
-    w->n = n < w->n ? n : w->n;
-}
+void cls_keep_first(cls_work *w, uint32_t n) { w->n = n < w->n ? n : w->n; }
 
 void cls_keep_marked(cls_work *w)
 {
@@ -86,10 +77,7 @@ void cls_keep_marked(cls_work *w)
 }
 
 /* The same, but not fewer than min_keep. */
-static void truncate_to(cls_work *w, uint32_t n)
-{
-    cls_keep_first(w, n > w->slot.min_keep ? n : w->slot.min_keep);
-}
+static void truncate_to(cls_work *w, uint32_t n) { cls_keep_first(w, n > w->slot.min_keep ? n : w->slot.min_keep); }
 
 static void keep_top_p(cls_work *w, cls_row *trace)
 {
@@ -222,18 +210,41 @@ void cls_chain_run(cls_work *w, cls_row *trace)
         const uint32_t stage = cls_slot_stage(&w->slot, i);
         cls_weigh(w);
         switch (stage) {
-        case CLS_STAGE_TEMPERATURE: set_temperature(w); break;
-        case CLS_STAGE_TOP_K: cls_keep_first(w, (uint32_t)w->slot.top_k); break;
-        case CLS_STAGE_TOP_P: keep_top_p(w, trace); break;
-        case CLS_STAGE_MIN_P: keep_min_p(w); break;
-        case CLS_STAGE_TOP_N_SIGMA: keep_sigma(w); break;
-        case CLS_STAGE_TYPICAL_P: cls_keep_typical(w, trace); break;
-        case CLS_STAGE_XTC: keep_xtc(w, trace); break;
-        case CLS_STAGE_P_LESS: keep_p_less(w); break;
-        case CLS_STAGE_INFILL: cls_keep_infill(w, trace); break;
-        case CLS_STAGE_MIROSTAT_1: keep_mirostat_1(w); break;
-        case CLS_STAGE_MIROSTAT_2: keep_mirostat_2(w); break;
-        default: return;
+        case CLS_STAGE_TEMPERATURE:
+            set_temperature(w);
+            break;
+        case CLS_STAGE_TOP_K:
+            cls_keep_first(w, (uint32_t)w->slot.top_k);
+            break;
+        case CLS_STAGE_TOP_P:
+            keep_top_p(w, trace);
+            break;
+        case CLS_STAGE_MIN_P:
+            keep_min_p(w);
+            break;
+        case CLS_STAGE_TOP_N_SIGMA:
+            keep_sigma(w);
+            break;
+        case CLS_STAGE_TYPICAL_P:
+            cls_keep_typical(w, trace);
+            break;
+        case CLS_STAGE_XTC:
+            keep_xtc(w, trace);
+            break;
+        case CLS_STAGE_P_LESS:
+            keep_p_less(w);
+            break;
+        case CLS_STAGE_INFILL:
+            cls_keep_infill(w, trace);
+            break;
+        case CLS_STAGE_MIROSTAT_1:
+            keep_mirostat_1(w);
+            break;
+        case CLS_STAGE_MIROSTAT_2:
+            keep_mirostat_2(w);
+            break;
+        default:
+            return;
         }
         w->touched |= stage != CLS_STAGE_TEMPERATURE || (w->slot.flags & CLS_SLOT_DYNAMIC) != 0;
     }

@@ -21,7 +21,7 @@ void cls_sort_row(cls_work *w)
     w->n = 0;
     for (uint32_t i = 0; i < w->vocab; i++)
         if (key_of(w->z[i]) > CLS_KEY_NONE)
-            w->order[w->n++] = (cls_preference){ 0, 1, key_of(w->z[i]), i };
+            w->order[w->n++] = (cls_preference){0, 1, key_of(w->z[i]), i};
     qsort(w->order, w->n, sizeof *w->order, by_preference);
     for (uint32_t i = 0; i < w->n; i++)
         w->set[i] = w->order[i].id;
@@ -44,7 +44,7 @@ void cls_keep_typical(cls_work *w, cls_row *trace)
     uint64_t sum = 0;
     for (uint32_t i = 0; i < w->n; i++) {
         const uint32_t id = w->set[i], d = cls_token_depth(w, id), tail = d > mean;
-        w->order[i] = (cls_preference){ tail ? d - mean : mean - d, tail, key_of(w->z[id]), id };
+        w->order[i] = (cls_preference){tail ? d - mean : mean - d, tail, key_of(w->z[id]), id};
         w->mark[id] = 0;
     }
     qsort(w->order, w->n, sizeof *w->order, by_preference);

@@ -26,7 +26,7 @@ typedef struct golden {
     double input[GOLDEN_TOKENS]; /* probabilities; the logits are their logarithms */
     uint32_t history_count;      /* output so far */
     int32_t history[8];
-    int32_t breaker;             /* DRY's, of one token; 0: none */
+    int32_t breaker;                /* DRY's, of one token; 0: none */
     double expected[GOLDEN_TOKENS]; /* the distribution that is drawn from, by id */
     double tolerance;
 } golden;

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* Bans and DRY on the host: small requests by hand. Random ones:
+ * check_reference.c. */
+#include "example.h"
+
+START_TEST(bans)
+{
+    const int32_t stop[] = {6, 7}, allowed[] = {1, 2, 4, 6}, prompt[] = {1, 2, 3, -5, 1}, output[] = {2, 4, 99, 2};
+    const cls_logit_bias bias[] = {{3, 50.0f}, {2, 1.0f}, {6, -INFINITY}};
+    example e;
+    start(&e);
+    e.p.allowed_ids = allowed;
+    e.p.allowed_count = 4;
+    EXPECT_KEPT(&e, "1246");
+    e.p.logit_bias = bias;
+    e.p.logit_bias_count = 3;
+    EXPECT_KEPT(&e, "124");
+    ck_assert(fabs((double)(e.probs[2] / e.probs[1]) - exp(1.0)) < 1e-5);
+
+    start(&e);
+    e.p.stop_ids = stop;
+    e.p.stop_count = 2;
+    e.p.min_tokens = 3;
+    PROMPT(&e, prompt);
+    OUTPUT(&e, output); /* three valid ones */
+    EXPECT_KEPT(&e, "0123456789");
+    e.p.min_tokens = 4;
+    EXPECT_KEPT(&e, "01234589");
+    e.p.penalty_scope = CLS_SCOPE_ALL; /* nothing brings a banned token back */
+    e.p.presence_penalty = -2.0f;
+    e.row.prompt = stop;
+    e.row.prompt_count = 2;
+    EXPECT_KEPT(&e, "01234589");
+}
+END_TEST
+
+START_TEST(words)
+{
+    const int32_t prompt[] = {4, 1, 2}, output[] = {3, -1, 4, 2};
+    const int32_t one[] = {8}, two[] = {2, 9}, three[] = {4, 2, 5}, of_prompt[] = {2, 3, 4, 2, 0}, others[] = {3, 4, 6};
+    const cls_sequence all[] = {{one, 1}, {two, 2}, {three, 3}, {of_prompt, 5}, {others, 3}};
+    example e;
+    start(&e);
+    e.p.bad_words = all;
+    e.p.bad_word_count = 5;
+    PROMPT(&e, prompt);
+    EXPECT_KEPT(&e, "012345679"); /* the prompt's end is no output */
+    OUTPUT(&e, output);
+    EXPECT_KEPT(&e, "0123467");
+    e.row.history = 1;
+    EXPECT_KEPT(&e, "01234567");
+    e.row.output_count = 3;
+    e.row.history = 0;
+    EXPECT_KEPT(&e, "01234579");
+}
+END_TEST
+
+START_TEST(ngrams)
+{
+    const int32_t prompt[] = {1, 2, 3, 1, 2, 4}, output[] = {5, 1, -7, 2};
+    example e;
+    start(&e);
+    PROMPT(&e, prompt);
+    OUTPUT(&e, output);
+    e.p.no_repeat_ngram = 3;
+    EXPECT_KEPT(&e, "01256789"); /* after 1 2 came 3 and 4 */
+    e.row.history = 7;
+    EXPECT_KEPT(&e, "012356789"); /* the first 1 2 3 has no 1 any more */
+    e.row.history = 0;
+    e.p.no_repeat_ngram = 2;
+    EXPECT_KEPT(&e, "01256789");
+    e.p.no_repeat_ngram = 1;
+    EXPECT_KEPT(&e, "06789");
+    e.row.history = 2;
+    EXPECT_KEPT(&e, "03456789");
+    e.row.history = 0;
+    e.p.no_repeat_ngram = 4; /* 5 1 2 was there never before */
+    EXPECT_KEPT(&e, "0123456789");
+    e.p.no_repeat_ngram = 100;
+    EXPECT_KEPT(&e, "0123456789");
+    e.row.prompt_count = e.row.output_count = 0;
+    e.p.no_repeat_ngram = 1;
+    EXPECT_KEPT(&e, "0123456789");
+}
+END_TEST
+
+/* What DRY takes off a token, in logits against token 0. */
+static double taken(example *e, int token)
+{
+    must(cls_host_sample(&e->row, &e->result));
+    return log((double)e->probs[0]) - log((double)e->probs[token]);
+}
+#define EXPECT_TAKEN(e, token, value)                                                                               \
+    do {                                                                                                            \
+        const double taken_ = taken((e), (token));                                                                  \
+        ck_assert_msg(fabs(taken_ - (value)) < 2e-6, "token %d: %.9g, not %.9g", (token), taken_, (double)(value)); \
+    } while (0)
+
+START_TEST(dry)
+{
+    /* The end, 1 2 3, was before 4; 3 before 5; 2 3 before 6. */
+    const int32_t prompt[] = {1, 2, 3, 4, 9, 3, 5, -1}, output[] = {8, 2, 3, 6, 1, 2, 3};
+    const int32_t a[] = {9}, b[] = {6, 1, 2}, c[] = {6, 1}, d[] = {3}, f[] = {7, 6, 1}, g[] = {1, 2, 3};
+    example e;
+    cls_sequence breakers[2] = {{a, 1}, {b, 3}};
+    start(&e);
+    PROMPT(&e, prompt);
+    OUTPUT(&e, output);
+    e.p.dry_multiplier = 0.5f;
+    e.p.dry_base = 2.0f;
+    e.p.dry_allowed_length = 1;
+    EXPECT_TAKEN(&e, 4, 0.5 * 4);
+    EXPECT_TAKEN(&e, 5, 0.5);
+    EXPECT_TAKEN(&e, 6, 0.5 * 2);
+    EXPECT_TAKEN(&e, 7, 0.0);
+    e.p.dry_allowed_length = 2;
+    EXPECT_TAKEN(&e, 4, 0.5 * 2);
+    EXPECT_TAKEN(&e, 5, 0.0);
+    e.p.dry_multiplier = -0.5f; /* rewards */
+    EXPECT_TAKEN(&e, 4, -0.5 * 2);
+    e.p.dry_multiplier = 0.5f;
+    e.p.dry_base = 0.99f; /* off */
+    EXPECT_TAKEN(&e, 4, 0.0);
+    e.p.dry_base = 1.0f;
+    EXPECT_TAKEN(&e, 4, 0.5);
+    e.p.dry_base = 2.0f;
+
+    e.p.dry_window = 12; /* 3 4 is in it, 2 3 4 is not */
+    e.p.dry_allowed_length = 1;
+    EXPECT_TAKEN(&e, 4, 0.5);
+    e.p.dry_window = 0;
+    e.row.history = 12;
+    EXPECT_TAKEN(&e, 4, 0.5);
+    e.p.dry_window = 11; /* nor 3 4 */
+    EXPECT_TAKEN(&e, 4, 0.0);
+    EXPECT_TAKEN(&e, 6, 0.5 * 2);
+    e.row.history = 0;
+    e.p.dry_window = 0;
+    e.p.dry_allowed_length = 0; /* whatever came after another token */
+    EXPECT_TAKEN(&e, 4, 0.5 * 8);
+    EXPECT_TAKEN(&e, 1, 0.5);
+    EXPECT_TAKEN(&e, 7, 0.0);
+    e.p.dry_allowed_length = 1;
+
+    e.p.dry_breakers = breakers; /* the longer one reaches up to the last token */
+    e.p.dry_breaker_count = 1;
+    EXPECT_TAKEN(&e, 4, 0.5 * 4);
+    e.p.dry_breaker_count = 2;
+    EXPECT_TAKEN(&e, 4, 0.5);
+    EXPECT_TAKEN(&e, 6, 0.5);
+    breakers[0] = (cls_sequence){c, 2}; /* of one head the longest */
+    EXPECT_TAKEN(&e, 4, 0.5);
+    breakers[1] = (cls_sequence){f, 3}; /* that is not there */
+    EXPECT_TAKEN(&e, 4, 0.5 * 2);
+    breakers[1] = (cls_sequence){g, 3}; /* the nearest counts, and it leaves nothing */
+    EXPECT_TAKEN(&e, 4, 0.0);
+    breakers[0] = (cls_sequence){d, 1};
+    EXPECT_TAKEN(&e, 4, 0.0);
+    e.row.output_count = 6; /* up to 2, which came before 3 twice: 3 is a breaker of one token */
+    EXPECT_TAKEN(&e, 3, 0.0);
+    e.p.dry_breaker_count = 0;
+    EXPECT_TAKEN(&e, 3, 0.5 * 2);
+
+    e.row.output_count = 7; /* the exponent ends where base^exponent does: 1e20^2 is no float32 */
+    e.p.dry_base = 1e20f;
+    e.p.dry_multiplier = 1e-20f;
+    EXPECT_TAKEN(&e, 4, 1.0);
+    e.x[4] = -INFINITY; /* rewarded or not */
+    e.p.dry_multiplier = -1e-20f;
+    must(cls_host_sample(&e.row, &e.result));
+    ck_assert_uint_eq(e.result.kept, 9);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("history_host");
+    TCase *const t = tcase_create("history_host");
+    tcase_set_timeout(t, 0);
+    tcase_add_test(t, bans);
+    tcase_add_test(t, words);
+    tcase_add_test(t, ngrams);
+    tcase_add_test(t, dry);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void) { return fixture_run(make, 0); }
