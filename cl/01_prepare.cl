@@ -263,6 +263,7 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
     __global u32 *const lengths = p->links + p->length; /* of the repetitions, by position */
     const u32 n = h->n, last = p->text[n - 1];
     u32 left = 0, right = 0; /* the box: so far back its repetition ends, begins */
+    u32 id = NO_ID, done = 0; /* the last token that was marked, its code */
     for (u32 chunk = (n - 1 + 63) / 64 * 64; chunk > 0; chunk -= 64) {
         int16 some = (int16)(0);
         for (u32 k = 0; k < 64; k += 16)
@@ -289,9 +290,13 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
                         right = back + z;
                     }
                 }
-                const u32 code = hit_code(p, h, j, z);
-                if (code != 0)
-                    mark_token(p, p->text[j + 1], PACK(code, j + 1));
+                /* A text that goes round in circles has the same token after each hit. */
+                const u32 code = hit_code(p, h, j, z), next = p->text[j + 1];
+                if (code > (next == id ? done : 0u)) {
+                    mark_token(p, next, PACK(code, j + 1));
+                    id = next;
+                    done = code;
+                }
             }
         }
     }
@@ -311,7 +316,6 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
         const u32 code = hit || h->every ? hit_code(p, h, j, hit ? repeated(p, n, j, 1, longest_at(h, j)) : 0) : 0u;
         if (code == 0)
             continue;
-        /* A text that goes round in circles has the same token after each hit. */
         if (pack == 0 || p->text[j + 1] != id)
             count++;
         else if (pack > PACK(code, j + 1))

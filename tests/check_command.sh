@@ -13,7 +13,7 @@ bytes seeds.npy 0000000000000005 0000000000000006 0000000000000007 0000000000000
 # ---------------------------------------------------- what needs no device
 
 check "--version" "$clsample" --version
-for command in "" devices sample demo bench; do
+for command in "" devices sample explain demo bench; do
     # shellcheck disable=SC2086
     check "$command --help" "$clsample" $command --help
     says "$command --help" '^usage: clsample' out
@@ -40,6 +40,36 @@ host_refused "--top-p" --top-p nan
 host_refused "--min-p" --min-p 2
 host_refused "--min-p" --min-p=-0.5
 host_refused "--chain: 'other' is none of default, vllm, llama, and no stage" --chain other
+host_refused "--chain: '' is none of" --chain ''
+host_refused "--chain: 'penalties' is none of" --chain penalties,top_k
+host_refused "--chain: '' is none of" --chain top_k,,top_p
+host_refused "--chain: 'top_k' is there twice" --chain top_k,temp,top-k
+host_refused "top_k is set, but params->stages" --chain temperature,top_p --top-k 3
+host_refused "--dynatemp-range" --dynatemp-range -1
+host_refused "--dynatemp-exp" --dynatemp-exp -1
+host_refused "--top-n-sigma" --top-n-sigma nan
+host_refused "--typical" --typical 1.5
+host_refused "--xtc-probability" --xtc-probability 2
+host_refused "--xtc-threshold" --xtc-threshold=-0.1
+host_refused "--p-less: takes no value" --p-less=1
+host_refused "--infill: needs --infill-end" --infill
+host_refused "--infill-end: 37 is no token" --infill --infill-end 3,37
+host_refused "--infill-end: 'x'" --infill --infill-end x
+host_refused "f32.npy: not an array int32 .vocab." --infill --infill-end 3 --infill-prefix f32.npy
+host_refused "--min-keep: '-1'" --min-keep -1
+host_refused "--mirostat: .* 3;" --mirostat 3
+host_refused "--mirostat-ent" --mirostat-ent 101
+host_refused "--mirostat-lr" --mirostat-lr -1
+host_refused "--adaptive-target" --adaptive-target 1.5
+host_refused "--adaptive-decay" --adaptive-decay 1
+host_refused "--top-p-decay" --top-p-decay 0
+host_refused "--top-p-min" --top-p-min 0
+host_refused "--top-p-reset-id: 'x'" --top-p-reset-id x
+host_refused "--logprobs-top: 129 is above 128" --logprobs-top 129
+host_refused "--logprobs-top: .* raw" --logprobs-top 3 --logprob-kind final
+host_refused "--logprobs-top-ids: needs --logprobs-top" --logprobs-top-ids x.npy
+host_refused "--logprobs-top-values: needs --logprobs-top" --logprobs-top-values x.npy
+host_refused "--candidates: the reference" --candidates x.json
 host_refused "--seed: '-1'" --seed -1
 host_refused "--seed: '18446744073709551616'" --seed 18446744073709551616
 host_refused "--position: '4294967296'" --position 4294967296
@@ -102,6 +132,23 @@ json '[{},{},{},{},{"chain":1},{},{},{}]' 'row 4: "chain": neither a string nor'
 json '[{},{},{},{},{},{"seed":-1},{},{}]' 'row 5: "seed"'
 json '[{},{},{},{},{},{},{"position":4294967296},{}]' 'row 6: "position"'
 json '[{},{},{},{},{},{},{},{"top_k":1,"top_k":2}]' 'line 1: duplicate'
+wrong() { json "[{\"$1\":$2},{},{},{},{},{},{},{}]" "row 0: $3"; } # KEY VALUE PATTERN
+for key in dynatemp_range dynatemp_exponent dynatemp_exp top_n_sigma typical_p typical xtc_probability xtc_threshold \
+    mirostat_tau mirostat_ent mirostat_eta mirostat_lr adaptive_target adaptive_decay dry_multiplier dry_base \
+    top_p_decay top_p_min repeat_penalty; do
+    wrong $key '"x"' "\"$key\": not a number"
+    wrong $key 1e31 "\"$key\": params->"
+done
+for key in top_p_reset_id mirostat dry_allowed_length dry_penalty_last_n no_repeat_ngram_size min_tokens min_keep; do
+    wrong $key '"x"' "\"$key\": not an integer"
+done
+wrong mirostat 3 '"mirostat": params->mirostat'
+wrong p_less 1 '"p_less": neither true nor false'
+wrong infill '"yes"' '"infill": neither true nor false'
+wrong chain '[1]' '"chain": entry 0 is not a string'
+wrong chain '["top_k","top_k"]' "\"chain\": 'top_k' is there twice"
+wrong samplers '["top_k","dry"]' "\"samplers\": 'dry' is none of"
+json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' 'row 0: params->top_k is set'
 host_refused "no.json: cannot be opened" --params no.json
 
 # The reference.
@@ -128,6 +175,25 @@ check "params" host --params p.json --tokens pf.npy
 same "seeds by --params" s.npy pf.npy
 check "json" host --json
 says "json" '"token": ' out
+check "the likeliest" host --temperature 0 --logprobs-top 1 --logprobs-top-ids top.npy --logprobs-top-values topv.npy
+is "the likeliest" "$(data top.npy)" "$(data greedy.npy)"
+says "the likeliest" '^ *likeliest  *[0-9]' out
+check "logprobs of greedy tokens" host --temperature 0 --logprobs lp.npy
+is "logprobs of the likeliest" "$(data topv.npy)" "$(data lp.npy)"
+ranks() { sed -n 's/^ *"rank": \([0-9]*\),*$/\1/p' out | tr '\n' ' '; }
+check "ranks" run_on host --logits bad.npy --temperature 0 --logprobs-top 2 --json
+is "ranks, ties counted" "$(ranks)" "1 2 1 0 "
+
+# Presets by their stages.
+chain() { # PRESET STAGES
+    check "$1" host --temperature 1.7 --top-k 12 --top-p 0.8 --min-p 0.1 --chain "$1" --probs c1.npy
+    check "$2" host --temperature 1.7 --top-k 12 --top-p 0.8 --min-p 0.1 --chain "$2" --probs c2.npy
+    same "$1 is $2" c1.npy c2.npy
+}
+chain default temperature,top_k,top_p,min_p
+chain vllm temp,min-p,top-k,top-p
+chain llama top_k,top_p,min_p,temperature
+differ "orders" c1.npy hp.npy
 
 # ---------------------------------------------------------------- the device
 
@@ -173,7 +239,18 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     differ "raw and final logprobs" raw.npy final.npy
     check "probs" "$clsample" sample $f --top-k 1 --probs probs.npy
     is "top-k 1 leaves one 1.0 a row" "$(data probs.npy | tr ' ' '\n' | grep -c '^1065353216$')" 8
-    check "bad rows" "$clsample" sample --logits bad.npy
+    check "top" "$clsample" sample $f --logprobs-top 5 --logprobs-top-ids top-d.npy --json
+    check "top on the host" host --logprobs-top 5 --logprobs-top-ids top-h.npy
+    same "the likeliest on host and device" top-h.npy top-d.npy
+    check "candidates" "$clsample" sample $f --top-k 3 --draws 2 --candidates c.json
+    is "candidates" "$(grep -c '"logit"' c.json)" 24
+    is "counts of candidates" "$(grep -c '"count": 3,' c.json)" 8
+    check "final" "$clsample" sample $f --top-k 3 --logprobs-top 4 --logprob-kind final --logprobs-top-ids top-f.npy
+    is "of the fourth there is none" "$(data top-f.npy | tr ' ' '\n' | grep -c '^-1$')" 8
+    refused "none/c.json: cannot be written" sample $f --candidates none/c.json
+    check "ranks" run_on device --logits bad.npy --temperature 0 --logprobs-top 2 --json
+    is "ranks on the device" "$(ranks)" "1 2 1 0 "
+    check "bad rows" "$clsample" sample --logits bad.npy --logprobs-top 2
     says "an empty row" 'empty' out
     refused "--device: there is no device 999" sample $f --device 999
     check "demo" "$clsample" demo $f --rows 0,3

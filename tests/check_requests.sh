@@ -50,6 +50,18 @@ host_refused "--logit-bias: '1:2' is not a number" --logit-bias 5:1:2
 host_refused "--logit-bias: '-1e39' is beyond" --logit-bias 5:-1e39
 host_refused "--logit-bias: .* inf;" --logit-bias 5:inf
 host_refused "--logit-bias: .* nan;" --logit-bias 5:nan
+host_refused "--allowed-id: .* 37" --allowed-id 3,37
+host_refused "--allowed-id: ''" --allowed-id 3,
+host_refused "--bad-word: .* 37" --bad-word 3 --bad-word 4,37
+host_refused "--bad-word: 'x'" --bad-word 3,x
+host_refused "--no-repeat-ngram-size: '-1'" --no-repeat-ngram-size -1
+host_refused "--min-tokens: 'x'" --min-tokens x
+host_refused "--dry-multiplier" --dry-multiplier nan
+host_refused "--dry-base" --dry-multiplier 1 --dry-base inf
+host_refused "--dry-allowed-length: '-1'" --dry-allowed-length -1
+host_refused "--dry-penalty-last-n" --dry-multiplier 1 --dry-penalty-last-n 16385
+host_refused "--dry-sequence-breaker: .* 37" --dry-sequence-breaker 3,37
+host_refused "--dry-sequence-breaker: '1:2'" --dry-sequence-breaker 1:2
 
 npy seeds.npy '<u8' '8,'; head -c 64 /dev/zero >>seeds.npy
 npy one-row.npy '<f4' '1, 2'; bytes one-row.npy 00000000 3f800000
@@ -87,6 +99,15 @@ json '[{"logit_bias":[["3",1]]},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": not
 json '[{"logit_bias":{"x":1}},{},{},{},{},{},{},{}]' "row 0: \"logit_bias\": 'x'"
 json '[{"logit_bias":{"3":"inf"}},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": not a number'
 json '[{"logit_bias":{"3":1e39}},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": .* beyond'
+json '[{"bad_words":[3]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": entry 0 is not an array'
+json '[{"bad_words":[[3],[]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": entry 1 is not an array'
+json '[{"bad_words":[["a"]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": not an integer'
+json '[{"bad_words":[[1,37]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": .* 37'
+json '[{"dry_sequence_breakers":["a"]},{},{},{},{},{},{},{}]' 'row 0: "dry_sequence_breakers": entry 0 is not'
+json '[{"dry_sequence_breakers":1},{},{},{},{},{},{},{}]' 'row 0: "dry_sequence_breakers": not an array of arrays'
+json '[{"dry_sequence_breakers":[[-1]]},{},{},{},{},{},{},{}]' 'row 0: "dry_sequence_breakers": .* -1'
+json '[{"allowed_token_ids":[37]},{},{},{},{},{},{},{}]' 'row 0: "allowed_token_ids": .* 37'
+json '[{"allowed_token_ids":{}},{},{},{},{},{},{},{}]' 'row 0: "allowed_token_ids": not an array'
 json '[{},{"logit_bias":{"37":1}},{},{},{},{},{},{}]' 'row 1: "logit_bias": .* 37'
 json '[{},{"repetition_penalty":0},{},{},{},{},{},{}]' 'row 1: "repetition_penalty"'
 json '[{},{"penalty_scope":"x"},{},{},{},{},{},{}]' 'row 1: "penalty_scope": .* none of'
@@ -192,6 +213,87 @@ gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --max-tokens 2
 check "a stopped row" host --output output.npy --max-tokens 3
 says "a stopped row" ' -1 .* stopped$' out
 
+# No token twice, no two in a row twice. Bad words are of the output alone.
+for has in prompt output; do
+    gives '0 1 1 1 1 0' "$ok" --$has so-far.npy --no-repeat-ngram-size 1
+    gives '0 0 1 1 0 0' "$ok" --$has so-far.npy --no-repeat-ngram-size 2
+done
+gives '1 1 1 1 1 1' "$ok" --prompt so-far.npy --bad-word 0
+gives '0 1 1 1 0 0' "$ok" --output so-far.npy --bad-word 0,0
+gives '0 0 0 0 1 0' "$ok" --output so-far.npy --bad-word 3 --bad-word 0,2,0
+gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --bad-word 0,0
+ints two.npy '6, 2'  -1 -1  1 -1  1 1  2 1  3 3  2 2
+gives '1 1 0 0 0 0' '0 0 32 32 32 32' --output two.npy --stop-id 0 --min-tokens 2
+gives '2 2 2 2 2 2' "$ok" --allowed-id 3,2
+gives '1 1 1 1 1 1' "$ok" --allowed-id 3 --allowed-id 1 --logit-bias 2:9
+
+# DRY: of 0 0 the second repeats the first, of 0 0 0 the last two the first two.
+dry="--dry-multiplier 2 --dry-base 1 --dry-allowed-length 1"
+# shellcheck disable=SC2086
+for has in prompt output; do
+    gives '0 0 1 1 0 0' "$ok" --$has so-far.npy $dry
+    gives '0 0 0 1 0 0' "$ok" --$has so-far.npy --dry-multiplier 0.9 --dry-allowed-length 1
+    gives '0 0 0 0 0 0' "$ok" --$has so-far.npy --dry-multiplier 0.9 --dry-allowed-length 1 --dry-penalty-last-n 2
+    gives '0 0 0 1 0 0' "$ok" --$has so-far.npy --dry-multiplier 2 --dry-base 1
+    gives '0 0 0 0 0 0' "$ok" --$has so-far.npy $dry --dry-sequence-breaker 0
+    gives '0 0 0 0 0 0' "$ok" --$has so-far.npy $dry --dry-sequence-breaker 3 --dry-sequence-breaker 0,0
+    gives '0 0 1 1 0 0' "$ok" --$has so-far.npy $dry --dry-sequence-breaker 0,1
+done
+
+# ------------------------------------------------------- truncations, by hand
+#
+# 4, 3, 2, -1 have .6623, .2436, .0896 and .0045; an entropy of .8573.
+
+left() { # COUNTS OPTIONS: how many tokens of each row are left
+    counts_=$1
+    shift
+    for on in $devices; do
+        check "$on $*" run_on "$on" --logits four.npy --probs left.npy "$@"
+        is "tokens left on $on $*" "$(data left.npy | tr ' ' '\n' |
+            awk 'NF { n += $1 != 0; if (++i % 4 == 0) { printf "%d ", n; n = 0 } }')" "$counts_ "
+    done
+}
+all() { echo "$1 $1 $1 $1 $1 $1"; }
+
+left "$(all 2)" --top-n-sigma 1
+left "$(all 3)" --top-n-sigma 1.1
+left "$(all 1)" --typical 0.5
+left "$(all 2)" --typical 0.7
+left "$(all 1)" --p-less
+left "$(all 3)" --xtc-probability 1 --xtc-threshold 0.2
+left "$(all 4)" --xtc-probability 1 --xtc-threshold 0.3
+left "$(all 4)" --xtc-probability 1 --xtc-threshold 0.2 --min-keep 4
+left "$(all 1)" --top-p 0.1
+left "$(all 3)" --top-p 0.1 --min-keep 3
+left "$(all 3)" --allowed-id 0,1,3
+# Of the surprise .594, 2.037, 3.48 and 7.81 bits what mu = 2 tau leaves.
+left "$(all 1)" --mirostat 2 --mirostat-ent 0.75 --top-k 3
+left "$(all 2)" --mirostat 2 --mirostat-ent 1.25 --mirostat-lr 0.2
+left "$(all 4)" --mirostat 2
+left "$(all 4)" --adaptive-target 0.3 --adaptive-decay 0.5
+# .99 at first, then half of it, and half of that; or .7; or restored by a 0.
+left '3 1 1 1 1 1' --output so-far.npy --top-p 0.99 --top-p-decay 0.5
+left '3 2 2 2 2 2' --output so-far.npy --top-p 0.99 --top-p-decay 0.5 --top-p-min 0.7
+left '3 3 3 3 1 1' --output so-far.npy --top-p 0.99 --top-p-decay 0.5 --top-p-reset-id 0
+left "$(all 3)" --prompt so-far.npy --top-p 0.99 --top-p-decay 0.5
+# Between .5 and 1.5 it is 1.118, at which the likeliest has .63; with the
+# entropy's eighth power .52, and .855.
+left "$(all 1)" --top-p 0.65
+left "$(all 2)" --top-p 0.65 --dynatemp-range 0.5
+left "$(all 1)" --top-p 0.8 --dynatemp-range 0.5 --dynatemp-exp 8
+# At temperature 2 the likeliest has .486, before it .6623.
+left "$(all 2)" --top-p 0.65 --temperature 2 --chain temp,top-p
+left "$(all 1)" --top-p 0.65 --temperature 2 --chain top_p,temperature
+left "$(all 1)" --top-p 0.65 --typical 0.99 --chain typ_p,top_p
+# Infill: the ends, if they are likely enough; else what has .2, and then more
+# than its share; a token that begins another one gives way, or takes.
+ints prefix.npy '4,' 1 -1 -1 -1
+left "$(all 1)" --infill --infill-end 0
+left "$(all 2)" --infill --infill-end 3
+left "$(all 3)" --infill --infill-end 3 --logit-bias 1:1
+left "$(all 2)" --infill --infill-end 3 --logit-bias 1:1 --infill-prefix prefix.npy
+left "$(all 2)" --infill --infill-end 3,2 --logit-bias 2:-9
+
 # The output moves the position on, by its tokens.
 check "output" host --output output.npy --position 2 --draws 2 --tokens o.npy
 says "position of the table" '^ *0 *6 ' out
@@ -229,6 +331,40 @@ for on in $devices; do
     differ "with and without lists" t1.npy t5.npy
 done
 
+# The same of what came later, some of it by other servers' names.
+same_as() { # ROW OPTIONS: for all rows, in a file
+    row=$1
+    shift
+    echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >same.json
+    for on in $devices; do
+        request="$on --logits f32.npy --prompt prompt.npy --output output.npy --draws 5"
+        # shellcheck disable=SC2086
+        {
+            check "$*" run_on $request "$@" --tokens t1.npy --probs p1.npy
+            check "$row" run_on $request --params same.json --tokens t2.npy --probs p2.npy
+            check "nothing" run_on $request --tokens t3.npy --probs p3.npy
+        }
+        same "tokens of $* and $row" t1.npy t2.npy
+        same "probabilities of $* and $row" p1.npy p2.npy
+        differ "probabilities of $* and none" p1.npy p3.npy
+    done
+}
+same_as '{"temperature":0.9,"dynatemp_range":0.4,"dynatemp_exponent":2,"samplers":["xtc","temperature","typ_p","p_less"],
+"typical_p":0.95,"xtc_probability":0.5,"xtc_threshold":0.05,"p_less":true,"min_keep":2}' \
+    --temperature 0.9 --dynatemp-range 0.4 --dynatemp-exp 2 --chain xtc,temp,typical,p-less --typical 0.95 \
+    --xtc-probability 0.5 --xtc-threshold 0.05 --p-less --min-keep 2
+same_as '{"top_n_sigma":1.5,"chain":"llama","top_p":0.9,"top_p_decay":0.8,"top_p_min":0.3,"top_p_reset_id":4}' \
+    --top-n-sigma 1.5 --chain llama --top-p 0.9 --top-p-decay 0.8 --top-p-min 0.3 --top-p-reset-id 4
+same_as '{"mirostat":2,"mirostat_tau":2,"mirostat_eta":0.3}' --mirostat 2 --mirostat-ent 2 --mirostat-lr 0.3
+same_as '{"mirostat":1,"mirostat_ent":1,"mirostat_lr":0.3}' --mirostat 1 --mirostat-ent 1 --mirostat-lr 0.3
+same_as '{"adaptive_target":0.2,"adaptive_decay":0.7}' --adaptive-target 0.2 --adaptive-decay 0.7
+same_as '{"dry_multiplier":1.5,"dry_base":1.2,"dry_allowed_length":1,"dry_penalty_last_n":9,
+"dry_sequence_breakers":[[3],[4,5]],"repeat_penalty":1.2}' --dry-multiplier 1.5 --dry-base 1.2 --dry-allowed-length 1 \
+    --dry-penalty-last-n 9 --dry-sequence-breaker 3 --dry-sequence-breaker 4,5 --repetition-penalty 1.2
+same_as '{"no_repeat_ngram_size":2,"bad_words":[[1],[2,3]],"min_tokens":9,"stop_ids":[7,8],
+"allowed_token_ids":[0,1,2,3,4,5,6,7,8,9]}' --no-repeat-ngram-size 2 --bad-word 1 --bad-word 2,3 --min-tokens 9 \
+    --stop-id 7 --stop-id 8 --allowed-id 0,1,2,3,4,5,6,7,8,9
+
 # ------------------------------------------------------ at random, host = device
 
 needs_device
@@ -254,6 +390,16 @@ f="--logits f32.npy"
     both $f $request --stop-id 36 --max-tokens 3
     both $f --params all.json --prompt output.npy --draws 3
     both --logits bad.npy --logit-bias 0:1
+    for chain in default vllm llama min_p,temperature,typical,top_n_sigma,xtc,top_k,p_less,top_p; do
+        both $f $request --chain $chain --temperature 1.3 --dynatemp-range 0.6 --min-p 0.01 --typical 0.97 \
+            --top-n-sigma 1.8 --xtc-probability 0.5 --xtc-threshold 0.04 --top-p 0.99 --top-k 30 --p-less
+    done
+    both $f $request --infill --infill-end 3,4,5 --temperature 0.3
+    both $f $request --mirostat 1 --mirostat-ent 2
+    both $f $request --mirostat 2 --mirostat-ent 2 --temperature 1.5
+    both $f $request --adaptive-target 0.1 --top-k 20
+    both $f $request $dry --no-repeat-ngram-size 3 --bad-word 5 --bad-word 11,2 --min-tokens 5 --stop-id 36 $penalties
+    both $f $request --allowed-id 0,2,4,6,8,10,12,14,16,18,20 --top-p 0.9
 }
 
 finish
