@@ -242,10 +242,11 @@ START_TEST(modes_reach_their_aims)
     double sum[ROWS] = {0};
     client s;
     for (uint32_t row = 0; row < ROWS; row++) {
-        batch_row(b, row, row == 3 ? ROW_LANGUAGE : ROW_NORMAL1, fixture_seed() + row);
+        batch_row(b, row, ROW_NORMAL1, fixture_seed() + row);
         b->params[row].mirostat = row < 3 ? row == 0 ? 1 : 2 : 0;
         b->params[row].mirostat_tau = row == 1 ? 2.0f : 3.0f;
         b->params[row].adaptive_target = row == 3 ? 0.3f : -1.0f;
+        b->params[row].top_k = row == 3 ? 4 : 0;
     }
     client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
     for (uint32_t i = 0; i < TOKENS; i++) {
