@@ -94,7 +94,7 @@ static inline u64 report_term(const report *t, f32 z, u64 mass)
 {
     if (!t->set.adapted)
         return depth_term(mass, depth_q20(z, of_key(t->set.top_key), t->scale));
-    return u64_is_zero(mass) ? mass : depth_term(u64_shl(mass, 13), (u32)(((30 << 24) - log2_q24(mass)) >> 4));
+    return u64_is_zero(mass) ? mass : depth_term(u64_shl(mass, 13), (u32)not_negative((30 << 24) - log2_q24(mass)) >> 4);
 }
 /* The entropy in nats, from the sum of these. */
 static inline f32 report_entropy(const report *t, u64 terms)

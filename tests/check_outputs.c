@@ -90,6 +90,12 @@ static void close_outputs(outputs *o, client *s)
     }
 }
 
+/* Adaptive p's probabilities are the reference's; all others are a softmax. */
+static int adapts(const cls_params *p)
+{
+    return p->adaptive_target >= 0.0f && p->mirostat == 0 && p->temperature >= 1e-5f;
+}
+
 /* The kept set, as the adjusted logits of its tokens: what the step says of it
  * against the adjusted row, the reference's probabilities and its count. */
 static void check_set(const batch *b, uint32_t row, const float *set, const float *reference, const char *where)
@@ -116,7 +122,7 @@ static void check_final(const batch *b, uint32_t row, const outputs *o, const fl
     const double scale = greedy ? 1.0 : (double)b->device_trace[row].scale / 1.4426950408889634;
     brute of, all;
     check_set(b, row, set, reference, where);
-    brute_make(&of, set, b->vocab, scale, b->params[row].adaptive_target >= 0.0f && !greedy ? reference : NULL);
+    brute_make(&of, set, b->vocab, scale, adapts(&b->params[row]) ? reference : NULL);
     brute_make(&all, adjusted, b->vocab, scale, NULL);
     double share = none ? 0.0 : greedy ? 1.0 : 0.0;
     for (uint32_t i = 0; i < b->vocab; i++) {
@@ -155,7 +161,7 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
     for (uint32_t i = 0; i < b->vocab; i++)
         logits[i] = none ? -INFINITY : final ? o->final_logits[(size_t)row * b->vocab + i] : b->values[(size_t)row * b->vocab + i];
     brute_make(&of, logits, b->vocab, final ? scale : 1.0,
-               final && b->params[row].adaptive_target >= 0.0f && !greedy ? reference : NULL);
+               final && adapts(&b->params[row]) ? reference : NULL);
     brute_given(&of, &b->token[row], &o->logprobs[row], &o->ranks[row], 1, where);
     brute_top(&of, o->top_ids + (size_t)row * o->top_n, o->top_logprobs + (size_t)row * o->top_n, o->top_n, where);
     brute_given(&of, o->given_ids + row * GIVEN, o->given_logprobs + row * GIVEN, o->given_ranks + row * GIVEN, GIVEN, where);
