@@ -22,6 +22,12 @@ static int is_token(const cls_host_row *row, int32_t id) { return id >= 0 && (ui
 
 static int is_allowed(const cls_host_row *row, uint32_t i)
 {
+    const cls_params *const p = row->params;
+    uint32_t at = 0;
+    while (at < p->allowed_count && (uint32_t)p->allowed_ids[at] != i)
+        at++;
+    if (p->allowed_count != 0 && at == p->allowed_count)
+        return 0;
     if (row->mask == NULL)
         return 1;
     if (row->mask_kind == CLS_MASK_BOOL)
