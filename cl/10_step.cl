@@ -219,6 +219,7 @@ KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, const u32 a
             out.state = CLS_ROW_DONE;
             out.scale = c.scale;
             out.top_key = c.set.top_key;
+            out.kept = 0; /* nobody counted, unless it is a list */
             if (listed) {
                 const u32 end = (u32)list.order[c.kept - 1];
                 c.set.key = list.key[end];
