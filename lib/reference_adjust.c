@@ -79,6 +79,14 @@ uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
 
 /* ---------------------------------------------------------------------- biases */
 
+/* Marks the tokens that params->allowed_ids allow. */
+static void mark_allowed(cls_work *w)
+{
+    memset(w->mark, w->params->allowed_count == 0, w->vocab);
+    for (uint32_t i = 0; i < w->params->allowed_count; i++)
+        w->mark[w->params->allowed_ids[i]] = 1;
+}
+
 /* Allowed ids have a bias, of 0 if they have no other. */
 static void add_biases(cls_work *w)
 {
@@ -89,15 +97,13 @@ static void add_biases(cls_work *w)
         double *const sum = &w->bias[p->logit_bias[i].id];
         *sum = (isnan(*sum) ? 0.0 : *sum) + (double)p->logit_bias[i].bias;
     }
-    memset(w->mark, p->allowed_count == 0, w->vocab);
     for (uint32_t i = 0; i < p->allowed_count; i++) {
         double *const sum = &w->bias[p->allowed_ids[i]];
         *sum = isnan(*sum) ? 0.0 : *sum;
-        w->mark[p->allowed_ids[i]] = 1;
     }
     for (uint32_t i = 0; i < w->vocab; i++) {
         const double most = (double)CLS_FLT_MAX, sum = fmax(-most, fmin(w->bias[i], most));
-        if (!w->mark[i] || w->bias[i] == -INFINITY)
+        if (w->bias[i] == -INFINITY)
             w->z[i] = -INFINITY;
         else if (!isnan(w->bias[i]))
             w->z[i] = add_bias(w->z[i], cls_normal((float)sum));
@@ -243,12 +249,13 @@ uint32_t cls_work_read(cls_work *w, int raw)
 {
     const cls_host_row *const row = w->row;
     uint32_t status = 0;
+    mark_allowed(w);
     for (uint32_t i = 0; i < w->vocab; i++) {
         float x = load(row->logits, row->dtype, i);
         if (!raw && row->bias != NULL)
             x = x + load(row->bias, row->bias_dtype, i);
         w->z[i] = -INFINITY;
-        if (!raw && !allowed(row, i))
+        if (!raw && !(w->mark[i] && allowed(row, i)))
             continue;
         if (isnan(x))
             status |= CLS_ROW_NAN;
