@@ -76,8 +76,7 @@ uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
 
 /* ---------------------------------------------------------------------- biases */
 
-/* Marks the tokens of the list of allowed ids: like a mask, what it leaves out is
- * not looked at. */
+/* Marks the tokens that params->allowed_ids allow. */
 static void mark_allowed(cls_work *w)
 {
     memset(w->mark, w->params->allowed_count == 0, w->vocab);
@@ -253,7 +252,7 @@ uint32_t cls_work_read(cls_work *w, int raw)
         if (!raw && row->bias != NULL)
             x = x + load(row->bias, row->bias_dtype, i);
         w->z[i] = -INFINITY;
-        if (!raw && (!allowed(row, i) || !w->mark[i]))
+        if (!raw && !(w->mark[i] && allowed(row, i)))
             continue;
         if (isnan(x))
             status |= CLS_ROW_NAN;

@@ -119,6 +119,12 @@ static void put_params(stream *b, cls_params *p)
     put_f32(b, &p->adaptive_target);
     put_f32(b, &p->adaptive_decay);
     put_u32(b, &p->min_keep);
+    put_f32(b, &p->dry_multiplier);
+    put_f32(b, &p->dry_base);
+    put_u32(b, &p->dry_allowed_length);
+    put_u32(b, &p->dry_window);
+    put_u32(b, &p->no_repeat_ngram);
+    put_u32(b, &p->min_tokens);
     put_bytes(b, p->stages, sizeof p->stages);
     put_u32(b, &p->logit_bias_count);
     put_u32(b, &p->stop_count);

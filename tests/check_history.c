@@ -26,7 +26,7 @@ typedef struct request {
     cls_logit_bias bias[IDS];
     int32_t *text;
     unsigned char *is_output;
-    uint32_t n, outputs;
+    uint32_t n, outputs, position;
     int stopped;
 } request;
 
@@ -37,7 +37,9 @@ typedef struct world {
     int dtype;
     float x[ROWS][5000];
     request row[ROWS];
-    cl_mem logits, tokens;
+    cl_mem logits, tokens, status, mask;
+    int keep;
+    uint32_t words[ROWS][160]; /* the masks */
     float *amount;         /* [vocab] */
     unsigned char *banned; /* [vocab]; 2: not allowed */
 } world;
@@ -128,6 +130,11 @@ static void bans(const world *w, const request *q)
         w->banned[q->stop[i]] = 1;
 }
 
+static int is_masked(const world *w, uint32_t row, uint32_t id)
+{
+    return w->mask != NULL && !(w->words[row][id / 32] >> (id % 32) & 1u);
+}
+
 /* Fills amount and banned for a row. */
 static void expect(const world *w, uint32_t row)
 {
@@ -155,7 +162,7 @@ static int32_t best(const world *w, uint32_t row)
         double bias = 0.0;
         for (uint32_t i = 0; i < q->p.logit_bias_count; i++)
             bias += q->bias[i].id == (int32_t)id ? (double)q->bias[i].bias : 0.0;
-        if (w->banned[id])
+        if (w->banned[id] || is_masked(w, row, id))
             continue;
         x = x + (float)bias;
         x = fmaxf(-FLT_MAX, fminf(x - w->amount[id], FLT_MAX));
@@ -165,6 +172,38 @@ static int32_t best(const world *w, uint32_t row)
         }
     }
     return token;
+}
+
+/* The reference's token and status, if its prompt comes before its output. */
+static int reference(const world *w, uint32_t row, int32_t *token, int32_t *status)
+{
+    const request *const q = &w->row[row];
+    cls_host_row h;
+    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_row_default(&h, sizeof h);
+    h.logits = w->x[row];
+    h.vocab = w->vocab;
+    h.mask = w->mask != NULL ? w->words[row] : NULL;
+    h.params = &q->p;
+    while (h.prompt_count < q->n && !q->is_output[h.prompt_count])
+        h.prompt_count++;
+    h.output_count = q->n - h.prompt_count;
+    h.prompt = q->text;
+    h.output = q->text + h.prompt_count;
+    h.history = w->history;
+    h.position = q->position + q->outputs;
+    if (h.output_count != q->outputs)
+        return 0;
+    must(cls_host_sample(&h, &result));
+    *token = result.token;
+    *status = result.status;
+    return 1;
+}
+
+/* Whether best() knows all that matters for the token. */
+static int is_simple(const request *q)
+{
+    return q->p.temperature == 0.0f && q->p.repetition_penalty == 1.0f;
 }
 
 /* ------------------------------------------------------------------- requests */
@@ -192,7 +231,15 @@ static void params_new(const world *w, request *q, rng *r)
     static const float bases[] = {1.75f, 1.75f, 1.0f, 1.05f, 2.0f, 1e9f, 0.5f}, multipliers[] = {0.8f, 1.0f, 0.0f, -0.5f, 1e-3f, 1e30f};
     cls_params *const p = &q->p;
     cls_params_default(p, sizeof *p);
-    p->temperature = 0.0f;
+    p->temperature = rng_below(r, 3) ? 0.0f : 0.8f;
+    p->top_k = rng_below(r, 2) ? 0 : 8;
+    p->top_p = rng_below(r, 2) ? 1.0f : 0.9f;
+    p->position = q->position;
+    p->seed = rng_bits(r);
+    if (w->keep != CLS_KEEP_NONE && rng_below(r, 4) == 0) {
+        p->repetition_penalty = 1.25f;
+        p->presence_penalty = 0.5f;
+    }
     if (w->history != 0 && rng_below(r, 4)) {
         p->dry_multiplier = multipliers[rng_below(r, 6)];
         p->dry_base = bases[rng_below(r, 7)];
@@ -258,6 +305,7 @@ static void begin(world *w, uint32_t row, uint32_t n, uint32_t kind, rng *r)
 {
     request *const q = &w->row[row];
     q->n = q->outputs = 0;
+    q->position = (uint32_t)rng_bits(r);
     text_random(w, q, n, kind, 0, r);
     const uint32_t prompt = q->n;
     text_random(w, q, rng_below(r, 8), kind, 1, r);
@@ -284,7 +332,7 @@ static void world_open(world *w, device *d, cls_context *context, uint32_t vocab
     o.max_rows = ROWS;
     o.history = history;
     o.rollback = w->rollback;
-    o.keep = (int32_t)rng_below(r, 3);
+    o.keep = w->keep = (int32_t)rng_below(r, 3);
     must(cls_sampler_create(context, &o, &w->sampler));
     unsigned char *const data = malloc(ROWS * vocab * size);
     w->amount = malloc(vocab * sizeof *w->amount);
@@ -300,6 +348,12 @@ static void world_open(world *w, device *d, cls_context *context, uint32_t vocab
     }
     w->logits = buffer_of(d, ROWS * vocab * size, data);
     w->tokens = buffer_of(d, ROWS * sizeof(int32_t), NULL);
+    w->status = buffer_of(d, ROWS * sizeof(int32_t), NULL);
+    for (uint32_t i = 0; i < 160; i++)
+        for (uint32_t row = 0; row < ROWS; row++)
+            w->words[row][i] = (uint32_t)rng_bits(r) | (uint32_t)rng_bits(r);
+    if (rng_below(r, 4) == 0)
+        w->mask = buffer_of(d, sizeof w->words, w->words);
     free(data);
 }
 
@@ -308,6 +362,9 @@ static void world_close(world *w)
     cls_sampler_destroy(w->sampler);
     clReleaseMemObject(w->logits);
     clReleaseMemObject(w->tokens);
+    clReleaseMemObject(w->status);
+    if (w->mask != NULL)
+        clReleaseMemObject(w->mask);
     for (uint32_t row = 0; row < ROWS; row++) {
         free(w->row[row].text);
         free(w->row[row].is_output);
@@ -343,15 +400,19 @@ static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, 
 static void step(world *w, const char *where)
 {
     const uint32_t n_words = prepared_words(w->vocab, w->sampler->layout);
-    int32_t token[ROWS];
+    int32_t token[ROWS], status[ROWS];
     cls_step s;
     cls_step_default(&s, sizeof s);
     s.rows = ROWS;
     s.logits.buffer = w->logits;
     s.logits.dtype = w->dtype;
     s.tokens.buffer = w->tokens;
+    s.status.buffer = w->status;
+    s.mask.words.buffer = w->mask;
+    s.mask.row_stride = w->mask != NULL ? 160 : 0;
     must(cls_sample(w->sampler, w->d->queue, &s, 0, NULL, NULL));
     buffer_read(w->d, w->tokens, sizeof token, token);
+    buffer_read(w->d, w->status, sizeof status, status);
     uint32_t *const words = malloc(ROWS * n_words * sizeof *words);
     ck_assert(words != NULL);
     buffer_read(w->d, w->sampler->prepared, ROWS * n_words * sizeof *words, words);
@@ -369,8 +430,12 @@ static void step(world *w, const char *where)
         const int looks = cls_dry_is_on(p) || p->no_repeat_ngram || p->bad_word_count || (p->stop_count && q->outputs < p->min_tokens);
         if (looks)
             check_prepared(w, row, words + row * n_words, where);
-        const int32_t right = best(w, row);
+        const int32_t right = is_simple(q) ? best(w, row) : token[row];
         ck_assert_msg(token[row] == right, "%s: row %u of %u tokens: %d, not %d", where, row, q->n, token[row], right);
+        int32_t other = 0, state = 0;
+        if (reference(w, row, &other, &state))
+            ck_assert_msg(token[row] == other && status[row] == state, "%s: row %u of %u tokens: %d, status %d; the reference: %d, %d", where,
+                          row, q->n, token[row], status[row], other, state);
         if (right >= 0)
             add(q, right, 1, w);
     }
@@ -383,7 +448,7 @@ static void step(world *w, const char *where)
 static void change(world *w, uint32_t row, rng *r)
 {
     request *const q = &w->row[row];
-    const uint32_t what = rng_below(r, 6), was = q->n;
+    const uint32_t what = rng_below(r, 7), was = q->n;
     if (what == 0) {
         params_new(w, q, r);
         must(cls_slot_params(w->sampler, row, &q->p));
@@ -412,8 +477,20 @@ static void change(world *w, uint32_t row, rng *r)
             q->breakers[i].ids = q->sequence_ids[i];
             q->bad_words[i].ids = q->sequence_ids[SEQUENCES + i];
         }
-        q->p.dry_breakers = q->breakers;
+        q->p.dry_breakers = q->p.dry_breaker_count ? q->breakers : NULL;
         q->p.bad_words = q->bad_words;
+        q->p.stop_ids = q->stop;
+        q->p.allowed_ids = q->allowed;
+        q->p.logit_bias = q->bias;
+    } else if (what == 5) {
+        size_t size = 0;
+        must(cls_slot_save(w->sampler, w->d->queue, row, NULL, &size));
+        void *const bytes = malloc(size);
+        ck_assert(bytes != NULL);
+        must(cls_slot_save(w->sampler, w->d->queue, row, bytes, &size));
+        must(cls_slot_reset(w->sampler, row));
+        must(cls_slot_load(w->sampler, row, bytes, size));
+        free(bytes);
     } else if (what == 4) {
         begin(w, row, rng_below(r, 60), rng_below(r, 4), r);
     }
@@ -480,6 +557,87 @@ START_TEST(long_texts)
 }
 END_TEST
 
+/* What is refused, and what the sentence names. */
+static void refuse(const cls_sampler *s, const cls_params *p, const char *sentence)
+{
+    ck_assert_int_eq(s != NULL ? cls_sampler_check(s, p) : cls_params_check(p, 100), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), sentence) != NULL, "\"%s\" does not have \"%s\"", cls_error_message(), sentence);
+}
+
+START_TEST(refused)
+{
+    device *const d = fixture_device(_i);
+    const int32_t ids[] = {5, 100, -1, 6}, good[] = {1, 2, 3};
+    const cls_sequence bad[] = {{good, 3}, {good, 1}, {ids, 1}, {ids, 4}}, none[] = {{good, 0}}, null[] = {{NULL, 2}};
+    cls_sampler_options o;
+    cls_sampler *s;
+    cls_params p;
+    cls_params_default(&p, sizeof p);
+    p.bad_word_count = 4;
+    refuse(NULL, &p, "params->bad_word_count is 4, but params->bad_words is NULL");
+    p.bad_words = bad;
+    refuse(NULL, &p, "params->bad_words[3].ids[1] is 100, which is no token of a vocabulary of 100");
+    p.bad_word_count = 1;
+    p.bad_words = none;
+    refuse(NULL, &p, "params->bad_words[0].count is 0");
+    p.bad_words = null;
+    refuse(NULL, &p, "params->bad_words[0].count is 2, but its ids are NULL");
+    cls_params_default(&p, sizeof p);
+    p.dry_breakers = bad;
+    p.dry_breaker_count = 4;
+    refuse(NULL, &p, "params->dry_breakers[3].ids[1] is 100");
+    cls_params_default(&p, sizeof p);
+    p.allowed_ids = ids;
+    p.allowed_count = 3;
+    refuse(NULL, &p, "params->allowed_ids[1] is 100");
+    p.allowed_ids = NULL;
+    refuse(NULL, &p, "params->allowed_count is 3, but params->allowed_ids is NULL");
+    cls_params_default(&p, sizeof p);
+    p.dry_multiplier = NAN;
+    refuse(NULL, &p, "params->dry_multiplier is");
+    p.dry_multiplier = 1.0f;
+    p.dry_base = INFINITY;
+    refuse(NULL, &p, "params->dry_base is inf");
+    p.dry_base = 1.75f;
+    p.dry_window = 16385;
+    refuse(NULL, &p, "params->dry_window is 16385");
+
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = 100;
+    o.logit_bias = 0;
+    must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
+    p.dry_window = 0;
+    refuse(s, &p, "params->dry_multiplier needs a sampler created with options->history");
+    p.dry_base = 0.5f; /* off */
+    must(cls_sampler_check(s, &p));
+    p.no_repeat_ngram = 2;
+    refuse(s, &p, "params->no_repeat_ngram needs a sampler created with options->history");
+    cls_params_default(&p, sizeof p);
+    p.bad_words = bad + 1;
+    p.bad_word_count = 1;
+    must(cls_sampler_check(s, &p)); /* of one id */
+    p.bad_words = bad;
+    refuse(s, &p, "params->bad_words[0].count is 3, but the sampler was created with options->history of 0");
+    cls_params_default(&p, sizeof p);
+    p.stop_ids = p.allowed_ids = good;
+    p.stop_count = p.min_tokens = 3;
+    must(cls_sampler_check(s, &p));
+    p.allowed_count = 3;
+    refuse(s, &p, "params->allowed_ids needs a sampler created with options->logit_bias");
+    cls_sampler_destroy(s);
+
+    o.history = 8;
+    must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
+    cls_params_default(&p, sizeof p);
+    p.dry_multiplier = 1.0f;
+    p.dry_window = 9;
+    refuse(s, &p, "params->dry_window is 9, but the sampler was created with options->history of 8");
+    p.dry_window = 8;
+    must(cls_sampler_check(s, &p));
+    cls_sampler_destroy(s);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("history");
@@ -488,6 +646,7 @@ static Suite *make(void)
     add_device_test(t, random_texts);
     if (fixture_size() != TEST_TINY)
         add_device_test(t, long_texts);
+    add_device_test(t, refused);
     suite_add_tcase(s, t);
     return s;
 }
