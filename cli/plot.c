@@ -27,7 +27,9 @@ static bool ends_with(const char *path, const char *end)
 
 int cli_plot_check(const char *path)
 {
-    return ends_with(path, ".png") || ends_with(path, ".svg") ? 0 : cli_fail("--plot: '%s' is neither .png nor .svg", path);
+    if (ends_with(path, ".png") || ends_with(path, ".svg"))
+        return 0;
+    return cli_fail("--plot: '%s' is neither .png nor .svg", path);
 }
 
 /* --------------------------------------------------------------------- commands */
