@@ -199,7 +199,8 @@ static int run_serving(bench_setup setup, json_t *array)
     memset(&floor, 0, sizeof floor);
     setup.spare = BENCH_SPARE;
     progress("serving", "making the rows");
-    failed = open_setup(&setup) || make_sampler(&setup, BENCH_WINDOW) || write_rows(&setup, BENCH_LANGUAGE) || open_floor(&floor, &setup);
+    failed = open_setup(&setup) || make_sampler(&setup, BENCH_WINDOW) || write_rows(&setup, BENCH_LANGUAGE) ||
+             open_floor(&floor, &setup);
     progress("serving", "timing and verifying");
     failed = failed || bench_serve(&setup, &floor, &served);
     progress(NULL, NULL);

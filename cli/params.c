@@ -144,8 +144,9 @@ static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_
             return cli_fail("%s: %s", what, cls_error_message());
     }
     /* Not alone: a chain without a stage that is set, say. */
-    return cls_params_check(params, vocab) == CLS_OK ? 0
-                                                     : cli_fail("%s: row %" PRIu32 ": %s", path, row, cls_error_message());
+    if (cls_params_check(params, vocab) != CLS_OK)
+        return cli_fail("%s: row %" PRIu32 ": %s", path, row, cls_error_message());
+    return 0;
 }
 
 static int rows_from_json(const char *path, uint32_t rows, uint32_t vocab, cls_params *params)

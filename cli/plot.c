@@ -27,7 +27,9 @@ static bool ends_with(const char *path, const char *end)
 
 int cli_plot_check(const char *path)
 {
-    return ends_with(path, ".png") || ends_with(path, ".svg") ? 0 : cli_fail("--plot: '%s' is neither .png nor .svg", path);
+    if (ends_with(path, ".png") || ends_with(path, ".svg"))
+        return 0;
+    return cli_fail("--plot: '%s' is neither .png nor .svg", path);
 }
 
 /* --------------------------------------------------------------------- commands */
@@ -181,9 +183,10 @@ static int run(int out, bool svg, const cli_explained *e, const cli_pieces *piec
 int cli_plot(const char *path, const cli_explained *e, const cli_pieces *pieces)
 {
     const bool is_new = access(path, F_OK) != 0;
-    const int out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    int failed;
-    if (out < 0)
+    int out, failed;
+    if (e->stage[e->count - 1].kept == 0)
+        return cli_fail("--plot: row %" PRIu32 " is empty: nothing is left to draw", e->row);
+    if ((out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) < 0)
         return cli_fail("%s: cannot be written", path);
     failed = run(out, ends_with(path, ".svg"), e, pieces);
     if (close(out) != 0 && !failed)

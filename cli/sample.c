@@ -150,9 +150,9 @@ static int outputs_make(const request *q, cli_job *job)
     job->status = calloc(drawn, sizeof *job->status);
     if (q->probs != NULL)
         job->probs = calloc(rows * job->logits->vocab, sizeof *job->probs);
-    return job->tokens == NULL || job->logprobs == NULL || job->status == NULL || (q->probs != NULL && job->probs == NULL)
-               ? cli_no_memory()
-               : 0;
+    if (job->tokens == NULL || job->logprobs == NULL || job->status == NULL || (q->probs != NULL && job->probs == NULL))
+        return cli_no_memory();
+    return 0;
 }
 
 static int sample(const request *q, cli_job *job)

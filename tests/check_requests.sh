@@ -292,7 +292,7 @@ left "$(all 1)" --infill --infill-end 0
 left "$(all 2)" --infill --infill-end 3
 left "$(all 3)" --infill --infill-end 3 --logit-bias 1:1
 left "$(all 2)" --infill --infill-end 3 --logit-bias 1:1 --infill-prefix prefix.npy
-left "$(all 2)" --infill --infill-end 3,2 --logit-bias 2:-9
+left "$(all 3)" --infill --infill-end 3,2 --logit-bias 2:-9
 
 # The output moves the position on, by its tokens.
 check "output" host --output output.npy --position 2 --draws 2 --tokens o.npy
