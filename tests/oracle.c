@@ -63,7 +63,7 @@ static void read_row(oracle *o, const cls_host_row *row, const oracle_touch *tou
     for (uint32_t i = 0; i < row->vocab; i++) {
         float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
         double error;
-        if (!is_allowed(row, i))
+        if (!is_allowed(row, i) || touches[i].unlisted)
             continue;
         if (row->bias != NULL)
             x += dtype_decode(row->bias_dtype, (const char *)row->bias + i * dtype_size(row->bias_dtype));

@@ -73,7 +73,8 @@ int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, u
 /* What a request's tokens do to a token's logit. */
 typedef struct oracle_touch {
     uint32_t prompt, output; /* times in the penalties' window */
-    uint8_t banned;          /* by allowed ids, min tokens, bad words, n-grams */
+    uint8_t banned;          /* by min tokens, bad words, n-grams */
+    uint8_t unlisted;        /* none of the allowed ids: as if masked */
     int32_t dry;             /* DRY's exponent, or -1 */
 } oracle_touch;
 void oracle_touches(const cls_host_row *row, oracle_touch *of);

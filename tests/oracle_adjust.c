@@ -39,13 +39,13 @@ static story story_of(const cls_host_row *row)
 
 /* ------------------------------------------------------------------------ bans */
 
-static void ban_others(const cls_params *p, uint32_t vocab, oracle_touch *of)
+static void mark_unlisted(const cls_params *p, uint32_t vocab, oracle_touch *of)
 {
     for (uint32_t id = 0; id < vocab && p->allowed_count != 0; id++) {
         uint32_t i = 0;
         while (i < p->allowed_count && (uint32_t)p->allowed_ids[i] != id)
             i++;
-        of[id].banned |= i == p->allowed_count;
+        of[id].unlisted = i == p->allowed_count;
     }
 }
 
@@ -129,7 +129,7 @@ void oracle_touches(const cls_host_row *row, oracle_touch *of)
         of[s.id[i]].output += s.is_output[i];
         of[s.id[i]].prompt += !s.is_output[i];
     }
-    ban_others(p, row->vocab, of);
+    mark_unlisted(p, row->vocab, of);
     for (uint32_t i = 0; i < p->stop_count && s.outputs < p->min_tokens; i++)
         of[p->stop_ids[i]].banned = 1;
     for (uint32_t i = 0; i < p->bad_word_count; i++)

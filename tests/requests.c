@@ -225,7 +225,7 @@ void request_adjust(const cls_host_row *row, float *adjusted)
         const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
         float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
         double bias = 0.0;
-        int biased = 0;
+        int biased = p->allowed_count != 0; /* allowed ids have a bias, of 0 if no other */
         if (row->bias)
             x += dtype_decode(row->bias_dtype, (const char *)row->bias + i * dtype_size(row->bias_dtype));
         for (uint32_t n = 0; n < p->logit_bias_count; n++)
@@ -233,7 +233,7 @@ void request_adjust(const cls_host_row *row, float *adjusted)
                 bias += (double)p->logit_bias[n].bias;
                 biased = 1;
             }
-        x = allows(row, i) && !t->banned ? clean(x) : -INFINITY;
+        x = allows(row, i) && !t->banned && !t->unlisted ? clean(x) : -INFINITY;
         x = biased ? add_bias(x, cls_normal((float)bias)) : x;
         if (t->prompt + t->output > 0 && (slot.flags & CLS_SLOT_PENALIZED))
             x = penalize(x, counted < CLS_MAX_COUNT ? counted : CLS_MAX_COUNT, p->repetition_penalty,
