@@ -102,7 +102,7 @@ static inline void next_mode(const row_logits *r, const cls_slot *slot, __global
     *m = slot->mode;
     if (out->none || out->state != CLS_ROW_DONE || !(slot->flags & CLS_SLOT_MODES))
         return;
-    const f32 top = of_key(out->top_key), z = load_one(r, (u32)out->token);
+    const f32 top = of_key(out->top_key), z = load_whole(r, (u32)out->token);
     if (slot->flags & CLS_SLOT_MIROSTAT)
         m->mu = mirostat_next(m->mu, depth_q20(z, top, out->scale) + mass_q20(out->mass, top, out->scale), slot->tau, slot->eta);
     if (slot->flags & CLS_SLOT_ADAPTIVE) {
