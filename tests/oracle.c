@@ -20,18 +20,8 @@ static double meant(float x)
 
 static int is_token(const cls_host_row *row, int32_t id) { return id >= 0 && (uint32_t)id < row->vocab; }
 
-static int is_listed(const cls_params *p, uint32_t i)
-{
-    int found = p->allowed_count == 0;
-    for (uint32_t n = 0; n < p->allowed_count && !found; n++)
-        found = (uint32_t)p->allowed_ids[n] == i;
-    return found;
-}
-
 static int is_allowed(const cls_host_row *row, uint32_t i)
 {
-    if (!is_listed(row->params, i))
-        return 0;
     if (row->mask == NULL)
         return 1;
     if (row->mask_kind == CLS_MASK_BOOL)

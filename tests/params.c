@@ -6,7 +6,8 @@
 
 #define ANY(list, r) ((list)[rng_below((r), sizeof(list) / sizeof *(list))])
 
-/* A custom chain: all stages that are on, and some others, in any order. */
+/* A custom chain: all stages that are on, and some others, in any order. Of
+ * these always the temperature, which callers still change. */
 static void random_stages(cls_params *p, uint32_t vocab, rng *r)
 {
     uint8_t stages[CLS_STAGE_INFILL];
@@ -20,7 +21,7 @@ static void random_stages(cls_params *p, uint32_t vocab, rng *r)
     }
     memset(p->stages, 0, sizeof p->stages);
     for (uint32_t i = 0; i < CLS_STAGE_INFILL; i++)
-        if (oracle_is_on(p, vocab, stages[i]) || rng_below(r, 2))
+        if (stages[i] == CLS_STAGE_TEMPERATURE || oracle_is_on(p, vocab, stages[i]) || rng_below(r, 2))
             p->stages[n++] = stages[i];
 }
 
