@@ -127,6 +127,7 @@ KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, const u32 a
     row_logits r = ROW_VIEW(row, place);
     cls_slot slot = slots[place < 0 ? 0 : place];
     int sampled = again && !idle;
+    BARRIER(); /* all have read the record, which the first item writes anew */
     if (!again) {
         out.mass = out.total = out.target = out.drawn = out.adapted = u64_from(0);
         out.token = invalid_token;
