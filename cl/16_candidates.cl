@@ -22,6 +22,7 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
     __global const f32 *const x = logits + (logits_offset + stride * (u64)row);
     /* Each item has a stretch of the list. */
     const u32 stretch = (count + WGS - 1) / WGS, first = min(lid * stretch, count), last = min(first + stretch, count);
+    cls_row out = rows[row]; /* read before the barriers, written after them */
     i32 max_key = CLS_KEY_NONE, token = -1;
     u32 odd = 0;
     u64 mine = u64_from(0), mass;
@@ -49,7 +50,6 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
         }
     }
     token = wg_imax(token, scratch);
-    cls_row out = rows[row];
     out.none = token < 0;
     out.token = token < 0 ? invalid_token : token;
     out.mass = mass;

@@ -210,11 +210,12 @@ START_TEST(rows_of_draws)
     int32_t latest[4] = {-7, -7, -7, -7};
     const int32_t slots[4] = {2, -1, 0, 1};
     const uint64_t random[4] = {0, 0, UINT64_MAX, 0};
-    const int32_t stop = 5;
+    const int32_t stop = 6;
     for (uint32_t i = 0; i < ROWS * WIDE; i++)
         l.ids[i] = (int32_t)(i % WIDE) + 5;
     for (uint32_t row = 0; row < 4; row++)
         l.counts[row] = 4;
+    l.logits[0] = -INFINITY; /* weighs nothing: not even the number 0 draws it */
     l.logits[2 * WIDE + 3] = NAN;
     l.logits[2 * WIDE + 2] = INFINITY;
     l.counts[3] = 0;
@@ -227,7 +228,7 @@ START_TEST(rows_of_draws)
     call.latest.buffer = buffer_of(d, sizeof latest, latest);
     call.invalid_token = 77;
     for (int turn = 0; turn < 3; turn++) { /* deferred, accepted, and after that */
-        const int32_t first[3] = {5, 5, 77};
+        const int32_t first[3] = {6, 6, 77};
         const int32_t status[3] = {CLS_ROW_STOPPED, CLS_ROW_STOPPED, CLS_ROW_STOPPED | CLS_ROW_SKIPPED};
         call.defer_accept = turn == 0;
         must(cls_draw(s.sampler, d->queue, &call, 0, NULL, NULL));
@@ -242,7 +243,7 @@ START_TEST(rows_of_draws)
         ck_assert_int_eq(s.b->status[3], CLS_ROW_EMPTY);
     }
     buffer_read(d, call.latest.buffer, sizeof latest, latest);
-    ck_assert_int_eq(latest[2], 5);
+    ck_assert_int_eq(latest[2], 6);
     ck_assert_int_eq(latest[0], 7);
     ck_assert_int_eq(latest[1], -7);
     clReleaseMemObject(call.random.buffer);
