@@ -28,7 +28,14 @@ struct sequence {
     cls_params params;
     int32_t prompt[LONGEST], output[LONGEST];
     uint32_t prompt_count, output_count;
+    cls_host_mode mode, next; /* before the token to come; after it, if it is the one drawn last */
+    int32_t drawn;
 };
+
+/* The infill sampler's tables: a token's text is its id in decimal. */
+static int32_t prefix_of[VOCAB];
+static const int32_t ends[] = {7, 8};
+static cls_infill infill = {sizeof infill, ends, 2, prefix_of};
 
 static uint32_t random_state = 1;
 static int many = 100; /* steps of a text; fewer on simulated devices */
@@ -70,7 +77,7 @@ static int32_t selected(struct llama_sampler *sampler, llama_token_data_array ca
 
 /* The reference's token; allowed: a byte per token, or NULL. draw: how often
  * the sampler was asked for this token before. */
-static int32_t expected(const struct sequence *q, const unsigned char *allowed, uint32_t draw)
+static int32_t expected(struct sequence *q, const unsigned char *allowed, uint32_t draw)
 {
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
@@ -90,14 +97,20 @@ static int32_t expected(const struct sequence *q, const unsigned char *allowed, 
         row.mask_kind = CLS_MASK_BOOL;
         row.mask_width = VOCAB;
     }
+    row.history = HISTORY;
+    row.infill = q->params.infill ? &infill : NULL;
+    row.mode = q->mode;
     CHECK(cls_host_sample(&row, &result) == CLS_OK);
-    return result.token;
+    q->next = result.mode;
+    return q->drawn = result.token;
 }
 
 static void put_output(struct sequence *q, struct llama_sampler *sampler, int32_t token)
 {
     llama_sampler_accept(sampler, token);
     q->output[q->output_count++] = token;
+    if (token == q->drawn)
+        q->mode = q->next;
 }
 
 static void put_prompt(struct sequence *q, struct llama_sampler *sampler, int32_t token)
@@ -111,7 +124,7 @@ static void generate(struct sequence *q, struct llama_sampler *sampler, int step
     for (int s = 0; s < steps; s++) {
         next_logits();
         int32_t token = selected(sampler, all_candidates());
-        CHECK(token == expected(q, NULL, 0));
+        CHECK(token >= 0 && token == expected(q, NULL, 0));
         if (s % 4 == 1) { /* asked again */
             token = selected(sampler, all_candidates());
             CHECK(token == expected(q, NULL, 1));
@@ -122,13 +135,54 @@ static void generate(struct sequence *q, struct llama_sampler *sampler, int step
     }
 }
 
+#define MODES 5 /* the kinds from here on remember more than tokens */
+#define KINDS 11
+
+/* llama.cpp's other samplers, in other orders. The first tokens are likely, so
+ * that texts repeat themselves. */
+static void begin_other(struct sequence *q, int kind)
+{
+    static const cls_logit_bias biases[] = {{0, 4}, {1, 4}, {2, 4}, {3, 4}, {4, 4}, {5, 4}, {6, 4}};
+    static const int32_t breaker[] = {5, 6}, bad[] = {1, 2}, allowed[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 50, 100, 150, 200};
+    static const cls_sequence breakers[] = {{breaker, 2}, {breaker + 1, 1}}, bad_words[] = {{bad, 2}};
+    static const char *const orders[] = {"edskypmxta", "a", "edskypmxt", "edskypmxt", "dxteyspmk", "dki"};
+    cls_params *p = &q->params;
+    p->logit_bias = biases;
+    p->logit_bias_count = 7;
+    p->dry_multiplier = 0.8f;
+    p->dry_allowed_length = 1;
+    p->dry_breakers = breakers;
+    p->dry_breaker_count = 2;
+    p->top_n_sigma = 3;
+    p->typical_p = 0.9f;
+    p->xtc_probability = 0.5f;
+    p->dynatemp_range = 0.5f;
+    p->top_p_decay = 0.9f;
+    p->mirostat = kind == MODES + 2 ? 1 : kind == MODES + 3 ? 2 : 0;
+    p->mirostat_tau = 3;
+    p->adaptive_target = 0.3f;
+    if (kind == MODES + 4) {
+        p->bad_words = bad_words;
+        p->bad_word_count = 1;
+        p->no_repeat_ngram = 3;
+        p->allowed_ids = allowed;
+        p->allowed_count = 13;
+        p->min_keep = 2;
+    }
+    if (kind == MODES + 5)
+        p->top_k = 5;
+    CHECK(clsample_llama_order(p, orders[kind - MODES]));
+}
+
 static void begin(struct sequence *q, int kind)
 {
     static const cls_logit_bias biases[] = {{5, 3.0f}, {6, -INFINITY}, {700, 2.5f}};
     memset(q, 0, sizeof *q);
     clsample_llama_params(&q->params);
     q->params.seed = 7 + (uint64_t)kind;
-    if (kind == 0) /* as they are */
+    if (kind >= MODES)
+        begin_other(q, kind);
+    if (kind == 0 || kind >= MODES) /* as they are */
         return;
     q->params.repetition_penalty = 1.3f;
     q->params.frequency_penalty = 0.2f;
@@ -149,8 +203,6 @@ static void begin(struct sequence *q, int kind)
     }
 }
 
-#define KINDS 5
-
 /* Prompt, text, reset, and the same again. */
 static void check_text(clsample_llama *shared, int kind)
 {
@@ -161,10 +213,11 @@ static void check_text(clsample_llama *shared, int kind)
     CHECK(strcmp(llama_sampler_name(sampler), "clsample") == 0);
     for (int again = 0; again < 2; again++) {
         for (int i = 0; i < 50; i++)
-            put_prompt(&q, sampler, (int32_t)random_below(VOCAB));
-        generate(&q, sampler, many);
+            put_prompt(&q, sampler, (int32_t)random_below(kind < MODES ? VOCAB : 8));
+        generate(&q, sampler, kind < MODES ? many : many / 2);
         llama_sampler_reset(sampler);
         q.prompt_count = q.output_count = 0;
+        memset(&q.mode, 0, sizeof q.mode);
     }
     llama_sampler_free(sampler);
 }
@@ -184,12 +237,12 @@ static void check_chunks(clsample_llama *shared)
 
 /* A grammar that refuses the first choice: banned, asked again. And one that
  * takes another token than the sampler chose. */
-static void check_refused(clsample_llama *shared)
+static void check_refused(clsample_llama *shared, int kind)
 {
     struct sequence q;
     static unsigned char allowed[VOCAB];
     int changed = 0;
-    begin(&q, 1);
+    begin(&q, kind);
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
     for (int s = 0; s < many / 2; s++) {
         next_logits();
@@ -204,9 +257,9 @@ static void check_refused(clsample_llama *shared)
                 if (!allowed[t])
                     data[t].logit = -INFINITY;
             token = selected(sampler, candidates);
+            changed += token != expected(&q, allowed, 0);
             CHECK(token == expected(&q, allowed, draw));
             CHECK(allowed[token]);
-            changed += token != expected(&q, allowed, 0);
         }
         if (s % 5 == 4)
             token = (int32_t)random_below(VOCAB);
@@ -244,10 +297,10 @@ static void check_fewer(clsample_llama *shared)
 }
 
 /* A clone and its original go on alike, and then apart; a copy goes back. */
-static void check_clones(clsample_llama *shared)
+static void check_clones(clsample_llama *shared, int kind)
 {
     static struct sequence q, twin, saved;
-    begin(&q, 1);
+    begin(&q, kind);
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
     for (int i = 0; i < 30; i++)
         put_prompt(&q, sampler, (int32_t)random_below(VOCAB));
@@ -272,6 +325,66 @@ static void check_clones(clsample_llama *shared)
     generate(&saved, keep, many / 5);
     llama_sampler_free(keep);
     llama_sampler_free(sampler);
+}
+
+/* The arrays that parameters point to are the caller's again, at once. */
+static void check_arrays(clsample_llama *shared)
+{
+    struct sequence q;
+    begin(&q, MODES + 4);
+    cls_params given = q.params;
+    cls_logit_bias biases[7];
+    int32_t allowed[13], ids[2] = {1, 2};
+    cls_sequence bad_word = {ids, 2}, breakers[2] = {{(int32_t[]){5, 6}, 2}, {(int32_t[]){6}, 1}};
+    memcpy(biases, given.logit_bias, sizeof biases);
+    memcpy(allowed, given.allowed_ids, sizeof allowed);
+    given.logit_bias = biases;
+    given.allowed_ids = allowed;
+    given.bad_words = &bad_word;
+    given.dry_breakers = breakers;
+    struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &given);
+    memset(biases, -1, sizeof biases);
+    memset(allowed, -1, sizeof allowed);
+    memset(ids, -1, sizeof ids);
+    memset(breakers, 0, sizeof breakers);
+    llama_sampler_reset(sampler); /* begins anew from the sampler's copies */
+    struct llama_sampler *clone = llama_sampler_clone(sampler);
+    llama_sampler_free(sampler);
+    llama_sampler_reset(clone);
+    generate(&q, clone, many / 5);
+    llama_sampler_free(clone);
+}
+
+/* Orders that are refused change nothing; what an order does not name is off. */
+static void check_order(void)
+{
+    static const uint8_t stages[CLS_CHAIN_LENGTH] = {CLS_STAGE_INFILL, CLS_STAGE_TYPICAL_P,   CLS_STAGE_XTC,
+                                                     CLS_STAGE_TOP_K,  CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_N_SIGMA,
+                                                     CLS_STAGE_TOP_P,  CLS_STAGE_MIN_P,       CLS_STAGE_P_LESS};
+    struct sequence q;
+    cls_params *p = &q.params, off, before;
+    begin(&q, MODES);
+    p->repetition_penalty = p->frequency_penalty = p->presence_penalty = 1.5f;
+    p->adaptive_target = 0.5f;
+    before = *p;
+    CHECK(!clsample_llama_order(p, "kk") && !clsample_llama_order(p, "kz"));
+    CHECK(!clsample_llama_order(p, "?") && !clsample_llama_order(p, "ee"));
+    CHECK(memcmp(p, &before, sizeof *p) == 0);
+
+    CHECK(clsample_llama_order(p, "iyexktasdpm"));
+    CHECK(p->chain == CLS_CHAIN_CUSTOM && memcmp(p->stages, stages, sizeof stages) == 0 && p->infill == 1);
+    p->infill = before.infill;
+    memcpy(p->stages, before.stages, sizeof p->stages);
+    CHECK(memcmp(p, &before, sizeof *p) == 0); /* all are named: all as they were */
+
+    cls_params_default(&off, sizeof off);
+    CHECK(clsample_llama_order(p, ""));
+    CHECK(p->temperature == off.temperature && p->dynatemp_range == off.dynatemp_range && p->top_k == off.top_k);
+    CHECK(p->top_p == off.top_p && p->min_p == off.min_p && p->top_n_sigma == off.top_n_sigma);
+    CHECK(p->typical_p == off.typical_p && p->xtc_probability == off.xtc_probability && p->infill == off.infill);
+    CHECK(p->repetition_penalty == off.repetition_penalty && p->frequency_penalty == off.frequency_penalty);
+    CHECK(p->presence_penalty == off.presence_penalty && p->dry_multiplier == off.dry_multiplier);
+    CHECK(p->adaptive_target == off.adaptive_target);
 }
 
 /* What goes wrong selects nothing, and leaves the others alone. */
@@ -319,22 +432,32 @@ static void check_failures(clsample_llama *shared)
 
 int main(void)
 {
+    struct sequence q;
     const char *size = getenv("CLS_TEST_SIZE");
     if (size != NULL && strcmp(size, "tiny") == 0)
         many = 15;
     clsample_llama *shared = clsample_llama_open(NULL, VOCAB, SLOTS, HISTORY);
     if (shared == NULL)
         return 77; /* no device */
+    for (int32_t t = 0; t < VOCAB; t++)
+        prefix_of[t] = t < 10 ? -1 : t / 10;
+    begin(&q, MODES + 5);
+    fprintf(stderr, "check_adapter: a message about infill without its tables follows\n");
+    CHECK(clsample_llama_sampler_init(shared, &q.params) == NULL);
+    CHECK(clsample_llama_infill(shared, &infill));
     for (int kind = 0; kind < KINDS; kind++)
         check_text(shared, kind);
     check_chunks(shared);
-    check_refused(shared);
+    check_refused(shared, 1);
+    check_refused(shared, MODES + 3);
     check_fewer(shared);
-    check_clones(shared);
-    fprintf(stderr, "check_adapter: messages about bad parameters, slots and candidates follow\n");
+    check_clones(shared, 1);
+    check_clones(shared, MODES + 4);
+    check_arrays(shared);
+    fprintf(stderr, "check_adapter: messages about orders, bad parameters, slots and candidates follow\n");
+    check_order();
     check_failures(shared);
 
-    struct sequence q;
     begin(&q, 0);
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
     clsample_llama_close(shared); /* before its last sampler */

@@ -39,12 +39,11 @@ struct clsample_llama {
 
 struct slot_sampler {
     clsample_llama *shared;
-    int32_t slot;           /* NO_SLOT: it failed, and selects nothing */
-    cls_params params;      /* as given, for reset() */
-    cls_logit_bias *biases; /* params.logit_bias is this */
-    uint32_t outputs;       /* tokens accepted as output */
-    uint32_t draws;         /* apply() calls for the token to come */
-    int32_t *prompt;        /* accepted as prompt, and not yet with the slot */
+    int32_t slot;      /* NO_SLOT: it failed, and selects nothing */
+    cls_params params; /* as given, for reset(); its arrays are copies */
+    uint32_t outputs;  /* tokens accepted as output */
+    uint32_t draws;    /* apply() calls for the token to come */
+    int32_t *prompt;   /* accepted as prompt, and not yet with the slot */
     uint32_t prompt_count, prompt_room;
 };
 
@@ -175,6 +174,52 @@ void clsample_llama_params(cls_params *params)
     params->min_p = 0.05f;
     params->penalty_scope = CLS_SCOPE_ALL;
     params->penalty_window = 64;
+    params->dry_window = 64;
+}
+
+bool clsample_llama_order(cls_params *params, const char *order)
+{
+    static const char letters[] = "tkpmsyx?i"; /* of the cls_stages; p-less, which has none, comes last */
+    uint8_t stages[CLS_CHAIN_LENGTH] = {CLS_STAGE_END};
+    uint32_t n = 0;
+    cls_params named = *params, off;
+    cls_params_default(&off, sizeof off);
+    for (const char *c = order; *c != '\0'; c++) {
+        const char *stage = *c == '?' ? NULL : strchr(letters, *c);
+        if (stage == NULL && strchr("eda", *c) == NULL)
+            return failed("order", "its letters are those of edskypmxt, i and a");
+        if (strchr(order, *c) != c)
+            return failed("order", "a letter is there twice");
+        if (stage != NULL)
+            stages[n++] = (uint8_t)(CLS_STAGE_TEMPERATURE + (stage - letters));
+    }
+    stages[n] = CLS_STAGE_P_LESS;
+    params->chain = CLS_CHAIN_CUSTOM;
+    memcpy(params->stages, stages, sizeof stages);
+
+    const cls_params *from[256]; /* what is not named is off */
+    for (const char *c = "edskypmxta"; *c != '\0'; c++)
+        from[(unsigned char)*c] = strchr(order, *c) != NULL ? &named : &off;
+    params->temperature = from['t']->temperature;
+    params->dynatemp_range = from['t']->dynatemp_range;
+    params->top_k = from['k']->top_k;
+    params->top_p = from['p']->top_p;
+    params->min_p = from['m']->min_p;
+    params->top_n_sigma = from['s']->top_n_sigma;
+    params->typical_p = from['y']->typical_p;
+    params->xtc_probability = from['x']->xtc_probability;
+    params->repetition_penalty = from['e']->repetition_penalty;
+    params->frequency_penalty = from['e']->frequency_penalty;
+    params->presence_penalty = from['e']->presence_penalty;
+    params->dry_multiplier = from['d']->dry_multiplier;
+    params->adaptive_target = from['a']->adaptive_target;
+    params->infill = strchr(order, 'i') != NULL;
+    return true;
+}
+
+bool clsample_llama_infill(clsample_llama *shared, const cls_infill *infill)
+{
+    return done(cls_sampler_infill(shared->sampler, infill), "infill");
 }
 
 /* ------------------------------------------------------------------ sampler */
@@ -304,8 +349,9 @@ static void sampler_apply(struct llama_sampler *s, llama_token_data_array *candi
         return;
     }
     m->draws++;
-    if (drawn.status & CLS_ROW_EMPTY) {
-        failed("sample", "every candidate is banned or not a number");
+    if (drawn.status & (CLS_ROW_EMPTY | CLS_ROW_UNFIT)) {
+        failed("sample", drawn.status & CLS_ROW_EMPTY ? "every candidate is banned or not a number"
+                                                      : "infill takes 128 candidates: a top_k before it");
         return;
     }
     candidates->selected = place_of(candidates, drawn.token);
@@ -322,6 +368,49 @@ static void sampler_reset(struct llama_sampler *s)
         give_up(m);
 }
 
+static void free_arrays(cls_params *params)
+{
+    free((void *)params->logit_bias);
+    free((void *)params->allowed_ids);
+    free((void *)params->dry_breakers);
+    free((void *)params->bad_words);
+}
+
+static void *copy_of(const void *bytes, size_t n)
+{
+    void *copy = n > 0 ? malloc(n) : NULL;
+    return copy != NULL ? memcpy(copy, bytes, n) : NULL;
+}
+
+/* The sequences, and behind them their ids, in one piece. */
+static cls_sequence *copy_sequences(const cls_sequence *sequences, uint32_t n)
+{
+    size_t ids = 0;
+    for (uint32_t i = 0; i < n; i++)
+        ids += sequences[i].count;
+    cls_sequence *copy = n > 0 ? malloc(n * sizeof *copy + ids * sizeof(int32_t)) : NULL;
+    if (copy == NULL)
+        return NULL;
+    int32_t *at = (int32_t *)(copy + n);
+    for (uint32_t i = 0; i < n; i++) {
+        copy[i] = (cls_sequence){at, sequences[i].count};
+        memcpy(at, sequences[i].ids, sequences[i].count * sizeof *at);
+        at += copy[i].count;
+    }
+    return copy;
+}
+
+/* Makes the arrays copies; false: some could not be made, and are NULL. */
+static bool copy_arrays(cls_params *p)
+{
+    p->logit_bias = copy_of(p->logit_bias, p->logit_bias_count * sizeof *p->logit_bias);
+    p->allowed_ids = copy_of(p->allowed_ids, p->allowed_count * sizeof *p->allowed_ids);
+    p->dry_breakers = copy_sequences(p->dry_breakers, p->dry_breaker_count);
+    p->bad_words = copy_sequences(p->bad_words, p->bad_word_count);
+    return (p->logit_bias != NULL || p->logit_bias_count == 0) && (p->allowed_ids != NULL || p->allowed_count == 0) &&
+           (p->dry_breakers != NULL || p->dry_breaker_count == 0) && (p->bad_words != NULL || p->bad_word_count == 0);
+}
+
 static void sampler_free(struct llama_sampler *s)
 {
     struct slot_sampler *m = s->ctx;
@@ -330,7 +419,7 @@ static void sampler_free(struct llama_sampler *s)
     give_up(m);
     release(m->shared);
     free(m->prompt);
-    free(m->biases);
+    free_arrays(&m->params);
     free(m);
 }
 
@@ -353,14 +442,10 @@ static struct slot_sampler *sampler_new(clsample_llama *shared, const cls_params
         return NULL;
     m->params = *params;
     m->slot = NO_SLOT;
-    if (params->logit_bias_count > 0) {
-        m->biases = malloc(params->logit_bias_count * sizeof *m->biases);
-        if (m->biases == NULL) {
-            free(m);
-            return NULL;
-        }
-        memcpy(m->biases, params->logit_bias, params->logit_bias_count * sizeof *m->biases);
-        m->params.logit_bias = m->biases;
+    if (!copy_arrays(&m->params)) {
+        free_arrays(&m->params);
+        free(m);
+        return NULL;
     }
     m->shared = shared;
     shared->references++;

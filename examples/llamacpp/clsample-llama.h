@@ -23,6 +23,7 @@
 #endif
 #include <clsample.h>
 #include <llama.h>
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,7 +36,8 @@ typedef struct clsample_llama clsample_llama;
 /* Opens a device (NULL: the first that works) for rows of `vocab` tokens.
  * samplers: how many may be alive at once; a clone is one, and
  * llama_sampler_copy() needs one for a moment. history: the longest
- * penalty_window. Blocks, seconds on a cold compiler cache. NULL on failure. */
+ * penalty_window and dry_window, and how far no_repeat_ngram looks back. Blocks,
+ * seconds on a cold compiler cache. NULL on failure. */
 clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_t samplers, uint32_t history);
 
 /* Lets go of it. It ends with the last sampler: the order is free. NULL is
@@ -43,12 +45,24 @@ clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_
 void clsample_llama_close(clsample_llama *shared);
 
 /* llama.cpp's own defaults, in its order: top-k 40, top-p 0.95, min-p 0.05,
- * temperature 0.8; penalties, if set, over the last 64 tokens of prompt and
- * output. */
+ * temperature 0.8; penalties and DRY, if set, over the last 64 tokens of prompt
+ * and output. Its other samplers are there and off. DRY's breakers are ids:
+ * doc/integration.md tells how llama.cpp makes them from texts. */
 void clsample_llama_params(cls_params *params);
 
-/* A sampler for one sequence, its history empty. params is copied, its logit
- * biases too. stop_ids and max_tokens are refused: in llama.cpp the caller
+/* Another order of samplers, by llama.cpp's letters: d DRY, k top-k, y typical, p
+ * top-p, s top-n-sigma, m min-p, t temperature, x XTC, i infill, e penalties,
+ * a adaptive p; "edskypmxt" is its default. Call it last: what is not named it
+ * turns off, as llama.cpp does. Penalties and DRY always come first, adaptive p
+ * last. False, params as they were, if a letter is unknown or there twice. */
+bool clsample_llama_order(cls_params *params, const char *order);
+
+/* The tables of the infill sampler, for all samplers of `shared`, before the first
+ * that has it; cls_sampler_infill() copies them. False on failure. */
+bool clsample_llama_infill(clsample_llama *shared, const cls_infill *infill);
+
+/* A sampler for one sequence, its history empty. params is copied, its arrays
+ * too. stop_ids and max_tokens are refused: in llama.cpp the caller
  * decides when to stop. NULL on failure. */
 struct llama_sampler *clsample_llama_sampler_init(clsample_llama *shared, const cls_params *params);
 
