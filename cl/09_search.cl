@@ -185,7 +185,8 @@ static inline int search_row(row_logits *r, const cls_slot *slot, __global const
     for (; chain_stage(slot, c->at) != CLS_STAGE_END; c->at++) {
         const u32 stage = chain_stage(slot, c->at);
         const int dynamic = stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC);
-        const int easy = stage == CLS_STAGE_TOP_K || stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_MIN_P;
+        const int key_known = stage == CLS_STAGE_MIN_P || stage == CLS_STAGE_MIROSTAT_2;
+        const int easy = key_known || stage == CLS_STAGE_TOP_K || stage == CLS_STAGE_TOP_P;
         const int fresh = !c->touched;
         const f32 top = of_key(c->set.top_key), scale = stage == CLS_STAGE_TEMPERATURE && !dynamic ? slot->scale : c->scale;
         u64 size[2] = { u64_from(0), out->total }; /* tokens, mass */
@@ -305,7 +306,7 @@ static inline int search_row(row_logits *r, const cls_slot *slot, __global const
             c->set = before;
             if (found == 2)
                 search = typical_row(r, row_key, tiles, &m, mean, target, work, &c->set, &cutting.key, list->scratch);
-            if (stage == CLS_STAGE_MIN_P && fresh && !counted && n_known > 0) {
+            if (key_known && fresh && !counted && n_known > 0) {
                 cutting.pivot = 0; /* all four are this key's: nothing to add to the pass */
                 list->n = 0;
             }

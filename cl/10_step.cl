@@ -102,7 +102,7 @@ static inline void next_mode(const row_logits *r, const cls_slot *slot, __global
     *m = slot->mode;
     if (out->none || out->state != CLS_ROW_DONE || !(slot->flags & CLS_SLOT_MODES))
         return;
-    const f32 top = of_key(out->top_key), z = load_one(r, (u32)out->token);
+    const f32 top = of_key(out->top_key), z = load_whole(r, (u32)out->token);
     if (slot->flags & CLS_SLOT_MIROSTAT)
         m->mu = mirostat_next(m->mu, depth_q20(z, top, out->scale) + mass_q20(out->mass, top, out->scale), slot->tau, slot->eta);
     if (slot->flags & CLS_SLOT_ADAPTIVE) {
@@ -189,7 +189,7 @@ KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, const u32 a
                 out.total = row_total(row_key, tile_mass + (size_t)row * tiles, tiles, row_max, slot.total_scale,
                                       row_work, list.scratch);
             BARRIER();
-            if (slot.flags & CLS_SLOT_PLAIN) {
+            if (row_is_plain(&slot)) {
                 c.set.plain = 1;
                 c.scale = slot.scale;
                 out.mass = out.total;
@@ -278,13 +278,17 @@ KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, const u32 a
             const u32 stage = first_truncation(&slot);
             const f32 scale = stage_scale(&slot, stage);
             out.state = stage == CLS_STAGE_TOP_K                                    ? CLS_ROW_SEARCH_COUNT
-                        : stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_MIN_P ? CLS_ROW_SEARCH_MASS
-                                                                                    : CLS_ROW_SEARCH_ALL;
+                        : stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_MIN_P || stage == CLS_STAGE_MIROSTAT_2
+                            ? CLS_ROW_SEARCH_MASS
+                            : CLS_ROW_SEARCH_ALL;
             out.scale = scale;
             out.kept = c.wanted;
-            if (stage == CLS_STAGE_MIN_P) {
+            if (stage == CLS_STAGE_MIN_P || stage == CLS_STAGE_MIROSTAT_2) {
+                row_bound b;
+                chain_bound(&slot, out.max_key, out.total, &b);
+                const i32 lowest = stage == CLS_STAGE_MIN_P ? depth_key(row_max, scale, slot.min_p) : b.lowest;
                 for (u32 p = 0; p < CLS_PIVOTS; p++)
-                    out.pivot[p] = depth_key(row_max, scale, slot.min_p) - 1;
+                    out.pivot[p] = lowest - 1;
             } else if (out.state != CLS_ROW_SEARCH_ALL) {
                 const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
                 const u64 target = stage == CLS_STAGE_TOP_K ? u64_from((u32)slot.top_k) : top_p_target(out.total, row_top_p(&slot));

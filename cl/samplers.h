@@ -138,6 +138,16 @@ CLS_INLINE u32 mirostat_count(u64 terms, u64 squares, i32 mu, u32 vocab)
     return k < 1 ? 1u : k < vocab ? k : vocab;
 }
 
+/* Whether nothing is cut from a row: no truncation is on, or the only one is
+ * mirostat 2 whose mu has left every weight behind. It gets there where a row's
+ * entropy stays below tau. */
+CLS_INLINE int row_is_plain(const cls_slot *slot)
+{
+    const u32 stages = slot->chain[0], second = stages >> 8 & 255u, last = second != 0 ? second : stages & 255u;
+    return (slot->flags & CLS_SLOT_PLAIN) != 0 ||
+           (last == CLS_STAGE_MIROSTAT_2 && !(slot->flags & CLS_SLOT_DYNAMIC) && slot->mode.mu >= (i32)CLS_DEEPEST);
+}
+
 /* mu after a token of a surprise, for both kinds. */
 CLS_INLINE i32 mirostat_next(i32 mu, u32 surprise, u32 tau, u32 eta_q24)
 {

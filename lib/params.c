@@ -283,7 +283,7 @@ static int needs_mass(uint8_t stage, const cls_slot *slot)
 static void set_samplers(const cls_params *p, cls_slot *slot)
 {
     slot->top_k = p->top_k;
-    slot->top_p = p->top_p > 0.0f ? (uint32_t)((double)p->top_p * 4294967296.0 + 0.5) : 0;
+    slot->top_p = unit_q32(p->top_p);
     /* Below 2^-100 a depth could be flushed to zero: it counts as zero. */
     slot->min_p = p->min_p > 0.0f ? (float)fmax(-log2((double)p->min_p), 0x1p-100) : 0.0f;
     slot->low = fmaxf(0.0f, p->temperature - p->dynatemp_range);

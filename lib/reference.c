@@ -126,7 +126,7 @@ static void report(const cls_work *w, const cls_row *trace, cls_host_result *res
 static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
 {
     const cls_slot *const slot = &w->slot;
-    const int plain = (slot->flags & CLS_SLOT_PLAIN) != 0;
+    const int plain = row_is_plain(slot);
     const uint64_t random = w->row->random != NULL ? *w->row->random
                                                    : philox_bits(CLS_PURPOSE_TOKEN, slot->seed, slot->stream,
                                                                  w->row->position, w->row->draw);

@@ -241,7 +241,8 @@ void cls_chain_run(cls_work *w, cls_row *trace)
             keep_mirostat_1(w);
             break;
         case CLS_STAGE_MIROSTAT_2:
-            keep_mirostat_2(w);
+            if (!row_is_plain(&w->slot))
+                keep_mirostat_2(w);
             break;
         default:
             return;

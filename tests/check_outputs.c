@@ -239,6 +239,27 @@ START_TEST(told)
 }
 END_TEST
 
+/* Sets that are no band of the order. */
+START_TEST(infills)
+{
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed()};
+    for (uint32_t i = 0; i < fixture_by_size(1, 4, 12); i++) {
+        const uint32_t vocab = i % 2 ? 900 : 40;
+        batch *const b = batch_new(12, vocab, CLS_F32, 0, 0);
+        for (uint32_t row = 0; row < b->rows; row++) {
+            batch_row(b, row, (row_kind)rng_below(&r, ROW_KINDS), rng_bits(&r));
+            b->params[row].temperature = row ? 1.5f : 0.0f;
+            b->params[row].top_k = 1 + (int32_t)rng_below(&r, 100);
+            b->params[row].adaptive_target = row % 4 == 3 ? 0.3f : -1.0f;
+            params_infill(&b->params[row], vocab, &r);
+        }
+        check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), 20, 100, 0, &r);
+        batch_free(b);
+    }
+}
+END_TEST
+
 /* More ties than a list holds, at the end and in the middle of what is asked for. */
 START_TEST(ties)
 {
@@ -343,6 +364,7 @@ static Suite *make(void)
     TCase *const t = tcase_create("outputs");
     tcase_set_timeout(t, 0);
     add_device_test(t, told);
+    add_device_test(t, infills);
     add_device_test(t, ties);
     add_device_test(t, before_accepting);
     add_device_test(t, numbers_and_buffers);
