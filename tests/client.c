@@ -23,6 +23,7 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
         if (b->params[row].infill && !infill++)
             must(cls_sampler_infill(s->sampler, &b->infill));
     }
+    memset(b->mode, 0, b->rows * sizeof *b->mode); /* a request that begins has no mode yet */
     for (uint32_t row = 0; row < b->rows; row++) {
         const tokens *const t = &b->tokens[row];
         must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row],

@@ -13,7 +13,7 @@ typedef struct client {
     uint32_t begun; /* launches that the slots' beginning adds to the next step */
 } client;
 
-/* Begins every row's slot. steps: how many steps' tokens and status the
+/* Begins every row's slot, and its mode. steps: how many steps' tokens and status the
  * outputs can hold. */
 void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t steps);
 /* Enqueues the i-th step. */
