@@ -771,7 +771,9 @@ CLS_API cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue, cons
  * chosen among deferred rows): tokens, a host array (copied) or a buffer, enter
  * the slots' states as if they had been drawn. A row's id outside the
  * vocabulary, a slot of -1 or one that has stopped, and by a device map one that
- * has no request: that row does nothing. There is no row status, and `latest`
+ * has no request: that row does nothing. Mirostat and adaptive p move on if the
+ * token is the one that the slot's last deferred step drew (of several rows of
+ * one slot: the first one). There is no row status, and `latest`
  * is not written: that a token ended its request, the slot's next row tells.
  * rows: 1 to max_rows. slots: as in cls_step, none twice; NULL: row r is slot r.
  * Queue, events and what is returned: as cls_sample(). */
@@ -780,7 +782,8 @@ CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint
 
 /* Kernel launches of the last cls_sample() or cls_accept(). A step: 2 where the
  * parameters of all rows bound their sets to the shortlist (with a device map:
- * of all begun slots), 4 otherwise; 2 more for logprobs, ranks, top and given tokens
+ * of all begun slots), 4 otherwise; 1 more before these for DRY, n-grams, bad
+ * words and min_tokens; 2 more for logprobs, ranks, top and given tokens
  * of the raw logits; 1 more for these of the final distribution, entropy, kept,
  * kept_mass and candidates together; 1 more for entropy, kept_mass, probs and
  * final_logits together; and 1 for accepting after what tells of the final
@@ -1017,7 +1020,7 @@ typedef struct cls_host_result {
 CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
 
 /* The reference: samples one row on the host, in plain C, giving the token
- * that cls_sample() gives, bit for bit. Allocates and frees some 20 bytes a
+ * that cls_sample() gives, bit for bit. Allocates and frees some 45 bytes a
  * token, and what qsort() takes.
  * result->struct_size and result->probs (NULL: not wanted) must be set.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
