@@ -120,7 +120,8 @@ typedef enum cls_row_status {
     CLS_ROW_STOPPED = 32, /* the request has ended: this token is a stop id, or the last of
                              max_tokens; or it had ended before (with CLS_ROW_SKIPPED) */
     CLS_ROW_LENGTH = 64,  /* with CLS_ROW_STOPPED: this token is the last of max_tokens, and no stop id */
-    CLS_ROW_UNFIT = 128   /* more is left for params->infill than the shortlist holds: invalid_token, state untouched */
+    CLS_ROW_UNFIT = 128   /* more than 128 tokens, or than the shortlist holds, are left for params->infill:
+                            invalid_token, state untouched */
 } cls_row_status;
 
 /* -------------------------------------------------------------- parameters */
@@ -445,8 +446,8 @@ typedef struct cls_sampler_options {
     int32_t logit_bias; /* whether requests may have a logit_bias: 1/8 byte a token more, 1/4 where
                           nothing is kept; default 1 */
     uint32_t history;  /* a request's latest tokens that are kept in order, 4 bytes each: the longest
-                          penalty_window. Up to 16,384; default 0 */
-    uint32_t rollback; /* most tokens that cls_slot_rollback() takes back, 4 bytes each. Up to 16,384;
+                          penalty_window, what DRY, n-grams and bad words look at. Up to 16,384; default 0 */
+    uint32_t rollback; /* most tokens that cls_slot_rollback() takes back, 20 bytes each. Up to 16,384;
                           default 0 */
 } cls_sampler_options;
 
@@ -539,7 +540,7 @@ CLS_API cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot, const cl
 CLS_API cls_status cls_slot_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
 
 /* Takes back the last n accepted output tokens, as if they had never been:
- * position, counts, history, windows, a stop. Rollbacks add up: a request is
+ * position, counts, history, windows, a stop, mirostat's mu and the like. Rollbacks add up: a request is
  * never more than the sampler's `rollback` tokens shorter than its longest so
  * far. Only output since the last chunk of prompt can be taken back. The same
  * positions then draw the same numbers (cls_step.draws: others). The host does
