@@ -18,11 +18,11 @@ typedef struct array {
 static void arrays_of(cls_params *p, array all[ARRAYS])
 {
     const array table[ARRAYS] = {
-        { &p->logit_bias, p->logit_bias_count, sizeof *p->logit_bias, 0 },
-        { &p->stop_ids, p->stop_count, sizeof *p->stop_ids, 0 },
-        { &p->allowed_ids, p->allowed_count, sizeof *p->allowed_ids, 0 },
-        { &p->dry_breakers, p->dry_breaker_count, sizeof *p->dry_breakers, 1 },
-        { &p->bad_words, p->bad_word_count, sizeof *p->bad_words, 1 },
+        {&p->logit_bias, p->logit_bias_count, sizeof *p->logit_bias, 0},
+        {&p->stop_ids, p->stop_count, sizeof *p->stop_ids, 0},
+        {&p->allowed_ids, p->allowed_count, sizeof *p->allowed_ids, 0},
+        {&p->dry_breakers, p->dry_breaker_count, sizeof *p->dry_breakers, 1},
+        {&p->bad_words, p->bad_word_count, sizeof *p->bad_words, 1},
     };
     memcpy(all, table, sizeof table);
 }
@@ -35,10 +35,7 @@ static void *pointer_of(const array *a)
     return p;
 }
 
-static void point(const array *a, void *p)
-{
-    memcpy(a->at, &p, sizeof p);
-}
+static void point(const array *a, void *p) { memcpy(a->at, &p, sizeof p); }
 
 uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count)
 {
@@ -79,7 +76,8 @@ cls_status cls_arrays_copy(cls_params *params)
         if (size == 0 || status != CLS_OK)
             continue;
         if (to == NULL) {
-            status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %llu bytes of the parameters' arrays", (unsigned long long)size);
+            status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                              "out of host memory for %llu bytes of the parameters' arrays", (unsigned long long)size);
             continue;
         }
         memcpy(to, from, (size_t)all[i].count * all[i].size);

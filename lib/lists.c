@@ -33,9 +33,9 @@ static uint32_t merge_biases(const cls_params *p, bias_entry *all)
     const uint32_t given = p->logit_bias_count, allowed = p->allowed_count;
     uint32_t n = 0;
     for (uint32_t i = 0; i < given; i++)
-        all[i] = (bias_entry){ (uint32_t)p->logit_bias[i].id, i, p->logit_bias[i].bias };
+        all[i] = (bias_entry){(uint32_t)p->logit_bias[i].id, i, p->logit_bias[i].bias};
     for (uint32_t i = 0; i < allowed; i++)
-        all[given + i] = (bias_entry){ (uint32_t)p->allowed_ids[i], given + i, 0.0f };
+        all[given + i] = (bias_entry){(uint32_t)p->allowed_ids[i], given + i, 0.0f};
     qsort(all, given + allowed, sizeof *all, by_id_and_index);
     for (uint32_t i = 0; i < given + allowed;) {
         const uint32_t id = all[i].id;
@@ -48,7 +48,9 @@ static uint32_t merge_biases(const cls_params *p, bias_entry *all)
         if (!listed)
             continue;
         all[n].id = id;
-        all[n++].bias = sum == -INFINITY ? -INFINITY : cls_normal((float)fmax(-(double)CLS_FLT_MAX, fmin(sum, (double)CLS_FLT_MAX)));
+        all[n++].bias = sum == -INFINITY
+                            ? -INFINITY
+                            : cls_normal((float)fmax(-(double)CLS_FLT_MAX, fmin(sum, (double)CLS_FLT_MAX)));
     }
     return n;
 }
@@ -65,7 +67,8 @@ cls_status cls_lists_make(const cls_params *p, uint32_t **words, uint32_t *n_bia
     if (out == NULL || all == NULL) {
         free(out);
         free(all);
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu biases, allowed and stop ids", count);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu biases, allowed and stop ids",
+                        count);
     }
     const uint32_t n = merge_biases(p, all);
     for (uint32_t i = 0; i < n; i++) {
@@ -85,10 +88,7 @@ cls_status cls_lists_make(const cls_params *p, uint32_t **words, uint32_t *n_bia
 
 /* ------------------------------------------------------- what looks at the history */
 
-int cls_dry_is_on(const cls_params *p)
-{
-    return p->dry_multiplier != 0.0f && p->dry_base >= 1.0f;
-}
+int cls_dry_is_on(const cls_params *p) { return p->dry_multiplier != 0.0f && p->dry_base >= 1.0f; }
 
 /* llama.cpp's limit, which keeps base^e a float32; a base of 1 needs none. */
 uint32_t cls_dry_most(const cls_params *p)
@@ -144,7 +144,8 @@ static uint32_t write_bitmap(writer *w, uint32_t vocab, const cls_sequence *sequ
 
 /* DRY's amounts and breakers: those of one id to the front of `sequences`, the
  * others after them, sorted. */
-static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t amounts, cls_sequence *sequences, cls_slot *slot)
+static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t amounts, cls_sequence *sequences,
+                      cls_slot *slot)
 {
     const uint32_t n = p->dry_breaker_count;
     uint32_t singles = 0, longer = n;
@@ -171,9 +172,10 @@ cls_status cls_lists_make_all(const cls_params *p, uint32_t vocab, uint32_t hist
     const uint32_t longest = p->dry_window != 0 ? p->dry_window : history, most = cls_dry_most(p);
     const uint32_t amounts = !dry ? 0 : 1 + (most < longest ? most : longest);
     uint64_t more = cls_sequences_words(p->bad_words, p->bad_word_count) + p->bad_word_count + amounts;
-    writer w = { NULL, 0 };
+    writer w = {NULL, 0};
     if (dry && p->dry_breaker_count != 0)
-        more += 2ull * state_bitmap(vocab) + cls_sequences_words(p->dry_breakers, p->dry_breaker_count) + p->dry_breaker_count;
+        more += 2ull * state_bitmap(vocab) + cls_sequences_words(p->dry_breakers, p->dry_breaker_count) +
+                p->dry_breaker_count;
     *n_words = 0;
     cls_status status = cls_lists_make(p, words, &slot->n_bias, &slot->n_stop);
     if (status != CLS_OK)
@@ -187,7 +189,8 @@ cls_status cls_lists_make_all(const cls_params *p, uint32_t vocab, uint32_t hist
             free(w.words != NULL ? w.words : *words);
             free(sequences);
             *words = NULL;
-            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %llu words of lists", (unsigned long long)more);
+            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %llu words of lists",
+                            (unsigned long long)more);
         }
         *words = w.words;
         if (dry)

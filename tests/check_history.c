@@ -1,321 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* What looks at a request's latest tokens: DRY with breakers, no-repeat
- * n-grams, bad words, min tokens; and allowed ids. Who loses how much is worked
- * out here once more, by brute force, and compared with what the device has
- * prepared, bit for bit, and with the tokens that come of it. */
-#include <float.h>
+ * n-grams, bad words, min tokens; and allowed ids. Who loses how much, brute
+ * force (tests/history.c) says once more: it is compared with what the device
+ * has prepared, bit for bit, and with the tokens that come of it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "fixture.h"
-#include "inputs.h"
-#include "internal.h"
-
-#define ROWS 5
-#define SEQUENCES 12
-#define LONGEST 4
-#define IDS 40
-
-/* A request as a list of its tokens. */
-typedef struct request {
-    cls_params p; /* its arrays: */
-    cls_sequence breakers[SEQUENCES], bad_words[SEQUENCES];
-    int32_t sequence_ids[2 * SEQUENCES][LONGEST], stop[IDS], allowed[IDS];
-    cls_logit_bias bias[IDS];
-    int32_t *text;
-    unsigned char *is_output;
-    uint32_t n, outputs, position;
-    int stopped;
-} request;
-
-typedef struct world {
-    device *d;
-    cls_sampler *sampler;
-    uint32_t vocab, history, rollback, alphabet, room;
-    int dtype;
-    float x[ROWS][5000];
-    request row[ROWS];
-    cl_mem logits, tokens, status, mask;
-    int keep;
-    uint32_t words[ROWS][160]; /* the masks */
-    float *amount;         /* [vocab] */
-    unsigned char *banned; /* [vocab]; 2: not allowed */
-} world;
-
-/* ---------------------------------------------------------------- brute force */
-
-/* The i-th most recent token. */
-static int32_t recent(const request *q, uint32_t i)
-{
-    return q->text[q->n - 1 - i];
-}
-
-static uint32_t broken_at(const request *q, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        int64_t longest = -1;
-        for (uint32_t b = 0; b < q->p.dry_breaker_count; b++) {
-            const cls_sequence *const s = &q->breakers[b];
-            const uint32_t tail = s->count - 1;
-            int same = tail <= i && s->ids[0] == recent(q, i);
-            for (uint32_t o = 0; same && o < tail; o++)
-                same = s->ids[1 + o] == recent(q, i - 1 - o);
-            if (same && (int64_t)tail > longest)
-                longest = tail;
-        }
-        if (longest >= 0)
-            return i - (uint32_t)longest;
-    }
-    return n;
-}
-
-static void dry(const world *w, const request *q)
-{
-    uint32_t n = q->n < w->history ? q->n : w->history;
-    if (q->p.dry_window != 0 && q->p.dry_window < n)
-        n = q->p.dry_window;
-    if (q->p.dry_multiplier == 0.0f || !(q->p.dry_base >= 1.0f) || n <= q->p.dry_allowed_length)
-        return;
-    const uint32_t limit = broken_at(q, n), allowed = q->p.dry_allowed_length;
-    const double most = q->p.dry_base > 1.0f ? floor(88.7228391 / log((double)q->p.dry_base)) : 1e9;
-    int64_t *const longest = malloc(w->vocab * sizeof *longest);
-    ck_assert(longest != NULL);
-    for (uint32_t id = 0; id < w->vocab; id++)
-        longest[id] = -1;
-    const int32_t *const text = q->text + (q->n - n);
-    for (uint32_t j = 0; limit >= allowed && j + 1 < n; j++) {
-        int64_t length = 0;
-        while (length <= j && length < limit && text[j - length] == text[n - 1 - length])
-            length++;
-        if (length >= allowed && length > longest[text[j + 1]])
-            longest[text[j + 1]] = length;
-    }
-    for (uint32_t b = 0; b < q->p.dry_breaker_count; b++)
-        if (q->breakers[b].count == 1)
-            longest[q->breakers[b].ids[0]] = -1;
-    for (uint32_t id = 0; id < w->vocab; id++) {
-        if (longest[id] < 0)
-            continue;
-        const double exponent = fmin((double)longest[id] - allowed, most);
-        const double amount = (double)q->p.dry_multiplier * pow((double)q->p.dry_base, exponent);
-        w->amount[id] = (float)fmax(-(double)FLT_MAX, fmin(amount, (double)FLT_MAX));
-    }
-    free(longest);
-}
-
-static void ngrams(const world *w, const request *q)
-{
-    const uint32_t n = q->n < w->history ? q->n : w->history, gram = q->p.no_repeat_ngram;
-    const int32_t *const text = q->text + (q->n - n);
-    for (uint32_t last = 0; gram != 0 && last < n; last++)
-        if (last + 1 >= gram && memcmp(text + (last + 1 - gram), text + (n - (gram - 1)), (gram - 1) * sizeof *text) == 0)
-            w->banned[text[last]] = 1;
-}
-
-static void bans(const world *w, const request *q)
-{
-    for (uint32_t b = 0; b < q->p.bad_word_count; b++) {
-        const cls_sequence *const s = &q->bad_words[b];
-        int same = s->count - 1 <= q->n;
-        for (uint32_t i = 0; same && i < s->count - 1; i++) {
-            const uint32_t at = q->n - (s->count - 1) + i;
-            same = q->text[at] == s->ids[i] && q->is_output[at];
-        }
-        if (same)
-            w->banned[s->ids[s->count - 1]] = 1;
-    }
-    for (uint32_t i = 0; i < q->p.stop_count && q->outputs < q->p.min_tokens; i++)
-        w->banned[q->stop[i]] = 1;
-}
-
-static int is_masked(const world *w, uint32_t row, uint32_t id)
-{
-    return w->mask != NULL && !(w->words[row][id / 32] >> (id % 32) & 1u);
-}
-
-/* Fills amount and banned for a row. */
-static void expect(const world *w, uint32_t row)
-{
-    const request *const q = &w->row[row];
-    memset(w->amount, 0, w->vocab * sizeof *w->amount);
-    memset(w->banned, 0, w->vocab);
-    if (q->p.allowed_count != 0) {
-        memset(w->banned, 2, w->vocab);
-        for (uint32_t i = 0; i < q->p.allowed_count; i++)
-            w->banned[q->allowed[i]] = 0;
-    }
-    dry(w, q);
-    ngrams(w, q);
-    bans(w, q);
-}
-
-/* The greedy token, or -1. */
-static int32_t best(const world *w, uint32_t row)
-{
-    const request *const q = &w->row[row];
-    int32_t token = -1;
-    float most = -INFINITY;
-    for (uint32_t id = 0; id < w->vocab; id++) {
-        float x = w->x[row][id];
-        double bias = 0.0;
-        for (uint32_t i = 0; i < q->p.logit_bias_count; i++)
-            bias += q->bias[i].id == (int32_t)id ? (double)q->bias[i].bias : 0.0;
-        if (w->banned[id] || is_masked(w, row, id))
-            continue;
-        x = x + (float)bias;
-        x = fmaxf(-FLT_MAX, fminf(x - w->amount[id], FLT_MAX));
-        if (x > most) {
-            most = x;
-            token = (int32_t)id;
-        }
-    }
-    return token;
-}
-
-/* The reference's token and status, if its prompt comes before its output. */
-static int reference(const world *w, uint32_t row, int32_t *token, int32_t *status)
-{
-    const request *const q = &w->row[row];
-    cls_host_row h;
-    cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row_default(&h, sizeof h);
-    h.logits = w->x[row];
-    h.vocab = w->vocab;
-    h.mask = w->mask != NULL ? w->words[row] : NULL;
-    h.params = &q->p;
-    while (h.prompt_count < q->n && !q->is_output[h.prompt_count])
-        h.prompt_count++;
-    h.output_count = q->n - h.prompt_count;
-    h.prompt = q->text;
-    h.output = q->text + h.prompt_count;
-    h.history = w->history;
-    h.position = q->position + q->outputs;
-    if (h.output_count != q->outputs)
-        return 0;
-    must(cls_host_sample(&h, &result));
-    *token = result.token;
-    *status = result.status;
-    return 1;
-}
-
-/* Whether best() knows all that matters for the token. */
-static int is_simple(const request *q)
-{
-    return q->p.temperature == 0.0f && q->p.repetition_penalty == 1.0f;
-}
-
-/* ------------------------------------------------------------------- requests */
-
-static int32_t some_id(const world *w, rng *r)
-{
-    /* The alphabet is spread over the vocabulary. */
-    return (int32_t)(rng_below(r, w->alphabet) * (w->vocab / w->alphabet));
-}
-
-static uint32_t sequences_random(const world *w, cls_sequence *s, int32_t ids[][LONGEST], uint32_t longest, rng *r)
-{
-    const uint32_t n = rng_below(r, SEQUENCES + 1);
-    for (uint32_t i = 0; i < n; i++) {
-        s[i].ids = ids[i];
-        s[i].count = 1 + rng_below(r, longest);
-        for (uint32_t k = 0; k < s[i].count; k++)
-            ids[i][k] = some_id(w, r);
-    }
-    return n;
-}
-
-static void params_new(const world *w, request *q, rng *r)
-{
-    static const float bases[] = {1.75f, 1.75f, 1.0f, 1.05f, 2.0f, 1e9f, 0.5f}, multipliers[] = {0.8f, 1.0f, 0.0f, -0.5f, 1e-3f, 1e30f};
-    cls_params *const p = &q->p;
-    cls_params_default(p, sizeof *p);
-    p->temperature = rng_below(r, 3) ? 0.0f : 0.8f;
-    p->top_k = rng_below(r, 2) ? 0 : 8;
-    p->top_p = rng_below(r, 2) ? 1.0f : 0.9f;
-    p->position = q->position;
-    p->seed = rng_bits(r);
-    if (w->keep != CLS_KEEP_NONE && rng_below(r, 4) == 0) {
-        p->repetition_penalty = 1.25f;
-        p->presence_penalty = 0.5f;
-    }
-    if (w->history != 0 && rng_below(r, 4)) {
-        p->dry_multiplier = multipliers[rng_below(r, 6)];
-        p->dry_base = bases[rng_below(r, 7)];
-        p->dry_allowed_length = rng_below(r, 5);
-        p->dry_window = rng_below(r, 3) ? 0 : 1 + rng_below(r, w->history);
-        if (rng_below(r, 2))
-            p->dry_breaker_count = sequences_random(w, q->breakers, q->sequence_ids, rng_below(r, 3) ? LONGEST : 1, r);
-        p->dry_breakers = p->dry_breaker_count ? q->breakers : NULL;
-    }
-    if (w->history != 0 && rng_below(r, 3) == 0)
-        p->no_repeat_ngram = rng_below(r, 2) ? 1 + rng_below(r, 4) : 5 + rng_below(r, 40);
-    if (rng_below(r, 3) == 0) {
-        const uint32_t longest = w->history + 1 < LONGEST ? w->history + 1 : LONGEST;
-        p->bad_word_count = sequences_random(w, q->bad_words, q->sequence_ids + SEQUENCES, longest, r);
-        p->bad_words = p->bad_word_count ? q->bad_words : NULL;
-    }
-    if (rng_below(r, 3) == 0) {
-        p->stop_count = rng_below(r, 4);
-        for (uint32_t i = 0; i < p->stop_count; i++)
-            q->stop[i] = (int32_t)rng_below(r, w->vocab);
-        p->stop_ids = p->stop_count ? q->stop : NULL;
-        p->min_tokens = q->outputs + rng_below(r, 20);
-    }
-    if (rng_below(r, 5) == 0) {
-        p->allowed_count = 1 + rng_below(r, IDS);
-        for (uint32_t i = 0; i < p->allowed_count; i++)
-            q->allowed[i] = rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab);
-        p->allowed_ids = q->allowed;
-    }
-    if (rng_below(r, 3) == 0) {
-        p->logit_bias_count = 1 + rng_below(r, IDS);
-        for (uint32_t i = 0; i < p->logit_bias_count; i++)
-            q->bias[i] = (cls_logit_bias){rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab), (float)rng_below(r, 64) / 16.0f};
-        p->logit_bias = q->bias;
-    }
-}
-
-static void add(request *q, int32_t id, int is_output, const world *w)
-{
-    ck_assert(q->n < w->room);
-    q->text[q->n] = id;
-    q->is_output[q->n++] = (unsigned char)is_output;
-    q->outputs += (uint32_t)is_output;
-}
-
-/* Texts that repeat: by chance, always, in periods, by copies of themselves. */
-static void text_random(const world *w, request *q, uint32_t n, uint32_t kind, int is_output, rng *r)
-{
-    const uint32_t period = 1 + rng_below(r, 12);
-    for (uint32_t i = 0; i < n; i++) {
-        int32_t id = some_id(w, r);
-        if (kind == 1 && q->n >= 1)
-            id = recent(q, 0);
-        if (kind == 2 && q->n >= period && rng_below(r, 50))
-            id = recent(q, period - 1);
-        if (kind == 3 && q->n > 40 && rng_below(r, 20))
-            id = recent(q, 20 + q->n / 7 % 20);
-        add(q, id, is_output, w);
-    }
-}
-
-static void begin(world *w, uint32_t row, uint32_t n, uint32_t kind, rng *r)
-{
-    request *const q = &w->row[row];
-    q->n = q->outputs = 0;
-    q->position = (uint32_t)rng_bits(r);
-    text_random(w, q, n, kind, 0, r);
-    const uint32_t prompt = q->n;
-    text_random(w, q, rng_below(r, 8), kind, 1, r);
-    params_new(w, q, r);
-    must(cls_slot_begin(w->sampler, row, &q->p, prompt ? q->text : NULL, prompt, q->outputs ? q->text + prompt : NULL, q->outputs));
-}
+#include "history.h"
 
 /* ---------------------------------------------------------------- the device */
 
-static void world_open(world *w, device *d, cls_context *context, uint32_t vocab, uint32_t alphabet, uint32_t history, int dtype, rng *r)
+static void world_open(world *w, device *d, cls_context *context, uint32_t vocab, uint32_t alphabet, uint32_t history,
+                       int dtype, rng *r)
 {
     cls_sampler_options o;
     const size_t size = dtype_size(dtype);
@@ -377,8 +75,13 @@ static void world_close(world *w)
 static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, const char *where)
 {
     const cls_slot *const slot = &w->sampler->request[row].slot;
-    const uint32_t *const banned = marks + prepared_banned(w->vocab), *const heads = marks + prepared_heads(w->vocab, w->sampler->layout);
-    const uint32_t *const text = marks + prepared_text(w->vocab, w->sampler->layout), *const links = text + prepared_length(w->sampler->layout);
+    const uint32_t *const banned = marks + prepared_banned(w->vocab), *const heads =
+                                                                          marks +
+                                                                          prepared_heads(w->vocab, w->sampler->layout);
+    const uint32_t *const text = marks + prepared_text(w->vocab, w->sampler->layout), *const links =
+                                                                                          text +
+                                                                                          prepared_length(
+                                                                                              w->sampler->layout);
     for (uint32_t id = 0; id < w->vocab; id++) {
         const uint32_t bit = 1u << (id % 32), is_marked = (marks[id / 32] & bit) != 0;
         const int is_banned = is_marked && (banned[id / 32] & bit) != 0;
@@ -391,9 +94,11 @@ static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, 
             amount = cls_dry_amount(&w->row[row].p, links[at - 1] >> 15);
             ck_assert_uint_lt(links[at - 1] >> 15, slot->n_dry);
         }
-        ck_assert_msg(is_banned == (w->banned[id] == 1) || w->banned[id] == 2, "%s: row %u: token %u is %sbanned", where, row, id, is_banned ? "" : "not ");
+        ck_assert_msg(is_banned == (w->banned[id] == 1) || w->banned[id] == 2, "%s: row %u: token %u is %sbanned",
+                      where, row, id, is_banned ? "" : "not ");
         if (!w->banned[id])
-            ck_assert_msg(amount == w->amount[id], "%s: row %u: token %u loses %g, not %g", where, row, id, (double)amount, (double)w->amount[id]);
+            ck_assert_msg(amount == w->amount[id], "%s: row %u: token %u loses %g, not %g", where, row, id,
+                          (double)amount, (double)w->amount[id]);
     }
 }
 
@@ -426,23 +131,38 @@ static void step(world *w, const char *where)
             ck_assert_int_eq(token[row], -1);
             continue;
         }
-        expect(w, row);
-        const int looks = cls_dry_is_on(p) || p->no_repeat_ngram || p->bad_word_count || (p->stop_count && q->outputs < p->min_tokens);
+        world_expect(w, row);
+        const int looks = cls_dry_is_on(p) || p->no_repeat_ngram || p->bad_word_count ||
+                          (p->stop_count && q->outputs < p->min_tokens);
         if (looks)
             check_prepared(w, row, words + row * n_words, where);
-        const int32_t right = is_simple(q) ? best(w, row) : token[row];
+        const int32_t right = world_is_simple(q) ? world_best(w, row) : token[row];
         ck_assert_msg(token[row] == right, "%s: row %u of %u tokens: %d, not %d", where, row, q->n, token[row], right);
         int32_t other = 0, state = 0;
-        if (reference(w, row, &other, &state))
-            ck_assert_msg(token[row] == other && status[row] == state, "%s: row %u of %u tokens: %d, status %d; the reference: %d, %d", where,
-                          row, q->n, token[row], status[row], other, state);
+        if (world_reference(w, row, &other, &state))
+            ck_assert_msg(token[row] == other && status[row] == state,
+                          "%s: row %u of %u tokens: %d, status %d; the reference: %d, %d", where, row, q->n, token[row],
+                          status[row], other, state);
         if (right >= 0)
-            add(q, right, 1, w);
+            request_add(q, right, 1, w);
     }
     free(words);
 }
 
 /* ------------------------------------------------------------------ the tests */
+
+static void begin(world *w, uint32_t row, uint32_t n, uint32_t kind, rng *r)
+{
+    request *const q = &w->row[row];
+    q->n = q->outputs = 0;
+    q->position = (uint32_t)rng_bits(r);
+    request_extend(w, q, n, kind, 0, r);
+    const uint32_t prompt = q->n;
+    request_extend(w, q, rng_below(r, 8), kind, 1, r);
+    request_params(w, q, r);
+    must(cls_slot_begin(w->sampler, row, &q->p, prompt ? q->text : NULL, prompt, q->outputs ? q->text + prompt : NULL,
+                        q->outputs));
+}
 
 /* Something other than a token happens to a request. */
 static void change(world *w, uint32_t row, rng *r)
@@ -450,10 +170,10 @@ static void change(world *w, uint32_t row, rng *r)
     request *const q = &w->row[row];
     const uint32_t what = rng_below(r, 7), was = q->n;
     if (what == 0) {
-        params_new(w, q, r);
+        request_params(w, q, r);
         must(cls_slot_params(w->sampler, row, &q->p));
     } else if (what == 1) {
-        text_random(w, q, 1 + rng_below(r, 20), rng_below(r, 4), 0, r);
+        request_extend(w, q, 1 + rng_below(r, 20), rng_below(r, 4), 0, r);
         must(cls_slot_append_prompt(w->sampler, row, q->text + was, q->n - was));
     } else if (what == 2) {
         uint32_t since = 0;
@@ -464,24 +184,8 @@ static void change(world *w, uint32_t row, rng *r)
         q->n -= back;
         q->outputs -= back;
     } else if (what == 3) {
-        request *const from = &w->row[(row + 1) % ROWS];
-        int32_t *const text = q->text;
-        unsigned char *const is_output = q->is_output;
         must(cls_slot_copy(w->sampler, row, (row + 1) % ROWS));
-        *q = *from;
-        q->text = text;
-        q->is_output = is_output;
-        memcpy(text, from->text, q->n * sizeof *text);
-        memcpy(is_output, from->is_output, q->n);
-        for (uint32_t i = 0; i < SEQUENCES; i++) {
-            q->breakers[i].ids = q->sequence_ids[i];
-            q->bad_words[i].ids = q->sequence_ids[SEQUENCES + i];
-        }
-        q->p.dry_breakers = q->p.dry_breaker_count ? q->breakers : NULL;
-        q->p.bad_words = q->bad_words;
-        q->p.stop_ids = q->stop;
-        q->p.allowed_ids = q->allowed;
-        q->p.logit_bias = q->bias;
+        request_copy(q, &w->row[(row + 1) % ROWS]);
     } else if (what == 5) {
         size_t size = 0;
         must(cls_slot_save(w->sampler, w->d->queue, row, NULL, &size));
@@ -498,7 +202,8 @@ static void change(world *w, uint32_t row, rng *r)
 
 START_TEST(random_texts)
 {
-    static const uint32_t alphabets[] = {2, 5, 100, 1}, vocabs[] = {4099, 70, 1024, 200, 33}, histories[] = {64, 1000, 7, 1, 130, 0};
+    static const uint32_t alphabets[] = {2, 5, 100, 1}, vocabs[] = {4099, 70, 1024, 200, 33},
+                          histories[] = {64, 1000, 7, 1, 130, 0};
     device *const d = fixture_device(_i);
     rng r = {fixture_seed()};
     char where[300];
@@ -507,12 +212,13 @@ START_TEST(random_texts)
         cls_context *const small = fixture_context(d, 1u << CLS_F32, 0, 4, 16);
         const int other = i % 4 == 3 && small != NULL;
         const uint32_t vocab = vocabs[fixture_size() == TEST_TINY ? 1 + i % 4 : i % 5];
-        world_open(&w, d, other ? small : fixture_context(d, 0, 0, 0, 0), vocab, alphabets[i / 2 % 4], histories[i / 3 % 6],
-                   other ? CLS_F32 : (int)(i % 3), &r);
+        world_open(&w, d, other ? small : fixture_context(d, 0, 0, 0, 0), vocab, alphabets[i / 2 % 4],
+                   histories[i / 3 % 6], other ? CLS_F32 : (int)(i % 3), &r);
         for (uint32_t row = 0; row < ROWS; row++)
             begin(&w, row, rng_below(&r, 4) ? rng_below(&r, 300) : rng_below(&r, 4), rng_below(&r, 4), &r);
         for (uint32_t k = 0; k < fixture_by_size(5, 30, 30); k++) {
-            snprintf(where, sizeof where, "%s: world %u (vocabulary %u, alphabet %u, history %u), step %u", d->name, i, vocab, w.alphabet, w.history, k);
+            snprintf(where, sizeof where, "%s: world %u (vocabulary %u, alphabet %u, history %u), step %u", d->name, i,
+                     vocab, w.alphabet, w.history, k);
             step(&w, where);
             for (uint32_t row = 0; row < ROWS; row++)
                 if (rng_below(&r, 3) == 0)
@@ -535,7 +241,7 @@ START_TEST(long_texts)
         world_open(&w, d, fixture_context(d, 0, 0, 0, 0), 4099, i % 4 == 1 ? 32 : 300, history, CLS_F32, &r);
         for (uint32_t row = 0; row < ROWS; row++) {
             request *const q = &w.row[row];
-            text_random(&w, q, history - 20, row, 0, &r);
+            request_extend(&w, q, history - 20, row, 0, &r);
             for (uint32_t k = 1; row == 4 && k < q->n; k += 2) /* a token, and then each of a word */
                 q->text[k] = (int32_t)(32 * 7 + rng_below(&r, 32));
             for (uint32_t k = 0; row == 4 && k < q->n; k += 2)
@@ -561,7 +267,8 @@ END_TEST
 static void refuse(const cls_sampler *s, const cls_params *p, const char *sentence)
 {
     ck_assert_int_eq(s != NULL ? cls_sampler_check(s, p) : cls_params_check(p, 100), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), sentence) != NULL, "\"%s\" does not have \"%s\"", cls_error_message(), sentence);
+    ck_assert_msg(strstr(cls_error_message(), sentence) != NULL, "\"%s\" does not have \"%s\"", cls_error_message(),
+                  sentence);
 }
 
 START_TEST(refused)
@@ -651,7 +358,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 1);
-}
+int main(void) { return fixture_run(make, 1); }

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+#include "history.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- brute force */
+
+/* The i-th most recent token. */
+int32_t recent(const request *q, uint32_t i) { return q->text[q->n - 1 - i]; }
+
+static uint32_t broken_at(const request *q, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t longest = -1;
+        for (uint32_t b = 0; b < q->p.dry_breaker_count; b++) {
+            const cls_sequence *const s = &q->breakers[b];
+            const uint32_t tail = s->count - 1;
+            int same = tail <= i && s->ids[0] == recent(q, i);
+            for (uint32_t o = 0; same && o < tail; o++)
+                same = s->ids[1 + o] == recent(q, i - 1 - o);
+            if (same && (int64_t)tail > longest)
+                longest = tail;
+        }
+        if (longest >= 0)
+            return i - (uint32_t)longest;
+    }
+    return n;
+}
+
+static void dry(const world *w, const request *q)
+{
+    uint32_t n = q->n < w->history ? q->n : w->history;
+    if (q->p.dry_window != 0 && q->p.dry_window < n)
+        n = q->p.dry_window;
+    if (q->p.dry_multiplier == 0.0f || !(q->p.dry_base >= 1.0f) || n <= q->p.dry_allowed_length)
+        return;
+    const uint32_t limit = broken_at(q, n), allowed = q->p.dry_allowed_length;
+    const double most = q->p.dry_base > 1.0f ? floor(88.7228391 / log((double)q->p.dry_base)) : 1e9;
+    int64_t *const longest = malloc(w->vocab * sizeof *longest);
+    ck_assert(longest != NULL);
+    for (uint32_t id = 0; id < w->vocab; id++)
+        longest[id] = -1;
+    const int32_t *const text = q->text + (q->n - n);
+    for (uint32_t j = 0; limit >= allowed && j + 1 < n; j++) {
+        int64_t length = 0;
+        while (length <= j && length < limit && text[j - length] == text[n - 1 - length])
+            length++;
+        if (length >= allowed && length > longest[text[j + 1]])
+            longest[text[j + 1]] = length;
+    }
+    for (uint32_t b = 0; b < q->p.dry_breaker_count; b++)
+        if (q->breakers[b].count == 1)
+            longest[q->breakers[b].ids[0]] = -1;
+    for (uint32_t id = 0; id < w->vocab; id++) {
+        if (longest[id] < 0)
+            continue;
+        const double exponent = fmin((double)longest[id] - allowed, most);
+        const double amount = (double)q->p.dry_multiplier * pow((double)q->p.dry_base, exponent);
+        w->amount[id] = (float)fmax(-(double)FLT_MAX, fmin(amount, (double)FLT_MAX));
+    }
+    free(longest);
+}
+
+static void ngrams(const world *w, const request *q)
+{
+    const uint32_t n = q->n < w->history ? q->n : w->history, gram = q->p.no_repeat_ngram;
+    const int32_t *const text = q->text + (q->n - n);
+    for (uint32_t last = 0; gram != 0 && last < n; last++)
+        if (last + 1 >= gram &&
+            memcmp(text + (last + 1 - gram), text + (n - (gram - 1)), (gram - 1) * sizeof *text) == 0)
+            w->banned[text[last]] = 1;
+}
+
+static void bans(const world *w, const request *q)
+{
+    for (uint32_t b = 0; b < q->p.bad_word_count; b++) {
+        const cls_sequence *const s = &q->bad_words[b];
+        int same = s->count - 1 <= q->n;
+        for (uint32_t i = 0; same && i < s->count - 1; i++) {
+            const uint32_t at = q->n - (s->count - 1) + i;
+            same = q->text[at] == s->ids[i] && q->is_output[at];
+        }
+        if (same)
+            w->banned[s->ids[s->count - 1]] = 1;
+    }
+    for (uint32_t i = 0; i < q->p.stop_count && q->outputs < q->p.min_tokens; i++)
+        w->banned[q->stop[i]] = 1;
+}
+
+static int is_masked(const world *w, uint32_t row, uint32_t id)
+{
+    return w->mask != NULL && !(w->words[row][id / 32] >> (id % 32) & 1u);
+}
+
+/* Fills amount and banned for a row. */
+void world_expect(const world *w, uint32_t row)
+{
+    const request *const q = &w->row[row];
+    memset(w->amount, 0, w->vocab * sizeof *w->amount);
+    memset(w->banned, 0, w->vocab);
+    if (q->p.allowed_count != 0) {
+        memset(w->banned, 2, w->vocab);
+        for (uint32_t i = 0; i < q->p.allowed_count; i++)
+            w->banned[q->allowed[i]] = 0;
+    }
+    dry(w, q);
+    ngrams(w, q);
+    bans(w, q);
+}
+
+/* The greedy token, or -1. */
+int32_t world_best(const world *w, uint32_t row)
+{
+    const request *const q = &w->row[row];
+    int32_t token = -1;
+    float most = -INFINITY;
+    for (uint32_t id = 0; id < w->vocab; id++) {
+        float x = w->x[row][id];
+        double bias = 0.0;
+        for (uint32_t i = 0; i < q->p.logit_bias_count; i++)
+            bias += q->bias[i].id == (int32_t)id ? (double)q->bias[i].bias : 0.0;
+        if (w->banned[id] || is_masked(w, row, id))
+            continue;
+        x = x + (float)bias;
+        x = fmaxf(-FLT_MAX, fminf(x - w->amount[id], FLT_MAX));
+        if (x > most) {
+            most = x;
+            token = (int32_t)id;
+        }
+    }
+    return token;
+}
+
+/* The reference's token and status, if its prompt comes before its output. */
+int world_reference(const world *w, uint32_t row, int32_t *token, int32_t *status)
+{
+    const request *const q = &w->row[row];
+    cls_host_row h;
+    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_row_default(&h, sizeof h);
+    h.logits = w->x[row];
+    h.vocab = w->vocab;
+    h.mask = w->mask != NULL ? w->words[row] : NULL;
+    h.params = &q->p;
+    while (h.prompt_count < q->n && !q->is_output[h.prompt_count])
+        h.prompt_count++;
+    h.output_count = q->n - h.prompt_count;
+    h.prompt = q->text;
+    h.output = q->text + h.prompt_count;
+    h.history = w->history;
+    h.position = q->position + q->outputs;
+    if (h.output_count != q->outputs)
+        return 0;
+    must(cls_host_sample(&h, &result));
+    *token = result.token;
+    *status = result.status;
+    return 1;
+}
+
+/* Whether best() knows all that matters for the token. */
+int world_is_simple(const request *q) { return q->p.temperature == 0.0f && q->p.repetition_penalty == 1.0f; }
+
+/* ------------------------------------------------------------------- requests */
+
+static int32_t some_id(const world *w, rng *r)
+{
+    /* The alphabet is spread over the vocabulary. */
+    return (int32_t)(rng_below(r, w->alphabet) * (w->vocab / w->alphabet));
+}
+
+static uint32_t sequences_random(const world *w, cls_sequence *s, int32_t ids[][LONGEST], uint32_t longest, rng *r)
+{
+    const uint32_t n = rng_below(r, SEQUENCES + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        s[i].ids = ids[i];
+        s[i].count = 1 + rng_below(r, longest);
+        for (uint32_t k = 0; k < s[i].count; k++)
+            ids[i][k] = some_id(w, r);
+    }
+    return n;
+}
+
+void request_params(const world *w, request *q, rng *r)
+{
+    static const float bases[] = {1.75f, 1.75f, 1.0f, 1.05f, 2.0f, 1e9f, 0.5f},
+                       multipliers[] = {0.8f, 1.0f, 0.0f, -0.5f, 1e-3f, 1e30f};
+    cls_params *const p = &q->p;
+    cls_params_default(p, sizeof *p);
+    p->temperature = rng_below(r, 3) ? 0.0f : 0.8f;
+    p->top_k = rng_below(r, 2) ? 0 : 8;
+    p->top_p = rng_below(r, 2) ? 1.0f : 0.9f;
+    p->position = q->position;
+    p->seed = rng_bits(r);
+    if (w->keep != CLS_KEEP_NONE && rng_below(r, 4) == 0) {
+        p->repetition_penalty = 1.25f;
+        p->presence_penalty = 0.5f;
+    }
+    if (w->history != 0 && rng_below(r, 4)) {
+        p->dry_multiplier = multipliers[rng_below(r, 6)];
+        p->dry_base = bases[rng_below(r, 7)];
+        p->dry_allowed_length = rng_below(r, 5);
+        p->dry_window = rng_below(r, 3) ? 0 : 1 + rng_below(r, w->history);
+        if (rng_below(r, 2))
+            p->dry_breaker_count = sequences_random(w, q->breakers, q->sequence_ids, rng_below(r, 3) ? LONGEST : 1, r);
+        p->dry_breakers = p->dry_breaker_count ? q->breakers : NULL;
+    }
+    if (w->history != 0 && rng_below(r, 3) == 0)
+        p->no_repeat_ngram = rng_below(r, 2) ? 1 + rng_below(r, 4) : 5 + rng_below(r, 40);
+    if (rng_below(r, 3) == 0) {
+        const uint32_t longest = w->history + 1 < LONGEST ? w->history + 1 : LONGEST;
+        p->bad_word_count = sequences_random(w, q->bad_words, q->sequence_ids + SEQUENCES, longest, r);
+        p->bad_words = p->bad_word_count ? q->bad_words : NULL;
+    }
+    if (rng_below(r, 3) == 0) {
+        p->stop_count = rng_below(r, 4);
+        for (uint32_t i = 0; i < p->stop_count; i++)
+            q->stop[i] = (int32_t)rng_below(r, w->vocab);
+        p->stop_ids = p->stop_count ? q->stop : NULL;
+        p->min_tokens = q->outputs + rng_below(r, 20);
+    }
+    if (rng_below(r, 5) == 0) {
+        p->allowed_count = 1 + rng_below(r, IDS);
+        for (uint32_t i = 0; i < p->allowed_count; i++)
+            q->allowed[i] = rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab);
+        p->allowed_ids = q->allowed;
+    }
+    if (rng_below(r, 3) == 0) {
+        p->logit_bias_count = 1 + rng_below(r, IDS);
+        for (uint32_t i = 0; i < p->logit_bias_count; i++)
+            q->bias[i] = (cls_logit_bias){rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab),
+                                          (float)rng_below(r, 64) / 16.0f};
+        p->logit_bias = q->bias;
+    }
+}
+
+void request_add(request *q, int32_t id, int is_output, const world *w)
+{
+    ck_assert(q->n < w->room);
+    q->text[q->n] = id;
+    q->is_output[q->n++] = (unsigned char)is_output;
+    q->outputs += (uint32_t)is_output;
+}
+
+/* Texts that repeat: by chance, always, in periods, by copies of themselves. */
+void request_extend(const world *w, request *q, uint32_t n, uint32_t kind, int is_output, rng *r)
+{
+    const uint32_t period = 1 + rng_below(r, 12);
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t id = some_id(w, r);
+        if (kind == 1 && q->n >= 1)
+            id = recent(q, 0);
+        if (kind == 2 && q->n >= period && rng_below(r, 50))
+            id = recent(q, period - 1);
+        if (kind == 3 && q->n > 40 && rng_below(r, 20))
+            id = recent(q, 20 + q->n / 7 % 20);
+        request_add(q, id, is_output, w);
+    }
+}
+
+void request_copy(request *q, const request *from)
+{
+    int32_t *const text = q->text;
+    unsigned char *const is_output = q->is_output;
+    *q = *from;
+    q->text = text;
+    q->is_output = is_output;
+    memcpy(text, from->text, q->n * sizeof *text);
+    memcpy(is_output, from->is_output, q->n);
+    for (uint32_t i = 0; i < SEQUENCES; i++) {
+        q->breakers[i].ids = q->sequence_ids[i];
+        q->bad_words[i].ids = q->sequence_ids[SEQUENCES + i];
+    }
+    q->p.dry_breakers = q->p.dry_breaker_count ? q->breakers : NULL;
+    q->p.bad_words = q->bad_words;
+    q->p.stop_ids = q->stop;
+    q->p.allowed_ids = q->allowed;
+    q->p.logit_bias = q->bias;
+}
