@@ -94,7 +94,9 @@ static inline u64 report_term(const report *t, f32 z, u64 mass)
 {
     if (!t->set.adapted)
         return depth_term(mass, depth_q20(z, of_key(t->set.top_key), t->scale));
-    return u64_is_zero(mass) ? mass : depth_term(u64_shl(mass, 13), (u32)not_negative((30 << 24) - log2_q24(mass)) >> 4);
+    if (u64_is_zero(mass))
+        return mass;
+    return depth_term(u64_shl(mass, 13), (u32)not_negative((30 << 24) - log2_q24(mass)) >> 4);
 }
 /* The entropy in nats, from the sum of these. */
 static inline f32 report_entropy(const report *t, u64 terms)
@@ -123,7 +125,8 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
     const u32 first = get_group_id(0) * tiles_per_group, last = min(first + tiles_per_group, TILES);
     const int none = out.none || place < 0;
     report t;
-    report_final(&r, &out, none ? 0u : slots[place].flags, (__global const u32 *)sample + (size_t)row * sample_stride, &t);
+    report_final(&r, &out, none ? 0u : slots[place].flags,
+                 (__global const u32 *)sample + (size_t)row * sample_stride, &t);
     const f32 max = of_key(out.max_key);
     const i32 exponent = split(max, out.scale).exponent;
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;

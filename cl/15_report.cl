@@ -5,7 +5,8 @@
 #define REPORT_OUT(T, NAME) __global T *NAME, const u64 NAME##_offset
 
 /* The mass of the raw row, from its tiles'. */
-static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 max, __local u64 *scratch)
+static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 max,
+                               __local u64 *scratch)
 {
     const i32 exponent = split(max, CLS_LOG2E).exponent;
     u64 total = u64_from(0);
@@ -75,9 +76,11 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
     if (has & CLS_RAW) {
         max_key = row_max_key(row_key, n, list.scratch);
         none |= max_key == CLS_KEY_NONE;
-        report_raw(&r, max_key, report_total(row_key, tile_mass + (size_t)row * TILES, TILES, of_key(max_key), list.scratch), &t);
+        const u64 total = report_total(row_key, tile_mass + (size_t)row * TILES, TILES, of_key(max_key), list.scratch);
+        report_raw(&r, max_key, total, &t);
     } else {
-        report_final(&r, &out, none ? 0u : slots[place].flags, (__global const u32 *)sample + (size_t)row * sample_stride, &t);
+        report_final(&r, &out, none ? 0u : slots[place].flags,
+                     (__global const u32 *)sample + (size_t)row * sample_stride, &t);
     }
     t.listed = none ? 0u : t.listed;
     if (t.listed) { /* the same for the whole group, as `none` and `part` */
@@ -134,7 +137,9 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
             if (lid == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
                 entropy[entropy_offset + row] = none || t.greedy ? 0.0f : report_entropy(&t, sum[2]);
             if (lid == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
-                kept_mass[kept_mass_offset + row] = none ? 0.0f : t.greedy ? 1.0f : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
+                kept_mass[kept_mass_offset + row] = none       ? 0.0f
+                                                    : t.greedy ? 1.0f
+                                                               : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
         }
     } else if (top_n + candidates_n > 0) {
         const u32 wanted = max(top_n, candidates_n);
@@ -160,7 +165,8 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
             if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
                 candidate_logits[candidate_logits_offset + candidate] = z;
             if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_PROBS)))
-                candidate_probs[candidate_probs_offset + candidate] = there ? report_probability(&t, report_mass(&t, z, &unit)) : 0.0f;
+                candidate_probs[candidate_probs_offset + candidate] =
+                    there ? report_probability(&t, report_mass(&t, z, &unit)) : 0.0f;
         }
     }
 }

@@ -14,7 +14,9 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
     __local u64 scratch[WGS];
     const u32 row = get_group_id(1), lid = get_local_id(0);
     const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row);
-    const cls_slot slot = slots[place < 0 ? 0 : place];
+    cls_slot slot;
+    if (place >= 0)
+        slot = slots[place];
     const slot_state s = state_of(state, layout, vocab, place < 0 ? 0u : (u32)place);
     const int runs = place >= 0 && !slot.stopped;
     const u32 count = !runs ? 0u : has & CLS_HAS_COUNTS ? min((u32)not_negative(counts[counts_offset + row]), n) : n;
@@ -40,7 +42,9 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
         if (id[i] >= 0 && (u32)id[i] < vocab)
             mine = u64_add(mine, up(u64_from(weight(clean(x[i]), top, CLS_LOG2E, fraction)), 0));
     u64 sum = wg_scan_mass(mine, scratch, &mass);
-    const u64 drawn = u64_mul_hi(runs ? ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row) : u64_from(0), mass);
+    u64 drawn = u64_from(0);
+    if (runs)
+        drawn = u64_mul_hi(ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row), mass);
     if (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine))) {
         for (u32 i = first; i < last && token < 0; i++) {
             if (id[i] >= 0 && (u32)id[i] < vocab) {
@@ -59,6 +63,7 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
                           : place < 0 ? CLS_STATUS_NO_SLOT
                                       : CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED)
                        : odd | (token < 0 ? CLS_STATUS_EMPTY : 0u);
-    finish_row(&out, rows + row, slots + (place < 0 ? 0 : place), &s, lists, has, row, 1, 0, 0, tokens,
-               tokens_offset, status_out, status_offset, latest + (latest_offset + (u64)(place < 0 ? 0 : place)), scratch);
+    const u32 its = place < 0 ? 0u : (u32)place;
+    finish_row(&out, rows + row, slots + its, &s, lists, has, row, 1, 0, 0, tokens, tokens_offset, status_out,
+               status_offset, latest + (latest_offset + its), scratch);
 }

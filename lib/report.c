@@ -48,17 +48,20 @@ static cls_status check_number(const char *call, const char *name, enum width wi
         some |= i != CLS_OUT_GIVEN_IDS && report->output[i].buffer != NULL;
     }
     if (n > most)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is %u; it must be at most %u", call, name, (unsigned)n, (unsigned)most);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is %u; it must be at most %u", call, name, (unsigned)n,
+                        (unsigned)most);
     if (n > shortlist)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is %u, but the kernels' lists hold %u: see the context's options->shortlist",
-                        call, name, (unsigned)n, (unsigned)shortlist);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s->%s is %u, but the kernels' lists hold %u: see the context's options->shortlist", call,
+                        name, (unsigned)n, (unsigned)shortlist);
     if (n == 0 && there != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is there, but %s->%s is 0", call, there, call, name);
     if (n != 0 && width == GIVEN && report->output[CLS_OUT_GIVEN_IDS].buffer == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is %u, but %s->given_ids.buffer is NULL", call, name, (unsigned)n, call);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is %u, but %s->given_ids.buffer is NULL", call, name,
+                        (unsigned)n, call);
     if (n != 0 && !some)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is %u, but there is no buffer for what it asks (%s->%s)", call, name,
-                        (unsigned)n, call, missing);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is %u, but there is no buffer for what it asks (%s->%s)",
+                        call, name, (unsigned)n, call, missing);
     return CLS_OK;
 }
 
@@ -72,7 +75,8 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
         status = check_number(call, "candidates_n", CANDIDATES, r->candidates_n, UINT32_MAX, shortlist, r);
     r->wants = 0;
     for (int i = 0; i < CLS_OUTPUTS && status == CLS_OK; i++) {
-        const uint64_t widths[] = { 1, r->top_n, r->given_n, i == CLS_OUT_CANDIDATE_COUNTS ? 1 : r->candidates_n, s->vocab };
+        const uint64_t widths[] = { 1, r->top_n, r->given_n, i == CLS_OUT_CANDIDATE_COUNTS ? 1 : r->candidates_n,
+                                    s->vocab };
         char what[64];
         if (r->output[i].buffer == NULL)
             continue;

@@ -65,14 +65,16 @@ uint32_t cls_tiles_per_group(const cls_sampler *s, uint32_t rows)
     return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
 }
 
-cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which, const cls_arguments *a, cl_event *done)
+cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which, const cls_arguments *a,
+                       cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
     const int over_tiles = cls_kernel_part(which) == CLS_OVER_TILES;
     const uint32_t per_group = cls_tiles_per_group(s, plan->step.rows);
     const size_t parts = which == CLS_REPORT ? plan->report.given_n + 3 : 1;
     const size_t groups[2] = { over_tiles ? (s->tiles + per_group - 1) / per_group : parts, plan->step.rows };
-    return cls_commands_launch(c, a, over_tiles ? s->context->shape.work_group : s->context->shape.row_group, groups, done);
+    return cls_commands_launch(c, a, over_tiles ? s->context->shape.work_group : s->context->shape.row_group, groups,
+                               done);
 }
 
 static cl_int launch_prepare(const cls_plan *plan, cls_commands *c)
@@ -162,8 +164,8 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
     return code;
 }
 
-cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait, const cl_event *wait,
-                      cl_event *done)
+cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
+                      const cl_event *wait, cl_event *done)
 {
     cls_plan plan;
     cls_commands c;

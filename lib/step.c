@@ -16,7 +16,8 @@ static cls_status bad(const char *what, const char *why)
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->%s %s", what, why);
 }
 
-cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_buffer *b, uint64_t size, uint64_t element)
+cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_buffer *b, uint64_t size,
+                            uint64_t element)
 {
     size_t have = 0;
     cl_context context = NULL;
@@ -28,13 +29,15 @@ cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_bu
     if (code != CL_SUCCESS)
         return cls_fail(CLS_BAD_ARGUMENT, code, "%s is no buffer", what);
     if (context != c->cl)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s belongs to another OpenCL context than the cls_context", what);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s belongs to another OpenCL context than the cls_context",
+                        what);
     if (b->offset % element != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: offset %llu is no multiple of the element's %llu bytes", what,
-                        (unsigned long long)b->offset, (unsigned long long)element);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: offset %llu is no multiple of the element's %llu bytes",
+                        what, (unsigned long long)b->offset, (unsigned long long)element);
     if (b->offset > have || size > have - b->offset)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: the buffer has %zu bytes, but %llu are needed from offset %llu",
-                        what, have, (unsigned long long)size, (unsigned long long)b->offset);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s: the buffer has %zu bytes, but %llu are needed from offset %llu", what, have,
+                        (unsigned long long)size, (unsigned long long)b->offset);
     return CLS_OK;
 }
 
@@ -49,30 +52,35 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
 {
     cls_logits *const l = &plan->step.logits;
     if (l->kind != CLS_LOGITS_BUFFER)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.kind is %d, which is no cls_logits_kind", call, (int)l->kind);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.kind is %d, which is no cls_logits_kind", call,
+                        (int)l->kind);
     if (l->dtype < 0 || l->dtype >= CLS_DTYPES)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.dtype is %d, which is no cls_dtype", call, (int)l->dtype);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.dtype is %d, which is no cls_dtype", call,
+                        (int)l->dtype);
     if (sampler->kernel[l->dtype][0] == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.dtype is %d, for which the context was not compiled: see options->dtypes",
-                        call, (int)l->dtype);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s->logits.dtype is %d, for which the context was not compiled: see options->dtypes", call,
+                        (int)l->dtype);
     if (l->buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.buffer is NULL", call);
     if (l->row_stride == 0)
         l->row_stride = sampler->vocab;
     if (l->row_stride < sampler->vocab)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.row_stride is %llu, less than the vocabulary of %u", call,
-                        (unsigned long long)l->row_stride, (unsigned)sampler->vocab);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.row_stride is %llu, less than the vocabulary of %u",
+                        call, (unsigned long long)l->row_stride, (unsigned)sampler->vocab);
     plan->logit_size = (uint32_t)cls_dtype_size(l->dtype);
     const cls_buffer whole = { l->buffer, l->offset };
     char what[64];
     snprintf(what, sizeof what, "%s->logits", call);
     return cls_buffer_check(sampler->context, what, &whole,
-                            cls_extent(plan->step.rows, l->row_stride, sampler->vocab, plan->logit_size), plan->logit_size);
+                            cls_extent(plan->step.rows, l->row_stride, sampler->vocab, plan->logit_size),
+                            plan->logit_size);
 }
 
 /* Rows of a mask or a dense bias: defaults, and whether they lie in the buffer. */
 static cls_status check_rows_of(const cls_sampler *sampler, const char *what, const cls_buffer *buffer, uint32_t width,
-                                uint64_t element, const cls_ints *map, uint32_t step_rows, uint32_t *rows, uint64_t *stride)
+                                uint64_t element, const cls_ints *map, uint32_t step_rows, uint32_t *rows,
+                                uint64_t *stride)
 {
     if (*rows == 0)
         *rows = step_rows;
@@ -112,11 +120,12 @@ static cls_status check_bias(const cls_sampler *sampler, cls_plan *plan)
     if (b->values.buffer == NULL)
         return no_map(&b->row_map, "bias.values.buffer");
     if (b->dtype != CLS_F32 && b->dtype != CLS_F16)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->bias.dtype is %d; it must be CLS_F32 or CLS_F16", (int)b->dtype);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->bias.dtype is %d; it must be CLS_F32 or CLS_F16",
+                        (int)b->dtype);
     plan->has |= CLS_HAS_BIAS | (b->dtype == CLS_F16 ? CLS_BIAS_F16 : 0);
     plan->bias_size = (uint32_t)cls_dtype_size(b->dtype);
-    return check_rows_of(sampler, "step->bias", &b->values, sampler->vocab, plan->bias_size, &b->row_map, plan->step.rows,
-                         &b->rows, &b->row_stride);
+    return check_rows_of(sampler, "step->bias", &b->values, sampler->vocab, plan->bias_size, &b->row_map,
+                         plan->step.rows, &b->rows, &b->row_stride);
 }
 
 cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows)
@@ -130,8 +139,10 @@ cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls
 
 static cls_status check_map(const cls_sampler *sampler, cls_plan *plan, enum cls_map which)
 {
-    static const char *const name[CLS_STEP_MAPS] = { "step->slots", "step->positions", "step->draws", "step->mask.row_map", "step->bias.row_map" };
-    static const uint32_t has[CLS_STEP_MAPS] = { CLS_HAS_SLOT_MAP, CLS_HAS_POSITIONS, CLS_HAS_DRAWS, CLS_HAS_MASK_MAP, CLS_HAS_BIAS_MAP };
+    static const char *const name[CLS_STEP_MAPS] = { "step->slots", "step->positions", "step->draws",
+                                                    "step->mask.row_map", "step->bias.row_map" };
+    static const uint32_t has[CLS_STEP_MAPS] = { CLS_HAS_SLOT_MAP, CLS_HAS_POSITIONS, CLS_HAS_DRAWS, CLS_HAS_MASK_MAP,
+                                                CLS_HAS_BIAS_MAP };
     const cls_ints *const map = plan->map[which];
     if (map->host != NULL || map->device.buffer != NULL)
         plan->has |= has[which];
@@ -142,9 +153,9 @@ static cls_report report_of(const cls_step *s)
 {
     const cls_report report = {
         0, s->top_n, s->given_n, s->candidates_n,
-        { s->logprobs, s->ranks, s->top_ids, s->top_logprobs, s->given_ids, s->given_logprobs, s->given_ranks, s->entropy,
-          s->kept, s->kept_mass, s->candidate_ids, s->candidate_logits, s->candidate_probs, s->candidate_counts, s->probs,
-          s->final_logits }
+        { s->logprobs, s->ranks, s->top_ids, s->top_logprobs, s->given_ids, s->given_logprobs, s->given_ranks,
+          s->entropy, s->kept, s->kept_mass, s->candidate_ids, s->candidate_logits, s->candidate_probs,
+          s->candidate_counts, s->probs, s->final_logits }
     };
     return report;
 }
@@ -186,11 +197,14 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
             status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names slot %d, but there are %u", what,
                               (unsigned)row, (int)slot, (unsigned)sampler->slots);
         else if (!(sampler->request[slot].slot.flags & CLS_SLOT_BEGUN))
-            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names slot %d, which has no request: call cls_slot_begin() first",
-                              what, (unsigned)row, (int)slot);
+            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                              "%s: row %u names slot %d, which has no request: call cls_slot_begin() first", what,
+                              (unsigned)row, (int)slot);
         else if (sampler->seen[slot] && !shared)
-            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names slot %d, as a row before it; where tokens are accepted a slot may occur once",
-                              what, (unsigned)row, (int)slot);
+            status = cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "%s: row %u names slot %d, as a row before it; where tokens are accepted a slot may occur once", what,
+                (unsigned)row, (int)slot);
         else {
             sampler->seen[slot] = 1;
             note_needs(sampler, &sampler->request[slot].slot, plan);
@@ -208,8 +222,8 @@ cls_status cls_draws_check(const char *what, const int32_t *draws, uint32_t n)
 {
     for (uint32_t row = 0; draws != NULL && row < n; row++)
         if (draws[row] < 0 || draws[row] >= 1 << 24)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u has %d; it must be 0 to 16777215", what, (unsigned)row,
-                            (int)draws[row]);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u has %d; it must be 0 to 16777215", what,
+                            (unsigned)row, (int)draws[row]);
     return CLS_OK;
 }
 
@@ -218,8 +232,8 @@ static cls_status check_named_rows(const char *what, const int32_t *map, uint32_
 {
     for (uint32_t row = 0; map != NULL && row < n; row++)
         if (map[row] < -1 || (map[row] >= 0 && (uint32_t)map[row] >= rows))
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names row %d, but there are %u", what, (unsigned)row,
-                            (int)map[row], (unsigned)rows);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names row %d, but there are %u", what,
+                            (unsigned)row, (int)map[row], (unsigned)rows);
     return CLS_OK;
 }
 
@@ -268,7 +282,8 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     if (status == CLS_OK)
         status = cls_report_check(sampler, "step", s->rows, &plan->report);
     if (status == CLS_OK)
-        status = check_output(sampler, "step->latest", &s->latest, (uint64_t)sampler->slots * sizeof(int32_t), sizeof(int32_t));
+        status = check_output(sampler, "step->latest", &s->latest, (uint64_t)sampler->slots * sizeof(int32_t),
+                              sizeof(int32_t));
     if (status == CLS_OK)
         status = cls_draws_check("step->draws", s->draws.host, s->rows);
     if (status == CLS_OK)

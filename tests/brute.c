@@ -54,7 +54,8 @@ void brute_make(brute *b, const float *logits, uint32_t vocab, double scale, con
     for (uint32_t i = b->n; i-- > 0;) {
         const uint32_t id = entries[i].id;
         double *const lp = &b->logprob[id];
-        b->rank[id] = i + 1 < b->n && entries[i + 1].value == entries[i].value ? b->rank[entries[i + 1].id] : (int32_t)i + 1;
+        b->rank[id] =
+            i + 1 < b->n && entries[i + 1].value == entries[i].value ? b->rank[entries[i + 1].id] : (int32_t)i + 1;
         *lp = (entries[i].value - entries[0].value) * scale - (double)logl(total);
         if (probs)
             *lp = log((double)probs[id]);
@@ -85,8 +86,8 @@ void brute_top(const brute *b, const int32_t *ids, const float *logprobs, uint32
         const int32_t id = i < b->n ? (int32_t)b->order[i] : -1;
         const double expected = id < 0 ? -INFINITY : b->logprob[id];
         ck_assert_msg(ids[i] == id, "%s: place %u has %d, not %d", where, i, ids[i], id);
-        ck_assert_msg(brute_near((double)logprobs[i], expected), "%s: place %u, token %d: logprob %.9g, not %.9g", where, i, id,
-                      (double)logprobs[i], expected);
+        ck_assert_msg(brute_near((double)logprobs[i], expected), "%s: place %u, token %d: logprob %.9g, not %.9g",
+                      where, i, id, (double)logprobs[i], expected);
     }
 }
 

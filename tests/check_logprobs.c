@@ -19,10 +19,12 @@ START_TEST(prompts)
     device *const d = fixture_device(_i);
     rng r = {fixture_seed()};
     for (uint32_t i = 0; i < fixture_by_size(4, 9, 24); i++) {
-        const uint32_t vocab = sizes[i % fixture_by_size(3, 3, 4)], top_n = tops[i % 4], given_n = i % 4 == 2 ? 0 : 1 + i % 3;
+        const uint32_t vocab = sizes[i % fixture_by_size(3, 3, 4)], top_n = tops[i % 4],
+                       given_n = i % 4 == 2 ? 0 : 1 + i % 3;
         batch *const b = batch_new(fixture_by_size(8, 24, 48), vocab, (int)(i % 3), vocab + rng_below(&r, 5), 0);
         const size_t tops_size = (size_t)b->rows * top_n * 4, given_size = (size_t)b->rows * given_n * 4;
-        int32_t *const given = calloc(1, given_size + 4), *const ranks = calloc(1, given_size + 4), *const ids = calloc(1, tops_size + 4);
+        int32_t *const given = calloc(1, given_size + 4), *const ranks = calloc(1, given_size + 4),
+                       *const ids = calloc(1, tops_size + 4);
         float *const logprobs = calloc(1, given_size + 4), *const top_logprobs = calloc(1, tops_size + 4);
         cls_logprobs_call call;
         client s;
@@ -69,9 +71,10 @@ START_TEST(prompts)
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         client_tokens(&s, 0);
         for (uint32_t row = 0; row < b->rows; row++)
-            ck_assert_msg(b->token[row] == b->host[row].token, "%s: a prompt's logprobs change a request", batch_words(b, row));
-        const cl_mem buffers[] = {call.given_ids.buffer, call.given_logprobs.buffer, call.given_ranks.buffer, call.top_ids.buffer,
-                                  call.top_logprobs.buffer};
+            ck_assert_msg(b->token[row] == b->host[row].token, "%s: a prompt's logprobs change a request",
+                          batch_words(b, row));
+        const cl_mem buffers[] = {call.given_ids.buffer, call.given_logprobs.buffer, call.given_ranks.buffer,
+                                  call.top_ids.buffer, call.top_logprobs.buffer};
         for (unsigned j = 0; j < sizeof buffers / sizeof *buffers; j++)
             if (buffers[j])
                 clReleaseMemObject(buffers[j]);
@@ -145,7 +148,8 @@ static void close_draw(const cls_draw_call *call)
     clReleaseMemObject(call->counts.buffer);
 }
 
-static int32_t on_host(const client *s, const cls_draw_call *call, const lists *l, uint32_t row, uint32_t position, uint32_t draw)
+static int32_t on_host(const client *s, const cls_draw_call *call, const lists *l, uint32_t row, uint32_t position,
+                       uint32_t draw)
 {
     const cls_params *const p = &s->b->params[row];
     const int32_t count = l->counts[row] < 0 ? 0 : l->counts[row];
@@ -302,8 +306,8 @@ START_TEST(law)
     const cls_host_row h = batch_host_row(b, 0);
     ck_assert(oracle_make(&o, &h));
     oracle_probs(&o, probs);
-    ck_assert_msg(oracle_chi_square(probs, counts, 100, steps * ROWS, &statistic, &limit), "%s: chi-square %g, limit %g",
-                  d->name, statistic, limit);
+    ck_assert_msg(oracle_chi_square(probs, counts, 100, steps * ROWS, &statistic, &limit),
+                  "%s: chi-square %g, limit %g", d->name, statistic, limit);
     oracle_free(&o);
     close_draw(&call);
     client_close(&s);

@@ -107,7 +107,8 @@ static void check_set(const batch *b, uint32_t row, const float *set, const floa
         kept += (uint32_t)in;
         ck_assert_msg(!in || set[i] == adjusted[i], "%s: final logit of %u is %g, not %g", where, i, (double)set[i],
                       (double)adjusted[i]);
-        ck_assert_msg(in || reference[i] == 0.0f, "%s: %u of probability %g is not in the set", where, i, (double)reference[i]);
+        ck_assert_msg(in || reference[i] == 0.0f, "%s: %u of probability %g is not in the set", where, i,
+                      (double)reference[i]);
     }
     ck_assert_msg(kept == b->host[row].kept, "%s: the set has %u, not %u", where, kept, b->host[row].kept);
 }
@@ -135,7 +136,8 @@ static void check_final(const batch *b, uint32_t row, const outputs *o, const fl
     ck_assert_msg(fabs((double)o->entropy[row] - of.entropy) <= 1e-4, "%s: entropy %g, not %g", where,
                   (double)o->entropy[row], of.entropy);
     ck_assert_msg(o->kept[row] == (int32_t)of.n, "%s: kept %d, not %u", where, o->kept[row], of.n);
-    ck_assert_msg(o->candidate_counts[row] == (int32_t)of.n, "%s: count %d, not %u", where, o->candidate_counts[row], of.n);
+    ck_assert_msg(o->candidate_counts[row] == (int32_t)of.n, "%s: count %d, not %u", where, o->candidate_counts[row],
+                  of.n);
     ck_assert_msg(fabs((double)o->kept_mass[row] - share) <= 1e-5, "%s: kept mass %g, not %g", where,
                   (double)o->kept_mass[row], share);
     for (uint32_t i = 0; i < n; i++) {
@@ -144,14 +146,15 @@ static void check_final(const batch *b, uint32_t row, const outputs *o, const fl
         ck_assert_msg(ids[i] == id, "%s: candidate %u is %d, not %d", where, i, ids[i], id);
         ck_assert_msg(o->candidate_logits[at] == (id < 0 ? -INFINITY : set[id]), "%s: candidate %u: logit %g", where, i,
                       (double)o->candidate_logits[at]);
-        ck_assert_msg(o->candidate_probs[at] == (id < 0 ? 0.0f : probs[id]), "%s: candidate %u: probability %g", where, i,
-                      (double)o->candidate_probs[at]);
+        ck_assert_msg(o->candidate_probs[at] == (id < 0 ? 0.0f : probs[id]), "%s: candidate %u: probability %g", where,
+                      i, (double)o->candidate_probs[at]);
     }
     brute_free(&of);
     brute_free(&all);
 }
 
-static void check_row(const batch *b, uint32_t row, const outputs *o, int final, const float *reference, const char *where)
+static void check_row(const batch *b, uint32_t row, const outputs *o, int final, const float *reference,
+                      const char *where)
 {
     float *const logits = malloc(b->vocab * sizeof *logits);
     const int none = b->token[row] < 0, greedy = b->params[row].temperature < 1e-5f;
@@ -159,12 +162,15 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
     brute of;
     ck_assert(logits != NULL);
     for (uint32_t i = 0; i < b->vocab; i++)
-        logits[i] = none ? -INFINITY : final ? o->final_logits[(size_t)row * b->vocab + i] : b->values[(size_t)row * b->vocab + i];
+        logits[i] = none    ? -INFINITY
+                    : final ? o->final_logits[(size_t)row * b->vocab + i]
+                            : b->values[(size_t)row * b->vocab + i];
     brute_make(&of, logits, b->vocab, final ? scale : 1.0,
                final && adapts(&b->params[row]) ? reference : NULL);
     brute_given(&of, &b->token[row], &o->logprobs[row], &o->ranks[row], 1, where);
     brute_top(&of, o->top_ids + (size_t)row * o->top_n, o->top_logprobs + (size_t)row * o->top_n, o->top_n, where);
-    brute_given(&of, o->given_ids + row * GIVEN, o->given_logprobs + row * GIVEN, o->given_ranks + row * GIVEN, GIVEN, where);
+    brute_given(&of, o->given_ids + row * GIVEN, o->given_logprobs + row * GIVEN, o->given_ranks + row * GIVEN, GIVEN,
+                where);
     brute_free(&of);
     free(logits);
     check_final(b, row, o, reference, where);
@@ -172,7 +178,8 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
 
 /* A batch's step without any output, with all of them of either kind: the same
  * tokens, and everything that is told is right. */
-static void check_outputs(batch *b, device *d, cls_context *context, uint32_t top_n, uint32_t candidates_n, int search, rng *r)
+static void check_outputs(batch *b, device *d, cls_context *context, uint32_t top_n, uint32_t candidates_n, int search,
+                          rng *r)
 {
     const size_t size = b->rows * sizeof *b->token;
     float *const reference = calloc((size_t)b->rows * b->vocab, sizeof *reference);
@@ -350,7 +357,8 @@ START_TEST(numbers_and_buffers)
     s.step.candidate_counts.buffer = buffer;
     refused(&s, "step->candidate_counts is there, but step->candidates_n is 0");
     s.step.candidates_n = info.shortlist + 1;
-    snprintf(words, sizeof words, "step->candidates_n is %u, but the kernels' lists hold %u: see the context's options->shortlist",
+    snprintf(words, sizeof words,
+             "step->candidates_n is %u, but the kernels' lists hold %u: see the context's options->shortlist",
              info.shortlist + 1, info.shortlist);
     refused(&s, words);
     clReleaseMemObject(buffer);

@@ -24,8 +24,9 @@ static void check_logprobs(const batch *b, const float *logprobs, int final, con
         if (b->token[row] < 0)
             ck_assert_msg(isinf(host) && host < 0, "%s: %s: a logprob without a token", where, batch_words(b, row));
         else if (!final)
-            ck_assert_msg(near((double)host, oracle_logprob_raw(b->values + (size_t)row * b->vocab, b->vocab, b->token[row])),
-                          "%s: %s: raw logprob %.9g", where, batch_words(b, row), (double)host);
+            ck_assert_msg(
+                near((double)host, oracle_logprob_raw(b->values + (size_t)row * b->vocab, b->vocab, b->token[row])),
+                "%s: %s: raw logprob %.9g", where, batch_words(b, row), (double)host);
     }
 }
 
@@ -50,8 +51,9 @@ static void check_probs(const batch *b, const float *probs, const float *logprob
                           expected[i]);
         if (b->token[row] >= 0 && !o.undecided) {
             const double final = o.kept == 1 ? 0.0 : log(expected[b->token[row]]), off = o.scale_error * fabs(final);
-            ck_assert_msg(near((double)logprobs[row], final) || fabs((double)logprobs[row] - final) <= slack + off, "%s: %s: final logprob %.9g, not %.9g", where,
-                          batch_words(b, row), (double)logprobs[row], final);
+            ck_assert_msg(near((double)logprobs[row], final) || fabs((double)logprobs[row] - final) <= slack + off,
+                          "%s: %s: final logprob %.9g, not %.9g", where, batch_words(b, row), (double)logprobs[row],
+                          final);
         }
         oracle_free(&o);
     }
@@ -84,14 +86,17 @@ START_TEST(report)
         s.step.logprobs.offset = 3 * sizeof(float);
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         ck_assert_msg(b->launches == launches + 2, "raw logprobs take %u launches more", b->launches - launches);
-        must_cl(clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float), logprobs, 0, NULL, NULL));
+        must_cl(
+            clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float), logprobs, 0, NULL, NULL));
         client_tokens(&s, 0);
         check_logprobs(b, logprobs, 0, d->name);
         s.step.logprob_kind = CLS_LOGPROB_FINAL;
         s.step.probs.buffer = buffer_of(d, (size_t)rows * vocab * sizeof(float), NULL);
         client_step(&s, d->queue, 0, 0, NULL, NULL);
-        ck_assert_msg(b->launches == launches + 2, "final logprobs and probs take %u launches more", b->launches - launches);
-        must_cl(clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float), finals, 0, NULL, NULL));
+        ck_assert_msg(b->launches == launches + 2, "final logprobs and probs take %u launches more",
+                      b->launches - launches);
+        must_cl(
+            clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float), finals, 0, NULL, NULL));
         buffer_read(d, s.step.probs.buffer, (size_t)rows * vocab * sizeof(float), probs);
         client_tokens(&s, 0);
         check_logprobs(b, finals, 1, d->name);
