@@ -140,7 +140,7 @@ cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls
 static cls_status check_map(const cls_sampler *sampler, cls_plan *plan, enum cls_map which)
 {
     static const char *const name[CLS_STEP_MAPS] = { "step->slots", "step->positions", "step->draws",
-                                                    "step->mask.row_map", "step->bias.row_map" };
+                                                     "step->mask.row_map", "step->bias.row_map" };
     static const uint32_t has[CLS_STEP_MAPS] = { CLS_HAS_SLOT_MAP, CLS_HAS_POSITIONS, CLS_HAS_DRAWS, CLS_HAS_MASK_MAP,
                                                 CLS_HAS_BIAS_MAP };
     const cls_ints *const map = plan->map[which];
