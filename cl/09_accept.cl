@@ -25,7 +25,7 @@ static inline void finish_row(cls_row *out, __global cls_row *record, __global c
             status_out[status_offset + row] = (i32)out->status;
         if (drawn && (has & CLS_HAS_LATEST))
             *latest = out->token;
-        if (drawn && (has & CLS_DEFER) && first) {
+        if (drawn && (has & CLS_DEFER) && first && (slot->flags & CLS_SLOT_MODES)) {
             slot->pending = out->token;
             slot->next = *made;
         }
