@@ -1,111 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* prepare: what a request's latest tokens do to a row's logits. DRY takes
  * something off tokens that would continue a repetition; no-repeat n-grams, bad
- * words and min tokens ban. The row gets a bitmap of the tokens concerned
- * (marks), one of those banned, and DRY's amounts as entries: an entry of a
- * position of the text is for the token there, entries of one word of the
- * bitmap make a chain. Whoever reads logits looks there at marked tokens only.
- *
- * Work-items share work by the words of the bitmap: a word and its chain belong
- * to one item, and nothing is atomic. */
-
-typedef struct prepared_row {
-    __global u32 *marks, *banned, *heads, *text, *links;
-    __global const f32 *amounts; /* by exponent */
-    u32 length;                  /* links beyond these are scratch */
-} prepared_row;
-
-static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 vocab, u32 row, __global const u32 *amounts)
-{
-    prepared_row p;
-    p.marks = prepared + (size_t)prepared_words(vocab, layout) * row;
-    p.banned = p.marks + prepared_banned(vocab);
-    p.heads = p.marks + prepared_heads(vocab, layout);
-    p.text = p.marks + prepared_text(vocab, layout);
-    p.length = prepared_length(layout);
-    p.links = p.text + p.length;
-    p.amounts = (__global const f32 *)amounts;
-    return p;
-}
-
-/* Whether a slot's rows are prepared now. */
-static inline u32 is_prepared(__global const cls_slot *slot)
-{
-    return (slot->flags & CLS_SLOT_HISTORY) && !slot->stopped &&
-           ((slot->n_dry | slot->ngram | slot->n_bad_words) != 0 || slot->outputs < slot->min_tokens);
-}
-
-/* A head or the low half of a link is a position plus 1, or 0; the high half
- * of a link is the exponent. */
-#define LINK_BITS 15
-#define LINK_NEXT 0x7fffu
-
-/* The entry of an id, or 0. Eight steps a trip: chains are of 32 at most, but a
- * text may ask for one at every token. */
-#define LINK_STEP                                    \
-    if (at != 0 && p->text[at - 1] != id)            \
-        at = p->links[at - 1] & LINK_NEXT;
-static inline u32 find_entry(const prepared_row *p, u32 id)
-{
-    u32 at = p->heads[id >> 5];
-    while (at != 0 && p->text[at - 1] != id) {
-        LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP
-    }
-    return at;
-}
-
-/* A marked token's logit. */
-static inline f32 adjust_prepared(const prepared_row *p, u32 id, f32 x)
-{
-    if (!(x > -INFINITY) || (p->banned[id >> 5] >> (id & 31) & 1u))
-        return -INFINITY;
-    return settle(x - p->amounts[p->links[find_entry(p, id) - 1] >> LINK_BITS]);
-}
-
-/* What becomes of a token: a code of exponent + 1, or CODE_BAN, the largest;
- * and the position of the text that has the token, for its entry. */
-#define CODE_BAN 0x7fffu
-#define POSITION_BITS 14
-#define PACK(code, position) ((code) << POSITION_BITS | (position))
-
-static inline void mark_token(const prepared_row *p, u32 id, u32 pack)
-{
-    const u32 code = pack >> POSITION_BITS, position = pack & ((1u << POSITION_BITS) - 1);
-    const u32 w = id >> 5, bit = 1u << (id & 31), marks = p->marks[w];
-    if (marks == 0) {
-        p->heads[w] = 0;
-        p->banned[w] = 0;
-    }
-    p->marks[w] = marks | bit;
-    if (code == CODE_BAN) {
-        p->banned[w] |= bit;
-    } else if (!(marks & bit)) {
-        p->links[position] = (code - 1) << LINK_BITS | p->heads[w];
-        p->heads[w] = position + 1;
-    } else if (code > 1 && !(p->banned[w] & bit)) {
-        __global u32 *const link = p->links + (find_entry(p, id) - 1);
-        if (code - 1 > *link >> LINK_BITS)
-            *link = (code - 1) << LINK_BITS | (*link & LINK_NEXT);
-    }
-}
-
-/* Each item's token (or NO_ID) is marked by whom its word belongs to. By the
- * whole group. */
-#define NO_ID CLS_MAX_VOCAB
-static inline void mark_chunk(const prepared_row *p, u32 id, u32 pack, __local uint2 *chunk)
-{
-#if WGS == 1
-    if (id != NO_ID)
-        mark_token(p, id, pack);
-#else
-    BARRIER();
-    chunk[get_local_id(0)] = (uint2)(id, pack);
-    BARRIER();
-    for (u32 i = 0; i < WGS; i++)
-        if ((chunk[i].x >> 5) % WGS == get_local_id(0) && chunk[i].x != NO_ID)
-            mark_token(p, chunk[i].x, chunk[i].y);
-#endif
-}
+ * words and min tokens ban. */
 
 /* ------------------------------------------------------------------- the text */
 
@@ -341,10 +237,12 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
 /* Whether the output ends with ids. */
 static inline int output_ends(const cls_slot *slot, const slot_state *s, __global const u32 *ids, u32 n)
 {
-    u32 same = 0;
-    while (same < n && same < slot->length &&
-           (s->ring[(slot->length - 1 - same) % s->n_ring] & ~CLS_ENTRY_FIRST) == (ids[n - 1 - same] | CLS_ENTRY_OUTPUT))
-        same++;
+    u32 same = 0, equal = 1;
+    while (equal && same < n && same < slot->length) {
+        const u32 entry = s->ring[(slot->length - 1 - same) % s->n_ring] & ~CLS_ENTRY_FIRST;
+        equal = entry == (ids[n - 1 - same] | CLS_ENTRY_OUTPUT);
+        same += equal;
+    }
     return same == n;
 }
 

@@ -143,7 +143,8 @@ static uint32_t unit_q32(float p)
 /* An array and its length: one without the other. */
 static cls_status check_array(const char *name, const char *counter, const void *array, uint32_t n)
 {
-    return array == NULL && n != 0 ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %u, but params->%s is NULL", counter, (unsigned)n, name)
+    return array == NULL && n != 0 ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %u, but params->%s is NULL",
+                                              counter, (unsigned)n, name)
                                    : CLS_OK;
 }
 
@@ -160,25 +161,29 @@ static cls_status check_ids(const char *name, const char *counter, const int32_t
 {
     const cls_status status = check_array(name, counter, ids, n);
     const uint32_t at = status == CLS_OK ? first_outside(ids, n, vocab) : n;
-    return at == n ? status
-                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u] is %d, which is no token of a vocabulary of %u", name,
-                              (unsigned)at, (int)ids[at], (unsigned)vocab);
+    return at == n
+               ? status
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u] is %d, which is no token of a vocabulary of %u",
+                          name, (unsigned)at, (int)ids[at], (unsigned)vocab);
 }
 
-static cls_status check_sequences(const char *name, const char *counter, const cls_sequence *sequences, uint32_t n, uint32_t vocab)
+static cls_status check_sequences(const char *name, const char *counter, const cls_sequence *sequences, uint32_t n,
+                                  uint32_t vocab)
 {
     const cls_status status = check_array(name, counter, sequences, n);
     for (uint32_t i = 0; status == CLS_OK && i < n; i++) {
         const cls_sequence *const s = &sequences[i];
         if (s->count == 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u].count is 0; a sequence has at least one id", name, (unsigned)i);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u].count is 0; a sequence has at least one id",
+                            name, (unsigned)i);
         if (s->ids == NULL)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u].count is %u, but its ids are NULL", name, (unsigned)i,
-                            (unsigned)s->count);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u].count is %u, but its ids are NULL", name,
+                            (unsigned)i, (unsigned)s->count);
         const uint32_t at = first_outside(s->ids, s->count, vocab);
         if (at < s->count)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u].ids[%u] is %d, which is no token of a vocabulary of %u", name,
-                            (unsigned)i, (unsigned)at, (int)s->ids[at], (unsigned)vocab);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s[%u].ids[%u] is %d, which is no token of a vocabulary of %u", name, (unsigned)i,
+                            (unsigned)at, (int)s->ids[at], (unsigned)vocab);
     }
     return status;
 }

@@ -357,18 +357,23 @@ static cls_status read_head(stream *b, const cls_sampler *s)
 static cls_status read_params(stream *b, const cls_sampler *s, cls_prepared *prepared)
 {
     enum { BIAS, STOP, ALLOWED, BREAKERS, BAD_WORDS, POOL, ROOMS };
-    void *room[ROOMS] = { NULL };
+    void *room[ROOMS] = {NULL};
     cls_params p;
     cls_status status = CLS_OK;
     cls_params_default(&p, sizeof p);
     put_params(b, &p);
     const uint64_t words = (b->size - b->at) / sizeof(uint32_t);
     const uint64_t size[ROOMS] = {
-        [BIAS] = p.logit_bias_count * (uint64_t)sizeof *p.logit_bias, [STOP] = p.stop_count * (uint64_t)sizeof *p.stop_ids,
-        [ALLOWED] = p.allowed_count * (uint64_t)sizeof *p.allowed_ids, [BREAKERS] = p.dry_breaker_count * (uint64_t)sizeof(cls_sequence),
-        [BAD_WORDS] = p.bad_word_count * (uint64_t)sizeof(cls_sequence), [POOL] = p.dry_breaker_count != 0 || p.bad_word_count != 0 ? words * sizeof(int32_t) : 0,
+        [BIAS] = p.logit_bias_count * (uint64_t)sizeof *p.logit_bias,
+        [STOP] = p.stop_count * (uint64_t)sizeof *p.stop_ids,
+        [ALLOWED] = p.allowed_count * (uint64_t)sizeof *p.allowed_ids,
+        [BREAKERS] = p.dry_breaker_count * (uint64_t)sizeof(cls_sequence),
+        [BAD_WORDS] = p.bad_word_count * (uint64_t)sizeof(cls_sequence),
+        [POOL] = p.dry_breaker_count != 0 || p.bad_word_count != 0 ? words * sizeof(int32_t) : 0,
     };
-    if (b->short_of || 2ull * p.logit_bias_count + p.stop_count + p.allowed_count + 2ull * p.dry_breaker_count + 2ull * p.bad_word_count > words)
+    if (b->short_of || 2ull * p.logit_bias_count + p.stop_count + p.allowed_count + 2ull * p.dry_breaker_count +
+                               2ull * p.bad_word_count >
+                           words)
         return damaged("they are cut short");
     for (int i = 0; i < ROOMS && status == CLS_OK; i++)
         if (size[i] != 0 && (room[i] = calloc(1, (size_t)size[i])) == NULL)

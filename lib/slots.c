@@ -108,16 +108,23 @@ void cls_prepared_free(cls_prepared *p)
 /* What looks at the latest tokens needs them kept. */
 static cls_status check_history(const cls_sampler *s, const cls_params *p)
 {
-    const char *const at_fault = cls_dry_is_on(p) ? "dry_multiplier" : p->no_repeat_ngram != 0 ? "no_repeat_ngram" : NULL;
+    const char *const at_fault = cls_dry_is_on(p)          ? "dry_multiplier"
+                                 : p->no_repeat_ngram != 0 ? "no_repeat_ngram"
+                                                           : NULL;
     if (at_fault != NULL && s->history == 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with options->history", at_fault);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with options->history",
+                        at_fault);
     if (cls_dry_is_on(p) && p->dry_window > s->history)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->dry_window is %u, but the sampler was created with options->history of %u",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->dry_window is %u, but the sampler was created with options->history of %u",
                         (unsigned)p->dry_window, (unsigned)s->history);
     for (uint32_t i = 0; i < p->bad_word_count; i++)
         if (p->bad_words[i].count - 1 > s->history)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->bad_words[%u].count is %u, but the sampler was created with options->history of %u; it needs %u",
-                            (unsigned)i, (unsigned)p->bad_words[i].count, (unsigned)s->history, (unsigned)p->bad_words[i].count - 1);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->bad_words[%u].count is %u, but the sampler was created with options->history of "
+                            "%u; it needs %u",
+                            (unsigned)i, (unsigned)p->bad_words[i].count, (unsigned)s->history,
+                            (unsigned)p->bad_words[i].count - 1);
     return CLS_OK;
 }
 
@@ -137,7 +144,8 @@ static cls_status check_kept(const cls_sampler *s, const cls_params *p)
     if (p->infill != 0 && s->infill == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->infill needs the tables of cls_sampler_infill()");
     if ((p->logit_bias_count != 0 || p->allowed_count != 0) && !s->biases)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with options->logit_bias of 1",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->%s needs a sampler created with options->logit_bias of 1",
                         p->logit_bias_count != 0 ? "logit_bias" : "allowed_ids");
     return check_history(s, p);
 }
