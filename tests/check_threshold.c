@@ -9,7 +9,7 @@ START_TEST(forced)
     static const uint32_t sizes[] = {1025, 31, 4099, 1024, 1, 111, 2, 1023, 2500, 32001};
     device *const d = fixture_device(_i);
     rng r = {fixture_seed()};
-    for (uint32_t i = 0; i < fixture_by_size(6, 27, 120); i++) {
+    for (uint32_t i = 0; i < fixture_by_size(2, 27, 120); i++) {
         const uint32_t vocab = sizes[i % fixture_by_size(2, 9, 10)];
         batch *const b = batch_new(fixture_by_size(3, 16, 24), vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 2), 0);
         batch_random(b, &r);
