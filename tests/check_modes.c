@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* What mirostat, adaptive p and top-p decay remember of a request: through
+ * steps, deferred steps, tokens from elsewhere, rollbacks, forks, saved slots and
+ * new parameters it stays what a list of modes, one a token, says. */
+#include "client.h"
+
+#define VOCAB 150
+#define SLOTS 3
+#define ROLLBACK 8
+#define MOST 400
+
+/* A request as the reference has it: the mode before each of its tokens. */
+typedef struct request {
+    cls_params params;
+    cls_host_mode mode[MOST + 1];
+    uint32_t n, longest;
+} request;
+
+typedef struct traffic {
+    device *d;
+    cls_sampler *sampler;
+    cl_mem logits, tokens;
+    request q;
+    uint32_t slot;
+    float row[VOCAB];
+    rng r;
+} traffic;
+
+static void random_mode(traffic *t)
+{
+    cls_params *const p = &t->q.params;
+    cls_params_default(p, sizeof *p);
+    p->temperature = rng_below(&t->r, 2) ? 1.0f : 0.7f;
+    p->seed = rng_bits(&t->r);
+    const uint32_t kind = rng_below(&t->r, 4);
+    p->mirostat = kind == 3 ? 0 : (int32_t)kind;
+    p->mirostat_tau = 1.0f + (float)rng_below(&t->r, 4);
+    p->mirostat_eta = 0.3f;
+    if (kind == 0 || kind == 3) {
+        p->adaptive_target = kind == 3 ? 0.4f : -1.0f;
+        p->top_p = 0.97f;
+        p->top_p_decay = kind == 3 && rng_below(&t->r, 2) ? 1.0f : 0.9f;
+        p->top_p_min = 0.05f;
+        p->top_p_reset_id = 7;
+    }
+}
+
+/* The reference's next token, and the mode after it. */
+static cls_host_result next(const traffic *t)
+{
+    cls_host_row h;
+    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_row_default(&h, sizeof h);
+    h.logits = t->row;
+    h.vocab = VOCAB;
+    h.params = &t->q.params;
+    h.position = t->q.n;
+    h.mode = t->q.mode[t->q.n];
+    must(cls_host_sample(&h, &result));
+    return result;
+}
+
+static int32_t step(traffic *t, int defer)
+{
+    const int32_t slot = (int32_t)t->slot;
+    int32_t token = -2;
+    cls_step s;
+    for (uint32_t i = 0; i < VOCAB; i++)
+        t->row[i] = (float)(1.5 * rng_normal(&t->r));
+    must_cl(clEnqueueWriteBuffer(t->d->queue, t->logits, CL_TRUE, 0, sizeof t->row, t->row, 0, NULL, NULL));
+    cls_step_default(&s, sizeof s);
+    s.rows = 1;
+    s.logits.buffer = t->logits;
+    s.slots.host = &slot;
+    s.tokens.buffer = t->tokens;
+    s.defer_accept = defer;
+    must(cls_sample(t->sampler, t->d->queue, &s, 0, NULL, NULL));
+    must_cl(clEnqueueReadBuffer(t->d->queue, t->tokens, CL_TRUE, 0, sizeof token, &token, 0, NULL, NULL));
+    return token;
+}
+
+/* A token enters the request; `drawn`: by the draw that gives `after`. */
+static void enter(traffic *t, int32_t token, int drawn, const cls_host_mode *after)
+{
+    request *const q = &t->q;
+    const cls_params *const p = &q->params;
+    q->mode[q->n + 1] = drawn ? *after : q->mode[q->n];
+    if (!drawn && p->mirostat == 0 && p->top_p_decay < 1.0f) {
+        cls_slot slot;
+        must(cls_slot_from_params(p, VOCAB, &slot));
+        q->mode[q->n + 1].top_p = top_p_next(&slot, q->mode[q->n].top_p, token);
+    }
+    q->n++;
+    q->longest = q->n > q->longest ? q->n : q->longest;
+}
+
+static void begin(traffic *t)
+{
+    cls_slot slot;
+    random_mode(t);
+    must(cls_slot_begin(t->sampler, t->slot, &t->q.params, NULL, 0, NULL, 0));
+    must(cls_slot_from_params(&t->q.params, VOCAB, &slot));
+    t->q.n = t->q.longest = 0;
+    t->q.mode[0] = (cls_host_mode){1, slot.mode.mu, slot.mode.sum, slot.mode.weight, slot.mode.top_p};
+}
+
+static void move(traffic *t, int by_copy)
+{
+    const uint32_t to = (t->slot + 1 + rng_below(&t->r, SLOTS - 1)) % SLOTS;
+    size_t size = 0;
+    if (by_copy) {
+        must(cls_slot_copy(t->sampler, to, t->slot));
+    } else {
+        must(cls_slot_save(t->sampler, t->d->queue, t->slot, NULL, &size));
+        void *const bytes = malloc(size);
+        ck_assert_ptr_nonnull(bytes);
+        must(cls_slot_save(t->sampler, t->d->queue, t->slot, bytes, &size));
+        must(cls_slot_load(t->sampler, to, bytes, size));
+        free(bytes);
+    }
+    must(cls_slot_reset(t->sampler, t->slot));
+    t->slot = to;
+}
+
+static void elsewhere(traffic *t)
+{
+    const int32_t drawn = step(t, 1), slot = (int32_t)t->slot;
+    const cls_host_result expected = next(t);
+    int32_t given = rng_below(&t->r, 2) ? drawn : (int32_t)rng_below(&t->r, VOCAB);
+    const cls_ints ids = {.host = &given}, slots = {.host = &slot};
+    ck_assert_int_eq(drawn, expected.token);
+    must(cls_accept(t->sampler, t->d->queue, 1, &ids, &slots, 0, NULL, NULL));
+    enter(t, given, given == drawn, &expected.mode);
+}
+
+START_TEST(modes)
+{
+    traffic t = {.d = fixture_device(_i), .r = {fixture_seed()}};
+    cls_sampler_options o;
+    uint32_t rolled = 0, moved = 0, changed = 0;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = VOCAB;
+    o.slots = SLOTS;
+    o.rollback = ROLLBACK;
+    must(cls_sampler_create(fixture_context(t.d, 1u << CLS_F32, 0, 0, 0), &o, &t.sampler));
+    t.logits = buffer_of(t.d, sizeof t.row, NULL);
+    t.tokens = buffer_of(t.d, sizeof(int32_t), NULL);
+    for (uint32_t requests = 0; requests < fixture_by_size(6, 30, 120); requests++) {
+        begin(&t);
+        for (uint32_t i = 0; i < fixture_by_size(25, 60, 150); i++) {
+            const uint32_t what = rng_below(&t.r, 12), back = 1 + rng_below(&t.r, 3);
+            if (what == 0 && back <= t.q.n && t.q.longest + back <= t.q.n + ROLLBACK) {
+                must(cls_slot_rollback(t.sampler, t.slot, back));
+                t.q.n -= back;
+                rolled++;
+            } else if (what == 1 || what == 2) {
+                move(&t, what == 1);
+                moved++;
+            } else if (what == 3) {
+                t.q.params.temperature = 0.5f + (float)rng_unit(&t.r);
+                must(cls_slot_params(t.sampler, t.slot, &t.q.params));
+                changed++;
+            } else if (what == 4) {
+                elsewhere(&t);
+            } else {
+                const int32_t token = step(&t, 0);
+                const cls_host_result expected = next(&t);
+                ck_assert_msg(token == expected.token, "request %u, token %u: %d, not %d", requests, t.q.n, token, expected.token);
+                enter(&t, token, 1, &expected.mode);
+            }
+        }
+    }
+    ck_assert(rolled > 0 && moved > 0 && changed > 0);
+    cls_sampler_destroy(t.sampler);
+    clReleaseMemObject(t.logits);
+    clReleaseMemObject(t.tokens);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("modes");
+    TCase *const t = tcase_create("modes");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, modes);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return fixture_run(make, 1);
+}
