@@ -13,7 +13,7 @@ enum { STEPS = 3, NAMES = 12 };
 
 /* What the rows had. */
 typedef struct census {
-    uint32_t rows, tokens, whole, undecided, unfit, beheaded;
+    uint32_t rows, tokens, whole, judged, undecided, unfit, beheaded;
     uint32_t stage[NAMES], mirostat[3], adaptive, decays;
 } census;
 
@@ -37,11 +37,11 @@ static void count_row(census *c, const batch *b, uint32_t row)
 
 static void print_census(const census *c, const char *name)
 {
-    printf("%s: %u chains, %u tokens, %u of them by search; %u undecided by the oracle, %u cut from above, %u unfit\n",
-           name, c->rows, c->tokens, c->whole, c->undecided, c->beheaded, c->unfit);
+    printf("%s: %u chains, %u tokens, %u of them by search; the oracle saw %u, %u undecided; %u cut from above, %u "
+           "unfit\n",
+           name, c->rows, c->tokens, c->whole, c->judged, c->undecided, c->beheaded, c->unfit);
     printf("  temperature %u, top-k %u, top-p %u (%u decays), min-p %u, top-n-sigma %u, typical %u, XTC %u, p-less %u, "
-           "infill %u, "
-           "mirostat %u and %u, adaptive %u\n",
+           "infill %u, mirostat %u and %u, adaptive %u\n",
            c->stage[CLS_STAGE_TEMPERATURE], c->stage[CLS_STAGE_TOP_K], c->stage[CLS_STAGE_TOP_P], c->decays,
            c->stage[CLS_STAGE_MIN_P], c->stage[CLS_STAGE_TOP_N_SIGMA], c->stage[CLS_STAGE_TYPICAL_P],
            c->stage[CLS_STAGE_XTC], c->stage[CLS_STAGE_P_LESS], c->stage[CLS_STAGE_INFILL], c->mirostat[1],
@@ -90,7 +90,10 @@ static void run_batch(batch *b, device *d, cls_context *context, int search, cen
         batch_equal(b, where);
         for (uint32_t row = 0; row < b->rows; row++) {
             count_row(c, b, row);
-            c->undecided += !batch_against_oracle(b, row);
+            if ((c->rows + row) % STEPS == step) { /* which takes longest */
+                c->undecided += !batch_against_oracle(b, row);
+                c->judged++;
+            }
             if (b->token[row] < 0) /* of infill, the device's list may hold less */
                 b->host[row].token = -1;
             batch_accept(b, row);
@@ -117,7 +120,7 @@ START_TEST(random_chains)
         batch_free(b);
     }
     print_census(&c, d->name);
-    ck_assert_msg(c.undecided * 33 <= c.rows * STEPS, "%u of %u rows are undecided", c.undecided, c.rows * STEPS);
+    ck_assert_msg(c.undecided * 33 <= c.judged, "%u of %u rows are undecided", c.undecided, c.judged);
 }
 END_TEST
 
