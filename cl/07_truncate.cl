@@ -211,15 +211,15 @@ static inline u32 infill_list(shortlist *list, u32 kept, __global const i32 *inf
 /* ------------------------------------------------------------------- the stages */
 
 /* A truncation keeps the first `count` ranks, but not fewer than min_keep;
- * `inside`: the cut lies in the list for certain. 0: that many are not there. */
-static inline int keep_ranks(const cls_slot *slot, chain_state *c, u32 count, int inside)
+ * `inside`: the cut lies in the list for certain. Where min_keep reaches beyond
+ * the list, so does the set. */
+static inline void keep_ranks(const cls_slot *slot, chain_state *c, u32 count, int inside)
 {
     const u32 least = max(count, slot->min_keep);
-    if (least > c->kept && !c->complete && least > count)
-        return 0;
+    if (!c->complete && least > c->kept && least > count)
+        return;
     c->complete |= inside || count < c->kept;
     c->kept = min(least, c->kept);
-    return 1;
 }
 
 /* Runs the chain from stage c->at over the sorted list. Returns 0 if the list
@@ -363,8 +363,7 @@ static inline int truncate_list(const cls_slot *slot, shortlist *list, __global 
             count = list_count(list, c->kept, key);
             inside = key >= c->floor;
         }
-        if (!keep_ranks(slot, c, count, (int)inside))
-            return 0;
+        keep_ranks(slot, c, count, (int)inside);
     }
     return c->complete;
 }

@@ -36,9 +36,11 @@ static inline void chain_bound(const cls_slot *slot, i32 max_key, u64 total, row
         } else if (stage == CLS_STAGE_TOP_P) {
             b->champions = first;
             open = first;
-        } else if (stage == CLS_STAGE_MIN_P && slot->min_keep <= 1) {
-            b->lowest = depth_key(top, scale, slot->min_p);
-            b->bounded = 1;
+        } else if (stage == CLS_STAGE_MIN_P) {
+            if (slot->min_keep <= 1) {
+                b->lowest = depth_key(top, scale, slot->min_p);
+                b->bounded = 1;
+            }
         } else if (stage == CLS_STAGE_MIROSTAT_2 && first) {
             const u32 size = mass_q20(total, top, scale), most = mirostat_limit(slot);
             b->lowest = most < size ? max_key : depth_q20_key(top, scale, most - size);
@@ -125,7 +127,10 @@ KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, const u32 a
     cls_row out = rows[row];
     const int idle = again && out.state == CLS_ROW_DONE;
     row_logits r = ROW_VIEW(row, place);
-    cls_slot slot = slots[place < 0 ? 0 : place];
+    cls_slot slot;
+    slot.flags = slot.stopped = 0;
+    if (place >= 0) /* what is no slot of this row's another may be writing */
+        slot = slots[place];
     int sampled = again && !idle;
     BARRIER(); /* all have read the record, which the first item writes anew */
     if (!again) {

@@ -225,7 +225,7 @@ const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_host_mod
     if (adapts(p) && total > 0.0) {
         const double q = exp2(-bits) / total, decay = (double)p->adaptive_decay;
         const double sum = q + decay * o->mode.sum * 0x1p-24, weight = 1.0 + decay * o->mode.weight * 0x1p-24;
-        if (fabs(after->sum * 0x1p-24 - sum) > 3e-6 + o->scale_error * bits ||
+        if (fabs(after->sum * 0x1p-24 - sum) > 3e-6 + 2.0 * o->scale_error * (bits + 4.0) ||
             fabs(after->weight * 0x1p-24 - weight) > 1e-6)
             snprintf(fault, sizeof fault, "adaptive p's averages are %.9g of %.9g, not %.9g of %.9g",
                      after->sum * 0x1p-24, after->weight * 0x1p-24, sum, weight);
