@@ -70,7 +70,7 @@ static cls_params shortened(const cls_params *p, const int *stages, int n)
     unsigned has = 0;
     for (int i = 0; i < n; i++) {
         to.stages[i] = (uint8_t)stages[i];
-        has |= 1u << stages[i];
+        has |= stages[i] < 32 ? 1u << stages[i] : 0u; /* mirostat is beyond */
     }
 #define UNLESS(stage, field)    \
     if (!(has & 1u << (stage))) \
