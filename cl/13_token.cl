@@ -276,7 +276,10 @@ KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, const u32 a
                     if ((u32)list.rank[i] < c.kept)
                         ((__global u32 *)row_sample)[at++] = (u32)list.id[i];
             }
-        } else if (done) {
+        } else if (done || !(has & CLS_HAS_SEARCH)) {
+            /* Nothing to draw; or nobody would search, though the host took the
+             * row for bounded: a status, not the token of some other step. */
+            out.status |= done ? 0u : CLS_STATUS_UNFIT;
             out.state = CLS_ROW_DONE;
             out.none = 1;
         } else {

@@ -286,6 +286,7 @@ typedef struct cls_row {
 /* Beside CLS_HAS_MASK in row_logits.masked: only the tokens of a list may be drawn. */
 #define CLS_MASK_LIST 131072u
 #define CLS_HAS_COUNTS 0x20000000u /* of candidates */
+#define CLS_HAS_SEARCH 0x10000000u /* the pass and the search follow */
 #define CLS_NO_SLOTS 0x40000000u /* rows of no request: logprobs of prompts */
 
 /* What is told of a row beside its token, in the order of the kernels'

@@ -120,8 +120,9 @@ typedef enum cls_row_status {
     CLS_ROW_STOPPED = 32, /* the request has ended: this token is a stop id, or the last of
                              max_tokens; or it had ended before (with CLS_ROW_SKIPPED) */
     CLS_ROW_LENGTH = 64,  /* with CLS_ROW_STOPPED: this token is the last of max_tokens, and no stop id */
-    CLS_ROW_UNFIT = 128   /* more than 128 tokens, or than the shortlist holds, are left for params->infill:
-                            invalid_token, state untouched */
+    CLS_ROW_UNFIT = 128   /* more than 128 tokens, or than the shortlist holds, are left for params->infill, or
+                            (never seen) the library misjudged what a chain needs: invalid_token, state
+                            untouched */
 } cls_row_status;
 
 /* -------------------------------------------------------------- parameters */

@@ -108,14 +108,7 @@ static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_comman
     cls_set_u32(&a, call->n);
     cls_set_u64(&a, call->row_stride);
     cls_set_mem(&a, s->rows);
-    cls_set_mem(&a, s->slot_buffer);
-    cls_set_u32(&a, s->slots);
-    cls_set_map(&a, s, CLS_MAP_SLOTS, plan->map[CLS_MAP_SLOTS]);
-    cls_set_mem(&a, s->state);
-    cls_set_u32(&a, s->layout);
-    cls_set_mem(&a, s->lists.buffer);
-    cls_set_u32(&a, s->vocab);
-    cls_set_u32(&a, plan->has);
+    cls_request_arguments(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
     cls_draw_arguments(&a, s, plan);
     return cls_commands_launch(c, &a, s->context->shape.row_group, groups, done);
 }

@@ -393,6 +393,10 @@ cls_arguments cls_step_arguments(const cls_sampler *sampler, const cls_plan *pla
 /* The DRAW_ARGS after them. */
 void cls_draw_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
 
+/* The requests' arguments of kernels that read no logits: slots, their map and
+ * state, lists, vocabulary, `has`. */
+void cls_request_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_ints *slots, uint32_t has);
+
 /* Mass tiles of a group that goes over tiles. */
 uint32_t cls_tiles_per_group(const cls_sampler *sampler, uint32_t rows);
 

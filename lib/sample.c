@@ -77,18 +77,23 @@ cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel wh
                                done);
 }
 
+void cls_request_arguments(cls_arguments *a, const cls_sampler *s, const cls_ints *slots, uint32_t has)
+{
+    cls_set_mem(a, s->slot_buffer);
+    cls_set_u32(a, s->slots);
+    cls_set_map(a, s, CLS_MAP_SLOTS, slots);
+    cls_set_mem(a, s->state);
+    cls_set_u32(a, s->layout);
+    cls_set_mem(a, s->lists.buffer);
+    cls_set_u32(a, s->vocab);
+    cls_set_u32(a, has);
+}
+
 static cl_int launch_prepare(const cls_plan *plan, cls_commands *c)
 {
     const cls_sampler *const s = c->sampler;
     cls_arguments a = { cls_sampler_kernel(s, CLS_PREPARE), 0, CL_SUCCESS };
-    cls_set_mem(&a, s->slot_buffer);
-    cls_set_u32(&a, s->slots);
-    cls_set_map(&a, s, CLS_MAP_SLOTS, plan->map[CLS_MAP_SLOTS]);
-    cls_set_mem(&a, s->state);
-    cls_set_u32(&a, s->layout);
-    cls_set_mem(&a, s->lists.buffer);
-    cls_set_u32(&a, s->vocab);
-    cls_set_u32(&a, plan->has);
+    cls_request_arguments(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
     cls_set_mem(&a, s->prepared);
     return cls_step_launch(plan, c, CLS_PREPARE, &a, NULL);
 }
@@ -130,14 +135,7 @@ static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *toke
     cls_arguments a = { cls_sampler_kernel(s, CLS_ACCEPT), 0, CL_SUCCESS };
     cls_set_map(&a, s, CLS_MAP_TOKENS, tokens != NULL ? tokens : &none);
     cls_set_mem(&a, s->rows);
-    cls_set_mem(&a, s->slot_buffer);
-    cls_set_u32(&a, s->slots);
-    cls_set_map(&a, s, CLS_MAP_SLOTS, slots);
-    cls_set_mem(&a, s->state);
-    cls_set_u32(&a, s->layout);
-    cls_set_mem(&a, s->lists.buffer);
-    cls_set_u32(&a, s->vocab);
-    cls_set_u32(&a, (has & CLS_HAS_SLOT_MAP) | (tokens != NULL ? CLS_HAS_TOKENS : 0));
+    cls_request_arguments(&a, s, slots, (has & CLS_HAS_SLOT_MAP) | (tokens != NULL ? CLS_HAS_TOKENS : 0));
     return cls_commands_launch(c, &a, s->context->shape.row_group, groups, done);
 }
 

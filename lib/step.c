@@ -298,5 +298,6 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     plan->has |= s->latest.buffer != NULL ? CLS_HAS_LATEST : 0;
     plan->has |= s->defer_accept ? CLS_DEFER : 0;
     plan->has |= sampler->force_search ? CLS_FORCE_SEARCH : 0;
+    plan->has |= plan->search ? CLS_HAS_SEARCH : 0;
     return status;
 }

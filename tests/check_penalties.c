@@ -6,34 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fixture.h"
+#include "example.h"
 
-/* A row of ten tokens and its request; each test sets what it needs. */
-typedef struct example {
-    float x[10];
-    cls_params p;
-    cls_host_row row;
-    cls_host_result result;
-    float probs[10];
-} example;
-
-#define LENGTH(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
-#define PROMPT(e, array) ((e)->row.prompt = (array), (e)->row.prompt_count = LENGTH(array))
-#define OUTPUT(e, array) ((e)->row.output = (array), (e)->row.output_count = LENGTH(array))
 #define BIAS(e, array) ((e)->p.logit_bias = (array), (e)->p.logit_bias_count = LENGTH(array))
 #define STOP(e, array) ((e)->p.stop_ids = (array), (e)->p.stop_count = LENGTH(array))
-
-static void start(example *e)
-{
-    memset(e, 0, sizeof *e);
-    cls_params_default(&e->p, sizeof e->p);
-    cls_host_row_default(&e->row, sizeof e->row);
-    e->row.logits = e->x;
-    e->row.vocab = 10;
-    e->row.params = &e->p;
-    e->result.struct_size = sizeof e->result;
-    e->result.probs = e->probs;
-}
 
 /* The row's logits after all adjustments, up to a constant that leaves token
  * `zero` at 0: the logarithms of their probabilities. */
