@@ -40,7 +40,7 @@ static inline u32 is_prepared(__global const cls_slot *slot)
 #define LINK_BITS 15
 #define LINK_NEXT 0x7fffu
 
-/* The entry of an id, or 0. Eight steps a trip: chains are of 32 at most, but a
+/* The entry of an id, or 0. Two steps a trip: chains are of 32 at most, but a
  * text may ask for one at every token. */
 #define LINK_STEP                                    \
     if (at != 0 && p->text[at - 1] != id)            \
@@ -49,7 +49,7 @@ static inline u32 find_entry(const prepared_row *p, u32 id)
 {
     u32 at = p->heads[id >> 5];
     while (at != 0 && p->text[at - 1] != id) {
-        LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP LINK_STEP
+        LINK_STEP LINK_STEP
     }
     return at;
 }

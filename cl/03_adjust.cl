@@ -196,13 +196,12 @@ static inline FV load_checked(const row_logits *r, u32 i)
         if (r->dense)
             x = add_dense(r, i, x);
     } else {
-        f32 lane[VEC];
-        for (u32 j = 0; j < VEC; j++) {
-            lane[j] = -INFINITY;
-            if (i + j < r->vocab && is_allowed(r, i + j))
-                lane[j] = LOAD(r->x, i + j) + (r->dense ? dense_one(r, i + j) : 0.0f);
-        }
-        return VLOAD(lane);
+        x = (FV)(-INFINITY);
+        /* Not a constant number of them, which compilers would unroll. */
+        for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
+            if (is_allowed(r, i + j))
+                x = LANES == (IV)((i32)j) ? (FV)(LOAD(r->x, i + j) + (r->dense ? dense_one(r, i + j) : 0.0f)) : x;
+        return x;
     }
     if (r->masked & CLS_MASK_BYTES) {
         const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));
@@ -218,51 +217,40 @@ static inline FV load_checked(const row_logits *r, u32 i)
 
 /* -------------------------------------------------------- biases and penalties */
 
-static inline FV settle_v(FV x)
-{
-    const IV bits = AS_IV(x);
-    const IV magnitude = bits & 0x7fffffff;
-    const FV most = AS_FV((bits & (i32)0x80000000) | 0x7f7fffff);
-    x = magnitude < 0x03800000 ? (FV)(0.0f) : x;
-    return magnitude >= CLS_INF_BITS ? most : x;
-}
-
 /* The tokens of a word that the slot can change; those of the vector at i, a bit each. */
 static inline u32 touched_word(const row_logits *r, u32 w) { return r->touching[0][w] | r->touching[1][w]; }
 static inline u32 touched_lanes(const row_logits *r, u32 i) { return touched_word(r, i >> 5) >> (i & 31) & ALL_LANES; }
 
-/* penalize() and add_bias() for a vector that has a touched token. */
-static inline FV adjust_penalized(const row_logits *r, u32 i, FV x)
+/* A touched token's biases and penalties, then what was prepared: bans, and DRY
+ * comes last. */
+static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
 {
     const slot_state *const s = &r->state;
-    FV count = (FV)(0.0f);
-    IV occurs = (IV)(0);
-    u32 biased = s->biases ? vector_bits(s->biased, i) : 0u;
-    if (biased != 0) {
-        f32 lane[VEC];
-        VSTORE(x, lane);
-        for (; biased != 0; biased &= biased - 1) {
-            const u32 j = 31 - clz(biased & (~biased + 1));
-            const u32 at = list_find(r->list, r->n_list, i + j);
+    if (r->penalized) {
+        if (s->biases && (s->biased[i >> 5] >> (i & 31) & 1u)) {
+            const u32 at = list_find(r->list, r->n_list, i);
             if (at < r->n_list)
-                lane[j] = add_bias(lane[j], as_float(r->list[r->n_list + at]));
+                x = add_bias(x, as_float(r->list[r->n_list + at]));
         }
-        x = VLOAD(lane);
+        const u32 count = count_of(s, i);
+        if (count != 0 || (s->keep != CLS_KEEPS_NONE && (s->seen[i >> 5] >> (i & 31) & 1u)))
+            x = penalize(x, count, r->repetition, r->reciprocal, r->frequency, r->presence);
     }
-    if (s->keep == CLS_KEEPS_NONE)
-        return x;
-    if (s->keep == CLS_KEEPS_COUNTS)
-        count = TO_FV(VLOAD((__global const ushort *)s->counts + i));
-    else
-        count = lane_signs(s->counts[i >> 5] >> (i & 31)) < 0 ? (FV)(1.0f) : count;
-    const IV counts = count > 0.0f;
-    occurs = counts | (lane_signs(s->seen[i >> 5] >> (i & 31)) < 0);
-    const FV often = count * r->frequency;
-    FV y = x * (x > 0.0f ? (FV)(r->reciprocal) : (FV)(r->repetition));
-    y = occurs ? settle_v(y) : x;
-    y = counts ? settle_v(y - often) : y;
-    y = counts ? settle_v(y - r->presence) : y;
-    return x > -INFINITY ? y : x;
+    if (r->marked && (r->prepared.marks[i >> 5] >> (i & 31) & 1u))
+        x = adjust_prepared(&r->prepared, i, x);
+    return x;
+}
+
+/* A vector that has a touched token: these one by one. They are few, and code
+ * for whole vectors made every place that loads twice as large for compilers. */
+static inline FV adjust_touched(const row_logits *r, u32 i, FV x)
+{
+    for (u32 touched = touched_lanes(r, i); touched != 0; touched &= touched - 1) {
+        const u32 j = 31 - clz(touched & (~touched + 1));
+        const IV at = LANES == (IV)((i32)j);
+        x = at ? (FV)(adjust_one(r, i + j, FMAX(at ? x : (FV)(-INFINITY)))) : x;
+    }
+    return x;
 }
 
 /* Without what a chain has cut already. */
@@ -284,24 +272,6 @@ static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
     return x;
 }
 
-/* The same for what was prepared: bans, and DRY comes last. */
-static inline FV adjust_marked(const row_logits *r, u32 i, FV x)
-{
-    f32 lane[VEC];
-    VSTORE(x, lane);
-    for (u32 marks = vector_bits(r->prepared.marks, i); marks != 0; marks &= marks - 1) {
-        const u32 j = 31 - clz(marks & (~marks + 1));
-        lane[j] = adjust_prepared(&r->prepared, i + j, lane[j]);
-    }
-    return VLOAD(lane);
-}
-static inline FV adjust_touched(const row_logits *r, u32 i, FV x)
-{
-    if (r->penalized)
-        x = adjust_penalized(r, i, x);
-    return r->marked ? adjust_marked(r, i, x) : x;
-}
-
 /* The vector as the chain sees it. open: whether tile_is_open() holds. */
 static inline FV load_adjusted(const row_logits *r, u32 i, int open)
 {
@@ -311,33 +281,13 @@ static inline FV load_adjusted(const row_logits *r, u32 i, int open)
     return r->narrowed ? narrow_v(r, i, x) : x;
 }
 
-static inline f32 penalize_one(const row_logits *r, u32 i, f32 x)
-{
-    const slot_state *const s = &r->state;
-    if (s->biases && (s->biased[i >> 5] >> (i & 31) & 1u)) {
-        const u32 at = list_find(r->list, r->n_list, i);
-        if (at < r->n_list)
-            x = add_bias(x, as_float(r->list[r->n_list + at]));
-    }
-    const u32 count = count_of(s, i);
-    if (count != 0 || (s->keep != CLS_KEEPS_NONE && (s->seen[i >> 5] >> (i & 31) & 1u)))
-        x = penalize(x, count, r->repetition, r->reciprocal, r->frequency, r->presence);
-    return x;
-}
-
 /* One token as the chain saw it first, whatever it has cut since. */
 static inline f32 load_whole(const row_logits *r, u32 i)
 {
     if (!is_allowed(r, i))
         return -INFINITY;
     f32 x = clean(LOAD(r->x, i) + (r->dense ? dense_one(r, i) : 0.0f));
-    if (r->touched && (touched_word(r, i >> 5) >> (i & 31) & 1u)) {
-        if (r->penalized)
-            x = penalize_one(r, i, x);
-        if (r->marked && (r->prepared.marks[i >> 5] >> (i & 31) & 1u))
-            x = adjust_prepared(&r->prepared, i, x);
-    }
-    return x;
+    return r->touched && (touched_word(r, i >> 5) >> (i & 31) & 1u) ? adjust_one(r, i, x) : x;
 }
 static inline f32 load_one(const row_logits *r, u32 i)
 {

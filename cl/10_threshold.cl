@@ -156,6 +156,8 @@ static inline void guess_pivots(const row_logits *r, const measure *m, u64 targe
         h3 = x[g] > b3 ? h3 + high : h3;                  \
     }
 
+#define GANG_ONE(g) w[g] = (UV)(1u);
+
 /* What vectors first, first + step, ... of a tile have above each pivot, in
  * units that measure_finish() brings to the row's. */
 static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32 step, const measure *m,
@@ -163,29 +165,18 @@ static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32
 {
     const int kind = tile_kind(r, tile);
     const f32 b0 = bound[0], b1 = bound[1], b2 = bound[2], b3 = bound[3];
-    if (m->counts) {
-        IV c0 = (IV)(0), c1 = c0, c2 = c0, c3 = c0;
-        for (u32 v = first; v < TILE_VECTORS; v += step) {
-            const FV x = load_v(r, tile * CLS_TILE + v * VEC, kind);
-            c0 += x > b0;
-            c1 += x > b1;
-            c2 += x > b2;
-            c3 += x > b3;
-        }
-        sum[0] = u64_from(COUNT(c0));
-        sum[1] = u64_from(COUNT(c1));
-        sum[2] = u64_from(COUNT(c2));
-        sum[3] = u64_from(COUNT(c3));
-        return;
-    }
-    const u32 lost = lost_bits(unit->shift);
+    const u32 lost = m->counts ? 0u : lost_bits(unit->shift);
     const UV none = (UV)(0u);
     UV h0 = none, h1 = none, h2 = none, h3 = none, l0 = none, l1 = none, l2 = none, l3 = none;
     for (u32 v = first; v < TILE_VECTORS; v += step * GANG) {
         FV x[GANG];
         UV w[GANG];
         load_gang(r, tile * CLS_TILE + v * VEC, step * VEC, kind, x);
-        weights_gang(x, w, unit->max, m->scale, unit->fraction);
+        if (m->counts) {
+            EACH_GANG(GANG_ONE)
+        } else {
+            weights_gang(x, w, unit->max, m->scale, unit->fraction);
+        }
         EACH_GANG(GANG_ABOVE)
     }
     const weight_sum s0 = { h0, l0 }, s1 = { h1, l1 }, s2 = { h2, l2 }, s3 = { h3, l3 };

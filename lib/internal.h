@@ -86,7 +86,8 @@ cls_status cls_program_build(cl_context context, cl_device_id device, const cls_
 
 /* The kernels, by name and in the order of the flow. */
 enum cls_kernel {
-    CLS_SLOTS, CLS_PREPARE, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_DISTRIBUTION, CLS_REPORT, CLS_ACCEPT, CLS_DRAW, CLS_SELF_TEST,
+    CLS_SLOTS, CLS_PREPARE, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_SEARCH, CLS_DISTRIBUTION, CLS_REPORT, CLS_ACCEPT, CLS_DRAW,
+    CLS_SELF_TEST,
     CLS_KERNELS
 };
 extern const char *const cls_kernel_names[CLS_KERNELS];

@@ -105,15 +105,14 @@ cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, uint32_t raw)
     return cls_step_launch(plan, c, CLS_SURVEY, &a, NULL);
 }
 
-/* The search comes after the pass, as the same kernel's second turn. */
-static cl_int launch_token(const cls_plan *plan, cls_commands *c, uint32_t again, cl_event *done)
+/* The token or, after the pass, the search. */
+static cl_int launch_row(const cls_plan *plan, cls_commands *c, enum cls_kernel which, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_step_arguments(s, plan, CLS_TOKEN, 0);
+    cls_arguments a = cls_step_arguments(s, plan, which, 0);
     cls_draw_arguments(&a, s, plan);
     cls_set_u32(&a, s->sample_stride);
-    cls_set_u32(&a, again);
-    return cls_step_launch(plan, c, CLS_TOKEN, &a, done);
+    return cls_step_launch(plan, c, which, &a, done);
 }
 
 static cl_int launch_pass(const cls_plan *plan, cls_commands *c)
@@ -150,11 +149,11 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
     if (code == CL_SUCCESS)
         code = cls_step_survey(plan, c, 0);
     if (code == CL_SUCCESS)
-        code = launch_token(plan, c, 0, !plan->search && !reports ? done : NULL);
+        code = launch_row(plan, c, CLS_TOKEN, !plan->search && !reports ? done : NULL);
     if (code == CL_SUCCESS && plan->search)
         code = launch_pass(plan, c);
     if (code == CL_SUCCESS && plan->search)
-        code = launch_token(plan, c, 1, !reports ? done : NULL);
+        code = launch_row(plan, c, CLS_SEARCH, !reports ? done : NULL);
     if (code == CL_SUCCESS && reports)
         code = cls_report_launch(plan, c, !late ? done : NULL);
     if (code == CL_SUCCESS && late)

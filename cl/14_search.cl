@@ -28,45 +28,6 @@ static inline u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 
     return wg_mass(sum, scratch);
 }
 
-/* The weights of adaptive p, tile by tile in work[]; returns their sum. What is
- * not known yet, the least depth of the set, is found first. */
-static inline u64 row_adapt(const row_logits *r, __global const i32 *row_key, u32 tiles, f32 top, f32 scale,
-                            kept_set *set, __global u64 *work, __local u64 *scratch)
-{
-    const i32 exponent = split(top, scale).exponent;
-    u64 sum = u64_from(0);
-    u32 least = CLS_DEEPEST;
-    for (u32 round = 0; round < 2; round++) {
-        for (u32 t = get_local_id(0); t < tiles; t += WGS) {
-            u64 mass = u64_from(0);
-            if (tile_max_key(row_key, t) >= set->key && tile_max_key(row_key, t) != CLS_KEY_NONE) {
-                const int kind = tile_kind(r, t);
-                const cls_unit unit = tile_unit(row_key, t, top, exponent, scale);
-                for (u32 v = 0; v < TILE_VECTORS; v++) {
-                    const u32 i = t * CLS_TILE + v * VEC;
-                    const FV x = load_v(r, i, kind);
-                    f32 lane[VEC];
-                    VSTORE(is_kept(set, x, i) ? x : (FV)(-INFINITY), lane);
-                    for (u32 j = 0; j < VEC; j++) {
-                        const f32 z = clean(lane[j]);
-                        if (!(z > -INFINITY))
-                            continue;
-                        const u64 one = up(u64_from(weight(z, unit.max, scale, unit.fraction)), unit.shift);
-                        if (round == 0)
-                            least = min(least, adaptive_depth(probability_q30(one, set->mass), set->aim));
-                        else
-                            mass = u64_add(mass, u64_from(adapted_weight(set, one)));
-                    }
-                }
-            }
-            work[t] = mass;
-            sum = u64_add(sum, mass);
-        }
-        set->least = (u32)-wg_imax(-(i32)least, scratch);
-    }
-    return wg_mass(sum, scratch);
-}
-
 /* How many tokens have a key. */
 static inline u32 key_count(const row_logits *r, __global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
 {
@@ -344,4 +305,38 @@ static inline int search_row(row_logits *r, const cls_slot *slot, __global const
         }
     }
     return 0;
+}
+
+/* search: the rows that the token kernel left. The others do nothing. */
+KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, const u32 sample_stride)
+{
+    if (rows[get_group_id(1)].state == CLS_ROW_DONE) /* the same for the whole group */
+        return;
+    ROW_BEGIN
+    __global const u64 *const row_pass = pass + (size_t)row * tiles * CLS_PIVOTS;
+    const f32 pass_scale = out.scale;
+    const int counted = out.state == CLS_ROW_SEARCH_COUNT, coin = ROW_COIN(&slot, row);
+    cut last = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 }; /* whose masses the pass has */
+    u64 known[CLS_PIVOTS];
+    chain_state c;
+    chain_begin(out.max_key, &c);
+    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+        u64 sum = u64_from(0);
+        for (u32 t = get_local_id(0); t < tiles && out.state != CLS_ROW_SEARCH_ALL; t += WGS)
+            sum = u64_add(sum, row_pass[t * CLS_PIVOTS + p]);
+        known[p] = wg_mass(sum, list.scratch);
+    }
+    const int listed = search_row(&r, &slot, row_key, tiles, known, out.state == CLS_ROW_SEARCH_ALL ? 0 : CLS_PIVOTS, counted,
+                            coin, row_work, &list, &c, &last, &out);
+    if (listed) /* all of the set is in the list, so it can serve it; else, a status */
+        out.status |= truncate_list(&slot, &list, row_key, &r, coin, infill, n_end, &c, &out) ? 0u : CLS_STATUS_UNFIT;
+    else if (!(out.status & CLS_STATUS_UNFIT))
+        out.mass = set_masses(&r, row_key, tiles, &c, &last, pass_scale, row_pass, row_work, &list);
+    if (!(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
+        pick_token(&r, &slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row), row_work, row_sample, &list, &c, &out);
+    } else {
+        out.state = CLS_ROW_DONE;
+        out.none = 1;
+    }
+    ROW_END(1)
 }
