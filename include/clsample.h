@@ -619,6 +619,8 @@ typedef struct cls_mask {
     cls_ints row_map;    /* which mask row a row uses, -1: none; absent: row r uses mask row r */
     int32_t kind;        /* a cls_mask_kind */
     int32_t reserved;    /* 0 */
+    const void *host;    /* the masks on the host in place of `words`, rows as above: the call copies them, and uploads
+                            them through a ring, so that a grammar may fill the next ones while the queue runs */
 } cls_mask;
 
 /* Values added to every logit of a row (guidance, watermarks, a caller's own
@@ -793,6 +795,101 @@ CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint
  * it: 1 more, and 1 for every further call on the same slot or further 8,192
  * tokens of one call. */
 CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
+
+/* --------------------------------------------------- speculative decoding */
+
+/* How drafts are verified. Whatever the method, greedy requests accept a draft
+ * iff it is the row's largest logit, and requests whose sampler needs each token
+ * before the next (mirostat, adaptive p, top-p decay) take one token a call. */
+typedef enum cls_verify_method {
+    /* A draft is accepted iff it is the token that cls_sample() would draw there,
+     * which is emitted where it is not: a seeded text is bit for bit the one
+     * without drafts. For drafts without a distribution, and for trees. */
+    CLS_VERIFY_MATCH = 0,
+    /* A draft d is accepted iff u q(d) < p(d); the first one that is not is replaced by a
+     * draw from max(p - q, 0). Lossless (Leviathan et al. 2023, Chen et al. 2023). */
+    CLS_VERIFY_STANDARD = 1,
+    /* The same law with longer prefixes: all drafts are judged together (Sun et al.
+     * 2024, block verification). */
+    CLS_VERIFY_BLOCK = 2,
+    /* A draft is accepted iff p(d) > min(epsilon, delta e^-H), H the row's entropy;
+     * where it is not, the row's own draw is emitted. Not lossless (Medusa, Cai et
+     * al. 2024). */
+    CLS_VERIFY_TYPICAL = 3,
+    /* As if the temperature of all requests were 0. */
+    CLS_VERIFY_GREEDY = 4
+} cls_verify_method;
+
+typedef enum cls_draft_kind {
+    CLS_DRAFT_NONE = 0,   /* no distribution (look-up, n-grams): standard and block take q(d) as 1 */
+    CLS_DRAFT_PROBS = 1,  /* float32 probabilities, such as the `probs` of the step that drew the drafts.
+                             What is negative or NaN is 0, what is above 1 is 1 */
+    CLS_DRAFT_LOGITS = 2  /* logits of the target's dtype; q is their softmax, at temperature 1 */
+} cls_draft_kind;
+
+#define CLS_MAX_DRAFTS 128 /* of a request */
+
+/* Drafts of several requests and what the model says of them. Request i has the
+ * target rows cu[i] to cu[i + 1] - 1: the first one follows its text so far, and
+ * one more follows each draft, in order; so it has cu[i + 1] - cu[i] - 1 drafts,
+ * and these are drafts cu[i] - i up of draft_ids. All parameters of the requests
+ * hold at every row, with the drafts before it as if they had been accepted:
+ * penalties and their windows, DRY, n-grams, bad words, min_tokens, chains. */
+typedef struct cls_verify_call {
+    size_t struct_size;
+    uint32_t requests;     /* 1 to max_rows */
+    int32_t method;        /* a cls_verify_method */
+    const int32_t *cu;     /* [requests + 1], 0 first, each at least 1 and at most 129 above the one
+                              before; the last is the number of target rows, 1 to max_rows */
+    cls_logits logits;     /* [cu[requests], vocab] */
+    const int32_t *slots;  /* [requests], none twice; -1 skips a request. NULL: request i is slot i */
+    const int32_t *positions; /* [requests]: of the first rows, in place of the slots' own, taken as uint32; a
+                              row's is greater by the drafts before it. NULL: the slots' own */
+    const int32_t *draws;  /* [requests], as cls_step.draws. NULL: 0 */
+
+    cls_ints draft_ids;    /* [cu[requests] - requests]. An id outside the vocabulary (-1) ends its
+                              request's drafts: the row before it draws for itself */
+    /* Trees: the index, in the request's drafts, of the draft that each one follows, which comes before
+     * it, or -1: it follows the text. NULL: each follows the one before. Only with
+     * CLS_VERIFY_MATCH and CLS_VERIFY_GREEDY: sibling drafts of the other methods would need the law by which
+     * they were drawn without replacement. */
+    const int32_t *parents; /* [cu[requests] - requests] */
+
+    int32_t draft_kind;    /* a cls_draft_kind; for CLS_VERIFY_STANDARD and _BLOCK. A draft that its own distribution
+                              gives no probability (or NaN) cannot come from it and ends its request's drafts */
+    int32_t disable_bonus; /* 1: no token of the target's own follows where all drafts are accepted */
+    cls_buffer draft;      /* [cu[requests] - requests, vocab]; beside draft_ids */
+    uint64_t draft_stride; /* elements from row to row; 0: vocab */
+
+    cls_mask mask;         /* as in cls_step, by target row: a mask a position */
+    cls_dense_bias bias;   /* likewise */
+
+    float epsilon, delta;  /* of CLS_VERIFY_TYPICAL; default 0.09, 0.3 */
+
+    /* What is emitted: the accepted drafts, then a token of the target's, unless a
+     * stop id or max_tokens ended the request, its row was empty, or by
+     * disable_bonus. Only that enters the slots. */
+    uint32_t max_drafts;   /* the outputs' width; at least every request's drafts. 0: the most of them */
+    uint32_t reserved;     /* 0 */
+    cls_buffer tokens;     /* int32 [requests, max_drafts + 1], then -1 */
+    cls_buffer accepted;   /* int32 [requests]: drafts that were emitted */
+    cls_buffer emitted;    /* int32 [requests]: tokens in all */
+    cls_buffer nodes;      /* int32 [requests, max_drafts]: which drafts these were, then -1: the path through a
+                              tree, whose keys and values are to be kept */
+    cls_buffer status;     /* int32 [requests]: cls_row_status bits of the rows that were looked at */
+    cls_buffer counters;   /* int32 [slots, 3]: drafted, accepted, emitted; added to. Rates, without the host */
+} cls_verify_call;
+
+CLS_API void cls_verify_call_default(cls_verify_call *call, size_t struct_size);
+
+/* Enqueues a verification: 4 to 6 kernel launches however long the drafts are, and 2 for the
+ * threshold search where parameters need it. Random numbers: Philox by
+ * position, with purposes of their own for accepting and for the residual. Queue, events and
+ * what is returned: as cls_sample().
+ * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued; among others a tree with a method that takes none);
+ * CLS_BUSY; CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_verify(cls_sampler *sampler, cl_command_queue queue, const cls_verify_call *call, cl_uint n_wait,
+                              const cl_event *wait, cl_event *done);
 
 /* Log-probabilities of many rows without requests: those of a prompt, of a text
  * to be scored. Fields are as in cls_step with CLS_LOGPROB_RAW. */
@@ -1046,6 +1143,36 @@ CLS_API void cls_host_candidates_default(cls_host_candidates *candidates, size_t
 /* The token that cls_draw() draws, in plain C; -1 if there is no candidate.
  * CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API cls_status cls_host_draw(const cls_host_candidates *candidates, int32_t *token);
+
+/* One request for cls_host_verify(); all rows are of `row`'s vocab and dtype. */
+typedef struct cls_host_drafts {
+    size_t struct_size;
+    const cls_host_row *row; /* the request as cls_host_sample() takes it, at its first row; its logits, mask and
+                                bias are those of all rows, one after another: [n + 1, stride] */
+    uint32_t n;              /* drafts, 0 to CLS_MAX_DRAFTS */
+    int32_t method;          /* a cls_verify_method */
+    uint64_t stride, mask_stride, bias_stride; /* elements from row to row; 0: vocab, the mask's width, vocab */
+    const int32_t *ids;      /* [n] */
+    const int32_t *parents;  /* [n] or NULL */
+    const void *draft;       /* [n, vocab] of draft_kind, dense */
+    int32_t draft_kind;
+    int32_t disable_bonus;
+    float epsilon, delta;
+} cls_host_drafts;
+
+typedef struct cls_host_verified {
+    size_t struct_size;
+    int32_t tokens[CLS_MAX_DRAFTS + 1]; /* then -1 */
+    int32_t nodes[CLS_MAX_DRAFTS];      /* then -1 */
+    int32_t accepted, emitted;
+    int32_t status;
+} cls_host_verified;
+
+CLS_API void cls_host_drafts_default(cls_host_drafts *drafts, size_t struct_size);
+
+/* The reference of cls_verify(): plain C, as cls_host_sample() and what it returns. The mode after a request that
+ * takes one token a call is that of cls_host_sample(). */
+CLS_API cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *result);
 
 #ifdef __cplusplus
 }
