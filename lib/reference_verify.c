@@ -90,18 +90,13 @@ static void read_draft(verification *v, uint32_t draft)
 
 /* ------------------------------------------------------------------- the drafts */
 
-static int in_vocab(const verification *v, uint32_t draft)
-{
-    return v->drafts.ids[draft] >= 0 && (uint32_t)v->drafts.ids[draft] < v->w.vocab;
-}
-
-/* Whether a draft of a chain can be judged. With a method that looks at distributions
- * both are there then. */
+/* Whether a draft of a chain can be judged, or the drafts end before it. With a method
+ * that looks at distributions both are there then. */
 static int is_draft(verification *v, uint32_t draft)
 {
-    if (!in_vocab(v, draft))
+    if (v->drafts.ids[draft] < 0 || (uint32_t)v->drafts.ids[draft] >= v->w.vocab)
         return 0;
-    if (v->drafts.method != CLS_VERIFY_STANDARD && v->drafts.method != CLS_VERIFY_BLOCK)
+    if (v->drafts.method == CLS_VERIFY_TYPICAL)
         return 1;
     read_target(v);
     read_draft(v, draft);
@@ -184,10 +179,10 @@ static int32_t judge(verification *v, uint32_t r, uint32_t depth, int32_t *inste
         *instead = NOTHING;
     if (child == NOTHING || v->single)
         return NOTHING;
-    if (v->drafts.parents == NULL && !is_draft(v, r))
-        return NOTHING;
     if (v->by_token)
         return find_child(v, r, instead);
+    if (!is_draft(v, r))
+        return NOTHING;
     const uint32_t id = (uint32_t)v->drafts.ids[child];
     if (v->drafts.method == CLS_VERIFY_TYPICAL)
         return is_typical(v, id) ? child : NOTHING;
@@ -338,13 +333,13 @@ static cls_status verify(verification *v)
         memcpy(v->output, v->row.output, count * sizeof *v->output);
     v->row.output = v->output;
     v->first = v->row;
-    v->single = (v->w.slot.flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) != 0;
     if (v->drafts.method == CLS_VERIFY_GREEDY) {
         v->params.temperature = 0.0f;
         const cls_status status = cls_slot_from_params(&v->params, v->w.vocab, &v->w.slot);
         if (status != CLS_OK)
             return status;
     }
+    v->single = (v->w.slot.flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) != 0; /* none of a greedy one */
     v->by_token = (v->w.slot.flags & CLS_SLOT_GREEDY) != 0 || v->drafts.method == CLS_VERIFY_MATCH;
     memset(v->result.tokens, -1, sizeof v->result.tokens);
     memset(v->result.nodes, -1, sizeof v->result.nodes);
