@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cls_host_verify(): small requests by hand. Random ones, and the law of what is
- * emitted: check_verify_law.c. */
+/* cls_host_verify(): small requests by hand. Random ones: check_verify_equal.c,
+ * check_verify_law.c. */
 #include "fixture.h"
 
 #include <math.h>
@@ -279,8 +279,8 @@ START_TEST(typical)
         float epsilon, delta;
         const char *accepted;
     } cases[] = {
-        {0.3f, 1.0f, "0"}, {0.26f, 1.0f, "0"}, {0.24f, 1.0f, "01"}, {0.13f, 1.0f, "01"}, {0.12f, 1.0f, "0123"},
-        {1.0f, 1.69f, ""}, {1.0f, 1.67f, "0"}, {1.0f, 0.85f, "0"},  {1.0f, 0.83f, "01"}, {1.0f, 0.41f, "0123"},
+        {0.3f, 1.0f, "0"}, {0.26f, 1.0f, "0"}, {0.24f, 1.0f, "01"},    {0.13f, 1.0f, "01"}, {0.12f, 1.0f, "0123"},
+        {1.0f, 1.69f, ""}, {1.0f, 1.67f, "0"}, {1.0f, 0.85f, "0"},     {1.0f, 0.83f, "01"}, {1.0f, 0.41f, "0123"},
         {1.0f, 16.0f, ""}, {0.51f, 16.0f, ""}, {1e-30f, 1.0f, "0123"},
     };
     request r;
@@ -377,14 +377,14 @@ START_TEST(refused)
     const uint64_t random = 1;
     request r;
     start(&r, CLS_VERIFY_STANDARD, "34", "3 4 5");
-#define REFUSE(field, value)                                                                                           \
-    do {                                                                                                               \
-        const request good = r;                                                                                        \
-        r.field = (value);                                                                                             \
-        ck_assert_int_eq(cls_host_verify(&r.d, &r.v), CLS_BAD_ARGUMENT);                                               \
-        ck_assert_msg(strstr(cls_error_message(), strrchr("." #field, '.') + 1) != NULL, "%s: \"%s\"", #field,          \
-                      cls_error_message());                                                                            \
-        r = good;                                                                                                      \
+#define REFUSE(field, value) REFUSE_AS(field, value, strchr(#field, '.') + 1)
+#define REFUSE_AS(field, value, name)                                                                        \
+    do {                                                                                                     \
+        const request good = r;                                                                              \
+        r.field = (value);                                                                                   \
+        ck_assert_int_eq(cls_host_verify(&r.d, &r.v), CLS_BAD_ARGUMENT);                                     \
+        ck_assert_msg(strstr(cls_error_message(), name) != NULL, "%s: \"%s\"", #field, cls_error_message()); \
+        r = good;                                                                                            \
     } while (0)
     REFUSE(d.struct_size, 0);
     REFUSE(v.struct_size, 0);
@@ -398,13 +398,16 @@ START_TEST(refused)
     REFUSE(d.ids, NULL);
     REFUSE(d.parents, parents); /* of a chain's method */
     REFUSE(d.stride, VOCAB - 1);
-    REFUSE(d.bias_stride, VOCAB - 1);
     REFUSE(row.logits, NULL);
     REFUSE(row.vocab, 0);
     REFUSE(row.random, &random);
     REFUSE(p.temperature, -1.0f);
+    r.d.mask_stride = r.d.bias_stride = 1; /* of none */
+    EXPECT(&r, "345", 2, 0);
+    REFUSE_AS(row.bias, r.x, "bias_stride");
     r.row.mask_width = 2;
-    REFUSE(d.mask_stride, 1);
+    REFUSE_AS(row.mask, r.mask, "mask_stride");
+    r.row.mask_width = 0;
     r.d.method = CLS_VERIFY_TYPICAL;
     REFUSE(d.epsilon, 0.0f);
     REFUSE(d.epsilon, 1.01f);
@@ -416,6 +419,7 @@ START_TEST(refused)
     REFUSE(d.parents, parents);
     REFUSE(d.parents, before);
 #undef REFUSE
+#undef REFUSE_AS
     ck_assert_int_eq(cls_host_verify(NULL, &r.v), CLS_BAD_ARGUMENT);
     ck_assert_int_eq(cls_host_verify(&r.d, NULL), CLS_BAD_ARGUMENT);
     EXPECT(&r, "345", 2, 0);
