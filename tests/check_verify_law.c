@@ -8,7 +8,7 @@
 
 /* ------------------------------------------------------------------------ models */
 
-enum { VOCAB = 16, FIRST = 5, LONGEST = 8 };
+enum { VOCAB = 16, FIRST = 5, LONGEST = 8, DRAW = 3 };
 
 /* Models in which a token depends on the one before it. */
 typedef struct models {
@@ -106,6 +106,7 @@ static void run(trial *t, rng *r)
     row.vocab = VOCAB;
     row.params = &t->m->params;
     row.position = t->position;
+    row.draw = DRAW;
     row.output = &first;
     row.output_count = 1;
     cls_host_drafts_default(&d, sizeof d);
@@ -128,7 +129,7 @@ static double random_unit(const trial *t, uint32_t purpose, uint32_t at)
 {
     const cls_params *const p = &t->m->params;
     const u32 seed[2] = {(u32)p->seed, (u32)(p->seed >> 32)}, stream[2] = {(u32)p->stream, (u32)(p->stream >> 32)};
-    return (double)philox_bits(purpose, seed, stream, t->position + at, 0) * 0x1p-64;
+    return (double)philox_bits(purpose, seed, stream, t->position + at, DRAW) * 0x1p-64;
 }
 
 static double p_of(const trial *t, uint32_t k, int32_t id) { return t->m->p[t->before[k]][id]; }
