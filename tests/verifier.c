@@ -200,10 +200,10 @@ static void same(verifier *v, uint32_t i, const char *where, const char *what, u
 
 void verifier_equal_one(verifier *v, uint32_t i, const cls_host_verified *host, const char *where)
 {
-    const int32_t *const tokens = v->tokens + v->call.tokens.offset / sizeof *tokens + i * (v->width + 1);
+    const int32_t *const ours = v->tokens + v->call.tokens.offset / sizeof *ours + i * (v->width + 1);
     same(v, i, where, "the status", 0, v->status[i], host->status);
     for (uint32_t k = 0; k <= v->width; k++)
-        same(v, i, where, "token", k, tokens[k], k <= CLS_MAX_DRAFTS ? host->tokens[k] : -1);
+        same(v, i, where, "token", k, ours[k], k <= CLS_MAX_DRAFTS ? host->tokens[k] : -1);
     for (uint32_t k = 0; k < v->width; k++)
         same(v, i, where, "node", k, v->nodes[i * v->width + k], k < CLS_MAX_DRAFTS ? host->nodes[k] : -1);
     same(v, i, where, "what was accepted,", 0, v->accepted[i], host->accepted);
