@@ -35,8 +35,12 @@ static void random_requests(drafts *d, rng *r)
     }
     b->history = rng_below(r, 3) ? 100 : 0;
     batch_requests(b, r);
-    for (uint32_t i = 0; i < d->n; i++) { /* most take more than one token a call */
+    for (uint32_t i = 0; i < d->n; i++) { /* most go on, and take more than one token a call */
         cls_params *const p = &b->params[i];
+        if (rng_below(r, 3)) {
+            p->stop_ids = NULL;
+            p->stop_count = 0;
+        }
         if (rng_below(r, 5) == 0)
             continue;
         p->mirostat = 0;
