@@ -63,7 +63,7 @@ static size_t place_outputs(verifier *v)
     return at + MARGIN;
 }
 
-static void rows_of_call(verifier *v)
+static void rows_of_call(verifier *v, int device_masks)
 {
     const drafts *const of = v->of;
     const batch *const rows = of->rows, *const q = of->q;
@@ -77,7 +77,8 @@ static void rows_of_call(verifier *v)
     call->draft_stride = q->stride;
     if (rows->mask) {
         const size_t size = (size_t)rows->rows * rows->mask_width * (rows->mask_kind == CLS_MASK_PACKED ? 4 : 1);
-        call->mask.words.buffer = buffer_of(v->d, size, rows->mask);
+        call->mask.words.buffer = device_masks ? buffer_of(v->d, size, rows->mask) : NULL;
+        call->mask.host = device_masks ? NULL : rows->mask;
         call->mask.kind = rows->mask_kind;
         call->mask.width = rows->mask_width;
         call->mask.row_map.host = rows->mask_map;
@@ -90,7 +91,7 @@ static void rows_of_call(verifier *v)
     }
 }
 
-void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int device_ids, uint32_t wide)
+void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int on_device, uint32_t wide)
 {
     const batch *const b = of->requests;
     memset(v, 0, sizeof *v);
@@ -100,7 +101,7 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     v->slots = of->n + 2;
     begin(v, context);
     cls_verify_call_default(&v->call, sizeof v->call);
-    rows_of_call(v);
+    rows_of_call(v, on_device);
     const size_t ints = place_outputs(v);
     int32_t *const canaries = room(ints, sizeof *canaries);
     for (size_t i = 0; i < ints; i++)
@@ -112,7 +113,7 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     v->call.requests = of->n;
     v->call.max_drafts = wide ? v->width : 0;
     v->call.cu = of->cu;
-    v->call.draft_ids.device.buffer = device_ids ? ints_of(d, of->ids, of->total) : NULL;
+    v->call.draft_ids.device.buffer = on_device ? ints_of(d, of->ids, of->total) : NULL;
     v->tokens = room(ints, sizeof(int32_t));
     v->counted = room(v->slots * 3, sizeof(int32_t));
 

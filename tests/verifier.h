@@ -22,9 +22,10 @@ typedef struct verifier {
     cl_mem output;    /* all of these, with margins */
 } verifier;
 
-/* Begins the requests in their slots, which all have one. device_ids: the drafts'
- * ids lie in a buffer. wide: outputs wider than needed. */
-void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int device_ids, uint32_t wide);
+/* Begins the requests in their slots, which all have one. on_device: the drafts'
+ * ids and the masks lie in buffers, else on the host. wide: how much wider the
+ * outputs are than needed. */
+void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int on_device, uint32_t wide);
 void verifier_close(verifier *v);
 
 /* Uploads drafts, verifies, reads back. */
