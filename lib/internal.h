@@ -14,6 +14,7 @@
 #include "../cl/arithmetic.h"
 #include "../cl/philox.h"
 #include "../cl/samplers.h"
+#include "../cl/verify.h"
 
 /* ---------------------------------------------------------------- status.c */
 

@@ -171,7 +171,7 @@ static void start(const cls_work *w, cls_row *trace, cls_host_result *result)
     result->logprob_raw = result->logprob_final = -INFINITY;
 }
 
-static void reference(cls_work *w, cls_row *trace, cls_host_result *result)
+void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result)
 {
     cls_work_text(w);
     start(w, trace, result);
@@ -186,14 +186,23 @@ static void reference(cls_work *w, cls_row *trace, cls_host_result *result)
             trace->none = 0;
             trace->status |= cls_work_stops(w, w->outputs + 1, (uint32_t)trace->token);
             mode = mode_after(w, trace);
-            cls_work_read(w, 1); /* raw logprobs know no mask */
-            w->scale = CLS_LOG2E;
-            cls_weigh(w);
-            if (w->alive != 0)
-                result->logprob_raw = logprob_of(w->z[trace->token], w->top, CLS_LOG2E, cls_row_mass(w));
         }
     }
+    result->token = trace->token;
+    result->status = (int32_t)trace->status;
     result->mode = (cls_host_mode){1, mode.mu, mode.sum, mode.weight, mode.top_p};
+}
+
+/* Raw logprobs know no mask. */
+static void report_raw(cls_work *w, const cls_row *trace, cls_host_result *result)
+{
+    if (trace->none)
+        return;
+    cls_work_read(w, 1);
+    w->scale = CLS_LOG2E;
+    cls_weigh(w);
+    if (w->alive != 0)
+        result->logprob_raw = logprob_of(w->z[trace->token], w->top, CLS_LOG2E, cls_row_mass(w));
 }
 
 static cls_status check_row(const cls_host_row *row)
@@ -234,10 +243,10 @@ static cls_status read_infill(cls_work *w)
 }
 
 /* All arrays, or none. */
-static int make_room(cls_work *w)
+static int make_room(cls_work *w, uint32_t more)
 {
     const size_t n = w->vocab, tiles = (n + CLS_TILE - 1) / CLS_TILE;
-    const size_t text = (size_t)w->row->prompt_count + w->row->output_count;
+    const size_t text = (size_t)w->row->prompt_count + w->row->output_count + more;
     w->tiles = (uint32_t)tiles;
     w->text = malloc((text + 1) * sizeof *w->text);
     w->z = malloc(n * sizeof *w->z);
@@ -253,7 +262,7 @@ static int make_room(cls_work *w)
            w->mass != NULL && w->count != NULL && w->bias != NULL && w->mark != NULL && w->order != NULL;
 }
 
-static void free_room(cls_work *w)
+void cls_work_close(cls_work *w)
 {
     free(w->text);
     free(w->z);
@@ -267,38 +276,41 @@ static void free_room(cls_work *w)
     free(w->order);
 }
 
+cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params, const cls_host_row *callers, uint32_t more)
+{
+    memset(w, 0, sizeof *w);
+    w->row = row;
+    w->params = params;
+    cls_host_row_default(row, sizeof *row);
+    cls_status status = cls_struct_read(row, sizeof *row, callers, "row");
+    if (status == CLS_OK)
+        status = check_row(row);
+    if (row->mask_width == 0)
+        row->mask_width = row->mask_kind == CLS_MASK_BOOL ? row->vocab : (row->vocab + 31) / 32;
+    w->vocab = row->vocab;
+    if (status == CLS_OK)
+        status = cls_slot_from_params(row->params, row->vocab, &w->slot);
+    if (status == CLS_OK)
+        status = cls_params_read(row->params, params);
+    if (status == CLS_OK)
+        status = read_infill(w);
+    if (status == CLS_OK && !make_room(w, more))
+        status =
+            cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a row of %u tokens", (unsigned)w->vocab);
+    return status;
+}
+
 cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_result *result)
 {
     cls_host_row row;
     cls_params params;
     cls_work w;
-    memset(&w, 0, sizeof w);
-    w.row = &row;
-    w.params = &params;
-    cls_host_row_default(&row, sizeof row);
-    cls_status status = cls_struct_read(&row, sizeof row, callers, "row");
-    if (status == CLS_OK)
-        status = check_row(&row);
-    if (row.mask_width == 0)
-        row.mask_width = row.mask_kind == CLS_MASK_BOOL ? row.vocab : (row.vocab + 31) / 32;
-    w.vocab = row.vocab;
-    if (status == CLS_OK)
-        status = cls_slot_from_params(row.params, row.vocab, &w.slot);
-    if (status == CLS_OK)
-        status = cls_params_read(row.params, &params);
-    if (status == CLS_OK)
-        status = read_infill(&w);
-    if (status != CLS_OK)
-        return status;
-    if (make_room(&w)) {
-        reference(&w, trace, result);
-        result->token = trace->token;
-        result->status = (int32_t)trace->status;
-    } else {
-        status =
-            cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a row of %u tokens", (unsigned)w.vocab);
+    const cls_status status = cls_work_open(&w, &row, &params, callers, 0);
+    if (status == CLS_OK) {
+        cls_work_run(&w, trace, result);
+        report_raw(&w, trace, result);
     }
-    free_room(&w);
+    cls_work_close(&w);
     return status;
 }
 

@@ -46,6 +46,18 @@ typedef struct cls_work {
     cls_preference *order; /* [vocab] for sorting */
 } cls_work;
 
+/* -------------------------------------------------------------- reference.c */
+
+/* Checks the caller's row, copies it and its parameters into our sizes, where they
+ * must stay, and makes room for it with so many more tokens of output. Whatever
+ * comes of it, cls_work_close(). */
+cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params, const cls_host_row *callers, uint32_t more);
+void cls_work_close(cls_work *w);
+
+/* From the row's logits to its token. If there is one (trace->none is 0) the work
+ * has the final set then, weighed. result->probs must be set. */
+void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result);
+
 /* ------------------------------------------------------- reference_adjust.c */
 
 /* Gathers the request's tokens. */
