@@ -41,8 +41,6 @@ static int cu_read(const cli_draft_files *files, uint32_t rows, cli_drafts *draf
     if ((uint32_t)drafts->cu[count - 1] != rows)
         return cli_fail("%s: ends with row %" PRId32 ", but %s has %" PRIu32 " rows", files->cu, drafts->cu[count - 1],
                         files->target, rows);
-    if (rows > CLI_MOST_ROWS)
-        return cli_fail("%s: %" PRIu32 " rows are more than one call takes, %u", files->target, rows, CLI_MOST_ROWS);
     drafts->requests = (uint32_t)count - 1;
     drafts->count = rows - drafts->requests;
     return 0;
@@ -111,6 +109,26 @@ int cli_drafts_read(const cli_draft_files *files, const char *dtype, const cli_l
 {
     return cu_read(files, target->rows, drafts) || ids_read(files, drafts) ||
            ((files->probs != NULL || files->logits != NULL) && distribution_read(files, dtype, target, drafts));
+}
+
+uint32_t cli_draft_position(const cli_job *job, const cli_drafts *drafts, uint32_t trial, uint32_t request)
+{
+    return (uint32_t)cli_position(job, request) + trial * (drafts->most + 1);
+}
+
+size_t cli_draft_size(const cli_job *job, const cli_drafts *drafts)
+{
+    return drafts->kind == CLS_DRAFT_LOGITS ? job->logits->size : 4;
+}
+
+uint32_t cli_emitted(const cli_drafts *drafts, uint32_t trial, uint32_t request)
+{
+    const size_t width = drafts->most + 1;
+    const int32_t *const tokens = drafts->tokens + ((size_t)trial * drafts->requests + request) * width;
+    uint32_t n = 0;
+    while (n < width && tokens[n] >= 0)
+        n++;
+    return n;
 }
 
 void cli_drafts_free(cli_drafts *drafts)

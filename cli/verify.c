@@ -181,6 +181,10 @@ static int read_all(question *q, const cli_option *options, cli_job *job)
     if (cli_logits_read(q->files.target, q->of.dtype, &q->of.logits) != 0 ||
         cli_drafts_read(&q->files, q->of.dtype, &q->of.logits, d) != 0)
         return 1;
+    if (d->method != CLS_VERIFY_STANDARD && d->method != CLS_VERIFY_BLOCK) {
+        free(d->draft); /* nobody asks */
+        d->draft = NULL;
+    }
     q->of.requests = d->requests;
     q->of.of = "requests";
     job->ahead = d->most;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* clsample verify: drafts against a model's logits.
  *
- *     verify.c      the command, and what it prints
- *     drafts.c      reads the files of drafts
- *     verify_run.c  verifies them, on the device and by the reference
+ *     verify.c         the command, and what it prints
+ *     drafts.c         reads the files of drafts
+ *     verify_device.c  verifies them on the device
+ *     verify_host.c    and by the reference
  */
 #ifndef CLS_CLI_VERIFY_H
 #define CLS_CLI_VERIFY_H
 
 #include "request.h"
-
-#define CLI_MOST_ROWS 65535u /* of one call */
 
 /* Drafts of several requests, and how to verify them. Arrays are the files'. */
 typedef struct cli_drafts {
@@ -47,6 +46,11 @@ static inline uint32_t cli_drafts_of(const cli_drafts *drafts, uint32_t request)
 {
     return (uint32_t)(drafts->cu[request + 1] - drafts->cu[request]) - 1;
 }
+
+/* Where a request's first row is in a trial. */
+uint32_t cli_draft_position(const cli_job *job, const cli_drafts *drafts, uint32_t trial, uint32_t request);
+
+size_t cli_draft_size(const cli_job *job, const cli_drafts *drafts); /* of an element of their distribution */
 
 /* Tokens of a request's trial: those before the first -1. */
 uint32_t cli_emitted(const cli_drafts *drafts, uint32_t trial, uint32_t request);

@@ -1,40 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts to tokens: as a runtime would call the library, and by the reference.
+/* Drafts to tokens on the device, as a runtime would call the library.
  *
  * Trials are requests of their own, as many to a call as its memory allows: a
- * call costs more than a trial of a small vocabulary. Each has a slot, which
- * begins anew before the call. */
+ * call costs more than a trial of a small vocabulary. Requests that are too many
+ * for one call take several. Each has a slot, which begins anew before the call. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "verify.h"
 
-/* What the rows of one call may take, about: logits, and the library's lists. */
+/* The rows of one call: most of them, and what they may take, about: logits, and the library's lists. */
+#define CALL_ROWS 65535u
 #define CALL_BYTES ((size_t)128 << 20)
 #define LISTS_BYTES ((size_t)32 << 10)
 
-/* Of a trial's first request; the last trial's fit, see verify.c. */
-static uint32_t position_of(const cli_job *job, const cli_drafts *drafts, uint32_t trial, uint32_t request)
-{
-    return (uint32_t)cli_position(job, request) + trial * (drafts->most + 1);
-}
-
-uint32_t cli_emitted(const cli_drafts *drafts, uint32_t trial, uint32_t request)
-{
-    const size_t width = drafts->most + 1;
-    const int32_t *const tokens = drafts->tokens + ((size_t)trial * drafts->requests + request) * width;
-    uint32_t n = 0;
-    while (n < width && tokens[n] >= 0)
-        n++;
-    return n;
-}
-
-/* ------------------------------------------------------------------ the device */
-
-/* What a run holds: the inputs of as many trials as a call has, `trials`, and the results of all. */
+/* What a run holds: the inputs of as many trials as a call takes, and the results of all. */
 typedef struct device_side {
-    uint32_t trials;
+    uint32_t trials, rows_of_call, slots; /* most of a call */
     cls_sampler *sampler;
     cl_mem logits, draft, mask, bias, tokens, nodes, accepted, status;
     int32_t *cu, *ids, *parents, *positions, *rows;
@@ -53,13 +36,22 @@ static void let_go(device_side *held)
     cls_sampler_destroy(held->sampler);
 }
 
-static uint32_t trials_of_call(const cli_job *job, const cli_drafts *drafts)
+static void size_calls(const cli_job *job, const cli_drafts *drafts, device_side *held)
 {
     const cli_logits *const logits = job->logits;
     const size_t row = logits->vocab * (logits->size + (drafts->draft != NULL ? 4 : 0)) + 16 * (size_t)job->history;
-    const size_t by_memory = CALL_BYTES / (logits->rows * (row + LISTS_BYTES)), by_rows = CLI_MOST_ROWS / logits->rows;
-    const size_t most = by_memory < by_rows ? by_memory : by_rows;
-    return most < 1 ? 1 : most < drafts->trials ? (uint32_t)most : drafts->trials;
+    const size_t by_memory = CALL_BYTES / (row + LISTS_BYTES);
+    const uint32_t least = CLS_MAX_DRAFTS + 1, most = by_memory < CALL_ROWS ? (uint32_t)by_memory : CALL_ROWS;
+    held->rows_of_call = most > least ? most : least;
+    held->trials = held->rows_of_call / logits->rows;
+    if (held->trials > drafts->trials)
+        held->trials = drafts->trials;
+    if (held->trials == 0)
+        held->trials = 1;
+    else
+        held->rows_of_call = held->trials * logits->rows;
+    held->slots =
+        held->trials * drafts->requests < held->rows_of_call ? held->trials * drafts->requests : held->rows_of_call;
 }
 
 /* `size` bytes, n times. */
@@ -80,13 +72,12 @@ static int make_repeated(cli_target *target, cl_mem *buffer, const char *what, s
     return failed;
 }
 
-/* The host's arrays of a call. A row of masks and biases is that of all trials. */
+/* The host's arrays of calls. A row of masks and biases is that of all trials. */
 static int make_arrays(const cli_job *job, const cli_drafts *drafts, device_side *held)
 {
     const size_t ids = drafts->count * sizeof *drafts->ids, rows = job->logits->rows;
-    const uint32_t all = held->trials * drafts->requests;
-    held->cu = calloc(all + (size_t)1, sizeof *held->cu);
-    held->positions = calloc(all, sizeof *held->positions);
+    held->cu = calloc(held->slots + (size_t)1, sizeof *held->cu);
+    held->positions = calloc(held->slots, sizeof *held->positions);
     held->rows = calloc(held->trials * rows, sizeof *held->rows);
     if (drafts->ids != NULL)
         held->ids = repeated(drafts->ids, ids, held->trials);
@@ -95,8 +86,6 @@ static int make_arrays(const cli_job *job, const cli_drafts *drafts, device_side
     if (held->cu == NULL || held->positions == NULL || held->rows == NULL ||
         (held->ids == NULL && drafts->count != 0) || (held->parents == NULL && drafts->parents != NULL))
         return cli_no_memory();
-    for (uint32_t i = 0; i <= all; i++)
-        held->cu[i] = (int32_t)(i / drafts->requests * rows) + drafts->cu[i % drafts->requests];
     for (size_t r = 0; r < held->trials * rows; r++)
         held->rows[r] = (int32_t)(r % rows);
     return 0;
@@ -106,8 +95,8 @@ static int make_sampler(cli_target *target, const cli_job *job, const cli_drafts
 {
     cls_sampler_options options;
     cli_sampler_options(job, drafts->requests, &options);
-    options.max_rows = held->trials * job->logits->rows;
-    options.slots = held->trials * drafts->requests;
+    options.max_rows = held->rows_of_call;
+    options.slots = held->slots;
     if (cls_sampler_create(target->context, &options, &held->sampler) != CLS_OK)
         return cli_fail_library("sampler");
     if (job->infill != NULL && cls_sampler_infill(held->sampler, job->infill) != CLS_OK)
@@ -119,13 +108,13 @@ static int make_all(cli_target *target, const cli_job *job, const cli_drafts *dr
 {
     const size_t rows = job->logits->rows, vocab = job->logits->vocab,
                  results = (size_t)drafts->trials * drafts->requests;
-    const size_t draft = drafts->kind == CLS_DRAFT_LOGITS ? job->logits->size : 4;
-    held->trials = trials_of_call(job, drafts);
+    size_calls(job, drafts, held);
     return make_sampler(target, job, drafts, held) || make_arrays(job, drafts, held) ||
            make_repeated(target, &held->logits, "logits", rows * vocab * job->logits->size, job->logits->data,
                          held->trials) ||
            (drafts->draft != NULL &&
-            make_repeated(target, &held->draft, "draft", drafts->count * vocab * draft, drafts->draft, held->trials)) ||
+            make_repeated(target, &held->draft, "draft", drafts->count * vocab * cli_draft_size(job, drafts),
+                          drafts->draft, held->trials)) ||
            (job->mask != NULL &&
             cli_buffer(target, &held->mask, "mask", rows * job->mask_width * cli_mask_size(job), job->mask)) ||
            (job->bias != NULL &&
@@ -136,23 +125,46 @@ static int make_all(cli_target *target, const cli_job *job, const cli_drafts *dr
            cli_buffer(target, &held->status, "status", results * 4, NULL);
 }
 
-/* The call of `n` trials from `first` on. */
-static void make_call(const cli_job *job, const cli_drafts *drafts, const device_side *held, uint32_t first, uint32_t n,
+/* Some of the requests in some of the trials: all of them, or a single trial. */
+typedef struct part {
+    uint32_t trial, trials, request, requests;
+} part;
+
+/* Begins their slots, and says where their rows begin. */
+static int begin_part(const cli_job *job, const cli_drafts *drafts, const part *of, device_side *held)
+{
+    const int32_t *const cu = drafts->cu + of->request;
+    const uint32_t n = of->trials * of->requests;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t trial = i / of->requests, k = i % of->requests;
+        held->cu[i] = (int32_t)(trial * job->logits->rows) + cu[k] - cu[0];
+        held->positions[i] = (int32_t)cli_draft_position(job, drafts, of->trial + trial, of->request + k);
+        if (cli_slot_begin(job, of->request + k, held->sampler, i) != 0)
+            return 1;
+    }
+    held->cu[n] = (int32_t)((of->trials - 1) * job->logits->rows) + cu[of->requests] - cu[0];
+    return 0;
+}
+
+static void make_call(const cli_job *job, const cli_drafts *drafts, const part *of, const device_side *held,
                       cls_verify_call *call)
 {
-    const uint64_t before = (uint64_t)first * drafts->requests * 4;
+    const uint64_t row = (uint64_t)drafts->cu[of->request], draft = row - of->request;
+    const uint64_t result = (uint64_t)of->trial * drafts->requests + of->request;
     cls_verify_call_default(call, sizeof *call);
-    call->requests = n * drafts->requests;
+    call->requests = of->trials * of->requests;
     call->method = drafts->method;
     call->cu = held->cu;
     call->logits.dtype = (int32_t)job->logits->dtype;
     call->logits.buffer = held->logits;
+    call->logits.offset = row * job->logits->vocab * job->logits->size;
     call->positions = held->positions;
-    call->draft_ids.host = held->ids;
-    call->parents = held->parents;
-    if (drafts->draft != NULL)
+    call->draft_ids.host = held->ids != NULL ? held->ids + draft : NULL;
+    call->parents = held->parents != NULL ? held->parents + draft : NULL;
+    if (held->draft != NULL) {
         call->draft_kind = (int32_t)drafts->kind;
-    call->draft.buffer = held->draft;
+        call->draft = (cls_buffer){held->draft, draft * job->logits->vocab * cli_draft_size(job, drafts)};
+    }
     call->disable_bonus = drafts->disable_bonus;
     call->epsilon = drafts->epsilon;
     call->delta = drafts->delta;
@@ -161,42 +173,58 @@ static void make_call(const cli_job *job, const cli_drafts *drafts, const device
         call->mask.width = job->mask_width;
         call->mask.kind = (int32_t)job->mask_kind;
         call->mask.rows = job->logits->rows;
-        call->mask.row_map.host = held->rows;
+        call->mask.row_map.host = held->rows + row;
     }
     if (held->bias != NULL) {
         call->bias.values.buffer = held->bias;
         call->bias.dtype = (int32_t)job->bias_dtype;
         call->bias.rows = job->logits->rows;
-        call->bias.row_map.host = held->rows;
+        call->bias.row_map.host = held->rows + row;
     }
     call->max_drafts = drafts->most;
-    call->tokens = (cls_buffer){held->tokens, before * (drafts->most + 1)};
+    call->tokens = (cls_buffer){held->tokens, result * (drafts->most + 1) * 4};
     if (held->nodes != NULL)
-        call->nodes = (cls_buffer){held->nodes, before * drafts->most};
-    call->accepted = (cls_buffer){held->accepted, before};
-    call->status = (cls_buffer){held->status, before};
+        call->nodes = (cls_buffer){held->nodes, result * drafts->most * 4};
+    call->accepted = (cls_buffer){held->accepted, result * 4};
+    call->status = (cls_buffer){held->status, result * 4};
+}
+
+static int enqueue_part(cli_target *target, const cli_job *job, const cli_drafts *drafts, const part *of,
+                        device_side *held)
+{
+    cls_verify_call call;
+    cls_status status;
+    if (begin_part(job, drafts, of, held) != 0)
+        return 1;
+    make_call(job, drafts, of, held, &call);
+    status = cls_verify(held->sampler, target->queue, &call, 0, NULL, NULL);
+    if (status == CLS_BUSY) {
+        clFinish(target->queue);
+        status = cls_verify(held->sampler, target->queue, &call, 0, NULL, NULL);
+    }
+    return status == CLS_OK ? 0 : cli_fail_library("verification");
+}
+
+/* As many requests from one on as a call takes. */
+static uint32_t fitting(const cli_drafts *drafts, uint32_t first, uint32_t rows)
+{
+    uint32_t n = 1;
+    while (first + n < drafts->requests && (uint32_t)(drafts->cu[first + n + 1] - drafts->cu[first]) <= rows)
+        n++;
+    return n;
 }
 
 static int enqueue(cli_target *target, const cli_job *job, const cli_drafts *drafts, device_side *held)
 {
-    for (uint32_t first = 0, n; first < drafts->trials; first += n) {
-        cls_verify_call call;
-        cls_status status;
-        n = drafts->trials - first < held->trials ? drafts->trials - first : held->trials;
-        for (uint32_t i = 0; i < n * drafts->requests; i++) {
-            const uint32_t request = i % drafts->requests;
-            held->positions[i] = (int32_t)position_of(job, drafts, first + i / drafts->requests, request);
-            if (cli_slot_begin(job, request, held->sampler, i) != 0)
+    part of = {.trial = 0};
+    for (; of.trial < drafts->trials; of.trial += of.trials) {
+        const uint32_t left = drafts->trials - of.trial;
+        of.trials = left < held->trials ? left : held->trials;
+        for (of.request = 0; of.request < drafts->requests; of.request += of.requests) {
+            of.requests = fitting(drafts, of.request, held->rows_of_call);
+            if (enqueue_part(target, job, drafts, &of, held) != 0)
                 return 1;
         }
-        make_call(job, drafts, held, first, n, &call);
-        status = cls_verify(held->sampler, target->queue, &call, 0, NULL, NULL);
-        if (status == CLS_BUSY) {
-            clFinish(target->queue);
-            status = cls_verify(held->sampler, target->queue, &call, 0, NULL, NULL);
-        }
-        if (status != CLS_OK)
-            return cli_fail_library("verification");
     }
     return 0;
 }
@@ -213,47 +241,4 @@ int cli_verify(cli_target *target, const cli_job *job, const cli_drafts *drafts)
     clFinish(target->queue);
     let_go(&held);
     return failed;
-}
-
-/* -------------------------------------------------------------------- the host */
-
-static int host_trial(const cli_job *job, const cli_drafts *drafts, uint32_t trial, uint32_t request)
-{
-    const uint32_t row = (uint32_t)drafts->cu[request], before = row - request;
-    const size_t at = (size_t)trial * drafts->requests + request, width = drafts->most + 1;
-    const size_t draft = drafts->kind == CLS_DRAFT_LOGITS ? job->logits->size : 4;
-    cls_host_row host;
-    cls_host_drafts of;
-    cls_host_verified result = {.struct_size = sizeof result};
-    cli_host_row(job, request, row, &host);
-    host.position = position_of(job, drafts, trial, request);
-    cls_host_drafts_default(&of, sizeof of);
-    of.row = &host;
-    of.n = cli_drafts_of(drafts, request);
-    of.method = drafts->method;
-    of.ids = of.n != 0 ? drafts->ids + before : NULL;
-    of.parents = drafts->parents != NULL ? drafts->parents + before : NULL;
-    if (drafts->draft != NULL) {
-        of.draft = (const char *)drafts->draft + before * job->logits->vocab * draft;
-        of.draft_kind = (int32_t)drafts->kind;
-    }
-    of.disable_bonus = drafts->disable_bonus;
-    of.epsilon = drafts->epsilon;
-    of.delta = drafts->delta;
-    if (cls_host_verify(&of, &result) != CLS_OK)
-        return cli_fail("request %" PRIu32 ": %s", request, cls_error_message());
-    memcpy(drafts->tokens + at * width, result.tokens, width * 4);
-    memcpy(drafts->nodes + at * drafts->most, result.nodes, drafts->most * 4);
-    drafts->accepted[at] = result.accepted;
-    drafts->status[at] = result.status;
-    return 0;
-}
-
-int cli_verify_host(const cli_job *job, const cli_drafts *drafts)
-{
-    for (uint32_t t = 0; t < drafts->trials; t++)
-        for (uint32_t i = 0; i < drafts->requests; i++)
-            if (host_trial(job, drafts, t, i) != 0)
-                return 1;
-    return 0;
 }
