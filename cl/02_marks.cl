@@ -12,6 +12,7 @@ typedef struct prepared_row {
     __global u32 *marks, *banned, *heads, *text, *links;
     __global const u32 *amounts; /* what DRY takes off, by exponent */
     u32 length;                  /* links beyond these are scratch */
+    __global u32 *drafts, *path, *patches; /* marked, drafts, patches; ids; pairs */
 } prepared_row;
 
 static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 vocab, u32 row,
@@ -24,15 +25,30 @@ static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 v
     p.text = p.marks + prepared_text(vocab, layout);
     p.length = prepared_length(layout);
     p.links = p.text + p.length;
+    p.drafts = p.marks + prepared_drafts(vocab, layout);
+    p.path = p.drafts + 16;
+    p.patches = p.path + CLS_DRAFTS_MOST;
     p.amounts = amounts;
     return p;
 }
 
-/* Whether a slot's rows are prepared now. */
+/* Whether a slot's rows are prepared now; one that follows drafts says so itself. */
 static inline u32 is_prepared(__global const cls_slot *slot)
 {
     return (slot->flags & CLS_SLOT_HISTORY) && !slot->stopped &&
            ((slot->n_dry | slot->ngram | slot->n_bad_words) != 0 || slot->outputs < slot->min_tokens);
+}
+
+/* What a token counts once the drafts before the row are in, if they change that. */
+static inline void find_patch(const prepared_row *p, u32 id, u32 *count, u32 *seen)
+{
+    const u32 n = p->drafts[2];
+    for (u32 i = 0; i < n; i++) {
+        if (p->patches[2 * i] == id) {
+            *count = p->patches[2 * i + 1] & ~CLS_PATCH_SEEN;
+            *seen = p->patches[2 * i + 1] & CLS_PATCH_SEEN;
+        }
+    }
 }
 
 /* A head or the low half of a link is a position plus 1, or 0; the high half
@@ -59,10 +75,12 @@ static inline f32 adjust_prepared(const prepared_row *p, u32 id, f32 x)
 {
     if (!(x > -INFINITY) || (p->banned[id >> 5] >> (id & 31) & 1u))
         return -INFINITY;
-    return settle(x - as_float(p->amounts[p->links[find_entry(p, id) - 1] >> LINK_BITS]));
+    const u32 at = find_entry(p, id);
+    return at == 0 ? x : settle(x - as_float(p->amounts[p->links[at - 1] >> LINK_BITS]));
 }
 
-/* What becomes of a token: a code of exponent + 1, or CODE_BAN, the largest;
+/* What becomes of a token: nothing but its mark (0, after all others), a code of
+ * exponent + 1, or CODE_BAN, the largest;
  * and the position of the text that has the token, for its entry. */
 #define CODE_BAN 0x7fffu
 #define POSITION_BITS 14
@@ -79,7 +97,7 @@ static inline void mark_token(const prepared_row *p, u32 id, u32 pack)
     p->marks[w] = marks | bit;
     if (code == CODE_BAN) {
         p->banned[w] |= bit;
-    } else if (!(marks & bit)) {
+    } else if (code != 0 && !(marks & bit)) {
         p->links[position] = (code - 1) << LINK_BITS | p->heads[w];
         p->heads[w] = position + 1;
     } else if (code > 1 && !(p->banned[w] & bit)) {

@@ -234,29 +234,34 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
 
 /* ----------------------------------------------------------------------- bans */
 
-/* Whether the output ends with ids. */
-static inline int output_ends(const cls_slot *slot, const slot_state *s, __global const u32 *ids, u32 n)
+/* Whether the output ends with ids, `drafts` tokens of the path after it. */
+static inline int output_ends(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
+                              __global const u32 *ids, u32 n)
 {
     u32 same = 0, equal = 1;
-    while (equal && same < n && same < slot->length) {
-        const u32 entry = s->ring[(slot->length - 1 - same) % s->n_ring] & ~CLS_ENTRY_FIRST;
+    while (equal && same < n && same < slot->length + drafts) {
+        u32 entry;
+        if (same < drafts)
+            entry = p->path[drafts - 1 - same] | CLS_ENTRY_OUTPUT;
+        else
+            entry = s->ring[(slot->length + drafts - 1 - same) % s->n_ring] & ~CLS_ENTRY_FIRST;
         equal = entry == (ids[n - 1 - same] | CLS_ENTRY_OUTPUT);
         same += equal;
     }
     return same == n;
 }
 
-static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, __global const u32 *lists,
-                       __local uint2 *chunk)
+static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
+                       __global const u32 *lists, __local uint2 *chunk)
 {
-    const u32 n_stop = slot->outputs < slot->min_tokens ? slot->n_stop : 0u, lid = get_local_id(0);
+    const u32 n_stop = slot->outputs + drafts < slot->min_tokens ? slot->n_stop : 0u, lid = get_local_id(0);
     for (u32 i = lid; i < n_stop + lid; i += WGS)
         mark_chunk(p, i < n_stop ? lists[slot->stop + i] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
     for (u32 i = lid; i < slot->n_bad_words + lid; i += WGS) {
         u32 id = NO_ID;
         if (i < slot->n_bad_words) {
             __global const u32 *const word = lists + (slot->bias + lists[slot->bad_words + i]);
-            if (output_ends(slot, s, word + 1, word[0] - 1))
+            if (output_ends(p, slot, s, drafts, word + 1, word[0] - 1))
                 id = word[word[0]];
         }
         mark_chunk(p, id, PACK(CODE_BAN, 0u), chunk);
@@ -275,32 +280,121 @@ static inline i32 mapped_slot(__global const cls_slot *slots, u32 n_slots, __glo
     return slot < 0 || (u32)slot >= n_slots || !(slots[slot].flags & CLS_SLOT_BEGUN) ? -2 : slot;
 }
 
+/* --------------------------------------------------------------------- drafts */
+
+/* Rows of a verification: the draft that each row follows (-1: the text), the one
+ * that each draft follows, and what they are. */
+#define DRAFT_ARGS                                                                                  \
+    __global const i32 *nodes, const u64 nodes_offset, __global const i32 *parents,                 \
+    const u64 parents_offset, __global const i32 *draft_ids, const u64 draft_ids_offset
+
+/* The drafts before a row, first to last, as if they had been accepted; returns
+ * how many. What follows a draft outside the vocabulary nobody asks for: none. */
+static inline u32 copy_path(const prepared_row *p, i32 node, __global const i32 *parents, __global const i32 *ids, u32 vocab)
+{
+    u32 n = 0;
+    int good = 1;
+    for (i32 at = node; at >= 0 && n < CLS_DRAFTS_MOST; at = parents[at]) {
+        good &= ids[at] >= 0 && (u32)ids[at] < vocab;
+        n++;
+    }
+    n = good ? n : 0;
+    if (get_local_id(0) == 0)
+        for (u32 i = n; i > 0; node = parents[node])
+            p->path[--i] = (u32)ids[node];
+    return n;
+}
+
+/* What the path's tokens and those that it pushes out of the window count then. */
+static inline void patch_counts(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts, u32 vocab,
+                                __local uint2 *chunk)
+{
+    const u32 length = slot->length, end = length + drafts, lid = get_local_id(0);
+    const u32 old = slot->window != 0 && length > slot->window ? length - slot->window : 0;
+    const u32 from = slot->window != 0 && end > slot->window ? end - slot->window : 0; /* where the window begins then */
+    const u32 kept = min(max(from, old), length), n = drafts + (kept - old);
+    for (u32 i = lid; i < n; i += WGS) {
+        const u32 id = i < drafts ? p->path[i] : s->ring[(old + i - drafts) % s->n_ring] & CLS_ENTRY_ID;
+        u32 in = 0, out = 0, counts = 0, seen = 0, twice = 0;
+        for (u32 k = 0; k < drafts; k++) {
+            in += p->path[k] == id && length + k >= from;
+            twice |= k < i && p->path[k] == id;
+        }
+        for (u32 k = old; k < kept; k++) {
+            const u32 entry = s->ring[k % s->n_ring];
+            if ((entry & CLS_ENTRY_ID) != id)
+                continue;
+            out += (u32)entry_counts(entry, slot->flags);
+            twice |= drafts + (k - old) < i;
+        }
+        if (slot->window == 0 || kept == old) {
+            counts = count_of(s, id);
+            seen = s->seen[id >> 5] >> (id & 31) & 1u;
+        } else {
+            /* Bits must ask the window. */
+            for (u32 k = kept; k < length; k++) {
+                const u32 entry = s->ring[k % s->n_ring];
+                const u32 same = (entry & CLS_ENTRY_ID) == id, its = (u32)entry_counts(entry, slot->flags);
+                counts |= same & its;
+                seen |= same & (1u - its);
+            }
+            if (s->keep == CLS_KEEPS_COUNTS)
+                counts = count_of(s, id) - out;
+        }
+        counts = s->keep == CLS_KEEPS_COUNTS ? min(counts + in, (u32)CLS_MAX_COUNT) : counts | (u32)(in != 0);
+        p->patches[2 * i] = twice ? (u32)NO_ID : id;
+        p->patches[2 * i + 1] = counts | (seen ? CLS_PATCH_SEEN : 0u);
+    }
+    BARRIER();
+    for (u32 i = lid; i < n + lid; i += WGS)
+        mark_chunk(p, i < n ? p->patches[2 * i] : (u32)NO_ID, PACK(0u, 0u), chunk);
+    if (lid == 0)
+        p->drafts[2] = n;
+}
+
 /* Before the survey, if a row may need it. Reads slots and their states, writes
  * the rows' regions of `prepared`. Launch: [WGS, rows]. */
 KERNEL void cls_prepare_rows(__global const cls_slot *slots, const u32 n_slots, __global const i32 *slot_map,
                              const u64 slot_map_offset, __global u32 *state, const u32 layout,
-                             __global const u32 *lists, const u32 vocab, const u32 has, __global u32 *prepared)
+                             __global const u32 *lists, const u32 vocab, const u32 has, __global u32 *prepared, DRAFT_ARGS)
 {
     __local u64 scratch[WGS];
     __local uint2 chunk[WGS];
-    const u32 row = get_group_id(1);
+    const u32 row = get_group_id(1), lid = get_local_id(0);
     const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row);
-    if (place >= 0 && is_prepared(slots + place)) { /* the same for the whole group */
+    const prepared_row p = prepared_of(prepared, layout, vocab, row, lists + (place >= 0 ? slots[place].dry : 0u));
+    u32 drafts = 0, patched = 0, wanted = place >= 0 && is_prepared(slots + place);
+    if (has & CLS_DRAFTS) {
+        drafts = copy_path(&p, nodes[nodes_offset + row], parents + parents_offset, draft_ids + draft_ids_offset, vocab);
+        patched = place >= 0 && drafts != 0 && (slots[place].flags & CLS_SLOT_PENALIZED) && CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE;
+        wanted |= patched;
+        if (lid == 0) {
+            p.drafts[0] = wanted;
+            p.drafts[1] = drafts;
+            p.drafts[2] = 0;
+        }
+    }
+    if (wanted) { /* the same for the whole group */
         const cls_slot slot = slots[place];
         const slot_state s = state_of(state, layout, vocab, (u32)place);
-        const prepared_row p = prepared_of(prepared, layout, vocab, row, lists + slot.dry);
-        const u32 n = slot.n_dry != 0 || slot.ngram != 0 ? min(slot.length, CLS_LAYOUT_HISTORY(layout)) : 0u;
-        for (u32 w = get_local_id(0) * 16; w < state_bitmap(vocab); w += WGS * 16)
+        const u32 n = slot.n_dry != 0 || slot.ngram != 0 ? min(slot.length + drafts, CLS_LAYOUT_HISTORY(layout)) : 0u;
+        const u32 late = min(drafts, n); /* of the text */
+        for (u32 w = lid * 16; w < state_bitmap(vocab); w += WGS * 16)
             vstore16((uint16)(0u), 0, p.marks + w);
-        copy_text(&p, &s, slot.length, n);
+        BARRIER(); /* the path is there */
+        copy_text(&p, &s, slot.length, n - late);
+        for (u32 i = lid; i < late; i += WGS)
+            p.text[n - late + i] = p.path[drafts - late + i];
         BARRIER(); /* text and marks are there */
         if (n != 0) {
             const hunt h = hunt_for(&p, &slot, lists, n, scratch);
             if (h.first < n || h.ngram < n)
                 hunt_repetitions(&p, &h, chunk, scratch);
             if (h.ngram == 0) /* the first token follows none */
-                mark_chunk(&p, get_local_id(0) == 0 ? p.text[0] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
+                mark_chunk(&p, lid == 0 ? p.text[0] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
         }
-        ban(&p, &slot, &s, lists, chunk);
+        ban(&p, &slot, &s, drafts, lists, chunk);
+        if (patched)
+            patch_counts(&p, &slot, &s, drafts, vocab, chunk);
     }
 }

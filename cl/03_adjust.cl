@@ -53,6 +53,7 @@ typedef struct row_logits {
     u32 touched;    /* the slot changes logits: */
     u32 penalized;  /* ... by penalties or biases */
     u32 marked;     /* ... by what was prepared */
+    u32 patched;    /* ... which has some counts, too */
     u32 raises;
     u32 n_list;
     f32 repetition, reciprocal, frequency, presence;
@@ -120,9 +121,15 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
         r.bias = bias + (bias_offset + bias_stride * (u64)bias_row);
     r.state = state_of(state, layout, vocab, slot);
     r.penalized = some && (slots[slot].flags & CLS_SLOT_PENALIZED);
-    r.marked = some && is_prepared(slots + slot);
-    r.touched = r.penalized | r.marked;
     r.prepared = prepared_of(prepared, layout, vocab, row, lists + slots[slot].dry);
+    r.patched = 0;
+    if (some && (has & CLS_DRAFTS)) {
+        r.marked = r.prepared.drafts[0];
+        r.patched = r.prepared.drafts[2];
+    } else {
+        r.marked = some && is_prepared(slots + slot);
+    }
+    r.touched = r.penalized | r.marked;
     r.touching[0] = r.penalized || !r.marked ? r.state.touched : r.prepared.marks;
     r.touching[1] = r.marked ? r.prepared.marks : r.touching[0];
     if (some && (slots[slot].flags & CLS_SLOT_ALLOWED))
@@ -232,8 +239,10 @@ static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
             if (at < r->n_list)
                 x = add_bias(x, as_float(r->list[r->n_list + at]));
         }
-        const u32 count = count_of(s, i);
-        if (count != 0 || (s->keep != CLS_KEEPS_NONE && (s->seen[i >> 5] >> (i & 31) & 1u)))
+        u32 count = count_of(s, i), seen = s->keep != CLS_KEEPS_NONE ? s->seen[i >> 5] >> (i & 31) & 1u : 0u;
+        if (r->patched)
+            find_patch(&r->prepared, i, &count, &seen);
+        if (count != 0 || seen != 0)
             x = penalize(x, count, r->repetition, r->reciprocal, r->frequency, r->presence);
     }
     if (r->marked && (r->prepared.marks[i >> 5] >> (i & 31) & 1u))

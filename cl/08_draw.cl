@@ -146,7 +146,9 @@ static inline u64 row_bits(u32 purpose, const cls_slot *slot, __global const i32
 {
     if ((has & CLS_HAS_RANDOM) && purpose == CLS_PURPOSE_TOKEN)
         return random[random_offset + row];
-    const u32 position = has & CLS_HAS_POSITIONS ? (u32)positions[positions_offset + row] : slot->position;
+    u32 position = has & CLS_HAS_POSITIONS ? (u32)positions[positions_offset + row] : slot->position;
+    if (has & CLS_POSITIONS_ADD)
+        position = slot->position + (u32)positions[positions_offset + row];
     const u32 draw = has & CLS_HAS_DRAWS ? (u32)draws[draws_offset + row] : 0u;
     return philox_bits(purpose, slot->seed, slot->stream, position, draw);
 }

@@ -209,9 +209,15 @@ CLS_INLINE u32 prepared_heads(u32 vocab, u32 layout) /* without a text the bans'
 }
 CLS_INLINE u32 prepared_text(u32 vocab, u32 layout) { return prepared_heads(vocab, layout) + state_bitmap(vocab) + 16; }
 CLS_INLINE u32 prepared_length(u32 layout) { return (CLS_LAYOUT_HISTORY(layout) + 63) / 64 * 64; }
+/* Then, where rows follow drafts: whether the marks are of this row, the number of
+ * these drafts and of patches, the drafts' ids, and the patches: tokens whose
+ * counts the drafts change, with what the counts become. */
+#define CLS_DRAFTS_MOST 128
+#define CLS_PATCH_SEEN 0x80000000u
+CLS_INLINE u32 prepared_drafts(u32 vocab, u32 layout) { return prepared_text(vocab, layout) + prepared_length(layout) * 3; }
 CLS_INLINE u32 prepared_words(u32 vocab, u32 layout)
 {
-    return prepared_text(vocab, layout) + prepared_length(layout) * 3;
+    return prepared_drafts(vocab, layout) + 16 + CLS_DRAFTS_MOST + 2 * 2 * CLS_DRAFTS_MOST;
 }
 
 /* What a slot call asks of the device: cls_change.kind. */
@@ -244,6 +250,9 @@ typedef struct cls_row {
     u64 target; /* of top-p */
     u64 drawn;  /* the integer in [0, mass), or [0, adapted), that chose the token */
     u64 adapted; /* the mass that adaptive-p makes of the set */
+    u64 given, asked; /* of the draft that follows the row, 2^-63: its probability here and in its own
+                         distribution, whose row has this mass and largest key, where it is logits */
+    u64 draft_mass;
     i32 token;
     u32 status; /* cls_row_status bits */
     u32 state;  /* CLS_ROW_DONE, CLS_ROW_SEARCH_* */
@@ -258,6 +267,7 @@ typedef struct cls_row {
     u32 kept;   /* tokens, where `listed` or counted; else 0 */
     u32 listed; /* the kept ids lie in the row's sample: `kept` of them, ascending */
     u32 aim, least; /* adaptive-p: the probability aimed at, * 2^30; the least depth that it gives */
+    i32 draft_key, reserved;
     i32 pivot[CLS_PIVOTS]; /* keys, ascending; the pass measures what lies above each */
 } cls_row;
 
@@ -285,6 +295,9 @@ typedef struct cls_row {
 #define CLS_HAS_LATEST 65536u
 /* Beside CLS_HAS_MASK in row_logits.masked: only the tokens of a list may be drawn. */
 #define CLS_MASK_LIST 131072u
+#define CLS_DRAFTS 0x40000u /* rows follow drafts */
+#define CLS_POSITIONS_ADD 0x80000u /* positions are the slots' own plus these */
+#define CLS_ALL_GREEDY 0x100000u /* whatever the temperatures are */
 #define CLS_HAS_COUNTS 0x20000000u /* of candidates */
 #define CLS_HAS_SEARCH 0x10000000u /* the pass and the search follow */
 #define CLS_NO_SLOTS 0x40000000u /* rows of no request: logprobs of prompts */

@@ -5,8 +5,6 @@
 #ifndef CLS_VERIFY_H
 #define CLS_VERIFY_H
 
-#include "arithmetic.h"
-
 #define CLS_ONE_Q63 u64_make(0x80000000u, 0u)
 
 /* What the host and the kernels call the methods: cls_verify_method of clsample.h. */

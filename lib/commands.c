@@ -3,6 +3,8 @@
  * Nothing here waits or allocates. */
 #include "internal.h"
 
+#include <stdlib.h>
+
 cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *ordered)
 {
     cl_context context = NULL;
@@ -120,6 +122,30 @@ static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size,
         clRetainEvent(event);
     advance(c, event);
     return CL_SUCCESS;
+}
+
+cls_status cls_commands_mask(cls_commands *c, cls_mask *mask)
+{
+    cls_sampler *const s = c->sampler;
+    const uint64_t element = mask->kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t);
+    if (mask->host == NULL)
+        return CLS_OK;
+    const size_t size = (size_t)cls_extent(mask->rows, mask->row_stride, mask->width, element);
+    cls_block *const block = &c->staging->masks;
+    cl_int code = cls_device_grow(s, &s->masks, size, "masks") == CLS_OK ? CL_SUCCESS : CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    if (code == CL_SUCCESS && block->size < size) {
+        void *const grown = realloc(block->data, size);
+        code = grown == NULL ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+        *block = grown == NULL ? *block : (cls_block){ grown, 0, size };
+    }
+    if (code != CL_SUCCESS)
+        return cls_commands_end(c, code, "no memory for the masks", NULL, NULL);
+    memcpy(block->data, mask->host, size);
+    code = upload(c, s->masks.buffer, 0, size, block->data);
+    if (code != CL_SUCCESS)
+        return cls_commands_end(c, code, "cannot upload the masks", NULL, NULL);
+    mask->words = (cls_buffer){ s->masks.buffer, 0 };
+    return CLS_OK;
 }
 
 int cls_map_changed(const cls_sampler *s, enum cls_map which, const int32_t *map, uint32_t rows)

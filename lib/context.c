@@ -139,8 +139,10 @@ static cls_status warm_up(cls_context *context, int32_t dtype, cl_command_queue 
     cls_params params;
     cls_step step;
     cls_draw_call draw;
+    cls_verify_call verify;
+    const int32_t cu[2] = { 0, 2 }, id = 0;
     cl_int code;
-    const size_t size = VOCAB * (cls_dtype_size(dtype) + sizeof(float)) + 64;
+    const size_t size = VOCAB * 2 * sizeof(float) + 64; /* two rows, or one and its outputs */
     void *const zeros = calloc(1, size);
     if (zeros == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the warm-up");
@@ -150,6 +152,7 @@ static cls_status warm_up(cls_context *context, int32_t dtype, cl_command_queue 
         return cls_fail(CLS_OPENCL_ERROR, code, "no buffer for the warm-up");
     cls_sampler_options_default(&options, sizeof options);
     options.vocab = VOCAB;
+    options.max_rows = 2;
     cls_params_default(&params, sizeof params);
     params.top_p = 0.5f;
     cls_step_default(&step, sizeof step);
@@ -168,6 +171,16 @@ static cls_status warm_up(cls_context *context, int32_t dtype, cl_command_queue 
     draw.ids.buffer = draw.logits.buffer = buffer;
     if (status == CLS_OK)
         status = cls_draw(sampler, queue, &draw, 0, NULL, NULL);
+    cls_verify_call_default(&verify, sizeof verify);
+    verify.requests = 1;
+    verify.method = CLS_VERIFY_STANDARD;
+    verify.cu = cu;
+    verify.draft_ids.host = &id;
+    verify.logits = step.logits;
+    verify.logits.row_stride = VOCAB;
+    verify.logits.offset = 0;
+    if (status == CLS_OK)
+        status = cls_verify(sampler, queue, &verify, 0, NULL, NULL);
     if (status == CLS_OK && (code = clFinish(queue)) != CL_SUCCESS)
         status = cls_fail(CLS_OPENCL_ERROR, code, "the warm-up did not run");
     cls_sampler_destroy(sampler);

@@ -88,6 +88,7 @@ cls_status cls_program_build(cl_context context, cl_device_id device, const cls_
 /* The kernels, by name and in the order of the flow. */
 enum cls_kernel {
     CLS_SLOTS, CLS_PREPARE, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_SEARCH, CLS_DISTRIBUTION, CLS_REPORT, CLS_ACCEPT, CLS_DRAW,
+    CLS_RESIDUAL, CLS_VERIFY,
     CLS_SELF_TEST,
     CLS_KERNELS
 };
@@ -98,7 +99,7 @@ extern const char *const cls_kernel_names[CLS_KERNELS];
 enum cls_part { CLS_OVER_TILES, CLS_OVER_ROWS, CLS_PARTS };
 static inline enum cls_part cls_kernel_part(enum cls_kernel kernel)
 {
-    return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION ? CLS_OVER_TILES : CLS_OVER_ROWS;
+    return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION || kernel == CLS_RESIDUAL ? CLS_OVER_TILES : CLS_OVER_ROWS;
 }
 
 /* --------------------------------------------------------------- context.c */
@@ -121,7 +122,10 @@ void cls_context_retain(cls_context *context);
 /* The int32s of a step's rows that may come from the host. */
 enum cls_map {
     CLS_MAP_SLOTS, CLS_MAP_POSITIONS, CLS_MAP_DRAWS, CLS_MAP_MASKS, CLS_MAP_BIASES, CLS_STEP_MAPS,
-    CLS_MAP_TOKENS = CLS_STEP_MAPS, /* of cls_accept() */
+    CLS_MAP_TOKENS = CLS_STEP_MAPS, /* of cls_accept(), and drafts */
+    /* Of drafts: the one that a row follows, the one that a draft follows, the
+     * requests' first rows. */
+    CLS_MAP_NODES, CLS_MAP_PARENTS, CLS_MAP_FIRSTS,
     CLS_MAPS
 };
 
@@ -142,6 +146,7 @@ typedef struct cls_staging {
     cl_event done; /* NULL: free */
     int32_t *maps; /* [CLS_MAPS][max_rows] */
     cls_block changes, words; /* those of the slot calls before a step */
+    cls_block masks;          /* the step's, from the host */
 } cls_staging;
 
 /* A request's biases and stop ids, in the lists on the device; forks share them. */
@@ -173,6 +178,7 @@ struct cls_sampler {
     cl_mem slot_buffer; /* cls_slot [slots] */
     cl_mem state;       /* u32 [slots][state_words()] */
     cls_device_block lists, changes, words;
+    cls_device_block masks; /* those that came from the host */
     cl_mem old_lists;   /* what `lists` must be filled from first, or NULL */
     size_t old_lists_size;
     /* ... and the rows'; [max_rows] of each. */
@@ -197,6 +203,7 @@ struct cls_sampler {
     uint64_t flush;
     uint8_t *seen;   /* [slots]: finds slots that occur twice; all 0 between steps */
     int32_t *sent;   /* [CLS_MAPS][max_rows]: the maps that the device has */
+    int32_t *spread; /* [CLS_MAPS][max_rows]: the maps of a verification's rows, made of its requests' */
     uint32_t sent_rows[CLS_MAPS];
     cls_staging staging[CLS_STAGING];
     cl_event last; /* the last step's end */
@@ -319,6 +326,9 @@ int cls_map_changed(const cls_sampler *sampler, enum cls_map which, const int32_
 cls_status cls_commands_begin(cls_commands *c, cls_sampler *sampler, cl_command_queue queue, int ordered, cl_uint n_wait,
                               const cl_event *wait, int uploads);
 
+/* Uploads masks of the host's, if these are where a step has its own. */
+cls_status cls_commands_mask(cls_commands *c, cls_mask *mask);
+
 /* Uploads a map if the device has another. */
 cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map, uint32_t rows);
 
@@ -360,6 +370,12 @@ typedef struct cls_plan {
     int search;      /* a row may need the threshold search */
     int prepare;     /* a row's parameters look at its history */
     uint32_t logit_size, bias_size;
+
+    /* Of a verification: what rows follow, and the drafts' own distributions. */
+    cls_ints nodes, parents, draft_ids;
+    uint32_t draft_kind;
+    cls_buffer draft;
+    uint64_t draft_stride;
 } cls_plan;
 
 /* Bytes of `rows` rows of `width` elements, a stride apart; UINT64_MAX if that overflows. */
@@ -371,6 +387,13 @@ cls_status cls_buffer_check(const cls_context *context, const char *what, const 
 
 /* Checks the logits of a call, whose name is for messages. */
 cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_plan *plan);
+
+/* Checks the masks and biases of a call, whose name is for messages, and their maps. */
+cls_status cls_masks_check(const cls_sampler *sampler, const char *call, cls_plan *plan);
+
+/* Checks an output, if it is there. */
+cls_status cls_output_check(const cls_sampler *sampler, const char *what, const cls_buffer *output, uint64_t size,
+                            uint64_t element);
 
 /* Checks one of the rows' maps; fails if it has two sources. */
 cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows);
@@ -399,11 +422,21 @@ void cls_draw_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_
  * state, lists, vocabulary, `has`. */
 void cls_request_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_ints *slots, uint32_t has);
 
+/* The DRAFT_ARGS; the DRAFT_ROW_ARGS after them. */
+void cls_path_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
+void cls_draft_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
+
 /* Mass tiles of a group that goes over tiles. */
 uint32_t cls_tiles_per_group(const cls_sampler *sampler, uint32_t rows);
 
 /* Launches a kernel of the step. */
 cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which, const cls_arguments *a, cl_event *done);
+
+/* The step's parts: what histories ask for; the token or, after the pass, the
+ * search; the pass. */
+cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c);
+cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, enum cls_kernel which, cl_event *done);
+cl_int cls_step_pass(const cls_plan *plan, cls_commands *c);
 
 /* The survey of the rows as they are (0) or of the raw ones (CLS_RAW). */
 cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, uint32_t raw);

@@ -9,7 +9,8 @@ const char *const cls_kernel_names[CLS_KERNELS] = {
     [CLS_SLOTS] = "cls_slots",   [CLS_PREPARE] = "cls_prepare_rows", [CLS_SURVEY] = "cls_survey",
     [CLS_TOKEN] = "cls_token",   [CLS_PASS] = "cls_pass",            [CLS_SEARCH] = "cls_search",
     [CLS_REPORT] = "cls_report", [CLS_DISTRIBUTION] = "cls_distribution", [CLS_ACCEPT] = "cls_accept",
-    [CLS_DRAW] = "cls_draw",     [CLS_SELF_TEST] = "cls_self_test",
+    [CLS_DRAW] = "cls_draw",     [CLS_RESIDUAL] = "cls_residual",         [CLS_VERIFY] = "cls_verify",
+    [CLS_SELF_TEST] = "cls_self_test",
 };
 
 /* Appends the compiler's log for a program to *log. */

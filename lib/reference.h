@@ -51,7 +51,8 @@ typedef struct cls_work {
 /* Checks the caller's row, copies it and its parameters into our sizes, where they
  * must stay, and makes room for it with so many more tokens of output. Whatever
  * comes of it, cls_work_close(). */
-cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params, const cls_host_row *callers, uint32_t more);
+cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params, const cls_host_row *callers,
+                         uint32_t more);
 void cls_work_close(cls_work *w);
 
 /* From the row's logits to its token. If there is one (trace->none is 0) the work
@@ -102,5 +103,29 @@ void cls_sort_row(cls_work *w);
 void cls_keep_typical(cls_work *w, cls_row *trace);
 /* The set may be empty after it, and trace->status says why. */
 void cls_keep_infill(cls_work *w, cls_row *trace);
+
+/* ------------------------------------------------------- reference_verify.c */
+
+/* A request with its drafts. */
+typedef struct cls_verification {
+    cls_host_drafts drafts; /* in our size, strides filled in */
+    cls_host_row first;     /* the request's, at its first row ... */
+    cls_host_row row;       /* ... and at the one that is looked at, which `w` is of */
+    cls_params params;
+    cls_work w;
+    cls_row trace;    /* the row's; its token is what it draws for itself */
+    uint32_t outputs; /* the request's, without drafts */
+    uint32_t status;  /* of the rows that were looked at, and of what was emitted */
+    int single;       /* the request takes one token a call */
+    int by_token;     /* a draft is accepted iff it is the row's own token */
+    int32_t *output;  /* the request's, then the drafts that were followed */
+    uint64_t *p, *q;  /* [vocab] of the row and of the draft after it, * 2^63 */
+    cls_host_verified result;
+} cls_verification;
+
+/* --------------------------------------------------------- reference_walk.c */
+
+/* Judges the drafts: v->result but for its status, and v->status. */
+void cls_verification_walk(cls_verification *v);
 
 #endif

@@ -89,12 +89,30 @@ void cls_request_arguments(cls_arguments *a, const cls_sampler *s, const cls_int
     cls_set_u32(a, has);
 }
 
-static cl_int launch_prepare(const cls_plan *plan, cls_commands *c)
+void cls_path_arguments(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+{
+    cls_set_map(a, s, CLS_MAP_NODES, &plan->nodes);
+    cls_set_map(a, s, CLS_MAP_PARENTS, &plan->parents);
+    cls_set_map(a, s, CLS_MAP_TOKENS, &plan->draft_ids);
+}
+
+void cls_draft_arguments(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+{
+    cls_path_arguments(a, s, plan);
+    cls_set_u32(a, plan->draft_kind);
+    cls_set_buffer(a, s, &plan->draft, plan->draft_kind == CLS_DRAFT_LOGITS ? plan->logit_size : sizeof(float));
+    cls_set_u64(a, plan->draft_stride);
+    cls_set_mem(a, s->raw_key);
+    cls_set_mem(a, s->raw_mass);
+}
+
+cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c)
 {
     const cls_sampler *const s = c->sampler;
     cls_arguments a = { cls_sampler_kernel(s, CLS_PREPARE), 0, CL_SUCCESS };
     cls_request_arguments(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
     cls_set_mem(&a, s->prepared);
+    cls_path_arguments(&a, s, plan);
     return cls_step_launch(plan, c, CLS_PREPARE, &a, NULL);
 }
 
@@ -105,17 +123,17 @@ cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, uint32_t raw)
     return cls_step_launch(plan, c, CLS_SURVEY, &a, NULL);
 }
 
-/* The token or, after the pass, the search. */
-static cl_int launch_row(const cls_plan *plan, cls_commands *c, enum cls_kernel which, cl_event *done)
+cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, enum cls_kernel which, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
     cls_arguments a = cls_step_arguments(s, plan, which, 0);
     cls_draw_arguments(&a, s, plan);
     cls_set_u32(&a, s->sample_stride);
+    cls_draft_arguments(&a, s, plan);
     return cls_step_launch(plan, c, which, &a, done);
 }
 
-static cl_int launch_pass(const cls_plan *plan, cls_commands *c)
+cl_int cls_step_pass(const cls_plan *plan, cls_commands *c)
 {
     const cls_sampler *const s = c->sampler;
     cls_arguments a = cls_step_arguments(s, plan, CLS_PASS, 0);
@@ -145,15 +163,15 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
      * the token changes it. */
     const int late = cls_report_of_final(plan) && !(plan->has & CLS_DEFER);
     plan->has |= late ? CLS_DEFER : 0;
-    cl_int code = plan->prepare ? launch_prepare(plan, c) : CL_SUCCESS;
+    cl_int code = plan->prepare ? cls_step_prepare(plan, c) : CL_SUCCESS;
     if (code == CL_SUCCESS)
         code = cls_step_survey(plan, c, 0);
     if (code == CL_SUCCESS)
-        code = launch_row(plan, c, CLS_TOKEN, !plan->search && !reports ? done : NULL);
+        code = cls_step_rows(plan, c, CLS_TOKEN, !plan->search && !reports ? done : NULL);
     if (code == CL_SUCCESS && plan->search)
-        code = launch_pass(plan, c);
+        code = cls_step_pass(plan, c);
     if (code == CL_SUCCESS && plan->search)
-        code = launch_row(plan, c, CLS_SEARCH, !reports ? done : NULL);
+        code = cls_step_rows(plan, c, CLS_SEARCH, !reports ? done : NULL);
     if (code == CL_SUCCESS && reports)
         code = cls_report_launch(plan, c, !late ? done : NULL);
     if (code == CL_SUCCESS && late)
@@ -175,7 +193,9 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
     for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
     if (status == CLS_OK)
-        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads);
+        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads || plan.step.mask.host != NULL);
+    if (status == CLS_OK)
+        status = cls_commands_mask(&c, &plan.step.mask);
     if (status != CLS_OK)
         return status;
     for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)

@@ -77,7 +77,8 @@ static cls_status allocate_host(cls_sampler *s)
     s->request = calloc(s->slots, sizeof *s->request);
     s->seen = calloc(s->slots, 1);
     s->sent = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->sent);
-    missing |= s->request == NULL || s->seen == NULL || s->sent == NULL;
+    s->spread = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->spread);
+    missing |= s->request == NULL || s->seen == NULL || s->sent == NULL || s->spread == NULL;
     for (int i = 0; i < CLS_STAGING; i++) {
         s->staging[i].maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->staging[i].maps);
         missing |= s->staging[i].maps == NULL;
@@ -268,7 +269,7 @@ void cls_sampler_destroy(cls_sampler *s)
     allotment all[ALLOTMENTS];
     if (s == NULL)
         return;
-    cl_mem *const others[] = { &s->lists.buffer, &s->changes.buffer, &s->words.buffer, &s->old_lists, &s->infill };
+    cl_mem *const others[] = { &s->lists.buffer, &s->changes.buffer, &s->words.buffer, &s->masks.buffer, &s->old_lists, &s->infill };
     /* Uploads read the staging memory until they are done. */
     if (s->last_queue != NULL)
         clFlush(s->last_queue);
@@ -280,6 +281,7 @@ void cls_sampler_destroy(cls_sampler *s)
         free(s->staging[i].maps);
         free(s->staging[i].changes.data);
         free(s->staging[i].words.data);
+        free(s->staging[i].masks.data);
     }
     if (s->last != NULL)
         clReleaseEvent(s->last);
@@ -300,6 +302,7 @@ void cls_sampler_destroy(cls_sampler *s)
     cls_requests_free(s);
     free(s->seen);
     free(s->sent);
+    free(s->spread);
     free(s);
 }
 
@@ -321,12 +324,12 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     m.penalties = (uint64_t)s->slots * state_ring(s->vocab, s->layout) * sizeof(uint32_t);
     m.history = all[1].bytes - m.penalties;
     m.lists = (s->infill != NULL ? ((uint64_t)s->n_end + s->vocab) * sizeof(int32_t) : 0) + s->lists.size + (s->old_lists != NULL ? s->old_lists_size : 0);
-    m.changes = s->changes.size + s->words.size;
+    m.changes = s->changes.size + s->words.size + s->masks.size;
     m.device = m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows;
-    m.host = sizeof *s + s->slots * (sizeof *s->request + 1) + (uint64_t)(CLS_STAGING + 1) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
+    m.host = sizeof *s + s->slots * (sizeof *s->request + 1) + (uint64_t)(CLS_STAGING + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
              s->pending_changes.size + s->pending_words.size;
     for (int i = 0; i < CLS_STAGING; i++)
-        m.host += s->staging[i].changes.size + s->staging[i].words.size;
+        m.host += s->staging[i].changes.size + s->staging[i].words.size + s->staging[i].masks.size;
     for (const cls_lists *l = s->first_lists; l != NULL; l = l->next)
         m.host += sizeof *l;
     for (uint32_t slot = 0; slot < s->slots; slot++)

@@ -11,11 +11,6 @@ void cls_step_default(cls_step *step, size_t struct_size)
         step->invalid_token = -1;
 }
 
-static cls_status bad(const char *what, const char *why)
-{
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->%s %s", what, why);
-}
-
 cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_buffer *b, uint64_t size,
                             uint64_t element)
 {
@@ -92,40 +87,52 @@ static cls_status check_rows_of(const cls_sampler *sampler, const char *what, co
     if (map->host == NULL && map->device.buffer == NULL && *rows < step_rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.rows is %u for %u rows, and there is no %s.row_map", what,
                         (unsigned)*rows, (unsigned)step_rows, what);
-    return cls_buffer_check(sampler->context, what, buffer, cls_extent(*rows, *stride, width, element), element);
+    const uint64_t size = cls_extent(*rows, *stride, width, element);
+    if (buffer == NULL)
+        return size <= SIZE_MAX ? CLS_OK : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.row_stride is too large", what);
+    return cls_buffer_check(sampler->context, what, buffer, size, element);
 }
 
-static cls_status no_map(const cls_ints *map, const char *what)
+static cls_status no_map(const cls_ints *map, const char *call, const char *what)
 {
-    return map->host == NULL && map->device.buffer == NULL ? CLS_OK : bad(what, "is NULL, but there is a row_map");
+    return map->host == NULL && map->device.buffer == NULL
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is NULL, but there is a row_map", call, what);
 }
 
-static cls_status check_mask(const cls_sampler *sampler, cls_plan *plan)
+static cls_status check_mask(const cls_sampler *sampler, const char *call, cls_plan *plan)
 {
     cls_mask *const m = &plan->step.mask;
-    if (m->words.buffer == NULL)
-        return no_map(&m->row_map, "mask.words.buffer");
+    const uint64_t element = m->kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t);
+    char what[64];
+    if (m->words.buffer == NULL && m->host == NULL)
+        return no_map(&m->row_map, call, "mask.words.buffer");
+    if (m->words.buffer != NULL && m->host != NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->mask has words and host; it can have one", call);
     if (m->kind != CLS_MASK_PACKED && m->kind != CLS_MASK_BOOL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->mask.kind is %d, which is no cls_mask_kind", (int)m->kind);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->mask.kind is %d, which is no cls_mask_kind", call, (int)m->kind);
     plan->has |= CLS_HAS_MASK | (m->kind == CLS_MASK_BOOL ? CLS_MASK_BYTES : 0);
     if (m->width == 0)
         m->width = m->kind == CLS_MASK_BOOL ? sampler->vocab : (sampler->vocab + 31) / 32;
-    return check_rows_of(sampler, "step->mask", &m->words, m->width, m->kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t),
-                         &m->row_map, plan->step.rows, &m->rows, &m->row_stride);
+    snprintf(what, sizeof what, "%s->mask", call);
+    return check_rows_of(sampler, what, m->host != NULL ? NULL : &m->words, m->width, element, &m->row_map, plan->step.rows,
+                         &m->rows, &m->row_stride);
 }
 
-static cls_status check_bias(const cls_sampler *sampler, cls_plan *plan)
+static cls_status check_bias(const cls_sampler *sampler, const char *call, cls_plan *plan)
 {
     cls_dense_bias *const b = &plan->step.bias;
+    char what[64];
     if (b->values.buffer == NULL)
-        return no_map(&b->row_map, "bias.values.buffer");
+        return no_map(&b->row_map, call, "bias.values.buffer");
     if (b->dtype != CLS_F32 && b->dtype != CLS_F16)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->bias.dtype is %d; it must be CLS_F32 or CLS_F16",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->bias.dtype is %d; it must be CLS_F32 or CLS_F16", call,
                         (int)b->dtype);
     plan->has |= CLS_HAS_BIAS | (b->dtype == CLS_F16 ? CLS_BIAS_F16 : 0);
     plan->bias_size = (uint32_t)cls_dtype_size(b->dtype);
-    return check_rows_of(sampler, "step->bias", &b->values, sampler->vocab, plan->bias_size, &b->row_map,
-                         plan->step.rows, &b->rows, &b->row_stride);
+    snprintf(what, sizeof what, "%s->bias", call);
+    return check_rows_of(sampler, what, &b->values, sampler->vocab, plan->bias_size, &b->row_map, plan->step.rows, &b->rows,
+                         &b->row_stride);
 }
 
 cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows)
@@ -137,16 +144,17 @@ cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls
     return cls_buffer_check(sampler->context, what, &map->device, (uint64_t)rows * sizeof(int32_t), sizeof(int32_t));
 }
 
-static cls_status check_map(const cls_sampler *sampler, cls_plan *plan, enum cls_map which)
+static cls_status check_map(const cls_sampler *sampler, const char *call, cls_plan *plan, enum cls_map which)
 {
-    static const char *const name[CLS_STEP_MAPS] = { "step->slots", "step->positions", "step->draws",
-                                                     "step->mask.row_map", "step->bias.row_map" };
+    static const char *const name[CLS_STEP_MAPS] = { "slots", "positions", "draws", "mask.row_map", "bias.row_map" };
     static const uint32_t has[CLS_STEP_MAPS] = { CLS_HAS_SLOT_MAP, CLS_HAS_POSITIONS, CLS_HAS_DRAWS, CLS_HAS_MASK_MAP,
                                                 CLS_HAS_BIAS_MAP };
     const cls_ints *const map = plan->map[which];
     if (map->host != NULL || map->device.buffer != NULL)
         plan->has |= has[which];
-    return cls_map_check(sampler, name[which], map, plan->step.rows);
+    char what[64];
+    snprintf(what, sizeof what, "%s->%s", call, name[which]);
+    return cls_map_check(sampler, what, map, plan->step.rows);
 }
 
 static cls_report report_of(const cls_step *s)
@@ -160,7 +168,7 @@ static cls_report report_of(const cls_step *s)
     return report;
 }
 
-static cls_status check_output(const cls_sampler *sampler, const char *what, const cls_buffer *output, uint64_t size,
+cls_status cls_output_check(const cls_sampler *sampler, const char *what, const cls_buffer *output, uint64_t size,
                                uint64_t element)
 {
     return output->buffer == NULL ? CLS_OK : cls_buffer_check(sampler->context, what, output, size, element);
@@ -237,6 +245,26 @@ static cls_status check_named_rows(const char *what, const int32_t *map, uint32_
     return CLS_OK;
 }
 
+cls_status cls_masks_check(const cls_sampler *sampler, const char *call, cls_plan *plan)
+{
+    const cls_step *const s = &plan->step;
+    char what[64];
+    cls_status status = check_mask(sampler, call, plan);
+    if (status == CLS_OK)
+        status = check_bias(sampler, call, plan);
+    if (status == CLS_OK)
+        status = check_map(sampler, call, plan, CLS_MAP_MASKS);
+    if (status == CLS_OK)
+        status = check_map(sampler, call, plan, CLS_MAP_BIASES);
+    snprintf(what, sizeof what, "%s->mask.row_map", call);
+    if (status == CLS_OK)
+        status = check_named_rows(what, s->mask.row_map.host, s->rows, s->mask.rows);
+    snprintf(what, sizeof what, "%s->bias.row_map", call);
+    if (status == CLS_OK)
+        status = check_named_rows(what, s->bias.row_map.host, s->rows, s->bias.rows);
+    return status;
+}
+
 cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers, cl_uint n_wait,
                           const cl_event *wait, cls_plan *plan)
 {
@@ -267,29 +295,23 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     status = cls_queue_check(sampler->context, queue, &plan->ordered);
     if (status == CLS_OK)
         status = cls_logits_check(sampler, "step", plan);
+    for (int i = 0; i < CLS_MAP_MASKS && status == CLS_OK; i++)
+        status = check_map(sampler, "step", plan, (enum cls_map)i);
     if (status == CLS_OK)
-        status = check_mask(sampler, plan);
+        status = cls_masks_check(sampler, "step", plan);
     if (status == CLS_OK)
-        status = check_bias(sampler, plan);
-    for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
-        status = check_map(sampler, plan, (enum cls_map)i);
+        status = cls_output_check(sampler, "step->random", &s->random, rows * sizeof(uint64_t), sizeof(uint64_t));
     if (status == CLS_OK)
-        status = check_output(sampler, "step->random", &s->random, rows * sizeof(uint64_t), sizeof(uint64_t));
+        status = cls_output_check(sampler, "step->tokens", &s->tokens, rows * sizeof(int32_t), sizeof(int32_t));
     if (status == CLS_OK)
-        status = check_output(sampler, "step->tokens", &s->tokens, rows * sizeof(int32_t), sizeof(int32_t));
-    if (status == CLS_OK)
-        status = check_output(sampler, "step->status", &s->status, rows * sizeof(int32_t), sizeof(int32_t));
+        status = cls_output_check(sampler, "step->status", &s->status, rows * sizeof(int32_t), sizeof(int32_t));
     if (status == CLS_OK)
         status = cls_report_check(sampler, "step", s->rows, &plan->report);
     if (status == CLS_OK)
-        status = check_output(sampler, "step->latest", &s->latest, (uint64_t)sampler->slots * sizeof(int32_t),
+        status = cls_output_check(sampler, "step->latest", &s->latest, (uint64_t)sampler->slots * sizeof(int32_t),
                               sizeof(int32_t));
     if (status == CLS_OK)
         status = cls_draws_check("step->draws", s->draws.host, s->rows);
-    if (status == CLS_OK)
-        status = check_named_rows("step->mask.row_map", s->mask.row_map.host, s->rows, s->mask.rows);
-    if (status == CLS_OK)
-        status = check_named_rows("step->bias.row_map", s->bias.row_map.host, s->rows, s->bias.rows);
     if (status == CLS_OK)
         status = cls_row_slots_check(sampler, "step->slots", &s->slots, s->rows, s->defer_accept != 0, plan);
     plan->has |= s->random.buffer != NULL ? CLS_HAS_RANDOM : 0;

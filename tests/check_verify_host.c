@@ -1,2 +1,447 @@
 /* SPDX-License-Identifier: MIT */
-int main(void) { return 0; }
+/* cls_host_verify(): small requests by hand. Random ones: check_verify_equal.c,
+ * check_verify_law.c. */
+#include "fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { VOCAB = 10, MOST = 6, METHODS = CLS_VERIFY_GREEDY + 1 };
+
+typedef struct request {
+    float x[MOST + 1][VOCAB], q[MOST][VOCAB];
+    int32_t ids[MOST], parents[MOST];
+    uint32_t mask[MOST + 1][2];
+    cls_params p;
+    cls_host_row row;
+    cls_host_drafts d;
+    cls_host_verified v;
+} request;
+
+/* Tokens, a digit each; 'x' and 'y' are ids that are none. */
+static int32_t id_of(char c) { return c == 'x' ? -1 : c == 'y' ? VOCAB : c - '0'; }
+
+/* A row's tokens, the likelier first. */
+static void set_row(float *x, const char *tokens)
+{
+    for (int i = 0; i < VOCAB; i++)
+        x[i] = -INFINITY;
+    for (int i = 0; tokens[i] != 0; i++)
+        x[id_of(tokens[i])] = (float)-i;
+}
+
+/* Drafts, and the tokens of each row, divided by spaces; rows that are not named have token 0. */
+static void start(request *r, int method, const char *drafts, const char *rows)
+{
+    memset(r, 0, sizeof *r);
+    cls_params_default(&r->p, sizeof r->p);
+    cls_host_row_default(&r->row, sizeof r->row);
+    cls_host_drafts_default(&r->d, sizeof r->d);
+    r->row.logits = r->x;
+    r->row.vocab = VOCAB;
+    r->row.params = &r->p;
+    r->row.position = 1000;
+    r->d.row = &r->row;
+    r->d.method = method;
+    r->d.n = (uint32_t)strlen(drafts);
+    r->d.ids = r->ids;
+    r->v.struct_size = sizeof r->v;
+    for (uint32_t i = 0; i <= MOST; i++) {
+        char tokens[VOCAB + 1] = "0";
+        set_row(r->x[i], sscanf(rows, "%10s", tokens) == 1 ? tokens : "0");
+        rows += strcspn(rows, " ");
+        rows += *rows == ' ';
+    }
+    for (uint32_t i = 0; i < r->d.n; i++)
+        r->ids[i] = id_of(drafts[i]);
+}
+
+static void expect(request *r, const char *tokens, int accepted, int status, int line)
+{
+    const int n = (int)strlen(tokens);
+    char got[MOST + 2] = "";
+    must(cls_host_verify(&r->d, &r->v));
+    for (int i = 0; i < r->v.emitted && i <= MOST; i++)
+        got[i] = (char)('0' + r->v.tokens[i]);
+    ck_assert_msg(strcmp(got, tokens) == 0 && r->v.emitted == n, "line %d, method %d: emitted %s, not %s", line,
+                  (int)r->d.method, got, tokens);
+    ck_assert_msg(r->v.accepted == accepted, "line %d, method %d: %d accepted, not %d", line, (int)r->d.method,
+                  (int)r->v.accepted, accepted);
+    ck_assert_msg(r->v.status == status, "line %d, method %d: status %d, not %d", line, (int)r->d.method,
+                  (int)r->v.status, status);
+    for (int i = n; i <= CLS_MAX_DRAFTS; i++)
+        ck_assert_int_eq(r->v.tokens[i], -1);
+    for (int i = 0; i < CLS_MAX_DRAFTS; i++) {
+        ck_assert(i >= accepted ? r->v.nodes[i] == -1 : r->ids[r->v.nodes[i]] == r->v.tokens[i]);
+        ck_assert(i >= accepted || r->d.parents != NULL || r->v.nodes[i] == i);
+    }
+}
+#define EXPECT(r, tokens, accepted, status) expect((r), (tokens), (accepted), (status), __LINE__)
+
+/* What the rows say for certain, every method does. */
+START_TEST(certain)
+{
+    request r;
+    start(&r, _i, "34", "3 4 5");
+    EXPECT(&r, "345", 2, 0);
+    r.d.disable_bonus = 1;
+    EXPECT(&r, "34", 2, 0);
+    start(&r, _i, "94", "3 4 5");
+    EXPECT(&r, "3", 0, 0);
+    start(&r, _i, "36", "3 4 5");
+    EXPECT(&r, "34", 1, 0);
+    start(&r, _i, "", "7");
+    EXPECT(&r, "7", 0, 0);
+    r.d.disable_bonus = 1;
+    EXPECT(&r, "7", 0, 0);
+    for (uint32_t i = 0; i < 2; i++) { /* no token: the drafts end before it, disable_bonus or not */
+        start(&r, _i, i ? "3y5" : "3x5", "3 4 5 6");
+        r.d.disable_bonus = (int32_t)i;
+        EXPECT(&r, "34", 1, 0);
+    }
+    start(&r, _i, "x", "3");
+    r.d.disable_bonus = 1;
+    EXPECT(&r, "3", 0, 0);
+
+    start(&r, _i, "345", "3 4 5 6"); /* drafts are output: they lower what comes again */
+    r.p.presence_penalty = 50.0f;
+    set_row(r.x[2], "45");
+    set_row(r.x[3], "3456");
+    r.p.no_repeat_ngram = 2;
+    EXPECT(&r, "3456", 3, 0);
+    r.ids[2] = 4;
+    EXPECT(&r, "345", 2, 0);
+}
+END_TEST
+
+START_TEST(rows_without_a_token)
+{
+    request r;
+    for (int kind = 0; kind < 2; kind++) { /* an empty mask in the middle, packed and bytes */
+        uint8_t bytes[4][12];
+        memset(bytes, 1, sizeof bytes);
+        start(&r, _i, "345", "3 4 5 6");
+        memset(r.mask, 0xff, sizeof r.mask);
+        r.row.mask = kind ? (const void *)bytes : r.mask;
+        r.row.mask_kind = kind;
+        r.d.mask_stride = kind ? sizeof bytes[0] : 2;
+        EXPECT(&r, "3456", 3, 0);
+        r.mask[2][0] = 0;
+        memset(bytes[2], 0, sizeof bytes[2]);
+        EXPECT(&r, "34", 2, CLS_ROW_EMPTY);
+        r.d.disable_bonus = 1;
+        EXPECT(&r, "34", 2, CLS_ROW_EMPTY);
+        r.mask[0][0] = 0;
+        memset(bytes[0], 0, sizeof bytes[0]);
+        EXPECT(&r, "", 0, CLS_ROW_EMPTY);
+    }
+    start(&r, _i, "345", "3 4 9 6"); /* only rows that are looked at tell of themselves */
+    r.x[0][0] = INFINITY;
+    r.p.logit_bias = (const cls_logit_bias[]){{0, -INFINITY}};
+    r.p.logit_bias_count = 1;
+    r.x[2][1] = r.x[3][1] = NAN;
+    EXPECT(&r, "349", 2, CLS_ROW_INF | CLS_ROW_NAN);
+    set_row(r.x[1], "8");
+    EXPECT(&r, "38", 1, CLS_ROW_INF);
+}
+END_TEST
+
+START_TEST(ends)
+{
+    const int32_t stop[] = {4, 8}, output[] = {1, 2};
+    request r;
+    start(&r, _i, "345", "3 4 5 6");
+    r.p.stop_ids = stop;
+    r.p.stop_count = 2;
+    r.x[2][1] = NAN; /* of a row that nobody sees */
+    EXPECT(&r, "34", 2, CLS_ROW_STOPPED);
+    r.ids[1] = 6; /* the target's own */
+    EXPECT(&r, "34", 1, CLS_ROW_STOPPED);
+    set_row(r.x[0], "8");
+    EXPECT(&r, "8", 0, CLS_ROW_STOPPED);
+    start(&r, _i, "34", "3 4 8"); /* the bonus */
+    r.p.stop_ids = stop + 1;
+    r.p.stop_count = 1;
+    EXPECT(&r, "348", 2, CLS_ROW_STOPPED);
+    r.d.disable_bonus = 1;
+    EXPECT(&r, "34", 2, 0);
+
+    start(&r, _i, "345", "3 4 5 6");
+    r.row.output = output;
+    r.row.output_count = 2;
+    for (uint32_t most = 3; most <= 7; most++) {
+        static const char *const tokens[] = {"3", "34", "345", "3456", "3456"};
+        r.p.max_tokens = most;
+        EXPECT(&r, tokens[most - 3], most < 5 ? (int)most - 2 : 3, most < 7 ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0);
+    }
+    r.p.max_tokens = 4;
+    r.ids[1] = 7;
+    EXPECT(&r, "34", 1, CLS_ROW_STOPPED | CLS_ROW_LENGTH);
+    r.p.max_tokens = 2;
+    EXPECT(&r, "", 0, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
+    r.p.max_tokens = 0;
+    r.p.stop_ids = output + 1;
+    r.p.stop_count = 1;
+    EXPECT(&r, "", 0, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
+}
+END_TEST
+
+/* Distributions of the drafts, where they decide. */
+START_TEST(distributions)
+{
+    const int method = _i % 2 ? CLS_VERIFY_BLOCK : CLS_VERIFY_STANDARD, logits = _i / 2;
+    request r;
+    start(&r, method, "345", "3 4 5 6");
+    r.d.draft = r.q;
+    r.d.draft_kind = logits ? CLS_DRAFT_LOGITS : CLS_DRAFT_PROBS;
+    for (uint32_t i = 0; i < 3; i++)
+        for (uint32_t t = 0; t < VOCAB; t++)
+            r.q[i][t] = logits ? -5.0f : 0.1f;
+    EXPECT(&r, "3456", 3, 0);
+    r.q[1][4] = logits ? -INFINITY : 0.0f; /* cannot come from it: what is emitted is the target's own */
+    EXPECT(&r, "34", 1, 0);
+    r.d.disable_bonus = 1;
+    EXPECT(&r, "34", 1, 0);
+    r.q[1][4] = logits ? 0.0f : 1e-10f;
+    EXPECT(&r, "345", 3, 0);
+    for (uint32_t t = 0; t < VOCAB; t++)
+        r.q[1][t] = NAN;
+    EXPECT(&r, "34", 1, 0);
+    r.q[1][4] = INFINITY; /* 1 */
+    EXPECT(&r, "345", 3, 0);
+    for (int other = 0; other < 3; other++) { /* nobody asks */
+        static const int others[] = {CLS_VERIFY_MATCH, CLS_VERIFY_GREEDY, CLS_VERIFY_TYPICAL};
+        r.d.method = others[other];
+        r.q[1][4] = 0.0f;
+        EXPECT(&r, "345", 3, 0);
+    }
+    r.d.method = method;
+    r.q[1][4] = logits ? -INFINITY : 0.0f;
+    r.p.temperature = 0.0f; /* nor of a greedy request */
+    EXPECT(&r, "345", 3, 0);
+
+    /* A target that the draft's distribution covers everywhere leaves nothing: the row draws for itself. */
+    start(&r, method, "0", "0123456789");
+    r.d.draft = r.q;
+    r.d.draft_kind = CLS_DRAFT_PROBS;
+    for (uint32_t t = 0; t < VOCAB; t++)
+        r.q[0][t] = 2.0f;
+    uint32_t taken = 0;
+    for (r.row.position = 0; r.row.position < 50; r.row.position++) {
+        cls_host_result own = {.struct_size = sizeof own};
+        must(cls_host_verify(&r.d, &r.v));
+        must(cls_host_sample(&r.row, &own));
+        taken += (uint32_t)r.v.accepted;
+        ck_assert(r.v.accepted == 1 || (r.v.emitted == 1 && r.v.tokens[0] == own.token));
+    }
+    ck_assert(taken > 10 && taken < 45);
+}
+END_TEST
+
+START_TEST(blocks)
+{
+    /* p(3) is half of q(3), but p(5) twice q(5): together they are as likely. */
+    request r;
+    uint32_t taken[2] = {0, 0};
+    for (int block = 0; block < 2; block++) {
+        start(&r, block ? CLS_VERIFY_BLOCK : CLS_VERIFY_STANDARD, "35", "34 5 7");
+        r.x[0][4] = 0.0f;
+        r.d.draft = r.q;
+        r.d.draft_kind = CLS_DRAFT_PROBS;
+        r.q[0][3] = 0.999f;
+        r.q[1][5] = r.q[1][6] = 0.499f;
+        for (r.row.position = 0; r.row.position < 1000; r.row.position += 10) {
+            must(cls_host_verify(&r.d, &r.v));
+            taken[block] += r.v.accepted == 2;
+            ck_assert(r.v.accepted == 0 ? r.v.tokens[0] == 4 : r.v.accepted == 2 && r.v.tokens[2] == 7);
+        }
+    }
+    ck_assert_msg(taken[0] > 30 && taken[0] < 70 && taken[1] == 100, "%u and %u of 100", taken[0], taken[1]);
+    /* A stop id in the middle is the last draft that counts. */
+    const int32_t stop = 3;
+    r.p.stop_ids = &stop;
+    r.p.stop_count = 1;
+    for (r.row.position = taken[1] = 0; r.row.position < 1000; r.row.position += 10) {
+        must(cls_host_verify(&r.d, &r.v));
+        taken[1] += r.v.accepted == 1;
+        ck_assert(r.v.emitted == 1 && r.v.tokens[0] == (r.v.accepted ? 3 : 4));
+        ck_assert_int_eq(r.v.status, r.v.accepted ? CLS_ROW_STOPPED : 0);
+    }
+    ck_assert_msg(taken[1] > 30 && taken[1] < 70, "%u of 100", taken[1]);
+}
+END_TEST
+
+START_TEST(typical)
+{
+    /* 1/2, 1/4, 1/8, 1/8: an entropy of 1.75 bits, 2^-1.75 = .297 */
+    static const struct {
+        float epsilon, delta;
+        const char *accepted;
+    } cases[] = {
+        {0.3f, 1.0f, "0"}, {0.26f, 1.0f, "0"}, {0.24f, 1.0f, "01"},    {0.13f, 1.0f, "01"}, {0.12f, 1.0f, "0123"},
+        {1.0f, 1.69f, ""}, {1.0f, 1.67f, "0"}, {1.0f, 0.85f, "0"},     {1.0f, 0.83f, "01"}, {1.0f, 0.41f, "0123"},
+        {1.0f, 16.0f, ""}, {0.51f, 16.0f, ""}, {1e-30f, 1.0f, "0123"},
+    };
+    request r;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+        for (int32_t id = 0; id < 5; id++) {
+            start(&r, CLS_VERIFY_TYPICAL, "0", "0123 9");
+            for (int i = 1; i < 4; i++)
+                r.x[0][i] = (float)(-i * log(2.0) + (i == 3 ? log(2.0) : 0.0));
+            r.p.temperature = 0.5f;
+            for (int i = 0; i < 4; i++)
+                r.x[0][i] *= 0.5f;
+            r.ids[0] = id;
+            r.d.epsilon = cases[c].epsilon;
+            r.d.delta = cases[c].delta;
+            cls_host_result own = {.struct_size = sizeof own};
+            must(cls_host_verify(&r.d, &r.v));
+            must(cls_host_sample(&r.row, &own));
+            const int taken = strchr(cases[c].accepted, '0' + id) != NULL;
+            ck_assert_msg(r.v.accepted == taken, "case %zu, token %d: %d", c, (int)id, (int)r.v.accepted);
+            ck_assert_int_eq(r.v.tokens[0], taken ? id : own.token);
+            ck_assert_int_eq(r.v.tokens[1], taken ? 9 : -1);
+        }
+    r.p.top_k = 2; /* what was cut is not typical, however likely */
+    r.d.epsilon = 1e-30f;
+    for (r.ids[0] = 0; r.ids[0] < 4; r.ids[0]++) {
+        must(cls_host_verify(&r.d, &r.v));
+        ck_assert_int_eq(r.v.accepted, r.ids[0] < 2);
+    }
+}
+END_TEST
+
+START_TEST(greedy_and_modes)
+{
+    for (int method = 0; method < METHODS; method++) {
+        request r;
+        start(&r, method, "34", "35 48 67");
+        r.p.temperature = method == CLS_VERIFY_GREEDY ? 1.0f : 0.0f;
+        r.p.mirostat = 2; /* a greedy request has none */
+        EXPECT(&r, "346", 2, 0);
+        r.ids[1] = 8;
+        EXPECT(&r, "34", 1, 0);
+        for (int mode = 0; mode < 3 && method != CLS_VERIFY_GREEDY; mode++) {
+            start(&r, method, "34", "3 4 5");
+            r.p.mirostat = mode == 0 ? 2 : 0;
+            r.p.adaptive_target = mode == 1 ? 0.5f : -1.0f;
+            r.p.top_p = 0.9f;
+            r.p.top_p_decay = mode == 2 ? 0.5f : 1.0f;
+            EXPECT(&r, "3", 0, 0);
+            r.d.disable_bonus = 1;
+            EXPECT(&r, "3", 0, 0);
+        }
+    }
+}
+END_TEST
+
+START_TEST(trees)
+{
+    /*            0:3       1:4
+     *          2:5 3:6   4:6 5:6     two drafts of one token: the first counts
+     *                    6... none   */
+    static const int32_t parents[] = {-1, -1, 0, 0, 1, 1};
+    for (int method = 0; method < METHODS; method += CLS_VERIFY_GREEDY) {
+        request r;
+        start(&r, method, "345666", "4 5 6 0 0 8 9");
+        r.d.parents = parents;
+        EXPECT(&r, "468", 2, 0);
+        ck_assert(r.v.nodes[0] == 1 && r.v.nodes[1] == 4);
+        r.d.disable_bonus = 1; /* a leaf */
+        EXPECT(&r, "46", 2, 0);
+        set_row(r.x[0], "3");
+        EXPECT(&r, "35", 2, 0);
+        ck_assert(r.v.nodes[0] == 0 && r.v.nodes[1] == 2);
+        set_row(r.x[1], "6");
+        EXPECT(&r, "36", 2, 0);
+        ck_assert(r.v.nodes[0] == 0 && r.v.nodes[1] == 3);
+        set_row(r.x[1], "4"); /* a row with drafts that are others */
+        EXPECT(&r, "34", 1, 0);
+        set_row(r.x[0], "9");
+        EXPECT(&r, "9", 0, 0);
+        r.ids[0] = -1;
+        EXPECT(&r, "9", 0, 0);
+        set_row(r.x[0], "4"); /* the path is output, and no other draft is */
+        r.p.presence_penalty = 100.0f;
+        set_row(r.x[2], "456");
+        r.ids[4] = 5;
+        EXPECT(&r, "45", 2, 0);
+    }
+}
+END_TEST
+
+START_TEST(refused)
+{
+    const int32_t parents[] = {-1, 1}, before[] = {-2, 0};
+    const uint64_t random = 1;
+    request r;
+    start(&r, CLS_VERIFY_STANDARD, "34", "3 4 5");
+#define REFUSE(field, value) REFUSE_AS(field, value, strchr(#field, '.') + 1)
+#define REFUSE_AS(field, value, name)                                                                        \
+    do {                                                                                                     \
+        const request good = r;                                                                              \
+        r.field = (value);                                                                                   \
+        ck_assert_int_eq(cls_host_verify(&r.d, &r.v), CLS_BAD_ARGUMENT);                                     \
+        ck_assert_msg(strstr(cls_error_message(), name) != NULL, "%s: \"%s\"", #field, cls_error_message()); \
+        r = good;                                                                                            \
+    } while (0)
+    REFUSE(d.struct_size, 0);
+    REFUSE(v.struct_size, 0);
+    REFUSE(d.row, NULL);
+    REFUSE(d.n, CLS_MAX_DRAFTS + 1);
+    REFUSE(d.method, -1);
+    REFUSE(d.method, METHODS);
+    REFUSE(d.draft_kind, -1);
+    REFUSE(d.draft_kind, CLS_DRAFT_LOGITS + 1);
+    REFUSE(d.draft_kind, CLS_DRAFT_PROBS); /* and no draft */
+    REFUSE(d.ids, NULL);
+    REFUSE(d.parents, parents); /* of a chain's method */
+    REFUSE(d.stride, VOCAB - 1);
+    REFUSE(row.logits, NULL);
+    REFUSE(row.vocab, 0);
+    REFUSE(row.random, &random);
+    REFUSE(p.temperature, -1.0f);
+    r.d.mask_stride = r.d.bias_stride = 1; /* of none */
+    EXPECT(&r, "345", 2, 0);
+    REFUSE_AS(row.bias, r.x, "bias_stride");
+    r.row.mask_width = 2;
+    REFUSE_AS(row.mask, r.mask, "mask_stride");
+    r.row.mask_width = 0;
+    r.d.method = CLS_VERIFY_TYPICAL;
+    REFUSE(d.epsilon, 0.0f);
+    REFUSE(d.epsilon, 1.01f);
+    REFUSE(d.epsilon, NAN);
+    REFUSE(d.delta, -1.0f);
+    REFUSE(d.delta, 16.1f);
+    REFUSE(d.parents, parents);
+    r.d.method = CLS_VERIFY_MATCH;
+    REFUSE(d.parents, parents);
+    REFUSE(d.parents, before);
+#undef REFUSE
+#undef REFUSE_AS
+    ck_assert_int_eq(cls_host_verify(NULL, &r.v), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_host_verify(&r.d, NULL), CLS_BAD_ARGUMENT);
+    EXPECT(&r, "345", 2, 0);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("verify_host");
+    TCase *const t = tcase_create("verify_host");
+    tcase_set_timeout(t, 0);
+    tcase_add_loop_test(t, certain, 0, METHODS);
+    tcase_add_loop_test(t, rows_without_a_token, 0, METHODS);
+    tcase_add_loop_test(t, ends, 0, METHODS);
+    tcase_add_loop_test(t, distributions, 0, 4);
+    tcase_add_test(t, blocks);
+    tcase_add_test(t, typical);
+    tcase_add_test(t, greedy_and_modes);
+    tcase_add_test(t, trees);
+    tcase_add_test(t, refused);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void) { return fixture_run(make, 0); }

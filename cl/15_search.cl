@@ -308,7 +308,7 @@ static inline int search_row(row_logits *r, const cls_slot *slot, __global const
 }
 
 /* search: the rows that the token kernel left. The others do nothing. */
-KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, const u32 sample_stride)
+KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS, DRAFT_ROW_ARGS)
 {
     if (rows[get_group_id(1)].state == CLS_ROW_DONE) /* the same for the whole group */
         return;

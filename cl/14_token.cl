@@ -142,7 +142,7 @@ static inline void ask_pass(const row_logits *r, const cls_slot *slot, u32 wante
     }
 }
 
-KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride)
+KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS, DRAFT_ROW_ARGS)
 {
     ROW_BEGIN
     out.mass = out.total = out.target = out.drawn = out.adapted = u64_from(0);

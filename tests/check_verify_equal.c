@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* cls_host_verify() on random requests, chains and trees: where drafts are compared with
+ * tokens it emits what repeated cls_host_sample() does. */
+#include "batch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 7 };
+
+/* A request with its rows and drafts. */
+typedef struct request {
+    batch *b; /* its rows; the request is the first one's */
+    cls_host_row row;
+    cls_params p;
+    cls_host_drafts d;
+    int32_t ids[MOST], parents[MOST], output[300];
+} request;
+
+/* Row r after so many tokens more of output, by cls_host_sample(). */
+static cls_host_result sampled(request *q, uint32_t r, const int32_t *path, uint32_t n)
+{
+    cls_host_row row = q->row;
+    cls_params p = q->p;
+    cls_host_result result = {.struct_size = sizeof result};
+    memcpy(q->output + row.output_count, path, n * sizeof *path);
+    row.logits = (const char *)row.logits + r * q->d.stride * dtype_size(row.dtype);
+    if (row.mask != NULL)
+        row.mask = (const char *)row.mask + (size_t)r * row.mask_width * (row.mask_kind == CLS_MASK_BOOL ? 1 : 4);
+    if (row.bias != NULL)
+        row.bias = (const char *)row.bias + (size_t)r * row.vocab * dtype_size(row.bias_dtype);
+    row.output = q->output;
+    row.output_count += n;
+    row.position += n;
+    if (q->d.method == CLS_VERIFY_GREEDY)
+        p.temperature = 0.0f;
+    row.params = &p;
+    must(cls_host_sample(&row, &result));
+    return result;
+}
+
+/* The tokens that lead to a draft, and itself. */
+static uint32_t path_to(const request *q, int32_t draft, int32_t *path)
+{
+    if (draft < 0)
+        return 0;
+    const uint32_t n = path_to(q, q->parents[draft], path);
+    path[n] = q->ids[draft];
+    return n + 1;
+}
+
+/* Drafts that are often the right ones. */
+static void choose_drafts(request *q, rng *r, int tree)
+{
+    for (uint32_t k = 0; k < q->d.n; k++) {
+        int32_t path[MOST + 1];
+        q->parents[k] = tree ? (int32_t)rng_below(r, k + 1) - 1 : (int32_t)k - 1;
+        const uint32_t n = path_to(q, q->parents[k], path), what = rng_below(r, 12);
+        q->ids[k] = sampled(q, (uint32_t)(q->parents[k] + 1), path, n).token;
+        if (what < 2)
+            q->ids[k] = what ? (int32_t)rng_below(r, q->row.vocab) : (int32_t)q->row.vocab - (int32_t)rng_below(r, 2);
+    }
+    q->d.parents = tree || rng_below(r, 2) ? q->parents : NULL;
+}
+
+static int one_token(const request *q)
+{
+    const cls_params *const p = &q->p;
+    if (p->temperature < 1e-5f || q->d.method == CLS_VERIFY_GREEDY)
+        return 0;
+    return p->mirostat != 0 || p->adaptive_target >= 0.0f || (p->top_p_decay < 1.0f && p->top_p < 1.0f);
+}
+
+/* What must come: row by row, following the draft that is the row's token. */
+static void expect(request *q, cls_host_verified *v)
+{
+    const int single = one_token(q), ends = CLS_ROW_STOPPED | CLS_ROW_LENGTH;
+    int32_t at = -1;
+    memset(v, -1, sizeof *v);
+    v->accepted = v->emitted = v->status = 0;
+    for (;;) {
+        const cls_host_result result = sampled(q, (uint32_t)(at + 1), v->tokens, (uint32_t)v->emitted);
+        int32_t next = -1;
+        uint32_t children = 0;
+        const int there = result.status < CLS_ROW_STOPPED ? (result.status & CLS_ROW_EMPTY) == 0
+                                                          : (result.status & (CLS_ROW_SKIPPED | CLS_ROW_UNFIT)) == 0;
+        v->status |= there ? result.status & ~ends : result.status;
+        if (!there)
+            return;
+        for (int32_t k = (int32_t)q->d.n - 1; k >= 0; k--)
+            if (q->parents[k] == at) {
+                children++;
+                next = q->ids[k] == result.token ? k : next;
+            }
+        if (children == 0 && q->d.n != 0 && q->d.disable_bonus)
+            return;
+        if (!single && next >= 0)
+            v->nodes[v->accepted++] = next;
+        v->tokens[v->emitted++] = result.token;
+        v->status |= result.status & ends;
+        if (single || next < 0 || (result.status & ends))
+            return;
+        at = next;
+    }
+}
+
+START_TEST(equal_to_samples)
+{
+    static const uint32_t sizes[] = {1, 3, 31, 111, 1025};
+    const uint32_t vocab = sizes[_i], rounds = fixture_by_size(20, 60, vocab > 500 ? 100 : 200);
+    rng r = {fixture_seed() + 100 + (uint64_t)_i};
+    uint32_t accepted = 0, offered = 0;
+    for (uint32_t round = 0; round < rounds; round++) {
+        request *const q = calloc(1, sizeof *q);
+        cls_host_verified v = {.struct_size = sizeof v}, wanted;
+        ck_assert(q != NULL);
+        cls_host_drafts_default(&q->d, sizeof q->d);
+        q->d.n = rng_below(&r, MOST + 1);
+        batch *const b = q->b = batch_new(q->d.n + 1, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 4), 0);
+        b->mask_kind = (int)rng_below(&r, 2);
+        b->history = 20;
+        batch_random(b, &r);
+        for (uint32_t row = 0; row < b->rows; row++) /* mostly rows that have a token */
+            if (b->kind[row] >= ROW_GOOD && rng_below(&r, 4)) {
+                const cls_params p = b->params[row];
+                batch_row(b, row, ROW_NORMAL3, rng_bits(&r));
+                b->params[row] = p;
+            }
+        batch_requests(b, &r);
+        if (rng_below(&r, 3) == 0)
+            batch_mask(b, &r, 70, 0);
+        if (rng_below(&r, 4) == 0)
+            batch_bias(b, &r, (int)rng_below(&r, 2));
+        q->p = b->params[0];
+        if (rng_below(&r, 3)) { /* nothing that keeps it short */
+            q->p.max_tokens = q->p.stop_count = 0;
+            q->p.stop_ids = NULL;
+            q->p.mirostat = 0;
+            q->p.adaptive_target = -1.0f;
+            q->p.top_p_decay = 1.0f;
+        }
+        q->row = batch_host_row(b, 0);
+        q->row.bias = b->bias;
+        q->row.draw = rng_below(&r, 3);
+        q->row.params = &q->p;
+        memcpy(q->output, b->tokens[0].output, b->tokens[0].output_count * sizeof *q->output);
+        q->d.row = &q->row;
+        q->d.method = rng_below(&r, 2) ? CLS_VERIFY_MATCH : CLS_VERIFY_GREEDY;
+        q->d.stride = b->stride;
+        q->d.ids = q->ids;
+        q->d.disable_bonus = (int32_t)rng_below(&r, 2);
+        choose_drafts(q, &r, rng_below(&r, 2) != 0);
+        if (q->p.temperature < 1e-5f && q->d.parents == NULL) /* whatever the method */
+            q->d.method = (int)rng_below(&r, CLS_VERIFY_GREEDY + 1);
+        expect(q, &wanted);
+        must(cls_host_verify(&q->d, &v));
+        wanted.struct_size = v.struct_size;
+        ck_assert_msg(memcmp(&v, &wanted, sizeof v) == 0,
+                      "round %u, %s: method %d, %u drafts: %d of %d accepted, status %d; not %d of %d, %d", round,
+                      batch_words(b, 0), (int)q->d.method, q->d.n, v.accepted, v.emitted, v.status, wanted.accepted,
+                      wanted.emitted, wanted.status);
+        accepted += (uint32_t)v.accepted;
+        offered += q->d.n;
+        batch_free(b);
+        free(q);
+    }
+    printf("%u of %u drafts of %u tokens accepted\n", accepted, offered, vocab);
+    ck_assert(accepted * 8 > offered);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("verify_equal");
+    TCase *const t = tcase_create("verify_equal");
+    tcase_set_timeout(t, 0);
+    tcase_add_loop_test(t, equal_to_samples, 0, 5);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void) { return fixture_run(make, 0); }
