@@ -8,27 +8,27 @@
 #include <unistd.h>
 
 static const bench_case cases[] = {
-    {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, BENCH_NO_MASK, 0, 1.3, 0, 0, BENCH_NO_MORE, 0, BENCH_NO_DRAFTS},
-    {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_NO_MASK, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0, BENCH_NO_DRAFTS},
-    {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, BENCH_NO_MASK, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0, BENCH_NO_DRAFTS},
-    {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_HALF, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_NO_DRAFTS},
-    {"mask_1", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_FEW, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_NO_DRAFTS},
-    {"mask_but_one", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL_BUT_ONE, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_NO_DRAFTS},
-    {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_NO_MASK, 1, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_NO_DRAFTS},
-    {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, BENCH_NO_MASK, 0, 2.5, 3.0, 0, BENCH_NO_MORE, 0, BENCH_NO_DRAFTS},
-    {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, BENCH_NO_MASK, 0, 3.0, 0, 0, BENCH_NO_MORE, 0, BENCH_NO_DRAFTS},
-    {"llama", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_NO_MASK, 0, 1.5, 0, 1, BENCH_LLAMA, 64, BENCH_NO_DRAFTS},
-    {"dry", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_NO_MASK, 0, 1.5, 0, 1, BENCH_DRY, 8192, BENCH_NO_DRAFTS},
-    {"dry_1000", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_NO_MASK, 0, 1.5, 0, 1, BENCH_DRY, 1000, BENCH_NO_DRAFTS},
-    {"dry_100", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_NO_MASK, 0, 1.5, 0, 1, BENCH_DRY, 100, BENCH_NO_DRAFTS},
-    {"xtc", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_NO_MASK, 0, 1.5, 0, 1, BENCH_XTC, 64, BENCH_NO_DRAFTS},
-    {"typical", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_NO_MASK, 0, 1.5, 0, 1, BENCH_TYPICAL, 64, BENCH_NO_DRAFTS},
-    {"mirostat", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_NO_MASK, 0, 1.5, 0, 1, BENCH_MIROSTAT, 64, BENCH_NO_DRAFTS},
-    {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, BENCH_NO_MASK, 0, 7.0, 0, 0, BENCH_NO_MORE, 0, BENCH_NO_DRAFTS},
-    {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, BENCH_NO_MASK, 0, 15.0, 0, 0, BENCH_NO_MORE, 0, BENCH_NO_DRAFTS},
-    {"verify", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_NO_MASK, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_STANDARD},
-    {"verify_match", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_NO_MASK, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_MATCH},
-    {"verify_block", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_NO_MASK, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_BLOCK},
+    {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 1.3, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_HALF, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"mask_1", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_FEW, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"mask_but_one", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_BUT_ONE, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 1, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 2.5, 3.0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 3.0, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"llama", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_LLAMA, 64, BENCH_STEP},
+    {"dry", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 8192, BENCH_STEP},
+    {"dry_1000", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 1000, BENCH_STEP},
+    {"dry_100", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 100, BENCH_STEP},
+    {"xtc", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_XTC, 64, BENCH_STEP},
+    {"typical", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_TYPICAL, 64, BENCH_STEP},
+    {"mirostat", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_MIROSTAT, 64, BENCH_STEP},
+    {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 7.0, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 15.0, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"verify", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_STANDARD},
+    {"verify_match", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_MATCH},
+    {"verify_block", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_BLOCK},
 };
 #define CASES (sizeof cases / sizeof *cases)
 
@@ -146,7 +146,7 @@ static int write_rows(bench_setup *setup, bench_rows kind)
 static int write_mask(bench_setup *setup, bench_mask kind)
 {
     cl_int error;
-    if (kind == BENCH_NO_MASK)
+    if (kind == BENCH_ALL)
         return 0;
     bench_fill_mask(setup->mask_words, setup->batch, setup->vocab, kind);
     error = clEnqueueWriteBuffer(setup->on->queue, setup->mask, CL_TRUE, 0, mask_size(setup), setup->mask_words, 0,
@@ -176,7 +176,7 @@ static int run_cases(bench_setup *setup, bench_floor *floor, int32_t only, bench
         if (floor->kernel == NULL && open_floor(floor, setup))
             return 1;
         progress(c->name, "verifying");
-        if (c->drafts != BENCH_NO_DRAFTS) {
+        if (c->drafts != BENCH_STEP) {
             if (bench_verify_drafts(setup, c, &results[i]))
                 return 1;
             continue;

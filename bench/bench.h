@@ -63,10 +63,10 @@ void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, be
 int32_t bench_likeliest(const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab);
 
 typedef enum bench_mask {
-    BENCH_NO_MASK,
+    BENCH_ALL,        /* everything is allowed */
     BENCH_HALF,       /* a random half of the tokens is allowed */
     BENCH_FEW,        /* ... a random hundredth */
-    BENCH_ALL_BUT_ONE /* ... all but a random one */
+    BENCH_BUT_ONE     /* ... all but a random one */
 } bench_mask;
 
 /* Never allows none of a row's tokens. */
@@ -119,7 +119,7 @@ typedef enum bench_more {
 
 /* What is known of drafts, and how they are verified. */
 typedef enum bench_drafts {
-    BENCH_NO_DRAFTS, /* a plain step */
+    BENCH_STEP,     /* none: a plain step */
     BENCH_MATCH,     /* no distribution */
     BENCH_STANDARD,  /* probabilities */
     BENCH_BLOCK
@@ -194,8 +194,8 @@ void bench_make_params(const bench_case *c, uint32_t row, cls_params *params);
 
 #define BENCH_DRAFTS 4 /* of a request */
 
-/* A case with drafts, on logits of its own and against a floor that reads these, and the draft's probabilities where there
- * are some. 0, or 1 after a message. */
+/* A case with drafts, on logits of its own and against a floor that reads these,
+ * and the draft's probabilities where there are some. 0, or 1 after a message. */
 int bench_verify_drafts(const bench_setup *setup, const bench_case *c, bench_result *result);
 
 /* -------------------------------------------------------------- requests.c */

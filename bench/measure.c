@@ -118,7 +118,7 @@ static int run_step(const bench_setup *setup, const bench_case *c, int32_t *toke
     step.logits.dtype = (int32_t)setup->dtype;
     step.logits.buffer = setup->logits;
     step.tokens.buffer = setup->tokens;
-    if (c->mask != BENCH_NO_MASK)
+    if (c->mask != BENCH_ALL)
         step.mask.words.buffer = setup->mask;
     if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK)
         return cli_fail_library("bench: the step");
@@ -164,7 +164,7 @@ static int verify_rows(const bench_setup *setup, const bench_case *c, const int3
         host.logits = (const char *)setup->rows + (size_t)row * setup->vocab * bench_dtype_size(setup->dtype);
         host.dtype = (int32_t)setup->dtype;
         host.vocab = setup->vocab;
-        if (c->mask != BENCH_NO_MASK) {
+        if (c->mask != BENCH_ALL) {
             host.mask = setup->mask_words + (size_t)row * width;
             host.mask_width = width;
         }

@@ -138,7 +138,7 @@ void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab, bench_mask 
         for (uint32_t t = 0; kind == BENCH_FEW && t < vocab; t++)
             if (bench_random(&state, 100) == 0)
                 mask[t / 32] |= (int32_t)(UINT32_C(1) << t % 32);
-        if (kind == BENCH_ALL_BUT_ONE && vocab > 1) {
+        if (kind == BENCH_BUT_ONE && vocab > 1) {
             const uint32_t t = 1 + bench_random(&state, vocab - 1);
             mask[t / 32] ^= (int32_t)(UINT32_C(1) << t % 32);
         }

@@ -103,7 +103,7 @@ int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const 
             continue;
         if (goal > 0)
             snprintf(goal_text, sizeof goal_text, "%.2f", goal);
-        if (cases[i].drafts != BENCH_NO_DRAFTS)
+        if (cases[i].drafts != BENCH_STEP)
             snprintf(accepted, sizeof accepted, "%.2f", r->accepted);
         printf("%-12s %9.1f %9.1f %7.2f %7s %9.1f %9u %11llu %8u %9s\n", cases[i].name, r->floor_us, r->step_us,
                r->step_us / r->floor_us, goal_text, r->empty_us, (unsigned)r->launches,
