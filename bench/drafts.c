@@ -24,18 +24,19 @@ static int with_probs(const verification *v) { return v->c->drafts != BENCH_MATC
 static size_t tokens_of(const verification *v) { return (size_t)v->requests * ROWS; }
 static size_t outputs_of(const verification *v) { return tokens_of(v) + (3 + 3) * (size_t)v->requests; }
 
-/* A draft model of the target's kind: where it is right it says the same of a row,
- * where not it says what another row has. */
+/* A draft model of the target's kind: mostly it says of a row the same, else what
+ * another row has. How often: so that 7 drafts in 10 are accepted, if those before them were. */
 static void make_drafts(verification *v)
 {
     bench_setup *const setup = &v->setup;
     const uint32_t targets = v->requests * ROWS;
     float *const probs = (float *)((char *)setup->rows + v->probs);
+    const uint32_t alike = with_probs(v) ? 86 : 66; /* in 100 */
     uint64_t state = 1;
     for (uint32_t i = 0; i < v->requests; i++)
         for (uint32_t k = 0; k < BENCH_DRAFTS; k++) {
             const uint32_t draft = i * BENCH_DRAFTS + k, target = i * ROWS + k;
-            const uint32_t like = bench_random(&state, 5) != 0 ? target : (target + ROWS) % targets;
+            const uint32_t like = bench_random(&state, 100) < alike ? target : (target + ROWS) % targets;
             if (with_probs(v))
                 v->ids[draft] = bench_fill_draft(probs + (size_t)draft * setup->vocab, setup->rows, setup->dtype, like,
                                                  setup->vocab, (double)v->c->temperature, &state);
