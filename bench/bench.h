@@ -52,7 +52,7 @@ typedef enum bench_rows {
 
 size_t bench_dtype_size(cls_dtype dtype);
 
-/* Element i as a float; no NaN is among these. */
+/* Element i as a float. */
 float bench_get(const void *rows, cls_dtype dtype, size_t i);
 
 /* Fills [n, vocab] and the padding behind it. The same on every machine

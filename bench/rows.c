@@ -69,7 +69,7 @@ float bench_get(const void *rows, cls_dtype dtype, size_t i)
         const float magnitude = ldexpf((float)((bits & 0x3ffu) + (bits & 0x7c00u ? 0x400u : 0u)),
                                        (int)(bits & 0x7c00u ? bits >> 10 & 31u : 1u) - 25);
         if ((bits & 0x7c00u) == 0x7c00u)
-            return bits & 0x8000u ? -INFINITY : INFINITY;
+            return bits & 0x3ffu ? NAN : bits & 0x8000u ? -INFINITY : INFINITY;
         return bits & 0x8000u ? -magnitude : magnitude;
     }
     bits <<= 16;
