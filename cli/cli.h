@@ -14,6 +14,7 @@
 
 int cls_cmd_devices(int argc, char **argv);
 int cls_cmd_sample(int argc, char **argv);
+int cls_cmd_verify(int argc, char **argv);
 int cls_cmd_explain(int argc, char **argv);
 int cls_cmd_demo(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
@@ -148,7 +149,8 @@ typedef struct cli_npy {
 } cli_npy;
 
 int cli_npy_read(const char *path, cli_npy *array);
-/* Writes int32 ('i'), uint32 ('u') or float32 ('f') data. */
+int cli_npy_read_any(const char *path, cli_npy *array); /* an empty one, too: data is NULL then */
+/* Writes int32 ('i'), uint32 ('u') or float32 ('f') data of one to three dimensions. */
 int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape, const void *data);
 
 /* Logits [rows, vocab]: dtype_name NULL, "f32", "f16" or "bf16". */
@@ -180,6 +182,7 @@ typedef struct cli_job {
     const void *bias; /* [rows, vocab] of bias_dtype; NULL: none */
     cls_dtype bias_dtype;
     cli_tokens prompt, output;
+    uint32_t ahead;           /* tokens that may join the outputs: drafts */
     uint32_t history;         /* the latest tokens that the rows' requests keep; 0: none look at them */
     const cls_infill *infill; /* NULL: no row has that stage */
     uint32_t draws; /* of the same state, at the positions from cli_position() on */
@@ -191,11 +194,24 @@ typedef struct cli_job {
     cli_report *report; /* likewise */
 } cli_job;
 
-/* The position of a row's first draw: its parameter, moved on by the tokens of its output. */
-uint64_t cli_position(const cli_job *job, uint32_t row);
+/* A request is a row's parameters, prompt and output: request r is that of row r, but for drafts. */
 
-/* A row as the reference takes it, at its first draw. */
-void cli_host_row(const cli_job *job, uint32_t row, cls_host_row *host);
+/* The position of a request's first draw: its parameter, moved on by the tokens of its output. */
+uint64_t cli_position(const cli_job *job, uint32_t request);
+
+/* A request's row as the reference takes it, at its first draw. */
+void cli_host_row(const cli_job *job, uint32_t request, uint32_t row, cls_host_row *host);
+
+/* What a sampler needs for `requests` of them; but for the numbers of rows and slots. */
+void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_options *options);
+int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot);
+
+size_t cli_mask_size(const cli_job *job); /* of a mask's element, and a bias's */
+size_t cli_bias_size(const cli_job *job);
+
+/* A buffer with a copy of `from`, or for results. */
+int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from);
+int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size); /* waits; `to` NULL: nothing */
 
 int cli_run(cli_target *target, const cli_job *job); /* on the device, all rows in one step a draw */
 int cli_run_host(const cli_job *job);                /* the reference */

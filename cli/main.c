@@ -13,6 +13,7 @@ static const struct command {
 } commands[] = {
     {"devices", cls_cmd_devices, "list the OpenCL devices and how they would be used"},
     {"sample", cls_cmd_sample, "draw tokens from logits in a file"},
+    {"verify", cls_cmd_verify, "verify drafts against a model's logits in files"},
     {"explain", cls_cmd_explain, "show what each stage of a row's chain removes"},
     {"demo", cls_cmd_demo, "show what the samplers make of some rows of logits"},
     {"bench", cls_cmd_bench, "measure a device"},

@@ -174,8 +174,6 @@ static int read_data(FILE *file, const char *path, cli_npy *array)
     if (array->shape[1] != 0 && array->shape[0] > most / array->shape[1])
         return cli_fail("%s: the array is too large", path);
     size = (size_t)(array->shape[0] * array->shape[1]) * array->size;
-    if (size == 0)
-        return cli_fail("%s: the array is empty", path);
     while (have < size) {
         size_t got;
         if (have == room) {
@@ -196,7 +194,7 @@ static int read_data(FILE *file, const char *path, cli_npy *array)
     return 0;
 }
 
-int cli_npy_read(const char *path, cli_npy *array)
+int cli_npy_read_any(const char *path, cli_npy *array)
 {
     FILE *file = fopen(path, "rb");
     int failed;
@@ -212,6 +210,13 @@ int cli_npy_read(const char *path, cli_npy *array)
         array->data = NULL;
     }
     return failed;
+}
+
+int cli_npy_read(const char *path, cli_npy *array)
+{
+    if (cli_npy_read_any(path, array) != 0)
+        return 1;
+    return array->data != NULL ? 0 : cli_fail("%s: the array is empty", path);
 }
 
 int cli_logits_read(const char *path, const char *dtype_name, cli_logits *logits)
@@ -262,18 +267,20 @@ int cli_logits_read(const char *path, const char *dtype_name, cli_logits *logits
 
 int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape, const void *data)
 {
-    char header[128], shape_text[64];
-    size_t count = dims == 2 ? (size_t)(shape[0] * shape[1]) : (size_t)shape[0];
+    char header[128], shape_text[72];
+    size_t count = 1, length = 0;
     FILE *file = fopen(path, "wb");
     bool good;
     if (file == NULL)
         return cli_fail("%s: cannot be written", path);
-    if (dims == 2)
-        snprintf(shape_text, sizeof shape_text, "(%" PRIu64 ", %" PRIu64 ")", shape[0], shape[1]);
-    else
-        snprintf(shape_text, sizeof shape_text, "(%" PRIu64 ",)", shape[0]);
+    for (unsigned i = 0; i < dims; i++) {
+        count *= (size_t)shape[i];
+        length += (size_t)snprintf(shape_text + length, sizeof shape_text - length, i == 0 ? "%" PRIu64 : ", %" PRIu64,
+                                   shape[i]);
+    }
     /* 10 bytes before it and 118 of it: the data begin at a multiple of 64. */
-    snprintf(header, sizeof header, "{'descr': '<%c4', 'fortran_order': False, 'shape': %s, }", kind, shape_text);
+    snprintf(header, sizeof header, "{'descr': '<%c4', 'fortran_order': False, 'shape': (%s%s), }", kind, shape_text,
+             dims == 1 ? "," : "");
     good = fwrite(MAGIC "\x01\x00\x76\x00", 1, 10, file) == 10 && fprintf(file, "%-117s\n", header) == 118 &&
            fwrite(data, 4, count, file) == count;
     if (fclose(file) != 0 || !good)

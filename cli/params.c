@@ -149,7 +149,7 @@ static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_
     return 0;
 }
 
-static int rows_from_json(const char *path, uint32_t rows, uint32_t vocab, cls_params *params)
+static int rows_from_json(const char *path, uint32_t rows, const char *of, uint32_t vocab, cls_params *params)
 {
     json_error_t error;
     json_t *array = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
@@ -161,8 +161,7 @@ static int rows_from_json(const char *path, uint32_t rows, uint32_t vocab, cls_p
     if (!json_is_array(array))
         failed = cli_fail("%s: not an array of objects, one a row", path);
     else if (json_array_size(array) != rows)
-        failed =
-            cli_fail("%s: %zu rows of parameters for %" PRIu32 " rows of logits", path, json_array_size(array), rows);
+        failed = cli_fail("%s: %zu rows of parameters for %" PRIu32 " %s", path, json_array_size(array), rows, of);
     for (uint32_t r = 0; r < rows && !failed; r++)
         failed = row_from_json(path, r, json_array_get(array, r), vocab, &params[r]);
     json_decref(array);
@@ -171,7 +170,7 @@ static int rows_from_json(const char *path, uint32_t rows, uint32_t vocab, cls_p
 
 /* --------------------------------------------------------------------- seeds */
 
-static int seeds_from_npy(const char *path, uint32_t rows, cls_params *params)
+static int seeds_from_npy(const char *path, uint32_t rows, const char *of, cls_params *params)
 {
     cli_npy seeds;
     if (cli_npy_read(path, &seeds) != 0)
@@ -182,7 +181,7 @@ static int seeds_from_npy(const char *path, uint32_t rows, cls_params *params)
     }
     if (seeds.shape[0] != rows) {
         free(seeds.data);
-        return cli_fail("%s: %" PRIu64 " seeds for %" PRIu32 " rows of logits", path, seeds.shape[0], rows);
+        return cli_fail("%s: %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0], rows, of);
     }
     for (uint32_t r = 0; r < rows; r++)
         params[r].seed = ((const uint64_t *)seeds.data)[r];
@@ -191,13 +190,13 @@ static int seeds_from_npy(const char *path, uint32_t rows, cls_params *params)
 }
 
 int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path, uint32_t rows,
-                    uint32_t vocab, cls_params *params)
+                    const char *of, uint32_t vocab, cls_params *params)
 {
     for (uint32_t r = 0; r < rows; r++) {
         params[r] = *base;
         params[r].seed = base->seed + r;
     }
-    if (seeds_path != NULL && seeds_from_npy(seeds_path, rows, params) != 0)
+    if (seeds_path != NULL && seeds_from_npy(seeds_path, rows, of, params) != 0)
         return 1;
-    return params_path != NULL ? rows_from_json(params_path, rows, vocab, params) : 0;
+    return params_path != NULL ? rows_from_json(params_path, rows, of, vocab, params) : 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of requests, as the options of sample and explain say them: logits,
+/* Rows of requests, as the options of sample, verify and explain say them: logits,
  * parameters, masks, biases, and what the requests have so far. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,15 +7,16 @@
 
 #include "request.h"
 
-/* An array with a row for each of the logits'; `what` it should be is for the sentence. */
-static int array_read(const char *path, uint32_t rows, const char *what, bool (*fits)(const cli_npy *), cli_npy *array)
+/* An array with so many rows, one for each `of` what there is; `what` it should be is for the sentence. */
+static int array_read(const char *path, uint32_t rows, const char *of, const char *what, bool (*fits)(const cli_npy *),
+                      cli_npy *array)
 {
     if (cli_npy_read(path, array) != 0)
         return 1;
     if (array->dims != 2 || !fits(array))
         cli_fail("%s: not an array %s", path, what);
     else if (array->shape[0] != rows)
-        cli_fail("%s: %" PRIu64 " rows for %" PRIu32 " rows of logits", path, array->shape[0], rows);
+        cli_fail("%s: %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0], rows, of);
     else if (array->shape[1] > INT32_MAX)
         cli_fail("%s: rows of %" PRIu64 " are too long", path, array->shape[1]);
     else
@@ -25,6 +26,8 @@ static int array_read(const char *path, uint32_t rows, const char *what, bool (*
     return 1;
 }
 
+static const char of_logits[] = "rows of logits";
+
 static bool is_bool(const cli_npy *array) { return array->size == 1 && array->kind != 'i'; }
 static bool is_mask(const cli_npy *array) { return is_bool(array) || (array->size == 4 && array->kind != 'f'); }
 static bool is_bias(const cli_npy *array) { return array->kind == 'f' && array->size != 8; }
@@ -33,7 +36,8 @@ static bool is_ids(const cli_npy *array) { return array->kind == 'i' && array->s
 static int mask_read(const char *path, cli_job *job)
 {
     cli_npy mask;
-    if (array_read(path, job->logits->rows, "int32 [rows, words] or bool [rows, vocab]", is_mask, &mask) != 0)
+    if (array_read(path, job->logits->rows, of_logits, "int32 [rows, words] or bool [rows, vocab]", is_mask, &mask) !=
+        0)
         return 1;
     job->mask = mask.data;
     job->mask_width = (uint32_t)mask.shape[1];
@@ -46,7 +50,7 @@ static int mask_read(const char *path, cli_job *job)
 static int bias_read(const char *path, cli_job *job)
 {
     cli_npy bias;
-    if (array_read(path, job->logits->rows, "float32 or float16 [rows, vocab]", is_bias, &bias) != 0)
+    if (array_read(path, job->logits->rows, of_logits, "float32 or float16 [rows, vocab]", is_bias, &bias) != 0)
         return 1;
     job->bias = bias.data;
     job->bias_dtype = bias.size == 4 ? CLS_F32 : CLS_F16;
@@ -56,20 +60,25 @@ static int bias_read(const char *path, cli_job *job)
     return 0;
 }
 
-/* Token ids; what is none becomes -1, as the padding is. */
-static int tokens_read(const char *path, uint32_t rows, cli_tokens *tokens)
+void cli_ids_narrow(void *ids, unsigned size, size_t count)
+{
+    const int64_t *const wide = ids;
+    int32_t *const narrow = ids;
+    for (size_t i = 0; size == 8 && i < count; i++) {
+        const int64_t id = wide[i];
+        narrow[i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
+    }
+}
+
+/* Padding is -1. */
+static int tokens_read(const char *path, const cli_request *q, cli_tokens *tokens)
 {
     cli_npy array;
-    const int64_t *wide;
-    if (array_read(path, rows, "int32 [rows, tokens]", is_ids, &array) != 0)
+    if (array_read(path, q->requests, q->of, "int32 [rows, tokens]", is_ids, &array) != 0)
         return 1;
     tokens->ids = array.data;
     tokens->width = (uint32_t)array.shape[1];
-    wide = array.data;
-    for (size_t i = 0; array.size == 8 && i < (size_t)rows * tokens->width; i++) {
-        const int64_t id = wide[i];
-        tokens->ids[i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
-    }
+    cli_ids_narrow(tokens->ids, array.size, (size_t)q->requests * tokens->width);
     return 0;
 }
 
@@ -93,7 +102,7 @@ static int infill_read(cli_request *q, cli_job *job)
 {
     const uint32_t vocab = job->logits->vocab;
     bool asked = false;
-    for (uint32_t r = 0; r < job->logits->rows; r++)
+    for (uint32_t r = 0; r < q->requests; r++)
         asked |= job->params[r].infill != 0;
     if (q->end_ids.count != 0 && (q->ends = cli_ids_parse("--infill-end", &q->end_ids, &q->infill.end_count)) == NULL)
         return 1;
@@ -122,12 +131,12 @@ static int infill_read(cli_request *q, cli_job *job)
 
 /* What the rows' parameters look back at: whole requests where they have no
  * end of their own, as far as a sampler can remember. */
-static uint32_t history_of(const cli_job *job)
+static uint32_t history_of(const cli_job *job, uint32_t requests)
 {
-    const uint64_t most = (uint64_t)job->prompt.width + job->output.width;
+    const uint64_t most = (uint64_t)job->prompt.width + job->output.width + job->ahead;
     const uint32_t whole = most > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : most > 0 ? (uint32_t)most : 1;
     uint32_t history = 0;
-    for (uint32_t r = 0; r < job->logits->rows; r++) {
+    for (uint32_t r = 0; r < requests; r++) {
         const cls_params *const p = &job->params[r];
         const bool looks = p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_word_count != 0;
         const uint32_t least[] = {looks ? whole : 0, p->penalty_window, p->dry_window};
@@ -141,27 +150,35 @@ static uint32_t history_of(const cli_job *job)
 
 static int inputs_read(cli_request *q, cli_job *job)
 {
-    const uint32_t rows = job->logits->rows;
     return (q->mask != NULL && mask_read(q->mask, job)) || (q->bias != NULL && bias_read(q->bias, job)) ||
-           (q->prompt != NULL && tokens_read(q->prompt, rows, &job->prompt)) ||
-           (q->output != NULL && tokens_read(q->output, rows, &job->output)) || infill_read(q, job);
+           (q->prompt != NULL && tokens_read(q->prompt, q, &job->prompt)) ||
+           (q->output != NULL && tokens_read(q->output, q, &job->output)) || infill_read(q, job);
 }
 
 /* All parameters: those of the command line into q, those of each row into rows. */
 static int params_read(cli_request *q, const cli_option *options, cli_job *job)
 {
-    const uint32_t rows = job->logits->rows, vocab = job->logits->vocab;
-    if ((q->rows = calloc(rows, sizeof *q->rows)) == NULL)
+    const uint32_t vocab = job->logits->vocab;
+    if ((q->rows = calloc(q->requests, sizeof *q->rows)) == NULL)
         return cli_no_memory();
     job->params = q->rows;
     return cli_lists_parse(&q->lists, vocab, &q->params) || cli_params_check(options, &q->params, vocab) ||
-           cli_params_rows(&q->params, q->params_file, q->seeds, rows, vocab, q->rows);
+           cli_params_rows(&q->params, q->params_file, q->seeds, q->requests, q->of, vocab, q->rows);
 }
 
 void cli_request_default(cli_request *q)
 {
     memset(q, 0, sizeof *q);
     cls_params_default(&q->params, sizeof q->params);
+}
+
+int cli_sampling_read(cli_request *q, const cli_option *options, cli_job *job)
+{
+    job->logits = &q->logits;
+    if (params_read(q, options, job) != 0 || inputs_read(q, job) != 0)
+        return 1;
+    job->history = history_of(job, q->requests);
+    return 0;
 }
 
 int cli_request_read(cli_request *q, const cli_option *options, cli_job *job)
@@ -171,11 +188,9 @@ int cli_request_read(cli_request *q, const cli_option *options, cli_job *job)
         return cli_fail("--logits: a file of logits is needed");
     if (cli_logits_read(q->logits_path, q->dtype, &q->logits) != 0)
         return 1;
-    job->logits = &q->logits;
-    if (params_read(q, options, job) != 0 || inputs_read(q, job) != 0)
-        return 1;
-    job->history = history_of(job);
-    return 0;
+    q->requests = q->logits.rows;
+    q->of = of_logits;
+    return cli_sampling_read(q, options, job);
 }
 
 void cli_request_free(cli_request *q, cli_job *job)
@@ -184,7 +199,7 @@ void cli_request_free(cli_request *q, cli_job *job)
     free((void *)(uintptr_t)job->bias);
     free(job->prompt.ids);
     free(job->output.ids);
-    cli_params_free(&q->params, q->rows, q->logits.rows);
+    cli_params_free(&q->params, q->rows, q->requests);
     cli_lists_free(&q->lists);
     free(q->end_ids.text);
     free(q->ends);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of requests: the options that sample and explain share. */
+/* Rows of requests: the options that sample, verify and explain share. */
 #ifndef CLS_CLI_REQUEST_H
 #define CLS_CLI_REQUEST_H
 
@@ -15,7 +15,9 @@ typedef struct cli_request {
 
     /* What is read by them. */
     cli_logits logits;
-    cls_params *rows; /* [logits.rows] */
+    uint32_t requests; /* rows of parameters, prompts and outputs */
+    const char *of;    /* what a sentence on their number calls them */
+    cls_params *rows;  /* [requests] */
     cls_infill infill;
     int32_t *ends, *prefix_of;
 } cli_request;
@@ -24,6 +26,10 @@ typedef struct cli_request {
 #define CLI_REQUEST_OPTIONS(q) \
     {"logits", CLI_STRING, &(q)->logits_path, "FILE.npy", \
      "[rows, vocab] float32 or float16, or uint16 as bf16", NULL, 0}, \
+    CLI_SAMPLING_OPTIONS(q)
+
+/* All of them but the logits. */
+#define CLI_SAMPLING_OPTIONS(q) \
     {"dtype", CLI_STRING, &(q)->dtype, "TYPE", \
      "f32, f16 or bf16 (default: by the file)", NULL, 0}, \
     CLI_PARAM_OPTIONS(&(q)->params), \
@@ -50,6 +56,12 @@ void cli_request_default(cli_request *q);
 
 /* Reads all that the options name. Free both after a failure, too. */
 int cli_request_read(cli_request *q, const cli_option *options, cli_job *job);
+
+/* The same of the rest, where logits and the number of requests are there. */
+int cli_sampling_read(cli_request *q, const cli_option *options, cli_job *job);
+
+/* Token ids as int32, one of `size` bytes each before; what is none becomes -1. */
+void cli_ids_narrow(void *ids, unsigned size, size_t count);
 
 /* The request, its lists of texts, and the job's inputs. */
 void cli_request_free(cli_request *q, cli_job *job);

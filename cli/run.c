@@ -7,18 +7,18 @@
 
 #include "report.h"
 
-uint64_t cli_position(const cli_job *job, uint32_t row)
+uint64_t cli_position(const cli_job *job, uint32_t request)
 {
-    uint64_t position = job->params[row].position;
+    uint64_t position = job->params[request].position;
     for (uint32_t i = 0; i < job->output.width; i++) {
-        const int32_t id = job->output.ids[(size_t)row * job->output.width + i];
+        const int32_t id = job->output.ids[(size_t)request * job->output.width + i];
         position += id >= 0 && (uint32_t)id < job->logits->vocab;
     }
     return position;
 }
 
-static size_t mask_element(const cli_job *job) { return job->mask_kind == CLS_MASK_BOOL ? 1 : 4; }
-static size_t bias_element(const cli_job *job) { return job->bias_dtype == CLS_F32 ? 4 : 2; }
+size_t cli_mask_size(const cli_job *job) { return job->mask_kind == CLS_MASK_BOOL ? 1 : 4; }
+size_t cli_bias_size(const cli_job *job) { return job->bias_dtype == CLS_F32 ? 4 : 2; }
 
 static const int32_t *row_of(const cli_tokens *tokens, uint32_t r)
 {
@@ -45,7 +45,7 @@ static void let_go(device_side *held)
     free(held->positions);
 }
 
-static int make(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from)
+int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from)
 {
     cl_int error;
     void *copy = NULL;
@@ -55,16 +55,15 @@ static int make(cli_target *target, cl_mem *buffer, const char *what, size_t siz
     return error == CL_SUCCESS ? 0 : cli_fail("%s: OpenCL error %d for a buffer of %zu bytes", what, (int)error, size);
 }
 
-/* The state that the rows' parameters ask for, and no more: it is large. */
-static void sampler_options(const cli_job *job, cls_sampler_options *options)
+/* The state that the parameters ask for, and no more: it is large. */
+void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_options *options)
 {
     cls_sampler_options_default(options, sizeof *options);
     options->vocab = job->logits->vocab;
-    options->max_rows = job->logits->rows;
     options->keep = CLS_KEEP_NONE;
     options->logit_bias = 0;
-    for (uint32_t r = 0; r < job->logits->rows; r++) {
-        const cls_params *p = &job->params[r];
+    for (uint32_t i = 0; i < requests; i++) {
+        const cls_params *p = &job->params[i];
         if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f)
             options->keep = CLS_KEEP_COUNTS;
         if (p->logit_bias_count != 0 || p->allowed_count != 0)
@@ -73,12 +72,19 @@ static void sampler_options(const cli_job *job, cls_sampler_options *options)
     options->history = job->history;
 }
 
+int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot)
+{
+    if (cls_slot_begin(sampler, slot, &job->params[request], row_of(&job->prompt, request), job->prompt.width,
+                       row_of(&job->output, request), job->output.width) == CLS_OK)
+        return 0;
+    return cli_fail("row %" PRIu32 ": %s", request, cls_error_message());
+}
+
 static int begin_all(const cli_job *job, cls_sampler *sampler)
 {
     for (uint32_t r = 0; r < job->logits->rows; r++)
-        if (cls_slot_begin(sampler, r, &job->params[r], row_of(&job->prompt, r), job->prompt.width,
-                           row_of(&job->output, r), job->output.width) != CLS_OK)
-            return cli_fail("row %" PRIu32 ": %s", r, cls_error_message());
+        if (cli_slot_begin(job, r, sampler, r) != 0)
+            return 1;
     return 0;
 }
 
@@ -91,14 +97,15 @@ static int make_report(cli_target *target, const cli_job *job, device_side *held
     if (cls_context_info(target->context, &info) != CLS_OK)
         return cli_fail_library("device");
     return cli_report_make(job->report, job->logits->rows, info.shortlist) ||
-           make(target, &held->report, "report", job->report->size, NULL);
+           cli_buffer(target, &held->report, "report", job->report->size, NULL);
 }
 
 static int make_all(cli_target *target, const cli_job *job, device_side *held)
 {
     const size_t rows = job->logits->rows, vocab = job->logits->vocab, drawn = rows * job->draws * 4;
     cls_sampler_options options;
-    sampler_options(job, &options);
+    cli_sampler_options(job, job->logits->rows, &options);
+    options.max_rows = job->logits->rows;
     if (cls_sampler_create(target->context, &options, &held->sampler) != CLS_OK)
         return cli_fail_library("sampler");
     if (job->infill != NULL && cls_sampler_infill(held->sampler, job->infill) != CLS_OK)
@@ -108,14 +115,15 @@ static int make_all(cli_target *target, const cli_job *job, device_side *held)
     for (uint32_t r = 0; r < rows; r++)
         held->positions[r] = (uint32_t)cli_position(job, r);
     return begin_all(job, held->sampler) ||
-           make(target, &held->logits, "logits", rows * vocab * job->logits->size, job->logits->data) ||
+           cli_buffer(target, &held->logits, "logits", rows * vocab * job->logits->size, job->logits->data) ||
            (job->mask != NULL &&
-            make(target, &held->mask, "mask", rows * job->mask_width * mask_element(job), job->mask)) ||
-           (job->bias != NULL && make(target, &held->bias, "bias", rows * vocab * bias_element(job), job->bias)) ||
-           make(target, &held->tokens, "tokens", drawn, NULL) ||
-           (job->logprobs != NULL && make(target, &held->logprobs, "logprobs", drawn, NULL)) ||
-           (job->status != NULL && make(target, &held->status, "status", drawn, NULL)) ||
-           (job->probs != NULL && make(target, &held->probs, "probabilities", rows * vocab * 4, NULL)) ||
+            cli_buffer(target, &held->mask, "mask", rows * job->mask_width * cli_mask_size(job), job->mask)) ||
+           (job->bias != NULL &&
+            cli_buffer(target, &held->bias, "bias", rows * vocab * cli_bias_size(job), job->bias)) ||
+           cli_buffer(target, &held->tokens, "tokens", drawn, NULL) ||
+           (job->logprobs != NULL && cli_buffer(target, &held->logprobs, "logprobs", drawn, NULL)) ||
+           (job->status != NULL && cli_buffer(target, &held->status, "status", drawn, NULL)) ||
+           (job->probs != NULL && cli_buffer(target, &held->probs, "probabilities", rows * vocab * 4, NULL)) ||
            make_report(target, job, held);
 }
 
@@ -163,7 +171,7 @@ static int enqueue(cli_target *target, const cli_job *job, device_side *held)
     return 0;
 }
 
-static int fetch(cli_target *target, cl_mem from, void *to, size_t size)
+int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size)
 {
     const cl_int error =
         to == NULL ? CL_SUCCESS : clEnqueueReadBuffer(target->queue, from, CL_TRUE, 0, size, to, 0, NULL, NULL);
@@ -180,7 +188,7 @@ static int fetch_drawn(cli_target *target, const cli_job *job, cl_mem from, void
         return 0;
     if ((words = malloc(rows * draws * 4)) == NULL)
         return cli_no_memory();
-    failed = fetch(target, from, words, rows * draws * 4);
+    failed = cli_fetch(target, from, words, rows * draws * 4);
     for (size_t i = 0; i < rows * draws && !failed; i++)
         memcpy((char *)to + 4 * i, &words[i % draws * rows + i / draws], 4);
     free(words);
@@ -194,8 +202,8 @@ int cli_run(cli_target *target, const cli_job *job)
     const int failed =
         make_all(target, job, &held) || enqueue(target, job, &held) ||
         fetch_drawn(target, job, held.tokens, job->tokens) || fetch_drawn(target, job, held.logprobs, job->logprobs) ||
-        fetch_drawn(target, job, held.status, job->status) || fetch(target, held.probs, job->probs, probs_size) ||
-        (job->report != NULL && fetch(target, held.report, job->report->data, job->report->size));
+        fetch_drawn(target, job, held.status, job->status) || cli_fetch(target, held.probs, job->probs, probs_size) ||
+        (job->report != NULL && cli_fetch(target, held.report, job->report->data, job->report->size));
     clFinish(target->queue);
     let_go(&held);
     return failed;
@@ -203,7 +211,7 @@ int cli_run(cli_target *target, const cli_job *job)
 
 /* -------------------------------------------------------------------- the host */
 
-void cli_host_row(const cli_job *job, uint32_t r, cls_host_row *row)
+void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row *row)
 {
     const cli_logits *logits = job->logits;
     cls_host_row_default(row, sizeof *row);
@@ -211,20 +219,20 @@ void cli_host_row(const cli_job *job, uint32_t r, cls_host_row *row)
     row->dtype = (int32_t)logits->dtype;
     row->vocab = logits->vocab;
     if (job->mask != NULL) {
-        row->mask = (const char *)job->mask + (size_t)r * job->mask_width * mask_element(job);
+        row->mask = (const char *)job->mask + (size_t)r * job->mask_width * cli_mask_size(job);
         row->mask_width = job->mask_width;
         row->mask_kind = (int32_t)job->mask_kind;
     }
     if (job->bias != NULL) {
-        row->bias = (const char *)job->bias + (size_t)r * logits->vocab * bias_element(job);
+        row->bias = (const char *)job->bias + (size_t)r * logits->vocab * cli_bias_size(job);
         row->bias_dtype = (int32_t)job->bias_dtype;
     }
-    row->prompt = row_of(&job->prompt, r);
+    row->prompt = row_of(&job->prompt, request);
     row->prompt_count = job->prompt.width;
-    row->output = row_of(&job->output, r);
+    row->output = row_of(&job->output, request);
     row->output_count = job->output.width;
-    row->position = (uint32_t)cli_position(job, r);
-    row->params = &job->params[r];
+    row->position = (uint32_t)cli_position(job, request);
+    row->params = &job->params[request];
     row->history = job->history;
     row->infill = job->infill;
 }
@@ -234,7 +242,7 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
     const size_t at = (size_t)r * job->draws + d;
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cli_host_row(job, r, &row);
+    cli_host_row(job, r, r, &row);
     row.position += d;
     if (job->probs != NULL && d == 0)
         result.probs = job->probs + (size_t)r * job->logits->vocab;

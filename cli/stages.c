@@ -375,7 +375,7 @@ int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e
     const uint32_t n = stages_of(all, stages);
     uint32_t base = 0;
     memset(e, 0, sizeof *e);
-    cli_host_row(job, row, &host);
+    cli_host_row(job, row, row, &host);
     e->row = row;
     e->vocab = host.vocab;
     e->position = host.position;

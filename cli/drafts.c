@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* The files of drafts: how many each request has, which, and how they were drawn. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verify.h"
+
+/* Integers in one dimension, as int32; `what` they should be is for the sentence. */
+static int line_read(const char *path, const char *what, int32_t **ids, uint64_t *count)
+{
+    cli_npy array;
+    if (cli_npy_read_any(path, &array) != 0)
+        return 1;
+    *ids = array.data;
+    *count = array.shape[0];
+    if (array.kind != 'i' || array.size < 4 || array.dims != 1)
+        return cli_fail("%s: not an array %s", path, what);
+    cli_ids_narrow(array.data, array.size, (size_t)array.shape[0]);
+    return 0;
+}
+
+/* The target's rows, cut into requests. */
+static int cu_read(const cli_draft_files *files, uint32_t rows, cli_drafts *drafts)
+{
+    uint64_t count;
+    if (line_read(files->cu, "int32 [requests + 1]", &drafts->cu, &count) != 0)
+        return 1;
+    if (count < 2)
+        return cli_fail("%s: no request; it takes two numbers at least", files->cu);
+    if (drafts->cu[0] != 0)
+        return cli_fail("%s: begins with %" PRId32 ", not with 0", files->cu, drafts->cu[0]);
+    for (uint64_t i = 0; i + 1 < count; i++) {
+        const int64_t of_request = (int64_t)drafts->cu[i + 1] - drafts->cu[i];
+        if (of_request < 1 || of_request > CLS_MAX_DRAFTS + 1)
+            return cli_fail("%s: request %" PRIu64 " has %" PRId64 " rows, which is none of 1 to %d", files->cu, i,
+                            of_request, CLS_MAX_DRAFTS + 1);
+        if (of_request - 1 > drafts->most)
+            drafts->most = (uint32_t)of_request - 1;
+    }
+    if ((uint32_t)drafts->cu[count - 1] != rows)
+        return cli_fail("%s: ends with row %" PRId32 ", but %s has %" PRIu32 " rows", files->cu, drafts->cu[count - 1],
+                        files->target, rows);
+    drafts->requests = (uint32_t)count - 1;
+    drafts->count = rows - drafts->requests;
+    return 0;
+}
+
+static int of_drafts(const char *path, uint64_t have, const char *what, const cli_drafts *drafts)
+{
+    return have == drafts->count
+               ? 0
+               : cli_fail("%s: %" PRIu64 " %s for %" PRIu32 " drafts", path, have, what, drafts->count);
+}
+
+/* Each draft follows the text, or one before it. */
+static int parents_check(const char *path, const cli_drafts *drafts)
+{
+    const int32_t *parent = drafts->parents;
+    for (uint32_t i = 0; i < drafts->requests; i++)
+        for (uint32_t k = 0; k < cli_drafts_of(drafts, i); k++, parent++)
+            if (*parent < -1 || *parent >= (int32_t)k)
+                return cli_fail("%s: draft %" PRIu32 " of request %" PRIu32 " follows %" PRId32
+                                ", which is neither -1 nor a draft before it",
+                                path, k, i, *parent);
+    return 0;
+}
+
+static int ids_read(const cli_draft_files *files, cli_drafts *drafts)
+{
+    uint64_t count;
+    if (files->ids == NULL && drafts->count != 0)
+        return cli_fail("--draft-ids: a file of %" PRIu32 " drafts is needed", drafts->count);
+    if (files->ids != NULL && (line_read(files->ids, "int32 [drafts]", &drafts->ids, &count) != 0 ||
+                               of_drafts(files->ids, count, "ids", drafts) != 0))
+        return 1;
+    if (files->parents == NULL)
+        return 0;
+    return line_read(files->parents, "int32 [drafts]", &drafts->parents, &count) ||
+           of_drafts(files->parents, count, "parents", drafts) || parents_check(files->parents, drafts);
+}
+
+/* What the drafts were drawn from. */
+static int distribution_read(const cli_draft_files *files, const char *dtype, const cli_logits *target,
+                             cli_drafts *drafts)
+{
+    const char *const path = files->probs != NULL ? files->probs : files->logits;
+    cli_npy array;
+    cls_dtype have = CLS_F32;
+    if (cli_npy_read_any(path, &array) != 0)
+        return 1;
+    drafts->draft = array.data;
+    drafts->kind = files->probs != NULL ? CLS_DRAFT_PROBS : CLS_DRAFT_LOGITS;
+    if (files->logits != NULL && array.size == 2)
+        have = array.kind == 'f' ? CLS_F16 : CLS_BF16;
+    if (array.dims != 2 || array.kind != (have == CLS_BF16 ? 'u' : 'f') || array.size != (have == CLS_F32 ? 4 : 2))
+        return cli_fail("%s: not an array %s [drafts, vocab]", path,
+                        files->probs != NULL ? "float32" : "float32 or float16");
+    if (have != target->dtype || (have == CLS_BF16 && dtype == NULL))
+        return cli_fail("%s: the draft's logits are of another type than those of %s", path, files->target);
+    if (of_drafts(path, array.shape[0], "rows", drafts) != 0)
+        return 1;
+    if (array.shape[1] != target->vocab && drafts->count != 0)
+        return cli_fail("%s: rows of %" PRIu64 " for a vocabulary of %" PRIu32, path, array.shape[1], target->vocab);
+    return 0;
+}
+
+int cli_drafts_read(const cli_draft_files *files, const char *dtype, const cli_logits *target, cli_drafts *drafts)
+{
+    return cu_read(files, target->rows, drafts) || ids_read(files, drafts) ||
+           ((files->probs != NULL || files->logits != NULL) && distribution_read(files, dtype, target, drafts));
+}
+
+uint32_t cli_draft_position(const cli_job *job, const cli_drafts *drafts, uint32_t trial, uint32_t request)
+{
+    return (uint32_t)cli_position(job, request) + trial * (drafts->most + 1);
+}
+
+size_t cli_draft_size(const cli_job *job, const cli_drafts *drafts)
+{
+    return drafts->kind == CLS_DRAFT_LOGITS ? job->logits->size : 4;
+}
+
+uint32_t cli_emitted(const cli_drafts *drafts, uint32_t trial, uint32_t request)
+{
+    const size_t width = drafts->most + 1;
+    const int32_t *const tokens = drafts->tokens + ((size_t)trial * drafts->requests + request) * width;
+    uint32_t n = 0;
+    while (n < width && tokens[n] >= 0)
+        n++;
+    return n;
+}
+
+void cli_drafts_free(cli_drafts *drafts)
+{
+    free(drafts->cu);
+    free(drafts->ids);
+    free(drafts->parents);
+    free(drafts->draft);
+    free(drafts->tokens);
+    free(drafts->nodes);
+    free(drafts->accepted);
+    free(drafts->status);
+}

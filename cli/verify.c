@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample verify: drafts and a model's logits in files to tokens. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verify.h"
+
+/* What the options say. */
+typedef struct question {
+    cli_request of;
+    cli_draft_files files;
+    cli_drafts drafts;
+    const char *device, *tokens, *nodes, *accepted;
+    int32_t method;
+    bool json;
+} question;
+
+/* ------------------------------------------------------------------- results */
+
+/* Of all trials. */
+static uint64_t accepted_by(const cli_drafts *d, uint32_t request)
+{
+    uint64_t sum = 0;
+    for (uint32_t t = 0; t < d->trials; t++)
+        sum += (uint64_t)d->accepted[(size_t)t * d->requests + request];
+    return sum;
+}
+
+static uint64_t emitted_by(const cli_drafts *d, uint32_t request)
+{
+    uint64_t sum = 0;
+    for (uint32_t t = 0; t < d->trials; t++)
+        sum += cli_emitted(d, t, request);
+    return sum;
+}
+
+/* Of a single trial the tokens, of several the means. */
+static void print_table(const cli_job *job, const cli_drafts *d)
+{
+    char words[64];
+    printf("%7s %8s %6s %8s %8s  %s\n", "request", "position", "drafts", "accepted", "emitted",
+           d->trials == 1 ? "tokens" : "");
+    for (uint32_t i = 0; i < d->requests; i++) {
+        const uint64_t accepted = accepted_by(d, i), emitted = emitted_by(d, i);
+        printf("%7" PRIu32 " %8" PRIu64 " %6" PRIu32, i, cli_position(job, i), cli_drafts_of(d, i));
+        if (d->trials != 1) {
+            printf(" %8.4f %8.4f\n", (double)accepted / d->trials, (double)emitted / d->trials);
+            continue;
+        }
+        printf(" %8" PRIu64 " %8" PRIu64 " ", accepted, emitted);
+        for (uint64_t k = 0; k < emitted; k++)
+            printf(" %" PRId32, d->tokens[i * (size_t)(d->most + 1) + k]);
+        if (d->status[i] != 0)
+            printf(" (%s)", cli_status_words(d->status[i], words));
+        putchar('\n');
+    }
+}
+
+static json_t *ints_json(const int32_t *ints, uint64_t n)
+{
+    json_t *array = json_array();
+    for (uint64_t i = 0; i < n; i++)
+        json_array_append_new(array, json_integer(ints[i]));
+    return array;
+}
+
+/* {"request", "position", "trials", "drafts", "accepted", "emitted", "status", "status_words", "tokens", "nodes"}:
+ * accepted and emitted are the sums of all trials, the last four are the first one's. */
+static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
+{
+    char words[64];
+    return json_pack("{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:s, s:o, s:o}", "request", (int)i, "position",
+                     (json_int_t)cli_position(job, i), "trials", (json_int_t)d->trials, "drafts",
+                     (int)cli_drafts_of(d, i), "accepted", (json_int_t)accepted_by(d, i), "emitted",
+                     (json_int_t)emitted_by(d, i), "status", (int)d->status[i], "status_words",
+                     cli_status_words(d->status[i], words), "tokens",
+                     ints_json(d->tokens + i * (size_t)(d->most + 1), cli_emitted(d, 0, i)), "nodes",
+                     ints_json(d->nodes + i * (size_t)d->most, (uint64_t)d->accepted[i]));
+}
+
+static int print_results(const question *q, const cli_job *job)
+{
+    json_t *array;
+    if (!q->json) {
+        print_table(job, &q->drafts);
+        return cli_flush();
+    }
+    array = json_array();
+    for (uint32_t i = 0; i < q->drafts.requests; i++)
+        if (json_array_append_new(array, request_json(job, &q->drafts, i)) != 0) {
+            json_decref(array);
+            return cli_no_memory();
+        }
+    return cli_print_json(array);
+}
+
+/* Without the axis of trials where there is one. */
+static int write_one(const char *path, const cli_drafts *d, unsigned dims, uint64_t width, const int32_t *data)
+{
+    const uint64_t shape[3] = {d->trials, d->requests, width};
+    const unsigned first = d->trials == 1;
+    return path != NULL && cli_npy_write(path, 'i', dims - first, shape + first, data) != 0;
+}
+
+static int write_files(const question *q)
+{
+    const cli_drafts *const d = &q->drafts;
+    return write_one(q->tokens, d, 3, d->most + 1, d->tokens) || write_one(q->nodes, d, 3, d->most, d->nodes) ||
+           write_one(q->accepted, d, 2, 0, d->accepted);
+}
+
+/* ----------------------------------------------------------------------- run */
+
+static bool on_host(const question *q) { return q->device != NULL && strcmp(q->device, "host") == 0; }
+
+static int run(const question *q, const cli_job *job)
+{
+    cls_context_options options;
+    cli_target target;
+    int failed;
+    if (on_host(q))
+        return cli_verify_host(job, &q->drafts);
+    cls_context_options_default(&options, sizeof options);
+    options.dtypes = 1u << job->logits->dtype;
+    if (cli_open(q->device, &options, 0, &target) != 0)
+        return 1;
+    failed = cli_verify(&target, job, &q->drafts);
+    cli_close(&target);
+    return failed;
+}
+
+static int outputs_make(cli_drafts *d)
+{
+    const size_t results = (size_t)d->trials * d->requests;
+    d->tokens = calloc(results * (d->most + 1), sizeof *d->tokens);
+    d->nodes = calloc(results * d->most + 1, sizeof *d->nodes);
+    d->accepted = calloc(results, sizeof *d->accepted);
+    d->status = calloc(results, sizeof *d->status);
+    if (d->tokens == NULL || d->nodes == NULL || d->accepted == NULL || d->status == NULL)
+        return cli_no_memory();
+    return 0;
+}
+
+static int verify(question *q, const cli_job *job)
+{
+    cli_drafts *const d = &q->drafts;
+    const uint64_t width = d->most + (uint64_t)1;
+    if (d->trials > SIZE_MAX / 16 / width / d->requests)
+        return cli_fail("--trials: %" PRIu32 " trials of %" PRIu32 " requests are too many", d->trials, d->requests);
+    for (uint32_t i = 0; i < d->requests; i++)
+        if (cli_position(job, i) + d->trials * width - 1 > UINT32_MAX)
+            return cli_fail("--trials: request %" PRIu32 " has no %" PRIu64 " positions from %" PRIu64 " on", i,
+                            d->trials * width, cli_position(job, i));
+    return outputs_make(d) || run(q, job) || write_files(q) || print_results(q, job);
+}
+
+/* What of these options doesn't go together, and what is missing. */
+static int check(const question *q)
+{
+    static const char *const methods[] = {"match", "standard", "block", "typical", "greedy"};
+    if (q->files.target == NULL)
+        return cli_fail("--target: a file of logits is needed");
+    if (q->files.cu == NULL)
+        return cli_fail("--cu: a file that cuts the target's rows into requests is needed");
+    if (q->files.probs != NULL && q->files.logits != NULL)
+        return cli_fail("--draft-logits: there are --draft-probs already");
+    if (q->files.parents != NULL && q->drafts.method != CLS_VERIFY_MATCH && q->drafts.method != CLS_VERIFY_GREEDY)
+        return cli_fail("--parents: the method %s takes no trees, only match and greedy do", methods[q->drafts.method]);
+    if (!(q->drafts.epsilon > 0.0f && q->drafts.epsilon <= 1.0f))
+        return cli_fail("--epsilon: %g is not above 0 and at most 1", (double)q->drafts.epsilon);
+    if (!(q->drafts.delta > 0.0f && q->drafts.delta <= 16.0f))
+        return cli_fail("--delta: %g is not above 0 and at most 16", (double)q->drafts.delta);
+    return q->drafts.trials == 0 ? cli_fail("--trials: at least one is needed") : 0;
+}
+
+static int read_all(question *q, const cli_option *options, cli_job *job)
+{
+    cli_drafts *const d = &q->drafts;
+    if (cli_logits_read(q->files.target, q->of.dtype, &q->of.logits) != 0 ||
+        cli_drafts_read(&q->files, q->of.dtype, &q->of.logits, d) != 0)
+        return 1;
+    if (d->method != CLS_VERIFY_STANDARD && d->method != CLS_VERIFY_BLOCK) {
+        free(d->draft); /* nobody asks */
+        d->draft = NULL;
+    }
+    q->of.requests = d->requests;
+    q->of.of = "requests";
+    job->ahead = d->most;
+    return cli_sampling_read(&q->of, options, job);
+}
+
+int cls_cmd_verify(int argc, char **argv)
+{
+    static const char usage[] = "verify --target FILE.npy --cu FILE.npy --draft-ids FILE.npy [OPTION]...",
+                      about[] = "Verifies drafts of several requests. Request i has the target's rows CU[i] to\n"
+                                "CU[i + 1] - 1: one before each of its drafts, and one behind the last. Below, a row\n"
+                                "of masks and biases is the target's, and of all else a request's.";
+    question q = {.drafts.trials = 1};
+    cls_verify_call defaults;
+    cli_job job = {0};
+    int failed = 1;
+    cli_option options[] = {
+        {"target", CLI_STRING, &q.files.target, "FILE.npy",
+         "[drafts + requests, vocab] float32 or float16, or uint16 as bf16", NULL, 0},
+        {"cu", CLI_STRING, &q.files.cu, "FILE.npy",
+         "int32 [requests + 1]: where each request's rows begin, and the end", NULL, 0},
+        {"draft-ids", CLI_STRING, &q.files.ids, "FILE.npy", "int32 [drafts]: those of all requests, in order", NULL, 0},
+        {"draft-probs", CLI_STRING, &q.files.probs, "FILE.npy", "float32 [drafts, vocab]: what they were drawn from",
+         NULL, 0},
+        {"draft-logits", CLI_STRING, &q.files.logits, "FILE.npy", "the same as logits, of the target's type", NULL, 0},
+        {"method", CLI_CHOICE, &q.method, "METHOD",
+         "match, standard, block, typical or greedy (default: standard with --draft-*, else match)",
+         "match|standard|block|typical|greedy", 0},
+        {"parents", CLI_STRING, &q.files.parents, "FILE.npy",
+         "int32 [drafts]: the draft that each one follows, -1: the text; trees, for match and greedy", NULL, 0},
+        {"epsilon", CLI_FLOAT, &q.drafts.epsilon, "X", "typical: accept what has min(X, ...) (default 0.09)", NULL, 0},
+        {"delta", CLI_FLOAT, &q.drafts.delta, "X", "typical: ... X * exp(-entropy) (default 0.3)", NULL, 0},
+        {"disable-bonus", CLI_SWITCH, &q.drafts.disable_bonus, NULL,
+         "no token of the target's where all drafts are accepted", NULL, 0},
+        {"trials", CLI_UINT, &q.drafts.trials, "N",
+         "verify N times, each behind the positions of the one before (default 1)", NULL, 0},
+        {"device", CLI_STRING, &q.device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
+         0},
+        {"tokens", CLI_STRING, &q.tokens, "OUT.npy",
+         "write what was emitted: int32 [requests, most drafts + 1], or [trials, ...]; then -1", NULL, 0},
+        {"accepted", CLI_STRING, &q.accepted, "OUT.npy",
+         "write how many drafts were: int32 [requests], or [trials, ...]", NULL, 0},
+        {"nodes", CLI_STRING, &q.nodes, "OUT.npy",
+         "write which: int32 [requests, most drafts], or [trials, ...]; then -1", NULL, 0},
+        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object a request", NULL, 0},
+        CLI_SAMPLING_OPTIONS(&q.of),
+        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    cls_verify_call_default(&defaults, sizeof defaults);
+    q.drafts.epsilon = defaults.epsilon;
+    q.drafts.delta = defaults.delta;
+    q.method = -1;
+    cli_request_default(&q.of);
+    switch (cli_parse(argc, argv, usage, about, options)) {
+    case CLI_HELPED:
+        failed = 0;
+        break;
+    case CLI_FAILED:
+        break;
+    case CLI_GO:
+        q.drafts.method = q.method >= 0                                     ? q.method
+                          : q.files.probs != NULL || q.files.logits != NULL ? CLS_VERIFY_STANDARD
+                                                                            : CLS_VERIFY_MATCH;
+        failed = check(&q) || read_all(&q, options, &job) || verify(&q, &job);
+    }
+    cli_drafts_free(&q.drafts);
+    cli_request_free(&q.of, &job);
+    return failed;
+}
