@@ -8,29 +8,34 @@
 #include <unistd.h>
 
 static const bench_case cases[] = {
-    {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, 0, 0, 1.3, 0, 0, BENCH_NO_MORE, 0},
-    {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 0, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0},
-    {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, 0, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0},
-    {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 1, 0, 1.25, 0, 1, BENCH_NO_MORE, 0},
-    {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, 0, 1, 1.25, 0, 1, BENCH_NO_MORE, 0},
-    {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, 0, 0, 2.5, 3.0, 0, BENCH_NO_MORE, 0},
-    {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, 0, 0, 3.0, 0, 0, BENCH_NO_MORE, 0},
-    {"llama", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_LLAMA, 64},
-    {"dry", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_DRY, 8192},
-    {"dry_1000", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_DRY, 1000},
-    {"dry_100", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_DRY, 100},
-    {"xtc", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_XTC, 64},
-    {"typical", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_TYPICAL, 64},
-    {"mirostat", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, 0, 0, 1.5, 0, 1, BENCH_MIROSTAT, 64},
-    {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, 0, 0, 7.0, 0, 0, BENCH_NO_MORE, 0},
-    {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, 0, 0, 15.0, 0, 0, BENCH_NO_MORE, 0},
+    {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 1.3, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_HALF, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"mask_1", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_FEW, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"mask_but_one", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_BUT_ONE, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 1, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 2.5, 3.0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 3.0, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"llama", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_LLAMA, 64, BENCH_STEP},
+    {"dry", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 8192, BENCH_STEP},
+    {"dry_1000", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 1000, BENCH_STEP},
+    {"dry_100", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 100, BENCH_STEP},
+    {"xtc", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_XTC, 64, BENCH_STEP},
+    {"typical", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_TYPICAL, 64, BENCH_STEP},
+    {"mirostat", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_MIROSTAT, 64, BENCH_STEP},
+    {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 7.0, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 15.0, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
+    {"verify", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_STANDARD},
+    {"verify_match", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_MATCH},
+    {"verify_block", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_BLOCK},
 };
 #define CASES (sizeof cases / sizeof *cases)
 
 /* --case counts on behind them. */
 #define CASE_NAMES \
-    "greedy|topk|minp|mask|penalties|plain|topp_peaked|llama|dry|dry_1000|dry_100|xtc|typical|mirostat|topp_flat|" \
-    "topp_ties|serving"
+    "greedy|topk|minp|mask|mask_1|mask_but_one|penalties|plain|topp_peaked|llama|dry|dry_1000|dry_100|xtc|typical|" \
+    "mirostat|topp_flat|topp_ties|verify|verify_match|verify_block|serving"
 #define SERVING ((int32_t)CASES)
 
 /* On a terminal only: one line that overwrites itself. The cursor waits at its
@@ -69,10 +74,14 @@ static int make_sampler(bench_setup *setup, uint32_t window)
                : cli_fail_library("bench: creating the sampler");
 }
 
-/* The mask is written here, the logits by each kind of case. */
+static size_t mask_size(const bench_setup *setup)
+{
+    return (size_t)setup->batch * ((setup->vocab + 31) / 32) * sizeof(int32_t);
+}
+
+/* The logits are written by each kind of case, as the mask is. */
 static int open_setup(bench_setup *setup)
 {
-    const size_t mask_size = (size_t)setup->batch * ((setup->vocab + 31) / 32) * sizeof(int32_t);
     cl_int error = CL_SUCCESS;
 
     setup->longest = setup->history;
@@ -81,18 +90,14 @@ static int open_setup(bench_setup *setup)
             setup->longest = cases[i].history;
     setup->size = ((size_t)(setup->batch + setup->spare) * setup->vocab + BENCH_PAD) * bench_dtype_size(setup->dtype);
     setup->rows = malloc(setup->size);
-    setup->mask_words = malloc(mask_size);
+    setup->mask_words = malloc(mask_size(setup));
     setup->ids = malloc((size_t)setup->batch * (setup->longest + 1) * sizeof *setup->ids);
     setup->likeliest = malloc((setup->batch + setup->spare) * sizeof *setup->likeliest);
     if (setup->rows == NULL || setup->mask_words == NULL || setup->ids == NULL || setup->likeliest == NULL)
         return cli_no_memory();
-    bench_fill_mask(setup->mask_words, setup->batch, setup->vocab);
     setup->logits = new_buffer(setup, setup->size, &error);
-    setup->mask = new_buffer(setup, mask_size, &error);
+    setup->mask = new_buffer(setup, mask_size(setup), &error);
     setup->tokens = new_buffer(setup, 2 * setup->batch * sizeof(int32_t), &error);
-    if (error == CL_SUCCESS)
-        error = clEnqueueWriteBuffer(setup->on->queue, setup->mask, CL_TRUE, 0, mask_size, setup->mask_words, 0, NULL,
-                                     NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the logits' buffers", error);
 }
 
@@ -138,6 +143,17 @@ static int write_rows(bench_setup *setup, bench_rows kind)
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the logits", error);
 }
 
+static int write_mask(bench_setup *setup, bench_mask kind)
+{
+    cl_int error;
+    if (kind == BENCH_ALL)
+        return 0;
+    bench_fill_mask(setup->mask_words, setup->batch, setup->vocab, kind);
+    error = clEnqueueWriteBuffer(setup->on->queue, setup->mask, CL_TRUE, 0, mask_size(setup), setup->mask_words, 0,
+                                 NULL, NULL);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the mask", error);
+}
+
 static int open_floor(bench_floor *floor, const bench_setup *setup)
 {
     progress("floor", "looking for its best shape");
@@ -160,7 +176,12 @@ static int run_cases(bench_setup *setup, bench_floor *floor, int32_t only, bench
         if (floor->kernel == NULL && open_floor(floor, setup))
             return 1;
         progress(c->name, "verifying");
-        if (make_sampler(setup, bench_window(c)))
+        if (c->drafts != BENCH_STEP) {
+            if (bench_verify_drafts(setup, c, &results[i]))
+                return 1;
+            continue;
+        }
+        if (make_sampler(setup, bench_window(c)) || write_mask(setup, c->mask))
             return 1;
         if (bench_verify(setup, c))
             return 1;

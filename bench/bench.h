@@ -4,6 +4,7 @@
  *     rows.c      the logits, masks and histories that are sampled
  *     floor.c     the fastest way to read them: what no sampler can beat
  *     measure.c   verifies a step against the reference, then times it
+ *     drafts.c    the same for a verification of drafts
  *     requests.c  the requests that are served
  *     serving.c   requests that come and go while steps run ahead
  *     table.c     what was measured, for people and for programs
@@ -51,7 +52,7 @@ typedef enum bench_rows {
 
 size_t bench_dtype_size(cls_dtype dtype);
 
-/* Element i as a float; no NaN is among these. */
+/* Element i as a float. */
 float bench_get(const void *rows, cls_dtype dtype, size_t i);
 
 /* Fills [n, vocab] and the padding behind it. The same on every machine
@@ -61,8 +62,15 @@ void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, be
 /* The lowest id of the largest logit. */
 int32_t bench_likeliest(const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab);
 
-/* Allows a random half of the tokens; never none of them. */
-void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab);
+typedef enum bench_mask {
+    BENCH_ALL,        /* everything is allowed */
+    BENCH_HALF,       /* a random half of the tokens is allowed */
+    BENCH_FEW,        /* ... a random hundredth */
+    BENCH_BUT_ONE     /* ... all but a random one */
+} bench_mask;
+
+/* Never allows none of a row's tokens. */
+void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab, bench_mask kind);
 
 typedef enum bench_law {
     BENCH_ZIPF,   /* id i with a probability of 1 / (1 + i), as text over a vocabulary sorted by frequency */
@@ -74,6 +82,10 @@ void bench_fill_ids(int32_t *ids, uint32_t n, uint32_t vocab, bench_law law, uin
 
 /* From 0 to n - 1. */
 uint32_t bench_random(uint64_t *state, uint32_t n);
+
+/* What a draft model says of a row, at a temperature: probabilities; and a token drawn from them. */
+int32_t bench_fill_draft(float *probs, const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab,
+                         double temperature, uint64_t *state);
 
 /* ----------------------------------------------------------------- floor.c */
 
@@ -105,6 +117,14 @@ typedef enum bench_more {
     BENCH_MIROSTAT
 } bench_more;
 
+/* What is known of drafts, and how they are verified. */
+typedef enum bench_drafts {
+    BENCH_STEP,     /* none: a plain step */
+    BENCH_MATCH,     /* no distribution */
+    BENCH_STANDARD,  /* probabilities */
+    BENCH_BLOCK
+} bench_drafts;
+
 /* A step and the time it should take. `goal` is in floors, or, where
  * `goal_topk` is set, in steps of the case topk; set for [16, 128256] float32
  * on a CPU. `goal_one` is for one row, in empty launches. 0: none. */
@@ -114,11 +134,13 @@ typedef struct bench_case {
     float temperature;
     int32_t top_k;
     float top_p, min_p;
-    int masked, penalized;
+    bench_mask mask;
+    int penalized;
     double goal, goal_one;
     int goal_topk;
     bench_more more;
     uint32_t history; /* in place of the setup's */
+    bench_drafts drafts;
 } bench_case;
 
 /* Tokens of a case's histories. */
@@ -131,6 +153,7 @@ typedef struct bench_result {
     double floor_us, step_us, empty_us; /* medians, enqueue to finish */
     uint32_t launches, runs;
     uint64_t host_bytes; /* read by the host in a step */
+    double accepted;     /* share of the drafts */
 } bench_result;
 
 /* Microseconds from some start. */
@@ -152,6 +175,28 @@ int bench_verify(const bench_setup *setup, const bench_case *c);
 
 /* Floor, step and empty launches in turn. 0, or 1 after a message. */
 int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c, bench_result *result);
+
+/* The same of any step: `run` enqueues one of setup->sampler's and waits for it,
+ * `begin` begins its requests. Both return 0, or 1 after a message. */
+typedef struct bench_steps {
+    int (*run)(void *of);
+    int (*begin)(void *of);
+    void *of;
+} bench_steps;
+
+int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
+                     bench_result *result);
+
+/* The parameters of a row that has no history. */
+void bench_make_params(const bench_case *c, uint32_t row, cls_params *params);
+
+/* ---------------------------------------------------------------- drafts.c */
+
+#define BENCH_DRAFTS 4 /* of a request */
+
+/* A case with drafts, on logits of its own and against a floor that reads these,
+ * and the draft's probabilities where there are some. 0, or 1 after a message. */
+int bench_verify_drafts(const bench_setup *setup, const bench_case *c, bench_result *result);
 
 /* -------------------------------------------------------------- requests.c */
 

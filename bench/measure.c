@@ -58,17 +58,22 @@ static void make_llama(bench_more more, uint32_t vocab, cls_params *params)
     }
 }
 
-/* A row's parameters, and its history: half of it prompt, half output. */
-static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row, cls_params *params,
-                     cls_host_row *host)
+void bench_make_params(const bench_case *c, uint32_t row, cls_params *params)
 {
-    const uint32_t history = bench_history(setup, c);
     cls_params_default(params, sizeof *params);
     params->temperature = c->temperature;
     params->top_k = c->top_k;
     params->top_p = c->top_p;
     params->min_p = c->min_p;
     params->seed = row;
+}
+
+/* A row's parameters, and its history: half of it prompt, half output. */
+static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row, cls_params *params,
+                     cls_host_row *host)
+{
+    const uint32_t history = bench_history(setup, c);
+    bench_make_params(c, row, params);
     cls_host_row_default(host, sizeof *host);
     host->params = params;
     host->history = setup->window;
@@ -113,7 +118,7 @@ static int run_step(const bench_setup *setup, const bench_case *c, int32_t *toke
     step.logits.dtype = (int32_t)setup->dtype;
     step.logits.buffer = setup->logits;
     step.tokens.buffer = setup->tokens;
-    if (c->masked)
+    if (c->mask != BENCH_ALL)
         step.mask.words.buffer = setup->mask;
     if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK)
         return cli_fail_library("bench: the step");
@@ -159,7 +164,7 @@ static int verify_rows(const bench_setup *setup, const bench_case *c, const int3
         host.logits = (const char *)setup->rows + (size_t)row * setup->vocab * bench_dtype_size(setup->dtype);
         host.dtype = (int32_t)setup->dtype;
         host.vocab = setup->vocab;
-        if (c->masked) {
+        if (c->mask != BENCH_ALL) {
             host.mask = setup->mask_words + (size_t)row * width;
             host.mask_width = width;
         }
@@ -198,18 +203,18 @@ enum { FLOOR, STEP, EMPTY, KINDS };
  * their histories are about as long as they should be. */
 #define AFRESH 256
 
-static int time_into(const bench_setup *setup, const bench_floor *floor, const bench_case *c, bench_result *result,
-                     double *times[KINDS], int32_t *tokens)
+static int time_into(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps, bench_result *result,
+                     double *times[KINDS])
 {
     const double begin = bench_clock();
     uint32_t n = 0;
     for (int i = 0; i < 3; i++) /* first launches are slow */
-        if (run_step(setup, c, tokens) || bench_run_floor(setup, floor))
+        if (steps->run(steps->of) || bench_run_floor(setup, floor))
             return 1;
     result->launches = cls_sampler_launches(setup->sampler);
     while (n < BENCH_MOST_RUNS && !bench_enough(setup->runs, n, bench_clock() - begin)) {
         double start, end;
-        if (n % AFRESH == AFRESH - 1 && (begin_slots(setup, c) || run_step(setup, c, tokens)))
+        if (n % AFRESH == AFRESH - 1 && (steps->begin(steps->of) || steps->run(steps->of)))
             return 1;
         start = bench_clock();
         if (bench_run_floor(setup, floor))
@@ -217,7 +222,7 @@ static int time_into(const bench_setup *setup, const bench_floor *floor, const b
         end = bench_clock();
         times[FLOOR][n] = end - start;
         start = end;
-        if (run_step(setup, c, tokens))
+        if (steps->run(steps->of))
             return 1;
         end = bench_clock();
         times[STEP][n] = end - start;
@@ -230,24 +235,50 @@ static int time_into(const bench_setup *setup, const bench_floor *floor, const b
     result->floor_us = bench_median(times[FLOOR], n);
     result->step_us = bench_median(times[STEP], n);
     result->empty_us = bench_median(times[EMPTY], n);
-    result->host_bytes = setup->batch * sizeof *tokens;
     return 0;
+}
+
+int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps, bench_result *result)
+{
+    double *memory = malloc(KINDS * BENCH_MOST_RUNS * sizeof *memory);
+    double *times[KINDS];
+    int failed;
+    if (memory == NULL)
+        return cli_no_memory();
+    for (size_t i = 0; i < KINDS; i++)
+        times[i] = memory + i * BENCH_MOST_RUNS;
+    failed = time_into(setup, floor, steps, result, times);
+    free(memory);
+    return failed;
+}
+
+typedef struct plain {
+    const bench_setup *setup;
+    const bench_case *c;
+    int32_t *tokens;
+} plain;
+
+static int run_plain(void *of)
+{
+    const plain *const p = of;
+    return run_step(p->setup, p->c, p->tokens);
+}
+
+static int begin_plain(void *of)
+{
+    const plain *const p = of;
+    return begin_slots(p->setup, p->c);
 }
 
 int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c, bench_result *result)
 {
-    int32_t *tokens = malloc(setup->batch * sizeof *tokens);
-    double *memory = malloc(KINDS * BENCH_MOST_RUNS * sizeof *memory);
-    double *times[KINDS];
-    int failed = 1;
-    if (tokens == NULL || memory == NULL) {
-        cli_no_memory();
-    } else {
-        for (size_t i = 0; i < KINDS; i++)
-            times[i] = memory + i * BENCH_MOST_RUNS;
-        failed = time_into(setup, floor, c, result, times, tokens);
-    }
-    free(memory);
-    free(tokens);
+    plain p = {setup, c, malloc(setup->batch * sizeof *p.tokens)};
+    const bench_steps steps = {run_plain, begin_plain, &p};
+    int failed;
+    if (p.tokens == NULL)
+        return cli_no_memory();
+    result->host_bytes = setup->batch * sizeof *p.tokens;
+    failed = bench_time_steps(setup, floor, &steps, result);
+    free(p.tokens);
     return failed;
 }

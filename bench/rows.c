@@ -69,7 +69,7 @@ float bench_get(const void *rows, cls_dtype dtype, size_t i)
         const float magnitude = ldexpf((float)((bits & 0x3ffu) + (bits & 0x7c00u ? 0x400u : 0u)),
                                        (int)(bits & 0x7c00u ? bits >> 10 & 31u : 1u) - 25);
         if ((bits & 0x7c00u) == 0x7c00u)
-            return bits & 0x8000u ? -INFINITY : INFINITY;
+            return bits & 0x3ffu ? NAN : bits & 0x8000u ? -INFINITY : INFINITY;
         return bits & 0x8000u ? -magnitude : magnitude;
     }
     bits <<= 16;
@@ -127,14 +127,22 @@ int32_t bench_likeliest(const void *rows, cls_dtype dtype, uint32_t row, uint32_
     return (int32_t)likeliest;
 }
 
-void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab)
+void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab, bench_mask kind)
 {
     const uint32_t width = (vocab + 31) / 32;
     uint64_t state = 1;
     for (size_t row = 0; row < batch; row++) {
+        int32_t *const mask = words + row * width;
         for (size_t i = 0; i < width; i++)
-            words[row * width + i] = (int32_t)(uint32_t)(next_bits(&state) >> 32);
-        words[row * width] |= 1;
+            mask[i] = kind == BENCH_HALF ? (int32_t)(uint32_t)(next_bits(&state) >> 32) : kind == BENCH_FEW ? 0 : -1;
+        for (uint32_t t = 0; kind == BENCH_FEW && t < vocab; t++)
+            if (bench_random(&state, 100) == 0)
+                mask[t / 32] |= (int32_t)(UINT32_C(1) << t % 32);
+        if (kind == BENCH_BUT_ONE && vocab > 1) {
+            const uint32_t t = 1 + bench_random(&state, vocab - 1);
+            mask[t / 32] ^= (int32_t)(UINT32_C(1) << t % 32);
+        }
+        mask[0] |= 1;
     }
 }
 
@@ -149,4 +157,21 @@ void bench_fill_ids(int32_t *ids, uint32_t n, uint32_t vocab, bench_law law, uin
         const double at = law == BENCH_ZIPF ? exp(u * log(vocab + 1.0)) - 1.0 : u * vocab;
         ids[i] = at < vocab ? (int32_t)at : (int32_t)vocab - 1;
     }
+}
+
+int32_t bench_fill_draft(float *probs, const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab,
+                         double temperature, uint64_t *state)
+{
+    const size_t at = (size_t)row * vocab;
+    const float most = bench_get(rows, dtype, at + (size_t)bench_likeliest(rows, dtype, row, vocab));
+    double sum = 0, left;
+    uint32_t i;
+    for (i = 0; i < vocab; i++)
+        sum += exp((bench_get(rows, dtype, at + i) - most) / temperature);
+    for (i = 0; i < vocab; i++)
+        probs[i] = (float)(exp((bench_get(rows, dtype, at + i) - most) / temperature) / sum);
+    left = next_uniform(state);
+    for (i = 0; i + 1 < vocab && left >= probs[i]; i++)
+        left -= probs[i];
+    return (int32_t)i;
 }

@@ -17,12 +17,12 @@ int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *
     for (size_t i = 0; i < n; i++) {
         const bench_result *r = &results[i];
         if (r->runs != 0 &&
-            add_json(array,
-                     json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s}", "case", cases[i].name, "floor_us",
-                               r->floor_us, "step_us", r->step_us, "ratio", r->step_us / r->floor_us, "empty_us",
-                               r->empty_us, "launches", (json_int_t)r->launches, "host_bytes",
-                               (json_int_t)r->host_bytes, "runs", (json_int_t)r->runs, "history",
-                               (json_int_t)bench_history(setup, &cases[i]), "history_ids", laws[setup->law])))
+            add_json(array, json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:f}", "case", cases[i].name,
+                                      "floor_us", r->floor_us, "step_us", r->step_us, "ratio", r->step_us / r->floor_us,
+                                      "empty_us", r->empty_us, "launches", (json_int_t)r->launches, "host_bytes",
+                                      (json_int_t)r->host_bytes, "runs", (json_int_t)r->runs, "history",
+                                      (json_int_t)bench_history(setup, &cases[i]), "history_ids", laws[setup->law],
+                                      "accepted", r->accepted)))
             return 1;
     }
     return 0;
@@ -93,19 +93,21 @@ int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const 
         return 1;
     printf("medians, enqueue to finish; ratio and goal in floors; history: %s; tokens equal the reference's\n\n",
            laws[setup->law]);
-    printf("%-12s %9s %9s %7s %7s %9s %9s %11s %8s\n", "case", "floor us", "step us", "ratio", "goal", "empty us",
-           "launches", "host bytes", "history");
+    printf("%-12s %9s %9s %7s %7s %9s %9s %11s %8s %9s\n", "case", "floor us", "step us", "ratio", "goal", "empty us",
+           "launches", "host bytes", "history", "accepted");
     for (size_t i = 0; i < n; i++) {
         const bench_result *r = &results[i];
         const double goal = goal_of(setup, cases, results, i);
-        char goal_text[16] = "-";
+        char goal_text[16] = "-", accepted[16] = "-";
         if (r->runs == 0)
             continue;
         if (goal > 0)
             snprintf(goal_text, sizeof goal_text, "%.2f", goal);
-        printf("%-12s %9.1f %9.1f %7.2f %7s %9.1f %9u %11llu %8u\n", cases[i].name, r->floor_us, r->step_us,
+        if (cases[i].drafts != BENCH_STEP)
+            snprintf(accepted, sizeof accepted, "%.2f", r->accepted);
+        printf("%-12s %9.1f %9.1f %7.2f %7s %9.1f %9u %11llu %8u %9s\n", cases[i].name, r->floor_us, r->step_us,
                r->step_us / r->floor_us, goal_text, r->empty_us, (unsigned)r->launches,
-               (unsigned long long)r->host_bytes, (unsigned)bench_history(setup, &cases[i]));
+               (unsigned long long)r->host_bytes, (unsigned)bench_history(setup, &cases[i]), accepted);
     }
     return cli_flush();
 }

@@ -195,7 +195,10 @@ static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x;
     const u32 listed = r->masked & CLS_MASK_LIST ? vector_bits(r->state.biased, i) : ALL_LANES;
-    if (listed == 0)
+    u32 word = ALL_LANES;
+    if ((r->masked & CLS_HAS_MASK) && !(r->masked & CLS_MASK_BYTES))
+        word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
+    if ((listed & word & ALL_LANES) == 0) /* not read at all */
         return (FV)(-INFINITY);
     const int inside = i + VEC <= r->vocab && !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
     if (inside) {
@@ -214,7 +217,6 @@ static inline FV load_checked(const row_logits *r, u32 i)
         const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));
         x = allowed != 0 ? x : (FV)(-INFINITY);
     } else if (r->masked & CLS_HAS_MASK) {
-        const u32 word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
         x = lane_signs(word) < 0 ? x : (FV)(-INFINITY);
     }
     if (listed != ALL_LANES)
@@ -306,11 +308,33 @@ static inline f32 load_one(const row_logits *r, u32 i)
 
 /* ------------------------------------------------------------ tiles that need less */
 
+/* What the mask makes of a tile, by its words all at once: grammars mostly allow
+ * next to nothing or nearly everything. */
+#define MASK_ALL 0u
+#define MASK_SOME 1u
+#define MASK_NONE 2u
+static inline u32 tile_mask(const row_logits *r, u32 tile)
+{
+    const u32 first = tile * (CLS_TILE / 32), last = first + CLS_TILE / 32;
+    if (!r->masked)
+        return MASK_ALL;
+    if (r->masked != CLS_HAS_MASK || last > r->mask_width)
+        return MASK_SOME;
+    IV all = (IV)(-1), any = (IV)(0);
+    for (u32 w = first; w < last; w += VEC) {
+        const IV words = VLOAD((__global const i32 *)r->mask + w);
+        all &= words;
+        any |= words;
+    }
+    if (CAT(fold_or, VEC)(any) == 0)
+        return MASK_NONE;
+    return CAT(fold_or, VEC)(~all) == 0 ? MASK_ALL : MASK_SOME;
+}
 /* Whether a tile's logits may be loaded as they lie, but for touched tokens:
  * whole, not masked, no dense bias. */
-static inline int tile_is_open(const row_logits *r, u32 tile)
+static inline int tile_is_open(const row_logits *r, u32 tile, u32 masked)
 {
-    return !r->masked && !r->dense && (tile + 1) * CLS_TILE <= r->vocab;
+    return masked == MASK_ALL && !r->dense && (tile + 1) * CLS_TILE <= r->vocab;
 }
 /* The words of the touched bitmaps that a tile has, all together. */
 static inline u32 tile_touched(const row_logits *r, u32 tile)
@@ -327,7 +351,7 @@ static inline u32 tile_touched(const row_logits *r, u32 tile)
 #define TILE_OPEN 2  /* cleaned, with biases and penalties */
 static inline int tile_kind(const row_logits *r, u32 tile)
 {
-    if (!tile_is_open(r, tile))
+    if (!tile_is_open(r, tile, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))
         return TILE_ANY;
     if (r->narrowed)
         return TILE_OPEN;

@@ -72,9 +72,13 @@ static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __globa
         FV most = (FV)(-INFINITY), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
-            FV x = LOAD_V(r->x, i);
-            if (masked)
+            FV x = (FV)(-INFINITY);
+            if (!masked) {
+                x = LOAD_V(r->x, i);
+            } else if (vector_bits(r->mask, i) != 0) {
+                x = LOAD_V(r->x, i);
                 x = lane_signs(r->mask[i >> 5] >> (i & 31)) < 0 ? x : (FV)(-INFINITY);
+            }
             most = x > most ? x : most;
             part += x;
         }
@@ -282,17 +286,27 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
     for (u32 t = first; t < last && r.touched; t++)
         touched_tiles |= tile_touched(&r, t) != 0 ? 1u << (t - first) : 0u;
     for (u32 t = first; t < last; t++) {
-        const int open = tile_is_open(&r, t);
+        const u32 masked = tile_mask(&r, t);
+        const int open = tile_is_open(&r, t, masked);
         const u32 touched = touched_tiles >> (t - first) & 1u;
         __global i32 *const key = row_key + t * CLS_MAX_TILES_PER_TILE;
         f32 tile_max = next_max;
         u32 flags = next_flags;
         u64 mass = u64_from(0);
+        if (masked == MASK_NONE) { /* the same for the whole group; no logit is read */
+            for (u32 n = get_local_id(0); n < CLS_MAX_TILES_PER_TILE; n += WGS)
+                key[n] = CLS_KEY_NONE;
+            if (get_local_id(0) == 0) {
+                tile_flags[(size_t)row * TILES + t] = CLS_TILE_MASKED;
+                tile_mass[(size_t)row * TILES + t] = mass;
+            }
+            continue;
+        }
 #if WGS == 1
         if (!is_read)
             tile_max = tile_maxima(&r, t, open, touched, key, &flags);
         const int both = needs_mass && tile_max > -INFINITY && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
-                         t + 1 < last && tile_is_open(&r, t + 1) && !(touched_tiles >> (t + 1 - first) & 1u);
+                         t + 1 < last && tile_is_open(&r, t + 1, tile_mask(&r, t + 1)) && !(touched_tiles >> (t + 1 - first) & 1u);
         if (both)
             next_max = weigh_and_read(&r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE, &next_flags);
         is_read = both;
@@ -304,7 +318,7 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
                                tile_max, scale);
         mass = wg_mass(mass, scratch); /* its barriers outside of any condition */
         if (get_local_id(0) == 0) {
-            tile_flags[(size_t)row * TILES + t] = flags;
+            tile_flags[(size_t)row * TILES + t] = flags | (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
             tile_mass[(size_t)row * TILES + t] = mass;
         }
     }

@@ -199,8 +199,8 @@ static inline u64 row_adapt(const row_logits *r, __global const i32 *row_key, u3
 /* Draws from the set that a chain has left: a list (listed), or what has its
  * masses in row_work[] and out->mass. */
 static inline void pick_token(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, u32 tiles, int listed,
-                              u64 bits, __global u64 *row_work, __global f32 *row_sample, shortlist *list,
-                              chain_state *c, cls_row *out)
+                              u64 bits, i32 invalid_token, __global u64 *row_work, __global f32 *row_sample,
+                              shortlist *list, chain_state *c, cls_row *out)
 {
     const f32 top = of_key(c->set.top_key);
     out->state = CLS_ROW_DONE;
@@ -244,6 +244,11 @@ static inline void pick_token(const row_logits *r, const cls_slot *slot, __globa
         out->token = draw_list(list, c->kept, out->drawn);
     else
         out->token = draw_row(r, row_key, row_work, tiles, top, c->scale, &c->set, out->drawn, list->scratch);
+    if (out->token < 0) { /* never, by the arithmetic; but a device may cut loops short (llvmpipe) */
+        out->token = invalid_token;
+        out->status |= CLS_STATUS_UNFIT;
+        out->none = 1;
+    }
     if (c->listed && get_local_id(0) == 0) {
         u32 at = 0;
         for (u32 i = 0; i < list->n; i++)

@@ -193,7 +193,7 @@ KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS,
             listed = truncate_list(&slot, &list, row_key, &r, ROW_COIN(&slot, row), infill, n_end, &c, &out);
         }
         if ((c.set.plain || listed) && !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-            pick_token(&r, &slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row), row_work, row_sample, &list, &c, &out);
+            pick_token(&r, &slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row), invalid_token, row_work, row_sample, &list, &c, &out);
         } else if (listed || !(has & CLS_HAS_SEARCH)) {
             /* Nothing to draw; or nobody would search, though the host took the
              * row for bounded: a status, not the token of some other step. */

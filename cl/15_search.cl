@@ -333,7 +333,7 @@ KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
     else if (!(out.status & CLS_STATUS_UNFIT))
         out.mass = set_masses(&r, row_key, tiles, &c, &last, pass_scale, row_pass, row_work, &list);
     if (!(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-        pick_token(&r, &slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row), row_work, row_sample, &list, &c, &out);
+        pick_token(&r, &slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row), invalid_token, row_work, row_sample, &list, &c, &out);
     } else {
         out.state = CLS_ROW_DONE;
         out.none = 1;

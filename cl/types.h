@@ -349,7 +349,9 @@ CLS_INLINE u32 sample_size(u32 vocab)
 #define CLS_STATUS_STOPPED 32u
 #define CLS_STATUS_LENGTH 64u
 #define CLS_STATUS_UNFIT 128u
-/* Beside these in a tile's flags: the row's slot touches a token of the tile. */
+/* Beside these in a tile's flags: the row's slot touches a token of the tile; its
+ * mask forbids one. */
 #define CLS_TILE_TOUCHED 256u
+#define CLS_TILE_MASKED 512u
 
 #endif

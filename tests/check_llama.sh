@@ -100,6 +100,29 @@ EOF
     runs $model --prompts prompts --requests 200 --max-tokens 1 --streams 2 --ahead 60 --json
     texts hasty 200
     same "0 and 60 steps ahead" calm hasty
+    # Drafts change nothing but the time. Those that the whole model makes are its own
+    # tokens, and accepted but for what is behind a stop; unless others are asked for.
+    for draft in "ngram" "ngram --drafts 15" "layers=1 --drafts 1" "layers=2 --drafts 7"; do
+        runs $model --prompts prompts --requests 9 --streams 4 --draft $draft --json
+        texts drafts 9
+        same "texts with drafts: $draft" one drafts
+    done
+    says "drafts" '"drafted": [1-9][0-9]*, "accepted": [1-9]' out
+    for method in match standard block greedy; do
+        expected=$([ $method = greedy ]; echo $?)
+        runs $model --prompt "the cat" --streams 2 --draft layers=2 --method $method --temperature 0.9 --json
+        if [ "$(sed -n 's/.*"drafted": \([0-9]*\), "accepted": \([0-9]*\),.*/\1 \2/p' out |
+            awk '{ print ($1 > 0 && $1 - $2 <= 8) }')" = "$expected" ]; then yes_; else no_ "own drafts, $method"; fi
+    done
+    runs $model --temperature 0 --streams 2 --json
+    texts plain 2
+    for method in match standard block typical; do
+        runs $model --temperature 0 --streams 2 --draft layers=1 --method $method --json
+        texts drafts 2
+        same "greedy text, $method" plain drafts
+    done
+    runs $model --streams 3 --max-tokens 20 --draft layers=1 --method standard
+    says "a line on drafts" '^drafts  *[0-9]* of [1-9][0-9]* accepted' err
     runs $model --prompt "the cat" --prompt "the dog" --requests 3 --max-tokens 40
     mv out plain
     says "a table" 'tokens/s' err
@@ -146,6 +169,14 @@ refused "needed"
     refused "request 0: .*top_p is 2" $model --top-p 2
     refused "--streams: '0'" $model --streams 0
     refused "no place for 9 streams" $model --streams 9 --batch 8
+    refused "no place for 2 streams and their drafts" $model --streams 2 --batch 9 --draft ngram
+    refused "'words' is neither" $model --draft words
+    refused "draft layers: '0'" $model --draft layers=0
+    refused "has 2 layers, not 3" $model --draft layers=3
+    refused "'16' is no whole" $model --draft ngram --drafts 16
+    refused "'none' is no method" $model --draft ngram --method none
+    refused "need --draft" $model --method match
+    refused "not with --host-sampling" $model --draft ngram --host-sampling
     refused "no-prompts: cannot be opened" $model --prompts no-prompts
     printf -- '--streams 4\tx\n' >bad
     refused "bad: line 1: '--streams' is no option of a request" $model --prompts bad
@@ -194,6 +225,15 @@ usual="--temperature 0.8 --top-p 0.9 --seed 5 --max-tokens 80"
     runs $model --temperature 0 --prompt "Lily and Tom" --max-tokens 150 --json
     texts device 1
     says "greedy text" '"text": " were' device
+    for draft in ngram layers=4; do
+        runs $model --temperature 0 --prompt "Lily and Tom" --max-tokens 150 --draft $draft --json
+        texts drafts 1
+        same "greedy text, drafts: $draft" device drafts
+        runs $model $usual --streams 8 --draft $draft --json
+        texts drafts 8
+        head -n 8 many >first
+        same "sampled text, drafts: $draft" first drafts
+    done
     runs $model --temperature 0 --prompt "Lily and Tom" --max-tokens 150 --host-sampling --json
     texts host 1
     same "greedy text, device and host" device host

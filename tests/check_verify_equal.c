@@ -170,12 +170,46 @@ START_TEST(equal_to_samples)
 }
 END_TEST
 
+/* Drafts that come from the target's own distribution are all accepted, whatever the random numbers. */
+START_TEST(all_of_the_same)
+{
+    const uint32_t vocab = 2500, rounds = fixture_by_size(5, 20, 60);
+    rng r = {fixture_seed() + 120 + (uint64_t)_i};
+    for (uint32_t round = 0; round < rounds; round++) {
+        batch *const b = batch_new(MOST, vocab, _i, 0, 0); /* the last row is the bonus */
+        int32_t ids[MOST - 1];
+        cls_host_drafts d;
+        cls_host_verified v = {.struct_size = sizeof v};
+        for (uint32_t row = 0; row < MOST; row++) {
+            batch_row(b, row, (row_kind)rng_below(&r, ROW_GOOD), rng_bits(&r));
+            cls_host_row drawn = batch_host_row(b, row);
+            cls_host_result result = {.struct_size = sizeof result};
+            must(cls_host_sample(&drawn, &result));
+            if (row < MOST - 1)
+                ids[row] = result.token;
+        }
+        const cls_host_row row = batch_host_row(b, 0);
+        cls_host_drafts_default(&d, sizeof d);
+        d.row = &row;
+        d.n = MOST - 1;
+        d.method = round % 2 ? CLS_VERIFY_BLOCK : CLS_VERIFY_STANDARD;
+        d.ids = ids;
+        d.draft = row.logits;
+        d.draft_kind = CLS_DRAFT_LOGITS;
+        must(cls_host_verify(&d, &v));
+        ck_assert_msg(v.accepted == MOST - 1 && v.emitted == MOST, "%d accepted", (int)v.accepted);
+        batch_free(b);
+    }
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("verify_equal");
     TCase *const t = tcase_create("verify_equal");
     tcase_set_timeout(t, 0);
     tcase_add_loop_test(t, equal_to_samples, 0, 5);
+    tcase_add_loop_test(t, all_of_the_same, 0, 3);
     suite_add_tcase(s, t);
     return s;
 }

@@ -13,7 +13,7 @@ typedef struct step {
     int32_t *slots; /* of the rows that are sampled */
     uint32_t *who;  /* ... and their requests */
     uint32_t n_rows, n_sampled;
-    cl_event uploaded, computed, done;
+    cl_event begun, computed, done;
     uint64_t ticket;
 } step;
 
@@ -23,6 +23,8 @@ typedef struct schedule {
     const options *o;
     const tokenizer *t;
     totals *sum;
+    drafts d;
+    request **writing;     /* [slots] */
     int64_t *tenant;       /* the request in a slot, or -1 */
     uint32_t joined;       /* requests that have or had a slot */
     step *ring;            /* [ahead + 1] */
@@ -40,14 +42,20 @@ static void add_row(const schedule *b, step *p, const request *r, int32_t token,
     p->rows[ROW_POSITION * batch + i] = (int32_t)position;
 }
 
-/* The row added last gets a token. */
-static void sample_row(const schedule *b, step *p, request *r)
+/* The last row but n gets a token, and so do these n, if it gets them: drafts. */
+static void sample_row(const schedule *b, step *p, request *r, uint32_t n)
 {
-    const uint32_t i = p->n_sampled++;
-    p->rows[ROW_PICK * b->m->batch + i] = (int32_t)p->n_rows - 1;
+    const uint32_t i = p->n_sampled++, width = b->d.most + 1, first = p->n_rows - 1 - n;
+    for (uint32_t k = 0; k < width; k++) /* those that it has not: any row */
+        p->rows[ROW_PICK * b->m->batch + i * width + k] = (int32_t)(first + (k < n ? k : n));
     p->slots[i] = (int32_t)r->slot;
     p->who[i] = (uint32_t)(r - b->o->requests);
     r->sampled++;
+}
+
+static request *tenant(const schedule *b, uint32_t slot)
+{
+    return b->tenant[slot] < 0 ? NULL : &b->o->requests[b->tenant[slot]];
 }
 
 /* A slot is free as soon as its request's last step is enqueued: what comes
@@ -55,7 +63,7 @@ static void sample_row(const schedule *b, step *p, request *r)
 static void join(schedule *b)
 {
     for (uint32_t slot = 0; slot < b->m->slots; slot++) {
-        const request *r = b->tenant[slot] < 0 ? NULL : &b->o->requests[b->tenant[slot]];
+        const request *r = tenant(b, slot);
         if (r != NULL && r->end == RUNNING && r->sampled < r->most)
             continue;
         b->tenant[slot] = -1;
@@ -67,27 +75,53 @@ static void join(schedule *b)
     }
 }
 
+/* Who writes looks up its slot's latest token, which is on the device. */
+static void plan_rows(schedule *b, step *p, request *const *writing, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        request *r = writing[i];
+        add_row(b, p, r, -1 - (int32_t)r->slot, r->n_prompt + r->sampled - 1);
+        sample_row(b, p, r, 0);
+    }
+}
+
+/* With drafts the host has seen all tokens so far. */
+static void plan_drafts(schedule *b, step *p, request *const *writing, uint32_t n)
+{
+    drafts_propose(&b->d, writing, n, &p->begun);
+    for (uint32_t i = 0; i < n; i++) {
+        request *r = writing[i];
+        const uint32_t last = r->n_prompt + r->n_output - 1;
+        add_row(b, p, r, r->tokens[last], last);
+        for (uint32_t k = 0; k < b->d.n[i]; k++)
+            add_row(b, p, r, drafts_token(&b->d, i, k), last + 1 + k);
+        sample_row(b, p, r, b->d.n[i]);
+        b->sum->drafted += b->d.n[i];
+    }
+}
+
 static void plan(schedule *b, step *p)
 {
+    uint32_t n = 0;
     p->n_rows = p->n_sampled = 0;
+    p->begun = NULL;
     join(b);
-    /* Who writes looks up its slot's latest token, which is on the device. */
-    for (uint32_t slot = 0; slot < b->m->slots; slot++) {
-        request *r = b->tenant[slot] < 0 ? NULL : &b->o->requests[b->tenant[slot]];
-        if (r == NULL || r->sampled == 0)
-            continue;
-        add_row(b, p, r, -1 - (int32_t)r->slot, r->n_prompt + r->sampled - 1);
-        sample_row(b, p, r);
-    }
+    for (uint32_t slot = 0; slot < b->m->slots; slot++)
+        if (tenant(b, slot) != NULL && tenant(b, slot)->sampled > 0)
+            b->writing[n++] = tenant(b, slot);
+    if (b->d.most > 0)
+        plan_drafts(b, p, b->writing, n);
+    else
+        plan_rows(b, p, b->writing, n);
     /* The other rows are for prompts. */
     for (uint32_t slot = 0; slot < b->m->slots; slot++) {
-        request *r = b->tenant[slot] < 0 ? NULL : &b->o->requests[b->tenant[slot]];
+        request *r = tenant(b, slot);
         if (r == NULL || r->fed == r->n_prompt)
             continue;
-        for (uint32_t n = 0; n < b->o->chunk && r->fed < r->n_prompt && p->n_rows < b->m->batch; n++, r->fed++)
+        for (uint32_t i = 0; i < b->o->chunk && r->fed < r->n_prompt && p->n_rows < b->m->batch; i++, r->fed++)
             add_row(b, p, r, r->tokens[r->fed], r->fed);
         if (r->fed == r->n_prompt)
-            sample_row(b, p, r);
+            sample_row(b, p, r, 0);
     }
 }
 
@@ -117,10 +151,30 @@ static double profile(cl_event event, cl_profiling_info what)
     return 1e-9 * (double)t;
 }
 
+/* A verification's tokens: what became of the row is said of the last of them. */
+static void take_drafts(schedule *b, request *r, const int32_t *tokens, int32_t status)
+{
+    uint32_t n = 0;
+    while (n <= b->d.most && tokens[n] >= 0)
+        n++;
+    for (uint32_t k = 0; k + 1 < n; k++)
+        take(b, r, tokens[k], CLS_ROW_OK);
+    take(b, r, tokens[n > 0 ? n - 1 : 0], n > 0 ? status & ~(int32_t)CLS_ROW_EMPTY : status);
+    r->sampled = r->n_output;
+}
+
 static void take_tokens(schedule *b, const step *p, sampled got)
 {
-    for (uint32_t i = 0; i < p->n_sampled; i++)
-        take(b, &b->o->requests[p->who[i]], got.tokens[i], got.status[i]);
+    const uint32_t width = b->d.most + 1;
+    for (uint32_t i = 0; i < p->n_sampled; i++) {
+        request *r = &b->o->requests[p->who[i]];
+        if (b->d.most == 0) {
+            take(b, r, got.tokens[i], got.status[i]);
+            continue;
+        }
+        take_drafts(b, r, got.tokens + (size_t)i * width, got.status[i]);
+        b->sum->accepted += (uint32_t)got.accepted[i];
+    }
 }
 
 /* Waits for the oldest step in flight. */
@@ -132,10 +186,10 @@ static void end_step(schedule *b)
     cl_event last = p->done != NULL ? p->done : p->computed;
     must_cl(clWaitForEvents(1, &last), "clWaitForEvents");
     if (!b->s->on_host) {
-        b->sum->working += profile(last, CL_PROFILING_COMMAND_END) - profile(p->uploaded, CL_PROFILING_COMMAND_START);
+        b->sum->working += profile(last, CL_PROFILING_COMMAND_END) - profile(p->begun, CL_PROFILING_COMMAND_START);
         b->sum->sampling += profile(last, CL_PROFILING_COMMAND_END) - profile(p->computed, CL_PROFILING_COMMAND_END);
     }
-    clReleaseEvent(p->uploaded);
+    clReleaseEvent(p->begun);
     clReleaseEvent(p->computed);
     if (p->done != NULL)
         clReleaseEvent(p->done);
@@ -158,8 +212,13 @@ static void begin_step(schedule *b, step *p)
     const double begun = now();
     p->done = NULL;
     p->ticket = UINT64_MAX;
-    model_forward(b->m, p->rows, p->n_rows, b->s->latest, &p->uploaded);
-    while (p->n_sampled > 0 && !sampling_logits(b->s, p->rows, p->n_sampled))
+    cl_event uploaded;
+    model_forward(b->m, p->rows, p->n_rows, b->m->c.layers, b->d.most > 0 ? b->d.there : b->s->latest, &uploaded);
+    if (p->begun == NULL)
+        p->begun = uploaded;
+    else
+        clReleaseEvent(uploaded);
+    while (p->n_sampled > 0 && !sampling_logits(b->s, p->rows, p->n_sampled * (b->d.most + 1)))
         make_room(b);
     must_cl(clEnqueueMarkerWithWaitList(b->m->d->queue, 0, NULL, &p->computed), "clEnqueueMarkerWithWaitList");
     if (b->s->on_host) {
@@ -170,7 +229,8 @@ static void begin_step(schedule *b, step *p)
         b->sum->working += now() - begun;
         b->sum->sampling += now() - computed;
     } else if (p->n_sampled > 0) {
-        while (!sampling_start(b->s, p->slots, p->n_sampled, &p->done, &p->ticket))
+        while (b->d.most > 0 ? !drafts_verify(&b->d, p->slots, p->n_sampled, &p->done, &p->ticket)
+                             : !sampling_start(b->s, p->slots, p->n_sampled, &p->done, &p->ticket))
             make_room(b);
     }
     must_cl(clFlush(b->m->d->queue), "clFlush");
@@ -182,6 +242,8 @@ static void begin_step(schedule *b, step *p)
 void batch_run(model *m, sampling *s, const options *o, const tokenizer *t, totals *sum)
 {
     schedule b = {.m = m, .s = s, .o = o, .t = t, .sum = sum, .start = now()};
+    drafts_open(&b.d, m, s, o);
+    b.writing = allocate(m->slots, sizeof *b.writing);
     b.tenant = allocate(m->slots, sizeof *b.tenant);
     b.ring = allocate(o->ahead + 1, sizeof *b.ring);
     for (uint32_t slot = 0; slot < m->slots; slot++)
@@ -211,4 +273,6 @@ void batch_run(model *m, sampling *s, const options *o, const tokenizer *t, tota
     }
     free(b.ring);
     free(b.tenant);
+    free(b.writing);
+    drafts_close(&b.d);
 }

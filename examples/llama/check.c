@@ -71,7 +71,7 @@ int check(model *m, sampling *s, const options *o)
             rows[ROW_POSITION * batch + i] = (int32_t)(position + i);
             rows[ROW_PICK * batch + i] = (int32_t)i;
         }
-        model_forward(m, rows, (uint32_t)here, s->latest, &uploaded);
+        model_forward(m, rows, (uint32_t)here, m->c.layers, s->latest, &uploaded);
         if (!sampling_logits(s, rows, (uint32_t)here))
             die("the last layer: %s", cls_error_message());
         must_cl(clEnqueueReadBuffer(m->d->queue, s->logits, CL_TRUE, 0, (size_t)here * vocab * sizeof *got, got, 0,

@@ -8,6 +8,7 @@
  *     device.c        platform, context, queue: this program owns them
  *     model.c         tokens to hidden states: the transformer, model.cl
  *     sampling.c      hidden states to tokens: clsample
+ *     drafts.c        guesses at the next tokens, to be verified
  *     batch.c         which rows a step has; steps ahead; what became of them
  *     text.c          texts as they come, the table, JSON
  *     check.c         the model against recorded logits
@@ -99,12 +100,18 @@ typedef struct request {
     uint32_t sampled; /* tokens of the output */
 } request;
 
+typedef enum draft_source { NO_DRAFTS, BY_TEXT, BY_LAYERS } draft_source;
+enum { MOST_DRAFTS = 15 }; /* of a step: each layers=N makes takes clsample's staging, which is for 16 */
+
 typedef struct options {
-    const char *checkpoint, *tokenizer, *prompts, *check_logits, *check_tokens;
+    const char *checkpoint, *tokenizer, *prompts, *check_logits, *check_tokens, *draft, *method;
     uint32_t device; /* UINT32_MAX: any */
     uint32_t n_requests, streams, batch, chunk, ahead;
     bool stream, json, host_sampling, make_random;
-    cls_params params; /* of requests that have none of their own */
+    draft_source drafts_from;
+    uint32_t drafts, draft_layers; /* of a request and step; that make them */
+    int32_t verify;                /* a cls_verify_method */
+    cls_params params;             /* of requests that have none of their own */
     request *requests;
     char **texts; /* the prompts' */
     uint32_t n_texts;
@@ -144,9 +151,9 @@ const char *model_products(void); /* who makes them */
 void model_product(model *m, cl_mem x, cl_mem w, cl_mem y, uint32_t out, uint32_t in, bool add);
 
 /* Uploads `rows` (which must stay until *uploaded is complete) and takes `n` of
- * them through the layers, to m->normed. A token below 0 is entry -1 - token of
+ * them through the first `layers`, to m->normed. A token below 0 is entry -1 - token of
  * `tokens`, on the device. */
-void model_forward(model *m, const int32_t *rows, uint32_t n, cl_mem tokens, cl_event *uploaded);
+void model_forward(model *m, const int32_t *rows, uint32_t n, uint32_t layers, cl_mem tokens, cl_event *uploaded);
 
 /* The last layer for the first n picks of these rows (ROW_PICK): logits
  * [batch, vocab]. What cls_head does where it can. */
@@ -156,13 +163,14 @@ void model_logits(model *m, uint32_t n, cl_mem logits);
 
 typedef struct sampling {
     model *m;
-    uint32_t most; /* rows of a step */
+    uint32_t most;   /* requests of a step */
+    uint32_t drafts; /* of each */
     cls_context *context;
     cls_head *head; /* NULL: model_logits() instead */
     cls_sampler *sampler;
     cls_readback *readback;
     cl_mem logits; /* float32 [batch, vocab] */
-    cl_mem out;    /* int32 [2, most]: tokens, statuses; what the host reads */
+    cl_mem out;    /* int32: tokens [most, drafts + 1], statuses [most], drafts accepted [most]; what the host reads */
     cl_mem latest; /* int32 [slots]: what the next look-up reads */
     bool on_host;  /* then the next two are used, and neither sampler nor readback */
     float *host_logits;
@@ -170,7 +178,7 @@ typedef struct sampling {
 } sampling;
 
 typedef struct sampled {
-    const int32_t *tokens, *status;
+    const int32_t *tokens, *status, *accepted; /* accepted: of a verification */
 } sampled;
 
 void sampling_open(sampling *s, model *m, const options *o);
@@ -186,18 +194,53 @@ bool sampling_logits(sampling *s, const int32_t *rows, uint32_t n);
 /* A token for each of n rows of logits, left on the device and on its way to
  * the host; only enqueues. False: too much is in flight. */
 bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket);
+
+/* The same of a verification, which says whose drafts there are and where; logits and outputs are set here. */
+bool sampling_verify(sampling *s, cls_verify_call *call, cl_event *done, uint64_t *ticket);
 sampled sampling_wait(sampling *s, uint64_t ticket);
 
 /* The same by logits copied to the host; waits. */
 sampled sampling_on_host(sampling *s, const request *requests, const uint32_t *who, uint32_t n);
 
+/* ------------------------------------------------------------------ drafts.c */
+
+/* Guesses at what requests write next: the same number for each, -1 in the place of those that were not made. */
+typedef struct drafts {
+    model *m;
+    sampling *s;
+    draft_source from;
+    uint32_t most, layers;     /* of a request; that make them */
+    int32_t verify;            /* a cls_verify_method */
+    uint32_t *n;               /* [streams]: that each request has */
+    int32_t *cu;               /* [streams + 1] */
+    int32_t *ids;              /* [streams, most]: those of the host, BY_TEXT */
+    cl_mem there;              /* int32 [streams, most]: those of the device, BY_LAYERS */
+    cl_mem probs;              /* float32 [streams, most, vocab], which they were drawn from; NULL: nobody asks */
+    cl_mem drawn, drawn_probs; /* one of each request */
+    int32_t *rows[MOST_DRAFTS], *slots, *positions;
+} drafts;
+
+void drafts_open(drafts *d, model *m, sampling *s, const options *o);
+void drafts_close(drafts *d);
+
+/* For n requests, all of whose tokens the host knows. *begun: the first command on
+ * the device, or NULL where there is none. */
+void drafts_propose(drafts *d, request *const *who, uint32_t n, cl_event *begun);
+
+/* Draft k of request i, as model_forward() takes it, with d->there. */
+int32_t drafts_token(const drafts *d, uint32_t i, uint32_t k);
+
+/* As sampling_start(), of n requests with their drafts: rows of logits are [n, most + 1]. */
+bool drafts_verify(drafts *d, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket);
+
 /* ------------------------------------------------------------------- batch.c */
 
 typedef struct totals {
     uint64_t steps, rows, prompt_tokens, tokens; /* rows: with those of requests that had stopped */
-    uint32_t finished;                           /* requests */
-    double seconds;                              /* from the first step on */
-    double working, sampling;                    /* seconds of the device at steps; of these from logits to tokens */
+    uint64_t drafted, accepted;
+    uint32_t finished;        /* requests */
+    double seconds;           /* from the first step on */
+    double working, sampling; /* seconds of the device at steps; of these from logits to tokens */
 } totals;
 
 void batch_run(model *m, sampling *s, const options *o, const tokenizer *t, totals *sum);

@@ -130,7 +130,7 @@ void model_warm_up(model *m)
 {
     int32_t *rows = allocate(ROW_FIELDS * (size_t)m->batch, sizeof *rows);
     cl_event uploaded;
-    model_forward(m, rows, 1, m->rows, &uploaded);
+    model_forward(m, rows, 1, m->c.layers, m->rows, &uploaded);
     must_cl(clFinish(m->d->queue), "clFinish");
     clReleaseEvent(uploaded);
     free(rows);
@@ -214,7 +214,7 @@ static void normalize(model *m, cl_mem weight, uint32_t n)
     launch(m, m->norm, 1, n, true);
 }
 
-void model_forward(model *m, const int32_t *rows, uint32_t n, cl_mem tokens, cl_event *uploaded)
+void model_forward(model *m, const int32_t *rows, uint32_t n, uint32_t layers, cl_mem tokens, cl_event *uploaded)
 {
     const config *c = &m->c;
     const uint32_t qkv_dim = c->dim + 2 * c->kv_dim;
@@ -223,7 +223,7 @@ void model_forward(model *m, const int32_t *rows, uint32_t n, cl_mem tokens, cl_
             "clEnqueueWriteBuffer");
     set(m->embed, 4, (cl_mem[]){m->x, m->embedding, m->rows, tokens});
     launch(m, m->embed, c->dim, n, false);
-    for (uint32_t l = 0; l < c->layers; l++) {
+    for (uint32_t l = 0; l < layers; l++) {
         normalize(m, m->layer[l].att_norm, n);
         model_product(m, m->normed, m->layer[l].wqkv, m->qkv, qkv_dim, c->dim, false);
         set(m->rope, 5, (cl_mem[]){m->qkv, m->keys, m->values, m->rows, m->angles});

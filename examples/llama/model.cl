@@ -23,13 +23,14 @@
 #define CACHE(slot, layer) (((size_t)(slot)*LAYERS + (layer)) * CONTEXT * KV_DIM)
 
 /* x = the embedding of each row's token, which may be one that the sampler has
- * left on the device: tokens[-1 - t]. Launch: (DIM, rows). */
+ * left on the device: tokens[-1 - t]. A draft may be none: what follows it is
+ * looked at by nobody. Launch: (DIM, rows). */
 __kernel void embed(__global float *x, __global const float *embedding, __global const int *rows,
                     __global const int *tokens)
 {
     const size_t i = get_global_id(0), r = get_global_id(1);
     const int t = TOKEN(r);
-    x[r * DIM + i] = embedding[(size_t)(t < 0 ? tokens[-1 - t] : t) * DIM + i];
+    x[r * DIM + i] = embedding[(size_t)max(t < 0 ? tokens[-1 - t] : t, 0) * DIM + i];
 }
 
 /* RMSNorm. Launch: (1, rows). */

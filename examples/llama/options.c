@@ -27,6 +27,10 @@ static const option general[] = {
     {"batch", COUNT, OF(batch), 1, 4096, "N  rows of a step (64, or as many as streams): of tokens, and of prompts"},
     {"chunk", COUNT, OF(chunk), 1, 4096, "N  rows of a step that a prompt may take (16)"},
     {"ahead", COUNT, OF(ahead), 0, 64, "N  steps that are enqueued before a token is looked at (2)"},
+    {"draft", STRING, OF(draft), 0, 0,
+     "ngram|layers=N  guess what follows: by the text so far, or by the first N layers"},
+    {"drafts", COUNT, OF(drafts), 1, MOST_DRAFTS, "N  guesses for each request and step (4)"},
+    {"method", STRING, OF(method), 0, 0, "match|standard|block|typical|greedy  how guesses are verified (match)"},
     {"device", COUNT, OF(device), 0, 63, "N  as 'clsample devices' counts them; else the first that works"},
     {"stream", FLAG, OF(stream), 0, 0, " show texts while they grow"},
     {"json", FLAG, OF(json), 0, 0, " print texts and times as JSON"},
@@ -208,6 +212,40 @@ static void make_requests(options *o, const prompts *list)
     }
 }
 
+/* What --draft, --drafts and --method say together. A step with drafts can only be
+ * planned when the host knows what the one before has left. */
+static void read_drafts(options *o)
+{
+    static const char *const methods[] = {[CLS_VERIFY_MATCH] = "match",
+                                          [CLS_VERIFY_STANDARD] = "standard",
+                                          [CLS_VERIFY_BLOCK] = "block",
+                                          [CLS_VERIFY_TYPICAL] = "typical",
+                                          [CLS_VERIFY_GREEDY] = "greedy"};
+    const int n = sizeof methods / sizeof *methods;
+    if (o->draft == NULL) {
+        if (o->method != NULL || o->drafts > 0)
+            die("--method and --drafts need --draft");
+        return;
+    }
+    if (o->host_sampling)
+        die("--draft: drafts are verified on the device, not with --host-sampling");
+    if (strncmp(o->draft, "layers=", 7) == 0) {
+        o->drafts_from = BY_LAYERS;
+        o->draft_layers = (uint32_t)whole("draft layers", o->draft + 7, 1, UINT32_MAX);
+    } else if (strcmp(o->draft, "ngram") == 0) {
+        o->drafts_from = BY_TEXT;
+    } else {
+        die("--draft: '%s' is neither ngram nor layers=N", o->draft);
+    }
+    o->ahead = 0;
+    if (o->drafts == 0)
+        o->drafts = 4;
+    while (o->method != NULL && o->verify < n && strcmp(o->method, methods[o->verify]) != 0)
+        o->verify++;
+    if (o->verify == n)
+        die("--method: '%s' is no method", o->method);
+}
+
 void options_read(options *o, int argc, char **argv)
 {
     prompts list = {NULL, 0};
@@ -242,10 +280,13 @@ void options_read(options *o, int argc, char **argv)
         read_prompts(&list, o->prompts, &o->params);
     if (list.n == 0)
         add(&list, "", &o->params);
+    read_drafts(o);
+    const uint32_t rows = o->streams * (o->drafts + 1);
     if (o->batch == 0)
-        o->batch = o->streams > 64 ? o->streams : 64;
-    if (o->batch < o->streams)
-        die("--batch: a step of %u rows has no place for %u streams", o->batch, o->streams);
+        o->batch = rows > 64 ? rows : 64;
+    if (o->batch < rows)
+        die("--batch: a step of %u rows has no place for %u streams%s", o->batch, o->streams,
+            o->drafts > 0 ? " and their drafts" : "");
     make_requests(o, &list);
     o->texts = allocate(list.n, sizeof *o->texts);
     for (uint32_t i = 0; i < list.n; i++)
@@ -257,6 +298,8 @@ void options_read(options *o, int argc, char **argv)
 /* Prompts as tokens, and what there is room for. */
 void options_encode(options *o, const config *c, const tokenizer *t)
 {
+    if (o->draft_layers > c->layers)
+        die("--draft: the model has %u layers, not %u", c->layers, o->draft_layers);
     for (uint32_t i = 0; i < o->n_requests; i++) {
         request *r = &o->requests[i];
         int32_t *tokens;

@@ -20,6 +20,9 @@ static void open_head(sampling *s)
     must(cls_head_create(s->context, s->m->d->queue, &head, &s->head), "the last layer");
 }
 
+static size_t tokens_size(const sampling *s) { return (size_t)s->most * (s->drafts + 1) * sizeof(int32_t); }
+static size_t out_size(const sampling *s) { return tokens_size(s) + 2 * s->most * sizeof(int32_t); }
+
 void sampling_open(sampling *s, model *m, const options *o)
 {
     const uint32_t vocab = m->c.vocab;
@@ -27,9 +30,10 @@ void sampling_open(sampling *s, model *m, const options *o)
     cls_sampler_options sampler;
     s->m = m;
     s->most = o->streams;
+    s->drafts = o->drafts;
     s->on_host = o->host_sampling;
     s->logits = device_buffer(m->d, (size_t)m->batch * vocab * sizeof(float), NULL);
-    s->out = device_buffer(m->d, 2 * (size_t)s->most * sizeof(int32_t), NULL);
+    s->out = device_buffer(m->d, out_size(s), NULL);
     s->host_latest = allocate(m->slots, sizeof(int32_t)); /* 0: an id, for who draws nothing at first */
     s->latest = device_buffer(m->d, m->slots * sizeof(int32_t), s->host_latest);
     if (s->on_host) {
@@ -43,7 +47,7 @@ void sampling_open(sampling *s, model *m, const options *o)
 
     cls_sampler_options_default(&sampler, sizeof sampler);
     sampler.vocab = vocab;
-    sampler.max_rows = s->most;
+    sampler.max_rows = s->most * (s->drafts + 1);
     sampler.slots = m->slots;
     sampler.logit_bias = 0;
     for (uint32_t i = 0; i < o->n_requests; i++)
@@ -51,8 +55,7 @@ void sampling_open(sampling *s, model *m, const options *o)
             sampler.history = o->requests[i].params.penalty_window;
     must(cls_sampler_create(s->context, &sampler, &s->sampler), "the sampler");
     /* One entry more than there are steps whose tokens nobody has taken. */
-    must(cls_readback_create(s->context, 2 * (size_t)s->most * sizeof(int32_t), o->ahead + 2, &s->readback),
-         "the readback");
+    must(cls_readback_create(s->context, out_size(s), o->ahead + 2, &s->readback), "the readback");
 }
 
 void sampling_close(sampling *s)
@@ -94,9 +97,14 @@ bool sampling_logits(sampling *s, const int32_t *rows, uint32_t n)
     return status == CLS_OK;
 }
 
+static void read_out(sampling *s, uint64_t *ticket)
+{
+    must(cls_readback_start(s->readback, s->m->d->queue, &(cls_buffer){s->out, 0}, out_size(s), 0, NULL, ticket),
+         "reading tokens");
+}
+
 bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket)
 {
-    const size_t half = s->most * sizeof(int32_t);
     cls_step step;
     cls_step_default(&step, sizeof step);
     step.rows = n;
@@ -104,7 +112,7 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
     step.logits.dtype = CLS_F32;
     step.slots.host = slots;
     step.tokens = (cls_buffer){s->out, 0};
-    step.status = (cls_buffer){s->out, half};
+    step.status = (cls_buffer){s->out, tokens_size(s)};
     /* Steps run ahead of what the host knows. A request that has ended in the
      * meantime looks up its last token again, and nothing comes of it. */
     step.latest.buffer = s->latest;
@@ -112,7 +120,23 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
     if (status == CLS_BUSY)
         return false;
     must(status, "a step");
-    must(cls_readback_start(s->readback, s->m->d->queue, &step.tokens, 2 * half, 0, NULL, ticket), "reading tokens");
+    read_out(s, ticket);
+    return true;
+}
+
+bool sampling_verify(sampling *s, cls_verify_call *call, cl_event *done, uint64_t *ticket)
+{
+    call->logits.buffer = s->logits;
+    call->logits.dtype = CLS_F32;
+    call->max_drafts = s->drafts;
+    call->tokens = (cls_buffer){s->out, 0};
+    call->status = (cls_buffer){s->out, tokens_size(s)};
+    call->accepted = (cls_buffer){s->out, tokens_size(s) + s->most * sizeof(int32_t)};
+    const cls_status status = cls_verify(s->sampler, s->m->d->queue, call, 0, NULL, done);
+    if (status == CLS_BUSY)
+        return false;
+    must(status, "a verification");
+    read_out(s, ticket);
     return true;
 }
 
@@ -120,7 +144,8 @@ sampled sampling_wait(sampling *s, uint64_t ticket)
 {
     const void *data;
     must(cls_readback_get(s->readback, ticket, 1, &data), "reading tokens");
-    return (sampled){data, (const int32_t *)data + s->most};
+    const int32_t *status = (const int32_t *)data + (size_t)s->most * (s->drafts + 1);
+    return (sampled){data, status, status + s->most};
 }
 
 sampled sampling_on_host(sampling *s, const request *requests, const uint32_t *who, uint32_t n)
@@ -150,8 +175,8 @@ sampled sampling_on_host(sampling *s, const request *requests, const uint32_t *w
         if (result.token >= 0)
             s->host_latest[r->slot] = result.token;
     }
-    must_cl(clEnqueueWriteBuffer(s->m->d->queue, s->latest, CL_TRUE, 0, s->m->slots * sizeof *tokens, s->host_latest,
-                                 0, NULL, NULL),
+    must_cl(clEnqueueWriteBuffer(s->m->d->queue, s->latest, CL_TRUE, 0, s->m->slots * sizeof *tokens, s->host_latest, 0,
+                                 NULL, NULL),
             "clEnqueueWriteBuffer");
-    return (sampled){tokens, status};
+    return (sampled){tokens, status, NULL};
 }

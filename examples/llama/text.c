@@ -85,6 +85,9 @@ void text_table(const options *o, const model *m, const totals *sum)
             sum->seconds, (double)sum->tokens / sum->seconds, sum->prompt_tokens);
     fprintf(stderr, "steps       %" PRIu64 ", %.2f ms and %.1f rows each\n", sum->steps,
             1e3 * per(sum->seconds, sum->steps), per((double)sum->rows, sum->steps));
+    if (o->drafts > 0)
+        fprintf(stderr, "drafts      %" PRIu64 " of %" PRIu64 " accepted: %.1f %%\n", sum->accepted, sum->drafted,
+                100 * per((double)sum->accepted, sum->drafted));
     if (sum->working <= 0)
         fprintf(stderr, "sampling    not measured: the device has no clock\n");
     else if (o->host_sampling)
@@ -170,7 +173,8 @@ void text_json(const options *o, const model *m, const tokenizer *t, const total
     put_json(m->d->name);
     flush_json(true);
     printf("\", \"products\": \"%s\", \"sampling\": \"%s\",\n", model_products(), o->host_sampling ? "host" : "device");
-    printf(" \"streams\": %u, \"batch\": %u, \"ahead\": %u,\n", o->streams, o->batch, o->ahead);
+    printf(" \"streams\": %u, \"batch\": %u, \"ahead\": %u, \"drafted\": %" PRIu64 ", \"accepted\": %" PRIu64 ",\n",
+           o->streams, o->batch, o->ahead, sum->drafted, sum->accepted);
     printf(" \"steps\": %" PRIu64 ", \"tokens\": %" PRIu64 ", \"prompt_tokens\": %" PRIu64 ", \"seconds\": %.6f,\n",
            sum->steps, sum->tokens, sum->prompt_tokens, sum->seconds);
     printf(" \"tokens_per_second\": %.3f, \"ms_per_step\": %.4f, \"sampling_ms_per_step\": %.4f, ",

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/* A verification: requests with some drafts each, of which about 7 in 10 are
+ * right. The draft's probabilities lie behind the logits, so that one read goes
+ * over all that a verification has to look at. */
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS (BENCH_DRAFTS + 1)
+
+typedef struct verification {
+    bench_setup setup; /* batch: rows of logits, and of the probabilities as far as they are as long as these */
+    const bench_case *c;
+    uint32_t requests;
+    int32_t *cu, *ids, *out;
+    size_t probs;                /* bytes to the probabilities */
+    cl_mem ids_there, out_there; /* out: tokens, accepted, emitted, status, counters */
+} verification;
+
+static int with_probs(const verification *v) { return v->c->drafts != BENCH_MATCH; }
+
+/* int32s of the outputs before accepted, which has one of each request, as what follows has. */
+static size_t tokens_of(const verification *v) { return (size_t)v->requests * ROWS; }
+static size_t outputs_of(const verification *v) { return tokens_of(v) + (3 + 3) * (size_t)v->requests; }
+
+/* A draft model of the target's kind: mostly it says of a row the same, else what
+ * another row has. How often: so that 7 drafts in 10 are accepted, if those before them were. */
+static void make_drafts(verification *v)
+{
+    bench_setup *const setup = &v->setup;
+    const uint32_t targets = v->requests * ROWS;
+    float *const probs = (float *)((char *)setup->rows + v->probs);
+    const uint32_t alike = with_probs(v) ? 86 : 66; /* in 100 */
+    uint64_t state = 1;
+    for (uint32_t i = 0; i < v->requests; i++)
+        for (uint32_t k = 0; k < BENCH_DRAFTS; k++) {
+            const uint32_t draft = i * BENCH_DRAFTS + k, target = i * ROWS + k;
+            const uint32_t like = bench_random(&state, 100) < alike ? target : (target + ROWS) % targets;
+            if (with_probs(v))
+                v->ids[draft] = bench_fill_draft(probs + (size_t)draft * setup->vocab, setup->rows, setup->dtype, like,
+                                                 setup->vocab, (double)v->c->temperature, &state);
+            else
+                v->ids[draft] = bench_likeliest(setup->rows, setup->dtype, like, setup->vocab);
+        }
+}
+
+static int open_buffers(verification *v)
+{
+    bench_setup *const setup = &v->setup;
+    const size_t ids = (size_t)v->requests * BENCH_DRAFTS * sizeof(int32_t);
+    cl_int error = CL_SUCCESS;
+    setup->logits = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, setup->size, NULL, &error);
+    if (error == CL_SUCCESS)
+        v->ids_there = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, ids, NULL, &error);
+    if (error == CL_SUCCESS)
+        v->out_there = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, outputs_of(v) * sizeof(int32_t), NULL, &error);
+    if (error == CL_SUCCESS)
+        error =
+            clEnqueueWriteBuffer(setup->on->queue, setup->logits, CL_TRUE, 0, setup->size, setup->rows, 0, NULL, NULL);
+    if (error == CL_SUCCESS)
+        error = clEnqueueWriteBuffer(setup->on->queue, v->ids_there, CL_TRUE, 0, ids, v->ids, 0, NULL, NULL);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the drafts' buffers", error);
+}
+
+static int open_verification(verification *v)
+{
+    bench_setup *const setup = &v->setup;
+    const size_t element = bench_dtype_size(setup->dtype), targets = (size_t)v->requests * ROWS;
+    const size_t drafts = with_probs(v) ? (size_t)v->requests * BENCH_DRAFTS : 0;
+    cls_sampler_options options;
+
+    v->probs = (targets * setup->vocab * element + 3) / 4 * 4;
+    setup->batch = (uint32_t)(targets + drafts * sizeof(float) / element);
+    setup->size = v->probs + drafts * setup->vocab * sizeof(float) + BENCH_PAD * element;
+    setup->rows = calloc(1, setup->size);
+    v->cu = malloc((v->requests + 1) * sizeof *v->cu);
+    v->ids = malloc((size_t)v->requests * BENCH_DRAFTS * sizeof *v->ids);
+    v->out = calloc(outputs_of(v), sizeof *v->out);
+    if (setup->rows == NULL || v->cu == NULL || v->ids == NULL || v->out == NULL)
+        return cli_no_memory();
+    for (uint32_t i = 0; i <= v->requests; i++)
+        v->cu[i] = (int32_t)(i * ROWS);
+    bench_fill_rows(setup->rows, setup->dtype, (uint32_t)targets, setup->vocab, v->c->rows);
+    make_drafts(v);
+    cls_sampler_options_default(&options, sizeof options);
+    options.vocab = setup->vocab;
+    options.max_rows = (uint32_t)targets;
+    options.slots = v->requests;
+    if (cls_sampler_create(setup->on->context, &options, &setup->sampler) != CLS_OK)
+        return cli_fail_library("bench: creating the sampler");
+    return open_buffers(v);
+}
+
+static void close_verification(verification *v)
+{
+    cls_sampler_destroy(v->setup.sampler);
+    if (v->out_there != NULL)
+        clReleaseMemObject(v->out_there);
+    if (v->ids_there != NULL)
+        clReleaseMemObject(v->ids_there);
+    if (v->setup.logits != NULL)
+        clReleaseMemObject(v->setup.logits);
+    free(v->out);
+    free(v->ids);
+    free(v->cu);
+    free(v->setup.rows);
+}
+
+static int32_t method(const bench_case *c)
+{
+    return c->drafts == BENCH_MATCH      ? CLS_VERIFY_MATCH
+           : c->drafts == BENCH_STANDARD ? CLS_VERIFY_STANDARD
+                                         : CLS_VERIFY_BLOCK;
+}
+
+/* Counters begin anew with the requests. */
+static int begin(void *of)
+{
+    verification *const v = of;
+    const size_t counters = 3 * (size_t)v->requests * sizeof(int32_t);
+    cl_int error;
+    for (uint32_t slot = 0; slot < v->requests; slot++) {
+        cls_params params;
+        bench_make_params(v->c, slot, &params);
+        if (cls_slot_begin(v->setup.sampler, slot, &params, NULL, 0, NULL, 0) != CLS_OK)
+            return cli_fail_library("bench: beginning a slot");
+    }
+    error = clEnqueueFillBuffer(v->setup.on->queue, v->out_there, &(cl_int){0}, sizeof(cl_int),
+                                outputs_of(v) * sizeof(int32_t) - counters, counters, 0, NULL, NULL);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the counters", error);
+}
+
+static int run(void *of)
+{
+    verification *const v = of;
+    const bench_setup *const setup = &v->setup;
+    const size_t one = v->requests * sizeof(int32_t), tokens = tokens_of(v) * sizeof(int32_t);
+    cls_verify_call call;
+    cl_int error;
+    cls_verify_call_default(&call, sizeof call);
+    call.requests = v->requests;
+    call.method = method(v->c);
+    call.cu = v->cu;
+    call.logits.buffer = setup->logits;
+    call.logits.dtype = (int32_t)setup->dtype;
+    call.draft_ids.device.buffer = v->ids_there;
+    if (with_probs(v)) {
+        call.draft_kind = CLS_DRAFT_PROBS;
+        call.draft = (cls_buffer){setup->logits, v->probs};
+    }
+    call.max_drafts = BENCH_DRAFTS;
+    call.tokens = (cls_buffer){v->out_there, 0};
+    call.accepted = (cls_buffer){v->out_there, tokens};
+    call.emitted = (cls_buffer){v->out_there, tokens + one};
+    call.status = (cls_buffer){v->out_there, tokens + 2 * one};
+    call.counters = (cls_buffer){v->out_there, tokens + 3 * one};
+    if (cls_verify(setup->sampler, setup->on->queue, &call, 0, NULL, NULL) != CLS_OK)
+        return cli_fail_library("bench: the verification");
+    error = clEnqueueReadBuffer(setup->on->queue, v->out_there, CL_FALSE, 0, outputs_of(v) * sizeof(int32_t), v->out, 0,
+                                NULL, NULL);
+    if (error == CL_SUCCESS)
+        error = clFinish(setup->on->queue);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading what was verified", error);
+}
+
+/* What run() has read, against the reference. */
+static int check(const verification *v, uint32_t i)
+{
+    const bench_setup *const setup = &v->setup;
+    const size_t row = setup->vocab * bench_dtype_size(setup->dtype);
+    const int32_t *const tokens = v->out + (size_t)i * ROWS, *const rest = v->out + tokens_of(v) + i;
+    const float *const probs = (const float *)((const char *)setup->rows + v->probs);
+    cls_host_verified result = {.struct_size = sizeof result};
+    cls_host_drafts drafts;
+    cls_host_row host;
+    cls_params params;
+
+    bench_make_params(v->c, i, &params);
+    cls_host_row_default(&host, sizeof host);
+    host.params = &params;
+    host.logits = (const char *)setup->rows + (size_t)i * ROWS * row;
+    host.dtype = (int32_t)setup->dtype;
+    host.vocab = setup->vocab;
+    cls_host_drafts_default(&drafts, sizeof drafts);
+    drafts.row = &host;
+    drafts.n = BENCH_DRAFTS;
+    drafts.method = method(v->c);
+    drafts.ids = v->ids + (size_t)i * BENCH_DRAFTS;
+    if (with_probs(v)) {
+        drafts.draft_kind = CLS_DRAFT_PROBS;
+        drafts.draft = probs + (size_t)i * BENCH_DRAFTS * setup->vocab;
+    }
+    if (cls_host_verify(&drafts, &result) != CLS_OK)
+        return cli_fail_library("bench: the reference");
+    if (memcmp(result.tokens, tokens, ROWS * sizeof *tokens) != 0 || result.accepted != rest[0] ||
+        result.emitted != rest[v->requests] || result.status != rest[(size_t)2 * v->requests])
+        return cli_fail("bench: %s, request %u: the device accepted %d drafts and emitted %d tokens (first %d, status "
+                        "%d), the reference %d and %d (%d, %d)",
+                        v->c->name, (unsigned)i, (int)rest[0], (int)rest[v->requests], (int)tokens[0],
+                        (int)rest[(size_t)2 * v->requests], (int)result.accepted, (int)result.emitted,
+                        (int)result.tokens[0], (int)result.status);
+    return 0;
+}
+
+static int measure(verification *v, bench_result *result)
+{
+    const bench_steps steps = {run, begin, v};
+    const int32_t *counters;
+    uint64_t drafted = 0, accepted = 0;
+    bench_floor floor;
+    int failed;
+    if (begin(v) || run(v))
+        return 1;
+    for (uint32_t i = 0; i < v->requests; i++)
+        if (check(v, i))
+            return 1;
+    memset(&floor, 0, sizeof floor);
+    failed = bench_floor_open(&floor, &v->setup) || bench_time_steps(&v->setup, &floor, &steps, result);
+    bench_floor_close(&floor);
+    counters = v->out + outputs_of(v) - 3 * (size_t)v->requests;
+    for (uint32_t i = 0; i < v->requests; i++) {
+        drafted += (uint32_t)counters[3 * i];
+        accepted += (uint32_t)counters[3 * i + 1];
+    }
+    result->accepted = drafted == 0 ? 0.0 : (double)accepted / (double)drafted;
+    result->host_bytes = outputs_of(v) * sizeof(int32_t);
+    return failed;
+}
+
+int bench_verify_drafts(const bench_setup *setup, const bench_case *c, bench_result *result)
+{
+    verification v = {.setup = *setup, .c = c, .requests = setup->batch};
+    int failed;
+    v.setup.sampler = NULL;
+    v.setup.logits = NULL;
+    v.setup.rows = NULL;
+    failed = open_verification(&v) || measure(&v, result);
+    close_verification(&v);
+    return failed;
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+/* Guided decoding: texts that are JSON, whatever the model says. Its logits are
+ * random here and the temperature is 2; a grammar on the host says before each
+ * token which ones may follow, the device draws from these, and a parser that
+ * knows nothing of the grammar reads all texts in the end.
+ *
+ * Then the same texts once more, with drafts: where the grammar allows one
+ * token only, no model is needed to propose it, and several tokens come of a
+ * step.
+ *
+ *     cc json.c json_grammar.c $(pkg-config --cflags --libs clsample) && ./a.out [how many texts]
+ */
+#define CL_TARGET_OPENCL_VERSION 120
+#include <clsample.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "json_grammar.h"
+
+enum { SLOTS = 128, MAX_TOKENS = 40, TEXT = 8 * MAX_TOKENS, DRAFTS = 7, ROWS = SLOTS * (DRAFTS + 1), SHOWN = 6 };
+
+/* --------------------------------------------------------------- the parser */
+
+/* Of JSON (RFC 8259), by recursive descent; each returns what follows, or NULL. */
+static const char *parse_value(const char *s);
+
+static const char *space(const char *s) { return s == NULL ? NULL : s + strspn(s, " \t\r\n"); }
+
+static const char *parse_digits(const char *s)
+{
+    const size_t n = strspn(s, "0123456789");
+    return n > 0 ? s + n : NULL;
+}
+
+static const char *parse_number(const char *s)
+{
+    s += *s == '-';
+    s = *s == '0' ? s + 1 : parse_digits(s);
+    if (s != NULL && *s == '.')
+        s = parse_digits(s + 1);
+    if (s != NULL && (*s == 'e' || *s == 'E')) {
+        s++;
+        s = parse_digits(s + (*s == '+' || *s == '-'));
+    }
+    return s;
+}
+
+static const char *parse_string(const char *s)
+{
+    if (*s++ != '"')
+        return NULL;
+    for (; *s != '"'; s++) {
+        if ((unsigned char)*s < ' ')
+            return NULL;
+        if (*s != '\\')
+            continue;
+        if (*++s == 'u' && strspn(s + 1, "0123456789abcdefABCDEF") >= 4)
+            s += 4;
+        else if (*s == '\0' || strchr("\"\\/bfnrt", *s) == NULL)
+            return NULL;
+    }
+    return s + 1;
+}
+
+static const char *parse_list(const char *s, char end)
+{
+    s = space(s + 1);
+    if (*s == end)
+        return s + 1;
+    for (;;) {
+        if (end == '}') {
+            s = space(parse_string(s));
+            if (s == NULL || *s != ':')
+                return NULL;
+            s = space(s + 1);
+        }
+        s = space(parse_value(s));
+        if (s == NULL || (*s != ',' && *s != end))
+            return NULL;
+        if (*s == end)
+            return s + 1;
+        s = space(s + 1);
+    }
+}
+
+static const char *parse_value(const char *s)
+{
+    if (*s == '{' || *s == '[')
+        return parse_list(s, *s == '{' ? '}' : ']');
+    if (*s == '"')
+        return parse_string(s);
+    if (strncmp(s, "true", 4) == 0 || strncmp(s, "null", 4) == 0)
+        return s + 4;
+    return strncmp(s, "false", 5) == 0 ? s + 5 : parse_number(s);
+}
+
+static bool is_json(const char *text)
+{
+    const char *end = space(parse_value(space(text)));
+    return end != NULL && *end == '\0';
+}
+
+/* --------------------------------------------------------------- the device */
+
+typedef struct machine {
+    cl_context cl;
+    cl_command_queue queue;
+    cl_mem logits, out; /* float32 [ROWS, JSON_VOCAB]; int32 [SLOTS, DRAFTS + 1] */
+    cls_context *context;
+    cls_sampler *sampler;
+} machine;
+
+static void must(cls_status status)
+{
+    if (status == CLS_OK)
+        return;
+    fprintf(stderr, "%s: %s\n", cls_status_name(status), cls_error_message());
+    exit(1);
+}
+
+static void must_cl(cl_int error)
+{
+    if (error == CL_SUCCESS)
+        return;
+    fprintf(stderr, "OpenCL error %d\n", (int)error);
+    exit(1);
+}
+
+static cl_device_id first_usable_device(void)
+{
+    cl_platform_id platforms[16];
+    cl_uint n = 0;
+    cls_device_info info = {.struct_size = sizeof info};
+    if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
+        return NULL;
+    for (cl_uint i = 0; i < n && i < 16; i++) {
+        cl_device_id device; /* a platform may have none */
+        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
+            cls_device_query(device, NULL, &info) == CLS_OK)
+            return device;
+    }
+    return NULL;
+}
+
+static void open_machine(machine *m, cl_device_id device)
+{
+    cls_context_options kernels;
+    cls_sampler_options options;
+    cl_int error;
+    m->cl = clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+    must_cl(error);
+    m->queue = clCreateCommandQueue(m->cl, device, 0, &error);
+    must_cl(error);
+    m->logits = clCreateBuffer(m->cl, CL_MEM_READ_ONLY, sizeof(float) * ROWS * JSON_VOCAB, NULL, &error);
+    must_cl(error);
+    m->out = clCreateBuffer(m->cl, CL_MEM_READ_WRITE, sizeof(int32_t) * SLOTS * (DRAFTS + 1), NULL, &error);
+    must_cl(error);
+    cls_context_options_default(&kernels, sizeof kernels);
+    kernels.dtypes = 1u << CLS_F32;
+    must(cls_context_create(m->cl, device, &kernels, &m->context));
+    cls_sampler_options_default(&options, sizeof options);
+    options.vocab = JSON_VOCAB;
+    options.max_rows = ROWS;
+    options.slots = SLOTS;
+    must(cls_sampler_create(m->context, &options, &m->sampler));
+}
+
+static void close_machine(machine *m)
+{
+    cls_sampler_destroy(m->sampler);
+    cls_context_destroy(m->context);
+    clReleaseMemObject(m->out);
+    clReleaseMemObject(m->logits);
+    clReleaseCommandQueue(m->queue);
+    clReleaseContext(m->cl);
+}
+
+/* ------------------------------------------------------------------ a batch */
+
+typedef struct seat { /* of a slot: who writes in it */
+    uint32_t text;
+    int used; /* tokens */
+    bool taken;
+    grammar g;
+} seat;
+
+typedef struct batch {
+    uint32_t requests, rows;
+    int32_t slots[SLOTS], cu[SLOTS + 1], drafts[ROWS], masks[ROWS][JSON_WORDS], out[SLOTS * (DRAFTS + 1)];
+    float logits[ROWS][JSON_VOCAB];
+    seat seats[SLOTS];
+    uint64_t steps, tokens, drafted;
+} batch;
+
+/* The model: noise that a text's position decides, so that all who come there see the same. */
+static void model(uint32_t text, int position, float logits[JSON_VOCAB])
+{
+    uint64_t x = ((uint64_t)text << 32) + (uint64_t)position + 1;
+    for (int t = 0; t < JSON_VOCAB; t++) { /* sums of four bytes: a bell */
+        x *= UINT64_C(0x9e3779b97f4a7c15);
+        x ^= x >> 29;
+        logits[t] = 0.02f * (float)((x >> 56) + (x >> 48 & 255) + (x >> 40 & 255) + (x >> 32 & 255));
+    }
+}
+
+/* The rows of a request: one for its next token, and one more behind each token
+ * that the grammar leaves no choice about. */
+static void add_request(batch *b, int slot, int most)
+{
+    const seat *s = &b->seats[slot];
+    const uint32_t i = b->requests++;
+    grammar g = s->g;
+    int draft = -1;
+    b->slots[i] = slot;
+    b->cu[i] = (int32_t)b->rows;
+    for (int n = 0;; n++) {
+        const int left = MAX_TOKENS - s->used - n, only = grammar_mask(&g, left, b->masks[b->rows]);
+        model(s->text, s->used + n, b->logits[b->rows++]);
+        if (only < 0 || n == most || draft == JSON_END)
+            break;
+        draft = only;
+        b->drafts[b->rows - 1 - i] = draft;
+        grammar_follows(&g, draft, left);
+    }
+    b->cu[i + 1] = (int32_t)b->rows;
+}
+
+/* A step without drafts and one with: the same tokens, one at a time or several. */
+static void sample(const machine *m, const batch *b)
+{
+    cls_step step;
+    cls_step_default(&step, sizeof step);
+    step.rows = b->rows;
+    step.logits.buffer = m->logits;
+    step.slots.host = b->slots;
+    step.mask.host = b->masks;
+    step.tokens.buffer = m->out;
+    must(cls_sample(m->sampler, m->queue, &step, 0, NULL, NULL));
+}
+
+static void verify(const machine *m, const batch *b)
+{
+    cls_verify_call call;
+    cls_verify_call_default(&call, sizeof call);
+    call.requests = b->requests;
+    call.method = CLS_VERIFY_MATCH;
+    call.cu = b->cu;
+    call.logits.buffer = m->logits;
+    call.slots = b->slots;
+    call.draft_ids.host = b->drafts;
+    call.mask.host = b->masks;
+    call.max_drafts = DRAFTS;
+    call.tokens.buffer = m->out;
+    must(cls_verify(m->sampler, m->queue, &call, 0, NULL, NULL));
+}
+
+static void begin(const machine *m, seat *s, int slot, uint32_t text)
+{
+    const int32_t end = JSON_END;
+    cls_params params;
+    cls_params_default(&params, sizeof params);
+    params.temperature = 2;
+    params.seed = text;
+    params.stop_ids = &end;
+    params.stop_count = 1;
+    params.max_tokens = MAX_TOKENS;
+    must(cls_slot_begin(m->sampler, (uint32_t)slot, &params, NULL, 0, NULL, 0));
+    *s = (seat){.text = text, .taken = true};
+}
+
+/* A token comes back. False: the grammar did not allow it. */
+static bool take(batch *b, seat *s, int32_t token, char texts[][TEXT])
+{
+    if (token < 0 || token >= JSON_VOCAB || !grammar_follows(&s->g, token, MAX_TOKENS - s->used))
+        return false;
+    strcat(texts[s->text], json_tokens[token]);
+    s->used++;
+    b->tokens++;
+    s->taken = token != JSON_END;
+    return true;
+}
+
+/* n texts, many at a time, each in a slot as soon as one is free. most: drafts of a step. */
+static bool run(const machine *m, batch *b, uint32_t n, int most, char texts[][TEXT])
+{
+    uint32_t begun = 0, width = most > 0 ? DRAFTS + 1 : 1;
+    memset(b, 0, sizeof *b);
+    for (;; b->steps++) {
+        b->requests = b->rows = 0;
+        for (int slot = 0; slot < SLOTS; slot++) {
+            if (!b->seats[slot].taken && begun < n)
+                begin(m, &b->seats[slot], slot, begun++);
+            if (b->seats[slot].taken)
+                add_request(b, slot, most);
+        }
+        if (b->requests == 0)
+            return true;
+        b->drafted += b->rows - b->requests;
+        must_cl(clEnqueueWriteBuffer(m->queue, m->logits, CL_FALSE, 0, b->rows * sizeof *b->logits, b->logits, 0, NULL,
+                                     NULL));
+        if (most > 0)
+            verify(m, b);
+        else
+            sample(m, b);
+        must_cl(clEnqueueReadBuffer(m->queue, m->out, CL_TRUE, 0, b->requests * width * sizeof(int32_t), b->out, 0,
+                                    NULL, NULL));
+        for (uint32_t i = 0; i < b->requests; i++) {
+            const int32_t *out = &b->out[i * width];
+            seat *s = &b->seats[b->slots[i]];
+            for (uint32_t j = 0; j == 0 || (j < width && out[j] >= 0); j++)
+                if (!s->taken || !take(b, s, out[j], texts))
+                    return false;
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const uint32_t n = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 10000;
+    uint32_t parsed = 0, same = 0;
+    machine m;
+    cl_device_id device = first_usable_device();
+    if (device == NULL) {
+        fprintf(stderr, "no usable OpenCL device\n");
+        return 77;
+    }
+    batch *b = malloc(sizeof *b);
+    char(*texts)[TEXT] = calloc(n + 1, TEXT), (*again)[TEXT] = calloc(n + 1, TEXT);
+    if (b == NULL || texts == NULL || again == NULL) {
+        fprintf(stderr, "out of memory\n");
+        return 1;
+    }
+    open_machine(&m, device);
+
+    bool allowed = run(&m, b, n, 0, texts);
+    for (uint32_t i = 0; i < n; i++) {
+        if (is_json(texts[i]))
+            parsed++;
+        else
+            printf("no JSON: %s\n", texts[i]);
+        if (i < SHOWN)
+            printf("%s\n", texts[i]);
+    }
+    printf("%u of %u texts are JSON; %llu tokens in %llu steps\n", (unsigned)parsed, (unsigned)n,
+           (unsigned long long)b->tokens, (unsigned long long)b->steps);
+
+    allowed = allowed && run(&m, b, n, DRAFTS, again);
+    for (uint32_t i = 0; i < n; i++)
+        same += strcmp(texts[i], again[i]) == 0;
+    printf("with what the grammar forces as drafts, %u are the same; %llu drafts, %llu steps\n", (unsigned)same,
+           (unsigned long long)b->drafted, (unsigned long long)b->steps);
+    if (!allowed)
+        printf("a token came that the grammar does not allow\n");
+
+    close_machine(&m);
+    free(again);
+    free(texts);
+    free(b);
+    return parsed == n && same == n && allowed ? 0 : 1;
+}

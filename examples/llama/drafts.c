@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* Guesses at the next tokens: what followed the latest ones earlier in the text,
+ * or what the model would say with its first layers alone. The model looks at all
+ * of them in one step, and cls_verify() says how far they hold. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "llama.h"
+
+enum { LONGEST = 3 }; /* n-gram that is looked for */
+
+void drafts_open(drafts *d, model *m, sampling *s, const options *o)
+{
+    const size_t streams = o->streams, all = streams * o->drafts;
+    *d = (drafts){.m = m, .s = s, .from = o->drafts_from, .most = o->drafts, .layers = o->draft_layers};
+    d->verify = o->verify;
+    if (d->most == 0)
+        return;
+    d->n = allocate(streams, sizeof *d->n);
+    d->cu = allocate(streams + 1, sizeof *d->cu);
+    for (uint32_t i = 0; i <= streams; i++)
+        d->cu[i] = (int32_t)(i * (d->most + 1));
+    d->ids = allocate(all, sizeof *d->ids);
+    d->slots = allocate(streams, sizeof *d->slots);
+    d->positions = allocate(streams, sizeof *d->positions);
+    d->there = device_buffer(m->d, all * sizeof(int32_t), NULL);
+    d->drawn = device_buffer(m->d, streams * sizeof(int32_t), NULL);
+    for (uint32_t k = 0; k < d->most; k++)
+        d->rows[k] = allocate(ROW_FIELDS * (size_t)m->batch, sizeof *d->rows[k]);
+    if (d->from == BY_LAYERS && (d->verify == CLS_VERIFY_STANDARD || d->verify == CLS_VERIFY_BLOCK)) {
+        d->probs = device_buffer(m->d, all * m->c.vocab * sizeof(float), NULL);
+        d->drawn_probs = device_buffer(m->d, streams * m->c.vocab * sizeof(float), NULL);
+    }
+}
+
+void drafts_close(drafts *d)
+{
+    if (d->most == 0)
+        return;
+    if (d->probs != NULL) {
+        clReleaseMemObject(d->probs);
+        clReleaseMemObject(d->drawn_probs);
+    }
+    clReleaseMemObject(d->drawn);
+    clReleaseMemObject(d->there);
+    for (uint32_t k = 0; k < d->most; k++)
+        free(d->rows[k]);
+    free(d->positions);
+    free(d->slots);
+    free(d->ids);
+    free(d->cu);
+    free(d->n);
+}
+
+/* ------------------------------------------------------------------ look-up */
+
+/* Where the text has its last `length` tokens before, the latest such place; 0: nowhere. */
+static uint32_t look_up(const int32_t *tokens, uint32_t n, uint32_t length)
+{
+    for (uint32_t end = n - 1; end >= length; end--)
+        if (memcmp(tokens + end - length, tokens + n - length, length * sizeof *tokens) == 0)
+            return end;
+    return 0;
+}
+
+static uint32_t guess(const request *r, uint32_t most, int32_t *ids)
+{
+    const uint32_t n = r->n_prompt + r->n_output;
+    uint32_t from = 0, count = 0;
+    for (uint32_t length = n > LONGEST ? LONGEST : n - 1; length > 0 && from == 0; length--)
+        from = look_up(r->tokens, n, length);
+    for (; from > 0 && from + count < n && count < most; count++)
+        ids[count] = r->tokens[from + count];
+    return count;
+}
+
+/* ------------------------------------------------------------- fewer layers */
+
+/* Entry k of each request's drafts, from what has been drawn for all. */
+static void put(const drafts *d, cl_mem from, cl_mem to, size_t size, uint32_t k, uint32_t n)
+{
+    must_cl(clEnqueueCopyBufferRect(d->m->d->queue, from, to, (size_t[]){0, 0, 0}, (size_t[]){k * size, 0, 0},
+                                    (size_t[]){size, n, 1}, size, 0, d->most * size, 0, 0, NULL, NULL),
+            "clEnqueueCopyBufferRect");
+}
+
+/* A draft for each request that may have k + 1 of them: drawn with its parameters,
+ * and with the random number that the verification will have for the same place,
+ * which makes equal draws likely. */
+static void draw(drafts *d, request *const *who, uint32_t n, uint32_t k, cl_event *uploaded)
+{
+    const uint32_t batch = d->m->batch;
+    int32_t *rows = d->rows[k];
+    uint32_t n_rows = 0;
+    cls_step step;
+    for (uint32_t i = 0; i < n; i++) {
+        const request *r = who[i];
+        const uint32_t last = r->n_prompt + r->n_output - 1;
+        const bool wanted = k < d->n[i];
+        d->slots[i] = wanted ? (int32_t)r->slot : -1;
+        d->positions[i] = (int32_t)(r->params.position + r->n_output + k);
+        rows[ROW_PICK * batch + i] = wanted ? (int32_t)n_rows : 0;
+        if (!wanted)
+            continue;
+        rows[ROW_TOKEN * batch + n_rows] = k == 0 ? r->tokens[last] : drafts_token(d, i, k - 1);
+        rows[ROW_SLOT * batch + n_rows] = (int32_t)r->slot;
+        rows[ROW_POSITION * batch + n_rows++] = (int32_t)(last + k);
+    }
+    model_forward(d->m, rows, n_rows, d->layers, d->there, uploaded);
+    if (!sampling_logits(d->s, rows, n))
+        die("drafts: %s", cls_error_message());
+    cls_step_default(&step, sizeof step);
+    step.rows = n;
+    step.logits.buffer = d->s->logits;
+    step.logits.dtype = CLS_F32;
+    step.slots.host = d->slots;
+    step.positions.host = d->positions;
+    step.defer_accept = 1;
+    step.tokens.buffer = d->drawn;
+    step.probs.buffer = d->drawn_probs;
+    must(cls_sample(d->s->sampler, d->m->d->queue, &step, 0, NULL, NULL), "drafts");
+    put(d, d->drawn, d->there, sizeof(int32_t), k, n);
+    if (d->probs != NULL)
+        put(d, d->drawn_probs, d->probs, d->m->c.vocab * sizeof(float), k, n);
+}
+
+static void draw_all(drafts *d, request *const *who, uint32_t n, cl_event *begun)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < n; i++)
+        most = d->n[i] > most ? d->n[i] : most;
+    must_cl(clEnqueueFillBuffer(d->m->d->queue, d->there, &(cl_int){-1}, sizeof(cl_int), 0,
+                                (size_t)d->s->most * d->most * sizeof(int32_t), 0, NULL, begun),
+            "clEnqueueFillBuffer");
+    for (uint32_t k = 0; k < most; k++) {
+        cl_event uploaded;
+        draw(d, who, n, k, &uploaded);
+        clReleaseEvent(uploaded);
+    }
+}
+
+/* --------------------------------------------------------------------- both */
+
+void drafts_propose(drafts *d, request *const *who, uint32_t n, cl_event *begun)
+{
+    *begun = NULL;
+    memset(d->n, 0, d->s->most * sizeof *d->n);
+    for (uint32_t i = 0; i < d->s->most * d->most; i++)
+        d->ids[i] = -1;
+    for (uint32_t i = 0; i < n; i++) { /* the last token of a text is never a draft that something follows */
+        const uint32_t left = who[i]->most - who[i]->n_output - 1;
+        d->n[i] = left < d->most ? left : d->most;
+        if (d->from == BY_TEXT)
+            d->n[i] = guess(who[i], d->n[i], d->ids + (size_t)i * d->most);
+    }
+    if (d->from == BY_LAYERS)
+        draw_all(d, who, n, begun);
+}
+
+int32_t drafts_token(const drafts *d, uint32_t i, uint32_t k)
+{
+    const int32_t at = (int32_t)(i * d->most + k);
+    return d->from == BY_TEXT ? d->ids[at] : -1 - at;
+}
+
+bool drafts_verify(drafts *d, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket)
+{
+    cls_verify_call call;
+    cls_verify_call_default(&call, sizeof call);
+    call.requests = n;
+    call.method = d->verify;
+    call.cu = d->cu;
+    call.slots = slots;
+    if (d->from == BY_TEXT)
+        call.draft_ids.host = d->ids;
+    else
+        call.draft_ids.device.buffer = d->there;
+    if (d->probs != NULL) {
+        call.draft_kind = CLS_DRAFT_PROBS;
+        call.draft.buffer = d->probs;
+    }
+    return sampling_verify(d->s, &call, done, ticket);
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/* Drafts verified on the device: equal to the reference in everything they give,
+ * and the requests go on as if they had never had drafts. Bad drafts by hand;
+ * what is refused. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verifier.h"
+
+enum { MATCH = CLS_VERIFY_MATCH, METHODS = CLS_VERIFY_GREEDY + 1, ROUNDS = 2 };
+
+/* ---------------------------------------------------------------------- random */
+
+typedef struct census {
+    uint32_t requests, trees, drafts, accepted, emitted, whole, empty, stopped, unfit, launches;
+} census;
+
+static void count(census *c, const verifier *v)
+{
+    const drafts *const of = v->of;
+    c->trees += of->parents != NULL;
+    c->launches = v->launches > c->launches ? v->launches : c->launches;
+    for (uint32_t i = 0; i < of->n; i++) {
+        const cls_host_verified *const h = &of->host[i];
+        c->requests++;
+        c->drafts += drafts_count(of, i);
+        c->accepted += (uint32_t)h->accepted;
+        c->emitted += (uint32_t)h->emitted;
+        c->whole += h->accepted > 0 && (uint32_t)h->accepted == drafts_count(of, i);
+        c->empty += (h->status & CLS_ROW_EMPTY) != 0;
+        c->stopped += h->emitted > 0 && (h->status & CLS_ROW_STOPPED);
+        c->unfit += (h->status & CLS_ROW_UNFIT) != 0;
+    }
+}
+
+/* Some requests sit out a round, but not the step. */
+static void random_absence(drafts *d, int32_t *slots, rng *r)
+{
+    memcpy(slots, d->slots, d->n * sizeof *slots);
+    for (uint32_t i = 0; i < d->n; i++)
+        if (rng_below(r, 20) == 0)
+            d->slots[i] = -1;
+}
+
+static void random_infill(drafts *d, rng *r)
+{
+    for (uint32_t i = 0; i < d->n; i++)
+        if (rng_below(r, 20) == 0)
+            params_infill(&d->requests->params[i], d->rows->vocab, r);
+}
+
+START_TEST(random_drafts)
+{
+    static const uint32_t sizes[] = {16, 100, 1000, 5000, 1, 1025, 31, 2, 100, 1000};
+    static const char *const names[METHODS] = {"match", "standard", "block", "typical", "greedy"};
+    device *const d = fixture_device(_i);
+    const uint32_t calls = fixture_by_size(30, 150, 500);
+    census all[METHODS] = {{0}};
+    rng r = {fixture_seed() + 60};
+    for (uint32_t i = 0; i < calls; i++) {
+        const uint32_t n = rng_below(&r, 8) ? 1 + rng_below(&r, 6) : 16;
+        const int method = (int)(i % METHODS);
+        drafts *const of = drafts_random(n, sizes[rng_below(&r, fixture_by_size(2, 10, 10))], method, &r);
+        const uint32_t wide = of->most <= 100 && rng_below(&r, 3) == 0 ? rng_below(&r, 5) : 0;
+        int32_t slots[16];
+        char where[240];
+        verifier v;
+        random_infill(of, &r);
+        drafts_choose(of, &r);
+        verifier_open(&v, d, fixture_context(d, 0, 0, 0, 0), of, (int)rng_below(&r, 2), wide);
+        const int search = rng_below(&r, 3) == 0;
+        cls_sampler_force_search(v.sampler, search);
+        for (uint32_t round = 0; round < ROUNDS; round++) {
+            snprintf(where, sizeof where, "%s, call %u, round %u%s", d->name, i, round, search ? ", by search" : "");
+            if (round)
+                drafts_choose(of, &r);
+            random_absence(of, slots, &r);
+            drafts_reference(of);
+            verifier_run(&v);
+            verifier_equal(&v, where);
+            ck_assert_msg(v.launches <= 8, "%s: %u launches", where, v.launches);
+            count(&all[method], &v);
+            drafts_accept(of);
+            memcpy(of->slots, slots, n * sizeof *slots);
+        }
+        snprintf(where, sizeof where, "%s, call %u, the step after it", d->name, i);
+        verifier_step(&v, where);
+        verifier_close(&v);
+        drafts_free(of);
+    }
+    for (int m = 0; m < METHODS; m++) {
+        const census *const c = &all[m];
+        printf("%s: %s: %u requests, %u calls with trees; of %u drafts %u accepted, %u tokens; %u times all, %u "
+               "stopped, %u met an empty row, %u unfit; up to %u launches\n",
+               d->name, names[m], c->requests, c->trees, c->drafts, c->accepted, c->emitted, c->whole, c->stopped,
+               c->empty, c->unfit, c->launches);
+        ck_assert(c->accepted > c->requests / 4 && c->whole > 0);
+    }
+}
+END_TEST
+
+/* --------------------------------------------------------------------- by hand */
+
+/* Three requests of three drafts, which are what the target draws. */
+static drafts *three(int method, int kind)
+{
+    static const uint32_t lengths[] = {3, 3, 3};
+    rng r = {5};
+    drafts *const d = drafts_new(3, lengths, 100, CLS_F32, kind, &r);
+    d->method = method;
+    for (uint32_t i = 0; i < d->n; i++) {
+        batch_row(d->requests, i, ROW_NORMAL1, 7 + i);
+        for (uint32_t row = 0; row < 4; row++)
+            batch_row(d->rows, 4 * i + row, ROW_NORMAL1, 10 * i + row);
+        for (uint32_t k = 0; k < 3; k++) {
+            cls_host_result result;
+            result.probs = NULL;
+            drafts_sample(d, i, k, d->ids + 3 * i, k, &result);
+            d->ids[3 * i + k] = result.token;
+            drafts_values(d->q, 3 * i + k, d->rows->values + (4 * i + k) * 100);
+        }
+    }
+    return d;
+}
+
+/* Both give this, and the neighbours everything they were given. */
+static void expect(device *d, drafts *of, int32_t accepted, int32_t emitted, int32_t status, const char *what)
+{
+    char where[300];
+    verifier v;
+    snprintf(where, sizeof where, "%s: %s", d->name, what);
+    drafts_reference(of);
+    verifier_open(&v, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), of, 0, 0);
+    verifier_run(&v);
+    verifier_equal(&v, where);
+    ck_assert_msg(v.launches <= 6, "%s: %u launches", where, v.launches);
+    for (uint32_t i = 0; i < of->n; i++) {
+        const int mine = i == 1;
+        ck_assert_msg(v.accepted[i] == (mine ? accepted : 3) && v.emitted[i] == (mine ? emitted : 4) &&
+                          v.status[i] == (mine ? status : 0),
+                      "%s: request %u accepted %d, emitted %d, status %d", where, i, v.accepted[i], v.emitted[i],
+                      v.status[i]);
+    }
+    verifier_close(&v);
+    drafts_free(of);
+}
+
+/* Drafts like the target's own distribution are accepted, all of them. */
+START_TEST(draft_is_target)
+{
+    device *const d = fixture_device(_i);
+    expect(d, three(CLS_VERIFY_MATCH, CLS_DRAFT_NONE), 3, 4, 0, "match");
+    expect(d, three(CLS_VERIFY_STANDARD, CLS_DRAFT_LOGITS), 3, 4, 0, "standard, draft is target");
+    expect(d, three(CLS_VERIFY_BLOCK, CLS_DRAFT_LOGITS), 3, 4, 0, "block, draft is target");
+    for (int method = CLS_VERIFY_MATCH; method <= CLS_VERIFY_BLOCK; method++) {
+        drafts *const without = three(method, method == CLS_VERIFY_MATCH ? CLS_DRAFT_NONE : CLS_DRAFT_LOGITS);
+        without->disable_bonus = 1;
+        drafts_reference(without);
+        for (uint32_t i = 0; i < 3; i++)
+            ck_assert(without->host[i].accepted == 3 && without->host[i].emitted == 3);
+        verifier v;
+        verifier_open(&v, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), without, 1, 0);
+        verifier_run(&v);
+        verifier_equal(&v, "without a bonus");
+        verifier_close(&v);
+        drafts_free(without);
+    }
+}
+END_TEST
+
+START_TEST(bad_drafts)
+{
+    static const int32_t bad[] = {-1, 100, INT32_MIN, INT32_MAX};
+    device *const d = fixture_device(_i);
+    for (int method = CLS_VERIFY_MATCH; method <= CLS_VERIFY_BLOCK; method++) {
+        const int kind = method == CLS_VERIFY_MATCH ? CLS_DRAFT_NONE : CLS_DRAFT_LOGITS;
+        for (int32_t at = 0; at < 3; at++) {
+            drafts *of = three(method, kind);
+            of->ids[3 + at] = bad[(at + method) % 4];
+            of->disable_bonus = 0;
+            expect(d, of, at, at + 1, 0, "an id outside the vocabulary");
+            if (kind == CLS_DRAFT_NONE)
+                continue;
+            float *const q = calloc(100, sizeof *q);
+            for (int what = 0; what < 3; what++) { /* q(d) is 0, NaN, and all of it is NaN */
+                of = three(method, kind);
+                for (uint32_t id = 0; id < 100; id++)
+                    q[id] = what == 2 ? NAN : (int32_t)id == of->ids[3 + at] ? what ? NAN : -INFINITY : 0.5f;
+                drafts_values(of->q, (uint32_t)(3 + at), q);
+                expect(d, of, at, at + 1, 0, what == 0 ? "q(d) is 0" : what == 1 ? "q(d) is NaN" : "q is NaN");
+            }
+            free(q);
+        }
+    }
+}
+END_TEST
+
+/* A row that allows nothing ends the drafts before it. */
+START_TEST(empty_in_the_middle)
+{
+    device *const d = fixture_device(_i);
+    for (int method = CLS_VERIFY_MATCH; method <= CLS_VERIFY_BLOCK; method++)
+        for (int32_t at = 0; at < 4; at++) {
+            drafts *const of = three(method, method == CLS_VERIFY_MATCH ? CLS_DRAFT_NONE : CLS_DRAFT_LOGITS);
+            rng r = {1};
+            batch_mask(of->rows, &r, 0, 0);
+            of->rows->mask_map = calloc(of->rows->rows, sizeof(int32_t));
+            ck_assert(of->rows->mask_map != NULL);
+            for (int32_t row = 0; row < 12; row++)
+                of->rows->mask_map[row] = row == 4 + at ? 3 : -1;
+            expect(d, of, at, at, CLS_ROW_EMPTY, "an empty row");
+        }
+}
+END_TEST
+
+START_TEST(skipped_and_stopped)
+{
+    device *const d = fixture_device(_i);
+    drafts *of = three(CLS_VERIFY_MATCH, CLS_DRAFT_NONE);
+    verifier v;
+    verifier_open(&v, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), of, 1, 2);
+    of->slots[1] = -1;
+    drafts_reference(of);
+    verifier_run(&v);
+    verifier_equal(&v, d->name);
+    ck_assert(v.accepted[0] == 3 && v.emitted[1] == 0 && v.status[1] == CLS_ROW_SKIPPED && v.accepted[2] == 3);
+    ck_assert(v.counters[0] == 3 && v.counters[1] == 3 && v.counters[2] == 4 && v.counters[3] == 0);
+    verifier_close(&v);
+    drafts_free(of);
+
+    of = three(CLS_VERIFY_MATCH, CLS_DRAFT_NONE);
+    of->requests->params[1].stop_ids = of->ids + 4; /* its second draft */
+    of->requests->params[1].stop_count = 1;
+    const int first = of->ids[3] == of->ids[4];
+    expect(d, of, first ? 1 : 2, first ? 1 : 2, CLS_ROW_STOPPED, "a draft that stops");
+    of = three(CLS_VERIFY_STANDARD, CLS_DRAFT_LOGITS);
+    of->requests->params[1].max_tokens = 3;
+    expect(d, of, 3, 3, CLS_ROW_STOPPED | CLS_ROW_LENGTH, "the last of max_tokens");
+    of = three(CLS_VERIFY_BLOCK, CLS_DRAFT_LOGITS);
+    of->requests->params[1].max_tokens = 4;
+    expect(d, of, 3, 4, CLS_ROW_STOPPED | CLS_ROW_LENGTH, "the bonus is the last of max_tokens");
+}
+END_TEST
+
+/* However long the drafts are. */
+START_TEST(launches)
+{
+    static const uint32_t lengths[] = {0, 1, 128};
+    device *const d = fixture_device(_i);
+    rng r = {1};
+    uint32_t seen[3];
+    for (int i = 0; i < 3; i++) {
+        drafts *const of = drafts_new(1, &lengths[i], 16, CLS_F32, CLS_DRAFT_NONE, &r);
+        verifier v;
+        for (uint32_t row = 0; row < of->rows->rows; row++)
+            batch_row(of->rows, row, ROW_NORMAL1, row);
+        batch_row(of->requests, 0, ROW_NORMAL1, 1);
+        of->requests->params[0].top_p = i == 2 ? 0.9f : 1.0f;
+        verifier_open(&v, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), of, 0, 0);
+        drafts_reference(of);
+        verifier_run(&v);
+        verifier_equal(&v, d->name);
+        seen[i] = v.launches;
+        verifier_close(&v);
+        drafts_free(of);
+    }
+    ck_assert_msg(seen[0] <= 6 && seen[1] <= 6 && seen[2] <= 8, "%u, %u, %u launches", seen[0], seen[1], seen[2]);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("verify");
+    TCase *const t = tcase_create("verify");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, draft_is_target);
+    add_device_test(t, bad_drafts);
+    add_device_test(t, empty_in_the_middle);
+    add_device_test(t, skipped_and_stopped);
+    add_device_test(t, launches);
+    add_device_test(t, random_drafts);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void) { return fixture_run(make, 1); }

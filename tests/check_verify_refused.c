@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* Bad arguments of cls_verify(): refused with a sentence that names them, nothing
+ * changed. */
+#include <math.h>
+#include <string.h>
+
+#include "verifier.h"
+
+static void refused_call(verifier *v, const char *name, int line)
+{
+    const cls_status status = cls_verify(v->sampler, v->d->queue, &v->call, 0, NULL, NULL);
+    ck_assert_msg(status == CLS_BAD_ARGUMENT, "line %d: gives %s", line, cls_status_name(status));
+    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "line %d: says \"%s\", which does not name %s", line,
+                  cls_error_message(), name);
+}
+
+/* One field has another value. */
+#define REFUSE(field, value, name)                                                                                     \
+    do {                                                                                                               \
+        const cls_verify_call good = v->call;                                                                          \
+        v->call.field = (value);                                                                                       \
+        refused_call(v, (name), __LINE__);                                                                             \
+        v->call = good;                                                                                                \
+    } while (0)
+
+/* Two requests of two drafts, with a distribution. */
+static drafts *two(void)
+{
+    static const uint32_t lengths[] = {2, 2};
+    rng r = {3};
+    drafts *const d = drafts_new(2, lengths, 50, CLS_F32, CLS_DRAFT_PROBS, &r);
+    d->method = CLS_VERIFY_STANDARD;
+    for (uint32_t row = 0; row < 6; row++)
+        batch_row(d->rows, row, ROW_NORMAL1, row);
+    for (uint32_t i = 0; i < 2; i++)
+        batch_row(d->requests, i, ROW_NORMAL1, i);
+    for (uint32_t k = 0; k < 4; k++) {
+        float q[50] = {0.0f};
+        q[d->ids[k] = (int32_t)k * 7] = 1.0f;
+        drafts_values(d->q, k, q);
+    }
+    return d;
+}
+
+static void refuse_shapes(verifier *v)
+{
+    const int32_t from_one[] = {1, 3, 6}, not_ascending[] = {0, 3, 3}, falling[] = {0, 3, 2}, long_one[] = {0, 3, 133},
+                  many[] = {0, 3, 7};
+    REFUSE(struct_size, 0, "struct_size");
+    REFUSE(requests, 0, "requests");
+    REFUSE(requests, 7, "requests");
+    REFUSE(cu, NULL, "cu");
+    REFUSE(cu, from_one, "cu[0]");
+    REFUSE(cu, not_ascending, "cu[2]");
+    REFUSE(cu, falling, "cu[2]");
+    REFUSE(cu, long_one, "129");
+    REFUSE(cu, many, "7 rows");
+    REFUSE(max_drafts, 1, "max_drafts");
+    REFUSE(max_drafts, 129, "max_drafts");
+    REFUSE(method, -1, "method");
+    REFUSE(method, 5, "method");
+    REFUSE(draft_kind, 3, "draft_kind");
+    REFUSE(draft_kind, -1, "draft_kind");
+    REFUSE(draft_kind, CLS_DRAFT_NONE, "draft");
+    REFUSE(draft_stride, 49, "draft_stride");
+    REFUSE(epsilon, 0.0f, "epsilon");
+    REFUSE(epsilon, 1.5f, "epsilon");
+    REFUSE(epsilon, NAN, "epsilon");
+    REFUSE(delta, 0.0f, "delta");
+    REFUSE(delta, 17.0f, "delta");
+    REFUSE(delta, INFINITY, "delta");
+}
+
+static void refuse_inputs(verifier *v, cl_mem small)
+{
+    const int32_t twice[] = {1, 1}, outside[] = {0, 4}, not_begun[] = {0, 3}, negative[] = {0, -2}, draws[] = {0, 1 << 24},
+                  rows[] = {0, 1, 2, 3, 4, 1};
+    const cls_buffer small_one = {small, 0}, odd = {v->call.draft.buffer, 2};
+    const uint32_t masks[2 * 6] = {0};
+    REFUSE(slots, twice, "slots");
+    REFUSE(slots, outside, "slots");
+    REFUSE(slots, not_begun, "slots");
+    REFUSE(slots, negative, "slots");
+    REFUSE(draws, draws, "draws");
+    REFUSE(draft_ids.host, NULL, "draft_ids");
+    REFUSE(draft_ids.device, small_one, "draft_ids");
+    REFUSE(draft.buffer, NULL, "draft");
+    REFUSE(draft, small_one, "draft");
+    REFUSE(draft, odd, "draft");
+    REFUSE(logits.buffer, NULL, "logits");
+    REFUSE(logits.buffer, small, "logits");
+    REFUSE(logits.dtype, 3, "dtype");
+    REFUSE(logits.dtype, CLS_F16, "dtype");
+    REFUSE(logits.row_stride, 49, "row_stride");
+    REFUSE(mask.host, masks, "mask"); /* beside words */
+    v->call.mask.words.buffer = NULL;
+    REFUSE(mask.row_map.host, rows, "mask");
+    v->call.mask.host = masks;
+    v->call.mask.rows = 4;
+    REFUSE(mask.rows, 5, "mask"); /* fewer than rows, and no map */
+    v->call.mask.row_map.host = rows;
+    refused_call(v, "row_map", __LINE__);
+    v->call.mask.rows = 5;
+    REFUSE(mask.kind, 2, "kind");
+    REFUSE(mask.row_stride, 1, "row_stride");
+    REFUSE(bias.values, small_one, "bias");
+}
+
+START_TEST(refused)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    const int32_t parents[] = {-1, 0, -1, 0}, later[] = {-1, 0, -1, 1}, below[] = {-1, -2, -1, 0};
+    const cl_mem small = buffer_of(d, 4, NULL);
+    const cls_buffer small_one = {small, 0};
+    drafts *const of = two();
+    verifier all, *const v = &all;
+    batch_mask(of->rows, &(rng){1}, 100, 0);
+    of->rows->mask_map = NULL;
+    verifier_open(v, d, context, of, 1, 0);
+    drafts_reference(of);
+    verifier_run(v); /* it is right ... */
+    verifier_equal(v, d->name);
+    clReleaseMemObject(v->call.draft_ids.device.buffer);
+    v->call.draft_ids.device.buffer = NULL;
+    v->call.draft_ids.host = of->ids;
+
+    ck_assert_int_eq(cls_verify(NULL, d->queue, &v->call, 0, NULL, NULL), CLS_BAD_ARGUMENT);
+    ck_assert(strstr(cls_error_message(), "sampler") != NULL);
+    ck_assert_int_eq(cls_verify(v->sampler, NULL, &v->call, 0, NULL, NULL), CLS_BAD_ARGUMENT);
+    ck_assert(strstr(cls_error_message(), "queue") != NULL);
+    ck_assert_int_eq(cls_verify(v->sampler, d->queue, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT);
+    ck_assert(strstr(cls_error_message(), "call") != NULL);
+    ck_assert_int_eq(cls_verify(v->sampler, d->queue, &v->call, 1, NULL, NULL), CLS_BAD_ARGUMENT);
+    ck_assert(strstr(cls_error_message(), "wait") != NULL);
+    refuse_shapes(v);
+    REFUSE(parents, parents, "parents"); /* standard takes no trees */
+    v->call.method = CLS_VERIFY_BLOCK;
+    REFUSE(parents, parents, "parents");
+    v->call.method = CLS_VERIFY_TYPICAL;
+    REFUSE(parents, parents, "parents");
+    v->call.method = CLS_VERIFY_MATCH;
+    REFUSE(parents, later, "parents");
+    REFUSE(parents, below, "parents");
+    v->call.method = CLS_VERIFY_STANDARD;
+    REFUSE(tokens, small_one, "tokens");
+    REFUSE(accepted, small_one, "accepted");
+    REFUSE(emitted, small_one, "emitted");
+    REFUSE(nodes, small_one, "nodes");
+    REFUSE(status, small_one, "status");
+    REFUSE(counters, small_one, "counters");
+    const cl_mem masks = v->call.mask.words.buffer;
+    refuse_inputs(v, small);
+    v->call.mask = (cls_mask){.words = {masks, 0}, .width = of->rows->mask_width};
+
+    drafts_accept(of); /* ... and is again, after what it gave first */
+    drafts_reference(of);
+    verifier_run(v);
+    verifier_equal(v, d->name);
+    drafts_accept(of);
+    verifier_step(v, d->name);
+    verifier_close(v);
+    drafts_free(of);
+    clReleaseMemObject(small);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("verify refused");
+    TCase *const t = tcase_create("verify refused");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, refused);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void) { return fixture_run(make, 1); }

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+#include "drafts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *room(size_t n, size_t size)
+{
+    void *const p = calloc(n ? n : 1, size);
+    ck_assert_msg(p != NULL, "out of memory");
+    return p;
+}
+
+uint32_t drafts_count(const drafts *d, uint32_t i) { return (uint32_t)(d->cu[i + 1] - d->cu[i] - 1); }
+uint32_t drafts_first(const drafts *d, uint32_t i) { return (uint32_t)d->cu[i] - i; }
+
+drafts *drafts_new(uint32_t n, const uint32_t *lengths, uint32_t vocab, int dtype, int kind, rng *r)
+{
+    drafts *const d = room(1, sizeof *d);
+    d->n = n;
+    d->kind = kind;
+    d->cu = room(n + 1, sizeof *d->cu);
+    for (uint32_t i = 0; i < n; i++) {
+        d->cu[i + 1] = d->cu[i] + 1 + (int32_t)lengths[i];
+        d->most = lengths[i] > d->most ? lengths[i] : d->most;
+    }
+    d->total = (uint32_t)d->cu[n] - n;
+    d->ids = room(d->total, sizeof *d->ids);
+    d->slots = room(n, sizeof *d->slots);
+    d->host = room(n, sizeof *d->host);
+    d->requests = batch_new(n, vocab, dtype, 0, 0);
+    d->rows = batch_new((uint32_t)d->cu[n], vocab, dtype, vocab + rng_below(r, 9), dtype_size(dtype) * rng_below(r, 9));
+    const int q_type = kind == CLS_DRAFT_LOGITS ? dtype : CLS_F32;
+    d->q = batch_new(d->total ? d->total : 1, vocab, q_type, vocab + rng_below(r, 9),
+                     dtype_size(q_type) * rng_below(r, 9));
+    d->epsilon = 0.09f;
+    d->delta = 0.3f;
+    for (uint32_t i = 0; i < n; i++)
+        d->slots[i] = (int32_t)i;
+    return d;
+}
+
+void drafts_free(drafts *d)
+{
+    batch_free(d->requests);
+    batch_free(d->rows);
+    batch_free(d->q);
+    free(d->cu);
+    free(d->ids);
+    free(d->parents);
+    free(d->slots);
+    free(d->positions);
+    free(d->draws);
+    free(d->host);
+    free(d);
+}
+
+void drafts_values(batch *b, uint32_t row, const float *values)
+{
+    const size_t size = dtype_size(b->dtype);
+    for (uint32_t i = 0; i < b->vocab; i++) {
+        unsigned char *const at = b->data + b->offset + ((size_t)row * b->stride + i) * size;
+        dtype_encode(b->dtype, values[i], at);
+        b->values[(size_t)row * b->vocab + i] = dtype_decode(b->dtype, at);
+    }
+}
+
+/* -------------------------------------------------------------- the reference */
+
+/* The request at its first row, which has no mask and no bias yet. */
+static cls_host_row row_of(const drafts *d, uint32_t i)
+{
+    cls_host_row h = batch_host_row(d->requests, i);
+    h.logits = batch_host_row(d->rows, (uint32_t)d->cu[i]).logits;
+    h.mask = h.bias = NULL;
+    h.draw = d->draws ? (uint32_t)d->draws[i] : 0;
+    if (d->positions)
+        h.position = (uint32_t)d->positions[i];
+    return h;
+}
+
+void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *path, uint32_t n, cls_host_result *result)
+{
+    const cls_host_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
+    cls_host_row h = row_of(d, i);
+    cls_params p = *h.params;
+    int32_t *const output = room(h.output_count + n, sizeof *output);
+    if (h.output_count)
+        memcpy(output, h.output, h.output_count * sizeof *output);
+    if (n)
+        memcpy(output + h.output_count, path, n * sizeof *output);
+    h.logits = at.logits;
+    h.mask = at.mask;
+    h.mask_kind = at.mask_kind;
+    h.mask_width = at.mask_width;
+    h.bias = at.bias;
+    h.bias_dtype = at.bias_dtype;
+    h.output = output;
+    h.output_count += n;
+    h.position += n;
+    p.temperature = d->method == CLS_VERIFY_GREEDY ? 0.0f : p.temperature;
+    h.params = &p;
+    result->struct_size = sizeof *result;
+    must(cls_host_sample(&h, result));
+    free(output);
+}
+
+static int allows(const cls_host_row *row, uint32_t id)
+{
+    const unsigned char *const bytes = row->mask;
+    if (row->mask_kind == CLS_MASK_BOOL)
+        return id < row->mask_width && bytes[id];
+    return id < row->mask_width * 32 && (bytes[id / 8] >> id % 8 & 1);
+}
+
+/* The masks of a request's rows, one after another, a byte a token. */
+static unsigned char *masks_of(const drafts *d, uint32_t i)
+{
+    const uint32_t vocab = d->rows->vocab, n = drafts_count(d, i) + 1;
+    unsigned char *const masks = room((size_t)n * vocab, 1);
+    for (uint32_t row = 0; row < n; row++) {
+        const cls_host_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
+        for (uint32_t id = 0; id < vocab; id++)
+            masks[(size_t)row * vocab + id] = at.mask == NULL || allows(&at, id);
+    }
+    return masks;
+}
+
+/* The dense biases likewise, in their own type, whose zeroes are zeroes. */
+static unsigned char *biases_of(const drafts *d, uint32_t i)
+{
+    const uint32_t n = drafts_count(d, i) + 1;
+    const size_t size = d->rows->vocab * dtype_size(d->rows->bias_dtype);
+    unsigned char *const biases = room(n, size);
+    for (uint32_t row = 0; row < n; row++) {
+        const cls_host_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
+        if (at.bias)
+            memcpy(biases + row * size, at.bias, size);
+    }
+    return biases;
+}
+
+static void reference(drafts *d, uint32_t i)
+{
+    const batch *const q = d->q;
+    const uint32_t n = drafts_count(d, i), first = drafts_first(d, i);
+    const size_t size = q->vocab * dtype_size(q->dtype), stride = q->stride * dtype_size(q->dtype);
+    unsigned char *const draft = room(n, size), *masks = NULL, *biases = NULL;
+    cls_host_row h = row_of(d, i);
+    cls_host_drafts v;
+    cls_host_drafts_default(&v, sizeof v);
+    for (uint32_t k = 0; k < n; k++)
+        memcpy(draft + k * size, q->data + q->offset + (first + k) * stride, size);
+    if (d->rows->mask) {
+        h.mask = masks = masks_of(d, i);
+        h.mask_kind = CLS_MASK_BOOL;
+        h.mask_width = d->rows->vocab;
+    }
+    if (d->rows->bias) {
+        h.bias = biases = biases_of(d, i);
+        h.bias_dtype = d->rows->bias_dtype;
+    }
+    v.row = &h;
+    v.n = n;
+    v.method = d->method;
+    v.stride = d->rows->stride;
+    v.ids = d->ids + first;
+    v.parents = d->parents ? d->parents + first : NULL;
+    v.draft = d->kind != CLS_DRAFT_NONE ? draft : NULL;
+    v.draft_kind = d->kind;
+    v.disable_bonus = d->disable_bonus;
+    v.epsilon = d->epsilon;
+    v.delta = d->delta;
+    must(cls_host_verify(&v, &d->host[i]));
+    free(draft);
+    free(masks);
+    free(biases);
+}
+
+void drafts_reference(drafts *d)
+{
+    for (uint32_t i = 0; i < d->n; i++) {
+        cls_host_verified *const host = &d->host[i];
+        memset(host, -1, sizeof *host);
+        host->struct_size = sizeof *host;
+        host->accepted = host->emitted = 0;
+        host->status = CLS_ROW_SKIPPED;
+        if (d->slots[i] >= 0)
+            reference(d, i);
+    }
+}
+
+int drafts_one_a_call(const drafts *d, uint32_t i)
+{
+    cls_slot slot;
+    must(cls_slot_from_params(&d->requests->params[i], d->rows->vocab, &slot));
+    return d->method != CLS_VERIFY_GREEDY && (slot.flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) != 0;
+}
+
+void drafts_accept(drafts *d)
+{
+    for (uint32_t i = 0; i < d->n; i++) {
+        tokens *const t = &d->requests->tokens[i];
+        const cls_host_verified *const host = &d->host[i];
+        cls_host_result result = {.struct_size = sizeof result};
+        if (host->emitted == 0)
+            continue;
+        if (drafts_one_a_call(d, i)) {
+            drafts_sample(d, i, 0, NULL, 0, &result);
+            d->requests->mode[i] = result.mode;
+        }
+        t->output = realloc(t->output, (t->output_count + (uint32_t)host->emitted) * sizeof *t->output);
+        ck_assert_msg(t->output != NULL, "out of memory");
+        for (int32_t k = 0; k < host->emitted; k++)
+            t->output[t->output_count++] = host->tokens[k];
+    }
+}
+
+const char *drafts_words(const drafts *d, uint32_t i)
+{
+    static const char *const methods[] = {"match", "standard", "block", "typical", "greedy"};
+    static const char *const kinds[] = {"no", "probabilities as", "logits as"};
+    static char words[3000];
+    int n = snprintf(words, sizeof words, "request %u of %u, slot %d, %s%s%s, %s draft distribution, drafts", i, d->n,
+                     d->slots[i], methods[d->method], d->parents ? ", a tree" : "", d->disable_bonus ? ", no bonus" : "",
+                     kinds[d->kind]);
+    for (uint32_t k = 0; k < drafts_count(d, i) && n < 1000; k++)
+        n += snprintf(words + n, sizeof words - (size_t)n, " %d", d->ids[drafts_first(d, i) + k]);
+    snprintf(words + n, sizeof words - (size_t)n, "; rows of %s%s%s; %s", dtype_names[d->rows->dtype],
+             d->rows->mask ? d->rows->mask_kind == CLS_MASK_BOOL ? ", bool masks" : ", packed masks" : "",
+             d->rows->bias ? ", biases" : "", batch_words(d->requests, i));
+    return words;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+#include "verifier.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MARGIN = 16, CANARY = 0x5a5a5a5a };
+
+static void *room(size_t n, size_t size)
+{
+    void *const p = calloc(n ? n : 1, size);
+    ck_assert_msg(p != NULL, "out of memory");
+    return p;
+}
+
+static cl_mem ints_of(device *d, const int32_t *ints, uint32_t n)
+{
+    return buffer_of(d, (n ? n : 1) * sizeof *ints, n ? ints : NULL);
+}
+
+static void begin(verifier *v, cls_context *context)
+{
+    const batch *const b = v->of->requests;
+    cls_sampler_options o;
+    int infill = 0;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = b->vocab;
+    o.max_rows = v->of->rows->rows;
+    o.slots = v->slots;
+    o.keep = b->keep;
+    o.logit_bias = b->logit_bias;
+    o.history = b->history;
+    must(cls_sampler_create(context, &o, &v->sampler));
+    for (uint32_t i = 0; i < v->of->n; i++) {
+        const tokens *const t = &b->tokens[i];
+        if (b->params[i].infill && !infill++)
+            must(cls_sampler_infill(v->sampler, &b->infill));
+        b->mode[i] = (cls_host_mode){0};
+        must(cls_slot_begin(v->sampler, (uint32_t)v->of->slots[i], &b->params[i], t->prompt_count ? t->prompt : NULL,
+                            t->prompt_count, t->output_count ? t->output : NULL, t->output_count));
+    }
+    v->begun = 1;
+}
+
+/* The outputs lie in one buffer, margins between them. */
+static cls_buffer output(verifier *v, size_t *at, size_t n)
+{
+    const cls_buffer b = {v->output, (*at + MARGIN) * sizeof(int32_t)};
+    *at += MARGIN + n;
+    return b;
+}
+
+static size_t place_outputs(verifier *v)
+{
+    const uint32_t n = v->of->n;
+    size_t at = 0;
+    v->call.tokens = output(v, &at, n * (v->width + 1));
+    v->call.accepted = output(v, &at, n);
+    v->call.emitted = output(v, &at, n);
+    v->call.nodes = output(v, &at, n * v->width);
+    v->call.status = output(v, &at, n);
+    v->call.counters = output(v, &at, v->slots * 3);
+    return at + MARGIN;
+}
+
+static void rows_of_call(verifier *v, int device_masks)
+{
+    const drafts *const of = v->of;
+    const batch *const rows = of->rows, *const q = of->q;
+    cls_verify_call *const call = &v->call;
+    call->logits.dtype = rows->dtype;
+    call->logits.buffer = buffer_of(v->d, rows->data_size, rows->data);
+    call->logits.offset = rows->offset;
+    call->logits.row_stride = rows->stride;
+    if (of->kind != CLS_DRAFT_NONE && of->total > 0)
+        call->draft = (cls_buffer){buffer_of(v->d, q->data_size, q->data), q->offset};
+    call->draft_stride = q->stride;
+    if (rows->mask) {
+        const size_t size = (size_t)rows->rows * rows->mask_width * (rows->mask_kind == CLS_MASK_PACKED ? 4 : 1);
+        call->mask.words.buffer = device_masks ? buffer_of(v->d, size, rows->mask) : NULL;
+        call->mask.host = device_masks ? NULL : rows->mask;
+        call->mask.kind = rows->mask_kind;
+        call->mask.width = rows->mask_width;
+        call->mask.row_map.host = rows->mask_map;
+    }
+    if (rows->bias) {
+        const size_t size = (size_t)rows->rows * rows->vocab * dtype_size(rows->bias_dtype);
+        call->bias.values.buffer = buffer_of(v->d, size, rows->bias);
+        call->bias.dtype = rows->bias_dtype;
+        call->bias.row_map.host = rows->bias_map;
+    }
+}
+
+void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int on_device, uint32_t wide)
+{
+    const batch *const b = of->requests;
+    memset(v, 0, sizeof *v);
+    v->d = d;
+    v->of = of;
+    v->width = of->most + wide;
+    v->slots = of->n + 2;
+    begin(v, context);
+    cls_verify_call_default(&v->call, sizeof v->call);
+    rows_of_call(v, on_device);
+    const size_t ints = place_outputs(v);
+    int32_t *const canaries = room(ints, sizeof *canaries);
+    for (size_t i = 0; i < ints; i++)
+        canaries[i] = CANARY;
+    memset(canaries + v->call.counters.offset / sizeof *canaries, 0, v->slots * 3 * sizeof *canaries);
+    v->output = buffer_of(d, ints * sizeof *canaries, canaries);
+    free(canaries);
+    place_outputs(v);
+    v->call.requests = of->n;
+    v->call.max_drafts = wide ? v->width : 0;
+    v->call.cu = of->cu;
+    v->call.draft_ids.device.buffer = on_device ? ints_of(d, of->ids, of->total) : NULL;
+    v->tokens = room(ints, sizeof(int32_t));
+    v->counted = room(v->slots * 3, sizeof(int32_t));
+
+    cls_step_default(&v->step, sizeof v->step);
+    v->step.rows = b->rows;
+    v->step.logits.dtype = b->dtype;
+    v->step.logits.buffer = buffer_of(d, b->data_size, b->data);
+    v->step.tokens.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
+    v->step.status.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
+}
+
+void verifier_close(verifier *v)
+{
+    const cl_mem buffers[] = {v->call.logits.buffer,      v->call.draft.buffer,  v->call.mask.words.buffer,
+                              v->call.bias.values.buffer, v->output,             v->call.draft_ids.device.buffer,
+                              v->step.logits.buffer,      v->step.tokens.buffer, v->step.status.buffer};
+    cls_sampler_destroy(v->sampler);
+    for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        if (buffers[i] != NULL)
+            clReleaseMemObject(buffers[i]);
+    free(v->tokens);
+    free(v->counted);
+}
+
+/* ------------------------------------------------------------------------- run */
+
+static void upload_drafts(verifier *v)
+{
+    const drafts *const of = v->of;
+    cls_verify_call *const call = &v->call;
+    call->draft_ids.host = NULL;
+    if (call->draft_ids.device.buffer == NULL)
+        call->draft_ids.host = of->ids;
+    else if (of->total > 0)
+        must_cl(clEnqueueWriteBuffer(v->d->queue, call->draft_ids.device.buffer, CL_TRUE, 0,
+                                     of->total * sizeof *of->ids, of->ids, 0, NULL, NULL));
+    if (call->draft.buffer)
+        must_cl(clEnqueueWriteBuffer(v->d->queue, call->draft.buffer, CL_TRUE, 0, of->q->data_size, of->q->data, 0,
+                                     NULL, NULL));
+    call->method = of->method;
+    call->draft_kind = of->total > 0 ? of->kind : CLS_DRAFT_NONE;
+    call->disable_bonus = of->disable_bonus;
+    call->epsilon = of->epsilon;
+    call->delta = of->delta;
+    call->slots = of->slots;
+    call->positions = of->positions;
+    call->draws = of->draws;
+    call->parents = of->parents;
+}
+
+static void read_outputs(verifier *v)
+{
+    const size_t ints = place_outputs(v);
+    const cls_verify_call *const call = &v->call;
+    int32_t *const all = v->tokens;
+    buffer_read(v->d, v->output, ints * sizeof *all, all);
+    v->accepted = all + call->accepted.offset / sizeof *all;
+    v->emitted = all + call->emitted.offset / sizeof *all;
+    v->nodes = all + call->nodes.offset / sizeof *all;
+    v->status = all + call->status.offset / sizeof *all;
+    v->counters = all + call->counters.offset / sizeof *all;
+}
+
+void verifier_run(verifier *v)
+{
+    upload_drafts(v);
+    must(cls_verify(v->sampler, v->d->queue, &v->call, 0, NULL, NULL));
+    v->launches = cls_sampler_launches(v->sampler) - v->begun;
+    v->begun = 0;
+    read_outputs(v);
+}
+
+/* ---------------------------------------------------------------------- compare */
+
+static void same(verifier *v, uint32_t i, const char *where, const char *what, uint32_t at, int32_t ours, int32_t host)
+{
+    if (ours == host)
+        return;
+    const cls_host_verified *const h = &v->of->host[i];
+    ck_abort_msg("%s: %s: %s %u is %d on the device, which accepted %d, emitted %d, status %d; it must be %d (the "
+                 "reference accepted %d, emitted %d, status %d)",
+                 where, drafts_words(v->of, i), what, at, ours, v->accepted[i], v->emitted[i], v->status[i], host,
+                 h->accepted, h->emitted, h->status);
+}
+
+void verifier_equal_one(verifier *v, uint32_t i, const cls_host_verified *host, const char *where)
+{
+    const int32_t *const ours = v->tokens + v->call.tokens.offset / sizeof *ours + i * (v->width + 1);
+    same(v, i, where, "the status", 0, v->status[i], host->status);
+    for (uint32_t k = 0; k <= v->width; k++)
+        same(v, i, where, "token", k, ours[k], k <= CLS_MAX_DRAFTS ? host->tokens[k] : -1);
+    for (uint32_t k = 0; k < v->width; k++)
+        same(v, i, where, "node", k, v->nodes[i * v->width + k], k < CLS_MAX_DRAFTS ? host->nodes[k] : -1);
+    same(v, i, where, "what was accepted,", 0, v->accepted[i], host->accepted);
+    same(v, i, where, "what was emitted,", 0, v->emitted[i], host->emitted);
+}
+
+void verifier_equal(verifier *v, const char *where)
+{
+    const drafts *const of = v->of;
+    const size_t ints = place_outputs(v);
+    for (uint32_t i = 0; i < of->n; i++) {
+        verifier_equal_one(v, i, &of->host[i], where);
+        if (of->slots[i] < 0)
+            continue;
+        int32_t *const counted = v->counted + 3 * of->slots[i];
+        counted[0] += (int32_t)drafts_count(of, i);
+        counted[1] += of->host[i].accepted;
+        counted[2] += of->host[i].emitted;
+    }
+    for (uint32_t i = 0; i < v->slots * 3; i++)
+        ck_assert_msg(v->counters[i] == v->counted[i], "%s: counter %u of slot %u is %d, not %d", where, i % 3, i / 3,
+                      v->counters[i], v->counted[i]);
+    const cls_buffer *const outputs[] = {&v->call.tokens, &v->call.accepted, &v->call.emitted,
+                                         &v->call.nodes,  &v->call.status,   &v->call.counters};
+    for (unsigned o = 0; o <= 6; o++) {
+        const size_t end = o < 6 ? outputs[o]->offset / sizeof(int32_t) : ints;
+        for (size_t i = end - MARGIN; i < end; i++)
+            ck_assert_msg(v->tokens[i] == CANARY, "%s: something was written beside output %u", where, o);
+    }
+}
+
+void verifier_step(verifier *v, const char *where)
+{
+    batch *const b = v->of->requests;
+    batch_reference(b);
+    v->step.slots.host = v->of->slots;
+    must(cls_sample(v->sampler, v->d->queue, &v->step, 0, NULL, NULL));
+    buffer_read(v->d, v->step.tokens.buffer, b->rows * sizeof(int32_t), b->token);
+    buffer_read(v->d, v->step.status.buffer, b->rows * sizeof(int32_t), b->status);
+    must(cls_sampler_trace(v->sampler, v->d->queue, b->device_trace, b->rows));
+    batch_equal(b, where);
+    for (uint32_t i = 0; i < b->rows; i++)
+        batch_accept(b, i);
+}
