@@ -173,14 +173,16 @@ for on in $devices; do
     # Without drafts, and with several trials.
     # shellcheck disable=SC2086
     {
-        check "sample on $on" run_on "$on" --logits f32.npy $p --prompt prompts.npy --position 7 --draws 3 --tokens s.npy
+        check "sample on $on" run_on "$on" --logits f32.npy $p --prompt prompts.npy --position 7 --draws 3 \
+            --tokens s.npy
         check "no drafts on $on" verify_on "$on" --target f32.npy --cu cu8.npy --draft-ids no-ids.npy $p \
             --prompt prompts.npy --position 7 --trials 3 --tokens t.npy --accepted a.npy
         check "no file on $on" verify_on "$on" --target f32.npy --cu cu8.npy $p \
             --prompt prompts.npy --position 7 --trials 3 --tokens t2.npy --method standard
     }
     is "draws of sample and trials without drafts on $on" "$(numbers t.npy)" "$(numbers s.npy | tr ' ' '\n' |
-        awk '{ x[NR - 1] = $1 } END { for (d = 0; d < 3; d++) for (r = 0; r < 8; r++) printf "%s%d", d + r ? " " : "", x[r * 3 + d] }')"
+        awk '{ x[NR - 1] = $1 }
+            END { for (d = 0; d < 3; d++) for (r = 0; r < 8; r++) printf "%s%d", d + r ? " " : "", x[r * 3 + d] }')"
     same "no drafts by match and standard on $on" t.npy t2.npy
     is "shape of trials" "$(shape t.npy)" "3, 8, 1"
     is "shape of trials" "$(shape a.npy)" "3, 8"
@@ -210,7 +212,8 @@ for on in $devices; do
         check "drafts on $on" verify_on "$on" --target rows.npy --cu cu4.npy --draft-ids drafts.npy $p \
             --tokens t.npy --accepted a.npy
         is "the text by drafts, wrong at $k, on $on" "$(numbers t.npy)" \
-            "$(echo $text | awk -v k=$k '{ for (i = 0; i < 4; i++) printf "%s%d", i ? " " : "", i <= k ? $(i + 1) : -1 }')"
+            "$(echo $text | awk -v k=$k '{ for (i = 0; i < 4; i++)
+                printf "%s%d", i ? " " : "", i <= k ? $(i + 1) : -1 }')"
         is "accepted of drafts, wrong at $k, on $on" "$(numbers a.npy)" $k
     done
 done
@@ -222,7 +225,8 @@ distribution="--draft-logits logits5.npy"
 for on in $devices; do
     for how in "" "$distribution" "$distribution --method block" "--method typical" "--method greedy" \
         "--draft-probs probs5.npy --disable-bonus"; do
-        check "trials of '$how' on $on" verify_on "$on" $three $how $p --position 5 --trials 3 --tokens t.npy --accepted a.npy
+        check "trials of '$how' on $on" verify_on "$on" $three $how $p --position 5 --trials 3 \
+            --tokens t.npy --accepted a.npy
         for t in 0 1 2; do
             check "trial $t of '$how' on $on" verify_on "$on" $three $how $p --position $((5 + t * 4)) \
                 --tokens t$t.npy --accepted a$t.npy
@@ -238,13 +242,16 @@ for on in $devices; do
     npy equal.npy '<f4' '5, 37'
     for half in a.npy b.npy; do tail -c +129 $half >>equal.npy; done
     for method in standard block; do
-        check "equal on $on" verify_on "$on" $three --draft-logits equal.npy --method $method --trials 50 --accepted a.npy
-        is "a draft equal to the target, $method on $on" "$(numbers a.npy | tr ' ' '\n' | sort | uniq -c | tr -s ' \n' ' ')" \
-            " 50 0 50 2 50 3 "
+        check "equal on $on" verify_on "$on" $three --draft-logits equal.npy --method $method --trials 50 \
+            --accepted a.npy
+        is "a draft equal to the target, $method on $on" \
+            "$(numbers a.npy | tr ' ' '\n' | sort | uniq -c | tr -s ' \n' ' ')" " 50 0 50 2 50 3 "
     done
     check "distributions on $on" verify_on "$on" $three --draft-probs probs5.npy --tokens x.npy --trials 20
-    check "distributions on $on" verify_on "$on" $three --draft-probs probs5.npy --tokens y.npy --trials 20 --method standard
-    check "distributions on $on" verify_on "$on" $three --draft-probs probs5.npy --tokens z.npy --trials 20 --method match
+    check "distributions on $on" verify_on "$on" $three --draft-probs probs5.npy --tokens y.npy --trials 20 \
+        --method standard
+    check "distributions on $on" verify_on "$on" $three --draft-probs probs5.npy --tokens z.npy --trials 20 \
+        --method match
     check "distributions on $on" verify_on "$on" $three --tokens w.npy --trials 20
     same "standard with a distribution" x.npy y.npy
     same "match without one" z.npy w.npy
@@ -323,8 +330,10 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},{"ch
     npy long-draft.npy '<f4' '128, 4'; tail -c +145 many-logits.npy | head -c 2048 >>long-draft.npy
     ints long-cu.npy '3,' 0 129 130
     ints long-ids.npy '128,' $(awk 'BEGIN { for (i = 0; i < 128; i++) print i % 4 }')
-    both --target long.npy --cu long-cu.npy --draft-ids long-ids.npy --frequency-penalty 0.1 --method typical --epsilon 0.01
-    both --target long.npy --cu long-cu.npy --draft-ids long-ids.npy --draft-logits long-draft.npy --trials 5 --method block
+    both --target long.npy --cu long-cu.npy --draft-ids long-ids.npy --frequency-penalty 0.1 --method typical \
+        --epsilon 0.01
+    both --target long.npy --cu long-cu.npy --draft-ids long-ids.npy --draft-logits long-draft.npy --trials 5 \
+        --method block
     check "device 0" "$clsample" verify $three --device 0
     refused "--device: there is no device 999" verify $three --device 999
 }
