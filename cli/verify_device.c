@@ -10,7 +10,7 @@
 
 #include "verify.h"
 
-/* The rows of one call: most of them, and what they may take, about: logits, and the library's lists. */
+/* The rows of one call: most of them, and what they may take, about: logits, requests' tokens, the library's lists. */
 #define CALL_ROWS 65535u
 #define CALL_BYTES ((size_t)128 << 20)
 #define LISTS_BYTES ((size_t)32 << 10)
@@ -39,7 +39,8 @@ static void let_go(device_side *held)
 static void size_calls(const cli_job *job, const cli_drafts *drafts, device_side *held)
 {
     const cli_logits *const logits = job->logits;
-    const size_t row = logits->vocab * (logits->size + (drafts->draft != NULL ? 4 : 0)) + 16 * (size_t)job->history;
+    const size_t row = logits->vocab * (logits->size + (drafts->draft != NULL ? 4 : 0)) + 16 * (size_t)job->history +
+                       4 * ((size_t)job->prompt.width + job->output.width);
     const size_t by_memory = CALL_BYTES / (row + LISTS_BYTES);
     const uint32_t least = CLS_MAX_DRAFTS + 1, most = by_memory < CALL_ROWS ? (uint32_t)by_memory : CALL_ROWS;
     held->rows_of_call = most > least ? most : least;

@@ -68,7 +68,7 @@
 extern "C" {
 #endif
 
-#define CLS_VERSION_STRING "0.3.0"
+#define CLS_VERSION_STRING "0.4.0"
 
 #if defined(_WIN32)
 #define CLS_API

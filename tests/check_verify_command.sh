@@ -40,6 +40,8 @@ three="--target f32.npy --cu cu.npy --draft-ids ids.npy"
 
 # ------------------------------------------------------------------- refusals
 
+check "--help" "$clsample" verify --help
+says "--help" '^usage: clsample verify' out
 refused "--target: a file of logits is needed" verify
 refused "--cu: a file" verify --target f32.npy
 verify_refused "none.npy: cannot be opened" --target none.npy --cu cu.npy
@@ -312,8 +314,17 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},{"ch
     ints many-cu.npy '301,' $(awk 'BEGIN { for (i = 0; i <= 600; i += 2) print i }')
     ints many-ids.npy '300,' $(awk 'BEGIN { for (i = 0; i < 300; i++) print i * i % 5 }')
     ints many-mask.npy '600, 1' $(awk 'BEGIN { for (i = 0; i < 600; i++) print i % 16 }')
+    npy many-logits.npy '<f4' '300, 4'
+    for _ in 1 2 3 4 5; do tail -c +129 f32.npy; done | head -c 4800 >>many-logits.npy
     both --target many.npy --cu many-cu.npy --draft-ids many-ids.npy --repetition-penalty 1.5 --penalty-window 16384 \
-        --mask many-mask.npy --trials 2
+        --mask many-mask.npy --draft-logits many-logits.npy --trials 2
+    # As many drafts as a request can have, and one that has none behind it.
+    npy long.npy '<f4' '130, 4'; tail -c +129 many-logits.npy | head -c 2080 >>long.npy
+    npy long-draft.npy '<f4' '128, 4'; tail -c +145 many-logits.npy | head -c 2048 >>long-draft.npy
+    ints long-cu.npy '3,' 0 129 130
+    ints long-ids.npy '128,' $(awk 'BEGIN { for (i = 0; i < 128; i++) print i % 4 }')
+    both --target long.npy --cu long-cu.npy --draft-ids long-ids.npy --frequency-penalty 0.1 --method typical --epsilon 0.01
+    both --target long.npy --cu long-cu.npy --draft-ids long-ids.npy --draft-logits long-draft.npy --trials 5 --method block
     check "device 0" "$clsample" verify $three --device 0
     refused "--device: there is no device 999" verify $three --device 999
 }
