@@ -82,14 +82,14 @@ static int32_t another(int32_t id, uint32_t vocab, rng *r)
 
 /* Chooses the drafts that follow a row, and which of them is right: nodes are
  * numbered from 0, -1 is none. */
-static int32_t choose_children(drafts *of, uint32_t i, int32_t node, int32_t token, rng *r)
+static int32_t choose_children(drafts *of, uint32_t i, int32_t node, int32_t token, int faithful, rng *r)
 {
     const uint32_t first = drafts_first(of, i), n = drafts_count(of, i);
     int32_t right = -1;
     for (uint32_t k = 0; k < n; k++) {
         if ((of->parents ? of->parents[first + k] : (int32_t)k - 1) != node)
             continue;
-        const int is_right = right < 0 ? rng_below(r, 8) != 0 : rng_below(r, 8) == 0 && of->rows->vocab > 1;
+        const int is_right = right < 0 ? faithful || rng_below(r, 8) != 0 : rng_below(r, 8) == 0 && of->rows->vocab > 1;
         of->ids[first + k] = is_right ? token : another(token, of->rows->vocab, r);
         if (is_right && right < 0)
             right = (int32_t)k;
@@ -111,7 +111,7 @@ static void twin_run(twin *t, rng *r)
 {
     drafts *const of = t->v.of;
     int32_t token[MOST], status[MOST];
-    int any = 1;
+    int any = 1, faithful[MOST]; /* all of its drafts are right */
     for (uint32_t i = 0; i < of->total; i++)
         of->ids[i] = (int32_t)rng_below(r, of->rows->vocab);
     memset(t->want, -1, sizeof t->want);
@@ -119,6 +119,7 @@ static void twin_run(twin *t, rng *r)
         t->want[i].accepted = t->want[i].emitted = t->want[i].status = 0;
         t->alive[i] = 1;
         t->unseen[i] = 0;
+        faithful[i] = rng_below(r, 3) == 0;
         t->row[i] = 0;
     }
     while (any) {
@@ -134,7 +135,8 @@ static void twin_run(twin *t, rng *r)
             if (token[i] < 0)
                 continue;
             want->tokens[want->emitted++] = token[i];
-            const int32_t next = drafts_one_a_call(of, i) ? -1 : choose_children(of, i, node, token[i], r);
+            const int32_t next =
+                drafts_one_a_call(of, i) ? -1 : choose_children(of, i, node, token[i], faithful[i], r);
             if (next < 0)
                 continue;
             want->nodes[want->accepted++] = next;

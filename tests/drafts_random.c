@@ -77,7 +77,7 @@ drafts *drafts_random(uint32_t n, uint32_t vocab, int method, rng *r)
     uint32_t lengths[16];
     ck_assert(n <= 16);
     for (uint32_t i = 0; i < n; i++)
-        lengths[i] = rng_below(r, 60) ? rng_below(r, 9) : CLS_MAX_DRAFTS;
+        lengths[i] = rng_below(r, 40) ? rng_below(r, 9) : CLS_MAX_DRAFTS;
     const int distributed = method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK;
     const int kind = distributed ? (int)rng_below(r, 3) : CLS_DRAFT_NONE;
     drafts *const d = drafts_new(n, lengths, vocab, (int)rng_below(r, 3), kind, r);
