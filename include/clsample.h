@@ -1147,8 +1147,8 @@ CLS_API cls_status cls_host_draw(const cls_host_candidates *candidates, int32_t 
 /* One request for cls_host_verify(); all rows are of `row`'s vocab and dtype. */
 typedef struct cls_host_drafts {
     size_t struct_size;
-    const cls_host_row *row; /* the request as cls_host_sample() takes it, at its first row; its logits, mask and
-                                bias are those of all rows, one after another: [n + 1, stride] */
+    const cls_host_row *row; /* the request as cls_host_sample() takes it, but without `random`, at its first row; its
+                                logits, mask and bias are those of all rows, one after another: [n + 1, stride] */
     uint32_t n;              /* drafts, 0 to CLS_MAX_DRAFTS */
     int32_t method;          /* a cls_verify_method */
     uint64_t stride, mask_stride, bias_stride; /* elements from row to row; 0: vocab, the mask's width, vocab */

@@ -188,7 +188,7 @@ double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracl
         y = limited(y - amount);
         *error += 0x1p-23 * (fabs(y) + fabs(amount));
     }
-    if (*error > 0.0)
+    if (*error > 0.0 || p->allowed_count != 0) /* who is allowed gets a bias of 0 */
         *error += 0x1p-119; /* less than 2^-120 counts as nothing */
     return y;
 }
