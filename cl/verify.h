@@ -22,12 +22,13 @@
 /* floor(a * b / c) of Q63 numbers, 2^63 if it is that or more (or c is 0). */
 CLS_INLINE u64 ratio_q63(u64 a, u64 b, u64 c)
 {
-    u64 rest = u64_mul_hi(a, b), low = u64_mul(a, b), quotient = u64_from(0);
+    const u64 low = u64_mul(a, b);
+    u64 rest = u64_mul_hi(a, b), quotient = u64_from(0);
     if (!u64_less(u64_shl(rest, 1), c)) /* rest < 2^62: a * b / c is 2^63 or more iff it is 2^64 / 2 */
         return CLS_ONE_Q63;
     for (u32 i = 0; i < 64; i++) {
-        rest = u64_add(u64_shl(rest, 1), u64_shr(low, 63));
-        low = u64_shl(low, 1);
+        /* Not the top bit of a `low` that moves on: oclgrind lacks llvm.fshl. */
+        rest = u64_add(u64_shl(rest, 1), u64_from(u64_lo(u64_shr(low, 63 - i)) & 1u));
         quotient = u64_shl(quotient, 1);
         if (!u64_less(rest, c)) {
             rest = u64_sub(rest, c);
@@ -84,8 +85,9 @@ CLS_INLINE u64 probability_q63(f32 p)
  * of it) of the target's. */
 CLS_INLINE u64 residual_q63(u64 p, u64 q, u64 reach)
 {
-    const u64 part = u64_shl(u64_mul_hi(p, reach), 1);
-    return u64_less(q, part) ? u64_sub(part, q) : u64_from(0);
+    const u64 part = u64_shl(u64_mul_hi(p, reach), 1), rest = u64_sub(part, q);
+    const u32 keep = ~((u32)u64_less(q, part) - 1u);
+    return u64_make(u64_hi(rest) & keep, u64_lo(rest) & keep); /* not by ?:, for which oclgrind lacks llvm.usub.sat */
 }
 
 /* Whether a random number accepts what has p of q. */
