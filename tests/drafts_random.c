@@ -40,6 +40,8 @@ static void random_requests(drafts *d, rng *r)
         if (rng_below(r, 3)) {
             p->stop_ids = NULL;
             p->stop_count = 0;
+        } else if (rng_below(r, 2)) { /* it may stop after some of its drafts */
+            p->min_tokens = b->tokens[i].output_count + rng_below(r, 6);
         }
         if (rng_below(r, 5) == 0)
             continue;
