@@ -12,6 +12,7 @@ typedef struct prepared_row {
     __global u32 *marks, *banned, *heads, *text, *links;
     __global const u32 *amounts; /* what DRY takes off, by exponent */
     u32 length;                  /* links beyond these are scratch */
+    u32 texts;                   /* 0: there is no text, and the heads are the bans */
     __global u32 *drafts, *path, *patches; /* marked, drafts, patches; ids; pairs */
 } prepared_row;
 
@@ -24,6 +25,7 @@ static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 v
     p.heads = p.marks + prepared_heads(vocab, layout);
     p.text = p.marks + prepared_text(vocab, layout);
     p.length = prepared_length(layout);
+    p.texts = CLS_LAYOUT_HISTORY(layout) > 1;
     p.links = p.text + p.length;
     p.drafts = p.marks + prepared_drafts(vocab, layout);
     p.path = p.drafts + 16;
@@ -63,7 +65,7 @@ static inline void find_patch(const prepared_row *p, u32 id, u32 *count, u32 *se
         at = p->links[at - 1] & LINK_NEXT;
 static inline u32 find_entry(const prepared_row *p, u32 id)
 {
-    u32 at = p->heads[id >> 5];
+    u32 at = p->texts ? p->heads[id >> 5] : 0u;
     while (at != 0 && p->text[at - 1] != id) {
         LINK_STEP LINK_STEP
     }

@@ -34,7 +34,7 @@ static inline u32 greedy_flags(u32 flags)
     cls_mode made;                                                                                                 \
     next_mode(&r, &slot, row_key, &out, &made);                                                                    \
     FINISH_ROW(&out, row, place, &r, done,                                                                         \
-               first_of_slot(&slot, slots, n_slots, slot_map, slot_map_offset, has, row, place), &made, list.scratch);
+               !(has & CLS_DRAFTS) && first_of_slot(&slot, slots, n_slots, slot_map, slot_map_offset, has, row, place), &made, list.scratch);
 
 /* Whether this step's random number says that XTC cuts. */
 #define ROW_COIN(slot, row) \

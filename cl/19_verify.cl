@@ -260,15 +260,19 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
     __global const i32 *const ids = draft_ids + draft_ids_offset;
     cls_slot slot;
     walk w = { first, 0, 0u, -1, 0, CLS_ONE_Q63 };
+    cls_mode made;
     slot.flags = slot.stopped = slot.outputs = 0;
     if (place >= 0)
         slot = slots[place];
+    made = slot.mode;
     const int judged = place >= 0 && is_judged(slot.flags, slot.stopped, has) && (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK || method == CLS_VERIFY_TYPICAL);
     if (place < 0 || slot.stopped) {
         w.status = rows[first].status;
     } else if (!(has & CLS_ALL_GREEDY) && (slot.flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS))) {
         const cls_row out = rows[first];
+        const row_logits r = ROW_VIEW(first, place);
         walk_row(&out, &w); /* what comes next needs this token first */
+        next_mode(&r, &slot, tile_key + (size_t)first * MAX_TILES, &out, &made);
     } else if (!judged) {
         walk_matches(&slot, lists, rows, its_nodes, its_parents, ids, last, (int)bonus, &w);
     } else {
@@ -280,7 +284,8 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
         while (going) {
             const cls_row out = rows[w.row];
             const i32 draft = draft_after(its_nodes, its_parents, w.row, n_rows);
-            const u64 bits = ROW_BITS(CLS_PURPOSE_ACCEPT, &slot, w.row);
+            const int together = method == CLS_VERIFY_BLOCK;
+            const u64 bits = ROW_BITS(together ? CLS_PURPOSE_BLOCK + w.depth : CLS_PURPOSE_ACCEPT, &slot, together ? first : w.row);
             int taken = 0;
             if (!walk_row(&out, &w)) {
                 going = 0;
@@ -394,7 +399,7 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
     }
     const slot_state s = state_of(state, layout, vocab, place < 0 ? 0u : (u32)place);
     for (u32 i = 0; i < in_all; i++) {
-        state_accept(slots + place, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1, 0, scratch);
+        state_accept(slots + place, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1, &made, scratch);
         BARRIER();
     }
 }

@@ -11,6 +11,10 @@
 #define CLS_PURPOSE_DRAFT 2u
 #define CLS_PURPOSE_ACCEPT 3u
 #define CLS_PURPOSE_RESIDUAL 4u
+/* Block verification judges prefixes beyond what it emits, so these numbers must not come back in the next
+ * call, which begins there: they go by the position of a call's first row, where no other call begins,
+ * and are 128 + i for the prefix of i + 1 drafts. */
+#define CLS_PURPOSE_BLOCK 128u
 
 /* One block: counter c[4] and key k[2] in, four random words in c. */
 CLS_INLINE void philox4x32(u32 c[4], u32 k0, u32 k1)

@@ -206,7 +206,7 @@ static void walk_block(cls_verification *v)
         const int there = !stops && look(v, i, i);
         more = there && i < v->drafts.n && is_draft(v, i);
         const uint64_t left = more ? residual_mass(v, reach) : 0;
-        const uint64_t bits = random_bits(v, CLS_PURPOSE_ACCEPT, i - 1);
+        const uint64_t bits = random_bits(v, CLS_PURPOSE_BLOCK + i - 1, 0);
         const int likely = more ? accepts(bits, left, left + CLS_ONE_Q63 - reach) : accepts(bits, reach, CLS_ONE_Q63);
         if (i == 0 || likely) {
             good = i;

@@ -174,7 +174,7 @@ static int judge(const trial *t, double *reach)
     for (uint32_t k = 0; k < t->n; k++)
         reached[k + 1] = fmin(1.0, reached[k] * p_of(t, k, t->before[k + 1]) / q_of(t, k, t->before[k + 1]));
     for (int i = n; i > 0; i--) {
-        const double u = random_unit(t, CLS_PURPOSE_ACCEPT, (uint32_t)i - 1);
+        const double u = random_unit(t, CLS_PURPOSE_BLOCK + (uint32_t)i - 1, 0);
         const double left = i == n ? reached[i] : sum_left(t, (uint32_t)i, reached[i]);
         const int good = below(i == n ? u : u * (left + 1.0 - reached[i]), left);
         *reach = reached[i];
