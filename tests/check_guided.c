@@ -133,7 +133,8 @@ START_TEST(random_patterns)
         void *const host = rng_below(&r, 2) ? move_to_host(&s, b) : NULL;
         cls_sampler_force_search(s.sampler, i % 4 == 3);
         for (uint32_t step = 0; step < STEPS; step++) { /* the second tells what rows without a token have touched */
-            snprintf(where, sizeof where, "%s, batch %u, step %u%s", d->name, i, step, host ? ", masks on the host" : "");
+            snprintf(where, sizeof where, "%s, batch %u, step %u%s", d->name, i, step,
+                     host ? ", masks on the host" : "");
             batch_reference(b);
             client_step(&s, d->queue, 0, 0, NULL, NULL);
             client_tokens(&s, 0);
@@ -310,8 +311,8 @@ START_TEST(rows_of_one_slot)
                 h.draw = (uint32_t)draws[row];
                 must(cls_host_sample(&h, &result));
                 ck_assert_msg(b->token[row] == result.token && b->status[row] == result.status,
-                              "%s: row %u: token %d, status %d, not %d, %d", d->name, row, b->token[row], b->status[row],
-                              result.token, result.status);
+                              "%s: row %u: token %d, status %d, not %d, %d", d->name, row, b->token[row],
+                              b->status[row], result.token, result.status);
             }
             ck_assert_int_eq(b->status[3], CLS_ROW_EMPTY);
         }
@@ -356,7 +357,8 @@ static void expect_last(device *d, uint32_t vocab, int kind, const void *mask, u
 START_TEST(by_hand)
 {
     device *const d = fixture_device(_i);
-    const uint32_t all[] = {~0u, ~0u, ~0u, ~0u}, none[] = {0, 0, 0, ~0u}, first[] = {1, 0, 0, 0}, beyond[] = {4, 0, 0, 0xffffff00u};
+    const uint32_t all[] = {~0u, ~0u, ~0u, ~0u}, none[] = {0, 0, 0, ~0u}, first[] = {1, 0, 0, 0},
+                   beyond[] = {4, 0, 0, 0xffffff00u};
     const unsigned char bytes[] = {0, 1, 0, 255, 128, 0, 0, 1};
     expect_last(d, 100, CLS_MASK_PACKED, all, 4, 99);
     expect_last(d, 100, CLS_MASK_PACKED, all, 2, 63); /* narrower: the others are not allowed */

@@ -162,7 +162,7 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     w->call.draft_ids.host = w->ids;
     w->call.draft_kind = w->kind;
     w->call.logits.buffer = buffer_of(d, (size_t)rows * vocab * sizeof(float), NULL);
-    w->call.draft.buffer = w->kind != CLS_DRAFT_NONE ? buffer_of(d, w->requests * n * vocab * sizeof(float), NULL) : NULL;
+    w->call.draft.buffer = w->kind != CLS_DRAFT_NONE ? output_of(d, (size_t)w->requests * n * vocab) : NULL;
     w->call.tokens.buffer = output_of(d, rows);
     w->call.emitted.buffer = output_of(d, w->requests);
 }

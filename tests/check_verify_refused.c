@@ -73,8 +73,8 @@ static void refuse_shapes(verifier *v)
 
 static void refuse_inputs(verifier *v, cl_mem small)
 {
-    const int32_t twice[] = {1, 1}, outside[] = {0, 4}, not_begun[] = {0, 3}, negative[] = {0, -2}, draws[] = {0, 1 << 24},
-                  rows[] = {0, 1, 2, 3, 4, 1};
+    const int32_t twice[] = {1, 1}, outside[] = {0, 4}, not_begun[] = {0, 3}, negative[] = {0, -2},
+                  draws[] = {0, 1 << 24}, rows[] = {0, 1, 2, 3, 4, 1};
     const cls_buffer small_one = {small, 0}, odd = {v->call.draft.buffer, 2};
     const uint32_t masks[2 * 6] = {0};
     REFUSE(slots, twice, "slots");

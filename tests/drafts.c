@@ -224,7 +224,8 @@ const char *drafts_words(const drafts *d, uint32_t i)
     static const char *const kinds[] = {"no", "probabilities as", "logits as"};
     static char words[3000];
     int n = snprintf(words, sizeof words, "request %u of %u, slot %d, %s%s%s, %s draft distribution, drafts", i, d->n,
-                     d->slots[i], methods[d->method], d->parents ? ", a tree" : "", d->disable_bonus ? ", no bonus" : "",
+                     d->slots[i], methods[d->method], d->parents ? ", a tree" : "",
+                     d->disable_bonus ? ", no bonus" : "",
                      kinds[d->kind]);
     for (uint32_t k = 0; k < drafts_count(d, i) && n < 1000; k++)
         n += snprintf(words + n, sizeof words - (size_t)n, " %d", d->ids[drafts_first(d, i) + k]);
