@@ -34,7 +34,9 @@ static inline void report_final(const row_logits *r, const cls_row *out, u32 fla
     t->set.least = out->least;
     t->set.mass = out->mass;
     t->adapted = out->adapted;
-    if (!t->listed && (out->cut_key != CLS_KEY_NONE || out->head_key != CLS_KEY_INF))
+    if (t->listed)
+        t->r.narrowed = 0; /* infill's last resort may be what a stage before it has cut */
+    else if (out->cut_key != CLS_KEY_NONE || out->head_key != CLS_KEY_INF)
         row_narrow(&t->r, &t->set);
 }
 
