@@ -260,11 +260,12 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
     __global const i32 *const ids = draft_ids + draft_ids_offset;
     cls_slot slot;
     walk w = { first, 0, 0u, -1, 0, CLS_ONE_Q63 };
-    cls_mode made;
+    cls_mode made = { 0, 0u, 0u, 0u };
     slot.flags = slot.stopped = slot.outputs = 0;
-    if (place >= 0)
+    if (place >= 0) {
         slot = slots[place];
-    made = slot.mode;
+        made = slot.mode;
+    }
     const int judged = place >= 0 && is_judged(slot.flags, slot.stopped, has) && (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK || method == CLS_VERIFY_TYPICAL);
     if (place < 0 || slot.stopped) {
         w.status = rows[first].status;
