@@ -375,8 +375,35 @@ typedef struct cls_device_info {
     uint64_t local_mem_size;
     uint64_t max_work_group;
     uint32_t row_group;     /* work-items of a group that takes a row to its token: 1 on CPUs, else work_group */
-    uint32_t reserved;
+    uint32_t tier;           /* a cls_tier */
+    uint32_t subgroups;      /* a cls_subgroups; cls_device_query() tells the one that would be tried */
+    uint32_t origin;         /* a cls_origin */
 } cls_device_info;
+
+/* How much of OpenCL the kernels use. Tokens are the same bit for bit in all. */
+typedef enum cls_tier {
+    CLS_TIER_AUTO = 0,     /* in options: the highest that the device has and that it computes right */
+    CLS_TIER_BASE = 1,     /* tier 0: OpenCL C 1.2 of the embedded profile; 64-bit numbers in two halves */
+    CLS_TIER_INT64 = 2,    /* tier 1: 64-bit integers */
+    CLS_TIER_SUBGROUPS = 3 /* tier 2: and sub-groups, where groups are of several work-items */
+} cls_tier;
+
+/* Whose sub-group functions the kernels use. */
+typedef enum cls_subgroups {
+    CLS_SUBGROUPS_NONE = 0,
+    CLS_SUBGROUPS_KHR = 1,   /* cl_khr_subgroups, or OpenCL 3.0's feature */
+    CLS_SUBGROUPS_INTEL = 2, /* cl_intel_subgroups */
+    CLS_SUBGROUPS_QCOM = 3,  /* cl_qcom_subgroup_shuffle */
+    CLS_SUBGROUPS_AMD = 4,   /* the compiler's builtins for wavefronts */
+    CLS_SUBGROUPS_NV = 5     /* warps, by PTX */
+} cls_subgroups;
+
+/* Where a context's programs are from. */
+typedef enum cls_origin {
+    CLS_ORIGIN_SOURCE = 0,
+    CLS_ORIGIN_BINARY = 1, /* options->binary */
+    CLS_ORIGIN_CACHE = 2   /* options->cache_dir */
+} cls_origin;
 
 typedef struct cls_context_options {
     size_t struct_size;
@@ -393,7 +420,26 @@ typedef struct cls_context_options {
     /* 0: 1 on CPUs, else work_group; any number from 1 to 1024. On CPUs more
      * gains nothing, and PoCL takes minutes to compile it. */
     uint32_t row_group;
+    uint32_t tier; /* a cls_tier; 0: CLS_TIER_AUTO */
+
+    /* 0: what the device has. Kernels take no larger groups and no more local
+     * memory (bytes, at least 1,024) than this, as if the device had no more. */
+    uint32_t max_work_group;
     uint32_t reserved;
+    uint64_t max_local_mem;
+
+    /* Compiled programs from cls_context_export(); the caller's, not needed after
+     * the call. If they are of another version, device, driver or shape, or
+     * damaged, the kernels are compiled from source as if they were not there;
+     * a device without a compiler takes nothing else. */
+    const void *binary;
+    size_t binary_size;
+
+    /* A folder that exists, in which compiled programs are looked for and, if
+     * they are not there, kept; the caller's, not needed after the call. NULL:
+     * nothing is read or written. Several processes may share one. Whatever is
+     * wrong with it or with what is in it, the kernels are compiled from source. */
+    const char *cache_dir;
 } cls_context_options;
 
 /* Sets the defaults: everything by device. */
@@ -424,6 +470,43 @@ CLS_API void cls_context_destroy(cls_context *context);
 
 /* The shape in use. info->struct_size must be set. CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API cls_status cls_context_info(const cls_context *context, cls_device_info *info);
+
+/* Writes a context's compiled programs to bytes, for options->binary: for
+ * devices without a compiler, and to save compiling. They fit this version of
+ * the library on this device, with this driver, in this shape; a SHA-256 of all
+ * that and one of the contents tell.
+ * out: NULL to ask for the size; else *size bytes, of which *size are used on
+ * return. Thread-safe.
+ * CLS_OK; CLS_BAD_ARGUMENT (too small: *size then says how many are needed);
+ * CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE (the driver hands out no binaries);
+ * CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_context_export(const cls_context *context, void *out, size_t *size);
+
+/* What became of one stage's known answers. */
+typedef struct cls_selftest_stage {
+    const char *name; /* static */
+    uint32_t cases, failed;
+    char message[200]; /* of the first that failed; else empty */
+} cls_selftest_stage;
+
+#define CLS_SELFTEST_STAGES 32
+typedef struct cls_selftest_report {
+    size_t struct_size;
+    uint32_t stages; /* of which stage[] tells; at most CLS_SELFTEST_STAGES */
+    uint32_t failed; /* cases, of all */
+    cls_selftest_stage stage[CLS_SELFTEST_STAGES];
+} cls_selftest_report;
+
+/* Runs known answers of every stage on the context's device: what to run first
+ * where tokens look wrong. Each answer is compared with the library's host
+ * functions and with numbers that were written down when the stage was made.
+ * Allocates and blocks; well under a second once kernels are compiled. Any
+ * thread; goes on after a failure. report: NULL, or what to fill, with
+ * struct_size set.
+ * CLS_OK: all agree; CLS_SELF_TEST_FAILED: the message names the first stage
+ * that does not, the report tells all; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY;
+ * CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_selftest(cls_context *context, cls_selftest_report *report);
 
 /* The compiler's log of all programs; owned by the context. */
 CLS_API const char *cls_context_build_log(const cls_context *context);

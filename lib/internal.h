@@ -70,6 +70,8 @@ typedef struct cls_shape {
     uint32_t vector, shortlist;
     uint32_t compute_units;
     uint64_t local_mem_size, max_work_group;
+    uint32_t tier;      /* a cls_tier, resolved */
+    uint32_t subgroups; /* a cls_subgroups */
 } cls_shape;
 
 /* Checks that a device can run the kernels and shapes them for it. */
