@@ -272,7 +272,7 @@ static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_s
 static inline i32 mapped_slot(__global const cls_slot *slots, u32 n_slots, __global const i32 *slot_map,
                               u64 slot_map_offset, u32 has, u32 row)
 {
-    const i32 slot = has & CLS_HAS_SLOT_MAP ? slot_map[slot_map_offset + row] : (i32)row;
+    const i32 slot = has & CLS_HAS_SLOT_MAP ? OF(slot_map)[row] : (i32)row;
     if (has & CLS_NO_SLOTS)
         return 0; /* a slot 0 there always is; nobody asks it for anything */
     if (slot == -1)
@@ -365,7 +365,7 @@ KERNEL void cls_prepare_rows(__global const cls_slot *slots, const u32 n_slots, 
     const prepared_row p = prepared_of(prepared, layout, vocab, row, lists + (place >= 0 ? slots[place].dry : 0u));
     u32 drafts = 0, patched = 0, wanted = place >= 0 && is_prepared(slots + place);
     if (has & CLS_DRAFTS) {
-        drafts = copy_path(&p, nodes[nodes_offset + row], parents + parents_offset, draft_ids + draft_ids_offset, vocab);
+        drafts = copy_path(&p, OF(nodes)[row], OF(parents), OF(draft_ids), vocab);
         patched = place >= 0 && drafts != 0 && (slots[place].flags & CLS_SLOT_PENALIZED) && CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE;
         wanted |= patched;
         if (lid == 0) {

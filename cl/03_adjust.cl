@@ -76,7 +76,7 @@ typedef struct row_logits {
 /* Whether a map names a row of `rows`, or none by -1. */
 static inline int map_is_valid(__global const i32 *map, u64 offset, u32 rows, u32 there, u32 row)
 {
-    const i32 at = there ? map[offset + row] : -1;
+    const i32 at = there ? map[u64_to_size(offset) + row] : -1;
     return at >= -1 && (at < 0 || (u32)at < rows);
 }
 
@@ -99,8 +99,8 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
                                   __global u32 *prepared, u32 vocab, u32 row)
 {
     row_logits r;
-    const i32 mask_row = has & CLS_HAS_MASK_MAP ? mask_map[mask_map_offset + row] : (i32)row;
-    const i32 bias_row = has & CLS_HAS_BIAS_MAP ? bias_map[bias_map_offset + row] : (i32)row;
+    const i32 mask_row = has & CLS_HAS_MASK_MAP ? OF(mask_map)[row] : (i32)row;
+    const i32 bias_row = has & CLS_HAS_BIAS_MAP ? OF(bias_map)[row] : (i32)row;
     const u32 some = place >= 0 && !(has & CLS_RAW);
     const u32 slot = some ? (u32)place : 0u; /* a slot 0 there always is */
     r.x = x;
@@ -110,15 +110,15 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
     r.masked = some && mask_row >= 0 && (has & CLS_HAS_MASK) ? has & (CLS_HAS_MASK | CLS_MASK_BYTES) : 0u;
     r.mask = mask;
     if (r.masked & CLS_MASK_BYTES)
-        r.mask = (__global const u32 *)((__global const uchar *)mask + (mask_offset + mask_stride * (u64)mask_row));
+        r.mask = (__global const u32 *)((__global const uchar *)mask + row_place(mask_offset, mask_stride, (u32)mask_row));
     else if (r.masked)
-        r.mask = mask + (mask_offset + mask_stride * (u64)mask_row);
+        r.mask = mask + row_place(mask_offset, mask_stride, (u32)mask_row);
     r.dense = some && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & (CLS_HAS_BIAS | CLS_BIAS_F16) : 0u;
     r.bias = bias;
     if (r.dense & CLS_BIAS_F16)
-        r.bias = (__global const f32 *)((__global const ushort *)bias + (bias_offset + bias_stride * (u64)bias_row));
+        r.bias = (__global const f32 *)((__global const ushort *)bias + row_place(bias_offset, bias_stride, (u32)bias_row));
     else if (r.dense)
-        r.bias = bias + (bias_offset + bias_stride * (u64)bias_row);
+        r.bias = bias + row_place(bias_offset, bias_stride, (u32)bias_row);
     r.state = state_of(state, layout, vocab, slot);
     r.penalized = some && (slots[slot].flags & CLS_SLOT_PENALIZED);
     r.prepared = prepared_of(prepared, layout, vocab, row, lists + slots[slot].dry);
@@ -146,7 +146,7 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
 }
 /* The row's offset needs 64 bits: 512 rows of 2^20 floats are 2 GiB. */
 #define ROW_VIEW(row, place)                                                                            \
-    row_view(logits + (logits_offset + row_stride * (u64)(row)), mask, mask_offset, mask_stride,        \
+    row_view(logits + row_place(logits_offset, row_stride, row), mask, mask_offset, mask_stride,               \
              mask_width, mask_map, mask_map_offset, bias, bias_offset, bias_stride, bias_map,           \
              bias_map_offset, has, tile_flags, slots, place, state, layout, lists, prepared, vocab, row)
 

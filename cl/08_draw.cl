@@ -145,11 +145,11 @@ static inline u64 row_bits(u32 purpose, const cls_slot *slot, __global const i32
                            __global const i32 *draws, u64 draws_offset, __global const u64 *random, u64 random_offset, u32 has, u32 row)
 {
     if ((has & CLS_HAS_RANDOM) && purpose == CLS_PURPOSE_TOKEN)
-        return random[random_offset + row];
-    u32 position = has & CLS_HAS_POSITIONS ? (u32)positions[positions_offset + row] : slot->position;
+        return OF(random)[row];
+    u32 position = has & CLS_HAS_POSITIONS ? (u32)OF(positions)[row] : slot->position;
     if (has & CLS_POSITIONS_ADD)
-        position = slot->position + (u32)positions[positions_offset + row];
-    const u32 draw = has & CLS_HAS_DRAWS ? (u32)draws[draws_offset + row] : 0u;
+        position = slot->position + (u32)OF(positions)[row];
+    const u32 draw = has & CLS_HAS_DRAWS ? (u32)OF(draws)[row] : 0u;
     return philox_bits(purpose, slot->seed, slot->stream, position, draw);
 }
 #define ROW_BITS(purpose, slot, row) row_bits(purpose, slot, positions, positions_offset, draws, draws_offset, random, random_offset, has, row)

@@ -20,9 +20,9 @@ static inline void finish_row(cls_row *out, __global cls_row *record, __global c
     if (get_local_id(0) == 0) {
         *record = *out;
         if (done && (has & CLS_HAS_TOKENS))
-            tokens[tokens_offset + row] = out->token;
+            OF(tokens)[row] = out->token;
         if (done && (has & CLS_HAS_STATUS))
-            status_out[status_offset + row] = (i32)out->status;
+            status_out[u64_to_size(status_offset) + row] = (i32)out->status;
         if (drawn && (has & CLS_HAS_LATEST))
             *latest = out->token;
         if (drawn && (has & CLS_DEFER) && first && (slot->flags & CLS_SLOT_MODES)) {
@@ -36,7 +36,7 @@ static inline void finish_row(cls_row *out, __global cls_row *record, __global c
 #define FINISH_ROW(out, row, place, view, done, first, made, scratch)                                   \
     finish_row(out, rows + row, slots + ((place) < 0 ? 0 : (place)), &(view)->state, lists, has, row,   \
                done, first, made, tokens, tokens_offset, status_out, status_offset,                                  \
-               latest + (latest_offset + (u64)((place) < 0 ? 0 : (place))), scratch)
+               OF(latest) + ((place) < 0 ? 0 : (place)), scratch)
 
 /* Whether no row before this one names its slot: of rows that share one, the
  * first one's draw is what accepting its token goes by. Asked where that matters. */
@@ -46,7 +46,7 @@ static inline int first_of_slot(const cls_slot *slot, __global const cls_slot *s
     int first = 1;
     if ((slot->flags & CLS_SLOT_MODES) && (has & CLS_DEFER) && (has & CLS_HAS_SLOT_MAP))
         for (u32 other = 0; other < row; other++)
-            first &= slot_map[slot_map_offset + other] != place;
+            first &= OF(slot_map)[other] != place;
     return first;
 }
 
@@ -65,7 +65,7 @@ KERNEL void cls_accept(__global const i32 *tokens, const u64 tokens_offset, __gl
     const slot_state s = state_of(state, layout, vocab, slot);
     i32 token = -1;
     if (has & CLS_HAS_TOKENS)
-        token = tokens[tokens_offset + row];
+        token = OF(tokens)[row];
     else if (!rows[row].none)
         token = rows[row].token;
     const int active = place >= 0 && token >= 0 && (u32)token < vocab && !slots[slot].stopped;

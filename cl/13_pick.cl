@@ -29,8 +29,8 @@ static inline u32 greedy_flags(u32 flags)
 /* ... and end with: `done` says that the row needs no search. */
 #define ROW_END(done)                                                                                              \
     if (has & CLS_DRAFTS)                                                                                          \
-        weigh_draft(&r, slot.flags, row_key, done && !out.none ? draft_after(nodes + nodes_offset, parents + parents_offset, row, get_num_groups(1)) : -1, \
-                    draft_ids + draft_ids_offset, ROW_DRAFTS, n, row_work, (__global const u32 *)row_sample, &out, list.scratch); \
+        weigh_draft(&r, slot.flags, row_key, done && !out.none ? draft_after(OF(nodes), OF(parents), row, get_num_groups(1)) : -1, \
+                    OF(draft_ids), ROW_DRAFTS, n, row_work, (__global const u32 *)row_sample, &out, list.scratch); \
     cls_mode made;                                                                                                 \
     next_mode(&r, &slot, row_key, &out, &made);                                                                    \
     FINISH_ROW(&out, row, place, &r, done,                                                                         \
@@ -75,7 +75,7 @@ static inline draft_rows draft_rows_of(u32 kind, __global const logit *x, u64 of
 {
     draft_rows d;
     d.kind = kind;
-    d.x = kind == CLS_DRAFT_PROBS ? (__global const logit *)((__global const f32 *)x + offset) : x + offset;
+    d.x = kind == CLS_DRAFT_PROBS ? (__global const logit *)((__global const f32 *)x + u64_to_size(offset)) : x + u64_to_size(offset);
     d.stride = stride;
     d.key = key;
     d.mass = mass;
@@ -100,8 +100,8 @@ static inline cls_unit draft_unit(const draft_rows *d, u32 draft, u32 tile, u32 
 static inline u64 draft_share(const draft_rows *d, u32 draft, u32 id, const cls_unit *unit, const cls_share *share)
 {
     if (d->kind == CLS_DRAFT_PROBS)
-        return probability_q63(((__global const f32 *)d->x)[d->stride * draft + id]);
-    const f32 z = clean(LOAD(d->x + d->stride * draft, id));
+        return probability_q63(((__global const f32 *)d->x)[u64_to_size(d->stride) * draft + id]);
+    const f32 z = clean(LOAD(d->x + u64_to_size(d->stride) * draft, id));
     return z > -INFINITY ? share_q63(share, up(u64_from(weight(z, unit->max, CLS_LOG2E, unit->fraction)), unit->shift)) : u64_from(0);
 }
 

@@ -21,7 +21,7 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
     const i32 exponent = split(max, out.scale).exponent;
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     __global u64 *const sums = pass + (size_t)row * TILES * CLS_PIVOTS;
-    const u64 place_0 = (u64)row * vocab;
+    const size_t place_0 = (size_t)row * vocab;
     for (u32 tile = first; tile < last; tile++) {
         const int dead = none || tile_max_key(row_key, tile) == CLS_KEY_NONE;
         cls_unit unit = { 0.0f, 0.0f, 0 }, whole = unit;
@@ -34,9 +34,9 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
             const f32 x = dead ? -INFINITY : load_one(&r, i), z = dead ? x : report_kept(&t, i, x);
             const u64 mass = z > -INFINITY ? report_mass(&t, z, &unit) : u64_from(0);
             if (wants & CLS_WANTS(CLS_OUT_PROBS))
-                probs[probs_offset + place_0 + i] = z > -INFINITY ? report_probability(&t, mass) : 0.0f;
+                OF(probs)[place_0 + i] = z > -INFINITY ? report_probability(&t, mass) : 0.0f;
             if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
-                final_logits[final_logits_offset + place_0 + i] = z;
+                OF(final_logits)[place_0 + i] = z;
             if ((wants & CLS_WANTS_SUMS) && x > -INFINITY) {
                 const u64 its = up(u64_from(weight(x, whole.max, out.scale, whole.fraction)), whole.shift);
                 all = u64_add(all, its);

@@ -94,13 +94,13 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
         BARRIER();
     }
     if (part <= given_n + 1) {
-        const u64 at = part == 0 ? row : (u64)row * given_n + (part - 1);
+        const size_t at = part == 0 ? row : (size_t)row * given_n + (part - 1);
         const int whole = part == given_n + 1;
         const int ranked = wants & (whole       ? CLS_WANTS(CLS_OUT_KEPT) | CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS)
                                     : part == 0 ? CLS_WANTS(CLS_OUT_RANKS)
                                                 : CLS_WANTS(CLS_OUT_GIVEN_RANKS));
         const int told = wants & (CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS) | CLS_WANTS(CLS_OUT_GIVEN_RANKS));
-        const i32 id = part == 0 ? out.token : !whole && told ? given_ids[given_ids_offset + at] : -1;
+        const i32 id = part == 0 ? out.token : !whole && told ? OF(given_ids)[at] : -1;
         f32 z = -INFINITY, logprob = -INFINITY;
         u32 count = 0;
         if (!none && id >= 0 && (u32)id < vocab) {
@@ -112,19 +112,19 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
             count = report_count(&t, row_key, n, whole ? report_lowest(&t) : key_of(z), &list);
         if (lid == 0 && part == 0) {
             if (wants & CLS_WANTS(CLS_OUT_LOGPROBS))
-                logprobs[logprobs_offset + at] = logprob;
+                OF(logprobs)[at] = logprob;
             if (ranked)
-                ranks[ranks_offset + at] = (i32)count;
+                OF(ranks)[at] = (i32)count;
         } else if (lid == 0 && !whole) {
             if (wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS))
-                given_logprobs[given_logprobs_offset + at] = logprob;
+                OF(given_logprobs)[at] = logprob;
             if (ranked)
-                given_ranks[given_ranks_offset + at] = (i32)count;
+                OF(given_ranks)[at] = (i32)count;
         } else if (lid == 0) {
             if (wants & CLS_WANTS(CLS_OUT_KEPT))
-                kept[kept_offset + row] = (i32)count;
+                OF(kept)[row] = (i32)count;
             if (wants & CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS))
-                candidate_counts[candidate_counts_offset + row] = (i32)count;
+                OF(candidate_counts)[row] = (i32)count;
         }
         if (whole && (wants & CLS_WANTS_SUMS)) {
             u64 sum[3];
@@ -135,9 +135,9 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
                 sum[s] = wg_mass(mine, list.scratch);
             }
             if (lid == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
-                entropy[entropy_offset + row] = none || t.greedy ? 0.0f : report_entropy(&t, sum[2]);
+                OF(entropy)[row] = none || t.greedy ? 0.0f : report_entropy(&t, sum[2]);
             if (lid == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
-                kept_mass[kept_mass_offset + row] = none       ? 0.0f
+                OF(kept_mass)[row] = none       ? 0.0f
                                                     : t.greedy ? 1.0f
                                                                : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
         }
@@ -149,7 +149,7 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
             report_first(&t, row_key, n, max_key, wanted, &list);
         list_sort(&list);
         for (u32 i = lid; i < wanted; i += WGS) {
-            const u64 top = (u64)row * top_n + i, candidate = (u64)row * candidates_n + i;
+            const size_t top = (size_t)row * top_n + i, candidate = (size_t)row * candidates_n + i;
             const int there = i < list.n;
             const i32 from = there ? list.order[i] : 0, id = there ? list.id[from] : -1;
             const f32 z = there ? of_key(list.key[from]) : -INFINITY;
@@ -157,15 +157,15 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
             if (there)
                 unit = report_unit(&t, row_key, (u32)id);
             if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
-                top_ids[top_ids_offset + top] = id;
+                OF(top_ids)[top] = id;
             if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
-                top_logprobs[top_logprobs_offset + top] = report_logprob(&t, z, &unit);
+                OF(top_logprobs)[top] = report_logprob(&t, z, &unit);
             if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
-                candidate_ids[candidate_ids_offset + candidate] = id;
+                OF(candidate_ids)[candidate] = id;
             if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
-                candidate_logits[candidate_logits_offset + candidate] = z;
+                OF(candidate_logits)[candidate] = z;
             if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_PROBS)))
-                candidate_probs[candidate_probs_offset + candidate] =
+                OF(candidate_probs)[candidate] =
                     there ? report_probability(&t, report_mass(&t, z, &unit)) : 0.0f;
         }
     }

@@ -19,9 +19,9 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
         slot = slots[place];
     const slot_state s = state_of(state, layout, vocab, place < 0 ? 0u : (u32)place);
     const int runs = place >= 0 && !slot.stopped;
-    const u32 count = !runs ? 0u : has & CLS_HAS_COUNTS ? min((u32)not_negative(counts[counts_offset + row]), n) : n;
-    __global const i32 *const id = ids + (ids_offset + stride * (u64)row);
-    __global const f32 *const x = logits + (logits_offset + stride * (u64)row);
+    const u32 count = !runs ? 0u : has & CLS_HAS_COUNTS ? min((u32)not_negative(OF(counts)[row]), n) : n;
+    __global const i32 *const id = ids + row_place(ids_offset, stride, row);
+    __global const f32 *const x = logits + row_place(logits_offset, stride, row);
     /* Each item has a stretch of the list. */
     const u32 stretch = (count + WGS - 1) / WGS, first = min(lid * stretch, count), last = min(first + stretch, count);
     cls_row out = rows[row]; /* read before the barriers, written after them */
@@ -65,5 +65,5 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
                        : odd | (token < 0 ? CLS_STATUS_EMPTY : 0u);
     const u32 its = place < 0 ? 0u : (u32)place;
     finish_row(&out, rows + row, slots + its, &s, lists, has, row, 1, 0, 0, tokens, tokens_offset, status_out,
-               status_offset, latest + (latest_offset + its), scratch);
+               status_offset, OF(latest) + its, scratch);
 }

@@ -112,11 +112,11 @@ KERNEL void cls_residual(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_AR
     int wanted = place >= 0 && is_judged(slots[place].flags, slots[place].stopped, has);
     u32 at = row;
     i32 draft = -1;
-    while (nodes[nodes_offset + at] >= 0)
+    while (OF(nodes)[at] >= 0)
         at--; /* the request's first row */
     for (; wanted && at <= row; at++) {
         const u64 given = rows[at].given, asked = rows[at].asked;
-        draft = draft_after(nodes + nodes_offset, parents + parents_offset, at, n_rows);
+        draft = draft_after(OF(nodes), OF(parents), at, n_rows);
         wanted = draft >= 0 && !u64_is_zero(asked) && !rows[at].none;
         if (method == CLS_VERIFY_STANDARD && wanted) {
             const cls_slot slot = slots[place];
@@ -133,7 +133,7 @@ KERNEL void cls_residual(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_AR
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     residual w;
     residual_of(&r, &out, slots[place].flags, (__global const u32 *)sample + (size_t)row * sample_stride, &d, MAX_TILES,
-                (u32)draft, (u32)draft_ids[draft_ids_offset + draft], reach, &w);
+                (u32)draft, (u32)OF(draft_ids)[draft], reach, &w);
     for (u32 tile = first_tile; tile < last_tile; tile++) {
         cls_unit unit, its;
         u64 sum = u64_from(0), lane[VEC];
@@ -253,11 +253,11 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
 {
     __local u64 scratch[WGS];
     const u32 request = get_group_id(1), lid = get_local_id(0), tiles = TILES;
-    const u32 first = (u32)firsts[firsts_offset + request];
-    const u32 last = request + 1 < get_num_groups(1) ? (u32)firsts[firsts_offset + request + 1] : n_rows;
+    const u32 first = (u32)OF(firsts)[request];
+    const u32 last = request + 1 < get_num_groups(1) ? (u32)OF(firsts)[request + 1] : n_rows;
     const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, first);
-    __global const i32 *const its_nodes = nodes + nodes_offset, *const its_parents = parents + parents_offset;
-    __global const i32 *const ids = draft_ids + draft_ids_offset;
+    __global const i32 *const its_nodes = OF(nodes), *const its_parents = OF(parents);
+    __global const i32 *const ids = OF(draft_ids);
     cls_slot slot;
     walk w = { first, 0, 0u, -1, 0, CLS_ONE_Q63 };
     cls_mode made = { 0, 0u, 0u, 0u };
@@ -372,15 +372,15 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
     if (lid == 0) {
         if (wants & 1u) {
             for (u32 i = 0; i <= max_drafts; i++)
-                out_tokens[out_tokens_offset + (u64)request * (max_drafts + 1) + i] =
+                OF(out_tokens)[(size_t)request * (max_drafts + 1) + i] =
                     i < w.depth ? (i32)p.path[i] : i == w.depth ? w.token : -1;
         }
         if (wants & 2u)
-            accepted[accepted_offset + request] = (i32)w.depth;
+            OF(accepted)[request] = (i32)w.depth;
         if (wants & 4u)
-            emitted[emitted_offset + request] = (i32)in_all;
+            OF(emitted)[request] = (i32)in_all;
         if (wants & 8u) {
-            __global i32 *const to = out_nodes + (out_nodes_offset + (u64)request * max_drafts);
+            __global i32 *const to = OF(out_nodes) + (size_t)request * max_drafts;
             i32 node = its_nodes[w.row];
             for (u32 i = w.depth; i < max_drafts; i++)
                 to[i] = -1;
@@ -388,15 +388,15 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
                 to[--i] = node - (i32)(first - request);
         }
         if (wants & 16u)
-            out_status[out_status_offset + request] = (i32)w.status;
+            OF(out_status)[request] = (i32)w.status;
         if ((wants & 32u) && place >= 0) {
-            __global i32 *const sum = counters + (counters_offset + 3 * (u64)place);
+            __global i32 *const sum = OF(counters) + (size_t)place * 3;
             sum[0] += (i32)(last - first - 1);
             sum[1] += (i32)w.depth;
             sum[2] += (i32)in_all;
         }
         if (w.token >= 0 && (has & CLS_HAS_LATEST))
-            latest[latest_offset + (u64)place] = w.token;
+            OF(latest)[(u32)place] = w.token;
     }
     const slot_state s = state_of(state, layout, vocab, place < 0 ? 0u : (u32)place);
     for (u32 i = 0; i < in_all; i++) {

@@ -8,40 +8,9 @@
  * (weight), a tile's exponent is exact (split), and up() brings weights and
  * tile masses to the row's unit, 2^(E-43), with 13 guard bits.
  *
- * 64-bit integers are touched through the u64_* functions only, so that a
- * device without them needs another set of these and nothing more. */
+ * 64-bit integers are touched by the functions of integers.h only. */
 #ifndef CLS_ARITHMETIC_H
 #define CLS_ARITHMETIC_H
-
-/* ------------------------------------------------------------ 64-bit integers */
-
-CLS_INLINE u64 u64_make(u32 hi, u32 lo) { return ((u64)hi << 32) | (u64)lo; }
-CLS_INLINE u64 u64_from(u32 x) { return (u64)x; }
-CLS_INLINE u32 u64_hi(u64 x) { return (u32)(x >> 32); }
-CLS_INLINE u32 u64_lo(u64 x) { return (u32)(x & 0xffffffffu); }
-CLS_INLINE u64 u64_add(u64 a, u64 b) { return a + b; }
-CLS_INLINE u64 u64_sub(u64 a, u64 b) { return a - b; }
-CLS_INLINE int u64_less(u64 a, u64 b) { return a < b; }
-CLS_INLINE int u64_is_zero(u64 a) { return a == 0; }
-CLS_INLINE u64 u64_shl(u64 a, u32 n) { return a << n; }
-CLS_INLINE u64 u64_shr(u64 a, u32 n) { return a >> n; }
-/* The low half of a product, and a quotient. */
-CLS_INLINE u64 u64_mul(u64 a, u64 b) { return a * b; }
-CLS_INLINE u64 u64_div(u64 a, u64 b) { return a / b; }
-/* The full product. Not mul_hi(uint), which PoCL emulates 4 to 14 times slower. */
-CLS_INLINE u64 u64_mul32(u32 a, u32 b) { return (u64)a * (u64)b; }
-/* floor(a * b / 2^64). */
-CLS_INLINE u64 u64_mul_hi(u64 a, u64 b)
-{
-    const u64 ll = u64_mul32(u64_lo(a), u64_lo(b));
-    const u64 lh = u64_mul32(u64_lo(a), u64_hi(b));
-    const u64 hl = u64_mul32(u64_hi(a), u64_lo(b));
-    const u64 hh = u64_mul32(u64_hi(a), u64_hi(b));
-    const u64 mid = u64_add(u64_add(u64_from(u64_hi(ll)), u64_from(u64_lo(lh))), u64_from(u64_lo(hl)));
-    return u64_add(u64_add(hh, u64_from(u64_hi(lh))), u64_add(u64_from(u64_hi(hl)), u64_from(u64_hi(mid))));
-}
-/* For estimates and outputs, never for a decision. */
-CLS_INLINE f32 u64_to_f32(u64 a) { return (f32)u64_hi(a) * 4294967296.0f + (f32)u64_lo(a); }
 
 /* ------------------------------------------------------------ values and order */
 

@@ -13,8 +13,6 @@
  *     hidden --cls_head_gather--> scratch --cls_head_product--> logits --cls_head_finish--> logits
  *                                         or CLBlast's GEMM             where asked for
  */
-#pragma OPENCL FP_CONTRACT OFF
-
 #define TEAMS (WGS / LANES)
 
 #define JOIN_(a, b) a##b
@@ -53,14 +51,14 @@ static float total(floatV x)
 
 /* Rows of `hidden` into the scratch [rows of the launch, d], in the order of
  * `map`; zeros where there is none. A group a row of the scratch. */
-kernel void cls_head_gather(global const float *hidden, ulong hidden_offset, ulong hidden_stride, uint hidden_rows, uint d,
-                            global const int *map, ulong map_offset, uint has_map, uint rows, global float *scratch)
+kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 hidden_stride, uint hidden_rows, uint d,
+                            global const int *map, u64 map_offset, uint has_map, uint rows, global float *scratch)
 {
     const uint row = (uint)get_group_id(0), lane = (uint)get_local_id(0);
-    const int from = row >= rows ? -1 : has_map ? map[map_offset + row] : (int)row;
-    global float *const to = scratch + (ulong)row * d;
+    const int from = row >= rows ? -1 : has_map ? map[u64_to_size(map_offset) + row] : (int)row;
+    global float *const to = scratch + (size_t)row * d;
     if (from >= 0 && (uint)from < hidden_rows) {
-        global const float *const x = hidden + hidden_offset + (ulong)from * hidden_stride;
+        global const float *const x = hidden + row_place(hidden_offset, hidden_stride, (uint)from);
         for (uint i = lane; i < d / VEC; i += WGS)
             vstoreV(vloadV(i, x), i, to);
         for (uint k = d / VEC * VEC + lane; k < d; k += WGS)
@@ -77,21 +75,21 @@ kernel void cls_head_gather(global const float *hidden, ulong hidden_offset, ulo
  * in float32. Groups: blocks of ROWS rows by blocks of TEAMS x TOKENS
  * tokens; a lane takes every LANES-th vector of d. Blocks of rows are neighbours
  * in the launch, so that they find the weights in the cache. */
-kernel void cls_head_product(global const half *weight, ulong weight_offset, ulong weight_stride, global const float *scratch,
-                             uint d, uint vocab, uint rows, float scale, global float *logits, ulong logits_offset)
+kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 weight_stride, global const float *scratch,
+                             uint d, uint vocab, uint rows, float scale, global float *logits, u64 logits_offset)
 {
     const uint item = (uint)get_local_id(0), lane = item % LANES;
     const uint first_row = (uint)get_group_id(0) * ROWS;
     const uint first_token = (uint)get_group_id(1) * (TEAMS * TOKENS);
     global const half *w[TOKENS];
-    global const float *const x = scratch + (ulong)first_row * d;
+    global const float *const x = scratch + (size_t)first_row * d;
     floatV sum[ROWS][TOKENS];
     float part[ROWS][TOKENS];
 
     /* Tokens beyond the vocabulary compute the last one's logit once more. */
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++)
-        w[t] = weight + weight_offset + min(first_token + item / LANES * TOKENS + t, vocab - 1) * weight_stride;
+        w[t] = weight + row_place(weight_offset, weight_stride, min(first_token + item / LANES * TOKENS + t, vocab - 1));
 #pragma unroll
     for (uint r = 0; r < ROWS; r++)
 #pragma unroll
@@ -126,11 +124,11 @@ kernel void cls_head_product(global const half *weight, ulong weight_offset, ulo
         }
     }
 
-    logits += logits_offset + (ulong)first_row * vocab + first_token;
+    logits += u64_to_size(logits_offset) + (size_t)first_row * vocab + first_token;
 #if LANES == 1
     for (uint r = 0; r < ROWS && first_row + r < rows; r++)
         for (uint t = 0; t < TOKENS && first_token + t < vocab; t++)
-            logits[(ulong)r * vocab + t] = scale * part[r][t];
+            logits[(size_t)r * vocab + t] = scale * part[r][t];
 #else
     local float parts[ROWS][TOKENS][WGS];
 #pragma unroll
@@ -146,7 +144,7 @@ kernel void cls_head_product(global const half *weight, ulong weight_offset, ulo
         for (uint l = 1; l < LANES; l++)
             all += team[l];
         if (first_row + r < rows && first_token + t < vocab)
-            logits[(ulong)r * vocab + t] = scale * all;
+            logits[(size_t)r * vocab + t] = scale * all;
     }
 #endif
 }
@@ -161,13 +159,13 @@ kernel void cls_head_product(global const half *weight, ulong weight_offset, ulo
         if (softcap > 0.0f)            \
             x = softcap * tanh(x / softcap); \
     } while (0)
-kernel void cls_head_finish(uint vocab, global const float *bias, ulong bias_offset, uint has_bias, float softcap,
-                            global float *logits, ulong logits_offset)
+kernel void cls_head_finish(uint vocab, global const float *bias, u64 bias_offset, uint has_bias, float softcap,
+                            global float *logits, u64 logits_offset)
 {
     const uint first = (uint)get_group_id(0) * FINISH_TOKENS, item = (uint)get_local_id(0);
     const uint n = min(vocab - first, (uint)FINISH_TOKENS);
-    logits += logits_offset + (ulong)get_group_id(1) * vocab + first;
-    bias += bias_offset + first;
+    logits += u64_to_size(logits_offset) + (size_t)get_group_id(1) * vocab + first;
+    bias += u64_to_size(bias_offset) + first;
     for (uint i = item; i < n / VEC; i += WGS) {
         floatV x = vloadV(i, logits);
         FINISH(x, vloadV(i, bias));

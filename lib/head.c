@@ -92,9 +92,10 @@ static cls_status build(const cls_head *h, cl_program *program)
     for (unsigned i = 0; i < cls_head_source_count && i < 4; i++)
         strings[i] = cls_head_source[i];
     clGetDeviceInfo(h->context->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);
-    snprintf(options, sizeof options, "-cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s",
+    snprintf(options, sizeof options, "-cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s%s",
              (unsigned)h->group, h->group == 1 ? 1u : CLS_HEAD_LANES, (unsigned)shape->vector, (unsigned)h->rows,
-             (unsigned)h->tokens, config & CL_FP_FMA ? " -DFUSED" : "");
+             (unsigned)h->tokens, config & CL_FP_FMA ? " -DFUSED" : "",
+             shape->tier == CLS_TIER_BASE ? " -DTIER=0" : "");
     *program = clCreateProgramWithSource(h->context->cl, cls_head_source_count, strings, NULL, &code);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot create the head's program");

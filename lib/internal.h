@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "../cl/types.h"
+#include "../cl/integers.h"
 #include "../cl/arithmetic.h"
 #include "../cl/philox.h"
 #include "../cl/samplers.h"

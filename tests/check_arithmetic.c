@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "batch.h"
+#include "halves.h"
 
 static uint32_t trials(void)
 {
@@ -222,6 +223,65 @@ START_TEST(logarithm)
 }
 END_TEST
 
+static uint64_t whole(enum halves_function f, uint64_t a, uint64_t b)
+{
+    const uint64_t of[HALVES_FUNCTIONS] = {
+        [HALVES_ADD] = a + b,
+        [HALVES_SUB] = a - b,
+        [HALVES_LESS] = a < b,
+        [HALVES_IS_ZERO] = a == 0,
+        [HALVES_SHL] = a << (b & 63),
+        [HALVES_SHR] = a >> (b & 63),
+        [HALVES_MUL32] = (a & 0xffffffff) * (b & 0xffffffff),
+        [HALVES_MUL] = a * b,
+        [HALVES_DIV] = b != 0 ? a / b : 0,
+        [HALVES_MUL_HI] = product_high(a, b),
+        [HALVES_SELF_TEST] = self_test_word((uint32_t)a),
+    };
+    return of[f];
+}
+
+/* Numbers near 0, 2^32 and 2^64, where carries are. */
+static uint64_t edge_u64(rng *r)
+{
+    static const uint64_t edges[] = {0, UINT64_C(1) << 31, UINT64_C(1) << 32, UINT64_C(1) << 63};
+    return rng_below(r, 3) ? random_u64(r) : edges[rng_below(r, 4)] + rng_below(r, 5) - 2;
+}
+
+START_TEST(in_halves)
+{
+    rng r = {fixture_seed() + 8};
+    for (uint32_t i = 0; i < trials(); i++) {
+        const enum halves_function f = (enum halves_function)(i % HALVES_FUNCTIONS);
+        const uint64_t a = edge_u64(&r), b = f == HALVES_SHL || f == HALVES_SHR ? rng_below(&r, 64) : edge_u64(&r);
+        if (f == HALVES_DIV && b == 0)
+            continue;
+        ck_assert_msg(halves(f, a, b) == whole(f, a, b), "function %d of %llu, %llu: %llu, not %llu", (int)f,
+                      (unsigned long long)a, (unsigned long long)b, (unsigned long long)halves(f, a, b),
+                      (unsigned long long)whole(f, a, b));
+    }
+}
+END_TEST
+
+/* Where rows begin: beyond 2^31 elements, 2^32 bytes, and as far as a size_t tells. */
+START_TEST(row_places)
+{
+    static const struct {
+        uint64_t offset, stride;
+        uint32_t row;
+        uint64_t place;
+    } cases[] = {
+        {0, 128256, 65534, UINT64_C(8405128704)},
+        {UINT64_C(1) << 31, 0, 3, UINT64_C(1) << 31},
+        {(UINT64_C(1) << 32) - 1, (UINT64_C(1) << 31) + 1, 2, (UINT64_C(1) << 33) + 1},
+        {7, UINT64_C(1) << 40, 65534, (UINT64_C(65534) << 40) + 7},
+        {UINT64_C(1) << 62, (UINT64_C(1) << 46) - 1, 65534, (UINT64_C(1) << 62) + 65534 * ((UINT64_C(1) << 46) - 1)},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ck_assert_msg(row_place(cases[i].offset, cases[i].stride, cases[i].row) == (size_t)cases[i].place, "case %u", (unsigned)i);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("arithmetic");
@@ -237,6 +297,8 @@ static Suite *make(void)
     tcase_add_test(t, top_p_targets);
     tcase_add_test(t, depth_keys);
     tcase_add_test(t, logarithm);
+    tcase_add_test(t, in_halves);
+    tcase_add_test(t, row_places);
     suite_add_tcase(s, t);
     return s;
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Compiles the kernels by clang's front end, which warns where drivers are
-# silent: as OpenCL C 1.2, in the shapes of a CPU, a GPU and the least device.
+# silent: as OpenCL C 1.2, in the shapes of a CPU, a GPU and the least device,
+# and with 64-bit numbers of which only the functions for them are allowed.
 # usage: kernel-syntax.sh [SOURCE DIRECTORY]
 set -eu
 cd "${1:-$(dirname "$0")/..}"
@@ -14,8 +15,9 @@ sources=$(sed -n '/^kernel_sources/,/^$/p' Makefile.am | grep -o 'cl/[^ ]*')
 cat $sources >/dev/null # none missing
 # Unused: the helpers are for all kernels, and kernels share their arguments.
 passed=0 failed=0
-for shape in '1 16 2048' '256 4 1024' '12 2 16' '7 8 64'; do
-    # shellcheck disable=SC2086 # three numbers
+for shape in '1 16 2048 -DTIER=1' '256 4 1024 -DTIER=1' '12 2 16 -DTIER=0' '7 8 64 -DTIER=1' '1 16 1024 -DCLS_STRICT' \
+    '12 4 64 -DCLS_STRICT'; do
+    # shellcheck disable=SC2086 # three numbers and an option
     set -- $shape
     for dtype in 0 1 2; do
         for file in $sources; do
@@ -23,19 +25,20 @@ for shape in '1 16 2048' '256 4 1024' '12 2 16' '7 8 64'; do
             cat "$file"
         done | "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
             -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
-            -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype - &&
+            -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype $4 - &&
             passed=$((passed + 1)) || failed=$((failed + 1))
     done
 done
-# The LM head is a program of its own: WGS LANES VEC ROWS TOKENS, with and
-# without fma().
+# The LM head is a program of its own: WGS LANES VEC ROWS TOKENS, with
+# fma() and without.
 for shape in '1 1 16 4 4' '256 16 4 4 2' '7 1 2 1 1'; do
-    for fused in -DFUSED -UFUSED; do
+    for fused in -DFUSED -DCLS_STRICT; do
         # shellcheck disable=SC2086 # five numbers
         set -- $shape
-        "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header -Werror -Wall -Wextra \
-            -Wno-unused-function -Wno-unused-parameter \
-            -DWGS="$1" -DLANES="$2" -DVEC="$3" -DROWS="$4" -DTOKENS="$5" $fused cl/head.cl &&
+        cat cl/types.h cl/integers.h cl/head.cl |
+            "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header -Werror -Wall -Wextra \
+                -Wno-unused-function -Wno-unused-parameter \
+                -DWGS="$1" -DLANES="$2" -DVEC="$3" -DROWS="$4" -DTOKENS="$5" $fused - &&
             passed=$((passed + 1)) || failed=$((failed + 1))
     done
 done

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* cl/integers.h in two halves, as kernels of tier 0 have it, and what stands on
+ * it, compiled by C beside the whole ones. */
+#define CLS_HALVES
+#include "../cl/types.h"
+
+#include "../cl/integers.h"
+
+#include "../cl/arithmetic.h"
+
+#include "../cl/philox.h"
+
+#include "halves.h"
+
+static u64 of(uint64_t x) { return u64_make((u32)(x >> 32), (u32)x); }
+static uint64_t to(u64 x) { return (uint64_t)u64_hi(x) << 32 | u64_lo(x); }
+
+uint64_t halves(enum halves_function f, uint64_t a, uint64_t b)
+{
+    switch (f) {
+    case HALVES_ADD:
+        return to(u64_add(of(a), of(b)));
+    case HALVES_SUB:
+        return to(u64_sub(of(a), of(b)));
+    case HALVES_LESS:
+        return (uint64_t)u64_less(of(a), of(b));
+    case HALVES_IS_ZERO:
+        return (uint64_t)u64_is_zero(of(a));
+    case HALVES_SHL:
+        return to(u64_shl(of(a), (u32)b));
+    case HALVES_SHR:
+        return to(u64_shr(of(a), (u32)b));
+    case HALVES_MUL32:
+        return to(u64_mul32((u32)a, (u32)b));
+    case HALVES_MUL:
+        return to(u64_mul(of(a), of(b)));
+    case HALVES_DIV:
+        return to(u64_div(of(a), of(b)));
+    case HALVES_MUL_HI:
+        return to(u64_mul_hi(of(a), of(b)));
+    case HALVES_SELF_TEST:
+        return self_test_word((u32)a);
+    case HALVES_FUNCTIONS:
+        break;
+    }
+    return 0;
+}
