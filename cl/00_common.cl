@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The shape of the work: vectors of VEC tokens, groups of WGS work-items, and
- * what a work-group does together. The host gives VEC, WGS, DTYPE and LIST;
- * the defaults let a compiler read this file alone.
+/* The shape of the work: vectors of VEC tokens, groups of WGS work-items
+ * (00_groups.cl). The host gives VEC, WGS, DTYPE and LIST.
  *
  * One source serves a CPU (VEC 16, WGS 1: explicit vectors are what PoCL is
  * fast with) and a GPU (VEC 4, WGS 256). WGS is a compile-time constant:
@@ -9,9 +8,6 @@
 
 #ifndef VEC
 #define VEC 16
-#endif
-#ifndef WGS
-#define WGS 1
 #endif
 #ifndef DTYPE
 #define DTYPE 0
@@ -70,9 +66,6 @@ static inline UV weight_v(FV z, f32 tile_max, f32 scale, f32 fraction)
     static inline T NAME##4(CAT(T, 4) v) { return NAME##2(OP(v.lo, v.hi)); }  \
     static inline T NAME##8(CAT(T, 8) v) { return NAME##4(OP(v.lo, v.hi)); }  \
     static inline T NAME##16(CAT(T, 16) v) { return NAME##8(OP(v.lo, v.hi)); }
-#define LARGER(a, b) ((a) > (b) ? (a) : (b))
-#define PLUS(a, b) ((a) + (b))
-#define EITHER(a, b) ((a) | (b))
 DEFINE_FOLD(fold_fmax, float, LARGER)
 DEFINE_FOLD(fold_imax, int, LARGER)
 DEFINE_FOLD(fold_fsum, float, PLUS)
@@ -125,109 +118,6 @@ static inline u64 sum_total(const weight_sum *s)
     const UV rest = s->low - (s->high << 7); /* of x & 127: small */
     const u64 high = u64_add(u64_shl(u64_from(USUM(s->high >> 16)), 16), u64_from(USUM(s->high & 0xffffu)));
     return u64_add(u64_shl(high, 7), u64_from(USUM(rest)));
-}
-
-/* -------------------------------------------------- what a work-group does together
- *
- * Every work-item of a group must reach these. `scratch` is local memory of
- * WGS u64. Each begins with a barrier, so that results may be read at leisure. */
-#if WGS == 1
-#define BARRIER()
-#else
-#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
-#endif
-#if WGS <= 1
-#define WG_HALF 0
-#elif WGS <= 2
-#define WG_HALF 1
-#elif WGS <= 4
-#define WG_HALF 2
-#elif WGS <= 8
-#define WG_HALF 4
-#elif WGS <= 16
-#define WG_HALF 8
-#elif WGS <= 32
-#define WG_HALF 16
-#elif WGS <= 64
-#define WG_HALF 32
-#elif WGS <= 128
-#define WG_HALF 64
-#elif WGS <= 256
-#define WG_HALF 128
-#elif WGS <= 512
-#define WG_HALF 256
-#else
-#define WG_HALF 512
-#endif
-
-#if WGS == 1
-#define DEFINE_WG_REDUCE(NAME, T, OP) \
-    static inline T NAME(T x, __local u64 *scratch) { return x; }
-#define DEFINE_WG_SCAN(NAME, T, ADD, ZERO)                                  \
-    static inline T NAME(T x, __local u64 *scratch, T *total)               \
-    {                                                                       \
-        *total = x;                                                         \
-        return ZERO;                                                        \
-    }
-#else
-#define DEFINE_WG_REDUCE(NAME, T, OP)                                       \
-    static inline T NAME(T x, __local u64 *scratch)                         \
-    {                                                                       \
-        __local T *const s = (__local T *)scratch;                          \
-        const uint lid = get_local_id(0);                                   \
-        BARRIER();                                                          \
-        s[lid] = x;                                                         \
-        BARRIER();                                                          \
-        for (uint half_ = WG_HALF; half_ > 0; half_ >>= 1) {                \
-            if (lid < half_ && lid + half_ < WGS)                           \
-                s[lid] = OP(s[lid], s[lid + half_]);                        \
-            BARRIER();                                                      \
-        }                                                                   \
-        return s[0];                                                        \
-    }
-/* The sum over the items before this one; *total over all. */
-#define DEFINE_WG_SCAN(NAME, T, ADD, ZERO)                                  \
-    static inline T NAME(T x, __local u64 *scratch, T *total)               \
-    {                                                                       \
-        __local T *const s = (__local T *)scratch;                          \
-        const uint lid = get_local_id(0);                                   \
-        T before = ZERO;                                                    \
-        BARRIER();                                                          \
-        s[lid] = x;                                                         \
-        BARRIER();                                                          \
-        for (uint step_ = 1; step_ < WGS; step_ <<= 1) {                    \
-            const T left = lid >= step_ ? s[lid - step_] : ZERO;            \
-            BARRIER();                                                      \
-            s[lid] = ADD(s[lid], left);                                     \
-            BARRIER();                                                      \
-        }                                                                   \
-        if (lid > 0)                                                        \
-            before = s[lid - 1];                                            \
-        *total = s[WGS - 1];                                                \
-        return before;                                                      \
-    }
-#endif
-DEFINE_WG_REDUCE(wg_imax, i32, LARGER)
-DEFINE_WG_REDUCE(wg_usum, u32, PLUS)
-DEFINE_WG_REDUCE(wg_uor, u32, EITHER)
-DEFINE_WG_REDUCE(wg_fsum, f32, PLUS)
-DEFINE_WG_REDUCE(wg_fmax, f32, LARGER)
-DEFINE_WG_REDUCE(wg_mass, u64, u64_add)
-DEFINE_WG_SCAN(wg_scan_u32, u32, PLUS, 0)
-DEFINE_WG_SCAN(wg_scan_mass, u64, u64_add, u64_from(0))
-
-/* Hands one item's number (the others pass anything) to all. */
-static inline u64 wg_broadcast(u64 x, int mine, __local u64 *scratch)
-{
-#if WGS == 1
-    return x;
-#else
-    BARRIER();
-    if (mine)
-        scratch[0] = x;
-    BARRIER();
-    return scratch[0];
-#endif
 }
 
 #define KERNEL __kernel __attribute__((reqd_work_group_size(WGS, 1, 1)))

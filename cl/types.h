@@ -371,4 +371,8 @@ CLS_INLINE u32 sample_size(u32 vocab)
 #define CLS_TILE_TOUCHED 256u
 #define CLS_TILE_MASKED 512u
 
+/* Of cls_groups_test: the words that an item writes, and the number it begins with. */
+#define CLS_GROUP_WORDS 16
+CLS_INLINE u32 group_test_input(u32 lid) { return (lid + 1) * 0x9e3779b1u; }
+
 #endif

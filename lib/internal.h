@@ -62,6 +62,8 @@ cls_status cls_reference(const cls_host_row *row, cls_row *trace, cls_host_resul
 
 extern const char *const cls_kernel_source[];
 extern const unsigned cls_kernel_source_count;
+extern const char *const cls_group_source[];
+extern const unsigned cls_group_source_count;
 
 /* ---------------------------------------------------------------- device.c */
 
@@ -73,10 +75,27 @@ typedef struct cls_shape {
     uint64_t local_mem_size, max_work_group;
     uint32_t tier;      /* a cls_tier, resolved */
     uint32_t subgroups; /* a cls_subgroups */
+    uint32_t standard;  /* of OpenCL C: 120, or what the sub-groups' functions want */
 } cls_shape;
 
 /* Checks that a device can run the kernels and shapes them for it. */
 cls_status cls_shape_query(cl_device_id device, const cls_context_options *options, cls_shape *shape);
+
+/* ------------------------------------------------------------- subgroups.c */
+
+/* The sub-groups that a device seems to have, by what it says of itself. */
+uint32_t cls_subgroups_candidate(cl_device_id device);
+
+/* Compiles and runs a small program for them, in groups of the shape's sizes.
+ * NULL if every answer is right: shape->subgroups is what they are and
+ * shape->standard what they want; else why not: NONE, and 120. */
+const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *shape);
+
+/* For tests: what cls_subgroups_candidate() says of every device, if not
+ * CLS_SUBGROUPS_NONE; 6 and 7 are made of local memory, the latter wrong. */
+extern uint32_t cls_subgroups_pretended;
+#define CLS_SUBGROUPS_MADE 6
+#define CLS_SUBGROUPS_WRONG 7
 
 /* --------------------------------------------------------------- program.c */
 

@@ -42,5 +42,15 @@ for shape in '1 1 16 4 4' '256 16 4 4 2' '7 1 2 1 1'; do
             passed=$((passed + 1)) || failed=$((failed + 1))
     done
 done
+# Vendors' ways to exchange within sub-groups, as far as clang knows them: SUBGROUPS, target, processor.
+for vendor in '5 nvptx64 sm_70' '4 amdgcn-amd-amdhsa gfx900' '4 amdgcn-amd-amdhsa gfx1030'; do
+    # shellcheck disable=SC2086 # three words
+    set -- $vendor
+    cat cl/types.h cl/integers.h cl/00_groups.cl |
+        "$CLANG" -target "$2" -Xclang -target-cpu -Xclang "$3" -nogpulib -x cl -cl-std=CL1.2 -fsyntax-only \
+            -Xclang -finclude-default-header -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
+            -DWGS=64 -DSUBGROUPS="$1" - &&
+        passed=$((passed + 1)) || failed=$((failed + 1))
+done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
