@@ -28,6 +28,14 @@ cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 
 const char *cls_opencl_name(cl_int code);
 
+/* A thread's last failure, for calls that succeed after one inside them. */
+typedef struct cls_failure {
+    char message[512];
+    cl_int opencl;
+} cls_failure;
+void cls_failure_keep(cls_failure *failure);
+void cls_failure_restore(const cls_failure *failure);
+
 /* Zeroes a public struct of the caller's size and sets its struct_size. */
 void cls_struct_init(void *object, size_t caller_size);
 
@@ -76,10 +84,22 @@ typedef struct cls_shape {
     uint32_t tier;      /* a cls_tier, resolved */
     uint32_t subgroups; /* a cls_subgroups */
     uint32_t standard;  /* of OpenCL C: 120, or what the sub-groups' functions want */
+    int compiler;       /* whether the device has one */
 } cls_shape;
 
-/* Checks that a device can run the kernels and shapes them for it. */
+/* Checks that a device can run the kernels and shapes them for it. Sub-groups
+ * are those that are worth a try, and the tier is the one with them. */
 cls_status cls_shape_query(cl_device_id device, const cls_context_options *options, cls_shape *shape);
+
+/* The failure of a device without one, for which there are no programs. */
+cls_status cls_shape_no_compiler(void);
+
+/* Makes vectors fit the groups. */
+void cls_shape_settle(cls_shape *shape);
+
+/* The next smaller shape after a device refused one, by turns in groups and in
+ * lists; 0 where what the caller left open gives none. */
+int cls_shape_smaller(const cls_context_options *options, unsigned turn, cls_shape *shape);
 
 /* ------------------------------------------------------------- subgroups.c */
 
@@ -97,15 +117,26 @@ extern uint32_t cls_subgroups_pretended;
 #define CLS_SUBGROUPS_MADE 6
 #define CLS_SUBGROUPS_WRONG 7
 
+/* ---------------------------------------------------------------- sha256.c */
+
+#define CLS_DIGEST 32
+typedef struct cls_sha256 {
+    uint32_t h[8];
+    uint64_t bytes; /* so far */
+    uint8_t block[64];
+} cls_sha256;
+
+void cls_sha256_begin(cls_sha256 *hash);
+void cls_sha256_add(cls_sha256 *hash, const void *bytes, size_t size);
+void cls_sha256_end(cls_sha256 *hash, uint8_t digest[CLS_DIGEST]);
+
 /* --------------------------------------------------------------- program.c */
 
 #define CLS_DTYPES 3
 size_t cls_dtype_size(int32_t dtype);
 
-/* Builds the kernels for one type of logits and one work-group size; appends
- * the compiler's log. */
-cls_status cls_program_build(cl_context context, cl_device_id device, const cls_shape *shape, uint32_t group,
-                             int32_t dtype, char **log, cl_program *program);
+#define CLS_BUILD_OPTIONS 160
+void cls_program_options(const cls_shape *shape, uint32_t group, int32_t dtype, char options[CLS_BUILD_OPTIONS]);
 
 /* The kernels, by name and in the order of the flow. */
 enum cls_kernel {
@@ -124,6 +155,32 @@ static inline enum cls_part cls_kernel_part(enum cls_kernel kernel)
     return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION || kernel == CLS_RESIDUAL ? CLS_OVER_TILES : CLS_OVER_ROWS;
 }
 
+/* ------------------------------------------------------------- container.c */
+
+typedef struct cls_bytes {
+    const uint8_t *bytes; /* NULL: none */
+    size_t size;
+} cls_bytes;
+
+/* A context's programs and the shape that they were compiled in; of the shape
+ * only what the programs depend on. */
+typedef struct cls_container {
+    cls_shape shape;
+    cls_bytes program[CLS_DTYPES][CLS_PARTS];
+} cls_container;
+
+#define CLS_CONTAINER_HEADER 84 /* bytes */
+
+size_t cls_container_size(const cls_container *container);
+void cls_container_write(const cls_container *container, const uint8_t key[CLS_DIGEST], void *out);
+
+/* How long what follows a header says that it is; 0 if it is none of this key. */
+int cls_container_length(const void *header, const uint8_t key[CLS_DIGEST], uint64_t *length);
+
+/* Programs, which point into `bytes`; 0 unless all of it is whole, of this
+ * format and of this key. */
+int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIGEST], cls_container *out);
+
 /* --------------------------------------------------------------- context.c */
 
 struct cls_context {
@@ -133,9 +190,43 @@ struct cls_context {
     cls_shape shape;
     cl_program program[CLS_DTYPES][CLS_PARTS]; /* NULL: not compiled for */
     char *build_log;
+    uint32_t origin; /* a cls_origin */
 };
 
 void cls_context_retain(cls_context *context);
+
+/* ---------------------------------------------------- program.c, contexts' */
+
+/* Builds the kernels for one type of logits and one work-group size, from
+ * compiled bytes or, if they are NULL, from source; appends the compiler's log
+ * to the context's. */
+cls_status cls_program_build(cls_context *context, uint32_t group, int32_t dtype, const cls_bytes *binary, cl_program *out);
+
+/* What the kernels of a part can do together, which drivers know after the build. */
+typedef struct cls_limits {
+    size_t group;   /* the largest work-group that all run with */
+    uint64_t local; /* the most local memory that one takes */
+} cls_limits;
+cls_status cls_program_limits(const cls_context *context, int32_t dtype, enum cls_part part, cls_limits *limits);
+
+/* --------------------------------------------------------------- compile.c */
+
+/* A context's programs from source, proven; in smaller shapes than its own if the
+ * device refuses that one. dtypes: bits. */
+cls_status cls_compile(cls_context *context, const cls_context_options *options, uint32_t dtypes);
+
+/* The same from compiled ones, in their shape. After a failure the context is as
+ * it was. */
+cls_status cls_load(cls_context *context, const cls_context_options *options, uint32_t dtypes, const cls_container *c);
+
+void cls_context_release_programs(cls_context *context);
+
+/* ----------------------------------------------------------------- prove.c */
+
+/* Compares the device's arithmetic with the host's and runs every kernel once,
+ * so that drivers which compile at the first launch do it now. launched: whether
+ * it came so far that a failure may be the shape's. */
+cls_status cls_prove(cls_context *context, int *launched);
 
 /* --------------------------------------------------------------- sampler.c */
 

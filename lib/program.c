@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernel source and options to a built program. */
+/* Kernel source, or compiled bytes, and options to a built program. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -29,30 +29,82 @@ static void append_log(cl_program program, cl_device_id device, char **log)
     grown[old + size] = '\0';
 }
 
-cls_status cls_program_build(cl_context context, cl_device_id device, const cls_shape *shape, uint32_t group,
-                             int32_t dtype, char **log, cl_program *program)
+void cls_program_options(const cls_shape *shape, uint32_t group, int32_t dtype, char options[CLS_BUILD_OPTIONS])
 {
-    char options[128];
+    /* Options that relax float arithmetic are never passed: they change tokens. */
+    snprintf(options, CLS_BUILD_OPTIONS, "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u",
+             (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10,
+             (unsigned)shape->vector, (unsigned)group, (unsigned)shape->shortlist, (int)dtype,
+             (unsigned)(shape->tier - CLS_TIER_BASE), (unsigned)shape->subgroups);
+}
+
+static cls_status from_source(const cls_context *context, cl_program *program)
+{
     cl_int code;
     const char **const strings = malloc(cls_kernel_source_count * sizeof *strings);
-    *program = NULL;
     if (strings == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the kernels' source");
     for (unsigned i = 0; i < cls_kernel_source_count; i++)
         strings[i] = cls_kernel_source[i];
-    *program = clCreateProgramWithSource(context, cls_kernel_source_count, strings, NULL, &code);
+    *program = clCreateProgramWithSource(context->cl, cls_kernel_source_count, strings, NULL, &code);
     free(strings);
-    if (code != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, code, "cannot create the kernels' program");
-    /* Options that relax float arithmetic are never passed: they change tokens. */
-    snprintf(options, sizeof options, "-cl-std=CL1.2 -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d", (unsigned)shape->vector,
-             (unsigned)group, (unsigned)shape->shortlist, (int)dtype);
-    code = clBuildProgram(*program, 1, &device, options, NULL, NULL);
-    append_log(*program, device, log);
-    if (code != CL_SUCCESS) {
+    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot create the kernels' program");
+}
+
+static cls_status from_binary(const cls_context *context, const cls_bytes *binary, cl_program *program)
+{
+    cl_int code, taken = CL_SUCCESS;
+    const unsigned char *bytes = binary->bytes;
+    *program = clCreateProgramWithBinary(context->cl, 1, &context->device, &binary->size, &bytes, &taken, &code);
+    if (code == CL_SUCCESS && taken == CL_SUCCESS)
+        return CLS_OK;
+    if (code == CL_SUCCESS)
         clReleaseProgram(*program);
-        *program = NULL;
+    return cls_fail(CLS_OPENCL_ERROR, code != CL_SUCCESS ? code : taken, "the driver does not take the compiled programs");
+}
+
+cls_status cls_program_build(cls_context *context, uint32_t group, int32_t dtype, const cls_bytes *binary, cl_program *out)
+{
+    char options[CLS_BUILD_OPTIONS];
+    cl_program program = NULL;
+    *out = NULL;
+    const cls_status status = binary != NULL ? from_binary(context, binary, &program) : from_source(context, &program);
+    if (status != CLS_OK)
+        return status;
+    cls_program_options(&context->shape, group, dtype, options);
+    const cl_int code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
+    append_log(program, context->device, &context->build_log);
+    if (code != CL_SUCCESS) {
+        clReleaseProgram(program);
         return cls_fail(CLS_BUILD_FAILED, code, "the kernels did not compile (%s)", options);
+    }
+    *out = program;
+    return CLS_OK;
+}
+
+cls_status cls_program_limits(const cls_context *context, int32_t dtype, enum cls_part part, cls_limits *limits)
+{
+    limits->group = SIZE_MAX;
+    limits->local = 0;
+    for (int i = 0; i < CLS_KERNELS; i++) {
+        size_t group = 0;
+        cl_ulong local = 0;
+        cl_int code;
+        if (cls_kernel_part((enum cls_kernel)i) != part)
+            continue;
+        const cl_kernel kernel = clCreateKernel(context->program[dtype][part], cls_kernel_names[i], &code);
+        if (code == CL_SUCCESS) {
+            code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof group, &group, NULL);
+            if (code == CL_SUCCESS)
+                code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
+            clReleaseKernel(kernel);
+        }
+        if (code != CL_SUCCESS)
+            return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", cls_kernel_names[i]);
+        if (group > 0 && group < limits->group)
+            limits->group = group;
+        if (local > limits->local)
+            limits->local = local;
     }
     return CLS_OK;
 }
