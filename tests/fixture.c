@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fixture.h"
+#include "internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,26 +106,36 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
     o.work_group = work_group;
     o.vector = vector;
     o.shortlist = shortlist;
+    return fixture_shaped(d, &o, CLS_SUBGROUPS_NONE);
+}
+
+cls_context *fixture_shaped(device *d, const cls_context_options *options, uint32_t pretended)
+{
+    cls_context_options o = *options;
+    char shape[160];
     /* CPUs have groups of one item, and for rows nothing else, since PoCL takes
      * minutes to compile it; Oclgrind, which only interprets, runs larger ones,
      * where races can be. */
     if (strstr(d->name, "Oclgrind") != NULL)
-        o.row_group = o.work_group = work_group != 0 ? work_group : 7;
+        o.row_group = o.work_group = o.work_group != 0 ? o.work_group : 7;
     for (unsigned i = 0; i < d->n_cached; i++)
-        if (memcmp(&d->shape[i], &o, sizeof o) == 0)
+        if (memcmp(&d->shape[i], &o, sizeof o) == 0 && d->pretended[i] == pretended)
             return d->cached[i];
     ck_assert_msg(d->n_cached < FIXTURE_CONTEXTS, "more shapes than FIXTURE_CONTEXTS");
+    snprintf(shape, sizeof shape, "tier %u, work-group %u, vector %u, shortlist %u, at most %u work-items and %llu bytes",
+             o.tier, o.work_group, o.vector, o.shortlist, o.max_work_group, (unsigned long long)o.max_local_mem);
     cls_context *context = NULL;
+    cls_subgroups_pretended = pretended;
     const cls_status status = cls_context_create(d->context, d->id, &o, &context);
-    ck_assert_msg(status == CLS_OK || status == CLS_UNSUPPORTED_DEVICE || status == CLS_BAD_ARGUMENT,
-                  "%s: work-group %u, vector %u, shortlist %u: %s: %s", d->name, work_group, vector, shortlist,
-                  cls_status_name(status), cls_error_message());
+    cls_subgroups_pretended = CLS_SUBGROUPS_NONE;
+    ck_assert_msg(status == CLS_OK || status == CLS_UNSUPPORTED_DEVICE || status == CLS_BAD_ARGUMENT, "%s: %s: %s: %s",
+                  d->name, shape, cls_status_name(status), cls_error_message());
     if (status != CLS_OK)
-        printf("left out on %s: work-group %u, vector %u, shortlist %u: %s\n", d->name, work_group, vector, shortlist,
-               cls_error_message());
-    ck_assert_msg(status == CLS_OK || work_group || vector || shortlist, "%s: no context: %s", d->name,
-                  cls_error_message());
+        printf("left out on %s: %s: %s\n", d->name, shape, cls_error_message());
+    ck_assert_msg(status == CLS_OK || o.work_group || o.vector || o.shortlist || o.tier || o.max_work_group || o.max_local_mem,
+                  "%s: no context: %s", d->name, cls_error_message());
     d->shape[d->n_cached] = o;
+    d->pretended[d->n_cached] = pretended;
     d->cached[d->n_cached++] = context;
     return context;
 }

@@ -20,7 +20,7 @@ test_size fixture_size(void);
 uint32_t fixture_by_size(uint32_t tiny, uint32_t small, uint32_t full);
 uint64_t fixture_seed(void);
 
-#define FIXTURE_CONTEXTS 48
+#define FIXTURE_CONTEXTS 96
 
 typedef struct device {
     char name[160];
@@ -29,6 +29,7 @@ typedef struct device {
     cl_command_queue queue; /* in order */
     cls_context *cached[FIXTURE_CONTEXTS];
     cls_context_options shape[FIXTURE_CONTEXTS];
+    uint32_t pretended[FIXTURE_CONTEXTS];
     unsigned n_cached;
 } device;
 
@@ -39,6 +40,9 @@ device *fixture_device(int i);
 /* The context of a shape (0s: by device), compiled once a program; NULL if
  * the device does not allow it. */
 cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector, uint32_t shortlist);
+
+/* The same of any options; pretended: cls_subgroups_pretended. */
+cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t pretended);
 
 /* Calls that must not fail; the message says what did. */
 #define must(call) must_status((call), #call, __FILE__, __LINE__)

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* The same tokens in every tier and within every limit: each configuration runs
+ * the same random rows, bit for bit as the reference has them.
+ *
+ *     check_tiers        those that most differ from each other
+ *     check_tiers all    every tier with every limit and vector */
+#include <stdio.h>
+#include <string.h>
+
+#include "client.h"
+
+typedef struct configuration {
+    uint32_t tier, work_group, vector, shortlist, max_work_group;
+    uint64_t max_local_mem;
+    uint32_t pretended; /* sub-groups that this device has not */
+} configuration;
+
+static const configuration few[] = {
+    {.tier = CLS_TIER_BASE},
+    {.tier = CLS_TIER_BASE, .work_group = 12, .vector = 4, .shortlist = 64},
+    {.tier = CLS_TIER_SUBGROUPS, .work_group = 16, .vector = 8, .pretended = CLS_SUBGROUPS_MADE},
+    {.tier = CLS_TIER_INT64, .work_group = 7, .max_local_mem = 1024},
+};
+
+static int all;
+
+static configuration configuration_of(uint32_t i)
+{
+    static const uint32_t vectors[] = {0, 4, 8, 16}, groups[] = {0, 1, 12, 64};
+    static const uint64_t locals[] = {0, 1024, 4096};
+    if (!all)
+        return few[i];
+    configuration c = {.tier = 1 + i % 3, .vector = vectors[i / 3 % 4]};
+    const uint32_t limit = i / 12;
+    if (limit < 4)
+        c.max_work_group = groups[limit];
+    else
+        c.max_local_mem = locals[limit - 3];
+    if (c.tier == CLS_TIER_SUBGROUPS) {
+        c.pretended = CLS_SUBGROUPS_MADE;
+        c.work_group = c.max_work_group == 1 || c.max_work_group == 12 ? 4 : 16;
+        c.max_work_group = c.max_work_group == 64 ? 64 : 0;
+    }
+    return c;
+}
+
+static uint32_t configurations(void)
+{
+    return all ? 3 * 4 * 6 : fixture_by_size(3, 4, 4);
+}
+
+static cls_context_options options_of(const configuration *c)
+{
+    cls_context_options o;
+    cls_context_options_default(&o, sizeof o);
+    o.dtypes = 1u << CLS_F32;
+    o.tier = c->tier;
+    o.work_group = c->work_group;
+    o.vector = c->vector;
+    o.shortlist = c->shortlist;
+    o.max_work_group = c->max_work_group;
+    o.max_local_mem = c->max_local_mem;
+    return o;
+}
+
+static batch *random_batch(uint32_t vocab, rng *r)
+{
+    batch *const b = batch_new(6, vocab, CLS_F32, vocab + rng_below(r, 5), 0);
+    batch_random(b, r);
+    b->history = 60;
+    batch_mask(b, r, 50, 0);
+    batch_requests(b, r);
+    batch_bias(b, r, CLS_F32);
+    return b;
+}
+
+START_TEST(same_tokens)
+{
+    static const uint32_t sizes[] = {1025, 111, 2500, 5000};
+    device *const d = fixture_device(_i);
+    uint32_t rows = 0, ran = 0;
+    for (uint32_t i = 0; i < configurations(); i++) {
+        const configuration c = configuration_of(i);
+        const cls_context_options o = options_of(&c);
+        cls_context *const context = fixture_shaped(d, &o, c.pretended);
+        cls_device_info info = {.struct_size = sizeof info};
+        rng r = {fixture_seed() + 90};
+        if (context == NULL)
+            continue;
+        must(cls_context_info(context, &info));
+        ck_assert_uint_eq(info.tier, c.tier);
+        ck_assert(c.max_work_group == 0 || (info.work_group <= c.max_work_group && info.row_group <= c.max_work_group));
+        ck_assert((c.tier == CLS_TIER_SUBGROUPS) == (info.subgroups != CLS_SUBGROUPS_NONE));
+        for (uint32_t k = 0; k < fixture_by_size(2, 6, 12); k++, rows += 6) {
+            batch *const b = random_batch(sizes[k % fixture_by_size(2, 3, 4)], &r);
+            b->shortlist = info.shortlist;
+            batch_check(b, d, context, k % 3 == 2);
+            batch_free(b);
+        }
+        ran++;
+    }
+    printf("%s: %u configurations, %u rows each\n", d->name, ran, ran != 0 ? rows / ran : 0);
+    ck_assert(ran > 0);
+}
+END_TEST
+
+/* Sub-groups that compute wrong are found out, and not used. */
+START_TEST(wrong_subgroups)
+{
+    device *const d = fixture_device(_i);
+    configuration c = {.tier = CLS_TIER_SUBGROUPS, .work_group = 16, .vector = 4};
+    cls_context_options o = options_of(&c);
+    cls_context *context = NULL;
+    cls_shape shape = {.work_group = 16, .row_group = 1, .vector = 4};
+    cls_subgroups_pretended = CLS_SUBGROUPS_WRONG;
+    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
+    ck_assert_msg(strstr(cls_error_message(), "reduction is wrong") != NULL, "%s", cls_error_message());
+    cls_subgroups_pretended = CLS_SUBGROUPS_MADE;
+    ck_assert_ptr_null(cls_subgroups_find(d->context, d->id, &shape));
+    shape.row_group = 6; /* fours do not divide it */
+    ck_assert_ptr_nonnull(strstr(cls_subgroups_find(d->context, d->id, &shape), "does not divide"));
+    ck_assert_uint_eq(shape.subgroups, CLS_SUBGROUPS_NONE);
+    /* What no device here has: the compiler refuses it, or it is never asked. */
+    for (uint32_t i = CLS_SUBGROUPS_KHR; i <= CLS_SUBGROUPS_NV; i++) {
+        cls_subgroups_pretended = i;
+        shape.row_group = 1;
+        const char *const why = cls_subgroups_find(d->context, d->id, &shape);
+        printf("%s: sub-groups %u: %s\n", d->name, i, why != NULL ? why : "compute right");
+    }
+    cls_subgroups_pretended = CLS_SUBGROUPS_NONE;
+}
+END_TEST
+
+/* What cannot be had is refused with its reason. */
+START_TEST(refused)
+{
+    device *const d = fixture_device(_i);
+    cls_context_options o;
+    cls_context *context = NULL;
+    cls_context_options_default(&o, sizeof o);
+    o.tier = 4;
+    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "tier is 4") != NULL, "%s", cls_error_message());
+    o.tier = CLS_TIER_AUTO;
+    o.max_local_mem = 1023;
+    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "at least 1024") != NULL, "%s", cls_error_message());
+    o.max_local_mem = 0;
+    o.max_work_group = 3;
+    o.work_group = 4;
+    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "max_work_group") != NULL, "%s", cls_error_message());
+    o.max_work_group = 0;
+    o.work_group = 0;
+    o.row_group = 0;
+    o.tier = CLS_TIER_SUBGROUPS;
+    cls_device_info info = {.struct_size = sizeof info};
+    if (cls_subgroups_candidate(d->id) == CLS_SUBGROUPS_NONE) {
+        ck_assert_int_eq(cls_device_query(d->id, &o, &info), CLS_UNSUPPORTED_DEVICE);
+        ck_assert_msg(strstr(cls_error_message(), "CLS_TIER_SUBGROUPS") != NULL, "%s", cls_error_message());
+    }
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("tiers");
+    TCase *const t = tcase_create("tiers");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, refused);
+    add_device_test(t, wrong_subgroups);
+    add_device_test(t, same_tokens);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    all = argc > 1 && strcmp(argv[1], "all") == 0;
+    return fixture_run(make, 1);
+}
