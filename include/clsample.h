@@ -70,7 +70,9 @@ extern "C" {
 
 #define CLS_VERSION_STRING "0.4.0"
 
-#if defined(_WIN32)
+#if defined(_WIN32) && defined(CLS_BUILD)
+#define CLS_API __declspec(dllexport)
+#elif defined(_WIN32)
 #define CLS_API
 #elif defined(__GNUC__)
 #define CLS_API __attribute__((visibility("default")))

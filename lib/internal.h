@@ -20,8 +20,10 @@
 /* ---------------------------------------------------------------- status.c */
 
 /* Records the sentence (printf style) and OpenCL's code for the thread and
- * returns `status`. */
-#if defined(__GNUC__)
+ * returns `status`. On Windows gcc's "printf" is another than C11's. */
+#if defined(__MINGW32__) && !defined(__clang__)
+__attribute__((format(gnu_printf, 3, 4)))
+#elif defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
 cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...);

@@ -184,7 +184,8 @@ cls_status cls_lists_make_all(const cls_params *p, uint32_t vocab, uint32_t hist
     w.used = slot->stop + slot->n_stop;
     if (more != 0) {
         cls_sequence *const sequences = malloc((p->dry_breaker_count + (size_t)1) * sizeof *sequences);
-        w.words = more < UINT32_MAX ? realloc(*words, (w.used + (size_t)more) * sizeof *w.words) : NULL;
+        const uint64_t bytes = (w.used + more) * sizeof *w.words;
+        w.words = more < UINT32_MAX && bytes <= SIZE_MAX ? realloc(*words, (size_t)bytes) : NULL;
         if (w.words == NULL || sequences == NULL) {
             free(w.words != NULL ? w.words : *words);
             free(sequences);

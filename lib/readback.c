@@ -65,6 +65,9 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is %zu; it must be 1 to 2^30", size);
     if (depth < 1 || depth > 1024)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "depth is %u; it must be 1 to 1024", (unsigned)depth);
+    if (size > SIZE_MAX / depth - 63)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is %zu and depth %u: together more than this machine's %zu bytes",
+                        size, (unsigned)depth, SIZE_MAX);
     cls_readback *const r = calloc(1, sizeof *r);
     if (r == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a readback");
@@ -115,6 +118,9 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "ticket is NULL");
     if (size < 1 || size > r->size)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is %zu; an entry has %zu bytes", size, r->size);
+    if (from->offset != (size_t)from->offset)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "from->offset is %llu; this machine has %zu bytes at most",
+                        (unsigned long long)from->offset, SIZE_MAX);
     const cls_status status = cls_wait_check(n_wait, wait);
     if (status != CLS_OK)
         return status;
@@ -122,8 +128,8 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     if (state_of(e) > CL_COMPLETE)
         return cls_fail(CLS_BUSY, CL_SUCCESS, "all %u reads of the ring are under way: flush the queue and wait for one",
                         (unsigned)r->depth);
-    const cl_int code = clEnqueueReadBuffer(queue, from->buffer, CL_FALSE, from->offset, size,
-                                            r->data + r->next % r->depth * r->stride, n_wait, wait, &done);
+    const cl_int code = clEnqueueReadBuffer(queue, from->buffer, CL_FALSE, (size_t)from->offset, size,
+                                            r->data + (size_t)(r->next % r->depth) * r->stride, n_wait, wait, &done);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue the read");
     forget(e);

@@ -248,7 +248,7 @@ static int make_room(cls_work *w, uint32_t more)
     const size_t n = w->vocab, tiles = (n + CLS_TILE - 1) / CLS_TILE;
     const size_t text = (size_t)w->row->prompt_count + w->row->output_count + more;
     w->tiles = (uint32_t)tiles;
-    w->text = malloc((text + 1) * sizeof *w->text);
+    w->text = text < SIZE_MAX / sizeof *w->text ? malloc((text + 1) * sizeof *w->text) : NULL;
     w->z = malloc(n * sizeof *w->z);
     w->tile_max = malloc(tiles * sizeof *w->tile_max);
     w->set = malloc(n * sizeof *w->set);

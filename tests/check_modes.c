@@ -4,6 +4,8 @@
  * new parameters it stays what a list of modes, one a token, says. */
 #include "client.h"
 
+#include <stdlib.h>
+
 #define VOCAB 150
 #define SLOTS 3
 #define ROLLBACK 8

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # The shared library exports what the header declares: no name more, none less.
-lib=$(ls .libs/libclsample.so .libs/libclsample.dylib 2>/dev/null | head -n 1)
+lib=$(ls .libs/libclsample.so .libs/libclsample.dylib .libs/libclsample.dll.a 2>/dev/null | head -n 1)
 if [ -z "$lib" ]; then
     echo "no shared library here"
     exit 77
@@ -10,7 +10,10 @@ fi
 declared=$(sed -n '/^CLS_API/s/.*[ *]\(cls_[a-z0-9_]*\)(.*/\1/p' "$srcdir/include/clsample.h" | sort)
 # nm's letter tells code and data from what is undefined or absolute (the
 # version node itself); macOS puts an underscore before C names.
-exported=$(${NM:-nm} -gP -D "$lib" 2>/dev/null || ${NM:-nm} -gP "$lib")
+case $lib in
+*.so) exported=$(${NM:-nm} -gP -D "$lib") ;;
+*) exported=$(${NM:-nm} -gP "$lib") ;;
+esac
 exported=$(echo "$exported" | awk '$2 ~ /^[TDBRVW]$/ { sub(/@.*/, "", $1); sub(/^_cls/, "cls", $1); print $1 }' | sort)
 
 if [ -z "$declared" ] || [ "$declared" != "$exported" ]; then
