@@ -87,19 +87,13 @@ static cls_status build(const cls_head *h, cl_program *program)
     char *log = NULL;
     size_t size = 0;
     cl_int code;
-    const char **const strings = malloc(cls_head_source_count * sizeof *strings);
     *program = NULL;
-    if (strings == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the head's source");
-    for (unsigned i = 0; i < cls_head_source_count; i++)
-        strings[i] = cls_head_source[i];
     clGetDeviceInfo(h->context->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);
     snprintf(options, sizeof options, "-cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s%s",
              (unsigned)h->group, h->group == 1 ? 1u : CLS_HEAD_LANES, (unsigned)shape->vector, (unsigned)h->rows,
              (unsigned)h->tokens, config & CL_FP_FMA ? " -DFUSED" : "",
              shape->tier == CLS_TIER_BASE ? " -DTIER=0" : "");
-    *program = clCreateProgramWithSource(h->context->cl, cls_head_source_count, strings, NULL, &code);
-    free(strings);
+    *program = cls_program_create(h->context->cl, cls_head_source, cls_head_source_count, &code);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot create the head's program");
     code = clBuildProgram(*program, 1, &h->context->device, options, NULL, NULL);

@@ -134,6 +134,9 @@ void cls_sha256_end(cls_sha256 *hash, uint8_t digest[CLS_DIGEST]);
 
 /* --------------------------------------------------------------- program.c */
 
+/* A program of strings; NULL and *code if it cannot be had. */
+cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count, cl_int *code);
+
 #define CLS_DTYPES 3
 size_t cls_dtype_size(int32_t dtype);
 

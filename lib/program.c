@@ -38,16 +38,23 @@ void cls_program_options(const cls_shape *shape, uint32_t group, int32_t dtype, 
              (unsigned)(shape->tier - CLS_TIER_BASE), (unsigned)shape->subgroups);
 }
 
+cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count, cl_int *code)
+{
+    const char **const copy = malloc(count * sizeof *copy);
+    *code = CL_OUT_OF_HOST_MEMORY;
+    if (copy == NULL)
+        return NULL;
+    for (unsigned i = 0; i < count; i++)
+        copy[i] = strings[i];
+    const cl_program program = clCreateProgramWithSource(cl, count, copy, NULL, code);
+    free(copy);
+    return program;
+}
+
 static cls_status from_source(const cls_context *context, cl_program *program)
 {
     cl_int code;
-    const char **const strings = malloc(cls_kernel_source_count * sizeof *strings);
-    if (strings == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the kernels' source");
-    for (unsigned i = 0; i < cls_kernel_source_count; i++)
-        strings[i] = cls_kernel_source[i];
-    *program = clCreateProgramWithSource(context->cl, cls_kernel_source_count, strings, NULL, &code);
-    free(strings);
+    *program = cls_program_create(context->cl, cls_kernel_source, cls_kernel_source_count, &code);
     return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot create the kernels' program");
 }
 

@@ -147,11 +147,9 @@ static cl_int run(cl_context cl, cl_device_id device, cl_program program, uint32
 static const char *try(cl_context cl, cl_device_id device, const cls_shape *shape, uint32_t group)
 {
     char options[96];
-    const char *strings[8], *why = "the test of sub-groups does not compile";
+    const char *why = "the test of sub-groups does not compile";
     cl_int code;
-    for (unsigned i = 0; i < cls_group_source_count && i < 8; i++)
-        strings[i] = cls_group_source[i];
-    const cl_program program = clCreateProgramWithSource(cl, cls_group_source_count, strings, NULL, &code);
+    const cl_program program = cls_program_create(cl, cls_group_source, cls_group_source_count, &code);
     if (code != CL_SUCCESS)
         return "the test of sub-groups cannot be created";
     snprintf(options, sizeof options, "-cl-std=CL%u.%u -DWGS=%u -DTIER=%u -DSUBGROUPS=%u", (unsigned)shape->standard / 100,
