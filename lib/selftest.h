@@ -130,10 +130,12 @@ typedef struct cls_selftest_answers {
 cls_status cls_selftest_answer(cls_selftest_answers *answers);
 void cls_selftest_forget(cls_selftest_answers *answers);
 
-/* Lists of candidates, and the drafts of a row's requests: that of the row after which it comes. */
+/* Lists of candidates. */
 void cls_selftest_lists(int32_t *ids, float *logits);
+
+/* The rows of a request with drafts, and these. */
 uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row);
-int32_t cls_selftest_draft(uint32_t request, uint32_t draft);
+int32_t cls_selftest_draft(int method, uint32_t request, uint32_t draft);
 /* How a method has its drafts' distributions; [SELFTEST_REQUESTS][SELFTEST_DRAFTS] of these rows. */
 int32_t cls_selftest_draft_kind(int method);
 size_t cls_selftest_distributions(int32_t kind, int32_t dtype, void *rows);

@@ -137,7 +137,7 @@ static cls_status run_method(cls_selftest_run *t, int method, cl_mem logits, cl_
         cu[i + 1] = cu[i] + SELFTEST_DRAFTS + 1;
         call.parents = follows != NULL ? parents : NULL;
         for (uint32_t j = 0; j < SELFTEST_DRAFTS; j++) {
-            ids[i * SELFTEST_DRAFTS + j] = cls_selftest_draft(i, j);
+            ids[i * SELFTEST_DRAFTS + j] = cls_selftest_draft(method, i, j);
             parents[i * SELFTEST_DRAFTS + j] = follows != NULL ? follows[j] : 0;
         }
     }

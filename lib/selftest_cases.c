@@ -90,7 +90,7 @@ const cls_selftest_case cls_selftest_cases[] = {
     { ST_INFILL, ROW_TEXT, WITH_BIAS, 0, "infill of top-k 3", ANY, { I(infill, 1), I(top_k, 3) } },
     { ST_INFILL, ROW_FLAT, 0, 0, "infill of too many", ANY, { I(infill, 1) } },
 
-    { ST_TEMPERATURE, ROW_TEXT, 0, 0, "temperature .5", ANY, { F(temperature, .5) } },
+    { ST_TEMPERATURE, ROW_TEXT, 0, 0, "temperature .125", ANY, { F(temperature, .125) } },
     { ST_TEMPERATURE, ROW_TEXT, 0, 0, "temperature 2 after all", ANY,
       { I(chain, CLS_CHAIN_LLAMA), F(temperature, 2), I(top_k, 40), F(top_p, .875), F(min_p, .0625) } },
     { ST_TEMPERATURE, ROW_TEXT, 0, 0, "temperature 2 before all", ANY,
@@ -140,7 +140,7 @@ const cls_selftest_case cls_selftest_cases[] = {
 const uint32_t cls_selftest_case_count = sizeof cls_selftest_cases / sizeof *cls_selftest_cases;
 
 const char *const cls_selftest_told[SELFTEST_TOLD] = { "greedy", "top-k 10", "top-p .75, flat", "all of a peak", "nothing" };
-const char *const cls_selftest_verified[SELFTEST_REQUESTS] = { "top-p .5", "temperature .5", "DRY", "top-p .75 of top-k 20" };
+const char *const cls_selftest_verified[SELFTEST_REQUESTS] = { "top-p .5", "temperature .125", "DRY", "top-k 1" };
 
 uint32_t cls_selftest_find(const char *name)
 {
@@ -155,7 +155,7 @@ uint32_t cls_selftest_find(const char *name)
 static const int32_t prompt[] = { 3, 9, 14, 3, 5, 20, 21, 22, 9 };
 static const int32_t output[] = { 5, 6, 7, 8, 11, 5, 6, 7 };
 static const cls_logit_bias biases[] = { { 3, 1.5f }, { 4000, 6.0f }, { 9, -2.0f }, { 10, -INFINITY }, { 3, .25f } };
-static const int32_t stop[] = { 2, 10, 4999 }, allowed[] = { 1, 2, 3, 77, 4999 };
+static const int32_t stop[] = { 1, 2, 3, 4999 }, allowed[] = { 1, 2, 3, 77, 4999 };
 static const int32_t one[] = { 6 }, two[] = { 11, 5 }, ends[] = { 7, 12 }, banned[] = { 4 };
 static const cls_sequence breakers[] = { { one, 1 }, { two, 2 } }, bad_words[] = { { ends, 2 }, { banned, 1 } };
 

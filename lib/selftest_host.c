@@ -134,26 +134,28 @@ static cls_status run_lists(cls_selftest_answers *a)
 
 uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row) { return 100000 + request * (SELFTEST_DRAFTS + 1) + row; }
 
-/* The likeliest token of the row that judges it (of 32, for which the rows are
- * made), or one that hardly comes. */
-int32_t cls_selftest_draft(uint32_t request, uint32_t draft)
-{
-    float logits[SELFTEST_VOCAB];
-    int32_t best = 0;
-    if ((request + draft) % 4 == 3)
-        return 40 + (int32_t)draft;
-    cls_selftest_row(cls_selftest_draft_seed(request, draft), ROW_TEXT, CLS_F32, logits);
-    for (int32_t i = 1; i < 32; i++)
-        best = logits[i] > logits[best] ? i : best;
-    return best;
-}
-
 const int32_t *cls_selftest_parents(int method, uint32_t request)
 {
     static const int32_t chain[SELFTEST_DRAFTS] = { -1, 0, 1 }, tree[SELFTEST_DRAFTS] = { -1, -1, 0 };
     if (method != CLS_VERIFY_MATCH && method != CLS_VERIFY_GREEDY)
         return NULL;
     return request % 2 == 0 ? chain : tree;
+}
+
+/* The likeliest token of the row that judges it (of 32, for which the rows are
+ * made), or one that hardly comes. */
+int32_t cls_selftest_draft(int method, uint32_t request, uint32_t draft)
+{
+    const int32_t *const parents = cls_selftest_parents(method, request);
+    const uint32_t row = parents != NULL ? (uint32_t)(parents[draft] + 1) : draft;
+    float logits[SELFTEST_VOCAB];
+    int32_t best = 0;
+    if ((request + draft) % 4 == 3)
+        return 40 + (int32_t)draft;
+    cls_selftest_row(cls_selftest_draft_seed(request, row), ROW_TEXT, CLS_F32, logits);
+    for (int32_t i = 1; i < 32; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return best;
 }
 
 int32_t cls_selftest_draft_kind(int method)
@@ -171,7 +173,7 @@ size_t cls_selftest_distributions(int32_t kind, int32_t dtype, void *rows)
             cls_selftest_row(200000 + i, ROW_TEXT, dtype, row);
         } else if (kind == CLS_DRAFT_PROBS) {
             memset(row, 0, size);
-            ((float *)row)[cls_selftest_draft(request, draft)] = 0.5f;
+            ((float *)row)[cls_selftest_draft(CLS_VERIFY_STANDARD, request, draft)] = 0.5f;
             ((float *)row)[50 + i] = 0.25f;
             ((float *)row)[i % 8] += 0.25f;
         }
@@ -195,7 +197,7 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     for (uint32_t j = 0; j <= SELFTEST_DRAFTS; j++)
         cls_selftest_row(cls_selftest_draft_seed(request, j), ROW_TEXT, dtype, (char *)t->logits + j * size);
     for (uint32_t j = 0; j < SELFTEST_DRAFTS; j++)
-        ids[j] = cls_selftest_draft(request, j);
+        ids[j] = cls_selftest_draft(method, request, j);
     row.logits = t->logits;
     row.dtype = dtype;
     row.vocab = SELFTEST_VOCAB;

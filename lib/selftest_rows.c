@@ -16,10 +16,10 @@ static uint32_t mix(uint32_t row, uint32_t token)
 
 /* In eighths: one more unit for each zero at the top, so that half as many
  * tokens have it, and a little noise. */
-static int32_t peaked(uint32_t h)
+static int32_t peaked(uint32_t h, int32_t most)
 {
     int32_t steps = 0;
-    while (steps < 20 && !(h >> (31 - steps) & 1u))
+    while (steps < most && !(h >> (31 - steps) & 1u))
         steps++;
     return 8 * steps + (int32_t)(h & 7u) - 48;
 }
@@ -29,7 +29,7 @@ static int32_t logit(uint32_t seed, int kind, uint32_t token)
 {
     const uint32_t h = mix(seed, token);
     switch (kind) {
-    case ROW_TEXT: return token < 32 ? 4 * (int32_t)(24 + h % 24) : 4 * (peaked(h) - 16);
+    case ROW_TEXT: return token < 32 ? 4 * (int32_t)(24 + h % 24) : 4 * (peaked(h, 8) - 16);
     case ROW_FLAT: return (int32_t)(h % 64);
     case ROW_TIES: return 32 * (int32_t)(h % 3);
     case ROW_EQUAL: return 32;
@@ -44,7 +44,7 @@ static int32_t logit(uint32_t seed, int kind, uint32_t token)
         break;
     default: break;
     }
-    return 4 * peaked(h);
+    return 4 * peaked(h, 12);
 }
 
 /* The bits of a float32. */
