@@ -26,15 +26,18 @@ static void judge_list(cls_selftest_run *t, uint32_t i, int32_t token, int32_t s
     snprintf(list, sizeof list, "list %u", (unsigned)i);
     cls_selftest_name(t, list, 0, name, sizeof name);
     if (token != known || host != known)
-        snprintf(what, sizeof what, "%s: device: token %d, host: token %d; it is %d", name, (int)token, (int)host, (int)known);
+        snprintf(what, sizeof what, "%s: device: token %d, host: token %d; it is %d", name, (int)token, (int)host,
+                 (int)known);
     else if (status != should)
-        snprintf(what, sizeof what, "%s: device: token %d, but status %d, not %d", name, (int)token, (int)status, (int)should);
+        snprintf(what, sizeof what, "%s: device: token %d, but status %d, not %d", name, (int)token, (int)status,
+                 (int)should);
     cls_selftest_count(t, ST_CANDIDATES, what);
 }
 
 cls_status cls_selftest_draw(cls_selftest_run *t)
 {
-    int32_t ids[SELFTEST_LISTS * SELFTEST_LIST], positions[SELFTEST_LISTS], slots[SELFTEST_LISTS], out[2 * SELFTEST_LISTS];
+    int32_t ids[SELFTEST_LISTS * SELFTEST_LIST], positions[SELFTEST_LISTS], slots[SELFTEST_LISTS],
+        out[2 * SELFTEST_LISTS];
     float logits[SELFTEST_LISTS * SELFTEST_LIST];
     cl_mem buffer[3] = { NULL, NULL, NULL };
     cls_draw_call call;
@@ -87,7 +90,8 @@ static void judge_request(cls_selftest_run *t, int method, uint32_t i, const ver
 {
     const cls_host_verified *const h = &t->host.verified[method][i];
     const uint32_t at = first_request() + (uint32_t)method * SELFTEST_REQUESTS + i;
-    const int host_differs = t->host.known[at].token != t->known[at].token || t->host.known[at].digest != t->known[at].digest;
+    const int host_differs =
+        t->host.known[at].token != t->known[at].token || t->host.known[at].digest != t->known[at].digest;
     const int same = memcmp(d->tokens[i], h->tokens, sizeof d->tokens[i]) == 0 &&
                      memcmp(d->nodes[i], h->nodes, sizeof d->nodes[i]) == 0 && d->accepted[i] == h->accepted &&
                      d->emitted[i] == h->emitted && d->status[i] == h->status;
@@ -96,8 +100,9 @@ static void judge_request(cls_selftest_run *t, int method, uint32_t i, const ver
     list_tokens(ours, sizeof ours, d->tokens[i]);
     list_tokens(hosts, sizeof hosts, h->tokens);
     if (host_differs)
-        snprintf(what, sizeof what, "%s: host: tokens%s, digest 0x%08x, not %d..., 0x%08x; device: tokens%s", name, hosts,
-                 (unsigned)t->host.known[at].digest, (int)t->known[at].token, (unsigned)t->known[at].digest, ours);
+        snprintf(what, sizeof what, "%s: host: tokens%s, digest 0x%08x, not %d..., 0x%08x; device: tokens%s", name,
+                 hosts, (unsigned)t->host.known[at].digest, (int)t->known[at].token, (unsigned)t->known[at].digest,
+                 ours);
     else if (!same)
         snprintf(what, sizeof what, "%s: device: tokens%s, %d accepted, status %d; host:%s, %d, %d", name, ours,
                  (int)d->accepted[i], (int)d->status[i], hosts, (int)h->accepted, (int)h->status);
@@ -183,8 +188,8 @@ cls_status cls_selftest_verify(cls_selftest_run *t)
     if (rows == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     for (uint32_t i = 0; i < SELFTEST_ROWS; i++)
-        cls_selftest_row(cls_selftest_draft_seed(i / (SELFTEST_DRAFTS + 1), i % (SELFTEST_DRAFTS + 1)), ROW_TEXT, t->dtype,
-                         rows + i * size);
+        cls_selftest_row(cls_selftest_draft_seed(i / (SELFTEST_DRAFTS + 1), i % (SELFTEST_DRAFTS + 1)), ROW_TEXT,
+                         t->dtype, rows + i * size);
     cls_status status = cls_selftest_buffer(t, size * SELFTEST_ROWS, rows, &buffer[0]);
     if (status == CLS_OK)
         status = cls_selftest_buffer(t, sizeof(verified), NULL, &buffer[1]);

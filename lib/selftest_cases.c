@@ -83,7 +83,8 @@ const cls_selftest_case cls_selftest_cases[] = {
     { ST_TYPICAL, ROW_TEXT, 0, 0, "typical .5 of top-k 30", ANY, { F(typical_p, .5), I(top_k, 30) } },
     { ST_TYPICAL, ROW_TEXT, 0, 0, "typical .875", ANY, { F(typical_p, .875) } },
     { ST_XTC, ROW_TEXT, 0, 0, "XTC 1", ANY, { F(xtc_probability, 1), F(xtc_threshold, .0625) } },
-    { ST_XTC, ROW_TEXT, 0, 0, "XTC .5 of top-k 9", ANY, { F(xtc_probability, .5), F(xtc_threshold, .0625), I(top_k, 9) } },
+    { ST_XTC, ROW_TEXT, 0, 0, "XTC .5 of top-k 9", ANY,
+      { F(xtc_probability, .5), F(xtc_threshold, .0625), I(top_k, 9) } },
     { ST_P_LESS, ROW_PEAKED, 0, 0, "p-less of a peak", ANY, { I(p_less, 1) } },
     { ST_P_LESS, ROW_TEXT, 0, 0, "p-less", ANY, { I(p_less, 1) } },
     { ST_INFILL, ROW_TEXT, 0, 0, "infill of top-k 12", ANY, { I(infill, 1), I(top_k, 12) } },
@@ -130,7 +131,8 @@ const cls_selftest_case cls_selftest_cases[] = {
     { ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_ACCEPT, "accepted", ANY, { COUNTED, DRY(1) } },
     { ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_ROLLBACK, "taken back", ANY, { COUNTED, DRY(1), I(penalty_window, 6) } },
     { ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_COPY, "forked", ANY, { COUNTED, I(no_repeat_ngram, 3) } },
-    { ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_APPEND, "in two parts", ANY, { COUNTED, I(penalty_scope, 1), I(penalty_window, 12) } },
+    { ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_APPEND, "in two parts", ANY,
+      { COUNTED, I(penalty_scope, 1), I(penalty_window, 12) } },
     { ST_SLOTS, ROW_TEXT, WITH_TEXT | WITH_BIAS, BY_LOAD, "saved and loaded", ANY, { COUNTED, DRY(1) } },
     { ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_RESET, "begun again", ANY, { COUNTED } },
     { ST_SLOTS, ROW_TEXT, WITH_TEXT, 0, "the last token", ANY, { I(max_tokens, 9) } },
@@ -139,7 +141,8 @@ const cls_selftest_case cls_selftest_cases[] = {
 };
 const uint32_t cls_selftest_case_count = sizeof cls_selftest_cases / sizeof *cls_selftest_cases;
 
-const char *const cls_selftest_told[SELFTEST_TOLD] = { "greedy", "top-k 10", "top-p .75, flat", "all of a peak", "nothing" };
+const char *const cls_selftest_told[SELFTEST_TOLD] = { "greedy", "top-k 10", "top-p .75, flat", "all of a peak",
+                                                       "nothing" };
 const char *const cls_selftest_verified[SELFTEST_REQUESTS] = { "top-p .5", "temperature .125", "DRY", "top-k 1" };
 
 uint32_t cls_selftest_find(const char *name)

@@ -25,10 +25,21 @@ static uint32_t float_bits(float x)
 
 static cls_selftest_known known_of(const cls_row *trace, const cls_host_result *r)
 {
-    const uint32_t words[] = { (uint32_t)r->token, (uint32_t)r->status, r->kept, float_bits(r->logprob_raw),
-                               float_bits(r->logprob_final), (uint32_t)trace->mass, (uint32_t)(trace->mass >> 32),
-                               (uint32_t)trace->drawn, (uint32_t)(trace->drawn >> 32), (uint32_t)trace->top_key,
-                               float_bits(trace->scale), (uint32_t)r->mode.mu, r->mode.sum, r->mode.weight, r->mode.top_p };
+    const uint32_t words[] = { (uint32_t)r->token,
+                               (uint32_t)r->status,
+                               r->kept,
+                               float_bits(r->logprob_raw),
+                               float_bits(r->logprob_final),
+                               (uint32_t)trace->mass,
+                               (uint32_t)(trace->mass >> 32),
+                               (uint32_t)trace->drawn,
+                               (uint32_t)(trace->drawn >> 32),
+                               (uint32_t)trace->top_key,
+                               float_bits(trace->scale),
+                               (uint32_t)r->mode.mu,
+                               r->mode.sum,
+                               r->mode.weight,
+                               r->mode.top_p };
     return (cls_selftest_known){ r->token, digest(words, sizeof words / sizeof *words) };
 }
 
@@ -99,7 +110,7 @@ void cls_selftest_lists(int32_t *ids, float *logits)
         logits[i] = (float)(int32_t)(i * 40503u % 97) * 0.03125f;
     }
     for (uint32_t i = 0; i < SELFTEST_LIST; i++)
-        logits[SELFTEST_LIST + i] = -INFINITY; /* nothing in the second one, */
+        logits[SELFTEST_LIST + i] = -INFINITY;           /* nothing in the second one, */
     logits[SELFTEST_NAN_LIST * SELFTEST_LIST + 1] = NAN; /* no candidates in the third, */
     ids[SELFTEST_NAN_LIST * SELFTEST_LIST + 2] = -1;
     ids[SELFTEST_NAN_LIST * SELFTEST_LIST + 3] = (int32_t)SELFTEST_VOCAB;
@@ -132,7 +143,10 @@ static cls_status run_lists(cls_selftest_answers *a)
 
 /* ---------------------------------------------------------------------- drafts */
 
-uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row) { return 100000 + request * (SELFTEST_DRAFTS + 1) + row; }
+uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row)
+{
+    return 100000 + request * (SELFTEST_DRAFTS + 1) + row;
+}
 
 const int32_t *cls_selftest_parents(int method, uint32_t request)
 {
@@ -160,7 +174,9 @@ int32_t cls_selftest_draft(int method, uint32_t request, uint32_t draft)
 
 int32_t cls_selftest_draft_kind(int method)
 {
-    return method == CLS_VERIFY_STANDARD ? CLS_DRAFT_PROBS : method == CLS_VERIFY_BLOCK ? CLS_DRAFT_LOGITS : CLS_DRAFT_NONE;
+    return method == CLS_VERIFY_STANDARD ? CLS_DRAFT_PROBS
+           : method == CLS_VERIFY_BLOCK  ? CLS_DRAFT_LOGITS
+                                         : CLS_DRAFT_NONE;
 }
 
 size_t cls_selftest_distributions(int32_t kind, int32_t dtype, void *rows)
@@ -216,7 +232,7 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     v->struct_size = sizeof *v;
     const cls_status status = cls_host_verify(&d, v);
     uint32_t words[2 * SELFTEST_DRAFTS + 4] = { (uint32_t)v->accepted, (uint32_t)v->emitted, (uint32_t)v->status,
-                                               (uint32_t)v->tokens[SELFTEST_DRAFTS] };
+                                                (uint32_t)v->tokens[SELFTEST_DRAFTS] };
     for (uint32_t j = 0; j < SELFTEST_DRAFTS; j++) {
         words[4 + j] = (uint32_t)v->tokens[j];
         words[4 + SELFTEST_DRAFTS + j] = (uint32_t)v->nodes[j];

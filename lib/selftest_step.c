@@ -48,8 +48,10 @@ static cls_status open_case(cls_selftest_run *t, uint32_t i)
     cls_selftest_text(i, &text);
     switch (cls_selftest_cases[i].way) {
     case BY_ACCEPT:
-    case BY_ROLLBACK: return begin(t, i, &params, &text, 2);
-    case BY_LOAD: return by_load(t, i, &params, &text);
+    case BY_ROLLBACK:
+        return begin(t, i, &params, &text, 2);
+    case BY_LOAD:
+        return by_load(t, i, &params, &text);
     case BY_COPY:
         status = begin(t, spare(), &others, &text, 0);
         if (status == CLS_OK)
@@ -57,13 +59,16 @@ static cls_status open_case(cls_selftest_run *t, uint32_t i)
         return status == CLS_OK ? cls_slot_params(t->sampler, i, &params) : status;
     case BY_APPEND:
         status = cls_slot_begin(t->sampler, i, &params, text.prompt, 4, NULL, 0);
-        return status == CLS_OK ? cls_slot_append_prompt(t->sampler, i, text.prompt + 4, text.prompt_count - 4) : status;
+        return status == CLS_OK ? cls_slot_append_prompt(t->sampler, i, text.prompt + 4, text.prompt_count - 4)
+                                : status;
     case BY_RESET:
         status = cls_slot_begin(t->sampler, i, &others, text.output, text.output_count, text.prompt, 3);
         if (status == CLS_OK)
             status = cls_slot_reset(t->sampler, i);
         break;
-    default: status = CLS_OK; break;
+    default:
+        status = CLS_OK;
+        break;
     }
     return status == CLS_OK ? begin(t, i, &params, &text, 0) : status;
 }
@@ -258,7 +263,7 @@ cls_status cls_selftest_steps(cls_selftest_run *t)
         status = run_step(t, &in, step);
     close_inputs(&in);
     for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++) {
-        char name[64], said[128] = "", what[200] = "";
+        char name[64] = "", said[128] = "", what[200] = "";
         for (uint32_t step = 0; step < SELFTEST_STEPS && *said == '\0'; step++) {
             judge(t, i, step, said, sizeof said);
             cls_selftest_name(t, cls_selftest_cases[i].name, step, name, sizeof name);

@@ -33,7 +33,7 @@ typedef struct expected {
     uint32_t which; /* case */
     int greedy;
     float logits[V], probs[V]; /* NaN is -inf; 0: not kept */
-    int32_t order[N]; /* the likeliest, then -1 */
+    int32_t order[N];          /* the likeliest, then -1 */
     cls_host_result result;
 } expected;
 
@@ -149,16 +149,21 @@ static void judge_set(finding *f, const expected *e, const outputs *o, uint32_t 
         all += weight;
         kept += p > 0.0 ? weight : 0.0;
         near_to(f, "a probability", (double)o->probs[r][i], p);
-        near_to(f, "a logit of the kept set", (double)o->final_logits[r][i], p > 0.0 ? (double)e->logits[i] : -INFINITY);
+        near_to(f, "a logit of the kept set", (double)o->final_logits[r][i],
+                p > 0.0 ? (double)e->logits[i] : -INFINITY);
     }
     near_to(f, "the entropy", (double)o->entropy[r], entropy);
-    near_to(f, "the kept mass", (double)o->kept_mass[r], e->greedy ? e->result.token >= 0 : kept > 0.0 ? kept / all : 0.0);
+    near_to(f, "the kept mass", (double)o->kept_mass[r],
+            e->greedy    ? e->result.token >= 0
+            : kept > 0.0 ? kept / all
+                         : 0.0);
     same(f, "tokens kept", o->kept[r], e->result.kept);
     same(f, "the number of candidates", o->candidate_counts[r], e->result.kept);
     for (uint32_t j = 0; j < N; j++) {
         const int32_t id = e->order[j];
         same(f, "a candidate", o->candidate_ids[r][j], id);
-        near_to(f, "a candidate's logit", (double)o->candidate_logits[r][j], id < 0 ? -INFINITY : (double)e->logits[id]);
+        near_to(f, "a candidate's logit", (double)o->candidate_logits[r][j],
+                id < 0 ? -INFINITY : (double)e->logits[id]);
         near_to(f, "a candidate's probability", (double)o->candidate_probs[r][j], id < 0 ? 0.0 : (double)e->probs[id]);
     }
     near_to(f, "the token's logprob", (double)o->logprobs[r], (double)e->result.logprob_final);

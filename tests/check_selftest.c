@@ -39,7 +39,8 @@ START_TEST(table)
     must(cls_selftest_answer(&a));
     ck_assert_uint_eq(a.count, cls_selftest_table_count);
     for (uint32_t i = 0; i < a.count; i++)
-        ck_assert_msg(a.known[i].token == cls_selftest_table[i].token && a.known[i].digest == cls_selftest_table[i].digest,
+        ck_assert_msg(a.known[i].token == cls_selftest_table[i].token &&
+                          a.known[i].digest == cls_selftest_table[i].digest,
                       "entry %u: the host gives token %d, digest 0x%08x", i, a.known[i].token, a.known[i].digest);
     cls_selftest_forget(&a);
 }
@@ -49,7 +50,8 @@ END_TEST
 START_TEST(names)
 {
     for (uint32_t i = 0; i < cls_selftest_case_count; i++)
-        ck_assert_msg(cls_selftest_find(cls_selftest_cases[i].name) == i, "two cases are \"%s\"", cls_selftest_cases[i].name);
+        ck_assert_msg(cls_selftest_find(cls_selftest_cases[i].name) == i, "two cases are \"%s\"",
+                      cls_selftest_cases[i].name);
     for (uint32_t i = 0; i < SELFTEST_TOLD + SELFTEST_REQUESTS; i++) {
         const char *const name = i < SELFTEST_TOLD ? cls_selftest_told[i] : cls_selftest_verified[i - SELFTEST_TOLD];
         const cls_selftest_case *const c = &cls_selftest_cases[cls_selftest_find(name)];
@@ -73,7 +75,10 @@ START_TEST(rows)
             memcpy(&bits, &wide[i], sizeof bits);
             const uint32_t exponent = half[i] >> 10 & 31u;
             const uint32_t back = (half[i] & 0x8000u) << 16 | (half[i] & 0x3ffu) << 13 |
-                                  (exponent == 31 ? 255u : exponent == 0 ? 0 : exponent + 112) << 23;
+                                  (exponent == 31  ? 255u
+                                   : exponent == 0 ? 0
+                                                   : exponent + 112)
+                                      << 23;
             ck_assert_msg((uint32_t)brain[i] << 16 == bits && back == bits, "kind %d, token %u: 0x%08x", kind, i, bits);
         }
     }
@@ -109,8 +114,10 @@ START_TEST(passes)
     ck_assert_uint_eq(r.stages, ST_STAGES);
     ck_assert_uint_eq(r.failed, 0);
     for (uint32_t i = 0; i < r.stages; i++) {
-        ck_assert_msg(r.stage[i].cases != 0 && r.stage[i].cases % types(c) == 0, "%s: %u cases", r.stage[i].name, r.stage[i].cases);
-        ck_assert_msg(r.stage[i].failed == 0 && r.stage[i].message[0] == '\0', "%s: %s", r.stage[i].name, r.stage[i].message);
+        ck_assert_msg(r.stage[i].cases != 0 && r.stage[i].cases % types(c) == 0, "%s: %u cases", r.stage[i].name,
+                      r.stage[i].cases);
+        ck_assert_msg(r.stage[i].failed == 0 && r.stage[i].message[0] == '\0', "%s: %s", r.stage[i].name,
+                      r.stage[i].message);
     }
     must(cls_selftest(c, NULL));
 }
@@ -144,11 +151,14 @@ static void spoil(device *d, int digests, uint32_t step)
         }
     ck_assert_uint_eq(n, digests ? ST_STAGES - 4 : ST_STAGES - 3); /* arithmetic, report, logprobs have no entries */
     ck_assert_int_eq(cls_selftest_with(c, known, &r), CLS_SELF_TEST_FAILED);
-    ck_assert_msg(strstr(cls_error_message(), "failed at random numbers (1 of 6): ") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "failed at random numbers (1 of 6): ") != NULL, "%s",
+                  cls_error_message());
     ck_assert_uint_eq(r.failed, n);
     for (uint32_t i = 0; i < r.stages; i++) {
-        ck_assert_msg(r.stage[i].failed == spoiled[i], "%s: %u failed: %s", r.stage[i].name, r.stage[i].failed, r.stage[i].message);
-        ck_assert_msg(!spoiled[i] || strstr(r.stage[i].message, "host: ") != NULL, "%s: %s", r.stage[i].name, r.stage[i].message);
+        ck_assert_msg(r.stage[i].failed == spoiled[i], "%s: %u failed: %s", r.stage[i].name, r.stage[i].failed,
+                      r.stage[i].message);
+        ck_assert_msg(!spoiled[i] || strstr(r.stage[i].message, "host: ") != NULL, "%s: %s", r.stage[i].name,
+                      r.stage[i].message);
         ck_assert_msg(spoiled[i] || r.stage[i].message[0] == '\0', "%s: %s", r.stage[i].name, r.stage[i].message);
     }
     free(known);
