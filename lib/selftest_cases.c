@@ -80,6 +80,7 @@ const cls_selftest_case cls_selftest_cases[] = {
 
     { ST_SIGMA, ROW_PEAKED, 0, 0, "top-n-sigma 1", ANY, { F(top_n_sigma, 1) } },
     { ST_SIGMA, ROW_TEXT, 0, 0, "top-n-sigma 2.5", ANY, { F(top_n_sigma, 2.5) } },
+    { ST_SIGMA, ROW_TEXT, 0, 0, "top-n-sigma 1 of top-k 20", ANY, { F(top_n_sigma, 1), I(top_k, 20) } },
     { ST_TYPICAL, ROW_TEXT, 0, 0, "typical .5 of top-k 30", ANY, { F(typical_p, .5), I(top_k, 30) } },
     { ST_TYPICAL, ROW_TEXT, 0, 0, "typical .875", ANY, { F(typical_p, .875) } },
     { ST_XTC, ROW_TEXT, 0, 0, "XTC 1", ANY, { F(xtc_probability, 1), F(xtc_threshold, .0625) } },
@@ -87,8 +88,10 @@ const cls_selftest_case cls_selftest_cases[] = {
       { F(xtc_probability, .5), F(xtc_threshold, .0625), I(top_k, 9) } },
     { ST_P_LESS, ROW_PEAKED, 0, 0, "p-less of a peak", ANY, { I(p_less, 1) } },
     { ST_P_LESS, ROW_TEXT, 0, 0, "p-less", ANY, { I(p_less, 1) } },
-    { ST_INFILL, ROW_TEXT, 0, 0, "infill of top-k 12", ANY, { I(infill, 1), I(top_k, 12) } },
-    { ST_INFILL, ROW_TEXT, WITH_BIAS, 0, "infill of top-k 3", ANY, { I(infill, 1), I(top_k, 3) } },
+    { ST_P_LESS, ROW_TEXT, 0, 0, "p-less of top-k 20", ANY, { I(p_less, 1), I(top_k, 20) } },
+    { ST_INFILL, ROW_TEXT, 0, 0, "infill of top-k 4", ANY, { I(infill, 1), I(top_k, 4) } },
+    { ST_INFILL, ROW_TEXT, 0, 0, "infill of top-k 15", ANY, { I(infill, 1), I(top_k, 15) } },
+    { ST_INFILL, ROW_TEXT, WITH_BIAS, 0, "infill with an end", ANY, { I(infill, 1), I(top_k, 5) } },
     { ST_INFILL, ROW_FLAT, 0, 0, "infill of too many", ANY, { I(infill, 1) } },
 
     { ST_TEMPERATURE, ROW_TEXT, 0, 0, "temperature .125", ANY, { F(temperature, .125) } },
