@@ -18,6 +18,7 @@ int cls_cmd_verify(int argc, char **argv);
 int cls_cmd_explain(int argc, char **argv);
 int cls_cmd_demo(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
+int cls_cmd_selftest(int argc, char **argv);
 
 /* --------------------------------------------------------- errors, cli/main.c */
 

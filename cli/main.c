@@ -17,6 +17,7 @@ static const struct command {
     {"explain", cls_cmd_explain, "show what each stage of a row's chain removes"},
     {"demo", cls_cmd_demo, "show what the samplers make of some rows of logits"},
     {"bench", cls_cmd_bench, "measure a device"},
+    {"selftest", cls_cmd_selftest, "run known answers of every stage on a device"},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample selftest: known answers of every stage on a device. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "cli.h"
+
+/* Exit statuses beside 0: all agree. */
+enum { DIFFERS = 1, DID_NOT_RUN = 2 };
+
+static double seconds(void)
+{
+    struct timespec t;
+    return timespec_get(&t, TIME_UTC) == TIME_UTC ? (double)t.tv_sec + (double)t.tv_nsec * 1e-9 : 0.0;
+}
+
+static void print_device(const cli_target *target)
+{
+    static const char *const origins[] = {"compiled from source", "from a binary", "from the cache"};
+    const cli_device *const d = &target->at;
+    cls_device_info info = {.struct_size = sizeof info};
+    printf("device    %" PRIu32 ": %s, %s\n", target->index, d->name, cli_device_type(d->type));
+    printf("platform  %s, driver %s, %s\n", d->platform_name, d->driver, d->c_version);
+    if (cls_context_info(target->context, &info) != CLS_OK)
+        return;
+    printf("shape     work-group %" PRIu32 ", row-group %" PRIu32 ", vector %" PRIu32 ", shortlist %" PRIu32 "\n",
+           info.work_group, info.row_group, info.vector, info.shortlist);
+    printf("tier      %s, sub-groups %s\n", cli_tier_name(info.tier), cli_subgroups_name(info.subgroups));
+    printf("kernels   clsample %s, %s\n\n", cls_version(), info.origin < 3 ? origins[info.origin] : "?");
+}
+
+static uint32_t print_stages(const cls_selftest_report *report)
+{
+    uint32_t cases = 0;
+    printf("%-18s %6s %6s\n", "stage", "cases", "failed");
+    for (uint32_t i = 0; i < report->stages && i < CLS_SELFTEST_STAGES; i++) {
+        const cls_selftest_stage *const s = &report->stage[i];
+        printf("%-18s %6" PRIu32 " %6" PRIu32 "%s%s\n", s->name, s->cases, s->failed, s->failed != 0 ? "  " : "",
+               s->message);
+        cases += s->cases;
+    }
+    return cases;
+}
+
+static int run(const cli_target *target, double opened)
+{
+    cls_selftest_report report = {.struct_size = sizeof report};
+    print_device(target);
+    const double start = seconds();
+    const cls_status status = cls_selftest(target->context, &report);
+    const double took = seconds() - start;
+    const uint32_t cases = print_stages(&report);
+    if (status != CLS_OK && status != CLS_SELF_TEST_FAILED) {
+        cli_fail_library(target->at.name);
+        return DID_NOT_RUN;
+    }
+    if (status == CLS_OK)
+        printf("\nall %" PRIu32 " cases agree", cases);
+    else
+        printf("\n%" PRIu32 " of %" PRIu32 " cases differ", report.failed, cases);
+    printf(": %.2f s, after %.2f s for the kernels\n", took, opened);
+    return cli_flush() != 0 ? DID_NOT_RUN : status == CLS_OK ? 0 : DIFFERS;
+}
+
+int cls_cmd_selftest(int argc, char **argv)
+{
+    cls_context_options context;
+    cli_target target;
+    const char *device = NULL;
+    int32_t dtype = 0;
+    cli_option options[] = {
+        {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
+        {"dtype", CLI_CHOICE, &dtype, "TYPE", "of the logits: all (default), f32, f16 or bf16", "all|f32|f16|bf16", 0},
+        {"work-group", CLI_UINT, &context.work_group, "N", "work-items of a group (default: by device)", NULL, 0},
+        {"row-group", CLI_UINT, &context.row_group, "N", "... of one that takes a row to its token", NULL, 0},
+        {"vector", CLI_UINT, &context.vector, "N", "logits a work-item loads at once (default: by device)", NULL, 0},
+        {"shortlist", CLI_UINT, &context.shortlist, "N", "candidates of a row's list (default: by device)", NULL, 0},
+        CLI_DEVICE_OPTIONS(&context),
+        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
+    };
+    cls_context_options_default(&context, sizeof context);
+    switch (cli_parse(argc, argv, "selftest [OPTION]...",
+                      "Runs known answers of every stage on a device: what to run first where tokens look wrong.\n"
+                      "Exits 0 if all agree, 1 if something differs, 2 if it could not run.",
+                      options)) {
+    case CLI_HELPED:
+        return 0;
+    case CLI_FAILED:
+        return DID_NOT_RUN;
+    case CLI_GO:
+        break;
+    }
+    context.dtypes = dtype == 0 ? 0 : 1u << (dtype - 1);
+    const double start = seconds();
+    if (cli_open(device, &context, 0, &target) != 0)
+        return DID_NOT_RUN;
+    const int status = run(&target, seconds() - start);
+    cli_close(&target);
+    return status;
+}
