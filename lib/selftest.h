@@ -88,6 +88,10 @@ extern const char *const cls_selftest_told[SELFTEST_TOLD];
 extern const char *const cls_selftest_verified[SELFTEST_REQUESTS];
 uint32_t cls_selftest_find(const char *name);
 
+/* Of a case's row and of its random numbers: by its name, so that other cases
+ * don't change it. */
+uint32_t cls_selftest_seed(uint32_t i);
+
 /* A case's request. The arrays are static. */
 void cls_selftest_params(uint32_t i, cls_params *params);
 void cls_selftest_text(uint32_t i, cls_host_row *row);

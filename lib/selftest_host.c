@@ -71,7 +71,7 @@ static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
     cls_host_row_default(&row, sizeof row);
     cls_selftest_text(i, &row);
     row.dtype = (int32_t)(i % CLS_DTYPES);
-    cls_selftest_row(i, c->row, row.dtype, t->logits);
+    cls_selftest_row(cls_selftest_seed(i), c->row, row.dtype, t->logits);
     row.logits = t->logits;
     row.vocab = SELFTEST_VOCAB;
     row.params = &params;

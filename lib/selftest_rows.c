@@ -111,5 +111,5 @@ void cls_selftest_prefixes(int32_t prefix_of[SELFTEST_VOCAB])
 void cls_selftest_ends(int32_t ends[SELFTEST_ENDS])
 {
     ends[0] = 4000;
-    ends[1] = 18;
+    ends[1] = 3;
 }

@@ -115,7 +115,7 @@ static cls_status upload_logits(cls_selftest_run *t, inputs *in)
     if (rows == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     for (uint32_t i = 0; i < cls_selftest_case_count; i++)
-        cls_selftest_row(i, cls_selftest_cases[i].row, t->dtype, rows + i * size);
+        cls_selftest_row(cls_selftest_seed(i), cls_selftest_cases[i].row, t->dtype, rows + i * size);
     const cls_status status = cls_selftest_buffer(t, size * cls_selftest_case_count, rows, &in->logits);
     free(rows);
     return status;
