@@ -185,6 +185,26 @@ static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32
     sum[2] = sum_total(&s2);
     sum[3] = sum_total(&s3);
 }
+/* The same of a mass above one key: a quarter of the additions. */
+#define GANG_OVER(g) w[g] = x[g] > bound ? w[g] >> lost : none;
+static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 step, const measure *m,
+                               const cls_unit *unit, f32 bound)
+{
+    const int kind = tile_kind(r, tile);
+    const u32 lost = lost_bits(unit->shift);
+    const UV none = (UV)(0u);
+    weight_sum sum = { none, none };
+    for (u32 v = first; v < TILE_VECTORS; v += step * GANG) {
+        FV x[GANG];
+        UV w[GANG];
+        load_gang(r, tile * CLS_TILE + v * VEC, step * VEC, kind, x);
+        weights_gang(x, w, unit->max, m->scale, unit->fraction);
+        EACH_GANG(GANG_OVER)
+        sum_gang(&sum, w);
+    }
+    return sum_total(&sum);
+}
+
 static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit)
 {
     return u64_shl(sum, m->counts ? 0u : spare_bits(unit->shift));
@@ -225,6 +245,8 @@ KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
     const u32 first = get_group_id(0) * tiles_per_group;
     const u32 last = idle ? first : min(first + tiles_per_group, TILES);
     const measure m = measure_of(todo == CLS_ROW_SEARCH_COUNT, of_key(rows[row].max_key), rows[row].scale);
+    /* A cut by a key that is known, not guessed, is all four pivots. */
+    const int known = todo == CLS_ROW_SEARCH_MASS && rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
     f32 bound[CLS_PIVOTS];
     u64 part[CLS_PIVOTS];
     for (u32 p = 0; p < CLS_PIVOTS; p++)
@@ -237,9 +259,12 @@ KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
             part[p] = u64_from(0);
         if (of_key(top) > bound[0]) {
             unit = unit_of(of_key(top), m.row_max, m.exponent, m.scale);
-            measure_vectors(&r, t, get_local_id(0), WGS, &m, &unit, bound, part);
+            if (known)
+                part[0] = measure_over(&r, t, get_local_id(0), WGS, &m, &unit, bound[0]);
+            else
+                measure_vectors(&r, t, get_local_id(0), WGS, &m, &unit, bound, part);
             for (u32 p = 0; p < CLS_PIVOTS; p++)
-                part[p] = measure_finish(part[p], &m, &unit);
+                part[p] = measure_finish(known ? part[0] : part[p], &m, &unit);
         }
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             part[p] = wg_mass(part[p], scratch);

