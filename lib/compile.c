@@ -141,6 +141,7 @@ cls_status cls_compile(cls_context *context, const cls_context_options *o, uint3
             if (shape->subgroups != CLS_SUBGROUPS_NONE && o->tier == CLS_TIER_AUTO) {
                 shape->subgroups = CLS_SUBGROUPS_NONE; /* as good as none */
                 shape->tier = CLS_TIER_INT64;
+                shape->standard = 120;
             } else if (!is_refusal(status, launched)) {
                 return status;
             } else if (!cls_shape_smaller(o, turn++, shape)) {
@@ -181,6 +182,7 @@ cls_status cls_load(cls_context *context, const cls_context_options *o, uint32_t
     shape->shortlist = c->shape.shortlist;
     shape->tier = c->shape.tier;
     shape->subgroups = c->shape.subgroups;
+    shape->standard = c->shape.standard;
     cls_status status = build(context, dtypes, c, limits);
     if (status == CLS_OK && !fits(shape, limits))
         status = cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the compiled programs need more than the device has");
