@@ -195,7 +195,8 @@ int cls_cmd_sample(int argc, char **argv)
          0},
         {"candidates", CLI_STRING, &q.candidates, "OUT.json", "write the tokens that are left of each row", NULL, 0},
         {"work-group", CLI_UINT, &q.kernels.work_group, "N", "work-items of a group (default: by the device)", NULL, 0},
-        {"vector", CLI_UINT, &q.kernels.vector, "N", "logits loaded at once: 2, 4, 8 or 16 (default: by the device)", NULL, 0},
+        {"vector", CLI_UINT, &q.kernels.vector, "N", "logits loaded at once: 2, 4, 8 or 16 (default: by the device)", NULL,
+         0},
         CLI_DEVICE_OPTIONS(&q.kernels),
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object a row", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};

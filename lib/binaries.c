@@ -21,10 +21,7 @@ static void add(cls_sha256 *hash, const void *bytes, size_t size)
     cls_sha256_add(hash, bytes, size);
 }
 
-static void add_text(cls_sha256 *hash, const char *text)
-{
-    add(hash, text, strlen(text));
-}
+static void add_text(cls_sha256 *hash, const char *text) { add(hash, text, strlen(text)); }
 
 /* What a platform, or with NULL a device, says of itself; what it does not say is empty. */
 static void add_info(cls_sha256 *hash, cl_platform_id platform, cl_device_id device, cl_uint what)
@@ -48,14 +45,15 @@ static void add_shape(cls_sha256 *hash, const cls_shape *shape)
     add_text(hash, text);
     cls_program_options(shape, shape->row_group, 0, text);
     add_text(hash, text);
-    snprintf(text, sizeof text, "%llu %llu", (unsigned long long)shape->local_mem_size, (unsigned long long)shape->max_work_group);
+    snprintf(text, sizeof text, "%llu %llu", (unsigned long long)shape->local_mem_size,
+             (unsigned long long)shape->max_work_group);
     add_text(hash, text);
 }
 
 void cls_binaries_key(cl_device_id device, const cls_shape *shape, uint8_t key[CLS_DIGEST])
 {
-    static const cl_uint of_device[] = { CL_DEVICE_NAME, CL_DEVICE_VENDOR_ID, CL_DEVICE_VERSION, CL_DRIVER_VERSION,
-                                         CL_DEVICE_PROFILE, CL_DEVICE_ADDRESS_BITS, DRIVER_UUID };
+    static const cl_uint of_device[] = {CL_DEVICE_NAME,    CL_DEVICE_VENDOR_ID,    CL_DEVICE_VERSION, CL_DRIVER_VERSION,
+                                        CL_DEVICE_PROFILE, CL_DEVICE_ADDRESS_BITS, DRIVER_UUID};
     cl_platform_id platform = NULL;
     cls_sha256 hash;
     cls_sha256_begin(&hash);
@@ -63,7 +61,8 @@ void cls_binaries_key(cl_device_id device, const cls_shape *shape, uint8_t key[C
     for (unsigned i = 0; i < cls_kernel_source_count; i++)
         add_text(&hash, cls_kernel_source[i]);
     add_shape(&hash, shape);
-    if (clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) == CL_SUCCESS && platform != NULL) {
+    if (clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) == CL_SUCCESS &&
+        platform != NULL) {
         add_info(&hash, platform, NULL, CL_PLATFORM_NAME);
         add_info(&hash, platform, NULL, CL_PLATFORM_VERSION);
     }
@@ -98,7 +97,8 @@ static cl_int get_binary(const cls_context *context, cl_program program, cls_byt
     size_t *sizes = NULL;
     unsigned char **places = NULL;
     cl_int code = find_device(context, program, &n, &which);
-    if (code == CL_SUCCESS && ((sizes = calloc(n, sizeof *sizes)) == NULL || (places = calloc(n, sizeof *places)) == NULL))
+    if (code == CL_SUCCESS &&
+        ((sizes = calloc(n, sizeof *sizes)) == NULL || (places = calloc(n, sizeof *places)) == NULL))
         code = CL_OUT_OF_HOST_MEMORY;
     if (code == CL_SUCCESS)
         code = clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, n * sizeof *sizes, sizes, NULL);
@@ -127,7 +127,7 @@ static void free_programs(cls_container *c)
 
 cls_status cls_binaries_pack(const cls_context *context, cls_packed **out)
 {
-    cls_container c = { .shape = context->shape };
+    cls_container c = {.shape = context->shape};
     cl_int code = CL_SUCCESS;
     int missing = 0;
     *out = NULL;
@@ -180,7 +180,8 @@ cls_status cls_context_export(const cls_context *callers, void *out, size_t *siz
     if (out == NULL)
         return CLS_OK;
     if (room < packed->size)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "*size is %zu; the compiled programs take %zu", room, packed->size);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "*size is %zu; the compiled programs take %zu", room,
+                        packed->size);
     memcpy(out, packed->bytes, packed->size);
     return CLS_OK;
 }

@@ -30,7 +30,8 @@ static void *read_whole(FILE *file, const uint8_t key[CLS_DIGEST], size_t *size)
 {
     uint8_t header[CLS_CONTAINER_HEADER];
     uint64_t length;
-    if (fread(header, sizeof header, 1, file) != 1 || !cls_container_length(header, key, &length) || length > MOST_BYTES)
+    if (fread(header, sizeof header, 1, file) != 1 || !cls_container_length(header, key, &length) ||
+        length > MOST_BYTES)
         return NULL;
     *size = sizeof header + (size_t)length;
     uint8_t *const bytes = malloc(*size);

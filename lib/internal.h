@@ -213,7 +213,8 @@ void cls_context_retain(cls_context *context);
 /* Builds the kernels for one type of logits and one work-group size, from
  * compiled bytes or, if they are NULL, from source; appends the compiler's log
  * to the context's. */
-cls_status cls_program_build(cls_context *context, uint32_t group, int32_t dtype, const cls_bytes *binary, cl_program *out);
+cls_status cls_program_build(cls_context *context, uint32_t group, int32_t dtype, const cls_bytes *binary,
+                             cl_program *out);
 
 /* What the kernels of a part can do together, which drivers know after the build. */
 typedef struct cls_limits {

@@ -55,7 +55,8 @@ void expect(device *d, const cls_context_options *o, cls_origin origin, int seen
     fake.from_source = fake.from_binary = 0;
     const cls_status status = cls_context_create(d->context, d->id, o, &context);
     ck_assert_msg(status == CLS_OK, "%s: %s: %s", d->name, what, cls_error_message());
-    ck_assert_msg(info_of(context).origin == (uint32_t)origin, "%s: %s: origin %u", d->name, what, info_of(context).origin);
+    ck_assert_msg(info_of(context).origin == (uint32_t)origin, "%s: %s: origin %u", d->name, what,
+                  info_of(context).origin);
     ck_assert_msg((fake.from_source > 0) == (origin == CLS_ORIGIN_SOURCE), "%s: %s: %u from source", d->name, what,
                   fake.from_source);
     ck_assert_msg((fake.from_binary > 0) == seen, "%s: %s: the driver saw %u", d->name, what, fake.from_binary);
@@ -70,9 +71,10 @@ static void expect_none(device *d, const cls_context_options *o, const char *wha
     fake.no_compiler = 1;
     fake.from_source = fake.from_binary = 0;
     const cls_status status = cls_context_create(d->context, d->id, o, &context);
-    ck_assert_msg(status == CLS_UNSUPPORTED_DEVICE && context == NULL, "%s: %s: %s", d->name, what, cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), "has no compiler; give options->binary or cache_dir") != NULL, "%s: %s", what,
-                  cls_error_message());
+    ck_assert_msg(status == CLS_UNSUPPORTED_DEVICE && context == NULL, "%s: %s: %s", d->name, what,
+                  cls_status_name(status));
+    ck_assert_msg(strstr(cls_error_message(), "has no compiler; give options->binary or cache_dir") != NULL, "%s: %s",
+                  what, cls_error_message());
     ck_assert_msg(fake.from_source + fake.from_binary == 0, "%s: %s: the driver saw it", d->name, what);
     driver_reset();
 }
@@ -317,7 +319,8 @@ START_TEST(kernels_limits)
         cls_context_destroy(context);
         o.shortlist = 1024;
         must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-        ck_assert_msg(strstr(cls_error_message(), "take 100000 bytes of local memory") != NULL, "%s", cls_error_message());
+        ck_assert_msg(strstr(cls_error_message(), "take 100000 bytes of local memory") != NULL, "%s",
+                      cls_error_message());
     }
     driver_reset();
     fake.gpu = 1;
@@ -352,8 +355,10 @@ START_TEST(refused_subgroups)
     o.shortlist = 16;
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     ck_assert_uint_ge(fake.builds, 3); /* with the test of sub-groups */
-    ck_assert_msg(strstr(fake.options[fake.builds - 2], "TIER=2 -DSUBGROUPS=6") != NULL, "%s", fake.options[fake.builds - 2]);
-    ck_assert_msg(strstr(fake.options[fake.builds - 1], "TIER=1 -DSUBGROUPS=0") != NULL, "%s", fake.options[fake.builds - 1]);
+    ck_assert_msg(strstr(fake.options[fake.builds - 2], "TIER=2 -DSUBGROUPS=6") != NULL, "%s",
+                  fake.options[fake.builds - 2]);
+    ck_assert_msg(strstr(fake.options[fake.builds - 1], "TIER=1 -DSUBGROUPS=0") != NULL, "%s",
+                  fake.options[fake.builds - 1]);
     o.tier = CLS_TIER_SUBGROUPS;
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     ck_assert_msg(strstr(fake.options[fake.builds - 1], "TIER=2") != NULL, "%s", fake.options[fake.builds - 1]);

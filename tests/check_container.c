@@ -33,7 +33,8 @@ START_TEST(known_hashes)
         {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
          "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
         {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrst"
-         "nopqrstu", "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"},
+         "nopqrstu",
+         "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"},
     };
     char hex[65];
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -72,8 +73,13 @@ END_TEST
 static const uint8_t key[CLS_DIGEST] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252, 253, 254, 255};
 
 static const cls_container some = {
-    .shape = {.work_group = 256, .row_group = 100, .vector = 4, .shortlist = 512, .tier = CLS_TIER_SUBGROUPS,
-              .subgroups = CLS_SUBGROUPS_NV, .standard = 120},
+    .shape = {.work_group = 256,
+              .row_group = 100,
+              .vector = 4,
+              .shortlist = 512,
+              .tier = CLS_TIER_SUBGROUPS,
+              .subgroups = CLS_SUBGROUPS_NV,
+              .standard = 120},
     .program = {{{(const uint8_t *)"tiles", 5}, {(const uint8_t *)"rows\0\1\2\377", 8}},
                 {{NULL, 0}, {NULL, 0}},
                 {{(const uint8_t *)"!", 1}, {NULL, 0}}},
@@ -125,7 +131,7 @@ END_TEST
 START_TEST(layout)
 {
     static const uint8_t begin[16] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e', 1, 0, 0, 0, 1, 2, 3, 4};
-    static const uint8_t fixed[32] = {0, 1, 0, 0, 100, 0, 0, 0, 4, 0, 0, 0, 0, 2, 0, 0,
+    static const uint8_t fixed[32] = {0, 1, 0, 0, 100, 0, 0, 0, 4,   0, 0, 0, 0, 2, 0, 0,
                                       3, 0, 0, 0, 5,   0, 0, 0, 120, 0, 0, 0, 3, 0, 0, 0};
     static const uint8_t first[21] = {0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 't', 'i', 'l', 'e', 's'};
     size_t size;
@@ -188,26 +194,26 @@ START_TEST(nonsense)
         size_t at;
         uint8_t value;
     } wrong[] = {
-        {FIXED + 1, 0},        /* work_group 0 */
-        {FIXED + 1, 5},        /* ... 1280 */
-        {FIXED + 4, 0},        /* row_group 0 */
-        {FIXED + 8, 3},        /* vector 3 */
-        {FIXED + 12, 1},       /* shortlist 513 */
-        {FIXED + 13, 16},      /* ... 4096 */
-        {FIXED + 16, 0},       /* tier 0 */
-        {FIXED + 16, 4},       /* ... 4 */
-        {FIXED + 16, 2},       /* int64 with sub-groups */
-        {FIXED + 20, 0},       /* sub-groups without any */
-        {FIXED + 20, 200},     /* ... of nobody's */
-        {FIXED + 24, 0},       /* OpenCL C 0 */
-        {N, 0},                /* fewer programs than there are */
-        {N, 4},                /* more */
-        {N + 3, 255},          /* ... */
-        {FIRST, 3},            /* of no type */
-        {FIRST + 4, 2},        /* of no part */
-        {FIRST + 8, 0},        /* empty */
-        {FIRST + 8, 6},        /* one byte longer */
-        {FIRST + 15, 255},     /* ... many bytes */
+        {FIXED + 1, 0},          /* work_group 0 */
+        {FIXED + 1, 5},          /* ... 1280 */
+        {FIXED + 4, 0},          /* row_group 0 */
+        {FIXED + 8, 3},          /* vector 3 */
+        {FIXED + 12, 1},         /* shortlist 513 */
+        {FIXED + 13, 16},        /* ... 4096 */
+        {FIXED + 16, 0},         /* tier 0 */
+        {FIXED + 16, 4},         /* ... 4 */
+        {FIXED + 16, 2},         /* int64 with sub-groups */
+        {FIXED + 20, 0},         /* sub-groups without any */
+        {FIXED + 20, 200},       /* ... of nobody's */
+        {FIXED + 24, 0},         /* OpenCL C 0 */
+        {N, 0},                  /* fewer programs than there are */
+        {N, 4},                  /* more */
+        {N + 3, 255},            /* ... */
+        {FIRST, 3},              /* of no type */
+        {FIRST + 4, 2},          /* of no part */
+        {FIRST + 8, 0},          /* empty */
+        {FIRST + 8, 6},          /* one byte longer */
+        {FIRST + 15, 255},       /* ... many bytes */
         {FIRST + 16 + 5 + 4, 0}, /* a second program in the first one's place */
     };
     size_t size;

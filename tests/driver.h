@@ -10,17 +10,17 @@
 
 typedef struct driver {
     /* What it does. */
-    int no_compiler;       /* says so, and takes no source */
-    cl_uint other_device;  /* what it says differently of devices ... */
+    int no_compiler;        /* says so, and takes no source */
+    cl_uint other_device;   /* what it says differently of devices ... */
     cl_uint other_platform; /* ... and of platforms */
-    int gpu;               /* devices are GPUs */
-    uint32_t most_built;   /* shortlists above it don't build */
+    int gpu;                /* devices are GPUs */
+    uint32_t most_built;    /* shortlists above it don't build */
     uint32_t most_launched; /* ... and above it don't run */
-    cl_int refusal;        /* with this code */
-    size_t kernel_group;   /* kernels take no larger groups; 0: what they take */
-    uint32_t most_local;   /* ... and with shortlists above it, 100,000 bytes of local memory */
-    int no_binaries;       /* takes no compiled programs */
-    int lies;              /* so many reads bring a wrong bit */
+    cl_int refusal;         /* with this code */
+    size_t kernel_group;    /* kernels take no larger groups; 0: what they take */
+    uint32_t most_local;    /* ... and those with a list above it 100,000 bytes of local memory */
+    int no_binaries;        /* takes no compiled programs */
+    int lies;               /* so many reads bring a wrong bit */
 
     /* What it saw. */
     unsigned from_source, from_binary;
