@@ -82,6 +82,7 @@ static void expect_none(device *d, const cls_context_options *o, const char *wha
 static cls_context_options with_export(int i)
 {
     cls_context_options o = plain_options();
+    ck_assert_msg(exports[i].bytes != NULL, "nothing was exported");
     o.binary = exports[i].bytes;
     o.binary_size = exports[i].size;
     return o;
