@@ -286,6 +286,7 @@ int cls_cmd_bench(int argc, char **argv)
         {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
         {"work-group", CLI_UINT, &context.work_group, "N", "work-items of a group (default: by device)", NULL, 0},
         {"vector", CLI_UINT, &context.vector, "N", "logits a work-item loads at once (default: by device)", NULL, 0},
+        CLI_DEVICE_OPTIONS(&context),
         {"json", CLI_FLAG, &json, NULL, "print an array of objects", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
     };

@@ -94,6 +94,8 @@ int cli_devices_find(const cls_context_options *options,
                      cli_devices *list); /* options may be NULL; finding none is no error */
 void cli_devices_free(cli_devices *list);
 const char *cli_device_type(cl_device_type type); /* "GPU", "accelerator", "custom", "CPU" */
+const char *cli_tier_name(uint32_t tier);           /* as --tier calls it */
+const char *cli_subgroups_name(uint32_t subgroups); /* whose they are */
 json_t *cli_device_json(const cli_device *device, uint32_t index);
 
 /* A device, opened: the OpenCL objects and the library's context. */
@@ -104,6 +106,19 @@ typedef struct cli_target {
     cl_command_queue queue;
     cls_context *context;
 } cli_target;
+
+/* clang-format off */
+/* How the library uses a device, of any command that opens one; into a cls_context_options. */
+#define CLI_DEVICE_OPTIONS(o) \
+    {"tier", CLI_CHOICE, &(o)->tier, "TIER", \
+     "auto (default), base, int64 or subgroups: how much of OpenCL to use", "auto|base|int64|subgroups", 0}, \
+    {"max-work-group", CLI_UINT, &(o)->max_work_group, "N", \
+     "as if the device took no larger groups (default: what it has)", NULL, 0}, \
+    {"max-local-mem", CLI_UINT64, &(o)->max_local_mem, "BYTES", \
+     "as if it had no more local memory (default: what it has)", NULL, 0}, \
+    {"cache-dir", CLI_STRING, &(o)->cache_dir, "DIR", \
+     "keep compiled kernels in this folder, and take them from there", NULL, 0}
+/* clang-format on */
 
 /* which: the text of --device, NULL for the default device. properties: of the
  * queue (CL_QUEUE_PROFILING_ENABLE, ...), 0 for none. Compiles. */

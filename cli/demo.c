@@ -144,16 +144,15 @@ static int fill(const cli_logits *from, const uint32_t *picked, uint32_t n, uint
     return 0;
 }
 
-static int sample(const char *device, const cli_job *job)
+static int sample(const char *device, const cls_context_options *kernels, const cli_job *job)
 {
-    cls_context_options options;
+    cls_context_options options = *kernels;
     cli_target target;
     int failed;
     if (device != NULL && strcmp(device, "host") == 0) {
         puts("On the host, by the reference:");
         return cli_run_host(job);
     }
-    cls_context_options_default(&options, sizeof options);
     options.dtypes = 1u << job->logits->dtype;
     if (cli_open(device, &options, 0, &target) != 0)
         return 1;
@@ -170,6 +169,7 @@ int cls_cmd_demo(int argc, char **argv)
     uint64_t seed = 0;
     uint32_t picked[MOST_ROWS], n = 0;
     cli_logits logits, batch = {0};
+    cls_context_options kernels;
     cli_pieces words = {0};
     cli_job job = {0};
     int failed;
@@ -180,9 +180,12 @@ int cls_cmd_demo(int argc, char **argv)
         {"seed", CLI_UINT64, &seed, "N", "row r draws with seed N + r (default 0)", NULL, 0},
         {"device", CLI_STRING, &device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
          0},
+        CLI_DEVICE_OPTIONS(&kernels),
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
-    const cli_parsed parsed = cli_parse(argc, argv, "demo --logits FILE.npy [OPTION]...",
-                                        "Shows what the samplers make of some rows of logits.", options);
+    cli_parsed parsed;
+    cls_context_options_default(&kernels, sizeof kernels);
+    parsed = cli_parse(argc, argv, "demo --logits FILE.npy [OPTION]...",
+                       "Shows what the samplers make of some rows of logits.", options);
     if (parsed != CLI_GO)
         return parsed == CLI_FAILED;
     if (path == NULL)
@@ -191,7 +194,7 @@ int cls_cmd_demo(int argc, char **argv)
         return 1;
     failed = rows_of(list, logits.rows, picked, &n) ||
              (pieces_path != NULL && cli_pieces_read(pieces_path, logits.vocab, &words)) ||
-             fill(&logits, picked, n, seed, &batch, &job) || sample(device, &job);
+             fill(&logits, picked, n, seed, &batch, &job) || sample(device, &kernels, &job);
     for (uint32_t i = 0; i < n && !failed; i++)
         print_row(&job, &words, i * (uint32_t)SETTINGS, picked[i]);
     if (!failed)

@@ -26,6 +26,18 @@ const char *cli_device_type(cl_device_type type)
     return "CPU";
 }
 
+const char *cli_tier_name(uint32_t tier)
+{
+    static const char *const names[] = {"auto", "base", "int64", "subgroups"};
+    return tier < sizeof names / sizeof names[0] ? names[tier] : "?";
+}
+
+const char *cli_subgroups_name(uint32_t subgroups)
+{
+    static const char *const names[] = {"none", "Khronos", "Intel", "Qualcomm", "AMD", "NVIDIA"};
+    return subgroups < sizeof names / sizeof names[0] ? names[subgroups] : "?";
+}
+
 /* Lower comes first when nobody chooses. */
 static int preference(cl_device_type type)
 {
@@ -162,6 +174,8 @@ json_t *cli_device_json(const cli_device *device, uint32_t index)
     json_object_set_new(object, "work_group", json_integer(device->info.work_group));
     json_object_set_new(object, "vector", json_integer(device->info.vector));
     json_object_set_new(object, "shortlist", json_integer(device->info.shortlist));
+    json_object_set_new(object, "tier", json_string(cli_tier_name(device->info.tier)));
+    json_object_set_new(object, "subgroups", json_string(cli_subgroups_name(device->info.subgroups)));
     return object;
 }
 
@@ -190,7 +204,7 @@ static const cli_device *choose(const char *which, const cli_devices *list, uint
     for (*index = 0; *index < list->count; ++*index)
         if (list->device[*index].is_default)
             return &list->device[*index];
-    cli_fail("no OpenCL device can be used; clsample devices says why");
+    cli_fail("no OpenCL device can be used as asked: %s: %s", list->device[0].name, list->device[0].reason);
     return NULL;
 }
 

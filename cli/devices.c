@@ -19,6 +19,10 @@ static void print(const cli_device *device, uint32_t index)
            info->compute_units, info->compute_units == 1 ? "" : "s", info->max_work_group, info->local_mem_size / 1024);
     printf("       shape     work-group %" PRIu32 ", vector %" PRIu32 ", shortlist %" PRIu32 "\n", info->work_group,
            info->vector, info->shortlist);
+    printf("       tier      %s", cli_tier_name(info->tier));
+    if (info->subgroups != CLS_SUBGROUPS_NONE)
+        printf(" (%s's), if they compute right", cli_subgroups_name(info->subgroups));
+    putchar('\n');
 }
 
 static int print_json(const cli_devices *list)

@@ -13,7 +13,8 @@
 typedef struct request {
     cli_request of;
     const char *device, *tokens, *probs, *logprobs, *top_ids, *top_values, *candidates;
-    uint32_t draws, work_group, vector;
+    uint32_t draws;
+    cls_context_options kernels;
     int32_t kind; /* of logprobs */
     bool json;
     cli_report report;
@@ -105,15 +106,12 @@ static bool on_host(const request *q) { return q->device != NULL && strcmp(q->de
 
 static int run(const request *q, const cli_job *job)
 {
-    cls_context_options options;
+    cls_context_options options = q->kernels;
     cli_target target;
     int failed;
     if (on_host(q))
         return cli_run_host(job);
-    cls_context_options_default(&options, sizeof options);
     options.dtypes = 1u << job->logits->dtype;
-    options.work_group = q->work_group;
-    options.vector = q->vector;
     if (cli_open(q->device, &options, 0, &target) != 0)
         return 1;
     failed = cli_run(&target, job);
@@ -125,10 +123,11 @@ static int run(const request *q, const cli_job *job)
 static int check(const request *q)
 {
     const char *const of_top = q->top_ids != NULL ? "--logprobs-top-ids" : "--logprobs-top-values";
+    const uint32_t vector = q->kernels.vector;
     if (q->draws == 0)
         return cli_fail("--draws: at least one is needed");
-    if (q->vector != 0 && q->vector != 2 && q->vector != 4 && q->vector != 8 && q->vector != 16)
-        return cli_fail("--vector: %" PRIu32 " is none of 2, 4, 8, 16", q->vector);
+    if (vector != 0 && vector != 2 && vector != 4 && vector != 8 && vector != 16)
+        return cli_fail("--vector: %" PRIu32 " is none of 2, 4, 8, 16", vector);
     if (q->report.top_n > CLI_MOST_TOP)
         return cli_fail("--logprobs-top: %" PRIu32 " is above %u", q->report.top_n, CLI_MOST_TOP);
     if ((q->top_ids != NULL || q->top_values != NULL) && q->report.top_n == 0)
@@ -195,11 +194,14 @@ int cls_cmd_sample(int argc, char **argv)
         {"logprobs-top-values", CLI_STRING, &q.top_values, "OUT.npy", "write their logprobs: float32 [rows, N]", NULL,
          0},
         {"candidates", CLI_STRING, &q.candidates, "OUT.json", "write the tokens that are left of each row", NULL, 0},
-        {"work-group", CLI_UINT, &q.work_group, "N", "work-items of a group (default: by the device)", NULL, 0},
-        {"vector", CLI_UINT, &q.vector, "N", "logits loaded at once: 2, 4, 8 or 16 (default: by the device)", NULL, 0},
+        {"work-group", CLI_UINT, &q.kernels.work_group, "N", "work-items of a group (default: by the device)", NULL, 0},
+        {"vector", CLI_UINT, &q.kernels.vector, "N", "logits loaded at once: 2, 4, 8 or 16 (default: by the device)", NULL,
+         0},
+        CLI_DEVICE_OPTIONS(&q.kernels),
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object a row", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     cli_request_default(&q.of);
+    cls_context_options_default(&q.kernels, sizeof q.kernels);
     switch (cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...", "Draws a token for each row of logits.",
                       options)) {
     case CLI_HELPED:

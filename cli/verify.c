@@ -14,6 +14,7 @@ typedef struct question {
     cli_drafts drafts;
     const char *device, *tokens, *nodes, *accepted;
     int32_t method;
+    cls_context_options kernels;
     bool json;
 } question;
 
@@ -117,12 +118,11 @@ static bool on_host(const question *q) { return q->device != NULL && strcmp(q->d
 
 static int run(const question *q, const cli_job *job)
 {
-    cls_context_options options;
+    cls_context_options options = q->kernels;
     cli_target target;
     int failed;
     if (on_host(q))
         return cli_verify_host(job, &q->drafts);
-    cls_context_options_default(&options, sizeof options);
     options.dtypes = 1u << job->logits->dtype;
     if (cli_open(q->device, &options, 0, &target) != 0)
         return 1;
@@ -223,6 +223,7 @@ int cls_cmd_verify(int argc, char **argv)
          "verify N times, each behind the positions of the one before (default 1)", NULL, 0},
         {"device", CLI_STRING, &q.device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
          0},
+        CLI_DEVICE_OPTIONS(&q.kernels),
         {"tokens", CLI_STRING, &q.tokens, "OUT.npy",
          "write what was emitted: int32 [requests, most drafts + 1], or [trials, ...]; then -1", NULL, 0},
         {"accepted", CLI_STRING, &q.accepted, "OUT.npy",
@@ -232,6 +233,7 @@ int cls_cmd_verify(int argc, char **argv)
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object a request", NULL, 0},
         CLI_SAMPLING_OPTIONS(&q.of),
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    cls_context_options_default(&q.kernels, sizeof q.kernels);
     cls_verify_call_default(&defaults, sizeof defaults);
     q.drafts.epsilon = defaults.epsilon;
     q.drafts.delta = defaults.delta;

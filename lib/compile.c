@@ -19,14 +19,16 @@ void cls_context_release_programs(cls_context *context)
 static int fits(const cls_shape *shape, const cls_limits limits[CLS_PARTS])
 {
     return shape->work_group <= limits[CLS_OVER_TILES].group && shape->row_group <= limits[CLS_OVER_ROWS].group &&
-           limits[CLS_OVER_TILES].local <= shape->local_mem_size && limits[CLS_OVER_ROWS].local <= shape->local_mem_size;
+           limits[CLS_OVER_TILES].local <= shape->local_mem_size &&
+           limits[CLS_OVER_ROWS].local <= shape->local_mem_size;
 }
 
 /* Builds for every type of logits that is wanted, or to the first one whose
  * kernels turn out not to fit. */
-static cls_status build(cls_context *context, uint32_t dtypes, const cls_container *binary, cls_limits limits[CLS_PARTS])
+static cls_status build(cls_context *context, uint32_t dtypes, const cls_container *binary,
+                        cls_limits limits[CLS_PARTS])
 {
-    const uint32_t group[CLS_PARTS] = { context->shape.work_group, context->shape.row_group };
+    const uint32_t group[CLS_PARTS] = {context->shape.work_group, context->shape.row_group};
     int fit = 1;
     for (int i = 0; i < CLS_DTYPES && fit; i++) {
         if (!(dtypes >> i & 1u))
@@ -38,7 +40,8 @@ static cls_status build(cls_context *context, uint32_t dtypes, const cls_contain
                 *program = context->program[i][0];
                 clRetainProgram(*program);
             } else {
-                status = cls_program_build(context, group[part], i, binary != NULL ? &binary->program[i][part] : NULL, program);
+                status = cls_program_build(context, group[part], i, binary != NULL ? &binary->program[i][part] : NULL,
+                                           program);
             }
             if (status == CLS_OK)
                 status = cls_program_limits(context, i, (enum cls_part)part, &limits[part]);
@@ -55,11 +58,12 @@ static cls_status build(cls_context *context, uint32_t dtypes, const cls_contain
 static cls_status adapt(cls_shape *shape, const cls_context_options *o, const cls_limits limits[CLS_PARTS])
 {
     const int forced = o->work_group != 0 || o->row_group != 0;
-    uint32_t *const groups[CLS_PARTS] = { &shape->work_group, &shape->row_group };
+    uint32_t *const groups[CLS_PARTS] = {&shape->work_group, &shape->row_group};
     for (int part = 0; part < CLS_PARTS; part++) {
         uint32_t *const group = groups[part];
         if (limits[part].group < *group && forced)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; the kernels run with at most %zu on this device",
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "options->%s is %u; the kernels run with at most %zu on this device",
                             *group == o->work_group ? "work_group" : "row_group", (unsigned)*group, limits[part].group);
         if (limits[part].group < *group)
             *group = (uint32_t)limits[part].group;
@@ -70,10 +74,11 @@ static cls_status adapt(cls_shape *shape, const cls_context_options *o, const cl
         else if (!forced && *group > 1)
             *group /= 2;
         else
-            return cls_fail(forced || o->shortlist != 0 ? CLS_BAD_ARGUMENT : CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                            "the kernels take %llu bytes of local memory in groups of %u with a shortlist of %u; there are %llu",
-                            (unsigned long long)limits[part].local, (unsigned)*group, (unsigned)shape->shortlist,
-                            (unsigned long long)shape->local_mem_size);
+            return cls_fail(
+                forced || o->shortlist != 0 ? CLS_BAD_ARGUMENT : CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                "the kernels take %llu bytes of local memory in groups of %u with a shortlist of %u; there are %llu",
+                (unsigned long long)limits[part].local, (unsigned)*group, (unsigned)shape->shortlist,
+                (unsigned long long)shape->local_mem_size);
     }
     cls_shape_settle(shape);
     return CLS_OK;
@@ -98,9 +103,11 @@ static cls_status refused(cls_status status, const cls_shape *shape)
     char *const code = strstr(last.message, ": OpenCL says"); /* which is said again */
     if (code != NULL)
         *code = '\0';
-    return cls_fail(status, last.opencl, "%.300s; smaller shapes were tried, the last with work_group %u, row_group %u, "
-                    "vector %u and shortlist %u", last.message, (unsigned)shape->work_group, (unsigned)shape->row_group,
-                    (unsigned)shape->vector, (unsigned)shape->shortlist);
+    return cls_fail(status, last.opencl,
+                    "%.300s; smaller shapes were tried, the last with work_group %u, row_group %u, "
+                    "vector %u and shortlist %u",
+                    last.message, (unsigned)shape->work_group, (unsigned)shape->row_group, (unsigned)shape->vector,
+                    (unsigned)shape->shortlist);
 }
 
 /* Sub-groups that compute right, if they are wanted at all. */
@@ -141,6 +148,7 @@ cls_status cls_compile(cls_context *context, const cls_context_options *o, uint3
             if (shape->subgroups != CLS_SUBGROUPS_NONE && o->tier == CLS_TIER_AUTO) {
                 shape->subgroups = CLS_SUBGROUPS_NONE; /* as good as none */
                 shape->tier = CLS_TIER_INT64;
+                shape->standard = 120;
             } else if (!is_refusal(status, launched)) {
                 return status;
             } else if (!cls_shape_smaller(o, turn++, shape)) {
@@ -159,12 +167,13 @@ static int is_wanted(const cls_container *c, const cls_shape *shape, const cls_c
 {
     const cls_shape *const s = &c->shape;
     for (int i = 0; i < CLS_DTYPES; i++)
-        if ((dtypes >> i & 1u) && (c->program[i][0].bytes == NULL || (s->row_group != s->work_group && c->program[i][1].bytes == NULL)))
+        if ((dtypes >> i & 1u) &&
+            (c->program[i][0].bytes == NULL || (s->row_group != s->work_group && c->program[i][1].bytes == NULL)))
             return 0;
     return s->work_group <= shape->max_work_group && s->row_group <= shape->max_work_group &&
-           (o->work_group == 0 || s->work_group == o->work_group) && (o->row_group == 0 || s->row_group == o->row_group) &&
-           (o->shortlist == 0 || s->shortlist == o->shortlist) && s->tier <= shape->tier &&
-           (o->tier == CLS_TIER_AUTO || s->tier == o->tier);
+           (o->work_group == 0 || s->work_group == o->work_group) &&
+           (o->row_group == 0 || s->row_group == o->row_group) && (o->shortlist == 0 || s->shortlist == o->shortlist) &&
+           s->tier <= shape->tier && (o->tier == CLS_TIER_AUTO || s->tier == o->tier);
 }
 
 cls_status cls_load(cls_context *context, const cls_context_options *o, uint32_t dtypes, const cls_container *c)
@@ -181,6 +190,7 @@ cls_status cls_load(cls_context *context, const cls_context_options *o, uint32_t
     shape->shortlist = c->shape.shortlist;
     shape->tier = c->shape.tier;
     shape->subgroups = c->shape.subgroups;
+    shape->standard = c->shape.standard;
     cls_status status = build(context, dtypes, c, limits);
     if (status == CLS_OK && !fits(shape, limits))
         status = cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the compiled programs need more than the device has");

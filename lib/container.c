@@ -6,16 +6,16 @@
  *     0  magic "clsample", then the format, 4 bytes
  *    12  the key: for what the programs were compiled
  *    44  the payload's length, 8 bytes, and its SHA-256
- *    84  the payload: work_group, row_group, vector, shortlist, tier, subgroups and the number of programs, 4 bytes
- *        each; then each program's dtype and part, 4 bytes each, its length, 8 bytes, and its bytes
+ *    84  the payload: work_group, row_group, vector, shortlist, tier, subgroups, standard and the number of
+ *        programs, 4 bytes each; then each program's dtype and part, 4 bytes each, its length, 8 bytes, and its bytes
  *
  * Numbers are little-endian. */
 #include "internal.h"
 
 #define FORMAT 1
 
-enum { AT_FORMAT = 8, AT_KEY = 12, AT_LENGTH = AT_KEY + CLS_DIGEST, AT_HASH = AT_LENGTH + 8, FIXED = 28, EACH = 16 };
-static const char magic[AT_FORMAT] = { 'c', 'l', 's', 'a', 'm', 'p', 'l', 'e' };
+enum { AT_FORMAT = 8, AT_KEY = 12, AT_LENGTH = AT_KEY + CLS_DIGEST, AT_HASH = AT_LENGTH + 8, FIXED = 32, EACH = 16 };
+static const char magic[AT_FORMAT] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e'};
 
 static void put(uint8_t **to, uint64_t x, int bytes)
 {
@@ -55,7 +55,8 @@ void cls_container_write(const cls_container *c, const uint8_t key[CLS_DIGEST], 
 {
     uint8_t *const start = out, *const payload = start + CLS_CONTAINER_HEADER, *to = payload;
     const cls_shape *const s = &c->shape;
-    const uint32_t fixed[FIXED / 4 - 1] = { s->work_group, s->row_group, s->vector, s->shortlist, s->tier, s->subgroups };
+    const uint32_t fixed[FIXED / 4 - 1] = {s->work_group, s->row_group, s->vector,  s->shortlist,
+                                           s->tier,       s->subgroups, s->standard};
     uint32_t n = 0;
     for (int i = 0; i < CLS_DTYPES * CLS_PARTS; i++)
         n += c->program[i / CLS_PARTS][i % CLS_PARTS].bytes != NULL;
@@ -101,8 +102,8 @@ static int shape_is_sane(const cls_shape *s)
     return s->work_group >= 1 && s->work_group <= 1024 && s->row_group >= 1 && s->row_group <= 1024 &&
            (s->vector == 2 || s->vector == 4 || s->vector == 8 || s->vector == 16) && s->shortlist >= 16 &&
            s->shortlist <= 2048 && (s->shortlist & (s->shortlist - 1)) == 0 && s->tier >= CLS_TIER_BASE &&
-           s->tier <= CLS_TIER_SUBGROUPS && s->subgroups <= CLS_SUBGROUPS_NV &&
-           (s->tier == CLS_TIER_SUBGROUPS) == (s->subgroups != CLS_SUBGROUPS_NONE);
+           s->tier <= CLS_TIER_SUBGROUPS && s->subgroups <= CLS_SUBGROUPS_WRONG && s->standard >= 120 &&
+           s->standard <= 300 && (s->tier == CLS_TIER_SUBGROUPS) == (s->subgroups != CLS_SUBGROUPS_NONE);
 }
 
 static int read_programs(const uint8_t *at, const uint8_t *end, uint32_t n, cls_container *out)
@@ -135,8 +136,9 @@ int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIG
     digest(at, size - CLS_CONTAINER_HEADER, hash);
     if (memcmp(hash, start + AT_HASH, sizeof hash) != 0)
         return 0;
-    uint32_t *const fixed[FIXED / 4 - 1] = { &out->shape.work_group, &out->shape.row_group, &out->shape.vector,
-                                             &out->shape.shortlist,  &out->shape.tier,      &out->shape.subgroups };
+    uint32_t *const fixed[FIXED / 4 - 1] = {&out->shape.work_group, &out->shape.row_group, &out->shape.vector,
+                                            &out->shape.shortlist,  &out->shape.tier,      &out->shape.subgroups,
+                                            &out->shape.standard};
     for (int i = 0; i < FIXED / 4 - 1; i++)
         *fixed[i] = (uint32_t)get(&at, 4);
     const uint32_t n = (uint32_t)get(&at, 4);

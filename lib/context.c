@@ -15,6 +15,7 @@ void cls_context_destroy(cls_context *context)
     if (context == NULL || atomic_fetch_sub(&context->references, 1) != 1)
         return;
     cls_context_release_programs(context);
+    free(atomic_load(&context->packed));
     if (context->cl != NULL)
         clReleaseContext(context->cl);
     free(context);
@@ -36,6 +37,42 @@ static cls_status check_device(cl_context cl, cl_device_id device)
         if (devices[i] == device)
             return CLS_OK;
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device does not belong to context");
+}
+
+static int load(cls_context *context, const cls_context_options *o, uint32_t dtypes, const void *bytes, size_t size)
+{
+    cls_container c;
+    return cls_container_read(bytes, size, context->key, &c) && cls_load(context, o, dtypes, &c) == CLS_OK;
+}
+
+static int load_cached(cls_context *context, const cls_context_options *o, uint32_t dtypes)
+{
+    size_t size;
+    void *const bytes = cls_cache_read(o->cache_dir, context->key, dtypes, &size);
+    const int loaded = bytes != NULL && load(context, o, dtypes, bytes, size);
+    free(bytes);
+    return loaded;
+}
+
+/* Compiled programs if they serve, else from source. */
+static cls_status make(cls_context *context, const cls_context_options *o)
+{
+    const uint32_t dtypes = o->dtypes != 0 ? o->dtypes : (1u << CLS_DTYPES) - 1;
+    cls_packed *packed;
+    cls_binaries_key(context->device, &context->shape, context->key);
+    context->origin = CLS_ORIGIN_BINARY;
+    if (o->binary != NULL && load(context, o, dtypes, o->binary, o->binary_size))
+        return CLS_OK;
+    context->origin = CLS_ORIGIN_CACHE;
+    if (o->cache_dir != NULL && load_cached(context, o, dtypes))
+        return CLS_OK;
+    context->origin = CLS_ORIGIN_SOURCE;
+    const cls_status status = cls_compile(context, o, dtypes);
+    if (status == CLS_OK && o->cache_dir != NULL && cls_binaries_pack(context, &packed) == CLS_OK) {
+        cls_cache_write(o->cache_dir, context->key, dtypes, packed);
+        free(packed);
+    }
+    return status;
 }
 
 static void hand_out_log(const cls_context *context, const cls_context_options *o)
@@ -70,6 +107,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device, const cls_cont
     if (context == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a context");
     atomic_init(&context->references, 1);
+    atomic_init(&context->packed, NULL);
     const cl_int code = clRetainContext(cl);
     if (code != CL_SUCCESS) {
         free(context);
@@ -79,7 +117,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device, const cls_cont
     context->device = device;
     context->shape = shape;
     cls_failure_keep(&before);
-    status = cls_compile(context, &o, o.dtypes != 0 ? o.dtypes : (1u << CLS_DTYPES) - 1);
+    status = make(context, &o);
     hand_out_log(context, &o);
     if (status != CLS_OK) {
         cls_context_destroy(context);

@@ -10,11 +10,11 @@ static cls_status get(cl_device_id device, cl_device_info what, const char *name
     const cl_int code = clGetDeviceInfo(device, what, size, value, NULL);
     return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's %s", name);
 }
-#define GET(what, value)                                                    \
-    do {                                                                    \
+#define GET(what, value)                                                          \
+    do {                                                                          \
         const cls_status got = get(device, what, #what, sizeof(value), &(value)); \
-        if (got != CLS_OK)                                                  \
-            return got;                                                     \
+        if (got != CLS_OK)                                                        \
+            return got;                                                           \
     } while (0)
 
 /* The local memory that the row kernels' list and scratch take; see cl/05_shortlist.cl. */
@@ -26,7 +26,8 @@ static uint64_t list_bytes(uint64_t entries, uint64_t work_group)
 /* What the survey takes where a group has several work-items. */
 static uint64_t survey_bytes(uint64_t vector, uint64_t work_group)
 {
-    return work_group == 1 ? 64 : CLS_TILE / vector * 4 + CLS_MAX_TILES_PER_TILE * 4 + work_group * sizeof(uint64_t) + 64;
+    return work_group == 1 ? 64
+                           : CLS_TILE / vector * 4 + CLS_MAX_TILES_PER_TILE * 4 + work_group * sizeof(uint64_t) + 64;
 }
 
 /* ------------------------------------------------------------------ the device */
@@ -53,13 +54,15 @@ static cls_status ask_int64(cl_device_id device, int *has)
         return CLS_OK;
     cl_int code = clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size);
     if (code != CL_SUCCESS || size == 0)
-        return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_EXTENSIONS");
+        return code == CL_SUCCESS ? CLS_OK
+                                  : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_EXTENSIONS");
     if ((extensions = calloc(size + 1, 1)) == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the device's extensions");
     code = clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, extensions, NULL);
     *has = code == CL_SUCCESS && strstr(extensions, "cles_khr_int64") != NULL;
     free(extensions);
-    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_EXTENSIONS");
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_EXTENSIONS");
 }
 
 static cls_status ask(cl_device_id device, facts *f)
@@ -79,7 +82,8 @@ static cls_status ask(cl_device_id device, facts *f)
     if (!f->available)
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the device says that it is not available");
     if (!f->little)
-        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the device is big-endian; masks and seeds are little-endian");
+        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                        "the device is big-endian; masks and seeds are little-endian");
     if (sscanf(f->version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 || (major == 1 && minor < 2))
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the device has \"%s\"; OpenCL 1.2 is needed", f->version);
     return ask_int64(device, &f->int64);
@@ -93,7 +97,8 @@ static cls_status check_options(const cls_context_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vector is %u; it must be 0, 2, 4, 8 or 16",
                         (unsigned)o->vector);
     if (o->shortlist != 0 && (o->shortlist < 16 || o->shortlist > 2048 || (o->shortlist & (o->shortlist - 1)) != 0))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->shortlist is %u; it must be 0 or a power of two from 16 to 2048",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->shortlist is %u; it must be 0 or a power of two from 16 to 2048",
                         (unsigned)o->shortlist);
     if (o->dtypes >> CLS_DTYPES != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->dtypes is 0x%x, which has bits beyond the dtypes",
@@ -108,8 +113,8 @@ static cls_status check_options(const cls_context_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->max_local_mem is %llu; it must be 0 or at least 1024",
                         (unsigned long long)o->max_local_mem);
     if (o->binary == NULL && o->binary_size != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->binary is NULL, but binary_size is %zu; it must be 0 then",
-                        o->binary_size);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->binary is NULL, but binary_size is %zu; it must be 0 then", o->binary_size);
     return CLS_OK;
 }
 
@@ -149,7 +154,8 @@ static cls_status choose_groups(const facts *f, const cls_context_options *o, cl
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; %s %llu",
                         o->work_group > group ? "work_group" : "row_group",
                         (unsigned)(o->work_group > group ? o->work_group : o->row_group),
-                        group < f->group ? "options->max_work_group is" : "the device takes at most", (unsigned long long)group);
+                        group < f->group ? "options->max_work_group is" : "the device takes at most",
+                        (unsigned long long)group);
     /* One item and wide vectors are what compilers for CPUs are fast with; but
      * those that take vectors apart compile 16 lanes for minutes (llvmpipe: 8
      * in half the time, and 4 would make more loop trips than it can count). */
@@ -164,13 +170,16 @@ static cls_status choose_groups(const facts *f, const cls_context_options *o, cl
     shape->shortlist = o->shortlist != 0 ? o->shortlist : 1024;
     while (o->shortlist == 0 && shape->shortlist > 16 && list_bytes(shape->shortlist, shape->row_group) > local)
         shape->shortlist /= 2;
-    if (list_bytes(shape->shortlist, shape->row_group) > local || survey_bytes(shape->vector, shape->work_group) > local)
-        return cls_fail(o->work_group != 0 || o->row_group != 0 || o->vector != 0 || o->shortlist != 0 ? CLS_BAD_ARGUMENT
-                                                                                                : CLS_UNSUPPORTED_DEVICE,
-                        CL_SUCCESS, "work_group %u, row_group %u, vector %u and shortlist %u need more than %s %llu bytes of local memory",
-                        (unsigned)shape->work_group, (unsigned)shape->row_group, (unsigned)shape->vector,
-                        (unsigned)shape->shortlist, local < f->local ? "options->max_local_mem, " : "the device's",
-                        (unsigned long long)local);
+    if (list_bytes(shape->shortlist, shape->row_group) > local ||
+        survey_bytes(shape->vector, shape->work_group) > local)
+        return cls_fail(
+            o->work_group != 0 || o->row_group != 0 || o->vector != 0 || o->shortlist != 0 ? CLS_BAD_ARGUMENT
+                                                                                           : CLS_UNSUPPORTED_DEVICE,
+            CL_SUCCESS,
+            "work_group %u, row_group %u, vector %u and shortlist %u need more than %s %llu bytes of local memory",
+            (unsigned)shape->work_group, (unsigned)shape->row_group, (unsigned)shape->vector,
+            (unsigned)shape->shortlist, local < f->local ? "options->max_local_mem, " : "the device's",
+            (unsigned long long)local);
     return CLS_OK;
 }
 
@@ -225,8 +234,9 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
 
 cls_status cls_shape_no_compiler(void)
 {
-    return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_COMPILER_NOT_AVAILABLE,
-                    "the device has no compiler; give options->binary or cache_dir with programs made on such a device");
+    return cls_fail(
+        CLS_UNSUPPORTED_DEVICE, CL_COMPILER_NOT_AVAILABLE,
+        "the device has no compiler; give options->binary or cache_dir with programs made on such a device");
 }
 
 /* --------------------------------------------------------------------- answers */

@@ -188,6 +188,12 @@ int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIG
 
 /* --------------------------------------------------------------- context.c */
 
+/* A container. */
+typedef struct cls_packed {
+    size_t size;
+    uint8_t bytes[];
+} cls_packed;
+
 struct cls_context {
     atomic_int references; /* the creator and its samplers */
     cl_context cl;
@@ -195,7 +201,9 @@ struct cls_context {
     cls_shape shape;
     cl_program program[CLS_DTYPES][CLS_PARTS]; /* NULL: not compiled for */
     char *build_log;
-    uint32_t origin; /* a cls_origin */
+    uint32_t origin;                /* a cls_origin */
+    uint8_t key[CLS_DIGEST];        /* of its programs */
+    _Atomic(cls_packed *) packed;   /* once they were exported */
 };
 
 void cls_context_retain(cls_context *context);
@@ -205,7 +213,8 @@ void cls_context_retain(cls_context *context);
 /* Builds the kernels for one type of logits and one work-group size, from
  * compiled bytes or, if they are NULL, from source; appends the compiler's log
  * to the context's. */
-cls_status cls_program_build(cls_context *context, uint32_t group, int32_t dtype, const cls_bytes *binary, cl_program *out);
+cls_status cls_program_build(cls_context *context, uint32_t group, int32_t dtype, const cls_bytes *binary,
+                             cl_program *out);
 
 /* What the kernels of a part can do together, which drivers know after the build. */
 typedef struct cls_limits {
@@ -225,6 +234,22 @@ cls_status cls_compile(cls_context *context, const cls_context_options *options,
 cls_status cls_load(cls_context *context, const cls_context_options *options, uint32_t dtypes, const cls_container *c);
 
 void cls_context_release_programs(cls_context *context);
+
+/* -------------------------------------------------------------- binaries.c */
+
+/* What programs fit: the library and its kernels, a device and its driver, the
+ * shape that is asked for. */
+void cls_binaries_key(cl_device_id device, const cls_shape *shape, uint8_t key[CLS_DIGEST]);
+
+/* A context's programs, the caller's to free. */
+cls_status cls_binaries_pack(const cls_context *context, cls_packed **out);
+
+/* ----------------------------------------------------------------- cache.c */
+
+/* What a folder has for a key, not yet checked beyond its header; the caller's to
+ * free. NULL: nothing. */
+void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], uint32_t dtypes, size_t *size);
+void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], uint32_t dtypes, const cls_packed *packed);
 
 /* ----------------------------------------------------------------- prove.c */
 

@@ -34,9 +34,10 @@ static cls_status self_test(cls_context *context, cl_program program, cl_command
         return cls_fail(CLS_OPENCL_ERROR, code, "the self-test did not run");
     for (uint32_t i = 0; i < n; i++)
         if (words[i] != self_test_word(i))
-            return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
-                            "the device's arithmetic differs from float32 rounded to nearest (word %u: 0x%08x, not 0x%08x)",
-                            (unsigned)i, (unsigned)words[i], (unsigned)self_test_word(i));
+            return cls_fail(
+                CLS_SELF_TEST_FAILED, CL_SUCCESS,
+                "the device's arithmetic differs from float32 rounded to nearest (word %u: 0x%08x, not 0x%08x)",
+                (unsigned)i, (unsigned)words[i], (unsigned)self_test_word(i));
     return CLS_OK;
 }
 
@@ -51,7 +52,7 @@ static cls_status warm_up(cls_context *context, int32_t dtype, cl_command_queue 
     cls_step step;
     cls_draw_call draw;
     cls_verify_call verify;
-    const int32_t cu[2] = { 0, 2 }, id = 0;
+    const int32_t cu[2] = {0, 2}, id = 0;
     cl_int code;
     const size_t size = VOCAB * 2 * sizeof(float) + 64; /* two rows, or one and its outputs */
     void *const zeros = calloc(1, size);

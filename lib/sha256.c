@@ -16,10 +16,7 @@ static const uint32_t k[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t rotated(uint32_t x, unsigned n)
-{
-    return x >> n | x << (32 - n);
-}
+static uint32_t rotated(uint32_t x, unsigned n) { return x >> n | x << (32 - n); }
 
 /* One block of 64 bytes (6.2.2). */
 static void compress(uint32_t h[8], const uint8_t *block)
@@ -33,8 +30,8 @@ static void compress(uint32_t h[8], const uint8_t *block)
     memcpy(v, h, sizeof v);
     for (int t = 0; t < 64; t++) {
         const uint32_t a = v[0], b = v[1], c = v[2], e = v[4];
-        const uint32_t t1 = v[7] + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) + ((e & v[5]) ^ (~e & v[6])) +
-                            k[t] + w[t];
+        const uint32_t t1 =
+            v[7] + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) + ((e & v[5]) ^ (~e & v[6])) + k[t] + w[t];
         const uint32_t t2 = (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
         memmove(v + 1, v, 7 * sizeof v[0]);
         v[4] += t1;
@@ -47,8 +44,8 @@ static void compress(uint32_t h[8], const uint8_t *block)
 void cls_sha256_begin(cls_sha256 *hash)
 {
     /* Of the square roots of the first eight primes (5.3.3). */
-    static const uint32_t h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                   0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
+    static const uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     memcpy(hash->h, h, sizeof h);
     hash->bytes = 0;
 }
@@ -70,7 +67,7 @@ void cls_sha256_add(cls_sha256 *hash, const void *bytes, size_t size)
 
 void cls_sha256_end(cls_sha256 *hash, uint8_t digest[CLS_DIGEST])
 {
-    static const uint8_t padding[64] = { 0x80 };
+    static const uint8_t padding[64] = {0x80};
     const uint64_t bits = hash->bytes * 8;
     uint8_t length[8];
     for (int i = 0; i < 8; i++)

@@ -76,6 +76,8 @@ host_refused "--position: '4294967296'" --position 4294967296
 host_refused "--draws" --draws 0
 host_refused "--draws: row 0" --draws 2 --position 4294967295
 host_refused "--vector: 3" --vector 3
+host_refused "--tier: 'x' is none of auto|base|int64|subgroups" --tier x
+host_refused "--max-local-mem: '-1'" --max-local-mem -1
 host_refused "--dtype: 'f64'" --dtype f64
 host_refused "f32.npy: .* bf16" --dtype bf16
 host_refused "f32.npy: .* f16" --dtype f16
@@ -253,6 +255,14 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     check "bad rows" "$clsample" sample --logits bad.npy --logprobs-top 2
     says "an empty row" 'empty' out
     refused "--device: there is no device 999" sample $f --device 999
+    both $f --top-k 9 --seed 2 --tier int64 --max-work-group 64 --max-local-mem 1048576
+    same "tokens within limits" b.npy shaped.npy
+    mkdir cache
+    for times in 1 2; do
+        both $f --top-k 9 --seed 2 --cache-dir cache
+        is "files in --cache-dir, $times" "$(ls cache | grep -c '^clsample-[0-9a-f]*-1[.]bin$')" 1
+    done
+    refused "max_local_mem is 1023; it must be 0 or at least 1024" sample $f --max-local-mem 1023
     check "demo" "$clsample" demo $f --rows 0,3
     says "demo" '^tokens left' out
 }

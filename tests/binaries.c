@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/* The folder of compiled programs: found, damaged, replaced, not to be written,
+ * and written by several processes at once. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "binaries.h"
+
+const char *binaries_self, *binaries_folder;
+
+static char folder[64], file[400]; /* the file is the last that was seen there */
+
+static cls_context_options with_folder(void)
+{
+    cls_context_options o = plain_options();
+    o.cache_dir = folder;
+    return o;
+}
+
+/* How many files are there. */
+static int count(void)
+{
+    int n = 0;
+    DIR *const dir = opendir(folder);
+    ck_assert_ptr_nonnull(dir);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
+            snprintf(file, sizeof file, "%s/%s", folder, e->d_name);
+            n++;
+        }
+    closedir(dir);
+    return n;
+}
+
+static void empty(void)
+{
+    while (count() > 0)
+        ck_assert_int_eq(remove(file), 0);
+}
+
+static size_t read_file(uint8_t **bytes)
+{
+    struct stat is;
+    FILE *const f = fopen(file, "rb");
+    ck_assert(f != NULL && stat(file, &is) == 0);
+    const size_t size = (size_t)is.st_size;
+    *bytes = malloc(size + 1);
+    ck_assert_ptr_nonnull(*bytes);
+    ck_assert_uint_eq(fread(*bytes, 1, size, f), size);
+    fclose(f);
+    return size;
+}
+
+static void write_file(const char *path, const uint8_t *bytes, size_t size)
+{
+    FILE *const f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(bytes, 1, size, f), size);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+static void open_folder(void)
+{
+    driver_reset();
+    snprintf(folder, sizeof folder, "binaries.XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+}
+
+static void close_folder(void)
+{
+    empty();
+    ck_assert_int_eq(rmdir(folder), 0);
+    driver_reset();
+}
+
+START_TEST(kept)
+{
+    device *const d = fixture_device(_i);
+    cls_context_options o;
+    open_folder();
+    o = with_folder();
+    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "an empty folder");
+    ck_assert_int_eq(count(), 1);
+    const char *const name = file + strlen(folder) + 1;
+    ck_assert_msg(strlen(name) == 9 + 32 + 6 && strncmp(name, "clsample-", 9) == 0 &&
+                      strcmp(name + 41, "-1.bin") == 0 && strspn(name + 9, "0123456789abcdef") == 32,
+                  "%s", name);
+    expect(d, &o, CLS_ORIGIN_CACHE, 1, "a full folder");
+    fake.no_compiler = 1;
+    expect(d, &o, CLS_ORIGIN_CACHE, 1, "a full folder and no compiler");
+    driver_reset();
+    ck_assert_int_eq(count(), 1);
+
+    uint8_t *bytes;
+    const size_t size = read_file(&bytes);
+    const size_t places[] = {0, 20, 45, 60, 90, size / 2, size - 1};
+    const size_t lengths[] = {0, 50, 84, size / 2, size - 1, size + 1};
+    const size_t n = fixture_by_size(1, 3, sizeof places / sizeof places[0]);
+    const size_t m = fixture_by_size(1, 3, sizeof lengths / sizeof lengths[0]);
+    for (size_t k = 0; k < n; k++) {
+        bytes[places[k]] ^= 16;
+        write_file(file, bytes, size);
+        bytes[places[k]] ^= 16;
+        expect(d, &o, CLS_ORIGIN_SOURCE, 0, "a bit flipped");
+        expect(d, &o, CLS_ORIGIN_CACHE, 1, "replaced");
+    }
+    bytes[size] = 7;
+    for (size_t k = 0; k < m; k++) {
+        write_file(file, bytes, lengths[k]);
+        expect(d, &o, CLS_ORIGIN_SOURCE, 0, "another length");
+        expect(d, &o, CLS_ORIGIN_CACHE, 1, "replaced");
+    }
+    free(bytes);
+    fake.no_binaries = 1;
+    expect(d, &o, CLS_ORIGIN_SOURCE, 1, "the driver takes none");
+    fake.no_binaries = 0;
+    fake.lies = 1;
+    expect(d, &o, CLS_ORIGIN_SOURCE, 1, "another arithmetic");
+    ck_assert_int_eq(count(), 1);
+    expect(d, &o, CLS_ORIGIN_CACHE, 1, "replaced");
+    close_folder();
+}
+END_TEST
+
+/* As good as a full disk; without OpenCL, whose implementations write files, too. */
+static void full_disk(void)
+{
+    static const uint8_t key[CLS_DIGEST];
+    struct rlimit was, small;
+    cls_packed *const packed = calloc(1, sizeof *packed + 100000);
+    ck_assert_ptr_nonnull(packed);
+    packed->size = 100000;
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &was), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    for (rlim_t most = 0; most < 100000; most += 8192) {
+        small = was;
+        small.rlim_cur = most;
+        const int failed = setrlimit(RLIMIT_FSIZE, &small); /* Check writes a file with every assertion */
+        cls_cache_write(folder, key, 1, packed);
+        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &was) | failed, 0);
+        ck_assert_int_eq(count(), 0);
+    }
+    cls_cache_write(folder, key, 1, packed);
+    ck_assert_int_eq(count(), 1);
+    empty();
+    free(packed);
+}
+
+/* What cannot be written is not, and nothing is left behind. */
+START_TEST(not_kept)
+{
+    device *const d = fixture_device(_i);
+    cls_context_options o;
+    char path[sizeof file + 8];
+    open_folder();
+    o = with_folder();
+    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "for the name");
+    ck_assert_int_eq(count(), 1);
+    snprintf(path, sizeof path, "%s", file);
+
+    /* A folder in the file's place. */
+    ck_assert(remove(path) == 0 && mkdir(path, 0700) == 0);
+    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "a folder in its place");
+    ck_assert_int_eq(count(), 1);
+    ck_assert_int_eq(rmdir(path), 0);
+
+    /* Writers that were killed: as many as there are names. */
+    for (int i = 0; i < 64; i++) {
+        snprintf(path, sizeof path, "%s.%d", file, i);
+        write_file(path, (const uint8_t *)"x", 1);
+    }
+    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "no name left");
+    ck_assert_int_eq(count(), 64);
+    empty();
+
+    full_disk();
+
+    /* No folder, or none to write in. */
+    char absent[sizeof folder + 8];
+    snprintf(absent, sizeof absent, "%s/none", folder);
+    o.cache_dir = absent;
+    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "no such folder");
+    ck_assert_int_eq(count(), 0);
+    write_file(absent, (const uint8_t *)"x", 1);
+    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "a file for a folder");
+    ck_assert_int_eq(remove(absent), 0);
+    o.cache_dir = "";
+    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "no name");
+    if (geteuid() != 0) {
+        o.cache_dir = folder;
+        ck_assert_int_eq(chmod(folder, 0500), 0);
+        expect(d, &o, CLS_ORIGIN_SOURCE, 0, "not to be written");
+        ck_assert_int_eq(chmod(folder, 0700), 0);
+        ck_assert_int_eq(count(), 0);
+    }
+    close_folder();
+}
+END_TEST
+
+/* --------------------------------------------------------------- many processes */
+
+START_TEST(write_one)
+{
+    device *const d = fixture_device(_i);
+    cls_context_options o = plain_options();
+    cls_context *context = NULL;
+    o.cache_dir = binaries_folder;
+    must(cls_context_create(d->context, d->id, &o, &context));
+    check_tokens(d, context);
+    cls_context_destroy(context);
+}
+END_TEST
+
+Suite *writer_suite(void)
+{
+    Suite *const s = suite_create("writer");
+    TCase *const t = tcase_create("writer");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, write_one);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+START_TEST(at_once)
+{
+    enum { WRITERS = 4 };
+    device *const d = fixture_device(_i);
+    cls_context_options o;
+    open_folder();
+    o = with_folder();
+    for (uint32_t round = 0; round < fixture_by_size(1, 1, 3); round++) {
+        FILE *writer[WRITERS];
+        char command[600], line[400], said[4000] = "";
+        snprintf(command, sizeof command, "'%s' '%s' 2>&1", binaries_self, folder);
+        for (int i = 0; i < WRITERS; i++)
+            ck_assert_ptr_nonnull(writer[i] = popen(command, "r"));
+        for (int i = 0; i < WRITERS; i++) {
+            while (fgets(line, sizeof line, writer[i]) != NULL)
+                if (strlen(said) + strlen(line) < sizeof said)
+                    strcat(said, line);
+            ck_assert_msg(pclose(writer[i]) == 0, "writer %d: %s", i, said);
+        }
+        ck_assert_int_eq(count(), fixture_devices());
+        fake.no_compiler = 1;
+        expect(d, &o, CLS_ORIGIN_CACHE, 1, "after several writers");
+        driver_reset();
+        empty();
+    }
+    close_folder();
+}
+END_TEST
+
+void add_cache_tests(TCase *t)
+{
+    add_device_test(t, kept);
+    add_device_test(t, not_kept);
+    tcase_add_loop_test(t, at_once, 0, fixture_devices() > 0);
+}
