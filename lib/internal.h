@@ -8,7 +8,13 @@
 #endif
 #include "clsample.h"
 
+#include <float.h>
 #include <stdatomic.h>
+
+/* The host's half decides tokens, too. */
+#if FLT_EVAL_METHOD != 0 || defined(__FAST_MATH__)
+#error "float arithmetic must round each operation: no -ffast-math; on 32-bit x86 gcc needs -msse2 -mfpmath=sse"
+#endif
 
 #include "../cl/types.h"
 #include "../cl/integers.h"

@@ -166,7 +166,7 @@ START_TEST(equal_to_samples)
         free(q);
     }
     printf("%u of %u drafts of %u tokens accepted\n", accepted, offered, vocab);
-    ck_assert(accepted * 8 > offered);
+    ck_assert(accepted * 16 > offered);
 }
 END_TEST
 

@@ -18,7 +18,7 @@ int layer_has_f32(const device *d)
 static cl_mem matrix(device *d, int dtype, uint32_t rows, uint32_t width, uint64_t stride, size_t offset, double spread, rng *r,
                      double **values)
 {
-    const size_t element = dtype_size(dtype), elements = (size_t)(rows - 1) * stride + width; /* no more: Oclgrind sees reads beyond */
+    const size_t element = dtype_size(dtype), elements = (rows - 1) * (size_t)stride + width; /* no more: Oclgrind sees reads beyond */
     unsigned char *const data = malloc(offset + elements * element);
     *values = malloc((size_t)rows * width * sizeof **values);
     ck_assert(data != NULL && *values != NULL);

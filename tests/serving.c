@@ -171,7 +171,7 @@ static uint64_t place(uint32_t step)
 static cls_buffer upload(server *s, const int32_t *values, uint32_t n)
 {
     const cls_buffer b = {s->maps, place(s->writes++)};
-    must_cl(clEnqueueWriteBuffer(s->d->queue, b.buffer, CL_TRUE, b.offset, n * sizeof *values, values, 0, NULL, NULL));
+    must_cl(clEnqueueWriteBuffer(s->d->queue, b.buffer, CL_TRUE, (size_t)b.offset, n * sizeof *values, values, 0, NULL, NULL));
     return b;
 }
 

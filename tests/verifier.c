@@ -230,7 +230,7 @@ void verifier_equal(verifier *v, const char *where)
     const cls_buffer *const outputs[] = {&v->call.tokens, &v->call.accepted, &v->call.emitted,
                                          &v->call.nodes,  &v->call.status,   &v->call.counters};
     for (unsigned o = 0; o <= 6; o++) {
-        const size_t end = o < 6 ? outputs[o]->offset / sizeof(int32_t) : ints;
+        const size_t end = o < 6 ? (size_t)outputs[o]->offset / sizeof(int32_t) : ints;
         for (size_t i = end - MARGIN; i < end; i++)
             ck_assert_msg(v->tokens[i] == CANARY, "%s: something was written beside output %u", where, o);
     }
