@@ -314,6 +314,7 @@ cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *code)
         k = stub_new(STUB_KERNEL, sizeof *k);
         k->program = program;
         k->what = stub_kernel_find(name);
+        snprintf(k->name, sizeof k->name, "%s", name);
     }
     report(code, known);
     return k;

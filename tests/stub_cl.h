@@ -60,9 +60,12 @@ typedef struct stub_kernel {
 struct _cl_kernel {
     stub_object object;
     cl_program program;
+    char name[32];
     const stub_kernel *what; /* NULL: it does nothing */
     stub_value argument[STUB_ARGUMENTS];
 };
+/* Is called with each launch, if set; by one thread only. */
+extern void (*stub_spy)(cl_kernel kernel);
 const stub_kernel *stub_kernel_find(const char *name);
 
 struct _cl_event {

@@ -103,6 +103,8 @@ cl_int clGetEventProfilingInfo(cl_event e, cl_profiling_info what, size_t size, 
 
 /* --------------------------------------------------------------------- commands */
 
+void (*stub_spy)(cl_kernel kernel);
+
 /* Returns 0 if a buffer is too large to have memory. */
 static int carry_out(const stub_command *c)
 {
@@ -258,6 +260,8 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dimension
             return CL_INVALID_WORK_GROUP_SIZE;
         c.global[i] = global[i];
     }
+    if (stub_spy != NULL)
+        stub_spy(k);
     memcpy(c.argument, k->argument, sizeof c.argument);
     return enqueue(q, &c, n, wait, CL_FALSE, event);
 }
