@@ -2,14 +2,15 @@
 /* Soak: steps with random everything, every one beside the reference, and no
  * memory lost: after every part all is closed, and the heap is what it was.
  *
- *     check_soak [steps]       in parts of 10,000 */
+ *     check_soak [steps]       in parts of up to 10,000
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "memory.h"
 #include "soak.h"
 
-enum { PART = 10000, WARM = 3 }; /* parts after which memory no longer grows */
+enum { PART = 10000, PARTS = 6, WARM = 3 }; /* a part's most steps; the fewest parts; those after which memory no longer grows */
 
 /* What OpenCL, and malloc() itself, keep, however many steps there are. */
 #define HEAP_ALLOWED (256u << 10)
@@ -17,9 +18,15 @@ enum { PART = 10000, WARM = 3 }; /* parts after which memory no longer grows */
 
 static uint32_t steps_wanted;
 
+static uint32_t steps(void)
+{
+    return steps_wanted ? steps_wanted : fixture_by_size(60, 300, 1800);
+}
+
 static uint32_t parts(void)
 {
-    return steps_wanted > PART ? (steps_wanted + PART - 1) / PART : 1;
+    const uint32_t n = (steps() + PART - 1) / PART;
+    return n > PARTS ? n : PARTS;
 }
 
 static void no_growth(const char *what, uint32_t part, uint64_t before, uint64_t now, uint64_t allowed)
@@ -37,11 +44,10 @@ START_TEST(soaking)
     static uint64_t heap, resident;
     const uint32_t n = parts(), part = (uint32_t)_i % n;
     device *const d = fixture_device(_i / (int)n);
-    const uint32_t steps = steps_wanted ? (steps_wanted < PART ? steps_wanted : PART) : fixture_by_size(60, 300, 2000);
     if (part == 0)
         sum = (soak_counts){0};
     soak_open(&s, d, fixture_context(d, 1u << CLS_F32, 0, 0, 128), 1, vocabs[part % 6], fixture_seed() + part);
-    for (uint32_t i = 1; i <= steps; i++) {
+    for (uint32_t i = 1; i <= (steps() + n - 1) / n; i++) {
         soak_step(&s);
         if (i % 2500 == 0)
             soak_move_all(&s);
