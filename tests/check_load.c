@@ -5,23 +5,9 @@
  *     check_load [steps [streams]] */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "load.h"
-
-#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
-#include <malloc.h>
-#define HAVE_MALLINFO2 1
-#endif
-
-/* A sanitizer keeps what was freed. */
-#if defined(__SANITIZE_ADDRESS__)
-#define KEEPS_FREED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define KEEPS_FREED 1
-#endif
-#endif
+#include "memory.h"
 
 #define RUSH 8    /* steps at the beginning, which ask for all the memory that slot calls may need */
 #define PEAK 4096 /* bytes that small buffers may grow by */
@@ -38,42 +24,14 @@ static uint32_t steps_wanted, streams_wanted;
 
 /* ---------------------------------------------------------------------- memory */
 
-/* Pages of the process that are in memory, in bytes; 0: not known. */
-static uint64_t resident(void)
-{
-#ifndef KEEPS_FREED
-    unsigned long long size, pages = 0;
-    FILE *const f = fopen("/proc/self/statm", "r");
-    if (f == NULL)
-        return 0;
-    if (fscanf(f, "%llu %llu", &size, &pages) != 2)
-        pages = 0;
-    fclose(f);
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-#else
-    return 0;
-#endif
-}
-
-/* What malloc() has given and not got back; 0: not known. */
-static uint64_t heap(void)
-{
-#ifdef HAVE_MALLINFO2
-    const struct mallinfo2 m = mallinfo2();
-    return m.uordblks + m.hblkhd;
-#else
-    return 0;
-#endif
-}
-
 static memory measure(load *l)
 {
     memory m = {.served.struct_size = sizeof m.served, .alone.struct_size = sizeof m.alone};
     load_lull(l);
     must(cls_sampler_memory(l->sampler, &m.served));
     must(cls_sampler_memory(l->alone, &m.alone));
-    m.heap = heap();
-    m.resident = resident();
+    m.heap = memory_heap();
+    m.resident = memory_resident();
     return m;
 }
 

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* An OpenCL that computes nothing: one platform with one device, linked in
+ * place of a driver. Objects are counted, buffers are memory, commands move
+ * bytes, and no kernel runs but two whose results the library itself reads
+ * (stub_kernels.c). Each queue is a thread: commands end some time after the
+ * call, as they do elsewhere, so that ThreadSanitizer sees what is touched
+ * meanwhile. Nothing is locked that a driver need not lock: a lock here would
+ * hide races there. */
+#ifndef TESTS_STUB_CL_H
+#define TESTS_STUB_CL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <CL/cl.h>
+
+#define STUB_ARGUMENTS 96
+#define STUB_MEMORY ((size_t)1 << 30) /* larger buffers exist, but have no memory */
+
+typedef enum stub_kind { STUB_CONTEXT, STUB_QUEUE, STUB_BUFFER, STUB_PROGRAM, STUB_KERNEL, STUB_EVENT, STUB_KINDS } stub_kind;
+extern const char *const stub_kind_names[STUB_KINDS];
+
+/* Objects that are alive. */
+long stub_alive(stub_kind kind);
+
+typedef struct stub_object {
+    stub_kind kind;
+    atomic_int references;
+} stub_object;
+
+struct _cl_context {
+    stub_object object;
+};
+struct _cl_mem {
+    stub_object object;
+    cl_context context;
+    size_t size;
+    _Atomic(unsigned char *) data; /* allocated when first touched */
+};
+struct _cl_program {
+    stub_object object;
+    cl_context context;
+};
+
+typedef union stub_value {
+    cl_mem mem;
+    cl_uint u32;
+    cl_ulong u64;
+} stub_value;
+
+/* A kernel that does something with its arguments, of which `buffers` has a
+ * bit for each that is a buffer. */
+typedef struct stub_kernel {
+    const char *name;
+    uint64_t buffers;
+    void (*run)(const stub_value *arguments, const size_t *global);
+} stub_kernel;
+struct _cl_kernel {
+    stub_object object;
+    cl_program program;
+    char name[32];
+    const stub_kernel *what; /* NULL: it does nothing */
+    stub_value argument[STUB_ARGUMENTS];
+};
+/* Is called with each launch, if set; by one thread only. */
+extern void (*stub_spy)(cl_kernel kernel);
+const stub_kernel *stub_kernel_find(const char *name);
+
+struct _cl_event {
+    stub_object object;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    cl_int state;
+};
+
+typedef struct stub_command stub_command;
+struct _cl_command_queue {
+    stub_object object;
+    cl_context context;
+    cl_command_queue_properties properties;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    stub_command *first, **end;
+    int closing;
+};
+
+/* Counting. The last stub_release() returns 1: the object is to be freed. */
+void *stub_new(stub_kind kind, size_t size);
+cl_int stub_retain(stub_object *object, stub_kind kind, cl_int error);
+int stub_release(stub_object *object);
+void stub_free(stub_object *object);
+
+cl_device_id stub_device(void);
+
+/* A buffer's memory; NULL if it cannot have any. */
+unsigned char *stub_memory(cl_mem buffer);
+
+#endif
