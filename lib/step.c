@@ -22,7 +22,8 @@ cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_bu
     if (code == CL_SUCCESS)
         code = clGetMemObjectInfo(b->buffer, CL_MEM_CONTEXT, sizeof context, &context, NULL);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_BAD_ARGUMENT, code, "%s is no buffer", what);
+        return code == CL_INVALID_MEM_OBJECT ? cls_fail(CLS_BAD_ARGUMENT, code, "%s is no buffer", what)
+                                             : cls_fail(CLS_OPENCL_ERROR, code, "cannot query %s", what);
     if (context != c->cl)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s belongs to another OpenCL context than the cls_context",
                         what);
