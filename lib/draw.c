@@ -128,7 +128,7 @@ cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call 
     for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, call.rows);
     if (status == CLS_OK)
-        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads);
+        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads, NULL);
     if (status != CLS_OK)
         return status;
     for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)

@@ -214,7 +214,7 @@ cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logpro
         *done = NULL;
     cls_status status = check(s, queue, call, n_wait, wait, &plan);
     if (status == CLS_OK)
-        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, 0);
+        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, 0, NULL);
     if (status != CLS_OK)
         return status;
     const cl_int code = cls_report_launch(&plan, &c, &end);
