@@ -43,6 +43,11 @@ uint32_t faulty_memory_alive(void)
     return alive;
 }
 
+void faulty_memory_forget(void)
+{
+    alive = 0;
+}
+
 static int fails(void)
 {
     const int now = faulty_memory_on && n++ == at;

@@ -13,7 +13,8 @@ extern int faulty_memory_on;
 
 uint32_t faulty_memory_calls(void);
 int faulty_memory_failed(void);
-/* Blocks that were allocated while counting, and are not freed. */
+/* Blocks that were allocated while counting, and are not freed; and no longer counts these. */
 uint32_t faulty_memory_alive(void);
+void faulty_memory_forget(void);
 
 #endif
