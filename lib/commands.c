@@ -311,24 +311,38 @@ static cl_int run_changes(cls_commands *c)
     return code;
 }
 
+/* Whether the last step's end is known, and an error (of it, or of what it waited for). */
+static int last_failed(const cls_sampler *s, cl_int *code)
+{
+    cl_int state = CL_COMPLETE;
+    if (s->last == NULL || clGetEventInfo(s->last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) != CL_SUCCESS)
+        return 0;
+    *code = state < CL_COMPLETE ? state : CL_SUCCESS;
+    return state < CL_COMPLETE;
+}
+
 cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue queue, int ordered, cl_uint n_wait,
                               const cl_event *wait, int uploads, const cls_mask *mask)
 {
     const int masks = mask != NULL && mask->host != NULL;
     cls_status status = CLS_OK;
+    cl_int code = CL_SUCCESS;
     memset(c, 0, sizeof *c);
     c->sampler = s;
     c->queue = queue;
     c->ordered = ordered;
     if (s->lost)
         return cls_sampler_lost();
+    if (last_failed(s, &code)) {
+        s->lost = 1;
+        return cls_fail(CLS_OPENCL_ERROR, code, "the last step ended with an error, and slots may be half changed: destroy the sampler");
+    }
     if (uploads || masks || s->rounds != 0)
         status = find_staging(s, &c->staging);
     if (status == CLS_OK && masks)
         status = grow_masks(c, mask);
     if (status != CLS_OK)
         return status;
-    cl_int code = CL_SUCCESS;
     if (queue != s->last_queue) { /* retained: another queue must not get its address */
         code = clRetainCommandQueue(queue);
         c->retained = code == CL_SUCCESS;
