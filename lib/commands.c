@@ -31,15 +31,34 @@ cls_status cls_sampler_lost(void)
     return cls_fail(CLS_OPENCL_ERROR, CL_SUCCESS, "an earlier step failed half way, and slots may be half changed: destroy the sampler");
 }
 
-cls_status cls_wait_check(cl_uint n_wait, const cl_event *wait)
+static cls_status check_event(const cls_context *c, cl_uint i, cl_event event)
 {
+    cl_context context = NULL;
+    cl_int state = CL_COMPLETE;
+    if (event == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "wait[%u] is NULL", (unsigned)i);
+    cl_int code = clGetEventInfo(event, CL_EVENT_CONTEXT, sizeof context, &context, NULL);
+    if (code == CL_SUCCESS)
+        code = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    if (code != CL_SUCCESS)
+        return code == CL_INVALID_EVENT ? cls_fail(CLS_BAD_ARGUMENT, code, "wait[%u] is no event", (unsigned)i)
+                                        : cls_fail(CLS_OPENCL_ERROR, code, "cannot query wait[%u]", (unsigned)i);
+    if (context != c->cl)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "wait[%u] belongs to another OpenCL context than the cls_context", (unsigned)i);
+    if (state < CL_COMPLETE)
+        return cls_fail(CLS_OPENCL_ERROR, state, "wait[%u] has ended with an error", (unsigned)i);
+    return CLS_OK;
+}
+
+cls_status cls_wait_check(const cls_context *c, cl_uint n_wait, const cl_event *wait)
+{
+    cls_status status = CLS_OK;
     if ((n_wait == 0) != (wait == NULL))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n_wait is %u, but wait is %s", (unsigned)n_wait,
                         wait == NULL ? "NULL" : "not NULL");
-    for (cl_uint i = 0; i < n_wait; i++)
-        if (wait[i] == NULL)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "wait[%u] is NULL", (unsigned)i);
-    return CLS_OK;
+    for (cl_uint i = 0; i < n_wait && status == CLS_OK; i++)
+        status = check_event(c, i, wait[i]);
+    return status;
 }
 
 /* -------------------------------------------------------------------- events */

@@ -40,7 +40,7 @@ static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call
     if (call->hidden_stride < h->hidden)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->hidden_stride is %llu, less than the hidden row of %u",
                         (unsigned long long)call->hidden_stride, (unsigned)h->hidden);
-    cls_status status = cls_wait_check(n_wait, wait);
+    cls_status status = cls_wait_check(h->context, n_wait, wait);
     if (status == CLS_OK)
         status = cls_queue_check(h->context, queue, ordered);
     if (status == CLS_OK)

@@ -439,7 +439,9 @@ int cls_upload_end(cl_event *done);
 /* What a sampler says whose step failed half way. */
 cls_status cls_sampler_lost(void);
 
-cls_status cls_wait_check(cl_uint n_wait, const cl_event *wait);
+/* Events that are there, of the context, and have not ended with an error: what
+ * waits for one that has, some drivers run, and some never (doc/reliability.md). */
+cls_status cls_wait_check(const cls_context *context, cl_uint n_wait, const cl_event *wait);
 
 /* Whether a host map is another than the device has. */
 int cls_map_changed(const cls_sampler *sampler, enum cls_map which, const int32_t *map, uint32_t rows);

@@ -108,8 +108,6 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     cl_event done = NULL;
     if (r == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "readback is NULL");
-    if (queue == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue is NULL");
     if (from == NULL || from->buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "from is NULL");
     if (ticket == NULL)
@@ -119,7 +117,12 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     if (from->offset != (size_t)from->offset)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "from->offset is %llu; this machine has %zu bytes at most",
                         (unsigned long long)from->offset, SIZE_MAX);
-    const cls_status status = cls_wait_check(n_wait, wait);
+    int ordered;
+    cls_status status = cls_wait_check(r->context, n_wait, wait);
+    if (status == CLS_OK)
+        status = cls_queue_check(r->context, queue, &ordered);
+    if (status == CLS_OK)
+        status = cls_buffer_check(r->context, "from", from, size, 1);
     if (status != CLS_OK)
         return status;
     entry *const e = &r->entries[r->next % r->depth];

@@ -224,7 +224,7 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
                         (unsigned)s->max_rows);
     if (tokens == NULL || (tokens->host == NULL && tokens->device.buffer == NULL))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "tokens is NULL");
-    cls_status status = cls_wait_check(n_wait, wait);
+    cls_status status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK)
         status = cls_queue_check(s->context, queue, &ordered);
     if (status == CLS_OK)

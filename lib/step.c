@@ -282,7 +282,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     plan->map[CLS_MAP_DRAWS] = &s->draws;
     plan->map[CLS_MAP_MASKS] = &s->mask.row_map;
     plan->map[CLS_MAP_BIASES] = &s->bias.row_map;
-    status = cls_wait_check(n_wait, wait);
+    status = cls_wait_check(sampler->context, n_wait, wait);
     if (status != CLS_OK)
         return status;
     if (s->rows < 1 || s->rows > sampler->max_rows)

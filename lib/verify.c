@@ -194,7 +194,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = cls_struct_read(c, sizeof *c, callers, "call");
     if (status == CLS_OK)
-        status = cls_wait_check(n_wait, wait);
+        status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK)
         status = check_rows(s, v);
     if (status == CLS_OK)

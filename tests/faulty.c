@@ -25,6 +25,7 @@ static const struct {
 
 int faulty_on;
 const char *faulty_options;
+cl_int faulty_state;
 
 static struct {
     faulty_call which, failed;

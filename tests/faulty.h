@@ -11,6 +11,7 @@
 #endif
 #include <CL/cl.h>
 #include <stdint.h>
+#include <string.h>
 
 /* What a live object is of. */
 typedef enum faulty_kind {
@@ -54,7 +55,8 @@ typedef enum faulty_kind {
          (cl_kernel o, cl_device_id device, cl_kernel_work_group_info what, size_t size, void *to, size_t *got),       \
          (o, device, what, size, to, got), (FAULTY_ALL, CL_INVALID_DEVICE), )                                          \
     call(clGetEventInfo, (cl_event o, cl_event_info what, size_t size, void *to, size_t *got),                         \
-         (o, what, size, to, got), (FAULTY_ALL), )                                                                     \
+         (o, what, size, to, got), (FAULTY_ALL),                                                                       \
+         if (faulty_state < 0 && what == CL_EVENT_COMMAND_EXECUTION_STATUS) memcpy(to, &faulty_state, sizeof faulty_state);) \
     call(clBuildProgram,                                                                                               \
          (cl_program o, cl_uint n, const cl_device_id *ids, const char *options,                                       \
           void(CL_CALLBACK *notify)(cl_program, void *), void *data),                                                  \
@@ -156,8 +158,9 @@ void faulty_arm(faulty_call which, uint32_t n, cl_int code, int lasting);
 /* The same, and none fails. */
 void faulty_disarm(void);
 extern int faulty_on;
-/* Other options for clBuildProgram(), or NULL. */
+/* Other options for clBuildProgram(), or NULL; if negative, what became of every command. */
 extern const char *faulty_options;
+extern cl_int faulty_state;
 
 /* Calls counted so far; which one failed, FAULTY_COUNT if none has, and with what. */
 uint32_t faulty_calls(void);
