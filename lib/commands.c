@@ -18,7 +18,8 @@ cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *or
     if (code == CL_SUCCESS)
         code = clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_BAD_ARGUMENT, code, "queue is no command queue");
+        return code == CL_INVALID_COMMAND_QUEUE ? cls_fail(CLS_BAD_ARGUMENT, code, "queue is no command queue")
+                                                : cls_fail(CLS_OPENCL_ERROR, code, "cannot query queue");
     if (context != c->cl || device != c->device)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue belongs to another OpenCL context or device than the cls_context");
     *ordered = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
@@ -30,15 +31,34 @@ cls_status cls_sampler_lost(void)
     return cls_fail(CLS_OPENCL_ERROR, CL_SUCCESS, "an earlier step failed half way, and slots may be half changed: destroy the sampler");
 }
 
-cls_status cls_wait_check(cl_uint n_wait, const cl_event *wait)
+static cls_status check_event(const cls_context *c, cl_uint i, cl_event event)
 {
+    cl_context context = NULL;
+    cl_int state = CL_COMPLETE;
+    if (event == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "wait[%u] is NULL", (unsigned)i);
+    cl_int code = clGetEventInfo(event, CL_EVENT_CONTEXT, sizeof context, &context, NULL);
+    if (code == CL_SUCCESS)
+        code = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    if (code != CL_SUCCESS)
+        return code == CL_INVALID_EVENT ? cls_fail(CLS_BAD_ARGUMENT, code, "wait[%u] is no event", (unsigned)i)
+                                        : cls_fail(CLS_OPENCL_ERROR, code, "cannot query wait[%u]", (unsigned)i);
+    if (context != c->cl)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "wait[%u] belongs to another OpenCL context than the cls_context", (unsigned)i);
+    if (state < CL_COMPLETE)
+        return cls_fail(CLS_OPENCL_ERROR, state, "wait[%u] has ended with an error", (unsigned)i);
+    return CLS_OK;
+}
+
+cls_status cls_wait_check(const cls_context *c, cl_uint n_wait, const cl_event *wait)
+{
+    cls_status status = CLS_OK;
     if ((n_wait == 0) != (wait == NULL))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n_wait is %u, but wait is %s", (unsigned)n_wait,
                         wait == NULL ? "NULL" : "not NULL");
-    for (cl_uint i = 0; i < n_wait; i++)
-        if (wait[i] == NULL)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "wait[%u] is NULL", (unsigned)i);
-    return CLS_OK;
+    for (cl_uint i = 0; i < n_wait && status == CLS_OK; i++)
+        status = check_event(c, i, wait[i]);
+    return status;
 }
 
 /* -------------------------------------------------------------------- events */
@@ -49,13 +69,20 @@ static void waits(const cls_commands *c, cl_uint *n, const cl_event **wait)
     *wait = c->previous != NULL ? &c->previous : c->n_wait != 0 ? c->wait : NULL;
 }
 
+static void drop_previous(cls_commands *c)
+{
+    if (c->previous != NULL && (c->staging == NULL || c->previous != c->staging->done))
+        clReleaseEvent(c->previous);
+    c->previous = NULL;
+}
+
 /* After a command whose event is `event` (NULL in order). */
 static void advance(cls_commands *c, cl_event event)
 {
-    if (c->previous != NULL)
-        clReleaseEvent(c->previous);
+    drop_previous(c);
     c->previous = c->ordered ? NULL : event;
     c->n_wait = 0;
+    c->enqueued = 1;
 }
 
 static cl_int join(cls_commands *c, cl_uint n_wait, const cl_event *wait)
@@ -85,24 +112,67 @@ static cl_int join(cls_commands *c, cl_uint n_wait, const cl_event *wait)
 
 /* ------------------------------------------------------------------- uploads */
 
-int cls_upload_over(cl_event *done)
+cl_int cls_upload_state(cl_event *done)
 {
     cl_int state = CL_COMPLETE;
     if (*done == NULL)
-        return 1;
-    if (clGetEventInfo(*done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) != CL_SUCCESS || state > CL_COMPLETE)
-        return 0;
+        return CL_COMPLETE;
+    const cl_int code = clGetEventInfo(*done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    if (code != CL_SUCCESS || state > CL_COMPLETE)
+        return code != CL_SUCCESS ? code : state;
     clReleaseEvent(*done);
     *done = NULL;
-    return 1;
+    return CL_COMPLETE;
 }
 
-static cls_staging *free_staging(cls_sampler *s)
+int cls_upload_end(cl_event *done)
 {
-    for (int i = 0; i < CLS_STAGING; i++)
-        if (cls_upload_over(&s->staging[i].done))
-            return &s->staging[i];
-    return NULL;
+    for (int i = 0; i < 2 && *done != NULL; i++) { /* again, if only the waiting failed */
+        clWaitForEvents(1, done);
+        cls_upload_state(done);
+    }
+    if (*done == NULL)
+        return 1;
+    clReleaseEvent(*done);
+    *done = NULL;
+    return 0;
+}
+
+static cls_status find_staging(cls_sampler *s, cls_staging **out)
+{
+    cl_int code = CL_SUCCESS;
+    for (int i = 0; i < CLS_STAGING; i++) {
+        const cl_int state = cls_upload_state(&s->staging[i].done);
+        *out = &s->staging[i];
+        if (state == CL_COMPLETE)
+            return CLS_OK;
+        if (state < CL_COMPLETE)
+            code = state;
+    }
+    return code != CL_SUCCESS
+               ? cls_fail(CLS_OPENCL_ERROR, code, "cannot ask whether an earlier upload is over")
+               : cls_fail(CLS_BUSY, CL_SUCCESS,
+                          "%d steps with slot calls or changed maps are in flight: flush the queue and wait for one",
+                          CLS_STAGING);
+}
+
+/* Bytes of masks of the host's. */
+static size_t mask_size(const cls_mask *mask)
+{
+    return (size_t)cls_extent(mask->rows, mask->row_stride, mask->width, mask->kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t));
+}
+
+static cls_status grow_masks(const cls_commands *c, const cls_mask *mask)
+{
+    cls_block *const block = &c->staging->masks;
+    const size_t size = mask_size(mask);
+    if (block->size < size) {
+        void *const grown = realloc(block->data, size);
+        if (grown == NULL)
+            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu bytes of masks", size);
+        *block = (cls_block){ grown, 0, size };
+    }
+    return cls_device_grow(c->sampler, &c->sampler->masks, size, "masks");
 }
 
 static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size, const void *data)
@@ -115,37 +185,21 @@ static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size,
     const cl_int code = clEnqueueWriteBuffer(c->queue, buffer, CL_FALSE, offset, size, data, n, wait, &event);
     if (code != CL_SUCCESS)
         return code;
+    advance(c, event);
     if (staging->done != NULL)
         clReleaseEvent(staging->done);
     staging->done = event;
-    if (!c->ordered)
-        clRetainEvent(event);
-    advance(c, event);
     return CL_SUCCESS;
 }
 
-cls_status cls_commands_mask(cls_commands *c, cls_mask *mask)
+cl_int cls_commands_mask(cls_commands *c, cls_mask *mask)
 {
-    cls_sampler *const s = c->sampler;
-    const uint64_t element = mask->kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t);
     if (mask->host == NULL)
-        return CLS_OK;
-    const size_t size = (size_t)cls_extent(mask->rows, mask->row_stride, mask->width, element);
-    cls_block *const block = &c->staging->masks;
-    cl_int code = cls_device_grow(s, &s->masks, size, "masks") == CLS_OK ? CL_SUCCESS : CL_MEM_OBJECT_ALLOCATION_FAILURE;
-    if (code == CL_SUCCESS && block->size < size) {
-        void *const grown = realloc(block->data, size);
-        code = grown == NULL ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
-        *block = grown == NULL ? *block : (cls_block){ grown, 0, size };
-    }
-    if (code != CL_SUCCESS)
-        return cls_commands_end(c, code, "no memory for the masks", NULL, NULL);
-    memcpy(block->data, mask->host, size);
-    code = upload(c, s->masks.buffer, 0, size, block->data);
-    if (code != CL_SUCCESS)
-        return cls_commands_end(c, code, "cannot upload the masks", NULL, NULL);
-    mask->words = (cls_buffer){ s->masks.buffer, 0 };
-    return CLS_OK;
+        return CL_SUCCESS;
+    const cl_mem buffer = c->sampler->masks.buffer;
+    memcpy(c->staging->masks.data, mask->host, mask_size(mask));
+    mask->words = (cls_buffer){ buffer, 0 };
+    return upload(c, buffer, 0, mask_size(mask), c->staging->masks.data);
 }
 
 int cls_map_changed(const cls_sampler *s, enum cls_map which, const int32_t *map, uint32_t rows)
@@ -207,12 +261,11 @@ cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, uint32_t ite
         return code;
     c->sampler->launches++;
     c->started = 1;
-    if (done != NULL) {
-        *done = event;
-        if (!c->ordered)
-            clRetainEvent(event);
-    }
     advance(c, event);
+    if (done != NULL) { /* nothing follows it */
+        *done = event;
+        c->previous = NULL;
+    }
     return CL_SUCCESS;
 }
 
@@ -277,53 +330,97 @@ static cl_int run_changes(cls_commands *c)
     return code;
 }
 
-cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue queue, int ordered, cl_uint n_wait,
-                              const cl_event *wait, int uploads)
+/* Whether the last step's end is known, and an error (of it, or of what it waited for). */
+static int last_failed(const cls_sampler *s, cl_int *code)
 {
+    cl_int state = CL_COMPLETE;
+    if (s->last == NULL || clGetEventInfo(s->last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) != CL_SUCCESS)
+        return 0;
+    *code = state < CL_COMPLETE ? state : CL_SUCCESS;
+    return state < CL_COMPLETE;
+}
+
+cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue queue, int ordered, cl_uint n_wait,
+                              const cl_event *wait, int uploads, const cls_mask *mask)
+{
+    const int masks = mask != NULL && mask->host != NULL;
+    cls_status status = CLS_OK;
+    cl_int code = CL_SUCCESS;
     memset(c, 0, sizeof *c);
     c->sampler = s;
     c->queue = queue;
     c->ordered = ordered;
     if (s->lost)
         return cls_sampler_lost();
-    if (uploads || s->rounds != 0) {
-        c->staging = free_staging(s);
-        if (c->staging == NULL)
-            return cls_fail(CLS_BUSY, CL_SUCCESS, "%d steps with slot calls or changed maps are in flight: flush the queue and wait for one",
-                            CLS_STAGING);
+    if (last_failed(s, &code)) {
+        s->lost = 1;
+        return cls_fail(CLS_OPENCL_ERROR, code, "the last step ended with an error, and slots may be half changed: destroy the sampler");
+    }
+    if (uploads || masks || s->rounds != 0)
+        status = find_staging(s, &c->staging);
+    if (status == CLS_OK && masks)
+        status = grow_masks(c, mask);
+    if (status != CLS_OK)
+        return status;
+    if (queue != s->last_queue) { /* retained: another queue must not get its address */
+        code = clRetainCommandQueue(queue);
+        c->retained = code == CL_SUCCESS;
     }
     s->launches = 0;
-    cl_int code = join(c, n_wait, wait);
+    if (code == CL_SUCCESS)
+        code = join(c, n_wait, wait);
     if (code == CL_SUCCESS && s->rounds != 0)
         code = run_changes(c);
     return code == CL_SUCCESS ? CLS_OK : cls_commands_end(c, code, "cannot enqueue what slot calls changed", NULL, NULL);
 }
 
-cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end, cl_event *done)
+/* The sampler's next commands follow `event`, the last one's of this call. */
+static void follow(cls_commands *c, cl_event event)
 {
     cls_sampler *const s = c->sampler;
+    if (s->last != NULL)
+        clReleaseEvent(s->last);
+    s->last = event;
+    if (!c->retained)
+        return;
+    if (s->last_queue != NULL)
+        clReleaseCommandQueue(s->last_queue);
+    s->last_queue = c->queue;
+    c->retained = 0;
+}
+
+/* A call that failed: uploads that came before that are still to be waited for. */
+static void give_up(cls_commands *c)
+{
+    cl_event event = NULL;
+    if (c->enqueued && !c->started) {
+        const cl_uint n = c->previous != NULL;
+        if (clEnqueueMarkerWithWaitList(c->queue, n, n != 0 ? &c->previous : NULL, &event) == CL_SUCCESS)
+            follow(c, event);
+    }
+    c->sampler->lost |= c->enqueued && event == NULL;
+    if (c->enqueued)
+        clFlush(c->queue); /* whoever destroys the sampler waits for its uploads */
+    if (c->retained)
+        clReleaseCommandQueue(c->queue);
+    drop_previous(c);
+}
+
+cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end, cl_event *done)
+{
     if (c->marked)
         clReleaseEvent(c->own[1]);
-    if (c->previous != NULL)
-        clReleaseEvent(c->previous);
+    if (code == CL_SUCCESS && done != NULL)
+        code = clRetainEvent(end);
     if (code != CL_SUCCESS) {
-        s->lost |= c->started;
+        give_up(c);
         if (end != NULL)
             clReleaseEvent(end);
         return cls_fail(CLS_OPENCL_ERROR, code, "%s", what);
     }
-    if (s->last != NULL)
-        clReleaseEvent(s->last);
-    if (s->last_queue != c->queue) { /* retained: another queue must not get its address */
-        if (s->last_queue != NULL)
-            clReleaseCommandQueue(s->last_queue);
-        clRetainCommandQueue(c->queue);
-        s->last_queue = c->queue;
-    }
-    s->last = end;
-    if (done != NULL) {
-        clRetainEvent(end);
+    if (done != NULL)
         *done = end;
-    }
+    drop_previous(c);
+    follow(c, end);
     return CLS_OK;
 }

@@ -37,8 +37,11 @@ static cls_status build(cls_context *context, uint32_t dtypes, const cls_contain
             cl_program *const program = &context->program[i][part];
             cls_status status = CLS_OK;
             if (part > 0 && group[part] == group[0]) {
-                *program = context->program[i][0];
-                clRetainProgram(*program);
+                const cl_int code = clRetainProgram(context->program[i][0]);
+                if (code == CL_SUCCESS)
+                    *program = context->program[i][0];
+                else
+                    status = cls_fail(CLS_OPENCL_ERROR, code, "cannot retain the kernels' program");
             } else {
                 status = cls_program_build(context, group[part], i, binary != NULL ? &binary->program[i][part] : NULL,
                                            program);

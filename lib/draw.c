@@ -62,7 +62,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = cls_struct_read(call, sizeof *call, callers, "call");
     if (status == CLS_OK)
-        status = cls_wait_check(n_wait, wait);
+        status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK && (call->rows < 1 || call->rows > s->max_rows))
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->rows is %u; the sampler was created for 1 to %u",
                           (unsigned)call->rows, (unsigned)s->max_rows);
@@ -128,7 +128,7 @@ cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call 
     for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, call.rows);
     if (status == CLS_OK)
-        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads);
+        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads, NULL);
     if (status != CLS_OK)
         return status;
     for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)

@@ -88,7 +88,10 @@ static cls_status build(const cls_head *h, cl_program *program)
     size_t size = 0;
     cl_int code;
     *program = NULL;
-    clGetDeviceInfo(h->context->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);
+    /* All heads of a device are to round alike, so this is not guessed. */
+    code = clGetDeviceInfo(h->context->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_SINGLE_FP_CONFIG");
     snprintf(options, sizeof options, "-cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s%s",
              (unsigned)h->group, h->group == 1 ? 1u : CLS_HEAD_LANES, (unsigned)shape->vector, (unsigned)h->rows,
              (unsigned)h->tokens, config & CL_FP_FMA ? " -DFUSED" : "",
@@ -293,13 +296,11 @@ void cls_head_destroy(cls_head *h)
         return;
     cl_mem *const buffers[] = { &h->weight, &h->bias, &h->scratch, &h->map };
     /* Uploads read the staging memory until they are done. */
-    for (int i = 0; i < CLS_STAGING; i++) {
-        if (h->staging[i].done != NULL) {
-            clWaitForEvents(1, &h->staging[i].done);
-            clReleaseEvent(h->staging[i].done);
-        }
-        free(h->staging[i].map);
-    }
+    if (h->last_queue != NULL)
+        clFlush(h->last_queue);
+    for (int i = 0; i < CLS_STAGING; i++)
+        if (cls_upload_end(&h->staging[i].done))
+            free(h->staging[i].map);
     if (h->last != NULL)
         clReleaseEvent(h->last);
     if (h->last_queue != NULL)

@@ -40,7 +40,7 @@ static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call
     if (call->hidden_stride < h->hidden)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->hidden_stride is %llu, less than the hidden row of %u",
                         (unsigned long long)call->hidden_stride, (unsigned)h->hidden);
-    cls_status status = cls_wait_check(n_wait, wait);
+    cls_status status = cls_wait_check(h->context, n_wait, wait);
     if (status == CLS_OK)
         status = cls_queue_check(h->context, queue, ordered);
     if (status == CLS_OK)
@@ -68,6 +68,7 @@ typedef struct commands {
     cl_command_queue queue;
     int ordered;
     cls_head_staging *staging; /* for the map, if it changed */
+    int retained; /* the queue is, for the head that was not on it before */
 } commands;
 
 static cl_int barrier(const commands *c)
@@ -76,22 +77,45 @@ static cl_int barrier(const commands *c)
 }
 
 /* The scratch is shared by all calls: they follow one another on any queue. */
-static cl_int begin(const commands *c, cl_uint n_wait, const cl_event *wait)
+static cl_int begin(commands *c, cl_uint n_wait, const cl_event *wait)
 {
-    cl_int code = barrier(c);
+    cls_head *const h = c->head;
+    const int elsewhere = h->last_queue != NULL && h->last_queue != c->queue;
+    cl_int code = CL_SUCCESS;
+    if (elsewhere && h->last == NULL) /* the last call could not be closed */
+        code = clEnqueueBarrierWithWaitList(h->last_queue, 0, NULL, &h->last);
+    if (elsewhere) /* on some drivers it would never run else */
+        clFlush(h->last_queue);
+    if (code == CL_SUCCESS && h->last_queue != c->queue) { /* retained: another queue must not get its address */
+        code = clRetainCommandQueue(c->queue);
+        c->retained = code == CL_SUCCESS;
+    }
+    if (code == CL_SUCCESS)
+        code = barrier(c);
     if (code == CL_SUCCESS && n_wait > 0)
         code = clEnqueueBarrierWithWaitList(c->queue, n_wait, wait, NULL);
-    if (code == CL_SUCCESS && c->head->last != NULL && c->head->last_queue != c->queue)
-        code = clEnqueueBarrierWithWaitList(c->queue, 1, &c->head->last, NULL);
+    if (code == CL_SUCCESS && elsewhere)
+        code = clEnqueueBarrierWithWaitList(c->queue, 1, &h->last, NULL);
+    if (code != CL_SUCCESS && c->retained)
+        clReleaseCommandQueue(c->queue);
     return code;
 }
 
-static cls_head_staging *free_staging(cls_head *h)
+static cls_status find_staging(cls_head *h, cls_head_staging **out)
 {
-    for (int i = 0; i < CLS_STAGING; i++)
-        if (cls_upload_over(&h->staging[i].done))
-            return &h->staging[i];
-    return NULL;
+    cl_int code = CL_SUCCESS;
+    for (int i = 0; i < CLS_STAGING; i++) {
+        const cl_int state = cls_upload_state(&h->staging[i].done);
+        *out = &h->staging[i];
+        if (state == CL_COMPLETE)
+            return CLS_OK;
+        if (state < CL_COMPLETE)
+            code = state;
+    }
+    return code != CL_SUCCESS ? cls_fail(CLS_OPENCL_ERROR, code, "cannot ask whether an earlier upload is over")
+                              : cls_fail(CLS_BUSY, CL_SUCCESS,
+                                         "%d calls with changed maps are in flight: flush the queue and wait for one",
+                                         CLS_STAGING);
 }
 
 static int map_changed(const cls_head *h, const int32_t *map, uint32_t rows)
@@ -195,31 +219,25 @@ static cl_int finish(const commands *c, const cls_head_call *call)
 static cl_int end(const commands *c, cl_event *done)
 {
     cls_head *const h = c->head;
-    cl_event event = NULL;
-    const cl_int code = clEnqueueBarrierWithWaitList(c->queue, 0, NULL, &event);
-    if (code != CL_SUCCESS)
-        return code;
     if (h->last != NULL)
         clReleaseEvent(h->last);
-    h->last = event;
-    if (h->last_queue != c->queue) { /* retained: another queue must not get its address */
-        if (h->last_queue != NULL)
-            clReleaseCommandQueue(h->last_queue);
-        clRetainCommandQueue(c->queue);
-        h->last_queue = c->queue;
-    }
-    if (done != NULL) {
-        clRetainEvent(event);
-        *done = event;
-    }
-    return CL_SUCCESS;
+    if (c->retained && h->last_queue != NULL)
+        clReleaseCommandQueue(h->last_queue);
+    h->last = NULL;
+    h->last_queue = c->queue;
+    cl_int code = clEnqueueBarrierWithWaitList(c->queue, 0, NULL, &h->last);
+    if (code == CL_SUCCESS && done != NULL)
+        code = clRetainEvent(h->last);
+    if (code == CL_SUCCESS && done != NULL)
+        *done = h->last;
+    return code;
 }
 
 cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_call *callers, cl_uint n_wait,
                            const cl_event *wait, cl_event *done)
 {
     cls_head_call call;
-    commands c = { h, queue, 0, NULL };
+    commands c = { h, queue, 0, NULL, 0 };
     cls_head_call_default(&call, sizeof call);
     if (done != NULL)
         *done = NULL;
@@ -231,11 +249,14 @@ cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_c
     if (status != CLS_OK)
         return status;
     const int changed = map_changed(h, call.which.host, call.rows);
-    if (changed && (c.staging = free_staging(h)) == NULL)
-        return cls_fail(CLS_BUSY, CL_SUCCESS, "%d calls with changed maps are in flight: flush the queue and wait for one",
-                        CLS_STAGING);
+    if (changed)
+        status = find_staging(h, &c.staging);
+    if (status != CLS_OK)
+        return status;
     cl_int code = begin(&c, n_wait, wait);
-    if (code == CL_SUCCESS && changed)
+    if (code != CL_SUCCESS) /* at most barriers are under way */
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue the logits");
+    if (changed)
         code = upload(&c, call.which.host, call.rows);
     if (code == CL_SUCCESS)
         code = gather(&c, &call);

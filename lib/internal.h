@@ -451,32 +451,41 @@ typedef struct cls_commands {
     const cl_event *wait;
     cl_event own[2]; /* what `wait` points to, where that is not the caller's */
     int marked;      /* own[1] is ours */
-    cl_event previous; /* out of order: the last command's, ours */
+    int retained;    /* the queue is, for the sampler that was not on it before */
+    cl_event previous; /* out of order: the last command's; ours, if it is not the staging's */
     cls_staging *staging;
+    int enqueued;    /* something is under way: what follows on another queue must wait for it */
     int started;     /* kernels are under way: a failure now leaves slots half changed */
 } cls_commands;
 
 /* Checks a queue; tells whether it is in order. */
 cls_status cls_queue_check(const cls_context *context, cl_command_queue queue, int *ordered);
-/* Whether the upload of an event (NULL: none) is over; if so, forgets it. */
-int cls_upload_over(cl_event *done);
+/* CL_COMPLETE if the upload of an event (NULL: none) is over, well or badly; then
+ * forgets it. Above: it is under way. Below: OpenCL's reason for not saying it. */
+cl_int cls_upload_state(cl_event *done);
+/* Waits for an upload and forgets it. 0: nobody can say that it is over, and its
+ * memory must stay for ever. */
+int cls_upload_end(cl_event *done);
 
 /* What a sampler says whose step failed half way. */
 cls_status cls_sampler_lost(void);
 
-cls_status cls_wait_check(cl_uint n_wait, const cl_event *wait);
+/* Events that are there, of the context, and have not ended with an error: what
+ * waits for one that has, some drivers run, and some never (doc/reliability.md). */
+cls_status cls_wait_check(const cls_context *context, cl_uint n_wait, const cl_event *wait);
 
 /* Whether a host map is another than the device has. */
 int cls_map_changed(const cls_sampler *sampler, enum cls_map which, const int32_t *map, uint32_t rows);
 
 /* Joins the caller's events with the sampler's last step, which may be on
- * another queue; finds memory for uploads, if there will be some (CLS_BUSY);
- * then enqueues what slot calls want. */
+ * another queue; finds memory for uploads, if there will be some (CLS_BUSY),
+ * masks of the host's (NULL: none) among them; then enqueues what slot calls
+ * want. */
 cls_status cls_commands_begin(cls_commands *c, cls_sampler *sampler, cl_command_queue queue, int ordered, cl_uint n_wait,
-                              const cl_event *wait, int uploads);
+                              const cl_event *wait, int uploads, const cls_mask *mask);
 
 /* Uploads masks of the host's, if these are where a step has its own. */
-cls_status cls_commands_mask(cls_commands *c, cls_mask *mask);
+cl_int cls_commands_mask(cls_commands *c, cls_mask *mask);
 
 /* Uploads a map if the device has another. */
 cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map, uint32_t rows);

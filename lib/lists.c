@@ -271,19 +271,19 @@ cls_status cls_lists_new(cls_sampler *s, uint32_t n, cls_lists **out)
     if (l == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a list");
     if ((end + n) * sizeof(uint32_t) > s->lists.size) {
-        const cls_device_block old = s->lists;
-        clRetainMemObject(old.buffer);
-        const cls_status status = cls_device_grow(s, &s->lists, (end + n) * sizeof(uint32_t), "lists");
-        if (status != CLS_OK || s->old_lists != NULL) {
-            clReleaseMemObject(old.buffer); /* not needed: still there, or without contents yet */
-        } else {
-            s->old_lists = old.buffer;
-            s->old_lists_size = old.size;
-        }
+        cls_device_block grown = { NULL, s->lists.size };
+        const cls_status status = cls_device_grow(s, &grown, (end + n) * sizeof(uint32_t), "lists");
         if (status != CLS_OK) {
             free(l);
             return status;
         }
+        if (s->old_lists != NULL) {
+            clReleaseMemObject(s->lists.buffer); /* it has no contents yet */
+        } else {
+            s->old_lists = s->lists.buffer;
+            s->old_lists_size = s->lists.size;
+        }
+        s->lists = grown;
     }
     l->references = 1;
     l->at = (uint32_t)end;

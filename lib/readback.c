@@ -33,20 +33,20 @@ static void forget(entry *e)
 
 void cls_readback_destroy(cls_readback *r)
 {
+    int over = 1; /* no read can come any more */
     if (r == NULL)
         return;
     for (uint32_t i = 0; r->entries != NULL && i < r->depth; i++) {
-        if (r->entries[i].done != NULL) {
+        if (r->entries[i].queue != NULL)
             clFlush(r->entries[i].queue);
-            clWaitForEvents(1, &r->entries[i].done);
-        }
+        over &= cls_upload_end(&r->entries[i].done);
         forget(&r->entries[i]);
     }
-    if (r->data != NULL && clEnqueueUnmapMemObject(r->queue, r->pinned, r->data, 0, NULL, NULL) == CL_SUCCESS)
+    if (r->data != NULL && over && clEnqueueUnmapMemObject(r->queue, r->pinned, r->data, 0, NULL, NULL) == CL_SUCCESS)
         clFinish(r->queue);
     if (r->queue != NULL)
         clReleaseCommandQueue(r->queue);
-    if (r->pinned != NULL)
+    if (r->pinned != NULL && over)
         clReleaseMemObject(r->pinned);
     cls_context_destroy(r->context);
     free(r->entries);
@@ -95,13 +95,11 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
     return CLS_OK;
 }
 
-/* CL_COMPLETE, more while it is under way, less if it failed. */
-static cl_int state_of(const entry *e)
+/* *state: CL_COMPLETE, more while it is under way, less if it failed. */
+static cl_int ask(const entry *e, cl_int *state)
 {
-    cl_int state = CL_COMPLETE;
-    const cl_int code = e->done != NULL ? clGetEventInfo(e->done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL)
-                                        : CL_SUCCESS;
-    return code == CL_SUCCESS ? state : code;
+    *state = CL_COMPLETE;
+    return e->done != NULL ? clGetEventInfo(e->done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof *state, state, NULL) : CL_SUCCESS;
 }
 
 cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls_buffer *from, size_t size, cl_uint n_wait,
@@ -110,8 +108,6 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     cl_event done = NULL;
     if (r == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "readback is NULL");
-    if (queue == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue is NULL");
     if (from == NULL || from->buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "from is NULL");
     if (ticket == NULL)
@@ -121,19 +117,31 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     if (from->offset != (size_t)from->offset)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "from->offset is %llu; this machine has %zu bytes at most",
                         (unsigned long long)from->offset, SIZE_MAX);
-    const cls_status status = cls_wait_check(n_wait, wait);
+    int ordered;
+    cls_status status = cls_wait_check(r->context, n_wait, wait);
+    if (status == CLS_OK)
+        status = cls_queue_check(r->context, queue, &ordered);
+    if (status == CLS_OK)
+        status = cls_buffer_check(r->context, "from", from, size, 1);
     if (status != CLS_OK)
         return status;
     entry *const e = &r->entries[r->next % r->depth];
-    if (state_of(e) > CL_COMPLETE)
+    cl_int state, code = ask(e, &state);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot ask whether an earlier read is over");
+    if (state > CL_COMPLETE)
         return cls_fail(CLS_BUSY, CL_SUCCESS, "all %u reads of the ring are under way: flush the queue and wait for one",
                         (unsigned)r->depth);
-    const cl_int code = clEnqueueReadBuffer(queue, from->buffer, CL_FALSE, (size_t)from->offset, size,
-                                            r->data + (size_t)(r->next % r->depth) * r->stride, n_wait, wait, &done);
+    code = clRetainCommandQueue(queue);
     if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot retain queue");
+    code = clEnqueueReadBuffer(queue, from->buffer, CL_FALSE, (size_t)from->offset, size,
+                               r->data + (size_t)(r->next % r->depth) * r->stride, n_wait, wait, &done);
+    if (code != CL_SUCCESS) {
+        clReleaseCommandQueue(queue);
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue the read");
+    }
     forget(e);
-    clRetainCommandQueue(queue);
     e->done = done;
     e->queue = queue;
     *ticket = r->next++;
@@ -154,14 +162,17 @@ cls_status cls_readback_get(cls_readback *r, uint64_t ticket, int block, const v
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "ticket %llu is overwritten: the ring keeps %u", (unsigned long long)ticket,
                         (unsigned)r->depth);
     entry *const e = &r->entries[ticket % r->depth];
-    cl_int state = state_of(e);
-    if (state > CL_COMPLETE && block) {
+    cl_int state, code = ask(e, &state);
+    if (code == CL_SUCCESS && state > CL_COMPLETE && block) {
         clFlush(e->queue);
-        const cl_int code = clWaitForEvents(1, &e->done);
-        state = code == CL_SUCCESS ? CL_COMPLETE : state_of(e);
-        if (code != CL_SUCCESS && state >= CL_COMPLETE)
-            state = code;
+        code = clWaitForEvents(1, &e->done);
+        if (code == CL_SUCCESS)
+            state = CL_COMPLETE;
+        else if (ask(e, &state) == CL_SUCCESS && state <= CL_COMPLETE)
+            code = CL_SUCCESS; /* it is over, whatever the waiting says */
     }
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot wait for the read");
     if (state > CL_COMPLETE)
         return cls_fail(CLS_BUSY, CL_SUCCESS, "the read is under way");
     if (state < CL_COMPLETE)

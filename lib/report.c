@@ -175,7 +175,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_logpro
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = cls_struct_read(&call, sizeof call, callers, "call");
     if (status == CLS_OK)
-        status = cls_wait_check(n_wait, wait);
+        status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK && (call.rows < 1 || call.rows > s->max_rows))
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->rows is %u; the sampler was created for 1 to %u",
                           (unsigned)call.rows, (unsigned)s->max_rows);
@@ -214,7 +214,7 @@ cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logpro
         *done = NULL;
     cls_status status = check(s, queue, call, n_wait, wait, &plan);
     if (status == CLS_OK)
-        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, 0);
+        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, 0, NULL);
     if (status != CLS_OK)
         return status;
     const cl_int code = cls_report_launch(&plan, &c, &end);

@@ -193,11 +193,10 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
     for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
     if (status == CLS_OK)
-        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads || plan.step.mask.host != NULL);
-    if (status == CLS_OK)
-        status = cls_commands_mask(&c, &plan.step.mask);
+        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads, &plan.step.mask);
     if (status != CLS_OK)
         return status;
+    code = cls_commands_mask(&c, &plan.step.mask);
     for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
         code = cls_commands_map(&c, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
     if (code == CL_SUCCESS)
@@ -225,7 +224,7 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
                         (unsigned)s->max_rows);
     if (tokens == NULL || (tokens->host == NULL && tokens->device.buffer == NULL))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "tokens is NULL");
-    cls_status status = cls_wait_check(n_wait, wait);
+    cls_status status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK)
         status = cls_queue_check(s->context, queue, &ordered);
     if (status == CLS_OK)
@@ -237,7 +236,8 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
     if (status == CLS_OK)
         status = cls_commands_begin(&c, s, queue, ordered, n_wait, wait,
                                     cls_map_changed(s, CLS_MAP_SLOTS, map->host, rows) ||
-                                        cls_map_changed(s, CLS_MAP_TOKENS, tokens->host, rows));
+                                        cls_map_changed(s, CLS_MAP_TOKENS, tokens->host, rows),
+                                    NULL);
     if (status != CLS_OK)
         return status;
     cl_int code = cls_commands_map(&c, CLS_MAP_SLOTS, map->host, rows);

@@ -274,10 +274,8 @@ void cls_sampler_destroy(cls_sampler *s)
     if (s->last_queue != NULL)
         clFlush(s->last_queue);
     for (int i = 0; i < CLS_STAGING; i++) {
-        if (s->staging[i].done != NULL) {
-            clWaitForEvents(1, &s->staging[i].done);
-            clReleaseEvent(s->staging[i].done);
-        }
+        if (!cls_upload_end(&s->staging[i].done))
+            continue;
         free(s->staging[i].maps);
         free(s->staging[i].changes.data);
         free(s->staging[i].words.data);

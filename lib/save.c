@@ -269,7 +269,7 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, c
     cls_status status = cls_queue_check(s->context, queue, &ordered);
     if (status == CLS_OK && s->rounds != 0) {
         cl_event end = NULL;
-        status = cls_commands_begin(&c, s, queue, ordered, 0, NULL, 0);
+        status = cls_commands_begin(&c, s, queue, ordered, 0, NULL, 0, NULL);
         if (status == CLS_OK) {
             const cl_int code = clEnqueueMarkerWithWaitList(queue, c.previous != NULL, c.previous != NULL ? &c.previous : NULL, &end);
             status = cls_commands_end(&c, code, "cannot enqueue what slot calls changed", end, NULL);

@@ -22,7 +22,8 @@ cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_bu
     if (code == CL_SUCCESS)
         code = clGetMemObjectInfo(b->buffer, CL_MEM_CONTEXT, sizeof context, &context, NULL);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_BAD_ARGUMENT, code, "%s is no buffer", what);
+        return code == CL_INVALID_MEM_OBJECT ? cls_fail(CLS_BAD_ARGUMENT, code, "%s is no buffer", what)
+                                             : cls_fail(CLS_OPENCL_ERROR, code, "cannot query %s", what);
     if (context != c->cl)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s belongs to another OpenCL context than the cls_context",
                         what);
@@ -281,7 +282,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     plan->map[CLS_MAP_DRAWS] = &s->draws;
     plan->map[CLS_MAP_MASKS] = &s->mask.row_map;
     plan->map[CLS_MAP_BIASES] = &s->bias.row_map;
-    status = cls_wait_check(n_wait, wait);
+    status = cls_wait_check(sampler->context, n_wait, wait);
     if (status != CLS_OK)
         return status;
     if (s->rows < 1 || s->rows > sampler->max_rows)

@@ -194,7 +194,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = cls_struct_read(c, sizeof *c, callers, "call");
     if (status == CLS_OK)
-        status = cls_wait_check(n_wait, wait);
+        status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK)
         status = check_rows(s, v);
     if (status == CLS_OK)
@@ -333,14 +333,13 @@ cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_c
     v.map[CLS_MAP_TOKENS].host = v.plan.draft_ids.host;
     v.map[CLS_MAP_MASKS].host = v.plan.step.mask.row_map.host;
     v.map[CLS_MAP_BIASES].host = v.plan.step.bias.row_map.host;
-    int uploads = v.plan.step.mask.host != NULL;
+    int uploads = 0;
     for (int i = 0; i < CLS_MAPS; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, v.map[i].host, entries(&v, (enum cls_map)i));
-    status = cls_commands_begin(&c, s, queue, v.plan.ordered, n_wait, wait, uploads);
-    if (status == CLS_OK)
-        status = cls_commands_mask(&c, &v.plan.step.mask);
+    status = cls_commands_begin(&c, s, queue, v.plan.ordered, n_wait, wait, uploads, &v.plan.step.mask);
     if (status != CLS_OK)
         return status;
+    code = cls_commands_mask(&c, &v.plan.step.mask);
     for (int i = 0; i < CLS_MAPS && code == CL_SUCCESS; i++)
         code = cls_commands_map(&c, (enum cls_map)i, v.map[i].host, entries(&v, (enum cls_map)i));
     if (code == CL_SUCCESS)

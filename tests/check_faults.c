@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT */
+/* A fault in every OpenCL call and every allocation of a whole life (life.c), one
+ * at a time: the call that met it says so, nothing leaks, and either the same
+ * call then succeeds and all goes on as if nothing had been, or the sampler is
+ * lost and says that.
+ *
+ *     tests/check_faults [stride]     every so many calls, with one of its errors;
+ *                                     1: all calls with all their errors */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "faulty.h"
+#include "faulty_memory.h"
+#include "life.h"
+
+static uint32_t stride;
+
+/* What became of the faults in a kind of call. */
+enum { SURVIVED, REPEATED, LOST, FATES };
+static struct {
+    const char *name;
+    uint32_t n[FATES];
+} tally[FAULTY_COUNT + 1];
+
+/* A fault: in the n-th call, with one of its errors, or in the n-th allocation. */
+typedef struct fault {
+    uint32_t n;
+    enum { CALL, ALLOCATION } in;
+    cl_int error;
+} fault;
+
+static void arm(const fault *f)
+{
+    faulty_disarm();
+    faulty_memory_arm(f != NULL && f->in == ALLOCATION ? f->n : UINT32_MAX);
+    if (f != NULL && f->in == CALL)
+        faulty_arm(FAULTY_COUNT, f->n, f->error, 0);
+}
+
+static int met(void)
+{
+    return faulty_failed() != FAULTY_COUNT || faulty_memory_failed();
+}
+
+/* For messages. Static memory. */
+static const char *words(const fault *f)
+{
+    static char text[120];
+    if (f->in == ALLOCATION)
+        snprintf(text, sizeof text, "allocation %u", (unsigned)f->n);
+    else
+        snprintf(text, sizeof text, "call %u, %s, with %d", (unsigned)f->n, faulty_name(faulty_failed()), (int)faulty_code());
+    return text;
+}
+
+/* Calls without which all goes on as well. */
+static int is_dispensable(faulty_call which)
+{
+    switch (which) {
+    case FAULTY_clReleaseContext:
+    case FAULTY_clReleaseCommandQueue:
+    case FAULTY_clReleaseProgram:
+    case FAULTY_clReleaseKernel:
+    case FAULTY_clReleaseMemObject:
+    case FAULTY_clReleaseEvent:
+    case FAULTY_clFlush:
+    case FAULTY_clGetProgramBuildInfo: /* the log */
+    case FAULTY_clGetEventInfo:        /* of an upload: other staging is taken; of a step: it is taken to be well */
+    case FAULTY_clWaitForEvents:       /* asked again, whether it is over */
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* What a call says that met a fault. What destroys says nothing. */
+static void judge(const fault *f, const char *call, cls_status status, int is_end)
+{
+    const char *const message = cls_error_message();
+    const faulty_call which = faulty_failed();
+    const cl_int code = faulty_code();
+    if (status == CLS_OK) {
+        ck_assert_msg(is_end || (f->in == CALL && is_dispensable(which)), "%s succeeds, whatever became of %s", call, words(f));
+        return;
+    }
+    if (f->in == ALLOCATION) {
+        ck_assert_msg(status == CLS_OUT_OF_MEMORY && strstr(message, "memory") != NULL, "%s, %s: %s: %s", call, words(f),
+                      cls_status_name(status), message);
+        ck_assert_msg(cls_error_opencl() == CL_SUCCESS, "%s, %s: OpenCL is to blame: %s", call, words(f), message);
+        return;
+    }
+    const cls_status wanted = which == FAULTY_clBuildProgram ? CLS_BUILD_FAILED : CLS_OPENCL_ERROR;
+    const int argument = status == CLS_BAD_ARGUMENT &&
+                         (code == CL_INVALID_COMMAND_QUEUE || code == CL_INVALID_MEM_OBJECT ||
+                          code == CL_INVALID_CONTEXT || code == CL_INVALID_DEVICE);
+    ck_assert_msg(status == wanted || argument, "%s, %s: %s: %s", call, words(f), cls_status_name(status), message);
+    ck_assert_msg(cls_error_opencl() == code, "%s, %s: the code is %d: %s", call, words(f), (int)cls_error_opencl(), message);
+    ck_assert_msg(strstr(message, "OpenCL says") != NULL && strlen(message) > 40, "%s, %s: %s", call, words(f), message);
+}
+
+static void expect_lost(const fault *f, const char *call, cls_status status)
+{
+    ck_assert_msg(status == CLS_OPENCL_ERROR && cls_error_opencl() == CL_SUCCESS &&
+                      strstr(cls_error_message(), "destroy the sampler") != NULL,
+                  "%s, after %s: %s: %s", call, words(f), cls_status_name(status), cls_error_message());
+}
+
+/* A life without faults: what is seen after each call, and which calls it made. */
+typedef struct reference {
+    unsigned char *seen[64]; /* after the call of life_calls */
+    uint32_t calls, allocations;
+    faulty_call was[1 << 13];
+} reference;
+
+static reference reference_life;
+
+static void drop(reference *ref)
+{
+    for (uint32_t i = 0; i < life_count; i++)
+        free(ref->seen[i]);
+}
+
+static void record(reference *ref, life *l)
+{
+    memset(ref, 0, sizeof *ref);
+    arm(NULL);
+    life_begin(l);
+    for (uint32_t i = 0; i < life_count; i++) {
+        must(life_make(l, i, i % 2));
+        ref->seen[i] = malloc(life_seen_size(l));
+        ck_assert(ref->seen[i] != NULL);
+        life_see(l, ref->seen[i]);
+    }
+    ref->calls = faulty_calls();
+    ref->allocations = faulty_memory_calls();
+    ck_assert_uint_lt(ref->calls, sizeof ref->was / sizeof ref->was[0]);
+    for (uint32_t n = 0; n < ref->calls; n++)
+        ref->was[n] = faulty_was(n);
+}
+
+/* Whether a fault may lose the sampler: from the call `first` on a kernel was
+ * under way before it, or slot calls, if some were noted. */
+static int may_lose(const fault *f, uint32_t first, int noted)
+{
+    int begun = 0;
+    for (uint32_t n = first; n < f->n && f->in == CALL; n++)
+        begun |= faulty_was(n) == FAULTY_clEnqueueNDRangeKernel || (noted && faulty_was(n) == FAULTY_clEnqueueWriteBuffer);
+    return begun;
+}
+
+static void expect_seen(const reference *ref, life *l, unsigned char *seen, uint32_t i, const fault *f, const char *when)
+{
+    life_see(l, seen);
+    const size_t size = life_seen_size(l);
+    size_t at = 0;
+    while (at < size && seen[at] == ref->seen[i][at])
+        at++;
+    ck_assert_msg(at == size, "%s, %s %s: byte %zu of %zu (outputs: %zu) differs", life_calls[i].name, when, words(f), at, size,
+                  l->out_size);
+}
+
+/* Returns what became of it. */
+static int live_with(const reference *ref, life *l, unsigned char *seen, const fault *f)
+{
+    const faulty_live before = faulty_alive();
+    const uint32_t blocks = faulty_memory_alive();
+    int fate = SURVIVED, noted = 0;
+    arm(f);
+    life_begin(l);
+    for (uint32_t i = 0; i < life_count; i++) {
+        const int was_met = met();
+        const uint32_t first = faulty_calls();
+        cls_status status = life_make(l, i, i % 2);
+        if (fate == LOST && life_calls[i].what != LIFE_FREE) {
+            expect_lost(f, life_calls[i].name, status);
+            continue;
+        }
+        if (!was_met && met()) {
+            judge(f, life_calls[i].name, status, i + 1 == life_count);
+            if (status != CLS_OK) {
+                fate = REPEATED;
+                status = life_make(l, i, (i + 1) % 2); /* again, on the other queue */
+                if (status != CLS_OK && life_calls[i].what == LIFE_STEP && may_lose(f, first, noted)) {
+                    expect_lost(f, life_calls[i].name, status);
+                    fate = LOST;
+                    continue;
+                }
+            }
+        }
+        ck_assert_msg(status == CLS_OK, "%s, after %s: %s: %s", life_calls[i].name, words(f), cls_status_name(status),
+                      cls_error_message());
+        if (life_calls[i].what != LIFE_FREE)
+            noted = life_calls[i].what == LIFE_SLOT;
+        if (fate != LOST && met())
+            expect_seen(ref, l, seen, i, f, "after");
+    }
+    ck_assert_msg(faulty_leaked(&before)[0] == '\0', "%s: leaks %s", words(f), faulty_leaked(&before));
+    ck_assert_msg(faulty_memory_alive() == blocks, "%s: leaks %u blocks", words(f), faulty_memory_alive() - blocks);
+    return fate;
+}
+
+/* How often OpenCL is asked whether uploads are over depends on the time, so the
+ * last calls may not be met. */
+static void count(int fate)
+{
+    const faulty_call which = faulty_failed();
+    if (!met())
+        return;
+    tally[which].name = which < FAULTY_COUNT ? faulty_name(which) : "malloc() and the like";
+    tally[which].n[fate]++;
+}
+
+static void every_fault(device *d, uint32_t vocab)
+{
+    reference *const ref = &reference_life;
+    life l;
+    life_open(&l, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), vocab);
+    record(ref, &l); /* and whatever the driver does once */
+    unsigned char *const seen = malloc(life_seen_size(&l));
+    ck_assert(seen != NULL);
+    for (uint32_t n = 0; n < ref->calls; n += stride) {
+        const uint32_t errors = stride == 1 ? faulty_errors(ref->was[n]) : 1;
+        for (uint32_t e = 0; e < errors; e++) {
+            const fault f = { n, CALL, (cl_int)(stride == 1 ? e : n / stride) };
+            count(live_with(ref, &l, seen, &f));
+        }
+    }
+    for (uint32_t n = 0; n < ref->allocations; n++) {
+        const fault f = { n, ALLOCATION, 0 };
+        count(live_with(ref, &l, seen, &f));
+    }
+    printf("%s, vocabulary of %u: %u calls, %u allocations\n", d->name, (unsigned)vocab, (unsigned)ref->calls,
+           (unsigned)ref->allocations);
+    drop(ref);
+    free(seen);
+    life_close(&l);
+}
+
+/* ------------------------------------------------------------------- a lost device */
+
+/* From the n-th call on all fail: every step says so, nothing hangs, and the end
+ * releases all. But what an upload or a read may still touch, since nobody can
+ * say that it is over, stays: memory of the host's, and the ring's buffer. */
+static uint32_t lose(life *l, uint32_t n, cl_int code)
+{
+    const faulty_live before = faulty_alive();
+    const fault f = { n, CALL, code };
+    faulty_memory_forget();
+    arm(NULL);
+    faulty_arm(FAULTY_COUNT, n, code, 1);
+    life_begin(l);
+    for (uint32_t i = 0; i + 1 < life_count; i++) {
+        const int was_met = met();
+        const cls_status status = life_make(l, i, i % 2);
+        if (status == CLS_OK) {
+            ck_assert_msg(!was_met || life_calls[i].what != LIFE_STEP, "%s succeeds after %s", life_calls[i].name, words(&f));
+            continue;
+        }
+        ck_assert_msg(met() && (status == CLS_OPENCL_ERROR || status == CLS_BAD_ARGUMENT || status == CLS_BUILD_FAILED),
+                      "%s, %s: %s: %s", life_calls[i].name, words(&f), cls_status_name(status), cls_error_message());
+        ck_assert_msg(strlen(cls_error_message()) > 10, "%s, %s: %s", life_calls[i].name, words(&f), cls_error_message());
+    }
+    life_make(l, life_count - 1, 0);
+    life_end(l);
+    const uint32_t blocks = faulty_memory_alive();
+    faulty_live now = faulty_alive();
+    ck_assert_msg(now.n[FAULTY_MEMORY] - before.n[FAULTY_MEMORY] <= 1, "%s: leaks %s", words(&f), faulty_leaked(&before));
+    now.n[FAULTY_MEMORY] = before.n[FAULTY_MEMORY];
+    ck_assert_msg(memcmp(&now, &before, sizeof now) == 0, "%s: leaks %s", words(&f), faulty_leaked(&before));
+    faulty_memory_forget();
+    return blocks;
+}
+
+START_TEST(lost_device)
+{
+    static const cl_int codes[] = { CL_OUT_OF_RESOURCES, CL_INVALID_COMMAND_QUEUE, -9999 };
+    device *const d = fixture_device(_i);
+    uint32_t most = 0, lives = 0;
+    life l;
+    life_open(&l, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 40);
+    record(&reference_life, &l);
+    for (uint32_t n = 0; n < reference_life.calls; n += 3 * stride, lives++) {
+        const uint32_t blocks = lose(&l, n, codes[lives % 3]);
+        most = blocks > most ? blocks : most;
+    }
+    printf("%s: lost %u times; at most %u blocks were left to it\n", d->name, (unsigned)lives, (unsigned)most);
+    drop(&reference_life);
+    life_close(&l);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------ contexts */
+
+/* The shape that the device has anyway: else a smaller one is tried, and compiled. */
+static cls_status make_context(device *d, cls_context **out)
+{
+    cls_device_info info = { .struct_size = sizeof info };
+    cls_context_options o;
+    must(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info));
+    cls_context_options_default(&o, sizeof o);
+    o.dtypes = 1u << CLS_F32;
+    o.tier = info.tier;
+    o.work_group = info.work_group;
+    o.row_group = info.row_group;
+    o.vector = info.vector;
+    o.shortlist = info.shortlist;
+    faulty_on = faulty_memory_on = 1;
+    const cls_status status = cls_context_create(d->context, d->id, &o, out);
+    faulty_on = faulty_memory_on = 0;
+    return status;
+}
+
+static void context_with(const reference *ref, life *l, unsigned char *seen, const fault *f)
+{
+    const faulty_live before = faulty_alive();
+    const uint32_t blocks = faulty_memory_alive();
+    int fate = SURVIVED;
+    cls_context *context = NULL;
+    arm(f);
+    cls_status status = make_context(l->d, &context);
+    if (status != CLS_OK) {
+        ck_assert_msg(context == NULL, "cls_context_create(), %s: failed, and gives a context", words(f));
+        judge(f, "cls_context_create()", status, 0);
+        fate = REPEATED;
+        status = make_context(l->d, &context);
+    }
+    ck_assert_msg(status == CLS_OK, "cls_context_create(), after %s: %s", words(f), cls_error_message());
+    count(fate);
+    if (fate == SURVIVED) { /* with a log less, it may be; but it works */
+        l->context = context;
+        arm(NULL);
+        life_begin(l);
+        for (uint32_t i = 0; i < life_count; i++)
+            must(life_make(l, i, i % 2));
+        expect_seen(ref, l, seen, life_count - 1, f, "in a context made in spite of");
+    }
+    faulty_on = 1;
+    cls_context_destroy(context);
+    faulty_on = 0;
+    ck_assert_msg(faulty_leaked(&before)[0] == '\0', "%s: leaks %s", words(f), faulty_leaked(&before));
+    ck_assert_msg(faulty_memory_alive() == blocks, "%s: leaks %u blocks", words(f), faulty_memory_alive() - blocks);
+}
+
+START_TEST(contexts)
+{
+    device *const d = fixture_device(_i);
+    cls_context *context = NULL;
+    life l;
+    life_open(&l, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 40);
+    record(&reference_life, &l);
+    unsigned char *const seen = malloc(life_seen_size(&l));
+    ck_assert(seen != NULL);
+    for (int i = 0; i < 2; i++) { /* once for what the driver does once */
+        arm(NULL);
+        must(make_context(d, &context));
+        cls_context_destroy(context);
+    }
+    const uint32_t calls = faulty_calls(), allocations = faulty_memory_calls();
+    for (uint32_t n = 0; n < calls; n += 2 * stride - 1)
+        context_with(&reference_life, &l, seen, &(const fault){ n, CALL, (cl_int)(n / stride) });
+    for (uint32_t n = 0; n < allocations; n++)
+        context_with(&reference_life, &l, seen, &(const fault){ n, ALLOCATION, 0 });
+    printf("%s, a context: %u calls, %u allocations\n", d->name, (unsigned)calls, (unsigned)allocations);
+    free(seen);
+    drop(&reference_life);
+    life_close(&l);
+}
+END_TEST
+
+START_TEST(small_vocabulary)
+{
+    every_fault(fixture_device(_i), 40);
+}
+END_TEST
+
+START_TEST(large_vocabulary)
+{
+    every_fault(fixture_device(_i), 1500);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("faults");
+    TCase *const t = tcase_create("faults");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, small_vocabulary);
+    add_device_test(t, large_vocabulary);
+    add_device_test(t, lost_device);
+    add_device_test(t, contexts);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    stride = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : fixture_by_size(97, 23, 11);
+    stride = stride != 0 ? stride : 1;
+    const int status = fixture_run(make, 1);
+    printf("%-32s %9s %9s %9s\n", "faults in", "survived", "repeated", "lost");
+    for (int i = 0; i <= FAULTY_COUNT; i++)
+        if (tally[i].name != NULL)
+            printf("%-32s %9u %9u %9u\n", tally[i].name, (unsigned)tally[i].n[SURVIVED], (unsigned)tally[i].n[REPEATED],
+                   (unsigned)tally[i].n[LOST]);
+    return status;
+}
