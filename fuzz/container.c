@@ -39,7 +39,7 @@ static uint8_t *written(input *in, size_t *size)
     static const uint8_t code[256] = {1, 2, 3};
     const uint8_t shape = take_byte(in), which = take_byte(in);
     cls_container c = {.shape = {.work_group = 1u + shape % 4, .row_group = 1, .vector = 4, .shortlist = 64,
-                                 .tier = shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE}};
+                                 .tier = shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE, .standard = 120}};
     for (unsigned i = 0; i < PROGRAMS; i++)
         if (which >> i & 1)
             c.program[i / CLS_PARTS][i % CLS_PARTS] = (cls_bytes){code, 1u + take_byte(in)};
