@@ -24,7 +24,10 @@ typedef struct subject {
 static subject *make_subject(uint32_t which)
 {
     static subject all[SAMPLERS];
-    static const struct { int keep; uint32_t history, rollback; } shapes[SAMPLERS] = {
+    static const struct {
+        int keep;
+        uint32_t history, rollback;
+    } shapes[SAMPLERS] = {
         {CLS_KEEP_COUNTS, 40, 8}, {CLS_KEEP_SEEN, 7, 3}, {CLS_KEEP_NONE, 40, 8}, {CLS_KEEP_COUNTS, 0, 0}};
     subject *const s = &all[which];
     cls_sampler_options o;
@@ -80,9 +83,9 @@ static void step(const subject *s)
     buffer_read(the_device(), s->step.tokens.buffer, sizeof token, token);
     buffer_read(the_device(), s->step.status.buffer, sizeof status, status);
     demand(token[0] >= -1 && token[0] < VOCAB && status[0] >= 0 && status[0] < 256, "token %d, status %d", token[0],
-                  status[0]);
+           status[0]);
     demand(token[1] == token[0] && status[1] == status[0], "token %d, status %d, of its copy %d, %d", token[0],
-                  status[0], token[1], status[1]);
+           status[0], token[1], status[1]);
 }
 
 /* A request of any kind in slot 0, saved after a token or two. */
@@ -134,20 +137,21 @@ static size_t edit(const edits *e, uint8_t *bytes, size_t size)
 
 /* ------------------------------------------------------------------ what follows */
 
-/* What was loaded into slot 0. */
-static void go_on(const subject *s, const uint8_t *bytes, size_t size)
+/* What was loaded into slot 0. same: it is what slot 1 is, which was neither saved nor loaded. */
+static void go_on(const subject *s, const uint8_t *bytes, size_t size, int same)
 {
     static uint8_t again[MOST];
     const size_t saved = save(s, 0, again);
     demand(saved == size && memcmp(again, bytes, size) == 0, "%zu bytes are saved as %zu others", size, saved);
-    must(cls_slot_copy(s->sampler, 1, 0));
+    if (!same)
+        must(cls_slot_copy(s->sampler, 1, 0));
     step(s);
     must(cls_slot_rollback(s->sampler, 0, s->rollback < 1 ? 0 : 1));
     must(cls_slot_rollback(s->sampler, 1, s->rollback < 1 ? 0 : 1));
     step(s);
     const size_t later = save(s, 0, again);
     demand(later == 0 || cls_slot_load(s->sampler, 1, again, later) == CLS_OK,
-                  "what a step made of it is saved, but not loaded: %s", cls_error_message());
+           "what a step made of it is saved, but not loaded: %s", cls_error_message());
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
@@ -158,6 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
     const subject *const s = make_subject(how / KINDS % SAMPLERS);
     rng r = {how};
     size_t size = in.size < MOST ? in.size : MOST, had = 0;
+    int same = 0;
     uint8_t *const room = calloc(MOST + 64, 1);
     demand(room != NULL, "out of memory");
     if (how % KINDS == EDITED) {
@@ -166,6 +171,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
         had = made(s, &r, before);
         memcpy(room, before, had);
         size = had > 0 ? edit(&e, room, had) : 0;
+        same = had > 0 && size == had && memcmp(room, before, had) == 0;
         rng_feed(NULL, NULL, 0);
     } else {
         memcpy(room, in.data, size);
@@ -175,11 +181,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
     uint8_t *const bytes = malloc(size + (size == 0)); /* of its very size: a byte beyond is seen */
     demand(bytes != NULL, "out of memory");
     memcpy(bytes, room, size);
-    if (cls_slot_load(s->sampler, 0, bytes, size) == CLS_OK)
-        go_on(s, bytes, size);
+    const cls_status status = cls_slot_load(s->sampler, 0, bytes, size);
+    demand(status == CLS_OK || !same, "what was saved is refused: %s", cls_error_message());
+    if (status == CLS_OK)
+        go_on(s, bytes, size, same);
     else if (had > 0)
         demand(save(s, 0, room) == had && memcmp(room, before, had) == 0, "what is refused changes the slot: %s",
-                      cls_error_message());
+               cls_error_message());
     must(cls_slot_reset(s->sampler, 0));
     must(cls_slot_reset(s->sampler, 1));
     free(bytes);

@@ -24,29 +24,56 @@ static void raw_logits(batch *b, uint32_t row, rng *r)
     memcpy(b->data + b->offset + (size_t)row * b->stride * sizeof(float), values, b->vocab * sizeof(float));
 }
 
-/* A parameter of any value that the library takes. */
-static void raw_parameter(cls_params *p, uint32_t vocab, int history, rng *r)
+/* A parameter of any value that the library takes; the last ones need what not every sampler keeps. */
+static void raw_parameter(const batch *b, uint32_t row, rng *r)
 {
-    float *const fields[] = {&p->temperature,     &p->top_p,           &p->min_p,           &p->top_n_sigma,
-                             &p->typical_p,       &p->xtc_probability, &p->xtc_threshold,   &p->dynatemp_range,
-                             &p->dynatemp_exponent, &p->top_p_decay,   &p->top_p_min,       &p->mirostat_tau,
-                             &p->mirostat_eta,    &p->adaptive_target, &p->adaptive_decay,  &p->dry_base,
-                             &p->dry_multiplier};
-    const uint32_t n = sizeof fields / sizeof *fields;
-    float *const field = fields[rng_below(r, history ? n : n - 1)];
-    const float before = *field;
+    cls_params *const p = &b->params[row];
+    void *const fields[] = {&p->temperature,
+                            &p->top_p,
+                            &p->min_p,
+                            &p->top_n_sigma,
+                            &p->typical_p,
+                            &p->xtc_probability,
+                            &p->xtc_threshold,
+                            &p->dynatemp_range,
+                            &p->dynatemp_exponent,
+                            &p->top_p_decay,
+                            &p->top_p_min,
+                            &p->mirostat_tau,
+                            &p->mirostat_eta,
+                            &p->adaptive_target,
+                            &p->adaptive_decay,
+                            &p->top_k,
+                            &p->min_keep,
+                            &p->position,
+                            &p->min_tokens,
+                            &p->max_tokens,
+                            &p->top_p_reset_id,
+                            &p->dry_base,
+                            &p->dry_allowed_length,
+                            &p->repetition_penalty,
+                            &p->presence_penalty,
+                            &p->frequency_penalty,
+                            &p->dry_multiplier,
+                            &p->no_repeat_ngram};
+    enum { ALL = sizeof fields / sizeof *fields, HISTORY_NEEDS = 2, COUNTS_NEED = 3 };
+    const int keeps_all = b->keep == CLS_KEEP_COUNTS && b->history != 0;
+    void *const field = fields[rng_below(r, keeps_all ? ALL : ALL - HISTORY_NEEDS - COUNTS_NEED)];
     const uint32_t bits = (uint32_t)rng_bits(r);
+    uint32_t before;
+    memcpy(&before, field, sizeof before);
     memcpy(field, &bits, sizeof bits);
-    if (cls_params_check(p, vocab) != CLS_OK)
-        *field = before;
+    if (cls_params_check(p, b->vocab) != CLS_OK)
+        memcpy(field, &before, sizeof before);
 }
 
 static batch *make_batch(rng *r)
 {
     static const uint32_t edges[] = {1, 2, 31, 32, 33, 63, 64, 65, 100, 1023, 1024, 1025, 2048, 2049};
-    const uint32_t vocab = rng_below(r, 2) ? edges[rng_below(r, sizeof edges / sizeof *edges)]
-                                           : 1 + rng_below(r, MOST_VOCAB);
-    batch *const b = batch_new(1 + rng_below(r, MOST_ROWS), vocab, CLS_F32, vocab + rng_below(r, 9), 4 * rng_below(r, 3));
+    const uint32_t vocab =
+        rng_below(r, 2) ? edges[rng_below(r, sizeof edges / sizeof *edges)] : 1 + rng_below(r, MOST_VOCAB);
+    batch *const b =
+        batch_new(1 + rng_below(r, MOST_ROWS), vocab, CLS_F32, vocab + rng_below(r, 9), 4 * rng_below(r, 3));
     b->history = rng_below(r, 3) ? HISTORY : 0;
     b->keep = (int)rng_below(r, 4) ? CLS_KEEP_COUNTS : (int)rng_below(r, 2);
     b->logit_bias = rng_below(r, 4) != 0;
@@ -74,7 +101,7 @@ static void add_requests(batch *b, rng *r)
         batch_bias(b, &many, rng_below(r, 2) ? CLS_F32 : CLS_F16);
     for (uint32_t row = 0; row < b->rows; row++)
         for (uint32_t n = rng_below(r, 4); n > 0; n--)
-            raw_parameter(&b->params[row], b->vocab, b->history != 0, r);
+            raw_parameter(b, row, r);
 }
 
 /* Some tokens of each row's request. */

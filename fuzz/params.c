@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Parameters as the command reads them: the JSON of --params (cli/params.c,
  * cli/lists.c), or options, a line each (cli/options.c). What is accepted the
- * library accepts, too, and can sample by. The first bytes: options or JSON, the
- * vocabulary, the rows. */
+ * library accepts, too, and can sample by. The first bytes: options, JSON, or JSON
+ * after a file of seeds; the vocabulary; the rows; the seeds' length, if any. */
 #include "fuzz.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,9 +61,9 @@ static void use(const cls_params *params, uint32_t vocab)
     sample(params, vocab);
 }
 
-static void from_json(const cls_params *base, uint32_t rows, uint32_t vocab, cls_params *params)
+static void from_json(const cls_params *base, const char *seeds, uint32_t rows, uint32_t vocab, cls_params *params)
 {
-    if (cli_params_rows(base, "input", NULL, rows, "rows", vocab, params) == 0)
+    if (cli_params_rows(base, "input", seeds, rows, "rows", vocab, params) == 0)
         for (uint32_t r = 0; r < rows; r++)
             use(&params[r], vocab);
     else
@@ -87,8 +86,8 @@ static void from_options(uint32_t vocab, cls_params *params)
     cli_lists lists = {0};
     char *argv[MOST_OPTIONS];
     char *const text = calloc(rest.size + 1, 1);
-    cli_option options[] = {CLI_PARAM_OPTIONS(params), CLI_LIST_OPTIONS(&lists),
-                            {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    cli_option options[] = {
+        CLI_PARAM_OPTIONS(params), CLI_LIST_OPTIONS(&lists), {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     demand(text != NULL, "out of memory");
     memcpy(text, rest.data, rest.size);
     if (cli_parse(split(text, argv), argv, "", "", options) == CLI_GO && cli_lists_parse(&lists, vocab, params) == 0 &&
@@ -98,6 +97,15 @@ static void from_options(uint32_t vocab, cls_params *params)
         demand(*what_was_said() != '\0', "refused without a sentence");
     cli_lists_free(&lists);
     free(text);
+}
+
+static const char *take_seeds(void)
+{
+    const size_t length = take_byte(&rest), have = length < rest.size ? length : rest.size;
+    file_holds(rest.data, have);
+    rest.data += have;
+    rest.size -= have;
+    return "seeds";
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -112,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (how & 1)
         from_options(vocab, &base);
     else
-        from_json(&base, rows, vocab, params);
+        from_json(&base, how & 2 ? take_seeds() : NULL, rows, vocab, params);
     cli_params_free(&base, params, rows);
     return 0;
 }
