@@ -6,8 +6,31 @@
 
 #include <clsample.h>
 
+static struct {
+    const rng *r;
+    const unsigned char *bytes;
+    size_t n;
+} fed;
+
+void rng_feed(const rng *r, const void *bytes, size_t n)
+{
+    fed.r = r;
+    fed.bytes = bytes;
+    fed.n = n;
+}
+
+static uint64_t food(size_t most)
+{
+    uint64_t x = 0;
+    for (size_t i = 0; i < most && fed.n > 0; i++, fed.n--)
+        x |= (uint64_t)*fed.bytes++ << 8 * i;
+    return x;
+}
+
 uint64_t rng_bits(rng *r)
 {
+    if (r == fed.r && fed.n > 0)
+        return food(sizeof(uint64_t));
     uint64_t z = r->state += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
@@ -16,6 +39,8 @@ uint64_t rng_bits(rng *r)
 
 uint32_t rng_below(rng *r, uint32_t n)
 {
+    if (r == fed.r && fed.n > 0)
+        return (uint32_t)(food(n <= 256 ? 1 : n <= 65536 ? 2 : 4) % n);
     return (uint32_t)((rng_bits(r) >> 32) * n >> 32);
 }
 

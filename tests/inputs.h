@@ -17,6 +17,10 @@ uint32_t rng_below(rng *r, uint32_t n); /* 0 to n-1 */
 double rng_unit(rng *r);                /* [0, 1) */
 double rng_normal(rng *r);
 
+/* From now on one of them takes its bits from these bytes as long as they last,
+ * no more than it needs; NULL: none does. */
+void rng_feed(const rng *r, const void *bytes, size_t n);
+
 typedef enum row_kind {
     ROW_PEAKED,   /* one token far above a normal rest */
     ROW_LANGUAGE, /* a head over a tail that falls with the id */

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* cls_slot_load(): the bytes of a saved slot. What is loaded is saved again as
+ * the same bytes, goes on by steps, and what it then is can be saved and loaded;
+ * what is refused changes nothing. The first byte says which sampler and what
+ * the rest is: bytes, bytes whose checksum is made right, or a request that is
+ * begun and saved, and changes of these bytes. */
+#include "device.h"
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { VOCAB = 100, SAMPLERS = 4, MOST = 65536, CHECKSUM = 8 };
+enum { RAW, MENDED, EDITED, KINDS };
+
+/* A sampler of two slots, and a step of a row of each. */
+typedef struct subject {
+    cls_sampler *sampler;
+    cls_step step;
+    int keep;
+    uint32_t history, rollback;
+} subject;
+
+static subject *make_subject(uint32_t which)
+{
+    static subject all[SAMPLERS];
+    static const struct {
+        int keep;
+        uint32_t history, rollback;
+    } shapes[SAMPLERS] = {
+        {CLS_KEEP_COUNTS, 40, 8}, {CLS_KEEP_SEEN, 7, 3}, {CLS_KEEP_NONE, 40, 8}, {CLS_KEEP_COUNTS, 0, 0}};
+    subject *const s = &all[which];
+    cls_sampler_options o;
+    if (s->sampler != NULL)
+        return s;
+    batch *const b = batch_new(2, VOCAB, CLS_F32, 0, 0);
+    batch_row(b, 0, ROW_NORMAL3, 1);
+    batch_row(b, 1, ROW_NORMAL3, 1);
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = VOCAB;
+    o.max_rows = o.slots = 2;
+    o.keep = s->keep = shapes[which].keep;
+    o.history = s->history = shapes[which].history;
+    o.rollback = s->rollback = shapes[which].rollback;
+    must(cls_sampler_create(the_context(), &o, &s->sampler));
+    must(cls_sampler_infill(s->sampler, &b->infill));
+    cls_step_default(&s->step, sizeof s->step);
+    s->step.rows = 2;
+    s->step.logits.buffer = buffer_of(the_device(), b->data_size, b->data);
+    s->step.tokens.buffer = buffer_of(the_device(), 2 * sizeof(int32_t), NULL);
+    s->step.status.buffer = buffer_of(the_device(), 2 * sizeof(int32_t), NULL);
+    batch_free(b);
+    return s;
+}
+
+/* ------------------------------------------------------------------- the bytes */
+
+static void mend(uint8_t *bytes, size_t size)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    if (size < CHECKSUM)
+        return;
+    for (size_t i = 0; i < size - CHECKSUM; i++)
+        h = (h ^ bytes[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < CHECKSUM; i++)
+        bytes[size - CHECKSUM + i] = (uint8_t)(h >> 8 * i);
+}
+
+/* Saves a slot; 0: it has no request any more. */
+static size_t save(const subject *s, uint32_t slot, uint8_t *bytes)
+{
+    size_t size = MOST;
+    if (cls_slot_save(s->sampler, the_device()->queue, slot, bytes, &size) == CLS_OK)
+        return size;
+    demand(strstr(cls_error_message(), "no request") != NULL, "not saved: %s", cls_error_message());
+    return 0;
+}
+
+static void step(const subject *s)
+{
+    int32_t token[2], status[2];
+    must(cls_sample(s->sampler, the_device()->queue, &s->step, 0, NULL, NULL));
+    buffer_read(the_device(), s->step.tokens.buffer, sizeof token, token);
+    buffer_read(the_device(), s->step.status.buffer, sizeof status, status);
+    demand(token[0] >= -1 && token[0] < VOCAB && status[0] >= 0 && status[0] < 256, "token %d, status %d", token[0],
+           status[0]);
+    demand(token[1] == token[0] && status[1] == status[0], "token %d, status %d, of its copy %d, %d", token[0],
+           status[0], token[1], status[1]);
+}
+
+/* A request of any kind in slot 0, saved after a token or two. */
+static size_t made(const subject *s, rng *r, uint8_t *bytes)
+{
+    batch *const b = batch_new(1, VOCAB, CLS_F32, 0, 0);
+    rng many = {rng_bits(r)};
+    b->keep = s->keep;
+    b->history = s->history;
+    batch_row(b, 0, ROW_NORMAL3, rng_bits(r));
+    params_random(&b->params[0], VOCAB, r);
+    if (rng_below(r, 8) == 0)
+        params_infill(&b->params[0], VOCAB, r);
+    batch_requests(b, &many);
+    const tokens *const t = &b->tokens[0];
+    must(cls_slot_begin(s->sampler, 0, &b->params[0], t->prompt, t->prompt_count, t->output, t->output_count));
+    must(cls_slot_copy(s->sampler, 1, 0));
+    for (uint32_t n = rng_below(r, 3); n > 0; n--)
+        step(s);
+    batch_free(b);
+    return save(s, 0, bytes);
+}
+
+/* Changes of words and of bytes, then of the size. */
+typedef struct edits {
+    uint32_t n, at[8], word[8], bytes, longer;
+} edits;
+
+static edits take_edits(rng *r)
+{
+    static const uint32_t edges[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0xffff, VOCAB, VOCAB - 1};
+    edits e = {.n = rng_below(r, 8), .bytes = rng_below(r, 256)};
+    for (uint32_t i = 0; i < e.n; i++) {
+        e.at[i] = rng_below(r, 65536);
+        e.word[i] = rng_below(r, 2) ? (uint32_t)rng_bits(r) : edges[rng_below(r, 8)];
+    }
+    e.longer = rng_below(r, 8) == 0 ? rng_below(r, 33) : 16;
+    return e;
+}
+
+static size_t edit(const edits *e, uint8_t *bytes, size_t size)
+{
+    const size_t words = (size - CHECKSUM) / 4;
+    for (uint32_t i = 0; i < e->n; i++)
+        memcpy(bytes + e->at[i] % words * 4, &e->word[i], e->bytes >> i & 1 ? 1 : sizeof e->word[i]);
+    memset(bytes + size, 0, 16);
+    return size + e->longer - 16;
+}
+
+/* ------------------------------------------------------------------ what follows */
+
+/* What was loaded into slot 0. same: it is what slot 1 is, which was neither saved nor loaded. */
+static void go_on(const subject *s, const uint8_t *bytes, size_t size, int same)
+{
+    static uint8_t again[MOST];
+    const size_t saved = save(s, 0, again);
+    demand(saved == size && memcmp(again, bytes, size) == 0, "%zu bytes are saved as %zu others", size, saved);
+    if (!same)
+        must(cls_slot_copy(s->sampler, 1, 0));
+    step(s);
+    must(cls_slot_rollback(s->sampler, 0, s->rollback < 1 ? 0 : 1));
+    must(cls_slot_rollback(s->sampler, 1, s->rollback < 1 ? 0 : 1));
+    step(s);
+    const size_t later = save(s, 0, again);
+    demand(later == 0 || cls_slot_load(s->sampler, 1, again, later) == CLS_OK,
+           "what a step made of it is saved, but not loaded: %s", cls_error_message());
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
+{
+    static uint8_t before[MOST];
+    input in = {data, data_size};
+    const uint8_t how = take_byte(&in);
+    const subject *const s = make_subject(how / KINDS % SAMPLERS);
+    rng r = {how};
+    size_t size = in.size < MOST ? in.size : MOST, had = 0;
+    int same = 0;
+    uint8_t *const room = calloc(MOST + 64, 1);
+    demand(room != NULL, "out of memory");
+    if (how % KINDS == EDITED) {
+        rng_feed(&r, in.data, in.size);
+        const edits e = take_edits(&r);
+        had = made(s, &r, before);
+        memcpy(room, before, had);
+        size = had > 0 ? edit(&e, room, had) : 0;
+        same = had > 0 && size == had && memcmp(room, before, had) == 0;
+        rng_feed(NULL, NULL, 0);
+    } else {
+        memcpy(room, in.data, size);
+    }
+    if (how % KINDS != RAW)
+        mend(room, size);
+    uint8_t *const bytes = malloc(size + (size == 0)); /* of its very size: a byte beyond is seen */
+    demand(bytes != NULL, "out of memory");
+    memcpy(bytes, room, size);
+    const cls_status status = cls_slot_load(s->sampler, 0, bytes, size);
+    demand(status == CLS_OK || !same, "what was saved is refused: %s", cls_error_message());
+    if (status == CLS_OK)
+        go_on(s, bytes, size, same);
+    else if (had > 0)
+        demand(save(s, 0, room) == had && memcmp(room, before, had) == 0, "what is refused changes the slot: %s",
+               cls_error_message());
+    must(cls_slot_reset(s->sampler, 0));
+    must(cls_slot_reset(s->sampler, 1));
+    free(bytes);
+    free(room);
+    return 0;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* Compiled programs as bytes, from anywhere: lib/container.c and the reading
+ * half of lib/cache.c. Nothing that they take may point outside. The first byte
+ * says what the rest is: bytes, bytes whose hash is made right, or what a
+ * container is written from, and changes of it, after which the hash is made
+ * right or not. */
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+#define fopen file_open
+#define fclose file_close
+#include "lib/cache.c"
+
+enum { RAW, MENDED, EDITED, KINDS };
+enum { AT_KEY = 12, AT_LENGTH = 44, AT_HASH = 52, PROGRAMS = CLS_DTYPES * CLS_PARTS };
+static const uint8_t key[CLS_DIGEST] = "the key of what runs this target";
+
+/* Makes key, length and hash those of the payload. */
+static void mend(uint8_t *bytes, size_t size)
+{
+    cls_sha256 hash;
+    if (size < CLS_CONTAINER_HEADER)
+        return;
+    const uint64_t length = size - CLS_CONTAINER_HEADER;
+    memcpy(bytes + AT_KEY, key, sizeof key);
+    for (int i = 0; i < 8; i++)
+        bytes[AT_LENGTH + i] = (uint8_t)(length >> 8 * i);
+    cls_sha256_begin(&hash);
+    cls_sha256_add(&hash, bytes + CLS_CONTAINER_HEADER, (size_t)length);
+    cls_sha256_end(&hash, bytes + AT_HASH);
+}
+
+/* A container of a shape that there is, and of programs of any length. */
+static uint8_t *written(input *in, size_t *size)
+{
+    static const uint8_t code[256] = {1, 2, 3};
+    const uint8_t shape = take_byte(in), which = take_byte(in);
+    cls_container c = {.shape = {.work_group = 1u + shape % 4,
+                                 .row_group = 1,
+                                 .vector = 4,
+                                 .shortlist = 64,
+                                 .tier = shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE,
+                                 .standard = 120}};
+    for (unsigned i = 0; i < PROGRAMS; i++)
+        if (which >> i & 1)
+            c.program[i / CLS_PARTS][i % CLS_PARTS] = (cls_bytes){code, 1u + take_byte(in)};
+    uint8_t *const bytes = malloc(*size = cls_container_size(&c));
+    demand(bytes != NULL, "out of memory");
+    cls_container_write(&c, key, bytes);
+    demand(cls_container_read(bytes, *size, key, &c), "what is written is refused");
+    return bytes;
+}
+
+/* Words of the bytes become others, then they are cut or go on. */
+static uint8_t *edited(input *in, uint8_t *bytes, size_t *size)
+{
+    const uint8_t edits = take_byte(in) % 8, longer = take_byte(in);
+    for (uint8_t i = 0; i < edits; i++) {
+        const uint32_t at = take_u32(in), word = take_u32(in);
+        memcpy(bytes + at % (*size / 4) * 4, &word, sizeof word);
+    }
+    const size_t had = *size;
+    *size = longer < 224 ? had : longer < 240 ? had - (longer - 224u) : had + (longer - 240u);
+    uint8_t *const room = realloc(bytes, *size);
+    demand(room != NULL, "out of memory");
+    if (*size > had)
+        memset(room + had, 0, *size - had);
+    return room;
+}
+
+/* What is taken lies within the bytes, and is the same once more. */
+static void use(const cls_container *c, const uint8_t *bytes, size_t size)
+{
+    cls_container again;
+    size_t programs = 0;
+    for (unsigned i = 0; i < PROGRAMS; i++) {
+        const cls_bytes *const p = &c->program[i / CLS_PARTS][i % CLS_PARTS];
+        const uint8_t *const at = p->bytes;
+        if (at == NULL)
+            continue;
+        demand(at >= bytes + CLS_CONTAINER_HEADER && p->size != 0 && p->size <= (size_t)(bytes + size - at),
+               "program %u lies outside", i);
+        look_at(at, p->size);
+        programs += p->size;
+    }
+    demand(programs < size, "the programs are longer than what they lie in");
+    demand(cls_container_size(c) == size, "%zu bytes would be written as %zu", size, cls_container_size(c));
+    uint8_t *const copy = malloc(size);
+    demand(copy != NULL, "out of memory");
+    memcpy(copy, bytes, size);
+    mend(copy, size);
+    demand(memcmp(copy, bytes, size) == 0, "key, length or hash is wrong");
+    cls_container_write(c, key, copy);
+    demand(cls_container_read(copy, size, key, &again), "what was read, written again, is refused");
+    for (unsigned i = 0; i < PROGRAMS; i++) {
+        const cls_bytes *const p = &c->program[i / CLS_PARTS][i % CLS_PARTS],
+                               *const q = &again.program[i / CLS_PARTS][i % CLS_PARTS];
+        demand(p->size == q->size && (p->size == 0 || memcmp(p->bytes, q->bytes, p->size) == 0),
+               "program %u is another", i);
+    }
+    free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
+{
+    input in = {data, data_size};
+    const uint8_t first = take_byte(&in), how = first % KINDS;
+    size_t size = in.size, from_file;
+    cls_container c;
+    uint8_t *bytes;
+    if (how == EDITED) {
+        bytes = edited(&in, written(&in, &size), &size);
+    } else {
+        bytes = malloc(size + (size == 0));
+        demand(bytes != NULL, "out of memory");
+        memcpy(bytes, in.data, size);
+    }
+    if (how == MENDED || (how == EDITED && first < 128))
+        mend(bytes, size);
+    const int good = cls_container_read(bytes, size, key, &c);
+    if (good)
+        use(&c, bytes, size);
+    file_holds(bytes, size);
+    void *const cached = cls_cache_read("folder", key, 1, &from_file);
+    demand(!good || cached != NULL, "a good container is not taken from a file");
+    demand(cached == NULL || (from_file == size && memcmp(cached, bytes, size) == 0), "a file of %zu bytes has %zu",
+           size, from_file);
+    free(cached);
+    free(bytes);
+    return 0;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* In place of tests/fixture.c, which would bring Check's runner: that kills the
+ * process at a SIGALRM, by which libFuzzer looks at the time. */
+#include "device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fuzz.h"
+
+/* OpenCL implementations keep memory until exit. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "detect_leaks=0"; }
+
+static int open_first(device *d)
+{
+    cl_platform_id platforms[16];
+    cl_uint n_platforms = 0;
+    clGetPlatformIDs(16, platforms, &n_platforms);
+    for (cl_uint p = 0; p < n_platforms && p < 16; p++) {
+        cls_device_info info = {.struct_size = sizeof info};
+        cl_int code = CL_DEVICE_NOT_FOUND;
+        if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 1, &d->id, NULL) != CL_SUCCESS ||
+            cls_device_query(d->id, NULL, &info) != CLS_OK)
+            continue;
+        d->context = clCreateContext(NULL, 1, &d->id, NULL, NULL, &code);
+        if (code == CL_SUCCESS)
+            d->queue = clCreateCommandQueue(d->context, d->id, 0, &code);
+        if (code == CL_SUCCESS)
+            return 1;
+    }
+    return 0;
+}
+
+device *the_device(void)
+{
+    static device d;
+    if (d.queue == NULL && !open_first(&d)) {
+        fprintf(stderr, "no usable OpenCL device\n");
+        exit(77);
+    }
+    return &d;
+}
+
+cls_context *the_context(void)
+{
+    static cls_context *context;
+    cls_context_options o;
+    cls_context_options_default(&o, sizeof o);
+    o.dtypes = 1u << CLS_F32;
+    if (context == NULL)
+        must(cls_context_create(the_device()->context, the_device()->id, &o, &context));
+    return context;
+}
+
+/* ------------------------------------------------ what the tests' helpers ask for */
+
+cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector, uint32_t shortlist)
+{
+    demand(d == the_device() && dtypes == 1u << CLS_F32 && (work_group | vector | shortlist) == 0, "another context");
+    return the_context();
+}
+
+void must_status(cls_status status, const char *call, const char *file, int line)
+{
+    if (status != CLS_OK)
+        broken(file, line, "%s gives %s: %s", call, cls_status_name(status), cls_error_message());
+}
+
+cl_mem buffer_of(device *d, size_t size, const void *contents)
+{
+    cl_int code;
+    const cl_mem buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, size, NULL, &code);
+    void *const zeroes = calloc(1, size);
+    demand(buffer != NULL && zeroes != NULL, "no buffer of %zu bytes", size);
+    code = clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, contents ? contents : zeroes, 0, NULL, NULL);
+    demand(code == CL_SUCCESS, "a buffer cannot be written (%d)", (int)code);
+    free(zeroes);
+    return buffer;
+}
+
+void buffer_read(device *d, cl_mem buffer, size_t size, void *contents)
+{
+    const cl_int code = clEnqueueReadBuffer(d->queue, buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL);
+    demand(code == CL_SUCCESS, "a buffer cannot be read (%d)", (int)code);
+}

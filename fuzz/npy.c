@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* cli/npy.c and cli/pieces.c: the command's binary files. The first byte says
+ * as what the rest is read. */
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define fopen file_open
+#define fclose file_close
+#include "cli/npy.c"
+#include "cli/pieces.c"
+
+/* What was read is there, all of it; what is written of it reads the same. */
+static void any_array(void)
+{
+    cli_npy array, again;
+    if (cli_npy_read_any("input", &array) != 0) {
+        const char *const said = what_was_said();
+        demand(*said != '\0' && array.data == NULL, "refused ('%s'), but there are data", said);
+        return;
+    }
+    const size_t size = (size_t)(array.shape[0] * array.shape[1]) * array.size;
+    demand(array.dims == 1 || array.dims == 2, "%u dimensions", array.dims);
+    demand((array.data != NULL) == (size != 0), "data and their size disagree");
+    look_at(array.data, size);
+    if (array.size == 4 && array.data != NULL) {
+        size_t file_size;
+        demand(cli_npy_write("output", array.kind, array.dims, array.shape, array.data) == 0, "not written");
+        const uint8_t *const file = file_written(&file_size);
+        file_holds(file, file_size);
+        demand(cli_npy_read("output", &again) == 0, "what was written is refused: %s", what_was_said());
+        demand(again.kind == array.kind && again.dims == array.dims && again.shape[0] == array.shape[0] &&
+                   again.shape[1] == array.shape[1] && memcmp(again.data, array.data, size) == 0,
+               "what was written reads otherwise");
+        free(again.data);
+    }
+    free(array.data);
+}
+
+static void some_logits(const char *dtype)
+{
+    cli_logits logits;
+    if (cli_logits_read("input", dtype, &logits) == 0) {
+        demand(logits.rows != 0 && logits.vocab != 0, "logits of no size");
+        look_at(logits.data, logits.size * logits.rows * logits.vocab);
+    } else {
+        demand(logits.data == NULL, "refused (%s), but there are data", what_was_said());
+    }
+    free(logits.data);
+}
+
+static void some_pieces(uint32_t vocab)
+{
+    cli_pieces pieces;
+    char name[16];
+    if (cli_pieces_read("input", vocab, &pieces) == 0)
+        for (int32_t id = -1; id <= (int32_t)vocab; id++) {
+            cli_pieces_name(&pieces, id, name);
+            demand(memchr(name, '\0', sizeof name) != NULL, "a name without an end");
+        }
+    free(pieces.text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char *const dtypes[] = {NULL, "f32", "f16", "bf16", "f64"};
+    input in = {data, size};
+    const uint8_t how = take_byte(&in);
+    file_holds(in.data, in.size);
+    what_was_said();
+    if (how < 5)
+        some_logits(dtypes[how]);
+    else if (how >= 250)
+        some_pieces(1u + how - 250);
+    else
+        any_array();
+    return 0;
+}

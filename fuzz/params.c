@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* Parameters as the command reads them: the JSON of --params (cli/params.c,
+ * cli/lists.c), or options, a line each (cli/options.c). What is accepted the
+ * library accepts, too, and can sample by. The first bytes: options, JSON, or JSON
+ * after a file of seeds; the vocabulary; the rows; the seeds' length, if any. */
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+static json_t *json_in_memory(const char *path, size_t flags, json_error_t *error);
+
+#define fopen file_open
+#define fclose file_close
+#define json_load_file json_in_memory
+#include "cli/npy.c"
+#include "cli/params.c"
+
+enum { MOST_VOCAB = 256, MOST_ROWS = 4, MOST_OPTIONS = 64 };
+static input rest;
+
+static json_t *json_in_memory(const char *path, size_t flags, json_error_t *error)
+{
+    (void)path;
+    return json_loadb((const char *)rest.data, rest.size, flags, error);
+}
+
+/* A row that what was accepted must be able to sample, or to refuse for the history that it wants. */
+static void sample(const cls_params *params, uint32_t vocab)
+{
+    static const int32_t tokens[] = {1, 2, 3, 1, 2, 0, 1, 2};
+    float logits[MOST_VOCAB], probs[MOST_VOCAB];
+    int32_t prefix_of[MOST_VOCAB];
+    const cls_infill infill = {sizeof infill, tokens + 5, 1, prefix_of};
+    cls_host_result result = {.struct_size = sizeof result, .probs = probs};
+    cls_host_row row;
+    for (uint32_t i = 0; i < vocab; i++) {
+        logits[i] = (float)(i * 37 % 101) / 8.0f;
+        prefix_of[i] = i > 10 ? (int32_t)(i / 10) : -1;
+    }
+    cls_host_row_default(&row, sizeof row);
+    row.logits = logits;
+    row.vocab = vocab;
+    row.params = params;
+    row.position = params->position;
+    row.prompt = row.output = tokens;
+    row.prompt_count = row.output_count = 8;
+    row.infill = params->infill ? &infill : NULL;
+    demand(cls_host_sample(&row, &result) == CLS_OK, "accepted, but not sampled: %s", cls_error_message());
+    demand(result.token >= -1 && result.token < (int32_t)vocab, "token %d of %u", (int)result.token, vocab);
+    demand((result.token >= 0) != ((result.status & (CLS_ROW_EMPTY | CLS_ROW_UNFIT | CLS_ROW_SKIPPED)) != 0),
+           "token %d with status %d", (int)result.token, (int)result.status);
+}
+
+static void use(const cls_params *params, uint32_t vocab)
+{
+    demand(cls_params_check(params, vocab) == CLS_OK, "accepted by the command, not by the library: %s",
+           cls_error_message());
+    sample(params, vocab);
+}
+
+static void from_json(const cls_params *base, const char *seeds, uint32_t rows, uint32_t vocab, cls_params *params)
+{
+    if (cli_params_rows(base, "input", seeds, rows, "rows", vocab, params) == 0)
+        for (uint32_t r = 0; r < rows; r++)
+            use(&params[r], vocab);
+    else
+        demand(*what_was_said() != '\0', "refused without a sentence");
+}
+
+/* Lines become arguments, which are cut out of a copy; --help only prints. */
+static int split(char *text, char **argv)
+{
+    int n = 1;
+    argv[0] = "fuzz";
+    for (char *line = strtok(text, "\n"); line != NULL && n < MOST_OPTIONS; line = strtok(NULL, "\n"))
+        if (strcmp(line, "--help") != 0 && strcmp(line, "-h") != 0)
+            argv[n++] = line;
+    return n;
+}
+
+static void from_options(uint32_t vocab, cls_params *params)
+{
+    cli_lists lists = {0};
+    char *argv[MOST_OPTIONS];
+    char *const text = calloc(rest.size + 1, 1);
+    cli_option options[] = {
+        CLI_PARAM_OPTIONS(params), CLI_LIST_OPTIONS(&lists), {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    demand(text != NULL, "out of memory");
+    memcpy(text, rest.data, rest.size);
+    if (cli_parse(split(text, argv), argv, "", "", options) == CLI_GO && cli_lists_parse(&lists, vocab, params) == 0 &&
+        cli_params_check(options, params, vocab) == 0)
+        use(params, vocab);
+    else
+        demand(*what_was_said() != '\0', "refused without a sentence");
+    cli_lists_free(&lists);
+    free(text);
+}
+
+static const char *take_seeds(void)
+{
+    const size_t length = take_byte(&rest), have = length < rest.size ? length : rest.size;
+    file_holds(rest.data, have);
+    rest.data += have;
+    rest.size -= have;
+    return "seeds";
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    rest = (input){data, size};
+    const uint8_t how = take_byte(&rest);
+    const uint32_t vocab = 1u + take_byte(&rest), rows = 1u + take_byte(&rest) % MOST_ROWS;
+    cls_params base, *const params = calloc(rows, sizeof *params);
+    demand(params != NULL, "out of memory");
+    cls_params_default(&base, sizeof base);
+    what_was_said();
+    if (how & 1)
+        from_options(vocab, &base);
+    else
+        from_json(&base, how & 2 ? take_seeds() : NULL, rows, vocab, params);
+    cli_params_free(&base, params, rows);
+    return 0;
+}
