@@ -9,6 +9,11 @@
  * out of the key: programs of one card fit another of its kind. */
 #define DRIVER_UUID 0x106B
 
+static cls_status no_memory(void)
+{
+    return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for compiled programs");
+}
+
 /* ------------------------------------------------------------------------ key */
 
 /* A part of a key: its length first, so that none runs into the next. */
@@ -23,18 +28,32 @@ static void add(cls_sha256 *hash, const void *bytes, size_t size)
 
 static void add_text(cls_sha256 *hash, const char *text) { add(hash, text, strlen(text)); }
 
-/* What a platform, or with NULL a device, says of itself; what it does not say is empty. */
-static void add_info(cls_sha256 *hash, cl_platform_id platform, cl_device_id device, cl_uint what)
+static cl_int ask(cl_platform_id platform, cl_device_id device, cl_uint what, size_t size, void *to, size_t *needed)
+{
+    return platform != NULL ? clGetPlatformInfo(platform, what, size, to, needed)
+                            : clGetDeviceInfo(device, what, size, to, needed);
+}
+
+/* What a platform, or with NULL a device, says of itself. */
+static cls_status add_info(cls_sha256 *hash, cl_platform_id platform, cl_device_id device, cl_uint what)
 {
     size_t size = 0;
     void *value = NULL;
-    cl_int code = platform != NULL ? clGetPlatformInfo(platform, what, 0, NULL, &size)
-                                   : clGetDeviceInfo(device, what, 0, NULL, &size);
-    if (code == CL_SUCCESS && size > 0 && (value = calloc(size, 1)) != NULL)
-        code = platform != NULL ? clGetPlatformInfo(platform, what, size, value, NULL)
-                                : clGetDeviceInfo(device, what, size, value, NULL);
-    add(hash, value, code == CL_SUCCESS && value != NULL ? size : 0);
+    cl_int code = ask(platform, device, what, 0, NULL, &size);
+    if (code == CL_INVALID_VALUE && what == DRIVER_UUID) { /* most have none */
+        code = CL_SUCCESS;
+        size = 0;
+    }
+    if (code == CL_SUCCESS && size > 0) {
+        if ((value = malloc(size)) == NULL)
+            return no_memory();
+        code = ask(platform, device, what, size, value, NULL);
+    }
+    if (code == CL_SUCCESS)
+        add(hash, value, size);
     free(value);
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot ask the device what compiled programs fit it");
 }
 
 /* By the limits, too: where a device refuses a shape, they decide what it gets. */
@@ -50,8 +69,9 @@ static void add_shape(cls_sha256 *hash, const cls_shape *shape)
     add_text(hash, text);
 }
 
-void cls_binaries_key(cl_device_id device, const cls_shape *shape, uint8_t key[CLS_DIGEST])
+cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t key[CLS_DIGEST])
 {
+    static const cl_uint of_platform[] = {CL_PLATFORM_NAME, CL_PLATFORM_VERSION};
     static const cl_uint of_device[] = {CL_DEVICE_NAME,    CL_DEVICE_VENDOR_ID,    CL_DEVICE_VERSION, CL_DRIVER_VERSION,
                                         CL_DEVICE_PROFILE, CL_DEVICE_ADDRESS_BITS, DRIVER_UUID};
     cl_platform_id platform = NULL;
@@ -60,100 +80,95 @@ void cls_binaries_key(cl_device_id device, const cls_shape *shape, uint8_t key[C
     add_text(&hash, CLS_VERSION_STRING);
     for (unsigned i = 0; i < cls_kernel_source_count; i++)
         add_text(&hash, cls_kernel_source[i]);
-    add_shape(&hash, shape);
-    if (clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) == CL_SUCCESS &&
-        platform != NULL) {
-        add_info(&hash, platform, NULL, CL_PLATFORM_NAME);
-        add_info(&hash, platform, NULL, CL_PLATFORM_VERSION);
-    }
-    for (size_t i = 0; i < sizeof of_device / sizeof of_device[0]; i++)
-        add_info(&hash, NULL, device, of_device[i]);
+    add_shape(&hash, asked);
+    const cl_int code = clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
+    cls_status status = CLS_OK;
+    if (code != CL_SUCCESS || platform == NULL)
+        status = cls_fail(CLS_OPENCL_ERROR, code,
+                          "cannot ask the device for its platform, which compiled programs must fit");
+    for (size_t i = 0; i < sizeof of_platform / sizeof of_platform[0] && status == CLS_OK; i++)
+        status = add_info(&hash, platform, NULL, of_platform[i]);
+    for (size_t i = 0; i < sizeof of_device / sizeof of_device[0] && status == CLS_OK; i++)
+        status = add_info(&hash, NULL, device, of_device[i]);
     cls_sha256_end(&hash, key);
+    return status;
 }
 
 /* --------------------------------------------------------------------- export */
 
-/* Which of a program's devices is the context's: a program from source is for all
- * devices of the OpenCL context. */
-static cl_int find_device(const cls_context *context, cl_program program, cl_uint *n, cl_uint *which)
+static cls_status get(cl_program program, cl_program_info what, size_t size, void *value)
 {
-    cl_device_id *devices;
-    cl_int code = clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof *n, n, NULL);
-    if (code != CL_SUCCESS)
-        return code;
-    if ((devices = calloc(*n, sizeof *devices)) == NULL)
-        return CL_OUT_OF_HOST_MEMORY;
-    code = clGetProgramInfo(program, CL_PROGRAM_DEVICES, *n * sizeof *devices, devices, NULL);
-    for (*which = 0; *which < *n && devices[*which] != context->device; ++*which)
-        ;
-    free(devices);
-    return code == CL_SUCCESS && *which == *n ? CL_INVALID_DEVICE : code;
+    const cl_int code = clGetProgramInfo(program, what, size, value, NULL);
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot get the compiled programs from the driver");
 }
 
-/* One program's bytes, the caller's to free. */
-static cl_int get_binary(const cls_context *context, cl_program program, cls_bytes *out)
+/* One program's bytes for the `which`-th of its devices, the caller's to free. */
+static cls_status get_binary(cl_program program, cl_uint n, cl_uint which, cls_bytes *out)
 {
-    cl_uint n = 0, which = 0;
-    size_t *sizes = NULL;
-    unsigned char **places = NULL;
-    cl_int code = find_device(context, program, &n, &which);
-    if (code == CL_SUCCESS &&
-        ((sizes = calloc(n, sizeof *sizes)) == NULL || (places = calloc(n, sizeof *places)) == NULL))
-        code = CL_OUT_OF_HOST_MEMORY;
-    if (code == CL_SUCCESS)
-        code = clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, n * sizeof *sizes, sizes, NULL);
-    if (code == CL_SUCCESS && sizes[which] > 0) {
-        if ((places[which] = calloc(sizes[which], 1)) == NULL)
-            code = CL_OUT_OF_HOST_MEMORY;
-        else
-            code = clGetProgramInfo(program, CL_PROGRAM_BINARIES, n * sizeof *places, places, NULL);
-        if (code == CL_SUCCESS) {
-            out->bytes = places[which];
-            out->size = sizes[which];
-        } else {
-            free(places[which]);
-        }
+    size_t *const sizes = calloc(n, sizeof *sizes);
+    unsigned char **const places = calloc(n, sizeof *places); /* NULL: not wanted */
+    cls_status status = sizes != NULL && places != NULL ? CLS_OK : no_memory();
+    if (status == CLS_OK)
+        status = get(program, CL_PROGRAM_BINARY_SIZES, n * sizeof *sizes, sizes);
+    if (status == CLS_OK && sizes[which] == 0)
+        status = cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the driver hands out no compiled programs");
+    if (status == CLS_OK && (places[which] = calloc(sizes[which], 1)) == NULL)
+        status = no_memory();
+    if (status == CLS_OK)
+        status = get(program, CL_PROGRAM_BINARIES, n * sizeof *places, places);
+    if (status == CLS_OK) {
+        out->bytes = places[which];
+        out->size = sizes[which];
+    } else if (places != NULL) {
+        free(places[which]);
     }
     free(sizes);
     free(places);
-    return code;
+    return status;
 }
 
-static void free_programs(cls_container *c)
+/* The same for the context's device: programs from source are for all devices of
+ * the OpenCL context. */
+static cls_status get_program(const cls_context *context, cl_program program, cls_bytes *out)
 {
-    for (int i = 0; i < CLS_DTYPES * CLS_PARTS; i++)
-        free((void *)(uintptr_t)c->program[i / CLS_PARTS][i % CLS_PARTS].bytes);
+    cl_uint n = 0, which = 0;
+    cls_status status = get(program, CL_PROGRAM_NUM_DEVICES, sizeof n, &n);
+    if (status != CLS_OK)
+        return status;
+    cl_device_id *const devices = calloc(n != 0 ? n : 1, sizeof *devices);
+    if (devices == NULL)
+        return no_memory();
+    status = get(program, CL_PROGRAM_DEVICES, n * sizeof *devices, devices);
+    while (which < n && devices[which] != context->device)
+        which++;
+    free(devices);
+    if (status == CLS_OK && which == n)
+        status = cls_fail(CLS_OPENCL_ERROR, CL_INVALID_DEVICE, "the compiled programs are not the device's");
+    return status == CLS_OK ? get_binary(program, n, which, out) : status;
 }
 
 cls_status cls_binaries_pack(const cls_context *context, cls_packed **out)
 {
+    uint8_t key[CLS_DIGEST];
     cls_container c = {.shape = context->shape};
-    cl_int code = CL_SUCCESS;
-    int missing = 0;
+    cls_status status = cls_binaries_key(context->device, &context->asked, key);
     *out = NULL;
-    for (int i = 0; i < CLS_DTYPES * CLS_PARTS && code == CL_SUCCESS && !missing; i++) {
+    for (int i = 0; i < CLS_DTYPES * CLS_PARTS && status == CLS_OK; i++) {
         const cl_program *const programs = context->program[i / CLS_PARTS];
-        cls_bytes *const bytes = &c.program[i / CLS_PARTS][i % CLS_PARTS];
-        if (programs[i % CLS_PARTS] == NULL || (i % CLS_PARTS > 0 && programs[i % CLS_PARTS] == programs[0]))
-            continue;
-        code = get_binary(context, programs[i % CLS_PARTS], bytes);
-        missing = bytes->bytes == NULL;
+        const int part = i % CLS_PARTS;
+        if (programs[part] != NULL && (part == 0 || programs[part] != programs[0]))
+            status = get_program(context, programs[part], &c.program[i / CLS_PARTS][part]);
     }
-    cls_status status = CLS_OK;
     const size_t size = cls_container_size(&c);
-    if (code == CL_OUT_OF_HOST_MEMORY)
-        status = cls_fail(CLS_OUT_OF_MEMORY, code, "out of host memory for the compiled programs");
-    else if (code != CL_SUCCESS)
-        status = cls_fail(CLS_OPENCL_ERROR, code, "cannot get the compiled programs from the driver");
-    else if (missing)
-        status = cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the driver hands out no compiled programs");
-    else if ((*out = malloc(sizeof **out + size)) == NULL)
-        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu bytes of compiled programs", size);
+    if (status == CLS_OK && (*out = malloc(sizeof **out + size)) == NULL)
+        status = no_memory();
     if (status == CLS_OK) {
         (*out)->size = size;
-        cls_container_write(&c, context->key, (*out)->bytes);
+        cls_container_write(&c, key, (*out)->bytes);
     }
-    free_programs(&c);
+    for (int i = 0; i < CLS_DTYPES * CLS_PARTS; i++)
+        free((void *)(uintptr_t)c.program[i / CLS_PARTS][i % CLS_PARTS].bytes);
     return status;
 }
 

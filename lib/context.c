@@ -39,17 +39,19 @@ static cls_status check_device(cl_context cl, cl_device_id device)
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device does not belong to context");
 }
 
-static int load(cls_context *context, const cls_context_options *o, uint32_t dtypes, const void *bytes, size_t size)
+static int load(cls_context *context, const cls_context_options *o, uint32_t dtypes, const uint8_t key[CLS_DIGEST],
+                const void *bytes, size_t size)
 {
     cls_container c;
-    return cls_container_read(bytes, size, context->key, &c) && cls_load(context, o, dtypes, &c) == CLS_OK;
+    return cls_container_read(bytes, size, key, &c) && cls_load(context, o, dtypes, &c) == CLS_OK;
 }
 
-static int load_cached(cls_context *context, const cls_context_options *o, uint32_t dtypes)
+static int load_cached(cls_context *context, const cls_context_options *o, uint32_t dtypes,
+                       const uint8_t key[CLS_DIGEST])
 {
     size_t size;
-    void *const bytes = cls_cache_read(o->cache_dir, context->key, dtypes, &size);
-    const int loaded = bytes != NULL && load(context, o, dtypes, bytes, size);
+    void *const bytes = cls_cache_read(o->cache_dir, key, dtypes, &size);
+    const int loaded = bytes != NULL && load(context, o, dtypes, key, bytes, size);
     free(bytes);
     return loaded;
 }
@@ -58,18 +60,20 @@ static int load_cached(cls_context *context, const cls_context_options *o, uint3
 static cls_status make(cls_context *context, const cls_context_options *o)
 {
     const uint32_t dtypes = o->dtypes != 0 ? o->dtypes : (1u << CLS_DTYPES) - 1;
+    uint8_t key[CLS_DIGEST];
     cls_packed *packed;
-    cls_binaries_key(context->device, &context->shape, context->key);
+    const int keyed = (o->binary != NULL || o->cache_dir != NULL) &&
+                      cls_binaries_key(context->device, &context->asked, key) == CLS_OK;
     context->origin = CLS_ORIGIN_BINARY;
-    if (o->binary != NULL && load(context, o, dtypes, o->binary, o->binary_size))
+    if (keyed && o->binary != NULL && load(context, o, dtypes, key, o->binary, o->binary_size))
         return CLS_OK;
     context->origin = CLS_ORIGIN_CACHE;
-    if (o->cache_dir != NULL && load_cached(context, o, dtypes))
+    if (keyed && o->cache_dir != NULL && load_cached(context, o, dtypes, key))
         return CLS_OK;
     context->origin = CLS_ORIGIN_SOURCE;
     const cls_status status = cls_compile(context, o, dtypes);
-    if (status == CLS_OK && o->cache_dir != NULL && cls_binaries_pack(context, &packed) == CLS_OK) {
-        cls_cache_write(o->cache_dir, context->key, dtypes, packed);
+    if (status == CLS_OK && keyed && o->cache_dir != NULL && cls_binaries_pack(context, &packed) == CLS_OK) {
+        cls_cache_write(o->cache_dir, key, dtypes, packed);
         free(packed);
     }
     return status;
@@ -115,7 +119,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device, const cls_cont
     }
     context->cl = cl;
     context->device = device;
-    context->shape = shape;
+    context->shape = context->asked = shape;
     cls_failure_keep(&before);
     status = make(context, &o);
     hand_out_log(context, &o);

@@ -207,9 +207,9 @@ struct cls_context {
     cls_shape shape;
     cl_program program[CLS_DTYPES][CLS_PARTS]; /* NULL: not compiled for */
     char *build_log;
-    uint32_t origin;                /* a cls_origin */
-    uint8_t key[CLS_DIGEST];        /* of its programs */
-    _Atomic(cls_packed *) packed;   /* once they were exported */
+    uint32_t origin;              /* a cls_origin */
+    cls_shape asked;              /* before the device refused any */
+    _Atomic(cls_packed *) packed; /* its programs, once they were exported */
 };
 
 void cls_context_retain(cls_context *context);
@@ -245,7 +245,7 @@ void cls_context_release_programs(cls_context *context);
 
 /* What programs fit: the library and its kernels, a device and its driver, the
  * shape that is asked for. */
-void cls_binaries_key(cl_device_id device, const cls_shape *shape, uint8_t key[CLS_DIGEST]);
+cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t key[CLS_DIGEST]);
 
 /* A context's programs, the caller's to free. */
 cls_status cls_binaries_pack(const cls_context *context, cls_packed **out);
