@@ -6,12 +6,10 @@
 #include <stdlib.h>
 
 const char *const cls_kernel_names[CLS_KERNELS] = {
-    [CLS_SLOTS] = "cls_slots",         [CLS_PREPARE] = "cls_prepare_rows",
-    [CLS_SURVEY] = "cls_survey",       [CLS_TOKEN] = "cls_token",
-    [CLS_PASS] = "cls_pass",           [CLS_SEARCH] = "cls_search",
-    [CLS_REPORT] = "cls_report",       [CLS_DISTRIBUTION] = "cls_distribution",
-    [CLS_ACCEPT] = "cls_accept",       [CLS_DRAW] = "cls_draw",
-    [CLS_RESIDUAL] = "cls_residual",   [CLS_VERIFY] = "cls_verify",
+    [CLS_SLOTS] = "cls_slots",   [CLS_PREPARE] = "cls_prepare_rows", [CLS_SURVEY] = "cls_survey",
+    [CLS_TOKEN] = "cls_token",   [CLS_PASS] = "cls_pass",            [CLS_SEARCH] = "cls_search",
+    [CLS_REPORT] = "cls_report", [CLS_DISTRIBUTION] = "cls_distribution", [CLS_ACCEPT] = "cls_accept",
+    [CLS_DRAW] = "cls_draw",     [CLS_RESIDUAL] = "cls_residual",         [CLS_VERIFY] = "cls_verify",
     [CLS_SELF_TEST] = "cls_self_test",
 };
 
@@ -34,15 +32,15 @@ static void append_log(cl_program program, cl_device_id device, char **log)
 void cls_program_options(const cls_shape *shape, uint32_t group, int32_t dtype, char options[CLS_BUILD_OPTIONS])
 {
     /* Options that relax float arithmetic are never passed: they change tokens. */
-    snprintf(
-        options, CLS_BUILD_OPTIONS, "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u",
-        (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10, (unsigned)shape->vector, (unsigned)group,
-        (unsigned)shape->shortlist, (int)dtype, (unsigned)(shape->tier - CLS_TIER_BASE), (unsigned)shape->subgroups);
+    snprintf(options, CLS_BUILD_OPTIONS, "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u",
+             (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10,
+             (unsigned)shape->vector, (unsigned)group, (unsigned)shape->shortlist, (int)dtype,
+             (unsigned)(shape->tier - CLS_TIER_BASE), (unsigned)shape->subgroups);
 }
 
 cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count, cl_int *code)
 {
-    /* OpenCL leaves the pointers as they are; its headers do not say so. */
+    /* OpenCL only reads them, whatever the type of its argument says. */
     return clCreateProgramWithSource(cl, count, (const char **)(uintptr_t)strings, NULL, code);
 }
 
@@ -62,12 +60,10 @@ static cls_status from_binary(const cls_context *context, const cls_bytes *binar
         return CLS_OK;
     if (code == CL_SUCCESS)
         clReleaseProgram(*program);
-    return cls_fail(CLS_OPENCL_ERROR, code != CL_SUCCESS ? code : taken,
-                    "the driver does not take the compiled programs");
+    return cls_fail(CLS_OPENCL_ERROR, code != CL_SUCCESS ? code : taken, "the driver does not take the compiled programs");
 }
 
-cls_status cls_program_build(cls_context *context, uint32_t group, int32_t dtype, const cls_bytes *binary,
-                             cl_program *out)
+cls_status cls_program_build(cls_context *context, uint32_t group, int32_t dtype, const cls_bytes *binary, cl_program *out)
 {
     char options[CLS_BUILD_OPTIONS];
     cl_program program = NULL;
@@ -98,11 +94,9 @@ cls_status cls_program_limits(const cls_context *context, int32_t dtype, enum cl
             continue;
         const cl_kernel kernel = clCreateKernel(context->program[dtype][part], cls_kernel_names[i], &code);
         if (code == CL_SUCCESS) {
-            code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof group, &group,
-                                            NULL);
+            code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof group, &group, NULL);
             if (code == CL_SUCCESS)
-                code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local,
-                                                NULL);
+                code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
             clReleaseKernel(kernel);
         }
         if (code != CL_SUCCESS)

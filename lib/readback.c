@@ -88,8 +88,9 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
         r->data = clEnqueueMapBuffer(r->queue, r->pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, r->stride * depth, 0, NULL,
                                      NULL, &code);
     if (code != CL_SUCCESS) {
+        cls_fail(CLS_OPENCL_ERROR, code, "cannot have %zu bytes of page-locked memory", r->stride * depth);
         cls_readback_destroy(r);
-        return cls_fail(CLS_OPENCL_ERROR, code, "cannot have %zu bytes of page-locked memory", r->stride * depth);
+        return CLS_OPENCL_ERROR;
     }
     *out = r;
     return CLS_OK;

@@ -94,7 +94,7 @@ static cls_status change_params(life *l)
 static cls_status append(life *l) { return cls_slot_append_prompt(l->sampler, 1, prompt, 7); }
 static cls_status copy(life *l) { return cls_slot_copy(l->sampler, 3, 0); }
 static cls_status rollback(life *l) { return cls_slot_rollback(l->sampler, 1, 1); }
-static cls_status reset(life *l) { return cls_slot_reset(l->sampler, 2); }
+static cls_status reset(life *l) { return cls_slot_reset(l->sampler, 3); }
 static cls_status check(life *l)
 {
     const cls_params p = plain(6);
@@ -372,8 +372,9 @@ const life_call life_calls[] = {
     { "cls_slot_save(), its size", save_size, LIFE_STEP },
     { "cls_verify()", verify, LIFE_STEP },
     { "cls_slot_save()", save, LIFE_STEP },
-    { "cls_slot_reset()", reset, LIFE_SLOT },
     { "cls_slot_load()", load, LIFE_SLOT },
+    { "cls_slot_reset()", reset, LIFE_SLOT },
+    { "cls_slot_begin(), again", begin_infill, LIFE_SLOT },
     { "cls_sampler_memory()", memory, LIFE_FREE },
     { "cls_logprobs()", logprobs, LIFE_STEP },
     { "cls_sample()", unadorned, LIFE_STEP },
