@@ -208,6 +208,19 @@ static const cli_device *choose(const char *which, const cli_devices *list, uint
     return NULL;
 }
 
+/* Kernels that do not compile have more to tell than a sentence. */
+static cls_status create(cli_target *target, const cls_context_options *options)
+{
+    static char log[1 << 16];
+    cls_context_options with_log = *options;
+    with_log.build_log = log;
+    with_log.build_log_size = sizeof log;
+    const cls_status status = cls_context_create(target->cl, target->at.device, &with_log, &target->context);
+    if (status == CLS_BUILD_FAILED)
+        fputs(log, stderr);
+    return status;
+}
+
 int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,
              cli_target *target)
 {
@@ -227,8 +240,7 @@ int cli_open(const char *which, const cls_context_options *options, cl_command_q
     if (error != CL_SUCCESS)
         return cli_fail_opencl(target->at.name, error);
     target->queue = clCreateCommandQueue(target->cl, target->at.device, properties, &error);
-    if (error == CL_SUCCESS &&
-        cls_context_create(target->cl, target->at.device, options, &target->context) == CLS_OK)
+    if (error == CL_SUCCESS && create(target, options) == CLS_OK)
         return 0;
     if (error != CL_SUCCESS)
         cli_fail_opencl(target->at.name, error);

@@ -84,12 +84,6 @@ static void mark_allowed(cls_work *w)
         w->mark[w->params->allowed_ids[i]] = 1;
 }
 
-/* A token without a bias has NaN for one. Not isnan(), which on Windows warns of doubles. */
-static int is_biased(double bias)
-{
-    return bias == bias;
-}
-
 /* Allowed ids have a bias, of 0 if they have no other. */
 static void add_biases(cls_work *w)
 {
@@ -98,17 +92,17 @@ static void add_biases(cls_work *w)
         w->bias[i] = NAN;
     for (uint32_t i = 0; i < p->logit_bias_count; i++) {
         double *const sum = &w->bias[p->logit_bias[i].id];
-        *sum = (is_biased(*sum) ? *sum : 0.0) + (double)p->logit_bias[i].bias;
+        *sum = (isnan(*sum) ? 0.0 : *sum) + (double)p->logit_bias[i].bias;
     }
     for (uint32_t i = 0; i < p->allowed_count; i++) {
         double *const sum = &w->bias[p->allowed_ids[i]];
-        *sum = is_biased(*sum) ? *sum : 0.0;
+        *sum = isnan(*sum) ? 0.0 : *sum;
     }
     for (uint32_t i = 0; i < w->vocab; i++) {
         const double most = (double)CLS_FLT_MAX, sum = fmax(-most, fmin(w->bias[i], most));
         if (w->bias[i] == -INFINITY)
             w->z[i] = -INFINITY;
-        else if (is_biased(w->bias[i]))
+        else if (!isnan(w->bias[i]))
             w->z[i] = add_bias(w->z[i], cls_normal((float)sum));
     }
 }

@@ -13,7 +13,7 @@ c11='
     calloc free malloc realloc qsort bsearch strtol strtoul strtoull strtod
     memchr memcmp memcpy memmove memset strchr strcmp strlen strncmp strrchr strstr
     snprintf vsnprintf sscanf vsscanf
-    fopen fclose fread fwrite fflush ferror feof fseek ftell remove rename
+    fopen fclose fgetc fread fwrite fflush ferror feof fseek ftell remove rename
     ceil exp exp2 fabs floor fma fmax fmin frexp ldexp log log2 pow rint round sqrt trunc
     ceilf exp2f expf fabsf floorf fmaf fmaxf fminf ldexpf log2f logf powf rintf sqrtf truncf
     clock time'
