@@ -31,8 +31,8 @@ cat >"$dir/table" <<'END'
 1@verify: block@reach = ratio_q63(reach, out.given, out.asked);@reach = ratio_q63(reach, out.asked, out.given);
 2@masks@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + (i ^ VEC)));
 2@penalties@const f32 often = frequency * (f32)count;@const f32 often = frequency * (f32)(count + 1);
-2@top-n-sigma@sigma_limit(c->kept, sum[0], sum[1], slot->sigma)@sigma_limit(c->kept, sum[0], sum[1], slot->sigma * 1.5f)
-2@typical@typical_list(slot, list, c, mean, typical_target@typical_list(slot, list, c, mean + 200000u, typical_target
+2@top-n-sigma@sigma_limit(c->kept, sum[0], sum[1], slot->sigma)@sigma_limit(c->kept, sum[0], sum[1], slot->sigma * 0.5f)
+2@typical@typical_list(slot, list, c, mean, typical_target@typical_list(slot, list, c, mean + 1000000u, typical_target
 2@XTC@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 >= (slot)->xtc
 2@logprobs@total = u64_add(total, up(row_mass[tile]@total = u64_add(u64_shl(total, 1), up(row_mass[tile]
 2@candidates@token = u64_less(drawn, sum) ? id[i] : -1;@token = u64_less(drawn, sum) ? id[first] : -1;
@@ -47,7 +47,7 @@ cat >"$dir/table" <<'END'
 4@top-k@c->kept = min(c->kept, (u32)slot->top_k);@c->kept = min(c->kept, (u32)slot->top_k + 1);
 4@top-p@count = list_reach(list, c->kept, u64_from(0), out->target);@count = 1 + list_reach(list, c->kept, u64_from(0), out->target);
 4@threshold search@target = out->target = top_p_target(mass, row_top_p(slot));@target = out->target = top_p_target(mass, row_top_p(slot) / 2);
-4@draw@rest = u64_sub(*drawn, sum);@rest = u64_shr(u64_sub(*drawn, sum), 1);
+5@draw@rest = u64_sub(*drawn, sum);@rest = u64_shr(u64_sub(*drawn, sum), 1);
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
 4@top-p decay@top_p = u64_hi(u64_mul32(top_p, slot->decay));@top_p = u64_hi(u64_mul32(top_p, slot->decay / 2));
 4@slots@state_rollback(slot, s, c->tokens, rollback, chunk)@state_rollback(slot, s, c->tokens + 1, rollback, chunk)
@@ -88,7 +88,7 @@ run() { # GROUP
     grep -e ': CLS_' -e 'device: ' "$dir/out"
 }
 
-[ $# -gt 0 ] || set -- 1 2 3 4
+[ $# -gt 0 ] || set -- 1 2 3 4 5
 for group; do run "$group"; done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
