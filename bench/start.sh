@@ -3,7 +3,8 @@
 # How long a process waits until it samples: with nothing compiled, with the
 # driver's cache, with the library's own folder (and none of the driver's), with
 # both. The first usable device; OCL_ICD_VENDORS chooses. In milliseconds:
-# to open OpenCL, for the context, for a sampler, for the first step and for a
+# to open OpenCL, for the context, the processors' time in that (which other work
+# on the machine hardly changes), for a sampler, for the first step and for a
 # later one (median of 100), from a row of 128,256 logits to its token on the host.
 #
 #     make bench/start && sh bench/start.sh bench/start [RUNS]
@@ -28,7 +29,7 @@ row() {
     "$program" "$@"
 }
 
-printf '%-26s%10s %10s %10s %10s %10s   %s\n' '' OpenCL context sampler first later from
+printf '%-26s%10s %10s %10s %10s %10s %10s   %s\n' '' OpenCL context '(CPU)' sampler first later from
 for run in $(seq "$runs"); do
     caches "driver-$run"
     row 'nothing compiled'

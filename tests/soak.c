@@ -307,20 +307,39 @@ void soak_settle(soak *s)
         collect(s);
 }
 
+/* Every fifth step lies on another queue, between events. */
+static void enqueue(soak *s, const cls_step *step, const cls_buffer *output)
+{
+    const int across = s->n.calls % 5 == 2;
+    cl_event ready = NULL, done = NULL;
+    uint64_t ticket;
+    if (across) {
+        sure_cl(s, clEnqueueMarkerWithWaitList(s->queue, 0, NULL, &ready));
+        sure_cl(s, clFlush(s->queue));
+    }
+    patiently(s, cls_sample(s->sampler, across ? s->other_queue : s->queue, step, across ? 1 : 0, across ? &ready : NULL,
+                            across ? &done : NULL));
+    s->n.searches += cls_sampler_launches(s->sampler) >= 4;
+    if (across)
+        sure_cl(s, clFlush(s->other_queue));
+    sure_ok(s, cls_readback_start(s->readback, s->queue, output, 4 * RESULT, across ? 1 : 0, across ? &done : NULL, &ticket));
+    sure(s, ticket == s->started, "ticket %llu", (unsigned long long)ticket);
+    if (across) {
+        clReleaseEvent(ready);
+        clReleaseEvent(done);
+    }
+}
+
 static void sample(soak *s)
 {
     flight *const f = &s->flight[s->started % SOAK_AHEAD];
     const cls_buffer output = {s->output, (uint64_t)(f - s->flight) * 4 * RESULT};
     cls_step step;
-    uint64_t ticket;
     if (s->started - s->taken == SOAK_AHEAD)
         collect(s);
     choose_rows(s, f);
     make_step(s, f, &step);
-    patiently(s, cls_sample(s->sampler, s->queue, &step, 0, NULL, NULL));
-    s->n.searches += cls_sampler_launches(s->sampler) >= 4;
-    sure_ok(s, cls_readback_start(s->readback, s->queue, &output, 4 * RESULT, 0, NULL, &ticket));
-    sure(s, ticket == s->started, "ticket %llu", (unsigned long long)ticket);
+    enqueue(s, &step, &output);
     for (uint32_t row = 0; row < f->n; row++)
         expect(s, f, row, &step);
     for (uint32_t row = 0; row < f->n && !f->deferred; row++)
@@ -384,6 +403,8 @@ void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t 
         s->flight[i].rows = batch_new(SOAK_ROWS, vocab, CLS_F32, 0, 0);
     s->queue = clCreateCommandQueue(d->context, d->id, 0, &code);
     sure_cl(s, code);
+    s->other_queue = clCreateCommandQueue(d->context, d->id, 0, &code);
+    sure_cl(s, code);
     s->input = room(s, rows * sizeof(float) + 65536);
     s->biases = room(s, rows * sizeof(float) + 65536);
     s->masks = room(s, rows + SOAK_AHEAD * (64 + 64 * SOAK_ROWS));
@@ -429,6 +450,7 @@ void soak_close(soak *s)
     for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
         clReleaseMemObject(buffers[i]);
     clReleaseCommandQueue(s->queue);
+    clReleaseCommandQueue(s->other_queue);
     for (int i = 0; i < SOAK_AHEAD; i++)
         batch_free(s->flight[i].rows);
 }

@@ -55,7 +55,7 @@ typedef struct soak {
     cls_sampler_options o;
     cls_sampler *sampler;
     cls_readback *readback;
-    cl_command_queue queue;
+    cl_command_queue queue, other_queue; /* on which some steps lie */
     guest guest[SOAK_SLOTS];
     flight flight[SOAK_AHEAD];
     uint64_t started, taken;
@@ -92,6 +92,7 @@ void soak_code(const soak *s, cl_int code, const char *call);
         cls_status status_;                                                                                            \
         while ((status_ = (call)) == CLS_BUSY) {                                                                       \
             sure_cl((s), clFinish((s)->queue));                                                                        \
+            sure_cl((s), clFinish((s)->other_queue));                                                                  \
             (s)->n.busy++;                                                                                             \
         }                                                                                                              \
         soak_status((s), status_, #call);                                                                              \

@@ -127,6 +127,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
     case CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT:
     case CL_DEVICE_MAX_COMPUTE_UNITS: return ANSWER(cl_uint, 4);
     case CL_DEVICE_ADDRESS_BITS: return ANSWER(cl_uint, 64);
+    case CL_DEVICE_SINGLE_FP_CONFIG: return ANSWER(cl_device_fp_config, CL_FP_ROUND_TO_NEAREST | CL_FP_INF_NAN);
     case CL_DEVICE_LOCAL_MEM_SIZE: return ANSWER(cl_ulong, 49152);
     case CL_DEVICE_GLOBAL_MEM_SIZE:
     case CL_DEVICE_MAX_MEM_ALLOC_SIZE: return ANSWER(cl_ulong, (cl_ulong)-1);

@@ -70,6 +70,7 @@ const stub_kernel *stub_kernel_find(const char *name);
 
 struct _cl_event {
     stub_object object;
+    cl_context context;
     pthread_mutex_t lock;
     pthread_cond_t ended;
     cl_int state;

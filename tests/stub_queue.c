@@ -26,9 +26,10 @@ struct stub_command {
 
 /* ----------------------------------------------------------------------- events */
 
-static cl_event new_event(void)
+static cl_event new_event(cl_context context)
 {
     cl_event e = stub_new(STUB_EVENT, sizeof *e);
+    e->context = context;
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->ended, NULL);
     e->state = CL_QUEUED;
@@ -87,11 +88,13 @@ cl_int clWaitForEvents(cl_uint n, const cl_event *events)
 
 cl_int clGetEventInfo(cl_event e, cl_event_info what, size_t size, void *out, size_t *size_out)
 {
-    if (what != CL_EVENT_COMMAND_EXECUTION_STATUS || size < sizeof(cl_int))
+    const cl_int state = state_of(e);
+    const size_t n = what == CL_EVENT_CONTEXT ? sizeof e->context : sizeof state;
+    if ((what != CL_EVENT_CONTEXT && what != CL_EVENT_COMMAND_EXECUTION_STATUS) || size < n)
         return CL_INVALID_VALUE;
-    *(cl_int *)out = state_of(e);
+    memcpy(out, what == CL_EVENT_CONTEXT ? (const void *)&e->context : &state, n);
     if (size_out != NULL)
-        *size_out = sizeof(cl_int);
+        *size_out = n;
     return CL_SUCCESS;
 }
 
@@ -204,7 +207,7 @@ static cl_int enqueue(cl_command_queue q, const stub_command *what, cl_uint n_wa
         clRetainEvent(wait[i]);
     }
     keep(c);
-    const cl_event e = c->event = new_event();
+    const cl_event e = c->event = new_event(q->context);
     clRetainEvent(e); /* ours: the command may be over before this returns */
     pthread_mutex_lock(&q->lock);
     *q->end = c;

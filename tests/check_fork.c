@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/* What a process may do with fork(): a child that touches no device, while
+ * steps of its parent are under way, and a child that is there before any
+ * OpenCL is. What a child must not do - touch what its parent has opened - is
+ * not tried here: it hangs on some drivers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client.h"
+
+static int ended_well(pid_t child)
+{
+    int status = 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Steps with a child after each; the parent's tokens are the reference's. */
+START_TEST(parent_goes_on)
+{
+    enum { STEPS = 6 };
+    device *const d = fixture_device(_i);
+    batch *const b = batch_new(2, 100, CLS_F32, 0, 0);
+    client s;
+    for (uint32_t row = 0; row < b->rows; row++)
+        batch_row(b, row, ROW_NORMAL1, row);
+    client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 128), STEPS);
+    for (uint32_t i = 0; i < STEPS; i++) {
+        client_step(&s, d->queue, i, 0, NULL, NULL);
+        must_cl(clFlush(d->queue));
+        const pid_t child = fork();
+        if (child == 0) {
+            const cls_host_row h = batch_host_row(b, 0);
+            cls_host_result result = {.struct_size = sizeof result};
+            alarm(60);
+            _exit(cls_host_sample(&h, &result) == CLS_OK && result.token >= 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+        }
+        ck_assert_msg(ended_well(child), "%s: the child of step %u", d->name, i);
+    }
+    for (uint32_t i = 0; i < STEPS; i++) {
+        client_tokens(&s, i);
+        batch_reference(b);
+        for (uint32_t row = 0; row < b->rows; row++) {
+            ck_assert_msg(b->token[row] == b->host[row].token, "%s: step %u, row %u: token %d, not %d", d->name, i, row, b->token[row],
+                          b->host[row].token);
+            batch_accept(b, row);
+        }
+    }
+    client_close(&s);
+    batch_free(b);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("fork");
+    TCase *const t = tcase_create("fork");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, parent_goes_on);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    fflush(stdout);
+    const pid_t early = fork(); /* before this process has opened anything */
+    if (early == 0)
+        exit(fixture_run(make, 1));
+    int status = 0;
+    if (waitpid(early, &status, 0) != early || !WIFEXITED(status))
+        return 99;
+    return WEXITSTATUS(status) != EXIT_SUCCESS ? WEXITSTATUS(status) : fixture_run(make, 1);
+}
