@@ -71,7 +71,7 @@ static FILE *create_temporary(char *path)
     char *const end = path + strlen(path);
     FILE *file = NULL;
     for (int i = 0; i < TEMPORARIES && file == NULL; i++) {
-        snprintf(end, 8, ".%d", i);
+        snprintf(end, 16, ".%d", i);
         file = fopen(path, "wbx");
     }
     return file;

@@ -342,6 +342,7 @@ struct cls_sampler {
     cl_mem sample;      /* float [sample_stride] */
     cl_mem infill;      /* int32: the tables of cls_sampler_infill(), or NULL */
     uint32_t n_end;
+    atomic_int has_infill; /* what cls_sampler_check() asks, which any thread may call at any time */
     cl_mem raw_key, raw_mass, raw_flags; /* the survey of the raw logits, for raw logprobs */
 
     /* On the host. */

@@ -228,7 +228,7 @@ cls_status cls_device_grow(const cls_sampler *s, cls_device_block *block, size_t
     cl_int code;
     if (need <= block->size)
         return CLS_OK;
-    const size_t size = need + need / 2;
+    const size_t size = need <= SIZE_MAX / 3 * 2 ? need + need / 2 : need;
     const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, size, NULL, &code);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %zu bytes on the device for %s", size, what);

@@ -185,6 +185,7 @@ cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
         clReleaseMemObject(s->infill); /* steps in flight keep it */
     s->infill = buffer;
     s->n_end = infill.end_count;
+    atomic_store(&s->has_infill, 1);
     return CLS_OK;
 }
 

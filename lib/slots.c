@@ -26,10 +26,10 @@ cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
 
 static cls_status grow_host(cls_block *block, size_t more, const char *what)
 {
-    const size_t need = block->used + more;
+    const size_t need = more <= SIZE_MAX - block->used ? block->used + more : SIZE_MAX;
     if (need <= block->size)
         return CLS_OK;
-    const size_t size = need + need / 2;
+    const size_t size = need <= SIZE_MAX / 3 * 2 ? need + need / 2 : need;
     void *const data = realloc(block->data, size);
     if (data == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu bytes of %s", size, what);
@@ -141,7 +141,7 @@ static cls_status check_kept(const cls_sampler *s, const cls_params *p)
     if (p->penalty_window > s->history)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->penalty_window is %u, but the sampler was created with options->history of %u",
                         (unsigned)p->penalty_window, (unsigned)s->history);
-    if (p->infill != 0 && s->infill == NULL)
+    if (p->infill != 0 && !atomic_load(&s->has_infill))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->infill needs the tables of cls_sampler_infill()");
     if ((p->logit_bias_count != 0 || p->allowed_count != 0) && !s->biases)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,

@@ -89,8 +89,11 @@ static cls_status check_rows_of(const cls_sampler *sampler, const char *what, co
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.rows is %u for %u rows, and there is no %s.row_map", what,
                         (unsigned)*rows, (unsigned)step_rows, what);
     const uint64_t size = cls_extent(*rows, *stride, width, element);
-    if (buffer == NULL)
-        return size <= SIZE_MAX ? CLS_OK : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.row_stride is too large", what);
+    if (buffer == NULL) /* UINT64_MAX, where 64 bits do not hold the size, is too large on any host */
+        return size < SIZE_MAX ? CLS_OK
+                               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                                          "%s.row_stride is %llu, which makes masks larger than a host's memory can be", what,
+                                          (unsigned long long)*stride);
     return cls_buffer_check(sampler->context, what, buffer, size, element);
 }
 
