@@ -112,7 +112,7 @@ KERNEL void cls_residual(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_AR
     int wanted = place >= 0 && is_judged(slots[place].flags, slots[place].stopped, has);
     u32 at = row;
     i32 draft = -1;
-    while (OF(nodes)[at] >= 0)
+    for (u32 left = row; left > 0 && OF(nodes)[at] >= 0; left--)
         at--; /* the request's first row */
     for (; wanted && at <= row; at++) {
         const u64 given = rows[at].given, asked = rows[at].asked;
@@ -282,7 +282,7 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
         walk good = w;
         u64 reach = CLS_ONE_Q63;
         int going = 1;
-        while (going) {
+        for (u32 left = n_rows; going && left > 0; left--) {
             const cls_row out = rows[w.row];
             const i32 draft = draft_after(its_nodes, its_parents, w.row, n_rows);
             const int together = method == CLS_VERIFY_BLOCK;
