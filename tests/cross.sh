@@ -5,6 +5,7 @@
 # headers are this machine's, and what is linked to is a library of the names
 # alone. A target without a compiler is skipped, or with --install gets one.
 # usage: cross.sh [--install] [TARGET...]       on Debian; as root, or with sudo
+#        cross.sh --packages                      what it would install
 set -u
 top=$(cd "$(dirname "$0")/.." && pwd)
 headers=${OPENCL_HEADERS:-/usr/include}
@@ -14,7 +15,9 @@ passed=0 failed=0 skipped=0
 
 install=no
 [ "${1-}" != --install ] || { install=yes; shift; }
-[ $# != 0 ] || set -- x86_64-w64-mingw32 aarch64-linux-gnu arm-linux-gnueabihf
+targets='x86_64-w64-mingw32 aarch64-linux-gnu arm-linux-gnueabihf'
+# shellcheck disable=SC2086 # a list of words
+[ $# != 0 ] || set -- $targets
 
 package() {
     case $1 in
@@ -24,6 +27,11 @@ package() {
     *) echo "a C compiler named $1-gcc" ;;
     esac
 }
+
+if [ "${1-}" = --packages ]; then
+    for target in $targets; do package "$target"; done
+    exit
+fi
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo -- "$@"; fi
