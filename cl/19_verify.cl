@@ -112,8 +112,11 @@ KERNEL void cls_residual(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_AR
     int wanted = place >= 0 && is_judged(slots[place].flags, slots[place].stopped, has);
     u32 at = row;
     i32 draft = -1;
+    /* The request's first row. Bounded by what is not read: llvmpipe's lanes without a
+     * work-item go on as long as data decides, and all loops of a kernel share 65,535
+     * turns there. Then the next loop ends after one. */
     for (u32 left = row; left > 0 && OF(nodes)[at] >= 0; left--)
-        at--; /* the request's first row */
+        at--;
     for (; wanted && at <= row; at++) {
         const u64 given = rows[at].given, asked = rows[at].asked;
         draft = draft_after(OF(nodes), OF(parents), at, n_rows);

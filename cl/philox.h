@@ -46,13 +46,15 @@ CLS_INLINE u64 philox_bits(u32 purpose, const u32 *seed, const u32 *stream, u32 
 }
 
 /* One word of the self-test: random logits, scales and sums through all of the
- * arithmetic. The host and the device must agree on every word. */
+ * arithmetic, and what floats have at their ends. The host and the device must
+ * agree on every word. */
 CLS_INLINE u32 self_test_word(u32 i)
 {
     u32 c[4];
-    f32 z, max, scale;
+    f32 z, max, scale, edge;
     cls_unit unit;
     u64 mass;
+    u32 told;
     c[0] = i;
     c[1] = c[2] = c[3] = 0x5e1f7e57u;
     philox4x32(c, 1u, 2u);
@@ -62,7 +64,13 @@ CLS_INLINE u32 self_test_word(u32 i)
     unit = unit_of(max, max + (f32)(c[3] >> 28), split(max + (f32)(c[3] >> 28), scale).exponent, scale);
     mass = up(u64_from(weight(clean(z), unit.max, scale, unit.fraction)), unit.shift);
     mass = u64_mul_hi(u64_make(c[3], c[2]), u64_add(mass, top_p_target(mass, c[1])));
-    return u64_hi(mass) ^ u64_lo(mass) ^ (u32)key_of(depth(z, max, scale)) ^ (u32)CLS_AS_I32(unit.fraction);
+    /* Infinity, NaN, the largest float, 0, of either sign: a masked logit is -inf. */
+    told = (i & 3u) == 0 ? 0x7f800000u : (i & 3u) == 1 ? 0x7fc00000u : (i & 3u) == 2 ? 0x7f7fffffu : 0u;
+    edge = CLS_AS_F32((i32)((c[0] & 0x80000000u) | told));
+    told = (u32)(edge > CLS_AS_F32((i32)0xff800000)) | (u32)(edge < max) << 1 | (u32)(clean(edge) > z) << 2 |
+           (u32)(edge != edge) << 3 | (u32)(edge == CLS_AS_F32(0x7f800000)) << 4;
+    return u64_hi(mass) ^ u64_lo(mass) ^ (u32)key_of(depth(z, max, scale)) ^ (u32)CLS_AS_I32(unit.fraction) ^
+           (u32)key_of(clean(edge)) ^ told;
 }
 
 #endif

@@ -33,7 +33,9 @@
  * cls_readback and a cls_head are used by one thread at a time; two samplers of
  * one context may be used by two threads at once. cls_sampler_check() may be
  * called by any thread at any time, cls_host_sample() and cls_host_draw(), which
- * have no state, from anywhere.
+ * have no state, from anywhere. OpenCL does not survive fork(): a child may call
+ * the cls_host functions, and exec or _exit(), but use and destroy nothing that
+ * its parent has opened. One that is there before its parent calls OpenCL is free.
  *
  * Errors. Every function that can fail returns a cls_status and leaves one
  * sentence, which names the argument at fault, for cls_error_message() of the
@@ -43,8 +45,8 @@
  * (cls_row_status) and the token `invalid_token`, and its neighbours don't
  * notice.
  *
- * The library never prints, never exits, reads no environment variable and
- * writes no file. It keeps no OpenCL object but those that its handles retain,
+ * The library never prints, never exits, reads no environment variable, and
+ * writes no file but in options->cache_dir, where a caller names one. It keeps no OpenCL object but those that its handles retain,
  * and calls OpenCL from no destructor of the process. (A head of float32
  * weights is CLBlast's: see cls_head_create() for the exception.)
  *
@@ -68,7 +70,7 @@
 extern "C" {
 #endif
 
-#define CLS_VERSION_STRING "0.4.0"
+#define CLS_VERSION_STRING "0.5.0"
 
 #if defined(_WIN32) && defined(CLS_BUILD)
 #define CLS_API __declspec(dllexport)
@@ -440,7 +442,9 @@ typedef struct cls_context_options {
     /* A folder that exists, in which compiled programs are looked for and, if
      * they are not there, kept; the caller's, not needed after the call. NULL:
      * nothing is read or written. Several processes may share one. Whatever is
-     * wrong with it or with what is in it, the kernels are compiled from source. */
+     * wrong with it or with what is in it, the kernels are compiled from source.
+     * Who can write to it decides what the device runs: a folder of your own, not
+     * one that others share. */
     const char *cache_dir;
 } cls_context_options;
 

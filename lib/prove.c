@@ -36,7 +36,7 @@ static cls_status self_test(cls_context *context, cl_program program, cl_command
         if (words[i] != self_test_word(i))
             return cls_fail(
                 CLS_SELF_TEST_FAILED, CL_SUCCESS,
-                "the device's arithmetic differs from float32 rounded to nearest (word %u: 0x%08x, not 0x%08x)",
+                "the device's arithmetic differs from float32 rounded to nearest, with infinities and NaN (word %u: 0x%08x, not 0x%08x)",
                 (unsigned)i, (unsigned)words[i], (unsigned)self_test_word(i));
     return CLS_OK;
 }
