@@ -157,7 +157,7 @@ START_TEST(not_kept)
 {
     device *const d = fixture_device(_i);
     cls_context_options o;
-    char path[sizeof file + 8];
+    char path[sizeof file + 16];
     open_folder();
     o = with_folder();
     expect(d, &o, CLS_ORIGIN_SOURCE, 0, "for the name");
