@@ -241,16 +241,12 @@ KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
     const u32 row = get_group_id(1);
     const u32 todo = rows[row].state;
     const int idle = todo == CLS_ROW_DONE || todo == CLS_ROW_SEARCH_ALL;
-    const i32 place = idle ? -1 : ROW_SLOT(row);
-    const row_logits r = ROW_VIEW(row, place);
+    const row_logits r = ROW_VIEW(row, idle ? -1 : ROW_SLOT(row));
     const u32 first = get_group_id(0) * tiles_per_group;
     const u32 last = idle ? first : min(first + tiles_per_group, TILES);
     const measure m = measure_of(todo == CLS_ROW_SEARCH_COUNT, of_key(rows[row].max_key), rows[row].scale);
-    /* A cut by a key that is known, not guessed, is all four pivots. So deep that
-     * nothing below it weighs anything, it leaves of a tile what the survey weighed:
-     * mirostat 2 has that whenever a text is easier than its tau. */
+    /* A cut by a key that is known, not guessed, is all four pivots. */
     const int known = todo == CLS_ROW_SEARCH_MASS && rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
-    const int surveyed = place >= 0 && (slots[place].flags & CLS_SLOT_TOTAL) && slots[place].total_scale == m.scale;
     f32 bound[CLS_PIVOTS];
     u64 part[CLS_PIVOTS];
     for (u32 p = 0; p < CLS_PIVOTS; p++)
@@ -263,9 +259,7 @@ KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
             part[p] = u64_from(0);
         if (of_key(top) > bound[0]) {
             unit = unit_of(of_key(top), m.row_max, m.exponent, m.scale);
-            if (known && surveyed && lost_bits(unit.shift) == 0 && (unit.max - bound[0]) * m.scale > 33.0f)
-                part[0] = get_local_id(0) == 0 ? tile_mass[(size_t)row * TILES + t] : u64_from(0);
-            else if (known)
+            if (known)
                 part[0] = measure_over(&r, t, get_local_id(0), WGS, &m, &unit, bound[0]);
             else
                 measure_vectors(&r, t, get_local_id(0), WGS, &m, &unit, bound, part);
