@@ -100,6 +100,8 @@ START_TEST(same_tokens)
             batch_free(b);
         }
         ran++;
+        printf("%s: tier %u, work-group %u, row group %u, vector %u, local memory %llu: equal\n", d->name, info.tier,
+               info.work_group, info.row_group, info.vector, (unsigned long long)c.max_local_mem);
     }
     printf("%s: %u configurations, %u rows each\n", d->name, ran, ran != 0 ? rows / ran : 0);
     ck_assert(ran > 0);

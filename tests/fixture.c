@@ -112,9 +112,6 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
 cls_context *fixture_shaped(device *d, const cls_context_options *options, uint32_t pretended)
 {
     cls_context_options o = *options;
-    /* Not groups of several items, which PoCL takes minutes to export. */
-    if (o.tier == 0 && o.work_group <= 1 && o.max_work_group == 0 && o.max_local_mem == 0)
-        o.cache_dir = getenv("CLS_TEST_CACHE");
     char shape[160];
     /* CPUs have groups of one item, and for rows nothing else, since PoCL takes
      * minutes to compile it; Oclgrind, which only interprets, runs larger ones,

@@ -4,9 +4,7 @@
  *
  *     CLS_TEST_SIZE  unset: everything; "small": vocabularies up to 4,099, for
  *                    slow devices; "tiny": some hundred steps, for interpreters
- *     CLS_TEST_SEED  the seed of all random rows; printed by every program
- *     CLS_TEST_CACHE a folder that keeps compiled programs from one program to the
- *                    next; `make check` sets it */
+ *     CLS_TEST_SEED  the seed of all random rows; printed by every program */
 #ifndef TESTS_FIXTURE_H
 #define TESTS_FIXTURE_H
 

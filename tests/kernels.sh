@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: MIT
+# Sourced before each test: takes a folder of PoCL's compiled kernels for as long
+# as the test runs, POCL_CACHE_DIR. Fifty programs compile the same kernels, so
+# the folders outlive them; but processes that share one at the same time have
+# crashed (pocl#1480), so each holds a lock. Without flock(1): a folder of its own.
+# usage: kernels=FOLDER own=FOLDER; . kernels.sh
+mkdir -p "$kernels"
+for n in 1 2 3 4 5 6 7 8; do
+    exec 9>"$kernels/$n.lock"
+    POCL_CACHE_DIR=$kernels/$n
+    flock -n 9 2>/dev/null && break
+    POCL_CACHE_DIR=$own
+done
+export POCL_CACHE_DIR
