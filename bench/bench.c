@@ -24,6 +24,7 @@ static const bench_case cases[] = {
     {"xtc", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_XTC, 64, BENCH_STEP},
     {"typical", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_TYPICAL, 64, BENCH_STEP},
     {"mirostat", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_MIROSTAT, 64, BENCH_STEP},
+    {"mirostat_late", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_MIROSTAT_LATE, 64, BENCH_STEP},
     {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 7.0, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
     {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 15.0, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
     {"verify", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_STANDARD},
@@ -35,7 +36,7 @@ static const bench_case cases[] = {
 /* --case counts on behind them. */
 #define CASE_NAMES \
     "greedy|topk|minp|mask|mask_1|mask_but_one|penalties|plain|topp_peaked|llama|dry|dry_1000|dry_100|xtc|typical|" \
-    "mirostat|topp_flat|topp_ties|verify|verify_match|verify_block|serving"
+    "mirostat|mirostat_late|topp_flat|topp_ties|verify|verify_match|verify_block|serving"
 #define SERVING ((int32_t)CASES)
 
 /* On a terminal only: one line that overwrites itself. The cursor waits at its

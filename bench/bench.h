@@ -114,7 +114,8 @@ typedef enum bench_more {
     BENCH_DRY,
     BENCH_XTC,
     BENCH_TYPICAL,
-    BENCH_MIROSTAT
+    BENCH_MIROSTAT,
+    BENCH_MIROSTAT_LATE /* ... after so many tokens that mu has risen above all that there is to cut */
 } bench_more;
 
 /* What is known of drafts, and how they are verified. */

@@ -553,7 +553,7 @@ typedef struct cls_sampler cls_sampler;
 CLS_API cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options, cls_sampler **out);
 
 /* Releases it; OpenCL keeps what steps in flight use. Blocks until the last
- * uploads of parameters and maps are done. NULL is allowed. */
+ * steps that uploaded parameters, maps or masks are done. NULL is allowed. */
 CLS_API void cls_sampler_destroy(cls_sampler *sampler);
 
 /* Bytes that a sampler takes. */

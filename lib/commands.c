@@ -125,6 +125,14 @@ cl_int cls_upload_state(cl_event *done)
     return CL_COMPLETE;
 }
 
+void cls_upload_until(cl_event *done, cl_event end)
+{
+    if (*done == NULL || clRetainEvent(end) != CL_SUCCESS)
+        return;
+    clReleaseEvent(*done);
+    *done = end;
+}
+
 int cls_upload_end(cl_event *done)
 {
     for (int i = 0; i < 2 && *done != NULL; i++) { /* again, if only the waiting failed */
@@ -421,6 +429,8 @@ cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_e
     if (done != NULL)
         *done = end;
     drop_previous(c);
+    if (c->staging != NULL)
+        cls_upload_until(&c->staging->done, end);
     follow(c, end);
     return CLS_OK;
 }

@@ -230,6 +230,8 @@ static cl_int end(const commands *c, cl_event *done)
         code = clRetainEvent(h->last);
     if (code == CL_SUCCESS && done != NULL)
         *done = h->last;
+    if (code == CL_SUCCESS && c->staging != NULL)
+        cls_upload_until(&c->staging->done, h->last);
     return code;
 }
 
