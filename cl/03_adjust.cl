@@ -252,11 +252,11 @@ static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
     return x;
 }
 
-/* A vector that has a touched token: these one by one. They are few, and code
+/* A vector that has touched tokens: those above `least` one by one. They are few, and code
  * for whole vectors made every place that loads twice as large for compilers. */
-static inline FV adjust_touched(const row_logits *r, u32 i, FV x)
+static inline FV adjust_touched(const row_logits *r, u32 i, FV x, f32 least)
 {
-    for (u32 touched = touched_lanes(r, i); touched != 0; touched &= touched - 1) {
+    for (u32 touched = touched_lanes(r, i) & lane_bits(x > least); touched != 0; touched &= touched - 1) {
         const u32 j = 31 - clz(touched & (~touched + 1));
         const IV at = LANES == (IV)((i32)j);
         x = at ? (FV)(adjust_one(r, i + j, FMAX(at ? x : (FV)(-INFINITY)))) : x;
@@ -283,12 +283,21 @@ static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
     return x;
 }
 
-/* The vector as the chain sees it. open: whether tile_is_open() holds. */
-static inline FV load_adjusted(const row_logits *r, u32 i, int open)
+/* Where only tokens above a bound matter: the `least` that spares the adjustment
+ * of the others, which fall further. Unless some may rise, as by settle() tiny
+ * negative ones do, to 0. */
+static inline f32 least_above(const row_logits *r, f32 bound)
+{
+    return r->raises || (bound < 0.0f && bound > -0x1p-119f) ? -INFINITY : bound;
+}
+
+/* The vector as the chain sees it, but for what is not above `least`, which stays
+ * below it. open: whether tile_is_open() holds. */
+static inline FV load_adjusted(const row_logits *r, u32 i, int open, f32 least)
 {
     FV x = clean_v(open ? LOAD_V(r->x, i) : load_checked(r, i));
     if (r->touched && touched_lanes(r, i) != 0)
-        x = adjust_touched(r, i, x);
+        x = adjust_touched(r, i, x, least);
     return r->narrowed ? narrow_v(r, i, x) : x;
 }
 
@@ -365,10 +374,11 @@ static inline int max_tile_kind(const row_logits *r, u32 m)
         return kind;
     return (touched_word(r, w) | touched_word(r, w + 1)) == 0 ? TILE_PLAIN : TILE_OPEN;
 }
-static inline FV load_v(const row_logits *r, u32 i, int kind)
+static inline FV load_above(const row_logits *r, u32 i, int kind, f32 least)
 {
-    return kind == TILE_PLAIN ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_OPEN);
+    return kind == TILE_PLAIN ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_OPEN, least);
 }
+static inline FV load_v(const row_logits *r, u32 i, int kind) { return load_above(r, i, kind, -INFINITY); }
 
 /* A gang of vectors, `stride` tokens apart. */
 #define GANG_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
@@ -382,7 +392,7 @@ static inline void load_gang(const row_logits *r, u32 i, u32 stride, int kind, F
          * since x stays in registers only while its indices are constants. */
         FV adjusted[GANG];
         for (u32 g = 0; g < GANG; g++)
-            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_OPEN);
+            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_OPEN, -INFINITY);
         EACH_GANG(GANG_COPY)
     }
 }

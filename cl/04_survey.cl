@@ -103,7 +103,7 @@ static inline f32 adjusted_maxima(const row_logits *r, u32 tile, __global i32 *k
             part += x;
             x = clean_v(x);
             if (r->touched && touched_lanes(r, i) != 0)
-                x = adjust_touched(r, i, x);
+                x = adjust_touched(r, i, x, -INFINITY);
             most = x > most ? x : most;
         }
         m[n] = most;
@@ -156,8 +156,9 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
     for (; look != 0; look &= look - 1) {
         const u32 n = 31 - clz(look & (~look + 1));
         FV most = (FV)(-INFINITY);
+        const f32 least = least_above(r, of_key(key[n])); /* the untouched ones' maximum */
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
-            const FV x = load_adjusted(r, tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC, 1);
+            const FV x = load_adjusted(r, tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC, 1, least);
             most = x > most ? x : most;
         }
         const f32 exact = FMAX(most);
@@ -228,7 +229,7 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touch
         odd |= ANY(x == INFINITY) ? CLS_STATUS_INF : 0u;
         x = clean_v(x);
         if (touched != 0 && touched_lanes(r, i) != 0)
-            x = adjust_touched(r, i, x);
+            x = adjust_touched(r, i, x, -INFINITY);
         vector_max[v] = FMAX(x);
     }
     BARRIER();

@@ -38,7 +38,7 @@ static inline u32 tiles_above(__global const i32 *row_key, u32 n, i32 key, __loc
  * whose maximum is above it are read. */
 static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
 {
-    const f32 bound = above(key);
+    const f32 bound = above(key), least = least_above(r, bound);
     u32 count = 0;
     for (u32 first = get_local_id(0) * VEC; first < n; first += WGS * VEC) {
         if (!ANY(VLOAD(row_key + first) > key))
@@ -49,7 +49,7 @@ static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key,
             const int kind = max_tile_kind(r, m);
             IV c = (IV)(0);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
-                c += load_v(r, m * CLS_MAX_TILE + v, kind) > bound;
+                c += load_above(r, m * CLS_MAX_TILE + v, kind, least) > bound;
             count += COUNT(c);
         }
     }
@@ -119,7 +119,7 @@ static inline i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 
 static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, u32 first, u32 last, i32 lo, i32 hi,
                               u32 *ties, int write, u32 at, shortlist *list)
 {
-    const f32 under = above(lo - 1), over = above(hi);
+    const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     u32 taken = 0, left = *ties;
     for (u32 base = first; base < last && taken - (write ? 0 : *ties - left) <= LIST; base += VEC) {
         u32 tiles = lane_bits(VLOAD(row_key + base) >= lo);
@@ -132,7 +132,7 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
             f32 kept[CLS_MAX_TILE];
             IV any = (IV)(0);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
-                const FV x = load_v(r, m * CLS_MAX_TILE + v, kind);
+                const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
                 VSTORE(x, kept + v);
                 any |= (x > under) & (x <= over);
             }
