@@ -155,13 +155,15 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
         look |= lane_bits(with[n]) << (n * VEC & 31);
     for (; look != 0; look &= look - 1) {
         const u32 n = 31 - clz(look & (~look + 1));
-        FV most = (FV)(-INFINITY);
-        const f32 least = least_above(r, of_key(key[n])); /* the untouched ones' maximum */
-        for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
-            const FV x = load_adjusted(r, tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC, 1, least);
-            most = x > most ? x : most;
+        f32 exact = of_key(key[n]); /* the untouched ones' maximum */
+        for (u32 i = tile * CLS_TILE + n * CLS_MAX_TILE, end = i + CLS_MAX_TILE; i < end; i += VEC) {
+            u32 higher = touched_lanes(r, i) & lane_bits(LOAD_V(r->x, i) > least_above(r, exact));
+            for (; higher != 0; higher &= higher - 1) {
+                const u32 id = i + 31 - clz(higher & (~higher + 1));
+                const f32 z = adjust_one(r, id, clean(LOAD(r->x, id)));
+                exact = LARGER(exact, z);
+            }
         }
-        const f32 exact = FMAX(most);
         key[n] = key_of(exact);
         max = LARGER(max, exact);
     }
