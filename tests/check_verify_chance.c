@@ -435,7 +435,7 @@ static Suite *make(void)
     return s;
 }
 
-/* An argument: how many trials of each, 200,000 take most of an hour. */
+/* An argument: how many trials of each, 200,000 take half an hour. */
 int main(int argc, char **argv)
 {
     if (argc > 1)
