@@ -116,8 +116,10 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
     /* CPUs have groups of one item, and for rows nothing else, since PoCL takes
      * minutes to compile it; Oclgrind, which only interprets, runs larger ones,
      * where races can be. */
-    if (strstr(d->name, "Oclgrind") != NULL)
-        o.row_group = o.work_group = o.work_group != 0 ? o.work_group : 7;
+    if (strstr(d->name, "Oclgrind") != NULL) {
+        const uint32_t several = o.max_work_group != 0 && o.max_work_group < 7 ? o.max_work_group : 7;
+        o.row_group = o.work_group = o.work_group != 0 ? o.work_group : several;
+    }
     for (unsigned i = 0; i < d->n_cached; i++)
         if (memcmp(&d->shape[i], &o, sizeof o) == 0 && d->pretended[i] == pretended)
             return d->cached[i];
