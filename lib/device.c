@@ -176,9 +176,9 @@ static cls_status choose_groups(const facts *f, const cls_context_options *o, cl
             o->work_group != 0 || o->row_group != 0 || o->vector != 0 || o->shortlist != 0 ? CLS_BAD_ARGUMENT
                                                                                            : CLS_UNSUPPORTED_DEVICE,
             CL_SUCCESS,
-            "work_group %u, row_group %u, vector %u and shortlist %u need more than %s %llu bytes of local memory",
+            "work_group %u, row_group %u, vector %u and shortlist %u need more local memory than %s, %llu bytes",
             (unsigned)shape->work_group, (unsigned)shape->row_group, (unsigned)shape->vector,
-            (unsigned)shape->shortlist, local < f->local ? "options->max_local_mem, " : "the device's",
+            (unsigned)shape->shortlist, local < f->local ? "options->max_local_mem" : "the device has",
             (unsigned long long)local);
     return CLS_OK;
 }
