@@ -266,7 +266,8 @@ static int run_plain(void *of)
     return run_step(p->setup, p->c, p->tokens);
 }
 
-/* Mirostat's mu rises by .36 bits a token on these rows, from 10 to 64 in 150. */
+/* After so many tokens Mirostat's mu is above 64 bits, where nothing is cut: after
+ * 200 the step still took 800 us, after 1,000 it takes 566. */
 #define LATE 1000
 
 static int begin_plain(void *of)

@@ -1089,8 +1089,8 @@ CLS_API void cls_head_options_default(cls_head_options *options, size_t struct_s
 CLS_API cls_status cls_head_create(cls_context *context, cl_command_queue queue, const cls_head_options *options,
                                    cls_head **out);
 
-/* Releases it; commands in flight keep what they use. Waits for uploads of maps
- * under way. NULL is allowed. */
+/* Releases it; commands in flight keep what they use. Waits for the calls under
+ * way that uploaded maps. NULL is allowed. */
 CLS_API void cls_head_destroy(cls_head *head);
 
 /* One product. */

@@ -119,6 +119,38 @@ START_TEST(every_place)
 }
 END_TEST
 
+/* Below 2^-120 what is adjusted becomes 0: of tiny negative logits a penalty raises
+ * the one that it is for above all others, which nothing that skips it may miss. */
+START_TEST(raised_to_zero)
+{
+    static const int32_t places[] = {0, 63, 700, 1100, 2047, 2099};
+    enum { ROWS = 2 * sizeof places / sizeof *places };
+    device *const d = fixture_device(_i);
+    batch *const b = batch_new(ROWS, 2100, CLS_F32, 0, 0);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        const int32_t place = places[row / 2];
+        float *const values = b->values + (size_t)row * b->vocab, *const data = (float *)b->data + (size_t)row * b->stride;
+        tokens *const t = &b->tokens[row];
+        batch_row(b, row, ROW_EQUAL, row);
+        for (uint32_t i = 0; i < b->vocab; i++)
+            values[i] = data[i] = (int32_t)i == place ? -0x1p-121f : -0x1p-122f;
+        b->params[row].temperature = 0.0f;
+        b->params[row].repetition_penalty = 1.1f;
+        if (row % 2) { /* the same by the shortlist */
+            b->params[row].temperature = 1.0f;
+            b->params[row].top_k = 1;
+        }
+        t->output = malloc(sizeof *t->output);
+        ck_assert(t->output != NULL);
+        t->output[t->output_count++] = place;
+    }
+    batch_check(b, d, fixture_context(d, 0, 0, 0, 0), 0);
+    for (uint32_t row = 0; row < ROWS; row++)
+        ck_assert_int_eq(b->token[row], places[row / 2]);
+    batch_free(b);
+}
+END_TEST
+
 /* More tokens than one launch takes, and more than a count can say. */
 START_TEST(long_outputs)
 {
@@ -154,6 +186,7 @@ static Suite *make(void)
     add_device_test(t, random_requests);
     add_device_test(t, counts_follow);
     add_device_test(t, every_place);
+    add_device_test(t, raised_to_zero);
     if (fixture_size() != TEST_TINY)
         add_device_test(t, long_outputs);
     suite_add_tcase(s, t);
