@@ -125,12 +125,16 @@ cl_int cls_upload_state(cl_event *done)
     return CL_COMPLETE;
 }
 
-void cls_upload_until(cl_event *done, cl_event end)
+cl_int cls_upload_until(cl_event *done, cl_event end)
 {
-    if (*done == NULL || clRetainEvent(end) != CL_SUCCESS)
-        return;
-    clReleaseEvent(*done);
-    *done = end;
+    if (*done == NULL)
+        return CL_SUCCESS;
+    const cl_int code = clRetainEvent(end);
+    if (code == CL_SUCCESS) {
+        clReleaseEvent(*done);
+        *done = end;
+    }
+    return code;
 }
 
 int cls_upload_end(cl_event *done)
@@ -418,6 +422,10 @@ cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_e
 {
     if (c->marked)
         clReleaseEvent(c->own[1]);
+    if (code == CL_SUCCESS)
+        drop_previous(c);
+    if (code == CL_SUCCESS && c->staging != NULL)
+        code = cls_upload_until(&c->staging->done, end);
     if (code == CL_SUCCESS && done != NULL)
         code = clRetainEvent(end);
     if (code != CL_SUCCESS) {
@@ -428,9 +436,6 @@ cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_e
     }
     if (done != NULL)
         *done = end;
-    drop_previous(c);
-    if (c->staging != NULL)
-        cls_upload_until(&c->staging->done, end);
     follow(c, end);
     return CLS_OK;
 }

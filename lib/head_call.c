@@ -226,12 +226,12 @@ static cl_int end(const commands *c, cl_event *done)
     h->last = NULL;
     h->last_queue = c->queue;
     cl_int code = clEnqueueBarrierWithWaitList(c->queue, 0, NULL, &h->last);
+    if (code == CL_SUCCESS && c->staging != NULL)
+        code = cls_upload_until(&c->staging->done, h->last);
     if (code == CL_SUCCESS && done != NULL)
         code = clRetainEvent(h->last);
     if (code == CL_SUCCESS && done != NULL)
         *done = h->last;
-    if (code == CL_SUCCESS && c->staging != NULL)
-        cls_upload_until(&c->staging->done, h->last);
     return code;
 }
 

@@ -467,7 +467,7 @@ cl_int cls_upload_state(cl_event *done);
 /* From now on an upload counts as over when `end` is, which comes after it. What
  * the caller waits for is then what frees its memory: rusticl may tell an upload
  * complete after the step behind it. */
-void cls_upload_until(cl_event *done, cl_event end);
+cl_int cls_upload_until(cl_event *done, cl_event end);
 /* Waits for an upload and forgets it. 0: nobody can say that it is over, and its
  * memory must stay for ever. */
 int cls_upload_end(cl_event *done);

@@ -68,7 +68,6 @@ static int is_dispensable(faulty_call which)
     case FAULTY_clGetProgramBuildInfo: /* the log */
     case FAULTY_clGetEventInfo:        /* of an upload: other staging is taken; of a step: it is taken to be well */
     case FAULTY_clWaitForEvents:       /* asked again, whether it is over */
-    case FAULTY_clRetainEvent:         /* of a step, for its staging: that goes by the upload's event then */
         return 1;
     default:
         return 0;
