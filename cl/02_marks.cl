@@ -75,8 +75,8 @@ static inline u32 find_entry(const prepared_row *p, u32 id)
 /* A marked token's logit. */
 static inline f32 adjust_prepared(const prepared_row *p, u32 id, f32 x)
 {
-    if (!(x > -INFINITY) || (p->banned[id >> 5] >> (id & 31) & 1u))
-        return -INFINITY;
+    if (!(x > CLS_MASKED) || (p->banned[id >> 5] >> (id & 31) & 1u))
+        return CLS_MASKED;
     const u32 at = find_entry(p, id);
     return at == 0 ? x : settle(x - as_float(p->amounts[p->links[at - 1] >> LINK_BITS]));
 }

@@ -3,38 +3,6 @@
  * biases, penalties and what was prepared are applied on the fly; there is no
  * adjusted copy. */
 
-/* Halves by integers: PoCL 3.1 compiles vload_half8 to an aligned load, which
- * kills the process where a row is aligned to its elements only. Subnormal
- * halves are made by a product: their bits as a float could be flushed to zero. */
-static inline FV widen(CAT(ushort, VEC) h)
-{
-    const UV bits = CAT(convert_uint, VEC)(h);
-    const UV sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
-    const UV normal = (magnitude << 13) + (112u << 23), special = (magnitude << 13) | 0x7f800000u;
-    const UV subnormal = AS_UV(TO_FV(magnitude) * 0x1p-24f);
-    UV r = magnitude < 0x0400u ? subnormal : normal;
-    r = magnitude >= 0x7c00u ? special : r;
-    return AS_FV(r | sign);
-}
-
-#if DTYPE == 0
-typedef float logit;
-#define LOAD(p, i) ((p)[i])
-#define LOAD_V(p, i) VLOAD((p) + (i))
-#elif DTYPE == 1
-typedef half logit; /* storage only: vload_half needs no extension */
-#define LOAD(p, i) vload_half(i, p)
-#if VEC == 16
-#define LOAD_V(p, i) vload_half16(0, (p) + (i))
-#else
-#define LOAD_V(p, i) widen(VLOAD((__global const ushort *)(p) + (i)))
-#endif
-#else
-typedef ushort logit; /* bfloat16: the upper half of a float */
-#define LOAD(p, i) as_float((uint)(p)[i] << 16)
-#define LOAD_V(p, i) AS_FV(CAT(convert_uint, VEC)(VLOAD((p) + (i))) << 16)
-#endif
-
 /* One row's logits as the step sees them. */
 typedef struct row_logits {
     __global const logit *x;
@@ -150,15 +118,6 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
              mask_width, mask_map, mask_map_offset, bias, bias_offset, bias_stride, bias_map,           \
              bias_map_offset, has, tile_flags, slots, place, state, layout, lists, prepared, vocab, row)
 
-static inline FV clean_v(FV x)
-{
-    const IV bits = AS_IV(x);
-    const IV magnitude = bits & 0x7fffffff;
-    x = magnitude < 0x00800000 ? (FV)(0.0f) : x;
-    x = bits == CLS_INF_BITS ? (FV)(CLS_FLT_MAX) : x;
-    return magnitude > CLS_INF_BITS ? (FV)(-INFINITY) : x;
-}
-
 /* A bitmap's bits for the vector at i, and all of these. */
 #define ALL_LANES (0xffffu >> (16 - VEC))
 static inline u32 vector_bits(__global const u32 *bitmap, u32 i) { return bitmap[i >> 5] >> (i & 31) & ALL_LANES; }
@@ -168,6 +127,26 @@ static inline IV lane_signs(u32 word) { return (IV)((i32)word) << ((IV)(31) - LA
 
 /* ------------------------------------------------------------ mask, bias, bounds */
 
+#ifdef CLS_LIMITED
+static inline i32 dense_bits(const row_logits *r, u32 i)
+{
+    return r->dense & CLS_BIAS_F16 ? half_bits((__global const ushort *)r->bias, i) : as_int(r->bias[i]);
+}
+static inline FV add_dense(const row_logits *r, u32 i, FV x)
+{
+    FV bias;
+    if (r->dense & CLS_BIAS_F16)
+        bias = limited_v(AS_IV(widen(VLOAD((__global const ushort *)r->bias + i))));
+    else
+        bias = limited_v(VLOAD((__global const i32 *)r->bias + i));
+    return ((x > CLS_MASKED) & (bias > CLS_MASKED)) ? x + bias : (FV)(CLS_MASKED);
+}
+static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
+{
+    const f32 bias = r->dense ? limited(dense_bits(r, i)) : 0.0f;
+    return x > CLS_MASKED && bias > CLS_MASKED ? x + bias : CLS_MASKED;
+}
+#else
 static inline FV add_dense(const row_logits *r, u32 i, FV x)
 {
     if (r->dense & CLS_BIAS_F16)
@@ -178,6 +157,8 @@ static inline f32 dense_one(const row_logits *r, u32 i)
 {
     return r->dense & CLS_BIAS_F16 ? vload_half(i, (__global const half *)r->bias) : r->bias[i];
 }
+static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x) { return x + (r->dense ? dense_one(r, i) : 0.0f); }
+#endif
 
 /* Whether mask and list allow an id. */
 static inline int is_allowed(const row_logits *r, u32 i)
@@ -199,29 +180,47 @@ static inline FV load_checked(const row_logits *r, u32 i)
     if ((r->masked & CLS_HAS_MASK) && !(r->masked & CLS_MASK_BYTES))
         word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
     if ((listed & word & ALL_LANES) == 0) /* not read at all */
-        return (FV)(-INFINITY);
+        return (FV)(CLS_MASKED);
     const int inside = i + VEC <= r->vocab && !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
     if (inside) {
         x = LOAD_V(r->x, i);
         if (r->dense)
             x = add_dense(r, i, x);
     } else {
-        x = (FV)(-INFINITY);
+        x = (FV)(CLS_MASKED);
         /* Not a constant number of them, which compilers would unroll. */
         for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
             if (is_allowed(r, i + j))
-                x = LANES == (IV)((i32)j) ? (FV)(LOAD(r->x, i + j) + (r->dense ? dense_one(r, i + j) : 0.0f)) : x;
+                x = LANES == (IV)((i32)j) ? (FV)(add_dense_one(r, i + j, LOAD(r->x, i + j))) : x;
         return x;
     }
     if (r->masked & CLS_MASK_BYTES) {
         const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));
-        x = allowed != 0 ? x : (FV)(-INFINITY);
+        x = allowed != 0 ? x : (FV)(CLS_MASKED);
     } else if (r->masked & CLS_HAS_MASK) {
-        x = lane_signs(word) < 0 ? x : (FV)(-INFINITY);
+        x = lane_signs(word) < 0 ? x : (FV)(CLS_MASKED);
     }
     if (listed != ALL_LANES)
-        x = lane_signs(listed) < 0 ? x : (FV)(-INFINITY);
+        x = lane_signs(listed) < 0 ? x : (FV)(CLS_MASKED);
     return x;
+}
+
+/* The status bits of a vector that load_checked() gave. */
+static inline u32 vector_status(const row_logits *r, u32 i, FV x)
+{
+#ifdef CLS_LIMITED
+    u32 flags = 0;
+    for (u32 j = i; j < i + VEC && j < r->vocab; j++) {
+        const i32 bits = BITS(r->x, j), bias = r->dense && is_allowed(r, j) ? dense_bits(r, j) : 0;
+        const u32 its = bits_status(bits) | bits_status(bias);
+        const int opposed = (bits ^ bias) == (i32)0x80000000 && (bits & 0x7fffffff) == 0x7f800000;
+        if (is_allowed(r, j))
+            flags |= opposed ? CLS_STATUS_NAN : its & CLS_STATUS_NAN ? CLS_STATUS_NAN : its;
+    }
+    return flags;
+#else
+    return (ANY(x != x) ? CLS_STATUS_NAN : 0u) | (ANY(x == CLS_INF) ? CLS_STATUS_INF : 0u);
+#endif
 }
 
 /* -------------------------------------------------------- biases and penalties */
@@ -239,7 +238,7 @@ static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
         if (s->biases && (s->biased[i >> 5] >> (i & 31) & 1u)) {
             const u32 at = list_find(r->list, r->n_list, i);
             if (at < r->n_list)
-                x = add_bias(x, as_float(r->list[r->n_list + at]));
+                x = add_bias(x, FROM_BITS(r->list[r->n_list + at]));
         }
         u32 count = count_of(s, i), seen = s->keep != CLS_KEEPS_NONE ? s->seen[i >> 5] >> (i & 31) & 1u : 0u;
         if (r->patched)
@@ -259,7 +258,7 @@ static inline FV adjust_touched(const row_logits *r, u32 i, FV x, f32 least)
     for (u32 touched = touched_lanes(r, i) & lane_bits(x > least); touched != 0; touched &= touched - 1) {
         const u32 j = 31 - clz(touched & (~touched + 1));
         const IV at = LANES == (IV)((i32)j);
-        x = at ? (FV)(adjust_one(r, i + j, FMAX(at ? x : (FV)(-INFINITY)))) : x;
+        x = at ? (FV)(adjust_one(r, i + j, FMAX(at ? x : (FV)(CLS_MASKED)))) : x;
     }
     return x;
 }
@@ -272,14 +271,14 @@ static inline FV narrow_v(const row_logits *r, u32 i, FV x)
     const IV at_cut = (x > above(r->cut_key - 1)) & (x <= above(r->cut_key));
     IV out = (x > above(r->head_key)) | (x <= above(r->cut_key - 1)) | (at_cut & (id > (IV)(r->cut_id)));
     out |= at_head & ((id < (IV)(r->head_first)) | (id > (IV)(r->head_last)));
-    return out ? (FV)(-INFINITY) : x;
+    return out ? (FV)(CLS_MASKED) : x;
 }
 static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
 {
     const i32 key = key_of(x), id = (i32)i;
     if (key > r->head_key || key < r->cut_key || (key == r->cut_key && id > r->cut_id) ||
         (key == r->head_key && (id < r->head_first || id > r->head_last)))
-        return -INFINITY;
+        return CLS_MASKED;
     return x;
 }
 
@@ -288,7 +287,7 @@ static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
  * negative ones do, to 0. */
 static inline f32 least_above(const row_logits *r, f32 bound)
 {
-    return r->raises || (bound < 0.0f && bound > -0x1p-119f) ? -INFINITY : bound;
+    return r->raises || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED : bound;
 }
 
 /* The vector as the chain sees it, but for what is not above `least`, which stays
@@ -305,8 +304,8 @@ static inline FV load_adjusted(const row_logits *r, u32 i, int open, f32 least)
 static inline f32 load_whole(const row_logits *r, u32 i)
 {
     if (!is_allowed(r, i))
-        return -INFINITY;
-    f32 x = clean(LOAD(r->x, i) + (r->dense ? dense_one(r, i) : 0.0f));
+        return CLS_MASKED;
+    f32 x = clean(add_dense_one(r, i, LOAD(r->x, i)));
     return r->touched && (touched_word(r, i >> 5) >> (i & 31) & 1u) ? adjust_one(r, i, x) : x;
 }
 static inline f32 load_one(const row_logits *r, u32 i)
@@ -378,7 +377,7 @@ static inline FV load_above(const row_logits *r, u32 i, int kind, f32 least)
 {
     return kind == TILE_PLAIN ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_OPEN, least);
 }
-static inline FV load_v(const row_logits *r, u32 i, int kind) { return load_above(r, i, kind, -INFINITY); }
+static inline FV load_v(const row_logits *r, u32 i, int kind) { return load_above(r, i, kind, CLS_MASKED); }
 
 /* A gang of vectors, `stride` tokens apart. */
 #define GANG_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
@@ -392,7 +391,7 @@ static inline void load_gang(const row_logits *r, u32 i, u32 stride, int kind, F
          * since x stays in registers only while its indices are constants. */
         FV adjusted[GANG];
         for (u32 g = 0; g < GANG; g++)
-            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_OPEN, -INFINITY);
+            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_OPEN, CLS_MASKED);
         EACH_GANG(GANG_COPY)
     }
 }

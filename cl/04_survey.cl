@@ -37,7 +37,7 @@ static inline f32 fold_maxima(const FV *m, __global i32 *key)
     VSTORE(bits ^ ((bits >> 31) & 0x7fffffff), key);
     return FMAX(raw);
 #else
-    f32 top = -INFINITY;
+    f32 top = CLS_MASKED;
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
         const f32 raw = FMAX(m[n]);
         key[n] = key_of(clean(raw));
@@ -51,7 +51,12 @@ static inline f32 fold_maxima(const FV *m, __global i32 *key)
  * or if +inf met -inf, or if sums overflowed; which, only a second look tells. */
 static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 {
-    u32 flags = top == INFINITY ? CLS_STATUS_INF : 0u;
+#ifdef CLS_LIMITED
+    u32 flags = 0;
+    for (u32 v = 0; v < TILE_VECTORS; v++)
+        flags |= vector_status(r, tile * CLS_TILE + v * VEC, sum);
+#else
+    u32 flags = top == CLS_INF ? CLS_STATUS_INF : 0u;
     if (ANY(sum != sum)) {
         IV odd = (IV)(0);
         for (u32 v = 0; v < TILE_VECTORS; v++) {
@@ -60,6 +65,7 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
         }
         flags |= ANY(odd) ? CLS_STATUS_NAN : 0u;
     }
+#endif
     return flags;
 }
 
@@ -69,15 +75,15 @@ static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __globa
 {
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
-        FV most = (FV)(-INFINITY), part = (FV)(0.0f);
+        FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
-            FV x = (FV)(-INFINITY);
+            FV x = (FV)(CLS_MASKED);
             if (!masked) {
                 x = LOAD_V(r->x, i);
             } else if (vector_bits(r->mask, i) != 0) {
                 x = LOAD_V(r->x, i);
-                x = lane_signs(r->mask[i >> 5] >> (i & 31)) < 0 ? x : (FV)(-INFINITY);
+                x = lane_signs(r->mask[i >> 5] >> (i & 31)) < 0 ? x : (FV)(CLS_MASKED);
             }
             most = x > most ? x : most;
             part += x;
@@ -93,9 +99,9 @@ static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __globa
 /* The same where masks, biases or penalties may change any vector. */
 static inline f32 adjusted_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
-    FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f), top = (FV)(-INFINITY);
+    FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f), top = (FV)(CLS_MASKED);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
-        FV most = (FV)(-INFINITY), part = (FV)(0.0f);
+        FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             FV x = load_checked(r, i);
@@ -103,7 +109,7 @@ static inline f32 adjusted_maxima(const row_logits *r, u32 tile, __global i32 *k
             part += x;
             x = clean_v(x);
             if (r->touched && touched_lanes(r, i) != 0)
-                x = adjust_touched(r, i, x, -INFINITY);
+                x = adjust_touched(r, i, x, CLS_MASKED);
             most = x > most ? x : most;
         }
         m[n] = most;
@@ -124,7 +130,7 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
     FV all[CLS_MAX_TILES_PER_TILE], untouched[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     IV with[CLS_MAX_TILES_PER_TILE / VEC], differ = (IV)(0);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
-        FV most = (FV)(-INFINITY), without = (FV)(-INFINITY), part = (FV)(0.0f);
+        FV most = (FV)(CLS_MASKED), without = (FV)(CLS_MASKED), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             const FV x = LOAD_V(r->x, i);
@@ -195,7 +201,7 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
     weight_sum weights = { (UV)(0), (UV)(0) };
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
-        FV most = (FV)(-INFINITY), part = (FV)(0.0f);
+        FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v += GANG) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             FV x[GANG], next[GANG];
@@ -222,21 +228,20 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touch
 {
     const u32 lid = get_local_id(0);
     u32 odd = touched != 0 ? CLS_TILE_TOUCHED : 0u;
-    f32 top = -INFINITY;
+    f32 top = CLS_MASKED;
     BARRIER(); /* the last tile's maxima have been read */
     for (u32 v = lid; v < TILE_VECTORS; v += WGS) {
         const u32 i = tile * CLS_TILE + v * VEC;
         FV x = open ? LOAD_V(r->x, i) : load_checked(r, i);
-        odd |= ANY(x != x) ? CLS_STATUS_NAN : 0u;
-        odd |= ANY(x == INFINITY) ? CLS_STATUS_INF : 0u;
+        odd |= vector_status(r, i, x);
         x = clean_v(x);
         if (touched != 0 && touched_lanes(r, i) != 0)
-            x = adjust_touched(r, i, x, -INFINITY);
+            x = adjust_touched(r, i, x, CLS_MASKED);
         vector_max[v] = FMAX(x);
     }
     BARRIER();
     for (u32 n = lid; n < CLS_MAX_TILES_PER_TILE; n += WGS) {
-        f32 raw = -INFINITY;
+        f32 raw = CLS_MASKED;
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++)
             raw = LARGER(raw, vector_max[n * MAX_TILE_VECTORS + v]);
         key[n] = key_of(raw);
@@ -308,7 +313,7 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
 #if WGS == 1
         if (!is_read)
             tile_max = tile_maxima(&r, t, open, touched, key, &flags);
-        const int both = needs_mass && tile_max > -INFINITY && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
+        const int both = needs_mass && tile_max > CLS_MASKED && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
                          t + 1 < last && tile_is_open(&r, t + 1, tile_mask(&r, t + 1)) && !(touched_tiles >> (t + 1 - first) & 1u);
         if (both)
             next_max = weigh_and_read(&r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE, &next_flags);
@@ -316,7 +321,7 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
 #else
         tile_max = tile_maxima(&r, t, open, touched, key, &flags, vector_max, max_tile, scratch);
 #endif
-        if (!is_read && needs_mass && tile_max > -INFINITY)
+        if (!is_read && needs_mass && tile_max > CLS_MASKED)
             mass = survey_mass(&r, t, !open ? TILE_ANY : touched != 0 || (flags & CLS_STATUS_INF) ? TILE_OPEN : TILE_PLAIN,
                                tile_max, scale);
         mass = wg_mass(mass, scratch); /* its barriers outside of any condition */

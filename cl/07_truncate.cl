@@ -339,7 +339,7 @@ static inline int truncate_list(const cls_slot *slot, shortlist *list, __global 
             c->kept = infill_list(list, c->kept, infill, n_end);
             if (c->kept == 0) {
                 const f32 z = load_whole(r, (u32)infill[0]); /* cut or not */
-                if (!(z > -INFINITY)) {
+                if (!(z > CLS_MASKED)) {
                     out->status |= CLS_STATUS_EMPTY;
                     return 1;
                 }

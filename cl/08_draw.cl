@@ -26,7 +26,7 @@ static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_
     UV w = weight_v(x, unit->max, scale, unit->fraction);
     if (set->adapted) {
         u32 lane[VEC];
-        const UV kept = AS_UV(is_kept(set, x, i) & (x > -INFINITY));
+        const UV kept = AS_UV(is_kept(set, x, i) & (x > CLS_MASKED));
         VSTORE((w & 0x7fffffffu) | (kept << 31), lane);
         for (u32 j = 0; j < VEC; j++)
             lane[j] = lane[j] >> 31 ? adapted_weight(set, up(u64_from(lane[j] & 0x7fffffffu), unit->shift)) : 0u;

@@ -68,10 +68,10 @@ static inline void guess_pivots(const row_logits *r, const measure *m, u64 targe
     f32 deepest = 0.0f, sum = 0.0f, wanted, spread;
     f32 at[CLS_PIVOTS], lo[CLS_PIVOTS], hi[CLS_PIVOTS], value[CLS_PIVOTS];
     for (u32 j = get_local_id(0) * VEC; j < n; j += WGS * VEC) {
-        const FV x = load_adjusted(r, sample_id(r->vocab, j), 0, -INFINITY);
+        const FV x = load_adjusted(r, sample_id(r->vocab, j), 0, CLS_MASKED);
         const FV d = ((FV)(m->row_max) - x) * m->scale;
         const FV mass = TO_FV(AS_IV(weight_v(x, m->row_max, m->scale, fraction)));
-        const FV w = m->counts ? (x > (FV)(-INFINITY) ? (FV)(1.0f) : (FV)(0.0f)) : mass;
+        const FV w = m->counts ? (x > (FV)(CLS_MASKED) ? (FV)(1.0f) : (FV)(0.0f)) : mass;
         const FV reach = w > 0.0f ? d : (FV)(0.0f);
         VSTORE(d, deep + j);
         VSTORE(w, weighs + j);

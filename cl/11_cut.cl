@@ -17,7 +17,7 @@ static inline void key_range(const row_logits *r, __global const i32 *row_key, u
                              __local u64 *scratch)
 {
     const f32 under = above(*lo), over = above(*hi);
-    FV least = (FV)(INFINITY), most = (FV)(-INFINITY);
+    FV least = (FV)(CLS_INF), most = (FV)(CLS_MASKED);
     for (u32 m = get_local_id(0); m < n; m += WGS) {
         if (row_key[m] > *lo) {
             const int kind = max_tile_kind(r, m);

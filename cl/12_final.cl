@@ -2,6 +2,20 @@
 /* final: what a row's token was drawn from, for those who ask: whether a token is
  * in it, and with which mass and probability. */
 
+/* A logit or its logarithm where the caller reads it: infinities by their bits. */
+#ifdef CLS_LIMITED
+static inline i32 told_bits(f32 x)
+{
+    const i32 bits = as_int(x), magnitude = bits & 0x7fffffff, sign = bits & (i32)0x80000000;
+    if (magnitude == CLS_INF_BITS - 1)
+        return sign | 0x7f7fffff;
+    return magnitude >= CLS_INF_BITS ? sign | 0x7f800000 : bits;
+}
+#define TELL(out, at, x) ((__global i32 *)(OF(out)))[at] = told_bits(x)
+#else
+#define TELL(out, at, x) OF(out)[at] = (x)
+#endif
+
 /* What is reported on: the raw row, or what the token was drawn from. */
 typedef struct report {
     row_logits r;              /* narrowed to the set, where that is a band of the order ... */
@@ -57,7 +71,7 @@ static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report
 static inline f32 report_kept(const report *t, u32 id, f32 x)
 {
     if (t->listed)
-        return list_find(t->ids, t->n_ids, id) < t->n_ids ? x : -INFINITY;
+        return list_find(t->ids, t->n_ids, id) < t->n_ids ? x : CLS_MASKED;
     return t->r.narrowed ? narrow_one(&t->r, id, x) : x;
 }
 
@@ -80,12 +94,12 @@ static inline f32 report_probability(const report *t, u64 mass)
 }
 static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit)
 {
-    if (z == -INFINITY || t->greedy)
-        return z == -INFINITY ? z : 0.0f;
+    if (z == CLS_MASKED || t->greedy)
+        return z == CLS_MASKED ? z : 0.0f;
     if (!t->set.adapted)
         return logprob_of(z, of_key(t->set.top_key), t->scale, t->set.mass);
     const u64 mass = report_mass(t, z, unit);
-    return u64_is_zero(mass) ? -INFINITY : (f32)(log2_q24(mass) - log2_q24(t->adapted)) * (0x1p-24f * 0x1.62e430p-1f);
+    return u64_is_zero(mass) ? CLS_MASKED : (f32)(log2_q24(mass) - log2_q24(t->adapted)) * (0x1p-24f * 0x1.62e430p-1f);
 }
 
 /* ------------------------------------------------------------ every token of the row */

@@ -102,7 +102,7 @@ static inline u64 draft_share(const draft_rows *d, u32 draft, u32 id, const cls_
     if (d->kind == CLS_DRAFT_PROBS)
         return probability_q63(((__global const f32 *)d->x)[u64_to_size(d->stride) * draft + id]);
     const f32 z = clean(LOAD(d->x + u64_to_size(d->stride) * draft, id));
-    return z > -INFINITY ? share_q63(share, up(u64_from(weight(z, unit->max, CLS_LOG2E, unit->fraction)), unit->shift)) : u64_from(0);
+    return z > CLS_MASKED ? share_q63(share, up(u64_from(weight(z, unit->max, CLS_LOG2E, unit->fraction)), unit->shift)) : u64_from(0);
 }
 
 /* Weighs the draft that follows a row, by the whole group: its probability in what
@@ -136,7 +136,7 @@ static inline void weigh_draft(const row_logits *r, u32 flags, __global const i3
     report t;
     report_final(r, out, flags, row_ids, &t);
     const f32 z = report_kept(&t, id, load_one(&t.r, id));
-    if (z > -INFINITY) {
+    if (z > CLS_MASKED) {
         unit = report_unit(&t, row_key, id);
         share = share_of(out->mass);
         out->given = share_q63(&share, report_mass(&t, z, &unit));
@@ -175,10 +175,10 @@ static inline u64 row_adapt(const row_logits *r, __global const i32 *row_key, u3
                     const u32 i = t * CLS_TILE + v * VEC;
                     const FV x = load_v(r, i, kind);
                     f32 lane[VEC];
-                    VSTORE(is_kept(set, x, i) ? x : (FV)(-INFINITY), lane);
+                    VSTORE(is_kept(set, x, i) ? x : (FV)(CLS_MASKED), lane);
                     for (u32 j = 0; j < VEC; j++) {
                         const f32 z = clean(lane[j]);
-                        if (!(z > -INFINITY))
+                        if (!(z > CLS_MASKED))
                             continue;
                         const u64 one = up(u64_from(weight(z, unit.max, scale, unit.fraction)), unit.shift);
                         if (round == 0)

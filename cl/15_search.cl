@@ -20,7 +20,7 @@ static inline u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 
             VSTORE(load_v(r, t * CLS_TILE + v * VEC, kind), lane);
             for (u32 j = 0; j < VEC; j++) {
                 const f32 z = clean(lane[j]);
-                if (z > -INFINITY)
+                if (z > CLS_MASKED)
                     sum = u64_add(sum, sum_term(what, z, top, scale, &unit));
             }
         }

@@ -31,16 +31,16 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
             whole = tile_unit(row_key, tile, max, exponent, out.scale);
         }
         for (u32 i = tile * CLS_TILE + get_local_id(0); i < min((tile + 1) * CLS_TILE, vocab); i += WGS) {
-            const f32 x = dead ? -INFINITY : load_one(&r, i), z = dead ? x : report_kept(&t, i, x);
-            const u64 mass = z > -INFINITY ? report_mass(&t, z, &unit) : u64_from(0);
+            const f32 x = dead ? CLS_MASKED : load_one(&r, i), z = dead ? x : report_kept(&t, i, x);
+            const u64 mass = z > CLS_MASKED ? report_mass(&t, z, &unit) : u64_from(0);
             if (wants & CLS_WANTS(CLS_OUT_PROBS))
-                OF(probs)[place_0 + i] = z > -INFINITY ? report_probability(&t, mass) : 0.0f;
+                OF(probs)[place_0 + i] = z > CLS_MASKED ? report_probability(&t, mass) : 0.0f;
             if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
-                OF(final_logits)[place_0 + i] = z;
-            if ((wants & CLS_WANTS_SUMS) && x > -INFINITY) {
+                TELL(final_logits, place_0 + i, z);
+            if ((wants & CLS_WANTS_SUMS) && x > CLS_MASKED) {
                 const u64 its = up(u64_from(weight(x, whole.max, out.scale, whole.fraction)), whole.shift);
                 all = u64_add(all, its);
-                if (z > -INFINITY) {
+                if (z > CLS_MASKED) {
                     kept = u64_add(kept, its);
                     terms = u64_add(terms, report_term(&t, z, mass));
                 }

@@ -101,23 +101,23 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
                                                 : CLS_WANTS(CLS_OUT_GIVEN_RANKS));
         const int told = wants & (CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS) | CLS_WANTS(CLS_OUT_GIVEN_RANKS));
         const i32 id = part == 0 ? out.token : !whole && told ? OF(given_ids)[at] : -1;
-        f32 z = -INFINITY, logprob = -INFINITY;
+        f32 z = CLS_MASKED, logprob = CLS_MASKED;
         u32 count = 0;
         if (!none && id >= 0 && (u32)id < vocab) {
             z = report_kept(&t, (u32)id, load_one(&r, (u32)id));
             const cls_unit unit = report_unit(&t, row_key, (u32)id);
             logprob = report_logprob(&t, z, &unit);
         }
-        if (!none && ranked && (whole || z > -INFINITY))
+        if (!none && ranked && (whole || z > CLS_MASKED))
             count = report_count(&t, row_key, n, whole ? report_lowest(&t) : key_of(z), &list);
         if (lid == 0 && part == 0) {
             if (wants & CLS_WANTS(CLS_OUT_LOGPROBS))
-                OF(logprobs)[at] = logprob;
+                TELL(logprobs, at, logprob);
             if (ranked)
                 OF(ranks)[at] = (i32)count;
         } else if (lid == 0 && !whole) {
             if (wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS))
-                OF(given_logprobs)[at] = logprob;
+                TELL(given_logprobs, at, logprob);
             if (ranked)
                 OF(given_ranks)[at] = (i32)count;
         } else if (lid == 0) {
@@ -152,18 +152,18 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
             const size_t top = (size_t)row * top_n + i, candidate = (size_t)row * candidates_n + i;
             const int there = i < list.n;
             const i32 from = there ? list.order[i] : 0, id = there ? list.id[from] : -1;
-            const f32 z = there ? of_key(list.key[from]) : -INFINITY;
+            const f32 z = there ? of_key(list.key[from]) : CLS_MASKED;
             cls_unit unit = { 0.0f, 0.0f, 0 };
             if (there)
                 unit = report_unit(&t, row_key, (u32)id);
             if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
                 OF(top_ids)[top] = id;
             if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
-                OF(top_logprobs)[top] = report_logprob(&t, z, &unit);
+                TELL(top_logprobs, top, report_logprob(&t, z, &unit));
             if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
                 OF(candidate_ids)[candidate] = id;
             if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
-                OF(candidate_logits)[candidate] = z;
+                TELL(candidate_logits, candidate, z);
             if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_PROBS)))
                 OF(candidate_probs)[candidate] =
                     there ? report_probability(&t, report_mass(&t, z, &unit)) : 0.0f;
@@ -171,10 +171,15 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
     }
 }
 
+#ifdef CLS_LIMITED
+#define ENDS 0u
+#else
+#define ENDS 1u
+#endif
 /* self_test: weights, splits and sums that the host knows: out[i] from seed i.
  * One item, some microseconds: a device whose arithmetic differs is refused. */
 KERNEL void cls_self_test(__global u32 *out, const u32 n)
 {
     for (u32 i = get_local_id(0); i < n; i += WGS)
-        out[i] = self_test_word(i);
+        out[i] = self_test_word(i, ENDS);
 }

@@ -31,8 +31,8 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
     for (u32 i = first; i < last; i++) {
         if (id[i] < 0 || (u32)id[i] >= vocab)
             continue;
-        const i32 key = key_of(clean(x[i]));
-        odd |= (x[i] != x[i] ? CLS_STATUS_NAN : 0u) | (x[i] == INFINITY ? CLS_STATUS_INF : 0u);
+        const i32 key = key_of(clean(FROM_BITS(as_int(x[i]))));
+        odd |= bits_status(as_int(x[i]));
         max_key = max_key > key ? max_key : key;
     }
     max_key = wg_imax(max_key, scratch);
@@ -40,7 +40,7 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
     const f32 top = of_key(max_key), fraction = max_key == CLS_KEY_NONE ? 0.0f : split(top, CLS_LOG2E).fraction;
     for (u32 i = first; i < last && max_key != CLS_KEY_NONE; i++)
         if (id[i] >= 0 && (u32)id[i] < vocab)
-            mine = u64_add(mine, up(u64_from(weight(clean(x[i]), top, CLS_LOG2E, fraction)), 0));
+            mine = u64_add(mine, up(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top, CLS_LOG2E, fraction)), 0));
     u64 sum = wg_scan_mass(mine, scratch, &mass);
     u64 drawn = u64_from(0);
     if (runs)
@@ -48,7 +48,7 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
     if (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine))) {
         for (u32 i = first; i < last && token < 0; i++) {
             if (id[i] >= 0 && (u32)id[i] < vocab) {
-                sum = u64_add(sum, up(u64_from(weight(clean(x[i]), top, CLS_LOG2E, fraction)), 0));
+                sum = u64_add(sum, up(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top, CLS_LOG2E, fraction)), 0));
                 token = u64_less(drawn, sum) ? id[i] : -1;
             }
         }

@@ -37,7 +37,7 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
         const f32 z = clean(x[j]);
         u64 q = u64_from(0);
         lane[j] = u64_from(0);
-        if (!(z > -INFINITY) || !(report_kept(&w->t, i + j, z) > -INFINITY))
+        if (!(z > CLS_MASKED) || !(report_kept(&w->t, i + j, z) > CLS_MASKED))
             continue;
         if (w->d.kind != CLS_DRAFT_NONE)
             q = draft_share(&w->d, w->draft, i + j, its, &w->draft_share);
@@ -148,7 +148,7 @@ KERNEL void cls_residual(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_AR
                 VSTORE(load_v(&w.t.r, i, kind), x);
                 for (u32 j = 0; j < VEC; j++) {
                     const f32 z = clean(x[j]);
-                    if (z > -INFINITY && report_kept(&w.t, i + j, z) > -INFINITY)
+                    if (z > CLS_MASKED && report_kept(&w.t, i + j, z) > CLS_MASKED)
                         sum = u64_add(sum, report_term(&w.t, z, report_mass(&w.t, z, &unit)));
                 }
             } else {
@@ -238,7 +238,7 @@ static inline int is_typical(const cls_row *out, const row_logits *r, __global c
     report t;
     report_final(r, out, flags, row_ids, &t);
     const f32 z = report_kept(&t, id, load_one(&t.r, id));
-    if (!(z > -INFINITY))
+    if (!(z > CLS_MASKED))
         return 0;
     const i32 whole = (i32)mass_q20(out->mass, top, out->scale);
     const i32 entropy = whole + (i32)mean_depth_q20(terms, out->mass);

@@ -46,9 +46,9 @@ CLS_INLINE u64 philox_bits(u32 purpose, const u32 *seed, const u32 *stream, u32 
 }
 
 /* One word of the self-test: random logits, scales and sums through all of the
- * arithmetic, and what floats have at their ends. The host and the device must
- * agree on every word. */
-CLS_INLINE u32 self_test_word(u32 i)
+ * arithmetic, and, if the device has them, what floats have at their ends. The host
+ * and the device must agree on every word. */
+CLS_INLINE u32 self_test_word(u32 i, u32 ends)
 {
     u32 c[4];
     f32 z, max, scale, edge;
@@ -70,8 +70,9 @@ CLS_INLINE u32 self_test_word(u32 i)
     edge = CLS_AS_F32((i32)((c[0] & 0x80000000u) | told));
     told = (u32)(edge > CLS_AS_F32((i32)0xff800000)) | (u32)(edge < max) << 1 | (u32)(clean(edge) > z) << 2 |
            (u32)(edge != edge) << 3 | (u32)(edge == CLS_AS_F32(0x7f800000)) << 4;
+    told ^= (u32)key_of(clean(edge));
     return u64_hi(mass) ^ u64_lo(mass) ^ (u32)key_of(depth(z, max, scale)) ^ (u32)CLS_AS_I32(unit.fraction) ^
-           (u32)key_of(clean(edge)) ^ told;
+           (ends ? told : 0u);
 }
 
 #endif

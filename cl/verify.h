@@ -71,11 +71,11 @@ CLS_INLINE u64 share_q63(const cls_share *s, u64 mass) { return u64_mul_hi(u64_s
 /* A float probability, exactly but for what lies below 2^-63. */
 CLS_INLINE u64 probability_q63(f32 p)
 {
-    const u32 bits = (u32)CLS_AS_I32(p), exponent = bits >> 23;
+    const u32 bits = (u32)CLS_AS_I32(p), exponent = bits >> 23; /* with the sign */
     const u64 digits = u64_from((bits & 0x7fffffu) | 0x800000u);
-    if (!(p > 0.0f) || exponent < 64) /* negative, NaN, or nothing */
+    if (bits > 0x7f800000u || exponent < 64) /* negative, NaN, or nothing */
         return u64_from(0);
-    if (!(p < 1.0f))
+    if (exponent >= 127)
         return CLS_ONE_Q63;
     /* p = digits * 2^(exponent - 150) */
     return exponent >= 87 ? u64_shl(digits, exponent - 87) : u64_shr(digits, 87 - exponent);

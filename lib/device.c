@@ -32,6 +32,8 @@ static uint64_t survey_bytes(uint64_t vector, uint64_t work_group)
 
 /* ------------------------------------------------------------------ the device */
 
+int cls_limits_pretended;
+
 /* What decides the shape. */
 typedef struct facts {
     cl_device_type type;
@@ -39,6 +41,7 @@ typedef struct facts {
     cl_uint units, wide;
     cl_ulong local;
     size_t group;
+    cl_device_fp_config floats;
     int int64;
     char version[128];
 } facts;
@@ -77,6 +80,7 @@ static cls_status ask(cl_device_id device, facts *f)
     GET(CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, f->wide);
     GET(CL_DEVICE_LOCAL_MEM_SIZE, f->local);
     GET(CL_DEVICE_MAX_WORK_GROUP_SIZE, f->group);
+    GET(CL_DEVICE_SINGLE_FP_CONFIG, f->floats);
     GET(CL_DEVICE_VERSION, f->version);
     f->version[sizeof f->version - 1] = '\0';
     if (!f->available)
@@ -225,6 +229,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     if (!f.compiler && o.binary == NULL && o.cache_dir == NULL)
         return cls_shape_no_compiler();
     shape->compiler = f.compiler != CL_FALSE;
+    shape->limited = cls_limits_pretended ? CLS_LIMITED_PRETENDED : f.floats & CL_FP_INF_NAN ? CLS_LIMITED_NOT : CLS_LIMITED_YES;
     shape->compute_units = f.units;
     shape->local_mem_size = o.max_local_mem != 0 && o.max_local_mem < f.local ? o.max_local_mem : f.local;
     shape->max_work_group = o.max_work_group != 0 && o.max_work_group < f.group ? o.max_work_group : f.group;

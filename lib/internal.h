@@ -93,7 +93,9 @@ typedef struct cls_shape {
     uint32_t subgroups; /* a cls_subgroups */
     uint32_t standard;  /* of OpenCL C: 120, or what the sub-groups' functions want */
     int compiler;       /* whether the device has one */
+    uint32_t limited;   /* the device has no infinities nor NaN: a cls_limited */
 } cls_shape;
+enum cls_limited { CLS_LIMITED_NOT, CLS_LIMITED_YES, CLS_LIMITED_PRETENDED };
 
 /* Checks that a device can run the kernels and shapes them for it. Sub-groups
  * are those that are worth a try, and the tier is the one with them. */
@@ -101,6 +103,10 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *optio
 
 /* The failure of a device without one, for which there are no programs. */
 cls_status cls_shape_no_compiler(void);
+
+/* For tests: every device is one without infinities, and its compiler is told to
+ * assume that there are none. */
+extern int cls_limits_pretended;
 
 /* Makes vectors fit the groups. */
 void cls_shape_settle(cls_shape *shape);
@@ -372,7 +378,8 @@ cl_kernel cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which);
 /* For tests: every row that truncates takes the threshold path. */
 void cls_sampler_force_search(cls_sampler *sampler, int on);
 
-/* For tests: a blocking read of the last step's row records. */
+/* For tests: a blocking read of the last step's row records, with the keys of
+ * infinities that a device without them would have. */
 cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_row *rows, uint32_t n);
 
 /* ---------------------------------------------------------------- arrays.c */

@@ -35,21 +35,6 @@ static void count_row(census *c, const batch *b, uint32_t row)
     c->decays += p->mirostat == 0 && p->top_p < 1.0f && p->top_p_decay < 1.0f;
 }
 
-/* llvmpipe ends a work-item's loops after 65,535 trips, all of them together and
- * in silence. A search that reads the row very often comes to that (mirostat 1
- * up to 200 times): such a row must have no token and say so. */
-static void excuse_rows(batch *b, const device *d, census *c)
-{
-    for (uint32_t row = 0; row < b->rows && strstr(d->name, "llvmpipe") != NULL; row++) {
-        if (b->params[row].infill || b->token[row] != -1 || !(b->status[row] & CLS_ROW_UNFIT) ||
-            (b->host[row].status & CLS_ROW_UNFIT))
-            continue;
-        c->ended++;
-        b->host[row].token = -1;
-        b->host[row].status |= CLS_ROW_UNFIT;
-    }
-}
-
 static void print_census(const census *c, const char *name)
 {
     printf("%s: %u chains, %u tokens, %u of them by search; the oracle saw %u, %u undecided; %u cut from above, %u "
@@ -102,7 +87,7 @@ static void run_batch(batch *b, device *d, cls_context *context, int search, cen
         must_cl(clFinish(d->queue));
         client_tokens(&s, 0);
         must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
-        excuse_rows(b, d, c);
+        c->ended += batch_excuse(b, d);
         batch_equal(b, where);
         for (uint32_t row = 0; row < b->rows; row++) {
             count_row(c, b, row);

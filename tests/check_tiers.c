@@ -13,10 +13,12 @@ typedef struct configuration {
     uint32_t tier, work_group, vector, shortlist, max_work_group;
     uint64_t max_local_mem;
     uint32_t pretended; /* sub-groups that this device has not */
+    int limited;        /* as if it had no infinities */
 } configuration;
 
 static const configuration few[] = {
     {.tier = CLS_TIER_BASE},
+    {.tier = CLS_TIER_BASE, .limited = 1},
     {.tier = CLS_TIER_BASE, .work_group = 12, .vector = 4, .shortlist = 64},
     {.tier = CLS_TIER_SUBGROUPS, .work_group = 16, .vector = 8, .pretended = CLS_SUBGROUPS_MADE},
     {.tier = CLS_TIER_INT64, .work_group = 7, .max_local_mem = 1024},
@@ -45,10 +47,10 @@ static configuration configuration_of(uint32_t i)
 }
 
 /* The smallest size: one of a single item on PoCL, which takes a minute to compile
- * groups of several, and five under AddressSanitizer; three on Oclgrind. */
+ * groups of several, and five under AddressSanitizer; four on Oclgrind. */
 static uint32_t configurations(const device *d)
 {
-    return all ? 3 * 4 * 6 : fixture_by_size(strstr(d->name, "Oclgrind") != NULL ? 3 : 1, 4, 4);
+    return all ? 3 * 4 * 6 : fixture_by_size(strstr(d->name, "Oclgrind") != NULL ? 4 : 1, 5, 5);
 }
 
 static cls_context_options options_of(const configuration *c)
@@ -84,11 +86,15 @@ START_TEST(same_tokens)
     for (uint32_t i = 0; i < configurations(d); i++) {
         const configuration c = configuration_of(i);
         const cls_context_options o = options_of(&c);
+        const int limited = cls_limits_pretended;
+        cls_limits_pretended |= c.limited;
         cls_context *const context = fixture_shaped(d, &o, c.pretended);
         cls_device_info info = {.struct_size = sizeof info};
         rng r = {fixture_seed() + 90};
-        if (context == NULL)
+        if (context == NULL) {
+            cls_limits_pretended = limited;
             continue;
+        }
         must(cls_context_info(context, &info));
         ck_assert_uint_eq(info.tier, c.tier);
         ck_assert(c.max_work_group == 0 || (info.work_group <= c.max_work_group && info.row_group <= c.max_work_group));
@@ -100,11 +106,59 @@ START_TEST(same_tokens)
             batch_free(b);
         }
         ran++;
-        printf("%s: tier %u, work-group %u, row group %u, vector %u, local memory %llu: equal\n", d->name, info.tier,
-               info.work_group, info.row_group, info.vector, (unsigned long long)c.max_local_mem);
+        printf("%s: tier %u%s, work-group %u, row group %u, vector %u, local memory %llu: equal\n", d->name, info.tier,
+               cls_limits_pretended ? " without infinities" : "", info.work_group, info.row_group, info.vector,
+               (unsigned long long)c.max_local_mem);
+        cls_limits_pretended = limited;
     }
     printf("%s: %u configurations, %u rows each\n", d->name, ran, ran != 0 ? rows / ran : 0);
     ck_assert(ran > 0);
+}
+END_TEST
+
+/* Where there are no infinities, those that come from memory are still told, and
+ * logits beyond 2^100 are the largest that there are. */
+START_TEST(limits)
+{
+    enum { VOCAB = 6, ROWS = 3 };
+    const float none = -INFINITY, most = 0x1.fffffep127f;
+    const float logits[ROWS][VOCAB] = {{1.0f, INFINITY, 3e38f, NAN, none, -3e38f},
+                                       {none, NAN, -3e38f, none, -3e38f, none},
+                                       {none, NAN, none, -NAN, none, none}};
+    const float left[ROWS][VOCAB] = {{1.0f, most, most, none, none, -most},
+                                     {none, none, -most, none, -most, none},
+                                     {none, none, none, none, none, none}};
+    const int32_t status[ROWS] = {CLS_ROW_NAN | CLS_ROW_INF, CLS_ROW_NAN, CLS_ROW_NAN | CLS_ROW_EMPTY};
+    device *const d = fixture_device(_i);
+    const configuration c = few[1];
+    const cls_context_options o = options_of(&c);
+    cls_limits_pretended++;
+    cls_context *const context = fixture_shaped(d, &o, c.pretended);
+    cls_limits_pretended--;
+    batch *const b = batch_new(ROWS, VOCAB, CLS_F32, VOCAB, 0);
+    float told[ROWS][VOCAB];
+    client s;
+    for (uint32_t row = 0; row < ROWS; row++) {
+        batch_row(b, row, ROW_NORMAL1, row);
+        memcpy(b->data + row * sizeof logits[row], logits[row], sizeof logits[row]);
+    }
+    client_open(&s, b, d, context, 1);
+    s.step.final_logits.buffer = buffer_of(d, sizeof told, NULL);
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
+    client_tokens(&s, 0);
+    buffer_read(d, s.step.final_logits.buffer, sizeof told, told);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        ck_assert_int_eq(b->status[row], status[row]);
+        if (row == 2)
+            ck_assert_int_eq(b->token[row], -1);
+        else
+            ck_assert_msg(b->token[row] >= 0 && left[row][b->token[row]] == (row == 0 ? most : -most), "row %u: token %d", row, b->token[row]);
+        for (uint32_t i = 0; i < VOCAB; i++)
+            ck_assert_msg(told[row][i] == left[row][i], "row %u, token %u: %g", row, i, (double)told[row][i]);
+    }
+    clReleaseMemObject(s.step.final_logits.buffer);
+    client_close(&s);
+    batch_free(b);
 }
 END_TEST
 
@@ -176,6 +230,7 @@ static Suite *make(void)
     add_device_test(t, refused);
     add_device_test(t, wrong_subgroups);
     add_device_test(t, same_tokens);
+    add_device_test(t, limits);
     suite_add_tcase(s, t);
     return s;
 }

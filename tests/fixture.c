@@ -112,6 +112,7 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
 cls_context *fixture_shaped(device *d, const cls_context_options *options, uint32_t pretended)
 {
     cls_context_options o = *options;
+    const uint32_t like = pretended | (cls_limits_pretended ? 1u << 16 : 0u);
     char shape[160];
     /* CPUs have groups of one item, and for rows nothing else, since PoCL takes
      * minutes to compile it; Oclgrind, which only interprets, runs larger ones,
@@ -121,7 +122,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
         o.row_group = o.work_group = o.work_group != 0 ? o.work_group : several;
     }
     for (unsigned i = 0; i < d->n_cached; i++)
-        if (memcmp(&d->shape[i], &o, sizeof o) == 0 && d->pretended[i] == pretended)
+        if (memcmp(&d->shape[i], &o, sizeof o) == 0 && d->pretended[i] == like)
             return d->cached[i];
     ck_assert_msg(d->n_cached < FIXTURE_CONTEXTS, "more shapes than FIXTURE_CONTEXTS");
     snprintf(shape, sizeof shape, "tier %u, work-group %u, vector %u, shortlist %u, at most %u work-items and %llu bytes",
@@ -137,7 +138,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
     ck_assert_msg(status == CLS_OK || o.work_group || o.vector || o.shortlist || o.tier || o.max_work_group || o.max_local_mem,
                   "%s: no context: %s", d->name, cls_error_message());
     d->shape[d->n_cached] = o;
-    d->pretended[d->n_cached] = pretended;
+    d->pretended[d->n_cached] = like;
     d->cached[d->n_cached++] = context;
     return context;
 }
@@ -170,6 +171,8 @@ int fixture_run(Suite *(*make)(void), int needs_device)
     const char *const wish = getenv("CLS_TEST_SEED");
     if (wish != NULL)
         seed = strtoull(wish, NULL, 0);
+    const char *const limited = getenv("CLS_TEST_LIMITED");
+    cls_limits_pretended = limited != NULL && *limited != '\0';
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("CLS_TEST_SEED=%llu\n", (unsigned long long)seed);
     if (needs_device) {

@@ -41,7 +41,8 @@ device *fixture_device(int i);
  * the device does not allow it. */
 cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector, uint32_t shortlist);
 
-/* The same of any options; pretended: cls_subgroups_pretended. */
+/* The same of any options; pretended: cls_subgroups_pretended. With
+ * cls_limits_pretended another one than without. */
 cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t pretended);
 
 /* Calls that must not fail; the message says what did. */

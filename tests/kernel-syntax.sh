@@ -16,8 +16,8 @@ cat $sources >/dev/null # none missing
 # Unused: the helpers are for all kernels, and kernels share their arguments.
 passed=0 failed=0
 for shape in '1 16 2048 -DTIER=1' '256 4 1024 -DTIER=1' '12 2 16 -DTIER=0' '7 8 64 -DTIER=1' '1 16 1024 -DCLS_STRICT' \
-    '12 4 64 -DCLS_STRICT'; do
-    # shellcheck disable=SC2086 # three numbers and an option
+    '12 4 64 -DCLS_STRICT' '1 16 1024 -DCLS_LIMITED' '12 2 16 -DTIER=0 -DCLS_LIMITED'; do
+    # shellcheck disable=SC2086 # three numbers and options
     set -- $shape
     for dtype in 0 1 2; do
         for file in $sources; do
@@ -25,10 +25,13 @@ for shape in '1 16 2048 -DTIER=1' '256 4 1024 -DTIER=1' '12 2 16 -DTIER=0' '7 8 
             cat "$file"
         done | "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
             -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
-            -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype $4 - &&
+            -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype $4 ${5-} - &&
             passed=$((passed + 1)) || failed=$((failed + 1))
     done
 done
+# Not every device has infinities (HACKING.md, rule 8).
+# shellcheck disable=SC2086 # a list of words
+grep -nE 'INFINITY|isnan|isinf|isfinite' $sources && failed=$((failed + 1)) || passed=$((passed + 1))
 # The LM head is a program of its own: WGS LANES VEC ROWS TOKENS, with
 # fma() and without.
 for shape in '1 1 16 4 4' '256 16 4 4 2' '7 1 2 1 1'; do

@@ -114,7 +114,7 @@ static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t 
 /* What needs a history. */
 static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t, cls_params *p, looks_back *l)
 {
-    static const float multipliers[] = {0.8f, 0.8f, 2.0f, -0.5f, 100.0f, 1e30f},
+    static const float multipliers[] = {0.8f, 0.8f, 2.0f, -0.5f, 100.0f, 1e20f},
                        bases[] = {1.75f, 1.75f, 1.1f, 1.0f, 3.0f, 1e10f};
     static const uint32_t allowed[] = {2, 2, 1, 0, 3, 20};
     if (rng_below(r, 4) == 0) {
@@ -144,7 +144,7 @@ void batch_requests(batch *b, rng *r)
     static const float repetitions[] = {1.0f, 1.0f, 1.1f, 1.3f, 2.0f, 0.5f, 0.9f, 50.0f};
     static const float amounts[] = {0.0f, 0.0f, 0.1f, 0.5f, 2.0f, -0.3f, -1.0f, 100.0f};
     static const uint32_t lengths[] = {0, 1, 3, 17, 60, 200};
-    static const float biases[] = {-INFINITY, -1.0f, 0.5f, 3.0f, -100.0f, 100.0f, 0.0f, 1e30f};
+    static const float biases[] = {-INFINITY, -1.0f, 0.5f, 3.0f, -100.0f, 100.0f, 0.0f, 1e25f};
     int32_t prompt[200], output[200], stop[4];
     cls_logit_bias bias[20];
     looks_back back;
