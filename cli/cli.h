@@ -78,6 +78,7 @@ typedef struct cli_device {
     cl_device_type type;
     char platform_name[128], name[128], c_version[64], driver[64];
     bool usable, is_default;
+    bool infinities;      /* its floats have these, and NaN */
     char reason[256];     /* why not usable */
     cls_device_info info; /* if usable */
 } cli_device;

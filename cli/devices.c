@@ -22,6 +22,8 @@ static void print(const cli_device *device, uint32_t index)
     printf("       tier      %s", cli_tier_name(info->tier));
     if (info->subgroups != CLS_SUBGROUPS_NONE)
         printf(" (%s's), if they compute right", cli_subgroups_name(info->subgroups));
+    if (!device->infinities)
+        printf("; no infinities nor NaN: logits beyond 2^100 count as that");
     putchar('\n');
 }
 
