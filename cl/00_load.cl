@@ -4,7 +4,7 @@
 /* Halves by integers: PoCL 3.1 compiles vload_half8 to an aligned load, which
  * kills the process where a row is aligned to its elements only. Subnormal
  * halves are made by a product: their bits as a float could be flushed to zero. */
-static inline FV widen(CAT(ushort, VEC) h)
+static inline UV widen_bits(CAT(ushort, VEC) h)
 {
     const UV bits = CAT(convert_uint, VEC)(h);
     const UV sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
@@ -12,8 +12,9 @@ static inline FV widen(CAT(ushort, VEC) h)
     const UV subnormal = AS_UV(TO_FV(magnitude) * 0x1p-24f);
     UV r = magnitude < 0x0400u ? subnormal : normal;
     r = magnitude >= 0x7c00u ? special : r;
-    return AS_FV(r | sign);
+    return r | sign;
 }
+static inline FV widen(CAT(ushort, VEC) h) { return AS_FV(widen_bits(h)); }
 
 #if DTYPE == 0
 typedef float logit;
@@ -56,13 +57,13 @@ static inline f32 limited(i32 bits) { return limited_v((IV)(bits)).s0; }
 #define BITS_V(p, i) VLOAD((__global const i32 *)((p) + (i)))
 #define BITS(p, i) as_int((p)[i])
 #elif DTYPE == 1
-#define BITS_V(p, i) AS_IV(widen(VLOAD((__global const ushort *)(p) + (i))))
+#define BITS_V(p, i) AS_IV(widen_bits(VLOAD((__global const ushort *)(p) + (i))))
 #define BITS(p, i) half_bits((__global const ushort *)(p), i)
 #else
 #define BITS_V(p, i) AS_IV(CAT(convert_uint, VEC)(VLOAD((p) + (i))) << 16)
 #define BITS(p, i) ((i32)((uint)(p)[i] << 16))
 #endif
-static inline i32 half_bits(__global const ushort *p, u32 i) { return AS_IV(widen((CAT(ushort, VEC))(p[i]))).s0; }
+static inline i32 half_bits(__global const ushort *p, u32 i) { return (i32)widen_bits((CAT(ushort, VEC))(p[i])).s0; }
 #define LOAD(p, i) limited(BITS(p, i))
 #define LOAD_V(p, i) limited_v(BITS_V(p, i))
 #define FROM_BITS(bits) limited((i32)(bits)) /* of other floats that may be infinite: biases, candidates */

@@ -132,19 +132,30 @@ static inline i32 dense_bits(const row_logits *r, u32 i)
 {
     return r->dense & CLS_BIAS_F16 ? half_bits((__global const ushort *)r->bias, i) : as_int(r->bias[i]);
 }
+/* The status bits of a sum. A finite one is taken by halves. */
+static inline u32 sum_status(i32 a, i32 b)
+{
+    const u32 its = bits_status(a) | bits_status(b);
+    if ((a ^ b) == (i32)0x80000000 && (a & 0x7fffffff) == 0x7f800000) /* +inf and -inf */
+        return CLS_STATUS_NAN;
+    if ((a & 0x7fffffff) >= 0x7f800000 || (b & 0x7fffffff) >= 0x7f800000)
+        return its & CLS_STATUS_NAN ? CLS_STATUS_NAN : its;
+    return 0.5f * as_float(a) + 0.5f * as_float(b) >= 0x1p+127f ? CLS_STATUS_INF : 0u;
+}
 static inline FV add_dense(const row_logits *r, u32 i, FV x)
 {
     FV bias;
     if (r->dense & CLS_BIAS_F16)
-        bias = limited_v(AS_IV(widen(VLOAD((__global const ushort *)r->bias + i))));
+        bias = limited_v(AS_IV(widen_bits(VLOAD((__global const ushort *)r->bias + i))));
     else
         bias = limited_v(VLOAD((__global const i32 *)r->bias + i));
-    return ((x > CLS_MASKED) & (bias > CLS_MASKED)) ? x + bias : (FV)(CLS_MASKED);
+    const FV sum = x + bias, least = (FV)(-CLS_FLT_MAX);
+    return ((x > CLS_MASKED) & (bias > CLS_MASKED)) ? (sum > least ? sum : least) : (FV)(CLS_MASKED);
 }
 static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
 {
     const f32 bias = r->dense ? limited(dense_bits(r, i)) : 0.0f;
-    return x > CLS_MASKED && bias > CLS_MASKED ? x + bias : CLS_MASKED;
+    return x > CLS_MASKED && bias > CLS_MASKED ? LARGER(x + bias, -CLS_FLT_MAX) : CLS_MASKED;
 }
 #else
 static inline FV add_dense(const row_logits *r, u32 i, FV x)
@@ -210,13 +221,11 @@ static inline u32 vector_status(const row_logits *r, u32 i, FV x)
 {
 #ifdef CLS_LIMITED
     u32 flags = 0;
-    for (u32 j = i; j < i + VEC && j < r->vocab; j++) {
-        const i32 bits = BITS(r->x, j), bias = r->dense && is_allowed(r, j) ? dense_bits(r, j) : 0;
-        const u32 its = bits_status(bits) | bits_status(bias);
-        const int opposed = (bits ^ bias) == (i32)0x80000000 && (bits & 0x7fffffff) == 0x7f800000;
+    if (!r->dense && i + VEC <= r->vocab && !ANY((BITS_V(r->x, i) & 0x7fffffff) >= (IV)(0x7f800000)))
+        return 0;
+    for (u32 j = i; j < i + VEC && j < r->vocab; j++)
         if (is_allowed(r, j))
-            flags |= opposed ? CLS_STATUS_NAN : its & CLS_STATUS_NAN ? CLS_STATUS_NAN : its;
-    }
+            flags |= r->dense ? sum_status(BITS(r->x, j), dense_bits(r, j)) : bits_status(BITS(r->x, j));
     return flags;
 #else
     return (ANY(x != x) ? CLS_STATUS_NAN : 0u) | (ANY(x == CLS_INF) ? CLS_STATUS_INF : 0u);

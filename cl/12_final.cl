@@ -2,7 +2,8 @@
 /* final: what a row's token was drawn from, for those who ask: whether a token is
  * in it, and with which mass and probability. */
 
-/* A logit or its logarithm where the caller reads it: infinities by their bits. */
+/* A logit where the caller reads it, and the logarithm of a probability, which has no
+ * bounds but 0: infinities by their bits. */
 #ifdef CLS_LIMITED
 static inline i32 told_bits(f32 x)
 {
@@ -12,8 +13,13 @@ static inline i32 told_bits(f32 x)
     return magnitude >= CLS_INF_BITS ? sign | 0x7f800000 : bits;
 }
 #define TELL(out, at, x) ((__global i32 *)(OF(out)))[at] = told_bits(x)
+#define NO_LOGPROB CLS_FLT_MAX
+static inline i32 logprob_bits(f32 x) { return x == NO_LOGPROB ? (i32)0xff800000 : as_int(x); }
+#define TELL_LOGPROB(out, at, x) ((__global i32 *)(OF(out)))[at] = logprob_bits(x)
 #else
 #define TELL(out, at, x) OF(out)[at] = (x)
+#define NO_LOGPROB CLS_MASKED
+#define TELL_LOGPROB(out, at, x) OF(out)[at] = (x)
 #endif
 
 /* What is reported on: the raw row, or what the token was drawn from. */
@@ -95,11 +101,11 @@ static inline f32 report_probability(const report *t, u64 mass)
 static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit)
 {
     if (z == CLS_MASKED || t->greedy)
-        return z == CLS_MASKED ? z : 0.0f;
+        return z == CLS_MASKED ? NO_LOGPROB : 0.0f;
     if (!t->set.adapted)
         return logprob_of(z, of_key(t->set.top_key), t->scale, t->set.mass);
     const u64 mass = report_mass(t, z, unit);
-    return u64_is_zero(mass) ? CLS_MASKED : (f32)(log2_q24(mass) - log2_q24(t->adapted)) * (0x1p-24f * 0x1.62e430p-1f);
+    return u64_is_zero(mass) ? NO_LOGPROB : (f32)(log2_q24(mass) - log2_q24(t->adapted)) * (0x1p-24f * 0x1.62e430p-1f);
 }
 
 /* ------------------------------------------------------------ every token of the row */

@@ -100,7 +100,7 @@ static inline cls_unit draft_unit(const draft_rows *d, u32 draft, u32 tile, u32 
 static inline u64 draft_share(const draft_rows *d, u32 draft, u32 id, const cls_unit *unit, const cls_share *share)
 {
     if (d->kind == CLS_DRAFT_PROBS)
-        return probability_q63(((__global const f32 *)d->x)[u64_to_size(d->stride) * draft + id]);
+        return probability_q63(((__global const u32 *)d->x)[u64_to_size(d->stride) * draft + id]);
     const f32 z = clean(LOAD(d->x + u64_to_size(d->stride) * draft, id));
     return z > CLS_MASKED ? share_q63(share, up(u64_from(weight(z, unit->max, CLS_LOG2E, unit->fraction)), unit->shift)) : u64_from(0);
 }

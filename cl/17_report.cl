@@ -101,7 +101,7 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
                                                 : CLS_WANTS(CLS_OUT_GIVEN_RANKS));
         const int told = wants & (CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS) | CLS_WANTS(CLS_OUT_GIVEN_RANKS));
         const i32 id = part == 0 ? out.token : !whole && told ? OF(given_ids)[at] : -1;
-        f32 z = CLS_MASKED, logprob = CLS_MASKED;
+        f32 z = CLS_MASKED, logprob = NO_LOGPROB;
         u32 count = 0;
         if (!none && id >= 0 && (u32)id < vocab) {
             z = report_kept(&t, (u32)id, load_one(&r, (u32)id));
@@ -112,12 +112,12 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
             count = report_count(&t, row_key, n, whole ? report_lowest(&t) : key_of(z), &list);
         if (lid == 0 && part == 0) {
             if (wants & CLS_WANTS(CLS_OUT_LOGPROBS))
-                TELL(logprobs, at, logprob);
+                TELL_LOGPROB(logprobs, at, logprob);
             if (ranked)
                 OF(ranks)[at] = (i32)count;
         } else if (lid == 0 && !whole) {
             if (wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS))
-                TELL(given_logprobs, at, logprob);
+                TELL_LOGPROB(given_logprobs, at, logprob);
             if (ranked)
                 OF(given_ranks)[at] = (i32)count;
         } else if (lid == 0) {
@@ -159,7 +159,7 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
             if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
                 OF(top_ids)[top] = id;
             if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
-                TELL(top_logprobs, top, report_logprob(&t, z, &unit));
+                TELL_LOGPROB(top_logprobs, top, report_logprob(&t, z, &unit));
             if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
                 OF(candidate_ids)[candidate] = id;
             if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))

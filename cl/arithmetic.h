@@ -222,7 +222,11 @@ CLS_INLINE f32 cls_u32_as_f32(u32 x) { return CLS_AS_F32((i32)x); }
 CLS_DEFINE_WEIGHTS(weights_scalar, 1, CLS_EACH_1, f32, u32, CLS_W_SCALAR)
 #else
 #define CLS_TO_U32(x) as_uint(convert_int(x))
+#ifdef CLS_LIMITED /* -2^100 lies not deep enough for every temperature */
+#define CLS_W_SCALAR(i) w[i] = z[i] > CLS_MASKED ? CLS_TO_U32(as_float(as_uint(p[i]) + (as_uint(r[i]) << 23))) : 0u;
+#else
 #define CLS_W_SCALAR(i) w[i] = CLS_TO_U32(as_float(as_uint(p[i]) + (as_uint(r[i]) << 23)));
+#endif
 CLS_DEFINE_WEIGHTS(weights_scalar, 1, CLS_EACH_1, f32, u32, CLS_W_SCALAR)
 #endif
 CLS_INLINE u32 weight(f32 z, f32 tile_max, f32 scale, f32 fraction)

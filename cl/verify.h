@@ -68,10 +68,10 @@ CLS_INLINE cls_share share_of(u64 whole)
 }
 CLS_INLINE u64 share_q63(const cls_share *s, u64 mass) { return u64_mul_hi(u64_shl(mass, s->shift), s->reciprocal); }
 
-/* A float probability, exactly but for what lies below 2^-63. */
-CLS_INLINE u64 probability_q63(f32 p)
+/* A float probability by its bits, exactly but for what lies below 2^-63. */
+CLS_INLINE u64 probability_q63(u32 bits)
 {
-    const u32 bits = (u32)CLS_AS_I32(p), exponent = bits >> 23; /* with the sign */
+    const u32 exponent = bits >> 23; /* with the sign */
     const u64 digits = u64_from((bits & 0x7fffffu) | 0x800000u);
     if (bits > 0x7f800000u || exponent < 64) /* negative, NaN, or nothing */
         return u64_from(0);

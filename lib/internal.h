@@ -379,7 +379,7 @@ cl_kernel cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which);
 void cls_sampler_force_search(cls_sampler *sampler, int on);
 
 /* For tests: a blocking read of the last step's row records, with the keys of
- * infinities that a device without them would have. */
+ * infinities whether the device has these or not. */
 cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_row *rows, uint32_t n);
 
 /* ---------------------------------------------------------------- arrays.c */

@@ -58,7 +58,7 @@ static void read_draft(cls_verification *v, uint32_t draft)
         v->q[v->drafts.ids[draft]] = CLS_ONE_Q63;
     } else if (v->drafts.draft_kind == CLS_DRAFT_PROBS) {
         for (uint32_t i = 0; i < vocab; i++)
-            v->q[i] = probability_q63(((const float *)v->drafts.draft)[at + i]);
+            v->q[i] = probability_q63((u32)CLS_AS_I32(((const float *)v->drafts.draft)[at + i]));
     } else {
         v->row.logits = (const char *)v->drafts.draft + at * cls_dtype_size(v->row.dtype);
         cls_work_read(&v->w, 1);

@@ -120,15 +120,15 @@ END_TEST
  * logits beyond 2^100 are the largest that there are. */
 START_TEST(limits)
 {
-    enum { VOCAB = 6, ROWS = 3 };
+    enum { VOCAB = 6, KINDS = 3, ROWS = 64 };
     const float none = -INFINITY, most = 0x1.fffffep127f;
-    const float logits[ROWS][VOCAB] = {{1.0f, INFINITY, 3e38f, NAN, none, -3e38f},
+    const float logits[KINDS][VOCAB] = {{1.0f, INFINITY, 3e38f, NAN, none, -3e38f},
                                        {none, NAN, -3e38f, none, -3e38f, none},
                                        {none, NAN, none, -NAN, none, none}};
-    const float left[ROWS][VOCAB] = {{1.0f, most, most, none, none, -most},
+    const float left[KINDS][VOCAB] = {{1.0f, most, most, none, none, -most},
                                      {none, none, -most, none, -most, none},
                                      {none, none, none, none, none, none}};
-    const int32_t status[ROWS] = {CLS_ROW_NAN | CLS_ROW_INF, CLS_ROW_NAN, CLS_ROW_NAN | CLS_ROW_EMPTY};
+    const int32_t status[KINDS] = {CLS_ROW_NAN | CLS_ROW_INF, CLS_ROW_NAN, CLS_ROW_NAN | CLS_ROW_EMPTY};
     device *const d = fixture_device(_i);
     const configuration c = few[1];
     const cls_context_options o = options_of(&c);
@@ -140,7 +140,9 @@ START_TEST(limits)
     client s;
     for (uint32_t row = 0; row < ROWS; row++) {
         batch_row(b, row, ROW_NORMAL1, row);
-        memcpy(b->data + row * sizeof logits[row], logits[row], sizeof logits[row]);
+        memcpy(b->data + row * sizeof *logits, logits[row % KINDS], sizeof *logits);
+        if (row >= KINDS) /* where 2^100 is no depth */
+            b->params[row].temperature = 1e30f;
     }
     client_open(&s, b, d, context, 1);
     s.step.final_logits.buffer = buffer_of(d, sizeof told, NULL);
@@ -148,13 +150,13 @@ START_TEST(limits)
     client_tokens(&s, 0);
     buffer_read(d, s.step.final_logits.buffer, sizeof told, told);
     for (uint32_t row = 0; row < ROWS; row++) {
-        ck_assert_int_eq(b->status[row], status[row]);
-        if (row == 2)
-            ck_assert_int_eq(b->token[row], -1);
-        else
-            ck_assert_msg(b->token[row] >= 0 && left[row][b->token[row]] == (row == 0 ? most : -most), "row %u: token %d", row, b->token[row]);
+        const uint32_t kind = row % KINDS;
+        const int32_t token = b->token[row];
+        ck_assert_int_eq(b->status[row], status[kind]);
+        ck_assert_msg(kind == 2 ? token == -1 : token >= 0 && token < VOCAB && left[kind][token] > none, "row %u: token %d", row, token);
+        ck_assert_msg(row > 0 || left[0][token] == most, "row 0: token %d", token);
         for (uint32_t i = 0; i < VOCAB; i++)
-            ck_assert_msg(told[row][i] == left[row][i], "row %u, token %u: %g", row, i, (double)told[row][i]);
+            ck_assert_msg(told[row][i] == left[kind][i], "row %u, token %u: %g", row, i, (double)told[row][i]);
     }
     clReleaseMemObject(s.step.final_logits.buffer);
     client_close(&s);

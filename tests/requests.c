@@ -111,14 +111,17 @@ static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t 
     *sequence = (cls_sequence){ids, count};
 }
 
+/* Sums that end at 2^100 on a device without infinities come to something else. */
+static float in_limits(float x) { return cls_limits_pretended && x > 1e20f ? 1e20f : x; }
+
 /* What needs a history. */
 static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t, cls_params *p, looks_back *l)
 {
-    static const float multipliers[] = {0.8f, 0.8f, 2.0f, -0.5f, 100.0f, 1e20f},
+    static const float multipliers[] = {0.8f, 0.8f, 2.0f, -0.5f, 100.0f, 1e30f},
                        bases[] = {1.75f, 1.75f, 1.1f, 1.0f, 3.0f, 1e10f};
     static const uint32_t allowed[] = {2, 2, 1, 0, 3, 20};
     if (rng_below(r, 4) == 0) {
-        p->dry_multiplier = multipliers[rng_below(r, 6)];
+        p->dry_multiplier = in_limits(multipliers[rng_below(r, 6)]);
         p->dry_base = bases[rng_below(r, 6)];
         p->dry_allowed_length = allowed[rng_below(r, 6)];
         p->dry_window = rng_below(r, 2) ? 0 : rng_below(r, b->history + 1);
@@ -144,7 +147,7 @@ void batch_requests(batch *b, rng *r)
     static const float repetitions[] = {1.0f, 1.0f, 1.1f, 1.3f, 2.0f, 0.5f, 0.9f, 50.0f};
     static const float amounts[] = {0.0f, 0.0f, 0.1f, 0.5f, 2.0f, -0.3f, -1.0f, 100.0f};
     static const uint32_t lengths[] = {0, 1, 3, 17, 60, 200};
-    static const float biases[] = {-INFINITY, -1.0f, 0.5f, 3.0f, -100.0f, 100.0f, 0.0f, 1e25f};
+    static const float biases[] = {-INFINITY, -1.0f, 0.5f, 3.0f, -100.0f, 100.0f, 0.0f, 1e30f};
     int32_t prompt[200], output[200], stop[4];
     cls_logit_bias bias[20];
     looks_back back;
@@ -164,7 +167,7 @@ void batch_requests(batch *b, rng *r)
         p.logit_bias_count = b->logit_bias && rng_below(r, 2) ? rng_below(r, 21) : 0;
         for (uint32_t i = 0; i < p.logit_bias_count; i++)
             bias[i] = (cls_logit_bias){i && rng_below(r, 4) == 0 ? bias[i - 1].id : random_id(b, row, r, 1),
-                                       biases[rng_below(r, 8)]};
+                                       in_limits(biases[rng_below(r, 8)])};
         p.stop_ids = stop;
         p.stop_count = rng_below(r, 5);
         for (uint32_t i = 0; i < p.stop_count; i++)
