@@ -122,7 +122,7 @@ uint32_t batch_excuse(batch *b, const device *d)
             continue;
         ended++;
         b->host[row].token = -1;
-        b->host[row].status |= CLS_ROW_UNFIT;
+        b->host[row].status = (b->host[row].status & (CLS_ROW_NAN | CLS_ROW_INF)) | CLS_ROW_UNFIT; /* and does not stop */
     }
     return ended;
 }
