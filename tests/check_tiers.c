@@ -5,6 +5,7 @@
  *     check_tiers        those that most differ from each other
  *     check_tiers all    every tier with every limit and vector */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client.h"
@@ -116,19 +117,24 @@ START_TEST(same_tokens)
 }
 END_TEST
 
-/* Where there are no infinities, those that come from memory are still told, and
- * logits beyond 2^100 are the largest that there are. */
+/* Where there are no infinities, those that come from memory are still told, those of
+ * sums with a dense bias too, and logits beyond 2^100 are the largest that there are. */
 START_TEST(limits)
 {
-    enum { VOCAB = 6, KINDS = 3, ROWS = 64 };
+    enum { VOCAB = 6, KINDS = 5, ROWS = 65 };
     const float none = -INFINITY, most = 0x1.fffffep127f;
     const float logits[KINDS][VOCAB] = {{1.0f, INFINITY, 3e38f, NAN, none, -3e38f},
                                        {none, NAN, -3e38f, none, -3e38f, none},
-                                       {none, NAN, none, -NAN, none, none}};
+                                       {none, NAN, none, -NAN, none, none},
+                                       {3e38f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
+                                       {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}};
+    const float bias[KINDS] = {0.0f, 0.0f, 0.0f, 3e38f, INFINITY}; /* of the first token */
     const float left[KINDS][VOCAB] = {{1.0f, most, most, none, none, -most},
                                      {none, none, -most, none, -most, none},
-                                     {none, none, none, none, none, none}};
-    const int32_t status[KINDS] = {CLS_ROW_NAN | CLS_ROW_INF, CLS_ROW_NAN, CLS_ROW_NAN | CLS_ROW_EMPTY};
+                                     {none, none, none, none, none, none},
+                                     {most, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
+                                     {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}};
+    const int32_t status[KINDS] = {CLS_ROW_NAN | CLS_ROW_INF, CLS_ROW_NAN, CLS_ROW_NAN | CLS_ROW_EMPTY, CLS_ROW_INF, CLS_ROW_NAN};
     device *const d = fixture_device(_i);
     const configuration c = few[1];
     const cls_context_options o = options_of(&c);
@@ -138,9 +144,13 @@ START_TEST(limits)
     batch *const b = batch_new(ROWS, VOCAB, CLS_F32, VOCAB, 0);
     float told[ROWS][VOCAB];
     client s;
+    b->bias_dtype = CLS_F32;
+    b->bias = calloc(ROWS * VOCAB, sizeof(float));
+    ck_assert_ptr_nonnull(b->bias);
     for (uint32_t row = 0; row < ROWS; row++) {
         batch_row(b, row, ROW_NORMAL1, row);
         memcpy(b->data + row * sizeof *logits, logits[row % KINDS], sizeof *logits);
+        memcpy(b->bias + row * sizeof *logits, &bias[row % KINDS], sizeof *bias);
         if (row >= KINDS) /* where 2^100 is no depth */
             b->params[row].temperature = 1e30f;
     }

@@ -199,7 +199,7 @@ void batch_bias(batch *b, rng *r, int dtype)
                      b->bias + i * size);
     }
     dtype_encode(dtype, NAN, b->bias + rng_below(r, b->rows * b->vocab) * size);
-    dtype_encode(dtype, INFINITY, b->bias + rng_below(r, b->rows * b->vocab) * size);
+    dtype_encode(dtype, cls_limits_pretended ? 1.0f : INFINITY, b->bias + rng_below(r, b->rows * b->vocab) * size);
     for (uint32_t row = 0; row < b->rows; row++)
         b->bias_map[row] = (int32_t)rng_below(r, b->rows + 1) - 1;
 }
