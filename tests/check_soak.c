@@ -30,8 +30,9 @@ static uint32_t parts(void)
     return n > PARTS ? n : PARTS;
 }
 
-static void no_growth(const char *what, uint32_t part, uint64_t before, uint64_t now, uint64_t allowed)
+static void no_growth(const char *what, uint32_t part, uint64_t before, uint64_t (*measure)(void), uint64_t allowed)
 {
+    const uint64_t now = memory_settled(measure, before + allowed);
     ck_assert_msg(now <= before + allowed, "part %u: the process's %s has grown from %llu to %llu KiB", part, what,
                   (unsigned long long)(before >> 10), (unsigned long long)(now >> 10));
 }
@@ -59,8 +60,8 @@ START_TEST(soaking)
         heap = memory_heap();
         resident = memory_resident();
     }
-    no_growth("heap", part, heap, memory_heap(), HEAP_ALLOWED(part));
-    no_growth("resident memory", part, resident, memory_resident(), RESIDENT_ALLOWED);
+    no_growth("heap", part, heap, memory_heap, HEAP_ALLOWED(part));
+    no_growth("resident memory", part, resident, memory_resident, RESIDENT_ALLOWED);
     printf("part %u of %u, vocab %u: heap %llu KiB, resident %llu KiB, %016llx\n", part + 1, n, s.o.vocab,
            (unsigned long long)(memory_heap() >> 10), (unsigned long long)(memory_resident() >> 10), (unsigned long long)s.hash);
     if (part == n - 1)

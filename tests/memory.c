@@ -2,6 +2,7 @@
 #include "memory.h"
 
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
@@ -41,4 +42,14 @@ uint64_t memory_resident(void)
 #else
     return 0;
 #endif
+}
+
+uint64_t memory_settled(uint64_t (*measure)(void), uint64_t most)
+{
+    uint64_t now = measure();
+    for (int i = 0; i < 1000 && now > most; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        now = measure();
+    }
+    return now;
 }
