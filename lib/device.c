@@ -32,7 +32,7 @@ static uint64_t survey_bytes(uint64_t vector, uint64_t work_group)
 
 /* ------------------------------------------------------------------ the device */
 
-int cls_limits_pretended;
+const char *cls_limits_pretended;
 
 /* What decides the shape. */
 typedef struct facts {
@@ -229,7 +229,8 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     if (!f.compiler && o.binary == NULL && o.cache_dir == NULL)
         return cls_shape_no_compiler();
     shape->compiler = f.compiler != CL_FALSE;
-    shape->limited = cls_limits_pretended ? CLS_LIMITED_PRETENDED : f.floats & CL_FP_INF_NAN ? CLS_LIMITED_NOT : CLS_LIMITED_YES;
+    shape->extra = cls_limits_pretended != NULL ? cls_limits_pretended : "";
+    shape->limited = cls_limits_pretended != NULL || !(f.floats & CL_FP_INF_NAN);
     shape->compute_units = f.units;
     shape->local_mem_size = o.max_local_mem != 0 && o.max_local_mem < f.local ? o.max_local_mem : f.local;
     shape->max_work_group = o.max_work_group != 0 && o.max_work_group < f.group ? o.max_work_group : f.group;

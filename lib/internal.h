@@ -93,9 +93,9 @@ typedef struct cls_shape {
     uint32_t subgroups; /* a cls_subgroups */
     uint32_t standard;  /* of OpenCL C: 120, or what the sub-groups' functions want */
     int compiler;       /* whether the device has one */
-    uint32_t limited;   /* the device has no infinities nor NaN: a cls_limited */
+    int limited;        /* whether it has no infinities nor NaN */
+    const char *extra;  /* options for its compiler: cls_limits_pretended, or an empty text */
 } cls_shape;
-enum cls_limited { CLS_LIMITED_NOT, CLS_LIMITED_YES, CLS_LIMITED_PRETENDED };
 
 /* Checks that a device can run the kernels and shapes them for it. Sub-groups
  * are those that are worth a try, and the tier is the one with them. */
@@ -104,9 +104,9 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *optio
 /* The failure of a device without one, for which there are no programs. */
 cls_status cls_shape_no_compiler(void);
 
-/* For tests: every device is one without infinities, and its compiler is told to
- * assume that there are none. */
-extern int cls_limits_pretended;
+/* For tests, NULL else: every device is one without infinities, and this, which
+ * begins with a space, is added to its compiler's options. */
+extern const char *cls_limits_pretended;
 
 /* Makes vectors fit the groups. */
 void cls_shape_settle(cls_shape *shape);

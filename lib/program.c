@@ -31,13 +31,12 @@ static void append_log(cl_program program, cl_device_id device, char **log)
 
 void cls_program_options(const cls_shape *shape, uint32_t group, int32_t dtype, char options[CLS_BUILD_OPTIONS])
 {
-    /* Options that relax float arithmetic are never passed: they change tokens. But for the
-     * last, and for tests: kernels without infinities must not notice it. */
-    static const char *const limits[] = { "", " -DCLS_LIMITED", " -DCLS_LIMITED -cl-finite-math-only" };
-    snprintf(options, CLS_BUILD_OPTIONS, "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u%s",
+    /* Options that relax float arithmetic are never passed: they change tokens. */
+    snprintf(options, CLS_BUILD_OPTIONS, "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u%s%s",
              (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10,
              (unsigned)shape->vector, (unsigned)group, (unsigned)shape->shortlist, (int)dtype,
-             (unsigned)(shape->tier - CLS_TIER_BASE), (unsigned)shape->subgroups, limits[shape->limited]);
+             (unsigned)(shape->tier - CLS_TIER_BASE), (unsigned)shape->subgroups,
+             shape->limited ? " -DCLS_LIMITED" : "", shape->extra);
 }
 
 cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count, cl_int *code)

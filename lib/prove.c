@@ -11,7 +11,7 @@ static cls_status self_test(cls_context *context, cl_program program, cl_command
     enum { WORDS = 1024 };
     uint32_t words[WORDS];
     const cl_uint n = WORDS;
-    const uint32_t ends = context->shape.limited == CLS_LIMITED_NOT;
+    const uint32_t ends = !context->shape.limited;
     const size_t size = context->shape.row_group;
     cl_int code;
     cl_kernel kernel = clCreateKernel(program, cls_kernel_names[CLS_SELF_TEST], &code);

@@ -271,7 +271,7 @@ cls_status cls_sampler_trace(cls_sampler *s, cl_command_queue queue, cls_row *ro
 {
     const cl_int code = clEnqueueReadBuffer(queue, s->rows, CL_TRUE, 0, n * sizeof *rows, rows, s->last != NULL ? 1 : 0,
                                             s->last != NULL ? &s->last : NULL, NULL);
-    for (uint32_t i = 0; i < n && s->context->shape.limited != CLS_LIMITED_NOT; i++) {
+    for (uint32_t i = 0; i < n && s->context->shape.limited; i++) {
         rows[i].max_key = unlimited_key(rows[i].max_key);
         rows[i].cut_key = unlimited_key(rows[i].cut_key);
         rows[i].top_key = unlimited_key(rows[i].top_key);

@@ -74,7 +74,7 @@ static cls_status arithmetic(cls_selftest_run *t)
         clReleaseKernel(kernel);
     if (out != NULL)
         clReleaseMemObject(out);
-    const uint32_t ends = t->context->shape.limited == CLS_LIMITED_NOT;
+    const uint32_t ends = !t->context->shape.limited;
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
         char name[64], what[200] = "";
         cls_selftest_name(t, "word", 0, name, sizeof name);

@@ -4,6 +4,7 @@
  *
  *     check_tiers        those that most differ from each other
  *     check_tiers all    every tier with every limit and vector */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,8 +88,9 @@ START_TEST(same_tokens)
     for (uint32_t i = 0; i < configurations(d); i++) {
         const configuration c = configuration_of(i);
         const cls_context_options o = options_of(&c);
-        const int limited = cls_limits_pretended;
-        cls_limits_pretended |= c.limited;
+        const char *const limited = cls_limits_pretended;
+        if (c.limited)
+            cls_limits_pretended = FIXTURE_NO_INFINITIES;
         cls_context *const context = fixture_shaped(d, &o, c.pretended);
         cls_device_info info = {.struct_size = sizeof info};
         rng r = {fixture_seed() + 90};
@@ -117,32 +119,50 @@ START_TEST(same_tokens)
 }
 END_TEST
 
+/* ln p of a token of a row whose logits end at 2^100. */
+static double limited_logprob(const float *logits, uint32_t vocab, uint32_t token, double temperature)
+{
+    double z[8], largest = -INFINITY, sum = 0;
+    for (uint32_t i = 0; i < vocab; i++) {
+        z[i] = logits[i] == -INFINITY ? -INFINITY : fmax(-0x1p100, fmin(0x1p100, (double)logits[i])) / temperature;
+        largest = fmax(largest, z[i]);
+    }
+    for (uint32_t i = 0; i < vocab; i++)
+        sum += exp(z[i] - largest);
+    return z[token] - largest - log(sum);
+}
+
 /* Where there are no infinities, those that come from memory are still told, those of
- * sums with a dense bias too, and logits beyond 2^100 are the largest that there are. */
+ * sums with a dense bias too, logits beyond 2^100 are the largest that there are, and
+ * log-probabilities go further down than these. */
 START_TEST(limits)
 {
-    enum { VOCAB = 6, KINDS = 5, ROWS = 65 };
+    enum { VOCAB = 6, KINDS = 6, ROWS = 65 };
     const float none = -INFINITY, most = 0x1.fffffep127f;
     const float logits[KINDS][VOCAB] = {{1.0f, INFINITY, 3e38f, NAN, none, -3e38f},
                                        {none, NAN, -3e38f, none, -3e38f, none},
                                        {none, NAN, none, -NAN, none, none},
                                        {3e38f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
-                                       {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}};
-    const float bias[KINDS] = {0.0f, 0.0f, 0.0f, 3e38f, INFINITY}; /* of the first token */
+                                       {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
+                                       {NAN, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}};
+    const float bias[KINDS] = {0.0f, 0.0f, 0.0f, 3e38f, INFINITY, INFINITY}; /* of the first token */
     const float left[KINDS][VOCAB] = {{1.0f, most, most, none, none, -most},
                                      {none, none, -most, none, -most, none},
                                      {none, none, none, none, none, none},
                                      {most, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
+                                     {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
                                      {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}};
-    const int32_t status[KINDS] = {CLS_ROW_NAN | CLS_ROW_INF, CLS_ROW_NAN, CLS_ROW_NAN | CLS_ROW_EMPTY, CLS_ROW_INF, CLS_ROW_NAN};
+    const int32_t status[KINDS] = {CLS_ROW_NAN | CLS_ROW_INF, CLS_ROW_NAN, CLS_ROW_NAN | CLS_ROW_EMPTY, CLS_ROW_INF, CLS_ROW_NAN, CLS_ROW_NAN};
     device *const d = fixture_device(_i);
     const configuration c = few[1];
     const cls_context_options o = options_of(&c);
-    cls_limits_pretended++;
+    const char *const limited = cls_limits_pretended;
+    cls_limits_pretended = FIXTURE_NO_INFINITIES;
     cls_context *const context = fixture_shaped(d, &o, c.pretended);
-    cls_limits_pretended--;
+    cls_limits_pretended = limited;
     batch *const b = batch_new(ROWS, VOCAB, CLS_F32, VOCAB, 0);
-    float told[ROWS][VOCAB];
+    float told[ROWS][VOCAB], logprobs[ROWS][VOCAB];
+    int32_t ids[ROWS][VOCAB];
     client s;
     b->bias_dtype = CLS_F32;
     b->bias = calloc(ROWS * VOCAB, sizeof(float));
@@ -153,22 +173,35 @@ START_TEST(limits)
         memcpy(b->bias + row * sizeof *logits, &bias[row % KINDS], sizeof *bias);
         if (row >= KINDS) /* where 2^100 is no depth */
             b->params[row].temperature = 1e30f;
+        for (int32_t i = 0; i < VOCAB; i++)
+            ids[row][i] = i;
     }
     client_open(&s, b, d, context, 1);
     s.step.final_logits.buffer = buffer_of(d, sizeof told, NULL);
+    s.step.logprob_kind = CLS_LOGPROB_FINAL;
+    s.step.given_n = VOCAB;
+    s.step.given_ids.buffer = buffer_of(d, sizeof ids, ids);
+    s.step.given_logprobs.buffer = buffer_of(d, sizeof logprobs, NULL);
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
     buffer_read(d, s.step.final_logits.buffer, sizeof told, told);
+    buffer_read(d, s.step.given_logprobs.buffer, sizeof logprobs, logprobs);
     for (uint32_t row = 0; row < ROWS; row++) {
         const uint32_t kind = row % KINDS;
         const int32_t token = b->token[row];
         ck_assert_int_eq(b->status[row], status[kind]);
         ck_assert_msg(kind == 2 ? token == -1 : token >= 0 && token < VOCAB && left[kind][token] > none, "row %u: token %d", row, token);
         ck_assert_msg(row > 0 || left[0][token] == most, "row 0: token %d", token);
-        for (uint32_t i = 0; i < VOCAB; i++)
+        for (uint32_t i = 0; i < VOCAB; i++) {
+            const double logprob = kind == 2 ? -INFINITY : limited_logprob(left[kind], VOCAB, i, (double)b->params[row].temperature);
             ck_assert_msg(told[row][i] == left[kind][i], "row %u, token %u: %g", row, i, (double)told[row][i]);
+            ck_assert_msg((double)logprobs[row][i] == logprob || fabs((double)logprobs[row][i] - logprob) <= 1e-5 * fmax(1, -logprob),
+                          "row %u, token %u: log-probability %g, not %g", row, i, (double)logprobs[row][i], logprob);
+        }
     }
     clReleaseMemObject(s.step.final_logits.buffer);
+    clReleaseMemObject(s.step.given_ids.buffer);
+    clReleaseMemObject(s.step.given_logprobs.buffer);
     client_close(&s);
     batch_free(b);
 }

@@ -172,7 +172,7 @@ int fixture_run(Suite *(*make)(void), int needs_device)
     if (wish != NULL)
         seed = strtoull(wish, NULL, 0);
     const char *const limited = getenv("CLS_TEST_LIMITED");
-    cls_limits_pretended = limited != NULL && *limited != '\0';
+    cls_limits_pretended = limited != NULL && *limited != '\0' ? FIXTURE_NO_INFINITIES : NULL;
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("CLS_TEST_SEED=%llu\n", (unsigned long long)seed);
     if (needs_device) {
