@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "brute.h"
 
-#include <check.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+
+#include "asserts.h"
 
 typedef struct entry {
     double value;

@@ -37,7 +37,7 @@ static void no_growth(const char *what, uint32_t part, uint64_t before, uint64_t
                   (unsigned long long)(before >> 10), (unsigned long long)(now >> 10));
 }
 
-/* A test each, since Check notes every assertion of one. */
+/* A test each, so that a failure names its part. */
 START_TEST(soaking)
 {
     static const uint32_t vocabs[] = {300, 96, 700, 40, 1100, 200};

@@ -10,8 +10,9 @@
 
 #include <stdint.h>
 
-#include <check.h>
 #include <clsample.h>
+
+#include "asserts.h"
 
 typedef enum test_size { TEST_TINY, TEST_SMALL, TEST_FULL } test_size;
 
