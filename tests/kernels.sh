@@ -17,6 +17,7 @@ if [ "$POCL_CACHE_DIR" != "$own" ]; then
     mkdir -p "$POCL_CACHE_DIR"
     exec 8>"$kernels/all.lock"
     flock 8
-    cp -an "$POCL_CACHE_DIR/." "$kernels/all" && cp -an "$kernels/all/." "$POCL_CACHE_DIR"
+    cp -an "$POCL_CACHE_DIR/." "$kernels/all" # some cp(1) fail where -n leaves a file as it is
+    cp -an "$kernels/all/." "$POCL_CACHE_DIR"
     exec 8>&-
 fi
