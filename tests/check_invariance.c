@@ -96,7 +96,7 @@ START_TEST(shapes)
     };
     device *const d = fixture_device(_i);
     batch *const b = source(vocab_here());
-    const uint32_t rows = fixture_by_size(8, ROWS, ROWS), types = all ? 2u : 1u;
+    const uint32_t rows = fixture_by_size(8, ROWS, ROWS), types = fixture_size() == TEST_FULL ? 2u : 1u;
     for (uint32_t i = 0; i < (all ? sizeof shape / sizeof *shape : fixture_by_size(5, 8, 8)); i++)
         for (uint32_t type = 0; type < types; type++) {
             char what[80];
