@@ -78,8 +78,8 @@ cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t
     cls_sha256 hash;
     cls_sha256_begin(&hash);
     add_text(&hash, CLS_VERSION_STRING);
-    for (unsigned i = 0; i < cls_kernel_source_count; i++)
-        add_text(&hash, cls_kernel_source[i]);
+    for (unsigned i = 0; i < cls_source_all_count; i++)
+        add_text(&hash, cls_source_all[i]);
     add_shape(&hash, asked);
     const cl_int code = clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
     cls_status status = CLS_OK;

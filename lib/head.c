@@ -96,7 +96,7 @@ static cls_status build(const cls_head *h, cl_program *program)
              (unsigned)h->group, h->group == 1 ? 1u : CLS_HEAD_LANES, (unsigned)shape->vector, (unsigned)h->rows,
              (unsigned)h->tokens, config & CL_FP_FMA ? " -DFUSED" : "",
              shape->tier == CLS_TIER_BASE ? " -DTIER=0" : "");
-    *program = cls_program_create(h->context->cl, cls_head_source, cls_head_source_count, &code);
+    *program = cls_program_create(h->context->cl, cls_source_head, cls_source_head_count, &code);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot create the head's program");
     code = clBuildProgram(*program, 1, &h->context->device, options, NULL, NULL);
@@ -150,7 +150,7 @@ static void choose_tile(cls_head *h)
     h->tokens = h->rows == 1 ? 8 : CLS_HEAD_SUMS / h->rows;
 }
 
-/* Groups of four teams, of one, or of one item; see cl/head.cl. */
+/* Groups of four teams, of one, or of one item; see cl/kernels/head.cl. */
 static uint32_t group_within(const cls_shape *shape, size_t limit)
 {
     const uint64_t bytes = CLS_HEAD_SUMS * sizeof(float);

@@ -7,10 +7,10 @@
 
 #define CLS_HEAD_LANES 16           /* work-items that share a dot product, where a group has several */
 #define CLS_HEAD_SUMS 16            /* at most rows x tokens, the logits that a work-item keeps sums for */
-#define CLS_HEAD_FINISH_TOKENS 1024 /* as FINISH_TOKENS in cl/head.cl */
+#define CLS_HEAD_FINISH_TOKENS 1024 /* as FINISH_TOKENS in cl/kernels/head.cl */
 
-extern const char *const cls_head_source[];
-extern const unsigned cls_head_source_count;
+extern const char *const cls_source_head[];
+extern const unsigned cls_source_head_count;
 
 enum cls_head_kernel { CLS_HEAD_GATHER, CLS_HEAD_PRODUCT, CLS_HEAD_FINISH, CLS_HEAD_KERNELS };
 
@@ -28,7 +28,7 @@ struct cls_head {
     uint64_t weight_offset, weight_stride, bias_offset; /* elements */
     float scale, softcap;
 
-    uint32_t group, rows, tokens; /* WGS, ROWS and TOKENS of cl/head.cl */
+    uint32_t group, rows, tokens; /* WGS, ROWS and TOKENS of cl/kernels/head.cl */
     cl_kernel kernel[CLS_HEAD_KERNELS];
     cl_mem scratch; /* float32 [max_rows and up to a multiple of `rows`][hidden] */
     cl_mem map;     /* int32 [max_rows]: the call's host map */

@@ -16,12 +16,12 @@
 #error "float arithmetic must round each operation: no -ffast-math; on 32-bit x86 gcc needs -msse2 -mfpmath=sse"
 #endif
 
-#include "../cl/types.h"
-#include "../cl/integers.h"
-#include "../cl/arithmetic.h"
-#include "../cl/philox.h"
-#include "../cl/samplers.h"
-#include "../cl/verify.h"
+#include "core/types.h"
+#include "core/integers.h"
+#include "core/arithmetic.h"
+#include "core/philox.h"
+#include "core/samplers.h"
+#include "core/verify.h"
 
 /* ---------------------------------------------------------------- status.c */
 
@@ -76,10 +76,10 @@ cls_status cls_reference(const cls_host_row *row, cls_row *trace, cls_host_resul
 
 /* -------------------------------------------------------------- generated */
 
-extern const char *const cls_kernel_source[];
-extern const unsigned cls_kernel_source_count;
-extern const char *const cls_group_source[];
-extern const unsigned cls_group_source_count;
+extern const char *const cls_source_all[];
+extern const unsigned cls_source_all_count;
+extern const char *const cls_source_groups_test[];
+extern const unsigned cls_source_groups_test_count;
 
 /* ---------------------------------------------------------------- device.c */
 

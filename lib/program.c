@@ -48,7 +48,7 @@ cl_program cls_program_create(cl_context cl, const char *const *strings, unsigne
 static cls_status from_source(const cls_context *context, cl_program *program)
 {
     cl_int code;
-    *program = cls_program_create(context->cl, cls_kernel_source, cls_kernel_source_count, &code);
+    *program = cls_program_create(context->cl, cls_source_all, cls_source_all_count, &code);
     return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot create the kernels' program");
 }
 

@@ -3,7 +3,7 @@
  * in the order of the flow; never waits and never allocates. */
 #include "internal.h"
 
-/* STEP_ARGS of cl/03_adjust.cl. */
+/* STEP_ARGS of cl/row/adjust.cl. */
 cls_arguments cls_step_arguments(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which, uint32_t has)
 {
     const cls_step *const step = &plan->step;
@@ -37,7 +37,7 @@ cls_arguments cls_step_arguments(const cls_sampler *s, const cls_plan *plan, enu
     return a;
 }
 
-/* DRAW_ARGS of cl/08_draw.cl. */
+/* DRAW_ARGS of cl/row/draw.cl. */
 void cls_draw_arguments(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
     const cls_step *const step = &plan->step;

@@ -149,7 +149,7 @@ static const char *try(cl_context cl, cl_device_id device, const cls_shape *shap
     char options[96];
     const char *why = "the test of sub-groups does not compile";
     cl_int code;
-    const cl_program program = cls_program_create(cl, cls_group_source, cls_group_source_count, &code);
+    const cl_program program = cls_program_create(cl, cls_source_groups_test, cls_source_groups_test_count, &code);
     if (code != CL_SUCCESS)
         return "the test of sub-groups cannot be created";
     snprintf(options, sizeof options, "-cl-std=CL%u.%u -DWGS=%u -DTIER=%u -DSUBGROUPS=%u", (unsigned)shape->standard / 100,

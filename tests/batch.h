@@ -84,7 +84,7 @@ void batch_reference(batch *b);
 int batch_against_oracle(batch *b, uint32_t row);
 
 /* Chooses the random number that draws the first or the last unit of a token
- * of a row, by the masses of cl/arithmetic.h; after batch_reference(). Returns the
+ * of a row, by the masses of cl/core/arithmetic.h; after batch_reference(). Returns the
  * token that must come. Rows without a choice (greedy, empty): their token. */
 int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last);
 

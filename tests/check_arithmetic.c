@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cl/arithmetic.h and cl/philox.h as C compiles them, against long double and
+/* cl/core/arithmetic.h and cl/core/philox.h as C compiles them, against long double and
  * brute force. */
 #include <float.h>
 #include <math.h>

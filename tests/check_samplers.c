@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cl/samplers.h as C compiles it, against the same in double precision: the
+/* cl/core/samplers.h as C compiles it, against the same in double precision: the
  * bounds of doc/arithmetic.md, each seen from below by what was met. */
 #include <math.h>
 #include <stdio.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* cl/integers.h in two halves, as kernels of tier 0 have it, and what stands on
+/* cl/core/integers.h in two halves, as kernels of tier 0 have it, and what stands on
  * it, compiled by C beside the whole ones. */
 #define CLS_HALVES
-#include "../cl/types.h"
+#include "core/types.h"
 
-#include "../cl/integers.h"
+#include "core/integers.h"
 
-#include "../cl/arithmetic.h"
+#include "core/arithmetic.h"
 
-#include "../cl/philox.h"
+#include "core/philox.h"
 
 #include "halves.h"
 

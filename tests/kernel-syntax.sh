@@ -10,35 +10,34 @@ if ! command -v "${CLANG:=clang}" >/dev/null; then
     echo "no clang here"
     exit 77
 fi
-sources=$(sed -n '/^kernel_sources/,/^$/p' Makefile.am | grep -o 'cl/[^ ]*')
-# shellcheck disable=SC2086 # a list of words
-cat $sources >/dev/null # none missing
+order=build-aux/cl-order.sh
+kernels=$(cd cl && echo kernels/*.cl)
 # Unused: the helpers are for all kernels, and kernels share their arguments.
 passed=0 failed=0
 for shape in '1 16 2048 -DTIER=1' '256 4 1024 -DTIER=1' '12 2 16 -DTIER=0' '7 8 64 -DTIER=1' '1 16 1024 -DCLS_STRICT' \
     '12 4 64 -DCLS_STRICT' '1 16 1024 -DCLS_LIMITED' '12 2 16 -DTIER=0 -DCLS_LIMITED'; do
     # shellcheck disable=SC2086 # three numbers and options
     set -- $shape
-    for dtype in 0 1 2; do
-        for file in $sources; do
-            printf '#line 1 "%s"\n' "$file"
-            cat "$file"
-        done | "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
-            -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
-            -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype $4 ${5-} - &&
-            passed=$((passed + 1)) || failed=$((failed + 1))
+    for kernel in $kernels; do
+        [ "$kernel" != kernels/head.cl ] || continue
+        for dtype in 0 1 2; do
+            sh $order --text cl "$kernel" |
+                "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
+                    -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
+                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype $4 ${5-} - &&
+                passed=$((passed + 1)) || failed=$((failed + 1))
+        done
     done
 done
 # Not every device has infinities (HACKING.md, rule 8).
-# shellcheck disable=SC2086 # a list of words
-grep -nE 'INFINITY|isnan|isinf|isfinite' $sources && failed=$((failed + 1)) || passed=$((passed + 1))
+grep -nE 'INFINITY|isnan|isinf|isfinite' cl/*/* && failed=$((failed + 1)) || passed=$((passed + 1))
 # The LM head is a program of its own: WGS LANES VEC ROWS TOKENS, with
 # fma() and without.
 for shape in '1 1 16 4 4' '256 16 4 4 2' '7 1 2 1 1'; do
     for fused in -DFUSED -DCLS_STRICT; do
         # shellcheck disable=SC2086 # five numbers
         set -- $shape
-        cat cl/types.h cl/integers.h cl/head.cl |
+        sh $order --text cl kernels/head.cl |
             "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header -Werror -Wall -Wextra \
                 -Wno-unused-function -Wno-unused-parameter \
                 -DWGS="$1" -DLANES="$2" -DVEC="$3" -DROWS="$4" -DTOKENS="$5" $fused - &&
@@ -49,7 +48,7 @@ done
 for vendor in '5 nvptx64 sm_70' '4 amdgcn-amd-amdhsa gfx900' '4 amdgcn-amd-amdhsa gfx1030'; do
     # shellcheck disable=SC2086 # three words
     set -- $vendor
-    cat cl/types.h cl/integers.h cl/00_groups.cl |
+    sh $order --text cl core/groups.cl |
         "$CLANG" -target "$2" -Xclang -target-cpu -Xclang "$3" -nogpulib -x cl -cl-std=CL1.2 -fsyntax-only \
             -Xclang -finclude-default-header -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
             -DWGS=64 -DSUBGROUPS="$1" - &&

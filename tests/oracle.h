@@ -84,7 +84,7 @@ void oracle_touches(const cls_host_row *row, oracle_touch *of);
 double oracle_adjusted(const cls_host_row *row, uint32_t id, float x, const oracle_touch *t, double *error);
 
 /* Fills [vocab] logits as the chain sees them, by the single float32 operations
- * of cl/arithmetic.h: requests.c. */
+ * of cl/core/arithmetic.h: requests.c. */
 void request_adjust(const cls_host_row *row, float *adjusted);
 
 /* Runs the chain of o->params over the sorted tokens: oracle_chain.c. */

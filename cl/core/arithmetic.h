@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/* The arithmetic that decides tokens, in the common subset of C and OpenCL C.
+ *
+ * Single float32 additions, subtractions and multiplications, conversions, and
+ * integers; nothing else, so that every device with round-to-nearest computes
+ * the same bits. doc/arithmetic.md derives it and gives the error bounds. In
+ * short: a token's weight is an integer in units of its tile's exponent
+ * (weight), a tile's exponent is exact (split), and up() brings weights and
+ * tile masses to the row's unit, 2^(E-43), with 13 guard bits.
+ *
+ * 64-bit integers are touched by the functions of integers.h only. */
+#ifndef CLS_ARITHMETIC_H
+#define CLS_ARITHMETIC_H
+
+#include "core/integers.h"
+
+/* ------------------------------------------------------------ values and order */
+
+#define CLS_LIMIT_BITS 0x71800000 /* 2^100 */
+#ifdef CLS_LIMITED /* kernels for a device without infinities: 2^100 is one, and logits end below */
+#define CLS_FLT_MAX 0x1.fffffep+99f
+#define CLS_INF_BITS CLS_LIMIT_BITS
+#else
+#define CLS_FLT_MAX 0x1.fffffep+127f
+#define CLS_INF_BITS 0x7f800000
+#endif
+#define CLS_INF CLS_AS_F32(CLS_INF_BITS)
+#define CLS_MASKED CLS_AS_F32(CLS_INF_BITS | (i32)0x80000000) /* -inf: masked, NaN, absent */
+#define CLS_KEY_INF CLS_INF_BITS     /* key of +inf, never met after clean() */
+#define CLS_KEY_NONE (~CLS_INF_BITS) /* key of -inf */
+#define CLS_LOG2E 0x1.715476p+0f
+#define CLS_MAX_ID 0x7fffffff
+
+/* A logit as the sampler sees it: NaN becomes -inf, +inf the largest finite,
+ * zeros and subnormals +0 (so that a device that flushes them agrees). */
+CLS_INLINE f32 clean(f32 x)
+{
+    const i32 bits = CLS_AS_I32(x);
+    const i32 magnitude = bits & 0x7fffffff;
+#ifdef CLS_LIMITED /* never NaN: see limited() */
+    if (magnitude >= CLS_INF_BITS)
+        return bits < 0 ? CLS_MASKED : CLS_FLT_MAX;
+#else
+    if (magnitude > CLS_INF_BITS || bits == (i32)0xff800000)
+        return CLS_MASKED;
+    if (bits == CLS_INF_BITS)
+        return CLS_FLT_MAX;
+#endif
+    return magnitude < 0x00800000 ? 0.0f : x;
+}
+
+/* Integers in the order of the floats; its own inverse on the bits. Not
+ * (x ^ m) - m, which compilers turn into an llvm.abs that oclgrind dies of. */
+CLS_INLINE i32 key_of(f32 x)
+{
+    const i32 bits = CLS_AS_I32(x);
+    return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+CLS_INLINE f32 of_key(i32 key) { return CLS_AS_F32(key ^ ((key >> 31) & 0x7fffffff)); }
+
+/* x > above(key) iff key_of(clean(x)) > key, for x that is not +inf: lets raw
+ * logits be compared without cleaning each. Only around zero does it differ
+ * from the key's float: subnormals of either sign count as zero. */
+CLS_INLINE f32 above(i32 key)
+{
+    if (key >= -0x00800000 && key < 0)
+        return -0x1p-126f;
+    if (key >= 0 && key < 0x00800000)
+        return CLS_AS_F32(0x007fffff);
+    return of_key(key);
+}
+
+/* What an adjustment made of a finite logit, brought back to the finite floats.
+ * Below 2^-120 it is zero: there, devices that flush subnormals begin to differ. */
+CLS_INLINE f32 settle(f32 x)
+{
+    const i32 bits = CLS_AS_I32(x);
+    const i32 magnitude = bits & 0x7fffffff;
+    if (magnitude >= CLS_INF_BITS)
+        return CLS_AS_F32((bits & (i32)0x80000000) | (CLS_INF_BITS - 1)); /* not by ?:, for which oclgrind lacks llvm.copysign */
+    return magnitude < 0x03800000 ? 0.0f : x;
+}
+
+/* A product for settle(): one beyond all logits is told by its exponents, and not
+ * computed where that could leave the floats. */
+CLS_INLINE f32 settled_product(f32 x, f32 factor)
+{
+#ifdef CLS_LIMITED
+    const i32 a = CLS_AS_I32(x), b = CLS_AS_I32(factor);
+    if (((a >> 23) & 0xff) + ((b >> 23) & 0xff) > 2 * 127 + 100)
+        return a < 0 ? -CLS_FLT_MAX : CLS_FLT_MAX;
+#endif
+    return settle(x * factor);
+}
+
+/* The penalties of one token that occurs. `count`: how often it counts for
+ * frequency and presence. */
+CLS_INLINE f32 penalize(f32 x, u32 count, f32 repetition, f32 reciprocal, f32 frequency, f32 presence)
+{
+    const f32 often = frequency * (f32)count;
+    if (!(x > CLS_MASKED))
+        return x;
+    x = settled_product(x, x > 0.0f ? reciprocal : repetition);
+    if (count == 0)
+        return x;
+    x = settle(x - often);
+    return settle(x - presence);
+}
+
+/* A logit bias; -inf bans. */
+CLS_INLINE f32 add_bias(f32 x, f32 bias)
+{
+    return x > CLS_MASKED && bias > CLS_MASKED ? settle(x + bias) : CLS_MASKED;
+}
+
+/* How many bits a token lies under the row's maximum: monotone in z over the
+ * whole row, which the integer weights are not. All value cuts compare it. */
+CLS_INLINE f32 depth(f32 z, f32 row_max, f32 scale) { return (row_max - z) * scale; }
+
+/* ------------------------------------------------------------------- weights */
+
+/* max * scale, truncated to 24 fractional bits, is exponent + fraction with
+ * fraction in (-1, 0]: exact, whatever the size of the logits. */
+typedef struct cls_split {
+    i32 exponent;
+    f32 fraction;
+} cls_split;
+
+CLS_INLINE cls_split split(f32 max, f32 scale)
+{
+    const i32 a = CLS_AS_I32(max), b = CLS_AS_I32(scale);
+    cls_split r;
+    u64 y;
+    u32 whole, fraction;
+    i32 shift;
+    r.exponent = 0;
+    r.fraction = 0.0f;
+    if ((a & 0x7f800000) == 0)
+        return r;
+    y = u64_mul32((u32)((a & 0x007fffff) | 0x00800000), (u32)((b & 0x007fffff) | 0x00800000));
+    /* value = y * 2^(ea + eb - 300); times 2^24 in y */
+    shift = ((a >> 23) & 0xff) + ((b >> 23) & 0xff) - 276;
+    if (shift > 15) {
+        whole = 1u << 30;
+        fraction = 0;
+    } else {
+        if (shift >= 0)
+            y = u64_shl(y, (u32)shift);
+        else
+            y = shift < -63 ? u64_from(0) : u64_shr(y, (u32)-shift);
+        fraction = u64_lo(y) & 0x00ffffffu;
+        if (u64_less(u64_make(1u << 22, 0), y)) { /* above 2^30 */
+            whole = 1u << 30;
+            fraction = 0;
+        } else {
+            whole = u64_lo(u64_shr(y, 24));
+        }
+    }
+    if (a < 0) {
+        r.exponent = -(i32)whole;
+        r.fraction = -((f32)fraction * 0x1p-24f);
+    } else {
+        r.exponent = (i32)whole + (fraction != 0);
+        r.fraction = fraction != 0 ? ((f32)fraction - 16777216.0f) * 0x1p-24f : 0.0f;
+    }
+    return r;
+}
+
+/* The weights of N tokens (or vectors of tokens) under their tile's maximum:
+ * 2^(minus depth) in units of 2^(exponent - 30), between 0 and 2^30 + 128. -inf
+ * and NaN give 0. One body for scalars and vectors: F, U are the types, TO_INT
+ * truncates; indices are
+ * constants, since compilers keep indexed arrays in memory. N = 4 interleaves chains of 20 dependent operations, which is
+ * what a CPU's window needs (PoCL: a pass of 3.5 reads becomes 2.5). */
+#define CLS_W_DIFFERENCE(i) q[i] = z[i] - tile_max;
+#define CLS_W_SCALE(i) q[i] = q[i] * scale;
+#define CLS_W_FRACTION(i) q[i] = q[i] + fraction;
+#define CLS_W_FLOOR(i) q[i] = q[i] > lowest ? q[i] : lowest;
+#define CLS_W_ROUND(i) r[i] = q[i] + magic;
+#define CLS_W_WHOLE(i) f[i] = r[i] - magic;
+#define CLS_W_REST(i) f[i] = q[i] - f[i];
+#define CLS_W_C5(i) p[i] = f[i] * c5;
+#define CLS_W_C4(i) p[i] = p[i] + c4;
+#define CLS_W_TIMES(i) p[i] = p[i] * f[i];
+#define CLS_W_C3(i) p[i] = p[i] + c3;
+#define CLS_W_C2(i) p[i] = p[i] + c2;
+#define CLS_W_C1(i) p[i] = p[i] + c1;
+#define CLS_W_C0(i) p[i] = p[i] + c0;
+#define CLS_EACH_1(STEP) STEP(0)
+#define CLS_EACH_4(STEP) STEP(0) STEP(1) STEP(2) STEP(3)
+#define CLS_DEFINE_WEIGHTS(NAME, N, EACH, F, U, LAST)                                                \
+    CLS_INLINE void NAME(const F *z, U *w, f32 tile_max, f32 scale, f32 fraction)                    \
+    {                                                                                                \
+        const F lowest = (F)(-40.0f), magic = (F)(12582912.0f); /* 1.5 * 2^23: n in the low bits */  \
+        const F c5 = (F)(0x1.657ba4p-10f * 1073741824.0f), c4 = (F)(0x1.3d5aa0p-7f * 1073741824.0f); \
+        const F c3 = (F)(0x1.c6a2c2p-5f * 1073741824.0f), c2 = (F)(0x1.ebf80ap-3f * 1073741824.0f);  \
+        const F c1 = (F)(0x1.62e438p-1f * 1073741824.0f), c0 = (F)(0x1.000002p+0f * 1073741824.0f);  \
+        F q[N], r[N], f[N], p[N];                                                                    \
+        EACH(CLS_W_DIFFERENCE)                                                                       \
+        EACH(CLS_W_SCALE)                                                                            \
+        EACH(CLS_W_FRACTION)                                                                         \
+        EACH(CLS_W_FLOOR)                                                                            \
+        EACH(CLS_W_ROUND)                                                                            \
+        EACH(CLS_W_WHOLE)                                                                            \
+        EACH(CLS_W_REST)                                                                             \
+        EACH(CLS_W_C5)                                                                               \
+        EACH(CLS_W_C4)                                                                               \
+        EACH(CLS_W_TIMES)                                                                            \
+        EACH(CLS_W_C3)                                                                               \
+        EACH(CLS_W_TIMES)                                                                            \
+        EACH(CLS_W_C2)                                                                               \
+        EACH(CLS_W_TIMES)                                                                            \
+        EACH(CLS_W_C1)                                                                               \
+        EACH(CLS_W_TIMES)                                                                            \
+        EACH(CLS_W_C0)                                                                               \
+        EACH(LAST)                                                                                   \
+    }
+
+#ifndef __OPENCL_C_VERSION__
+CLS_INLINE u32 cls_as_u32(f32 x) { return (u32)CLS_AS_I32(x); }
+CLS_INLINE f32 cls_u32_as_f32(u32 x) { return CLS_AS_F32((i32)x); }
+#define CLS_TO_U32(x) ((u32)(i32)(x))
+#define CLS_W_SCALAR(i) w[i] = CLS_TO_U32(cls_u32_as_f32(cls_as_u32(p[i]) + (cls_as_u32(r[i]) << 23)));
+CLS_DEFINE_WEIGHTS(weights_scalar, 1, CLS_EACH_1, f32, u32, CLS_W_SCALAR)
+#else
+#define CLS_TO_U32(x) as_uint(convert_int(x))
+#ifdef CLS_LIMITED /* -2^100 lies not deep enough for every temperature */
+#define CLS_W_SCALAR(i) w[i] = z[i] > CLS_MASKED ? CLS_TO_U32(as_float(as_uint(p[i]) + (as_uint(r[i]) << 23))) : 0u;
+#else
+#define CLS_W_SCALAR(i) w[i] = CLS_TO_U32(as_float(as_uint(p[i]) + (as_uint(r[i]) << 23)));
+#endif
+CLS_DEFINE_WEIGHTS(weights_scalar, 1, CLS_EACH_1, f32, u32, CLS_W_SCALAR)
+#endif
+CLS_INLINE u32 weight(f32 z, f32 tile_max, f32 scale, f32 fraction)
+{
+    u32 w;
+    weights_scalar(&z, &w, tile_max, scale, fraction);
+    return w;
+}
+
+/* How far a tile's unit lies under the row's: 63 (all weight lost) or E - E_t.
+ * The comparison in floats keeps clamped exponents of huge logits right. */
+CLS_INLINE u32 shift_of(f32 row_max, f32 tile_max, f32 scale, i32 row_exponent, i32 tile_exponent)
+{
+    i32 d;
+    if (!(depth(tile_max, row_max, scale) < 80.0f))
+        return 63;
+    d = row_exponent - tile_exponent;
+    return d > 63 ? 63u : (u32)d;
+}
+
+/* Tile units to row units, 2^(E-43). */
+CLS_INLINE u64 up(u64 mass, u32 shift) { return u64_shr(u64_shl(mass, 13), shift); }
+
+/* What a tile needs to weigh its tokens in row units. */
+typedef struct cls_unit {
+    f32 max, fraction;
+    u32 shift;
+} cls_unit;
+
+CLS_INLINE cls_unit unit_of(f32 tile_max, f32 row_max, i32 row_exponent, f32 scale)
+{
+    const cls_split t = split(tile_max, scale);
+    cls_unit unit;
+    unit.max = tile_max;
+    unit.fraction = t.fraction;
+    unit.shift = shift_of(row_max, tile_max, scale, row_exponent, t.exponent);
+    return unit;
+}
+
+/* ------------------------------------------------------------ cuts and draws */
+
+/* The mass that top-p must reach: ceil(mass * p / 2^32). */
+CLS_INLINE u64 top_p_target(u64 mass, u32 p)
+{
+    const u64 low = u64_add(u64_mul32(u64_lo(mass), p), u64_from(0xffffffffu));
+    return u64_add(u64_mul32(u64_hi(mass), p), u64_shr(low, 32));
+}
+
+/* Depth as an integer, in units of 2^-20 bits, up to 64 bits. */
+#define CLS_DEEPEST (64u << 20)
+CLS_INLINE u32 depth_q20(f32 z, f32 top, f32 scale)
+{
+    const f32 d = depth(z, top, scale);
+    return d < 64.0f ? (u32)(i32)(d * 1048576.0f) : CLS_DEEPEST;
+}
+
+/* The lowest key that a cut by depth keeps: the least z with depth(z) <= most, or
+ * with depth_q20(z) <= units. Depth is monotone in z, so 32 halvings find it.
+ * `most` is 0 or at least 2^-100: a depth that a device could flush to zero
+ * counts as zero. */
+#define CLS_DEFINE_DEPTH_KEY(NAME, T, DEPTH)                                               \
+    CLS_INLINE i32 NAME(f32 top, f32 scale, T most)                                        \
+    {                                                                                      \
+        i32 lo = CLS_KEY_NONE + 1; /* known: the maximum is kept */                        \
+        i32 hi = key_of(top);                                                              \
+        while (lo < hi) {                                                                  \
+            const i32 mid = (lo & hi) + ((lo ^ hi) >> 1); /* floor of the mean */          \
+            if (DEPTH(clean(of_key(mid)), top, scale) <= most)                             \
+                hi = mid;                                                                  \
+            else                                                                           \
+                lo = mid + 1;                                                              \
+        }                                                                                  \
+        return hi;                                                                         \
+    }
+CLS_DEFINE_DEPTH_KEY(depth_key, f32, depth)
+CLS_DEFINE_DEPTH_KEY(depth_q20_key, u32, depth_q20)
+
+/* The place of the first bit of x > 0. No loop on a device: mirostat 1 takes 198
+ * logarithms a row, and llvmpipe has 65,535 trips for all. */
+CLS_INLINE u32 top_bit(u32 x)
+{
+#ifdef __OPENCL_C_VERSION__
+    return 31 - clz(x);
+#else
+    u32 at = 0;
+    while (x >>= 1)
+        at++;
+    return at;
+#endif
+}
+
+/* log2(x), x > 0, in units of 2^-24; error in (-1.02, 0] units. */
+CLS_INLINE i32 log2_q24(u64 x)
+{
+    const i32 whole = u64_hi(x) != 0 ? 32 + (i32)top_bit(u64_hi(x)) : (i32)top_bit(u64_lo(x));
+    i32 r = 0;
+    u32 m;
+    m = whole >= 31 ? u64_lo(u64_shr(x, (u32)(whole - 31))) : u64_lo(x) << (31 - whole);
+    for (int i = 0; i < 24; i++) {
+        u64 sq = u64_shr(u64_mul32(m, m), 31);
+        r <<= 1;
+        if (u64_hi(sq) != 0) {
+            r |= 1;
+            sq = u64_shr(sq, 1);
+        }
+        m = u64_lo(sq);
+    }
+    return (whole << 24) + r;
+}
+
+/* log2 of a set's mass relative to its largest token's weight, in units of
+ * 2^-20: what must be added to a token's depth for its surprisal in bits. */
+CLS_INLINE u32 mass_q20(u64 mass, f32 top, f32 scale)
+{
+    const i32 fraction = (i32)(split(top, scale).fraction * 16777216.0f);
+    const i32 relative = log2_q24(mass) - (43 << 24) - fraction;
+    return relative > 0 ? (u32)relative >> 4 : 0u;
+}
+
+/* 2^-bits, in units of 2^-30; bits in units of 2^-20. */
+CLS_INLINE u32 exp2_q30(u64 bits)
+{
+    if (!u64_less(bits, u64_from(CLS_DEEPEST)))
+        return 0;
+    return weight(-((f32)u64_lo(bits) * 0x1p-20f), 0.0f, 1.0f, 0.0f);
+}
+
+/* The natural logarithm of a token's probability, from the mass of its set:
+ * depth and log2 of the mass relative to the maximum, all reproducible. */
+CLS_INLINE f32 logprob_of(f32 z, f32 row_max, f32 scale, u64 mass)
+{
+    const i32 fraction = (i32)(split(row_max, scale).fraction * 16777216.0f);
+    const i32 relative = log2_q24(mass) - (43 << 24) - fraction;
+    return ((f32)relative * 0x1p-24f + depth(z, row_max, scale)) * -0x1.62e430p-1f;
+}
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* What a work-group of WGS items does together: reductions, scans, a broadcast.
+ *
+ * Every work-item of a group must reach these. `scratch` is local memory of WGS
+ * u64. Each begins with a barrier, so that results may be read at leisure.
+ *
+ * SUBGROUPS (a cls_subgroups) takes most of the steps within sub-groups,
+ * without barriers. Of what drivers have for that only one function is used:
+ * the value of the lane whose number differs by a mask. lib/subgroups.c
+ * switches it on after cls_groups_test computed the right answers; sub-groups
+ * of a power of two that divides WGS are asked for. */
+#include "core/types.h"
+#include "core/integers.h"
+
+#ifndef WGS
+#define WGS 1
+#endif
+#ifndef SUBGROUPS
+#define SUBGROUPS 0
+#endif
+
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+#define PLUS(a, b) ((a) + (b))
+#define EITHER(a, b) ((a) | (b))
+
+#if WGS == 1
+#define BARRIER()
+#else
+#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#endif
+
+/* ------------------------------------------------------------- sub-groups */
+
+#if SUBGROUPS == 1 || SUBGROUPS == 2 || SUBGROUPS == 3
+#define SG_SIZE ((uint)get_sub_group_size())
+#define SG_LANE ((uint)get_sub_group_local_id())
+#endif
+#if SUBGROUPS == 1 /* cl_khr_subgroup_shuffle */
+#pragma OPENCL EXTENSION cl_khr_subgroups : enable
+#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable
+#define SG_XOR(x, mask, scratch) sub_group_shuffle_xor((uint)(x), (uint)(mask))
+#elif SUBGROUPS == 2 /* cl_intel_subgroups */
+#pragma OPENCL EXTENSION cl_intel_subgroups : enable
+#define SG_XOR(x, mask, scratch) intel_sub_group_shuffle_xor((uint)(x), (uint)(mask))
+#elif SUBGROUPS == 3 /* cl_qcom_subgroup_shuffle */
+#pragma OPENCL EXTENSION cl_khr_subgroups : enable
+#pragma OPENCL EXTENSION cl_qcom_subgroup_shuffle : enable
+#define SG_XOR(x, mask, scratch) \
+    qcom_sub_group_shuffle_xor((uint)(x), (uint)(mask), CLK_SUB_GROUP_SHUFFLE_WIDTH_WAVE_SIZE_QCOM, (uint)(x))
+#elif SUBGROUPS == 4 /* AMD's compiler, in any OpenCL C: its sub-groups want 2.0 */
+#ifdef __AMDGCN_WAVEFRONT_SIZE /* newer compilers have the builtin instead */
+#define SG_SIZE ((uint)__AMDGCN_WAVEFRONT_SIZE)
+#else
+#define SG_SIZE ((uint)__builtin_amdgcn_wavefrontsize())
+#endif
+#define SG_LANE ((uint)__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)))
+#define SG_XOR(x, mask, scratch) ((uint)__builtin_amdgcn_ds_bpermute((int)((SG_LANE ^ (mask)) << 2), (int)(x)))
+#elif SUBGROUPS == 5 /* NVIDIA: PTX 6.0 */
+#define SG_SIZE 32u
+static inline uint sg_lane(void)
+{
+    uint lane;
+    __asm__ volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+static inline uint sg_xor(uint x, uint mask)
+{
+    uint other;
+    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(x), "r"(mask));
+    return other;
+}
+#define SG_LANE sg_lane()
+#define SG_XOR(x, mask, scratch) sg_xor(x, mask)
+#elif SUBGROUPS == 6 || SUBGROUPS == 7 /* for tests, by local memory: fours that work, and some that do not */
+#define SG_SIZE 4u
+#define SG_LANE ((uint)get_local_id(0) & 3u)
+static inline uint sg_xor(uint x, uint mask, __local u64 *scratch)
+{
+    __local uint *const s = (__local uint *)scratch;
+    const uint lid = get_local_id(0);
+    BARRIER();
+    s[lid] = x;
+    BARRIER();
+    return s[SUBGROUPS == 7 && mask == 2 ? lid : lid ^ mask];
+}
+#define SG_XOR(x, mask, scratch) sg_xor(x, mask, scratch)
+#endif
+
+#if SUBGROUPS != 0
+static inline u32 sg_u32(u32 x, uint mask, __local u64 *scratch) { return SG_XOR(x, mask, scratch); }
+static inline i32 sg_i32(i32 x, uint mask, __local u64 *scratch) { return (i32)SG_XOR((u32)x, mask, scratch); }
+static inline f32 sg_f32(f32 x, uint mask, __local u64 *scratch) { return as_float(SG_XOR(as_uint(x), mask, scratch)); }
+static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
+{
+    const u32 hi = SG_XOR(u64_hi(x), mask, scratch), lo = SG_XOR(u64_lo(x), mask, scratch);
+    return u64_make(hi, lo);
+}
+#endif
+
+/* ------------------------------------------------------ reductions and scans */
+
+#if WGS <= 1
+#define WG_HALF 0
+#elif WGS <= 2
+#define WG_HALF 1
+#elif WGS <= 4
+#define WG_HALF 2
+#elif WGS <= 8
+#define WG_HALF 4
+#elif WGS <= 16
+#define WG_HALF 8
+#elif WGS <= 32
+#define WG_HALF 16
+#elif WGS <= 64
+#define WG_HALF 32
+#elif WGS <= 128
+#define WG_HALF 64
+#elif WGS <= 256
+#define WG_HALF 128
+#elif WGS <= 512
+#define WG_HALF 256
+#else
+#define WG_HALF 512
+#endif
+
+#if WGS == 1
+
+#define DEFINE_WG_REDUCE(NAME, T, SG, OP) \
+    static inline T NAME(T x, __local u64 *scratch) { return x; }
+#define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO)                              \
+    static inline T NAME(T x, __local u64 *scratch, T *total)               \
+    {                                                                       \
+        *total = x;                                                         \
+        return ZERO;                                                        \
+    }
+
+#elif SUBGROUPS != 0
+
+#define DEFINE_WG_REDUCE(NAME, T, SG, OP)                                   \
+    static inline T NAME(T x, __local u64 *scratch)                         \
+    {                                                                       \
+        __local T *const s = (__local T *)scratch;                          \
+        const uint size = SG_SIZE;                                          \
+        for (uint mask = size >> 1; mask > 0; mask >>= 1) {                 \
+            const T other = SG(x, mask, scratch);                           \
+            x = OP(x, other);                                               \
+        }                                                                   \
+        BARRIER();                                                          \
+        if (SG_LANE == 0)                                                   \
+            s[get_local_id(0) / size] = x;                                  \
+        BARRIER();                                                          \
+        x = s[0];                                                           \
+        for (uint i = 1; i < WGS / size; i++)                               \
+            x = OP(x, s[i]);                                                \
+        return x;                                                           \
+    }
+/* The sum over the items before this one; *total over all. Each round joins
+ * neighbouring blocks of `mask` lanes; the upper one has the lower before it. */
+#define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO)                              \
+    static inline T NAME(T x, __local u64 *scratch, T *total)               \
+    {                                                                       \
+        __local T *const s = (__local T *)scratch;                          \
+        const uint size = SG_SIZE, lane = SG_LANE, own = get_local_id(0) / size; \
+        T before = ZERO, sum = ZERO;                                        \
+        for (uint mask = 1; mask < size; mask <<= 1) {                      \
+            const T other = SG(x, mask, scratch);                           \
+            if (lane & mask)                                                \
+                before = ADD(before, other);                                \
+            x = ADD(x, other);                                              \
+        }                                                                   \
+        BARRIER();                                                          \
+        if (lane == 0)                                                      \
+            s[own] = x;                                                     \
+        BARRIER();                                                          \
+        for (uint i = 0; i < WGS / size; i++) {                             \
+            if (i == own)                                                   \
+                before = ADD(before, sum);                                  \
+            sum = ADD(sum, s[i]);                                           \
+        }                                                                   \
+        *total = sum;                                                       \
+        return before;                                                      \
+    }
+
+#else
+
+#define DEFINE_WG_REDUCE(NAME, T, SG, OP)                                   \
+    static inline T NAME(T x, __local u64 *scratch)                         \
+    {                                                                       \
+        __local T *const s = (__local T *)scratch;                          \
+        const uint lid = get_local_id(0);                                   \
+        BARRIER();                                                          \
+        s[lid] = x;                                                         \
+        BARRIER();                                                          \
+        for (uint half_ = WG_HALF; half_ > 0; half_ >>= 1) {                \
+            if (lid < half_ && lid + half_ < WGS)                           \
+                s[lid] = OP(s[lid], s[lid + half_]);                        \
+            BARRIER();                                                      \
+        }                                                                   \
+        return s[0];                                                        \
+    }
+#define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO)                              \
+    static inline T NAME(T x, __local u64 *scratch, T *total)               \
+    {                                                                       \
+        __local T *const s = (__local T *)scratch;                          \
+        const uint lid = get_local_id(0);                                   \
+        T before = ZERO;                                                    \
+        BARRIER();                                                          \
+        s[lid] = x;                                                         \
+        BARRIER();                                                          \
+        for (uint step_ = 1; step_ < WGS; step_ <<= 1) {                    \
+            const T left = lid >= step_ ? s[lid - step_] : ZERO;            \
+            BARRIER();                                                      \
+            s[lid] = ADD(s[lid], left);                                     \
+            BARRIER();                                                      \
+        }                                                                   \
+        if (lid > 0)                                                        \
+            before = s[lid - 1];                                            \
+        *total = s[WGS - 1];                                                \
+        return before;                                                      \
+    }
+
+#endif
+
+DEFINE_WG_REDUCE(wg_imax, i32, sg_i32, LARGER)
+DEFINE_WG_REDUCE(wg_usum, u32, sg_u32, PLUS)
+DEFINE_WG_REDUCE(wg_uor, u32, sg_u32, EITHER)
+DEFINE_WG_REDUCE(wg_fsum, f32, sg_f32, PLUS)
+DEFINE_WG_REDUCE(wg_fmax, f32, sg_f32, LARGER)
+DEFINE_WG_REDUCE(wg_mass, u64, sg_u64, u64_add)
+DEFINE_WG_SCAN(wg_scan_u32, u32, sg_u32, PLUS, 0)
+DEFINE_WG_SCAN(wg_scan_mass, u64, sg_u64, u64_add, u64_from(0))
+
+/* Hands one item's number (the others pass anything) to all. */
+static inline u64 wg_broadcast(u64 x, int mine, __local u64 *scratch)
+{
+#if WGS == 1
+    return x;
+#else
+    BARRIER();
+    if (mine)
+        scratch[0] = x;
+    BARRIER();
+    return scratch[0];
+#endif
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* 64-bit integers, in the common subset of C and OpenCL C. Everything else uses
+ * these functions and no operators, so that a device without such integers
+ * (TIER 0; the embedded profile has them optional) computes the same with two
+ * halves. Shifts are by 0 to 63. */
+#ifndef CLS_INTEGERS_H
+#define CLS_INTEGERS_H
+
+#include "core/types.h"
+
+#ifndef CLS_HALVES
+
+CLS_INLINE u64 u64_make(u32 hi, u32 lo) { return ((u64)hi << 32) | (u64)lo; }
+CLS_INLINE u64 u64_from(u32 x) { return (u64)x; }
+CLS_INLINE u32 u64_hi(u64 x) { return (u32)(x >> 32); }
+CLS_INLINE u32 u64_lo(u64 x) { return (u32)(x & 0xffffffffu); }
+CLS_INLINE u64 u64_add(u64 a, u64 b) { return a + b; }
+CLS_INLINE u64 u64_sub(u64 a, u64 b) { return a - b; }
+CLS_INLINE int u64_less(u64 a, u64 b) { return a < b; }
+CLS_INLINE int u64_is_zero(u64 a) { return a == 0; }
+CLS_INLINE u64 u64_shl(u64 a, u32 n) { return a << n; }
+CLS_INLINE u64 u64_shr(u64 a, u32 n) { return a >> n; }
+/* The low half of a product, and a quotient. */
+CLS_INLINE u64 u64_mul(u64 a, u64 b) { return a * b; }
+CLS_INLINE u64 u64_div(u64 a, u64 b) { return a / b; }
+/* The full product. Not mul_hi(uint), which PoCL emulates 4 to 14 times slower. */
+CLS_INLINE u64 u64_mul32(u32 a, u32 b) { return (u64)a * (u64)b; }
+#else /* x: the low half, y: the high one, as a little-endian device keeps them */
+
+CLS_INLINE u64 u64_make(u32 hi, u32 lo)
+{
+    u64 r;
+    r.x = lo;
+    r.y = hi;
+    return r;
+}
+CLS_INLINE u64 u64_from(u32 x) { return u64_make(0, x); }
+CLS_INLINE u32 u64_hi(u64 x) { return x.y; }
+CLS_INLINE u32 u64_lo(u64 x) { return x.x; }
+CLS_INLINE u64 u64_add(u64 a, u64 b)
+{
+    const u32 lo = a.x + b.x;
+    return u64_make(a.y + b.y + (u32)(lo < a.x), lo);
+}
+CLS_INLINE u64 u64_sub(u64 a, u64 b) { return u64_make(a.y - b.y - (u32)(a.x < b.x), a.x - b.x); }
+CLS_INLINE int u64_less(u64 a, u64 b) { return a.y < b.y || (a.y == b.y && a.x < b.x); }
+CLS_INLINE int u64_is_zero(u64 a) { return (a.x | a.y) == 0; }
+/* What crosses goes by two shifts: one of 32 would be none on some devices. */
+CLS_INLINE u64 u64_shl(u64 a, u32 n)
+{
+    return n > 31 ? u64_make(a.x << (n - 32), 0) : u64_make((a.y << n) | ((a.x >> 1) >> (31 - n)), a.x << n);
+}
+CLS_INLINE u64 u64_shr(u64 a, u32 n)
+{
+    return n > 31 ? u64_make(0, a.y >> (n - 32)) : u64_make(a.y >> n, (a.x >> n) | ((a.y << 1) << (31 - n)));
+}
+CLS_INLINE u64 u64_mul32(u32 a, u32 b)
+{
+#ifdef __OPENCL_C_VERSION__
+    return u64_make(mul_hi(a, b), a * b);
+#else
+    const u32 al = a & 0xffffu, ah = a >> 16, bl = b & 0xffffu, bh = b >> 16;
+    const u32 low = al * bl, one = ah * bl + (low >> 16), two = al * bh + (one & 0xffffu);
+    return u64_make(ah * bh + (one >> 16) + (two >> 16), (two << 16) | (low & 0xffffu));
+#endif
+}
+CLS_INLINE u64 u64_mul(u64 a, u64 b)
+{
+    const u64 low = u64_mul32(a.x, b.x);
+    return u64_make(low.y + a.x * b.y + a.y * b.x, low.x);
+}
+CLS_INLINE u64 u64_div(u64 a, u64 b)
+{
+    u64 quotient = u64_from(0), rest = u64_from(0);
+    for (u32 i = 0; i < 64; i++) {
+        const u32 carry = rest.y >> 31;
+        rest = u64_add(u64_shl(rest, 1), u64_from(a.y >> 31));
+        a = u64_shl(a, 1);
+        quotient = u64_shl(quotient, 1);
+        if (carry != 0 || !u64_less(rest, b)) {
+            rest = u64_sub(rest, b);
+            quotient = u64_add(quotient, u64_from(1));
+        }
+    }
+    return quotient;
+}
+
+#endif
+
+/* floor(a * b / 2^64). */
+CLS_INLINE u64 u64_mul_hi(u64 a, u64 b)
+{
+    const u64 ll = u64_mul32(u64_lo(a), u64_lo(b));
+    const u64 lh = u64_mul32(u64_lo(a), u64_hi(b));
+    const u64 hl = u64_mul32(u64_hi(a), u64_lo(b));
+    const u64 hh = u64_mul32(u64_hi(a), u64_hi(b));
+    const u64 mid = u64_add(u64_add(u64_from(u64_hi(ll)), u64_from(u64_lo(lh))), u64_from(u64_lo(hl)));
+    return u64_add(u64_add(hh, u64_from(u64_hi(lh))), u64_add(u64_from(u64_hi(hl)), u64_from(u64_hi(mid))));
+}
+/* Where elements lie. Kernels get offsets and strides as u64 (a size_t can be no
+ * argument); where addresses have 32 bits, so have all that are valid. Two
+ * shifts, for there one of 32 would be none. */
+CLS_INLINE size_t u64_to_size(u64 a) { return (((size_t)u64_hi(a) << 16) << 16) | u64_lo(a); }
+CLS_INLINE size_t row_place(u64 offset, u64 stride, u32 row) { return u64_to_size(offset) + u64_to_size(stride) * row; }
+/* For estimates and outputs, never for a decision. */
+CLS_INLINE f32 u64_to_f32(u64 a) { return (f32)u64_hi(a) * 4294967296.0f + (f32)u64_lo(a); }
+
+#endif

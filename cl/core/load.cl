@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* load: how logits that lie in memory become floats, and whole vectors clean. */
+#include "core/vectors.cl"
+
+/* Halves by integers: PoCL 3.1 compiles vload_half8 to an aligned load, which
+ * kills the process where a row is aligned to its elements only. Subnormal
+ * halves are made by a product: their bits as a float could be flushed to zero. */
+static inline UV widen_bits(CAT(ushort, VEC) h)
+{
+    const UV bits = CAT(convert_uint, VEC)(h);
+    const UV sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
+    const UV normal = (magnitude << 13) + (112u << 23), special = (magnitude << 13) | 0x7f800000u;
+    const UV subnormal = AS_UV(TO_FV(magnitude) * 0x1p-24f);
+    UV r = magnitude < 0x0400u ? subnormal : normal;
+    r = magnitude >= 0x7c00u ? special : r;
+    return r | sign;
+}
+static inline FV widen(CAT(ushort, VEC) h) { return AS_FV(widen_bits(h)); }
+
+#if DTYPE == 0
+typedef float logit;
+#define LOAD(p, i) ((p)[i])
+#define LOAD_V(p, i) VLOAD((p) + (i))
+#elif DTYPE == 1
+typedef half logit; /* storage only: vload_half needs no extension */
+#define LOAD(p, i) vload_half(i, p)
+#if VEC == 16
+#define LOAD_V(p, i) vload_half16(0, (p) + (i))
+#else
+#define LOAD_V(p, i) widen(VLOAD((__global const ushort *)(p) + (i)))
+#endif
+#else
+typedef ushort logit; /* bfloat16: the upper half of a float */
+#define LOAD(p, i) as_float((uint)(p)[i] << 16)
+#define LOAD_V(p, i) AS_FV(CAT(convert_uint, VEC)(VLOAD((p) + (i))) << 16)
+#endif
+
+/* The status bits of a logit, by its bits as they lie in memory. */
+static inline u32 bits_status(i32 bits)
+{
+    return (bits & 0x7fffffff) > 0x7f800000 ? CLS_STATUS_NAN : bits == 0x7f800000 ? CLS_STATUS_INF : 0u;
+}
+
+#ifdef CLS_LIMITED
+/* Without infinities and NaN nothing that came from memory is a float before its
+ * bits have become one of those that logits are here. */
+static inline FV limited_v(IV bits)
+{
+    const IV magnitude = bits & 0x7fffffff, sign = bits & (i32)0x80000000;
+    IV x = magnitude >= CLS_INF_BITS ? (sign | (IV)(CLS_INF_BITS - 1)) : bits;
+    x = magnitude < 0x00800000 ? (IV)(0) : x;
+    return AS_FV(((magnitude > 0x7f800000) | (bits == (IV)((i32)0xff800000))) ? (IV)(CLS_AS_I32(CLS_MASKED)) : x);
+}
+static inline f32 limited(i32 bits) { return limited_v((IV)(bits)).s0; }
+#undef LOAD
+#undef LOAD_V
+#if DTYPE == 0
+#define BITS_V(p, i) VLOAD((__global const i32 *)((p) + (i)))
+#define BITS(p, i) as_int((p)[i])
+#elif DTYPE == 1
+#define BITS_V(p, i) AS_IV(widen_bits(VLOAD((__global const ushort *)(p) + (i))))
+#define BITS(p, i) half_bits((__global const ushort *)(p), i)
+#else
+#define BITS_V(p, i) AS_IV(CAT(convert_uint, VEC)(VLOAD((p) + (i))) << 16)
+#define BITS(p, i) ((i32)((uint)(p)[i] << 16))
+#endif
+static inline i32 half_bits(__global const ushort *p, u32 i) { return (i32)widen_bits((CAT(ushort, VEC))(p[i])).s0; }
+#define LOAD(p, i) limited(BITS(p, i))
+#define LOAD_V(p, i) limited_v(BITS_V(p, i))
+#define FROM_BITS(bits) limited((i32)(bits)) /* of other floats that may be infinite: biases, candidates */
+#else
+#define FROM_BITS(bits) as_float(bits)
+#endif
+
+static inline FV clean_v(FV x)
+{
+    const IV bits = AS_IV(x);
+    const IV magnitude = bits & 0x7fffffff;
+    x = magnitude < 0x00800000 ? (FV)(0.0f) : x;
+#ifdef CLS_LIMITED
+    return magnitude >= CLS_INF_BITS ? (bits < 0 ? (FV)(CLS_MASKED) : (FV)(CLS_FLT_MAX)) : x;
+#else
+    x = bits == CLS_INF_BITS ? (FV)(CLS_FLT_MAX) : x;
+    return magnitude > CLS_INF_BITS ? (FV)(CLS_MASKED) : x;
+#endif
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* The arithmetic of the samplers that need more than a mass and a depth, in the
+ * common subset of C and OpenCL C. Each takes sums over the current set, which
+ * are integers and therefore the same whoever added them up, and gives a cut, a
+ * scale or a state. doc/arithmetic.md has the error bounds.
+ *
+ * Depths are relative to `top`, the largest logit of the current set; _q20 and
+ * the like tell the unit, 2^-20. */
+#ifndef CLS_SAMPLERS_H
+#define CLS_SAMPLERS_H
+
+#include "core/arithmetic.h"
+
+/* ------------------------------------------------------------ entropy, typical p */
+
+/* A token's share of the sum that the mean depth is made of. */
+CLS_INLINE u64 depth_term(u64 mass, u32 depth) { return u64_shr(u64_mul(mass, u64_from(depth)), 24); }
+/* The mean depth in bits, weighed by mass. */
+CLS_INLINE u32 mean_depth_q20(u64 terms, u64 mass) { return u64_lo(u64_div(u64_shl(terms, 5), u64_shr(mass, 19))); }
+
+/* Typical p (Meister et al. 2022): the mass that must be reached for it to
+ * exceed p. Distances from the mean depth decide the order: log2 of the mass, which
+ * turns both into information, cancels. */
+CLS_INLINE u64 typical_target(u64 mass, u32 p)
+{
+    return u64_add(u64_add(u64_mul32(u64_hi(mass), p), u64_shr(u64_mul32(u64_lo(mass), p), 32)), u64_from(1));
+}
+
+/* ------------------------------------------------------------ dynamic temperature */
+
+/* log2(e) / t, truncated to 24 bits; t at least 2^-100. */
+CLS_INLINE f32 scale_of(f32 t)
+{
+    const i32 bits = CLS_AS_I32(t);
+    const u64 quotient = u64_div(u64_make(0xb8aa3b29u, 0x5c17f0bcu), u64_from((u32)((bits & 0x007fffff) | 0x00800000)));
+    const u32 drop = u64_less(quotient, u64_make(1u << 8, 0)) ? 16u : 17u; /* 2^39 <= quotient < 2^41 */
+    const i32 exponent = (i32)drop - 40 - ((bits >> 23) - 127) + 23 + 127;
+    return exponent < 1 ? CLS_AS_F32(0x00800000)
+                        : CLS_AS_F32((exponent << 23) | (i32)(u64_lo(u64_shr(quotient, drop)) & 0x007fffffu));
+}
+
+/* The temperature that n tokens of an entropy get: low + span * (entropy / log2 n)^e. */
+CLS_INLINE f32 dynamic_temperature(u32 entropy, u32 n, f32 low, f32 span, u32 exponent_q16)
+{
+    const i32 most = log2_q24(u64_from(n)) >> 4;
+    u64 bits = u64_from(0);
+    f32 power;
+    if (entropy == 0) {
+        power = exponent_q16 == 0 ? 1.0f : 0.0f;
+    } else {
+        const i32 ratio = log2_q24(u64_from((u32)most)) - log2_q24(u64_from(entropy));
+        if (ratio > 0)
+            bits = u64_shr(u64_mul32((u32)ratio, exponent_q16), 20);
+        power = (f32)exp2_q30(bits) * 0x1p-30f;
+        power = power < 1.0f ? power : 1.0f;
+    }
+    return low + span * power;
+}
+
+/* ------------------------------------------------------------ top-n-sigma */
+
+/* A power of two that takes the row's range below 2^20; range > 0. */
+CLS_INLINE f32 sigma_grid(f32 range)
+{
+    i32 k = 19 - ((CLS_AS_I32(range) >> 23) - 127);
+    k = k > 126 ? 126 : k < -126 ? -126 : k;
+    return CLS_AS_F32((k + 127) << 23);
+}
+CLS_INLINE u32 sigma_unit(f32 z, f32 top, f32 grid)
+{
+    const f32 u = depth(z, top, grid);
+    return u < 1048575.0f ? (u32)(i32)u : 1048575u;
+}
+CLS_INLINE u32 square_root(u64 x)
+{
+    u32 r = 0;
+    for (u32 bit = 1u << 31; bit != 0; bit >>= 1)
+        if (!u64_less(x, u64_mul32(r | bit, r | bit)))
+            r |= bit;
+    return r;
+}
+/* The greatest depth, on the grid, that n standard deviations of the population allow. */
+CLS_INLINE f32 sigma_limit(u32 n, u64 sum, u64 squares, f32 sigmas)
+{
+    const u64 count = u64_from(n), mean = u64_div(sum, count), rest = u64_sub(sum, u64_mul(mean, count));
+    /* About the mean's floor: the square of what that is off by comes off again. */
+    u64 spread = u64_add(u64_sub(squares, u64_shl(u64_mul(mean, sum), 1)), u64_mul(u64_mul(mean, mean), count));
+    spread = u64_sub(spread, u64_div(u64_mul(rest, rest), count));
+    const u64 whole = u64_div(spread, count);
+    const u64 fraction = u64_div(u64_shl(u64_sub(spread, u64_mul(whole, count)), 24), count);
+    const f32 limit = ((f32)square_root(u64_add(u64_shl(whole, 24), fraction)) * sigmas) * 0x1p-12f;
+    return limit < 0x1p-100f ? 0.0f : limit;
+}
+
+/* ------------------------------------------------------------ p-less */
+
+/* A token's share of the sum of squares, of its weight in its tile's units. */
+CLS_INLINE u64 square_term(u32 weight, u32 shift)
+{
+    return shift > 31 ? u64_from(0) : u64_shr(u64_mul32(weight >> 9, weight >> 9), 2 * shift);
+}
+/* The greatest depth whose probability is not below the sum of squares, less
+ * 2^-17 of it, which is more than the logarithms are off. */
+CLS_INLINE u32 p_less_depth(u64 mass, u64 squares, f32 top, f32 scale)
+{
+    const i32 wanted = 2 * (log2_q24(mass) >> 4) - (log2_q24(squares) >> 4) - (44 << 20) - (i32)mass_q20(mass, top, scale);
+    return wanted > 0 ? (u32)wanted + 8 : 8u;
+}
+
+/* ------------------------------------------------------------ mirostat */
+
+/* Mirostat 1 (Basu et al. 2021): how many tokens are kept, from the slope of the
+ * first ranks: `terms` is the sum of step * (depth of the next - depth), Q44, `squares` of
+ * step^2, Q48, where step is log2((i + 2) / (i + 1)) of rank i, Q24. */
+CLS_INLINE u32 mirostat_step(u32 rank) { return (u32)(log2_q24(u64_from(rank + 2)) - log2_q24(u64_from(rank + 1))); }
+CLS_INLINE u32 mirostat_count(u64 terms, u64 squares, i32 mu, u32 vocab)
+{
+    const u32 s = u64_lo(u64_div(terms, u64_add(u64_shr(squares, 24), u64_from(1)))); /* Q20 */
+    const i32 e = (i32)s - (1 << 20), lg = log2_q24(u64_from(vocab)) >> 4;
+    const u32 size = (u32)(e < 0 ? -e : e);
+    i32 ratio; /* log2(e / (1 - vocab^-e)), Q20 */
+    if (vocab < 2)
+        return 1;
+    if (size < 128) { /* its limit: 1 / ln(vocab), 0.6931... = 2^-0.528766 */
+        ratio = (20 << 20) - (log2_q24(u64_from((u32)lg)) >> 4) + 554452;
+    } else {
+        const u64 bits = u64_shr(u64_mul32(size, (u32)lg), 20);
+        const u32 rest = (1u << 30) - exp2_q30(bits);
+        ratio = (log2_q24(u64_from(size)) >> 4) - (20 << 20) - ((log2_q24(u64_from(rest)) >> 4) - (30 << 20));
+        if (e < 0)
+            ratio -= u64_less(bits, u64_from(1u << 30)) ? (i32)u64_lo(bits) : 1 << 30;
+    }
+    const i32 power = ratio + mu; /* log2 of k^s */
+    if (power <= 0)
+        return 1;
+    if (!u64_less(u64_shl(u64_from((u32)power), 20), u64_mul32(s, 20u << 20))) /* k >= 2^20 */
+        return vocab;
+    const u32 bits = u64_lo(u64_div(u64_shl(u64_from((u32)power), 20), u64_from(s)));
+    const u32 k = exp2_q30(u64_from((20u << 20) - bits)) >> 10;
+    return k < 1 ? 1u : k < vocab ? k : vocab;
+}
+
+/* Whether nothing is cut from a row: no truncation is on, or the only one is
+ * mirostat 2 whose mu has left every weight behind. It gets there where a row's
+ * entropy stays below tau. */
+CLS_INLINE int row_is_plain(const cls_slot *slot)
+{
+    const u32 stages = slot->chain[0], second = stages >> 8 & 255u, last = second != 0 ? second : stages & 255u;
+    return (slot->flags & CLS_SLOT_PLAIN) != 0 ||
+           (last == CLS_STAGE_MIROSTAT_2 && !(slot->flags & CLS_SLOT_DYNAMIC) && slot->mode.mu >= (i32)CLS_DEEPEST);
+}
+
+/* mu after a token of a surprise, for both kinds. */
+CLS_INLINE i32 mirostat_next(i32 mu, u32 surprise, u32 tau, u32 eta_q24)
+{
+    const u32 error = surprise > tau ? surprise - tau : tau - surprise;
+    const u64 move = u64_shr(u64_mul32(error, eta_q24), 24);
+    const i32 most = 1 << 29, by = u64_less(move, u64_from((u32)most)) ? (i32)u64_lo(move) : most;
+    mu = surprise > tau ? mu - by : mu + by;
+    return mu > most ? most : mu < -most ? -most : mu;
+}
+
+/* ------------------------------------------------------------ adaptive p */
+
+/* A token's probability, Q30. */
+CLS_INLINE u32 probability_q30(u64 token, u64 mass) { return u64_lo(u64_div(u64_shl(token, 20), u64_shr(mass, 10))); }
+
+/* The probability that is aimed at: 2 * target - the average, within [0, 1], Q30. */
+CLS_INLINE u32 adaptive_aim(u32 target, u32 sum, u32 weight)
+{
+    const u32 average = u64_lo(u64_div(u64_shl(u64_from(sum), 30), u64_from(weight)));
+    const u32 twice = 2 * target;
+    return twice <= average ? 0u : twice - average < 1u << 30 ? twice - average : 1u << 30;
+}
+/* How deep a probability lies under the aim, Q20 bits: 10 log2(e) d^2 / (1 + d)
+ * with d = |q - aim| / 0.3; at most 37. */
+CLS_INLINE u32 adaptive_depth(u32 q, u32 aim)
+{
+    const u32 off = q > aim ? q - aim : aim - q;
+    const u64 d = u64_shr(u64_div(u64_mul32(off, 10u), u64_from(3)), 6); /* Q24 */
+    const u64 ratio = u64_div(u64_mul(d, d), u64_add(d, u64_from(1u << 24)));
+    return u64_lo(u64_shr(u64_mul(ratio, u64_from(945484u)), 20));
+}
+/* The token's weight instead of its own; `least` is the least depth of the set. */
+CLS_INLINE u32 adaptive_weight(u32 q, u32 aim, u32 least) { return exp2_q30(u64_from(adaptive_depth(q, aim) - least)); }
+
+/* ------------------------------------------------------------ what is remembered */
+
+/* A request's mode before its first token. */
+CLS_INLINE cls_mode mode_begin(const cls_slot *slot)
+{
+    cls_mode m;
+    m.mu = (i32)(2 * slot->tau);
+    m.sum = m.weight = 0;
+    if (slot->flags & CLS_SLOT_ADAPTIVE) {
+        /* target / (1 - decay) and 1 / (1 - decay): decay is at most 0.99 */
+        const u64 rest = u64_sub(u64_make(1, 0), u64_from(slot->adaptive_decay));
+        m.sum = u64_lo(u64_div(u64_shl(u64_from(slot->target), 26), rest));
+        m.weight = u64_lo(u64_div(u64_shl(u64_from(1u << 24), 32), rest));
+    }
+    m.top_p = slot->top_p;
+    return m;
+}
+/* What accepting a token of probability q (Q30) makes of adaptive-p's averages. */
+CLS_INLINE void mode_adapt(cls_mode *m, u32 q, u32 decay)
+{
+    m->sum = (q >> 6) + u64_hi(u64_mul32(m->sum, decay));
+    m->weight = (1u << 24) + u64_hi(u64_mul32(m->weight, decay));
+}
+/* Top-p after any token (TensorRT-LLM's decay). */
+CLS_INLINE u32 top_p_next(const cls_slot *slot, u32 top_p, i32 token)
+{
+    if (token == slot->reset_id)
+        return slot->top_p;
+    top_p = u64_hi(u64_mul32(top_p, slot->decay));
+    return top_p > slot->top_p_least ? top_p : slot->top_p_least;
+}
+
+#endif

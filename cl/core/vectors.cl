@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* The shape of the work: vectors of VEC tokens, groups of WGS work-items
+ * (core/groups.cl). The host gives VEC, WGS, DTYPE and LIST.
+ *
+ * One source serves a CPU (VEC 16, WGS 1: explicit vectors are what PoCL is
+ * fast with) and a GPU (VEC 4, WGS 256). WGS is a compile-time constant:
+ * PoCL 3.1 miscompiles reductions bounded by the run-time size. */
+#include "core/arithmetic.h"
+#include "core/groups.cl"
+
+#ifndef VEC
+#define VEC 16
+#endif
+#ifndef DTYPE
+#define DTYPE 0
+#endif
+#ifndef LIST
+#define LIST 1024
+#endif
+
+#define CAT_(a, b) a##b
+#define CAT(a, b) CAT_(a, b)
+/* Where an argument's data begin, of which another tells the offset. */
+#define OF(x) ((x) + u64_to_size(x##_offset))
+
+#define FV CAT(float, VEC)
+#define IV CAT(int, VEC)
+#define UV CAT(uint, VEC)
+#define VLOAD(p) CAT(vload, VEC)(0, p)
+#define VSTORE(v, p) CAT(vstore, VEC)(v, 0, p)
+#define AS_FV CAT(as_float, VEC)
+#define AS_IV CAT(as_int, VEC)
+#define AS_UV CAT(as_uint, VEC)
+#define TO_UV(x) AS_UV(CAT(convert_int, VEC)(x))
+#define TO_FV(x) CAT(convert_float, VEC)(x)
+
+/* Vectors that an item weighs at once, where it has that many of a tile. */
+#if WGS == 1
+#define GANG 4
+#define EACH_GANG CLS_EACH_4
+#else
+#define GANG 1
+#define EACH_GANG CLS_EACH_1
+#endif
+#ifdef CLS_LIMITED /* as in arithmetic.h */
+#define W_VECTOR(i) w[i] = z[i] > CLS_MASKED ? TO_UV(AS_FV(AS_UV(p[i]) + (AS_UV(r[i]) << 23))) : (UV)(0u);
+#else
+#define W_VECTOR(i) w[i] = TO_UV(AS_FV(AS_UV(p[i]) + (AS_UV(r[i]) << 23)));
+#endif
+CLS_DEFINE_WEIGHTS(weights_gang, GANG, EACH_GANG, FV, UV, W_VECTOR)
+CLS_DEFINE_WEIGHTS(weights_one, 1, CLS_EACH_1, FV, UV, W_VECTOR)
+static inline UV weight_v(FV z, f32 tile_max, f32 scale, f32 fraction)
+{
+    UV w;
+    weights_one(&z, &w, tile_max, scale, fraction);
+    return w;
+}
+
+#if VEC == 2
+#define LANES (IV)(0, 1)
+#elif VEC == 4
+#define LANES (IV)(0, 1, 2, 3)
+#elif VEC == 8
+#define LANES (IV)(0, 1, 2, 3, 4, 5, 6, 7)
+#else
+#define LANES (IV)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#endif
+
+/* Folding a vector to a scalar, by halves. */
+#define DEFINE_FOLD(NAME, T, OP)                                              \
+    static inline T NAME##2(CAT(T, 2) v) { return OP(v.x, v.y); }             \
+    static inline T NAME##4(CAT(T, 4) v) { return NAME##2(OP(v.lo, v.hi)); }  \
+    static inline T NAME##8(CAT(T, 8) v) { return NAME##4(OP(v.lo, v.hi)); }  \
+    static inline T NAME##16(CAT(T, 16) v) { return NAME##8(OP(v.lo, v.hi)); }
+DEFINE_FOLD(fold_fmax, float, LARGER)
+DEFINE_FOLD(fold_imax, int, LARGER)
+DEFINE_FOLD(fold_fsum, float, PLUS)
+DEFINE_FOLD(fold_isum, int, PLUS)
+DEFINE_FOLD(fold_usum, uint, PLUS)
+DEFINE_FOLD(fold_or, int, EITHER)
+#define FMAX CAT(fold_fmax, VEC)
+#define IMAX CAT(fold_imax, VEC)
+#define FSUM CAT(fold_fsum, VEC)
+#define ISUM CAT(fold_isum, VEC)
+#define USUM CAT(fold_usum, VEC)
+/* How many lanes were true, from a sum of comparisons (-1 each). Summed up, not
+ * subtracted: of count -= a > b compilers make a widening that oclgrind gets
+ * wrong (255 for a true lane). */
+#define COUNT(v) ((u32)-ISUM(v))
+#define ANY(v) (CAT(fold_or, VEC)(v) < 0)
+
+/* A comparison's true lanes as bits. */
+static inline u32 lane_bits(IV v)
+{
+    return (u32)CAT(fold_or, VEC)(v & ((IV)(1) << LANES));
+}
+
+/* x > 0 ? x : 0, not written so: compilers make a saturating subtraction of
+ * it that oclgrind does not know. */
+static inline i32 not_negative(i32 x) { return x & ~(x >> 31); }
+
+/* Exact sums of weights, which fit 32-bit lanes only in two parts: of x >> 7
+ * (at most 64 vectors to a lane), and the low 32 bits of the sum, which tell
+ * the sum of x & 127. Two weights at once cost two operations each, not three. */
+typedef struct weight_sum {
+    UV high, low;
+} weight_sum;
+static inline void sum_add(weight_sum *s, UV x)
+{
+    s->high += x >> 7;
+    s->low += x;
+}
+static inline void sum_gang(weight_sum *s, const UV *x)
+{
+#if GANG == 4
+    sum_add(s, x[0] + x[1]); /* at most 2^31 + 256 */
+    sum_add(s, x[2] + x[3]);
+#else
+    sum_add(s, x[0]);
+#endif
+}
+static inline u64 sum_total(const weight_sum *s)
+{
+    const UV rest = s->low - (s->high << 7); /* of x & 127: small */
+    const u64 high = u64_add(u64_shl(u64_from(USUM(s->high >> 16)), 16), u64_from(USUM(s->high & 0xffffu)));
+    return u64_add(u64_shl(high, 7), u64_from(USUM(rest)));
+}
+
+#define KERNEL __kernel __attribute__((reqd_work_group_size(WGS, 1, 1)))

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* All kernels of a step. */
+#include "kernels/slots.cl"
+#include "kernels/prepare.cl"
+#include "kernels/survey.cl"
+#include "kernels/token.cl"
+#include "kernels/pass.cl"
+#include "kernels/search.cl"
+#include "kernels/distribution.cl"
+#include "kernels/report.cl"
+#include "kernels/accept.cl"
+#include "kernels/draw.cl"
+#include "kernels/residual.cl"
+#include "kernels/verify.cl"
+#include "kernels/self_test.cl"

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* candidates: a draw from lists that the host has filtered. */
+#include "row/draw.cl"
+#include "row/finish.cl"
+
+/* draw: weighs a row's candidates relative to the largest of their logits, at scale
+ * log2(e), in one unit, and walks them in the order of the list. ids, weights: n a
+ * row, `stride` apart, of which `counts` count. Entries without a token or a logit
+ * weigh nothing. Launch: [WGS, rows]. */
+KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global const f32 *logits, const u64 logits_offset,
+                     __global const i32 *counts, const u64 counts_offset, const u32 n, const u64 stride,
+                     __global cls_row *rows, __global cls_slot *slots, const u32 n_slots, __global const i32 *slot_map,
+                     const u64 slot_map_offset, __global u32 *state, const u32 layout, __global const u32 *lists,
+                     const u32 vocab, const u32 has, DRAW_ARGS)
+{
+    __local u64 scratch[WGS];
+    const u32 row = get_group_id(1), lid = get_local_id(0);
+    const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row);
+    cls_slot slot;
+    if (place >= 0)
+        slot = slots[place];
+    const slot_state s = state_of(state, layout, vocab, place < 0 ? 0u : (u32)place);
+    const int runs = place >= 0 && !slot.stopped;
+    const u32 count = !runs ? 0u : has & CLS_HAS_COUNTS ? min((u32)not_negative(OF(counts)[row]), n) : n;
+    __global const i32 *const id = ids + row_place(ids_offset, stride, row);
+    __global const f32 *const x = logits + row_place(logits_offset, stride, row);
+    /* Each item has a stretch of the list. */
+    const u32 stretch = (count + WGS - 1) / WGS, first = min(lid * stretch, count), last = min(first + stretch, count);
+    cls_row out = rows[row]; /* read before the barriers, written after them */
+    i32 max_key = CLS_KEY_NONE, token = -1;
+    u32 odd = 0;
+    u64 mine = u64_from(0), mass;
+    for (u32 i = first; i < last; i++) {
+        if (id[i] < 0 || (u32)id[i] >= vocab)
+            continue;
+        const i32 key = key_of(clean(FROM_BITS(as_int(x[i]))));
+        odd |= bits_status(as_int(x[i]));
+        max_key = max_key > key ? max_key : key;
+    }
+    max_key = wg_imax(max_key, scratch);
+    odd = wg_uor(odd, scratch);
+    const f32 top = of_key(max_key), fraction = max_key == CLS_KEY_NONE ? 0.0f : split(top, CLS_LOG2E).fraction;
+    for (u32 i = first; i < last && max_key != CLS_KEY_NONE; i++)
+        if (id[i] >= 0 && (u32)id[i] < vocab)
+            mine = u64_add(mine, up(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top, CLS_LOG2E, fraction)), 0));
+    u64 sum = wg_scan_mass(mine, scratch, &mass);
+    u64 drawn = u64_from(0);
+    if (runs)
+        drawn = u64_mul_hi(ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row), mass);
+    if (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine))) {
+        for (u32 i = first; i < last && token < 0; i++) {
+            if (id[i] >= 0 && (u32)id[i] < vocab) {
+                sum = u64_add(sum, up(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top, CLS_LOG2E, fraction)), 0));
+                token = u64_less(drawn, sum) ? id[i] : -1;
+            }
+        }
+    }
+    token = wg_imax(token, scratch);
+    out.none = token < 0;
+    out.token = token < 0 ? invalid_token : token;
+    out.mass = mass;
+    out.drawn = drawn;
+    out.state = CLS_ROW_DONE;
+    out.status = !runs ? (place == -1  ? CLS_STATUS_SKIPPED
+                          : place < 0 ? CLS_STATUS_NO_SLOT
+                                      : CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED)
+                       : odd | (token < 0 ? CLS_STATUS_EMPTY : 0u);
+    const u32 its = place < 0 ? 0u : (u32)place;
+    finish_row(&out, rows + row, slots + its, &s, lists, has, row, 1, 0, 0, tokens, tokens_offset, status_out,
+               status_offset, OF(latest) + its, scratch);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* Known answers for core/groups.cl: with it a program of its own, by which
+ * lib/subgroups.c decides whether sub-groups are to be used.
+ *
+ * Launch: one group of WGS items; each writes CLS_GROUP_WORDS words. */
+#include "core/groups.cl"
+
+__kernel __attribute__((reqd_work_group_size(WGS, 1, 1)))
+void cls_groups_test(__global u32 *out, __global const half *halves)
+{
+    __local u64 scratch[WGS];
+    const u32 lid = get_local_id(0), x = group_test_input(lid);
+    __global u32 *const to = out + lid * CLS_GROUP_WORDS;
+    u32 count;
+    u64 mass;
+    to[0] = (u32)wg_imax((i32)x, scratch);
+    to[1] = wg_usum(x, scratch);
+    to[2] = wg_uor(x & 0x01010101u, scratch);
+    to[3] = as_uint(wg_fmax((f32)(x >> 8), scratch));
+    to[4] = as_uint(wg_fsum((f32)(x >> 24), scratch));
+    mass = wg_mass(u64_make(x >> 16, x), scratch);
+    to[5] = u64_hi(mass);
+    to[6] = u64_lo(mass);
+    to[7] = wg_scan_u32(x, scratch, &count);
+    to[8] = count;
+    const u64 before = wg_scan_mass(u64_make(x >> 16, x), scratch, &mass);
+    to[9] = u64_hi(before);
+    to[10] = u64_lo(before);
+    to[11] = u64_lo(wg_broadcast(u64_from(x), lid == WGS - 1, scratch));
+#if SUBGROUPS == 0
+    to[12] = 1;
+    to[13] = 0;
+#else
+    to[12] = SG_SIZE;
+    to[13] = SG_LANE;
+#endif
+    /* Another standard of OpenCL C than 1.2 has broken this one: Oclgrind reads zeros. */
+    to[14] = as_uint(vload_half(lid & 3u, halves));
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/* prepare: what a request's latest tokens do to a row's logits. DRY takes
+ * something off tokens that would continue a repetition; no-repeat n-grams, bad
+ * words and min tokens ban. */
+#include "row/marks.cl"
+#include "row/maps.cl"
+
+/* ------------------------------------------------------------------- the text */
+
+#define LANES_16 (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+static inline u32 lane_bits_16(int16 v) { return (u32)fold_or16(v & ((int16)(1) << LANES_16)); }
+
+/* Copies n entries of the ring, as ids. */
+static inline void copy_ids(__global u32 *to, __global const u32 *ring, u32 n)
+{
+    for (u32 i = get_local_id(0) * 16; i < n; i += WGS * 16) {
+        if (i + 16 <= n)
+            vstore16(vload16(0, ring + i) & CLS_ENTRY_ID, 0, to + i);
+        for (u32 k = i; i + 16 > n && k < n; k++)
+            to[k] = ring[k] & CLS_ENTRY_ID;
+    }
+}
+
+/* The latest n tokens, oldest first. */
+static inline void copy_text(const prepared_row *p, const slot_state *s, u32 length, u32 n)
+{
+    const u32 from = (length - n) % s->n_ring, head = min(n, s->n_ring - from);
+    copy_ids(p->text, s->ring + from, head);
+    copy_ids(p->text + head, s->ring, n - head);
+}
+
+/* How many tokens up to position j are those up to the end, n - 1, one after the
+ * other: `known` of them, and `most` at most (and j + 1). */
+static inline u32 repeated(const prepared_row *p, u32 n, u32 j, u32 known, u32 most)
+{
+    u32 z = known;
+    while (z < most) {
+        const uint16 a = vload16(0, p->text + j - z - 15), b = vload16(0, p->text + (n - 1) - z - 15);
+        const u32 unequal = lane_bits_16(a != b); /* lane 15 is the next */
+        if (unequal != 0)
+            return min(z + clz(unequal) - 16, most);
+        z += 16;
+    }
+    return most;
+}
+
+/* ------------------------------------------------------------------------ DRY */
+
+static inline u32 bit_of(__global const u32 *bitmap, u32 id) { return bitmap[id >> 5] >> (id & 31) & 1u; }
+
+/* Where the first of the sequences that begin with an id is, in order of these. */
+static inline u32 first_breaker(const cls_slot *slot, __global const u32 *lists, u32 id)
+{
+    u32 lo = 0, hi = slot->n_breakers;
+    while (lo < hi) {
+        const u32 mid = (lo + hi) / 2;
+        if (lists[slot->bias + lists[slot->breakers + mid] + 1] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Whether a breaker begins `back` tokens before the last: its length, or 0. Of
+ * one id the longest comes first. */
+static inline u32 breaker_at(const prepared_row *p, const cls_slot *slot, __global const u32 *lists, u32 n, u32 back)
+{
+    const u32 at = n - 1 - back, id = p->text[at];
+    if (!bit_of(lists + slot->dry_heads, id))
+        return 0;
+    for (u32 i = first_breaker(slot, lists, id); i < slot->n_breakers; i++) {
+        __global const u32 *const breaker = lists + (slot->bias + lists[slot->breakers + i]);
+        const u32 count = breaker[0];
+        u32 same = 0;
+        if (breaker[1] != id)
+            break;
+        if (count > back + 1)
+            continue;
+        while (same < count && breaker[1 + same] == p->text[at + same])
+            same++;
+        if (same == count)
+            return count;
+    }
+    return bit_of(lists + slot->dry_singles, id);
+}
+
+/* How long a repetition of the latest n tokens may be counted: `most`, or up to
+ * the nearest breaker. */
+static inline u32 unbroken(const prepared_row *p, const cls_slot *slot, __global const u32 *lists, u32 text, u32 n,
+                           u32 most, __local u64 *scratch)
+{
+    /* A long breaker further back may begin a short rest. */
+    const u32 far = slot->dry_heads == 0 ? 0u : slot->n_breakers != 0 ? n : min(n, most);
+    i32 found = -1;
+    for (u32 back = 0; back < far && found < 0; back += WGS) {
+        const u32 mine = back + get_local_id(0);
+        const u32 count = mine < far ? breaker_at(p, slot, lists, text, mine) : 0u;
+        /* The nearest of the group: its place, then what is left after it. */
+        found = wg_imax(count != 0 ? (i32)(((CLS_MAX_HISTORY - mine) << LINK_BITS) | (mine + 1 - count)) : -1, scratch);
+    }
+    return found < 0 ? most : min(most, (u32)found & LINK_NEXT);
+}
+
+/* ---------------------------------------------------------------- repetitions */
+
+/* What is looked for in a text of n tokens. */
+typedef struct hunt {
+    u32 n, first;       /* first: of DRY's window; n: DRY is off */
+    u32 allowed, limit; /* lengths that cost nothing, that cost the most */
+    u32 ngram;          /* the length that bans; more than n: none */
+    u32 every;          /* a repetition of length 0 counts */
+    __global const u32 *singles; /* tokens that lose nothing, if `spare` */
+    u32 spare;
+} hunt;
+
+static inline hunt hunt_for(const prepared_row *p, const cls_slot *slot, __global const u32 *lists, u32 n,
+                            __local u64 *scratch)
+{
+    const u32 window = slot->dry_window != 0 ? min(slot->dry_window, n) : n;
+    hunt h;
+    h.n = n;
+    h.first = n;
+    h.allowed = slot->dry_allowed;
+    h.limit = 0;
+    h.ngram = slot->ngram != 0 ? slot->ngram - 1 : n + 1;
+    h.singles = lists + slot->dry_singles;
+    h.spare = slot->dry_heads != 0;
+    if (slot->n_dry != 0 && h.allowed < window) { /* the same for the whole group */
+        h.limit = unbroken(p, slot, lists, n, window, min(window, h.allowed + slot->n_dry - 1), scratch);
+        h.first = h.limit >= h.allowed ? n - window : n;
+    }
+    h.every = slot->ngram == 1 || (h.first < n && h.allowed == 0);
+    return h;
+}
+
+/* What the token after position j gets, where a repetition of length z ends. */
+static inline u32 hit_code(const prepared_row *p, const hunt *h, u32 j, u32 z)
+{
+    if (z >= h->ngram)
+        return CODE_BAN;
+    if (j < h->first)
+        return 0;
+    const u32 length = min(min(z, h->limit), j - h->first + 1);
+    return length < h->allowed || (h->spare && bit_of(h->singles, p->text[j + 1])) ? 0u : length - h->allowed + 1;
+}
+
+/* The longest repetition to be told from shorter ones, up to position j. */
+static inline u32 longest_at(const hunt *h, u32 j)
+{
+    return min(j + 1, h->ngram <= h->n ? max(h->limit, h->ngram) : h->limit);
+}
+
+#if WGS == 1
+
+/* From the newest position to the oldest, with Gusfield's Z boxes: what lies
+ * inside a repetition that was measured need not be compared again. A text of
+ * one token costs a comparison a position. */
+static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk, __local u64 *scratch)
+{
+    __global u32 *const lengths = p->links + p->length; /* of the repetitions, by position */
+    const u32 n = h->n, last = p->text[n - 1];
+    u32 left = 0, right = 0; /* the box: so far back its repetition ends, begins */
+    u32 id = NO_ID, done = 0; /* the last token that was marked, its code */
+    for (u32 chunk = (n - 1 + 63) / 64 * 64; chunk > 0; chunk -= 64) {
+        int16 some = (int16)(0);
+        for (u32 k = 0; k < 64; k += 16)
+            some |= vload16(0, p->text + (chunk - 64 + k)) == last;
+        if (!h->every && fold_or16(some) == 0)
+            continue;
+        for (u32 base = chunk; base > chunk - 64; base -= 16) {
+            const u32 start = base - 16;
+            const u32 equal = lane_bits_16(vload16(0, p->text + start) == last);
+            u32 hits = h->every ? 0xffffu : equal;
+            if (start + 16 > n - 1)
+                hits &= start >= n - 1 ? 0u : 0xffffu >> (start + 16 - (n - 1));
+            while (hits != 0) {
+                const u32 lane = 31 - clz(hits), j = start + lane, back = n - 1 - j;
+                u32 z = 0;
+                hits ^= 1u << lane;
+                if (equal >> lane & 1u) {
+                    z = back < right ? lengths[j + left] : 0u;
+                    if (back + z >= right)
+                        z = repeated(p, n, j, max(right, back + 1) - back, longest_at(h, j));
+                    lengths[j] = z;
+                    if (back + z > right) {
+                        left = back;
+                        right = back + z;
+                    }
+                }
+                /* A text that goes round in circles has the same token after each hit. */
+                const u32 code = hit_code(p, h, j, z), next = p->text[j + 1];
+                if (code > (next == id ? done : 0u)) {
+                    mark_token(p, next, PACK(code, j + 1));
+                    id = next;
+                    done = code;
+                }
+            }
+        }
+    }
+}
+
+#else
+
+/* Each item compares its share of the positions; what they find goes into a
+ * list, and of the list each takes the tokens that are its own. */
+static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk, __local u64 *scratch)
+{
+    __global u32 *const found = p->links, *const list = p->links + p->length;
+    const u32 lid = get_local_id(0), n = h->n, last = p->text[n - 1];
+    u32 count = 0, total = 0, pack = 0, id = 0;
+    for (u32 j = lid; j + 1 < n; j += WGS) {
+        const u32 hit = p->text[j] == last;
+        const u32 code = hit || h->every ? hit_code(p, h, j, hit ? repeated(p, n, j, 1, longest_at(h, j)) : 0) : 0u;
+        if (code == 0)
+            continue;
+        if (pack == 0 || p->text[j + 1] != id)
+            count++;
+        else if (pack > PACK(code, j + 1))
+            continue;
+        id = p->text[j + 1];
+        pack = PACK(code, j + 1);
+        found[(count - 1) * WGS + lid] = pack;
+    }
+    const u32 before = wg_scan_u32(count, scratch, &total);
+    for (u32 k = 0; k < count; k++)
+        list[before + k] = found[k * WGS + lid];
+    BARRIER(); /* the list is there, and the links are free */
+    for (u32 i = lid; i < total + lid; i += WGS) {
+        pack = i < total ? list[i] : 0u;
+        mark_chunk(p, i < total ? p->text[pack & ((1u << POSITION_BITS) - 1)] : (u32)NO_ID, pack, chunk);
+    }
+}
+
+#endif
+
+/* ----------------------------------------------------------------------- bans */
+
+/* Whether the output ends with ids, `drafts` tokens of the path after it. */
+static inline int output_ends(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
+                              __global const u32 *ids, u32 n)
+{
+    u32 same = 0, equal = 1;
+    while (equal && same < n && same < slot->length + drafts) {
+        u32 entry;
+        if (same < drafts)
+            entry = p->path[drafts - 1 - same] | CLS_ENTRY_OUTPUT;
+        else
+            entry = s->ring[(slot->length + drafts - 1 - same) % s->n_ring] & ~CLS_ENTRY_FIRST;
+        equal = entry == (ids[n - 1 - same] | CLS_ENTRY_OUTPUT);
+        same += equal;
+    }
+    return same == n;
+}
+
+static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
+                       __global const u32 *lists, __local uint2 *chunk)
+{
+    const u32 n_stop = slot->outputs + drafts < slot->min_tokens ? slot->n_stop : 0u, lid = get_local_id(0);
+    for (u32 i = lid; i < n_stop + lid; i += WGS)
+        mark_chunk(p, i < n_stop ? lists[slot->stop + i] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
+    for (u32 i = lid; i < slot->n_bad_words + lid; i += WGS) {
+        u32 id = NO_ID;
+        if (i < slot->n_bad_words) {
+            __global const u32 *const word = lists + (slot->bias + lists[slot->bad_words + i]);
+            if (output_ends(p, slot, s, drafts, word + 1, word[0] - 1))
+                id = word[word[0]];
+        }
+        mark_chunk(p, id, PACK(CODE_BAN, 0u), chunk);
+    }
+}
+
+/* --------------------------------------------------------------------- drafts */
+
+/* The drafts before a row, first to last, as if they had been accepted; returns
+ * how many. What follows a draft outside the vocabulary nobody asks for: none. */
+static inline u32 copy_path(const prepared_row *p, i32 node, __global const i32 *parents, __global const i32 *ids, u32 vocab)
+{
+    u32 n = 0;
+    int good = 1;
+    for (i32 at = node; at >= 0 && n < CLS_DRAFTS_MOST; at = parents[at]) {
+        good &= ids[at] >= 0 && (u32)ids[at] < vocab;
+        n++;
+    }
+    n = good ? n : 0;
+    if (get_local_id(0) == 0)
+        for (u32 i = n; i > 0; node = parents[node])
+            p->path[--i] = (u32)ids[node];
+    return n;
+}
+
+/* What the path's tokens and those that it pushes out of the window count then. */
+static inline void patch_counts(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts, u32 vocab,
+                                __local uint2 *chunk)
+{
+    const u32 length = slot->length, end = length + drafts, lid = get_local_id(0);
+    const u32 old = slot->window != 0 && length > slot->window ? length - slot->window : 0;
+    const u32 from = slot->window != 0 && end > slot->window ? end - slot->window : 0; /* where the window begins then */
+    const u32 kept = min(max(from, old), length), n = drafts + (kept - old);
+    for (u32 i = lid; i < n; i += WGS) {
+        const u32 id = i < drafts ? p->path[i] : s->ring[(old + i - drafts) % s->n_ring] & CLS_ENTRY_ID;
+        u32 in = 0, out = 0, counts = 0, seen = 0, twice = 0;
+        for (u32 k = 0; k < drafts; k++) {
+            in += p->path[k] == id && length + k >= from;
+            twice |= k < i && p->path[k] == id;
+        }
+        for (u32 k = old; k < kept; k++) {
+            const u32 entry = s->ring[k % s->n_ring];
+            if ((entry & CLS_ENTRY_ID) != id)
+                continue;
+            out += (u32)entry_counts(entry, slot->flags);
+            twice |= drafts + (k - old) < i;
+        }
+        if (slot->window == 0 || kept == old) {
+            counts = count_of(s, id);
+            seen = s->seen[id >> 5] >> (id & 31) & 1u;
+        } else {
+            /* Bits must ask the window. */
+            for (u32 k = kept; k < length; k++) {
+                const u32 entry = s->ring[k % s->n_ring];
+                const u32 same = (entry & CLS_ENTRY_ID) == id, its = (u32)entry_counts(entry, slot->flags);
+                counts |= same & its;
+                seen |= same & (1u - its);
+            }
+            if (s->keep == CLS_KEEPS_COUNTS)
+                counts = count_of(s, id) - out;
+        }
+        counts = s->keep == CLS_KEEPS_COUNTS ? min(counts + in, (u32)CLS_MAX_COUNT) : counts | (u32)(in != 0);
+        p->patches[2 * i] = twice ? (u32)NO_ID : id;
+        p->patches[2 * i + 1] = counts | (seen ? CLS_PATCH_SEEN : 0u);
+    }
+    BARRIER();
+    for (u32 i = lid; i < n + lid; i += WGS)
+        mark_chunk(p, i < n ? p->patches[2 * i] : (u32)NO_ID, PACK(0u, 0u), chunk);
+    if (lid == 0)
+        p->drafts[2] = n;
+}
+
+/* Before the survey, if a row may need it. Reads slots and their states, writes
+ * the rows' regions of `prepared`. Launch: [WGS, rows]. */
+KERNEL void cls_prepare_rows(__global const cls_slot *slots, const u32 n_slots, __global const i32 *slot_map,
+                             const u64 slot_map_offset, __global u32 *state, const u32 layout,
+                             __global const u32 *lists, const u32 vocab, const u32 has, __global u32 *prepared, DRAFT_ARGS)
+{
+    __local u64 scratch[WGS];
+    __local uint2 chunk[WGS];
+    const u32 row = get_group_id(1), lid = get_local_id(0);
+    const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row);
+    const prepared_row p = prepared_of(prepared, layout, vocab, row, lists + (place >= 0 ? slots[place].dry : 0u));
+    u32 drafts = 0, patched = 0, wanted = place >= 0 && is_prepared(slots + place);
+    if (has & CLS_DRAFTS) {
+        drafts = copy_path(&p, OF(nodes)[row], OF(parents), OF(draft_ids), vocab);
+        patched = place >= 0 && drafts != 0 && (slots[place].flags & CLS_SLOT_PENALIZED) && CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE;
+        wanted |= patched;
+        if (lid == 0) {
+            p.drafts[0] = wanted;
+            p.drafts[1] = drafts;
+            p.drafts[2] = 0;
+        }
+    }
+    if (wanted) { /* the same for the whole group */
+        const cls_slot slot = slots[place];
+        const slot_state s = state_of(state, layout, vocab, (u32)place);
+        const u32 n = slot.n_dry != 0 || slot.ngram != 0 ? min(slot.length + drafts, CLS_LAYOUT_HISTORY(layout)) : 0u;
+        const u32 late = min(drafts, n); /* of the text */
+        for (u32 w = lid * 16; w < state_bitmap(vocab); w += WGS * 16)
+            vstore16((uint16)(0u), 0, p.marks + w);
+        BARRIER(); /* the path is there */
+        copy_text(&p, &s, slot.length, n - late);
+        for (u32 i = lid; i < late; i += WGS)
+            p.text[n - late + i] = p.path[drafts - late + i];
+        BARRIER(); /* text and marks are there */
+        if (n != 0) {
+            const hunt h = hunt_for(&p, &slot, lists, n, scratch);
+            if (h.first < n || h.ngram < n)
+                hunt_repetitions(&p, &h, chunk, scratch);
+            if (h.ngram == 0) /* the first token follows none */
+                mark_chunk(&p, lid == 0 ? p.text[0] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
+        }
+        ban(&p, &slot, &s, drafts, lists, chunk);
+        if (patched)
+            patch_counts(&p, &slot, &s, drafts, vocab, chunk);
+    }
+}

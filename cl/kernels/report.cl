@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* report: outputs that need another read, for those who ask: log-probabilities
+ * and ranks, of the token and of others, the likeliest tokens, sums. */
+#include "row/final.cl"
+
+#define REPORT_OUT(T, NAME) __global T *NAME, const u64 NAME##_offset
+
+/* The mass of the raw row, from its tiles'. */
+static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 max,
+                               __local u64 *scratch)
+{
+    const i32 exponent = split(max, CLS_LOG2E).exponent;
+    u64 total = u64_from(0);
+    for (u32 tile = get_local_id(0); tile < tiles; tile += WGS)
+        if (tile_max_key(row_key, tile) != CLS_KEY_NONE)
+            total = u64_add(total, up(row_mass[tile], tile_unit(row_key, tile, max, exponent, CLS_LOG2E).shift));
+    return wg_mass(total, scratch);
+}
+
+/* A key that all of the set's tokens reach. */
+static inline i32 report_lowest(const report *t)
+{
+    return t->set.key > CLS_KEY_NONE ? t->set.key : CLS_KEY_NONE + 1;
+}
+
+/* The first `wanted` tokens of the set, at most LIST, into the list; or all that
+ * there are. It may hold more. */
+static inline void report_first(const report *t, __global const i32 *row_key, u32 n, i32 max_key, u32 wanted,
+                                shortlist *list)
+{
+    i32 lo = report_lowest(t);
+    u32 ties = ALL_TIES, over;
+    /* Tiles tell of the whole row: without its head they promise nothing. */
+    if (t->set.head_key == CLS_KEY_INF) {
+        const i32 bound = tile_bound(row_key, n, wanted, max_key, list->scratch);
+        lo = lo > bound ? lo : bound;
+    }
+    /* A loop, so that compilers that inline everything have one copy. */
+    while (!collect(&t->r, row_key, n, lo, CLS_KEY_INF, ties, list)) {
+        lo = kth_key(&t->r, row_key, n, wanted, lo, max_key, &over, list->scratch);
+        ties = wanted - over;
+    }
+}
+
+/* The set's tokens at or above a key. */
+static inline u32 report_count(const report *t, __global const i32 *row_key, u32 n, i32 key, shortlist *list)
+{
+    u32 count = 0;
+    if (!t->listed)
+        return tokens_above(&t->r, row_key, n, key - 1, list->scratch);
+    for (u32 i = get_local_id(0); i < t->n_ids; i += WGS)
+        count += list->key[i] >= key;
+    return wg_usum(count, list->scratch);
+}
+
+/* report: of each row the token, those that the caller gives, the likeliest ones,
+ * and sums. With CLS_RAW of the raw row, whose survey the arguments then are; else of
+ * what the token was drawn from. Each of these by a group of its own.
+ * Launch: [(3 + given_n) * WGS, rows]. */
+KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_stride, __global const u64 *pass,
+                       const u32 wants, const u32 top_n, const u32 given_n, const u32 candidates_n,
+                       REPORT_OUT(f32, logprobs), REPORT_OUT(i32, ranks), REPORT_OUT(i32, top_ids),
+                       REPORT_OUT(f32, top_logprobs), REPORT_OUT(const i32, given_ids), REPORT_OUT(f32, given_logprobs),
+                       REPORT_OUT(i32, given_ranks), REPORT_OUT(f32, entropy), REPORT_OUT(i32, kept),
+                       REPORT_OUT(f32, kept_mass), REPORT_OUT(i32, candidate_ids), REPORT_OUT(f32, candidate_logits),
+                       REPORT_OUT(f32, candidate_probs), REPORT_OUT(i32, candidate_counts))
+{
+    SHORTLIST(list);
+    const u32 row = get_group_id(1), lid = get_local_id(0), part = get_group_id(0), n = MAX_TILES;
+    const i32 place = ROW_SLOT(row);
+    const row_logits r = ROW_VIEW(row, place);
+    __global const i32 *const row_key = tile_key + (size_t)row * n;
+    const cls_row out = rows[row];
+    i32 max_key = out.max_key;
+    int none = place < 0 || (out.none && !(has & CLS_NO_SLOTS));
+    report t;
+    if (has & CLS_RAW) {
+        max_key = row_max_key(row_key, n, list.scratch);
+        none |= max_key == CLS_KEY_NONE;
+        const u64 total = report_total(row_key, tile_mass + (size_t)row * TILES, TILES, of_key(max_key), list.scratch);
+        report_raw(&r, max_key, total, &t);
+    } else {
+        report_final(&r, &out, none ? 0u : slots[place].flags,
+                     (__global const u32 *)sample + (size_t)row * sample_stride, &t);
+    }
+    t.listed = none ? 0u : t.listed;
+    if (t.listed) { /* the same for the whole group, as `none` and `part` */
+        list.n = t.n_ids;
+        for (u32 i = lid; i < t.n_ids; i += WGS) {
+            list.id[i] = (i32)t.ids[i];
+            list.key[i] = key_of(load_one(&r, t.ids[i]));
+        }
+        for (u32 i = t.n_ids + lid; i < LIST && i < t.n_ids + VEC; i += WGS)
+            list.key[i] = CLS_KEY_NONE;
+        BARRIER();
+    }
+    if (part <= given_n + 1) {
+        const size_t at = part == 0 ? row : (size_t)row * given_n + (part - 1);
+        const int whole = part == given_n + 1;
+        const int ranked = wants & (whole       ? CLS_WANTS(CLS_OUT_KEPT) | CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS)
+                                    : part == 0 ? CLS_WANTS(CLS_OUT_RANKS)
+                                                : CLS_WANTS(CLS_OUT_GIVEN_RANKS));
+        const int told = wants & (CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS) | CLS_WANTS(CLS_OUT_GIVEN_RANKS));
+        const i32 id = part == 0 ? out.token : !whole && told ? OF(given_ids)[at] : -1;
+        f32 z = CLS_MASKED, logprob = NO_LOGPROB;
+        u32 count = 0;
+        if (!none && id >= 0 && (u32)id < vocab) {
+            z = report_kept(&t, (u32)id, load_one(&r, (u32)id));
+            const cls_unit unit = report_unit(&t, row_key, (u32)id);
+            logprob = report_logprob(&t, z, &unit);
+        }
+        if (!none && ranked && (whole || z > CLS_MASKED))
+            count = report_count(&t, row_key, n, whole ? report_lowest(&t) : key_of(z), &list);
+        if (lid == 0 && part == 0) {
+            if (wants & CLS_WANTS(CLS_OUT_LOGPROBS))
+                TELL_LOGPROB(logprobs, at, logprob);
+            if (ranked)
+                OF(ranks)[at] = (i32)count;
+        } else if (lid == 0 && !whole) {
+            if (wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS))
+                TELL_LOGPROB(given_logprobs, at, logprob);
+            if (ranked)
+                OF(given_ranks)[at] = (i32)count;
+        } else if (lid == 0) {
+            if (wants & CLS_WANTS(CLS_OUT_KEPT))
+                OF(kept)[row] = (i32)count;
+            if (wants & CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS))
+                OF(candidate_counts)[row] = (i32)count;
+        }
+        if (whole && (wants & CLS_WANTS_SUMS)) {
+            u64 sum[3];
+            for (u32 s = 0; s < 3; s++) {
+                u64 mine = u64_from(0);
+                for (u32 tile = lid; tile < TILES; tile += WGS)
+                    mine = u64_add(mine, pass[((size_t)row * TILES + tile) * CLS_PIVOTS + s]);
+                sum[s] = wg_mass(mine, list.scratch);
+            }
+            if (lid == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
+                OF(entropy)[row] = none || t.greedy ? 0.0f : report_entropy(&t, sum[2]);
+            if (lid == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
+                OF(kept_mass)[row] = none       ? 0.0f
+                                                    : t.greedy ? 1.0f
+                                                               : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
+        }
+    } else if (top_n + candidates_n > 0) {
+        const u32 wanted = max(top_n, candidates_n);
+        if (none)
+            list.n = 0;
+        else if (!t.listed)
+            report_first(&t, row_key, n, max_key, wanted, &list);
+        list_sort(&list);
+        for (u32 i = lid; i < wanted; i += WGS) {
+            const size_t top = (size_t)row * top_n + i, candidate = (size_t)row * candidates_n + i;
+            const int there = i < list.n;
+            const i32 from = there ? list.order[i] : 0, id = there ? list.id[from] : -1;
+            const f32 z = there ? of_key(list.key[from]) : CLS_MASKED;
+            cls_unit unit = { 0.0f, 0.0f, 0 };
+            if (there)
+                unit = report_unit(&t, row_key, (u32)id);
+            if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
+                OF(top_ids)[top] = id;
+            if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
+                TELL_LOGPROB(top_logprobs, top, report_logprob(&t, z, &unit));
+            if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
+                OF(candidate_ids)[candidate] = id;
+            if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
+                TELL(candidate_logits, candidate, z);
+            if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_PROBS)))
+                OF(candidate_probs)[candidate] =
+                    there ? report_probability(&t, report_mass(&t, z, &unit)) : 0.0f;
+        }
+    }
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#include "row/residual.cl"
+
+/* residual: sums of what is left of the rows that verify may have to draw from,
+ * by tiles, in work[]; for typical acceptance the terms of their entropies.
+ * Launch: as the survey. */
+KERNEL void cls_residual(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS, DRAFT_ROW_ARGS, const u32 method,
+                         const u32 tiles_per_group)
+{
+    __local u64 scratch[WGS];
+    const u32 row = get_group_id(1), first_tile = get_group_id(0) * tiles_per_group, n_rows = get_num_groups(1);
+    const u32 last_tile = min(first_tile + tiles_per_group, TILES);
+    const i32 place = ROW_SLOT(row);
+    u64 reach = CLS_ONE_Q63;
+    int wanted = place >= 0 && is_judged(slots[place].flags, slots[place].stopped, has);
+    u32 at = row;
+    i32 draft = -1;
+    /* The request's first row. Bounded by what is not read: llvmpipe's lanes without a
+     * work-item go on as long as data decides, and all loops of a kernel share 65,535
+     * turns there. Then the next loop ends after one. */
+    for (u32 left = row; left > 0 && OF(nodes)[at] >= 0; left--)
+        at--;
+    for (; wanted && at <= row; at++) {
+        const u64 given = rows[at].given, asked = rows[at].asked;
+        draft = draft_after(OF(nodes), OF(parents), at, n_rows);
+        wanted = draft >= 0 && !u64_is_zero(asked) && !rows[at].none;
+        if (method == CLS_VERIFY_STANDARD && wanted) {
+            const cls_slot slot = slots[place];
+            wanted = accepts(ROW_BITS(CLS_PURPOSE_ACCEPT, &slot, at), given, asked) == (at < row);
+        } else if (method == CLS_VERIFY_BLOCK && at < row) {
+            reach = ratio_q63(reach, given, asked);
+        }
+    }
+    if (!wanted) /* the same for the whole group */
+        return;
+    const row_logits r = ROW_VIEW(row, place);
+    const cls_row out = rows[row];
+    const draft_rows d = ROW_DRAFTS;
+    __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
+    residual w;
+    residual_of(&r, &out, slots[place].flags, (__global const u32 *)sample + (size_t)row * sample_stride, &d, MAX_TILES,
+                (u32)draft, (u32)OF(draft_ids)[draft], reach, &w);
+    for (u32 tile = first_tile; tile < last_tile; tile++) {
+        cls_unit unit, its;
+        u64 sum = u64_from(0), lane[VEC];
+        const int there = residual_units(&w, row_key, tile, &unit, &its), kind = tile_kind(&w.t.r, tile);
+        for (u32 v = get_local_id(0); there && v < TILE_VECTORS; v += WGS) {
+            const u32 i = tile * CLS_TILE + v * VEC;
+            if (method == CLS_VERIFY_TYPICAL) {
+                f32 x[VEC];
+                VSTORE(load_v(&w.t.r, i, kind), x);
+                for (u32 j = 0; j < VEC; j++) {
+                    const f32 z = clean(x[j]);
+                    if (z > CLS_MASKED && report_kept(&w.t, i + j, z) > CLS_MASKED)
+                        sum = u64_add(sum, report_term(&w.t, z, report_mass(&w.t, z, &unit)));
+                }
+            } else {
+                residual_lanes(&w, i, kind, &unit, &its, lane);
+                for (u32 j = 0; j < VEC; j++)
+                    sum = u64_add(sum, lane[j]);
+            }
+        }
+        sum = wg_mass(sum, scratch);
+        if (get_local_id(0) == 0)
+            work[(size_t)row * TILES + tile] = sum;
+    }
+}

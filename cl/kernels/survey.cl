@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/* survey: the one read of the row. Each max tile leaves the key of its largest
+ * logit, each mass tile its status bits and, where the row's chain needs the
+ * total, its integer mass in its own unit.
+ *
+ * Launch: [splits * WGS, rows]; a group surveys tiles_per_group mass tiles. */
+#include "row/tiles.cl"
+
+#if WGS == 1
+
+/* Each max tile's maximum from its vector of maxima: keys out, the largest raw
+ * value back. Sixteen vectors fold together, pair by pair, with a third of the
+ * operations that one by one would take. */
+#define PAIR(a, b) larger_v((FV)((a).even, (b).even), (FV)((a).odd, (b).odd))
+static inline FV larger_v(FV a, FV b) { return a > b ? a : b; }
+static inline f32 fold_maxima(const FV *m, __global i32 *key)
+{
+#if VEC == 16
+    const FV a = PAIR(PAIR(m[0], m[1]), PAIR(m[2], m[3])), b = PAIR(PAIR(m[4], m[5]), PAIR(m[6], m[7]));
+    const FV c = PAIR(PAIR(m[8], m[9]), PAIR(m[10], m[11])), d = PAIR(PAIR(m[12], m[13]), PAIR(m[14], m[15]));
+    const FV raw = PAIR(PAIR(a, b), PAIR(c, d));
+    const IV bits = AS_IV(clean_v(raw));
+    VSTORE(bits ^ ((bits >> 31) & 0x7fffffff), key);
+    return FMAX(raw);
+#else
+    f32 top = CLS_MASKED;
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        const f32 raw = FMAX(m[n]);
+        key[n] = key_of(clean(raw));
+        top = LARGER(top, raw);
+    }
+    return top;
+#endif
+}
+
+/* A tile's status bits. `sum` adds up its logits: it is NaN if one of them is,
+ * or if +inf met -inf, or if sums overflowed; which, only a second look tells. */
+static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
+{
+#ifdef CLS_LIMITED
+    u32 flags = 0;
+    for (u32 v = 0; v < TILE_VECTORS; v++)
+        flags |= vector_status(r, tile * CLS_TILE + v * VEC, sum);
+#else
+    u32 flags = top == CLS_INF ? CLS_STATUS_INF : 0u;
+    if (ANY(sum != sum)) {
+        IV odd = (IV)(0);
+        for (u32 v = 0; v < TILE_VECTORS; v++) {
+            const FV x = load_checked(r, tile * CLS_TILE + v * VEC);
+            odd |= x != x;
+        }
+        flags |= ANY(odd) ? CLS_STATUS_NAN : 0u;
+    }
+#endif
+    return flags;
+}
+
+/* The maxima of a tile's max tiles and its status bits, where there is nothing
+ * in the way but, if `masked`, a packed mask that reaches over the tile. */
+static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key, u32 *flags)
+{
+    FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
+            const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
+            FV x = (FV)(CLS_MASKED);
+            if (!masked) {
+                x = LOAD_V(r->x, i);
+            } else if (vector_bits(r->mask, i) != 0) {
+                x = LOAD_V(r->x, i);
+                x = lane_signs(r->mask[i >> 5] >> (i & 31)) < 0 ? x : (FV)(CLS_MASKED);
+            }
+            most = x > most ? x : most;
+            part += x;
+        }
+        m[n] = most;
+        sum += part;
+    }
+    const f32 top = fold_maxima(m, key);
+    *flags = tile_status(r, tile, sum, top);
+    return clean(top);
+}
+
+/* The same where masks, biases or penalties may change any vector. */
+static inline f32 adjusted_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+{
+    FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f), top = (FV)(CLS_MASKED);
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
+            const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
+            FV x = load_checked(r, i);
+            top = x > top ? x : top;
+            part += x;
+            x = clean_v(x);
+            if (r->touched && touched_lanes(r, i) != 0)
+                x = adjust_touched(r, i, x, CLS_MASKED);
+            most = x > most ? x : most;
+        }
+        m[n] = most;
+        sum += part;
+    }
+    const f32 max = fold_maxima(m, key);
+    *flags = tile_status(r, tile, sum, FMAX(top));
+    return max;
+}
+
+/* The same for an open tile with touched tokens whose adjustments only lower:
+ * a max tile whose maximum is at an untouched token has that maximum, whatever
+ * the touched ones become. So two maxima are taken, with and without them, and
+ * only the max tiles where these differ are looked at token by token. Tiny
+ * negative maxima differ, too: settle() may raise a touched neighbour to 0. */
+static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+{
+    FV all[CLS_MAX_TILES_PER_TILE], untouched[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
+    IV with[CLS_MAX_TILES_PER_TILE / VEC], differ = (IV)(0);
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        FV most = (FV)(CLS_MASKED), without = (FV)(CLS_MASKED), part = (FV)(0.0f);
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
+            const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
+            const FV x = LOAD_V(r->x, i);
+            const IV free = ((IV)((i32)(touched_word(r, i >> 5) >> (i & 31))) & ((IV)(1) << LANES)) == 0;
+            const FV larger = x > without ? x : without;
+            most = x > most ? x : most;
+            without = free ? larger : without;
+            part += x;
+        }
+        all[n] = most;
+        untouched[n] = without;
+        sum += part;
+    }
+    const f32 top = fold_maxima(all, key);
+    *flags = tile_status(r, tile, sum, top);
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE / VEC; n++)
+        with[n] = VLOAD(key + n * VEC);
+    f32 max = clean(fold_maxima(untouched, key));
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE / VEC; n++) {
+        const IV k = VLOAD(key + n * VEC);
+        with[n] = (with[n] != k) | ((k < 0) & (k > (IV)(key_of(-0x1p-119f))));
+        differ |= with[n];
+    }
+    if (!ANY(differ))
+        return max;
+    u32 look = 0;
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE / VEC; n++)
+        look |= lane_bits(with[n]) << (n * VEC & 31);
+    for (; look != 0; look &= look - 1) {
+        const u32 n = 31 - clz(look & (~look + 1));
+        f32 exact = of_key(key[n]); /* the untouched ones' maximum */
+        for (u32 i = tile * CLS_TILE + n * CLS_MAX_TILE, end = i + CLS_MAX_TILE; i < end; i += VEC) {
+            u32 higher = touched_lanes(r, i) & lane_bits(LOAD_V(r->x, i) > least_above(r, exact));
+            for (; higher != 0; higher &= higher - 1) {
+                const u32 id = i + 31 - clz(higher & (~higher + 1));
+                const f32 z = adjust_one(r, id, clean(LOAD(r->x, id)));
+                exact = LARGER(exact, z);
+            }
+        }
+        key[n] = key_of(exact);
+        max = LARGER(max, exact);
+    }
+    return max;
+}
+
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags)
+{
+    if (open && touched == 0)
+        return open_maxima(r, tile, 0, key, flags);
+    if (r->masked == CLS_HAS_MASK && !r->dense && touched == 0 && (tile + 1) * CLS_TILE <= r->vocab &&
+        (tile + 1) * (CLS_TILE / 32) <= r->mask_width)
+        return open_maxima(r, tile, 1, key, flags);
+    const f32 max = open && !r->raises ? touched_maxima(r, tile, key, flags) : adjusted_maxima(r, tile, key, flags);
+    *flags |= touched != 0 ? CLS_TILE_TOUCHED : 0u;
+    return max;
+}
+
+#define GANG_MAXIMA(g)                          \
+    most = next[g] > most ? next[g] : most;     \
+    part += next[g];
+
+/* Weighs a tile while the next one is read for its maxima: memory and
+ * arithmetic overlap. Both tiles are open. Returns the next tile's maximum. */
+static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f32 scale, u64 *mass,
+                                 __global i32 *next_key, u32 *next_flags)
+{
+    const f32 fraction = split(tile_max, scale).fraction;
+    weight_sum weights = { (UV)(0), (UV)(0) };
+    FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
+        FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v += GANG) {
+            const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
+            FV x[GANG], next[GANG];
+            UV w[GANG];
+            load_gang(r, i, VEC, TILE_PLAIN, x);
+            load_gang(r, i + CLS_TILE, VEC, TILE_PLAIN, next);
+            weights_gang(x, w, tile_max, scale, fraction);
+            sum_gang(&weights, w);
+            EACH_GANG(GANG_MAXIMA)
+        }
+        m[n] = most;
+        sum += part;
+    }
+    *mass = sum_total(&weights);
+    const f32 top = fold_maxima(m, next_key);
+    *next_flags = tile_status(r, tile + 1, sum, top);
+    return clean(top);
+}
+
+#else
+
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags,
+                              __local f32 *vector_max, __local f32 *max_tile, __local u64 *scratch)
+{
+    const u32 lid = get_local_id(0);
+    u32 odd = touched != 0 ? CLS_TILE_TOUCHED : 0u;
+    f32 top = CLS_MASKED;
+    BARRIER(); /* the last tile's maxima have been read */
+    for (u32 v = lid; v < TILE_VECTORS; v += WGS) {
+        const u32 i = tile * CLS_TILE + v * VEC;
+        FV x = open ? LOAD_V(r->x, i) : load_checked(r, i);
+        odd |= vector_status(r, i, x);
+        x = clean_v(x);
+        if (touched != 0 && touched_lanes(r, i) != 0)
+            x = adjust_touched(r, i, x, CLS_MASKED);
+        vector_max[v] = FMAX(x);
+    }
+    BARRIER();
+    for (u32 n = lid; n < CLS_MAX_TILES_PER_TILE; n += WGS) {
+        f32 raw = CLS_MASKED;
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v++)
+            raw = LARGER(raw, vector_max[n * MAX_TILE_VECTORS + v]);
+        key[n] = key_of(raw);
+        max_tile[n] = raw;
+    }
+    BARRIER();
+    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++)
+        top = LARGER(top, max_tile[n]);
+    *flags = wg_uor(odd, scratch);
+    return top;
+}
+
+#endif
+
+/* An item's share of a tile's mass in its own unit. */
+static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, f32 tile_max, f32 scale)
+{
+    const f32 fraction = split(tile_max, scale).fraction;
+    weight_sum sum = { (UV)(0), (UV)(0) };
+    for (u32 v = get_local_id(0); v < TILE_VECTORS; v += WGS * GANG) {
+        FV x[GANG];
+        UV w[GANG];
+        load_gang(r, tile * CLS_TILE + v * VEC, WGS * VEC, kind, x);
+        weights_gang(x, w, tile_max, scale, fraction);
+        sum_gang(&sum, w);
+    }
+    return sum_total(&sum);
+}
+
+KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
+{
+    __local u64 scratch[WGS];
+#if WGS > 1
+    __local f32 vector_max[TILE_VECTORS];
+    __local f32 max_tile[CLS_MAX_TILES_PER_TILE];
+#endif
+    const u32 row = get_group_id(1);
+    const i32 slot = ROW_SLOT(row);
+    const row_logits r = ROW_VIEW(row, slot);
+    const u32 first = get_group_id(0) * tiles_per_group;
+    const u32 none = slot < 0 || (slots[slot].stopped && !(has & CLS_RAW));
+    const u32 last = none ? first : min(first + tiles_per_group, TILES);
+    const u32 needs_mass = has & CLS_RAW ? 1u : slot < 0 ? 0u : slots[slot].flags & CLS_SLOT_TOTAL;
+    const f32 scale = has & CLS_RAW || slot < 0 ? CLS_LOG2E : slots[slot].total_scale;
+    __global i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
+    f32 next_max = 0.0f;
+    u32 next_flags = 0, is_read = 0, touched_tiles = 0;
+    /* Which of the tiles are touched, a bit each (a group has at most 32): asked
+     * all at once, since the answers come from memory. */
+    for (u32 t = first; t < last && r.touched; t++)
+        touched_tiles |= tile_touched(&r, t) != 0 ? 1u << (t - first) : 0u;
+    for (u32 t = first; t < last; t++) {
+        const u32 masked = tile_mask(&r, t);
+        const int open = tile_is_open(&r, t, masked);
+        const u32 touched = touched_tiles >> (t - first) & 1u;
+        __global i32 *const key = row_key + t * CLS_MAX_TILES_PER_TILE;
+        f32 tile_max = next_max;
+        u32 flags = next_flags;
+        u64 mass = u64_from(0);
+        if (masked == MASK_NONE) { /* the same for the whole group; no logit is read */
+            for (u32 n = get_local_id(0); n < CLS_MAX_TILES_PER_TILE; n += WGS)
+                key[n] = CLS_KEY_NONE;
+            if (get_local_id(0) == 0) {
+                tile_flags[(size_t)row * TILES + t] = CLS_TILE_MASKED;
+                tile_mass[(size_t)row * TILES + t] = mass;
+            }
+            continue;
+        }
+#if WGS == 1
+        if (!is_read)
+            tile_max = tile_maxima(&r, t, open, touched, key, &flags);
+        const int both = needs_mass && tile_max > CLS_MASKED && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
+                         t + 1 < last && tile_is_open(&r, t + 1, tile_mask(&r, t + 1)) && !(touched_tiles >> (t + 1 - first) & 1u);
+        if (both)
+            next_max = weigh_and_read(&r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE, &next_flags);
+        is_read = both;
+#else
+        tile_max = tile_maxima(&r, t, open, touched, key, &flags, vector_max, max_tile, scratch);
+#endif
+        if (!is_read && needs_mass && tile_max > CLS_MASKED)
+            mass = survey_mass(&r, t, !open ? TILE_ANY : touched != 0 || (flags & CLS_STATUS_INF) ? TILE_OPEN : TILE_PLAIN,
+                               tile_max, scale);
+        mass = wg_mass(mass, scratch); /* its barriers outside of any condition */
+        if (get_local_id(0) == 0) {
+            tile_flags[(size_t)row * TILES + t] = flags | (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
+            tile_mass[(size_t)row * TILES + t] = mass;
+        }
+    }
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* token: takes every row to its token whose set provably fits the list, whatever
+ * the vocabulary, a work-group a row; the others get pivots for the pass and wait
+ * for the search.
+ *
+ * Launch: [WGS, rows]. */
+#include "row/pivots.cl"
+#include "row/pick.cl"
+#include "row/truncate.cl"
+#include "stages/top_p.cl"
+
+/* What bounds a truncated row from below before its chain has run. */
+typedef struct row_bound {
+    u32 k;      /* so many tokens suffice; 0: no such number */
+    i32 lowest; /* no token below this key does */
+    int bounded, champions; /* by `lowest`; by top-p over the untouched row */
+} row_bound;
+
+static inline void chain_bound(const cls_slot *slot, i32 max_key, u64 total, row_bound *b)
+{
+    const f32 top = of_key(max_key);
+    f32 scale = CLS_LOG2E;
+    int first = 1, open = 1;
+    b->k = 0;
+    b->lowest = CLS_KEY_NONE + 1;
+    b->bounded = b->champions = 0;
+    /* Until a stage comes that must know more of the row than its maximum and its
+     * mass, or that takes away its head. */
+    for (u32 i = 0; open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
+        const u32 stage = chain_stage(slot, i);
+        if (stage == CLS_STAGE_TEMPERATURE && !(slot->flags & CLS_SLOT_DYNAMIC)) {
+            scale = slot->scale;
+            continue;
+        }
+        if (stage == CLS_STAGE_TOP_K) {
+            b->k = (u32)slot->top_k <= LIST ? (u32)slot->top_k : 0u;
+        } else if (stage == CLS_STAGE_MIROSTAT_1) {
+            b->k = min(256u, (u32)LIST);
+        } else if (stage == CLS_STAGE_TOP_P) {
+            b->champions = first;
+            open = first;
+        } else if (stage == CLS_STAGE_MIN_P) {
+            if (slot->min_keep <= 1) {
+                b->lowest = depth_key(top, scale, slot->min_p);
+                b->bounded = 1;
+            }
+        } else if (stage == CLS_STAGE_MIROSTAT_2 && first) {
+            const u32 size = mass_q20(total, top, scale), most = mirostat_limit(slot);
+            b->lowest = most < size ? max_key : depth_q20_key(top, scale, most - size);
+            b->bounded = 1;
+        } else {
+            open = 0;
+        }
+        first = 0;
+    }
+}
+
+/* Collects what a truncated row's chain may keep. Returns 0 if the list cannot
+ * hold it, or it is not known. Three ways to a bound, one after the other; a
+ * loop, so that compilers that inline everything have one copy of what collects. */
+static inline int list_row(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, u32 n, i32 max_key,
+                           __global f32 *work, shortlist *list, chain_state *c, const cls_row *out)
+{
+    row_bound b;
+    chain_bound(slot, max_key, out->total, &b);
+    i32 bound = CLS_KEY_NONE + 1;
+    for (u32 way = 0; way < 3; way++) {
+        u32 ties = ALL_TIES;
+        i32 lo = b.lowest;
+        if (way == 0 && r->vocab <= LIST) {
+            lo = CLS_KEY_NONE + 1;
+        } else if (way == 0 && b.k != 0) {
+            bound = tile_bound(row_key, n, b.k, max_key, list->scratch);
+            lo = bound > lo ? bound : lo;
+        } else if (way == 0) {
+            if (!b.bounded)
+                continue;
+        } else if (way == 1) {
+            /* Clustered, sorted or tied logits: the exact k-th key decides. */
+            u32 over;
+            if (b.k == 0)
+                continue;
+            lo = kth_key(r, row_key, n, b.k, bound, max_key, &over, list->scratch);
+            ties = b.k - over;
+        } else {
+            if (!b.champions)
+                continue;
+            lo = champion_bound(row_key, n, of_key(max_key), stage_scale(slot, CLS_STAGE_TOP_P),
+                                top_p_target(out->total, row_top_p(slot)), work, list->scratch);
+            if (lo == CLS_KEY_NONE)
+                continue;
+        }
+        if (collect(r, row_key, n, lo, CLS_KEY_INF, ties, list)) {
+            c->floor = ties == ALL_TIES ? lo : lo + 1;
+            c->complete = c->floor == CLS_KEY_NONE + 1;
+            c->kept = list->n;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The first token of the first max tile that has the maximum. */
+static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 n, i32 max_key, __local u64 *scratch)
+{
+    const u32 lid = get_local_id(0);
+    u32 first = 0x7fffffffu;
+    for (u32 base = lid * VEC; base < n && first == 0x7fffffffu; base += WGS * VEC) {
+        const u32 tops = lane_bits(VLOAD(row_key + base) == max_key);
+        first = tops != 0 ? base + 31 - clz(tops & (~tops + 1)) : first;
+    }
+    first = (u32)-wg_imax(-(i32)first, scratch);
+    const int kind = max_tile_kind(r, first);
+    const f32 under = above(max_key - 1);
+    i32 id = CLS_MAX_ID;
+    for (u32 v = lid * VEC; v < CLS_MAX_TILE && id == CLS_MAX_ID; v += WGS * VEC) {
+        const u32 tops = lane_bits(load_v(r, first * CLS_MAX_TILE + v, kind) > under);
+        id = tops != 0 ? (i32)(first * CLS_MAX_TILE + v + 31 - clz(tops & (~tops + 1))) : id;
+    }
+    return -wg_imax(-id, scratch);
+}
+
+/* What the pass is to measure of a row that the search must serve: above four
+ * keys, of the first truncation. */
+static inline void ask_pass(const row_logits *r, const cls_slot *slot, u32 wanted, __global f32 *row_sample, cls_row *out,
+                            __local u64 *scratch)
+{
+    const u32 stage = first_truncation(slot);
+    const f32 scale = stage_scale(slot, stage), row_max = of_key(out->max_key);
+    out->state = stage == CLS_STAGE_TOP_K                                    ? CLS_ROW_SEARCH_COUNT
+                 : stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_MIN_P || stage == CLS_STAGE_MIROSTAT_2
+                     ? CLS_ROW_SEARCH_MASS
+                     : CLS_ROW_SEARCH_ALL;
+    out->scale = scale;
+    out->kept = wanted;
+    if (stage == CLS_STAGE_MIN_P || stage == CLS_STAGE_MIROSTAT_2) {
+        row_bound b;
+        chain_bound(slot, out->max_key, out->total, &b);
+        const i32 lowest = stage == CLS_STAGE_MIN_P ? depth_key(row_max, scale, slot->min_p) : b.lowest;
+        for (u32 p = 0; p < CLS_PIVOTS; p++)
+            out->pivot[p] = lowest - 1;
+    } else if (out->state != CLS_ROW_SEARCH_ALL) {
+        const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
+        const u64 target = stage == CLS_STAGE_TOP_K ? u64_from((u32)slot->top_k) : top_p_target(out->total, row_top_p(slot));
+        guess_pivots(r, &m, target, out->total, row_sample, out->pivot, scratch);
+    }
+}
+
+KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS, DRAFT_ROW_ARGS)
+{
+    ROW_BEGIN
+    out.mass = out.total = out.target = out.drawn = out.adapted = u64_from(0);
+    out.token = invalid_token;
+    out.status = place == -1 ? CLS_STATUS_SKIPPED : place < 0 ? CLS_STATUS_NO_SLOT : 0u;
+    out.state = CLS_ROW_DONE;
+    out.max_key = out.cut_key = out.top_key = CLS_KEY_NONE;
+    out.cut_id = out.head_last = CLS_MAX_ID;
+    out.head_key = CLS_KEY_INF;
+    out.head_first = 0;
+    out.scale = CLS_LOG2E;
+    out.none = 1;
+    out.kept = out.listed = out.aim = out.least = 0;
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
+        out.pivot[p] = CLS_KEY_NONE;
+    if (place >= 0 && slot.stopped) {
+        out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
+    } else if (place >= 0) {
+        u32 flags = 0;
+        for (u32 t = get_local_id(0); t < tiles; t += WGS)
+            flags |= r.flags[t];
+        out.status = wg_uor(flags, list.scratch) & (CLS_STATUS_NAN | CLS_STATUS_INF);
+        out.max_key = out.top_key = row_max_key(row_key, n, list.scratch);
+        out.none = out.max_key == CLS_KEY_NONE;
+        out.status |= out.none ? CLS_STATUS_EMPTY : 0u;
+        out.scale = slot.scale;
+        if (!out.none && (slot.flags & CLS_SLOT_GREEDY)) {
+            out.token = largest(&r, row_key, n, out.max_key, list.scratch);
+            out.cut_key = out.max_key;
+            out.cut_id = out.token;
+            out.kept = 1;
+        }
+    }
+    if (!out.none && !(slot.flags & CLS_SLOT_GREEDY)) { /* the same for the whole group */
+        chain_state c;
+        int listed = 0;
+        chain_begin(out.max_key, &c);
+        if (slot.flags & CLS_SLOT_TOTAL)
+            out.total = row_total(row_key, tile_mass + (size_t)row * tiles, tiles, of_key(out.max_key), slot.total_scale,
+                                  row_work, list.scratch);
+        BARRIER();
+        if (row_is_plain(&slot)) {
+            c.set.plain = 1;
+            c.scale = slot.scale;
+            out.mass = out.total;
+        } else if (!(has & CLS_FORCE_SEARCH) && list_row(&r, &slot, row_key, n, out.max_key, row_sample, &list, &c, &out)) {
+            list_sort(&list);
+            listed = truncate_list(&slot, &list, row_key, &r, ROW_COIN(&slot, row), infill, n_end, &c, &out);
+        }
+        if ((c.set.plain || listed) && !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
+            pick_token(&r, &slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row), invalid_token, row_work, row_sample, &list, &c, &out);
+        } else if (listed || !(has & CLS_HAS_SEARCH)) {
+            /* Nothing to draw; or nobody would search, though the host took the
+             * row for bounded: a status, not the token of some other step. */
+            out.status |= listed ? 0u : CLS_STATUS_UNFIT;
+            out.state = CLS_ROW_DONE;
+            out.none = 1;
+        } else {
+            ask_pass(&r, &slot, c.wanted, row_sample, &out, list.scratch);
+        }
+    }
+    ROW_END(out.state == CLS_ROW_DONE)
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/* verify: how many of a request's drafts are accepted, and what follows them.
+ * Every row has its token, and knows what it and the draft's own distribution
+ * give to the draft that follows. The residual measures what accepting leaves of
+ * a row; verify walks the rows, draws, and moves the slots on. */
+#include "row/pick.cl"
+#include "row/residual.cl"
+
+/* Whether a token ends its request as its `outputs`-th: cls_row_status bits. */
+static inline u32 ends_request(const cls_slot *slot, __global const u32 *lists, u32 id, u32 outputs)
+{
+    if (list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop)
+        return CLS_STATUS_STOPPED;
+    return slot->max_tokens != 0 && outputs >= slot->max_tokens ? CLS_STATUS_STOPPED | CLS_STATUS_LENGTH : 0u;
+}
+
+static inline u64 sum_of(__global const u64 *tile_sum, u32 tiles, __local u64 *scratch)
+{
+    u64 sum = u64_from(0);
+    for (u32 t = get_local_id(0); t < tiles; t += WGS)
+        sum = u64_add(sum, tile_sum[t]);
+    return wg_mass(sum, scratch);
+}
+
+/* Where the walk through a request's rows ended. */
+typedef struct walk {
+    u32 row, depth; /* its path are the accepted drafts, so many */
+    u32 status;
+    i32 token;      /* that follows them, -1: none */
+    int left;       /* ... but it is to be drawn from the row's residual */
+    u64 reach;
+} walk;
+
+/* What of a row's record is told of its request. */
+static inline int walk_row(const cls_row *out, walk *w)
+{
+    w->status |= out->none ? out->status : out->status & (CLS_STATUS_NAN | CLS_STATUS_INF);
+    w->token = out->none ? -1 : out->token;
+    return !out->none;
+}
+
+/* Follows the drafts that equal the rows' tokens, in a chain or a tree. */
+static inline void walk_matches(const cls_slot *slot, __global const u32 *lists, __global const cls_row *rows,
+                                __global const i32 *nodes, __global const i32 *parents, __global const i32 *ids, u32 last,
+                                int bonus, walk *w)
+{
+    const u32 first = w->row;
+    for (;;) {
+        const cls_row out = rows[w->row];
+        u32 next = last;
+        int children = 0;
+        if (!walk_row(&out, w))
+            return;
+        for (u32 at = w->row + 1; at < last && next == last; at++) {
+            if (parents[nodes[at]] != nodes[w->row])
+                continue;
+            children = 1;
+            next = ids[nodes[at]] == out.token ? at : last;
+        }
+        if (next == last) {
+            w->token = children || bonus || first + 1 == last ? out.token : -1;
+            return;
+        }
+        w->row = next;
+        w->depth++;
+        w->token = -1;
+        const u32 ended = ends_request(slot, lists, (u32)out.token, slot->outputs + w->depth);
+        w->status |= ended;
+        if (ended != 0)
+            return;
+    }
+}
+
+/* Whether typical acceptance takes the draft that follows a row. */
+static inline int is_typical(const cls_row *out, const row_logits *r, __global const u32 *row_ids, u32 flags, u32 id,
+                             u64 terms, i32 epsilon, i32 delta)
+{
+    const f32 top = of_key(out->top_key);
+    report t;
+    report_final(r, out, flags, row_ids, &t);
+    const f32 z = report_kept(&t, id, load_one(&t.r, id));
+    if (!(z > CLS_MASKED))
+        return 0;
+    const i32 whole = (i32)mass_q20(out->mass, top, out->scale);
+    const i32 entropy = whole + (i32)mean_depth_q20(terms, out->mass);
+    return (i32)depth_q20(z, top, out->scale) + whole < max(epsilon, delta + entropy);
+}
+
+#define VERIFY_OUT(NAME) __global i32 *NAME, const u64 NAME##_offset
+
+/* verify: a request a group. Launch: [WGS, requests]. */
+KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS, DRAFT_ROW_ARGS, const u32 method,
+                       const u32 n_rows, __global const i32 *firsts, const u64 firsts_offset, const u32 bonus,
+                       const i32 epsilon, const i32 delta, const u32 max_drafts, const u32 wants, VERIFY_OUT(out_tokens),
+                       VERIFY_OUT(accepted), VERIFY_OUT(emitted), VERIFY_OUT(out_nodes), VERIFY_OUT(out_status),
+                       VERIFY_OUT(counters))
+{
+    __local u64 scratch[WGS];
+    const u32 request = get_group_id(1), lid = get_local_id(0), tiles = TILES;
+    const u32 first = (u32)OF(firsts)[request];
+    const u32 last = request + 1 < get_num_groups(1) ? (u32)OF(firsts)[request + 1] : n_rows;
+    const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, first);
+    __global const i32 *const its_nodes = OF(nodes), *const its_parents = OF(parents);
+    __global const i32 *const ids = OF(draft_ids);
+    cls_slot slot;
+    walk w = { first, 0, 0u, -1, 0, CLS_ONE_Q63 };
+    cls_mode made = { 0, 0u, 0u, 0u };
+    slot.flags = slot.stopped = slot.outputs = 0;
+    if (place >= 0) {
+        slot = slots[place];
+        made = slot.mode;
+    }
+    const int judged = place >= 0 && is_judged(slot.flags, slot.stopped, has) && (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK || method == CLS_VERIFY_TYPICAL);
+    if (place < 0 || slot.stopped) {
+        w.status = rows[first].status;
+    } else if (!(has & CLS_ALL_GREEDY) && (slot.flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS))) {
+        const cls_row out = rows[first];
+        const row_logits r = ROW_VIEW(first, place);
+        walk_row(&out, &w); /* what comes next needs this token first */
+        next_mode(&r, &slot, tile_key + (size_t)first * MAX_TILES, &out, &made);
+    } else if (!judged) {
+        walk_matches(&slot, lists, rows, its_nodes, its_parents, ids, last, (int)bonus, &w);
+    } else {
+        /* Standard and typical end at the first draft that fails; block goes on,
+         * and goes back to the last that did not. */
+        walk good = w;
+        u64 reach = CLS_ONE_Q63;
+        int going = 1;
+        for (u32 left = n_rows; going && left > 0; left--) {
+            const cls_row out = rows[w.row];
+            const i32 draft = draft_after(its_nodes, its_parents, w.row, n_rows);
+            const int together = method == CLS_VERIFY_BLOCK;
+            const u64 bits = ROW_BITS(together ? CLS_PURPOSE_BLOCK + w.depth : CLS_PURPOSE_ACCEPT, &slot, together ? first : w.row);
+            int taken = 0;
+            if (!walk_row(&out, &w)) {
+                going = 0;
+            } else if (draft < 0 || u64_is_zero(out.asked)) {
+                w.token = draft >= 0 || bonus || first + 1 == last ? out.token : -1;
+                going = 0;
+            }
+            if (!going) {
+                good = w;
+                break;
+            }
+            const u32 id = (u32)ids[draft], stop = ends_request(&slot, lists, id, slot.outputs + w.depth + 1);
+            if (method == CLS_VERIFY_STANDARD) {
+                taken = accepts(bits, out.given, out.asked);
+            } else if (method == CLS_VERIFY_TYPICAL) {
+                const row_logits r = ROW_VIEW(w.row, place);
+                const u64 terms = sum_of(work + (size_t)w.row * tiles, tiles, scratch);
+                taken = is_typical(&out, &r, (__global const u32 *)sample + (size_t)w.row * sample_stride, slot.flags,
+                                       id, terms, epsilon, delta);
+            }
+            if (method == CLS_VERIFY_BLOCK || !taken) {
+                w.left = method != CLS_VERIFY_TYPICAL;
+                w.reach = reach;
+                if (w.depth == 0 || method != CLS_VERIFY_BLOCK)
+                    good = w;
+                going = method == CLS_VERIFY_BLOCK;
+            }
+            if (!going)
+                break;
+            w.left = 0;
+            w.row++;
+            w.depth++;
+            w.token = -1;
+            if (method == CLS_VERIFY_BLOCK) {
+                const cls_row next = rows[w.row];
+                const i32 after = draft_after(its_nodes, its_parents, w.row, n_rows);
+                const int inner = stop == 0 && !next.none && after >= 0 && !u64_is_zero(next.asked);
+                reach = ratio_q63(reach, out.given, out.asked);
+                const u64 sum = inner ? sum_of(work + (size_t)w.row * tiles, tiles, scratch) : reach;
+                const u64 whole = inner ? u64_add(sum, u64_sub(CLS_ONE_Q63, reach)) : CLS_ONE_Q63;
+                if (accepts(bits, sum, whole)) {
+                    good = w;
+                    good.left = inner;
+                    good.reach = reach;
+                    good.status |= inner ? next.status & (CLS_STATUS_NAN | CLS_STATUS_INF) : stop;
+                    good.token = inner ? next.token : -1;
+                }
+                /* The last prefix: the row after it draws for itself, if it was good. */
+                if (!inner && stop == 0 && good.row == w.row) {
+                    walk_row(&next, &good);
+                    if (!next.none && after < 0 && !bonus)
+                        good.token = -1;
+                }
+                going = inner;
+            } else if (stop != 0) {
+                w.status |= stop;
+                good = w;
+                going = 0;
+            }
+        }
+        w = good;
+    }
+    if (w.left) { /* the same for the whole group */
+        const cls_row out = rows[w.row];
+        const i32 draft = draft_after(its_nodes, its_parents, w.row, n_rows);
+        __global const u64 *const sums = work + (size_t)w.row * tiles;
+        const u64 total = sum_of(sums, tiles, scratch);
+        if (!u64_is_zero(total)) {
+            u64 drawn = u64_mul_hi(ROW_BITS(CLS_PURPOSE_RESIDUAL, &slot, w.row), total);
+            const row_logits r = ROW_VIEW(w.row, place);
+            const draft_rows d = ROW_DRAFTS;
+            residual left;
+            residual_of(&r, &out, slot.flags, (__global const u32 *)sample + (size_t)w.row * sample_stride, &d, MAX_TILES,
+                        (u32)draft, (u32)ids[draft], w.reach, &left);
+            const u32 tile = draw_tile(sums, tiles, &drawn, scratch);
+            w.token = residual_draw(&left, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
+        }
+    }
+    if (w.token >= 0)
+        w.status |= ends_request(&slot, lists, (u32)w.token, slot.outputs + w.depth + 1);
+    const u32 in_all = w.depth + (u32)(w.token >= 0);
+    const prepared_row p = prepared_of(prepared, layout, vocab, w.row, lists);
+    if (lid == 0) {
+        if (wants & 1u) {
+            for (u32 i = 0; i <= max_drafts; i++)
+                OF(out_tokens)[(size_t)request * (max_drafts + 1) + i] =
+                    i < w.depth ? (i32)p.path[i] : i == w.depth ? w.token : -1;
+        }
+        if (wants & 2u)
+            OF(accepted)[request] = (i32)w.depth;
+        if (wants & 4u)
+            OF(emitted)[request] = (i32)in_all;
+        if (wants & 8u) {
+            __global i32 *const to = OF(out_nodes) + (size_t)request * max_drafts;
+            i32 node = its_nodes[w.row];
+            for (u32 i = w.depth; i < max_drafts; i++)
+                to[i] = -1;
+            for (u32 i = w.depth; i > 0; node = its_parents[node])
+                to[--i] = node - (i32)(first - request);
+        }
+        if (wants & 16u)
+            OF(out_status)[request] = (i32)w.status;
+        if ((wants & 32u) && place >= 0) {
+            __global i32 *const sum = OF(counters) + (size_t)place * 3;
+            sum[0] += (i32)(last - first - 1);
+            sum[1] += (i32)w.depth;
+            sum[2] += (i32)in_all;
+        }
+        if (w.token >= 0 && (has & CLS_HAS_LATEST))
+            OF(latest)[(u32)place] = w.token;
+    }
+    const slot_state s = state_of(state, layout, vocab, place < 0 ? 0u : (u32)place);
+    for (u32 i = 0; i < in_all; i++) {
+        state_accept(slots + place, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1, &made, scratch);
+        BARRIER();
+    }
+}

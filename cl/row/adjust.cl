@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/* adjust: how every kernel reads logits. Type, dense bias, mask, bounds, logit
+ * biases, penalties and what was prepared are applied on the fly; there is no
+ * adjusted copy. */
+#include "row/view.cl"
+
+/* A bitmap's bits for the vector at i, and all of these. */
+#define ALL_LANES (0xffffu >> (16 - VEC))
+static inline u32 vector_bits(__global const u32 *bitmap, u32 i) { return bitmap[i >> 5] >> (i & 31) & ALL_LANES; }
+
+/* Lane j's bit of a word as its sign. */
+static inline IV lane_signs(u32 word) { return (IV)((i32)word) << ((IV)(31) - LANES); }
+
+/* ------------------------------------------------------------ mask, bias, bounds */
+
+#ifdef CLS_LIMITED
+static inline i32 dense_bits(const row_logits *r, u32 i)
+{
+    return r->dense & CLS_BIAS_F16 ? half_bits((__global const ushort *)r->bias, i) : as_int(r->bias[i]);
+}
+/* The status bits of a sum. A finite one is taken by halves. */
+static inline u32 sum_status(i32 a, i32 b)
+{
+    const u32 its = bits_status(a) | bits_status(b);
+    if ((a ^ b) == (i32)0x80000000 && (a & 0x7fffffff) == 0x7f800000) /* +inf and -inf */
+        return CLS_STATUS_NAN;
+    if ((a & 0x7fffffff) >= 0x7f800000 || (b & 0x7fffffff) >= 0x7f800000)
+        return its & CLS_STATUS_NAN ? CLS_STATUS_NAN : its;
+    return 0.5f * as_float(a) + 0.5f * as_float(b) >= 0x1p+127f ? CLS_STATUS_INF : 0u;
+}
+static inline FV add_dense(const row_logits *r, u32 i, FV x)
+{
+    FV bias;
+    if (r->dense & CLS_BIAS_F16)
+        bias = limited_v(AS_IV(widen_bits(VLOAD((__global const ushort *)r->bias + i))));
+    else
+        bias = limited_v(VLOAD((__global const i32 *)r->bias + i));
+    const FV sum = x + bias, least = (FV)(-CLS_FLT_MAX);
+    return ((x > CLS_MASKED) & (bias > CLS_MASKED)) ? (sum > least ? sum : least) : (FV)(CLS_MASKED);
+}
+static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
+{
+    const f32 bias = r->dense ? limited(dense_bits(r, i)) : 0.0f;
+    return x > CLS_MASKED && bias > CLS_MASKED ? LARGER(x + bias, -CLS_FLT_MAX) : CLS_MASKED;
+}
+#else
+static inline FV add_dense(const row_logits *r, u32 i, FV x)
+{
+    if (r->dense & CLS_BIAS_F16)
+        return x + widen(VLOAD((__global const ushort *)r->bias + i));
+    return x + VLOAD(r->bias + i);
+}
+static inline f32 dense_one(const row_logits *r, u32 i)
+{
+    return r->dense & CLS_BIAS_F16 ? vload_half(i, (__global const half *)r->bias) : r->bias[i];
+}
+static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x) { return x + (r->dense ? dense_one(r, i) : 0.0f); }
+#endif
+
+/* Whether mask and list allow an id. */
+static inline int is_allowed(const row_logits *r, u32 i)
+{
+    if ((r->masked & CLS_MASK_LIST) && !(r->state.biased[i >> 5] >> (i & 31) & 1u))
+        return 0;
+    if (r->masked & CLS_MASK_BYTES)
+        return i < r->mask_width && ((__global const uchar *)r->mask)[i] != 0;
+    return !(r->masked & CLS_HAS_MASK) || (i >> 5 < r->mask_width && (r->mask[i >> 5] >> (i & 31) & 1u));
+}
+
+/* VEC logits from id i, a multiple of VEC; -inf where masked or beyond the
+ * row. Not cleaned: NaN and +inf come through. Biases and penalties are not in. */
+static inline FV load_checked(const row_logits *r, u32 i)
+{
+    FV x;
+    const u32 listed = r->masked & CLS_MASK_LIST ? vector_bits(r->state.biased, i) : ALL_LANES;
+    u32 word = ALL_LANES;
+    if ((r->masked & CLS_HAS_MASK) && !(r->masked & CLS_MASK_BYTES))
+        word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
+    if ((listed & word & ALL_LANES) == 0) /* not read at all */
+        return (FV)(CLS_MASKED);
+    const int inside = i + VEC <= r->vocab && !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
+    if (inside) {
+        x = LOAD_V(r->x, i);
+        if (r->dense)
+            x = add_dense(r, i, x);
+    } else {
+        x = (FV)(CLS_MASKED);
+        /* Not a constant number of them, which compilers would unroll. */
+        for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
+            if (is_allowed(r, i + j))
+                x = LANES == (IV)((i32)j) ? (FV)(add_dense_one(r, i + j, LOAD(r->x, i + j))) : x;
+        return x;
+    }
+    if (r->masked & CLS_MASK_BYTES) {
+        const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));
+        x = allowed != 0 ? x : (FV)(CLS_MASKED);
+    } else if (r->masked & CLS_HAS_MASK) {
+        x = lane_signs(word) < 0 ? x : (FV)(CLS_MASKED);
+    }
+    if (listed != ALL_LANES)
+        x = lane_signs(listed) < 0 ? x : (FV)(CLS_MASKED);
+    return x;
+}
+
+/* The status bits of a vector that load_checked() gave. */
+static inline u32 vector_status(const row_logits *r, u32 i, FV x)
+{
+#ifdef CLS_LIMITED
+    u32 flags = 0;
+    if (!r->dense && i + VEC <= r->vocab && !ANY((BITS_V(r->x, i) & 0x7fffffff) >= (IV)(0x7f800000)))
+        return 0;
+    for (u32 j = i; j < i + VEC && j < r->vocab; j++)
+        if (is_allowed(r, j))
+            flags |= r->dense ? sum_status(BITS(r->x, j), dense_bits(r, j)) : bits_status(BITS(r->x, j));
+    return flags;
+#else
+    return (ANY(x != x) ? CLS_STATUS_NAN : 0u) | (ANY(x == CLS_INF) ? CLS_STATUS_INF : 0u);
+#endif
+}
+
+/* -------------------------------------------------------- biases and penalties */
+
+/* The tokens of a word that the slot can change; those of the vector at i, a bit each. */
+static inline u32 touched_word(const row_logits *r, u32 w) { return r->touching[0][w] | r->touching[1][w]; }
+static inline u32 touched_lanes(const row_logits *r, u32 i) { return touched_word(r, i >> 5) >> (i & 31) & ALL_LANES; }
+
+/* A touched token's biases and penalties, then what was prepared: bans, and DRY
+ * comes last. */
+static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
+{
+    const slot_state *const s = &r->state;
+    if (r->penalized) {
+        if (s->biases && (s->biased[i >> 5] >> (i & 31) & 1u)) {
+            const u32 at = list_find(r->list, r->n_list, i);
+            if (at < r->n_list)
+                x = add_bias(x, FROM_BITS(r->list[r->n_list + at]));
+        }
+        u32 count = count_of(s, i), seen = s->keep != CLS_KEEPS_NONE ? s->seen[i >> 5] >> (i & 31) & 1u : 0u;
+        if (r->patched)
+            find_patch(&r->prepared, i, &count, &seen);
+        if (count != 0 || seen != 0)
+            x = penalize(x, count, r->repetition, r->reciprocal, r->frequency, r->presence);
+    }
+    if (r->marked && (r->prepared.marks[i >> 5] >> (i & 31) & 1u))
+        x = adjust_prepared(&r->prepared, i, x);
+    return x;
+}
+
+/* A vector that has touched tokens: those above `least` one by one. They are few, and code
+ * for whole vectors made every place that loads twice as large for compilers. */
+static inline FV adjust_touched(const row_logits *r, u32 i, FV x, f32 least)
+{
+    for (u32 touched = touched_lanes(r, i) & lane_bits(x > least); touched != 0; touched &= touched - 1) {
+        const u32 j = 31 - clz(touched & (~touched + 1));
+        const IV at = LANES == (IV)((i32)j);
+        x = at ? (FV)(adjust_one(r, i + j, FMAX(at ? x : (FV)(CLS_MASKED)))) : x;
+    }
+    return x;
+}
+
+/* Without what a chain has cut already. */
+static inline FV narrow_v(const row_logits *r, u32 i, FV x)
+{
+    const IV id = LANES + (IV)((i32)i);
+    const IV at_head = (x > above(r->head_key - 1)) & (x <= above(r->head_key));
+    const IV at_cut = (x > above(r->cut_key - 1)) & (x <= above(r->cut_key));
+    IV out = (x > above(r->head_key)) | (x <= above(r->cut_key - 1)) | (at_cut & (id > (IV)(r->cut_id)));
+    out |= at_head & ((id < (IV)(r->head_first)) | (id > (IV)(r->head_last)));
+    return out ? (FV)(CLS_MASKED) : x;
+}
+static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
+{
+    const i32 key = key_of(x), id = (i32)i;
+    if (key > r->head_key || key < r->cut_key || (key == r->cut_key && id > r->cut_id) ||
+        (key == r->head_key && (id < r->head_first || id > r->head_last)))
+        return CLS_MASKED;
+    return x;
+}
+
+/* Where only tokens above a bound matter: the `least` that spares the adjustment
+ * of the others, which fall further. Unless some may rise, as by settle() tiny
+ * negative ones do, to 0. */
+static inline f32 least_above(const row_logits *r, f32 bound)
+{
+    return r->raises || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED : bound;
+}
+
+/* The vector as the chain sees it, but for what is not above `least`, which stays
+ * below it. open: whether tile_is_open() holds. */
+static inline FV load_adjusted(const row_logits *r, u32 i, int open, f32 least)
+{
+    FV x = clean_v(open ? LOAD_V(r->x, i) : load_checked(r, i));
+    if (r->touched && touched_lanes(r, i) != 0)
+        x = adjust_touched(r, i, x, least);
+    return r->narrowed ? narrow_v(r, i, x) : x;
+}
+
+/* One token as the chain saw it first, whatever it has cut since. */
+static inline f32 load_whole(const row_logits *r, u32 i)
+{
+    if (!is_allowed(r, i))
+        return CLS_MASKED;
+    f32 x = clean(add_dense_one(r, i, LOAD(r->x, i)));
+    return r->touched && (touched_word(r, i >> 5) >> (i & 31) & 1u) ? adjust_one(r, i, x) : x;
+}
+static inline f32 load_one(const row_logits *r, u32 i)
+{
+    const f32 x = load_whole(r, i);
+    return r->narrowed ? narrow_one(r, i, x) : x;
+}

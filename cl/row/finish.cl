@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* finish: a row is done. Its token and status go out, its slot's state moves on, its
+ * record stays for the kernels that report on it. */
+#include "row/maps.cl"
+#include "row/state.cl"
+
+/* By the whole group; `done` is the same for all of it. */
+static inline void finish_row(cls_row *out, __global cls_row *record, __global cls_slot *slot, const slot_state *s,
+                              __global const u32 *lists, u32 has, u32 row, int done, int first, const cls_mode *made,
+                              __global i32 *tokens,
+                              u64 tokens_offset, __global i32 *status_out, u64 status_offset, __global i32 *latest,
+                              __local u64 *scratch)
+{
+    const int drawn = done && !out->none;
+    if (drawn) {
+        const u32 outputs = slot->outputs + 1, n = slot->n_stop;
+        if (list_find(lists + slot->stop, n, (u32)out->token) < n)
+            out->status |= CLS_STATUS_STOPPED;
+        else if (slot->max_tokens != 0 && outputs >= slot->max_tokens)
+            out->status |= CLS_STATUS_STOPPED | CLS_STATUS_LENGTH;
+    }
+    if (get_local_id(0) == 0) {
+        *record = *out;
+        if (done && (has & CLS_HAS_TOKENS))
+            OF(tokens)[row] = out->token;
+        if (done && (has & CLS_HAS_STATUS))
+            status_out[u64_to_size(status_offset) + row] = (i32)out->status;
+        if (drawn && (has & CLS_HAS_LATEST))
+            *latest = out->token;
+        if (drawn && (has & CLS_DEFER) && first && (slot->flags & CLS_SLOT_MODES)) {
+            slot->pending = out->token;
+            slot->next = *made;
+        }
+    }
+    state_accept(slot, s, lists, (u32)out->token, drawn && !(has & CLS_DEFER), made, scratch);
+}
+/* place: the row's slot, less than 0 if it has none. */
+#define FINISH_ROW(out, row, place, view, done, first, made, scratch)                                   \
+    finish_row(out, rows + row, slots + ((place) < 0 ? 0 : (place)), &(view)->state, lists, has, row,   \
+               done, first, made, tokens, tokens_offset, status_out, status_offset,                                  \
+               OF(latest) + ((place) < 0 ? 0 : (place)), scratch)
+
+/* Whether no row before this one names its slot: of rows that share one, the
+ * first one's draw is what accepting its token goes by. Asked where that matters. */
+static inline int first_of_slot(const cls_slot *slot, __global const cls_slot *slots, u32 n_slots,
+                                __global const i32 *slot_map, u64 slot_map_offset, u32 has, u32 row, i32 place)
+{
+    int first = 1;
+    if ((slot->flags & CLS_SLOT_MODES) && (has & CLS_DEFER) && (has & CLS_HAS_SLOT_MAP))
+        for (u32 other = 0; other < row; other++)
+            first &= OF(slot_map)[other] != place;
+    return first;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/* shortlist: the few tokens that can survive, found through the max tiles.
+ *
+ * The first k max tiles (maximum descending, id ascending) each hold a token
+ * that precedes every token of the tiles not taken, so the top k lie in them,
+ * ties included. Any key with k tile maxima at or above it is therefore a
+ * bound: tokens below it are not read again. */
+#include "row/above.cl"
+#include "row/chain.cl"
+
+/* At most LIST tokens in id order, in local memory. Every entry from n up to
+ * the next multiple of VEC has CLS_KEY_NONE. */
+typedef struct shortlist {
+    __local i32 *key;
+    __local i32 *id;
+    __local u64 *mass;  /* row units, at the scale of the last list_weigh() */
+    __local i32 *order; /* [rank] = place in the list */
+    __local i32 *rank;  /* [place] = rank in (key descending, id ascending) */
+    __local u64 *scratch;
+    u32 n;
+} shortlist;
+
+#define SHORTLIST(NAME)                                            \
+    __local i32 NAME##_keys[LIST], NAME##_ids[LIST];               \
+    __local i32 NAME##_orders[LIST], NAME##_ranks[LIST];           \
+    __local u64 NAME##_masses[LIST], NAME##_scratches[WGS];        \
+    shortlist NAME = { NAME##_keys, NAME##_ids, NAME##_masses,     \
+                       NAME##_orders, NAME##_ranks, NAME##_scratches, 0 }
+
+#define ALL_TIES 0x7fffffffu
+
+/* Walks max tiles [first, last), multiples of VEC, and takes the tokens with lo <= key <= hi, of
+ * those equal to lo only the next *ties. Writes them from place `at` on where
+ * `write` is set, as far as the list reaches. Returns how many there are; may
+ * stop counting beyond LIST, ties left out where it does not write: the caller
+ * limits them. */
+static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, u32 first, u32 last, i32 lo, i32 hi,
+                              u32 *ties, int write, u32 at, shortlist *list)
+{
+    const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
+    u32 taken = 0, left = *ties;
+    for (u32 base = first; base < last && taken - (write ? 0 : *ties - left) <= LIST; base += VEC) {
+        u32 tiles = lane_bits(VLOAD(row_key + base) >= lo);
+        for (; tiles != 0; tiles &= tiles - 1) {
+            const u32 m = base + 31 - clz(tiles & (~tiles + 1));
+            const int kind = max_tile_kind(r, m);
+            /* Folding a comparison to a scalar costs more than the comparison:
+             * once a tile first, since a narrow bracket misses most tiles. What
+             * is kept of it are the logits after all adjustments. */
+            f32 kept[CLS_MAX_TILE];
+            IV any = (IV)(0);
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+                const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
+                VSTORE(x, kept + v);
+                any |= (x > under) & (x <= over);
+            }
+            for (u32 v = ANY(any) ? 0 : CLS_MAX_TILE; v < CLS_MAX_TILE; v += VEC) {
+                const u32 i = m * CLS_MAX_TILE + v;
+                const f32 *const lane = kept + v;
+                const FV x = VLOAD(lane);
+                u32 hits = lane_bits((x > under) & (x <= over));
+                for (; hits != 0; hits &= hits - 1) {
+                    const u32 j = 31 - clz(hits & (~hits + 1));
+                    const i32 key = key_of(clean(lane[j]));
+                    if (key == lo) {
+                        if (left == 0)
+                            continue;
+                        left--;
+                    }
+                    if (write && at + taken < LIST) {
+                        list->key[at + taken] = key;
+                        list->id[at + taken] = (i32)(i + j);
+                    }
+                    taken++;
+                }
+            }
+        }
+    }
+    *ties = left;
+    return taken;
+}
+
+/* Fills the list with the row's tokens of lo <= key <= hi, in id order, those
+ * equal to lo only up to `ties` of them. Returns 0 if they don't fit. */
+static inline int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi, u32 ties,
+                          shortlist *list)
+{
+    u32 total;
+#if WGS == 1
+    total = take_tokens(r, row_key, 0, n, lo, hi, &ties, 1, 0, list);
+#else
+    /* Each item counts in its own stretch of tiles, then writes where the
+     * items before it end: the order of ids is kept without sorting. */
+    const u32 stretch = (n / VEC + WGS - 1) / WGS * VEC;
+    const u32 first = min((u32)get_local_id(0) * stretch, n), last = min(first + stretch, n);
+    u32 all = ALL_TIES, equal, mine;
+    u32 count = take_tokens(r, row_key, first, last, lo, hi, &all, 0, 0, list);
+    const u32 my_ties = ALL_TIES - all;
+    const u32 ties_before = wg_scan_u32(my_ties, list->scratch, &equal);
+    u32 quota = (u32)not_negative((i32)(ties - ties_before));
+    quota = min(quota, my_ties);
+    mine = count - my_ties + quota;
+    const u32 at = wg_scan_u32(mine, list->scratch, &total);
+    /* Items that stopped counting make the total too large, never too small. */
+    if (total <= LIST)
+        take_tokens(r, row_key, first, last, lo, hi, &quota, 1, at, list);
+#endif
+    if (total > LIST)
+        return 0;
+    list->n = total;
+    for (u32 i = total + get_local_id(0); i < LIST && i < total + VEC; i += WGS)
+        list->key[i] = CLS_KEY_NONE;
+    BARRIER();
+    return 1;
+}
+
+/* Ranks the list: entry i has as many before it as keys above its own, or
+ * equal to it and earlier. n^2 / VEC compares, but no barrier between them:
+ * for the 50 to 500 entries that lists have this beats sorting. */
+static inline void list_sort(shortlist *list)
+{
+    const u32 n = list->n;
+    for (u32 i = get_local_id(0); i < n; i += WGS) {
+        const i32 key = list->key[i];
+        IV count = (IV)(0);
+        u32 v = 0;
+        for (; v + 4 * VEC <= i; v += 4 * VEC) {
+            count += VLOAD(list->key + v) >= key;
+            count += VLOAD(list->key + v + VEC) >= key;
+            count += VLOAD(list->key + v + 2 * VEC) >= key;
+            count += VLOAD(list->key + v + 3 * VEC) >= key;
+        }
+        for (; v + VEC <= i; v += VEC)
+            count += VLOAD(list->key + v) >= key;
+        const IV k = VLOAD(list->key + v);
+        count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) < (IV)((i32)i)));
+        for (v += VEC; v + 4 * VEC <= n; v += 4 * VEC) {
+            count += VLOAD(list->key + v) > key;
+            count += VLOAD(list->key + v + VEC) > key;
+            count += VLOAD(list->key + v + 2 * VEC) > key;
+            count += VLOAD(list->key + v + 3 * VEC) > key;
+        }
+        for (; v < n; v += VEC)
+            count += VLOAD(list->key + v) > key;
+        const i32 rank = (i32)COUNT(count);
+        list->rank[i] = rank;
+        list->order[rank] = (i32)i;
+    }
+    BARRIER();
+}
+
+/* Takes the masses of the list's tokens at a scale. */
+static inline void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_max, f32 scale)
+{
+    const i32 exponent = split(row_max, scale).exponent;
+    u32 tile = 0xffffffffu;
+    cls_unit unit;
+    BARRIER();
+    for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+        const u32 t = (u32)list->id[i] / CLS_TILE;
+        if (t != tile) {
+            tile = t;
+            unit = tile_unit(row_key, t, row_max, exponent, scale);
+        }
+        list->mass[i] = up(u64_from(weight(of_key(list->key[i]), unit.max, scale, unit.fraction)), unit.shift);
+    }
+    BARRIER();
+}
+
+/* The mass of the list's first `kept` ranks. */
+static inline u64 list_mass(const shortlist *list, u32 kept)
+{
+    u64 mass = u64_from(0);
+    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+        if ((u32)list->rank[i] < kept)
+            mass = u64_add(mass, list->mass[i]);
+    return wg_mass(mass, list->scratch);
+}
+
+/* How many ranks it takes until base plus their mass reaches the target, at
+ * least one; kept + 1 if that many don't. One item walks: lists are short. */
+static inline u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
+{
+    u32 count = 0;
+    if (get_local_id(0) == 0) {
+        u64 sum = base;
+        int reached = 0;
+        while (!reached && count < kept) {
+            sum = u64_add(sum, list->mass[list->order[count]]);
+            count++;
+            reached = !u64_less(sum, target);
+        }
+        if (!reached)
+            count = kept + 1;
+    }
+    return u64_lo(wg_broadcast(u64_from(count), get_local_id(0) == 0, list->scratch));
+}
+
+/* ------------------------------------------------------------------- counts, sums */
+
+/* The list's ranks below c->kept with keys at or above a key. */
+static inline u32 list_count(const shortlist *list, u32 kept, i32 key)
+{
+    IV count = (IV)(0);
+    for (u32 i = get_local_id(0) * VEC; i < list->n; i += WGS * VEC)
+        count += (VLOAD(list->key + i) >= key) & (AS_IV(AS_UV(VLOAD(list->rank + i)) < (UV)(kept)));
+    return wg_usum(COUNT(count), list->scratch);
+}
+
+static inline u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 kept, u32 what, f32 top, f32 scale)
+{
+    const i32 exponent = split(top, scale).exponent;
+    u64 sum = u64_from(0);
+    u32 tile = 0xffffffffu;
+    cls_unit unit;
+    for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+        const u32 t = (u32)list->id[i] / CLS_TILE;
+        if (t != tile) {
+            tile = t;
+            unit = tile_unit(row_key, t, top, exponent, scale);
+        }
+        if ((u32)list->rank[i] < kept)
+            sum = u64_add(sum, sum_term(what, of_key(list->key[i]), top, scale, &unit));
+    }
+    return wg_mass(sum, list->scratch);
+}
+
+/* ------------------------------------------------------------------- heads */
+
+#define GONE 0x7fffffff /* the rank of what was taken out */
+
+/* Takes ranks first to last - 1 out of the list. */
+static inline void list_drop(shortlist *list, u32 first, u32 last)
+{
+    BARRIER();
+    for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+        const i32 rank = list->rank[i];
+        if (rank >= (i32)first && rank < (i32)last)
+            list->rank[i] = GONE;
+        else if (rank >= (i32)last && rank != GONE)
+            list->rank[i] = rank - (i32)(last - first);
+    }
+    BARRIER();
+    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+        if (list->rank[i] != GONE)
+            list->order[list->rank[i]] = (i32)i;
+    BARRIER();
+}
+
+/* The list's first `dropped` ranks go; what is first then is the new top. */
+static inline void drop_head(shortlist *list, chain_state *c, u32 dropped)
+{
+    list_drop(list, 0, dropped);
+    c->kept -= dropped;
+    c->set.top_key = list->key[list->order[0]];
+    c->weighed = 0.0f;
+}
+
+static inline f32 rank_logit(const shortlist *list, u32 rank) { return of_key(list->key[list->order[rank]]); }

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/* marks: what is prepared of a row before its logits are read: a bitmap of the
+ * tokens that lose something (marks), one of those that are banned, and what
+ * DRY takes off the others as entries: an entry of a position of the text is
+ * for the token there, entries of one word of the bitmap make a chain. Whoever
+ * reads logits looks there at marked tokens only.
+ *
+ * Work-items share work by the words of the bitmap: a word and its chain belong
+ * to one item, and nothing is atomic. */
+#include "core/vectors.cl"
+#include "row/state.cl"
+
+typedef struct prepared_row {
+    __global u32 *marks, *banned, *heads, *text, *links;
+    __global const u32 *amounts; /* what DRY takes off, by exponent */
+    u32 length;                  /* links beyond these are scratch */
+    u32 texts;                   /* 0: there is no text, and the heads are the bans */
+    __global u32 *drafts, *path, *patches; /* marked, drafts, patches; ids; pairs */
+} prepared_row;
+
+static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 vocab, u32 row,
+                                       __global const u32 *amounts)
+{
+    prepared_row p;
+    p.marks = prepared + (size_t)prepared_words(vocab, layout) * row;
+    p.banned = p.marks + prepared_banned(vocab);
+    p.heads = p.marks + prepared_heads(vocab, layout);
+    p.text = p.marks + prepared_text(vocab, layout);
+    p.length = prepared_length(layout);
+    p.texts = CLS_LAYOUT_HISTORY(layout) > 1;
+    p.links = p.text + p.length;
+    p.drafts = p.marks + prepared_drafts(vocab, layout);
+    p.path = p.drafts + 16;
+    p.patches = p.path + CLS_DRAFTS_MOST;
+    p.amounts = amounts;
+    return p;
+}
+
+/* Whether a slot's rows are prepared now; one that follows drafts says so itself. */
+static inline u32 is_prepared(__global const cls_slot *slot)
+{
+    return (slot->flags & CLS_SLOT_HISTORY) && !slot->stopped &&
+           ((slot->n_dry | slot->ngram | slot->n_bad_words) != 0 || slot->outputs < slot->min_tokens);
+}
+
+/* What a token counts once the drafts before the row are in, if they change that. */
+static inline void find_patch(const prepared_row *p, u32 id, u32 *count, u32 *seen)
+{
+    const u32 n = p->drafts[2];
+    for (u32 i = 0; i < n; i++) {
+        if (p->patches[2 * i] == id) {
+            *count = p->patches[2 * i + 1] & ~CLS_PATCH_SEEN;
+            *seen = p->patches[2 * i + 1] & CLS_PATCH_SEEN;
+        }
+    }
+}
+
+/* A head or the low half of a link is a position plus 1, or 0; the high half
+ * of a link is the exponent. */
+#define LINK_BITS 15
+#define LINK_NEXT 0x7fffu
+
+/* The entry of an id, or 0. Two steps a trip: chains are of 32 at most, but a
+ * text may ask for one at every token. */
+#define LINK_STEP                                    \
+    if (at != 0 && p->text[at - 1] != id)            \
+        at = p->links[at - 1] & LINK_NEXT;
+static inline u32 find_entry(const prepared_row *p, u32 id)
+{
+    u32 at = p->texts ? p->heads[id >> 5] : 0u;
+    while (at != 0 && p->text[at - 1] != id) {
+        LINK_STEP LINK_STEP
+    }
+    return at;
+}
+
+/* A marked token's logit. */
+static inline f32 adjust_prepared(const prepared_row *p, u32 id, f32 x)
+{
+    if (!(x > CLS_MASKED) || (p->banned[id >> 5] >> (id & 31) & 1u))
+        return CLS_MASKED;
+    const u32 at = find_entry(p, id);
+    return at == 0 ? x : settle(x - as_float(p->amounts[p->links[at - 1] >> LINK_BITS]));
+}
+
+/* What becomes of a token: nothing but its mark (0, after all others), a code of
+ * exponent + 1, or CODE_BAN, the largest;
+ * and the position of the text that has the token, for its entry. */
+#define CODE_BAN 0x7fffu
+#define POSITION_BITS 14
+#define PACK(code, position) ((code) << POSITION_BITS | (position))
+
+static inline void mark_token(const prepared_row *p, u32 id, u32 pack)
+{
+    const u32 code = pack >> POSITION_BITS, position = pack & ((1u << POSITION_BITS) - 1);
+    const u32 w = id >> 5, bit = 1u << (id & 31), marks = p->marks[w];
+    if (marks == 0) {
+        p->heads[w] = 0;
+        p->banned[w] = 0;
+    }
+    p->marks[w] = marks | bit;
+    if (code == CODE_BAN) {
+        p->banned[w] |= bit;
+    } else if (code != 0 && !(marks & bit)) {
+        p->links[position] = (code - 1) << LINK_BITS | p->heads[w];
+        p->heads[w] = position + 1;
+    } else if (code > 1 && !(p->banned[w] & bit)) {
+        __global u32 *const link = p->links + (find_entry(p, id) - 1);
+        if (code - 1 > *link >> LINK_BITS)
+            *link = (code - 1) << LINK_BITS | (*link & LINK_NEXT);
+    }
+}
+
+/* Each item's token (or NO_ID) is marked by whom its word belongs to. By the
+ * whole group. */
+#define NO_ID CLS_MAX_VOCAB
+static inline void mark_chunk(const prepared_row *p, u32 id, u32 pack, __local uint2 *chunk)
+{
+#if WGS == 1
+    if (id != NO_ID)
+        mark_token(p, id, pack);
+#else
+    BARRIER();
+    chunk[get_local_id(0)] = (uint2)(id, pack);
+    BARRIER();
+    for (u32 i = 0; i < WGS; i++)
+        if ((chunk[i].x >> 5) % WGS == get_local_id(0) && chunk[i].x != NO_ID)
+            mark_token(p, chunk[i].x, chunk[i].y);
+#endif
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* measure: what a row has above keys, a mass or a count. */
+#include "row/tiles.cl"
+#include "row/chain.cl"
+
+/* What a row has above a key: a mass (at a scale) or a count. */
+typedef struct measure {
+    int counts;
+    f32 row_max, scale;
+    i32 exponent; /* the row's, at the scale */
+} measure;
+
+static inline measure measure_of(int counts, f32 row_max, f32 scale)
+{
+    measure m;
+    m.counts = counts;
+    m.row_max = row_max;
+    m.scale = scale;
+    m.exponent = split(row_max, scale).exponent;
+    return m;
+}
+
+/* acc = x > b ? acc + w : acc becomes one masked addition. */
+#define GANG_ABOVE(g)                                     \
+    {                                                     \
+        const UV low = w[g] >> lost, high = low >> 7;     \
+        l0 = x[g] > b0 ? l0 + low : l0;                   \
+        h0 = x[g] > b0 ? h0 + high : h0;                  \
+        l1 = x[g] > b1 ? l1 + low : l1;                   \
+        h1 = x[g] > b1 ? h1 + high : h1;                  \
+        l2 = x[g] > b2 ? l2 + low : l2;                   \
+        h2 = x[g] > b2 ? h2 + high : h2;                  \
+        l3 = x[g] > b3 ? l3 + low : l3;                   \
+        h3 = x[g] > b3 ? h3 + high : h3;                  \
+    }
+
+#define GANG_ONE(g) w[g] = (UV)(1u);
+
+/* What vectors first, first + step, ... of a tile have above each pivot, in
+ * units that measure_finish() brings to the row's. */
+static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32 step, const measure *m,
+                                   const cls_unit *unit, const f32 *bound, u64 *sum)
+{
+    const int kind = tile_kind(r, tile);
+    const f32 b0 = bound[0], b1 = bound[1], b2 = bound[2], b3 = bound[3];
+    const u32 lost = m->counts ? 0u : lost_bits(unit->shift);
+    const UV none = (UV)(0u);
+    UV h0 = none, h1 = none, h2 = none, h3 = none, l0 = none, l1 = none, l2 = none, l3 = none;
+    for (u32 v = first; v < TILE_VECTORS; v += step * GANG) {
+        FV x[GANG];
+        UV w[GANG];
+        load_gang(r, tile * CLS_TILE + v * VEC, step * VEC, kind, x);
+        if (m->counts) {
+            EACH_GANG(GANG_ONE)
+        } else {
+            weights_gang(x, w, unit->max, m->scale, unit->fraction);
+        }
+        EACH_GANG(GANG_ABOVE)
+    }
+    const weight_sum s0 = { h0, l0 }, s1 = { h1, l1 }, s2 = { h2, l2 }, s3 = { h3, l3 };
+    sum[0] = sum_total(&s0);
+    sum[1] = sum_total(&s1);
+    sum[2] = sum_total(&s2);
+    sum[3] = sum_total(&s3);
+}
+/* The same of a mass above one key: a quarter of the additions. */
+#define GANG_OVER(g) w[g] = x[g] > bound ? w[g] >> lost : none;
+static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 step, const measure *m,
+                               const cls_unit *unit, f32 bound)
+{
+    const int kind = tile_kind(r, tile);
+    const u32 lost = lost_bits(unit->shift);
+    const UV none = (UV)(0u);
+    weight_sum sum = { none, none };
+    for (u32 v = first; v < TILE_VECTORS; v += step * GANG) {
+        FV x[GANG];
+        UV w[GANG];
+        load_gang(r, tile * CLS_TILE + v * VEC, step * VEC, kind, x);
+        weights_gang(x, w, unit->max, m->scale, unit->fraction);
+        EACH_GANG(GANG_OVER)
+        sum_gang(&sum, w);
+    }
+    return sum_total(&sum);
+}
+
+static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit)
+{
+    return u64_shl(sum, m->counts ? 0u : spare_bits(unit->shift));
+}
+
+/* What the whole row has above each of four keys, by the group. */
+static inline void measure_row(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
+                               const i32 *key, u64 *sum, __local u64 *scratch)
+{
+    f32 bound[CLS_PIVOTS];
+    u64 part[CLS_PIVOTS];
+    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+        bound[p] = above(key[p]);
+        sum[p] = u64_from(0);
+    }
+    for (u32 t = 0; t < tiles; t++) {
+        const i32 top = tile_max_key(row_key, t);
+        if (top <= key[0])
+            continue;
+        const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
+        measure_vectors(r, t, get_local_id(0), WGS, m, &unit, bound, part);
+        for (u32 p = 0; p < CLS_PIVOTS; p++)
+            sum[p] = u64_add(sum[p], measure_finish(part[p], m, &unit));
+    }
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
+        sum[p] = wg_mass(sum[p], scratch);
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* state: what a slot keeps of its request's tokens, and the ways in which it
+ * changes. An entry of the ring either counts (output; with CLS_SLOT_SCOPE_ALL
+ * prompt, too) and is in `counts`, or is in `seen` for the repetition penalty
+ * alone. `touched` has every id that is in one of them, or biased: whoever
+ * reads logits looks at the others only where it has a bit.
+ *
+ * Work-items share work by the words of the bitmaps: an id's word belongs to
+ * one item, so no two write the same place and nothing is atomic. */
+#include "core/vectors.cl"
+#include "core/samplers.h"
+
+typedef struct slot_state {
+    __global u32 *touched, *seen, *biased, *counts, *ring, *modes;
+    u32 keep, biases, n_ring, n_modes, words; /* words: of a bitmap */
+} slot_state;
+
+static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
+{
+    slot_state s;
+    s.touched = region + state_touched();
+    s.seen = region + state_seen(vocab, layout);
+    s.biased = region + state_biased(vocab, layout);
+    s.counts = region + state_counts(vocab, layout);
+    s.ring = region + state_ring(vocab, layout);
+    s.modes = region + state_modes(vocab, layout);
+    s.keep = CLS_LAYOUT_KEEP(layout);
+    s.biases = CLS_LAYOUT_BIASES(layout);
+    s.n_ring = CLS_LAYOUT_RING(layout);
+    s.n_modes = CLS_LAYOUT_ROLLBACK(layout);
+    s.words = s.keep != CLS_KEEPS_NONE || s.biases ? (vocab + 31) / 32 : 0u;
+    return s;
+}
+static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u32 slot)
+{
+    return state_at(state + (size_t)state_words(vocab, layout) * slot, layout, vocab);
+}
+
+/* Where an ascending list has an id; n if it has not. */
+static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
+{
+    u32 lo = 0, hi = n;
+    while (lo < hi) {
+        const u32 mid = (lo + hi) / 2;
+        if (ids[mid] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n && ids[lo] == id ? lo : n;
+}
+
+static inline int entry_counts(u32 entry, u32 flags)
+{
+    return (entry & CLS_ENTRY_OUTPUT) != 0 || (flags & CLS_SLOT_SCOPE_ALL) != 0;
+}
+
+static inline u32 count_of(const slot_state *s, u32 id)
+{
+    if (s->keep == CLS_KEEPS_COUNTS)
+        return ((__global const ushort *)s->counts)[id];
+    return s->keep == CLS_KEEPS_SEEN ? s->counts[id >> 5] >> (id & 31) & 1u : 0u;
+}
+
+/* Takes an entry in; returns it, marked if it is the first that counts. */
+static inline u32 state_add(const slot_state *s, u32 entry, u32 flags)
+{
+    const u32 id = entry & CLS_ENTRY_ID, word = id >> 5, bit = 1u << (id & 31);
+    entry &= ~CLS_ENTRY_FIRST;
+    if (s->keep == CLS_KEEPS_NONE)
+        return entry;
+    s->touched[word] |= bit;
+    if (!entry_counts(entry, flags)) {
+        s->seen[word] |= bit;
+        return entry;
+    }
+    const u32 count = count_of(s, id);
+    if (s->keep == CLS_KEEPS_SEEN)
+        s->counts[word] |= bit;
+    else if (count < CLS_MAX_COUNT)
+        ((__global ushort *)s->counts)[id] = (ushort)(count + 1);
+    return count == 0 ? entry | CLS_ENTRY_FIRST : entry;
+}
+
+/* Takes an entry out. last: no other of its kind is in. A full count stays full:
+ * nobody knows how much more it was. */
+static inline void state_drop(const slot_state *s, u32 entry, u32 flags, int last)
+{
+    const u32 id = entry & CLS_ENTRY_ID, word = id >> 5, bit = 1u << (id & 31);
+    if (s->keep == CLS_KEEPS_NONE)
+        return;
+    if (!entry_counts(entry, flags)) {
+        if (last)
+            s->seen[word] &= ~bit;
+    } else if (s->keep == CLS_KEEPS_SEEN) {
+        if (last)
+            s->counts[word] &= ~bit;
+    } else {
+        const u32 count = count_of(s, id);
+        if (count > 0 && count < CLS_MAX_COUNT)
+            ((__global ushort *)s->counts)[id] = (ushort)(count - 1);
+    }
+    const u32 biased = s->biases ? s->biased[word] : 0u;
+    if (!((s->seen[word] | biased) & bit) && count_of(s, id) == 0)
+        s->touched[word] &= ~bit;
+}
+
+/* Whether entries first to last - 1 of the ring have one of an entry's id and
+ * kind, by the whole group. */
+static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags, __local u64 *scratch)
+{
+    u32 found = 0;
+    for (u32 i = first + get_local_id(0); i < last; i += WGS) {
+        const u32 other = s->ring[i % s->n_ring];
+        found |= ((other ^ entry) & CLS_ENTRY_ID) == 0 && entry_counts(other, flags) == entry_counts(entry, flags);
+    }
+    return wg_uor(found, scratch);
+}
+
+/* Whether a request has ended: with its latest token, or by their number. */
+static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __global const u32 *lists)
+{
+    if (slot->outputs == 0)
+        return 0;
+    if (slot->max_tokens != 0 && slot->outputs >= slot->max_tokens)
+        return 1;
+    const u32 latest = s->ring[(slot->length - 1) % s->n_ring];
+    return (latest & CLS_ENTRY_OUTPUT) && slot->length > 0 &&
+           list_find(lists + slot->stop, slot->n_stop, latest & CLS_ENTRY_ID) < slot->n_stop;
+}
+
+/* What the mode was before the token at a place in the history. */
+static inline void mode_store(const slot_state *s, u32 at, const cls_mode *mode)
+{
+    if (s->n_modes == 0)
+        return;
+    __global u32 *const m = s->modes + at % s->n_modes * CLS_MODE_WORDS;
+    m[0] = (u32)mode->mu;
+    m[1] = mode->sum;
+    m[2] = mode->weight;
+    m[3] = mode->top_p;
+}
+static inline void mode_load(const slot_state *s, u32 at, cls_mode *mode)
+{
+    __global const u32 *const m = s->modes + at % s->n_modes * CLS_MODE_WORDS;
+    mode->mu = (i32)m[0];
+    mode->sum = m[1];
+    mode->weight = m[2];
+    mode->top_p = m[3];
+}
+
+/* An output token enters a slot, by the whole group; `active` is the same for
+ * all of it. What leaves the window leaves the counts. `made`: the mode that the
+ * token's own draw makes, if it was drawn; NULL: if it is the pending one. */
+static inline void state_accept(__global cls_slot *slot, const slot_state *s, __global const u32 *lists, u32 id,
+                                int active, const cls_mode *made, __local u64 *scratch)
+{
+    cls_slot next;
+    u32 entry = id | CLS_ENTRY_OUTPUT, leaving = 0, first = 0, last = 0;
+    int leaves = 0;
+    if (active) {
+        next = *slot;
+        leaves = next.window != 0 && next.length >= next.window && s->keep != CLS_KEEPS_NONE;
+        if (leaves) {
+            leaving = s->ring[(next.length - next.window) % s->n_ring];
+            /* Counts know how many are left, bits must ask the window. */
+            if (s->keep == CLS_KEEPS_SEEN || !entry_counts(leaving, next.flags)) {
+                first = next.length - next.window + 1;
+                last = next.length;
+            }
+        }
+    }
+    const u32 others = ring_has(s, first, last, leaving, active ? next.flags : 0u, scratch);
+    BARRIER(); /* all have read the slot and the ring */
+    if (active && get_local_id(0) == 0) {
+        entry = state_add(s, entry, next.flags);
+        if (leaves)
+            state_drop(s, leaving, next.flags,
+                       !others && !(((leaving ^ entry) & CLS_ENTRY_ID) == 0 && entry_counts(leaving, next.flags)));
+        s->ring[next.length % s->n_ring] = entry;
+        mode_store(s, next.length, &next.mode);
+        const u32 top_p = next.mode.top_p;
+        if (made != 0)
+            next.mode = *made;
+        else if (next.pending == (i32)id)
+            next.mode = next.next;
+        next.mode.top_p = next.flags & CLS_SLOT_DECAYS ? top_p_next(&next, top_p, (i32)id) : top_p;
+        slot->mode = next.mode;
+        slot->pending = -1;
+        next.position += 1;
+        next.outputs += 1;
+        next.length += 1;
+        next.longest = max(next.longest, next.length);
+        next.stopped = has_stopped(&next, s, lists);
+        slot->position = next.position;
+        slot->outputs = next.outputs;
+        slot->length = next.length;
+        slot->longest = next.longest;
+        slot->stopped = next.stopped;
+    }
+}

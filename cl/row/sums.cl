@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* sums: over what a row reads as, by the whole group. */
+#include "row/measure.cl"
+
+/* A sum over what the row reads as, by the whole group; items own whole tiles. */
+static inline u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles, u32 what, f32 top, f32 scale,
+                          __local u64 *scratch)
+{
+    const i32 exponent = split(top, scale).exponent;
+    u64 sum = u64_from(0);
+    for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+        if (tile_max_key(row_key, t) == CLS_KEY_NONE)
+            continue;
+        const int kind = tile_kind(r, t);
+        const cls_unit unit = tile_unit(row_key, t, top, exponent, scale);
+        for (u32 v = 0; v < TILE_VECTORS; v++) {
+            f32 lane[VEC];
+            VSTORE(load_v(r, t * CLS_TILE + v * VEC, kind), lane);
+            for (u32 j = 0; j < VEC; j++) {
+                const f32 z = clean(lane[j]);
+                if (z > CLS_MASKED)
+                    sum = u64_add(sum, sum_term(what, z, top, scale, &unit));
+            }
+        }
+    }
+    return wg_mass(sum, scratch);
+}
+
+/* How many tokens have a key. */
+static inline u32 key_count(const row_logits *r, __global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
+{
+    const f32 under = above(key - 1), over = above(key);
+    IV count = (IV)(0);
+    for (u32 m = get_local_id(0); m < n; m += WGS) {
+        if (row_key[m] < key)
+            continue;
+        const int kind = max_tile_kind(r, m);
+        for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+            const FV x = load_v(r, m * CLS_MAX_TILE + v, kind);
+            count += (x > under) & (x <= over);
+        }
+    }
+    return wg_usum(COUNT(count), scratch);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* tiles: what the survey left of a row, max tile by max tile and mass tile by mass
+ * tile, and how little of the work on logits a tile needs. */
+#include "row/adjust.cl"
+
+#define TILE_VECTORS (CLS_TILE / VEC)
+#define MAX_TILE_VECTORS (CLS_MAX_TILE / VEC)
+
+/* The largest key of a mass tile, from its max tiles'. */
+static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
+{
+    __global const i32 *const key = row_key + tile * CLS_MAX_TILES_PER_TILE;
+    IV m = VLOAD(key);
+    for (u32 i = VEC; i < CLS_MAX_TILES_PER_TILE; i += VEC) {
+        const IV k = VLOAD(key + i);
+        m = m > k ? m : k;
+    }
+    return IMAX(m);
+}
+
+/* What the mask makes of a tile, by its words all at once: grammars mostly allow
+ * next to nothing or nearly everything. */
+#define MASK_ALL 0u
+#define MASK_SOME 1u
+#define MASK_NONE 2u
+static inline u32 tile_mask(const row_logits *r, u32 tile)
+{
+    const u32 first = tile * (CLS_TILE / 32), last = first + CLS_TILE / 32;
+    if (!r->masked)
+        return MASK_ALL;
+    if (r->masked != CLS_HAS_MASK || last > r->mask_width)
+        return MASK_SOME;
+    IV all = (IV)(-1), any = (IV)(0);
+    for (u32 w = first; w < last; w += VEC) {
+        const IV words = VLOAD((__global const i32 *)r->mask + w);
+        all &= words;
+        any |= words;
+    }
+    if (CAT(fold_or, VEC)(any) == 0)
+        return MASK_NONE;
+    return CAT(fold_or, VEC)(~all) == 0 ? MASK_ALL : MASK_SOME;
+}
+/* Whether a tile's logits may be loaded as they lie, but for touched tokens:
+ * whole, not masked, no dense bias. */
+static inline int tile_is_open(const row_logits *r, u32 tile, u32 masked)
+{
+    return masked == MASK_ALL && !r->dense && (tile + 1) * CLS_TILE <= r->vocab;
+}
+/* The words of the touched bitmaps that a tile has, all together. */
+static inline u32 tile_touched(const row_logits *r, u32 tile)
+{
+    IV touched = (IV)(0);
+    for (u32 w = tile * (CLS_TILE / 32); w < (tile + 1) * (CLS_TILE / 32); w += VEC)
+        touched |= VLOAD((__global const i32 *)r->touching[0] + w) | VLOAD((__global const i32 *)r->touching[1] + w);
+    return (u32)CAT(fold_or, VEC)(touched);
+}
+/* How a tile's vectors are to be loaded, once it was surveyed. */
+#define TILE_ANY 0   /* with everything */
+#define TILE_PLAIN 1 /* as they lie. NaN compares false and weighs nothing, subnormals make no
+                        difference (above()); only a tile with +inf must be cleaned */
+#define TILE_OPEN 2  /* cleaned, with biases and penalties */
+static inline int tile_kind(const row_logits *r, u32 tile)
+{
+    if (!tile_is_open(r, tile, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))
+        return TILE_ANY;
+    if (r->narrowed)
+        return TILE_OPEN;
+    return r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_TOUCHED) ? TILE_OPEN : TILE_PLAIN;
+}
+static inline int max_tile_kind(const row_logits *r, u32 m)
+{
+    const u32 tile = m / CLS_MAX_TILES_PER_TILE, w = m * (CLS_MAX_TILE / 32);
+    const int kind = tile_kind(r, tile);
+    if (kind != TILE_OPEN || r->narrowed || (r->flags[tile] & CLS_STATUS_INF))
+        return kind;
+    return (touched_word(r, w) | touched_word(r, w + 1)) == 0 ? TILE_PLAIN : TILE_OPEN;
+}
+static inline FV load_above(const row_logits *r, u32 i, int kind, f32 least)
+{
+    return kind == TILE_PLAIN ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_OPEN, least);
+}
+static inline FV load_v(const row_logits *r, u32 i, int kind) { return load_above(r, i, kind, CLS_MASKED); }
+
+/* A gang of vectors, `stride` tokens apart. */
+#define GANG_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
+#define GANG_COPY(g) x[g] = adjusted[g];
+static inline void load_gang(const row_logits *r, u32 i, u32 stride, int kind, FV *x)
+{
+    if (kind == TILE_PLAIN) {
+        EACH_GANG(GANG_PLAIN)
+    } else {
+        /* A loop, for one copy of its body; by way of an array of its own,
+         * since x stays in registers only while its indices are constants. */
+        FV adjusted[GANG];
+        for (u32 g = 0; g < GANG; g++)
+            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_OPEN, CLS_MASKED);
+        EACH_GANG(GANG_COPY)
+    }
+}
+
+/* ------------------------------------------------ what later stages ask of the survey */
+
+/* The row's largest key, by the whole group. */
+static inline i32 row_max_key(__global const i32 *row_key, u32 n, __local u64 *scratch)
+{
+    IV m = (IV)(CLS_KEY_NONE);
+    for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC) {
+        const IV k = VLOAD(row_key + i);
+        m = m > k ? m : k;
+    }
+    return wg_imax(IMAX(m), scratch);
+}
+
+/* A tile's unit for weights under the set's largest logit, which may be below the
+ * tile's where a head was cut. */
+static inline cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 exponent, f32 scale)
+{
+    const f32 max = of_key(tile_max_key(row_key, tile));
+    return unit_of(max < top ? max : top, top, exponent, scale);
+}
+
+/* Brings the tiles' masses to row units in out[tiles]; returns their sum. */
+static inline u64 row_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 row_max,
+                            f32 scale, __global u64 *out, __local u64 *scratch)
+{
+    const i32 exponent = split(row_max, scale).exponent;
+    u64 total = u64_from(0);
+    for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+        const i32 key = tile_max_key(row_key, t);
+        u64 mass = u64_from(0);
+        if (key != CLS_KEY_NONE)
+            mass = up(row_mass[t], unit_of(of_key(key), row_max, exponent, scale).shift);
+        out[t] = mass;
+        total = u64_add(total, mass);
+    }
+    return wg_mass(total, scratch);
+}

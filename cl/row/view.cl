@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* view: one row as the kernels of a step see it, and the arguments that make it. */
+#include "core/load.cl"
+#include "row/state.cl"
+#include "row/marks.cl"
+#include "row/maps.cl"
+
+/* One row's logits as the step sees them. */
+typedef struct row_logits {
+    __global const logit *x;
+    __global const u32 *mask;       /* at the row's mask, or its bytes */
+    __global const f32 *bias;       /* at the row's dense bias, or its halves */
+    __global const u32 *flags;      /* of its mass tiles; set by the survey */
+    __global const u32 *list;       /* its logit biases: ids, values */
+    __global const u32 *touching[2]; /* bitmaps of the tokens that penalties or biases, and what was
+                                        prepared, can change; twice the one if there is one */
+    slot_state state;
+    prepared_row prepared;
+    u32 vocab;
+    u32 mask_width; /* elements */
+    u32 masked;     /* CLS_HAS_MASK, or that and CLS_MASK_BYTES; CLS_MASK_LIST: only what is biased */
+    u32 dense;      /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
+    u32 touched;    /* the slot changes logits: */
+    u32 penalized;  /* ... by penalties or biases */
+    u32 marked;     /* ... by what was prepared */
+    u32 patched;    /* ... which has some counts, too */
+    u32 raises;
+    u32 n_list;
+    f32 repetition, reciprocal, frequency, presence;
+    /* What a chain has left of the row, once it is narrowed: as in cls_row. */
+    u32 narrowed;
+    i32 cut_key, cut_id, head_key, head_first, head_last;
+} row_logits;
+
+/* What all kernels of a step are given; the host sets these arguments first. */
+#define STEP_ARGS                                                                                        \
+    __global const logit *logits, const u64 logits_offset, const u64 row_stride, const u32 vocab,        \
+    __global const u32 *mask, const u64 mask_offset, const u64 mask_stride, const u32 mask_width,        \
+    const u32 mask_rows, __global const f32 *bias, const u64 bias_offset, const u64 bias_stride,         \
+    const u32 bias_rows, __global cls_slot *slots, const u32 n_slots, __global u32 *state,               \
+    const u32 layout, __global const u32 *lists, __global u32 *prepared, __global const i32 *slot_map,   \
+    const u64 slot_map_offset, __global const i32 *mask_map, const u64 mask_map_offset,                  \
+    __global const i32 *bias_map, const u64 bias_map_offset, const u32 has, __global i32 *tile_key,      \
+    __global u64 *tile_mass, __global u32 *tile_flags, __global cls_row *rows
+
+/* The slot of a row, -1 to skip it, -2 where the maps name nothing valid. */
+#define ROW_SLOT(row)                                                                             \
+    (map_is_valid(mask_map, mask_map_offset, mask_rows, has & CLS_HAS_MASK_MAP, row) &&           \
+             map_is_valid(bias_map, bias_map_offset, bias_rows, has & CLS_HAS_BIAS_MAP, row)      \
+         ? mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row)                       \
+         : -2)
+
+#define TILES ((vocab + CLS_TILE - 1) / CLS_TILE)
+#define MAX_TILES (TILES * CLS_MAX_TILES_PER_TILE)
+
+static inline row_logits row_view(__global const logit *x, __global const u32 *mask, u64 mask_offset, u64 mask_stride,
+                                  u32 mask_width, __global const i32 *mask_map, u64 mask_map_offset,
+                                  __global const f32 *bias, u64 bias_offset, u64 bias_stride,
+                                  __global const i32 *bias_map, u64 bias_map_offset, u32 has,
+                                  __global const u32 *tile_flags, __global const cls_slot *slots, i32 place,
+                                  __global u32 *state, u32 layout, __global const u32 *lists,
+                                  __global u32 *prepared, u32 vocab, u32 row)
+{
+    row_logits r;
+    const i32 mask_row = has & CLS_HAS_MASK_MAP ? OF(mask_map)[row] : (i32)row;
+    const i32 bias_row = has & CLS_HAS_BIAS_MAP ? OF(bias_map)[row] : (i32)row;
+    const u32 some = place >= 0 && !(has & CLS_RAW);
+    const u32 slot = some ? (u32)place : 0u; /* a slot 0 there always is */
+    r.x = x;
+    r.flags = tile_flags + (size_t)row * TILES;
+    r.vocab = vocab;
+    r.mask_width = mask_width;
+    r.masked = some && mask_row >= 0 && (has & CLS_HAS_MASK) ? has & (CLS_HAS_MASK | CLS_MASK_BYTES) : 0u;
+    r.mask = mask;
+    if (r.masked & CLS_MASK_BYTES)
+        r.mask = (__global const u32 *)((__global const uchar *)mask + row_place(mask_offset, mask_stride, (u32)mask_row));
+    else if (r.masked)
+        r.mask = mask + row_place(mask_offset, mask_stride, (u32)mask_row);
+    r.dense = some && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & (CLS_HAS_BIAS | CLS_BIAS_F16) : 0u;
+    r.bias = bias;
+    if (r.dense & CLS_BIAS_F16)
+        r.bias = (__global const f32 *)((__global const ushort *)bias + row_place(bias_offset, bias_stride, (u32)bias_row));
+    else if (r.dense)
+        r.bias = bias + row_place(bias_offset, bias_stride, (u32)bias_row);
+    r.state = state_of(state, layout, vocab, slot);
+    r.penalized = some && (slots[slot].flags & CLS_SLOT_PENALIZED);
+    r.prepared = prepared_of(prepared, layout, vocab, row, lists + slots[slot].dry);
+    r.patched = 0;
+    if (some && (has & CLS_DRAFTS)) {
+        r.marked = r.prepared.drafts[0];
+        r.patched = r.prepared.drafts[2];
+    } else {
+        r.marked = some && is_prepared(slots + slot);
+    }
+    r.touched = r.penalized | r.marked;
+    r.touching[0] = r.penalized || !r.marked ? r.state.touched : r.prepared.marks;
+    r.touching[1] = r.marked ? r.prepared.marks : r.touching[0];
+    if (some && (slots[slot].flags & CLS_SLOT_ALLOWED))
+        r.masked |= CLS_MASK_LIST;
+    r.raises = slots[slot].flags & CLS_SLOT_RAISES;
+    r.list = lists + slots[slot].bias;
+    r.n_list = slots[slot].n_bias;
+    r.repetition = slots[slot].repetition;
+    r.reciprocal = slots[slot].reciprocal;
+    r.frequency = slots[slot].frequency;
+    r.presence = slots[slot].presence;
+    r.narrowed = 0;
+    return r;
+}
+/* The row's offset needs 64 bits: 512 rows of 2^20 floats are 2 GiB. */
+#define ROW_VIEW(row, place)                                                                            \
+    row_view(logits + row_place(logits_offset, row_stride, row), mask, mask_offset, mask_stride,               \
+             mask_width, mask_map, mask_map_offset, bias, bias_offset, bias_stride, bias_map,           \
+             bias_map_offset, has, tile_flags, slots, place, state, layout, lists, prepared, vocab, row)
