@@ -16,7 +16,7 @@
 #include "lib/cache.c"
 
 enum { RAW, MENDED, EDITED, KINDS };
-enum { AT_KEY = 12, AT_LENGTH = 44, AT_HASH = 52, PROGRAMS = CLS_DTYPES * CLS_PARTS };
+enum { AT_KEY = 12, AT_LENGTH = 44, AT_HASH = 52, PROGRAMS = CLS_DTYPES * CLS_VARIANTS };
 static const uint8_t key[CLS_DIGEST] = "the key of what runs this target";
 
 /* Makes key, length and hash those of the payload. */
@@ -39,15 +39,15 @@ static uint8_t *written(input *in, size_t *size)
 {
     static const uint8_t code[256] = {1, 2, 3};
     const uint8_t shape = take_byte(in), which = take_byte(in);
-    cls_container c = {.shape = {.work_group = 1u + shape % 4,
-                                 .row_group = 1,
-                                 .vector = 4,
-                                 .shortlist = 64,
-                                 .tier = shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE,
-                                 .standard = 120}};
-    for (unsigned i = 0; i < PROGRAMS; i++)
-        if (which >> i & 1)
-            c.program[i / CLS_PARTS][i % CLS_PARTS] = (cls_bytes){code, 1u + take_byte(in)};
+    const cls_grouping as = {1u + shape % 4, shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE, CLS_SUBGROUPS_NONE, 120};
+    cls_container c;
+    memset(&c, 0, sizeof c);
+    for (unsigned i = 0; i < 8; i++)
+        if (which >> i & 1) {
+            const unsigned at = (i + shape) % PROGRAMS;
+            c.program[at / CLS_VARIANTS][at % CLS_VARIANTS].as = as;
+            c.program[at / CLS_VARIANTS][at % CLS_VARIANTS].bytes = (cls_bytes){code, 1u + take_byte(in)};
+        }
     uint8_t *const bytes = malloc(*size = cls_container_size(&c));
     demand(bytes != NULL, "out of memory");
     cls_container_write(&c, key, bytes);
@@ -78,7 +78,7 @@ static void use(const cls_container *c, const uint8_t *bytes, size_t size)
     cls_container again;
     size_t programs = 0;
     for (unsigned i = 0; i < PROGRAMS; i++) {
-        const cls_bytes *const p = &c->program[i / CLS_PARTS][i % CLS_PARTS];
+        const cls_bytes *const p = &c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes;
         const uint8_t *const at = p->bytes;
         if (at == NULL)
             continue;
@@ -97,8 +97,8 @@ static void use(const cls_container *c, const uint8_t *bytes, size_t size)
     cls_container_write(c, key, copy);
     demand(cls_container_read(copy, size, key, &again), "what was read, written again, is refused");
     for (unsigned i = 0; i < PROGRAMS; i++) {
-        const cls_bytes *const p = &c->program[i / CLS_PARTS][i % CLS_PARTS],
-                               *const q = &again.program[i / CLS_PARTS][i % CLS_PARTS];
+        const cls_bytes *const p = &c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes,
+                               *const q = &again.program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes;
         demand(p->size == q->size && (p->size == 0 || memcmp(p->bytes, q->bytes, p->size) == 0),
                "program %u is another", i);
     }
@@ -125,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
     if (good)
         use(&c, bytes, size);
     file_holds(bytes, size);
-    void *const cached = cls_cache_read("folder", key, 1, &from_file);
+    void *const cached = cls_cache_read("folder", key, 1, "token-list", &from_file);
     demand(!good || cached != NULL, "a good container is not taken from a file");
     demand(cached == NULL || (from_file == size && memcmp(cached, bytes, size) == 0), "a file of %zu bytes has %zu",
            size, from_file);

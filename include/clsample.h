@@ -9,8 +9,9 @@
  *
  * An inference runtime owns its platform, context, queue and logits. It
  *
- *     1. opens a cls_context for a device    (compiles and warms up the kernels),
- *     2. creates a cls_sampler               (allocates all that steps need),
+ *     1. opens a cls_context for a device    (proves that it computes right),
+ *     2. creates a cls_sampler               (compiles the kernels that its options ask for,
+ *                                             and allocates all that steps need),
  *     3. gives each request a slot           (cls_slot_begin),
  *     4. calls cls_sample() once a step      (enqueues; never waits).
  *
@@ -28,8 +29,15 @@
  * Units and limits. Token ids are int32, 0 to vocab-1. Sizes named *_size and
  * offsets are bytes, strides are elements. 1 <= vocab <= 1,048,576.
  *
- * Threads. A cls_context does not change after its creation: any number of
- * threads may share it, and create and destroy samplers on it. A cls_sampler, a
+ * Compiling. Kernels are small programs, and each is compiled when something
+ * first asks for it: cls_sampler_create() for its options, a slot call for
+ * parameters that need more, cls_context_compile() ahead of both. A context
+ * keeps them for all its samplers. What enqueues (cls_sample(), cls_verify(),
+ * cls_draw(), cls_logprobs(), cls_accept()) never compiles.
+ *
+ * Threads. Any number of threads may share a cls_context, create and destroy
+ * samplers on it, and compile for it; a lock inside it orders what they compile,
+ * and nothing that enqueues takes it. A cls_sampler, a
  * cls_readback and a cls_head are used by one thread at a time; two samplers of
  * one context may be used by two threads at once. cls_sampler_check() may be
  * called by any thread at any time, cls_host_sample() and cls_host_draw(), which
@@ -70,7 +78,7 @@
 extern "C" {
 #endif
 
-#define CLS_VERSION_STRING "0.5.0"
+#define CLS_VERSION_STRING "0.6.0"
 
 #if defined(_WIN32) && defined(CLS_BUILD)
 #define CLS_API __declspec(dllexport)
@@ -381,7 +389,7 @@ typedef struct cls_device_info {
     uint32_t row_group;     /* work-items of a group that takes a row to its token: 1 on CPUs, else work_group */
     uint32_t tier;           /* a cls_tier */
     uint32_t subgroups;      /* a cls_subgroups; cls_device_query() tells the one that would be tried */
-    uint32_t origin;         /* a cls_origin */
+    uint32_t origin;         /* a cls_origin: of the program that proved the device; cls_context_program() tells each one's */
 } cls_device_info;
 
 /* How much of OpenCL the kernels use. Tokens are the same bit for bit in all. */
@@ -402,7 +410,7 @@ typedef enum cls_subgroups {
     CLS_SUBGROUPS_NV = 5     /* warps, by PTX */
 } cls_subgroups;
 
-/* Where a context's programs are from. */
+/* Where a program is from. */
 typedef enum cls_origin {
     CLS_ORIGIN_SOURCE = 0,
     CLS_ORIGIN_BINARY = 1, /* options->binary */
@@ -411,13 +419,15 @@ typedef enum cls_origin {
 
 typedef struct cls_context_options {
     size_t struct_size;
-    uint32_t dtypes;     /* the logits' types to compile for: bits 1u << cls_dtype; 0: all three */
+    uint32_t dtypes;     /* the types of logits that samplers are compiled for whose own options name none: bits
+                            1u << cls_dtype; 0: float32 */
     uint32_t work_group; /* 0: by device type; any number from 1 to 1024 */
     uint32_t vector;     /* 0: by device type; else 2, 4, 8 or 16 (2 becomes 4 where groups are of one item) */
     uint32_t shortlist;  /* 0: by local memory; else a power of two from 16 to 2048 */
 
     /* Where to put the compiler's log, failed or not; cut to the buffer's size
-     * and always terminated. The caller's; NULL: not wanted. */
+     * and always terminated. The caller's; NULL: not wanted. Written during
+     * cls_context_create(), and later only with build_log_stays. */
     char *build_log;
     size_t build_log_size;
 
@@ -432,20 +442,33 @@ typedef struct cls_context_options {
     uint32_t reserved;
     uint64_t max_local_mem;
 
-    /* Compiled programs from cls_context_export(); the caller's, not needed after
-     * the call. If they are of another version, device, driver or shape, or
-     * damaged, the kernels are compiled from source as if they were not there;
-     * a device without a compiler takes nothing else. */
+    /* Compiled programs from cls_context_export(); the caller's, and copied. If
+     * they are of another version, device, driver or shape, or damaged, the
+     * kernels are compiled from source as if they were not there; so is a program
+     * that is not among them. A device without a compiler takes nothing else. */
     const void *binary;
     size_t binary_size;
 
     /* A folder that exists, in which compiled programs are looked for and, if
-     * they are not there, kept; the caller's, not needed after the call. NULL:
-     * nothing is read or written. Several processes may share one. Whatever is
-     * wrong with it or with what is in it, the kernels are compiled from source.
-     * Who can write to it decides what the device runs: a folder of your own, not
-     * one that others share. */
+     * they are not there, kept, a file each; the name is copied. NULL: nothing is
+     * read or written. Several processes may share one. Whatever is wrong with it
+     * or with what is in it, the kernels are compiled from source. Who can write
+     * to it decides what the device runs: a folder of your own, not one that
+     * others share. PoCL compiles a program once more when it is asked for its
+     * bytes, and has a cache of its own (POCL_CACHE_DIR): there the folder is
+     * read, but written only with cache_always. */
     const char *cache_dir;
+    int32_t cache_always;
+
+    /* 1: build_log outlives the context and all its samplers. Programs that are
+     * compiled after cls_context_create() then append their logs, too. */
+    int32_t build_log_stays;
+
+    /* Called before each program is compiled or loaded, by the thread that asked
+     * for it: its name, how many of this call's programs came before it, and how
+     * many there are. It must not call the library. NULL: nobody wants to know. */
+    void (*progress)(void *user, const char *program, uint32_t done, uint32_t count);
+    void *progress_user;
 } cls_context_options;
 
 /* Sets the defaults: everything by device. */
@@ -459,12 +482,13 @@ CLS_API void cls_context_options_default(cls_context_options *options, size_t st
  * CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_device_query(cl_device_id device, const cls_context_options *options, cls_device_info *info);
 
-/* Kernels compiled for one device: immutable, shared between threads. */
+/* A device that was proved, and the kernels that were compiled for it; shared
+ * between threads. */
 typedef struct cls_context cls_context;
 
-/* Compiles and warms up the kernels for `device`, which must belong to
- * `context`, and proves the device's arithmetic against the host's. Takes
- * seconds on a cold compiler cache. Retains `context`.
+/* Proves the arithmetic of `device`, which must belong to `context`, against the
+ * host's, and its work-groups, where these are of several work-items; compiles
+ * what that takes and nothing else. Retains `context`.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
  * CLS_BUILD_FAILED (the log is in options->build_log); CLS_SELF_TEST_FAILED;
  * CLS_OPENCL_ERROR. On failure *out is NULL. */
@@ -477,12 +501,76 @@ CLS_API void cls_context_destroy(cls_context *context);
 /* The shape in use. info->struct_size must be set. CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API cls_status cls_context_info(const cls_context *context, cls_device_info *info);
 
+/* What a step may ask for beyond greedy rows and temperatures: bits of
+ * options->features. A sampler is compiled for those that its options name, and
+ * for what its slots' parameters turn out to need. */
+typedef enum cls_feature {
+    CLS_FEATURE_PLAIN = 1,      /* kernels of their own for steps of greedy rows and rows without truncation. Others
+                                   serve these rows, too */
+    CLS_FEATURE_LISTS = 2,      /* top-k, min-p, top-p after one of these; the usual ones */
+    CLS_FEATURE_SEARCH = 4,     /* chains that keep any number of tokens: top-p alone, top-k beyond the shortlist */
+    CLS_FEATURE_SAMPLERS = 8,   /* all other samplers and modes */
+    CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids */
+    CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens */
+    CLS_FEATURE_STATE = 64,     /* slots that are copied, rolled back, loaded, or get other parameters */
+    CLS_FEATURE_MASK = 128,     /* step->mask, call->mask */
+    CLS_FEATURE_BIAS = 256,     /* step->bias, call->bias */
+    CLS_FEATURE_LOGPROBS = 512, /* logprobs, ranks, top_*, given_*, kept, candidate_*, entropy, kept_mass; cls_logprobs() */
+    CLS_FEATURE_PROBS = 1024,   /* probs, final_logits, entropy, kept_mass */
+    CLS_FEATURE_ACCEPT = 2048,  /* cls_accept() */
+    CLS_FEATURE_DRAW = 4096,    /* cls_draw() */
+    CLS_FEATURE_VERIFY = 8192   /* cls_verify() */
+} cls_feature;
+#define CLS_FEATURES_ALL 16383u
+
+/* The name of a feature ("CLS_FEATURE_MASK"); static. Unknown values give "unknown". */
+CLS_API const char *cls_feature_name(cls_feature feature);
+
+/* What to compile. */
+typedef struct cls_compile_options {
+    size_t struct_size;
+    uint32_t dtypes;   /* bits 1u << cls_dtype; 0: those of the context */
+    uint32_t features; /* cls_feature bits; 0: CLS_FEATURE_LISTS. CLS_FEATURES_ALL: everything */
+} cls_compile_options;
+
+CLS_API void cls_compile_options_default(cls_compile_options *options, size_t struct_size);
+
+/* Compiles, warms up and proves the programs of these features that are not there
+ * yet; samplers may run meanwhile. Blocks, for seconds where no cache helps. A
+ * program whose group the device refuses gets a smaller one; where it refuses all
+ * of them, this call fails, and nothing else does. options: NULL for defaults. Any
+ * thread.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
+ * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_context_compile(cls_context *context, const cls_compile_options *options);
+
+/* A program that is there. */
+typedef struct cls_program_info {
+    size_t struct_size;
+    const char *name;      /* static: "token-list" */
+    int32_t dtype;         /* a cls_dtype; -1: it reads no logits */
+    uint32_t origin;       /* a cls_origin */
+    uint32_t work_group;   /* work-items of its groups */
+    uint32_t subgroups;    /* a cls_subgroups */
+    double seconds;        /* that it took until it was proved */
+    uint64_t local_mem;    /* bytes of a group, as the driver tells */
+    uint64_t private_mem;  /* bytes of a work-item, as the driver tells: 0 on many that spill */
+    uint64_t max_work_group; /* that the driver would run the kernel with */
+    uint64_t preferred;    /* CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE */
+} cls_program_info;
+
+/* Tells of a context's programs, 0 up, in the order of the flow; others that are
+ * compiled meanwhile come in between. info->struct_size must be set. Any thread.
+ * CLS_OK; CLS_BAD_ARGUMENT (there are not so many). */
+CLS_API cls_status cls_context_program(const cls_context *context, uint32_t index, cls_program_info *info);
+
 /* Writes a context's compiled programs to bytes, for options->binary: for
- * devices without a compiler, and to save compiling. They fit this version of
- * the library on this device, with this driver, in this shape; a SHA-256 of all
- * that and one of the contents tell.
- * out: NULL to ask for the size; else *size bytes, of which *size are used on
- * return. Thread-safe.
+ * devices without a compiler, and to save compiling. Those that are there: for
+ * all of them call cls_context_compile() first. They fit this version of the
+ * library on this device, with this driver, in this shape; a SHA-256 of all that
+ * and one of the contents tell.
+ * out: NULL to ask for the size, which grows with each program that is compiled;
+ * else *size bytes, of which *size are used on return. Thread-safe.
  * CLS_OK; CLS_BAD_ARGUMENT (too small: *size then says how many are needed);
  * CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE (the driver hands out no binaries);
  * CLS_OPENCL_ERROR. */
@@ -503,8 +591,8 @@ typedef struct cls_selftest_report {
     cls_selftest_stage stage[CLS_SELFTEST_STAGES];
 } cls_selftest_report;
 
-/* Runs known answers of every stage on the context's device: what to run first
- * where tokens look wrong. Each answer is compared with the library's host
+/* Runs known answers of every stage on the context's device, for which it
+ * compiles everything: what to run first where tokens look wrong. Each answer is compared with the library's host
  * functions and with numbers that were written down when the stage was made.
  * Allocates and blocks; well under a second once kernels are compiled. Any
  * thread; goes on after a failure. report: NULL, or what to fill, with
@@ -514,7 +602,8 @@ typedef struct cls_selftest_report {
  * CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_selftest(cls_context *context, cls_selftest_report *report);
 
-/* The compiler's log of all programs; owned by the context. */
+/* The compiler's log of all programs so far; owned by the context, and valid until
+ * it compiles again. */
 CLS_API const char *cls_context_build_log(const cls_context *context);
 
 /* ----------------------------------------------------------------- sampler */
@@ -539,6 +628,19 @@ typedef struct cls_sampler_options {
                           penalty_window, what DRY, n-grams and bad words look at. Up to 16,384; default 0 */
     uint32_t rollback; /* most tokens that cls_slot_rollback() takes back, 20 bytes each. Up to 16,384;
                           default 0 */
+
+    /* What to compile for: types of logits, bits 1u << cls_dtype, 0 (default): the
+     * context's; and cls_feature bits, 0 (default): CLS_FEATURE_LISTS. A step that
+     * asks for what belongs to a feature that is not named here (masks, a dense
+     * bias, outputs, drafts, ...) is refused by its name. */
+    uint32_t dtypes;
+    uint32_t features;
+
+    /* What slot calls need beyond that (CLS_FEATURE_PLAIN to CLS_FEATURE_STATE) they
+     * compile, which may take seconds the first time. 1: they are refused instead,
+     * with the feature's name; default 0. */
+    int32_t no_late_compile;
+    int32_t reserved; /* 0 */
 } cls_sampler_options;
 
 CLS_API void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size);
@@ -546,10 +648,12 @@ CLS_API void cls_sampler_options_default(cls_sampler_options *options, size_t st
 /* The memory that steps need, and the requests' state. One thread at a time. */
 typedef struct cls_sampler cls_sampler;
 
-/* Allocates everything, on the host and on the device; blocks for that. Steps
- * allocate nothing. Retains `context`.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. On failure
- * *out is NULL. */
+/* Compiles what options->features name and is not there yet, as
+ * cls_context_compile() does; allocates everything, on the host and on the device.
+ * Blocks for that. Steps allocate and compile nothing. Retains `context`.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
+ * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. On failure *out is
+ * NULL. */
 CLS_API cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options, cls_sampler **out);
 
 /* Releases it; OpenCL keeps what steps in flight use. Blocks until the last
@@ -591,7 +695,9 @@ CLS_API cls_status cls_sampler_memory(const cls_sampler *sampler, cls_memory *me
 
 /* ------------------------------------------------------------------- slots
  *
- * Slot calls copy their arrays and may allocate. They take effect in the order
+ * Slot calls copy their arrays and may allocate; the first one whose parameters need
+ * a feature that the sampler was not created for compiles it, which may take
+ * seconds, and may fail as cls_sampler_create() does. They take effect in the order
  * of the calls, with the next cls_sample(), cls_accept() or cls_slot_save() of
  * the sampler, after everything enqueued before it. Each touches its own slot
  * and no other. A call that fails changes nothing.
@@ -671,7 +777,7 @@ typedef enum cls_logits_kind {
 /* Logits [rows, vocab], row-major; read only. */
 typedef struct cls_logits {
     int32_t kind;        /* a cls_logits_kind */
-    int32_t dtype;       /* a cls_dtype that the context was compiled for */
+    int32_t dtype;       /* a cls_dtype that the sampler was compiled for */
     cl_mem buffer;
     uint64_t offset;     /* bytes to row 0; a multiple of the element's size */
     uint64_t row_stride; /* elements from row to row; 0: vocab. At least vocab */

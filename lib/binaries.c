@@ -59,14 +59,27 @@ static cls_status add_info(cls_sha256 *hash, cl_platform_id platform, cl_device_
 /* By the limits, too: where a device refuses a shape, they decide what it gets. */
 static void add_shape(cls_sha256 *hash, const cls_shape *shape)
 {
+    const uint32_t groups[] = { shape->work_group, shape->row_group };
     char text[CLS_BUILD_OPTIONS];
-    cls_program_options(shape, shape->work_group, 0, text);
-    add_text(hash, text);
-    cls_program_options(shape, shape->row_group, 0, text);
-    add_text(hash, text);
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        const cls_grouping as = { groups[i], shape->tier, shape->subgroups, shape->standard };
+        cls_program_options(shape, &as, 0, "", text);
+        add_text(hash, text);
+    }
     snprintf(text, sizeof text, "%llu %llu", (unsigned long long)shape->local_mem_size,
              (unsigned long long)shape->max_work_group);
     add_text(hash, text);
+}
+
+/* Any change of any kernel: a name does not tell which sources it includes. */
+static void add_sources(cls_sha256 *hash)
+{
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        add_text(hash, cls_variants[v].name);
+        add_text(hash, cls_variants[v].options);
+        for (unsigned i = 0; i < *cls_variants[v].count && (v == 0 || cls_variants[v].source != cls_variants[v - 1].source); i++)
+            add_text(hash, cls_variants[v].source[i]);
+    }
 }
 
 cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t key[CLS_DIGEST])
@@ -78,8 +91,7 @@ cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t
     cls_sha256 hash;
     cls_sha256_begin(&hash);
     add_text(&hash, CLS_VERSION_STRING);
-    for (unsigned i = 0; i < cls_source_all_count; i++)
-        add_text(&hash, cls_source_all[i]);
+    add_sources(&hash);
     add_shape(&hash, asked);
     const cl_int code = clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
     cls_status status = CLS_OK;
@@ -148,55 +160,66 @@ static cls_status get_program(const cls_context *context, cl_program program, cl
     return status == CLS_OK ? get_binary(program, n, which, out) : status;
 }
 
-cls_status cls_binaries_pack(const cls_context *context, cls_packed **out)
+cls_status cls_binaries_get(const cls_context *context, const cls_program *program, cls_bytes *out)
 {
-    uint8_t key[CLS_DIGEST];
-    cls_container c = {.shape = context->shape};
-    cls_status status = cls_binaries_key(context->device, &context->asked, key);
-    *out = NULL;
-    for (int i = 0; i < CLS_DTYPES * CLS_PARTS && status == CLS_OK; i++) {
-        const cl_program *const programs = context->program[i / CLS_PARTS];
-        const int part = i % CLS_PARTS;
-        if (programs[part] != NULL && (part == 0 || programs[part] != programs[0]))
-            status = get_program(context, programs[part], &c.program[i / CLS_PARTS][part]);
+    return get_program(context, program->program, out);
+}
+
+int cls_binaries_are_slow(cl_device_id device)
+{
+    cl_platform_id platform = NULL;
+    char name[64] = "";
+    if (clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) != CL_SUCCESS || platform == NULL)
+        return 0;
+    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
+    return strcmp(name, "Portable Computing Language") == 0;
+}
+
+/* All proved programs, the bytes the caller's to free. */
+static cls_status pack(const cls_context *context, cls_container *c)
+{
+    cls_status status = CLS_OK;
+    memset(c, 0, sizeof *c);
+    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS && status == CLS_OK; i++) {
+        const cls_program *const p = &context->program[i / CLS_VARIANTS][i % CLS_VARIANTS];
+        if (!p->proved)
+            continue;
+        c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].as = p->as;
+        status = cls_binaries_get(context, p, &c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes);
     }
-    const size_t size = cls_container_size(&c);
-    if (status == CLS_OK && (*out = malloc(sizeof **out + size)) == NULL)
-        status = no_memory();
-    if (status == CLS_OK) {
-        (*out)->size = size;
-        cls_container_write(&c, key, (*out)->bytes);
-    }
-    for (int i = 0; i < CLS_DTYPES * CLS_PARTS; i++)
-        free((void *)(uintptr_t)c.program[i / CLS_PARTS][i % CLS_PARTS].bytes);
     return status;
 }
 
-cls_status cls_context_export(const cls_context *callers, void *out, size_t *size)
+static cls_status write_out(const cls_container *c, const uint8_t key[CLS_DIGEST], void *out, size_t *size)
 {
-    cls_context *const context = (cls_context *)(uintptr_t)callers; /* what it keeps here is no caller's business */
-    cls_packed *packed, *none = NULL;
-    if (context == NULL || size == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL", context == NULL ? "context" : "size");
-    /* Packed once: a driver may compile for it (PoCL does), and would say another
-     * size after more launches. */
-    packed = atomic_load(&context->packed);
-    if (packed == NULL) {
-        const cls_status status = cls_binaries_pack(context, &packed);
-        if (status != CLS_OK)
-            return status;
-        if (!atomic_compare_exchange_strong(&context->packed, &none, packed)) {
-            free(packed);
-            packed = none; /* another thread's */
-        }
-    }
     const size_t room = *size;
-    *size = packed->size;
+    *size = cls_container_size(c);
     if (out == NULL)
         return CLS_OK;
-    if (room < packed->size)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "*size is %zu; the compiled programs take %zu", room,
-                        packed->size);
-    memcpy(out, packed->bytes, packed->size);
+    if (room < *size)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "*size is %zu; the compiled programs take %zu", room, *size);
+    cls_container_write(c, key, out);
     return CLS_OK;
+}
+
+cls_status cls_context_export(const cls_context *context, void *out, size_t *size)
+{
+    uint8_t key[CLS_DIGEST];
+    cls_container *c;
+    if (context == NULL || size == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL", context == NULL ? "context" : "size");
+    cls_status status = cls_binaries_key(context->device, &context->asked, key);
+    if (status != CLS_OK)
+        return status;
+    if ((c = malloc(sizeof *c)) == NULL)
+        return no_memory();
+    cls_lock_take(context->lock);
+    status = pack(context, c);
+    cls_lock_give(context->lock);
+    if (status == CLS_OK)
+        status = write_out(c, key, out, size);
+    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
+        free((void *)(uintptr_t)c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes.bytes);
+    free(c);
+    return status;
 }

@@ -12,17 +12,17 @@
 /* As many writers at once, or that were killed before they were done. */
 #define TEMPORARIES 64
 
-/* The file's name: the key and the types of logits; NULL without memory. */
-static char *path_of(const char *dir, const uint8_t key[CLS_DIGEST], uint32_t dtypes)
+/* The file's name: the key, the program and its type of logits; NULL without memory. */
+static char *path_of(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype, const char *name)
 {
-    const size_t size = strlen(dir) + 64;
+    const size_t size = strlen(dir) + strlen(name) + 80;
     char *const path = malloc(size), *at = path;
     if (path == NULL)
         return NULL;
     at += snprintf(path, size, "%s/clsample-", dir);
     for (int i = 0; i < 16; i++)
         at += snprintf(at, 3, "%02x", key[i]);
-    snprintf(at, 16, "-%u.bin", (unsigned)dtypes);
+    snprintf(at, strlen(name) + 24, "-%s-%d.bin", name, (int)dtype);
     return path;
 }
 
@@ -44,9 +44,9 @@ static void *read_whole(FILE *file, const uint8_t key[CLS_DIGEST], size_t *size)
     return NULL;
 }
 
-void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], uint32_t dtypes, size_t *size)
+void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype, const char *name, size_t *size)
 {
-    char *const path = *dir != '\0' ? path_of(dir, key, dtypes) : NULL;
+    char *const path = *dir != '\0' ? path_of(dir, key, dtype, name) : NULL;
     FILE *const file = path != NULL ? fopen(path, "rb") : NULL;
     void *bytes = NULL;
     free(path);
@@ -77,13 +77,14 @@ static FILE *create_temporary(char *path)
     return file;
 }
 
-void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], uint32_t dtypes, const cls_packed *packed)
+void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype, const char *name, const void *bytes,
+                     size_t size)
 {
-    char *const path = *dir != '\0' ? path_of(dir, key, dtypes) : NULL;
-    char *const temporary = path != NULL ? path_of(dir, key, dtypes) : NULL;
+    char *const path = *dir != '\0' ? path_of(dir, key, dtype, name) : NULL;
+    char *const temporary = path != NULL ? path_of(dir, key, dtype, name) : NULL;
     FILE *const file = temporary != NULL ? create_temporary(temporary) : NULL;
     if (file != NULL) {
-        int done = fwrite(packed->bytes, packed->size, 1, file) == 1;
+        int done = fwrite(bytes, size, 1, file) == 1;
         done = fclose(file) == 0 && done;
         if (!done || !replace(temporary, path))
             remove(temporary);

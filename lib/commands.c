@@ -240,7 +240,7 @@ cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map,
 
 static void set(cls_arguments *a, size_t size, const void *value)
 {
-    const cl_int code = clSetKernelArg(a->kernel, a->next++, size, value);
+    const cl_int code = clSetKernelArg(a->to.kernel, a->next++, size, value);
     if (a->code == CL_SUCCESS)
         a->code = code;
 }
@@ -258,16 +258,16 @@ void cls_set_map(cls_arguments *a, const cls_sampler *s, enum cls_map which, con
     cls_set_buffer(a, s, map->host != NULL ? &host : &map->device, sizeof(int32_t));
 }
 
-cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, uint32_t items, const size_t *groups, cl_event *done)
+cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups, cl_event *done)
 {
-    const size_t local[2] = { items, 1 }, global[2] = { items * groups[0], groups[1] };
+    const size_t local[2] = { a->to.group, 1 }, global[2] = { a->to.group * groups[0], groups[1] };
     cl_uint n;
     const cl_event *wait;
     cl_event event = NULL;
     if (a->code != CL_SUCCESS)
         return a->code;
     waits(c, &n, &wait);
-    const cl_int code = clEnqueueNDRangeKernel(c->queue, a->kernel, 2, NULL, global, local, n, wait,
+    const cl_int code = clEnqueueNDRangeKernel(c->queue, a->to.kernel, 2, NULL, global, local, n, wait,
                                                !c->ordered || done != NULL ? &event : NULL);
     if (code != CL_SUCCESS)
         return code;
@@ -324,7 +324,7 @@ static cl_int run_changes(cls_commands *c)
     if (words->used != 0)
         code = upload(c, s->words.buffer, 0, words->used, words->data);
     for (uint32_t round = 1; round <= s->rounds && code == CL_SUCCESS; round++) {
-        cls_arguments a = { cls_sampler_kernel(s, CLS_SLOTS), 0, CL_SUCCESS };
+        cls_arguments a = { cls_sampler_kernel(s, CLS_SLOTS, 0, s->pending_state ? CLS_FEATURE_STATE : 0), 0, CL_SUCCESS };
         cls_set_mem(&a, s->changes.buffer);
         cls_set_u32(&a, round);
         cls_set_mem(&a, s->words.buffer);
@@ -335,9 +335,10 @@ static cl_int run_changes(cls_commands *c)
         cls_set_u32(&a, s->vocab);
         cls_set_u32(&a, s->history);
         cls_set_u32(&a, s->rollback);
-        code = cls_commands_launch(c, &a, s->context->shape.row_group, groups, NULL);
+        code = cls_commands_launch(c, &a, groups, NULL);
     }
     s->rounds = 0;
+    s->pending_state = 0;
     s->flush++;
     return code;
 }

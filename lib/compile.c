@@ -1,207 +1,327 @@
 /* SPDX-License-Identifier: MIT */
-/* From a shape to proven programs, and to smaller shapes where a device refuses. */
+/* Programs that are proved, and smaller groups where a device refuses. All of it
+ * under the context's lock. */
 #include "internal.h"
 
 #include <stdlib.h>
+#include <time.h>
 
-void cls_context_release_programs(cls_context *context)
+/* A program to be made. */
+typedef struct job {
+    int variant;
+    int32_t dtype;
+    cls_program *program;
+} job;
+
+static const cls_variant *variant_of(const job *j) { return &cls_variants[j->variant]; }
+
+static cls_grouping grouping_of(const cls_shape *shape, enum cls_kernel kernel)
 {
-    for (int i = 0; i < CLS_DTYPES * CLS_PARTS; i++) {
-        cl_program *const program = &context->program[i / CLS_PARTS][i % CLS_PARTS];
-        if (*program != NULL)
-            clReleaseProgram(*program);
-        *program = NULL;
-    }
-    free(context->build_log);
-    context->build_log = NULL;
+    const int over_tiles = cls_kernel_part(kernel) == CLS_OVER_TILES;
+    const cls_grouping as = { over_tiles ? shape->work_group : shape->row_group, shape->tier, shape->subgroups,
+                              shape->standard };
+    return as;
 }
 
-static int fits(const cls_shape *shape, const cls_limits limits[CLS_PARTS])
-{
-    return shape->work_group <= limits[CLS_OVER_TILES].group && shape->row_group <= limits[CLS_OVER_ROWS].group &&
-           limits[CLS_OVER_TILES].local <= shape->local_mem_size &&
-           limits[CLS_OVER_ROWS].local <= shape->local_mem_size;
-}
+/* --------------------------------------------------------------- smaller groups */
 
-/* Builds for every type of logits that is wanted, or to the first one whose
- * kernels turn out not to fit. */
-static cls_status build(cls_context *context, uint32_t dtypes, const cls_container *binary,
-                        cls_limits limits[CLS_PARTS])
-{
-    const uint32_t group[CLS_PARTS] = {context->shape.work_group, context->shape.row_group};
-    int fit = 1;
-    for (int i = 0; i < CLS_DTYPES && fit; i++) {
-        if (!(dtypes >> i & 1u))
-            continue;
-        for (int part = 0; part < CLS_PARTS; part++) {
-            cl_program *const program = &context->program[i][part];
-            cls_status status = CLS_OK;
-            if (part > 0 && group[part] == group[0]) {
-                const cl_int code = clRetainProgram(context->program[i][0]);
-                if (code == CL_SUCCESS)
-                    *program = context->program[i][0];
-                else
-                    status = cls_fail(CLS_OPENCL_ERROR, code, "cannot retain the kernels' program");
-            } else {
-                status = cls_program_build(context, group[part], i, binary != NULL ? &binary->program[i][part] : NULL,
-                                           program);
-            }
-            if (status == CLS_OK)
-                status = cls_program_limits(context, i, (enum cls_part)part, &limits[part]);
-            if (status != CLS_OK)
-                return status;
-        }
-        fit = fits(&context->shape, limits);
-    }
-    return CLS_OK;
-}
-
-/* A driver may only know after the build that a kernel takes smaller groups than
- * the device, or more local memory: the shape to build in then. */
-static cls_status adapt(cls_shape *shape, const cls_context_options *o, const cls_limits limits[CLS_PARTS])
-{
-    const int forced = o->work_group != 0 || o->row_group != 0;
-    uint32_t *const groups[CLS_PARTS] = {&shape->work_group, &shape->row_group};
-    for (int part = 0; part < CLS_PARTS; part++) {
-        uint32_t *const group = groups[part];
-        if (limits[part].group < *group && forced)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "options->%s is %u; the kernels run with at most %zu on this device",
-                            *group == o->work_group ? "work_group" : "row_group", (unsigned)*group, limits[part].group);
-        if (limits[part].group < *group)
-            *group = (uint32_t)limits[part].group;
-        else if (limits[part].local <= shape->local_mem_size)
-            continue;
-        else if (part == CLS_OVER_ROWS && o->shortlist == 0 && shape->shortlist > 16)
-            shape->shortlist /= 2;
-        else if (!forced && *group > 1)
-            *group /= 2;
-        else
-            return cls_fail(
-                forced || o->shortlist != 0 ? CLS_BAD_ARGUMENT : CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                "the kernels take %llu bytes of local memory in groups of %u with a shortlist of %u; there are %llu",
-                (unsigned long long)limits[part].local, (unsigned)*group, (unsigned)shape->shortlist,
-                (unsigned long long)shape->local_mem_size);
-    }
-    cls_shape_settle(shape);
-    return CLS_OK;
-}
-
-/* Whether a failure of a build or a launch may be the shape's. */
+/* Whether a failure of a build or a launch may be the group's. */
 static int is_refusal(cls_status status, int launched)
 {
     const cl_int code = cls_error_opencl();
     if (status == CLS_BUILD_FAILED)
         return code == CL_BUILD_PROGRAM_FAILURE || code == CL_OUT_OF_RESOURCES;
+    if (status == CLS_SELF_TEST_FAILED)
+        return launched;
     return status == CLS_OPENCL_ERROR && launched &&
            (code == CL_OUT_OF_RESOURCES || code == CL_INVALID_WORK_GROUP_SIZE || code == CL_INVALID_WORK_ITEM_SIZE ||
             code == CL_MEM_OBJECT_ALLOCATION_FAILURE);
 }
 
+static int is_forced(const cls_context *context)
+{
+    return context->options.work_group != 0 || context->options.row_group != 0;
+}
+
+/* The next smaller grouping: without sub-groups first, then in half the group. 0:
+ * there is none, or the caller has named this one. */
+static int make_smaller(const cls_context *context, cls_grouping *as)
+{
+    if (as->subgroups != CLS_SUBGROUPS_NONE && context->options.tier == CLS_TIER_AUTO) {
+        as->subgroups = CLS_SUBGROUPS_NONE;
+        as->tier = CLS_TIER_INT64;
+        as->standard = 120;
+        return 1;
+    }
+    /* Sub-groups that the caller wants were tried in its groups alone; and one item
+     * alone would make too many trips with vectors of 2 (cls_shape_settle). */
+    if (is_forced(context) || as->subgroups != CLS_SUBGROUPS_NONE || as->group == 1 ||
+        (as->group == 2 && context->shape.vector == 2))
+        return 0;
+    as->group /= 2;
+    return 1;
+}
+
+/* Whether the driver runs the kernel in its grouping; if not, *again tells that a
+ * smaller one is to be tried. */
+static cls_status check_limits(const cls_context *context, const job *j, int *again)
+{
+    const cls_shape *const shape = &context->shape;
+    cls_program *const p = j->program;
+    *again = 0;
+    if (p->max_group != 0 && p->max_group < p->as.group) {
+        if (is_forced(context))
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; the program %s runs with at most %llu on this device",
+                            p->as.group == context->options.work_group ? "work_group" : "row_group", (unsigned)p->as.group,
+                            variant_of(j)->name, (unsigned long long)p->max_group);
+        while (p->as.group > p->max_group)
+            if (!make_smaller(context, &p->as))
+                return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the program %s runs in groups of at most %llu on this device",
+                                variant_of(j)->name, (unsigned long long)p->max_group);
+        *again = 1;
+        return CLS_OK;
+    }
+    if (p->local_mem <= shape->local_mem_size)
+        return CLS_OK;
+    *again = make_smaller(context, &p->as);
+    if (*again)
+        return CLS_OK;
+    return cls_fail(is_forced(context) || context->options.shortlist != 0 ? CLS_BAD_ARGUMENT : CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                    "the program %s takes %llu bytes of local memory in groups of %u with a shortlist of %u; there are %llu",
+                    variant_of(j)->name, (unsigned long long)p->local_mem, (unsigned)p->as.group,
+                    (unsigned)shape->shortlist, (unsigned long long)shape->local_mem_size);
+}
+
 /* Says on top of the last failure that it was the last of several. */
-static cls_status refused(cls_status status, const cls_shape *shape)
+static cls_status refused(cls_status status, const job *j)
 {
     cls_failure last;
     cls_failure_keep(&last);
     char *const code = strstr(last.message, ": OpenCL says"); /* which is said again */
     if (code != NULL)
         *code = '\0';
-    return cls_fail(status, last.opencl,
-                    "%.300s; smaller shapes were tried, the last with work_group %u, row_group %u, "
-                    "vector %u and shortlist %u",
-                    last.message, (unsigned)shape->work_group, (unsigned)shape->row_group, (unsigned)shape->vector,
-                    (unsigned)shape->shortlist);
+    return cls_fail(status, last.opencl, "%.300s; smaller groups were tried, the last of %u work-items", last.message,
+                    (unsigned)j->program->as.group);
 }
 
-/* Sub-groups that compute right, if they are wanted at all. */
-static cls_status find_subgroups(cls_context *context, const cls_context_options *o)
-{
-    cls_shape *const shape = &context->shape;
-    if (shape->tier != CLS_TIER_SUBGROUPS)
-        return CLS_OK;
-    const char *const why = cls_subgroups_find(context->cl, context->device, shape);
-    if (why == NULL)
-        return CLS_OK;
-    if (o->tier == CLS_TIER_SUBGROUPS)
-        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "options->tier is CLS_TIER_SUBGROUPS, but %s", why);
-    shape->tier = CLS_TIER_INT64;
-    return CLS_OK;
-}
+/* ---------------------------------------------------------------------- building */
 
-cls_status cls_compile(cls_context *context, const cls_context_options *o, uint32_t dtypes)
+static cls_status from_source(cls_context *context, const job *j)
 {
-    cls_shape *const shape = &context->shape;
-    if (!shape->compiler)
+    cls_program *const p = j->program;
+    unsigned tried = 0;
+    if (!context->shape.compiler)
         return cls_shape_no_compiler();
-    unsigned turn = 0;
-    for (;;) {
-        cls_limits limits[CLS_PARTS];
-        int launched = 1;
-        cls_status status = find_subgroups(context, o); /* those of the shape's groups */
-        if (status != CLS_OK)
+    p->origin = CLS_ORIGIN_SOURCE;
+    for (;; tried++) {
+        int again = 0;
+        cls_status status = cls_program_build(context, j->variant, j->dtype, NULL, p);
+        if (status == CLS_OK)
+            status = check_limits(context, j, &again);
+        else if (is_refusal(status, 0) && make_smaller(context, &p->as))
+            again = 1;
+        else if (tried > 0)
+            status = refused(status, j);
+        if (status == CLS_OK && !again)
+            return CLS_OK;
+        cls_program_release(p);
+        if (!again)
             return status;
-        status = build(context, dtypes, NULL, limits);
-        if (status == CLS_OK && !fits(shape, limits)) {
-            status = adapt(shape, o, limits);
-        } else {
-            if (status == CLS_OK)
-                status = cls_prove(context, &launched);
-            if (status == CLS_OK)
-                return CLS_OK;
-            if (shape->subgroups != CLS_SUBGROUPS_NONE && o->tier == CLS_TIER_AUTO) {
-                shape->subgroups = CLS_SUBGROUPS_NONE; /* as good as none */
-                shape->tier = CLS_TIER_INT64;
-                shape->standard = 120;
-            } else if (!is_refusal(status, launched)) {
-                return status;
-            } else if (!cls_shape_smaller(o, turn++, shape)) {
-                return turn > 1 ? refused(status, shape) : status;
-            }
-            status = CLS_OK;
-        }
-        if (status != CLS_OK)
-            return status;
-        cls_context_release_programs(context);
     }
 }
 
-/* Whether programs of this shape are what the options ask for. */
-static int is_wanted(const cls_container *c, const cls_shape *shape, const cls_context_options *o, uint32_t dtypes)
+/* Whether a compiled program is what the options ask for. */
+static int is_wanted(const cls_context *context, const cls_grouping *as, enum cls_kernel kernel)
 {
-    const cls_shape *const s = &c->shape;
-    for (int i = 0; i < CLS_DTYPES; i++)
-        if ((dtypes >> i & 1u) &&
-            (c->program[i][0].bytes == NULL || (s->row_group != s->work_group && c->program[i][1].bytes == NULL)))
-            return 0;
-    return s->work_group <= shape->max_work_group && s->row_group <= shape->max_work_group &&
-           (o->work_group == 0 || s->work_group == o->work_group) &&
-           (o->row_group == 0 || s->row_group == o->row_group) && (o->shortlist == 0 || s->shortlist == o->shortlist) &&
-           s->tier <= shape->tier && (o->tier == CLS_TIER_AUTO || s->tier == o->tier);
+    const cls_shape *const s = &context->shape;
+    const cls_context_options *const o = &context->options;
+    const uint32_t wanted = cls_kernel_part(kernel) == CLS_OVER_TILES ? o->work_group : o->row_group;
+    return as->group <= s->max_work_group && (wanted == 0 || as->group == wanted) && as->tier <= s->tier &&
+           (o->tier == CLS_TIER_AUTO || as->tier == o->tier);
 }
 
-cls_status cls_load(cls_context *context, const cls_context_options *o, uint32_t dtypes, const cls_container *c)
+static int from_bytes(cls_context *context, const job *j, const cls_container *c, uint32_t origin)
 {
-    const cls_shape before = context->shape;
-    cls_shape *const shape = &context->shape;
-    cls_limits limits[CLS_PARTS];
-    int launched;
-    if (!is_wanted(c, shape, o, dtypes))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "the compiled programs are of another shape, or of other types");
-    shape->work_group = c->shape.work_group;
-    shape->row_group = c->shape.row_group;
-    shape->vector = c->shape.vector;
-    shape->shortlist = c->shape.shortlist;
-    shape->tier = c->shape.tier;
-    shape->subgroups = c->shape.subgroups;
-    shape->standard = c->shape.standard;
-    cls_status status = build(context, dtypes, c, limits);
-    if (status == CLS_OK && !fits(shape, limits))
-        status = cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the compiled programs need more than the device has");
-    if (status == CLS_OK)
-        status = cls_prove(context, &launched);
-    if (status == CLS_OK)
+    cls_program *const p = j->program;
+    const cls_grouping before = p->as;
+    const cls_bytes *const bytes = &c->program[j->dtype][j->variant].bytes;
+    if (bytes->bytes == NULL || !is_wanted(context, &c->program[j->dtype][j->variant].as, variant_of(j)->kernel))
+        return 0;
+    p->as = c->program[j->dtype][j->variant].as;
+    p->origin = origin;
+    if (cls_program_build(context, j->variant, j->dtype, bytes, p) == CLS_OK) {
+        if ((p->max_group == 0 || p->max_group >= p->as.group) && p->local_mem <= context->shape.local_mem_size)
+            return 1;
+        cls_program_release(p);
+    }
+    p->as = before;
+    return 0;
+}
+
+static int from_cache(cls_context *context, const job *j)
+{
+    const char *const dir = context->options.cache_dir;
+    cls_container c;
+    size_t size;
+    if (!context->keyed || dir == NULL)
+        return 0;
+    void *const bytes = cls_cache_read(dir, context->key, j->dtype, variant_of(j)->name, &size);
+    const int loaded = bytes != NULL && cls_container_read(bytes, size, context->key, &c) &&
+                       from_bytes(context, j, &c, CLS_ORIGIN_CACHE);
+    free(bytes);
+    return loaded;
+}
+
+static void to_cache(const cls_context *context, const job *j)
+{
+    const cls_program *const p = j->program;
+    const char *const dir = context->options.cache_dir;
+    cls_container c;
+    cls_bytes bytes;
+    if (!context->keyed || dir == NULL || p->origin != CLS_ORIGIN_SOURCE ||
+        (!context->options.cache_always && cls_binaries_are_slow(context->device)))
+        return;
+    if (cls_binaries_get(context, p, &bytes) != CLS_OK)
+        return;
+    memset(&c, 0, sizeof c);
+    c.program[j->dtype][j->variant].as = p->as;
+    c.program[j->dtype][j->variant].bytes = bytes;
+    const size_t size = cls_container_size(&c);
+    uint8_t *const whole = malloc(size);
+    if (whole != NULL) {
+        cls_container_write(&c, context->key, whole);
+        cls_cache_write(dir, context->key, j->dtype, variant_of(j)->name, whole, size);
+    }
+    free(whole);
+    free((void *)(uintptr_t)bytes.bytes);
+}
+
+/* Compiled bytes if they serve, else source. */
+static cls_status build(cls_context *context, const job *j)
+{
+    if (context->keyed && from_bytes(context, j, &context->ready, CLS_ORIGIN_BINARY))
         return CLS_OK;
-    cls_context_release_programs(context);
-    *shape = before;
+    if (from_cache(context, j))
+        return CLS_OK;
+    return from_source(context, j);
+}
+
+/* -------------------------------------------------------------------- all of them */
+
+static double now(void)
+{
+    struct timespec t;
+    return timespec_get(&t, TIME_UTC) == TIME_UTC ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec : 0;
+}
+
+/* Variants of a type that are there, a bit each. */
+static uint32_t there(const cls_context *context, int32_t dtype)
+{
+    uint32_t set = 0;
+    for (int v = 0; v < CLS_VARIANTS; v++)
+        set |= (uint32_t)(context->program[cls_variants[v].typed ? dtype : 0][v].program != NULL) << v;
+    return set;
+}
+
+/* Proves a program; if it fails as one that is too large for the device would, in
+ * smaller groups, compiled for these. */
+static cls_status prove(cls_context *context, const job *j, int32_t dtype)
+{
+    for (unsigned tried = 0;; tried++) {
+        int launched = 0;
+        cls_status status = cls_prove(context, j->variant, dtype, there(context, dtype), &launched);
+        if (status == CLS_OK) {
+            j->program->proved = 1;
+            return CLS_OK;
+        }
+        const int compiled = j->program->origin != CLS_ORIGIN_SOURCE;
+        if (compiled && context->shape.compiler) { /* whatever is wrong with the bytes, the source may do */
+            j->program->as = grouping_of(&context->shape, variant_of(j)->kernel);
+        } else if (!is_refusal(status, launched) || !make_smaller(context, &j->program->as)) {
+            return tried > 0 ? refused(status, j) : status;
+        }
+        cls_program_release(j->program);
+        status = from_source(context, j);
+        if (status != CLS_OK)
+            return status;
+    }
+}
+
+static uint32_t list_jobs(cls_context *context, uint32_t dtypes, uint32_t variants, job *jobs)
+{
+    uint32_t n = 0;
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        for (int32_t d = 0; d < (cls_variants[v].typed ? CLS_DTYPES : 1); d++) {
+            if (!(variants >> v & 1u) || (cls_variants[v].typed && !(dtypes >> d & 1u)))
+                continue;
+            if (context->program[d][v].proved)
+                continue;
+            jobs[n].variant = v;
+            jobs[n].dtype = d;
+            jobs[n].program = &context->program[d][v];
+            n++;
+        }
+    }
+    return n;
+}
+
+static void give_up(const job *jobs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!jobs[i].program->proved)
+            cls_program_release(jobs[i].program);
+}
+
+/* A caller's buffer gets the log anew. */
+static void hand_out_log(const cls_context *context)
+{
+    const cls_context_options *const o = &context->options;
+    const char *const log = context->build_log != NULL ? context->build_log : "";
+    if (o->build_log == NULL || o->build_log_size == 0)
+        return;
+    const size_t n = strlen(log) < o->build_log_size ? strlen(log) : o->build_log_size - 1;
+    memcpy(o->build_log, log, n);
+    o->build_log[n] = '\0';
+}
+
+static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t variants)
+{
+    job jobs[CLS_DTYPES * CLS_VARIANTS];
+    const uint32_t n = list_jobs(context, dtypes, variants, jobs);
+    int32_t first = 0; /* of the types: with which programs of no type are proved */
+    cls_status status = CLS_OK;
+    while (first + 1 < CLS_DTYPES && !(dtypes >> first & 1u))
+        first++;
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
+        const double begun = now();
+        if (context->options.progress != NULL)
+            context->options.progress(context->options.progress_user, variant_of(&jobs[i])->name, i, n);
+        jobs[i].program->as = grouping_of(&context->shape, variant_of(&jobs[i])->kernel);
+        status = build(context, &jobs[i]);
+        jobs[i].program->seconds = now() - begun;
+    }
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
+        const double begun = now();
+        status = prove(context, &jobs[i], variant_of(&jobs[i])->typed ? jobs[i].dtype : first);
+        if (status == CLS_OK)
+            to_cache(context, &jobs[i]);
+        jobs[i].program->seconds += now() - begun;
+    }
+    if (status != CLS_OK)
+        give_up(jobs, n);
+    if (n != 0)
+        hand_out_log(context);
+    return status;
+}
+
+cls_status cls_compile(cls_context *context, uint32_t dtypes, uint32_t variants)
+{
+    cls_failure before;
+    cls_failure_keep(&before);
+    cls_lock_take(context->lock);
+    const cls_status status = compile(context, dtypes, variants);
+    cls_lock_give(context->lock);
+    if (status == CLS_OK)
+        cls_failure_restore(&before); /* of what it went on after */
     return status;
 }

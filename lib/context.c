@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A context: the kernels compiled for one device, proven and warmed up. */
+/* A context: a device that was proved, and the programs that were compiled for it. */
 #include "internal.h"
 
 #include <stdatomic.h>
@@ -14,10 +14,14 @@ void cls_context_destroy(cls_context *context)
 {
     if (context == NULL || atomic_fetch_sub(&context->references, 1) != 1)
         return;
-    cls_context_release_programs(context);
-    free(atomic_load(&context->packed));
+    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
+        cls_program_release(&context->program[i / CLS_VARIANTS][i % CLS_VARIANTS]);
     if (context->cl != NULL)
         clReleaseContext(context->cl);
+    cls_lock_destroy(context->lock);
+    free((void *)(uintptr_t)context->options.cache_dir);
+    free(context->binary);
+    free(context->build_log);
     free(context);
 }
 
@@ -39,54 +43,56 @@ static cls_status check_device(cl_context cl, cl_device_id device)
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device does not belong to context");
 }
 
-static int load(cls_context *context, const cls_context_options *o, uint32_t dtypes, const uint8_t key[CLS_DIGEST],
-                const void *bytes, size_t size)
+/* Copies what the options point to, for the programs that are compiled later. */
+static cls_status copy_options(cls_context *context, const cls_context_options *o)
 {
-    cls_container c;
-    return cls_container_read(bytes, size, key, &c) && cls_load(context, o, dtypes, &c) == CLS_OK;
-}
-
-static int load_cached(cls_context *context, const cls_context_options *o, uint32_t dtypes,
-                       const uint8_t key[CLS_DIGEST])
-{
-    size_t size;
-    void *const bytes = cls_cache_read(o->cache_dir, key, dtypes, &size);
-    const int loaded = bytes != NULL && load(context, o, dtypes, key, bytes, size);
-    free(bytes);
-    return loaded;
-}
-
-/* Compiled programs if they serve, else from source. */
-static cls_status make(cls_context *context, const cls_context_options *o)
-{
-    const uint32_t dtypes = o->dtypes != 0 ? o->dtypes : (1u << CLS_DTYPES) - 1;
-    uint8_t key[CLS_DIGEST];
-    cls_packed *packed;
-    const int keyed = (o->binary != NULL || o->cache_dir != NULL) &&
-                      cls_binaries_key(context->device, &context->asked, key) == CLS_OK;
-    context->origin = CLS_ORIGIN_BINARY;
-    if (keyed && o->binary != NULL && load(context, o, dtypes, key, o->binary, o->binary_size))
-        return CLS_OK;
-    context->origin = CLS_ORIGIN_CACHE;
-    if (keyed && o->cache_dir != NULL && load_cached(context, o, dtypes, key))
-        return CLS_OK;
-    context->origin = CLS_ORIGIN_SOURCE;
-    const cls_status status = cls_compile(context, o, dtypes);
-    if (status == CLS_OK && keyed && o->cache_dir != NULL && cls_binaries_pack(context, &packed) == CLS_OK) {
-        cls_cache_write(o->cache_dir, key, dtypes, packed);
-        free(packed);
+    context->options = *o;
+    context->options.cache_dir = NULL;
+    context->options.binary = NULL;
+    if (o->cache_dir != NULL) {
+        const size_t size = strlen(o->cache_dir) + 1;
+        char *const dir = malloc(size);
+        if (dir == NULL)
+            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for options->cache_dir");
+        memcpy(dir, o->cache_dir, size);
+        context->options.cache_dir = dir;
     }
-    return status;
+    context->keyed = (o->binary != NULL || o->cache_dir != NULL) &&
+                     cls_binaries_key(context->device, &context->asked, context->key) == CLS_OK;
+    if (o->binary == NULL || !context->keyed || o->binary_size < CLS_CONTAINER_HEADER)
+        return CLS_OK;
+    if ((context->binary = malloc(o->binary_size)) == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for options->binary");
+    memcpy(context->binary, o->binary, o->binary_size);
+    if (!cls_container_read(context->binary, o->binary_size, context->key, &context->ready))
+        memset(&context->ready, 0, sizeof context->ready);
+    return CLS_OK;
 }
 
-static void hand_out_log(const cls_context *context, const cls_context_options *o)
+/* Groups that compute right, with sub-groups or without; smaller ones where the
+ * device does not. */
+static cls_status find_groups(cls_context *context)
 {
-    const char *const log = cls_context_build_log(context);
-    if (o->build_log == NULL || o->build_log_size == 0)
-        return;
-    const size_t n = strlen(log) < o->build_log_size ? strlen(log) : o->build_log_size - 1;
-    memcpy(o->build_log, log, n);
-    o->build_log[n] = '\0';
+    cls_shape *const shape = &context->shape;
+    const cls_context_options *const o = &context->options;
+    const char *why;
+    if (!shape->compiler) /* programs that were proved elsewhere are proved again here, one by one */
+        return CLS_OK;
+    if (shape->tier == CLS_TIER_SUBGROUPS && (why = cls_subgroups_find(context->cl, context->device, shape)) != NULL) {
+        if (o->tier == CLS_TIER_SUBGROUPS)
+            return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "options->tier is CLS_TIER_SUBGROUPS, but %s", why);
+        shape->tier = CLS_TIER_INT64;
+    }
+    while ((shape->work_group > 1 || shape->row_group > 1) &&
+           (why = cls_groups_check(context->cl, context->device, shape)) != NULL) {
+        if (o->work_group != 0 || o->row_group != 0)
+            return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "options->work_group and row_group ask for groups of %u and %u, but %s",
+                            (unsigned)shape->work_group, (unsigned)shape->row_group, why);
+        shape->work_group = (shape->work_group + 1) / 2;
+        shape->row_group = (shape->row_group + 1) / 2;
+        cls_shape_settle(shape);
+    }
+    return CLS_OK;
 }
 
 cls_status cls_context_create(cl_context cl, cl_device_id device, const cls_context_options *callers, cls_context **out)
@@ -108,26 +114,111 @@ cls_status cls_context_create(cl_context cl, cl_device_id device, const cls_cont
     if (status != CLS_OK)
         return status;
     cls_context *const context = calloc(1, sizeof *context);
-    if (context == NULL)
+    if (context == NULL || (context->lock = cls_lock_create()) == NULL) {
+        free(context);
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a context");
+    }
     atomic_init(&context->references, 1);
-    atomic_init(&context->packed, NULL);
+    context->device = device;
+    context->shape = context->asked = shape;
     const cl_int code = clRetainContext(cl);
     if (code != CL_SUCCESS) {
-        free(context);
+        cls_context_destroy(context);
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot retain context");
     }
     context->cl = cl;
-    context->device = device;
-    context->shape = context->asked = shape;
     cls_failure_keep(&before);
-    status = make(context, &o);
-    hand_out_log(context, &o);
+    status = copy_options(context, &o);
+    if (status == CLS_OK)
+        status = find_groups(context);
+    if (status == CLS_OK)
+        status = cls_compile(context, 1, UINT32_C(1) << CLS_SELF_TEST_0);
+    if (!context->options.build_log_stays)
+        context->options.build_log = NULL;
     if (status != CLS_OK) {
         cls_context_destroy(context);
         return status;
     }
     cls_failure_restore(&before); /* of what it went on after */
     *out = context;
+    return CLS_OK;
+}
+
+/* -------------------------------------------------------------------- programs */
+
+void cls_compile_options_default(cls_compile_options *options, size_t struct_size)
+{
+    cls_struct_init(options, struct_size);
+}
+
+cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t features)
+{
+    if (dtypes >> CLS_DTYPES != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->dtypes of %s is 0x%x, which has bits beyond the dtypes",
+                        what, (unsigned)dtypes);
+    if ((features & ~CLS_FEATURES_ALL) != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->features of %s is 0x%x, which has bits beyond the features",
+                        what, (unsigned)features);
+    return CLS_OK;
+}
+
+uint32_t cls_context_dtypes(const cls_context *context)
+{
+    return context->options.dtypes != 0 ? context->options.dtypes : 1u << CLS_F32;
+}
+
+cls_status cls_context_compile(cls_context *context, const cls_compile_options *callers)
+{
+    cls_compile_options o;
+    cls_compile_options_default(&o, sizeof o);
+    if (context == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+    cls_status status = callers != NULL ? cls_struct_read(&o, sizeof o, callers, "options") : CLS_OK;
+    if (status == CLS_OK)
+        status = cls_features_check("a compilation", o.dtypes, o.features);
+    if (status != CLS_OK)
+        return status;
+    const uint32_t all = (UINT32_C(1) << CLS_VARIANTS) - 1;
+    const uint32_t variants = o.features == CLS_FEATURES_ALL ? all : cls_variants_of(o.features != 0 ? o.features : CLS_FEATURE_LISTS);
+    return cls_compile(context, o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context), variants);
+}
+
+cls_status cls_context_program(const cls_context *context, uint32_t index, cls_program_info *callers)
+{
+    cls_program_info info;
+    const cls_program *found = NULL;
+    uint32_t n = 0;
+    cls_struct_init(&info, sizeof info);
+    cls_status status = cls_struct_read(&info, sizeof info, callers, "info");
+    if (status == CLS_OK && context == NULL)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+    if (status != CLS_OK)
+        return status;
+    cls_lock_take(context->lock);
+    for (int v = 0; v < CLS_VARIANTS && found == NULL; v++) {
+        for (int d = 0; d < CLS_DTYPES && found == NULL; d++) {
+            const cls_program *const p = &context->program[d][v];
+            if (!p->proved || n++ != index)
+                continue;
+            found = p;
+            cls_struct_init(&info, sizeof info);
+            info.name = cls_variants[v].name;
+            info.dtype = cls_variants[v].typed ? d : -1;
+            info.origin = p->origin;
+            info.work_group = p->as.group;
+            info.subgroups = p->as.subgroups;
+            info.seconds = p->seconds;
+            info.local_mem = p->local_mem;
+            info.private_mem = p->private_mem;
+            info.max_work_group = p->max_group;
+            info.preferred = p->preferred;
+        }
+    }
+    cls_lock_give(context->lock);
+    if (found == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "index is %u, but the context has %u programs", (unsigned)index, (unsigned)n);
+    const size_t size = callers->struct_size;
+    memcpy(callers, &info, size < sizeof info ? size : sizeof info);
+    callers->struct_size = size;
     return CLS_OK;
 }

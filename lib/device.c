@@ -285,7 +285,7 @@ cls_status cls_context_info(const cls_context *context, cls_device_info *info)
     if (status == CLS_OK && context == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
     if (status == CLS_OK)
-        tell(&context->shape, context->origin, info);
+        tell(&context->shape, context->program[0][CLS_SELF_TEST_0].origin, info);
     return status;
 }
 

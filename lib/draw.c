@@ -62,6 +62,8 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = cls_struct_read(call, sizeof *call, callers, "call");
     if (status == CLS_OK)
+        status = cls_features_missing(s, CLS_FEATURE_DRAW);
+    if (status == CLS_OK)
         status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK && (call->rows < 1 || call->rows > s->max_rows))
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->rows is %u; the sampler was created for 1 to %u",
@@ -101,7 +103,7 @@ static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_comman
 {
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = { 1, call->rows };
-    cls_arguments a = { cls_sampler_kernel(s, CLS_DRAW), 0, CL_SUCCESS };
+    cls_arguments a = { cls_sampler_kernel(s, CLS_DRAW, 0, 0), 0, CL_SUCCESS };
     cls_set_buffer(&a, s, &call->ids, sizeof(int32_t));
     cls_set_buffer(&a, s, &call->logits, sizeof(float));
     cls_set_buffer(&a, s, &call->counts, sizeof(int32_t));
@@ -110,7 +112,7 @@ static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_comman
     cls_set_mem(&a, s->rows);
     cls_request_arguments(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
     cls_draw_arguments(&a, s, plan);
-    return cls_commands_launch(c, &a, s->context->shape.row_group, groups, done);
+    return cls_commands_launch(c, &a, groups, done);
 }
 
 cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers, cl_uint n_wait,

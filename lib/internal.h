@@ -76,8 +76,6 @@ cls_status cls_reference(const cls_host_row *row, cls_row *trace, cls_host_resul
 
 /* -------------------------------------------------------------- generated */
 
-extern const char *const cls_source_all[];
-extern const unsigned cls_source_all_count;
 extern const char *const cls_source_groups_test[];
 extern const unsigned cls_source_groups_test_count;
 
@@ -125,6 +123,10 @@ uint32_t cls_subgroups_candidate(cl_device_id device);
  * shape->standard what they want; else why not: NONE, and 120. */
 const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *shape);
 
+/* Runs the same program without sub-groups: NULL if groups of the shape's sizes
+ * compute right, else what they get wrong. */
+const char *cls_groups_check(cl_context cl, cl_device_id device, const cls_shape *shape);
+
 /* For tests: what cls_subgroups_candidate() says of every device, if not
  * CLS_SUBGROUPS_NONE; 6 and 7 are made of local memory, the latter wrong. */
 extern uint32_t cls_subgroups_pretended;
@@ -152,25 +154,53 @@ cl_program cls_program_create(cl_context cl, const char *const *strings, unsigne
 #define CLS_DTYPES 3
 size_t cls_dtype_size(int32_t dtype);
 
-#define CLS_BUILD_OPTIONS 160
-void cls_program_options(const cls_shape *shape, uint32_t group, int32_t dtype, char options[CLS_BUILD_OPTIONS]);
+#define CLS_BUILD_OPTIONS 200
 
-/* The kernels, by name and in the order of the flow. */
+/* The kernels, in the order of the flow. */
 enum cls_kernel {
-    CLS_SLOTS, CLS_PREPARE, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_SEARCH, CLS_DISTRIBUTION, CLS_REPORT, CLS_ACCEPT, CLS_DRAW,
-    CLS_RESIDUAL, CLS_VERIFY,
-    CLS_SELF_TEST,
+    CLS_SELF_TEST, CLS_SLOTS, CLS_PREPARE, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_SEARCH, CLS_DISTRIBUTION, CLS_REPORT,
+    CLS_ACCEPT, CLS_DRAW, CLS_RESIDUAL, CLS_VERIFY,
     CLS_KERNELS
 };
-extern const char *const cls_kernel_names[CLS_KERNELS];
+const char *cls_kernel_name(enum cls_kernel kernel);
 
-/* Kernels over tiles and kernels over rows may have groups of different sizes,
- * each a program of its own. */
+/* Kernels over tiles and kernels over rows may have groups of different sizes. */
 enum cls_part { CLS_OVER_TILES, CLS_OVER_ROWS, CLS_PARTS };
 static inline enum cls_part cls_kernel_part(enum cls_kernel kernel)
 {
     return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION || kernel == CLS_RESIDUAL ? CLS_OVER_TILES : CLS_OVER_ROWS;
 }
+
+/* -------------------------------------------------------------- programs.c */
+
+/* The variants of kernels, each a program; of one kernel the leanest first. */
+enum {
+    CLS_SELF_TEST_0, CLS_SLOTS_0, CLS_SLOTS_1, CLS_PREPARE_0, CLS_SURVEY_0, CLS_SURVEY_1, CLS_TOKEN_0, CLS_TOKEN_1,
+    CLS_TOKEN_2, CLS_TOKEN_3, CLS_PASS_0, CLS_PASS_1, CLS_SEARCH_0, CLS_SEARCH_1, CLS_SEARCH_2, CLS_DISTRIBUTION_0,
+    CLS_DISTRIBUTION_1, CLS_REPORT_0, CLS_REPORT_1, CLS_ACCEPT_0, CLS_DRAW_0, CLS_RESIDUAL_0, CLS_VERIFY_0,
+    CLS_VARIANTS /* at most 32: sets of them are bits */
+};
+typedef struct cls_variant {
+    const char *name; /* for people and in files' names */
+    enum cls_kernel kernel;
+    const char *const *source;
+    const unsigned *count;
+    const char *options; /* for the compiler, each after a space */
+    uint32_t serves;     /* features */
+    int typed;           /* it reads logits: a program for each type of these */
+} cls_variant;
+extern const cls_variant cls_variants[CLS_VARIANTS];
+
+/* Whether a variant does for steps of some features; the leanest one that does. */
+int cls_variant_serves(int variant, uint32_t features);
+int cls_variant_leanest(enum cls_kernel kernel, uint32_t features);
+
+/* The variants that a sampler of some features has, a bit each. */
+uint32_t cls_variants_of(uint32_t features);
+
+/* What a step with a slot needs; what the lowest bit of features stands for. */
+uint32_t cls_features_of_slot(const cls_slot *slot);
+const char *cls_feature_what(uint32_t features);
 
 /* ------------------------------------------------------------- container.c */
 
@@ -179,11 +209,20 @@ typedef struct cls_bytes {
     size_t size;
 } cls_bytes;
 
-/* A context's programs and the shape that they were compiled in; of the shape
- * only what the programs depend on. */
+/* What a program was compiled in, where programs of one context may differ. */
+typedef struct cls_grouping {
+    uint32_t group;     /* work-items of a group */
+    uint32_t tier;      /* a cls_tier */
+    uint32_t subgroups; /* a cls_subgroups */
+    uint32_t standard;  /* of OpenCL C: 120, or what the sub-groups' functions want */
+} cls_grouping;
+
+/* Compiled programs with these, by type of logits (0: of none, too) and variant. */
 typedef struct cls_container {
-    cls_shape shape;
-    cls_bytes program[CLS_DTYPES][CLS_PARTS];
+    struct {
+        cls_grouping as;
+        cls_bytes bytes;
+    } program[CLS_DTYPES][CLS_VARIANTS];
 } cls_container;
 
 #define CLS_CONTAINER_HEADER 84 /* bytes */
@@ -198,54 +237,65 @@ int cls_container_length(const void *header, const uint8_t key[CLS_DIGEST], uint
  * format and of this key. */
 int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIGEST], cls_container *out);
 
+/* ------------------------------------------------------------------ lock.c */
+
+typedef struct cls_lock cls_lock;
+cls_lock *cls_lock_create(void);
+void cls_lock_destroy(cls_lock *lock);
+void cls_lock_take(cls_lock *lock);
+void cls_lock_give(cls_lock *lock);
+
 /* --------------------------------------------------------------- context.c */
 
-/* A container. */
-typedef struct cls_packed {
-    size_t size;
-    uint8_t bytes[];
-} cls_packed;
+/* A program that is there, or is being made. */
+typedef struct cls_program {
+    cl_program program; /* NULL: it is not there */
+    cls_grouping as;
+    uint32_t origin; /* a cls_origin */
+    int proved;
+    double seconds;
+    uint64_t local_mem, private_mem, max_group, preferred; /* of the kernel, as the driver tells */
+} cls_program;
 
 struct cls_context {
-    atomic_int references; /* the creator and its samplers */
+    atomic_int references; /* the creator, its samplers, readbacks and heads */
     cl_context cl;
     cl_device_id device;
     cls_shape shape;
-    cl_program program[CLS_DTYPES][CLS_PARTS]; /* NULL: not compiled for */
+    cls_shape asked;             /* before the device was found to compute some of it wrong */
+    cls_context_options options; /* the caller's; its texts and bytes are copies, or its own where it said so */
+    int keyed;                   /* `key` is what compiled programs must have */
+    uint8_t key[CLS_DIGEST];
+    uint8_t *binary; /* options.binary's, which `ready` points into */
+    cls_container ready;
+
+    cls_lock *lock; /* what is below; nothing that enqueues takes it */
+    cls_program program[CLS_DTYPES][CLS_VARIANTS]; /* programs of no type are of type 0 */
     char *build_log;
-    uint32_t origin;              /* a cls_origin */
-    cls_shape asked;              /* before the device refused any */
-    _Atomic(cls_packed *) packed; /* its programs, once they were exported */
 };
 
 void cls_context_retain(cls_context *context);
 
+/* The types of logits that samplers are compiled for by default, bits. */
+uint32_t cls_context_dtypes(const cls_context *context);
+
+/* Checks bits of types and of features, whose owner is for messages. */
+cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t features);
+
 /* ---------------------------------------------------- program.c, contexts' */
 
-/* Builds the kernels for one type of logits and one work-group size, from
- * compiled bytes or, if they are NULL, from source; appends the compiler's log
- * to the context's. */
-cls_status cls_program_build(cls_context *context, uint32_t group, int32_t dtype, const cls_bytes *binary,
-                             cl_program *out);
-
-/* What the kernels of a part can do together, which drivers know after the build. */
-typedef struct cls_limits {
-    size_t group;   /* the largest work-group that all run with */
-    uint64_t local; /* the most local memory that one takes */
-} cls_limits;
-cls_status cls_program_limits(const cls_context *context, int32_t dtype, enum cls_part part, cls_limits *limits);
+/* Kernel source, or compiled bytes, to a built program in a grouping; appends the
+ * compiler's log to the context's, and asks the driver what the kernel takes. */
+cls_status cls_program_build(cls_context *context, int variant, int32_t dtype, const cls_bytes *binary, cls_program *out);
+void cls_program_release(cls_program *program);
+void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype, const char *more,
+                         char options[CLS_BUILD_OPTIONS]);
 
 /* --------------------------------------------------------------- compile.c */
 
-/* A context's programs from source, proven; in smaller shapes than its own if the
- * device refuses that one. dtypes: bits. */
-cls_status cls_compile(cls_context *context, const cls_context_options *options, uint32_t dtypes);
-
-/* The same from compiled ones, in their shape. After a failure the context is as
- * it was. */
-cls_status cls_load(cls_context *context, const cls_context_options *options, uint32_t dtypes, const cls_container *c);
-
-void cls_context_release_programs(cls_context *context);
+/* Makes sure that programs (bits of variants, of types of logits) are there,
+ * proved; in smaller groups than the context's if the device refuses these. */
+cls_status cls_compile(cls_context *context, uint32_t dtypes, uint32_t variants);
 
 /* -------------------------------------------------------------- binaries.c */
 
@@ -253,22 +303,28 @@ void cls_context_release_programs(cls_context *context);
  * shape that is asked for. */
 cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t key[CLS_DIGEST]);
 
-/* A context's programs, the caller's to free. */
-cls_status cls_binaries_pack(const cls_context *context, cls_packed **out);
+/* A program's bytes, the caller's to free. */
+cls_status cls_binaries_get(const cls_context *context, const cls_program *program, cls_bytes *out);
+
+/* Whether a driver keeps what it compiles, and compiles once more when it is asked
+ * for the bytes. */
+int cls_binaries_are_slow(cl_device_id device);
 
 /* ----------------------------------------------------------------- cache.c */
 
-/* What a folder has for a key, not yet checked beyond its header; the caller's to
- * free. NULL: nothing. */
-void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], uint32_t dtypes, size_t *size);
-void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], uint32_t dtypes, const cls_packed *packed);
+/* What a folder has for a program, not yet checked beyond its header; the caller's
+ * to free. NULL: nothing. */
+void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype, const char *name, size_t *size);
+void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype, const char *name, const void *bytes,
+                     size_t size);
 
 /* ----------------------------------------------------------------- prove.c */
 
-/* Compares the device's arithmetic with the host's and runs every kernel once,
- * so that drivers which compile at the first launch do it now. launched: whether
- * it came so far that a failure may be the shape's. */
-cls_status cls_prove(cls_context *context, int *launched);
+/* What a program must do before anybody gets it: compute what the host computes;
+ * which also makes drivers that compile at the first launch do it now. `with`: the
+ * variants that are there to be run with it. launched: whether it came so far that
+ * a failure may be the group's. */
+cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with, int *launched);
 
 /* --------------------------------------------------------------- sampler.c */
 
@@ -327,7 +383,14 @@ struct cls_sampler {
     uint32_t layout;        /* CLS_LAYOUT() of a slot's state */
     uint32_t tiles;         /* mass tiles of a row */
     uint32_t sample_stride; /* floats of a row's sample */
-    cl_kernel kernel[CLS_DTYPES][CLS_KERNELS];
+    uint32_t dtypes, features; /* what there are kernels for */
+    int no_late_compile;
+    struct cls_ready {
+        cl_kernel kernel; /* NULL: it is not compiled for this sampler */
+        uint32_t group;
+    } ready[CLS_DTYPES][CLS_VARIANTS]; /* kernels of no type are of type 0 */
+    uint32_t forced; /* variants that are launched whatever a step needs, a bit each; for proofs and tests */
+    int unproved;    /* it is a proof's own: slot calls compile nothing */
 
     /* On the device; the slots' ... */
     cl_mem slot_buffer; /* cls_slot [slots] */
@@ -356,6 +419,7 @@ struct cls_sampler {
     cls_lists *first_lists; /* all of them, by place */
     cls_block pending_changes, pending_words; /* slot calls that the device has not seen */
     uint32_t rounds;        /* ... and their rounds */
+    int pending_state;      /* one of them is no beginning, appending or reset */
     uint64_t flush;
     uint8_t *seen;   /* [slots]: finds slots that occur twice; all 0 between steps */
     int32_t *sent;   /* [CLS_MAPS][max_rows]: the maps that the device has */
@@ -371,9 +435,20 @@ struct cls_sampler {
 
 cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab);
 
-/* A sampler's kernel of the first type of logits that there is, for kernels
- * that read none. */
-cl_kernel cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which);
+/* A sampler's leanest kernel for a step's features; dtype: 0 where it reads no
+ * logits. */
+struct cls_ready cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which, int32_t dtype, uint32_t features);
+
+/* Compiles what features need that the sampler does not have, or refuses them. */
+cls_status cls_sampler_need(cls_sampler *sampler, uint32_t features);
+
+/* Creates a sampler without kernels, for proofs. */
+cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *options, cls_sampler **out);
+/* Gives it the kernels of programs that are there. */
+cls_status cls_sampler_attach(cls_sampler *sampler, int32_t dtype, uint32_t variants);
+
+/* For tests: features that every sampler is created with beside its options'. */
+extern uint32_t cls_features_pretended;
 
 /* For tests: every row that truncates takes the threshold path. */
 void cls_sampler_force_search(cls_sampler *sampler, int on);
@@ -504,7 +579,7 @@ cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map,
 
 /* Arguments of a kernel, set one after another; remembers the first failure. */
 typedef struct cls_arguments {
-    cl_kernel kernel;
+    struct cls_ready to;
     cl_uint next;
     cl_int code;
 } cls_arguments;
@@ -515,8 +590,8 @@ void cls_set_u64(cls_arguments *a, uint64_t x);
 void cls_set_buffer(cls_arguments *a, const cls_sampler *sampler, const cls_buffer *b, size_t element);
 void cls_set_map(cls_arguments *a, const cls_sampler *sampler, enum cls_map which, const cls_ints *map);
 
-/* groups[2] of `items` work-items. *done (NULL: not the last command) becomes ours. */
-cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, uint32_t items, const size_t *groups, cl_event *done);
+/* groups[2] of the kernel's size. *done (NULL: not the last command) becomes ours. */
+cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups, cl_event *done);
 
 /* Ends the call: `end` is its last command's event. Any failure is the call's. */
 cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end, cl_event *done);
@@ -537,6 +612,7 @@ typedef struct cls_plan {
     const cls_ints *map[CLS_STEP_MAPS];
     uint32_t has;    /* CLS_HAS_* and CLS_DEFER */
     int ordered;     /* the queue is in order */
+    uint32_t needs;  /* cls_feature bits of its rows and inputs */
     int search;      /* a row may need the threshold search */
     int prepare;     /* a row's parameters look at its history */
     uint32_t logit_size, bias_size;
@@ -550,6 +626,9 @@ typedef struct cls_plan {
 
 /* Bytes of `rows` rows of `width` elements, a stride apart; UINT64_MAX if that overflows. */
 uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element);
+
+/* Refuses what a sampler was not compiled for, by the feature's name. */
+cls_status cls_features_missing(const cls_sampler *sampler, uint32_t features);
 
 /* Checks that [offset, offset + size) lies in a buffer of the context, aligned. */
 cls_status cls_buffer_check(const cls_context *context, const char *what, const cls_buffer *buffer, uint64_t size,

@@ -5,14 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *const cls_kernel_names[CLS_KERNELS] = {
-    [CLS_SLOTS] = "cls_slots",   [CLS_PREPARE] = "cls_prepare_rows", [CLS_SURVEY] = "cls_survey",
-    [CLS_TOKEN] = "cls_token",   [CLS_PASS] = "cls_pass",            [CLS_SEARCH] = "cls_search",
-    [CLS_REPORT] = "cls_report", [CLS_DISTRIBUTION] = "cls_distribution", [CLS_ACCEPT] = "cls_accept",
-    [CLS_DRAW] = "cls_draw",     [CLS_RESIDUAL] = "cls_residual",         [CLS_VERIFY] = "cls_verify",
-    [CLS_SELF_TEST] = "cls_self_test",
-};
-
 /* Appends the compiler's log for a program to *log. */
 static void append_log(cl_program program, cl_device_id device, char **log)
 {
@@ -29,13 +21,14 @@ static void append_log(cl_program program, cl_device_id device, char **log)
     grown[old + size] = '\0';
 }
 
-void cls_program_options(const cls_shape *shape, uint32_t group, int32_t dtype, char options[CLS_BUILD_OPTIONS])
+void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype, const char *more,
+                         char options[CLS_BUILD_OPTIONS])
 {
     /* Options that relax float arithmetic are never passed: they change tokens. */
-    snprintf(options, CLS_BUILD_OPTIONS, "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u%s%s",
-             (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10,
-             (unsigned)shape->vector, (unsigned)group, (unsigned)shape->shortlist, (int)dtype,
-             (unsigned)(shape->tier - CLS_TIER_BASE), (unsigned)shape->subgroups,
+    snprintf(options, CLS_BUILD_OPTIONS,
+             "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u%s%s%s",
+             (unsigned)as->standard / 100, (unsigned)as->standard / 10 % 10, (unsigned)shape->vector, (unsigned)as->group,
+             (unsigned)shape->shortlist, (int)dtype, (unsigned)(as->tier - CLS_TIER_BASE), (unsigned)as->subgroups, more,
              shape->limited ? " -DCLS_LIMITED" : "", shape->extra);
 }
 
@@ -45,14 +38,15 @@ cl_program cls_program_create(cl_context cl, const char *const *strings, unsigne
     return clCreateProgramWithSource(cl, count, (const char **)(uintptr_t)strings, NULL, code);
 }
 
-static cls_status from_source(const cls_context *context, cl_program *program)
+static cls_status from_source(const cls_context *context, const cls_variant *v, cl_program *program)
 {
     cl_int code;
-    *program = cls_program_create(context->cl, cls_source_all, cls_source_all_count, &code);
-    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot create the kernels' program");
+    *program = cls_program_create(context->cl, v->source, *v->count, &code);
+    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot create the program %s", v->name);
 }
 
-static cls_status from_binary(const cls_context *context, const cls_bytes *binary, cl_program *program)
+static cls_status from_binary(const cls_context *context, const cls_variant *v, const cls_bytes *binary,
+                              cl_program *program)
 {
     cl_int code, taken = CL_SUCCESS;
     const unsigned char *bytes = binary->bytes;
@@ -61,51 +55,63 @@ static cls_status from_binary(const cls_context *context, const cls_bytes *binar
         return CLS_OK;
     if (code == CL_SUCCESS)
         clReleaseProgram(*program);
-    return cls_fail(CLS_OPENCL_ERROR, code != CL_SUCCESS ? code : taken, "the driver does not take the compiled programs");
+    return cls_fail(CLS_OPENCL_ERROR, code != CL_SUCCESS ? code : taken, "the driver does not take the compiled program %s",
+                    v->name);
 }
 
-cls_status cls_program_build(cls_context *context, uint32_t group, int32_t dtype, const cls_bytes *binary, cl_program *out)
+/* What drivers know of a kernel once it is built. */
+static cls_status ask_limits(const cls_context *context, const cls_variant *v, cls_program *p)
 {
+    size_t group = 0, preferred = 0;
+    cl_ulong local = 0, private_mem = 0;
+    cl_int code;
+    const cl_kernel kernel = clCreateKernel(p->program, cls_kernel_name(v->kernel), &code);
+    if (code == CL_SUCCESS) {
+        code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof group, &group, NULL);
+        if (code == CL_SUCCESS)
+            code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
+        /* These two only inform. */
+        clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_PRIVATE_MEM_SIZE, sizeof private_mem, &private_mem, NULL);
+        clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof preferred,
+                                 &preferred, NULL);
+        clReleaseKernel(kernel);
+    }
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", cls_kernel_name(v->kernel));
+    p->max_group = group;
+    p->local_mem = local;
+    p->private_mem = private_mem;
+    p->preferred = preferred;
+    return CLS_OK;
+}
+
+void cls_program_release(cls_program *p)
+{
+    if (p->program != NULL)
+        clReleaseProgram(p->program);
+    p->program = NULL;
+    p->proved = 0;
+}
+
+cls_status cls_program_build(cls_context *context, int variant, int32_t dtype, const cls_bytes *binary, cls_program *p)
+{
+    const cls_variant *const v = &cls_variants[variant];
     char options[CLS_BUILD_OPTIONS];
     cl_program program = NULL;
-    *out = NULL;
-    const cls_status status = binary != NULL ? from_binary(context, binary, &program) : from_source(context, &program);
+    cls_status status =
+        binary != NULL ? from_binary(context, v, binary, &program) : from_source(context, v, &program);
     if (status != CLS_OK)
         return status;
-    cls_program_options(&context->shape, group, dtype, options);
+    cls_program_options(&context->shape, &p->as, dtype, v->options, options);
     const cl_int code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
     append_log(program, context->device, &context->build_log);
     if (code != CL_SUCCESS) {
         clReleaseProgram(program);
-        return cls_fail(CLS_BUILD_FAILED, code, "the kernels did not compile (%s)", options);
+        return cls_fail(CLS_BUILD_FAILED, code, "the program %s did not compile (%s)", v->name, options);
     }
-    *out = program;
-    return CLS_OK;
-}
-
-cls_status cls_program_limits(const cls_context *context, int32_t dtype, enum cls_part part, cls_limits *limits)
-{
-    limits->group = SIZE_MAX;
-    limits->local = 0;
-    for (int i = 0; i < CLS_KERNELS; i++) {
-        size_t group = 0;
-        cl_ulong local = 0;
-        cl_int code;
-        if (cls_kernel_part((enum cls_kernel)i) != part)
-            continue;
-        const cl_kernel kernel = clCreateKernel(context->program[dtype][part], cls_kernel_names[i], &code);
-        if (code == CL_SUCCESS) {
-            code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof group, &group, NULL);
-            if (code == CL_SUCCESS)
-                code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
-            clReleaseKernel(kernel);
-        }
-        if (code != CL_SUCCESS)
-            return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", cls_kernel_names[i]);
-        if (group > 0 && group < limits->group)
-            limits->group = group;
-        if (local > limits->local)
-            limits->local = local;
-    }
-    return CLS_OK;
+    p->program = program;
+    status = ask_limits(context, v, p);
+    if (status != CLS_OK)
+        cls_program_release(p);
+    return status;
 }

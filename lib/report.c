@@ -84,6 +84,13 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
         status = cls_buffer_check(s->context, what, &r->output[i], rows * widths[outputs[i].width] * 4, 4);
         r->wants |= CLS_WANTS(i);
     }
+    if (status == CLS_OK && (r->wants & ~(CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS) | CLS_WANTS_SUMS)))
+        status = cls_features_missing(s, CLS_FEATURE_LOGPROBS);
+    if (status == CLS_OK && (r->wants & (CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))))
+        status = cls_features_missing(s, CLS_FEATURE_PROBS);
+    /* Sums are what both kernels make together, and either feature has both. */
+    if (status == CLS_OK && (r->wants & CLS_WANTS_SUMS) && !(s->features & CLS_FEATURE_PROBS))
+        status = cls_features_missing(s, CLS_FEATURE_LOGPROBS);
     return status;
 }
 

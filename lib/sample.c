@@ -8,7 +8,8 @@ cls_arguments cls_step_arguments(const cls_sampler *s, const cls_plan *plan, enu
 {
     const cls_step *const step = &plan->step;
     const int raw = (has & CLS_RAW) != 0;
-    cls_arguments a = { s->kernel[step->logits.dtype][which], 0, CL_SUCCESS };
+    /* A raw row is read as it lies, whatever else the step has. */
+    cls_arguments a = { cls_sampler_kernel(s, which, step->logits.dtype, raw ? 0 : plan->needs), 0, CL_SUCCESS };
     cls_set_mem(&a, step->logits.buffer);
     cls_set_u64(&a, step->logits.offset / plan->logit_size);
     cls_set_u64(&a, step->logits.row_stride);
@@ -73,8 +74,7 @@ cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel wh
     const uint32_t per_group = cls_tiles_per_group(s, plan->step.rows);
     const size_t parts = which == CLS_REPORT ? plan->report.given_n + 3 : 1;
     const size_t groups[2] = { over_tiles ? (s->tiles + per_group - 1) / per_group : parts, plan->step.rows };
-    return cls_commands_launch(c, a, over_tiles ? s->context->shape.work_group : s->context->shape.row_group, groups,
-                               done);
+    return cls_commands_launch(c, a, groups, done);
 }
 
 void cls_request_arguments(cls_arguments *a, const cls_sampler *s, const cls_ints *slots, uint32_t has)
@@ -109,7 +109,7 @@ void cls_draft_arguments(cls_arguments *a, const cls_sampler *s, const cls_plan 
 cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c)
 {
     const cls_sampler *const s = c->sampler;
-    cls_arguments a = { cls_sampler_kernel(s, CLS_PREPARE), 0, CL_SUCCESS };
+    cls_arguments a = { cls_sampler_kernel(s, CLS_PREPARE, 0, plan->needs), 0, CL_SUCCESS };
     cls_request_arguments(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
     cls_set_mem(&a, s->prepared);
     cls_path_arguments(&a, s, plan);
@@ -149,11 +149,11 @@ static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *toke
     static const cls_ints none;
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = { 1, rows };
-    cls_arguments a = { cls_sampler_kernel(s, CLS_ACCEPT), 0, CL_SUCCESS };
+    cls_arguments a = { cls_sampler_kernel(s, CLS_ACCEPT, 0, 0), 0, CL_SUCCESS };
     cls_set_map(&a, s, CLS_MAP_TOKENS, tokens != NULL ? tokens : &none);
     cls_set_mem(&a, s->rows);
     cls_request_arguments(&a, s, slots, (has & CLS_HAS_SLOT_MAP) | (tokens != NULL ? CLS_HAS_TOKENS : 0));
-    return cls_commands_launch(c, &a, s->context->shape.row_group, groups, done);
+    return cls_commands_launch(c, &a, groups, done);
 }
 
 static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
@@ -224,6 +224,8 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
                         (unsigned)s->max_rows);
     if (tokens == NULL || (tokens->host == NULL && tokens->device.buffer == NULL))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "tokens is NULL");
+    if (cls_features_missing(s, CLS_FEATURE_ACCEPT) != CLS_OK)
+        return CLS_BAD_ARGUMENT;
     cls_status status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK)
         status = cls_queue_check(s->context, queue, &ordered);

@@ -88,20 +88,71 @@ static cls_status allocate_host(cls_sampler *s)
                    : CLS_OK;
 }
 
-/* Each sampler has its own kernels: two threads must not set one's arguments. */
-static cls_status create_kernels(cls_sampler *s)
+/* ------------------------------------------------------------------- kernels */
+
+uint32_t cls_features_pretended;
+
+/* Each sampler has its own kernels: two threads must not set one's arguments. Of a
+ * program that is there nothing changes any more, so no lock is needed. */
+cls_status cls_sampler_attach(cls_sampler *s, int32_t dtype, uint32_t variants)
 {
-    for (int d = 0; d < CLS_DTYPES; d++) {
-        for (int k = 0; k < CLS_SELF_TEST && s->context->program[d][0] != NULL; k++) {
-            cl_int code;
-            s->kernel[d][k] = clCreateKernel(s->context->program[d][cls_kernel_part((enum cls_kernel)k)],
-                                             cls_kernel_names[k], &code);
-            if (code != CL_SUCCESS)
-                return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", cls_kernel_names[k]);
-        }
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        const int32_t d = cls_variants[v].typed ? dtype : 0;
+        const cls_program *const p = &s->context->program[d][v];
+        struct cls_ready *const ready = &s->ready[d][v];
+        const char *const name = cls_kernel_name(cls_variants[v].kernel);
+        cl_int code;
+        if (!(variants >> v & 1u) || ready->kernel != NULL || p->program == NULL || cls_variants[v].kernel == CLS_SELF_TEST)
+            continue;
+        const cl_kernel kernel = clCreateKernel(p->program, name, &code);
+        if (code != CL_SUCCESS)
+            return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", name);
+        ready->kernel = kernel;
+        ready->group = p->as.group;
     }
     return CLS_OK;
 }
+
+struct cls_ready cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which, int32_t dtype, uint32_t features)
+{
+    static const struct cls_ready none;
+    const struct cls_ready *found = NULL;
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        const struct cls_ready *const ready = &s->ready[cls_variants[v].typed ? dtype : 0][v];
+        if (cls_variants[v].kernel != which || ready->kernel == NULL)
+            continue;
+        if (s->forced >> v & 1u)
+            return *ready;
+        if (found == NULL && cls_variant_serves(v, features))
+            found = ready;
+    }
+    return found != NULL ? *found : none;
+}
+
+static cls_status compile(cls_sampler *s, uint32_t features)
+{
+    const uint32_t variants = cls_variants_of(features);
+    cls_status status = cls_compile(s->context, s->dtypes, variants);
+    for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
+        if (s->dtypes >> d & 1u)
+            status = cls_sampler_attach(s, d, variants);
+    if (status == CLS_OK)
+        s->features = features;
+    return status;
+}
+
+cls_status cls_sampler_need(cls_sampler *s, uint32_t features)
+{
+    const uint32_t missing = features & ~s->features;
+    if (missing == 0 || s->unproved)
+        return CLS_OK;
+    if (s->no_late_compile)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "this needs %s, which the sampler's options->features have not: %s, and options->no_late_compile is set",
+                        cls_feature_name((cls_feature)(missing & (~missing + 1))), cls_feature_what(missing));
+    return compile(s, s->features | features);
+}
+
+/* -------------------------------------------------------------------- creation */
 
 /* All slots start free and empty: a device map may name any of them from the
  * first step on, and bitmaps say what counts are to be looked at. */
@@ -189,14 +240,6 @@ cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
     return CLS_OK;
 }
 
-cl_kernel cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which)
-{
-    for (int d = 0; d < CLS_DTYPES; d++)
-        if (s->kernel[d][which] != NULL)
-            return s->kernel[d][which];
-    return NULL;
-}
-
 static cls_status check_options(const cls_sampler_options *o)
 {
     if (o->vocab < 1 || o->vocab > CLS_MAX_VOCAB)
@@ -214,10 +257,10 @@ static cls_status check_options(const cls_sampler_options *o)
     if (o->rollback > CLS_MAX_HISTORY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->rollback is %u; it must be at most %d", (unsigned)o->rollback,
                         CLS_MAX_HISTORY);
-    return CLS_OK;
+    return cls_features_check("a sampler", o->dtypes, o->features);
 }
 
-cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *callers, cls_sampler **out)
+cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *callers, cls_sampler **out)
 {
     cls_sampler_options o;
     cls_sampler_options_default(&o, sizeof o);
@@ -244,6 +287,10 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *c
     s->biases = o.logit_bias != 0;
     s->history = o.history;
     s->rollback = o.rollback;
+    s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
+    s->features = (o.features != 0 ? o.features : CLS_FEATURE_LISTS) | cls_features_pretended;
+    s->no_late_compile = o.no_late_compile != 0;
+    s->unproved = 1;
     /* At least one entry: whether a request has ended is asked of its latest token. */
     s->layout = CLS_LAYOUT(s->keep, s->biases, o.history != 0 ? o.history : 1, o.rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
@@ -254,8 +301,6 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *c
     if (status == CLS_OK)
         status = allocate_device(s);
     if (status == CLS_OK)
-        status = create_kernels(s);
-    if (status == CLS_OK)
         status = clear_slots(s);
     if (status != CLS_OK) {
         cls_sampler_destroy(s);
@@ -263,6 +308,20 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *c
     }
     *out = s;
     return CLS_OK;
+}
+
+cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options, cls_sampler **out)
+{
+    cls_status status = cls_sampler_open(context, options, out);
+    if (status != CLS_OK)
+        return status;
+    (*out)->unproved = 0;
+    status = compile(*out, (*out)->features);
+    if (status != CLS_OK) {
+        cls_sampler_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 void cls_sampler_destroy(cls_sampler *s)
@@ -293,10 +352,9 @@ void cls_sampler_destroy(cls_sampler *s)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (*others[i] != NULL)
             clReleaseMemObject(*others[i]);
-    for (int d = 0; d < CLS_DTYPES; d++)
-        for (int k = 0; k < CLS_KERNELS; k++)
-            if (s->kernel[d][k] != NULL)
-                clReleaseKernel(s->kernel[d][k]);
+    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
+        if (s->ready[i / CLS_VARIANTS][i % CLS_VARIANTS].kernel != NULL)
+            clReleaseKernel(s->ready[i / CLS_VARIANTS][i % CLS_VARIANTS].kernel);
     cls_context_destroy(s->context);
     cls_requests_free(s);
     free(s->seen);

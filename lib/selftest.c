@@ -52,12 +52,13 @@ static cls_status arithmetic(cls_selftest_run *t)
     enum { WORDS = 1024 };
     uint32_t words[WORDS];
     const cl_uint n = WORDS;
-    const size_t items = t->context->shape.row_group;
+    const cls_program *const program = &t->context->program[0][CLS_SELF_TEST_0];
+    const size_t items = program->as.group;
     cl_mem out = NULL;
     cl_int code;
     cls_status status = cls_selftest_buffer(t, sizeof words, NULL, &out);
     const cl_kernel kernel =
-        clCreateKernel(t->context->program[t->dtype][CLS_OVER_ROWS], cls_kernel_names[CLS_SELF_TEST], &code);
+        clCreateKernel(program->program, cls_kernel_name(CLS_SELF_TEST), &code);
     if (status == CLS_OK) {
         if (code == CL_SUCCESS)
             code = clSetKernelArg(kernel, 0, sizeof out, &out);
@@ -114,6 +115,8 @@ static cls_status open_sampler(cls_selftest_run *t)
     const cls_infill infill = { sizeof infill, ends, SELFTEST_ENDS, prefix_of };
     cls_sampler_options o;
     cls_sampler_options_default(&o, sizeof o);
+    o.dtypes = 1u << t->dtype;
+    o.features = CLS_FEATURES_ALL;
     o.vocab = SELFTEST_VOCAB;
     o.max_rows = cls_selftest_case_count > SELFTEST_ROWS ? cls_selftest_case_count : SELFTEST_ROWS;
     o.slots = cls_selftest_case_count + 1 + SELFTEST_REQUESTS;
@@ -176,7 +179,7 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
         t.report.stage[i].name = stage_names[i];
     cls_status status = open_run(&t);
     for (t.dtype = 0; t.dtype < CLS_DTYPES && status == CLS_OK; t.dtype++)
-        if (context->program[t.dtype][CLS_OVER_ROWS] != NULL)
+        if (cls_context_dtypes(context) >> t.dtype & 1u)
             status = run_dtype(&t);
     close_run(&t);
     *report = t.report;

@@ -64,12 +64,19 @@ static void set_round(cls_sampler *s, uint32_t slot, uint32_t round)
         s->rounds = round;
 }
 
+/* What the leaner of the kernels leaves out. */
+static int changes_state(uint32_t kind)
+{
+    return kind != CLS_CHANGE_BEGIN && kind != CLS_CHANGE_APPEND && kind != CLS_CHANGE_RESET;
+}
+
 static cls_change *note(cls_sampler *s, uint32_t kind, uint32_t slot)
 {
     cls_change *const c = (cls_change *)(void *)((char *)s->pending_changes.data + s->pending_changes.used);
     s->pending_changes.used += sizeof *c;
     memset(c, 0, sizeof *c);
     c->kind = kind;
+    s->pending_state |= changes_state(kind);
     c->slot = c->from = slot;
     c->round = last_round(s, slot) + 1;
     set_round(s, slot, c->round);
@@ -262,13 +269,16 @@ cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *param
         status = cls_prepare(s, params, &p);
     if (status != CLS_OK)
         return status;
-    status = reserve(s, 1 + tokens / CHUNK, tokens + p.n_words);
+    status = cls_sampler_need(s, cls_features_of_slot(&p.slot) | (p.slot.window != 0 ? CLS_FEATURE_STATE : 0));
+    if (status == CLS_OK)
+        status = reserve(s, 1 + tokens / CHUNK, tokens + p.n_words);
     if (status == CLS_OK)
         status = cls_lists_new(s, p.n_words, &lists);
     if (status != CLS_OK) {
         cls_prepared_free(&p);
         return status;
     }
+    s->pending_state |= p.slot.window != 0; /* its tokens are counted again */
     cls_change *c = note(s, CLS_CHANGE_BEGIN, slot);
     take(s, slot, &p, lists, c);
     c->words = words_end(s);
@@ -286,6 +296,7 @@ cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *
         status = reserve(s, 1 + prompt_count / CHUNK, prompt_count);
     if (status != CLS_OK)
         return status;
+    s->pending_state |= s->request[slot].slot.window != 0;
     cls_change *c = note(s, CLS_CHANGE_APPEND, slot);
     c->words = words_end(s);
     add_tokens(s, slot, prompt, prompt_count, 0, &c);
@@ -301,7 +312,9 @@ cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *para
         status = cls_prepare(s, params, &p);
     if (status != CLS_OK)
         return status;
-    status = reserve(s, 1, p.n_words);
+    status = cls_sampler_need(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
+    if (status == CLS_OK)
+        status = reserve(s, 1, p.n_words);
     if (status == CLS_OK)
         status = cls_lists_new(s, p.n_words, &lists);
     if (status != CLS_OK) {
@@ -321,7 +334,9 @@ cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
         return status;
     const cls_request *const r = &s->request[from];
     cls_params params = r->params;
-    status = reserve(s, 1, 0);
+    status = cls_sampler_need(s, CLS_FEATURE_STATE);
+    if (status == CLS_OK)
+        status = reserve(s, 1, 0);
     if (status == CLS_OK)
         status = cls_arrays_copy(&params);
     if (status != CLS_OK)
@@ -349,7 +364,10 @@ cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
     if (n > s->rollback)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n is %u, but the sampler was created with options->rollback of %u",
                         (unsigned)n, (unsigned)s->rollback);
-    status = reserve(s, 1, 0);
+    if (n != 0)
+        status = cls_sampler_need(s, CLS_FEATURE_STATE);
+    if (status == CLS_OK)
+        status = reserve(s, 1, 0);
     if (status == CLS_OK && n != 0)
         note(s, CLS_CHANGE_ROLLBACK, slot)->tokens = n;
     return status;
@@ -371,7 +389,9 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_prepared *p, const ui
 {
     cls_lists *lists;
     const uint32_t n = state_words(s->vocab, s->layout);
-    cls_status status = reserve(s, 1, (size_t)n + p->n_words);
+    cls_status status = cls_sampler_need(s, cls_features_of_slot(&p->slot) | CLS_FEATURE_STATE);
+    if (status == CLS_OK)
+        status = reserve(s, 1, (size_t)n + p->n_words);
     if (status == CLS_OK)
         status = cls_lists_new(s, p->n_words, &lists);
     if (status != CLS_OK)

@@ -53,9 +53,9 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
     if (l->dtype < 0 || l->dtype >= CLS_DTYPES)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.dtype is %d, which is no cls_dtype", call,
                         (int)l->dtype);
-    if (sampler->kernel[l->dtype][0] == NULL)
+    if (!(sampler->dtypes >> l->dtype & 1u))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->logits.dtype is %d, for which the context was not compiled: see options->dtypes", call,
+                        "%s->logits.dtype is %d, for which the sampler was not compiled: see options->dtypes", call,
                         (int)l->dtype);
     if (l->buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.buffer is NULL", call);
@@ -115,6 +115,9 @@ static cls_status check_mask(const cls_sampler *sampler, const char *call, cls_p
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->mask has words and host; it can have one", call);
     if (m->kind != CLS_MASK_PACKED && m->kind != CLS_MASK_BOOL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->mask.kind is %d, which is no cls_mask_kind", call, (int)m->kind);
+    if (cls_features_missing(sampler, CLS_FEATURE_MASK) != CLS_OK)
+        return CLS_BAD_ARGUMENT;
+    plan->needs |= CLS_FEATURE_MASK;
     plan->has |= CLS_HAS_MASK | (m->kind == CLS_MASK_BOOL ? CLS_MASK_BYTES : 0);
     if (m->width == 0)
         m->width = m->kind == CLS_MASK_BOOL ? sampler->vocab : (sampler->vocab + 31) / 32;
@@ -132,6 +135,9 @@ static cls_status check_bias(const cls_sampler *sampler, const char *call, cls_p
     if (b->dtype != CLS_F32 && b->dtype != CLS_F16)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->bias.dtype is %d; it must be CLS_F32 or CLS_F16", call,
                         (int)b->dtype);
+    if (cls_features_missing(sampler, CLS_FEATURE_BIAS) != CLS_OK)
+        return CLS_BAD_ARGUMENT;
+    plan->needs |= CLS_FEATURE_BIAS;
     plan->has |= CLS_HAS_BIAS | (b->dtype == CLS_F16 ? CLS_BIAS_F16 : 0);
     plan->bias_size = (uint32_t)cls_dtype_size(b->dtype);
     snprintf(what, sizeof what, "%s->bias", call);
@@ -172,6 +178,15 @@ static cls_report report_of(const cls_step *s)
     return report;
 }
 
+cls_status cls_features_missing(const cls_sampler *s, uint32_t features)
+{
+    const uint32_t missing = features & ~s->features;
+    if (missing == 0 || s->unproved)
+        return CLS_OK;
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "the sampler is not compiled for %s: create it with %s in options->features",
+                    cls_feature_what(missing), cls_feature_name((cls_feature)(missing & (~missing + 1))));
+}
+
 cls_status cls_output_check(const cls_sampler *sampler, const char *what, const cls_buffer *output, uint64_t size,
                                uint64_t element)
 {
@@ -189,6 +204,7 @@ static void note_needs(const cls_sampler *s, const cls_slot *slot, cls_plan *pla
 {
     plan->search |= may_search(s, slot);
     plan->prepare |= (slot->flags & CLS_SLOT_HISTORY) != 0;
+    plan->needs |= cls_features_of_slot(slot);
 }
 
 cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots, uint32_t rows, int shared,

@@ -138,22 +138,23 @@ static cl_int run(cl_context cl, cl_device_id device, cl_program program, uint32
         clReleaseMemObject(out);
     if (queue != NULL)
         clReleaseCommandQueue(queue);
-    *why = code == CL_SUCCESS ? judge(words, group) : "the test of sub-groups did not run";
+    *why = code == CL_SUCCESS ? judge(words, group) : "the test of groups did not run";
     free(words);
     return code;
 }
 
-/* One size of group; NULL, or why it is not to be. */
-static const char *try(cl_context cl, cl_device_id device, const cls_shape *shape, uint32_t group)
+/* One size of group, with sub-groups or without; NULL, or why it is not to be. */
+static const char *try(cl_context cl, cl_device_id device, const cls_shape *shape, uint32_t group, uint32_t subgroups)
 {
     char options[96];
-    const char *why = "the test of sub-groups does not compile";
+    const char *why = "the test of groups does not compile";
     cl_int code;
+    const int tier = subgroups != CLS_SUBGROUPS_NONE ? CLS_TIER_SUBGROUPS : shape->tier == CLS_TIER_BASE ? CLS_TIER_BASE : CLS_TIER_INT64;
     const cl_program program = cls_program_create(cl, cls_source_groups_test, cls_source_groups_test_count, &code);
     if (code != CL_SUCCESS)
-        return "the test of sub-groups cannot be created";
+        return "the test of groups cannot be created";
     snprintf(options, sizeof options, "-cl-std=CL%u.%u -DWGS=%u -DTIER=%u -DSUBGROUPS=%u", (unsigned)shape->standard / 100,
-             (unsigned)shape->standard / 10 % 10, (unsigned)group, (unsigned)(CLS_TIER_SUBGROUPS - 1), (unsigned)shape->subgroups);
+             (unsigned)shape->standard / 10 % 10, (unsigned)group, (unsigned)(tier - CLS_TIER_BASE), (unsigned)subgroups);
     if (clBuildProgram(program, 1, &device, options, NULL, NULL) == CL_SUCCESS)
         run(cl, device, program, group, &why);
     clReleaseProgram(program);
@@ -173,7 +174,7 @@ const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *sh
         why = groups[0] == 1 && groups[1] == 1 ? "groups are of one work-item" : NULL;
         for (int k = 0; k < 2 && why == NULL; k++)
             if (groups[k] > 1)
-                why = try(cl, device, shape, groups[k]);
+                why = try(cl, device, shape, groups[k], shape->subgroups);
         if (candidate != CLS_SUBGROUPS_KHR && candidate != CLS_SUBGROUPS_QCOM)
             break;
     }
@@ -181,5 +182,15 @@ const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *sh
         shape->subgroups = CLS_SUBGROUPS_NONE;
         shape->standard = 120;
     }
+    return why;
+}
+
+const char *cls_groups_check(cl_context cl, cl_device_id device, const cls_shape *shape)
+{
+    const uint32_t groups[2] = { shape->work_group, shape->row_group };
+    const char *why = NULL;
+    for (int k = 0; k < 2 && why == NULL; k++)
+        if (groups[k] > 1 && (k == 0 || groups[k] != groups[0]))
+            why = try(cl, device, shape, groups[k], CLS_SUBGROUPS_NONE);
     return why;
 }

@@ -196,6 +196,8 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     if (status == CLS_OK)
         status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK)
+        status = cls_features_missing(s, CLS_FEATURE_VERIFY);
+    if (status == CLS_OK)
         status = check_rows(s, v);
     if (status == CLS_OK)
         status = check_method(c);
@@ -226,6 +228,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
         return status;
     spread(s, v);
     plan->draft_ids = c->draft_ids;
+    plan->needs |= CLS_FEATURE_VERIFY;
     plan->has |= s->force_search ? CLS_FORCE_SEARCH : 0;
     plan->search &= c->method != CLS_VERIFY_GREEDY;
     plan->has |= plan->search ? CLS_HAS_SEARCH : 0;
@@ -286,7 +289,7 @@ static cl_int launch_verify(const verification *v, cls_commands *c, cl_event *do
     cls_set_u32(&a, v->wants);
     for (int i = 0; i < OUTPUTS; i++)
         cls_set_buffer(&a, s, &v->output[i], sizeof(int32_t));
-    return cls_commands_launch(c, &a, s->context->shape.row_group, groups, done);
+    return cls_commands_launch(c, &a, groups, done);
 }
 
 static cl_int launch_all(const verification *v, cls_commands *c, cl_event *done)

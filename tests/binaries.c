@@ -133,20 +133,20 @@ static void full_disk(void)
 {
     static const uint8_t key[CLS_DIGEST];
     struct rlimit was, small;
-    cls_packed *const packed = calloc(1, sizeof *packed + 100000);
+    enum { SIZE = 100000 };
+    uint8_t *const packed = calloc(1, SIZE);
     ck_assert_ptr_nonnull(packed);
-    packed->size = 100000;
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &was), 0);
     signal(SIGXFSZ, SIG_IGN);
-    for (rlim_t most = 0; most < 100000; most += 8192) {
+    for (rlim_t most = 0; most < SIZE; most += 8192) {
         small = was;
         small.rlim_cur = most;
         const int failed = setrlimit(RLIMIT_FSIZE, &small); /* Check writes a file with every assertion */
-        cls_cache_write(folder, key, 1, packed);
+        cls_cache_write(folder, key, 1, "token-list", packed, SIZE);
         ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &was) | failed, 0);
         ck_assert_int_eq(count(), 0);
     }
-    cls_cache_write(folder, key, 1, packed);
+    cls_cache_write(folder, key, 1, "token-list", packed, SIZE);
     ck_assert_int_eq(count(), 1);
     empty();
     free(packed);

@@ -72,17 +72,17 @@ END_TEST
 
 static const uint8_t key[CLS_DIGEST] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252, 253, 254, 255};
 
+enum { FIRST_OF = CLS_SURVEY_0, SECOND_OF = CLS_TOKEN_1 };
 static const cls_container some = {
-    .shape = {.work_group = 256,
-              .row_group = 100,
-              .vector = 4,
-              .shortlist = 512,
-              .tier = CLS_TIER_SUBGROUPS,
-              .subgroups = CLS_SUBGROUPS_NV,
-              .standard = 120},
-    .program = {{{(const uint8_t *)"tiles", 5}, {(const uint8_t *)"rows\0\1\2\377", 8}},
-                {{NULL, 0}, {NULL, 0}},
-                {{(const uint8_t *)"!", 1}, {NULL, 0}}},
+    .program = {
+        [CLS_F32] = {
+            [FIRST_OF] = { { 256, CLS_TIER_SUBGROUPS, CLS_SUBGROUPS_NV, 120 }, { (const uint8_t *)"tiles", 5 } },
+            [SECOND_OF] = { { 100, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120 }, { (const uint8_t *)"rows\0\1\2\377", 8 } },
+        },
+        [CLS_BF16] = {
+            [FIRST_OF] = { { 1, CLS_TIER_BASE, CLS_SUBGROUPS_NONE, 300 }, { (const uint8_t *)"!", 1 } },
+        },
+    },
 };
 
 static uint8_t *packed_of(const cls_container *c, size_t *size)
@@ -111,35 +111,35 @@ START_TEST(round_trip)
     ck_assert(cls_container_read(bytes, size, key, &c));
     ck_assert(cls_container_length(bytes, key, &length));
     ck_assert_uint_eq(length, size - CLS_CONTAINER_HEADER);
-    const cls_shape *const s = &c.shape, *const t = &some.shape;
-    ck_assert(s->work_group == t->work_group && s->row_group == t->row_group && s->vector == t->vector);
-    ck_assert(s->shortlist == t->shortlist && s->tier == t->tier && s->subgroups == t->subgroups);
-    ck_assert_uint_eq(s->standard, t->standard);
-    for (int i = 0; i < CLS_DTYPES * CLS_PARTS; i++) {
-        const cls_bytes *const was = &some.program[i / CLS_PARTS][i % CLS_PARTS];
-        const cls_bytes *const is = &c.program[i / CLS_PARTS][i % CLS_PARTS];
+    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++) {
+        const cls_bytes *const was = &some.program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes;
+        const cls_bytes *const is = &c.program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes;
+        const cls_grouping *const s = &c.program[i / CLS_VARIANTS][i % CLS_VARIANTS].as;
+        const cls_grouping *const g = &some.program[i / CLS_VARIANTS][i % CLS_VARIANTS].as;
         ck_assert_uint_eq(is->size, was->size);
         ck_assert((is->bytes == NULL) == (was->bytes == NULL));
         ck_assert(is->size == 0 || memcmp(is->bytes, was->bytes, was->size) == 0);
+        ck_assert(s->group == g->group && s->tier == g->tier && s->subgroups == g->subgroups);
+        ck_assert_uint_eq(s->standard, g->standard);
     }
     free(bytes);
 }
 END_TEST
 
-/* Format 1, byte for byte: programs of one release are read by it on machines of
+/* Format 2, byte for byte: programs of one release are read by it on machines of
  * any byte order. */
 START_TEST(layout)
 {
-    static const uint8_t begin[16] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e', 1, 0, 0, 0, 1, 2, 3, 4};
-    static const uint8_t fixed[32] = {0, 1, 0, 0, 100, 0, 0, 0, 4,   0, 0, 0, 0, 2, 0, 0,
-                                      3, 0, 0, 0, 5,   0, 0, 0, 120, 0, 0, 0, 3, 0, 0, 0};
-    static const uint8_t first[21] = {0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 't', 'i', 'l', 'e', 's'};
+    static const uint8_t begin[16] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e', 2, 0, 0, 0, 1, 2, 3, 4};
+    static const uint8_t number[4] = {3, 0, 0, 0};
+    static const uint8_t first[37] = {0, 0, 0, 0, FIRST_OF, 0, 0, 0, 0, 1, 0, 0, 3, 0, 0, 0, 5,   0,   0,
+                                      0, 120, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 't', 'i', 'l', 'e', 's'};
     size_t size;
     uint8_t *const bytes = packed_of(&some, &size);
-    ck_assert_uint_eq(size, 84 + 32 + 3 * 16 + 5 + 8 + 1);
+    ck_assert_uint_eq(size, 84 + 4 + 3 * 32 + 5 + 8 + 1);
     ck_assert(memcmp(bytes, begin, sizeof begin) == 0);
-    ck_assert(memcmp(bytes + 84, fixed, sizeof fixed) == 0);
-    ck_assert(memcmp(bytes + 116, first, sizeof first) == 0);
+    ck_assert(memcmp(bytes + 84, number, sizeof number) == 0);
+    ck_assert(memcmp(bytes + 88, first, sizeof first) == 0);
     free(bytes);
 }
 END_TEST
@@ -189,32 +189,28 @@ static int reads_with_hash(uint8_t *bytes, size_t size)
 
 START_TEST(nonsense)
 {
-    enum { FIXED = CLS_CONTAINER_HEADER, N = FIXED + 28, FIRST = FIXED + 32 };
+    enum { N = CLS_CONTAINER_HEADER, FIRST = N + 4, SECOND = FIRST + 32 + 5 };
     static const struct {
         size_t at;
         uint8_t value;
     } wrong[] = {
-        {FIXED + 1, 0},          /* work_group 0 */
-        {FIXED + 1, 5},          /* ... 1280 */
-        {FIXED + 4, 0},          /* row_group 0 */
-        {FIXED + 8, 3},          /* vector 3 */
-        {FIXED + 12, 1},         /* shortlist 513 */
-        {FIXED + 13, 16},        /* ... 4096 */
-        {FIXED + 16, 0},         /* tier 0 */
-        {FIXED + 16, 4},         /* ... 4 */
-        {FIXED + 16, 2},         /* int64 with sub-groups */
-        {FIXED + 20, 0},         /* sub-groups without any */
-        {FIXED + 20, 200},       /* ... of nobody's */
-        {FIXED + 24, 0},         /* OpenCL C 0 */
-        {N, 0},                  /* fewer programs than there are */
-        {N, 4},                  /* more */
-        {N + 3, 255},            /* ... */
-        {FIRST, 3},              /* of no type */
-        {FIRST + 4, 2},          /* of no part */
-        {FIRST + 8, 0},          /* empty */
-        {FIRST + 8, 6},          /* one byte longer */
-        {FIRST + 15, 255},       /* ... many bytes */
-        {FIRST + 16 + 5 + 4, 0}, /* a second program in the first one's place */
+        {N, 0},               /* fewer programs than there are */
+        {N, 4},               /* more */
+        {N + 3, 255},         /* ... */
+        {FIRST, 3},           /* of no type */
+        {FIRST + 4, CLS_VARIANTS}, /* of no variant */
+        {FIRST + 9, 0},       /* a group of 0 */
+        {FIRST + 9, 5},       /* ... of 1280 */
+        {FIRST + 12, 0},      /* tier 0 */
+        {FIRST + 12, 4},      /* ... 4 */
+        {FIRST + 12, 2},      /* int64 with sub-groups */
+        {FIRST + 16, 0},      /* sub-groups without any */
+        {FIRST + 16, 200},    /* ... of nobody's */
+        {FIRST + 20, 0},      /* OpenCL C 0 */
+        {FIRST + 24, 0},      /* empty */
+        {FIRST + 24, 6},      /* one byte longer */
+        {FIRST + 31, 255},    /* ... many bytes */
+        {SECOND + 4, FIRST_OF}, /* a second program in the first one's place */
     };
     size_t size;
     uint8_t *const bytes = packed_of(&some, &size);

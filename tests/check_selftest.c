@@ -99,7 +99,7 @@ static uint32_t types(const cls_context *context)
 {
     uint32_t n = 0;
     for (int i = 0; i < CLS_DTYPES; i++)
-        n += context->program[i][CLS_OVER_ROWS] != NULL;
+        n += cls_context_dtypes(context) >> i & 1u;
     return n;
 }
 

@@ -5,6 +5,12 @@
  * a look at it. */
 #include "row/state.cl"
 
+/* CHANGES 0 leaves out all but the beginning, appending and reset of slots without
+ * a penalty window: what most samplers ever do. */
+#ifndef CHANGES
+#define CHANGES 1
+#endif
+
 /* Makes a state what another is; `empty`: nothing at all. */
 static inline void state_take(const slot_state *s, const slot_state *from, int empty)
 {
@@ -29,6 +35,7 @@ static inline void state_take(const slot_state *s, const slot_state *from, int e
     BARRIER();
 }
 
+#if CHANGES
 /* Makes the counts anew from the ring's latest n entries, and their marks. All
  * items look at all entries, WGS at a time in `chunk`, since the ring itself
  * changes under them. */
@@ -58,6 +65,7 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
         BARRIER();
     }
 }
+#endif
 
 /* Sets the biased bits of a list of ids in place of those that were. */
 static inline void state_bias(const slot_state *s, __global const u32 *ids, u32 n)
@@ -114,11 +122,14 @@ static inline void state_append(cls_slot *slot, const slot_state *s, __global co
     slot->outputs += outputs;
     slot->length += n;
     slot->longest = max(slot->longest, slot->length);
+#if CHANGES
     if (slot->window != 0)
         state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, chunk);
+#endif
     BARRIER();
 }
 
+#if CHANGES
 /* Takes the latest n output tokens back; 0 if that cannot be. */
 static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32 most, __local u32 *chunk)
 {
@@ -160,6 +171,7 @@ static inline void mode_keep(const cls_slot *slot, const cls_slot *was, cls_mode
     if (!(both & CLS_SLOT_DECAYS) || slot->top_p != was->top_p)
         mode->top_p = slot->mode.top_p;
 }
+#endif
 
 /* Runs one call; `slot` is what its slot was, and becomes what it is. */
 static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_state *s, const slot_state *from,
@@ -175,6 +187,7 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         state_append(slot, s, words, c->tokens, chunk);
     } else if (c->kind == CLS_CHANGE_APPEND && begun) {
         state_append(slot, s, words, c->tokens, chunk);
+#if CHANGES
     } else if (c->kind == CLS_CHANGE_PARAMS && begun) {
         *slot = c->params;
         slot->position = was.position;
@@ -201,6 +214,7 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
     } else if (c->kind == CLS_CHANGE_ROLLBACK && begun) {
         if (!state_rollback(slot, s, c->tokens, rollback, chunk))
             slot->flags = 0;
+#endif
     } else if (c->kind == CLS_CHANGE_RESET) {
         slot->flags = 0;
     }
