@@ -326,6 +326,10 @@ void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dty
  * a failure may be the group's. */
 cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with, int *launched);
 
+/* For tests, whose OpenCL computes nothing: programs are run, and what they give is
+ * not looked at. */
+extern int cls_proofs_only_run;
+
 /* --------------------------------------------------------------- sampler.c */
 
 #define CLS_STAGING 16 /* uploads in flight */

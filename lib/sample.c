@@ -259,7 +259,8 @@ uint32_t cls_sampler_launches(const cls_sampler *s)
 
 void cls_sampler_force_search(cls_sampler *s, int on)
 {
-    s->force_search = on;
+    if (!on || cls_sampler_need(s, CLS_FEATURE_SEARCH) == CLS_OK)
+        s->force_search = on;
 }
 
 /* A key of limited kernels as others have it. */

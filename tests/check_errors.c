@@ -490,5 +490,6 @@ static Suite *make(void)
 
 int main(void)
 {
+    fixture_features(CLS_FEATURES_ALL);
     return fixture_run(make, 1);
 }

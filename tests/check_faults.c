@@ -435,6 +435,7 @@ static Suite *make(void)
 
 int main(int argc, char **argv)
 {
+    fixture_features(CLS_FEATURES_ALL);
     stride = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : fixture_by_size(127, 61, 31);
     stride = stride != 0 ? stride : 1;
     const int status = fixture_run(make, 1);

@@ -389,4 +389,8 @@ static Suite *make(void)
     return s;
 }
 
-int main(void) { return fixture_run(make, 1); }
+int main(void)
+{
+    fixture_features(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
+    return fixture_run(make, 1);
+}

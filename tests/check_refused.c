@@ -338,10 +338,11 @@ END_TEST
 START_TEST(uncompiled_type_refused)
 {
     device *const d = fixture_device(_i);
-    batch *const b = batch_new(1, 50, CLS_BF16, 0, 0);
+    batch *const b = batch_new(1, 50, CLS_F32, 0, 0);
     client s;
     batch_row(b, 0, ROW_NORMAL1, 1);
     client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
+    s.step.logits.dtype = CLS_BF16;
     refused(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "dtype");
     close_small(&s);
 }
@@ -364,5 +365,6 @@ static Suite *make(void)
 
 int main(void)
 {
+    fixture_features(CLS_FEATURES_ALL);
     return fixture_run(make, 1);
 }

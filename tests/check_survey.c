@@ -91,5 +91,6 @@ static Suite *make(void)
 
 int main(void)
 {
+    fixture_features(CLS_FEATURE_MASK);
     return fixture_run(make, 1);
 }

@@ -15,6 +15,7 @@
 
 #include "soak.h"
 #ifdef CLS_STUB
+#include "internal.h"
 #include "stub_cl.h"
 #endif
 
@@ -238,6 +239,10 @@ static Suite *make(void)
 
 int main(int argc, char **argv)
 {
+    fixture_features(CLS_FEATURES_ALL);
+#ifdef CLS_STUB
+    cls_proofs_only_run = 1;
+#endif
     steps_wanted = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
     threads_wanted = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
     if (threads_wanted > MOST) {

@@ -175,4 +175,8 @@ static Suite *make(void)
     return s;
 }
 
-int main(void) { return fixture_run(make, 1); }
+int main(void)
+{
+    fixture_features(CLS_FEATURES_ALL);
+    return fixture_run(make, 1);
+}

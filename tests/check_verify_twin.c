@@ -233,4 +233,8 @@ static Suite *make(void)
     return s;
 }
 
-int main(void) { return fixture_run(make, 1); }
+int main(void)
+{
+    fixture_features(CLS_FEATURE_VERIFY);
+    return fixture_run(make, 1);
+}

@@ -18,6 +18,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     o.keep = b->keep;
     o.logit_bias = b->logit_bias;
     o.history = b->history;
+    o.dtypes = 1u << b->dtype;
+    o.features = CLS_FEATURE_LISTS | (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
     must(cls_sampler_create(context, &o, &s->sampler));
     for (uint32_t row = 0, infill = 0; row < b->rows; row++) {
         if (b->params[row].infill && !infill++)

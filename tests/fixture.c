@@ -12,6 +12,11 @@ static device devices[MAX_DEVICES];
 static int n_devices;
 static uint64_t seed = 20250;
 
+void fixture_features(uint32_t features)
+{
+    cls_features_pretended = features;
+}
+
 test_size fixture_size(void)
 {
     const char *size = getenv("CLS_TEST_SIZE");
@@ -112,6 +117,8 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
 cls_context *fixture_shaped(device *d, const cls_context_options *options, uint32_t pretended)
 {
     cls_context_options o = *options;
+    if (o.dtypes == 0)
+        o.dtypes = (1u << CLS_DTYPES) - 1;
     const uint32_t like = pretended | (cls_limits_pretended ? 1u << 16 : 0u);
     char shape[160];
     /* CPUs have groups of one item, and for rows nothing else, since PoCL takes

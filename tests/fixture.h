@@ -14,6 +14,10 @@
 
 #include "asserts.h"
 
+/* What the program's samplers are compiled for at their creation, beside what their
+ * own options name: cls_feature bits. Slot calls compile the rest. */
+void fixture_features(uint32_t features);
+
 typedef enum test_size { TEST_TINY, TEST_SMALL, TEST_FULL } test_size;
 
 test_size fixture_size(void);

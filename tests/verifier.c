@@ -30,6 +30,8 @@ static void begin(verifier *v, cls_context *context)
     o.keep = b->keep;
     o.logit_bias = b->logit_bias;
     o.history = b->history;
+    o.dtypes = 1u << b->dtype;
+    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_VERIFY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS;
     must(cls_sampler_create(context, &o, &v->sampler));
     for (uint32_t i = 0; i < v->of->n; i++) {
         const tokens *const t = &b->tokens[i];
