@@ -70,7 +70,8 @@ static int make_sampler(bench_setup *setup, uint32_t window)
     options.vocab = setup->vocab;
     options.max_rows = setup->batch;
     options.history = window;
-    return cls_sampler_create(setup->on->context, &options, &setup->sampler) == CLS_OK
+    options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_MASK;
+    return cli_compiled(cls_sampler_create(setup->on->context, &options, &setup->sampler)) == CLS_OK
                ? 0
                : cli_fail_library("bench: creating the sampler");
 }

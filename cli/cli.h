@@ -121,6 +121,11 @@ typedef struct cli_target {
      "keep compiled kernels in this folder, and take them from there", NULL, 0}
 /* clang-format on */
 
+/* Ends the line that tells which kernels are being compiled, and shows the compiler's
+ * log if they were not; returns the status. To be called with that of each call of
+ * the library that may compile. */
+cls_status cli_compiled(cls_status status);
+
 /* which: the text of --device, NULL for the default device. properties: of the
  * queue (CL_QUEUE_PROFILING_ENABLE, ...), 0 for none. Compiles. */
 int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,

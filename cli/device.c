@@ -4,6 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(_WIN32)
+#include <io.h>
+#define isatty _isatty
+#define fileno _fileno
+#else
+#include <unistd.h>
+#endif
 
 #include "cli.h"
 
@@ -212,17 +219,42 @@ static const cli_device *choose(const char *which, const cli_devices *list, uint
     return NULL;
 }
 
-/* Kernels that do not compile have more to tell than a sentence. */
+/* -------------------------------------------------------------------- kernels */
+
+static char build_log[1 << 16];
+static bool is_shown; /* a line of progress is on the screen */
+
+/* A line that is written over, where somebody may be looking. */
+static void show_progress(void *user, const char *program, uint32_t done, uint32_t count)
+{
+    (void)user;
+    if (!isatty(fileno(stderr)))
+        return;
+    fprintf(stderr, "\rkernels: %-20s %" PRIu32 " of %" PRIu32, program, done + 1, count);
+    fflush(stderr);
+    is_shown = true;
+}
+
+cls_status cli_compiled(cls_status status)
+{
+    if (is_shown)
+        fprintf(stderr, "\r%48s\r", "");
+    is_shown = false;
+    /* Kernels that do not compile have more to tell than a sentence. */
+    if (status == CLS_BUILD_FAILED)
+        fputs(build_log, stderr);
+    return status;
+}
+
 static cls_status create(cli_target *target, const cls_context_options *options)
 {
-    static char log[1 << 16];
-    cls_context_options with_log = *options;
-    with_log.build_log = log;
-    with_log.build_log_size = sizeof log;
-    const cls_status status = cls_context_create(target->cl, target->at.device, &with_log, &target->context);
-    if (status == CLS_BUILD_FAILED)
-        fputs(log, stderr);
-    return status;
+    cls_context_options told = *options;
+    told.build_log = build_log;
+    told.build_log_size = sizeof build_log;
+    told.build_log_stays = 1;
+    told.cache_always = 1; /* whoever names a folder wants it filled */
+    told.progress = show_progress;
+    return cli_compiled(cls_context_create(target->cl, target->at.device, &told, &target->context));
 }
 
 int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,

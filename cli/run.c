@@ -70,12 +70,17 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
             options->logit_bias = 1;
     }
     options->history = job->history;
+    options->dtypes = 1u << job->logits->dtype;
+    options->features = CLS_FEATURE_LISTS | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
+                        (job->bias != NULL ? CLS_FEATURE_BIAS : 0u) |
+                        (job->logprobs != NULL || job->report != NULL ? CLS_FEATURE_LOGPROBS : 0u) |
+                        (job->probs != NULL || job->report != NULL ? CLS_FEATURE_PROBS : 0u);
 }
 
 int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot)
 {
-    if (cls_slot_begin(sampler, slot, &job->params[request], row_of(&job->prompt, request), job->prompt.width,
-                       row_of(&job->output, request), job->output.width) == CLS_OK)
+    if (cli_compiled(cls_slot_begin(sampler, slot, &job->params[request], row_of(&job->prompt, request),
+                                    job->prompt.width, row_of(&job->output, request), job->output.width)) == CLS_OK)
         return 0;
     return cli_fail("row %" PRIu32 ": %s", request, cls_error_message());
 }
@@ -106,7 +111,7 @@ static int make_all(cli_target *target, const cli_job *job, device_side *held)
     cls_sampler_options options;
     cli_sampler_options(job, job->logits->rows, &options);
     options.max_rows = job->logits->rows;
-    if (cls_sampler_create(target->context, &options, &held->sampler) != CLS_OK)
+    if (cli_compiled(cls_sampler_create(target->context, &options, &held->sampler)) != CLS_OK)
         return cli_fail_library("sampler");
     if (job->infill != NULL && cls_sampler_infill(held->sampler, job->infill) != CLS_OK)
         return cli_fail_library("infill");

@@ -47,8 +47,16 @@ static int run(const cli_target *target, double opened)
 {
     cls_selftest_report report = {.struct_size = sizeof report};
     print_device(target);
-    const double start = seconds();
-    const cls_status status = cls_selftest(target->context, &report);
+    const cls_compile_options everything = {sizeof everything, 0, CLS_FEATURES_ALL};
+    double start = seconds();
+    cls_status status = cli_compiled(cls_context_compile(target->context, &everything));
+    if (status != CLS_OK) {
+        cli_fail_library(target->at.name);
+        return DID_NOT_RUN;
+    }
+    opened += seconds() - start;
+    start = seconds();
+    status = cls_selftest(target->context, &report);
     const double took = seconds() - start;
     const uint32_t cases = print_stages(&report);
     if (status != CLS_OK && status != CLS_SELF_TEST_FAILED) {
@@ -91,7 +99,7 @@ int cls_cmd_selftest(int argc, char **argv)
     case CLI_GO:
         break;
     }
-    context.dtypes = dtype == 0 ? 0 : 1u << (dtype - 1);
+    context.dtypes = dtype == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (dtype - 1);
     const double start = seconds();
     if (cli_open(device, &context, 0, &target) != 0)
         return DID_NOT_RUN;

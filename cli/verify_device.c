@@ -96,9 +96,10 @@ static int make_sampler(cli_target *target, const cli_job *job, const cli_drafts
 {
     cls_sampler_options options;
     cli_sampler_options(job, drafts->requests, &options);
+    options.features |= CLS_FEATURE_VERIFY;
     options.max_rows = held->rows_of_call;
     options.slots = held->slots;
-    if (cls_sampler_create(target->context, &options, &held->sampler) != CLS_OK)
+    if (cli_compiled(cls_sampler_create(target->context, &options, &held->sampler)) != CLS_OK)
         return cli_fail_library("sampler");
     if (job->infill != NULL && cls_sampler_infill(held->sampler, job->infill) != CLS_OK)
         return cli_fail_library("infill");

@@ -162,6 +162,7 @@ static void open_machine(machine *m, cl_device_id device)
     options.vocab = JSON_VOCAB;
     options.max_rows = ROWS;
     options.slots = SLOTS;
+    options.features = CLS_FEATURE_LISTS | CLS_FEATURE_MASK | CLS_FEATURE_VERIFY;
     must(cls_sampler_create(m->context, &options, &m->sampler));
 }
 

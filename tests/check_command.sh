@@ -260,7 +260,7 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     mkdir cache
     for times in 1 2; do
         both $f --top-k 9 --seed 2 --cache-dir cache
-        is "files in --cache-dir, $times" "$(ls cache | grep -c '^clsample-[0-9a-f]*-1[.]bin$')" 1
+        is "files in --cache-dir, $times" "$(ls cache | grep -c '^clsample-[0-9a-f]*-token-list-0[.]bin$')" 1
     done
     refused "max_local_mem is 1023; it must be 0 or at least 1024" sample $f --max-local-mem 1023
     check "demo" "$clsample" demo $f --rows 0,3
