@@ -25,8 +25,11 @@
 
 #if WGS == 1
 #define BARRIER()
+#define LOCAL_BARRIER()
 #else
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+/* Where no item reads what another wrote to a buffer: AMD's compiler lets loads be under way across it. */
+#define LOCAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 
 /* ------------------------------------------------------------- sub-groups */

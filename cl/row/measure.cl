@@ -1,7 +1,63 @@
 /* SPDX-License-Identifier: MIT */
-/* measure: what a row has above keys, a mass or a count. */
+/* measure: how a group's items share tiles, and what a row has above keys, a mass
+ * or a count. */
 #include "row/tiles.cl"
 #include "row/chain.cl"
+
+/* ------------------------------------------------------------ tiles in teams
+ *
+ * A group of several items surveys as many tiles at once as it has teams of SHARES
+ * items. An item's share of a tile are four vectors of one max tile: all are under way
+ * before the first is used, a tile's unit is computed once for the four, and what items
+ * hand each other is one number each. Neighbours' vectors lie side by side, 64 bytes of
+ * float32. A group that is smaller than a team has one tile, and items several shares. */
+#if WGS > 1
+
+#define SHARE_STRIDE (CLS_MAX_TILE / 4) /* tokens between a share's vectors */
+#define SHARES (TILE_VECTORS / 4)
+#define MAX_TILE_SHARES (MAX_TILE_VECTORS / 4)
+#define TEAMS (WGS < SHARES ? 1 : WGS / SHARES)
+#define TEAM_SHARES (TEAMS * SHARES)
+#define TEAM_MAX_TILES (TEAMS * CLS_MAX_TILES_PER_TILE)
+
+/* A share's first token, of its tile's. */
+static inline u32 share_token(u32 share)
+{
+    return share / MAX_TILE_SHARES * CLS_MAX_TILE + share % MAX_TILE_SHARES * VEC;
+}
+/* How many of its vectors have a token of the row, from its first token. */
+static inline u32 share_vectors(const row_logits *r, u32 i)
+{
+    return i < r->vocab ? min(4u, (r->vocab - i + SHARE_STRIDE - 1) / SHARE_STRIDE) : 0u;
+}
+#define SHARE_LOAD(g) x[g] = LOAD_V(r->x, i + g * SHARE_STRIDE);
+/* Vector j of a share, where j is no constant: an array that is indexed by it would be memory. */
+#define SHARE_SET(g) x[g] = j == g ? y : x[g];
+#define SHARE_NONE(g) x[g] = (FV)(CLS_MASKED);
+
+/* A vector's sum, each lane of which is below 2^32: 1.5 operations a token where two vectors
+ * of weights were added up before, and a weight_sum takes 4.3 of a share's. */
+#define DEFINE_WIDE(N, HALF)                                                                         \
+    static inline u64 wide_##N(uint##N v) { return u64_add(wide_##HALF(v.lo), wide_##HALF(v.hi)); }
+static inline u64 wide_2(uint2 v) { return u64_add(u64_from(v.x), u64_from(v.y)); }
+DEFINE_WIDE(4, 2)
+DEFINE_WIDE(8, 4)
+DEFINE_WIDE(16, 8)
+#define WIDE CAT(wide_, VEC)
+
+/* A tile's sums from its shares' in local memory, by two steps with a barrier between:
+ * a max tile's by one item, and then the tile's by one. */
+static inline u64 fold_sums(__local const u64 *s, u32 n)
+{
+    u64 sum = s[0];
+    for (u32 i = 1; i < n; i++)
+        sum = u64_add(sum, s[i]);
+    return sum;
+}
+
+#endif
+
+/* ------------------------------------------------------------ above keys */
 
 /* What a row has above a key: a mass (at a scale) or a count. */
 typedef struct measure {
