@@ -35,6 +35,20 @@ static inline u32 share_vectors(const row_logits *r, u32 i)
 #define SHARE_SET(g) x[g] = j == g ? y : x[g];
 #define SHARE_NONE(g) x[g] = (FV)(CLS_MASKED);
 
+static inline void share_load(const row_logits *r, u32 i, int kind, FV *x)
+{
+    if (kind == TILE_PLAIN) {
+        CLS_EACH_4(SHARE_LOAD)
+    } else {
+        const u32 n = share_vectors(r, i);
+        CLS_EACH_4(SHARE_NONE)
+        for (u32 j = 0; j < n; j++) { /* one copy of its body */
+            const FV y = load_adjusted(r, i + j * SHARE_STRIDE, kind == TILE_OPEN, CLS_MASKED);
+            CLS_EACH_4(SHARE_SET)
+        }
+    }
+}
+
 /* A vector's sum, each lane of which is below 2^32: 1.5 operations a token where two vectors
  * of weights were added up before, and a weight_sum takes 4.3 of a share's. */
 #define DEFINE_WIDE(N, HALF)                                                                         \
@@ -138,6 +152,30 @@ static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 ste
     }
     return sum_total(&sum);
 }
+
+#if WGS > 1
+/* What a share has above each of the first n pivots, of weights w: into sum[p * TEAM_SHARES]. */
+#define SHARE_ABOVE(g) (x[g] > b ? w[g] : none)
+#define SHARE_ONE(g) w[g] = (UV)(1u);
+#define SHARE_WEIGHT(g) w[g] = weight_v(x[g], unit->max, m->scale, unit->fraction) >> lost;
+static inline void share_measure(const FV *x, const measure *m, const cls_unit *unit, const f32 *bound, u32 n,
+                                 __local u64 *sum)
+{
+    const u32 lost = lost_bits(unit->shift);
+    const UV none = (UV)(0u);
+    UV w[4];
+    if (m->counts) {
+        CLS_EACH_4(SHARE_ONE)
+    } else {
+        CLS_EACH_4(SHARE_WEIGHT)
+    }
+    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+        const f32 b = bound[p];
+        if (p < n)
+            sum[p * TEAM_SHARES] = u64_add(WIDE(SHARE_ABOVE(0) + SHARE_ABOVE(1)), WIDE(SHARE_ABOVE(2) + SHARE_ABOVE(3)));
+    }
+}
+#endif
 
 static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit)
 {
