@@ -22,10 +22,10 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
 {
 #if WGS > 1
     __local i32 tile_top[32]; /* a group has at most 32 tiles */
-    __local u64 share_sum[SUMS * TEAM_SHARES];
-#if MAX_TILE_SHARES > 1
+    __local u64 share_sum[SUMS * TEAM_SUMS];
+#if TWO_STEPS
     __local u64 part[SUMS * TEAM_MAX_TILES];
-#else /* as in the pass */
+#else
     __local u64 *const part = share_sum;
 #endif
 #endif
@@ -99,16 +99,17 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
                 sums[tile * CLS_PIVOTS + 2] = terms;
             }
 #else
-            share_sum[s] = all;
-            share_sum[TEAM_SHARES + s] = kept;
-            share_sum[2 * TEAM_SHARES + s] = terms;
+            __local u64 *const to = share_sum + SUM_PLACE(s);
+            to[0] = IS_FIRST_SHARE(s) ? all : u64_add(to[0], all);
+            to[TEAM_SUMS] = IS_FIRST_SHARE(s) ? kept : u64_add(to[TEAM_SUMS], kept);
+            to[2 * TEAM_SUMS] = IS_FIRST_SHARE(s) ? terms : u64_add(to[2 * TEAM_SUMS], terms);
 #endif
         }
 #if WGS > 1
         if (!(wants & CLS_WANTS_SUMS)) /* an argument: for all items the same */
             continue;
         LOCAL_BARRIER();
-#if MAX_TILE_SHARES > 1
+#if TWO_STEPS
         for (u32 n = lid; n < SUMS * TEAM_MAX_TILES; n += WGS)
             part[n] = fold_sums(share_sum + n * MAX_TILE_SHARES, MAX_TILE_SHARES);
         LOCAL_BARRIER();
@@ -116,8 +117,8 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
         for (u32 n = lid; n < SUMS * TEAMS; n += WGS)
             if (n % TEAMS < now)
                 sums[(round + n % TEAMS) * CLS_PIVOTS + n / TEAMS] =
-                    fold_sums(part + n * CLS_MAX_TILES_PER_TILE, CLS_MAX_TILES_PER_TILE);
-#if MAX_TILE_SHARES == 1
+                    fold_sums(part + n * LAST_SUMS, LAST_SUMS);
+#if !TWO_STEPS
         LOCAL_BARRIER();
 #endif
 #endif

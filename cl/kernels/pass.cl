@@ -8,10 +8,10 @@
 KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
 {
 #if WGS > 1
-    __local u64 share_sum[CLS_PIVOTS * TEAM_SHARES];
-#if MAX_TILE_SHARES > 1
+    __local u64 share_sum[CLS_PIVOTS * TEAM_SUMS];
+#if TWO_STEPS
     __local u64 part[CLS_PIVOTS * TEAM_MAX_TILES];
-#else /* least devices have 1 KB of local memory and wide vectors: no room for the same again */
+#else
     __local u64 *const part = share_sum;
 #endif
     __local f32 unit_max[32], unit_fraction[32]; /* a group has at most 32 tiles */
@@ -67,17 +67,17 @@ KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
             const u32 n = t - first + s / SHARES;
             if (s >= now * SHARES || unit_shift[n] == NO_SHIFT) {
                 for (u32 p = 0; p < CLS_PIVOTS; p++)
-                    share_sum[p * TEAM_SHARES + s] = u64_from(0);
+                    share_sum[p * TEAM_SUMS + SUM_PLACE(s)] = u64_from(0);
             } else {
                 const u32 tile = first + n;
                 const cls_unit unit = { unit_max[n], unit_fraction[n], unit_shift[n] };
                 FV x[4];
                 share_load(&r, tile * CLS_TILE + share_token(s % SHARES), tile_kind(&r, tile), x);
-                share_measure(x, &m, &unit, bound, pivots, share_sum + s);
+                share_measure(x, &m, &unit, bound, pivots, !IS_FIRST_SHARE(s), share_sum + SUM_PLACE(s));
             }
         }
         LOCAL_BARRIER();
-#if MAX_TILE_SHARES > 1
+#if TWO_STEPS
         for (u32 i = lid; i < CLS_PIVOTS * TEAM_MAX_TILES; i += WGS)
             if (i < pivots * TEAM_MAX_TILES)
                 part[i] = fold_sums(share_sum + i * MAX_TILE_SHARES, MAX_TILE_SHARES);
@@ -88,12 +88,11 @@ KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
             if (n < now) {
                 const u32 shift = unit_shift[t - first + n];
                 const cls_unit unit = { 0.0f, 0.0f, shift == NO_SHIFT ? 0u : shift };
-                const u64 sum = fold_sums(part + ((known ? 0u : p) * TEAMS + n) * CLS_MAX_TILES_PER_TILE,
-                                          CLS_MAX_TILES_PER_TILE);
+                const u64 sum = fold_sums(part + ((known ? 0u : p) * TEAMS + n) * LAST_SUMS, LAST_SUMS);
                 out[(t + n) * CLS_PIVOTS + p] = measure_finish(sum, &m, &unit);
             }
         }
-#if MAX_TILE_SHARES == 1
+#if !TWO_STEPS
         LOCAL_BARRIER();
 #endif
     }

@@ -59,8 +59,20 @@ DEFINE_WIDE(8, 4)
 DEFINE_WIDE(16, 8)
 #define WIDE CAT(wide_, VEC)
 
-/* A tile's sums from its shares' in local memory, by two steps with a barrier between:
- * a max tile's by one item, and then the tile's by one. */
+/* A tile's sums from what items left in local memory, by two steps with a barrier between: a
+ * max tile's by one item, and then the tile's by one. Where that is a share each, or an item has
+ * several shares, one step: least devices have 1 KB of local memory, no room for two. */
+#define TWO_STEPS (WGS >= SHARES && MAX_TILE_SHARES > 1)
+#if WGS < SHARES
+#define TEAM_SUMS WGS
+#define LAST_SUMS WGS
+#else
+#define TEAM_SUMS TEAM_SHARES
+#define LAST_SUMS CLS_MAX_TILES_PER_TILE
+#endif
+#define IS_FIRST_SHARE(s) (WGS >= SHARES || (s) < WGS)
+/* Where the sum of share s lies. */
+#define SUM_PLACE(s) (WGS >= SHARES ? (s) : get_local_id(0))
 static inline u64 fold_sums(__local const u64 *s, u32 n)
 {
     u64 sum = s[0];
@@ -154,12 +166,12 @@ static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 ste
 }
 
 #if WGS > 1
-/* What a share has above each of the first n pivots, of weights w: into sum[p * TEAM_SHARES]. */
+/* What a share has above each of the first n pivots: into sum[p * TEAM_SUMS], or added to that. */
 #define SHARE_ABOVE(g) (x[g] > b ? w[g] : none)
 #define SHARE_ONE(g) w[g] = (UV)(1u);
 #define SHARE_WEIGHT(g) w[g] = weight_v(x[g], unit->max, m->scale, unit->fraction) >> lost;
 static inline void share_measure(const FV *x, const measure *m, const cls_unit *unit, const f32 *bound, u32 n,
-                                 __local u64 *sum)
+                                 int adds, __local u64 *sum)
 {
     const u32 lost = lost_bits(unit->shift);
     const UV none = (UV)(0u);
@@ -171,8 +183,10 @@ static inline void share_measure(const FV *x, const measure *m, const cls_unit *
     }
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         const f32 b = bound[p];
-        if (p < n)
-            sum[p * TEAM_SHARES] = u64_add(WIDE(SHARE_ABOVE(0) + SHARE_ABOVE(1)), WIDE(SHARE_ABOVE(2) + SHARE_ABOVE(3)));
+        if (p < n) {
+            const u64 its = u64_add(WIDE(SHARE_ABOVE(0) + SHARE_ABOVE(1)), WIDE(SHARE_ABOVE(2) + SHARE_ABOVE(3)));
+            sum[p * TEAM_SUMS] = adds ? u64_add(sum[p * TEAM_SUMS], its) : its;
+        }
     }
 }
 #endif
