@@ -68,20 +68,23 @@ static const char *judge(const uint32_t *out, uint32_t group)
 {
     static const uint32_t halves[4] = { 0x3f800000u, 0xc0000000u, 0x33800000u, 0x477fe000u };
     const uint32_t size = out[12];
-    int32_t most = INT32_MIN;
-    uint32_t sum = 0, any = 0, high = 0, floats = 0;
+    int32_t most = INT32_MIN, least = INT32_MAX;
+    uint32_t low = UINT32_MAX, sum = 0, any = 0, high = 0, floats = 0;
     uint64_t mass = 0;
     if (size == 0 || (size & (size - 1)) != 0 || group % size != 0)
         return "the sub-groups' size does not divide the group";
     for (uint32_t i = 0; i < group; i++) {
         const uint32_t x = group_test_input(i);
         most = (int32_t)x > most ? (int32_t)x : most;
+        least = (int32_t)x < least ? (int32_t)x : least;
+        low = x < low ? x : low;
         sum += x;
         any |= x & 0x01010101u;
         high = x >> 8 > high ? x >> 8 : high;
         floats += x >> 24;
         mass += (uint64_t)(x >> 16) << 32 | x;
     }
+    const uint32_t minima = 4 * (uint32_t)CLS_AS_I32((float)(low >> 8)) + 5 * (uint32_t)least + 7 * low;
     uint32_t before = 0;
     uint64_t mass_before = 0;
     for (uint32_t i = 0; i < group; i++) {
@@ -89,7 +92,8 @@ static const char *judge(const uint32_t *out, uint32_t group)
         if (got[12] != size || got[13] != i % size)
             return "work-items do not lie in sub-groups one after another";
         if (got[0] != (uint32_t)most || got[1] != sum || got[2] != any || got[3] != (uint32_t)CLS_AS_I32((float)high) ||
-            got[4] != (uint32_t)CLS_AS_I32((float)floats) || got[5] != (uint32_t)(mass >> 32) || got[6] != (uint32_t)mass)
+            got[4] != (uint32_t)CLS_AS_I32((float)floats) || got[5] != (uint32_t)(mass >> 32) || got[6] != (uint32_t)mass ||
+            got[15] != minima)
             return "a reduction is wrong";
         if (got[7] != before || got[8] != sum || got[9] != (uint32_t)(mass_before >> 32) || got[10] != (uint32_t)mass_before)
             return "a scan is wrong";

@@ -20,13 +20,17 @@
 #endif
 
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
+#define SMALLER(a, b) ((a) < (b) ? (a) : (b))
 #define PLUS(a, b) ((a) + (b))
 #define EITHER(a, b) ((a) | (b))
 
 #if WGS == 1
 #define BARRIER()
+#define LOCAL_BARRIER()
 #else
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+/* Where no item reads what another wrote to a buffer: AMD's compiler lets loads be under way across it. */
+#define LOCAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 
 /* ------------------------------------------------------------- sub-groups */
@@ -99,29 +103,19 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
 
 /* ------------------------------------------------------ reductions and scans */
 
-#if WGS <= 1
-#define WG_HALF 0
-#elif WGS <= 2
-#define WG_HALF 1
-#elif WGS <= 4
-#define WG_HALF 2
-#elif WGS <= 8
-#define WG_HALF 4
-#elif WGS <= 16
-#define WG_HALF 8
-#elif WGS <= 32
-#define WG_HALF 16
+/* Without sub-groups: local memory as rows of WG_SIDE numbers, of which the last may be short.
+ * A reduction takes three barriers and a scan four, whatever the group; by halves they were 10
+ * and 18 in groups of 256. Up to 16 items are one row, with two barriers. */
+#if WGS <= 16
+#define WG_SIDE WGS
 #elif WGS <= 64
-#define WG_HALF 32
-#elif WGS <= 128
-#define WG_HALF 64
+#define WG_SIDE 8
 #elif WGS <= 256
-#define WG_HALF 128
-#elif WGS <= 512
-#define WG_HALF 256
+#define WG_SIDE 16
 #else
-#define WG_HALF 512
+#define WG_SIDE 32
 #endif
+#define WG_ROWS ((WGS + WG_SIDE - 1) / WG_SIDE)
 
 #if WGS == 1
 
@@ -183,6 +177,7 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
 
 #else
 
+/* Columns by the first items, then the row that these leave by all. */
 #define DEFINE_WG_REDUCE(NAME, T, SG, OP)                                   \
     static inline T NAME(T x, __local u64 *scratch)                         \
     {                                                                       \
@@ -191,34 +186,57 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
         BARRIER();                                                          \
         s[lid] = x;                                                         \
         BARRIER();                                                          \
-        for (uint half_ = WG_HALF; half_ > 0; half_ >>= 1) {                \
-            if (lid < half_ && lid + half_ < WGS)                           \
-                s[lid] = OP(s[lid], s[lid + half_]);                        \
+        if (WG_ROWS > 1) {                                                  \
+            if (lid < WG_SIDE) {                                            \
+                for (uint i = 1; i < WG_ROWS; i++) {                        \
+                    if (i * WG_SIDE + lid < WGS) {                          \
+                        const T other = s[i * WG_SIDE + lid];               \
+                        x = OP(x, other);                                   \
+                    }                                                       \
+                }                                                           \
+                s[lid] = x;                                                 \
+            }                                                               \
             BARRIER();                                                      \
         }                                                                   \
-        return s[0];                                                        \
+        x = s[0];                                                           \
+        for (uint i = 1; i < WG_SIDE; i++) {                                \
+            const T other = s[i];                                           \
+            x = OP(x, other);                                               \
+        }                                                                   \
+        return x;                                                           \
     }
+/* Each item adds up what its row has before it; then the rows before its own, whose last
+ * items have left their sums. */
 #define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO)                              \
     static inline T NAME(T x, __local u64 *scratch, T *total)               \
     {                                                                       \
         __local T *const s = (__local T *)scratch;                          \
-        const uint lid = get_local_id(0);                                   \
-        T before = ZERO;                                                    \
+        const uint lid = get_local_id(0), row_ = lid / WG_SIDE;             \
+        T before = ZERO, sum = ZERO;                                        \
         BARRIER();                                                          \
         s[lid] = x;                                                         \
         BARRIER();                                                          \
-        for (uint step_ = 1; step_ < WGS; step_ <<= 1) {                    \
-            const T left = lid >= step_ ? s[lid - step_] : ZERO;            \
-            BARRIER();                                                      \
-            s[lid] = ADD(s[lid], left);                                     \
-            BARRIER();                                                      \
+        for (uint i = 0; i < WG_SIDE; i++)                                  \
+            if (row_ * WG_SIDE + i < lid)                                   \
+                before = ADD(before, s[row_ * WG_SIDE + i]);                \
+        if (WG_ROWS == 1) {                                                 \
+            for (uint i = 0; i < WG_SIDE; i++)                              \
+                sum = ADD(sum, s[i]);                                       \
+            *total = sum;                                                   \
+            return before;                                                  \
         }                                                                   \
-        if (lid > 0)                                                        \
-            before = s[lid - 1];                                            \
-        *total = s[WGS - 1];                                                \
+        BARRIER();                                                          \
+        if (lid % WG_SIDE == WG_SIDE - 1 || lid == WGS - 1)                 \
+            s[row_] = ADD(before, x);                                       \
+        BARRIER();                                                          \
+        for (uint i = 0; i < WG_ROWS; i++) {                                \
+            if (i == row_)                                                  \
+                before = ADD(before, sum);                                  \
+            sum = ADD(sum, s[i]);                                           \
+        }                                                                   \
+        *total = sum;                                                       \
         return before;                                                      \
     }
-
 #endif
 
 DEFINE_WG_REDUCE(wg_imax, i32, sg_i32, LARGER)
@@ -226,6 +244,9 @@ DEFINE_WG_REDUCE(wg_usum, u32, sg_u32, PLUS)
 DEFINE_WG_REDUCE(wg_uor, u32, sg_u32, EITHER)
 DEFINE_WG_REDUCE(wg_fsum, f32, sg_f32, PLUS)
 DEFINE_WG_REDUCE(wg_fmax, f32, sg_f32, LARGER)
+DEFINE_WG_REDUCE(wg_imin, i32, sg_i32, SMALLER)
+DEFINE_WG_REDUCE(wg_umin, u32, sg_u32, SMALLER)
+DEFINE_WG_REDUCE(wg_fmin, f32, sg_f32, SMALLER)
 DEFINE_WG_REDUCE(wg_mass, u64, sg_u64, u64_add)
 DEFINE_WG_SCAN(wg_scan_u32, u32, sg_u32, PLUS, 0)
 DEFINE_WG_SCAN(wg_scan_mass, u64, sg_u64, u64_add, u64_from(0))

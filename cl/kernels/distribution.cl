@@ -4,12 +4,31 @@
  * the mass of the adjusted row at the final scale, that of what is kept, the terms
  * of its entropy. Launch: as the survey. */
 #include "row/final.cl"
+#include "row/measure.cl"
+
+#if WGS == 1 /* the item has the whole tile */
+#define SHARES 1
+#define TEAMS 1
+#define TEAM_SHARES 1
+#define TILE_TOP(t) tile_max_key(row_key, t)
+#else
+#define TILE_TOP(t) tile_top[(t) - first]
+#endif
+#define SUMS 3
 
 KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global const f32 *sample, const u32 sample_stride,
                              __global u64 *pass, const u32 wants, __global f32 *probs, const u64 probs_offset,
                              __global f32 *final_logits, const u64 final_logits_offset)
 {
-    __local u64 scratch[WGS];
+#if WGS > 1
+    __local i32 tile_top[32]; /* a group has at most 32 tiles */
+    __local u64 share_sum[SUMS * TEAM_SUMS];
+#if TWO_STEPS
+    __local u64 part[SUMS * TEAM_MAX_TILES];
+#else
+    __local u64 *const part = share_sum;
+#endif
+#endif
     const u32 row = get_group_id(1);
     const cls_row out = rows[row];
     const i32 place = ROW_SLOT(row);
@@ -24,37 +43,84 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     __global u64 *const sums = pass + (size_t)row * TILES * CLS_PIVOTS;
     const size_t place_0 = (size_t)row * vocab;
-    for (u32 tile = first; tile < last; tile++) {
-        const int dead = none || tile_max_key(row_key, tile) == CLS_KEY_NONE;
-        cls_unit unit = { 0.0f, 0.0f, 0 }, whole = unit;
-        u64 all = u64_from(0), kept = all, terms = all;
-        if (!dead) {
-            unit = report_unit(&t, row_key, tile * CLS_TILE);
-            whole = tile_unit(row_key, tile, max, exponent, out.scale);
-        }
-        for (u32 i = tile * CLS_TILE + get_local_id(0); i < min((tile + 1) * CLS_TILE, vocab); i += WGS) {
-            const f32 x = dead ? CLS_MASKED : load_one(&r, i), z = dead ? x : report_kept(&t, i, x);
-            const u64 mass = z > CLS_MASKED ? report_mass(&t, z, &unit) : u64_from(0);
-            if (wants & CLS_WANTS(CLS_OUT_PROBS))
-                OF(probs)[place_0 + i] = z > CLS_MASKED ? report_probability(&t, mass) : 0.0f;
-            if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
-                TELL(final_logits, place_0 + i, z);
-            if ((wants & CLS_WANTS_SUMS) && x > CLS_MASKED) {
-                const u64 its = up(u64_from(weight(x, whole.max, out.scale, whole.fraction)), whole.shift);
-                all = u64_add(all, its);
-                if (z > CLS_MASKED) {
-                    kept = u64_add(kept, its);
-                    terms = u64_add(terms, report_term(&t, z, mass));
+    const f32 top = of_key(t.set.top_key);
+    const u32 lid = get_local_id(0);
+#if WGS > 1
+    for (u32 n = lid; n < 32; n += WGS)
+        if (first + n < last)
+            tile_top[n] = tile_max_key(row_key, first + n);
+    LOCAL_BARRIER();
+#endif
+    /* A round takes as many tiles as there are teams; an item has every SHARES-th token of a tile. */
+    for (u32 round = first; round < last; round += TEAMS) {
+        const u32 now = min((u32)TEAMS, last - round);
+        for (u32 s = lid; s < TEAM_SHARES; s += WGS) {
+            if (s >= now * SHARES)
+                continue;
+            const u32 tile = round + s / SHARES, end = min((tile + 1) * CLS_TILE, vocab);
+            const f32 its = of_key(TILE_TOP(tile));
+            const int dead = none || !(its > CLS_MASKED), plain = !dead && tile_kind(&r, tile) == TILE_PLAIN;
+            cls_unit unit = { 0.0f, 0.0f, 0 }, whole = unit;
+            u64 all = u64_from(0), kept = all, terms = all;
+            u32 i = tile * CLS_TILE + s % SHARES;
+            f32 next = plain && i < end ? LOAD(r.x, i) : CLS_MASKED;
+            if (!dead) {
+                unit = unit_of(its < top ? its : top, top, t.exponent, t.scale);
+                whole = unit_of(its < max ? its : max, max, exponent, out.scale);
+            }
+            for (; i < end; i += SHARES) {
+                f32 x = CLS_MASKED;
+                if (plain) {
+                    x = clean(next);
+                    if (i + SHARES < end) /* under way while this one is weighed */
+                        next = LOAD(r.x, i + SHARES);
+                } else if (!dead) {
+                    x = load_one(&r, i);
+                }
+                const f32 z = dead ? x : report_kept(&t, i, x);
+                const u64 mass = z > CLS_MASKED ? report_mass(&t, z, &unit) : u64_from(0);
+                if (wants & CLS_WANTS(CLS_OUT_PROBS))
+                    OF(probs)[place_0 + i] = z > CLS_MASKED ? report_probability(&t, mass) : 0.0f;
+                if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
+                    TELL(final_logits, place_0 + i, z);
+                if ((wants & CLS_WANTS_SUMS) && x > CLS_MASKED) {
+                    const u64 its_mass = up(u64_from(weight(x, whole.max, out.scale, whole.fraction)), whole.shift);
+                    all = u64_add(all, its_mass);
+                    if (z > CLS_MASKED) {
+                        kept = u64_add(kept, its_mass);
+                        terms = u64_add(terms, report_term(&t, z, mass));
+                    }
                 }
             }
+#if WGS == 1
+            if (wants & CLS_WANTS_SUMS) {
+                sums[tile * CLS_PIVOTS] = all;
+                sums[tile * CLS_PIVOTS + 1] = kept;
+                sums[tile * CLS_PIVOTS + 2] = terms;
+            }
+#else
+            __local u64 *const to = share_sum + SUM_PLACE(s);
+            to[0] = IS_FIRST_SHARE(s) ? all : u64_add(to[0], all);
+            to[TEAM_SUMS] = IS_FIRST_SHARE(s) ? kept : u64_add(to[TEAM_SUMS], kept);
+            to[2 * TEAM_SUMS] = IS_FIRST_SHARE(s) ? terms : u64_add(to[2 * TEAM_SUMS], terms);
+#endif
         }
-        all = wg_mass(all, scratch);
-        kept = wg_mass(kept, scratch);
-        terms = wg_mass(terms, scratch);
-        if ((wants & CLS_WANTS_SUMS) && get_local_id(0) == 0) {
-            sums[tile * CLS_PIVOTS] = all;
-            sums[tile * CLS_PIVOTS + 1] = kept;
-            sums[tile * CLS_PIVOTS + 2] = terms;
-        }
+#if WGS > 1
+        if (!(wants & CLS_WANTS_SUMS)) /* an argument: for all items the same */
+            continue;
+        LOCAL_BARRIER();
+#if TWO_STEPS
+        for (u32 n = lid; n < SUMS * TEAM_MAX_TILES; n += WGS)
+            part[n] = fold_sums(share_sum + n * MAX_TILE_SHARES, MAX_TILE_SHARES);
+        LOCAL_BARRIER();
+#endif
+        for (u32 n = lid; n < SUMS * TEAMS; n += WGS)
+            if (n % TEAMS < now)
+                sums[(round + n % TEAMS) * CLS_PIVOTS + n / TEAMS] =
+                    fold_sums(part + n * LAST_SUMS, LAST_SUMS);
+#if !TWO_STEPS
+        LOCAL_BARRIER();
+#endif
+#endif
     }
 }

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 #include "row/measure.cl"
 
+#define NO_SHIFT 64u /* of a tile that has nothing above the least pivot */
+
 /* pass: for the rows that are searched, what each tile has above the four
  * pivots; pass[row][tile][pivot]. Launch: as the survey. */
 KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
 {
-    __local u64 scratch[WGS];
+#if WGS > 1
+    __local u64 share_sum[CLS_PIVOTS * TEAM_SUMS];
+#if TWO_STEPS
+    __local u64 part[CLS_PIVOTS * TEAM_MAX_TILES];
+#else
+    __local u64 *const part = share_sum;
+#endif
+    __local f32 unit_max[32], unit_fraction[32]; /* a group has at most 32 tiles */
+    __local u32 unit_shift[32];
+#endif
     const u32 row = get_group_id(1);
     const u32 todo = rows[row].state;
     const int idle = todo == CLS_ROW_DONE || todo == CLS_ROW_SEARCH_ALL;
@@ -15,29 +26,75 @@ KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
     const measure m = measure_of(todo == CLS_ROW_SEARCH_COUNT, of_key(rows[row].max_key), rows[row].scale);
     /* A cut by a key that is known, not guessed, is all four pivots. */
     const int known = todo == CLS_ROW_SEARCH_MASS && rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
+    __global u64 *const out = pass + (size_t)row * TILES * CLS_PIVOTS;
     f32 bound[CLS_PIVOTS];
-    u64 part[CLS_PIVOTS];
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         bound[p] = above(rows[row].pivot[p]);
+#if WGS == 1
     for (u32 t = first; t < last; t++) {
-        __global u64 *const out = pass + ((size_t)row * TILES + t) * CLS_PIVOTS;
         const i32 top = tile_max_key(tile_key + (size_t)row * MAX_TILES, t);
-        cls_unit unit;
+        u64 part[CLS_PIVOTS];
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             part[p] = u64_from(0);
         if (of_key(top) > bound[0]) {
-            unit = unit_of(of_key(top), m.row_max, m.exponent, m.scale);
+            const cls_unit unit = unit_of(of_key(top), m.row_max, m.exponent, m.scale);
             if (known)
-                part[0] = measure_over(&r, t, get_local_id(0), WGS, &m, &unit, bound[0]);
+                part[0] = measure_over(&r, t, 0, 1, &m, &unit, bound[0]);
             else
-                measure_vectors(&r, t, get_local_id(0), WGS, &m, &unit, bound, part);
+                measure_vectors(&r, t, 0, 1, &m, &unit, bound, part);
             for (u32 p = 0; p < CLS_PIVOTS; p++)
                 part[p] = measure_finish(known ? part[0] : part[p], &m, &unit);
         }
         for (u32 p = 0; p < CLS_PIVOTS; p++)
-            part[p] = wg_mass(part[p], scratch);
-        if (get_local_id(0) == 0)
-            for (u32 p = 0; p < CLS_PIVOTS; p++)
-                out[p] = part[p];
+            out[t * CLS_PIVOTS + p] = part[p];
     }
+#else
+    /* The tiles' units first, by one item each. Then a round for as many tiles as there are
+     * teams: the shares' sums, the max tiles' and the tiles' for all pivots, with two barriers. */
+    const u32 lid = get_local_id(0), pivots = known ? 1u : CLS_PIVOTS;
+    for (u32 n = lid; n < 32; n += WGS)
+        if (first + n < last) {
+            const f32 top = of_key(tile_max_key(tile_key + (size_t)row * MAX_TILES, first + n));
+            const cls_unit unit = unit_of(top, m.row_max, m.exponent, m.scale);
+            unit_max[n] = top;
+            unit_fraction[n] = unit.fraction;
+            unit_shift[n] = top > bound[0] ? unit.shift : NO_SHIFT;
+        }
+    LOCAL_BARRIER();
+    for (u32 t = first; t < last; t += TEAMS) {
+        const u32 now = min((u32)TEAMS, last - t);
+        for (u32 s = lid; s < TEAM_SHARES; s += WGS) {
+            const u32 n = t - first + s / SHARES;
+            if (s >= now * SHARES || unit_shift[n] == NO_SHIFT) {
+                for (u32 p = 0; p < CLS_PIVOTS; p++)
+                    share_sum[p * TEAM_SUMS + SUM_PLACE(s)] = u64_from(0);
+            } else {
+                const u32 tile = first + n;
+                const cls_unit unit = { unit_max[n], unit_fraction[n], unit_shift[n] };
+                FV x[4];
+                share_load(&r, tile * CLS_TILE + share_token(s % SHARES), tile_kind(&r, tile), x);
+                share_measure(x, &m, &unit, bound, pivots, !IS_FIRST_SHARE(s), share_sum + SUM_PLACE(s));
+            }
+        }
+        LOCAL_BARRIER();
+#if TWO_STEPS
+        for (u32 i = lid; i < CLS_PIVOTS * TEAM_MAX_TILES; i += WGS)
+            if (i < pivots * TEAM_MAX_TILES)
+                part[i] = fold_sums(share_sum + i * MAX_TILE_SHARES, MAX_TILE_SHARES);
+        LOCAL_BARRIER();
+#endif
+        for (u32 i = lid; i < CLS_PIVOTS * TEAMS; i += WGS) {
+            const u32 p = i / TEAMS, n = i % TEAMS;
+            if (n < now) {
+                const u32 shift = unit_shift[t - first + n];
+                const cls_unit unit = { 0.0f, 0.0f, shift == NO_SHIFT ? 0u : shift };
+                const u64 sum = fold_sums(part + ((known ? 0u : p) * TEAMS + n) * LAST_SUMS, LAST_SUMS);
+                out[(t + n) * CLS_PIVOTS + p] = measure_finish(sum, &m, &unit);
+            }
+        }
+#if !TWO_STEPS
+        LOCAL_BARRIER();
+#endif
+    }
+#endif
 }

@@ -4,7 +4,13 @@
  * total, its integer mass in its own unit.
  *
  * Launch: [splits * WGS, rows]; a group surveys tiles_per_group mass tiles. */
-#include "row/tiles.cl"
+#include "row/measure.cl"
+
+#if defined(ROW) && ROW == 0 /* rows without masks, biases, penalties and what was prepared */
+#define BARE 1
+#else
+#define BARE 0
+#endif
 
 #if WGS == 1
 
@@ -207,62 +213,129 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
     return clean(top);
 }
 
-#else
-
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags,
-                              __local f32 *vector_max, __local f32 *max_tile, __local u64 *scratch)
-{
-    const u32 lid = get_local_id(0);
-    u32 odd = touched != 0 ? CLS_TILE_TOUCHED : 0u;
-    f32 top = CLS_MASKED;
-    BARRIER(); /* the last tile's maxima have been read */
-    for (u32 v = lid; v < TILE_VECTORS; v += WGS) {
-        const u32 i = tile * CLS_TILE + v * VEC;
-        FV x = open ? LOAD_V(r->x, i) : load_checked(r, i);
-        odd |= vector_status(r, i, x);
-        x = clean_v(x);
-        if (touched != 0 && touched_lanes(r, i) != 0)
-            x = adjust_touched(r, i, x, CLS_MASKED);
-        vector_max[v] = FMAX(x);
-    }
-    BARRIER();
-    for (u32 n = lid; n < CLS_MAX_TILES_PER_TILE; n += WGS) {
-        f32 raw = CLS_MASKED;
-        for (u32 v = 0; v < MAX_TILE_VECTORS; v++)
-            raw = LARGER(raw, vector_max[n * MAX_TILE_VECTORS + v]);
-        key[n] = key_of(raw);
-        max_tile[n] = raw;
-    }
-    BARRIER();
-    for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++)
-        top = LARGER(top, max_tile[n]);
-    *flags = wg_uor(odd, scratch);
-    return top;
-}
-
-#endif
-
-/* An item's share of a tile's mass in its own unit. */
+/* A tile's mass in its own unit. */
 static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, f32 tile_max, f32 scale)
 {
     const f32 fraction = split(tile_max, scale).fraction;
     weight_sum sum = { (UV)(0), (UV)(0) };
-    for (u32 v = get_local_id(0); v < TILE_VECTORS; v += WGS * GANG) {
+    for (u32 v = 0; v < TILE_VECTORS; v += GANG) {
         FV x[GANG];
         UV w[GANG];
-        load_gang(r, tile * CLS_TILE + v * VEC, WGS * VEC, kind, x);
+        load_gang(r, tile * CLS_TILE + v * VEC, VEC, kind, x);
         weights_gang(x, w, tile_max, scale, fraction);
         sum_gang(&sum, w);
     }
     return sum_total(&sum);
 }
 
+#else
+
+#if BARE
+#define STATE(tile) tile_state(&r, tile)
+#else
+#define STATE(tile) state_of_tile[(tile) - first] /* a group has at most 32 */
+#endif
+
+/* What a group learns of a tile at first. */
+#define STATE_MASK 3u /* tile_mask() */
+#define STATE_OPEN 4u
+#define STATE_TOUCHED 8u
+static inline u32 tile_state(const row_logits *r, u32 tile)
+{
+    const u32 masked = tile_mask(r, tile);
+    return masked | (tile_is_open(r, tile, masked) ? STATE_OPEN : 0u) |
+           (r->touched && tile_touched(r, tile) != 0 ? STATE_TOUCHED : 0u);
+}
+
+/* Status bits of a share in the sum that it hands over: a tile's mass has 41 bits, and
+ * its shares are at most 128. */
+#define ODD_NAN (1u << 16)
+#define ODD_INF (1u << 24)
+static inline u32 odd_of(u32 flags)
+{
+    return (flags & CLS_STATUS_NAN ? ODD_NAN : 0u) | (flags & CLS_STATUS_INF ? ODD_INF : 0u);
+}
+
+#define SHARE_CLEAN(g) x[g] = clean_v(x[g]);
+#define SHARE_NAN(g) odd |= x[g] != x[g];
+#define SHARE_STATUS(g) flags |= vector_status(r, i + g * SHARE_STRIDE, x[g]);
+#define SHARE_MOST(g) most = x[g] > most ? x[g] : most;
+
+/* The vectors of a share from token i on, their largest (to be cleaned) and their status. Of an
+ * open tile they stay as they lie (but for +inf): they weigh the same. */
+static inline f32 share_read(const row_logits *r, u32 i, u32 its, FV *x, u32 *status)
+{
+    FV most = (FV)(CLS_MASKED);
+    u32 flags = 0;
+    if ((its & (STATE_OPEN | STATE_TOUCHED)) == STATE_OPEN) {
+        CLS_EACH_4(SHARE_LOAD)
+        CLS_EACH_4(SHARE_MOST)
+#ifdef CLS_LIMITED
+        CLS_EACH_4(SHARE_STATUS)
+#else
+        /* NaN if one of them is, or if +inf met -inf or sums overflowed; which, a second look tells. */
+        const FV sum = (x[0] + x[1]) + (x[2] + x[3]);
+        if (ANY(sum != sum)) {
+            IV odd = (IV)(0);
+            CLS_EACH_4(SHARE_NAN)
+            flags = ANY(odd) ? CLS_STATUS_NAN : 0u;
+        }
+        if (FMAX(most) == CLS_INF) {
+            flags |= CLS_STATUS_INF;
+            CLS_EACH_4(SHARE_CLEAN)
+        }
+#endif
+    } else {
+        const u32 n = (its & STATE_MASK) == MASK_NONE ? 0u : share_vectors(r, i);
+        CLS_EACH_4(SHARE_NONE)
+        for (u32 j = 0; j < n; j++) { /* one copy of its body */
+            const u32 at = i + j * SHARE_STRIDE;
+            FV y = load_checked(r, at);
+            flags |= vector_status(r, at, y);
+            y = clean_v(y);
+            if ((its & STATE_TOUCHED) && touched_lanes(r, at) != 0)
+                y = adjust_touched(r, at, y, CLS_MASKED);
+            most = y > most ? y : most;
+            CLS_EACH_4(SHARE_SET)
+        }
+    }
+    *status = odd_of(flags);
+    return FMAX(most);
+}
+
+/* A share's mass in its tile's unit. */
+static inline u64 share_mass(const FV *x, f32 tile_max, f32 scale)
+{
+    const f32 fraction = split(tile_max, scale).fraction;
+    const UV one = weight_v(x[0], tile_max, scale, fraction) + weight_v(x[1], tile_max, scale, fraction);
+    const UV two = weight_v(x[2], tile_max, scale, fraction) + weight_v(x[3], tile_max, scale, fraction);
+    return u64_add(WIDE(one), WIDE(two));
+}
+
+/* Where share s of the round's begins. */
+#define SHARE_AT(s) ((t + (s) / SHARES) * CLS_TILE + share_token((s) % SHARES))
+
+/* The largest of a tile's max tiles. */
+static inline f32 tile_most(__local const f32 *max_tile)
+{
+    FV most = VLOAD(max_tile);
+    for (u32 n = VEC; n < CLS_MAX_TILES_PER_TILE; n += VEC) {
+        const FV x = VLOAD(max_tile + n);
+        most = x > most ? x : most;
+    }
+    return FMAX(most);
+}
+
+#endif
+
 KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
 {
-    __local u64 scratch[WGS];
 #if WGS > 1
-    __local f32 vector_max[TILE_VECTORS];
-    __local f32 max_tile[CLS_MAX_TILES_PER_TILE];
+    __local f32 share_max[TEAM_SHARES], max_tile[TEAM_MAX_TILES];
+    __local u64 share_sum[TEAM_SHARES], part[TEAM_MAX_TILES];
+#if !BARE
+    __local u32 state_of_tile[32];
+#endif
 #endif
     const u32 row = get_group_id(1);
     const i32 slot = ROW_SLOT(row);
@@ -273,6 +346,7 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
     const u32 needs_mass = has & CLS_RAW ? 1u : slot < 0 ? 0u : slots[slot].flags & CLS_SLOT_TOTAL;
     const f32 scale = has & CLS_RAW || slot < 0 ? CLS_LOG2E : slots[slot].total_scale;
     __global i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
+#if WGS == 1
     f32 next_max = 0.0f;
     u32 next_flags = 0, is_read = 0, touched_tiles = 0;
     /* Which of the tiles are touched, a bit each (a group has at most 32): asked
@@ -287,16 +361,13 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
         f32 tile_max = next_max;
         u32 flags = next_flags;
         u64 mass = u64_from(0);
-        if (masked == MASK_NONE) { /* the same for the whole group; no logit is read */
-            for (u32 n = get_local_id(0); n < CLS_MAX_TILES_PER_TILE; n += WGS)
+        if (masked == MASK_NONE) { /* no logit is read */
+            for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++)
                 key[n] = CLS_KEY_NONE;
-            if (get_local_id(0) == 0) {
-                tile_flags[(size_t)row * TILES + t] = CLS_TILE_MASKED;
-                tile_mass[(size_t)row * TILES + t] = mass;
-            }
+            tile_flags[(size_t)row * TILES + t] = CLS_TILE_MASKED;
+            tile_mass[(size_t)row * TILES + t] = mass;
             continue;
         }
-#if WGS == 1
         if (!is_read)
             tile_max = tile_maxima(&r, t, open, touched, key, &flags);
         const int both = needs_mass && tile_max > CLS_MASKED && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
@@ -304,16 +375,65 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
         if (both)
             next_max = weigh_and_read(&r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE, &next_flags);
         is_read = both;
-#else
-        tile_max = tile_maxima(&r, t, open, touched, key, &flags, vector_max, max_tile, scratch);
-#endif
         if (!is_read && needs_mass && tile_max > CLS_MASKED)
             mass = survey_mass(&r, t, !open ? TILE_ANY : touched != 0 || (flags & CLS_STATUS_INF) ? TILE_OPEN : TILE_PLAIN,
                                tile_max, scale);
-        mass = wg_mass(mass, scratch); /* its barriers outside of any condition */
-        if (get_local_id(0) == 0) {
-            tile_flags[(size_t)row * TILES + t] = flags | (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
-            tile_mass[(size_t)row * TILES + t] = mass;
-        }
+        tile_flags[(size_t)row * TILES + t] = flags | (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
+        tile_mass[(size_t)row * TILES + t] = mass;
     }
+#else
+    /* A round takes TEAMS tiles with two barriers, 16 KB of float32 in groups of 256 and vectors of
+     * 4. It ends with the tiles' masses still in shares, which the next round's barriers serve, too;
+     * the last round has no tiles. */
+    const u32 lid = get_local_id(0), from_end = WGS - 1 - lid;
+#if !BARE
+    for (u32 n = lid; n < 32; n += WGS)
+        if (first + n < last)
+            state_of_tile[n] = tile_state(&r, first + n);
+    LOCAL_BARRIER();
+#endif
+    for (u32 t = first, before = 0; t < last || before != 0; t += TEAMS) {
+        const u32 now = t < last ? min((u32)TEAMS, last - t) : 0u;
+        FV x[4];
+        u32 odd = 0;
+        for (u32 s = lid; s < TEAM_SHARES; s += WGS)
+            if (s < now * SHARES)
+                share_max[s] = share_read(&r, SHARE_AT(s), STATE(t + s / SHARES), x, &odd);
+        LOCAL_BARRIER();
+        for (u32 m = lid; m < TEAM_MAX_TILES; m += WGS)
+            if (m < now * CLS_MAX_TILES_PER_TILE) {
+                f32 raw = CLS_MASKED;
+                for (u32 n = 0; n < MAX_TILE_SHARES; n++)
+                    raw = LARGER(raw, share_max[m * MAX_TILE_SHARES + n]);
+                max_tile[m] = clean(raw);
+                row_key[t * CLS_MAX_TILES_PER_TILE + m] = key_of(clean(raw));
+            }
+        for (u32 m = from_end; m < TEAM_MAX_TILES; m += WGS)
+            if (m < before * CLS_MAX_TILES_PER_TILE)
+                part[m] = fold_sums(share_sum + m * MAX_TILE_SHARES, MAX_TILE_SHARES);
+        LOCAL_BARRIER();
+        for (u32 s = lid; s < TEAM_SHARES; s += WGS)
+            if (s < now * SHARES) {
+                const f32 most = tile_most(max_tile + s / SHARES * CLS_MAX_TILES_PER_TILE);
+                u64 mass = u64_from(0);
+#if WGS < SHARES /* an item's shares are several: only the latest's vectors are still there */
+                share_read(&r, SHARE_AT(s), STATE(t + s / SHARES), x, &odd);
+#endif
+                if (needs_mass && most > CLS_MASKED)
+                    mass = share_mass(x, most, scale);
+                share_sum[s] = u64_make(u64_hi(mass) | odd, u64_lo(mass));
+            }
+        for (u32 n = from_end; n < TEAMS; n += WGS)
+            if (n < before) {
+                const u64 sum = fold_sums(part + n * CLS_MAX_TILES_PER_TILE, CLS_MAX_TILES_PER_TILE);
+                const u32 its = STATE(t - TEAMS + n), hi = u64_hi(sum), masked = its & STATE_MASK;
+                const size_t at = (size_t)row * TILES + t - TEAMS + n;
+                tile_flags[at] = (hi & (ODD_INF - ODD_NAN) ? CLS_STATUS_NAN : 0u) | (hi >= ODD_INF ? CLS_STATUS_INF : 0u) |
+                                 (masked != MASK_NONE && (its & STATE_TOUCHED) ? CLS_TILE_TOUCHED : 0u) |
+                                 (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
+                tile_mass[at] = u64_make(hi & (ODD_NAN - 1), u64_lo(sum));
+            }
+        before = now;
+    }
+#endif
 }

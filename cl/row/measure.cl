@@ -1,7 +1,89 @@
 /* SPDX-License-Identifier: MIT */
-/* measure: what a row has above keys, a mass or a count. */
+/* measure: how a group's items share tiles, and what a row has above keys, a mass
+ * or a count. */
 #include "row/tiles.cl"
 #include "row/chain.cl"
+
+/* ------------------------------------------------------------ tiles in teams
+ *
+ * A group of several items surveys as many tiles at once as it has teams of SHARES
+ * items. An item's share of a tile are four vectors of one max tile: all are under way
+ * before the first is used, a tile's unit is computed once for the four, and what items
+ * hand each other is one number each. Neighbours' vectors lie side by side, 64 bytes of
+ * float32. A group that is smaller than a team has one tile, and items several shares. */
+#if WGS > 1
+
+#define SHARE_STRIDE (CLS_MAX_TILE / 4) /* tokens between a share's vectors */
+#define SHARES (TILE_VECTORS / 4)
+#define MAX_TILE_SHARES (MAX_TILE_VECTORS / 4)
+#define TEAMS (WGS < SHARES ? 1 : WGS / SHARES)
+#define TEAM_SHARES (TEAMS * SHARES)
+#define TEAM_MAX_TILES (TEAMS * CLS_MAX_TILES_PER_TILE)
+
+/* A share's first token, of its tile's. */
+static inline u32 share_token(u32 share)
+{
+    return share / MAX_TILE_SHARES * CLS_MAX_TILE + share % MAX_TILE_SHARES * VEC;
+}
+/* How many of its vectors have a token of the row, from its first token. */
+static inline u32 share_vectors(const row_logits *r, u32 i)
+{
+    return i < r->vocab ? min(4u, (r->vocab - i + SHARE_STRIDE - 1) / SHARE_STRIDE) : 0u;
+}
+#define SHARE_LOAD(g) x[g] = LOAD_V(r->x, i + g * SHARE_STRIDE);
+/* Vector j of a share, where j is no constant: an array that is indexed by it would be memory. */
+#define SHARE_SET(g) x[g] = j == g ? y : x[g];
+#define SHARE_NONE(g) x[g] = (FV)(CLS_MASKED);
+
+static inline void share_load(const row_logits *r, u32 i, int kind, FV *x)
+{
+    if (kind == TILE_PLAIN) {
+        CLS_EACH_4(SHARE_LOAD)
+    } else {
+        const u32 n = share_vectors(r, i);
+        CLS_EACH_4(SHARE_NONE)
+        for (u32 j = 0; j < n; j++) { /* one copy of its body */
+            const FV y = load_adjusted(r, i + j * SHARE_STRIDE, kind == TILE_OPEN, CLS_MASKED);
+            CLS_EACH_4(SHARE_SET)
+        }
+    }
+}
+
+/* A vector's sum, each lane of which is below 2^32: 1.5 operations a token where two vectors
+ * of weights were added up before, and a weight_sum takes 4.3 of a share's. */
+#define DEFINE_WIDE(N, HALF)                                                                         \
+    static inline u64 wide_##N(uint##N v) { return u64_add(wide_##HALF(v.lo), wide_##HALF(v.hi)); }
+static inline u64 wide_2(uint2 v) { return u64_add(u64_from(v.x), u64_from(v.y)); }
+DEFINE_WIDE(4, 2)
+DEFINE_WIDE(8, 4)
+DEFINE_WIDE(16, 8)
+#define WIDE CAT(wide_, VEC)
+
+/* A tile's sums from what items left in local memory, by two steps with a barrier between: a
+ * max tile's by one item, and then the tile's by one. Where that is a share each, or an item has
+ * several shares, one step: least devices have 1 KB of local memory, no room for two. */
+#define TWO_STEPS (WGS >= SHARES && MAX_TILE_SHARES > 1)
+#if WGS < SHARES
+#define TEAM_SUMS WGS
+#define LAST_SUMS WGS
+#else
+#define TEAM_SUMS TEAM_SHARES
+#define LAST_SUMS CLS_MAX_TILES_PER_TILE
+#endif
+#define IS_FIRST_SHARE(s) (WGS >= SHARES || (s) < WGS)
+/* Where the sum of share s lies. */
+#define SUM_PLACE(s) (WGS >= SHARES ? (s) : get_local_id(0))
+static inline u64 fold_sums(__local const u64 *s, u32 n)
+{
+    u64 sum = s[0];
+    for (u32 i = 1; i < n; i++)
+        sum = u64_add(sum, s[i]);
+    return sum;
+}
+
+#endif
+
+/* ------------------------------------------------------------ above keys */
 
 /* What a row has above a key: a mass (at a scale) or a count. */
 typedef struct measure {
@@ -82,6 +164,32 @@ static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 ste
     }
     return sum_total(&sum);
 }
+
+#if WGS > 1
+/* What a share has above each of the first n pivots: into sum[p * TEAM_SUMS], or added to that. */
+#define SHARE_ABOVE(g) (x[g] > b ? w[g] : none)
+#define SHARE_ONE(g) w[g] = (UV)(1u);
+#define SHARE_WEIGHT(g) w[g] = weight_v(x[g], unit->max, m->scale, unit->fraction) >> lost;
+static inline void share_measure(const FV *x, const measure *m, const cls_unit *unit, const f32 *bound, u32 n,
+                                 int adds, __local u64 *sum)
+{
+    const u32 lost = lost_bits(unit->shift);
+    const UV none = (UV)(0u);
+    UV w[4];
+    if (m->counts) {
+        CLS_EACH_4(SHARE_ONE)
+    } else {
+        CLS_EACH_4(SHARE_WEIGHT)
+    }
+    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+        const f32 b = bound[p];
+        if (p < n) {
+            const u64 its = u64_add(WIDE(SHARE_ABOVE(0) + SHARE_ABOVE(1)), WIDE(SHARE_ABOVE(2) + SHARE_ABOVE(3)));
+            sum[p * TEAM_SUMS] = adds ? u64_add(sum[p * TEAM_SUMS], its) : its;
+        }
+    }
+}
+#endif
 
 static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit)
 {
