@@ -109,7 +109,7 @@ static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 
         const u32 tops = lane_bits(VLOAD(row_key + base) == max_key);
         first = tops != 0 ? base + 31 - clz(tops & (~tops + 1)) : first;
     }
-    first = (u32)-wg_imax(-(i32)first, scratch);
+    first = wg_umin(first, scratch);
     const int kind = max_tile_kind(r, first);
     const f32 under = above(max_key - 1);
     i32 id = CLS_MAX_ID;
@@ -117,7 +117,7 @@ static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 
         const u32 tops = lane_bits(load_v(r, first * CLS_MAX_TILE + v, kind) > under);
         id = tops != 0 ? (i32)(first * CLS_MAX_TILE + v + 31 - clz(tops & (~tops + 1))) : id;
     }
-    return -wg_imax(-id, scratch);
+    return wg_imin(id, scratch);
 }
 
 /* What the pass is to measure of a row that the search must serve: above four

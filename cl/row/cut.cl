@@ -31,7 +31,7 @@ static inline void key_range(const row_logits *r, __global const i32 *row_key, u
             }
         }
     }
-    const f32 top = wg_fmax(FMAX(most), scratch), bottom = -wg_fmax(FMAX(-least), scratch);
+    const f32 top = wg_fmax(FMAX(most), scratch), bottom = wg_fmin(FMIN(least), scratch);
     if (bottom <= top) {
         *lo = key_of(clean(bottom)) - 1;
         *hi = key_of(clean(top));
@@ -90,7 +90,7 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
             }
         }
     }
-    id = -wg_imax(-id, scratch);
+    id = wg_imin(id, scratch);
     for (u32 t = get_local_id(0); t < tiles; t += WGS) {
         if (t > (u32)id / CLS_TILE)
             work[t] = u64_from(0);

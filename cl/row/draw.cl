@@ -118,7 +118,7 @@ static inline void list_adapt(shortlist *list, u32 kept, kept_set *set)
     for (u32 i = get_local_id(0); i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             least = min(least, adaptive_depth(probability_q30(list->mass[i], set->mass), set->aim));
-    set->least = (u32)-wg_imax(-(i32)least, list->scratch);
+    set->least = wg_umin(least, list->scratch);
     for (u32 i = get_local_id(0); i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             list->mass[i] = u64_from(adapted_weight(set, list->mass[i]));

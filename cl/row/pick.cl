@@ -108,7 +108,7 @@ static inline u64 row_adapt(const row_logits *r, __global const i32 *row_key, u3
             work[t] = mass;
             sum = u64_add(sum, mass);
         }
-        set->least = (u32)-wg_imax(-(i32)least, scratch);
+        set->least = wg_umin(least, scratch);
     }
     return wg_mass(sum, scratch);
 }
