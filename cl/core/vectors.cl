@@ -18,6 +18,19 @@
 #define LIST 1024
 #endif
 
+/* What the rows of a launch and their chains may have. All of it by default; the
+ * host compiles less for rows that ask for less, whose tokens are the same.
+ * ROW 0, bare: no mask, no dense bias, no logit biases, penalties or window of
+ * them, nothing prepared, no drafts.
+ * CHAIN 0, plain: greedy rows, and rows that nothing truncates. CHAIN 1, list:
+ * these, and static temperature, top-k, top-p, min-p and min_keep. */
+#ifndef ROW
+#define ROW 1
+#endif
+#ifndef CHAIN
+#define CHAIN 2
+#endif
+
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 /* Where an argument's data begin, of which another tells the offset. */

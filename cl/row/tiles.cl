@@ -25,6 +25,7 @@ static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
 #define MASK_NONE 2u
 static inline u32 tile_mask(const row_logits *r, u32 tile)
 {
+#if ROW
     const u32 first = tile * (CLS_TILE / 32), last = first + CLS_TILE / 32;
     if (!r->masked)
         return MASK_ALL;
@@ -39,6 +40,9 @@ static inline u32 tile_mask(const row_logits *r, u32 tile)
     if (CAT(fold_or, VEC)(any) == 0)
         return MASK_NONE;
     return CAT(fold_or, VEC)(~all) == 0 ? MASK_ALL : MASK_SOME;
+#else
+    return MASK_ALL;
+#endif
 }
 /* Whether a tile's logits may be loaded as they lie, but for touched tokens:
  * whole, not masked, no dense bias. */
@@ -50,8 +54,10 @@ static inline int tile_is_open(const row_logits *r, u32 tile, u32 masked)
 static inline u32 tile_touched(const row_logits *r, u32 tile)
 {
     IV touched = (IV)(0);
+#if ROW
     for (u32 w = tile * (CLS_TILE / 32); w < (tile + 1) * (CLS_TILE / 32); w += VEC)
         touched |= VLOAD((__global const i32 *)r->touching[0] + w) | VLOAD((__global const i32 *)r->touching[1] + w);
+#endif
     return (u32)CAT(fold_or, VEC)(touched);
 }
 /* How a tile's vectors are to be loaded, once it was surveyed. */
@@ -69,11 +75,16 @@ static inline int tile_kind(const row_logits *r, u32 tile)
 }
 static inline int max_tile_kind(const row_logits *r, u32 m)
 {
-    const u32 tile = m / CLS_MAX_TILES_PER_TILE, w = m * (CLS_MAX_TILE / 32);
+    const u32 tile = m / CLS_MAX_TILES_PER_TILE;
     const int kind = tile_kind(r, tile);
+#if ROW
+    const u32 w = m * (CLS_MAX_TILE / 32);
     if (kind != TILE_OPEN || r->narrowed || (r->flags[tile] & CLS_STATUS_INF))
         return kind;
     return (touched_word(r, w) | touched_word(r, w + 1)) == 0 ? TILE_PLAIN : TILE_OPEN;
+#else
+    return kind;
+#endif
 }
 static inline FV load_above(const row_logits *r, u32 i, int kind, f32 least)
 {
