@@ -27,10 +27,12 @@ static inline void finish_row(cls_row *out, __global cls_row *record, __global c
             status_out[u64_to_size(status_offset) + row] = (i32)out->status;
         if (drawn && (has & CLS_HAS_LATEST))
             *latest = out->token;
+#if CHAIN == 2
         if (drawn && (has & CLS_DEFER) && first && (slot->flags & CLS_SLOT_MODES)) {
             slot->pending = out->token;
             slot->next = *made;
         }
+#endif
     }
     state_accept(slot, s, lists, (u32)out->token, drawn && !(has & CLS_DEFER), made, scratch);
 }
@@ -42,11 +44,10 @@ static inline void finish_row(cls_row *out, __global cls_row *record, __global c
 
 /* Whether no row before this one names its slot: of rows that share one, the
  * first one's draw is what accepting its token goes by. Asked where that matters. */
-static inline int first_of_slot(const cls_slot *slot, __global const cls_slot *slots, u32 n_slots,
-                                __global const i32 *slot_map, u64 slot_map_offset, u32 has, u32 row, i32 place)
+static inline int first_of_slot(u32 flags, __global const i32 *slot_map, u64 slot_map_offset, u32 has, u32 row, i32 place)
 {
     int first = 1;
-    if ((slot->flags & CLS_SLOT_MODES) && (has & CLS_DEFER) && (has & CLS_HAS_SLOT_MAP))
+    if ((flags & CLS_SLOT_MODES) && (has & CLS_DEFER) && (has & CLS_HAS_SLOT_MAP))
         for (u32 other = 0; other < row; other++)
             first &= OF(slot_map)[other] != place;
     return first;

@@ -122,6 +122,28 @@ static inline i32 row_max_key(__global const i32 *row_key, u32 n, __local u64 *s
     return wg_imax(IMAX(m), scratch);
 }
 
+/* The row's largest key, and in *flags those of all of its tiles, by the whole group. */
+static inline u64 summary_of(u64 a, u64 b)
+{
+    return u64_make(u64_hi(a) | u64_hi(b), (u32)max((i32)u64_lo(a), (i32)u64_lo(b)));
+}
+DEFINE_WG_REDUCE(wg_summary, u64, sg_u64, summary_of)
+static inline i32 row_summary(__global const u32 *tile_flags, __global const i32 *row_key, u32 tiles, u32 *flags,
+                              __local u64 *scratch)
+{
+    IV most = (IV)(CLS_KEY_NONE);
+    u32 mine = 0;
+    for (u32 i = get_local_id(0) * VEC; i < tiles * CLS_MAX_TILES_PER_TILE; i += WGS * VEC) {
+        const IV k = VLOAD(row_key + i);
+        most = most > k ? most : k;
+    }
+    for (u32 t = get_local_id(0); t < tiles; t += WGS)
+        mine |= tile_flags[t];
+    const u64 all = wg_summary(u64_make(mine, (u32)IMAX(most)), scratch);
+    *flags = u64_hi(all);
+    return (i32)u64_lo(all);
+}
+
 /* A tile's unit for weights under the set's largest logit, which may be below the
  * tile's where a head was cut. */
 static inline cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 exponent, f32 scale)
