@@ -36,11 +36,15 @@ static inline void finish_row(cls_row *out, __global cls_row *record, __global c
     }
     state_accept(slot, s, lists, (u32)out->token, drawn && !(has & CLS_DEFER), made, scratch);
 }
-/* place: the row's slot, less than 0 if it has none. */
-#define FINISH_ROW(out, row, place, view, done, first, made, scratch)                                   \
-    finish_row(out, rows + row, slots + ((place) < 0 ? 0 : (place)), &(view)->state, lists, has, row,   \
-               done, first, made, tokens, tokens_offset, status_out, status_offset,                                  \
-               OF(latest) + ((place) < 0 ? 0 : (place)), scratch)
+/* place: the row's slot, less than 0 if it has none. The places of the slot's state are
+ * computed here, not kept in registers from the row's view on. */
+#define FINISH_ROW(out, row, place, done, first, made, scratch)                                         \
+    {                                                                                                   \
+        const u32 its = (place) < 0 ? 0u : (u32)(place);                                                \
+        const slot_state its_state = state_of(state, layout, vocab, its);                               \
+        finish_row(out, rows + row, slots + its, &its_state, lists, has, row, done, first, made,        \
+                   tokens, tokens_offset, status_out, status_offset, OF(latest) + its, scratch);        \
+    }
 
 /* Whether no row before this one names its slot: of rows that share one, the
  * first one's draw is what accepting its token goes by. Asked where that matters. */

@@ -50,7 +50,7 @@ static inline u32 greedy_flags(u32 flags)
 #define ROW_END(done)     \
     ROW_DRAFT(done)       \
     ROW_MODE              \
-    FINISH_ROW(&out, row, place, &r, done, first, &made, list.scratch);
+    FINISH_ROW(&out, row, place, done, first, &made, list.scratch);
 
 /* Whether this step's random number says that XTC cuts. */
 #if CHAIN == 2

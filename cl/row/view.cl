@@ -112,7 +112,6 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
     r.presence = slots[slot].presence;
 #else
     r.mask = mask;
-    r.state = state_of(state, layout, vocab, place >= 0 ? (u32)place : 0u);
     r.masked = r.dense = r.touched = r.penalized = r.marked = r.patched = r.raises = 0;
 #endif
     return r;
