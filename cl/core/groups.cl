@@ -240,6 +240,8 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
 #endif
 
 DEFINE_WG_REDUCE(wg_imax, i32, sg_i32, LARGER)
+DEFINE_WG_REDUCE(wg_imin, i32, sg_i32, SMALLER)
+DEFINE_WG_REDUCE(wg_umin, u32, sg_u32, SMALLER)
 DEFINE_WG_REDUCE(wg_usum, u32, sg_u32, PLUS)
 DEFINE_WG_REDUCE(wg_uor, u32, sg_u32, EITHER)
 DEFINE_WG_REDUCE(wg_fsum, f32, sg_f32, PLUS)
