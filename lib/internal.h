@@ -183,6 +183,7 @@ enum {
 typedef struct cls_variant {
     const char *name; /* for people and in files' names */
     enum cls_kernel kernel;
+    const char *file; /* of cl/kernels, without .cl */
     const char *const *source;
     const unsigned *count;
     const char *options; /* for the compiler, each after a space */

@@ -18,6 +18,7 @@ SOURCE(accept)
 SOURCE(draw)
 SOURCE(residual)
 SOURCE(verify)
+#define FILE_OF(NAME) #NAME, cls_source_##NAME, &cls_source_##NAME##_count
 
 /* What reads a row's logits otherwise than as they lie, and what a chain can ask. */
 enum {
@@ -30,34 +31,33 @@ enum {
  * leaves out masks, biases, penalties and what is prepared; CHAIN 0 has no lists,
  * CHAIN 1 none but the usual truncations. */
 const cls_variant cls_variants[CLS_VARIANTS] = {
-    [CLS_SELF_TEST_0] = { "self-test", CLS_SELF_TEST, cls_source_self_test, &cls_source_self_test_count, "", ALL, 0 },
-    [CLS_SLOTS_0] = { "slots", CLS_SLOTS, cls_source_slots, &cls_source_slots_count, " -DCHANGES=0", 0, 0 },
-    [CLS_SLOTS_1] = { "slots-state", CLS_SLOTS, cls_source_slots, &cls_source_slots_count, "", ALL, 0 },
-    [CLS_PREPARE_0] = { "prepare", CLS_PREPARE, cls_source_prepare, &cls_source_prepare_count, "", ALL, 0 },
-    [CLS_SURVEY_0] = { "survey", CLS_SURVEY, cls_source_survey, &cls_source_survey_count, " -DROW=0", 0, 1 },
-    [CLS_SURVEY_1] = { "survey-row", CLS_SURVEY, cls_source_survey, &cls_source_survey_count, "", ALL, 1 },
-    [CLS_TOKEN_0] = { "token-plain", CLS_TOKEN, cls_source_token, &cls_source_token_count, " -DROW=0 -DCHAIN=0",
+    [CLS_SELF_TEST_0] = { "self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0 },
+    [CLS_SLOTS_0] = { "slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0 },
+    [CLS_SLOTS_1] = { "slots-state", CLS_SLOTS, FILE_OF(slots), "", ALL, 0 },
+    [CLS_PREPARE_0] = { "prepare", CLS_PREPARE, FILE_OF(prepare), "", ALL, 0 },
+    [CLS_SURVEY_0] = { "survey", CLS_SURVEY, FILE_OF(survey), " -DROW=0", 0, 1 },
+    [CLS_SURVEY_1] = { "survey-row", CLS_SURVEY, FILE_OF(survey), "", ALL, 1 },
+    [CLS_TOKEN_0] = { "token-plain", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=0",
                       CLS_FEATURE_PLAIN, 1 },
-    [CLS_TOKEN_1] = { "token-list", CLS_TOKEN, cls_source_token, &cls_source_token_count, " -DROW=0 -DCHAIN=1",
+    [CLS_TOKEN_1] = { "token-list", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=1",
                       CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH, 1 },
-    [CLS_TOKEN_2] = { "token-row", CLS_TOKEN, cls_source_token, &cls_source_token_count, " -DCHAIN=1",
+    [CLS_TOKEN_2] = { "token-row", CLS_TOKEN, FILE_OF(token), " -DCHAIN=1",
                       CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | ROW, 1 },
-    [CLS_TOKEN_3] = { "token-all", CLS_TOKEN, cls_source_token, &cls_source_token_count, "", ALL, 1 },
-    [CLS_PASS_0] = { "pass", CLS_PASS, cls_source_pass, &cls_source_pass_count, " -DROW=0", 0, 1 },
-    [CLS_PASS_1] = { "pass-row", CLS_PASS, cls_source_pass, &cls_source_pass_count, "", ALL, 1 },
-    [CLS_SEARCH_0] = { "search", CLS_SEARCH, cls_source_search, &cls_source_search_count, " -DROW=0 -DCHAIN=1", 0, 1 },
-    [CLS_SEARCH_1] = { "search-row", CLS_SEARCH, cls_source_search, &cls_source_search_count, " -DCHAIN=1", ROW, 1 },
-    [CLS_SEARCH_2] = { "search-all", CLS_SEARCH, cls_source_search, &cls_source_search_count, "", ALL, 1 },
-    [CLS_DISTRIBUTION_0] = { "distribution", CLS_DISTRIBUTION, cls_source_distribution, &cls_source_distribution_count,
+    [CLS_TOKEN_3] = { "token-all", CLS_TOKEN, FILE_OF(token), "", ALL, 1 },
+    [CLS_PASS_0] = { "pass", CLS_PASS, FILE_OF(pass), " -DROW=0", 0, 1 },
+    [CLS_PASS_1] = { "pass-row", CLS_PASS, FILE_OF(pass), "", ALL, 1 },
+    [CLS_SEARCH_0] = { "search", CLS_SEARCH, FILE_OF(search), " -DROW=0 -DCHAIN=1", 0, 1 },
+    [CLS_SEARCH_1] = { "search-row", CLS_SEARCH, FILE_OF(search), " -DCHAIN=1", ROW, 1 },
+    [CLS_SEARCH_2] = { "search-all", CLS_SEARCH, FILE_OF(search), "", ALL, 1 },
+    [CLS_DISTRIBUTION_0] = { "distribution", CLS_DISTRIBUTION, FILE_OF(distribution),
                              " -DROW=0", 0, 1 },
-    [CLS_DISTRIBUTION_1] = { "distribution-row", CLS_DISTRIBUTION, cls_source_distribution,
-                             &cls_source_distribution_count, "", ALL, 1 },
-    [CLS_REPORT_0] = { "report", CLS_REPORT, cls_source_report, &cls_source_report_count, " -DROW=0", 0, 1 },
-    [CLS_REPORT_1] = { "report-row", CLS_REPORT, cls_source_report, &cls_source_report_count, "", ALL, 1 },
-    [CLS_ACCEPT_0] = { "accept", CLS_ACCEPT, cls_source_accept, &cls_source_accept_count, "", ALL, 0 },
-    [CLS_DRAW_0] = { "draw", CLS_DRAW, cls_source_draw, &cls_source_draw_count, "", ALL, 0 },
-    [CLS_RESIDUAL_0] = { "residual", CLS_RESIDUAL, cls_source_residual, &cls_source_residual_count, "", ALL, 1 },
-    [CLS_VERIFY_0] = { "verify", CLS_VERIFY, cls_source_verify, &cls_source_verify_count, "", ALL, 1 },
+    [CLS_DISTRIBUTION_1] = { "distribution-row", CLS_DISTRIBUTION, FILE_OF(distribution), "", ALL, 1 },
+    [CLS_REPORT_0] = { "report", CLS_REPORT, FILE_OF(report), " -DROW=0", 0, 1 },
+    [CLS_REPORT_1] = { "report-row", CLS_REPORT, FILE_OF(report), "", ALL, 1 },
+    [CLS_ACCEPT_0] = { "accept", CLS_ACCEPT, FILE_OF(accept), "", ALL, 0 },
+    [CLS_DRAW_0] = { "draw", CLS_DRAW, FILE_OF(draw), "", ALL, 0 },
+    [CLS_RESIDUAL_0] = { "residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1 },
+    [CLS_VERIFY_0] = { "verify", CLS_VERIFY, FILE_OF(verify), "", ALL, 1 },
 };
 
 /* Of each kernel its function's name, the features of which one needs it (0: every
