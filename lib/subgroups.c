@@ -84,7 +84,8 @@ static const char *judge(const uint32_t *out, uint32_t group)
         floats += x >> 24;
         mass += (uint64_t)(x >> 16) << 32 | x;
     }
-    const uint32_t minima = 4 * (uint32_t)CLS_AS_I32((float)(low >> 8)) + 5 * (uint32_t)least + 7 * low;
+    const uint32_t ranges = (uint32_t)CLS_AS_I32((float)(low >> 8)) + 3 * (uint32_t)CLS_AS_I32((float)high) +
+                            5 * (uint32_t)least + 7 * low;
     uint32_t before = 0;
     uint64_t mass_before = 0;
     for (uint32_t i = 0; i < group; i++) {
@@ -93,7 +94,7 @@ static const char *judge(const uint32_t *out, uint32_t group)
             return "work-items do not lie in sub-groups one after another";
         if (got[0] != (uint32_t)most || got[1] != sum || got[2] != any || got[3] != (uint32_t)CLS_AS_I32((float)high) ||
             got[4] != (uint32_t)CLS_AS_I32((float)floats) || got[5] != (uint32_t)(mass >> 32) || got[6] != (uint32_t)mass ||
-            got[15] != minima)
+            got[15] != ranges)
             return "a reduction is wrong";
         if (got[7] != before || got[8] != sum || got[9] != (uint32_t)(mass_before >> 32) || got[10] != (uint32_t)mass_before)
             return "a scan is wrong";
