@@ -31,6 +31,15 @@
 #define CHAIN 2
 #endif
 
+/* Before a loop of few turns, or one whose turns wait for each other: unrolled or
+ * vectorized it would be many times the code, for compilers and for registers, and
+ * hardly faster. */
+#ifdef __clang__
+#define SHORT_LOOP _Pragma("clang loop unroll(disable) vectorize(disable)")
+#else
+#define SHORT_LOOP
+#endif
+
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 /* Where an argument's data begin, of which another tells the offset. */

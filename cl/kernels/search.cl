@@ -135,7 +135,7 @@ static inline void search_cut(row_stage *w, u32 stage, int fresh, pass_sums *pas
 static inline int search_row(row_stage *w, pass_sums *pass)
 {
     chain_state *const c = w->c;
-    for (; chain_stage(w->slot, c->at) != CLS_STAGE_END; c->at++) {
+    SHORT_LOOP for (; chain_stage(w->slot, c->at) != CLS_STAGE_END; c->at++) {
         const u32 stage = chain_stage(w->slot, c->at);
         const int fresh = !c->touched;
         if (stage == CLS_STAGE_TEMPERATURE) {
@@ -185,7 +185,7 @@ KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
     sums.last = none;
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         u64 sum = u64_from(0);
-        for (u32 t = get_local_id(0); t < tiles && sums.valid; t += WGS)
+        SHORT_LOOP for (u32 t = get_local_id(0); t < tiles && sums.valid; t += WGS)
             sum = u64_add(sum, row_pass[t * CLS_PIVOTS + p]);
         sums.known[p] = wg_mass(sum, list.scratch);
     }

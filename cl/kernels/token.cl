@@ -17,7 +17,7 @@ static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 t
     b->bounded = b->champions = 0;
     b->first = b->open = 1;
     b->scale = CLS_LOG2E;
-    for (u32 i = 0; b->open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
+    SHORT_LOOP for (u32 i = 0; b->open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
         const u32 stage = chain_stage(slot, i);
         if (stage == CLS_STAGE_TEMPERATURE) {
             b->scale = slot->scale;
@@ -50,7 +50,7 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot, _
     stage_bound b;
     chain_bound(slot, max_key, out->total, &b);
     i32 bound = CLS_KEY_NONE + 1;
-    for (u32 way = 0; way < 3; way++) {
+    SHORT_LOOP for (u32 way = 0; way < 3; way++) {
         u32 ties = ALL_TIES;
         i32 lo = b.lowest;
         if (way == 0 && r->vocab <= LIST) {

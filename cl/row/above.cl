@@ -27,7 +27,7 @@ static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key,
     for (u32 first = get_local_id(0) * VEC; first < n; first += WGS * VEC) {
         if (!ANY(VLOAD(row_key + first) > key))
             continue;
-        for (u32 m = first; m < first + VEC && m < n; m++) {
+        SHORT_LOOP for (u32 m = first; m < first + VEC && m < n; m++) {
             if (row_key[m] <= key)
                 continue;
             const int kind = max_tile_kind(r, m);
@@ -50,7 +50,7 @@ static inline i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_
     i32 hi = max_key + 1;      /* fewer than k */
     u32 reach = k < n ? n : 0u; /* how many are at or above lo */
     f32 gap = 4.0f;
-    for (u32 round = 0; hi - 1 > lo && reach > k + 7 && round < 40; round++) {
+    SHORT_LOOP for (u32 round = 0; hi - 1 > lo && reach > k + 7 && round < 40; round++) {
         const f32 zl = of_key(lo), zh = of_key(hi - 1);
         i32 key[4];
         for (u32 p = 0; p < 4; p++) {
@@ -89,7 +89,7 @@ static inline i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 
 {
     i32 lo = bound, hi = max_key; /* count(>= lo) >= k > count(> hi) */
     *over = 0;
-    while (lo < hi) {
+    SHORT_LOOP while (lo < hi) {
         const i32 mid = (lo & hi) + ((lo ^ hi) >> 1);
         const u32 count = tokens_above(r, row_key, n, mid, scratch);
         if (count >= k) {

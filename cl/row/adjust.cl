@@ -87,7 +87,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
     } else {
         x = (FV)(CLS_MASKED);
         /* Not a constant number of them, which compilers would unroll. */
-        for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
+        SHORT_LOOP for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
             if (is_allowed(r, i + j))
                 x = LANES == (IV)((i32)j) ? (FV)(add_dense_one(r, i + j, LOAD(r->x, i + j))) : x;
         return x;
@@ -112,7 +112,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
     if (i + VEC <= r->vocab)
         return LOAD_V(r->x, i);
     /* Less than VEC of them; a bound that compilers know they would unroll. */
-    for (u32 j = i; j < r->vocab; j++)
+    SHORT_LOOP for (u32 j = i; j < r->vocab; j++)
         x = LANES == (IV)((i32)(j - i)) ? (FV)(LOAD(r->x, j)) : x;
     return x;
 }

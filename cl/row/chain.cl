@@ -102,7 +102,7 @@ static inline u32 chain_stage(__global const cls_slot *slot, u32 i)
 static inline u32 first_truncation(__global const cls_slot *slot)
 {
     u32 i = 0;
-    while (chain_stage(slot, i) == CLS_STAGE_TEMPERATURE)
+    SHORT_LOOP while (chain_stage(slot, i) == CLS_STAGE_TEMPERATURE)
         i++;
     return chain_stage(slot, i);
 }
@@ -111,7 +111,7 @@ static inline u32 first_truncation(__global const cls_slot *slot)
 static inline f32 stage_scale(__global const cls_slot *slot, u32 stage)
 {
     f32 scale = CLS_LOG2E;
-    for (u32 i = 0; chain_stage(slot, i) != CLS_STAGE_END && chain_stage(slot, i) != stage; i++)
+    SHORT_LOOP for (u32 i = 0; chain_stage(slot, i) != CLS_STAGE_END && chain_stage(slot, i) != stage; i++)
         if (chain_stage(slot, i) == CLS_STAGE_TEMPERATURE)
             scale = slot->scale;
     return scale;

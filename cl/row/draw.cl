@@ -36,7 +36,7 @@ static inline u64 vector_mass(UV w)
  * weights before it being `sum`. A loop that compilers do not unroll. */
 static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *set, u64 sum, u64 drawn)
 {
-    for (u32 j = 0; j < VEC; j++) {
+    SHORT_LOOP for (u32 j = 0; j < VEC; j++) {
         sum = u64_add(sum, u64_from(USUM(LANES == (IV)((i32)j) ? w : (UV)(0u))));
         if (u64_less(drawn, set_finish(sum, unit, set)))
             return (i32)(i + j);
@@ -86,12 +86,12 @@ static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn
     const u32 first = min((u32)get_local_id(0) * stretch, tiles), last = min(first + stretch, tiles);
     u64 mine = u64_from(0), total;
     u32 found = tiles;
-    for (u32 t = first; t < last; t++)
+    SHORT_LOOP for (u32 t = first; t < last; t++)
         mine = u64_add(mine, tile_mass[t]);
     u64 sum = wg_scan_mass(mine, scratch, &total);
     u64 rest = *drawn;
     if (!u64_less(*drawn, sum) && u64_less(*drawn, u64_add(sum, mine))) {
-        for (u32 t = first; t < last && found == tiles; t++) {
+        SHORT_LOOP for (u32 t = first; t < last && found == tiles; t++) {
             const u64 next = u64_add(sum, tile_mass[t]);
             if (u64_less(*drawn, next)) {
                 found = t;
@@ -129,7 +129,7 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
     i32 token = -1;
     if (get_local_id(0) == 0) {
         u64 sum = u64_from(0);
-        for (u32 i = 0; i < list->n && token < 0; i++) {
+        SHORT_LOOP for (u32 i = 0; i < list->n && token < 0; i++) {
             if ((u32)list->rank[i] < kept) {
                 sum = u64_add(sum, list->mass[i]);
                 if (u64_less(drawn, sum))

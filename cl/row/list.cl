@@ -47,7 +47,7 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
     u32 taken = 0, left = *ties;
     for (u32 base = first; base < last && taken - (write ? 0 : *ties - left) <= LIST; base += VEC) {
         u32 tiles = lane_bits(VLOAD(row_key + base) >= lo);
-        for (; tiles != 0; tiles &= tiles - 1) {
+        SHORT_LOOP for (; tiles != 0; tiles &= tiles - 1) {
             const u32 m = base + 31 - clz(tiles & (~tiles + 1));
             const int kind = max_tile_kind(r, m);
             /* Folding a comparison to a scalar costs more than the comparison: once
@@ -65,7 +65,7 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
                         break;
                     continue;
                 }
-                for (u32 hits = lane_bits(hit); hits != 0; hits &= hits - 1) {
+                SHORT_LOOP for (u32 hits = lane_bits(hit); hits != 0; hits &= hits - 1) {
                     const u32 j = 31 - clz(hits & (~hits + 1));
                     const i32 key = key_of(clean(FMAX(LANES == (IV)((i32)j) ? x : (FV)(CLS_MASKED))));
                     if (key == lo) {
@@ -116,7 +116,7 @@ static inline int collect(const row_logits *r, __global const i32 *row_key, u32 
     if (total > LIST)
         return 0;
     list->n = total;
-    for (u32 i = total + get_local_id(0); i < LIST && i < total + VEC; i += WGS)
+    SHORT_LOOP for (u32 i = total + get_local_id(0); i < LIST && i < total + VEC; i += WGS)
         list->key[i] = CLS_KEY_NONE;
     BARRIER();
     return 1;
@@ -164,7 +164,7 @@ static inline void list_weigh(shortlist *list, __global const i32 *row_key, f32 
     u32 tile = 0xffffffffu;
     cls_unit unit;
     BARRIER();
-    for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS) {
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (t != tile) {
             tile = t;
@@ -179,7 +179,7 @@ static inline void list_weigh(shortlist *list, __global const i32 *row_key, f32 
 static inline u64 list_mass(const shortlist *list, u32 kept)
 {
     u64 mass = u64_from(0);
-    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             mass = u64_add(mass, list->mass[i]);
     return wg_mass(mass, list->scratch);
@@ -193,7 +193,7 @@ static inline u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 targ
     if (get_local_id(0) == 0) {
         u64 sum = base;
         int reached = 0;
-        while (!reached && count < kept) {
+        SHORT_LOOP while (!reached && count < kept) {
             sum = u64_add(sum, list->mass[list->order[count]]);
             count++;
             reached = !u64_less(sum, target);
@@ -221,7 +221,7 @@ static inline u64 list_sum(const shortlist *list, __global const i32 *row_key, u
     u64 sum = u64_from(0);
     u32 tile = 0xffffffffu;
     cls_unit unit;
-    for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS) {
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (t != tile) {
             tile = t;
@@ -241,7 +241,7 @@ static inline u64 list_sum(const shortlist *list, __global const i32 *row_key, u
 static inline void list_drop(shortlist *list, u32 first, u32 last)
 {
     BARRIER();
-    for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS) {
         const i32 rank = list->rank[i];
         if (rank >= (i32)first && rank < (i32)last)
             list->rank[i] = GONE;
@@ -249,7 +249,7 @@ static inline void list_drop(shortlist *list, u32 first, u32 last)
             list->rank[i] = rank - (i32)(last - first);
     }
     BARRIER();
-    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS)
         if (list->rank[i] != GONE)
             list->order[list->rank[i]] = (i32)i;
     BARRIER();

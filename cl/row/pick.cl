@@ -168,7 +168,7 @@ static inline void pick_token(const row_logits *r, __global const cls_slot *slot
 #if CHAIN == 2
     if (c->listed && get_local_id(0) == 0) {
         u32 at = 0;
-        for (u32 i = 0; i < list->n; i++)
+        SHORT_LOOP for (u32 i = 0; i < list->n; i++)
             if ((u32)list->rank[i] < c->kept)
                 ((__global u32 *)row_sample)[at++] = (u32)list->id[i];
     }

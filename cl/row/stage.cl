@@ -5,7 +5,7 @@
  * it names a key, or a measure that the set must reach (row_stage). Each form of a
  * stage is in the stage's own file, cl/stages. */
 #include "row/list.cl"
-#include "row/cut.cl"
+#include "row/bracket.cl"
 #include "row/sums.cl"
 
 /* What bounds a truncated row from below before its chain has run. */

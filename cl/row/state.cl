@@ -40,7 +40,7 @@ static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u3
 static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
 {
     u32 lo = 0, hi = n;
-    while (lo < hi) {
+    SHORT_LOOP while (lo < hi) {
         const u32 mid = (lo + hi) / 2;
         if (ids[mid] < id)
             lo = mid + 1;

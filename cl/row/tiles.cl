@@ -137,7 +137,7 @@ static inline i32 row_summary(__global const u32 *tile_flags, __global const i32
         const IV k = VLOAD(row_key + i);
         most = most > k ? most : k;
     }
-    for (u32 t = get_local_id(0); t < tiles; t += WGS)
+    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS)
         mine |= tile_flags[t];
     const u64 all = wg_summary(u64_make(mine, (u32)IMAX(most)), scratch);
     *flags = u64_hi(all);
@@ -158,7 +158,7 @@ static inline u64 row_total(__global const i32 *row_key, __global const u64 *row
 {
     const i32 exponent = split(row_max, scale).exponent;
     u64 total = u64_from(0);
-    for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS) {
         const i32 key = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (key != CLS_KEY_NONE)

@@ -19,7 +19,7 @@ static inline int truncate_list(__global const cls_slot *slot, shortlist *list, 
                                 cls_row *out)
 {
     list_stage w = { slot, list, row_key, r, c, out, 0.0f, u64_from(0), CLS_KEY_INF };
-    for (; chain_stage(slot, c->at) != CLS_STAGE_END; c->at++) {
+    SHORT_LOOP for (; chain_stage(slot, c->at) != CLS_STAGE_END; c->at++) {
         const u32 stage = chain_stage(slot, c->at);
         const int of_mass = STAGE_IS(stage, STAGES_OF_MASS);
         if (stage == CLS_STAGE_TEMPERATURE) {
