@@ -88,6 +88,35 @@ static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __globa
     return clean(top);
 }
 
+#if BARE
+
+/* The same of the row's last tile, where it is not whole: one vector after another, since four at a
+ * time would be four copies of a careful load for compilers. */
+static inline f32 last_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+{
+    FV most = (FV)(CLS_MASKED), sum = (FV)(0.0f), top = most;
+    for (u32 v = 0; v < TILE_VECTORS; v++) {
+        const FV x = load_checked(r, tile * CLS_TILE + v * VEC);
+        most = x > most ? x : most;
+        sum += x;
+        if (v % MAX_TILE_VECTORS == MAX_TILE_VECTORS - 1) {
+            key[v / MAX_TILE_VECTORS] = key_of(clean(FMAX(most)));
+            top = most > top ? most : top;
+            most = (FV)(CLS_MASKED);
+        }
+    }
+    const f32 raw = FMAX(top);
+    *flags = tile_status(r, tile, sum, raw);
+    return clean(raw);
+}
+
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags)
+{
+    return open ? open_maxima(r, tile, 0, key, flags) : last_maxima(r, tile, key, flags);
+}
+
+#else
+
 /* The same where masks, biases or penalties may change any vector. */
 static inline f32 adjusted_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
@@ -179,6 +208,8 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touch
     *flags |= touched != 0 ? CLS_TILE_TOUCHED : 0u;
     return max;
 }
+
+#endif
 
 #define GANG_MAXIMA(g)                          \
     most = next[g] > most ? next[g] : most;     \
@@ -371,12 +402,16 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
         if (!is_read)
             tile_max = tile_maxima(&r, t, open, touched, key, &flags);
         const int both = needs_mass && tile_max > CLS_MASKED && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
-                         t + 1 < last && tile_is_open(&r, t + 1, tile_mask(&r, t + 1)) && !(touched_tiles >> (t + 1 - first) & 1u);
+                         t + 1 < last && tile_is_open(&r, t + 1, tile_mask(&r, t + 1)) &&
+                         !(touched_tiles >> (t + 1 - first) & 1u);
         if (both)
             next_max = weigh_and_read(&r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE, &next_flags);
         is_read = both;
         if (!is_read && needs_mass && tile_max > CLS_MASKED)
-            mass = survey_mass(&r, t, !open ? TILE_ANY : touched != 0 || (flags & CLS_STATUS_INF) ? TILE_OPEN : TILE_PLAIN,
+            mass = survey_mass(&r, t,
+                               !open                                            ? TILE_ANY
+                               : touched != 0 || (flags & CLS_STATUS_INF) != 0u ? TILE_OPEN
+                                                                                : TILE_PLAIN,
                                tile_max, scale);
         tile_flags[(size_t)row * TILES + t] = flags | (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
         tile_mass[(size_t)row * TILES + t] = mass;
@@ -428,7 +463,8 @@ KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
                 const u64 sum = fold_sums(part + n * CLS_MAX_TILES_PER_TILE, CLS_MAX_TILES_PER_TILE);
                 const u32 its = STATE(t - TEAMS + n), hi = u64_hi(sum), masked = its & STATE_MASK;
                 const size_t at = (size_t)row * TILES + t - TEAMS + n;
-                tile_flags[at] = (hi & (ODD_INF - ODD_NAN) ? CLS_STATUS_NAN : 0u) | (hi >= ODD_INF ? CLS_STATUS_INF : 0u) |
+                tile_flags[at] = (hi & (ODD_INF - ODD_NAN) ? CLS_STATUS_NAN : 0u) |
+                                 (hi >= ODD_INF ? CLS_STATUS_INF : 0u) |
                                  (masked != MASK_NONE && (its & STATE_TOUCHED) ? CLS_TILE_TOUCHED : 0u) |
                                  (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
                 tile_mass[at] = u64_make(hi & (ODD_NAN - 1), u64_lo(sum));
