@@ -380,7 +380,7 @@ typedef enum cls_dtype {
 typedef struct cls_device_info {
     size_t struct_size;
     uint32_t work_group;    /* work-items of a group that goes over the vocabulary: 1 on CPUs, else up to 256 */
-    uint32_t vector;        /* logits a work-item loads at once: 16 on CPUs (8 if their compiler prefers scalars) and where
+    uint32_t vector;        /* logits a work-item loads at once: 16 on CPUs (8 on those without vectors of their own) and where
                                local memory is small, else 4 */
     uint32_t shortlist;     /* candidates that a row's list holds */
     uint32_t compute_units; /* CL_DEVICE_MAX_COMPUTE_UNITS */

@@ -23,11 +23,15 @@ static uint64_t list_bytes(uint64_t entries, uint64_t work_group)
     return entries * (4 * sizeof(uint32_t) + sizeof(uint64_t)) + work_group * sizeof(uint64_t) + 64;
 }
 
-/* What the survey takes where a group has several work-items. */
+/* What the pass, the largest of the kernels over tiles, takes where a group has
+ * several work-items: sums for each pivot by share of a tile and, where shares make up
+ * max tiles, by these; see cl/row/measure.cl. */
 static uint64_t survey_bytes(uint64_t vector, uint64_t work_group)
 {
-    return work_group == 1 ? 64
-                           : CLS_TILE / vector * 4 + CLS_MAX_TILES_PER_TILE * 4 + work_group * sizeof(uint64_t) + 64;
+    const uint64_t shares = CLS_TILE / vector / 4, teams = work_group / shares;
+    const uint64_t sums = teams == 0 ? work_group : teams * shares;
+    const uint64_t folded = teams == 0 || shares == CLS_MAX_TILES_PER_TILE ? 0 : teams * CLS_MAX_TILES_PER_TILE;
+    return work_group == 1 ? 64 : (sums + folded) * CLS_PIVOTS * sizeof(uint64_t) + 384;
 }
 
 /* ------------------------------------------------------------------ the device */
@@ -77,7 +81,7 @@ static cls_status ask(cl_device_id device, facts *f)
     GET(CL_DEVICE_COMPILER_AVAILABLE, f->compiler);
     GET(CL_DEVICE_ENDIAN_LITTLE, f->little);
     GET(CL_DEVICE_MAX_COMPUTE_UNITS, f->units);
-    GET(CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, f->wide);
+    GET(CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, f->wide);
     GET(CL_DEVICE_LOCAL_MEM_SIZE, f->local);
     GET(CL_DEVICE_MAX_WORK_GROUP_SIZE, f->group);
     GET(CL_DEVICE_SINGLE_FP_CONFIG, f->floats);
