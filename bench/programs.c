@@ -26,12 +26,11 @@ static int print_text(const char *name)
 int main(int argc, char **argv)
 {
     cls_shape shape;
-    cls_grouping as = { 256, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120 };
+    cls_grouping as = { 256, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120, 1024 };
     if (argc == 3 && strcmp(argv[1], "--text") == 0)
         return print_text(argv[2]);
     memset(&shape, 0, sizeof shape);
     shape.vector = 4;
-    shape.shortlist = 1024;
     shape.extra = "";
     if (argc > 1)
         as.group = (uint32_t)strtoul(argv[1], NULL, 10);

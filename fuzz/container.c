@@ -39,7 +39,7 @@ static uint8_t *written(input *in, size_t *size)
 {
     static const uint8_t code[256] = {1, 2, 3};
     const uint8_t shape = take_byte(in), which = take_byte(in);
-    const cls_grouping as = {1u + shape % 4, shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE, CLS_SUBGROUPS_NONE, 120};
+    const cls_grouping as = {1u + shape % 4, shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE, CLS_SUBGROUPS_NONE, 120, 64};
     cls_container c;
     memset(&c, 0, sizeof c);
     for (unsigned i = 0; i < 8; i++)

@@ -62,7 +62,7 @@ static void add_shape(cls_sha256 *hash, const cls_shape *shape)
     const uint32_t groups[] = { shape->work_group, shape->row_group };
     char text[CLS_BUILD_OPTIONS];
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
-        const cls_grouping as = { groups[i], shape->tier, shape->subgroups, shape->standard };
+        const cls_grouping as = { groups[i], shape->tier, shape->subgroups, shape->standard, shape->shortlist };
         cls_program_options(shape, &as, 0, "", text);
         add_text(hash, text);
     }

@@ -19,7 +19,7 @@ static cls_grouping grouping_of(const cls_shape *shape, enum cls_kernel kernel)
 {
     const int over_tiles = cls_kernel_part(kernel) == CLS_OVER_TILES;
     const cls_grouping as = { over_tiles ? shape->work_group : shape->row_group, shape->tier, shape->subgroups,
-                              shape->standard };
+                              shape->standard, shape->shortlist };
     return as;
 }
 
@@ -64,9 +64,9 @@ static int make_smaller(const cls_context *context, cls_grouping *as)
 
 /* Whether the driver runs the kernel in its grouping; if not, *again tells that a
  * smaller one is to be tried. */
-static cls_status check_limits(const cls_context *context, const job *j, int *again)
+static cls_status check_limits(cls_context *context, const job *j, int *again)
 {
-    const cls_shape *const shape = &context->shape;
+    cls_shape *const shape = &context->shape;
     cls_program *const p = j->program;
     *again = 0;
     if (p->max_group != 0 && p->max_group < p->as.group) {
@@ -83,7 +83,12 @@ static cls_status check_limits(const cls_context *context, const job *j, int *ag
     }
     if (p->local_mem <= shape->local_mem_size)
         return CLS_OK;
-    *again = make_smaller(context, &p->as);
+    /* The first program of a context finds out how long its lists may be. */
+    *again = j->variant == CLS_SELF_TEST_0 && context->options.shortlist == 0 && shape->shortlist > 16;
+    if (*again)
+        p->as.shortlist = shape->shortlist /= 2;
+    else
+        *again = make_smaller(context, &p->as);
     if (*again)
         return CLS_OK;
     return cls_fail(is_forced(context) || context->options.shortlist != 0 ? CLS_BAD_ARGUMENT : CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
@@ -136,7 +141,8 @@ static int is_wanted(const cls_context *context, const cls_grouping *as, enum cl
     const cls_shape *const s = &context->shape;
     const cls_context_options *const o = &context->options;
     const uint32_t wanted = cls_kernel_part(kernel) == CLS_OVER_TILES ? o->work_group : o->row_group;
-    return as->group <= s->max_work_group && (wanted == 0 || as->group == wanted) && as->tier <= s->tier &&
+    return (kernel == CLS_SELF_TEST ? o->shortlist == 0 || as->shortlist == o->shortlist : as->shortlist == s->shortlist) &&
+           as->group <= s->max_work_group && (wanted == 0 || as->group == wanted) && as->tier <= s->tier &&
            (o->tier == CLS_TIER_AUTO || as->tier == o->tier);
 }
 
@@ -150,8 +156,10 @@ static int from_bytes(cls_context *context, const job *j, const cls_container *c
     p->as = c->program[j->dtype][j->variant].as;
     p->origin = origin;
     if (cls_program_build(context, j->variant, j->dtype, bytes, p) == CLS_OK) {
-        if ((p->max_group == 0 || p->max_group >= p->as.group) && p->local_mem <= context->shape.local_mem_size)
+        if ((p->max_group == 0 || p->max_group >= p->as.group) && p->local_mem <= context->shape.local_mem_size) {
+            context->shape.shortlist = p->as.shortlist; /* the first program brings it */
             return 1;
+        }
         cls_program_release(p);
     }
     p->as = before;

@@ -6,15 +6,15 @@
  *     0  magic "clsample", then the format, 4 bytes
  *    12  the key: for what the programs were compiled
  *    44  the payload's length, 8 bytes, and its SHA-256
- *    84  the payload: the number of programs, 4 bytes; then each program's dtype, variant, group, tier, subgroups
- *        and standard, 4 bytes each, its length, 8 bytes, and its bytes
+ *    84  the payload: the number of programs, 4 bytes; then each program's dtype, variant, group, tier, subgroups,
+ *        standard and shortlist, 4 bytes each, its length, 8 bytes, and its bytes
  *
  * Numbers are little-endian. */
 #include "internal.h"
 
 #define FORMAT 2
 
-enum { AT_FORMAT = 8, AT_KEY = 12, AT_LENGTH = AT_KEY + CLS_DIGEST, AT_HASH = AT_LENGTH + 8, FIXED = 4, EACH = 32 };
+enum { AT_FORMAT = 8, AT_KEY = 12, AT_LENGTH = AT_KEY + CLS_DIGEST, AT_HASH = AT_LENGTH + 8, FIXED = 4, EACH = 36 };
 static const char magic[AT_FORMAT] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e'};
 
 static void put(uint8_t **to, uint64_t x, int bytes)
@@ -68,6 +68,7 @@ void cls_container_write(const cls_container *c, const uint8_t key[CLS_DIGEST], 
             put(&to, as->tier, 4);
             put(&to, as->subgroups, 4);
             put(&to, as->standard, 4);
+            put(&to, as->shortlist, 4);
             put(&to, p->size, 8);
             memcpy(to, p->bytes, p->size);
             to += p->size;
@@ -100,7 +101,8 @@ int cls_container_length(const void *header, const uint8_t key[CLS_DIGEST], uint
 static int is_sane(const cls_grouping *as)
 {
     return as->group >= 1 && as->group <= 1024 && as->tier >= CLS_TIER_BASE && as->tier <= CLS_TIER_SUBGROUPS &&
-           as->subgroups <= CLS_SUBGROUPS_WRONG && as->standard >= 120 && as->standard <= 300 &&
+           as->subgroups <= CLS_SUBGROUPS_WRONG && as->standard >= 120 && as->standard <= 300 && as->shortlist >= 16 && as->shortlist <= 2048 &&
+           (as->shortlist & (as->shortlist - 1)) == 0 &&
            (as->tier == CLS_TIER_SUBGROUPS) == (as->subgroups != CLS_SUBGROUPS_NONE);
 }
 
@@ -108,7 +110,7 @@ static int read_programs(const uint8_t *at, const uint8_t *end, uint32_t n, cls_
 {
     for (; n > 0; n--) {
         cls_grouping as;
-        uint32_t *const fields[] = { &as.group, &as.tier, &as.subgroups, &as.standard };
+        uint32_t *const fields[] = { &as.group, &as.tier, &as.subgroups, &as.standard, &as.shortlist };
         if ((size_t)(end - at) < EACH)
             return 0;
         const uint64_t dtype = get(&at, 4), variant = get(&at, 4);

@@ -216,6 +216,7 @@ typedef struct cls_grouping {
     uint32_t tier;      /* a cls_tier */
     uint32_t subgroups; /* a cls_subgroups */
     uint32_t standard;  /* of OpenCL C: 120, or what the sub-groups' functions want */
+    uint32_t shortlist; /* entries of a list; the same in all programs of a context */
 } cls_grouping;
 
 /* Compiled programs with these, by type of logits (0: of none, too) and variant. */

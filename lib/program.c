@@ -28,7 +28,7 @@ void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t
     snprintf(options, CLS_BUILD_OPTIONS,
              "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u%s%s%s",
              (unsigned)as->standard / 100, (unsigned)as->standard / 10 % 10, (unsigned)shape->vector, (unsigned)as->group,
-             (unsigned)shape->shortlist, (int)dtype, (unsigned)(as->tier - CLS_TIER_BASE), (unsigned)as->subgroups, more,
+             (unsigned)as->shortlist, (int)dtype, (unsigned)(as->tier - CLS_TIER_BASE), (unsigned)as->subgroups, more,
              shape->limited ? " -DCLS_LIMITED" : "", shape->extra);
 }
 

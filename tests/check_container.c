@@ -76,11 +76,11 @@ enum { FIRST_OF = CLS_SURVEY_0, SECOND_OF = CLS_TOKEN_1 };
 static const cls_container some = {
     .program = {
         [CLS_F32] = {
-            [FIRST_OF] = { { 256, CLS_TIER_SUBGROUPS, CLS_SUBGROUPS_NV, 120 }, { (const uint8_t *)"tiles", 5 } },
-            [SECOND_OF] = { { 100, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120 }, { (const uint8_t *)"rows\0\1\2\377", 8 } },
+            [FIRST_OF] = { { 256, CLS_TIER_SUBGROUPS, CLS_SUBGROUPS_NV, 120, 512 }, { (const uint8_t *)"tiles", 5 } },
+            [SECOND_OF] = { { 100, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120, 512 }, { (const uint8_t *)"rows\0\1\2\377", 8 } },
         },
         [CLS_BF16] = {
-            [FIRST_OF] = { { 1, CLS_TIER_BASE, CLS_SUBGROUPS_NONE, 300 }, { (const uint8_t *)"!", 1 } },
+            [FIRST_OF] = { { 1, CLS_TIER_BASE, CLS_SUBGROUPS_NONE, 300, 16 }, { (const uint8_t *)"!", 1 } },
         },
     },
 };
@@ -121,6 +121,7 @@ START_TEST(round_trip)
         ck_assert(is->size == 0 || memcmp(is->bytes, was->bytes, was->size) == 0);
         ck_assert(s->group == g->group && s->tier == g->tier && s->subgroups == g->subgroups);
         ck_assert_uint_eq(s->standard, g->standard);
+        ck_assert_uint_eq(s->shortlist, g->shortlist);
     }
     free(bytes);
 }
@@ -132,11 +133,11 @@ START_TEST(layout)
 {
     static const uint8_t begin[16] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e', 2, 0, 0, 0, 1, 2, 3, 4};
     static const uint8_t number[4] = {3, 0, 0, 0};
-    static const uint8_t first[37] = {0, 0, 0, 0, FIRST_OF, 0, 0, 0, 0, 1, 0, 0, 3, 0, 0, 0, 5,   0,   0,
-                                      0, 120, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 't', 'i', 'l', 'e', 's'};
+    static const uint8_t first[41] = {0, 0, 0, 0, FIRST_OF, 0, 0, 0, 0, 1, 0, 0, 3, 0, 0, 0, 5,   0,   0,
+                                      0, 120, 0, 0, 0, 0, 2, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 't', 'i', 'l', 'e', 's'};
     size_t size;
     uint8_t *const bytes = packed_of(&some, &size);
-    ck_assert_uint_eq(size, 84 + 4 + 3 * 32 + 5 + 8 + 1);
+    ck_assert_uint_eq(size, 84 + 4 + 3 * 36 + 5 + 8 + 1);
     ck_assert(memcmp(bytes, begin, sizeof begin) == 0);
     ck_assert(memcmp(bytes + 84, number, sizeof number) == 0);
     ck_assert(memcmp(bytes + 88, first, sizeof first) == 0);
@@ -189,7 +190,7 @@ static int reads_with_hash(uint8_t *bytes, size_t size)
 
 START_TEST(nonsense)
 {
-    enum { N = CLS_CONTAINER_HEADER, FIRST = N + 4, SECOND = FIRST + 32 + 5 };
+    enum { N = CLS_CONTAINER_HEADER, FIRST = N + 4, SECOND = FIRST + 36 + 5 };
     static const struct {
         size_t at;
         uint8_t value;
@@ -207,9 +208,12 @@ START_TEST(nonsense)
         {FIRST + 16, 0},      /* sub-groups without any */
         {FIRST + 16, 200},    /* ... of nobody's */
         {FIRST + 20, 0},      /* OpenCL C 0 */
-        {FIRST + 24, 0},      /* empty */
-        {FIRST + 24, 6},      /* one byte longer */
-        {FIRST + 31, 255},    /* ... many bytes */
+        {FIRST + 24, 1},      /* a list of 513 */
+        {FIRST + 25, 16},     /* ... of 4096 */
+        {FIRST + 25, 0},      /* ... of 0 */
+        {FIRST + 28, 0},      /* empty */
+        {FIRST + 28, 6},      /* one byte longer */
+        {FIRST + 35, 255},    /* ... many bytes */
         {SECOND + 4, FIRST_OF}, /* a second program in the first one's place */
     };
     size_t size;
