@@ -322,9 +322,10 @@ void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dty
 
 /* What a program must do before anybody gets it: compute what the host computes;
  * which also makes drivers that compile at the first launch do it now. `with`: the
- * variants that are there to be run with it. launched: whether it came so far that
- * a failure may be the group's. */
-cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with, int *launched);
+ * variants that are there to be run with it. ran: if it failed, those of which a
+ * failure may be the group's: what was launched, or what the device refused to
+ * launch; 0 where it did not come so far. */
+cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with, uint32_t *ran);
 
 /* For tests, whose OpenCL computes nothing: programs are run, and what they give is
  * not looked at. */
@@ -392,9 +393,11 @@ struct cls_sampler {
     struct cls_ready {
         cl_kernel kernel; /* NULL: it is not compiled for this sampler */
         uint32_t group;
+        uint32_t variant; /* a bit */
     } ready[CLS_DTYPES][CLS_VARIANTS]; /* kernels of no type are of type 0 */
     uint32_t forced; /* variants that are launched whatever a step needs, a bit each; for proofs and tests */
     int unproved;    /* it is a proof's own: slot calls compile nothing */
+    uint32_t ran, refused; /* variants that were launched, and that the device refused to launch; for proofs */
 
     /* On the device; the slots' ... */
     cl_mem slot_buffer; /* cls_slot [slots] */
