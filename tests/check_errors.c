@@ -97,6 +97,7 @@ START_TEST(no_memory_on_the_device)
     uint32_t n = 0;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = 100;
+    must(cls_context_compile(context, NULL)); /* programs' proofs need buffers, too */
     for (;; n++) {
         faulty_arm(FAULTY_clCreateBuffer, n, CL_MEM_OBJECT_ALLOCATION_FAILURE, 0);
         faulty_on = 1;
