@@ -4,7 +4,6 @@
 #include "internal.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /* A program to be made. */
 typedef struct job {
@@ -208,12 +207,6 @@ static cls_status build(cls_context *context, const job *j)
 
 /* -------------------------------------------------------------------- all of them */
 
-static double now(void)
-{
-    struct timespec t;
-    return timespec_get(&t, TIME_UTC) == TIME_UTC ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec : 0;
-}
-
 /* Variants of a type that are there, a bit each. */
 static uint32_t there(const cls_context *context, int32_t dtype)
 {
@@ -326,19 +319,19 @@ static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t varian
     while (first + 1 < CLS_DTYPES && !(dtypes >> first & 1u))
         first++;
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
-        const double begun = now();
+        const double begun = cls_now();
         if (context->options.progress != NULL)
             context->options.progress(context->options.progress_user, variant_of(&jobs[i])->name, i, n);
         jobs[i].program->as = grouping_of(&context->shape, variant_of(&jobs[i])->kernel);
         status = build(context, &jobs[i]);
-        jobs[i].program->seconds = now() - begun;
+        jobs[i].program->seconds = cls_now() - begun;
     }
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
-        const double begun = now();
+        const double begun = cls_now();
         status = prove(context, jobs, n, &jobs[i], variant_of(&jobs[i])->typed ? jobs[i].dtype : first);
         if (status == CLS_OK)
             to_cache(context, &jobs[i]);
-        jobs[i].program->seconds += now() - begun;
+        jobs[i].program->seconds += cls_now() - begun;
     }
     if (status != CLS_OK)
         give_up(jobs, n);

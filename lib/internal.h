@@ -245,6 +245,9 @@ void cls_lock_destroy(cls_lock *lock);
 void cls_lock_take(cls_lock *lock);
 void cls_lock_give(cls_lock *lock);
 
+/* Seconds, since some time or other. */
+double cls_now(void);
+
 /* --------------------------------------------------------------- context.c */
 
 /* A program that is there, or is being made. */
