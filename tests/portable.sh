@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # The library asks of a system what C11's library has, of OpenCL what 1.2 has, of
-# POSIX (or Windows) a lock, and nothing else; and of C11 nothing that prints,
+# POSIX (or Windows) a lock and a clock, and nothing else; and of C11 nothing that prints,
 # exits, or reads the environment: every name that libclsample.a leaves to others
 # is in a table here.
 lib=.libs/libclsample.a
@@ -22,7 +22,8 @@ c11='
 posix='
     pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock'
 windows='
-    AcquireSRWLockExclusive InitializeSRWLock ReleaseSRWLockExclusive'
+    AcquireSRWLockExclusive InitializeSRWLock ReleaseSRWLockExclusive
+    QueryPerformanceCounter QueryPerformanceFrequency'
 opencl='
     clBuildProgram clCreateBuffer clCreateCommandQueue clCreateContext clCreateKernel clCreateProgramWithBinary
     clCreateProgramWithSource clCreateSubBuffer clEnqueueBarrierWithWaitList clEnqueueCopyBuffer clEnqueueFillBuffer
@@ -46,7 +47,7 @@ case $table in *SRWLock*) system=$windows ;; *) system=$posix ;; esac
 case $table in *_cls_fail*) underscore=_ ;; *) underscore= ;; esac
 names=$(echo "$table" | awk -v underscore="$underscore" '
     NF < 2 { next }
-    { sub("^" underscore, "", $1) }
+    { sub("^" underscore, "", $1); sub(/^__imp_/, "", $1) }
     $2 == "U" { wanted[$1]; next }
     { defined[$1] }
     END { for (name in wanted) if (!(name in defined)) print name }' | sort)
