@@ -20,6 +20,7 @@
 #endif
 
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
+#define SMALLER(a, b) ((a) < (b) ? (a) : (b))
 #define PLUS(a, b) ((a) + (b))
 #define EITHER(a, b) ((a) | (b))
 
@@ -222,10 +223,13 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
 #endif
 
 DEFINE_WG_REDUCE(wg_imax, i32, sg_i32, LARGER)
+DEFINE_WG_REDUCE(wg_imin, i32, sg_i32, SMALLER)
+DEFINE_WG_REDUCE(wg_umin, u32, sg_u32, SMALLER)
 DEFINE_WG_REDUCE(wg_usum, u32, sg_u32, PLUS)
 DEFINE_WG_REDUCE(wg_uor, u32, sg_u32, EITHER)
 DEFINE_WG_REDUCE(wg_fsum, f32, sg_f32, PLUS)
 DEFINE_WG_REDUCE(wg_fmax, f32, sg_f32, LARGER)
+DEFINE_WG_REDUCE(wg_fmin, f32, sg_f32, SMALLER)
 DEFINE_WG_REDUCE(wg_mass, u64, sg_u64, u64_add)
 DEFINE_WG_SCAN(wg_scan_u32, u32, sg_u32, PLUS, 0)
 DEFINE_WG_SCAN(wg_scan_mass, u64, sg_u64, u64_add, u64_from(0))

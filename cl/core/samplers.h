@@ -142,13 +142,14 @@ CLS_INLINE u32 mirostat_count(u64 terms, u64 squares, i32 mu, u32 vocab)
 
 /* Whether nothing is cut from a row: no truncation is on, or the only one is
  * mirostat 2 whose mu has left every weight behind. It gets there where a row's
- * entropy stays below tau. */
-CLS_INLINE int row_is_plain(const cls_slot *slot)
+ * entropy stays below tau. `stages`: the first word of its chain. */
+CLS_INLINE int chain_is_plain(u32 flags, u32 stages, i32 mu)
 {
-    const u32 stages = slot->chain[0], second = stages >> 8 & 255u, last = second != 0 ? second : stages & 255u;
-    return (slot->flags & CLS_SLOT_PLAIN) != 0 ||
-           (last == CLS_STAGE_MIROSTAT_2 && !(slot->flags & CLS_SLOT_DYNAMIC) && slot->mode.mu >= (i32)CLS_DEEPEST);
+    const u32 second = stages >> 8 & 255u, last = second != 0 ? second : stages & 255u;
+    return (flags & CLS_SLOT_PLAIN) != 0 ||
+           (last == CLS_STAGE_MIROSTAT_2 && !(flags & CLS_SLOT_DYNAMIC) && mu >= (i32)CLS_DEEPEST);
 }
+CLS_INLINE int row_is_plain(const cls_slot *slot) { return chain_is_plain(slot->flags, slot->chain[0], slot->mode.mu); }
 
 /* mu after a token of a surprise, for both kinds. */
 CLS_INLINE i32 mirostat_next(i32 mu, u32 surprise, u32 tau, u32 eta_q24)
@@ -208,12 +209,14 @@ CLS_INLINE void mode_adapt(cls_mode *m, u32 q, u32 decay)
     m->weight = (1u << 24) + u64_hi(u64_mul32(m->weight, decay));
 }
 /* Top-p after any token (TensorRT-LLM's decay). */
+CLS_INLINE u32 top_p_decayed(u32 top_p, u32 decay, u32 least)
+{
+    top_p = u64_hi(u64_mul32(top_p, decay));
+    return top_p > least ? top_p : least;
+}
 CLS_INLINE u32 top_p_next(const cls_slot *slot, u32 top_p, i32 token)
 {
-    if (token == slot->reset_id)
-        return slot->top_p;
-    top_p = u64_hi(u64_mul32(top_p, slot->decay));
-    return top_p > slot->top_p_least ? top_p : slot->top_p_least;
+    return token == slot->reset_id ? slot->top_p : top_p_decayed(top_p, slot->decay, slot->top_p_least);
 }
 
 #endif

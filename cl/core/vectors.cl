@@ -18,6 +18,28 @@
 #define LIST 1024
 #endif
 
+/* What the rows of a launch and their chains may have. All of it by default; the
+ * host compiles less for rows that ask for less, whose tokens are the same.
+ * ROW 0, bare: no mask, no dense bias, no logit biases, penalties or window of
+ * them, nothing prepared, no drafts.
+ * CHAIN 0, plain: greedy rows, and rows that nothing truncates. CHAIN 1, list:
+ * these, and static temperature, top-k, top-p, min-p and min_keep. */
+#ifndef ROW
+#define ROW 1
+#endif
+#ifndef CHAIN
+#define CHAIN 2
+#endif
+
+/* Before a loop of few turns, or one whose turns wait for each other: unrolled or
+ * vectorized it would be many times the code, for compilers and for registers, and
+ * hardly faster. */
+#ifdef __clang__
+#define SHORT_LOOP _Pragma("clang loop unroll(disable) vectorize(disable)")
+#else
+#define SHORT_LOOP
+#endif
+
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 /* Where an argument's data begin, of which another tells the offset. */
@@ -73,12 +95,14 @@ static inline UV weight_v(FV z, f32 tile_max, f32 scale, f32 fraction)
     static inline T NAME##8(CAT(T, 8) v) { return NAME##4(OP(v.lo, v.hi)); }  \
     static inline T NAME##16(CAT(T, 16) v) { return NAME##8(OP(v.lo, v.hi)); }
 DEFINE_FOLD(fold_fmax, float, LARGER)
+DEFINE_FOLD(fold_fmin, float, SMALLER)
 DEFINE_FOLD(fold_imax, int, LARGER)
 DEFINE_FOLD(fold_fsum, float, PLUS)
 DEFINE_FOLD(fold_isum, int, PLUS)
 DEFINE_FOLD(fold_usum, uint, PLUS)
 DEFINE_FOLD(fold_or, int, EITHER)
 #define FMAX CAT(fold_fmax, VEC)
+#define FMIN CAT(fold_fmin, VEC)
 #define IMAX CAT(fold_imax, VEC)
 #define FSUM CAT(fold_fsum, VEC)
 #define ISUM CAT(fold_isum, VEC)

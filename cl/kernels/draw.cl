@@ -16,11 +16,9 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
     __local u64 scratch[WGS];
     const u32 row = get_group_id(1), lid = get_local_id(0);
     const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row);
-    cls_slot slot;
-    if (place >= 0)
-        slot = slots[place];
+    __global const cls_slot *const slot = slots + (place >= 0 ? place : 0);
     const slot_state s = state_of(state, layout, vocab, place < 0 ? 0u : (u32)place);
-    const int runs = place >= 0 && !slot.stopped;
+    const int runs = place >= 0 && !slot->stopped;
     const u32 count = !runs ? 0u : has & CLS_HAS_COUNTS ? min((u32)not_negative(OF(counts)[row]), n) : n;
     __global const i32 *const id = ids + row_place(ids_offset, stride, row);
     __global const f32 *const x = logits + row_place(logits_offset, stride, row);
@@ -46,7 +44,7 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
     u64 sum = wg_scan_mass(mine, scratch, &mass);
     u64 drawn = u64_from(0);
     if (runs)
-        drawn = u64_mul_hi(ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row), mass);
+        drawn = u64_mul_hi(ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), mass);
     if (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine))) {
         for (u32 i = first; i < last && token < 0; i++) {
             if (id[i] >= 0 && (u32)id[i] < vocab) {

@@ -25,8 +25,7 @@ KERNEL void cls_residual(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_AR
         draft = draft_after(OF(nodes), OF(parents), at, n_rows);
         wanted = draft >= 0 && !u64_is_zero(asked) && !rows[at].none;
         if (method == CLS_VERIFY_STANDARD && wanted) {
-            const cls_slot slot = slots[place];
-            wanted = accepts(ROW_BITS(CLS_PURPOSE_ACCEPT, &slot, at), given, asked) == (at < row);
+            wanted = accepts(ROW_BITS(CLS_PURPOSE_ACCEPT, slots + place, at), given, asked) == (at < row);
         } else if (method == CLS_VERIFY_BLOCK && at < row) {
             reach = ratio_q63(reach, given, asked);
         }

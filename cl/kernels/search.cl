@@ -6,177 +6,161 @@
 #include "row/pick.cl"
 #include "row/truncate.cl"
 #include "row/sums.cl"
-#include "stages/mirostat.cl"
+
+/* What the pass found above out->pivot, and whose masses it has: those of the last
+ * cut, if that is of the chain's first truncation. */
+typedef struct pass_sums {
+    u64 known[CLS_PIVOTS];
+    int valid, counts;
+    cut last;
+} pass_sums;
+
+/* Measures what is left of the row. Returns 1 when it is in the list, sorted, and the
+ * list can go on. */
+static inline int search_sizes(row_stage *w, int skips_mass)
+{
+    shortlist *const list = w->list;
+    chain_state *const c = w->c;
+    for (u32 i = 0; i < 2; i++) {
+        const i32 all[CLS_PIVOTS] = { CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE };
+        const measure m = measure_of(i == 0, w->top, w->scale);
+        u64 sum[CLS_PIVOTS];
+        if (i == 1 && skips_mass)
+            break;
+        measure_row(w->r, w->row_key, w->tiles, &m, all, sum, list->scratch);
+        if (i == 0)
+            w->tokens = u64_lo(sum[0]);
+        else
+            w->mass = sum[0];
+    }
+    if (w->tokens > LIST || !collect(w->r, w->row_key, w->n, CLS_KEY_NONE + 1, CLS_KEY_INF, ALL_TIES, list))
+        return 0;
+    list_sort(list);
+    c->kept = list->n;
+    c->complete = 1;
+    c->weighed = 0.0f;
+    return 1;
+}
+
+/* Asks a stage what it keeps. */
+static inline void ask_stage(u32 stage, row_stage *w)
+{
+    w->ask = ASK_NOTHING;
+    w->counts = 1;
+    w->key = CLS_KEY_NONE + 1;
+    w->target = u64_from(1);
+    if (stage == CLS_STAGE_TOP_K)
+        top_k_row(w);
+    else if (stage == CLS_STAGE_TOP_P)
+        top_p_row(w);
+    else if (stage == CLS_STAGE_MIN_P)
+        min_p_row(w);
+#if CHAIN == 2
+    else if (stage == CLS_STAGE_TOP_N_SIGMA)
+        top_n_sigma_row(w);
+    else if (stage == CLS_STAGE_P_LESS)
+        p_less_row(w);
+    else if (stage == CLS_STAGE_TYPICAL_P)
+        typical_row(w);
+    else if (stage == STAGE_DYNAMIC)
+        dynamic_row(w);
+    else if (stage == CLS_STAGE_XTC)
+        xtc_row(w);
+    else if (stage == CLS_STAGE_MIROSTAT_1)
+        mirostat_1_row(w);
+    else
+        mirostat_2_row(w);
+#endif
+}
+
+/* Makes what a stage asks of the set, and of what is left too little as much as
+ * min_keep says, in the stage's own order. */
+static inline void search_cut(row_stage *w, u32 stage, int fresh, pass_sums *pass)
+{
+    const int by_key = fresh && STAGE_IS(stage, STAGES_OF_KEY), by_pass = fresh && STAGE_IS(stage, STAGES_OF_PASS);
+    const int floors = w->slot->min_keep > 1 && STAGE_IS(stage, STAGES_OF_LEAST);
+    kept_set *const set = &w->c->set;
+    const kept_set before = *set;
+    for (u32 attempt = 0; attempt < 2; attempt++) {
+        const measure m = measure_of(w->counts, w->top, w->scale);
+        cut cutting = { w->key, CLS_MAX_ID, -1, 0, 0, 0 };
+        int search = w->ask == ASK_REACH;
+        *set = before;
+#if CHAIN == 2
+        if (w->ask == ASK_TYPICAL)
+            search = typical_cut(w->r, w->row_key, w->tiles, &m, w->mean, w->target, w->work, set, &cutting.key,
+                                 w->list->scratch);
+#endif
+        if (by_key && !pass->counts && pass->valid) {
+            cutting.pivot = 0; /* all four are this key's: nothing to add to the pass */
+            w->list->n = 0;
+        }
+        if (search) {
+            pass->last.pivot = -1; /* the list is about to change */
+            find_cut(w->r, w->row_key, w->tiles, &m, w->target, w->out->pivot, pass->known,
+                     by_pass && pass->counts == w->counts && pass->valid, w->out->max_key, w->work, w->list, &cutting);
+        }
+        if (w->ask != ASK_HEAD && (cutting.key > set->key || (cutting.key == set->key && cutting.id < set->id))) {
+            set->key = cutting.key;
+            set->id = cutting.id;
+            pass->last = cutting;
+            if (!fresh || pass->counts || w->ask == ASK_TYPICAL || attempt > 0)
+                pass->last.pivot = -1;
+        }
+        if (!floors || attempt == 1)
+            break;
+        row_logits narrow = *w->r;
+        row_narrow(&narrow, set);
+        if (tokens_above(&narrow, w->row_key, w->n, CLS_KEY_NONE, w->list->scratch) >= w->slot->min_keep)
+            break;
+        if (w->ask == ASK_TYPICAL)
+            row_narrow(w->r, &before);
+        else
+            w->ask = ASK_REACH;
+        w->counts = 1;
+        w->target = u64_from(w->slot->min_keep);
+    }
+#if CHAIN == 2
+    if (w->ask == ASK_HEAD || stage == CLS_STAGE_TYPICAL_P) {
+        i32 lo = CLS_KEY_NONE, hi = w->out->max_key;
+        row_narrow(w->r, set);
+        key_range(w->r, w->row_key, w->n, &lo, &hi, w->list->scratch);
+        set->top_key = hi;
+    }
+#endif
+}
 
 /* Runs the chain on from stage c->at. Returns 1 when what is left is in the list,
- * sorted, and the list can go on; 0 when the chain is done, or the row is lost.
- * `known`: what the pass found above out->pivot, n_known of them. *last: whose
- * masses the pass has. */
-static inline int search_row(row_logits *r, const cls_slot *slot, __global const i32 *row_key, u32 tiles, const u64 *known,
-                             u32 n_known, int counted, int coin, __global u64 *work, shortlist *list, chain_state *c,
-                             cut *last, cls_row *out)
+ * sorted, and the list can go on; 0 when the chain is done, or the row is lost. */
+static inline int search_row(row_stage *w, pass_sums *pass)
 {
-    const u32 n = tiles * CLS_MAX_TILES_PER_TILE;
-    for (; chain_stage(slot, c->at) != CLS_STAGE_END; c->at++) {
-        const u32 stage = chain_stage(slot, c->at);
-        const int dynamic = stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC);
-        const int key_known = stage == CLS_STAGE_MIN_P || stage == CLS_STAGE_MIROSTAT_2;
-        const int easy = key_known || stage == CLS_STAGE_TOP_K || stage == CLS_STAGE_TOP_P;
+    chain_state *const c = w->c;
+    SHORT_LOOP for (; chain_stage(w->slot, c->at) != CLS_STAGE_END; c->at++) {
+        const u32 stage = chain_stage(w->slot, c->at);
         const int fresh = !c->touched;
-        const f32 top = of_key(c->set.top_key), scale = stage == CLS_STAGE_TEMPERATURE && !dynamic ? slot->scale : c->scale;
-        u64 size[2] = { u64_from(0), out->total }; /* tokens, mass */
-        if (stage == CLS_STAGE_TEMPERATURE && !dynamic) {
-            c->scale = slot->scale;
+        if (stage == CLS_STAGE_TEMPERATURE) {
+            c->scale = w->slot->scale;
             continue;
         }
+        w->top = of_key(c->set.top_key);
+        w->scale = c->scale;
+        w->tokens = 0;
+        w->mass = w->out->total;
         if (!fresh) {
-            row_narrow(r, &c->set);
-            last->pivot = -1; /* what the pass found is of the first stage */
+            row_narrow(w->r, &c->set);
+            pass->last.pivot = -1; /* what the pass found is of the first stage */
         }
-        for (u32 i = 0; i < 2 && (!fresh || !easy); i++) {
-            const i32 all[CLS_PIVOTS] = { CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE };
-            const measure m = measure_of(i == 0, top, scale);
-            u64 sum[CLS_PIVOTS];
-            if (i == 1 && fresh && (slot->flags & CLS_SLOT_TOTAL))
-                continue;
-            measure_row(r, row_key, tiles, &m, all, sum, list->scratch);
-            size[i] = sum[0];
-        }
-        const u32 tokens = u64_lo(size[0]);
-        const u64 mass = size[1];
-        if ((!fresh || !easy) && tokens <= LIST) {
-            if (collect(r, row_key, n, CLS_KEY_NONE + 1, CLS_KEY_INF, ALL_TIES, list)) {
-                list_sort(list);
-                c->kept = list->n;
-                c->complete = 1;
-                c->weighed = 0.0f;
-                return 1;
-            }
-        }
+        if ((!fresh || !STAGE_IS(stage, STAGES_OF_PASS)) &&
+            search_sizes(w, fresh && (w->slot->flags & CLS_SLOT_TOTAL)))
+            return 1;
         if (stage == CLS_STAGE_INFILL) {
-            out->status |= CLS_STATUS_UNFIT;
+            w->out->status |= CLS_STATUS_UNFIT;
             return 0;
         }
         c->touched = 1;
-        /* By stage: a key, or a measure that must be reached. */
-        int found = 1, heads = 0;
-        i32 key = CLS_KEY_NONE + 1;
-        u64 target = u64_from(1);
-        int counts = 1;
-        if (stage == CLS_STAGE_TOP_K) {
-            found = 0;
-            target = u64_from((u32)slot->top_k);
-        } else if (stage == CLS_STAGE_TOP_P) {
-            found = counts = 0;
-            out->total = mass;
-            target = out->target = top_p_target(mass, row_top_p(slot));
-        } else if (stage == CLS_STAGE_MIN_P) {
-            key = depth_key(top, scale, slot->min_p);
-        } else if (stage == CLS_STAGE_TOP_N_SIGMA) {
-            i32 lo = CLS_KEY_NONE, hi = out->max_key;
-            key_range(r, row_key, n, &lo, &hi, list->scratch);
-            const f32 range = top - of_key(lo + 1);
-            if (!(range > 0.0f))
-                continue;
-            const f32 grid = sigma_grid(range);
-            u64 sum[2];
-            for (u32 i = 0; i < 2; i++)
-                sum[i] = row_sum(r, row_key, tiles, SUM_UNITS + i, top, grid, list->scratch);
-            key = depth_key(top, grid, sigma_limit(tokens, sum[0], sum[1], slot->sigma));
-        } else if (stage == CLS_STAGE_P_LESS || stage == CLS_STAGE_TYPICAL_P || dynamic) {
-            const u64 sum = row_sum(r, row_key, tiles, stage == CLS_STAGE_P_LESS ? SUM_SQUARES : SUM_DEPTHS, top, scale, list->scratch);
-            if (stage == CLS_STAGE_P_LESS) {
-                key = depth_q20_key(top, scale, p_less_depth(mass, sum, top, scale));
-            } else if (dynamic) {
-                f32 t = 1.0f;
-                if (tokens > 1)
-                    t = dynamic_temperature(mass_q20(mass, top, scale) + mean_depth_q20(sum, mass), tokens, slot->low, slot->span, slot->exponent);
-                c->scale = tokens > 1 && !(t < 1e-5f) ? scale_of(t) : slot->scale;
-                if (!(t < 1e-5f))
-                    continue;
-                found = 0; /* the first token alone */
-            } else {
-                const u32 mean = mean_depth_q20(sum, mass);
-                found = 2;
-                counts = 0;
-                target = typical_target(mass, slot->typical_p);
-                key = (i32)mean;
-                heads = 1;
-            }
-        } else if (stage == CLS_STAGE_XTC) {
-            const u32 bits = mass_q20(mass, top, scale);
-            if (!coin || slot->xtc_depth < bits)
-                continue;
-            i32 lo = depth_q20_key(top, scale, slot->xtc_depth - bits) - 1, hi = out->max_key;
-            const u32 many = tokens_above(r, row_key, n, lo, list->scratch);
-            if (many < 2 || tokens + 1 - many < slot->min_keep)
-                continue;
-            key_range(r, row_key, n, &lo, &hi, list->scratch);
-            const i32 last_key = lo + 1;
-            const measure m = measure_of(1, top, scale);
-            const i32 id = tie_cut(r, row_key, tiles, &m, last_key, u64_from(0),
-                                   u64_from(key_count(r, row_key, n, last_key, list->scratch)), work, list->scratch);
-            c->set.head_last = last_key == c->set.head_key ? c->set.head_last : CLS_MAX_ID;
-            c->set.head_key = last_key;
-            c->set.head_first = id;
-            heads = 1;
-        } else { /* mirostat */
-            if (stage == CLS_STAGE_MIROSTAT_1)
-                c->wanted = out->kept != 0 ? out->kept : mirostat_row(r, slot, row_key, n, c->set.top_key, scale, tokens, list->scratch);
-            const u32 bits = mass_q20(mass, top, scale), most = mirostat_limit(slot);
-            found = stage == CLS_STAGE_MIROSTAT_2 && most >= bits;
-            if (found)
-                key = depth_q20_key(top, scale, most - bits);
-            else
-                target = u64_from(stage == CLS_STAGE_MIROSTAT_1 ? c->wanted : 1u);
-        }
-        const int floors = slot->min_keep > 1 && (stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_MIN_P || stage == CLS_STAGE_TOP_N_SIGMA ||
-                                                  stage == CLS_STAGE_P_LESS || stage == CLS_STAGE_TYPICAL_P);
-        const kept_set before = c->set;
-        const u32 mean = (u32)key;
-        for (u32 attempt = 0; attempt < 2; attempt++) {
-            const measure m = measure_of(counts, top, scale);
-            cut cutting = { key, CLS_MAX_ID, -1, 0, 0, 0 };
-            int search = found == 0;
-            c->set = before;
-            if (found == 2)
-                search = typical_row(r, row_key, tiles, &m, mean, target, work, &c->set, &cutting.key, list->scratch);
-            if (key_known && fresh && !counted && n_known > 0) {
-                cutting.pivot = 0; /* all four are this key's: nothing to add to the pass */
-                list->n = 0;
-            }
-            if (search) {
-                last->pivot = -1; /* the list is about to change */
-                find_cut(r, row_key, tiles, &m, target, out->pivot, known, fresh && easy && counted == counts ? n_known : 0,
-                         out->max_key, work, list, &cutting);
-            }
-            if (stage != CLS_STAGE_XTC && (cutting.key > c->set.key || (cutting.key == c->set.key && cutting.id < c->set.id))) {
-                c->set.key = cutting.key;
-                c->set.id = cutting.id;
-                *last = cutting;
-                if (!fresh || counted || found == 2 || attempt > 0)
-                    last->pivot = -1;
-            }
-            if (!floors || attempt == 1)
-                break;
-            row_logits narrow = *r;
-            row_narrow(&narrow, &c->set);
-            if (tokens_above(&narrow, row_key, n, CLS_KEY_NONE, list->scratch) >= slot->min_keep)
-                break;
-            /* Too few: as many as must stay, in the stage's own order. */
-            if (found == 2)
-                row_narrow(r, &before);
-            else
-                found = 0;
-            counts = 1;
-            target = u64_from(slot->min_keep);
-        }
-        if (heads) {
-            i32 lo = CLS_KEY_NONE, hi = out->max_key;
-            row_narrow(r, &c->set);
-            key_range(r, row_key, n, &lo, &hi, list->scratch);
-            c->set.top_key = hi;
-        }
+        ask_stage(stage, w);
+        if (w->ask != ASK_NOTHING)
+            search_cut(w, stage, fresh, pass);
     }
     return 0;
 }
@@ -188,26 +172,33 @@ KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
         return;
     ROW_BEGIN
     __global const u64 *const row_pass = pass + (size_t)row * tiles * CLS_PIVOTS;
+    cls_row out = rows[row];
+    BARRIER(); /* all have read the record, which the first item writes anew */
     const f32 pass_scale = out.scale;
-    const int counted = out.state == CLS_ROW_SEARCH_COUNT, coin = ROW_COIN(&slot, row);
-    cut last = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 }; /* whose masses the pass has */
-    u64 known[CLS_PIVOTS];
+    const cut none = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 };
+    const int coin = ROW_COIN(slot, row);
+    pass_sums sums;
     chain_state c;
     chain_begin(out.max_key, &c);
+    sums.valid = out.state != CLS_ROW_SEARCH_ALL;
+    sums.counts = out.state == CLS_ROW_SEARCH_COUNT;
+    sums.last = none;
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         u64 sum = u64_from(0);
-        for (u32 t = get_local_id(0); t < tiles && out.state != CLS_ROW_SEARCH_ALL; t += WGS)
+        SHORT_LOOP for (u32 t = get_local_id(0); t < tiles && sums.valid; t += WGS)
             sum = u64_add(sum, row_pass[t * CLS_PIVOTS + p]);
-        known[p] = wg_mass(sum, list.scratch);
+        sums.known[p] = wg_mass(sum, list.scratch);
     }
-    const int listed = search_row(&r, &slot, row_key, tiles, known, out.state == CLS_ROW_SEARCH_ALL ? 0 : CLS_PIVOTS, counted,
-                            coin, row_work, &list, &c, &last, &out);
+    row_stage w = { slot, &r, row_key, tiles, n, row_work, &list, &c, &out, 0.0f, 0.0f, 0u, u64_from(0), coin,
+                    ASK_NOTHING, 0, 0, u64_from(0), 0u };
+    const int listed = search_row(&w, &sums);
     if (listed) /* all of the set is in the list, so it can serve it; else, a status */
-        out.status |= truncate_list(&slot, &list, row_key, &r, coin, infill, n_end, &c, &out) ? 0u : CLS_STATUS_UNFIT;
+        out.status |= truncate_list(slot, &list, row_key, &r, coin, infill, n_end, &c, &out) ? 0u : CLS_STATUS_UNFIT;
     else if (!(out.status & CLS_STATUS_UNFIT))
-        out.mass = set_masses(&r, row_key, tiles, &c, &last, pass_scale, row_pass, row_work, &list);
+        out.mass = set_masses(&r, row_key, tiles, &c, &sums.last, pass_scale, row_pass, row_work, &list);
     if (!(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-        pick_token(&r, &slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row), invalid_token, row_work, row_sample, &list, &c, &out);
+        pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), invalid_token, row_work,
+                   row_sample, &list, &c, &out);
     } else {
         out.state = CLS_ROW_DONE;
         out.none = 1;

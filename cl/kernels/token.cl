@@ -7,64 +7,50 @@
 #include "row/pivots.cl"
 #include "row/pick.cl"
 #include "row/truncate.cl"
-#include "stages/top_p.cl"
 
-/* What bounds a truncated row from below before its chain has run. */
-typedef struct row_bound {
-    u32 k;      /* so many tokens suffice; 0: no such number */
-    i32 lowest; /* no token below this key does */
-    int bounded, champions; /* by `lowest`; by top-p over the untouched row */
-} row_bound;
-
-static inline void chain_bound(const cls_slot *slot, i32 max_key, u64 total, row_bound *b)
+/* Asks the chain's stages, until one comes that must know more of the row than its
+ * maximum and its mass, or that takes away its head. */
+static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 total, stage_bound *b)
 {
-    const f32 top = of_key(max_key);
-    f32 scale = CLS_LOG2E;
-    int first = 1, open = 1;
     b->k = 0;
     b->lowest = CLS_KEY_NONE + 1;
     b->bounded = b->champions = 0;
-    /* Until a stage comes that must know more of the row than its maximum and its
-     * mass, or that takes away its head. */
-    for (u32 i = 0; open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
+    b->first = b->open = 1;
+    b->scale = CLS_LOG2E;
+    SHORT_LOOP for (u32 i = 0; b->open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
         const u32 stage = chain_stage(slot, i);
-        if (stage == CLS_STAGE_TEMPERATURE && !(slot->flags & CLS_SLOT_DYNAMIC)) {
-            scale = slot->scale;
+        if (stage == CLS_STAGE_TEMPERATURE) {
+            b->scale = slot->scale;
             continue;
         }
-        if (stage == CLS_STAGE_TOP_K) {
-            b->k = (u32)slot->top_k <= LIST ? (u32)slot->top_k : 0u;
-        } else if (stage == CLS_STAGE_MIROSTAT_1) {
-            b->k = min(256u, (u32)LIST);
-        } else if (stage == CLS_STAGE_TOP_P) {
-            b->champions = first;
-            open = first;
-        } else if (stage == CLS_STAGE_MIN_P) {
-            if (slot->min_keep <= 1) {
-                b->lowest = depth_key(top, scale, slot->min_p);
-                b->bounded = 1;
-            }
-        } else if (stage == CLS_STAGE_MIROSTAT_2 && first) {
-            const u32 size = mass_q20(total, top, scale), most = mirostat_limit(slot);
-            b->lowest = most < size ? max_key : depth_q20_key(top, scale, most - size);
-            b->bounded = 1;
-        } else {
-            open = 0;
-        }
-        first = 0;
+        if (stage == CLS_STAGE_TOP_K)
+            top_k_bound(slot, b);
+        else if (stage == CLS_STAGE_TOP_P)
+            top_p_bound(b);
+        else if (stage == CLS_STAGE_MIN_P)
+            min_p_bound(slot, of_key(max_key), b);
+#if CHAIN == 2
+        else if (stage == CLS_STAGE_MIROSTAT_1)
+            mirostat_1_bound(b);
+        else if (stage == CLS_STAGE_MIROSTAT_2 && b->first)
+            mirostat_2_bound(slot, max_key, total, b);
+#endif
+        else
+            b->open = 0;
+        b->first = 0;
     }
 }
 
 /* Collects what a truncated row's chain may keep. Returns 0 if the list cannot
  * hold it, or it is not known. Three ways to a bound, one after the other; a
  * loop, so that compilers that inline everything have one copy of what collects. */
-static inline int list_row(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, u32 n, i32 max_key,
-                           __global f32 *work, shortlist *list, chain_state *c, const cls_row *out)
+static inline int list_row(const row_logits *r, __global const cls_slot *slot, __global const i32 *row_key, u32 n,
+                           i32 max_key, __global f32 *work, shortlist *list, chain_state *c, const cls_row *out)
 {
-    row_bound b;
+    stage_bound b;
     chain_bound(slot, max_key, out->total, &b);
     i32 bound = CLS_KEY_NONE + 1;
-    for (u32 way = 0; way < 3; way++) {
+    SHORT_LOOP for (u32 way = 0; way < 3; way++) {
         u32 ties = ALL_TIES;
         i32 lo = b.lowest;
         if (way == 0 && r->vocab <= LIST) {
@@ -109,7 +95,7 @@ static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 
         const u32 tops = lane_bits(VLOAD(row_key + base) == max_key);
         first = tops != 0 ? base + 31 - clz(tops & (~tops + 1)) : first;
     }
-    first = (u32)-wg_imax(-(i32)first, scratch);
+    first = wg_umin(first, scratch);
     const int kind = max_tile_kind(r, first);
     const f32 under = above(max_key - 1);
     i32 id = CLS_MAX_ID;
@@ -117,26 +103,30 @@ static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 
         const u32 tops = lane_bits(load_v(r, first * CLS_MAX_TILE + v, kind) > under);
         id = tops != 0 ? (i32)(first * CLS_MAX_TILE + v + 31 - clz(tops & (~tops + 1))) : id;
     }
-    return -wg_imax(-id, scratch);
+    return wg_imin(id, scratch);
 }
 
 /* What the pass is to measure of a row that the search must serve: above four
  * keys, of the first truncation. */
-static inline void ask_pass(const row_logits *r, const cls_slot *slot, u32 wanted, __global f32 *row_sample, cls_row *out,
-                            __local u64 *scratch)
+static inline void ask_pass(const row_logits *r, __global const cls_slot *slot, u32 wanted, __global f32 *row_sample,
+                            cls_row *out, __local u64 *scratch)
 {
     const u32 stage = first_truncation(slot);
     const f32 scale = stage_scale(slot, stage), row_max = of_key(out->max_key);
-    out->state = stage == CLS_STAGE_TOP_K                                    ? CLS_ROW_SEARCH_COUNT
-                 : stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_MIN_P || stage == CLS_STAGE_MIROSTAT_2
-                     ? CLS_ROW_SEARCH_MASS
-                     : CLS_ROW_SEARCH_ALL;
+    out->state = stage == CLS_STAGE_TOP_K                  ? CLS_ROW_SEARCH_COUNT
+                 : STAGE_IS(stage, STAGES_OF_PASS) ? CLS_ROW_SEARCH_MASS
+                                                           : CLS_ROW_SEARCH_ALL;
     out->scale = scale;
     out->kept = wanted;
-    if (stage == CLS_STAGE_MIN_P || stage == CLS_STAGE_MIROSTAT_2) {
-        row_bound b;
-        chain_bound(slot, out->max_key, out->total, &b);
-        const i32 lowest = stage == CLS_STAGE_MIN_P ? depth_key(row_max, scale, slot->min_p) : b.lowest;
+    if (STAGE_IS(stage, STAGES_OF_KEY)) {
+        i32 lowest = depth_key(row_max, scale, slot->min_p);
+#if CHAIN == 2
+        if (stage == CLS_STAGE_MIROSTAT_2) {
+            stage_bound b;
+            chain_bound(slot, out->max_key, out->total, &b);
+            lowest = b.lowest;
+        }
+#endif
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             out->pivot[p] = lowest - 1;
     } else if (out->state != CLS_ROW_SEARCH_ALL) {
@@ -146,67 +136,79 @@ static inline void ask_pass(const row_logits *r, const cls_slot *slot, u32 wante
     }
 }
 
+/* The record of a row of which nothing is known. */
+static inline void record_begin(i32 place, i32 invalid_token, cls_row *out)
+{
+    out->mass = out->total = out->target = out->drawn = out->adapted = u64_from(0);
+    out->given = out->asked = out->draft_mass = u64_from(0);
+    out->draft_key = out->reserved = 0;
+    out->token = invalid_token;
+    out->status = place == -1 ? CLS_STATUS_SKIPPED : place < 0 ? CLS_STATUS_NO_SLOT : 0u;
+    out->state = CLS_ROW_DONE;
+    out->max_key = out->cut_key = out->top_key = CLS_KEY_NONE;
+    out->cut_id = out->head_last = CLS_MAX_ID;
+    out->head_key = CLS_KEY_INF;
+    out->head_first = 0;
+    out->scale = CLS_LOG2E;
+    out->none = 1;
+    out->kept = out->listed = out->aim = out->least = 0;
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
+        out->pivot[p] = CLS_KEY_NONE;
+}
+
 KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS, DRAFT_ROW_ARGS)
 {
     ROW_BEGIN
-    out.mass = out.total = out.target = out.drawn = out.adapted = u64_from(0);
-    out.token = invalid_token;
-    out.status = place == -1 ? CLS_STATUS_SKIPPED : place < 0 ? CLS_STATUS_NO_SLOT : 0u;
-    out.state = CLS_ROW_DONE;
-    out.max_key = out.cut_key = out.top_key = CLS_KEY_NONE;
-    out.cut_id = out.head_last = CLS_MAX_ID;
-    out.head_key = CLS_KEY_INF;
-    out.head_first = 0;
-    out.scale = CLS_LOG2E;
-    out.none = 1;
-    out.kept = out.listed = out.aim = out.least = 0;
-    for (u32 p = 0; p < CLS_PIVOTS; p++)
-        out.pivot[p] = CLS_KEY_NONE;
-    if (place >= 0 && slot.stopped) {
+    cls_row out;
+    record_begin(place, invalid_token, &out);
+    if (place >= 0 && slot->stopped) {
         out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
     } else if (place >= 0) {
-        u32 flags = 0;
-        for (u32 t = get_local_id(0); t < tiles; t += WGS)
-            flags |= r.flags[t];
-        out.status = wg_uor(flags, list.scratch) & (CLS_STATUS_NAN | CLS_STATUS_INF);
-        out.max_key = out.top_key = row_max_key(row_key, n, list.scratch);
+        out.max_key = out.top_key = row_summary(r.flags, row_key, tiles, &out.status, list.scratch);
+        out.status &= CLS_STATUS_NAN | CLS_STATUS_INF;
         out.none = out.max_key == CLS_KEY_NONE;
         out.status |= out.none ? CLS_STATUS_EMPTY : 0u;
-        out.scale = slot.scale;
-        if (!out.none && (slot.flags & CLS_SLOT_GREEDY)) {
-            out.token = largest(&r, row_key, n, out.max_key, list.scratch);
-            out.cut_key = out.max_key;
-            out.cut_id = out.token;
-            out.kept = 1;
-        }
+        out.scale = slot->scale;
     }
-    if (!out.none && !(slot.flags & CLS_SLOT_GREEDY)) { /* the same for the whole group */
+    if (!out.none && (flags & CLS_SLOT_GREEDY)) { /* the same for the whole group, as all here */
+        out.token = largest(&r, row_key, n, out.max_key, list.scratch);
+        out.cut_key = out.max_key;
+        out.cut_id = out.token;
+        out.kept = 1;
+    } else if (!out.none) {
         chain_state c;
         int listed = 0;
         chain_begin(out.max_key, &c);
-        if (slot.flags & CLS_SLOT_TOTAL)
-            out.total = row_total(row_key, tile_mass + (size_t)row * tiles, tiles, of_key(out.max_key), slot.total_scale,
+        if (flags & CLS_SLOT_TOTAL)
+            out.total = row_total(row_key, tile_mass + (size_t)row * tiles, tiles, of_key(out.max_key), slot->total_scale,
                                   row_work, list.scratch);
         BARRIER();
-        if (row_is_plain(&slot)) {
+        if (CHAIN == 0 || chain_is_plain(flags, slot->chain[0], slot->mode.mu)) {
             c.set.plain = 1;
-            c.scale = slot.scale;
+            c.scale = slot->scale;
             out.mass = out.total;
-        } else if (!(has & CLS_FORCE_SEARCH) && list_row(&r, &slot, row_key, n, out.max_key, row_sample, &list, &c, &out)) {
-            list_sort(&list);
-            listed = truncate_list(&slot, &list, row_key, &r, ROW_COIN(&slot, row), infill, n_end, &c, &out);
         }
+#if CHAIN > 0
+        else if (!(has & CLS_FORCE_SEARCH) && list_row(&r, slot, row_key, n, out.max_key, row_sample, &list, &c, &out)) {
+            list_sort(&list);
+            listed = truncate_list(slot, &list, row_key, &r, ROW_COIN(slot, row), infill, n_end, &c, &out);
+        }
+#endif
         if ((c.set.plain || listed) && !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-            pick_token(&r, &slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, &slot, row), invalid_token, row_work, row_sample, &list, &c, &out);
+            pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), invalid_token, row_work,
+                       row_sample, &list, &c, &out);
         } else if (listed || !(has & CLS_HAS_SEARCH)) {
             /* Nothing to draw; or nobody would search, though the host took the
              * row for bounded: a status, not the token of some other step. */
             out.status |= listed ? 0u : CLS_STATUS_UNFIT;
             out.state = CLS_ROW_DONE;
             out.none = 1;
-        } else {
-            ask_pass(&r, &slot, c.wanted, row_sample, &out, list.scratch);
         }
+#if CHAIN > 0
+        else {
+            ask_pass(&r, slot, c.wanted, row_sample, &out, list.scratch);
+        }
+#endif
     }
     ROW_END(out.state == CLS_ROW_DONE)
 }

@@ -7,7 +7,7 @@
 #include "row/residual.cl"
 
 /* Whether a token ends its request as its `outputs`-th: cls_row_status bits. */
-static inline u32 ends_request(const cls_slot *slot, __global const u32 *lists, u32 id, u32 outputs)
+static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id, u32 outputs)
 {
     if (list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop)
         return CLS_STATUS_STOPPED;
@@ -40,7 +40,7 @@ static inline int walk_row(const cls_row *out, walk *w)
 }
 
 /* Follows the drafts that equal the rows' tokens, in a chain or a tree. */
-static inline void walk_matches(const cls_slot *slot, __global const u32 *lists, __global const cls_row *rows,
+static inline void walk_matches(__global const cls_slot *slot, __global const u32 *lists, __global const cls_row *rows,
                                 __global const i32 *nodes, __global const i32 *parents, __global const i32 *ids, u32 last,
                                 int bonus, walk *w)
 {
@@ -86,14 +86,162 @@ static inline int is_typical(const cls_row *out, const row_logits *r, __global c
     return (i32)depth_q20(z, top, out->scale) + whole < max(epsilon, delta + entropy);
 }
 
-#define VERIFY_OUT(NAME) __global i32 *NAME, const u64 NAME##_offset
+/* A request that is judged by probabilities: what its rows are given to. */
+typedef struct judge {
+    __global const cls_slot *slot;
+    __global const u32 *lists;
+    __global const cls_row *rows;
+    __global const i32 *nodes, *parents, *ids; /* of the drafts */
+    __global const u64 *sums;                  /* the residual's, of all rows, by tiles */
+    u32 method, n_rows, tiles;
+    int single, bonus; /* single: the request has one row */
+    i32 epsilon, delta;
+    __local u64 *scratch;
+} judge;
+
+static inline u64 row_sum_of(const judge *v, u32 row)
+{
+    return sum_of(v->sums + (size_t)row * v->tiles, v->tiles, v->scratch);
+}
+
+/* Whether a row's draft can be judged, *draft; what follows from it if not: the row's
+ * own token, and no other row. */
+static inline int is_open(const judge *v, const cls_row *out, i32 *draft, walk *w)
+{
+    *draft = draft_after(v->nodes, v->parents, w->row, v->n_rows);
+    if (!walk_row(out, w))
+        return 0;
+    if (*draft >= 0 && !u64_is_zero(out->asked))
+        return 1;
+    w->token = *draft >= 0 || v->bonus || v->single ? out->token : -1;
+    return 0;
+}
+
+/* Block verification goes to the next row: the prefix up to there may be good, by
+ * `bits`. Returns 0 where it was the last. */
+static inline int next_block(const judge *v, const cls_row *out, u64 bits, u32 stop, u64 *reach, walk *w, walk *good)
+{
+    const cls_row next = v->rows[w->row];
+    const i32 after = draft_after(v->nodes, v->parents, w->row, v->n_rows);
+    const int inner = stop == 0 && !next.none && after >= 0 && !u64_is_zero(next.asked);
+    *reach = ratio_q63(*reach, out->given, out->asked);
+    const u64 sum = inner ? row_sum_of(v, w->row) : *reach;
+    const u64 whole = inner ? u64_add(sum, u64_sub(CLS_ONE_Q63, *reach)) : CLS_ONE_Q63;
+    if (accepts(bits, sum, whole)) {
+        *good = *w;
+        good->left = inner;
+        good->reach = *reach;
+        good->status |= inner ? next.status & (CLS_STATUS_NAN | CLS_STATUS_INF) : stop;
+        good->token = inner ? next.token : -1;
+    }
+    /* The last prefix: the row after it draws for itself, if it was good. */
+    if (!inner && stop == 0 && good->row == w->row) {
+        walk_row(&next, good);
+        if (!next.none && after < 0 && !v->bonus)
+            good->token = -1;
+    }
+    return inner;
+}
+
+/* Judges a request's drafts row by row. Standard and typical end at the first draft
+ * that fails; block goes on, and goes back to the last that did not. A macro, for it
+ * draws by the kernel's arguments. */
+#define JUDGE(v, w, first)                                                                                     \
+    {                                                                                                          \
+        walk good = w;                                                                                         \
+        u64 reach = CLS_ONE_Q63;                                                                               \
+        int going = 1;                                                                                         \
+        for (u32 left = n_rows; going && left > 0; left--) {                                                   \
+            const int together = method == CLS_VERIFY_BLOCK;                                                   \
+            const u64 bits = ROW_BITS(together ? CLS_PURPOSE_BLOCK + w.depth : CLS_PURPOSE_ACCEPT, slot,       \
+                                      together ? first : w.row);                                               \
+            const row_logits r = ROW_VIEW(w.row, place);                                                       \
+            going = judge_row(v, &r, (__global const u32 *)sample + (size_t)w.row * sample_stride, bits,       \
+                              &reach, &w, &good);                                                              \
+        }                                                                                                      \
+        w = good;                                                                                              \
+    }
+static inline int judge_row(const judge *v, const row_logits *r, __global const u32 *row_ids, u64 bits, u64 *reach, walk *w,
+                            walk *good)
+{
+    const cls_row out = v->rows[w->row];
+    const int block = v->method == CLS_VERIFY_BLOCK;
+    i32 draft;
+    int taken = 0;
+    if (!is_open(v, &out, &draft, w)) {
+        *good = *w;
+        return 0;
+    }
+    const u32 id = (u32)v->ids[draft], stop = ends_request(v->slot, v->lists, id, v->slot->outputs + w->depth + 1);
+    if (v->method == CLS_VERIFY_STANDARD)
+        taken = accepts(bits, out.given, out.asked);
+    else if (v->method == CLS_VERIFY_TYPICAL)
+        taken = is_typical(&out, r, row_ids, v->slot->flags, id, row_sum_of(v, w->row), v->epsilon, v->delta);
+    if (block || !taken) {
+        w->left = v->method != CLS_VERIFY_TYPICAL;
+        w->reach = *reach;
+        if (w->depth == 0 || !block)
+            *good = *w;
+        if (!block)
+            return 0;
+    }
+    w->left = 0;
+    w->row++;
+    w->depth++;
+    w->token = -1;
+    if (block)
+        return next_block(v, &out, bits, stop, reach, w, good);
+    if (stop != 0) {
+        w->status |= stop;
+        *good = *w;
+    }
+    return stop == 0;
+}
+
+#define VERIFY_OUT(T, NAME) __global T *NAME, const u64 NAME##_offset
+#define VERIFY_OUTS                                                                                            \
+    VERIFY_OUT(i32, out_tokens), VERIFY_OUT(i32, accepted), VERIFY_OUT(i32, emitted), VERIFY_OUT(i32, out_nodes), \
+        VERIFY_OUT(i32, out_status), VERIFY_OUT(i32, counters)
+#define VERIFY_PASS                                                                                            \
+    out_tokens, out_tokens_offset, accepted, accepted_offset, emitted, emitted_offset, out_nodes, out_nodes_offset, \
+        out_status, out_status_offset, counters, counters_offset
+
+/* Writes what becomes of a request: by one item. */
+static inline void verify_write(const walk *w, __global const u32 *path, __global const i32 *nodes,
+                                __global const i32 *parents, u32 request, u32 first, u32 last, i32 place, u32 max_drafts,
+                                u32 wants, VERIFY_OUTS)
+{
+    const u32 in_all = w->depth + (u32)(w->token >= 0);
+    if (wants & 1u)
+        for (u32 i = 0; i <= max_drafts; i++)
+            OF(out_tokens)[(size_t)request * (max_drafts + 1) + i] =
+                i < w->depth ? (i32)path[i] : i == w->depth ? w->token : -1;
+    if (wants & 2u)
+        OF(accepted)[request] = (i32)w->depth;
+    if (wants & 4u)
+        OF(emitted)[request] = (i32)in_all;
+    if (wants & 8u) {
+        __global i32 *const to = OF(out_nodes) + (size_t)request * max_drafts;
+        i32 node = nodes[w->row];
+        for (u32 i = w->depth; i < max_drafts; i++)
+            to[i] = -1;
+        for (u32 i = w->depth; i > 0; node = parents[node])
+            to[--i] = node - (i32)(first - request);
+    }
+    if (wants & 16u)
+        OF(out_status)[request] = (i32)w->status;
+    if ((wants & 32u) && place >= 0) {
+        __global i32 *const sum = OF(counters) + (size_t)place * 3;
+        sum[0] += (i32)(last - first - 1);
+        sum[1] += (i32)w->depth;
+        sum[2] += (i32)in_all;
+    }
+}
 
 /* verify: a request a group. Launch: [WGS, requests]. */
 KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS, DRAFT_ROW_ARGS, const u32 method,
                        const u32 n_rows, __global const i32 *firsts, const u64 firsts_offset, const u32 bonus,
-                       const i32 epsilon, const i32 delta, const u32 max_drafts, const u32 wants, VERIFY_OUT(out_tokens),
-                       VERIFY_OUT(accepted), VERIFY_OUT(emitted), VERIFY_OUT(out_nodes), VERIFY_OUT(out_status),
-                       VERIFY_OUT(counters))
+                       const i32 epsilon, const i32 delta, const u32 max_drafts, const u32 wants, VERIFY_OUTS)
 {
     __local u64 scratch[WGS];
     const u32 request = get_group_id(1), lid = get_local_id(0), tiles = TILES;
@@ -102,96 +250,26 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
     const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, first);
     __global const i32 *const its_nodes = OF(nodes), *const its_parents = OF(parents);
     __global const i32 *const ids = OF(draft_ids);
-    cls_slot slot;
+    __global const cls_slot *const slot = slots + (place >= 0 ? place : 0);
+    const u32 flags = place >= 0 ? slot->flags : 0u, stopped = place >= 0 ? slot->stopped : 0u;
     walk w = { first, 0, 0u, -1, 0, CLS_ONE_Q63 };
     cls_mode made = { 0, 0u, 0u, 0u };
-    slot.flags = slot.stopped = slot.outputs = 0;
-    if (place >= 0) {
-        slot = slots[place];
-        made = slot.mode;
-    }
-    const int judged = place >= 0 && is_judged(slot.flags, slot.stopped, has) && (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK || method == CLS_VERIFY_TYPICAL);
-    if (place < 0 || slot.stopped) {
+    if (place >= 0)
+        made = slot->mode;
+    const int judged = place >= 0 && is_judged(flags, stopped, has) && (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK || method == CLS_VERIFY_TYPICAL);
+    if (place < 0 || stopped) {
         w.status = rows[first].status;
-    } else if (!(has & CLS_ALL_GREEDY) && (slot.flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS))) {
+    } else if (!(has & CLS_ALL_GREEDY) && (flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS))) {
         const cls_row out = rows[first];
         const row_logits r = ROW_VIEW(first, place);
         walk_row(&out, &w); /* what comes next needs this token first */
-        next_mode(&r, &slot, tile_key + (size_t)first * MAX_TILES, &out, &made);
+        next_mode(&r, slot, flags, tile_key + (size_t)first * MAX_TILES, &out, &made);
     } else if (!judged) {
-        walk_matches(&slot, lists, rows, its_nodes, its_parents, ids, last, (int)bonus, &w);
+        walk_matches(slot, lists, rows, its_nodes, its_parents, ids, last, (int)bonus, &w);
     } else {
-        /* Standard and typical end at the first draft that fails; block goes on,
-         * and goes back to the last that did not. */
-        walk good = w;
-        u64 reach = CLS_ONE_Q63;
-        int going = 1;
-        for (u32 left = n_rows; going && left > 0; left--) {
-            const cls_row out = rows[w.row];
-            const i32 draft = draft_after(its_nodes, its_parents, w.row, n_rows);
-            const int together = method == CLS_VERIFY_BLOCK;
-            const u64 bits = ROW_BITS(together ? CLS_PURPOSE_BLOCK + w.depth : CLS_PURPOSE_ACCEPT, &slot, together ? first : w.row);
-            int taken = 0;
-            if (!walk_row(&out, &w)) {
-                going = 0;
-            } else if (draft < 0 || u64_is_zero(out.asked)) {
-                w.token = draft >= 0 || bonus || first + 1 == last ? out.token : -1;
-                going = 0;
-            }
-            if (!going) {
-                good = w;
-                break;
-            }
-            const u32 id = (u32)ids[draft], stop = ends_request(&slot, lists, id, slot.outputs + w.depth + 1);
-            if (method == CLS_VERIFY_STANDARD) {
-                taken = accepts(bits, out.given, out.asked);
-            } else if (method == CLS_VERIFY_TYPICAL) {
-                const row_logits r = ROW_VIEW(w.row, place);
-                const u64 terms = sum_of(work + (size_t)w.row * tiles, tiles, scratch);
-                taken = is_typical(&out, &r, (__global const u32 *)sample + (size_t)w.row * sample_stride, slot.flags,
-                                       id, terms, epsilon, delta);
-            }
-            if (method == CLS_VERIFY_BLOCK || !taken) {
-                w.left = method != CLS_VERIFY_TYPICAL;
-                w.reach = reach;
-                if (w.depth == 0 || method != CLS_VERIFY_BLOCK)
-                    good = w;
-                going = method == CLS_VERIFY_BLOCK;
-            }
-            if (!going)
-                break;
-            w.left = 0;
-            w.row++;
-            w.depth++;
-            w.token = -1;
-            if (method == CLS_VERIFY_BLOCK) {
-                const cls_row next = rows[w.row];
-                const i32 after = draft_after(its_nodes, its_parents, w.row, n_rows);
-                const int inner = stop == 0 && !next.none && after >= 0 && !u64_is_zero(next.asked);
-                reach = ratio_q63(reach, out.given, out.asked);
-                const u64 sum = inner ? sum_of(work + (size_t)w.row * tiles, tiles, scratch) : reach;
-                const u64 whole = inner ? u64_add(sum, u64_sub(CLS_ONE_Q63, reach)) : CLS_ONE_Q63;
-                if (accepts(bits, sum, whole)) {
-                    good = w;
-                    good.left = inner;
-                    good.reach = reach;
-                    good.status |= inner ? next.status & (CLS_STATUS_NAN | CLS_STATUS_INF) : stop;
-                    good.token = inner ? next.token : -1;
-                }
-                /* The last prefix: the row after it draws for itself, if it was good. */
-                if (!inner && stop == 0 && good.row == w.row) {
-                    walk_row(&next, &good);
-                    if (!next.none && after < 0 && !bonus)
-                        good.token = -1;
-                }
-                going = inner;
-            } else if (stop != 0) {
-                w.status |= stop;
-                good = w;
-                going = 0;
-            }
-        }
-        w = good;
+        const judge v = { slot, lists, rows, its_nodes, its_parents, ids, work, method, n_rows, tiles,
+                          first + 1 == last, (int)bonus, epsilon, delta, scratch };
+        JUDGE(&v, w, first)
     }
     if (w.left) { /* the same for the whole group */
         const cls_row out = rows[w.row];
@@ -199,46 +277,22 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
         __global const u64 *const sums = work + (size_t)w.row * tiles;
         const u64 total = sum_of(sums, tiles, scratch);
         if (!u64_is_zero(total)) {
-            u64 drawn = u64_mul_hi(ROW_BITS(CLS_PURPOSE_RESIDUAL, &slot, w.row), total);
+            u64 drawn = u64_mul_hi(ROW_BITS(CLS_PURPOSE_RESIDUAL, slot, w.row), total);
             const row_logits r = ROW_VIEW(w.row, place);
             const draft_rows d = ROW_DRAFTS;
             residual left;
-            residual_of(&r, &out, slot.flags, (__global const u32 *)sample + (size_t)w.row * sample_stride, &d, MAX_TILES,
+            residual_of(&r, &out, flags, (__global const u32 *)sample + (size_t)w.row * sample_stride, &d, MAX_TILES,
                         (u32)draft, (u32)ids[draft], w.reach, &left);
             const u32 tile = draw_tile(sums, tiles, &drawn, scratch);
             w.token = residual_draw(&left, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
         }
     }
     if (w.token >= 0)
-        w.status |= ends_request(&slot, lists, (u32)w.token, slot.outputs + w.depth + 1);
+        w.status |= ends_request(slot, lists, (u32)w.token, slot->outputs + w.depth + 1);
     const u32 in_all = w.depth + (u32)(w.token >= 0);
     const prepared_row p = prepared_of(prepared, layout, vocab, w.row, lists);
     if (lid == 0) {
-        if (wants & 1u) {
-            for (u32 i = 0; i <= max_drafts; i++)
-                OF(out_tokens)[(size_t)request * (max_drafts + 1) + i] =
-                    i < w.depth ? (i32)p.path[i] : i == w.depth ? w.token : -1;
-        }
-        if (wants & 2u)
-            OF(accepted)[request] = (i32)w.depth;
-        if (wants & 4u)
-            OF(emitted)[request] = (i32)in_all;
-        if (wants & 8u) {
-            __global i32 *const to = OF(out_nodes) + (size_t)request * max_drafts;
-            i32 node = its_nodes[w.row];
-            for (u32 i = w.depth; i < max_drafts; i++)
-                to[i] = -1;
-            for (u32 i = w.depth; i > 0; node = its_parents[node])
-                to[--i] = node - (i32)(first - request);
-        }
-        if (wants & 16u)
-            OF(out_status)[request] = (i32)w.status;
-        if ((wants & 32u) && place >= 0) {
-            __global i32 *const sum = OF(counters) + (size_t)place * 3;
-            sum[0] += (i32)(last - first - 1);
-            sum[1] += (i32)w.depth;
-            sum[2] += (i32)in_all;
-        }
+        verify_write(&w, p.path, its_nodes, its_parents, request, first, last, place, max_drafts, wants, VERIFY_PASS);
         if (w.token >= 0 && (has & CLS_HAS_LATEST))
             OF(latest)[(u32)place] = w.token;
     }

@@ -3,13 +3,19 @@
  * number of them. */
 #include "row/tiles.cl"
 
-/* Tile keys above a key, by the whole group. */
-static inline u32 tiles_above(__global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
+/* How many tile keys reach each of four keys, by the whole group: 16 bits each,
+ * for a row has at most 2^14 max tiles. */
+static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key, __local u64 *scratch)
 {
-    IV count = (IV)(0);
-    for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC)
-        count += VLOAD(row_key + i) > key;
-    return wg_usum(COUNT(count), scratch);
+    IV c0 = (IV)(0), c1 = c0, c2 = c0, c3 = c0;
+    for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC) {
+        const IV k = VLOAD(row_key + i);
+        c0 += k >= key[0];
+        c1 += k >= key[1];
+        c2 += k >= key[2];
+        c3 += k >= key[3];
+    }
+    return wg_mass(u64_make(COUNT(c3) << 16 | COUNT(c2), COUNT(c1) << 16 | COUNT(c0)), scratch);
 }
 
 /* Tokens of the row with keys above a key, by the whole group: only tiles
@@ -21,7 +27,7 @@ static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key,
     for (u32 first = get_local_id(0) * VEC; first < n; first += WGS * VEC) {
         if (!ANY(VLOAD(row_key + first) > key))
             continue;
-        for (u32 m = first; m < first + VEC && m < n; m++) {
+        SHORT_LOOP for (u32 m = first; m < first + VEC && m < n; m++) {
             if (row_key[m] <= key)
                 continue;
             const int kind = max_tile_kind(r, m);
@@ -35,34 +41,43 @@ static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key,
 }
 
 /* A key with at least k max tiles at or above it, few more if it can be; all
- * tiles' (CLS_KEY_NONE + 1) where there are fewer. Looks further and further
- * under the maximum, then halves in floats, where maxima lie evenly and 8 to
- * 10 counts do, and ends in keys. */
+ * tiles' (CLS_KEY_NONE + 1) where there are fewer. Counts for four keys at once:
+ * first some that lie further and further under the maximum, then such as divide
+ * what is left evenly in floats, as maxima mostly lie, at last in keys. */
 static inline i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key, __local u64 *scratch)
 {
     i32 lo = CLS_KEY_NONE + 1; /* at least k at or above it, unless there are fewer at all */
     i32 hi = max_key + 1;      /* fewer than k */
+    u32 reach = k < n ? n : 0u; /* how many are at or above lo */
     f32 gap = 4.0f;
-    if (k >= n || tiles_above(row_key, n, CLS_KEY_NONE, scratch) <= k)
-        return lo;
-    for (u32 round = 0; hi - 1 > lo && round < 64; round++) {
-        const i32 below = key_of(clean(of_key(max_key) - gap));
-        const i32 half_way = key_of(clean(0.5f * of_key(lo) + 0.5f * of_key(hi - 1)));
-        i32 mid = (lo & hi) + ((lo ^ hi) >> 1);
-        if (lo == CLS_KEY_NONE + 1 && round < 8)
-            mid = below;
-        else if (round < 24)
-            mid = half_way;
-        mid = mid <= lo ? lo + 1 : mid >= hi ? hi - 1 : mid;
-        gap *= 8.0f;
-        const u32 count = tiles_above(row_key, n, mid - 1, scratch);
-        if (count < k) {
-            hi = mid;
-            continue;
+    SHORT_LOOP for (u32 round = 0; hi - 1 > lo && reach > k + 7 && round < 40; round++) {
+        const f32 zl = of_key(lo), zh = of_key(hi - 1);
+        i32 key[4];
+        for (u32 p = 0; p < 4; p++) {
+            const f32 part = 0.2f * (f32)(4 - p);
+            const i32 fifth = (i32)(((u32)hi - (u32)lo) / 5u);
+            i32 mid = lo + fifth * (i32)(4 - p); /* descending */
+            if (lo == CLS_KEY_NONE + 1 && round < 2)
+                mid = round == 0 && p == 3 ? lo : key_of(clean(of_key(max_key) - gap));
+            else if (round < 14)
+                mid = key_of(clean(part * zh + (1.0f - part) * zl));
+            mid = mid >= hi ? hi - 1 : mid;
+            key[p] = mid > lo || (round == 0 && p == 3) ? mid : lo + 1;
+            gap *= 8.0f;
         }
-        lo = mid;
-        if (count <= k + 7)
-            break;
+        const u64 counts = tiles_reach(row_key, n, key, scratch);
+        for (u32 p = 4; p > 0; p--) { /* from the least key up */
+            const u32 count = (p > 2 ? u64_hi(counts) : u64_lo(counts)) >> (p - 1) % 2 * 16 & 0xffffu;
+            if (count < k) {
+                hi = key[p - 1] < hi ? key[p - 1] : hi;
+            } else {
+                lo = key[p - 1];
+                reach = count;
+            }
+        }
+        /* Fewer than k that hold anything. */
+        if (hi <= lo)
+            return CLS_KEY_NONE + 1;
     }
     return lo;
 }
@@ -74,7 +89,7 @@ static inline i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 
 {
     i32 lo = bound, hi = max_key; /* count(>= lo) >= k > count(> hi) */
     *over = 0;
-    while (lo < hi) {
+    SHORT_LOOP while (lo < hi) {
         const i32 mid = (lo & hi) + ((lo ^ hi) >> 1);
         const u32 count = tokens_above(r, row_key, n, mid, scratch);
         if (count >= k) {

@@ -57,6 +57,7 @@ static inline f32 dense_one(const row_logits *r, u32 i)
 static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x) { return x + (r->dense ? dense_one(r, i) : 0.0f); }
 #endif
 
+#if ROW
 /* Whether mask and list allow an id. */
 static inline int is_allowed(const row_logits *r, u32 i)
 {
@@ -86,7 +87,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
     } else {
         x = (FV)(CLS_MASKED);
         /* Not a constant number of them, which compilers would unroll. */
-        for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
+        SHORT_LOOP for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
             if (is_allowed(r, i + j))
                 x = LANES == (IV)((i32)j) ? (FV)(add_dense_one(r, i + j, LOAD(r->x, i + j))) : x;
         return x;
@@ -101,6 +102,21 @@ static inline FV load_checked(const row_logits *r, u32 i)
         x = lane_signs(listed) < 0 ? x : (FV)(CLS_MASKED);
     return x;
 }
+
+#else
+static inline int is_allowed(const row_logits *r, u32 i) { return 1; }
+/* The same of a bare row, which has nothing but an end. */
+static inline FV load_checked(const row_logits *r, u32 i)
+{
+    FV x = (FV)(CLS_MASKED);
+    if (i + VEC <= r->vocab)
+        return LOAD_V(r->x, i);
+    /* Less than VEC of them; a bound that compilers know they would unroll. */
+    SHORT_LOOP for (u32 j = i; j < r->vocab; j++)
+        x = LANES == (IV)((i32)(j - i)) ? (FV)(LOAD(r->x, j)) : x;
+    return x;
+}
+#endif
 
 /* The status bits of a vector that load_checked() gave. */
 static inline u32 vector_status(const row_logits *r, u32 i, FV x)
@@ -120,6 +136,7 @@ static inline u32 vector_status(const row_logits *r, u32 i, FV x)
 
 /* -------------------------------------------------------- biases and penalties */
 
+#if ROW
 /* The tokens of a word that the slot can change; those of the vector at i, a bit each. */
 static inline u32 touched_word(const row_logits *r, u32 w) { return r->touching[0][w] | r->touching[1][w]; }
 static inline u32 touched_lanes(const row_logits *r, u32 i) { return touched_word(r, i >> 5) >> (i & 31) & ALL_LANES; }
@@ -158,6 +175,13 @@ static inline FV adjust_touched(const row_logits *r, u32 i, FV x, f32 least)
     return x;
 }
 
+#else
+static inline u32 touched_word(const row_logits *r, u32 w) { return 0; }
+static inline u32 touched_lanes(const row_logits *r, u32 i) { return 0; }
+static inline f32 adjust_one(const row_logits *r, u32 i, f32 x) { return x; }
+static inline FV adjust_touched(const row_logits *r, u32 i, FV x, f32 least) { return x; }
+#endif
+
 /* Without what a chain has cut already. */
 static inline FV narrow_v(const row_logits *r, u32 i, FV x)
 {
@@ -189,19 +213,27 @@ static inline f32 least_above(const row_logits *r, f32 bound)
  * below it. open: whether tile_is_open() holds. */
 static inline FV load_adjusted(const row_logits *r, u32 i, int open, f32 least)
 {
+#if ROW
     FV x = clean_v(open ? LOAD_V(r->x, i) : load_checked(r, i));
     if (r->touched && touched_lanes(r, i) != 0)
         x = adjust_touched(r, i, x, least);
+#else
+    const FV x = clean_v(load_checked(r, i));
+#endif
     return r->narrowed ? narrow_v(r, i, x) : x;
 }
 
 /* One token as the chain saw it first, whatever it has cut since. */
 static inline f32 load_whole(const row_logits *r, u32 i)
 {
+#if !ROW
+    return clean(LOAD(r->x, i));
+#else
     if (!is_allowed(r, i))
         return CLS_MASKED;
     f32 x = clean(add_dense_one(r, i, LOAD(r->x, i)));
     return r->touched && (touched_word(r, i >> 5) >> (i & 31) & 1u) ? adjust_one(r, i, x) : x;
+#endif
 }
 static inline f32 load_one(const row_logits *r, u32 i)
 {

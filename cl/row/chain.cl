@@ -64,26 +64,54 @@ static inline u64 set_finish(u64 mass, const cls_unit *unit, const kept_set *set
 
 /* ------------------------------------------------------------------- the chain */
 
-static inline u32 chain_stage(const cls_slot *slot, u32 i)
+/* Slots are read where they lie, for a copy would fill an item's registers.
+ *
+ * A dynamic temperature is a stage of another number here. */
+#define STAGE_DYNAMIC CLS_STAGES
+static inline u32 chain_stage(__global const cls_slot *slot, u32 i)
 {
-    return i < CLS_MAX_STAGES ? slot->chain[i / 4] >> (8 * (i % 4)) & 255u : CLS_STAGE_END;
+    const u32 stage = i < CLS_MAX_STAGES ? slot->chain[i / 4] >> (8 * (i % 4)) & 255u : CLS_STAGE_END;
+#if CHAIN == 2
+    if (stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC))
+        return STAGE_DYNAMIC;
+#endif
+    return stage;
 }
+
+/* What stages are like, as sets of their numbers. */
+#define STAGE(name) (1u << (name))
+#define STAGE_IS(stage, set) ((STAGE(stage) & (set)) != 0)
+/* They need all of the set, in the list. */
+#define STAGES_OF_SET                                                                                          \
+    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TOP_N_SIGMA) | STAGE(CLS_STAGE_INFILL) | \
+     STAGE(STAGE_DYNAMIC))
+/* They need its mass. */
+#define STAGES_OF_MASS                                                                                         \
+    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_INFILL) | STAGE(STAGE_DYNAMIC) |   \
+     STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_XTC) | STAGE(CLS_STAGE_MIROSTAT_2))
+/* Of an untouched row their cut is a key that is known, or has the pass. */
+#define STAGES_OF_KEY (STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_MIROSTAT_2))
+#define STAGES_OF_PASS (STAGES_OF_KEY | STAGE(CLS_STAGE_TOP_K) | STAGE(CLS_STAGE_TOP_P))
+/* They keep at least min_keep tokens. XTC has its own way. */
+#define STAGES_OF_LEAST                                                                                        \
+    (STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_TOP_N_SIGMA) | STAGE(CLS_STAGE_P_LESS) | \
+     STAGE(CLS_STAGE_TYPICAL_P))
 
 /* The first stage that is no static temperature; a chain that is searched has one,
  * but for that of adaptive p alone. */
-static inline u32 first_truncation(const cls_slot *slot)
+static inline u32 first_truncation(__global const cls_slot *slot)
 {
     u32 i = 0;
-    while (chain_stage(slot, i) == CLS_STAGE_TEMPERATURE && !(slot->flags & CLS_SLOT_DYNAMIC))
+    SHORT_LOOP while (chain_stage(slot, i) == CLS_STAGE_TEMPERATURE)
         i++;
     return chain_stage(slot, i);
 }
 
 /* The static scale at which a stage of the chain works; the last one if it is off. */
-static inline f32 stage_scale(const cls_slot *slot, u32 stage)
+static inline f32 stage_scale(__global const cls_slot *slot, u32 stage)
 {
     f32 scale = CLS_LOG2E;
-    for (u32 i = 0; chain_stage(slot, i) != CLS_STAGE_END && chain_stage(slot, i) != stage; i++)
+    SHORT_LOOP for (u32 i = 0; chain_stage(slot, i) != CLS_STAGE_END && chain_stage(slot, i) != stage; i++)
         if (chain_stage(slot, i) == CLS_STAGE_TEMPERATURE)
             scale = slot->scale;
     return scale;
@@ -113,10 +141,6 @@ static inline void chain_begin(i32 max_key, chain_state *c)
     c->weighed = 0.0f;
     whole_row(max_key, &c->set);
 }
-
-/* The greatest surprisal that mirostat 2 keeps. */
-static inline u32 mirostat_limit(const cls_slot *slot) { return (u32)not_negative(slot->mode.mu); }
-static inline u32 row_top_p(const cls_slot *slot) { return slot->flags & CLS_SLOT_DECAYS ? slot->mode.top_p : slot->top_p; }
 
 /* ------------------------------------------------------------------- sums */
 

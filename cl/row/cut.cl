@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cut: the exact place of a threshold in the order, from the pass's measures
- * where the guess was good, by narrowing the bracket where it was not. */
+/* cut: a threshold's place in the order, among the tokens of one key to the id, and the
+ * masses of what it keeps. */
 #include "row/measure.cl"
 #include "row/list.cl"
 
@@ -31,7 +31,7 @@ static inline void key_range(const row_logits *r, __global const i32 *row_key, u
             }
         }
     }
-    const f32 top = wg_fmax(FMAX(most), scratch), bottom = -wg_fmax(FMAX(-least), scratch);
+    const f32 top = wg_fmax(FMAX(most), scratch), bottom = wg_fmin(FMIN(least), scratch);
     if (bottom <= top) {
         *lo = key_of(clean(bottom)) - 1;
         *hi = key_of(clean(top));
@@ -56,7 +56,7 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
     const f32 under = above(key - 1), over = above(key);
     u64 total = u64_from(0);
     i32 id = CLS_MAX_ID;
-    for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS) {
         const i32 top = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (top >= key) {
@@ -78,11 +78,11 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
     if (get_local_id(0) == 0 && !u64_less(total, target)) {
         u64 sum = base;
         u32 t = 0;
-        while (t + 1 < tiles && u64_less(u64_add(sum, work[t]), target))
+        SHORT_LOOP while (t + 1 < tiles && u64_less(u64_add(sum, work[t]), target))
             sum = u64_add(sum, work[t++]);
         const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
         const u64 one = tie_measure(m, key, &unit);
-        for (u32 i = t * CLS_TILE; i < r->vocab && i < (t + 1) * CLS_TILE && id == CLS_MAX_ID; i++) {
+        SHORT_LOOP for (u32 i = t * CLS_TILE; i < r->vocab && i < (t + 1) * CLS_TILE && id == CLS_MAX_ID; i++) {
             if (key_of(load_one(r, i)) == key) {
                 sum = u64_add(sum, one);
                 if (!u64_less(sum, target))
@@ -90,8 +90,8 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
             }
         }
     }
-    id = -wg_imax(-id, scratch);
-    for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    id = wg_imin(id, scratch);
+    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS) {
         if (t > (u32)id / CLS_TILE)
             work[t] = u64_from(0);
         if (t != (u32)id / CLS_TILE)
@@ -99,7 +99,7 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
         const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
         const u64 one = tie_measure(m, key, &unit);
         u64 sum = u64_from(0);
-        for (u32 i = t * CLS_TILE; i <= (u32)id; i++)
+        SHORT_LOOP for (u32 i = t * CLS_TILE; i <= (u32)id; i++)
             sum = u64_add(sum, key_of(load_one(r, i)) == key ? one : u64_from(0));
         work[t] = sum;
     }
@@ -112,128 +112,11 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
 {
     list_sort(list);
     if (m->counts) {
-        for (u32 i = get_local_id(0); i < list->n; i += WGS)
+        SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS)
             list->mass[i] = u64_from(1);
         BARRIER();
     } else {
         list_weigh(list, row_key, m->row_max, m->scale);
-    }
-}
-
-/* The cut at which the measure from the top reaches the target: the place of
- * the token that does it. `pivot` and `known`: keys, ascending, and what lies
- * above each, from the pass; n_known 0 without. */
-static inline void find_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u64 target,
-                           const i32 *pivot, const u64 *known, u32 n_known, i32 max_key, __global u64 *work,
-                           shortlist *list, cut *c)
-{
-    const u32 n = tiles * CLS_MAX_TILES_PER_TILE;
-    i32 lo = CLS_KEY_NONE, hi = max_key; /* reaches above lo, not above hi */
-    u64 at_hi = u64_from(0), at_lo = u64_from(0);
-    i32 lo_pivot = -1, hi_pivot = -1;
-    c->key = CLS_KEY_NONE;
-    c->id = CLS_MAX_ID;
-    c->pivot = -1;
-    c->from_below = c->tied = 0;
-    c->kept = 0;
-    if (u64_is_zero(target))
-        target = u64_from(1); /* at least one token */
-    for (u32 p = 0; p < n_known; p++) {
-        if (!u64_less(known[p], target) && pivot[p] > lo) {
-            lo = pivot[p];
-            at_lo = known[p];
-            lo_pivot = (i32)p;
-        }
-        if (u64_less(known[p], target) && pivot[p] < hi) {
-            hi = pivot[p];
-            at_hi = known[p];
-            hi_pivot = (i32)p;
-        }
-    }
-    if (lo == CLS_KEY_NONE) {
-        i32 all[CLS_PIVOTS] = { CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE };
-        u64 sum[CLS_PIVOTS];
-        measure_row(r, row_key, tiles, m, all, sum, list->scratch);
-        if (u64_less(sum[0], target)) { /* everything does not reach it: keep everything */
-            c->pivot = -1;
-            return;
-        }
-    }
-    /* Measured from both sides: interpolate, and collect from the nearer. */
-    const int between = lo_pivot >= 0 && hi_pivot >= 0;
-    int guess = between;
-    /* Each round leaves at most a fifth of the bracket in floats: some 60 at
-     * the very worst, 2 or 3 where the guess was good but missed. */
-    for (u32 round = 0;;) {
-        i32 key[CLS_PIVOTS], from = lo, to = hi;
-        u64 sum[CLS_PIVOTS];
-        c->from_below = 0;
-        if (guess) {
-            const f32 zl = of_key(lo), zh = of_key(hi);
-            const f32 part = u64_to_f32(u64_sub(target, at_hi)) / u64_to_f32(u64_sub(at_lo, at_hi));
-            c->from_below = part > 0.5f;
-            const i32 edge = key_of(clean(zh - (part + (part > 0.5f ? -0.08f : 0.08f)) * (zh - zl)));
-            if (c->from_below)
-                to = edge;
-            else
-                from = edge;
-        }
-        c->pivot = c->from_below ? lo_pivot : hi_pivot;
-        if (from >= lo && from < to && to <= hi && collect(r, row_key, n, from + 1, to, ALL_TIES, list)) {
-            list_measure(list, row_key, m);
-            const u64 base = c->from_below ? u64_sub(at_lo, list_mass(list, list->n)) : at_hi;
-            c->kept = u64_less(base, target) ? list_reach(list, list->n, base, target) : list->n + 1;
-            if (c->kept <= list->n) {
-                c->key = list->key[list->order[c->kept - 1]];
-                c->id = list->id[list->order[c->kept - 1]];
-                return;
-            }
-        }
-        c->kept = 0;
-        c->from_below = 0;
-        c->pivot = hi_pivot;
-        if (guess) {
-            guess = 0;
-            continue;
-        }
-        if (round > 0 || between) {
-            key_range(r, row_key, n, &lo, &hi, list->scratch);
-            if (lo + 1 >= hi) {
-                c->key = hi;
-                c->id = tie_cut(r, row_key, tiles, m, hi, at_hi, target, work, list->scratch);
-                c->tied = 1;
-                return;
-            }
-        }
-        const f32 zl = of_key(lo), zh = of_key(hi), width = zh - zl;
-        const f32 reach = n_known > 0 ? of_key(pivot[CLS_PIVOTS - 1]) - of_key(pivot[0]) : 0.0f;
-        const i32 fifth = (i32)(((u32)hi - (u32)lo) / 5u);
-        f32 far = 1.0f;
-        for (u32 p = 0; p < CLS_PIVOTS; p++) {
-            /* Just beyond the pass's pivots first; then evenly in floats,
-             * which is even in depth; in keys where floats overflow. */
-            i32 k = lo + fifth * (i32)(p + 1);
-            if (round == 0 && lo_pivot >= 0 && hi_pivot < 0)
-                k = key_of(clean(zl + reach * far));
-            else if (round == 0 && hi_pivot >= 0 && lo_pivot < 0)
-                k = key_of(clean(zh - reach * (27.0f / far)));
-            else if (width < CLS_FLT_MAX)
-                k = key_of(clean(zl + width * (0.2f * (f32)(p + 1))));
-            far *= 3.0f;
-            const i32 before = p > 0 ? key[p - 1] : lo;
-            key[p] = min(k > before ? k : before + 1, hi - 1);
-        }
-        measure_row(r, row_key, tiles, m, key, sum, list->scratch);
-        for (u32 p = 0; p < CLS_PIVOTS; p++) {
-            if (!u64_less(sum[p], target)) {
-                lo = key[p] > lo ? key[p] : lo;
-            } else if (key[p] < hi) {
-                hi = key[p];
-                at_hi = sum[p];
-                hi_pivot = -1;
-            }
-        }
-        round++;
     }
 }
 
@@ -246,7 +129,7 @@ static inline u64 cut_masses(const row_logits *r, __global const i32 *row_key, u
 {
     u64 total = u64_from(0);
     BARRIER();
-    for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS) {
         const i32 top = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (top >= set->key && top != CLS_KEY_NONE) {
@@ -277,13 +160,13 @@ static inline u64 pass_masses(const shortlist *list, const cut *c, __global cons
 {
     u64 total = u64_from(0);
     BARRIER();
-    for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS) {
         const u64 over = row_pass[t * CLS_PIVOTS + (u32)c->pivot];
         work[t] = c->tied ? u64_add(over, work[t]) : over;
     }
     BARRIER();
     if (get_local_id(0) == 0 && !c->tied) {
-        for (u32 i = 0; i < list->n; i++) {
+        SHORT_LOOP for (u32 i = 0; i < list->n; i++) {
             const u32 t = (u32)list->id[i] / CLS_TILE;
             const int kept = (u32)list->rank[i] < c->kept;
             if (kept && !c->from_below)
@@ -293,7 +176,7 @@ static inline u64 pass_masses(const shortlist *list, const cut *c, __global cons
         }
     }
     BARRIER();
-    for (u32 t = get_local_id(0); t < tiles; t += WGS)
+    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS)
         total = u64_add(total, work[t]);
     return wg_mass(total, scratch);
 }

@@ -4,6 +4,7 @@
  * whatever path found the set. Integers: the walk cannot fall off the end. */
 #include "core/philox.h"
 #include "row/list.cl"
+#include "stages/adaptive_p.cl"
 
 #define DRAW_ARGS                                                                                        \
     __global const i32 *positions, const u64 positions_offset, __global const i32 *draws,                \
@@ -13,33 +14,34 @@
     const u64 status_offset, __global i32 *latest, const u64 latest_offset, __global const i32 *infill,  \
     const u32 n_end
 
-/* A token's weight by adaptive p, of its mass. */
-static inline u32 adapted_weight(const kept_set *set, u64 mass)
-{
-    return adaptive_weight(probability_q30(mass, set->mass), set->aim, set->least);
-}
-
 /* The weights of one vector of a tile, in units that set_finish() brings to the
  * row's, and their sum. */
 static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_unit *unit, f32 scale,
                                 const kept_set *set)
 {
     const FV x = load_v(r, i, kind);
-    UV w = weight_v(x, unit->max, scale, unit->fraction);
-    if (set->adapted) {
-        u32 lane[VEC];
-        const UV kept = AS_UV(is_kept(set, x, i) & (x > CLS_MASKED));
-        VSTORE((w & 0x7fffffffu) | (kept << 31), lane);
-        for (u32 j = 0; j < VEC; j++)
-            lane[j] = lane[j] >> 31 ? adapted_weight(set, up(u64_from(lane[j] & 0x7fffffffu), unit->shift)) : 0u;
-        return VLOAD(lane);
-    }
-    return set->plain ? w : (AS_UV(is_kept(set, x, i)) & w) >> lost_bits(unit->shift);
+    const UV w = weight_v(x, unit->max, scale, unit->fraction);
+#if CHAIN == 2
+    if (set->adapted)
+        return adapted_vector(set, AS_UV(is_kept(set, x, i) & (x > CLS_MASKED)), w, unit);
+#endif
+    return CHAIN == 0 || set->plain ? w : (AS_UV(is_kept(set, x, i)) & w) >> lost_bits(unit->shift);
 }
 /* Lanes of up to 2^30 + 128 don't add up in 32 bits: by halves. */
 static inline u64 vector_mass(UV w)
 {
     return u64_add(u64_shl(u64_from(USUM(w >> 16)), 16), u64_from(USUM(w & 0xffffu)));
+}
+/* The token of a vector at id i in whose interval `drawn` lies, that of the tile's
+ * weights before it being `sum`. A loop that compilers do not unroll. */
+static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *set, u64 sum, u64 drawn)
+{
+    SHORT_LOOP for (u32 j = 0; j < VEC; j++) {
+        sum = u64_add(sum, u64_from(USUM(LANES == (IV)((i32)j) ? w : (UV)(0u))));
+        if (u64_less(drawn, set_finish(sum, unit, set)))
+            return (i32)(i + j);
+    }
+    return -1;
 }
 /* The token of a tile whose interval holds `drawn`, the tile's tokens before
  * it taken off already. By the whole group: items take stretches. */
@@ -50,26 +52,27 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
     const u32 first = min((u32)get_local_id(0) * stretch, (u32)TILE_VECTORS);
     const u32 last = min(first + stretch, (u32)TILE_VECTORS);
     const int kind = tile_kind(r, tile);
-    u64 mine = u64_from(0), total;
+    u64 sum = u64_from(0), total;
     i32 token = -1;
-    for (u32 v = first; v < last; v++)
-        mine = u64_add(mine, vector_mass(vector_weights(r, tile * CLS_TILE + v * VEC, kind, unit, scale, set)));
-    u64 sum = wg_scan_mass(mine, scratch, &total);
-    if (!u64_less(drawn, set_finish(sum, unit, set)) && u64_less(drawn, set_finish(u64_add(sum, mine), unit, set))) {
-        for (u32 v = first; v < last && token < 0; v++) {
+    int here = 1;
+    /* First what each item's stretch has, then, in one of them, where it is: a
+     * loop, so that compilers that inline everything have one copy. */
+    for (u32 round = 0; round < 2; round++) {
+        for (u32 v = first; v < last && here; v++) {
             const u32 i = tile * CLS_TILE + v * VEC;
             const UV w = vector_weights(r, i, kind, unit, scale, set);
             const u64 next = u64_add(sum, vector_mass(w));
-            if (u64_less(drawn, set_finish(next, unit, set))) {
-                u32 lane[VEC];
-                VSTORE(w, lane);
-                for (u32 j = 0; j < VEC && token < 0; j++) {
-                    sum = u64_add(sum, u64_from(lane[j]));
-                    if (u64_less(drawn, set_finish(sum, unit, set)))
-                        token = (i32)(i + j);
-                }
+            if (round == 1 && u64_less(drawn, set_finish(next, unit, set))) {
+                token = draw_lane(w, i, unit, set, sum, drawn);
+                break;
             }
             sum = next;
+        }
+        if (round == 0) {
+            const u64 mine = sum;
+            sum = wg_scan_mass(mine, scratch, &total);
+            here = !u64_less(drawn, set_finish(sum, unit, set)) &&
+                   u64_less(drawn, set_finish(u64_add(sum, mine), unit, set));
         }
     }
     return wg_imax(token, scratch);
@@ -83,12 +86,12 @@ static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn
     const u32 first = min((u32)get_local_id(0) * stretch, tiles), last = min(first + stretch, tiles);
     u64 mine = u64_from(0), total;
     u32 found = tiles;
-    for (u32 t = first; t < last; t++)
+    SHORT_LOOP for (u32 t = first; t < last; t++)
         mine = u64_add(mine, tile_mass[t]);
     u64 sum = wg_scan_mass(mine, scratch, &total);
     u64 rest = *drawn;
     if (!u64_less(*drawn, sum) && u64_less(*drawn, u64_add(sum, mine))) {
-        for (u32 t = first; t < last && found == tiles; t++) {
+        SHORT_LOOP for (u32 t = first; t < last && found == tiles; t++) {
             const u64 next = u64_add(sum, tile_mass[t]);
             if (u64_less(*drawn, next)) {
                 found = t;
@@ -97,8 +100,18 @@ static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn
             sum = next;
         }
     }
-    *drawn = wg_broadcast(rest, found < tiles, scratch);
-    return u64_lo(wg_broadcast(u64_from(found), found < tiles, scratch));
+#if WGS > 1
+    BARRIER();
+    if (found < tiles) {
+        scratch[0] = rest;
+        scratch[1] = u64_from(found);
+    }
+    BARRIER();
+    rest = scratch[0];
+    found = u64_lo(scratch[1]);
+#endif
+    *drawn = rest;
+    return found;
 }
 
 /* Draws from masses per tile (row units). */
@@ -110,28 +123,13 @@ static inline i32 draw_row(const row_logits *r, __global const i32 *row_key, __g
     return draw_in_tile(r, t, &unit, scale, set, drawn, scratch);
 }
 
-/* Gives the first `kept` ranks of a list the weights of adaptive p in place of
- * their masses. */
-static inline void list_adapt(shortlist *list, u32 kept, kept_set *set)
-{
-    u32 least = CLS_DEEPEST;
-    for (u32 i = get_local_id(0); i < list->n; i += WGS)
-        if ((u32)list->rank[i] < kept)
-            least = min(least, adaptive_depth(probability_q30(list->mass[i], set->mass), set->aim));
-    set->least = (u32)-wg_imax(-(i32)least, list->scratch);
-    for (u32 i = get_local_id(0); i < list->n; i += WGS)
-        if ((u32)list->rank[i] < kept)
-            list->mass[i] = u64_from(adapted_weight(set, list->mass[i]));
-    BARRIER();
-}
-
 /* Draws from the first `kept` ranks of a list. */
 static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
 {
     i32 token = -1;
     if (get_local_id(0) == 0) {
         u64 sum = u64_from(0);
-        for (u32 i = 0; i < list->n && token < 0; i++) {
+        SHORT_LOOP for (u32 i = 0; i < list->n && token < 0; i++) {
             if ((u32)list->rank[i] < kept) {
                 sum = u64_add(sum, list->mass[i]);
                 if (u64_less(drawn, sum))
@@ -139,11 +137,11 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
             }
         }
     }
-    return wg_imax(token, list->scratch);
+    return (i32)u64_lo(wg_broadcast(u64_from((u32)token), get_local_id(0) == 0, list->scratch));
 }
 
 /* 64 random bits of a row, for a purpose. */
-static inline u64 row_bits(u32 purpose, const cls_slot *slot, __global const i32 *positions, u64 positions_offset,
+static inline u64 row_bits(u32 purpose, __global const cls_slot *slot, __global const i32 *positions, u64 positions_offset,
                            __global const i32 *draws, u64 draws_offset, __global const u64 *random, u64 random_offset, u32 has, u32 row)
 {
     if ((has & CLS_HAS_RANDOM) && purpose == CLS_PURPOSE_TOKEN)
@@ -152,6 +150,7 @@ static inline u64 row_bits(u32 purpose, const cls_slot *slot, __global const i32
     if (has & CLS_POSITIONS_ADD)
         position = slot->position + (u32)OF(positions)[row];
     const u32 draw = has & CLS_HAS_DRAWS ? (u32)OF(draws)[row] : 0u;
-    return philox_bits(purpose, slot->seed, slot->stream, position, draw);
+    const u32 seed[2] = { slot->seed[0], slot->seed[1] }, stream[2] = { slot->stream[0], slot->stream[1] };
+    return philox_bits(purpose, seed, stream, position, draw);
 }
 #define ROW_BITS(purpose, slot, row) row_bits(purpose, slot, positions, positions_offset, draws, draws_offset, random, random_offset, has, row)

@@ -27,26 +27,31 @@ static inline void finish_row(cls_row *out, __global cls_row *record, __global c
             status_out[u64_to_size(status_offset) + row] = (i32)out->status;
         if (drawn && (has & CLS_HAS_LATEST))
             *latest = out->token;
+#if CHAIN == 2
         if (drawn && (has & CLS_DEFER) && first && (slot->flags & CLS_SLOT_MODES)) {
             slot->pending = out->token;
             slot->next = *made;
         }
+#endif
     }
     state_accept(slot, s, lists, (u32)out->token, drawn && !(has & CLS_DEFER), made, scratch);
 }
-/* place: the row's slot, less than 0 if it has none. */
-#define FINISH_ROW(out, row, place, view, done, first, made, scratch)                                   \
-    finish_row(out, rows + row, slots + ((place) < 0 ? 0 : (place)), &(view)->state, lists, has, row,   \
-               done, first, made, tokens, tokens_offset, status_out, status_offset,                                  \
-               OF(latest) + ((place) < 0 ? 0 : (place)), scratch)
+/* place: the row's slot, less than 0 if it has none. The places of the slot's state are
+ * computed here, not kept in registers from the row's view on. */
+#define FINISH_ROW(out, row, place, done, first, made, scratch)                                         \
+    {                                                                                                   \
+        const u32 its = (place) < 0 ? 0u : (u32)(place);                                                \
+        const slot_state its_state = state_of(state, layout, vocab, its);                               \
+        finish_row(out, rows + row, slots + its, &its_state, lists, has, row, done, first, made,        \
+                   tokens, tokens_offset, status_out, status_offset, OF(latest) + its, scratch);        \
+    }
 
 /* Whether no row before this one names its slot: of rows that share one, the
  * first one's draw is what accepting its token goes by. Asked where that matters. */
-static inline int first_of_slot(const cls_slot *slot, __global const cls_slot *slots, u32 n_slots,
-                                __global const i32 *slot_map, u64 slot_map_offset, u32 has, u32 row, i32 place)
+static inline int first_of_slot(u32 flags, __global const i32 *slot_map, u64 slot_map_offset, u32 has, u32 row, i32 place)
 {
     int first = 1;
-    if ((slot->flags & CLS_SLOT_MODES) && (has & CLS_DEFER) && (has & CLS_HAS_SLOT_MAP))
+    if ((flags & CLS_SLOT_MODES) && (has & CLS_DEFER) && (has & CLS_HAS_SLOT_MAP))
         for (u32 other = 0; other < row; other++)
             first &= OF(slot_map)[other] != place;
     return first;

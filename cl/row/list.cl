@@ -20,56 +20,62 @@ typedef struct shortlist {
     u32 n;
 } shortlist;
 
+#if CHAIN > 0
 #define SHORTLIST(NAME)                                            \
     __local i32 NAME##_keys[LIST], NAME##_ids[LIST];               \
     __local i32 NAME##_orders[LIST], NAME##_ranks[LIST];           \
     __local u64 NAME##_masses[LIST], NAME##_scratches[WGS];        \
     shortlist NAME = { NAME##_keys, NAME##_ids, NAME##_masses,     \
                        NAME##_orders, NAME##_ranks, NAME##_scratches, 0 }
+#else /* nobody has one */
+#define SHORTLIST(NAME)                 \
+    __local u64 NAME##_scratches[WGS];  \
+    shortlist NAME = { 0, 0, 0, 0, 0, NAME##_scratches, 0 }
+#endif
 
 #define ALL_TIES 0x7fffffffu
 
 /* Walks max tiles [first, last), multiples of VEC, and takes the tokens with lo <= key <= hi, of
- * those equal to lo only the next *ties. Writes them from place `at` on where
+ * those equal to lo only the next *ties. Writes them from place `at_list` on where
  * `write` is set, as far as the list reaches. Returns how many there are; may
  * stop counting beyond LIST, ties left out where it does not write: the caller
  * limits them. */
 static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, u32 first, u32 last, i32 lo, i32 hi,
-                              u32 *ties, int write, u32 at, shortlist *list)
+                              u32 *ties, int write, u32 at_list, shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     u32 taken = 0, left = *ties;
     for (u32 base = first; base < last && taken - (write ? 0 : *ties - left) <= LIST; base += VEC) {
         u32 tiles = lane_bits(VLOAD(row_key + base) >= lo);
-        for (; tiles != 0; tiles &= tiles - 1) {
+        SHORT_LOOP for (; tiles != 0; tiles &= tiles - 1) {
             const u32 m = base + 31 - clz(tiles & (~tiles + 1));
             const int kind = max_tile_kind(r, m);
-            /* Folding a comparison to a scalar costs more than the comparison:
-             * once a tile first, since a narrow bracket misses most tiles. What
-             * is kept of it are the logits after all adjustments. */
-            f32 kept[CLS_MAX_TILE];
+            /* Folding a comparison to a scalar costs more than the comparison: once
+             * a tile first, since a narrow bracket misses most tiles. A tile that
+             * has some is read again, by the same code: an array of what was read
+             * would not fit a GPU's registers. */
             IV any = (IV)(0);
-            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
-                const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
-                VSTORE(x, kept + v);
-                any |= (x > under) & (x <= over);
-            }
-            for (u32 v = ANY(any) ? 0 : CLS_MAX_TILE; v < CLS_MAX_TILE; v += VEC) {
-                const u32 i = m * CLS_MAX_TILE + v;
-                const f32 *const lane = kept + v;
-                const FV x = VLOAD(lane);
-                u32 hits = lane_bits((x > under) & (x <= over));
-                for (; hits != 0; hits &= hits - 1) {
+            for (u32 at = 0; at < 2 * CLS_MAX_TILE; at += VEC) {
+                const u32 i = m * CLS_MAX_TILE + at % CLS_MAX_TILE;
+                const FV x = load_above(r, i, kind, least);
+                const IV hit = (x > under) & (x <= over);
+                if (at < CLS_MAX_TILE) {
+                    any |= hit;
+                    if (at + VEC == CLS_MAX_TILE && !ANY(any))
+                        break;
+                    continue;
+                }
+                SHORT_LOOP for (u32 hits = lane_bits(hit); hits != 0; hits &= hits - 1) {
                     const u32 j = 31 - clz(hits & (~hits + 1));
-                    const i32 key = key_of(clean(lane[j]));
+                    const i32 key = key_of(clean(FMAX(LANES == (IV)((i32)j) ? x : (FV)(CLS_MASKED))));
                     if (key == lo) {
                         if (left == 0)
                             continue;
                         left--;
                     }
-                    if (write && at + taken < LIST) {
-                        list->key[at + taken] = key;
-                        list->id[at + taken] = (i32)(i + j);
+                    if (write && at_list + taken < LIST) {
+                        list->key[at_list + taken] = key;
+                        list->id[at_list + taken] = (i32)(i + j);
                     }
                     taken++;
                 }
@@ -85,7 +91,7 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
 static inline int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi, u32 ties,
                           shortlist *list)
 {
-    u32 total;
+    u32 total = 0;
 #if WGS == 1
     total = take_tokens(r, row_key, 0, n, lo, hi, &ties, 1, 0, list);
 #else
@@ -93,22 +99,24 @@ static inline int collect(const row_logits *r, __global const i32 *row_key, u32 
      * items before it end: the order of ids is kept without sorting. */
     const u32 stretch = (n / VEC + WGS - 1) / WGS * VEC;
     const u32 first = min((u32)get_local_id(0) * stretch, n), last = min(first + stretch, n);
-    u32 all = ALL_TIES, equal, mine;
-    u32 count = take_tokens(r, row_key, first, last, lo, hi, &all, 0, 0, list);
-    const u32 my_ties = ALL_TIES - all;
-    const u32 ties_before = wg_scan_u32(my_ties, list->scratch, &equal);
-    u32 quota = (u32)not_negative((i32)(ties - ties_before));
-    quota = min(quota, my_ties);
-    mine = count - my_ties + quota;
-    const u32 at = wg_scan_u32(mine, list->scratch, &total);
-    /* Items that stopped counting make the total too large, never too small. */
-    if (total <= LIST)
-        take_tokens(r, row_key, first, last, lo, hi, &quota, 1, at, list);
+    u32 quota = ALL_TIES, at = 0;
+    for (u32 write = 0; write < 2 && total <= LIST; write++) {
+        const u32 count = take_tokens(r, row_key, first, last, lo, hi, &quota, (int)write, at, list);
+        if (write == 0) { /* the same for the whole group */
+            u64 all;
+            const u32 my_ties = ALL_TIES - quota;
+            const u64 before = wg_scan_mass(u64_make(count - my_ties, my_ties), list->scratch, &all);
+            quota = min((u32)not_negative((i32)(ties - u64_lo(before))), my_ties);
+            at = u64_hi(before) + min(u64_lo(before), ties);
+            /* Items that stopped counting make it too large, never too small. */
+            total = u64_hi(all) + min(u64_lo(all), ties);
+        }
+    }
 #endif
     if (total > LIST)
         return 0;
     list->n = total;
-    for (u32 i = total + get_local_id(0); i < LIST && i < total + VEC; i += WGS)
+    SHORT_LOOP for (u32 i = total + get_local_id(0); i < LIST && i < total + VEC; i += WGS)
         list->key[i] = CLS_KEY_NONE;
     BARRIER();
     return 1;
@@ -156,7 +164,7 @@ static inline void list_weigh(shortlist *list, __global const i32 *row_key, f32 
     u32 tile = 0xffffffffu;
     cls_unit unit;
     BARRIER();
-    for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS) {
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (t != tile) {
             tile = t;
@@ -171,7 +179,7 @@ static inline void list_weigh(shortlist *list, __global const i32 *row_key, f32 
 static inline u64 list_mass(const shortlist *list, u32 kept)
 {
     u64 mass = u64_from(0);
-    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             mass = u64_add(mass, list->mass[i]);
     return wg_mass(mass, list->scratch);
@@ -185,7 +193,7 @@ static inline u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 targ
     if (get_local_id(0) == 0) {
         u64 sum = base;
         int reached = 0;
-        while (!reached && count < kept) {
+        SHORT_LOOP while (!reached && count < kept) {
             sum = u64_add(sum, list->mass[list->order[count]]);
             count++;
             reached = !u64_less(sum, target);
@@ -213,7 +221,7 @@ static inline u64 list_sum(const shortlist *list, __global const i32 *row_key, u
     u64 sum = u64_from(0);
     u32 tile = 0xffffffffu;
     cls_unit unit;
-    for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS) {
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (t != tile) {
             tile = t;
@@ -233,7 +241,7 @@ static inline u64 list_sum(const shortlist *list, __global const i32 *row_key, u
 static inline void list_drop(shortlist *list, u32 first, u32 last)
 {
     BARRIER();
-    for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS) {
         const i32 rank = list->rank[i];
         if (rank >= (i32)first && rank < (i32)last)
             list->rank[i] = GONE;
@@ -241,7 +249,7 @@ static inline void list_drop(shortlist *list, u32 first, u32 last)
             list->rank[i] = rank - (i32)(last - first);
     }
     BARRIER();
-    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS)
         if (list->rank[i] != GONE)
             list->order[list->rank[i]] = (i32)i;
     BARRIER();

@@ -31,20 +31,14 @@ static inline void sample_deeper(__global const f32 *deep, __global const f32 *w
     sum[3] = wg_fsum(FSUM(s3), scratch);
 }
 
-/* Four pivots around the place where the measure above reaches the target, of
- * `total` in all. Masses are estimated from the tail: its weights are bounded,
- * so a head that the sample misses does no harm. Counts from the head: the
- * tail may be -inf. Floats, because it is only a guess. `sample` takes
- * 2 * sample_size() floats. */
-static inline void guess_pivots(const row_logits *r, const measure *m, u64 target, u64 total, __global f32 *sample,
-                                i32 *pivot, __local u64 *scratch)
+/* Samples a row: how deep each sampled token lies and what it weighs (1 each, where
+ * counts are measured). Returns the greatest depth that weighs anything, and in *sum
+ * what all weigh. */
+static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __global f32 *deep, __global f32 *weighs,
+                             f32 *sum, __local u64 *scratch)
 {
-    const u32 n = sample_size(r->vocab);
     const f32 fraction = split(m->row_max, m->scale).fraction;
-    const f32 share = (f32)n / (f32)r->vocab;
-    __global f32 *const deep = sample, *const weighs = sample + n;
-    f32 deepest = 0.0f, sum = 0.0f, wanted, spread;
-    f32 at[CLS_PIVOTS], lo[CLS_PIVOTS], hi[CLS_PIVOTS], value[CLS_PIVOTS];
+    f32 deepest = 0.0f, mine = 0.0f;
     for (u32 j = get_local_id(0) * VEC; j < n; j += WGS * VEC) {
         const FV x = load_adjusted(r, sample_id(r->vocab, j), 0, CLS_MASKED);
         const FV d = ((FV)(m->row_max) - x) * m->scale;
@@ -54,58 +48,72 @@ static inline void guess_pivots(const row_logits *r, const measure *m, u64 targe
         VSTORE(d, deep + j);
         VSTORE(w, weighs + j);
         deepest = LARGER(deepest, FMAX(reach));
-        sum += FSUM(w);
+        mine += FSUM(w);
     }
     deepest = wg_fmax(deepest, scratch);
-    sum = wg_fsum(sum, scratch);
-    if (m->counts)
-        wanted = LARGER(sum - u64_to_f32(target) * share, 0.0f);
-    else
-        wanted = (u64_to_f32(total) - u64_to_f32(target)) * 0x1p-13f * share;
+    *sum = wg_fsum(mine, scratch);
+    return deepest;
+}
 
-    /* Where the tail has the wanted weight: five rounds of five. */
-    f32 low = 0.0f, high = deepest;
-    for (u32 round = 0; round < 5; round++) {
-        const f32 part = (high - low) * 0.2f;
-        f32 start = low;
-        for (u32 p = 0; p < CLS_PIVOTS; p++)
-            at[p] = low + part * (f32)(p + 1);
-        sample_deeper(deep, weighs, n, at, value, scratch);
-        for (u32 p = 0; p < CLS_PIVOTS; p++)
-            if (value[p] > wanted)
-                start = at[p];
-        high = start + part;
-        low = start;
-    }
-    /* How uncertain that is: the tail's weights, squared. */
+/* How uncertain it is that the tail under a depth has its weight: the root of its
+ * weights, squared; of counts, of how many they are. */
+static inline f32 sample_spread(__global const f32 *deep, __global const f32 *weighs, u32 n, f32 low,
+                                const measure *m, f32 wanted_count, __local u64 *scratch)
+{
     FV squares = (FV)(0.0f);
     for (u32 j = get_local_id(0) * VEC; j < n; j += WGS * VEC) {
         const FV w = VLOAD(weighs + j);
         squares += VLOAD(deep + j) > low ? w * w : (FV)(0.0f);
     }
-    spread = wg_fsum(FSUM(squares), scratch);
-    if (m->counts)
-        spread = u64_to_f32(target) * share + 1.0f;
-    spread = sqrt(spread);
+    const f32 spread = wg_fsum(FSUM(squares), scratch);
+    return sqrt(m->counts ? wanted_count + 1.0f : spread);
+}
 
-    /* The depths of wanted -2.4, -0.6, +0.6, +2.4 spreads, all four at once:
-     * between the inner two lies the cut of 45 % of rows, some 900 tokens apart
-     * where 78,000 of 128,256 are kept; beyond the outer two that of 2 %. */
+/* Four pivots around the place where the measure above reaches the target, of
+ * `total` in all. Masses are estimated from the tail: its weights are bounded,
+ * so a head that the sample misses does no harm. Counts from the head: the
+ * tail may be -inf. Floats, because it is only a guess. `sample` takes
+ * 2 * sample_size() floats. */
+static inline void guess_pivots(const row_logits *r, const measure *m, u64 target, u64 total, __global f32 *sample,
+                                i32 *pivot, __local u64 *scratch)
+{
+    const u32 n = sample_size(r->vocab);
+    const f32 share = (f32)n / (f32)r->vocab;
+    __global f32 *const deep = sample, *const weighs = sample + n;
+    f32 sum, wanted, spread = 0.0f;
+    f32 lo[CLS_PIVOTS] = { 0.0f, 0.0f, 0.0f, 0.0f }, hi[CLS_PIVOTS] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    const f32 deepest = sample_row(r, m, n, deep, weighs, &sum, scratch);
+    if (m->counts)
+        wanted = LARGER(sum - u64_to_f32(target) * share, 0.0f);
+    else
+        wanted = (u64_to_f32(total) - u64_to_f32(target)) * 0x1p-13f * share;
+
+    /* Where the tail has the wanted weight: five rounds of five. Then the depths of
+     * wanted -2.4, -0.6, +0.6, +2.4 spreads, all four at once: between the inner two
+     * lies the cut of 45 % of rows, some 900 tokens apart where 78,000 of 128,256 are
+     * kept; beyond the outer two that of 2 %. */
     const f32 away[CLS_PIVOTS] = { -2.4f, -0.6f, 0.6f, 2.4f };
-    for (u32 p = 0; p < CLS_PIVOTS; p++) {
-        lo[p] = 0.0f;
-        hi[p] = deepest;
-    }
-    for (u32 round = 0; round < 13; round++) {
-        for (u32 p = 0; p < CLS_PIVOTS; p++)
-            at[p] = 0.5f * (lo[p] + hi[p]);
+    f32 low = 0.0f, high = deepest;
+    for (u32 round = 0; round < 5 + 13; round++) {
+        const int spreads = round >= 5;
+        const f32 part = (high - low) * 0.2f;
+        f32 at[CLS_PIVOTS], value[CLS_PIVOTS], start = low;
+        if (round == 5)
+            spread = sample_spread(deep, weighs, n, low, m, u64_to_f32(target) * share, scratch);
+        for (u32 p = 0; p < CLS_PIVOTS; p++) {
+            lo[p] = round > 5 ? lo[p] : 0.0f;
+            hi[p] = round > 5 ? hi[p] : deepest;
+            at[p] = spreads ? 0.5f * (lo[p] + hi[p]) : low + part * (f32)(p + 1);
+        }
         sample_deeper(deep, weighs, n, at, value, scratch);
         for (u32 p = 0; p < CLS_PIVOTS; p++) {
-            if (value[p] > wanted + spread * away[p])
-                lo[p] = at[p];
-            else
-                hi[p] = at[p];
+            const int deeper = value[p] > wanted + spread * away[p];
+            lo[p] = deeper ? at[p] : lo[p];
+            hi[p] = deeper ? hi[p] : at[p];
+            start = deeper ? at[p] : start;
         }
+        high = spreads ? high : start + part;
+        low = spreads ? low : start;
     }
     /* Outer ends, so that a cluster of equal logits lies between two pivots;
      * ascending and apart, whatever the estimate. p = 0 is the deepest. */

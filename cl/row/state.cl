@@ -40,7 +40,7 @@ static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u3
 static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
 {
     u32 lo = 0, hi = n;
-    while (lo < hi) {
+    SHORT_LOOP while (lo < hi) {
         const u32 mid = (lo + hi) / 2;
         if (ids[mid] < id)
             lo = mid + 1;
@@ -155,47 +155,53 @@ static inline void mode_load(const slot_state *s, u32 at, cls_mode *mode)
 static inline void state_accept(__global cls_slot *slot, const slot_state *s, __global const u32 *lists, u32 id,
                                 int active, const cls_mode *made, __local u64 *scratch)
 {
-    cls_slot next;
-    u32 entry = id | CLS_ENTRY_OUTPUT, leaving = 0, first = 0, last = 0;
+    /* The slot is read where it lies: a copy of it would fill an item's registers. */
+#if ROW
+    u32 leaving = 0, first = 0, last = 0;
     int leaves = 0;
     if (active) {
-        next = *slot;
-        leaves = next.window != 0 && next.length >= next.window && s->keep != CLS_KEEPS_NONE;
+        const u32 window = slot->window, length = slot->length;
+        leaves = window != 0 && length >= window && s->keep != CLS_KEEPS_NONE;
         if (leaves) {
-            leaving = s->ring[(next.length - next.window) % s->n_ring];
+            leaving = s->ring[(length - window) % s->n_ring];
             /* Counts know how many are left, bits must ask the window. */
-            if (s->keep == CLS_KEEPS_SEEN || !entry_counts(leaving, next.flags)) {
-                first = next.length - next.window + 1;
-                last = next.length;
+            if (s->keep == CLS_KEEPS_SEEN || !entry_counts(leaving, slot->flags)) {
+                first = length - window + 1;
+                last = length;
             }
         }
     }
-    const u32 others = ring_has(s, first, last, leaving, active ? next.flags : 0u, scratch);
+    const u32 others = ring_has(s, first, last, leaving, active ? slot->flags : 0u, scratch);
+#endif
     BARRIER(); /* all have read the slot and the ring */
     if (active && get_local_id(0) == 0) {
-        entry = state_add(s, entry, next.flags);
+        const u32 flags = slot->flags, length = slot->length, outputs = slot->outputs + 1;
+        const u32 entry = state_add(s, id | CLS_ENTRY_OUTPUT, flags);
+#if ROW
         if (leaves)
-            state_drop(s, leaving, next.flags,
-                       !others && !(((leaving ^ entry) & CLS_ENTRY_ID) == 0 && entry_counts(leaving, next.flags)));
-        s->ring[next.length % s->n_ring] = entry;
-        mode_store(s, next.length, &next.mode);
-        const u32 top_p = next.mode.top_p;
+            state_drop(s, leaving, flags,
+                       !others && !(((leaving ^ entry) & CLS_ENTRY_ID) == 0 && entry_counts(leaving, flags)));
+#endif
+        s->ring[length % s->n_ring] = entry;
+        cls_mode mode = slot->mode;
+        mode_store(s, length, &mode);
+#if CHAIN == 2
+        const u32 top_p = mode.top_p;
         if (made != 0)
-            next.mode = *made;
-        else if (next.pending == (i32)id)
-            next.mode = next.next;
-        next.mode.top_p = next.flags & CLS_SLOT_DECAYS ? top_p_next(&next, top_p, (i32)id) : top_p;
-        slot->mode = next.mode;
+            mode = *made;
+        else if (slot->pending == (i32)id)
+            mode = slot->next;
+        mode.top_p = top_p;
+        if (flags & CLS_SLOT_DECAYS)
+            mode.top_p = slot->reset_id == (i32)id ? slot->top_p : top_p_decayed(top_p, slot->decay, slot->top_p_least);
+        slot->mode = mode;
+#endif
         slot->pending = -1;
-        next.position += 1;
-        next.outputs += 1;
-        next.length += 1;
-        next.longest = max(next.longest, next.length);
-        next.stopped = has_stopped(&next, s, lists);
-        slot->position = next.position;
-        slot->outputs = next.outputs;
-        slot->length = next.length;
-        slot->longest = next.longest;
-        slot->stopped = next.stopped;
+        slot->position += 1;
+        slot->outputs = outputs;
+        slot->length = length + 1;
+        slot->longest = max(slot->longest, length + 1);
+        slot->stopped = (slot->max_tokens != 0 && outputs >= slot->max_tokens) ||
+                        list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop;
     }
 }

@@ -25,6 +25,7 @@ static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
 #define MASK_NONE 2u
 static inline u32 tile_mask(const row_logits *r, u32 tile)
 {
+#if ROW
     const u32 first = tile * (CLS_TILE / 32), last = first + CLS_TILE / 32;
     if (!r->masked)
         return MASK_ALL;
@@ -39,6 +40,9 @@ static inline u32 tile_mask(const row_logits *r, u32 tile)
     if (CAT(fold_or, VEC)(any) == 0)
         return MASK_NONE;
     return CAT(fold_or, VEC)(~all) == 0 ? MASK_ALL : MASK_SOME;
+#else
+    return MASK_ALL;
+#endif
 }
 /* Whether a tile's logits may be loaded as they lie, but for touched tokens:
  * whole, not masked, no dense bias. */
@@ -50,8 +54,10 @@ static inline int tile_is_open(const row_logits *r, u32 tile, u32 masked)
 static inline u32 tile_touched(const row_logits *r, u32 tile)
 {
     IV touched = (IV)(0);
+#if ROW
     for (u32 w = tile * (CLS_TILE / 32); w < (tile + 1) * (CLS_TILE / 32); w += VEC)
         touched |= VLOAD((__global const i32 *)r->touching[0] + w) | VLOAD((__global const i32 *)r->touching[1] + w);
+#endif
     return (u32)CAT(fold_or, VEC)(touched);
 }
 /* How a tile's vectors are to be loaded, once it was surveyed. */
@@ -69,11 +75,16 @@ static inline int tile_kind(const row_logits *r, u32 tile)
 }
 static inline int max_tile_kind(const row_logits *r, u32 m)
 {
-    const u32 tile = m / CLS_MAX_TILES_PER_TILE, w = m * (CLS_MAX_TILE / 32);
+    const u32 tile = m / CLS_MAX_TILES_PER_TILE;
     const int kind = tile_kind(r, tile);
+#if ROW
+    const u32 w = m * (CLS_MAX_TILE / 32);
     if (kind != TILE_OPEN || r->narrowed || (r->flags[tile] & CLS_STATUS_INF))
         return kind;
     return (touched_word(r, w) | touched_word(r, w + 1)) == 0 ? TILE_PLAIN : TILE_OPEN;
+#else
+    return kind;
+#endif
 }
 static inline FV load_above(const row_logits *r, u32 i, int kind, f32 least)
 {
@@ -111,6 +122,28 @@ static inline i32 row_max_key(__global const i32 *row_key, u32 n, __local u64 *s
     return wg_imax(IMAX(m), scratch);
 }
 
+/* The row's largest key, and in *flags those of all of its tiles, by the whole group. */
+static inline u64 summary_of(u64 a, u64 b)
+{
+    return u64_make(u64_hi(a) | u64_hi(b), (u32)max((i32)u64_lo(a), (i32)u64_lo(b)));
+}
+DEFINE_WG_REDUCE(wg_summary, u64, sg_u64, summary_of)
+static inline i32 row_summary(__global const u32 *tile_flags, __global const i32 *row_key, u32 tiles, u32 *flags,
+                              __local u64 *scratch)
+{
+    IV most = (IV)(CLS_KEY_NONE);
+    u32 mine = 0;
+    for (u32 i = get_local_id(0) * VEC; i < tiles * CLS_MAX_TILES_PER_TILE; i += WGS * VEC) {
+        const IV k = VLOAD(row_key + i);
+        most = most > k ? most : k;
+    }
+    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS)
+        mine |= tile_flags[t];
+    const u64 all = wg_summary(u64_make(mine, (u32)IMAX(most)), scratch);
+    *flags = u64_hi(all);
+    return (i32)u64_lo(all);
+}
+
 /* A tile's unit for weights under the set's largest logit, which may be below the
  * tile's where a head was cut. */
 static inline cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 exponent, f32 scale)
@@ -125,7 +158,7 @@ static inline u64 row_total(__global const i32 *row_key, __global const u64 *row
 {
     const i32 exponent = split(row_max, scale).exponent;
     u64 total = u64_from(0);
-    for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS) {
         const i32 key = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (key != CLS_KEY_NONE)

@@ -44,11 +44,15 @@ typedef struct row_logits {
     __global u64 *tile_mass, __global u32 *tile_flags, __global cls_row *rows
 
 /* The slot of a row, -1 to skip it, -2 where the maps name nothing valid. */
+#if ROW
 #define ROW_SLOT(row)                                                                             \
     (map_is_valid(mask_map, mask_map_offset, mask_rows, has & CLS_HAS_MASK_MAP, row) &&           \
              map_is_valid(bias_map, bias_map_offset, bias_rows, has & CLS_HAS_BIAS_MAP, row)      \
          ? mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row)                       \
          : -2)
+#else
+#define ROW_SLOT(row) mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row)
+#endif
 
 #define TILES ((vocab + CLS_TILE - 1) / CLS_TILE)
 #define MAX_TILES (TILES * CLS_MAX_TILES_PER_TILE)
@@ -62,13 +66,15 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
                                   __global u32 *prepared, u32 vocab, u32 row)
 {
     row_logits r;
+    r.x = x;
+    r.flags = tile_flags + (size_t)row * TILES;
+    r.vocab = vocab;
+    r.narrowed = 0;
+#if ROW
     const i32 mask_row = has & CLS_HAS_MASK_MAP ? OF(mask_map)[row] : (i32)row;
     const i32 bias_row = has & CLS_HAS_BIAS_MAP ? OF(bias_map)[row] : (i32)row;
     const u32 some = place >= 0 && !(has & CLS_RAW);
     const u32 slot = some ? (u32)place : 0u; /* a slot 0 there always is */
-    r.x = x;
-    r.flags = tile_flags + (size_t)row * TILES;
-    r.vocab = vocab;
     r.mask_width = mask_width;
     r.masked = some && mask_row >= 0 && (has & CLS_HAS_MASK) ? has & (CLS_HAS_MASK | CLS_MASK_BYTES) : 0u;
     r.mask = mask;
@@ -104,7 +110,10 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
     r.reciprocal = slots[slot].reciprocal;
     r.frequency = slots[slot].frequency;
     r.presence = slots[slot].presence;
-    r.narrowed = 0;
+#else
+    r.mask = mask;
+    r.masked = r.dense = r.touched = r.penalized = r.marked = r.patched = r.raises = 0;
+#endif
     return r;
 }
 /* The row's offset needs 64 bits: 512 rows of 2^20 floats are 2 GiB. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* infill: llama.cpp's sampler for filling in the middle. */
-#include "row/list.cl"
+/* infill: llama.cpp's sampler for filling in the middle. Only ends, if they are
+ * likely; else what is likely once tokens that begin alike are counted together.
+ * One item looks at all pairs; merged masses only decide who stays. */
+#include "row/stage.cl"
 
 #define CLS_INFILL_MOST 128 /* tokens: pairs of them are looked at */
 
@@ -19,63 +21,116 @@ static inline int begins_with(__global const i32 *prefix_of, i32 id, i32 prefix)
     return id == prefix;
 }
 
-/* llama.cpp's infill on a weighed list: only ends, if they are likely; else what
- * is likely once tokens that begin alike are counted together. One item looks at
- * all pairs; merged masses only decide who stays. Returns how many ranks are
- * kept; 0: nothing but the first end. */
-static inline u32 infill_list(shortlist *list, u32 kept, __global const i32 *infill, u32 n_end)
+/* The mass of the list's first `kept` ranks, in *ends that of ends alone; whether
+ * only these stay. */
+static inline int infill_only_ends(const shortlist *list, u32 kept, __global const i32 *infill, u32 n_end, u64 *mass)
 {
-    __global const i32 *const prefix_of = infill + n_end;
-    u32 left = 0;
-    if (get_local_id(0) == 0) {
-        u64 ends = u64_from(0), text = u64_from(0), mass = u64_from(0);
-        for (u32 a = 0; a < kept; a++) {
-            const u64 m = list->mass[list->order[a]];
-            if (is_end(infill, n_end, list->id[list->order[a]]))
-                ends = u64_add(ends, m);
-            else
-                text = u64_add(text, m);
-        }
-        mass = u64_add(ends, text);
-        const int only_ends = u64_less(u64_shr(text, 12), u64_mul(u64_shr(ends, 12), u64_from(3 * kept)));
-        for (u32 a = 0; a < kept && !only_ends; a++) {
-            const u32 i0 = (u32)list->order[a];
-            for (u32 b = 0; b < kept && list->rank[i0] != GONE; b++) {
-                const u32 i1 = (u32)list->order[b];
-                if (b == a || list->rank[i1] == GONE || !begins_with(prefix_of, list->id[i1], list->id[i0]))
-                    continue;
-                const int more = u64_less(list->mass[i0], list->mass[i1]);
-                const u32 to = more ? i1 : i0, from = more ? i0 : i1;
-                list->mass[to] = u64_add(list->mass[to], list->mass[from]);
-                list->rank[from] = GONE;
-            }
-        }
-        u32 texts = 0;
-        u64 of_left = u64_from(0);
-        for (u32 a = 0; a < kept; a++) {
-            const u32 i = (u32)list->order[a];
-            const int end = is_end(infill, n_end, list->id[i]);
-            if (list->rank[i] == GONE)
+    u64 ends = u64_from(0), text = u64_from(0);
+    for (u32 a = 0; a < kept; a++) {
+        const u64 m = list->mass[list->order[a]];
+        if (is_end(infill, n_end, list->id[list->order[a]]))
+            ends = u64_add(ends, m);
+        else
+            text = u64_add(text, m);
+    }
+    *mass = u64_add(ends, text);
+    return u64_less(u64_shr(text, 12), u64_mul(u64_shr(ends, 12), u64_from(3 * kept)));
+}
+
+/* Of two tokens of which one begins with the other, the likelier takes both masses. */
+static inline void infill_merge(shortlist *list, u32 kept, __global const i32 *prefix_of)
+{
+    for (u32 a = 0; a < kept; a++) {
+        const u32 i0 = (u32)list->order[a];
+        for (u32 b = 0; b < kept && list->rank[i0] != GONE; b++) {
+            const u32 i1 = (u32)list->order[b];
+            if (b == a || list->rank[i1] == GONE || !begins_with(prefix_of, list->id[i1], list->id[i0]))
                 continue;
-            if (!end && (only_ends || u64_less(u64_mul(list->mass[i], u64_from(5)), mass))) {
-                list->rank[i] = GONE;
-                continue;
-            }
-            texts += !end;
-            of_left = u64_add(of_left, list->mass[i]);
-        }
-        for (u32 a = 0; a < kept && (only_ends || texts > 0); a++) {
-            const u32 i = (u32)list->order[a];
-            if (list->rank[i] == GONE)
-                continue;
-            if (!only_ends && !is_end(infill, n_end, list->id[i]) && u64_less(u64_mul(list->mass[i], u64_from(texts + 1)), of_left)) {
-                list->rank[i] = GONE;
-                continue;
-            }
-            list->order[left] = (i32)i; /* left <= a */
-            list->rank[i] = (i32)left;
-            left++;
+            const int more = u64_less(list->mass[i0], list->mass[i1]);
+            const u32 to = more ? i1 : i0, from = more ? i0 : i1;
+            list->mass[to] = u64_add(list->mass[to], list->mass[from]);
+            list->rank[from] = GONE;
         }
     }
-    return u64_lo(wg_broadcast(u64_from(left), get_local_id(0) == 0, list->scratch));
+}
+
+/* Drops text under a fifth of the mass, then under the mean of what is left; returns
+ * how many ranks are kept. */
+static inline u32 infill_ranks(shortlist *list, u32 kept, __global const i32 *infill, u32 n_end)
+{
+    u64 mass, of_left = u64_from(0);
+    const int only_ends = infill_only_ends(list, kept, infill, n_end, &mass);
+    u32 texts = 0, left = 0;
+    if (!only_ends)
+        infill_merge(list, kept, infill + n_end);
+    for (u32 a = 0; a < kept; a++) {
+        const u32 i = (u32)list->order[a];
+        const int end = is_end(infill, n_end, list->id[i]);
+        if (list->rank[i] == GONE)
+            continue;
+        if (!end && (only_ends || u64_less(u64_mul(list->mass[i], u64_from(5)), mass))) {
+            list->rank[i] = GONE;
+            continue;
+        }
+        texts += !end;
+        of_left = u64_add(of_left, list->mass[i]);
+    }
+    for (u32 a = 0; a < kept && (only_ends || texts > 0); a++) {
+        const u32 i = (u32)list->order[a];
+        if (list->rank[i] == GONE)
+            continue;
+        if (!only_ends && !is_end(infill, n_end, list->id[i]) &&
+            u64_less(u64_mul(list->mass[i], u64_from(texts + 1)), of_left)) {
+            list->rank[i] = GONE;
+            continue;
+        }
+        list->order[left] = (i32)i; /* left <= a */
+        list->rank[i] = (i32)left;
+        left++;
+    }
+    return left;
+}
+
+/* Makes the first end the list's only token, cut or not. Returns 0 if it has no
+ * logit. */
+static inline int infill_first_end(list_stage *w, i32 id)
+{
+    shortlist *const list = w->list;
+    const f32 z = load_whole(w->r, (u32)id);
+    if (!(z > CLS_MASKED))
+        return 0;
+    BARRIER();
+    if (get_local_id(0) == 0) {
+        list->key[0] = key_of(z);
+        list->id[0] = id;
+        list->order[0] = list->rank[0] = 0;
+        for (u32 i = 1; i < VEC; i++)
+            list->key[i] = CLS_KEY_NONE;
+    }
+    w->c->kept = list->n = 1;
+    return 1;
+}
+
+/* On the weighed list. Returns 0 if the row has no token: the status says why. */
+static inline int infill_list(list_stage *w, __global const i32 *infill, u32 n_end)
+{
+    chain_state *const c = w->c;
+    const int walks = get_local_id(0) == 0;
+    u32 left = 0;
+    if (c->kept > CLS_INFILL_MOST) {
+        w->out->status |= CLS_STATUS_UNFIT;
+        return 0;
+    }
+    if (walks)
+        left = infill_ranks(w->list, c->kept, infill, n_end);
+    c->kept = u64_lo(wg_broadcast(u64_from(left), walks, w->list->scratch));
+    if (c->kept == 0 && !infill_first_end(w, infill[0])) {
+        w->out->status |= CLS_STATUS_EMPTY;
+        return 0;
+    }
+    BARRIER();
+    c->set.top_key = w->list->key[w->list->order[0]];
+    c->weighed = 0.0f;
+    c->listed = 1;
+    return 1;
 }

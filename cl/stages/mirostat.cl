@@ -1,27 +1,96 @@
 /* SPDX-License-Identifier: MIT */
 /* mirostat: keep what is at most as surprising as a limit that follows the text. */
-#include "row/list.cl"
-#include "row/cut.cl"
-#include "row/sums.cl"
+#include "row/stage.cl"
 
-/* Mirostat 1 without a list of the first ranks: key by key. */
-static inline u32 mirostat_row(const row_logits *r, const cls_slot *slot, __global const i32 *row_key, u32 n, i32 top_key,
-                               f32 scale, u32 tokens, __local u64 *scratch)
+/* The greatest surprisal that mirostat 2 keeps. */
+static inline u32 mirostat_limit(__global const cls_slot *slot) { return (u32)not_negative(slot->mode.mu); }
+
+static inline void mirostat_1_bound(stage_bound *b) { b->k = min(256u, (u32)LIST); }
+
+/* Over an untouched row, whose mass is known. */
+static inline void mirostat_2_bound(__global const cls_slot *slot, i32 max_key, u64 total, stage_bound *b)
 {
-    const u32 ranks = min(tokens, (u32)CLS_MIROSTAT_RANKS);
+    const f32 top = of_key(max_key);
+    const u32 size = mass_q20(total, top, b->scale), most = mirostat_limit(slot);
+    b->lowest = most < size ? max_key : depth_q20_key(top, b->scale, most - size);
+    b->bounded = 1;
+}
+
+static inline void mirostat_2_list(list_stage *w)
+{
+    chain_state *const c = w->c;
+    const u32 size = mass_q20(w->mass, w->top, c->scale), most = mirostat_limit(w->slot);
+    i32 key = CLS_KEY_INF;
+    u32 count = 1;
+    if (most >= size) {
+        key = depth_q20_key(w->top, c->scale, most - size);
+        count = max(list_count(w->list, c->kept, key), 1u);
+    }
+    c->complete |= most < size || key >= c->floor || count < c->kept;
+    c->kept = count;
+}
+
+static inline void mirostat_2_row(row_stage *w)
+{
+    const u32 bits = mass_q20(w->mass, w->top, w->scale), most = mirostat_limit(w->slot);
+    if (most >= bits)
+        ask_key(w, depth_q20_key(w->top, w->scale, most - bits));
+    else
+        ask_count(w, 1);
+}
+
+/* Mirostat 1 on the list. Returns 0 if more ranks must be known. */
+static inline int mirostat_1_list(list_stage *w)
+{
+    chain_state *const c = w->c;
+    const shortlist *const list = w->list;
     u64 terms = u64_from(0), squares = u64_from(0);
-    i32 key = top_key;
+    if (!c->complete && c->kept < CLS_MIROSTAT_RANKS)
+        return 0;
+    if (c->kept < 2)
+        return 1;
+    for (u32 i = get_local_id(0); i < min(c->kept, (u32)CLS_MIROSTAT_RANKS) - 1; i += WGS) {
+        const u32 step = mirostat_step(i);
+        const u32 drop = depth_q20(rank_logit(list, i + 1), w->top, c->scale) -
+                         depth_q20(rank_logit(list, i), w->top, c->scale);
+        terms = u64_add(terms, u64_mul32(step, drop));
+        squares = u64_add(squares, u64_mul32(step, step));
+    }
+    terms = wg_mass(terms, list->scratch);
+    squares = wg_mass(squares, list->scratch);
+    c->wanted = mirostat_count(terms, squares, w->slot->mode.mu, w->r->vocab);
+    if (c->wanted > c->kept && !c->complete)
+        return 0;
+    c->complete = 1;
+    c->kept = min(c->kept, c->wanted);
+    return 1;
+}
+
+/* How many tokens mirostat 1 keeps, without a list of the first ranks: key by key. */
+static inline u32 mirostat_wanted(const row_stage *w)
+{
+    __local u64 *const scratch = w->list->scratch;
+    const u32 ranks = min(w->tokens, (u32)CLS_MIROSTAT_RANKS);
+    u64 terms = u64_from(0), squares = u64_from(0);
+    i32 key = w->c->set.top_key;
     if (ranks < 2)
         return 1;
     for (u32 i = 0; i + 1 < ranks; i++)
         squares = u64_add(squares, u64_mul32(mirostat_step(i), mirostat_step(i)));
-    for (u32 rank = key_count(r, row_key, n, key, scratch); rank < ranks;) {
+    for (u32 rank = key_count(w->r, w->row_key, w->n, key, scratch); rank < ranks;) {
         i32 lo = CLS_KEY_NONE, next = key - 1;
-        key_range(r, row_key, n, &lo, &next, scratch);
-        const u32 drop = depth_q20(of_key(next), of_key(top_key), scale) - depth_q20(of_key(key), of_key(top_key), scale);
+        key_range(w->r, w->row_key, w->n, &lo, &next, scratch);
+        const u32 drop = depth_q20(of_key(next), w->top, w->scale) - depth_q20(of_key(key), w->top, w->scale);
         terms = u64_add(terms, u64_mul32(mirostat_step(rank - 1), drop));
         key = next;
-        rank += key_count(r, row_key, n, key, scratch);
+        rank += key_count(w->r, w->row_key, w->n, key, scratch);
     }
-    return mirostat_count(terms, squares, slot->mode.mu, r->vocab);
+    return mirostat_count(terms, squares, w->slot->mode.mu, w->r->vocab);
+}
+
+/* The token kernel may have counted already: out->kept. */
+static inline void mirostat_1_row(row_stage *w)
+{
+    w->c->wanted = w->out->kept != 0 ? w->out->kept : mirostat_wanted(w);
+    ask_count(w, w->c->wanted);
 }

@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* top-p: the smallest set of most likely tokens whose mass reaches a share. */
-#include "row/list.cl"
+#include "row/stage.cl"
+
+/* The share now, which a decay may have lowered. */
+static inline u32 row_top_p(__global const cls_slot *slot)
+{
+#if CHAIN == 2
+    if (slot->flags & CLS_SLOT_DECAYS)
+        return slot->mode.top_p;
+#endif
+    return slot->top_p;
+}
 
 /* A bound for top-p from the maxima alone: the highest key such that the
  * largest logits of the max tiles at or above it carry the target already;
@@ -34,4 +44,28 @@ static inline i32 champion_bound(__global const i32 *row_key, u32 n, f32 row_max
             lo = mid;
     }
     return key_of(clean(lo));
+}
+
+static inline void top_p_bound(stage_bound *b)
+{
+    b->champions = b->first;
+    b->open = b->first;
+}
+
+static inline void top_p_list(list_stage *w)
+{
+    chain_state *const c = w->c;
+    w->out->total = w->mass;
+    w->out->target = top_p_target(w->mass, row_top_p(w->slot));
+    const u32 count = list_reach(w->list, c->kept, u64_from(0), w->out->target);
+    if (count <= c->kept || c->complete) /* else it goes on beyond the list */
+        keep_ranks(w, count, 1);
+}
+
+static inline void top_p_row(row_stage *w)
+{
+    w->out->total = w->mass;
+    w->ask = ASK_REACH;
+    w->counts = 0;
+    w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot));
 }

@@ -1,66 +1,91 @@
 /* SPDX-License-Identifier: MIT */
 /* typical p: keep the tokens whose information is nearest to the entropy. */
-#include "row/list.cl"
-#include "row/cut.cl"
+#include "row/stage.cl"
 
-/* Typical p on the list: takes the nearest to the mean depth, from both sides.
- * One item walks. Of a key on the head side the lower ids are taken first, so
- * that ranks between them and the rest may stay out. */
-static inline void typical_list(const cls_slot *slot, shortlist *list, chain_state *c, u32 mean, u64 target)
+/* The ranks that typical p keeps: head to tail - 1, but not hole to hole_end - 1. */
+typedef struct typical_ranks {
+    u32 head, tail, hole, hole_end;
+} typical_ranks;
+
+/* Takes the ranks nearest to the mean depth, from both sides. Of a key on the head
+ * side the lower ids are taken first, so that ranks between them and the rest may
+ * stay out. */
+static inline void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ranks *t)
 {
-    const f32 top = of_key(c->set.top_key), scale = c->scale;
-    u32 head = 0, tail, hole = 0, hole_end = 0;
-    u64 packed = u64_from(0);
-    if (get_local_id(0) == 0) {
-        u64 sum = u64_from(0);
-        u32 count = 0;
-        while (head < c->kept && depth_q20(rank_logit(list, head), top, scale) <= mean)
-            head++;
-        tail = head;
-        while ((u64_less(sum, target) || count < slot->min_keep) && (head > 0 || tail < c->kept)) {
-            const u32 up_to = head > 0 ? mean - depth_q20(rank_logit(list, head - 1), top, scale) : 0xffffffffu;
-            const u32 down_to = tail < c->kept ? depth_q20(rank_logit(list, tail), top, scale) - mean : 0xffffffffu;
-            if (head > 0 && up_to <= down_to) {
-                const i32 key = list->key[list->order[head - 1]];
-                u32 first = head - 1, i;
-                while (first > 0 && list->key[list->order[first - 1]] == key)
-                    first--;
-                for (i = first; i < head && (u64_less(sum, target) || count < slot->min_keep); i++) {
-                    sum = u64_add(sum, list->mass[list->order[i]]);
-                    count++;
-                }
-                hole = i;
-                hole_end = head;
-                head = first;
-            } else {
-                sum = u64_add(sum, list->mass[list->order[tail]]);
+    const shortlist *const list = w->list;
+    const f32 top = w->top, scale = w->c->scale;
+    const u32 kept = w->c->kept, least = w->slot->min_keep;
+    u64 sum = u64_from(0);
+    u32 count = 0;
+    t->head = t->hole = t->hole_end = 0;
+    while (t->head < kept && depth_q20(rank_logit(list, t->head), top, scale) <= mean)
+        t->head++;
+    t->tail = t->head;
+    while ((u64_less(sum, target) || count < least) && (t->head > 0 || t->tail < kept)) {
+        const u32 up_to = t->head > 0 ? mean - depth_q20(rank_logit(list, t->head - 1), top, scale) : 0xffffffffu;
+        const u32 down_to = t->tail < kept ? depth_q20(rank_logit(list, t->tail), top, scale) - mean : 0xffffffffu;
+        if (t->head > 0 && up_to <= down_to) {
+            const i32 key = list->key[list->order[t->head - 1]];
+            u32 first = t->head - 1, i;
+            while (first > 0 && list->key[list->order[first - 1]] == key)
+                first--;
+            for (i = first; i < t->head && (u64_less(sum, target) || count < least); i++) {
+                sum = u64_add(sum, list->mass[list->order[i]]);
                 count++;
-                tail++;
             }
+            t->hole = i;
+            t->hole_end = t->head;
+            t->head = first;
+        } else {
+            sum = u64_add(sum, list->mass[list->order[t->tail]]);
+            count++;
+            t->tail++;
         }
-        packed = u64_make(head | tail << 16, hole | hole_end << 16);
+    }
+}
+
+/* On the list. One item walks. */
+static inline void typical_list(list_stage *w)
+{
+    shortlist *const list = w->list;
+    chain_state *const c = w->c;
+    const u32 mean = mean_depth_q20(list_sum(list, w->row_key, c->kept, SUM_DEPTHS, w->top, c->scale), w->mass);
+    u64 packed = u64_from(0);
+    typical_ranks t;
+    if (get_local_id(0) == 0) {
+        typical_walk(w, mean, typical_target(w->mass, w->slot->typical_p), &t);
+        packed = u64_make(t.head | t.tail << 16, t.hole | t.hole_end << 16);
     }
     packed = wg_broadcast(packed, get_local_id(0) == 0, list->scratch);
-    head = u64_hi(packed) & 0xffffu;
-    tail = u64_hi(packed) >> 16;
-    hole = u64_lo(packed) & 0xffffu;
-    hole_end = u64_lo(packed) >> 16;
-    c->kept = tail;
-    if (head == 0 && hole == hole_end)
+    t.head = u64_hi(packed) & 0xffffu;
+    t.tail = u64_hi(packed) >> 16;
+    t.hole = u64_lo(packed) & 0xffffu;
+    t.hole_end = u64_lo(packed) >> 16;
+    c->kept = t.tail;
+    if (t.head == 0 && t.hole == t.hole_end)
         return;
-    const i32 key = list->key[list->order[head]], last = list->id[list->order[hole < hole_end ? hole - 1 : 0]];
+    const i32 key = list->key[list->order[t.head]], last = list->id[list->order[t.hole < t.hole_end ? t.hole - 1 : 0]];
     c->set.head_first = key == c->set.head_key ? c->set.head_first : 0;
-    c->set.head_last = hole < hole_end ? last : key == c->set.head_key ? c->set.head_last : CLS_MAX_ID;
+    c->set.head_last = t.hole < t.hole_end ? last : key == c->set.head_key ? c->set.head_last : CLS_MAX_ID;
     c->set.head_key = key;
-    list_drop(list, hole, hole_end);
-    c->kept -= hole_end - hole;
-    drop_head(list, c, head);
+    list_drop(list, t.hole, t.hole_end);
+    c->kept -= t.hole_end - t.hole;
+    drop_head(list, c, t.head);
+}
+
+static inline void typical_row(row_stage *w)
+{
+    const u64 sum = row_sum(w->r, w->row_key, w->tiles, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
+    w->ask = ASK_TYPICAL;
+    w->counts = 0;
+    w->mean = mean_depth_q20(sum, w->mass);
+    w->target = typical_target(w->mass, w->slot->typical_p);
 }
 
 /* Typical p: how far from the mean depth the set reaches, then how far into the
  * keys at just that distance on the head side. Cuts the head, and leaves what the
  * cut below is: a key, or (returns 1) a measure that the set must reach. */
-static inline int typical_row(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u32 mean, u64 target,
+static inline int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u32 mean, u64 target,
                               __global u64 *work, kept_set *set, i32 *low, __local u64 *scratch)
 {
     const f32 top = m->row_max;

@@ -1,13 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 /* XTC: drop what is at least as likely as a threshold, but the least likely of it. */
-#include "row/list.cl"
+#include "row/stage.cl"
 
-/* XTC on the list: what is at least so likely goes, but the last of it. */
-static inline void xtc_list(shortlist *list, chain_state *c, u32 count)
+/* On the list. Returns 0 if the list cannot tell. */
+static inline int xtc_list(list_stage *w, int coin)
 {
-    const u32 last = (u32)list->order[count - 1];
-    c->set.head_last = list->key[last] == c->set.head_key ? c->set.head_last : CLS_MAX_ID;
-    c->set.head_key = list->key[last];
-    c->set.head_first = list->id[last];
-    drop_head(list, c, count - 1);
+    chain_state *const c = w->c;
+    const u32 size = mass_q20(w->mass, w->top, c->scale);
+    if (!coin || w->slot->xtc_depth < size)
+        return 1;
+    const u32 count = list_count(w->list, c->kept, depth_q20_key(w->top, c->scale, w->slot->xtc_depth - size));
+    const int enough = c->kept + 1 - count >= w->slot->min_keep;
+    if (!c->complete && (count == c->kept || !enough))
+        return 0;
+    if (count >= 2 && enough) {
+        const u32 last = (u32)w->list->order[count - 1];
+        c->set.head_last = w->list->key[last] == c->set.head_key ? c->set.head_last : CLS_MAX_ID;
+        c->set.head_key = w->list->key[last];
+        c->set.head_first = w->list->id[last];
+        drop_head(w->list, c, count - 1);
+    }
+    return 1;
+}
+
+/* Over the row: of the least likely key above the threshold, the last id stays. */
+static inline void xtc_row(row_stage *w)
+{
+    __local u64 *const scratch = w->list->scratch;
+    kept_set *const set = &w->c->set;
+    const u32 bits = mass_q20(w->mass, w->top, w->scale);
+    if (!w->coin || w->slot->xtc_depth < bits)
+        return;
+    i32 lo = depth_q20_key(w->top, w->scale, w->slot->xtc_depth - bits) - 1, hi = w->out->max_key;
+    const u32 many = tokens_above(w->r, w->row_key, w->n, lo, scratch);
+    if (many < 2 || w->tokens + 1 - many < w->slot->min_keep)
+        return;
+    key_range(w->r, w->row_key, w->n, &lo, &hi, scratch);
+    const i32 last_key = lo + 1;
+    const measure m = measure_of(1, w->top, w->scale);
+    const i32 id = tie_cut(w->r, w->row_key, w->tiles, &m, last_key, u64_from(0),
+                           u64_from(key_count(w->r, w->row_key, w->n, last_key, scratch)), w->work, scratch);
+    set->head_last = last_key == set->head_key ? set->head_last : CLS_MAX_ID;
+    set->head_key = last_key;
+    set->head_first = id;
+    w->ask = ASK_HEAD;
 }

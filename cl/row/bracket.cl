@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* bracket: the exact place of a threshold in the order, from the pass's measures
+ * where the guess was good, by narrowing the bracket where it was not. */
+#include "row/cut.cl"
+
+/* Where a cut is looked for: the measure from the top reaches the target above lo,
+ * not above hi. Pivots: which of the pass's they are, -1 for none. */
+typedef struct bracket {
+    i32 lo, hi;
+    u64 at_lo, at_hi;
+    i32 lo_pivot, hi_pivot;
+} bracket;
+
+/* What is known from the pass: what lies above four ascending keys. */
+static inline void bracket_begin(const i32 *pivot, const u64 *known, int is_known, i32 max_key, u64 target, bracket *b)
+{
+    b->lo = CLS_KEY_NONE;
+    b->hi = max_key;
+    b->at_lo = b->at_hi = u64_from(0);
+    b->lo_pivot = b->hi_pivot = -1;
+    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+        const int less = u64_less(known[p], target);
+        if (is_known && !less && pivot[p] > b->lo) {
+            b->lo = pivot[p];
+            b->at_lo = known[p];
+            b->lo_pivot = (i32)p;
+        }
+        if (is_known && less && pivot[p] < b->hi) {
+            b->hi = pivot[p];
+            b->at_hi = known[p];
+            b->hi_pivot = (i32)p;
+        }
+    }
+}
+
+/* Tries to find the cut in a list of the bracket; with a guess of a part of it, by
+ * interpolation between what was measured on both sides, from the nearer. */
+static inline int bracket_list(const row_logits *r, __global const i32 *row_key, u32 n, const measure *m, u64 target,
+                               const bracket *b, int guess, shortlist *list, cut *c)
+{
+    i32 from = b->lo, to = b->hi;
+    c->from_below = 0;
+    if (guess) {
+        const f32 zl = of_key(b->lo), zh = of_key(b->hi);
+        const f32 part = u64_to_f32(u64_sub(target, b->at_hi)) / u64_to_f32(u64_sub(b->at_lo, b->at_hi));
+        c->from_below = part > 0.5f;
+        const i32 edge = key_of(clean(zh - (part + (part > 0.5f ? -0.08f : 0.08f)) * (zh - zl)));
+        if (c->from_below)
+            to = edge;
+        else
+            from = edge;
+    }
+    c->pivot = c->from_below ? b->lo_pivot : b->hi_pivot;
+    if (from >= b->lo && from < to && to <= b->hi && collect(r, row_key, n, from + 1, to, ALL_TIES, list)) {
+        list_measure(list, row_key, m);
+        const u64 base = c->from_below ? u64_sub(b->at_lo, list_mass(list, list->n)) : b->at_hi;
+        c->kept = u64_less(base, target) ? list_reach(list, list->n, base, target) : list->n + 1;
+        if (c->kept <= list->n) {
+            c->key = list->key[list->order[c->kept - 1]];
+            c->id = list->id[list->order[c->kept - 1]];
+            return 1;
+        }
+    }
+    c->kept = 0;
+    c->from_below = 0;
+    c->pivot = b->hi_pivot;
+    return 0;
+}
+
+/* Four keys that divide the bracket: just beyond the pass's pivots first (`reach`:
+ * how far these are apart); then evenly in floats, which is even in depth; in keys
+ * where floats overflow. */
+static inline void bracket_keys(const bracket *b, u32 round, f32 reach, i32 *key)
+{
+    const f32 zl = of_key(b->lo), zh = of_key(b->hi), width = zh - zl;
+    const i32 fifth = (i32)(((u32)b->hi - (u32)b->lo) / 5u);
+    i32 before = b->lo;
+    f32 far = 1.0f;
+    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+        i32 k = b->lo + fifth * (i32)(p + 1);
+        if (round == 0 && b->lo_pivot >= 0 && b->hi_pivot < 0)
+            k = key_of(clean(zl + reach * far));
+        else if (round == 0 && b->hi_pivot >= 0 && b->lo_pivot < 0)
+            k = key_of(clean(zh - reach * (27.0f / far)));
+        else if (width < CLS_FLT_MAX)
+            k = key_of(clean(zl + width * (0.2f * (f32)(p + 1))));
+        far *= 3.0f;
+        key[p] = before = min(k > before ? k : before + 1, b->hi - 1);
+    }
+}
+
+/* Narrows the bracket by what was measured above four keys. */
+static inline void bracket_narrow(const i32 *key, const u64 *sum, u64 target, bracket *b)
+{
+    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+        if (!u64_less(sum[p], target)) {
+            b->lo = key[p] > b->lo ? key[p] : b->lo;
+        } else if (key[p] < b->hi) {
+            b->hi = key[p];
+            b->at_hi = sum[p];
+            b->hi_pivot = -1;
+        }
+    }
+}
+
+/* The cut at which the measure from the top reaches the target: the place of
+ * the token that does it. `pivot` and `known`: keys, ascending, and what lies
+ * above each, if the pass measured that. */
+static inline void find_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u64 target,
+                            const i32 *pivot, const u64 *known, int is_known, i32 max_key, __global u64 *work,
+                            shortlist *list, cut *c)
+{
+    const u32 n = tiles * CLS_MAX_TILES_PER_TILE;
+    const f32 reach = is_known ? of_key(pivot[CLS_PIVOTS - 1]) - of_key(pivot[0]) : 0.0f;
+    bracket b;
+    c->key = CLS_KEY_NONE;
+    c->id = CLS_MAX_ID;
+    c->pivot = -1;
+    c->from_below = c->tied = 0;
+    c->kept = 0;
+    if (u64_is_zero(target))
+        target = u64_from(1); /* at least one token */
+    bracket_begin(pivot, known, is_known, max_key, target, &b);
+    int whole = b.lo == CLS_KEY_NONE; /* nobody knows yet whether the whole row reaches it */
+    const int between = b.lo_pivot >= 0 && b.hi_pivot >= 0;
+    int guess = between;
+    /* Each round leaves at most a fifth of the bracket in floats: some 60 at
+     * the very worst, 2 or 3 where the guess was good but missed. */
+    for (u32 round = 0;;) {
+        i32 key[CLS_PIVOTS];
+        u64 sum[CLS_PIVOTS];
+        if (!whole) {
+            if (bracket_list(r, row_key, n, m, target, &b, guess, list, c))
+                return;
+            if (guess) {
+                guess = 0;
+                continue;
+            }
+            if (round > 0 || between) {
+                key_range(r, row_key, n, &b.lo, &b.hi, list->scratch);
+                if (b.lo + 1 >= b.hi) {
+                    c->key = b.hi;
+                    c->id = tie_cut(r, row_key, tiles, m, b.hi, b.at_hi, target, work, list->scratch);
+                    c->tied = 1;
+                    return;
+                }
+            }
+            bracket_keys(&b, round, reach, key);
+            round++;
+        } else {
+            for (u32 p = 0; p < CLS_PIVOTS; p++)
+                key[p] = CLS_KEY_NONE;
+        }
+        measure_row(r, row_key, tiles, m, key, sum, list->scratch);
+        if (whole && u64_less(sum[0], target)) /* everything does not reach it: keep everything */
+            return;
+        if (!whole)
+            bracket_narrow(key, sum, target, &b);
+        whole = 0;
+    }
+}

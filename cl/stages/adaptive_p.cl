@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* adaptive p: draws by weights that favour tokens near a probability. It is no stage
+ * of a chain but takes the draw's place after it. */
+#include "row/list.cl"
+
+/* A token's weight by adaptive p, of its mass. */
+static inline u32 adapted_weight(const kept_set *set, u64 mass)
+{
+    return adaptive_weight(probability_q30(mass, set->mass), set->aim, set->least);
+}
+
+/* The weights of a vector's kept lanes, of weights in a tile's unit. */
+static inline UV adapted_vector(const kept_set *set, UV kept, UV w, const cls_unit *unit)
+{
+    u32 lane[VEC];
+    VSTORE((w & 0x7fffffffu) | (kept << 31), lane);
+    for (u32 j = 0; j < VEC; j++)
+        lane[j] = lane[j] >> 31 ? adapted_weight(set, up(u64_from(lane[j] & 0x7fffffffu), unit->shift)) : 0u;
+    return VLOAD(lane);
+}
+
+/* Gives the first `kept` ranks of a list the weights of adaptive p in place of
+ * their masses. */
+static inline void adapt_list(shortlist *list, u32 kept, kept_set *set)
+{
+    u32 least = CLS_DEEPEST;
+    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+        if ((u32)list->rank[i] < kept)
+            least = min(least, adaptive_depth(probability_q30(list->mass[i], set->mass), set->aim));
+    set->least = wg_umin(least, list->scratch);
+    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+        if ((u32)list->rank[i] < kept)
+            list->mass[i] = u64_from(adapted_weight(set, list->mass[i]));
+    BARRIER();
+}
+
+/* One vector's part of adapt_row(): its least depth in round 0, its weights in round 1. */
+static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit, f32 scale, u32 round, u32 *least,
+                                u64 *mass)
+{
+    f32 lane[VEC];
+    VSTORE(x, lane);
+    for (u32 j = 0; j < VEC; j++) {
+        const f32 z = clean(lane[j]);
+        if (!(z > CLS_MASKED))
+            continue;
+        const u64 one = up(u64_from(weight(z, unit->max, scale, unit->fraction)), unit->shift);
+        if (round == 0)
+            *least = min(*least, adaptive_depth(probability_q30(one, set->mass), set->aim));
+        else
+            *mass = u64_add(*mass, u64_from(adapted_weight(set, one)));
+    }
+}
+
+/* The weights of adaptive p, tile by tile in work[]; returns their sum. What is
+ * not known yet, the least depth of the set, is found first. */
+static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u32 tiles, f32 top, f32 scale,
+                            kept_set *set, __global u64 *work, __local u64 *scratch)
+{
+    const i32 exponent = split(top, scale).exponent;
+    u64 sum = u64_from(0);
+    u32 least = CLS_DEEPEST;
+    for (u32 round = 0; round < 2; round++) {
+        for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+            const i32 highest = tile_max_key(row_key, t);
+            u64 mass = u64_from(0);
+            if (highest >= set->key && highest != CLS_KEY_NONE) {
+                const int kind = tile_kind(r, t);
+                const cls_unit unit = tile_unit(row_key, t, top, exponent, scale);
+                for (u32 i = t * CLS_TILE; i < (t + 1) * CLS_TILE; i += VEC) {
+                    const FV x = load_v(r, i, kind);
+                    adapt_vector(set, is_kept(set, x, i) ? x : (FV)(CLS_MASKED), &unit, scale, round, &least, &mass);
+                }
+            }
+            work[t] = mass;
+            sum = u64_add(sum, mass);
+        }
+        set->least = wg_umin(least, scratch);
+    }
+    return wg_mass(sum, scratch);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* min-p: what is at least so likely as a share of the most likely token. */
+#include "row/stage.cl"
+
+static inline void min_p_bound(__global const cls_slot *slot, f32 top, stage_bound *b)
+{
+    if (slot->min_keep <= 1) {
+        b->lowest = depth_key(top, b->scale, slot->min_p);
+        b->bounded = 1;
+    }
+}
+
+static inline void min_p_list(list_stage *w) { w->key = depth_key(w->top, w->c->scale, w->slot->min_p); }
+
+static inline void min_p_row(row_stage *w) { ask_key(w, depth_key(w->top, w->scale, w->slot->min_p)); }
