@@ -198,6 +198,10 @@ int cls_variant_leanest(enum cls_kernel kernel, uint32_t features);
 /* The variants that a sampler of some features has, a bit each. */
 uint32_t cls_variants_of(uint32_t features);
 
+/* For tests: samplers have no leaner variants than those that serve all of their
+ * features, and compile the fewest programs. */
+extern int cls_widest_pretended;
+
 /* What a step with a slot needs; what the lowest bit of features stands for. */
 uint32_t cls_features_of_slot(const cls_slot *slot);
 const char *cls_feature_what(uint32_t features);
