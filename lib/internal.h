@@ -109,10 +109,6 @@ extern const char *cls_limits_pretended;
 /* Makes vectors fit the groups. */
 void cls_shape_settle(cls_shape *shape);
 
-/* The next smaller shape after a device refused one, by turns in groups and in
- * lists; 0 where what the caller left open gives none. */
-int cls_shape_smaller(const cls_context_options *options, unsigned turn, cls_shape *shape);
-
 /* ------------------------------------------------------------- subgroups.c */
 
 /* The sub-groups that a device seems to have, by what it says of itself. */
