@@ -29,7 +29,6 @@ typedef struct driver {
     unsigned from_source, from_binary;
     unsigned builds;
     char options[DRIVER_BUILDS][200]; /* of the first ones */
-    unsigned reads;
 } driver;
 
 extern driver fake;
