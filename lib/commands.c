@@ -269,8 +269,11 @@ cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t
     waits(c, &n, &wait);
     const cl_int code = clEnqueueNDRangeKernel(c->queue, a->to.kernel, 2, NULL, global, local, n, wait,
                                                !c->ordered || done != NULL ? &event : NULL);
-    if (code != CL_SUCCESS)
+    if (code != CL_SUCCESS) {
+        c->sampler->refused |= a->to.variant;
         return code;
+    }
+    c->sampler->ran |= a->to.variant;
     c->sampler->launches++;
     c->started = 1;
     advance(c, event);

@@ -4,7 +4,6 @@
 #include "internal.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /* A program to be made. */
 typedef struct job {
@@ -216,12 +215,6 @@ static cls_status build(cls_context *context, const job *j)
 
 /* -------------------------------------------------------------------- all of them */
 
-static double now(void)
-{
-    struct timespec t;
-    return timespec_get(&t, TIME_UTC) == TIME_UTC ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec : 0;
-}
-
 /* Variants of a type that are there, a bit each. */
 static uint32_t there(const cls_context *context, int32_t dtype)
 {
@@ -231,27 +224,60 @@ static uint32_t there(const cls_context *context, int32_t dtype)
     return set;
 }
 
-/* Proves a program; if it fails as one that is too large for the device would, in
- * smaller groups, compiled for these. */
-static cls_status prove(cls_context *context, const job *j, int32_t dtype)
+/* Whether a program is compiled bytes of which the source may be had, too. */
+static int has_source(const cls_context *context, const job *j)
 {
-    for (unsigned tried = 0;; tried++) {
-        int launched = 0;
-        cls_status status = cls_prove(context, j->variant, dtype, there(context, dtype), &launched);
+    return j->program->origin != CLS_ORIGIN_SOURCE && context->shape.compiler;
+}
+
+/* Those jobs whose program may be why a proof failed: of what ran, what is not
+ * proved yet. The first ones: of compiled bytes, if there are some. */
+static uint32_t list_suspects(const cls_context *context, const job *jobs, uint32_t n, int32_t dtype, uint32_t ran,
+                              const job **suspects)
+{
+    uint32_t count = 0;
+    for (int bytes = 1; bytes >= 0 && count == 0; bytes--)
+        for (uint32_t i = 0; i < n; i++)
+            if ((ran >> jobs[i].variant & 1u) && (!variant_of(&jobs[i])->typed || jobs[i].dtype == dtype) &&
+                !jobs[i].program->proved && (!bytes || has_source(context, &jobs[i])))
+                suspects[count++] = &jobs[i];
+    return count;
+}
+
+/* Proves a program with those that run with it. If it fails, what is not proved
+ * yet is compiled once more: bytes from source, whatever is wrong with them; and
+ * what fails as programs do that are too large for the device, in smaller groups. */
+static cls_status prove(cls_context *context, const job *jobs, uint32_t n, const job *j, int32_t dtype)
+{
+    const job *suspects[CLS_DTYPES * CLS_VARIANTS], *last = NULL; /* last: that got smaller groups */
+    for (;;) {
+        uint32_t ran = 0, changed = 0;
+        cls_status status = cls_prove(context, j->variant, dtype, there(context, dtype), &ran);
         if (status == CLS_OK) {
             j->program->proved = 1;
             return CLS_OK;
         }
-        const int compiled = j->program->origin != CLS_ORIGIN_SOURCE;
-        if (compiled && context->shape.compiler) { /* whatever is wrong with the bytes, the source may do */
-            j->program->as = grouping_of(&context->shape, variant_of(j)->kernel);
-        } else if (!is_refusal(status, launched) || !make_smaller(context, &j->program->as)) {
-            return tried > 0 ? refused(status, j) : status;
+        const uint32_t own = UINT32_C(1) << j->variant;
+        const uint32_t count = list_suspects(context, jobs, n, dtype, ran != 0 ? ran : own, suspects);
+        for (uint32_t i = 0; i < count; i++) {
+            cls_program *const p = suspects[i]->program;
+            if (has_source(context, suspects[i])) {
+                p->as = grouping_of(&context->shape, variant_of(suspects[i])->kernel);
+            } else if ((ran >> suspects[i]->variant & 1u) && is_refusal(status, 1) && make_smaller(context, &p->as)) {
+                last = suspects[i];
+            } else {
+                continue;
+            }
+            suspects[changed++] = suspects[i];
         }
-        cls_program_release(j->program);
-        status = from_source(context, j);
-        if (status != CLS_OK)
-            return status;
+        if (changed == 0)
+            return last != NULL ? refused(status, last) : status;
+        for (uint32_t i = 0; i < changed; i++) {
+            cls_program_release(suspects[i]->program);
+            status = from_source(context, suspects[i]);
+            if (status != CLS_OK)
+                return status;
+        }
     }
 }
 
@@ -301,19 +327,19 @@ static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t varian
     while (first + 1 < CLS_DTYPES && !(dtypes >> first & 1u))
         first++;
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
-        const double begun = now();
+        const double begun = cls_now();
         if (context->options.progress != NULL)
             context->options.progress(context->options.progress_user, variant_of(&jobs[i])->name, i, n);
         jobs[i].program->as = grouping_of(&context->shape, variant_of(&jobs[i])->kernel);
         status = build(context, &jobs[i]);
-        jobs[i].program->seconds = now() - begun;
+        jobs[i].program->seconds = cls_now() - begun;
     }
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
-        const double begun = now();
-        status = prove(context, &jobs[i], variant_of(&jobs[i])->typed ? jobs[i].dtype : first);
+        const double begun = cls_now();
+        status = prove(context, jobs, n, &jobs[i], variant_of(&jobs[i])->typed ? jobs[i].dtype : first);
         if (status == CLS_OK)
             to_cache(context, &jobs[i]);
-        jobs[i].program->seconds += now() - begun;
+        jobs[i].program->seconds += cls_now() - begun;
     }
     if (status != CLS_OK)
         give_up(jobs, n);

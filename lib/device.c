@@ -135,25 +135,6 @@ void cls_shape_settle(cls_shape *shape)
         shape->vector = 4;
 }
 
-int cls_shape_smaller(const cls_context_options *o, unsigned turn, cls_shape *shape)
-{
-    const uint32_t larger = shape->work_group > shape->row_group ? shape->work_group : shape->row_group;
-    const int groups = o->work_group == 0 && o->row_group == 0 && larger > 1;
-    const int list = o->shortlist == 0 && shape->shortlist > 16;
-    if (!groups && !list)
-        return 0;
-    if (groups && (turn % 2 == 0 || !list)) {
-        if (shape->work_group == larger)
-            shape->work_group = larger / 2;
-        if (shape->row_group == larger)
-            shape->row_group = larger / 2;
-        cls_shape_settle(shape);
-    } else {
-        shape->shortlist /= 2;
-    }
-    return 1;
-}
-
 static cls_status choose_groups(const facts *f, const cls_context_options *o, cls_shape *shape)
 {
     const int cpu = (f->type & CL_DEVICE_TYPE_CPU) != 0;

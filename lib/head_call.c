@@ -159,7 +159,7 @@ static cl_int gather(const commands *c, const cls_head_call *call)
     const cls_buffer host = { h->map, 0 }, *const map = call->which.device.buffer != NULL ? &call->which.device : &host;
     /* CLBlast always multiplies all rows; the own kernel blocks of them. */
     const uint32_t rows = h->dtype == CLS_F32 ? h->max_rows : blocks(call->rows, h->rows) * h->rows;
-    cls_arguments a = { { h->kernel[CLS_HEAD_GATHER], h->group }, 0, CL_SUCCESS };
+    cls_arguments a = { { h->kernel[CLS_HEAD_GATHER], h->group, 0 }, 0, CL_SUCCESS };
     cls_set_mem(&a, call->hidden.buffer);
     cls_set_u64(&a, call->hidden.offset / sizeof(float));
     cls_set_u64(&a, call->hidden_stride);
@@ -184,7 +184,7 @@ static cl_int multiply(const commands *c, const cls_head_call *call)
 {
     const cls_head *const h = c->head;
     const uint32_t tokens = h->tokens * (h->group == 1 ? 1 : h->group / CLS_HEAD_LANES);
-    cls_arguments a = { { h->kernel[CLS_HEAD_PRODUCT], h->group }, 0, CL_SUCCESS };
+    cls_arguments a = { { h->kernel[CLS_HEAD_PRODUCT], h->group, 0 }, 0, CL_SUCCESS };
     cls_set_mem(&a, h->weight);
     cls_set_u64(&a, h->weight_offset);
     cls_set_u64(&a, h->weight_stride);
@@ -201,7 +201,7 @@ static cl_int multiply(const commands *c, const cls_head_call *call)
 static cl_int finish(const commands *c, const cls_head_call *call)
 {
     const cls_head *const h = c->head;
-    cls_arguments a = { { h->kernel[CLS_HEAD_FINISH], h->group }, 0, CL_SUCCESS };
+    cls_arguments a = { { h->kernel[CLS_HEAD_FINISH], h->group, 0 }, 0, CL_SUCCESS };
     if (h->bias == NULL && h->softcap == 0.0f)
         return CL_SUCCESS;
     cls_set_u32(&a, h->vocab);

@@ -109,10 +109,6 @@ extern const char *cls_limits_pretended;
 /* Makes vectors fit the groups. */
 void cls_shape_settle(cls_shape *shape);
 
-/* The next smaller shape after a device refused one, by turns in groups and in
- * lists; 0 where what the caller left open gives none. */
-int cls_shape_smaller(const cls_context_options *options, unsigned turn, cls_shape *shape);
-
 /* ------------------------------------------------------------- subgroups.c */
 
 /* The sub-groups that a device seems to have, by what it says of itself. */
@@ -199,6 +195,10 @@ int cls_variant_leanest(enum cls_kernel kernel, uint32_t features);
 /* The variants that a sampler of some features has, a bit each. */
 uint32_t cls_variants_of(uint32_t features);
 
+/* For tests: samplers have no leaner variants than those that serve all of their
+ * features, and compile the fewest programs. */
+extern int cls_widest_pretended;
+
 /* What a step with a slot needs; what the lowest bit of features stands for. */
 uint32_t cls_features_of_slot(const cls_slot *slot);
 const char *cls_feature_what(uint32_t features);
@@ -246,6 +246,9 @@ cls_lock *cls_lock_create(void);
 void cls_lock_destroy(cls_lock *lock);
 void cls_lock_take(cls_lock *lock);
 void cls_lock_give(cls_lock *lock);
+
+/* Seconds, since some time or other. */
+double cls_now(void);
 
 /* --------------------------------------------------------------- context.c */
 
@@ -324,9 +327,10 @@ void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dty
 
 /* What a program must do before anybody gets it: compute what the host computes;
  * which also makes drivers that compile at the first launch do it now. `with`: the
- * variants that are there to be run with it. launched: whether it came so far that
- * a failure may be the group's. */
-cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with, int *launched);
+ * variants that are there to be run with it. ran: if it failed, those of which a
+ * failure may be the group's: what was launched, or what the device refused to
+ * launch; 0 where it did not come so far. */
+cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with, uint32_t *ran);
 
 /* For tests, whose OpenCL computes nothing: programs are run, and what they give is
  * not looked at. */
@@ -394,9 +398,11 @@ struct cls_sampler {
     struct cls_ready {
         cl_kernel kernel; /* NULL: it is not compiled for this sampler */
         uint32_t group;
+        uint32_t variant; /* a bit */
     } ready[CLS_DTYPES][CLS_VARIANTS]; /* kernels of no type are of type 0 */
     uint32_t forced; /* variants that are launched whatever a step needs, a bit each; for proofs and tests */
     int unproved;    /* it is a proof's own: slot calls compile nothing */
+    uint32_t ran, refused; /* variants that were launched, and that the device refused to launch; for proofs */
 
     /* On the device; the slots' ... */
     cl_mem slot_buffer; /* cls_slot [slots] */

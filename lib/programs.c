@@ -101,6 +101,8 @@ int cls_variant_leanest(enum cls_kernel kernel, uint32_t features)
     return v;
 }
 
+int cls_widest_pretended;
+
 /* A sampler launches the leanest variant that serves a step. So of each kernel it
  * has the one that serves all of its features, that for the usual steps, and with
  * CLS_FEATURE_PLAIN that for steps without truncation. */
@@ -112,6 +114,8 @@ uint32_t cls_variants_of(uint32_t features)
         if (k == CLS_SELF_TEST || (kernels[k].wanted != 0 && (kernels[k].wanted & features) == 0))
             continue;
         set |= UINT32_C(1) << cls_variant_leanest((enum cls_kernel)k, features);
+        if (cls_widest_pretended)
+            continue;
         set |= UINT32_C(1) << cls_variant_leanest((enum cls_kernel)k, usual);
         if (features & CLS_FEATURE_PLAIN)
             set |= UINT32_C(1) << cls_variant_leanest((enum cls_kernel)k, 0);

@@ -349,24 +349,28 @@ static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype
     }
 }
 
-cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with, int *launched)
+cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with, uint32_t *ran)
 {
     cl_int code;
-    *launched = 0;
+    int launched = 0;
+    *ran = 0;
     const cl_command_queue queue = clCreateCommandQueue(context->cl, context->device, 0, &code);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot create a queue to prove programs on");
     cls_status status;
     if (cls_variants[variant].kernel == CLS_SELF_TEST) {
-        status = self_test(context, &context->program[0][variant], queue, launched);
+        status = self_test(context, &context->program[0][variant], queue, &launched);
+        *ran = launched ? UINT32_C(1) << variant : 0;
     } else {
         trial *const t = calloc(1, sizeof *t);
         if (t == NULL) {
             status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a program's proof");
         } else {
             t->queue = queue;
-            status = run(t, context, variant, dtype, with, launched);
+            status = run(t, context, variant, dtype, with, &launched);
             clFinish(queue);
+            if (launched)
+                *ran = t->sampler->refused != 0 ? t->sampler->refused : t->sampler->ran | UINT32_C(1) << variant;
             close_trial(t);
             free(t);
         }

@@ -109,6 +109,7 @@ cls_status cls_sampler_attach(cls_sampler *s, int32_t dtype, uint32_t variants)
             return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", name);
         ready->kernel = kernel;
         ready->group = p->as.group;
+        ready->variant = UINT32_C(1) << v;
     }
     return CLS_OK;
 }

@@ -79,25 +79,54 @@ static void close_folder(void)
     driver_reset();
 }
 
+/* Makes the file that of a program, which must be there. */
+static void choose(const char *program)
+{
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "-%s-0.bin", program);
+    DIR *const dir = opendir(folder);
+    ck_assert_ptr_nonnull(dir);
+    file[0] = '\0';
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        const char *const name = e->d_name;
+        if (strlen(name) <= strlen(wanted) || strcmp(name + strlen(name) - strlen(wanted), wanted) != 0)
+            continue;
+        ck_assert_msg(strlen(name) == 9 + 32 + strlen(wanted) && strncmp(name, "clsample-", 9) == 0 &&
+                          strspn(name + 9, "0123456789abcdef") == 32 && file[0] == '\0',
+                      "%s", name);
+        snprintf(file, sizeof file, "%s/%s", folder, name);
+    }
+    closedir(dir);
+    ck_assert_msg(file[0] != '\0', "no file of %s", program);
+}
+
 START_TEST(kept)
 {
     device *const d = fixture_device(_i);
     cls_context_options o;
     open_folder();
     o = with_folder();
+    o.cache_always = 0;
     expect(d, &o, CLS_ORIGIN_SOURCE, 0, "an empty folder");
-    ck_assert_int_eq(count(), 1);
-    const char *const name = file + strlen(folder) + 1;
-    ck_assert_msg(strlen(name) == 9 + 32 + 6 && strncmp(name, "clsample-", 9) == 0 &&
-                      strcmp(name + 41, "-1.bin") == 0 && strspn(name + 9, "0123456789abcdef") == 32,
-                  "%s", name);
-    expect(d, &o, CLS_ORIGIN_CACHE, 1, "a full folder");
+    ck_assert_int_eq(count(), strstr(d->name, "Portable Computing Language") != NULL ? 0 : PROGRAMS);
+    empty();
+    o.cache_always = 1;
+    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "an empty folder, always");
+    ck_assert_int_eq(count(), PROGRAMS);
+    for (int i = 0; i < PROGRAMS; i++)
+        choose(binaries_programs[i]);
+    expect(d, &o, CLS_ORIGIN_CACHE, PROGRAMS, "a full folder");
+    o.cache_always = 0;
+    expect(d, &o, CLS_ORIGIN_CACHE, PROGRAMS, "a full folder, only read");
     fake.no_compiler = 1;
-    expect(d, &o, CLS_ORIGIN_CACHE, 1, "a full folder and no compiler");
+    expect(d, &o, CLS_ORIGIN_CACHE, PROGRAMS, "a full folder and no compiler");
     driver_reset();
-    ck_assert_int_eq(count(), 1);
+    ck_assert_int_eq(count(), PROGRAMS);
+    o.cache_always = 1;
 
+    /* A program's file is damaged: that one alone is compiled again. */
     uint8_t *bytes;
+    choose("token-list");
     const size_t size = read_file(&bytes);
     const size_t places[] = {0, 20, 45, 60, 90, size / 2, size - 1};
     const size_t lengths[] = {0, 50, 84, size / 2, size - 1, size + 1};
@@ -107,23 +136,46 @@ START_TEST(kept)
         bytes[places[k]] ^= 16;
         write_file(file, bytes, size);
         bytes[places[k]] ^= 16;
-        expect(d, &o, CLS_ORIGIN_SOURCE, 0, "a bit flipped");
-        expect(d, &o, CLS_ORIGIN_CACHE, 1, "replaced");
+        expect_but(d, &o, CLS_ORIGIN_CACHE, TOKEN_LIST, PROGRAMS - 1, "a bit flipped");
+        expect(d, &o, CLS_ORIGIN_CACHE, PROGRAMS, "replaced");
     }
     bytes[size] = 7;
     for (size_t k = 0; k < m; k++) {
         write_file(file, bytes, lengths[k]);
-        expect(d, &o, CLS_ORIGIN_SOURCE, 0, "another length");
-        expect(d, &o, CLS_ORIGIN_CACHE, 1, "replaced");
+        expect_but(d, &o, CLS_ORIGIN_CACHE, TOKEN_LIST, PROGRAMS - 1, "another length");
+        expect(d, &o, CLS_ORIGIN_CACHE, PROGRAMS, "replaced");
     }
     free(bytes);
+
+    /* Another program's file under its name is none of it. */
+    char there[sizeof file];
+    snprintf(there, sizeof there, "%s", file);
+    choose("survey");
+    const size_t other = read_file(&bytes);
+    write_file(there, bytes, other);
+    free(bytes);
+    expect_but(d, &o, CLS_ORIGIN_CACHE, TOKEN_LIST, PROGRAMS - 1, "another program");
+    expect(d, &o, CLS_ORIGIN_CACHE, PROGRAMS, "replaced");
+
     fake.no_binaries = 1;
-    expect(d, &o, CLS_ORIGIN_SOURCE, 1, "the driver takes none");
+    expect(d, &o, CLS_ORIGIN_SOURCE, PROGRAMS, "the driver takes none");
     fake.no_binaries = 0;
     fake.lies = 1;
-    expect(d, &o, CLS_ORIGIN_SOURCE, 1, "another arithmetic");
-    ck_assert_int_eq(count(), 1);
-    expect(d, &o, CLS_ORIGIN_CACHE, 1, "replaced");
+    fake.truths = 1; /* the test of groups is read first */
+    expect_but(d, &o, CLS_ORIGIN_CACHE, SELF_TEST, PROGRAMS, "another arithmetic");
+    ck_assert_int_eq(count(), PROGRAMS);
+    expect(d, &o, CLS_ORIGIN_CACHE, PROGRAMS, "replaced");
+
+    /* The name is copied. */
+    char name[sizeof folder];
+    cls_context *context = NULL;
+    snprintf(name, sizeof name, "%s", folder);
+    o.cache_dir = name;
+    must(cls_context_create(d->context, d->id, &o, &context));
+    memset(name, 'x', sizeof name - 1);
+    fake.no_compiler = 1;
+    must(cls_context_compile(context, NULL));
+    cls_context_destroy(context);
     close_folder();
 }
 END_TEST
@@ -157,26 +209,27 @@ START_TEST(not_kept)
 {
     device *const d = fixture_device(_i);
     cls_context_options o;
-    char path[sizeof file + 16];
+    char path[sizeof file], temporary[sizeof file + 16];
     open_folder();
     o = with_folder();
     expect(d, &o, CLS_ORIGIN_SOURCE, 0, "for the name");
-    ck_assert_int_eq(count(), 1);
+    ck_assert_int_eq(count(), PROGRAMS);
+    choose("survey");
     snprintf(path, sizeof path, "%s", file);
 
     /* A folder in the file's place. */
     ck_assert(remove(path) == 0 && mkdir(path, 0700) == 0);
-    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "a folder in its place");
-    ck_assert_int_eq(count(), 1);
+    expect_but(d, &o, CLS_ORIGIN_CACHE, SURVEY, PROGRAMS - 1, "a folder in its place");
+    ck_assert_int_eq(count(), PROGRAMS);
     ck_assert_int_eq(rmdir(path), 0);
 
     /* Writers that were killed: as many as there are names. */
     for (int i = 0; i < 64; i++) {
-        snprintf(path, sizeof path, "%s.%d", file, i);
-        write_file(path, (const uint8_t *)"x", 1);
+        snprintf(temporary, sizeof temporary, "%s.%d", path, i);
+        write_file(temporary, (const uint8_t *)"x", 1);
     }
-    expect(d, &o, CLS_ORIGIN_SOURCE, 0, "no name left");
-    ck_assert_int_eq(count(), 64);
+    expect_but(d, &o, CLS_ORIGIN_CACHE, SURVEY, PROGRAMS - 1, "no name left");
+    ck_assert_int_eq(count(), 64 + PROGRAMS - 1);
     empty();
 
     full_disk();
@@ -246,9 +299,9 @@ START_TEST(at_once)
                     strcat(said, line);
             ck_assert_msg(pclose(writer[i]) == 0, "writer %d: %s", i, said);
         }
-        ck_assert_int_eq(count(), fixture_devices());
+        ck_assert_int_eq(count(), PROGRAMS * fixture_devices());
         fake.no_compiler = 1;
-        expect(d, &o, CLS_ORIGIN_CACHE, 1, "after several writers");
+        expect(d, &o, CLS_ORIGIN_CACHE, PROGRAMS, "after several writers");
         driver_reset();
         empty();
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Compiled programs, exported and taken again, by a driver with and without a
- * compiler: what does not fit, or is damaged, it never sees. And shapes that a
+ * compiler: what does not fit, or is damaged, it never sees. And groups that a
  * device refuses. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@ static struct exported {
 void driver_reset(void)
 {
     memset(&fake, 0, sizeof fake);
+    fake.gpu = 1;
     fake.most_built = MOST_BUILT;
     fake.most_launched = MOST_LAUNCHED;
     fake.most_local = UINT32_MAX;
@@ -27,6 +28,8 @@ cls_context_options plain_options(void)
     cls_context_options o;
     cls_context_options_default(&o, sizeof o);
     o.dtypes = 1u << CLS_F32;
+    o.max_work_group = GROUP;
+    o.cache_always = 1;
     return o;
 }
 
@@ -37,30 +40,58 @@ cls_device_info info_of(const cls_context *context)
     return info;
 }
 
+const char *const binaries_programs[PROGRAMS] = {"self-test", "slots", "survey", "token-list"};
+
 void check_tokens(device *d, cls_context *context)
 {
     rng r = {fixture_seed() + 40};
     batch *const b = batch_new(8, 3000, CLS_F32, 0, 0);
-    b->history = 60;
-    batch_random(b, &r);
-    batch_requests(b, &r);
+    for (uint32_t row = 0; row < b->rows; row++) {
+        cls_params *const p = &b->params[row];
+        batch_row(b, row, row % 3 == 2 ? ROW_EQUAL : ROW_NORMAL3, rng_bits(&r));
+        p->temperature = row == 0 ? 0.0f : 0.5f + 0.25f * (float)rng_below(&r, 5);
+        p->top_k = (int32_t)rng_below(&r, 200) + 1;
+        p->top_p = row % 2 ? 0.9f : 1.0f;
+        p->min_p = row % 4 == 1 ? 0.01f : 0.0f;
+    }
     batch_check(b, d, context, 0);
-    batch_check(b, d, context, 1);
     batch_free(b);
 }
 
-void expect(device *d, const cls_context_options *o, cls_origin origin, int seen, const char *what)
+void expect(device *d, const cls_context_options *o, cls_origin origin, unsigned seen, const char *what)
+{
+    expect_but(d, o, origin, origin == CLS_ORIGIN_SOURCE ? ALL_PROGRAMS : 0, seen, what);
+}
+
+void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsigned sources, unsigned seen, const char *what)
 {
     cls_context *context = NULL;
+    cls_program_info info = {.struct_size = sizeof info};
+    uint32_t n = 0;
     fake.from_source = fake.from_binary = 0;
-    const cls_status status = cls_context_create(d->context, d->id, o, &context);
+    cls_status status = cls_context_create(d->context, d->id, o, &context);
     ck_assert_msg(status == CLS_OK, "%s: %s: %s", d->name, what, cls_error_message());
-    ck_assert_msg(info_of(context).origin == (uint32_t)origin, "%s: %s: origin %u", d->name, what,
-                  info_of(context).origin);
-    ck_assert_msg((fake.from_source > 0) == (origin == CLS_ORIGIN_SOURCE), "%s: %s: %u from source", d->name, what,
-                  fake.from_source);
-    ck_assert_msg((fake.from_binary > 0) == seen, "%s: %s: the driver saw %u", d->name, what, fake.from_binary);
+    status = cls_context_compile(context, NULL);
+    ck_assert_msg(status == CLS_OK, "%s: %s: %s", d->name, what, cls_error_message());
+    for (; cls_context_program(context, n, &info) == CLS_OK; n++) {
+        const uint32_t wanted = sources >> n & 1u ? CLS_ORIGIN_SOURCE : (uint32_t)origin;
+        ck_assert_msg(n < PROGRAMS && strcmp(info.name, binaries_programs[n]) == 0, "%s: %s: program %u is %s", d->name,
+                      what, n, info.name);
+        ck_assert_msg(info.origin == wanted, "%s: %s: %s is of origin %u", d->name, what, info.name, info.origin);
+        ck_assert_msg(info.work_group == MOST_LAUNCHED, "%s: %s: %s is in groups of %u", d->name, what, info.name,
+                      info.work_group);
+        ck_assert_msg(n > 0 || info_of(context).origin == wanted, "%s: %s: origin %u", d->name, what,
+                      info_of(context).origin);
+    }
+    ck_assert_msg(n == PROGRAMS, "%s: %s: %u programs", d->name, what, n);
+    /* The test of groups is from source, too, but where there is no compiler. */
+    const unsigned least = fake.no_compiler ? 0 : 1;
+    ck_assert_msg((fake.from_source > least) == (sources != 0) && fake.from_source >= least, "%s: %s: %u from source",
+                  d->name, what, fake.from_source);
+    ck_assert_msg(fake.from_binary == seen, "%s: %s: the driver saw %u", d->name, what, fake.from_binary);
     check_tokens(d, context);
+    ck_assert_msg(cls_context_program(context, PROGRAMS, &info) == CLS_BAD_ARGUMENT, "%s: %s: more was compiled: %s",
+                  d->name, what, info.name);
     cls_context_destroy(context);
 }
 
@@ -90,7 +121,7 @@ static cls_context_options with_export(int i)
 
 /* ------------------------------------------------------------------------ bytes */
 
-/* What the other tests need: programs in the first shape that is not refused. */
+/* What the other tests need: programs in the first groups that are not refused. */
 START_TEST(exported)
 {
     device *const d = fixture_device(_i);
@@ -103,12 +134,16 @@ START_TEST(exported)
     ck_assert_int_eq(cls_params_check(NULL, 10), CLS_BAD_ARGUMENT);
     must(cls_context_create(d->context, d->id, &o, &context));
     ck_assert_msg(strstr(cls_error_message(), "params") != NULL, "success says: %s", cls_error_message());
-    ck_assert_uint_eq(info_of(context).shortlist, asked.shortlist < MOST_LAUNCHED ? asked.shortlist : MOST_LAUNCHED);
+    ck_assert_uint_eq(info_of(context).shortlist, asked.shortlist);
+    ck_assert_uint_eq(info_of(context).work_group, asked.work_group);
     ck_assert_int_eq(info_of(context).origin, CLS_ORIGIN_SOURCE);
     ck_assert_uint_eq(info_of(context).tier, asked.tier);
+    size_t alone;
+    must(cls_context_export(context, NULL, &alone));
     check_tokens(d, context);
 
     must(cls_context_export(context, NULL, &size));
+    ck_assert_uint_gt(size, alone);
     uint8_t *const bytes = exports[_i].bytes = malloc(size + 9);
     ck_assert_ptr_nonnull(bytes);
     memset(bytes, 0x55, size + 9);
@@ -132,12 +167,13 @@ START_TEST(taken)
     cls_context *context = NULL;
     size_t size = 0;
     driver_reset();
-    expect(d, &o, CLS_ORIGIN_BINARY, 1, "with a compiler");
+    expect(d, &o, CLS_ORIGIN_BINARY, PROGRAMS, "with a compiler");
     fake.no_compiler = 1;
-    expect(d, &o, CLS_ORIGIN_BINARY, 1, "without a compiler");
+    expect(d, &o, CLS_ORIGIN_BINARY, PROGRAMS, "without a compiler");
 
     /* What was taken can be exported, and taken again. */
     must(cls_context_create(d->context, d->id, &o, &context));
+    must(cls_context_compile(context, NULL));
     must(cls_context_export(context, NULL, &size));
     uint8_t *const again = malloc(size);
     ck_assert_ptr_nonnull(again);
@@ -145,7 +181,7 @@ START_TEST(taken)
     cls_context_destroy(context);
     o.binary = again;
     o.binary_size = size;
-    expect(d, &o, CLS_ORIGIN_BINARY, 1, "exported twice");
+    expect(d, &o, CLS_ORIGIN_BINARY, PROGRAMS, "exported twice");
     free(again);
     driver_reset();
 }
@@ -175,11 +211,23 @@ START_TEST(of_others)
     other[1].vector = asked.vector == 16 ? 8 : 16;
     other[2].tier = CLS_TIER_BASE;
     other[3].max_local_mem = asked.local_mem_size - 1;
-    other[4].dtypes = 1u << CLS_F16;
-    other[5].dtypes |= 1u << CLS_BF16;
-    other[6].work_group = asked.work_group + 1;
+    other[4].max_work_group = GROUP - 1;
+    other[5].row_group = 1;
+    other[6].work_group = 1;
     for (size_t k = 0; k < sizeof other / sizeof other[0]; k++)
-        expect_none(d, &other[k], "another shape or type");
+        expect_none(d, &other[k], "another shape");
+
+    /* Another type alone: its programs are not there, the others are. */
+    cls_context_options typed = o;
+    cls_context *context = NULL;
+    fake.no_compiler = 1;
+    typed.dtypes = 1u << CLS_F16;
+    must(cls_context_create(d->context, d->id, &typed, &context));
+    ck_assert_int_eq(cls_context_compile(context, NULL), CLS_UNSUPPORTED_DEVICE);
+    ck_assert_msg(strstr(cls_error_message(), "has no compiler") != NULL, "%s", cls_error_message());
+    ck_assert_uint_eq(fake.from_source, 0);
+    cls_context_destroy(context);
+    driver_reset();
     const cls_context_options none = plain_options();
     expect_none(d, &none, "no programs at all");
 }
@@ -209,7 +257,7 @@ START_TEST(damaged)
             expect(d, &o, CLS_ORIGIN_SOURCE, 0, "cut");
     }
     o.binary_size = size;
-    expect(d, &o, CLS_ORIGIN_BINARY, 1, "whole again");
+    expect(d, &o, CLS_ORIGIN_BINARY, PROGRAMS, "whole again");
     o.binary = NULL;
     cls_context *context;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
@@ -225,10 +273,17 @@ START_TEST(distrusted)
     cls_context *context = NULL;
     driver_reset();
     fake.no_binaries = 1;
-    expect(d, &o, CLS_ORIGIN_SOURCE, 1, "refused by the driver");
+    expect(d, &o, CLS_ORIGIN_SOURCE, PROGRAMS, "refused by the driver");
     driver_reset();
     fake.lies = 1;
-    expect(d, &o, CLS_ORIGIN_SOURCE, 1, "another arithmetic");
+    fake.truths = 1; /* the test of groups is read first */
+    expect_but(d, &o, CLS_ORIGIN_BINARY, SELF_TEST, PROGRAMS, "another arithmetic");
+    ck_assert_int_eq(fake.lies, 0);
+    /* The first token of the first step: of what it took, nothing was proved before. */
+    driver_reset();
+    fake.lies = 1;
+    fake.truths = 2;
+    expect_but(d, &o, CLS_ORIGIN_BINARY, ALL_PROGRAMS & ~SELF_TEST, PROGRAMS, "another token");
     ck_assert_int_eq(fake.lies, 0);
     fake.no_binaries = fake.no_compiler = 1;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
@@ -236,7 +291,7 @@ START_TEST(distrusted)
 }
 END_TEST
 
-/* -------------------------------------------------------------------- the shape */
+/* -------------------------------------------------------------------- the groups */
 
 static void must_refuse(device *d, const cls_context_options *o, cls_status status, cl_int code)
 {
@@ -247,55 +302,139 @@ static void must_refuse(device *d, const cls_context_options *o, cls_status stat
     ck_assert_int_eq(cls_error_opencl(), code);
 }
 
-/* Groups and lists get smaller by turns; the message says what was last. */
+/* The same of a program that a context compiles later: the context goes on. Returns
+ * the message. */
+static const char *must_refuse_later(device *d, cls_context *context, cls_status status, cl_int code)
+{
+    static char said[512];
+    cls_program_info info = {.struct_size = sizeof info};
+    uint32_t n = 0, after = 0;
+    while (cls_context_program(context, n, &info) == CLS_OK)
+        n++;
+    fake.builds = 0;
+    const cls_status is = cls_context_compile(context, NULL);
+    snprintf(said, sizeof said, "%s", cls_error_message());
+    ck_assert_msg(is == status && cls_error_opencl() == code, "%s: %s", d->name, said);
+    while (cls_context_program(context, after, &info) == CLS_OK)
+        after++;
+    ck_assert_uint_eq(after, n);
+    return said;
+}
+
+/* The n-th build that was of a program, and not of the test of groups. */
+static const char *build_of(int n)
+{
+    for (unsigned i = 0; i < fake.builds && i < DRIVER_BUILDS; i++)
+        if (strstr(fake.options[i], "-DLIST=") != NULL && n-- == 0)
+            return fake.options[i];
+    return "no such build";
+}
+
+static uint32_t group_of(cls_context *context, const char *name)
+{
+    cls_program_info info = {.struct_size = sizeof info};
+    for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++)
+        if (strcmp(info.name, name) == 0)
+            return info.work_group;
+    ck_abort_msg("there is no program %s", name);
+    return 0;
+}
+
+/* Groups get smaller by halves; the message says what was last. The shortlist stays. */
 START_TEST(refused_builds)
 {
-    static const char *const shapes[] = {"WGS=256 -DLIST=1024", "WGS=128 -DLIST=1024", "WGS=128 -DLIST=512",
-                                         "WGS=64 -DLIST=512",   "WGS=64 -DLIST=256",   "WGS=32 -DLIST=256"};
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
     cls_device_info asked = {.struct_size = sizeof asked};
+    cls_context *context = NULL;
     driver_reset();
-    fake.gpu = 1;
     fake.most_built = 0;
     must(cls_device_query(d->id, &o, &asked));
+    ck_assert_uint_eq(asked.row_group, GROUP);
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
-    ck_assert_msg(strstr(cls_error_message(), "the last with work_group 1, row_group 1, ") != NULL &&
-                      strstr(cls_error_message(), "shortlist 16: OpenCL says CL_BUILD_PROGRAM_FAILURE") != NULL,
+    ck_assert_msg(strstr(cls_error_message(), "smaller groups were tried, the last of 1 work-items: OpenCL says "
+                                              "CL_BUILD_PROGRAM_FAILURE") != NULL &&
+                      strstr(cls_error_message(), "the program self-test did not compile") != NULL,
                   "%s", cls_error_message());
-    for (uint32_t k = 0; asked.work_group == 256 && asked.shortlist == 1024 && k < 6; k++)
-        ck_assert_msg(strstr(fake.options[k], shapes[k]) != NULL, "build %u: %s", k, fake.options[k]);
+    for (int k = 0; k < 3; k++) {
+        static const char *const groups[] = {"-DWGS=4 ", "-DWGS=2 ", "-DWGS=1 "};
+        char list[32];
+        snprintf(list, sizeof list, "-DLIST=%u ", asked.shortlist);
+        ck_assert_msg(strstr(build_of(k), groups[k]) != NULL && strstr(build_of(k), list) != NULL, "build %d: %s", k,
+                      build_of(k));
+    }
+    ck_assert_str_eq(build_of(3), "no such build");
+
+    /* One program among others: these stay as they are. */
+    driver_reset();
+    o.max_work_group = 2;
+    fake.most_built = 1;
+    fake.only = "cls_self_test";
+    fake.most_launched = UINT32_MAX;
+    must(cls_context_create(d->context, d->id, &o, &context));
+    ck_assert_uint_eq(group_of(context, "self-test"), 1);
+    ck_assert_uint_eq(info_of(context).row_group, 2);
+    fake.most_built = 0;
+    fake.only = "cls_token";
+    const char *said = must_refuse_later(d, context, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
+    ck_assert_msg(strstr(said, "the program token-list did not compile") != NULL &&
+                      strstr(said, "the last of 1 work-items") != NULL,
+                  "%s", said);
+    cls_context_destroy(context);
 
     /* What the caller forces stays. */
+    driver_reset();
+    fake.most_built = 0;
+    o = plain_options();
     o.work_group = 2;
     o.shortlist = 16;
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
-    ck_assert_uint_eq(fake.builds, 1);
+    ck_assert_str_eq(build_of(1), "no such build");
     ck_assert_ptr_null(strstr(cls_error_message(), "the last"));
     o.row_group = 2;
     o.shortlist = 0;
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
-    ck_assert_msg(strstr(cls_error_message(), "work_group 2, row_group 2, ") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "-DWGS=2 ") != NULL, "%s", cls_error_message());
+    ck_assert_str_eq(build_of(1), "no such build");
     driver_reset();
 }
 END_TEST
 
+/* A kernel that the device does not launch is the one that gets smaller groups,
+ * whichever program's proof launched it. */
 START_TEST(refused_launches)
 {
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
+    cls_context *context = NULL;
+    driver_reset();
+    o.max_work_group = 2;
+    fake.most_built = UINT32_MAX;
+    fake.spared = "cls_slots"; /* whose proof comes first, and takes the others */
+    must(cls_context_create(d->context, d->id, &o, &context));
+    fake.builds = 0;
+    must(cls_context_compile(context, NULL));
+    ck_assert_uint_eq(group_of(context, "self-test"), 1);
+    ck_assert_uint_eq(group_of(context, "slots"), 2);
+    ck_assert_uint_eq(group_of(context, "survey"), 1);
+    ck_assert_uint_eq(group_of(context, "token-list"), 1);
+    ck_assert_uint_eq(fake.builds, 5);
+    check_tokens(d, context);
+    cls_context_destroy(context);
+
     driver_reset();
     fake.most_launched = 0;
     o.shortlist = 16;
     fake.refusal = CL_INVALID_WORK_GROUP_SIZE;
     o.work_group = o.row_group = 1;
     must_refuse(d, &o, CLS_OPENCL_ERROR, CL_INVALID_WORK_GROUP_SIZE);
-    /* No refusal of the shape: told at once. */
-    o.shortlist = 0;
+    ck_assert_uint_eq(fake.builds, 1);
+    /* No refusal of the group: told at once. */
+    o.work_group = o.row_group = o.shortlist = 0;
     fake.refusal = CL_OUT_OF_HOST_MEMORY;
     fake.most_built = UINT32_MAX;
     must_refuse(d, &o, CLS_OPENCL_ERROR, CL_OUT_OF_HOST_MEMORY);
-    ck_assert_uint_eq(fake.builds, 1);
+    ck_assert_str_eq(build_of(1), "no such build");
     driver_reset();
 }
 END_TEST
@@ -305,40 +444,41 @@ START_TEST(kernels_limits)
 {
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
-    cls_device_info asked = {.struct_size = sizeof asked};
     cls_context *context = NULL;
     driver_reset();
-    must(cls_device_query(d->id, &o, &asked));
-    if (asked.shortlist == 1024) {
-        fake.most_built = UINT32_MAX;
-        fake.most_local = 512;
-        o.max_local_mem = 65536;
-        must(cls_context_create(d->context, d->id, &o, &context));
-        ck_assert_uint_eq(info_of(context).shortlist, 256);
-        ck_assert_uint_eq(info_of(context).local_mem_size, 65536);
-        ck_assert_msg(strstr(fake.options[0], "LIST=1024") != NULL, "%s", fake.options[0]);
-        cls_context_destroy(context);
-        o.shortlist = 1024;
-        must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-        ck_assert_msg(strstr(cls_error_message(), "take 100000 bytes of local memory") != NULL, "%s",
-                      cls_error_message());
-    }
+    fake.most_built = UINT32_MAX;
+    fake.most_local = 1;
+    o.max_local_mem = 65536;
+    must(cls_context_create(d->context, d->id, &o, &context));
+    ck_assert_uint_eq(group_of(context, "self-test"), 1);
+    ck_assert_uint_eq(info_of(context).row_group, GROUP);
+    ck_assert_uint_eq(info_of(context).local_mem_size, 65536);
+    ck_assert_msg(strstr(build_of(0), "-DWGS=4 ") != NULL, "%s", build_of(0));
+    fake.most_local = 0;
+    const char *const said = must_refuse_later(d, context, CLS_UNSUPPORTED_DEVICE, CL_SUCCESS);
+    ck_assert_msg(strstr(said, "the program slots takes 100000 bytes of local memory in groups of 1") != NULL, "%s", said);
+    cls_context_destroy(context);
+    o.row_group = 2;
+    must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
+    ck_assert_msg(strstr(cls_error_message(), "takes 100000 bytes of local memory in groups of 2") != NULL, "%s",
+                  cls_error_message());
+
     driver_reset();
-    fake.gpu = 1;
+    fake.most_built = UINT32_MAX;
     fake.kernel_group = 2;
     fake.most_launched = 0;
     o = plain_options();
     o.max_work_group = 8;
     o.shortlist = 16;
     must_refuse(d, &o, CLS_OPENCL_ERROR, CL_OUT_OF_RESOURCES);
-    ck_assert_uint_eq(fake.builds, 3);
     for (int k = 0; k < 3; k++) {
         static const char *const groups[] = {"WGS=8 ", "WGS=2 ", "WGS=1 "};
-        ck_assert_msg(strstr(fake.options[k], groups[k]) != NULL, "%s", fake.options[k]);
+        ck_assert_msg(strstr(build_of(k), groups[k]) != NULL, "%s", build_of(k));
     }
-    o.work_group = 8;
+    ck_assert_str_eq(build_of(3), "no such build");
+    o.work_group = o.row_group = 8;
     must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-    ck_assert_msg(strstr(cls_error_message(), "work_group is 8; the kernels run with at most 2") != NULL, "%s",
+    ck_assert_msg(strstr(cls_error_message(), "work_group is 8; the program self-test runs with at most 2") != NULL, "%s",
                   cls_error_message());
     driver_reset();
 }
@@ -352,17 +492,19 @@ START_TEST(refused_subgroups)
     driver_reset();
     cls_subgroups_pretended = CLS_SUBGROUPS_MADE;
     fake.most_built = 0;
-    o.work_group = 16;
+    o.max_work_group = 0;
+    o.work_group = o.row_group = 16;
     o.shortlist = 16;
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     ck_assert_uint_ge(fake.builds, 3); /* with the test of sub-groups */
-    ck_assert_msg(strstr(fake.options[fake.builds - 2], "TIER=2 -DSUBGROUPS=6") != NULL, "%s",
-                  fake.options[fake.builds - 2]);
-    ck_assert_msg(strstr(fake.options[fake.builds - 1], "TIER=1 -DSUBGROUPS=0") != NULL, "%s",
-                  fake.options[fake.builds - 1]);
+    ck_assert_msg(strstr(build_of(0), "TIER=2 -DSUBGROUPS=6") != NULL, "%s", build_of(0));
+    ck_assert_msg(strstr(build_of(1), "TIER=1 -DSUBGROUPS=0") != NULL, "%s", build_of(1));
+    ck_assert_msg(strstr(build_of(1), "-DWGS=16 ") != NULL, "%s", build_of(1));
+    ck_assert_str_eq(build_of(2), "no such build");
     o.tier = CLS_TIER_SUBGROUPS;
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
-    ck_assert_msg(strstr(fake.options[fake.builds - 1], "TIER=2") != NULL, "%s", fake.options[fake.builds - 1]);
+    ck_assert_msg(strstr(build_of(0), "TIER=2") != NULL, "%s", build_of(0));
+    ck_assert_str_eq(build_of(1), "no such build");
     cls_subgroups_pretended = CLS_SUBGROUPS_NONE;
     driver_reset();
 }

@@ -4,6 +4,7 @@
  * small, calls from OpenCL's own threads, what a refused step left in a queue. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -77,9 +78,22 @@ START_TEST(kernels_that_do_not_compile)
     h.dtype = CLS_F16;
     h.weight.buffer = buffer_of(d, 16 * 16 * 2, NULL);
     const cls_status of_head = cls_head_create(good, d->queue, &h, &head);
+    char head_said[512];
+    snprintf(head_said, sizeof head_said, "%s", cls_error_message());
+    const faulty_live so_far = faulty_alive();
+    cls_sampler_options so;
+    cls_sampler *sampler = (cls_sampler *)&info;
+    cls_sampler_options_default(&so, sizeof so);
+    so.vocab = 100;
+    so.dtypes = 1u << CLS_BF16; /* which no other test here compiles */
+    const cls_status of_sampler = cls_sampler_create(good, &so, &sampler);
     faulty_options = NULL;
-    expect(of_head, CLS_BUILD_FAILED, "compile");
-    ck_assert_msg(strstr(cls_error_message(), "error") != NULL, "no log: %s", cls_error_message());
+    expect(of_sampler, CLS_BUILD_FAILED, "did not compile");
+    ck_assert(sampler == NULL && cls_error_opencl() != CL_SUCCESS);
+    ck_assert_msg(strlen(cls_context_build_log(good)) > 10, "no log");
+    ck_assert_str_eq(faulty_leaked(&so_far), "");
+    ck_assert_int_eq(of_head, CLS_BUILD_FAILED);
+    ck_assert_msg(strstr(head_said, "compile") != NULL && strstr(head_said, "error") != NULL, "no log: %s", head_said);
     ck_assert(head == NULL);
     clReleaseMemObject(h.weight.buffer);
     ck_assert_str_eq(faulty_leaked(&before), "");
@@ -90,6 +104,10 @@ START_TEST(no_memory_on_the_device)
 {
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    cls_compile_options c;
+    cls_compile_options_default(&c, sizeof c);
+    c.features = CLS_FEATURES_ALL; /* programs' proofs need buffers, too */
+    must(cls_context_compile(context, &c));
     const faulty_live before = faulty_alive();
     cls_sampler_options o;
     cls_sampler *sampler = NULL;

@@ -137,7 +137,7 @@ static Suite *make(void)
 
 int main(int argc, char **argv)
 {
-    fixture_features(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
+    fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
     gib_wanted = argc > 1 ? strtod(argv[1], NULL) : 0.0;
     return fixture_run(make, 1);
 }

@@ -12,6 +12,8 @@
 
 #include "faulty.h"
 #include "faulty_memory.h"
+#include "inputs.h"
+#include "internal.h"
 #include "life.h"
 
 static uint32_t stride;
@@ -66,6 +68,8 @@ static int is_dispensable(faulty_call which)
     case FAULTY_clReleaseEvent:
     case FAULTY_clFlush:
     case FAULTY_clGetProgramBuildInfo: /* the log */
+    case FAULTY_clGetKernelWorkGroupInfo: /* half of what is asked only informs */
+    case FAULTY_clFinish:              /* after a read that has waited for all */
     case FAULTY_clGetEventInfo:        /* of an upload: other staging is taken; of a step: it is taken to be well */
     case FAULTY_clWaitForEvents:       /* asked again, whether it is over */
         return 1;
@@ -248,11 +252,22 @@ static void leave_out(const reference *ref, uint32_t skip, life *l, unsigned cha
     drop(&without);
 }
 
+/* A context that has everything: late_programs() is of those that have not. */
+static cls_context *ready_context(device *d)
+{
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    cls_compile_options c;
+    cls_compile_options_default(&c, sizeof c);
+    c.features = CLS_FEATURES_ALL;
+    must(cls_context_compile(context, &c));
+    return context;
+}
+
 static void every_fault(device *d, uint32_t vocab)
 {
     reference *const ref = &reference_life;
     life l;
-    life_open(&l, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), vocab);
+    life_open(&l, d, ready_context(d), vocab);
     record(ref, &l, NONE); /* and whatever the driver does once */
     unsigned char *const seen = malloc(life_seen_size(&l));
     ck_assert(seen != NULL);
@@ -318,7 +333,7 @@ START_TEST(lost_device)
     device *const d = fixture_device(_i);
     uint32_t most = 0, lives = 0;
     life l;
-    life_open(&l, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 40);
+    life_open(&l, d, ready_context(d), 40);
     record(&reference_life, &l, NONE);
     for (uint32_t n = 0; n < reference_life.calls; n += 3 * stride, lives++) {
         const uint32_t blocks = lose(&l, n, codes[lives % 3]);
@@ -327,6 +342,167 @@ START_TEST(lost_device)
     printf("%s: lost %u times; at most %u blocks were left to it\n", d->name, (unsigned)lives, (unsigned)most);
     drop(&reference_life);
     life_close(&l);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------ late programs */
+
+/* A sampler of the usual features, a request of theirs, and one that needs more. */
+enum { CREATE, USUAL, LATE, CHANGE, LATE_CALLS };
+static const char *const late_names[LATE_CALLS] = { "cls_sampler_create()", "cls_slot_begin()",
+                                                    "cls_slot_begin(), with a penalty", "cls_slot_params()" };
+
+typedef struct late {
+    cls_context *context;
+    cls_sampler *sampler;
+    cl_mem logits, tokens;
+    cls_params params[2];
+} late;
+
+enum { LATE_VOCAB = 100 };
+
+static cls_status late_call(late *l, int which)
+{
+    static const int32_t prompt[] = { 3, 1, 4 };
+    cls_sampler_options o;
+    cls_status status = CLS_OK;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = LATE_VOCAB;
+    o.max_rows = 2;
+    faulty_on = faulty_memory_on = 1;
+    if (which == CREATE)
+        status = cls_sampler_create(l->context, &o, &l->sampler);
+    else if (which == CHANGE)
+        status = cls_slot_params(l->sampler, 0, &l->params[0]);
+    else
+        status = cls_slot_begin(l->sampler, which == LATE, &l->params[which == LATE], prompt, 3, NULL, 0);
+    faulty_on = faulty_memory_on = 0;
+    return status;
+}
+
+static uint32_t programs_of(const cls_context *context)
+{
+    cls_program_info info = { .struct_size = sizeof info };
+    uint32_t n = 0;
+    cls_failure before;
+    cls_failure_keep(&before);
+    while (cls_context_program(context, n, &info) == CLS_OK)
+        n++;
+    cls_failure_restore(&before);
+    return n;
+}
+
+/* The tokens of a step of so many rows. */
+static void late_step(late *l, device *d, uint32_t rows, int32_t *tokens)
+{
+    cls_step s;
+    cls_step_default(&s, sizeof s);
+    s.rows = rows;
+    s.logits.buffer = l->logits;
+    s.tokens.buffer = l->tokens;
+    must(cls_sample(l->sampler, d->queue, &s, 0, NULL, NULL));
+    buffer_read(d, l->tokens, rows * sizeof *tokens, tokens);
+}
+
+/* Everything with a fault (NULL: none) in it; the call that fails is made again.
+ * Tells which calls each has made. Returns whether the fault was met. */
+static int live_late(device *d, const fault *f, int32_t tokens[3], uint32_t first[LATE_CALLS + 1],
+                     uint32_t first_allocation[LATE_CALLS + 1])
+{
+    const faulty_live before = faulty_alive();
+    const uint32_t blocks = faulty_memory_alive();
+    late l = { 0 };
+    int fate = SURVIVED;
+    rng r = { 1 };
+    float logits[2 * LATE_VOCAB];
+    cls_context_options o;
+    cls_context_options_default(&o, sizeof o);
+    for (uint32_t i = 0; i < 2 * LATE_VOCAB; i++)
+        logits[i] = (float)rng_normal(&r);
+    for (int i = 0; i < 2; i++) {
+        cls_params_default(&l.params[i], sizeof l.params[i]);
+        l.params[i].top_k = 20;
+        l.params[i].seed = 5;
+    }
+    l.params[1].presence_penalty = 0.5f;
+    l.logits = buffer_of(d, sizeof logits, logits);
+    l.tokens = buffer_of(d, 2 * sizeof *tokens, NULL);
+    must(cls_context_create(d->context, d->id, &o, &l.context));
+    arm(f);
+    for (int i = 0; i < LATE_CALLS; i++) {
+        const int was_met = met();
+        const uint32_t had = programs_of(l.context), features = l.sampler != NULL ? l.sampler->features : 0;
+        first[i] = faulty_calls();
+        first_allocation[i] = faulty_memory_calls();
+        cls_status status = late_call(&l, i);
+        first[i + 1] = faulty_calls();
+        first_allocation[i + 1] = faulty_memory_calls();
+        if (!was_met && met())
+            judge(f, late_names[i], status, 0);
+        if (status != CLS_OK) {
+            ck_assert_msg(!was_met && met(), "%s, after %s: %s", late_names[i], words(f), cls_error_message());
+            /* Programs that were proved before the one at fault stay. */
+            ck_assert_msg(programs_of(l.context) >= had, "%s, %s: programs are lost", late_names[i], words(f));
+            ck_assert_msg(i == CREATE ? l.sampler == NULL : l.sampler->features == features, "%s, %s: changed the sampler",
+                          late_names[i], words(f));
+            if (i == LATE)
+                ck_assert(!(l.sampler->request[1].slot.flags & CLS_SLOT_BEGUN));
+            fate = REPEATED;
+            must(late_call(&l, i));
+        }
+        if (i == USUAL)
+            late_step(&l, d, 1, tokens);
+    }
+    late_step(&l, d, 2, tokens + 1);
+    const int was_met = f != NULL && met();
+    if (f != NULL)
+        count(fate);
+    faulty_on = 1;
+    cls_sampler_destroy(l.sampler);
+    cls_context_destroy(l.context);
+    faulty_on = 0;
+    clReleaseMemObject(l.logits);
+    clReleaseMemObject(l.tokens);
+    ck_assert_msg(f == NULL || faulty_leaked(&before)[0] == '\0', "%s: leaks %s", words(f), faulty_leaked(&before));
+    ck_assert_msg(f == NULL || faulty_memory_alive() == blocks, "%s: leaks %u blocks", words(f), faulty_memory_alive() - blocks);
+    return was_met;
+}
+
+static void same_late(const int32_t *tokens, const int32_t *wanted, const fault *f)
+{
+    ck_assert_msg(memcmp(tokens, wanted, 3 * sizeof *tokens) == 0, "%s: tokens %d, %d, %d, not %d, %d, %d", words(f),
+                  tokens[0], tokens[1], tokens[2], wanted[0], wanted[1], wanted[2]);
+}
+
+START_TEST(late_programs)
+{
+    device *const d = fixture_device(_i);
+    uint32_t first[LATE_CALLS + 1], first_allocation[LATE_CALLS + 1], at[LATE_CALLS + 1], at_allocation[LATE_CALLS + 1];
+    int32_t wanted[3], tokens[3];
+    uint32_t lives = 0;
+    fixture_features(0);
+    for (int i = 0; i < 2; i++) { /* once for what the driver does once */
+        arm(NULL);
+        live_late(d, NULL, wanted, first, first_allocation);
+    }
+    /* Each of the first three compiles or uses what was compiled. */
+    ck_assert(first[CREATE + 1] - first[CREATE] > 100 && first[LATE + 1] - first[LATE] > 100);
+    const uint32_t calls = first[LATE_CALLS], allocations = first_allocation[LATE_CALLS];
+    const uint32_t step = stride == 1 ? 1 : stride / 4 + 1, few = stride == 1 ? 1 : stride / 30 + 1;
+    for (uint32_t n = 0; n < calls; n += step, lives++) {
+        const fault f = { n, CALL, (cl_int)(n / step) };
+        live_late(d, &f, tokens, at, at_allocation);
+        same_late(tokens, wanted, &f);
+    }
+    for (uint32_t n = 0; n < allocations; n += few, lives++) {
+        const fault f = { n, ALLOCATION, 0 };
+        live_late(d, &f, tokens, at, at_allocation);
+        same_late(tokens, wanted, &f);
+    }
+    arm(NULL);
+    fixture_features(CLS_FEATURES_ALL);
+    printf("%s, programs by need: %u calls, %u allocations, %u lives\n", d->name, (unsigned)calls, (unsigned)allocations,
+           (unsigned)lives);
 }
 END_TEST
 
@@ -368,8 +544,12 @@ static void context_with(const reference *ref, life *l, unsigned char *seen, con
     ck_assert_msg(status == CLS_OK, "cls_context_create(), after %s: %s", words(f), cls_error_message());
     count(fate);
     if (fate == SURVIVED) { /* with a log less, it may be; but it works */
+        cls_compile_options c;
+        cls_compile_options_default(&c, sizeof c);
+        c.features = CLS_FEATURES_ALL;
         l->context = context;
         arm(NULL);
+        must(cls_context_compile(context, &c));
         life_begin(l);
         for (uint32_t i = 0; i < life_count; i++)
             must(life_make(l, i, i % 2));
@@ -387,7 +567,7 @@ START_TEST(contexts)
     device *const d = fixture_device(_i);
     cls_context *context = NULL;
     life l;
-    life_open(&l, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 40);
+    life_open(&l, d, ready_context(d), 40);
     record(&reference_life, &l, NONE);
     unsigned char *const seen = malloc(life_seen_size(&l));
     ck_assert(seen != NULL);
@@ -429,6 +609,7 @@ static Suite *make(void)
     add_device_test(t, large_vocabulary);
     add_device_test(t, lost_device);
     add_device_test(t, contexts);
+    add_device_test(t, late_programs);
     suite_add_tcase(s, t);
     return s;
 }

@@ -391,6 +391,6 @@ static Suite *make(void)
 
 int main(void)
 {
-    fixture_features(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
+    fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
     return fixture_run(make, 1);
 }

@@ -360,4 +360,8 @@ static Suite *make(void)
     return s;
 }
 
-int main(void) { return fixture_run(make, 1); }
+int main(void)
+{
+    fixture_random(0);
+    return fixture_run(make, 1);
+}

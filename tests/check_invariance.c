@@ -243,5 +243,6 @@ static Suite *make(void)
 int main(int argc, char **argv)
 {
     all = argc > 1 && strcmp(argv[1], "all") == 0;
+    fixture_random(0);
     return fixture_run(make, 1);
 }

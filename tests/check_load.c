@@ -123,7 +123,7 @@ static Suite *make(void)
 
 int main(int argc, char **argv)
 {
-    fixture_features(CLS_FEATURE_ACCEPT);
+    fixture_random(CLS_FEATURE_ACCEPT);
     steps_wanted = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
     streams_wanted = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
     if (streams_wanted > LOAD_STREAMS) {

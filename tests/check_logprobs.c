@@ -362,6 +362,6 @@ static Suite *make(void)
 
 int main(void)
 {
-    fixture_features(CLS_FEATURE_LOGPROBS | CLS_FEATURE_DRAW);
+    fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_DRAW);
     return fixture_run(make, 1);
 }

@@ -191,6 +191,6 @@ static Suite *make(void)
 
 int main(void)
 {
-    fixture_features(CLS_FEATURE_ACCEPT);
+    fixture_random(CLS_FEATURE_ACCEPT);
     return fixture_run(make, 1);
 }

@@ -382,6 +382,6 @@ static Suite *make(void)
 
 int main(void)
 {
-    fixture_features(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
+    fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
     return fixture_run(make, 1);
 }

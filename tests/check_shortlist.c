@@ -110,5 +110,6 @@ static Suite *make(void)
 
 int main(void)
 {
+    fixture_random(0);
     return fixture_run(make, 1);
 }

@@ -295,7 +295,7 @@ static Suite *make(void)
 
 int main(int argc, char **argv)
 {
-    fixture_features(CLS_FEATURE_ACCEPT);
+    fixture_random(CLS_FEATURE_ACCEPT);
     times = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
     return fixture_run(make, 1);
 }

@@ -81,7 +81,7 @@ static Suite *make(void)
 
 int main(int argc, char **argv)
 {
-    fixture_features(CLS_FEATURES_ALL);
+    fixture_random(CLS_FEATURES_ALL);
     steps_wanted = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
     return fixture_run(make, 1);
 }

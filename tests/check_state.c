@@ -298,6 +298,6 @@ static Suite *make(void)
 
 int main(void)
 {
-    fixture_features(CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS);
+    fixture_random(CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS);
     return fixture_run(make, 1);
 }

@@ -239,7 +239,7 @@ static Suite *make(void)
 
 int main(int argc, char **argv)
 {
-    fixture_features(CLS_FEATURES_ALL);
+    fixture_random(CLS_FEATURES_ALL);
 #ifdef CLS_STUB
     cls_proofs_only_run = 1;
 #endif

@@ -282,7 +282,7 @@ static Suite *make(void)
 
 int main(int argc, char **argv)
 {
-    fixture_features(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
+    fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
     all = argc > 1 && strcmp(argv[1], "all") == 0;
     return fixture_run(make, 1);
 }

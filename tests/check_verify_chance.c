@@ -438,7 +438,7 @@ static Suite *make(void)
 /* An argument: how many trials of each, 200,000 take half an hour. */
 int main(int argc, char **argv)
 {
-    fixture_features(CLS_FEATURE_VERIFY);
+    fixture_random(CLS_FEATURE_VERIFY);
     if (argc > 1)
         asked = (uint32_t)strtoul(argv[1], NULL, 0);
     return fixture_run(make, 1);

@@ -235,6 +235,6 @@ static Suite *make(void)
 
 int main(void)
 {
-    fixture_features(CLS_FEATURE_VERIFY);
+    fixture_random(CLS_FEATURE_VERIFY);
     return fixture_run(make, 1);
 }

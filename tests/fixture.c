@@ -17,6 +17,13 @@ void fixture_features(uint32_t features)
     cls_features_pretended = features;
 }
 
+void fixture_random(uint32_t features)
+{
+    cls_features_pretended = features | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
+                             CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_STATE;
+    cls_widest_pretended = 1;
+}
+
 test_size fixture_size(void)
 {
     const char *size = getenv("CLS_TEST_SIZE");

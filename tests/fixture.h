@@ -18,6 +18,11 @@
  * own options name: cls_feature bits. Slot calls compile the rest. */
 void fixture_features(uint32_t features);
 
+/* The same for programs of random requests: beside these features all that slot calls
+ * may need, and no leaner variants, which steps of random rows never launch: six
+ * programs a shape and type. What each variant computes, check_programs compares. */
+void fixture_random(uint32_t features);
+
 typedef enum test_size { TEST_TINY, TEST_SMALL, TEST_FULL } test_size;
 
 test_size fixture_size(void);

@@ -1,0 +1,928 @@
+/* SPDX-License-Identifier: MIT */
+/* Programs by need: what a context, a sampler and a slot call compile, and nothing
+ * else; what is refused instead; that compiling ahead saves it; and that every
+ * variant of a kernel gives the same bits.
+ *
+ *     check_programs        exports what is soon compiled
+ *     check_programs all    exports everything, which PoCL compiles once more for it */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+#include "driver.h"
+
+static int all;
+
+/* ------------------------------------------------------------------ what is there */
+
+/* What a context has said of its progress. */
+typedef struct told {
+    char names[1000]; /* one after another */
+    uint32_t calls, wrong;
+    uint32_t next, count; /* of the call under way */
+} told;
+
+static void on_progress(void *user, const char *program, uint32_t done, uint32_t count)
+{
+    told *const t = user;
+    if (done == 0)
+        t->next = 0, t->count = count;
+    t->wrong += done != t->next++ || count != t->count || done >= count;
+    t->calls++;
+    if (strlen(t->names) + strlen(program) + 2 < sizeof t->names) {
+        strcat(t->names, t->names[0] != '\0' ? " " : "");
+        strcat(t->names, program);
+    }
+}
+
+static void expect_told(told *t, const char *names)
+{
+    ck_assert_msg(strcmp(t->names, names) == 0, "progress told of \"%s\", not of \"%s\"", t->names, names);
+    ck_assert_uint_eq(t->wrong, 0);
+    memset(t, 0, sizeof *t);
+}
+
+/* The names of a context's programs, those of a type but float32 with its number. */
+static const char *programs_of(const cls_context *context)
+{
+    static char names[2000];
+    cls_program_info info = {.struct_size = sizeof info};
+    char one[64];
+    cls_failure before;
+    cls_failure_keep(&before);
+    names[0] = '\0';
+    for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++) {
+        snprintf(one, sizeof one, info.dtype > 0 ? "%s%s-%d" : "%s%s", i > 0 ? " " : "", info.name, info.dtype);
+        strcat(names, one);
+    }
+    cls_failure_restore(&before);
+    return names;
+}
+
+static void expect_programs(const cls_context *context, const char *names)
+{
+    ck_assert_msg(strcmp(programs_of(context), names) == 0, "there is \"%s\", not \"%s\"", programs_of(context), names);
+}
+
+/* The same shape as other tests', which have it compiled already; but a context of its own. */
+static cls_context *new_context(device *d, const cls_context_options *o)
+{
+    cls_context *context = NULL;
+    must(cls_context_create(d->context, d->id, o, &context));
+    return context;
+}
+
+static cls_context_options options_with(told *t)
+{
+    cls_context_options o;
+    cls_context_options_default(&o, sizeof o);
+    memset(t, 0, sizeof *t);
+    o.progress = on_progress;
+    o.progress_user = t;
+    return o;
+}
+
+static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t features)
+{
+    cls_compile_options o;
+    cls_compile_options_default(&o, sizeof o);
+    o.dtypes = dtypes;
+    o.features = features;
+    return cls_context_compile(context, &o);
+}
+
+static int has_groups(const cls_context *context)
+{
+    cls_device_info info = {.struct_size = sizeof info};
+    must(cls_context_info(context, &info));
+    return info.work_group > 1 || info.row_group > 1;
+}
+
+/* ------------------------------------------------------- one request and its sampler */
+
+enum { VOCAB = 2100, ROWS = 2 };
+
+typedef struct subject {
+    device *d;
+    batch *b; /* of one row: the request's, as the reference has it */
+    cls_sampler *sampler;
+    cls_step step;
+} subject;
+
+static subject subject_of(device *d, cls_context *context, int no_late_compile)
+{
+    subject s = {.d = d, .b = batch_new(1, VOCAB, CLS_F32, 0, 0)};
+    cls_sampler_options o;
+    s.b->history = 60;
+    batch_row(s.b, 0, ROW_NORMAL3, 7);
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = VOCAB;
+    o.max_rows = o.slots = ROWS;
+    o.history = 60;
+    o.rollback = 4;
+    o.no_late_compile = no_late_compile;
+    must(cls_sampler_create(context, &o, &s.sampler));
+    cls_step_default(&s.step, sizeof s.step);
+    s.step.rows = 1;
+    s.step.logits.buffer = buffer_of(d, s.b->data_size * ROWS, NULL);
+    must_cl(clEnqueueWriteBuffer(d->queue, s.step.logits.buffer, CL_TRUE, 0, s.b->data_size, s.b->data, 0, NULL, NULL));
+    s.step.tokens.buffer = buffer_of(d, 64, NULL);
+    s.step.status.buffer = buffer_of(d, 64, NULL);
+    return s;
+}
+
+static void close_subject(subject *s)
+{
+    cls_sampler_destroy(s->sampler);
+    clReleaseMemObject(s->step.logits.buffer);
+    clReleaseMemObject(s->step.tokens.buffer);
+    clReleaseMemObject(s->step.status.buffer);
+    batch_free(s->b);
+}
+
+static const int32_t prompt[] = {5, 6, 7, 8, 5, 6};
+
+/* Begins slot 0 with parameters; the batch's row follows if that succeeds. */
+static cls_status begin(subject *s, const cls_params *p)
+{
+    const cls_status status = cls_slot_begin(s->sampler, 0, p, prompt, 6, NULL, 0);
+    if (status != CLS_OK)
+        return status;
+    tokens *const t = &s->b->tokens[0];
+    s->b->params[0] = *p;
+    free(t->prompt);
+    t->prompt = malloc(sizeof prompt);
+    ck_assert_ptr_nonnull(t->prompt);
+    memcpy(t->prompt, prompt, sizeof prompt);
+    t->prompt_count = 6;
+    t->output_count = 0;
+    memset(s->b->mode, 0, sizeof *s->b->mode);
+    return status;
+}
+
+/* Some tokens of slot 0, against the reference. */
+static void steps(subject *s, uint32_t n, const char *what)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t token;
+        batch_reference(s->b);
+        must(cls_sample(s->sampler, s->d->queue, &s->step, 0, NULL, NULL));
+        buffer_read(s->d, s->step.tokens.buffer, sizeof token, &token);
+        ck_assert_msg(token == s->b->host[0].token, "%s: %s: token %u is %d, not %d", s->d->name, what, i, token,
+                      s->b->host[0].token);
+        batch_accept(s->b, 0);
+    }
+}
+
+/* Parameters that need a feature beyond the usual ones. */
+typedef enum wish { WISH_USUAL, WISH_PENALTY, WISH_TOP_P, WISH_TYPICAL, WISH_NGRAM, WISHES } wish;
+
+static cls_params params_of(wish w)
+{
+    cls_params p;
+    cls_params_default(&p, sizeof p);
+    p.seed = 11 + (uint64_t)w;
+    p.top_k = w == WISH_TOP_P ? 0 : 40;
+    p.top_p = w == WISH_TOP_P ? 0.8f : 1.0f;
+    p.repetition_penalty = w == WISH_PENALTY ? 1.3f : 1.0f;
+    p.typical_p = w == WISH_TYPICAL ? 0.7f : 1.0f;
+    p.no_repeat_ngram = w == WISH_NGRAM ? 2 : 0;
+    return p;
+}
+
+/* ------------------------------------------------------------------- what is compiled */
+
+START_TEST(by_need)
+{
+    device *const d = fixture_device(_i);
+    told t;
+    const cls_context_options o = options_with(&t);
+    fake.builds = 0;
+    cls_context *const context = new_context(d, &o);
+    expect_told(&t, "self-test");
+    expect_programs(context, "self-test");
+    if (!has_groups(context))
+        ck_assert_uint_eq(fake.builds, 1);
+    else
+        ck_assert_uint_ge(fake.builds, 2); /* and the test of groups */
+    fake.builds = 0;
+    subject s = subject_of(d, context, 0);
+    expect_told(&t, "slots survey token-list");
+    expect_programs(context, "self-test slots survey token-list");
+    ck_assert_uint_eq(fake.builds, 3);
+    cls_params p = params_of(WISH_USUAL);
+    must(begin(&s, &p));
+    steps(&s, 3, "usual");
+    p.temperature = 0.0f;
+    must(begin(&s, &p));
+    steps(&s, 1, "greedy");
+    ck_assert_uint_eq(fake.builds, 3);
+
+    p = params_of(WISH_PENALTY);
+    must(begin(&s, &p));
+    expect_told(&t, "survey-row token-row");
+    steps(&s, 3, "a penalty");
+    p = params_of(WISH_TOP_P);
+    must(begin(&s, &p));
+    expect_told(&t, "pass pass-row search search-row");
+    steps(&s, 3, "top-p alone");
+    p = params_of(WISH_NGRAM);
+    must(begin(&s, &p));
+    expect_told(&t, "prepare");
+    steps(&s, 3, "n-grams");
+    p = params_of(WISH_TYPICAL);
+    must(begin(&s, &p));
+    expect_told(&t, "token-all search-all");
+    steps(&s, 3, "typical");
+    p = params_of(WISH_USUAL);
+    must(cls_slot_params(s.sampler, 0, &p));
+    expect_told(&t, "slots-state");
+    p.position = s.b->params[0].position;
+    s.b->params[0] = p;
+    steps(&s, 3, "other parameters");
+    must(cls_slot_copy(s.sampler, 1, 0));
+    must(cls_slot_rollback(s.sampler, 0, 1));
+    s.b->tokens[0].output_count--;
+    steps(&s, 2, "rolled back");
+    must(cls_slot_reset(s.sampler, 1));
+    must(cls_slot_append_prompt(s.sampler, 0, prompt, 2));
+    ck_assert_uint_eq(t.calls, 0);
+    expect_programs(context, "self-test slots slots-state prepare survey survey-row token-list token-row token-all pass "
+                             "pass-row search search-row search-all");
+    close_subject(&s);
+
+    /* All that is there: another sampler compiles nothing, nor does a call ahead. */
+    fake.builds = 0;
+    s = subject_of(d, context, 1);
+    must(compile(context, 1u << CLS_F32, CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS | CLS_FEATURE_STATE));
+    must(cls_context_compile(context, NULL));
+    ck_assert_uint_eq(fake.builds + t.calls, 0);
+    close_subject(&s);
+    cls_context_destroy(context);
+}
+END_TEST
+
+/* With no_late_compile the same calls are refused, by the feature's name, and the
+ * slot is what it was. */
+START_TEST(refused_late)
+{
+    static const struct {
+        wish w;
+        const char *name;
+    } all_of[] = {{WISH_PENALTY, "CLS_FEATURE_PENALTIES"},
+                  {WISH_TOP_P, "CLS_FEATURE_SEARCH"},
+                  {WISH_TYPICAL, "CLS_FEATURE_SEARCH"},
+                  {WISH_NGRAM, "CLS_FEATURE_HISTORY"}};
+    device *const d = fixture_device(_i);
+    told t;
+    const cls_context_options o = options_with(&t);
+    cls_context *const context = new_context(d, &o);
+    subject s = subject_of(d, context, 1);
+    cls_params p = params_of(WISH_USUAL);
+    must(begin(&s, &p));
+    steps(&s, 2, "usual");
+    memset(&t, 0, sizeof t);
+    for (size_t i = 0; i < sizeof all_of / sizeof all_of[0]; i++) {
+        p = params_of(all_of[i].w);
+        p.top_k = all_of[i].w == WISH_TYPICAL ? 0 : p.top_k;
+        ck_assert_int_eq(begin(&s, &p), CLS_BAD_ARGUMENT);
+        ck_assert_msg(strstr(cls_error_message(), all_of[i].name) != NULL &&
+                          strstr(cls_error_message(), "options->no_late_compile") != NULL,
+                      "%s", cls_error_message());
+        must(cls_sampler_check(s.sampler, &p)); /* which asks no device, and compiles nothing */
+        steps(&s, 1, all_of[i].name);
+    }
+    p = params_of(WISH_USUAL);
+    const cls_status refused[] = {cls_slot_params(s.sampler, 0, &p), cls_slot_copy(s.sampler, 1, 0),
+                                  cls_slot_rollback(s.sampler, 0, 1)};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        ck_assert_int_eq(refused[i], CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "CLS_FEATURE_STATE") != NULL, "%s", cls_error_message());
+    must(cls_slot_rollback(s.sampler, 0, 0));
+    must(cls_slot_append_prompt(s.sampler, 0, NULL, 0));
+    steps(&s, 2, "after all refusals");
+    ck_assert_uint_eq(t.calls, 0);
+    expect_programs(context, "self-test slots survey token-list");
+    close_subject(&s);
+    cls_context_destroy(context);
+}
+END_TEST
+
+/* What is enqueued compiles nothing: what lacks its feature is refused, and the
+ * device gets no command. */
+START_TEST(refused_steps)
+{
+    static const int32_t cu[] = {0, 1};
+    static const cls_ints one = {.host = prompt};
+    device *const d = fixture_device(_i);
+    told t;
+    const cls_context_options o = options_with(&t);
+    cls_context *const context = new_context(d, &o);
+    subject s = subject_of(d, context, 0);
+    const cls_step good = s.step;
+    cls_params p = params_of(WISH_USUAL);
+    must(begin(&s, &p));
+    steps(&s, 1, "usual");
+    memset(&t, 0, sizeof t);
+    const cl_mem out = buffer_of(d, VOCAB * 4, NULL);
+    const uint32_t launches = cls_sampler_launches(s.sampler);
+#define REFUSED(call, name)                                                                                          \
+    do {                                                                                                             \
+        cl_event done = (cl_event)&s;                                                                                \
+        ck_assert_msg((call) == CLS_BAD_ARGUMENT && strstr(cls_error_message(), name) != NULL, #call ": %s",          \
+                      cls_error_message());                                                                          \
+        ck_assert_ptr_null(done);                                                                                    \
+        ck_assert_uint_eq(cls_sampler_launches(s.sampler), launches);                                                \
+        s.step = good;                                                                                               \
+    } while (0)
+#define STEP_REFUSED(field, name)                                                 \
+    do {                                                                          \
+        s.step.field = out;                                                       \
+        REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done), name);  \
+    } while (0)
+    STEP_REFUSED(mask.words.buffer, "CLS_FEATURE_MASK");
+    STEP_REFUSED(bias.values.buffer, "CLS_FEATURE_BIAS");
+    STEP_REFUSED(logprobs.buffer, "CLS_FEATURE_LOGPROBS");
+    STEP_REFUSED(ranks.buffer, "CLS_FEATURE_LOGPROBS");
+    STEP_REFUSED(kept.buffer, "CLS_FEATURE_LOGPROBS");
+    STEP_REFUSED(entropy.buffer, "CLS_FEATURE_LOGPROBS");
+    STEP_REFUSED(kept_mass.buffer, "CLS_FEATURE_LOGPROBS");
+    STEP_REFUSED(probs.buffer, "CLS_FEATURE_PROBS");
+    STEP_REFUSED(final_logits.buffer, "CLS_FEATURE_PROBS");
+    s.step.top_n = 2;
+    STEP_REFUSED(top_ids.buffer, "CLS_FEATURE_LOGPROBS");
+    s.step.candidates_n = 2;
+    STEP_REFUSED(candidate_ids.buffer, "CLS_FEATURE_LOGPROBS");
+    s.step.logits.dtype = CLS_F16;
+    REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done), "options->dtypes");
+    REFUSED(cls_accept(s.sampler, d->queue, 1, &one, NULL, 0, NULL, &done), "CLS_FEATURE_ACCEPT");
+
+    cls_draw_call draw;
+    cls_draw_call_default(&draw, sizeof draw);
+    draw.rows = 1;
+    draw.n = 10;
+    draw.ids.buffer = draw.logits.buffer = out;
+    REFUSED(cls_draw(s.sampler, d->queue, &draw, 0, NULL, &done), "CLS_FEATURE_DRAW");
+    cls_verify_call verify;
+    cls_verify_call_default(&verify, sizeof verify);
+    verify.requests = 1;
+    verify.cu = cu;
+    verify.logits.buffer = s.step.logits.buffer;
+    REFUSED(cls_verify(s.sampler, d->queue, &verify, 0, NULL, &done), "CLS_FEATURE_VERIFY");
+    cls_logprobs_call logprobs;
+    cls_logprobs_call_default(&logprobs, sizeof logprobs);
+    logprobs.rows = 1;
+    logprobs.top_n = 1;
+    logprobs.logits.buffer = s.step.logits.buffer;
+    logprobs.top_ids.buffer = out;
+    REFUSED(cls_logprobs(s.sampler, d->queue, &logprobs, 0, NULL, &done), "CLS_FEATURE_LOGPROBS");
+    steps(&s, 2, "after all refusals");
+    ck_assert_uint_eq(t.calls, 0);
+    clReleaseMemObject(out);
+    close_subject(&s);
+    cls_context_destroy(context);
+}
+END_TEST
+
+/* Bits that there are not. */
+START_TEST(bad_bits)
+{
+    device *const d = fixture_device(_i);
+    told t;
+    cls_context_options o = options_with(&t);
+    cls_context *const context = new_context(d, &o), *none = NULL;
+    cls_sampler_options so;
+    cls_sampler *sampler = NULL;
+    memset(&t, 0, sizeof t);
+    cls_sampler_options_default(&so, sizeof so);
+    so.vocab = 100;
+    ck_assert_int_eq(compile(context, 8, 0), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "dtypes of a compilation is 0x8") != NULL, "%s", cls_error_message());
+    ck_assert_int_eq(compile(context, 0, CLS_FEATURES_ALL + 1), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "features of a compilation is 0x4000") != NULL, "%s", cls_error_message());
+    so.features = CLS_FEATURE_MASK | 1u << 31;
+    ck_assert_int_eq(cls_sampler_create(context, &so, &sampler), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "features of a sampler is 0x80000080") != NULL, "%s", cls_error_message());
+    so.features = 0;
+    so.dtypes = 9;
+    ck_assert_int_eq(cls_sampler_create(context, &so, &sampler), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "dtypes of a sampler is 0x9") != NULL, "%s", cls_error_message());
+    ck_assert_ptr_null(sampler);
+    o.dtypes = 8;
+    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &none), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "dtypes is 0x8") != NULL, "%s", cls_error_message());
+    ck_assert_int_eq(cls_context_compile(NULL, NULL), CLS_BAD_ARGUMENT);
+    cls_compile_options empty = {0};
+    ck_assert_int_eq(cls_context_compile(context, &empty), CLS_BAD_ARGUMENT);
+    cls_program_info info = {.struct_size = sizeof info};
+    ck_assert_int_eq(cls_context_program(NULL, 0, &info), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_context_program(context, 0, NULL), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_context_program(context, 1, &info), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "index is 1, but the context has 1") != NULL, "%s", cls_error_message());
+    ck_assert_uint_eq(t.calls, 0);
+    expect_programs(context, "self-test");
+    cls_context_destroy(context);
+}
+END_TEST
+
+/* What is told of a program; a program of an older header asks for less. */
+START_TEST(program_infos)
+{
+    device *const d = fixture_device(_i);
+    told t;
+    const cls_context_options o = options_with(&t);
+    cls_context *const context = new_context(d, &o);
+    cls_device_info device_info = {.struct_size = sizeof device_info};
+    cls_program_info info = {.struct_size = sizeof info};
+    must(compile(context, 1u << CLS_F32 | 1u << CLS_F16, 0));
+    expect_programs(context, "self-test slots survey survey-1 token-list token-list-1");
+    expect_told(&t, "self-test slots survey survey token-list token-list");
+    must(cls_context_info(context, &device_info));
+    for (uint32_t i = 0; i < 6; i++) {
+        static const int32_t dtypes[] = {-1, -1, CLS_F32, CLS_F16, CLS_F32, CLS_F16};
+        const int over_tiles = i == 2 || i == 3;
+        must(cls_context_program(context, i, &info));
+        ck_assert_int_eq(info.dtype, dtypes[i]);
+        ck_assert_uint_eq(info.origin, CLS_ORIGIN_SOURCE);
+        ck_assert_uint_le(info.work_group, over_tiles ? device_info.work_group : device_info.row_group);
+        ck_assert(info.subgroups == CLS_SUBGROUPS_NONE || info.subgroups == device_info.subgroups);
+        ck_assert(info.seconds > 0 && info.seconds < 10000);
+        ck_assert(info.local_mem <= device_info.local_mem_size);
+        ck_assert(info.max_work_group == 0 || info.max_work_group >= info.work_group);
+    }
+    memset(&info, 0x5a, sizeof info);
+    info.struct_size = offsetof(cls_program_info, origin);
+    must(cls_context_program(context, 0, &info));
+    ck_assert(strcmp(info.name, "self-test") == 0 && info.dtype == -1 && info.origin == 0x5a5a5a5au);
+    ck_assert_uint_eq(info.struct_size, offsetof(cls_program_info, origin));
+    cls_context_destroy(context);
+}
+END_TEST
+
+/* A caller's buffer is written while the context is created, and later only if it stays. */
+START_TEST(build_logs)
+{
+    device *const d = fixture_device(_i);
+    for (int stays = 0; stays < 2; stays++) {
+        char log[4096];
+        told t;
+        cls_context_options o = options_with(&t);
+        memset(log, 'x', sizeof log);
+        o.build_log = log;
+        o.build_log_size = sizeof log;
+        o.build_log_stays = stays;
+        cls_context *const context = new_context(d, &o);
+        ck_assert_ptr_nonnull(memchr(log, '\0', sizeof log));
+        ck_assert(strncmp(log, cls_context_build_log(context), sizeof log - 1) == 0);
+        memset(log, 'x', sizeof log);
+        must(cls_context_compile(context, NULL));
+        if (stays)
+            ck_assert(strncmp(log, cls_context_build_log(context), sizeof log - 1) == 0);
+        for (size_t i = 0; i < sizeof log && !stays; i++)
+            ck_assert_msg(log[i] == 'x', "byte %zu was written", i);
+        memset(log, 'x', sizeof log);
+        must(cls_context_compile(context, NULL)); /* nothing: says nothing */
+        ck_assert(log[0] == 'x');
+        cls_context_destroy(context);
+    }
+}
+END_TEST
+
+/* ---------------------------------------------------------------------------- ahead */
+
+typedef struct ahead {
+    cls_context *context;
+    uint32_t features;
+    cls_status status;
+    atomic_int done;
+} ahead;
+
+static void *compile_ahead(void *data)
+{
+    ahead *const a = data;
+    a->status = compile(a->context, 1u << CLS_F32, a->features);
+    atomic_store(&a->done, 1);
+    return NULL;
+}
+
+/* Another thread compiles while steps run; a sampler of these features then finds all. */
+START_TEST(another_thread)
+{
+    device *const d = fixture_device(_i);
+    told t;
+    const cls_context_options o = options_with(&t);
+    cls_context *const context = new_context(d, &o);
+    subject s = subject_of(d, context, 0);
+    ahead a = {.context = context, .features = CLS_FEATURE_LISTS | CLS_FEATURE_MASK | CLS_FEATURE_STATE};
+    pthread_t thread;
+    uint32_t n = 0;
+    cls_params p = params_of(WISH_USUAL);
+    must(begin(&s, &p));
+    if (strstr(d->name, "Oclgrind") != NULL) { /* it stops where two kernels run at once */
+        compile_ahead(&a);
+    } else {
+        ck_assert_int_eq(pthread_create(&thread, NULL, compile_ahead, &a), 0);
+        while (!atomic_load(&a.done) && n < 2000) {
+            steps(&s, 1, "while another thread compiles");
+            n++;
+        }
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    }
+    ck_assert_int_eq(a.status, CLS_OK);
+    steps(&s, 2, "afterwards");
+    expect_programs(context, "self-test slots slots-state survey survey-row token-list token-row");
+    memset(&t, 0, sizeof t);
+    fake.builds = 0;
+    fixture_features(a.features);
+    subject other = subject_of(d, context, 1);
+    fixture_features(0);
+    ck_assert_uint_eq(fake.builds + t.calls, 0);
+    p = params_of(WISH_USUAL);
+    must(begin(&other, &p));
+    must(cls_slot_params(other.sampler, 0, &p));
+    steps(&other, 2, "what was compiled ahead");
+    close_subject(&other);
+    close_subject(&s);
+    cls_context_destroy(context);
+    printf("%s: %u steps while another thread compiled\n", d->name, n);
+}
+END_TEST
+
+/* --------------------------------------------------------------------------- exports */
+
+static batch *some_batch(int level, int dtype, rng *r);
+
+/* What a context exports grows with its programs, and serves one without a compiler. */
+START_TEST(exports)
+{
+    device *const d = fixture_device(_i);
+    told t;
+    cls_context_options o = options_with(&t);
+    const int everything = all || !cls_binaries_are_slow(d->id);
+    const uint32_t features = everything ? CLS_FEATURES_ALL : CLS_FEATURE_LISTS | CLS_FEATURE_ACCEPT | CLS_FEATURE_DRAW;
+    size_t alone = 0, usual = 0, size = 0;
+    cls_context *context = new_context(d, &o);
+    must(cls_context_export(context, NULL, &alone));
+    must(cls_context_compile(context, NULL));
+    must(cls_context_export(context, NULL, &usual));
+    ck_assert_uint_gt(usual, alone);
+    must(compile(context, 0, features));
+    must(cls_context_export(context, NULL, &size));
+    ck_assert_uint_gt(size, usual);
+    char *const before = strdup(programs_of(context));
+    uint8_t *const bytes = malloc(size);
+    ck_assert(before != NULL && bytes != NULL);
+    must(cls_context_export(context, bytes, &size));
+    cls_context_destroy(context);
+
+    o.binary = bytes;
+    o.binary_size = size;
+    fake.no_compiler = 1;
+    context = new_context(d, &o);
+    memset(bytes, 0, size); /* they are copied */
+    free(bytes);
+    expect_programs(context, "self-test");
+    must(compile(context, 0, features));
+    expect_programs(context, before);
+    cls_program_info info = {.struct_size = sizeof info};
+    for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++)
+        ck_assert_msg(info.origin == CLS_ORIGIN_BINARY, "%s is of origin %u", info.name, info.origin);
+    rng r = {fixture_seed() + 3};
+    for (int level = 0; level < (everything ? 6 : 2); level++) {
+        batch *const b = some_batch(level, CLS_F32, &r);
+        batch_check(b, d, context, everything && level % 2);
+        batch_free(b);
+    }
+    ck_assert_int_eq(compile(context, 1u << CLS_BF16, 0), CLS_UNSUPPORTED_DEVICE);
+    ck_assert_msg(strstr(cls_error_message(), "has no compiler") != NULL, "%s", cls_error_message());
+    expect_programs(context, before);
+    fake.no_compiler = 0;
+    free(before);
+    cls_context_destroy(context);
+}
+END_TEST
+
+/* -------------------------------------------------------------- variants and features */
+
+/* Which kernels a call may launch with features of its rows and its inputs. */
+static int launches(enum cls_kernel kernel, uint32_t needs)
+{
+    const uint32_t told_of = CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS;
+    switch (kernel) {
+    case CLS_SLOTS:
+    case CLS_SURVEY:
+    case CLS_TOKEN: return 1;
+    case CLS_PREPARE: return (needs & (CLS_FEATURE_HISTORY | CLS_FEATURE_VERIFY)) != 0;
+    case CLS_PASS:
+    case CLS_SEARCH: return (needs & CLS_FEATURE_SEARCH) != 0;
+    case CLS_DISTRIBUTION:
+    case CLS_REPORT: return (needs & told_of) != 0;
+    case CLS_ACCEPT: return (needs & (told_of | CLS_FEATURE_ACCEPT)) != 0;
+    case CLS_DRAW: return (needs & CLS_FEATURE_DRAW) != 0;
+    case CLS_RESIDUAL:
+    case CLS_VERIFY: return (needs & CLS_FEATURE_VERIFY) != 0;
+    default: return 0;
+    }
+}
+
+/* What a variant leaves out, by the options that it is compiled with. */
+static uint32_t left_out(int variant)
+{
+    const cls_variant *const v = &cls_variants[variant];
+    const int samples = v->kernel == CLS_SURVEY || v->kernel == CLS_TOKEN || v->kernel == CLS_PASS || v->kernel == CLS_SEARCH;
+    uint32_t out = 0;
+    if (strstr(v->options, "-DROW=0") != NULL)
+        out |= CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS |
+               (samples ? CLS_FEATURE_VERIFY : 0u);
+    if (strstr(v->options, "-DCHAIN=") != NULL)
+        out |= CLS_FEATURE_SAMPLERS | CLS_FEATURE_VERIFY;
+    if (strstr(v->options, "-DCHAIN=0") != NULL)
+        out |= CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH;
+    if (strstr(v->options, "-DCHANGES=0") != NULL)
+        out |= CLS_FEATURE_STATE;
+    return out;
+}
+
+START_TEST(what_serves)
+{
+    uint32_t last = CLS_KERNELS;
+    ck_assert_int_le(CLS_VARIANTS, 32);
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        ck_assert(v == 0 || cls_variants[v].kernel == last || cls_variants[v].kernel == last + 1); /* in their order */
+        last = cls_variants[v].kernel;
+        for (int w = 0; w < v; w++)
+            ck_assert_str_ne(cls_variants[v].name, cls_variants[w].name);
+        for (uint32_t needs = 0; needs <= CLS_FEATURES_ALL; needs++)
+            ck_assert_msg(!cls_variant_serves(v, needs) == ((needs & left_out(v)) != 0), "%s: %s 0x%x", cls_variants[v].name,
+                          cls_variant_serves(v, needs) ? "serves" : "does not serve", needs);
+    }
+    for (uint32_t needs = 0; needs <= CLS_FEATURES_ALL; needs++)
+        for (int k = 0; k < CLS_KERNELS; k++) {
+            const int v = cls_variant_leanest((enum cls_kernel)k, needs);
+            ck_assert(v >= 0 && v < CLS_VARIANTS && (int)cls_variants[v].kernel == k);
+            ck_assert_uint_eq(needs & left_out(v), 0);
+            for (int w = 0; w < v; w++)
+                ck_assert((int)cls_variants[w].kernel != k || (needs & left_out(w)) != 0);
+        }
+}
+END_TEST
+
+/* Of each set of features, and of all that its steps may need, there is a variant
+ * of every kernel that such a step launches. */
+START_TEST(what_samplers_have)
+{
+    uint32_t out[CLS_VARIANTS];
+    for (int v = 0; v < CLS_VARIANTS; v++)
+        out[v] = left_out(v);
+    for (uint32_t features = 1; features <= CLS_FEATURES_ALL; features++) {
+        const uint32_t set = cls_variants_of(features);
+        int there[CLS_KERNELS] = {0};
+        for (int v = 0; v < CLS_VARIANTS; v++)
+            there[cls_variants[v].kernel] |= (int)(set >> v & 1u);
+        ck_assert(!there[CLS_SELF_TEST]);
+        for (int k = CLS_SLOTS; k < CLS_KERNELS; k++)
+            ck_assert_msg(there[k] == launches((enum cls_kernel)k, features), "0x%x: %s", features, cls_kernel_name((enum cls_kernel)k));
+        /* The features of a step are all sets of the sampler's. */
+        for (uint32_t needs = features;; needs = (needs - 1) & features) {
+            uint32_t served = 0;
+            for (int v = CLS_SELF_TEST_0 + 1; v < CLS_VARIANTS; v++)
+                served |= (uint32_t)((set >> v & 1u) && (needs & out[v]) == 0) << cls_variants[v].kernel;
+            for (int k = CLS_SLOTS; k < CLS_KERNELS; k++)
+                if (!(served >> k & 1u) && launches((enum cls_kernel)k, needs))
+                    ck_abort_msg("features 0x%x, needs 0x%x: no %s", features, needs, cls_kernel_name((enum cls_kernel)k));
+            if (needs == 0)
+                break;
+        }
+        const uint32_t plain = set & (UINT32_C(1) << CLS_TOKEN_0), list = set & (UINT32_C(1) << CLS_TOKEN_1);
+        ck_assert_msg((features & CLS_FEATURE_PLAIN) == 0 || plain, "0x%x: no kernel for plain rows", features);
+        ck_assert_msg((features & CLS_FEATURE_LISTS) == 0 || list, "0x%x: no kernel for the usual rows", features);
+    }
+    ck_assert_uint_eq(cls_variants_of(CLS_FEATURE_LISTS),
+                      1u << CLS_SLOTS_0 | 1u << CLS_SURVEY_0 | 1u << CLS_TOKEN_1);
+    for (uint32_t bit = 0; bit < 16; bit++) {
+        const char *const name = cls_feature_name((cls_feature)(1u << bit));
+        ck_assert_msg(bit < 14 ? strncmp(name, "CLS_FEATURE_", 12) == 0 : strcmp(name, "unknown") == 0, "%s", name);
+    }
+    ck_assert_str_eq(cls_feature_name((cls_feature)3), "unknown");
+    ck_assert_str_eq(cls_feature_name((cls_feature)0), "unknown");
+}
+END_TEST
+
+/* -------------------------------------------------- each variant against each other */
+
+enum { LEVELS = 8, BATCH = 6, TOP = 4, CANDIDATES = 9 };
+
+/* Rows that need more and more: nothing, lists, a search, penalties, masks and
+ * biases, all samplers, histories, all of it. */
+static batch *some_batch(int level, int dtype, rng *r)
+{
+    const uint32_t vocab = 1025 + rng_below(r, 2000);
+    batch *const b = batch_new(BATCH, vocab, dtype, 0, 0);
+    b->history = 60;
+    if (level >= 5)
+        batch_random(b, r);
+    for (uint32_t row = 0; row < BATCH && level < 5; row++) {
+        cls_params *const p = &b->params[row];
+        batch_row(b, row, (row_kind)rng_below(r, ROW_KINDS), rng_bits(r));
+        p->temperature = row == 0 ? 0.0f : 0.25f * (float)(1 + rng_below(r, 6));
+        if (level == 0)
+            continue;
+        if (level != 2 || row % 2)
+            p->top_k = 1 + (int32_t)rng_below(r, 100);
+        p->min_p = rng_below(r, 3) ? 0.0f : 0.02f;
+        p->top_p = level == 2 || rng_below(r, 2) ? 0.85f : 1.0f;
+        if (level != 3)
+            continue;
+        p->repetition_penalty = 1.25f;
+        p->presence_penalty = 0.5f;
+    }
+    if (level >= 6)
+        batch_requests(b, r);
+    if (level == 4 || level == 7) {
+        batch_mask(b, r, 50, 0);
+        batch_bias(b, r, rng_below(r, 2) ? CLS_F32 : CLS_F16);
+    }
+    return b;
+}
+
+/* All that a step tells. */
+typedef struct seen {
+    uint32_t needs, ran;
+    int32_t token[BATCH], status[BATCH];
+    cls_row row[BATCH];
+    uint32_t *told;
+    size_t size;
+} seen;
+
+static cls_buffer room(cl_mem buffer, size_t *at, size_t words)
+{
+    const cls_buffer b = {buffer, *at};
+    *at += words * sizeof(uint32_t);
+    return b;
+}
+
+/* A step of a batch with some variants forced; wants: what is to be told, 0 to 2. */
+static seen look(device *d, cls_context *context, batch *b, int search, int wants, uint32_t forced)
+{
+    seen is = {.size = (size_t)BATCH * (8 + 2 * TOP + 4 * CANDIDATES + 2 * b->vocab) * sizeof(uint32_t)};
+    size_t at = 0;
+    client s;
+    client_open(&s, b, d, context, 1);
+    const cl_mem out = buffer_of(d, is.size, NULL);
+    cls_step *const step = &s.step;
+    must(cls_compile(context, 1u << b->dtype, forced)); /* samplers have not all of them */
+    must(cls_sampler_attach(s.sampler, b->dtype, forced));
+    s.sampler->forced = forced;
+    cls_sampler_force_search(s.sampler, search);
+    step->logprob_kind = wants == 1 ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
+    if (wants != 0) {
+        step->logprobs = room(out, &at, BATCH);
+        step->ranks = room(out, &at, BATCH);
+        step->entropy = room(out, &at, BATCH);
+        step->kept = room(out, &at, BATCH);
+        step->kept_mass = room(out, &at, BATCH);
+        step->top_n = TOP;
+        step->top_ids = room(out, &at, BATCH * TOP);
+        step->top_logprobs = room(out, &at, BATCH * TOP);
+        step->candidates_n = CANDIDATES;
+        step->candidate_ids = room(out, &at, BATCH * CANDIDATES);
+        step->candidate_logits = room(out, &at, BATCH * CANDIDATES);
+        step->candidate_probs = room(out, &at, BATCH * CANDIDATES);
+        step->candidate_counts = room(out, &at, BATCH);
+        step->probs = room(out, &at, (size_t)BATCH * b->vocab);
+        step->final_logits = room(out, &at, (size_t)BATCH * b->vocab);
+    }
+    is.needs = (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
+    for (uint32_t i = 0; i < s.sampler->slots; i++)
+        is.needs |= cls_features_of_slot(&s.sampler->request[i].slot);
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
+    client_tokens(&s, 0);
+    must(cls_sampler_trace(s.sampler, d->queue, is.row, BATCH));
+    memcpy(is.token, b->token, sizeof is.token);
+    memcpy(is.status, b->status, sizeof is.status);
+    is.ran = s.sampler->ran;
+    is.told = malloc(is.size);
+    ck_assert(is.told != NULL && at <= is.size);
+    buffer_read(d, out, is.size, is.told);
+    clReleaseMemObject(out);
+    client_close(&s);
+    return is;
+}
+
+static void expect_same(const seen *is, const seen *wanted, const batch *b, const char *what)
+{
+    for (uint32_t row = 0; row < BATCH; row++) {
+        const cls_row *const x = &is->row[row], *const y = &wanted->row[row];
+        ck_assert_msg(is->token[row] == wanted->token[row] && is->status[row] == wanted->status[row],
+                      "%s: %s: token %d, status %d, not %d, %d", what, batch_words(b, row), is->token[row], is->status[row],
+                      wanted->token[row], wanted->status[row]);
+        if (b->params[row].temperature < 1e-5f || wanted->token[row] < 0)
+            continue;
+        ck_assert_msg(x->mass == y->mass && x->drawn == y->drawn && x->max_key == y->max_key && x->top_key == y->top_key &&
+                          x->cut_key == y->cut_key && x->cut_id == y->cut_id,
+                      "%s: %s: mass %llu, drawn %llu, cut %d, %d, not %llu, %llu, %d, %d", what, batch_words(b, row),
+                      (unsigned long long)x->mass, (unsigned long long)x->drawn, x->cut_key, x->cut_id,
+                      (unsigned long long)y->mass, (unsigned long long)y->drawn, y->cut_key, y->cut_id);
+    }
+    for (size_t i = 0; i < is->size / sizeof(uint32_t); i++)
+        ck_assert_msg(is->told[i] == wanted->told[i], "%s: word %zu of what is told is 0x%08x, not 0x%08x", what, i,
+                      is->told[i], wanted->told[i]);
+}
+
+/* What was launched serves the step; raw rows need nothing. */
+static void expect_serving(const seen *s, int raw, uint32_t attached, const char *what)
+{
+    for (int v = CLS_SURVEY_0; v < CLS_VARIANTS; v++) {
+        if (!(s->ran >> v & 1u))
+            continue;
+        const enum cls_kernel k = cls_variants[v].kernel;
+        const int of_raw = raw && (k == CLS_SURVEY || k == CLS_REPORT || k == CLS_DISTRIBUTION);
+        ck_assert_msg(of_raw || (s->needs & left_out(v)) == 0, "%s: %s was launched for 0x%x", what, cls_variants[v].name,
+                      s->needs);
+        for (int w = 0; w < v && !of_raw; w++)
+            ck_assert_msg(cls_variants[w].kernel != k || !(attached >> w & 1u) || (s->needs & left_out(w)) != 0,
+                          "%s: %s was launched for 0x%x; %s would do", what, cls_variants[v].name, s->needs,
+                          cls_variants[w].name);
+    }
+}
+
+START_TEST(forced)
+{
+    static const char *const types[] = {"f32", "f16", "bf16"};
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 0, 0, 0, 0);
+    rng r = {fixture_seed() + 200};
+    uint32_t runs = 0, of[CLS_VARIANTS] = {0};
+    cls_device_info info = {.struct_size = sizeof info};
+    must(cls_context_info(context, &info));
+    fixture_features(CLS_FEATURES_ALL);
+    for (uint32_t i = 0; i < fixture_by_size(1, 2, 3) * LEVELS * fixture_by_size(1, CLS_DTYPES, CLS_DTYPES); i++) {
+        const int level = (int)(i % LEVELS), dtype = (int)(i / LEVELS % CLS_DTYPES), search = level > 0 && i % 3 == 1;
+        const int wants = (int)((i + i / LEVELS) % 3);
+        batch *const b = some_batch(level, dtype, &r);
+        char what[300];
+        snprintf(what, sizeof what, "%s, %s, level %d%s", d->name, types[dtype], level, search ? ", search" : "");
+        b->shortlist = info.shortlist;
+        batch_check(b, d, context, search);
+        seen wanted = look(d, context, b, search, wants, 0);
+        expect_serving(&wanted, wants == 1, cls_variants_of(CLS_FEATURES_ALL), what);
+        for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
+            int is_other = 0; /* its kernel was launched, in another variant */
+            for (int w = CLS_SLOTS_0; w < CLS_VARIANTS; w++)
+                is_other |= w != v && cls_variants[w].kernel == cls_variants[v].kernel && (wanted.ran >> w & 1u);
+            /* A window's tokens are counted again by the larger kernel of slots. */
+            if (!is_other || !cls_variant_serves(v, wanted.needs) || v == CLS_SLOTS_0)
+                continue;
+            seen is = look(d, context, b, search, wants, UINT32_C(1) << v);
+            snprintf(what, sizeof what, "%s, %s, level %d%s, by %s", d->name, types[dtype], level,
+                     search ? ", search" : "", cls_variants[v].name);
+            ck_assert_msg(is.ran >> v & 1u, "%s: it was not launched", what);
+            for (int w = CLS_SLOTS_0; w < CLS_VARIANTS; w++)
+                ck_assert_msg(w == v || cls_variants[w].kernel != cls_variants[v].kernel || !(is.ran >> w & 1u), "%s: %s was, too",
+                              what, cls_variants[w].name);
+            expect_same(&is, &wanted, b, what);
+            free(is.told);
+            of[v]++;
+            runs++;
+        }
+        for (int v = 0; v < CLS_VARIANTS; v++)
+            of[v] += wanted.ran >> v & 1u;
+        free(wanted.told);
+        batch_free(b);
+    }
+    fixture_features(0);
+    printf("%s: %u steps, each as by the leanest variants\n", d->name, runs);
+    for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++)
+        ck_assert_msg(of[v] > 0 || cls_variants[v].kernel >= CLS_DRAW || cls_variants[v].kernel == CLS_ACCEPT,
+                      "%s was never launched", cls_variants[v].name);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("programs");
+    TCase *const t = tcase_create("programs");
+    tcase_set_timeout(t, 0);
+    tcase_add_test(t, what_serves);
+    tcase_add_test(t, what_samplers_have);
+    add_device_test(t, by_need);
+    add_device_test(t, refused_late);
+    add_device_test(t, refused_steps);
+    add_device_test(t, bad_bits);
+    add_device_test(t, program_infos);
+    add_device_test(t, build_logs);
+    add_device_test(t, another_thread);
+    add_device_test(t, exports);
+    add_device_test(t, forced);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    all = argc > 1 && strcmp(argv[1], "all") == 0;
+    return fixture_run(make, 1);
+}
