@@ -50,8 +50,8 @@ static void bytes_row(const json_t *object, const char *key, const char *name, F
 /* Begins as one that changes what the library does, or may. */
 static bool matters(const char *extension)
 {
-    static const char *const words[] = {"subgroup", "sub_group", "fp16", "int64", "il_program", "device_attribute",
-                                        "shuffle",  "unified",   "spir", "_svm"};
+    static const char *const words[] = {"subgroup",         "sub_group", "fp16",    "int64", "il_program",
+                                        "device_attribute", "shuffle",   "unified", "spir",  "_svm"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strstr(extension, words[i]) != NULL)
             return true;
@@ -77,10 +77,12 @@ static void write_device(const json_t *d, FILE *file)
 {
     static const struct {
         const char *key, *name;
-    } texts[] = {{"type", "type"},           {"vendor", "vendor"},   {"platform", "platform"}, {"platform_version", ""},
-                 {"version", "OpenCL"},      {"profile", "profile"}, {"opencl_c", "OpenCL C"}, {"driver", "driver"}},
-      sizes[] = {{"local_mem_bytes", "local memory"},     {"global_mem_bytes", "global memory"},
-                 {"max_alloc_bytes", "largest buffer"},   {"cache_bytes", "cache"},
+    } texts[] = {{"type", "type"},      {"vendor", "vendor"},   {"platform", "platform"}, {"platform_version", ""},
+                 {"version", "OpenCL"}, {"profile", "profile"}, {"opencl_c", "OpenCL C"}, {"driver", "driver"}},
+      sizes[] = {{"local_mem_bytes", "local memory"},
+                 {"global_mem_bytes", "global memory"},
+                 {"max_alloc_bytes", "largest buffer"},
+                 {"cache_bytes", "cache"},
                  {"max_parameter_bytes", "parameters of a kernel"}};
     fputs("## Device\n\n| | |\n|---|---|\n", file);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -137,7 +139,8 @@ static void write_start(const json_t *s, FILE *file)
         fprintf(file, "| first `cls_sampler_create()`, its buffers, and its slot | %.3f s |\n",
                 number(s, "sampler_seconds"));
     if (json_object_get(s, "first_step_seconds") != NULL)
-        fprintf(file, "| first step, of one row, to its token on the host | %.3f ms |\n| later ones, median | %.3f ms |\n",
+        fprintf(file,
+                "| first step, of one row, to its token on the host | %.3f ms |\n| later ones, median | %.3f ms |\n",
                 1e3 * number(s, "first_step_seconds"), 1e3 * number(s, "later_step_seconds"));
     fputc('\n', file);
 }
@@ -148,7 +151,8 @@ static void write_programs(const json_t *programs, FILE *file)
     for (size_t i = 0; i < json_array_size(programs); i++)
         seconds += number(json_array_get(programs, i), "seconds");
     fprintf(file, "## Programs\n\n%zu programs, %.2f s in all.\n\n", json_array_size(programs), seconds);
-    fputs("| program | type | from | group | sub-groups | seconds | local bytes | private bytes | largest group | multiple |\n"
+    fputs("| program | type | from | group | sub-groups | seconds | local bytes | private bytes | largest group | "
+          "multiple |\n"
           "|---|---|---|---:|---|---:|---:|---:|---:|---:|\n",
           file);
     for (size_t i = 0; i < json_array_size(programs); i++) {
@@ -164,10 +168,11 @@ static void write_programs(const json_t *programs, FILE *file)
 static void write_bench(const json_t *b, FILE *file)
 {
     const json_t *const cases = json_object_get(b, "cases");
-    fprintf(file,
-            "## Bench\n\n%lld rows of %lld %s; floor: %s. Medians in microseconds; a ratio is in floors: plain reads of "
-            "the same logits.\n\n",
-            integer(b, "rows"), integer(b, "vocab"), text(b, "dtype"), text(b, "floor_shape"));
+    fprintf(
+        file,
+        "## Bench\n\n%lld rows of %lld %s; floor: %s. Medians in microseconds; a ratio is in floors: plain reads of "
+        "the same logits.\n\n",
+        integer(b, "rows"), integer(b, "vocab"), text(b, "dtype"), text(b, "floor_shape"));
     fputs("| case | floor | step | ratio | empty launches | runs |\n|---|---:|---:|---:|---:|---:|\n", file);
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const json_t *const c = json_array_get(cases, i);
@@ -209,8 +214,8 @@ void cli_page_write(const json_t *json, FILE *file)
     static const struct {
         const char *key;
         void (*write)(const json_t *part, FILE *file);
-    } parts[] = {{"device", write_device},   {"shape", write_shape},       {"selftest", write_selftest},
-                 {"start", write_start},     {"programs", write_programs}, {"bench", write_bench}};
+    } parts[] = {{"device", write_device}, {"shape", write_shape},       {"selftest", write_selftest},
+                 {"start", write_start},   {"programs", write_programs}, {"bench", write_bench}};
     const json_t *const h = json_object_get(json, "host");
     fprintf(file, "# clsample report: %s\n\n", text(json_object_get(json, "device"), "name"));
     fprintf(file, "clsample %s, %s, on %s %s.\n\n", text(json, "clsample"), text(json, "time"), text(h, "system"),

@@ -50,7 +50,7 @@ void cli_report_fail(cli_device_report *report, const char *part, const char *se
 static int name_page(cli_device_report *report)
 {
     size_t length = strlen(report->path);
-    if (length > 5 && strcmp(report->path + length - 5, ".json") == 0)
+    if (length >= 5 && strcmp(report->path + length - 5, ".json") == 0)
         length -= 5;
     if (length == 0 || length + 4 > sizeof report->page)
         return cli_fail("--output: '%s' is no name for a file", report->path);
@@ -113,9 +113,9 @@ static int begin(cli_device_report *report)
     const struct tm *const utc = gmtime(&t);
     if (utc != NULL)
         strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", utc);
-    report->json = json_pack("{s:i, s:s, s:s, s:b, s:s, s:o, s:o, s:[]}", "report_version", 1, "clsample", cls_version(),
-                             "time", now, "complete", 0, "doing", "device", "host", host(), "options", asked(report),
-                             "failures");
+    report->json =
+        json_pack("{s:i, s:s, s:s, s:b, s:s, s:o, s:o, s:[]}", "report_version", 1, "clsample", cls_version(), "time",
+                  now, "complete", 0, "doing", "device", "host", host(), "options", asked(report), "failures");
     return report->json != NULL ? 0 : cli_no_memory();
 }
 
@@ -141,8 +141,8 @@ static void run_selftest(cli_device_report *report)
     const double took = cli_seconds() - start;
     uint32_t cases;
     json_t *const all = stages(&r, &cases);
-    json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed",
-                                     (json_int_t)r.failed, "seconds", took, "stages", all);
+    json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed", (json_int_t)r.failed,
+                                     "seconds", took, "stages", all);
     json_object_set_new(report->json, "selftest", object);
     for (uint32_t i = 0; i < r.stages && i < CLS_SELFTEST_STAGES; i++)
         if (r.stage[i].failed != 0) {
@@ -194,13 +194,25 @@ static double real_of(const cli_device_report *report, const char *part, const c
     return json_number_value(json_object_get(json_object_get(report->json, part), key));
 }
 
+static void tell_start(const cli_device_report *report)
+{
+    const double first = real_of(report, "start", "first_step_seconds");
+    printf("start      context %.2f s", real_of(report, "start", "context_seconds"));
+    if (first > 0)
+        printf(", first sampler %.2f s, first token %.2f ms, later ones %.2f ms",
+               real_of(report, "start", "sampler_seconds"), 1e3 * first,
+               1e3 * real_of(report, "start", "later_step_seconds"));
+    putchar('\n');
+    fflush(stdout);
+}
+
 static void tell_programs(const cli_device_report *report)
 {
     double seconds = 0;
     size_t i;
     json_t *one;
-    json_array_foreach(json_object_get(report->json, "compile"), i, one)
-        seconds += json_number_value(json_object_get(one, "seconds"));
+    json_array_foreach(json_object_get(report->json, "compile"), i, one) seconds +=
+        json_number_value(json_object_get(one, "seconds"));
     printf("kernels    %zu programs; all but the first ones took %.2f s\n",
            json_array_size(json_object_get(report->json, "programs")), seconds);
 }
@@ -208,14 +220,10 @@ static void tell_programs(const cli_device_report *report)
 /* The parts on a context; 1: a file cannot be written any more. */
 static int run_on_context(cli_device_report *report)
 {
-    printf("start      context %.2f s, ", real_of(report, "start", "context_seconds"));
     if (cli_report_save(report, "first token") != 0)
         return 1;
     cli_report_first(report);
-    printf("first sampler %.2f s, first token %.2f ms, later ones %.2f ms\n",
-           real_of(report, "start", "sampler_seconds"), 1e3 * real_of(report, "start", "first_step_seconds"),
-           1e3 * real_of(report, "start", "later_step_seconds"));
-    fflush(stdout);
+    tell_start(report);
     cli_report_compile(report);
     tell_programs(report);
     fflush(stdout);
@@ -226,6 +234,7 @@ static int run_on_context(cli_device_report *report)
     if (cli_report_save(report, "bench") != 0)
         return 1;
     run_bench(report);
+    cli_report_programs(report); /* it has some of its own */
     return 0;
 }
 
@@ -269,7 +278,8 @@ int cls_cmd_report(int argc, char **argv)
     int32_t dtype = 0;
     cli_option options[] = {
         {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
-        {"output", CLI_STRING, &report.path, "FILE", "default clsample-report.json; the page is FILE with .md", NULL, 0},
+        {"output", CLI_STRING, &report.path, "FILE", "default clsample-report.json; the page is FILE with .md", NULL,
+         0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE", "of the logits: all (default; quick: f32), f32, f16 or bf16",
          "all|f32|f16|bf16", 0},
         {"quick", CLI_FLAG, &report.quick, NULL, "float32 only, and a small bench: seconds once kernels are compiled",

@@ -28,8 +28,7 @@ static void add_shape(cli_device_report *report)
                         json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group", (json_int_t)info.work_group,
                                   "row_group", (json_int_t)info.row_group, "vector", (json_int_t)info.vector,
                                   "shortlist", (json_int_t)info.shortlist, "tier", cli_tier_name(info.tier),
-                                  "subgroups", cli_subgroups_name(info.subgroups), "origin",
-                                  origin_name(info.origin)));
+                                  "subgroups", cli_subgroups_name(info.subgroups), "origin", origin_name(info.origin)));
 }
 
 /* The tier that was asked for; where that is any, the lower ones after it. */
@@ -182,7 +181,7 @@ void cli_report_first(cli_device_report *report)
 
 /* --------------------------------------------------------------------- the programs */
 
-static void add_programs(cli_device_report *report)
+void cli_report_programs(cli_device_report *report)
 {
     json_t *const array = json_array();
     cls_program_info p = {.struct_size = sizeof p};
@@ -198,35 +197,40 @@ static void add_programs(cli_device_report *report)
     json_object_set_new(report->json, "programs", array);
 }
 
-/* A feature for a type of logits. */
-static void compile_one(cli_device_report *report, json_t *array, int32_t dtype, uint32_t feature)
+/* Features for a type of logits; 1: they did not compile. */
+static int compile_some(cli_device_report *report, const char *name, int32_t dtype, uint32_t features)
 {
-    const cls_compile_options some = {sizeof some, 1u << dtype, feature};
+    const cls_compile_options some = {sizeof some, 1u << dtype, features};
     const double start = cli_seconds();
     char part[128];
     json_t *object;
-    snprintf(part, sizeof part, "programs of %s for %s", cls_feature_name((cls_feature)feature), cli_dtype_name(dtype));
+    snprintf(part, sizeof part, "programs of %s for %s", name, cli_dtype_name(dtype));
     if (cli_report_save(report, part) != 0)
-        return;
+        return 0;
     const cls_status status = cli_compiled(cls_context_compile(report->target.context, &some));
-    object = json_pack("{s:s, s:s, s:f}", "feature", cls_feature_name((cls_feature)feature), "dtype",
-                       cli_dtype_name(dtype), "seconds", cli_seconds() - start);
-    if (status != CLS_OK) {
-        cli_fail_library(part);
-        cli_report_fail(report, part, cls_error_message());
-        json_object_set_new(object, "error", cli_text(cls_error_message()));
-        json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
-    }
-    json_array_append_new(array, object);
+    object =
+        json_pack("{s:s, s:s, s:f}", "feature", name, "dtype", cli_dtype_name(dtype), "seconds", cli_seconds() - start);
+    json_array_append_new(json_object_get(report->json, "compile"), object);
+    if (status == CLS_OK)
+        return 0;
+    cli_fail_library(part);
+    cli_report_fail(report, part, cls_error_message());
+    json_object_set_new(object, "error", cli_text(cls_error_message()));
+    json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
+    return 1;
 }
 
+/* One call for all features compiles less than a call for each: a program that serves
+ * several takes the place of those that serve one. Where that fails, each alone. */
 void cli_report_compile(cli_device_report *report)
 {
-    json_t *const array = json_array();
-    json_object_set_new(report->json, "compile", array);
-    for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++)
+    json_object_set_new(report->json, "compile", json_array());
+    for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++) {
+        if (!(report->options.dtypes >> dtype & 1u) ||
+            compile_some(report, "all features", dtype, CLS_FEATURES_ALL) == 0)
+            continue;
         for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL; bit <<= 1)
-            if (report->options.dtypes >> dtype & 1u)
-                compile_one(report, array, dtype, bit);
-    add_programs(report);
+            compile_some(report, cls_feature_name((cls_feature)bit), dtype, bit);
+    }
+    cli_report_programs(report);
 }
