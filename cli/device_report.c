@@ -213,7 +213,7 @@ static void tell_programs(const cli_device_report *report)
     json_t *one;
     json_array_foreach(json_object_get(report->json, "compile"), i, one) seconds +=
         json_number_value(json_object_get(one, "seconds"));
-    printf("kernels    %zu programs; all but the first ones took %.2f s\n",
+    printf("kernels    %zu programs, %.2f s for those that were not there yet\n",
            json_array_size(json_object_get(report->json, "programs")), seconds);
 }
 
