@@ -101,9 +101,10 @@ static json_t *asked(const cli_device_report *report)
     for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++)
         if (o->dtypes >> dtype & 1u)
             json_array_append_new(dtypes, json_string(cli_dtype_name(dtype)));
-    return json_pack("{s:o, s:b, s:s, s:I, s:I, s:b}", "dtypes", dtypes, "quick", report->quick, "tier",
+    return json_pack("{s:o, s:b, s:s, s:I, s:I, s:I, s:b}", "dtypes", dtypes, "quick", report->quick, "tier",
                      cli_tier_name(o->tier), "max_work_group", (json_int_t)o->max_work_group, "max_local_mem_bytes",
-                     (json_int_t)o->max_local_mem, "cache_dir", o->cache_dir != NULL);
+                     (json_int_t)o->max_local_mem, "shortlist", (json_int_t)o->shortlist, "cache_dir",
+                     o->cache_dir != NULL);
 }
 
 static int begin(cli_device_report *report)
@@ -284,6 +285,8 @@ int cls_cmd_report(int argc, char **argv)
          "all|f32|f16|bf16", 0},
         {"quick", CLI_FLAG, &report.quick, NULL, "float32 only, and a small bench: seconds once kernels are compiled",
          NULL, 0},
+        {"shortlist", CLI_UINT, &report.options.shortlist, "N", "candidates of a row's list (default: by device)", NULL,
+         0},
         CLI_DEVICE_OPTIONS(&report.options),
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
     };
