@@ -77,8 +77,10 @@ static void write_device(const json_t *d, FILE *file)
 {
     static const struct {
         const char *key, *name;
-    } texts[] = {{"type", "type"},      {"vendor", "vendor"},   {"platform", "platform"}, {"platform_version", ""},
-                 {"version", "OpenCL"}, {"profile", "profile"}, {"opencl_c", "OpenCL C"}, {"driver", "driver"}},
+    } texts[] = {{"type", "type"},         {"vendor", "vendor"},
+                 {"platform", "platform"}, {"platform_version", "its version"},
+                 {"version", "OpenCL"},    {"profile", "profile"},
+                 {"opencl_c", "OpenCL C"}, {"driver", "driver"}},
       sizes[] = {{"local_mem_bytes", "local memory"},
                  {"global_mem_bytes", "global memory"},
                  {"max_alloc_bytes", "largest buffer"},
@@ -165,26 +167,33 @@ static void write_programs(const json_t *programs, FILE *file)
     fputc('\n', file);
 }
 
+static void write_case(const json_t *c, FILE *file)
+{
+    fprintf(file, "| %s | ", text(c, "case"));
+    if (json_object_get(c, "error") != NULL) {
+        cell(text(c, "error"), file);
+        fputs(" | | | | |\n", file);
+        return;
+    }
+    fprintf(file, "%.1f | %.1f | %.2f | ", number(c, "floor_us"), number(c, "step_us"), number(c, "ratio"));
+    if (json_object_get(c, "empty_us") != NULL)
+        fprintf(file, "%.1f", number(c, "empty_us"));
+    else
+        fputc('-', file);
+    fprintf(file, " | %lld |\n", integer(c, "runs"));
+}
+
 static void write_bench(const json_t *b, FILE *file)
 {
     const json_t *const cases = json_object_get(b, "cases");
     fprintf(
         file,
         "## Bench\n\n%lld rows of %lld %s; floor: %s. Medians in microseconds; a ratio is in floors: plain reads of "
-        "the same logits.\n\n",
+        "the same logits. Serving has 64 rows.\n\n",
         integer(b, "rows"), integer(b, "vocab"), text(b, "dtype"), text(b, "floor_shape"));
     fputs("| case | floor | step | ratio | empty launches | runs |\n|---|---:|---:|---:|---:|---:|\n", file);
-    for (size_t i = 0; i < json_array_size(cases); i++) {
-        const json_t *const c = json_array_get(cases, i);
-        if (json_object_get(c, "error") != NULL) {
-            fprintf(file, "| %s | ", text(c, "case"));
-            cell(text(c, "error"), file);
-            fputs(" | | | | |\n", file);
-        } else {
-            fprintf(file, "| %s | %.1f | %.1f | %.2f | %.1f | %lld |\n", text(c, "case"), number(c, "floor_us"),
-                    number(c, "step_us"), number(c, "ratio"), number(c, "empty_us"), integer(c, "runs"));
-        }
-    }
+    for (size_t i = 0; i < json_array_size(cases); i++)
+        write_case(json_array_get(cases, i), file);
     fputc('\n', file);
 }
 
