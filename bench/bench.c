@@ -38,6 +38,7 @@ static const bench_case cases[] = {
     "greedy|topk|minp|mask|mask_1|mask_but_one|penalties|plain|topp_peaked|llama|dry|dry_1000|dry_100|xtc|typical|" \
     "mirostat|mirostat_late|topp_flat|topp_ties|verify|verify_match|verify_block|serving"
 #define SERVING ((int32_t)CASES)
+#define SERVED 64u /* slots */
 
 /* On a terminal only: one line that overwrites itself. The cursor waits at its
  * beginning, so that a message of failure overwrites it, too. */
@@ -162,35 +163,33 @@ static int open_floor(bench_floor *floor, const bench_setup *setup)
     return bench_floor_open(floor, setup);
 }
 
+/* written: the bench_rows that the setup holds; -1: none yet. */
+static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c, int *written, bench_result *result)
+{
+    if (*written != (int)c->rows) {
+        progress(c->name, "making the rows");
+        *written = -1;
+        if (write_rows(setup, c->rows))
+            return 1;
+        *written = (int)c->rows;
+    }
+    if (floor->kernel == NULL && open_floor(floor, setup))
+        return 1;
+    progress(c->name, "verifying");
+    if (c->drafts != BENCH_STEP)
+        return bench_verify_drafts(setup, c, result);
+    if (make_sampler(setup, bench_window(c)) || write_mask(setup, c->mask) || bench_verify(setup, c))
+        return 1;
+    progress(c->name, "timing");
+    return bench_time(setup, floor, c, result);
+}
+
 static int run_cases(bench_setup *setup, bench_floor *floor, int32_t only, bench_result *results)
 {
     int written = -1;
-    for (size_t i = 0; i < CASES; i++) {
-        const bench_case *const c = &cases[i];
-        if (only >= 0 && only != (int32_t)i)
-            continue;
-        if (written != (int)c->rows) {
-            progress(c->name, "making the rows");
-            if (write_rows(setup, c->rows))
-                return 1;
-            written = (int)c->rows;
-        }
-        if (floor->kernel == NULL && open_floor(floor, setup))
+    for (size_t i = 0; i < CASES; i++)
+        if ((only < 0 || only == (int32_t)i) && run_case(setup, floor, &cases[i], &written, &results[i]))
             return 1;
-        progress(c->name, "verifying");
-        if (c->drafts != BENCH_STEP) {
-            if (bench_verify_drafts(setup, c, &results[i]))
-                return 1;
-            continue;
-        }
-        if (make_sampler(setup, bench_window(c)) || write_mask(setup, c->mask))
-            return 1;
-        if (bench_verify(setup, c))
-            return 1;
-        progress(c->name, "timing");
-        if (bench_time(setup, floor, c, &results[i]))
-            return 1;
-    }
     return 0;
 }
 
@@ -235,6 +234,66 @@ static int run_serving(bench_setup setup, json_t *array)
     return failed;
 }
 
+/* ------------------------------------------------- for others than the command */
+
+static bool is_quick(const char *name)
+{
+    static const char *const names[] = {"greedy", "topk", "plain", "topp_peaked"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* A case that failed, with the sentence that has been printed. */
+static int add_failure(json_t *array, const char *name)
+{
+    json_array_append_new(array, json_pack("{s:s, s:s}", "case", name, "error", cli_sentence()));
+    return 1;
+}
+
+static int collect_steps(bench_setup setup, bool quick, json_t *object, json_t *array)
+{
+    bench_floor floor;
+    int written = -1, failed;
+
+    memset(&floor, 0, sizeof floor);
+    failed = open_setup(&setup) ? add_failure(array, "steps") : 0;
+    /* Without rows or a floor no other case runs, either. */
+    for (size_t i = 0; i < CASES && (written < 0 ? failed == 0 : floor.kernel != NULL); i++) {
+        bench_result result;
+        memset(&result, 0, sizeof result);
+        if (quick && !is_quick(cases[i].name))
+            continue;
+        if (run_case(&setup, &floor, &cases[i], &written, &result))
+            failed += add_failure(array, cases[i].name);
+        else
+            failed += bench_json_cases(array, &setup, &cases[i], 1, &result);
+    }
+    progress(NULL, NULL);
+    json_object_set_new(object, "floor_shape", json_string(floor.shape));
+    bench_floor_close(&floor);
+    close_setup(&setup);
+    return failed;
+}
+
+int bench_collect(const bench_setup *setup, bool quick, json_t *object)
+{
+    bench_setup some = *setup;
+    json_t *array = json_array();
+    int failed;
+
+    if (json_object_set_new(object, "cases", array) != 0)
+        return cli_no_memory();
+    failed = collect_steps(some, quick, object, array);
+    if (quick)
+        return failed;
+    some.batch = SERVED;
+    return failed + (run_serving(some, array) ? add_failure(array, "serving") : 0);
+}
+
+/* --------------------------------------------------------------- the command */
+
 static int run(bench_setup *setup, const char *device, const cls_context_options *options, int32_t only, int json)
 {
     const uint32_t batch = setup->batch;
@@ -251,13 +310,13 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
     }
     setup->on = &target;
     if (only != SERVING) {
-        setup->batch = batch != 0 ? batch : 16;
+        setup->batch = batch != 0 ? batch : BENCH_ROWS;
         failed = run_steps(*setup, only, array);
     }
     if (only < 0 && !failed && !json)
         putchar('\n');
     if (!failed && (only < 0 || only == SERVING)) {
-        setup->batch = batch != 0 ? batch : 64;
+        setup->batch = batch != 0 ? batch : SERVED;
         failed = run_serving(*setup, array);
     }
     cli_close(&target);
@@ -271,7 +330,7 @@ int cls_cmd_bench(int argc, char **argv)
 {
     static const char about[] = "Times sampling steps against a plain read of the logits (the floor), once their\n"
                                 "tokens are known to be the reference's.";
-    bench_setup setup = {.vocab = 128256, .history = 2000};
+    bench_setup setup = {.vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
     cls_context_options context;
     const char *device = NULL;
     int32_t dtype = CLS_F32, only = -1;

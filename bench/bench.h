@@ -39,6 +39,9 @@ typedef struct bench_setup {
 } bench_setup;
 
 #define BENCH_PAD 16
+#define BENCH_ROWS 16u      /* what the command takes by default: of a step, */
+#define BENCH_VOCAB 128256u /* tokens of a row */
+#define BENCH_HISTORY 2000u /* and of a history */
 #define BENCH_MOST_RUNS 20000u
 #define BENCH_MOST_HISTORY 65536u
 
@@ -237,6 +240,14 @@ typedef struct bench_served {
 
 /* setup: with BENCH_SPARE and BENCH_WINDOW. 0, or 1 after a message. */
 int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served *served);
+
+/* ----------------------------------------------------------------- bench.c */
+
+/* All cases and then serving, quick: some cases, on an opened device, into `object`:
+ * "floor_shape" and "cases", an array of bench_json_cases() and bench_json_served().
+ * Goes on after a case that fails, which becomes {"case", "error"}. setup: what the
+ * command's options set. Returns how many failed. */
+int bench_collect(const bench_setup *setup, bool quick, json_t *object);
 
 /* ----------------------------------------------------------------- table.c */
 

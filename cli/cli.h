@@ -19,6 +19,7 @@ int cls_cmd_explain(int argc, char **argv);
 int cls_cmd_demo(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
 int cls_cmd_selftest(int argc, char **argv);
+int cls_cmd_report(int argc, char **argv);
 
 /* --------------------------------------------------------- errors, cli/main.c */
 
@@ -27,6 +28,7 @@ __attribute__((format(printf, 1, 2)))
 #endif
 int cli_fail(const char *format, ...); /* "clsample: SENTENCE" to stderr; returns 1 */
 int cli_no_memory(void);
+const char *cli_sentence(void); /* what cli_fail() said last, without the name; "" before the first */
 
 /* ------------------------------------------------------- options, cli/options.c */
 
@@ -131,6 +133,16 @@ cls_status cli_compiled(cls_status status);
 int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,
              cli_target *target);
 void cli_close(cli_target *target);
+
+/* The same in its three parts, for whoever looks at each: `any` takes a device that
+ * cannot be used, too, and the first where none can be. The last two leave what there
+ * is to cli_close(). */
+int cli_find(const char *which, const cls_context_options *options, bool any, cli_target *target);
+int cli_open_queue(cli_target *target, cl_command_queue_properties properties);
+int cli_open_context(cli_target *target, const cls_context_options *options);
+
+/* The compiler's log of the context that was opened last; "" if it had nothing to say. */
+const char *cli_build_log(void);
 
 /* A sentence for a failed call: what was tried, and the library's message. */
 int cli_fail_library(const char *what);

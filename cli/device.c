@@ -190,8 +190,8 @@ json_t *cli_device_json(const cli_device *device, uint32_t index)
     return object;
 }
 
-/* The device that --device asks for, or the default. */
-static const cli_device *choose(const char *which, const cli_devices *list, uint32_t *index)
+/* The device that --device asks for, or the default. any: as cli_find() has it. */
+static const cli_device *choose(const char *which, bool any, const cli_devices *list, uint32_t *index)
 {
     const cli_option number = {"device", CLI_UINT, index, NULL, NULL, NULL, false};
     if (which != NULL && cli_set(&number, "--device", which) != 0)
@@ -206,7 +206,7 @@ static const cli_device *choose(const char *which, const cli_devices *list, uint
                      *index, list->count - 1);
             return NULL;
         }
-        if (!list->device[*index].usable) {
+        if (!list->device[*index].usable && !any) {
             cli_fail("--device: device %" PRIu32 " cannot be used: %s", *index, list->device[*index].reason);
             return NULL;
         }
@@ -215,6 +215,9 @@ static const cli_device *choose(const char *which, const cli_devices *list, uint
     for (*index = 0; *index < list->count; ++*index)
         if (list->device[*index].is_default)
             return &list->device[*index];
+    *index = 0;
+    if (any)
+        return &list->device[0];
     cli_fail("no OpenCL device can be used as asked: %s: %s", list->device[0].name, list->device[0].reason);
     return NULL;
 }
@@ -257,31 +260,44 @@ static cls_status create(cli_target *target, const cls_context_options *options)
     return cli_compiled(cls_context_create(target->cl, target->at.device, &told, &target->context));
 }
 
-int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,
-             cli_target *target)
+const char *cli_build_log(void) { return build_log; }
+
+int cli_find(const char *which, const cls_context_options *options, bool any, cli_target *target)
 {
     cli_devices list;
     const cli_device *device;
-    cl_int error;
     memset(target, 0, sizeof *target);
     if (cli_devices_find(options, &list) != 0)
         return 1;
-    device = choose(which, &list, &target->index);
+    device = choose(which, any, &list, &target->index);
     if (device != NULL)
         target->at = *device;
     cli_devices_free(&list);
-    if (device == NULL)
-        return 1;
+    return device == NULL;
+}
+
+int cli_open_queue(cli_target *target, cl_command_queue_properties properties)
+{
+    cl_int error;
     target->cl = clCreateContext(NULL, 1, &target->at.device, NULL, NULL, &error);
-    if (error != CL_SUCCESS)
-        return cli_fail_opencl(target->at.name, error);
-    target->queue = clCreateCommandQueue(target->cl, target->at.device, properties, &error);
-    if (error == CL_SUCCESS && create(target, options) == CLS_OK)
+    if (error == CL_SUCCESS)
+        target->queue = clCreateCommandQueue(target->cl, target->at.device, properties, &error);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl(target->at.name, error);
+}
+
+int cli_open_context(cli_target *target, const cls_context_options *options)
+{
+    build_log[0] = '\0';
+    return create(target, options) == CLS_OK ? 0 : cli_fail_library(target->at.name);
+}
+
+int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,
+             cli_target *target)
+{
+    if (cli_find(which, options, false, target) != 0)
+        return 1;
+    if (cli_open_queue(target, properties) == 0 && cli_open_context(target, options) == 0)
         return 0;
-    if (error != CL_SUCCESS)
-        cli_fail_opencl(target->at.name, error);
-    else
-        cli_fail_library(target->at.name);
     cli_close(target);
     return 1;
 }

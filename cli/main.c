@@ -18,9 +18,12 @@ static const struct command {
     {"demo", cls_cmd_demo, "show what the samplers make of some rows of logits"},
     {"bench", cls_cmd_bench, "measure a device"},
     {"selftest", cls_cmd_selftest, "run known answers of every stage on a device"},
+    {"report", cls_cmd_report, "write all that there is to tell of a device into two files to send"},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+static char sentence[1024];
 
 int cli_fail(const char *format, ...)
 {
@@ -31,8 +34,13 @@ int cli_fail(const char *format, ...)
     vfprintf(stderr, format, args);
     va_end(args);
     fputc('\n', stderr);
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
     return 1;
 }
+
+const char *cli_sentence(void) { return sentence; }
 
 int cli_no_memory(void) { return cli_fail("out of memory"); }
 

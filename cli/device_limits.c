@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* What OpenCL says of a device. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device_report.h"
+
+/* Of extensions and of later versions; OpenCL 1.2's headers lack them. */
+enum {
+    MAX_SUB_GROUPS = 0x105C,
+    SUB_GROUP_SIZES_INTEL = 0x4108,
+    WARP_SIZE_NV = 0x4003,
+    COMPUTE_MAJOR_NV = 0x4000,
+    COMPUTE_MINOR_NV = 0x4001,
+    WAVEFRONT_WIDTH_AMD = 0x4043
+};
+
+typedef enum kind { NUMBER, YES_NO, TEXT } kind;
+
+typedef struct property {
+    cl_device_info what;
+    const char *key;
+    kind kind;
+} property;
+
+static const property properties[] = {
+    {CL_DEVICE_VENDOR, "vendor", TEXT},
+    {CL_DEVICE_VENDOR_ID, "vendor_id", NUMBER},
+    {CL_DEVICE_VERSION, "version", TEXT},
+    {CL_DEVICE_PROFILE, "profile", TEXT},
+    {CL_DEVICE_AVAILABLE, "available", YES_NO},
+    {CL_DEVICE_COMPILER_AVAILABLE, "compiler", YES_NO},
+    {CL_DEVICE_ENDIAN_LITTLE, "little_endian", YES_NO},
+    {CL_DEVICE_ADDRESS_BITS, "address_bits", NUMBER},
+    {CL_DEVICE_MAX_COMPUTE_UNITS, "compute_units", NUMBER},
+    {CL_DEVICE_MAX_CLOCK_FREQUENCY, "clock_mhz", NUMBER},
+    {CL_DEVICE_MAX_WORK_GROUP_SIZE, "max_work_group", NUMBER},
+    {CL_DEVICE_LOCAL_MEM_SIZE, "local_mem_bytes", NUMBER},
+    {CL_DEVICE_GLOBAL_MEM_SIZE, "global_mem_bytes", NUMBER},
+    {CL_DEVICE_MAX_MEM_ALLOC_SIZE, "max_alloc_bytes", NUMBER},
+    {CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, "cache_bytes", NUMBER},
+    {CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, "cache_line_bytes", NUMBER},
+    {CL_DEVICE_MAX_PARAMETER_SIZE, "max_parameter_bytes", NUMBER},
+    {CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, "max_constant_bytes", NUMBER},
+    {CL_DEVICE_MEM_BASE_ADDR_ALIGN, "align_bits", NUMBER},
+    {CL_DEVICE_HOST_UNIFIED_MEMORY, "unified_memory", YES_NO},
+    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, "preferred_vector_float", NUMBER},
+    {CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, "native_vector_float", NUMBER},
+    {CL_DEVICE_PROFILING_TIMER_RESOLUTION, "timer_nanoseconds", NUMBER},
+    {MAX_SUB_GROUPS, "max_sub_groups", NUMBER},
+    {WARP_SIZE_NV, "warp_size", NUMBER},
+    {COMPUTE_MAJOR_NV, "compute_capability_major", NUMBER},
+    {COMPUTE_MINOR_NV, "compute_capability_minor", NUMBER},
+    {WAVEFRONT_WIDTH_AMD, "wavefront_width", NUMBER},
+};
+
+/* Zero-terminated; the caller's. NULL: the device does not say, or there is no memory. */
+static char *text_of(cl_device_id device, cl_device_info what, size_t *size)
+{
+    char *text;
+    if (clGetDeviceInfo(device, what, 0, NULL, size) != CL_SUCCESS || (text = calloc(*size + 1, 1)) == NULL)
+        return NULL;
+    if (clGetDeviceInfo(device, what, *size, text, NULL) == CL_SUCCESS)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Whatever its width. */
+static int number_of(cl_device_id device, cl_device_info what, uint64_t *number)
+{
+    unsigned char bytes[8];
+    uint32_t narrow;
+    size_t size = 0;
+    if (clGetDeviceInfo(device, what, sizeof bytes, bytes, &size) != CL_SUCCESS || (size != 4 && size != 8))
+        return 1;
+    memcpy(&narrow, bytes, sizeof narrow);
+    *number = narrow;
+    if (size == 8)
+        memcpy(number, bytes, sizeof *number);
+    return 0;
+}
+
+/* What the device does not say is left out. */
+static void add(json_t *object, cl_device_id device, const property *p)
+{
+    uint64_t number;
+    size_t size;
+    if (p->kind == TEXT) {
+        char *const text = text_of(device, p->what, &size);
+        if (text != NULL)
+            json_object_set_new(object, p->key, cli_text(text));
+        free(text);
+    } else if (number_of(device, p->what, &number) == 0) {
+        json_object_set_new(object, p->key,
+                            p->kind == YES_NO ? json_boolean(number != 0) : json_integer((json_int_t)number));
+    }
+}
+
+static void add_sizes(json_t *object, const char *key, cl_device_id device, cl_device_info what)
+{
+    size_t size;
+    char *const bytes = text_of(device, what, &size);
+    json_t *array;
+    if (bytes == NULL || (array = json_array()) == NULL) {
+        free(bytes);
+        return;
+    }
+    for (size_t at = 0; at + sizeof(size_t) <= size; at += sizeof(size_t)) {
+        size_t n;
+        memcpy(&n, bytes + at, sizeof n);
+        json_array_append_new(array, json_integer((json_int_t)n));
+    }
+    json_object_set_new(object, key, array);
+    free(bytes);
+}
+
+static void add_flags(json_t *object, cl_device_id device)
+{
+    cl_device_fp_config floats = 0;
+    cl_command_queue_properties queue = 0;
+    cl_device_local_mem_type local = 0;
+    clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof floats, &floats, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_QUEUE_PROPERTIES, sizeof queue, &queue, NULL);
+    clGetDeviceInfo(device, CL_DEVICE_LOCAL_MEM_TYPE, sizeof local, &local, NULL);
+    json_object_set_new(object, "infinities", json_boolean(floats & CL_FP_INF_NAN));
+    json_object_set_new(object, "subnormals", json_boolean(floats & CL_FP_DENORM));
+    json_object_set_new(object, "round_to_nearest", json_boolean(floats & CL_FP_ROUND_TO_NEAREST));
+    json_object_set_new(object, "fma", json_boolean(floats & CL_FP_FMA));
+    json_object_set_new(object, "exact_division", json_boolean(floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT));
+    json_object_set_new(object, "out_of_order_queue", json_boolean(queue & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE));
+    json_object_set_new(object, "profiling_queue", json_boolean(queue & CL_QUEUE_PROFILING_ENABLE));
+    json_object_set_new(object, "local_mem_is_local", json_boolean(local == CL_LOCAL));
+}
+
+/* All of them; the page names those that matter. */
+static void add_extensions(json_t *object, cl_device_id device)
+{
+    size_t size;
+    char *const text = text_of(device, CL_DEVICE_EXTENSIONS, &size);
+    json_t *const array = json_array();
+    for (char *word = text != NULL ? strtok(text, " ") : NULL; word != NULL; word = strtok(NULL, " "))
+        json_array_append_new(array, cli_text(word));
+    json_object_set_new(object, "extensions", array);
+    free(text);
+}
+
+static void add_platform(json_t *object, cl_platform_id platform)
+{
+    char version[256] = "";
+    if (clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof version - 1, version, NULL) == CL_SUCCESS)
+        json_object_set_new(object, "platform_version", cli_text(version));
+}
+
+void cli_report_device(cli_device_report *report)
+{
+    const cli_device *const at = &report->target.at;
+    json_t *const object = json_object();
+    json_object_set_new(object, "device", json_integer((json_int_t)report->target.index));
+    json_object_set_new(object, "name", cli_text(at->name));
+    json_object_set_new(object, "type", json_string(cli_device_type(at->type)));
+    json_object_set_new(object, "platform", cli_text(at->platform_name));
+    add_platform(object, at->platform);
+    json_object_set_new(object, "driver", cli_text(at->driver));
+    json_object_set_new(object, "opencl_c", cli_text(at->c_version));
+    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
+        add(object, at->device, &properties[i]);
+    add_sizes(object, "max_work_item_sizes", at->device, CL_DEVICE_MAX_WORK_ITEM_SIZES);
+    add_sizes(object, "sub_group_sizes", at->device, SUB_GROUP_SIZES_INTEL);
+    add_flags(object, at->device);
+    add_extensions(object, at->device);
+    json_object_set_new(object, "usable", json_boolean(at->usable));
+    if (!at->usable)
+        json_object_set_new(object, "reason", cli_text(at->reason));
+    json_object_set_new(report->json, "device", object);
+}

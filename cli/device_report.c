@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample report: what a stranger with a device runs, and which two files come back. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if !defined(_WIN32)
+#include <sys/utsname.h>
+#endif
+
+#include "../bench/bench.h"
+#include "device_report.h"
+
+/* Exit statuses beside 0: all ran and agreed. */
+enum { DIFFERS = 1, DID_NOT_RUN = 2 };
+
+json_t *cli_text(const char *text)
+{
+    json_t *value = json_string(text);
+    char *plain;
+    if (value != NULL || (plain = malloc(strlen(text) + 1)) == NULL)
+        return value;
+    strcpy(plain, text);
+    for (char *c = plain; *c != '\0'; c++)
+        if ((unsigned char)*c > 126)
+            *c = '?';
+    value = json_string(plain);
+    free(plain);
+    return value;
+}
+
+double cli_seconds(void) { return bench_clock() * 1e-6; }
+
+const char *cli_dtype_name(int32_t dtype)
+{
+    static const char *const names[] = {"float32", "float16", "bfloat16"};
+    return dtype >= 0 && dtype < 3 ? names[dtype] : "-";
+}
+
+void cli_report_fail(cli_device_report *report, const char *part, const char *sentence)
+{
+    json_t *const failures = json_object_get(report->json, "failures");
+    report->failures++;
+    json_array_append_new(failures, json_pack("{s:o, s:o}", "part", cli_text(part), "error", cli_text(sentence)));
+}
+
+/* ------------------------------------------------------------------------- files */
+
+/* The page's name: FILE.json becomes FILE.md, another FILE FILE.md. */
+static int name_page(cli_device_report *report)
+{
+    size_t length = strlen(report->path);
+    if (length >= 5 && strcmp(report->path + length - 5, ".json") == 0)
+        length -= 5;
+    if (length == 0 || length + 4 > sizeof report->page)
+        return cli_fail("--output: '%s' is no name for a file", report->path);
+    snprintf(report->page, sizeof report->page, "%.*s.md", (int)length, report->path);
+    return 0;
+}
+
+static int write_page(const cli_device_report *report)
+{
+    FILE *const file = fopen(report->page, "w");
+    if (file == NULL)
+        return 1;
+    cli_page_write(report->json, file);
+    const int failed = ferror(file);
+    return fclose(file) != 0 || failed;
+}
+
+int cli_report_save(cli_device_report *report, const char *doing)
+{
+    json_object_set_new(report->json, "complete", json_boolean(doing == NULL));
+    json_object_set_new(report->json, "doing", doing != NULL ? cli_text(doing) : json_null());
+    if (json_dump_file(report->json, report->path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0)
+        return cli_fail("--output: %s: cannot write", report->path);
+    return write_page(report) ? cli_fail("--output: %s: cannot write", report->page) : 0;
+}
+
+/* ------------------------------------------------------------------------- parts */
+
+static json_t *host(void)
+{
+    json_t *const object = json_object();
+#if !defined(_WIN32)
+    struct utsname names;
+    if (uname(&names) >= 0) { /* but for the machine's own name */
+        json_object_set_new(object, "system", cli_text(names.sysname));
+        json_object_set_new(object, "release", cli_text(names.release));
+        json_object_set_new(object, "machine", cli_text(names.machine));
+    }
+#endif
+    json_object_set_new(object, "pointer_bits", json_integer((json_int_t)sizeof(void *) * 8));
+    return object;
+}
+
+static json_t *asked(const cli_device_report *report)
+{
+    const cls_context_options *const o = &report->options;
+    json_t *const dtypes = json_array();
+    for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++)
+        if (o->dtypes >> dtype & 1u)
+            json_array_append_new(dtypes, json_string(cli_dtype_name(dtype)));
+    return json_pack("{s:o, s:b, s:s, s:I, s:I, s:I, s:b}", "dtypes", dtypes, "quick", report->quick, "tier",
+                     cli_tier_name(o->tier), "max_work_group", (json_int_t)o->max_work_group, "max_local_mem_bytes",
+                     (json_int_t)o->max_local_mem, "shortlist", (json_int_t)o->shortlist, "cache_dir",
+                     o->cache_dir != NULL);
+}
+
+static int begin(cli_device_report *report)
+{
+    char now[32] = "";
+    const time_t t = time(NULL);
+    const struct tm *const utc = gmtime(&t);
+    if (utc != NULL)
+        strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", utc);
+    report->json =
+        json_pack("{s:i, s:s, s:s, s:b, s:s, s:o, s:o, s:[]}", "report_version", 1, "clsample", cls_version(), "time",
+                  now, "complete", 0, "doing", "device", "host", host(), "options", asked(report), "failures");
+    return report->json != NULL ? 0 : cli_no_memory();
+}
+
+static json_t *stages(const cls_selftest_report *r, uint32_t *cases)
+{
+    json_t *const array = json_array();
+    *cases = 0;
+    for (uint32_t i = 0; i < r->stages && i < CLS_SELFTEST_STAGES; i++) {
+        const cls_selftest_stage *const s = &r->stage[i];
+        *cases += s->cases;
+        json_array_append_new(array, json_pack("{s:s, s:I, s:I, s:o}", "name", s->name, "cases", (json_int_t)s->cases,
+                                               "failed", (json_int_t)s->failed, "message", cli_text(s->message)));
+    }
+    return array;
+}
+
+/* Which prints how it went, and keeps the sentences of the stages that failed. */
+static void run_selftest(cli_device_report *report)
+{
+    cls_selftest_report r = {.struct_size = sizeof r};
+    const double start = cli_seconds();
+    const cls_status status = cli_compiled(cls_selftest(report->target.context, &r));
+    const double took = cli_seconds() - start;
+    uint32_t cases;
+    json_t *const all = stages(&r, &cases);
+    json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed", (json_int_t)r.failed,
+                                     "seconds", took, "stages", all);
+    json_object_set_new(report->json, "selftest", object);
+    for (uint32_t i = 0; i < r.stages && i < CLS_SELFTEST_STAGES; i++)
+        if (r.stage[i].failed != 0) {
+            char part[64];
+            snprintf(part, sizeof part, "self-test, %s", r.stage[i].name);
+            cli_report_fail(report, part, r.stage[i].message);
+        }
+    if (status != CLS_OK && status != CLS_SELF_TEST_FAILED) {
+        cli_fail_library("self-test");
+        cli_report_fail(report, "self-test", cls_error_message());
+        json_object_set_new(object, "error", cli_text(cls_error_message()));
+    }
+    printf("self-test  %" PRIu32 " of %" PRIu32 " cases differ%s, %.2f s\n", r.failed, cases,
+           status != CLS_OK && status != CLS_SELF_TEST_FAILED ? "; it did not run to its end" : "", took);
+}
+
+static void run_bench(cli_device_report *report)
+{
+    bench_setup setup = {.on = &report->target, .batch = BENCH_ROWS, .vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
+    json_t *const object = json_object(), *one;
+    size_t i;
+    while (!(report->options.dtypes >> setup.dtype & 1u))
+        setup.dtype++;
+    if (report->quick) {
+        setup.batch = 4;
+        setup.vocab = 32000;
+        setup.runs = 11;
+    }
+    json_object_set_new(report->json, "bench", object);
+    json_object_set_new(object, "rows", json_integer(setup.batch));
+    json_object_set_new(object, "vocab", json_integer(setup.vocab));
+    json_object_set_new(object, "dtype", json_string(cli_dtype_name(setup.dtype)));
+    const int failed = bench_collect(&setup, report->quick, object);
+    json_array_foreach(json_object_get(object, "cases"), i, one)
+    {
+        const char *const error = json_string_value(json_object_get(one, "error"));
+        char part[64];
+        snprintf(part, sizeof part, "bench, %s", json_string_value(json_object_get(one, "case")));
+        if (error != NULL)
+            cli_report_fail(report, part, error);
+    }
+    printf("bench      %zu cases, %d failed\n", json_array_size(json_object_get(object, "cases")), failed);
+}
+
+/* --------------------------------------------------------------------------- all */
+
+static double real_of(const cli_device_report *report, const char *part, const char *key)
+{
+    return json_number_value(json_object_get(json_object_get(report->json, part), key));
+}
+
+static void tell_start(const cli_device_report *report)
+{
+    const double first = real_of(report, "start", "first_step_seconds");
+    printf("start      context %.2f s", real_of(report, "start", "context_seconds"));
+    if (first > 0)
+        printf(", first sampler %.2f s, first token %.2f ms, later ones %.2f ms",
+               real_of(report, "start", "sampler_seconds"), 1e3 * first,
+               1e3 * real_of(report, "start", "later_step_seconds"));
+    putchar('\n');
+    fflush(stdout);
+}
+
+static void tell_programs(const cli_device_report *report)
+{
+    double seconds = 0;
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(report->json, "compile"), i, one) seconds +=
+        json_number_value(json_object_get(one, "seconds"));
+    printf("kernels    %zu programs, %.2f s for those that were not there yet\n",
+           json_array_size(json_object_get(report->json, "programs")), seconds);
+}
+
+/* The parts on a context; 1: a file cannot be written any more. */
+static int run_on_context(cli_device_report *report)
+{
+    if (cli_report_save(report, "first token") != 0)
+        return 1;
+    cli_report_first(report);
+    tell_start(report);
+    cli_report_compile(report);
+    tell_programs(report);
+    fflush(stdout);
+    if (cli_report_save(report, "self-test") != 0)
+        return 1;
+    run_selftest(report);
+    fflush(stdout);
+    if (cli_report_save(report, "bench") != 0)
+        return 1;
+    run_bench(report);
+    cli_report_programs(report); /* it has some of its own */
+    return 0;
+}
+
+static int tell_end(const cli_device_report *report, bool nothing)
+{
+    if (report->failures == 0)
+        puts("\nEverything ran and agreed.");
+    else
+        printf("\n%" PRIu32 " thing%s failed or differed; the report says which.\n", report->failures,
+               report->failures == 1 ? "" : "s");
+    printf("Please send these two files:\n    %s\n    %s\n", report->path, report->page);
+    if (cli_flush() != 0)
+        return DID_NOT_RUN;
+    return nothing ? DID_NOT_RUN : report->failures != 0 ? DIFFERS : 0;
+}
+
+static int run(cli_device_report *report, const char *device)
+{
+    if (name_page(report) != 0 || cli_find(device, &report->options, true, &report->target) != 0 || begin(report) != 0)
+        return DID_NOT_RUN;
+    cli_report_device(report);
+    if (cli_report_save(report, "context") != 0)
+        return DID_NOT_RUN;
+    printf("device     %" PRIu32 ": %s, %s\n", report->target.index, report->target.at.name,
+           cli_device_type(report->target.at.type));
+    printf("platform   %s, driver %s, %s\n", report->target.at.platform_name, report->target.at.driver,
+           report->target.at.c_version);
+    fflush(stdout);
+    const bool nothing = cli_report_context(report) != 0;
+    if (!nothing && run_on_context(report) != 0)
+        return DID_NOT_RUN;
+    if (cli_report_save(report, NULL) != 0)
+        return DID_NOT_RUN;
+    return tell_end(report, nothing);
+}
+
+int cls_cmd_report(int argc, char **argv)
+{
+    cli_device_report report = {.path = "clsample-report.json"};
+    const char *device = NULL;
+    int32_t dtype = 0;
+    cli_option options[] = {
+        {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
+        {"output", CLI_STRING, &report.path, "FILE", "default clsample-report.json; the page is FILE with .md", NULL,
+         0},
+        {"dtype", CLI_CHOICE, &dtype, "TYPE", "of the logits: all (default; quick: f32), f32, f16 or bf16",
+         "all|f32|f16|bf16", 0},
+        {"quick", CLI_FLAG, &report.quick, NULL, "float32 only, and a small bench: seconds once kernels are compiled",
+         NULL, 0},
+        {"shortlist", CLI_UINT, &report.options.shortlist, "N", "candidates of a row's list (default: by device)", NULL,
+         0},
+        CLI_DEVICE_OPTIONS(&report.options),
+        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
+    };
+    cls_context_options_default(&report.options, sizeof report.options);
+    switch (cli_parse(argc, argv, "report [OPTION]...",
+                      "Writes all that there is to tell of a device into two files to send: what it is, whether it\n"
+                      "computes right, how long it takes to start, and how fast it is. Takes minutes where kernels\n"
+                      "are compiled for the first time.\n"
+                      "Exits 0 if all ran and agreed, 1 if something failed or differs, 2 if nothing could run.",
+                      options)) {
+    case CLI_HELPED:
+        return 0;
+    case CLI_FAILED:
+        return DID_NOT_RUN;
+    case CLI_GO:
+        break;
+    }
+    if (dtype == 0 && report.quick && !options[2].given)
+        dtype = 1;
+    report.options.dtypes = dtype == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (dtype - 1);
+    const int status = run(&report, device);
+    cli_close(&report.target);
+    json_decref(report.json);
+    return status;
+}

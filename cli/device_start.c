@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/* What a process waits for: the context, its first token, the programs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../bench/bench.h"
+#include "device_report.h"
+
+enum { LATER = 100 }; /* tokens after the first */
+
+static const char *const origins[] = {"source", "binary", "cache"};
+
+static const char *origin_name(uint32_t origin) { return origin < 3 ? origins[origin] : "?"; }
+
+static json_t *start_of(const cli_device_report *report) { return json_object_get(report->json, "start"); }
+
+/* ---------------------------------------------------------------------- the context */
+
+static void add_shape(cli_device_report *report)
+{
+    cls_device_info info = {.struct_size = sizeof info};
+    if (cls_context_info(report->target.context, &info) != CLS_OK) {
+        cli_report_fail(report, "shape", cls_error_message());
+        return;
+    }
+    json_object_set_new(report->json, "shape",
+                        json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group", (json_int_t)info.work_group,
+                                  "row_group", (json_int_t)info.row_group, "vector", (json_int_t)info.vector,
+                                  "shortlist", (json_int_t)info.shortlist, "tier", cli_tier_name(info.tier),
+                                  "subgroups", cli_subgroups_name(info.subgroups), "origin", origin_name(info.origin)));
+}
+
+/* The tier that was asked for; where that is any, the lower ones after it. */
+static int open_some_tier(cli_device_report *report)
+{
+    static const uint32_t lower[] = {CLS_TIER_INT64, CLS_TIER_BASE};
+    cls_context_options options = report->options;
+    char part[64];
+    for (size_t i = 0;; i++) {
+        const double start = cli_seconds();
+        if (cli_open_context(&report->target, &options) == 0) {
+            json_object_set_new(start_of(report), "context_seconds", json_real(cli_seconds() - start));
+            return 0;
+        }
+        snprintf(part, sizeof part, "context, tier %s", cli_tier_name(options.tier));
+        cli_report_fail(report, part, cli_sentence());
+        json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
+        if (report->options.tier != CLS_TIER_AUTO || i == sizeof lower / sizeof *lower)
+            return 1;
+        options.tier = lower[i];
+    }
+}
+
+int cli_report_context(cli_device_report *report)
+{
+    const double start = cli_seconds();
+    json_object_set_new(report->json, "start", json_object());
+    if (!report->target.at.usable) {
+        cli_report_fail(report, "device", report->target.at.reason);
+        return 1;
+    }
+    if (cli_open_queue(&report->target, 0) != 0) {
+        cli_report_fail(report, "queue", cli_sentence());
+        return 1;
+    }
+    json_object_set_new(start_of(report), "queue_seconds", json_real(cli_seconds() - start));
+    if (open_some_tier(report) != 0)
+        return 1;
+    add_shape(report);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ the first token */
+
+/* A request of one row, as most are. */
+typedef struct request {
+    const cli_target *target;
+    cls_dtype dtype;
+    cls_params params;
+    void *rows;
+    cl_mem logits, token;
+    cls_sampler *sampler;
+} request;
+
+static int open_request(request *r)
+{
+    const size_t size = (BENCH_VOCAB + BENCH_PAD) * bench_dtype_size(r->dtype);
+    cls_sampler_options options;
+    cl_int error;
+    cls_params_default(&r->params, sizeof r->params);
+    r->params.temperature = 0.8f;
+    r->params.top_k = 50;
+    r->params.top_p = 0.95f;
+    if ((r->rows = malloc(size)) == NULL)
+        return cli_no_memory();
+    bench_fill_rows(r->rows, r->dtype, 1, BENCH_VOCAB, BENCH_LANGUAGE);
+    r->logits = clCreateBuffer(r->target->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, size, r->rows, &error);
+    if (error == CL_SUCCESS)
+        r->token = clCreateBuffer(r->target->cl, CL_MEM_READ_WRITE, sizeof(int32_t), NULL, &error);
+    if (error != CL_SUCCESS)
+        return cli_fail_opencl("the first token's buffers", error);
+    cls_sampler_options_default(&options, sizeof options);
+    options.vocab = BENCH_VOCAB;
+    options.dtypes = 1u << r->dtype;
+    if (cli_compiled(cls_sampler_create(r->target->context, &options, &r->sampler)) != CLS_OK ||
+        cls_slot_begin(r->sampler, 0, &r->params, NULL, 0, NULL, 0) != CLS_OK)
+        return cli_fail_library("the first sampler");
+    return 0;
+}
+
+static void close_request(request *r)
+{
+    cls_sampler_destroy(r->sampler);
+    if (r->token != NULL)
+        clReleaseMemObject(r->token);
+    if (r->logits != NULL)
+        clReleaseMemObject(r->logits);
+    free(r->rows);
+}
+
+static int sample(const request *r, int32_t *token, double *seconds)
+{
+    const double start = cli_seconds();
+    cls_step step;
+    cl_int error;
+    cls_step_default(&step, sizeof step);
+    step.rows = 1;
+    step.logits.dtype = (int32_t)r->dtype;
+    step.logits.buffer = r->logits;
+    step.tokens.buffer = r->token;
+    if (cls_sample(r->sampler, r->target->queue, &step, 0, NULL, NULL) != CLS_OK)
+        return cli_fail_library("the first steps");
+    error = clEnqueueReadBuffer(r->target->queue, r->token, CL_TRUE, 0, sizeof *token, token, 0, NULL, NULL);
+    *seconds = cli_seconds() - start;
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the first tokens", error);
+}
+
+/* Whether it is the reference's. */
+static int check(const request *r, int32_t token)
+{
+    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_row row;
+    cls_host_row_default(&row, sizeof row);
+    row.logits = r->rows;
+    row.dtype = (int32_t)r->dtype;
+    row.vocab = BENCH_VOCAB;
+    row.params = &r->params;
+    if (cls_host_sample(&row, &result) != CLS_OK)
+        return cli_fail_library("the reference");
+    return result.token == token ? 0
+                                 : cli_fail("the first token is %d, the reference's %d", (int)token, (int)result.token);
+}
+
+static int first(cli_device_report *report, request *r)
+{
+    double seconds[1 + LATER], start = cli_seconds();
+    int32_t token, later;
+    if (open_request(r))
+        return 1;
+    json_object_set_new(start_of(report), "sampler_seconds", json_real(cli_seconds() - start));
+    if (sample(r, &token, &seconds[0]))
+        return 1;
+    for (int i = 1; i <= LATER; i++)
+        if (sample(r, &later, &seconds[i]))
+            return 1;
+    json_object_set_new(start_of(report), "first_step_seconds", json_real(seconds[0]));
+    json_object_set_new(start_of(report), "later_step_seconds", json_real(bench_median(seconds + 1, LATER)));
+    return check(r, token);
+}
+
+void cli_report_first(cli_device_report *report)
+{
+    request r = {.target = &report->target};
+    while (!(report->options.dtypes >> r.dtype & 1u))
+        r.dtype++;
+    if (first(report, &r))
+        cli_report_fail(report, "first token", cli_sentence());
+    close_request(&r);
+}
+
+/* --------------------------------------------------------------------- the programs */
+
+void cli_report_programs(cli_device_report *report)
+{
+    json_t *const array = json_array();
+    cls_program_info p = {.struct_size = sizeof p};
+    for (uint32_t i = 0; cls_context_program(report->target.context, i, &p) == CLS_OK; i++) {
+        json_t *const object =
+            json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
+                      cli_dtype_name(p.dtype), "origin", origin_name(p.origin), "work_group", (json_int_t)p.work_group,
+                      "subgroups", cli_subgroups_name(p.subgroups), "seconds", p.seconds, "local_mem_bytes",
+                      (json_int_t)p.local_mem, "private_mem_bytes", (json_int_t)p.private_mem, "max_work_group",
+                      (json_int_t)p.max_work_group, "preferred_multiple", (json_int_t)p.preferred);
+        json_array_append_new(array, object);
+    }
+    json_object_set_new(report->json, "programs", array);
+}
+
+/* Features for a type of logits; 1: they did not compile. */
+static int compile_some(cli_device_report *report, const char *name, int32_t dtype, uint32_t features)
+{
+    const cls_compile_options some = {sizeof some, 1u << dtype, features};
+    const double start = cli_seconds();
+    char part[128];
+    json_t *object;
+    snprintf(part, sizeof part, "programs of %s for %s", name, cli_dtype_name(dtype));
+    if (cli_report_save(report, part) != 0)
+        return 0;
+    const cls_status status = cli_compiled(cls_context_compile(report->target.context, &some));
+    object =
+        json_pack("{s:s, s:s, s:f}", "feature", name, "dtype", cli_dtype_name(dtype), "seconds", cli_seconds() - start);
+    json_array_append_new(json_object_get(report->json, "compile"), object);
+    if (status == CLS_OK)
+        return 0;
+    cli_fail_library(part);
+    cli_report_fail(report, part, cls_error_message());
+    json_object_set_new(object, "error", cli_text(cls_error_message()));
+    json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
+    return 1;
+}
+
+/* One call for all features compiles less than a call for each: a program that serves
+ * several takes the place of those that serve one. Where that fails, each alone. */
+void cli_report_compile(cli_device_report *report)
+{
+    json_object_set_new(report->json, "compile", json_array());
+    for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++) {
+        if (!(report->options.dtypes >> dtype & 1u) ||
+            compile_some(report, "all features", dtype, CLS_FEATURES_ALL) == 0)
+            continue;
+        for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL; bit <<= 1)
+            compile_some(report, cls_feature_name((cls_feature)bit), dtype, bit);
+    }
+    cli_report_programs(report);
+}
