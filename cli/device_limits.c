@@ -152,7 +152,7 @@ static void add_platform(json_t *object, cl_platform_id platform)
         json_object_set_new(object, "platform_version", cli_text(version));
 }
 
-void cli_report_device(cli_device_report *report)
+void cli_device_report_device(cli_device_report *report)
 {
     const cli_device *const at = &report->target.at;
     json_t *const object = json_object();

@@ -37,7 +37,7 @@ const char *cli_dtype_name(int32_t dtype)
     return dtype >= 0 && dtype < 3 ? names[dtype] : "-";
 }
 
-void cli_report_fail(cli_device_report *report, const char *part, const char *sentence)
+void cli_device_report_fail(cli_device_report *report, const char *part, const char *sentence)
 {
     json_t *const failures = json_object_get(report->json, "failures");
     report->failures++;
@@ -68,7 +68,7 @@ static int write_page(const cli_device_report *report)
     return fclose(file) != 0 || failed;
 }
 
-int cli_report_save(cli_device_report *report, const char *doing)
+int cli_device_report_save(cli_device_report *report, const char *doing)
 {
     json_object_set_new(report->json, "complete", json_boolean(doing == NULL));
     json_object_set_new(report->json, "doing", doing != NULL ? cli_text(doing) : json_null());
@@ -140,6 +140,7 @@ static void run_selftest(cli_device_report *report)
     const double start = cli_seconds();
     const cls_status status = cli_compiled(cls_selftest(report->target.context, &r));
     const double took = cli_seconds() - start;
+    const bool ended = status == CLS_OK || (status == CLS_SELF_TEST_FAILED && r.failed != 0);
     uint32_t cases;
     json_t *const all = stages(&r, &cases);
     json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed", (json_int_t)r.failed,
@@ -149,15 +150,15 @@ static void run_selftest(cli_device_report *report)
         if (r.stage[i].failed != 0) {
             char part[64];
             snprintf(part, sizeof part, "self-test, %s", r.stage[i].name);
-            cli_report_fail(report, part, r.stage[i].message);
+            cli_device_report_fail(report, part, r.stage[i].message);
         }
-    if (status != CLS_OK && status != CLS_SELF_TEST_FAILED) {
+    if (!ended) { /* a program that is proved wrong ends it, too */
         cli_fail_library("self-test");
-        cli_report_fail(report, "self-test", cls_error_message());
+        cli_device_report_fail(report, "self-test", cls_error_message());
         json_object_set_new(object, "error", cli_text(cls_error_message()));
     }
     printf("self-test  %" PRIu32 " of %" PRIu32 " cases differ%s, %.2f s\n", r.failed, cases,
-           status != CLS_OK && status != CLS_SELF_TEST_FAILED ? "; it did not run to its end" : "", took);
+           ended ? "" : "; it did not run to its end", took);
 }
 
 static void run_bench(cli_device_report *report)
@@ -183,7 +184,7 @@ static void run_bench(cli_device_report *report)
         char part[64];
         snprintf(part, sizeof part, "bench, %s", json_string_value(json_object_get(one, "case")));
         if (error != NULL)
-            cli_report_fail(report, part, error);
+            cli_device_report_fail(report, part, error);
     }
     printf("bench      %zu cases, %d failed\n", json_array_size(json_object_get(object, "cases")), failed);
 }
@@ -221,21 +222,21 @@ static void tell_programs(const cli_device_report *report)
 /* The parts on a context; 1: a file cannot be written any more. */
 static int run_on_context(cli_device_report *report)
 {
-    if (cli_report_save(report, "first token") != 0)
+    if (cli_device_report_save(report, "first token") != 0)
         return 1;
-    cli_report_first(report);
+    cli_device_report_first(report);
     tell_start(report);
-    cli_report_compile(report);
+    cli_device_report_compile(report);
     tell_programs(report);
     fflush(stdout);
-    if (cli_report_save(report, "self-test") != 0)
+    if (cli_device_report_save(report, "self-test") != 0)
         return 1;
     run_selftest(report);
     fflush(stdout);
-    if (cli_report_save(report, "bench") != 0)
+    if (cli_device_report_save(report, "bench") != 0)
         return 1;
     run_bench(report);
-    cli_report_programs(report); /* it has some of its own */
+    cli_device_report_programs(report); /* it has some of its own */
     return 0;
 }
 
@@ -256,18 +257,18 @@ static int run(cli_device_report *report, const char *device)
 {
     if (name_page(report) != 0 || cli_find(device, &report->options, true, &report->target) != 0 || begin(report) != 0)
         return DID_NOT_RUN;
-    cli_report_device(report);
-    if (cli_report_save(report, "context") != 0)
+    cli_device_report_device(report);
+    if (cli_device_report_save(report, "context") != 0)
         return DID_NOT_RUN;
     printf("device     %" PRIu32 ": %s, %s\n", report->target.index, report->target.at.name,
            cli_device_type(report->target.at.type));
     printf("platform   %s, driver %s, %s\n", report->target.at.platform_name, report->target.at.driver,
            report->target.at.c_version);
     fflush(stdout);
-    const bool nothing = cli_report_context(report) != 0;
+    const bool nothing = cli_device_report_context(report) != 0;
     if (!nothing && run_on_context(report) != 0)
         return DID_NOT_RUN;
-    if (cli_report_save(report, NULL) != 0)
+    if (cli_device_report_save(report, NULL) != 0)
         return DID_NOT_RUN;
     return tell_end(report, nothing);
 }

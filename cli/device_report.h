@@ -27,10 +27,10 @@ typedef struct cli_device_report {
 } cli_device_report;
 
 /* Adds to the failures: a part, and the sentence on it. */
-void cli_report_fail(cli_device_report *report, const char *part, const char *sentence);
+void cli_device_report_fail(cli_device_report *report, const char *part, const char *sentence);
 
 /* Writes both files; `doing` (a part) is what the process is about to do, NULL: it is done. */
-int cli_report_save(cli_device_report *report, const char *doing);
+int cli_device_report_save(cli_device_report *report, const char *doing);
 
 json_t *cli_text(const char *text);        /* a string; '?' for what is no UTF-8 */
 double cli_seconds(void);                  /* from some start */
@@ -38,11 +38,11 @@ const char *cli_dtype_name(int32_t dtype); /* "float32"; "-" for none */
 
 /* ------------------------------------------------------- the parts, into the object */
 
-void cli_report_device(cli_device_report *report);   /* "device": name, versions, limits, floats, extensions */
-int cli_report_context(cli_device_report *report);   /* "shape", "start"; opens. 1: there is no context */
-void cli_report_first(cli_device_report *report);    /* "start": the first token */
-void cli_report_compile(cli_device_report *report);  /* "compile", then "programs" */
-void cli_report_programs(cli_device_report *report); /* "programs": those that are there by now */
+void cli_device_report_device(cli_device_report *report);   /* "device": name, versions, limits, floats, extensions */
+int cli_device_report_context(cli_device_report *report);   /* "shape", "start"; opens. 1: there is no context */
+void cli_device_report_first(cli_device_report *report);    /* "start": the first token */
+void cli_device_report_compile(cli_device_report *report);  /* "compile", then "programs" */
+void cli_device_report_programs(cli_device_report *report); /* "programs": those that are there by now */
 
 /* ----------------------------------------------------------------------- the page */
 

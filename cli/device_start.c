@@ -21,7 +21,7 @@ static void add_shape(cli_device_report *report)
 {
     cls_device_info info = {.struct_size = sizeof info};
     if (cls_context_info(report->target.context, &info) != CLS_OK) {
-        cli_report_fail(report, "shape", cls_error_message());
+        cli_device_report_fail(report, "shape", cls_error_message());
         return;
     }
     json_object_set_new(report->json, "shape",
@@ -44,7 +44,7 @@ static int open_some_tier(cli_device_report *report)
             return 0;
         }
         snprintf(part, sizeof part, "context, tier %s", cli_tier_name(options.tier));
-        cli_report_fail(report, part, cli_sentence());
+        cli_device_report_fail(report, part, cli_sentence());
         json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
         if (report->options.tier != CLS_TIER_AUTO || i == sizeof lower / sizeof *lower)
             return 1;
@@ -52,16 +52,16 @@ static int open_some_tier(cli_device_report *report)
     }
 }
 
-int cli_report_context(cli_device_report *report)
+int cli_device_report_context(cli_device_report *report)
 {
     const double start = cli_seconds();
     json_object_set_new(report->json, "start", json_object());
     if (!report->target.at.usable) {
-        cli_report_fail(report, "device", report->target.at.reason);
+        cli_device_report_fail(report, "device", report->target.at.reason);
         return 1;
     }
     if (cli_open_queue(&report->target, 0) != 0) {
-        cli_report_fail(report, "queue", cli_sentence());
+        cli_device_report_fail(report, "queue", cli_sentence());
         return 1;
     }
     json_object_set_new(start_of(report), "queue_seconds", json_real(cli_seconds() - start));
@@ -169,19 +169,19 @@ static int first(cli_device_report *report, request *r)
     return check(r, token);
 }
 
-void cli_report_first(cli_device_report *report)
+void cli_device_report_first(cli_device_report *report)
 {
     request r = {.target = &report->target};
     while (!(report->options.dtypes >> r.dtype & 1u))
         r.dtype++;
     if (first(report, &r))
-        cli_report_fail(report, "first token", cli_sentence());
+        cli_device_report_fail(report, "first token", cli_sentence());
     close_request(&r);
 }
 
 /* --------------------------------------------------------------------- the programs */
 
-void cli_report_programs(cli_device_report *report)
+void cli_device_report_programs(cli_device_report *report)
 {
     json_t *const array = json_array();
     cls_program_info p = {.struct_size = sizeof p};
@@ -205,7 +205,7 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
     char part[128];
     json_t *object;
     snprintf(part, sizeof part, "programs of %s for %s", name, cli_dtype_name(dtype));
-    if (cli_report_save(report, part) != 0)
+    if (cli_device_report_save(report, part) != 0)
         return 0;
     const cls_status status = cli_compiled(cls_context_compile(report->target.context, &some));
     object =
@@ -214,7 +214,7 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
     if (status == CLS_OK)
         return 0;
     cli_fail_library(part);
-    cli_report_fail(report, part, cls_error_message());
+    cli_device_report_fail(report, part, cls_error_message());
     json_object_set_new(object, "error", cli_text(cls_error_message()));
     json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
     return 1;
@@ -222,7 +222,7 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
 
 /* One call for all features compiles less than a call for each: a program that serves
  * several takes the place of those that serve one. Where that fails, each alone. */
-void cli_report_compile(cli_device_report *report)
+void cli_device_report_compile(cli_device_report *report)
 {
     json_object_set_new(report->json, "compile", json_array());
     for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++) {
@@ -232,5 +232,5 @@ void cli_report_compile(cli_device_report *report)
         for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL; bit <<= 1)
             compile_some(report, cls_feature_name((cls_feature)bit), dtype, bit);
     }
-    cli_report_programs(report);
+    cli_device_report_programs(report);
 }

@@ -76,7 +76,7 @@ says "mine.md" '^| topk | [0-9.]* | [0-9.]* | [0-9.]* |' mine.md
 # ------------------------------------------------ it fails, and goes on to the end
 
 cat >faulty.c <<'END'
-#include <string.h>
+#include <stdlib.h>
 #include "clsample.h"
 static const char *sentence = "nothing yet";
 const char *cls_error_message(void) { return sentence; }
@@ -84,6 +84,9 @@ cls_status cls_selftest(cls_context *context, cls_selftest_report *r)
 {
     (void)context;
     r->stages = 2;
+    sentence = "the program prepare gives another token than the host";
+    if (getenv("NO_CASES") != NULL)
+        return CLS_SELF_TEST_FAILED;
     r->stage[0] = (cls_selftest_stage){ "arithmetic", 5, 0, "" };
     r->stage[1] = (cls_selftest_stage){ "top-k", 4, 1, "top-k 10: device: token 17|23" };
     r->failed = 1;
@@ -118,6 +121,14 @@ if ${CC:-cc} -shared -fPIC -I"$here/../include" -DCL_TARGET_OPENCL_VERSION=120 -
     says "a stage" '^| top-k | 4 | 1 | top-k 10: device: token 17\\|23 |$' clsample-report.md
     says "a token" '^- first token: the first token is [0-9]*, the reference.s -7$' clsample-report.md
     says "a case" '^| greedy | bench: greedy, row 0: the device drew token [0-9]*, the reference -7 |' clsample-report.md
+
+    # By a fault of the proof there are no cases at all.
+    NO_CASES=1 LD_PRELOAD=$PWD/faulty.so
+    export NO_CASES LD_PRELOAD
+    exits 1 "no cases" "$clsample" report --quick
+    unset LD_PRELOAD
+    says "no cases" '^self-test  0 of 0 cases differ; it did not run to its end' out
+    says "no cases" '^- self-test: the program prepare gives another token than the host$' clsample-report.md
 else
     echo "left out: no shared library could be made: $(head -1 cc.err)"
 fi
