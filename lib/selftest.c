@@ -115,7 +115,6 @@ static cls_status open_sampler(cls_selftest_run *t)
     const cls_infill infill = { sizeof infill, ends, SELFTEST_ENDS, prefix_of };
     cls_sampler_options o;
     cls_sampler_options_default(&o, sizeof o);
-    o.dtypes = 1u << t->dtype;
     o.features = CLS_FEATURES_ALL;
     o.vocab = SELFTEST_VOCAB;
     o.max_rows = cls_selftest_case_count > SELFTEST_ROWS ? cls_selftest_case_count : SELFTEST_ROWS;
