@@ -293,7 +293,7 @@ typedef struct cls_row {
 #define CLS_ROW_SEARCH_COUNT 2u  /* ... counts */
 #define CLS_ROW_SEARCH_ALL 3u    /* the search asks more than what lies above a key: no pass */
 
-/* What a step has: the kernels' `has` argument. */
+/* What a step has: cls_args.has. */
 #define CLS_HAS_MASK 1u
 #define CLS_HAS_SLOT_MAP 2u
 #define CLS_HAS_MASK_MAP 4u

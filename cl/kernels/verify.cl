@@ -156,7 +156,7 @@ static inline int next_block(const judge *v, const cls_row *out, u64 bits, u32 s
             const u64 bits = ROW_BITS(together ? CLS_PURPOSE_BLOCK + w.depth : CLS_PURPOSE_ACCEPT, slot,       \
                                       together ? first : w.row);                                               \
             const row_logits r = ROW_VIEW(w.row, place);                                                       \
-            going = judge_row(v, &r, (__global const u32 *)sample + (size_t)w.row * sample_stride, bits,       \
+            going = judge_row(v, &r, (__global const u32 *)sample + (size_t)w.row * args->sample_stride, bits, \
                               &reach, &w, &good);                                                              \
         }                                                                                                      \
         w = good;                                                                                              \
@@ -244,7 +244,7 @@ KERNEL void cls_verify(STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 
     __local u64 scratch[WGS];
     STEP_LOCALS
     const u32 request = get_group_id(1), lid = get_local_id(0), tiles = TILES;
-    const u32 method = args->method, n_rows = args->n_rows, sample_stride = args->sample_stride;
+    const u32 method = args->method, n_rows = args->n_rows;
     const int bonus = (int)args->bonus;
     const u32 first = (u32)FIRSTS[request];
     const u32 last = request + 1 < get_num_groups(1) ? (u32)FIRSTS[request + 1] : n_rows;
@@ -282,7 +282,7 @@ KERNEL void cls_verify(STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 
             const row_logits r = ROW_VIEW(w.row, place);
             const draft_rows d = ROW_DRAFTS;
             residual left;
-            residual_of(&r, &out, flags, (__global const u32 *)sample + (size_t)w.row * sample_stride, &d, MAX_TILES,
+            residual_of(&r, &out, flags, (__global const u32 *)sample + (size_t)w.row * args->sample_stride, &d, MAX_TILES,
                         (u32)draft, (u32)ids[draft], w.reach, &left);
             const u32 tile = draw_tile(sums, tiles, &drawn, scratch);
             w.token = residual_draw(&left, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
