@@ -238,6 +238,41 @@ cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map,
 
 /* ------------------------------------------------------------------- kernels */
 
+/* By a pattern, which OpenCL copies: no memory of the host's to be kept until it is
+ * done. */
+static cl_int fill(cls_commands *c, cl_mem buffer, size_t at, const void *block)
+{
+    cl_uint n;
+    const cl_event *wait;
+    cl_event event = NULL;
+    waits(c, &n, &wait);
+    const cl_int code = clEnqueueFillBuffer(c->queue, buffer, block, CLS_ARGS_BLOCK, at, CLS_ARGS_BLOCK, n, wait,
+                                            c->ordered ? NULL : &event);
+    if (code == CL_SUCCESS)
+        advance(c, event);
+    return code;
+}
+
+cl_int cls_commands_args(cls_commands *c, enum cls_role role, const cls_args *args)
+{
+    struct cls_told *const told = &c->sampler->told[role];
+    cl_int code = CL_SUCCESS;
+    for (uint32_t i = 0; i < CLS_ARGS_BLOCKS && code == CL_SUCCESS; i++) {
+        const size_t at = i * CLS_ARGS_BLOCK;
+        const char *const block = (const char *)args + at;
+        char *const sent = (char *)&told->sent + at;
+        if ((told->known >> i & 1u) && memcmp(sent, block, CLS_ARGS_BLOCK) == 0)
+            continue;
+        told->known &= ~(1u << i);
+        code = fill(c, told->buffer, at, block);
+        if (code == CL_SUCCESS) {
+            memcpy(sent, block, CLS_ARGS_BLOCK);
+            told->known |= 1u << i;
+        }
+    }
+    return code;
+}
+
 static void set(cls_arguments *a, size_t size, const void *value)
 {
     const cl_int code = clSetKernelArg(a->to.kernel, a->next++, size, value);
@@ -247,15 +282,13 @@ static void set(cls_arguments *a, size_t size, const void *value)
 void cls_set_mem(cls_arguments *a, cl_mem x) { set(a, sizeof x, &x); }
 void cls_set_u32(cls_arguments *a, uint32_t x) { set(a, sizeof x, &x); }
 void cls_set_u64(cls_arguments *a, uint64_t x) { set(a, sizeof x, &x); }
-void cls_set_buffer(cls_arguments *a, const cls_sampler *s, const cls_buffer *b, size_t element)
+void cls_set_buffer(cls_arguments *a, const cls_sampler *s, const cls_buffer *b)
 {
     cls_set_mem(a, b->buffer != NULL ? b->buffer : s->rows);
-    cls_set_u64(a, b->offset / element);
 }
-void cls_set_map(cls_arguments *a, const cls_sampler *s, enum cls_map which, const cls_ints *map)
+void cls_set_map(cls_arguments *a, const cls_sampler *s, const cls_ints *map)
 {
-    const cls_buffer host = { s->maps, (uint64_t)which * s->max_rows * sizeof(int32_t) };
-    cls_set_buffer(a, s, map->host != NULL ? &host : &map->device, sizeof(int32_t));
+    cls_set_mem(a, map->host != NULL ? s->maps : map->device.buffer != NULL ? map->device.buffer : s->rows);
 }
 
 cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups, cl_event *done)

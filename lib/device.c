@@ -44,7 +44,7 @@ typedef struct facts {
     cl_bool available, compiler, little;
     cl_uint units, wide;
     cl_ulong local;
-    size_t group;
+    size_t group, parameters;
     cl_device_fp_config floats;
     int int64;
     char version[128];
@@ -85,6 +85,7 @@ static cls_status ask(cl_device_id device, facts *f)
     GET(CL_DEVICE_LOCAL_MEM_SIZE, f->local);
     GET(CL_DEVICE_MAX_WORK_GROUP_SIZE, f->group);
     GET(CL_DEVICE_SINGLE_FP_CONFIG, f->floats);
+    GET(CL_DEVICE_MAX_PARAMETER_SIZE, f->parameters);
     GET(CL_DEVICE_VERSION, f->version);
     f->version[sizeof f->version - 1] = '\0';
     if (!f->available)
@@ -94,6 +95,9 @@ static cls_status ask(cl_device_id device, facts *f)
                         "the device is big-endian; masks and seeds are little-endian");
     if (sscanf(f->version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 || (major == 1 && minor < 2))
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the device has \"%s\"; OpenCL 1.2 is needed", f->version);
+    if (f->parameters < CLS_MAX_ARGUMENTS * sizeof(uint64_t))
+        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the device takes %zu bytes of kernel arguments; %zu are needed",
+                        f->parameters, CLS_MAX_ARGUMENTS * sizeof(uint64_t));
     return ask_int64(device, &f->int64);
 }
 

@@ -99,19 +99,31 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
     return status;
 }
 
+static cl_int tell(const cls_plan *plan, const cls_draw_call *call, cls_commands *c)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_args a;
+    memset(&a, 0, sizeof a);
+    cls_request_args(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
+    cls_draw_args(&a, s, plan);
+    a.ids_offset = cls_place(&call->ids, sizeof(int32_t));
+    a.logits_offset = cls_place(&call->logits, sizeof(float));
+    a.row_stride = cls_wide_of(call->row_stride);
+    a.counts_offset = cls_place(&call->counts, sizeof(int32_t));
+    a.candidates = call->n;
+    return cls_commands_args(c, CLS_ROLE_DRAW, &a);
+}
+
 static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_commands *c, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = { 1, call->rows };
-    cls_arguments a = { cls_sampler_kernel(s, CLS_DRAW, 0, 0), 0, CL_SUCCESS };
-    cls_set_buffer(&a, s, &call->ids, sizeof(int32_t));
-    cls_set_buffer(&a, s, &call->logits, sizeof(float));
-    cls_set_buffer(&a, s, &call->counts, sizeof(int32_t));
-    cls_set_u32(&a, call->n);
-    cls_set_u64(&a, call->row_stride);
+    cls_arguments a = cls_request_buffers(s, CLS_DRAW, CLS_ROLE_DRAW, 0, plan->map[CLS_MAP_SLOTS]);
+    cls_set_buffer(&a, s, &call->ids);
+    cls_set_buffer(&a, s, &call->logits);
+    cls_set_buffer(&a, s, &call->counts);
     cls_set_mem(&a, s->rows);
-    cls_request_arguments(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
-    cls_draw_arguments(&a, s, plan);
+    cls_draw_buffers(&a, s, plan);
     return cls_commands_launch(c, &a, groups, done);
 }
 
@@ -135,6 +147,8 @@ cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call 
         return status;
     for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
         code = cls_commands_map(&c, (enum cls_map)i, plan.map[i]->host, call.rows);
+    if (code == CL_SUCCESS)
+        code = tell(&plan, &call, &c);
     if (code == CL_SUCCESS)
         code = launch(&plan, &call, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the draw", end, done);

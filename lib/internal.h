@@ -81,6 +81,8 @@ extern const unsigned cls_source_groups_test_count;
 
 /* ---------------------------------------------------------------- device.c */
 
+#define CLS_MAX_ARGUMENTS 32 /* of a kernel; in OpenCL 1.2 no device takes fewer, where a pointer has 8 bytes */
+
 typedef struct cls_shape {
     uint32_t work_group; /* of the kernels that go over tiles */
     uint32_t row_group;  /* of those that take a row to its token */
@@ -350,6 +352,11 @@ enum cls_map {
     CLS_MAPS
 };
 
+/* What launches of one step are told may differ, so that each has arguments of its
+ * own: the step's and what it reports; the raw rows'; a verification's and its drafts';
+ * what accepts; draws from lists. One that several steps have stays as it is. */
+enum cls_role { CLS_ROLE_STEP, CLS_ROLE_RAW, CLS_ROLE_VERIFY, CLS_ROLE_DRAFTS, CLS_ROLE_ACCEPT, CLS_ROLE_DRAW, CLS_ROLES };
+
 /* Memory that grows. */
 typedef struct cls_block {
     void *data;
@@ -425,6 +432,12 @@ struct cls_sampler {
     uint32_t n_end;
     atomic_int has_infill; /* what cls_sampler_check() asks, which any thread may call at any time */
     cl_mem raw_key, raw_mass, raw_flags; /* the survey of the raw logits, for raw logprobs */
+    /* What the kernels are told beside buffers. */
+    struct cls_told {
+        cl_mem buffer;  /* cls_args */
+        cls_args sent;  /* what is in it ... */
+        uint32_t known; /* ... in these blocks, a bit each */
+    } told[CLS_ROLES];
 
     /* On the host. */
     cls_request *request;   /* [slots] */
@@ -589,6 +602,10 @@ cl_int cls_commands_mask(cls_commands *c, cls_mask *mask);
 /* Uploads a map if the device has another. */
 cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map, uint32_t rows);
 
+/* Writes what has changed of a role's arguments, before its kernels: none of it needs
+ * the host's memory. */
+cl_int cls_commands_args(cls_commands *c, enum cls_role role, const cls_args *args);
+
 /* Arguments of a kernel, set one after another; remembers the first failure. */
 typedef struct cls_arguments {
     struct cls_ready to;
@@ -598,9 +615,9 @@ typedef struct cls_arguments {
 void cls_set_mem(cls_arguments *a, cl_mem x);
 void cls_set_u32(cls_arguments *a, uint32_t x);
 void cls_set_u64(cls_arguments *a, uint64_t x);
-/* A buffer that may be absent, and its offset in elements; kernels look at `has` first. */
-void cls_set_buffer(cls_arguments *a, const cls_sampler *sampler, const cls_buffer *b, size_t element);
-void cls_set_map(cls_arguments *a, const cls_sampler *sampler, enum cls_map which, const cls_ints *map);
+/* A buffer that may be absent; kernels look at `has` or `wants` first. */
+void cls_set_buffer(cls_arguments *a, const cls_sampler *sampler, const cls_buffer *b);
+void cls_set_map(cls_arguments *a, const cls_sampler *sampler, const cls_ints *map);
 
 /* groups[2] of the kernel's size. *done (NULL: not the last command) becomes ours. */
 cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups, cl_event *done);
@@ -623,6 +640,7 @@ typedef struct cls_plan {
     cls_report report;
     const cls_ints *map[CLS_STEP_MAPS];
     uint32_t has;    /* CLS_HAS_* and CLS_DEFER */
+    enum cls_role role; /* of its kernels: CLS_ROLE_STEP or CLS_ROLE_VERIFY */
     int ordered;     /* the queue is in order */
     uint32_t needs;  /* cls_feature bits of its rows and inputs */
     int search;      /* a row may need the threshold search */
@@ -673,19 +691,29 @@ cls_status cls_draws_check(const char *what, const int32_t *draws, uint32_t rows
 
 /* ---------------------------------------------------------------- sample.c */
 
-/* A kernel's STEP_ARGS; `has` is added to the plan's. */
-cls_arguments cls_step_arguments(const cls_sampler *sampler, const cls_plan *plan, enum cls_kernel which, uint32_t has);
+/* Offsets and strides as kernels are told them; a buffer's in elements, a map's where
+ * it lies on the device. */
+cls_wide cls_wide_of(uint64_t x);
+cls_wide cls_place(const cls_buffer *b, size_t element);
+cls_wide cls_map_place(const cls_sampler *sampler, enum cls_map which, const cls_ints *map);
 
-/* The DRAW_ARGS after them. */
-void cls_draw_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
+/* What kernels are told of requests, slots and their map; of draws; of all of a step.
+ * Raw roles have CLS_RAW. */
+void cls_request_args(cls_args *args, const cls_sampler *sampler, const cls_ints *slots, uint32_t has);
+void cls_draw_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan);
+void cls_step_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan, enum cls_role role);
 
-/* The requests' arguments of kernels that read no logits: slots, their map and
- * state, lists, vocabulary, `has`. */
-void cls_request_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_ints *slots, uint32_t has);
+/* The buffers of a kernel's STEP_ARGS; of a raw role those of the raw rows' survey. */
+cls_arguments cls_step_buffers(const cls_sampler *sampler, const cls_plan *plan, enum cls_kernel which, enum cls_role role);
+/* Those of the RANDOM_ARGS, of the DRAW_ARGS, and of the DRAFT_ARGS and DRAFT_ROW_ARGS. */
+void cls_random_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
+void cls_draw_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
+void cls_draft_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
 
-/* The DRAFT_ARGS; the DRAFT_ROW_ARGS after them. */
-void cls_path_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
-void cls_draft_arguments(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
+/* What kernels that read no logits begin with: arguments, slots, their map and state,
+ * lists. */
+cls_arguments cls_request_buffers(const cls_sampler *sampler, enum cls_kernel which, enum cls_role role, uint32_t features,
+                                  const cls_ints *slots);
 
 /* Mass tiles of a group that goes over tiles. */
 uint32_t cls_tiles_per_group(const cls_sampler *sampler, uint32_t rows);
@@ -699,8 +727,8 @@ cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c);
 cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, enum cls_kernel which, cl_event *done);
 cl_int cls_step_pass(const cls_plan *plan, cls_commands *c);
 
-/* The survey of the rows as they are (0) or of the raw ones (CLS_RAW). */
-cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, uint32_t raw);
+/* The survey of the rows as they are (the plan's role) or of raw ones. */
+cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_role role);
 
 /* ---------------------------------------------------------------- report.c */
 
@@ -710,6 +738,9 @@ cls_status cls_report_check(const cls_sampler *sampler, const char *call, uint32
 /* Whether something of the final distribution is told, or of the raw row. */
 int cls_report_of_final(const cls_plan *plan);
 int cls_report_of_raw(const cls_plan *plan);
+
+/* What the reports' kernels are told. */
+void cls_report_args(cls_args *args, const cls_plan *plan, int raw);
 
 /* Launches what tells it; the last one has the event. */
 cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done);

@@ -117,35 +117,37 @@ int cls_report_of_final(const cls_plan *plan)
     return (kinds(plan) & (TILES | FINAL)) != 0;
 }
 
+void cls_report_args(cls_args *a, const cls_plan *plan, int raw)
+{
+    const cls_report *const r = &plan->report;
+    const int either = raw || plan->step.logprob_kind != CLS_LOGPROB_RAW;
+    a->wants = r->wants & ((either ? CLS_WANTS_OF_EITHER : 0) | (raw ? 0 : ~CLS_WANTS_OF_EITHER));
+    a->top_n = either ? r->top_n : 0;
+    a->given_n = r->given_n;
+    a->candidates_n = raw ? 0 : r->candidates_n;
+    for (int i = 0; i < CLS_OUTPUTS; i++)
+        a->output_offset[i] = cls_place(&r->output[i], 4);
+}
+
 static cl_int launch_tiles(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_step_arguments(s, plan, CLS_DISTRIBUTION, 0);
-    cls_set_u32(&a, cls_tiles_per_group(s, plan->step.rows));
+    cls_arguments a = cls_step_buffers(s, plan, CLS_DISTRIBUTION, CLS_ROLE_STEP);
     cls_set_mem(&a, s->sample);
-    cls_set_u32(&a, s->sample_stride);
     cls_set_mem(&a, s->pass);
-    cls_set_u32(&a, plan->report.wants);
     for (int i = CLS_OUT_PROBS; i < CLS_OUTPUTS; i++)
-        cls_set_buffer(&a, s, &plan->report.output[i], sizeof(float));
+        cls_set_buffer(&a, s, &plan->report.output[i]);
     return cls_step_launch(plan, c, CLS_DISTRIBUTION, &a, done);
 }
 
-static cl_int launch_report(const cls_plan *plan, cls_commands *c, uint32_t raw, cl_event *done)
+static cl_int launch_report(const cls_plan *plan, cls_commands *c, enum cls_role role, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    const cls_report *const r = &plan->report;
-    const int either = raw != 0 || plan->step.logprob_kind != CLS_LOGPROB_RAW;
-    cls_arguments a = cls_step_arguments(s, plan, CLS_REPORT, raw);
+    cls_arguments a = cls_step_buffers(s, plan, CLS_REPORT, role);
     cls_set_mem(&a, s->sample);
-    cls_set_u32(&a, s->sample_stride);
     cls_set_mem(&a, s->pass);
-    cls_set_u32(&a, r->wants & ((either ? CLS_WANTS_OF_EITHER : 0) | (raw ? 0 : ~CLS_WANTS_OF_EITHER)));
-    cls_set_u32(&a, either ? r->top_n : 0);
-    cls_set_u32(&a, r->given_n);
-    cls_set_u32(&a, raw ? 0 : r->candidates_n);
     for (int i = 0; i < CLS_OUT_PROBS; i++)
-        cls_set_buffer(&a, s, &r->output[i], 4);
+        cls_set_buffer(&a, s, &plan->report.output[i]);
     return cls_step_launch(plan, c, CLS_REPORT, &a, done);
 }
 
@@ -154,13 +156,13 @@ cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done)
     const int k = kinds(plan);
     cl_int code = CL_SUCCESS;
     if (k & RAW)
-        code = cls_step_survey(plan, c, CLS_RAW);
+        code = cls_step_survey(plan, c, CLS_ROLE_RAW);
     if (code == CL_SUCCESS && (k & RAW))
-        code = launch_report(plan, c, CLS_RAW, k == RAW ? done : NULL);
+        code = launch_report(plan, c, CLS_ROLE_RAW, k == RAW ? done : NULL);
     if (code == CL_SUCCESS && (k & TILES))
         code = launch_tiles(plan, c, !(k & FINAL) ? done : NULL);
     if (code == CL_SUCCESS && (k & FINAL))
-        code = launch_report(plan, c, 0, done);
+        code = launch_report(plan, c, CLS_ROLE_STEP, done);
     return code;
 }
 
@@ -216,6 +218,7 @@ cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logpro
 {
     cls_plan plan;
     cls_commands c;
+    cls_args a;
     cl_event end = NULL;
     if (done != NULL)
         *done = NULL;
@@ -224,6 +227,9 @@ cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logpro
         status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, 0, NULL);
     if (status != CLS_OK)
         return status;
-    const cl_int code = cls_report_launch(&plan, &c, &end);
+    cls_step_args(&a, s, &plan, CLS_ROLE_RAW);
+    cl_int code = cls_commands_args(&c, CLS_ROLE_RAW, &a);
+    if (code == CL_SUCCESS)
+        code = cls_report_launch(&plan, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the log-probabilities", end, done);
 }

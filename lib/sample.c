@@ -3,34 +3,104 @@
  * in the order of the flow; never waits and never allocates. */
 #include "internal.h"
 
-/* STEP_ARGS of cl/row/adjust.cl. */
-cls_arguments cls_step_arguments(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which, uint32_t has)
+/* --------------------------------------------------------------- what kernels are told */
+
+cls_wide cls_wide_of(uint64_t x)
+{
+    return (cls_wide){ (uint32_t)x, (uint32_t)(x >> 32) };
+}
+
+cls_wide cls_place(const cls_buffer *b, size_t element)
+{
+    return cls_wide_of(b->offset / element);
+}
+
+cls_wide cls_map_place(const cls_sampler *s, enum cls_map which, const cls_ints *map)
+{
+    return map->host != NULL ? cls_wide_of((uint64_t)which * s->max_rows) : cls_place(&map->device, sizeof(int32_t));
+}
+
+void cls_request_args(cls_args *a, const cls_sampler *s, const cls_ints *slots, uint32_t has)
+{
+    a->vocab = s->vocab;
+    a->n_slots = s->slots;
+    a->layout = s->layout;
+    a->has = has;
+    a->slot_map_offset = cls_map_place(s, CLS_MAP_SLOTS, slots);
+}
+
+void cls_draw_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
 {
     const cls_step *const step = &plan->step;
-    const int raw = (has & CLS_RAW) != 0;
+    a->positions_offset = cls_map_place(s, CLS_MAP_POSITIONS, plan->map[CLS_MAP_POSITIONS]);
+    a->draws_offset = cls_map_place(s, CLS_MAP_DRAWS, plan->map[CLS_MAP_DRAWS]);
+    a->random_offset = cls_place(&step->random, sizeof(uint64_t));
+    a->invalid_token = step->invalid_token;
+    a->tokens_offset = cls_place(&step->tokens, sizeof(int32_t));
+    a->status_out_offset = cls_place(&step->status, sizeof(int32_t));
+    a->latest_offset = cls_place(&step->latest, sizeof(int32_t));
+    a->n_end = s->n_end;
+}
+
+static void draft_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
+{
+    a->nodes = CLS_MAP_NODES * s->max_rows;
+    a->parents = CLS_MAP_PARENTS * s->max_rows;
+    a->firsts = CLS_MAP_FIRSTS * s->max_rows;
+    a->draft_ids_offset = cls_map_place(s, CLS_MAP_TOKENS, &plan->draft_ids);
+    a->draft_kind = plan->draft_kind;
+    a->draft_offset = cls_place(&plan->draft, plan->draft_kind == CLS_DRAFT_LOGITS ? plan->logit_size : sizeof(float));
+    a->draft_stride = cls_wide_of(plan->draft_stride);
+}
+
+static int is_raw(enum cls_role role)
+{
+    return role == CLS_ROLE_RAW || role == CLS_ROLE_DRAFTS;
+}
+
+void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, enum cls_role role)
+{
+    const cls_step *const step = &plan->step;
+    memset(a, 0, sizeof *a);
+    cls_request_args(a, s, plan->map[CLS_MAP_SLOTS], plan->has | (is_raw(role) ? CLS_RAW : 0));
+    a->sample_stride = s->sample_stride;
+    a->tiles_per_group = cls_tiles_per_group(s, step->rows);
+    a->logits_offset = cls_wide_of(step->logits.offset / plan->logit_size);
+    a->row_stride = cls_wide_of(step->logits.row_stride);
+    a->mask_offset = cls_place(&step->mask.words, step->mask.kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t));
+    a->mask_stride = cls_wide_of(step->mask.row_stride);
+    a->mask_width = step->mask.width;
+    a->mask_rows = step->mask.rows;
+    a->mask_map_offset = cls_map_place(s, CLS_MAP_MASKS, plan->map[CLS_MAP_MASKS]);
+    a->bias_offset = cls_place(&step->bias.values, plan->bias_size != 0 ? plan->bias_size : 1);
+    a->bias_stride = cls_wide_of(step->bias.row_stride);
+    a->bias_rows = step->bias.rows;
+    a->bias_map_offset = cls_map_place(s, CLS_MAP_BIASES, plan->map[CLS_MAP_BIASES]);
+    cls_draw_args(a, s, plan);
+    draft_args(a, s, plan);
+    cls_report_args(a, plan, is_raw(role));
+}
+
+/* ------------------------------------------------------------- buffers of kernels */
+
+/* STEP_ARGS of cl/row/view.cl. */
+cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which, enum cls_role role)
+{
+    const cls_step *const step = &plan->step;
+    const int raw = is_raw(role);
     /* A raw row is read as it lies, whatever else the step has. */
     cls_arguments a = { cls_sampler_kernel(s, which, step->logits.dtype, raw ? 0 : plan->needs), 0, CL_SUCCESS };
+    cls_set_mem(&a, s->told[role].buffer);
     cls_set_mem(&a, step->logits.buffer);
-    cls_set_u64(&a, step->logits.offset / plan->logit_size);
-    cls_set_u64(&a, step->logits.row_stride);
-    cls_set_u32(&a, s->vocab);
-    cls_set_buffer(&a, s, &step->mask.words, step->mask.kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t));
-    cls_set_u64(&a, step->mask.row_stride);
-    cls_set_u32(&a, step->mask.width);
-    cls_set_u32(&a, step->mask.rows);
-    cls_set_buffer(&a, s, &step->bias.values, plan->bias_size != 0 ? plan->bias_size : 1);
-    cls_set_u64(&a, step->bias.row_stride);
-    cls_set_u32(&a, step->bias.rows);
+    cls_set_buffer(&a, s, &step->mask.words);
+    cls_set_buffer(&a, s, &step->bias.values);
     cls_set_mem(&a, s->slot_buffer);
-    cls_set_u32(&a, s->slots);
     cls_set_mem(&a, s->state);
-    cls_set_u32(&a, s->layout);
     cls_set_mem(&a, s->lists.buffer);
     cls_set_mem(&a, s->prepared);
-    cls_set_map(&a, s, CLS_MAP_SLOTS, plan->map[CLS_MAP_SLOTS]);
-    cls_set_map(&a, s, CLS_MAP_MASKS, plan->map[CLS_MAP_MASKS]);
-    cls_set_map(&a, s, CLS_MAP_BIASES, plan->map[CLS_MAP_BIASES]);
-    cls_set_u32(&a, plan->has | has);
+    cls_set_map(&a, s, plan->map[CLS_MAP_SLOTS]);
+    cls_set_map(&a, s, plan->map[CLS_MAP_MASKS]);
+    cls_set_map(&a, s, plan->map[CLS_MAP_BIASES]);
     cls_set_mem(&a, raw ? s->raw_key : s->tile_key);
     cls_set_mem(&a, raw ? s->raw_mass : s->tile_mass);
     cls_set_mem(&a, raw ? s->raw_flags : s->tile_flags);
@@ -38,23 +108,56 @@ cls_arguments cls_step_arguments(const cls_sampler *s, const cls_plan *plan, enu
     return a;
 }
 
-/* DRAW_ARGS of cl/row/draw.cl. */
-void cls_draw_arguments(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+/* RANDOM_ARGS of cl/row/draw.cl. */
+void cls_random_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
-    const cls_step *const step = &plan->step;
-    cls_set_map(a, s, CLS_MAP_POSITIONS, plan->map[CLS_MAP_POSITIONS]);
-    cls_set_map(a, s, CLS_MAP_DRAWS, plan->map[CLS_MAP_DRAWS]);
-    cls_set_buffer(a, s, &step->random, sizeof(uint64_t));
+    cls_set_map(a, s, plan->map[CLS_MAP_POSITIONS]);
+    cls_set_map(a, s, plan->map[CLS_MAP_DRAWS]);
+    cls_set_buffer(a, s, &plan->step.random);
+}
+
+/* DRAW_ARGS, likewise. */
+void cls_draw_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+{
+    cls_random_buffers(a, s, plan);
     cls_set_mem(a, s->work);
     cls_set_mem(a, s->pass);
     cls_set_mem(a, s->sample);
-    cls_set_u32(a, (uint32_t)step->invalid_token);
-    cls_set_buffer(a, s, &step->tokens, sizeof(int32_t));
-    cls_set_buffer(a, s, &step->status, sizeof(int32_t));
-    cls_set_buffer(a, s, &step->latest, sizeof(int32_t));
+    cls_set_buffer(a, s, &plan->step.tokens);
+    cls_set_buffer(a, s, &plan->step.status);
+    cls_set_buffer(a, s, &plan->step.latest);
     cls_set_mem(a, s->infill != NULL ? s->infill : s->rows);
-    cls_set_u32(a, s->n_end);
 }
+
+/* DRAFT_ARGS of cl/row/maps.cl. */
+static void path_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+{
+    cls_set_mem(a, s->maps);
+    cls_set_map(a, s, &plan->draft_ids);
+}
+
+/* DRAFT_ARGS, and DRAFT_ROW_ARGS of cl/row/drafts.cl. */
+void cls_draft_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+{
+    path_buffers(a, s, plan);
+    cls_set_buffer(a, s, &plan->draft);
+    cls_set_mem(a, s->raw_key);
+    cls_set_mem(a, s->raw_mass);
+}
+
+cls_arguments cls_request_buffers(const cls_sampler *s, enum cls_kernel which, enum cls_role role, uint32_t features,
+                                  const cls_ints *slots)
+{
+    cls_arguments a = { cls_sampler_kernel(s, which, 0, features), 0, CL_SUCCESS };
+    cls_set_mem(&a, s->told[role].buffer);
+    cls_set_mem(&a, s->slot_buffer);
+    cls_set_map(&a, s, slots);
+    cls_set_mem(&a, s->state);
+    cls_set_mem(&a, s->lists.buffer);
+    return a;
+}
+
+/* --------------------------------------------------------------------- launches */
 
 /* Enough groups to feed the device and to even out rows that need less work;
  * a group a mass tile at most. 32 tiles at most, too, so that a work-item's
@@ -77,95 +180,83 @@ cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel wh
     return cls_commands_launch(c, a, groups, done);
 }
 
-void cls_request_arguments(cls_arguments *a, const cls_sampler *s, const cls_ints *slots, uint32_t has)
-{
-    cls_set_mem(a, s->slot_buffer);
-    cls_set_u32(a, s->slots);
-    cls_set_map(a, s, CLS_MAP_SLOTS, slots);
-    cls_set_mem(a, s->state);
-    cls_set_u32(a, s->layout);
-    cls_set_mem(a, s->lists.buffer);
-    cls_set_u32(a, s->vocab);
-    cls_set_u32(a, has);
-}
-
-void cls_path_arguments(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
-{
-    cls_set_map(a, s, CLS_MAP_NODES, &plan->nodes);
-    cls_set_map(a, s, CLS_MAP_PARENTS, &plan->parents);
-    cls_set_map(a, s, CLS_MAP_TOKENS, &plan->draft_ids);
-}
-
-void cls_draft_arguments(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
-{
-    cls_path_arguments(a, s, plan);
-    cls_set_u32(a, plan->draft_kind);
-    cls_set_buffer(a, s, &plan->draft, plan->draft_kind == CLS_DRAFT_LOGITS ? plan->logit_size : sizeof(float));
-    cls_set_u64(a, plan->draft_stride);
-    cls_set_mem(a, s->raw_key);
-    cls_set_mem(a, s->raw_mass);
-}
-
 cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c)
 {
     const cls_sampler *const s = c->sampler;
-    cls_arguments a = { cls_sampler_kernel(s, CLS_PREPARE, 0, plan->needs), 0, CL_SUCCESS };
-    cls_request_arguments(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
+    cls_arguments a = cls_request_buffers(s, CLS_PREPARE, plan->role, plan->needs, plan->map[CLS_MAP_SLOTS]);
     cls_set_mem(&a, s->prepared);
-    cls_path_arguments(&a, s, plan);
+    path_buffers(&a, s, plan);
     return cls_step_launch(plan, c, CLS_PREPARE, &a, NULL);
 }
 
-cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, uint32_t raw)
+cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_role role)
 {
-    cls_arguments a = cls_step_arguments(c->sampler, plan, CLS_SURVEY, raw);
-    cls_set_u32(&a, cls_tiles_per_group(c->sampler, plan->step.rows));
+    const cls_arguments a = cls_step_buffers(c->sampler, plan, CLS_SURVEY, role);
     return cls_step_launch(plan, c, CLS_SURVEY, &a, NULL);
 }
 
 cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, enum cls_kernel which, cl_event *done)
 {
-    const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_step_arguments(s, plan, which, 0);
-    cls_draw_arguments(&a, s, plan);
-    cls_set_u32(&a, s->sample_stride);
-    cls_draft_arguments(&a, s, plan);
+    cls_arguments a = cls_step_buffers(c->sampler, plan, which, plan->role);
+    cls_draw_buffers(&a, c->sampler, plan);
+    cls_draft_buffers(&a, c->sampler, plan);
     return cls_step_launch(plan, c, which, &a, done);
 }
 
 cl_int cls_step_pass(const cls_plan *plan, cls_commands *c)
 {
-    const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_step_arguments(s, plan, CLS_PASS, 0);
-    cls_set_u32(&a, cls_tiles_per_group(s, plan->step.rows));
-    cls_set_mem(&a, s->pass);
+    cls_arguments a = cls_step_buffers(c->sampler, plan, CLS_PASS, plan->role);
+    cls_set_mem(&a, c->sampler->pass);
     return cls_step_launch(plan, c, CLS_PASS, &a, NULL);
 }
 
-/* Accepts tokens of a buffer, or without one those of the rows' records. */
-static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *tokens, const cls_ints *slots, uint32_t has,
-                            cl_event *done)
+/* Accepts tokens of a buffer, or (NULL) those of the rows' records. */
+static cl_int accept_args(cls_commands *c, const cls_ints *tokens, const cls_ints *slots, uint32_t has)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_args a;
+    memset(&a, 0, sizeof a);
+    cls_request_args(&a, s, slots, (has & CLS_HAS_SLOT_MAP) | (tokens != NULL ? CLS_HAS_TOKENS : 0));
+    if (tokens != NULL)
+        a.tokens_offset = cls_map_place(s, CLS_MAP_TOKENS, tokens);
+    return cls_commands_args(c, CLS_ROLE_ACCEPT, &a);
+}
+
+static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *tokens, const cls_ints *slots, cl_event *done)
 {
     static const cls_ints none;
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = { 1, rows };
-    cls_arguments a = { cls_sampler_kernel(s, CLS_ACCEPT, 0, 0), 0, CL_SUCCESS };
-    cls_set_map(&a, s, CLS_MAP_TOKENS, tokens != NULL ? tokens : &none);
+    cls_arguments a = cls_request_buffers(s, CLS_ACCEPT, CLS_ROLE_ACCEPT, 0, slots);
+    cls_set_map(&a, s, tokens != NULL ? tokens : &none);
     cls_set_mem(&a, s->rows);
-    cls_request_arguments(&a, s, slots, (has & CLS_HAS_SLOT_MAP) | (tokens != NULL ? CLS_HAS_TOKENS : 0));
     return cls_commands_launch(c, &a, groups, done);
 }
 
-static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
+/* All that the step's kernels are told, before the first of them: what fails here has
+ * changed nothing. */
+static cl_int tell(const cls_plan *plan, cls_commands *c, int late)
+{
+    cls_args a;
+    cls_step_args(&a, c->sampler, plan, CLS_ROLE_STEP);
+    cl_int code = cls_commands_args(c, CLS_ROLE_STEP, &a);
+    if (code == CL_SUCCESS && cls_report_of_raw(plan)) {
+        cls_step_args(&a, c->sampler, plan, CLS_ROLE_RAW);
+        code = cls_commands_args(c, CLS_ROLE_RAW, &a);
+    }
+    if (code == CL_SUCCESS && late)
+        code = accept_args(c, NULL, &plan->step.slots, plan->has);
+    return code;
+}
+
+static cl_int launch_all(const cls_plan *plan, cls_commands *c, int late, cl_event *done)
 {
     const int reports = cls_report_of_final(plan) || cls_report_of_raw(plan);
-    /* What reports on the distribution that was drawn from must do so before
-     * the token changes it. */
-    const int late = cls_report_of_final(plan) && !(plan->has & CLS_DEFER);
-    plan->has |= late ? CLS_DEFER : 0;
-    cl_int code = plan->prepare ? cls_step_prepare(plan, c) : CL_SUCCESS;
+    cl_int code = tell(plan, c, late);
+    if (code == CL_SUCCESS && plan->prepare)
+        code = cls_step_prepare(plan, c);
     if (code == CL_SUCCESS)
-        code = cls_step_survey(plan, c, 0);
+        code = cls_step_survey(plan, c, plan->role);
     if (code == CL_SUCCESS)
         code = cls_step_rows(plan, c, CLS_TOKEN, !plan->search && !reports ? done : NULL);
     if (code == CL_SUCCESS && plan->search)
@@ -175,7 +266,7 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
     if (code == CL_SUCCESS && reports)
         code = cls_report_launch(plan, c, !late ? done : NULL);
     if (code == CL_SUCCESS && late)
-        code = launch_accept(c, plan->step.rows, NULL, &plan->step.slots, plan->has, done);
+        code = launch_accept(c, plan->step.rows, NULL, &plan->step.slots, done);
     return code;
 }
 
@@ -199,8 +290,12 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
     code = cls_commands_mask(&c, &plan.step.mask);
     for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
         code = cls_commands_map(&c, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
+    /* What reports on the distribution that was drawn from must do so before
+     * the token changes it. */
+    const int late = cls_report_of_final(&plan) && !(plan.has & CLS_DEFER);
+    plan.has |= late ? CLS_DEFER : 0;
     if (code == CL_SUCCESS)
-        code = launch_all(&plan, &c, &end);
+        code = launch_all(&plan, &c, late, &end);
     return cls_commands_end(&c, code, "cannot enqueue the step", end, done);
 }
 
@@ -246,7 +341,9 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
     if (code == CL_SUCCESS)
         code = cls_commands_map(&c, CLS_MAP_TOKENS, tokens->host, rows);
     if (code == CL_SUCCESS)
-        code = launch_accept(&c, rows, tokens, map, has, &end);
+        code = accept_args(&c, tokens, map, has);
+    if (code == CL_SUCCESS)
+        code = launch_accept(&c, rows, tokens, map, &end);
     return cls_commands_end(&c, code, "cannot enqueue the acceptance", end, done);
 }
 

@@ -22,11 +22,11 @@ typedef struct allotment {
     uint64_t bytes;
 } allotment;
 
-enum { ALLOTMENTS = 14 };
+enum { ALLOTMENTS = 14 + CLS_ROLES };
 static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
 {
     const uint64_t rows = s->max_rows, tiles = s->tiles, max_tiles = tiles * CLS_MAX_TILES_PER_TILE;
-    const allotment table[ALLOTMENTS] = {
+    const allotment table[ALLOTMENTS - CLS_ROLES] = {
         { "slots", &s->slot_buffer, (uint64_t)s->slots * sizeof(cls_slot) },
         { "penalties and history", &s->state, (uint64_t)s->slots * state_words(s->vocab, s->layout) * sizeof(uint32_t) },
         { "row maps", &s->maps, rows * CLS_MAPS * sizeof(int32_t) },
@@ -43,6 +43,8 @@ static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
         { "raw tile flags", &s->raw_flags, rows * tiles * sizeof(uint32_t) },
     };
     memcpy(all, table, sizeof table);
+    for (int i = 0; i < CLS_ROLES; i++)
+        all[ALLOTMENTS - CLS_ROLES + i] = (allotment){ "kernels' arguments", &s->told[i].buffer, sizeof(cls_args) };
 }
 
 static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const char *what)

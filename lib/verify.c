@@ -5,9 +5,6 @@
 
 #include <math.h>
 
-/* What a call writes: cls_verify's `wants` has a bit for each. */
-enum { TOKENS, ACCEPTED, EMITTED, NODES, STATUS, COUNTERS, OUTPUTS };
-
 /* A verification after its checks. */
 typedef struct verification {
     cls_verify_call call;
@@ -15,7 +12,7 @@ typedef struct verification {
     cls_ints map[CLS_MAPS];
     uint32_t rows, drafts;
     uint32_t wants;
-    cls_buffer output[OUTPUTS];
+    cls_buffer output[CLS_VERIFIED];
 } verification;
 
 void cls_verify_call_default(cls_verify_call *call, size_t struct_size)
@@ -128,16 +125,16 @@ static cls_status check_outputs(const cls_sampler *s, verification *v)
         const char *name;
         cls_buffer buffer;
         uint64_t elements;
-    } all[OUTPUTS] = {
-        [TOKENS] = { "call->tokens", c->tokens, (uint64_t)c->requests * (c->max_drafts + 1) },
-        [ACCEPTED] = { "call->accepted", c->accepted, c->requests },
-        [EMITTED] = { "call->emitted", c->emitted, c->requests },
-        [NODES] = { "call->nodes", c->nodes, (uint64_t)c->requests * c->max_drafts },
-        [STATUS] = { "call->status", c->status, c->requests },
-        [COUNTERS] = { "call->counters", c->counters, (uint64_t)s->slots * 3 },
+    } all[CLS_VERIFIED] = {
+        [CLS_VERIFIED_TOKENS] = { "call->tokens", c->tokens, (uint64_t)c->requests * (c->max_drafts + 1) },
+        [CLS_VERIFIED_ACCEPTED] = { "call->accepted", c->accepted, c->requests },
+        [CLS_VERIFIED_EMITTED] = { "call->emitted", c->emitted, c->requests },
+        [CLS_VERIFIED_NODES] = { "call->nodes", c->nodes, (uint64_t)c->requests * c->max_drafts },
+        [CLS_VERIFIED_STATUS] = { "call->status", c->status, c->requests },
+        [CLS_VERIFIED_COUNTERS] = { "call->counters", c->counters, (uint64_t)s->slots * 3 },
     };
     cls_status status = CLS_OK;
-    for (int i = 0; i < OUTPUTS && status == CLS_OK; i++) {
+    for (int i = 0; i < CLS_VERIFIED && status == CLS_OK; i++) {
         v->output[i] = all[i].buffer;
         v->wants |= all[i].buffer.buffer != NULL ? 1u << i : 0;
         status = cls_output_check(s, all[i].name, &all[i].buffer, all[i].elements * sizeof(int32_t), sizeof(int32_t));
@@ -227,6 +224,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     if (status != CLS_OK)
         return status;
     spread(s, v);
+    plan->role = CLS_ROLE_VERIFY;
     plan->draft_ids = c->draft_ids;
     plan->needs |= CLS_FEATURE_VERIFY;
     plan->has |= s->force_search ? CLS_FORCE_SEARCH : 0;
@@ -239,7 +237,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
 /* --------------------------------------------------------------------- launches */
 
 /* What its own distribution gives a draft is taken as of a raw row. */
-static cl_int survey_drafts(const verification *v, cls_commands *c)
+static cls_plan drafts_plan(const verification *v)
 {
     cls_plan plan = v->plan;
     plan.step.rows = v->drafts;
@@ -247,48 +245,71 @@ static cl_int survey_drafts(const verification *v, cls_commands *c)
     plan.step.logits.offset = v->call.draft.offset;
     plan.step.logits.row_stride = v->call.draft_stride;
     plan.has = CLS_NO_SLOTS;
-    return cls_step_survey(&plan, c, CLS_RAW);
+    return plan;
 }
 
-/* STEP_ARGS, DRAW_ARGS and what follows them in both of the kernels. */
-static cls_arguments arguments(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which, uint32_t method)
+/* -log2 in units of 2^-20 bits. */
+static int32_t bits_q20(float x)
 {
-    cls_arguments a = cls_step_arguments(s, plan, which, 0);
-    cls_draw_arguments(&a, s, plan);
-    cls_set_u32(&a, s->sample_stride);
-    cls_draft_arguments(&a, s, plan);
-    cls_set_u32(&a, method);
+    return (int32_t)floor(-log2((double)x) * 1048576.0 + 0.5);
+}
+
+/* All that the kernels are told, before the first of them. */
+static cl_int tell(const verification *v, cls_commands *c)
+{
+    const cls_verify_call *const call = &v->call;
+    cls_args a;
+    cls_step_args(&a, c->sampler, &v->plan, CLS_ROLE_VERIFY);
+    a.method = (uint32_t)call->method;
+    a.n_rows = v->rows;
+    a.bonus = call->disable_bonus == 0;
+    a.epsilon = bits_q20(call->epsilon);
+    a.delta = bits_q20(call->delta);
+    a.max_drafts = call->max_drafts;
+    a.wants = v->wants;
+    for (int i = 0; i < CLS_VERIFIED; i++)
+        a.output_offset[i] = cls_place(&v->output[i], sizeof(int32_t));
+    cl_int code = cls_commands_args(c, CLS_ROLE_VERIFY, &a);
+    if (code == CL_SUCCESS && v->plan.draft_kind == CLS_DRAFT_LOGITS) {
+        const cls_plan drafts = drafts_plan(v);
+        cls_step_args(&a, c->sampler, &drafts, CLS_ROLE_DRAFTS);
+        code = cls_commands_args(c, CLS_ROLE_DRAFTS, &a);
+    }
+    return code;
+}
+
+static cl_int survey_drafts(const verification *v, cls_commands *c)
+{
+    const cls_plan plan = drafts_plan(v);
+    return cls_step_survey(&plan, c, CLS_ROLE_DRAFTS);
+}
+
+/* What both of the kernels begin with: STEP_ARGS, RANDOM_ARGS, what is left of rows and
+ * their sets, drafts. */
+static cls_arguments buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which)
+{
+    cls_arguments a = cls_step_buffers(s, plan, which, CLS_ROLE_VERIFY);
+    cls_random_buffers(&a, s, plan);
+    cls_set_mem(&a, s->work);
+    cls_set_mem(&a, s->sample);
+    cls_draft_buffers(&a, s, plan);
     return a;
 }
 
 static cl_int launch_residual(const verification *v, cls_commands *c)
 {
-    cls_arguments a = arguments(c->sampler, &v->plan, CLS_RESIDUAL, (uint32_t)v->call.method);
-    cls_set_u32(&a, cls_tiles_per_group(c->sampler, v->rows));
+    const cls_arguments a = buffers(c->sampler, &v->plan, CLS_RESIDUAL);
     return cls_step_launch(&v->plan, c, CLS_RESIDUAL, &a, NULL);
-}
-
-/* -log2 in units of 2^-20 bits. */
-static uint32_t bits_q20(float x)
-{
-    return (uint32_t)(int32_t)floor(-log2((double)x) * 1048576.0 + 0.5);
 }
 
 static cl_int launch_verify(const verification *v, cls_commands *c, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    const cls_verify_call *const call = &v->call;
-    const size_t groups[2] = { 1, call->requests };
-    cls_arguments a = arguments(s, &v->plan, CLS_VERIFY, (uint32_t)call->method);
-    cls_set_u32(&a, v->rows);
-    cls_set_map(&a, s, CLS_MAP_FIRSTS, &v->map[CLS_MAP_FIRSTS]);
-    cls_set_u32(&a, call->disable_bonus == 0);
-    cls_set_u32(&a, bits_q20(call->epsilon));
-    cls_set_u32(&a, bits_q20(call->delta));
-    cls_set_u32(&a, call->max_drafts);
-    cls_set_u32(&a, v->wants);
-    for (int i = 0; i < OUTPUTS; i++)
-        cls_set_buffer(&a, s, &v->output[i], sizeof(int32_t));
+    const size_t groups[2] = { 1, v->call.requests };
+    cls_arguments a = buffers(s, &v->plan, CLS_VERIFY);
+    cls_set_buffer(&a, s, &v->plan.step.latest);
+    for (int i = 0; i < CLS_VERIFIED; i++)
+        cls_set_buffer(&a, s, &v->output[i]);
     return cls_commands_launch(c, &a, groups, done);
 }
 
@@ -297,9 +318,11 @@ static cl_int launch_all(const verification *v, cls_commands *c, cl_event *done)
     const cls_plan *const plan = &v->plan;
     const int method = v->call.method;
     const int weighed = v->drafts != 0 && method != CLS_VERIFY_MATCH && method != CLS_VERIFY_GREEDY;
-    cl_int code = cls_step_prepare(plan, c);
+    cl_int code = tell(v, c);
     if (code == CL_SUCCESS)
-        code = cls_step_survey(plan, c, 0);
+        code = cls_step_prepare(plan, c);
+    if (code == CL_SUCCESS)
+        code = cls_step_survey(plan, c, CLS_ROLE_VERIFY);
     if (code == CL_SUCCESS && plan->draft_kind == CLS_DRAFT_LOGITS)
         code = survey_drafts(v, c);
     if (code == CL_SUCCESS)

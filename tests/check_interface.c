@@ -382,6 +382,28 @@ START_TEST(lifetimes)
 }
 END_TEST
 
+/* No device need take more than 256 bytes of a kernel's arguments, and none is larger
+ * than a pointer. */
+START_TEST(arguments)
+{
+    client s = small_client(fixture_device(_i), 1);
+    uint32_t kernels = 0;
+    for (int dtype = 0; dtype < CLS_DTYPES; dtype++)
+        for (int v = 0; v < CLS_VARIANTS; v++) {
+            const cl_kernel kernel = s.sampler->ready[dtype][v].kernel;
+            cl_uint n = 0;
+            if (kernel == NULL)
+                continue;
+            must_cl(clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof n, &n, NULL));
+            ck_assert_msg(n > 0 && n <= CLS_MAX_ARGUMENTS && n * sizeof(uint64_t) <= 256, "%s has %u arguments",
+                          cls_variants[v].name, (unsigned)n);
+            kernels++;
+        }
+    ck_assert_uint_ge(kernels, CLS_KERNELS - 1); /* all but the self-test's */
+    close_small(&s);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("interface");
@@ -399,6 +421,7 @@ static Suite *make(void)
     add_device_test(t, checks_params);
     add_device_test(t, events);
     add_device_test(t, lifetimes);
+    add_device_test(t, arguments);
     suite_add_tcase(s, t);
     return s;
 }

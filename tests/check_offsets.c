@@ -4,6 +4,7 @@
  * an OpenCL that claims any size and has no memory (stub_cl.h), so that their
  * last byte can be where it matters. The kernels' own part, row_place(), is in
  * check_arithmetic. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,13 +77,21 @@ END_TEST
 typedef enum input { LOGITS, PACKED, BOOL, BIAS, BIAS_HALF, DRAFT, CANDIDATES, HIDDEN_ROWS, INPUTS } input;
 static const char *const names[INPUTS] = {"logits", "packed masks", "bool masks", "biases", "half biases", "drafts", "candidates",
                                           "hidden rows"};
+/* Where a kernel's cls_args tell the offset and the stride. */
+#define TOLD(offset, stride) offsetof(cls_args, offset), offsetof(cls_args, stride)
 static const struct {
     uint64_t element;
     uint32_t width;
     const char *kernel;
-} kinds[INPUTS] = {{4, VOCAB, "cls_survey"}, {4, (VOCAB + 31) / 32, "cls_survey"}, {1, VOCAB, "cls_survey"},
-                   {4, VOCAB, "cls_survey"}, {2, VOCAB, "cls_survey"},             {4, VOCAB, "cls_verify"},
-                   {4, LIST, "cls_draw"},    {4, HIDDEN, "cls_head_gather"}};
+    size_t offset, stride;
+} kinds[INPUTS] = {{4, VOCAB, "cls_survey", TOLD(logits_offset, row_stride)},
+                   {4, (VOCAB + 31) / 32, "cls_survey", TOLD(mask_offset, mask_stride)},
+                   {1, VOCAB, "cls_survey", TOLD(mask_offset, mask_stride)},
+                   {4, VOCAB, "cls_survey", TOLD(bias_offset, bias_stride)},
+                   {2, VOCAB, "cls_survey", TOLD(bias_offset, bias_stride)},
+                   {4, VOCAB, "cls_verify", TOLD(draft_offset, draft_stride)},
+                   {4, LIST, "cls_draw", TOLD(ids_offset, row_stride)},
+                   {4, HIDDEN, "cls_head_gather", 0, 0}};
 
 typedef struct bench {
     device *d;
@@ -193,26 +202,40 @@ static cls_status call(bench *b, input what, cls_buffer at, uint64_t stride, uin
                                  : sample(b, what, at, stride, rows);
 }
 
-/* What a kernel must be told: the buffer, then its offset and stride in elements
- * (candidates: the stride after the second of two buffers and n). */
+/* What a kernel must be told: the buffer, and its offset and stride in elements. */
 static struct {
-    const char *kernel;
+    cl_command_queue queue;
+    input what;
     cl_mem buffer;
     uint64_t offset, stride;
-    int candidates;
     uint32_t told;
 } expected;
 
+static uint64_t told(const unsigned char *args, size_t at)
+{
+    cls_wide x;
+    memcpy(&x, args + at, sizeof x);
+    return u64_of(x);
+}
+
 static void spy(cl_kernel k)
 {
-    if (strcmp(k->name, expected.kernel) != 0)
+    const stub_value *const a = k->argument;
+    uint32_t at = 0;
+    if (strcmp(k->name, kinds[expected.what].kernel) != 0)
         return;
-    for (uint32_t i = 0; i + 4 < STUB_ARGUMENTS; i++) {
-        const stub_value *const a = k->argument + i;
-        if (a[0].mem == expected.buffer && a[1].u64 == expected.offset)
-            expected.told += expected.candidates ? a[2].mem != expected.buffer || a[3].u64 == expected.offset
-                                                 : a[2].u64 == expected.stride;
+    while (at + 3 < STUB_ARGUMENTS && a[at].mem != expected.buffer)
+        at++;
+    if (expected.what == HIDDEN_ROWS) {
+        expected.told += a[at + 1].u64 == expected.offset && a[at + 2].u64 == expected.stride;
+        return;
     }
+    must_cl(clFinish(expected.queue)); /* the arguments are there */
+    const unsigned char *const args = stub_memory(a[0].mem);
+    expected.told += a[at].mem == expected.buffer && told(args, kinds[expected.what].offset) == expected.offset &&
+                     told(args, kinds[expected.what].stride) == expected.stride &&
+                     (expected.what != CANDIDATES ||
+                      (a[at + 1].mem == expected.buffer && told(args, offsetof(cls_args, logits_offset)) == expected.offset));
 }
 
 static cl_mem claim(device *d, uint64_t size)
@@ -237,11 +260,11 @@ START_TEST(inputs)
                 const uint32_t rows = 1 + (uint32_t)(place + s) % 4;
                 const uint64_t size = offset + ((rows - 1) * stride + kinds[what].width) * element;
                 const cls_buffer whole = {claim(b.d, size), offset}, cut = {claim(b.d, size - 1), offset};
-                expected.kernel = kinds[what].kernel;
+                expected.queue = b.d->queue;
+                expected.what = (input)what;
                 expected.buffer = whole.buffer;
                 expected.offset = places[place];
                 expected.stride = stride;
-                expected.candidates = what == CANDIDATES;
                 expected.told = 0;
                 stub_spy = spy;
                 const cls_status let = call(&b, (input)what, whole, stride, rows);
@@ -249,7 +272,7 @@ START_TEST(inputs)
                 ck_assert_msg(let == CLS_OK, "%s, %u rows from %llu, %llu apart: %s", names[what], rows, (unsigned long long)places[place],
                               (unsigned long long)stride, cls_error_message());
                 ck_assert_msg(expected.told > 0, "%s, %u rows from %llu, %llu apart: %s was told something else", names[what], rows,
-                              (unsigned long long)places[place], (unsigned long long)stride, expected.kernel);
+                              (unsigned long long)places[place], (unsigned long long)stride, kinds[what].kernel);
                 ck_assert_msg(row_place(expected.offset, expected.stride, rows - 1) + kinds[what].width == size / element, "%s: its end", names[what]);
                 ck_assert_msg(call(&b, (input)what, cut, stride, rows) == CLS_BAD_ARGUMENT, "%s: a byte more than there is is read", names[what]);
                 ck_assert_msg(strstr(cls_error_message(), "bytes, but") != NULL, "%s: \"%s\"", names[what], cls_error_message());

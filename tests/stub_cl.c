@@ -132,6 +132,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
     case CL_DEVICE_GLOBAL_MEM_SIZE:
     case CL_DEVICE_MAX_MEM_ALLOC_SIZE: return ANSWER(cl_ulong, (cl_ulong)-1);
     case CL_DEVICE_MAX_WORK_GROUP_SIZE: return ANSWER(size_t, 256);
+    case CL_DEVICE_MAX_PARAMETER_SIZE: return ANSWER(size_t, 256);
     case CL_DEVICE_VERSION: return ANSWER_TEXT("OpenCL 1.2 stub");
     case CL_DEVICE_OPENCL_C_VERSION: return ANSWER_TEXT("OpenCL C 1.2 stub");
     case CL_DEVICE_PROFILE: return ANSWER_TEXT("FULL_PROFILE");

@@ -16,7 +16,7 @@
 
 #include <CL/cl.h>
 
-#define STUB_ARGUMENTS 96
+#define STUB_ARGUMENTS 32
 #define STUB_MEMORY ((size_t)1 << 30) /* larger buffers exist, but have no memory */
 
 typedef enum stub_kind { STUB_CONTEXT, STUB_QUEUE, STUB_BUFFER, STUB_PROGRAM, STUB_KERNEL, STUB_EVENT, STUB_KINDS } stub_kind;

@@ -15,7 +15,7 @@ struct stub_command {
     size_t at_from, at_to, size;
     const void *source; /* the host's, of a write */
     void *target;       /* ... of a read */
-    unsigned char pattern[16];
+    unsigned char pattern[128];
     size_t n_pattern;
     const stub_kernel *kernel;
     stub_value argument[STUB_ARGUMENTS];

@@ -293,7 +293,7 @@ typedef struct cls_row {
 #define CLS_ROW_SEARCH_COUNT 2u  /* ... counts */
 #define CLS_ROW_SEARCH_ALL 3u    /* the search asks more than what lies above a key: no pass */
 
-/* What a step has: the kernels' `has` argument. */
+/* What a step has: cls_args.has. */
 #define CLS_HAS_MASK 1u
 #define CLS_HAS_SLOT_MAP 2u
 #define CLS_HAS_MASK_MAP 4u
@@ -345,6 +345,59 @@ enum cls_output {
 #define CLS_WANTS_OF_EITHER (CLS_WANTS(CLS_OUT_ENTROPY) - 1)
 #define CLS_WANTS_SUMS (CLS_WANTS(CLS_OUT_ENTROPY) | CLS_WANTS(CLS_OUT_KEPT_MASS))
 #define CLS_WANTS_TILES (CLS_WANTS_SUMS | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))
+
+/* Outputs of a verification, likewise. */
+enum cls_verified {
+    CLS_VERIFIED_TOKENS,
+    CLS_VERIFIED_ACCEPTED,
+    CLS_VERIFIED_EMITTED,
+    CLS_VERIFIED_NODES,
+    CLS_VERIFIED_STATUS,
+    CLS_VERIFIED_COUNTERS,
+    CLS_VERIFIED
+};
+
+/* ------------------------------------------------------------ kernels' arguments
+ *
+ * A device need not take more than 256 bytes of them (OpenCL 1.2's embedded
+ * profile), which are 32 buffers: so all other arguments lie in one of these
+ * buffers. The host writes what has changed, in blocks. */
+typedef struct cls_wide { /* 64 bits, where there may be no such integers */
+    u32 lo, hi;
+} cls_wide;
+
+#define CLS_ARGS_BLOCK 128 /* bytes: the largest pattern of clEnqueueFillBuffer() */
+#define CLS_ARGS_BLOCKS 4
+typedef struct cls_args {
+    /* The sampler's and the rows' shape, and their inputs; offsets and strides in elements. */
+    u32 vocab, n_slots, layout, sample_stride;
+    u32 tiles_per_group;
+    u32 has;
+    i32 invalid_token;
+    u32 n_end; /* of infill */
+    u32 mask_width, mask_rows, bias_rows;
+    u32 candidates; /* a row of cls_draw */
+    cls_wide logits_offset, row_stride;
+    cls_wide mask_offset, mask_stride, bias_offset, bias_stride;
+    cls_wide slot_map_offset, mask_map_offset, bias_map_offset;
+    cls_wide random_offset;
+    /* What else it is drawn by, and where it goes. */
+    cls_wide positions_offset, draws_offset;
+    cls_wide tokens_offset, status_out_offset, latest_offset;
+    cls_wide ids_offset, counts_offset; /* of candidates */
+    cls_wide draft_ids_offset, draft_offset, draft_stride;
+    u32 draft_kind;
+    u32 nodes, parents, firsts; /* in the rows' maps: see cls_map in lib/internal.h */
+    u32 method, n_rows, bonus, max_drafts;
+    i32 epsilon, delta;
+    u32 reserved_1[2];
+    /* What is told: CLS_WANTS() of outputs, or bits of cls_verified, and where they are. */
+    cls_wide output_offset[CLS_OUTPUTS];
+    u32 wants, top_n, given_n, candidates_n;
+    u32 reserved_2[28];
+} cls_args;
+/* C and OpenCL C must agree on it. */
+typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];
 
 /* A row is sampled for a threshold's first guess: all of a small one, of a
  * large one 16 tokens in 512. */

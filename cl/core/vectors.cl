@@ -43,7 +43,7 @@
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 /* Where an argument's data begin, of which another tells the offset. */
-#define OF(x) ((x) + u64_to_size(x##_offset))
+#define OF(x) ((x) + u64_to_size(u64_of(args->x##_offset)))
 
 #define FV CAT(float, VEC)
 #define IV CAT(int, VEC)

@@ -5,16 +5,15 @@
 /* accept: tokens made elsewhere; without `tokens` those of the rows' records,
  * of a step that had to report before it could accept.
  * Launch: [WGS, rows]. */
-KERNEL void cls_accept(__global const i32 *tokens, const u64 tokens_offset, __global const cls_row *rows,
-                       __global cls_slot *slots, const u32 n_slots, __global const i32 *slot_map,
-                       const u64 slot_map_offset, __global u32 *state, const u32 layout, __global const u32 *lists,
-                       const u32 vocab, const u32 has)
+KERNEL void cls_accept(__global const cls_args *args, __global cls_slot *slots, __global const i32 *slot_map,
+                       __global u32 *state, __global const u32 *lists, __global const i32 *tokens,
+                       __global const cls_row *rows)
 {
     __local u64 scratch[WGS];
-    const u32 row = get_group_id(1);
-    const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row);
+    const u32 row = get_group_id(1), vocab = args->vocab, has = args->has;
+    const i32 place = mapped_slot(args, slots, slot_map, has, row);
     const u32 slot = place < 0 ? 0u : (u32)place;
-    const slot_state s = state_of(state, layout, vocab, slot);
+    const slot_state s = state_of(state, args->layout, vocab, slot);
     i32 token = -1;
     if (has & CLS_HAS_TOKENS)
         token = OF(tokens)[row];

@@ -16,10 +16,11 @@
 #endif
 #define SUMS 3
 
-KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global const f32 *sample, const u32 sample_stride,
-                             __global u64 *pass, const u32 wants, __global f32 *probs, const u64 probs_offset,
-                             __global f32 *final_logits, const u64 final_logits_offset)
+KERNEL void cls_distribution(STEP_ARGS, __global const f32 *sample, __global u64 *pass, __global f32 *probs,
+                             __global f32 *final_logits)
 {
+    STEP_LOCALS
+    const u32 tiles_per_group = args->tiles_per_group, wants = args->wants;
 #if WGS > 1
     __local i32 tile_top[32]; /* a group has at most 32 tiles */
     __local u64 share_sum[SUMS * TEAM_SUMS];
@@ -37,12 +38,13 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
     const int none = out.none || place < 0;
     report t;
     report_final(&r, &out, none ? 0u : slots[place].flags,
-                 (__global const u32 *)sample + (size_t)row * sample_stride, &t);
+                 (__global const u32 *)sample + (size_t)row * args->sample_stride, &t);
     const f32 max = of_key(out.max_key);
     const i32 exponent = split(max, out.scale).exponent;
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     __global u64 *const sums = pass + (size_t)row * TILES * CLS_PIVOTS;
-    const size_t place_0 = (size_t)row * vocab;
+    __global f32 *const row_probs = OUTPUT(probs, CLS_OUT_PROBS) + (size_t)row * vocab;
+    __global f32 *const row_final = OUTPUT(final_logits, CLS_OUT_FINAL_LOGITS) + (size_t)row * vocab;
     const f32 top = of_key(t.set.top_key);
     const u32 lid = get_local_id(0);
 #if WGS > 1
@@ -80,9 +82,9 @@ KERNEL void cls_distribution(STEP_ARGS, const u32 tiles_per_group, __global cons
                 const f32 z = dead ? x : report_kept(&t, i, x);
                 const u64 mass = z > CLS_MASKED ? report_mass(&t, z, &unit) : u64_from(0);
                 if (wants & CLS_WANTS(CLS_OUT_PROBS))
-                    OF(probs)[place_0 + i] = z > CLS_MASKED ? report_probability(&t, mass) : 0.0f;
+                    row_probs[i] = z > CLS_MASKED ? report_probability(&t, mass) : 0.0f;
                 if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
-                    TELL(final_logits, place_0 + i, z);
+                    TELL(row_final, i, z);
                 if ((wants & CLS_WANTS_SUMS) && x > CLS_MASKED) {
                     const u64 its_mass = up(u64_from(weight(x, whole.max, out.scale, whole.fraction)), whole.shift);
                     all = u64_add(all, its_mass);

@@ -7,21 +7,19 @@
  * log2(e), in one unit, and walks them in the order of the list. ids, weights: n a
  * row, `stride` apart, of which `counts` count. Entries without a token or a logit
  * weigh nothing. Launch: [WGS, rows]. */
-KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global const f32 *logits, const u64 logits_offset,
-                     __global const i32 *counts, const u64 counts_offset, const u32 n, const u64 stride,
-                     __global cls_row *rows, __global cls_slot *slots, const u32 n_slots, __global const i32 *slot_map,
-                     const u64 slot_map_offset, __global u32 *state, const u32 layout, __global const u32 *lists,
-                     const u32 vocab, const u32 has, DRAW_ARGS)
+KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots, __global const i32 *slot_map,
+                     __global u32 *state, __global const u32 *lists, __global const i32 *ids, __global const f32 *logits,
+                     __global const i32 *counts, __global cls_row *rows, DRAW_ARGS)
 {
     __local u64 scratch[WGS];
-    const u32 row = get_group_id(1), lid = get_local_id(0);
-    const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row);
+    const u32 row = get_group_id(1), lid = get_local_id(0), vocab = args->vocab, has = args->has, n = args->candidates;
+    const i32 place = mapped_slot(args, slots, slot_map, has, row);
     __global const cls_slot *const slot = slots + (place >= 0 ? place : 0);
-    const slot_state s = state_of(state, layout, vocab, place < 0 ? 0u : (u32)place);
+    const slot_state s = state_of(state, args->layout, vocab, place < 0 ? 0u : (u32)place);
     const int runs = place >= 0 && !slot->stopped;
     const u32 count = !runs ? 0u : has & CLS_HAS_COUNTS ? min((u32)not_negative(OF(counts)[row]), n) : n;
-    __global const i32 *const id = ids + row_place(ids_offset, stride, row);
-    __global const f32 *const x = logits + row_place(logits_offset, stride, row);
+    __global const i32 *const id = ids + wide_place(args->ids_offset, args->row_stride, row);
+    __global const f32 *const x = logits + wide_place(args->logits_offset, args->row_stride, row);
     /* Each item has a stretch of the list. */
     const u32 stretch = (count + WGS - 1) / WGS, first = min(lid * stretch, count), last = min(first + stretch, count);
     cls_row out = rows[row]; /* read before the barriers, written after them */
@@ -55,7 +53,7 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
     }
     token = wg_imax(token, scratch);
     out.none = token < 0;
-    out.token = token < 0 ? invalid_token : token;
+    out.token = token < 0 ? args->invalid_token : token;
     out.mass = mass;
     out.drawn = drawn;
     out.state = CLS_ROW_DONE;
@@ -64,6 +62,6 @@ KERNEL void cls_draw(__global const i32 *ids, const u64 ids_offset, __global con
                                       : CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED)
                        : odd | (token < 0 ? CLS_STATUS_EMPTY : 0u);
     const u32 its = place < 0 ? 0u : (u32)place;
-    finish_row(&out, rows + row, slots + its, &s, lists, has, row, 1, 0, 0, tokens, tokens_offset, status_out,
-               status_offset, OF(latest) + its, scratch);
+    finish_row(args, &out, rows + row, slots + its, &s, lists, has, row, 1, 0, 0, tokens, status_out, OF(latest) + its,
+               scratch);
 }

@@ -5,8 +5,10 @@
 
 /* pass: for the rows that are searched, what each tile has above the four
  * pivots; pass[row][tile][pivot]. Launch: as the survey. */
-KERNEL void cls_pass(STEP_ARGS, const u32 tiles_per_group, __global u64 *pass)
+KERNEL void cls_pass(STEP_ARGS, __global u64 *pass)
 {
+    STEP_LOCALS
+    const u32 tiles_per_group = args->tiles_per_group;
 #if WGS > 1
     __local u64 share_sum[CLS_PIVOTS * TEAM_SUMS];
 #if TWO_STEPS

@@ -338,18 +338,18 @@ static inline void patch_counts(const prepared_row *p, const cls_slot *slot, con
 
 /* Before the survey, if a row may need it. Reads slots and their states, writes
  * the rows' regions of `prepared`. Launch: [WGS, rows]. */
-KERNEL void cls_prepare_rows(__global const cls_slot *slots, const u32 n_slots, __global const i32 *slot_map,
-                             const u64 slot_map_offset, __global u32 *state, const u32 layout,
-                             __global const u32 *lists, const u32 vocab, const u32 has, __global u32 *prepared, DRAFT_ARGS)
+KERNEL void cls_prepare_rows(__global const cls_args *args, __global const cls_slot *slots, __global const i32 *slot_map,
+                             __global u32 *state, __global const u32 *lists, __global u32 *prepared, DRAFT_ARGS)
 {
+    const u32 vocab = args->vocab, has = args->has, layout = args->layout;
     __local u64 scratch[WGS];
     __local uint2 chunk[WGS];
     const u32 row = get_group_id(1), lid = get_local_id(0);
-    const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row);
+    const i32 place = mapped_slot(args, slots, slot_map, has, row);
     const prepared_row p = prepared_of(prepared, layout, vocab, row, lists + (place >= 0 ? slots[place].dry : 0u));
     u32 drafts = 0, patched = 0, wanted = place >= 0 && is_prepared(slots + place);
     if (has & CLS_DRAFTS) {
-        drafts = copy_path(&p, OF(nodes)[row], OF(parents), OF(draft_ids), vocab);
+        drafts = copy_path(&p, NODES[row], PARENTS, OF(draft_ids), vocab);
         patched = place >= 0 && drafts != 0 && (slots[place].flags & CLS_SLOT_PENALIZED) && CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE;
         wanted |= patched;
         if (lid == 0) {

@@ -3,7 +3,6 @@
  * and ranks, of the token and of others, the likeliest tokens, sums. */
 #include "row/final.cl"
 
-#define REPORT_OUT(T, NAME) __global T *NAME, const u64 NAME##_offset
 
 /* The mass of the raw row, from its tiles'. */
 static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 max,
@@ -68,28 +67,27 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
 
 /* The outputs, as the kernel has them. */
 #define REPORT_OUTS                                                                                            \
-    REPORT_OUT(f32, logprobs), REPORT_OUT(i32, ranks), REPORT_OUT(i32, top_ids), REPORT_OUT(f32, top_logprobs), \
-        REPORT_OUT(const i32, given_ids), REPORT_OUT(f32, given_logprobs), REPORT_OUT(i32, given_ranks),        \
-        REPORT_OUT(f32, entropy), REPORT_OUT(i32, kept), REPORT_OUT(f32, kept_mass),                           \
-        REPORT_OUT(i32, candidate_ids), REPORT_OUT(f32, candidate_logits), REPORT_OUT(f32, candidate_probs),   \
-        REPORT_OUT(i32, candidate_counts)
+    __global f32 *logprobs, __global i32 *ranks, __global i32 *top_ids, __global f32 *top_logprobs,            \
+        __global const i32 *given_ids, __global f32 *given_logprobs, __global i32 *given_ranks,                \
+        __global f32 *entropy, __global i32 *kept, __global f32 *kept_mass, __global i32 *candidate_ids,       \
+        __global f32 *candidate_logits, __global f32 *candidate_probs, __global i32 *candidate_counts
 
 /* The log-probability of the token (part 0) or of one that the caller gives, and its
  * rank; of the whole set how many it has. */
-static inline void report_one(const report *t, const row_logits *r, __global const i32 *row_key, u32 n, u32 vocab,
-                              i32 token, int none, u32 row, u32 part, u32 wants, u32 given_n,
-                              REPORT_OUT(f32, logprobs), REPORT_OUT(i32, ranks), REPORT_OUT(const i32, given_ids),
-                              REPORT_OUT(f32, given_logprobs), REPORT_OUT(i32, given_ranks), REPORT_OUT(i32, kept),
-                              REPORT_OUT(i32, candidate_counts), shortlist *list)
+static inline void report_one(__global const cls_args *args, const report *t, const row_logits *r,
+                              __global const i32 *row_key, u32 n, u32 vocab, i32 token, int none, u32 row, u32 part,
+                              __global f32 *logprobs, __global i32 *ranks, __global const i32 *given_ids,
+                              __global f32 *given_logprobs, __global i32 *given_ranks, __global i32 *kept,
+                              __global i32 *candidate_counts, shortlist *list)
 {
-    const u32 lid = get_local_id(0);
+    const u32 lid = get_local_id(0), wants = args->wants, given_n = args->given_n;
     const size_t at = part == 0 ? row : (size_t)row * given_n + (part - 1);
     const int whole = part == given_n + 1;
     const int ranked = wants & (whole       ? CLS_WANTS(CLS_OUT_KEPT) | CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS)
                                 : part == 0 ? CLS_WANTS(CLS_OUT_RANKS)
                                             : CLS_WANTS(CLS_OUT_GIVEN_RANKS));
     const int told = wants & (CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS) | CLS_WANTS(CLS_OUT_GIVEN_RANKS));
-    const i32 id = part == 0 ? token : !whole && told ? OF(given_ids)[at] : -1;
+    const i32 id = part == 0 ? token : !whole && told ? OUTPUT(given_ids, CLS_OUT_GIVEN_IDS)[at] : -1;
     f32 z = CLS_MASKED, logprob = NO_LOGPROB;
     u32 count = 0;
     if (!none && id >= 0 && (u32)id < vocab) {
@@ -101,26 +99,27 @@ static inline void report_one(const report *t, const row_logits *r, __global con
         count = report_count(t, row_key, n, whole ? report_lowest(t) : key_of(z), list);
     if (lid == 0 && part == 0) {
         if (wants & CLS_WANTS(CLS_OUT_LOGPROBS))
-            TELL_LOGPROB(logprobs, at, logprob);
+            TELL_LOGPROB(OUTPUT(logprobs, CLS_OUT_LOGPROBS), at, logprob);
         if (ranked)
-            OF(ranks)[at] = (i32)count;
+            OUTPUT(ranks, CLS_OUT_RANKS)[at] = (i32)count;
     } else if (lid == 0 && !whole) {
         if (wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS))
-            TELL_LOGPROB(given_logprobs, at, logprob);
+            TELL_LOGPROB(OUTPUT(given_logprobs, CLS_OUT_GIVEN_LOGPROBS), at, logprob);
         if (ranked)
-            OF(given_ranks)[at] = (i32)count;
+            OUTPUT(given_ranks, CLS_OUT_GIVEN_RANKS)[at] = (i32)count;
     } else if (lid == 0) {
         if (wants & CLS_WANTS(CLS_OUT_KEPT))
-            OF(kept)[row] = (i32)count;
+            OUTPUT(kept, CLS_OUT_KEPT)[row] = (i32)count;
         if (wants & CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS))
-            OF(candidate_counts)[row] = (i32)count;
+            OUTPUT(candidate_counts, CLS_OUT_CANDIDATE_COUNTS)[row] = (i32)count;
     }
 }
 
 /* The entropy and the kept share of the mass, from what the distribution left. */
-static inline void report_sums(const report *t, __global const u64 *sums, u32 tiles, int none, u32 row, u32 wants,
-                               REPORT_OUT(f32, entropy), REPORT_OUT(f32, kept_mass), __local u64 *scratch)
+static inline void report_sums(__global const cls_args *args, const report *t, __global const u64 *sums, u32 tiles, int none,
+                               u32 row, __global f32 *entropy, __global f32 *kept_mass, __local u64 *scratch)
 {
+    const u32 wants = args->wants;
     u64 sum[3];
     for (u32 s = 0; s < 3; s++) {
         u64 mine = u64_from(0);
@@ -129,17 +128,18 @@ static inline void report_sums(const report *t, __global const u64 *sums, u32 ti
         sum[s] = wg_mass(mine, scratch);
     }
     if (get_local_id(0) == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
-        OF(entropy)[row] = none || t->greedy ? 0.0f : report_entropy(t, sum[2]);
+        OUTPUT(entropy, CLS_OUT_ENTROPY)[row] = none || t->greedy ? 0.0f : report_entropy(t, sum[2]);
     if (get_local_id(0) == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
-        OF(kept_mass)[row] = none ? 0.0f : t->greedy ? 1.0f : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
+        OUTPUT(kept_mass, CLS_OUT_KEPT_MASS)[row] =
+            none ? 0.0f : t->greedy ? 1.0f : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
 }
 
 /* The likeliest tokens and the candidates, from the sorted list. */
-static inline void report_top(const report *t, const shortlist *list, __global const i32 *row_key, u32 row, u32 wants,
-                              u32 top_n, u32 candidates_n, REPORT_OUT(i32, top_ids), REPORT_OUT(f32, top_logprobs),
-                              REPORT_OUT(i32, candidate_ids), REPORT_OUT(f32, candidate_logits),
-                              REPORT_OUT(f32, candidate_probs))
+static inline void report_top(__global const cls_args *args, const report *t, const shortlist *list,
+                              __global const i32 *row_key, u32 row, __global i32 *top_ids, __global f32 *top_logprobs,
+                              __global i32 *candidate_ids, __global f32 *candidate_logits, __global f32 *candidate_probs)
 {
+    const u32 wants = args->wants, top_n = args->top_n, candidates_n = args->candidates_n;
     for (u32 i = get_local_id(0); i < max(top_n, candidates_n); i += WGS) {
         const size_t top = (size_t)row * top_n + i, candidate = (size_t)row * candidates_n + i;
         const int there = i < list->n;
@@ -149,15 +149,16 @@ static inline void report_top(const report *t, const shortlist *list, __global c
         if (there)
             unit = report_unit(t, row_key, (u32)id);
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
-            OF(top_ids)[top] = id;
+            OUTPUT(top_ids, CLS_OUT_TOP_IDS)[top] = id;
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
-            TELL_LOGPROB(top_logprobs, top, report_logprob(t, z, &unit));
+            TELL_LOGPROB(OUTPUT(top_logprobs, CLS_OUT_TOP_LOGPROBS), top, report_logprob(t, z, &unit));
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
-            OF(candidate_ids)[candidate] = id;
+            OUTPUT(candidate_ids, CLS_OUT_CANDIDATE_IDS)[candidate] = id;
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
-            TELL(candidate_logits, candidate, z);
+            TELL(OUTPUT(candidate_logits, CLS_OUT_CANDIDATE_LOGITS), candidate, z);
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_PROBS)))
-            OF(candidate_probs)[candidate] = there ? report_probability(t, report_mass(t, z, &unit)) : 0.0f;
+            OUTPUT(candidate_probs, CLS_OUT_CANDIDATE_PROBS)[candidate] =
+                there ? report_probability(t, report_mass(t, z, &unit)) : 0.0f;
     }
 }
 
@@ -165,10 +166,11 @@ static inline void report_top(const report *t, const shortlist *list, __global c
  * and sums. With CLS_RAW of the raw row, whose survey the arguments then are; else of
  * what the token was drawn from. Each of these by a group of its own.
  * Launch: [(3 + given_n) * WGS, rows]. */
-KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_stride, __global const u64 *pass,
-                       const u32 wants, const u32 top_n, const u32 given_n, const u32 candidates_n, REPORT_OUTS)
+KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, __global const u64 *pass, REPORT_OUTS)
 {
     SHORTLIST(list);
+    STEP_LOCALS
+    const u32 given_n = args->given_n, listed_n = max(args->top_n, args->candidates_n);
     const u32 row = get_group_id(1), part = get_group_id(0), n = MAX_TILES;
     const i32 place = ROW_SLOT(row);
     const row_logits r = ROW_VIEW(row, place);
@@ -184,26 +186,24 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, const u32 sample_s
         report_raw(&r, max_key, total, &t);
     } else {
         report_final(&r, &out, none ? 0u : slots[place].flags,
-                     (__global const u32 *)sample + (size_t)row * sample_stride, &t);
+                     (__global const u32 *)sample + (size_t)row * args->sample_stride, &t);
     }
     t.listed = none ? 0u : t.listed;
     if (t.listed) /* the same for the whole group, as `none` and `part` */
         report_listed(&t, &r, &list);
     if (part <= given_n + 1) {
-        report_one(&t, &r, row_key, n, vocab, out.token, none, row, part, wants, given_n, logprobs, logprobs_offset,
-                   ranks, ranks_offset, given_ids, given_ids_offset, given_logprobs, given_logprobs_offset, given_ranks,
-                   given_ranks_offset, kept, kept_offset, candidate_counts, candidate_counts_offset, &list);
-        if (part == given_n + 1 && (wants & CLS_WANTS_SUMS))
-            report_sums(&t, pass + (size_t)row * TILES * CLS_PIVOTS, TILES, none, row, wants, entropy, entropy_offset,
-                        kept_mass, kept_mass_offset, list.scratch);
-    } else if (top_n + candidates_n > 0) {
+        report_one(args, &t, &r, row_key, n, vocab, out.token, none, row, part, logprobs, ranks, given_ids,
+                   given_logprobs, given_ranks, kept, candidate_counts, &list);
+        if (part == given_n + 1 && (args->wants & CLS_WANTS_SUMS))
+            report_sums(args, &t, pass + (size_t)row * TILES * CLS_PIVOTS, TILES, none, row, entropy, kept_mass,
+                        list.scratch);
+    } else if (listed_n > 0) {
         if (none)
             list.n = 0;
         else if (!t.listed)
-            report_first(&t, row_key, n, max_key, max(top_n, candidates_n), &list);
+            report_first(&t, row_key, n, max_key, listed_n, &list);
         list_sort(&list);
-        report_top(&t, &list, row_key, row, wants, top_n, candidates_n, top_ids, top_ids_offset, top_logprobs,
-                   top_logprobs_offset, candidate_ids, candidate_ids_offset, candidate_logits, candidate_logits_offset,
-                   candidate_probs, candidate_probs_offset);
+        report_top(args, &t, &list, row_key, row, top_ids, top_logprobs, candidate_ids, candidate_logits,
+                   candidate_probs);
     }
 }

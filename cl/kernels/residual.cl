@@ -4,9 +4,11 @@
 /* residual: sums of what is left of the rows that verify may have to draw from,
  * by tiles, in work[]; for typical acceptance the terms of their entropies.
  * Launch: as the survey. */
-KERNEL void cls_residual(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS, DRAFT_ROW_ARGS, const u32 method,
-                         const u32 tiles_per_group)
+KERNEL void cls_residual(STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS)
 {
+    STEP_LOCALS
+    const u32 tiles_per_group = args->tiles_per_group, method = args->method;
+    __global const i32 *const nodes = NODES, *const parents = PARENTS;
     __local u64 scratch[WGS];
     const u32 row = get_group_id(1), first_tile = get_group_id(0) * tiles_per_group, n_rows = get_num_groups(1);
     const u32 last_tile = min(first_tile + tiles_per_group, TILES);
@@ -18,11 +20,11 @@ KERNEL void cls_residual(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_AR
     /* The request's first row. Bounded by what is not read: llvmpipe's lanes without a
      * work-item go on as long as data decides, and all loops of a kernel share 65,535
      * turns there. Then the next loop ends after one. */
-    for (u32 left = row; left > 0 && OF(nodes)[at] >= 0; left--)
+    for (u32 left = row; left > 0 && nodes[at] >= 0; left--)
         at--;
     for (; wanted && at <= row; at++) {
         const u64 given = rows[at].given, asked = rows[at].asked;
-        draft = draft_after(OF(nodes), OF(parents), at, n_rows);
+        draft = draft_after(nodes, parents, at, n_rows);
         wanted = draft >= 0 && !u64_is_zero(asked) && !rows[at].none;
         if (method == CLS_VERIFY_STANDARD && wanted) {
             wanted = accepts(ROW_BITS(CLS_PURPOSE_ACCEPT, slots + place, at), given, asked) == (at < row);
@@ -37,7 +39,7 @@ KERNEL void cls_residual(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_AR
     const draft_rows d = ROW_DRAFTS;
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     residual w;
-    residual_of(&r, &out, slots[place].flags, (__global const u32 *)sample + (size_t)row * sample_stride, &d, MAX_TILES,
+    residual_of(&r, &out, slots[place].flags, (__global const u32 *)sample + (size_t)row * args->sample_stride, &d, MAX_TILES,
                 (u32)draft, (u32)OF(draft_ids)[draft], reach, &w);
     for (u32 tile = first_tile; tile < last_tile; tile++) {
         cls_unit unit, its;

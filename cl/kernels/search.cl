@@ -166,7 +166,7 @@ static inline int search_row(row_stage *w, pass_sums *pass)
 }
 
 /* search: the rows that the token kernel left. The others do nothing. */
-KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS, DRAFT_ROW_ARGS)
+KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS)
 {
     if (rows[get_group_id(1)].state == CLS_ROW_DONE) /* the same for the whole group */
         return;
@@ -193,12 +193,12 @@ KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
                     ASK_NOTHING, 0, 0, u64_from(0), 0u };
     const int listed = search_row(&w, &sums);
     if (listed) /* all of the set is in the list, so it can serve it; else, a status */
-        out.status |= truncate_list(slot, &list, row_key, &r, coin, infill, n_end, &c, &out) ? 0u : CLS_STATUS_UNFIT;
+        out.status |= truncate_list(slot, &list, row_key, &r, coin, infill, args->n_end, &c, &out) ? 0u : CLS_STATUS_UNFIT;
     else if (!(out.status & CLS_STATUS_UNFIT))
         out.mass = set_masses(&r, row_key, tiles, &c, &sums.last, pass_scale, row_pass, row_work, &list);
     if (!(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-        pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), invalid_token, row_work,
-                   row_sample, &list, &c, &out);
+        pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), args->invalid_token,
+                   row_work, row_sample, &list, &c, &out);
     } else {
         out.state = CLS_ROW_DONE;
         out.none = 1;

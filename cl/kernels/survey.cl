@@ -359,8 +359,10 @@ static inline f32 tile_most(__local const f32 *max_tile)
 
 #endif
 
-KERNEL void cls_survey(STEP_ARGS, const u32 tiles_per_group)
+KERNEL void cls_survey(STEP_ARGS)
 {
+    STEP_LOCALS
+    const u32 tiles_per_group = args->tiles_per_group;
 #if WGS > 1
     __local f32 share_max[TEAM_SHARES], max_tile[TEAM_MAX_TILES];
     __local u64 share_sum[TEAM_SHARES], part[TEAM_MAX_TILES];

@@ -156,11 +156,11 @@ static inline void record_begin(i32 place, i32 invalid_token, cls_row *out)
         out->pivot[p] = CLS_KEY_NONE;
 }
 
-KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS, DRAFT_ROW_ARGS)
+KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS)
 {
     ROW_BEGIN
     cls_row out;
-    record_begin(place, invalid_token, &out);
+    record_begin(place, args->invalid_token, &out);
     if (place >= 0 && slot->stopped) {
         out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
     } else if (place >= 0) {
@@ -191,12 +191,13 @@ KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS,
 #if CHAIN > 0
         else if (!(has & CLS_FORCE_SEARCH) && list_row(&r, slot, row_key, n, out.max_key, row_sample, &list, &c, &out)) {
             list_sort(&list);
-            listed = truncate_list(slot, &list, row_key, &r, ROW_COIN(slot, row), infill, n_end, &c, &out);
+            listed = truncate_list(slot, &list, row_key, &r, ROW_COIN(slot, row), infill, args->n_end, &c,
+                                   &out);
         }
 #endif
         if ((c.set.plain || listed) && !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-            pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), invalid_token, row_work,
-                       row_sample, &list, &c, &out);
+            pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), args->invalid_token,
+                       row_work, row_sample, &list, &c, &out);
         } else if (listed || !(has & CLS_HAS_SEARCH)) {
             /* Nothing to draw; or nobody would search, though the host took the
              * row for bounded: a status, not the token of some other step. */

@@ -156,7 +156,7 @@ static inline int next_block(const judge *v, const cls_row *out, u64 bits, u32 s
             const u64 bits = ROW_BITS(together ? CLS_PURPOSE_BLOCK + w.depth : CLS_PURPOSE_ACCEPT, slot,       \
                                       together ? first : w.row);                                               \
             const row_logits r = ROW_VIEW(w.row, place);                                                       \
-            going = judge_row(v, &r, (__global const u32 *)sample + (size_t)w.row * sample_stride, bits,       \
+            going = judge_row(v, &r, (__global const u32 *)sample + (size_t)w.row * args->sample_stride, bits, \
                               &reach, &w, &good);                                                              \
         }                                                                                                      \
         w = good;                                                                                              \
@@ -198,40 +198,39 @@ static inline int judge_row(const judge *v, const row_logits *r, __global const 
     return stop == 0;
 }
 
-#define VERIFY_OUT(T, NAME) __global T *NAME, const u64 NAME##_offset
-#define VERIFY_OUTS                                                                                            \
-    VERIFY_OUT(i32, out_tokens), VERIFY_OUT(i32, accepted), VERIFY_OUT(i32, emitted), VERIFY_OUT(i32, out_nodes), \
-        VERIFY_OUT(i32, out_status), VERIFY_OUT(i32, counters)
-#define VERIFY_PASS                                                                                            \
-    out_tokens, out_tokens_offset, accepted, accepted_offset, emitted, emitted_offset, out_nodes, out_nodes_offset, \
-        out_status, out_status_offset, counters, counters_offset
+#define VERIFY_OUTS                                                                                      \
+    __global i32 *out_tokens, __global i32 *accepted, __global i32 *emitted, __global i32 *out_nodes,    \
+        __global i32 *out_status, __global i32 *counters
+#define WANTED(output) (wants & CLS_WANTS(CLS_VERIFIED_##output))
+#define VERIFIED(buffer, output) OUTPUT(buffer, CLS_VERIFIED_##output)
 
 /* Writes what becomes of a request: by one item. */
-static inline void verify_write(const walk *w, __global const u32 *path, __global const i32 *nodes,
-                                __global const i32 *parents, u32 request, u32 first, u32 last, i32 place, u32 max_drafts,
-                                u32 wants, VERIFY_OUTS)
+static inline void verify_write(__global const cls_args *args, const walk *w, __global const u32 *path,
+                                __global const i32 *nodes, __global const i32 *parents, u32 request, u32 first, u32 last,
+                                i32 place, VERIFY_OUTS)
 {
+    const u32 wants = args->wants, max_drafts = args->max_drafts;
     const u32 in_all = w->depth + (u32)(w->token >= 0);
-    if (wants & 1u)
+    if (WANTED(TOKENS))
         for (u32 i = 0; i <= max_drafts; i++)
-            OF(out_tokens)[(size_t)request * (max_drafts + 1) + i] =
+            VERIFIED(out_tokens, TOKENS)[(size_t)request * (max_drafts + 1) + i] =
                 i < w->depth ? (i32)path[i] : i == w->depth ? w->token : -1;
-    if (wants & 2u)
-        OF(accepted)[request] = (i32)w->depth;
-    if (wants & 4u)
-        OF(emitted)[request] = (i32)in_all;
-    if (wants & 8u) {
-        __global i32 *const to = OF(out_nodes) + (size_t)request * max_drafts;
+    if (WANTED(ACCEPTED))
+        VERIFIED(accepted, ACCEPTED)[request] = (i32)w->depth;
+    if (WANTED(EMITTED))
+        VERIFIED(emitted, EMITTED)[request] = (i32)in_all;
+    if (WANTED(NODES)) {
+        __global i32 *const to = VERIFIED(out_nodes, NODES) + (size_t)request * max_drafts;
         i32 node = nodes[w->row];
         for (u32 i = w->depth; i < max_drafts; i++)
             to[i] = -1;
         for (u32 i = w->depth; i > 0; node = parents[node])
             to[--i] = node - (i32)(first - request);
     }
-    if (wants & 16u)
-        OF(out_status)[request] = (i32)w->status;
-    if ((wants & 32u) && place >= 0) {
-        __global i32 *const sum = OF(counters) + (size_t)place * 3;
+    if (WANTED(STATUS))
+        VERIFIED(out_status, STATUS)[request] = (i32)w->status;
+    if (WANTED(COUNTERS) && place >= 0) {
+        __global i32 *const sum = VERIFIED(counters, COUNTERS) + (size_t)place * 3;
         sum[0] += (i32)(last - first - 1);
         sum[1] += (i32)w->depth;
         sum[2] += (i32)in_all;
@@ -239,16 +238,18 @@ static inline void verify_write(const walk *w, __global const u32 *path, __globa
 }
 
 /* verify: a request a group. Launch: [WGS, requests]. */
-KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS, DRAFT_ROW_ARGS, const u32 method,
-                       const u32 n_rows, __global const i32 *firsts, const u64 firsts_offset, const u32 bonus,
-                       const i32 epsilon, const i32 delta, const u32 max_drafts, const u32 wants, VERIFY_OUTS)
+KERNEL void cls_verify(STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS,
+                       __global i32 *latest, VERIFY_OUTS)
 {
     __local u64 scratch[WGS];
+    STEP_LOCALS
     const u32 request = get_group_id(1), lid = get_local_id(0), tiles = TILES;
-    const u32 first = (u32)OF(firsts)[request];
-    const u32 last = request + 1 < get_num_groups(1) ? (u32)OF(firsts)[request + 1] : n_rows;
-    const i32 place = mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, first);
-    __global const i32 *const its_nodes = OF(nodes), *const its_parents = OF(parents);
+    const u32 method = args->method, n_rows = args->n_rows;
+    const int bonus = (int)args->bonus;
+    const u32 first = (u32)FIRSTS[request];
+    const u32 last = request + 1 < get_num_groups(1) ? (u32)FIRSTS[request + 1] : n_rows;
+    const i32 place = mapped_slot(args, slots, slot_map, has, first);
+    __global const i32 *const its_nodes = NODES, *const its_parents = PARENTS;
     __global const i32 *const ids = OF(draft_ids);
     __global const cls_slot *const slot = slots + (place >= 0 ? place : 0);
     const u32 flags = place >= 0 ? slot->flags : 0u, stopped = place >= 0 ? slot->stopped : 0u;
@@ -265,10 +266,10 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
         walk_row(&out, &w); /* what comes next needs this token first */
         next_mode(&r, slot, flags, tile_key + (size_t)first * MAX_TILES, &out, &made);
     } else if (!judged) {
-        walk_matches(slot, lists, rows, its_nodes, its_parents, ids, last, (int)bonus, &w);
+        walk_matches(slot, lists, rows, its_nodes, its_parents, ids, last, bonus, &w);
     } else {
         const judge v = { slot, lists, rows, its_nodes, its_parents, ids, work, method, n_rows, tiles,
-                          first + 1 == last, (int)bonus, epsilon, delta, scratch };
+                          first + 1 == last, bonus, args->epsilon, args->delta, scratch };
         JUDGE(&v, w, first)
     }
     if (w.left) { /* the same for the whole group */
@@ -281,7 +282,7 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
             const row_logits r = ROW_VIEW(w.row, place);
             const draft_rows d = ROW_DRAFTS;
             residual left;
-            residual_of(&r, &out, flags, (__global const u32 *)sample + (size_t)w.row * sample_stride, &d, MAX_TILES,
+            residual_of(&r, &out, flags, (__global const u32 *)sample + (size_t)w.row * args->sample_stride, &d, MAX_TILES,
                         (u32)draft, (u32)ids[draft], w.reach, &left);
             const u32 tile = draw_tile(sums, tiles, &drawn, scratch);
             w.token = residual_draw(&left, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
@@ -290,13 +291,14 @@ KERNEL void cls_verify(STEP_ARGS, DRAW_ARGS, const u32 sample_stride, DRAFT_ARGS
     if (w.token >= 0)
         w.status |= ends_request(slot, lists, (u32)w.token, slot->outputs + w.depth + 1);
     const u32 in_all = w.depth + (u32)(w.token >= 0);
-    const prepared_row p = prepared_of(prepared, layout, vocab, w.row, lists);
+    const prepared_row p = prepared_of(prepared, args->layout, vocab, w.row, lists);
     if (lid == 0) {
-        verify_write(&w, p.path, its_nodes, its_parents, request, first, last, place, max_drafts, wants, VERIFY_PASS);
+        verify_write(args, &w, p.path, its_nodes, its_parents, request, first, last, place, out_tokens, accepted,
+                     emitted, out_nodes, out_status, counters);
         if (w.token >= 0 && (has & CLS_HAS_LATEST))
             OF(latest)[(u32)place] = w.token;
     }
-    const slot_state s = state_of(state, layout, vocab, place < 0 ? 0u : (u32)place);
+    const slot_state s = state_of(state, args->layout, vocab, place < 0 ? 0u : (u32)place);
     for (u32 i = 0; i < in_all; i++) {
         state_accept(slots + place, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1, &made, scratch);
         BARRIER();

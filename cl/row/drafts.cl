@@ -4,9 +4,7 @@
 #include "row/final.cl"
 
 /* The drafts' own distributions, by draft. */
-#define DRAFT_ROW_ARGS                                                                              \
-    const u32 draft_kind, __global const logit *draft_x, const u64 draft_offset, const u64 draft_stride, \
-    __global const i32 *raw_key, __global const u64 *raw_mass
+#define DRAFT_ROW_ARGS __global const logit *draft_x, __global const i32 *raw_key, __global const u64 *raw_mass
 typedef struct draft_rows {
     u32 kind;
     __global const logit *x; /* or floats */
@@ -14,18 +12,19 @@ typedef struct draft_rows {
     __global const i32 *key; /* of logits: the survey */
     __global const u64 *mass;
 } draft_rows;
-static inline draft_rows draft_rows_of(u32 kind, __global const logit *x, u64 offset, u64 stride, __global const i32 *key,
+static inline draft_rows draft_rows_of(__global const cls_args *args, __global const logit *x, __global const i32 *key,
                                        __global const u64 *mass)
 {
+    const size_t offset = u64_to_size(u64_of(args->draft_offset));
     draft_rows d;
-    d.kind = kind;
-    d.x = kind == CLS_DRAFT_PROBS ? (__global const logit *)((__global const f32 *)x + u64_to_size(offset)) : x + u64_to_size(offset);
-    d.stride = stride;
+    d.kind = args->draft_kind;
+    d.x = d.kind == CLS_DRAFT_PROBS ? (__global const logit *)((__global const f32 *)x + offset) : x + offset;
+    d.stride = u64_of(args->draft_stride);
     d.key = key;
     d.mass = mass;
     return d;
 }
-#define ROW_DRAFTS draft_rows_of(draft_kind, draft_x, draft_offset, draft_stride, raw_key, raw_mass)
+#define ROW_DRAFTS draft_rows_of(args, draft_x, raw_key, raw_mass)
 
 /* The draft that follows a row of a chain, -1: none. */
 static inline i32 draft_after(__global const i32 *nodes, __global const i32 *parents, u32 row, u32 n_rows)

@@ -6,13 +6,11 @@
 #include "row/list.cl"
 #include "stages/adaptive_p.cl"
 
-#define DRAW_ARGS                                                                                        \
-    __global const i32 *positions, const u64 positions_offset, __global const i32 *draws,                \
-    const u64 draws_offset, __global const u64 *random, const u64 random_offset,                         \
-    __global u64 *work, __global u64 *pass, __global f32 *sample,                                        \
-    const i32 invalid_token, __global i32 *tokens, const u64 tokens_offset, __global i32 *status_out,    \
-    const u64 status_offset, __global i32 *latest, const u64 latest_offset, __global const i32 *infill,  \
-    const u32 n_end
+#define RANDOM_ARGS \
+    __global const i32 *positions, __global const i32 *draws, __global const u64 *random
+#define DRAW_ARGS                                                                                     \
+    RANDOM_ARGS, __global u64 *work, __global u64 *pass, __global f32 *sample, __global i32 *tokens,  \
+    __global i32 *status_out, __global i32 *latest, __global const i32 *infill
 
 /* The weights of one vector of a tile, in units that set_finish() brings to the
  * row's, and their sum. */
@@ -141,8 +139,8 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
 }
 
 /* 64 random bits of a row, for a purpose. */
-static inline u64 row_bits(u32 purpose, __global const cls_slot *slot, __global const i32 *positions, u64 positions_offset,
-                           __global const i32 *draws, u64 draws_offset, __global const u64 *random, u64 random_offset, u32 has, u32 row)
+static inline u64 row_bits(__global const cls_args *args, u32 purpose, __global const cls_slot *slot, RANDOM_ARGS, u32 has,
+                           u32 row)
 {
     if ((has & CLS_HAS_RANDOM) && purpose == CLS_PURPOSE_TOKEN)
         return OF(random)[row];
@@ -153,4 +151,4 @@ static inline u64 row_bits(u32 purpose, __global const cls_slot *slot, __global 
     const u32 seed[2] = { slot->seed[0], slot->seed[1] }, stream[2] = { slot->stream[0], slot->stream[1] };
     return philox_bits(purpose, seed, stream, position, draw);
 }
-#define ROW_BITS(purpose, slot, row) row_bits(purpose, slot, positions, positions_offset, draws, draws_offset, random, random_offset, has, row)
+#define ROW_BITS(purpose, slot, row) row_bits(args, purpose, slot, positions, draws, random, has, row)

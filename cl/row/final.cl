@@ -4,6 +4,9 @@
 #include "core/samplers.h"
 #include "row/draw.cl"
 
+/* Where an output begins; the buffer is at least some buffer, and `wants` tells. */
+#define OUTPUT(buffer, which) ((buffer) + u64_to_size(u64_of(args->output_offset[which])))
+
 /* A logit where the caller reads it, and the logarithm of a probability, which has no
  * bounds but 0: infinities by their bits. */
 #ifdef CLS_LIMITED
@@ -14,14 +17,14 @@ static inline i32 told_bits(f32 x)
         return sign | 0x7f7fffff;
     return magnitude >= CLS_INF_BITS ? sign | 0x7f800000 : bits;
 }
-#define TELL(out, at, x) ((__global i32 *)(OF(out)))[at] = told_bits(x)
+#define TELL(out, at, x) ((__global i32 *)(out))[at] = told_bits(x)
 #define NO_LOGPROB CLS_FLT_MAX
 static inline i32 logprob_bits(f32 x) { return x == NO_LOGPROB ? (i32)0xff800000 : as_int(x); }
-#define TELL_LOGPROB(out, at, x) ((__global i32 *)(OF(out)))[at] = logprob_bits(x)
+#define TELL_LOGPROB(out, at, x) ((__global i32 *)(out))[at] = logprob_bits(x)
 #else
-#define TELL(out, at, x) OF(out)[at] = (x)
+#define TELL(out, at, x) (out)[at] = (x)
 #define NO_LOGPROB CLS_MASKED
-#define TELL_LOGPROB(out, at, x) OF(out)[at] = (x)
+#define TELL_LOGPROB(out, at, x) (out)[at] = (x)
 #endif
 
 /* What is reported on: the raw row, or what the token was drawn from. */

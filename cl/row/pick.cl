@@ -16,11 +16,12 @@ static inline u32 greedy_flags(u32 flags)
  * writing it. */
 #define ROW_BEGIN                                                                     \
     SHORTLIST(list);                                                                  \
+    STEP_LOCALS                                                                       \
     const u32 row = get_group_id(1), tiles = TILES, n = MAX_TILES;                    \
     const i32 place = ROW_SLOT(row);                                                  \
     __global const i32 *const row_key = tile_key + (size_t)row * n;                   \
     __global u64 *const row_work = work + (size_t)row * tiles;                        \
-    __global f32 *const row_sample = sample + (size_t)row * sample_stride;            \
+    __global f32 *const row_sample = sample + (size_t)row * args->sample_stride;      \
     __global const cls_slot *const slot = slots + (place >= 0 ? place : 0);           \
     row_logits r = ROW_VIEW(row, place);                                              \
     const u32 own_flags = place >= 0 ? slot->flags : 0u;                              \
@@ -31,7 +32,7 @@ static inline u32 greedy_flags(u32 flags)
 #define ROW_DRAFT(done)                                                                                        \
     if (has & CLS_DRAFTS)                                                                                      \
         weigh_draft(&r, flags, row_key,                                                                        \
-                    done && !out.none ? draft_after(OF(nodes), OF(parents), row, get_num_groups(1)) : -1,      \
+                    done && !out.none ? draft_after(NODES, PARENTS, row, get_num_groups(1)) : -1,              \
                     OF(draft_ids), ROW_DRAFTS, n, row_work, (__global const u32 *)row_sample, &out, list.scratch);
 #else
 #define ROW_DRAFT(done) (void)flags; /* the search asks no more of them */
@@ -41,7 +42,7 @@ static inline u32 greedy_flags(u32 flags)
     cls_mode made = { 0, 0u, 0u, 0u };                                                                         \
     next_mode(&r, slot, flags, row_key, &out, &made);                                                          \
     const int first = !(has & CLS_DRAFTS) &&                                                                   \
-                      first_of_slot(flags, slot_map, slot_map_offset, has, row, place);
+                      first_of_slot(args, flags, slot_map, has, row, place);
 #else
 #define ROW_MODE        \
     const cls_mode made = { 0, 0u, 0u, 0u }; \

@@ -34,39 +34,38 @@ typedef struct row_logits {
 
 /* What all kernels of a step are given; the host sets these arguments first. */
 #define STEP_ARGS                                                                                        \
-    __global const logit *logits, const u64 logits_offset, const u64 row_stride, const u32 vocab,        \
-    __global const u32 *mask, const u64 mask_offset, const u64 mask_stride, const u32 mask_width,        \
-    const u32 mask_rows, __global const f32 *bias, const u64 bias_offset, const u64 bias_stride,         \
-    const u32 bias_rows, __global cls_slot *slots, const u32 n_slots, __global u32 *state,               \
-    const u32 layout, __global const u32 *lists, __global u32 *prepared, __global const i32 *slot_map,   \
-    const u64 slot_map_offset, __global const i32 *mask_map, const u64 mask_map_offset,                  \
-    __global const i32 *bias_map, const u64 bias_map_offset, const u32 has, __global i32 *tile_key,      \
-    __global u64 *tile_mass, __global u32 *tile_flags, __global cls_row *rows
+    __global const cls_args *args, __global const logit *logits, __global const u32 *mask,               \
+    __global const f32 *bias, __global cls_slot *slots, __global u32 *state, __global const u32 *lists,  \
+    __global u32 *prepared, __global const i32 *slot_map, __global const i32 *mask_map,                  \
+    __global const i32 *bias_map, __global i32 *tile_key, __global u64 *tile_mass,                       \
+    __global u32 *tile_flags, __global cls_row *rows
+
+/* What kernels ask again and again, for compilers read args anew after every store. */
+#define STEP_LOCALS const u32 vocab = args->vocab, has = args->has;
 
 /* The slot of a row, -1 to skip it, -2 where the maps name nothing valid. */
 #if ROW
 #define ROW_SLOT(row)                                                                             \
-    (map_is_valid(mask_map, mask_map_offset, mask_rows, has & CLS_HAS_MASK_MAP, row) &&           \
-             map_is_valid(bias_map, bias_map_offset, bias_rows, has & CLS_HAS_BIAS_MAP, row)      \
-         ? mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row)                       \
+    (map_is_valid(OF(mask_map), args->mask_rows, has & CLS_HAS_MASK_MAP, row) &&                  \
+             map_is_valid(OF(bias_map), args->bias_rows, has & CLS_HAS_BIAS_MAP, row)             \
+         ? mapped_slot(args, slots, slot_map, has, row)                                           \
          : -2)
 #else
-#define ROW_SLOT(row) mapped_slot(slots, n_slots, slot_map, slot_map_offset, has, row)
+#define ROW_SLOT(row) mapped_slot(args, slots, slot_map, has, row)
 #endif
 
 #define TILES ((vocab + CLS_TILE - 1) / CLS_TILE)
 #define MAX_TILES (TILES * CLS_MAX_TILES_PER_TILE)
 
-static inline row_logits row_view(__global const logit *x, __global const u32 *mask, u64 mask_offset, u64 mask_stride,
-                                  u32 mask_width, __global const i32 *mask_map, u64 mask_map_offset,
-                                  __global const f32 *bias, u64 bias_offset, u64 bias_stride,
-                                  __global const i32 *bias_map, u64 bias_map_offset, u32 has,
-                                  __global const u32 *tile_flags, __global const cls_slot *slots, i32 place,
-                                  __global u32 *state, u32 layout, __global const u32 *lists,
-                                  __global u32 *prepared, u32 vocab, u32 row)
+static inline row_logits row_view(__global const cls_args *args, __global const logit *logits, __global const u32 *mask,
+                                  __global const i32 *mask_map, __global const f32 *bias,
+                                  __global const i32 *bias_map, u32 has, __global const u32 *tile_flags,
+                                  __global const cls_slot *slots, i32 place, __global u32 *state,
+                                  __global const u32 *lists, __global u32 *prepared, u32 vocab, u32 row)
 {
     row_logits r;
-    r.x = x;
+    /* The row's offset needs 64 bits: 512 rows of 2^20 floats are 2 GiB. */
+    r.x = logits + wide_place(args->logits_offset, args->row_stride, row);
     r.flags = tile_flags + (size_t)row * TILES;
     r.vocab = vocab;
     r.narrowed = 0;
@@ -75,19 +74,20 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
     const i32 bias_row = has & CLS_HAS_BIAS_MAP ? OF(bias_map)[row] : (i32)row;
     const u32 some = place >= 0 && !(has & CLS_RAW);
     const u32 slot = some ? (u32)place : 0u; /* a slot 0 there always is */
-    r.mask_width = mask_width;
+    const u32 layout = args->layout;
+    r.mask_width = args->mask_width;
     r.masked = some && mask_row >= 0 && (has & CLS_HAS_MASK) ? has & (CLS_HAS_MASK | CLS_MASK_BYTES) : 0u;
     r.mask = mask;
     if (r.masked & CLS_MASK_BYTES)
-        r.mask = (__global const u32 *)((__global const uchar *)mask + row_place(mask_offset, mask_stride, (u32)mask_row));
+        r.mask = (__global const u32 *)((__global const uchar *)mask + wide_place(args->mask_offset, args->mask_stride, (u32)mask_row));
     else if (r.masked)
-        r.mask = mask + row_place(mask_offset, mask_stride, (u32)mask_row);
+        r.mask = mask + wide_place(args->mask_offset, args->mask_stride, (u32)mask_row);
     r.dense = some && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & (CLS_HAS_BIAS | CLS_BIAS_F16) : 0u;
     r.bias = bias;
     if (r.dense & CLS_BIAS_F16)
-        r.bias = (__global const f32 *)((__global const ushort *)bias + row_place(bias_offset, bias_stride, (u32)bias_row));
+        r.bias = (__global const f32 *)((__global const ushort *)bias + wide_place(args->bias_offset, args->bias_stride, (u32)bias_row));
     else if (r.dense)
-        r.bias = bias + row_place(bias_offset, bias_stride, (u32)bias_row);
+        r.bias = bias + wide_place(args->bias_offset, args->bias_stride, (u32)bias_row);
     r.state = state_of(state, layout, vocab, slot);
     r.penalized = some && (slots[slot].flags & CLS_SLOT_PENALIZED);
     r.prepared = prepared_of(prepared, layout, vocab, row, lists + slots[slot].dry);
@@ -116,8 +116,6 @@ static inline row_logits row_view(__global const logit *x, __global const u32 *m
 #endif
     return r;
 }
-/* The row's offset needs 64 bits: 512 rows of 2^20 floats are 2 GiB. */
 #define ROW_VIEW(row, place)                                                                            \
-    row_view(logits + row_place(logits_offset, row_stride, row), mask, mask_offset, mask_stride,               \
-             mask_width, mask_map, mask_map_offset, bias, bias_offset, bias_stride, bias_map,           \
-             bias_map_offset, has, tile_flags, slots, place, state, layout, lists, prepared, vocab, row)
+    row_view(args, logits, mask, mask_map, bias, bias_map, has, tile_flags, slots, place, state, lists, \
+             prepared, vocab, row)
