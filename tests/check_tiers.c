@@ -176,7 +176,9 @@ START_TEST(limits)
         for (int32_t i = 0; i < VOCAB; i++)
             ids[row][i] = i;
     }
+    fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
     client_open(&s, b, d, context, 1);
+    fixture_random(0);
     s.step.final_logits.buffer = buffer_of(d, sizeof told, NULL);
     s.step.logprob_kind = CLS_LOGPROB_FINAL;
     s.step.given_n = VOCAB;
@@ -282,7 +284,7 @@ static Suite *make(void)
 
 int main(int argc, char **argv)
 {
-    fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
+    fixture_random(0);
     all = argc > 1 && strcmp(argv[1], "all") == 0;
     return fixture_run(make, 1);
 }
