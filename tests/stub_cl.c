@@ -124,7 +124,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
     case CL_DEVICE_COMPILER_AVAILABLE:
     case CL_DEVICE_ENDIAN_LITTLE: return ANSWER(cl_bool, CL_TRUE);
     case CL_DEVICE_VENDOR_ID:
-    case CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT:
+    case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT:
     case CL_DEVICE_MAX_COMPUTE_UNITS: return ANSWER(cl_uint, 4);
     case CL_DEVICE_ADDRESS_BITS: return ANSWER(cl_uint, 64);
     case CL_DEVICE_SINGLE_FP_CONFIG: return ANSWER(cl_device_fp_config, CL_FP_ROUND_TO_NEAREST | CL_FP_INF_NAN);
