@@ -31,6 +31,12 @@ limits() {
 survey 64 0 0 50 64
 pass 64 0 0 50 64
 distribution 64 0 0 50 64
+token-plain 64 0 0 50 64
+token-list 128 0 0 25 96
+report 96 64 0 37 64
+survey-row 128 0 0 25 96
+pass-row 128 0 0 25 96
+accept 64 0 0 50 64
 EOF
 }
 
