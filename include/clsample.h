@@ -552,7 +552,8 @@ typedef struct cls_program_info {
     uint32_t origin;       /* a cls_origin */
     uint32_t work_group;   /* work-items of its groups */
     uint32_t subgroups;    /* a cls_subgroups */
-    double seconds;        /* that it took until it was proved */
+    double seconds;        /* that it took until it was proved. Where drivers compile at the first launch (PoCL), the
+                              first of some programs pays for those that its proof runs with */
     uint64_t local_mem;    /* bytes of a group, as the driver tells */
     uint64_t private_mem;  /* bytes of a work-item, as the driver tells: 0 on many that spill */
     uint64_t max_work_group; /* that the driver would run the kernel with */
