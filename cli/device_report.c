@@ -176,7 +176,7 @@ static void run_bench(cli_device_report *report)
     json_object_set_new(report->json, "bench", object);
     json_object_set_new(object, "rows", json_integer(setup.batch));
     json_object_set_new(object, "vocab", json_integer(setup.vocab));
-    json_object_set_new(object, "dtype", json_string(cli_dtype_name(setup.dtype)));
+    json_object_set_new(object, "dtype", json_string(cli_dtype_name((int32_t)setup.dtype)));
     const int failed = bench_collect(&setup, report->quick, object);
     json_array_foreach(json_object_get(object, "cases"), i, one)
     {
