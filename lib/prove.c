@@ -87,8 +87,7 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
     t->dtype = dtype;
     make_row(t);
     const void *const data = dtype == CLS_F32 ? (const void *)t->row : t->halves;
-    t->logits = clCreateBuffer(context->cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, 2 * VOCAB * sizeof(float),
-                               t->row, &code); /* of any contents, but large enough for two rows */
+    t->logits = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * VOCAB * sizeof(float), NULL, &code);
     if (code == CL_SUCCESS)
         t->out = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * VOCAB * sizeof(uint32_t), NULL, &code);
     for (size_t i = 0; i < 2 && code == CL_SUCCESS; i++)
