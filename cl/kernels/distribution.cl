@@ -14,7 +14,40 @@
 #else
 #define TILE_TOP(t) tile_top[(t) - first]
 #endif
-#define SUMS 3
+#define SUMS 3 /* of what the row has, of what is kept of that, and of its entropy's terms */
+
+/* Every SHARES-th token from i on: what is told of each, and to the sums what it has of the tile's.
+ * `plain` and `dead` say of the tile that its logits are as they lie, or that none of it counts. */
+static inline void tell_tokens(const row_logits *r, const report *t, u32 i, u32 end, int plain, int dead, u32 wants,
+                               const cls_unit *unit, const cls_unit *whole, f32 scale, __global f32 *row_probs,
+                               __global f32 *row_final, u64 *sum)
+{
+    f32 next = plain && i < end ? LOAD(r->x, i) : CLS_MASKED;
+    for (; i < end; i += SHARES) {
+        f32 x = CLS_MASKED;
+        if (plain) {
+            x = clean(next);
+            if (i + SHARES < end) /* under way while this one is weighed */
+                next = LOAD(r->x, i + SHARES);
+        } else if (!dead) {
+            x = load_one(r, i);
+        }
+        const f32 z = dead ? x : report_kept(t, i, x);
+        const u64 mass = z > CLS_MASKED ? report_mass(t, z, unit) : u64_from(0);
+        if (wants & CLS_WANTS(CLS_OUT_PROBS))
+            row_probs[i] = z > CLS_MASKED ? report_probability(t, mass) : 0.0f;
+        if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
+            TELL(row_final, i, z);
+        if ((wants & CLS_WANTS_SUMS) && x > CLS_MASKED) {
+            const u64 its = up(u64_from(weight(x, whole->max, scale, whole->fraction)), whole->shift);
+            sum[0] = u64_add(sum[0], its);
+            if (z > CLS_MASKED) {
+                sum[1] = u64_add(sum[1], its);
+                sum[2] = u64_add(sum[2], report_term(t, z, mass));
+            }
+        }
+    }
+}
 
 KERNEL void cls_distribution(STEP_ARGS, __global const f32 *sample, __global u64 *pass, __global f32 *probs,
                              __global f32 *final_logits)
@@ -30,7 +63,7 @@ KERNEL void cls_distribution(STEP_ARGS, __global const f32 *sample, __global u64
     __local u64 *const part = share_sum;
 #endif
 #endif
-    const u32 row = get_group_id(1);
+    const u32 row = get_group_id(1), lid = get_local_id(0);
     const cls_row out = rows[row];
     const i32 place = ROW_SLOT(row);
     const row_logits r = ROW_VIEW(row, place);
@@ -39,14 +72,12 @@ KERNEL void cls_distribution(STEP_ARGS, __global const f32 *sample, __global u64
     report t;
     report_final(&r, &out, none ? 0u : slots[place].flags,
                  (__global const u32 *)sample + (size_t)row * args->sample_stride, &t);
-    const f32 max = of_key(out.max_key);
+    const f32 max = of_key(out.max_key), top = of_key(t.set.top_key);
     const i32 exponent = split(max, out.scale).exponent;
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     __global u64 *const sums = pass + (size_t)row * TILES * CLS_PIVOTS;
     __global f32 *const row_probs = OUTPUT(probs, CLS_OUT_PROBS) + (size_t)row * vocab;
     __global f32 *const row_final = OUTPUT(final_logits, CLS_OUT_FINAL_LOGITS) + (size_t)row * vocab;
-    const f32 top = of_key(t.set.top_key);
-    const u32 lid = get_local_id(0);
 #if WGS > 1
     for (u32 n = lid; n < 32; n += WGS)
         if (first + n < last)
@@ -63,48 +94,20 @@ KERNEL void cls_distribution(STEP_ARGS, __global const f32 *sample, __global u64
             const f32 its = of_key(TILE_TOP(tile));
             const int dead = none || !(its > CLS_MASKED), plain = !dead && tile_kind(&r, tile) == TILE_PLAIN;
             cls_unit unit = { 0.0f, 0.0f, 0 }, whole = unit;
-            u64 all = u64_from(0), kept = all, terms = all;
-            u32 i = tile * CLS_TILE + s % SHARES;
-            f32 next = plain && i < end ? LOAD(r.x, i) : CLS_MASKED;
+            u64 sum[SUMS] = { u64_from(0), u64_from(0), u64_from(0) };
             if (!dead) {
                 unit = unit_of(its < top ? its : top, top, t.exponent, t.scale);
                 whole = unit_of(its < max ? its : max, max, exponent, out.scale);
             }
-            for (; i < end; i += SHARES) {
-                f32 x = CLS_MASKED;
-                if (plain) {
-                    x = clean(next);
-                    if (i + SHARES < end) /* under way while this one is weighed */
-                        next = LOAD(r.x, i + SHARES);
-                } else if (!dead) {
-                    x = load_one(&r, i);
-                }
-                const f32 z = dead ? x : report_kept(&t, i, x);
-                const u64 mass = z > CLS_MASKED ? report_mass(&t, z, &unit) : u64_from(0);
-                if (wants & CLS_WANTS(CLS_OUT_PROBS))
-                    row_probs[i] = z > CLS_MASKED ? report_probability(&t, mass) : 0.0f;
-                if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
-                    TELL(row_final, i, z);
-                if ((wants & CLS_WANTS_SUMS) && x > CLS_MASKED) {
-                    const u64 its_mass = up(u64_from(weight(x, whole.max, out.scale, whole.fraction)), whole.shift);
-                    all = u64_add(all, its_mass);
-                    if (z > CLS_MASKED) {
-                        kept = u64_add(kept, its_mass);
-                        terms = u64_add(terms, report_term(&t, z, mass));
-                    }
-                }
-            }
+            tell_tokens(&r, &t, tile * CLS_TILE + s % SHARES, end, plain, dead, wants, &unit, &whole, out.scale,
+                        row_probs, row_final, sum);
 #if WGS == 1
-            if (wants & CLS_WANTS_SUMS) {
-                sums[tile * CLS_PIVOTS] = all;
-                sums[tile * CLS_PIVOTS + 1] = kept;
-                sums[tile * CLS_PIVOTS + 2] = terms;
-            }
+            for (u32 n = 0; n < SUMS && (wants & CLS_WANTS_SUMS); n++)
+                sums[tile * CLS_PIVOTS + n] = sum[n];
 #else
             __local u64 *const to = share_sum + SUM_PLACE(s);
-            to[0] = IS_FIRST_SHARE(s) ? all : u64_add(to[0], all);
-            to[TEAM_SUMS] = IS_FIRST_SHARE(s) ? kept : u64_add(to[TEAM_SUMS], kept);
-            to[2 * TEAM_SUMS] = IS_FIRST_SHARE(s) ? terms : u64_add(to[2 * TEAM_SUMS], terms);
+            for (u32 n = 0; n < SUMS; n++)
+                to[n * TEAM_SUMS] = IS_FIRST_SHARE(s) ? sum[n] : u64_add(to[n * TEAM_SUMS], sum[n]);
 #endif
         }
 #if WGS > 1

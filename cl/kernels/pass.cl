@@ -3,6 +3,31 @@
 
 #define NO_SHIFT 64u /* of a tile that has nothing above the least pivot */
 
+#if WGS == 1
+/* Tiles first to last - 1, by one item. */
+static inline void pass_tiles(const row_logits *r, u32 first, u32 last, int known, const f32 *bound, const measure *m,
+                              __global const i32 *row_key, __global u64 *out)
+{
+    for (u32 t = first; t < last; t++) {
+        const i32 top = tile_max_key(row_key, t);
+        u64 part[CLS_PIVOTS];
+        for (u32 p = 0; p < CLS_PIVOTS; p++)
+            part[p] = u64_from(0);
+        if (of_key(top) > bound[0]) {
+            const cls_unit unit = unit_of(of_key(top), m->row_max, m->exponent, m->scale);
+            if (known)
+                part[0] = measure_over(r, t, 0, 1, m, &unit, bound[0]);
+            else
+                measure_vectors(r, t, 0, 1, m, &unit, bound, part);
+            for (u32 p = 0; p < CLS_PIVOTS; p++)
+                part[p] = measure_finish(known ? part[0] : part[p], m, &unit);
+        }
+        for (u32 p = 0; p < CLS_PIVOTS; p++)
+            out[t * CLS_PIVOTS + p] = part[p];
+    }
+}
+#endif
+
 /* pass: for the rows that are searched, what each tile has above the four
  * pivots; pass[row][tile][pivot]. Launch: as the survey. */
 KERNEL void cls_pass(STEP_ARGS, __global u64 *pass)
@@ -33,23 +58,7 @@ KERNEL void cls_pass(STEP_ARGS, __global u64 *pass)
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         bound[p] = above(rows[row].pivot[p]);
 #if WGS == 1
-    for (u32 t = first; t < last; t++) {
-        const i32 top = tile_max_key(tile_key + (size_t)row * MAX_TILES, t);
-        u64 part[CLS_PIVOTS];
-        for (u32 p = 0; p < CLS_PIVOTS; p++)
-            part[p] = u64_from(0);
-        if (of_key(top) > bound[0]) {
-            const cls_unit unit = unit_of(of_key(top), m.row_max, m.exponent, m.scale);
-            if (known)
-                part[0] = measure_over(&r, t, 0, 1, &m, &unit, bound[0]);
-            else
-                measure_vectors(&r, t, 0, 1, &m, &unit, bound, part);
-            for (u32 p = 0; p < CLS_PIVOTS; p++)
-                part[p] = measure_finish(known ? part[0] : part[p], &m, &unit);
-        }
-        for (u32 p = 0; p < CLS_PIVOTS; p++)
-            out[t * CLS_PIVOTS + p] = part[p];
-    }
+    pass_tiles(&r, first, last, known, bound, &m, tile_key + (size_t)row * MAX_TILES, out);
 #else
     /* The tiles' units first, by one item each. Then a round for as many tiles as there are
      * teams: the shares' sums, the max tiles' and the tiles' for all pivots, with two barriers. */

@@ -259,6 +259,50 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, f32 tile_
     return sum_total(&sum);
 }
 
+/* Tiles first to last - 1, by one item: each tile's keys, status bits and mass. */
+static inline void survey_tiles(const row_logits *r, u32 first, u32 last, u32 needs_mass, f32 scale,
+                                __global i32 *row_key, __global u32 *flags_of, __global u64 *mass_of)
+{
+    f32 next_max = 0.0f;
+    u32 next_flags = 0, is_read = 0, touched_tiles = 0;
+    /* Which of the tiles are touched, a bit each (a group has at most 32): asked
+     * all at once, since the answers come from memory. */
+    for (u32 t = first; t < last && r->touched; t++)
+        touched_tiles |= tile_touched(r, t) != 0 ? 1u << (t - first) : 0u;
+    for (u32 t = first; t < last; t++) {
+        const u32 masked = tile_mask(r, t);
+        const int open = tile_is_open(r, t, masked);
+        const u32 touched = touched_tiles >> (t - first) & 1u;
+        __global i32 *const key = row_key + t * CLS_MAX_TILES_PER_TILE;
+        f32 tile_max = next_max;
+        u32 flags = next_flags;
+        u64 mass = u64_from(0);
+        if (masked == MASK_NONE) { /* no logit is read */
+            for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++)
+                key[n] = CLS_KEY_NONE;
+            flags_of[t] = CLS_TILE_MASKED;
+            mass_of[t] = mass;
+            continue;
+        }
+        if (!is_read)
+            tile_max = tile_maxima(r, t, open, touched, key, &flags);
+        const int both = needs_mass && tile_max > CLS_MASKED && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
+                         t + 1 < last && tile_is_open(r, t + 1, tile_mask(r, t + 1)) &&
+                         !(touched_tiles >> (t + 1 - first) & 1u);
+        if (both)
+            next_max = weigh_and_read(r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE, &next_flags);
+        is_read = both;
+        if (!is_read && needs_mass && tile_max > CLS_MASKED)
+            mass = survey_mass(r, t,
+                               !open                                            ? TILE_ANY
+                               : touched != 0 || (flags & CLS_STATUS_INF) != 0u ? TILE_OPEN
+                                                                                : TILE_PLAIN,
+                               tile_max, scale);
+        flags_of[t] = flags | (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
+        mass_of[t] = mass;
+    }
+}
+
 #else
 
 #if BARE
@@ -346,6 +390,24 @@ static inline u64 share_mass(const FV *x, f32 tile_max, f32 scale)
 /* Where share s of the round's begins. */
 #define SHARE_AT(s) ((t + (s) / SHARES) * CLS_TILE + share_token((s) % SHARES))
 
+/* A max tile's maximum, of its shares'. */
+static inline f32 max_tile_most(__local const f32 *share_max)
+{
+    f32 raw = CLS_MASKED;
+    for (u32 n = 0; n < MAX_TILE_SHARES; n++)
+        raw = LARGER(raw, share_max[n]);
+    return clean(raw);
+}
+
+/* A tile's status bits, of what its shares' sum says above the mass (`hi`) and its state. */
+static inline u32 team_flags(u32 hi, u32 state)
+{
+    const u32 masked = state & STATE_MASK;
+    return (hi & (ODD_INF - ODD_NAN) ? CLS_STATUS_NAN : 0u) | (hi >= ODD_INF ? CLS_STATUS_INF : 0u) |
+           (masked != MASK_NONE && (state & STATE_TOUCHED) ? CLS_TILE_TOUCHED : 0u) |
+           (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
+}
+
 /* The largest of a tile's max tiles. */
 static inline f32 tile_most(__local const f32 *max_tile)
 {
@@ -380,44 +442,8 @@ KERNEL void cls_survey(STEP_ARGS)
     const f32 scale = has & CLS_RAW || slot < 0 ? CLS_LOG2E : slots[slot].total_scale;
     __global i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
 #if WGS == 1
-    f32 next_max = 0.0f;
-    u32 next_flags = 0, is_read = 0, touched_tiles = 0;
-    /* Which of the tiles are touched, a bit each (a group has at most 32): asked
-     * all at once, since the answers come from memory. */
-    for (u32 t = first; t < last && r.touched; t++)
-        touched_tiles |= tile_touched(&r, t) != 0 ? 1u << (t - first) : 0u;
-    for (u32 t = first; t < last; t++) {
-        const u32 masked = tile_mask(&r, t);
-        const int open = tile_is_open(&r, t, masked);
-        const u32 touched = touched_tiles >> (t - first) & 1u;
-        __global i32 *const key = row_key + t * CLS_MAX_TILES_PER_TILE;
-        f32 tile_max = next_max;
-        u32 flags = next_flags;
-        u64 mass = u64_from(0);
-        if (masked == MASK_NONE) { /* no logit is read */
-            for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++)
-                key[n] = CLS_KEY_NONE;
-            tile_flags[(size_t)row * TILES + t] = CLS_TILE_MASKED;
-            tile_mass[(size_t)row * TILES + t] = mass;
-            continue;
-        }
-        if (!is_read)
-            tile_max = tile_maxima(&r, t, open, touched, key, &flags);
-        const int both = needs_mass && tile_max > CLS_MASKED && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
-                         t + 1 < last && tile_is_open(&r, t + 1, tile_mask(&r, t + 1)) &&
-                         !(touched_tiles >> (t + 1 - first) & 1u);
-        if (both)
-            next_max = weigh_and_read(&r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE, &next_flags);
-        is_read = both;
-        if (!is_read && needs_mass && tile_max > CLS_MASKED)
-            mass = survey_mass(&r, t,
-                               !open                                            ? TILE_ANY
-                               : touched != 0 || (flags & CLS_STATUS_INF) != 0u ? TILE_OPEN
-                                                                                : TILE_PLAIN,
-                               tile_max, scale);
-        tile_flags[(size_t)row * TILES + t] = flags | (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
-        tile_mass[(size_t)row * TILES + t] = mass;
-    }
+    survey_tiles(&r, first, last, needs_mass, scale, row_key, tile_flags + (size_t)row * TILES,
+                 tile_mass + (size_t)row * TILES);
 #else
     /* A round takes TEAMS tiles with two barriers, 16 KB of float32 in groups of 256 and vectors of
      * 4. It ends with the tiles' masses still in shares, which the next round's barriers serve, too;
@@ -439,11 +465,8 @@ KERNEL void cls_survey(STEP_ARGS)
         LOCAL_BARRIER();
         for (u32 m = lid; m < TEAM_MAX_TILES; m += WGS)
             if (m < now * CLS_MAX_TILES_PER_TILE) {
-                f32 raw = CLS_MASKED;
-                for (u32 n = 0; n < MAX_TILE_SHARES; n++)
-                    raw = LARGER(raw, share_max[m * MAX_TILE_SHARES + n]);
-                max_tile[m] = clean(raw);
-                row_key[t * CLS_MAX_TILES_PER_TILE + m] = key_of(clean(raw));
+                max_tile[m] = max_tile_most(share_max + m * MAX_TILE_SHARES);
+                row_key[t * CLS_MAX_TILES_PER_TILE + m] = key_of(max_tile[m]);
             }
         for (u32 m = from_end; m < TEAM_MAX_TILES; m += WGS)
             if (m < before * CLS_MAX_TILES_PER_TILE)
@@ -463,13 +486,9 @@ KERNEL void cls_survey(STEP_ARGS)
         for (u32 n = from_end; n < TEAMS; n += WGS)
             if (n < before) {
                 const u64 sum = fold_sums(part + n * CLS_MAX_TILES_PER_TILE, CLS_MAX_TILES_PER_TILE);
-                const u32 its = STATE(t - TEAMS + n), hi = u64_hi(sum), masked = its & STATE_MASK;
                 const size_t at = (size_t)row * TILES + t - TEAMS + n;
-                tile_flags[at] = (hi & (ODD_INF - ODD_NAN) ? CLS_STATUS_NAN : 0u) |
-                                 (hi >= ODD_INF ? CLS_STATUS_INF : 0u) |
-                                 (masked != MASK_NONE && (its & STATE_TOUCHED) ? CLS_TILE_TOUCHED : 0u) |
-                                 (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
-                tile_mass[at] = u64_make(hi & (ODD_NAN - 1), u64_lo(sum));
+                tile_flags[at] = team_flags(u64_hi(sum), STATE(t - TEAMS + n));
+                tile_mass[at] = u64_make(u64_hi(sum) & (ODD_NAN - 1), u64_lo(sum));
             }
         before = now;
     }
