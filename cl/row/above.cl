@@ -82,21 +82,65 @@ static inline i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_
     return lo;
 }
 
+/* Of each of four ascending keys, how many tokens lie above it, by the whole group. A max
+ * tile's counts are at most 64 each, a byte of every lane: four vectors of counts would take
+ * the registers of a GPU's items. */
+static inline void tokens_above_each(const row_logits *r, __global const i32 *row_key, u32 n, const i32 *key,
+                                     u32 *count, __local u64 *scratch)
+{
+    const f32 least = least_above(r, above(key[0]));
+    u64 low = u64_from(0), high = low;
+    for (u32 first = get_local_id(0) * VEC; first < n; first += WGS * VEC) {
+        if (!ANY(VLOAD(row_key + first) > key[0]))
+            continue;
+        SHORT_LOOP for (u32 m = first; m < first + VEC && m < n; m++) {
+            if (row_key[m] <= key[0])
+                continue;
+            const int kind = max_tile_kind(r, m);
+            IV c = (IV)(0);
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+                const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
+                c += (x > above(key[0])) & 1;
+                c += (x > above(key[1])) & 0x100;
+                c += (x > above(key[2])) & 0x10000;
+                c += (x > above(key[3])) & 0x1000000;
+            }
+            const u32 its = (u32)ISUM(c);
+            low = u64_add(low, u64_make(its >> 8 & 255u, its & 255u));
+            high = u64_add(high, u64_make(its >> 24, its >> 16 & 255u));
+        }
+    }
+    low = wg_mass(low, scratch);
+    high = wg_mass(high, scratch);
+    count[0] = u64_lo(low);
+    count[1] = u64_hi(low);
+    count[2] = u64_lo(high);
+    count[3] = u64_hi(high);
+}
+
 /* The k-th largest key of the row, between a known bound and the maximum, and
- * how many are above it. */
+ * how many are above it. Four keys divide what is left: at most 14 reads of the tiles
+ * above the bound, where a single one would take 31. */
 static inline i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 bound, i32 max_key,
                           u32 *over, __local u64 *scratch)
 {
     i32 lo = bound, hi = max_key; /* count(>= lo) >= k > count(> hi) */
     *over = 0;
     SHORT_LOOP while (lo < hi) {
-        const i32 mid = (lo & hi) + ((lo ^ hi) >> 1);
-        const u32 count = tokens_above(r, row_key, n, mid, scratch);
-        if (count >= k) {
-            lo = mid + 1;
-        } else {
-            hi = mid;
-            *over = count;
+        const u32 width = (u32)hi - (u32)lo, fifth = max(width / 5u, 1u);
+        const i32 from = lo;
+        i32 key[4];
+        u32 count[4];
+        for (u32 p = 0; p < 4; p++)
+            key[p] = (i32)((u32)from + min((p + 1) * fifth, width) - 1u);
+        tokens_above_each(r, row_key, n, key, count, scratch);
+        for (u32 p = 0; p < 4; p++) {
+            if (count[p] >= k) {
+                lo = key[p] + 1;
+            } else if (key[p] < hi) {
+                hi = key[p];
+                *over = count[p];
+            }
         }
     }
     return lo;
