@@ -28,27 +28,43 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 # make worse; doc/performance.md has what each program takes.
 limits() {
     cat <<EOF
+slots 80 408 0 37 64
+slots-state 128 560 0 25 64
+prepare 64 0 0 50 64
 survey 64 0 0 50 64
-pass 64 0 0 50 64
-distribution 64 0 0 50 64
+survey-row 80 0 0 37 96
 token-plain 64 0 0 50 64
-token-list 128 0 0 25 96
-report 96 64 0 37 64
-survey-row 128 0 0 25 96
-pass-row 128 0 0 25 96
+token-list 80 0 0 37 96
+token-row 128 48 200 25 128
+token-all 128 0 1000 25 128
+pass 64 0 0 50 64
+pass-row 80 0 0 37 96
+search 128 288 800 25 128
+search-row 128 528 2800 25 128
+search-all 128 680 5600 25 128
+distribution 64 0 0 50 64
+distribution-row 80 0 0 37 64
+report 96 32 0 37 64
+report-row 128 32 0 25 96
 accept 64 0 0 50 64
+draw 64 128 0 50 64
+residual 128 48 0 25 96
+verify 128 48 0 25 128
 EOF
 }
 
 # One program for NVIDIA: registers stack spills local barriers
 nvidia() {
+    # What the library tells NVIDIA's compiler of registers, ptxas has from a directive.
+    register_limit=$(printf '%s\n' "$3" | sed -n 's/.*-cl-nv-maxrregcount=\([0-9]*\).*/.maxnreg \1/p')
+    set -- "$1" "$2" "${3%% -cl-nv-maxrregcount=*}"
     # shellcheck disable=SC2086 # lists of words
     "$clang" -target nvptx64--nvidiacl $common -Xclang -target-cpu -Xclang sm_80 -Xclang -target-feature -Xclang +ptx70 \
         -Xclang -mlink-builtin-bitcode -Xclang "$clc/nvptx64--nvidiacl.bc" $3 "$2" -o "$folder/k.ptx" || return 1
     # clang 15 does not hand the group's size over; NVIDIA's compiler does.
-    awk -v group="$group" '
+    awk -v group="$group" -v limit="$register_limit" '
         /^\.visible \.entry/ { entry = 1 }
-        entry && /^\{/ { print ".reqntid " group ", 1, 1"; entry = 0 }
+        entry && /^\{/ { print ".reqntid " group ", 1, 1 " limit; entry = 0 }
         { print }' "$folder/k.ptx" >"$folder/g.ptx"
     ptxas -v -arch=sm_90 "$folder/g.ptx" -o "$folder/k.cubin" >"$folder/k.txt" 2>&1 || { tail -n 3 "$folder/k.txt" >&2; return 1; }
     awk '

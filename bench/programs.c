@@ -40,9 +40,10 @@ int main(int argc, char **argv)
         as.subgroups = (uint32_t)strtoul(argv[3], NULL, 10);
     if (as.subgroups != CLS_SUBGROUPS_NONE)
         as.tier = CLS_TIER_SUBGROUPS;
+    shape.nvidia = as.subgroups == CLS_SUBGROUPS_NV;
     for (int v = 0; v < CLS_VARIANTS; v++) {
         char options[CLS_BUILD_OPTIONS];
-        cls_program_options(&shape, &as, CLS_F32, cls_variants[v].options, options);
+        cls_program_options(&shape, &as, CLS_F32, &cls_variants[v], options);
         printf("%s %s %d %s\n", cls_variants[v].name, cls_variants[v].file,
                cls_kernel_part(cls_variants[v].kernel) == CLS_OVER_TILES, options);
     }

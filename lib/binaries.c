@@ -56,30 +56,23 @@ static cls_status add_info(cls_sha256 *hash, cl_platform_id platform, cl_device_
                               : cls_fail(CLS_OPENCL_ERROR, code, "cannot ask the device what compiled programs fit it");
 }
 
-/* By the limits, too: where a device refuses a shape, they decide what it gets. */
-static void add_shape(cls_sha256 *hash, const cls_shape *shape)
+/* Any change of any program: a name does not tell which sources it includes. And the device's
+ * limits: where it refuses a shape, they decide what it gets. */
+static void add_programs(cls_sha256 *hash, const cls_shape *shape)
 {
-    const uint32_t groups[] = { shape->work_group, shape->row_group };
     char text[CLS_BUILD_OPTIONS];
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
-        const cls_grouping as = { groups[i], shape->tier, shape->subgroups, shape->standard, shape->shortlist };
-        cls_program_options(shape, &as, 0, "", text);
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        const uint32_t group = cls_kernel_part(cls_variants[v].kernel) == CLS_OVER_TILES ? shape->work_group : shape->row_group;
+        const cls_grouping as = { group, shape->tier, shape->subgroups, shape->standard, shape->shortlist };
+        cls_program_options(shape, &as, 0, &cls_variants[v], text);
+        add_text(hash, cls_variants[v].name);
         add_text(hash, text);
+        for (unsigned i = 0; i < *cls_variants[v].count && (v == 0 || cls_variants[v].source != cls_variants[v - 1].source); i++)
+            add_text(hash, cls_variants[v].source[i]);
     }
     snprintf(text, sizeof text, "%llu %llu", (unsigned long long)shape->local_mem_size,
              (unsigned long long)shape->max_work_group);
     add_text(hash, text);
-}
-
-/* Any change of any kernel: a name does not tell which sources it includes. */
-static void add_sources(cls_sha256 *hash)
-{
-    for (int v = 0; v < CLS_VARIANTS; v++) {
-        add_text(hash, cls_variants[v].name);
-        add_text(hash, cls_variants[v].options);
-        for (unsigned i = 0; i < *cls_variants[v].count && (v == 0 || cls_variants[v].source != cls_variants[v - 1].source); i++)
-            add_text(hash, cls_variants[v].source[i]);
-    }
 }
 
 cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t key[CLS_DIGEST])
@@ -91,8 +84,7 @@ cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t
     cls_sha256 hash;
     cls_sha256_begin(&hash);
     add_text(&hash, CLS_VERSION_STRING);
-    add_sources(&hash);
-    add_shape(&hash, asked);
+    add_programs(&hash, asked);
     const cl_int code = clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
     cls_status status = CLS_OK;
     if (code != CL_SUCCESS || platform == NULL)

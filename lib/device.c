@@ -47,18 +47,17 @@ typedef struct facts {
     size_t group, parameters;
     cl_device_fp_config floats;
     int int64;
+    int nvidia; /* whether the compiler takes NVIDIA's options */
     char version[128];
 } facts;
 
 /* Embedded profiles have 64-bit integers only where they say so. */
-static cls_status ask_int64(cl_device_id device, int *has)
+static cls_status ask_extensions(cl_device_id device, facts *f)
 {
     char profile[64] = "", *extensions;
     size_t size = 0;
     GET(CL_DEVICE_PROFILE, profile);
-    *has = strcmp(profile, "EMBEDDED_PROFILE") != 0;
-    if (*has)
-        return CLS_OK;
+    f->int64 = strcmp(profile, "EMBEDDED_PROFILE") != 0;
     cl_int code = clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size);
     if (code != CL_SUCCESS || size == 0)
         return code == CL_SUCCESS ? CLS_OK
@@ -66,7 +65,8 @@ static cls_status ask_int64(cl_device_id device, int *has)
     if ((extensions = calloc(size + 1, 1)) == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the device's extensions");
     code = clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, extensions, NULL);
-    *has = code == CL_SUCCESS && strstr(extensions, "cles_khr_int64") != NULL;
+    f->int64 = f->int64 || strstr(extensions, "cles_khr_int64") != NULL;
+    f->nvidia = strstr(extensions, "cl_nv_compiler_options") != NULL;
     free(extensions);
     return code == CL_SUCCESS ? CLS_OK
                               : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_EXTENSIONS");
@@ -98,7 +98,7 @@ static cls_status ask(cl_device_id device, facts *f)
     if (f->parameters < CLS_MAX_ARGUMENTS * sizeof(uint64_t))
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the device takes %zu bytes of kernel arguments; %zu are needed",
                         f->parameters, CLS_MAX_ARGUMENTS * sizeof(uint64_t));
-    return ask_int64(device, &f->int64);
+    return ask_extensions(device, f);
 }
 
 /* ----------------------------------------------------------------- the options */
@@ -218,6 +218,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     if (!f.compiler && o.binary == NULL && o.cache_dir == NULL)
         return cls_shape_no_compiler();
     shape->compiler = f.compiler != CL_FALSE;
+    shape->nvidia = f.nvidia;
     shape->extra = cls_limits_pretended != NULL ? cls_limits_pretended : "";
     shape->limited = cls_limits_pretended != NULL || !(f.floats & CL_FP_INF_NAN);
     shape->compute_units = f.units;

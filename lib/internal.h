@@ -93,6 +93,7 @@ typedef struct cls_shape {
     uint32_t subgroups; /* a cls_subgroups */
     uint32_t standard;  /* of OpenCL C: 120, or what the sub-groups' functions want */
     int compiler;       /* whether the device has one */
+    int nvidia;         /* whether that takes NVIDIA's options (cl_nv_compiler_options) */
     int limited;        /* whether it has no infinities nor NaN */
     const char *extra;  /* options for its compiler: cls_limits_pretended, or an empty text */
 } cls_shape;
@@ -187,6 +188,7 @@ typedef struct cls_variant {
     const char *options; /* for the compiler, each after a space */
     uint32_t serves;     /* features */
     int typed;           /* it reads logits: a program for each type of these */
+    int registers;       /* an item's at most, for NVIDIA's compiler and groups up to 256; 0: its own choice */
 } cls_variant;
 extern const cls_variant cls_variants[CLS_VARIANTS];
 
@@ -295,7 +297,7 @@ cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t featur
  * compiler's log to the context's, and asks the driver what the kernel takes. */
 cls_status cls_program_build(cls_context *context, int variant, int32_t dtype, const cls_bytes *binary, cls_program *out);
 void cls_program_release(cls_program *program);
-void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype, const char *more,
+void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype, const cls_variant *variant,
                          char options[CLS_BUILD_OPTIONS]);
 
 /* --------------------------------------------------------------- compile.c */

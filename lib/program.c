@@ -21,15 +21,19 @@ static void append_log(cl_program program, cl_device_id device, char **log)
     grown[old + size] = '\0';
 }
 
-void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype, const char *more,
+#define REGISTERS " -cl-nv-maxrregcount="
+void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype, const cls_variant *variant,
                          char options[CLS_BUILD_OPTIONS])
 {
+    char registers[40] = "";
+    if (shape->nvidia && variant != NULL && variant->registers != 0 && as->group <= 256)
+        snprintf(registers, sizeof registers, REGISTERS "%d", variant->registers);
     /* Options that relax float arithmetic are never passed: they change tokens. */
     snprintf(options, CLS_BUILD_OPTIONS,
-             "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u%s%s%s",
+             "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u%s%s%s%s",
              (unsigned)as->standard / 100, (unsigned)as->standard / 10 % 10, (unsigned)shape->vector, (unsigned)as->group,
-             (unsigned)as->shortlist, (int)dtype, (unsigned)(as->tier - CLS_TIER_BASE), (unsigned)as->subgroups, more,
-             shape->limited ? " -DCLS_LIMITED" : "", shape->extra);
+             (unsigned)as->shortlist, (int)dtype, (unsigned)(as->tier - CLS_TIER_BASE), (unsigned)as->subgroups,
+             variant != NULL ? variant->options : "", shape->limited ? " -DCLS_LIMITED" : "", shape->extra, registers);
 }
 
 cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count, cl_int *code)
@@ -102,8 +106,13 @@ cls_status cls_program_build(cls_context *context, int variant, int32_t dtype, c
         binary != NULL ? from_binary(context, v, binary, &program) : from_source(context, v, &program);
     if (status != CLS_OK)
         return status;
-    cls_program_options(&context->shape, &p->as, dtype, v->options, options);
-    const cl_int code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
+    cls_program_options(&context->shape, &p->as, dtype, v, options);
+    cl_int code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
+    char *const limit = strstr(options, REGISTERS);
+    if (code == CL_INVALID_BUILD_OPTIONS && limit != NULL) { /* it only makes kernels faster */
+        *limit = '\0';
+        code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
+    }
     append_log(program, context->device, &context->build_log);
     if (code != CL_SUCCESS) {
         clReleaseProgram(program);

@@ -29,35 +29,40 @@ enum {
 /* Of each kernel the leanest variant first. `serves`: the features that steps may
  * have beyond greedy and plain rows, of those that matter to the kernel. ROW 0
  * leaves out masks, biases, penalties and what is prepared; CHAIN 0 has no lists,
- * CHAIN 1 none but the usual truncations. */
+ * CHAIN 1 none but the usual truncations.
+ *
+ * The last column is `registers`. Left alone, ptxas takes what a group of 256 may have and spills
+ * beyond it; told 80, the list and three variants of ROW 1 fit, without a spill, and three groups
+ * run beside each other instead of two; told 128, it spills a third to all of what it did less
+ * (doc/performance.md has the figures). */
 const cls_variant cls_variants[CLS_VARIANTS] = {
-    [CLS_SELF_TEST_0] = { "self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0 },
-    [CLS_SLOTS_0] = { "slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0 },
-    [CLS_SLOTS_1] = { "slots-state", CLS_SLOTS, FILE_OF(slots), "", ALL, 0 },
-    [CLS_PREPARE_0] = { "prepare", CLS_PREPARE, FILE_OF(prepare), "", ALL, 0 },
-    [CLS_SURVEY_0] = { "survey", CLS_SURVEY, FILE_OF(survey), " -DROW=0", 0, 1 },
-    [CLS_SURVEY_1] = { "survey-row", CLS_SURVEY, FILE_OF(survey), "", ALL, 1 },
+    [CLS_SELF_TEST_0] = { "self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0, 0 },
+    [CLS_SLOTS_0] = { "slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0, 80 },
+    [CLS_SLOTS_1] = { "slots-state", CLS_SLOTS, FILE_OF(slots), "", ALL, 0, 128 },
+    [CLS_PREPARE_0] = { "prepare", CLS_PREPARE, FILE_OF(prepare), "", ALL, 0, 64 },
+    [CLS_SURVEY_0] = { "survey", CLS_SURVEY, FILE_OF(survey), " -DROW=0", 0, 1, 0 },
+    [CLS_SURVEY_1] = { "survey-row", CLS_SURVEY, FILE_OF(survey), "", ALL, 1, 80 },
     [CLS_TOKEN_0] = { "token-plain", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=0",
-                      CLS_FEATURE_PLAIN, 1 },
+                      CLS_FEATURE_PLAIN, 1, 0 },
     [CLS_TOKEN_1] = { "token-list", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=1",
-                      CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH, 1 },
+                      CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH, 1, 80 },
     [CLS_TOKEN_2] = { "token-row", CLS_TOKEN, FILE_OF(token), " -DCHAIN=1",
-                      CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | ROW, 1 },
-    [CLS_TOKEN_3] = { "token-all", CLS_TOKEN, FILE_OF(token), "", ALL, 1 },
-    [CLS_PASS_0] = { "pass", CLS_PASS, FILE_OF(pass), " -DROW=0", 0, 1 },
-    [CLS_PASS_1] = { "pass-row", CLS_PASS, FILE_OF(pass), "", ALL, 1 },
-    [CLS_SEARCH_0] = { "search", CLS_SEARCH, FILE_OF(search), " -DROW=0 -DCHAIN=1", 0, 1 },
-    [CLS_SEARCH_1] = { "search-row", CLS_SEARCH, FILE_OF(search), " -DCHAIN=1", ROW, 1 },
-    [CLS_SEARCH_2] = { "search-all", CLS_SEARCH, FILE_OF(search), "", ALL, 1 },
+                      CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | ROW, 1, 128 },
+    [CLS_TOKEN_3] = { "token-all", CLS_TOKEN, FILE_OF(token), "", ALL, 1, 128 },
+    [CLS_PASS_0] = { "pass", CLS_PASS, FILE_OF(pass), " -DROW=0", 0, 1, 0 },
+    [CLS_PASS_1] = { "pass-row", CLS_PASS, FILE_OF(pass), "", ALL, 1, 80 },
+    [CLS_SEARCH_0] = { "search", CLS_SEARCH, FILE_OF(search), " -DROW=0 -DCHAIN=1", 0, 1, 128 },
+    [CLS_SEARCH_1] = { "search-row", CLS_SEARCH, FILE_OF(search), " -DCHAIN=1", ROW, 1, 128 },
+    [CLS_SEARCH_2] = { "search-all", CLS_SEARCH, FILE_OF(search), "", ALL, 1, 128 },
     [CLS_DISTRIBUTION_0] = { "distribution", CLS_DISTRIBUTION, FILE_OF(distribution),
-                             " -DROW=0", 0, 1 },
-    [CLS_DISTRIBUTION_1] = { "distribution-row", CLS_DISTRIBUTION, FILE_OF(distribution), "", ALL, 1 },
-    [CLS_REPORT_0] = { "report", CLS_REPORT, FILE_OF(report), " -DROW=0", 0, 1 },
-    [CLS_REPORT_1] = { "report-row", CLS_REPORT, FILE_OF(report), "", ALL, 1 },
-    [CLS_ACCEPT_0] = { "accept", CLS_ACCEPT, FILE_OF(accept), "", ALL, 0 },
-    [CLS_DRAW_0] = { "draw", CLS_DRAW, FILE_OF(draw), "", ALL, 0 },
-    [CLS_RESIDUAL_0] = { "residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1 },
-    [CLS_VERIFY_0] = { "verify", CLS_VERIFY, FILE_OF(verify), "", ALL, 1 },
+                             " -DROW=0", 0, 1, 64 },
+    [CLS_DISTRIBUTION_1] = { "distribution-row", CLS_DISTRIBUTION, FILE_OF(distribution), "", ALL, 1, 80 },
+    [CLS_REPORT_0] = { "report", CLS_REPORT, FILE_OF(report), " -DROW=0", 0, 1, 80 },
+    [CLS_REPORT_1] = { "report-row", CLS_REPORT, FILE_OF(report), "", ALL, 1, 128 },
+    [CLS_ACCEPT_0] = { "accept", CLS_ACCEPT, FILE_OF(accept), "", ALL, 0, 0 },
+    [CLS_DRAW_0] = { "draw", CLS_DRAW, FILE_OF(draw), "", ALL, 0, 0 },
+    [CLS_RESIDUAL_0] = { "residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1, 128 },
+    [CLS_VERIFY_0] = { "verify", CLS_VERIFY, FILE_OF(verify), "", ALL, 1, 128 },
 };
 
 /* Of each kernel its function's name, the features of which one needs it (0: every

@@ -670,6 +670,30 @@ START_TEST(what_serves)
 }
 END_TEST
 
+/* What compilers are told: of registers only NVIDIA's, and only in groups that may have as many. */
+START_TEST(build_options)
+{
+    cls_shape shape = {.vector = 4, .extra = ""};
+    char options[CLS_BUILD_OPTIONS];
+    for (int v = 0; v < CLS_VARIANTS; v++)
+        for (uint32_t group = 1; group <= 1024; group *= 2)
+            for (int nvidia = 0; nvidia < 2; nvidia++) {
+                const cls_grouping as = {group, CLS_TIER_SUBGROUPS, CLS_SUBGROUPS_NV, 120, 2048};
+                const int registers = cls_variants[v].registers;
+                char limit[40] = "";
+                shape.nvidia = nvidia;
+                cls_program_options(&shape, &as, CLS_BF16, &cls_variants[v], options);
+                ck_assert_uint_lt(strlen(options), CLS_BUILD_OPTIONS - 20);
+                ck_assert_ptr_nonnull(strstr(options, cls_variants[v].options));
+                if (nvidia && registers != 0 && group <= 256)
+                    snprintf(limit, sizeof limit, " -cl-nv-maxrregcount=%d", registers);
+                const char *const given = strstr(options, " -cl-nv-");
+                ck_assert_str_eq(given != NULL ? given : "", limit);
+                ck_assert(registers * 256 <= 65536);
+            }
+}
+END_TEST
+
 /* Of each set of features, and of all that its steps may need, there is a variant
  * of every kernel that such a step launches. */
 START_TEST(what_samplers_have)
@@ -907,6 +931,7 @@ static Suite *make(void)
     TCase *const t = tcase_create("programs");
     tcase_set_timeout(t, 0);
     tcase_add_test(t, what_serves);
+    tcase_add_test(t, build_options);
     tcase_add_test(t, what_samplers_have);
     add_device_test(t, by_need);
     add_device_test(t, refused_late);
