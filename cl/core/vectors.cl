@@ -119,6 +119,19 @@ static inline u32 lane_bits(IV v)
     return (u32)CAT(fold_or, VEC)(v & ((IV)(1) << LANES));
 }
 
+/* Lane j, which is larger than CLS_MASKED. CPUs read it from where they put the vector;
+ * GPUs would need memory of their own for that. */
+#if WGS == 1
+static inline f32 lane_of(FV x, u32 j)
+{
+    f32 lane[VEC];
+    VSTORE(x, lane);
+    return lane[j];
+}
+#else
+static inline f32 lane_of(FV x, u32 j) { return FMAX(LANES == (IV)((i32)j) ? x : (FV)(CLS_MASKED)); }
+#endif
+
 /* x > 0 ? x : 0, not written so: compilers make a saturating subtraction of
  * it that oclgrind does not know. */
 static inline i32 not_negative(i32 x) { return x & ~(x >> 31); }

@@ -52,22 +52,21 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
             const int kind = max_tile_kind(r, m);
             /* Folding a comparison to a scalar costs more than the comparison: once
              * a tile first, since a narrow bracket misses most tiles. A tile that
-             * has some is read again, by the same code: an array of what was read
-             * would not fit a GPU's registers. */
+             * has some is read again: an array of what was read would not fit a
+             * GPU's registers. */
             IV any = (IV)(0);
-            for (u32 at = 0; at < 2 * CLS_MAX_TILE; at += VEC) {
-                const u32 i = m * CLS_MAX_TILE + at % CLS_MAX_TILE;
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+                const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
+                any |= (x > under) & (x <= over);
+            }
+            if (!ANY(any))
+                continue;
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+                const u32 i = m * CLS_MAX_TILE + v;
                 const FV x = load_above(r, i, kind, least);
-                const IV hit = (x > under) & (x <= over);
-                if (at < CLS_MAX_TILE) {
-                    any |= hit;
-                    if (at + VEC == CLS_MAX_TILE && !ANY(any))
-                        break;
-                    continue;
-                }
-                SHORT_LOOP for (u32 hits = lane_bits(hit); hits != 0; hits &= hits - 1) {
+                SHORT_LOOP for (u32 hits = lane_bits((x > under) & (x <= over)); hits != 0; hits &= hits - 1) {
                     const u32 j = 31 - clz(hits & (~hits + 1));
-                    const i32 key = key_of(clean(FMAX(LANES == (IV)((i32)j) ? x : (FV)(CLS_MASKED))));
+                    const i32 key = key_of(clean(lane_of(x, j)));
                     if (key == lo) {
                         if (left == 0)
                             continue;

@@ -95,7 +95,7 @@ static inline FV load_v(const row_logits *r, u32 i, int kind) { return load_abov
 /* A gang of vectors, `stride` tokens apart. */
 #define GANG_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
 #define GANG_COPY(g) x[g] = adjusted[g];
-static inline void load_gang(const row_logits *r, u32 i, u32 stride, int kind, FV *x)
+static inline __attribute__((always_inline)) void load_gang(const row_logits *r, u32 i, u32 stride, int kind, FV *x)
 {
     if (kind == TILE_PLAIN) {
         EACH_GANG(GANG_PLAIN)
