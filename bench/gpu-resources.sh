@@ -36,12 +36,12 @@ survey-row 80 0 0 37 96
 token-plain 64 0 0 50 64
 token-list 80 0 0 37 96
 token-row 128 48 200 25 128
-token-all 128 0 1000 25 128
+token-all 128 144 1000 25 128
 pass 64 0 0 50 64
 pass-row 80 0 0 37 96
-search 128 296 800 25 128
+search 128 304 900 25 128
 search-row 128 528 2800 25 128
-search-all 128 680 5600 25 128
+search-all 128 680 5800 25 128
 distribution 64 0 0 50 64
 distribution-row 80 0 0 37 64
 report 96 32 0 37 64

@@ -63,7 +63,7 @@ KERNEL void cls_distribution(STEP_ARGS, __global const f32 *sample, __global u64
     __local u64 *const part = share_sum;
 #endif
 #endif
-    const u32 row = get_group_id(1), lid = get_local_id(0);
+    const u32 row = get_group_id(1), lid = LOCAL_ID;
     const cls_row out = rows[row];
     const i32 place = ROW_SLOT(row);
     const row_logits r = ROW_VIEW(row, place);

@@ -12,7 +12,7 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots, __
                      __global const i32 *counts, __global cls_row *rows, DRAW_ARGS)
 {
     __local u64 scratch[WGS];
-    const u32 row = get_group_id(1), lid = get_local_id(0), vocab = args->vocab, has = args->has, n = args->candidates;
+    const u32 row = get_group_id(1), lid = LOCAL_ID, vocab = args->vocab, has = args->has, n = args->candidates;
     const i32 place = mapped_slot(args, slots, slot_map, has, row);
     __global const cls_slot *const slot = slots + (place >= 0 ? place : 0);
     const slot_state s = state_of(state, args->layout, vocab, place < 0 ? 0u : (u32)place);

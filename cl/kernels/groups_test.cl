@@ -9,7 +9,7 @@ __kernel __attribute__((reqd_work_group_size(WGS, 1, 1)))
 void cls_groups_test(__global u32 *out, __global const half *halves)
 {
     __local u64 scratch[WGS];
-    const u32 lid = get_local_id(0), x = group_test_input(lid);
+    const u32 lid = LOCAL_ID, x = group_test_input(lid);
     __global u32 *const to = out + lid * CLS_GROUP_WORDS;
     u32 count;
     u64 mass;

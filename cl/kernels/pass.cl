@@ -5,9 +5,10 @@
 
 #if WGS == 1
 /* Tiles first to last - 1, by one item. */
-static inline void pass_tiles(const row_logits *r, u32 first, u32 last, int known, const f32 *bound, const measure *m,
-                              __global const i32 *row_key, __global u64 *out)
+ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, const f32 *bound, const measure *m,
+                __global const i32 *row_key, __global u64 *out)
 {
+    const row_logits own = *row, *const r = &own; /* nobody else has its address: it stays in registers */
     for (u32 t = first; t < last; t++) {
         const i32 top = tile_max_key(row_key, t);
         u64 part[CLS_PIVOTS];
@@ -62,7 +63,7 @@ KERNEL void cls_pass(STEP_ARGS, __global u64 *pass)
 #else
     /* The tiles' units first, by one item each. Then a round for as many tiles as there are
      * teams: the shares' sums, the max tiles' and the tiles' for all pivots, with two barriers. */
-    const u32 lid = get_local_id(0), pivots = known ? 1u : CLS_PIVOTS;
+    const u32 lid = LOCAL_ID, pivots = known ? 1u : CLS_PIVOTS;
     for (u32 n = lid; n < 32; n += WGS)
         if (first + n < last) {
             const f32 top = of_key(tile_max_key(tile_key + (size_t)row * MAX_TILES, first + n));

@@ -13,7 +13,7 @@ static inline u32 lane_bits_16(int16 v) { return (u32)fold_or16(v & ((int16)(1) 
 /* Copies n entries of the ring, as ids. */
 static inline void copy_ids(__global u32 *to, __global const u32 *ring, u32 n)
 {
-    for (u32 i = get_local_id(0) * 16; i < n; i += WGS * 16) {
+    for (u32 i = LOCAL_ID * 16; i < n; i += WGS * 16) {
         if (i + 16 <= n)
             vstore16(vload16(0, ring + i) & CLS_ENTRY_ID, 0, to + i);
         for (u32 k = i; i + 16 > n && k < n; k++)
@@ -94,7 +94,7 @@ static inline u32 unbroken(const prepared_row *p, const cls_slot *slot, __global
     const u32 far = slot->dry_heads == 0 ? 0u : slot->n_breakers != 0 ? n : min(n, most);
     i32 found = -1;
     for (u32 back = 0; back < far && found < 0; back += WGS) {
-        const u32 mine = back + get_local_id(0);
+        const u32 mine = back + LOCAL_ID;
         const u32 count = mine < far ? breaker_at(p, slot, lists, text, mine) : 0u;
         /* The nearest of the group: its place, then what is left after it. */
         found = wg_imax(count != 0 ? (i32)(((CLS_MAX_HISTORY - mine) << LINK_BITS) | (mine + 1 - count)) : -1, scratch);
@@ -207,7 +207,7 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
 static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk, __local u64 *scratch)
 {
     __global u32 *const found = p->links, *const list = p->links + p->length;
-    const u32 lid = get_local_id(0), n = h->n, last = p->text[n - 1];
+    const u32 lid = LOCAL_ID, n = h->n, last = p->text[n - 1];
     u32 count = 0, total = 0, pack = 0, id = 0;
     for (u32 j = lid; j + 1 < n; j += WGS) {
         const u32 hit = p->text[j] == last;
@@ -256,7 +256,7 @@ static inline int output_ends(const prepared_row *p, const cls_slot *slot, const
 static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
                        __global const u32 *lists, __local uint2 *chunk)
 {
-    const u32 n_stop = slot->outputs + drafts < slot->min_tokens ? slot->n_stop : 0u, lid = get_local_id(0);
+    const u32 n_stop = slot->outputs + drafts < slot->min_tokens ? slot->n_stop : 0u, lid = LOCAL_ID;
     for (u32 i = lid; i < n_stop + lid; i += WGS)
         mark_chunk(p, i < n_stop ? lists[slot->stop + i] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
     for (u32 i = lid; i < slot->n_bad_words + lid; i += WGS) {
@@ -283,7 +283,7 @@ static inline u32 copy_path(const prepared_row *p, i32 node, __global const i32 
         n++;
     }
     n = good ? n : 0;
-    if (get_local_id(0) == 0)
+    if (LOCAL_ID == 0)
         for (u32 i = n; i > 0; node = parents[node])
             p->path[--i] = (u32)ids[node];
     return n;
@@ -293,7 +293,7 @@ static inline u32 copy_path(const prepared_row *p, i32 node, __global const i32 
 static inline void patch_counts(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts, u32 vocab,
                                 __local uint2 *chunk)
 {
-    const u32 length = slot->length, end = length + drafts, lid = get_local_id(0);
+    const u32 length = slot->length, end = length + drafts, lid = LOCAL_ID;
     const u32 old = slot->window != 0 && length > slot->window ? length - slot->window : 0;
     const u32 from = slot->window != 0 && end > slot->window ? end - slot->window : 0; /* where the window begins then */
     const u32 kept = min(max(from, old), length), n = drafts + (kept - old);
@@ -338,13 +338,12 @@ static inline void patch_counts(const prepared_row *p, const cls_slot *slot, con
 
 /* Before the survey, if a row may need it. Reads slots and their states, writes
  * the rows' regions of `prepared`. Launch: [WGS, rows]. */
-KERNEL void cls_prepare_rows(__global const cls_args *args, __global const cls_slot *slots, __global const i32 *slot_map,
-                             __global u32 *state, __global const u32 *lists, __global u32 *prepared, DRAFT_ARGS)
+#define PREPARE_ARGS                                                                                       \
+    __global const cls_args *args, __global const cls_slot *slots, __global const i32 *slot_map,           \
+        __global u32 *state, __global const u32 *lists, __global u32 *prepared, DRAFT_ARGS
+ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, PREPARE_ARGS)
 {
-    const u32 vocab = args->vocab, has = args->has, layout = args->layout;
-    __local u64 scratch[WGS];
-    __local uint2 chunk[WGS];
-    const u32 row = get_group_id(1), lid = get_local_id(0);
+    const u32 vocab = args->vocab, has = args->has, layout = args->layout, lid = LOCAL_ID;
     const i32 place = mapped_slot(args, slots, slot_map, has, row);
     const prepared_row p = prepared_of(prepared, layout, vocab, row, lists + (place >= 0 ? slots[place].dry : 0u));
     u32 drafts = 0, patched = 0, wanted = place >= 0 && is_prepared(slots + place);
@@ -381,4 +380,11 @@ KERNEL void cls_prepare_rows(__global const cls_args *args, __global const cls_s
         if (patched)
             patch_counts(&p, &slot, &s, drafts, vocab, chunk);
     }
+}
+
+KERNEL void cls_prepare_rows(PREPARE_ARGS)
+{
+    __local u64 scratch[WGS];
+    __local uint2 chunk[WGS];
+    prepare_row(get_group_id(1), scratch, chunk, args, slots, slot_map, state, lists, prepared, DRAFT_NAMES);
 }

@@ -10,7 +10,7 @@ static inline u64 report_total(__global const i32 *row_key, __global const u64 *
 {
     const i32 exponent = split(max, CLS_LOG2E).exponent;
     u64 total = u64_from(0);
-    for (u32 tile = get_local_id(0); tile < tiles; tile += WGS)
+    for (u32 tile = LOCAL_ID; tile < tiles; tile += WGS)
         if (tile_max_key(row_key, tile) != CLS_KEY_NONE)
             total = u64_add(total, up(row_mass[tile], tile_unit(row_key, tile, max, exponent, CLS_LOG2E).shift));
     return wg_mass(total, scratch);
@@ -47,7 +47,7 @@ static inline u32 report_count(const report *t, __global const i32 *row_key, u32
     u32 count = 0;
     if (!t->listed)
         return tokens_above(&t->r, row_key, n, key - 1, list->scratch);
-    for (u32 i = get_local_id(0); i < t->n_ids; i += WGS)
+    for (u32 i = LOCAL_ID; i < t->n_ids; i += WGS)
         count += list->key[i] >= key;
     return wg_usum(count, list->scratch);
 }
@@ -56,11 +56,11 @@ static inline u32 report_count(const report *t, __global const i32 *row_key, u32
 static inline void report_listed(const report *t, const row_logits *r, shortlist *list)
 {
     list->n = t->n_ids;
-    for (u32 i = get_local_id(0); i < t->n_ids; i += WGS) {
+    for (u32 i = LOCAL_ID; i < t->n_ids; i += WGS) {
         list->id[i] = (i32)t->ids[i];
         list->key[i] = key_of(load_one(r, t->ids[i]));
     }
-    for (u32 i = t->n_ids + get_local_id(0); i < LIST && i < t->n_ids + VEC; i += WGS)
+    for (u32 i = t->n_ids + LOCAL_ID; i < LIST && i < t->n_ids + VEC; i += WGS)
         list->key[i] = CLS_KEY_NONE;
     BARRIER();
 }
@@ -71,6 +71,9 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
         __global const i32 *given_ids, __global f32 *given_logprobs, __global i32 *given_ranks,                \
         __global f32 *entropy, __global i32 *kept, __global f32 *kept_mass, __global i32 *candidate_ids,       \
         __global f32 *candidate_logits, __global f32 *candidate_probs, __global i32 *candidate_counts
+#define REPORT_OUT_NAMES                                                                                       \
+    logprobs, ranks, top_ids, top_logprobs, given_ids, given_logprobs, given_ranks, entropy, kept, kept_mass,  \
+        candidate_ids, candidate_logits, candidate_probs, candidate_counts
 
 /* The log-probability of the token (part 0) or of one that the caller gives, and its
  * rank; of the whole set how many it has. */
@@ -80,7 +83,7 @@ static inline void report_one(__global const cls_args *args, const report *t, co
                               __global f32 *given_logprobs, __global i32 *given_ranks, __global i32 *kept,
                               __global i32 *candidate_counts, shortlist *list)
 {
-    const u32 lid = get_local_id(0), wants = args->wants, given_n = args->given_n;
+    const u32 lid = LOCAL_ID, wants = args->wants, given_n = args->given_n;
     const size_t at = part == 0 ? row : (size_t)row * given_n + (part - 1);
     const int whole = part == given_n + 1;
     const int ranked = wants & (whole       ? CLS_WANTS(CLS_OUT_KEPT) | CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS)
@@ -123,13 +126,13 @@ static inline void report_sums(__global const cls_args *args, const report *t, _
     u64 sum[3];
     for (u32 s = 0; s < 3; s++) {
         u64 mine = u64_from(0);
-        for (u32 tile = get_local_id(0); tile < tiles; tile += WGS)
+        for (u32 tile = LOCAL_ID; tile < tiles; tile += WGS)
             mine = u64_add(mine, sums[tile * CLS_PIVOTS + s]);
         sum[s] = wg_mass(mine, scratch);
     }
-    if (get_local_id(0) == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
+    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
         OUTPUT(entropy, CLS_OUT_ENTROPY)[row] = none || t->greedy ? 0.0f : report_entropy(t, sum[2]);
-    if (get_local_id(0) == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
+    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
         OUTPUT(kept_mass, CLS_OUT_KEPT_MASS)[row] =
             none ? 0.0f : t->greedy ? 1.0f : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
 }
@@ -140,7 +143,7 @@ static inline void report_top(__global const cls_args *args, const report *t, co
                               __global i32 *candidate_ids, __global f32 *candidate_logits, __global f32 *candidate_probs)
 {
     const u32 wants = args->wants, top_n = args->top_n, candidates_n = args->candidates_n;
-    for (u32 i = get_local_id(0); i < max(top_n, candidates_n); i += WGS) {
+    for (u32 i = LOCAL_ID; i < max(top_n, candidates_n); i += WGS) {
         const size_t top = (size_t)row * top_n + i, candidate = (size_t)row * candidates_n + i;
         const int there = i < list->n;
         const i32 from = there ? list->order[i] : 0, id = there ? list->id[from] : -1;
@@ -166,12 +169,13 @@ static inline void report_top(__global const cls_args *args, const report *t, co
  * and sums. With CLS_RAW of the raw row, whose survey the arguments then are; else of
  * what the token was drawn from. Each of these by a group of its own.
  * Launch: [(3 + given_n) * WGS, rows]. */
-KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, __global const u64 *pass, REPORT_OUTS)
+ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, STEP_ARGS, __global const f32 *sample,
+                __global const u64 *pass, REPORT_OUTS)
 {
-    SHORTLIST(list);
+    shortlist list = *the_list;
     STEP_LOCALS
     const u32 given_n = args->given_n, listed_n = max(args->top_n, args->candidates_n);
-    const u32 row = get_group_id(1), part = get_group_id(0), n = MAX_TILES;
+    const u32 n = MAX_TILES;
     const i32 place = ROW_SLOT(row);
     const row_logits r = ROW_VIEW(row, place);
     __global const i32 *const row_key = tile_key + (size_t)row * n;
@@ -206,4 +210,10 @@ KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, __global const u64
         report_top(args, &t, &list, row_key, row, top_ids, top_logprobs, candidate_ids, candidate_logits,
                    candidate_probs);
     }
+}
+
+KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, __global const u64 *pass, REPORT_OUTS)
+{
+    SHORTLIST(list);
+    report_row(get_group_id(1), get_group_id(0), &list, STEP_NAMES, sample, pass, REPORT_OUT_NAMES);
 }

@@ -4,13 +4,13 @@
 /* residual: sums of what is left of the rows that verify may have to draw from,
  * by tiles, in work[]; for typical acceptance the terms of their entropies.
  * Launch: as the survey. */
-KERNEL void cls_residual(STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS)
+#define RESIDUAL_ARGS STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS
+ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratch, RESIDUAL_ARGS)
 {
     STEP_LOCALS
     const u32 tiles_per_group = args->tiles_per_group, method = args->method;
     __global const i32 *const nodes = NODES, *const parents = PARENTS;
-    __local u64 scratch[WGS];
-    const u32 row = get_group_id(1), first_tile = get_group_id(0) * tiles_per_group, n_rows = get_num_groups(1);
+    const u32 first_tile = group * tiles_per_group;
     const u32 last_tile = min(first_tile + tiles_per_group, TILES);
     const i32 place = ROW_SLOT(row);
     u64 reach = CLS_ONE_Q63;
@@ -45,7 +45,7 @@ KERNEL void cls_residual(STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f3
         cls_unit unit, its;
         u64 sum = u64_from(0), lane[VEC];
         const int there = residual_units(&w, row_key, tile, &unit, &its), kind = tile_kind(&w.t.r, tile);
-        for (u32 v = get_local_id(0); there && v < TILE_VECTORS; v += WGS) {
+        for (u32 v = LOCAL_ID; there && v < TILE_VECTORS; v += WGS) {
             const u32 i = tile * CLS_TILE + v * VEC;
             if (method == CLS_VERIFY_TYPICAL) {
                 f32 x[VEC];
@@ -62,7 +62,14 @@ KERNEL void cls_residual(STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f3
             }
         }
         sum = wg_mass(sum, scratch);
-        if (get_local_id(0) == 0)
+        if (LOCAL_ID == 0)
             work[(size_t)row * TILES + tile] = sum;
     }
+}
+
+KERNEL void cls_residual(RESIDUAL_ARGS)
+{
+    __local u64 scratch[WGS];
+    residual_tiles(get_group_id(1), get_num_groups(1), get_group_id(0), scratch, STEP_NAMES, RANDOM_NAMES, work, sample,
+                   DRAFT_NAMES, DRAFT_ROW_NAMES);
 }

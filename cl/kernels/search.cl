@@ -17,7 +17,7 @@ typedef struct pass_sums {
 
 /* Measures what is left of the row. Returns 1 when it is in the list, sorted, and the
  * list can go on. */
-static inline int search_sizes(row_stage *w, int skips_mass)
+ONE_COPY int search_sizes(row_stage *w, int skips_mass)
 {
     shortlist *const list = w->list;
     chain_state *const c = w->c;
@@ -75,7 +75,7 @@ static inline void ask_stage(u32 stage, row_stage *w)
 
 /* Makes what a stage asks of the set, and of what is left too little as much as
  * min_keep says, in the stage's own order. */
-static inline void search_cut(row_stage *w, u32 stage, int fresh, pass_sums *pass)
+ONE_COPY void search_cut(row_stage *w, u32 stage, int fresh, pass_sums *pass)
 {
     const int by_key = fresh && STAGE_IS(stage, STAGES_OF_KEY), by_pass = fresh && STAGE_IS(stage, STAGES_OF_PASS);
     const int floors = w->slot->min_keep > 1 && STAGE_IS(stage, STAGES_OF_LEAST);
@@ -166,9 +166,9 @@ static inline int search_row(row_stage *w, pass_sums *pass)
 }
 
 /* search: the rows that the token kernel left. The others do nothing. */
-KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS)
+ONE_COPY void search_the_row(ROW_ARGS)
 {
-    if (rows[get_group_id(1)].state == CLS_ROW_DONE) /* the same for the whole group */
+    if (rows[row].state == CLS_ROW_DONE) /* the same for the whole group */
         return;
     ROW_BEGIN
     __global const u64 *const row_pass = pass + (size_t)row * tiles * CLS_PIVOTS;
@@ -185,7 +185,7 @@ KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS)
     sums.last = none;
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         u64 sum = u64_from(0);
-        SHORT_LOOP for (u32 t = get_local_id(0); t < tiles && sums.valid; t += WGS)
+        SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles && sums.valid; t += WGS)
             sum = u64_add(sum, row_pass[t * CLS_PIVOTS + p]);
         sums.known[p] = wg_mass(sum, list.scratch);
     }
@@ -204,4 +204,10 @@ KERNEL void cls_search(STEP_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS)
         out.none = 1;
     }
     ROW_END(1)
+}
+
+KERNEL void cls_search(ROW_KERNEL_ARGS)
+{
+    SHORTLIST(list);
+    search_the_row(get_group_id(1), get_num_groups(1), &list, ROW_NAMES);
 }

@@ -14,7 +14,7 @@
 /* Makes a state what another is; `empty`: nothing at all. */
 static inline void state_take(const slot_state *s, const slot_state *from, int empty)
 {
-    for (u32 w = get_local_id(0); w < s->words; w += WGS) {
+    for (u32 w = LOCAL_ID; w < s->words; w += WGS) {
         const u32 touched = empty ? 0u : from->touched[w];
         if ((s->touched[w] | touched) == 0)
             continue;
@@ -30,7 +30,7 @@ static inline void state_take(const slot_state *s, const slot_state *from, int e
             vstore16(empty ? (uint16)(0u) : vload16(w, from->counts), w, s->counts);
     }
     if (!empty)
-        for (u32 i = get_local_id(0); i < (s->n_ring + 15) / 16 + (s->n_modes * CLS_MODE_WORDS + 15) / 16; i += WGS)
+        for (u32 i = LOCAL_ID; i < (s->n_ring + 15) / 16 + (s->n_modes * CLS_MODE_WORDS + 15) / 16; i += WGS)
             vstore16(vload16(i, from->ring), i, s->ring);
     BARRIER();
 }
@@ -44,7 +44,7 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
     if (s->keep == CLS_KEEPS_NONE)
         return;
     BARRIER();
-    for (u32 w = get_local_id(0); w < s->words; w += WGS) {
+    for (u32 w = LOCAL_ID; w < s->words; w += WGS) {
         if (s->touched[w] == 0)
             continue;
         s->touched[w] = s->biases ? s->biased[w] : 0u;
@@ -56,11 +56,11 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
     }
     BARRIER();
     for (u32 first = length - n; first < length; first += WGS) {
-        if (first + get_local_id(0) < length)
-            chunk[get_local_id(0)] = s->ring[(first + get_local_id(0)) % s->n_ring];
+        if (first + LOCAL_ID < length)
+            chunk[LOCAL_ID] = s->ring[(first + LOCAL_ID) % s->n_ring];
         BARRIER();
         for (u32 i = first; i < first + WGS && i < length; i++)
-            if ((chunk[i - first] & CLS_ENTRY_ID) / 32 % WGS == get_local_id(0))
+            if ((chunk[i - first] & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID)
                 s->ring[i % s->n_ring] = state_add(s, chunk[i - first], flags);
         BARRIER();
     }
@@ -73,7 +73,7 @@ static inline void state_bias(const slot_state *s, __global const u32 *ids, u32 
     if (!s->biases)
         return;
     BARRIER();
-    for (u32 w = get_local_id(0); w < s->words; w += WGS) {
+    for (u32 w = LOCAL_ID; w < s->words; w += WGS) {
         u32 bits = s->touched[w] != 0 ? s->biased[w] : 0u;
         if (bits == 0)
             continue;
@@ -90,7 +90,7 @@ static inline void state_bias(const slot_state *s, __global const u32 *ids, u32 
     BARRIER();
     for (u32 i = 0; i < n; i++) {
         const u32 w = ids[i] / 32, bit = 1u << (ids[i] & 31);
-        if (w % WGS == get_local_id(0)) {
+        if (w % WGS == LOCAL_ID) {
             s->biased[w] |= bit;
             s->touched[w] |= bit;
         }
@@ -106,11 +106,11 @@ static inline void state_append(cls_slot *slot, const slot_state *s, __global co
     for (u32 j = 0; j < n; j++) {
         u32 entry = entries[j];
         outputs += entry >> 31;
-        if (get_local_id(0) == 0)
+        if (LOCAL_ID == 0)
             mode_store(s, slot->length + j, &slot->mode);
         if ((entry & CLS_ENTRY_OUTPUT) && (slot->flags & CLS_SLOT_DECAYS))
             slot->mode.top_p = top_p_next(slot, slot->mode.top_p, (i32)(entry & CLS_ENTRY_ID));
-        if ((entry & CLS_ENTRY_ID) / 32 % WGS == get_local_id(0)) {
+        if ((entry & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID) {
             if (slot->window == 0)
                 entry = state_add(s, entry, slot->flags);
             if (j + s->n_ring >= n) /* what comes later would overwrite it */
@@ -142,7 +142,7 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
     if (slot->window == 0) {
         for (u32 j = 0; j < n; j++) {
             const u32 entry = s->ring[(slot->length - 1 - j) % s->n_ring];
-            if ((entry & CLS_ENTRY_ID) / 32 % WGS == get_local_id(0))
+            if ((entry & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID)
                 state_drop(s, entry, slot->flags, (entry & CLS_ENTRY_FIRST) != 0);
         }
     }
@@ -195,7 +195,7 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         slot->length = was.length;
         slot->longest = was.longest;
         if (slot->flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) {
-            for (u32 i = get_local_id(0); i < s->n_modes; i += WGS) {
+            for (u32 i = LOCAL_ID; i < s->n_modes; i += WGS) {
                 cls_mode mode;
                 mode_load(s, i, &mode);
                 mode_keep(slot, &was, &mode);
@@ -223,26 +223,33 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
 /* Launch: [WGS, n]: a group a call, of which those of `round` are run.
  * `history`: how many entries a new scope counts again; `rollback`: how many
  * may be taken back. */
-KERNEL void cls_slots(__global const cls_change *changes, const u32 round, __global u32 *words,
-                      __global cls_slot *slots, __global u32 *state, const u32 layout, __global u32 *lists,
-                      const u32 vocab, const u32 history, const u32 rollback)
+#define SLOTS_ARGS                                                                                     \
+    __global const cls_change *changes, const u32 round, __global u32 *words, __global cls_slot *slots, \
+        __global u32 *state, const u32 layout, __global u32 *lists, const u32 vocab, const u32 history, \
+        const u32 rollback
+ONE_COPY void make_change(u32 change, __local u32 *chunk, SLOTS_ARGS)
 {
-    __local u32 chunk[WGS];
-    const cls_change c = changes[get_group_id(1)];
+    const cls_change c = changes[change];
     if (c.round == round) { /* the same for the whole group */
         const slot_state s = state_of(state, layout, vocab, c.slot);
         const slot_state from = c.kind == CLS_CHANGE_LOAD ? state_at(words + c.words, layout, vocab)
                                                           : state_of(state, layout, vocab, c.from);
         const cls_slot other = c.kind == CLS_CHANGE_LOAD ? c.params : slots[c.from];
         cls_slot slot = slots[c.slot];
-        for (u32 i = get_local_id(0); i < c.n_lists; i += WGS)
+        for (u32 i = LOCAL_ID; i < c.n_lists; i += WGS)
             lists[c.params.bias + i] = words[c.lists + i];
         BARRIER(); /* all have read the slots, the lists are there */
         change_slot(&c, &slot, &s, &from, &other, words + c.words, lists, history, rollback, chunk);
         BARRIER();
-        if (get_local_id(0) == 0) {
+        if (LOCAL_ID == 0) {
             slot.stopped = (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists) : 0u;
             slots[c.slot] = slot;
         }
     }
+}
+
+KERNEL void cls_slots(SLOTS_ARGS)
+{
+    __local u32 chunk[WGS];
+    make_change(get_group_id(1), chunk, changes, round, words, slots, state, layout, lists, vocab, history, rollback);
 }

@@ -260,9 +260,10 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, f32 tile_
 }
 
 /* Tiles first to last - 1, by one item: each tile's keys, status bits and mass. */
-static inline void survey_tiles(const row_logits *r, u32 first, u32 last, u32 needs_mass, f32 scale,
-                                __global i32 *row_key, __global u32 *flags_of, __global u64 *mass_of)
+ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs_mass, f32 scale, __global i32 *row_key,
+                  __global u32 *flags_of, __global u64 *mass_of)
 {
+    const row_logits own = *row, *const r = &own; /* nobody else has its address: it stays in registers */
     f32 next_max = 0.0f;
     u32 next_flags = 0, is_read = 0, touched_tiles = 0;
     /* Which of the tiles are touched, a bit each (a group has at most 32): asked
@@ -448,7 +449,7 @@ KERNEL void cls_survey(STEP_ARGS)
     /* A round takes TEAMS tiles with two barriers, 16 KB of float32 in groups of 256 and vectors of
      * 4. It ends with the tiles' masses still in shares, which the next round's barriers serve, too;
      * the last round has no tiles. */
-    const u32 lid = get_local_id(0), from_end = WGS - 1 - lid;
+    const u32 lid = LOCAL_ID, from_end = WGS - 1 - lid;
 #if !BARE
     for (u32 n = lid; n < 32; n += WGS)
         if (first + n < last)

@@ -89,7 +89,7 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot, _
 /* The first token of the first max tile that has the maximum. */
 static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 n, i32 max_key, __local u64 *scratch)
 {
-    const u32 lid = get_local_id(0);
+    const u32 lid = LOCAL_ID;
     u32 first = 0x7fffffffu;
     for (u32 base = lid * VEC; base < n && first == 0x7fffffffu; base += WGS * VEC) {
         const u32 tops = lane_bits(VLOAD(row_key + base) == max_key);
@@ -156,7 +156,7 @@ static inline void record_begin(i32 place, i32 invalid_token, cls_row *out)
         out->pivot[p] = CLS_KEY_NONE;
 }
 
-KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS)
+ONE_COPY void token_row(ROW_ARGS)
 {
     ROW_BEGIN
     cls_row out;
@@ -212,4 +212,10 @@ KERNEL void cls_token(STEP_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS)
 #endif
     }
     ROW_END(out.state == CLS_ROW_DONE)
+}
+
+KERNEL void cls_token(ROW_KERNEL_ARGS)
+{
+    SHORTLIST(list);
+    token_row(get_group_id(1), get_num_groups(1), &list, ROW_NAMES);
 }

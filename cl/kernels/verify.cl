@@ -17,7 +17,7 @@ static inline u32 ends_request(__global const cls_slot *slot, __global const u32
 static inline u64 sum_of(__global const u64 *tile_sum, u32 tiles, __local u64 *scratch)
 {
     u64 sum = u64_from(0);
-    for (u32 t = get_local_id(0); t < tiles; t += WGS)
+    for (u32 t = LOCAL_ID; t < tiles; t += WGS)
         sum = u64_add(sum, tile_sum[t]);
     return wg_mass(sum, scratch);
 }
@@ -201,6 +201,7 @@ static inline int judge_row(const judge *v, const row_logits *r, __global const 
 #define VERIFY_OUTS                                                                                      \
     __global i32 *out_tokens, __global i32 *accepted, __global i32 *emitted, __global i32 *out_nodes,    \
         __global i32 *out_status, __global i32 *counters
+#define VERIFY_OUT_NAMES out_tokens, accepted, emitted, out_nodes, out_status, counters
 #define WANTED(output) (wants & CLS_WANTS(CLS_VERIFIED_##output))
 #define VERIFIED(buffer, output) OUTPUT(buffer, CLS_VERIFIED_##output)
 
@@ -238,16 +239,17 @@ static inline void verify_write(__global const cls_args *args, const walk *w, __
 }
 
 /* verify: a request a group. Launch: [WGS, requests]. */
-KERNEL void cls_verify(STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS,
-                       __global i32 *latest, VERIFY_OUTS)
+#define VERIFY_ARGS                                                                                                \
+    STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS, __global i32 *latest, \
+        VERIFY_OUTS
+ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VERIFY_ARGS)
 {
-    __local u64 scratch[WGS];
     STEP_LOCALS
-    const u32 request = get_group_id(1), lid = get_local_id(0), tiles = TILES;
+    const u32 lid = LOCAL_ID, tiles = TILES;
     const u32 method = args->method, n_rows = args->n_rows;
     const int bonus = (int)args->bonus;
     const u32 first = (u32)FIRSTS[request];
-    const u32 last = request + 1 < get_num_groups(1) ? (u32)FIRSTS[request + 1] : n_rows;
+    const u32 last = request + 1 < requests ? (u32)FIRSTS[request + 1] : n_rows;
     const i32 place = mapped_slot(args, slots, slot_map, has, first);
     __global const i32 *const its_nodes = NODES, *const its_parents = PARENTS;
     __global const i32 *const ids = OF(draft_ids);
@@ -303,4 +305,11 @@ KERNEL void cls_verify(STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 
         state_accept(slots + place, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1, &made, scratch);
         BARRIER();
     }
+}
+
+KERNEL void cls_verify(VERIFY_ARGS)
+{
+    __local u64 scratch[WGS];
+    verify_request(get_group_id(1), get_num_groups(1), scratch, STEP_NAMES, RANDOM_NAMES, work, sample, DRAFT_NAMES,
+                   DRAFT_ROW_NAMES, latest, VERIFY_OUT_NAMES);
 }

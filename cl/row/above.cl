@@ -8,7 +8,7 @@
 static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key, __local u64 *scratch)
 {
     IV c0 = (IV)(0), c1 = c0, c2 = c0, c3 = c0;
-    for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC) {
+    for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC) {
         const IV k = VLOAD(row_key + i);
         c0 += k >= key[0];
         c1 += k >= key[1];
@@ -20,11 +20,11 @@ static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key
 
 /* Tokens of the row with keys above a key, by the whole group: only tiles
  * whose maximum is above it are read. */
-static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
+ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
 {
     const f32 bound = above(key), least = least_above(r, bound);
     u32 count = 0;
-    for (u32 first = get_local_id(0) * VEC; first < n; first += WGS * VEC) {
+    for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
         if (!ANY(VLOAD(row_key + first) > key))
             continue;
         SHORT_LOOP for (u32 m = first; m < first + VEC && m < n; m++) {
@@ -44,7 +44,7 @@ static inline u32 tokens_above(const row_logits *r, __global const i32 *row_key,
  * tiles' (CLS_KEY_NONE + 1) where there are fewer. Counts for four keys at once:
  * first some that lie further and further under the maximum, then such as divide
  * what is left evenly in floats, as maxima mostly lie, at last in keys. */
-static inline i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key, __local u64 *scratch)
+ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key, __local u64 *scratch)
 {
     i32 lo = CLS_KEY_NONE + 1; /* at least k at or above it, unless there are fewer at all */
     i32 hi = max_key + 1;      /* fewer than k */
@@ -85,12 +85,12 @@ static inline i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_
 /* Of each of four ascending keys, how many tokens lie above it, by the whole group. A max
  * tile's counts are at most 64 each, a byte of every lane: four vectors of counts would take
  * the registers of a GPU's items. */
-static inline void tokens_above_each(const row_logits *r, __global const i32 *row_key, u32 n, const i32 *key,
+ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key, u32 n, const i32 *key,
                                      u32 *count, __local u64 *scratch)
 {
     const f32 least = least_above(r, above(key[0]));
     u64 low = u64_from(0), high = low;
-    for (u32 first = get_local_id(0) * VEC; first < n; first += WGS * VEC) {
+    for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
         if (!ANY(VLOAD(row_key + first) > key[0]))
             continue;
         SHORT_LOOP for (u32 m = first; m < first + VEC && m < n; m++) {
@@ -121,7 +121,7 @@ static inline void tokens_above_each(const row_logits *r, __global const i32 *ro
 /* The k-th largest key of the row, between a known bound and the maximum, and
  * how many are above it. Four keys divide what is left: at most 14 reads of the tiles
  * above the bound, where a single one would take 31. */
-static inline i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 bound, i32 max_key,
+ONE_COPY i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 bound, i32 max_key,
                           u32 *over, __local u64 *scratch)
 {
     i32 lo = bound, hi = max_key; /* count(>= lo) >= k > count(> hi) */

@@ -143,7 +143,7 @@ static inline u32 touched_lanes(const row_logits *r, u32 i) { return touched_wor
 
 /* A touched token's biases and penalties, then what was prepared: bans, and DRY
  * comes last. */
-static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
+ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x)
 {
     const slot_state *const s = &r->state;
     if (r->penalized) {
@@ -178,7 +178,7 @@ static inline FV adjust_touched(const row_logits *r, u32 i, FV x, f32 least)
 #else
 static inline u32 touched_word(const row_logits *r, u32 w) { return 0; }
 static inline u32 touched_lanes(const row_logits *r, u32 i) { return 0; }
-static inline f32 adjust_one(const row_logits *r, u32 i, f32 x) { return x; }
+ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x) { return x; }
 static inline FV adjust_touched(const row_logits *r, u32 i, FV x, f32 least) { return x; }
 #endif
 
@@ -235,7 +235,7 @@ static inline f32 load_whole(const row_logits *r, u32 i)
     return r->touched && (touched_word(r, i >> 5) >> (i & 31) & 1u) ? adjust_one(r, i, x) : x;
 #endif
 }
-static inline f32 load_one(const row_logits *r, u32 i)
+ONE_COPY f32 load_one(const row_logits *r, u32 i)
 {
     const f32 x = load_whole(r, i);
     return r->narrowed ? narrow_one(r, i, x) : x;

@@ -106,7 +106,7 @@ static inline void bracket_narrow(const i32 *key, const u64 *sum, u64 target, br
 /* The cut at which the measure from the top reaches the target: the place of
  * the token that does it. `pivot` and `known`: keys, ascending, and what lies
  * above each, if the pass measured that. */
-static inline void find_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u64 target,
+ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u64 target,
                             const i32 *pivot, const u64 *known, int is_known, i32 max_key, __global u64 *work,
                             shortlist *list, cut *c)
 {

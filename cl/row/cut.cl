@@ -15,12 +15,12 @@ typedef struct cut {
 } cut;
 
 /* The least and the largest key in (lo, hi], by the group. */
-static inline void key_range(const row_logits *r, __global const i32 *row_key, u32 n, i32 *lo, i32 *hi,
+ONE_COPY void key_range(const row_logits *r, __global const i32 *row_key, u32 n, i32 *lo, i32 *hi,
                              __local u64 *scratch)
 {
     const f32 under = above(*lo), over = above(*hi);
     FV least = (FV)(CLS_INF), most = (FV)(CLS_MASKED);
-    for (u32 m = get_local_id(0); m < n; m += WGS) {
+    for (u32 m = LOCAL_ID; m < n; m += WGS) {
         if (row_key[m] > *lo) {
             const int kind = max_tile_kind(r, m);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
@@ -50,13 +50,13 @@ static inline u64 tie_measure(const measure *m, i32 key, const cls_unit *unit)
 /* The cut among the tokens of one key: the last id it takes for base plus
  * their measure to reach the target. Tile sums first, then one tile. Leaves in
  * work[tiles] what each tile keeps of them. */
-static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, i32 key,
+ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, i32 key,
                           u64 base, u64 target, __global u64 *work, __local u64 *scratch)
 {
     const f32 under = above(key - 1), over = above(key);
     u64 total = u64_from(0);
     i32 id = CLS_MAX_ID;
-    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const i32 top = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (top >= key) {
@@ -75,7 +75,7 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
     }
     total = u64_add(base, wg_mass(total, scratch));
     BARRIER();
-    if (get_local_id(0) == 0 && !u64_less(total, target)) {
+    if (LOCAL_ID == 0 && !u64_less(total, target)) {
         u64 sum = base;
         u32 t = 0;
         SHORT_LOOP while (t + 1 < tiles && u64_less(u64_add(sum, work[t]), target))
@@ -91,7 +91,7 @@ static inline i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 
         }
     }
     id = wg_imin(id, scratch);
-    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         if (t > (u32)id / CLS_TILE)
             work[t] = u64_from(0);
         if (t != (u32)id / CLS_TILE)
@@ -112,7 +112,7 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
 {
     list_sort(list);
     if (m->counts) {
-        SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS)
+        SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS)
             list->mass[i] = u64_from(1);
         BARRIER();
     } else {
@@ -124,12 +124,12 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
 
 /* The masses of what a cut keeps, tile by tile; returns their sum. Items own
  * whole tiles. */
-static inline u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
+ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
                              const kept_set *set, __global u64 *work, __local u64 *scratch)
 {
     u64 total = u64_from(0);
     BARRIER();
-    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const i32 top = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (top >= set->key && top != CLS_KEY_NONE) {
@@ -160,12 +160,12 @@ static inline u64 pass_masses(const shortlist *list, const cut *c, __global cons
 {
     u64 total = u64_from(0);
     BARRIER();
-    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const u64 over = row_pass[t * CLS_PIVOTS + (u32)c->pivot];
         work[t] = c->tied ? u64_add(over, work[t]) : over;
     }
     BARRIER();
-    if (get_local_id(0) == 0 && !c->tied) {
+    if (LOCAL_ID == 0 && !c->tied) {
         SHORT_LOOP for (u32 i = 0; i < list->n; i++) {
             const u32 t = (u32)list->id[i] / CLS_TILE;
             const int kept = (u32)list->rank[i] < c->kept;
@@ -176,7 +176,7 @@ static inline u64 pass_masses(const shortlist *list, const cut *c, __global cons
         }
     }
     BARRIER();
-    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS)
+    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS)
         total = u64_add(total, work[t]);
     return wg_mass(total, scratch);
 }

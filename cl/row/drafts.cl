@@ -5,6 +5,7 @@
 
 /* The drafts' own distributions, by draft. */
 #define DRAFT_ROW_ARGS __global const logit *draft_x, __global const i32 *raw_key, __global const u64 *raw_mass
+#define DRAFT_ROW_NAMES draft_x, raw_key, raw_mass
 typedef struct draft_rows {
     u32 kind;
     __global const logit *x; /* or floats */
@@ -50,7 +51,7 @@ static inline u64 draft_share(const draft_rows *d, u32 draft, u32 id, const cls_
 
 /* Weighs the draft that follows a row, by the whole group: its probability in what
  * the row's token was drawn from, and in its own distribution. */
-static inline void weigh_draft(const row_logits *r, u32 flags, __global const i32 *row_key, i32 draft,
+ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *row_key, i32 draft,
                                __global const i32 *ids, const draft_rows d, u32 n, __global u64 *row_work,
                                __global const u32 *row_ids, cls_row *out, __local u64 *scratch)
 {

@@ -8,9 +8,11 @@
 
 #define RANDOM_ARGS \
     __global const i32 *positions, __global const i32 *draws, __global const u64 *random
+#define RANDOM_NAMES positions, draws, random
 #define DRAW_ARGS                                                                                     \
     RANDOM_ARGS, __global u64 *work, __global u64 *pass, __global f32 *sample, __global i32 *tokens,  \
     __global i32 *status_out, __global i32 *latest, __global const i32 *infill
+#define DRAW_NAMES RANDOM_NAMES, work, pass, sample, tokens, status_out, latest, infill
 
 /* The weights of one vector of a tile, in units that set_finish() brings to the
  * row's, and their sum. */
@@ -47,7 +49,7 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
                                u64 drawn, __local u64 *scratch)
 {
     const u32 stretch = (TILE_VECTORS + WGS - 1) / WGS;
-    const u32 first = min((u32)get_local_id(0) * stretch, (u32)TILE_VECTORS);
+    const u32 first = min(LOCAL_ID * stretch, (u32)TILE_VECTORS);
     const u32 last = min(first + stretch, (u32)TILE_VECTORS);
     const int kind = tile_kind(r, tile);
     u64 sum = u64_from(0), total;
@@ -81,7 +83,7 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
 static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn, __local u64 *scratch)
 {
     const u32 stretch = (tiles + WGS - 1) / WGS;
-    const u32 first = min((u32)get_local_id(0) * stretch, tiles), last = min(first + stretch, tiles);
+    const u32 first = min(LOCAL_ID * stretch, tiles), last = min(first + stretch, tiles);
     u64 mine = u64_from(0), total;
     u32 found = tiles;
     SHORT_LOOP for (u32 t = first; t < last; t++)
@@ -125,7 +127,7 @@ static inline i32 draw_row(const row_logits *r, __global const i32 *row_key, __g
 static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
 {
     i32 token = -1;
-    if (get_local_id(0) == 0) {
+    if (LOCAL_ID == 0) {
         u64 sum = u64_from(0);
         SHORT_LOOP for (u32 i = 0; i < list->n && token < 0; i++) {
             if ((u32)list->rank[i] < kept) {
@@ -135,7 +137,7 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
             }
         }
     }
-    return (i32)u64_lo(wg_broadcast(u64_from((u32)token), get_local_id(0) == 0, list->scratch));
+    return (i32)u64_lo(wg_broadcast(u64_from((u32)token), LOCAL_ID == 0, list->scratch));
 }
 
 /* 64 random bits of a row, for a purpose. */

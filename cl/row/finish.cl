@@ -18,7 +18,7 @@ static inline void finish_row(__global const cls_args *args, cls_row *out, __glo
         else if (slot->max_tokens != 0 && outputs >= slot->max_tokens)
             out->status |= CLS_STATUS_STOPPED | CLS_STATUS_LENGTH;
     }
-    if (get_local_id(0) == 0) {
+    if (LOCAL_ID == 0) {
         *record = *out;
         if (done && (has & CLS_HAS_TOKENS))
             OF(tokens)[row] = out->token;

@@ -87,7 +87,7 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
 
 /* Fills the list with the row's tokens of lo <= key <= hi, in id order, those
  * equal to lo only up to `ties` of them. Returns 0 if they don't fit. */
-static inline int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi, u32 ties,
+ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi, u32 ties,
                           shortlist *list)
 {
     u32 total = 0;
@@ -97,7 +97,7 @@ static inline int collect(const row_logits *r, __global const i32 *row_key, u32 
     /* Each item counts in its own stretch of tiles, then writes where the
      * items before it end: the order of ids is kept without sorting. */
     const u32 stretch = (n / VEC + WGS - 1) / WGS * VEC;
-    const u32 first = min((u32)get_local_id(0) * stretch, n), last = min(first + stretch, n);
+    const u32 first = min(LOCAL_ID * stretch, n), last = min(first + stretch, n);
     u32 quota = ALL_TIES, at = 0;
     for (u32 write = 0; write < 2 && total <= LIST; write++) {
         const u32 count = take_tokens(r, row_key, first, last, lo, hi, &quota, (int)write, at, list);
@@ -115,7 +115,7 @@ static inline int collect(const row_logits *r, __global const i32 *row_key, u32 
     if (total > LIST)
         return 0;
     list->n = total;
-    SHORT_LOOP for (u32 i = total + get_local_id(0); i < LIST && i < total + VEC; i += WGS)
+    SHORT_LOOP for (u32 i = total + LOCAL_ID; i < LIST && i < total + VEC; i += WGS)
         list->key[i] = CLS_KEY_NONE;
     BARRIER();
     return 1;
@@ -124,10 +124,10 @@ static inline int collect(const row_logits *r, __global const i32 *row_key, u32 
 /* Ranks the list: entry i has as many before it as keys above its own, or
  * equal to it and earlier. n^2 / VEC compares, but no barrier between them:
  * for the 50 to 500 entries that lists have this beats sorting. */
-static inline void list_sort(shortlist *list)
+ONE_COPY void list_sort(shortlist *list)
 {
     const u32 n = list->n;
-    for (u32 i = get_local_id(0); i < n; i += WGS) {
+    for (u32 i = LOCAL_ID; i < n; i += WGS) {
         const i32 key = list->key[i];
         IV count = (IV)(0);
         u32 v = 0;
@@ -157,13 +157,13 @@ static inline void list_sort(shortlist *list)
 }
 
 /* Takes the masses of the list's tokens at a scale. */
-static inline void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_max, f32 scale)
+ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_max, f32 scale)
 {
     const i32 exponent = split(row_max, scale).exponent;
     u32 tile = 0xffffffffu;
     cls_unit unit;
     BARRIER();
-    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+    SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (t != tile) {
             tile = t;
@@ -178,7 +178,7 @@ static inline void list_weigh(shortlist *list, __global const i32 *row_key, f32 
 static inline u64 list_mass(const shortlist *list, u32 kept)
 {
     u64 mass = u64_from(0);
-    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS)
+    SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             mass = u64_add(mass, list->mass[i]);
     return wg_mass(mass, list->scratch);
@@ -186,10 +186,10 @@ static inline u64 list_mass(const shortlist *list, u32 kept)
 
 /* How many ranks it takes until base plus their mass reaches the target, at
  * least one; kept + 1 if that many don't. One item walks: lists are short. */
-static inline u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
+ONE_COPY u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
 {
     u32 count = 0;
-    if (get_local_id(0) == 0) {
+    if (LOCAL_ID == 0) {
         u64 sum = base;
         int reached = 0;
         SHORT_LOOP while (!reached && count < kept) {
@@ -200,7 +200,7 @@ static inline u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 targ
         if (!reached)
             count = kept + 1;
     }
-    return u64_lo(wg_broadcast(u64_from(count), get_local_id(0) == 0, list->scratch));
+    return u64_lo(wg_broadcast(u64_from(count), LOCAL_ID == 0, list->scratch));
 }
 
 /* ------------------------------------------------------------------- counts, sums */
@@ -209,18 +209,18 @@ static inline u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 targ
 static inline u32 list_count(const shortlist *list, u32 kept, i32 key)
 {
     IV count = (IV)(0);
-    for (u32 i = get_local_id(0) * VEC; i < list->n; i += WGS * VEC)
+    for (u32 i = LOCAL_ID * VEC; i < list->n; i += WGS * VEC)
         count += (VLOAD(list->key + i) >= key) & (AS_IV(AS_UV(VLOAD(list->rank + i)) < (UV)(kept)));
     return wg_usum(COUNT(count), list->scratch);
 }
 
-static inline u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 kept, u32 what, f32 top, f32 scale)
+ONE_COPY u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 kept, u32 what, f32 top, f32 scale)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = u64_from(0);
     u32 tile = 0xffffffffu;
     cls_unit unit;
-    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+    SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (t != tile) {
             tile = t;
@@ -237,10 +237,10 @@ static inline u64 list_sum(const shortlist *list, __global const i32 *row_key, u
 #define GONE 0x7fffffff /* the rank of what was taken out */
 
 /* Takes ranks first to last - 1 out of the list. */
-static inline void list_drop(shortlist *list, u32 first, u32 last)
+ONE_COPY void list_drop(shortlist *list, u32 first, u32 last)
 {
     BARRIER();
-    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS) {
+    SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
         const i32 rank = list->rank[i];
         if (rank >= (i32)first && rank < (i32)last)
             list->rank[i] = GONE;
@@ -248,7 +248,7 @@ static inline void list_drop(shortlist *list, u32 first, u32 last)
             list->rank[i] = rank - (i32)(last - first);
     }
     BARRIER();
-    SHORT_LOOP for (u32 i = get_local_id(0); i < list->n; i += WGS)
+    SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if (list->rank[i] != GONE)
             list->order[list->rank[i]] = (i32)i;
     BARRIER();

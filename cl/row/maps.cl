@@ -24,6 +24,7 @@ static inline int map_is_valid(__global const i32 *map, u32 rows, u32 there, u32
 /* Rows of a verification: the draft that each row follows (-1: the text), the one
  * that each draft follows, the requests' first rows; and what the drafts are. */
 #define DRAFT_ARGS __global const i32 *maps, __global const i32 *draft_ids
+#define DRAFT_NAMES maps, draft_ids
 #define NODES (maps + args->nodes)
 #define PARENTS (maps + args->parents)
 #define FIRSTS (maps + args->firsts)

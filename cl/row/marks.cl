@@ -121,10 +121,10 @@ static inline void mark_chunk(const prepared_row *p, u32 id, u32 pack, __local u
         mark_token(p, id, pack);
 #else
     BARRIER();
-    chunk[get_local_id(0)] = (uint2)(id, pack);
+    chunk[LOCAL_ID] = (uint2)(id, pack);
     BARRIER();
     for (u32 i = 0; i < WGS; i++)
-        if ((chunk[i].x >> 5) % WGS == get_local_id(0) && chunk[i].x != NO_ID)
+        if ((chunk[i].x >> 5) % WGS == LOCAL_ID && chunk[i].x != NO_ID)
             mark_token(p, chunk[i].x, chunk[i].y);
 #endif
 }

@@ -72,7 +72,7 @@ DEFINE_WIDE(16, 8)
 #endif
 #define IS_FIRST_SHARE(s) (WGS >= SHARES || (s) < WGS)
 /* Where the sum of share s lies. */
-#define SUM_PLACE(s) (WGS >= SHARES ? (s) : get_local_id(0))
+#define SUM_PLACE(s) (WGS >= SHARES ? (s) : LOCAL_ID)
 static inline u64 fold_sums(__local const u64 *s, u32 n)
 {
     u64 sum = s[0];
@@ -197,7 +197,7 @@ static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit
 }
 
 /* What the whole row has above each of four keys, by the group. */
-static inline void measure_row(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
+ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
                                const i32 *key, u64 *sum, __local u64 *scratch)
 {
     f32 bound[CLS_PIVOTS];
@@ -211,7 +211,7 @@ static inline void measure_row(const row_logits *r, __global const i32 *row_key,
         if (top <= key[0])
             continue;
         const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
-        measure_vectors(r, t, get_local_id(0), WGS, m, &unit, bound, part);
+        measure_vectors(r, t, LOCAL_ID, WGS, m, &unit, bound, part);
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             sum[p] = u64_add(sum[p], measure_finish(part[p], m, &unit));
     }

@@ -11,13 +11,18 @@ static inline u32 greedy_flags(u32 flags)
     return (flags | CLS_SLOT_GREEDY) & ~(CLS_SLOT_MODES | CLS_SLOT_DECAYS | CLS_SLOT_TOTAL);
 }
 
-/* What both kernels that take a row to its token begin with. `flags`: the request's;
- * of a row without one nothing of the slot may be read, for another row may be
- * writing it. */
+/* What the two kernels that take a row to its token are given; and what the function of
+ * each, which does it, is given. */
+#define ROW_KERNEL_ARGS STEP_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS
+#define ROW_NAMES STEP_NAMES, DRAW_NAMES, DRAFT_NAMES, DRAFT_ROW_NAMES
+#define ROW_ARGS u32 row, u32 n_rows, const shortlist *the_list, ROW_KERNEL_ARGS
+
+/* What both begin with. `flags`: the request's; of a row without one nothing of the
+ * slot may be read, for another row may be writing it. */
 #define ROW_BEGIN                                                                     \
-    SHORTLIST(list);                                                                  \
+    shortlist list = *the_list;                                                       \
     STEP_LOCALS                                                                       \
-    const u32 row = get_group_id(1), tiles = TILES, n = MAX_TILES;                    \
+    const u32 tiles = TILES, n = MAX_TILES;                                           \
     const i32 place = ROW_SLOT(row);                                                  \
     __global const i32 *const row_key = tile_key + (size_t)row * n;                   \
     __global u64 *const row_work = work + (size_t)row * tiles;                        \
@@ -32,7 +37,7 @@ static inline u32 greedy_flags(u32 flags)
 #define ROW_DRAFT(done)                                                                                        \
     if (has & CLS_DRAFTS)                                                                                      \
         weigh_draft(&r, flags, row_key,                                                                        \
-                    done && !out.none ? draft_after(NODES, PARENTS, row, get_num_groups(1)) : -1,              \
+                    done && !out.none ? draft_after(NODES, PARENTS, row, n_rows) : -1,              \
                     OF(draft_ids), ROW_DRAFTS, n, row_work, (__global const u32 *)row_sample, &out, list.scratch);
 #else
 #define ROW_DRAFT(done) (void)flags; /* the search asks no more of them */
@@ -62,7 +67,7 @@ static inline u32 greedy_flags(u32 flags)
 #endif
 
 /* What accepting the drawn token makes of the slot's mode. */
-static inline void next_mode(const row_logits *r, __global const cls_slot *slot, u32 flags, __global const i32 *row_key,
+ONE_COPY void next_mode(const row_logits *r, __global const cls_slot *slot, u32 flags, __global const i32 *row_key,
                              const cls_row *out, cls_mode *m)
 {
     if (out->none || out->state != CLS_ROW_DONE)
@@ -82,7 +87,7 @@ static inline void next_mode(const row_logits *r, __global const cls_slot *slot,
 
 /* The mass of the set in row_work[], where it is no list: by tiles, as whoever has
  * the whole row takes it. `last`: whose masses the pass has. */
-static inline u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 tiles, const chain_state *c,
+ONE_COPY u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 tiles, const chain_state *c,
                              const cut *last, f32 pass_scale, __global const u64 *row_pass, __global u64 *row_work,
                              const shortlist *list)
 {
@@ -95,7 +100,7 @@ static inline u64 set_masses(const row_logits *r, __global const i32 *row_key, u
 }
 
 /* Puts adaptive p's weights in place of the set's masses; returns their sum. */
-static inline u64 adapt_set(const row_logits *r, __global const cls_slot *slot, __global const i32 *row_key, u32 tiles,
+ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot, __global const i32 *row_key, u32 tiles,
                             int listed, __global u64 *row_work, shortlist *list, chain_state *c, cls_row *out)
 {
     c->set.adapted = 1;
@@ -143,7 +148,7 @@ static inline void record_set(__global const i32 *row_key, int listed, shortlist
 
 /* Draws from the set that a chain has left: a list (listed), or what has its
  * masses in row_work[] and out->mass. */
-static inline void pick_token(const row_logits *r, __global const cls_slot *slot, __global const i32 *row_key, u32 tiles,
+ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot, __global const i32 *row_key, u32 tiles,
                               int listed, u64 bits, i32 invalid_token, __global u64 *row_work,
                               __global f32 *row_sample, shortlist *list, chain_state *c, cls_row *out)
 {
@@ -167,7 +172,7 @@ static inline void pick_token(const row_logits *r, __global const cls_slot *slot
         out->none = 1;
     }
 #if CHAIN == 2
-    if (c->listed && get_local_id(0) == 0) {
+    if (LOCAL_ID == 0 && c->listed) {
         u32 at = 0;
         SHORT_LOOP for (u32 i = 0; i < list->n; i++)
             if ((u32)list->rank[i] < c->kept)

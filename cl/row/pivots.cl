@@ -18,7 +18,7 @@ static inline void sample_deeper(__global const f32 *deep, __global const f32 *w
                                  __local u64 *scratch)
 {
     FV s0 = (FV)(0.0f), s1 = s0, s2 = s0, s3 = s0;
-    for (u32 j = get_local_id(0) * VEC; j < n; j += WGS * VEC) {
+    for (u32 j = LOCAL_ID * VEC; j < n; j += WGS * VEC) {
         const FV d = VLOAD(deep + j), w = VLOAD(weighs + j), none = (FV)(0.0f);
         s0 += d > at[0] ? w : none;
         s1 += d > at[1] ? w : none;
@@ -39,7 +39,7 @@ static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __glo
 {
     const f32 fraction = split(m->row_max, m->scale).fraction;
     f32 deepest = 0.0f, mine = 0.0f;
-    for (u32 j = get_local_id(0) * VEC; j < n; j += WGS * VEC) {
+    for (u32 j = LOCAL_ID * VEC; j < n; j += WGS * VEC) {
         const FV x = load_adjusted(r, sample_id(r->vocab, j), 0, CLS_MASKED);
         const FV d = ((FV)(m->row_max) - x) * m->scale;
         const FV mass = TO_FV(AS_IV(weight_v(x, m->row_max, m->scale, fraction)));
@@ -61,7 +61,7 @@ static inline f32 sample_spread(__global const f32 *deep, __global const f32 *we
                                 const measure *m, f32 wanted_count, __local u64 *scratch)
 {
     FV squares = (FV)(0.0f);
-    for (u32 j = get_local_id(0) * VEC; j < n; j += WGS * VEC) {
+    for (u32 j = LOCAL_ID * VEC; j < n; j += WGS * VEC) {
         const FV w = VLOAD(weighs + j);
         squares += VLOAD(deep + j) > low ? w * w : (FV)(0.0f);
     }
@@ -74,7 +74,7 @@ static inline f32 sample_spread(__global const f32 *deep, __global const f32 *we
  * so a head that the sample misses does no harm. Counts from the head: the
  * tail may be -inf. Floats, because it is only a guess. `sample` takes
  * 2 * sample_size() floats. */
-static inline void guess_pivots(const row_logits *r, const measure *m, u64 target, u64 total, __global f32 *sample,
+ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u64 total, __global f32 *sample,
                                 i32 *pivot, __local u64 *scratch)
 {
     const u32 n = sample_size(r->vocab);

@@ -63,7 +63,7 @@ static inline int residual_units(const residual *w, __global const i32 *row_key,
 static inline i32 residual_draw(const residual *w, __global const i32 *row_key, u32 tile, u64 drawn, __local u64 *scratch)
 {
     const u32 stretch = (TILE_VECTORS + WGS - 1) / WGS;
-    const u32 first = min((u32)get_local_id(0) * stretch, (u32)TILE_VECTORS);
+    const u32 first = min(LOCAL_ID * stretch, (u32)TILE_VECTORS);
     const u32 last = min(first + stretch, (u32)TILE_VECTORS);
     const int kind = tile_kind(&w->t.r, tile);
     cls_unit unit, its;

@@ -110,7 +110,7 @@ static inline void state_drop(const slot_state *s, u32 entry, u32 flags, int las
 static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags, __local u64 *scratch)
 {
     u32 found = 0;
-    for (u32 i = first + get_local_id(0); i < last; i += WGS) {
+    for (u32 i = first + LOCAL_ID; i < last; i += WGS) {
         const u32 other = s->ring[i % s->n_ring];
         found |= ((other ^ entry) & CLS_ENTRY_ID) == 0 && entry_counts(other, flags) == entry_counts(entry, flags);
     }
@@ -152,7 +152,7 @@ static inline void mode_load(const slot_state *s, u32 at, cls_mode *mode)
 /* An output token enters a slot, by the whole group; `active` is the same for
  * all of it. What leaves the window leaves the counts. `made`: the mode that the
  * token's own draw makes, if it was drawn; NULL: if it is the pending one. */
-static inline void state_accept(__global cls_slot *slot, const slot_state *s, __global const u32 *lists, u32 id,
+ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __global const u32 *lists, u32 id,
                                 int active, const cls_mode *made, __local u64 *scratch)
 {
     /* The slot is read where it lies: a copy of it would fill an item's registers. */
@@ -174,7 +174,7 @@ static inline void state_accept(__global cls_slot *slot, const slot_state *s, __
     const u32 others = ring_has(s, first, last, leaving, active ? slot->flags : 0u, scratch);
 #endif
     BARRIER(); /* all have read the slot and the ring */
-    if (active && get_local_id(0) == 0) {
+    if (LOCAL_ID == 0 && active) {
         const u32 flags = slot->flags, length = slot->length, outputs = slot->outputs + 1;
         const u32 entry = state_add(s, id | CLS_ENTRY_OUTPUT, flags);
 #if ROW

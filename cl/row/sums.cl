@@ -3,12 +3,12 @@
 #include "row/measure.cl"
 
 /* A sum over what the row reads as, by the whole group; items own whole tiles. */
-static inline u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles, u32 what, f32 top, f32 scale,
+ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles, u32 what, f32 top, f32 scale,
                           __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = u64_from(0);
-    for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         if (tile_max_key(row_key, t) == CLS_KEY_NONE)
             continue;
         const int kind = tile_kind(r, t);
@@ -27,11 +27,11 @@ static inline u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 
 }
 
 /* How many tokens have a key. */
-static inline u32 key_count(const row_logits *r, __global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
+ONE_COPY u32 key_count(const row_logits *r, __global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
 {
     const f32 under = above(key - 1), over = above(key);
     IV count = (IV)(0);
-    for (u32 m = get_local_id(0); m < n; m += WGS) {
+    for (u32 m = LOCAL_ID; m < n; m += WGS) {
         if (row_key[m] < key)
             continue;
         const int kind = max_tile_kind(r, m);

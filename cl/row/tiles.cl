@@ -115,7 +115,7 @@ static inline __attribute__((always_inline)) void load_gang(const row_logits *r,
 static inline i32 row_max_key(__global const i32 *row_key, u32 n, __local u64 *scratch)
 {
     IV m = (IV)(CLS_KEY_NONE);
-    for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC) {
+    for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC) {
         const IV k = VLOAD(row_key + i);
         m = m > k ? m : k;
     }
@@ -133,11 +133,11 @@ static inline i32 row_summary(__global const u32 *tile_flags, __global const i32
 {
     IV most = (IV)(CLS_KEY_NONE);
     u32 mine = 0;
-    for (u32 i = get_local_id(0) * VEC; i < tiles * CLS_MAX_TILES_PER_TILE; i += WGS * VEC) {
+    for (u32 i = LOCAL_ID * VEC; i < tiles * CLS_MAX_TILES_PER_TILE; i += WGS * VEC) {
         const IV k = VLOAD(row_key + i);
         most = most > k ? most : k;
     }
-    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS)
+    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS)
         mine |= tile_flags[t];
     const u64 all = wg_summary(u64_make(mine, (u32)IMAX(most)), scratch);
     *flags = u64_hi(all);
@@ -146,19 +146,19 @@ static inline i32 row_summary(__global const u32 *tile_flags, __global const i32
 
 /* A tile's unit for weights under the set's largest logit, which may be below the
  * tile's where a head was cut. */
-static inline cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 exponent, f32 scale)
+ONE_COPY cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 exponent, f32 scale)
 {
     const f32 max = of_key(tile_max_key(row_key, tile));
     return unit_of(max < top ? max : top, top, exponent, scale);
 }
 
 /* Brings the tiles' masses to row units in out[tiles]; returns their sum. */
-static inline u64 row_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 row_max,
+ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 row_max,
                             f32 scale, __global u64 *out, __local u64 *scratch)
 {
     const i32 exponent = split(row_max, scale).exponent;
     u64 total = u64_from(0);
-    SHORT_LOOP for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const i32 key = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (key != CLS_KEY_NONE)

@@ -14,7 +14,7 @@
 
 /* Runs the chain from stage c->at over the sorted list. Returns 0 if the list
  * cannot serve it: if more of the row must be known, or may be kept. */
-static inline int truncate_list(__global const cls_slot *slot, shortlist *list, __global const i32 *row_key,
+ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list, __global const i32 *row_key,
                                 const row_logits *r, int coin, __global const i32 *infill, u32 n_end, chain_state *c,
                                 cls_row *out)
 {

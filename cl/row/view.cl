@@ -40,6 +40,10 @@ typedef struct row_logits {
     __global const i32 *bias_map, __global i32 *tile_key, __global u64 *tile_mass,                       \
     __global u32 *tile_flags, __global cls_row *rows
 
+#define STEP_NAMES                                                                                       \
+    args, logits, mask, bias, slots, state, lists, prepared, slot_map, mask_map, bias_map, tile_key,     \
+        tile_mass, tile_flags, rows
+
 /* What kernels ask again and again, for compilers read args anew after every store. */
 #define STEP_LOCALS const u32 vocab = args->vocab, has = args->has;
 

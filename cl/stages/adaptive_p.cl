@@ -24,11 +24,11 @@ static inline UV adapted_vector(const kept_set *set, UV kept, UV w, const cls_un
 static inline void adapt_list(shortlist *list, u32 kept, kept_set *set)
 {
     u32 least = CLS_DEEPEST;
-    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+    for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             least = min(least, adaptive_depth(probability_q30(list->mass[i], set->mass), set->aim));
     set->least = wg_umin(least, list->scratch);
-    for (u32 i = get_local_id(0); i < list->n; i += WGS)
+    for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             list->mass[i] = u64_from(adapted_weight(set, list->mass[i]));
     BARRIER();
@@ -61,7 +61,7 @@ static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u3
     u64 sum = u64_from(0);
     u32 least = CLS_DEEPEST;
     for (u32 round = 0; round < 2; round++) {
-        for (u32 t = get_local_id(0); t < tiles; t += WGS) {
+        for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
             const i32 highest = tile_max_key(row_key, t);
             u64 mass = u64_from(0);
             if (highest >= set->key && highest != CLS_KEY_NONE) {

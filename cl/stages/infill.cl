@@ -100,7 +100,7 @@ static inline int infill_first_end(list_stage *w, i32 id)
     if (!(z > CLS_MASKED))
         return 0;
     BARRIER();
-    if (get_local_id(0) == 0) {
+    if (LOCAL_ID == 0) {
         list->key[0] = key_of(z);
         list->id[0] = id;
         list->order[0] = list->rank[0] = 0;
@@ -112,10 +112,10 @@ static inline int infill_first_end(list_stage *w, i32 id)
 }
 
 /* On the weighed list. Returns 0 if the row has no token: the status says why. */
-static inline int infill_list(list_stage *w, __global const i32 *infill, u32 n_end)
+ONE_COPY int infill_list(list_stage *w, __global const i32 *infill, u32 n_end)
 {
     chain_state *const c = w->c;
-    const int walks = get_local_id(0) == 0;
+    const int walks = LOCAL_ID == 0;
     u32 left = 0;
     if (c->kept > CLS_INFILL_MOST) {
         w->out->status |= CLS_STATUS_UNFIT;

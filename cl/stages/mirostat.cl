@@ -49,7 +49,7 @@ static inline int mirostat_1_list(list_stage *w)
         return 0;
     if (c->kept < 2)
         return 1;
-    for (u32 i = get_local_id(0); i < min(c->kept, (u32)CLS_MIROSTAT_RANKS) - 1; i += WGS) {
+    for (u32 i = LOCAL_ID; i < min(c->kept, (u32)CLS_MIROSTAT_RANKS) - 1; i += WGS) {
         const u32 step = mirostat_step(i);
         const u32 drop = depth_q20(rank_logit(list, i + 1), w->top, c->scale) -
                          depth_q20(rank_logit(list, i), w->top, c->scale);
@@ -67,7 +67,7 @@ static inline int mirostat_1_list(list_stage *w)
 }
 
 /* How many tokens mirostat 1 keeps, without a list of the first ranks: key by key. */
-static inline u32 mirostat_wanted(const row_stage *w)
+ONE_COPY u32 mirostat_wanted(const row_stage *w)
 {
     __local u64 *const scratch = w->list->scratch;
     const u32 ranks = min(w->tokens, (u32)CLS_MIROSTAT_RANKS);

@@ -16,14 +16,14 @@ static inline u32 row_top_p(__global const cls_slot *slot)
  * largest logits of the max tiles at or above it carry the target already;
  * CLS_KEY_NONE if no prefix of them does. In floats: a guess, whose list is
  * checked by exact masses. `work` takes MAX_TILES floats. */
-static inline i32 champion_bound(__global const i32 *row_key, u32 n, f32 row_max, f32 scale, u64 target,
+ONE_COPY i32 champion_bound(__global const i32 *row_key, u32 n, f32 row_max, f32 scale, u64 target,
                                  __global f32 *work, __local u64 *scratch)
 {
     const cls_split row = split(row_max, scale);
     const f32 wanted = u64_to_f32(target) * (1.0f + 0x1p-16f) * 0x1p-13f; /* in units of 2^(E-30) */
     f32 lo = row_max - 44.0f / scale, hi = row_max;
     FV all = (FV)(0.0f);
-    for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC) {
+    for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC) {
         const IV k = VLOAD(row_key + i);
         const FV z = AS_FV(k ^ ((k >> 31) & 0x7fffffff));
         const FV w = TO_FV(AS_IV(weight_v(z, row_max, scale, row.fraction)));
@@ -36,7 +36,7 @@ static inline i32 champion_bound(__global const i32 *row_key, u32 n, f32 row_max
         const f32 mid = 0.5f * lo + 0.5f * hi;
         const i32 key = key_of(clean(mid));
         FV sum = (FV)(0.0f);
-        for (u32 i = get_local_id(0) * VEC; i < n; i += WGS * VEC)
+        for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC)
             sum += VLOAD(row_key + i) >= key ? VLOAD(work + i) : (FV)(0.0f);
         if (wg_fsum(FSUM(sum), scratch) < wanted)
             hi = mid;

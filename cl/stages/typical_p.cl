@@ -10,7 +10,7 @@ typedef struct typical_ranks {
 /* Takes the ranks nearest to the mean depth, from both sides. Of a key on the head
  * side the lower ids are taken first, so that ranks between them and the rest may
  * stay out. */
-static inline void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ranks *t)
+ONE_COPY void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ranks *t)
 {
     const shortlist *const list = w->list;
     const f32 top = w->top, scale = w->c->scale;
@@ -52,11 +52,11 @@ static inline void typical_list(list_stage *w)
     const u32 mean = mean_depth_q20(list_sum(list, w->row_key, c->kept, SUM_DEPTHS, w->top, c->scale), w->mass);
     u64 packed = u64_from(0);
     typical_ranks t;
-    if (get_local_id(0) == 0) {
+    if (LOCAL_ID == 0) {
         typical_walk(w, mean, typical_target(w->mass, w->slot->typical_p), &t);
         packed = u64_make(t.head | t.tail << 16, t.hole | t.hole_end << 16);
     }
-    packed = wg_broadcast(packed, get_local_id(0) == 0, list->scratch);
+    packed = wg_broadcast(packed, LOCAL_ID == 0, list->scratch);
     t.head = u64_hi(packed) & 0xffffu;
     t.tail = u64_hi(packed) >> 16;
     t.hole = u64_lo(packed) & 0xffffu;
@@ -85,7 +85,7 @@ static inline void typical_row(row_stage *w)
 /* Typical p: how far from the mean depth the set reaches, then how far into the
  * keys at just that distance on the head side. Cuts the head, and leaves what the
  * cut below is: a key, or (returns 1) a measure that the set must reach. */
-static inline int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u32 mean, u64 target,
+ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u32 mean, u64 target,
                               __global u64 *work, kept_set *set, i32 *low, __local u64 *scratch)
 {
     const f32 top = m->row_max;
