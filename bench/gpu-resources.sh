@@ -39,9 +39,9 @@ token-row 128 48 200 25 128
 token-all 128 144 1000 25 128
 pass 64 0 0 50 64
 pass-row 80 0 0 37 96
-search 128 304 900 25 128
-search-row 128 528 2800 25 128
-search-all 128 680 5800 25 128
+search 128 216 720 25 128
+search-row 128 440 2200 25 128
+search-all 128 600 5100 25 128
 distribution 64 0 0 50 64
 distribution-row 80 0 0 37 64
 report 96 32 0 37 64

@@ -2,11 +2,13 @@
 /* How long a process waits for its first token, and for what: one line of
  * milliseconds for bench/start.sh, which sees to the caches.
  *
- *     start [FOLDER]      FOLDER: options->cache_dir */
+ *     start [FOLDER [FEATURES]]      FOLDER: options->cache_dir, - for none; FEATURES: cls_feature bits,
+ *                                    the usual ones unless told */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <clsample.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { VOCAB = 128256, STEPS = 101 };
@@ -61,6 +63,8 @@ int main(int argc, char **argv)
     cls_context *context;
     cls_sampler *sampler;
     cl_int code;
+    const uint32_t features = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 0) : CLS_FEATURE_LISTS;
+    double work = 0.0;
     const double begin = now();
     const cl_device_id device = first_device();
     if (device == NULL) {
@@ -77,11 +81,12 @@ int main(int argc, char **argv)
     const clock_t worked = clock();
     cls_context_options_default(&o, sizeof o);
     o.dtypes = 1u << CLS_F32;
-    o.cache_dir = argc > 1 ? argv[1] : NULL;
+    o.cache_dir = argc > 1 && strcmp(argv[1], "-") != 0 ? argv[1] : NULL;
     must(cls_context_create(cl, device, &o, &context));
-    const double compiled = now(), work = 1e3 * (double)(clock() - worked) / CLOCKS_PER_SEC;
+    const double proved = now();
     cls_sampler_options_default(&so, sizeof so);
     so.vocab = VOCAB;
+    so.features = features;
     must(cls_sampler_create(context, &so, &sampler));
     const double made = now();
     for (int i = 0; i < VOCAB; i++)
@@ -90,8 +95,8 @@ int main(int argc, char **argv)
     cl_mem const out = clCreateBuffer(cl, CL_MEM_READ_WRITE, sizeof(int32_t), NULL, NULL);
     cls_params_default(&params, sizeof params);
     params.temperature = 0.8f;
-    params.top_k = 50;
-    params.top_p = 0.95f;
+    params.top_k = features & (CLS_FEATURE_SEARCH | CLS_FEATURE_PLAIN) ? 0 : 50;
+    params.top_p = (features & CLS_FEATURES_ALL) == CLS_FEATURE_PLAIN ? 1.0f : 0.95f;
     must(cls_slot_begin(sampler, 0, &params, NULL, 0, NULL, 0));
     cls_step_default(&step, sizeof step);
     step.rows = 1;
@@ -104,11 +109,13 @@ int main(int argc, char **argv)
         if (clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof token, &token, 0, NULL, NULL) != CL_SUCCESS)
             return 1;
         step_ms[i] = now() - before;
+        if (i == 0)
+            work = 1e3 * (double)(clock() - worked) / CLOCKS_PER_SEC;
     }
     const double first = step_ms[0];
     qsort(step_ms + 1, STEPS - 1, sizeof *step_ms, ascending);
     must(cls_context_info(context, &info));
-    printf("%10.1f %10.1f %10.1f %10.1f %10.2f %10.2f   %s\n", opened - begin, compiled - opened, work, made - compiled, first,
+    printf("%10.1f %10.1f %10.1f %10.2f %10.1f %10.2f   %s\n", opened - begin, proved - opened, made - proved, first, work,
            step_ms[1 + (STEPS - 1) / 2], origins[info.origin % 3]);
     cls_sampler_destroy(sampler);
     cls_context_destroy(context);

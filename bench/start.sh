@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# How long a process waits until it samples: with nothing compiled, with the
-# driver's cache, with the library's own folder (and none of the driver's), with
-# both. The first usable device; OCL_ICD_VENDORS chooses. In milliseconds:
-# to open OpenCL, for the context, the processors' time in that (which other work
-# on the machine hardly changes), for a sampler, for the first step and for a
-# later one (median of 100), from a row of 128,256 logits to its token on the host.
+# How long a process waits until it samples. The first usable device; OCL_ICD_VENDORS
+# chooses. In milliseconds: to open OpenCL, for the context, for a sampler, for the first
+# step, the processors' time from the context to that step (which other work on the machine
+# hardly changes), and for a later step (median of 100), from a row of 128,256 logits to its
+# token on the host.
 #
 #     make bench/start && sh bench/start.sh bench/start [RUNS]
 set -eu
@@ -29,14 +28,18 @@ row() {
     "$program" "$@"
 }
 
-printf '%-26s%10s %10s %10s %10s %10s %10s   %s\n' '' OpenCL context '(CPU)' sampler first later from
+printf '%-26s%10s %10s %10s %10s %10s %10s   %s\n' '' OpenCL context sampler first '(CPU)' later from
 for run in $(seq "$runs"); do
+    # cls_feature bits: plain rows, lists, and the search, everything.
+    for set in 'plain 1' 'lists 2' 'search 6' 'everything 0x3fff'; do
+        caches "${set% *}-$run"
+        row "${set% *}, nothing compiled" - "${set#* }"
+        row "${set% *}, the driver's cache" - "${set#* }"
+    done
     caches "driver-$run"
-    row 'nothing compiled'
-    row "the driver's cache"
     mkdir "$folder/ours-$run"
-    row 'both, as it fills' "$folder/ours-$run"
-    row 'both' "$folder/ours-$run"
+    row 'a folder, as it fills' "$folder/ours-$run"
+    row "the driver's cache, too" "$folder/ours-$run"
     caches "none-$run"
-    row "the library's folder" "$folder/ours-$run"
+    row 'the folder alone' "$folder/ours-$run"
 done

@@ -166,13 +166,31 @@ static inline int search_row(row_stage *w, pass_sums *pass)
 }
 
 /* search: the rows that the token kernel left. The others do nothing. */
+/* What the token kernel hands over of a row. All else is as in its record at first: read from
+ * there, it would take a GPU's items some twenty registers until it is written again. */
+static inline void record_from_token(__global const cls_row *from, cls_row *out)
+{
+    out->total = from->total;
+    out->status = from->status;
+    out->state = from->state;
+    out->none = from->none;
+    out->max_key = from->max_key;
+    out->top_key = from->top_key;
+    out->scale = from->scale;
+    out->kept = from->kept;
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
+        out->pivot[p] = from->pivot[p];
+}
+
 ONE_COPY void search_the_row(ROW_ARGS)
 {
     if (rows[row].state == CLS_ROW_DONE) /* the same for the whole group */
         return;
     ROW_BEGIN
     __global const u64 *const row_pass = pass + (size_t)row * tiles * CLS_PIVOTS;
-    cls_row out = rows[row];
+    cls_row out;
+    record_begin(place, args->invalid_token, &out);
+    record_from_token(rows + row, &out);
     BARRIER(); /* all have read the record, which the first item writes anew */
     const f32 pass_scale = out.scale;
     const cut none = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 };

@@ -136,26 +136,6 @@ static inline void ask_pass(const row_logits *r, __global const cls_slot *slot, 
     }
 }
 
-/* The record of a row of which nothing is known. */
-static inline void record_begin(i32 place, i32 invalid_token, cls_row *out)
-{
-    out->mass = out->total = out->target = out->drawn = out->adapted = u64_from(0);
-    out->given = out->asked = out->draft_mass = u64_from(0);
-    out->draft_key = out->reserved = 0;
-    out->token = invalid_token;
-    out->status = place == -1 ? CLS_STATUS_SKIPPED : place < 0 ? CLS_STATUS_NO_SLOT : 0u;
-    out->state = CLS_ROW_DONE;
-    out->max_key = out->cut_key = out->top_key = CLS_KEY_NONE;
-    out->cut_id = out->head_last = CLS_MAX_ID;
-    out->head_key = CLS_KEY_INF;
-    out->head_first = 0;
-    out->scale = CLS_LOG2E;
-    out->none = 1;
-    out->kept = out->listed = out->aim = out->least = 0;
-    for (u32 p = 0; p < CLS_PIVOTS; p++)
-        out->pivot[p] = CLS_KEY_NONE;
-}
-
 ONE_COPY void token_row(ROW_ARGS)
 {
     ROW_BEGIN
