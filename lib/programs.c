@@ -31,10 +31,10 @@ enum {
  * leaves out masks, biases, penalties and what is prepared; CHAIN 0 has no lists,
  * CHAIN 1 none but the usual truncations.
  *
- * The last column is `registers`. Left alone, ptxas takes what a group of 256 may have and spills
- * beyond it; told 80, the list and three variants of ROW 1 fit, without a spill, and three groups
- * run beside each other instead of two; told 128, it spills a third to all of what it did less
- * (doc/performance.md has the figures). */
+ * The last column is `registers`. Left alone, ptxas takes as many as a group of 256 may have, and
+ * may spill all the same. Told 80, it compiles token-list, survey-row, pass-row and
+ * distribution-row without a spill, and three groups run beside each other, not two. Told 128, it
+ * spills less than left alone: token-row 188 bytes, not 728 (doc/performance.md). */
 const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_SELF_TEST_0] = { "self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0, 0 },
     [CLS_SLOTS_0] = { "slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0, 80 },

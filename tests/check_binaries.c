@@ -402,6 +402,33 @@ END_TEST
 
 /* A kernel that the device does not launch is the one that gets smaller groups,
  * whichever program's proof launched it. */
+/* NVIDIA's options only make kernels faster: without them where they are refused. */
+START_TEST(refused_options)
+{
+    device *const d = fixture_device(_i);
+    cls_context_options o = plain_options();
+    cls_context *context = NULL;
+    unsigned told = 0;
+    driver_reset();
+    fake.nvidia = 1;
+    o.max_work_group = 1;
+    must(cls_context_create(d->context, d->id, &o, &context));
+    must(cls_context_compile(context, NULL));
+    for (int k = 0; k < (int)fake.builds; k++)
+        if (strstr(build_of(k), " -cl-nv-maxrregcount=") != NULL) {
+            const size_t before = strlen(build_of(k + 1));
+            ck_assert_msg(strncmp(build_of(k), build_of(k + 1), before) == 0 && build_of(k)[before] == ' ' &&
+                              strstr(build_of(k + 1), "-cl-nv-") == NULL,
+                          "%s, then %s", build_of(k), build_of(k + 1));
+            told++;
+        }
+    ck_assert_uint_ge(told, 1);
+    check_tokens(d, context);
+    cls_context_destroy(context);
+    driver_reset();
+}
+END_TEST
+
 START_TEST(refused_launches)
 {
     device *const d = fixture_device(_i);
@@ -522,6 +549,7 @@ static Suite *suite(void)
     add_device_test(t, distrusted);
     add_cache_tests(t);
     add_device_test(t, refused_builds);
+    add_device_test(t, refused_options);
     add_device_test(t, refused_launches);
     add_device_test(t, kernels_limits);
     add_device_test(t, refused_subgroups);

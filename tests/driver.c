@@ -76,6 +76,8 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
         *(cl_bool *)value = CL_FALSE;
     if (what == CL_DEVICE_TYPE && fake.gpu)
         *(cl_device_type *)value = CL_DEVICE_TYPE_GPU;
+    if (what == CL_DEVICE_EXTENSIONS && fake.nvidia)
+        snprintf(value, size, "cl_nv_compiler_options");
     if (what == fake.other_device) /* the last letter of a text, the last byte of a number */
         ((char *)value)[strlen(value) > 4 ? strlen(value) - 1 : 0] ^= 1;
     return code;
@@ -122,6 +124,8 @@ cl_int clBuildProgram(cl_program program, cl_uint n, const cl_device_id *devices
     if (fake.builds < DRIVER_BUILDS)
         snprintf(fake.options[fake.builds], sizeof fake.options[0], "%s", options);
     fake.builds++;
+    if (fake.nvidia && strstr(options, "-cl-nv-") != NULL)
+        return CL_INVALID_BUILD_OPTIONS;
     return group > fake.most_built && is_of_only(program) ? CL_BUILD_PROGRAM_FAILURE
                                                           : real(program, n, devices, options, notify, data);
 }

@@ -22,6 +22,7 @@ typedef struct driver {
     size_t kernel_group;    /* kernels take no larger groups; 0: what they take */
     uint32_t most_local;    /* ... and those in groups above it 100,000 bytes of local memory */
     int no_binaries;        /* takes no compiled programs */
+    int nvidia;             /* says that it takes NVIDIA's options, and refuses them */
     int lies;               /* so many reads bring a wrong bit ... */
     int truths;             /* ... after so many that do not */
 

@@ -6,7 +6,7 @@
 #if WGS == 1
 /* Tiles first to last - 1, by one item. */
 ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, const f32 *bound, const measure *m,
-                __global const i32 *row_key, __global u64 *out)
+                         __global const i32 *row_key, __global u64 *out)
 {
     const row_logits own = *row, *const r = &own; /* nobody else has its address: it stays in registers */
     for (u32 t = first; t < last; t++) {

@@ -170,7 +170,7 @@ static inline void report_top(__global const cls_args *args, const report *t, co
  * what the token was drawn from. Each of these by a group of its own.
  * Launch: [(3 + given_n) * WGS, rows]. */
 ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, STEP_ARGS, __global const f32 *sample,
-                __global const u64 *pass, REPORT_OUTS)
+                         __global const u64 *pass, REPORT_OUTS)
 {
     shortlist list = *the_list;
     STEP_LOCALS

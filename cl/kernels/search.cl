@@ -165,7 +165,6 @@ static inline int search_row(row_stage *w, pass_sums *pass)
     return 0;
 }
 
-/* search: the rows that the token kernel left. The others do nothing. */
 /* What the token kernel hands over of a row. All else is as in its record at first: read from
  * there, it would take a GPU's items some twenty registers until it is written again. */
 static inline void record_from_token(__global const cls_row *from, cls_row *out)
@@ -182,6 +181,7 @@ static inline void record_from_token(__global const cls_row *from, cls_row *out)
         out->pivot[p] = from->pivot[p];
 }
 
+/* search: the rows that the token kernel left. The others do nothing. Launch: [WGS, rows]. */
 ONE_COPY void search_the_row(ROW_ARGS)
 {
     if (rows[row].state == CLS_ROW_DONE) /* the same for the whole group */

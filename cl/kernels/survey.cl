@@ -261,7 +261,7 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, f32 tile_
 
 /* Tiles first to last - 1, by one item: each tile's keys, status bits and mass. */
 ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs_mass, f32 scale, __global i32 *row_key,
-                  __global u32 *flags_of, __global u64 *mass_of)
+                           __global u32 *flags_of, __global u64 *mass_of)
 {
     const row_logits own = *row, *const r = &own; /* nobody else has its address: it stays in registers */
     f32 next_max = 0.0f;

@@ -86,7 +86,7 @@ ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key, 
  * tile's counts are at most 64 each, a byte of every lane: four vectors of counts would take
  * the registers of a GPU's items. */
 ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key, u32 n, const i32 *key,
-                                     u32 *count, __local u64 *scratch)
+                                u32 *count, __local u64 *scratch)
 {
     const f32 least = least_above(r, above(key[0]));
     u64 low = u64_from(0), high = low;
@@ -122,7 +122,7 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
  * how many are above it. Four keys divide what is left: at most 14 reads of the tiles
  * above the bound, where a single one would take 31. */
 ONE_COPY i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 bound, i32 max_key,
-                          u32 *over, __local u64 *scratch)
+                     u32 *over, __local u64 *scratch)
 {
     i32 lo = bound, hi = max_key; /* count(>= lo) >= k > count(> hi) */
     *over = 0;

@@ -107,8 +107,8 @@ static inline void bracket_narrow(const i32 *key, const u64 *sum, u64 target, br
  * the token that does it. `pivot` and `known`: keys, ascending, and what lies
  * above each, if the pass measured that. */
 ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u64 target,
-                            const i32 *pivot, const u64 *known, int is_known, i32 max_key, __global u64 *work,
-                            shortlist *list, cut *c)
+                       const i32 *pivot, const u64 *known, int is_known, i32 max_key, __global u64 *work,
+                       shortlist *list, cut *c)
 {
     const u32 n = tiles * CLS_MAX_TILES_PER_TILE;
     const f32 reach = is_known ? of_key(pivot[CLS_PIVOTS - 1]) - of_key(pivot[0]) : 0.0f;

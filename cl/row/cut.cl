@@ -16,7 +16,7 @@ typedef struct cut {
 
 /* The least and the largest key in (lo, hi], by the group. */
 ONE_COPY void key_range(const row_logits *r, __global const i32 *row_key, u32 n, i32 *lo, i32 *hi,
-                             __local u64 *scratch)
+                        __local u64 *scratch)
 {
     const f32 under = above(*lo), over = above(*hi);
     FV least = (FV)(CLS_INF), most = (FV)(CLS_MASKED);
@@ -51,7 +51,7 @@ static inline u64 tie_measure(const measure *m, i32 key, const cls_unit *unit)
  * their measure to reach the target. Tile sums first, then one tile. Leaves in
  * work[tiles] what each tile keeps of them. */
 ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, i32 key,
-                          u64 base, u64 target, __global u64 *work, __local u64 *scratch)
+                     u64 base, u64 target, __global u64 *work, __local u64 *scratch)
 {
     const f32 under = above(key - 1), over = above(key);
     u64 total = u64_from(0);
@@ -125,7 +125,7 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
 /* The masses of what a cut keeps, tile by tile; returns their sum. Items own
  * whole tiles. */
 ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
-                             const kept_set *set, __global u64 *work, __local u64 *scratch)
+                        const kept_set *set, __global u64 *work, __local u64 *scratch)
 {
     u64 total = u64_from(0);
     BARRIER();

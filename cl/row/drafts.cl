@@ -52,8 +52,8 @@ static inline u64 draft_share(const draft_rows *d, u32 draft, u32 id, const cls_
 /* Weighs the draft that follows a row, by the whole group: its probability in what
  * the row's token was drawn from, and in its own distribution. */
 ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *row_key, i32 draft,
-                               __global const i32 *ids, const draft_rows d, u32 n, __global u64 *row_work,
-                               __global const u32 *row_ids, cls_row *out, __local u64 *scratch)
+                          __global const i32 *ids, const draft_rows d, u32 n, __global u64 *row_work,
+                          __global const u32 *row_ids, cls_row *out, __local u64 *scratch)
 {
     cls_share share;
     cls_unit unit = { 0.0f, 0.0f, 0 };

@@ -88,7 +88,7 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
 /* Fills the list with the row's tokens of lo <= key <= hi, in id order, those
  * equal to lo only up to `ties` of them. Returns 0 if they don't fit. */
 ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi, u32 ties,
-                          shortlist *list)
+                     shortlist *list)
 {
     u32 total = 0;
 #if WGS == 1

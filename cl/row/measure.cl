@@ -198,7 +198,7 @@ static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit
 
 /* What the whole row has above each of four keys, by the group. */
 ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
-                               const i32 *key, u64 *sum, __local u64 *scratch)
+                          const i32 *key, u64 *sum, __local u64 *scratch)
 {
     f32 bound[CLS_PIVOTS];
     u64 part[CLS_PIVOTS];

@@ -88,7 +88,7 @@ static inline void record_begin(i32 place, i32 invalid_token, cls_row *out)
 
 /* What accepting the drawn token makes of the slot's mode. */
 ONE_COPY void next_mode(const row_logits *r, __global const cls_slot *slot, u32 flags, __global const i32 *row_key,
-                             const cls_row *out, cls_mode *m)
+                        const cls_row *out, cls_mode *m)
 {
     if (out->none || out->state != CLS_ROW_DONE)
         return;
@@ -108,8 +108,8 @@ ONE_COPY void next_mode(const row_logits *r, __global const cls_slot *slot, u32 
 /* The mass of the set in row_work[], where it is no list: by tiles, as whoever has
  * the whole row takes it. `last`: whose masses the pass has. */
 ONE_COPY u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 tiles, const chain_state *c,
-                             const cut *last, f32 pass_scale, __global const u64 *row_pass, __global u64 *row_work,
-                             const shortlist *list)
+                        const cut *last, f32 pass_scale, __global const u64 *row_pass, __global u64 *row_work,
+                        const shortlist *list)
 {
     const measure m = measure_of(0, of_key(c->set.top_key), c->scale);
     const u64 mass = last->pivot >= 0 && c->scale == pass_scale
@@ -121,7 +121,7 @@ ONE_COPY u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 ti
 
 /* Puts adaptive p's weights in place of the set's masses; returns their sum. */
 ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot, __global const i32 *row_key, u32 tiles,
-                            int listed, __global u64 *row_work, shortlist *list, chain_state *c, cls_row *out)
+                       int listed, __global u64 *row_work, shortlist *list, chain_state *c, cls_row *out)
 {
     c->set.adapted = 1;
     c->set.mass = out->mass;
@@ -169,8 +169,8 @@ static inline void record_set(__global const i32 *row_key, int listed, shortlist
 /* Draws from the set that a chain has left: a list (listed), or what has its
  * masses in row_work[] and out->mass. */
 ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot, __global const i32 *row_key, u32 tiles,
-                              int listed, u64 bits, i32 invalid_token, __global u64 *row_work,
-                              __global f32 *row_sample, shortlist *list, chain_state *c, cls_row *out)
+                         int listed, u64 bits, i32 invalid_token, __global u64 *row_work,
+                         __global f32 *row_sample, shortlist *list, chain_state *c, cls_row *out)
 {
     record_set(row_key, listed, list, c, out);
     u64 drawable = out->mass;

@@ -75,7 +75,7 @@ static inline f32 sample_spread(__global const f32 *deep, __global const f32 *we
  * tail may be -inf. Floats, because it is only a guess. `sample` takes
  * 2 * sample_size() floats. */
 ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u64 total, __global f32 *sample,
-                                i32 *pivot, __local u64 *scratch)
+                           i32 *pivot, __local u64 *scratch)
 {
     const u32 n = sample_size(r->vocab);
     const f32 share = (f32)n / (f32)r->vocab;

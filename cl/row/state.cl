@@ -153,7 +153,7 @@ static inline void mode_load(const slot_state *s, u32 at, cls_mode *mode)
  * all of it. What leaves the window leaves the counts. `made`: the mode that the
  * token's own draw makes, if it was drawn; NULL: if it is the pending one. */
 ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __global const u32 *lists, u32 id,
-                                int active, const cls_mode *made, __local u64 *scratch)
+                           int active, const cls_mode *made, __local u64 *scratch)
 {
     /* The slot is read where it lies: a copy of it would fill an item's registers. */
 #if ROW

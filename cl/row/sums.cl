@@ -4,7 +4,7 @@
 
 /* A sum over what the row reads as, by the whole group; items own whole tiles. */
 ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles, u32 what, f32 top, f32 scale,
-                          __local u64 *scratch)
+                     __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = u64_from(0);

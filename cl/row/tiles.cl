@@ -154,7 +154,7 @@ ONE_COPY cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 
 
 /* Brings the tiles' masses to row units in out[tiles]; returns their sum. */
 ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 row_max,
-                            f32 scale, __global u64 *out, __local u64 *scratch)
+                       f32 scale, __global u64 *out, __local u64 *scratch)
 {
     const i32 exponent = split(row_max, scale).exponent;
     u64 total = u64_from(0);

@@ -17,7 +17,7 @@ static inline u32 row_top_p(__global const cls_slot *slot)
  * CLS_KEY_NONE if no prefix of them does. In floats: a guess, whose list is
  * checked by exact masses. `work` takes MAX_TILES floats. */
 ONE_COPY i32 champion_bound(__global const i32 *row_key, u32 n, f32 row_max, f32 scale, u64 target,
-                                 __global f32 *work, __local u64 *scratch)
+                            __global f32 *work, __local u64 *scratch)
 {
     const cls_split row = split(row_max, scale);
     const f32 wanted = u64_to_f32(target) * (1.0f + 0x1p-16f) * 0x1p-13f; /* in units of 2^(E-30) */

@@ -86,7 +86,7 @@ static inline void typical_row(row_stage *w)
  * keys at just that distance on the head side. Cuts the head, and leaves what the
  * cut below is: a key, or (returns 1) a measure that the set must reach. */
 ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u32 mean, u64 target,
-                              __global u64 *work, kept_set *set, i32 *low, __local u64 *scratch)
+                         __global u64 *work, kept_set *set, i32 *low, __local u64 *scratch)
 {
     const f32 top = m->row_max;
     u64 below = u64_from(0); /* what is nearer than `lo` */
