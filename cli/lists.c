@@ -390,8 +390,10 @@ int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_
         failed = ids_from_json(what, value, &params->stop_ids, &params->stop_count);
     else if (strcmp(key, "logit_bias") == 0)
         failed = logit_bias_from_json(what, value, params);
-    else if (strcmp(key, "allowed_token_ids") == 0)
+    else if (strcmp(key, "allowed_token_ids") == 0) {
         failed = ids_from_json(what, value, &params->allowed_ids, &params->allowed_count);
+        params->only_allowed = 1;
+    }
     else if (strcmp(key, "bad_words") == 0)
         failed = sequences_from_json(what, value, &params->bad_words, &params->bad_word_count);
     else if (strcmp(key, "dry_sequence_breakers") == 0)

@@ -353,10 +353,14 @@ typedef struct cls_params {
     /* Until the output has so many tokens, the stop ids are banned. Default 0. */
     uint32_t min_tokens;
 
-    /* Only these may be drawn: int32 [allowed_count]. NULL with 0 (default): all.
-     * Needs a sampler with options->logit_bias. */
+    /* Only these may be drawn: int32 [allowed_count], any number of them: they cost what a
+     * mask costs. NULL with 0 (default): all, unless only_allowed is 1: then none, and rows
+     * are CLS_ROW_EMPTY. A count above 0 implies only_allowed; who hands over a list that may
+     * turn out empty sets it. Needs a sampler with options->logit_bias. */
     uint32_t allowed_count;
     const int32_t *allowed_ids;
+    int32_t only_allowed; /* 0 (default) or 1; anything else is refused */
+    int32_t reserved;     /* 0 */
 } cls_params;
 
 /* Sets neutral parameters: temperature 1, nothing truncated, no penalties, seed 0.
@@ -623,8 +627,9 @@ typedef struct cls_sampler_options {
     uint32_t max_rows; /* most rows of a step, 1 to 65,535; default 1 */
     uint32_t slots;    /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
     int32_t keep;      /* a cls_keep; default CLS_KEEP_COUNTS */
-    int32_t logit_bias; /* whether requests may have a logit_bias: 1/8 byte a token more, 1/4 where
-                          nothing is kept; default 1 */
+    int32_t logit_bias; /* whether requests may have a logit_bias or allowed_ids; default 1. They take memory only
+                          where a request has them: biases 1/4 byte a token of the vocabulary and 4 an id, or
+                          4 1/8 a token if there are more than vocab / 128; allowed ids 1/8 */
     uint32_t history;  /* a request's latest tokens that are kept in order, 4 bytes each: the longest
                           penalty_window, what DRY, n-grams and bad words look at. Up to 16,384; default 0 */
     uint32_t rollback; /* most tokens that cls_slot_rollback() takes back, 20 bytes each. Up to 16,384;
@@ -665,9 +670,9 @@ CLS_API void cls_sampler_destroy(cls_sampler *sampler);
 typedef struct cls_memory {
     size_t struct_size;
     uint64_t parameters; /* on the device: the slots' parameters and positions */
-    uint64_t penalties;  /* ... which tokens prompts and outputs have, and how often; biased tokens */
+    uint64_t penalties;  /* ... which tokens prompts and outputs have, and how often */
     uint64_t history;    /* ... the latest tokens in order */
-    uint64_t lists;      /* ... logit biases and stop ids; grows with them */
+    uint64_t lists;      /* ... logit biases, allowed and stop ids; grows with them */
     uint64_t changes;    /* ... what slot calls upload; grows with the longest prompt */
     uint64_t rows;       /* ... what kernels hand each other in a step */
     uint64_t device;     /* the sum of these */

@@ -60,6 +60,12 @@ cls_status cls_params_read(const cls_params *callers, cls_params *params);
  * params->position; where its lists lie is not known yet. */
 cls_status cls_slot_from_params(const cls_params *params, uint32_t vocab, cls_slot *slot);
 
+/* Whether only the tokens of a list may be drawn. */
+static inline int cls_params_allow_some(const cls_params *p)
+{
+    return p->only_allowed != 0 || p->allowed_count != 0;
+}
+
 /* Subnormals as zero: a device may flush them. */
 float cls_normal(float x);
 
@@ -498,15 +504,12 @@ uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count);
 
 /* ----------------------------------------------------------------- lists.c */
 
-/* The first part of a request's lists, of checked parameters: bias ids
- * ascending (with allowed ids: these), their values, stop ids ascending; *words
- * is malloc'ed, NULL if they are empty. */
-cls_status cls_lists_make(const cls_params *params, uint32_t **words, uint32_t *n_bias, uint32_t *n_stop);
-
-/* All of them, for a sampler of a history; the slot gets their numbers and
- * their places, from the lists' beginning. */
-cls_status cls_lists_make_all(const cls_params *params, uint32_t vocab, uint32_t history, cls_slot *slot,
-                              uint32_t **words, uint32_t *n_words);
+/* A request's lists, of checked parameters, for a sampler of a history: biases (ids ascending, then
+ * their values; of many tokens a row of all), the bitmap of allowed ids, stop ids ascending, what looks
+ * at the history. The slot gets their numbers and their places, from the lists' beginning; *words is
+ * malloc'ed, NULL if they are empty. */
+cls_status cls_lists_make(const cls_params *params, uint32_t vocab, uint32_t history, cls_slot *slot, uint32_t **words,
+                          uint32_t *n_words);
 
 /* Moves a slot's places to where the lists begin. */
 void cls_lists_place(cls_slot *slot, uint32_t at);

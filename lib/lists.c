@@ -27,25 +27,20 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* One bias an id, ascending; returns how many. With allowed ids: these, and no others. */
-static uint32_t merge_biases(const cls_params *p, bias_entry *all)
+/* One bias an id, ascending, of those that `allowed` (a bitmap, or NULL) has; returns how many. */
+static uint32_t merge_biases(const cls_params *p, const uint32_t *allowed, bias_entry *all)
 {
-    const uint32_t given = p->logit_bias_count, allowed = p->allowed_count;
+    const uint32_t given = p->logit_bias_count;
     uint32_t n = 0;
     for (uint32_t i = 0; i < given; i++)
         all[i] = (bias_entry){(uint32_t)p->logit_bias[i].id, i, p->logit_bias[i].bias};
-    for (uint32_t i = 0; i < allowed; i++)
-        all[given + i] = (bias_entry){(uint32_t)p->allowed_ids[i], given + i, 0.0f};
-    qsort(all, given + allowed, sizeof *all, by_id_and_index);
-    for (uint32_t i = 0; i < given + allowed;) {
+    qsort(all, given, sizeof *all, by_id_and_index);
+    for (uint32_t i = 0; i < given;) {
         const uint32_t id = all[i].id;
         double sum = 0.0;
-        int listed = allowed == 0;
-        for (; i < given + allowed && all[i].id == id; i++) {
+        for (; i < given && all[i].id == id; i++)
             sum += (double)all[i].bias;
-            listed |= all[i].index >= given;
-        }
-        if (!listed)
+        if (allowed != NULL && !(allowed[id / 32] >> (id % 32) & 1u))
             continue;
         all[n].id = id;
         all[n++].bias = sum == -INFINITY
@@ -55,35 +50,74 @@ static uint32_t merge_biases(const cls_params *p, bias_entry *all)
     return n;
 }
 
-cls_status cls_lists_make(const cls_params *p, uint32_t **words, uint32_t *n_bias, uint32_t *n_stop)
+/* The lists on their way: `used` of the words are written. */
+typedef struct writer {
+    uint32_t *words;
+    size_t used;
+} writer;
+
+/* Room for n words, all zero. */
+static uint32_t *take_words(writer *w, size_t n)
 {
-    const size_t biases = (size_t)p->logit_bias_count + p->allowed_count, count = 2 * biases + p->stop_count;
-    *words = NULL;
-    *n_bias = *n_stop = 0;
-    if (count == 0)
-        return CLS_OK;
-    uint32_t *const out = malloc(count * sizeof *out);
-    bias_entry *const all = malloc((biases + 1) * sizeof *all);
-    if (out == NULL || all == NULL) {
-        free(out);
-        free(all);
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu biases, allowed and stop ids",
-                        count);
-    }
-    const uint32_t n = merge_biases(p, all);
+    uint32_t *const at = w->words + w->used;
+    memset(at, 0, n * sizeof *at);
+    w->used += n;
+    return at;
+}
+
+/* Many biases are a row of all tokens, whose vectors are added as they lie: one of a list takes some
+ * 15 ns wherever logits are read, a vector of the row 5. */
+static int biases_are_row(const cls_params *p, uint32_t vocab)
+{
+    return p->logit_bias_count > vocab / CLS_BIAS_ROW_PART;
+}
+
+static size_t biases_words(const cls_params *p, uint32_t vocab)
+{
+    return p->logit_bias_count == 0   ? 0
+           : biases_are_row(p, vocab) ? bias_row_place(vocab, state_bitmap(vocab) * 32)
+                                      : bias_list_place(vocab, p->logit_bias_count);
+}
+
+static void write_biases(writer *w, const cls_params *p, uint32_t vocab, const uint32_t *allowed, bias_entry *all,
+                         cls_slot *slot)
+{
+    const uint32_t n = merge_biases(p, allowed, all);
+    const int row = biases_are_row(p, vocab);
+    uint32_t *const bitmap = take_words(w, biases_words(p, vocab));
+    slot->bias = (uint32_t)(bitmap - w->words);
+    slot->n_bias = n;
+    slot->flags |= row ? CLS_SLOT_BIAS_ROW : 0;
     for (uint32_t i = 0; i < n; i++) {
-        out[i] = all[i].id;
-        out[n + i] = (uint32_t)CLS_AS_I32(all[i].bias);
+        bitmap[all[i].id / 32] |= 1u << (all[i].id % 32);
+        bitmap[row ? bias_row_place(vocab, all[i].id) : bias_list_place(vocab, i)] = (uint32_t)CLS_AS_I32(all[i].bias);
     }
-    uint32_t *const stop = out + 2 * n;
+    for (uint32_t word = 0, i = 0; n != 0 && !row && word < state_bitmap(vocab); word++) {
+        bitmap[bias_before_place(vocab, word)] = i;
+        while (i < n && all[i].id / 32 == word)
+            i++;
+    }
+}
+
+static const uint32_t *write_allowed(writer *w, const cls_params *p, uint32_t vocab, cls_slot *slot)
+{
+    if (!cls_params_allow_some(p))
+        return NULL;
+    slot->allowed = (uint32_t)w->used;
+    uint32_t *const bitmap = take_words(w, state_bitmap(vocab));
+    for (uint32_t i = 0; i < p->allowed_count; i++)
+        bitmap[(uint32_t)p->allowed_ids[i] / 32] |= 1u << (p->allowed_ids[i] % 32);
+    return bitmap;
+}
+
+static void write_stops(writer *w, const cls_params *p, cls_slot *slot)
+{
+    slot->stop = (uint32_t)w->used;
+    slot->n_stop = p->stop_count;
+    uint32_t *const out = take_words(w, p->stop_count);
     for (uint32_t i = 0; i < p->stop_count; i++)
-        stop[i] = (uint32_t)p->stop_ids[i];
-    qsort(stop, p->stop_count, sizeof *stop, by_id);
-    free(all);
-    *words = out;
-    *n_bias = n;
-    *n_stop = p->stop_count;
-    return CLS_OK;
+        out[i] = (uint32_t)p->stop_ids[i];
+    qsort(out, p->stop_count, sizeof *out, by_id);
 }
 
 /* ------------------------------------------------------- what looks at the history */
@@ -112,12 +146,6 @@ static int by_first_id(const void *a, const void *b)
     return (x->count < y->count) - (x->count > y->count);
 }
 
-/* The lists on their way: `used` of the words are written. */
-typedef struct writer {
-    uint32_t *words;
-    size_t used;
-} writer;
-
 /* Places of sequences, then what is there. */
 static uint32_t write_sequences(writer *w, const cls_sequence *sequences, uint32_t n)
 {
@@ -134,12 +162,10 @@ static uint32_t write_sequences(writer *w, const cls_sequence *sequences, uint32
 
 static uint32_t write_bitmap(writer *w, uint32_t vocab, const cls_sequence *sequences, uint32_t n)
 {
-    const size_t at = w->used;
-    w->used += state_bitmap(vocab);
-    memset(w->words + at, 0, state_bitmap(vocab) * sizeof *w->words);
+    uint32_t *const bitmap = take_words(w, state_bitmap(vocab));
     for (uint32_t i = 0; i < n; i++)
-        w->words[at + (uint32_t)sequences[i].ids[0] / 32] |= 1u << (sequences[i].ids[0] % 32);
-    return (uint32_t)at;
+        bitmap[(uint32_t)sequences[i].ids[0] / 32] |= 1u << (sequences[i].ids[0] % 32);
+    return (uint32_t)(bitmap - w->words);
 }
 
 /* DRY's amounts and breakers: those of one id to the front of `sequences`, the
@@ -165,53 +191,59 @@ static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t a
     slot->breakers = write_sequences(w, sequences + singles, n - singles);
 }
 
-cls_status cls_lists_make_all(const cls_params *p, uint32_t vocab, uint32_t history, cls_slot *slot, uint32_t **words,
-                              uint32_t *n_words)
+/* Words that the lists take at most. */
+static uint64_t most_words(const cls_params *p, uint32_t vocab, uint32_t amounts)
 {
-    const int dry = cls_dry_is_on(p);
+    uint64_t n = cls_sequences_words(p->bad_words, p->bad_word_count) + p->bad_word_count + amounts + p->stop_count;
+    n += biases_words(p, vocab);
+    if (cls_params_allow_some(p))
+        n += state_bitmap(vocab);
+    if (amounts != 0 && p->dry_breaker_count != 0)
+        n += 2ull * state_bitmap(vocab) + cls_sequences_words(p->dry_breakers, p->dry_breaker_count) +
+             p->dry_breaker_count;
+    return n;
+}
+
+cls_status cls_lists_make(const cls_params *p, uint32_t vocab, uint32_t history, cls_slot *slot, uint32_t **words,
+                          uint32_t *n_words)
+{
     const uint32_t longest = p->dry_window != 0 ? p->dry_window : history, most = cls_dry_most(p);
-    const uint32_t amounts = !dry ? 0 : 1 + (most < longest ? most : longest);
-    uint64_t more = cls_sequences_words(p->bad_words, p->bad_word_count) + p->bad_word_count + amounts;
-    writer w = {NULL, 0};
-    if (dry && p->dry_breaker_count != 0)
-        more += 2ull * state_bitmap(vocab) + cls_sequences_words(p->dry_breakers, p->dry_breaker_count) +
-                p->dry_breaker_count;
+    const uint32_t amounts = !cls_dry_is_on(p) ? 0 : 1 + (most < longest ? most : longest);
+    const uint64_t need = most_words(p, vocab, amounts);
+    *words = NULL;
     *n_words = 0;
-    cls_status status = cls_lists_make(p, words, &slot->n_bias, &slot->n_stop);
-    if (status != CLS_OK)
-        return status;
-    slot->stop = 2 * slot->n_bias;
-    w.used = slot->stop + slot->n_stop;
-    if (more != 0) {
-        cls_sequence *const sequences = malloc((p->dry_breaker_count + (size_t)1) * sizeof *sequences);
-        const uint64_t bytes = (w.used + more) * sizeof *w.words;
-        w.words = more < UINT32_MAX && bytes <= SIZE_MAX ? realloc(*words, (size_t)bytes) : NULL;
-        if (w.words == NULL || sequences == NULL) {
-            free(w.words != NULL ? w.words : *words);
-            free(sequences);
-            *words = NULL;
-            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %llu words of lists",
-                            (unsigned long long)more);
-        }
-        *words = w.words;
-        if (dry)
-            write_dry(&w, p, vocab, amounts, sequences, slot);
-        slot->n_bad_words = p->bad_word_count;
-        slot->bad_words = write_sequences(&w, p->bad_words, p->bad_word_count);
+    if (need == 0)
+        return CLS_OK;
+    if (need > UINT32_MAX / 8 || need > SIZE_MAX / sizeof **words)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many ids in lists: %llu words", (unsigned long long)need);
+    writer w = {malloc((size_t)need * sizeof *w.words), 0};
+    bias_entry *const biases = malloc((p->logit_bias_count + (size_t)1) * sizeof *biases);
+    cls_sequence *const sequences = malloc((p->dry_breaker_count + (size_t)1) * sizeof *sequences);
+    if (w.words == NULL || biases == NULL || sequences == NULL) {
+        free(w.words);
+        free(biases);
         free(sequences);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %llu words of lists",
+                        (unsigned long long)need);
     }
-    if (w.used > UINT32_MAX / 8) {
-        free(*words);
-        *words = NULL;
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many ids in lists: %zu words", w.used);
-    }
+    write_biases(&w, p, vocab, write_allowed(&w, p, vocab, slot), biases, slot);
+    write_stops(&w, p, slot);
+    if (amounts != 0)
+        write_dry(&w, p, vocab, amounts, sequences, slot);
+    slot->n_bad_words = p->bad_word_count;
+    slot->bad_words = write_sequences(&w, p->bad_words, p->bad_word_count);
+    free(biases);
+    free(sequences);
+    *words = w.words;
     *n_words = (uint32_t)w.used;
     return CLS_OK;
 }
 
 void cls_lists_place(cls_slot *slot, uint32_t at)
 {
-    slot->bias = at;
+    slot->lists = at;
+    slot->bias += at;
+    slot->allowed += at;
     slot->stop += at;
     slot->dry += at;
     slot->dry_heads += slot->dry_heads != 0 ? at : 0; /* 0: there are no breakers */

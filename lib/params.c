@@ -206,6 +206,10 @@ static cls_status check_lists(const cls_params *p, uint32_t vocab)
     status = check_ids("stop_ids", "stop_count", p->stop_ids, p->stop_count, vocab);
     if (status == CLS_OK)
         status = check_ids("allowed_ids", "allowed_count", p->allowed_ids, p->allowed_count, vocab);
+    if (status == CLS_OK && p->only_allowed != 0 && p->only_allowed != 1)
+        status = bad("only_allowed", (double)p->only_allowed, "0 or 1");
+    if (status == CLS_OK && p->reserved != 0)
+        status = bad("reserved", (double)p->reserved, "0");
     if (status == CLS_OK)
         status = check_sequences("dry_breakers", "dry_breaker_count", p->dry_breakers, p->dry_breaker_count, vocab);
     if (status == CLS_OK)
@@ -259,9 +263,9 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
     slot->flags |= raises ? CLS_SLOT_RAISES : 0;
     slot->flags |= p->penalty_scope == CLS_SCOPE_ALL ? CLS_SLOT_SCOPE_ALL : 0;
     if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f ||
-        p->logit_bias_count != 0 || p->allowed_count != 0)
+        p->logit_bias_count != 0)
         slot->flags |= CLS_SLOT_PENALIZED;
-    if (p->allowed_count != 0)
+    if (cls_params_allow_some(p))
         slot->flags |= CLS_SLOT_ALLOWED;
 }
 

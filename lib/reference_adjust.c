@@ -79,12 +79,11 @@ uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
 /* Marks the tokens that params->allowed_ids allow. */
 static void mark_allowed(cls_work *w)
 {
-    memset(w->mark, w->params->allowed_count == 0, w->vocab);
+    memset(w->mark, !cls_params_allow_some(w->params), w->vocab);
     for (uint32_t i = 0; i < w->params->allowed_count; i++)
         w->mark[w->params->allowed_ids[i]] = 1;
 }
 
-/* Allowed ids have a bias, of 0 if they have no other. */
 static void add_biases(cls_work *w)
 {
     const cls_params *const p = w->params;
@@ -93,10 +92,6 @@ static void add_biases(cls_work *w)
     for (uint32_t i = 0; i < p->logit_bias_count; i++) {
         double *const sum = &w->bias[p->logit_bias[i].id];
         *sum = (isnan(*sum) ? 0.0 : *sum) + (double)p->logit_bias[i].bias;
-    }
-    for (uint32_t i = 0; i < p->allowed_count; i++) {
-        double *const sum = &w->bias[p->allowed_ids[i]];
-        *sum = isnan(*sum) ? 0.0 : *sum;
     }
     for (uint32_t i = 0; i < w->vocab; i++) {
         const double most = (double)CLS_FLT_MAX, sum = fmax(-most, fmin(w->bias[i], most));

@@ -295,7 +295,7 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     s->no_late_compile = o.no_late_compile != 0;
     s->unproved = 1;
     /* At least one entry: whether a request has ended is asked of its latest token. */
-    s->layout = CLS_LAYOUT(s->keep, s->biases, o.history != 0 ? o.history : 1, o.rollback);
+    s->layout = CLS_LAYOUT(s->keep, o.history != 0 ? o.history : 1, o.rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
     s->sample_stride = 2 * sample_size(o.vocab);
     if (s->sample_stride < s->tiles * CLS_MAX_TILES_PER_TILE) /* champions need a float a max tile */

@@ -16,7 +16,8 @@
 
 #include <stdlib.h>
 
-#define FORMAT 2u
+#define FORMAT 3u
+#define OLDEST_FORMAT 2u /* that is read; it had no only_allowed */
 #define SEEN_BIT 0x80000000u
 static const char magic[8] = { 'c', 'l', 's', 's', 'l', 'o', 't', '\n' };
 
@@ -28,6 +29,7 @@ typedef struct stream {
     const uint8_t *in;
     size_t at, size;
     int reading, short_of; /* short_of: more was asked for than there is */
+    uint32_t format;       /* of what is read */
 } stream;
 
 static void put_bytes(stream *b, void *data, size_t n)
@@ -131,6 +133,8 @@ static void put_params(stream *b, cls_params *p)
     put_u32(b, &p->allowed_count);
     put_u32(b, &p->dry_breaker_count);
     put_u32(b, &p->bad_word_count);
+    if (b->format >= 3)
+        put_i32(b, &p->only_allowed);
 }
 
 /* pool: where the ids go that are read; as many as are left at most. */
@@ -242,6 +246,7 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
     const uint32_t n_ring = CLS_LAYOUT_RING(s->layout);
     uint32_t head[] = { FORMAT, s->vocab, s->keep, s->history, s->rollback };
     cls_params p = r->params;
+    b->format = FORMAT;
     put_bytes(b, (void *)(uintptr_t)magic, sizeof magic);
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
         put_u32(b, &head[i]);
@@ -334,9 +339,10 @@ static cls_status read_head(stream *b, const cls_sampler *s)
     if (b->short_of || memcmp(start, magic, sizeof magic) != 0)
         return damaged("they begin otherwise");
     put_u32(b, &theirs);
-    if (!b->short_of && theirs != FORMAT)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are a slot saved in format %u; this library reads %u",
-                        (unsigned)theirs, FORMAT);
+    if (!b->short_of && (theirs < OLDEST_FORMAT || theirs > FORMAT))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are a slot saved in format %u; this library reads %u to %u",
+                        (unsigned)theirs, OLDEST_FORMAT, FORMAT);
+    b->format = theirs;
     uint64_t sum = 0;
     if (b->size < b->at + sizeof sum)
         return damaged("they are cut short");
@@ -441,11 +447,6 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, u
             const uint16_t narrow = (uint16_t)count;
             memcpy((char *)(state + counts_at) + 2 * (size_t)id, &narrow, sizeof narrow);
         }
-    }
-    for (uint32_t i = 0; i < slot->n_bias; i++) {
-        const uint32_t id = p->words[i];
-        state[state_biased(s->vocab, s->layout) + id / 32] |= 1u << (id % 32);
-        state[id / 32] |= 1u << (id % 32);
     }
     return b->at == b->size ? CLS_OK : damaged("they go on after their end");
 }

@@ -150,10 +150,10 @@ static cls_status check_kept(const cls_sampler *s, const cls_params *p)
                         (unsigned)p->penalty_window, (unsigned)s->history);
     if (p->infill != 0 && !atomic_load(&s->has_infill))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->infill needs the tables of cls_sampler_infill()");
-    if ((p->logit_bias_count != 0 || p->allowed_count != 0) && !s->biases)
+    if ((p->logit_bias_count != 0 || cls_params_allow_some(p)) && !s->biases)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->%s needs a sampler created with options->logit_bias of 1",
-                        p->logit_bias_count != 0 ? "logit_bias" : "allowed_ids");
+                        p->logit_bias_count != 0 ? "logit_bias" : p->allowed_count != 0 ? "allowed_ids" : "only_allowed");
     return check_history(s, p);
 }
 
@@ -172,7 +172,7 @@ cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prep
         return status;
     }
     cls_slot *const slot = &out->slot;
-    status = cls_lists_make_all(&out->params, s->vocab, s->history, slot, &out->words, &out->n_words);
+    status = cls_lists_make(&out->params, s->vocab, s->history, slot, &out->words, &out->n_words);
     if (status != CLS_OK) {
         cls_prepared_free(out);
         return status;

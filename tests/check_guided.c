@@ -375,12 +375,48 @@ START_TEST(by_hand)
 }
 END_TEST
 
+/* A list of no ids allows nothing, where its owner says that there is one; so does what was saved. */
+START_TEST(empty_list)
+{
+    device *const d = fixture_device(_i);
+    batch *const b = batch_new(3, 50, CLS_F32, 0, 0);
+    static const int32_t ids[] = {7, 3};
+    unsigned char saved[4096];
+    size_t size = sizeof saved;
+    client s;
+    for (uint32_t row = 0; row < 3; row++) {
+        batch_row(b, row, ROW_ASCENDING, 1);
+        b->params[row].temperature = 0.0f;
+        b->params[row].only_allowed = row != 0;
+    }
+    b->params[2].allowed_ids = ids;
+    b->params[2].allowed_count = 2;
+    client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
+    for (int again = 0; again < 2; again++) {
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        client_tokens(&s, 0);
+        ck_assert_int_eq(b->token[0], again ? -1 : 49);
+        ck_assert_int_eq(b->token[1], -1);
+        ck_assert_int_eq(b->status[1], CLS_ROW_EMPTY);
+        ck_assert_int_eq(b->token[2], 7);
+        must(cls_slot_save(s.sampler, d->queue, 1, saved, &size));
+        must(cls_slot_load(s.sampler, 0, saved, size));
+    }
+    b->params[0].only_allowed = 2;
+    ck_assert_int_eq(cls_sampler_check(s.sampler, &b->params[0]), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "params->only_allowed is 2; it must be 0 or 1") != NULL, "%s", cls_error_message());
+    client_close(&s);
+    batch_free(b);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("guided");
     TCase *const t = tcase_create("guided");
     tcase_set_timeout(t, 0);
     add_device_test(t, by_hand);
+    add_device_test(t, empty_list);
     add_device_test(t, rows_of_one_slot);
     add_device_test(t, changing_masks);
     add_device_test(t, gated_masks);

@@ -101,7 +101,7 @@ void world_expect(const world *w, uint32_t row)
     const request *const q = &w->row[row];
     memset(w->amount, 0, w->vocab * sizeof *w->amount);
     memset(w->banned, 0, w->vocab);
-    if (q->p.allowed_count != 0) {
+    if (q->p.only_allowed != 0 || q->p.allowed_count != 0) {
         memset(w->banned, 2, w->vocab);
         for (uint32_t i = 0; i < q->p.allowed_count; i++)
             w->banned[q->allowed[i]] = 0;
@@ -222,7 +222,8 @@ void request_params(const world *w, request *q, rng *r)
         p->min_tokens = q->outputs + rng_below(r, 20);
     }
     if (rng_below(r, 5) == 0) {
-        p->allowed_count = 1 + rng_below(r, IDS);
+        p->only_allowed = (int32_t)rng_below(r, 2);
+        p->allowed_count = p->only_allowed && rng_below(r, 8) == 0 ? 0 : 1 + rng_below(r, IDS);
         for (uint32_t i = 0; i < p->allowed_count; i++)
             q->allowed[i] = rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab);
         p->allowed_ids = q->allowed;

@@ -41,7 +41,7 @@ static story story_of(const cls_host_row *row)
 
 static void mark_unlisted(const cls_params *p, uint32_t vocab, oracle_touch *of)
 {
-    for (uint32_t id = 0; id < vocab && p->allowed_count != 0; id++) {
+    for (uint32_t id = 0; id < vocab && (p->only_allowed != 0 || p->allowed_count != 0); id++) {
         uint32_t i = 0;
         while (i < p->allowed_count && (uint32_t)p->allowed_ids[i] != id)
             i++;
@@ -188,7 +188,7 @@ double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracl
         y = limited(y - amount);
         *error += 0x1p-23 * (fabs(y) + fabs(amount));
     }
-    if (*error > 0.0 || p->allowed_count != 0) /* who is allowed gets a bias of 0 */
+    if (*error > 0.0)
         *error += 0x1p-119; /* less than 2^-120 counts as nothing */
     return y;
 }

@@ -228,7 +228,7 @@ void request_adjust(const cls_host_row *row, float *adjusted)
         const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
         float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
         double bias = 0.0;
-        int biased = p->allowed_count != 0; /* allowed ids have a bias, of 0 if no other */
+        int biased = 0;
         if (row->bias)
             x += dtype_decode(row->bias_dtype, (const char *)row->bias + i * dtype_size(row->bias_dtype));
         for (uint32_t n = 0; n < p->logit_bias_count; n++)

@@ -95,9 +95,12 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 #define CLS_SLOT_ADAPTIVE 512u /* adaptive-p replaces the draw */
 #define CLS_SLOT_DECAYS 1024u  /* top-p shrinks with every token */
 #define CLS_SLOT_HISTORY 2048u /* DRY, n-grams, bad words or min tokens: the row is prepared */
-#define CLS_SLOT_ALLOWED 4096u /* only the tokens of its list: `biased` has them all */
+#define CLS_SLOT_ALLOWED 4096u /* only the tokens of its list, a bitmap at `allowed` */
 #define CLS_SLOT_MODES (CLS_SLOT_MIROSTAT | CLS_SLOT_ADAPTIVE)
 #define CLS_SLOT_MIROSTAT 8192u
+#define CLS_SLOT_BIAS_ROW 16384u /* biases have values for every token */
+/* They have if there are more than one for so many tokens. */
+#define CLS_BIAS_ROW_PART 128u
 
 /* What a request's samplers remember from token to token. */
 typedef struct cls_mode {
@@ -122,7 +125,10 @@ typedef struct cls_slot {
     f32 frequency, presence;
     u32 window;                    /* latest tokens that count; 0: all */
     u32 max_tokens;                /* 0: no limit */
-    u32 bias, n_bias;              /* in the lists: n ids, ascending, then their values */
+    u32 lists;                     /* where its lists begin; places in them are counted from there */
+    u32 bias, n_bias;              /* in the lists, if n is not 0: a bitmap of the biased ids, and their values: see
+                                      bias_row_place() */
+    u32 allowed;                   /* in the lists: a bitmap */
     u32 stop, n_stop;              /* in the lists: n ids, ascending */
     f32 low, span;                 /* dynamic temperature: from low to low + span ... */
     u32 exponent;                  /* ... by this power of the entropy, times 2^16 */
@@ -157,17 +163,16 @@ typedef struct cls_slot {
 /* ------------------------------------------------------- a slot's resident state
  *
  * Beside its cls_slot a slot has a region of `state`, in words of 32 bits:
- * bitmaps of the vocabulary (touched, seen, biased), counts, the ring of its
+ * bitmaps of the vocabulary (touched, seen), counts, the ring of its
  * latest tokens, and what the mode was before each that can be taken back.
- * `layout` tells which of them there are: a cls_keep, whether biases are used,
- * the history (1 to 16,384) and the rollback (0 to 16,384). */
+ * `layout` tells which of them there are: a cls_keep, the history (1 to 16,384) and
+ * the rollback (0 to 16,384). */
 #define CLS_KEEPS_NONE 0u
 #define CLS_KEEPS_SEEN 1u
 #define CLS_KEEPS_COUNTS 2u
-#define CLS_LAYOUT(keep, biases, history, rollback) \
-    ((u32)(keep) | (u32)(biases) << 2 | (u32)((history) - 1) << 3 | (u32)(rollback) << 17)
+#define CLS_LAYOUT(keep, history, rollback) \
+    ((u32)(keep) | (u32)((history) - 1) << 3 | (u32)(rollback) << 17)
 #define CLS_LAYOUT_KEEP(layout) ((layout) & 3u)
-#define CLS_LAYOUT_BIASES(layout) ((layout) >> 2 & 1u)
 #define CLS_LAYOUT_HISTORY(layout) (((layout) >> 3 & 0x3fffu) + 1)
 #define CLS_LAYOUT_ROLLBACK(layout) ((layout) >> 17)
 #define CLS_LAYOUT_RING(layout) (CLS_LAYOUT_HISTORY(layout) + CLS_LAYOUT_ROLLBACK(layout))
@@ -181,16 +186,9 @@ CLS_INLINE u32 state_bitmap(u32 vocab) { return (vocab + CLS_TILE - 1) / CLS_TIL
 CLS_INLINE u32 state_touched(void) { return 0; }
 CLS_INLINE u32 state_seen(u32 vocab, u32 layout)
 {
-    return CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE || CLS_LAYOUT_BIASES(layout) ? state_bitmap(vocab) : 0u;
+    return CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE ? state_bitmap(vocab) : 0u;
 }
-CLS_INLINE u32 state_biased(u32 vocab, u32 layout)
-{
-    return state_seen(vocab, layout) + (CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE ? state_bitmap(vocab) : 0u);
-}
-CLS_INLINE u32 state_counts(u32 vocab, u32 layout)
-{
-    return state_biased(vocab, layout) + (CLS_LAYOUT_BIASES(layout) ? state_bitmap(vocab) : 0u);
-}
+CLS_INLINE u32 state_counts(u32 vocab, u32 layout) { return state_seen(vocab, layout) * 2; }
 CLS_INLINE u32 state_ring(u32 vocab, u32 layout)
 {
     /* 16 bits a token, or 1, or none. Not by ?:, of which oclgrind makes something else. */
@@ -205,6 +203,13 @@ CLS_INLINE u32 state_words(u32 vocab, u32 layout)
 {
     return state_modes(vocab, layout) + (CLS_LAYOUT_ROLLBACK(layout) * CLS_MODE_WORDS + 15) / 16 * 16;
 }
+
+/* Logit biases lie in the lists: a bitmap of the biased tokens, then a value for every token of whole
+ * tiles (CLS_SLOT_BIAS_ROW); or, for each word of the bitmap, how many biased tokens the words before it
+ * have, and then their values alone. Places are from the bitmap's beginning. */
+CLS_INLINE u32 bias_row_place(u32 vocab, u32 id) { return state_bitmap(vocab) + id; }
+CLS_INLINE u32 bias_before_place(u32 vocab, u32 word) { return state_bitmap(vocab) + word; }
+CLS_INLINE u32 bias_list_place(u32 vocab, u32 index) { return 2 * state_bitmap(vocab) + index; }
 
 /* An entry of the ring: an id, and what it was. */
 #define CLS_ENTRY_ID 0x000fffffu
@@ -253,7 +258,7 @@ typedef struct cls_change {
     u32 slot, from;    /* from: the slot that is copied */
     u32 words;         /* where its words begin: tokens (entries of the ring), or a whole state */
     u32 tokens;
-    u32 lists, n_lists; /* words for the lists, at slot.bias */
+    u32 lists, n_lists; /* words for the lists, at slot.lists */
     cls_slot params;
 } cls_change;
 

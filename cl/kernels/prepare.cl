@@ -54,7 +54,7 @@ static inline u32 first_breaker(const cls_slot *slot, __global const u32 *lists,
     u32 lo = 0, hi = slot->n_breakers;
     while (lo < hi) {
         const u32 mid = (lo + hi) / 2;
-        if (lists[slot->bias + lists[slot->breakers + mid] + 1] < id)
+        if (lists[slot->lists + lists[slot->breakers + mid] + 1] < id)
             lo = mid + 1;
         else
             hi = mid;
@@ -70,7 +70,7 @@ static inline u32 breaker_at(const prepared_row *p, const cls_slot *slot, __glob
     if (!bit_of(lists + slot->dry_heads, id))
         return 0;
     for (u32 i = first_breaker(slot, lists, id); i < slot->n_breakers; i++) {
-        __global const u32 *const breaker = lists + (slot->bias + lists[slot->breakers + i]);
+        __global const u32 *const breaker = lists + (slot->lists + lists[slot->breakers + i]);
         const u32 count = breaker[0];
         u32 same = 0;
         if (breaker[1] != id)
@@ -262,7 +262,7 @@ static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_s
     for (u32 i = lid; i < slot->n_bad_words + lid; i += WGS) {
         u32 id = NO_ID;
         if (i < slot->n_bad_words) {
-            __global const u32 *const word = lists + (slot->bias + lists[slot->bad_words + i]);
+            __global const u32 *const word = lists + (slot->lists + lists[slot->bad_words + i]);
             if (output_ends(p, slot, s, drafts, word + 1, word[0] - 1))
                 id = word[word[0]];
         }

@@ -11,6 +11,20 @@
 #define CHANGES 1
 #endif
 
+/* Four vectors a trip: a row of biases has up to 2^20 words, which one item copies where groups are of
+ * one, and has 65,535 trips for all that it does (llvmpipe). */
+static inline void copy_words(__global u32 *to, __global const u32 *from, u32 n)
+{
+    for (u32 i = LOCAL_ID * 64; i < n; i += WGS * 64) {
+        if (i + 64 <= n) {
+            for (u32 v = 0; v < 64; v += 16)
+                vstore16(vload16(0, from + i + v), 0, to + i + v);
+        }
+        for (u32 k = i; i + 64 > n && k < n; k++)
+            to[k] = from[k];
+    }
+}
+
 /* Makes a state what another is; `empty`: nothing at all. */
 static inline void state_take(const slot_state *s, const slot_state *from, int empty)
 {
@@ -19,10 +33,6 @@ static inline void state_take(const slot_state *s, const slot_state *from, int e
         if ((s->touched[w] | touched) == 0)
             continue;
         s->touched[w] = touched;
-        if (s->biases)
-            s->biased[w] = empty ? 0u : from->biased[w];
-        if (s->keep == CLS_KEEPS_NONE)
-            continue;
         s->seen[w] = empty ? 0u : from->seen[w];
         if (s->keep == CLS_KEEPS_SEEN)
             s->counts[w] = empty ? 0u : from->counts[w];
@@ -47,7 +57,7 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
     for (u32 w = LOCAL_ID; w < s->words; w += WGS) {
         if (s->touched[w] == 0)
             continue;
-        s->touched[w] = s->biases ? s->biased[w] : 0u;
+        s->touched[w] = 0;
         s->seen[w] = 0;
         if (s->keep == CLS_KEEPS_SEEN)
             s->counts[w] = 0;
@@ -66,37 +76,6 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
     }
 }
 #endif
-
-/* Sets the biased bits of a list of ids in place of those that were. */
-static inline void state_bias(const slot_state *s, __global const u32 *ids, u32 n)
-{
-    if (!s->biases)
-        return;
-    BARRIER();
-    for (u32 w = LOCAL_ID; w < s->words; w += WGS) {
-        u32 bits = s->touched[w] != 0 ? s->biased[w] : 0u;
-        if (bits == 0)
-            continue;
-        s->biased[w] = 0;
-        if (s->keep != CLS_KEEPS_NONE)
-            bits &= ~s->seen[w];
-        u32 gone = 0;
-        for (; bits != 0; bits &= bits - 1) {
-            const u32 j = 31 - clz(bits & (~bits + 1));
-            gone |= count_of(s, w * 32 + j) == 0 ? 1u << j : 0u;
-        }
-        s->touched[w] &= ~gone;
-    }
-    BARRIER();
-    for (u32 i = 0; i < n; i++) {
-        const u32 w = ids[i] / 32, bit = 1u << (ids[i] & 31);
-        if (w % WGS == LOCAL_ID) {
-            s->biased[w] |= bit;
-            s->touched[w] |= bit;
-        }
-    }
-    BARRIER();
-}
 
 /* Appends tokens to a slot's history. */
 static inline void state_append(cls_slot *slot, const slot_state *s, __global const u32 *entries, u32 n,
@@ -183,7 +162,6 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
     if (c->kind == CLS_CHANGE_BEGIN) {
         *slot = c->params;
         state_take(s, s, 1);
-        state_bias(s, lists + slot->bias, slot->n_bias);
         state_append(slot, s, words, c->tokens, chunk);
     } else if (c->kind == CLS_CHANGE_APPEND && begun) {
         state_append(slot, s, words, c->tokens, chunk);
@@ -205,7 +183,6 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
             mode_keep(slot, &was, &mode);
             slot->mode = mode;
         }
-        state_bias(s, lists + slot->bias, slot->n_bias);
         if (slot->window != was.window || ((slot->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL))
             state_recount(s, slot->length, min(slot->window != 0 ? slot->window : history, slot->length), slot->flags, chunk);
     } else if (c->kind == CLS_CHANGE_COPY || c->kind == CLS_CHANGE_LOAD) {
@@ -236,8 +213,7 @@ ONE_COPY void make_change(u32 change, __local u32 *chunk, SLOTS_ARGS)
                                                           : state_of(state, layout, vocab, c.from);
         const cls_slot other = c.kind == CLS_CHANGE_LOAD ? c.params : slots[c.from];
         cls_slot slot = slots[c.slot];
-        for (u32 i = LOCAL_ID; i < c.n_lists; i += WGS)
-            lists[c.params.bias + i] = words[c.lists + i];
+        copy_words(lists + c.params.lists, words + c.lists, c.n_lists);
         BARRIER(); /* all have read the slots, the lists are there */
         change_slot(&c, &slot, &s, &from, &other, words + c.words, lists, history, rollback, chunk);
         BARRIER();

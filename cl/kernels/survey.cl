@@ -118,19 +118,19 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touch
 #else
 
 /* The same where masks, biases or penalties may change any vector. */
-static inline f32 adjusted_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+static inline f32 adjusted_maxima(const row_logits *r, u32 tile, int open, __global i32 *key, u32 *flags)
 {
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f), top = (FV)(CLS_MASKED);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
         FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
-            FV x = load_checked(r, i);
+            FV x = open ? LOAD_V(r->x, i) : load_checked(r, i);
             top = x > top ? x : top;
             part += x;
             x = clean_v(x);
-            if (r->touched && touched_lanes(r, i) != 0)
-                x = adjust_touched(r, i, x, CLS_MASKED);
+            if (r->touched)
+                x = adjust_vector(r, i, x, CLS_MASKED);
             most = x > most ? x : most;
         }
         m[n] = most;
@@ -204,7 +204,7 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touch
     if (r->masked == CLS_HAS_MASK && !r->dense && touched == 0 && (tile + 1) * CLS_TILE <= r->vocab &&
         (tile + 1) * (CLS_TILE / 32) <= r->mask_width)
         return open_maxima(r, tile, 1, key, flags);
-    const f32 max = open && !r->raises ? touched_maxima(r, tile, key, flags) : adjusted_maxima(r, tile, key, flags);
+    const f32 max = open && !r->raises && r->biased != CLS_SLOT_BIAS_ROW ? touched_maxima(r, tile, key, flags) : adjusted_maxima(r, tile, open, key, flags);
     *flags |= touched != 0 ? CLS_TILE_TOUCHED : 0u;
     return max;
 }
@@ -369,8 +369,8 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 its, FV *x, u32 *st
             FV y = load_checked(r, at);
             flags |= vector_status(r, at, y);
             y = clean_v(y);
-            if ((its & STATE_TOUCHED) && touched_lanes(r, at) != 0)
-                y = adjust_touched(r, at, y, CLS_MASKED);
+            if (its & STATE_TOUCHED)
+                y = adjust_vector(r, at, y, CLS_MASKED);
             most = y > most ? y : most;
             CLS_EACH_4(SHARE_SET)
         }

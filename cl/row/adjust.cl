@@ -61,7 +61,7 @@ static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x) { return x + 
 /* Whether mask and list allow an id. */
 static inline int is_allowed(const row_logits *r, u32 i)
 {
-    if ((r->masked & CLS_MASK_LIST) && !(r->state.biased[i >> 5] >> (i & 31) & 1u))
+    if ((r->masked & CLS_MASK_LIST) && !(r->allowed[i >> 5] >> (i & 31) & 1u))
         return 0;
     if (r->masked & CLS_MASK_BYTES)
         return i < r->mask_width && ((__global const uchar *)r->mask)[i] != 0;
@@ -73,7 +73,7 @@ static inline int is_allowed(const row_logits *r, u32 i)
 static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x;
-    const u32 listed = r->masked & CLS_MASK_LIST ? vector_bits(r->state.biased, i) : ALL_LANES;
+    const u32 listed = r->masked & CLS_MASK_LIST ? vector_bits(r->allowed, i) : ALL_LANES;
     u32 word = ALL_LANES;
     if ((r->masked & CLS_HAS_MASK) && !(r->masked & CLS_MASK_BYTES))
         word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
@@ -137,22 +137,61 @@ static inline u32 vector_status(const row_logits *r, u32 i, FV x)
 /* -------------------------------------------------------- biases and penalties */
 
 #if ROW
+/* settle() for vectors. */
+static inline FV settle_v(FV x)
+{
+    const IV bits = AS_IV(x), magnitude = bits & 0x7fffffff;
+    const FV y = magnitude >= CLS_INF_BITS ? AS_FV((bits & (i32)0x80000000) | (CLS_INF_BITS - 1)) : x;
+    return magnitude < 0x03800000 ? (FV)(0.0f) : y;
+}
+
 /* The tokens of a word that the slot can change; those of the vector at i, a bit each. */
-static inline u32 touched_word(const row_logits *r, u32 w) { return r->touching[0][w] | r->touching[1][w]; }
+static inline u32 touched_word(const row_logits *r, u32 w)
+{
+    const u32 touched = r->touching[0][w] | r->touching[1][w];
+    return r->biased ? touched | r->list[w] : touched;
+}
 static inline u32 touched_lanes(const row_logits *r, u32 i) { return touched_word(r, i >> 5) >> (i & 31) & ALL_LANES; }
 
-/* A touched token's biases and penalties, then what was prepared: bans, and DRY
- * comes last. */
-ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x)
+/* Where the value of the first biased token from id i on is, whose word of the bitmap has `bits`. */
+static inline u32 bias_place(const row_logits *r, u32 bits, u32 i)
+{
+    if (r->biased == CLS_SLOT_BIAS_ROW)
+        return bias_row_place(r->vocab, i);
+    return bias_list_place(r->vocab, r->list[bias_before_place(r->vocab, i >> 5)] + popcount(bits & ((1u << (i & 31)) - 1)));
+}
+
+/* A vector's biases, of which there are some. */
+static inline FV add_biases(const row_logits *r, u32 i, u32 word, FV x)
+{
+    const IV some = (IV)((i32)(word >> (i & 31))) & ((IV)(1) << LANES);
+    IV bits = (IV)(0);
+    u32 at = bias_place(r, word, i);
+    if (r->biased == CLS_SLOT_BIAS_ROW)
+        bits = VLOAD((__global const i32 *)r->list + at);
+    else
+        SHORT_LOOP for (u32 lanes = word >> (i & 31) & ALL_LANES; lanes != 0; lanes &= lanes - 1, at++)
+            bits = LANES == (IV)((i32)(31 - clz(lanes & (~lanes + 1)))) ? (IV)((i32)r->list[at]) : bits;
+#ifdef CLS_LIMITED
+    const FV bias = limited_v(bits);
+#else
+    const FV bias = AS_FV(bits);
+#endif
+    const FV sum = ((x > CLS_MASKED) & (bias > CLS_MASKED)) ? settle_v(x + bias) : (FV)(CLS_MASKED);
+    return some != 0 ? sum : x;
+}
+static inline f32 add_bias_one(const row_logits *r, u32 i, f32 x)
+{
+    const u32 word = r->list[i >> 5];
+    return word >> (i & 31) & 1u ? add_bias(x, FROM_BITS(r->list[bias_place(r, word, i)])) : x;
+}
+
+/* A touched token's penalties, then what was prepared: bans, and DRY comes last. */
+ONE_COPY f32 rest_one(const row_logits *r, u32 i, f32 x)
 {
     const slot_state *const s = &r->state;
     if (r->penalized) {
-        if (s->biases && (s->biased[i >> 5] >> (i & 31) & 1u)) {
-            const u32 at = list_find(r->list, r->n_list, i);
-            if (at < r->n_list)
-                x = add_bias(x, FROM_BITS(r->list[r->n_list + at]));
-        }
-        u32 count = count_of(s, i), seen = s->keep != CLS_KEEPS_NONE ? s->seen[i >> 5] >> (i & 31) & 1u : 0u;
+        u32 count = count_of(s, i), seen = s->seen[i >> 5] >> (i & 31) & 1u;
         if (r->patched)
             find_patch(&r->prepared, i, &count, &seen);
         if (count != 0 || seen != 0)
@@ -162,15 +201,26 @@ ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x)
         x = adjust_prepared(&r->prepared, i, x);
     return x;
 }
-
-/* A vector that has touched tokens: those above `least` one by one. They are few, and code
- * for whole vectors made every place that loads twice as large for compilers. */
-static inline FV adjust_touched(const row_logits *r, u32 i, FV x, f32 least)
+ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x)
 {
-    for (u32 touched = touched_lanes(r, i) & lane_bits(x > least); touched != 0; touched &= touched - 1) {
+    return rest_one(r, i, r->biased ? add_bias_one(r, i, x) : x);
+}
+
+/* A clean vector's biases, then its touched tokens: those above `least` one by one. These are few,
+ * and code for whole vectors made every place that loads twice as large for compilers. */
+static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *r, u32 i, FV x, f32 least)
+{
+    const u32 biased = r->biased ? r->list[i >> 5] : 0u;
+    if (biased >> (i & 31) & ALL_LANES)
+        x = add_biases(r, i, biased, x);
+    if (!(r->penalized | r->marked))
+        return x;
+    u32 touched = (r->touching[0][i >> 5] | r->touching[1][i >> 5]) >> (i & 31) & ALL_LANES;
+    touched &= touched != 0 ? lane_bits(x > least) : 0u;
+    for (; touched != 0; touched &= touched - 1) {
         const u32 j = 31 - clz(touched & (~touched + 1));
         const IV at = LANES == (IV)((i32)j);
-        x = at ? (FV)(adjust_one(r, i + j, FMAX(at ? x : (FV)(CLS_MASKED)))) : x;
+        x = at ? (FV)(rest_one(r, i + j, FMAX(at ? x : (FV)(CLS_MASKED)))) : x;
     }
     return x;
 }
@@ -179,7 +229,7 @@ static inline FV adjust_touched(const row_logits *r, u32 i, FV x, f32 least)
 static inline u32 touched_word(const row_logits *r, u32 w) { return 0; }
 static inline u32 touched_lanes(const row_logits *r, u32 i) { return 0; }
 ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x) { return x; }
-static inline FV adjust_touched(const row_logits *r, u32 i, FV x, f32 least) { return x; }
+static inline FV adjust_vector(const row_logits *r, u32 i, FV x, f32 least) { return x; }
 #endif
 
 /* Without what a chain has cut already. */
@@ -215,8 +265,8 @@ static inline FV load_adjusted(const row_logits *r, u32 i, int open, f32 least)
 {
 #if ROW
     FV x = clean_v(open ? LOAD_V(r->x, i) : load_checked(r, i));
-    if (r->touched && touched_lanes(r, i) != 0)
-        x = adjust_touched(r, i, x, least);
+    if (r->touched)
+        x = adjust_vector(r, i, x, least);
 #else
     const FV x = clean_v(load_checked(r, i));
 #endif

@@ -2,8 +2,8 @@
 /* state: what a slot keeps of its request's tokens, and the ways in which it
  * changes. An entry of the ring either counts (output; with CLS_SLOT_SCOPE_ALL
  * prompt, too) and is in `counts`, or is in `seen` for the repetition penalty
- * alone. `touched` has every id that is in one of them, or biased: whoever
- * reads logits looks at the others only where it has a bit.
+ * alone. `touched` has every id that is in one of them: whoever reads logits
+ * looks at the others only where it has a bit.
  *
  * Work-items share work by the words of the bitmaps: an id's word belongs to
  * one item, so no two write the same place and nothing is atomic. */
@@ -11,8 +11,8 @@
 #include "core/samplers.h"
 
 typedef struct slot_state {
-    __global u32 *touched, *seen, *biased, *counts, *ring, *modes;
-    u32 keep, biases, n_ring, n_modes, words; /* words: of a bitmap */
+    __global u32 *touched, *seen, *counts, *ring, *modes;
+    u32 keep, n_ring, n_modes, words; /* words: of a bitmap */
 } slot_state;
 
 static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
@@ -20,15 +20,13 @@ static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
     slot_state s;
     s.touched = region + state_touched();
     s.seen = region + state_seen(vocab, layout);
-    s.biased = region + state_biased(vocab, layout);
     s.counts = region + state_counts(vocab, layout);
     s.ring = region + state_ring(vocab, layout);
     s.modes = region + state_modes(vocab, layout);
     s.keep = CLS_LAYOUT_KEEP(layout);
-    s.biases = CLS_LAYOUT_BIASES(layout);
     s.n_ring = CLS_LAYOUT_RING(layout);
     s.n_modes = CLS_LAYOUT_ROLLBACK(layout);
-    s.words = s.keep != CLS_KEEPS_NONE || s.biases ? (vocab + 31) / 32 : 0u;
+    s.words = s.keep != CLS_KEEPS_NONE ? (vocab + 31) / 32 : 0u;
     return s;
 }
 static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u32 slot)
@@ -100,8 +98,7 @@ static inline void state_drop(const slot_state *s, u32 entry, u32 flags, int las
         if (count > 0 && count < CLS_MAX_COUNT)
             ((__global ushort *)s->counts)[id] = (ushort)(count - 1);
     }
-    const u32 biased = s->biases ? s->biased[word] : 0u;
-    if (!((s->seen[word] | biased) & bit) && count_of(s, id) == 0)
+    if (!(s->seen[word] & bit) && count_of(s, id) == 0)
         s->touched[word] &= ~bit;
 }
 

@@ -29,11 +29,13 @@ static inline u32 tile_mask(const row_logits *r, u32 tile)
     const u32 first = tile * (CLS_TILE / 32), last = first + CLS_TILE / 32;
     if (!r->masked)
         return MASK_ALL;
-    if (r->masked != CLS_HAS_MASK || last > r->mask_width)
+    if ((r->masked & CLS_MASK_BYTES) || last > r->mask_width)
         return MASK_SOME;
     IV all = (IV)(-1), any = (IV)(0);
     for (u32 w = first; w < last; w += VEC) {
-        const IV words = VLOAD((__global const i32 *)r->mask + w);
+        IV words = VLOAD((__global const i32 *)r->mask + w);
+        if (r->masked & CLS_MASK_LIST)
+            words &= VLOAD((__global const i32 *)r->allowed + w);
         all &= words;
         any |= words;
     }
@@ -44,8 +46,8 @@ static inline u32 tile_mask(const row_logits *r, u32 tile)
     return MASK_ALL;
 #endif
 }
-/* Whether a tile's logits may be loaded as they lie, but for touched tokens:
- * whole, not masked, no dense bias. */
+/* Whether a tile's logits may be loaded as they lie, but for biases and touched
+ * tokens: whole, not masked, no dense bias. */
 static inline int tile_is_open(const row_logits *r, u32 tile, u32 masked)
 {
     return masked == MASK_ALL && !r->dense && (tile + 1) * CLS_TILE <= r->vocab;
@@ -57,6 +59,8 @@ static inline u32 tile_touched(const row_logits *r, u32 tile)
 #if ROW
     for (u32 w = tile * (CLS_TILE / 32); w < (tile + 1) * (CLS_TILE / 32); w += VEC)
         touched |= VLOAD((__global const i32 *)r->touching[0] + w) | VLOAD((__global const i32 *)r->touching[1] + w);
+    for (u32 w = tile * (CLS_TILE / 32); r->biased && w < (tile + 1) * (CLS_TILE / 32); w += VEC)
+        touched |= VLOAD((__global const i32 *)r->list + w);
 #endif
     return (u32)CAT(fold_or, VEC)(touched);
 }

@@ -11,21 +11,22 @@ typedef struct row_logits {
     __global const u32 *mask;       /* at the row's mask, or its bytes */
     __global const f32 *bias;       /* at the row's dense bias, or its halves */
     __global const u32 *flags;      /* of its mass tiles; set by the survey */
-    __global const u32 *list;       /* its logit biases: ids, values */
-    __global const u32 *touching[2]; /* bitmaps of the tokens that penalties or biases, and what was
-                                        prepared, can change; twice the one if there is one */
+    __global const u32 *list;       /* its biases: bias_row_place() */
+    __global const u32 *allowed;    /* the bitmap of its allowed ids */
+    __global const u32 *touching[2]; /* bitmaps of the tokens that penalties, and what was prepared, can
+                                        change; twice the one if there is one */
     slot_state state;
     prepared_row prepared;
     u32 vocab;
     u32 mask_width; /* elements */
-    u32 masked;     /* CLS_HAS_MASK, or that and CLS_MASK_BYTES; CLS_MASK_LIST: only what is biased */
+    u32 masked;     /* CLS_HAS_MASK, or that and CLS_MASK_BYTES; and CLS_MASK_LIST: `allowed`, too */
     u32 dense;      /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
     u32 touched;    /* the slot changes logits: */
-    u32 penalized;  /* ... by penalties or biases */
+    u32 biased;     /* ... by logit biases: 1, or CLS_SLOT_BIAS_ROW */
+    u32 penalized;  /* ... by penalties */
     u32 marked;     /* ... by what was prepared */
     u32 patched;    /* ... which has some counts, too */
     u32 raises;
-    u32 n_list;
     f32 repetition, reciprocal, frequency, presence;
     /* What a chain has left of the row, once it is narrowed: as in cls_row. */
     u32 narrowed;
@@ -93,7 +94,8 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
     else if (r.dense)
         r.bias = bias + wide_place(args->bias_offset, args->bias_stride, (u32)bias_row);
     r.state = state_of(state, layout, vocab, slot);
-    r.penalized = some && (slots[slot].flags & CLS_SLOT_PENALIZED);
+    r.biased = some && slots[slot].n_bias != 0 ? max(1u, slots[slot].flags & CLS_SLOT_BIAS_ROW) : 0u;
+    r.penalized = some && r.state.keep != CLS_KEEPS_NONE && (slots[slot].flags & CLS_SLOT_PENALIZED);
     r.prepared = prepared_of(prepared, layout, vocab, row, lists + slots[slot].dry);
     r.patched = 0;
     if (some && (has & CLS_DRAFTS)) {
@@ -102,21 +104,28 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
     } else {
         r.marked = some && is_prepared(slots + slot);
     }
-    r.touched = r.penalized | r.marked;
-    r.touching[0] = r.penalized || !r.marked ? r.state.touched : r.prepared.marks;
-    r.touching[1] = r.marked ? r.prepared.marks : r.touching[0];
-    if (some && (slots[slot].flags & CLS_SLOT_ALLOWED))
-        r.masked |= CLS_MASK_LIST;
-    r.raises = slots[slot].flags & CLS_SLOT_RAISES;
     r.list = lists + slots[slot].bias;
-    r.n_list = slots[slot].n_bias;
+    r.touched = r.biased | r.penalized | r.marked;
+    r.touching[0] = r.penalized ? r.state.touched : r.marked ? r.prepared.marks : lists + slots[slot].bias;
+    r.touching[1] = r.marked ? r.prepared.marks : r.touching[0];
+    r.allowed = lists + slots[slot].allowed;
+    if (some && (slots[slot].flags & CLS_SLOT_ALLOWED)) {
+        if (r.masked) {
+            r.masked |= CLS_MASK_LIST;
+        } else { /* a packed mask like any other */
+            r.mask = r.allowed;
+            r.mask_width = state_bitmap(vocab);
+            r.masked = CLS_HAS_MASK;
+        }
+    }
+    r.raises = slots[slot].flags & CLS_SLOT_RAISES;
     r.repetition = slots[slot].repetition;
     r.reciprocal = slots[slot].reciprocal;
     r.frequency = slots[slot].frequency;
     r.presence = slots[slot].presence;
 #else
     r.mask = mask;
-    r.masked = r.dense = r.touched = r.penalized = r.marked = r.patched = r.raises = 0;
+    r.masked = r.dense = r.biased = r.touched = r.penalized = r.marked = r.patched = r.raises = 0;
 #endif
     return r;
 }
