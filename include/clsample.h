@@ -59,8 +59,11 @@
  * weights is CLBlast's: see cls_head_create() for the exception.)
  *
  * Growth. Public structs begin with struct_size; the *_default() functions set
- * it. Fields are only ever added at the end, so that a program compiled
- * against an older header runs with a newer library; structs without a
+ * it to what they are given, and the *_init() functions below give them sizeof the struct: C and C++ call
+ * these, and bindings the others. A size below that of this interface's first header, such as that of a pointer, leaves
+ * struct_size 0, which every use refuses. Fields are only ever added at the end, so that a program compiled
+ * against an older header runs with a newer library; a newer program's fields that an older library
+ * does not know must be 0 there, or the call is refused. Reserved fields are 0. Structs without a
  * struct_size, which lie inside others, never change.
  */
 #ifndef CLSAMPLE_H
@@ -647,6 +650,12 @@ typedef struct cls_sampler_options {
      * with the feature's name; default 0. */
     int32_t no_late_compile;
     int32_t reserved; /* 0 */
+
+    /* Bytes of a step's mask.host to make room for: once on the device, and for each of
+     * the 16 steps in flight on the host. 0 (default): steps with such masks allocate when they
+     * first come, the first 16 of them on the host, and when they become larger; they may
+     * then return CLS_OUT_OF_MEMORY or CLS_OPENCL_ERROR, with nothing enqueued. */
+    uint64_t host_mask_size;
 } cls_sampler_options;
 
 CLS_API void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size);
@@ -731,7 +740,7 @@ CLS_API cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot, c
  * (params->position is ignored). Whether it has stopped is asked anew: with a
  * larger max_tokens it goes on. With another penalty_scope or penalty_window
  * the counts are made anew from the sampler's `history` latest tokens; older
- * ones don't count from then on.
+ * ones don't count from then on. With a `history` of 0 another scope is refused.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot, const cls_params *params);
 
@@ -821,7 +830,8 @@ typedef struct cls_mask {
     int32_t kind;        /* a cls_mask_kind */
     int32_t reserved;    /* 0 */
     const void *host;    /* the masks on the host in place of `words`, rows as above: the call copies them, and uploads
-                            them through a ring, so that a grammar may fill the next ones while the queue runs */
+                            them through a ring, so that a grammar may fill the next ones while the queue runs. It
+                            allocates, unless the sampler's options->host_mask_size is as large as they are */
 } cls_mask;
 
 /* Values added to every logit of a row (guidance, watermarks, a caller's own
@@ -952,7 +962,8 @@ typedef struct cls_step {
 CLS_API void cls_step_default(cls_step *step, size_t struct_size);
 
 /* Enqueues one step on `queue`, which belongs to the context and may be in
- * order or out of order: no waiting, no allocation, no compilation. The step
+ * order or out of order: no waiting, no compilation, and no allocation but for mask.host beyond
+ * options->host_mask_size (CLS_OUT_OF_MEMORY, with nothing enqueued). The step
  * runs after `wait` (n_wait events; NULL if 0), after everything enqueued
  * before it where the queue is in order, and after this sampler's earlier
  * steps on whatever queue. *done (may be NULL) becomes the caller's: it is the
@@ -1078,7 +1089,10 @@ typedef struct cls_verify_call {
     cls_buffer nodes;      /* int32 [requests, max_drafts]: which drafts these were, then -1: the path through a
                               tree, whose keys and values are to be kept */
     cls_buffer status;     /* int32 [requests]: cls_row_status bits of the rows that were looked at */
-    cls_buffer counters;   /* int32 [slots, 3]: drafted, accepted, emitted; added to. Rates, without the host */
+    cls_buffer counters;   /* int32 [slots, 3]: drafted, accepted, emitted; added to, but for requests that had
+                              stopped before. Rates, without the host */
+    cls_buffer latest;     /* int32 [slots]: the last token that was emitted, at its request's slot, as
+                              cls_step.latest; what requests without a token have there stays */
 } cls_verify_call;
 
 CLS_API void cls_verify_call_default(cls_verify_call *call, size_t struct_size);
@@ -1374,6 +1388,26 @@ CLS_API void cls_host_drafts_default(cls_host_drafts *drafts, size_t struct_size
 /* The reference of cls_verify(): plain C, as cls_host_sample() and what it returns. The mode after a request that
  * takes one token a call is that of cls_host_sample(). */
 CLS_API cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *result);
+
+/* ------------------------------------------------------------------ structs
+ *
+ * cls_params_init(&params) is cls_params_default(&params, sizeof params), and so on. */
+#define CLS_STRUCT(name) \
+    static inline void name##_init(name *object) { name##_default(object, sizeof *object); }
+CLS_STRUCT(cls_params)
+CLS_STRUCT(cls_context_options)
+CLS_STRUCT(cls_compile_options)
+CLS_STRUCT(cls_sampler_options)
+CLS_STRUCT(cls_step)
+CLS_STRUCT(cls_verify_call)
+CLS_STRUCT(cls_logprobs_call)
+CLS_STRUCT(cls_draw_call)
+CLS_STRUCT(cls_head_options)
+CLS_STRUCT(cls_head_call)
+CLS_STRUCT(cls_host_row)
+CLS_STRUCT(cls_host_candidates)
+CLS_STRUCT(cls_host_drafts)
+#undef CLS_STRUCT
 
 #ifdef __cplusplus
 }

@@ -106,7 +106,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device, const cls_cont
     *out = NULL;
     if (cl == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
-    cls_status status = callers != NULL ? cls_struct_read(&o, sizeof o, callers, "options") : CLS_OK;
+    cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK)
         status = cls_shape_query(device, &o, &shape);
     if (status == CLS_OK)
@@ -148,7 +148,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device, const cls_cont
 
 void cls_compile_options_default(cls_compile_options *options, size_t struct_size)
 {
-    cls_struct_init(options, struct_size);
+    CLS_STRUCT_INIT(options, struct_size);
 }
 
 cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t features)
@@ -173,7 +173,7 @@ cls_status cls_context_compile(cls_context *context, const cls_compile_options *
     cls_compile_options_default(&o, sizeof o);
     if (context == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
-    cls_status status = callers != NULL ? cls_struct_read(&o, sizeof o, callers, "options") : CLS_OK;
+    cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK)
         status = cls_features_check("a compilation", o.dtypes, o.features);
     if (status != CLS_OK)
@@ -188,8 +188,8 @@ cls_status cls_context_program(const cls_context *context, uint32_t index, cls_p
     cls_program_info info;
     const cls_program *found = NULL;
     uint32_t n = 0;
-    cls_struct_init(&info, sizeof info);
-    cls_status status = cls_struct_read(&info, sizeof info, callers, "info");
+    CLS_STRUCT_INIT(&info, sizeof info);
+    cls_status status = CLS_STRUCT_OUT(&info, callers, "info");
     if (status == CLS_OK && context == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
     if (status != CLS_OK)
@@ -201,7 +201,7 @@ cls_status cls_context_program(const cls_context *context, uint32_t index, cls_p
             if (!p->proved || n++ != index)
                 continue;
             found = p;
-            cls_struct_init(&info, sizeof info);
+            CLS_STRUCT_INIT(&info, sizeof info);
             info.name = cls_variants[v].name;
             info.dtype = cls_variants[v].typed ? d : -1;
             info.origin = p->origin;

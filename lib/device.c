@@ -206,7 +206,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     cls_context_options o;
     facts f;
     cls_context_options_default(&o, sizeof o);
-    cls_status status = callers != NULL ? cls_struct_read(&o, sizeof o, callers, "options") : CLS_OK;
+    cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK && device == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device is NULL");
     if (status == CLS_OK)
@@ -241,7 +241,7 @@ static void tell(const cls_shape *shape, uint32_t origin, cls_device_info *calle
 {
     cls_device_info info;
     const size_t size = callers->struct_size;
-    cls_struct_init(&info, sizeof info);
+    CLS_STRUCT_INIT(&info, sizeof info);
     info.struct_size = size;
     info.work_group = shape->work_group;
     info.vector = shape->vector;
@@ -260,7 +260,7 @@ cls_status cls_device_query(cl_device_id device, const cls_context_options *opti
 {
     cls_device_info check;
     cls_shape shape;
-    cls_status status = cls_struct_read(&check, sizeof check, info, "info");
+    cls_status status = CLS_STRUCT_OUT(&check, info, "info");
     if (status == CLS_OK)
         status = cls_shape_query(device, options, &shape);
     if (status == CLS_OK)
@@ -271,7 +271,7 @@ cls_status cls_device_query(cl_device_id device, const cls_context_options *opti
 cls_status cls_context_info(const cls_context *context, cls_device_info *info)
 {
     cls_device_info check;
-    cls_status status = cls_struct_read(&check, sizeof check, info, "info");
+    cls_status status = CLS_STRUCT_OUT(&check, info, "info");
     if (status == CLS_OK && context == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
     if (status == CLS_OK)
@@ -281,5 +281,5 @@ cls_status cls_context_info(const cls_context *context, cls_device_info *info)
 
 void cls_context_options_default(cls_context_options *options, size_t struct_size)
 {
-    cls_struct_init(options, struct_size);
+    CLS_STRUCT_INIT(options, struct_size);
 }

@@ -6,23 +6,24 @@ enum { MOST = 16384 }; /* candidates: a work-item goes over them three times, wi
 
 void cls_draw_call_default(cls_draw_call *call, size_t struct_size)
 {
-    cls_struct_init(call, struct_size);
-    if (struct_size >= offsetof(cls_draw_call, invalid_token) + sizeof call->invalid_token)
-        call->invalid_token = -1;
+    if (!CLS_STRUCT_INIT(call, struct_size))
+        return;
+    call->invalid_token = -1;
 }
 
-static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call)
+static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call, cls_ranges *ranges)
 {
     const struct {
         const char *name;
         const cls_buffer *buffer;
         uint64_t size, element;
+        enum cls_access access;
     } optional[] = {
-        { "call->counts", &call->counts, (uint64_t)call->rows * 4, 4 },
-        { "call->random", &call->random, (uint64_t)call->rows * 8, 8 },
-        { "call->tokens", &call->tokens, (uint64_t)call->rows * 4, 4 },
-        { "call->status", &call->status, (uint64_t)call->rows * 4, 4 },
-        { "call->latest", &call->latest, (uint64_t)s->slots * 4, 4 },
+        { "call->counts", &call->counts, (uint64_t)call->rows * 4, 4, CLS_READS },
+        { "call->random", &call->random, (uint64_t)call->rows * 8, 8, CLS_READS },
+        { "call->tokens", &call->tokens, (uint64_t)call->rows * 4, 4, CLS_WRITES },
+        { "call->status", &call->status, (uint64_t)call->rows * 4, 4, CLS_WRITES },
+        { "call->latest", &call->latest, (uint64_t)s->slots * 4, 4, CLS_WRITES },
     };
     if (call->n < 1 || call->n > MOST)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->n is %u; it must be 1 to %d", (unsigned)call->n, MOST);
@@ -32,13 +33,12 @@ static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->row_stride is %llu, less than call->n, %u",
                         (unsigned long long)call->row_stride, (unsigned)call->n);
     const uint64_t size = cls_extent(call->rows, call->row_stride, call->n, 4);
-    cls_status status = cls_buffer_check(s->context, "call->ids", &call->ids, size, 4);
+    cls_status status = cls_buffer_check(s->context, "call->ids", &call->ids, size, 4, CLS_READS, ranges);
     if (status == CLS_OK)
-        status = cls_buffer_check(s->context, "call->logits", &call->logits, size, 4);
+        status = cls_buffer_check(s->context, "call->logits", &call->logits, size, 4, CLS_READS, ranges);
     for (size_t i = 0; i < sizeof optional / sizeof optional[0] && status == CLS_OK; i++)
-        if (optional[i].buffer->buffer != NULL)
-            status = cls_buffer_check(s->context, optional[i].name, optional[i].buffer, optional[i].size,
-                                      optional[i].element);
+        status = cls_optional_check(s, optional[i].name, optional[i].buffer, optional[i].size, optional[i].element,
+                                    optional[i].access, ranges);
     return status;
 }
 
@@ -60,7 +60,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
     cls_draw_call_default(call, sizeof *call);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    cls_status status = cls_struct_read(call, sizeof *call, callers, "call");
+    cls_status status = CLS_STRUCT_READ(call, callers, "call");
     if (status == CLS_OK)
         status = cls_features_missing(s, CLS_FEATURE_DRAW);
     if (status == CLS_OK)
@@ -71,15 +71,19 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
     if (status == CLS_OK)
         status = cls_queue_check(s->context, queue, &plan->ordered);
     if (status == CLS_OK)
-        status = check_buffers(s, call);
+        status = check_buffers(s, call, &plan->ranges);
     for (int i = 0; i < CLS_STEP_MAPS; i++)
         plan->map[i] = &none;
     for (size_t i = 0; i < sizeof maps / sizeof maps[0] && status == CLS_OK; i++) {
         plan->map[maps[i].which] = maps[i].map;
         if (maps[i].map->host != NULL || maps[i].map->device.buffer != NULL)
             plan->has |= maps[i].has;
-        status = cls_map_check(s, maps[i].name, maps[i].map, call->rows);
+        status = cls_map_check(s, maps[i].name, maps[i].map, call->rows, &plan->ranges);
     }
+    if (status == CLS_OK)
+        status = cls_ranges_check(&plan->ranges);
+    if (status == CLS_OK && call->defer_accept)
+        status = cls_invalid_token_check(s, "call", call->invalid_token);
     if (status == CLS_OK)
         status = cls_draws_check("call->draws", call->draws.host, call->rows);
     if (status == CLS_OK)
@@ -127,7 +131,7 @@ static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_comman
     return cls_commands_launch(c, &a, groups, done);
 }
 
-cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers, cl_uint n_wait,
+static cls_status draw_rows(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers, cl_uint n_wait,
                     const cl_event *wait, cl_event *done)
 {
     cls_draw_call call;
@@ -136,8 +140,6 @@ cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call 
     cl_event end = NULL;
     cl_int code = CL_SUCCESS;
     int uploads = 0;
-    if (done != NULL)
-        *done = NULL;
     cls_status status = check(s, queue, callers, n_wait, wait, &call, &plan);
     for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, call.rows);
@@ -154,13 +156,26 @@ cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call 
     return cls_commands_end(&c, code, "cannot enqueue the draw", end, done);
 }
 
+cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers, cl_uint n_wait,
+                    const cl_event *wait, cl_event *done)
+{
+    if (done != NULL)
+        *done = NULL;
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = draw_rows(s, queue, callers, n_wait, wait, done);
+        cls_sampler_leave(s);
+    }
+    return status;
+}
+
 /* ------------------------------------------------------------------ on the host */
 
 void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_size)
 {
-    cls_struct_init(candidates, struct_size);
-    if (struct_size >= offsetof(cls_host_candidates, vocab) + sizeof candidates->vocab)
-        candidates->vocab = CLS_MAX_VOCAB;
+    if (!CLS_STRUCT_INIT(candidates, struct_size))
+        return;
+    candidates->vocab = CLS_MAX_VOCAB;
 }
 
 static float logit(const cls_host_candidates *c, uint32_t i)
@@ -192,7 +207,7 @@ cls_status cls_host_draw(const cls_host_candidates *callers, int32_t *token)
     cls_host_candidates_default(&c, sizeof c);
     if (token == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "token is NULL");
-    const cls_status status = cls_struct_read(&c, sizeof c, callers, "candidates");
+    const cls_status status = CLS_STRUCT_READ(&c, callers, "candidates");
     if (status != CLS_OK)
         return status;
     if (c.count > CLS_MAX_VOCAB)

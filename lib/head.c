@@ -8,11 +8,10 @@
 
 void cls_head_options_default(cls_head_options *options, size_t struct_size)
 {
-    cls_struct_init(options, struct_size);
-    if (struct_size >= offsetof(cls_head_options, max_rows) + sizeof options->max_rows)
-        options->max_rows = 1;
-    if (struct_size >= offsetof(cls_head_options, scale) + sizeof options->scale)
-        options->scale = 1.0f;
+    if (!CLS_STRUCT_INIT(options, struct_size))
+        return;
+    options->max_rows = 1;
+    options->scale = 1.0f;
 }
 
 /* -------------------------------------------------------------------- checks */
@@ -65,9 +64,10 @@ static cls_status check(const cls_context *context, cl_command_queue queue, cls_
         status = cls_queue_check(context, queue, &ordered);
     if (status == CLS_OK)
         status = cls_buffer_check(context, "options->weight", &o->weight,
-                                       cls_extent(o->vocab, o->weight_stride, o->hidden, size), size);
+                                  cls_extent(o->vocab, o->weight_stride, o->hidden, size), size, CLS_READS, NULL);
     if (status == CLS_OK && o->bias.buffer != NULL)
-        status = cls_buffer_check(context, "options->bias", &o->bias, o->vocab * sizeof(float), sizeof(float));
+        status = cls_buffer_check(context, "options->bias", &o->bias, o->vocab * sizeof(float), sizeof(float),
+                                  CLS_READS, NULL);
     if (status == CLS_OK && o->dtype == CLS_F32)
         status = check_clblast(o);
     return status;
@@ -220,7 +220,7 @@ static cls_status retain(cls_head *h, const cls_head_options *o)
  * can be, and one, since PoCL compiles small launches apart. */
 static cls_status warm_up(cls_head *h, cl_command_queue queue)
 {
-    const uint64_t logits = (uint64_t)h->max_rows * h->vocab, elements = logits > h->hidden ? logits : h->hidden;
+    const uint64_t logits = (uint64_t)h->max_rows * h->vocab, elements = logits + h->hidden;
     cls_status status = CLS_OK;
     cls_head_call call;
     cl_int code = CL_INVALID_BUFFER_SIZE;
@@ -230,7 +230,8 @@ static cls_status warm_up(cls_head *h, cl_command_queue queue)
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate the warm-up's logits of %u rows", (unsigned)h->max_rows);
     cls_head_call_default(&call, sizeof call);
-    call.hidden.buffer = call.logits.buffer = buffer;
+    call.hidden = (cls_buffer){ buffer, logits * sizeof(float) };
+    call.logits.buffer = buffer;
     call.hidden_rows = 1;
     call.which.host = h->sent; /* all 0 yet */
     for (int i = 0; i < 2 && status == CLS_OK; i++) {
@@ -255,7 +256,7 @@ cls_status cls_head_create(cls_context *context, cl_command_queue queue, const c
     *out = NULL;
     if (context == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
-    cls_status status = cls_struct_read(&o, sizeof o, callers, "options");
+    cls_status status = CLS_STRUCT_READ(&o, callers, "options");
     if (status == CLS_OK)
         status = check(context, queue, &o);
     if (status != CLS_OK)

@@ -5,18 +5,18 @@
 
 void cls_head_call_default(cls_head_call *call, size_t struct_size)
 {
-    cls_struct_init(call, struct_size);
+    CLS_STRUCT_INIT(call, struct_size);
 }
 
 /* -------------------------------------------------------------------- checks */
 
-static cls_status check_which(const cls_head *h, const cls_head_call *call)
+static cls_status check_which(const cls_head *h, const cls_head_call *call, cls_ranges *ranges)
 {
     if (call->which.host != NULL && call->which.device.buffer != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->which has both host and device");
     if (call->which.device.buffer != NULL)
         return cls_buffer_check(h->context, "call->which.device", &call->which.device, call->rows * sizeof(int32_t),
-                                     sizeof(int32_t));
+                                sizeof(int32_t), CLS_READS, ranges);
     if (call->which.host == NULL && call->hidden_rows < call->rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->hidden_rows is %u for %u rows, and there is no call->which",
                         (unsigned)call->hidden_rows, (unsigned)call->rows);
@@ -30,6 +30,7 @@ static cls_status check_which(const cls_head *h, const cls_head_call *call)
 static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call *call, cl_uint n_wait, const cl_event *wait,
                         int *ordered)
 {
+    cls_ranges ranges = { 0 };
     if (call->rows < 1 || call->rows > h->max_rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->rows is %u; the head was created for 1 to %u",
                         (unsigned)call->rows, (unsigned)h->max_rows);
@@ -45,13 +46,16 @@ static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call
         status = cls_queue_check(h->context, queue, ordered);
     if (status == CLS_OK)
         status = cls_buffer_check(h->context, "call->hidden", &call->hidden,
-                                       cls_extent(call->hidden_rows, call->hidden_stride, h->hidden, sizeof(float)),
-                                       sizeof(float));
+                                  cls_extent(call->hidden_rows, call->hidden_stride, h->hidden, sizeof(float)),
+                                  sizeof(float), CLS_READS, &ranges);
     if (status == CLS_OK)
-        status = check_which(h, call);
+        status = check_which(h, call, &ranges);
     if (status == CLS_OK)
         status = cls_buffer_check(h->context, "call->logits", &call->logits,
-                                       cls_extent(h->max_rows, h->vocab, h->vocab, sizeof(float)), sizeof(float));
+                                  cls_extent(h->max_rows, h->vocab, h->vocab, sizeof(float)), sizeof(float), CLS_WRITES,
+                                  &ranges);
+    if (status == CLS_OK)
+        status = cls_ranges_check(&ranges);
     if (status == CLS_OK && h->dtype == CLS_F32 &&
         !cls_head_clblast_fits(call->logits.offset / sizeof(float), h->max_rows, h->vocab))
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->logits.offset is %llu: CLBlast counts elements to 2^31",
@@ -245,7 +249,7 @@ cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_c
         *done = NULL;
     if (h == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "head is NULL");
-    cls_status status = cls_struct_read(&call, sizeof call, callers, "call");
+    cls_status status = CLS_STRUCT_READ(&call, callers, "call");
     if (status == CLS_OK)
         status = check(h, queue, &call, n_wait, wait, &c.ordered);
     if (status != CLS_OK)

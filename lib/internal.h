@@ -44,12 +44,26 @@ typedef struct cls_failure {
 void cls_failure_keep(cls_failure *failure);
 void cls_failure_restore(const cls_failure *failure);
 
-/* Zeroes a public struct of the caller's size and sets its struct_size. */
-void cls_struct_init(void *object, size_t caller_size);
+/* A public struct's size in the first header of this interface (soname 5): no program has a
+ * smaller one, but one that passes the size of a pointer. */
+#define CLS_FIRST_SIZE(p) _Generic((p), cls_params *: offsetof(cls_params, only_allowed), \
+                                 cls_verify_call *: offsetof(cls_verify_call, latest), \
+                                 cls_sampler_options *: offsetof(cls_sampler_options, host_mask_size), default: sizeof *(p))
 
-/* Copies a public struct of the caller's size into ours, whose `ours` bytes
- * already hold the defaults. Refuses a size of 0 or beyond reason. */
-cls_status cls_struct_read(void *object, size_t ours, const void *callers, const char *name);
+/* Zeroes a public struct of the caller's size and sets its struct_size; to 0, which every use
+ * refuses, where that is below the first size, and then returns 0. */
+int cls_struct_init(void *object, size_t caller_size, size_t first);
+#define CLS_STRUCT_INIT(p, caller_size) cls_struct_init(p, caller_size, CLS_FIRST_SIZE(p))
+
+/* Copies a public struct of the caller's size into ours, which already holds the defaults. Refuses a size
+ * below the first or beyond reason and, where the struct is not there to be written, a field that is not
+ * known here and is not 0. */
+cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *callers, const char *name, int written);
+#define CLS_STRUCT_READ(p, callers, name) cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p), callers, name, 0)
+#define CLS_STRUCT_OUT(p, callers, name) cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p), callers, name, 1)
+
+/* Refuses a reserved field that is not 0. */
+cls_status cls_reserved_check(const char *what, uint64_t value);
 
 /* ---------------------------------------------------------------- params.c */
 
@@ -463,10 +477,17 @@ struct cls_sampler {
     cl_command_queue last_queue;
     uint32_t launches;
     int lost; /* a step failed half way */
+    atomic_flag in_use; /* by a call */
+    uint64_t host_mask_size; /* bytes of the host's masks that there is room for from the beginning */
     int force_search;
 };
 
 cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab);
+
+/* Around every call that uses a sampler: refuses one that another call is using, on
+ * another thread or from a callback. What is NULL passes, for the call to say so. */
+cls_status cls_sampler_enter(cls_sampler *sampler);
+void cls_sampler_leave(cls_sampler *sampler);
 
 /* A sampler's leanest kernel for a step's features; dtype: 0 where it reads no
  * logits. */
@@ -630,6 +651,33 @@ cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t
 /* Ends the call: `end` is its last command's event. Any failure is the call's. */
 cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end, cl_event *done);
 
+/* --------------------------------------------------------------- buffers.c */
+
+/* Bytes of `rows` rows of `width` elements, a stride apart; UINT64_MAX if that overflows. */
+uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element);
+
+enum cls_access { CLS_READS, CLS_WRITES };
+
+/* What a call reads and writes of the caller's buffers; a sub-buffer's bytes are its parent's. */
+#define CLS_MOST_RANGES 48
+typedef struct cls_ranges {
+    uint32_t n;
+    struct cls_range {
+        cl_mem root;
+        uint64_t begin, end; /* bytes */
+        int written;
+        char what[40];
+    } range[CLS_MOST_RANGES];
+} cls_ranges;
+
+/* Checks that [offset, offset + size) lies in a buffer of the context, aligned, and that kernels may access it;
+ * notes the bytes (ranges NULL: nowhere). */
+cls_status cls_buffer_check(const cls_context *context, const char *what, const cls_buffer *buffer, uint64_t size,
+                            uint64_t element, enum cls_access access, cls_ranges *ranges);
+
+/* Refuses bytes that are written and are in another range, too. */
+cls_status cls_ranges_check(const cls_ranges *ranges);
+
 /* ------------------------------------------------------------------ step.c */
 
 /* What is to be told of a step's rows beside their tokens. */
@@ -643,6 +691,7 @@ typedef struct cls_report {
 typedef struct cls_plan {
     cls_step step;
     cls_report report;
+    cls_ranges ranges;
     const cls_ints *map[CLS_STEP_MAPS];
     uint32_t has;    /* CLS_HAS_* and CLS_DEFER */
     enum cls_role role; /* of its kernels: CLS_ROLE_STEP or CLS_ROLE_VERIFY */
@@ -659,15 +708,8 @@ typedef struct cls_plan {
     uint64_t draft_stride;
 } cls_plan;
 
-/* Bytes of `rows` rows of `width` elements, a stride apart; UINT64_MAX if that overflows. */
-uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element);
-
 /* Refuses what a sampler was not compiled for, by the feature's name. */
 cls_status cls_features_missing(const cls_sampler *sampler, uint32_t features);
-
-/* Checks that [offset, offset + size) lies in a buffer of the context, aligned. */
-cls_status cls_buffer_check(const cls_context *context, const char *what, const cls_buffer *buffer, uint64_t size,
-                            uint64_t element);
 
 /* Checks the logits of a call, whose name is for messages. */
 cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_plan *plan);
@@ -675,12 +717,15 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
 /* Checks the masks and biases of a call, whose name is for messages, and their maps. */
 cls_status cls_masks_check(const cls_sampler *sampler, const char *call, cls_plan *plan);
 
-/* Checks an output, if it is there. */
-cls_status cls_output_check(const cls_sampler *sampler, const char *what, const cls_buffer *output, uint64_t size,
-                            uint64_t element);
+/* Checks an input or an output, if it is there. */
+cls_status cls_optional_check(const cls_sampler *sampler, const char *what, const cls_buffer *buffer, uint64_t size,
+                              uint64_t element, enum cls_access access, cls_ranges *ranges);
+
+/* Refuses an invalid_token that is a token's id, where rows without a token may be accepted later. */
+cls_status cls_invalid_token_check(const cls_sampler *sampler, const char *call, int32_t token);
 
 /* Checks one of the rows' maps; fails if it has two sources. */
-cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows);
+cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows, cls_ranges *ranges);
 
 /* Checks the slots that rows name, as far as the host can see them, and notes
  * what they may need: plan->search, plan->prepare. */
@@ -738,7 +783,8 @@ cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_role role
 /* ---------------------------------------------------------------- report.c */
 
 /* Checks the outputs of a call, whose name is for messages; fills in `wants`. */
-cls_status cls_report_check(const cls_sampler *sampler, const char *call, uint32_t rows, cls_report *report);
+cls_status cls_report_check(const cls_sampler *sampler, const char *call, uint32_t rows, cls_report *report,
+                            cls_ranges *ranges);
 
 /* Whether something of the final distribution is told, or of the raw row. */
 int cls_report_of_final(const cls_plan *plan);

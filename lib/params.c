@@ -7,7 +7,7 @@
 void cls_params_default(cls_params *params, size_t struct_size)
 {
     cls_params full;
-    cls_struct_init(&full, sizeof full);
+    CLS_STRUCT_INIT(&full, sizeof full);
     full.chain = CLS_CHAIN_DEFAULT;
     full.temperature = 1.0f;
     full.top_p = 1.0f;
@@ -25,8 +25,7 @@ void cls_params_default(cls_params *params, size_t struct_size)
     full.min_keep = 1;
     full.dry_base = 1.75f;
     full.dry_allowed_length = 2;
-    cls_struct_init(params, struct_size);
-    if (struct_size < sizeof(size_t))
+    if (!CLS_STRUCT_INIT(params, struct_size))
         return;
     memcpy((char *)params + sizeof(size_t), (char *)&full + sizeof(size_t),
            (struct_size < sizeof full ? struct_size : sizeof full) - sizeof(size_t));
@@ -208,8 +207,8 @@ static cls_status check_lists(const cls_params *p, uint32_t vocab)
         status = check_ids("allowed_ids", "allowed_count", p->allowed_ids, p->allowed_count, vocab);
     if (status == CLS_OK && p->only_allowed != 0 && p->only_allowed != 1)
         status = bad("only_allowed", (double)p->only_allowed, "0 or 1");
-    if (status == CLS_OK && p->reserved != 0)
-        status = bad("reserved", (double)p->reserved, "0");
+    if (status == CLS_OK)
+        status = cls_reserved_check("params->reserved", (uint32_t)p->reserved);
     if (status == CLS_OK)
         status = check_sequences("dry_breakers", "dry_breaker_count", p->dry_breakers, p->dry_breaker_count, vocab);
     if (status == CLS_OK)
@@ -373,7 +372,7 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
 cls_status cls_params_read(const cls_params *callers, cls_params *params)
 {
     cls_params_default(params, sizeof *params);
-    return cls_struct_read(params, sizeof *params, callers, "params");
+    return CLS_STRUCT_READ(params, callers, "params");
 }
 
 cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_slot *slot)

@@ -237,8 +237,8 @@ static cls_status read_infill(cls_work *w)
     if (w->row->infill == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->infill is NULL, but params->infill is %d",
                         (int)w->params->infill);
-    cls_struct_init(&w->infill, sizeof w->infill);
-    const cls_status status = cls_struct_read(&w->infill, sizeof w->infill, w->row->infill, "row->infill");
+    CLS_STRUCT_INIT(&w->infill, sizeof w->infill);
+    const cls_status status = CLS_STRUCT_READ(&w->infill, w->row->infill, "row->infill");
     return status == CLS_OK ? cls_infill_check(&w->infill, w->vocab) : status;
 }
 
@@ -282,7 +282,7 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params, con
     w->row = row;
     w->params = params;
     cls_host_row_default(row, sizeof *row);
-    cls_status status = cls_struct_read(row, sizeof *row, callers, "row");
+    cls_status status = CLS_STRUCT_READ(row, callers, "row");
     if (status == CLS_OK)
         status = check_row(row);
     if (row->mask_width == 0)
@@ -316,17 +316,17 @@ cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_r
 
 void cls_host_row_default(cls_host_row *row, size_t struct_size)
 {
-    cls_struct_init(row, struct_size);
-    if (struct_size >= offsetof(cls_host_row, invalid_token) + sizeof row->invalid_token)
-        row->invalid_token = -1;
+    if (!CLS_STRUCT_INIT(row, struct_size))
+        return;
+    row->invalid_token = -1;
 }
 
 cls_status cls_host_sample(const cls_host_row *row, cls_host_result *callers)
 {
     cls_host_result result;
     cls_row trace;
-    cls_struct_init(&result, sizeof result);
-    cls_status status = cls_struct_read(&result, sizeof result, callers, "result");
+    CLS_STRUCT_INIT(&result, sizeof result);
+    cls_status status = CLS_STRUCT_OUT(&result, callers, "result");
     if (status != CLS_OK)
         return status;
     status = cls_reference(row, &trace, &result);

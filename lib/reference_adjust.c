@@ -68,7 +68,7 @@ static uint32_t history(const cls_work *w)
 
 uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
 {
-    for (uint32_t i = 0; i < w->params->stop_count; i++)
+    for (uint32_t i = 0; i < w->params->stop_count && outputs >= w->params->min_tokens; i++)
         if ((uint32_t)w->params->stop_ids[i] == id)
             return CLS_ROW_STOPPED;
     return w->slot.max_tokens != 0 && outputs >= w->slot.max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0;

@@ -106,11 +106,10 @@ static cls_status verify(cls_verification *v)
 
 void cls_host_drafts_default(cls_host_drafts *drafts, size_t struct_size)
 {
-    cls_struct_init(drafts, struct_size);
-    if (struct_size >= offsetof(cls_host_drafts, epsilon) + sizeof drafts->epsilon)
-        drafts->epsilon = 0.09f;
-    if (struct_size >= offsetof(cls_host_drafts, delta) + sizeof drafts->delta)
-        drafts->delta = 0.3f;
+    if (!CLS_STRUCT_INIT(drafts, struct_size))
+        return;
+    drafts->epsilon = 0.09f;
+    drafts->delta = 0.3f;
 }
 
 cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *callers)
@@ -118,9 +117,9 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
     cls_verification v;
     memset(&v, 0, sizeof v);
     cls_host_drafts_default(&v.drafts, sizeof v.drafts);
-    cls_status status = cls_struct_read(&v.drafts, sizeof v.drafts, drafts, "drafts");
+    cls_status status = CLS_STRUCT_READ(&v.drafts, drafts, "drafts");
     if (status == CLS_OK)
-        status = cls_struct_read(&v.result, sizeof v.result, callers, "result");
+        status = CLS_STRUCT_OUT(&v.result, callers, "result");
     if (status == CLS_OK)
         status = check_drafts(&v.drafts);
     if (status != CLS_OK)

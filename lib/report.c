@@ -65,7 +65,7 @@ static cls_status check_number(const char *call, const char *name, enum width wi
     return CLS_OK;
 }
 
-cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t rows, cls_report *r)
+cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t rows, cls_report *r, cls_ranges *ranges)
 {
     const uint32_t shortlist = s->context->shape.shortlist;
     cls_status status = check_number(call, "top_n", TOP, r->top_n, MOST_TOP, shortlist, r);
@@ -81,7 +81,8 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
         if (r->output[i].buffer == NULL)
             continue;
         snprintf(what, sizeof what, "%s->%s", call, outputs[i].name);
-        status = cls_buffer_check(s->context, what, &r->output[i], rows * widths[outputs[i].width] * 4, 4);
+        status = cls_buffer_check(s->context, what, &r->output[i], rows * widths[outputs[i].width] * 4, 4,
+                                  i == CLS_OUT_GIVEN_IDS ? CLS_READS : CLS_WRITES, ranges);
         r->wants |= CLS_WANTS(i);
     }
     if (status == CLS_OK && (r->wants & ~(CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS) | CLS_WANTS_SUMS)))
@@ -170,7 +171,7 @@ cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done)
 
 void cls_logprobs_call_default(cls_logprobs_call *call, size_t struct_size)
 {
-    cls_struct_init(call, struct_size);
+    CLS_STRUCT_INIT(call, struct_size);
 }
 
 static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_logprobs_call *callers, cl_uint n_wait,
@@ -182,7 +183,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_logpro
     cls_logprobs_call_default(&call, sizeof call);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    cls_status status = cls_struct_read(&call, sizeof call, callers, "call");
+    cls_status status = CLS_STRUCT_READ(&call, callers, "call");
     if (status == CLS_OK)
         status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK && (call.rows < 1 || call.rows > s->max_rows))
@@ -207,21 +208,23 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_logpro
     plan->report.output[CLS_OUT_GIVEN_RANKS] = call.given_ranks;
     status = cls_logits_check(s, "call", plan);
     if (status == CLS_OK)
-        status = cls_report_check(s, "call", call.rows, &plan->report);
+        status = cls_report_check(s, "call", call.rows, &plan->report, &plan->ranges);
+    if (status == CLS_OK)
+        status = cls_ranges_check(&plan->ranges);
+    if (status == CLS_OK)
+        status = cls_reserved_check("call->reserved", call.reserved);
     if (status == CLS_OK && plan->report.wants == 0)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->top_n and call->given_n are 0: nothing is asked for");
     return status;
 }
 
-cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logprobs_call *call, cl_uint n_wait,
+static cls_status logprobs_of_rows(cls_sampler *s, cl_command_queue queue, const cls_logprobs_call *call, cl_uint n_wait,
                         const cl_event *wait, cl_event *done)
 {
     cls_plan plan;
     cls_commands c;
     cls_args a;
     cl_event end = NULL;
-    if (done != NULL)
-        *done = NULL;
     cls_status status = check(s, queue, call, n_wait, wait, &plan);
     if (status == CLS_OK)
         status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, 0, NULL);
@@ -232,4 +235,17 @@ cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logpro
     if (code == CL_SUCCESS)
         code = cls_report_launch(&plan, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the log-probabilities", end, done);
+}
+
+cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logprobs_call *call, cl_uint n_wait,
+                        const cl_event *wait, cl_event *done)
+{
+    if (done != NULL)
+        *done = NULL;
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = logprobs_of_rows(s, queue, call, n_wait, wait, done);
+        cls_sampler_leave(s);
+    }
+    return status;
 }

@@ -270,7 +270,7 @@ static cl_int launch_all(const cls_plan *plan, cls_commands *c, int late, cl_eve
     return code;
 }
 
-cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
+static cls_status sample_step(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
                       const cl_event *wait, cl_event *done)
 {
     cls_plan plan;
@@ -278,8 +278,6 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
     cl_event end = NULL;
     cl_int code = CL_SUCCESS;
     int uploads = 0;
-    if (done != NULL)
-        *done = NULL;
     cls_status status = cls_step_check(s, queue, step, n_wait, wait, &plan);
     for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
@@ -299,7 +297,20 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
     return cls_commands_end(&c, code, "cannot enqueue the step", end, done);
 }
 
-cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, const cls_ints *tokens,
+cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
+                      const cl_event *wait, cl_event *done)
+{
+    if (done != NULL)
+        *done = NULL;
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = sample_step(s, queue, step, n_wait, wait, done);
+        cls_sampler_leave(s);
+    }
+    return status;
+}
+
+static cls_status accept_tokens(cls_sampler *s, cl_command_queue queue, uint32_t rows, const cls_ints *tokens,
                       const cls_ints *slots, cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     static const cls_ints identity;
@@ -310,8 +321,6 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
     cl_event end = NULL;
     int ordered = 0;
     memset(&ignored, 0, sizeof ignored);
-    if (done != NULL)
-        *done = NULL;
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     if (rows < 1 || rows > s->max_rows)
@@ -325,9 +334,9 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
     if (status == CLS_OK)
         status = cls_queue_check(s->context, queue, &ordered);
     if (status == CLS_OK)
-        status = cls_map_check(s, "tokens", tokens, rows);
+        status = cls_map_check(s, "tokens", tokens, rows, NULL);
     if (status == CLS_OK)
-        status = cls_map_check(s, "slots", map, rows);
+        status = cls_map_check(s, "slots", map, rows, NULL);
     if (status == CLS_OK)
         status = cls_row_slots_check(s, "slots", map, rows, 0, &ignored);
     if (status == CLS_OK)
@@ -345,6 +354,19 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
     if (code == CL_SUCCESS)
         code = launch_accept(&c, rows, tokens, map, &end);
     return cls_commands_end(&c, code, "cannot enqueue the acceptance", end, done);
+}
+
+cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, const cls_ints *tokens,
+                      const cls_ints *slots, cl_uint n_wait, const cl_event *wait, cl_event *done)
+{
+    if (done != NULL)
+        *done = NULL;
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = accept_tokens(s, queue, rows, tokens, slots, n_wait, wait, done);
+        cls_sampler_leave(s);
+    }
+    return status;
 }
 
 uint32_t cls_sampler_launches(const cls_sampler *s)

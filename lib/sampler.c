@@ -6,13 +6,11 @@
 
 void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size)
 {
-    cls_struct_init(options, struct_size);
-    if (struct_size >= offsetof(cls_sampler_options, max_rows) + sizeof options->max_rows)
-        options->max_rows = 1;
-    if (struct_size >= offsetof(cls_sampler_options, keep) + sizeof options->keep)
-        options->keep = CLS_KEEP_COUNTS;
-    if (struct_size >= offsetof(cls_sampler_options, logit_bias) + sizeof options->logit_bias)
-        options->logit_bias = 1;
+    if (!CLS_STRUCT_INIT(options, struct_size))
+        return;
+    options->max_rows = 1;
+    options->keep = CLS_KEEP_COUNTS;
+    options->logit_bias = 1;
 }
 
 /* The device memory of a sampler: what for, where it is kept, how much. */
@@ -70,6 +68,10 @@ static cls_status allocate_device(cls_sampler *s)
         blocks[i]->size = 4096;
         status = allocate(s, &blocks[i]->buffer, blocks[i]->size, "slot calls");
     }
+    if (status == CLS_OK && s->host_mask_size != 0) {
+        s->masks.size = (size_t)s->host_mask_size;
+        status = allocate(s, &s->masks.buffer, s->masks.size, "masks");
+    }
     return status;
 }
 
@@ -83,7 +85,8 @@ static cls_status allocate_host(cls_sampler *s)
     missing |= s->request == NULL || s->seen == NULL || s->sent == NULL || s->spread == NULL;
     for (int i = 0; i < CLS_STAGING; i++) {
         s->staging[i].maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->staging[i].maps);
-        missing |= s->staging[i].maps == NULL;
+        s->staging[i].masks = (cls_block){ s->host_mask_size != 0 ? malloc((size_t)s->host_mask_size) : NULL, 0, (size_t)s->host_mask_size };
+        missing |= s->staging[i].maps == NULL || (s->host_mask_size != 0 && s->staging[i].masks.data == NULL);
     }
     return missing ? cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a sampler of %u slots and %u rows",
                               (unsigned)s->slots, (unsigned)s->max_rows)
@@ -213,13 +216,13 @@ cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab)
     return ends ? CLS_OK : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of goes round in a circle");
 }
 
-cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
+static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
 {
     cls_infill infill;
-    cls_struct_init(&infill, sizeof infill);
+    CLS_STRUCT_INIT(&infill, sizeof infill);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    cls_status status = cls_struct_read(&infill, sizeof infill, callers, "infill");
+    cls_status status = CLS_STRUCT_READ(&infill, callers, "infill");
     if (status == CLS_OK)
         status = cls_infill_check(&infill, s->vocab);
     if (status != CLS_OK)
@@ -243,6 +246,30 @@ cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
     return CLS_OK;
 }
 
+cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
+{
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = set_infill(s, callers);
+        cls_sampler_leave(s);
+    }
+    return status;
+}
+
+cls_status cls_sampler_enter(cls_sampler *s)
+{
+    return s == NULL || !atomic_flag_test_and_set_explicit(&s->in_use, memory_order_acquire)
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "sampler is in use by another call: one thread at a time may use it, and no callback of its own call");
+}
+
+void cls_sampler_leave(cls_sampler *s)
+{
+    if (s != NULL)
+        atomic_flag_clear_explicit(&s->in_use, memory_order_release);
+}
+
 static cls_status check_options(const cls_sampler_options *o)
 {
     if (o->vocab < 1 || o->vocab > CLS_MAX_VOCAB)
@@ -260,7 +287,11 @@ static cls_status check_options(const cls_sampler_options *o)
     if (o->rollback > CLS_MAX_HISTORY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->rollback is %u; it must be at most %d", (unsigned)o->rollback,
                         CLS_MAX_HISTORY);
-    return cls_features_check("a sampler", o->dtypes, o->features);
+    if (o->host_mask_size > SIZE_MAX / 2)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->host_mask_size is %llu; no host has so much memory",
+                        (unsigned long long)o->host_mask_size);
+    const cls_status status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
+    return status == CLS_OK ? cls_features_check("a sampler", o->dtypes, o->features) : status;
 }
 
 cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *callers, cls_sampler **out)
@@ -272,7 +303,7 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     *out = NULL;
     if (context == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
-    cls_status status = cls_struct_read(&o, sizeof o, callers, "options");
+    cls_status status = CLS_STRUCT_READ(&o, callers, "options");
     if (status != CLS_OK)
         return status;
     status = check_options(&o);
@@ -283,6 +314,8 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a sampler");
     cls_context_retain(context);
     s->context = context;
+    atomic_flag_clear(&s->in_use);
+    s->host_mask_size = o.host_mask_size;
     s->vocab = o.vocab;
     s->max_rows = o.max_rows;
     s->slots = o.slots != 0 ? o.slots : o.max_rows;
@@ -370,13 +403,13 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
 {
     cls_memory m;
     allotment all[ALLOTMENTS];
-    cls_struct_init(&m, sizeof m);
+    CLS_STRUCT_INIT(&m, sizeof m);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    const cls_status status = cls_struct_read(&m, sizeof m, callers, "memory");
+    const cls_status status = CLS_STRUCT_OUT(&m, callers, "memory");
     if (status != CLS_OK)
         return status;
-    cls_struct_init(&m, sizeof m);
+    CLS_STRUCT_INIT(&m, sizeof m);
     allotments((cls_sampler *)(uintptr_t)s, all);
     for (size_t i = 2; i < ALLOTMENTS; i++)
         m.rows += all[i].bytes;

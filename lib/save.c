@@ -292,7 +292,7 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, c
     return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the slot");
 }
 
-cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out, size_t *size)
+static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out, size_t *size)
 {
     cls_slot place;
     cls_status status = cls_slot_check(s, slot, 1);
@@ -319,6 +319,16 @@ cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, 
         *size = count.at;
     }
     free(state);
+    return status;
+}
+
+cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out, size_t *size)
+{
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = save_slot(s, queue, slot, out, size);
+        cls_sampler_leave(s);
+    }
     return status;
 }
 
@@ -451,7 +461,7 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, u
     return b->at == b->size ? CLS_OK : damaged("they go on after their end");
 }
 
-cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
+static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
 {
     cls_prepared p;
     stream b = { .in = saved, .size = size, .reading = 1 };
@@ -474,5 +484,15 @@ cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_
         status = cls_slot_put(s, slot, &p, state);
     cls_prepared_free(&p);
     free(state);
+    return status;
+}
+
+cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
+{
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = load_slot(s, slot, saved, size);
+        cls_sampler_leave(s);
+    }
     return status;
 }

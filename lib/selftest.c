@@ -191,7 +191,7 @@ cls_status cls_selftest(cls_context *context, cls_selftest_report *callers)
     if (context == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
     if (callers != NULL) {
-        const cls_status status = cls_struct_read(&report, sizeof report, callers, "report");
+        const cls_status status = CLS_STRUCT_OUT(&report, callers, "report");
         if (status != CLS_OK)
             return status;
     }

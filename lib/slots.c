@@ -254,7 +254,7 @@ static void add_tokens(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32
     }
 }
 
-cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params, const int32_t *prompt,
+static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *params, const int32_t *prompt,
                           uint32_t prompt_count, const int32_t *output, uint32_t output_count)
 {
     cls_prepared p;
@@ -287,7 +287,18 @@ cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *param
     return CLS_OK;
 }
 
-cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
+cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params, const int32_t *prompt,
+                          uint32_t prompt_count, const int32_t *output, uint32_t output_count)
+{
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = begin_slot(s, slot, params, prompt, prompt_count, output, output_count);
+        cls_sampler_leave(s);
+    }
+    return status;
+}
+
+static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
 {
     cls_status status = cls_slot_check(s, slot, 1);
     if (status == CLS_OK)
@@ -303,7 +314,17 @@ cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *
     return CLS_OK;
 }
 
-cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
+cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
+{
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = append_prompt(s, slot, prompt, prompt_count);
+        cls_sampler_leave(s);
+    }
+    return status;
+}
+
+static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params *params)
 {
     cls_prepared p;
     cls_lists *lists;
@@ -312,7 +333,13 @@ cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *para
         status = cls_prepare(s, params, &p);
     if (status != CLS_OK)
         return status;
-    status = cls_sampler_need(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
+    if (s->history == 0 && s->keep != CLS_KEEP_NONE && ((p.slot.flags ^ s->request[slot].slot.flags) & CLS_SLOT_SCOPE_ALL))
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "params->penalty_scope is not that of slot %u so far, and there is nothing to count its tokens anew from: "
+                          "the sampler was created with options->history of 0",
+                          (unsigned)slot);
+    if (status == CLS_OK)
+        status = cls_sampler_need(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
     if (status == CLS_OK)
         status = reserve(s, 1, p.n_words);
     if (status == CLS_OK)
@@ -325,7 +352,17 @@ cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *para
     return CLS_OK;
 }
 
-cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
+cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
+{
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = change_params(s, slot, params);
+        cls_sampler_leave(s);
+    }
+    return status;
+}
+
+static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
 {
     cls_status status = cls_slot_check(s, to, 0);
     if (status == CLS_OK)
@@ -356,7 +393,17 @@ cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
     return CLS_OK;
 }
 
-cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
+cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
+{
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = copy_slot(s, to, from);
+        cls_sampler_leave(s);
+    }
+    return status;
+}
+
+static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
 {
     cls_status status = cls_slot_check(s, slot, 1);
     if (status != CLS_OK)
@@ -373,7 +420,17 @@ cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
     return status;
 }
 
-cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
+cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
+{
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = roll_back(s, slot, n);
+        cls_sampler_leave(s);
+    }
+    return status;
+}
+
+static cls_status reset_slot(cls_sampler *s, uint32_t slot)
 {
     cls_status status = cls_slot_check(s, slot, 0);
     if (status == CLS_OK)
@@ -383,6 +440,16 @@ cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
     forget(s, slot);
     note(s, CLS_CHANGE_RESET, slot);
     return CLS_OK;
+}
+
+cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
+{
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = reset_slot(s, slot);
+        cls_sampler_leave(s);
+    }
+    return status;
 }
 
 cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_prepared *p, const uint32_t *state)

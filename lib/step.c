@@ -6,42 +6,9 @@
 
 void cls_step_default(cls_step *step, size_t struct_size)
 {
-    cls_struct_init(step, struct_size);
-    if (struct_size >= offsetof(cls_step, invalid_token) + sizeof step->invalid_token)
-        step->invalid_token = -1;
-}
-
-cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_buffer *b, uint64_t size,
-                            uint64_t element)
-{
-    size_t have = 0;
-    cl_context context = NULL;
-    if (b->buffer == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.buffer is NULL", what);
-    cl_int code = clGetMemObjectInfo(b->buffer, CL_MEM_SIZE, sizeof have, &have, NULL);
-    if (code == CL_SUCCESS)
-        code = clGetMemObjectInfo(b->buffer, CL_MEM_CONTEXT, sizeof context, &context, NULL);
-    if (code != CL_SUCCESS)
-        return code == CL_INVALID_MEM_OBJECT ? cls_fail(CLS_BAD_ARGUMENT, code, "%s is no buffer", what)
-                                             : cls_fail(CLS_OPENCL_ERROR, code, "cannot query %s", what);
-    if (context != c->cl)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s belongs to another OpenCL context than the cls_context",
-                        what);
-    if (b->offset % element != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: offset %llu is no multiple of the element's %llu bytes",
-                        what, (unsigned long long)b->offset, (unsigned long long)element);
-    if (b->offset > have || size > have - b->offset)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s: the buffer has %zu bytes, but %llu are needed from offset %llu", what, have,
-                        (unsigned long long)size, (unsigned long long)b->offset);
-    return CLS_OK;
-}
-
-uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element)
-{
-    if (stride > (UINT64_MAX / element - width) / rows)
-        return UINT64_MAX;
-    return ((rows - 1) * stride + width) * element;
+    if (!CLS_STRUCT_INIT(step, struct_size))
+        return;
+    step->invalid_token = -1;
 }
 
 cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_plan *plan)
@@ -70,14 +37,14 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
     snprintf(what, sizeof what, "%s->logits", call);
     return cls_buffer_check(sampler->context, what, &whole,
                             cls_extent(plan->step.rows, l->row_stride, sampler->vocab, plan->logit_size),
-                            plan->logit_size);
+                            plan->logit_size, CLS_READS, &plan->ranges);
 }
 
 /* Rows of a mask or a dense bias: defaults, and whether they lie in the buffer. */
 static cls_status check_rows_of(const cls_sampler *sampler, const char *what, const cls_buffer *buffer, uint32_t width,
-                                uint64_t element, const cls_ints *map, uint32_t step_rows, uint32_t *rows,
-                                uint64_t *stride)
+                                uint64_t element, const cls_ints *map, cls_plan *plan, uint32_t *rows, uint64_t *stride)
 {
+    const uint32_t step_rows = plan->step.rows;
     if (*rows == 0)
         *rows = step_rows;
     if (*stride == 0)
@@ -94,7 +61,7 @@ static cls_status check_rows_of(const cls_sampler *sampler, const char *what, co
                                : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                                           "%s.row_stride is %llu, which makes masks larger than a host's memory can be", what,
                                           (unsigned long long)*stride);
-    return cls_buffer_check(sampler->context, what, buffer, size, element);
+    return cls_buffer_check(sampler->context, what, buffer, size, element, CLS_READS, &plan->ranges);
 }
 
 static cls_status no_map(const cls_ints *map, const char *call, const char *what)
@@ -109,6 +76,10 @@ static cls_status check_mask(const cls_sampler *sampler, const char *call, cls_p
     cls_mask *const m = &plan->step.mask;
     const uint64_t element = m->kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t);
     char what[64];
+    if (m->reserved != 0) {
+        snprintf(what, sizeof what, "%s->mask.reserved", call);
+        return cls_reserved_check(what, (uint32_t)m->reserved);
+    }
     if (m->words.buffer == NULL && m->host == NULL)
         return no_map(&m->row_map, call, "mask.words.buffer");
     if (m->words.buffer != NULL && m->host != NULL)
@@ -122,8 +93,8 @@ static cls_status check_mask(const cls_sampler *sampler, const char *call, cls_p
     if (m->width == 0)
         m->width = m->kind == CLS_MASK_BOOL ? sampler->vocab : (sampler->vocab + 31) / 32;
     snprintf(what, sizeof what, "%s->mask", call);
-    return check_rows_of(sampler, what, m->host != NULL ? NULL : &m->words, m->width, element, &m->row_map, plan->step.rows,
-                         &m->rows, &m->row_stride);
+    return check_rows_of(sampler, what, m->host != NULL ? NULL : &m->words, m->width, element, &m->row_map, plan, &m->rows,
+                         &m->row_stride);
 }
 
 static cls_status check_bias(const cls_sampler *sampler, const char *call, cls_plan *plan)
@@ -141,17 +112,17 @@ static cls_status check_bias(const cls_sampler *sampler, const char *call, cls_p
     plan->has |= CLS_HAS_BIAS | (b->dtype == CLS_F16 ? CLS_BIAS_F16 : 0);
     plan->bias_size = (uint32_t)cls_dtype_size(b->dtype);
     snprintf(what, sizeof what, "%s->bias", call);
-    return check_rows_of(sampler, what, &b->values, sampler->vocab, plan->bias_size, &b->row_map, plan->step.rows, &b->rows,
-                         &b->row_stride);
+    return check_rows_of(sampler, what, &b->values, sampler->vocab, plan->bias_size, &b->row_map, plan, &b->rows, &b->row_stride);
 }
 
-cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows)
+cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows, cls_ranges *ranges)
 {
     if (map->host != NULL && map->device.buffer != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s has a host array and a buffer; it can have one", what);
     if (map->device.buffer == NULL)
         return CLS_OK;
-    return cls_buffer_check(sampler->context, what, &map->device, (uint64_t)rows * sizeof(int32_t), sizeof(int32_t));
+    return cls_buffer_check(sampler->context, what, &map->device, (uint64_t)rows * sizeof(int32_t), sizeof(int32_t),
+                            CLS_READS, ranges);
 }
 
 static cls_status check_map(const cls_sampler *sampler, const char *call, cls_plan *plan, enum cls_map which)
@@ -164,7 +135,7 @@ static cls_status check_map(const cls_sampler *sampler, const char *call, cls_pl
         plan->has |= has[which];
     char what[64];
     snprintf(what, sizeof what, "%s->%s", call, name[which]);
-    return cls_map_check(sampler, what, map, plan->step.rows);
+    return cls_map_check(sampler, what, map, plan->step.rows, &plan->ranges);
 }
 
 static cls_report report_of(const cls_step *s)
@@ -187,10 +158,21 @@ cls_status cls_features_missing(const cls_sampler *s, uint32_t features)
                     cls_feature_what(missing), cls_feature_name((cls_feature)(missing & (~missing + 1))));
 }
 
-cls_status cls_output_check(const cls_sampler *sampler, const char *what, const cls_buffer *output, uint64_t size,
-                               uint64_t element)
+cls_status cls_optional_check(const cls_sampler *sampler, const char *what, const cls_buffer *buffer, uint64_t size,
+                              uint64_t element, enum cls_access access, cls_ranges *ranges)
 {
-    return output->buffer == NULL ? CLS_OK : cls_buffer_check(sampler->context, what, output, size, element);
+    return buffer->buffer == NULL ? CLS_OK
+                                  : cls_buffer_check(sampler->context, what, buffer, size, element, access, ranges);
+}
+
+cls_status cls_invalid_token_check(const cls_sampler *sampler, const char *call, int32_t token)
+{
+    return token < 0 || (uint32_t)token >= sampler->vocab
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "%s->invalid_token is %d, which is a token: with %s->defer_accept a later cls_accept() would accept it for "
+                          "rows that have none",
+                          call, (int)token, call);
 }
 
 static int may_search(const cls_sampler *s, const cls_slot *slot)
@@ -293,7 +275,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     cls_step_default(s, sizeof *s);
     if (sampler == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    cls_status status = cls_struct_read(s, sizeof *s, callers, "step");
+    cls_status status = CLS_STRUCT_READ(s, callers, "step");
     if (status != CLS_OK)
         return status;
     plan->map[CLS_MAP_SLOTS] = &s->slots;
@@ -319,17 +301,30 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         status = check_map(sampler, "step", plan, (enum cls_map)i);
     if (status == CLS_OK)
         status = cls_masks_check(sampler, "step", plan);
+    const struct {
+        const char *name;
+        const cls_buffer *buffer;
+        uint64_t elements, element;
+        enum cls_access access;
+    } optional[] = {
+        { "step->random", &s->random, rows, sizeof(uint64_t), CLS_READS },
+        { "step->tokens", &s->tokens, rows, sizeof(int32_t), CLS_WRITES },
+        { "step->status", &s->status, rows, sizeof(int32_t), CLS_WRITES },
+        { "step->latest", &s->latest, sampler->slots, sizeof(int32_t), CLS_WRITES },
+    };
+    for (size_t i = 0; i < sizeof optional / sizeof optional[0] && status == CLS_OK; i++)
+        status = cls_optional_check(sampler, optional[i].name, optional[i].buffer, optional[i].elements * optional[i].element,
+                                    optional[i].element, optional[i].access, &plan->ranges);
     if (status == CLS_OK)
-        status = cls_output_check(sampler, "step->random", &s->random, rows * sizeof(uint64_t), sizeof(uint64_t));
+        status = cls_report_check(sampler, "step", s->rows, &plan->report, &plan->ranges);
     if (status == CLS_OK)
-        status = cls_output_check(sampler, "step->tokens", &s->tokens, rows * sizeof(int32_t), sizeof(int32_t));
+        status = cls_ranges_check(&plan->ranges);
     if (status == CLS_OK)
-        status = cls_output_check(sampler, "step->status", &s->status, rows * sizeof(int32_t), sizeof(int32_t));
+        status = cls_reserved_check("step->reserved", (uint32_t)s->reserved);
     if (status == CLS_OK)
-        status = cls_report_check(sampler, "step", s->rows, &plan->report);
-    if (status == CLS_OK)
-        status = cls_output_check(sampler, "step->latest", &s->latest, (uint64_t)sampler->slots * sizeof(int32_t),
-                              sizeof(int32_t));
+        status = cls_reserved_check("step->reserved_2", s->reserved_2);
+    if (status == CLS_OK && s->defer_accept)
+        status = cls_invalid_token_check(sampler, "step", s->invalid_token);
     if (status == CLS_OK)
         status = cls_draws_check("step->draws", s->draws.host, s->rows);
     if (status == CLS_OK)

@@ -17,11 +17,10 @@ typedef struct verification {
 
 void cls_verify_call_default(cls_verify_call *call, size_t struct_size)
 {
-    cls_struct_init(call, struct_size);
-    if (struct_size >= offsetof(cls_verify_call, epsilon) + sizeof call->epsilon)
-        call->epsilon = 0.09f;
-    if (struct_size >= offsetof(cls_verify_call, delta) + sizeof call->delta)
-        call->delta = 0.3f;
+    if (!CLS_STRUCT_INIT(call, struct_size))
+        return;
+    call->epsilon = 0.09f;
+    call->delta = 0.3f;
 }
 
 /* ---------------------------------------------------------------------- checks */
@@ -83,7 +82,7 @@ static cls_status check_drafts(const cls_sampler *s, verification *v)
     const uint64_t element = c->draft_kind == CLS_DRAFT_LOGITS ? v->plan.logit_size : sizeof(float);
     if (c->draft_ids.host == NULL && c->draft_ids.device.buffer == NULL && v->drafts != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->draft_ids is NULL, but there are %u drafts", (unsigned)v->drafts);
-    cls_status status = v->drafts != 0 ? cls_map_check(s, "call->draft_ids", &c->draft_ids, v->drafts) : CLS_OK;
+    cls_status status = v->drafts != 0 ? cls_map_check(s, "call->draft_ids", &c->draft_ids, v->drafts, &v->plan.ranges) : CLS_OK;
     if (status != CLS_OK)
         return status;
     if (c->draft_kind < CLS_DRAFT_NONE || c->draft_kind > CLS_DRAFT_LOGITS)
@@ -97,7 +96,8 @@ static cls_status check_drafts(const cls_sampler *s, verification *v)
                         (unsigned long long)c->draft_stride, (unsigned)s->vocab);
     if (c->draft_kind != CLS_DRAFT_NONE && v->drafts != 0)
         status = cls_buffer_check(s->context, "call->draft", &c->draft,
-                                  cls_extent(v->drafts, c->draft_stride, s->vocab, element), element);
+                                  cls_extent(v->drafts, c->draft_stride, s->vocab, element), element,
+                                  CLS_READS, &v->plan.ranges);
     /* Methods that do not ask for the drafts' distribution do not read it. */
     v->plan.draft_kind = judged && v->drafts != 0 ? (uint32_t)c->draft_kind : CLS_DRAFT_NONE;
     v->plan.draft = judged ? c->draft : (cls_buffer){ NULL, 0 };
@@ -132,12 +132,14 @@ static cls_status check_outputs(const cls_sampler *s, verification *v)
         [CLS_VERIFIED_NODES] = { "call->nodes", c->nodes, (uint64_t)c->requests * c->max_drafts },
         [CLS_VERIFIED_STATUS] = { "call->status", c->status, c->requests },
         [CLS_VERIFIED_COUNTERS] = { "call->counters", c->counters, (uint64_t)s->slots * 3 },
+        [CLS_VERIFIED_LATEST] = { "call->latest", c->latest, s->slots },
     };
     cls_status status = CLS_OK;
     for (int i = 0; i < CLS_VERIFIED && status == CLS_OK; i++) {
         v->output[i] = all[i].buffer;
         v->wants |= all[i].buffer.buffer != NULL ? 1u << i : 0;
-        status = cls_output_check(s, all[i].name, &all[i].buffer, all[i].elements * sizeof(int32_t), sizeof(int32_t));
+        status = cls_optional_check(s, all[i].name, &all[i].buffer, all[i].elements * sizeof(int32_t), sizeof(int32_t),
+                                    CLS_WRITES, &v->plan.ranges);
     }
     return status;
 }
@@ -189,7 +191,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     cls_step_default(&plan->step, sizeof plan->step);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    cls_status status = cls_struct_read(c, sizeof *c, callers, "call");
+    cls_status status = CLS_STRUCT_READ(c, callers, "call");
     if (status == CLS_OK)
         status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK)
@@ -216,6 +218,10 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
         status = check_drafts(s, v);
     if (status == CLS_OK)
         status = check_outputs(s, v);
+    if (status == CLS_OK)
+        status = cls_ranges_check(&plan->ranges);
+    if (status == CLS_OK)
+        status = cls_reserved_check("call->reserved", c->reserved);
     if (status == CLS_OK)
         status = cls_draws_check("call->draws", c->draws, c->requests);
     const cls_ints slots = { c->slots, { NULL, 0 } };
@@ -307,7 +313,6 @@ static cl_int launch_verify(const verification *v, cls_commands *c, cl_event *do
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = { 1, v->call.requests };
     cls_arguments a = buffers(s, &v->plan, CLS_VERIFY);
-    cls_set_buffer(&a, s, &v->plan.step.latest);
     for (int i = 0; i < CLS_VERIFIED; i++)
         cls_set_buffer(&a, s, &v->output[i]);
     return cls_commands_launch(c, &a, groups, done);
@@ -344,15 +349,13 @@ static uint32_t entries(const verification *v, enum cls_map which)
                                                                  : v->rows;
 }
 
-cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *call, cl_uint n_wait,
+static cls_status verify_drafts(cls_sampler *s, cl_command_queue queue, const cls_verify_call *call, cl_uint n_wait,
                       const cl_event *wait, cl_event *done)
 {
     verification v;
     cls_commands c;
     cl_event end = NULL;
     cl_int code = CL_SUCCESS;
-    if (done != NULL)
-        *done = NULL;
     cls_status status = check(s, queue, call, n_wait, wait, &v);
     if (status != CLS_OK)
         return status;
@@ -371,4 +374,17 @@ cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_c
     if (code == CL_SUCCESS)
         code = launch_all(&v, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the verification", end, done);
+}
+
+cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *call, cl_uint n_wait,
+                      const cl_event *wait, cl_event *done)
+{
+    if (done != NULL)
+        *done = NULL;
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = verify_drafts(s, queue, call, n_wait, wait, done);
+        cls_sampler_leave(s);
+    }
+    return status;
 }

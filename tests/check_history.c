@@ -128,7 +128,7 @@ static void step(world *w, const char *where)
         const cls_params *const p = &q->p;
         q->stopped = 0;
         for (uint32_t i = 0; i < p->stop_count; i++)
-            q->stopped |= q->n != 0 && q->is_output[q->n - 1] && recent(q, 0) == q->stop[i];
+            q->stopped |= q->outputs >= p->min_tokens && q->n != 0 && q->is_output[q->n - 1] && recent(q, 0) == q->stop[i];
         if (q->stopped) {
             ck_assert_int_eq(token[row], -1);
             continue;

@@ -41,12 +41,38 @@ START_TEST(defaults)
 
     /* A program compiled against a shorter struct: nothing beyond it is touched. */
     memset(&p, 0x55, sizeof p);
-    cls_params_default(&p, offsetof(cls_params, min_p));
-    ck_assert(p.struct_size == offsetof(cls_params, min_p) && p.top_p == 1.0f && p.min_p != 0.0f);
-    must(cls_params_check(&p, 10));
-    memset(&p, 0x55, sizeof p); /* penalties and lists that it does not know of are off */
-    cls_params_default(&p, offsetof(cls_params, repetition_penalty));
-    must(cls_params_check(&p, 10));
+    cls_params_default(&p, offsetof(cls_params, only_allowed));
+    ck_assert(p.struct_size == offsetof(cls_params, only_allowed) && p.top_p == 1.0f && p.only_allowed == 0x55555555);
+    must(cls_params_check(&p, 10)); /* what it does not know of is off */
+    /* One that passes the size of a pointer, or less. */
+    for (size_t size = 0; size <= sizeof(void *); size++) {
+        memset(&p, 0, sizeof p);
+        cls_params_default(&p, size);
+        p.temperature = -3.0f;
+        ck_assert_int_eq(cls_params_check(&p, 10), CLS_BAD_ARGUMENT);
+        ck_assert(strstr(cls_error_message(), "params->struct_size is 0") != NULL);
+    }
+    /* A newer header's: fields that are not known here are 0, or refused. */
+    struct {
+        cls_params known;
+        uint32_t unknown[2];
+    } newer = {.unknown = {0, 0}};
+    cls_params_init(&newer.known);
+    newer.known.struct_size = sizeof newer;
+    must(cls_params_check(&newer.known, 10));
+    newer.unknown[1] = 1;
+    ck_assert_int_eq(cls_params_check(&newer.known, 10), CLS_BAD_ARGUMENT);
+    ck_assert(strstr(cls_error_message(), "does not know") != NULL);
+    cls_params_init(&p);
+    ck_assert(p.struct_size == sizeof p && p.temperature == 1.0f);
+    p.reserved = 1;
+    ck_assert_int_eq(cls_params_check(&p, 10), CLS_BAD_ARGUMENT);
+    ck_assert(strstr(cls_error_message(), "params->reserved") != NULL);
+    cls_params_default(NULL, sizeof p);
+    cls_step_default(NULL, sizeof step);
+    cls_sampler_options_default(NULL, sizeof o);
+    cls_verify_call_default(NULL, sizeof(cls_verify_call));
+    cls_host_row_default(NULL, sizeof row);
 
     ck_assert_str_eq(cls_version(), CLS_VERSION_STRING);
     ck_assert_str_eq(cls_status_name(CLS_OK), "CLS_OK");

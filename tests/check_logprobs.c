@@ -230,20 +230,20 @@ START_TEST(rows_of_draws)
     call.slots.host = slots;
     call.random.buffer = buffer_of(d, sizeof random, random);
     call.latest.buffer = buffer_of(d, sizeof latest, latest);
-    call.invalid_token = 77;
+    call.invalid_token = 177;
     for (int turn = 0; turn < 3; turn++) { /* deferred, accepted, and after that */
-        const int32_t first[3] = {6, 6, 77};
+        const int32_t first[3] = {6, 6, 177};
         const int32_t status[3] = {CLS_ROW_STOPPED, CLS_ROW_STOPPED, CLS_ROW_STOPPED | CLS_ROW_SKIPPED};
         call.defer_accept = turn == 0;
         must(cls_draw(s.sampler, d->queue, &call, 0, NULL, NULL));
         client_tokens(&s, 0);
         ck_assert_int_eq(s.b->token[0], first[turn]);
         ck_assert_int_eq(s.b->status[0], status[turn]);
-        ck_assert_int_eq(s.b->token[1], 77);
+        ck_assert_int_eq(s.b->token[1], 177);
         ck_assert_int_eq(s.b->status[1], CLS_ROW_SKIPPED);
         ck_assert_int_eq(s.b->token[2], 7);
         ck_assert_int_eq(s.b->status[2], CLS_ROW_NAN | CLS_ROW_INF);
-        ck_assert_int_eq(s.b->token[3], 77);
+        ck_assert_int_eq(s.b->token[3], 177);
         ck_assert_int_eq(s.b->status[3], CLS_ROW_EMPTY);
     }
     buffer_read(d, call.latest.buffer, sizeof latest, latest);
@@ -335,7 +335,7 @@ START_TEST(draws_refused)
     call.ids.buffer = NULL;
     REFUSED("call->ids.buffer is NULL")
     call.counts.offset = sizeof l.counts - 4;
-    REFUSED("call->counts: the buffer has 64 bytes, but 8 are needed from offset 60")
+    REFUSED("call->counts needs 8 bytes from offset 60 on, 68 in all, and the buffer has 64")
     call.slots.host = twice;
     REFUSED("call->slots: row 1 names slot 0, as a row before it; where tokens are accepted a slot may occur once")
     call.draws.host = large;

@@ -338,7 +338,7 @@ START_TEST(numbers_and_buffers)
     refused(&s, "step->top_n is 129; it must be at most 128");
     s.step.top_n = 128;
     s.step.top_ids.offset = 4096 - 2 * 128 * 4 + 4;
-    refused(&s, "step->top_ids: the buffer has 4096 bytes, but 1024 are needed from offset 3076");
+    refused(&s, "step->top_ids needs 1024 bytes from offset 3076 on, 4100 in all, and the buffer has 4096");
     s.step.top_ids.offset = 2;
     refused(&s, "step->top_ids: offset 2 is no multiple of the element's 4 bytes");
     s.step.top_ids = (cls_buffer){NULL, 0};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client.h"
+#include "internal.h"
 
 #define refused(call, name) refused_status((call), #call, (name), __LINE__)
 
@@ -237,6 +238,49 @@ START_TEST(acceptance_refused)
 }
 END_TEST
 
+/* What is written overlaps something, in the buffer itself or in a part of it; and objects that are not
+ * what kernels can write. */
+static void refuse_overlaps(client *s)
+{
+    device *const d = s->d;
+    cls_step *const step = &s->step;
+    const cls_step good = s->step;
+    cl_int code = CL_SUCCESS;
+    cl_mem both = buffer_of(d, 64, NULL);
+    const cl_buffer_region region = {0, 32};
+    const cl_mem part = clCreateSubBuffer(both, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+    const cl_mem read_only = clCreateBuffer(d->context, CL_MEM_READ_ONLY, 64, NULL, &code);
+    const cl_mem write_only = clCreateBuffer(d->context, CL_MEM_WRITE_ONLY, 4 * 100 * sizeof(float), NULL, &code);
+    ck_assert(part != NULL && read_only != NULL && write_only != NULL);
+    step->tokens.buffer = step->status.buffer = both;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->tokens, bytes 0 to 15, and step->status, bytes 0 to 15, overlap");
+    step->status.offset = 12;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "overlap");
+    step->status = (cls_buffer){part, 12};
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "overlap");
+    step->status.offset = 16; /* beside them */
+    step->defer_accept = 1;
+    must(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL));
+    must_cl(clFinish(d->queue));
+    *step = good;
+    step->tokens = (cls_buffer){step->logits.buffer, 0};
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->logits");
+    *step = good;
+    step->slots.device.buffer = step->positions.device.buffer = both; /* who only reads may share */
+    step->latest.buffer = both;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->latest");
+    *step = good;
+    step->tokens.buffer = read_only;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->tokens was created with CL_MEM_READ_ONLY");
+    *step = good;
+    step->logits.buffer = write_only;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->logits was created with CL_MEM_WRITE_ONLY");
+    *step = good;
+    const cl_mem objects[] = {part, both, read_only, write_only};
+    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++)
+        clReleaseMemObject(objects[i]);
+}
+
 START_TEST(steps_refused)
 {
     device *const d = fixture_device(_i);
@@ -321,6 +365,15 @@ START_TEST(steps_refused)
     REFUSE(bias.rows, 3, "bias");
     step->bias.values.buffer = biases;
     REFUSE(bias.row_map.host, beyond, "bias.row_map");
+    REFUSE(reserved, 1, "reserved");
+    REFUSE(reserved_2, 1, "reserved_2");
+    REFUSE(mask.reserved, 1, "mask.reserved");
+    /* A row without a token must not be accepted later as one that has it. */
+    step->defer_accept = 1;
+    REFUSE(invalid_token, 0, "invalid_token is 0, which is a token");
+    step->defer_accept = 1;
+    REFUSE(invalid_token, 99, "invalid_token");
+    refuse_overlaps(&s);
 #undef REFUSE
     /* Nothing of this has moved anything. */
     client_step(&s, d->queue, 0, 0, NULL, NULL);
@@ -348,6 +401,85 @@ START_TEST(uncompiled_type_refused)
 }
 END_TEST
 
+/* Calls on a sampler that another call is using: here from what that one calls. */
+typedef struct nested {
+    cls_sampler *sampler;
+    cl_command_queue queue;
+    uint32_t calls;
+} nested;
+
+static void call_again(void *user, const char *program, uint32_t done, uint32_t count)
+{
+    nested *const n = user;
+    cls_params p;
+    (void)program, (void)done, (void)count;
+    if (n->sampler == NULL)
+        return;
+    cls_params_init(&p);
+    refused(cls_slot_begin(n->sampler, 0, &p, NULL, 0, NULL, 0), "sampler is in use by another call");
+    refused(cls_slot_reset(n->sampler, 0), "in use");
+    refused(cls_sample(n->sampler, n->queue, NULL, 0, NULL, NULL), "in use");
+    n->calls++;
+}
+
+START_TEST(in_use_refused)
+{
+    device *const d = fixture_device(_i);
+    nested n = {NULL, d->queue, 0};
+    cls_context_options c;
+    cls_sampler_options o;
+    cls_context *context;
+    cls_params p;
+    cls_context_options_init(&c);
+    c.progress = call_again;
+    c.progress_user = &n;
+    must(cls_context_create(d->context, d->id, &c, &context));
+    cls_sampler_options_init(&o);
+    o.vocab = 100;
+    cls_sampler *sampler;
+    const uint32_t pretended = cls_features_pretended;
+    cls_features_pretended = 0;
+    must(cls_sampler_create(context, &o, &sampler));
+    cls_features_pretended = pretended;
+    n.sampler = sampler;
+    cls_params_init(&p);
+    p.repetition_penalty = 1.5f; /* needs kernels that are not there yet */
+    must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
+    ck_assert_uint_gt(n.calls, 0);
+    n.sampler = NULL;
+    must(cls_slot_reset(sampler, 0)); /* it is free again */
+    cls_sampler_destroy(sampler);
+    cls_context_destroy(context);
+}
+END_TEST
+
+/* Another scope, where nothing is there to be counted anew. */
+START_TEST(scope_refused)
+{
+    device *const d = fixture_device(_i);
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_params p;
+    cls_sampler_options_init(&o);
+    o.vocab = 100;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    cls_params_init(&p);
+    p.presence_penalty = 1.0f;
+    must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
+    must(cls_slot_params(sampler, 0, &p));
+    p.penalty_scope = CLS_SCOPE_ALL;
+    refused(cls_slot_params(sampler, 0, &p), "params->penalty_scope");
+    cls_sampler_destroy(sampler);
+    o.history = 1;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    p.penalty_scope = CLS_SCOPE_OUTPUT;
+    must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
+    p.penalty_scope = CLS_SCOPE_ALL;
+    must(cls_slot_params(sampler, 0, &p));
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("refused");
@@ -358,6 +490,8 @@ static Suite *make(void)
     add_device_test(t, slot_calls_refused);
     add_device_test(t, acceptance_refused);
     add_device_test(t, steps_refused);
+    add_device_test(t, in_use_refused);
+    add_device_test(t, scope_refused);
     add_device_test(t, uncompiled_type_refused);
     suite_add_tcase(s, t);
     return s;

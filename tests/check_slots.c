@@ -154,6 +154,7 @@ static void step(traffic *t)
     w.first_logits = rng_below(&t->r, LOGITS - w.rows + 1);
     w.device_map = (int)rng_below(&t->r, 2);
     w.defer = rng_below(&t->r, 6) == 0;
+    w.invalid_token = w.defer && w.invalid_token > 0 ? -7 : w.invalid_token; /* a token would be accepted later */
     for (uint32_t i = 0; i < slots; i++) {
         const uint32_t j = rng_below(&t->r, i + 1);
         order[i] = order[j];

@@ -256,6 +256,20 @@ START_TEST(skipped_and_stopped)
     of = three(CLS_VERIFY_BLOCK, CLS_DRAFT_LOGITS);
     of->requests->params[1].max_tokens = 4;
     expect(d, of, 3, 4, CLS_ROW_STOPPED | CLS_ROW_LENGTH, "the bonus is the last of max_tokens");
+
+    of = three(CLS_VERIFY_MATCH, CLS_DRAFT_NONE); /* a second call finds all of them stopped: nothing is counted */
+    for (uint32_t i = 0; i < 3; i++)
+        of->requests->params[i].max_tokens = 1;
+    verifier_open(&v, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), of, 0, 0);
+    for (int again = 0; again < 2; again++) {
+        verifier_run(&v);
+        for (uint32_t i = 0; i < 3; i++)
+            ck_assert_msg(v.counters[3 * i] == 3 && v.counters[3 * i + 2] == 1, "call %d: request %u: %d drafts, %d tokens",
+                          again, i, v.counters[3 * i], v.counters[3 * i + 2]);
+        ck_assert_int_eq(v.status[0], again ? CLS_ROW_STOPPED | CLS_ROW_SKIPPED : CLS_ROW_STOPPED | CLS_ROW_LENGTH);
+    }
+    verifier_close(&v);
+    drafts_free(of);
 }
 END_TEST
 

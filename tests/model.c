@@ -100,7 +100,7 @@ static cls_params with_lists(const model *m)
 /* cls_row_status bits */
 static int32_t ends(const model *m, int32_t token, uint32_t outputs)
 {
-    for (uint32_t i = 0; i < m->params.stop_count; i++)
+    for (uint32_t i = 0; i < m->params.stop_count && outputs >= m->params.min_tokens; i++)
         if (m->stop[i] == token)
             return CLS_ROW_STOPPED;
     return m->params.max_tokens != 0 && outputs >= m->params.max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0;

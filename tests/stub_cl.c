@@ -226,6 +226,8 @@ cl_int clGetMemObjectInfo(cl_mem m, cl_mem_info what, size_t size, void *out, si
     case CL_MEM_SIZE: return ANSWER(size_t, m->size);
     case CL_MEM_CONTEXT: return ANSWER(cl_context, m->context);
     case CL_MEM_FLAGS: return ANSWER(cl_mem_flags, CL_MEM_READ_WRITE);
+    case CL_MEM_TYPE: return ANSWER(cl_mem_object_type, CL_MEM_OBJECT_BUFFER);
+    case CL_MEM_ASSOCIATED_MEMOBJECT: return ANSWER(cl_mem, NULL);
     default: return CL_INVALID_VALUE;
     }
 }

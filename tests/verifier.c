@@ -62,6 +62,7 @@ static size_t place_outputs(verifier *v)
     v->call.nodes = output(v, &at, n * v->width);
     v->call.status = output(v, &at, n);
     v->call.counters = output(v, &at, v->slots * 3);
+    v->call.latest = output(v, &at, v->slots);
     return at + MARGIN;
 }
 
@@ -118,6 +119,9 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     v->call.draft_ids.device.buffer = on_device ? ints_of(d, of->ids, of->total) : NULL;
     v->tokens = room(ints, sizeof(int32_t));
     v->counted = room(v->slots * 3, sizeof(int32_t));
+    v->last = room(v->slots, sizeof(int32_t));
+    for (uint32_t i = 0; i < v->slots; i++)
+        v->last[i] = CANARY;
 
     cls_step_default(&v->step, sizeof v->step);
     v->step.rows = b->rows;
@@ -138,6 +142,7 @@ void verifier_close(verifier *v)
             clReleaseMemObject(buffers[i]);
     free(v->tokens);
     free(v->counted);
+    free(v->last);
 }
 
 /* ------------------------------------------------------------------------- run */
@@ -177,6 +182,7 @@ static void read_outputs(verifier *v)
     v->nodes = all + call->nodes.offset / sizeof *all;
     v->status = all + call->status.offset / sizeof *all;
     v->counters = all + call->counters.offset / sizeof *all;
+    v->latest = all + call->latest.offset / sizeof *all;
 }
 
 void verifier_run(verifier *v)
@@ -222,6 +228,10 @@ void verifier_equal(verifier *v, const char *where)
         if (of->slots[i] < 0)
             continue;
         int32_t *const counted = v->counted + 3 * of->slots[i];
+        if (of->host[i].status & CLS_ROW_SKIPPED) /* it had stopped before: its drafts are none */
+            continue;
+        if (of->host[i].emitted > 0)
+            v->last[of->slots[i]] = of->host[i].tokens[of->host[i].emitted - 1];
         counted[0] += (int32_t)drafts_count(of, i);
         counted[1] += of->host[i].accepted;
         counted[2] += of->host[i].emitted;
@@ -229,10 +239,12 @@ void verifier_equal(verifier *v, const char *where)
     for (uint32_t i = 0; i < v->slots * 3; i++)
         ck_assert_msg(v->counters[i] == v->counted[i], "%s: counter %u of slot %u is %d, not %d", where, i % 3, i / 3,
                       v->counters[i], v->counted[i]);
+    for (uint32_t i = 0; i < v->slots; i++)
+        ck_assert_msg(v->latest[i] == v->last[i], "%s: the latest token of slot %u is %d, not %d", where, i, v->latest[i], v->last[i]);
     const cls_buffer *const outputs[] = {&v->call.tokens, &v->call.accepted, &v->call.emitted,
-                                         &v->call.nodes,  &v->call.status,   &v->call.counters};
-    for (unsigned o = 0; o <= 6; o++) {
-        const size_t end = o < 6 ? (size_t)outputs[o]->offset / sizeof(int32_t) : ints;
+                                         &v->call.nodes,  &v->call.status,   &v->call.counters, &v->call.latest};
+    for (unsigned o = 0; o <= 7; o++) {
+        const size_t end = o < 7 ? (size_t)outputs[o]->offset / sizeof(int32_t) : ints;
         for (size_t i = end - MARGIN; i < end; i++)
             ck_assert_msg(v->tokens[i] == CANARY, "%s: something was written beside output %u", where, o);
     }

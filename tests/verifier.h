@@ -18,7 +18,9 @@ typedef struct verifier {
     uint32_t begun;
     /* read back: */
     int32_t *tokens, *accepted, *emitted, *nodes, *status, *counters;
+    int32_t *latest;
     int32_t *counted; /* [slots, 3] what the counters must be */
+    int32_t *last;    /* [slots] what `latest` must be */
     cl_mem output;    /* all of these, with margins */
 } verifier;
 

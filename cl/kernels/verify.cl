@@ -6,14 +6,6 @@
 #include "row/pick.cl"
 #include "row/residual.cl"
 
-/* Whether a token ends its request as its `outputs`-th: cls_row_status bits. */
-static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id, u32 outputs)
-{
-    if (list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop)
-        return CLS_STATUS_STOPPED;
-    return slot->max_tokens != 0 && outputs >= slot->max_tokens ? CLS_STATUS_STOPPED | CLS_STATUS_LENGTH : 0u;
-}
-
 static inline u64 sum_of(__global const u64 *tile_sum, u32 tiles, __local u64 *scratch)
 {
     u64 sum = u64_from(0);
@@ -200,8 +192,8 @@ static inline int judge_row(const judge *v, const row_logits *r, __global const 
 
 #define VERIFY_OUTS                                                                                      \
     __global i32 *out_tokens, __global i32 *accepted, __global i32 *emitted, __global i32 *out_nodes,    \
-        __global i32 *out_status, __global i32 *counters
-#define VERIFY_OUT_NAMES out_tokens, accepted, emitted, out_nodes, out_status, counters
+        __global i32 *out_status, __global i32 *counters, __global i32 *latest
+#define VERIFY_OUT_NAMES out_tokens, accepted, emitted, out_nodes, out_status, counters, latest
 #define WANTED(output) (wants & CLS_WANTS(CLS_VERIFIED_##output))
 #define VERIFIED(buffer, output) OUTPUT(buffer, CLS_VERIFIED_##output)
 
@@ -230,18 +222,19 @@ static inline void verify_write(__global const cls_args *args, const walk *w, __
     }
     if (WANTED(STATUS))
         VERIFIED(out_status, STATUS)[request] = (i32)w->status;
-    if (WANTED(COUNTERS) && place >= 0) {
+    if (WANTED(COUNTERS) && place >= 0 && !(w->status & CLS_STATUS_SKIPPED)) {
         __global i32 *const sum = VERIFIED(counters, COUNTERS) + (size_t)place * 3;
         sum[0] += (i32)(last - first - 1);
         sum[1] += (i32)w->depth;
         sum[2] += (i32)in_all;
     }
+    if (WANTED(LATEST) && in_all > 0)
+        VERIFIED(latest, LATEST)[(u32)place] = w->token >= 0 ? w->token : (i32)path[in_all - 1];
 }
 
 /* verify: a request a group. Launch: [WGS, requests]. */
 #define VERIFY_ARGS                                                                                                \
-    STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS, __global i32 *latest, \
-        VERIFY_OUTS
+    STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS, VERIFY_OUTS
 ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VERIFY_ARGS)
 {
     STEP_LOCALS
@@ -294,12 +287,8 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
         w.status |= ends_request(slot, lists, (u32)w.token, slot->outputs + w.depth + 1);
     const u32 in_all = w.depth + (u32)(w.token >= 0);
     const prepared_row p = prepared_of(prepared, args->layout, vocab, w.row, lists);
-    if (lid == 0) {
-        verify_write(args, &w, p.path, its_nodes, its_parents, request, first, last, place, out_tokens, accepted,
-                     emitted, out_nodes, out_status, counters);
-        if (w.token >= 0 && (has & CLS_HAS_LATEST))
-            OF(latest)[(u32)place] = w.token;
-    }
+    if (lid == 0)
+        verify_write(args, &w, p.path, its_nodes, its_parents, request, first, last, place, VERIFY_OUT_NAMES);
     const slot_state s = state_of(state, args->layout, vocab, place < 0 ? 0u : (u32)place);
     for (u32 i = 0; i < in_all; i++) {
         state_accept(slots + place, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1, &made, scratch);
@@ -311,5 +300,5 @@ KERNEL void cls_verify(VERIFY_ARGS)
 {
     __local u64 scratch[WGS];
     verify_request(get_group_id(1), get_num_groups(1), scratch, STEP_NAMES, RANDOM_NAMES, work, sample, DRAFT_NAMES,
-                   DRAFT_ROW_NAMES, latest, VERIFY_OUT_NAMES);
+                   DRAFT_ROW_NAMES, VERIFY_OUT_NAMES);
 }

@@ -11,13 +11,8 @@ static inline void finish_row(__global const cls_args *args, cls_row *out, __glo
                               __global i32 *latest, __local u64 *scratch)
 {
     const int drawn = done && !out->none;
-    if (drawn) {
-        const u32 outputs = slot->outputs + 1, n = slot->n_stop;
-        if (list_find(lists + slot->stop, n, (u32)out->token) < n)
-            out->status |= CLS_STATUS_STOPPED;
-        else if (slot->max_tokens != 0 && outputs >= slot->max_tokens)
-            out->status |= CLS_STATUS_STOPPED | CLS_STATUS_LENGTH;
-    }
+    if (drawn)
+        out->status |= ends_request(slot, lists, (u32)out->token, slot->outputs + 1);
     if (LOCAL_ID == 0) {
         *record = *out;
         if (done && (has & CLS_HAS_TOKENS))

@@ -114,6 +114,15 @@ static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, 
     return wg_uor(found, scratch);
 }
 
+/* Whether a token ends its request as the output's `outputs`-th: cls_row_status bits. Before min_tokens
+ * stop ids, which are banned then, stop nothing where they come from elsewhere. */
+static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id, u32 outputs)
+{
+    if (outputs >= slot->min_tokens && list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop)
+        return CLS_STATUS_STOPPED;
+    return slot->max_tokens != 0 && outputs >= slot->max_tokens ? CLS_STATUS_STOPPED | CLS_STATUS_LENGTH : 0u;
+}
+
 /* Whether a request has ended: with its latest token, or by their number. */
 static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __global const u32 *lists)
 {
@@ -121,6 +130,8 @@ static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __globa
         return 0;
     if (slot->max_tokens != 0 && slot->outputs >= slot->max_tokens)
         return 1;
+    if (slot->outputs < slot->min_tokens)
+        return 0;
     const u32 latest = s->ring[(slot->length - 1) % s->n_ring];
     return (latest & CLS_ENTRY_OUTPUT) && slot->length > 0 &&
            list_find(lists + slot->stop, slot->n_stop, latest & CLS_ENTRY_ID) < slot->n_stop;
@@ -198,7 +209,6 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
         slot->outputs = outputs;
         slot->length = length + 1;
         slot->longest = max(slot->longest, length + 1);
-        slot->stopped = (slot->max_tokens != 0 && outputs >= slot->max_tokens) ||
-                        list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop;
+        slot->stopped = ends_request(slot, lists, id, outputs) != 0;
     }
 }
