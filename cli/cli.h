@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <jansson.h>
 
@@ -71,6 +72,16 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
 /* Parses text as the option's type into its value; `what` names the option in
  * the error sentence ("--top-k"). */
 int cli_set(const cli_option *option, const char *what, const char *text);
+
+/* Rows of the files that are asked for, in this order; row NULL: all, as where there is none of these. */
+typedef struct cli_picked {
+    const char *option; /* that asked, for sentences: "--rows" */
+    uint32_t count, *row;
+} cli_picked;
+
+/* Adds the rows of a text, "0,3,8-15", to picked, whose option is set; free() its rows. */
+int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
+uint32_t cli_row_number(const cli_picked *picked, uint32_t i); /* in the files, of the i-th that was read */
 
 /* ------------------------------------------------------- devices, cli/device.c */
 
@@ -175,26 +186,48 @@ void cli_pieces_name(const cli_pieces *pieces, int32_t token, char name[16]);
 
 /* A NumPy array of one or two dimensions, little endian, C order. */
 typedef struct cli_npy {
-    char kind;     /* 'f', 'i', 'u' or 'b' (bool, a byte each) */
-    unsigned size; /* bytes of an element */
+    char kind;      /* 'f', 'i', 'u' or 'b' (bool, a byte each) */
+    unsigned size;  /* bytes of an element */
+    char descr[16]; /* both as the header has them: "<f4" */
     unsigned dims;
-    uint64_t shape[2];
-    void *data; /* free() it */
+    uint64_t shape[2]; /* of the file */
+    void *data;        /* free() it */
+
+    /* While it is open. */
+    FILE *file;
+    const char *path;
+    bool seeks;     /* it is a file, not a pipe, and its data are as long as the header says; they ... */
+    uint64_t begin; /* ... begin here */
+    uint64_t bytes; /* of all data; */
+    uint64_t taken; /* those that were read so far */
 } cli_npy;
+
+/* The header, and for a look at that it is open; then the rows that are picked, which must be there, and its end.
+ * What fails closes it, too. */
+int cli_npy_open(const char *path, cli_npy *array);
+int cli_npy_rows(cli_npy *array, const cli_picked *picked);
+void cli_npy_close(cli_npy *array);
 
 int cli_npy_read(const char *path, cli_npy *array);
 int cli_npy_read_any(const char *path, cli_npy *array); /* an empty one, too: data is NULL then */
 /* Writes int32 ('i'), uint32 ('u') or float32 ('f') data of one to three dimensions. */
 int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape, const void *data);
 
+const char *cli_npy_type(const cli_npy *array, char name[16]); /* as NumPy calls it: "float64" */
+/* The sentence that it is not WHAT: "int32 [rows, tokens]", the type to convert to first. */
+int cli_npy_refuse(const cli_npy *array, const char *path, const char *what);
+
+/* ---------------------------------------------------------- logits, cli/logits.c */
+
 /* Logits [rows, vocab]: dtype_name NULL, "f32", "f16" or "bf16". */
 typedef struct cli_logits {
     void *data;
     uint32_t rows, vocab;
+    uint32_t file_rows; /* of which `rows` are here */
     cls_dtype dtype;
     size_t size; /* of an element */
 } cli_logits;
-int cli_logits_read(const char *path, const char *dtype_name, cli_logits *logits);
+int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked, cli_logits *logits);
 
 /* -------------------------------------------------------------- sampling, cli/run.c */
 
@@ -209,6 +242,7 @@ typedef struct cli_report cli_report; /* cli/report.h */
 /* What to draw, and where to put it: C order, NULL where it isn't wanted. */
 typedef struct cli_job {
     const cli_logits *logits;
+    const cli_picked *picked; /* the files' rows that these are; NULL: all of them */
     const cls_params *params; /* [rows] */
     const void *mask;         /* [rows, mask_width] of mask_kind; NULL: everything is allowed */
     uint32_t mask_width;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* clsample report: what a stranger with a device runs, and which two files come back. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,8 +74,8 @@ int cli_device_report_save(cli_device_report *report, const char *doing)
     json_object_set_new(report->json, "complete", json_boolean(doing == NULL));
     json_object_set_new(report->json, "doing", doing != NULL ? cli_text(doing) : json_null());
     if (json_dump_file(report->json, report->path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0)
-        return cli_fail("--output: %s: cannot write", report->path);
-    return write_page(report) ? cli_fail("--output: %s: cannot write", report->page) : 0;
+        return cli_fail("--output: %s: cannot write: %s", report->path, strerror(errno));
+    return write_page(report) ? cli_fail("--output: %s: cannot write: %s", report->page, strerror(errno)) : 0;
 }
 
 /* ------------------------------------------------------------------------- parts */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the subcommands print with. */
+#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
@@ -11,7 +12,7 @@
 int cli_flush(void)
 {
     if (fflush(stdout) != 0 || ferror(stdout))
-        return cli_fail("standard output: cannot write");
+        return cli_fail("standard output: cannot write: %s", strerror(errno));
     return 0;
 }
 
@@ -23,7 +24,7 @@ int cli_print_json(json_t *value)
     failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(value);
     putchar('\n');
-    return failed != 0 ? cli_fail("standard output: cannot write") : cli_flush();
+    return failed != 0 ? cli_fail("standard output: cannot write: %s", strerror(errno)) : cli_flush();
 }
 
 json_t *cli_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }

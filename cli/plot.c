@@ -187,10 +187,10 @@ int cli_plot(const char *path, const cli_explained *e, const cli_pieces *pieces)
     if (e->stage[e->count - 1].kept == 0)
         return cli_fail("--plot: row %" PRIu32 " is empty: nothing is left to draw", e->row);
     if ((out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) < 0)
-        return cli_fail("%s: cannot be written", path);
+        return cli_fail("%s: cannot be written: %s", path, strerror(errno));
     failed = run(out, ends_with(path, ".svg"), e, pieces);
     if (close(out) != 0 && !failed)
-        failed = cli_fail("%s: cannot be written", path);
+        failed = cli_fail("%s: cannot be written: %s", path, strerror(errno));
     if (failed && is_new)
         unlink(path);
     return failed;

@@ -12,6 +12,7 @@ typedef struct cli_request {
     cls_params params; /* of the command line, for all rows */
     cli_lists lists;
     cli_list end_ids; /* of the infill stage */
+    cli_picked picked; /* rows to read; its owner frees them */
 
     /* What is read by them. */
     cli_logits logits;

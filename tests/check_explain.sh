@@ -34,7 +34,7 @@ shows() { # WHAT STAGES TOKENS MASSES SHARES TEMPERATURES OPTIONS
 
 no() { pattern_=$1; shift; refused "$pattern_" explain --logits four.npy "$@"; }
 refused "--logits: a file" explain
-refused "nowhere.npy: cannot be opened" explain --logits nowhere.npy
+refused "nowhere.npy: cannot be opened: No such file or directory" explain --logits nowhere.npy
 no "--row: there is no row 2 among 2" --row 2
 no "--row: '-1'" --row -1
 no "--top: 'x'" --top x
@@ -45,7 +45,7 @@ no "--infill: needs" --infill
 no "f32.npy: not a llama2.c" --pieces f32.npy
 no "--plot: 'x.gif' is neither .png nor .svg" --plot x.gif
 no "--plot: '.png' is neither" --plot .png
-no "none/x.png: cannot be written" --plot none/x.png
+no "none/x.png: cannot be written: No such file or directory" --plot none/x.png
 
 # --------------------------------------------------------- stages, by hand
 

@@ -40,9 +40,9 @@ not_run "--output: a value is missing" --output
 not_run "--output: '.json' is no name for a file" --output .json
 needs_device
 not_run "there is no device 99" --device 99
-not_run "--output: nowhere/x.json: cannot write" --output nowhere/x.json
+not_run "--output: nowhere/x.json: cannot write: No such file or directory" --output nowhere/x.json
 mkdir is-folder.md
-not_run "--output: is-folder.md: cannot write" --output is-folder.json
+not_run "--output: is-folder.md: cannot write: Is a directory" --output is-folder.json
 
 # ------------------------------------------------------------------ it runs
 
