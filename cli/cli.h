@@ -28,6 +28,10 @@ int cls_cmd_report(int argc, char **argv);
 __attribute__((format(printf, 1, 2)))
 #endif
 int cli_fail(const char *format, ...); /* "clsample: SENTENCE" to stderr; returns 1 */
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+void cli_warn(const char *format, ...); /* "clsample: warning: SENTENCE" to stderr */
 int cli_no_memory(void);
 const char *cli_sentence(void); /* what cli_fail() said last, without the name; "" before the first */
 
@@ -112,6 +116,8 @@ const char *cli_tier_name(uint32_t tier);           /* as --tier calls it */
 const char *cli_subgroups_name(uint32_t subgroups); /* whose they are */
 json_t *cli_device_json(const cli_device *device, uint32_t index);
 
+/* --------------------------------------------------------- one device, cli/open.c */
+
 /* A device, opened: the OpenCL objects and the library's context. */
 typedef struct cli_target {
     cli_device at;
@@ -145,7 +151,8 @@ int cli_open(const char *which, const cls_context_options *options, cl_command_q
              cli_target *target);
 void cli_close(cli_target *target);
 
-/* The same in its three parts, for whoever looks at each: `any` takes a device that
+/* The same in its three parts, for whoever looks at each. The first refuses a folder for compiled kernels that
+ * cannot be used, and warns of one that cannot be written: `any` takes a device that
  * cannot be used, too, and the first where none can be. The last two leave what there
  * is to cli_close(). */
 int cli_find(const char *which, const cls_context_options *options, bool any, cli_target *target);

@@ -40,6 +40,17 @@ int cli_fail(const char *format, ...)
     return 1;
 }
 
+void cli_warn(const char *format, ...)
+{
+    va_list args;
+    fflush(stdout);
+    fputs("clsample: warning: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
 const char *cli_sentence(void) { return sentence; }
 
 int cli_no_memory(void) { return cli_fail("out of memory"); }

@@ -86,7 +86,7 @@ host_refused "--logprob-kind" --logprob-kind odd
 host_refused "none/t.npy: cannot be written: No such file or directory" --tokens none/t.npy
 if [ -w /dev/full ]; then host_refused "/dev/full: cannot be written: No space left" --tokens /dev/full; fi
 refused "bf16.npy: .*--dtype bf16" sample --device host --logits bf16.npy
-refused "--device: 'gpu'" sample --logits f32.npy --device gpu
+refused "--device: 'gpu' is no device's number\|no OpenCL device found" sample --logits f32.npy --device gpu
 refused "--rows: there is no row 8" demo --device host --logits f32.npy --rows 8
 refused "none.bin: cannot be opened: No such file or directory" demo --device host --logits f32.npy --pieces none.bin
 refused "f32.npy: not a llama2.c" demo --device host --logits f32.npy --pieces f32.npy
@@ -345,7 +345,10 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     is "ranks on the device" "$(ranks)" "1 2 1 0 "
     check "bad rows" "$clsample" sample --logits bad.npy --logprobs-top 2
     says "an empty row" 'empty' out
-    refused "--device: there is no device 999" sample $f --device 999
+    refused "--device: there is no device 999; there [a-z]* 0 ([^ ].*, [a-zA-Z]*)" sample $f --device 999
+    for name in cpu '' -1 0x0 4294967296; do
+        refused "--device: .*$name.*; there [a-z]* 0 ([^ ].*, [a-zA-Z]*)" sample $f --device "$name"
+    done
     both $f --top-k 9 --seed 2 --tier int64 --max-work-group 64 --max-local-mem 1048576
     same "tokens within limits" b.npy shaped.npy
     mkdir cache
@@ -353,6 +356,23 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
         both $f --top-k 9 --seed 2 --cache-dir cache
         is "files in --cache-dir, $times" "$(ls cache | grep -c '^clsample-[0-9a-f]*-token-list-0[.]bin$')" 1
     done
+    # A folder that cannot be used is refused, one that cannot be written warned of: /proc cannot, not by root either.
+    cached() { pattern_=$1; shift; refused "--cache-dir: $pattern_" sample $f --top-k 9 --seed 2 --cache-dir "$@"; }
+    cached "'nowhere' cannot be used: No such file or directory" nowhere
+    cached "'f32.npy' is no folder" f32.npy
+    cached "'f32.npy/x' cannot be used: Not a directory" f32.npy/x
+    cached "'' cannot be used: No such file or directory" ''
+    refused "--cache-dir: 'nowhere' cannot be used" bench --cache-dir nowhere
+    refused "--cache-dir: 'nowhere' cannot be used" demo $f --cache-dir nowhere
+    if [ -d /proc/self ]; then
+        check "a folder that cannot be written" "$clsample" sample $f --top-k 9 --seed 2 --cache-dir /proc/self \
+            --tokens warned.npy
+        says "a folder that cannot be written" \
+            "^clsample: warning: --cache-dir: '/proc/self' cannot be written: .*; kernels are taken from there" err
+        is "a folder that cannot be written: sentences" "$(wc -l <err | tr -d ' ')" 1
+        same "tokens without a folder" warned.npy shaped.npy
+    fi
+    is "nothing else in --cache-dir" "$(ls -A cache | grep -vc '^clsample-.*[.]bin$')" 0
     refused "max_local_mem is 1023; it must be 0 or at least 1024" sample $f --max-local-mem 1023
     check "demo" "$clsample" demo $f --rows 0,3
     says "demo" '^tokens left' out
