@@ -115,6 +115,8 @@ const char *cli_device_type(cl_device_type type); /* "GPU", "accelerator", "cust
 const char *cli_tier_name(uint32_t tier);           /* as --tier calls it */
 const char *cli_subgroups_name(uint32_t subgroups); /* whose they are */
 json_t *cli_device_json(const cli_device *device, uint32_t index);
+const char *cli_origin_name(uint32_t origin);           /* of compiled kernels: "source", "binary", "cache" */
+json_t *cli_shape_json(const cls_context *context);     /* and tier and origin; NULL: the library's error */
 
 /* --------------------------------------------------------- one device, cli/open.c */
 
@@ -169,12 +171,16 @@ int cli_fail_opencl(const char *what, cl_int error);
 /* ---------------------------------------------------------- output, cli/output.c */
 
 int cli_print_json(json_t *value); /* to stdout, with a newline; takes the reference; NULL is out of memory */
+json_t *cli_text(const char *text); /* a string; '?' for what is no UTF-8 */
 json_t *cli_real(double x);        /* null where JSON has no number for it */
 int cli_flush(void);               /* 1 if stdout could not be written */
 const char *cli_status_words(int32_t status, char words[64]); /* "nan, inf"; "ok" */
 
 /* A bar of `width` columns, filled to x in [0, 1]. */
 void cli_bar(double x, int width);
+
+/* The self-test's stages, as report has them, too, and the sum of their cases; cli/selftest.c */
+json_t *cli_stages_json(const cls_selftest_report *report, uint32_t *cases);
 
 /* ------------------------------------------------------------ text, cli/pieces.c */
 

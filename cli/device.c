@@ -159,15 +159,14 @@ void cli_devices_free(cli_devices *list)
 
 json_t *cli_device_json(const cli_device *device, uint32_t index)
 {
-    json_t *object = json_pack("{s:i, s:s%, s:s%, s:s, s:s%, s:s%, s:b, s:b}", "device", (int)index, "platform",
-                               device->platform_name, strlen(device->platform_name), "name", device->name,
-                               strlen(device->name), "type", cli_device_type(device->type), "opencl_c",
-                               device->c_version, strlen(device->c_version), "driver", device->driver,
-                               strlen(device->driver), "usable", device->usable, "default", device->is_default);
+    json_t *object = json_pack("{s:i, s:o, s:o, s:s, s:o, s:o, s:b, s:b}", "device", (int)index, "platform",
+                               cli_text(device->platform_name), "name", cli_text(device->name), "type",
+                               cli_device_type(device->type), "opencl_c", cli_text(device->c_version), "driver",
+                               cli_text(device->driver), "usable", device->usable, "default", device->is_default);
     if (object == NULL)
         return NULL;
     if (!device->usable) {
-        json_object_set_new(object, "reason", json_string_nocheck(device->reason));
+        json_object_set_new(object, "reason", cli_text(device->reason));
         return object;
     }
     json_object_set_new(object, "compute_units", json_integer(device->info.compute_units));
@@ -180,4 +179,21 @@ json_t *cli_device_json(const cli_device *device, uint32_t index)
     json_object_set_new(object, "subgroups", json_string(cli_subgroups_name(device->info.subgroups)));
     json_object_set_new(object, "infinities", json_boolean(device->infinities));
     return object;
+}
+
+const char *cli_origin_name(uint32_t origin)
+{
+    static const char *const origins[] = {"source", "binary", "cache"};
+    return origin < 3 ? origins[origin] : "?";
+}
+
+json_t *cli_shape_json(const cls_context *context)
+{
+    cls_device_info info = {.struct_size = sizeof info};
+    if (cls_context_info(context, &info) != CLS_OK)
+        return NULL;
+    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group", (json_int_t)info.work_group, "row_group",
+                     (json_int_t)info.row_group, "vector", (json_int_t)info.vector, "shortlist",
+                     (json_int_t)info.shortlist, "tier", cli_tier_name(info.tier), "subgroups",
+                     cli_subgroups_name(info.subgroups), "origin", cli_origin_name(info.origin));
 }

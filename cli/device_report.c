@@ -15,21 +15,6 @@
 /* Exit statuses beside 0: all ran and agreed. */
 enum { DIFFERS = 1, DID_NOT_RUN = 2 };
 
-json_t *cli_text(const char *text)
-{
-    json_t *value = json_string(text);
-    char *plain;
-    if (value != NULL || (plain = malloc(strlen(text) + 1)) == NULL)
-        return value;
-    strcpy(plain, text);
-    for (char *c = plain; *c != '\0'; c++)
-        if ((unsigned char)*c > 126)
-            *c = '?';
-    value = json_string(plain);
-    free(plain);
-    return value;
-}
-
 double cli_seconds(void) { return bench_clock() * 1e-6; }
 
 const char *cli_dtype_name(int32_t dtype)
@@ -121,19 +106,6 @@ static int begin(cli_device_report *report)
     return report->json != NULL ? 0 : cli_no_memory();
 }
 
-static json_t *stages(const cls_selftest_report *r, uint32_t *cases)
-{
-    json_t *const array = json_array();
-    *cases = 0;
-    for (uint32_t i = 0; i < r->stages && i < CLS_SELFTEST_STAGES; i++) {
-        const cls_selftest_stage *const s = &r->stage[i];
-        *cases += s->cases;
-        json_array_append_new(array, json_pack("{s:s, s:I, s:I, s:o}", "name", s->name, "cases", (json_int_t)s->cases,
-                                               "failed", (json_int_t)s->failed, "message", cli_text(s->message)));
-    }
-    return array;
-}
-
 /* Which prints how it went, and keeps the sentences of the stages that failed. */
 static void run_selftest(cli_device_report *report)
 {
@@ -143,7 +115,7 @@ static void run_selftest(cli_device_report *report)
     const double took = cli_seconds() - start;
     const bool ended = status == CLS_OK || (status == CLS_SELF_TEST_FAILED && r.failed != 0);
     uint32_t cases;
-    json_t *const all = stages(&r, &cases);
+    json_t *const all = cli_stages_json(&r, &cases);
     json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed", (json_int_t)r.failed,
                                      "seconds", took, "stages", all);
     json_object_set_new(report->json, "selftest", object);

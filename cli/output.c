@@ -5,6 +5,7 @@
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -28,6 +29,21 @@ int cli_print_json(json_t *value)
 }
 
 json_t *cli_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+json_t *cli_text(const char *text)
+{
+    json_t *value = json_string(text);
+    char *plain;
+    if (value != NULL || (plain = malloc(strlen(text) + 1)) == NULL)
+        return value;
+    strcpy(plain, text);
+    for (char *c = plain; *c != '\0'; c++)
+        if ((unsigned char)*c > 126)
+            *c = '?';
+    value = json_string(plain);
+    free(plain);
+    return value;
+}
 
 const char *cli_status_words(int32_t status, char words[64])
 {
