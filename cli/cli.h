@@ -35,6 +35,11 @@ void cli_warn(const char *format, ...); /* "clsample: warning: SENTENCE" to stde
 int cli_no_memory(void);
 const char *cli_sentence(void); /* what cli_fail() said last, without the name; "" before the first */
 
+/* For commands that measure: the first SIGINT (Ctrl-C) is only told, and the command prints what it has; the
+ * second ends the process at once. main() ends the process by the signal. */
+void cli_hear_interrupt(void);
+bool cli_interrupted(void);
+
 /* ------------------------------------------------------- options, cli/options.c */
 
 typedef enum cli_type {

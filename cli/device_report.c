@@ -192,9 +192,11 @@ static void tell_programs(const cli_device_report *report)
            json_array_size(json_object_get(report->json, "programs")), seconds);
 }
 
-/* The parts on a context; 1: a file cannot be written any more. */
+/* The parts on a context, until it is interrupted; 1: a file cannot be written any more. */
 static int run_on_context(cli_device_report *report)
 {
+    if (cli_interrupted())
+        return 0;
     if (cli_device_report_save(report, "first token") != 0)
         return 1;
     cli_device_report_first(report);
@@ -202,10 +204,14 @@ static int run_on_context(cli_device_report *report)
     cli_device_report_compile(report);
     tell_programs(report);
     fflush(stdout);
+    if (cli_interrupted())
+        return 0;
     if (cli_device_report_save(report, "self-test") != 0)
         return 1;
     run_selftest(report);
     fflush(stdout);
+    if (cli_interrupted())
+        return 0;
     if (cli_device_report_save(report, "bench") != 0)
         return 1;
     run_bench(report);
@@ -213,9 +219,16 @@ static int run_on_context(cli_device_report *report)
     return 0;
 }
 
+static const char *doing_of(const cli_device_report *report)
+{
+    return json_string_value(json_object_get(report->json, "doing"));
+}
+
 static int tell_end(const cli_device_report *report, bool nothing)
 {
-    if (report->failures == 0)
+    if (cli_interrupted())
+        printf("\nInterrupted in its part %s; the report has what was known by then.\n", doing_of(report));
+    else if (report->failures == 0)
         puts("\nEverything ran and agreed.");
     else
         printf("\n%" PRIu32 " thing%s failed or differed; the report says which.\n", report->failures,
@@ -238,10 +251,11 @@ static int run(cli_device_report *report, const char *device)
     printf("platform   %s, driver %s, %s\n", report->target.at.platform_name, report->target.at.driver,
            report->target.at.c_version);
     fflush(stdout);
+    cli_hear_interrupt();
     const bool nothing = cli_device_report_context(report) != 0;
     if (!nothing && run_on_context(report) != 0)
         return DID_NOT_RUN;
-    if (cli_device_report_save(report, NULL) != 0)
+    if (cli_device_report_save(report, cli_interrupted() ? doing_of(report) : NULL) != 0)
         return DID_NOT_RUN;
     return tell_end(report, nothing);
 }

@@ -216,11 +216,11 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
 void cli_device_report_compile(cli_device_report *report)
 {
     json_object_set_new(report->json, "compile", json_array());
-    for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++) {
+    for (int32_t dtype = CLS_F32; dtype <= CLS_BF16 && !cli_interrupted(); dtype++) {
         if (!(report->options.dtypes >> dtype & 1u) ||
             compile_some(report, "all features", dtype, CLS_FEATURES_ALL) == 0)
             continue;
-        for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL; bit <<= 1)
+        for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL && !cli_interrupted(); bit <<= 1)
             compile_some(report, cls_feature_name((cls_feature)bit), dtype, bit);
     }
     cli_device_report_programs(report);

@@ -133,6 +133,23 @@ else
     echo "left out: no shared library could be made: $(head -1 cc.err)"
 fi
 
+# ------------------------------------------------------------------ interrupted
+
+rm -f clsample-report.*
+if make_interrupting; then
+    interrupted INTERRUPT_AT=3 "$clsample" report --quick
+    is "interrupted: status" $code 130
+    says "interrupted" '^Interrupted in its part bench; the report has what was known by then[.]$' out
+    balanced "interrupted" clsample-report.json
+    says "interrupted" '^  "complete": false,$' clsample-report.json
+    says "interrupted" '^  "doing": "bench",$' clsample-report.json
+    says "interrupted" '^  "failures": \[\],$' clsample-report.json
+    is "interrupted: cases" "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' clsample-report.json | tr '\n' ' ')" "greedy topk "
+    says "interrupted" 'The report is not complete: it ended, or goes on, with: bench' clsample-report.md
+else
+    echo "left out: no shared library could be made: $(head -1 cc.err)"
+fi
+
 # ------------------------------------------------------------- nothing can be run
 
 rm -f clsample-report.*

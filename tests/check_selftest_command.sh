@@ -114,9 +114,9 @@ if ${CC:-cc} -shared -fPIC -I"$here/../include" -DCL_TARGET_OPENCL_VERSION=120 -
     says "a failure" '^1 of 9 cases differ' out
     exits 1 "a failure, JSON" "$clsample" selftest --dtype f32 --json
     cp out failed.json
-    SELFTEST_ODD=1 exits 1 "an odd message, JSON" "$clsample" selftest --dtype f32 --json
+    exits 1 "an odd message, JSON" env SELFTEST_ODD=1 "$clsample" selftest --dtype f32 --json
     cp out odd.json
-    SELFTEST_NONE=1 exits 1 "a program that is wrong" "$clsample" selftest --dtype f32
+    exits 1 "a program that is wrong" env SELFTEST_NONE=1 "$clsample" selftest --dtype f32
     says "a program that is wrong" '^clsample: ' err
     SELFTEST_STATUS=-2007
     exits 2 "broken off" "$clsample" selftest --dtype f32
