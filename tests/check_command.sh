@@ -18,6 +18,25 @@ for command in "" devices sample explain demo bench; do
     check "$command --help" "$clsample" $command --help
     says "$command --help" '^usage: clsample' out
 done
+# Each command has its page, which names all of its options; clsample.1 names the page.
+doc=$here/../doc
+"$clsample" --help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' | grep -v '^clsample$' >commands
+is "commands" "$(wc -l <commands | tr -d ' ')" 8
+while read -r command; do
+    page=$doc/clsample-$command.1
+    says "clsample-$command.1" "^.Nm clsample $command" "$page"
+    says "clsample-$command.1 in clsample.1" "^.Xr clsample-$command 1" "$doc/clsample.1"
+    says "clsample-$command.1 is installed" "doc/clsample-$command.1" "$here/../Makefile.am"
+    missing=
+    for option in $("$clsample" "$command" --help </dev/null | sed -n 's/^  --\([a-z0-9-]*\) .*/\1/p'); do
+        shared=
+        case $command in
+        verify | explain) shared=$doc/clsample-sample.1 ;; # which says so
+        esac
+        [ "$option" = help ] || cat "$page" $shared | grep -q -e "[ ,]-$option\b" || missing="$missing --$option"
+    done
+    is "options that clsample-$command.1 lacks" "$missing" ""
+done <commands
 check "devices" "$clsample" devices
 check "devices --json" "$clsample" devices --json
 refused "no command" </dev/null
