@@ -354,8 +354,8 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
     else
         json_decref(array);
     if (cli_interrupted())
-        cli_fail("bench: interrupted; of %u cases %u %s finished", only < 0 ? (unsigned)CASES + 1 : 1, (unsigned)finished,
-                 finished == 1 ? "is" : "are");
+        cli_fail("bench: interrupted; of %u cases %u %s finished", only < 0 ? (unsigned)CASES + 1 : 1,
+                 (unsigned)finished, finished == 1 ? "is" : "are");
     return failed;
 }
 
