@@ -35,8 +35,8 @@ void cli_warn(const char *format, ...); /* "clsample: warning: SENTENCE" to stde
 int cli_no_memory(void);
 const char *cli_sentence(void); /* what cli_fail() said last, without the name; "" before the first */
 
-/* For commands that measure: the first SIGINT (Ctrl-C) is only told, and the command prints what it has; the
- * second ends the process at once. main() ends the process by the signal. */
+/* For commands that measure. After this the first SIGINT (Ctrl-C) only sets what cli_interrupted() returns: the command
+ * prints what it has and returns, and main() ends the process by the signal. The second SIGINT ends it at once. */
 void cli_hear_interrupt(void);
 bool cli_interrupted(void);
 
@@ -120,8 +120,8 @@ const char *cli_device_type(cl_device_type type); /* "GPU", "accelerator", "cust
 const char *cli_tier_name(uint32_t tier);           /* as --tier calls it */
 const char *cli_subgroups_name(uint32_t subgroups); /* whose they are */
 json_t *cli_device_json(const cli_device *device, uint32_t index);
-const char *cli_origin_name(uint32_t origin);           /* of compiled kernels: "source", "binary", "cache" */
-json_t *cli_shape_json(const cls_context *context);     /* and tier and origin; NULL: the library's error */
+const char *cli_origin_name(uint32_t origin);       /* of compiled kernels: "source", "binary", "cache" */
+json_t *cli_shape_json(const cls_context *context); /* and tier and origin; NULL: the library's error */
 
 /* --------------------------------------------------------- one device, cli/open.c */
 
@@ -158,8 +158,8 @@ int cli_open(const char *which, const cls_context_options *options, cl_command_q
              cli_target *target);
 void cli_close(cli_target *target);
 
-/* The same in its three parts, for whoever looks at each. The first refuses a folder for compiled kernels that
- * cannot be used, and warns of one that cannot be written: `any` takes a device that
+/* The same in its three parts, for whoever looks at each. The first also refuses a folder for compiled kernels that
+ * cannot be used, and warns of one that cannot be written. `any` takes a device that
  * cannot be used, too, and the first where none can be. The last two leave what there
  * is to cli_close(). */
 int cli_find(const char *which, const cls_context_options *options, bool any, cli_target *target);
@@ -220,8 +220,8 @@ typedef struct cli_npy {
     uint64_t taken; /* those that were read so far */
 } cli_npy;
 
-/* The header, and for a look at that it is open; then the rows that are picked, which must be there, and its end.
- * What fails closes it, too. */
+/* Opening reads the header, so that its owner can look at type and shape; then the picked rows, which must be among
+ * those of the shape, are read and the file is closed, or it is closed at once. A failure has closed it. */
 int cli_npy_open(const char *path, cli_npy *array);
 int cli_npy_rows(cli_npy *array, const cli_picked *picked);
 void cli_npy_close(cli_npy *array);

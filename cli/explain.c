@@ -114,8 +114,8 @@ static int explain(const question *q, const cli_job *job)
     cli_explained e = {0};
     cli_pieces pieces = {0};
     int failed = (q->pieces_path != NULL && cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces)) ||
-             cli_explain(job, 0, q->top < job->logits->vocab ? q->top : job->logits->vocab, &e) ||
-             (q->plot != NULL && cli_plot(q->plot, &e, &pieces));
+                 cli_explain(job, 0, q->top < job->logits->vocab ? q->top : job->logits->vocab, &e) ||
+                 (q->plot != NULL && cli_plot(q->plot, &e, &pieces));
     if (!failed && q->json)
         failed = print_json(&e);
     else if (!failed) {
@@ -150,8 +150,8 @@ int cls_cmd_explain(int argc, char **argv)
         break;
     case CLI_GO:
         q.of.picked = (cli_picked){"--row", 1, &q.row};
-        failed = (q.plot != NULL && cli_plot_check(q.plot)) || cli_request_read(&q.of, options, &job) ||
-                 explain(&q, &job);
+        failed =
+            (q.plot != NULL && cli_plot_check(q.plot)) || cli_request_read(&q.of, options, &job) || explain(&q, &job);
     }
     cli_request_free(&q.of, &job);
     return failed;

@@ -223,7 +223,8 @@ static int check_length(cli_npy *array)
     if (array->shape[1] != 0 && array->shape[0] > UINT64_MAX / 16 / array->shape[1])
         return cli_fail("%s: the array is too large", array->path);
     array->bytes = array->shape[0] * array->shape[1] * array->size;
-    if (begin < 0 || fseeko(file, 0, SEEK_END) != 0 || (end = ftello(file)) < begin || fseeko(file, begin, SEEK_SET) != 0)
+    if (begin < 0 || fseeko(file, 0, SEEK_END) != 0 || (end = ftello(file)) < begin ||
+        fseeko(file, begin, SEEK_SET) != 0)
         return 0;
     const uint64_t have = (uint64_t)(end - begin);
     array->seeks = true;
@@ -242,8 +243,8 @@ typedef struct block {
 static int grow(const cli_npy *array, size_t size, block *to)
 {
     const size_t room = array->seeks || size < CHUNK || to->room > size / 2 ? size
-                        : to->room < CHUNK                                 ? CHUNK
-                                                                           : to->room * 2;
+                        : to->room < CHUNK                                  ? CHUNK
+                                                                            : to->room * 2;
     void *const grown = realloc(to->data, room);
     if (grown == NULL)
         return cli_fail("%s: out of memory for %zu bytes", array->path, room);

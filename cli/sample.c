@@ -42,8 +42,8 @@ static void print_table(const request *q, const cli_job *job)
             const size_t at = (size_t)r * q->draws + d;
             char words[64];
             printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32 " %10.4f %11.6f  %s\n", cli_row_number(job->picked, r),
-                   cli_position(job, r) + d,
-                   job->tokens[at], (double)job->logprobs[at], exp((double)job->logprobs[at]), cli_status_words(job->status[at], words));
+                   cli_position(job, r) + d, job->tokens[at], (double)job->logprobs[at], exp((double)job->logprobs[at]),
+                   cli_status_words(job->status[at], words));
             if (d == 0 && job->report != NULL)
                 print_top(job->report, r);
         }
@@ -61,9 +61,8 @@ static json_t *row_json(const cli_job *job, uint32_t r)
         json_array_append_new(logprobs, cli_real((double)job->logprobs[at + d]));
         json_array_append_new(statuses, json_integer(job->status[at + d]));
     }
-    return json_pack("{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row",
-                     (int)cli_row_number(job->picked, r), "position",
-                     (json_int_t)cli_position(job, r), "status", (int)job->status[at], "statuses", statuses,
+    return json_pack("{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, r),
+                     "position", (json_int_t)cli_position(job, r), "status", (int)job->status[at], "statuses", statuses,
                      "status_words", cli_status_words(job->status[at], words), "token", (int)job->tokens[at], "tokens",
                      tokens, "logprob", cli_real((double)job->logprobs[at]), "logprobs", logprobs);
 }
@@ -184,7 +183,8 @@ int cls_cmd_sample(int argc, char **argv)
     int failed = 1;
     cli_option options[] = {
         CLI_REQUEST_OPTIONS(&q.of),
-        {"rows", CLI_STRING, &q.rows, "LIST", "only these rows, as 0,3,8-15; no others are read (default: all)", NULL, 0},
+        {"rows", CLI_STRING, &q.rows, "LIST", "only these rows, as 0,3,8-15; no others are read (default: all)", NULL,
+         0},
         {"device", CLI_STRING, &q.device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
          0},
         {"draws", CLI_UINT, &q.draws, "N", "draw N times a row, at successive positions (default 1)", NULL, 0},
@@ -199,8 +199,8 @@ int cls_cmd_sample(int argc, char **argv)
          0},
         {"candidates", CLI_STRING, &q.candidates, "OUT.json", "write the tokens that are left of each row", NULL, 0},
         {"work-group", CLI_UINT, &q.kernels.work_group, "N", "work-items of a group (default: by the device)", NULL, 0},
-        {"vector", CLI_UINT, &q.kernels.vector, "N", "logits loaded at once: 2, 4, 8 or 16 (default: by the device)", NULL,
-         0},
+        {"vector", CLI_UINT, &q.kernels.vector, "N", "logits loaded at once: 2, 4, 8 or 16 (default: by the device)",
+         NULL, 0},
         CLI_DEVICE_OPTIONS(&q.kernels),
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object a row", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};

@@ -33,6 +33,7 @@ while read -r command; do
         case $command in
         verify | explain) shared=$doc/clsample-sample.1 ;; # which says so
         esac
+        # shellcheck disable=SC2086 # one page or none
         [ "$option" = help ] || cat "$page" $shared | grep -q -e "[ ,]-$option\b" || missing="$missing --$option"
     done
     is "options that clsample-$command.1 lacks" "$missing" ""
@@ -141,7 +142,8 @@ rm none.npy
 npy few.npy '<i4' '2, 2'; bytes few.npy 00000000 00000000 00000000 00000000
 host_refused "few.npy: 2 rows for 8 rows" --mask few.npy
 host_refused "f32.npy: not an array int32.*, but float32 ('<f4') .8, 37.; NumPy .* a.astype('int32')" --mask f32.npy
-host_refused "few.npy: not an array uint64 .rows., but int32 ('<i4') .2, 2.; NumPy .* a.astype('uint64')" --seeds few.npy
+host_refused "few.npy: not an array uint64 .rows., but int32 ('<i4') .2, 2.; NumPy .* a.astype('uint64')" \
+    --seeds few.npy
 host_refused "wide.npy: not an array float32.*, but float64 ('<f8').* a.astype('float32')" --bias wide.npy
 npy pair.npy '<u8' '2,'; bytes pair.npy 0000000000000001 0000000000000001
 host_refused "pair.npy: 2 seeds for 8 rows" --seeds pair.npy
@@ -277,12 +279,13 @@ fi
 
 # A file of 15.7 GB, most of it holes, in an address space of 1 GB: only what is asked for is read.
 npy huge.npy '<f4' '30000, 131072'
+# shellcheck disable=SC3045 # a shell that has no such limit leaves it out
 within() { (ulimit -v 1000000 && exec "$@"); }
 if truncate -s 15728640128 huge.npy 2>/dev/null && [ "$(du -k huge.npy | cut -f1)" -lt 100000 ] &&
     within "$clsample" --version >out 2>err; then
     printf '\000\000\200\077' | dd of=huge.npy bs=1 seek=$((128 + 29999 * 524288 + 20)) conv=notrunc 2>err
-    check "one row of 15.7 GB" within "$clsample" sample --device host --logits huge.npy --rows 0,29999 --temperature 0 \
-        --tokens huge-t.npy
+    check "one row of 15.7 GB" within "$clsample" sample --device host --logits huge.npy --rows 0,29999 \
+        --temperature 0 --tokens huge-t.npy
     is "the last row of 15.7 GB" "$(data huge-t.npy)" " 0 5 "
     check "explain of 15.7 GB" within "$clsample" explain --logits huge.npy --row 29999 --temperature 0
     says "explain of 15.7 GB" '^drawn: #5,' out

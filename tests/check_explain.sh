@@ -178,7 +178,8 @@ says "curves" '^1 0.6622' commands.svg
 
 # The drawn token has a ring at its point and in the list, with its rank among what is left; ties go by number.
 plotted() { # OPTIONS: the commands for a plot of row 0 of flat.npy
-    with_path "$dir/fake:$PATH" check "commands of $*" "$clsample" explain --logits flat.npy --json --plot commands.svg "$@"
+    with_path "$dir/fake:$PATH" check "commands of $*" "$clsample" explain --logits flat.npy --json \
+        --plot commands.svg "$@"
 }
 npy flat.npy '<f4' '1, 1000'; head -c 4000 /dev/zero >>flat.npy
 for seed in 0 1 2; do
