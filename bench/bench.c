@@ -166,6 +166,8 @@ static int open_floor(bench_floor *floor, const bench_setup *setup)
 /* written: the bench_rows that the setup holds; -1: none yet. */
 static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c, int *written, bench_result *result)
 {
+    if (cli_interrupted())
+        return 1;
     if (*written != (int)c->rows) {
         progress(c->name, "making the rows");
         *written = -1;
@@ -193,8 +195,19 @@ static int run_cases(bench_setup *setup, bench_floor *floor, int32_t only, bench
     return 0;
 }
 
+/* Prints the cases that are finished, or adds them to array, and counts them. */
+static int tell_cases(const bench_setup *setup, const bench_floor *floor, const bench_result *results, json_t *array,
+                      uint32_t *finished)
+{
+    for (size_t i = 0; i < CASES; i++)
+        *finished += results[i].runs != 0;
+    if (array != NULL)
+        return bench_json_cases(array, setup, cases, CASES, results);
+    return *finished == 0 ? 0 : bench_print_cases(setup, floor, cases, CASES, results);
+}
+
 /* The cases of one step each. array: where --json collects, or NULL. */
-static int run_steps(bench_setup setup, int32_t only, json_t *array)
+static int run_steps(bench_setup setup, int32_t only, json_t *array, uint32_t *finished)
 {
     bench_floor floor;
     bench_result results[CASES];
@@ -204,9 +217,8 @@ static int run_steps(bench_setup setup, int32_t only, json_t *array)
     memset(results, 0, sizeof results);
     failed = open_setup(&setup) || run_cases(&setup, &floor, only, results);
     progress(NULL, NULL);
-    if (!failed)
-        failed = array != NULL ? bench_json_cases(array, &setup, cases, CASES, results)
-                               : bench_print_cases(&setup, &floor, cases, CASES, results);
+    if (!failed || cli_interrupted())
+        failed |= tell_cases(&setup, &floor, results, array, finished);
     bench_floor_close(&floor);
     close_setup(&setup);
     return failed;
@@ -224,7 +236,7 @@ static int run_serving(bench_setup setup, json_t *array)
     failed = open_setup(&setup) || make_sampler(&setup, BENCH_WINDOW) || write_rows(&setup, BENCH_LANGUAGE) ||
              open_floor(&floor, &setup);
     progress("serving", "timing and verifying");
-    failed = failed || bench_serve(&setup, &floor, &served);
+    failed = failed || cli_interrupted() || bench_serve(&setup, &floor, &served);
     progress(NULL, NULL);
     if (!failed)
         failed =
@@ -265,7 +277,10 @@ static int collect_steps(bench_setup setup, bool quick, json_t *object, json_t *
         memset(&result, 0, sizeof result);
         if (quick && !is_quick(cases[i].name))
             continue;
-        if (run_case(&setup, &floor, &cases[i], &written, &result))
+        const int undone = run_case(&setup, &floor, &cases[i], &written, &result);
+        if (cli_interrupted())
+            break;
+        if (undone)
             failed += add_failure(array, cases[i].name);
         else
             failed += bench_json_cases(array, &setup, &cases[i], 1, &result);
@@ -286,20 +301,42 @@ int bench_collect(const bench_setup *setup, bool quick, json_t *object)
     if (json_object_set_new(object, "cases", array) != 0)
         return cli_no_memory();
     failed = collect_steps(some, quick, object, array);
-    if (quick)
+    if (quick || cli_interrupted())
         return failed;
     some.batch = SERVED;
-    return failed + (run_serving(some, array) ? add_failure(array, "serving") : 0);
+    if (run_serving(some, array) && !cli_interrupted())
+        failed += add_failure(array, "serving");
+    return failed;
 }
 
 /* --------------------------------------------------------------- the command */
 
-static int run(bench_setup *setup, const char *device, const cls_context_options *options, int32_t only, int json)
+/* What was asked for, one after another; 1: failed, or interrupted. */
+static int run_all(bench_setup *setup, int32_t only, json_t *array, uint32_t *finished)
 {
     const uint32_t batch = setup->batch;
+    if (only != SERVING) {
+        setup->batch = batch != 0 ? batch : BENCH_ROWS;
+        if (run_steps(*setup, only, array, finished))
+            return 1;
+    }
+    if (only >= 0 && only != SERVING)
+        return 0;
+    if (only < 0 && array == NULL)
+        putchar('\n');
+    setup->batch = batch != 0 ? batch : SERVED;
+    if (run_serving(*setup, array))
+        return 1;
+    ++*finished;
+    return 0;
+}
+
+static int run(bench_setup *setup, const char *device, const cls_context_options *options, int32_t only, int json)
+{
     json_t *array = json ? json_array() : NULL;
+    uint32_t finished = 0;
     cli_target target;
-    int failed = 0;
+    int failed;
 
     progress("device", "compiling");
     if (json && array == NULL)
@@ -309,20 +346,16 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
         return 1;
     }
     setup->on = &target;
-    if (only != SERVING) {
-        setup->batch = batch != 0 ? batch : BENCH_ROWS;
-        failed = run_steps(*setup, only, array);
-    }
-    if (only < 0 && !failed && !json)
-        putchar('\n');
-    if (!failed && (only < 0 || only == SERVING)) {
-        setup->batch = batch != 0 ? batch : SERVED;
-        failed = run_serving(*setup, array);
-    }
+    cli_hear_interrupt();
+    failed = run_all(setup, only, array, &finished);
     cli_close(&target);
-    if (json && !failed)
-        return cli_print_json(array);
-    json_decref(array);
+    if (json && (!failed || cli_interrupted()))
+        failed |= cli_print_json(array);
+    else
+        json_decref(array);
+    if (cli_interrupted())
+        cli_fail("bench: interrupted; of %u cases %u %s finished", only < 0 ? (unsigned)CASES + 1 : 1,
+                 (unsigned)finished, finished == 1 ? "is" : "are");
     return failed;
 }
 

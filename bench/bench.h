@@ -15,6 +15,9 @@
 
 #include "../cli/cli.h"
 
+/* Whatever runs steps returns 1 without a message where cli_interrupted(): what it measured is lost, what was
+ * finished before is not. */
+
 /* What is measured on: one device, one shape of logits. */
 typedef struct bench_setup {
     const cli_target *on; /* the opened device */
@@ -245,7 +248,7 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 /* All cases and then serving, quick: some cases, on an opened device, into `object`:
  * "floor_shape" and "cases", an array of bench_json_cases() and bench_json_served().
- * Goes on after a case that fails, which becomes {"case", "error"}. setup: what the
+ * Goes on after a case that fails, which becomes {"case", "error"}, and ends where it is interrupted. setup: what the
  * command's options set. Returns how many failed. */
 int bench_collect(const bench_setup *setup, bool quick, json_t *object);
 

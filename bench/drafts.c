@@ -214,7 +214,7 @@ static int measure(verification *v, bench_result *result)
     if (begin(v) || run(v))
         return 1;
     for (uint32_t i = 0; i < v->requests; i++)
-        if (check(v, i))
+        if (cli_interrupted() || check(v, i))
             return 1;
     memset(&floor, 0, sizeof floor);
     failed = bench_floor_open(&floor, &v->setup) || bench_time_steps(&v->setup, &floor, &steps, result);

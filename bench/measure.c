@@ -160,6 +160,8 @@ static int verify_rows(const bench_setup *setup, const bench_case *c, const int3
         cls_host_row host;
         cls_host_result result = {.struct_size = sizeof result};
 
+        if (cli_interrupted())
+            return 1;
         make_row(setup, c, row, &params, &host);
         host.logits = (const char *)setup->rows + (size_t)row * setup->vocab * bench_dtype_size(setup->dtype);
         host.dtype = (int32_t)setup->dtype;
@@ -216,6 +218,8 @@ static int time_into(const bench_setup *setup, const bench_floor *floor, const b
     result->launches = cls_sampler_launches(setup->sampler);
     while (n < BENCH_MOST_RUNS && !bench_enough(setup->runs, n, bench_clock() - begin)) {
         double start, end;
+        if (cli_interrupted())
+            return 1;
         if (n % AFRESH == AFRESH - 1 && (steps->begin(steps->of) || steps->run(steps->of)))
             return 1;
         start = bench_clock();
@@ -274,7 +278,7 @@ static int begin_plain(void *of)
 {
     const plain *const p = of;
     int failed = begin_slots(p->setup, p->c);
-    for (int i = 0; i < LATE && !failed && p->c->more == BENCH_MIROSTAT_LATE; i++)
+    for (int i = 0; i < LATE && !failed && !cli_interrupted() && p->c->more == BENCH_MIROSTAT_LATE; i++)
         failed = run_plain(of);
     return failed;
 }

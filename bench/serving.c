@@ -240,7 +240,7 @@ static int serve(serving *s, bench_served *served)
     double start = 0;
     uint32_t n = 0; /* steps taken */
     for (uint32_t i = 0; n < WARM + BENCH_MOST_RUNS; i++) {
-        if (i < WARM + BENCH_MOST_RUNS && enqueue(s, i))
+        if (cli_interrupted() || (i < WARM + BENCH_MOST_RUNS && enqueue(s, i)))
             return 1;
         if (i + 1 < AHEAD)
             continue;
@@ -258,7 +258,7 @@ static int serve(serving *s, bench_served *served)
     if (cls_sampler_memory(s->setup->sampler, &served->memory) != CLS_OK)
         return cli_fail_library("bench: serving: the sampler's memory");
     for (size_t i = 0; i < sizeof s->traces / sizeof *s->traces; i++)
-        if (check(s, &s->traces[i], served))
+        if (cli_interrupted() || check(s, &s->traces[i], served))
             return 1;
     return 0;
 }

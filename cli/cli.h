@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <jansson.h>
 
@@ -27,8 +28,17 @@ int cls_cmd_report(int argc, char **argv);
 __attribute__((format(printf, 1, 2)))
 #endif
 int cli_fail(const char *format, ...); /* "clsample: SENTENCE" to stderr; returns 1 */
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+void cli_warn(const char *format, ...); /* "clsample: warning: SENTENCE" to stderr */
 int cli_no_memory(void);
 const char *cli_sentence(void); /* what cli_fail() said last, without the name; "" before the first */
+
+/* For commands that measure. After this the first SIGINT (Ctrl-C) only sets what cli_interrupted() returns: the command
+ * prints what it has and returns, and main() ends the process by the signal. The second SIGINT ends it at once. */
+void cli_hear_interrupt(void);
+bool cli_interrupted(void);
 
 /* ------------------------------------------------------- options, cli/options.c */
 
@@ -72,6 +82,16 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
  * the error sentence ("--top-k"). */
 int cli_set(const cli_option *option, const char *what, const char *text);
 
+/* Rows of the files that are asked for, in this order; row NULL: all, as where there is none of these. */
+typedef struct cli_picked {
+    const char *option; /* that asked, for sentences: "--rows" */
+    uint32_t count, *row;
+} cli_picked;
+
+/* Adds the rows of a text, "0,3,8-15", to picked, whose option is set; free() its rows. */
+int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
+uint32_t cli_row_number(const cli_picked *picked, uint32_t i); /* in the files, of the i-th that was read */
+
 /* ------------------------------------------------------- devices, cli/device.c */
 
 typedef struct cli_device {
@@ -100,6 +120,10 @@ const char *cli_device_type(cl_device_type type); /* "GPU", "accelerator", "cust
 const char *cli_tier_name(uint32_t tier);           /* as --tier calls it */
 const char *cli_subgroups_name(uint32_t subgroups); /* whose they are */
 json_t *cli_device_json(const cli_device *device, uint32_t index);
+const char *cli_origin_name(uint32_t origin);       /* of compiled kernels: "source", "binary", "cache" */
+json_t *cli_shape_json(const cls_context *context); /* and tier and origin; NULL: the library's error */
+
+/* --------------------------------------------------------- one device, cli/open.c */
 
 /* A device, opened: the OpenCL objects and the library's context. */
 typedef struct cli_target {
@@ -134,7 +158,8 @@ int cli_open(const char *which, const cls_context_options *options, cl_command_q
              cli_target *target);
 void cli_close(cli_target *target);
 
-/* The same in its three parts, for whoever looks at each: `any` takes a device that
+/* The same in its three parts, for whoever looks at each. The first also refuses a folder for compiled kernels that
+ * cannot be used, and warns of one that cannot be written. `any` takes a device that
  * cannot be used, too, and the first where none can be. The last two leave what there
  * is to cli_close(). */
 int cli_find(const char *which, const cls_context_options *options, bool any, cli_target *target);
@@ -151,12 +176,16 @@ int cli_fail_opencl(const char *what, cl_int error);
 /* ---------------------------------------------------------- output, cli/output.c */
 
 int cli_print_json(json_t *value); /* to stdout, with a newline; takes the reference; NULL is out of memory */
+json_t *cli_text(const char *text); /* a string; '?' for what is no UTF-8 */
 json_t *cli_real(double x);        /* null where JSON has no number for it */
 int cli_flush(void);               /* 1 if stdout could not be written */
 const char *cli_status_words(int32_t status, char words[64]); /* "nan, inf"; "ok" */
 
 /* A bar of `width` columns, filled to x in [0, 1]. */
 void cli_bar(double x, int width);
+
+/* The self-test's stages, as report has them, too, and the sum of their cases; cli/selftest.c */
+json_t *cli_stages_json(const cls_selftest_report *report, uint32_t *cases);
 
 /* ------------------------------------------------------------ text, cli/pieces.c */
 
@@ -175,26 +204,48 @@ void cli_pieces_name(const cli_pieces *pieces, int32_t token, char name[16]);
 
 /* A NumPy array of one or two dimensions, little endian, C order. */
 typedef struct cli_npy {
-    char kind;     /* 'f', 'i', 'u' or 'b' (bool, a byte each) */
-    unsigned size; /* bytes of an element */
+    char kind;      /* 'f', 'i', 'u' or 'b' (bool, a byte each) */
+    unsigned size;  /* bytes of an element */
+    char descr[16]; /* both as the header has them: "<f4" */
     unsigned dims;
-    uint64_t shape[2];
-    void *data; /* free() it */
+    uint64_t shape[2]; /* of the file */
+    void *data;        /* free() it */
+
+    /* While it is open. */
+    FILE *file;
+    const char *path;
+    bool seeks;     /* it is a file, not a pipe, and its data are as long as the header says; they ... */
+    uint64_t begin; /* ... begin here */
+    uint64_t bytes; /* of all data; */
+    uint64_t taken; /* those that were read so far */
 } cli_npy;
+
+/* Opening reads the header, so that its owner can look at type and shape; then the picked rows, which must be among
+ * those of the shape, are read and the file is closed, or it is closed at once. A failure has closed it. */
+int cli_npy_open(const char *path, cli_npy *array);
+int cli_npy_rows(cli_npy *array, const cli_picked *picked);
+void cli_npy_close(cli_npy *array);
 
 int cli_npy_read(const char *path, cli_npy *array);
 int cli_npy_read_any(const char *path, cli_npy *array); /* an empty one, too: data is NULL then */
 /* Writes int32 ('i'), uint32 ('u') or float32 ('f') data of one to three dimensions. */
 int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape, const void *data);
 
+const char *cli_npy_type(const cli_npy *array, char name[16]); /* as NumPy calls it: "float64" */
+/* The sentence that it is not WHAT: "int32 [rows, tokens]", the type to convert to first. */
+int cli_npy_refuse(const cli_npy *array, const char *path, const char *what);
+
+/* ---------------------------------------------------------- logits, cli/logits.c */
+
 /* Logits [rows, vocab]: dtype_name NULL, "f32", "f16" or "bf16". */
 typedef struct cli_logits {
     void *data;
     uint32_t rows, vocab;
+    uint32_t file_rows; /* of which `rows` are here */
     cls_dtype dtype;
     size_t size; /* of an element */
 } cli_logits;
-int cli_logits_read(const char *path, const char *dtype_name, cli_logits *logits);
+int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked, cli_logits *logits);
 
 /* -------------------------------------------------------------- sampling, cli/run.c */
 
@@ -209,6 +260,7 @@ typedef struct cli_report cli_report; /* cli/report.h */
 /* What to draw, and where to put it: C order, NULL where it isn't wanted. */
 typedef struct cli_job {
     const cli_logits *logits;
+    const cli_picked *picked; /* the files' rows that these are; NULL: all of them */
     const cls_params *params; /* [rows] */
     const void *mask;         /* [rows, mask_width] of mask_kind; NULL: everything is allowed */
     uint32_t mask_width;

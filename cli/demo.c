@@ -93,32 +93,11 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
 
 /* ------------------------------------------------------------------------- run */
 
-static int rows_of(const char *list, uint32_t rows, uint32_t picked[MOST_ROWS], uint32_t *n)
-{
-    for (*n = 0; *n < MOST_ROWS; ++*n) {
-        char number[16];
-        const size_t length = strcspn(list, ",");
-        cli_option one = {"rows", CLI_UINT, &picked[*n], NULL, NULL, NULL, 0};
-        snprintf(number, sizeof number, "%.*s", length > 12 ? 12 : (int)length, list);
-        if (cli_set(&one, "--rows", number) != 0)
-            return 1;
-        if (picked[*n] >= rows)
-            return cli_fail("--rows: there is no row %" PRIu32 " among %" PRIu32, picked[*n], rows);
-        if (list[length] == '\0') {
-            ++*n;
-            return 0;
-        }
-        list += length + 1;
-    }
-    return cli_fail("--rows: more than %d rows", MOST_ROWS);
-}
-
 /* The batch: each picked row once for every setting, with one seed for all. */
-static int fill(const cli_logits *from, const uint32_t *picked, uint32_t n, uint64_t seed, cli_logits *batch,
-                cli_job *job)
+static int fill(const cli_logits *from, const cli_picked *picked, uint64_t seed, cli_logits *batch, cli_job *job)
 {
     const size_t row_size = from->vocab * from->size;
-    const uint32_t rows = n * (uint32_t)SETTINGS;
+    const uint32_t rows = from->rows * (uint32_t)SETTINGS;
     cls_params *params = calloc(rows, sizeof *params);
     *batch = *from;
     batch->rows = rows;
@@ -132,13 +111,13 @@ static int fill(const cli_logits *from, const uint32_t *picked, uint32_t n, uint
         return cli_no_memory();
     for (uint32_t r = 0; r < rows; r++) {
         const struct setting *setting = &settings[r % SETTINGS];
-        const uint32_t row = picked[r / SETTINGS];
+        const size_t row = r / SETTINGS;
         cls_params_default(&params[r], sizeof params[r]);
         params[r].temperature = setting->temperature;
         params[r].top_k = setting->top_k;
         params[r].top_p = setting->top_p;
         params[r].min_p = setting->min_p;
-        params[r].seed = seed + row;
+        params[r].seed = seed + cli_row_number(picked, r / (uint32_t)SETTINGS);
         memcpy((char *)batch->data + r * row_size, (const char *)from->data + row * row_size, row_size);
     }
     return 0;
@@ -167,15 +146,15 @@ int cls_cmd_demo(int argc, char **argv)
 {
     const char *path = NULL, *device = NULL, *list = "0", *pieces_path = NULL;
     uint64_t seed = 0;
-    uint32_t picked[MOST_ROWS], n = 0;
-    cli_logits logits, batch = {0};
+    cli_picked picked = {.option = "--rows"};
+    cli_logits logits = {0}, batch = {0};
     cls_context_options kernels;
     cli_pieces words = {0};
     cli_job job = {0};
     int failed;
     cli_option options[] = {
         {"logits", CLI_STRING, &path, "FILE.npy", "[rows, vocab] float32 or float16", NULL, 0},
-        {"rows", CLI_STRING, &list, "LIST", "rows to show, with commas between (default 0)", NULL, 0},
+        {"rows", CLI_STRING, &list, "LIST", "rows to show, at most 16, as 0,3,8-15 (default 0)", NULL, 0},
         {"pieces", CLI_STRING, &pieces_path, "FILE.bin", "the tokens' text, as llama2.c stores it", NULL, 0},
         {"seed", CLI_UINT64, &seed, "N", "row r draws with seed N + r (default 0)", NULL, 0},
         {"device", CLI_STRING, &device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
@@ -190,13 +169,11 @@ int cls_cmd_demo(int argc, char **argv)
         return parsed == CLI_FAILED;
     if (path == NULL)
         return cli_fail("--logits: a file of logits is needed");
-    if (cli_logits_read(path, NULL, &logits) != 0)
-        return 1;
-    failed = rows_of(list, logits.rows, picked, &n) ||
+    failed = cli_picked_parse(list, MOST_ROWS, &picked) || cli_logits_read(path, NULL, &picked, &logits) ||
              (pieces_path != NULL && cli_pieces_read(pieces_path, logits.vocab, &words)) ||
-             fill(&logits, picked, n, seed, &batch, &job) || sample(device, &kernels, &job);
-    for (uint32_t i = 0; i < n && !failed; i++)
-        print_row(&job, &words, i * (uint32_t)SETTINGS, picked[i]);
+             fill(&logits, &picked, seed, &batch, &job) || sample(device, &kernels, &job);
+    for (uint32_t i = 0; i < logits.rows && !failed; i++)
+        print_row(&job, &words, i * (uint32_t)SETTINGS, picked.row[i]);
     if (!failed)
         failed = cli_flush();
     free((void *)(uintptr_t)job.params);
@@ -205,5 +182,6 @@ int cls_cmd_demo(int argc, char **argv)
     free(batch.data);
     free(words.text);
     free(logits.data);
+    free(picked.row);
     return failed;
 }

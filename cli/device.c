@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding OpenCL devices, choosing one and opening it. */
-#include <inttypes.h>
+/* Finding OpenCL devices, and what they are. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(_WIN32)
-#include <io.h>
-#define isatty _isatty
-#define fileno _fileno
-#else
-#include <unistd.h>
-#endif
 
 #include "cli.h"
 
@@ -167,15 +159,14 @@ void cli_devices_free(cli_devices *list)
 
 json_t *cli_device_json(const cli_device *device, uint32_t index)
 {
-    json_t *object = json_pack("{s:i, s:s%, s:s%, s:s, s:s%, s:s%, s:b, s:b}", "device", (int)index, "platform",
-                               device->platform_name, strlen(device->platform_name), "name", device->name,
-                               strlen(device->name), "type", cli_device_type(device->type), "opencl_c",
-                               device->c_version, strlen(device->c_version), "driver", device->driver,
-                               strlen(device->driver), "usable", device->usable, "default", device->is_default);
+    json_t *object = json_pack("{s:i, s:o, s:o, s:s, s:o, s:o, s:b, s:b}", "device", (int)index, "platform",
+                               cli_text(device->platform_name), "name", cli_text(device->name), "type",
+                               cli_device_type(device->type), "opencl_c", cli_text(device->c_version), "driver",
+                               cli_text(device->driver), "usable", device->usable, "default", device->is_default);
     if (object == NULL)
         return NULL;
     if (!device->usable) {
-        json_object_set_new(object, "reason", json_string_nocheck(device->reason));
+        json_object_set_new(object, "reason", cli_text(device->reason));
         return object;
     }
     json_object_set_new(object, "compute_units", json_integer(device->info.compute_units));
@@ -190,124 +181,19 @@ json_t *cli_device_json(const cli_device *device, uint32_t index)
     return object;
 }
 
-/* The device that --device asks for, or the default. any: as cli_find() has it. */
-static const cli_device *choose(const char *which, bool any, const cli_devices *list, uint32_t *index)
+const char *cli_origin_name(uint32_t origin)
 {
-    const cli_option number = {"device", CLI_UINT, index, NULL, NULL, NULL, false};
-    if (which != NULL && cli_set(&number, "--device", which) != 0)
+    static const char *const origins[] = {"source", "binary", "cache"};
+    return origin < 3 ? origins[origin] : "?";
+}
+
+json_t *cli_shape_json(const cls_context *context)
+{
+    cls_device_info info = {.struct_size = sizeof info};
+    if (cls_context_info(context, &info) != CLS_OK)
         return NULL;
-    if (list->count == 0) {
-        cli_fail("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to use the CPU");
-        return NULL;
-    }
-    if (which != NULL) {
-        if (*index >= list->count) {
-            cli_fail("--device: there is no device %" PRIu32 ", only 0 to %" PRIu32 "; clsample devices lists them",
-                     *index, list->count - 1);
-            return NULL;
-        }
-        if (!list->device[*index].usable && !any) {
-            cli_fail("--device: device %" PRIu32 " cannot be used: %s", *index, list->device[*index].reason);
-            return NULL;
-        }
-        return &list->device[*index];
-    }
-    for (*index = 0; *index < list->count; ++*index)
-        if (list->device[*index].is_default)
-            return &list->device[*index];
-    *index = 0;
-    if (any)
-        return &list->device[0];
-    cli_fail("no OpenCL device can be used as asked: %s: %s", list->device[0].name, list->device[0].reason);
-    return NULL;
-}
-
-/* -------------------------------------------------------------------- kernels */
-
-static char build_log[1 << 16];
-static bool is_shown; /* a line of progress is on the screen */
-
-/* A line that is written over, where somebody may be looking. */
-static void show_progress(void *user, const char *program, uint32_t done, uint32_t count)
-{
-    (void)user;
-    if (!isatty(fileno(stderr)))
-        return;
-    fprintf(stderr, "\rkernels: %-20s %" PRIu32 " of %" PRIu32, program, done + 1, count);
-    fflush(stderr);
-    is_shown = true;
-}
-
-cls_status cli_compiled(cls_status status)
-{
-    if (is_shown)
-        fprintf(stderr, "\r%48s\r", "");
-    is_shown = false;
-    /* Kernels that do not compile have more to tell than a sentence. */
-    if (status == CLS_BUILD_FAILED)
-        fputs(build_log, stderr);
-    return status;
-}
-
-static cls_status create(cli_target *target, const cls_context_options *options)
-{
-    cls_context_options told = *options;
-    told.build_log = build_log;
-    told.build_log_size = sizeof build_log;
-    told.build_log_stays = 1;
-    told.cache_always = 1; /* whoever names a folder wants it filled */
-    told.progress = show_progress;
-    return cli_compiled(cls_context_create(target->cl, target->at.device, &told, &target->context));
-}
-
-const char *cli_build_log(void) { return build_log; }
-
-int cli_find(const char *which, const cls_context_options *options, bool any, cli_target *target)
-{
-    cli_devices list;
-    const cli_device *device;
-    memset(target, 0, sizeof *target);
-    if (cli_devices_find(options, &list) != 0)
-        return 1;
-    device = choose(which, any, &list, &target->index);
-    if (device != NULL)
-        target->at = *device;
-    cli_devices_free(&list);
-    return device == NULL;
-}
-
-int cli_open_queue(cli_target *target, cl_command_queue_properties properties)
-{
-    cl_int error;
-    target->cl = clCreateContext(NULL, 1, &target->at.device, NULL, NULL, &error);
-    if (error == CL_SUCCESS)
-        target->queue = clCreateCommandQueue(target->cl, target->at.device, properties, &error);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl(target->at.name, error);
-}
-
-int cli_open_context(cli_target *target, const cls_context_options *options)
-{
-    build_log[0] = '\0';
-    return create(target, options) == CLS_OK ? 0 : cli_fail_library(target->at.name);
-}
-
-int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,
-             cli_target *target)
-{
-    if (cli_find(which, options, false, target) != 0)
-        return 1;
-    if (cli_open_queue(target, properties) == 0 && cli_open_context(target, options) == 0)
-        return 0;
-    cli_close(target);
-    return 1;
-}
-
-void cli_close(cli_target *target)
-{
-    cls_context_destroy(target->context);
-    if (target->queue != NULL)
-        clReleaseCommandQueue(target->queue);
-    if (target->cl != NULL)
-        clReleaseContext(target->cl);
-    memset(target, 0, sizeof *target);
+    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group", (json_int_t)info.work_group, "row_group",
+                     (json_int_t)info.row_group, "vector", (json_int_t)info.vector, "shortlist",
+                     (json_int_t)info.shortlist, "tier", cli_tier_name(info.tier), "subgroups",
+                     cli_subgroups_name(info.subgroups), "origin", cli_origin_name(info.origin));
 }

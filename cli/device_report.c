@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* clsample report: what a stranger with a device runs, and which two files come back. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,21 +14,6 @@
 
 /* Exit statuses beside 0: all ran and agreed. */
 enum { DIFFERS = 1, DID_NOT_RUN = 2 };
-
-json_t *cli_text(const char *text)
-{
-    json_t *value = json_string(text);
-    char *plain;
-    if (value != NULL || (plain = malloc(strlen(text) + 1)) == NULL)
-        return value;
-    strcpy(plain, text);
-    for (char *c = plain; *c != '\0'; c++)
-        if ((unsigned char)*c > 126)
-            *c = '?';
-    value = json_string(plain);
-    free(plain);
-    return value;
-}
 
 double cli_seconds(void) { return bench_clock() * 1e-6; }
 
@@ -73,8 +59,8 @@ int cli_device_report_save(cli_device_report *report, const char *doing)
     json_object_set_new(report->json, "complete", json_boolean(doing == NULL));
     json_object_set_new(report->json, "doing", doing != NULL ? cli_text(doing) : json_null());
     if (json_dump_file(report->json, report->path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0)
-        return cli_fail("--output: %s: cannot write", report->path);
-    return write_page(report) ? cli_fail("--output: %s: cannot write", report->page) : 0;
+        return cli_fail("--output: %s: cannot write: %s", report->path, strerror(errno));
+    return write_page(report) ? cli_fail("--output: %s: cannot write: %s", report->page, strerror(errno)) : 0;
 }
 
 /* ------------------------------------------------------------------------- parts */
@@ -120,19 +106,6 @@ static int begin(cli_device_report *report)
     return report->json != NULL ? 0 : cli_no_memory();
 }
 
-static json_t *stages(const cls_selftest_report *r, uint32_t *cases)
-{
-    json_t *const array = json_array();
-    *cases = 0;
-    for (uint32_t i = 0; i < r->stages && i < CLS_SELFTEST_STAGES; i++) {
-        const cls_selftest_stage *const s = &r->stage[i];
-        *cases += s->cases;
-        json_array_append_new(array, json_pack("{s:s, s:I, s:I, s:o}", "name", s->name, "cases", (json_int_t)s->cases,
-                                               "failed", (json_int_t)s->failed, "message", cli_text(s->message)));
-    }
-    return array;
-}
-
 /* Which prints how it went, and keeps the sentences of the stages that failed. */
 static void run_selftest(cli_device_report *report)
 {
@@ -142,7 +115,7 @@ static void run_selftest(cli_device_report *report)
     const double took = cli_seconds() - start;
     const bool ended = status == CLS_OK || (status == CLS_SELF_TEST_FAILED && r.failed != 0);
     uint32_t cases;
-    json_t *const all = stages(&r, &cases);
+    json_t *const all = cli_stages_json(&r, &cases);
     json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed", (json_int_t)r.failed,
                                      "seconds", took, "stages", all);
     json_object_set_new(report->json, "selftest", object);
@@ -219,9 +192,11 @@ static void tell_programs(const cli_device_report *report)
            json_array_size(json_object_get(report->json, "programs")), seconds);
 }
 
-/* The parts on a context; 1: a file cannot be written any more. */
+/* The parts on a context, until it is interrupted; 1: a file cannot be written any more. */
 static int run_on_context(cli_device_report *report)
 {
+    if (cli_interrupted())
+        return 0;
     if (cli_device_report_save(report, "first token") != 0)
         return 1;
     cli_device_report_first(report);
@@ -229,10 +204,14 @@ static int run_on_context(cli_device_report *report)
     cli_device_report_compile(report);
     tell_programs(report);
     fflush(stdout);
+    if (cli_interrupted())
+        return 0;
     if (cli_device_report_save(report, "self-test") != 0)
         return 1;
     run_selftest(report);
     fflush(stdout);
+    if (cli_interrupted())
+        return 0;
     if (cli_device_report_save(report, "bench") != 0)
         return 1;
     run_bench(report);
@@ -240,9 +219,16 @@ static int run_on_context(cli_device_report *report)
     return 0;
 }
 
+static const char *doing_of(const cli_device_report *report)
+{
+    return json_string_value(json_object_get(report->json, "doing"));
+}
+
 static int tell_end(const cli_device_report *report, bool nothing)
 {
-    if (report->failures == 0)
+    if (cli_interrupted())
+        printf("\nInterrupted in its part %s; the report has what was known by then.\n", doing_of(report));
+    else if (report->failures == 0)
         puts("\nEverything ran and agreed.");
     else
         printf("\n%" PRIu32 " thing%s failed or differed; the report says which.\n", report->failures,
@@ -265,10 +251,11 @@ static int run(cli_device_report *report, const char *device)
     printf("platform   %s, driver %s, %s\n", report->target.at.platform_name, report->target.at.driver,
            report->target.at.c_version);
     fflush(stdout);
+    cli_hear_interrupt();
     const bool nothing = cli_device_report_context(report) != 0;
     if (!nothing && run_on_context(report) != 0)
         return DID_NOT_RUN;
-    if (cli_device_report_save(report, NULL) != 0)
+    if (cli_device_report_save(report, cli_interrupted() ? doing_of(report) : NULL) != 0)
         return DID_NOT_RUN;
     return tell_end(report, nothing);
 }

@@ -32,7 +32,6 @@ void cli_device_report_fail(cli_device_report *report, const char *part, const c
 /* Writes both files; `doing` (a part) is what the process is about to do, NULL: it is done. */
 int cli_device_report_save(cli_device_report *report, const char *doing);
 
-json_t *cli_text(const char *text);        /* a string; '?' for what is no UTF-8 */
 double cli_seconds(void);                  /* from some start */
 const char *cli_dtype_name(int32_t dtype); /* "float32"; "-" for none */
 

@@ -9,26 +9,17 @@
 
 enum { LATER = 100 }; /* tokens after the first */
 
-static const char *const origins[] = {"source", "binary", "cache"};
-
-static const char *origin_name(uint32_t origin) { return origin < 3 ? origins[origin] : "?"; }
-
 static json_t *start_of(const cli_device_report *report) { return json_object_get(report->json, "start"); }
 
 /* ---------------------------------------------------------------------- the context */
 
 static void add_shape(cli_device_report *report)
 {
-    cls_device_info info = {.struct_size = sizeof info};
-    if (cls_context_info(report->target.context, &info) != CLS_OK) {
+    json_t *const shape = cli_shape_json(report->target.context);
+    if (shape == NULL)
         cli_device_report_fail(report, "shape", cls_error_message());
-        return;
-    }
-    json_object_set_new(report->json, "shape",
-                        json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group", (json_int_t)info.work_group,
-                                  "row_group", (json_int_t)info.row_group, "vector", (json_int_t)info.vector,
-                                  "shortlist", (json_int_t)info.shortlist, "tier", cli_tier_name(info.tier),
-                                  "subgroups", cli_subgroups_name(info.subgroups), "origin", origin_name(info.origin)));
+    else
+        json_object_set_new(report->json, "shape", shape);
 }
 
 /* The tier that was asked for; where that is any, the lower ones after it. */
@@ -188,10 +179,10 @@ void cli_device_report_programs(cli_device_report *report)
     for (uint32_t i = 0; cls_context_program(report->target.context, i, &p) == CLS_OK; i++) {
         json_t *const object =
             json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
-                      cli_dtype_name(p.dtype), "origin", origin_name(p.origin), "work_group", (json_int_t)p.work_group,
-                      "subgroups", cli_subgroups_name(p.subgroups), "seconds", p.seconds, "local_mem_bytes",
-                      (json_int_t)p.local_mem, "private_mem_bytes", (json_int_t)p.private_mem, "max_work_group",
-                      (json_int_t)p.max_work_group, "preferred_multiple", (json_int_t)p.preferred);
+                      cli_dtype_name(p.dtype), "origin", cli_origin_name(p.origin), "work_group",
+                      (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups), "seconds", p.seconds,
+                      "local_mem_bytes", (json_int_t)p.local_mem, "private_mem_bytes", (json_int_t)p.private_mem,
+                      "max_work_group", (json_int_t)p.max_work_group, "preferred_multiple", (json_int_t)p.preferred);
         json_array_append_new(array, object);
     }
     json_object_set_new(report->json, "programs", array);
@@ -225,11 +216,11 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
 void cli_device_report_compile(cli_device_report *report)
 {
     json_object_set_new(report->json, "compile", json_array());
-    for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++) {
+    for (int32_t dtype = CLS_F32; dtype <= CLS_BF16 && !cli_interrupted(); dtype++) {
         if (!(report->options.dtypes >> dtype & 1u) ||
             compile_some(report, "all features", dtype, CLS_FEATURES_ALL) == 0)
             continue;
-        for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL; bit <<= 1)
+        for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL && !cli_interrupted(); bit <<= 1)
             compile_some(report, cls_feature_name((cls_feature)bit), dtype, bit);
     }
     cli_device_report_programs(report);

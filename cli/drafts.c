@@ -15,7 +15,7 @@ static int line_read(const char *path, const char *what, int32_t **ids, uint64_t
     *ids = array.data;
     *count = array.shape[0];
     if (array.kind != 'i' || array.size < 4 || array.dims != 1)
-        return cli_fail("%s: not an array %s", path, what);
+        return cli_npy_refuse(&array, path, what);
     cli_ids_narrow(array.data, array.size, (size_t)array.shape[0]);
     return 0;
 }
@@ -94,8 +94,8 @@ static int distribution_read(const cli_draft_files *files, const char *dtype, co
     if (files->logits != NULL && array.size == 2)
         have = array.kind == 'f' ? CLS_F16 : CLS_BF16;
     if (array.dims != 2 || array.kind != (have == CLS_BF16 ? 'u' : 'f') || array.size != (have == CLS_F32 ? 4 : 2))
-        return cli_fail("%s: not an array %s [drafts, vocab]", path,
-                        files->probs != NULL ? "float32" : "float32 or float16");
+        return cli_npy_refuse(&array, path,
+                              files->probs != NULL ? "float32 [drafts, vocab]" : "float32 or float16 [drafts, vocab]");
     if (have != target->dtype || (have == CLS_BF16 && dtype == NULL))
         return cli_fail("%s: the draft's logits are of another type than those of %s", path, files->target);
     if (of_drafts(path, array.shape[0], "rows", drafts) != 0)

@@ -62,7 +62,7 @@ static void print(const question *q, const cli_explained *e, const cli_pieces *p
         if (e->stage[i].tops != 0 && (double)e->stage[i].probs[e->stage[i].top[0]] > longest)
             longest = (double)e->stage[i].probs[e->stage[i].top[0]];
     printf("row %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32 ", seed %" PRIu64 "\n\n", e->row,
-           q->of.logits.rows, e->vocab, e->position, q->of.rows[e->row].seed);
+           q->of.logits.file_rows, e->vocab, e->position, q->of.rows[0].seed);
     printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "of before", "temperature", "parameter");
     for (uint32_t i = 0; i < e->count; i++) {
         print_line(&e->stage[i], i == 0);
@@ -113,12 +113,9 @@ static int explain(const question *q, const cli_job *job)
 {
     cli_explained e = {0};
     cli_pieces pieces = {0};
-    int failed;
-    if (q->row >= job->logits->rows)
-        return cli_fail("--row: there is no row %" PRIu32 " among %" PRIu32, q->row, job->logits->rows);
-    failed = (q->pieces_path != NULL && cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces)) ||
-             cli_explain(job, q->row, q->top < job->logits->vocab ? q->top : job->logits->vocab, &e) ||
-             (q->plot != NULL && cli_plot(q->plot, &e, &pieces));
+    int failed = (q->pieces_path != NULL && cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces)) ||
+                 cli_explain(job, 0, q->top < job->logits->vocab ? q->top : job->logits->vocab, &e) ||
+                 (q->plot != NULL && cli_plot(q->plot, &e, &pieces));
     if (!failed && q->json)
         failed = print_json(&e);
     else if (!failed) {
@@ -152,8 +149,9 @@ int cls_cmd_explain(int argc, char **argv)
     case CLI_FAILED:
         break;
     case CLI_GO:
-        failed = (q.plot != NULL && cli_plot_check(q.plot)) || cli_request_read(&q.of, options, &job) ||
-                 explain(&q, &job);
+        q.of.picked = (cli_picked){"--row", 1, &q.row};
+        failed =
+            (q.plot != NULL && cli_plot_check(q.plot)) || cli_request_read(&q.of, options, &job) || explain(&q, &job);
     }
     cli_request_free(&q.of, &job);
     return failed;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* clsample: dispatch to the subcommands. */
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,9 +41,53 @@ int cli_fail(const char *format, ...)
     return 1;
 }
 
+void cli_warn(const char *format, ...)
+{
+    va_list args;
+    fflush(stdout);
+    fputs("clsample: warning: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
 const char *cli_sentence(void) { return sentence; }
 
 int cli_no_memory(void) { return cli_fail("out of memory"); }
+
+/* ------------------------------------------------------------------- interrupts */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    interrupted = 1;
+    signal(number, SIG_DFL);
+}
+
+void cli_hear_interrupt(void)
+{
+    if (signal(SIGINT, on_interrupt) == SIG_IGN) /* as in the background of a script */
+        signal(SIGINT, SIG_IGN);
+}
+
+bool cli_interrupted(void) { return interrupted != 0; }
+
+/* By the signal itself: a script's shell goes on where a command only returns 130. */
+static int end(int status)
+{
+    if (!interrupted)
+        return status;
+    fflush(stdout);
+#if !defined(_WIN32)
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+#endif
+    return 130;
+}
+
+/* -------------------------------------------------------------------- commands */
 
 static int help(void)
 {
@@ -65,6 +110,6 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
+            return end(commands[i].run(argc - 1, argv + 1));
     return cli_fail("unknown command '%s'; clsample --help lists them", argv[1]);
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* NumPy's .npy files, as far as the command needs them. A header is text that
  * anyone can write: every number in it is checked before it is used. */
+#if !defined(_FILE_OFFSET_BITS)
+#define _FILE_OFFSET_BITS 64 /* without it a seek reaches 2 GiB on Windows and on 32-bit systems */
+#endif
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +82,7 @@ static bool take_shape(const char **at, cli_npy *array)
     return true;
 }
 
-static bool take_header(const char *at, cli_npy *array, char descr[16], bool *fortran)
+static bool take_header(const char *at, cli_npy *array, bool *fortran)
 {
     unsigned seen = 0;
     if (!take(&at, "{"))
@@ -88,7 +92,7 @@ static bool take_header(const char *at, cli_npy *array, char descr[16], bool *fo
         if (!take_string(&at, key, sizeof key) || !take(&at, ":"))
             return false;
         skip_blanks(&at);
-        if (strcmp(key, "descr") == 0 && take_string(&at, descr, 16)) {
+        if (strcmp(key, "descr") == 0 && take_string(&at, array->descr, sizeof array->descr)) {
             seen |= 1;
         } else if (strcmp(key, "fortran_order") == 0) {
             *fortran = take(&at, "True");
@@ -107,7 +111,7 @@ static bool take_header(const char *at, cli_npy *array, char descr[16], bool *fo
     return seen == 7 && *at == '\0';
 }
 
-/* ------------------------------------------------------------------- reading */
+/* ---------------------------------------------------------------------- types */
 
 /* Bytes have no order; NumPy writes their types with | in place of <. */
 static bool known_type(char kind, unsigned size)
@@ -123,14 +127,59 @@ static bool known_type(char kind, unsigned size)
     }
 }
 
-static int read_header(FILE *file, const char *path, cli_npy *array)
+const char *cli_npy_type(const cli_npy *array, char name[16])
 {
+    const char *const kind = array->kind == 'f'   ? "float"
+                             : array->kind == 'i' ? "int"
+                             : array->kind == 'u' ? "uint"
+                                                  : "bool";
+    snprintf(name, 16, array->kind == 'b' ? "%s" : "%s%u", kind, array->size * 8);
+    return name;
+}
+
+int cli_npy_refuse(const cli_npy *array, const char *path, const char *what)
+{
+    char name[16], shape[64], convert[64] = "";
+    const bool other_type = strstr(what, cli_npy_type(array, name)) == NULL;
+    snprintf(shape, sizeof shape, array->dims == 1 ? "[%" PRIu64 "]" : "[%" PRIu64 ", %" PRIu64 "]", array->shape[0],
+             array->shape[1]);
+    if (other_type)
+        snprintf(convert, sizeof convert, "; NumPy converts it by a.astype('%.*s')", (int)strcspn(what, " "), what);
+    return cli_fail("%s: not an array %s, but %s ('%s') %s%s", path, what, name, array->descr, shape, convert);
+}
+
+/* ----------------------------------------------------------------- the header */
+
+/* The type, from what the header calls it; refusals tell what to do in NumPy. */
+static int set_type(const char *path, cli_npy *array)
+{
+    const char *const descr = array->descr;
+    char name[16];
+    array->kind = descr[0] == '\0' ? '\0' : descr[1];
+    array->size = array->kind != '\0' && strlen(descr) == 3 ? (unsigned)(descr[2] - '0') : 0;
+    const bool known = known_type(array->kind, array->size);
+    if (known && descr[0] == '>')
+        return cli_fail("%s: the numbers are big endian: %s ('%s'); in NumPy a.astype('<%s') is little endian", path,
+                        cli_npy_type(array, name), descr, descr + 1);
+    if (known && (descr[0] == '<' || descr[0] == '|'))
+        return 0;
+    return cli_fail(array->kind != '\0' && strchr("fciu", array->kind) != NULL
+                        ? "%s: numbers of type '%s' are not read; NumPy converts them, a.astype('float32') to float32"
+                        : "%s: numbers of type '%s' are not read",
+                    path, descr);
+}
+
+static int read_header(cli_npy *array)
+{
+    const char *const path = array->path;
+    FILE *const file = array->file;
     unsigned char fixed[12];
-    char descr[16] = "", *text;
+    char *text;
     bool fortran = false, good;
     size_t length;
     if (fread(fixed, 1, 10, file) != 10 || memcmp(fixed, MAGIC, 6) != 0)
-        return cli_fail("%s: not a .npy file", path);
+        return ferror(file) ? cli_fail("%s: cannot be read: %s", path, strerror(errno))
+                            : cli_fail("%s: not a .npy file", path);
     length = fixed[8] | (size_t)fixed[9] << 8;
     if (fixed[6] == 2 || fixed[6] == 3) {
         if (fread(fixed + 10, 1, 2, file) != 2)
@@ -147,18 +196,14 @@ static int read_header(FILE *file, const char *path, cli_npy *array)
         free(text);
         return cli_fail("%s: the header is cut short", path);
     }
-    good = strlen(text) == length && take_header(text, array, descr, &fortran);
+    good = strlen(text) == length && take_header(text, array, &fortran);
     free(text);
     if (!good)
         return cli_fail("%s: the header cannot be understood", path);
+    if (set_type(path, array) != 0)
+        return 1;
     if (fortran && array->dims > 1)
-        return cli_fail("%s: the array is in Fortran order; save it in C order", path);
-    if (descr[0] == '>')
-        return cli_fail("%s: the numbers are big endian (%s); save them as little endian", path, descr);
-    array->kind = descr[1];
-    array->size = strchr("<|", descr[0]) != NULL && strlen(descr) == 3 ? (unsigned)(descr[2] - '0') : 0;
-    if (!known_type(array->kind, array->size))
-        return cli_fail("%s: numbers of type '%s' are not read", path, descr);
+        return cli_fail("%s: the array is in Fortran order; in NumPy numpy.ascontiguousarray(a) is in C order", path);
     if (array->dims < 1 || array->dims > 2)
         return cli_fail("%s: the array has %u dimensions, not 1 or 2", path, array->dims);
     if (array->dims == 1)
@@ -166,50 +211,141 @@ static int read_header(FILE *file, const char *path, cli_npy *array)
     return 0;
 }
 
-/* Memory grows with what is really there: a header alone allocates nothing. */
-static int read_data(FILE *file, const char *path, cli_npy *array)
+/* -------------------------------------------------------------------- the data */
+
+/* Of a file the length says at once whether all is there that the header promises, and
+ * no more; of a pipe that shows when it comes. */
+static int check_length(cli_npy *array)
 {
-    const uint64_t most = (SIZE_MAX / 2) / array->size;
-    size_t size, have = 0, room = 0;
-    if (array->shape[1] != 0 && array->shape[0] > most / array->shape[1])
-        return cli_fail("%s: the array is too large", path);
-    size = (size_t)(array->shape[0] * array->shape[1]) * array->size;
+    FILE *const file = array->file;
+    const off_t begin = ftello(file);
+    off_t end = -1;
+    if (array->shape[1] != 0 && array->shape[0] > UINT64_MAX / 16 / array->shape[1])
+        return cli_fail("%s: the array is too large", array->path);
+    array->bytes = array->shape[0] * array->shape[1] * array->size;
+    if (begin < 0 || fseeko(file, 0, SEEK_END) != 0 || (end = ftello(file)) < begin ||
+        fseeko(file, begin, SEEK_SET) != 0)
+        return 0;
+    const uint64_t have = (uint64_t)(end - begin);
+    array->seeks = true;
+    array->begin = (uint64_t)begin;
+    if (have < array->bytes)
+        return cli_fail("%s: cut short: %" PRIu64 " bytes of data, not %" PRIu64, array->path, have, array->bytes);
+    return have == array->bytes ? 0 : cli_fail("%s: there is more data than the header says", array->path);
+}
+
+/* A buffer that grows with what is really there: a pipe's header alone allocates nothing. */
+typedef struct block {
+    char *data;
+    size_t room;
+} block;
+
+static int grow(const cli_npy *array, size_t size, block *to)
+{
+    const size_t room = array->seeks || size < CHUNK || to->room > size / 2 ? size
+                        : to->room < CHUNK                                  ? CHUNK
+                                                                            : to->room * 2;
+    void *const grown = realloc(to->data, room);
+    if (grown == NULL)
+        return cli_fail("%s: out of memory for %zu bytes", array->path, room);
+    to->data = grown;
+    to->room = room;
+    return 0;
+}
+
+static int read_block(cli_npy *array, uint64_t size, block *to)
+{
+    uint64_t have = 0;
+    if (size > SIZE_MAX / 2)
+        return cli_fail("%s: out of memory for %" PRIu64 " bytes", array->path, size);
     while (have < size) {
-        size_t got;
-        if (have == room) {
-            void *grown;
-            room = room > size / 2 || size < CHUNK ? size : room < CHUNK ? CHUNK : room * 2;
-            if ((grown = realloc(array->data, room)) == NULL)
-                return cli_fail("%s: out of memory for %zu bytes", path, room);
-            array->data = grown;
-        }
-        got = fread((char *)array->data + have, 1, room - have, file);
+        if (have == to->room && grow(array, (size_t)size, to) != 0)
+            return 1;
+        const size_t most = (size_t)((to->room < size ? to->room : size) - have);
+        const size_t got = fread(to->data + have, 1, most, array->file);
         if (got == 0)
-            return ferror(file) ? cli_fail("%s: cannot be read", path)
-                                : cli_fail("%s: cut short: %zu bytes of data, not %zu", path, have, size);
+            return ferror(array->file) ? cli_fail("%s: cannot be read: %s", array->path, strerror(errno))
+                                       : cli_fail("%s: cut short: %" PRIu64 " bytes of data, not %" PRIu64, array->path,
+                                                  array->taken + have, array->bytes);
         have += got;
     }
-    if (fgetc(file) != EOF)
-        return cli_fail("%s: there is more data than the header says", path);
+    array->taken += size;
+    return 0;
+}
+
+/* A row that was read, to wherever it was asked for. */
+static int keep_row(cli_npy *array, const cli_picked *picked, uint64_t r, const block *row, size_t size)
+{
+    if (array->data == NULL && (array->data = calloc(picked->count, size)) == NULL)
+        return cli_fail("%s: out of memory for %" PRIu32 " rows of %zu bytes", array->path, picked->count, size);
+    for (uint32_t i = 0; i < picked->count; i++)
+        if (picked->row[i] == r)
+            memcpy((char *)array->data + i * size, row->data, size);
+    return 0;
+}
+
+/* A file's rows are sought; of a pipe all go by. */
+static int read_picked(cli_npy *array, const cli_picked *picked)
+{
+    const uint64_t size = array->shape[1] * array->size, n = array->seeks ? picked->count : array->shape[0];
+    block row = {0};
+    int failed = 0;
+    for (uint64_t i = 0; i < n && size != 0 && !failed; i++) {
+        const uint64_t r = array->seeks ? picked->row[i] : i;
+        if (array->seeks && fseeko(array->file, (off_t)(array->begin + r * size), SEEK_SET) != 0)
+            failed = cli_fail("%s: cannot be read: %s", array->path, strerror(errno));
+        else
+            failed = read_block(array, size, &row) || keep_row(array, picked, r, &row, (size_t)size);
+    }
+    free(row.data);
+    return failed;
+}
+
+int cli_npy_open(const char *path, cli_npy *array)
+{
+    memset(array, 0, sizeof *array);
+    array->path = path;
+    if ((array->file = fopen(path, "rb")) == NULL)
+        return cli_fail("%s: cannot be opened: %s", path, strerror(errno));
+    if (read_header(array) == 0 && check_length(array) == 0)
+        return 0;
+    cli_npy_close(array);
+    return 1;
+}
+
+void cli_npy_close(cli_npy *array)
+{
+    if (array->file != NULL)
+        fclose(array->file);
+    array->file = NULL;
+    free(array->data);
+    array->data = NULL;
+}
+
+int cli_npy_rows(cli_npy *array, const cli_picked *picked)
+{
+    block all = {0};
+    int failed;
+    if (picked != NULL && picked->row != NULL) {
+        failed = read_picked(array, picked);
+    } else {
+        failed = read_block(array, array->bytes, &all);
+        array->data = all.data;
+    }
+    if (!failed && !array->seeks && fgetc(array->file) != EOF)
+        failed = cli_fail("%s: there is more data than the header says", array->path);
+    if (failed) {
+        cli_npy_close(array);
+        return 1;
+    }
+    fclose(array->file);
+    array->file = NULL;
     return 0;
 }
 
 int cli_npy_read_any(const char *path, cli_npy *array)
 {
-    FILE *file = fopen(path, "rb");
-    int failed;
-    memset(array, 0, sizeof *array);
-    if (file == NULL)
-        return cli_fail("%s: cannot be opened", path);
-    failed = read_header(file, path, array);
-    if (!failed)
-        failed = read_data(file, path, array);
-    fclose(file);
-    if (failed) {
-        free(array->data);
-        array->data = NULL;
-    }
-    return failed;
+    return cli_npy_open(path, array) || cli_npy_rows(array, NULL);
 }
 
 int cli_npy_read(const char *path, cli_npy *array)
@@ -217,50 +353,6 @@ int cli_npy_read(const char *path, cli_npy *array)
     if (cli_npy_read_any(path, array) != 0)
         return 1;
     return array->data != NULL ? 0 : cli_fail("%s: the array is empty", path);
-}
-
-int cli_logits_read(const char *path, const char *dtype_name, cli_logits *logits)
-{
-    static const struct {
-        const char *name;
-        cls_dtype dtype;
-        char kind;
-        unsigned size;
-    } types[] = {{"f32", CLS_F32, 'f', 4}, {"f16", CLS_F16, 'f', 2}, {"bf16", CLS_BF16, 'u', 2}};
-    cli_npy array;
-    size_t i = 0;
-    memset(logits, 0, sizeof *logits);
-    if (dtype_name != NULL) {
-        while (i < 3 && strcmp(types[i].name, dtype_name) != 0)
-            i++;
-        if (i == 3)
-            return cli_fail("--dtype: '%s' is none of f32, f16, bf16", dtype_name);
-    }
-    if (cli_npy_read(path, &array) != 0)
-        return 1;
-    logits->data = array.data;
-    if (dtype_name == NULL && array.kind == 'f' && array.size == 2)
-        i = 1;
-    if (array.kind != types[i].kind || array.size != types[i].size) {
-        cli_fail(array.kind == 'u' && array.size == 2 ? "%s: uint16 logits need --dtype bf16, not %s"
-                                                      : "%s: the numbers are not %s logits",
-                 path, dtype_name == NULL ? "f32 or f16" : dtype_name);
-    } else if (array.dims != 2) {
-        cli_fail("%s: the array has one dimension, not two: [rows, vocab]", path);
-    } else if (array.shape[1] > 1048576) {
-        cli_fail("%s: rows of %" PRIu64 " tokens are longer than 1048576", path, array.shape[1]);
-    } else if (array.shape[0] > INT32_MAX) {
-        cli_fail("%s: %" PRIu64 " rows are too many", path, array.shape[0]);
-    } else {
-        logits->rows = (uint32_t)array.shape[0];
-        logits->vocab = (uint32_t)array.shape[1];
-        logits->dtype = types[i].dtype;
-        logits->size = types[i].size;
-        return 0;
-    }
-    free(logits->data);
-    logits->data = NULL;
-    return 1;
 }
 
 /* ------------------------------------------------------------------- writing */
@@ -272,7 +364,7 @@ int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *sh
     FILE *file = fopen(path, "wb");
     bool good;
     if (file == NULL)
-        return cli_fail("%s: cannot be written", path);
+        return cli_fail("%s: cannot be written: %s", path, strerror(errno));
     for (unsigned i = 0; i < dims; i++) {
         count *= (size_t)shape[i];
         length += (size_t)snprintf(shape_text + length, sizeof shape_text - length, i == 0 ? "%" PRIu64 : ", %" PRIu64,
@@ -283,7 +375,6 @@ int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *sh
              dims == 1 ? "," : "");
     good = fwrite(MAGIC "\x01\x00\x76\x00", 1, 10, file) == 10 && fprintf(file, "%-117s\n", header) == 118 &&
            fwrite(data, 4, count, file) == count;
-    if (fclose(file) != 0 || !good)
-        return cli_fail("%s: cannot be written", path);
-    return 0;
+    good = fclose(file) == 0 && good;
+    return good ? 0 : cli_fail("%s: cannot be written: %s", path, strerror(errno));
 }

@@ -167,3 +167,49 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
     }
     return CLI_GO;
 }
+
+/* ------------------------------------------------------------------------ rows */
+
+/* "3", "0,8", "8-15,3": a row, or a range of rows, between commas. */
+static int add_rows(cli_picked *picked, uint32_t first, uint32_t last, uint32_t most)
+{
+    const uint64_t count = (uint64_t)picked->count + last - first + 1;
+    uint32_t *grown;
+    if (count > most)
+        return cli_fail("%s: more than %" PRIu32 " rows", picked->option, most);
+    if ((grown = realloc(picked->row, (size_t)count * sizeof *grown)) == NULL)
+        return cli_no_memory();
+    picked->row = grown;
+    for (uint32_t r = first; picked->count < count; r++)
+        picked->row[picked->count++] = r;
+    return 0;
+}
+
+int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked)
+{
+    uint32_t first = 0, last = 0;
+    const cli_option ends[2] = {{NULL, CLI_UINT, &first, NULL, NULL, NULL, 0},
+                                {NULL, CLI_UINT, &last, NULL, NULL, NULL, 0}};
+    for (;; text++) {
+        const size_t length = strcspn(text, ",");
+        char range[32], *dash;
+        snprintf(range, sizeof range, "%.*s", length > 30 ? 30 : (int)length, text);
+        if ((dash = *range == '-' ? NULL : strchr(range, '-')) != NULL)
+            *dash = '\0';
+        if (cli_set(&ends[0], picked->option, range) != 0 ||
+            cli_set(&ends[1], picked->option, dash != NULL ? dash + 1 : range) != 0)
+            return 1;
+        if (last < first)
+            return cli_fail("%s: %" PRIu32 "-%" PRIu32 " ends before it begins", picked->option, first, last);
+        if (add_rows(picked, first, last, most) != 0)
+            return 1;
+        text += length;
+        if (*text == '\0')
+            return 0;
+    }
+}
+
+uint32_t cli_row_number(const cli_picked *picked, uint32_t i)
+{
+    return picked == NULL || picked->row == NULL ? i : picked->row[i];
+}

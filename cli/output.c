@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* What the subcommands print with. */
+#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -11,7 +13,7 @@
 int cli_flush(void)
 {
     if (fflush(stdout) != 0 || ferror(stdout))
-        return cli_fail("standard output: cannot write");
+        return cli_fail("standard output: cannot write: %s", strerror(errno));
     return 0;
 }
 
@@ -23,10 +25,25 @@ int cli_print_json(json_t *value)
     failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(value);
     putchar('\n');
-    return failed != 0 ? cli_fail("standard output: cannot write") : cli_flush();
+    return failed != 0 ? cli_fail("standard output: cannot write: %s", strerror(errno)) : cli_flush();
 }
 
 json_t *cli_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+json_t *cli_text(const char *text)
+{
+    json_t *value = json_string(text);
+    char *plain;
+    if (value != NULL || (plain = malloc(strlen(text) + 1)) == NULL)
+        return value;
+    strcpy(plain, text);
+    for (char *c = plain; *c != '\0'; c++)
+        if ((unsigned char)*c > 126)
+            *c = '?';
+    value = json_string(plain);
+    free(plain);
+    return value;
+}
 
 const char *cli_status_words(int32_t status, char words[64])
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Sampling parameters: checked by the name under which they were given, and
  * read from files with one row each. Their lists: cli/lists.c. */
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -149,54 +150,60 @@ static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_
     return 0;
 }
 
-static int rows_from_json(const char *path, uint32_t rows, const char *of, uint32_t vocab, cls_params *params)
+static int rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab, cls_params *params)
 {
     json_error_t error;
-    json_t *array = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    errno = 0;
+    json_t *const array = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     int failed = 0;
     if (array == NULL && error.line < 1)
-        return cli_fail("%s: cannot be opened", path);
+        return cli_fail("%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : error.text);
     if (array == NULL)
         return cli_fail("%s: line %d: %s", path, error.line, error.text);
     if (!json_is_array(array))
         failed = cli_fail("%s: not an array of objects, one a row", path);
-    else if (json_array_size(array) != rows)
-        failed = cli_fail("%s: %zu rows of parameters for %" PRIu32 " %s", path, json_array_size(array), rows, of);
-    for (uint32_t r = 0; r < rows && !failed; r++)
-        failed = row_from_json(path, r, json_array_get(array, r), vocab, &params[r]);
+    else if (json_array_size(array) != rows->all)
+        failed = cli_fail("%s: %zu rows of parameters for %" PRIu32 " %s", path, json_array_size(array), rows->all,
+                          rows->of);
+    for (uint32_t i = 0; i < rows->count && !failed; i++) {
+        const uint32_t r = cli_row_number(rows->picked, i);
+        failed = row_from_json(path, r, json_array_get(array, r), vocab, &params[i]);
+    }
     json_decref(array);
     return failed;
 }
 
 /* --------------------------------------------------------------------- seeds */
 
-static int seeds_from_npy(const char *path, uint32_t rows, const char *of, cls_params *params)
+static int seeds_from_npy(const char *path, const cli_rows *rows, cls_params *params)
 {
     cli_npy seeds;
-    if (cli_npy_read(path, &seeds) != 0)
+    if (cli_npy_open(path, &seeds) != 0)
         return 1;
-    if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1) {
-        free(seeds.data);
-        return cli_fail("%s: not an array uint64 [rows]", path);
+    if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1 || seeds.shape[0] != rows->all) {
+        if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1)
+            cli_npy_refuse(&seeds, path, "uint64 [rows]");
+        else
+            cli_fail("%s: %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0], rows->all, rows->of);
+        cli_npy_close(&seeds);
+        return 1;
     }
-    if (seeds.shape[0] != rows) {
-        free(seeds.data);
-        return cli_fail("%s: %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0], rows, of);
-    }
-    for (uint32_t r = 0; r < rows; r++)
-        params[r].seed = ((const uint64_t *)seeds.data)[r];
+    if (cli_npy_rows(&seeds, rows->picked) != 0)
+        return 1;
+    for (uint32_t i = 0; i < rows->count; i++)
+        params[i].seed = ((const uint64_t *)seeds.data)[i];
     free(seeds.data);
     return 0;
 }
 
-int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path, uint32_t rows,
-                    const char *of, uint32_t vocab, cls_params *params)
+int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path, const cli_rows *rows,
+                    uint32_t vocab, cls_params *params)
 {
-    for (uint32_t r = 0; r < rows; r++) {
-        params[r] = *base;
-        params[r].seed = base->seed + r;
+    for (uint32_t i = 0; i < rows->count; i++) {
+        params[i] = *base;
+        params[i].seed = base->seed + cli_row_number(rows->picked, i);
     }
-    if (seeds_path != NULL && seeds_from_npy(seeds_path, rows, of, params) != 0)
+    if (seeds_path != NULL && seeds_from_npy(seeds_path, rows, params) != 0)
         return 1;
-    return params_path != NULL ? rows_from_json(params_path, rows, of, vocab, params) : 0;
+    return params_path != NULL ? rows_from_json(params_path, rows, vocab, params) : 0;
 }

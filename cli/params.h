@@ -127,11 +127,18 @@ int cli_set_from_json(const cli_option *option, const char *what, json_t *value)
 /* Names the option whose value the library refuses. options: as given. */
 int cli_params_check(const cli_option *options, const cls_params *params, uint32_t vocab);
 
-/* The rows' parameters: base, seeds base->seed + r or those of the file
- * seeds_path (may be NULL), then what the file params_path (may be NULL) says.
- * of: what they are rows of, for a sentence on their number ("rows of logits"). */
-int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path, uint32_t rows,
-                    const char *of, uint32_t vocab, cls_params *params);
+/* Rows of requests. */
+typedef struct cli_rows {
+    uint32_t count;           /* that are asked for */
+    uint32_t all;             /* that files have */
+    const cli_picked *picked; /* which of them; NULL: all */
+    const char *of;           /* what they are rows of, for sentences: "rows of logits" */
+} cli_rows;
+
+/* The rows' parameters: base, for row r of the files with seed base->seed + r or that of the file
+ * seeds_path (may be NULL), then what the file params_path (may be NULL) says. */
+int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path, const cli_rows *rows,
+                    uint32_t vocab, cls_params *params);
 
 /* Frees the lists of base and of the rows (params may be NULL), which may share them. */
 void cli_params_free(cls_params *base, cls_params *params, uint32_t rows);

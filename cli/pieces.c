@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The text of a vocabulary's tokens, for people. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ int cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces)
     int32_t longest, length = 0;
     bool good;
     if (file == NULL)
-        return cli_fail("%s: cannot be opened", path);
+        return cli_fail("%s: cannot be opened: %s", path, strerror(errno));
     pieces->text = calloc(vocab, sizeof *pieces->text);
     good = pieces->text != NULL && fread(&longest, 4, 1, file) == 1;
     for (uint32_t i = 0; i < vocab && good; i++) {

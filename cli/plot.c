@@ -60,46 +60,102 @@ static void put_curve(FILE *to, float *sorted, uint32_t n)
     fputs("e\n", to);
 }
 
-static void put_labels(FILE *to, const cli_shown *last, const cli_pieces *pieces)
+/* How many of a stage's tokens its curve shows. */
+static uint32_t points_of(const cli_shown *shown, uint32_t vocab)
 {
-    for (uint32_t i = 0; i < last->tops && i < LABELS; i++) {
-        char name[16];
-        cli_pieces_name(pieces, (int32_t)last->top[i], name);
-        fputs("set label ", to);
-        quote(to, name);
-        fprintf(to, " at %" PRIu32 ",%.9g noenhanced front rotate by 30 offset 0.5,0.5 point pointtype 7\n", i + 1,
-                (double)last->probs[last->top[i]]);
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < vocab; t++)
+        n += shown->probs[t] >= LEAST;
+    return n;
+}
+
+static uint32_t rank_of(const float *probs, uint32_t vocab, uint32_t token)
+{
+    uint32_t rank = 1;
+    for (uint32_t t = 0; t < vocab; t++)
+        rank += probs[t] > probs[token] || (probs[t] == probs[token] && t < token);
+    return rank;
+}
+
+/* A line of the list in the right margin, where nothing else is: names beside their points
+ * lie on one another as soon as ranks or probabilities are close. */
+static void put_line(FILE *to, uint32_t line, const char *text, const char *more)
+{
+    fputs("set label ", to);
+    quote(to, text);
+    fprintf(to, " at graph 1.04,graph %.2f left noenhanced%s\n", 0.97 - 0.06 * line, more);
+}
+
+#define DRAWN " point pointtype 6 pointsize 4 linewidth 2 linecolor rgb '#d00000'"
+
+/* Of the likeliest tokens a number at the point, and its meaning in the list; of the drawn one a ring. */
+static void put_labels(FILE *to, const cli_explained *e, const cli_pieces *pieces)
+{
+    const cli_shown *const last = &e->stage[e->count - 1];
+    char name[16], text[64];
+    uint32_t line = 0;
+    for (; line < last->tops && line < LABELS; line++) {
+        const double p = (double)last->probs[last->top[line]];
+        cli_pieces_name(pieces, (int32_t)last->top[line], name);
+        snprintf(text, sizeof text, "%" PRIu32 "  %s  %.4g", line + 1, name, p);
+        put_line(to, line, text, "");
+        if (p >= (double)LEAST)
+            fprintf(to, "set label '%" PRIu32 "' at %" PRIu32 ",%.9g center offset 0,1.4 font ',9' front\n", line + 1,
+                    line + 1, p);
     }
+    if (e->token < 0)
+        return;
+    const uint32_t token = (uint32_t)e->token, rank = rank_of(last->probs, e->vocab, token);
+    const float p = last->probs[token];
+    cli_pieces_name(pieces, e->token, name);
+    snprintf(text, sizeof text, "   drawn: %s", name);
+    put_line(to, line + 1, text, DRAWN);
+    snprintf(text, sizeof text, "   rank %" PRIu32 ", %.4g", rank, (double)p);
+    put_line(to, line + 2, text, "");
+    if (p >= LEAST)
+        fprintf(to, "set label '' at %" PRIu32 ",%.9g front" DRAWN "\n", rank, (double)p);
+}
+
+/* Later curves lie on earlier ones: they are thinner, and so are the points of stages that leave one token. */
+static void put_stage(FILE *to, const cli_shown *shown, uint32_t vocab, uint32_t drawn)
+{
+    static const char *const colours[] = {"#c0c0c0", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#d55e00"};
+    const int thinner = drawn < 5 ? (int)drawn : 5;
+    char title[256];
+    snprintf(title, sizeof title, "%s%s%s (%" PRIu32 " left)", shown->name, shown->parameter[0] == '\0' ? "" : " ",
+             shown->parameter, shown->kept);
+    fprintf(to, "%s '-' with ", drawn == 0 ? "plot" : ",");
+    if (points_of(shown, vocab) > 1)
+        fprintf(to, "lines linewidth %d", 12 - 2 * thinner);
+    else
+        fprintf(to, "points pointtype 7 pointsize %.1f", 3.5 - 0.5 * thinner);
+    fprintf(to, " linecolor rgb '%s' title ", colours[drawn % (sizeof colours / sizeof colours[0])]);
+    quote(to, title);
 }
 
 static int put_commands(FILE *to, bool svg, const cli_explained *e, const cli_pieces *pieces)
 {
-    static const char *const colours[] = {"#c0c0c0", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#d55e00"};
     float *sorted = malloc(e->vocab * sizeof *sorted);
+    const unsigned height = 520 + 20 * e->count; /* the stages' titles are below */
     uint32_t drawn = 0;
     if (sorted == NULL)
         return cli_no_memory();
-    fputs(svg ? "set terminal svg size 960,600 noenhanced\n"
-              : "if (strstrt(GPVAL_TERMINALS, 'pngcairo')) set terminal pngcairo size 960,600 noenhanced; "
-                "else set terminal png size 960,600 noenhanced\n",
-          to);
+    if (svg)
+        fprintf(to, "set terminal svg size 960,%u noenhanced\n", height);
+    else
+        fprintf(to,
+                "if (strstrt(GPVAL_TERMINALS, 'pngcairo')) set terminal pngcairo size 960,%u noenhanced; "
+                "else set terminal png size 960,%u noenhanced\n",
+                height, height);
     fprintf(to, "set title 'row %" PRIu32 ": probability by rank after each stage'\n", e->row);
-    fputs("set xlabel 'rank'\nset ylabel 'probability'\nset logscale xy\nset grid\nset key inside left bottom\n"
-          "set format y '%g'\nset xrange [0.9:*]\nset yrange [*:5]\n",
+    fputs("set xlabel 'rank'\nset ylabel 'probability'\nset logscale xy\nset grid\n"
+          "set key bmargin left Left reverse vertical maxcols 1\nset lmargin 10\nset rmargin 30\nset format y '%g'\n",
           to);
-    put_labels(to, &e->stage[e->count - 1], pieces);
-    for (uint32_t i = 0; i < e->count; i++) {
-        char title[256];
-        if (e->stage[i].kept == 0)
-            continue;
-        snprintf(title, sizeof title, "%s%s%s (%" PRIu32 " left)", e->stage[i].name,
-                 e->stage[i].parameter[0] == '\0' ? "" : " ", e->stage[i].parameter, e->stage[i].kept);
-        /* Later curves lie on earlier ones: they are thinner. */
-        fprintf(to, "%s '-' with lines linewidth %d linecolor rgb '%s' title ", drawn == 0 ? "plot" : ",",
-                drawn < 5 ? 12 - 2 * (int)drawn : 2, colours[drawn % (sizeof colours / sizeof colours[0])]);
-        drawn++;
-        quote(to, title);
-    }
+    fprintf(to, "set xrange [0.8:%.9g]\nset yrange [*:5]\n", 1.1 * e->vocab + 1);
+    put_labels(to, e, pieces);
+    for (uint32_t i = 0; i < e->count; i++)
+        if (e->stage[i].kept != 0)
+            put_stage(to, &e->stage[i], e->vocab, drawn++);
     fputs("\n", to);
     for (uint32_t i = 0; i < e->count; i++) {
         if (e->stage[i].kept == 0)
@@ -187,10 +243,10 @@ int cli_plot(const char *path, const cli_explained *e, const cli_pieces *pieces)
     if (e->stage[e->count - 1].kept == 0)
         return cli_fail("--plot: row %" PRIu32 " is empty: nothing is left to draw", e->row);
     if ((out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) < 0)
-        return cli_fail("%s: cannot be written", path);
+        return cli_fail("%s: cannot be written: %s", path, strerror(errno));
     failed = run(out, ends_with(path, ".svg"), e, pieces);
     if (close(out) != 0 && !failed)
-        failed = cli_fail("%s: cannot be written", path);
+        failed = cli_fail("%s: cannot be written: %s", path, strerror(errno));
     if (failed && is_new)
         unlink(path);
     return failed;

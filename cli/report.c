@@ -2,6 +2,7 @@
 /* Ranks, the likeliest tokens, candidates: from the device, or the host's. */
 #include "report.h"
 
+#include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -151,8 +152,10 @@ int cli_report_json(const cli_report *report, uint32_t row, json_t *object)
                : 0;
 }
 
-static json_t *candidates_json(const cli_report *report, uint32_t row, int32_t token)
+static json_t *candidates_json(const cli_job *job, uint32_t row)
 {
+    const cli_report *const report = job->report;
+    const int32_t token = job->tokens[(size_t)row * job->draws];
     const int32_t *const ids = cli_report_ints(report, CLI_CANDIDATE_IDS, row);
     const float *const logits = cli_report_floats(report, CLI_CANDIDATE_LOGITS, row);
     const float *const probs = cli_report_floats(report, CLI_CANDIDATE_PROBS, row);
@@ -160,21 +163,21 @@ static json_t *candidates_json(const cli_report *report, uint32_t row, int32_t t
     for (uint32_t i = 0; i < report->candidates_n && ids[i] >= 0; i++)
         json_array_append_new(all, json_pack("{s:i, s:o, s:o}", "token", (int)ids[i], "logit",
                                              cli_real((double)logits[i]), "probability", cli_real((double)probs[i])));
-    return json_pack("{s:i, s:i, s:i, s:o, s:o, s:o}", "row", (int)row, "token", (int)token, "count",
-                     (int)*cli_report_ints(report, CLI_CANDIDATE_COUNTS, row), "entropy",
+    return json_pack("{s:i, s:i, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, row), "token",
+                     (int)token, "count", (int)*cli_report_ints(report, CLI_CANDIDATE_COUNTS, row), "entropy",
                      cli_real((double)*cli_report_floats(report, CLI_ENTROPY, row)), "kept_mass",
                      cli_real((double)*cli_report_floats(report, CLI_KEPT_MASS, row)), "candidates", all);
 }
 
-int cli_candidates_write(const char *path, const cli_report *report, const int32_t *tokens, uint32_t stride)
+int cli_candidates_write(const char *path, const cli_job *job)
 {
     json_t *array = json_array();
     int failed = 0;
-    for (uint32_t r = 0; r < report->rows && !failed; r++)
-        if (json_array_append_new(array, candidates_json(report, r, tokens[(size_t)r * stride])) != 0)
+    for (uint32_t r = 0; r < job->report->rows && !failed; r++)
+        if (json_array_append_new(array, candidates_json(job, r)) != 0)
             failed = cli_no_memory();
     if (!failed && json_dump_file(array, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)
-        failed = cli_fail("%s: cannot be written", path);
+        failed = cli_fail("%s: cannot be written: %s", path, strerror(errno));
     json_decref(array);
     return failed;
 }

@@ -49,7 +49,7 @@ void cli_report_host(const cli_logits *logits, uint32_t row, int32_t token, cli_
 int cli_report_json(const cli_report *report, uint32_t row, json_t *object);
 
 /* An array with {"row", "token", "count", "entropy", "kept_mass", "candidates":
- * [{"token", "logit", "probability"}, ...]} a row; stride: of tokens. */
-int cli_candidates_write(const char *path, const cli_report *report, const int32_t *tokens, uint32_t stride);
+ * [{"token", "logit", "probability"}, ...]} a row, of job->report. */
+int cli_candidates_write(const char *path, const cli_job *job);
 
 #endif

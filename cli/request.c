@@ -7,26 +7,38 @@
 
 #include "request.h"
 
-/* An array with so many rows, one for each `of` what there is; `what` it should be is for the sentence. */
-static int array_read(const char *path, uint32_t rows, const char *of, const char *what, bool (*fits)(const cli_npy *),
+/* An array with a row for each of `rows`; `what` it should be is for the sentence. */
+static int array_read(const char *path, const cli_rows *rows, const char *what, bool (*fits)(const cli_npy *),
                       cli_npy *array)
 {
-    if (cli_npy_read(path, array) != 0)
+    if (cli_npy_open(path, array) != 0)
         return 1;
-    if (array->dims != 2 || !fits(array))
-        cli_fail("%s: not an array %s", path, what);
-    else if (array->shape[0] != rows)
-        cli_fail("%s: %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0], rows, of);
+    if (array->bytes == 0)
+        cli_fail("%s: the array is empty", path);
+    else if (array->dims != 2 || !fits(array))
+        cli_npy_refuse(array, path, what);
+    else if (array->shape[0] != rows->all)
+        cli_fail("%s: %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0], rows->all, rows->of);
     else if (array->shape[1] > INT32_MAX)
         cli_fail("%s: rows of %" PRIu64 " are too long", path, array->shape[1]);
     else
-        return 0;
-    free(array->data);
-    array->data = NULL;
+        return cli_npy_rows(array, rows->picked);
+    cli_npy_close(array);
     return 1;
 }
 
 static const char of_logits[] = "rows of logits";
+
+static cli_rows rows_of_logits(const cli_job *job)
+{
+    return (cli_rows){job->logits->rows, job->logits->file_rows, job->picked, of_logits};
+}
+
+/* Of requests; but for drafts' they are those of the logits. */
+static cli_rows rows_of(const cli_request *q)
+{
+    return (cli_rows){q->requests, q->picked.row != NULL ? q->logits.file_rows : q->requests, &q->picked, q->of};
+}
 
 static bool is_bool(const cli_npy *array) { return array->size == 1 && array->kind != 'i'; }
 static bool is_mask(const cli_npy *array) { return is_bool(array) || (array->size == 4 && array->kind != 'f'); }
@@ -35,9 +47,9 @@ static bool is_ids(const cli_npy *array) { return array->kind == 'i' && array->s
 
 static int mask_read(const char *path, cli_job *job)
 {
+    const cli_rows rows = rows_of_logits(job);
     cli_npy mask;
-    if (array_read(path, job->logits->rows, of_logits, "int32 [rows, words] or bool [rows, vocab]", is_mask, &mask) !=
-        0)
+    if (array_read(path, &rows, "int32 [rows, words] or bool [rows, vocab]", is_mask, &mask) != 0)
         return 1;
     job->mask = mask.data;
     job->mask_width = (uint32_t)mask.shape[1];
@@ -49,8 +61,9 @@ static int mask_read(const char *path, cli_job *job)
 
 static int bias_read(const char *path, cli_job *job)
 {
+    const cli_rows rows = rows_of_logits(job);
     cli_npy bias;
-    if (array_read(path, job->logits->rows, of_logits, "float32 or float16 [rows, vocab]", is_bias, &bias) != 0)
+    if (array_read(path, &rows, "float32 or float16 [rows, vocab]", is_bias, &bias) != 0)
         return 1;
     job->bias = bias.data;
     job->bias_dtype = bias.size == 4 ? CLS_F32 : CLS_F16;
@@ -73,8 +86,9 @@ void cli_ids_narrow(void *ids, unsigned size, size_t count)
 /* Padding is -1. */
 static int tokens_read(const char *path, const cli_request *q, cli_tokens *tokens)
 {
+    const cli_rows rows = rows_of(q);
     cli_npy array;
-    if (array_read(path, q->requests, q->of, "int32 [rows, tokens]", is_ids, &array) != 0)
+    if (array_read(path, &rows, "int32 [rows, tokens]", is_ids, &array) != 0)
         return 1;
     tokens->ids = array.data;
     tokens->width = (uint32_t)array.shape[1];
@@ -91,7 +105,7 @@ static int prefixes_read(const char *path, uint32_t vocab, int32_t **prefix_of)
         return 1;
     *prefix_of = array.data;
     if (array.kind != 'i' || array.size != 4 || array.dims != 1)
-        return cli_fail("%s: not an array int32 [vocab]", path);
+        return cli_npy_refuse(&array, path, "int32 [vocab]");
     return array.shape[0] == vocab ? 0
                                    : cli_fail("%s: %" PRIu64 " tokens for a vocabulary of %" PRIu32, path,
                                               array.shape[0], vocab);
@@ -159,11 +173,12 @@ static int inputs_read(cli_request *q, cli_job *job)
 static int params_read(cli_request *q, const cli_option *options, cli_job *job)
 {
     const uint32_t vocab = job->logits->vocab;
+    const cli_rows rows = rows_of(q);
     if ((q->rows = calloc(q->requests, sizeof *q->rows)) == NULL)
         return cli_no_memory();
     job->params = q->rows;
     return cli_lists_parse(&q->lists, vocab, &q->params) || cli_params_check(options, &q->params, vocab) ||
-           cli_params_rows(&q->params, q->params_file, q->seeds, q->requests, q->of, vocab, q->rows);
+           cli_params_rows(&q->params, q->params_file, q->seeds, &rows, vocab, q->rows);
 }
 
 void cli_request_default(cli_request *q)
@@ -175,6 +190,7 @@ void cli_request_default(cli_request *q)
 int cli_sampling_read(cli_request *q, const cli_option *options, cli_job *job)
 {
     job->logits = &q->logits;
+    job->picked = &q->picked;
     if (params_read(q, options, job) != 0 || inputs_read(q, job) != 0)
         return 1;
     job->history = history_of(job, q->requests);
@@ -186,7 +202,7 @@ int cli_request_read(cli_request *q, const cli_option *options, cli_job *job)
     memset(job, 0, sizeof *job);
     if (q->logits_path == NULL)
         return cli_fail("--logits: a file of logits is needed");
-    if (cli_logits_read(q->logits_path, q->dtype, &q->logits) != 0)
+    if (cli_logits_read(q->logits_path, q->dtype, &q->picked, &q->logits) != 0)
         return 1;
     q->requests = q->logits.rows;
     q->of = of_logits;

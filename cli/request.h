@@ -11,7 +11,8 @@ typedef struct cli_request {
     const char *logits_path, *dtype, *mask, *bias, *prompt, *output, *seeds, *params_file, *prefixes;
     cls_params params; /* of the command line, for all rows */
     cli_lists lists;
-    cli_list end_ids; /* of the infill stage */
+    cli_list end_ids;  /* of the infill stage */
+    cli_picked picked; /* rows to read; its owner frees them */
 
     /* What is read by them. */
     cli_logits logits;

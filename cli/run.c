@@ -82,7 +82,7 @@ int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, u
     if (cli_compiled(cls_slot_begin(sampler, slot, &job->params[request], row_of(&job->prompt, request),
                                     job->prompt.width, row_of(&job->output, request), job->output.width)) == CLS_OK)
         return 0;
-    return cli_fail("row %" PRIu32 ": %s", request, cls_error_message());
+    return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, request), cls_error_message());
 }
 
 static int begin_all(const cli_job *job, cls_sampler *sampler)
@@ -252,7 +252,7 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
     if (job->probs != NULL && d == 0)
         result.probs = job->probs + (size_t)r * job->logits->vocab;
     if (cls_host_sample(&row, &result) != CLS_OK)
-        return cli_fail("row %" PRIu32 ": %s", r, cls_error_message());
+        return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
     if (job->tokens != NULL)
         job->tokens[at] = result.token;
     if (job->logprobs != NULL)

@@ -9,10 +9,12 @@
 #include "report.h"
 #include "request.h"
 
+#define MOST_PICKED (1u << 24) /* rows of --rows: they are listed before there is a file to compare them with */
+
 /* What the options say. */
 typedef struct request {
     cli_request of;
-    const char *device, *tokens, *probs, *logprobs, *top_ids, *top_values, *candidates;
+    const char *rows, *device, *tokens, *probs, *logprobs, *top_ids, *top_values, *candidates;
     uint32_t draws;
     cls_context_options kernels;
     int32_t kind; /* of logprobs */
@@ -39,8 +41,8 @@ static void print_table(const request *q, const cli_job *job)
         for (uint32_t d = 0; d < q->draws; d++) {
             const size_t at = (size_t)r * q->draws + d;
             char words[64];
-            printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32 " %10.4f %11.6f  %s\n", r, cli_position(job, r) + d,
-                   job->tokens[at], (double)job->logprobs[at], exp((double)job->logprobs[at]),
+            printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32 " %10.4f %11.6f  %s\n", cli_row_number(job->picked, r),
+                   cli_position(job, r) + d, job->tokens[at], (double)job->logprobs[at], exp((double)job->logprobs[at]),
                    cli_status_words(job->status[at], words));
             if (d == 0 && job->report != NULL)
                 print_top(job->report, r);
@@ -59,8 +61,8 @@ static json_t *row_json(const cli_job *job, uint32_t r)
         json_array_append_new(logprobs, cli_real((double)job->logprobs[at + d]));
         json_array_append_new(statuses, json_integer(job->status[at + d]));
     }
-    return json_pack("{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row", (int)r, "position",
-                     (json_int_t)cli_position(job, r), "status", (int)job->status[at], "statuses", statuses,
+    return json_pack("{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, r),
+                     "position", (json_int_t)cli_position(job, r), "status", (int)job->status[at], "statuses", statuses,
                      "status_words", cli_status_words(job->status[at], words), "token", (int)job->tokens[at], "tokens",
                      tokens, "logprob", cli_real((double)job->logprobs[at]), "logprobs", logprobs);
 }
@@ -97,7 +99,7 @@ static int write_files(const request *q, const cli_job *job)
             cli_npy_write(q->top_ids, 'i', 2, top, cli_report_ints(&q->report, CLI_TOP_IDS, 0))) ||
            (q->top_values != NULL &&
             cli_npy_write(q->top_values, 'f', 2, top, cli_report_floats(&q->report, CLI_TOP_LOGPROBS, 0))) ||
-           (q->candidates != NULL && cli_candidates_write(q->candidates, &q->report, job->tokens, q->draws));
+           (q->candidates != NULL && cli_candidates_write(q->candidates, job));
 }
 
 /* ----------------------------------------------------------------------- run */
@@ -161,8 +163,8 @@ static int sample(const request *q, cli_job *job)
         return cli_fail("--draws: %" PRIu32 " draws of %" PRIu32 " rows are too many", q->draws, rows);
     for (uint32_t r = 0; r < rows; r++)
         if (cli_position(job, r) > UINT32_MAX - (q->draws - 1))
-            return cli_fail("--draws: row %" PRIu32 " has no %" PRIu32 " positions from %" PRIu64 " on", r, q->draws,
-                            cli_position(job, r));
+            return cli_fail("--draws: row %" PRIu32 " has no %" PRIu32 " positions from %" PRIu64 " on",
+                            cli_row_number(job->picked, r), q->draws, cli_position(job, r));
     return outputs_make(q, job) || run(q, job) || write_files(q, job) || print_results(q, job);
 }
 
@@ -181,6 +183,8 @@ int cls_cmd_sample(int argc, char **argv)
     int failed = 1;
     cli_option options[] = {
         CLI_REQUEST_OPTIONS(&q.of),
+        {"rows", CLI_STRING, &q.rows, "LIST", "only these rows, as 0,3,8-15; no others are read (default: all)", NULL,
+         0},
         {"device", CLI_STRING, &q.device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
          0},
         {"draws", CLI_UINT, &q.draws, "N", "draw N times a row, at successive positions (default 1)", NULL, 0},
@@ -195,8 +199,8 @@ int cls_cmd_sample(int argc, char **argv)
          0},
         {"candidates", CLI_STRING, &q.candidates, "OUT.json", "write the tokens that are left of each row", NULL, 0},
         {"work-group", CLI_UINT, &q.kernels.work_group, "N", "work-items of a group (default: by the device)", NULL, 0},
-        {"vector", CLI_UINT, &q.kernels.vector, "N", "logits loaded at once: 2, 4, 8 or 16 (default: by the device)", NULL,
-         0},
+        {"vector", CLI_UINT, &q.kernels.vector, "N", "logits loaded at once: 2, 4, 8 or 16 (default: by the device)",
+         NULL, 0},
         CLI_DEVICE_OPTIONS(&q.kernels),
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object a row", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
@@ -211,13 +215,16 @@ int cls_cmd_sample(int argc, char **argv)
         break;
     case CLI_GO:
         q.report.candidates = q.candidates != NULL;
-        if (check(&q) == 0 && cli_request_read(&q.of, options, &job) == 0) {
+        q.of.picked.option = "--rows";
+        if (check(&q) == 0 && (q.rows == NULL || cli_picked_parse(q.rows, MOST_PICKED, &q.of.picked) == 0) &&
+            cli_request_read(&q.of, options, &job) == 0) {
             job.report = q.report.top_n != 0 || q.report.candidates ? &q.report : NULL;
             failed = sample(&q, &job);
         }
     }
     outputs_free(&job);
     free(q.report.data);
+    free(q.of.picked.row);
     cli_request_free(&q.of, &job);
     return failed;
 }

@@ -30,6 +30,7 @@ static void print_device(const cli_target *target)
     printf("kernels   clsample %s, %s\n\n", cls_version(), info.origin < 3 ? origins[info.origin] : "?");
 }
 
+/* The cases of all stages. */
 static uint32_t print_stages(const cls_selftest_report *report)
 {
     uint32_t cases = 0;
@@ -43,32 +44,83 @@ static uint32_t print_stages(const cls_selftest_report *report)
     return cases;
 }
 
-static int run(const cli_target *target, double opened)
+json_t *cli_stages_json(const cls_selftest_report *r, uint32_t *cases)
 {
-    cls_selftest_report report = {.struct_size = sizeof report};
-    print_device(target);
+    json_t *const array = json_array();
+    *cases = 0;
+    for (uint32_t i = 0; i < r->stages && i < CLS_SELFTEST_STAGES; i++) {
+        const cls_selftest_stage *const s = &r->stage[i];
+        *cases += s->cases;
+        json_array_append_new(array, json_pack("{s:s, s:I, s:I, s:o}", "name", s->name, "cases", (json_int_t)s->cases,
+                                               "failed", (json_int_t)s->failed, "message", cli_text(s->message)));
+    }
+    return array;
+}
+
+/* A self-test and how it went. */
+typedef struct ran {
+    cls_selftest_report report;
+    double seconds, compile_seconds;
+    int exit;
+    bool broken_off; /* by a call that failed, or by a program that is proved wrong */
+    char error[512]; /* why it was */
+} ran;
+
+static int print_json(const cli_target *target, const ran *r)
+{
+    uint32_t cases;
+    json_t *const all = cli_stages_json(&r->report, &cases), *const shape = cli_shape_json(target->context);
+    json_t *const object =
+        json_pack("{s:s, s:o, s:o, s:I, s:I, s:f, s:f, s:o}", "clsample", cls_version(), "device",
+                  cli_device_json(&target->at, target->index), "shape", shape != NULL ? shape : json_null(), "cases",
+                  (json_int_t)cases, "failed", (json_int_t)r->report.failed, "seconds", r->seconds, "compile_seconds",
+                  r->compile_seconds, "stages", all);
+    if (object != NULL && r->broken_off)
+        json_object_set_new(object, "error", cli_text(r->error));
+    return cli_print_json(object);
+}
+
+static int print_table(const ran *r)
+{
+    const uint32_t cases = print_stages(&r->report);
+    if (r->broken_off)
+        return cli_flush();
+    if (r->report.failed == 0)
+        printf("\nall %" PRIu32 " cases agree", cases);
+    else
+        printf("\n%" PRIu32 " of %" PRIu32 " cases differ", r->report.failed, cases);
+    printf(": %.2f s, after %.2f s for the kernels\n", r->seconds, r->compile_seconds);
+    return cli_flush();
+}
+
+static void run(const cli_target *target, ran *r)
+{
     const cls_compile_options everything = {sizeof everything, 0, CLS_FEATURES_ALL};
     double start = seconds();
     cls_status status = cli_compiled(cls_context_compile(target->context, &everything));
-    if (status != CLS_OK) {
-        cli_fail_library(target->at.name);
-        return DID_NOT_RUN;
+    r->compile_seconds += seconds() - start;
+    if (status == CLS_OK) {
+        start = seconds();
+        status = cls_selftest(target->context, &r->report);
+        r->seconds = seconds() - start;
     }
-    opened += seconds() - start;
-    start = seconds();
-    status = cls_selftest(target->context, &report);
-    const double took = seconds() - start;
-    const uint32_t cases = print_stages(&report);
-    if (status != CLS_OK && status != CLS_SELF_TEST_FAILED) {
-        cli_fail_library(target->at.name);
+    r->exit = status == CLS_OK ? 0 : status == CLS_SELF_TEST_FAILED ? DIFFERS : DID_NOT_RUN;
+    r->broken_off = status != CLS_OK && (status != CLS_SELF_TEST_FAILED || r->report.failed == 0);
+    if (r->broken_off)
+        snprintf(r->error, sizeof r->error, "%s", cls_error_message());
+}
+
+static int test(const cli_target *target, bool json, double opened)
+{
+    ran r = {.report.struct_size = sizeof r.report, .compile_seconds = opened};
+    if (!json)
+        print_device(target);
+    run(target, &r);
+    if ((json ? print_json(target, &r) : r.report.stages == 0 ? 0 : print_table(&r)) != 0)
         return DID_NOT_RUN;
-    }
-    if (status == CLS_OK)
-        printf("\nall %" PRIu32 " cases agree", cases);
-    else
-        printf("\n%" PRIu32 " of %" PRIu32 " cases differ", report.failed, cases);
-    printf(": %.2f s, after %.2f s for the kernels\n", took, opened);
-    return cli_flush() != 0 ? DID_NOT_RUN : status == CLS_OK ? 0 : DIFFERS;
+    if (r.broken_off)
+        cli_fail("%s: %s", target->at.name, r.error);
+    return r.exit;
 }
 
 int cls_cmd_selftest(int argc, char **argv)
@@ -77,6 +129,7 @@ int cls_cmd_selftest(int argc, char **argv)
     cli_target target;
     const char *device = NULL;
     int32_t dtype = 0;
+    bool json = false;
     cli_option options[] = {
         {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE", "of the logits: all (default), f32, f16 or bf16", "all|f32|f16|bf16", 0},
@@ -85,6 +138,7 @@ int cls_cmd_selftest(int argc, char **argv)
         {"vector", CLI_UINT, &context.vector, "N", "logits a work-item loads at once (default: by device)", NULL, 0},
         {"shortlist", CLI_UINT, &context.shortlist, "N", "candidates of a row's list (default: by device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&context),
+        {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
     };
     cls_context_options_default(&context, sizeof context);
@@ -103,7 +157,7 @@ int cls_cmd_selftest(int argc, char **argv)
     const double start = seconds();
     if (cli_open(device, &context, 0, &target) != 0)
         return DID_NOT_RUN;
-    const int status = run(&target, seconds() - start);
+    const int status = test(&target, json, seconds() - start);
     cli_close(&target);
     return status;
 }

@@ -376,7 +376,7 @@ int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e
     uint32_t base = 0;
     memset(e, 0, sizeof *e);
     cli_host_row(job, row, row, &host);
-    e->row = row;
+    e->row = cli_row_number(job->picked, row);
     e->vocab = host.vocab;
     e->position = host.position;
 

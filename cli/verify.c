@@ -178,7 +178,7 @@ static int check(const question *q)
 static int read_all(question *q, const cli_option *options, cli_job *job)
 {
     cli_drafts *const d = &q->drafts;
-    if (cli_logits_read(q->files.target, q->of.dtype, &q->of.logits) != 0 ||
+    if (cli_logits_read(q->files.target, q->of.dtype, NULL, &q->of.logits) != 0 ||
         cli_drafts_read(&q->files, q->of.dtype, &q->of.logits, d) != 0)
         return 1;
     if (d->method != CLS_VERIFY_STANDARD && d->method != CLS_VERIFY_BLOCK) {

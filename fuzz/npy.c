@@ -9,6 +9,7 @@
 #define fopen file_open
 #define fclose file_close
 #include "cli/npy.c"
+#include "cli/logits.c"
 #include "cli/pieces.c"
 
 /* What was read is there, all of it; what is written of it reads the same. */
@@ -41,13 +42,32 @@ static void any_array(void)
 static void some_logits(const char *dtype)
 {
     cli_logits logits;
-    if (cli_logits_read("input", dtype, &logits) == 0) {
+    if (cli_logits_read("input", dtype, NULL, &logits) == 0) {
         demand(logits.rows != 0 && logits.vocab != 0, "logits of no size");
         look_at(logits.data, logits.size * logits.rows * logits.vocab);
     } else {
         demand(logits.data == NULL, "refused (%s), but there are data", what_was_said());
     }
     free(logits.data);
+}
+
+/* Rows that are picked are those that all of them has, in the order in which they are picked. */
+static void some_rows(uint32_t first, uint32_t second)
+{
+    uint32_t row[2] = {first, second};
+    const cli_picked picked = {"--rows", 2, row};
+    cli_logits all, some;
+    const int failed = cli_logits_read("input", NULL, NULL, &all);
+    if (cli_logits_read("input", NULL, &picked, &some) == 0) {
+        const size_t size = some.size * some.vocab;
+        demand(!failed && some.rows == 2 && some.file_rows == all.rows, "rows of what is refused");
+        for (size_t i = 0; i < 2; i++)
+            demand(memcmp((char *)some.data + i * size, (char *)all.data + row[i] * size, size) == 0, "another row");
+    } else {
+        demand(failed || first >= all.rows || second >= all.rows, "rows that are there are refused");
+    }
+    free(all.data);
+    free(some.data);
 }
 
 static void some_pieces(uint32_t vocab)
@@ -73,6 +93,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         some_logits(dtypes[how]);
     else if (how >= 250)
         some_pieces(1u + how - 250);
+    else if (how >= 246)
+        some_rows(how & 1u, how >> 1 & 1u);
     else
         any_array();
     return 0;

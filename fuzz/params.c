@@ -63,7 +63,8 @@ static void use(const cls_params *params, uint32_t vocab)
 
 static void from_json(const cls_params *base, const char *seeds, uint32_t rows, uint32_t vocab, cls_params *params)
 {
-    if (cli_params_rows(base, "input", seeds, rows, "rows", vocab, params) == 0)
+    const cli_rows all = {rows, rows, NULL, "rows"};
+    if (cli_params_rows(base, "input", seeds, &all, vocab, params) == 0)
         for (uint32_t r = 0; r < rows; r++)
             use(&params[r], vocab);
     else

@@ -34,7 +34,7 @@ shows() { # WHAT STAGES TOKENS MASSES SHARES TEMPERATURES OPTIONS
 
 no() { pattern_=$1; shift; refused "$pattern_" explain --logits four.npy "$@"; }
 refused "--logits: a file" explain
-refused "nowhere.npy: cannot be opened" explain --logits nowhere.npy
+refused "nowhere.npy: cannot be opened: No such file or directory" explain --logits nowhere.npy
 no "--row: there is no row 2 among 2" --row 2
 no "--row: '-1'" --row -1
 no "--top: 'x'" --top x
@@ -45,7 +45,7 @@ no "--infill: needs" --infill
 no "f32.npy: not a llama2.c" --pieces f32.npy
 no "--plot: 'x.gif' is neither .png nor .svg" --plot x.gif
 no "--plot: '.png' is neither" --plot .png
-no "none/x.png: cannot be written" --plot none/x.png
+no "none/x.png: cannot be written: No such file or directory" --plot none/x.png
 
 # --------------------------------------------------------- stages, by hand
 
@@ -171,14 +171,73 @@ same "no files are left" before after
 printf '#!/bin/sh\ncat\n' >fake/gnuplot
 { printf '\004\000\000\000'; for i in 1 2 3 4; do printf "\000\000\000\000\006\000\000\000a'\`l\`\\\\"; done; } >pieces.bin
 with_path "$dir/fake:$PATH" check "commands" explain --pieces pieces.bin --top-k 2 --plot commands.svg
-says "labels" "^set label '\"a\"\`l\`" commands.svg
+says "labels" "^set label '1  '*\"*a\"\`l\`" commands.svg
 says "titles" "title 'top-k 2 (2 left)'" commands.svg
 says "curves" '^1 0.6622' commands.svg
+
+
+# The drawn token has a ring at its point and in the list, with its rank among what is left; ties go by number.
+plotted() { # OPTIONS: the commands for a plot of row 0 of flat.npy
+    with_path "$dir/fake:$PATH" check "commands of $*" "$clsample" explain --logits flat.npy --json \
+        --plot commands.svg "$@"
+}
+npy flat.npy '<f4' '1, 1000'; head -c 4000 /dev/zero >>flat.npy
+for seed in 0 1 2; do
+    plotted --seed $seed
+    token=$(sed -n '2,6s/^ *"token": \([0-9]*\),*$/\1/p' out)
+    says "the drawn token" "^set label '   drawn: #$token' at graph 1.04,graph 0.61 .* pointtype 6 " commands.svg
+    says "its rank" "^set label '   rank $((token + 1)), 0.001' at graph 1.04,graph 0.55 " commands.svg
+    says "its point" "^set label '' at $((token + 1)),0.00100000005 front point pointtype 6 " commands.svg
+done
+plotted --allowed-id 3
+says "one token" "'-' with lines .* title 'logits (1000 left)'" commands.svg
+says "one token" "'-' with points .* title 'adjusted 1 allowed (1 left)'" commands.svg
+is "one token: lines" "$(grep -o ' with lines ' commands.svg | wc -l | tr -d ' ')" 1
+plotted --max-tokens 1 --output "$(ints one.npy '1, 1' 5; echo one.npy)"
+is "no token is drawn" "$(grep -c 'drawn\|pointtype 6' commands.svg)" 0
+# What is so unlikely that no curve shows it leaves one.
+plotted --temperature 0.005 --logit-bias 7:1
+says "one that can be seen" "'-' with points .* title 'temperature 0.005 (1000 left)'" commands.svg
+
+# Boxes about the texts of a picture, of letters 0.6 of their size wide: those that lie on one another.
+overlapping() {
+    awk '/<g transform="translate/ { transform = $0 }
+        /<text/ {
+            if (transform ~ /rotate\(270\)/)
+                next
+            if (transform ~ /rotate/)
+                print "a rotated label"
+            text = $0
+            sub(/^[^>]*<text[^>]*>/, "", text)
+            sub(/<\/text>.*/, "", text)
+            gsub(/&[a-z]*;/, "x", text)
+            place = transform
+            sub(/.*translate\(/, "", place)
+            split(place, at, /[,)]/)
+            size = transform
+            sub(/.*font-size="/, "", size)
+            size += 0
+            width = 0.6 * size * length(text)
+            left = at[1] - (transform ~ /"middle"/ ? width / 2 : transform ~ /"end"/ ? width : 0)
+            n++
+            x0[n] = left; x1[n] = left + width; y0[n] = at[2] - 0.75 * size; y1[n] = at[2] + 0.2 * size; name[n] = text
+            for (i = 1; i < n; i++)
+                if (x0[i] < x1[n] && x0[n] < x1[i] && y0[i] < y1[n] && y0[n] < y1[i])
+                    print name[i] " and " name[n]
+        }' "$1"
+}
 
 if command -v gnuplot >/dev/null; then
     check "a picture" explain --chain llama --top-k 3 --temperature 0.7 --pieces pieces.bin --plot plot.svg
     says "a picture" '</svg>' plot.svg
     says "a stage of it" 'top-k 3 (3 left)' plot.svg
+    is "labels on one another" "$(overlapping plot.svg)" ""
+    for options in "" "--allowed-id 3" "--logit-bias 5:9 --top-k 400 --top-p 0.99 --min-p 0.0001 --temperature 2"; do
+        # shellcheck disable=SC2086
+        check "a picture of a flat row, $options" "$clsample" explain --logits flat.npy $options --plot flat.svg
+        says "a picture of a flat row, $options" 'drawn: #[0-9]' flat.svg
+        is "labels on one another, $options" "$(overlapping flat.svg)" ""
+    done
     check "greedy" "$clsample" explain --logits f32.npy --temperature 0 --plot plot.png
     is "a PNG" "$(head -c 4 plot.png | tail -c 3)" PNG
     check "over an old one" explain --plot old.png

@@ -40,9 +40,9 @@ not_run "--output: a value is missing" --output
 not_run "--output: '.json' is no name for a file" --output .json
 needs_device
 not_run "there is no device 99" --device 99
-not_run "--output: nowhere/x.json: cannot write" --output nowhere/x.json
+not_run "--output: nowhere/x.json: cannot write: No such file or directory" --output nowhere/x.json
 mkdir is-folder.md
-not_run "--output: is-folder.md: cannot write" --output is-folder.json
+not_run "--output: is-folder.md: cannot write: Is a directory" --output is-folder.json
 
 # ------------------------------------------------------------------ it runs
 
@@ -129,6 +129,23 @@ if ${CC:-cc} -shared -fPIC -I"$here/../include" -DCL_TARGET_OPENCL_VERSION=120 -
     unset LD_PRELOAD
     says "no cases" '^self-test  0 of 0 cases differ; it did not run to its end' out
     says "no cases" '^- self-test: the program prepare gives another token than the host$' clsample-report.md
+else
+    echo "left out: no shared library could be made: $(head -1 cc.err)"
+fi
+
+# ------------------------------------------------------------------ interrupted
+
+rm -f clsample-report.*
+if make_interrupting; then
+    interrupted INTERRUPT_AT=3 "$clsample" report --quick
+    is "interrupted: status" $code 130
+    says "interrupted" '^Interrupted in its part bench; the report has what was known by then[.]$' out
+    balanced "interrupted" clsample-report.json
+    says "interrupted" '^  "complete": false,$' clsample-report.json
+    says "interrupted" '^  "doing": "bench",$' clsample-report.json
+    says "interrupted" '^  "failures": \[\],$' clsample-report.json
+    is "interrupted: cases" "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' clsample-report.json | tr '\n' ' ')" "greedy topk "
+    says "interrupted" 'The report is not complete: it ended, or goes on, with: bench' clsample-report.md
 else
     echo "left out: no shared library could be made: $(head -1 cc.err)"
 fi

@@ -120,3 +120,48 @@ needs_device() { # exits 77 without one
     fi
 }
 
+# -------------------------------------------------------------------- interrupts
+
+# interrupting.so raises SIGINT at the INTERRUPT_AT-th case of a bench, or with INTERRUPT_AT_STEP at that step of
+# serving; twice with INTERRUPT_TWICE.
+make_interrupting() {
+    cat >interrupting.c <<'EOF'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include "clsample.h"
+__attribute__((constructor)) static void hear(void) { signal(SIGINT, SIG_DFL); } /* a script's background ignores it */
+static void count(const char *name, int *n)
+{
+    const char *const at = getenv(name);
+    if (at == NULL || ++*n != atoi(at))
+        return;
+    raise(SIGINT);
+    if (getenv("INTERRUPT_TWICE") != NULL)
+        raise(SIGINT);
+}
+uint32_t cls_sampler_launches(const cls_sampler *sampler)
+{
+    static int n;
+    (void)sampler;
+    count("INTERRUPT_AT", &n);
+    return 1;
+}
+cls_status cls_readback_get(cls_readback *readback, uint64_t ticket, int block, const void **data)
+{
+    static int n;
+    cls_status (*const get)(cls_readback *, uint64_t, int, const void **) =
+        (cls_status (*)(cls_readback *, uint64_t, int, const void **))dlsym(RTLD_NEXT, "cls_readback_get");
+    count("INTERRUPT_AT_STEP", &n);
+    return get(readback, ticket, block, data);
+}
+EOF
+    ${CC:-cc} -shared -fPIC -I"$here/../include" -DCL_TARGET_OPENCL_VERSION=120 -o interrupting.so interrupting.c -ldl \
+        2>cc.err
+}
+
+interrupted() { # VARIABLE=VALUE... COMMAND...: with interrupting.so; its status is in code
+    env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$PWD/interrupting.so" "$@" >out 2>err
+    code=$?
+}

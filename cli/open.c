@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/* Choosing an OpenCL device and opening it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#if defined(_WIN32)
+#include <io.h>
+#define access _access
+#define fileno _fileno
+#define isatty _isatty
+#define X_OK 0 /* folders have no such permission there */
+#else
+#include <unistd.h>
+#endif
+
+#include "cli.h"
+
+/* ---------------------------------------------------------------------- choice */
+
+/* "0 (NAME, CPU), 1 (NAME, GPU, cannot be used)"; what does not fit is left out. */
+static const char *list_devices(const cli_devices *list, char text[768])
+{
+    size_t used = 0;
+    for (uint32_t i = 0; i < list->count && used < 768; i++) {
+        const cli_device *const d = &list->device[i];
+        used += (size_t)snprintf(text + used, 768 - used, "%s%" PRIu32 " (%s, %s%s)", i == 0 ? "" : ", ", i, d->name,
+                                 cli_device_type(d->type), d->usable ? "" : ", cannot be used");
+    }
+    return text;
+}
+
+/* A number alone, with nothing before it or after it. */
+static bool is_number(const char *text)
+{
+    return *text != '\0' && text[strspn(text, "0123456789")] == '\0' && strlen(text) < 10;
+}
+
+static const cli_device *choose_named(const char *which, bool any, const cli_devices *list, uint32_t *index)
+{
+    char text[768];
+    *index = is_number(which) ? (uint32_t)strtoul(which, NULL, 10) : UINT32_MAX;
+    if (*index >= list->count) {
+        cli_fail(is_number(which) ? "--device: there is no device %s; there %s %s"
+                                  : "--device: '%s' is no device's number; there %s %s",
+                 which, list->count == 1 ? "is" : "are", list_devices(list, text));
+        return NULL;
+    }
+    if (!list->device[*index].usable && !any) {
+        cli_fail("--device: device %" PRIu32 " cannot be used: %s", *index, list->device[*index].reason);
+        return NULL;
+    }
+    return &list->device[*index];
+}
+
+/* The device that --device asks for, or the default. any: as cli_find() has it. */
+static const cli_device *choose(const char *which, bool any, const cli_devices *list, uint32_t *index)
+{
+    if (list->count == 0) {
+        cli_fail("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to use the CPU");
+        return NULL;
+    }
+    if (which != NULL)
+        return choose_named(which, any, list, index);
+    for (*index = 0; *index < list->count; ++*index)
+        if (list->device[*index].is_default)
+            return &list->device[*index];
+    *index = 0;
+    if (any)
+        return &list->device[0];
+    cli_fail("no OpenCL device can be used as asked: %s: %s", list->device[0].name, list->device[0].reason);
+    return NULL;
+}
+
+/* -------------------------------------------------------------------- kernels */
+
+static char build_log[1 << 16];
+static bool is_shown; /* a line of progress is on the screen */
+
+/* A line that is written over, where somebody may be looking. */
+static void show_progress(void *user, const char *program, uint32_t done, uint32_t count)
+{
+    (void)user;
+    if (!isatty(fileno(stderr)))
+        return;
+    fprintf(stderr, "\rkernels: %-20s %" PRIu32 " of %" PRIu32, program, done + 1, count);
+    fflush(stderr);
+    is_shown = true;
+}
+
+cls_status cli_compiled(cls_status status)
+{
+    if (is_shown)
+        fprintf(stderr, "\r%48s\r", "");
+    is_shown = false;
+    /* Kernels that do not compile have more to tell than a sentence. */
+    if (status == CLS_BUILD_FAILED)
+        fputs(build_log, stderr);
+    return status;
+}
+
+static cls_status create(cli_target *target, const cls_context_options *options)
+{
+    cls_context_options told = *options;
+    told.build_log = build_log;
+    told.build_log_size = sizeof build_log;
+    told.build_log_stays = 1;
+    told.cache_always = 1; /* whoever names a folder wants it filled */
+    told.progress = show_progress;
+    return cli_compiled(cls_context_create(target->cl, target->at.device, &told, &target->context));
+}
+
+const char *cli_build_log(void) { return build_log; }
+
+/* Whether compiled kernels can be kept in the folder, by keeping something there; errno says why not. */
+static bool is_writable(const char *dir)
+{
+    const size_t size = strlen(dir) + 32;
+    char *const path = malloc(size);
+    FILE *file = NULL;
+    errno = ENOENT; /* what no name is; without it "" would be the root */
+    for (int i = 0; i < 64 && *dir != '\0' && path != NULL && file == NULL; i++) {
+        snprintf(path, size, "%s/clsample-test.%d", dir, i); /* others may be trying, too */
+        if ((file = fopen(path, "wbx")) == NULL && errno != EEXIST)
+            break;
+    }
+    const int why = errno;
+    if (file != NULL) {
+        fclose(file);
+        remove(path);
+    }
+    free(path);
+    errno = why;
+    return file != NULL;
+}
+
+/* A folder that is named is wanted: one that is not there is refused; one that others filled is used as it is. */
+static int check_folder(const char *dir)
+{
+    struct stat about;
+    if (dir == NULL || is_writable(dir))
+        return 0;
+    const int why = errno;
+    if (stat(dir, &about) != 0)
+        return cli_fail("--cache-dir: '%s' cannot be used: %s", dir, strerror(errno));
+    if (!S_ISDIR(about.st_mode))
+        return cli_fail("--cache-dir: '%s' is no folder", dir);
+    if (access(dir, X_OK) != 0)
+        return cli_fail("--cache-dir: '%s' cannot be read: %s", dir, strerror(errno));
+    cli_warn("--cache-dir: '%s' cannot be written: %s; kernels are taken from there, and none are kept", dir,
+             strerror(why));
+    return 0;
+}
+
+int cli_find(const char *which, const cls_context_options *options, bool any, cli_target *target)
+{
+    cli_devices list;
+    const cli_device *device;
+    memset(target, 0, sizeof *target);
+    if (check_folder(options->cache_dir) != 0 || cli_devices_find(options, &list) != 0)
+        return 1;
+    device = choose(which, any, &list, &target->index);
+    if (device != NULL)
+        target->at = *device;
+    cli_devices_free(&list);
+    return device == NULL;
+}
+
+int cli_open_queue(cli_target *target, cl_command_queue_properties properties)
+{
+    cl_int error;
+    target->cl = clCreateContext(NULL, 1, &target->at.device, NULL, NULL, &error);
+    if (error == CL_SUCCESS)
+        target->queue = clCreateCommandQueue(target->cl, target->at.device, properties, &error);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl(target->at.name, error);
+}
+
+int cli_open_context(cli_target *target, const cls_context_options *options)
+{
+    build_log[0] = '\0';
+    return create(target, options) == CLS_OK ? 0 : cli_fail_library(target->at.name);
+}
+
+int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,
+             cli_target *target)
+{
+    if (cli_find(which, options, false, target) != 0)
+        return 1;
+    if (cli_open_queue(target, properties) == 0 && cli_open_context(target, options) == 0)
+        return 0;
+    cli_close(target);
+    return 1;
+}
+
+void cli_close(cli_target *target)
+{
+    cls_context_destroy(target->context);
+    if (target->queue != NULL)
+        clReleaseCommandQueue(target->queue);
+    if (target->cl != NULL)
+        clReleaseContext(target->cl);
+    memset(target, 0, sizeof *target);
+}
