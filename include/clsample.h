@@ -130,8 +130,8 @@ typedef enum cls_row_status {
                             untouched */
     CLS_ROW_SKIPPED = 8, /* the row map says -1, or the request had stopped before (with
                             CLS_ROW_STOPPED): invalid_token, state untouched */
-    CLS_ROW_NO_SLOT = 16, /* the row map (a cl_mem) names no begun slot, or a mask's or bias's row
-                             map no row of it: invalid_token, state untouched */
+    CLS_ROW_NO_SLOT = 16, /* the row map (a cl_mem) names no begun slot, or a mask's, bias's or the
+                             logits' row map no row of it: invalid_token, state untouched */
     CLS_ROW_STOPPED = 32, /* the request has ended: this token is a stop id, or the last of
                              max_tokens; or it had ended before (with CLS_ROW_SKIPPED) */
     CLS_ROW_LENGTH = 64,  /* with CLS_ROW_STOPPED: this token is the last of max_tokens, and no stop id */
@@ -789,7 +789,7 @@ typedef enum cls_logits_kind {
     CLS_LOGITS_BUFFER = 0 /* a cl_mem buffer */
 } cls_logits_kind;
 
-/* Logits [rows, vocab], row-major; read only. */
+/* Logits [rows, vocab], row-major; read only. (With a step's logits_map [logits_rows, vocab].) */
 typedef struct cls_logits {
     int32_t kind;        /* a cls_logits_kind */
     int32_t dtype;       /* a cls_dtype that the sampler was compiled for */
@@ -957,6 +957,14 @@ typedef struct cls_step {
     cls_buffer candidate_logits; /* float32 [rows, candidates_n], as final_logits */
     cls_buffer candidate_probs;  /* float32 [rows, candidates_n] */
     cls_buffer candidate_counts; /* int32 [rows] */
+
+    /* Which row of `logits` each row reads, so that several slots sample one: the continuations
+     * of a prompt after its prefill. -1 skips the row; a device map's number out of range is
+     * CLS_ROW_NO_SLOT, a host map's is refused. Absent: row r reads row r. The other maps, masks and
+     * outputs go by the step's rows. */
+    cls_ints logits_map;
+    uint32_t logits_rows; /* rows of `logits`; 0: rows */
+    uint32_t reserved_3;  /* 0 */
 } cls_step;
 
 CLS_API void cls_step_default(cls_step *step, size_t struct_size);

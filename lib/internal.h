@@ -48,7 +48,8 @@ void cls_failure_restore(const cls_failure *failure);
  * smaller one, but one that passes the size of a pointer. */
 #define CLS_FIRST_SIZE(p) _Generic((p), cls_params *: offsetof(cls_params, only_allowed), \
                                  cls_verify_call *: offsetof(cls_verify_call, latest), \
-                                 cls_sampler_options *: offsetof(cls_sampler_options, host_mask_size), default: sizeof *(p))
+                                 cls_sampler_options *: offsetof(cls_sampler_options, host_mask_size), \
+                                 cls_step *: offsetof(cls_step, logits_map), default: sizeof *(p))
 
 /* Zeroes a public struct of the caller's size and sets its struct_size; to 0, which every use
  * refuses, where that is below the first size, and then returns 0. */
@@ -366,7 +367,8 @@ extern int cls_proofs_only_run;
 
 /* The int32s of a step's rows that may come from the host. */
 enum cls_map {
-    CLS_MAP_SLOTS, CLS_MAP_POSITIONS, CLS_MAP_DRAWS, CLS_MAP_MASKS, CLS_MAP_BIASES, CLS_STEP_MAPS,
+    CLS_MAP_SLOTS, CLS_MAP_POSITIONS, CLS_MAP_DRAWS, CLS_MAP_MASKS, CLS_MAP_BIASES, CLS_MAP_LOGITS,
+    CLS_STEP_MAPS,
     CLS_MAP_TOKENS = CLS_STEP_MAPS, /* of cls_accept(), and drafts */
     /* Of drafts: the one that a row follows, the one that a draft follows, the
      * requests' first rows. */

@@ -75,6 +75,8 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, enum
     a->bias_offset = cls_place(&step->bias.values, plan->bias_size != 0 ? plan->bias_size : 1);
     a->bias_stride = cls_wide_of(step->bias.row_stride);
     a->bias_rows = step->bias.rows;
+    a->logits_rows = step->logits_rows;
+    a->logits_map_offset = cls_map_place(s, CLS_MAP_LOGITS, plan->map[CLS_MAP_LOGITS]);
     a->bias_map_offset = cls_map_place(s, CLS_MAP_BIASES, plan->map[CLS_MAP_BIASES]);
     cls_draw_args(a, s, plan);
     draft_args(a, s, plan);
@@ -83,7 +85,7 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, enum
 
 /* ------------------------------------------------------------- buffers of kernels */
 
-/* STEP_ARGS of cl/row/view.cl. */
+/* STEP_ARGS and ROWS_ARGS of cl/row/view.cl. */
 cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which, enum cls_role role)
 {
     const cls_step *const step = &plan->step;
@@ -105,6 +107,8 @@ cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum 
     cls_set_mem(&a, raw ? s->raw_mass : s->tile_mass);
     cls_set_mem(&a, raw ? s->raw_flags : s->tile_flags);
     cls_set_mem(&a, s->rows);
+    if (which != CLS_RESIDUAL && which != CLS_VERIFY) /* ROWS_ARGS */
+        cls_set_map(&a, s, plan->map[CLS_MAP_LOGITS]);
     return a;
 }
 

@@ -36,7 +36,8 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
     char what[64];
     snprintf(what, sizeof what, "%s->logits", call);
     return cls_buffer_check(sampler->context, what, &whole,
-                            cls_extent(plan->step.rows, l->row_stride, sampler->vocab, plan->logit_size),
+                            cls_extent(plan->step.logits_rows != 0 ? plan->step.logits_rows : plan->step.rows, l->row_stride,
+                                       sampler->vocab, plan->logit_size),
                             plan->logit_size, CLS_READS, &plan->ranges);
 }
 
@@ -127,9 +128,10 @@ cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls
 
 static cls_status check_map(const cls_sampler *sampler, const char *call, cls_plan *plan, enum cls_map which)
 {
-    static const char *const name[CLS_STEP_MAPS] = { "slots", "positions", "draws", "mask.row_map", "bias.row_map" };
+    static const char *const name[CLS_STEP_MAPS] = { "slots", "positions", "draws", "mask.row_map", "bias.row_map",
+                                                     "logits_map" };
     static const uint32_t has[CLS_STEP_MAPS] = { CLS_HAS_SLOT_MAP, CLS_HAS_POSITIONS, CLS_HAS_DRAWS, CLS_HAS_MASK_MAP,
-                                                CLS_HAS_BIAS_MAP };
+                                                CLS_HAS_BIAS_MAP, CLS_HAS_LOGITS_MAP };
     const cls_ints *const map = plan->map[which];
     if (map->host != NULL || map->device.buffer != NULL)
         plan->has |= has[which];
@@ -283,6 +285,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     plan->map[CLS_MAP_DRAWS] = &s->draws;
     plan->map[CLS_MAP_MASKS] = &s->mask.row_map;
     plan->map[CLS_MAP_BIASES] = &s->bias.row_map;
+    plan->map[CLS_MAP_LOGITS] = &s->logits_map;
     status = cls_wait_check(sampler->context, n_wait, wait);
     if (status != CLS_OK)
         return status;
@@ -294,11 +297,20 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
                         (int)s->logprob_kind);
     const uint64_t rows = s->rows;
     plan->report = report_of(s);
+    if (s->logits_rows == 0)
+        s->logits_rows = s->rows;
+    if (s->logits_map.host == NULL && s->logits_map.device.buffer == NULL && s->logits_rows < s->rows)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "step->logits_rows is %u for %u rows, and there is no step->logits_map",
+                        (unsigned)s->logits_rows, (unsigned)s->rows);
     status = cls_queue_check(sampler->context, queue, &plan->ordered);
     if (status == CLS_OK)
         status = cls_logits_check(sampler, "step", plan);
     for (int i = 0; i < CLS_MAP_MASKS && status == CLS_OK; i++)
         status = check_map(sampler, "step", plan, (enum cls_map)i);
+    if (status == CLS_OK)
+        status = check_map(sampler, "step", plan, CLS_MAP_LOGITS);
+    if (status == CLS_OK)
+        status = check_named_rows("step->logits_map", s->logits_map.host, s->rows, s->logits_rows);
     if (status == CLS_OK)
         status = cls_masks_check(sampler, "step", plan);
     const struct {
@@ -323,6 +335,8 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         status = cls_reserved_check("step->reserved", (uint32_t)s->reserved);
     if (status == CLS_OK)
         status = cls_reserved_check("step->reserved_2", s->reserved_2);
+    if (status == CLS_OK)
+        status = cls_reserved_check("step->reserved_3", s->reserved_3);
     if (status == CLS_OK && s->defer_accept)
         status = cls_invalid_token_check(sampler, "step", s->invalid_token);
     if (status == CLS_OK)

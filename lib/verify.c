@@ -210,6 +210,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     plan->step.bias = c->bias;
     plan->map[CLS_MAP_MASKS] = &plan->step.mask.row_map;
     plan->map[CLS_MAP_BIASES] = &plan->step.bias.row_map;
+    plan->map[CLS_MAP_LOGITS] = &plan->step.logits_map; /* none: each row has its own */
     if (status == CLS_OK)
         status = cls_logits_check(s, "call", plan);
     if (status == CLS_OK)
@@ -362,6 +363,7 @@ static cls_status verify_drafts(cls_sampler *s, cl_command_queue queue, const cl
     v.map[CLS_MAP_TOKENS].host = v.plan.draft_ids.host;
     v.map[CLS_MAP_MASKS].host = v.plan.step.mask.row_map.host;
     v.map[CLS_MAP_BIASES].host = v.plan.step.bias.row_map.host;
+    v.map[CLS_MAP_LOGITS].host = NULL;
     int uploads = 0;
     for (int i = 0; i < CLS_MAPS; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, v.map[i].host, entries(&v, (enum cls_map)i));

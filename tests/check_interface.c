@@ -339,6 +339,53 @@ START_TEST(latest)
 END_TEST
 
 /* What a sampler was not made for is known before a slot is taken. */
+/* Several slots sample one row of logits: as if the row had been copied for each of them. */
+START_TEST(shared_logits)
+{
+    device *const d = fixture_device(_i);
+    const int32_t rows_of[6] = {2, 0, -1, 2, 2, 1}, on_device[6] = {2, 0, -1, 2, 3, -2};
+    for (int use_device = 0; use_device < 2; use_device++) {
+        client s = small_client(d, 6);
+        const int32_t *const map = use_device ? on_device : rows_of;
+        const size_t size = 100 * sizeof(float);
+        put_row(&s, 0, 3.0f);
+        cl_mem buffer = buffer_of(d, sizeof on_device, on_device), three = buffer_of(d, 3 * size, s.b->data);
+        cls_step good = s.step;
+        s.step.logits.buffer = three; /* no more than these three rows */
+        s.step.logits.offset = 0;
+        s.step.logits_rows = 3;
+        s.step.logits_map.host = use_device ? NULL : map;
+        s.step.logits_map.device.buffer = use_device ? buffer : NULL;
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        client_tokens(&s, 0);
+        for (uint32_t row = 6; row-- > 0;) { /* from the last on: no map names a later row that has been overwritten */
+            if (map[row] < 0 || map[row] > 2) {
+                ck_assert_int_eq(s.b->token[row], -1);
+                ck_assert_int_eq(s.b->status[row], map[row] == -1 ? CLS_ROW_SKIPPED : CLS_ROW_NO_SLOT);
+                continue;
+            }
+            cls_host_row h = batch_host_row(s.b, row);
+            cls_host_result result = {.struct_size = sizeof result};
+            h.logits = s.b->data + (size_t)map[row] * size;
+            must(cls_host_sample(&h, &result));
+            ck_assert_msg(s.b->token[row] == result.token && s.b->status[row] == result.status, "%s: row %u: token %d, not %d",
+                          d->name, row, s.b->token[row], result.token);
+        }
+        s.step.logits_map.device.buffer = NULL;
+        s.step.logits_map.host = on_device;
+        ck_assert_int_eq(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT);
+        ck_assert(strstr(cls_error_message(), "step->logits_map: row 4 names row 3, but there are 3") != NULL);
+        s.step.logits_map.host = NULL;
+        ck_assert_int_eq(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT);
+        ck_assert(strstr(cls_error_message(), "step->logits_rows is 3 for 6 rows") != NULL);
+        s.step = good;
+        clReleaseMemObject(buffer);
+        clReleaseMemObject(three);
+        close_small(&s);
+    }
+}
+END_TEST
+
 START_TEST(checks_params)
 {
     client s = small_client(fixture_device(_i), 2);
@@ -444,6 +491,7 @@ static Suite *make(void)
     add_device_test(t, shared_slot);
     add_device_test(t, draws);
     add_device_test(t, latest);
+    add_device_test(t, shared_logits);
     add_device_test(t, checks_params);
     add_device_test(t, events);
     add_device_test(t, lifetimes);

@@ -320,6 +320,7 @@ typedef struct cls_row {
 #define CLS_DRAFTS 0x40000u /* rows follow drafts */
 #define CLS_POSITIONS_ADD 0x80000u /* positions are the slots' own plus these */
 #define CLS_ALL_GREEDY 0x100000u /* whatever the temperatures are */
+#define CLS_HAS_LOGITS_MAP 0x200000u /* rows may share rows of logits */
 #define CLS_HAS_COUNTS 0x20000000u /* of candidates */
 #define CLS_HAS_SEARCH 0x10000000u /* the pass and the search follow */
 #define CLS_NO_SLOTS 0x40000000u /* rows of no request: logprobs of prompts */
@@ -396,11 +397,13 @@ typedef struct cls_args {
     u32 nodes, parents, firsts; /* in the rows' maps: see cls_map in lib/internal.h */
     u32 method, n_rows, bonus, max_drafts;
     i32 epsilon, delta;
-    u32 reserved_1[2];
+    u32 logits_rows; /* in the buffer, where there is a map to them */
+    u32 reserved_1;
     /* What is told: CLS_WANTS() of outputs, or bits of cls_verified, and where they are. */
     cls_wide output_offset[CLS_OUTPUTS];
     u32 wants, top_n, given_n, candidates_n;
-    u32 reserved_2[28];
+    cls_wide logits_map_offset;
+    u32 reserved_2[26];
 } cls_args;
 /* C and OpenCL C must agree on it. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

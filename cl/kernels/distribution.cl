@@ -49,7 +49,7 @@ static inline void tell_tokens(const row_logits *r, const report *t, u32 i, u32 
     }
 }
 
-KERNEL void cls_distribution(STEP_ARGS, __global const f32 *sample, __global u64 *pass, __global f32 *probs,
+KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64 *pass, __global f32 *probs,
                              __global f32 *final_logits)
 {
     STEP_LOCALS

@@ -31,7 +31,7 @@ ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, 
 
 /* pass: for the rows that are searched, what each tile has above the four
  * pivots; pass[row][tile][pivot]. Launch: as the survey. */
-KERNEL void cls_pass(STEP_ARGS, __global u64 *pass)
+KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
 {
     STEP_LOCALS
     const u32 tiles_per_group = args->tiles_per_group;

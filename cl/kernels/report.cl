@@ -169,7 +169,7 @@ static inline void report_top(__global const cls_args *args, const report *t, co
  * and sums. With CLS_RAW of the raw row, whose survey the arguments then are; else of
  * what the token was drawn from. Each of these by a group of its own.
  * Launch: [(3 + given_n) * WGS, rows]. */
-ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, STEP_ARGS, __global const f32 *sample,
+ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS, __global const f32 *sample,
                          __global const u64 *pass, REPORT_OUTS)
 {
     shortlist list = *the_list;
@@ -212,8 +212,8 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, STEP_ARGS
     }
 }
 
-KERNEL void cls_report(STEP_ARGS, __global const f32 *sample, __global const u64 *pass, REPORT_OUTS)
+KERNEL void cls_report(ROWS_ARGS, __global const f32 *sample, __global const u64 *pass, REPORT_OUTS)
 {
     SHORTLIST(list);
-    report_row(get_group_id(1), get_group_id(0), &list, STEP_NAMES, sample, pass, REPORT_OUT_NAMES);
+    report_row(get_group_id(1), get_group_id(0), &list, ROWS_NAMES, sample, pass, REPORT_OUT_NAMES);
 }

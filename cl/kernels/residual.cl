@@ -4,6 +4,9 @@
 /* residual: sums of what is left of the rows that verify may have to draw from,
  * by tiles, in work[]; for typical acceptance the terms of their entropies.
  * Launch: as the survey. */
+#undef LOGITS_ROW
+#define LOGITS_ROW(row) ((i32)(row)) /* drafts' rows are in order */
+
 #define RESIDUAL_ARGS STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS
 ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratch, RESIDUAL_ARGS)
 {

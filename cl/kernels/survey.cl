@@ -422,7 +422,7 @@ static inline f32 tile_most(__local const f32 *max_tile)
 
 #endif
 
-KERNEL void cls_survey(STEP_ARGS)
+KERNEL void cls_survey(ROWS_ARGS)
 {
     STEP_LOCALS
     const u32 tiles_per_group = args->tiles_per_group;

@@ -21,6 +21,19 @@ static inline int map_is_valid(__global const i32 *map, u32 rows, u32 there, u32
     return at >= -1 && (at < 0 || (u32)at < rows);
 }
 
+/* The row of logits that a map gives a row; -1 to skip it, -2 if there is none. */
+#define LOGITS_MAP_ARGS __global const i32 *logits_map
+static inline i32 mapped_logits(__global const cls_args *args, __global const i32 *logits_map, u32 has, u32 row)
+{
+    const i32 at = has & CLS_HAS_LOGITS_MAP ? OF(logits_map)[row] : (i32)row;
+    return !(has & CLS_HAS_LOGITS_MAP) || at == -1 || (at >= 0 && (u32)at < args->logits_rows) ? at : -2;
+}
+/* A slot, or why a row has none: by its own map, by that of its logits. */
+static inline i32 slot_with_logits(i32 slot, i32 logits_row)
+{
+    return slot == -1 || logits_row == -1 ? -1 : logits_row < 0 ? -2 : slot;
+}
+
 /* Rows of a verification: the draft that each row follows (-1: the text), the one
  * that each draft follows, the requests' first rows; and what the drafts are. */
 #define DRAFT_ARGS __global const i32 *maps, __global const i32 *draft_ids

@@ -33,8 +33,8 @@ static inline void record_begin(i32 place, i32 invalid_token, cls_row *out)
 
 /* What the two kernels that take a row to its token are given; and what the function of
  * each, which does it, is given. */
-#define ROW_KERNEL_ARGS STEP_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS
-#define ROW_NAMES STEP_NAMES, DRAW_NAMES, DRAFT_NAMES, DRAFT_ROW_NAMES
+#define ROW_KERNEL_ARGS ROWS_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS
+#define ROW_NAMES ROWS_NAMES, DRAW_NAMES, DRAFT_NAMES, DRAFT_ROW_NAMES
 #define ROW_ARGS u32 row, u32 n_rows, const shortlist *the_list, ROW_KERNEL_ARGS
 
 /* What both begin with. `flags`: the request's; of a row without one nothing of the

@@ -48,15 +48,20 @@ typedef struct row_logits {
 /* What kernels ask again and again, for compilers read args anew after every store. */
 #define STEP_LOCALS const u32 vocab = args->vocab, has = args->has;
 
+/* Kernels whose rows may share rows of logits have a map more; those of drafts say that there is none. */
+#define ROWS_ARGS STEP_ARGS, LOGITS_MAP_ARGS
+#define ROWS_NAMES STEP_NAMES, logits_map
+#define LOGITS_ROW(row) mapped_logits(args, logits_map, has, row)
+
 /* The slot of a row, -1 to skip it, -2 where the maps name nothing valid. */
 #if ROW
 #define ROW_SLOT(row)                                                                             \
     (map_is_valid(OF(mask_map), args->mask_rows, has & CLS_HAS_MASK_MAP, row) &&                  \
              map_is_valid(OF(bias_map), args->bias_rows, has & CLS_HAS_BIAS_MAP, row)             \
-         ? mapped_slot(args, slots, slot_map, has, row)                                           \
+         ? slot_with_logits(mapped_slot(args, slots, slot_map, has, row), LOGITS_ROW(row))        \
          : -2)
 #else
-#define ROW_SLOT(row) mapped_slot(args, slots, slot_map, has, row)
+#define ROW_SLOT(row) slot_with_logits(mapped_slot(args, slots, slot_map, has, row), LOGITS_ROW(row))
 #endif
 
 #define TILES ((vocab + CLS_TILE - 1) / CLS_TILE)
@@ -66,11 +71,11 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
                                   __global const i32 *mask_map, __global const f32 *bias,
                                   __global const i32 *bias_map, u32 has, __global const u32 *tile_flags,
                                   __global const cls_slot *slots, i32 place, __global u32 *state,
-                                  __global const u32 *lists, __global u32 *prepared, u32 vocab, u32 row)
+                                  __global const u32 *lists, __global u32 *prepared, u32 vocab, u32 row, i32 logits_row)
 {
     row_logits r;
     /* The row's offset needs 64 bits: 512 rows of 2^20 floats are 2 GiB. */
-    r.x = logits + wide_place(args->logits_offset, args->row_stride, row);
+    r.x = logits + wide_place(args->logits_offset, args->row_stride, logits_row < 0 ? 0u : (u32)logits_row);
     r.flags = tile_flags + (size_t)row * TILES;
     r.vocab = vocab;
     r.narrowed = 0;
@@ -131,4 +136,4 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
 }
 #define ROW_VIEW(row, place)                                                                            \
     row_view(args, logits, mask, mask_map, bias, bias_map, has, tile_flags, slots, place, state, lists, \
-             prepared, vocab, row)
+             prepared, vocab, row, LOGITS_ROW(row))
