@@ -846,8 +846,14 @@ typedef struct cls_dense_bias {
 } cls_dense_bias;
 
 typedef enum cls_logprob_kind {
-    CLS_LOGPROB_RAW = 0,  /* of the logits as they came, at temperature 1, unmasked */
-    CLS_LOGPROB_FINAL = 1 /* of the distribution that was drawn from; 0 for greedy rows */
+    CLS_LOGPROB_RAW = 0,  /* of the logits as they came, at temperature 1, unmasked, whatever a token weighs */
+    CLS_LOGPROB_FINAL = 1 /* of the distribution that was drawn from; 0 for greedy rows. Weights are integers, so a
+                             kept token may weigh nothing: it is never drawn, `probs` has 0, and its log-probability
+                             is -inf. That begins between 29 and 30 bits (20.1 and 20.8 nats) under the likeliest of
+                             the 1,024 tokens in a tile (ids 1024 t to 1024 t + 1023), and 42 to 43 bits under the
+                             row's. All of these together are less than 1023 * 2^-29 + vocab * 2^-42 of the
+                             exact softmax, 2.2e-6 at the most (doc/arithmetic.md). The token that was drawn
+                             always has a finite one. */
 } cls_logprob_kind;
 
 /* One step: what comes in, what is wanted. What is not asked for is not
@@ -897,9 +903,13 @@ typedef struct cls_step {
     int32_t reserved;     /* 0 */
 
     /* float32 [rows, vocab], row-major and dense: the distribution that was
-     * drawn from, 0 outside the kept set; one-hot for greedy rows, all 0
-     * without a token. Unlike tokens, statuses and logprobs it may differ in the
-     * last bit from device to device. */
+     * drawn from, 0 outside the kept set and for kept tokens that weigh nothing
+     * (CLS_LOGPROB_FINAL); one-hot for greedy rows, all 0 without a token. Its total
+     * variation from the exact softmax is less than 1.7e-7 (entropy in bits + 2) +
+     * 1023 * 2^-29 + vocab * 2^-42. Where nothing truncates a row, a token that it
+     * gives 0 may yet be drawn, in less than vocab * 2^-42 of all draws. Unlike
+     * tokens, statuses and logprobs it may differ in the last bit from device to
+     * device. */
     cls_buffer probs;
 
     /* int32 [slots]: each row's token at its slot's place, for a next embedding
@@ -928,8 +938,10 @@ typedef struct cls_step {
     cls_buffer top_logprobs; /* float32 [rows, top_n] */
 
     /* Tokens of the caller's choice, given_n a row, 0 to 1024. An id outside the
-     * vocabulary (-1) is none: logprob -inf, rank 0, as of a token that cannot be
-     * drawn, and in rows without a token. */
+     * vocabulary (-1) is none: logprob -inf, rank 0, as of a token that is not kept,
+     * and in rows without a token. A kept token that weighs nothing has a rank and,
+     * with CLS_LOGPROB_FINAL, the logprob -inf. Ranks of many ids take a read of the
+     * row for all of them on CPUs, and elsewhere one for four of them. */
     cls_buffer given_ids;      /* in: int32 [rows, given_n] */
     cls_buffer given_logprobs; /* float32 [rows, given_n] */
     cls_buffer given_ranks;    /* int32 [rows, given_n] */
@@ -1333,7 +1345,7 @@ typedef struct cls_host_result {
     int32_t status;      /* cls_row_status bits */
     uint32_t kept;       /* tokens that survived the chain */
     float logprob_raw;   /* as CLS_LOGPROB_RAW */
-    float logprob_final; /* as CLS_LOGPROB_FINAL */
+    float logprob_final; /* as CLS_LOGPROB_FINAL; of the token drawn, so finite but without a token */
     uint32_t reserved;
     float *probs;        /* in: where to put [vocab] probabilities, or NULL */
     cls_host_mode mode;  /* after this token */

@@ -792,8 +792,9 @@ cls_status cls_report_check(const cls_sampler *sampler, const char *call, uint32
 int cls_report_of_final(const cls_plan *plan);
 int cls_report_of_raw(const cls_plan *plan);
 
-/* What the reports' kernels are told. */
-void cls_report_args(cls_args *args, const cls_plan *plan, int raw);
+/* What the reports' kernels are told, and the groups that a row has of them. */
+void cls_report_args(cls_args *args, const cls_sampler *s, const cls_plan *plan, int raw);
+uint32_t cls_report_groups(const cls_sampler *s, const cls_plan *plan);
 
 /* Launches what tells it; the last one has the event. */
 cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done);

@@ -118,13 +118,31 @@ int cls_report_of_final(const cls_plan *plan)
     return (kinds(plan) & (TILES | FINAL)) != 0;
 }
 
-void cls_report_args(cls_args *a, const cls_plan *plan, int raw)
+/* Ids of the caller's that a group serves. A group counts the ranks of its ids in one read of the row
+ * where it is one item, and in a read for every four of them where it is many: there some more groups
+ * share the reads. Half of the kernel's list is the most that it can take. */
+static uint32_t given_each(const cls_sampler *s, const cls_plan *plan)
+{
+    enum { SHARED = 16 };
+    const uint32_t most = s->context->shape.shortlist / 2;
+    const int shared = s->context->shape.row_group > 1 && (plan->report.wants & CLS_WANTS(CLS_OUT_GIVEN_RANKS));
+    return shared && most > SHARED ? SHARED : most;
+}
+
+uint32_t cls_report_groups(const cls_sampler *s, const cls_plan *plan)
+{
+    const uint32_t each = given_each(s, plan);
+    return 3 + (plan->report.given_n + each - 1) / each;
+}
+
+void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, int raw)
 {
     const cls_report *const r = &plan->report;
     const int either = raw || plan->step.logprob_kind != CLS_LOGPROB_RAW;
     a->wants = r->wants & ((either ? CLS_WANTS_OF_EITHER : 0) | (raw ? 0 : ~CLS_WANTS_OF_EITHER));
     a->top_n = either ? r->top_n : 0;
     a->given_n = r->given_n;
+    a->given_each = given_each(s, plan);
     a->candidates_n = raw ? 0 : r->candidates_n;
     for (int i = 0; i < CLS_OUTPUTS; i++)
         a->output_offset[i] = cls_place(&r->output[i], 4);

@@ -80,7 +80,7 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, enum
     a->bias_map_offset = cls_map_place(s, CLS_MAP_BIASES, plan->map[CLS_MAP_BIASES]);
     cls_draw_args(a, s, plan);
     draft_args(a, s, plan);
-    cls_report_args(a, plan, is_raw(role));
+    cls_report_args(a, s, plan, is_raw(role));
 }
 
 /* ------------------------------------------------------------- buffers of kernels */
@@ -179,7 +179,7 @@ cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel wh
     const cls_sampler *const s = c->sampler;
     const int over_tiles = cls_kernel_part(which) == CLS_OVER_TILES;
     const uint32_t per_group = cls_tiles_per_group(s, plan->step.rows);
-    const size_t parts = which == CLS_REPORT ? plan->report.given_n + 3 : 1;
+    const size_t parts = which == CLS_REPORT ? cls_report_groups(s, plan) : 1;
     const size_t groups[2] = { over_tiles ? (s->tiles + per_group - 1) / per_group : parts, plan->step.rows };
     return cls_commands_launch(c, a, groups, done);
 }

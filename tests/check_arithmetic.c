@@ -3,6 +3,7 @@
  * brute force. */
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "batch.h"
 #include "halves.h"
@@ -151,6 +152,60 @@ START_TEST(weight_error)
 }
 END_TEST
 
+/* A token weighs nothing from 30 + c bits under its tile's largest on, c that one's fraction. */
+START_TEST(weightless)
+{
+    rng r = {fixture_seed()};
+    for (uint32_t i = 0; i < trials(); i++) {
+        const float scale = (float)(1.4426950408889634 / exp(rng_normal(&r)));
+        const float max = (float)(30.0 * rng_normal(&r));
+        const cls_split at = split(max, scale);
+        const double end = 30.0 + (double)at.fraction;
+        const float below = (float)((double)max - (end + 1e-4) / (double)scale),
+                    over = (float)((double)max - (end - 1e-4) / (double)scale);
+        ck_assert(end > 29.0 && end <= 30.0);
+        ck_assert_msg(weight(below, max, scale, at.fraction) == 0, "%.9g weighs under %.9g, %.9g", (double)below,
+                      (double)max, (double)scale);
+        ck_assert_msg(weight(over, max, scale, at.fraction) > 0, "%.9g weighs nothing under %.9g, %.9g", (double)over,
+                      (double)max, (double)scale);
+    }
+}
+END_TEST
+
+/* Rows that lose all that floors can take of one: nearly the bound of doc/arithmetic.md, and not more. */
+START_TEST(total_variation)
+{
+    enum { VOCAB = 1 << 20 };
+    float *const z = malloc(VOCAB * sizeof *z), *const probs = malloc(VOCAB * sizeof *probs);
+    ck_assert(z && probs);
+    for (uint32_t i = 0; i < VOCAB; i++)
+        z[i] = (float)((1.0001 - (i == 0 ? 0.0 : i < 1024 ? 29.001 : 42.001)) / 1.4426950408889634);
+    for (int whole = 0; whole < 2; whole++) {
+        const uint32_t vocab = whole ? VOCAB : 1024;
+        const double bound = 1023 * ldexp(1.0, -29) + vocab * ldexp(1.0, -42);
+        cls_params p;
+        cls_host_row row;
+        cls_host_result result = {.struct_size = sizeof result, .probs = probs};
+        double sum = 0.0, variation = 0.0;
+        cls_params_default(&p, sizeof p);
+        p.top_k = (int32_t)vocab - 1;
+        cls_host_row_default(&row, sizeof row);
+        row.logits = z;
+        row.vocab = vocab;
+        row.params = &p;
+        must(cls_host_sample(&row, &result));
+        for (uint32_t i = 0; i < vocab; i++)
+            sum += exp((double)z[i] - (double)z[0]);
+        for (uint32_t i = 0; i < vocab; i++)
+            variation += fabs(exp((double)z[i] - (double)z[0]) / sum - (double)probs[i]) / 2.0;
+        ck_assert_msg(variation < bound + 2e-7 && variation > 0.99 * bound, "%u tokens: total variation %g, bound %g",
+                      vocab, variation, bound);
+    }
+    free(z);
+    free(probs);
+}
+END_TEST
+
 START_TEST(units)
 {
     rng r = {fixture_seed() + 4};
@@ -293,6 +348,8 @@ static Suite *make(void)
     tcase_add_test(t, clean_and_key);
     tcase_add_test(t, split_is_exact);
     tcase_add_test(t, weight_error);
+    tcase_add_test(t, weightless);
+    tcase_add_test(t, total_variation);
     tcase_add_test(t, units);
     tcase_add_test(t, top_p_targets);
     tcase_add_test(t, depth_keys);

@@ -8,11 +8,11 @@
 #include "brute.h"
 #include "client.h"
 
-enum { GIVEN = 5, EXTRA = 3 }; /* elements before each output in its buffer */
+enum { EXTRA = 3 }; /* elements before each output in its buffer */
 
 /* A step's outputs, on the device and back. */
 typedef struct outputs {
-    uint32_t rows, vocab, top_n, candidates_n;
+    uint32_t rows, vocab, top_n, given_n, candidates_n;
     float *logprobs, *top_logprobs, *given_logprobs, *entropy, *kept_mass, *candidate_logits, *candidate_probs, *probs,
         *final_logits;
     int32_t *ranks, *top_ids, *given_ids, *given_ranks, *kept, *candidate_ids, *candidate_counts;
@@ -34,9 +34,9 @@ static void list_outputs(outputs *o, cls_step *s, output list[OUTPUTS])
         {&s->ranks, (void **)&o->ranks, 1},
         {&s->top_ids, (void **)&o->top_ids, o->top_n},
         {&s->top_logprobs, (void **)&o->top_logprobs, o->top_n},
-        {&s->given_ids, (void **)&o->given_ids, GIVEN},
-        {&s->given_logprobs, (void **)&o->given_logprobs, GIVEN},
-        {&s->given_ranks, (void **)&o->given_ranks, GIVEN},
+        {&s->given_ids, (void **)&o->given_ids, o->given_n},
+        {&s->given_logprobs, (void **)&o->given_logprobs, o->given_n},
+        {&s->given_ranks, (void **)&o->given_ranks, o->given_n},
         {&s->entropy, (void **)&o->entropy, 1},
         {&s->kept, (void **)&o->kept, 1},
         {&s->kept_mass, (void **)&o->kept_mass, 1},
@@ -65,7 +65,7 @@ static void open_outputs(outputs *o, client *s, rng *r)
         list[i].buffer->offset = EXTRA * 4;
     }
     s->step.top_n = o->top_n;
-    s->step.given_n = GIVEN;
+    s->step.given_n = o->given_n;
     s->step.candidates_n = o->candidates_n;
 }
 
@@ -168,9 +168,11 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
     brute_make(&of, logits, b->vocab, final ? scale : 1.0,
                final && adapts(&b->params[row]) ? reference : NULL);
     brute_given(&of, &b->token[row], &o->logprobs[row], &o->ranks[row], 1, where);
+    for (uint32_t i = 0; i < b->vocab && final; i++) /* what weighs nothing */
+        of.logprob[i] = reference[i] == 0.0f ? -INFINITY : of.logprob[i];
     brute_top(&of, o->top_ids + (size_t)row * o->top_n, o->top_logprobs + (size_t)row * o->top_n, o->top_n, where);
-    brute_given(&of, o->given_ids + row * GIVEN, o->given_logprobs + row * GIVEN, o->given_ranks + row * GIVEN, GIVEN,
-                where);
+    brute_given(&of, o->given_ids + row * o->given_n, o->given_logprobs + row * o->given_n,
+                o->given_ranks + row * o->given_n, o->given_n, where);
     brute_free(&of);
     free(logits);
     check_final(b, row, o, reference, where);
@@ -178,13 +180,13 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
 
 /* A batch's step without any output, with all of them of either kind: the same
  * tokens, and everything that is told is right. */
-static void check_outputs(batch *b, device *d, cls_context *context, uint32_t top_n, uint32_t candidates_n, int search,
-                          rng *r)
+static void check_outputs(batch *b, device *d, cls_context *context, uint32_t top_n, uint32_t given_n,
+                          uint32_t candidates_n, int search, rng *r)
 {
     const size_t size = b->rows * sizeof *b->token;
     float *const reference = calloc((size_t)b->rows * b->vocab, sizeof *reference);
     int32_t *const token = malloc(size), *const status = malloc(size);
-    outputs o = {.rows = b->rows, .vocab = b->vocab, .top_n = top_n, .candidates_n = candidates_n};
+    outputs o = {.rows = b->rows, .vocab = b->vocab, .top_n = top_n, .given_n = given_n, .candidates_n = candidates_n};
     client s;
     ck_assert(reference && token && status);
     for (uint32_t row = 0; row < b->rows; row++)
@@ -227,7 +229,7 @@ static void check_outputs(batch *b, device *d, cls_context *context, uint32_t to
 /* Every kind of row, greedy, empty, penalised ones among them; masks; lists longer than the set. */
 START_TEST(told)
 {
-    static const uint32_t sizes[] = {2500, 31, 1, 1025, 33000}, tops[] = {5, 128, 1, 20};
+    static const uint32_t sizes[] = {2500, 31, 1, 1025, 33000}, tops[] = {5, 128, 1, 20}, given[] = {5, 1, 100};
     device *const d = fixture_device(_i);
     rng r = {fixture_seed()};
     for (uint32_t i = 0; i < fixture_by_size(5, 15, 60); i++) {
@@ -240,7 +242,101 @@ START_TEST(told)
             batch_requests(b, &r);
         if (i % 4 == 2)
             batch_bias(b, &r, CLS_F32);
-        check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), tops[i % 4], i % 2 ? 300 : 3, i % 5 == 4, &r);
+        check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), tops[i % 4], given[i % 3], i % 2 ? 300 : 3,
+                      i % 5 == 4, &r);
+        batch_free(b);
+    }
+}
+END_TEST
+
+/* Many given ids, some of them twice, masked or none: counted in one read or by fours, in several
+ * groups; among far values that leave all others in one bucket of a table, among ties, and in lists
+ * of the least length. */
+START_TEST(many_given)
+{
+    static const uint32_t numbers[] = {1024, 9, 513, 130};
+    static const float far[] = {-1e30f, 3e38f, INFINITY, -3e38f,   NAN,        1e-40f,
+                                -0.0f,  0.0f,  -1e-40f,  0x1p-126f, -0x1p-126f};
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed()};
+    for (uint32_t i = 0; i < fixture_by_size(4, 12, 36); i++) {
+        const uint32_t vocab = i % 4 == 3 ? 300 : fixture_by_size(2500, 4099, 20000), n_far = i % 3 * 10;
+        batch *const b = batch_new(4, vocab, CLS_F32, vocab + rng_below(&r, 5), 0);
+        batch_random(b, &r);
+        for (uint32_t row = 0; row < b->rows; row++) {
+            float *const values = b->values + (size_t)row * vocab;
+            if (row % 2 == 0) {
+                batch_row(b, row, ROW_NORMAL1, rng_bits(&r));
+                b->params[row].top_k = row == 0 ? 0 : (int32_t)rng_below(&r, vocab);
+            }
+            for (uint32_t j = 0; j < n_far; j++)
+                values[rng_below(&r, vocab)] = far[rng_below(&r, sizeof far / sizeof *far)];
+            for (uint32_t j = 0; j < vocab && row % 4 == 2 && i % 2; j++) /* as bfloat16 has them */
+                values[j] = floorf(values[j] * 32.0f) / 32.0f;
+            memcpy(b->data + b->offset + (size_t)row * b->stride * 4, values, vocab * sizeof *values);
+        }
+        if (i % 3 == 1)
+            batch_mask(b, &r, 50, 0);
+        if (i % 4 == 2)
+            batch_requests(b, &r);
+        const uint32_t shortlist = i % 4 == 1 ? 16 : 0, top_n = shortlist ? 16 : 128;
+        check_outputs(b, d, fixture_context(d, 1u << CLS_F32, 0, 0, shortlist), top_n, numbers[i % 4], top_n, 0, &r);
+        batch_free(b);
+    }
+}
+END_TEST
+
+/* Tokens that weigh nothing, beside those that weigh just a unit: in the head's tile, whose unit is 2^-30 of
+ * it or, where log2(e) times its logit lies just above an integer, 2^-29.03; in other tiles below 2^-43. Of the
+ * final distribution their log-probability is -inf where the probability is 0, and nowhere else; the raw one is
+ * finite. */
+START_TEST(weightless)
+{
+    enum { VOCAB = 3000, TOLD = 14 };
+    static const int32_t ids[TOLD] = {0, 1, 2, 3, 4, 5, 6, 7, 1024, 1025, 1026, 2048, 2049, 2999};
+    static const float logits[TOLD] = {0.0f,   -20.0f, -20.11f, -20.14f, -20.78f, -20.81f, -21.0f,
+                                       -88.0f, -25.0f, -29.0f,  -30.0f,  -31.0f,  -45.0f,  -100.0f};
+    device *const d = fixture_device(_i);
+    for (int with = 0; with < 4; with++) {
+        const int cut = with % 2;
+        const float head = with < 2 ? 0.0f : 0.0208f;
+        batch *const b = batch_new(1, VOCAB, CLS_F32, 0, 0);
+        float probs[VOCAB], final[TOLD], raw[TOLD];
+        uint32_t finite = 0;
+        client s;
+        batch_row(b, 0, ROW_NORMAL1, 1);
+        for (uint32_t i = 0; i < VOCAB; i++)
+            b->values[i] = -INFINITY;
+        for (uint32_t i = 0; i < TOLD; i++)
+            b->values[ids[i]] = logits[i] + head;
+        memcpy(b->data, b->values, sizeof probs);
+        b->params[0].top_k = cut ? TOLD : 0;
+        client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+        s.step.defer_accept = 1;
+        s.step.given_n = TOLD;
+        s.step.given_ids.buffer = buffer_of(d, sizeof ids, ids);
+        s.step.given_logprobs.buffer = buffer_of(d, sizeof raw, NULL);
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        buffer_read(d, s.step.given_logprobs.buffer, sizeof raw, raw);
+        s.step.logprob_kind = CLS_LOGPROB_FINAL;
+        s.step.probs.buffer = buffer_of(d, sizeof probs, NULL);
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        buffer_read(d, s.step.given_logprobs.buffer, sizeof final, final);
+        buffer_read(d, s.step.probs.buffer, sizeof probs, probs);
+        for (uint32_t i = 0; i < TOLD; i++) {
+            const int none = probs[ids[i]] == 0.0f;
+            ck_assert_msg((final[i] == -INFINITY) == none,
+                          "%s: cut %d, token %d at %g has probability %g and log-probability %g", d->name, cut,
+                          (int)ids[i], (double)logits[i], (double)probs[ids[i]], (double)final[i]);
+            ck_assert_msg(fabs((double)(raw[i] - logits[i])) < 1e-4, "%s: raw log-probability %g, not %g", d->name,
+                          (double)raw[i], (double)logits[i]);
+            finite += (uint32_t)!none;
+        }
+        ck_assert_uint_eq(finite, with < 2 ? 7 : 5); /* 0 to -20.78 or -20.11, -25, -29 */
+        clReleaseMemObject(s.step.given_ids.buffer);
+        clReleaseMemObject(s.step.given_logprobs.buffer);
+        clReleaseMemObject(s.step.probs.buffer);
+        client_close(&s);
         batch_free(b);
     }
 }
@@ -261,7 +357,7 @@ START_TEST(infills)
             b->params[row].adaptive_target = row % 4 == 3 ? 0.3f : -1.0f;
             params_infill(&b->params[row], vocab, &r);
         }
-        check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), 20, 100, 0, &r);
+        check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), 20, 1024, 100, 0, &r);
         batch_free(b);
     }
 }
@@ -278,7 +374,7 @@ START_TEST(ties)
         b->params[row].top_k = row < 2 ? 0 : row < 4 ? 1300 : 40;
         b->params[row].temperature = row == 3 ? 0.0f : 0.7f;
     }
-    check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), 128, 1000, 0, &r);
+    check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), 128, 5, 1000, 0, &r);
     batch_free(b);
 }
 END_TEST
@@ -372,6 +468,8 @@ static Suite *make(void)
     TCase *const t = tcase_create("outputs");
     tcase_set_timeout(t, 0);
     add_device_test(t, told);
+    add_device_test(t, many_given);
+    add_device_test(t, weightless);
     add_device_test(t, infills);
     add_device_test(t, ties);
     add_device_test(t, before_accepting);

@@ -402,8 +402,10 @@ typedef struct cls_args {
     /* What is told: CLS_WANTS() of outputs, or bits of cls_verified, and where they are. */
     cls_wide output_offset[CLS_OUTPUTS];
     u32 wants, top_n, given_n, candidates_n;
+    u32 given_each; /* ids that a group of the report serves */
+    u32 reserved_2;
     cls_wide logits_map_offset;
-    u32 reserved_2[26];
+    u32 reserved_3[24];
 } cls_args;
 /* C and OpenCL C must agree on it. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

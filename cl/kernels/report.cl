@@ -2,6 +2,7 @@
 /* report: outputs that need another read, for those who ask: log-probabilities
  * and ranks, of the token and of others, the likeliest tokens, sums. */
 #include "row/final.cl"
+#include "row/ranks.cl"
 
 
 /* The mass of the raw row, from its tiles'. */
@@ -75,47 +76,103 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
     logprobs, ranks, top_ids, top_logprobs, given_ids, given_logprobs, given_ranks, entropy, kept, kept_mass,  \
         candidate_ids, candidate_logits, candidate_probs, candidate_counts
 
-/* The log-probability of the token (part 0) or of one that the caller gives, and its
- * rank; of the whole set how many it has. */
-static inline void report_one(__global const cls_args *args, const report *t, const row_logits *r,
-                              __global const i32 *row_key, u32 n, u32 vocab, i32 token, int none, u32 row, u32 part,
-                              __global f32 *logprobs, __global i32 *ranks, __global const i32 *given_ids,
-                              __global f32 *given_logprobs, __global i32 *given_ranks, __global i32 *kept,
-                              __global i32 *candidate_counts, shortlist *list)
+/* What a row's groups report, by their places in the launch; from REPORT_GIVEN on a group
+ * for every args->given_each ids that the caller gives. */
+#define REPORT_TOKEN 0
+#define REPORT_WHOLE 1
+#define REPORT_TOP 2
+#define REPORT_GIVEN 3
+
+/* What is left of a token's logit, and its log-probability; of what is no token -inf. `drawn`: it
+ * is the row's token. */
+static inline f32 report_token(const report *t, const row_logits *r, __global const i32 *row_key, u32 vocab, i32 id,
+                               int none, int drawn, f32 *logprob)
 {
-    const u32 lid = LOCAL_ID, wants = args->wants, given_n = args->given_n;
-    const size_t at = part == 0 ? row : (size_t)row * given_n + (part - 1);
-    const int whole = part == given_n + 1;
-    const int ranked = wants & (whole       ? CLS_WANTS(CLS_OUT_KEPT) | CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS)
-                                : part == 0 ? CLS_WANTS(CLS_OUT_RANKS)
-                                            : CLS_WANTS(CLS_OUT_GIVEN_RANKS));
-    const int told = wants & (CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS) | CLS_WANTS(CLS_OUT_GIVEN_RANKS));
-    const i32 id = part == 0 ? token : !whole && told ? OUTPUT(given_ids, CLS_OUT_GIVEN_IDS)[at] : -1;
-    f32 z = CLS_MASKED, logprob = NO_LOGPROB;
-    u32 count = 0;
-    if (!none && id >= 0 && (u32)id < vocab) {
-        z = report_kept(t, (u32)id, load_one(r, (u32)id));
-        const cls_unit unit = report_unit(t, row_key, (u32)id);
-        logprob = report_logprob(t, z, &unit);
+    *logprob = NO_LOGPROB;
+    if (none || id < 0 || (u32)id >= vocab)
+        return CLS_MASKED;
+    const f32 z = report_kept(t, (u32)id, load_one(r, (u32)id));
+    const cls_unit unit = report_unit(t, row_key, (u32)id);
+    *logprob = report_logprob(t, z, &unit, drawn);
+    return z;
+}
+
+/* The log-probability of the row's token, and its rank. */
+static inline void report_drawn(__global const cls_args *args, const report *t, const row_logits *r,
+                                __global const i32 *row_key, u32 n, u32 vocab, i32 token, int none, u32 row,
+                                __global f32 *logprobs, __global i32 *ranks, shortlist *list)
+{
+    const u32 wants = args->wants;
+    f32 logprob;
+    const f32 z = report_token(t, r, row_key, vocab, token, none, 1, &logprob);
+    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_LOGPROBS)))
+        TELL_LOGPROB(OUTPUT(logprobs, CLS_OUT_LOGPROBS), row, logprob);
+    if (wants & CLS_WANTS(CLS_OUT_RANKS)) {
+        const u32 count = z > CLS_MASKED ? report_count(t, row_key, n, key_of(z), list) : 0u;
+        if (LOCAL_ID == 0)
+            OUTPUT(ranks, CLS_OUT_RANKS)[row] = (i32)count;
     }
-    if (!none && ranked && (whole || z > CLS_MASKED))
-        count = report_count(t, row_key, n, whole ? report_lowest(t) : key_of(z), list);
-    if (lid == 0 && part == 0) {
-        if (wants & CLS_WANTS(CLS_OUT_LOGPROBS))
-            TELL_LOGPROB(OUTPUT(logprobs, CLS_OUT_LOGPROBS), at, logprob);
-        if (ranked)
-            OUTPUT(ranks, CLS_OUT_RANKS)[at] = (i32)count;
-    } else if (lid == 0 && !whole) {
+}
+
+/* How many tokens the whole set has. */
+static inline void report_whole(__global const cls_args *args, const report *t, __global const i32 *row_key, u32 n,
+                                int none, u32 row, __global i32 *kept, __global i32 *candidate_counts, shortlist *list)
+{
+    const u32 wants = args->wants;
+    if (!(wants & (CLS_WANTS(CLS_OUT_KEPT) | CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS))))
+        return;
+    const u32 count = none ? 0u : report_count(t, row_key, n, report_lowest(t), list);
+    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT)))
+        OUTPUT(kept, CLS_OUT_KEPT)[row] = (i32)count;
+    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS)))
+        OUTPUT(candidate_counts, CLS_OUT_CANDIDATE_COUNTS)[row] = (i32)count;
+}
+
+/* A token's rank among the list's. */
+static inline u32 listed_rank(const shortlist *list, i32 key)
+{
+    IV count = (IV)(0);
+    for (u32 i = 0; i < list->n; i += VEC)
+        count += VLOAD(list->key + i) >= key;
+    return COUNT(count);
+}
+
+/* The log-probabilities and ranks of ids [first, first + n_ids) of those that the caller gives. Where the
+ * set is no list, their keys are put into the list, which must be twice as long: what counts them needs the
+ * rest. */
+static inline void report_given(__global const cls_args *args, const report *t, const row_logits *r,
+                                __global const i32 *row_key, u32 n, u32 vocab, int none, u32 row, u32 first, u32 n_ids,
+                                __global const i32 *given_ids, __global f32 *given_logprobs,
+                                __global i32 *given_ranks, shortlist *list)
+{
+    const u32 wants = args->wants;
+    const size_t at = (size_t)row * args->given_n + first;
+    const int ranked = wants & CLS_WANTS(CLS_OUT_GIVEN_RANKS), counted = ranked && !none && !t->listed;
+    if (!ranked && !(wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS)))
+        return; /* those of the raw row, for which this launch is not */
+    for (u32 i = LOCAL_ID; i < n_ids; i += WGS) {
+        f32 logprob;
+        const i32 id = OUTPUT(given_ids, CLS_OUT_GIVEN_IDS)[at + i];
+        const f32 z = report_token(t, r, row_key, vocab, id, none, 0, &logprob);
         if (wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS))
-            TELL_LOGPROB(OUTPUT(given_logprobs, CLS_OUT_GIVEN_LOGPROBS), at, logprob);
-        if (ranked)
-            OUTPUT(given_ranks, CLS_OUT_GIVEN_RANKS)[at] = (i32)count;
-    } else if (lid == 0) {
-        if (wants & CLS_WANTS(CLS_OUT_KEPT))
-            OUTPUT(kept, CLS_OUT_KEPT)[row] = (i32)count;
-        if (wants & CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS))
-            OUTPUT(candidate_counts, CLS_OUT_CANDIDATE_COUNTS)[row] = (i32)count;
+            TELL_LOGPROB(OUTPUT(given_logprobs, CLS_OUT_GIVEN_LOGPROBS), at + i, logprob);
+        if (counted)
+            list->key[i] = key_of(z);
+        else if (ranked)
+            OUTPUT(given_ranks, CLS_OUT_GIVEN_RANKS)[at + i] =
+                z > CLS_MASKED ? (i32)listed_rank(list, key_of(z)) : 0;
     }
+    if (!counted) /* the same for the whole group */
+        return;
+    list->n = n_ids;
+    for (u32 i = n_ids + LOCAL_ID; i < LIST && i < n_ids + VEC; i += WGS)
+        list->key[i] = CLS_KEY_NONE;
+    BARRIER();
+    const u32 edges = order_keys(list, list->id);
+    count_keys(&t->r, row_key, n, list->id, edges, list->order, list);
+    for (u32 i = LOCAL_ID; i < n_ids; i += WGS)
+        OUTPUT(given_ranks, CLS_OUT_GIVEN_RANKS)[at + i] =
+            list->key[i] > CLS_KEY_NONE ? list->order[list->rank[i]] : 0;
 }
 
 /* The entropy and the kept share of the mass, from what the distribution left. */
@@ -154,7 +211,7 @@ static inline void report_top(__global const cls_args *args, const report *t, co
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
             OUTPUT(top_ids, CLS_OUT_TOP_IDS)[top] = id;
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
-            TELL_LOGPROB(OUTPUT(top_logprobs, CLS_OUT_TOP_LOGPROBS), top, report_logprob(t, z, &unit));
+            TELL_LOGPROB(OUTPUT(top_logprobs, CLS_OUT_TOP_LOGPROBS), top, report_logprob(t, z, &unit, 0));
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
             OUTPUT(candidate_ids, CLS_OUT_CANDIDATE_IDS)[candidate] = id;
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
@@ -167,8 +224,8 @@ static inline void report_top(__global const cls_args *args, const report *t, co
 
 /* report: of each row the token, those that the caller gives, the likeliest ones,
  * and sums. With CLS_RAW of the raw row, whose survey the arguments then are; else of
- * what the token was drawn from. Each of these by a group of its own.
- * Launch: [(3 + given_n) * WGS, rows]. */
+ * what the token was drawn from. Each of these by a separate group.
+ * Launch: [(3 + given_n / given_each, rounded up) * WGS, rows]. */
 ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS, __global const f32 *sample,
                          __global const u64 *pass, REPORT_OUTS)
 {
@@ -195,10 +252,15 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS
     t.listed = none ? 0u : t.listed;
     if (t.listed) /* the same for the whole group, as `none` and `part` */
         report_listed(&t, &r, &list);
-    if (part <= given_n + 1) {
-        report_one(args, &t, &r, row_key, n, vocab, out.token, none, row, part, logprobs, ranks, given_ids,
-                   given_logprobs, given_ranks, kept, candidate_counts, &list);
-        if (part == given_n + 1 && (args->wants & CLS_WANTS_SUMS))
+    if (part >= REPORT_GIVEN) {
+        const u32 each = args->given_each, first = (part - REPORT_GIVEN) * each;
+        report_given(args, &t, &r, row_key, n, vocab, none, row, first, min(each, given_n - first), given_ids,
+                     given_logprobs, given_ranks, &list);
+    } else if (part == REPORT_TOKEN) {
+        report_drawn(args, &t, &r, row_key, n, vocab, out.token, none, row, logprobs, ranks, &list);
+    } else if (part == REPORT_WHOLE) {
+        report_whole(args, &t, row_key, n, none, row, kept, candidate_counts, &list);
+        if (args->wants & CLS_WANTS_SUMS)
             report_sums(args, &t, pass + (size_t)row * TILES * CLS_PIVOTS, TILES, none, row, entropy, kept_mass,
                         list.scratch);
     } else if (listed_n > 0) {

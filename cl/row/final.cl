@@ -31,7 +31,7 @@ static inline i32 logprob_bits(f32 x) { return x == NO_LOGPROB ? (i32)0xff800000
 typedef struct report {
     row_logits r;              /* narrowed to the set, where that is a band of the order ... */
     __global const u32 *ids;   /* ... and where not, its tokens, ascending */
-    u32 n_ids, listed, greedy;
+    u32 n_ids, listed, greedy, raw;
     f32 scale;
     i32 exponent;
     kept_set set;              /* its top, its mass, adaptive p */
@@ -46,6 +46,7 @@ static inline void report_final(const row_logits *r, const cls_row *out, u32 fla
     t->n_ids = min(out->kept, (u32)LIST);
     t->listed = out->listed;
     t->greedy = flags & CLS_SLOT_GREEDY;
+    t->raw = 0;
     t->scale = out->scale;
     t->exponent = split(of_key(out->top_key), out->scale).exponent;
     whole_row(out->top_key, &t->set);
@@ -71,6 +72,7 @@ static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report
     t->r = *r;
     t->ids = r->list;
     t->n_ids = t->listed = t->greedy = 0;
+    t->raw = 1;
     t->scale = CLS_LOG2E;
     t->exponent = split(of_key(max_key), CLS_LOG2E).exponent;
     whole_row(max_key, &t->set);
@@ -103,14 +105,20 @@ static inline f32 report_probability(const report *t, u64 mass)
 {
     return t->greedy ? 1.0f : u64_to_f32(mass) / u64_to_f32(t->set.adapted ? t->adapted : t->set.mass);
 }
-static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit)
+/* A token that weighs nothing has none, but in the raw row. The token that was drawn has one
+ * all the same: of a row that nothing truncates the draw floors the sum of a tile's weights,
+ * not each, and may find a token that by itself comes to less than the row's unit. */
+static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, int drawn)
 {
     if (z == CLS_MASKED || t->greedy)
         return z == CLS_MASKED ? NO_LOGPROB : 0.0f;
+    const int weighed = t->set.adapted || !(t->raw || drawn);
+    const u64 mass = weighed ? report_mass(t, z, unit) : u64_from(1);
+    if (u64_is_zero(mass))
+        return NO_LOGPROB;
     if (!t->set.adapted)
         return logprob_of(z, of_key(t->set.top_key), t->scale, t->set.mass);
-    const u64 mass = report_mass(t, z, unit);
-    return u64_is_zero(mass) ? NO_LOGPROB : (f32)(log2_q24(mass) - log2_q24(t->adapted)) * (0x1p-24f * 0x1.62e430p-1f);
+    return (f32)(log2_q24(mass) - log2_q24(t->adapted)) * (0x1p-24f * 0x1.62e430p-1f);
 }
 
 /* ------------------------------------------------------------ every token of the row */
