@@ -411,8 +411,12 @@ typedef struct cls_request {
     cls_slot slot;
     cls_params params; /* its arrays are ours */
     cls_lists *lists;  /* NULL: none */
-    uint64_t flush;    /* `round` is of the slot calls since this one */
-    uint32_t round;
+    /* Of the pending changes, if `flush` is the sampler's; else there are none of this slot. */
+    uint64_t flush;
+    uint32_t round, read; /* the last in which it is changed, and copied; 0: none */
+    uint32_t latest;      /* its last change ... */
+    uint32_t room;        /* ... and the words behind its tokens that are kept for more of them */
+    int traceless;        /* ... which nobody can tell from none if new parameters follow */
 } cls_request;
 
 struct cls_sampler {
@@ -550,6 +554,34 @@ void cls_lists_drop(cls_sampler *sampler);
 /* Makes a buffer larger, without its contents. What steps in flight use of the
  * old one, OpenCL keeps for them. */
 cls_status cls_device_grow(const cls_sampler *sampler, cls_device_block *block, size_t need, const char *what);
+
+/* --------------------------------------------------------------- changes.c */
+
+/* Makes room for one call's change, with so many tokens and so many other words: what
+ * follows cannot fail. */
+cls_status cls_changes_reserve(cls_sampler *sampler, size_t tokens, size_t words);
+
+/* Notes a change of a slot, after all that was noted for it. */
+cls_change *cls_change_note(cls_sampler *sampler, uint32_t kind, uint32_t slot);
+/* The same where nothing is left of what the slot was: in place of its latest change. */
+cls_change *cls_change_note_over(cls_sampler *sampler, uint32_t kind, uint32_t slot);
+/* New parameters: in place of those before them, where these left nothing behind. */
+cls_change *cls_change_note_params(cls_sampler *sampler, uint32_t slot, const cls_slot *now);
+void cls_change_note_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
+
+/* Adds words, behind those of all calls so far; where the next one will be. */
+void cls_words_add(cls_sampler *sampler, const uint32_t *words, size_t n);
+uint32_t cls_words_end(const cls_sampler *sampler);
+
+/* Adds the ids that are tokens to a slot's latest change and, where that is full, to
+ * others behind it. */
+void cls_change_add_tokens(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n, uint32_t mark);
+/* Makes room for tokens of a prompt and adds them, to a change that appends already if one does. */
+cls_status cls_change_append(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n);
+
+/* Puts the numbers of the pending changes behind them, in the order of their rounds, and
+ * returns where in it each round ends, that of round 0, which is empty, first. */
+const uint32_t *cls_changes_order(cls_sampler *sampler);
 
 /* ----------------------------------------------------------------- slots.c */
 
