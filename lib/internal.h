@@ -403,6 +403,7 @@ typedef struct cls_staging {
 typedef struct cls_lists {
     struct cls_lists *next; /* by place */
     uint32_t references;    /* 0: its place is free after the next step */
+    uint64_t flush;         /* the sampler's, when a request last let it go */
     uint32_t at, n;         /* words */
 } cls_lists;
 
@@ -468,6 +469,8 @@ struct cls_sampler {
     /* On the host. */
     cls_request *request;   /* [slots] */
     cls_lists *first_lists; /* all of them, by place */
+    cls_lists *lists_before[32]; /* ... behind which to look for a place, by the digits of its words; NULL: all */
+    uint64_t lists_dropped; /* the flush in which unused ones were forgotten */
     cls_block pending_changes, pending_words; /* slot calls that the device has not seen */
     uint32_t rounds;        /* ... and their rounds */
     int pending_state;      /* one of them is no beginning, appending or reset */
@@ -544,9 +547,9 @@ int cls_dry_is_on(const cls_params *params);
 uint32_t cls_dry_most(const cls_params *params);
 float cls_dry_amount(const cls_params *params, uint32_t exponent);
 
-/* A place for n words among the lists: the first that fits, or a larger buffer. */
+/* A place for n words among the lists, or a larger buffer. */
 cls_status cls_lists_new(cls_sampler *sampler, uint32_t n, cls_lists **out);
-void cls_lists_release(cls_lists *lists);
+void cls_lists_release(const cls_sampler *sampler, cls_lists *lists);
 
 /* Forgets the lists that nobody uses, once a step has passed that knew them. */
 void cls_lists_drop(cls_sampler *sampler);

@@ -112,7 +112,7 @@ cls_status cls_sampler_check(const cls_sampler *s, const cls_params *params)
 static void forget(cls_sampler *s, uint32_t slot)
 {
     cls_request *const r = &s->request[slot];
-    cls_lists_release(r->lists);
+    cls_lists_release(s, r->lists);
     cls_arrays_free(&r->params);
     memset(&r->params, 0, sizeof r->params);
     memset(&r->slot, 0, sizeof r->slot);
@@ -139,6 +139,7 @@ void cls_requests_free(cls_sampler *s)
 {
     for (uint32_t slot = 0; s->request != NULL && slot < s->slots; slot++)
         forget(s, slot);
+    s->flush++; /* no change is pending that knows their lists */
     cls_lists_drop(s);
     free(s->request);
     free(s->pending_changes.data);

@@ -404,6 +404,39 @@ START_TEST(many_slots)
 }
 END_TEST
 
+/* -------------------------------------------------------------------- the lists */
+
+/* Lists of requests that are gone give their place away, whatever the first call after a step is. */
+START_TEST(lists_settle)
+{
+    const cls_sampler_options o = options(2);
+    cls_logit_bias bias[16];
+    cls_memory memory;
+    uint64_t lists = 0, host = 0;
+    cls_params p = params_of(0);
+    twins t;
+    for (int32_t i = 0; i < 16; i++)
+        bias[i] = (cls_logit_bias){i, 1.0f};
+    p.logit_bias = bias;
+    p.logit_bias_count = 16;
+    twins_open(&t, fixture_device(_i), &o);
+    for (uint32_t i = 0; i < 60; i++) {
+        must(cls_slot_reset(t.once, i % 2));
+        must(cls_slot_begin(t.once, i % 2, &p, NULL, 0, NULL, 0));
+        flush(&t, t.once);
+        memory.struct_size = sizeof memory;
+        must(cls_sampler_memory(t.once, &memory));
+        if (i == 39) {
+            lists = memory.lists;
+            host = memory.host;
+        }
+    }
+    ck_assert_uint_eq(memory.lists, lists);
+    ck_assert_uint_eq(memory.host, host);
+    twins_close(&t);
+}
+END_TEST
+
 /* -------------------------------------------------------------- random traffic */
 
 static void random_params(cls_params *p, rng *r, cls_logit_bias *bias)
@@ -513,6 +546,7 @@ static Suite *make(void)
     add_device_test(t, replaced);
     add_device_test(t, there_and_back);
     add_device_test(t, many_slots);
+    add_device_test(t, lists_settle);
     add_device_test(t, traffic);
     suite_add_tcase(s, t);
     return s;
