@@ -1023,9 +1023,16 @@ CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint
  * of the raw logits; 1 more for these of the final distribution, entropy, kept,
  * kept_mass and candidates together; 1 more for entropy, kept_mass, probs and
  * final_logits together; and 1 for accepting after what tells of the final
- * distribution. cls_logprobs(): 2. cls_draw(): 1. Slot calls before
- * it: 1 more, and 1 for every further call on the same slot or further 8,192
- * tokens of one call. */
+ * distribution. cls_logprobs(): 2. cls_draw(): 1.
+ * Slot calls before it: 1 more, or as many as the longest chain of calls that wait for
+ * each other has. A call waits for the earlier calls on its slot, a copy for those on its
+ * source as well, and a later call on the source for the copy; copies of one slot do not
+ * wait for each other. Calls that follow each other on a slot count as one where the
+ * result is the same: prompts that are appended to a beginning or to each other, up to
+ * 8,192 tokens; a beginning, a reset or a load after any other call; new parameters
+ * after parameters that changed neither window, scope, top_p nor which of mirostat,
+ * adaptive p and top-p decay are on. Of more than 65,535 calls that need not wait, each
+ * further 65,535 take 1 more. */
 CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
 
 /* --------------------------------------------------- speculative decoding */

@@ -326,31 +326,63 @@ static void swap(cls_block *a, cls_block *b)
     *b = was;
 }
 
-/* The slot calls since the last step: their words in two uploads, their rounds
- * a launch each. */
+/* Most groups of a launch in its second dimension, which GPUs have 16 bits for. */
+#define MOST_GROUPS 65535u
+
+/* What grown lists were before. */
+static cl_int copy_lists(cls_commands *c)
+{
+    cls_sampler *const s = c->sampler;
+    cl_uint n;
+    const cl_event *wait;
+    cl_event event = NULL;
+    if (s->old_lists == NULL)
+        return CL_SUCCESS;
+    waits(c, &n, &wait);
+    const cl_int code = clEnqueueCopyBuffer(c->queue, s->old_lists, s->lists.buffer, 0, 0, s->old_lists_size, n, wait,
+                                            c->ordered ? NULL : &event);
+    if (code != CL_SUCCESS)
+        return code;
+    advance(c, event);
+    clReleaseMemObject(s->old_lists);
+    s->old_lists = NULL;
+    return CL_SUCCESS;
+}
+
+/* Runs changes that don't wait for each other; `first`: where the buffer has the first one's number. */
+static cl_int launch_changes(cls_commands *c, uint32_t first, uint32_t n)
+{
+    const cls_sampler *const s = c->sampler;
+    const size_t groups[2] = { 1, n };
+    cls_arguments a = { cls_sampler_kernel(s, CLS_SLOTS, 0, s->pending_state ? CLS_FEATURE_STATE : 0), 0, CL_SUCCESS };
+    cls_set_mem(&a, s->changes.buffer);
+    cls_set_u32(&a, first);
+    cls_set_mem(&a, s->words.buffer);
+    cls_set_mem(&a, s->slot_buffer);
+    cls_set_mem(&a, s->state);
+    cls_set_u32(&a, s->layout);
+    cls_set_mem(&a, s->lists.buffer);
+    cls_set_u32(&a, s->vocab);
+    cls_set_u32(&a, s->history);
+    cls_set_u32(&a, s->rollback);
+    return cls_commands_launch(c, &a, groups, NULL);
+}
+
+/* The slot calls since the last step: changes and words in an upload each, rounds
+ * in a launch each, or several of MOST_GROUPS. */
 static cl_int run_changes(cls_commands *c)
 {
     cls_sampler *const s = c->sampler;
     cls_block *const changes = &c->staging->changes, *const words = &c->staging->words;
-    const size_t groups[2] = { 1, s->pending_changes.used / sizeof(cls_change) };
-    cl_int code = CL_SUCCESS;
-    if (s->old_lists != NULL) {
-        cl_uint n;
-        const cl_event *wait;
-        cl_event event = NULL;
-        waits(c, &n, &wait);
-        code = clEnqueueCopyBuffer(c->queue, s->old_lists, s->lists.buffer, 0, 0, s->old_lists_size, n, wait,
-                                   c->ordered ? NULL : &event);
-        if (code != CL_SUCCESS)
-            return code;
-        advance(c, event);
-        clReleaseMemObject(s->old_lists);
-        s->old_lists = NULL;
-    }
+    const uint32_t n = (uint32_t)(s->pending_changes.used / sizeof(cls_change));
+    cl_int code = copy_lists(c);
+    if (code != CL_SUCCESS)
+        return code;
+    const uint32_t *const end = cls_changes_order(s);
     swap(changes, &s->pending_changes);
     swap(words, &s->pending_words);
     s->pending_changes.used = s->pending_words.used = 0;
-    code = upload(c, s->changes.buffer, 0, changes->used, changes->data);
+    code = upload(c, s->changes.buffer, 0, changes->used + n * sizeof(uint32_t), changes->data);
     if (code != CL_SUCCESS) { /* nothing happened: they stay to be done */
         swap(changes, &s->pending_changes);
         swap(words, &s->pending_words);
@@ -359,20 +391,11 @@ static cl_int run_changes(cls_commands *c)
     c->started = 1; /* the calls' memory is in use: no way back */
     if (words->used != 0)
         code = upload(c, s->words.buffer, 0, words->used, words->data);
-    for (uint32_t round = 1; round <= s->rounds && code == CL_SUCCESS; round++) {
-        cls_arguments a = { cls_sampler_kernel(s, CLS_SLOTS, 0, s->pending_state ? CLS_FEATURE_STATE : 0), 0, CL_SUCCESS };
-        cls_set_mem(&a, s->changes.buffer);
-        cls_set_u32(&a, round);
-        cls_set_mem(&a, s->words.buffer);
-        cls_set_mem(&a, s->slot_buffer);
-        cls_set_mem(&a, s->state);
-        cls_set_u32(&a, s->layout);
-        cls_set_mem(&a, s->lists.buffer);
-        cls_set_u32(&a, s->vocab);
-        cls_set_u32(&a, s->history);
-        cls_set_u32(&a, s->rollback);
-        code = cls_commands_launch(c, &a, groups, NULL);
-    }
+    for (uint32_t round = 1; round <= s->rounds; round++)
+        for (uint32_t i = end[round - 1], many; i < end[round] && code == CL_SUCCESS; i += many) {
+            many = end[round] - i < MOST_GROUPS ? end[round] - i : MOST_GROUPS;
+            code = launch_changes(c, (uint32_t)(changes->used / sizeof(uint32_t)) + i, many);
+        }
     s->rounds = 0;
     s->pending_state = 0;
     s->flush++;

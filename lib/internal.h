@@ -405,6 +405,7 @@ typedef struct cls_staging {
 typedef struct cls_lists {
     struct cls_lists *next; /* by place */
     uint32_t references;    /* 0: its place is free after the next step */
+    uint64_t flush;         /* the sampler's, when a request last let it go */
     uint32_t at, n;         /* words */
 } cls_lists;
 
@@ -413,8 +414,12 @@ typedef struct cls_request {
     cls_slot slot;
     cls_params params; /* its arrays are ours */
     cls_lists *lists;  /* NULL: none */
-    uint64_t flush;    /* `round` is of the slot calls since this one */
-    uint32_t round;
+    /* Of the pending changes, if `flush` is the sampler's; else there are none of this slot. */
+    uint64_t flush;
+    uint32_t round, read; /* the last in which it is changed, and copied; 0: none */
+    uint32_t latest;      /* its last change ... */
+    uint32_t room;        /* ... and the words behind its tokens that are kept for more of them */
+    int traceless;        /* ... which nobody can tell from none if new parameters follow */
 } cls_request;
 
 struct cls_sampler {
@@ -466,6 +471,8 @@ struct cls_sampler {
     /* On the host. */
     cls_request *request;   /* [slots] */
     cls_lists *first_lists; /* all of them, by place */
+    cls_lists *lists_before[32]; /* ... behind which to look for a place, by the digits of its words; NULL: all */
+    uint64_t lists_dropped; /* the flush in which unused ones were forgotten */
     cls_block pending_changes, pending_words; /* slot calls that the device has not seen */
     uint32_t rounds;        /* ... and their rounds */
     int pending_state;      /* one of them is no beginning, appending or reset */
@@ -542,9 +549,9 @@ int cls_dry_is_on(const cls_params *params);
 uint32_t cls_dry_most(const cls_params *params);
 float cls_dry_amount(const cls_params *params, uint32_t exponent);
 
-/* A place for n words among the lists: the first that fits, or a larger buffer. */
+/* A place for n words among the lists, or a larger buffer. */
 cls_status cls_lists_new(cls_sampler *sampler, uint32_t n, cls_lists **out);
-void cls_lists_release(cls_lists *lists);
+void cls_lists_release(const cls_sampler *sampler, cls_lists *lists);
 
 /* Forgets the lists that nobody uses, once a step has passed that knew them. */
 void cls_lists_drop(cls_sampler *sampler);
@@ -552,6 +559,34 @@ void cls_lists_drop(cls_sampler *sampler);
 /* Makes a buffer larger, without its contents. What steps in flight use of the
  * old one, OpenCL keeps for them. */
 cls_status cls_device_grow(const cls_sampler *sampler, cls_device_block *block, size_t need, const char *what);
+
+/* --------------------------------------------------------------- changes.c */
+
+/* Makes room for one call's change, with so many tokens and so many other words: what
+ * follows cannot fail. */
+cls_status cls_changes_reserve(cls_sampler *sampler, size_t tokens, size_t words);
+
+/* Notes a change of a slot, after all that was noted for it. */
+cls_change *cls_change_note(cls_sampler *sampler, uint32_t kind, uint32_t slot);
+/* The same where nothing is left of what the slot was: in place of its latest change. */
+cls_change *cls_change_note_over(cls_sampler *sampler, uint32_t kind, uint32_t slot);
+/* New parameters: in place of those before them, where these left nothing behind. */
+cls_change *cls_change_note_params(cls_sampler *sampler, uint32_t slot, const cls_slot *now);
+void cls_change_note_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
+
+/* Adds words, behind those of all calls so far; where the next one will be. */
+void cls_words_add(cls_sampler *sampler, const uint32_t *words, size_t n);
+uint32_t cls_words_end(const cls_sampler *sampler);
+
+/* Adds the ids that are tokens to a slot's latest change and, where that is full, to
+ * others behind it. */
+void cls_change_add_tokens(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n, uint32_t mark);
+/* Makes room for tokens of a prompt and adds them, to a change that appends already if one does. */
+cls_status cls_change_append(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n);
+
+/* Puts the numbers of the pending changes behind them, in the order of their rounds, and
+ * returns where in it each round ends, that of round 0, which is empty, first. */
+const uint32_t *cls_changes_order(cls_sampler *sampler);
 
 /* ----------------------------------------------------------------- slots.c */
 

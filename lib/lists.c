@@ -274,9 +274,11 @@ cls_status cls_device_grow(const cls_sampler *s, cls_device_block *block, size_t
 /* Forgets the lists that nobody uses, once a step has passed that knew them. */
 void cls_lists_drop(cls_sampler *s)
 {
+    s->lists_dropped = s->flush;
+    memset(s->lists_before, 0, sizeof s->lists_before);
     for (cls_lists **at = &s->first_lists; *at != NULL;) {
         cls_lists *const l = *at;
-        if (l->references == 0) {
+        if (l->references == 0 && l->flush != s->flush) {
             *at = l->next;
             free(l);
         } else {
@@ -285,16 +287,28 @@ void cls_lists_drop(cls_sampler *s)
     }
 }
 
-/* A place for n words among the lists: the first that fits, or a larger buffer. */
+/* The binary digits of n, which is not 0. */
+static int digits(uint32_t n)
+{
+    int i = 0;
+    for (; n != 0; n >>= 1)
+        i++;
+    return i;
+}
+
+/* A place for n words among the lists, or a larger buffer. Until the next step the search goes
+ * on behind the last place that was found for about as many words, so that many calls
+ * walk the lists once for each number of digits. */
 cls_status cls_lists_new(cls_sampler *s, uint32_t n, cls_lists **out)
 {
-    cls_lists **at = &s->first_lists;
-    size_t end = 0;
     *out = NULL;
     if (n == 0)
         return CLS_OK;
-    if (s->rounds == 0)
+    if (s->lists_dropped != s->flush)
         cls_lists_drop(s);
+    cls_lists **const before = &s->lists_before[digits(n) - 1];
+    cls_lists **at = *before != NULL ? &(*before)->next : &s->first_lists;
+    size_t end = *before != NULL ? (size_t)(*before)->at + (*before)->n : 0;
     for (; *at != NULL && (*at)->at - end < n; at = &(*at)->next)
         end = (*at)->at + (*at)->n;
     if (end + n > UINT32_MAX / 8)
@@ -318,16 +332,20 @@ cls_status cls_lists_new(cls_sampler *s, uint32_t n, cls_lists **out)
         s->lists = grown;
     }
     l->references = 1;
+    l->flush = 0;
     l->at = (uint32_t)end;
     l->n = n;
     l->next = *at;
     *at = l;
+    *before = l;
     *out = l;
     return CLS_OK;
 }
 
-void cls_lists_release(cls_lists *l)
+void cls_lists_release(const cls_sampler *s, cls_lists *l)
 {
-    if (l != NULL)
-        l->references--;
+    if (l == NULL)
+        return;
+    l->references--;
+    l->flush = s->flush;
 }

@@ -5,10 +5,6 @@
 
 #include <stdlib.h>
 
-/* Tokens of a call that one launch takes: a work-item's loops stay below the
- * 65,535 trips that llvmpipe allows it. */
-#define CHUNK 8192u
-
 cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
 {
     if (s == NULL)
@@ -20,87 +16,6 @@ cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
     if (begun && !(s->request[slot].slot.flags & CLS_SLOT_BEGUN))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot %u has no request: call cls_slot_begin() first", (unsigned)slot);
     return CLS_OK;
-}
-
-/* -------------------------------------------------------------- noting a call */
-
-static cls_status grow_host(cls_block *block, size_t more, const char *what)
-{
-    const size_t need = more <= SIZE_MAX - block->used ? block->used + more : SIZE_MAX;
-    if (need <= block->size)
-        return CLS_OK;
-    const size_t size = need <= SIZE_MAX / 3 * 2 ? need + need / 2 : need;
-    void *const data = realloc(block->data, size);
-    if (data == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu bytes of %s", size, what);
-    block->data = data;
-    block->size = size;
-    return CLS_OK;
-}
-
-/* Makes room for so many changes and words: what follows cannot fail. */
-static cls_status reserve(cls_sampler *s, size_t changes, size_t words)
-{
-    cls_status status = grow_host(&s->pending_changes, changes * sizeof(cls_change), "slot calls");
-    if (status == CLS_OK)
-        status = grow_host(&s->pending_words, words * sizeof(uint32_t), "slot calls");
-    if (status == CLS_OK)
-        status = cls_device_grow(s, &s->changes, s->pending_changes.used + changes * sizeof(cls_change), "slot calls");
-    if (status == CLS_OK)
-        status = cls_device_grow(s, &s->words, s->pending_words.used + words * sizeof(uint32_t), "slot calls");
-    return status;
-}
-
-static uint32_t last_round(const cls_sampler *s, uint32_t slot)
-{
-    return s->request[slot].flush == s->flush ? s->request[slot].round : 0;
-}
-
-static void set_round(cls_sampler *s, uint32_t slot, uint32_t round)
-{
-    s->request[slot].flush = s->flush;
-    s->request[slot].round = round;
-    if (round > s->rounds)
-        s->rounds = round;
-}
-
-/* What the leaner of the kernels leaves out. */
-static int changes_state(uint32_t kind)
-{
-    return kind != CLS_CHANGE_BEGIN && kind != CLS_CHANGE_APPEND && kind != CLS_CHANGE_RESET;
-}
-
-static cls_change *note(cls_sampler *s, uint32_t kind, uint32_t slot)
-{
-    cls_change *const c = (cls_change *)(void *)((char *)s->pending_changes.data + s->pending_changes.used);
-    s->pending_changes.used += sizeof *c;
-    memset(c, 0, sizeof *c);
-    c->kind = kind;
-    s->pending_state |= changes_state(kind);
-    c->slot = c->from = slot;
-    c->round = last_round(s, slot) + 1;
-    set_round(s, slot, c->round);
-    return c;
-}
-
-/* Where the next word of a noted call will be. */
-static uint32_t words_end(const cls_sampler *s)
-{
-    return (uint32_t)(s->pending_words.used / sizeof(uint32_t));
-}
-
-static void add_word(cls_sampler *s, uint32_t word)
-{
-    memcpy((char *)s->pending_words.data + s->pending_words.used, &word, sizeof word);
-    s->pending_words.used += sizeof word;
-}
-
-static void add_words(cls_sampler *s, const uint32_t *words, size_t n)
-{
-    if (n == 0)
-        return;
-    memcpy((char *)s->pending_words.data + s->pending_words.used, words, n * sizeof *words);
-    s->pending_words.used += n * sizeof *words;
 }
 
 /* -------------------------------------------------------------- what slots are */
@@ -197,7 +112,7 @@ cls_status cls_sampler_check(const cls_sampler *s, const cls_params *params)
 static void forget(cls_sampler *s, uint32_t slot)
 {
     cls_request *const r = &s->request[slot];
-    cls_lists_release(r->lists);
+    cls_lists_release(s, r->lists);
     cls_arrays_free(&r->params);
     memset(&r->params, 0, sizeof r->params);
     memset(&r->slot, 0, sizeof r->slot);
@@ -209,10 +124,10 @@ static void take(cls_sampler *s, uint32_t slot, cls_prepared *p, cls_lists *list
 {
     forget(s, slot);
     cls_lists_place(&p->slot, lists != NULL ? lists->at : 0);
-    c->lists = words_end(s);
+    c->lists = cls_words_end(s);
     c->n_lists = p->n_words;
     c->params = p->slot;
-    add_words(s, p->words, p->n_words);
+    cls_words_add(s, p->words, p->n_words);
     s->request[slot].slot = p->slot;
     s->request[slot].params = p->params;
     s->request[slot].lists = lists;
@@ -224,6 +139,7 @@ void cls_requests_free(cls_sampler *s)
 {
     for (uint32_t slot = 0; s->request != NULL && slot < s->slots; slot++)
         forget(s, slot);
+    s->flush++; /* no change is pending that knows their lists */
     cls_lists_drop(s);
     free(s->request);
     free(s->pending_changes.data);
@@ -236,22 +152,6 @@ static cls_status check_tokens(const char *what, const int32_t *ids, uint32_t n)
 {
     return ids == NULL && n != 0 ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s_count is %u, but %s is NULL", what, (unsigned)n, what)
                                  : CLS_OK;
-}
-
-/* Adds the ids that are tokens; `change` and, every CHUNK of them, another one
- * take them. */
-static void add_tokens(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n, uint32_t mark, cls_change **change)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        if (ids[i] < 0 || (uint32_t)ids[i] >= s->vocab)
-            continue;
-        if ((*change)->tokens == CHUNK) {
-            *change = note(s, CLS_CHANGE_APPEND, slot);
-            (*change)->words = words_end(s);
-        }
-        add_word(s, (uint32_t)ids[i] | mark);
-        (*change)->tokens++;
-    }
 }
 
 static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *params, const int32_t *prompt,
@@ -271,7 +171,7 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
         return status;
     status = cls_sampler_need(s, cls_features_of_slot(&p.slot) | (p.slot.window != 0 ? CLS_FEATURE_STATE : 0));
     if (status == CLS_OK)
-        status = reserve(s, 1 + tokens / CHUNK, tokens + p.n_words);
+        status = cls_changes_reserve(s, tokens, p.n_words);
     if (status == CLS_OK)
         status = cls_lists_new(s, p.n_words, &lists);
     if (status != CLS_OK) {
@@ -279,11 +179,11 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
         return status;
     }
     s->pending_state |= p.slot.window != 0; /* its tokens are counted again */
-    cls_change *c = note(s, CLS_CHANGE_BEGIN, slot);
+    cls_change *const c = cls_change_note_over(s, CLS_CHANGE_BEGIN, slot);
     take(s, slot, &p, lists, c);
-    c->words = words_end(s);
-    add_tokens(s, slot, prompt, prompt_count, 0, &c);
-    add_tokens(s, slot, output, output_count, CLS_ENTRY_OUTPUT, &c);
+    c->words = cls_words_end(s);
+    cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
+    cls_change_add_tokens(s, slot, output, output_count, CLS_ENTRY_OUTPUT);
     return CLS_OK;
 }
 
@@ -304,14 +204,10 @@ static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *pr
     if (status == CLS_OK)
         status = check_tokens("prompt", prompt, prompt_count);
     if (status == CLS_OK)
-        status = reserve(s, 1 + prompt_count / CHUNK, prompt_count);
-    if (status != CLS_OK)
-        return status;
-    s->pending_state |= s->request[slot].slot.window != 0;
-    cls_change *c = note(s, CLS_CHANGE_APPEND, slot);
-    c->words = words_end(s);
-    add_tokens(s, slot, prompt, prompt_count, 0, &c);
-    return CLS_OK;
+        status = cls_change_append(s, slot, prompt, prompt_count);
+    if (status == CLS_OK)
+        s->pending_state |= s->request[slot].slot.window != 0;
+    return status;
 }
 
 cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
@@ -341,14 +237,14 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
     if (status == CLS_OK)
         status = cls_sampler_need(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
     if (status == CLS_OK)
-        status = reserve(s, 1, p.n_words);
+        status = cls_changes_reserve(s, 0, p.n_words);
     if (status == CLS_OK)
         status = cls_lists_new(s, p.n_words, &lists);
     if (status != CLS_OK) {
         cls_prepared_free(&p);
         return status;
     }
-    take(s, slot, &p, lists, note(s, CLS_CHANGE_PARAMS, slot));
+    take(s, slot, &p, lists, cls_change_note_params(s, slot, &p.slot));
     return CLS_OK;
 }
 
@@ -373,7 +269,7 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
     cls_params params = r->params;
     status = cls_sampler_need(s, CLS_FEATURE_STATE);
     if (status == CLS_OK)
-        status = reserve(s, 1, 0);
+        status = cls_changes_reserve(s, 0, 0);
     if (status == CLS_OK)
         status = cls_arrays_copy(&params);
     if (status != CLS_OK)
@@ -384,12 +280,7 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
     s->request[to].lists = r->lists;
     if (r->lists != NULL)
         r->lists->references++;
-    /* After what was called for either of the two. */
-    if (last_round(s, from) > last_round(s, to))
-        set_round(s, to, last_round(s, from));
-    cls_change *const c = note(s, CLS_CHANGE_COPY, to);
-    c->from = from;
-    set_round(s, from, c->round);
+    cls_change_note_copy(s, to, from);
     return CLS_OK;
 }
 
@@ -414,9 +305,9 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
     if (n != 0)
         status = cls_sampler_need(s, CLS_FEATURE_STATE);
     if (status == CLS_OK)
-        status = reserve(s, 1, 0);
+        status = cls_changes_reserve(s, 0, 0);
     if (status == CLS_OK && n != 0)
-        note(s, CLS_CHANGE_ROLLBACK, slot)->tokens = n;
+        cls_change_note(s, CLS_CHANGE_ROLLBACK, slot)->tokens = n;
     return status;
 }
 
@@ -434,11 +325,11 @@ static cls_status reset_slot(cls_sampler *s, uint32_t slot)
 {
     cls_status status = cls_slot_check(s, slot, 0);
     if (status == CLS_OK)
-        status = reserve(s, 1, 0);
+        status = cls_changes_reserve(s, 0, 0);
     if (status != CLS_OK)
         return status;
     forget(s, slot);
-    note(s, CLS_CHANGE_RESET, slot);
+    cls_change_note_over(s, CLS_CHANGE_RESET, slot);
     return CLS_OK;
 }
 
@@ -458,14 +349,14 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_prepared *p, const ui
     const uint32_t n = state_words(s->vocab, s->layout);
     cls_status status = cls_sampler_need(s, cls_features_of_slot(&p->slot) | CLS_FEATURE_STATE);
     if (status == CLS_OK)
-        status = reserve(s, 1, (size_t)n + p->n_words);
+        status = cls_changes_reserve(s, 0, (size_t)n + p->n_words);
     if (status == CLS_OK)
         status = cls_lists_new(s, p->n_words, &lists);
     if (status != CLS_OK)
         return status;
-    cls_change *const c = note(s, CLS_CHANGE_LOAD, slot);
+    cls_change *const c = cls_change_note_over(s, CLS_CHANGE_LOAD, slot);
     take(s, slot, p, lists, c);
-    c->words = words_end(s);
-    add_words(s, state, n);
+    c->words = cls_words_end(s);
+    cls_words_add(s, state, n);
     return CLS_OK;
 }

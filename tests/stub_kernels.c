@@ -17,16 +17,16 @@ static void self_test(const stub_value *a, const size_t *global)
     }
 }
 
-/* cls_slots(changes, round, words, slots, ...), as if no request had a token. */
+/* cls_slots(changes, first, words, slots, ...), as if no request had a token. */
 static void slots(const stub_value *a, const size_t *global)
 {
     const unsigned char *const changes = stub_memory(a[0].mem);
     unsigned char *const all = stub_memory(a[3].mem);
     for (size_t i = 0; i < global[1]; i++) {
         cls_change c;
-        memcpy(&c, changes + i * sizeof c, sizeof c);
-        if (c.round != a[1].u32)
-            continue;
+        uint32_t number;
+        memcpy(&number, changes + (a[1].u32 + i) * sizeof number, sizeof number);
+        memcpy(&c, changes + number * sizeof c, sizeof c);
         if (c.kind == CLS_CHANGE_COPY)
             memcpy(&c.params, all + c.from * sizeof c.params, sizeof c.params);
         if (c.kind == CLS_CHANGE_RESET)

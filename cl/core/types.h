@@ -251,8 +251,9 @@ CLS_INLINE u32 prepared_words(u32 vocab, u32 layout)
 #define CLS_CHANGE_ROLLBACK 6u /* `tokens` of them */
 #define CLS_CHANGE_RESET 7u
 
-/* A slot call on its way to the device. Calls on one slot have ascending
- * rounds; those of one round touch different slots and run side by side. */
+/* Slot calls on their way to the device: one, or several that follow each other and are as
+ * good as one. Changes of one slot have ascending rounds; those of one round run side by
+ * side: none touches what another one writes. */
 typedef struct cls_change {
     u32 kind, round;
     u32 slot, from;    /* from: the slot that is copied */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* slots: what slot calls change, on the device, before the step that follows
- * them. A work-group takes a call; calls on one slot have different rounds, and
+ * them. A work-group takes a change; changes of one slot have different rounds, and
  * a launch each. Bitmaps are walked by what they touch: an untouched word costs
  * a look at it. */
 #include "row/state.cl"
@@ -137,7 +137,8 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
     return 1;
 }
 
-/* New parameters: what samplers remember that were on before, stays. */
+/* New parameters: what samplers remember that were on before, stays. What parameters do to a
+ * slot beside taking the place of others, is_traceless() in lib/changes.c must know. */
 static inline void mode_keep(const cls_slot *slot, const cls_slot *was, cls_mode *mode)
 {
     const u32 both = slot->flags & was->flags;
@@ -197,35 +198,34 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
     }
 }
 
-/* Launch: [WGS, n]: a group a call, of which those of `round` are run.
+/* Launch: [WGS, n]: a group a change, none of which concerns what another one writes.
+ * `first`: from there on the words of `changes` have their numbers.
  * `history`: how many entries a new scope counts again; `rollback`: how many
  * may be taken back. */
 #define SLOTS_ARGS                                                                                     \
-    __global const cls_change *changes, const u32 round, __global u32 *words, __global cls_slot *slots, \
+    __global const cls_change *changes, const u32 first, __global u32 *words, __global cls_slot *slots, \
         __global u32 *state, const u32 layout, __global u32 *lists, const u32 vocab, const u32 history, \
         const u32 rollback
-ONE_COPY void make_change(u32 change, __local u32 *chunk, SLOTS_ARGS)
+ONE_COPY void make_change(u32 place, __local u32 *chunk, SLOTS_ARGS)
 {
-    const cls_change c = changes[change];
-    if (c.round == round) { /* the same for the whole group */
-        const slot_state s = state_of(state, layout, vocab, c.slot);
-        const slot_state from = c.kind == CLS_CHANGE_LOAD ? state_at(words + c.words, layout, vocab)
-                                                          : state_of(state, layout, vocab, c.from);
-        const cls_slot other = c.kind == CLS_CHANGE_LOAD ? c.params : slots[c.from];
-        cls_slot slot = slots[c.slot];
-        copy_words(lists + c.params.lists, words + c.lists, c.n_lists);
-        BARRIER(); /* all have read the slots, the lists are there */
-        change_slot(&c, &slot, &s, &from, &other, words + c.words, lists, history, rollback, chunk);
-        BARRIER();
-        if (LOCAL_ID == 0) {
-            slot.stopped = (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists) : 0u;
-            slots[c.slot] = slot;
-        }
+    const cls_change c = changes[((__global const u32 *)changes)[first + place]];
+    const slot_state s = state_of(state, layout, vocab, c.slot);
+    const slot_state from = c.kind == CLS_CHANGE_LOAD ? state_at(words + c.words, layout, vocab)
+                                                      : state_of(state, layout, vocab, c.from);
+    const cls_slot other = c.kind == CLS_CHANGE_LOAD ? c.params : slots[c.from];
+    cls_slot slot = slots[c.slot];
+    copy_words(lists + c.params.lists, words + c.lists, c.n_lists);
+    BARRIER(); /* all have read the slots, the lists are there */
+    change_slot(&c, &slot, &s, &from, &other, words + c.words, lists, history, rollback, chunk);
+    BARRIER();
+    if (LOCAL_ID == 0) {
+        slot.stopped = (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists) : 0u;
+        slots[c.slot] = slot;
     }
 }
 
 KERNEL void cls_slots(SLOTS_ARGS)
 {
     __local u32 chunk[WGS];
-    make_change(get_group_id(1), chunk, changes, round, words, slots, state, layout, lists, vocab, history, rollback);
+    make_change(get_group_id(1), chunk, changes, first, words, slots, state, layout, lists, vocab, history, rollback);
 }
