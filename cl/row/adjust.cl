@@ -146,6 +146,7 @@ static inline u32 touched_lanes(const row_logits *r, u32 i) { return touched_wor
 ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x)
 {
     const slot_state *const s = &r->state;
+    const u32 marked = r->marked && bit_of(r->prepared.marks, i);
     if (r->penalized) {
         if (s->biases && (s->biased[i >> 5] >> (i & 31) & 1u)) {
             const u32 at = list_find(r->list, r->n_list, i);
@@ -153,12 +154,12 @@ ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x)
                 x = add_bias(x, FROM_BITS(r->list[r->n_list + at]));
         }
         u32 count = count_of(s, i), seen = s->keep != CLS_KEEPS_NONE ? s->seen[i >> 5] >> (i & 31) & 1u : 0u;
-        if (r->patched)
+        if (r->patched && marked)
             find_patch(&r->prepared, i, &count, &seen);
         if (count != 0 || seen != 0)
             x = penalize(x, count, r->repetition, r->reciprocal, r->frequency, r->presence);
     }
-    if (r->marked && (r->prepared.marks[i >> 5] >> (i & 31) & 1u))
+    if (marked)
         x = adjust_prepared(&r->prepared, i, x);
     return x;
 }

@@ -106,7 +106,27 @@ static inline void state_drop(const slot_state *s, u32 entry, u32 flags, int las
 }
 
 /* Whether entries first to last - 1 of the ring have one of an entry's id and
- * kind, by the whole group. */
+ * kind, by the whole group. An item alone takes 64 at a time: a verification asks
+ * for up to 129 tokens, of a window of up to 16,384. */
+#if WGS == 1
+#define SAME_16(at) (((vload16(0, ring + (at)) ^ entry) & mask) == 0)
+static inline u32 entries_have(__global const u32 *ring, u32 n, u32 entry, u32 mask)
+{
+    int16 found = (int16)(0);
+    u32 rest = 0;
+    for (u32 i = 0; i + 64 <= n; i += 64)
+        found |= SAME_16(i) | SAME_16(i + 16) | SAME_16(i + 32) | SAME_16(i + 48);
+    for (u32 i = n & ~63u; i < n; i++)
+        rest |= (u32)(((ring[i] ^ entry) & mask) == 0);
+    return rest | (u32)(fold_or16(found) != 0);
+}
+static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags, __local u64 *scratch)
+{
+    const u32 from = first % s->n_ring, n = last - first, head = min(n, s->n_ring - from);
+    const u32 mask = CLS_ENTRY_ID | (flags & CLS_SLOT_SCOPE_ALL ? 0u : CLS_ENTRY_OUTPUT);
+    return entries_have(s->ring + from, head, entry, mask) | entries_have(s->ring, n - head, entry, mask);
+}
+#else
 static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags, __local u64 *scratch)
 {
     u32 found = 0;
@@ -116,6 +136,7 @@ static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, 
     }
     return wg_uor(found, scratch);
 }
+#endif
 
 /* Whether a request has ended: with its latest token, or by their number. */
 static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __global const u32 *lists)
