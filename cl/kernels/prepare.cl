@@ -248,12 +248,25 @@ static inline int output_ends(const prepared_row *p, const cls_slot *slot, const
     return same == n;
 }
 
-static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
-                       __global const u32 *lists, __local uint2 *chunk)
+/* Bans the n ids of an ascending list. */
+static inline void ban_list(const prepared_row *p, __global const u32 *ids, u32 n, u32 vocab)
 {
-    const u32 n_stop = slot->outputs + drafts < slot->min_tokens ? slot->n_stop : 0u, lid = LOCAL_ID;
-    for (u32 i = lid; i < n_stop + lid; i += WGS)
-        mark_chunk(p, i < n_stop ? lists[slot->stop + i] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
+    BARRIER(); /* each word belongs to another item than in mark_chunk() */
+    const u32 words = state_bitmap(vocab), last = list_share(ids, n, LOCAL_ID + 1, words);
+    for (u32 i = list_share(ids, n, LOCAL_ID, words); i < last;) {
+        const uint2 its = list_word(ids, i, last);
+        ban_word(p, ids[i] >> 5, its.x);
+        i += its.y;
+    }
+    BARRIER();
+}
+
+static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
+                       __global const u32 *lists, u32 vocab, __local uint2 *chunk)
+{
+    const u32 lid = LOCAL_ID;
+    if (slot->outputs + drafts < slot->min_tokens && slot->n_stop != 0) /* the same for the whole group */
+        ban_list(p, lists + slot->stop, slot->n_stop, vocab);
     for (u32 i = lid; i < slot->n_bad_words + lid; i += WGS) {
         u32 id = NO_ID;
         if (i < slot->n_bad_words) {
@@ -324,7 +337,7 @@ ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, P
             if (h.ngram == 0) /* the first token follows none */
                 mark_chunk(&p, lid == 0 ? p.text[0] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
         }
-        ban(&p, &slot, &s, drafts, lists, chunk);
+        ban(&p, &slot, &s, drafts, lists, vocab, chunk);
         if (patched)
             mark_patches(&p, &slot, drafts, chunk);
     }

@@ -11,31 +11,84 @@
 #define CHANGES 1
 #endif
 
-/* Makes a state what another is; `empty`: nothing at all. */
-static inline void state_take(const slot_state *s, const slot_state *from, int empty)
+/* An item alone makes each walk in at most 32,768 trips and all of a call's in fewer than
+ * 65,535 (HACKING.md, rule 5), with 1,048,576 tokens that all have a bias: words of bitmaps and of
+ * lists go by vectors, ids of a list by the words of the bitmap that they share. */
+#define EACH_16(STEP)                                                                                      \
+    STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8) STEP(9) STEP(a) STEP(b) STEP(c) \
+        STEP(d) STEP(e) STEP(f)
+#define VECTORS(s) (((s)->words + 15) / 16)
+
+#define COPY_32(k)                                          \
+    vstore16(vload16(0x##k, from + i), 0x##k, to + i);      \
+    vstore16(vload16(0x1##k, from + i), 0x1##k, to + i);
+static inline void copy_words(__global u32 *to, __global const u32 *from, u32 n)
 {
-    for (u32 w = LOCAL_ID; w < s->words; w += WGS) {
-        const u32 touched = empty ? 0u : from->touched[w];
-        if ((s->touched[w] | touched) == 0)
+    const u32 whole = n / 512 * 512;
+    for (u32 i = LOCAL_ID * 512; i < whole; i += WGS * 512) {
+        EACH_16(COPY_32)
+    }
+    for (u32 i = whole + LOCAL_ID; i < n; i += WGS)
+        to[i] = from[i];
+}
+
+/* Nothing counts any more and nothing is seen; nor is it biased, unless that stays. */
+#define CLEAR_COUNTS(k)      \
+    if (touched.s##k != 0)   \
+        vstore16((uint16)(0u), v * 16 + 0x##k, s->counts);
+static inline void state_clear(const slot_state *s, u32 biases_stay)
+{
+    for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
+        const uint16 touched = vload16(v, s->touched);
+        if (fold_or16(as_int16(touched)) == 0)
             continue;
-        s->touched[w] = touched;
-        if (s->biases)
-            s->biased[w] = empty ? 0u : from->biased[w];
+        vstore16(s->biases && biases_stay ? vload16(v, s->biased) : (uint16)(0u), v, s->touched);
+        if (s->biases && !biases_stay)
+            vstore16((uint16)(0u), v, s->biased);
         if (s->keep == CLS_KEEPS_NONE)
             continue;
-        s->seen[w] = empty ? 0u : from->seen[w];
-        if (s->keep == CLS_KEEPS_SEEN)
-            s->counts[w] = empty ? 0u : from->counts[w];
-        else
-            vstore16(empty ? (uint16)(0u) : vload16(w, from->counts), w, s->counts);
+        vstore16((uint16)(0u), v, s->seen);
+        if (s->keep == CLS_KEEPS_SEEN) {
+            vstore16((uint16)(0u), v, s->counts);
+        } else {
+            EACH_16(CLEAR_COUNTS)
+        }
     }
-    if (!empty)
-        for (u32 i = LOCAL_ID; i < (s->n_ring + 15) / 16 + (s->n_modes * CLS_MODE_WORDS + 15) / 16; i += WGS)
-            vstore16(vload16(i, from->ring), i, s->ring);
     BARRIER();
 }
 
 #if CHANGES
+/* Makes a state what another is. */
+#define TAKE_COUNTS(k)      \
+    if (either.s##k != 0)   \
+        vstore16(vload16(v * 16 + 0x##k, from->counts), v * 16 + 0x##k, s->counts);
+static inline void state_take(const slot_state *s, const slot_state *from)
+{
+    for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
+        const uint16 touched = vload16(v, from->touched), either = vload16(v, s->touched) | touched;
+        if (fold_or16(as_int16(either)) == 0)
+            continue;
+        vstore16(touched, v, s->touched);
+        if (s->biases)
+            vstore16(vload16(v, from->biased), v, s->biased);
+        if (s->keep == CLS_KEEPS_NONE)
+            continue;
+        vstore16(vload16(v, from->seen), v, s->seen);
+        if (s->keep == CLS_KEEPS_SEEN) {
+            vstore16(vload16(v, from->counts), v, s->counts);
+        } else {
+            EACH_16(TAKE_COUNTS)
+        }
+    }
+    for (u32 i = LOCAL_ID; i < (s->n_ring + 15) / 16 + (s->n_modes * CLS_MODE_WORDS + 15) / 16; i += WGS)
+        vstore16(vload16(i, from->ring), i, s->ring);
+    BARRIER();
+}
+
+static inline void recount_one(const slot_state *s, u32 i, u32 entry, u32 flags)
+{
+    s->ring[i % s->n_ring] = state_add(s, entry, flags);
+}
 /* Makes the counts anew from the ring's latest n entries, and their marks. All
  * items look at all entries, WGS at a time in `chunk`, since the ring itself
  * changes under them. */
@@ -44,55 +97,80 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
     if (s->keep == CLS_KEEPS_NONE)
         return;
     BARRIER();
-    for (u32 w = LOCAL_ID; w < s->words; w += WGS) {
-        if (s->touched[w] == 0)
-            continue;
-        s->touched[w] = s->biases ? s->biased[w] : 0u;
-        s->seen[w] = 0;
-        if (s->keep == CLS_KEEPS_SEEN)
-            s->counts[w] = 0;
-        else
-            vstore16((uint16)(0u), w, s->counts);
+    state_clear(s, 1);
+#if WGS == 1
+    for (u32 i = length - n; i < length; i += 2) {
+        recount_one(s, i, s->ring[i % s->n_ring], flags);
+        if (i + 1 < length)
+            recount_one(s, i + 1, s->ring[(i + 1) % s->n_ring], flags);
     }
-    BARRIER();
+#else
     for (u32 first = length - n; first < length; first += WGS) {
         if (first + LOCAL_ID < length)
             chunk[LOCAL_ID] = s->ring[(first + LOCAL_ID) % s->n_ring];
         BARRIER();
         for (u32 i = first; i < first + WGS && i < length; i++)
             if ((chunk[i - first] & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID)
-                s->ring[i % s->n_ring] = state_add(s, chunk[i - first], flags);
+                recount_one(s, i, chunk[i - first], flags);
         BARRIER();
+    }
+#endif
+}
+
+/* The tokens of a word that count, a bit each. */
+static inline u32 counted_word(const slot_state *s, u32 w)
+{
+    if (s->keep != CLS_KEEPS_COUNTS)
+        return s->keep == CLS_KEEPS_SEEN ? s->counts[w] : 0u;
+    __global const ushort *const counts = (__global const ushort *)s->counts + w * 32;
+    const int16 low = convert_int16(vload16(0, counts)), high = convert_int16(vload16(1, counts));
+    return lane_bits_16(low != 0) | lane_bits_16(high != 0) << 16;
+}
+
+/* Takes the biased bits away. */
+#define UNBIAS(i)                                                                              \
+    if (bits.s##i != 0) {                                                                      \
+        const u32 seen = s->keep != CLS_KEEPS_NONE ? s->seen[w + i] : 0u;                      \
+        s->touched[w + i] &= ~bits.s##i | seen | counted_word(s, w + i);                       \
+    }
+static inline void state_unbias(const slot_state *s)
+{
+    if (!s->biases)
+        return;
+    BARRIER();
+    for (u32 w = LOCAL_ID * 4; w < s->words; w += WGS * 4) {
+        const uint4 bits = vload4(0, s->biased + w);
+        if ((bits.s0 | bits.s1 | bits.s2 | bits.s3) == 0)
+            continue;
+        CLS_EACH_4(UNBIAS)
+        vstore4((uint4)(0u), 0, s->biased + w);
     }
 }
 #endif
 
-/* Sets the biased bits of a list of ids in place of those that were. */
+/* Sets the biased bits of a list of ids, where there are none. Where 8 ids are of several words,
+ * one by one: folding vectors for each word took twice as long. Either way a trip ends in another
+ * word than the one before. */
+#define SET_BIASED(k)                                      \
+    s->biased[ids[i + k] >> 5] |= 1u << (ids[i + k] & 31); \
+    s->touched[ids[i + k] >> 5] |= 1u << (ids[i + k] & 31);
 static inline void state_bias(const slot_state *s, __global const u32 *ids, u32 n)
 {
     if (!s->biases)
         return;
     BARRIER();
-    for (u32 w = LOCAL_ID; w < s->words; w += WGS) {
-        u32 bits = s->touched[w] != 0 ? s->biased[w] : 0u;
-        if (bits == 0)
-            continue;
-        s->biased[w] = 0;
-        if (s->keep != CLS_KEEPS_NONE)
-            bits &= ~s->seen[w];
-        u32 gone = 0;
-        for (; bits != 0; bits &= bits - 1) {
-            const u32 j = 31 - clz(bits & (~bits + 1));
-            gone |= count_of(s, w * 32 + j) == 0 ? 1u << j : 0u;
-        }
-        s->touched[w] &= ~gone;
-    }
-    BARRIER();
-    for (u32 i = 0; i < n; i++) {
-        const u32 w = ids[i] / 32, bit = 1u << (ids[i] & 31);
-        if (w % WGS == LOCAL_ID) {
-            s->biased[w] |= bit;
-            s->touched[w] |= bit;
+    const u32 last = list_share(ids, n, LOCAL_ID + 1, s->words);
+    for (u32 i = list_share(ids, n, LOCAL_ID, s->words); i < last;) {
+        const u32 w = ids[i] >> 5;
+        if (i + 8 <= last && ids[i + 7] >> 5 != w) {
+            SET_BIASED(0) SET_BIASED(1) SET_BIASED(2) SET_BIASED(3)
+            SET_BIASED(4) SET_BIASED(5) SET_BIASED(6) SET_BIASED(7)
+            i += 8;
+        } else {
+            const uint2 its = list_word(ids, i, last);
+            s->biased[w] |= its.x;
+            s->touched[w] |= its.x;
+            i += its.y;
         }
     }
     BARRIER();
@@ -171,6 +249,13 @@ static inline void mode_keep(const cls_slot *slot, const cls_slot *was, cls_mode
     if (!(both & CLS_SLOT_DECAYS) || slot->top_p != was->top_p)
         mode->top_p = slot->mode.top_p;
 }
+#define KEEP_MODE(k)                            \
+    if (i + k * WGS < s->n_modes) {             \
+        cls_mode mode;                          \
+        mode_load(s, i + k * WGS, &mode);       \
+        mode_keep(slot, &was, &mode);           \
+        mode_store(s, i + k * WGS, &mode);      \
+    }
 #endif
 
 /* Runs one call; `slot` is what its slot was, and becomes what it is. */
@@ -182,7 +267,7 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
     const int begun = (was.flags & CLS_SLOT_BEGUN) != 0;
     if (c->kind == CLS_CHANGE_BEGIN) {
         *slot = c->params;
-        state_take(s, s, 1);
+        state_clear(s, 0);
         state_bias(s, lists + slot->bias, slot->n_bias);
         state_append(slot, s, words, c->tokens, chunk);
     } else if (c->kind == CLS_CHANGE_APPEND && begun) {
@@ -195,21 +280,19 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         slot->length = was.length;
         slot->longest = was.longest;
         if (slot->flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) {
-            for (u32 i = LOCAL_ID; i < s->n_modes; i += WGS) {
-                cls_mode mode;
-                mode_load(s, i, &mode);
-                mode_keep(slot, &was, &mode);
-                mode_store(s, i, &mode);
+            for (u32 i = LOCAL_ID; i < s->n_modes; i += WGS * 4) {
+                CLS_EACH_4(KEEP_MODE)
             }
             cls_mode mode = was.mode;
             mode_keep(slot, &was, &mode);
             slot->mode = mode;
         }
+        state_unbias(s);
         state_bias(s, lists + slot->bias, slot->n_bias);
         if (slot->window != was.window || ((slot->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL))
             state_recount(s, slot->length, min(slot->window != 0 ? slot->window : history, slot->length), slot->flags, chunk);
     } else if (c->kind == CLS_CHANGE_COPY || c->kind == CLS_CHANGE_LOAD) {
-        state_take(s, from, 0);
+        state_take(s, from);
         *slot = *other;
     } else if (c->kind == CLS_CHANGE_ROLLBACK && begun) {
         if (!state_rollback(slot, s, c->tokens, rollback, chunk))
@@ -236,8 +319,7 @@ ONE_COPY void make_change(u32 change, __local u32 *chunk, SLOTS_ARGS)
                                                           : state_of(state, layout, vocab, c.from);
         const cls_slot other = c.kind == CLS_CHANGE_LOAD ? c.params : slots[c.from];
         cls_slot slot = slots[c.slot];
-        for (u32 i = LOCAL_ID; i < c.n_lists; i += WGS)
-            lists[c.params.bias + i] = words[c.lists + i];
+        copy_words(lists + c.params.bias, words + c.lists, c.n_lists);
         BARRIER(); /* all have read the slots, the lists are there */
         change_slot(&c, &slot, &s, &from, &other, words + c.words, lists, history, rollback, chunk);
         BARRIER();

@@ -103,6 +103,17 @@ static inline f32 adjust_prepared(const prepared_row *p, u32 id, f32 x)
 #define POSITION_BITS 14
 #define PACK(code, position) ((code) << POSITION_BITS | (position))
 
+/* Bans tokens of a word, a bit each. */
+static inline void ban_word(const prepared_row *p, u32 w, u32 bits)
+{
+    if (p->marks[w] == 0) {
+        p->heads[w] = 0;
+        p->banned[w] = 0;
+    }
+    p->marks[w] |= bits;
+    p->banned[w] |= bits;
+}
+
 static inline void mark_token(const prepared_row *p, u32 id, u32 pack)
 {
     const u32 code = pack >> POSITION_BITS, position = pack & ((1u << POSITION_BITS) - 1);

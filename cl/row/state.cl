@@ -36,8 +36,8 @@ static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u3
     return state_at(state + (size_t)state_words(vocab, layout) * slot, layout, vocab);
 }
 
-/* Where an ascending list has an id; n if it has not. */
-static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
+/* Where an ascending list has the first id from `id` on, n if none. */
+static inline u32 list_from(__global const u32 *ids, u32 n, u32 id)
 {
     u32 lo = 0, hi = n;
     SHORT_LOOP while (lo < hi) {
@@ -47,7 +47,31 @@ static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
         else
             hi = mid;
     }
-    return lo < n && ids[lo] == id ? lo : n;
+    return lo;
+}
+/* Where it has an id; n if it has not. */
+static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
+{
+    const u32 at = list_from(ids, n, id);
+    return at < n && ids[at] == id ? at : n;
+}
+
+/* A long list is walked by the words of a bitmap that its ids are in: each item has a stretch
+ * of the `words`, and so of the list: where that begins. */
+static inline u32 list_share(__global const u32 *ids, u32 n, u32 item, u32 words)
+{
+    return list_from(ids, n, item * ((words + WGS - 1) / WGS) * 32);
+}
+/* The bits of the ids from place i up to `last` that are in the word of the first one, up to
+ * 32 of them; and how many these are, at least one. */
+static inline uint2 list_word(__global const u32 *ids, u32 i, u32 last)
+{
+    if (i + 32 > last)
+        return (uint2)(1u << (ids[i] & 31), 1u);
+    const uint16 a = vload16(0, ids + i), b = vload16(1, ids + i);
+    const int16 in_a = (a >> 5) == ids[i] >> 5, in_b = (b >> 5) == ids[i] >> 5;
+    const uint16 bits = (as_uint16(in_a) & (uint16)(1u) << (a & 31)) | (as_uint16(in_b) & (uint16)(1u) << (b & 31));
+    return (uint2)((u32)fold_or16(as_int16(bits)), (u32)-fold_isum16(in_a + in_b));
 }
 
 static inline int entry_counts(u32 entry, u32 flags)
