@@ -135,6 +135,26 @@ static void elsewhere(traffic *t)
     enter(t, given, given == drawn, &expected.mode);
 }
 
+/* Other samplers: of what they remember, for each token that can be taken back, only those stay
+ * as they are that were on before. */
+static void switch_mode(traffic *t)
+{
+    request *const q = &t->q;
+    cls_slot was, now;
+    must(cls_slot_from_params(&q->params, VOCAB, &was));
+    random_mode(t);
+    must(cls_slot_from_params(&q->params, VOCAB, &now));
+    must(cls_slot_params(t->sampler, t->slot, &q->params));
+    const uint32_t both = was.flags & now.flags;
+    for (uint32_t i = 0; i <= q->longest; i++) {
+        cls_host_mode *const m = &q->mode[i];
+        m->mu = both & CLS_SLOT_MIROSTAT ? m->mu : now.mode.mu;
+        m->sum = both & CLS_SLOT_ADAPTIVE ? m->sum : now.mode.sum;
+        m->weight = both & CLS_SLOT_ADAPTIVE ? m->weight : now.mode.weight;
+        m->top_p = (both & CLS_SLOT_DECAYS) && was.top_p == now.top_p ? m->top_p : now.mode.top_p;
+    }
+}
+
 START_TEST(modes)
 {
     traffic t = {.d = fixture_device(_i), .r = {fixture_seed()}};
@@ -158,6 +178,9 @@ START_TEST(modes)
             } else if (what == 1 || what == 2) {
                 move(&t, what == 1);
                 moved++;
+            } else if (what == 3 && rng_below(&t.r, 2)) {
+                switch_mode(&t);
+                changed++;
             } else if (what == 3) {
                 t.q.params.temperature = 0.5f + (float)rng_unit(&t.r);
                 must(cls_slot_params(t.sampler, t.slot, &t.q.params));

@@ -299,6 +299,86 @@ START_TEST(launches)
 }
 END_TEST
 
+/* Tokens of a text below n_ids: frequent ones, and some that come once. */
+static int32_t *text_of(uint32_t n, uint32_t n_ids, rng *r)
+{
+    int32_t *const ids = malloc((n ? n : 1) * sizeof *ids);
+    ck_assert(ids != NULL);
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = (int32_t)rng_below(r, 1 + rng_below(r, rng_below(r, 4) ? 20 : n_ids));
+    return ids;
+}
+
+/* Requests whose rows ask whether what the drafts before them have pushed out of the
+ * window is still in it: then, penalized, it falls behind another token, one of each row's. */
+enum { WINDOWED = 6 };
+static drafts *windowed(int keep, uint32_t n, uint32_t longest, uint32_t vocab, rng *r)
+{
+    uint32_t lengths[WINDOWED] = {n, n, n, n, n, n};
+    drafts *const of = drafts_new(WINDOWED, lengths, vocab, CLS_F32, CLS_DRAFT_NONE, r);
+    float *const values = calloc(vocab, sizeof *values);
+    ck_assert(values != NULL);
+    of->requests->keep = keep;
+    of->requests->history = longest;
+    of->method = CLS_VERIFY_GREEDY;
+    for (uint32_t i = 0; i < WINDOWED; i++) {
+        tokens *const t = &of->requests->tokens[i];
+        cls_params *const p = &of->requests->params[i];
+        batch_row(of->requests, i, ROW_TIES, i);
+        p->penalty_window = i % 3 == 0 ? longest : i % 3 == 1 ? longest - 5 : n / 2;
+        p->penalty_scope = i >= WINDOWED / 2 ? CLS_SCOPE_ALL : CLS_SCOPE_OUTPUT;
+        p->repetition_penalty = 1.25f;
+        p->presence_penalty = 0.5f;
+        p->frequency_penalty = keep == CLS_KEEP_COUNTS ? 0.125f : 0.0f;
+        t->prompt_count = i % 3 == 0 ? longest - n / 2 : longest + longest / 2; /* then the ring goes round */
+        t->output_count = n / 3;
+        t->prompt = text_of(t->prompt_count, vocab - n, r);
+        t->output = text_of(t->output_count, vocab - n, r);
+        for (uint32_t k = 0; k <= n; k++) {
+            const uint32_t row = i * (n + 1) + k, before = t->prompt_count + k + t->output_count;
+            const uint32_t left = before > p->penalty_window + 4 ? before - p->penalty_window - 1 - rng_below(r, 4) : k;
+            cls_host_result result = {.probs = NULL};
+            memset(values, 0, vocab * sizeof *values);
+            values[t->prompt[left < t->prompt_count ? left : k]] = 3.0f;
+            values[vocab - n + k % n] = 2.5f;
+            batch_row(of->rows, row, ROW_EQUAL, row);
+            drafts_values(of->rows, row, values);
+            drafts_sample(of, i, k, of->ids + i * n, k, &result);
+            if (k < n)
+                of->ids[i * n + k] = result.token;
+        }
+    }
+    free(values);
+    return of;
+}
+
+/* Windows as long as they may be, and shorter than the drafts; prompt that leaves them
+ * and output, ids that are still in them and ids that are not. */
+START_TEST(long_windows)
+{
+    device *const d = fixture_device(_i);
+    const uint32_t n = fixture_by_size(20, 64, CLS_MAX_DRAFTS), longest = fixture_by_size(700, 4000, 16384);
+    rng r = {fixture_seed() + 62};
+    for (int keep = CLS_KEEP_SEEN; keep <= CLS_KEEP_COUNTS; keep++) {
+        drafts *const of = windowed(keep, n, longest, fixture_by_size(300, 2000, 5000), &r);
+        uint32_t gone = 0;
+        verifier v;
+        for (uint32_t k = 0; k < of->total; k++)
+            gone += of->ids[k] < (int32_t)(of->rows->vocab - n);
+        ck_assert_msg(gone > of->total / 20 && gone < of->total / 2, "%u of %u tokens left the window", gone,
+                      of->total);
+        verifier_open(&v, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), of, 0, 0);
+        drafts_reference(of);
+        verifier_run(&v);
+        verifier_equal(&v, d->name);
+        for (uint32_t i = 0; i < of->n; i++)
+            ck_assert_msg(v.emitted[i] == (int32_t)n + 1, "%s: request %u emitted %d tokens", d->name, i, v.emitted[i]);
+        verifier_close(&v);
+        drafts_free(of);
+    }
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("verify");
@@ -311,6 +391,10 @@ static Suite *make(void)
     add_device_test(t, launches);
     add_device_test(t, random_drafts);
     suite_add_tcase(s, t);
+    TCase *const windows = tcase_create("windows");
+    tcase_set_timeout(windows, 0);
+    add_device_test(windows, long_windows);
+    suite_add_tcase(s, windows);
     return s;
 }
 

@@ -27,13 +27,15 @@ static void random_rows(drafts *d, rng *r)
 
 static void random_requests(drafts *d, rng *r)
 {
+    static const uint32_t histories[] = {100, 100, 5, 0}; /* the penalty window is up to that */
     batch *const b = d->requests;
     for (uint32_t i = 0; i < d->n; i++) {
         params_random(&b->params[i], b->vocab, r);
         if (rng_below(r, 4) == 0)
             b->params[i].temperature = 0.0f;
     }
-    b->history = rng_below(r, 3) ? 100 : 0;
+    b->history = histories[rng_below(r, 4)];
+    b->keep = rng_below(r, 3) ? CLS_KEEP_COUNTS : CLS_KEEP_SEEN;
     batch_requests(b, r);
     for (uint32_t i = 0; i < d->n; i++) { /* most go on, and take more than one token a call */
         cls_params *const p = &b->params[i];

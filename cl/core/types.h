@@ -233,13 +233,14 @@ CLS_INLINE u32 prepared_text(u32 vocab, u32 layout) { return prepared_heads(voca
 CLS_INLINE u32 prepared_length(u32 layout) { return (CLS_LAYOUT_HISTORY(layout) + 63) / 64 * 64; }
 /* Then, where rows follow drafts: whether the marks are of this row, the number of
  * these drafts and of patches, the drafts' ids, and the patches: tokens whose
- * counts the drafts change, with what the counts become. */
+ * counts the drafts change, with what the counts become; and where their chains begin. */
 #define CLS_DRAFTS_MOST 128
 #define CLS_PATCH_SEEN 0x80000000u
+#define CLS_PATCH_BUCKETS 256 /* chains of patches, by id */
 CLS_INLINE u32 prepared_drafts(u32 vocab, u32 layout) { return prepared_text(vocab, layout) + prepared_length(layout) * 3; }
 CLS_INLINE u32 prepared_words(u32 vocab, u32 layout)
 {
-    return prepared_drafts(vocab, layout) + 16 + CLS_DRAFTS_MOST + 2 * 2 * CLS_DRAFTS_MOST;
+    return prepared_drafts(vocab, layout) + 16 + CLS_DRAFTS_MOST + 2 * 2 * CLS_DRAFTS_MOST + CLS_PATCH_BUCKETS;
 }
 
 /* What a slot call asks of the device: cls_change.kind. */

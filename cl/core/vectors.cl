@@ -119,6 +119,9 @@ static inline u32 lane_bits(IV v)
     return (u32)CAT(fold_or, VEC)(v & ((IV)(1) << LANES));
 }
 
+#define LANES_16 (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+static inline u32 lane_bits_16(int16 v) { return (u32)fold_or16(v & ((int16)(1) << LANES_16)); }
+
 /* Lane j, which is larger than CLS_MASKED. CPUs read it from where they put the vector;
  * GPUs would need memory of their own for that. */
 #if WGS == 1

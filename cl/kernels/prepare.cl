@@ -2,13 +2,10 @@
 /* prepare: what a request's latest tokens do to a row's logits. DRY takes
  * something off tokens that would continue a repetition; no-repeat n-grams, bad
  * words and min tokens ban. */
-#include "row/marks.cl"
+#include "row/patches.cl"
 #include "row/maps.cl"
 
 /* ------------------------------------------------------------------- the text */
-
-#define LANES_16 (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
-static inline u32 lane_bits_16(int16 v) { return (u32)fold_or16(v & ((int16)(1) << LANES_16)); }
 
 /* Copies n entries of the ring, as ids. */
 static inline void copy_ids(__global u32 *to, __global const u32 *ring, u32 n)
@@ -45,8 +42,6 @@ static inline u32 repeated(const prepared_row *p, u32 n, u32 j, u32 known, u32 m
 }
 
 /* ------------------------------------------------------------------------ DRY */
-
-static inline u32 bit_of(__global const u32 *bitmap, u32 id) { return bitmap[id >> 5] >> (id & 31) & 1u; }
 
 /* Where the first of the sequences that begin with an id is, in order of these. */
 static inline u32 first_breaker(const cls_slot *slot, __global const u32 *lists, u32 id)
@@ -253,12 +248,25 @@ static inline int output_ends(const prepared_row *p, const cls_slot *slot, const
     return same == n;
 }
 
-static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
-                       __global const u32 *lists, __local uint2 *chunk)
+/* Bans the n ids of an ascending list. */
+static inline void ban_list(const prepared_row *p, __global const u32 *ids, u32 n, u32 vocab)
 {
-    const u32 n_stop = slot->outputs + drafts < slot->min_tokens ? slot->n_stop : 0u, lid = LOCAL_ID;
-    for (u32 i = lid; i < n_stop + lid; i += WGS)
-        mark_chunk(p, i < n_stop ? lists[slot->stop + i] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
+    BARRIER(); /* each word belongs to another item than in mark_chunk() */
+    const u32 words = state_bitmap(vocab), last = list_share(ids, n, LOCAL_ID + 1, words);
+    for (u32 i = list_share(ids, n, LOCAL_ID, words); i < last;) {
+        const uint2 its = list_word(ids, i, last);
+        ban_word(p, ids[i] >> 5, its.x);
+        i += its.y;
+    }
+    BARRIER();
+}
+
+static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
+                       __global const u32 *lists, u32 vocab, __local uint2 *chunk)
+{
+    const u32 lid = LOCAL_ID;
+    if (slot->outputs + drafts < slot->min_tokens && slot->n_stop != 0) /* the same for the whole group */
+        ban_list(p, lists + slot->stop, slot->n_stop, vocab);
     for (u32 i = lid; i < slot->n_bad_words + lid; i += WGS) {
         u32 id = NO_ID;
         if (i < slot->n_bad_words) {
@@ -289,53 +297,6 @@ static inline u32 copy_path(const prepared_row *p, i32 node, __global const i32 
     return n;
 }
 
-/* What the path's tokens and those that it pushes out of the window count then. */
-static inline void patch_counts(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts, u32 vocab,
-                                __local uint2 *chunk)
-{
-    const u32 length = slot->length, end = length + drafts, lid = LOCAL_ID;
-    const u32 old = slot->window != 0 && length > slot->window ? length - slot->window : 0;
-    const u32 from = slot->window != 0 && end > slot->window ? end - slot->window : 0; /* where the window begins then */
-    const u32 kept = min(max(from, old), length), n = drafts + (kept - old);
-    for (u32 i = lid; i < n; i += WGS) {
-        const u32 id = i < drafts ? p->path[i] : s->ring[(old + i - drafts) % s->n_ring] & CLS_ENTRY_ID;
-        u32 in = 0, out = 0, counts = 0, seen = 0, twice = 0;
-        for (u32 k = 0; k < drafts; k++) {
-            in += p->path[k] == id && length + k >= from;
-            twice |= k < i && p->path[k] == id;
-        }
-        for (u32 k = old; k < kept; k++) {
-            const u32 entry = s->ring[k % s->n_ring];
-            if ((entry & CLS_ENTRY_ID) != id)
-                continue;
-            out += (u32)entry_counts(entry, slot->flags);
-            twice |= drafts + (k - old) < i;
-        }
-        if (slot->window == 0 || kept == old) {
-            counts = count_of(s, id);
-            seen = s->seen[id >> 5] >> (id & 31) & 1u;
-        } else {
-            /* Bits must ask the window. */
-            for (u32 k = kept; k < length; k++) {
-                const u32 entry = s->ring[k % s->n_ring];
-                const u32 same = (entry & CLS_ENTRY_ID) == id, its = (u32)entry_counts(entry, slot->flags);
-                counts |= same & its;
-                seen |= same & (1u - its);
-            }
-            if (s->keep == CLS_KEEPS_COUNTS)
-                counts = count_of(s, id) - out;
-        }
-        counts = s->keep == CLS_KEEPS_COUNTS ? min(counts + in, (u32)CLS_MAX_COUNT) : counts | (u32)(in != 0);
-        p->patches[2 * i] = twice ? (u32)NO_ID : id;
-        p->patches[2 * i + 1] = counts | (seen ? CLS_PATCH_SEEN : 0u);
-    }
-    BARRIER();
-    for (u32 i = lid; i < n + lid; i += WGS)
-        mark_chunk(p, i < n ? p->patches[2 * i] : (u32)NO_ID, PACK(0u, 0u), chunk);
-    if (lid == 0)
-        p->drafts[2] = n;
-}
-
 /* Before the survey, if a row may need it. Reads slots and their states, writes
  * the rows' regions of `prepared`. Launch: [WGS, rows]. */
 #define PREPARE_ARGS                                                                                       \
@@ -362,9 +323,9 @@ ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, P
         const slot_state s = state_of(state, layout, vocab, (u32)place);
         const u32 n = slot.n_dry != 0 || slot.ngram != 0 ? min(slot.length + drafts, CLS_LAYOUT_HISTORY(layout)) : 0u;
         const u32 late = min(drafts, n); /* of the text */
-        for (u32 w = lid * 16; w < state_bitmap(vocab); w += WGS * 16)
-            vstore16((uint16)(0u), 0, p.marks + w);
-        BARRIER(); /* the path is there */
+        clear_marks(&p, vocab); /* and the path is there */
+        if (patched)
+            make_patches(&p, &slot, &s, drafts, vocab, chunk, scratch);
         copy_text(&p, &s, slot.length, n - late);
         for (u32 i = lid; i < late; i += WGS)
             p.text[n - late + i] = p.path[drafts - late + i];
@@ -376,9 +337,9 @@ ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, P
             if (h.ngram == 0) /* the first token follows none */
                 mark_chunk(&p, lid == 0 ? p.text[0] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
         }
-        ban(&p, &slot, &s, drafts, lists, chunk);
+        ban(&p, &slot, &s, drafts, lists, vocab, chunk);
         if (patched)
-            patch_counts(&p, &slot, &s, drafts, vocab, chunk);
+            mark_patches(&p, &slot, drafts, chunk);
     }
 }
 

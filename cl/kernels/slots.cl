@@ -11,41 +11,76 @@
 #define CHANGES 1
 #endif
 
-/* Four vectors a trip: a row of biases has up to 2^20 words, which one item copies where groups are of
- * one, and has 65,535 trips for all that it does (llvmpipe). */
+/* An item alone makes each walk in at most 32,768 trips and all of a call's in fewer than
+ * 65,535 (HACKING.md, rule 5), with 1,048,576 tokens that all have a bias: words of bitmaps and of
+ * lists go by vectors. */
+#define EACH_16(STEP)                                                                                      \
+    STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8) STEP(9) STEP(a) STEP(b) STEP(c) \
+        STEP(d) STEP(e) STEP(f)
+#define VECTORS(s) (((s)->words + 15) / 16)
+
+#define COPY_32(k)                                          \
+    vstore16(vload16(0x##k, from + i), 0x##k, to + i);      \
+    vstore16(vload16(0x1##k, from + i), 0x1##k, to + i);
 static inline void copy_words(__global u32 *to, __global const u32 *from, u32 n)
 {
-    for (u32 i = LOCAL_ID * 64; i < n; i += WGS * 64) {
-        if (i + 64 <= n) {
-            for (u32 v = 0; v < 64; v += 16)
-                vstore16(vload16(0, from + i + v), 0, to + i + v);
-        }
-        for (u32 k = i; i + 64 > n && k < n; k++)
-            to[k] = from[k];
+    const u32 whole = n / 512 * 512;
+    for (u32 i = LOCAL_ID * 512; i < whole; i += WGS * 512) {
+        EACH_16(COPY_32)
     }
+    for (u32 i = whole + LOCAL_ID; i < n; i += WGS)
+        to[i] = from[i];
 }
 
-/* Makes a state what another is; `empty`: nothing at all. */
-static inline void state_take(const slot_state *s, const slot_state *from, int empty)
+/* Nothing counts any more, and nothing is seen. */
+#define CLEAR_COUNTS(k)      \
+    if (touched.s##k != 0)   \
+        vstore16((uint16)(0u), v * 16 + 0x##k, s->counts);
+static inline void state_clear(const slot_state *s)
 {
-    for (u32 w = LOCAL_ID; w < s->words; w += WGS) {
-        const u32 touched = empty ? 0u : from->touched[w];
-        if ((s->touched[w] | touched) == 0)
+    for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
+        const uint16 touched = vload16(v, s->touched);
+        if (fold_or16(as_int16(touched)) == 0)
             continue;
-        s->touched[w] = touched;
-        s->seen[w] = empty ? 0u : from->seen[w];
-        if (s->keep == CLS_KEEPS_SEEN)
-            s->counts[w] = empty ? 0u : from->counts[w];
-        else
-            vstore16(empty ? (uint16)(0u) : vload16(w, from->counts), w, s->counts);
+        vstore16((uint16)(0u), v, s->touched);
+        vstore16((uint16)(0u), v, s->seen);
+        if (s->keep == CLS_KEEPS_SEEN) {
+            vstore16((uint16)(0u), v, s->counts);
+        } else {
+            EACH_16(CLEAR_COUNTS)
+        }
     }
-    if (!empty)
-        for (u32 i = LOCAL_ID; i < (s->n_ring + 15) / 16 + (s->n_modes * CLS_MODE_WORDS + 15) / 16; i += WGS)
-            vstore16(vload16(i, from->ring), i, s->ring);
     BARRIER();
 }
 
 #if CHANGES
+/* Makes a state what another is. */
+#define TAKE_COUNTS(k)      \
+    if (either.s##k != 0)   \
+        vstore16(vload16(v * 16 + 0x##k, from->counts), v * 16 + 0x##k, s->counts);
+static inline void state_take(const slot_state *s, const slot_state *from)
+{
+    for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
+        const uint16 touched = vload16(v, from->touched), either = vload16(v, s->touched) | touched;
+        if (fold_or16(as_int16(either)) == 0)
+            continue;
+        vstore16(touched, v, s->touched);
+        vstore16(vload16(v, from->seen), v, s->seen);
+        if (s->keep == CLS_KEEPS_SEEN) {
+            vstore16(vload16(v, from->counts), v, s->counts);
+        } else {
+            EACH_16(TAKE_COUNTS)
+        }
+    }
+    for (u32 i = LOCAL_ID; i < (s->n_ring + 15) / 16 + (s->n_modes * CLS_MODE_WORDS + 15) / 16; i += WGS)
+        vstore16(vload16(i, from->ring), i, s->ring);
+    BARRIER();
+}
+
+static inline void recount_one(const slot_state *s, u32 i, u32 entry, u32 flags)
+{
+    s->ring[i % s->n_ring] = state_add(s, entry, flags);
+}
 /* Makes the counts anew from the ring's latest n entries, and their marks. All
  * items look at all entries, WGS at a time in `chunk`, since the ring itself
  * changes under them. */
@@ -54,26 +89,24 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
     if (s->keep == CLS_KEEPS_NONE)
         return;
     BARRIER();
-    for (u32 w = LOCAL_ID; w < s->words; w += WGS) {
-        if (s->touched[w] == 0)
-            continue;
-        s->touched[w] = 0;
-        s->seen[w] = 0;
-        if (s->keep == CLS_KEEPS_SEEN)
-            s->counts[w] = 0;
-        else
-            vstore16((uint16)(0u), w, s->counts);
+    state_clear(s);
+#if WGS == 1
+    for (u32 i = length - n; i < length; i += 2) {
+        recount_one(s, i, s->ring[i % s->n_ring], flags);
+        if (i + 1 < length)
+            recount_one(s, i + 1, s->ring[(i + 1) % s->n_ring], flags);
     }
-    BARRIER();
+#else
     for (u32 first = length - n; first < length; first += WGS) {
         if (first + LOCAL_ID < length)
             chunk[LOCAL_ID] = s->ring[(first + LOCAL_ID) % s->n_ring];
         BARRIER();
         for (u32 i = first; i < first + WGS && i < length; i++)
             if ((chunk[i - first] & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID)
-                s->ring[i % s->n_ring] = state_add(s, chunk[i - first], flags);
+                recount_one(s, i, chunk[i - first], flags);
         BARRIER();
     }
+#endif
 }
 #endif
 
@@ -151,6 +184,13 @@ static inline void mode_keep(const cls_slot *slot, const cls_slot *was, cls_mode
     if (!(both & CLS_SLOT_DECAYS) || slot->top_p != was->top_p)
         mode->top_p = slot->mode.top_p;
 }
+#define KEEP_MODE(k)                            \
+    if (i + k * WGS < s->n_modes) {             \
+        cls_mode mode;                          \
+        mode_load(s, i + k * WGS, &mode);       \
+        mode_keep(slot, &was, &mode);           \
+        mode_store(s, i + k * WGS, &mode);      \
+    }
 #endif
 
 /* Runs one call; `slot` is what its slot was, and becomes what it is. */
@@ -162,7 +202,7 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
     const int begun = (was.flags & CLS_SLOT_BEGUN) != 0;
     if (c->kind == CLS_CHANGE_BEGIN) {
         *slot = c->params;
-        state_take(s, s, 1);
+        state_clear(s);
         state_append(slot, s, words, c->tokens, chunk);
     } else if (c->kind == CLS_CHANGE_APPEND && begun) {
         state_append(slot, s, words, c->tokens, chunk);
@@ -174,11 +214,8 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         slot->length = was.length;
         slot->longest = was.longest;
         if (slot->flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) {
-            for (u32 i = LOCAL_ID; i < s->n_modes; i += WGS) {
-                cls_mode mode;
-                mode_load(s, i, &mode);
-                mode_keep(slot, &was, &mode);
-                mode_store(s, i, &mode);
+            for (u32 i = LOCAL_ID; i < s->n_modes; i += WGS * 4) {
+                CLS_EACH_4(KEEP_MODE)
             }
             cls_mode mode = was.mode;
             mode_keep(slot, &was, &mode);
@@ -187,7 +224,7 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         if (slot->window != was.window || ((slot->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL))
             state_recount(s, slot->length, min(slot->window != 0 ? slot->window : history, slot->length), slot->flags, chunk);
     } else if (c->kind == CLS_CHANGE_COPY || c->kind == CLS_CHANGE_LOAD) {
-        state_take(s, from, 0);
+        state_take(s, from);
         *slot = *other;
     } else if (c->kind == CLS_CHANGE_ROLLBACK && begun) {
         if (!state_rollback(slot, s, c->tokens, rollback, chunk))

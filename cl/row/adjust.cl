@@ -190,14 +190,15 @@ static inline f32 add_bias_one(const row_logits *r, u32 i, f32 x)
 ONE_COPY f32 rest_one(const row_logits *r, u32 i, f32 x)
 {
     const slot_state *const s = &r->state;
+    const u32 marked = r->marked && bit_of(r->prepared.marks, i);
     if (r->penalized) {
         u32 count = count_of(s, i), seen = s->seen[i >> 5] >> (i & 31) & 1u;
-        if (r->patched)
+        if (r->patched && marked)
             find_patch(&r->prepared, i, &count, &seen);
         if (count != 0 || seen != 0)
             x = penalize(x, count, r->repetition, r->reciprocal, r->frequency, r->presence);
     }
-    if (r->marked && (r->prepared.marks[i >> 5] >> (i & 31) & 1u))
+    if (marked)
         x = adjust_prepared(&r->prepared, i, x);
     return x;
 }

@@ -16,6 +16,7 @@ typedef struct prepared_row {
     u32 length;                  /* links beyond these are scratch */
     u32 texts;                   /* 0: there is no text, and the heads are the bans */
     __global u32 *drafts, *path, *patches; /* marked, drafts, patches; ids; pairs */
+    __global u32 *buckets;                 /* the patches' chains: the place of the first plus 1, or 0 */
 } prepared_row;
 
 static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 vocab, u32 row,
@@ -32,6 +33,7 @@ static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 v
     p.drafts = p.marks + prepared_drafts(vocab, layout);
     p.path = p.drafts + 16;
     p.patches = p.path + CLS_DRAFTS_MOST;
+    p.buckets = p.patches + 2 * 2 * CLS_DRAFTS_MOST;
     p.amounts = amounts;
     return p;
 }
@@ -43,16 +45,27 @@ static inline u32 is_prepared(__global const cls_slot *slot)
            ((slot->n_dry | slot->ngram | slot->n_bad_words) != 0 || slot->outputs < slot->min_tokens);
 }
 
-/* What a token counts once the drafts before the row are in, if they change that. */
+static inline u32 bit_of(__global const u32 *bitmap, u32 id) { return bitmap[id >> 5] >> (id & 31) & 1u; }
+
+/* A patch is an id, above it the next patch of its chain, and what the token counts. The place
+ * of an id's patch plus 1, or 0. */
+#define PATCH_NEXT 20
+static inline u32 patch_of(const prepared_row *p, u32 id)
+{
+    u32 at = p->buckets[id % CLS_PATCH_BUCKETS];
+    while (at != 0 && (p->patches[2 * at - 2] & CLS_ENTRY_ID) != id)
+        at = p->patches[2 * at - 2] >> PATCH_NEXT;
+    return at;
+}
+
+/* What a marked token counts once the drafts before the row are in, if they change that. */
 static inline void find_patch(const prepared_row *p, u32 id, u32 *count, u32 *seen)
 {
-    const u32 n = p->drafts[2];
-    for (u32 i = 0; i < n; i++) {
-        if (p->patches[2 * i] == id) {
-            *count = p->patches[2 * i + 1] & ~CLS_PATCH_SEEN;
-            *seen = p->patches[2 * i + 1] & CLS_PATCH_SEEN;
-        }
-    }
+    const u32 at = patch_of(p, id);
+    if (at == 0)
+        return;
+    *count = p->patches[2 * at - 1] & CLS_MAX_COUNT;
+    *seen = p->patches[2 * at - 1] & CLS_PATCH_SEEN;
 }
 
 /* A head or the low half of a link is a position plus 1, or 0; the high half
@@ -89,6 +102,17 @@ static inline f32 adjust_prepared(const prepared_row *p, u32 id, f32 x)
 #define CODE_BAN 0x7fffu
 #define POSITION_BITS 14
 #define PACK(code, position) ((code) << POSITION_BITS | (position))
+
+/* Bans tokens of a word, a bit each. */
+static inline void ban_word(const prepared_row *p, u32 w, u32 bits)
+{
+    if (p->marks[w] == 0) {
+        p->heads[w] = 0;
+        p->banned[w] = 0;
+    }
+    p->marks[w] |= bits;
+    p->banned[w] |= bits;
+}
 
 static inline void mark_token(const prepared_row *p, u32 id, u32 pack)
 {
@@ -127,4 +151,12 @@ static inline void mark_chunk(const prepared_row *p, u32 id, u32 pack, __local u
         if ((chunk[i].x >> 5) % WGS == LOCAL_ID && chunk[i].x != NO_ID)
             mark_token(p, chunk[i].x, chunk[i].y);
 #endif
+}
+
+static inline void clear_marks(const prepared_row *p, u32 vocab)
+{
+    BARRIER();
+    for (u32 w = LOCAL_ID * 16; w < state_bitmap(vocab); w += WGS * 16)
+        vstore16((uint16)(0u), 0, p->marks + w);
+    BARRIER();
 }

@@ -34,8 +34,8 @@ static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u3
     return state_at(state + (size_t)state_words(vocab, layout) * slot, layout, vocab);
 }
 
-/* Where an ascending list has an id; n if it has not. */
-static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
+/* Where an ascending list has the first id from `id` on, n if none. */
+static inline u32 list_from(__global const u32 *ids, u32 n, u32 id)
 {
     u32 lo = 0, hi = n;
     SHORT_LOOP while (lo < hi) {
@@ -45,7 +45,31 @@ static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
         else
             hi = mid;
     }
-    return lo < n && ids[lo] == id ? lo : n;
+    return lo;
+}
+/* Where it has an id; n if it has not. */
+static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
+{
+    const u32 at = list_from(ids, n, id);
+    return at < n && ids[at] == id ? at : n;
+}
+
+/* A long list is walked by the words of a bitmap that its ids are in: each item has a stretch
+ * of the `words`, and so of the list: where that begins. */
+static inline u32 list_share(__global const u32 *ids, u32 n, u32 item, u32 words)
+{
+    return list_from(ids, n, item * ((words + WGS - 1) / WGS) * 32);
+}
+/* The bits of the ids from place i up to `last` that are in the word of the first one, up to
+ * 32 of them; and how many these are, at least one. */
+static inline uint2 list_word(__global const u32 *ids, u32 i, u32 last)
+{
+    if (i + 32 > last)
+        return (uint2)(1u << (ids[i] & 31), 1u);
+    const uint16 a = vload16(0, ids + i), b = vload16(1, ids + i);
+    const int16 in_a = (a >> 5) == ids[i] >> 5, in_b = (b >> 5) == ids[i] >> 5;
+    const uint16 bits = (as_uint16(in_a) & (uint16)(1u) << (a & 31)) | (as_uint16(in_b) & (uint16)(1u) << (b & 31));
+    return (uint2)((u32)fold_or16(as_int16(bits)), (u32)-fold_isum16(in_a + in_b));
 }
 
 static inline int entry_counts(u32 entry, u32 flags)
@@ -103,7 +127,27 @@ static inline void state_drop(const slot_state *s, u32 entry, u32 flags, int las
 }
 
 /* Whether entries first to last - 1 of the ring have one of an entry's id and
- * kind, by the whole group. */
+ * kind, by the whole group. An item alone takes 64 at a time: a verification asks
+ * for up to 129 tokens, of a window of up to 16,384. */
+#if WGS == 1
+#define SAME_16(at) (((vload16(0, ring + (at)) ^ entry) & mask) == 0)
+static inline u32 entries_have(__global const u32 *ring, u32 n, u32 entry, u32 mask)
+{
+    int16 found = (int16)(0);
+    u32 rest = 0;
+    for (u32 i = 0; i + 64 <= n; i += 64)
+        found |= SAME_16(i) | SAME_16(i + 16) | SAME_16(i + 32) | SAME_16(i + 48);
+    for (u32 i = n & ~63u; i < n; i++)
+        rest |= (u32)(((ring[i] ^ entry) & mask) == 0);
+    return rest | (u32)(fold_or16(found) != 0);
+}
+static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags, __local u64 *scratch)
+{
+    const u32 from = first % s->n_ring, n = last - first, head = min(n, s->n_ring - from);
+    const u32 mask = CLS_ENTRY_ID | (flags & CLS_SLOT_SCOPE_ALL ? 0u : CLS_ENTRY_OUTPUT);
+    return entries_have(s->ring + from, head, entry, mask) | entries_have(s->ring, n - head, entry, mask);
+}
+#else
 static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags, __local u64 *scratch)
 {
     u32 found = 0;
@@ -113,6 +157,7 @@ static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, 
     }
     return wg_uor(found, scratch);
 }
+#endif
 
 /* Whether a token ends its request as the output's `outputs`-th: cls_row_status bits. Before min_tokens
  * stop ids, which are banned then, stop nothing where they come from elsewhere. */

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/* patches: what the tokens of a row's path, and those that they push out of the
+ * penalty window, count once the path is in. Patches lie in a small table of
+ * chains by id. Before a row's marks are made, its bitmap serves to ask the
+ * window: it has the tokens asked for, and each entry of the window costs one
+ * look at it. */
+#include "row/marks.cl"
+
+/* A patch while it is made: so often the path has the token within the window; so
+ * many entries that count leave; an entry of a kind (0: seen, 1: counts) leaves, and
+ * the window must be asked for others; it has one. */
+#define PATCH_IN 1u
+#define PATCH_OUT (1u << 8)
+#define PATCH_SUMS 0xffffu
+#define PATCH_LEAVES(kind) ((1u << 16) << (kind))
+#define PATCH_STAYS(kind) ((1u << 18) << (kind))
+#define PATCH_USED (1u << 20)
+
+/* What the path does to the window. */
+typedef struct patching {
+    u32 drafts, n; /* n: tokens, with those that leave */
+    u32 old, kept; /* where the window begins in the history, and where afterwards */
+    u32 from;      /* the same of history and path */
+} patching;
+
+static inline patching patching_of(const cls_slot *slot, u32 drafts)
+{
+    const u32 length = slot->length, end = length + drafts;
+    patching c;
+    c.drafts = drafts;
+    c.old = slot->window != 0 && length > slot->window ? length - slot->window : 0;
+    c.from = slot->window != 0 && end > slot->window ? end - slot->window : 0;
+    c.kept = min(max(c.from, c.old), length);
+    c.n = drafts + (c.kept - c.old);
+    return c;
+}
+
+/* Token i: its id, and what it adds to its patch. */
+static inline uint2 patching_token(const prepared_row *p, const patching *c, const cls_slot *slot, const slot_state *s,
+                                   u32 i)
+{
+    if (i < c->drafts)
+        return (uint2)(p->path[i], PATCH_USED | (slot->length + i >= c->from ? PATCH_IN : 0u));
+    const u32 entry = s->ring[(c->old + i - c->drafts) % s->n_ring];
+    const u32 counts = (u32)entry_counts(entry, slot->flags);
+    u32 adds = PATCH_USED | counts * PATCH_OUT;
+    if (!counts || s->keep == CLS_KEEPS_SEEN) /* counts know how many are left, bits must ask */
+        adds |= PATCH_LEAVES(counts);
+    return (uint2)(entry & CLS_ENTRY_ID, adds);
+}
+
+/* To the token's patch, or to a new one in place i. Patches of a chain belong to one item. */
+static inline void add_patch(const prepared_row *p, u32 i, uint2 token)
+{
+    const u32 at = patch_of(p, token.x);
+    if (at != 0) {
+        __global u32 *const its = p->patches + (2 * at - 1);
+        *its = (*its | (token.y & ~PATCH_SUMS)) + (token.y & PATCH_SUMS);
+    } else {
+        __global u32 *const first = p->buckets + token.x % CLS_PATCH_BUCKETS;
+        p->patches[2 * i] = *first << PATCH_NEXT | token.x;
+        p->patches[2 * i + 1] = token.y;
+        *first = i + 1;
+    }
+}
+
+/* Patches of all tokens; returns which kinds must ask the window, as PATCH_LEAVES() bits. */
+static inline u32 add_patches(const prepared_row *p, const patching *c, const cls_slot *slot, const slot_state *s,
+                              __local uint2 *chunk, __local u64 *scratch)
+{
+    const u32 lid = LOCAL_ID;
+    u32 asks = 0;
+    for (u32 i = lid * 16; i < CLS_PATCH_BUCKETS; i += WGS * 16)
+        vstore16((uint16)(0u), 0, p->buckets + i);
+    for (u32 i = lid; i < c->n; i += WGS)
+        p->patches[2 * i + 1] = 0;
+    for (u32 first = 0; first < c->n; first += WGS) {
+        const uint2 mine = first + lid < c->n ? patching_token(p, c, slot, s, first + lid) : (uint2)(NO_ID, 0u);
+        asks |= mine.y;
+#if WGS == 1
+        add_patch(p, first, mine);
+#else
+        BARRIER();
+        chunk[lid] = mine;
+        BARRIER();
+        for (u32 k = 0; k < WGS; k++)
+            if (chunk[k].x != NO_ID && chunk[k].x % CLS_PATCH_BUCKETS % WGS == lid)
+                add_patch(p, first + k, chunk[k]);
+#endif
+    }
+    BARRIER();
+    return wg_uor(asks, scratch) & (PATCH_LEAVES(0) | PATCH_LEAVES(1));
+}
+
+/* ------------------------------------------------------------------ the window */
+
+/* The patches that entries of the window belong to, a bit each. */
+typedef struct patch_set {
+    u32 bits[2 * CLS_DRAFTS_MOST / 32];
+} patch_set;
+
+#define WORDS_OF(marks, w)                                                                                          \
+    (uint16)((marks)[w.s0], (marks)[w.s1], (marks)[w.s2], (marks)[w.s3], (marks)[w.s4], (marks)[w.s5], (marks)[w.s6], \
+             (marks)[w.s7], (marks)[w.s8], (marks)[w.s9], (marks)[w.sa], (marks)[w.sb], (marks)[w.sc], (marks)[w.sd], \
+             (marks)[w.se], (marks)[w.sf])
+
+/* Which of n entries of the ring are of marked tokens, and equal `kind` in the bits of
+ * `mask`. Groups of one item take a mark away once its token is found: a frequent one
+ * is looked up once. */
+static inline void ask_entries(const prepared_row *p, __global const u32 *ring, u32 n, u32 kind, u32 mask,
+                               patch_set *found)
+{
+    for (u32 i = LOCAL_ID * 16; i < n; i += WGS * 16) {
+        u32 hits = 0;
+        if (i + 16 <= n) {
+            const uint16 entry = vload16(0, ring + i), w = (entry & CLS_ENTRY_ID) >> 5;
+            const uint16 marked = WORDS_OF(p->marks, w) >> (entry & 31) & 1u;
+            hits = lane_bits_16((marked != 0) & (((entry ^ kind) & mask) == 0));
+        }
+        for (u32 k = i; i + 16 > n && k < n; k++)
+            hits |= (bit_of(p->marks, ring[k] & CLS_ENTRY_ID) & (u32)(((ring[k] ^ kind) & mask) == 0)) << (k - i);
+        for (; hits != 0; hits &= hits - 1) {
+            const u32 id = ring[i + 31 - clz(hits & (~hits + 1))] & CLS_ENTRY_ID, at = patch_of(p, id) - 1;
+            found->bits[at >> 5] |= 1u << (at & 31);
+#if WGS == 1
+            p->marks[id >> 5] &= ~(1u << (id & 31));
+#endif
+        }
+    }
+}
+
+/* Asks what stays of the window for patches that an entry of a kind leaves. */
+static inline void ask_window(const prepared_row *p, const patching *c, const cls_slot *slot, const slot_state *s,
+                              u32 kind, __local uint2 *chunk, __local u64 *scratch)
+{
+    const u32 from = c->kept % s->n_ring, n = slot->length - c->kept, head = min(n, s->n_ring - from), lid = LOCAL_ID;
+    const u32 mask = slot->flags & CLS_SLOT_SCOPE_ALL ? 0u : CLS_ENTRY_OUTPUT;
+    patch_set found;
+    for (u32 k = 0; k < 2 * CLS_DRAFTS_MOST / 32; k++)
+        found.bits[k] = 0;
+    for (u32 i = lid; i < c->n + lid; i += WGS) {
+        const u32 asked = i < c->n && (p->patches[2 * i + 1] & PATCH_LEAVES(kind));
+        mark_chunk(p, asked ? p->patches[2 * i] & CLS_ENTRY_ID : (u32)NO_ID, PACK(0u, 0u), chunk);
+    }
+    BARRIER();
+    ask_entries(p, s->ring + from, head, kind * CLS_ENTRY_OUTPUT, mask, &found);
+    ask_entries(p, s->ring, n - head, kind * CLS_ENTRY_OUTPUT, mask, &found);
+    for (u32 k = 0; k < 2 * CLS_DRAFTS_MOST / 32; k++) {
+        const u32 bits = wg_uor(found.bits[k], scratch);
+        for (u32 i = lid; i < 32; i += WGS)
+            if (bits >> i & 1u)
+                p->patches[2 * (32 * k + i) + 1] |= PATCH_STAYS(kind);
+    }
+    BARRIER();
+}
+
+/* ------------------------------------------------------------------- in all */
+
+/* Makes a row's patches, by the whole group. The marks must be 0, and are 0 again. */
+static inline void make_patches(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts, u32 vocab,
+                                __local uint2 *chunk, __local u64 *scratch)
+{
+    const patching c = patching_of(slot, drafts);
+    const u32 asks = add_patches(p, &c, slot, s, chunk, scratch);
+    for (u32 kind = 0; kind < 2; kind++)
+        if (asks & PATCH_LEAVES(kind)) /* the same for the whole group */
+            ask_window(p, &c, slot, s, kind, chunk, scratch);
+    if (asks != 0)
+        clear_marks(p, vocab);
+    for (u32 i = LOCAL_ID; i < c.n; i += WGS) {
+        const u32 id = p->patches[2 * i] & CLS_ENTRY_ID, its = p->patches[2 * i + 1];
+        if (!(its & PATCH_USED))
+            continue;
+        const u32 in = its & (PATCH_OUT - 1), out = (its & PATCH_SUMS) / PATCH_OUT;
+        u32 seen = bit_of(s->seen, id), counts = count_of(s, id);
+        if (its & PATCH_LEAVES(0))
+            seen = (u32)((its & PATCH_STAYS(0)) != 0);
+        if (s->keep == CLS_KEEPS_COUNTS) {
+            counts = min(counts - out + in, (u32)CLS_MAX_COUNT);
+        } else {
+            if (its & PATCH_LEAVES(1))
+                counts = (u32)((its & PATCH_STAYS(1)) != 0);
+            counts |= (u32)(in != 0);
+        }
+        p->patches[2 * i + 1] = PATCH_USED | counts | (seen ? CLS_PATCH_SEEN : 0u);
+    }
+    BARRIER();
+    if (LOCAL_ID == 0)
+        p->drafts[2] = c.n;
+}
+
+/* Marks what is patched, after all other marks. */
+static inline void mark_patches(const prepared_row *p, const cls_slot *slot, u32 drafts, __local uint2 *chunk)
+{
+    const u32 n = patching_of(slot, drafts).n, lid = LOCAL_ID;
+    for (u32 i = lid; i < n + lid; i += WGS) {
+        const u32 used = i < n && (p->patches[2 * i + 1] & PATCH_USED);
+        mark_chunk(p, used ? p->patches[2 * i] & CLS_ENTRY_ID : (u32)NO_ID, PACK(0u, 0u), chunk);
+    }
+}

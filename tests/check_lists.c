@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* Long lists: most of a vocabulary allowed, biased, or stop ids, in slot calls one after another,
+ * against the host. Devices that count the trips of loops (llvmpipe: 65,535, then they stop
+ * silently) must have done all of a list. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixture.h"
+#include "inputs.h"
+
+enum { SLOTS = 4, STEPS = 4 };
+
+typedef struct lists {
+    device *d;
+    uint32_t vocab;
+    cls_sampler *sampler;
+    cl_mem in, out;
+    float *logits; /* a row for all */
+    cls_params params[SLOTS];
+    int begun[SLOTS];
+    int32_t output[SLOTS][STEPS]; /* as many tokens as the position says */
+    uint32_t position[SLOTS];
+    int32_t *ids[2]; /* two thirds of the vocabulary, the last token among them; the other third and the first */
+    uint32_t n[2];
+    cls_logit_bias *bias;
+} lists;
+
+static void lists_open(lists *l, device *d)
+{
+    rng r = {fixture_seed() + 3};
+    cls_sampler_options o;
+    *l = (lists){.d = d, .vocab = fixture_by_size(3001, 151936, 151936)};
+    l->logits = malloc(l->vocab * sizeof *l->logits);
+    l->ids[0] = malloc(l->vocab * sizeof(int32_t));
+    l->ids[1] = malloc(l->vocab * sizeof(int32_t));
+    l->bias = malloc(l->vocab * sizeof *l->bias);
+    ck_assert(l->logits && l->ids[0] && l->ids[1] && l->bias);
+    for (uint32_t i = 0; i < l->vocab; i++) { /* the likelier, the later in the lists */
+        l->logits[i] = (float)i / (float)l->vocab * 4.0f + (float)rng_below(&r, 64) / 512.0f;
+        const int which = (l->vocab - 1 - i) % 3 == 1;
+        l->ids[which][l->n[which]++] = (int32_t)i;
+        l->bias[i] = (cls_logit_bias){(int32_t)i, i % 2 ? -INFINITY : -(float)(i % 7)};
+    }
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = l->vocab;
+    o.max_rows = o.slots = SLOTS;
+    o.dtypes = 1u << CLS_F32;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &l->sampler));
+    l->in = buffer_of(d, l->vocab * sizeof *l->logits, l->logits);
+    l->out = buffer_of(d, SLOTS * sizeof(int32_t), NULL);
+}
+
+static void lists_close(lists *l)
+{
+    cls_sampler_destroy(l->sampler);
+    clReleaseMemObject(l->in);
+    clReleaseMemObject(l->out);
+    free(l->logits);
+    free(l->ids[0]);
+    free(l->ids[1]);
+    free(l->bias);
+}
+
+static cls_params allowing(const lists *l, int which, float temperature)
+{
+    cls_params p;
+    cls_params_default(&p, sizeof p);
+    p.temperature = temperature;
+    p.seed = 5;
+    if (which >= 0) {
+        p.allowed_ids = l->ids[which];
+        p.allowed_count = l->n[which];
+    }
+    return p;
+}
+
+static void begin(lists *l, uint32_t slot, cls_params p)
+{
+    must(cls_slot_begin(l->sampler, slot, &p, NULL, 0, NULL, 0));
+    l->params[slot] = p;
+    l->begun[slot] = 1;
+    l->position[slot] = 0;
+}
+
+static void change(lists *l, uint32_t slot, cls_params p)
+{
+    must(cls_slot_params(l->sampler, slot, &p));
+    l->params[slot] = p;
+}
+
+static void copy(lists *l, uint32_t to, uint32_t from)
+{
+    must(cls_slot_copy(l->sampler, to, from));
+    l->params[to] = l->params[from];
+    l->position[to] = l->position[from];
+    memcpy(l->output[to], l->output[from], sizeof l->output[to]);
+    l->begun[to] = 1;
+}
+
+/* A step of the slots that have begun, all by the same logits. */
+static void lists_step(lists *l, const char *what)
+{
+    for (int32_t slot = 0; slot < SLOTS; slot++) {
+        cls_host_row row;
+        cls_host_result result = {.struct_size = sizeof result};
+        cls_step step;
+        int32_t token;
+        if (!l->begun[slot])
+            continue;
+        cls_step_default(&step, sizeof step);
+        step.rows = 1;
+        step.logits.buffer = l->in;
+        step.tokens.buffer = l->out;
+        step.slots.host = &slot;
+        must(cls_sample(l->sampler, l->d->queue, &step, 0, NULL, NULL));
+        buffer_read(l->d, l->out, sizeof token, &token);
+        cls_host_row_default(&row, sizeof row);
+        row.logits = l->logits;
+        row.dtype = CLS_F32;
+        row.vocab = l->vocab;
+        row.params = &l->params[slot];
+        row.position = row.output_count = l->position[slot];
+        row.output = l->output[slot];
+        must(cls_host_sample(&row, &result));
+        ck_assert_msg(token == result.token, "%s: %s, slot %d: token %d, not %d", l->d->name, what, slot, token,
+                      result.token);
+        l->output[slot][l->position[slot]++] = token;
+    }
+}
+
+START_TEST(allowed_and_biased)
+{
+    lists l;
+    lists_open(&l, fixture_device(_i));
+    cls_params biased = allowing(&l, -1, 0.0f);
+    biased.logit_bias = l.bias;
+    biased.logit_bias_count = l.vocab;
+    begin(&l, 0, allowing(&l, 0, 0.0f));
+    begin(&l, 1, allowing(&l, 1, 1.0f));
+    begin(&l, 2, biased);
+    lists_step(&l, "begun");
+    change(&l, 0, allowing(&l, 1, 0.0f));
+    change(&l, 1, biased);
+    change(&l, 2, allowing(&l, 0, 1.0f));
+    copy(&l, 3, 0);
+    lists_step(&l, "other lists");
+    change(&l, 0, allowing(&l, -1, 0.0f));
+    copy(&l, 1, 2);
+    begin(&l, 2, allowing(&l, 1, 0.0f));
+    change(&l, 3, biased);
+    lists_step(&l, "other lists once more");
+    lists_close(&l);
+}
+END_TEST
+
+/* Stop ids are banned before min_tokens: another kernel goes through the list. */
+START_TEST(stop_ids)
+{
+    lists l;
+    lists_open(&l, fixture_device(_i));
+    for (uint32_t slot = 0; slot < 2; slot++) {
+        cls_params p = allowing(&l, -1, slot == 0 ? 0.0f : 1.0f);
+        p.stop_ids = l.ids[slot];
+        p.stop_count = l.n[slot];
+        p.min_tokens = 2;
+        begin(&l, slot, p);
+    }
+    lists_step(&l, "of min_tokens 2");
+    lists_step(&l, "the last of min_tokens 2");
+    lists_step(&l, "after min_tokens");
+    lists_close(&l);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("lists");
+    TCase *const t = tcase_create("biases");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, allowed_and_biased);
+    suite_add_tcase(s, t);
+    TCase *const stops = tcase_create("stops");
+    tcase_set_timeout(stops, 0);
+    add_device_test(stops, stop_ids);
+    suite_add_tcase(s, stops);
+    return s;
+}
+
+int main(void)
+{
+    fixture_features(CLS_FEATURE_PLAIN | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE | CLS_FEATURE_HISTORY);
+    return fixture_run(make, 1);
+}
