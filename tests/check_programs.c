@@ -455,9 +455,17 @@ START_TEST(program_infos)
     }
     memset(&info, 0x5a, sizeof info);
     info.struct_size = offsetof(cls_program_info, origin);
-    must(cls_context_program(context, 0, &info));
-    ck_assert(strcmp(info.name, "self-test") == 0 && info.dtype == -1 && info.origin == 0x5a5a5a5au);
+    ck_assert_int_eq(cls_context_program(context, 0, &info), CLS_BAD_ARGUMENT); /* less than any header had */
+    ck_assert(info.dtype == 0x5a5a5a5a && info.origin == 0x5a5a5a5au);
     ck_assert_uint_eq(info.struct_size, offsetof(cls_program_info, origin));
+    struct { /* a newer header's: what is not known here stays */
+        cls_program_info known;
+        uint32_t unknown;
+    } newer = {.unknown = 0x5a5a5a5au};
+    newer.known.struct_size = sizeof newer;
+    must(cls_context_program(context, 0, &newer.known));
+    ck_assert(strcmp(newer.known.name, "self-test") == 0 && newer.known.dtype == -1 && newer.unknown == 0x5a5a5a5au);
+    ck_assert_uint_eq(newer.known.struct_size, sizeof newer);
     cls_context_destroy(context);
 }
 END_TEST
