@@ -308,8 +308,8 @@ START_TEST(turns)
     cls_params_init(&p);
     p.position = position;
     p.repetition_penalty = 1.3f;
-    p.frequency_penalty = 0.4f;
-    p.presence_penalty = -0.3f;
+    p.frequency_penalty = 2.5f;
+    p.presence_penalty = 2.0f;
     p.top_p = 0.9f;
     p.top_p_decay = 0.7f;
     p.top_k = 20;
