@@ -138,7 +138,9 @@ static void call(traffic *t)
         else
             server_append(&t->s, slot, n ? ids : NULL, n);
     } else if (what < 13) {
-        const cls_params p = random_params(t, bias, stop);
+        cls_params p = random_params(t, bias, stop);
+        if (t->s.o.history == 0) /* nothing to count anew from: another scope is refused */
+            p.penalty_scope = t->s.slot[slot].params.penalty_scope;
         server_params(&t->s, slot, &p);
     } else if (what < 17) {
         rollback(t, slot);
