@@ -744,10 +744,19 @@ CLS_API cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot, const cls
 
 /* Adds to a begun request's prompt: the next chunk of a prefill, or of a
  * conversation. A request that stopped by a stop id goes on after it; one that
- * stopped by max_tokens does not.
+ * stopped by max_tokens does not. Its output stays output: see cls_slot_next_turn().
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot, const int32_t *prompt,
                                           uint32_t prompt_count);
+
+/* A conversation's next turn: what the request has put out so far becomes prompt, and `prompt`
+ * (int32 [prompt_count], NULL with 0) is added to it. min_tokens and max_tokens begin anew; nothing counts any more
+ * by CLS_SCOPE_OUTPUT; a request that had stopped goes on. The position goes on, so that no random number
+ * is drawn twice. top_p begins anew where it decays; mirostat's mu and adaptive p's average stay.
+ * Output of earlier turns is not taken back, and n-grams, DRY and windows see it as the prompt that it is. (vLLM
+ * and llama.cpp begin another request instead, with all of the text as its prompt.)
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_slot_next_turn(cls_sampler *sampler, uint32_t slot, const int32_t *prompt, uint32_t prompt_count);
 
 /* Changes the parameters of a begun slot; its position goes on
  * (params->position is ignored). Whether it has stopped is asked anew: with a

@@ -220,6 +220,32 @@ cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *
     return status;
 }
 
+static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
+{
+    cls_status status = cls_slot_check(s, slot, 1);
+    if (status == CLS_OK)
+        status = check_tokens("prompt", prompt, prompt_count);
+    if (status == CLS_OK)
+        status = cls_sampler_need(s, CLS_FEATURE_STATE);
+    if (status == CLS_OK)
+        status = cls_changes_reserve(s, prompt_count, 0);
+    if (status != CLS_OK)
+        return status;
+    cls_change_note(s, CLS_CHANGE_TURN, slot)->words = cls_words_end(s);
+    cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
+    return CLS_OK;
+}
+
+cls_status cls_slot_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
+{
+    cls_status status = cls_sampler_enter(s);
+    if (status == CLS_OK) {
+        status = next_turn(s, slot, prompt, prompt_count);
+        cls_sampler_leave(s);
+    }
+    return status;
+}
+
 static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params *params)
 {
     cls_prepared p;

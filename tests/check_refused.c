@@ -180,6 +180,9 @@ START_TEST(slot_calls_refused)
     refused(cls_slot_save(sampler, d->queue, 0, bytes, &size), "slot");
     must(cls_slot_begin(sampler, 0, &p, ids, 3, NULL, 0));
     refused(cls_slot_append_prompt(NULL, 0, ids, 3), "sampler");
+    refused(cls_slot_next_turn(NULL, 0, ids, 3), "sampler");
+    refused(cls_slot_next_turn(sampler, 1, ids, 3), "slot 1 has no request");
+    refused(cls_slot_next_turn(sampler, 0, NULL, 3), "prompt");
     refused(cls_slot_append_prompt(sampler, 3, ids, 3), "slot");
     refused(cls_slot_append_prompt(sampler, 0, NULL, 3), "prompt");
     refused(cls_slot_copy(NULL, 1, 0), "sampler");

@@ -494,8 +494,10 @@ static void random_call(const twins *t, rng *r, int *begun, const saved *kept)
             both(t, cls_slot_copy(s, slot, other));
     } else if (what < 15) {
         both(t, cls_slot_params(s, slot, &p));
-    } else if (what < 17) {
+    } else if (what == 15) {
         both(t, cls_slot_rollback(s, slot, back));
+    } else if (what == 16) {
+        both(t, cls_slot_next_turn(s, slot, ids, n));
     } else {
         both(t, cls_slot_append_prompt(s, slot, ids, n));
     }

@@ -133,7 +133,10 @@ static void call(traffic *t)
         begin(t, slot);
     } else if (what < 9) {
         const uint32_t n = random_ids(t, ids, 60);
-        server_append(&t->s, slot, n ? ids : NULL, n);
+        if (what == 8)
+            server_next_turn(&t->s, slot, n ? ids : NULL, n);
+        else
+            server_append(&t->s, slot, n ? ids : NULL, n);
     } else if (what < 13) {
         const cls_params p = random_params(t, bias, stop);
         server_params(&t->s, slot, &p);
@@ -283,11 +286,99 @@ START_TEST(other_queues)
 }
 END_TEST
 
+/* Three turns of a conversation, each as if it were a request of its own whose prompt is all that came
+ * before: but for the position, which goes on. */
+START_TEST(turns)
+{
+    enum { VOCAB = 60, MOST = 200 };
+    device *const d = fixture_device(_i);
+    static const int32_t stop[] = {5, 17}, prompts[3][4] = {{1, 2, 3, 1}, {7, 7, 1, 70}, {9, 1, 2, -1}};
+    int32_t text[MOST], token, row_status;
+    float logits[VOCAB];
+    uint32_t n = 0, position = 11;
+    rng r = {fixture_seed() + 3};
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_params p;
+    cls_sampler_options_init(&o);
+    o.vocab = VOCAB;
+    o.history = 40;
+    o.rollback = 8;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    cls_params_init(&p);
+    p.position = position;
+    p.repetition_penalty = 1.3f;
+    p.frequency_penalty = 2.5f;
+    p.presence_penalty = 2.0f;
+    p.top_p = 0.9f;
+    p.top_p_decay = 0.7f;
+    p.top_k = 20;
+    p.no_repeat_ngram = 2;
+    p.min_tokens = 3;
+    p.max_tokens = 6;
+    p.stop_ids = stop;
+    p.stop_count = 2;
+    cl_mem in = buffer_of(d, sizeof logits, NULL), out = buffer_of(d, 8, NULL);
+    cls_step step;
+    cls_step_init(&step);
+    step.rows = 1;
+    step.logits.buffer = in;
+    step.tokens.buffer = step.status.buffer = out;
+    step.status.offset = 4;
+    for (int turn = 0; turn < 3; turn++) {
+        if (turn == 0)
+            must(cls_slot_begin(sampler, 0, &p, prompts[0], 4, NULL, 0));
+        else
+            must(cls_slot_next_turn(sampler, 0, prompts[turn], 4));
+        for (int i = 0; i < 4; i++)
+            if (prompts[turn][i] >= 0 && prompts[turn][i] < VOCAB)
+                text[n++] = prompts[turn][i];
+        const uint32_t begun = n;
+        for (row_status = 0; !(row_status & CLS_ROW_STOPPED);) {
+            cls_host_row h;
+            cls_host_result result = {.struct_size = sizeof result};
+            for (uint32_t i = 0; i < VOCAB; i++)
+                logits[i] = (float)rng_below(&r, 1000) / 200.0f;
+            must_cl(clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof logits, logits, 0, NULL, NULL));
+            must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
+            must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 0, 4, &token, 0, NULL, NULL));
+            must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 4, 4, &row_status, 0, NULL, NULL));
+            cls_host_row_init(&h);
+            h.logits = logits;
+            h.vocab = VOCAB;
+            h.params = &p;
+            h.prompt = text;
+            h.prompt_count = begun;
+            h.output = text + begun;
+            h.output_count = n - begun;
+            h.position = position++;
+            h.history = o.history;
+            must(cls_host_sample(&h, &result));
+            ck_assert_msg(token == result.token && row_status == result.status,
+                          "%s: turn %d, token %u: %d, status %d; the reference: %d, %d", d->name, turn, n - begun, token,
+                          row_status, result.token, result.status);
+            ck_assert(n < MOST - 8);
+            text[n++] = token;
+        }
+        ck_assert_uint_ge(n - begun, 3);
+    }
+    must(cls_slot_next_turn(sampler, 0, NULL, 0)); /* what is prompt now is not taken back */
+    must(cls_slot_rollback(sampler, 0, 1));
+    must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
+    must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 4, 4, &row_status, 0, NULL, NULL));
+    ck_assert_int_eq(row_status, CLS_ROW_NO_SLOT);
+    clReleaseMemObject(in);
+    clReleaseMemObject(out);
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("slots");
     TCase *const t = tcase_create("slots");
     tcase_set_timeout(t, 0);
+    add_device_test(t, turns);
     add_device_test(t, serving);
     add_device_test(t, other_queues);
     suite_add_tcase(s, t);

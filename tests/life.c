@@ -92,6 +92,7 @@ static cls_status change_params(life *l)
 }
 
 static cls_status append(life *l) { return cls_slot_append_prompt(l->sampler, 1, prompt, 7); }
+static cls_status next_turn(life *l) { return cls_slot_next_turn(l->sampler, 1, prompt, 7); }
 static cls_status copy(life *l) { return cls_slot_copy(l->sampler, 3, 0); }
 static cls_status rollback(life *l) { return cls_slot_rollback(l->sampler, 1, 1); }
 static cls_status reset(life *l) { return cls_slot_reset(l->sampler, 3); }
@@ -360,6 +361,7 @@ const life_call life_calls[] = {
     { "cls_sampler_infill(), again", infill, LIFE_FREE },
     { "cls_slot_params()", change_params, LIFE_SLOT },
     { "cls_slot_append_prompt()", append, LIFE_SLOT },
+    { "cls_slot_next_turn()", next_turn, LIFE_SLOT },
     { "cls_sample(), reported", reported, LIFE_STEP },
     { "cls_readback_create()", ring_create, LIFE_FREE },
     { "cls_readback_start()", ring_start, LIFE_FREE },

@@ -57,6 +57,13 @@ void model_append(model *m, const int32_t *ids, uint32_t n)
         push(m, ids[i], 0);
 }
 
+void model_next_turn(model *m, const int32_t *ids, uint32_t n)
+{
+    memset(m->is_output, 0, sizeof m->is_output);
+    m->outputs = 0;
+    model_append(m, ids, n);
+}
+
 void model_params(model *m, const cls_params *params)
 {
     const uint32_t window = m->params.penalty_window;

@@ -29,6 +29,7 @@ typedef struct model {
 void model_begin(model *m, const cls_params *params, const int32_t *prompt, uint32_t n_prompt, const int32_t *output,
                  uint32_t n_output);
 void model_append(model *m, const int32_t *ids, uint32_t n);
+void model_next_turn(model *m, const int32_t *ids, uint32_t n);
 void model_params(model *m, const cls_params *params);
 void model_rollback(model *m, uint32_t n);
 void model_accept(model *m, int32_t token);

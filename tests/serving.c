@@ -95,6 +95,14 @@ void server_append(server *s, uint32_t slot, const int32_t *ids, uint32_t n)
         must(cls_slot_append_prompt(alone_of(s, slot), 0, ids, n));
 }
 
+void server_next_turn(server *s, uint32_t slot, const int32_t *ids, uint32_t n)
+{
+    must(cls_slot_next_turn(s->sampler, slot, ids, n));
+    model_next_turn(&s->slot[slot], ids, n);
+    if (alone_of(s, slot))
+        must(cls_slot_next_turn(alone_of(s, slot), 0, ids, n));
+}
+
 void server_params(server *s, uint32_t slot, const cls_params *p)
 {
     must(cls_slot_params(s->sampler, slot, p));

@@ -54,6 +54,7 @@ void server_close(server *s);
 void server_begin(server *s, uint32_t slot, const cls_params *p, const int32_t *prompt, uint32_t n_prompt,
                   const int32_t *output, uint32_t n_output);
 void server_append(server *s, uint32_t slot, const int32_t *ids, uint32_t n);
+void server_next_turn(server *s, uint32_t slot, const int32_t *ids, uint32_t n);
 void server_params(server *s, uint32_t slot, const cls_params *p);
 void server_copy(server *s, uint32_t to, uint32_t from);
 void server_rollback(server *s, uint32_t slot, uint32_t n);

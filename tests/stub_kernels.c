@@ -31,7 +31,7 @@ static void slots(const stub_value *a, const size_t *global)
             memcpy(&c.params, all + c.from * sizeof c.params, sizeof c.params);
         if (c.kind == CLS_CHANGE_RESET)
             c.params.flags = 0;
-        if (c.kind != CLS_CHANGE_APPEND && c.kind != CLS_CHANGE_ROLLBACK)
+        if (c.kind != CLS_CHANGE_APPEND && c.kind != CLS_CHANGE_ROLLBACK && c.kind != CLS_CHANGE_TURN)
             memcpy(all + c.slot * sizeof c.params, &c.params, sizeof c.params);
     }
 }

@@ -251,6 +251,7 @@ CLS_INLINE u32 prepared_words(u32 vocab, u32 layout)
 #define CLS_CHANGE_LOAD 5u     /* a state from the words */
 #define CLS_CHANGE_ROLLBACK 6u /* `tokens` of them */
 #define CLS_CHANGE_RESET 7u
+#define CLS_CHANGE_TURN 8u     /* what there is becomes prompt; tokens */
 
 /* Slot calls on their way to the device: one, or several that follow each other and are as
  * good as one. Changes of one slot have ascending rounds; those of one round run side by

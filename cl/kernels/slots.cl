@@ -110,6 +110,52 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
 }
 #endif
 
+#if CHANGES
+/* The tokens of a word that count, a bit each. */
+static inline u32 counted_word(const slot_state *s, u32 w)
+{
+    if (s->keep == CLS_KEEPS_SEEN)
+        return s->counts[w];
+    __global const ushort *const counts = (__global const ushort *)s->counts + w * 32;
+    const int16 low = convert_int16(vload16(0, counts)), high = convert_int16(vload16(1, counts));
+    return lane_bits_16(low != 0) | lane_bits_16(high != 0) << 16;
+}
+
+/* What counted by the scope of the output is now prompt, and only seen. */
+#define UNCOUNT(k)                                                                 \
+    if (touched.s##k != 0) {                                                       \
+        s->seen[v * 16 + 0x##k] |= counted_word(s, v * 16 + 0x##k);                \
+        if (s->keep == CLS_KEEPS_SEEN)                                             \
+            s->counts[v * 16 + 0x##k] = 0u;                                        \
+        else                                                                       \
+            vstore16((uint16)(0u), v * 16 + 0x##k, s->counts);                     \
+    }
+static inline void state_uncount(const slot_state *s)
+{
+    for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
+        const uint16 touched = vload16(v, s->touched);
+        if (fold_or16(as_int16(touched)) == 0)
+            continue;
+        EACH_16(UNCOUNT)
+    }
+}
+
+/* The next turn of a conversation: all there is becomes prompt. */
+static inline void state_turn(cls_slot *slot, const slot_state *s, __local u32 *chunk)
+{
+    for (u32 i = LOCAL_ID * 16; i < s->n_ring; i += WGS * 16)
+        vstore16(vload16(0, s->ring + i) & ~(CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST), 0, s->ring + i);
+    if (s->keep != CLS_KEEPS_NONE && slot->window == 0 && !(slot->flags & CLS_SLOT_SCOPE_ALL))
+        state_uncount(s);
+    BARRIER();
+    if (slot->window != 0)
+        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, chunk);
+    slot->outputs = 0;
+    slot->pending = -1;
+    slot->mode.top_p = slot->top_p;
+}
+#endif
+
 /* Appends tokens to a slot's history. */
 static inline void state_append(cls_slot *slot, const slot_state *s, __global const u32 *entries, u32 n,
                                 __local u32 *chunk)
@@ -226,6 +272,9 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
     } else if (c->kind == CLS_CHANGE_COPY || c->kind == CLS_CHANGE_LOAD) {
         state_take(s, from);
         *slot = *other;
+    } else if (c->kind == CLS_CHANGE_TURN && begun) {
+        state_turn(slot, s, chunk);
+        state_append(slot, s, words, c->tokens, chunk);
     } else if (c->kind == CLS_CHANGE_ROLLBACK && begun) {
         if (!state_rollback(slot, s, c->tokens, rollback, chunk))
             slot->flags = 0;
