@@ -30,13 +30,13 @@ limits() {
     cat <<EOF
 slots 80 408 0 37 64
 slots-state 128 560 0 25 64
-prepare 64 0 0 50 64
+prepare 64 32 0 50 80
 survey 64 0 0 50 64
 survey-row 80 0 0 37 96
 token-plain 64 0 0 50 64
 token-list 80 0 0 37 96
-token-row 128 48 200 25 128
-token-all 128 144 1000 25 128
+token-row 128 64 300 25 128
+token-all 128 160 1100 25 128
 pass 64 0 0 50 64
 pass-row 80 0 0 37 96
 search 128 216 720 25 128

@@ -204,7 +204,7 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touch
     if (r->masked == CLS_HAS_MASK && !r->dense && touched == 0 && (tile + 1) * CLS_TILE <= r->vocab &&
         (tile + 1) * (CLS_TILE / 32) <= r->mask_width)
         return open_maxima(r, tile, 1, key, flags);
-    const f32 max = open && !r->raises && r->biased != CLS_SLOT_BIAS_ROW ? touched_maxima(r, tile, key, flags) : adjusted_maxima(r, tile, open, key, flags);
+    const f32 max = open && !(r->touched & (TOUCHED_RAISES | TOUCHED_BIAS_ROW)) ? touched_maxima(r, tile, key, flags) : adjusted_maxima(r, tile, open, key, flags);
     *flags |= touched != 0 ? CLS_TILE_TOUCHED : 0u;
     return max;
 }

@@ -58,10 +58,12 @@ static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x) { return x + 
 #endif
 
 #if ROW
+static inline u32 allowed_word(const row_logits *r, u32 w) { return r->list[r->allowed + (i32)w]; }
+
 /* Whether mask and list allow an id. */
 static inline int is_allowed(const row_logits *r, u32 i)
 {
-    if ((r->masked & CLS_MASK_LIST) && !(r->allowed[i >> 5] >> (i & 31) & 1u))
+    if ((r->masked & CLS_MASK_LIST) && !(allowed_word(r, i >> 5) >> (i & 31) & 1u))
         return 0;
     if (r->masked & CLS_MASK_BYTES)
         return i < r->mask_width && ((__global const uchar *)r->mask)[i] != 0;
@@ -73,7 +75,7 @@ static inline int is_allowed(const row_logits *r, u32 i)
 static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x;
-    const u32 listed = r->masked & CLS_MASK_LIST ? vector_bits(r->allowed, i) : ALL_LANES;
+    const u32 listed = r->masked & CLS_MASK_LIST ? (allowed_word(r, i >> 5) >> (i & 31) & ALL_LANES) : ALL_LANES;
     u32 word = ALL_LANES;
     if ((r->masked & CLS_HAS_MASK) && !(r->masked & CLS_MASK_BYTES))
         word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
@@ -149,79 +151,78 @@ static inline FV settle_v(FV x)
 static inline u32 touched_word(const row_logits *r, u32 w)
 {
     const u32 touched = r->touching[0][w] | r->touching[1][w];
-    return r->biased ? touched | r->list[w] : touched;
+    return r->touched & TOUCHED_BIASES ? touched | r->list[w] : touched;
 }
 static inline u32 touched_lanes(const row_logits *r, u32 i) { return touched_word(r, i >> 5) >> (i & 31) & ALL_LANES; }
 
-/* Where the value of the first biased token from id i on is, whose word of the bitmap has `bits`. */
-static inline u32 bias_place(const row_logits *r, u32 bits, u32 i)
+/* A bias of a list, which the word of the bitmap that has the token leads to. */
+static inline f32 add_listed(const row_logits *r, u32 i, f32 x)
 {
-    if (r->biased == CLS_SLOT_BIAS_ROW)
-        return bias_row_place(r->vocab, i);
-    return bias_list_place(r->vocab, r->list[bias_before_place(r->vocab, i >> 5)] + popcount(bits & ((1u << (i & 31)) - 1)));
+    const u32 w = i >> 5, bit = 1u << (i & 31), word = r->list[w];
+    const u32 before = r->list[bias_before_place(r->vocab, w)] + popcount(word & (bit - 1));
+    return word & bit ? add_bias(x, FROM_BITS(r->list[bias_list_place(r->vocab, before)])) : x;
 }
 
-/* A vector's biases, of which there are some. */
-static inline FV add_biases(const row_logits *r, u32 i, u32 word, FV x)
+/* A touched token's listed bias and penalties, then what was prepared: bans, and DRY comes last. */
+ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
 {
-    const IV some = (IV)((i32)(word >> (i & 31))) & ((IV)(1) << LANES);
-    IV bits = (IV)(0);
-    u32 at = bias_place(r, word, i);
-    if (r->biased == CLS_SLOT_BIAS_ROW)
-        bits = VLOAD((__global const i32 *)r->list + at);
-    else
-        SHORT_LOOP for (u32 lanes = word >> (i & 31) & ALL_LANES; lanes != 0; lanes &= lanes - 1, at++)
-            bits = LANES == (IV)((i32)(31 - clz(lanes & (~lanes + 1)))) ? (IV)((i32)r->list[at]) : bits;
+    const slot_state *const s = &r->state;
+    const u32 marked = (r->touched & TOUCHED_MARKS) && bit_of(r->prepared.marks, i);
+    if (r->touched & TOUCHED_BIAS_LIST)
+        x = add_listed(r, i, x);
+    if (r->touched & TOUCHED_PENALTIES) {
+        u32 count = count_of(s, i), seen = s->seen[i >> 5] >> (i & 31) & 1u;
+        if ((r->touched & TOUCHED_PATCHES) && marked)
+            find_patch(&r->prepared, i, &count, &seen);
+        if (count != 0 || seen != 0)
+            x = penalize(x, count, r->slot->repetition, r->slot->reciprocal, r->slot->frequency, r->slot->presence);
+    }
+    if (marked)
+        x = adjust_prepared(&r->prepared, i, x);
+    return x;
+}
+/* The same with a bias of a row. */
+static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
+{
+    if ((r->touched & TOUCHED_BIAS_ROW) && (r->list[i >> 5] >> (i & 31) & 1u))
+        x = add_bias(x, FROM_BITS(r->list[bias_row_place(r->vocab, i)]));
+    return adjust_listed(r, i, x);
+}
+
+/* A vector's biases of a row, which are tokens' with a bit in `lanes`. */
+static inline FV add_row(const row_logits *r, u32 i, u32 lanes, FV x)
+{
+    const IV bits = VLOAD((__global const i32 *)r->list + bias_row_place(r->vocab, i));
 #ifdef CLS_LIMITED
     const FV bias = limited_v(bits);
 #else
     const FV bias = AS_FV(bits);
 #endif
     const FV sum = ((x > CLS_MASKED) & (bias > CLS_MASKED)) ? settle_v(x + bias) : (FV)(CLS_MASKED);
-    return some != 0 ? sum : x;
-}
-static inline f32 add_bias_one(const row_logits *r, u32 i, f32 x)
-{
-    const u32 word = r->list[i >> 5];
-    return word >> (i & 31) & 1u ? add_bias(x, FROM_BITS(r->list[bias_place(r, word, i)])) : x;
+    return ((IV)((i32)lanes) & ((IV)(1) << LANES)) != 0 ? sum : x;
 }
 
-/* A touched token's penalties, then what was prepared: bans, and DRY comes last. */
-ONE_COPY f32 rest_one(const row_logits *r, u32 i, f32 x)
-{
-    const slot_state *const s = &r->state;
-    const u32 marked = r->marked && bit_of(r->prepared.marks, i);
-    if (r->penalized) {
-        u32 count = count_of(s, i), seen = s->seen[i >> 5] >> (i & 31) & 1u;
-        if (r->patched && marked)
-            find_patch(&r->prepared, i, &count, &seen);
-        if (count != 0 || seen != 0)
-            x = penalize(x, count, r->repetition, r->reciprocal, r->frequency, r->presence);
-    }
-    if (marked)
-        x = adjust_prepared(&r->prepared, i, x);
-    return x;
-}
-ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x)
-{
-    return rest_one(r, i, r->biased ? add_bias_one(r, i, x) : x);
-}
-
-/* A clean vector's biases, then its touched tokens: those above `least` one by one. These are few,
+/* A clean vector's biases of a row, then its touched tokens: those above `least` one by one. These are few,
  * and code for whole vectors made every place that loads twice as large for compilers. */
 static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *r, u32 i, FV x, f32 least)
 {
-    const u32 biased = r->biased ? r->list[i >> 5] : 0u;
-    if (biased >> (i & 31) & ALL_LANES)
-        x = add_biases(r, i, biased, x);
-    if (!(r->penalized | r->marked))
+    const u32 w = i >> 5;
+    u32 touched = r->touched & (TOUCHED_PENALTIES | TOUCHED_MARKS) ? r->touching[0][w] | r->touching[1][w] : 0u;
+    if (r->touched & TOUCHED_BIAS_ROW) {
+        const u32 biased = r->list[w] >> (i & 31) & ALL_LANES;
+        if (biased != 0)
+            x = add_row(r, i, biased, x);
+    } else if (r->touched & TOUCHED_BIAS_LIST) {
+        touched |= r->list[w];
+    }
+    touched = touched >> (i & 31) & ALL_LANES;
+    if (touched == 0)
         return x;
-    u32 touched = (r->touching[0][i >> 5] | r->touching[1][i >> 5]) >> (i & 31) & ALL_LANES;
-    touched &= touched != 0 ? lane_bits(x > least) : 0u;
+    touched &= lane_bits(x > least);
     for (; touched != 0; touched &= touched - 1) {
         const u32 j = 31 - clz(touched & (~touched + 1));
         const IV at = LANES == (IV)((i32)j);
-        x = at ? (FV)(rest_one(r, i + j, FMAX(at ? x : (FV)(CLS_MASKED)))) : x;
+        x = at ? (FV)(adjust_listed(r, i + j, FMAX(at ? x : (FV)(CLS_MASKED)))) : x;
     }
     return x;
 }
@@ -257,7 +258,7 @@ static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
  * negative ones do, to 0. */
 static inline f32 least_above(const row_logits *r, f32 bound)
 {
-    return r->raises || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED : bound;
+    return (r->touched & TOUCHED_RAISES) || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED : bound;
 }
 
 /* The vector as the chain sees it, but for what is not above `least`, which stays

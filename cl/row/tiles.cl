@@ -35,7 +35,7 @@ static inline u32 tile_mask(const row_logits *r, u32 tile)
     for (u32 w = first; w < last; w += VEC) {
         IV words = VLOAD((__global const i32 *)r->mask + w);
         if (r->masked & CLS_MASK_LIST)
-            words &= VLOAD((__global const i32 *)r->allowed + w);
+            words &= VLOAD((__global const i32 *)r->list + r->allowed + (i32)w);
         all &= words;
         any |= words;
     }
@@ -59,7 +59,7 @@ static inline u32 tile_touched(const row_logits *r, u32 tile)
 #if ROW
     for (u32 w = tile * (CLS_TILE / 32); w < (tile + 1) * (CLS_TILE / 32); w += VEC)
         touched |= VLOAD((__global const i32 *)r->touching[0] + w) | VLOAD((__global const i32 *)r->touching[1] + w);
-    for (u32 w = tile * (CLS_TILE / 32); r->biased && w < (tile + 1) * (CLS_TILE / 32); w += VEC)
+    for (u32 w = tile * (CLS_TILE / 32); (r->touched & TOUCHED_BIASES) && w < (tile + 1) * (CLS_TILE / 32); w += VEC)
         touched |= VLOAD((__global const i32 *)r->list + w);
 #endif
     return (u32)CAT(fold_or, VEC)(touched);

@@ -5,6 +5,15 @@
 #include "row/marks.cl"
 #include "row/maps.cl"
 
+/* How a slot changes logits; in one word, for a register each would be dear. */
+#define TOUCHED_PENALTIES 1u
+#define TOUCHED_MARKS 2u   /* by what was prepared ... */
+#define TOUCHED_PATCHES 4u /* ... which has some counts, too */
+#define TOUCHED_BIAS_ROW 8u
+#define TOUCHED_BIAS_LIST 16u
+#define TOUCHED_BIASES (TOUCHED_BIAS_ROW | TOUCHED_BIAS_LIST)
+#define TOUCHED_RAISES 32u /* beside one of these: a logit may rise by it */
+
 /* One row's logits as the step sees them. */
 typedef struct row_logits {
     __global const logit *x;
@@ -12,7 +21,7 @@ typedef struct row_logits {
     __global const f32 *bias;       /* at the row's dense bias, or its halves */
     __global const u32 *flags;      /* of its mass tiles; set by the survey */
     __global const u32 *list;       /* its biases: bias_row_place() */
-    __global const u32 *allowed;    /* the bitmap of its allowed ids */
+    i32 allowed;                    /* from there to the bitmap of its allowed ids */
     __global const u32 *touching[2]; /* bitmaps of the tokens that penalties, and what was prepared, can
                                         change; twice the one if there is one */
     slot_state state;
@@ -21,13 +30,8 @@ typedef struct row_logits {
     u32 mask_width; /* elements */
     u32 masked;     /* CLS_HAS_MASK, or that and CLS_MASK_BYTES; and CLS_MASK_LIST: `allowed`, too */
     u32 dense;      /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
-    u32 touched;    /* the slot changes logits: */
-    u32 biased;     /* ... by logit biases: 1, or CLS_SLOT_BIAS_ROW */
-    u32 penalized;  /* ... by penalties */
-    u32 marked;     /* ... by what was prepared */
-    u32 patched;    /* ... which has some counts, too */
-    u32 raises;
-    f32 repetition, reciprocal, frequency, presence;
+    u32 touched;    /* TOUCHED_*: how the slot changes logits, if it does */
+    __global const cls_slot *slot;
     /* What a chain has left of the row, once it is narrowed: as in cls_row. */
     u32 narrowed;
     i32 cut_key, cut_id, head_key, head_first, head_last;
@@ -99,38 +103,40 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
     else if (r.dense)
         r.bias = bias + wide_place(args->bias_offset, args->bias_stride, (u32)bias_row);
     r.state = state_of(state, layout, vocab, slot);
-    r.biased = some && slots[slot].n_bias != 0 ? max(1u, slots[slot].flags & CLS_SLOT_BIAS_ROW) : 0u;
-    r.penalized = some && r.state.keep != CLS_KEEPS_NONE && (slots[slot].flags & CLS_SLOT_PENALIZED);
     r.prepared = prepared_of(prepared, layout, vocab, row, lists + slots[slot].dry);
-    r.patched = 0;
-    if (some && (has & CLS_DRAFTS)) {
-        r.marked = r.prepared.drafts[0];
-        r.patched = r.prepared.drafts[2];
-    } else {
-        r.marked = some && is_prepared(slots + slot);
+    r.touched = 0;
+    if (some) {
+        const u32 flags = slots[slot].flags, rows_of_drafts = has & CLS_DRAFTS;
+        if (slots[slot].n_bias != 0)
+            r.touched |= flags & CLS_SLOT_BIAS_ROW ? TOUCHED_BIAS_ROW : TOUCHED_BIAS_LIST;
+        if (r.state.keep != CLS_KEEPS_NONE && (flags & CLS_SLOT_PENALIZED))
+            r.touched |= TOUCHED_PENALTIES;
+        if (rows_of_drafts ? r.prepared.drafts[0] : is_prepared(slots + slot))
+            r.touched |= TOUCHED_MARKS;
+        if (rows_of_drafts && r.prepared.drafts[2])
+            r.touched |= TOUCHED_PATCHES;
+        if (r.touched && (flags & CLS_SLOT_RAISES))
+            r.touched |= TOUCHED_RAISES;
     }
     r.list = lists + slots[slot].bias;
-    r.touched = r.biased | r.penalized | r.marked;
-    r.touching[0] = r.penalized ? r.state.touched : r.marked ? r.prepared.marks : lists + slots[slot].bias;
-    r.touching[1] = r.marked ? r.prepared.marks : r.touching[0];
-    r.allowed = lists + slots[slot].allowed;
+    r.touching[0] = r.touched & TOUCHED_PENALTIES ? r.state.touched
+                    : r.touched & TOUCHED_MARKS   ? r.prepared.marks
+                                                  : r.list;
+    r.touching[1] = r.touched & TOUCHED_MARKS ? r.prepared.marks : r.touching[0];
+    r.allowed = (i32)(slots[slot].allowed - slots[slot].bias);
     if (some && (slots[slot].flags & CLS_SLOT_ALLOWED)) {
         if (r.masked) {
             r.masked |= CLS_MASK_LIST;
         } else { /* a packed mask like any other */
-            r.mask = r.allowed;
+            r.mask = lists + slots[slot].allowed;
             r.mask_width = state_bitmap(vocab);
             r.masked = CLS_HAS_MASK;
         }
     }
-    r.raises = slots[slot].flags & CLS_SLOT_RAISES;
-    r.repetition = slots[slot].repetition;
-    r.reciprocal = slots[slot].reciprocal;
-    r.frequency = slots[slot].frequency;
-    r.presence = slots[slot].presence;
+    r.slot = slots + slot;
 #else
     r.mask = mask;
-    r.masked = r.dense = r.biased = r.touched = r.penalized = r.marked = r.patched = r.raises = 0;
+    r.masked = r.dense = r.touched = 0;
 #endif
     return r;
 }
