@@ -522,7 +522,8 @@ typedef enum cls_feature {
     CLS_FEATURE_SAMPLERS = 8,   /* all other samplers and modes */
     CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids */
     CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens */
-    CLS_FEATURE_STATE = 64,     /* slots that are copied, rolled back, loaded, or get other parameters */
+    CLS_FEATURE_STATE = 64,     /* slots that are copied, rolled back, loaded, begin a next turn, or get other
+                                   parameters */
     CLS_FEATURE_MASK = 128,     /* step->mask, call->mask */
     CLS_FEATURE_BIAS = 256,     /* step->bias, call->bias */
     CLS_FEATURE_LOGPROBS = 512, /* logprobs, ranks, top_*, given_*, kept, candidate_*, entropy, kept_mass; cls_logprobs() */
@@ -755,7 +756,8 @@ CLS_API cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot, c
  * is drawn twice. top_p begins anew where it decays; mirostat's mu and adaptive p's average stay.
  * Output of earlier turns is not taken back, and n-grams, DRY and windows see it as the prompt that it is. (vLLM
  * and llama.cpp begin another request instead, with all of the text as its prompt.)
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
+ * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_next_turn(cls_sampler *sampler, uint32_t slot, const int32_t *prompt, uint32_t prompt_count);
 
 /* Changes the parameters of a begun slot; its position goes on
