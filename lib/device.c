@@ -127,7 +127,7 @@ static cls_status check_options(const cls_context_options *o)
     if (o->binary == NULL && o->binary_size != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->binary is NULL, but binary_size is %zu; it must be 0 then", o->binary_size);
-    return CLS_OK;
+    return cls_reserved_check("options->reserved", o->reserved);
 }
 
 /* ------------------------------------------------------------------- the shape */

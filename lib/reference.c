@@ -285,6 +285,8 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params, con
     cls_status status = CLS_STRUCT_READ(row, callers, "row");
     if (status == CLS_OK)
         status = check_row(row);
+    if (status == CLS_OK)
+        status = cls_reserved_check("row->reserved", row->reserved);
     if (row->mask_width == 0)
         row->mask_width = row->mask_kind == CLS_MASK_BOOL ? row->vocab : (row->vocab + 31) / 32;
     w->vocab = row->vocab;

@@ -410,6 +410,52 @@ START_TEST(empty_list)
 }
 END_TEST
 
+/* Masks of the host's take memory when they first come, or when the sampler is created. */
+START_TEST(room_for_host_masks)
+{
+    enum { VOCAB = 3200, ROWS_HERE = 2 };
+    device *const d = fixture_device(_i);
+    static uint32_t mask[ROWS_HERE * VOCAB / 32];
+    static float logits[ROWS_HERE * VOCAB];
+    cl_mem in = buffer_of(d, sizeof logits, logits), out = buffer_of(d, ROWS_HERE * sizeof(int32_t), NULL);
+    for (int asked = 0; asked < 2; asked++) {
+        cls_memory before = {.struct_size = sizeof before}, after = before;
+        cls_sampler_options o;
+        cls_sampler *sampler;
+        cls_params p;
+        cls_step step;
+        int32_t token[ROWS_HERE];
+        cls_sampler_options_init(&o);
+        o.vocab = VOCAB;
+        o.max_rows = ROWS_HERE;
+        o.features = CLS_FEATURE_MASK;
+        o.host_mask_size = asked ? sizeof mask : 0;
+        must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+        cls_params_init(&p);
+        cls_step_init(&step);
+        for (uint32_t row = 0; row < ROWS_HERE; row++)
+            must(cls_slot_begin(sampler, row, &p, NULL, 0, NULL, 0));
+        step.rows = ROWS_HERE;
+        step.logits.buffer = in;
+        step.tokens.buffer = out;
+        step.mask.host = mask;
+        must(cls_sampler_memory(sampler, &before));
+        for (uint32_t i = 0; i < 40; i++) { /* more than there are in flight */
+            memset(mask, 0, sizeof mask);
+            mask[i] = mask[VOCAB / 32 + i] = 1u << (i % 32);
+            must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
+            buffer_read(d, out, sizeof token, token);
+            ck_assert(token[0] == (int32_t)(i * 32 + i % 32) && token[1] == token[0]);
+        }
+        must(cls_sampler_memory(sampler, &after));
+        ck_assert((after.host == before.host) == asked && (after.changes == before.changes) == asked);
+        cls_sampler_destroy(sampler);
+    }
+    clReleaseMemObject(in);
+    clReleaseMemObject(out);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("guided");
@@ -417,6 +463,7 @@ static Suite *make(void)
     tcase_set_timeout(t, 0);
     add_device_test(t, by_hand);
     add_device_test(t, empty_list);
+    add_device_test(t, room_for_host_masks);
     add_device_test(t, rows_of_one_slot);
     add_device_test(t, changing_masks);
     add_device_test(t, gated_masks);

@@ -273,6 +273,113 @@ START_TEST(skipped_and_stopped)
 }
 END_TEST
 
+/* Drafts and logits made on the device from each call's latest tokens: the host reads nothing until the
+ * end, and the text is the one of token by token. The model: a row of a table follows each token. */
+static const char *const loop_model =
+    "kernel void model(global const int *latest, global const float *table, global const int *guess,\n"
+    "                  global int *drafts, global float *logits, int n, int vocab)\n"
+    "{\n"
+    "    const int i = get_global_id(0);\n"
+    "    int t = latest[i];\n"
+    "    for (int k = 0; k <= n; k++) {\n"
+    "        for (int v = 0; v < vocab; v++)\n"
+    "            logits[(i * (n + 1) + k) * vocab + v] = table[t * vocab + v];\n"
+    "        t = guess[t];\n"
+    "        if (k < n)\n"
+    "            drafts[i * n + k] = t;\n"
+    "    }\n"
+    "}\n";
+
+START_TEST(loop_on_device)
+{
+    enum { VOCAB = 64, DRAFTS = 3, REQUESTS = 2, CALLS = 12, WIDTH = DRAFTS + 1 };
+    device *const d = fixture_device(_i);
+    static float table[VOCAB][VOCAB];
+    static const int32_t seeds[REQUESTS] = {5, 60}, cu[REQUESTS + 1] = {0, WIDTH, 2 * WIDTH};
+    int32_t guess[VOCAB], got[CALLS][REQUESTS][WIDTH], accepted = 0;
+    const cl_int n = DRAFTS, vocab = VOCAB;
+    rng r = {fixture_seed() + 5};
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_params p[REQUESTS];
+    cls_verify_call call;
+    cl_int code = CL_SUCCESS;
+    for (uint32_t t = 0; t < VOCAB; t++) {
+        guess[t] = 0;
+        for (uint32_t v = 0; v < VOCAB; v++) {
+            table[t][v] = (float)rng_below(&r, 1000) / 100.0f;
+            guess[t] = table[t][v] > table[t][guess[t]] ? (int32_t)v : guess[t];
+        }
+    }
+    cls_sampler_options_init(&o);
+    o.vocab = VOCAB;
+    o.max_rows = REQUESTS * WIDTH;
+    o.features = CLS_FEATURE_VERIFY;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        cls_params_init(&p[i]);
+        p[i].seed = 100 + i;
+        p[i].top_k = 8;
+        p[i].temperature = 0.9f;
+        must(cls_slot_begin(sampler, i, &p[i], &seeds[i], 1, NULL, 0));
+    }
+    cl_mem m_table = buffer_of(d, sizeof table, table), m_guess = buffer_of(d, sizeof guess, guess);
+    cl_mem latest = buffer_of(d, (size_t)o.max_rows * sizeof(int32_t), NULL), proposed = buffer_of(d, REQUESTS * DRAFTS * 4, NULL);
+    cl_mem logits = buffer_of(d, (size_t)REQUESTS * WIDTH * VOCAB * sizeof(float), NULL), out = buffer_of(d, sizeof got, NULL);
+    must_cl(clEnqueueWriteBuffer(d->queue, latest, CL_TRUE, 0, sizeof seeds, seeds, 0, NULL, NULL));
+    const cl_program program = clCreateProgramWithSource(d->context, 1, (const char **)(uintptr_t)&loop_model, NULL, &code);
+    must_cl(code);
+    must_cl(clBuildProgram(program, 1, &d->id, "", NULL, NULL));
+    const cl_kernel kernel = clCreateKernel(program, "model", &code);
+    must_cl(code);
+    const cl_mem buffers[] = {latest, m_table, m_guess, proposed, logits};
+    for (cl_uint i = 0; i < 5; i++)
+        must_cl(clSetKernelArg(kernel, i, sizeof buffers[i], &buffers[i]));
+    must_cl(clSetKernelArg(kernel, 5, sizeof n, &n));
+    must_cl(clSetKernelArg(kernel, 6, sizeof vocab, &vocab));
+    cls_verify_call_init(&call);
+    call.requests = REQUESTS;
+    call.cu = cu;
+    call.logits.buffer = logits;
+    call.draft_ids.device.buffer = proposed;
+    call.latest.buffer = latest;
+    call.tokens.buffer = out;
+    for (uint32_t c = 0; c < CALLS; c++) {
+        const size_t requests = REQUESTS;
+        must_cl(clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &requests, NULL, 0, NULL, NULL));
+        call.tokens.offset = c * sizeof got[0];
+        must(cls_verify(sampler, d->queue, &call, 0, NULL, NULL));
+    }
+    buffer_read(d, out, sizeof got, got);
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        int32_t t = seeds[i];
+        uint32_t position = 0;
+        for (uint32_t c = 0; c < CALLS; c++)
+            for (uint32_t k = 0; k < WIDTH && got[c][i][k] >= 0; k++) {
+                cls_host_row h;
+                cls_host_result result = {.struct_size = sizeof result};
+                cls_host_row_init(&h);
+                h.logits = table[t];
+                h.vocab = VOCAB;
+                h.params = &p[i];
+                h.position = position++;
+                must(cls_host_sample(&h, &result));
+                ck_assert_msg(got[c][i][k] == result.token, "%s: request %u, call %u, token %u: %d, not %d", d->name, i, c, k,
+                              got[c][i][k], result.token);
+                t = result.token;
+                accepted += k > 0;
+            }
+    }
+    ck_assert_int_gt(accepted, 0); /* some drafts were right: calls emitted several tokens */
+    const cl_mem all[] = {latest, m_table, m_guess, proposed, logits, out};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        clReleaseMemObject(all[i]);
+    clReleaseKernel(kernel);
+    clReleaseProgram(program);
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
 /* However long the drafts are. */
 START_TEST(launches)
 {
@@ -389,6 +496,7 @@ static Suite *make(void)
     add_device_test(t, empty_in_the_middle);
     add_device_test(t, skipped_and_stopped);
     add_device_test(t, launches);
+    add_device_test(t, loop_on_device);
     add_device_test(t, random_drafts);
     suite_add_tcase(s, t);
     TCase *const windows = tcase_create("windows");
