@@ -155,10 +155,10 @@ static void open_machine(machine *m, cl_device_id device)
     must_cl(error);
     m->out = clCreateBuffer(m->cl, CL_MEM_READ_WRITE, sizeof(int32_t) * SLOTS * (DRAFTS + 1), NULL, &error);
     must_cl(error);
-    cls_context_options_default(&kernels, sizeof kernels);
+    cls_context_options_init(&kernels);
     kernels.dtypes = 1u << CLS_F32;
     must(cls_context_create(m->cl, device, &kernels, &m->context));
-    cls_sampler_options_default(&options, sizeof options);
+    cls_sampler_options_init(&options);
     options.vocab = JSON_VOCAB;
     options.max_rows = ROWS;
     options.slots = SLOTS;
@@ -230,7 +230,7 @@ static void add_request(batch *b, int slot, int most)
 static void sample(const machine *m, const batch *b)
 {
     cls_step step;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = b->rows;
     step.logits.buffer = m->logits;
     step.slots.host = b->slots;
@@ -242,7 +242,7 @@ static void sample(const machine *m, const batch *b)
 static void verify(const machine *m, const batch *b)
 {
     cls_verify_call call;
-    cls_verify_call_default(&call, sizeof call);
+    cls_verify_call_init(&call);
     call.requests = b->requests;
     call.method = CLS_VERIFY_MATCH;
     call.cu = b->cu;
@@ -259,7 +259,7 @@ static void begin(const machine *m, seat *s, int slot, uint32_t text)
 {
     const int32_t end = JSON_END;
     cls_params params;
-    cls_params_default(&params, sizeof params);
+    cls_params_init(&params);
     params.temperature = 2;
     params.seed = text;
     params.stop_ids = &end;

@@ -62,13 +62,13 @@ int main(void)
     cls_sampler *sampler;
     must(cls_context_create(context, device, NULL, &cls));
     cls_sampler_options options;
-    cls_sampler_options_default(&options, sizeof options);
+    cls_sampler_options_init(&options);
     options.vocab = VOCAB;
     options.max_rows = ROWS;
     must(cls_sampler_create(cls, &options, &sampler));
     for (uint32_t r = 0; r < ROWS; r++) {
         cls_params params;
-        cls_params_default(&params, sizeof params);
+        cls_params_init(&params);
         params.temperature = temperatures[r];
         params.top_k = 50;
         params.top_p = 0.95f;
@@ -78,7 +78,7 @@ int main(void)
 
     /* Every step: one call. The tokens could stay on the device. */
     cls_step step;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = ROWS;
     step.logits.buffer = in;
     step.logits.dtype = CLS_F32;

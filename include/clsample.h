@@ -944,7 +944,16 @@ typedef struct cls_step {
 
     /* int32 [slots]: each row's token at its slot's place, for a next embedding
      * look-up that goes by slots; what rows without a token, and slots without
-     * a row, have there stays. Not with several rows of one slot. */
+     * a row, have there stays. Not with several rows of one slot.
+     *
+     * Only rows write it; slot calls and cls_accept() do not. The runtime does the rest:
+     * - When a request joins, it writes the last token of the prompt there, if that
+     *   is the first one that is looked up.
+     * - A fork needs a copy of its parent's entry, made on the device and behind the
+     *   parent's last step. While that step is in flight, cls_slot_copy() gives the child
+     *   the state after it, and the latest token that the host knows is one step old.
+     * - After cls_slot_rollback() the entry is still a token that was taken back, until
+     *   the runtime writes the last one that is left. */
     cls_buffer latest;
 
     /* More about a row, each on request. What follows up to given_ranks is, as
@@ -1148,8 +1157,8 @@ typedef struct cls_verify_call {
     cls_buffer status;     /* int32 [requests]: cls_row_status bits of the rows that were looked at */
     cls_buffer counters;   /* int32 [slots, 3]: drafted, accepted, emitted; added to, but for requests that had
                               stopped before. Rates, without the host */
-    cls_buffer latest;     /* int32 [slots]: the last token that was emitted, at its request's slot, as
-                              cls_step.latest; what requests without a token have there stays */
+    cls_buffer latest;     /* int32 [slots]: the last token that was emitted, at its request's slot; what requests
+                              without a token have there stays. Joins, forks and rollbacks: as cls_step.latest */
 } cls_verify_call;
 
 CLS_API void cls_verify_call_default(cls_verify_call *call, size_t struct_size);

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Compiles the installed header as C99, C11 and C++, if there is a compiler of
-# that; compiles and runs EXAMPLE, a file, and then DIRECTORY's llama against the
+# that; compiles and runs each EXAMPLE, a file, and DIRECTORY's llama against the
 # installed library, as clsample.pc says.
-# usage: CC= [CXX=] PKG_CONFIG= libdir= destdir= prefix= installcheck.sh EXAMPLE DIRECTORY
+# usage: CC= [CXX=] PKG_CONFIG= libdir= destdir= prefix= installcheck.sh DIRECTORY EXAMPLE...
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -19,18 +19,21 @@ for std in c99 c11 c++11 c++17; do
     # shellcheck disable=SC2086 # flags and compiler are lists of words
     $compiler -std=$std -pedantic-errors -Wall -Wextra -Werror -DCL_TARGET_OPENCL_VERSION=120 "$dir/$file" -o "$dir/header" $flags
 done
-# shellcheck disable=SC2086 # flags and compiler are lists of words
-$CC "$1" -o "$dir/example" $flags
 LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 DYLD_LIBRARY_PATH=$libdir
 POCL_CACHE_DIR=$dir/pocl
 export LD_LIBRARY_PATH DYLD_LIBRARY_PATH POCL_CACHE_DIR
-status=0
-"$dir/example" || status=$?
-# 77: no device on this machine; compiled and linked it has, all the same.
-[ "$status" = 0 ] || [ "$status" = 77 ] || exit 1
+source=$(cd "$1" && pwd)
+shift
+for example; do
+    # shellcheck disable=SC2086 # flags and compiler are lists of words
+    $CC "$example" -o "$dir/example" $flags
+    status=0
+    "$dir/example" || status=$?
+    # 77: no device on this machine; compiled and linked it has, all the same.
+    [ "$status" = 0 ] || [ "$status" = 77 ] || { echo "$example: exit status $status"; exit 1; }
+done
 
-source=$(cd "$2" && pwd)
 (cd "$dir" && MAKEFLAGS='' MFLAGS='' make -f "$source/Makefile" src="$source" CC="$CC" PKG_CONFIG="$PKG_CONFIG")
 model="--checkpoint $dir/random.bin --tokenizer $dir/random.tok"
 # shellcheck disable=SC2086 # a list of words

@@ -109,7 +109,7 @@ static void draw(drafts *d, request *const *who, uint32_t n, uint32_t k, cl_even
     model_forward(d->m, rows, n_rows, d->layers, d->there, uploaded);
     if (!sampling_logits(d->s, rows, n))
         die("drafts: %s", cls_error_message());
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = n;
     step.logits.buffer = d->s->logits;
     step.logits.dtype = CLS_F32;
@@ -166,7 +166,7 @@ int32_t drafts_token(const drafts *d, uint32_t i, uint32_t k)
 bool drafts_verify(drafts *d, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket)
 {
     cls_verify_call call;
-    cls_verify_call_default(&call, sizeof call);
+    cls_verify_call_init(&call);
     call.requests = n;
     call.method = d->verify;
     call.cu = d->cu;

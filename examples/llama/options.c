@@ -250,7 +250,7 @@ void options_read(options *o, int argc, char **argv)
 {
     prompts list = {NULL, 0};
     *o = (options){.streams = 1, .chunk = 16, .ahead = 2, .device = UINT32_MAX};
-    cls_params_default(&o->params, sizeof o->params);
+    cls_params_init(&o->params);
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(name, "--help") == 0)

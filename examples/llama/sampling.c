@@ -12,7 +12,7 @@ static void open_head(sampling *s)
     cls_head_options head;
     if (!cls_head_has_clblast()) /* then the model's own kernel has to do */
         return;
-    cls_head_options_default(&head, sizeof head);
+    cls_head_options_init(&head);
     head.vocab = s->m->c.vocab;
     head.hidden = s->m->c.dim;
     head.max_rows = s->m->batch;
@@ -40,12 +40,12 @@ void sampling_open(sampling *s, model *m, const options *o)
         s->host_logits = allocate((size_t)s->most * vocab, sizeof(float));
         s->host_out = allocate(2 * (size_t)s->most, sizeof(int32_t));
     }
-    cls_context_options_default(&context, sizeof context);
+    cls_context_options_init(&context);
     context.dtypes = 1u << CLS_F32;
     must(cls_context_create(m->d->context, m->d->id, &context, &s->context), "the kernels of clsample");
     open_head(s);
 
-    cls_sampler_options_default(&sampler, sizeof sampler);
+    cls_sampler_options_init(&sampler);
     sampler.vocab = vocab;
     sampler.max_rows = s->most * (s->drafts + 1);
     sampler.slots = m->slots;
@@ -86,7 +86,7 @@ bool sampling_logits(sampling *s, const int32_t *rows, uint32_t n)
         model_logits(s->m, n, s->logits);
         return true;
     }
-    cls_head_call_default(&call, sizeof call);
+    cls_head_call_init(&call);
     call.rows = n;
     call.hidden.buffer = s->m->normed;
     call.hidden_rows = s->m->batch;
@@ -107,7 +107,7 @@ static void read_out(sampling *s, uint64_t *ticket)
 bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket)
 {
     cls_step step;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = n;
     step.logits.buffer = s->logits;
     step.logits.dtype = CLS_F32;
@@ -160,7 +160,7 @@ sampled sampling_on_host(sampling *s, const request *requests, const uint32_t *w
         const request *r = &requests[who[i]];
         cls_host_result result = {.struct_size = sizeof result};
         cls_host_row row;
-        cls_host_row_default(&row, sizeof row);
+        cls_host_row_init(&row);
         row.logits = s->host_logits + (size_t)i * vocab;
         row.dtype = CLS_F32;
         row.vocab = vocab;

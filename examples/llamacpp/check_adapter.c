@@ -81,7 +81,7 @@ static int32_t expected(struct sequence *q, const unsigned char *allowed, uint32
 {
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = logits;
     row.dtype = CLS_F32;
     row.vocab = VOCAB;
@@ -377,7 +377,7 @@ static void check_order(void)
     memcpy(p->stages, before.stages, sizeof p->stages);
     CHECK(memcmp(p, &before, sizeof *p) == 0); /* all are named: all as they were */
 
-    cls_params_default(&off, sizeof off);
+    cls_params_init(&off);
     CHECK(clsample_llama_order(p, ""));
     CHECK(p->temperature == off.temperature && p->dynatemp_range == off.dynatemp_range && p->top_k == off.top_k);
     CHECK(p->top_p == off.top_p && p->min_p == off.min_p && p->top_n_sigma == off.top_n_sigma);

@@ -123,7 +123,7 @@ static bool open_device(clsample_llama *shared, cl_device_id device)
         return false;
 
     cls_context_options options;
-    cls_context_options_default(&options, sizeof options);
+    cls_context_options_init(&options);
     options.dtypes = 1u << CLS_F32;
     return done(cls_context_create(shared->cl, device, &options, &shared->context), "kernels");
 }
@@ -131,7 +131,7 @@ static bool open_device(clsample_llama *shared, cl_device_id device)
 clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_t samplers, uint32_t history)
 {
     cls_sampler_options options;
-    cls_sampler_options_default(&options, sizeof options);
+    cls_sampler_options_init(&options);
     options.vocab = vocab;
     options.slots = samplers;
     options.history = history;
@@ -167,7 +167,7 @@ void clsample_llama_close(clsample_llama *shared)
 
 void clsample_llama_params(cls_params *params)
 {
-    cls_params_default(params, sizeof *params);
+    cls_params_init(params);
     params->chain = CLS_CHAIN_LLAMA;
     params->temperature = 0.8f;
     params->top_k = 40;
@@ -184,7 +184,7 @@ bool clsample_llama_order(cls_params *params, const char *order)
     uint8_t stages[CLS_CHAIN_LENGTH] = {CLS_STAGE_END};
     uint32_t n = 0;
     cls_params named = *params, off;
-    cls_params_default(&off, sizeof off);
+    cls_params_init(&off);
     for (const char *c = order; *c != '\0'; c++) {
         const char *stage = *c == '?' ? NULL : strchr(letters, *c);
         if (stage == NULL && strchr("eda", *c) == NULL)
@@ -318,7 +318,7 @@ static bool draw(struct slot_sampler *m, struct drawn *drawn)
      * or what the grammar refused would bias it. */
     int32_t nth = (int32_t)m->draws;
     cls_step step;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = 1;
     step.logits.buffer = shared->logits;
     step.logits.dtype = CLS_F32;
