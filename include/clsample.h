@@ -106,7 +106,8 @@ typedef enum cls_status {
     CLS_BUSY = -2003,               /* too many steps in flight: wait for one, call again */
     CLS_UNSUPPORTED_DEVICE = -2004, /* the message says what the device lacks */
     CLS_BUILD_FAILED = -2005,       /* the kernels did not compile: see the build log */
-    CLS_SELF_TEST_FAILED = -2006,   /* the device's arithmetic is not float32 as IEEE rounds it */
+    CLS_SELF_TEST_FAILED = -2006,   /* the device's arithmetic is not float32 as IEEE rounds it, or a program
+                                       gives something else than the host */
     CLS_OPENCL_ERROR = -2007        /* OpenCL refused a call: see cls_error_opencl() */
 } cls_status;
 
@@ -248,8 +249,8 @@ typedef struct cls_params {
     uint32_t max_tokens;
 
     /* The request stops with the first of these: when its latest token is
-     * output and one of them. int32 [stop_count], any number of them; NULL with
-     * 0 (default). */
+     * output and one of them, and the output has min_tokens tokens. int32
+     * [stop_count], any number of them; NULL with 0 (default). */
     const int32_t *stop_ids;
     uint32_t stop_count;
 
@@ -353,7 +354,9 @@ typedef struct cls_params {
     uint32_t bad_word_count;
     const cls_sequence *bad_words;
 
-    /* Until the output has so many tokens, the stop ids are banned. Default 0. */
+    /* Until the output has so many tokens, the stop ids are banned, and one that
+     * comes otherwise (cls_accept(), cls_slot_begin()'s output) stops nothing.
+     * Default 0. */
     uint32_t min_tokens;
 
     /* Only these may be drawn: int32 [allowed_count], any number of them: they cost what a
@@ -449,8 +452,8 @@ typedef struct cls_context_options {
     uint32_t reserved;
     uint64_t max_local_mem;
 
-    /* Compiled programs from cls_context_export(); the caller's, and copied. If
-     * they are of another version, device, driver or shape, or damaged, the
+    /* Compiled programs from cls_context_export(); copied, so that they need not
+     * outlive cls_context_create(). If they are of another version, device, driver or shape, or damaged, the
      * kernels are compiled from source as if they were not there; so is a program
      * that is not among them. A device without a compiler takes nothing else. */
     const void *binary;
@@ -519,7 +522,8 @@ typedef enum cls_feature {
     CLS_FEATURE_SAMPLERS = 8,   /* all other samplers and modes */
     CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids */
     CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens */
-    CLS_FEATURE_STATE = 64,     /* slots that are copied, rolled back, loaded, or get other parameters */
+    CLS_FEATURE_STATE = 64,     /* slots that are copied, rolled back, loaded, begin a next turn, or get other
+                                   parameters */
     CLS_FEATURE_MASK = 128,     /* step->mask, call->mask */
     CLS_FEATURE_BIAS = 256,     /* step->bias, call->bias */
     CLS_FEATURE_LOGPROBS = 512, /* logprobs, ranks, top_*, given_*, kept, candidate_*, entropy, kept_mass; cls_logprobs() */
@@ -573,12 +577,16 @@ typedef struct cls_program_info {
 CLS_API cls_status cls_context_program(const cls_context *context, uint32_t index, cls_program_info *info);
 
 /* Writes a context's compiled programs to bytes, for options->binary: for
- * devices without a compiler, and to save compiling. Those that are there: for
- * all of them call cls_context_compile() first. They fit this version of the
- * library on this device, with this driver, in this shape; a SHA-256 of all that
- * and one of the contents tell.
- * out: NULL to ask for the size, which grows with each program that is compiled;
- * else *size bytes, of which *size are used on return. Thread-safe.
+ * devices without a compiler, and to save compiling. They are those that are
+ * there and proved: what its samplers, slot calls and cls_context_compile() have
+ * asked for so far, whether it was compiled here or came from options->binary
+ * or the folder. After cls_context_compile() with CLS_FEATURES_ALL and all types
+ * of logits these are all programs. They fit this version of the library on this
+ * device, with this driver, in this shape; a SHA-256 of all that and one of the
+ * contents tell.
+ * out: NULL to ask for the size, which grows with each program that is compiled,
+ * also by another thread between the two calls; else *size bytes, of which *size
+ * are used on return. Thread-safe.
  * CLS_OK; CLS_BAD_ARGUMENT (too small: *size then says how many are needed);
  * CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE (the driver hands out no binaries);
  * CLS_OPENCL_ERROR. */
@@ -606,8 +614,9 @@ typedef struct cls_selftest_report {
  * thread; goes on after a failure. report: NULL, or what to fill, with
  * struct_size set.
  * CLS_OK: all agree; CLS_SELF_TEST_FAILED: the message names the first stage
- * that does not, the report tells all; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY;
- * CLS_OPENCL_ERROR. */
+ * that does not, the report tells all; or a program does not compute what the
+ * host does, which ends the self-test; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY;
+ * CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_selftest(cls_context *context, cls_selftest_report *report);
 
 /* The compiler's log of all programs so far; owned by the context, and valid until
@@ -712,10 +721,13 @@ CLS_API cls_status cls_sampler_memory(const cls_sampler *sampler, cls_memory *me
  *
  * Slot calls copy their arrays and may allocate; the first one whose parameters need
  * a feature that the sampler was not created for compiles it, which may take
- * seconds, and may fail as cls_sampler_create() does. They take effect in the order
+ * seconds, and may fail as cls_sampler_create() does: CLS_UNSUPPORTED_DEVICE,
+ * CLS_BUILD_FAILED or CLS_SELF_TEST_FAILED. They take effect in the order
  * of the calls, with the next cls_sample(), cls_accept() or cls_slot_save() of
  * the sampler, after everything enqueued before it. Each touches its own slot
- * and no other. A call that fails changes nothing.
+ * and no other. A call that fails changes nothing: no slot, and no token of a
+ * later step. Programs that it compiled before it failed stay, for calls that
+ * need them later.
  *
  * Token ids outside the vocabulary (padding, placeholders of images) are left
  * out, as if they were not in the array. */
@@ -724,8 +736,10 @@ CLS_API cls_status cls_sampler_memory(const cls_sampler *sampler, cls_memory *me
  * NULL with 0. output: int32 [output_count], tokens that the request has
  * generated before (on another slot, in another process, before it was
  * preempted): its position is params->position plus their number, and if it
- * ends with a stop id, or is max_tokens long, the request has stopped already.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+ * ends with a stop id and has min_tokens tokens, or is max_tokens long, the
+ * request has stopped already.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
+ * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params, const int32_t *prompt,
                                   uint32_t prompt_count, const int32_t *output, uint32_t output_count);
 
@@ -742,7 +756,8 @@ CLS_API cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot, c
  * is drawn twice. top_p begins anew where it decays; mirostat's mu and adaptive p's average stay.
  * Output of earlier turns is not taken back, and n-grams, DRY and windows see it as the prompt that it is. (vLLM
  * and llama.cpp begin another request instead, with all of the text as its prompt.)
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
+ * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_next_turn(cls_sampler *sampler, uint32_t slot, const int32_t *prompt, uint32_t prompt_count);
 
 /* Changes the parameters of a begun slot; its position goes on
@@ -750,13 +765,15 @@ CLS_API cls_status cls_slot_next_turn(cls_sampler *sampler, uint32_t slot, const
  * larger max_tokens it goes on. With another penalty_scope or penalty_window
  * the counts are made anew from the sampler's `history` latest tokens; older
  * ones don't count from then on. With a `history` of 0 another scope is refused.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
+ * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot, const cls_params *params);
 
 /* Makes slot `to` (whatever was there) the same request as the begun slot
  * `from`, position, counts and history included: a fork. Both draw the same
  * numbers until cls_slot_params() gives one another seed or stream.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
+ * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
 
 /* Takes back the last n accepted output tokens, as if they had never been:
@@ -767,7 +784,8 @@ CLS_API cls_status cls_slot_copy(cls_sampler *sampler, uint32_t to, uint32_t fro
  * not know how many tokens there are: where the device cannot do it, this still
  * returns CLS_OK, the request ends, its rows get CLS_ROW_NO_SLOT, and later
  * calls on it do nothing until another request is there.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
+ * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_rollback(cls_sampler *sampler, uint32_t slot, uint32_t n);
 
 /* Frees a slot. A row that names it by a device map gets CLS_ROW_NO_SLOT; a
@@ -786,9 +804,11 @@ CLS_API cls_status cls_slot_save(cls_sampler *sampler, cl_command_queue queue, u
 
 /* Makes a slot (whatever was there) what was saved. The sampler must have the
  * vocab, keep, history and rollback of the one that saved, and logit_bias if
- * the request has one.
+ * the request has a logit bias or allowed ids. Bytes of the versions 0.3 to 0.6
+ * (format 2) are read as well as this version's (format 3).
  * CLS_OK; CLS_BAD_ARGUMENT (damaged, cut short, of another version or another
  * kind of sampler: the message says which); CLS_OUT_OF_MEMORY;
+ * CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED;
  * CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_load(cls_sampler *sampler, uint32_t slot, const void *bytes, size_t size);
 
@@ -902,7 +922,8 @@ typedef struct cls_step {
      * are those of an accepted token. */
     int32_t defer_accept;
 
-    /* What a row without a token gets; default -1. */
+    /* What a row without a token gets; default -1. With defer_accept it must not be a
+     * token, which a later cls_accept() would accept. */
     int32_t invalid_token;
 
     cls_buffer tokens;    /* int32 [rows] */

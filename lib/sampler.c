@@ -155,6 +155,9 @@ cls_status cls_sampler_need(cls_sampler *s, uint32_t features)
     if (s->no_late_compile)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "this needs %s, which the sampler's options->features have not: %s, and options->no_late_compile is set",
                         cls_feature_name((cls_feature)(missing & (~missing + 1))), cls_feature_what(missing));
+    /* A slot call that fails after this, for want of memory, leaves the programs and the features with the
+     * sampler. That changes no token: no step is refused or accepted for what slot calls may need, and each
+     * variant that serves a step gives the same tokens (check_faults, late_programs). */
     return compile(s, s->features | features);
 }
 
