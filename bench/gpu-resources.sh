@@ -29,7 +29,7 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 limits() {
     cat <<EOF
 slots 80 408 0 37 64
-slots-state 128 560 0 25 64
+slots-state 128 608 0 25 72
 prepare 64 32 0 50 80
 survey 64 0 0 50 64
 survey-row 80 0 0 37 96
@@ -45,7 +45,7 @@ search-all 128 600 5100 25 128
 distribution 64 0 0 50 64
 distribution-row 80 0 0 37 64
 report 96 32 0 37 64
-report-row 128 32 0 25 96
+report-row 128 32 0 25 104
 accept 64 0 0 50 64
 draw 64 128 0 50 64
 residual 128 48 0 25 96

@@ -81,7 +81,7 @@
 extern "C" {
 #endif
 
-#define CLS_VERSION_STRING "0.6.0"
+#define CLS_VERSION_STRING "0.7.0"
 
 #if defined(_WIN32) && defined(CLS_BUILD)
 #define CLS_API __declspec(dllexport)

@@ -34,7 +34,7 @@ enum {
  * The last column is `registers`. Left alone, ptxas takes as many as a group of 256 may have, and
  * may spill all the same. Told 80, it compiles token-list, survey-row, pass-row and
  * distribution-row without a spill, and three groups run beside each other, not two. Told 128, it
- * spills less than left alone: token-row 188 bytes, not 728 (doc/performance.md). */
+ * spills less than left alone: token-row 264 bytes, not 728 (doc/performance.md). */
 const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_SELF_TEST_0] = { "self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0, 0 },
     [CLS_SLOTS_0] = { "slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0, 80 },
@@ -160,7 +160,7 @@ static const struct {
     { "CLS_FEATURE_SAMPLERS", "samplers beyond temperature, top-k, top-p and min-p" },
     { "CLS_FEATURE_PENALTIES", "penalties, logit biases and allowed ids" },
     { "CLS_FEATURE_HISTORY", "DRY, n-grams, bad words and min_tokens" },
-    { "CLS_FEATURE_STATE", "slots that are copied, rolled back, loaded or get other parameters" },
+    { "CLS_FEATURE_STATE", "slots that are copied, rolled back, loaded, get other parameters or a next turn" },
     { "CLS_FEATURE_MASK", "masks" },
     { "CLS_FEATURE_BIAS", "dense biases" },
     { "CLS_FEATURE_LOGPROBS", "log-probabilities, ranks, candidates and what is told of them" },
