@@ -161,12 +161,7 @@ cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call 
 {
     if (done != NULL)
         *done = NULL;
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = draw_rows(s, queue, callers, n_wait, wait, done);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, draw_rows(s, queue, callers, n_wait, wait, done));
 }
 
 /* ------------------------------------------------------------------ on the host */

@@ -497,7 +497,10 @@ cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab);
 /* Around every call that uses a sampler: refuses one that another call is using, on
  * another thread or from a callback. What is NULL passes, for the call to say so. */
 cls_status cls_sampler_enter(cls_sampler *sampler);
-void cls_sampler_leave(cls_sampler *sampler);
+/* Returns `status`. */
+cls_status cls_sampler_leave(cls_sampler *sampler, cls_status status);
+#define CLS_IN_USE(sampler, call) \
+    (cls_sampler_enter(sampler) == CLS_OK ? cls_sampler_leave(sampler, call) : CLS_BAD_ARGUMENT)
 
 /* A sampler's leanest kernel for a step's features; dtype: 0 where it reads no
  * logits. */

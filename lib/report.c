@@ -260,10 +260,5 @@ cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logpro
 {
     if (done != NULL)
         *done = NULL;
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = logprobs_of_rows(s, queue, call, n_wait, wait, done);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, logprobs_of_rows(s, queue, call, n_wait, wait, done));
 }

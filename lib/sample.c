@@ -306,12 +306,7 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
 {
     if (done != NULL)
         *done = NULL;
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = sample_step(s, queue, step, n_wait, wait, done);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, sample_step(s, queue, step, n_wait, wait, done));
 }
 
 static cls_status accept_tokens(cls_sampler *s, cl_command_queue queue, uint32_t rows, const cls_ints *tokens,
@@ -365,12 +360,7 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
 {
     if (done != NULL)
         *done = NULL;
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = accept_tokens(s, queue, rows, tokens, slots, n_wait, wait, done);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, accept_tokens(s, queue, rows, tokens, slots, n_wait, wait, done));
 }
 
 uint32_t cls_sampler_launches(const cls_sampler *s)

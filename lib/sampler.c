@@ -251,12 +251,7 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
 
 cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
 {
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = set_infill(s, callers);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, set_infill(s, callers));
 }
 
 cls_status cls_sampler_enter(cls_sampler *s)
@@ -267,10 +262,11 @@ cls_status cls_sampler_enter(cls_sampler *s)
                           "sampler is in use by another call: one thread at a time may use it, and no callback of its own call");
 }
 
-void cls_sampler_leave(cls_sampler *s)
+cls_status cls_sampler_leave(cls_sampler *s, cls_status status)
 {
     if (s != NULL)
         atomic_flag_clear_explicit(&s->in_use, memory_order_release);
+    return status;
 }
 
 static cls_status check_options(const cls_sampler_options *o)

@@ -324,12 +324,7 @@ static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slo
 
 cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out, size_t *size)
 {
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = save_slot(s, queue, slot, out, size);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, save_slot(s, queue, slot, out, size));
 }
 
 /* ------------------------------------------------------------------------ load */
@@ -489,10 +484,5 @@ static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, si
 
 cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
 {
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = load_slot(s, slot, saved, size);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, load_slot(s, slot, saved, size));
 }

@@ -190,12 +190,7 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
 cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params, const int32_t *prompt,
                           uint32_t prompt_count, const int32_t *output, uint32_t output_count)
 {
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = begin_slot(s, slot, params, prompt, prompt_count, output, output_count);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
 }
 
 static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
@@ -212,12 +207,7 @@ static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *pr
 
 cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
 {
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = append_prompt(s, slot, prompt, prompt_count);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, append_prompt(s, slot, prompt, prompt_count));
 }
 
 static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
@@ -238,12 +228,7 @@ static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt
 
 cls_status cls_slot_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
 {
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = next_turn(s, slot, prompt, prompt_count);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, next_turn(s, slot, prompt, prompt_count));
 }
 
 static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params *params)
@@ -276,12 +261,7 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
 
 cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
 {
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = change_params(s, slot, params);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, change_params(s, slot, params));
 }
 
 static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
@@ -312,12 +292,7 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
 
 cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
 {
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = copy_slot(s, to, from);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, copy_slot(s, to, from));
 }
 
 static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
@@ -339,12 +314,7 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
 
 cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
 {
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = roll_back(s, slot, n);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, roll_back(s, slot, n));
 }
 
 static cls_status reset_slot(cls_sampler *s, uint32_t slot)
@@ -361,12 +331,7 @@ static cls_status reset_slot(cls_sampler *s, uint32_t slot)
 
 cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
 {
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = reset_slot(s, slot);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, reset_slot(s, slot));
 }
 
 cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_prepared *p, const uint32_t *state)

@@ -383,10 +383,5 @@ cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_c
 {
     if (done != NULL)
         *done = NULL;
-    cls_status status = cls_sampler_enter(s);
-    if (status == CLS_OK) {
-        status = verify_drafts(s, queue, call, n_wait, wait, done);
-        cls_sampler_leave(s);
-    }
-    return status;
+    return CLS_IN_USE(s, verify_drafts(s, queue, call, n_wait, wait, done));
 }

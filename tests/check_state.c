@@ -282,11 +282,65 @@ START_TEST(memory)
 }
 END_TEST
 
+/* FNV-1a of Fowler, Noll and Vo, which saved slots end with. */
+static void put_checksum(unsigned char *bytes, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ bytes[i]) * 0x100000001b3u;
+    for (int i = 0; i < 8; i++)
+        bytes[n + (size_t)i] = (unsigned char)(h >> 8 * i);
+}
+
+/* Slots saved in format 2, which had no only_allowed: the bytes of today without that field. */
+START_TEST(older_format)
+{
+    device *const d = fixture_device(_i);
+    static const int32_t ids[] = {3, 4, 5};
+    unsigned char bytes[2][4096], again[4096];
+    size_t size = sizeof bytes[0], at = 0;
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_params p;
+    cls_sampler_options_init(&o);
+    o.vocab = 100;
+    o.history = 10;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    cls_params_init(&p);
+    p.repetition_penalty = 1.5f;
+    p.allowed_ids = ids;
+    p.allowed_count = 3;
+    for (p.only_allowed = 0; p.only_allowed < 2; p.only_allowed++) {
+        size = sizeof bytes[0];
+        must(cls_slot_begin(sampler, 0, &p, ids, 3, ids, 2));
+        must(cls_slot_save(sampler, d->queue, 0, bytes[p.only_allowed], &size));
+    }
+    while (at < size && bytes[0][at] == bytes[1][at])
+        at++;
+    ck_assert_uint_lt(at + 4, size - 8);
+    memcpy(bytes[1], bytes[0], at);
+    memcpy(bytes[1] + at, bytes[0] + at + 4, size - 8 - at - 4);
+    ck_assert_int_eq(bytes[1][8], 3);
+    bytes[1][8] = 2;
+    put_checksum(bytes[1], size - 12);
+    must(cls_slot_load(sampler, 0, bytes[1], size - 4));
+    size_t again_size = sizeof again;
+    must(cls_slot_save(sampler, d->queue, 0, again, &again_size));
+    ck_assert(again_size == size && memcmp(again, bytes[0], size) == 0);
+    bytes[1][8] = 1;
+    put_checksum(bytes[1], size - 12);
+    ck_assert_int_eq(cls_slot_load(sampler, 0, bytes[1], size - 4), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "format 1; this library reads 2 to 3") != NULL, "%s", cls_error_message());
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("state");
     TCase *const t = tcase_create("state");
     tcase_set_timeout(t, 0);
+    add_device_test(t, older_format);
     add_device_test(t, save_and_load);
     add_device_test(t, rollback);
     add_device_test(t, damaged_bytes);
