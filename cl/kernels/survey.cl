@@ -62,8 +62,8 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 }
 
 /* The maxima of a tile's max tiles and its status bits, where there is nothing
- * in the way but, if `masked`, a packed mask that reaches over the tile. */
-static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key, u32 *flags)
+ * in the way but, if `masked`, a packed mask that reaches over the tile; then its vectors go to `kept`. */
+static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key, u32 *flags, FV *kept)
 {
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
@@ -77,6 +77,8 @@ static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __globa
                 x = LOAD_V(r->x, i);
                 x = lane_signs(r->mask[i >> 5] >> (i & 31)) < 0 ? x : (FV)(CLS_MASKED);
             }
+            if (masked)
+                kept[n * MAX_TILE_VECTORS + v] = x;
             most = x > most ? x : most;
             part += x;
         }
@@ -110,15 +112,16 @@ static inline f32 last_maxima(const row_logits *r, u32 tile, __global i32 *key, 
     return clean(raw);
 }
 
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags)
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags,
+                              FV *kept, int *is_kept)
 {
-    return open ? open_maxima(r, tile, 0, key, flags) : last_maxima(r, tile, key, flags);
+    return open ? open_maxima(r, tile, 0, key, flags, 0) : last_maxima(r, tile, key, flags);
 }
 
 #else
 
-/* The same where masks, biases or penalties may change any vector. */
-static inline f32 adjusted_maxima(const row_logits *r, u32 tile, int open, __global i32 *key, u32 *flags)
+/* The same where masks, biases or penalties may change any vector; what they make of it goes to `kept`. */
+static inline f32 adjusted_maxima(const row_logits *r, u32 tile, int open, __global i32 *key, u32 *flags, FV *kept)
 {
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f), top = (FV)(CLS_MASKED);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
@@ -131,6 +134,7 @@ static inline f32 adjusted_maxima(const row_logits *r, u32 tile, int open, __glo
             x = clean_v(x);
             if (r->touched)
                 x = adjust_vector(r, i, x, CLS_MASKED);
+            kept[n * MAX_TILE_VECTORS + v] = x;
             most = x > most ? x : most;
         }
         m[n] = most;
@@ -197,14 +201,22 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
     return max;
 }
 
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags)
+/* *is_kept: its vectors are in `kept`, to be weighed from there: once more through masks and biases
+ * would cost as much again. */
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags,
+                              FV *kept, int *is_kept)
 {
     if (open && touched == 0)
-        return open_maxima(r, tile, 0, key, flags);
+        return open_maxima(r, tile, 0, key, flags, 0);
     if (r->masked == CLS_HAS_MASK && !r->dense && touched == 0 && (tile + 1) * CLS_TILE <= r->vocab &&
         (tile + 1) * (CLS_TILE / 32) <= r->mask_width)
-        return open_maxima(r, tile, 1, key, flags);
-    const f32 max = open && !(r->touched & (TOUCHED_RAISES | TOUCHED_BIAS_ROW)) ? touched_maxima(r, tile, key, flags) : adjusted_maxima(r, tile, open, key, flags);
+    {
+        const f32 max = open_maxima(r, tile, 1, key, flags, kept);
+        *is_kept = !(*flags & CLS_STATUS_INF); /* these are not cleaned */
+        return max;
+    }
+    *is_kept = !open || (r->touched & (TOUCHED_RAISES | TOUCHED_BIAS_ROW));
+    const f32 max = *is_kept ? adjusted_maxima(r, tile, open, key, flags, kept) : touched_maxima(r, tile, key, flags);
     *flags |= touched != 0 ? CLS_TILE_TOUCHED : 0u;
     return max;
 }
@@ -244,15 +256,20 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
     return clean(top);
 }
 
-/* A tile's mass in its own unit. */
-static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, f32 tile_max, f32 scale)
+/* A tile's mass in its own unit. kept: 0, or its vectors. */
+#define GANG_KEPT(g) x[g] = kept[v + g];
+static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV *kept, f32 tile_max, f32 scale)
 {
     const f32 fraction = split(tile_max, scale).fraction;
     weight_sum sum = { (UV)(0), (UV)(0) };
     for (u32 v = 0; v < TILE_VECTORS; v += GANG) {
         FV x[GANG];
         UV w[GANG];
-        load_gang(r, tile * CLS_TILE + v * VEC, VEC, kind, x);
+        if (kept) {
+            EACH_GANG(GANG_KEPT)
+        } else {
+            load_gang(r, tile * CLS_TILE + v * VEC, VEC, kind, x);
+        }
         weights_gang(x, w, tile_max, scale, fraction);
         sum_gang(&sum, w);
     }
@@ -264,6 +281,7 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
                            __global u32 *flags_of, __global u64 *mass_of)
 {
     const row_logits own = *row, *const r = &own; /* nobody else has its address: it stays in registers */
+    FV kept[BARE ? 1 : TILE_VECTORS];
     f32 next_max = 0.0f;
     u32 next_flags = 0, is_read = 0, touched_tiles = 0;
     /* Which of the tiles are touched, a bit each (a group has at most 32): asked
@@ -278,6 +296,7 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
         f32 tile_max = next_max;
         u32 flags = next_flags;
         u64 mass = u64_from(0);
+        int is_kept = 0;
         if (masked == MASK_NONE) { /* no logit is read */
             for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++)
                 key[n] = CLS_KEY_NONE;
@@ -286,7 +305,7 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
             continue;
         }
         if (!is_read)
-            tile_max = tile_maxima(r, t, open, touched, key, &flags);
+            tile_max = tile_maxima(r, t, open, touched, key, &flags, kept, &is_kept);
         const int both = needs_mass && tile_max > CLS_MASKED && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
                          t + 1 < last && tile_is_open(r, t + 1, tile_mask(r, t + 1)) &&
                          !(touched_tiles >> (t + 1 - first) & 1u);
@@ -298,7 +317,7 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
                                !open                                            ? TILE_ANY
                                : touched != 0 || (flags & CLS_STATUS_INF) != 0u ? TILE_OPEN
                                                                                 : TILE_PLAIN,
-                               tile_max, scale);
+                               is_kept ? kept : 0, tile_max, scale);
         flags_of[t] = flags | (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
         mass_of[t] = mass;
     }
