@@ -46,6 +46,7 @@ static void lists_open(lists *l, device *d)
     o.vocab = l->vocab;
     o.max_rows = o.slots = SLOTS;
     o.dtypes = 1u << CLS_F32;
+    o.history = 4;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &l->sampler));
     l->in = buffer_of(d, l->vocab * sizeof *l->logits, l->logits);
     l->out = buffer_of(d, SLOTS * sizeof(int32_t), NULL);
@@ -173,6 +174,34 @@ START_TEST(stop_ids)
 }
 END_TEST
 
+/* Bad words of one token, and of two whose first is what the slot's first step gives. */
+START_TEST(bad_words)
+{
+    lists l;
+    lists_open(&l, fixture_device(_i));
+    cls_sequence *const words = calloc(2 * (size_t)l.n[0], sizeof *words);
+    int32_t *const pairs = calloc(2 * (size_t)l.n[0], sizeof *pairs);
+    ck_assert(words != NULL && pairs != NULL);
+    for (uint32_t i = 0; i < l.n[0]; i++) {
+        words[i] = (cls_sequence){&l.ids[0][i], 1};
+        pairs[2 * i] = (int32_t)(l.vocab - 1 - i % 64);
+        pairs[2 * i + 1] = l.ids[0][i];
+        words[l.n[0] + i] = (cls_sequence){pairs + 2 * (size_t)i, 2};
+    }
+    for (uint32_t slot = 0; slot < 2; slot++) {
+        cls_params p = allowing(&l, -1, slot == 0 ? 0.0f : 1.0f);
+        p.bad_words = words + slot * l.n[0];
+        p.bad_word_count = l.n[0];
+        begin(&l, slot, p);
+    }
+    lists_step(&l, "of bad words");
+    lists_step(&l, "of bad words, again");
+    lists_close(&l);
+    free(words);
+    free(pairs);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("lists");
@@ -184,6 +213,10 @@ static Suite *make(void)
     tcase_set_timeout(stops, 0);
     add_device_test(stops, stop_ids);
     suite_add_tcase(s, stops);
+    TCase *const words = tcase_create("words");
+    tcase_set_timeout(words, 0);
+    add_device_test(words, bad_words);
+    suite_add_tcase(s, words);
     return s;
 }
 

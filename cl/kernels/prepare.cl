@@ -248,6 +248,19 @@ static inline int output_ends(const prepared_row *p, const cls_slot *slot, const
     return same == n;
 }
 
+/* What the i-th of the bad words bans: its last id, or NO_ID. Most are told by one id, without a loop. */
+ONE_COPY u32 banned_by(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
+                       __global const u32 *lists, u32 i, u32 latest)
+{
+    if (i >= slot->n_bad_words)
+        return NO_ID;
+    __global const u32 *const word = lists + (slot->lists + lists[slot->bad_words + i]);
+    const u32 n = word[0];
+    if (n > 1 && word[n - 1] != latest)
+        return NO_ID;
+    return n == 1 || output_ends(p, slot, s, drafts, word + 1, n - 1) ? word[n] : (u32)NO_ID;
+}
+
 /* Bans the n ids of an ascending list. */
 static inline void ban_list(const prepared_row *p, __global const u32 *ids, u32 n, u32 vocab)
 {
@@ -261,21 +274,33 @@ static inline void ban_list(const prepared_row *p, __global const u32 *ids, u32 
     BARRIER();
 }
 
+#define BAN_ONE(k)                                                                             \
+    {                                                                                          \
+        const u32 id = banned_by(p, slot, s, drafts, lists, i + (k), latest);                  \
+        if (id != NO_ID)                                                                       \
+            mark_token(p, id, PACK(CODE_BAN, 0u));                                             \
+    }
+#define BAN_TWO(k) BAN_ONE(2 * (k)) BAN_ONE(2 * (k) + 1)
 static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
                        __global const u32 *lists, u32 vocab, __local uint2 *chunk)
 {
     const u32 lid = LOCAL_ID;
     if (slot->outputs + drafts < slot->min_tokens && slot->n_stop != 0) /* the same for the whole group */
         ban_list(p, lists + slot->stop, slot->n_stop, vocab);
-    for (u32 i = lid; i < slot->n_bad_words + lid; i += WGS) {
-        u32 id = NO_ID;
-        if (i < slot->n_bad_words) {
-            __global const u32 *const word = lists + (slot->lists + lists[slot->bad_words + i]);
-            if (output_ends(p, slot, s, drafts, word + 1, word[0] - 1))
-                id = word[word[0]];
-        }
-        mark_chunk(p, id, PACK(CODE_BAN, 0u), chunk);
+    const u32 end = slot->length + drafts;
+    u32 latest = NO_ID; /* if there is any output */
+    if (drafts != 0)
+        latest = p->path[drafts - 1];
+    else if (end != 0)
+        latest = s->ring[(end - 1) % s->n_ring] & CLS_ENTRY_ID;
+#if WGS == 1 /* eight a trip */
+    for (u32 i = 0; i < slot->n_bad_words; i += 8) {
+        CLS_EACH_4(BAN_TWO)
     }
+#else
+    for (u32 i = lid; i < slot->n_bad_words + lid; i += WGS)
+        mark_chunk(p, banned_by(p, slot, s, drafts, lists, i, latest), PACK(CODE_BAN, 0u), chunk);
+#endif
 }
 
 /* --------------------------------------------------------------------- drafts */
