@@ -294,7 +294,9 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         const u32 rollback
 ONE_COPY void make_change(u32 place, __local u32 *chunk, SLOTS_ARGS)
 {
-    const cls_change c = changes[((__global const u32 *)changes)[first + place]];
+    /* By way of bytes: Mesa 22.3 reads another word where structs are cast to words. */
+    __global const u32 *const order = (__global const u32 *)((__global const uchar *)changes + (first + place) * 4);
+    const cls_change c = changes[*order];
     const slot_state s = state_of(state, layout, vocab, c.slot);
     const slot_state from = c.kind == CLS_CHANGE_LOAD ? state_at(words + c.words, layout, vocab)
                                                       : state_of(state, layout, vocab, c.from);
