@@ -191,6 +191,33 @@ static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t a
     slot->breakers = write_sequences(w, sequences + singles, n - singles);
 }
 
+/* By the last id but one, of sequences of at least two. */
+static int by_last_but_one(const void *a, const void *b)
+{
+    const cls_sequence *const x = a, *const y = b;
+    const int32_t i = x->ids[x->count - 2], j = y->ids[y->count - 2];
+    return (i > j) - (i < j);
+}
+
+/* Those of one id are a list like that of stop ids; of the others the device looks only at those that the latest
+ * token may lead to. */
+static void write_bad_words(writer *w, const cls_params *p, cls_sequence *sequences, cls_slot *slot)
+{
+    uint32_t longer = 0;
+    uint32_t *const banned = w->words + w->used;
+    slot->banned = (uint32_t)w->used;
+    for (uint32_t i = 0; i < p->bad_word_count; i++)
+        if (p->bad_words[i].count == 1)
+            w->words[w->used++] = (uint32_t)p->bad_words[i].ids[0];
+        else
+            sequences[longer++] = p->bad_words[i];
+    slot->n_banned = p->bad_word_count - longer;
+    qsort(banned, slot->n_banned, sizeof *banned, by_id);
+    qsort(sequences, longer, sizeof *sequences, by_last_but_one);
+    slot->n_bad_words = longer;
+    slot->bad_words = write_sequences(w, sequences, longer);
+}
+
 /* Words that the lists take at most. */
 static uint64_t most_words(const cls_params *p, uint32_t vocab, uint32_t amounts)
 {
@@ -218,7 +245,8 @@ cls_status cls_lists_make(const cls_params *p, uint32_t vocab, uint32_t history,
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many ids in lists: %llu words", (unsigned long long)need);
     writer w = {malloc((size_t)need * sizeof *w.words), 0};
     bias_entry *const biases = malloc((p->logit_bias_count + (size_t)1) * sizeof *biases);
-    cls_sequence *const sequences = malloc((p->dry_breaker_count + (size_t)1) * sizeof *sequences);
+    const uint32_t most_sequences = p->dry_breaker_count > p->bad_word_count ? p->dry_breaker_count : p->bad_word_count;
+    cls_sequence *const sequences = malloc((most_sequences + (size_t)1) * sizeof *sequences);
     if (w.words == NULL || biases == NULL || sequences == NULL) {
         free(w.words);
         free(biases);
@@ -230,8 +258,7 @@ cls_status cls_lists_make(const cls_params *p, uint32_t vocab, uint32_t history,
     write_stops(&w, p, slot);
     if (amounts != 0)
         write_dry(&w, p, vocab, amounts, sequences, slot);
-    slot->n_bad_words = p->bad_word_count;
-    slot->bad_words = write_sequences(&w, p->bad_words, p->bad_word_count);
+    write_bad_words(&w, p, sequences, slot);
     free(biases);
     free(sequences);
     *words = w.words;
@@ -249,6 +276,7 @@ void cls_lists_place(cls_slot *slot, uint32_t at)
     slot->dry_heads += slot->dry_heads != 0 ? at : 0; /* 0: there are no breakers */
     slot->dry_singles += at;
     slot->breakers += at;
+    slot->banned += at;
     slot->bad_words += at;
 }
 

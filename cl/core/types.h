@@ -147,7 +147,8 @@ typedef struct cls_slot {
                                       breakers of one token. Equal places: all are of one */
     u32 breakers, n_breakers;      /* in the lists: n places of breakers of several tokens, by first id; at a place
                                       the number of ids, then these */
-    u32 bad_words, n_bad_words;    /* in the lists: n places of sequences, as the breakers' */
+    u32 banned, n_banned;          /* in the lists: bad words of one id, ascending */
+    u32 bad_words, n_bad_words;    /* in the lists: n places of sequences, as the breakers', by the last id but one */
     u32 ngram;
     u32 min_tokens;
     u32 position;

@@ -248,17 +248,24 @@ static inline int output_ends(const prepared_row *p, const cls_slot *slot, const
     return same == n;
 }
 
-/* What the i-th of the bad words bans: its last id, or NO_ID. Most are told by one id, without a loop. */
-ONE_COPY u32 banned_by(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
-                       __global const u32 *lists, u32 i, u32 latest)
+/* A bad word's ids, behind their number. */
+static inline __global const u32 *bad_word(const cls_slot *slot, __global const u32 *lists, u32 i)
 {
-    if (i >= slot->n_bad_words)
-        return NO_ID;
-    __global const u32 *const word = lists + (slot->lists + lists[slot->bad_words + i]);
-    const u32 n = word[0];
-    if (n > 1 && word[n - 1] != latest)
-        return NO_ID;
-    return n == 1 || output_ends(p, slot, s, drafts, word + 1, n - 1) ? word[n] : (u32)NO_ID;
+    return lists + (slot->lists + lists[slot->bad_words + i]);
+}
+/* The first of the bad words whose last id but one is not less than an id. */
+static inline u32 first_bad_word(const cls_slot *slot, __global const u32 *lists, u32 id)
+{
+    u32 lo = 0, hi = slot->n_bad_words;
+    while (lo < hi) {
+        const u32 mid = (lo + hi) / 2;
+        __global const u32 *const word = bad_word(slot, lists, mid);
+        if (word[word[0] - 1] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
 }
 
 /* Bans the n ids of an ascending list. */
@@ -274,33 +281,31 @@ static inline void ban_list(const prepared_row *p, __global const u32 *ids, u32 
     BARRIER();
 }
 
-#define BAN_ONE(k)                                                                             \
-    {                                                                                          \
-        const u32 id = banned_by(p, slot, s, drafts, lists, i + (k), latest);                  \
-        if (id != NO_ID)                                                                       \
-            mark_token(p, id, PACK(CODE_BAN, 0u));                                             \
-    }
-#define BAN_TWO(k) BAN_ONE(2 * (k)) BAN_ONE(2 * (k) + 1)
 static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
                        __global const u32 *lists, u32 vocab, __local uint2 *chunk)
 {
     const u32 lid = LOCAL_ID;
     if (slot->outputs + drafts < slot->min_tokens && slot->n_stop != 0) /* the same for the whole group */
         ban_list(p, lists + slot->stop, slot->n_stop, vocab);
-    const u32 end = slot->length + drafts;
-    u32 latest = NO_ID; /* if there is any output */
-    if (drafts != 0)
-        latest = p->path[drafts - 1];
-    else if (end != 0)
-        latest = s->ring[(end - 1) % s->n_ring] & CLS_ENTRY_ID;
-#if WGS == 1 /* eight a trip */
-    for (u32 i = 0; i < slot->n_bad_words; i += 8) {
-        CLS_EACH_4(BAN_TWO)
+    if (slot->n_banned != 0)
+        ban_list(p, lists + slot->banned, slot->n_banned, vocab);
+    /* Only bad words that go on after the latest token are looked at. */
+    const u32 length = slot->length + drafts;
+    u32 first = 0, last = 0;
+    if (slot->n_bad_words != 0 && length != 0) {
+        const u32 latest = drafts != 0 ? p->path[drafts - 1] : s->ring[(length - 1) % s->n_ring] & CLS_ENTRY_ID;
+        first = first_bad_word(slot, lists, latest);
+        last = first_bad_word(slot, lists, latest + 1);
     }
-#else
-    for (u32 i = lid; i < slot->n_bad_words + lid; i += WGS)
-        mark_chunk(p, banned_by(p, slot, s, drafts, lists, i, latest), PACK(CODE_BAN, 0u), chunk);
-#endif
+    for (u32 i = first + lid; i < last + lid; i += WGS) {
+        u32 id = NO_ID;
+        if (i < last) {
+            __global const u32 *const word = bad_word(slot, lists, i);
+            if (output_ends(p, slot, s, drafts, word + 1, word[0] - 1))
+                id = word[word[0]];
+        }
+        mark_chunk(p, id, PACK(CODE_BAN, 0u), chunk);
+    }
 }
 
 /* --------------------------------------------------------------------- drafts */

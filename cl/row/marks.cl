@@ -42,7 +42,7 @@ static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 v
 static inline u32 is_prepared(__global const cls_slot *slot)
 {
     return (slot->flags & CLS_SLOT_HISTORY) && !slot->stopped &&
-           ((slot->n_dry | slot->ngram | slot->n_bad_words) != 0 || slot->outputs < slot->min_tokens);
+           ((slot->n_dry | slot->ngram | slot->n_banned | slot->n_bad_words) != 0 || slot->outputs < slot->min_tokens);
 }
 
 static inline u32 bit_of(__global const u32 *bitmap, u32 id) { return bitmap[id >> 5] >> (id & 31) & 1u; }
