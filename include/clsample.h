@@ -41,9 +41,12 @@
  * cls_readback and a cls_head are used by one thread at a time; two samplers of
  * one context may be used by two threads at once. cls_sampler_check() may be
  * called by any thread at any time, cls_host_sample() and cls_host_draw(), which
- * have no state, from anywhere. OpenCL does not survive fork(): a child may call
- * the cls_host functions, and exec or _exit(), but use and destroy nothing that
- * its parent has opened. One that is there before its parent calls OpenCL is free.
+ * have no state, from anywhere. A call on a sampler that another call is using, on another
+ * thread or from a callback, is CLS_BAD_ARGUMENT and does nothing; readbacks, heads,
+ * cls_sampler_destroy(), cls_sampler_memory() and cls_sampler_launches() do not check that.
+ * OpenCL does not survive fork(): a child may call the cls_host functions, and exec or
+ * _exit(), but use and destroy nothing that its parent has opened. One that is there
+ * before its parent calls OpenCL is free.
  *
  * Errors. Every function that can fail returns a cls_status and leaves one
  * sentence, which names the argument at fault, for cls_error_message() of the
@@ -54,17 +57,18 @@
  * notice.
  *
  * The library never prints, never exits, reads no environment variable, and
- * writes no file but in options->cache_dir, where a caller names one. It keeps no OpenCL object but those that its handles retain,
- * and calls OpenCL from no destructor of the process. (A head of float32
+ * writes no file but in options->cache_dir, where a caller names one. It keeps no OpenCL object but
+ * those that its handles retain, and calls OpenCL from no destructor of the process. (A head of float32
  * weights is CLBlast's: see cls_head_create() for the exception.)
  *
- * Growth. Public structs begin with struct_size; the *_default() functions set
- * it to what they are given, and the *_init() functions below give them sizeof the struct: C and C++ call
- * these, and bindings the others. A size below that of this interface's first header, such as that of a pointer, leaves
- * struct_size 0, which every use refuses. Fields are only ever added at the end, so that a program compiled
- * against an older header runs with a newer library; a newer program's fields that an older library
- * does not know must be 0 there, or the call is refused. Reserved fields are 0. Structs without a
- * struct_size, which lie inside others, never change.
+ * Growth. Public structs begin with struct_size. In C and C++ call cls_NAME_init(&x), which passes
+ * sizeof x to cls_NAME_default(); bindings call the latter with the size that they know. Structs
+ * without these functions (cls_infill, and what the library fills) are to be cleared, and their
+ * struct_size set. A size smaller than the struct had in version 0.6.0, such as that of a pointer, is
+ * refused: _default() leaves struct_size 0, and the call that gets it is CLS_BAD_ARGUMENT. Fields are only
+ * ever added at the end, so that a program compiled against an older header runs with a newer
+ * library. An older library refuses a field that it does not know and that is not 0, but for structs
+ * that it fills. Reserved fields are 0. Structs without a struct_size, which lie inside others, never change.
  */
 #ifndef CLSAMPLE_H
 #define CLSAMPLE_H
@@ -129,10 +133,10 @@ typedef enum cls_row_status {
     CLS_ROW_INF = 2,     /* some allowed logit was +inf; taken as FLT_MAX */
     CLS_ROW_EMPTY = 4,   /* nothing to draw from (all masked, -inf or NaN): invalid_token, state
                             untouched */
-    CLS_ROW_SKIPPED = 8, /* the row map says -1, or the request had stopped before (with
+    CLS_ROW_SKIPPED = 8, /* `slots` or `logits_map` says -1, or the request had stopped before (then with
                             CLS_ROW_STOPPED): invalid_token, state untouched */
-    CLS_ROW_NO_SLOT = 16, /* the row map (a cl_mem) names no begun slot, or a mask's, bias's or the
-                             logits' row map no row of it: invalid_token, state untouched */
+    CLS_ROW_NO_SLOT = 16, /* on the device, `slots` names no begun slot, or `logits_map` or a mask's or bias's
+                             row_map a row that is not there: invalid_token, state untouched */
     CLS_ROW_STOPPED = 32, /* the request has ended: this token is a stop id, or the last of
                              max_tokens; or it had ended before (with CLS_ROW_SKIPPED) */
     CLS_ROW_LENGTH = 64,  /* with CLS_ROW_STOPPED: this token is the last of max_tokens, and no stop id */
@@ -354,15 +358,15 @@ typedef struct cls_params {
     uint32_t bad_word_count;
     const cls_sequence *bad_words;
 
-    /* Until the output has so many tokens, the stop ids are banned, and one that
-     * comes otherwise (cls_accept(), cls_slot_begin()'s output) stops nothing.
-     * Default 0. */
+    /* The stop ids are banned from the output's first min_tokens tokens. One that comes
+     * otherwise (cls_accept(), cls_slot_begin()'s output) stops the request only if the output,
+     * with it, has at least so many. max_tokens stops in any case. Default 0. */
     uint32_t min_tokens;
 
     /* Only these may be drawn: int32 [allowed_count], any number of them: they cost what a
      * mask costs. NULL with 0 (default): all, unless only_allowed is 1: then none, and rows
-     * are CLS_ROW_EMPTY. A count above 0 implies only_allowed; who hands over a list that may
-     * turn out empty sets it. Needs a sampler with options->logit_bias. */
+     * are CLS_ROW_EMPTY. A count above 0 implies only_allowed; set it to 1 where the list may
+     * be empty. Either needs a sampler with options->logit_bias. */
     uint32_t allowed_count;
     const int32_t *allowed_ids;
     int32_t only_allowed; /* 0 (default) or 1; anything else is refused */
@@ -390,8 +394,8 @@ typedef enum cls_dtype {
 typedef struct cls_device_info {
     size_t struct_size;
     uint32_t work_group;    /* work-items of a group that goes over the vocabulary: 1 on CPUs, else up to 256 */
-    uint32_t vector;        /* logits a work-item loads at once: 16 on CPUs (8 on those without vectors of their own) and where
-                               local memory is small, else 4 */
+    uint32_t vector;        /* logits a work-item loads at once: 16 on CPUs (8 on those without vectors of their
+                               own) and where local memory is small, else 4 */
     uint32_t shortlist;     /* candidates that a row's list holds */
     uint32_t compute_units; /* CL_DEVICE_MAX_COMPUTE_UNITS */
     uint64_t local_mem_size;
@@ -399,7 +403,8 @@ typedef struct cls_device_info {
     uint32_t row_group;     /* work-items of a group that takes a row to its token: 1 on CPUs, else work_group */
     uint32_t tier;           /* a cls_tier */
     uint32_t subgroups;      /* a cls_subgroups; cls_device_query() tells the one that would be tried */
-    uint32_t origin;         /* a cls_origin: of the program that proved the device; cls_context_program() tells each one's */
+    uint32_t origin;         /* a cls_origin: of the program that proved the device; of others see
+                                cls_context_program() */
 } cls_device_info;
 
 /* How much of OpenCL the kernels use. Tokens are the same bit for bit in all. */
@@ -526,7 +531,8 @@ typedef enum cls_feature {
                                    parameters */
     CLS_FEATURE_MASK = 128,     /* step->mask, call->mask */
     CLS_FEATURE_BIAS = 256,     /* step->bias, call->bias */
-    CLS_FEATURE_LOGPROBS = 512, /* logprobs, ranks, top_*, given_*, kept, candidate_*, entropy, kept_mass; cls_logprobs() */
+    CLS_FEATURE_LOGPROBS = 512, /* logprobs, ranks, top_*, given_*, kept, candidate_*, entropy, kept_mass;
+                                   cls_logprobs() */
     CLS_FEATURE_PROBS = 1024,   /* probs, final_logits, entropy, kept_mass */
     CLS_FEATURE_ACCEPT = 2048,  /* cls_accept() */
     CLS_FEATURE_DRAW = 4096,    /* cls_draw() */
@@ -639,9 +645,10 @@ typedef struct cls_sampler_options {
     uint32_t max_rows; /* most rows of a step, 1 to 65,535; default 1 */
     uint32_t slots;    /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
     int32_t keep;      /* a cls_keep; default CLS_KEEP_COUNTS */
-    int32_t logit_bias; /* whether requests may have a logit_bias or allowed_ids; default 1. They take memory only
-                          where a request has them: biases 1/4 byte a token of the vocabulary and 4 an id, or
-                          4 1/8 a token if there are more than vocab / 128; allowed ids 1/8 */
+    int32_t logit_bias; /* whether requests may have a logit_bias or allowed_ids: default 1; 0 refuses them, and
+                          saves no memory. A request takes with biases 1/4 byte a token of the vocabulary and
+                          4 bytes an id, with more than vocab / 128 of them 4 1/8 bytes a token; with allowed
+                          ids 1/8 byte a token */
     uint32_t history;  /* a request's latest tokens that are kept in order, 4 bytes each: the longest
                           penalty_window, what DRY, n-grams and bad words look at. Up to 16,384; default 0 */
     uint32_t rollback; /* most tokens that cls_slot_rollback() takes back, 20 bytes each. Up to 16,384;
@@ -660,8 +667,9 @@ typedef struct cls_sampler_options {
     int32_t no_late_compile;
     int32_t reserved; /* 0 */
 
-    /* Bytes of a step's mask.host to make room for: once on the device, and for each of
-     * the 16 steps in flight on the host. 0 (default): steps with such masks allocate when they
+    /* Bytes of the largest mask.host of a step or a verification, for which room is made at creation:
+     * of packed masks without a row_stride 4 * mask.rows * ceil(vocab / 32). The sampler takes
+     * this once on the device and 16 times on the host. 0 (default): steps with such masks allocate when they
      * first come, the first 16 of them on the host, and when they become larger; they may
      * then return CLS_OUT_OF_MEMORY or CLS_OPENCL_ERROR, with nothing enqueued. */
     uint64_t host_mask_size;
@@ -674,7 +682,8 @@ typedef struct cls_sampler cls_sampler;
 
 /* Compiles what options->features name and is not there yet, as
  * cls_context_compile() does; allocates everything, on the host and on the device.
- * Blocks for that. Steps allocate and compile nothing. Retains `context`.
+ * Blocks for that. Steps compile nothing, and allocate only for a mask.host larger than
+ * options->host_mask_size. Retains `context`.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
  * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. On failure *out is
  * NULL. */
@@ -690,17 +699,19 @@ typedef struct cls_memory {
     uint64_t parameters; /* on the device: the slots' parameters and positions */
     uint64_t penalties;  /* ... which tokens prompts and outputs have, and how often */
     uint64_t history;    /* ... the latest tokens in order */
-    uint64_t lists;      /* ... logit biases, allowed and stop ids; grows with them */
-    uint64_t changes;    /* ... what slot calls upload; grows with the longest prompt */
+    uint64_t lists;      /* ... logit biases, allowed and stop ids, tables of infill; grows with them */
+    uint64_t changes;    /* ... what slot calls and mask.host upload; grows with the longest prompt and the
+                            largest of these masks */
     uint64_t rows;       /* ... what kernels hand each other in a step */
     uint64_t device;     /* the sum of these */
-    uint64_t host;
+    uint64_t host;       /* on the host; with 16 copies of the largest mask.host */
 } cls_memory;
 
 /* What the infill stage knows of a model's tokens. */
 typedef struct cls_infill {
     size_t struct_size;
-    const int32_t *end_ids;   /* [end_count] tokens that end a generation; the first is what remains when nothing else does */
+    const int32_t *end_ids;   /* [end_count] tokens that end a generation; the first is what remains when
+                                 nothing else does */
     uint32_t end_count;       /* at least 1 */
     const int32_t *prefix_of; /* [vocab]: of each token the longest other one whose text begins its own; -1: none */
 } cls_infill;
@@ -751,14 +762,16 @@ CLS_API cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot, c
                                           uint32_t prompt_count);
 
 /* A conversation's next turn: what the request has put out so far becomes prompt, and `prompt`
- * (int32 [prompt_count], NULL with 0) is added to it. min_tokens and max_tokens begin anew; nothing counts any more
- * by CLS_SCOPE_OUTPUT; a request that had stopped goes on. The position goes on, so that no random number
- * is drawn twice. top_p begins anew where it decays; mirostat's mu and adaptive p's average stay.
- * Output of earlier turns is not taken back, and n-grams, DRY and windows see it as the prompt that it is. (vLLM
+ * (int32 [prompt_count], NULL with 0) is added to it. min_tokens and max_tokens count from 0 again, and nothing
+ * so far counts by CLS_SCOPE_OUTPUT. A request that had stopped goes on, also one that max_tokens stopped. The
+ * position goes on, so that no random number is drawn twice. top_p's decay starts over; mirostat's mu and adaptive
+ * p's average stay. n-grams, DRY and windows see output of earlier turns as the prompt that it is, and
+ * cls_slot_rollback() cannot take it back: that ends the request. (vLLM
  * and llama.cpp begin another request instead, with all of the text as its prompt.)
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
  * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_slot_next_turn(cls_sampler *sampler, uint32_t slot, const int32_t *prompt, uint32_t prompt_count);
+CLS_API cls_status cls_slot_next_turn(cls_sampler *sampler, uint32_t slot, const int32_t *prompt,
+                                      uint32_t prompt_count);
 
 /* Changes the parameters of a begun slot; its position goes on
  * (params->position is ignored). Whether it has stopped is asked anew: with a
@@ -876,18 +889,23 @@ typedef struct cls_dense_bias {
 
 typedef enum cls_logprob_kind {
     CLS_LOGPROB_RAW = 0,  /* of the logits as they came, at temperature 1, unmasked, whatever a token weighs */
-    CLS_LOGPROB_FINAL = 1 /* of the distribution that was drawn from; 0 for greedy rows. Weights are integers, so a
-                             kept token may weigh nothing: it is never drawn, `probs` has 0, and its log-probability
-                             is -inf. That begins between 29 and 30 bits (20.1 and 20.8 nats) under the likeliest of
-                             the 1,024 tokens in a tile (ids 1024 t to 1024 t + 1023), and 42 to 43 bits under the
-                             row's. All of these together are less than 1023 * 2^-29 + vocab * 2^-42 of the
-                             exact softmax, 2.2e-6 at the most (doc/arithmetic.md). The token that was drawn
-                             always has a finite one. */
+    CLS_LOGPROB_FINAL = 1 /* of the distribution that was drawn from; of greedy rows 0 for their token, -inf for
+                             others. Weights are integers, so a kept token may weigh nothing: `probs` has 0, and its
+                             log-probability is -inf. That begins between 29 and 30 bits (20.1 and 20.8 nats) under
+                             the likeliest of the 1,024 tokens in a tile (ids 1024 t to 1024 t + 1023), and 42 to 43
+                             bits under the row's. All such tokens together have less than 1023 * 2^-29 +
+                             vocab * 2^-42 of the exact softmax's probability, 2.2e-6 at the most
+                             (doc/arithmetic.md). A row that is truncated never draws one; one that is not may, in
+                             less than vocab * 2^-42 of all draws, and the drawn token's own log-probability
+                             (`logprobs`) is finite then. */
 } cls_logprob_kind;
 
 /* One step: what comes in, what is wanted. What is not asked for is not
- * computed. Outputs overlap neither each other nor an input. All buffers are the caller's and must stay as they are until the
- * step's event is complete; host arrays may be reused when the call returns. */
+ * computed. Outputs may overlap neither each other nor an input, nor may sub-buffers of one buffer: that is
+ * CLS_BAD_ARGUMENT, as images, CL_MEM_READ_ONLY outputs and CL_MEM_WRITE_ONLY inputs are, here and in all calls that
+ * take buffers. (Two buffers over the same memory of the host are not recognised.) All buffers are the
+ * caller's and must stay as they are until the step's event is complete; host arrays may be
+ * reused when the call returns. */
 typedef struct cls_step {
     size_t struct_size;
     uint32_t rows; /* 1 to max_rows */
@@ -922,8 +940,8 @@ typedef struct cls_step {
      * are those of an accepted token. */
     int32_t defer_accept;
 
-    /* What a row without a token gets; default -1. With defer_accept it must not be a
-     * token, which a later cls_accept() would accept. */
+    /* What a row without a token gets; default -1. With defer_accept an id of the
+     * vocabulary is refused, since a later cls_accept() would accept it. */
     int32_t invalid_token;
 
     cls_buffer tokens;    /* int32 [rows] */
@@ -947,8 +965,9 @@ typedef struct cls_step {
      * a row, have there stays. Not with several rows of one slot.
      *
      * Only rows write it; slot calls and cls_accept() do not. The runtime does the rest:
-     * - When a request joins, it writes the last token of the prompt there, if that
-     *   is the first one that is looked up.
+     * - When a request joins, begins its next turn or gets more prompt, it writes the last
+     *   token of the prompt there, if that is the first one that is looked up; after
+     *   cls_accept() the accepted token.
      * - A fork needs a copy of its parent's entry, made on the device and behind the
      *   parent's last step. While that step is in flight, cls_slot_copy() gives the child
      *   the state after it, and the latest token that the host knows is one step old.
@@ -1010,19 +1029,19 @@ typedef struct cls_step {
     cls_buffer candidate_counts; /* int32 [rows] */
 
     /* Which row of `logits` each row reads, so that several slots sample one: the continuations
-     * of a prompt after its prefill. -1 skips the row; a device map's number out of range is
-     * CLS_ROW_NO_SLOT, a host map's is refused. Absent: row r reads row r. The other maps, masks and
-     * outputs go by the step's rows. */
+     * of a prompt after its prefill. -1 skips the row (CLS_ROW_SKIPPED); a number out of range is
+     * CLS_ROW_NO_SLOT in a device map, CLS_BAD_ARGUMENT in a host map. Absent: row r reads row r. The
+     * other maps, masks and outputs go by the step's rows. */
     cls_ints logits_map;
-    uint32_t logits_rows; /* rows of `logits`; 0: rows */
+    uint32_t logits_rows; /* rows of `logits`; 0: rows. Without logits_map at least `rows` */
     uint32_t reserved_3;  /* 0 */
 } cls_step;
 
 CLS_API void cls_step_default(cls_step *step, size_t struct_size);
 
 /* Enqueues one step on `queue`, which belongs to the context and may be in
- * order or out of order: no waiting, no compilation, and no allocation but for mask.host beyond
- * options->host_mask_size (CLS_OUT_OF_MEMORY, with nothing enqueued). The step
+ * order or out of order: no waiting, no compilation, and no allocation but for a mask.host
+ * larger than options->host_mask_size. The step
  * runs after `wait` (n_wait events; NULL if 0), after everything enqueued
  * before it where the queue is in order, and after this sampler's earlier
  * steps on whatever queue. *done (may be NULL) becomes the caller's: it is the
@@ -1033,6 +1052,8 @@ CLS_API void cls_step_default(cls_step *step, size_t struct_size);
  * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued); CLS_BUSY: 16 steps with slot
  * calls or changed host arrays are in flight, as many as there is staging for
  * (nothing was enqueued: flush the queue, wait for an earlier step, call again);
+ * CLS_OUT_OF_MEMORY, or CLS_OPENCL_ERROR with the sampler as it was: no memory for a mask.host that
+ * is larger than options->host_mask_size (nothing was enqueued);
  * CLS_OPENCL_ERROR: OpenCL refused a command, and *done is NULL. If slot calls
  * or a kernel had been enqueued before it, slots may be half changed, and the
  * sampler is lost: all its sampling, accepting and slot calls return
@@ -1155,8 +1176,9 @@ typedef struct cls_verify_call {
     cls_buffer nodes;      /* int32 [requests, max_drafts]: which drafts these were, then -1: the path through a
                               tree, whose keys and values are to be kept */
     cls_buffer status;     /* int32 [requests]: cls_row_status bits of the rows that were looked at */
-    cls_buffer counters;   /* int32 [slots, 3]: drafted, accepted, emitted; added to, but for requests that had
-                              stopped before. Rates, without the host */
+    cls_buffer counters;   /* int32 [slots, 3]: drafts given (those behind an id of -1, too), drafts accepted, tokens
+                              emitted; added to what is there, which the caller clears at first. Requests that are
+                              skipped or had stopped add nothing. Rates, without the host */
     cls_buffer latest;     /* int32 [slots]: the last token that was emitted, at its request's slot; what requests
                               without a token have there stays. Joins, forks and rollbacks: as cls_step.latest */
 } cls_verify_call;
@@ -1168,7 +1190,7 @@ CLS_API void cls_verify_call_default(cls_verify_call *call, size_t struct_size);
  * position, with purposes of their own for accepting and for the residual. Queue, events and
  * what is returned: as cls_sample().
  * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued; among others a tree with a method that takes none);
- * CLS_BUSY; CLS_OPENCL_ERROR. */
+ * CLS_BUSY; CLS_OUT_OF_MEMORY (mask.host); CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_verify(cls_sampler *sampler, cl_command_queue queue, const cls_verify_call *call, cl_uint n_wait,
                               const cl_event *wait, cl_event *done);
 

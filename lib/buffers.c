@@ -53,7 +53,15 @@ static void note_range(cls_ranges *ranges, const char *what, cl_mem root, uint64
 cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_buffer *b, uint64_t size, uint64_t element,
                             enum cls_access access, cls_ranges *ranges)
 {
-    const cl_mem_flags forbidden = access == CLS_WRITES ? CL_MEM_READ_ONLY : CL_MEM_WRITE_ONLY;
+    static const struct {
+        cl_mem_flags forbidden;
+        const char *names, *what;
+    } accesses[] = {
+        [CLS_READS] = { CL_MEM_WRITE_ONLY, "CL_MEM_WRITE_ONLY", "a kernel reads it" },
+        [CLS_WRITES] = { CL_MEM_READ_ONLY, "CL_MEM_READ_ONLY", "a kernel writes it" },
+        [CLS_COPIES] = { CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS,
+                         "CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS", "the host reads it" },
+    };
     memory m;
     if (b->buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.buffer is NULL", what);
@@ -66,10 +74,9 @@ cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_bu
     if (m.context != c->cl)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s belongs to another OpenCL context than the cls_context",
                         what);
-    if (m.flags & forbidden)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s was created with %s, and the call %s it", what,
-                        access == CLS_WRITES ? "CL_MEM_READ_ONLY" : "CL_MEM_WRITE_ONLY",
-                        access == CLS_WRITES ? "writes" : "reads");
+    if (m.flags & accesses[access].forbidden)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s was created with %s, and %s", what, accesses[access].names,
+                        accesses[access].what);
     if (b->offset % element != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: offset %llu is no multiple of the element's %llu bytes",
                         what, (unsigned long long)b->offset, (unsigned long long)element);

@@ -697,7 +697,8 @@ cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_e
 /* Bytes of `rows` rows of `width` elements, a stride apart; UINT64_MAX if that overflows. */
 uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element);
 
-enum cls_access { CLS_READS, CLS_WRITES };
+/* By kernels, or (CLS_COPIES) by a command that reads it to the host. */
+enum cls_access { CLS_READS, CLS_WRITES, CLS_COPIES };
 
 /* What a call reads and writes of the caller's buffers; a sub-buffer's bytes are its parent's. */
 #define CLS_MOST_RANGES 48

@@ -123,7 +123,7 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     if (status == CLS_OK)
         status = cls_queue_check(r->context, queue, &ordered);
     if (status == CLS_OK)
-        status = cls_buffer_check(r->context, "from", from, size, 1, CLS_READS, NULL);
+        status = cls_buffer_check(r->context, "from", from, size, 1, CLS_COPIES, NULL);
     if (status != CLS_OK)
         return status;
     entry *const e = &r->entries[r->next % r->depth];

@@ -279,6 +279,15 @@ static void refuse_overlaps(client *s)
     step->logits.buffer = write_only;
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->logits was created with CL_MEM_WRITE_ONLY");
     *step = good;
+    step->tokens.buffer = write_only; /* by kernels: the host may read it */
+    step->defer_accept = 1;
+    must(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL));
+    cls_readback *ring;
+    uint64_t ticket;
+    must(cls_readback_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), 16, 1, &ring));
+    must(cls_readback_start(ring, d->queue, &step->tokens, 16, 0, NULL, &ticket));
+    cls_readback_destroy(ring);
+    *step = good;
     const cl_mem objects[] = {part, both, read_only, write_only};
     for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++)
         clReleaseMemObject(objects[i]);
