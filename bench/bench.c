@@ -8,34 +8,57 @@
 #include <unistd.h>
 
 static const bench_case cases[] = {
-    {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 1.3, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
-    {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
-    {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
-    {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_HALF, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
-    {"mask_1", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_FEW, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
-    {"mask_but_one", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_BUT_ONE, 0, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
-    {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 1, 1.25, 0, 1, BENCH_NO_MORE, 0, BENCH_STEP},
-    {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 2.5, 3.0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
-    {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 3.0, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
-    {"llama", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_LLAMA, 64, BENCH_STEP},
-    {"dry", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 8192, BENCH_STEP},
-    {"dry_1000", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 1000, BENCH_STEP},
-    {"dry_100", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 100, BENCH_STEP},
-    {"xtc", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_XTC, 64, BENCH_STEP},
-    {"typical", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_TYPICAL, 64, BENCH_STEP},
-    {"mirostat", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_MIROSTAT, 64, BENCH_STEP},
-    {"mirostat_late", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_MIROSTAT_LATE, 64, BENCH_STEP},
-    {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 7.0, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
-    {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 15.0, 0, 0, BENCH_NO_MORE, 0, BENCH_STEP},
-    {"verify", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_STANDARD},
-    {"verify_match", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_MATCH},
-    {"verify_block", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0, BENCH_BLOCK},
+    {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 1.3, 0, 0, BENCH_NO_MORE, 0,
+     BENCH_STEP},
+    {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0,
+     BENCH_STEP},
+    {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0,
+     BENCH_STEP},
+    {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_HALF, 0, 1.25, 0, 1, BENCH_NO_MORE, 0,
+     BENCH_STEP},
+    {"mask_1", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_FEW, 0, 1.25, 0, 1, BENCH_NO_MORE, 0,
+     BENCH_STEP},
+    {"mask_but_one", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_BUT_ONE, 0, 1.25, 0, 1,
+     BENCH_NO_MORE, 0, BENCH_STEP},
+    {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 1, 1.25, 0, 1, BENCH_NO_MORE, 0,
+     BENCH_STEP},
+    {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 2.5, 3.0, 0, BENCH_NO_MORE, 0,
+     BENCH_STEP},
+    {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 3.0, 0, 0, BENCH_NO_MORE, 0,
+     BENCH_STEP},
+    {"llama", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_LLAMA, 64,
+     BENCH_STEP},
+    {"dry", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 8192,
+     BENCH_STEP},
+    {"dry_1000", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 1000,
+     BENCH_STEP},
+    {"dry_100", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 100,
+     BENCH_STEP},
+    {"xtc", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_XTC, 64,
+     BENCH_STEP},
+    {"typical", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_TYPICAL, 64,
+     BENCH_STEP},
+    {"mirostat", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_MIROSTAT,
+     64, BENCH_STEP},
+    {"mirostat_late", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1,
+     BENCH_MIROSTAT_LATE, 64, BENCH_STEP},
+    {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 7.0, 0, 0, BENCH_NO_MORE, 0,
+     BENCH_STEP},
+    {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 15.0, 0, 0, BENCH_NO_MORE, 0,
+     BENCH_STEP},
+    {"verify", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0,
+     BENCH_STANDARD},
+    {"verify_match", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE,
+     0, BENCH_MATCH},
+    {"verify_block", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE,
+     0, BENCH_BLOCK},
 };
 #define CASES (sizeof cases / sizeof *cases)
 
 /* --case counts on behind them. */
 #define CASE_NAMES \
-    "greedy|topk|minp|mask|mask_1|mask_but_one|penalties|plain|topp_peaked|llama|dry|dry_1000|dry_100|xtc|typical|" \
+    "greedy|topk|minp|mask|mask_1|mask_but_one|penalties|plain|topp_peaked|llama|dry|dry_1000|" \
+    "dry_100|xtc|typical|" \
     "mirostat|mirostat_late|topp_flat|topp_ties|verify|verify_match|verify_block|serving"
 #define SERVING ((int32_t)CASES)
 #define SERVED 64u /* slots */
@@ -55,7 +78,9 @@ static void progress(const char *name, const char *doing)
 
 static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
 {
-    return *error == CL_SUCCESS ? clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, size, NULL, error) : NULL;
+    return *error == CL_SUCCESS
+               ? clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, size, NULL, error)
+               : NULL;
 }
 
 /* In place of an earlier one, unless that has this history. */
@@ -91,12 +116,14 @@ static int open_setup(bench_setup *setup)
     for (size_t i = 0; i < CASES; i++)
         if (cases[i].history > setup->longest)
             setup->longest = cases[i].history;
-    setup->size = ((size_t)(setup->batch + setup->spare) * setup->vocab + BENCH_PAD) * bench_dtype_size(setup->dtype);
+    setup->size = ((size_t)(setup->batch + setup->spare) * setup->vocab + BENCH_PAD) *
+                  bench_dtype_size(setup->dtype);
     setup->rows = malloc(setup->size);
     setup->mask_words = malloc(mask_size(setup));
     setup->ids = malloc((size_t)setup->batch * (setup->longest + 1) * sizeof *setup->ids);
     setup->likeliest = malloc((setup->batch + setup->spare) * sizeof *setup->likeliest);
-    if (setup->rows == NULL || setup->mask_words == NULL || setup->ids == NULL || setup->likeliest == NULL)
+    if (setup->rows == NULL || setup->mask_words == NULL || setup->ids == NULL ||
+        setup->likeliest == NULL)
         return cli_no_memory();
     setup->logits = new_buffer(setup, setup->size, &error);
     setup->mask = new_buffer(setup, mask_size(setup), &error);
@@ -142,7 +169,8 @@ static int write_rows(bench_setup *setup, bench_rows kind)
     for (uint32_t row = 0; row < setup->batch + setup->spare; row++)
         setup->likeliest[row] = bench_likeliest(setup->rows, setup->dtype, row, setup->vocab);
     fill_histories(setup);
-    error = clEnqueueWriteBuffer(setup->on->queue, setup->logits, CL_TRUE, 0, setup->size, setup->rows, 0, NULL, NULL);
+    error = clEnqueueWriteBuffer(setup->on->queue, setup->logits, CL_TRUE, 0, setup->size,
+                                 setup->rows, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the logits", error);
 }
 
@@ -152,8 +180,8 @@ static int write_mask(bench_setup *setup, bench_mask kind)
     if (kind == BENCH_ALL)
         return 0;
     bench_fill_mask(setup->mask_words, setup->batch, setup->vocab, kind);
-    error = clEnqueueWriteBuffer(setup->on->queue, setup->mask, CL_TRUE, 0, mask_size(setup), setup->mask_words, 0,
-                                 NULL, NULL);
+    error = clEnqueueWriteBuffer(setup->on->queue, setup->mask, CL_TRUE, 0, mask_size(setup),
+                                 setup->mask_words, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the mask", error);
 }
 
@@ -164,7 +192,8 @@ static int open_floor(bench_floor *floor, const bench_setup *setup)
 }
 
 /* written: the bench_rows that the setup holds; -1: none yet. */
-static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c, int *written, bench_result *result)
+static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c, int *written,
+                    bench_result *result)
 {
     if (cli_interrupted())
         return 1;
@@ -180,7 +209,8 @@ static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c,
     progress(c->name, "verifying");
     if (c->drafts != BENCH_STEP)
         return bench_verify_drafts(setup, c, result);
-    if (make_sampler(setup, bench_window(c)) || write_mask(setup, c->mask) || bench_verify(setup, c))
+    if (make_sampler(setup, bench_window(c)) || write_mask(setup, c->mask) ||
+        bench_verify(setup, c))
         return 1;
     progress(c->name, "timing");
     return bench_time(setup, floor, c, result);
@@ -190,14 +220,15 @@ static int run_cases(bench_setup *setup, bench_floor *floor, int32_t only, bench
 {
     int written = -1;
     for (size_t i = 0; i < CASES; i++)
-        if ((only < 0 || only == (int32_t)i) && run_case(setup, floor, &cases[i], &written, &results[i]))
+        if ((only < 0 || only == (int32_t)i) &&
+            run_case(setup, floor, &cases[i], &written, &results[i]))
             return 1;
     return 0;
 }
 
 /* Prints the cases that are finished, or adds them to array, and counts them. */
-static int tell_cases(const bench_setup *setup, const bench_floor *floor, const bench_result *results, json_t *array,
-                      uint32_t *finished)
+static int tell_cases(const bench_setup *setup, const bench_floor *floor,
+                      const bench_result *results, json_t *array, uint32_t *finished)
 {
     for (size_t i = 0; i < CASES; i++)
         *finished += results[i].runs != 0;
@@ -233,14 +264,14 @@ static int run_serving(bench_setup setup, json_t *array)
     memset(&floor, 0, sizeof floor);
     setup.spare = BENCH_SPARE;
     progress("serving", "making the rows");
-    failed = open_setup(&setup) || make_sampler(&setup, BENCH_WINDOW) || write_rows(&setup, BENCH_LANGUAGE) ||
-             open_floor(&floor, &setup);
+    failed = open_setup(&setup) || make_sampler(&setup, BENCH_WINDOW) ||
+             write_rows(&setup, BENCH_LANGUAGE) || open_floor(&floor, &setup);
     progress("serving", "timing and verifying");
     failed = failed || cli_interrupted() || bench_serve(&setup, &floor, &served);
     progress(NULL, NULL);
     if (!failed)
-        failed =
-            array != NULL ? bench_json_served(array, &setup, &served) : bench_print_served(&setup, &floor, &served);
+        failed = array != NULL ? bench_json_served(array, &setup, &served)
+                               : bench_print_served(&setup, &floor, &served);
     bench_floor_close(&floor);
     close_setup(&setup);
     return failed;
@@ -331,7 +362,8 @@ static int run_all(bench_setup *setup, int32_t only, json_t *array, uint32_t *fi
     return 0;
 }
 
-static int run(bench_setup *setup, const char *device, const cls_context_options *options, int32_t only, int json)
+static int run(bench_setup *setup, const char *device, const cls_context_options *options,
+               int32_t only, int json)
 {
     json_t *array = json ? json_array() : NULL;
     uint32_t finished = 0;
@@ -354,15 +386,17 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
     else
         json_decref(array);
     if (cli_interrupted())
-        cli_fail("bench: interrupted; of %u cases %u %s finished", only < 0 ? (unsigned)CASES + 1 : 1,
-                 (unsigned)finished, finished == 1 ? "is" : "are");
+        cli_fail("bench: interrupted; of %u cases %u %s finished",
+                 only < 0 ? (unsigned)CASES + 1 : 1, (unsigned)finished,
+                 finished == 1 ? "is" : "are");
     return failed;
 }
 
 int cls_cmd_bench(int argc, char **argv)
 {
-    static const char about[] = "Times sampling steps against a plain read of the logits (the floor), once their\n"
-                                "tokens are known to be the reference's.";
+    static const char about[] =
+        "Times sampling steps against a plain read of the logits (the floor), once their\n"
+        "tokens are known to be the reference's.";
     bench_setup setup = {.vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
     cls_context_options context;
     const char *device = NULL;
@@ -373,13 +407,16 @@ int cls_cmd_bench(int argc, char **argv)
         {"vocab", CLI_UINT, &setup.vocab, "N", "tokens of a row (default 128256)", NULL, 0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE", "f32 (default), f16 or bf16", "f32|f16|bf16", 0},
         {"case", CLI_CHOICE, &only, "NAME", "only this case", CASE_NAMES, 0},
-        {"history", CLI_UINT, &setup.history, "N", "tokens of a row's history in case penalties (default 2000)", NULL,
-         0},
-        {"history-ids", CLI_CHOICE, &setup.law, "LAW", "their law: zipf (default) or uniform", "zipf|uniform", 0},
+        {"history", CLI_UINT, &setup.history, "N",
+         "tokens of a row's history in case penalties (default 2000)", NULL, 0},
+        {"history-ids", CLI_CHOICE, &setup.law, "LAW", "their law: zipf (default) or uniform",
+         "zipf|uniform", 0},
         {"runs", CLI_UINT, &setup.runs, "N", "runs of a case (default: 101 and a second)", NULL, 0},
         {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
-        {"work-group", CLI_UINT, &context.work_group, "N", "work-items of a group (default: by device)", NULL, 0},
-        {"vector", CLI_UINT, &context.vector, "N", "logits a work-item loads at once (default: by device)", NULL, 0},
+        {"work-group", CLI_UINT, &context.work_group, "N",
+         "work-items of a group (default: by device)", NULL, 0},
+        {"vector", CLI_UINT, &context.vector, "N",
+         "logits a work-item loads at once (default: by device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&context),
         {"json", CLI_FLAG, &json, NULL, "print an array of objects", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},

@@ -15,8 +15,8 @@
 
 #include "../cli/cli.h"
 
-/* Whatever runs steps returns 1 without a message where cli_interrupted(): what it measured is lost, what was
- * finished before is not. */
+/* Whatever runs steps returns 1 without a message where cli_interrupted(): what it measured is
+ * lost, what was finished before is not. */
 
 /* What is measured on: one device, one shape of logits. */
 typedef struct bench_setup {
@@ -36,9 +36,9 @@ typedef struct bench_setup {
     size_t size;         /* bytes, padding included */
     int32_t *mask_words; /* likewise, [batch, ceil(vocab / 32)] */
     cl_mem mask;
-    cl_mem tokens;       /* [batch]; the statuses behind them */
-    int32_t *likeliest;  /* [batch + spare]: each row's likeliest token */
-    int32_t *ids;        /* [batch, longest] */
+    cl_mem tokens;      /* [batch]; the statuses behind them */
+    int32_t *likeliest; /* [batch + spare]: each row's likeliest token */
+    int32_t *ids;       /* [batch, longest] */
 } bench_setup;
 
 #define BENCH_PAD 16
@@ -69,17 +69,18 @@ void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, be
 int32_t bench_likeliest(const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab);
 
 typedef enum bench_mask {
-    BENCH_ALL,        /* everything is allowed */
-    BENCH_HALF,       /* a random half of the tokens is allowed */
-    BENCH_FEW,        /* ... a random hundredth */
-    BENCH_BUT_ONE     /* ... all but a random one */
+    BENCH_ALL,    /* everything is allowed */
+    BENCH_HALF,   /* a random half of the tokens is allowed */
+    BENCH_FEW,    /* ... a random hundredth */
+    BENCH_BUT_ONE /* ... all but a random one */
 } bench_mask;
 
 /* Never allows none of a row's tokens. */
 void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab, bench_mask kind);
 
 typedef enum bench_law {
-    BENCH_ZIPF,   /* id i with a probability of 1 / (1 + i), as text over a vocabulary sorted by frequency */
+    BENCH_ZIPF,   /* id i with a probability of 1 / (1 + i), as text over a vocabulary sorted by
+                     frequency */
     BENCH_UNIFORM /* all alike: a history that touches nearly every tile */
 } bench_law;
 
@@ -89,9 +90,10 @@ void bench_fill_ids(int32_t *ids, uint32_t n, uint32_t vocab, bench_law law, uin
 /* From 0 to n - 1. */
 uint32_t bench_random(uint64_t *state, uint32_t n);
 
-/* What a draft model says of a row, at a temperature: probabilities; and a token drawn from them. */
-int32_t bench_fill_draft(float *probs, const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab,
-                         double temperature, uint64_t *state);
+/* What a draft model says of a row, at a temperature: probabilities; and a token drawn from them.
+ */
+int32_t bench_fill_draft(float *probs, const void *rows, cls_dtype dtype, uint32_t row,
+                         uint32_t vocab, double temperature, uint64_t *state);
 
 /* ----------------------------------------------------------------- floor.c */
 
@@ -121,14 +123,15 @@ typedef enum bench_more {
     BENCH_XTC,
     BENCH_TYPICAL,
     BENCH_MIROSTAT,
-    BENCH_MIROSTAT_LATE /* ... after so many tokens that mu has risen above all that there is to cut */
+    BENCH_MIROSTAT_LATE /* ... after so many tokens that mu has risen above all that there is to cut
+                         */
 } bench_more;
 
 /* What is known of drafts, and how they are verified. */
 typedef enum bench_drafts {
     BENCH_STEP,     /* none: a plain step */
-    BENCH_MATCH,     /* no distribution */
-    BENCH_STANDARD,  /* probabilities */
+    BENCH_MATCH,    /* no distribution */
+    BENCH_STANDARD, /* probabilities */
     BENCH_BLOCK
 } bench_drafts;
 
@@ -181,7 +184,8 @@ int bench_run_floor(const bench_setup *setup, const bench_floor *floor);
 int bench_verify(const bench_setup *setup, const bench_case *c);
 
 /* Floor, step and empty launches in turn. 0, or 1 after a message. */
-int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c, bench_result *result);
+int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c,
+               bench_result *result);
 
 /* The same of any step: `run` enqueues one of setup->sampler's and waits for it,
  * `begin` begins its requests. Both return 0, or 1 after a message. */
@@ -232,11 +236,11 @@ void bench_make_request(const bench_setup *setup, uint32_t number, bench_request
 
 typedef struct bench_served {
     double floor_us;
-    double step_us, host_us;   /* medians: from token to token; in slot calls and the step's own */
+    double step_us, host_us; /* medians: from token to token; in slot calls and the step's own */
     double quiet_us, quiet_host_us; /* of steps before which no request came or left */
     double tokens_per_s;
     uint32_t runs, quiet_runs;
-    uint32_t requests;         /* that came */
+    uint32_t requests;                /* that came */
     uint32_t checked, checked_tokens; /* requests made again by the reference, and their tokens */
     cls_memory memory;
 } bench_served;
@@ -248,16 +252,17 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 /* All cases and then serving, quick: some cases, on an opened device, into `object`:
  * "floor_shape" and "cases", an array of bench_json_cases() and bench_json_served().
- * Goes on after a case that fails, which becomes {"case", "error"}, and ends where it is interrupted. setup: what the
- * command's options set. Returns how many failed. */
+ * Goes on after a case that fails, which becomes {"case", "error"}, and ends where it is
+ * interrupted. setup: what the command's options set. Returns how many failed. */
 int bench_collect(const bench_setup *setup, bool quick, json_t *object);
 
 /* ----------------------------------------------------------------- table.c */
 
 /* results: [n], of the cases; those with runs count. cases[1] is topk. */
-int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const bench_case *cases, size_t n,
-                      const bench_result *results);
-int bench_print_served(const bench_setup *setup, const bench_floor *floor, const bench_served *served);
+int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const bench_case *cases,
+                      size_t n, const bench_result *results);
+int bench_print_served(const bench_setup *setup, const bench_floor *floor,
+                       const bench_served *served);
 
 /* The same as objects, appended to an array. */
 int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,

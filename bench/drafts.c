@@ -10,7 +10,8 @@
 #define ROWS (BENCH_DRAFTS + 1)
 
 typedef struct verification {
-    bench_setup setup; /* batch: rows of logits, and of the probabilities as far as they are as long as these */
+    bench_setup setup; /* batch: rows of logits, and of the probabilities as far as they are as long
+                          as these */
     const bench_case *c;
     uint32_t requests;
     int32_t *cu, *ids, *out;
@@ -22,7 +23,10 @@ static int with_probs(const verification *v) { return v->c->drafts != BENCH_MATC
 
 /* int32s of the outputs before accepted, which has one of each request, as what follows has. */
 static size_t tokens_of(const verification *v) { return (size_t)v->requests * ROWS; }
-static size_t outputs_of(const verification *v) { return tokens_of(v) + (3 + 3) * (size_t)v->requests; }
+static size_t outputs_of(const verification *v)
+{
+    return tokens_of(v) + (3 + 3) * (size_t)v->requests;
+}
 
 /* A draft model of the target's kind: mostly it says of a row the same, else what
  * another row has. How often: so that 7 drafts in 10 are accepted, if those before them were. */
@@ -36,10 +40,12 @@ static void make_drafts(verification *v)
     for (uint32_t i = 0; i < v->requests; i++)
         for (uint32_t k = 0; k < BENCH_DRAFTS; k++) {
             const uint32_t draft = i * BENCH_DRAFTS + k, target = i * ROWS + k;
-            const uint32_t like = bench_random(&state, 100) < alike ? target : (target + ROWS) % targets;
+            const uint32_t like =
+                bench_random(&state, 100) < alike ? target : (target + ROWS) % targets;
             if (with_probs(v))
-                v->ids[draft] = bench_fill_draft(probs + (size_t)draft * setup->vocab, setup->rows, setup->dtype, like,
-                                                 setup->vocab, (double)v->c->temperature, &state);
+                v->ids[draft] = bench_fill_draft(probs + (size_t)draft * setup->vocab, setup->rows,
+                                                 setup->dtype, like, setup->vocab,
+                                                 (double)v->c->temperature, &state);
             else
                 v->ids[draft] = bench_likeliest(setup->rows, setup->dtype, like, setup->vocab);
         }
@@ -54,12 +60,14 @@ static int open_buffers(verification *v)
     if (error == CL_SUCCESS)
         v->ids_there = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, ids, NULL, &error);
     if (error == CL_SUCCESS)
-        v->out_there = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, outputs_of(v) * sizeof(int32_t), NULL, &error);
+        v->out_there = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE,
+                                      outputs_of(v) * sizeof(int32_t), NULL, &error);
     if (error == CL_SUCCESS)
-        error =
-            clEnqueueWriteBuffer(setup->on->queue, setup->logits, CL_TRUE, 0, setup->size, setup->rows, 0, NULL, NULL);
+        error = clEnqueueWriteBuffer(setup->on->queue, setup->logits, CL_TRUE, 0, setup->size,
+                                     setup->rows, 0, NULL, NULL);
     if (error == CL_SUCCESS)
-        error = clEnqueueWriteBuffer(setup->on->queue, v->ids_there, CL_TRUE, 0, ids, v->ids, 0, NULL, NULL);
+        error = clEnqueueWriteBuffer(setup->on->queue, v->ids_there, CL_TRUE, 0, ids, v->ids, 0,
+                                     NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the drafts' buffers", error);
 }
 
@@ -127,8 +135,9 @@ static int begin(void *of)
         if (cls_slot_begin(v->setup.sampler, slot, &params, NULL, 0, NULL, 0) != CLS_OK)
             return cli_fail_library("bench: beginning a slot");
     }
-    error = clEnqueueFillBuffer(v->setup.on->queue, v->out_there, &(cl_int){0}, sizeof(cl_int),
-                                outputs_of(v) * sizeof(int32_t) - counters, counters, 0, NULL, NULL);
+    error =
+        clEnqueueFillBuffer(v->setup.on->queue, v->out_there, &(cl_int){0}, sizeof(cl_int),
+                            outputs_of(v) * sizeof(int32_t) - counters, counters, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the counters", error);
 }
 
@@ -158,8 +167,8 @@ static int run(void *of)
     call.counters = (cls_buffer){v->out_there, tokens + 3 * one};
     if (cls_verify(setup->sampler, setup->on->queue, &call, 0, NULL, NULL) != CLS_OK)
         return cli_fail_library("bench: the verification");
-    error = clEnqueueReadBuffer(setup->on->queue, v->out_there, CL_FALSE, 0, outputs_of(v) * sizeof(int32_t), v->out, 0,
-                                NULL, NULL);
+    error = clEnqueueReadBuffer(setup->on->queue, v->out_there, CL_FALSE, 0,
+                                outputs_of(v) * sizeof(int32_t), v->out, 0, NULL, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading what was verified", error);
@@ -170,7 +179,8 @@ static int check(const verification *v, uint32_t i)
 {
     const bench_setup *const setup = &v->setup;
     const size_t row = setup->vocab * bench_dtype_size(setup->dtype);
-    const int32_t *const tokens = v->out + (size_t)i * ROWS, *const rest = v->out + tokens_of(v) + i;
+    const int32_t *const tokens = v->out + (size_t)i * ROWS, *const rest =
+                                                                 v->out + tokens_of(v) + i;
     const float *const probs = (const float *)((const char *)setup->rows + v->probs);
     cls_host_verified result = {.struct_size = sizeof result};
     cls_host_drafts drafts;
@@ -196,11 +206,12 @@ static int check(const verification *v, uint32_t i)
         return cli_fail_library("bench: the reference");
     if (memcmp(result.tokens, tokens, ROWS * sizeof *tokens) != 0 || result.accepted != rest[0] ||
         result.emitted != rest[v->requests] || result.status != rest[(size_t)2 * v->requests])
-        return cli_fail("bench: %s, request %u: the device accepted %d drafts and emitted %d tokens (first %d, status "
+        return cli_fail("bench: %s, request %u: the device accepted %d drafts and emitted %d "
+                        "tokens (first %d, status "
                         "%d), the reference %d and %d (%d, %d)",
-                        v->c->name, (unsigned)i, (int)rest[0], (int)rest[v->requests], (int)tokens[0],
-                        (int)rest[(size_t)2 * v->requests], (int)result.accepted, (int)result.emitted,
-                        (int)result.tokens[0], (int)result.status);
+                        v->c->name, (unsigned)i, (int)rest[0], (int)rest[v->requests],
+                        (int)tokens[0], (int)rest[(size_t)2 * v->requests], (int)result.accepted,
+                        (int)result.emitted, (int)result.tokens[0], (int)result.status);
     return 0;
 }
 
@@ -217,7 +228,8 @@ static int measure(verification *v, bench_result *result)
         if (cli_interrupted() || check(v, i))
             return 1;
     memset(&floor, 0, sizeof floor);
-    failed = bench_floor_open(&floor, &v->setup) || bench_time_steps(&v->setup, &floor, &steps, result);
+    failed =
+        bench_floor_open(&floor, &v->setup) || bench_time_steps(&v->setup, &floor, &steps, result);
     bench_floor_close(&floor);
     counters = v->out + outputs_of(v) - 3 * (size_t)v->requests;
     for (uint32_t i = 0; i < v->requests; i++) {

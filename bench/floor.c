@@ -45,7 +45,8 @@ static const char floor_source[] =
     "            d = select(d, v, v > d);\n"
     "        }\n"
     "    } else {\n"
-    "        for (ulong at = first; at < vectors && at < first + (ulong)trips * (WG * 4); at += WG) {\n"
+    "        for (ulong at = first; at < vectors && at < first + (ulong)trips * (WG * 4); at += "
+    "WG) {\n"
     "            v = LOAD((size_t)at);\n"
     "            a = select(a, v, v > a);\n"
     "        }\n"
@@ -86,11 +87,13 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
     floor->local = s->work_group;
     floor->global = (size_t)groups * s->work_group;
     floor->maxima = floor->global * s->vector;
-    snprintf(floor->shape, sizeof floor->shape, "%u groups of %u, float%u", (unsigned)groups, s->work_group, s->vector);
-    snprintf(options, sizeof options, "-cl-std=CL1.2 -DDTYPE=%d -DWG=%u -DVEC=%u", (int)setup->dtype, s->work_group,
-             s->vector);
+    snprintf(floor->shape, sizeof floor->shape, "%u groups of %u, float%u", (unsigned)groups,
+             s->work_group, s->vector);
+    snprintf(options, sizeof options, "-cl-std=CL1.2 -DDTYPE=%d -DWG=%u -DVEC=%u",
+             (int)setup->dtype, s->work_group, s->vector);
 
-    floor->program = clCreateProgramWithSource(setup->on->cl, 1, (const char *[]){floor_source}, NULL, &error);
+    floor->program =
+        clCreateProgramWithSource(setup->on->cl, 1, (const char *[]){floor_source}, NULL, &error);
     if (error == CL_SUCCESS)
         error = clBuildProgram(floor->program, 1, &setup->on->at.device, options, NULL, NULL);
     if (error == CL_SUCCESS)
@@ -98,10 +101,11 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
     if (error == CL_SUCCESS)
         floor->nothing = clCreateKernel(floor->program, "nothing", &error);
     if (error == CL_SUCCESS)
-        floor->out = clCreateBuffer(setup->on->cl, CL_MEM_WRITE_ONLY, floor->maxima * sizeof(float), NULL, &error);
+        floor->out = clCreateBuffer(setup->on->cl, CL_MEM_WRITE_ONLY, floor->maxima * sizeof(float),
+                                    NULL, &error);
     if (error == CL_SUCCESS)
-        error = clGetKernelWorkGroupInfo(floor->kernel, setup->on->at.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof most,
-                                         &most, NULL);
+        error = clGetKernelWorkGroupInfo(floor->kernel, setup->on->at.device,
+                                         CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL);
     if (error != CL_SUCCESS || most < s->work_group)
         return 1;
     error = clSetKernelArg(floor->kernel, 0, sizeof setup->logits, &setup->logits);
@@ -113,7 +117,8 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
 
 cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue)
 {
-    return clEnqueueNDRangeKernel(queue, floor->kernel, 1, NULL, &floor->global, &floor->local, 0, NULL, NULL);
+    return clEnqueueNDRangeKernel(queue, floor->kernel, 1, NULL, &floor->global, &floor->local, 0,
+                                  NULL, NULL);
 }
 
 /* Of elements `first` to `end` - 1. */
@@ -135,7 +140,8 @@ static double fastest(const bench_floor *floor, const bench_setup *setup, double
     for (int n = 0; n < 3 || bench_clock() - begin < spend; n++) {
         const double start = bench_clock();
         double time;
-        if (bench_floor_enqueue(floor, setup->on->queue) != CL_SUCCESS || clFinish(setup->on->queue) != CL_SUCCESS)
+        if (bench_floor_enqueue(floor, setup->on->queue) != CL_SUCCESS ||
+            clFinish(setup->on->queue) != CL_SUCCESS)
             return HUGE_VAL;
         time = bench_clock() - start;
         least = time < least ? time : least;
@@ -154,8 +160,8 @@ static double try_shape(const bench_floor *floor, const bench_setup *setup, floa
     maxima = malloc(floor->maxima * sizeof *maxima);
     if (maxima == NULL)
         return HUGE_VAL;
-    bad = clEnqueueReadBuffer(setup->on->queue, floor->out, CL_TRUE, 0, floor->maxima * sizeof *maxima, maxima, 0, NULL,
-                              NULL) != CL_SUCCESS;
+    bad = clEnqueueReadBuffer(setup->on->queue, floor->out, CL_TRUE, 0,
+                              floor->maxima * sizeof *maxima, maxima, 0, NULL, NULL) != CL_SUCCESS;
     for (size_t i = 0; i < floor->maxima && !bad; i++)
         found = maxima[i] > found ? maxima[i] : found;
     free(maxima);
@@ -173,16 +179,19 @@ int bench_floor_open(bench_floor *floor, const bench_setup *setup)
     cl_uint units = 1;
 
     memset(floor, 0, sizeof *floor);
-    (void)clGetDeviceInfo(setup->on->at.device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
+    (void)clGetDeviceInfo(setup->on->at.device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units,
+                          NULL);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         bench_floor one;
         double time = HUGE_VAL;
         float expected;
         if (open_shape(&one, setup, &shapes[i], units) == 0) {
-            if (best == HUGE_VAL) /* a system may need this long to part new threads that share a core */
+            if (best ==
+                HUGE_VAL) /* a system may need this long to part new threads that share a core */
                 (void)fastest(&one, setup, 5e5);
             /* Its last vector may reach into what follows the batch. */
-            expected = host_max(setup, n, (n + shapes[i].vector - 1) / shapes[i].vector * shapes[i].vector);
+            expected = host_max(setup, n,
+                                (n + shapes[i].vector - 1) / shapes[i].vector * shapes[i].vector);
             time = try_shape(&one, setup, expected > all ? expected : all);
         }
         if (time < best) {

@@ -69,8 +69,8 @@ void bench_make_params(const bench_case *c, uint32_t row, cls_params *params)
 }
 
 /* A row's parameters, and its history: half of it prompt, half output. */
-static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row, cls_params *params,
-                     cls_host_row *host)
+static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row,
+                     cls_params *params, cls_host_row *host)
 {
     const uint32_t history = bench_history(setup, c);
     bench_make_params(c, row, params);
@@ -99,8 +99,8 @@ static int begin_slots(const bench_setup *setup, const bench_case *c)
         cls_params params;
         cls_host_row row;
         make_row(setup, c, slot, &params, &row);
-        if (cls_slot_begin(setup->sampler, slot, &params, row.prompt, row.prompt_count, row.output, row.output_count) !=
-            CLS_OK)
+        if (cls_slot_begin(setup->sampler, slot, &params, row.prompt, row.prompt_count, row.output,
+                           row.output_count) != CLS_OK)
             return cli_fail_library("bench: beginning a slot");
     }
     return 0;
@@ -122,8 +122,8 @@ static int run_step(const bench_setup *setup, const bench_case *c, int32_t *toke
         step.mask.words.buffer = setup->mask;
     if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK)
         return cli_fail_library("bench: the step");
-    error = clEnqueueReadBuffer(setup->on->queue, setup->tokens, CL_FALSE, 0, setup->batch * sizeof *tokens, tokens, 0,
-                                NULL, NULL);
+    error = clEnqueueReadBuffer(setup->on->queue, setup->tokens, CL_FALSE, 0,
+                                setup->batch * sizeof *tokens, tokens, 0, NULL, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading the tokens", error);
@@ -136,9 +136,11 @@ static int run_empty(const bench_setup *setup, const bench_floor *floor, uint32_
     int32_t token;
     cl_int error = CL_SUCCESS;
     for (uint32_t i = 0; i < launches && error == CL_SUCCESS; i++)
-        error = clEnqueueNDRangeKernel(setup->on->queue, floor->nothing, 1, NULL, &one, &one, 0, NULL, NULL);
+        error = clEnqueueNDRangeKernel(setup->on->queue, floor->nothing, 1, NULL, &one, &one, 0,
+                                       NULL, NULL);
     if (error == CL_SUCCESS)
-        error = clEnqueueReadBuffer(setup->on->queue, setup->tokens, CL_FALSE, 0, sizeof token, &token, 0, NULL, NULL);
+        error = clEnqueueReadBuffer(setup->on->queue, setup->tokens, CL_FALSE, 0, sizeof token,
+                                    &token, 0, NULL, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: an empty launch", error);
@@ -163,7 +165,8 @@ static int verify_rows(const bench_setup *setup, const bench_case *c, const int3
         if (cli_interrupted())
             return 1;
         make_row(setup, c, row, &params, &host);
-        host.logits = (const char *)setup->rows + (size_t)row * setup->vocab * bench_dtype_size(setup->dtype);
+        host.logits =
+            (const char *)setup->rows + (size_t)row * setup->vocab * bench_dtype_size(setup->dtype);
         host.dtype = (int32_t)setup->dtype;
         host.vocab = setup->vocab;
         if (c->mask != BENCH_ALL) {
@@ -173,8 +176,8 @@ static int verify_rows(const bench_setup *setup, const bench_case *c, const int3
         if (cls_host_sample(&host, &result) != CLS_OK)
             return cli_fail_library("bench: the reference");
         if (result.token != tokens[row])
-            return cli_fail("bench: %s, row %u: the device drew token %d, the reference %d", c->name, (unsigned)row,
-                            (int)tokens[row], (int)result.token);
+            return cli_fail("bench: %s, row %u: the device drew token %d, the reference %d",
+                            c->name, (unsigned)row, (int)tokens[row], (int)result.token);
     }
     return 0;
 }
@@ -205,8 +208,8 @@ enum { FLOOR, STEP, EMPTY, KINDS };
  * their histories are about as long as they should be. */
 #define AFRESH 256
 
-static int time_into(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps, bench_result *result,
-                     double *times[KINDS])
+static int time_into(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
+                     bench_result *result, double *times[KINDS])
 {
     uint32_t n = 0;
     if (steps->begin(steps->of))
@@ -244,7 +247,8 @@ static int time_into(const bench_setup *setup, const bench_floor *floor, const b
     return 0;
 }
 
-int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps, bench_result *result)
+int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
+                     bench_result *result)
 {
     double *memory = malloc(KINDS * BENCH_MOST_RUNS * sizeof *memory);
     double *times[KINDS];
@@ -278,12 +282,14 @@ static int begin_plain(void *of)
 {
     const plain *const p = of;
     int failed = begin_slots(p->setup, p->c);
-    for (int i = 0; i < LATE && !failed && !cli_interrupted() && p->c->more == BENCH_MIROSTAT_LATE; i++)
+    for (int i = 0; i < LATE && !failed && !cli_interrupted() && p->c->more == BENCH_MIROSTAT_LATE;
+         i++)
         failed = run_plain(of);
     return failed;
 }
 
-int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c, bench_result *result)
+int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c,
+               bench_result *result)
 {
     plain p = {setup, c, malloc(setup->batch * sizeof *p.tokens)};
     const bench_steps steps = {run_plain, begin_plain, &p};

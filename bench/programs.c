@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The library's programs as a driver gets them: a line each, and the text of one.
  *
- *     programs [GROUP [VECTOR [SUBGROUPS]]]    name, kernel file, whether it goes over tiles, options
- *     programs --text NAME                     its source
+ *     programs [GROUP [VECTOR [SUBGROUPS]]]    name, kernel file, whether it goes over tiles,
+ * options programs --text NAME                     its source
  *
  * For bench/gpu-resources.sh, which compiles them for GPUs that are not there. */
 #include "internal.h"
@@ -26,7 +26,7 @@ static int print_text(const char *name)
 int main(int argc, char **argv)
 {
     cls_shape shape;
-    cls_grouping as = { 256, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120, 1024 };
+    cls_grouping as = {256, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120, 1024};
     if (argc == 3 && strcmp(argv[1], "--text") == 0)
         return print_text(argv[2]);
     memset(&shape, 0, sizeof shape);

@@ -16,7 +16,10 @@ static uint64_t next_bits(uint64_t *state)
 }
 
 /* In (0, 1). */
-static double next_uniform(uint64_t *state) { return ((double)(next_bits(state) >> 11) + 0.5) * 0x1p-53; }
+static double next_uniform(uint64_t *state)
+{
+    return ((double)(next_bits(state) >> 11) + 0.5) * 0x1p-53;
+}
 
 /* Box and Muller's; the second of each pair is not worth keeping. */
 static double next_normal(uint64_t *state)
@@ -134,7 +137,9 @@ void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab, bench_mask 
     for (size_t row = 0; row < batch; row++) {
         int32_t *const mask = words + row * width;
         for (size_t i = 0; i < width; i++)
-            mask[i] = kind == BENCH_HALF ? (int32_t)(uint32_t)(next_bits(&state) >> 32) : kind == BENCH_FEW ? 0 : -1;
+            mask[i] = kind == BENCH_HALF  ? (int32_t)(uint32_t)(next_bits(&state) >> 32)
+                      : kind == BENCH_FEW ? 0
+                                          : -1;
         for (uint32_t t = 0; kind == BENCH_FEW && t < vocab; t++)
             if (bench_random(&state, 100) == 0)
                 mask[t / 32] |= (int32_t)(UINT32_C(1) << t % 32);
@@ -159,11 +164,12 @@ void bench_fill_ids(int32_t *ids, uint32_t n, uint32_t vocab, bench_law law, uin
     }
 }
 
-int32_t bench_fill_draft(float *probs, const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab,
-                         double temperature, uint64_t *state)
+int32_t bench_fill_draft(float *probs, const void *rows, cls_dtype dtype, uint32_t row,
+                         uint32_t vocab, double temperature, uint64_t *state)
 {
     const size_t at = (size_t)row * vocab;
-    const float most = bench_get(rows, dtype, at + (size_t)bench_likeliest(rows, dtype, row, vocab));
+    const float most =
+        bench_get(rows, dtype, at + (size_t)bench_likeliest(rows, dtype, row, vocab));
     double sum = 0, left;
     uint32_t i;
     for (i = 0; i < vocab; i++)

@@ -66,7 +66,8 @@ static int arrive(serving *s, uint32_t slot, uint32_t step, double *host_us)
         *t = (trace){.number = number, .slot = slot, .first = step};
     s->seats[slot] = (seat){.number = number, .steps = r->steps};
     start = bench_clock();
-    status = cls_slot_begin(s->setup->sampler, slot, &r->params, r->prompt, r->prompt_count, NULL, 0);
+    status =
+        cls_slot_begin(s->setup->sampler, slot, &r->params, r->prompt, r->prompt_count, NULL, 0);
     *host_us += bench_clock() - start;
     return status == CLS_OK ? 0 : cli_fail_library("bench: serving: beginning a slot");
 }
@@ -95,7 +96,8 @@ static int enqueue(serving *s, uint32_t n)
         seat *const at = &s->seats[slot];
         if (at->number == NOBODY || at->steps == 0) {
             s->changes[n] = 1;
-            if (at->number == NOBODY ? arrive(s, slot, n, &s->host_us[n]) : leave(s, slot, &s->host_us[n]))
+            if (at->number == NOBODY ? arrive(s, slot, n, &s->host_us[n])
+                                     : leave(s, slot, &s->host_us[n]))
                 return 1;
         }
         if (at->number != NOBODY)
@@ -107,18 +109,21 @@ static int enqueue(serving *s, uint32_t n)
     step.rows = setup->batch;
     step.logits.dtype = (int32_t)setup->dtype;
     step.logits.buffer = setup->logits;
-    step.logits.offset = (uint64_t)(n % BENCH_SPARE) * setup->vocab * bench_dtype_size(setup->dtype);
+    step.logits.offset =
+        (uint64_t)(n % BENCH_SPARE) * setup->vocab * bench_dtype_size(setup->dtype);
     step.slots.host = s->map;
     step.tokens = tokens;
     step.status.buffer = setup->tokens;
     step.status.offset = setup->batch * sizeof(int32_t);
     start = bench_clock();
     if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK ||
-        cls_readback_start(s->readback, setup->on->queue, &tokens, 2 * setup->batch * sizeof(int32_t), 0, NULL,
-                           &ticket) != CLS_OK)
+        cls_readback_start(s->readback, setup->on->queue, &tokens,
+                           2 * setup->batch * sizeof(int32_t), 0, NULL, &ticket) != CLS_OK)
         return cli_fail_library("bench: serving: the step");
     s->host_us[n] += bench_clock() - start;
-    return clFlush(setup->on->queue) == CL_SUCCESS ? 0 : cli_fail("bench: serving: the queue cannot be flushed");
+    return clFlush(setup->on->queue) == CL_SUCCESS
+               ? 0
+               : cli_fail("bench: serving: the queue cannot be flushed");
 }
 
 /* Waits for a step's tokens and looks at them. */
@@ -135,7 +140,8 @@ static int take(serving *s, uint32_t n)
     s->last = now;
     for (uint32_t slot = 0; slot < batch; slot++) {
         const uint32_t number = s->numbers[(size_t)(n % AHEAD) * batch + slot];
-        const int32_t token = ((const int32_t *)data)[slot], status = ((const int32_t *)data)[batch + slot];
+        const int32_t token = ((const int32_t *)data)[slot],
+                      status = ((const int32_t *)data)[batch + slot];
         trace *const t = number == NOBODY ? NULL : trace_of(s, number);
         s->tokens += n >= WARM && token >= 0;
         if ((status & CLS_ROW_STOPPED) && s->seats[slot].number == number)
@@ -172,10 +178,10 @@ static int check(serving *s, const trace *t, bench_served *served)
         if (cls_host_sample(&row, &result) != CLS_OK)
             return cli_fail_library("bench: the reference");
         if (result.token != t->token[i] || result.status != t->status[i])
-            return cli_fail(
-                "bench: serving, request %u, token %u: the device drew %d (status %d), the reference %d (%d)",
-                (unsigned)t->number, (unsigned)i, (int)t->token[i], (int)t->status[i], (int)result.token,
-                (int)result.status);
+            return cli_fail("bench: serving, request %u, token %u: the device drew %d (status %d), "
+                            "the reference %d (%d)",
+                            (unsigned)t->number, (unsigned)i, (int)t->token[i], (int)t->status[i],
+                            (int)result.token, (int)result.status);
         if (result.token >= 0)
             output[row.output_count++] = result.token;
     }
@@ -198,7 +204,8 @@ static int open_serving(serving *s, const bench_setup *setup)
         return cli_no_memory();
     for (size_t i = 0; i < batch; i++)
         s->seats[i].number = NOBODY;
-    if (cls_readback_create(setup->on->context, 2 * batch * sizeof(int32_t), AHEAD, &s->readback) != CLS_OK)
+    if (cls_readback_create(setup->on->context, 2 * batch * sizeof(int32_t), AHEAD, &s->readback) !=
+        CLS_OK)
         return cli_fail_library("bench: serving: the readback");
     return 0;
 }

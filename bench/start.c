@@ -2,8 +2,8 @@
 /* How long a process waits for its first token, and for what: one line of
  * milliseconds for bench/start.sh, which sees to the caches.
  *
- *     start [FOLDER [FEATURES]]      FOLDER: options->cache_dir, - for none; FEATURES: cls_feature bits,
- *                                    the usual ones unless told */
+ *     start [FOLDER [FEATURES]]      FOLDER: options->cache_dir, - for none; FEATURES: cls_feature
+ * bits, the usual ones unless told */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <clsample.h>
 #include <stdio.h>
@@ -72,7 +72,8 @@ int main(int argc, char **argv)
         return 77;
     }
     cl_context const cl = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
-    cl_command_queue const queue = code == CL_SUCCESS ? clCreateCommandQueue(cl, device, 0, &code) : NULL;
+    cl_command_queue const queue =
+        code == CL_SUCCESS ? clCreateCommandQueue(cl, device, 0, &code) : NULL;
     if (code != CL_SUCCESS) {
         fprintf(stderr, "start: no context or queue (%d)\n", (int)code);
         return 1;
@@ -91,7 +92,8 @@ int main(int argc, char **argv)
     const double made = now();
     for (int i = 0; i < VOCAB; i++)
         logits[i] = 8.0f / (1.0f + (float)(i % 997));
-    cl_mem const in = clCreateBuffer(cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof logits, logits, NULL);
+    cl_mem const in =
+        clCreateBuffer(cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof logits, logits, NULL);
     cl_mem const out = clCreateBuffer(cl, CL_MEM_READ_WRITE, sizeof(int32_t), NULL, NULL);
     cls_params_default(&params, sizeof params);
     params.temperature = 0.8f;
@@ -106,7 +108,8 @@ int main(int argc, char **argv)
         int32_t token;
         const double before = now();
         must(cls_sample(sampler, queue, &step, 0, NULL, NULL));
-        if (clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof token, &token, 0, NULL, NULL) != CL_SUCCESS)
+        if (clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof token, &token, 0, NULL, NULL) !=
+            CL_SUCCESS)
             return 1;
         step_ms[i] = now() - before;
         if (i == 0)
@@ -115,8 +118,8 @@ int main(int argc, char **argv)
     const double first = step_ms[0];
     qsort(step_ms + 1, STEPS - 1, sizeof *step_ms, ascending);
     must(cls_context_info(context, &info));
-    printf("%10.1f %10.1f %10.1f %10.2f %10.1f %10.2f   %s\n", opened - begin, proved - opened, made - proved, first, work,
-           step_ms[1 + (STEPS - 1) / 2], origins[info.origin % 3]);
+    printf("%10.1f %10.1f %10.1f %10.2f %10.1f %10.2f   %s\n", opened - begin, proved - opened,
+           made - proved, first, work, step_ms[1 + (STEPS - 1) / 2], origins[info.origin % 3]);
     cls_sampler_destroy(sampler);
     cls_context_destroy(context);
     clReleaseMemObject(in);

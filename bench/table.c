@@ -17,12 +17,14 @@ int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *
     for (size_t i = 0; i < n; i++) {
         const bench_result *r = &results[i];
         if (r->runs != 0 &&
-            add_json(array, json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:f}", "case", cases[i].name,
-                                      "floor_us", r->floor_us, "step_us", r->step_us, "ratio", r->step_us / r->floor_us,
-                                      "empty_us", r->empty_us, "launches", (json_int_t)r->launches, "host_bytes",
-                                      (json_int_t)r->host_bytes, "runs", (json_int_t)r->runs, "history",
-                                      (json_int_t)bench_history(setup, &cases[i]), "history_ids", laws[setup->law],
-                                      "accepted", r->accepted)))
+            add_json(array,
+                     json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:f}", "case",
+                               cases[i].name, "floor_us", r->floor_us, "step_us", r->step_us,
+                               "ratio", r->step_us / r->floor_us, "empty_us", r->empty_us,
+                               "launches", (json_int_t)r->launches, "host_bytes",
+                               (json_int_t)r->host_bytes, "runs", (json_int_t)r->runs, "history",
+                               (json_int_t)bench_history(setup, &cases[i]), "history_ids",
+                               laws[setup->law], "accepted", r->accepted)))
             return 1;
     }
     return 0;
@@ -53,18 +55,21 @@ int bench_json_served(json_t *array, const bench_setup *setup, const bench_serve
             json_decref(memory);
             return cli_no_memory();
         }
-    return add_json(array,
-                    json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:o}", "case",
-                              "serving", "slots", (json_int_t)setup->batch, "floor_us", r->floor_us, "step_us",
-                              r->step_us, "ratio", r->step_us / r->floor_us, "host_us", r->host_us, "quiet_us",
-                              r->quiet_us, "quiet_host_us", r->quiet_host_us, "tokens_per_s", r->tokens_per_s, "runs",
-                              (json_int_t)r->runs, "quiet_runs", (json_int_t)r->quiet_runs, "requests",
-                              (json_int_t)r->requests, "checked", (json_int_t)r->checked, "checked_tokens",
-                              (json_int_t)r->checked_tokens, "memory", memory));
+    return add_json(
+        array,
+        json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:o}",
+                  "case", "serving", "slots", (json_int_t)setup->batch, "floor_us", r->floor_us,
+                  "step_us", r->step_us, "ratio", r->step_us / r->floor_us, "host_us", r->host_us,
+                  "quiet_us", r->quiet_us, "quiet_host_us", r->quiet_host_us, "tokens_per_s",
+                  r->tokens_per_s, "runs", (json_int_t)r->runs, "quiet_runs",
+                  (json_int_t)r->quiet_runs, "requests", (json_int_t)r->requests, "checked",
+                  (json_int_t)r->checked, "checked_tokens", (json_int_t)r->checked_tokens, "memory",
+                  memory));
 }
 
 /* The goal as the table's ratio has it: in floors. */
-static double goal_of(const bench_setup *setup, const bench_case *cases, const bench_result *results, size_t i)
+static double goal_of(const bench_setup *setup, const bench_case *cases,
+                      const bench_result *results, size_t i)
 {
     const bench_result *topk = &results[1];
     if (setup->batch == 1)
@@ -81,20 +86,22 @@ static int print_head(const bench_setup *setup, const bench_floor *floor)
     if (cls_context_info(setup->on->context, &info) != CLS_OK)
         return cli_fail_library("bench");
     printf("%s, device %u\n", setup->on->at.name, (unsigned)setup->on->index);
-    printf("[%u, %u] %s; work-group %u, vector %u; floor: %s\n", (unsigned)setup->batch, (unsigned)setup->vocab,
-           dtypes[setup->dtype], (unsigned)info.work_group, (unsigned)info.vector, floor->shape);
+    printf("[%u, %u] %s; work-group %u, vector %u; floor: %s\n", (unsigned)setup->batch,
+           (unsigned)setup->vocab, dtypes[setup->dtype], (unsigned)info.work_group,
+           (unsigned)info.vector, floor->shape);
     return 0;
 }
 
-int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const bench_case *cases, size_t n,
-                      const bench_result *results)
+int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const bench_case *cases,
+                      size_t n, const bench_result *results)
 {
     if (print_head(setup, floor))
         return 1;
-    printf("medians, enqueue to finish; ratio and goal in floors; history: %s; tokens equal the reference's\n\n",
+    printf("medians, enqueue to finish; ratio and goal in floors; history: %s; tokens equal the "
+           "reference's\n\n",
            laws[setup->law]);
-    printf("%-12s %9s %9s %7s %7s %9s %9s %11s %8s %9s\n", "case", "floor us", "step us", "ratio", "goal", "empty us",
-           "launches", "host bytes", "history", "accepted");
+    printf("%-12s %9s %9s %7s %7s %9s %9s %11s %8s %9s\n", "case", "floor us", "step us", "ratio",
+           "goal", "empty us", "launches", "host bytes", "history", "accepted");
     for (size_t i = 0; i < n; i++) {
         const bench_result *r = &results[i];
         const double goal = goal_of(setup, cases, results, i);
@@ -105,16 +112,19 @@ int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const 
             snprintf(goal_text, sizeof goal_text, "%.2f", goal);
         if (cases[i].drafts != BENCH_STEP)
             snprintf(accepted, sizeof accepted, "%.2f", r->accepted);
-        printf("%-12s %9.1f %9.1f %7.2f %7s %9.1f %9u %11llu %8u %9s\n", cases[i].name, r->floor_us, r->step_us,
-               r->step_us / r->floor_us, goal_text, r->empty_us, (unsigned)r->launches,
-               (unsigned long long)r->host_bytes, (unsigned)bench_history(setup, &cases[i]), accepted);
+        printf("%-12s %9.1f %9.1f %7.2f %7s %9.1f %9u %11llu %8u %9s\n", cases[i].name, r->floor_us,
+               r->step_us, r->step_us / r->floor_us, goal_text, r->empty_us, (unsigned)r->launches,
+               (unsigned long long)r->host_bytes, (unsigned)bench_history(setup, &cases[i]),
+               accepted);
     }
     return cli_flush();
 }
 
-static void print_steps(const char *which, uint32_t n, double floor_us, double step_us, double host_us)
+static void print_steps(const char *which, uint32_t n, double floor_us, double step_us,
+                        double host_us)
 {
-    printf("%-14s %9u %9.1f %9.1f %7.2f %9.1f\n", which, (unsigned)n, floor_us, step_us, step_us / floor_us, host_us);
+    printf("%-14s %9u %9.1f %9.1f %7.2f %9.1f\n", which, (unsigned)n, floor_us, step_us,
+           step_us / floor_us, host_us);
 }
 
 int bench_print_served(const bench_setup *setup, const bench_floor *floor, const bench_served *r)
@@ -123,14 +133,17 @@ int bench_print_served(const bench_setup *setup, const bench_floor *floor, const
     uint64_t bytes[PURPOSES];
     if (print_head(setup, floor))
         return 1;
-    printf("serving: steps enqueued ahead, %u requests came; medians, from one step's tokens to the next's;\n"
+    printf("serving: steps enqueued ahead, %u requests came; medians, from one step's tokens to "
+           "the next's;\n"
            "%u tokens of %u requests equal the reference's\n\n",
            (unsigned)r->requests, (unsigned)r->checked_tokens, (unsigned)r->checked);
-    printf("%-14s %9s %9s %9s %7s %9s\n", "steps", "number", "floor us", "step us", "ratio", "host us");
+    printf("%-14s %9s %9s %9s %7s %9s\n", "steps", "number", "floor us", "step us", "ratio",
+           "host us");
     print_steps("all", r->runs, r->floor_us, r->step_us, r->host_us);
     if (r->quiet_runs != 0)
         print_steps("no slot calls", r->quiet_runs, r->floor_us, r->quiet_us, r->quiet_host_us);
-    printf("%.0f tokens a second\n\n%-14s %12s %19s\n", r->tokens_per_s, "memory", "bytes", "a slot and token");
+    printf("%.0f tokens a second\n\n%-14s %12s %19s\n", r->tokens_per_s, "memory", "bytes",
+           "a slot and token");
     purposes(&r->memory, names, bytes);
     for (size_t i = 0; i < PURPOSES; i++)
         printf("%-14s %12llu %19.3f\n", names[i], (unsigned long long)bytes[i],

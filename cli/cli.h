@@ -33,10 +33,12 @@ __attribute__((format(printf, 1, 2)))
 #endif
 void cli_warn(const char *format, ...); /* "clsample: warning: SENTENCE" to stderr */
 int cli_no_memory(void);
-const char *cli_sentence(void); /* what cli_fail() said last, without the name; "" before the first */
+const char *
+cli_sentence(void); /* what cli_fail() said last, without the name; "" before the first */
 
-/* For commands that measure. After this the first SIGINT (Ctrl-C) only sets what cli_interrupted() returns: the command
- * prints what it has and returns, and main() ends the process by the signal. The second SIGINT ends it at once. */
+/* For commands that measure. After this the first SIGINT (Ctrl-C) only sets what cli_interrupted()
+ * returns: the command prints what it has and returns, and main() ends the process by the signal.
+ * The second SIGINT ends it at once. */
 void cli_hear_interrupt(void);
 bool cli_interrupted(void);
 
@@ -76,13 +78,15 @@ typedef enum cli_parsed { CLI_GO, CLI_HELPED, CLI_FAILED } cli_parsed;
 /* Reads "--name value" and "--name=value"; --help prints `usage`, `about` and
  * the options. options ends with an entry whose name is NULL. argv[0] is the
  * subcommand's name. Use: switch on the result; CLI_HELPED exits 0. */
-cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about, cli_option *options);
+cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about,
+                     cli_option *options);
 
 /* Parses text as the option's type into its value; `what` names the option in
  * the error sentence ("--top-k"). */
 int cli_set(const cli_option *option, const char *what, const char *text);
 
-/* Rows of the files that are asked for, in this order; row NULL: all, as where there is none of these. */
+/* Rows of the files that are asked for, in this order; row NULL: all, as where there is none of
+ * these. */
 typedef struct cli_picked {
     const char *option; /* that asked, for sentences: "--rows" */
     uint32_t count, *row;
@@ -90,7 +94,8 @@ typedef struct cli_picked {
 
 /* Adds the rows of a text, "0,3,8-15", to picked, whose option is set; free() its rows. */
 int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
-uint32_t cli_row_number(const cli_picked *picked, uint32_t i); /* in the files, of the i-th that was read */
+uint32_t cli_row_number(const cli_picked *picked,
+                        uint32_t i); /* in the files, of the i-th that was read */
 
 /* ------------------------------------------------------- devices, cli/device.c */
 
@@ -116,12 +121,13 @@ typedef struct cli_devices {
 int cli_devices_find(const cls_context_options *options,
                      cli_devices *list); /* options may be NULL; finding none is no error */
 void cli_devices_free(cli_devices *list);
-const char *cli_device_type(cl_device_type type); /* "GPU", "accelerator", "custom", "CPU" */
+const char *cli_device_type(cl_device_type type);   /* "GPU", "accelerator", "custom", "CPU" */
 const char *cli_tier_name(uint32_t tier);           /* as --tier calls it */
 const char *cli_subgroups_name(uint32_t subgroups); /* whose they are */
 json_t *cli_device_json(const cli_device *device, uint32_t index);
-const char *cli_origin_name(uint32_t origin);       /* of compiled kernels: "source", "binary", "cache" */
-json_t *cli_shape_json(const cls_context *context); /* and tier and origin; NULL: the library's error */
+const char *cli_origin_name(uint32_t origin); /* of compiled kernels: "source", "binary", "cache" */
+json_t *
+cli_shape_json(const cls_context *context); /* and tier and origin; NULL: the library's error */
 
 /* --------------------------------------------------------- one device, cli/open.c */
 
@@ -138,7 +144,8 @@ typedef struct cli_target {
 /* How the library uses a device, of any command that opens one; into a cls_context_options. */
 #define CLI_DEVICE_OPTIONS(o) \
     {"tier", CLI_CHOICE, &(o)->tier, "TIER", \
-     "auto (default), base, int64 or subgroups: how much of OpenCL to use", "auto|base|int64|subgroups", 0}, \
+     "auto (default), base, int64 or subgroups: how much of OpenCL to use", \
+     "auto|base|int64|subgroups", 0}, \
     {"max-work-group", CLI_UINT, &(o)->max_work_group, "N", \
      "as if the device took no larger groups (default: what it has)", NULL, 0}, \
     {"max-local-mem", CLI_UINT64, &(o)->max_local_mem, "BYTES", \
@@ -154,13 +161,13 @@ cls_status cli_compiled(cls_status status);
 
 /* which: the text of --device, NULL for the default device. properties: of the
  * queue (CL_QUEUE_PROFILING_ENABLE, ...), 0 for none. Compiles. */
-int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,
-             cli_target *target);
+int cli_open(const char *which, const cls_context_options *options,
+             cl_command_queue_properties properties, cli_target *target);
 void cli_close(cli_target *target);
 
-/* The same in its three parts, for whoever looks at each. The first also refuses a folder for compiled kernels that
- * cannot be used, and warns of one that cannot be written. `any` takes a device that
- * cannot be used, too, and the first where none can be. The last two leave what there
+/* The same in its three parts, for whoever looks at each. The first also refuses a folder for
+ * compiled kernels that cannot be used, and warns of one that cannot be written. `any` takes a
+ * device that cannot be used, too, and the first where none can be. The last two leave what there
  * is to cli_close(). */
 int cli_find(const char *which, const cls_context_options *options, bool any, cli_target *target);
 int cli_open_queue(cli_target *target, cl_command_queue_properties properties);
@@ -175,10 +182,11 @@ int cli_fail_opencl(const char *what, cl_int error);
 
 /* ---------------------------------------------------------- output, cli/output.c */
 
-int cli_print_json(json_t *value); /* to stdout, with a newline; takes the reference; NULL is out of memory */
+int cli_print_json(
+    json_t *value); /* to stdout, with a newline; takes the reference; NULL is out of memory */
 json_t *cli_text(const char *text); /* a string; '?' for what is no UTF-8 */
-json_t *cli_real(double x);        /* null where JSON has no number for it */
-int cli_flush(void);               /* 1 if stdout could not be written */
+json_t *cli_real(double x);         /* null where JSON has no number for it */
+int cli_flush(void);                /* 1 if stdout could not be written */
 const char *cli_status_words(int32_t status, char words[64]); /* "nan, inf"; "ok" */
 
 /* A bar of `width` columns, filled to x in [0, 1]. */
@@ -214,14 +222,16 @@ typedef struct cli_npy {
     /* While it is open. */
     FILE *file;
     const char *path;
-    bool seeks;     /* it is a file, not a pipe, and its data are as long as the header says; they ... */
+    bool
+        seeks; /* it is a file, not a pipe, and its data are as long as the header says; they ... */
     uint64_t begin; /* ... begin here */
     uint64_t bytes; /* of all data; */
     uint64_t taken; /* those that were read so far */
 } cli_npy;
 
-/* Opening reads the header, so that its owner can look at type and shape; then the picked rows, which must be among
- * those of the shape, are read and the file is closed, or it is closed at once. A failure has closed it. */
+/* Opening reads the header, so that its owner can look at type and shape; then the picked rows,
+ * which must be among those of the shape, are read and the file is closed, or it is closed at once.
+ * A failure has closed it. */
 int cli_npy_open(const char *path, cli_npy *array);
 int cli_npy_rows(cli_npy *array, const cli_picked *picked);
 void cli_npy_close(cli_npy *array);
@@ -229,7 +239,8 @@ void cli_npy_close(cli_npy *array);
 int cli_npy_read(const char *path, cli_npy *array);
 int cli_npy_read_any(const char *path, cli_npy *array); /* an empty one, too: data is NULL then */
 /* Writes int32 ('i'), uint32 ('u') or float32 ('f') data of one to three dimensions. */
-int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape, const void *data);
+int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape,
+                  const void *data);
 
 const char *cli_npy_type(const cli_npy *array, char name[16]); /* as NumPy calls it: "float64" */
 /* The sentence that it is not WHAT: "int32 [rows, tokens]", the type to convert to first. */
@@ -245,7 +256,8 @@ typedef struct cli_logits {
     cls_dtype dtype;
     size_t size; /* of an element */
 } cli_logits;
-int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked, cli_logits *logits);
+int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
+                    cli_logits *logits);
 
 /* -------------------------------------------------------------- sampling, cli/run.c */
 
@@ -268,19 +280,20 @@ typedef struct cli_job {
     const void *bias; /* [rows, vocab] of bias_dtype; NULL: none */
     cls_dtype bias_dtype;
     cli_tokens prompt, output;
-    uint32_t ahead;           /* tokens that may join the outputs: drafts */
-    uint32_t history;         /* the latest tokens that the rows' requests keep; 0: none look at them */
+    uint32_t ahead;   /* tokens that may join the outputs: drafts */
+    uint32_t history; /* the latest tokens that the rows' requests keep; 0: none look at them */
     const cls_infill *infill; /* NULL: no row has that stage */
-    uint32_t draws; /* of the same state, at the positions from cli_position() on */
+    uint32_t draws;           /* of the same state, at the positions from cli_position() on */
     cls_logprob_kind kind;
-    int32_t *tokens; /* [rows, draws] */
-    float *logprobs; /* [rows, draws] */
-    int32_t *status; /* [rows, draws] */
-    float *probs;    /* [rows, vocab], of the first draw */
+    int32_t *tokens;    /* [rows, draws] */
+    float *logprobs;    /* [rows, draws] */
+    int32_t *status;    /* [rows, draws] */
+    float *probs;       /* [rows, vocab], of the first draw */
     cli_report *report; /* likewise */
 } cli_job;
 
-/* A request is a row's parameters, prompt and output: request r is that of row r, but for drafts. */
+/* A request is a row's parameters, prompt and output: request r is that of row r, but for drafts.
+ */
 
 /* The position of a request's first draw: its parameter, moved on by the tokens of its output. */
 uint64_t cli_position(const cli_job *job, uint32_t request);
@@ -297,9 +310,11 @@ size_t cli_bias_size(const cli_job *job);
 
 /* A buffer with a copy of `from`, or for results. */
 int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from);
-int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size); /* waits; `to` NULL: nothing */
+int cli_fetch(cli_target *target, cl_mem from, void *to,
+              size_t size); /* waits; `to` NULL: nothing */
 
-int cli_run(cli_target *target, const cli_job *job); /* on the device, all rows in one step a draw */
-int cli_run_host(const cli_job *job);                /* the reference */
+int cli_run(cli_target *target,
+            const cli_job *job);      /* on the device, all rows in one step a draw */
+int cli_run_host(const cli_job *job); /* the reference */
 
 #endif

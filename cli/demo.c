@@ -21,8 +21,9 @@ static const struct setting {
     int32_t top_k;
     float top_p, min_p;
 } settings[] = {
-    {"greedy", 0.0f, 0, 1.0f, 0.0f},      {"temp 0.8", 0.8f, 0, 1.0f, 0.0f},    {"+ top-k 3", 0.8f, 3, 1.0f, 0.0f},
-    {"+ top-p 0.9", 0.8f, 0, 0.9f, 0.0f}, {"+ min-p 0.1", 0.8f, 0, 1.0f, 0.1f},
+    {"greedy", 0.0f, 0, 1.0f, 0.0f},      {"temp 0.8", 0.8f, 0, 1.0f, 0.0f},
+    {"+ top-k 3", 0.8f, 3, 1.0f, 0.0f},   {"+ top-p 0.9", 0.8f, 0, 0.9f, 0.0f},
+    {"+ min-p 0.1", 0.8f, 0, 1.0f, 0.1f},
 };
 #define SETTINGS (sizeof settings / sizeof settings[0])
 #define PLAIN 1
@@ -94,7 +95,8 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
 /* ------------------------------------------------------------------------- run */
 
 /* The batch: each picked row once for every setting, with one seed for all. */
-static int fill(const cli_logits *from, const cli_picked *picked, uint64_t seed, cli_logits *batch, cli_job *job)
+static int fill(const cli_logits *from, const cli_picked *picked, uint64_t seed, cli_logits *batch,
+                cli_job *job)
 {
     const size_t row_size = from->vocab * from->size;
     const uint32_t rows = from->rows * (uint32_t)SETTINGS;
@@ -118,7 +120,8 @@ static int fill(const cli_logits *from, const cli_picked *picked, uint64_t seed,
         params[r].top_p = setting->top_p;
         params[r].min_p = setting->min_p;
         params[r].seed = seed + cli_row_number(picked, r / (uint32_t)SETTINGS);
-        memcpy((char *)batch->data + r * row_size, (const char *)from->data + row * row_size, row_size);
+        memcpy((char *)batch->data + r * row_size, (const char *)from->data + row * row_size,
+               row_size);
     }
     return 0;
 }
@@ -135,8 +138,8 @@ static int sample(const char *device, const cls_context_options *kernels, const 
     options.dtypes = 1u << job->logits->dtype;
     if (cli_open(device, &options, 0, &target) != 0)
         return 1;
-    printf("On device %" PRIu32 ", %s (%s, %s):\n", target.index, target.at.name, cli_device_type(target.at.type),
-           target.at.platform_name);
+    printf("On device %" PRIu32 ", %s (%s, %s):\n", target.index, target.at.name,
+           cli_device_type(target.at.type), target.at.platform_name);
     failed = cli_run(&target, job);
     cli_close(&target);
     return failed;
@@ -154,11 +157,13 @@ int cls_cmd_demo(int argc, char **argv)
     int failed;
     cli_option options[] = {
         {"logits", CLI_STRING, &path, "FILE.npy", "[rows, vocab] float32 or float16", NULL, 0},
-        {"rows", CLI_STRING, &list, "LIST", "rows to show, at most 16, as 0,3,8-15 (default 0)", NULL, 0},
-        {"pieces", CLI_STRING, &pieces_path, "FILE.bin", "the tokens' text, as llama2.c stores it", NULL, 0},
+        {"rows", CLI_STRING, &list, "LIST", "rows to show, at most 16, as 0,3,8-15 (default 0)",
+         NULL, 0},
+        {"pieces", CLI_STRING, &pieces_path, "FILE.bin", "the tokens' text, as llama2.c stores it",
+         NULL, 0},
         {"seed", CLI_UINT64, &seed, "N", "row r draws with seed N + r (default 0)", NULL, 0},
-        {"device", CLI_STRING, &device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
-         0},
+        {"device", CLI_STRING, &device, "N|host",
+         "a number of clsample devices, or the reference on the host", NULL, 0},
         CLI_DEVICE_OPTIONS(&kernels),
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     cli_parsed parsed;
@@ -169,7 +174,8 @@ int cls_cmd_demo(int argc, char **argv)
         return parsed == CLI_FAILED;
     if (path == NULL)
         return cli_fail("--logits: a file of logits is needed");
-    failed = cli_picked_parse(list, MOST_ROWS, &picked) || cli_logits_read(path, NULL, &picked, &logits) ||
+    failed = cli_picked_parse(list, MOST_ROWS, &picked) ||
+             cli_logits_read(path, NULL, &picked, &logits) ||
              (pieces_path != NULL && cli_pieces_read(pieces_path, logits.vocab, &words)) ||
              fill(&logits, &picked, seed, &batch, &job) || sample(device, &kernels, &job);
     for (uint32_t i = 0; i < logits.rows && !failed; i++)

@@ -12,7 +12,10 @@
 
 int cli_fail_library(const char *what) { return cli_fail("%s: %s", what, cls_error_message()); }
 
-int cli_fail_opencl(const char *what, cl_int error) { return cli_fail("%s: OpenCL error %d", what, (int)error); }
+int cli_fail_opencl(const char *what, cl_int error)
+{
+    return cli_fail("%s: OpenCL error %d", what, (int)error);
+}
 
 const char *cli_device_type(cl_device_type type)
 {
@@ -52,14 +55,16 @@ static void text_of(cl_device_id device, cl_device_info what, char *text, size_t
     char *all;
     size_t length = 0;
     snprintf(text, size, "?");
-    if (clGetDeviceInfo(device, what, 0, NULL, &length) != CL_SUCCESS || (all = calloc(length + 1, 1)) == NULL)
+    if (clGetDeviceInfo(device, what, 0, NULL, &length) != CL_SUCCESS ||
+        (all = calloc(length + 1, 1)) == NULL)
         return;
     if (clGetDeviceInfo(device, what, length, all, NULL) == CL_SUCCESS)
         snprintf(text, size, "%.*s", (int)size - 1, all);
     free(all);
 }
 
-static void describe(cl_device_id id, const char *platform_name, const cls_context_options *options, cli_device *device)
+static void describe(cl_device_id id, const char *platform_name, const cls_context_options *options,
+                     cli_device *device)
 {
     device->device = id;
     snprintf(device->platform_name, sizeof device->platform_name, "%s", platform_name);
@@ -77,7 +82,8 @@ static void describe(cl_device_id id, const char *platform_name, const cls_conte
         snprintf(device->reason, sizeof device->reason, "%s", cls_error_message());
 }
 
-static int add_platform(cl_platform_id platform, const cls_context_options *options, cli_devices *list)
+static int add_platform(cl_platform_id platform, const cls_context_options *options,
+                        cli_devices *list)
 {
     char name[128] = "?";
     cl_device_id *ids;
@@ -92,7 +98,8 @@ static int add_platform(cl_platform_id platform, const cls_context_options *opti
         free(full);
     }
     /* A custom device is not among "all" devices. */
-    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL | CL_DEVICE_TYPE_CUSTOM, 0, NULL, &n) != CL_SUCCESS)
+    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL | CL_DEVICE_TYPE_CUSTOM, 0, NULL, &n) !=
+        CL_SUCCESS)
         n = 0;
     if (n == 0) {
         if ((grown = realloc(list->bare, (list->bare_count + 1) * sizeof *list->bare)) == NULL)
@@ -106,7 +113,8 @@ static int add_platform(cl_platform_id platform, const cls_context_options *opti
     list->device = grown;
     if ((ids = calloc(n, sizeof *ids)) == NULL)
         return cli_no_memory();
-    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL | CL_DEVICE_TYPE_CUSTOM, n, ids, NULL) == CL_SUCCESS)
+    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL | CL_DEVICE_TYPE_CUSTOM, n, ids, NULL) ==
+        CL_SUCCESS)
         for (cl_uint i = 0; i < n; i++) {
             cli_device *device = &list->device[list->count++];
             memset(device, 0, sizeof *device);
@@ -142,7 +150,8 @@ int cli_devices_find(const cls_context_options *options, cli_devices *list)
     }
     for (uint32_t i = 0; i < list->count; i++) {
         cli_device *device = &list->device[i];
-        if (device->usable && (chosen == NULL || preference(device->type) < preference(chosen->type)))
+        if (device->usable &&
+            (chosen == NULL || preference(device->type) < preference(chosen->type)))
             chosen = device;
     }
     if (chosen != NULL)
@@ -159,10 +168,11 @@ void cli_devices_free(cli_devices *list)
 
 json_t *cli_device_json(const cli_device *device, uint32_t index)
 {
-    json_t *object = json_pack("{s:i, s:o, s:o, s:s, s:o, s:o, s:b, s:b}", "device", (int)index, "platform",
-                               cli_text(device->platform_name), "name", cli_text(device->name), "type",
-                               cli_device_type(device->type), "opencl_c", cli_text(device->c_version), "driver",
-                               cli_text(device->driver), "usable", device->usable, "default", device->is_default);
+    json_t *object = json_pack(
+        "{s:i, s:o, s:o, s:s, s:o, s:o, s:b, s:b}", "device", (int)index, "platform",
+        cli_text(device->platform_name), "name", cli_text(device->name), "type",
+        cli_device_type(device->type), "opencl_c", cli_text(device->c_version), "driver",
+        cli_text(device->driver), "usable", device->usable, "default", device->is_default);
     if (object == NULL)
         return NULL;
     if (!device->usable) {
@@ -170,13 +180,16 @@ json_t *cli_device_json(const cli_device *device, uint32_t index)
         return object;
     }
     json_object_set_new(object, "compute_units", json_integer(device->info.compute_units));
-    json_object_set_new(object, "max_work_group", json_integer((json_int_t)device->info.max_work_group));
-    json_object_set_new(object, "local_mem_size", json_integer((json_int_t)device->info.local_mem_size));
+    json_object_set_new(object, "max_work_group",
+                        json_integer((json_int_t)device->info.max_work_group));
+    json_object_set_new(object, "local_mem_size",
+                        json_integer((json_int_t)device->info.local_mem_size));
     json_object_set_new(object, "work_group", json_integer(device->info.work_group));
     json_object_set_new(object, "vector", json_integer(device->info.vector));
     json_object_set_new(object, "shortlist", json_integer(device->info.shortlist));
     json_object_set_new(object, "tier", json_string(cli_tier_name(device->info.tier)));
-    json_object_set_new(object, "subgroups", json_string(cli_subgroups_name(device->info.subgroups)));
+    json_object_set_new(object, "subgroups",
+                        json_string(cli_subgroups_name(device->info.subgroups)));
     json_object_set_new(object, "infinities", json_boolean(device->infinities));
     return object;
 }
@@ -192,8 +205,9 @@ json_t *cli_shape_json(const cls_context *context)
     cls_device_info info = {.struct_size = sizeof info};
     if (cls_context_info(context, &info) != CLS_OK)
         return NULL;
-    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group", (json_int_t)info.work_group, "row_group",
-                     (json_int_t)info.row_group, "vector", (json_int_t)info.vector, "shortlist",
-                     (json_int_t)info.shortlist, "tier", cli_tier_name(info.tier), "subgroups",
-                     cli_subgroups_name(info.subgroups), "origin", cli_origin_name(info.origin));
+    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group",
+                     (json_int_t)info.work_group, "row_group", (json_int_t)info.row_group, "vector",
+                     (json_int_t)info.vector, "shortlist", (json_int_t)info.shortlist, "tier",
+                     cli_tier_name(info.tier), "subgroups", cli_subgroups_name(info.subgroups),
+                     "origin", cli_origin_name(info.origin));
 }

@@ -58,7 +58,8 @@ static const property properties[] = {
 static char *text_of(cl_device_id device, cl_device_info what, size_t *size)
 {
     char *text;
-    if (clGetDeviceInfo(device, what, 0, NULL, size) != CL_SUCCESS || (text = calloc(*size + 1, 1)) == NULL)
+    if (clGetDeviceInfo(device, what, 0, NULL, size) != CL_SUCCESS ||
+        (text = calloc(*size + 1, 1)) == NULL)
         return NULL;
     if (clGetDeviceInfo(device, what, *size, text, NULL) == CL_SUCCESS)
         return text;
@@ -72,7 +73,8 @@ static int number_of(cl_device_id device, cl_device_info what, uint64_t *number)
     unsigned char bytes[8];
     uint32_t narrow;
     size_t size = 0;
-    if (clGetDeviceInfo(device, what, sizeof bytes, bytes, &size) != CL_SUCCESS || (size != 4 && size != 8))
+    if (clGetDeviceInfo(device, what, sizeof bytes, bytes, &size) != CL_SUCCESS ||
+        (size != 4 && size != 8))
         return 1;
     memcpy(&narrow, bytes, sizeof narrow);
     *number = narrow;
@@ -93,7 +95,8 @@ static void add(json_t *object, cl_device_id device, const property *p)
         free(text);
     } else if (number_of(device, p->what, &number) == 0) {
         json_object_set_new(object, p->key,
-                            p->kind == YES_NO ? json_boolean(number != 0) : json_integer((json_int_t)number));
+                            p->kind == YES_NO ? json_boolean(number != 0)
+                                              : json_integer((json_int_t)number));
     }
 }
 
@@ -127,8 +130,10 @@ static void add_flags(json_t *object, cl_device_id device)
     json_object_set_new(object, "subnormals", json_boolean(floats & CL_FP_DENORM));
     json_object_set_new(object, "round_to_nearest", json_boolean(floats & CL_FP_ROUND_TO_NEAREST));
     json_object_set_new(object, "fma", json_boolean(floats & CL_FP_FMA));
-    json_object_set_new(object, "exact_division", json_boolean(floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT));
-    json_object_set_new(object, "out_of_order_queue", json_boolean(queue & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE));
+    json_object_set_new(object, "exact_division",
+                        json_boolean(floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT));
+    json_object_set_new(object, "out_of_order_queue",
+                        json_boolean(queue & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE));
     json_object_set_new(object, "profiling_queue", json_boolean(queue & CL_QUEUE_PROFILING_ENABLE));
     json_object_set_new(object, "local_mem_is_local", json_boolean(local == CL_LOCAL));
 }
@@ -139,7 +144,8 @@ static void add_extensions(json_t *object, cl_device_id device)
     size_t size;
     char *const text = text_of(device, CL_DEVICE_EXTENSIONS, &size);
     json_t *const array = json_array();
-    for (char *word = text != NULL ? strtok(text, " ") : NULL; word != NULL; word = strtok(NULL, " "))
+    for (char *word = text != NULL ? strtok(text, " ") : NULL; word != NULL;
+         word = strtok(NULL, " "))
         json_array_append_new(array, cli_text(word));
     json_object_set_new(object, "extensions", array);
     free(text);
@@ -148,7 +154,8 @@ static void add_extensions(json_t *object, cl_device_id device)
 static void add_platform(json_t *object, cl_platform_id platform)
 {
     char version[256] = "";
-    if (clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof version - 1, version, NULL) == CL_SUCCESS)
+    if (clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof version - 1, version, NULL) ==
+        CL_SUCCESS)
         json_object_set_new(object, "platform_version", cli_text(version));
 }
 

@@ -10,7 +10,10 @@ static const char *text(const json_t *object, const char *key)
     return s != NULL ? s : "?";
 }
 
-static double number(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
 
 static long long integer(const json_t *object, const char *key)
 {
@@ -50,8 +53,9 @@ static void bytes_row(const json_t *object, const char *key, const char *name, F
 /* Begins as one that changes what the library does, or may. */
 static bool matters(const char *extension)
 {
-    static const char *const words[] = {"subgroup",         "sub_group", "fp16",    "int64", "il_program",
-                                        "device_attribute", "shuffle",   "unified", "spir",  "_svm"};
+    static const char *const words[] = {
+        "subgroup",         "sub_group", "fp16",    "int64", "il_program",
+        "device_attribute", "shuffle",   "unified", "spir",  "_svm"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strstr(extension, words[i]) != NULL)
             return true;
@@ -92,12 +96,16 @@ static void write_device(const json_t *d, FILE *file)
         cell(text(d, texts[i].key), file);
         fputs(" |\n", file);
     }
-    fprintf(file, "| compute units | %lld |\n| largest work-group | %lld |\n| address bits | %lld |\n",
+    fprintf(file,
+            "| compute units | %lld |\n| largest work-group | %lld |\n| address bits | %lld |\n",
             integer(d, "compute_units"), integer(d, "max_work_group"), integer(d, "address_bits"));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         bytes_row(d, sizes[i].key, sizes[i].name, file);
-    fprintf(file, "| infinities and NaN; subnormals | %s; %s |\n| compiler; out-of-order queue | %s; %s |\n",
-            yes_no(d, "infinities"), yes_no(d, "subnormals"), yes_no(d, "compiler"), yes_no(d, "out_of_order_queue"));
+    fprintf(
+        file,
+        "| infinities and NaN; subnormals | %s; %s |\n| compiler; out-of-order queue | %s; %s |\n",
+        yes_no(d, "infinities"), yes_no(d, "subnormals"), yes_no(d, "compiler"),
+        yes_no(d, "out_of_order_queue"));
     write_extensions(d, file);
     fputc('\n', file);
 }
@@ -105,9 +113,10 @@ static void write_device(const json_t *d, FILE *file)
 static void write_shape(const json_t *s, FILE *file)
 {
     fprintf(file,
-            "## Shape\n\nWork-group %lld, row-group %lld, vector %lld, shortlist %lld; tier %s, sub-groups %s.\n\n",
-            integer(s, "work_group"), integer(s, "row_group"), integer(s, "vector"), integer(s, "shortlist"),
-            text(s, "tier"), text(s, "subgroups"));
+            "## Shape\n\nWork-group %lld, row-group %lld, vector %lld, shortlist %lld; tier %s, "
+            "sub-groups %s.\n\n",
+            integer(s, "work_group"), integer(s, "row_group"), integer(s, "vector"),
+            integer(s, "shortlist"), text(s, "tier"), text(s, "subgroups"));
 }
 
 /* ------------------------------------------------------------------ what was run */
@@ -115,14 +124,15 @@ static void write_shape(const json_t *s, FILE *file)
 static void write_selftest(const json_t *t, FILE *file)
 {
     const json_t *const stages = json_object_get(t, "stages");
-    fprintf(file, "## Self-test\n\n%lld of %lld cases differ; %.2f s.\n", integer(t, "failed"), integer(t, "cases"),
-            number(t, "seconds"));
+    fprintf(file, "## Self-test\n\n%lld of %lld cases differ; %.2f s.\n", integer(t, "failed"),
+            integer(t, "cases"), number(t, "seconds"));
     if (json_object_get(t, "error") != NULL)
         fprintf(file, "\nIt did not run to its end: %s\n", text(t, "error"));
     fputs("\n| stage | cases | failed | |\n|---|---:|---:|---|\n", file);
     for (size_t i = 0; i < json_array_size(stages); i++) {
         const json_t *const s = json_array_get(stages, i);
-        fprintf(file, "| %s | %lld | %lld | ", text(s, "name"), integer(s, "cases"), integer(s, "failed"));
+        fprintf(file, "| %s | %lld | %lld | ", text(s, "name"), integer(s, "cases"),
+                integer(s, "failed"));
         cell(text(s, "message"), file);
         fputs(" |\n", file);
     }
@@ -131,7 +141,9 @@ static void write_selftest(const json_t *t, FILE *file)
 
 static void write_start(const json_t *s, FILE *file)
 {
-    fputs("## Start\n\nOf this process; a driver may keep compiled kernels from an earlier one.\n\n", file);
+    fputs(
+        "## Start\n\nOf this process; a driver may keep compiled kernels from an earlier one.\n\n",
+        file);
     fputs("| | |\n|---|---:|\n", file);
     if (json_object_get(s, "queue_seconds") != NULL)
         fprintf(file, "| OpenCL's context and queue | %.3f s |\n", number(s, "queue_seconds"));
@@ -142,7 +154,8 @@ static void write_start(const json_t *s, FILE *file)
                 number(s, "sampler_seconds"));
     if (json_object_get(s, "first_step_seconds") != NULL)
         fprintf(file,
-                "| first step, of one row, to its token on the host | %.3f ms |\n| later ones, median | %.3f ms |\n",
+                "| first step, of one row, to its token on the host | %.3f ms |\n| later ones, "
+                "median | %.3f ms |\n",
                 1e3 * number(s, "first_step_seconds"), 1e3 * number(s, "later_step_seconds"));
     fputc('\n', file);
 }
@@ -152,17 +165,20 @@ static void write_programs(const json_t *programs, FILE *file)
     double seconds = 0;
     for (size_t i = 0; i < json_array_size(programs); i++)
         seconds += number(json_array_get(programs, i), "seconds");
-    fprintf(file, "## Programs\n\n%zu programs, %.2f s in all.\n\n", json_array_size(programs), seconds);
-    fputs("| program | type | from | group | sub-groups | seconds | local bytes | private bytes | largest group | "
+    fprintf(file, "## Programs\n\n%zu programs, %.2f s in all.\n\n", json_array_size(programs),
+            seconds);
+    fputs("| program | type | from | group | sub-groups | seconds | local bytes | private bytes | "
+          "largest group | "
           "multiple |\n"
           "|---|---|---|---:|---|---:|---:|---:|---:|---:|\n",
           file);
     for (size_t i = 0; i < json_array_size(programs); i++) {
         const json_t *const p = json_array_get(programs, i);
-        fprintf(file, "| %s | %s | %s | %lld | %s | %.3f | %lld | %lld | %lld | %lld |\n", text(p, "name"),
-                text(p, "dtype"), text(p, "origin"), integer(p, "work_group"), text(p, "subgroups"),
-                number(p, "seconds"), integer(p, "local_mem_bytes"), integer(p, "private_mem_bytes"),
-                integer(p, "max_work_group"), integer(p, "preferred_multiple"));
+        fprintf(file, "| %s | %s | %s | %lld | %s | %.3f | %lld | %lld | %lld | %lld |\n",
+                text(p, "name"), text(p, "dtype"), text(p, "origin"), integer(p, "work_group"),
+                text(p, "subgroups"), number(p, "seconds"), integer(p, "local_mem_bytes"),
+                integer(p, "private_mem_bytes"), integer(p, "max_work_group"),
+                integer(p, "preferred_multiple"));
     }
     fputc('\n', file);
 }
@@ -175,7 +191,8 @@ static void write_case(const json_t *c, FILE *file)
         fputs(" | | | | |\n", file);
         return;
     }
-    fprintf(file, "%.1f | %.1f | %.2f | ", number(c, "floor_us"), number(c, "step_us"), number(c, "ratio"));
+    fprintf(file, "%.1f | %.1f | %.2f | ", number(c, "floor_us"), number(c, "step_us"),
+            number(c, "ratio"));
     if (json_object_get(c, "empty_us") != NULL)
         fprintf(file, "%.1f", number(c, "empty_us"));
     else
@@ -186,12 +203,14 @@ static void write_case(const json_t *c, FILE *file)
 static void write_bench(const json_t *b, FILE *file)
 {
     const json_t *const cases = json_object_get(b, "cases");
-    fprintf(
-        file,
-        "## Bench\n\n%lld rows of %lld %s; floor: %s. Medians in microseconds; a ratio is in floors: plain reads of "
-        "the same logits. Serving has 64 rows.\n\n",
-        integer(b, "rows"), integer(b, "vocab"), text(b, "dtype"), text(b, "floor_shape"));
-    fputs("| case | floor | step | ratio | empty launches | runs |\n|---|---:|---:|---:|---:|---:|\n", file);
+    fprintf(file,
+            "## Bench\n\n%lld rows of %lld %s; floor: %s. Medians in microseconds; a ratio is in "
+            "floors: plain reads of "
+            "the same logits. Serving has 64 rows.\n\n",
+            integer(b, "rows"), integer(b, "vocab"), text(b, "dtype"), text(b, "floor_shape"));
+    fputs(
+        "| case | floor | step | ratio | empty launches | runs |\n|---|---:|---:|---:|---:|---:|\n",
+        file);
     for (size_t i = 0; i < json_array_size(cases); i++)
         write_case(json_array_get(cases, i), file);
     fputc('\n', file);
@@ -203,7 +222,8 @@ static void write_failures(const json_t *json, FILE *file)
 {
     const json_t *const failures = json_object_get(json, "failures");
     if (!json_is_true(json_object_get(json, "complete")))
-        fprintf(file, "**The report is not complete: it ended, or goes on, with: %s.**\n\n", text(json, "doing"));
+        fprintf(file, "**The report is not complete: it ended, or goes on, with: %s.**\n\n",
+                text(json, "doing"));
     else if (json_array_size(failures) == 0)
         fputs("Everything ran and agreed.\n\n", file);
     if (json_array_size(failures) == 0)
@@ -223,12 +243,13 @@ void cli_page_write(const json_t *json, FILE *file)
     static const struct {
         const char *key;
         void (*write)(const json_t *part, FILE *file);
-    } parts[] = {{"device", write_device}, {"shape", write_shape},       {"selftest", write_selftest},
-                 {"start", write_start},   {"programs", write_programs}, {"bench", write_bench}};
+    } parts[] = {{"device", write_device},     {"shape", write_shape},
+                 {"selftest", write_selftest}, {"start", write_start},
+                 {"programs", write_programs}, {"bench", write_bench}};
     const json_t *const h = json_object_get(json, "host");
     fprintf(file, "# clsample report: %s\n\n", text(json_object_get(json, "device"), "name"));
-    fprintf(file, "clsample %s, %s, on %s %s.\n\n", text(json, "clsample"), text(json, "time"), text(h, "system"),
-            text(h, "machine"));
+    fprintf(file, "clsample %s, %s, on %s %s.\n\n", text(json, "clsample"), text(json, "time"),
+            text(h, "system"), text(h, "machine"));
     write_failures(json, file);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const json_t *const part = json_object_get(json, parts[i].key);

@@ -27,7 +27,8 @@ void cli_device_report_fail(cli_device_report *report, const char *part, const c
 {
     json_t *const failures = json_object_get(report->json, "failures");
     report->failures++;
-    json_array_append_new(failures, json_pack("{s:o, s:o}", "part", cli_text(part), "error", cli_text(sentence)));
+    json_array_append_new(
+        failures, json_pack("{s:o, s:o}", "part", cli_text(part), "error", cli_text(sentence)));
 }
 
 /* ------------------------------------------------------------------------- files */
@@ -60,7 +61,9 @@ int cli_device_report_save(cli_device_report *report, const char *doing)
     json_object_set_new(report->json, "doing", doing != NULL ? cli_text(doing) : json_null());
     if (json_dump_file(report->json, report->path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0)
         return cli_fail("--output: %s: cannot write: %s", report->path, strerror(errno));
-    return write_page(report) ? cli_fail("--output: %s: cannot write: %s", report->page, strerror(errno)) : 0;
+    return write_page(report)
+               ? cli_fail("--output: %s: cannot write: %s", report->page, strerror(errno))
+               : 0;
 }
 
 /* ------------------------------------------------------------------------- parts */
@@ -87,10 +90,11 @@ static json_t *asked(const cli_device_report *report)
     for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++)
         if (o->dtypes >> dtype & 1u)
             json_array_append_new(dtypes, json_string(cli_dtype_name(dtype)));
-    return json_pack("{s:o, s:b, s:s, s:I, s:I, s:I, s:b}", "dtypes", dtypes, "quick", report->quick, "tier",
-                     cli_tier_name(o->tier), "max_work_group", (json_int_t)o->max_work_group, "max_local_mem_bytes",
-                     (json_int_t)o->max_local_mem, "shortlist", (json_int_t)o->shortlist, "cache_dir",
-                     o->cache_dir != NULL);
+    return json_pack("{s:o, s:b, s:s, s:I, s:I, s:I, s:b}", "dtypes", dtypes, "quick",
+                     report->quick, "tier", cli_tier_name(o->tier), "max_work_group",
+                     (json_int_t)o->max_work_group, "max_local_mem_bytes",
+                     (json_int_t)o->max_local_mem, "shortlist", (json_int_t)o->shortlist,
+                     "cache_dir", o->cache_dir != NULL);
 }
 
 static int begin(cli_device_report *report)
@@ -100,9 +104,9 @@ static int begin(cli_device_report *report)
     const struct tm *const utc = gmtime(&t);
     if (utc != NULL)
         strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", utc);
-    report->json =
-        json_pack("{s:i, s:s, s:s, s:b, s:s, s:o, s:o, s:[]}", "report_version", 1, "clsample", cls_version(), "time",
-                  now, "complete", 0, "doing", "device", "host", host(), "options", asked(report), "failures");
+    report->json = json_pack("{s:i, s:s, s:s, s:b, s:s, s:o, s:o, s:[]}", "report_version", 1,
+                             "clsample", cls_version(), "time", now, "complete", 0, "doing",
+                             "device", "host", host(), "options", asked(report), "failures");
     return report->json != NULL ? 0 : cli_no_memory();
 }
 
@@ -116,8 +120,8 @@ static void run_selftest(cli_device_report *report)
     const bool ended = status == CLS_OK || (status == CLS_SELF_TEST_FAILED && r.failed != 0);
     uint32_t cases;
     json_t *const all = cli_stages_json(&r, &cases);
-    json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed", (json_int_t)r.failed,
-                                     "seconds", took, "stages", all);
+    json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed",
+                                     (json_int_t)r.failed, "seconds", took, "stages", all);
     json_object_set_new(report->json, "selftest", object);
     for (uint32_t i = 0; i < r.stages && i < CLS_SELFTEST_STAGES; i++)
         if (r.stage[i].failed != 0) {
@@ -136,7 +140,8 @@ static void run_selftest(cli_device_report *report)
 
 static void run_bench(cli_device_report *report)
 {
-    bench_setup setup = {.on = &report->target, .batch = BENCH_ROWS, .vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
+    bench_setup setup = {
+        .on = &report->target, .batch = BENCH_ROWS, .vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
     json_t *const object = json_object(), *one;
     size_t i;
     while (!(report->options.dtypes >> setup.dtype & 1u))
@@ -159,7 +164,8 @@ static void run_bench(cli_device_report *report)
         if (error != NULL)
             cli_device_report_fail(report, part, error);
     }
-    printf("bench      %zu cases, %d failed\n", json_array_size(json_object_get(object, "cases")), failed);
+    printf("bench      %zu cases, %d failed\n", json_array_size(json_object_get(object, "cases")),
+           failed);
 }
 
 /* --------------------------------------------------------------------------- all */
@@ -227,12 +233,13 @@ static const char *doing_of(const cli_device_report *report)
 static int tell_end(const cli_device_report *report, bool nothing)
 {
     if (cli_interrupted())
-        printf("\nInterrupted in its part %s; the report has what was known by then.\n", doing_of(report));
+        printf("\nInterrupted in its part %s; the report has what was known by then.\n",
+               doing_of(report));
     else if (report->failures == 0)
         puts("\nEverything ran and agreed.");
     else
-        printf("\n%" PRIu32 " thing%s failed or differed; the report says which.\n", report->failures,
-               report->failures == 1 ? "" : "s");
+        printf("\n%" PRIu32 " thing%s failed or differed; the report says which.\n",
+               report->failures, report->failures == 1 ? "" : "s");
     printf("Please send these two files:\n    %s\n    %s\n", report->path, report->page);
     if (cli_flush() != 0)
         return DID_NOT_RUN;
@@ -241,15 +248,16 @@ static int tell_end(const cli_device_report *report, bool nothing)
 
 static int run(cli_device_report *report, const char *device)
 {
-    if (name_page(report) != 0 || cli_find(device, &report->options, true, &report->target) != 0 || begin(report) != 0)
+    if (name_page(report) != 0 || cli_find(device, &report->options, true, &report->target) != 0 ||
+        begin(report) != 0)
         return DID_NOT_RUN;
     cli_device_report_device(report);
     if (cli_device_report_save(report, "context") != 0)
         return DID_NOT_RUN;
     printf("device     %" PRIu32 ": %s, %s\n", report->target.index, report->target.at.name,
            cli_device_type(report->target.at.type));
-    printf("platform   %s, driver %s, %s\n", report->target.at.platform_name, report->target.at.driver,
-           report->target.at.c_version);
+    printf("platform   %s, driver %s, %s\n", report->target.at.platform_name,
+           report->target.at.driver, report->target.at.c_version);
     fflush(stdout);
     cli_hear_interrupt();
     const bool nothing = cli_device_report_context(report) != 0;
@@ -267,24 +275,27 @@ int cls_cmd_report(int argc, char **argv)
     int32_t dtype = 0;
     cli_option options[] = {
         {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
-        {"output", CLI_STRING, &report.path, "FILE", "default clsample-report.json; the page is FILE with .md", NULL,
-         0},
-        {"dtype", CLI_CHOICE, &dtype, "TYPE", "of the logits: all (default; quick: f32), f32, f16 or bf16",
-         "all|f32|f16|bf16", 0},
-        {"quick", CLI_FLAG, &report.quick, NULL, "float32 only, and a small bench: seconds once kernels are compiled",
-         NULL, 0},
-        {"shortlist", CLI_UINT, &report.options.shortlist, "N", "candidates of a row's list (default: by device)", NULL,
-         0},
+        {"output", CLI_STRING, &report.path, "FILE",
+         "default clsample-report.json; the page is FILE with .md", NULL, 0},
+        {"dtype", CLI_CHOICE, &dtype, "TYPE",
+         "of the logits: all (default; quick: f32), f32, f16 or bf16", "all|f32|f16|bf16", 0},
+        {"quick", CLI_FLAG, &report.quick, NULL,
+         "float32 only, and a small bench: seconds once kernels are compiled", NULL, 0},
+        {"shortlist", CLI_UINT, &report.options.shortlist, "N",
+         "candidates of a row's list (default: by device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&report.options),
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
     };
     cls_context_options_default(&report.options, sizeof report.options);
-    switch (cli_parse(argc, argv, "report [OPTION]...",
-                      "Writes all that there is to tell of a device into two files to send: what it is, whether it\n"
-                      "computes right, how long it takes to start, and how fast it is. Takes minutes where kernels\n"
-                      "are compiled for the first time.\n"
-                      "Exits 0 if all ran and agreed, 1 if something failed or differs, 2 if nothing could run.",
-                      options)) {
+    switch (cli_parse(
+        argc, argv, "report [OPTION]...",
+        "Writes all that there is to tell of a device into two files to send: what it is, whether "
+        "it\n"
+        "computes right, how long it takes to start, and how fast it is. Takes minutes where "
+        "kernels\n"
+        "are compiled for the first time.\n"
+        "Exits 0 if all ran and agreed, 1 if something failed or differs, 2 if nothing could run.",
+        options)) {
     case CLI_HELPED:
         return 0;
     case CLI_FAILED:
@@ -294,7 +305,8 @@ int cls_cmd_report(int argc, char **argv)
     }
     if (dtype == 0 && report.quick && !options[2].given)
         dtype = 1;
-    report.options.dtypes = dtype == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (dtype - 1);
+    report.options.dtypes =
+        dtype == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (dtype - 1);
     const int status = run(&report, device);
     cli_close(&report.target);
     json_decref(report.json);

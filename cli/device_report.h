@@ -37,11 +37,14 @@ const char *cli_dtype_name(int32_t dtype); /* "float32"; "-" for none */
 
 /* ------------------------------------------------------- the parts, into the object */
 
-void cli_device_report_device(cli_device_report *report);   /* "device": name, versions, limits, floats, extensions */
-int cli_device_report_context(cli_device_report *report);   /* "shape", "start"; opens. 1: there is no context */
-void cli_device_report_first(cli_device_report *report);    /* "start": the first token */
-void cli_device_report_compile(cli_device_report *report);  /* "compile", then "programs" */
-void cli_device_report_programs(cli_device_report *report); /* "programs": those that are there by now */
+void cli_device_report_device(
+    cli_device_report *report); /* "device": name, versions, limits, floats, extensions */
+int cli_device_report_context(
+    cli_device_report *report); /* "shape", "start"; opens. 1: there is no context */
+void cli_device_report_first(cli_device_report *report);   /* "start": the first token */
+void cli_device_report_compile(cli_device_report *report); /* "compile", then "programs" */
+void cli_device_report_programs(
+    cli_device_report *report); /* "programs": those that are there by now */
 
 /* ----------------------------------------------------------------------- the page */
 

@@ -9,7 +9,10 @@
 
 enum { LATER = 100 }; /* tokens after the first */
 
-static json_t *start_of(const cli_device_report *report) { return json_object_get(report->json, "start"); }
+static json_t *start_of(const cli_device_report *report)
+{
+    return json_object_get(report->json, "start");
+}
 
 /* ---------------------------------------------------------------------- the context */
 
@@ -31,7 +34,8 @@ static int open_some_tier(cli_device_report *report)
     for (size_t i = 0;; i++) {
         const double start = cli_seconds();
         if (cli_open_context(&report->target, &options) == 0) {
-            json_object_set_new(start_of(report), "context_seconds", json_real(cli_seconds() - start));
+            json_object_set_new(start_of(report), "context_seconds",
+                                json_real(cli_seconds() - start));
             return 0;
         }
         snprintf(part, sizeof part, "context, tier %s", cli_tier_name(options.tier));
@@ -86,7 +90,8 @@ static int open_request(request *r)
     if ((r->rows = malloc(size)) == NULL)
         return cli_no_memory();
     bench_fill_rows(r->rows, r->dtype, 1, BENCH_VOCAB, BENCH_LANGUAGE);
-    r->logits = clCreateBuffer(r->target->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, size, r->rows, &error);
+    r->logits = clCreateBuffer(r->target->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, size,
+                               r->rows, &error);
     if (error == CL_SUCCESS)
         r->token = clCreateBuffer(r->target->cl, CL_MEM_READ_WRITE, sizeof(int32_t), NULL, &error);
     if (error != CL_SUCCESS)
@@ -122,7 +127,8 @@ static int sample(const request *r, int32_t *token, double *seconds)
     step.tokens.buffer = r->token;
     if (cls_sample(r->sampler, r->target->queue, &step, 0, NULL, NULL) != CLS_OK)
         return cli_fail_library("the first steps");
-    error = clEnqueueReadBuffer(r->target->queue, r->token, CL_TRUE, 0, sizeof *token, token, 0, NULL, NULL);
+    error = clEnqueueReadBuffer(r->target->queue, r->token, CL_TRUE, 0, sizeof *token, token, 0,
+                                NULL, NULL);
     *seconds = cli_seconds() - start;
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the first tokens", error);
 }
@@ -140,7 +146,8 @@ static int check(const request *r, int32_t token)
     if (cls_host_sample(&row, &result) != CLS_OK)
         return cli_fail_library("the reference");
     return result.token == token ? 0
-                                 : cli_fail("the first token is %d, the reference's %d", (int)token, (int)result.token);
+                                 : cli_fail("the first token is %d, the reference's %d", (int)token,
+                                            (int)result.token);
 }
 
 static int first(cli_device_report *report, request *r)
@@ -156,7 +163,8 @@ static int first(cli_device_report *report, request *r)
         if (sample(r, &later, &seconds[i]))
             return 1;
     json_object_set_new(start_of(report), "first_step_seconds", json_real(seconds[0]));
-    json_object_set_new(start_of(report), "later_step_seconds", json_real(bench_median(seconds + 1, LATER)));
+    json_object_set_new(start_of(report), "later_step_seconds",
+                        json_real(bench_median(seconds + 1, LATER)));
     return check(r, token);
 }
 
@@ -180,16 +188,18 @@ void cli_device_report_programs(cli_device_report *report)
         json_t *const object =
             json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
                       cli_dtype_name(p.dtype), "origin", cli_origin_name(p.origin), "work_group",
-                      (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups), "seconds", p.seconds,
-                      "local_mem_bytes", (json_int_t)p.local_mem, "private_mem_bytes", (json_int_t)p.private_mem,
-                      "max_work_group", (json_int_t)p.max_work_group, "preferred_multiple", (json_int_t)p.preferred);
+                      (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups),
+                      "seconds", p.seconds, "local_mem_bytes", (json_int_t)p.local_mem,
+                      "private_mem_bytes", (json_int_t)p.private_mem, "max_work_group",
+                      (json_int_t)p.max_work_group, "preferred_multiple", (json_int_t)p.preferred);
         json_array_append_new(array, object);
     }
     json_object_set_new(report->json, "programs", array);
 }
 
 /* Features for a type of logits; 1: they did not compile. */
-static int compile_some(cli_device_report *report, const char *name, int32_t dtype, uint32_t features)
+static int compile_some(cli_device_report *report, const char *name, int32_t dtype,
+                        uint32_t features)
 {
     const cls_compile_options some = {sizeof some, 1u << dtype, features};
     const double start = cli_seconds();
@@ -199,8 +209,8 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
     if (cli_device_report_save(report, part) != 0)
         return 0;
     const cls_status status = cli_compiled(cls_context_compile(report->target.context, &some));
-    object =
-        json_pack("{s:s, s:s, s:f}", "feature", name, "dtype", cli_dtype_name(dtype), "seconds", cli_seconds() - start);
+    object = json_pack("{s:s, s:s, s:f}", "feature", name, "dtype", cli_dtype_name(dtype),
+                       "seconds", cli_seconds() - start);
     json_array_append_new(json_object_get(report->json, "compile"), object);
     if (status == CLS_OK)
         return 0;

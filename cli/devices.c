@@ -15,10 +15,12 @@ static void print(const cli_device *device, uint32_t index)
         printf("       unusable  %s\n", device->reason);
         return;
     }
-    printf("       limits    %" PRIu32 " compute unit%s, work-groups to %" PRIu64 ", %" PRIu64 " KiB of local memory\n",
-           info->compute_units, info->compute_units == 1 ? "" : "s", info->max_work_group, info->local_mem_size / 1024);
-    printf("       shape     work-group %" PRIu32 ", vector %" PRIu32 ", shortlist %" PRIu32 "\n", info->work_group,
-           info->vector, info->shortlist);
+    printf("       limits    %" PRIu32 " compute unit%s, work-groups to %" PRIu64 ", %" PRIu64
+           " KiB of local memory\n",
+           info->compute_units, info->compute_units == 1 ? "" : "s", info->max_work_group,
+           info->local_mem_size / 1024);
+    printf("       shape     work-group %" PRIu32 ", vector %" PRIu32 ", shortlist %" PRIu32 "\n",
+           info->work_group, info->vector, info->shortlist);
     printf("       tier      %s", cli_tier_name(info->tier));
     if (info->subgroups != CLS_SUBGROUPS_NONE)
         printf(" (%s's), if they compute right", cli_subgroups_name(info->subgroups));
@@ -43,13 +45,14 @@ int cls_cmd_devices(int argc, char **argv)
     bool json = false;
     cli_devices list;
     int failed;
-    cli_option options[] = {{"json", CLI_FLAG, &json, NULL, "an array; its index is the number for --device", NULL, 0},
-                            {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
-    const cli_parsed parsed =
-        cli_parse(argc, argv, "devices [--json]",
-                  "Lists the OpenCL devices, with the numbers that --device takes.\n"
-                  "The default, marked *, is the first usable GPU, else accelerator, custom device, CPU.",
-                  options);
+    cli_option options[] = {
+        {"json", CLI_FLAG, &json, NULL, "an array; its index is the number for --device", NULL, 0},
+        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    const cli_parsed parsed = cli_parse(
+        argc, argv, "devices [--json]",
+        "Lists the OpenCL devices, with the numbers that --device takes.\n"
+        "The default, marked *, is the first usable GPU, else accelerator, custom device, CPU.",
+        options);
     if (parsed != CLI_GO)
         return parsed == CLI_FAILED;
     if (cli_devices_find(NULL, &list) != 0)
@@ -62,7 +65,8 @@ int cls_cmd_devices(int argc, char **argv)
         for (uint32_t i = 0; i < list.bare_count; i++)
             printf("     platform %s has no device\n", list.bare[i]);
         if (list.count == 0)
-            puts("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to use the CPU");
+            puts("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to "
+                 "use the CPU");
         failed = cli_flush();
     }
     cli_devices_free(&list);

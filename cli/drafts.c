@@ -33,14 +33,15 @@ static int cu_read(const cli_draft_files *files, uint32_t rows, cli_drafts *draf
     for (uint64_t i = 0; i + 1 < count; i++) {
         const int64_t of_request = (int64_t)drafts->cu[i + 1] - drafts->cu[i];
         if (of_request < 1 || of_request > CLS_MAX_DRAFTS + 1)
-            return cli_fail("%s: request %" PRIu64 " has %" PRId64 " rows, which is none of 1 to %d", files->cu, i,
-                            of_request, CLS_MAX_DRAFTS + 1);
+            return cli_fail("%s: request %" PRIu64 " has %" PRId64
+                            " rows, which is none of 1 to %d",
+                            files->cu, i, of_request, CLS_MAX_DRAFTS + 1);
         if (of_request - 1 > drafts->most)
             drafts->most = (uint32_t)of_request - 1;
     }
     if ((uint32_t)drafts->cu[count - 1] != rows)
-        return cli_fail("%s: ends with row %" PRId32 ", but %s has %" PRIu32 " rows", files->cu, drafts->cu[count - 1],
-                        files->target, rows);
+        return cli_fail("%s: ends with row %" PRId32 ", but %s has %" PRIu32 " rows", files->cu,
+                        drafts->cu[count - 1], files->target, rows);
     drafts->requests = (uint32_t)count - 1;
     drafts->count = rows - drafts->requests;
     return 0;
@@ -48,9 +49,9 @@ static int cu_read(const cli_draft_files *files, uint32_t rows, cli_drafts *draf
 
 static int of_drafts(const char *path, uint64_t have, const char *what, const cli_drafts *drafts)
 {
-    return have == drafts->count
-               ? 0
-               : cli_fail("%s: %" PRIu64 " %s for %" PRIu32 " drafts", path, have, what, drafts->count);
+    return have == drafts->count ? 0
+                                 : cli_fail("%s: %" PRIu64 " %s for %" PRIu32 " drafts", path, have,
+                                            what, drafts->count);
 }
 
 /* Each draft follows the text, or one before it. */
@@ -77,12 +78,13 @@ static int ids_read(const cli_draft_files *files, cli_drafts *drafts)
     if (files->parents == NULL)
         return 0;
     return line_read(files->parents, "int32 [drafts]", &drafts->parents, &count) ||
-           of_drafts(files->parents, count, "parents", drafts) || parents_check(files->parents, drafts);
+           of_drafts(files->parents, count, "parents", drafts) ||
+           parents_check(files->parents, drafts);
 }
 
 /* What the drafts were drawn from. */
-static int distribution_read(const cli_draft_files *files, const char *dtype, const cli_logits *target,
-                             cli_drafts *drafts)
+static int distribution_read(const cli_draft_files *files, const char *dtype,
+                             const cli_logits *target, cli_drafts *drafts)
 {
     const char *const path = files->probs != NULL ? files->probs : files->logits;
     cli_npy array;
@@ -93,25 +95,32 @@ static int distribution_read(const cli_draft_files *files, const char *dtype, co
     drafts->kind = files->probs != NULL ? CLS_DRAFT_PROBS : CLS_DRAFT_LOGITS;
     if (files->logits != NULL && array.size == 2)
         have = array.kind == 'f' ? CLS_F16 : CLS_BF16;
-    if (array.dims != 2 || array.kind != (have == CLS_BF16 ? 'u' : 'f') || array.size != (have == CLS_F32 ? 4 : 2))
+    if (array.dims != 2 || array.kind != (have == CLS_BF16 ? 'u' : 'f') ||
+        array.size != (have == CLS_F32 ? 4 : 2))
         return cli_npy_refuse(&array, path,
-                              files->probs != NULL ? "float32 [drafts, vocab]" : "float32 or float16 [drafts, vocab]");
+                              files->probs != NULL ? "float32 [drafts, vocab]"
+                                                   : "float32 or float16 [drafts, vocab]");
     if (have != target->dtype || (have == CLS_BF16 && dtype == NULL))
-        return cli_fail("%s: the draft's logits are of another type than those of %s", path, files->target);
+        return cli_fail("%s: the draft's logits are of another type than those of %s", path,
+                        files->target);
     if (of_drafts(path, array.shape[0], "rows", drafts) != 0)
         return 1;
     if (array.shape[1] != target->vocab && drafts->count != 0)
-        return cli_fail("%s: rows of %" PRIu64 " for a vocabulary of %" PRIu32, path, array.shape[1], target->vocab);
+        return cli_fail("%s: rows of %" PRIu64 " for a vocabulary of %" PRIu32, path,
+                        array.shape[1], target->vocab);
     return 0;
 }
 
-int cli_drafts_read(const cli_draft_files *files, const char *dtype, const cli_logits *target, cli_drafts *drafts)
+int cli_drafts_read(const cli_draft_files *files, const char *dtype, const cli_logits *target,
+                    cli_drafts *drafts)
 {
     return cu_read(files, target->rows, drafts) || ids_read(files, drafts) ||
-           ((files->probs != NULL || files->logits != NULL) && distribution_read(files, dtype, target, drafts));
+           ((files->probs != NULL || files->logits != NULL) &&
+            distribution_read(files, dtype, target, drafts));
 }
 
-uint32_t cli_draft_position(const cli_job *job, const cli_drafts *drafts, uint32_t trial, uint32_t request)
+uint32_t cli_draft_position(const cli_job *job, const cli_drafts *drafts, uint32_t trial,
+                            uint32_t request)
 {
     return (uint32_t)cli_position(job, request) + trial * (drafts->most + 1);
 }
@@ -124,7 +133,8 @@ size_t cli_draft_size(const cli_job *job, const cli_drafts *drafts)
 uint32_t cli_emitted(const cli_drafts *drafts, uint32_t trial, uint32_t request)
 {
     const size_t width = drafts->most + 1;
-    const int32_t *const tokens = drafts->tokens + ((size_t)trial * drafts->requests + request) * width;
+    const int32_t *const tokens =
+        drafts->tokens + ((size_t)trial * drafts->requests + request) * width;
     uint32_t n = 0;
     while (n < width && tokens[n] >= 0)
         n++;

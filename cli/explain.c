@@ -24,7 +24,8 @@ typedef struct question {
 static void bold(bool on)
 {
     const char *const no = getenv("NO_COLOR"), *const term = getenv("TERM");
-    if (isatty(STDOUT_FILENO) && (no == NULL || *no == '\0') && term != NULL && strcmp(term, "dumb") != 0)
+    if (isatty(STDOUT_FILENO) && (no == NULL || *no == '\0') && term != NULL &&
+        strcmp(term, "dumb") != 0)
         fputs(on ? "\033[1m" : "\033[0m", stdout);
 }
 
@@ -36,8 +37,9 @@ static void print_line(const cli_shown *shown, bool first)
     if (shown->temperature > 0)
         snprintf(temperature, sizeof temperature, "%.4g", shown->temperature);
     bold(true);
-    printf("%-12s %9" PRIu32 " %9.2f%% %10s %12s%s%s", shown->name, shown->kept, 100.0 * shown->mass, share,
-           temperature, shown->parameter[0] == '\0' ? "" : "  ", shown->parameter);
+    printf("%-12s %9" PRIu32 " %9.2f%% %10s %12s%s%s", shown->name, shown->kept,
+           100.0 * shown->mass, share, temperature, shown->parameter[0] == '\0' ? "" : "  ",
+           shown->parameter);
     bold(false);
     putchar('\n');
 }
@@ -61,9 +63,11 @@ static void print(const question *q, const cli_explained *e, const cli_pieces *p
     for (uint32_t i = 0; i < e->count; i++)
         if (e->stage[i].tops != 0 && (double)e->stage[i].probs[e->stage[i].top[0]] > longest)
             longest = (double)e->stage[i].probs[e->stage[i].top[0]];
-    printf("row %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32 ", seed %" PRIu64 "\n\n", e->row,
-           q->of.logits.file_rows, e->vocab, e->position, q->of.rows[0].seed);
-    printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "of before", "temperature", "parameter");
+    printf("row %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32 ", seed %" PRIu64
+           "\n\n",
+           e->row, q->of.logits.file_rows, e->vocab, e->position, q->of.rows[0].seed);
+    printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "of before",
+           "temperature", "parameter");
     for (uint32_t i = 0; i < e->count; i++) {
         print_line(&e->stage[i], i == 0);
         print_top(&e->stage[i], pieces, longest);
@@ -85,11 +89,11 @@ static json_t *stage_json(const cli_shown *shown)
 {
     json_t *top = json_array();
     for (uint32_t i = 0; i < shown->tops; i++)
-        json_array_append_new(top, json_pack("{s:I, s:f}", "token", (json_int_t)shown->top[i], "probability",
-                                             (double)shown->probs[shown->top[i]]));
-    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:o}", "stage", shown->name, "parameter", shown->parameter,
-                     "tokens", (json_int_t)shown->kept, "mass", shown->mass, "of_before", shown->share, "temperature",
-                     shown->temperature, "top", top);
+        json_array_append_new(top, json_pack("{s:I, s:f}", "token", (json_int_t)shown->top[i],
+                                             "probability", (double)shown->probs[shown->top[i]]));
+    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:o}", "stage", shown->name, "parameter",
+                     shown->parameter, "tokens", (json_int_t)shown->kept, "mass", shown->mass,
+                     "of_before", shown->share, "temperature", shown->temperature, "top", top);
 }
 
 static int print_json(const cli_explained *e)
@@ -101,10 +105,10 @@ static int print_json(const cli_explained *e)
             json_decref(stages);
             return cli_no_memory();
         }
-    return cli_print_json(json_pack("{s:I, s:I, s:i, s:f, s:i, s:s, s:o}", "row", (json_int_t)e->row, "position",
-                                    (json_int_t)e->position, "token", (int)e->token, "probability", e->probability,
-                                    "status", (int)e->status, "status_words", cli_status_words(e->status, words),
-                                    "stages", stages));
+    return cli_print_json(json_pack(
+        "{s:I, s:I, s:i, s:f, s:i, s:s, s:o}", "row", (json_int_t)e->row, "position",
+        (json_int_t)e->position, "token", (int)e->token, "probability", e->probability, "status",
+        (int)e->status, "status_words", cli_status_words(e->status, words), "stages", stages));
 }
 
 /* --------------------------------------------------------------------- command */
@@ -113,9 +117,10 @@ static int explain(const question *q, const cli_job *job)
 {
     cli_explained e = {0};
     cli_pieces pieces = {0};
-    int failed = (q->pieces_path != NULL && cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces)) ||
-                 cli_explain(job, 0, q->top < job->logits->vocab ? q->top : job->logits->vocab, &e) ||
-                 (q->plot != NULL && cli_plot(q->plot, &e, &pieces));
+    int failed =
+        (q->pieces_path != NULL && cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces)) ||
+        cli_explain(job, 0, q->top < job->logits->vocab ? q->top : job->logits->vocab, &e) ||
+        (q->plot != NULL && cli_plot(q->plot, &e, &pieces));
     if (!failed && q->json)
         failed = print_json(&e);
     else if (!failed) {
@@ -129,20 +134,24 @@ static int explain(const question *q, const cli_job *job)
 
 int cls_cmd_explain(int argc, char **argv)
 {
-    static const char about[] = "Shows what each stage of a row's chain removes, as the reference does it.";
+    static const char about[] =
+        "Shows what each stage of a row's chain removes, as the reference does it.";
     question q = {.top = 8};
     cli_job job = {0};
     int failed = 1;
     cli_option options[] = {
         {"row", CLI_UINT, &q.row, "R", "which row (default 0)", NULL, 0},
         {"top", CLI_UINT, &q.top, "N", "tokens to list after each stage (default 8)", NULL, 0},
-        {"pieces", CLI_STRING, &q.pieces_path, "FILE.bin", "the tokens' text, as llama2.c stores it", NULL, 0},
-        {"plot", CLI_STRING, &q.plot, "OUT.png|.svg", "draw probability by rank after each stage (gnuplot)", NULL, 0},
+        {"pieces", CLI_STRING, &q.pieces_path, "FILE.bin",
+         "the tokens' text, as llama2.c stores it", NULL, 0},
+        {"plot", CLI_STRING, &q.plot, "OUT.png|.svg",
+         "draw probability by rank after each stage (gnuplot)", NULL, 0},
         {"json", CLI_FLAG, &q.json, NULL, "print an object", NULL, 0},
         CLI_REQUEST_OPTIONS(&q.of),
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     cli_request_default(&q.of);
-    switch (cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options)) {
+    switch (
+        cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options)) {
     case CLI_HELPED:
         failed = 0;
         break;
@@ -150,8 +159,8 @@ int cls_cmd_explain(int argc, char **argv)
         break;
     case CLI_GO:
         q.of.picked = (cli_picked){"--row", 1, &q.row};
-        failed =
-            (q.plot != NULL && cli_plot_check(q.plot)) || cli_request_read(&q.of, options, &job) || explain(&q, &job);
+        failed = (q.plot != NULL && cli_plot_check(q.plot)) ||
+                 cli_request_read(&q.of, options, &job) || explain(&q, &job);
     }
     cli_request_free(&q.of, &job);
     return failed;

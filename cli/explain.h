@@ -22,7 +22,7 @@ typedef struct cli_shown {
     double temperature; /* in force; 0: greedy */
     float *probs;       /* [vocab], what would be drawn from */
     uint32_t tops;
-    uint32_t *top;      /* the likeliest `tops` tokens, likeliest first */
+    uint32_t *top; /* the likeliest `tops` tokens, likeliest first */
 } cli_shown;
 
 typedef struct cli_explained {

@@ -23,7 +23,9 @@ static int check_lists(const char *what, const cls_params *params, uint32_t voca
     alone.bad_word_count = params->bad_word_count;
     alone.dry_breakers = params->dry_breakers;
     alone.dry_breaker_count = params->dry_breaker_count;
-    return cls_params_check(&alone, vocab) == CLS_OK ? 0 : cli_fail("%s: %s", what, cls_error_message());
+    return cls_params_check(&alone, vocab) == CLS_OK
+               ? 0
+               : cli_fail("%s: %s", what, cls_error_message());
 }
 
 static int set_id(int32_t *id, const char *what, const char *text)
@@ -130,7 +132,8 @@ static cls_sequence *new_sequences(size_t count, size_t ids, int32_t **first)
     return sequences;
 }
 
-static int sequences_parse(const char *what, const cli_list *texts, const cls_sequence **list, uint32_t *n)
+static int sequences_parse(const char *what, const cli_list *texts, const cls_sequence **list,
+                           uint32_t *n)
 {
     cls_sequence *sequences;
     int32_t *at;
@@ -149,7 +152,8 @@ static int sequences_parse(const char *what, const cli_list *texts, const cls_se
     return 0;
 }
 
-static int sequences_from_json(const char *what, json_t *value, const cls_sequence **list, uint32_t *n)
+static int sequences_from_json(const char *what, json_t *value, const cls_sequence **list,
+                               uint32_t *n)
 {
     const size_t count = json_array_size(value);
     cls_sequence *sequences;
@@ -207,7 +211,8 @@ static int logit_bias_parse(const cli_list *texts, cls_params *params)
         if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof id)
             return cli_fail("--logit-bias: '%s' is not ID:VALUE", text);
         snprintf(id, sizeof id, "%.*s", (int)(colon - text), text);
-        if (set_id(&bias[i].id, "--logit-bias", id) != 0 || set_bias(&bias[i].bias, "--logit-bias", colon + 1) != 0)
+        if (set_id(&bias[i].id, "--logit-bias", id) != 0 ||
+            set_bias(&bias[i].bias, "--logit-bias", colon + 1) != 0)
             return 1;
     }
     return 0;
@@ -239,7 +244,8 @@ static int logit_bias_from_json(const char *what, json_t *value, cls_params *par
     if (json_is_object(value)) {
         json_object_foreach(value, key, entry)
         {
-            if (set_id(&bias[i].id, what, key) != 0 || bias_from_json(what, entry, &bias[i].bias) != 0)
+            if (set_id(&bias[i].id, what, key) != 0 ||
+                bias_from_json(what, entry, &bias[i].bias) != 0)
                 return 1;
             i++;
         }
@@ -262,7 +268,10 @@ static int logit_bias_from_json(const char *what, json_t *value, cls_params *par
 static const struct name {
     const char *name;
     uint8_t value;
-} presets[] = {{"default", CLS_CHAIN_DEFAULT}, {"vllm", CLS_CHAIN_VLLM}, {"llama", CLS_CHAIN_LLAMA}, {NULL, 0}},
+} presets[] = {{"default", CLS_CHAIN_DEFAULT},
+               {"vllm", CLS_CHAIN_VLLM},
+               {"llama", CLS_CHAIN_LLAMA},
+               {NULL, 0}},
   stages[] = {{"temperature", CLS_STAGE_TEMPERATURE},
               {"top_k", CLS_STAGE_TOP_K},
               {"top_p", CLS_STAGE_TOP_P},
@@ -290,11 +299,13 @@ static const struct name *find_name(const struct name *names, const char *text, 
     return NULL;
 }
 
-static int add_stage(const char *what, const char *text, size_t length, uint32_t *n, cls_params *params)
+static int add_stage(const char *what, const char *text, size_t length, uint32_t *n,
+                     cls_params *params)
 {
     const struct name *stage = find_name(stages, text, length);
     if (stage == NULL)
-        return cli_fail("%s: '%.*s' is none of default, vllm, llama, and no stage (temperature, top_k, top_p, min_p, "
+        return cli_fail("%s: '%.*s' is none of default, vllm, llama, and no stage (temperature, "
+                        "top_k, top_p, min_p, "
                         "top_n_sigma, typical_p, xtc, p_less, infill)",
                         what, length > 64 ? 64 : (int)length, text);
     for (uint32_t i = 0; i < *n; i++)
@@ -358,18 +369,20 @@ static int allowed_parse(const cli_list *texts, cls_params *params)
 int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
 {
     return (texts->chain != NULL && chain_parse("--chain", texts->chain, params)) ||
-           (texts->stop_ids.count != 0 &&
-            (stop_ids_parse(&texts->stop_ids, params) || check_lists("--stop-id", params, vocab))) ||
-           (texts->logit_bias.count != 0 &&
-            (logit_bias_parse(&texts->logit_bias, params) || check_lists("--logit-bias", params, vocab))) ||
-           (texts->allowed_ids.count != 0 &&
-            (allowed_parse(&texts->allowed_ids, params) || check_lists("--allowed-id", params, vocab))) ||
+           (texts->stop_ids.count != 0 && (stop_ids_parse(&texts->stop_ids, params) ||
+                                           check_lists("--stop-id", params, vocab))) ||
+           (texts->logit_bias.count != 0 && (logit_bias_parse(&texts->logit_bias, params) ||
+                                             check_lists("--logit-bias", params, vocab))) ||
+           (texts->allowed_ids.count != 0 && (allowed_parse(&texts->allowed_ids, params) ||
+                                              check_lists("--allowed-id", params, vocab))) ||
            (texts->bad_words.count != 0 &&
-            (sequences_parse("--bad-word", &texts->bad_words, &params->bad_words, &params->bad_word_count) ||
+            (sequences_parse("--bad-word", &texts->bad_words, &params->bad_words,
+                             &params->bad_word_count) ||
              check_lists("--bad-word", params, vocab))) ||
-           (texts->breakers.count != 0 && (sequences_parse("--dry-sequence-breaker", &texts->breakers,
-                                                           &params->dry_breakers, &params->dry_breaker_count) ||
-                                           check_lists("--dry-sequence-breaker", params, vocab)));
+           (texts->breakers.count != 0 &&
+            (sequences_parse("--dry-sequence-breaker", &texts->breakers, &params->dry_breakers,
+                             &params->dry_breaker_count) ||
+             check_lists("--dry-sequence-breaker", params, vocab)));
 }
 
 void cli_lists_free(cli_lists *texts)
@@ -381,7 +394,8 @@ void cli_lists_free(cli_lists *texts)
     free(texts->breakers.text);
 }
 
-int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab, cls_params *params)
+int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
+                       cls_params *params)
 {
     int failed;
     if (strcmp(key, "chain") == 0)
@@ -393,11 +407,11 @@ int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_
     else if (strcmp(key, "allowed_token_ids") == 0) {
         failed = ids_from_json(what, value, &params->allowed_ids, &params->allowed_count);
         params->only_allowed = 1;
-    }
-    else if (strcmp(key, "bad_words") == 0)
+    } else if (strcmp(key, "bad_words") == 0)
         failed = sequences_from_json(what, value, &params->bad_words, &params->bad_word_count);
     else if (strcmp(key, "dry_sequence_breakers") == 0)
-        failed = sequences_from_json(what, value, &params->dry_breakers, &params->dry_breaker_count);
+        failed =
+            sequences_from_json(what, value, &params->dry_breakers, &params->dry_breaker_count);
     else
         return -1;
     return failed != 0 ? 1 : check_lists(what, params, vocab);

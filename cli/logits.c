@@ -22,14 +22,16 @@ static int refuse_type(const cli_npy *array, const char *asked)
                         asked == NULL ? "f32 or f16" : asked);
     cli_npy_type(array, name);
     if (asked != NULL && array->kind == 'f' && array->size != 8)
-        return cli_fail("%s: the logits are %s ('%s'), not %s; leave out --dtype", array->path, name, array->descr,
-                        asked);
-    return cli_fail("%s: the logits are %s ('%s'), not f32, f16 or bf16; NumPy converts them by a.astype('float32')",
+        return cli_fail("%s: the logits are %s ('%s'), not %s; leave out --dtype", array->path,
+                        name, array->descr, asked);
+    return cli_fail("%s: the logits are %s ('%s'), not f32, f16 or bf16; NumPy converts them by "
+                    "a.astype('float32')",
                     array->path, name, array->descr);
 }
 
 /* What the header says of them. */
-static int check_logits(const cli_npy *array, const struct type *type, const char *asked, const cli_picked *picked)
+static int check_logits(const cli_npy *array, const struct type *type, const char *asked,
+                        const cli_picked *picked)
 {
     const char *const path = array->path;
     if (array->kind != type->kind || array->size != type->size)
@@ -37,19 +39,21 @@ static int check_logits(const cli_npy *array, const struct type *type, const cha
     if (array->dims != 2)
         return cli_fail("%s: the array has one dimension, not two: [rows, vocab]", path);
     if (array->shape[1] > 1048576)
-        return cli_fail("%s: rows of %" PRIu64 " tokens are longer than 1048576", path, array->shape[1]);
+        return cli_fail("%s: rows of %" PRIu64 " tokens are longer than 1048576", path,
+                        array->shape[1]);
     if (array->shape[0] > INT32_MAX)
         return cli_fail("%s: %" PRIu64 " rows are too many", path, array->shape[0]);
     if (array->bytes == 0)
         return cli_fail("%s: the array is empty", path);
     for (uint32_t i = 0; i < (picked == NULL || picked->row == NULL ? 0 : picked->count); i++)
         if (picked->row[i] >= array->shape[0])
-            return cli_fail("%s: there is no row %" PRIu32 " among %" PRIu64, picked->option, picked->row[i],
-                            array->shape[0]);
+            return cli_fail("%s: there is no row %" PRIu32 " among %" PRIu64, picked->option,
+                            picked->row[i], array->shape[0]);
     return 0;
 }
 
-int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked, cli_logits *logits)
+int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
+                    cli_logits *logits)
 {
     cli_npy array;
     size_t i = 0;

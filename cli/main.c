@@ -19,7 +19,8 @@ static const struct command {
     {"demo", cls_cmd_demo, "show what the samplers make of some rows of logits"},
     {"bench", cls_cmd_bench, "measure a device"},
     {"selftest", cls_cmd_selftest, "run known answers of every stage on a device"},
-    {"report", cls_cmd_report, "write all that there is to tell of a device into two files to send"},
+    {"report", cls_cmd_report,
+     "write all that there is to tell of a device into two files to send"},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
@@ -91,7 +92,8 @@ static int end(int status)
 
 static int help(void)
 {
-    puts("usage: clsample COMMAND [OPTION]...\n\nSamples the next token of a language model on an OpenCL device.\n");
+    puts("usage: clsample COMMAND [OPTION]...\n\nSamples the next token of a language model on an "
+         "OpenCL device.\n");
     for (size_t i = 0; i < N_COMMANDS; i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].help);
     puts("\n  clsample COMMAND --help tells its options; clsample --version the version.");
@@ -102,7 +104,8 @@ int main(int argc, char **argv)
 {
     if (argc < 2)
         return cli_fail("no command given; clsample --help lists them");
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
         return help();
     if (strcmp(argv[1], "--version") == 0) {
         printf("clsample %s\n", cls_version());

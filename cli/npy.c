@@ -2,7 +2,9 @@
 /* NumPy's .npy files, as far as the command needs them. A header is text that
  * anyone can write: every number in it is checked before it is used. */
 #if !defined(_FILE_OFFSET_BITS)
-#define _FILE_OFFSET_BITS 64 /* without it a seek reaches 2 GiB on Windows and on 32-bit systems */
+#define _FILE_OFFSET_BITS \
+    64 /* without it a seek reaches 2 GiB on Windows and on 32-bit systems \
+        */
 #endif
 #include <errno.h>
 #include <inttypes.h>
@@ -141,11 +143,13 @@ int cli_npy_refuse(const cli_npy *array, const char *path, const char *what)
 {
     char name[16], shape[64], convert[64] = "";
     const bool other_type = strstr(what, cli_npy_type(array, name)) == NULL;
-    snprintf(shape, sizeof shape, array->dims == 1 ? "[%" PRIu64 "]" : "[%" PRIu64 ", %" PRIu64 "]", array->shape[0],
-             array->shape[1]);
+    snprintf(shape, sizeof shape, array->dims == 1 ? "[%" PRIu64 "]" : "[%" PRIu64 ", %" PRIu64 "]",
+             array->shape[0], array->shape[1]);
     if (other_type)
-        snprintf(convert, sizeof convert, "; NumPy converts it by a.astype('%.*s')", (int)strcspn(what, " "), what);
-    return cli_fail("%s: not an array %s, but %s ('%s') %s%s", path, what, name, array->descr, shape, convert);
+        snprintf(convert, sizeof convert, "; NumPy converts it by a.astype('%.*s')",
+                 (int)strcspn(what, " "), what);
+    return cli_fail("%s: not an array %s, but %s ('%s') %s%s", path, what, name, array->descr,
+                    shape, convert);
 }
 
 /* ----------------------------------------------------------------- the header */
@@ -159,12 +163,14 @@ static int set_type(const char *path, cli_npy *array)
     array->size = array->kind != '\0' && strlen(descr) == 3 ? (unsigned)(descr[2] - '0') : 0;
     const bool known = known_type(array->kind, array->size);
     if (known && descr[0] == '>')
-        return cli_fail("%s: the numbers are big endian: %s ('%s'); in NumPy a.astype('<%s') is little endian", path,
-                        cli_npy_type(array, name), descr, descr + 1);
+        return cli_fail(
+            "%s: the numbers are big endian: %s ('%s'); in NumPy a.astype('<%s') is little endian",
+            path, cli_npy_type(array, name), descr, descr + 1);
     if (known && (descr[0] == '<' || descr[0] == '|'))
         return 0;
     return cli_fail(array->kind != '\0' && strchr("fciu", array->kind) != NULL
-                        ? "%s: numbers of type '%s' are not read; NumPy converts them, a.astype('float32') to float32"
+                        ? "%s: numbers of type '%s' are not read; NumPy converts them, "
+                          "a.astype('float32') to float32"
                         : "%s: numbers of type '%s' are not read",
                     path, descr);
 }
@@ -203,7 +209,9 @@ static int read_header(cli_npy *array)
     if (set_type(path, array) != 0)
         return 1;
     if (fortran && array->dims > 1)
-        return cli_fail("%s: the array is in Fortran order; in NumPy numpy.ascontiguousarray(a) is in C order", path);
+        return cli_fail(
+            "%s: the array is in Fortran order; in NumPy numpy.ascontiguousarray(a) is in C order",
+            path);
     if (array->dims < 1 || array->dims > 2)
         return cli_fail("%s: the array has %u dimensions, not 1 or 2", path, array->dims);
     if (array->dims == 1)
@@ -230,8 +238,11 @@ static int check_length(cli_npy *array)
     array->seeks = true;
     array->begin = (uint64_t)begin;
     if (have < array->bytes)
-        return cli_fail("%s: cut short: %" PRIu64 " bytes of data, not %" PRIu64, array->path, have, array->bytes);
-    return have == array->bytes ? 0 : cli_fail("%s: there is more data than the header says", array->path);
+        return cli_fail("%s: cut short: %" PRIu64 " bytes of data, not %" PRIu64, array->path, have,
+                        array->bytes);
+    return have == array->bytes
+               ? 0
+               : cli_fail("%s: there is more data than the header says", array->path);
 }
 
 /* A buffer that grows with what is really there: a pipe's header alone allocates nothing. */
@@ -264,9 +275,10 @@ static int read_block(cli_npy *array, uint64_t size, block *to)
         const size_t most = (size_t)((to->room < size ? to->room : size) - have);
         const size_t got = fread(to->data + have, 1, most, array->file);
         if (got == 0)
-            return ferror(array->file) ? cli_fail("%s: cannot be read: %s", array->path, strerror(errno))
-                                       : cli_fail("%s: cut short: %" PRIu64 " bytes of data, not %" PRIu64, array->path,
-                                                  array->taken + have, array->bytes);
+            return ferror(array->file)
+                       ? cli_fail("%s: cannot be read: %s", array->path, strerror(errno))
+                       : cli_fail("%s: cut short: %" PRIu64 " bytes of data, not %" PRIu64,
+                                  array->path, array->taken + have, array->bytes);
         have += got;
     }
     array->taken += size;
@@ -274,10 +286,12 @@ static int read_block(cli_npy *array, uint64_t size, block *to)
 }
 
 /* A row that was read, to wherever it was asked for. */
-static int keep_row(cli_npy *array, const cli_picked *picked, uint64_t r, const block *row, size_t size)
+static int keep_row(cli_npy *array, const cli_picked *picked, uint64_t r, const block *row,
+                    size_t size)
 {
     if (array->data == NULL && (array->data = calloc(picked->count, size)) == NULL)
-        return cli_fail("%s: out of memory for %" PRIu32 " rows of %zu bytes", array->path, picked->count, size);
+        return cli_fail("%s: out of memory for %" PRIu32 " rows of %zu bytes", array->path,
+                        picked->count, size);
     for (uint32_t i = 0; i < picked->count; i++)
         if (picked->row[i] == r)
             memcpy((char *)array->data + i * size, row->data, size);
@@ -287,7 +301,8 @@ static int keep_row(cli_npy *array, const cli_picked *picked, uint64_t r, const 
 /* A file's rows are sought; of a pipe all go by. */
 static int read_picked(cli_npy *array, const cli_picked *picked)
 {
-    const uint64_t size = array->shape[1] * array->size, n = array->seeks ? picked->count : array->shape[0];
+    const uint64_t size = array->shape[1] * array->size,
+                   n = array->seeks ? picked->count : array->shape[0];
     block row = {0};
     int failed = 0;
     for (uint64_t i = 0; i < n && size != 0 && !failed; i++) {
@@ -295,7 +310,8 @@ static int read_picked(cli_npy *array, const cli_picked *picked)
         if (array->seeks && fseeko(array->file, (off_t)(array->begin + r * size), SEEK_SET) != 0)
             failed = cli_fail("%s: cannot be read: %s", array->path, strerror(errno));
         else
-            failed = read_block(array, size, &row) || keep_row(array, picked, r, &row, (size_t)size);
+            failed =
+                read_block(array, size, &row) || keep_row(array, picked, r, &row, (size_t)size);
     }
     free(row.data);
     return failed;
@@ -357,7 +373,8 @@ int cli_npy_read(const char *path, cli_npy *array)
 
 /* ------------------------------------------------------------------- writing */
 
-int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape, const void *data)
+int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape,
+                  const void *data)
 {
     char header[128], shape_text[72];
     size_t count = 1, length = 0;
@@ -367,14 +384,14 @@ int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *sh
         return cli_fail("%s: cannot be written: %s", path, strerror(errno));
     for (unsigned i = 0; i < dims; i++) {
         count *= (size_t)shape[i];
-        length += (size_t)snprintf(shape_text + length, sizeof shape_text - length, i == 0 ? "%" PRIu64 : ", %" PRIu64,
-                                   shape[i]);
+        length += (size_t)snprintf(shape_text + length, sizeof shape_text - length,
+                                   i == 0 ? "%" PRIu64 : ", %" PRIu64, shape[i]);
     }
     /* 10 bytes before it and 118 of it: the data begin at a multiple of 64. */
-    snprintf(header, sizeof header, "{'descr': '<%c4', 'fortran_order': False, 'shape': (%s%s), }", kind, shape_text,
-             dims == 1 ? "," : "");
-    good = fwrite(MAGIC "\x01\x00\x76\x00", 1, 10, file) == 10 && fprintf(file, "%-117s\n", header) == 118 &&
-           fwrite(data, 4, count, file) == count;
+    snprintf(header, sizeof header, "{'descr': '<%c4', 'fortran_order': False, 'shape': (%s%s), }",
+             kind, shape_text, dims == 1 ? "," : "");
+    good = fwrite(MAGIC "\x01\x00\x76\x00", 1, 10, file) == 10 &&
+           fprintf(file, "%-117s\n", header) == 118 && fwrite(data, 4, count, file) == count;
     good = fclose(file) == 0 && good;
     return good ? 0 : cli_fail("%s: cannot be written: %s", path, strerror(errno));
 }

@@ -26,8 +26,9 @@ static const char *list_devices(const cli_devices *list, char text[768])
     size_t used = 0;
     for (uint32_t i = 0; i < list->count && used < 768; i++) {
         const cli_device *const d = &list->device[i];
-        used += (size_t)snprintf(text + used, 768 - used, "%s%" PRIu32 " (%s, %s%s)", i == 0 ? "" : ", ", i, d->name,
-                                 cli_device_type(d->type), d->usable ? "" : ", cannot be used");
+        used += (size_t)snprintf(text + used, 768 - used, "%s%" PRIu32 " (%s, %s%s)",
+                                 i == 0 ? "" : ", ", i, d->name, cli_device_type(d->type),
+                                 d->usable ? "" : ", cannot be used");
     }
     return text;
 }
@@ -38,7 +39,8 @@ static bool is_number(const char *text)
     return *text != '\0' && text[strspn(text, "0123456789")] == '\0' && strlen(text) < 10;
 }
 
-static const cli_device *choose_named(const char *which, bool any, const cli_devices *list, uint32_t *index)
+static const cli_device *choose_named(const char *which, bool any, const cli_devices *list,
+                                      uint32_t *index)
 {
     char text[768];
     *index = is_number(which) ? (uint32_t)strtoul(which, NULL, 10) : UINT32_MAX;
@@ -49,17 +51,20 @@ static const cli_device *choose_named(const char *which, bool any, const cli_dev
         return NULL;
     }
     if (!list->device[*index].usable && !any) {
-        cli_fail("--device: device %" PRIu32 " cannot be used: %s", *index, list->device[*index].reason);
+        cli_fail("--device: device %" PRIu32 " cannot be used: %s", *index,
+                 list->device[*index].reason);
         return NULL;
     }
     return &list->device[*index];
 }
 
 /* The device that --device asks for, or the default. any: as cli_find() has it. */
-static const cli_device *choose(const char *which, bool any, const cli_devices *list, uint32_t *index)
+static const cli_device *choose(const char *which, bool any, const cli_devices *list,
+                                uint32_t *index)
 {
     if (list->count == 0) {
-        cli_fail("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to use the CPU");
+        cli_fail("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to "
+                 "use the CPU");
         return NULL;
     }
     if (which != NULL)
@@ -70,7 +75,8 @@ static const cli_device *choose(const char *which, bool any, const cli_devices *
     *index = 0;
     if (any)
         return &list->device[0];
-    cli_fail("no OpenCL device can be used as asked: %s: %s", list->device[0].name, list->device[0].reason);
+    cli_fail("no OpenCL device can be used as asked: %s: %s", list->device[0].name,
+             list->device[0].reason);
     return NULL;
 }
 
@@ -114,7 +120,8 @@ static cls_status create(cli_target *target, const cls_context_options *options)
 
 const char *cli_build_log(void) { return build_log; }
 
-/* Whether compiled kernels can be kept in the folder, by keeping something there; errno says why not. */
+/* Whether compiled kernels can be kept in the folder, by keeping something there; errno says why
+ * not. */
 static bool is_writable(const char *dir)
 {
     const size_t size = strlen(dir) + 32;
@@ -136,7 +143,8 @@ static bool is_writable(const char *dir)
     return file != NULL;
 }
 
-/* A folder that is named is wanted: one that is not there is refused; one that others filled is used as it is. */
+/* A folder that is named is wanted: one that is not there is refused; one that others filled is
+ * used as it is. */
 static int check_folder(const char *dir)
 {
     struct stat about;
@@ -149,8 +157,9 @@ static int check_folder(const char *dir)
         return cli_fail("--cache-dir: '%s' is no folder", dir);
     if (access(dir, X_OK) != 0)
         return cli_fail("--cache-dir: '%s' cannot be read: %s", dir, strerror(errno));
-    cli_warn("--cache-dir: '%s' cannot be written: %s; kernels are taken from there, and none are kept", dir,
-             strerror(why));
+    cli_warn(
+        "--cache-dir: '%s' cannot be written: %s; kernels are taken from there, and none are kept",
+        dir, strerror(why));
     return 0;
 }
 
@@ -183,8 +192,8 @@ int cli_open_context(cli_target *target, const cls_context_options *options)
     return create(target, options) == CLS_OK ? 0 : cli_fail_library(target->at.name);
 }
 
-int cli_open(const char *which, const cls_context_options *options, cl_command_queue_properties properties,
-             cli_target *target)
+int cli_open(const char *which, const cls_context_options *options,
+             cl_command_queue_properties properties, cli_target *target)
 {
     if (cli_find(which, options, false, target) != 0)
         return 1;

@@ -52,7 +52,8 @@ static int set_float(const cli_option *option, const char *what, const char *tex
         errno = 0; /* too small for a double: as good as zero */
     if (!whole(text, end))
         return cli_fail("%s: '%s' is not a number", what, text);
-    if (isfinite(x) && fabs(x) > (double)FLT_MAX) /* it would become infinite, and -inf means something */
+    if (isfinite(x) &&
+        fabs(x) > (double)FLT_MAX) /* it would become infinite, and -inf means something */
         return cli_fail("%s: '%s' is beyond float32", what, text);
     *(float *)option->value = (float)x;
     return 0;
@@ -115,14 +116,19 @@ static cli_parsed help(const char *usage, const char *about, const cli_option *o
     printf("usage: clsample %s\n\n%s\n\n", usage, about);
     for (; options->name != NULL; options++) {
         char left[64];
-        snprintf(left, sizeof left, "--%s %s", options->name, options->meta == NULL ? "" : options->meta);
-        printf("  %-28s %s%s\n", left, options->help, options->type == CLI_LIST ? "; may be given again" : "");
+        snprintf(left, sizeof left, "--%s %s", options->name,
+                 options->meta == NULL ? "" : options->meta);
+        printf("  %-28s %s%s\n", left, options->help,
+               options->type == CLI_LIST ? "; may be given again" : "");
     }
     printf("  %-28s %s\n", "--help", "this text");
     return cli_flush() == 0 ? CLI_HELPED : CLI_FAILED;
 }
 
-static bool takes_value(const cli_option *option) { return option->type != CLI_FLAG && option->type != CLI_SWITCH; }
+static bool takes_value(const cli_option *option)
+{
+    return option->type != CLI_FLAG && option->type != CLI_SWITCH;
+}
 
 static cli_option *find(cli_option *options, const char *name, size_t length)
 {
@@ -132,7 +138,8 @@ static cli_option *find(cli_option *options, const char *name, size_t length)
     return NULL;
 }
 
-cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about, cli_option *options)
+cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about,
+                     cli_option *options)
 {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
@@ -149,7 +156,8 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
         length = strcspn(argv[i] + 2, "=");
         option = find(options, argv[i] + 2, length);
         if (option == NULL) {
-            cli_fail("%s: unknown option '%.*s'; --help lists them", argv[0], (int)length + 2, argv[i]);
+            cli_fail("%s: unknown option '%.*s'; --help lists them", argv[0], (int)length + 2,
+                     argv[i]);
             return CLI_FAILED;
         }
         snprintf(what, sizeof what, "--%s", option->name);
@@ -200,7 +208,8 @@ int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked)
             cli_set(&ends[1], picked->option, dash != NULL ? dash + 1 : range) != 0)
             return 1;
         if (last < first)
-            return cli_fail("%s: %" PRIu32 "-%" PRIu32 " ends before it begins", picked->option, first, last);
+            return cli_fail("%s: %" PRIu32 "-%" PRIu32 " ends before it begins", picked->option,
+                            first, last);
         if (add_rows(picked, first, last, most) != 0)
             return 1;
         text += length;

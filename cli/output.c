@@ -25,7 +25,8 @@ int cli_print_json(json_t *value)
     failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(value);
     putchar('\n');
-    return failed != 0 ? cli_fail("standard output: cannot write: %s", strerror(errno)) : cli_flush();
+    return failed != 0 ? cli_fail("standard output: cannot write: %s", strerror(errno))
+                       : cli_flush();
 }
 
 json_t *cli_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
@@ -50,8 +51,9 @@ const char *cli_status_words(int32_t status, char words[64])
     static const struct {
         int32_t bit;
         const char *word;
-    } bits[] = {{CLS_ROW_NAN, "nan"},         {CLS_ROW_INF, "inf"},         {CLS_ROW_EMPTY, "empty"},
-                {CLS_ROW_SKIPPED, "skipped"}, {CLS_ROW_NO_SLOT, "no slot"}, {CLS_ROW_STOPPED, "stopped"},
+    } bits[] = {{CLS_ROW_NAN, "nan"},         {CLS_ROW_INF, "inf"},
+                {CLS_ROW_EMPTY, "empty"},     {CLS_ROW_SKIPPED, "skipped"},
+                {CLS_ROW_NO_SLOT, "no slot"}, {CLS_ROW_STOPPED, "stopped"},
                 {CLS_ROW_LENGTH, "length"},   {CLS_ROW_UNFIT, "unfit"}};
     words[0] = '\0';
     for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++)

@@ -71,9 +71,12 @@ void cli_params_free(cls_params *base, cls_params *params, uint32_t rows)
 static const char *option_of(const char *key)
 {
     static const char *const others[][2] = {
-        {"typical_p", "typical"},        {"dynatemp_exponent", "dynatemp_exp"},
-        {"mirostat_tau", "mirostat_ent"}, {"mirostat_eta", "mirostat_lr"},
-        {"samplers", "chain"},           {"repeat_penalty", "repetition_penalty"},
+        {"typical_p", "typical"},
+        {"dynatemp_exponent", "dynatemp_exp"},
+        {"mirostat_tau", "mirostat_ent"},
+        {"mirostat_eta", "mirostat_lr"},
+        {"samplers", "chain"},
+        {"repeat_penalty", "repetition_penalty"},
     };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcmp(key, others[i][0]) == 0)
@@ -116,9 +119,11 @@ int cli_set_from_json(const cli_option *option, const char *what, json_t *value)
     return cli_set(option, what, number);
 }
 
-static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_t vocab, cls_params *params)
+static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_t vocab,
+                         cls_params *params)
 {
-    const cli_option fields[] = {CLI_PARAM_OPTIONS(params), {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    const cli_option fields[] = {CLI_PARAM_OPTIONS(params),
+                                 {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     const char *key;
     json_t *value;
     if (!json_is_object(object))
@@ -150,21 +155,23 @@ static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_
     return 0;
 }
 
-static int rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab, cls_params *params)
+static int rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab,
+                          cls_params *params)
 {
     json_error_t error;
     errno = 0;
     json_t *const array = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     int failed = 0;
     if (array == NULL && error.line < 1)
-        return cli_fail("%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : error.text);
+        return cli_fail("%s: cannot be opened: %s", path,
+                        errno != 0 ? strerror(errno) : error.text);
     if (array == NULL)
         return cli_fail("%s: line %d: %s", path, error.line, error.text);
     if (!json_is_array(array))
         failed = cli_fail("%s: not an array of objects, one a row", path);
     else if (json_array_size(array) != rows->all)
-        failed = cli_fail("%s: %zu rows of parameters for %" PRIu32 " %s", path, json_array_size(array), rows->all,
-                          rows->of);
+        failed = cli_fail("%s: %zu rows of parameters for %" PRIu32 " %s", path,
+                          json_array_size(array), rows->all, rows->of);
     for (uint32_t i = 0; i < rows->count && !failed; i++) {
         const uint32_t r = cli_row_number(rows->picked, i);
         failed = row_from_json(path, r, json_array_get(array, r), vocab, &params[i]);
@@ -184,7 +191,8 @@ static int seeds_from_npy(const char *path, const cli_rows *rows, cls_params *pa
         if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1)
             cli_npy_refuse(&seeds, path, "uint64 [rows]");
         else
-            cli_fail("%s: %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0], rows->all, rows->of);
+            cli_fail("%s: %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0], rows->all,
+                     rows->of);
         cli_npy_close(&seeds);
         return 1;
     }
@@ -196,8 +204,8 @@ static int seeds_from_npy(const char *path, const cli_rows *rows, cls_params *pa
     return 0;
 }
 
-int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path, const cli_rows *rows,
-                    uint32_t vocab, cls_params *params)
+int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
+                    const cli_rows *rows, uint32_t vocab, cls_params *params)
 {
     for (uint32_t i = 0; i < rows->count; i++) {
         params[i] = *base;

@@ -113,7 +113,8 @@ void cli_lists_free(cli_lists *texts); /* the texts, not what was parsed */
 
 /* A list of a row from a JSON value; -1: no list has this key. `what` is for
  * the sentence. Replaces, and does not free, what params has. */
-int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab, cls_params *params);
+int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
+                       cls_params *params);
 
 /* Reads ids with commas between; what it returns is the caller's. NULL: failed. */
 int32_t *cli_ids_parse(const char *what, const cli_list *texts, uint32_t *count);
@@ -137,8 +138,8 @@ typedef struct cli_rows {
 
 /* The rows' parameters: base, for row r of the files with seed base->seed + r or that of the file
  * seeds_path (may be NULL), then what the file params_path (may be NULL) says. */
-int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path, const cli_rows *rows,
-                    uint32_t vocab, cls_params *params);
+int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
+                    const cli_rows *rows, uint32_t vocab, cls_params *params);
 
 /* Frees the lists of base and of the rows (params may be NULL), which may share them. */
 void cli_params_free(cls_params *base, cls_params *params, uint32_t rows);

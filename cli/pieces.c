@@ -21,7 +21,8 @@ int cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces)
         char bytes[256], *text = pieces->text[i];
         float score;
         good = fread(&score, 4, 1, file) == 1 && fread(&length, 4, 1, file) == 1 && length >= 0 &&
-               (size_t)length < sizeof bytes && fread(bytes, 1, (size_t)length, file) == (size_t)length;
+               (size_t)length < sizeof bytes &&
+               fread(bytes, 1, (size_t)length, file) == (size_t)length;
         if (!good)
             break;
         for (int32_t c = 0; c < length; c++) /* columns are counted in bytes: plain ASCII only */

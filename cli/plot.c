@@ -88,7 +88,8 @@ static void put_line(FILE *to, uint32_t line, const char *text, const char *more
 
 #define DRAWN " point pointtype 6 pointsize 4 linewidth 2 linecolor rgb '#d00000'"
 
-/* Of the likeliest tokens a number at the point, and its meaning in the list; of the drawn one a ring. */
+/* Of the likeliest tokens a number at the point, and its meaning in the list; of the drawn one a
+ * ring. */
 static void put_labels(FILE *to, const cli_explained *e, const cli_pieces *pieces)
 {
     const cli_shown *const last = &e->stage[e->count - 1];
@@ -100,8 +101,10 @@ static void put_labels(FILE *to, const cli_explained *e, const cli_pieces *piece
         snprintf(text, sizeof text, "%" PRIu32 "  %s  %.4g", line + 1, name, p);
         put_line(to, line, text, "");
         if (p >= (double)LEAST)
-            fprintf(to, "set label '%" PRIu32 "' at %" PRIu32 ",%.9g center offset 0,1.4 font ',9' front\n", line + 1,
-                    line + 1, p);
+            fprintf(to,
+                    "set label '%" PRIu32 "' at %" PRIu32
+                    ",%.9g center offset 0,1.4 font ',9' front\n",
+                    line + 1, line + 1, p);
     }
     if (e->token < 0)
         return;
@@ -116,20 +119,23 @@ static void put_labels(FILE *to, const cli_explained *e, const cli_pieces *piece
         fprintf(to, "set label '' at %" PRIu32 ",%.9g front" DRAWN "\n", rank, (double)p);
 }
 
-/* Later curves lie on earlier ones: they are thinner, and so are the points of stages that leave one token. */
+/* Later curves lie on earlier ones: they are thinner, and so are the points of stages that leave
+ * one token. */
 static void put_stage(FILE *to, const cli_shown *shown, uint32_t vocab, uint32_t drawn)
 {
-    static const char *const colours[] = {"#c0c0c0", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#d55e00"};
+    static const char *const colours[] = {"#c0c0c0", "#56b4e9", "#009e73", "#e69f00",
+                                          "#cc79a7", "#0072b2", "#d55e00"};
     const int thinner = drawn < 5 ? (int)drawn : 5;
     char title[256];
-    snprintf(title, sizeof title, "%s%s%s (%" PRIu32 " left)", shown->name, shown->parameter[0] == '\0' ? "" : " ",
-             shown->parameter, shown->kept);
+    snprintf(title, sizeof title, "%s%s%s (%" PRIu32 " left)", shown->name,
+             shown->parameter[0] == '\0' ? "" : " ", shown->parameter, shown->kept);
     fprintf(to, "%s '-' with ", drawn == 0 ? "plot" : ",");
     if (points_of(shown, vocab) > 1)
         fprintf(to, "lines linewidth %d", 12 - 2 * thinner);
     else
         fprintf(to, "points pointtype 7 pointsize %.1f", 3.5 - 0.5 * thinner);
-    fprintf(to, " linecolor rgb '%s' title ", colours[drawn % (sizeof colours / sizeof colours[0])]);
+    fprintf(to, " linecolor rgb '%s' title ",
+            colours[drawn % (sizeof colours / sizeof colours[0])]);
     quote(to, title);
 }
 
@@ -144,12 +150,14 @@ static int put_commands(FILE *to, bool svg, const cli_explained *e, const cli_pi
         fprintf(to, "set terminal svg size 960,%u noenhanced\n", height);
     else
         fprintf(to,
-                "if (strstrt(GPVAL_TERMINALS, 'pngcairo')) set terminal pngcairo size 960,%u noenhanced; "
+                "if (strstrt(GPVAL_TERMINALS, 'pngcairo')) set terminal pngcairo size 960,%u "
+                "noenhanced; "
                 "else set terminal png size 960,%u noenhanced\n",
                 height, height);
     fprintf(to, "set title 'row %" PRIu32 ": probability by rank after each stage'\n", e->row);
     fputs("set xlabel 'rank'\nset ylabel 'probability'\nset logscale xy\nset grid\n"
-          "set key bmargin left Left reverse vertical maxcols 1\nset lmargin 10\nset rmargin 30\nset format y '%g'\n",
+          "set key bmargin left Left reverse vertical maxcols 1\nset lmargin 10\nset rmargin "
+          "30\nset format y '%g'\n",
           to);
     fprintf(to, "set xrange [0.8:%.9g]\nset yrange [*:5]\n", 1.1 * e->vocab + 1);
     put_labels(to, e, pieces);
@@ -180,7 +188,8 @@ static int start(int in, int out, pid_t *pid)
         return error;
     if ((error = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO)) == 0 &&
         (error = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO)) == 0 &&
-        (error = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0)) == 0)
+        (error = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY,
+                                                  0)) == 0)
         error = posix_spawnp(pid, name, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     return error;
@@ -224,14 +233,15 @@ static int run(int out, bool svg, const cli_explained *e, const cli_pieces *piec
                                : cli_fail("--plot: gnuplot cannot be started: %s", strerror(error));
     }
     before = signal(SIGPIPE, SIG_IGN); /* gnuplot may give up early */
-    if (ftruncate(out, 0) != 0) /* no file, but a device or a pipe: nothing to overwrite */
+    if (ftruncate(out, 0) != 0)        /* no file, but a device or a pipe: nothing to overwrite */
         errno = 0;
     failed = feed(ends[1], svg, e, pieces);
     signal(SIGPIPE, before);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     if (!failed && status != 0)
-        failed = cli_fail("--plot: gnuplot failed, status %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+        failed = cli_fail("--plot: gnuplot failed, status %d",
+                          WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     return failed;
 }
 

@@ -12,15 +12,10 @@
 int cli_report_make(cli_report *report, uint32_t rows, uint32_t most)
 {
     const size_t top = report->top_n, n = report->candidates ? most : 0;
-    const size_t width[CLI_PARTS] = {[CLI_RANKS] = top != 0,
-                                     [CLI_TOP_IDS] = top,
-                                     [CLI_TOP_LOGPROBS] = top,
-                                     [CLI_CANDIDATE_IDS] = n,
-                                     [CLI_CANDIDATE_LOGITS] = n,
-                                     [CLI_CANDIDATE_PROBS] = n,
-                                     [CLI_CANDIDATE_COUNTS] = n != 0,
-                                     [CLI_ENTROPY] = n != 0,
-                                     [CLI_KEPT_MASS] = n != 0};
+    const size_t width[CLI_PARTS] = {
+        [CLI_RANKS] = top != 0,          [CLI_TOP_IDS] = top,        [CLI_TOP_LOGPROBS] = top,
+        [CLI_CANDIDATE_IDS] = n,         [CLI_CANDIDATE_LOGITS] = n, [CLI_CANDIDATE_PROBS] = n,
+        [CLI_CANDIDATE_COUNTS] = n != 0, [CLI_ENTROPY] = n != 0,     [CLI_KEPT_MASS] = n != 0};
     size_t sum = 0;
     memcpy(report->width, width, sizeof width);
     for (int i = 0; i < CLI_PARTS; i++)
@@ -144,9 +139,10 @@ int cli_report_json(const cli_report *report, uint32_t row, json_t *object)
     const float *const logprobs = cli_report_floats(report, CLI_TOP_LOGPROBS, row);
     json_t *top = json_array();
     for (uint32_t i = 0; i < report->top_n && ids[i] >= 0; i++)
-        json_array_append_new(
-            top, json_pack("{s:i, s:o}", "token", (int)ids[i], "logprob", cli_real((double)logprobs[i])));
-    return json_object_set_new(object, "rank", json_integer(*cli_report_ints(report, CLI_RANKS, row))) != 0 ||
+        json_array_append_new(top, json_pack("{s:i, s:o}", "token", (int)ids[i], "logprob",
+                                             cli_real((double)logprobs[i])));
+    return json_object_set_new(object, "rank",
+                               json_integer(*cli_report_ints(report, CLI_RANKS, row))) != 0 ||
                    json_object_set_new(object, "top", top) != 0
                ? cli_no_memory()
                : 0;
@@ -162,11 +158,13 @@ static json_t *candidates_json(const cli_job *job, uint32_t row)
     json_t *all = json_array();
     for (uint32_t i = 0; i < report->candidates_n && ids[i] >= 0; i++)
         json_array_append_new(all, json_pack("{s:i, s:o, s:o}", "token", (int)ids[i], "logit",
-                                             cli_real((double)logits[i]), "probability", cli_real((double)probs[i])));
-    return json_pack("{s:i, s:i, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, row), "token",
-                     (int)token, "count", (int)*cli_report_ints(report, CLI_CANDIDATE_COUNTS, row), "entropy",
-                     cli_real((double)*cli_report_floats(report, CLI_ENTROPY, row)), "kept_mass",
-                     cli_real((double)*cli_report_floats(report, CLI_KEPT_MASS, row)), "candidates", all);
+                                             cli_real((double)logits[i]), "probability",
+                                             cli_real((double)probs[i])));
+    return json_pack(
+        "{s:i, s:i, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, row), "token",
+        (int)token, "count", (int)*cli_report_ints(report, CLI_CANDIDATE_COUNTS, row), "entropy",
+        cli_real((double)*cli_report_floats(report, CLI_ENTROPY, row)), "kept_mass",
+        cli_real((double)*cli_report_floats(report, CLI_KEPT_MASS, row)), "candidates", all);
 }
 
 int cli_candidates_write(const char *path, const cli_job *job)

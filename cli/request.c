@@ -8,8 +8,8 @@
 #include "request.h"
 
 /* An array with a row for each of `rows`; `what` it should be is for the sentence. */
-static int array_read(const char *path, const cli_rows *rows, const char *what, bool (*fits)(const cli_npy *),
-                      cli_npy *array)
+static int array_read(const char *path, const cli_rows *rows, const char *what,
+                      bool (*fits)(const cli_npy *), cli_npy *array)
 {
     if (cli_npy_open(path, array) != 0)
         return 1;
@@ -18,7 +18,8 @@ static int array_read(const char *path, const cli_rows *rows, const char *what, 
     else if (array->dims != 2 || !fits(array))
         cli_npy_refuse(array, path, what);
     else if (array->shape[0] != rows->all)
-        cli_fail("%s: %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0], rows->all, rows->of);
+        cli_fail("%s: %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0], rows->all,
+                 rows->of);
     else if (array->shape[1] > INT32_MAX)
         cli_fail("%s: rows of %" PRIu64 " are too long", path, array->shape[1]);
     else
@@ -37,11 +38,15 @@ static cli_rows rows_of_logits(const cli_job *job)
 /* Of requests; but for drafts' they are those of the logits. */
 static cli_rows rows_of(const cli_request *q)
 {
-    return (cli_rows){q->requests, q->picked.row != NULL ? q->logits.file_rows : q->requests, &q->picked, q->of};
+    return (cli_rows){q->requests, q->picked.row != NULL ? q->logits.file_rows : q->requests,
+                      &q->picked, q->of};
 }
 
 static bool is_bool(const cli_npy *array) { return array->size == 1 && array->kind != 'i'; }
-static bool is_mask(const cli_npy *array) { return is_bool(array) || (array->size == 4 && array->kind != 'f'); }
+static bool is_mask(const cli_npy *array)
+{
+    return is_bool(array) || (array->size == 4 && array->kind != 'f');
+}
 static bool is_bias(const cli_npy *array) { return array->kind == 'f' && array->size != 8; }
 static bool is_ids(const cli_npy *array) { return array->kind == 'i' && array->size >= 4; }
 
@@ -55,7 +60,8 @@ static int mask_read(const char *path, cli_job *job)
     job->mask_width = (uint32_t)mask.shape[1];
     job->mask_kind = is_bool(&mask) ? CLS_MASK_BOOL : CLS_MASK_PACKED;
     if (mask.shape[1] > (is_bool(&mask) ? 1048576 : 32768))
-        return cli_fail("%s: rows of %" PRIu32 " are longer than any vocabulary", path, job->mask_width);
+        return cli_fail("%s: rows of %" PRIu32 " are longer than any vocabulary", path,
+                        job->mask_width);
     return 0;
 }
 
@@ -68,8 +74,8 @@ static int bias_read(const char *path, cli_job *job)
     job->bias = bias.data;
     job->bias_dtype = bias.size == 4 ? CLS_F32 : CLS_F16;
     if (bias.shape[1] != job->logits->vocab)
-        return cli_fail("%s: rows of %" PRIu64 " values for a vocabulary of %" PRIu32, path, bias.shape[1],
-                        job->logits->vocab);
+        return cli_fail("%s: rows of %" PRIu64 " values for a vocabulary of %" PRIu32, path,
+                        bias.shape[1], job->logits->vocab);
     return 0;
 }
 
@@ -107,8 +113,8 @@ static int prefixes_read(const char *path, uint32_t vocab, int32_t **prefix_of)
     if (array.kind != 'i' || array.size != 4 || array.dims != 1)
         return cli_npy_refuse(&array, path, "int32 [vocab]");
     return array.shape[0] == vocab ? 0
-                                   : cli_fail("%s: %" PRIu64 " tokens for a vocabulary of %" PRIu32, path,
-                                              array.shape[0], vocab);
+                                   : cli_fail("%s: %" PRIu64 " tokens for a vocabulary of %" PRIu32,
+                                              path, array.shape[0], vocab);
 }
 
 /* The tables of the infill stage, where a row has it. */
@@ -118,11 +124,13 @@ static int infill_read(cli_request *q, cli_job *job)
     bool asked = false;
     for (uint32_t r = 0; r < q->requests; r++)
         asked |= job->params[r].infill != 0;
-    if (q->end_ids.count != 0 && (q->ends = cli_ids_parse("--infill-end", &q->end_ids, &q->infill.end_count)) == NULL)
+    if (q->end_ids.count != 0 &&
+        (q->ends = cli_ids_parse("--infill-end", &q->end_ids, &q->infill.end_count)) == NULL)
         return 1;
     for (uint32_t i = 0; i < q->infill.end_count; i++)
         if (q->ends[i] < 0 || (uint32_t)q->ends[i] >= vocab)
-            return cli_fail("--infill-end: %" PRId32 " is no token of a vocabulary of %" PRIu32, q->ends[i], vocab);
+            return cli_fail("--infill-end: %" PRId32 " is no token of a vocabulary of %" PRIu32,
+                            q->ends[i], vocab);
     if (q->prefixes != NULL && prefixes_read(q->prefixes, vocab, &q->prefix_of) != 0)
         return 1;
     if (!asked)
@@ -148,11 +156,14 @@ static int infill_read(cli_request *q, cli_job *job)
 static uint32_t history_of(const cli_job *job, uint32_t requests)
 {
     const uint64_t most = (uint64_t)job->prompt.width + job->output.width + job->ahead;
-    const uint32_t whole = most > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : most > 0 ? (uint32_t)most : 1;
+    const uint32_t whole = most > CLI_MOST_HISTORY ? CLI_MOST_HISTORY
+                           : most > 0              ? (uint32_t)most
+                                                   : 1;
     uint32_t history = 0;
     for (uint32_t r = 0; r < requests; r++) {
         const cls_params *const p = &job->params[r];
-        const bool looks = p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_word_count != 0;
+        const bool looks =
+            p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_word_count != 0;
         const uint32_t least[] = {looks ? whole : 0, p->penalty_window, p->dry_window};
         for (int i = 0; i < 3; i++)
             history = least[i] > history ? least[i] : history;
@@ -164,7 +175,8 @@ static uint32_t history_of(const cli_job *job, uint32_t requests)
 
 static int inputs_read(cli_request *q, cli_job *job)
 {
-    return (q->mask != NULL && mask_read(q->mask, job)) || (q->bias != NULL && bias_read(q->bias, job)) ||
+    return (q->mask != NULL && mask_read(q->mask, job)) ||
+           (q->bias != NULL && bias_read(q->bias, job)) ||
            (q->prompt != NULL && tokens_read(q->prompt, q, &job->prompt)) ||
            (q->output != NULL && tokens_read(q->output, q, &job->output)) || infill_read(q, job);
 }
@@ -177,7 +189,8 @@ static int params_read(cli_request *q, const cli_option *options, cli_job *job)
     if ((q->rows = calloc(q->requests, sizeof *q->rows)) == NULL)
         return cli_no_memory();
     job->params = q->rows;
-    return cli_lists_parse(&q->lists, vocab, &q->params) || cli_params_check(options, &q->params, vocab) ||
+    return cli_lists_parse(&q->lists, vocab, &q->params) ||
+           cli_params_check(options, &q->params, vocab) ||
            cli_params_rows(&q->params, q->params_file, q->seeds, &rows, vocab, q->rows);
 }
 

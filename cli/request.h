@@ -8,7 +8,8 @@
 #define CLI_MOST_HISTORY 16384u /* that a sampler keeps of a request */
 
 typedef struct cli_request {
-    const char *logits_path, *dtype, *mask, *bias, *prompt, *output, *seeds, *params_file, *prefixes;
+    const char *logits_path, *dtype, *mask, *bias, *prompt, *output, *seeds, *params_file,
+        *prefixes;
     cls_params params; /* of the command line, for all rows */
     cli_lists lists;
     cli_list end_ids;  /* of the infill stage */

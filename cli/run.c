@@ -36,7 +36,7 @@ typedef struct device_side {
 
 static void let_go(device_side *held)
 {
-    const cl_mem all[] = {held->logits,   held->mask,   held->bias, held->tokens,
+    const cl_mem all[] = {held->logits,   held->mask,   held->bias,  held->tokens,
                           held->logprobs, held->status, held->probs, held->report};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i] != NULL)
@@ -50,9 +50,12 @@ int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size
     cl_int error;
     void *copy = NULL;
     memcpy(&copy, &from, sizeof copy); /* OpenCL asks for a pointer to non-const, and only reads */
-    *buffer = clCreateBuffer(target->cl, from == NULL ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-                             size, copy, &error);
-    return error == CL_SUCCESS ? 0 : cli_fail("%s: OpenCL error %d for a buffer of %zu bytes", what, (int)error, size);
+    *buffer = clCreateBuffer(
+        target->cl, from == NULL ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+        size, copy, &error);
+    return error == CL_SUCCESS
+               ? 0
+               : cli_fail("%s: OpenCL error %d for a buffer of %zu bytes", what, (int)error, size);
 }
 
 /* The state that the parameters ask for, and no more: it is large. */
@@ -64,7 +67,8 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
     options->logit_bias = 0;
     for (uint32_t i = 0; i < requests; i++) {
         const cls_params *p = &job->params[i];
-        if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f)
+        if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f ||
+            p->presence_penalty != 0.0f)
             options->keep = CLS_KEEP_COUNTS;
         if (p->logit_bias_count != 0 || p->allowed_count != 0)
             options->logit_bias = 1;
@@ -79,10 +83,12 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
 
 int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot)
 {
-    if (cli_compiled(cls_slot_begin(sampler, slot, &job->params[request], row_of(&job->prompt, request),
-                                    job->prompt.width, row_of(&job->output, request), job->output.width)) == CLS_OK)
+    if (cli_compiled(cls_slot_begin(sampler, slot, &job->params[request],
+                                    row_of(&job->prompt, request), job->prompt.width,
+                                    row_of(&job->output, request), job->output.width)) == CLS_OK)
         return 0;
-    return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, request), cls_error_message());
+    return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, request),
+                    cls_error_message());
 }
 
 static int begin_all(const cli_job *job, cls_sampler *sampler)
@@ -107,7 +113,8 @@ static int make_report(cli_target *target, const cli_job *job, device_side *held
 
 static int make_all(cli_target *target, const cli_job *job, device_side *held)
 {
-    const size_t rows = job->logits->rows, vocab = job->logits->vocab, drawn = rows * job->draws * 4;
+    const size_t rows = job->logits->rows, vocab = job->logits->vocab,
+                 drawn = rows * job->draws * 4;
     cls_sampler_options options;
     cli_sampler_options(job, job->logits->rows, &options);
     options.max_rows = job->logits->rows;
@@ -120,15 +127,19 @@ static int make_all(cli_target *target, const cli_job *job, device_side *held)
     for (uint32_t r = 0; r < rows; r++)
         held->positions[r] = (uint32_t)cli_position(job, r);
     return begin_all(job, held->sampler) ||
-           cli_buffer(target, &held->logits, "logits", rows * vocab * job->logits->size, job->logits->data) ||
+           cli_buffer(target, &held->logits, "logits", rows * vocab * job->logits->size,
+                      job->logits->data) ||
            (job->mask != NULL &&
-            cli_buffer(target, &held->mask, "mask", rows * job->mask_width * cli_mask_size(job), job->mask)) ||
-           (job->bias != NULL &&
-            cli_buffer(target, &held->bias, "bias", rows * vocab * cli_bias_size(job), job->bias)) ||
+            cli_buffer(target, &held->mask, "mask", rows * job->mask_width * cli_mask_size(job),
+                       job->mask)) ||
+           (job->bias != NULL && cli_buffer(target, &held->bias, "bias",
+                                            rows * vocab * cli_bias_size(job), job->bias)) ||
            cli_buffer(target, &held->tokens, "tokens", drawn, NULL) ||
-           (job->logprobs != NULL && cli_buffer(target, &held->logprobs, "logprobs", drawn, NULL)) ||
+           (job->logprobs != NULL &&
+            cli_buffer(target, &held->logprobs, "logprobs", drawn, NULL)) ||
            (job->status != NULL && cli_buffer(target, &held->status, "status", drawn, NULL)) ||
-           (job->probs != NULL && cli_buffer(target, &held->probs, "probabilities", rows * vocab * 4, NULL)) ||
+           (job->probs != NULL &&
+            cli_buffer(target, &held->probs, "probabilities", rows * vocab * 4, NULL)) ||
            make_report(target, job, held);
 }
 
@@ -179,7 +190,8 @@ static int enqueue(cli_target *target, const cli_job *job, device_side *held)
 int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size)
 {
     const cl_int error =
-        to == NULL ? CL_SUCCESS : clEnqueueReadBuffer(target->queue, from, CL_TRUE, 0, size, to, 0, NULL, NULL);
+        to == NULL ? CL_SUCCESS
+                   : clEnqueueReadBuffer(target->queue, from, CL_TRUE, 0, size, to, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the results", error);
 }
 
@@ -204,11 +216,13 @@ int cli_run(cli_target *target, const cli_job *job)
 {
     const size_t probs_size = (size_t)job->logits->rows * job->logits->vocab * 4;
     device_side held = {0};
-    const int failed =
-        make_all(target, job, &held) || enqueue(target, job, &held) ||
-        fetch_drawn(target, job, held.tokens, job->tokens) || fetch_drawn(target, job, held.logprobs, job->logprobs) ||
-        fetch_drawn(target, job, held.status, job->status) || cli_fetch(target, held.probs, job->probs, probs_size) ||
-        (job->report != NULL && cli_fetch(target, held.report, job->report->data, job->report->size));
+    const int failed = make_all(target, job, &held) || enqueue(target, job, &held) ||
+                       fetch_drawn(target, job, held.tokens, job->tokens) ||
+                       fetch_drawn(target, job, held.logprobs, job->logprobs) ||
+                       fetch_drawn(target, job, held.status, job->status) ||
+                       cli_fetch(target, held.probs, job->probs, probs_size) ||
+                       (job->report != NULL &&
+                        cli_fetch(target, held.report, job->report->data, job->report->size));
     clFinish(target->queue);
     let_go(&held);
     return failed;
@@ -256,7 +270,8 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
     if (job->tokens != NULL)
         job->tokens[at] = result.token;
     if (job->logprobs != NULL)
-        job->logprobs[at] = job->kind == CLS_LOGPROB_RAW ? result.logprob_raw : result.logprob_final;
+        job->logprobs[at] =
+            job->kind == CLS_LOGPROB_RAW ? result.logprob_raw : result.logprob_final;
     if (job->status != NULL)
         job->status[at] = result.status;
     if (job->report != NULL && d == 0)

@@ -9,7 +9,8 @@
 #include "report.h"
 #include "request.h"
 
-#define MOST_PICKED (1u << 24) /* rows of --rows: they are listed before there is a file to compare them with */
+#define MOST_PICKED \
+    (1u << 24) /* rows of --rows: they are listed before there is a file to compare them with */
 
 /* What the options say. */
 typedef struct request {
@@ -30,19 +31,21 @@ static void print_top(const cli_report *report, uint32_t r)
     const int32_t *const ids = cli_report_ints(report, CLI_TOP_IDS, r);
     const float *const logprobs = cli_report_floats(report, CLI_TOP_LOGPROBS, r);
     for (uint32_t i = 0; i < report->top_n && ids[i] >= 0; i++)
-        printf("%15s %8" PRId32 " %10.4f %11.6f\n", i == 0 ? "likeliest" : "", ids[i], (double)logprobs[i],
-               exp((double)logprobs[i]));
+        printf("%15s %8" PRId32 " %10.4f %11.6f\n", i == 0 ? "likeliest" : "", ids[i],
+               (double)logprobs[i], exp((double)logprobs[i]));
 }
 
 static void print_table(const request *q, const cli_job *job)
 {
-    printf("%6s %8s %8s %10s %11s  %s\n", "row", "position", "token", "logprob", "probability", "status");
+    printf("%6s %8s %8s %10s %11s  %s\n", "row", "position", "token", "logprob", "probability",
+           "status");
     for (uint32_t r = 0; r < job->logits->rows; r++)
         for (uint32_t d = 0; d < q->draws; d++) {
             const size_t at = (size_t)r * q->draws + d;
             char words[64];
-            printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32 " %10.4f %11.6f  %s\n", cli_row_number(job->picked, r),
-                   cli_position(job, r) + d, job->tokens[at], (double)job->logprobs[at], exp((double)job->logprobs[at]),
+            printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32 " %10.4f %11.6f  %s\n",
+                   cli_row_number(job->picked, r), cli_position(job, r) + d, job->tokens[at],
+                   (double)job->logprobs[at], exp((double)job->logprobs[at]),
                    cli_status_words(job->status[at], words));
             if (d == 0 && job->report != NULL)
                 print_top(job->report, r);
@@ -61,10 +64,12 @@ static json_t *row_json(const cli_job *job, uint32_t r)
         json_array_append_new(logprobs, cli_real((double)job->logprobs[at + d]));
         json_array_append_new(statuses, json_integer(job->status[at + d]));
     }
-    return json_pack("{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, r),
-                     "position", (json_int_t)cli_position(job, r), "status", (int)job->status[at], "statuses", statuses,
-                     "status_words", cli_status_words(job->status[at], words), "token", (int)job->tokens[at], "tokens",
-                     tokens, "logprob", cli_real((double)job->logprobs[at]), "logprobs", logprobs);
+    return json_pack("{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row",
+                     (int)cli_row_number(job->picked, r), "position",
+                     (json_int_t)cli_position(job, r), "status", (int)job->status[at], "statuses",
+                     statuses, "status_words", cli_status_words(job->status[at], words), "token",
+                     (int)job->tokens[at], "tokens", tokens, "logprob",
+                     cli_real((double)job->logprobs[at]), "logprobs", logprobs);
 }
 
 static int print_results(const request *q, const cli_job *job)
@@ -77,9 +82,10 @@ static int print_results(const request *q, const cli_job *job)
     }
     array = json_array();
     for (uint32_t r = 0; r < job->logits->rows && !failed; r++)
-        failed = json_array_append_new(array, row_json(job, r)) != 0
-                     ? cli_no_memory()
-                     : q->report.top_n != 0 && cli_report_json(&q->report, r, json_array_get(array, r));
+        failed =
+            json_array_append_new(array, row_json(job, r)) != 0
+                ? cli_no_memory()
+                : q->report.top_n != 0 && cli_report_json(&q->report, r, json_array_get(array, r));
     if (!failed)
         return cli_print_json(array);
     json_decref(array);
@@ -98,13 +104,17 @@ static int write_files(const request *q, const cli_job *job)
            (q->top_ids != NULL &&
             cli_npy_write(q->top_ids, 'i', 2, top, cli_report_ints(&q->report, CLI_TOP_IDS, 0))) ||
            (q->top_values != NULL &&
-            cli_npy_write(q->top_values, 'f', 2, top, cli_report_floats(&q->report, CLI_TOP_LOGPROBS, 0))) ||
+            cli_npy_write(q->top_values, 'f', 2, top,
+                          cli_report_floats(&q->report, CLI_TOP_LOGPROBS, 0))) ||
            (q->candidates != NULL && cli_candidates_write(q->candidates, job));
 }
 
 /* ----------------------------------------------------------------------- run */
 
-static bool on_host(const request *q) { return q->device != NULL && strcmp(q->device, "host") == 0; }
+static bool on_host(const request *q)
+{
+    return q->device != NULL && strcmp(q->device, "host") == 0;
+}
 
 static int run(const request *q, const cli_job *job)
 {
@@ -137,7 +147,8 @@ static int check(const request *q)
     if (on_host(q) && q->candidates != NULL)
         return cli_fail("--candidates: the reference does not tell them; choose another --device");
     if (on_host(q) && q->report.top_n != 0 && q->kind == 1)
-        return cli_fail("--logprobs-top: the reference tells those of raw logits only; choose another --device");
+        return cli_fail("--logprobs-top: the reference tells those of raw logits only; choose "
+                        "another --device");
     return 0;
 }
 
@@ -151,7 +162,8 @@ static int outputs_make(const request *q, cli_job *job)
     job->status = calloc(drawn, sizeof *job->status);
     if (q->probs != NULL)
         job->probs = calloc(rows * job->logits->vocab, sizeof *job->probs);
-    if (job->tokens == NULL || job->logprobs == NULL || job->status == NULL || (q->probs != NULL && job->probs == NULL))
+    if (job->tokens == NULL || job->logprobs == NULL || job->status == NULL ||
+        (q->probs != NULL && job->probs == NULL))
         return cli_no_memory();
     return 0;
 }
@@ -160,10 +172,12 @@ static int sample(const request *q, cli_job *job)
 {
     const uint32_t rows = job->logits->rows;
     if (q->draws > SIZE_MAX / 8 / rows)
-        return cli_fail("--draws: %" PRIu32 " draws of %" PRIu32 " rows are too many", q->draws, rows);
+        return cli_fail("--draws: %" PRIu32 " draws of %" PRIu32 " rows are too many", q->draws,
+                        rows);
     for (uint32_t r = 0; r < rows; r++)
         if (cli_position(job, r) > UINT32_MAX - (q->draws - 1))
-            return cli_fail("--draws: row %" PRIu32 " has no %" PRIu32 " positions from %" PRIu64 " on",
+            return cli_fail("--draws: row %" PRIu32 " has no %" PRIu32 " positions from %" PRIu64
+                            " on",
                             cli_row_number(job->picked, r), q->draws, cli_position(job, r));
     return outputs_make(q, job) || run(q, job) || write_files(q, job) || print_results(q, job);
 }
@@ -183,31 +197,39 @@ int cls_cmd_sample(int argc, char **argv)
     int failed = 1;
     cli_option options[] = {
         CLI_REQUEST_OPTIONS(&q.of),
-        {"rows", CLI_STRING, &q.rows, "LIST", "only these rows, as 0,3,8-15; no others are read (default: all)", NULL,
+        {"rows", CLI_STRING, &q.rows, "LIST",
+         "only these rows, as 0,3,8-15; no others are read (default: all)", NULL, 0},
+        {"device", CLI_STRING, &q.device, "N|host",
+         "a number of clsample devices, or the reference on the host", NULL, 0},
+        {"draws", CLI_UINT, &q.draws, "N",
+         "draw N times a row, at successive positions (default 1)", NULL, 0},
+        {"tokens", CLI_STRING, &q.tokens, "OUT.npy",
+         "write the tokens: int32 [rows], or [rows, draws]", NULL, 0},
+        {"logprobs", CLI_STRING, &q.logprobs, "OUT.npy",
+         "write their logprobs: float32, shaped alike", NULL, 0},
+        {"logprob-kind", CLI_CHOICE, &q.kind, "KIND",
+         "raw (of the logits; default) or final (drawn from)", "raw|final", 0},
+        {"probs", CLI_STRING, &q.probs, "OUT.npy",
+         "write what was drawn from: float32 [rows, vocab]", NULL, 0},
+        {"logprobs-top", CLI_UINT, &q.report.top_n, "N",
+         "tell the N likeliest tokens of each row, too", NULL, 0},
+        {"logprobs-top-ids", CLI_STRING, &q.top_ids, "OUT.npy", "write them: int32 [rows, N]", NULL,
          0},
-        {"device", CLI_STRING, &q.device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
-         0},
-        {"draws", CLI_UINT, &q.draws, "N", "draw N times a row, at successive positions (default 1)", NULL, 0},
-        {"tokens", CLI_STRING, &q.tokens, "OUT.npy", "write the tokens: int32 [rows], or [rows, draws]", NULL, 0},
-        {"logprobs", CLI_STRING, &q.logprobs, "OUT.npy", "write their logprobs: float32, shaped alike", NULL, 0},
-        {"logprob-kind", CLI_CHOICE, &q.kind, "KIND", "raw (of the logits; default) or final (drawn from)", "raw|final",
-         0},
-        {"probs", CLI_STRING, &q.probs, "OUT.npy", "write what was drawn from: float32 [rows, vocab]", NULL, 0},
-        {"logprobs-top", CLI_UINT, &q.report.top_n, "N", "tell the N likeliest tokens of each row, too", NULL, 0},
-        {"logprobs-top-ids", CLI_STRING, &q.top_ids, "OUT.npy", "write them: int32 [rows, N]", NULL, 0},
-        {"logprobs-top-values", CLI_STRING, &q.top_values, "OUT.npy", "write their logprobs: float32 [rows, N]", NULL,
-         0},
-        {"candidates", CLI_STRING, &q.candidates, "OUT.json", "write the tokens that are left of each row", NULL, 0},
-        {"work-group", CLI_UINT, &q.kernels.work_group, "N", "work-items of a group (default: by the device)", NULL, 0},
-        {"vector", CLI_UINT, &q.kernels.vector, "N", "logits loaded at once: 2, 4, 8 or 16 (default: by the device)",
-         NULL, 0},
+        {"logprobs-top-values", CLI_STRING, &q.top_values, "OUT.npy",
+         "write their logprobs: float32 [rows, N]", NULL, 0},
+        {"candidates", CLI_STRING, &q.candidates, "OUT.json",
+         "write the tokens that are left of each row", NULL, 0},
+        {"work-group", CLI_UINT, &q.kernels.work_group, "N",
+         "work-items of a group (default: by the device)", NULL, 0},
+        {"vector", CLI_UINT, &q.kernels.vector, "N",
+         "logits loaded at once: 2, 4, 8 or 16 (default: by the device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&q.kernels),
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object a row", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     cli_request_default(&q.of);
     cls_context_options_default(&q.kernels, sizeof q.kernels);
-    switch (cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...", "Draws a token for each row of logits.",
-                      options)) {
+    switch (cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...",
+                      "Draws a token for each row of logits.", options)) {
     case CLI_HELPED:
         failed = 0;
         break;
@@ -216,7 +238,8 @@ int cls_cmd_sample(int argc, char **argv)
     case CLI_GO:
         q.report.candidates = q.candidates != NULL;
         q.of.picked.option = "--rows";
-        if (check(&q) == 0 && (q.rows == NULL || cli_picked_parse(q.rows, MOST_PICKED, &q.of.picked) == 0) &&
+        if (check(&q) == 0 &&
+            (q.rows == NULL || cli_picked_parse(q.rows, MOST_PICKED, &q.of.picked) == 0) &&
             cli_request_read(&q.of, options, &job) == 0) {
             job.report = q.report.top_n != 0 || q.report.candidates ? &q.report : NULL;
             failed = sample(&q, &job);

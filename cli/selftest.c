@@ -12,22 +12,27 @@ enum { DIFFERS = 1, DID_NOT_RUN = 2 };
 static double seconds(void)
 {
     struct timespec t;
-    return timespec_get(&t, TIME_UTC) == TIME_UTC ? (double)t.tv_sec + (double)t.tv_nsec * 1e-9 : 0.0;
+    return timespec_get(&t, TIME_UTC) == TIME_UTC ? (double)t.tv_sec + (double)t.tv_nsec * 1e-9
+                                                  : 0.0;
 }
 
 static void print_device(const cli_target *target)
 {
-    static const char *const origins[] = {"compiled from source", "from a binary", "from the cache"};
+    static const char *const origins[] = {"compiled from source", "from a binary",
+                                          "from the cache"};
     const cli_device *const d = &target->at;
     cls_device_info info = {.struct_size = sizeof info};
     printf("device    %" PRIu32 ": %s, %s\n", target->index, d->name, cli_device_type(d->type));
     printf("platform  %s, driver %s, %s\n", d->platform_name, d->driver, d->c_version);
     if (cls_context_info(target->context, &info) != CLS_OK)
         return;
-    printf("shape     work-group %" PRIu32 ", row-group %" PRIu32 ", vector %" PRIu32 ", shortlist %" PRIu32 "\n",
+    printf("shape     work-group %" PRIu32 ", row-group %" PRIu32 ", vector %" PRIu32
+           ", shortlist %" PRIu32 "\n",
            info.work_group, info.row_group, info.vector, info.shortlist);
-    printf("tier      %s, sub-groups %s\n", cli_tier_name(info.tier), cli_subgroups_name(info.subgroups));
-    printf("kernels   clsample %s, %s\n\n", cls_version(), info.origin < 3 ? origins[info.origin] : "?");
+    printf("tier      %s, sub-groups %s\n", cli_tier_name(info.tier),
+           cli_subgroups_name(info.subgroups));
+    printf("kernels   clsample %s, %s\n\n", cls_version(),
+           info.origin < 3 ? origins[info.origin] : "?");
 }
 
 /* The cases of all stages. */
@@ -37,8 +42,8 @@ static uint32_t print_stages(const cls_selftest_report *report)
     printf("%-18s %6s %6s\n", "stage", "cases", "failed");
     for (uint32_t i = 0; i < report->stages && i < CLS_SELFTEST_STAGES; i++) {
         const cls_selftest_stage *const s = &report->stage[i];
-        printf("%-18s %6" PRIu32 " %6" PRIu32 "%s%s\n", s->name, s->cases, s->failed, s->failed != 0 ? "  " : "",
-               s->message);
+        printf("%-18s %6" PRIu32 " %6" PRIu32 "%s%s\n", s->name, s->cases, s->failed,
+               s->failed != 0 ? "  " : "", s->message);
         cases += s->cases;
     }
     return cases;
@@ -51,8 +56,9 @@ json_t *cli_stages_json(const cls_selftest_report *r, uint32_t *cases)
     for (uint32_t i = 0; i < r->stages && i < CLS_SELFTEST_STAGES; i++) {
         const cls_selftest_stage *const s = &r->stage[i];
         *cases += s->cases;
-        json_array_append_new(array, json_pack("{s:s, s:I, s:I, s:o}", "name", s->name, "cases", (json_int_t)s->cases,
-                                               "failed", (json_int_t)s->failed, "message", cli_text(s->message)));
+        json_array_append_new(
+            array, json_pack("{s:s, s:I, s:I, s:o}", "name", s->name, "cases", (json_int_t)s->cases,
+                             "failed", (json_int_t)s->failed, "message", cli_text(s->message)));
     }
     return array;
 }
@@ -69,12 +75,13 @@ typedef struct ran {
 static int print_json(const cli_target *target, const ran *r)
 {
     uint32_t cases;
-    json_t *const all = cli_stages_json(&r->report, &cases), *const shape = cli_shape_json(target->context);
-    json_t *const object =
-        json_pack("{s:s, s:o, s:o, s:I, s:I, s:f, s:f, s:o}", "clsample", cls_version(), "device",
-                  cli_device_json(&target->at, target->index), "shape", shape != NULL ? shape : json_null(), "cases",
-                  (json_int_t)cases, "failed", (json_int_t)r->report.failed, "seconds", r->seconds, "compile_seconds",
-                  r->compile_seconds, "stages", all);
+    json_t *const all = cli_stages_json(&r->report, &cases), *const shape =
+                                                                 cli_shape_json(target->context);
+    json_t *const object = json_pack(
+        "{s:s, s:o, s:o, s:I, s:I, s:f, s:f, s:o}", "clsample", cls_version(), "device",
+        cli_device_json(&target->at, target->index), "shape", shape != NULL ? shape : json_null(),
+        "cases", (json_int_t)cases, "failed", (json_int_t)r->report.failed, "seconds", r->seconds,
+        "compile_seconds", r->compile_seconds, "stages", all);
     if (object != NULL && r->broken_off)
         json_object_set_new(object, "error", cli_text(r->error));
     return cli_print_json(object);
@@ -132,18 +139,24 @@ int cls_cmd_selftest(int argc, char **argv)
     bool json = false;
     cli_option options[] = {
         {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
-        {"dtype", CLI_CHOICE, &dtype, "TYPE", "of the logits: all (default), f32, f16 or bf16", "all|f32|f16|bf16", 0},
-        {"work-group", CLI_UINT, &context.work_group, "N", "work-items of a group (default: by device)", NULL, 0},
-        {"row-group", CLI_UINT, &context.row_group, "N", "... of one that takes a row to its token", NULL, 0},
-        {"vector", CLI_UINT, &context.vector, "N", "logits a work-item loads at once (default: by device)", NULL, 0},
-        {"shortlist", CLI_UINT, &context.shortlist, "N", "candidates of a row's list (default: by device)", NULL, 0},
+        {"dtype", CLI_CHOICE, &dtype, "TYPE", "of the logits: all (default), f32, f16 or bf16",
+         "all|f32|f16|bf16", 0},
+        {"work-group", CLI_UINT, &context.work_group, "N",
+         "work-items of a group (default: by device)", NULL, 0},
+        {"row-group", CLI_UINT, &context.row_group, "N", "... of one that takes a row to its token",
+         NULL, 0},
+        {"vector", CLI_UINT, &context.vector, "N",
+         "logits a work-item loads at once (default: by device)", NULL, 0},
+        {"shortlist", CLI_UINT, &context.shortlist, "N",
+         "candidates of a row's list (default: by device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&context),
         {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
     };
     cls_context_options_default(&context, sizeof context);
     switch (cli_parse(argc, argv, "selftest [OPTION]...",
-                      "Runs known answers of every stage on a device: what to run first where tokens look wrong.\n"
+                      "Runs known answers of every stage on a device: what to run first where "
+                      "tokens look wrong.\n"
                       "Exits 0 if all agree, 1 if something differs, 2 if it could not run.",
                       options)) {
     case CLI_HELPED:
@@ -153,7 +166,8 @@ int cls_cmd_selftest(int argc, char **argv)
     case CLI_GO:
         break;
     }
-    context.dtypes = dtype == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (dtype - 1);
+    context.dtypes =
+        dtype == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (dtype - 1);
     const double start = seconds();
     if (cli_open(device, &context, 0, &target) != 0)
         return DID_NOT_RUN;

@@ -19,14 +19,14 @@ enum { MIROSTAT = 32, ADAPTIVE };
 /* The presets, as the header has them. */
 static const uint8_t presets[][CLS_CHAIN_LENGTH] = {
     [CLS_CHAIN_DEFAULT] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_MIN_P,
-                           CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS,
-                           CLS_STAGE_INFILL},
+                           CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC,
+                           CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
     [CLS_CHAIN_VLLM] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P,
                         CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS,
                         CLS_STAGE_INFILL},
-    [CLS_CHAIN_LLAMA] = {CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P, CLS_STAGE_TOP_P,
-                         CLS_STAGE_MIN_P, CLS_STAGE_XTC, CLS_STAGE_TEMPERATURE, CLS_STAGE_P_LESS,
-                         CLS_STAGE_INFILL},
+    [CLS_CHAIN_LLAMA] = {CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P,
+                         CLS_STAGE_TOP_P, CLS_STAGE_MIN_P, CLS_STAGE_XTC, CLS_STAGE_TEMPERATURE,
+                         CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
 };
 
 static bool is_greedy(const cls_params *p) { return p->temperature < 1e-5f; }
@@ -160,7 +160,8 @@ static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
         to->name = "temperature";
         put(to, is_greedy(p) ? "%g: greedy" : "%g", (double)p->temperature);
         if (p->dynatemp_range > 0.0f && !is_greedy(p))
-            put(to, " +- %g by the entropy, exponent %g", (double)p->dynatemp_range, (double)p->dynatemp_exponent);
+            put(to, " +- %g by the entropy, exponent %g", (double)p->dynatemp_range,
+                (double)p->dynatemp_exponent);
         return;
     case CLS_STAGE_TOP_K:
         to->name = "top-k";
@@ -168,7 +169,8 @@ static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
         return;
     case CLS_STAGE_TOP_P:
         to->name = "top-p";
-        put(to, p->top_p_decay < 1.0f ? "%g, decay %g" : "%g", (double)p->top_p, (double)p->top_p_decay);
+        put(to, p->top_p_decay < 1.0f ? "%g, decay %g" : "%g", (double)p->top_p,
+            (double)p->top_p_decay);
         return;
     case CLS_STAGE_MIN_P:
         to->name = "min-p";
@@ -184,7 +186,8 @@ static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
         return;
     case CLS_STAGE_XTC:
         to->name = "xtc";
-        put(to, "probability %g, threshold %g", (double)p->xtc_probability, (double)p->xtc_threshold);
+        put(to, "probability %g, threshold %g", (double)p->xtc_probability,
+            (double)p->xtc_threshold);
         return;
     case CLS_STAGE_P_LESS:
         to->name = "p-less";
@@ -283,8 +286,8 @@ static double mass_of(const float *probs, const uint8_t *kept, uint32_t vocab)
 
 /* The dynamic temperature that made `after` of `before`, which was at 1: by
  * the two tokens whose ratio changed most. 0 if it left one token alone. */
-static double observed_temperature(const cls_params *p, const cli_shown *before, const cli_shown *after,
-                                   uint32_t vocab)
+static double observed_temperature(const cls_params *p, const cli_shown *before,
+                                   const cli_shown *after, uint32_t vocab)
 {
     uint32_t most = 0, least;
     for (uint32_t t = 1; t < vocab; t++)
@@ -292,14 +295,16 @@ static double observed_temperature(const cls_params *p, const cli_shown *before,
             most = t;
     least = most;
     for (uint32_t t = 0; t < vocab; t++)
-        if (after->probs[t] > 1e-20f && before->probs[t] > 1e-30f && after->probs[t] < after->probs[least])
+        if (after->probs[t] > 1e-20f && before->probs[t] > 1e-30f &&
+            after->probs[t] < after->probs[least])
             least = t;
     if (before->kept <= 1)
         return (double)p->temperature;
     if (after->kept == 1)
         return 0;
     if (after->probs[least] == after->probs[most] || before->probs[least] == before->probs[most])
-        return (double)p->temperature + (double)p->dynatemp_range; /* all are alike: no entropy is larger */
+        return (double)p->temperature +
+               (double)p->dynatemp_range; /* all are alike: no entropy is larger */
     return log((double)before->probs[most] / (double)before->probs[least]) /
            log((double)after->probs[most] / (double)after->probs[least]);
 }
@@ -311,7 +316,8 @@ static int find_top(cli_shown *shown, uint32_t vocab, uint32_t most)
         return cli_no_memory();
     for (uint32_t t = 0; t < vocab && most != 0; t++) {
         uint32_t at = n;
-        if (shown->probs[t] <= 0.0f || (n == most && shown->probs[t] <= shown->probs[shown->top[n - 1]]))
+        if (shown->probs[t] <= 0.0f ||
+            (n == most && shown->probs[t] <= shown->probs[shown->top[n - 1]]))
             continue;
         if (n < most)
             n++;
@@ -409,9 +415,10 @@ int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e
         if (show(&host, e, top) != 0)
             return 1;
         if (stages[i] == CLS_STAGE_TEMPERATURE)
-            shown->temperature = is_greedy(all)               ? 0.0
-                                 : all->dynatemp_range > 0.0f ? observed_temperature(all, shown - 1, shown, e->vocab)
-                                                              : (double)all->temperature;
+            shown->temperature = is_greedy(all) ? 0.0
+                                 : all->dynatemp_range > 0.0f
+                                     ? observed_temperature(all, shown - 1, shown, e->vocab)
+                                     : (double)all->temperature;
     }
     host.params = all;
     return draw(&host, e) || weigh(e, base);

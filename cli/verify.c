@@ -67,18 +67,19 @@ static json_t *ints_json(const int32_t *ints, uint64_t n)
     return array;
 }
 
-/* {"request", "position", "trials", "drafts", "accepted", "emitted", "status", "status_words", "tokens", "nodes"}:
- * accepted and emitted are the sums of all trials, the last four are the first one's. */
+/* {"request", "position", "trials", "drafts", "accepted", "emitted", "status", "status_words",
+ * "tokens", "nodes"}: accepted and emitted are the sums of all trials, the last four are the first
+ * one's. */
 static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
 {
     char words[64];
-    return json_pack("{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:s, s:o, s:o}", "request", (int)i, "position",
-                     (json_int_t)cli_position(job, i), "trials", (json_int_t)d->trials, "drafts",
-                     (int)cli_drafts_of(d, i), "accepted", (json_int_t)accepted_by(d, i), "emitted",
-                     (json_int_t)emitted_by(d, i), "status", (int)d->status[i], "status_words",
-                     cli_status_words(d->status[i], words), "tokens",
-                     ints_json(d->tokens + i * (size_t)(d->most + 1), cli_emitted(d, 0, i)), "nodes",
-                     ints_json(d->nodes + i * (size_t)d->most, (uint64_t)d->accepted[i]));
+    return json_pack("{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:s, s:o, s:o}", "request", (int)i,
+                     "position", (json_int_t)cli_position(job, i), "trials", (json_int_t)d->trials,
+                     "drafts", (int)cli_drafts_of(d, i), "accepted", (json_int_t)accepted_by(d, i),
+                     "emitted", (json_int_t)emitted_by(d, i), "status", (int)d->status[i],
+                     "status_words", cli_status_words(d->status[i], words), "tokens",
+                     ints_json(d->tokens + i * (size_t)(d->most + 1), cli_emitted(d, 0, i)),
+                     "nodes", ints_json(d->nodes + i * (size_t)d->most, (uint64_t)d->accepted[i]));
 }
 
 static int print_results(const question *q, const cli_job *job)
@@ -98,7 +99,8 @@ static int print_results(const question *q, const cli_job *job)
 }
 
 /* Without the axis of trials where there is one. */
-static int write_one(const char *path, const cli_drafts *d, unsigned dims, uint64_t width, const int32_t *data)
+static int write_one(const char *path, const cli_drafts *d, unsigned dims, uint64_t width,
+                     const int32_t *data)
 {
     const uint64_t shape[3] = {d->trials, d->requests, width};
     const unsigned first = d->trials == 1;
@@ -108,13 +110,17 @@ static int write_one(const char *path, const cli_drafts *d, unsigned dims, uint6
 static int write_files(const question *q)
 {
     const cli_drafts *const d = &q->drafts;
-    return write_one(q->tokens, d, 3, d->most + 1, d->tokens) || write_one(q->nodes, d, 3, d->most, d->nodes) ||
+    return write_one(q->tokens, d, 3, d->most + 1, d->tokens) ||
+           write_one(q->nodes, d, 3, d->most, d->nodes) ||
            write_one(q->accepted, d, 2, 0, d->accepted);
 }
 
 /* ----------------------------------------------------------------------- run */
 
-static bool on_host(const question *q) { return q->device != NULL && strcmp(q->device, "host") == 0; }
+static bool on_host(const question *q)
+{
+    return q->device != NULL && strcmp(q->device, "host") == 0;
+}
 
 static int run(const question *q, const cli_job *job)
 {
@@ -148,11 +154,13 @@ static int verify(question *q, const cli_job *job)
     cli_drafts *const d = &q->drafts;
     const uint64_t width = d->most + (uint64_t)1;
     if (d->trials > SIZE_MAX / 16 / width / d->requests)
-        return cli_fail("--trials: %" PRIu32 " trials of %" PRIu32 " requests are too many", d->trials, d->requests);
+        return cli_fail("--trials: %" PRIu32 " trials of %" PRIu32 " requests are too many",
+                        d->trials, d->requests);
     for (uint32_t i = 0; i < d->requests; i++)
         if (cli_position(job, i) + d->trials * width - 1 > UINT32_MAX)
-            return cli_fail("--trials: request %" PRIu32 " has no %" PRIu64 " positions from %" PRIu64 " on", i,
-                            d->trials * width, cli_position(job, i));
+            return cli_fail("--trials: request %" PRIu32 " has no %" PRIu64
+                            " positions from %" PRIu64 " on",
+                            i, d->trials * width, cli_position(job, i));
     return outputs_make(d) || run(q, job) || write_files(q) || print_results(q, job);
 }
 
@@ -166,8 +174,10 @@ static int check(const question *q)
         return cli_fail("--cu: a file that cuts the target's rows into requests is needed");
     if (q->files.probs != NULL && q->files.logits != NULL)
         return cli_fail("--draft-logits: there are --draft-probs already");
-    if (q->files.parents != NULL && q->drafts.method != CLS_VERIFY_MATCH && q->drafts.method != CLS_VERIFY_GREEDY)
-        return cli_fail("--parents: the method %s takes no trees, only match and greedy do", methods[q->drafts.method]);
+    if (q->files.parents != NULL && q->drafts.method != CLS_VERIFY_MATCH &&
+        q->drafts.method != CLS_VERIFY_GREEDY)
+        return cli_fail("--parents: the method %s takes no trees, only match and greedy do",
+                        methods[q->drafts.method]);
     if (!(q->drafts.epsilon > 0.0f && q->drafts.epsilon <= 1.0f))
         return cli_fail("--epsilon: %g is not above 0 and at most 1", (double)q->drafts.epsilon);
     if (!(q->drafts.delta > 0.0f && q->drafts.delta <= 16.0f))
@@ -193,10 +203,12 @@ static int read_all(question *q, const cli_option *options, cli_job *job)
 
 int cls_cmd_verify(int argc, char **argv)
 {
-    static const char usage[] = "verify --target FILE.npy --cu FILE.npy --draft-ids FILE.npy [OPTION]...",
-                      about[] = "Verifies drafts of several requests. Request i has the target's rows CU[i] to\n"
-                                "CU[i + 1] - 1: one before each of its drafts, and one behind the last. Below, a row\n"
-                                "of masks and biases is the target's, and of all else a request's.";
+    static const char
+        usage[] = "verify --target FILE.npy --cu FILE.npy --draft-ids FILE.npy [OPTION]...",
+        about[] =
+            "Verifies drafts of several requests. Request i has the target's rows CU[i] to\n"
+            "CU[i + 1] - 1: one before each of its drafts, and one behind the last. Below, a row\n"
+            "of masks and biases is the target's, and of all else a request's.";
     question q = {.drafts.trials = 1};
     cls_verify_call defaults;
     cli_job job = {0};
@@ -206,26 +218,33 @@ int cls_cmd_verify(int argc, char **argv)
          "[drafts + requests, vocab] float32 or float16, or uint16 as bf16", NULL, 0},
         {"cu", CLI_STRING, &q.files.cu, "FILE.npy",
          "int32 [requests + 1]: where each request's rows begin, and the end", NULL, 0},
-        {"draft-ids", CLI_STRING, &q.files.ids, "FILE.npy", "int32 [drafts]: those of all requests, in order", NULL, 0},
-        {"draft-probs", CLI_STRING, &q.files.probs, "FILE.npy", "float32 [drafts, vocab]: what they were drawn from",
-         NULL, 0},
-        {"draft-logits", CLI_STRING, &q.files.logits, "FILE.npy", "the same as logits, of the target's type", NULL, 0},
+        {"draft-ids", CLI_STRING, &q.files.ids, "FILE.npy",
+         "int32 [drafts]: those of all requests, in order", NULL, 0},
+        {"draft-probs", CLI_STRING, &q.files.probs, "FILE.npy",
+         "float32 [drafts, vocab]: what they were drawn from", NULL, 0},
+        {"draft-logits", CLI_STRING, &q.files.logits, "FILE.npy",
+         "the same as logits, of the target's type", NULL, 0},
         {"method", CLI_CHOICE, &q.method, "METHOD",
          "match, standard, block, typical or greedy (default: standard with --draft-*, else match)",
          "match|standard|block|typical|greedy", 0},
         {"parents", CLI_STRING, &q.files.parents, "FILE.npy",
-         "int32 [drafts]: the draft that each one follows, -1: the text; trees, for match and greedy", NULL, 0},
-        {"epsilon", CLI_FLOAT, &q.drafts.epsilon, "X", "typical: accept what has min(X, ...) (default 0.09)", NULL, 0},
-        {"delta", CLI_FLOAT, &q.drafts.delta, "X", "typical: ... X * exp(-entropy) (default 0.3)", NULL, 0},
+         "int32 [drafts]: the draft that each one follows, -1: the text; trees, for match and "
+         "greedy",
+         NULL, 0},
+        {"epsilon", CLI_FLOAT, &q.drafts.epsilon, "X",
+         "typical: accept what has min(X, ...) (default 0.09)", NULL, 0},
+        {"delta", CLI_FLOAT, &q.drafts.delta, "X", "typical: ... X * exp(-entropy) (default 0.3)",
+         NULL, 0},
         {"disable-bonus", CLI_SWITCH, &q.drafts.disable_bonus, NULL,
          "no token of the target's where all drafts are accepted", NULL, 0},
         {"trials", CLI_UINT, &q.drafts.trials, "N",
          "verify N times, each behind the positions of the one before (default 1)", NULL, 0},
-        {"device", CLI_STRING, &q.device, "N|host", "a number of clsample devices, or the reference on the host", NULL,
-         0},
+        {"device", CLI_STRING, &q.device, "N|host",
+         "a number of clsample devices, or the reference on the host", NULL, 0},
         CLI_DEVICE_OPTIONS(&q.kernels),
         {"tokens", CLI_STRING, &q.tokens, "OUT.npy",
-         "write what was emitted: int32 [requests, most drafts + 1], or [trials, ...]; then -1", NULL, 0},
+         "write what was emitted: int32 [requests, most drafts + 1], or [trials, ...]; then -1",
+         NULL, 0},
         {"accepted", CLI_STRING, &q.accepted, "OUT.npy",
          "write how many drafts were: int32 [requests], or [trials, ...]", NULL, 0},
         {"nodes", CLI_STRING, &q.nodes, "OUT.npy",

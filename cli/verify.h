@@ -23,7 +23,8 @@ typedef struct cli_drafts {
     cls_draft_kind kind;
     int32_t method, disable_bonus;
     float epsilon, delta;
-    uint32_t trials; /* of the same state, each at the positions behind those of the one before it */
+    uint32_t
+        trials; /* of the same state, each at the positions behind those of the one before it */
 
     /* Results, C order. */
     int32_t *tokens;   /* [trials, requests, most + 1] */
@@ -37,9 +38,10 @@ typedef struct cli_draft_files {
     const char *target, *cu, *ids, *probs, *logits, *parents;
 } cli_draft_files;
 
-/* The target's logits were read: what the other files say of them. dtype: as cli_logits_read(). Free
- * it after a failure, too. */
-int cli_drafts_read(const cli_draft_files *files, const char *dtype, const cli_logits *target, cli_drafts *drafts);
+/* The target's logits were read: what the other files say of them. dtype: as cli_logits_read().
+ * Free it after a failure, too. */
+int cli_drafts_read(const cli_draft_files *files, const char *dtype, const cli_logits *target,
+                    cli_drafts *drafts);
 void cli_drafts_free(cli_drafts *drafts);
 
 static inline uint32_t cli_drafts_of(const cli_drafts *drafts, uint32_t request)
@@ -48,14 +50,17 @@ static inline uint32_t cli_drafts_of(const cli_drafts *drafts, uint32_t request)
 }
 
 /* Where a request's first row is in a trial. */
-uint32_t cli_draft_position(const cli_job *job, const cli_drafts *drafts, uint32_t trial, uint32_t request);
+uint32_t cli_draft_position(const cli_job *job, const cli_drafts *drafts, uint32_t trial,
+                            uint32_t request);
 
-size_t cli_draft_size(const cli_job *job, const cli_drafts *drafts); /* of an element of their distribution */
+size_t cli_draft_size(const cli_job *job,
+                      const cli_drafts *drafts); /* of an element of their distribution */
 
 /* Tokens of a request's trial: those before the first -1. */
 uint32_t cli_emitted(const cli_drafts *drafts, uint32_t trial, uint32_t request);
 
-/* job: logits, parameters and what goes with them; the rows of masks and biases are the target's. */
+/* job: logits, parameters and what goes with them; the rows of masks and biases are the target's.
+ */
 int cli_verify(cli_target *target, const cli_job *job, const cli_drafts *drafts);
 int cli_verify_host(const cli_job *job, const cli_drafts *drafts);
 

@@ -10,7 +10,8 @@
 
 #include "verify.h"
 
-/* The rows of one call: most of them, and what they may take, about: logits, requests' tokens, the library's lists. */
+/* The rows of one call: most of them, and what they may take, about: logits, requests' tokens, the
+ * library's lists. */
 #define CALL_ROWS 65535u
 #define CALL_BYTES ((size_t)128 << 20)
 #define LISTS_BYTES ((size_t)32 << 10)
@@ -39,10 +40,12 @@ static void let_go(device_side *held)
 static void size_calls(const cli_job *job, const cli_drafts *drafts, device_side *held)
 {
     const cli_logits *const logits = job->logits;
-    const size_t row = logits->vocab * (logits->size + (drafts->draft != NULL ? 4 : 0)) + 16 * (size_t)job->history +
+    const size_t row = logits->vocab * (logits->size + (drafts->draft != NULL ? 4 : 0)) +
+                       16 * (size_t)job->history +
                        4 * ((size_t)job->prompt.width + job->output.width);
     const size_t by_memory = CALL_BYTES / (row + LISTS_BYTES);
-    const uint32_t least = CLS_MAX_DRAFTS + 1, most = by_memory < CALL_ROWS ? (uint32_t)by_memory : CALL_ROWS;
+    const uint32_t least = CLS_MAX_DRAFTS + 1,
+                   most = by_memory < CALL_ROWS ? (uint32_t)by_memory : CALL_ROWS;
     held->rows_of_call = most > least ? most : least;
     held->trials = held->rows_of_call / logits->rows;
     if (held->trials > drafts->trials)
@@ -51,8 +54,9 @@ static void size_calls(const cli_job *job, const cli_drafts *drafts, device_side
         held->trials = 1;
     else
         held->rows_of_call = held->trials * logits->rows;
-    held->slots =
-        held->trials * drafts->requests < held->rows_of_call ? held->trials * drafts->requests : held->rows_of_call;
+    held->slots = held->trials * drafts->requests < held->rows_of_call
+                      ? held->trials * drafts->requests
+                      : held->rows_of_call;
 }
 
 /* `size` bytes, n times. */
@@ -64,11 +68,12 @@ static void *repeated(const void *from, size_t size, uint32_t n)
     return to;
 }
 
-static int make_repeated(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from,
-                         uint32_t n)
+static int make_repeated(cli_target *target, cl_mem *buffer, const char *what, size_t size,
+                         const void *from, uint32_t n)
 {
     void *const all = repeated(from, size, n);
-    const int failed = all == NULL ? cli_no_memory() : cli_buffer(target, buffer, what, size * n, all);
+    const int failed =
+        all == NULL ? cli_no_memory() : cli_buffer(target, buffer, what, size * n, all);
     free(all);
     return failed;
 }
@@ -85,14 +90,16 @@ static int make_arrays(const cli_job *job, const cli_drafts *drafts, device_side
     if (drafts->parents != NULL)
         held->parents = repeated(drafts->parents, ids, held->trials);
     if (held->cu == NULL || held->positions == NULL || held->rows == NULL ||
-        (held->ids == NULL && drafts->count != 0) || (held->parents == NULL && drafts->parents != NULL))
+        (held->ids == NULL && drafts->count != 0) ||
+        (held->parents == NULL && drafts->parents != NULL))
         return cli_no_memory();
     for (size_t r = 0; r < held->trials * rows; r++)
         held->rows[r] = (int32_t)(r % rows);
     return 0;
 }
 
-static int make_sampler(cli_target *target, const cli_job *job, const cli_drafts *drafts, device_side *held)
+static int make_sampler(cli_target *target, const cli_job *job, const cli_drafts *drafts,
+                        device_side *held)
 {
     cls_sampler_options options;
     cli_sampler_options(job, drafts->requests, &options);
@@ -106,23 +113,27 @@ static int make_sampler(cli_target *target, const cli_job *job, const cli_drafts
     return 0;
 }
 
-static int make_all(cli_target *target, const cli_job *job, const cli_drafts *drafts, device_side *held)
+static int make_all(cli_target *target, const cli_job *job, const cli_drafts *drafts,
+                    device_side *held)
 {
     const size_t rows = job->logits->rows, vocab = job->logits->vocab,
                  results = (size_t)drafts->trials * drafts->requests;
     size_calls(job, drafts, held);
     return make_sampler(target, job, drafts, held) || make_arrays(job, drafts, held) ||
-           make_repeated(target, &held->logits, "logits", rows * vocab * job->logits->size, job->logits->data,
-                         held->trials) ||
+           make_repeated(target, &held->logits, "logits", rows * vocab * job->logits->size,
+                         job->logits->data, held->trials) ||
            (drafts->draft != NULL &&
-            make_repeated(target, &held->draft, "draft", drafts->count * vocab * cli_draft_size(job, drafts),
-                          drafts->draft, held->trials)) ||
+            make_repeated(target, &held->draft, "draft",
+                          drafts->count * vocab * cli_draft_size(job, drafts), drafts->draft,
+                          held->trials)) ||
            (job->mask != NULL &&
-            cli_buffer(target, &held->mask, "mask", rows * job->mask_width * cli_mask_size(job), job->mask)) ||
-           (job->bias != NULL &&
-            cli_buffer(target, &held->bias, "bias", rows * vocab * cli_bias_size(job), job->bias)) ||
+            cli_buffer(target, &held->mask, "mask", rows * job->mask_width * cli_mask_size(job),
+                       job->mask)) ||
+           (job->bias != NULL && cli_buffer(target, &held->bias, "bias",
+                                            rows * vocab * cli_bias_size(job), job->bias)) ||
            cli_buffer(target, &held->tokens, "tokens", results * (drafts->most + 1) * 4, NULL) ||
-           (drafts->most != 0 && cli_buffer(target, &held->nodes, "nodes", results * drafts->most * 4, NULL)) ||
+           (drafts->most != 0 &&
+            cli_buffer(target, &held->nodes, "nodes", results * drafts->most * 4, NULL)) ||
            cli_buffer(target, &held->accepted, "accepted", results * 4, NULL) ||
            cli_buffer(target, &held->status, "status", results * 4, NULL);
 }
@@ -133,14 +144,16 @@ typedef struct part {
 } part;
 
 /* Begins their slots, and says where their rows begin. */
-static int begin_part(const cli_job *job, const cli_drafts *drafts, const part *of, device_side *held)
+static int begin_part(const cli_job *job, const cli_drafts *drafts, const part *of,
+                      device_side *held)
 {
     const int32_t *const cu = drafts->cu + of->request;
     const uint32_t n = of->trials * of->requests;
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t trial = i / of->requests, k = i % of->requests;
         held->cu[i] = (int32_t)(trial * job->logits->rows) + cu[k] - cu[0];
-        held->positions[i] = (int32_t)cli_draft_position(job, drafts, of->trial + trial, of->request + k);
+        held->positions[i] =
+            (int32_t)cli_draft_position(job, drafts, of->trial + trial, of->request + k);
         if (cli_slot_begin(job, of->request + k, held->sampler, i) != 0)
             return 1;
     }
@@ -148,8 +161,8 @@ static int begin_part(const cli_job *job, const cli_drafts *drafts, const part *
     return 0;
 }
 
-static void make_call(const cli_job *job, const cli_drafts *drafts, const part *of, const device_side *held,
-                      cls_verify_call *call)
+static void make_call(const cli_job *job, const cli_drafts *drafts, const part *of,
+                      const device_side *held, cls_verify_call *call)
 {
     const uint64_t row = (uint64_t)drafts->cu[of->request], draft = row - of->request;
     const uint64_t result = (uint64_t)of->trial * drafts->requests + of->request;
@@ -165,7 +178,8 @@ static void make_call(const cli_job *job, const cli_drafts *drafts, const part *
     call->parents = held->parents != NULL ? held->parents + draft : NULL;
     if (held->draft != NULL) {
         call->draft_kind = (int32_t)drafts->kind;
-        call->draft = (cls_buffer){held->draft, draft * job->logits->vocab * cli_draft_size(job, drafts)};
+        call->draft =
+            (cls_buffer){held->draft, draft * job->logits->vocab * cli_draft_size(job, drafts)};
     }
     call->disable_bonus = drafts->disable_bonus;
     call->epsilon = drafts->epsilon;
@@ -191,8 +205,8 @@ static void make_call(const cli_job *job, const cli_drafts *drafts, const part *
     call->status = (cls_buffer){held->status, result * 4};
 }
 
-static int enqueue_part(cli_target *target, const cli_job *job, const cli_drafts *drafts, const part *of,
-                        device_side *held)
+static int enqueue_part(cli_target *target, const cli_job *job, const cli_drafts *drafts,
+                        const part *of, device_side *held)
 {
     cls_verify_call call;
     cls_status status;
@@ -211,12 +225,14 @@ static int enqueue_part(cli_target *target, const cli_job *job, const cli_drafts
 static uint32_t fitting(const cli_drafts *drafts, uint32_t first, uint32_t rows)
 {
     uint32_t n = 1;
-    while (first + n < drafts->requests && (uint32_t)(drafts->cu[first + n + 1] - drafts->cu[first]) <= rows)
+    while (first + n < drafts->requests &&
+           (uint32_t)(drafts->cu[first + n + 1] - drafts->cu[first]) <= rows)
         n++;
     return n;
 }
 
-static int enqueue(cli_target *target, const cli_job *job, const cli_drafts *drafts, device_side *held)
+static int enqueue(cli_target *target, const cli_job *job, const cli_drafts *drafts,
+                   device_side *held)
 {
     part of = {.trial = 0};
     for (; of.trial < drafts->trials; of.trial += of.trials) {
@@ -235,11 +251,13 @@ int cli_verify(cli_target *target, const cli_job *job, const cli_drafts *drafts)
 {
     const size_t results = (size_t)drafts->trials * drafts->requests * 4;
     device_side held = {0};
-    const int failed = make_all(target, job, drafts, &held) || enqueue(target, job, drafts, &held) ||
-                       cli_fetch(target, held.tokens, drafts->tokens, results * (drafts->most + 1)) ||
-                       (held.nodes != NULL && cli_fetch(target, held.nodes, drafts->nodes, results * drafts->most)) ||
-                       cli_fetch(target, held.accepted, drafts->accepted, results) ||
-                       cli_fetch(target, held.status, drafts->status, results);
+    const int failed =
+        make_all(target, job, drafts, &held) || enqueue(target, job, drafts, &held) ||
+        cli_fetch(target, held.tokens, drafts->tokens, results * (drafts->most + 1)) ||
+        (held.nodes != NULL &&
+         cli_fetch(target, held.nodes, drafts->nodes, results * drafts->most)) ||
+        cli_fetch(target, held.accepted, drafts->accepted, results) ||
+        cli_fetch(target, held.status, drafts->status, results);
     clFinish(target->queue);
     let_go(&held);
     return failed;

@@ -5,7 +5,8 @@
 
 #include "verify.h"
 
-static int host_trial(const cli_job *job, const cli_drafts *drafts, uint32_t trial, uint32_t request)
+static int host_trial(const cli_job *job, const cli_drafts *drafts, uint32_t trial,
+                      uint32_t request)
 {
     const uint32_t row = (uint32_t)drafts->cu[request];
     const size_t before = row - request; /* drafts */
@@ -22,7 +23,8 @@ static int host_trial(const cli_job *job, const cli_drafts *drafts, uint32_t tri
     of.ids = of.n != 0 ? drafts->ids + before : NULL;
     of.parents = drafts->parents != NULL ? drafts->parents + before : NULL;
     if (drafts->draft != NULL) {
-        of.draft = (const char *)drafts->draft + before * job->logits->vocab * cli_draft_size(job, drafts);
+        of.draft =
+            (const char *)drafts->draft + before * job->logits->vocab * cli_draft_size(job, drafts);
         of.draft_kind = (int32_t)drafts->kind;
     }
     of.disable_bonus = drafts->disable_bonus;

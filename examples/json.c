@@ -17,7 +17,14 @@
 #include <string.h>
 #include "json_grammar.h"
 
-enum { SLOTS = 128, MAX_TOKENS = 40, TEXT = 8 * MAX_TOKENS, DRAFTS = 7, ROWS = SLOTS * (DRAFTS + 1), SHOWN = 6 };
+enum {
+    SLOTS = 128,
+    MAX_TOKENS = 40,
+    TEXT = 8 * MAX_TOKENS,
+    DRAFTS = 7,
+    ROWS = SLOTS * (DRAFTS + 1),
+    SHOWN = 6
+};
 
 /* --------------------------------------------------------------- the parser */
 
@@ -151,9 +158,11 @@ static void open_machine(machine *m, cl_device_id device)
     must_cl(error);
     m->queue = clCreateCommandQueue(m->cl, device, 0, &error);
     must_cl(error);
-    m->logits = clCreateBuffer(m->cl, CL_MEM_READ_ONLY, sizeof(float) * ROWS * JSON_VOCAB, NULL, &error);
+    m->logits =
+        clCreateBuffer(m->cl, CL_MEM_READ_ONLY, sizeof(float) * ROWS * JSON_VOCAB, NULL, &error);
     must_cl(error);
-    m->out = clCreateBuffer(m->cl, CL_MEM_READ_WRITE, sizeof(int32_t) * SLOTS * (DRAFTS + 1), NULL, &error);
+    m->out = clCreateBuffer(m->cl, CL_MEM_READ_WRITE, sizeof(int32_t) * SLOTS * (DRAFTS + 1), NULL,
+                            &error);
     must_cl(error);
     cls_context_options_init(&kernels);
     kernels.dtypes = 1u << CLS_F32;
@@ -187,7 +196,8 @@ typedef struct seat { /* of a slot: who writes in it */
 
 typedef struct batch {
     uint32_t requests, rows;
-    int32_t slots[SLOTS], cu[SLOTS + 1], drafts[ROWS], masks[ROWS][JSON_WORDS], out[SLOTS * (DRAFTS + 1)];
+    int32_t slots[SLOTS], cu[SLOTS + 1], drafts[ROWS], masks[ROWS][JSON_WORDS],
+        out[SLOTS * (DRAFTS + 1)];
     float logits[ROWS][JSON_VOCAB];
     seat seats[SLOTS];
     uint64_t steps, tokens, drafted;
@@ -200,7 +210,8 @@ static void model(uint32_t text, int position, float logits[JSON_VOCAB])
     for (int t = 0; t < JSON_VOCAB; t++) { /* sums of four bytes: a bell */
         x *= UINT64_C(0x9e3779b97f4a7c15);
         x ^= x >> 29;
-        logits[t] = 0.02f * (float)((x >> 56) + (x >> 48 & 255) + (x >> 40 & 255) + (x >> 32 & 255));
+        logits[t] =
+            0.02f * (float)((x >> 56) + (x >> 48 & 255) + (x >> 40 & 255) + (x >> 32 & 255));
     }
 }
 
@@ -297,14 +308,14 @@ static bool run(const machine *m, batch *b, uint32_t n, int most, char texts[][T
         if (b->requests == 0)
             return true;
         b->drafted += b->rows - b->requests;
-        must_cl(clEnqueueWriteBuffer(m->queue, m->logits, CL_FALSE, 0, b->rows * sizeof *b->logits, b->logits, 0, NULL,
-                                     NULL));
+        must_cl(clEnqueueWriteBuffer(m->queue, m->logits, CL_FALSE, 0, b->rows * sizeof *b->logits,
+                                     b->logits, 0, NULL, NULL));
         if (most > 0)
             verify(m, b);
         else
             sample(m, b);
-        must_cl(clEnqueueReadBuffer(m->queue, m->out, CL_TRUE, 0, b->requests * width * sizeof(int32_t), b->out, 0,
-                                    NULL, NULL));
+        must_cl(clEnqueueReadBuffer(m->queue, m->out, CL_TRUE, 0,
+                                    b->requests * width * sizeof(int32_t), b->out, 0, NULL, NULL));
         for (uint32_t i = 0; i < b->requests; i++) {
             const int32_t *out = &b->out[i * width];
             seat *s = &b->seats[b->slots[i]];
@@ -348,8 +359,8 @@ int main(int argc, char **argv)
     allowed = allowed && run(&m, b, n, DRAFTS, again);
     for (uint32_t i = 0; i < n; i++)
         same += strcmp(texts[i], again[i]) == 0;
-    printf("with what the grammar forces as drafts, %u are the same; %llu drafts, %llu steps\n", (unsigned)same,
-           (unsigned long long)b->drafted, (unsigned long long)b->steps);
+    printf("with what the grammar forces as drafts, %u are the same; %llu drafts, %llu steps\n",
+           (unsigned)same, (unsigned long long)b->drafted, (unsigned long long)b->steps);
     if (!allowed)
         printf("a token came that the grammar does not allow\n");
 

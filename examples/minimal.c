@@ -54,7 +54,8 @@ int main(void)
     for (int r = 0; r < ROWS; r++)
         for (int t = 0; t < VOCAB; t++)
             logits[r][t] = 8.0f / (1.0f + (float)abs(t - 100 * r));
-    cl_mem in = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof logits, logits, NULL);
+    cl_mem in = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof logits,
+                               logits, NULL);
     cl_mem out = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof tokens, NULL, NULL);
 
     /* Once: compile, allocate, and a slot for each request. */
@@ -88,7 +89,8 @@ int main(void)
         printf("%8.1f", (double)temperatures[r]);
     for (int s = 0; s < STEPS; s++) {
         must(cls_sample(sampler, queue, &step, 0, NULL, NULL));
-        if (clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof tokens, tokens, 0, NULL, NULL) != CL_SUCCESS)
+        if (clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof tokens, tokens, 0, NULL, NULL) !=
+            CL_SUCCESS)
             return 1;
         printf("\nstep %6d", s);
         for (int r = 0; r < ROWS; r++)

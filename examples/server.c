@@ -22,10 +22,18 @@ enum { VOCAB = 512, STOP = 2, SLOTS = 4, MAX_TEXT = 64, MAX_REQUESTS = 16, MAX_S
  * A row of a step brings one slot on, by a chunk of its prompt, which the host sends,
  * or by the token that latest[slot] holds. One word a slot stands for the cache of keys
  * and values; it depends on all tokens so far and on their order. */
-enum { ROW_SLOT, ROW_POSITION, ROW_COUNT, ROW_TOKENS, ROW_WORDS = 8, CHUNK = ROW_WORDS - ROW_TOKENS };
+enum {
+    ROW_SLOT,
+    ROW_POSITION,
+    ROW_COUNT,
+    ROW_TOKENS,
+    ROW_WORDS = 8,
+    CHUNK = ROW_WORDS - ROW_TOKENS
+};
 
 static const char *model =
-    "uint hash(uint a, uint b) { a = (a ^ b) * 0x9e3779b1u; a = (a ^ a >> 15) * 0x85ebca77u; return a ^ a >> 13; }\n"
+    "uint hash(uint a, uint b) { a = (a ^ b) * 0x9e3779b1u; a = (a ^ a >> 15) * 0x85ebca77u; "
+    "return a ^ a >> 13; }\n"
     "kernel void forward(global const int *rows, global uint *cache, global const int *latest,\n"
     "                    global float *logits) {\n"
     "    global const int *row = rows + get_global_id(0) * 8;\n"
@@ -33,20 +41,23 @@ static const char *model =
     "    for (int i = 0; i < row[2]; i++) h = hash(h, row[3 + i]);\n"
     "    cache[row[0]] = h = row[2] > 0 ? h : hash(h, latest[row[0]]);\n"
     "    for (int t = 0; t < 512; t++)\n" /* STOP grows likelier: texts end sooner or later */
-    "        logits[get_global_id(0) * 512 + t] = (hash(h, t) % 4096 + (t == 2 ? 48 * row[1] : 0)) / 256.0f;\n"
+    "        logits[get_global_id(0) * 512 + t] = (hash(h, t) % 4096 + (t == 2 ? 48 * row[1] : 0)) "
+    "/ 256.0f;\n"
     "}\n";
 
 /* ----------------------------------------------------------------- the requests */
 
 static const struct asked {
     const char *name;
-    uint32_t arrives;        /* at this step */
-    uint32_t prompt, output; /* tokens; output: what it had written when it was preempted, here or elsewhere */
-    uint32_t answers;        /* best of n: that many requests share one prefill */
-    uint32_t hang_up;        /* the client goes away after this many tokens; 0: it stays */
+    uint32_t arrives; /* at this step */
+    uint32_t prompt,
+        output; /* tokens; output: what it had written when it was preempted, here or elsewhere */
+    uint32_t answers; /* best of n: that many requests share one prefill */
+    uint32_t hang_up; /* the client goes away after this many tokens; 0: it stays */
     uint32_t max_tokens;
     float temperature, top_p, repetition_penalty;
-} table[] = { /* arrives, prompt, output, answers, hang-up, most; temperature, top-p, repetition */
+} table[] = {
+    /* arrives, prompt, output, answers, hang-up, most; temperature, top-p, repetition */
     {"greedy", 0, 5, 0, 1, 0, 12, 0.0f, 1.0f, 1.0f},
     {"long prompt", 0, 18, 0, 1, 0, 20, 0.7f, 0.9f, 1.3f},
     {"hangs up", 0, 3, 0, 1, 4, 30, 1.0f, 1.0f, 1.0f},
@@ -54,7 +65,8 @@ static const struct asked {
     {"best of 3", 3, 9, 0, 3, 0, 24, 1.2f, 0.95f, 1.1f},
     {"resumed", 5, 6, 7, 1, 0, 25, 0.8f, 0.9f, 1.2f},
     {"had all its tokens", 6, 4, 8, 1, 0, 8, 0.8f, 0.9f, 1.0f},
-    {"top-p of 1.5", 8, 4, 0, 1, 0, 8, 0.8f, 1.5f, 1.0f}, /* is refused, and the others don't notice */
+    {"top-p of 1.5", 8, 4, 0, 1, 0, 8, 0.8f, 1.5f,
+     1.0f}, /* is refused, and the others don't notice */
     {"until it stops", 9, 7, 0, 1, 0, 50, 1.0f, 0.9f, 1.0f},
     {"after the others", 60, 2, 0, 1, 0, 10, 1.5f, 1.0f, 1.0f},
 };
@@ -62,8 +74,9 @@ static const struct asked {
 typedef struct request {
     const struct asked *as;
     cls_params params;
-    uint32_t forks;         /* the requests behind this one that become copies of it when its prompt has been read */
-    int whole;              /* its slot begins with all of its text; other prompts come in chunks */
+    uint32_t forks; /* the requests behind this one that become copies of it when its prompt has
+                       been read */
+    int whole;      /* its slot begins with all of its text; other prompts come in chunks */
     uint32_t slot;
     int32_t text[MAX_TEXT]; /* prompt and output */
     uint32_t before, n;     /* tokens of it that the request came with; tokens of it now */
@@ -104,7 +117,8 @@ static void must(int code) /* a cls_status, or OpenCL's */
 {
     if (code == 0)
         return;
-    fprintf(stderr, "error %d: %s\n", code, code <= CLS_BAD_ARGUMENT ? cls_error_message() : "an OpenCL call");
+    fprintf(stderr, "error %d: %s\n", code,
+            code <= CLS_BAD_ARGUMENT ? cls_error_message() : "an OpenCL call");
     exit(1);
 }
 
@@ -132,7 +146,8 @@ typedef struct server {
 static cl_mem buffer(const server *s, size_t words)
 {
     cl_int code;
-    const cl_mem made = clCreateBuffer(s->context, CL_MEM_READ_WRITE, words * sizeof(int32_t), NULL, &code);
+    const cl_mem made =
+        clCreateBuffer(s->context, CL_MEM_READ_WRITE, words * sizeof(int32_t), NULL, &code);
     must(code);
     return made;
 }
@@ -144,7 +159,8 @@ static void server_open(server *s, cl_device_id device)
     s->context = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
     s->queue = clCreateCommandQueue(s->context, device, 0, NULL);
     const cl_program program = clCreateProgramWithSource(s->context, 1, &model, NULL, NULL);
-    must(clBuildProgram(program, 1, &device, NULL, NULL, NULL)); /* fails if one of these has failed */
+    must(clBuildProgram(program, 1, &device, NULL, NULL,
+                        NULL)); /* fails if one of these has failed */
     s->forward = clCreateKernel(program, "forward", NULL);
     clReleaseProgram(program);
     const cl_mem args[] = {s->rows = buffer(s, SLOTS * ROW_WORDS), s->cache = buffer(s, SLOTS),
@@ -156,10 +172,12 @@ static void server_open(server *s, cl_device_id device)
     cls_sampler_options_init(&options);
     options.vocab = VOCAB;
     options.max_rows = SLOTS;
-    options.features = CLS_FEATURE_LISTS | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE; /* state: forks */
+    options.features =
+        CLS_FEATURE_LISTS | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE; /* state: forks */
     must(cls_sampler_create(context, &options, &s->sampler));
-    must(cls_readback_create(context, 2 * SLOTS * sizeof(int32_t), 2, &s->readback)); /* two steps under way */
-    cls_context_destroy(context); /* the sampler keeps what it needs */
+    must(cls_readback_create(context, 2 * SLOTS * sizeof(int32_t), 2,
+                             &s->readback)); /* two steps under way */
+    cls_context_destroy(context);            /* the sampler keeps what it needs */
 }
 
 static void server_close(server *s)
@@ -207,8 +225,8 @@ static int join(server *s, request *r)
                         r->text + r->as->prompt, r->as->output));
     /* The first look-up of a row that is sampled is the last token that the request came with.
      * Nothing else writes that into `latest`. */
-    must(clEnqueueWriteBuffer(s->queue, s->latest, CL_FALSE, r->slot * sizeof(int32_t), sizeof(int32_t),
-                              &r->text[r->before - 1], 0, NULL, NULL));
+    must(clEnqueueWriteBuffer(s->queue, s->latest, CL_FALSE, r->slot * sizeof(int32_t),
+                              sizeof(int32_t), &r->text[r->before - 1], 0, NULL, NULL));
     return 1;
 }
 
@@ -221,8 +239,10 @@ static void fork_request(server *s, const request *from, request *to)
     must(cls_slot_copy(s->sampler, to->slot, from->slot));
     must(cls_slot_params(s->sampler, to->slot, &to->params)); /* another stream */
     const size_t here = from->slot * sizeof(int32_t), there = to->slot * sizeof(int32_t);
-    must(clEnqueueCopyBuffer(s->queue, s->cache, s->cache, here, there, sizeof(int32_t), 0, NULL, NULL));
-    must(clEnqueueCopyBuffer(s->queue, s->latest, s->latest, here, there, sizeof(int32_t), 0, NULL, NULL));
+    must(clEnqueueCopyBuffer(s->queue, s->cache, s->cache, here, there, sizeof(int32_t), 0, NULL,
+                             NULL));
+    must(clEnqueueCopyBuffer(s->queue, s->latest, s->latest, here, there, sizeof(int32_t), 0, NULL,
+                             NULL));
 }
 
 /* A row for every request: a chunk of the text that it came with, which is not sampled; or
@@ -257,7 +277,8 @@ static void enqueue(server *s, step *p, const step *earlier)
     const void *ignored;
     cls_status status;
     cls_step call;
-    must(clEnqueueWriteBuffer(s->queue, s->rows, CL_FALSE, 0, sizeof p->rows, p->rows, 0, NULL, NULL));
+    must(clEnqueueWriteBuffer(s->queue, s->rows, CL_FALSE, 0, sizeof p->rows, p->rows, 0, NULL,
+                              NULL));
     must(clEnqueueNDRangeKernel(s->queue, s->forward, 1, NULL, &rows, NULL, 0, NULL, NULL));
     cls_step_init(&call);
     call.rows = p->n;
@@ -271,7 +292,8 @@ static void enqueue(server *s, step *p, const step *earlier)
     while ((status = cls_sample(s->sampler, s->queue, &call, 0, NULL, NULL)) == CLS_BUSY)
         must(cls_readback_get(s->readback, earlier->ticket, 1, &ignored));
     must(status);
-    must(cls_readback_start(s->readback, s->queue, &call.tokens, 2 * SLOTS * sizeof(int32_t), 0, NULL, &p->ticket));
+    must(cls_readback_start(s->readback, s->queue, &call.tokens, 2 * SLOTS * sizeof(int32_t), 0,
+                            NULL, &p->ticket));
     must(clFlush(s->queue));
     s->n_steps++;
     s->n_rows += p->n;
@@ -280,9 +302,10 @@ static void enqueue(server *s, step *p, const step *earlier)
 /* Takes a step's tokens, and frees a slot at the first row with CLS_ROW_STOPPED while the slot
  * is still that request's. More rows may follow, as the host learns of an end one step late, and
  * by then the slot may be another request's: these rows are nobody's. Whether the row is
- * CLS_ROW_SKIPPED as well does not matter: that says that it has no token. The first row of a request
- * that began with all of its output, or as a copy of one that had stopped, has both bits already.
- * (One that may come back to its old slot needs a number for each stay: `who` is the same in both.) */
+ * CLS_ROW_SKIPPED as well does not matter: that says that it has no token. The first row of a
+ * request that began with all of its output, or as a copy of one that had stopped, has both bits
+ * already. (One that may come back to its old slot needs a number for each stay: `who` is the same
+ * in both.) */
 static void deliver(server *s, step *p)
 {
     const void *data;
@@ -297,7 +320,10 @@ static void deliver(server *s, step *p)
         if (token[i] >= 0)
             r->text[r->n++] = token[i];
         if (status[i] & CLS_ROW_STOPPED)
-            leave(s, r, status[i] & CLS_ROW_SKIPPED ? "had ended" : status[i] & CLS_ROW_LENGTH ? "max_tokens" : "stop");
+            leave(s, r,
+                  status[i] & CLS_ROW_SKIPPED  ? "had ended"
+                  : status[i] & CLS_ROW_LENGTH ? "max_tokens"
+                                               : "stop");
         else if (token[i] < 0)
             leave(s, r, "no token");
         else if (r->as->hang_up > 0 && r->n - r->before == r->as->hang_up)
@@ -312,7 +338,8 @@ static void serve(server *s, request *requests, uint32_t n, uint32_t slots)
     s->free = slots;
     for (uint32_t now = 0; ended < n && now < MAX_STEPS; now++) {
         step *next = &s->steps[now % 2], *earlier = &s->steps[(now + 1) % 2];
-        while (joined < n && (slots == 1 || requests[joined].as->arrives <= now) && join(s, &requests[joined]))
+        while (joined < n && (slots == 1 || requests[joined].as->arrives <= now) &&
+               join(s, &requests[joined]))
             joined += 1 + requests[joined].forks;
         plan(s, next);
         if (next->n > 0)
@@ -368,17 +395,20 @@ int main(void)
             printf(" %d", (int)r->text[t]);
         printf(" [%s]\n", r->end);
         tokens += r->n - r->before;
-        if (r->n != one->n || memcmp(r->text, one->text, sizeof r->text) != 0 || strcmp(r->end, one->end) != 0) {
-            printf("  alone it gets other tokens, %u of them [%s]\n", (unsigned)(one->n - one->before), one->end);
+        if (r->n != one->n || memcmp(r->text, one->text, sizeof r->text) != 0 ||
+            strcmp(r->end, one->end) != 0) {
+            printf("  alone it gets other tokens, %u of them [%s]\n",
+                   (unsigned)(one->n - one->before), one->end);
             others++;
         } else if (r->end[0] == '\0') {
             printf("  it never ended\n");
             others++;
         }
     }
-    printf("%u requests, %u tokens: %u steps of %.1f rows; one request at a time: %u steps, %u with other tokens\n",
-           (unsigned)n, (unsigned)tokens, (unsigned)steps, (double)rows / steps, (unsigned)(s.n_steps - steps),
-           (unsigned)others);
+    printf("%u requests, %u tokens: %u steps of %.1f rows; one request at a time: %u steps, %u "
+           "with other tokens\n",
+           (unsigned)n, (unsigned)tokens, (unsigned)steps, (double)rows / steps,
+           (unsigned)(s.n_steps - steps), (unsigned)others);
     server_close(&s);
     return others > 0;
 }

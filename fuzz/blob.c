@@ -27,8 +27,10 @@ static subject *make_subject(uint32_t which)
     static const struct {
         int keep;
         uint32_t history, rollback;
-    } shapes[SAMPLERS] = {
-        {CLS_KEEP_COUNTS, 40, 8}, {CLS_KEEP_SEEN, 7, 3}, {CLS_KEEP_NONE, 40, 8}, {CLS_KEEP_COUNTS, 0, 0}};
+    } shapes[SAMPLERS] = {{CLS_KEEP_COUNTS, 40, 8},
+                          {CLS_KEEP_SEEN, 7, 3},
+                          {CLS_KEEP_NONE, 40, 8},
+                          {CLS_KEEP_COUNTS, 0, 0}};
     subject *const s = &all[which];
     cls_sampler_options o;
     if (s->sampler != NULL)
@@ -82,10 +84,10 @@ static void step(const subject *s)
     must(cls_sample(s->sampler, the_device()->queue, &s->step, 0, NULL, NULL));
     buffer_read(the_device(), s->step.tokens.buffer, sizeof token, token);
     buffer_read(the_device(), s->step.status.buffer, sizeof status, status);
-    demand(token[0] >= -1 && token[0] < VOCAB && status[0] >= 0 && status[0] < 256, "token %d, status %d", token[0],
-           status[0]);
-    demand(token[1] == token[0] && status[1] == status[0], "token %d, status %d, of its copy %d, %d", token[0],
-           status[0], token[1], status[1]);
+    demand(token[0] >= -1 && token[0] < VOCAB && status[0] >= 0 && status[0] < 256,
+           "token %d, status %d", token[0], status[0]);
+    demand(token[1] == token[0] && status[1] == status[0],
+           "token %d, status %d, of its copy %d, %d", token[0], status[0], token[1], status[1]);
 }
 
 /* A request of any kind in slot 0, saved after a token or two. */
@@ -101,7 +103,8 @@ static size_t made(const subject *s, rng *r, uint8_t *bytes)
         params_infill(&b->params[0], VOCAB, r);
     batch_requests(b, &many);
     const tokens *const t = &b->tokens[0];
-    must(cls_slot_begin(s->sampler, 0, &b->params[0], t->prompt, t->prompt_count, t->output, t->output_count));
+    must(cls_slot_begin(s->sampler, 0, &b->params[0], t->prompt, t->prompt_count, t->output,
+                        t->output_count));
     must(cls_slot_copy(s->sampler, 1, 0));
     for (uint32_t n = rng_below(r, 3); n > 0; n--)
         step(s);
@@ -116,7 +119,8 @@ typedef struct edits {
 
 static edits take_edits(rng *r)
 {
-    static const uint32_t edges[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0xffff, VOCAB, VOCAB - 1};
+    static const uint32_t edges[] = {0,          1,      0x7fffffff, 0x80000000,
+                                     0xffffffff, 0xffff, VOCAB,      VOCAB - 1};
     edits e = {.n = rng_below(r, 8), .bytes = rng_below(r, 256)};
     for (uint32_t i = 0; i < e.n; i++) {
         e.at[i] = rng_below(r, 65536);
@@ -130,7 +134,8 @@ static size_t edit(const edits *e, uint8_t *bytes, size_t size)
 {
     const size_t words = (size - CHECKSUM) / 4;
     for (uint32_t i = 0; i < e->n; i++)
-        memcpy(bytes + e->at[i] % words * 4, &e->word[i], e->bytes >> i & 1 ? 1 : sizeof e->word[i]);
+        memcpy(bytes + e->at[i] % words * 4, &e->word[i],
+               e->bytes >> i & 1 ? 1 : sizeof e->word[i]);
     memset(bytes + size, 0, 16);
     return size + e->longer - 16;
 }
@@ -142,7 +147,8 @@ static void go_on(const subject *s, const uint8_t *bytes, size_t size, int same)
 {
     static uint8_t again[MOST];
     const size_t saved = save(s, 0, again);
-    demand(saved == size && memcmp(again, bytes, size) == 0, "%zu bytes are saved as %zu others", size, saved);
+    demand(saved == size && memcmp(again, bytes, size) == 0, "%zu bytes are saved as %zu others",
+           size, saved);
     if (!same)
         must(cls_slot_copy(s->sampler, 1, 0));
     step(s);
@@ -186,8 +192,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
     if (status == CLS_OK)
         go_on(s, bytes, size, same);
     else if (had > 0)
-        demand(save(s, 0, room) == had && memcmp(room, before, had) == 0, "what is refused changes the slot: %s",
-               cls_error_message());
+        demand(save(s, 0, room) == had && memcmp(room, before, had) == 0,
+               "what is refused changes the slot: %s", cls_error_message());
     must(cls_slot_reset(s->sampler, 0));
     must(cls_slot_reset(s->sampler, 1));
     free(bytes);

@@ -77,7 +77,8 @@ static void encode(const tokenizer *t, const char *text)
     const uint32_t n = tokenizer_encode(t, text, &tokens);
     demand(n >= 1 && n <= strlen(text) + 2, "%u tokens of %zu bytes", n, strlen(text));
     for (uint32_t i = 1; i < n; i++) {
-        demand(tokens[i] >= 0 && (uint32_t)tokens[i] < t->vocab, "token %d of %u", (int)tokens[i], t->vocab);
+        demand(tokens[i] >= 0 && (uint32_t)tokens[i] < t->vocab, "token %d of %u", (int)tokens[i],
+               t->vocab);
         const char *const piece = tokenizer_piece(t, tokens[i - 1], tokens[i], byte);
         look_at(piece, strlen(piece));
     }

@@ -39,14 +39,16 @@ static uint8_t *written(input *in, size_t *size)
 {
     static const uint8_t code[256] = {1, 2, 3};
     const uint8_t shape = take_byte(in), which = take_byte(in);
-    const cls_grouping as = {1u + shape % 4, shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE, CLS_SUBGROUPS_NONE, 120, 64};
+    const cls_grouping as = {1u + shape % 4, shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE,
+                             CLS_SUBGROUPS_NONE, 120, 64};
     cls_container c;
     memset(&c, 0, sizeof c);
     for (unsigned i = 0; i < 8; i++)
         if (which >> i & 1) {
             const unsigned at = (i + shape) % PROGRAMS;
             c.program[at / CLS_VARIANTS][at % CLS_VARIANTS].as = as;
-            c.program[at / CLS_VARIANTS][at % CLS_VARIANTS].bytes = (cls_bytes){code, 1u + take_byte(in)};
+            c.program[at / CLS_VARIANTS][at % CLS_VARIANTS].bytes =
+                (cls_bytes){code, 1u + take_byte(in)};
         }
     uint8_t *const bytes = malloc(*size = cls_container_size(&c));
     demand(bytes != NULL, "out of memory");
@@ -82,13 +84,15 @@ static void use(const cls_container *c, const uint8_t *bytes, size_t size)
         const uint8_t *const at = p->bytes;
         if (at == NULL)
             continue;
-        demand(at >= bytes + CLS_CONTAINER_HEADER && p->size != 0 && p->size <= (size_t)(bytes + size - at),
+        demand(at >= bytes + CLS_CONTAINER_HEADER && p->size != 0 &&
+                   p->size <= (size_t)(bytes + size - at),
                "program %u lies outside", i);
         look_at(at, p->size);
         programs += p->size;
     }
     demand(programs < size, "the programs are longer than what they lie in");
-    demand(cls_container_size(c) == size, "%zu bytes would be written as %zu", size, cls_container_size(c));
+    demand(cls_container_size(c) == size, "%zu bytes would be written as %zu", size,
+           cls_container_size(c));
     uint8_t *const copy = malloc(size);
     demand(copy != NULL, "out of memory");
     memcpy(copy, bytes, size);
@@ -127,8 +131,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
     file_holds(bytes, size);
     void *const cached = cls_cache_read("folder", key, 1, "token-list", &from_file);
     demand(!good || cached != NULL, "a good container is not taken from a file");
-    demand(cached == NULL || (from_file == size && memcmp(cached, bytes, size) == 0), "a file of %zu bytes has %zu",
-           size, from_file);
+    demand(cached == NULL || (from_file == size && memcmp(cached, bytes, size) == 0),
+           "a file of %zu bytes has %zu", size, from_file);
     free(cached);
     free(bytes);
     return 0;

@@ -57,9 +57,11 @@ cls_context *the_context(void)
 
 /* ------------------------------------------------ what the tests' helpers ask for */
 
-cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector, uint32_t shortlist)
+cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector,
+                             uint32_t shortlist)
 {
-    demand(d == the_device() && dtypes == 1u << CLS_F32 && (work_group | vector | shortlist) == 0, "another context");
+    demand(d == the_device() && dtypes == 1u << CLS_F32 && (work_group | vector | shortlist) == 0,
+           "another context");
     return the_context();
 }
 
@@ -75,7 +77,8 @@ cl_mem buffer_of(device *d, size_t size, const void *contents)
     const cl_mem buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, size, NULL, &code);
     void *const zeroes = calloc(1, size);
     demand(buffer != NULL && zeroes != NULL, "no buffer of %zu bytes", size);
-    code = clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, contents ? contents : zeroes, 0, NULL, NULL);
+    code = clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, contents ? contents : zeroes, 0,
+                                NULL, NULL);
     demand(code == CL_SUCCESS, "a buffer cannot be written (%d)", (int)code);
     free(zeroes);
     return buffer;
@@ -83,6 +86,7 @@ cl_mem buffer_of(device *d, size_t size, const void *contents)
 
 void buffer_read(device *d, cl_mem buffer, size_t size, void *contents)
 {
-    const cl_int code = clEnqueueReadBuffer(d->queue, buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL);
+    const cl_int code =
+        clEnqueueReadBuffer(d->queue, buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL);
     demand(code == CL_SUCCESS, "a buffer cannot be read (%d)", (int)code);
 }

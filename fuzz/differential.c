@@ -19,12 +19,15 @@ static void raw_logits(batch *b, uint32_t row, rng *r)
         const uint32_t bits = (uint32_t)rng_bits(r);
         memcpy(&some[i], &bits, sizeof bits);
     }
-    for (uint32_t i = 0, at = rng_below(r, b->vocab); i < (period == 1 ? b->vocab : n); i++, at += period)
+    for (uint32_t i = 0, at = rng_below(r, b->vocab); i < (period == 1 ? b->vocab : n);
+         i++, at += period)
         values[at % b->vocab] = some[i % n];
-    memcpy(b->data + b->offset + (size_t)row * b->stride * sizeof(float), values, b->vocab * sizeof(float));
+    memcpy(b->data + b->offset + (size_t)row * b->stride * sizeof(float), values,
+           b->vocab * sizeof(float));
 }
 
-/* A parameter of any value that the library takes; the last ones need what not every sampler keeps. */
+/* A parameter of any value that the library takes; the last ones need what not every sampler keeps.
+ */
 static void raw_parameter(const batch *b, uint32_t row, rng *r)
 {
     cls_params *const p = &b->params[row];
@@ -69,11 +72,12 @@ static void raw_parameter(const batch *b, uint32_t row, rng *r)
 
 static batch *make_batch(rng *r)
 {
-    static const uint32_t edges[] = {1, 2, 31, 32, 33, 63, 64, 65, 100, 1023, 1024, 1025, 2048, 2049};
-    const uint32_t vocab =
-        rng_below(r, 2) ? edges[rng_below(r, sizeof edges / sizeof *edges)] : 1 + rng_below(r, MOST_VOCAB);
-    batch *const b =
-        batch_new(1 + rng_below(r, MOST_ROWS), vocab, CLS_F32, vocab + rng_below(r, 9), 4 * rng_below(r, 3));
+    static const uint32_t edges[] = {1,  2,   31,   32,   33,   63,   64,
+                                     65, 100, 1023, 1024, 1025, 2048, 2049};
+    const uint32_t vocab = rng_below(r, 2) ? edges[rng_below(r, sizeof edges / sizeof *edges)]
+                                           : 1 + rng_below(r, MOST_VOCAB);
+    batch *const b = batch_new(1 + rng_below(r, MOST_ROWS), vocab, CLS_F32, vocab + rng_below(r, 9),
+                               4 * rng_below(r, 3));
     b->history = rng_below(r, 3) ? HISTORY : 0;
     b->keep = (int)rng_below(r, 4) ? CLS_KEEP_COUNTS : (int)rng_below(r, 2);
     b->logit_bias = rng_below(r, 4) != 0;

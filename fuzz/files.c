@@ -57,7 +57,8 @@ FILE *file_open(const char *path, const char *mode)
     (void)path;
     demand(open_file == NULL, "a second file is opened");
     if (*mode == 'r')
-        open_file = held_size == 0 ? fopen("/dev/null", "rb") : fmemopen((void *)(uintptr_t)held, held_size, "rb");
+        open_file = held_size == 0 ? fopen("/dev/null", "rb")
+                                   : fmemopen((void *)(uintptr_t)held, held_size, "rb");
     else {
         free(written);
         written = NULL;

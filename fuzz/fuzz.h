@@ -11,9 +11,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* What must hold whatever the input is: else one sentence, and abort(). */
-#define demand(condition, ...)                       \
-    do {                                             \
-        if (!(condition))                            \
+#define demand(condition, ...) \
+    do { \
+        if (!(condition)) \
             broken(__FILE__, __LINE__, __VA_ARGS__); \
     } while (0)
 _Noreturn void broken(const char *file, int line, const char *format, ...)
@@ -37,7 +37,8 @@ uint32_t take_u32(input *in);
 
 /* Files in memory: a target that includes code under test reads its input by
  * that code's own fopen(). One is open at a time. */
-void file_holds(const uint8_t *data, size_t size); /* what every file holds that is read from now on */
+void file_holds(const uint8_t *data,
+                size_t size); /* what every file holds that is read from now on */
 FILE *file_open(const char *path, const char *mode);
 int file_close(FILE *file);
 void file_abandon(void);                   /* closes what code left open that has jumped out */

@@ -27,12 +27,15 @@ static void any_array(void)
     look_at(array.data, size);
     if (array.size == 4 && array.data != NULL) {
         size_t file_size;
-        demand(cli_npy_write("output", array.kind, array.dims, array.shape, array.data) == 0, "not written");
+        demand(cli_npy_write("output", array.kind, array.dims, array.shape, array.data) == 0,
+               "not written");
         const uint8_t *const file = file_written(&file_size);
         file_holds(file, file_size);
-        demand(cli_npy_read("output", &again) == 0, "what was written is refused: %s", what_was_said());
-        demand(again.kind == array.kind && again.dims == array.dims && again.shape[0] == array.shape[0] &&
-                   again.shape[1] == array.shape[1] && memcmp(again.data, array.data, size) == 0,
+        demand(cli_npy_read("output", &again) == 0, "what was written is refused: %s",
+               what_was_said());
+        demand(again.kind == array.kind && again.dims == array.dims &&
+                   again.shape[0] == array.shape[0] && again.shape[1] == array.shape[1] &&
+                   memcmp(again.data, array.data, size) == 0,
                "what was written reads otherwise");
         free(again.data);
     }
@@ -62,9 +65,12 @@ static void some_rows(uint32_t first, uint32_t second)
         const size_t size = some.size * some.vocab;
         demand(!failed && some.rows == 2 && some.file_rows == all.rows, "rows of what is refused");
         for (size_t i = 0; i < 2; i++)
-            demand(memcmp((char *)some.data + i * size, (char *)all.data + row[i] * size, size) == 0, "another row");
+            demand(memcmp((char *)some.data + i * size, (char *)all.data + row[i] * size, size) ==
+                       0,
+                   "another row");
     } else {
-        demand(failed || first >= all.rows || second >= all.rows, "rows that are there are refused");
+        demand(failed || first >= all.rows || second >= all.rows,
+               "rows that are there are refused");
     }
     free(all.data);
     free(some.data);

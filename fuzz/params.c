@@ -27,7 +27,8 @@ static json_t *json_in_memory(const char *path, size_t flags, json_error_t *erro
     return json_loadb((const char *)rest.data, rest.size, flags, error);
 }
 
-/* A row that what was accepted must be able to sample, or to refuse for the history that it wants. */
+/* A row that what was accepted must be able to sample, or to refuse for the history that it wants.
+ */
 static void sample(const cls_params *params, uint32_t vocab)
 {
     static const int32_t tokens[] = {1, 2, 3, 1, 2, 0, 1, 2};
@@ -48,20 +49,24 @@ static void sample(const cls_params *params, uint32_t vocab)
     row.prompt = row.output = tokens;
     row.prompt_count = row.output_count = 8;
     row.infill = params->infill ? &infill : NULL;
-    demand(cls_host_sample(&row, &result) == CLS_OK, "accepted, but not sampled: %s", cls_error_message());
-    demand(result.token >= -1 && result.token < (int32_t)vocab, "token %d of %u", (int)result.token, vocab);
-    demand((result.token >= 0) != ((result.status & (CLS_ROW_EMPTY | CLS_ROW_UNFIT | CLS_ROW_SKIPPED)) != 0),
+    demand(cls_host_sample(&row, &result) == CLS_OK, "accepted, but not sampled: %s",
+           cls_error_message());
+    demand(result.token >= -1 && result.token < (int32_t)vocab, "token %d of %u", (int)result.token,
+           vocab);
+    demand((result.token >= 0) !=
+               ((result.status & (CLS_ROW_EMPTY | CLS_ROW_UNFIT | CLS_ROW_SKIPPED)) != 0),
            "token %d with status %d", (int)result.token, (int)result.status);
 }
 
 static void use(const cls_params *params, uint32_t vocab)
 {
-    demand(cls_params_check(params, vocab) == CLS_OK, "accepted by the command, not by the library: %s",
-           cls_error_message());
+    demand(cls_params_check(params, vocab) == CLS_OK,
+           "accepted by the command, not by the library: %s", cls_error_message());
     sample(params, vocab);
 }
 
-static void from_json(const cls_params *base, const char *seeds, uint32_t rows, uint32_t vocab, cls_params *params)
+static void from_json(const cls_params *base, const char *seeds, uint32_t rows, uint32_t vocab,
+                      cls_params *params)
 {
     const cli_rows all = {rows, rows, NULL, "rows"};
     if (cli_params_rows(base, "input", seeds, &all, vocab, params) == 0)
@@ -76,7 +81,8 @@ static int split(char *text, char **argv)
 {
     int n = 1;
     argv[0] = "fuzz";
-    for (char *line = strtok(text, "\n"); line != NULL && n < MOST_OPTIONS; line = strtok(NULL, "\n"))
+    for (char *line = strtok(text, "\n"); line != NULL && n < MOST_OPTIONS;
+         line = strtok(NULL, "\n"))
         if (strcmp(line, "--help") != 0 && strcmp(line, "-h") != 0)
             argv[n++] = line;
     return n;
@@ -87,11 +93,13 @@ static void from_options(uint32_t vocab, cls_params *params)
     cli_lists lists = {0};
     char *argv[MOST_OPTIONS];
     char *const text = calloc(rest.size + 1, 1);
-    cli_option options[] = {
-        CLI_PARAM_OPTIONS(params), CLI_LIST_OPTIONS(&lists), {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    cli_option options[] = {CLI_PARAM_OPTIONS(params),
+                            CLI_LIST_OPTIONS(&lists),
+                            {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     demand(text != NULL, "out of memory");
     memcpy(text, rest.data, rest.size);
-    if (cli_parse(split(text, argv), argv, "", "", options) == CLI_GO && cli_lists_parse(&lists, vocab, params) == 0 &&
+    if (cli_parse(split(text, argv), argv, "", "", options) == CLI_GO &&
+        cli_lists_parse(&lists, vocab, params) == 0 &&
         cli_params_check(options, params, vocab) == 0)
         use(params, vocab);
     else

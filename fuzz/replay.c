@@ -20,7 +20,8 @@ _Noreturn static void fail(const char *what, const char *path)
 static void run_file(const char *path, size_t size)
 {
     FILE *const file = fopen(path, "rb");
-    uint8_t *const data = malloc(size != 0 ? size : 1); /* of its very size: a byte beyond is seen */
+    uint8_t *const data =
+        malloc(size != 0 ? size : 1); /* of its very size: a byte beyond is seen */
     if (file == NULL || data == NULL || fread(data, 1, size, file) != size)
         fail("cannot be read", path);
     fclose(file);

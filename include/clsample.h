@@ -58,17 +58,18 @@
  *
  * The library never prints, never exits, reads no environment variable, and
  * writes no file but in options->cache_dir, where a caller names one. It keeps no OpenCL object but
- * those that its handles retain, and calls OpenCL from no destructor of the process. (A head of float32
- * weights is CLBlast's: see cls_head_create() for the exception.)
+ * those that its handles retain, and calls OpenCL from no destructor of the process. (A head of
+ * float32 weights is CLBlast's: see cls_head_create() for the exception.)
  *
  * Growth. Public structs begin with struct_size. In C and C++ call cls_NAME_init(&x), which passes
  * sizeof x to cls_NAME_default(); bindings call the latter with the size that they know. Structs
  * without these functions (cls_infill, and what the library fills) are to be cleared, and their
- * struct_size set. A size smaller than the struct had in version 0.6.0, such as that of a pointer, is
- * refused: _default() leaves struct_size 0, and the call that gets it is CLS_BAD_ARGUMENT. Fields are only
- * ever added at the end, so that a program compiled against an older header runs with a newer
- * library. An older library refuses a field that it does not know and that is not 0, but for structs
- * that it fills. Reserved fields are 0. Structs without a struct_size, which lie inside others, never change.
+ * struct_size set. A size smaller than the struct had in version 0.6.0, such as that of a pointer,
+ * is refused: _default() leaves struct_size 0, and the call that gets it is CLS_BAD_ARGUMENT.
+ * Fields are only ever added at the end, so that a program compiled against an older header runs
+ * with a newer library. An older library refuses a field that it does not know and that is not 0,
+ * but for structs that it fills. Reserved fields are 0. Structs without a struct_size, which lie
+ * inside others, never change.
  */
 #ifndef CLSAMPLE_H
 #define CLSAMPLE_H
@@ -110,9 +111,9 @@ typedef enum cls_status {
     CLS_BUSY = -2003,               /* too many steps in flight: wait for one, call again */
     CLS_UNSUPPORTED_DEVICE = -2004, /* the message says what the device lacks */
     CLS_BUILD_FAILED = -2005,       /* the kernels did not compile: see the build log */
-    CLS_SELF_TEST_FAILED = -2006,   /* the device's arithmetic is not float32 as IEEE rounds it, or a program
-                                       gives something else than the host */
-    CLS_OPENCL_ERROR = -2007        /* OpenCL refused a call: see cls_error_opencl() */
+    CLS_SELF_TEST_FAILED = -2006, /* the device's arithmetic is not float32 as IEEE rounds it, or a
+                                     program gives something else than the host */
+    CLS_OPENCL_ERROR = -2007      /* OpenCL refused a call: see cls_error_opencl() */
 } cls_status;
 
 /* The name of a status ("CLS_BUSY"); static. Unknown values give "unknown". */
@@ -133,16 +134,18 @@ typedef enum cls_row_status {
     CLS_ROW_INF = 2,     /* some allowed logit was +inf; taken as FLT_MAX */
     CLS_ROW_EMPTY = 4,   /* nothing to draw from (all masked, -inf or NaN): invalid_token, state
                             untouched */
-    CLS_ROW_SKIPPED = 8, /* `slots` or `logits_map` says -1, or the request had stopped before (then with
-                            CLS_ROW_STOPPED): invalid_token, state untouched */
-    CLS_ROW_NO_SLOT = 16, /* on the device, `slots` names no begun slot, or `logits_map` or a mask's or bias's
-                             row_map a row that is not there: invalid_token, state untouched */
+    CLS_ROW_SKIPPED = 8, /* `slots` or `logits_map` says -1, or the request had stopped before (then
+                            with CLS_ROW_STOPPED): invalid_token, state untouched */
+    CLS_ROW_NO_SLOT =
+        16, /* on the device, `slots` names no begun slot, or `logits_map` or a mask's or bias's
+               row_map a row that is not there: invalid_token, state untouched */
     CLS_ROW_STOPPED = 32, /* the request has ended: this token is a stop id, or the last of
                              max_tokens; or it had ended before (with CLS_ROW_SKIPPED) */
-    CLS_ROW_LENGTH = 64,  /* with CLS_ROW_STOPPED: this token is the last of max_tokens, and no stop id */
-    CLS_ROW_UNFIT = 128   /* more than 128 tokens, or than the shortlist holds, are left for params->infill, or
-                            (never seen) the library misjudged what a chain needs: invalid_token, state
-                            untouched */
+    CLS_ROW_LENGTH =
+        64, /* with CLS_ROW_STOPPED: this token is the last of max_tokens, and no stop id */
+    CLS_ROW_UNFIT = 128 /* more than 128 tokens, or than the shortlist holds, are left for
+                          params->infill, or (never seen) the library misjudged what a chain needs:
+                          invalid_token, state untouched */
 } cls_row_status;
 
 /* -------------------------------------------------------------- parameters */
@@ -169,8 +172,9 @@ typedef enum cls_stage {
 typedef enum cls_chain {
     CLS_CHAIN_DEFAULT = 0, /* temperature, top-k, top-p, min-p (QEfficient, Hugging Face) */
     CLS_CHAIN_VLLM = 1,    /* temperature, min-p, top-k, top-p */
-    CLS_CHAIN_LLAMA = 2,   /* top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature (llama.cpp) */
-    CLS_CHAIN_CUSTOM = 3   /* params->stages */
+    CLS_CHAIN_LLAMA =
+        2, /* top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature (llama.cpp) */
+    CLS_CHAIN_CUSTOM = 3 /* params->stages */
 } cls_chain;
 #define CLS_CHAIN_LENGTH 16
 
@@ -195,7 +199,7 @@ typedef struct cls_sequence {
 /* One request's sampling parameters. */
 typedef struct cls_params {
     size_t struct_size;
-    int32_t chain;     /* a cls_chain; default CLS_CHAIN_DEFAULT */
+    int32_t chain; /* a cls_chain; default CLS_CHAIN_DEFAULT */
 
     /* Logits are divided by it. Default 1. Below 1e-5 (0 included) the row is
      * greedy: it takes its largest logit, the lowest id on ties, and the
@@ -393,24 +397,27 @@ typedef enum cls_dtype {
 /* How kernels are shaped for a device, and what decided it. */
 typedef struct cls_device_info {
     size_t struct_size;
-    uint32_t work_group;    /* work-items of a group that goes over the vocabulary: 1 on CPUs, else up to 256 */
-    uint32_t vector;        /* logits a work-item loads at once: 16 on CPUs (8 on those without vectors of their
-                               own) and where local memory is small, else 4 */
+    uint32_t work_group; /* work-items of a group that goes over the vocabulary: 1 on CPUs, else up
+                            to 256 */
+    uint32_t vector; /* logits a work-item loads at once: 16 on CPUs (8 on those without vectors of
+                        their own) and where local memory is small, else 4 */
     uint32_t shortlist;     /* candidates that a row's list holds */
     uint32_t compute_units; /* CL_DEVICE_MAX_COMPUTE_UNITS */
     uint64_t local_mem_size;
     uint64_t max_work_group;
-    uint32_t row_group;     /* work-items of a group that takes a row to its token: 1 on CPUs, else work_group */
-    uint32_t tier;           /* a cls_tier */
-    uint32_t subgroups;      /* a cls_subgroups; cls_device_query() tells the one that would be tried */
-    uint32_t origin;         /* a cls_origin: of the program that proved the device; of others see
-                                cls_context_program() */
+    uint32_t row_group; /* work-items of a group that takes a row to its token: 1 on CPUs, else
+                           work_group */
+    uint32_t tier;      /* a cls_tier */
+    uint32_t subgroups; /* a cls_subgroups; cls_device_query() tells the one that would be tried */
+    uint32_t origin;    /* a cls_origin: of the program that proved the device; of others see
+                           cls_context_program() */
 } cls_device_info;
 
 /* How much of OpenCL the kernels use. Tokens are the same bit for bit in all. */
 typedef enum cls_tier {
-    CLS_TIER_AUTO = 0,     /* in options: the highest that the device has and that it computes right */
-    CLS_TIER_BASE = 1,     /* tier 0: OpenCL C 1.2 of the embedded profile; 64-bit numbers in two halves */
+    CLS_TIER_AUTO = 0, /* in options: the highest that the device has and that it computes right */
+    CLS_TIER_BASE =
+        1, /* tier 0: OpenCL C 1.2 of the embedded profile; 64-bit numbers in two halves */
     CLS_TIER_INT64 = 2,    /* tier 1: 64-bit integers */
     CLS_TIER_SUBGROUPS = 3 /* tier 2: and sub-groups, where groups are of several work-items */
 } cls_tier;
@@ -434,11 +441,12 @@ typedef enum cls_origin {
 
 typedef struct cls_context_options {
     size_t struct_size;
-    uint32_t dtypes;     /* the types of logits that samplers are compiled for whose own options name none: bits
-                            1u << cls_dtype; 0: float32 */
+    uint32_t dtypes; /* the types of logits that samplers are compiled for whose own options name
+                        none: bits 1u << cls_dtype; 0: float32 */
     uint32_t work_group; /* 0: by device type; any number from 1 to 1024 */
-    uint32_t vector;     /* 0: by device type; else 2, 4, 8 or 16 (2 becomes 4 where groups are of one item) */
-    uint32_t shortlist;  /* 0: by local memory; else a power of two from 16 to 2048 */
+    uint32_t vector; /* 0: by device type; else 2, 4, 8 or 16 (2 becomes 4 where groups are of one
+                        item) */
+    uint32_t shortlist; /* 0: by local memory; else a power of two from 16 to 2048 */
 
     /* Where to put the compiler's log, failed or not; cut to the buffer's size
      * and always terminated. The caller's; NULL: not wanted. Written during
@@ -458,9 +466,9 @@ typedef struct cls_context_options {
     uint64_t max_local_mem;
 
     /* Compiled programs from cls_context_export(); copied, so that they need not
-     * outlive cls_context_create(). If they are of another version, device, driver or shape, or damaged, the
-     * kernels are compiled from source as if they were not there; so is a program
-     * that is not among them. A device without a compiler takes nothing else. */
+     * outlive cls_context_create(). If they are of another version, device, driver or shape, or
+     * damaged, the kernels are compiled from source as if they were not there; so is a program that
+     * is not among them. A device without a compiler takes nothing else. */
     const void *binary;
     size_t binary_size;
 
@@ -495,7 +503,8 @@ CLS_API void cls_context_options_default(cls_context_options *options, size_t st
  * set.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_UNSUPPORTED_DEVICE (the message says why);
  * CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_device_query(cl_device_id device, const cls_context_options *options, cls_device_info *info);
+CLS_API cls_status cls_device_query(cl_device_id device, const cls_context_options *options,
+                                    cls_device_info *info);
 
 /* A device that was proved, and the kernels that were compiled for it; shared
  * between threads. */
@@ -507,8 +516,8 @@ typedef struct cls_context cls_context;
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
  * CLS_BUILD_FAILED (the log is in options->build_log); CLS_SELF_TEST_FAILED;
  * CLS_OPENCL_ERROR. On failure *out is NULL. */
-CLS_API cls_status cls_context_create(cl_context context, cl_device_id device, const cls_context_options *options,
-                                      cls_context **out);
+CLS_API cls_status cls_context_create(cl_context context, cl_device_id device,
+                                      const cls_context_options *options, cls_context **out);
 
 /* Releases it. NULL is allowed. Samplers keep what they need: order is free. */
 CLS_API void cls_context_destroy(cls_context *context);
@@ -520,19 +529,20 @@ CLS_API cls_status cls_context_info(const cls_context *context, cls_device_info 
  * options->features. A sampler is compiled for those that its options name, and
  * for what its slots' parameters turn out to need. */
 typedef enum cls_feature {
-    CLS_FEATURE_PLAIN = 1,      /* kernels of their own for steps of greedy rows and rows without truncation. Others
-                                   serve these rows, too */
-    CLS_FEATURE_LISTS = 2,      /* top-k, min-p, top-p after one of these; the usual ones */
-    CLS_FEATURE_SEARCH = 4,     /* chains that keep any number of tokens: top-p alone, top-k beyond the shortlist */
+    CLS_FEATURE_PLAIN = 1, /* kernels of their own for steps of greedy rows and rows without
+                              truncation. Others serve these rows, too */
+    CLS_FEATURE_LISTS = 2, /* top-k, min-p, top-p after one of these; the usual ones */
+    CLS_FEATURE_SEARCH =
+        4, /* chains that keep any number of tokens: top-p alone, top-k beyond the shortlist */
     CLS_FEATURE_SAMPLERS = 8,   /* all other samplers and modes */
     CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids */
     CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens */
-    CLS_FEATURE_STATE = 64,     /* slots that are copied, rolled back, loaded, begin a next turn, or get other
-                                   parameters */
-    CLS_FEATURE_MASK = 128,     /* step->mask, call->mask */
-    CLS_FEATURE_BIAS = 256,     /* step->bias, call->bias */
-    CLS_FEATURE_LOGPROBS = 512, /* logprobs, ranks, top_*, given_*, kept, candidate_*, entropy, kept_mass;
-                                   cls_logprobs() */
+    CLS_FEATURE_STATE = 64, /* slots that are copied, rolled back, loaded, begin a next turn, or get
+                               other parameters */
+    CLS_FEATURE_MASK = 128, /* step->mask, call->mask */
+    CLS_FEATURE_BIAS = 256, /* step->bias, call->bias */
+    CLS_FEATURE_LOGPROBS = 512, /* logprobs, ranks, top_*, given_*, kept, candidate_*, entropy,
+                                   kept_mass; cls_logprobs() */
     CLS_FEATURE_PROBS = 1024,   /* probs, final_logits, entropy, kept_mass */
     CLS_FEATURE_ACCEPT = 2048,  /* cls_accept() */
     CLS_FEATURE_DRAW = 4096,    /* cls_draw() */
@@ -564,23 +574,24 @@ CLS_API cls_status cls_context_compile(cls_context *context, const cls_compile_o
 /* A program that is there. */
 typedef struct cls_program_info {
     size_t struct_size;
-    const char *name;      /* static: "token-list" */
-    int32_t dtype;         /* a cls_dtype; -1: it reads no logits */
-    uint32_t origin;       /* a cls_origin */
-    uint32_t work_group;   /* work-items of its groups */
-    uint32_t subgroups;    /* a cls_subgroups */
-    double seconds;        /* that it took until it was proved. Where drivers compile at the first launch (PoCL), the
-                              first of some programs pays for those that its proof runs with */
-    uint64_t local_mem;    /* bytes of a group, as the driver tells */
-    uint64_t private_mem;  /* bytes of a work-item, as the driver tells: 0 on many that spill */
+    const char *name;    /* static: "token-list" */
+    int32_t dtype;       /* a cls_dtype; -1: it reads no logits */
+    uint32_t origin;     /* a cls_origin */
+    uint32_t work_group; /* work-items of its groups */
+    uint32_t subgroups;  /* a cls_subgroups */
+    double seconds; /* that it took until it was proved. Where drivers compile at the first launch
+                       (PoCL), the first of some programs pays for those that its proof runs with */
+    uint64_t local_mem;      /* bytes of a group, as the driver tells */
+    uint64_t private_mem;    /* bytes of a work-item, as the driver tells: 0 on many that spill */
     uint64_t max_work_group; /* that the driver would run the kernel with */
-    uint64_t preferred;    /* CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE */
+    uint64_t preferred;      /* CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE */
 } cls_program_info;
 
 /* Tells of a context's programs, 0 up, in the order of the flow; others that are
  * compiled meanwhile come in between. info->struct_size must be set. Any thread.
  * CLS_OK; CLS_BAD_ARGUMENT (there are not so many). */
-CLS_API cls_status cls_context_program(const cls_context *context, uint32_t index, cls_program_info *info);
+CLS_API cls_status cls_context_program(const cls_context *context, uint32_t index,
+                                       cls_program_info *info);
 
 /* Writes a context's compiled programs to bytes, for options->binary: for
  * devices without a compiler, and to save compiling. They are those that are
@@ -614,8 +625,8 @@ typedef struct cls_selftest_report {
 } cls_selftest_report;
 
 /* Runs known answers of every stage on the context's device, for which it
- * compiles everything: what to run first where tokens look wrong. Each answer is compared with the library's host
- * functions and with numbers that were written down when the stage was made.
+ * compiles everything: what to run first where tokens look wrong. Each answer is compared with the
+ * library's host functions and with numbers that were written down when the stage was made.
  * Allocates and blocks; well under a second once kernels are compiled. Any
  * thread; goes on after a failure. report: NULL, or what to fill, with
  * struct_size set.
@@ -641,18 +652,19 @@ typedef enum cls_keep {
 
 typedef struct cls_sampler_options {
     size_t struct_size;
-    uint32_t vocab;    /* tokens of a row, 1 to 1,048,576; no default */
-    uint32_t max_rows; /* most rows of a step, 1 to 65,535; default 1 */
-    uint32_t slots;    /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
-    int32_t keep;      /* a cls_keep; default CLS_KEEP_COUNTS */
-    int32_t logit_bias; /* whether requests may have a logit_bias or allowed_ids: default 1; 0 refuses them, and
-                          saves no memory. A request takes with biases 1/4 byte a token of the vocabulary and
-                          4 bytes an id, with more than vocab / 128 of them 4 1/8 bytes a token; with allowed
-                          ids 1/8 byte a token */
-    uint32_t history;  /* a request's latest tokens that are kept in order, 4 bytes each: the longest
-                          penalty_window, what DRY, n-grams and bad words look at. Up to 16,384; default 0 */
-    uint32_t rollback; /* most tokens that cls_slot_rollback() takes back, 20 bytes each. Up to 16,384;
-                          default 0 */
+    uint32_t vocab;     /* tokens of a row, 1 to 1,048,576; no default */
+    uint32_t max_rows;  /* most rows of a step, 1 to 65,535; default 1 */
+    uint32_t slots;     /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
+    int32_t keep;       /* a cls_keep; default CLS_KEEP_COUNTS */
+    int32_t logit_bias; /* whether requests may have a logit_bias or allowed_ids: default 1; 0
+                          refuses them, and saves no memory. A request takes with biases 1/4 byte a
+                          token of the vocabulary and 4 bytes an id, with more than vocab / 128 of
+                          them 4 1/8 bytes a token; with allowed ids 1/8 byte a token */
+    uint32_t history; /* a request's latest tokens that are kept in order, 4 bytes each: the longest
+                         penalty_window, what DRY, n-grams and bad words look at. Up to 16,384;
+                         default 0 */
+    uint32_t rollback; /* most tokens that cls_slot_rollback() takes back, 20 bytes each. Up to
+                          16,384; default 0 */
 
     /* What to compile for: types of logits, bits 1u << cls_dtype, 0 (default): the
      * context's; and cls_feature bits, 0 (default): CLS_FEATURE_LISTS. A step that
@@ -667,11 +679,11 @@ typedef struct cls_sampler_options {
     int32_t no_late_compile;
     int32_t reserved; /* 0 */
 
-    /* Bytes of the largest mask.host of a step or a verification, for which room is made at creation:
-     * of packed masks without a row_stride 4 * mask.rows * ceil(vocab / 32). The sampler takes
-     * this once on the device and 16 times on the host. 0 (default): steps with such masks allocate when they
-     * first come, the first 16 of them on the host, and when they become larger; they may
-     * then return CLS_OUT_OF_MEMORY or CLS_OPENCL_ERROR, with nothing enqueued. */
+    /* Bytes of the largest mask.host of a step or a verification, for which room is made at
+     * creation: of packed masks without a row_stride 4 * mask.rows * ceil(vocab / 32). The sampler
+     * takes this once on the device and 16 times on the host. 0 (default): steps with such masks
+     * allocate when they first come, the first 16 of them on the host, and when they become larger;
+     * they may then return CLS_OUT_OF_MEMORY or CLS_OPENCL_ERROR, with nothing enqueued. */
     uint64_t host_mask_size;
 } cls_sampler_options;
 
@@ -687,7 +699,8 @@ typedef struct cls_sampler cls_sampler;
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
  * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. On failure *out is
  * NULL. */
-CLS_API cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options, cls_sampler **out);
+CLS_API cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
+                                      cls_sampler **out);
 
 /* Releases it; OpenCL keeps what steps in flight use. Blocks until the last
  * steps that uploaded parameters, maps or masks are done. NULL is allowed. */
@@ -699,21 +712,22 @@ typedef struct cls_memory {
     uint64_t parameters; /* on the device: the slots' parameters and positions */
     uint64_t penalties;  /* ... which tokens prompts and outputs have, and how often */
     uint64_t history;    /* ... the latest tokens in order */
-    uint64_t lists;      /* ... logit biases, allowed and stop ids, tables of infill; grows with them */
-    uint64_t changes;    /* ... what slot calls and mask.host upload; grows with the longest prompt and the
-                            largest of these masks */
-    uint64_t rows;       /* ... what kernels hand each other in a step */
-    uint64_t device;     /* the sum of these */
-    uint64_t host;       /* on the host; with 16 copies of the largest mask.host */
+    uint64_t lists; /* ... logit biases, allowed and stop ids, tables of infill; grows with them */
+    uint64_t changes; /* ... what slot calls and mask.host upload; grows with the longest prompt and
+                         the largest of these masks */
+    uint64_t rows;    /* ... what kernels hand each other in a step */
+    uint64_t device;  /* the sum of these */
+    uint64_t host;    /* on the host; with 16 copies of the largest mask.host */
 } cls_memory;
 
 /* What the infill stage knows of a model's tokens. */
 typedef struct cls_infill {
     size_t struct_size;
-    const int32_t *end_ids;   /* [end_count] tokens that end a generation; the first is what remains when
-                                 nothing else does */
+    const int32_t *end_ids;   /* [end_count] tokens that end a generation; the first is what remains
+                                 when   nothing else does */
     uint32_t end_count;       /* at least 1 */
-    const int32_t *prefix_of; /* [vocab]: of each token the longest other one whose text begins its own; -1: none */
+    const int32_t *prefix_of; /* [vocab]: of each token the longest other one whose text begins its
+                                 own; -1: none */
 } cls_infill;
 
 /* Gives a sampler the tables of the infill stage, in place of earlier ones;
@@ -751,25 +765,26 @@ CLS_API cls_status cls_sampler_memory(const cls_sampler *sampler, cls_memory *me
  * request has stopped already.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
  * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params, const int32_t *prompt,
-                                  uint32_t prompt_count, const int32_t *output, uint32_t output_count);
+CLS_API cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params,
+                                  const int32_t *prompt, uint32_t prompt_count,
+                                  const int32_t *output, uint32_t output_count);
 
 /* Adds to a begun request's prompt: the next chunk of a prefill, or of a
  * conversation. A request that stopped by a stop id goes on after it; one that
  * stopped by max_tokens does not. Its output stays output: see cls_slot_next_turn().
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot, const int32_t *prompt,
-                                          uint32_t prompt_count);
+CLS_API cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot,
+                                          const int32_t *prompt, uint32_t prompt_count);
 
 /* A conversation's next turn: what the request has put out so far becomes prompt, and `prompt`
- * (int32 [prompt_count], NULL with 0) is added to it. min_tokens and max_tokens count from 0 again, and nothing
- * so far counts by CLS_SCOPE_OUTPUT. A request that had stopped goes on, also one that max_tokens stopped. The
- * position goes on, so that no random number is drawn twice. top_p's decay starts over; mirostat's mu and adaptive
- * p's average stay. n-grams, DRY and windows see output of earlier turns as the prompt that it is, and
- * cls_slot_rollback() cannot take it back: that ends the request. (vLLM
- * and llama.cpp begin another request instead, with all of the text as its prompt.)
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
- * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * (int32 [prompt_count], NULL with 0) is added to it. min_tokens and max_tokens count from 0 again,
+ * and nothing so far counts by CLS_SCOPE_OUTPUT. A request that had stopped goes on, also one that
+ * max_tokens stopped. The position goes on, so that no random number is drawn twice. top_p's decay
+ * starts over; mirostat's mu and adaptive p's average stay. n-grams, DRY and windows see output of
+ * earlier turns as the prompt that it is, and cls_slot_rollback() cannot take it back: that ends
+ * the request. (vLLM and llama.cpp begin another request instead, with all of the text as its
+ * prompt.) CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_next_turn(cls_sampler *sampler, uint32_t slot, const int32_t *prompt,
                                       uint32_t prompt_count);
 
@@ -790,15 +805,14 @@ CLS_API cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot, const cl
 CLS_API cls_status cls_slot_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
 
 /* Takes back the last n accepted output tokens, as if they had never been:
- * position, counts, history, windows, a stop, mirostat's mu and the like. Rollbacks add up: a request is
- * never more than the sampler's `rollback` tokens shorter than its longest so
- * far. Only output since the last chunk of prompt can be taken back. The same
- * positions then draw the same numbers (cls_step.draws: others). The host does
- * not know how many tokens there are: where the device cannot do it, this still
- * returns CLS_OK, the request ends, its rows get CLS_ROW_NO_SLOT, and later
- * calls on it do nothing until another request is there.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
- * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * position, counts, history, windows, a stop, mirostat's mu and the like. Rollbacks add up: a
+ * request is never more than the sampler's `rollback` tokens shorter than its longest so far. Only
+ * output since the last chunk of prompt can be taken back. The same positions then draw the same
+ * numbers (cls_step.draws: others). The host does not know how many tokens there are: where the
+ * device cannot do it, this still returns CLS_OK, the request ends, its rows get CLS_ROW_NO_SLOT,
+ * and later calls on it do nothing until another request is there. CLS_OK; CLS_BAD_ARGUMENT;
+ * CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED;
+ * CLS_OPENCL_ERROR. */
 CLS_API cls_status cls_slot_rollback(cls_sampler *sampler, uint32_t slot, uint32_t n);
 
 /* Frees a slot. A row that names it by a device map gets CLS_ROW_NO_SLOT; a
@@ -813,7 +827,8 @@ CLS_API cls_status cls_slot_reset(cls_sampler *sampler, uint32_t slot);
  * CLS_OK; CLS_BAD_ARGUMENT (out is too small, and *size says what it takes; the
  * slot has no request, or a rollback ended it); CLS_BUSY; CLS_OUT_OF_MEMORY;
  * CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_slot_save(cls_sampler *sampler, cl_command_queue queue, uint32_t slot, void *out, size_t *size);
+CLS_API cls_status cls_slot_save(cls_sampler *sampler, cl_command_queue queue, uint32_t slot,
+                                 void *out, size_t *size);
 
 /* Makes a slot (whatever was there) what was saved. The sampler must have the
  * vocab, keep, history and rollback of the one that saved, and logit_bias if
@@ -823,7 +838,8 @@ CLS_API cls_status cls_slot_save(cls_sampler *sampler, cl_command_queue queue, u
  * kind of sampler: the message says which); CLS_OUT_OF_MEMORY;
  * CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED;
  * CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_slot_load(cls_sampler *sampler, uint32_t slot, const void *bytes, size_t size);
+CLS_API cls_status cls_slot_load(cls_sampler *sampler, uint32_t slot, const void *bytes,
+                                 size_t size);
 
 /* -------------------------------------------------------------------- step */
 
@@ -833,8 +849,8 @@ typedef enum cls_logits_kind {
 
 /* Logits [rows, vocab], row-major; read only. (With a step's logits_map [logits_rows, vocab].) */
 typedef struct cls_logits {
-    int32_t kind;        /* a cls_logits_kind */
-    int32_t dtype;       /* a cls_dtype that the sampler was compiled for */
+    int32_t kind;  /* a cls_logits_kind */
+    int32_t dtype; /* a cls_dtype that the sampler was compiled for */
     cl_mem buffer;
     uint64_t offset;     /* bytes to row 0; a multiple of the element's size */
     uint64_t row_stride; /* elements from row to row; 0: vocab. At least vocab */
@@ -871,9 +887,10 @@ typedef struct cls_mask {
     cls_ints row_map;    /* which mask row a row uses, -1: none; absent: row r uses mask row r */
     int32_t kind;        /* a cls_mask_kind */
     int32_t reserved;    /* 0 */
-    const void *host;    /* the masks on the host in place of `words`, rows as above: the call copies them, and uploads
-                            them through a ring, so that a grammar may fill the next ones while the queue runs. It
-                            allocates, unless the sampler's options->host_mask_size is as large as they are */
+    const void *host; /* the masks on the host in place of `words`, rows as above: the call copies
+                         them, and uploads them through a ring, so that a grammar may fill the next
+                         ones while the queue runs. It allocates, unless the sampler's
+                         options->host_mask_size is as large as they are */
 } cls_mask;
 
 /* Values added to every logit of a row (guidance, watermarks, a caller's own
@@ -888,24 +905,26 @@ typedef struct cls_dense_bias {
 } cls_dense_bias;
 
 typedef enum cls_logprob_kind {
-    CLS_LOGPROB_RAW = 0,  /* of the logits as they came, at temperature 1, unmasked, whatever a token weighs */
-    CLS_LOGPROB_FINAL = 1 /* of the distribution that was drawn from; of greedy rows 0 for their token, -inf for
-                             others. Weights are integers, so a kept token may weigh nothing: `probs` has 0, and its
-                             log-probability is -inf. That begins between 29 and 30 bits (20.1 and 20.8 nats) under
-                             the likeliest of the 1,024 tokens in a tile (ids 1024 t to 1024 t + 1023), and 42 to 43
-                             bits under the row's. All such tokens together have less than 1023 * 2^-29 +
-                             vocab * 2^-42 of the exact softmax's probability, 2.2e-6 at the most
-                             (doc/arithmetic.md). A row that is truncated never draws one; one that is not may, in
-                             less than vocab * 2^-42 of all draws, and the drawn token's own log-probability
-                             (`logprobs`) is finite then. */
+    CLS_LOGPROB_RAW =
+        0, /* of the logits as they came, at temperature 1, unmasked, whatever a token weighs */
+    CLS_LOGPROB_FINAL =
+        1 /* of the distribution that was drawn from; of greedy rows 0 for their token, -inf for
+             others. Weights are integers, so a kept token may weigh nothing: `probs` has 0, and its
+             log-probability is -inf. That begins between 29 and 30 bits (20.1 and 20.8 nats) under
+             the likeliest of the 1,024 tokens in a tile (ids 1024 t to 1024 t + 1023), and 42 to 43
+             bits under the row's. All such tokens together have less than 1023 * 2^-29 +
+             vocab * 2^-42 of the exact softmax's probability, 2.2e-6 at the most
+             (doc/arithmetic.md). A row that is truncated never draws one; one that is not may, in
+             less than vocab * 2^-42 of all draws, and the drawn token's own log-probability
+             (`logprobs`) is finite then. */
 } cls_logprob_kind;
 
 /* One step: what comes in, what is wanted. What is not asked for is not
- * computed. Outputs may overlap neither each other nor an input, nor may sub-buffers of one buffer: that is
- * CLS_BAD_ARGUMENT, as images, CL_MEM_READ_ONLY outputs and CL_MEM_WRITE_ONLY inputs are, here and in all calls that
- * take buffers. (Two buffers over the same memory of the host are not recognised.) All buffers are the
- * caller's and must stay as they are until the step's event is complete; host arrays may be
- * reused when the call returns. */
+ * computed. Outputs may overlap neither each other nor an input, nor may sub-buffers of one buffer:
+ * that is CLS_BAD_ARGUMENT, as images, CL_MEM_READ_ONLY outputs and CL_MEM_WRITE_ONLY inputs are,
+ * here and in all calls that take buffers. (Two buffers over the same memory of the host are not
+ * recognised.) All buffers are the caller's and must stay as they are until the step's event is
+ * complete; host arrays may be reused when the call returns. */
 typedef struct cls_step {
     size_t struct_size;
     uint32_t rows; /* 1 to max_rows */
@@ -931,7 +950,7 @@ typedef struct cls_step {
     /* The 64 random bits of each row as uint64, in place of Philox. */
     cls_buffer random;
 
-    cls_mask mask; /* words.buffer NULL: everything is allowed */
+    cls_mask mask;       /* words.buffer NULL: everything is allowed */
     cls_dense_bias bias; /* values.buffer NULL: none */
 
     /* 0: the drawn token is accepted: it enters its slot's state before
@@ -1011,11 +1030,12 @@ typedef struct cls_step {
      * [rows, vocab], dense. All -inf without a token. */
     cls_buffer final_logits;
 
-    cls_buffer entropy;   /* float32 [rows], in nats; 0 for greedy rows and without a token */
-    cls_buffer kept;      /* int32 [rows]: tokens of the kept set; 0 without a token */
-    cls_buffer kept_mass; /* float32 [rows]: its share of the probability of all allowed tokens, penalties
-                             and temperature applied; 1 for greedy rows, 0 without a token. It and
-                             candidate_probs may differ in the last bit from device to device */
+    cls_buffer entropy; /* float32 [rows], in nats; 0 for greedy rows and without a token */
+    cls_buffer kept;    /* int32 [rows]: tokens of the kept set; 0 without a token */
+    cls_buffer
+        kept_mass; /* float32 [rows]: its share of the probability of all allowed tokens, penalties
+                      and temperature applied; 1 for greedy rows, 0 without a token. It and
+                      candidate_probs may differ in the last bit from device to device */
 
     /* The kept set itself, for a host that goes on filtering: the first
      * candidates_n tokens in order, 0 to cls_device_info.shortlist, and how many
@@ -1030,8 +1050,8 @@ typedef struct cls_step {
 
     /* Which row of `logits` each row reads, so that several slots sample one: the continuations
      * of a prompt after its prefill. -1 skips the row (CLS_ROW_SKIPPED); a number out of range is
-     * CLS_ROW_NO_SLOT in a device map, CLS_BAD_ARGUMENT in a host map. Absent: row r reads row r. The
-     * other maps, masks and outputs go by the step's rows. */
+     * CLS_ROW_NO_SLOT in a device map, CLS_BAD_ARGUMENT in a host map. Absent: row r reads row r.
+     * The other maps, masks and outputs go by the step's rows. */
     cls_ints logits_map;
     uint32_t logits_rows; /* rows of `logits`; 0: rows. Without logits_map at least `rows` */
     uint32_t reserved_3;  /* 0 */
@@ -1060,8 +1080,8 @@ CLS_API void cls_step_default(cls_step *step, size_t struct_size);
  * CLS_OPENCL_ERROR from then on, with cls_error_opencl() CL_SUCCESS. So it is,
  * and nobody tells, if *done or one of `wait` ends with a negative status:
  * destroy the sampler then. */
-CLS_API cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
-                              const cl_event *wait, cl_event *done);
+CLS_API cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue, const cls_step *step,
+                              cl_uint n_wait, const cl_event *wait, cl_event *done);
 
 /* Enqueues the acceptance of tokens made elsewhere (forced, drawn by a host,
  * chosen among deferred rows): tokens, a host array (copied) or a buffer, enter
@@ -1073,8 +1093,9 @@ CLS_API cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue, cons
  * is not written: that a token ended its request, the slot's next row tells.
  * rows: 1 to max_rows. slots: as in cls_step, none twice; NULL: row r is slot r.
  * Queue, events and what is returned: as cls_sample(). */
-CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint32_t rows, const cls_ints *tokens,
-                              const cls_ints *slots, cl_uint n_wait, const cl_event *wait, cl_event *done);
+CLS_API cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue, uint32_t rows,
+                              const cls_ints *tokens, const cls_ints *slots, cl_uint n_wait,
+                              const cl_event *wait, cl_event *done);
 
 /* Kernel launches of the last cls_sample() or cls_accept(). A step: 2 where the
  * parameters of all rows bound their sets to the shortlist (with a device map:
@@ -1120,10 +1141,10 @@ typedef enum cls_verify_method {
 } cls_verify_method;
 
 typedef enum cls_draft_kind {
-    CLS_DRAFT_NONE = 0,   /* no distribution (look-up, n-grams): standard and block take q(d) as 1 */
-    CLS_DRAFT_PROBS = 1,  /* float32 probabilities, such as the `probs` of the step that drew the drafts.
-                             What is negative or NaN is 0, what is above 1 is 1 */
-    CLS_DRAFT_LOGITS = 2  /* logits of the target's dtype; q is their softmax, at temperature 1 */
+    CLS_DRAFT_NONE = 0,  /* no distribution (look-up, n-grams): standard and block take q(d) as 1 */
+    CLS_DRAFT_PROBS = 1, /* float32 probabilities, such as the `probs` of the step that drew the
+                            drafts. What is negative or NaN is 0, what is above 1 is 1 */
+    CLS_DRAFT_LOGITS = 2 /* logits of the target's dtype; q is their softmax, at temperature 1 */
 } cls_draft_kind;
 
 #define CLS_MAX_DRAFTS 128 /* of a request */
@@ -1136,51 +1157,58 @@ typedef enum cls_draft_kind {
  * penalties and their windows, DRY, n-grams, bad words, min_tokens, chains. */
 typedef struct cls_verify_call {
     size_t struct_size;
-    uint32_t requests;     /* 1 to max_rows */
-    int32_t method;        /* a cls_verify_method */
-    const int32_t *cu;     /* [requests + 1], 0 first, each at least 1 and at most 129 above the one
-                              before; the last is the number of target rows, 1 to max_rows */
-    cls_logits logits;     /* [cu[requests], vocab] */
-    const int32_t *slots;  /* [requests], none twice; -1 skips a request. NULL: request i is slot i */
-    const int32_t *positions; /* [requests]: of the first rows, in place of the slots' own, taken as uint32; a
-                              row's is greater by the drafts before it. NULL: the slots' own */
-    const int32_t *draws;  /* [requests], as cls_step.draws. NULL: 0 */
+    uint32_t requests; /* 1 to max_rows */
+    int32_t method;    /* a cls_verify_method */
+    const int32_t *cu; /* [requests + 1], 0 first, each at least 1 and at most 129 above the one
+                          before; the last is the number of target rows, 1 to max_rows */
+    cls_logits logits; /* [cu[requests], vocab] */
+    const int32_t
+        *slots; /* [requests], none twice; -1 skips a request. NULL: request i is slot i */
+    const int32_t
+        *positions; /* [requests]: of the first rows, in place of the slots' own, taken as uint32; a
+                    row's is greater by the drafts before it. NULL: the slots' own */
+    const int32_t *draws; /* [requests], as cls_step.draws. NULL: 0 */
 
-    cls_ints draft_ids;    /* [cu[requests] - requests]. An id outside the vocabulary (-1) ends its
-                              request's drafts: the row before it draws for itself */
-    /* Trees: the index, in the request's drafts, of the draft that each one follows, which comes before
-     * it, or -1: it follows the text. NULL: each follows the one before. Only with
-     * CLS_VERIFY_MATCH and CLS_VERIFY_GREEDY: sibling drafts of the other methods would need the law by which
-     * they were drawn without replacement. */
+    cls_ints draft_ids; /* [cu[requests] - requests]. An id outside the vocabulary (-1) ends its
+                           request's drafts: the row before it draws for itself */
+    /* Trees: the index, in the request's drafts, of the draft that each one follows, which comes
+     * before it, or -1: it follows the text. NULL: each follows the one before. Only with
+     * CLS_VERIFY_MATCH and CLS_VERIFY_GREEDY: sibling drafts of the other methods would need the
+     * law by which they were drawn without replacement. */
     const int32_t *parents; /* [cu[requests] - requests] */
 
-    int32_t draft_kind;    /* a cls_draft_kind; for CLS_VERIFY_STANDARD and _BLOCK. A draft that its own distribution
-                              gives no probability (or NaN) cannot come from it and ends its request's drafts */
-    int32_t disable_bonus; /* 1: no token of the target's own follows where all drafts are accepted */
-    cls_buffer draft;      /* [cu[requests] - requests, vocab]; beside draft_ids */
+    int32_t draft_kind; /* a cls_draft_kind; for CLS_VERIFY_STANDARD and _BLOCK. A draft that its
+                           own distribution gives no probability (or NaN) cannot come from it and
+                           ends its request's drafts */
+    int32_t
+        disable_bonus; /* 1: no token of the target's own follows where all drafts are accepted */
+    cls_buffer draft;  /* [cu[requests] - requests, vocab]; beside draft_ids */
     uint64_t draft_stride; /* elements from row to row; 0: vocab */
 
-    cls_mask mask;         /* as in cls_step, by target row: a mask a position */
-    cls_dense_bias bias;   /* likewise */
+    cls_mask mask;       /* as in cls_step, by target row: a mask a position */
+    cls_dense_bias bias; /* likewise */
 
-    float epsilon, delta;  /* of CLS_VERIFY_TYPICAL; default 0.09, 0.3 */
+    float epsilon, delta; /* of CLS_VERIFY_TYPICAL; default 0.09, 0.3 */
 
     /* What is emitted: the accepted drafts, then a token of the target's, unless a
      * stop id or max_tokens ended the request, its row was empty, or by
      * disable_bonus. Only that enters the slots. */
-    uint32_t max_drafts;   /* the outputs' width; at least every request's drafts. 0: the most of them */
-    uint32_t reserved;     /* 0 */
-    cls_buffer tokens;     /* int32 [requests, max_drafts + 1], then -1 */
-    cls_buffer accepted;   /* int32 [requests]: drafts that were emitted */
-    cls_buffer emitted;    /* int32 [requests]: tokens in all */
-    cls_buffer nodes;      /* int32 [requests, max_drafts]: which drafts these were, then -1: the path through a
-                              tree, whose keys and values are to be kept */
-    cls_buffer status;     /* int32 [requests]: cls_row_status bits of the rows that were looked at */
-    cls_buffer counters;   /* int32 [slots, 3]: drafts given (those behind an id of -1, too), drafts accepted, tokens
-                              emitted; added to what is there, which the caller clears at first. Requests that are
-                              skipped or had stopped add nothing. Rates, without the host */
-    cls_buffer latest;     /* int32 [slots]: the last token that was emitted, at its request's slot; what requests
-                              without a token have there stays. Joins, forks and rollbacks: as cls_step.latest */
+    uint32_t
+        max_drafts; /* the outputs' width; at least every request's drafts. 0: the most of them */
+    uint32_t reserved;   /* 0 */
+    cls_buffer tokens;   /* int32 [requests, max_drafts + 1], then -1 */
+    cls_buffer accepted; /* int32 [requests]: drafts that were emitted */
+    cls_buffer emitted;  /* int32 [requests]: tokens in all */
+    cls_buffer nodes;    /* int32 [requests, max_drafts]: which drafts these were, then -1: the path
+                            through a    tree, whose keys and values are to be kept */
+    cls_buffer status;   /* int32 [requests]: cls_row_status bits of the rows that were looked at */
+    cls_buffer counters; /* int32 [slots, 3]: drafts given (those behind an id of -1, too), drafts
+                            accepted, tokens emitted; added to what is there, which the caller
+                            clears at first. Requests that are skipped or had stopped add nothing.
+                            Rates, without the host */
+    cls_buffer latest;   /* int32 [slots]: the last token that was emitted, at its request's slot;
+                            what requests   without a token have there stays. Joins, forks and
+                            rollbacks: as cls_step.latest */
 } cls_verify_call;
 
 CLS_API void cls_verify_call_default(cls_verify_call *call, size_t struct_size);
@@ -1189,16 +1217,17 @@ CLS_API void cls_verify_call_default(cls_verify_call *call, size_t struct_size);
  * threshold search where parameters need it. Random numbers: Philox by
  * position, with purposes of their own for accepting and for the residual. Queue, events and
  * what is returned: as cls_sample().
- * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued; among others a tree with a method that takes none);
- * CLS_BUSY; CLS_OUT_OF_MEMORY (mask.host); CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_verify(cls_sampler *sampler, cl_command_queue queue, const cls_verify_call *call, cl_uint n_wait,
-                              const cl_event *wait, cl_event *done);
+ * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued; among others a tree with a method that takes
+ * none); CLS_BUSY; CLS_OUT_OF_MEMORY (mask.host); CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_verify(cls_sampler *sampler, cl_command_queue queue,
+                              const cls_verify_call *call, cl_uint n_wait, const cl_event *wait,
+                              cl_event *done);
 
 /* Log-probabilities of many rows without requests: those of a prompt, of a text
  * to be scored. Fields are as in cls_step with CLS_LOGPROB_RAW. */
 typedef struct cls_logprobs_call {
     size_t struct_size;
-    uint32_t rows;     /* 1 to max_rows; longer prompts in several calls */
+    uint32_t rows; /* 1 to max_rows; longer prompts in several calls */
     uint32_t top_n;
     uint32_t given_n;  /* usually 1: the token that follows the row's */
     uint32_t reserved; /* 0 */
@@ -1213,21 +1242,23 @@ CLS_API void cls_logprobs_call_default(cls_logprobs_call *call, size_t struct_si
  * some bytes for every 64 logits: there is no log-softmax of [rows, vocab]. Slot
  * calls before it take effect with it. A row without a finite logit has no tokens:
  * -1, -inf and 0. Queue, events and what is returned: as cls_sample(). */
-CLS_API cls_status cls_logprobs(cls_sampler *sampler, cl_command_queue queue, const cls_logprobs_call *call,
-                                cl_uint n_wait, const cl_event *wait, cl_event *done);
+CLS_API cls_status cls_logprobs(cls_sampler *sampler, cl_command_queue queue,
+                                const cls_logprobs_call *call, cl_uint n_wait, const cl_event *wait,
+                                cl_event *done);
 
 /* Draws from lists of candidates that the host has filtered. Fields that are not
  * explained are as in cls_step. */
 typedef struct cls_draw_call {
     size_t struct_size;
-    uint32_t rows;       /* 1 to max_rows */
-    uint32_t n;          /* candidates of a row, 1 to 16,384 */
-    cls_buffer ids;      /* int32 [rows, n]. An id outside the vocabulary, and a logit that is NaN or
-                            -inf, is no candidate. An id that occurs twice may be drawn by either */
-    cls_buffer logits;   /* float32 [rows, n]: a candidate's weight is e^logit, so they must have been divided by
-                            the temperature already; logarithms of weights of any sum do as well */
-    cls_buffer counts;   /* int32 [rows]: candidates that count, from the first on; absent: n. Below 0
-                            is 0, above n is n */
+    uint32_t rows;     /* 1 to max_rows */
+    uint32_t n;        /* candidates of a row, 1 to 16,384 */
+    cls_buffer ids;    /* int32 [rows, n]. An id outside the vocabulary, and a logit that is NaN or
+                          -inf, is no candidate. An id that occurs twice may be drawn by either */
+    cls_buffer logits; /* float32 [rows, n]: a candidate's weight is e^logit, so they must have been
+                          divided by the temperature already; logarithms of weights of any sum do as
+                          well */
+    cls_buffer counts; /* int32 [rows]: candidates that count, from the first on; absent: n. Below 0
+                          is 0, above n is n */
     uint64_t row_stride; /* elements of ids and of logits from row to row; 0: n */
     cls_ints slots, positions, draws;
     cls_buffer random;
@@ -1245,8 +1276,8 @@ CLS_API void cls_draw_call_default(cls_draw_call *call, size_t struct_size);
  * of cls_sample(), but is not the token that cls_sample() draws from these
  * candidates, which it orders and rounds otherwise. A row that has no candidate gets
  * CLS_ROW_EMPTY. Queue, events and what is returned: as cls_sample(). */
-CLS_API cls_status cls_draw(cls_sampler *sampler, cl_command_queue queue, const cls_draw_call *call, cl_uint n_wait,
-                            const cl_event *wait, cl_event *done);
+CLS_API cls_status cls_draw(cls_sampler *sampler, cl_command_queue queue, const cls_draw_call *call,
+                            cl_uint n_wait, const cl_event *wait, cl_event *done);
 
 /* ----------------------------------------------------------------- LM head */
 
@@ -1266,9 +1297,9 @@ typedef struct cls_head_options {
     int32_t dtype;     /* the weight's: CLS_F32 (default) or CLS_F16. Hidden rows are float32 */
     cls_buffer weight; /* [vocab, hidden]; retained, and read in every call */
     uint64_t weight_stride; /* elements from row to row; 0: hidden */
-    cls_buffer bias;   /* float32 [vocab], retained; buffer NULL (default): none */
-    float scale;       /* default 1; finite */
-    float softcap;     /* 0 (default): off. Negative, infinite, NaN: refused */
+    cls_buffer bias;        /* float32 [vocab], retained; buffer NULL (default): none */
+    float scale;            /* default 1; finite */
+    float softcap;          /* 0 (default): off. Negative, infinite, NaN: refused */
 } cls_head_options;
 
 CLS_API void cls_head_options_default(cls_head_options *options, size_t struct_size);
@@ -1300,8 +1331,8 @@ CLS_API void cls_head_options_default(cls_head_options *options, size_t struct_s
  * without CLBlast, or CLBlast refuses the device or the size: the message says
  * which); CLS_BUILD_FAILED (the message has the log's beginning);
  * CLS_OPENCL_ERROR. On failure *out is NULL. */
-CLS_API cls_status cls_head_create(cls_context *context, cl_command_queue queue, const cls_head_options *options,
-                                   cls_head **out);
+CLS_API cls_status cls_head_create(cls_context *context, cl_command_queue queue,
+                                   const cls_head_options *options, cls_head **out);
 
 /* Releases it; commands in flight keep what they use. Waits for the calls under
  * way that uploaded maps. NULL is allowed. */
@@ -1310,15 +1341,15 @@ CLS_API void cls_head_destroy(cls_head *head);
 /* One product. */
 typedef struct cls_head_call {
     size_t struct_size;
-    uint32_t rows;        /* rows of logits, 1 to max_rows */
-    uint32_t hidden_rows; /* rows of `hidden`; 0: rows */
-    cls_buffer hidden;    /* float32 [hidden_rows, hidden] */
+    uint32_t rows;          /* rows of logits, 1 to max_rows */
+    uint32_t hidden_rows;   /* rows of `hidden`; 0: rows */
+    cls_buffer hidden;      /* float32 [hidden_rows, hidden] */
     uint64_t hidden_stride; /* elements from row to row; 0: the options' hidden */
-    cls_ints which;       /* for each row of logits the row of `hidden` that it comes from (the last
-                             position of each request), -1: zeros in its place; absent: row r from
-                             row r. What a device map names beyond hidden_rows gives zeros, too */
-    cls_buffer logits;    /* float32 [max_rows, vocab], dense: what cls_sample() then reads as
-                             CLS_F32. Rows from `rows` on may be overwritten */
+    cls_ints which;    /* for each row of logits the row of `hidden` that it comes from (the last
+                          position of each request), -1: zeros in its place; absent: row r from
+                          row r. What a device map names beyond hidden_rows gives zeros, too */
+    cls_buffer logits; /* float32 [max_rows, vocab], dense: what cls_sample() then reads as
+                          CLS_F32. Rows from `rows` on may be overwritten */
 } cls_head_call;
 
 CLS_API void cls_head_call_default(cls_head_call *call, size_t struct_size);
@@ -1331,8 +1362,9 @@ CLS_API void cls_head_call_default(cls_head_call *call, size_t struct_size);
  * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued); CLS_BUSY (more calls with
  * changed host maps are in flight than there is staging for: flush the queue,
  * wait for an earlier one, call again); CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_head_logits(cls_head *head, cl_command_queue queue, const cls_head_call *call, cl_uint n_wait,
-                                   const cl_event *wait, cl_event *done);
+CLS_API cls_status cls_head_logits(cls_head *head, cl_command_queue queue,
+                                   const cls_head_call *call, cl_uint n_wait, const cl_event *wait,
+                                   cl_event *done);
 
 /* ---------------------------------------------------------------- readback */
 
@@ -1344,7 +1376,8 @@ typedef struct cls_readback cls_readback;
  * blocks. Who has up to n steps under way, and takes a step's result before it
  * enqueues another, needs n of them. Retains `context`.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth, cls_readback **out);
+CLS_API cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth,
+                                       cls_readback **out);
 
 /* Waits for reads under way, then releases it. NULL is allowed. */
 CLS_API void cls_readback_destroy(cls_readback *readback);
@@ -1355,14 +1388,16 @@ CLS_API void cls_readback_destroy(cls_readback *readback);
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_BUSY (that entry's last read is still under way:
  * wait for it by cls_readback_get() and start the read again, not the step);
  * CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_readback_start(cls_readback *readback, cl_command_queue queue, const cls_buffer *from,
-                                      size_t size, cl_uint n_wait, const cl_event *wait, uint64_t *ticket);
+CLS_API cls_status cls_readback_start(cls_readback *readback, cl_command_queue queue,
+                                      const cls_buffer *from, size_t size, cl_uint n_wait,
+                                      const cl_event *wait, uint64_t *ticket);
 
 /* The bytes of a ticket, which stay where they are until `depth` more reads
  * have been started. block 0: never waits. block 1: flushes the queue and waits.
  * CLS_OK; CLS_BAD_ARGUMENT (no such ticket, or overwritten); CLS_BUSY (not there
  * yet; only if block is 0); CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_readback_get(cls_readback *readback, uint64_t ticket, int block, const void **data);
+CLS_API cls_status cls_readback_get(cls_readback *readback, uint64_t ticket, int block,
+                                    const void **data);
 
 /* -------------------------------------------------------------------- host */
 
@@ -1380,10 +1415,11 @@ typedef struct cls_host_row {
     const void *logits; /* [vocab] of dtype */
     int32_t dtype;      /* a cls_dtype */
     uint32_t vocab;
-    const void *mask;    /* as in cls_mask; NULL: everything is allowed */
-    uint32_t mask_width; /* elements; tokens beyond them are not allowed; 0: as many as there are tokens */
-    uint32_t position;   /* of this draw: params->position plus the number of valid ids in
-                            `output`. Neither is added here */
+    const void *mask;       /* as in cls_mask; NULL: everything is allowed */
+    uint32_t mask_width;    /* elements; tokens beyond them are not allowed; 0: as many as there are
+                               tokens */
+    uint32_t position;      /* of this draw: params->position plus the number of valid ids in
+                               `output`. Neither is added here */
     const uint64_t *random; /* 64 random bits in place of Philox; NULL: Philox */
     const cls_params *params;
     int32_t invalid_token;
@@ -1403,20 +1439,21 @@ typedef struct cls_host_row {
     uint32_t history;
     uint32_t reserved;        /* 0 */
     const cls_infill *infill; /* for params->infill, else NULL */
-    cls_host_mode mode;       /* before this token: what the row before it gave; default: at the beginning,
-                                 top_p decayed by `output` */
+    cls_host_mode mode;       /* before this token: what the row before it gave; default: at the
+                                 beginning,       top_p decayed by `output` */
 } cls_host_row;
 
 typedef struct cls_host_result {
     size_t struct_size;
     int32_t token;
-    int32_t status;      /* cls_row_status bits */
-    uint32_t kept;       /* tokens that survived the chain */
-    float logprob_raw;   /* as CLS_LOGPROB_RAW */
-    float logprob_final; /* as CLS_LOGPROB_FINAL; of the token drawn, so finite but without a token */
+    int32_t status;    /* cls_row_status bits */
+    uint32_t kept;     /* tokens that survived the chain */
+    float logprob_raw; /* as CLS_LOGPROB_RAW */
+    float
+        logprob_final; /* as CLS_LOGPROB_FINAL; of the token drawn, so finite but without a token */
     uint32_t reserved;
-    float *probs;        /* in: where to put [vocab] probabilities, or NULL */
-    cls_host_mode mode;  /* after this token */
+    float *probs;       /* in: where to put [vocab] probabilities, or NULL */
+    cls_host_mode mode; /* after this token */
 } cls_host_result;
 
 CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
@@ -1436,7 +1473,7 @@ typedef struct cls_host_candidates {
     uint32_t count;      /* up to 1,048,576 */
     uint32_t vocab;      /* 1 to 1,048,576; default 1,048,576 */
     uint64_t seed, stream;
-    uint32_t position;   /* of this draw */
+    uint32_t position; /* of this draw */
     uint32_t draw;
     const uint64_t *random; /* 64 random bits in place of Philox; NULL: Philox */
 } cls_host_candidates;
@@ -1450,14 +1487,16 @@ CLS_API cls_status cls_host_draw(const cls_host_candidates *candidates, int32_t 
 /* One request for cls_host_verify(); all rows are of `row`'s vocab and dtype. */
 typedef struct cls_host_drafts {
     size_t struct_size;
-    const cls_host_row *row; /* the request as cls_host_sample() takes it, but without `random`, at its first row; its
-                                logits, mask and bias are those of all rows, one after another: [n + 1, stride] */
+    const cls_host_row *row; /* the request as cls_host_sample() takes it, but without `random`, at
+                                its first row; its logits, mask and bias are those of all rows, one
+                                after another: [n + 1, stride] */
     uint32_t n;              /* drafts, 0 to CLS_MAX_DRAFTS */
     int32_t method;          /* a cls_verify_method */
-    uint64_t stride, mask_stride, bias_stride; /* elements from row to row; 0: vocab, the mask's width, vocab */
-    const int32_t *ids;      /* [n] */
-    const int32_t *parents;  /* [n] or NULL */
-    const void *draft;       /* [n, vocab] of draft_kind, dense */
+    uint64_t stride, mask_stride,
+        bias_stride;        /* elements from row to row; 0: vocab, the mask's width, vocab */
+    const int32_t *ids;     /* [n] */
+    const int32_t *parents; /* [n] or NULL */
+    const void *draft;      /* [n, vocab] of draft_kind, dense */
     int32_t draft_kind;
     int32_t disable_bonus;
     float epsilon, delta;
@@ -1473,8 +1512,8 @@ typedef struct cls_host_verified {
 
 CLS_API void cls_host_drafts_default(cls_host_drafts *drafts, size_t struct_size);
 
-/* The reference of cls_verify(): plain C, as cls_host_sample() and what it returns. The mode after a request that
- * takes one token a call is that of cls_host_sample(). */
+/* The reference of cls_verify(): plain C, as cls_host_sample() and what it returns. The mode after
+ * a request that takes one token a call is that of cls_host_sample(). */
 CLS_API cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *result);
 
 /* ------------------------------------------------------------------ structs

@@ -47,7 +47,8 @@ uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count)
 
 static uint64_t bytes_of(const array *a)
 {
-    const uint64_t ids = a->sequences ? cls_sequences_words(pointer_of(a), (uint32_t)a->count) - a->count : 0;
+    const uint64_t ids =
+        a->sequences ? cls_sequences_words(pointer_of(a), (uint32_t)a->count) - a->count : 0;
     return a->count * a->size + ids * sizeof(int32_t);
 }
 
@@ -71,13 +72,15 @@ cls_status cls_arrays_copy(cls_params *params)
     for (int i = 0; i < ARRAYS; i++) {
         const void *const from = pointer_of(&all[i]);
         const uint64_t size = all[i].count != 0 ? bytes_of(&all[i]) : 0;
-        void *const to = status == CLS_OK && size != 0 && size <= SIZE_MAX ? malloc((size_t)size) : NULL;
+        void *const to =
+            status == CLS_OK && size != 0 && size <= SIZE_MAX ? malloc((size_t)size) : NULL;
         point(&all[i], to);
         if (size == 0 || status != CLS_OK)
             continue;
         if (to == NULL) {
             status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                              "out of host memory for %llu bytes of the parameters' arrays", (unsigned long long)size);
+                              "out of host memory for %llu bytes of the parameters' arrays",
+                              (unsigned long long)size);
             continue;
         }
         memcpy(to, from, (size_t)all[i].count * all[i].size);

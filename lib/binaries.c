@@ -28,14 +28,16 @@ static void add(cls_sha256 *hash, const void *bytes, size_t size)
 
 static void add_text(cls_sha256 *hash, const char *text) { add(hash, text, strlen(text)); }
 
-static cl_int ask(cl_platform_id platform, cl_device_id device, cl_uint what, size_t size, void *to, size_t *needed)
+static cl_int ask(cl_platform_id platform, cl_device_id device, cl_uint what, size_t size, void *to,
+                  size_t *needed)
 {
     return platform != NULL ? clGetPlatformInfo(platform, what, size, to, needed)
                             : clGetDeviceInfo(device, what, size, to, needed);
 }
 
 /* What a platform, or with NULL a device, says of itself. */
-static cls_status add_info(cls_sha256 *hash, cl_platform_id platform, cl_device_id device, cl_uint what)
+static cls_status add_info(cls_sha256 *hash, cl_platform_id platform, cl_device_id device,
+                           cl_uint what)
 {
     size_t size = 0;
     void *value = NULL;
@@ -53,7 +55,8 @@ static cls_status add_info(cls_sha256 *hash, cl_platform_id platform, cl_device_
         add(hash, value, size);
     free(value);
     return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot ask the device what compiled programs fit it");
+                              : cls_fail(CLS_OPENCL_ERROR, code,
+                                         "cannot ask the device what compiled programs fit it");
 }
 
 /* Any change of any program: a name does not tell which sources it includes. And the device's
@@ -62,12 +65,17 @@ static void add_programs(cls_sha256 *hash, const cls_shape *shape)
 {
     char text[CLS_BUILD_OPTIONS];
     for (int v = 0; v < CLS_VARIANTS; v++) {
-        const uint32_t group = cls_kernel_part(cls_variants[v].kernel) == CLS_OVER_TILES ? shape->work_group : shape->row_group;
-        const cls_grouping as = { group, shape->tier, shape->subgroups, shape->standard, shape->shortlist };
+        const uint32_t group = cls_kernel_part(cls_variants[v].kernel) == CLS_OVER_TILES
+                                   ? shape->work_group
+                                   : shape->row_group;
+        const cls_grouping as = {group, shape->tier, shape->subgroups, shape->standard,
+                                 shape->shortlist};
         cls_program_options(shape, &as, 0, &cls_variants[v], text);
         add_text(hash, cls_variants[v].name);
         add_text(hash, text);
-        for (unsigned i = 0; i < *cls_variants[v].count && (v == 0 || cls_variants[v].source != cls_variants[v - 1].source); i++)
+        for (unsigned i = 0; i < *cls_variants[v].count &&
+                             (v == 0 || cls_variants[v].source != cls_variants[v - 1].source);
+             i++)
             add_text(hash, cls_variants[v].source[i]);
     }
     snprintf(text, sizeof text, "%llu %llu", (unsigned long long)shape->local_mem_size,
@@ -78,18 +86,21 @@ static void add_programs(cls_sha256 *hash, const cls_shape *shape)
 cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t key[CLS_DIGEST])
 {
     static const cl_uint of_platform[] = {CL_PLATFORM_NAME, CL_PLATFORM_VERSION};
-    static const cl_uint of_device[] = {CL_DEVICE_NAME,    CL_DEVICE_VENDOR_ID,    CL_DEVICE_VERSION, CL_DRIVER_VERSION,
-                                        CL_DEVICE_PROFILE, CL_DEVICE_ADDRESS_BITS, DRIVER_UUID};
+    static const cl_uint of_device[] = {
+        CL_DEVICE_NAME,    CL_DEVICE_VENDOR_ID,    CL_DEVICE_VERSION, CL_DRIVER_VERSION,
+        CL_DEVICE_PROFILE, CL_DEVICE_ADDRESS_BITS, DRIVER_UUID};
     cl_platform_id platform = NULL;
     cls_sha256 hash;
     cls_sha256_begin(&hash);
     add_text(&hash, CLS_VERSION_STRING);
     add_programs(&hash, asked);
-    const cl_int code = clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
+    const cl_int code =
+        clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
     cls_status status = CLS_OK;
     if (code != CL_SUCCESS || platform == NULL)
-        status = cls_fail(CLS_OPENCL_ERROR, code,
-                          "cannot ask the device for its platform, which compiled programs must fit");
+        status =
+            cls_fail(CLS_OPENCL_ERROR, code,
+                     "cannot ask the device for its platform, which compiled programs must fit");
     for (size_t i = 0; i < sizeof of_platform / sizeof of_platform[0] && status == CLS_OK; i++)
         status = add_info(&hash, platform, NULL, of_platform[i]);
     for (size_t i = 0; i < sizeof of_device / sizeof of_device[0] && status == CLS_OK; i++)
@@ -104,7 +115,8 @@ static cls_status get(cl_program program, cl_program_info what, size_t size, voi
 {
     const cl_int code = clGetProgramInfo(program, what, size, value, NULL);
     return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot get the compiled programs from the driver");
+                              : cls_fail(CLS_OPENCL_ERROR, code,
+                                         "cannot get the compiled programs from the driver");
 }
 
 /* One program's bytes for the `which`-th of its devices, the caller's to free. */
@@ -116,7 +128,8 @@ static cls_status get_binary(cl_program program, cl_uint n, cl_uint which, cls_b
     if (status == CLS_OK)
         status = get(program, CL_PROGRAM_BINARY_SIZES, n * sizeof *sizes, sizes);
     if (status == CLS_OK && sizes[which] == 0)
-        status = cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the driver hands out no compiled programs");
+        status = cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                          "the driver hands out no compiled programs");
     if (status == CLS_OK && (places[which] = calloc(sizes[which], 1)) == NULL)
         status = no_memory();
     if (status == CLS_OK)
@@ -148,7 +161,8 @@ static cls_status get_program(const cls_context *context, cl_program program, cl
         which++;
     free(devices);
     if (status == CLS_OK && which == n)
-        status = cls_fail(CLS_OPENCL_ERROR, CL_INVALID_DEVICE, "the compiled programs are not the device's");
+        status = cls_fail(CLS_OPENCL_ERROR, CL_INVALID_DEVICE,
+                          "the compiled programs are not the device's");
     return status == CLS_OK ? get_binary(program, n, which, out) : status;
 }
 
@@ -161,7 +175,9 @@ int cls_binaries_are_slow(cl_device_id device)
 {
     cl_platform_id platform = NULL;
     char name[64] = "";
-    if (clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) != CL_SUCCESS || platform == NULL)
+    if (clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) !=
+            CL_SUCCESS ||
+        platform == NULL)
         return 0;
     clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
     return strcmp(name, "Portable Computing Language") == 0;
@@ -177,19 +193,22 @@ static cls_status pack(const cls_context *context, cls_container *c)
         if (!p->proved)
             continue;
         c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].as = p->as;
-        status = cls_binaries_get(context, p, &c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes);
+        status =
+            cls_binaries_get(context, p, &c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes);
     }
     return status;
 }
 
-static cls_status write_out(const cls_container *c, const uint8_t key[CLS_DIGEST], void *out, size_t *size)
+static cls_status write_out(const cls_container *c, const uint8_t key[CLS_DIGEST], void *out,
+                            size_t *size)
 {
     const size_t room = *size;
     *size = cls_container_size(c);
     if (out == NULL)
         return CLS_OK;
     if (room < *size)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "*size is %zu; the compiled programs take %zu", room, *size);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "*size is %zu; the compiled programs take %zu", room, *size);
     cls_container_write(c, key, out);
     return CLS_OK;
 }
@@ -199,7 +218,8 @@ cls_status cls_context_export(const cls_context *context, void *out, size_t *siz
     uint8_t key[CLS_DIGEST];
     cls_container *c;
     if (context == NULL || size == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL", context == NULL ? "context" : "size");
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
+                        context == NULL ? "context" : "size");
     cls_status status = cls_binaries_key(context->device, &context->asked, key);
     if (status != CLS_OK)
         return status;

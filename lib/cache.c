@@ -13,7 +13,8 @@
 #define TEMPORARIES 64
 
 /* The file's name: the key, the program and its type of logits; NULL without memory. */
-static char *path_of(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype, const char *name)
+static char *path_of(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+                     const char *name)
 {
     const size_t size = strlen(dir) + strlen(name) + 80;
     char *const path = malloc(size), *at = path;
@@ -38,13 +39,15 @@ static void *read_whole(FILE *file, const uint8_t key[CLS_DIGEST], size_t *size)
     if (bytes == NULL)
         return NULL;
     memcpy(bytes, header, sizeof header);
-    if (fread(bytes + sizeof header, (size_t)length, 1, file) == 1 && fgetc(file) == EOF && !ferror(file))
+    if (fread(bytes + sizeof header, (size_t)length, 1, file) == 1 && fgetc(file) == EOF &&
+        !ferror(file))
         return bytes;
     free(bytes);
     return NULL;
 }
 
-void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype, const char *name, size_t *size)
+void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+                     const char *name, size_t *size)
 {
     char *const path = *dir != '\0' ? path_of(dir, key, dtype, name) : NULL;
     FILE *const file = path != NULL ? fopen(path, "rb") : NULL;
@@ -77,8 +80,8 @@ static FILE *create_temporary(char *path)
     return file;
 }
 
-void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype, const char *name, const void *bytes,
-                     size_t size)
+void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+                     const char *name, const void *bytes, size_t size)
 {
     char *const path = *dir != '\0' ? path_of(dir, key, dtype, name) : NULL;
     char *const temporary = path != NULL ? path_of(dir, key, dtype, name) : NULL;

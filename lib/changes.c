@@ -19,7 +19,8 @@ static cls_status grow_host(cls_block *block, size_t more, const char *what)
     const size_t size = need <= SIZE_MAX / 3 * 2 ? need + need / 2 : need;
     void *const data = realloc(block->data, size);
     if (data == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu bytes of %s", size, what);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu bytes of %s",
+                        size, what);
     block->data = data;
     block->size = size;
     return CLS_OK;
@@ -37,8 +38,10 @@ cls_status cls_changes_reserve(cls_sampler *s, size_t tokens, size_t others)
     const size_t changes = 1 + tokens / CHUNK, words = tokens + others;
     const size_t all = s->pending_changes.used / sizeof(cls_change) + changes;
     const size_t size = changes * sizeof(cls_change) + (2 * all + 1) * sizeof(uint32_t);
-    if (all > UINT32_MAX / 8 / (sizeof(cls_change) / sizeof(uint32_t) + 2) || words > UINT32_MAX / 8 - cls_words_end(s))
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many slot calls without a step: %zu, of %zu words", all,
+    if (all > UINT32_MAX / 8 / (sizeof(cls_change) / sizeof(uint32_t) + 2) ||
+        words > UINT32_MAX / 8 - cls_words_end(s))
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                        "too many slot calls without a step: %zu, of %zu words", all,
                         cls_words_end(s) + words);
     cls_status status = grow_host(&s->pending_changes, size, "slot calls");
     if (status == CLS_OK)
@@ -46,7 +49,8 @@ cls_status cls_changes_reserve(cls_sampler *s, size_t tokens, size_t others)
     if (status == CLS_OK)
         status = cls_device_grow(s, &s->changes, s->pending_changes.used + size, "slot calls");
     if (status == CLS_OK)
-        status = cls_device_grow(s, &s->words, s->pending_words.used + words * sizeof(uint32_t), "slot calls");
+        status = cls_device_grow(s, &s->words, s->pending_words.used + words * sizeof(uint32_t),
+                                 "slot calls");
     return status;
 }
 
@@ -134,7 +138,8 @@ void cls_change_note_copy(cls_sampler *s, uint32_t to, uint32_t from)
  * what they were, and so do the modes (change_slot() in cl/kernels/slots.cl). */
 static int is_traceless(const cls_slot *was, const cls_slot *now)
 {
-    return ((was->flags ^ now->flags) & (CLS_SLOT_MODES | CLS_SLOT_DECAYS | CLS_SLOT_SCOPE_ALL)) == 0 &&
+    return ((was->flags ^ now->flags) & (CLS_SLOT_MODES | CLS_SLOT_DECAYS | CLS_SLOT_SCOPE_ALL)) ==
+               0 &&
            was->window == now->window && was->top_p == now->top_p;
 }
 
@@ -143,7 +148,8 @@ cls_change *cls_change_note_params(cls_sampler *s, uint32_t slot, const cls_slot
     cls_request *const r = &s->request[slot];
     const int traceless = is_traceless(&r->slot, now);
     const uint32_t kind = CLS_CHANGE_PARAMS;
-    cls_change *const c = r->traceless ? cls_change_note_over(s, kind, slot) : cls_change_note(s, kind, slot);
+    cls_change *const c =
+        r->traceless ? cls_change_note_over(s, kind, slot) : cls_change_note(s, kind, slot);
     r->traceless = traceless;
     return c;
 }
@@ -164,7 +170,8 @@ void cls_words_add(cls_sampler *s, const uint32_t *words, size_t n)
     s->pending_words.used += n * sizeof *words;
 }
 
-void cls_change_add_tokens(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n, uint32_t mark)
+void cls_change_add_tokens(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n,
+                           uint32_t mark)
 {
     cls_request *const r = &s->request[slot];
     cls_change *c = change_at(s, r->latest);
@@ -225,7 +232,8 @@ cls_status cls_change_append(cls_sampler *s, uint32_t slot, const int32_t *ids, 
     if (open == NULL)
         cls_change_note(s, CLS_CHANGE_APPEND, slot)->words = cls_words_end(s);
     else if (room != 0)
-        move_tokens(s, change_at(s, s->request[slot].latest), room); /* `open` may lie elsewhere now */
+        move_tokens(s, change_at(s, s->request[slot].latest),
+                    room); /* `open` may lie elsewhere now */
     cls_change_add_tokens(s, slot, ids, n, 0);
     return CLS_OK;
 }
@@ -236,7 +244,8 @@ const uint32_t *cls_changes_order(cls_sampler *s)
 {
     const cls_change *const change = s->pending_changes.data;
     const uint32_t n = (uint32_t)(s->pending_changes.used / sizeof *change);
-    uint32_t *const order = (uint32_t *)(void *)((char *)s->pending_changes.data + s->pending_changes.used);
+    uint32_t *const order =
+        (uint32_t *)(void *)((char *)s->pending_changes.data + s->pending_changes.used);
     uint32_t *const end = order + n, sum = 0;
     memset(end, 0, (s->rounds + 1) * sizeof *end);
     for (uint32_t i = 0; i < n; i++)

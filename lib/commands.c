@@ -16,19 +16,24 @@ cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *or
     if (code == CL_SUCCESS)
         code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL);
     if (code == CL_SUCCESS)
-        code = clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+        code =
+            clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
     if (code != CL_SUCCESS)
-        return code == CL_INVALID_COMMAND_QUEUE ? cls_fail(CLS_BAD_ARGUMENT, code, "queue is no command queue")
-                                                : cls_fail(CLS_OPENCL_ERROR, code, "cannot query queue");
+        return code == CL_INVALID_COMMAND_QUEUE
+                   ? cls_fail(CLS_BAD_ARGUMENT, code, "queue is no command queue")
+                   : cls_fail(CLS_OPENCL_ERROR, code, "cannot query queue");
     if (context != c->cl || device != c->device)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue belongs to another OpenCL context or device than the cls_context");
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "queue belongs to another OpenCL context or device than the cls_context");
     *ordered = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     return CLS_OK;
 }
 
 cls_status cls_sampler_lost(void)
 {
-    return cls_fail(CLS_OPENCL_ERROR, CL_SUCCESS, "an earlier step failed half way, and slots may be half changed: destroy the sampler");
+    return cls_fail(
+        CLS_OPENCL_ERROR, CL_SUCCESS,
+        "an earlier step failed half way, and slots may be half changed: destroy the sampler");
 }
 
 static cls_status check_event(const cls_context *c, cl_uint i, cl_event event)
@@ -41,10 +46,13 @@ static cls_status check_event(const cls_context *c, cl_uint i, cl_event event)
     if (code == CL_SUCCESS)
         code = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
     if (code != CL_SUCCESS)
-        return code == CL_INVALID_EVENT ? cls_fail(CLS_BAD_ARGUMENT, code, "wait[%u] is no event", (unsigned)i)
-                                        : cls_fail(CLS_OPENCL_ERROR, code, "cannot query wait[%u]", (unsigned)i);
+        return code == CL_INVALID_EVENT
+                   ? cls_fail(CLS_BAD_ARGUMENT, code, "wait[%u] is no event", (unsigned)i)
+                   : cls_fail(CLS_OPENCL_ERROR, code, "cannot query wait[%u]", (unsigned)i);
     if (context != c->cl)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "wait[%u] belongs to another OpenCL context than the cls_context", (unsigned)i);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "wait[%u] belongs to another OpenCL context than the cls_context",
+                        (unsigned)i);
     if (state < CL_COMPLETE)
         return cls_fail(CLS_OPENCL_ERROR, state, "wait[%u] has ended with an error", (unsigned)i);
     return CLS_OK;
@@ -54,8 +62,8 @@ cls_status cls_wait_check(const cls_context *c, cl_uint n_wait, const cl_event *
 {
     cls_status status = CLS_OK;
     if ((n_wait == 0) != (wait == NULL))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n_wait is %u, but wait is %s", (unsigned)n_wait,
-                        wait == NULL ? "NULL" : "not NULL");
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n_wait is %u, but wait is %s",
+                        (unsigned)n_wait, wait == NULL ? "NULL" : "not NULL");
     for (cl_uint i = 0; i < n_wait && status == CLS_OK; i++)
         status = check_event(c, i, wait[i]);
     return status;
@@ -117,7 +125,8 @@ cl_int cls_upload_state(cl_event *done)
     cl_int state = CL_COMPLETE;
     if (*done == NULL)
         return CL_COMPLETE;
-    const cl_int code = clGetEventInfo(*done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    const cl_int code =
+        clGetEventInfo(*done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
     if (code != CL_SUCCESS || state > CL_COMPLETE)
         return code != CL_SUCCESS ? code : state;
     clReleaseEvent(*done);
@@ -164,14 +173,16 @@ static cls_status find_staging(cls_sampler *s, cls_staging **out)
     return code != CL_SUCCESS
                ? cls_fail(CLS_OPENCL_ERROR, code, "cannot ask whether an earlier upload is over")
                : cls_fail(CLS_BUSY, CL_SUCCESS,
-                          "%d steps with slot calls or changed maps are in flight: flush the queue and wait for one",
+                          "%d steps with slot calls or changed maps are in flight: flush the queue "
+                          "and wait for one",
                           CLS_STAGING);
 }
 
 /* Bytes of masks of the host's. */
 static size_t mask_size(const cls_mask *mask)
 {
-    return (size_t)cls_extent(mask->rows, mask->row_stride, mask->width, mask->kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t));
+    return (size_t)cls_extent(mask->rows, mask->row_stride, mask->width,
+                              mask->kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t));
 }
 
 static cls_status grow_masks(const cls_commands *c, const cls_mask *mask)
@@ -181,8 +192,9 @@ static cls_status grow_masks(const cls_commands *c, const cls_mask *mask)
     if (block->size < size) {
         void *const grown = realloc(block->data, size);
         if (grown == NULL)
-            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu bytes of masks", size);
-        *block = (cls_block){ grown, 0, size };
+            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                            "out of host memory for %zu bytes of masks", size);
+        *block = (cls_block){grown, 0, size};
     }
     return cls_device_grow(c->sampler, &c->sampler->masks, size, "masks");
 }
@@ -194,7 +206,8 @@ static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size,
     const cl_event *wait;
     cl_event event;
     waits(c, &n, &wait);
-    const cl_int code = clEnqueueWriteBuffer(c->queue, buffer, CL_FALSE, offset, size, data, n, wait, &event);
+    const cl_int code =
+        clEnqueueWriteBuffer(c->queue, buffer, CL_FALSE, offset, size, data, n, wait, &event);
     if (code != CL_SUCCESS)
         return code;
     advance(c, event);
@@ -210,14 +223,15 @@ cl_int cls_commands_mask(cls_commands *c, cls_mask *mask)
         return CL_SUCCESS;
     const cl_mem buffer = c->sampler->masks.buffer;
     memcpy(c->staging->masks.data, mask->host, mask_size(mask));
-    mask->words = (cls_buffer){ buffer, 0 };
+    mask->words = (cls_buffer){buffer, 0};
     return upload(c, buffer, 0, mask_size(mask), c->staging->masks.data);
 }
 
 int cls_map_changed(const cls_sampler *s, enum cls_map which, const int32_t *map, uint32_t rows)
 {
-    return map != NULL && (s->sent_rows[which] < rows ||
-                           memcmp(map, s->sent + (size_t)which * s->max_rows, rows * sizeof *map) != 0);
+    return map != NULL &&
+           (s->sent_rows[which] < rows ||
+            memcmp(map, s->sent + (size_t)which * s->max_rows, rows * sizeof *map) != 0);
 }
 
 cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map, uint32_t rows)
@@ -246,8 +260,8 @@ static cl_int fill(cls_commands *c, cl_mem buffer, size_t at, const void *block)
     const cl_event *wait;
     cl_event event = NULL;
     waits(c, &n, &wait);
-    const cl_int code = clEnqueueFillBuffer(c->queue, buffer, block, CLS_ARGS_BLOCK, at, CLS_ARGS_BLOCK, n, wait,
-                                            c->ordered ? NULL : &event);
+    const cl_int code = clEnqueueFillBuffer(c->queue, buffer, block, CLS_ARGS_BLOCK, at,
+                                            CLS_ARGS_BLOCK, n, wait, c->ordered ? NULL : &event);
     if (code == CL_SUCCESS)
         advance(c, event);
     return code;
@@ -288,20 +302,23 @@ void cls_set_buffer(cls_arguments *a, const cls_sampler *s, const cls_buffer *b)
 }
 void cls_set_map(cls_arguments *a, const cls_sampler *s, const cls_ints *map)
 {
-    cls_set_mem(a, map->host != NULL ? s->maps : map->device.buffer != NULL ? map->device.buffer : s->rows);
+    cls_set_mem(a, map->host != NULL            ? s->maps
+                   : map->device.buffer != NULL ? map->device.buffer
+                                                : s->rows);
 }
 
-cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups, cl_event *done)
+cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups,
+                           cl_event *done)
 {
-    const size_t local[2] = { a->to.group, 1 }, global[2] = { a->to.group * groups[0], groups[1] };
+    const size_t local[2] = {a->to.group, 1}, global[2] = {a->to.group * groups[0], groups[1]};
     cl_uint n;
     const cl_event *wait;
     cl_event event = NULL;
     if (a->code != CL_SUCCESS)
         return a->code;
     waits(c, &n, &wait);
-    const cl_int code = clEnqueueNDRangeKernel(c->queue, a->to.kernel, 2, NULL, global, local, n, wait,
-                                               !c->ordered || done != NULL ? &event : NULL);
+    const cl_int code = clEnqueueNDRangeKernel(c->queue, a->to.kernel, 2, NULL, global, local, n,
+                                               wait, !c->ordered || done != NULL ? &event : NULL);
     if (code != CL_SUCCESS) {
         c->sampler->refused |= a->to.variant;
         return code;
@@ -339,8 +356,8 @@ static cl_int copy_lists(cls_commands *c)
     if (s->old_lists == NULL)
         return CL_SUCCESS;
     waits(c, &n, &wait);
-    const cl_int code = clEnqueueCopyBuffer(c->queue, s->old_lists, s->lists.buffer, 0, 0, s->old_lists_size, n, wait,
-                                            c->ordered ? NULL : &event);
+    const cl_int code = clEnqueueCopyBuffer(c->queue, s->old_lists, s->lists.buffer, 0, 0,
+                                            s->old_lists_size, n, wait, c->ordered ? NULL : &event);
     if (code != CL_SUCCESS)
         return code;
     advance(c, event);
@@ -349,12 +366,15 @@ static cl_int copy_lists(cls_commands *c)
     return CL_SUCCESS;
 }
 
-/* Runs changes that don't wait for each other; `first`: where the buffer has the first one's number. */
+/* Runs changes that don't wait for each other; `first`: where the buffer has the first one's
+ * number. */
 static cl_int launch_changes(cls_commands *c, uint32_t first, uint32_t n)
 {
     const cls_sampler *const s = c->sampler;
-    const size_t groups[2] = { 1, n };
-    cls_arguments a = { cls_sampler_kernel(s, CLS_SLOTS, 0, s->pending_state ? CLS_FEATURE_STATE : 0), 0, CL_SUCCESS };
+    const size_t groups[2] = {1, n};
+    cls_arguments a = {
+        cls_sampler_kernel(s, CLS_SLOTS, 0, s->pending_state ? CLS_FEATURE_STATE : 0), 0,
+        CL_SUCCESS};
     cls_set_mem(&a, s->changes.buffer);
     cls_set_u32(&a, first);
     cls_set_mem(&a, s->words.buffer);
@@ -406,14 +426,16 @@ static cl_int run_changes(cls_commands *c)
 static int last_failed(const cls_sampler *s, cl_int *code)
 {
     cl_int state = CL_COMPLETE;
-    if (s->last == NULL || clGetEventInfo(s->last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) != CL_SUCCESS)
+    if (s->last == NULL || clGetEventInfo(s->last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
+                                          &state, NULL) != CL_SUCCESS)
         return 0;
     *code = state < CL_COMPLETE ? state : CL_SUCCESS;
     return state < CL_COMPLETE;
 }
 
-cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue queue, int ordered, cl_uint n_wait,
-                              const cl_event *wait, int uploads, const cls_mask *mask)
+cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue queue, int ordered,
+                              cl_uint n_wait, const cl_event *wait, int uploads,
+                              const cls_mask *mask)
 {
     const int masks = mask != NULL && mask->host != NULL;
     cls_status status = CLS_OK;
@@ -426,7 +448,9 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue 
         return cls_sampler_lost();
     if (last_failed(s, &code)) {
         s->lost = 1;
-        return cls_fail(CLS_OPENCL_ERROR, code, "the last step ended with an error, and slots may be half changed: destroy the sampler");
+        return cls_fail(CLS_OPENCL_ERROR, code,
+                        "the last step ended with an error, and slots may be half changed: destroy "
+                        "the sampler");
     }
     if (uploads || masks || s->rounds != 0)
         status = find_staging(s, &c->staging);
@@ -443,7 +467,9 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue 
         code = join(c, n_wait, wait);
     if (code == CL_SUCCESS && s->rounds != 0)
         code = run_changes(c);
-    return code == CL_SUCCESS ? CLS_OK : cls_commands_end(c, code, "cannot enqueue what slot calls changed", NULL, NULL);
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_commands_end(c, code, "cannot enqueue what slot calls changed", NULL, NULL);
 }
 
 /* The sampler's next commands follow `event`, the last one's of this call. */
@@ -467,7 +493,8 @@ static void give_up(cls_commands *c)
     cl_event event = NULL;
     if (c->enqueued && !c->started) {
         const cl_uint n = c->previous != NULL;
-        if (clEnqueueMarkerWithWaitList(c->queue, n, n != 0 ? &c->previous : NULL, &event) == CL_SUCCESS)
+        if (clEnqueueMarkerWithWaitList(c->queue, n, n != 0 ? &c->previous : NULL, &event) ==
+            CL_SUCCESS)
             follow(c, event);
     }
     c->sampler->lost |= c->enqueued && event == NULL;
@@ -478,7 +505,8 @@ static void give_up(cls_commands *c)
     drop_previous(c);
 }
 
-cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end, cl_event *done)
+cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end,
+                            cl_event *done)
 {
     if (c->marked)
         clReleaseEvent(c->own[1]);

@@ -17,8 +17,8 @@ static const cls_variant *variant_of(const job *j) { return &cls_variants[j->var
 static cls_grouping grouping_of(const cls_shape *shape, enum cls_kernel kernel)
 {
     const int over_tiles = cls_kernel_part(kernel) == CLS_OVER_TILES;
-    const cls_grouping as = { over_tiles ? shape->work_group : shape->row_group, shape->tier, shape->subgroups,
-                              shape->standard, shape->shortlist };
+    const cls_grouping as = {over_tiles ? shape->work_group : shape->row_group, shape->tier,
+                             shape->subgroups, shape->standard, shape->shortlist};
     return as;
 }
 
@@ -33,8 +33,8 @@ static int is_refusal(cls_status status, int launched)
     if (status == CLS_SELF_TEST_FAILED)
         return launched;
     return status == CLS_OPENCL_ERROR && launched &&
-           (code == CL_OUT_OF_RESOURCES || code == CL_INVALID_WORK_GROUP_SIZE || code == CL_INVALID_WORK_ITEM_SIZE ||
-            code == CL_MEM_OBJECT_ALLOCATION_FAILURE);
+           (code == CL_OUT_OF_RESOURCES || code == CL_INVALID_WORK_GROUP_SIZE ||
+            code == CL_INVALID_WORK_ITEM_SIZE || code == CL_MEM_OBJECT_ALLOCATION_FAILURE);
 }
 
 static int is_forced(const cls_context *context)
@@ -70,12 +70,15 @@ static cls_status check_limits(cls_context *context, const job *j, int *again)
     *again = 0;
     if (p->max_group != 0 && p->max_group < p->as.group) {
         if (is_forced(context))
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; the program %s runs with at most %llu on this device",
-                            p->as.group == context->options.work_group ? "work_group" : "row_group", (unsigned)p->as.group,
-                            variant_of(j)->name, (unsigned long long)p->max_group);
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "options->%s is %u; the program %s runs with at most %llu on this device",
+                p->as.group == context->options.work_group ? "work_group" : "row_group",
+                (unsigned)p->as.group, variant_of(j)->name, (unsigned long long)p->max_group);
         while (p->as.group > p->max_group)
             if (!make_smaller(context, &p->as))
-                return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the program %s runs in groups of at most %llu on this device",
+                return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                                "the program %s runs in groups of at most %llu on this device",
                                 variant_of(j)->name, (unsigned long long)p->max_group);
         *again = 1;
         return CLS_OK;
@@ -83,15 +86,19 @@ static cls_status check_limits(cls_context *context, const job *j, int *again)
     if (p->local_mem <= shape->local_mem_size)
         return CLS_OK;
     /* The first program of a context finds out how long its lists may be. */
-    *again = j->variant == CLS_SELF_TEST_0 && context->options.shortlist == 0 && shape->shortlist > 16;
+    *again =
+        j->variant == CLS_SELF_TEST_0 && context->options.shortlist == 0 && shape->shortlist > 16;
     if (*again)
         p->as.shortlist = shape->shortlist /= 2;
     else
         *again = make_smaller(context, &p->as);
     if (*again)
         return CLS_OK;
-    return cls_fail(is_forced(context) || context->options.shortlist != 0 ? CLS_BAD_ARGUMENT : CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                    "the program %s takes %llu bytes of local memory in groups of %u with a shortlist of %u; there are %llu",
+    return cls_fail(is_forced(context) || context->options.shortlist != 0 ? CLS_BAD_ARGUMENT
+                                                                          : CLS_UNSUPPORTED_DEVICE,
+                    CL_SUCCESS,
+                    "the program %s takes %llu bytes of local memory in groups of %u with a "
+                    "shortlist of %u; there are %llu",
                     variant_of(j)->name, (unsigned long long)p->local_mem, (unsigned)p->as.group,
                     (unsigned)shape->shortlist, (unsigned long long)shape->local_mem_size);
 }
@@ -104,7 +111,8 @@ static cls_status refused(cls_status status, const job *j)
     char *const code = strstr(last.message, ": OpenCL says"); /* which is said again */
     if (code != NULL)
         *code = '\0';
-    return cls_fail(status, last.opencl, "%.300s; smaller groups were tried, the last of %u work-items", last.message,
+    return cls_fail(status, last.opencl,
+                    "%.300s; smaller groups were tried, the last of %u work-items", last.message,
                     (unsigned)j->program->as.group);
 }
 
@@ -139,10 +147,12 @@ static int is_wanted(const cls_context *context, const cls_grouping *as, enum cl
 {
     const cls_shape *const s = &context->shape;
     const cls_context_options *const o = &context->options;
-    const uint32_t wanted = cls_kernel_part(kernel) == CLS_OVER_TILES ? o->work_group : o->row_group;
-    return (kernel == CLS_SELF_TEST ? o->shortlist == 0 || as->shortlist == o->shortlist : as->shortlist == s->shortlist) &&
-           as->group <= s->max_work_group && (wanted == 0 || as->group == wanted) && as->tier <= s->tier &&
-           (o->tier == CLS_TIER_AUTO || as->tier == o->tier);
+    const uint32_t wanted =
+        cls_kernel_part(kernel) == CLS_OVER_TILES ? o->work_group : o->row_group;
+    return (kernel == CLS_SELF_TEST ? o->shortlist == 0 || as->shortlist == o->shortlist
+                                    : as->shortlist == s->shortlist) &&
+           as->group <= s->max_work_group && (wanted == 0 || as->group == wanted) &&
+           as->tier <= s->tier && (o->tier == CLS_TIER_AUTO || as->tier == o->tier);
 }
 
 static int from_bytes(cls_context *context, const job *j, const cls_container *c, uint32_t origin)
@@ -150,12 +160,14 @@ static int from_bytes(cls_context *context, const job *j, const cls_container *c
     cls_program *const p = j->program;
     const cls_grouping before = p->as;
     const cls_bytes *const bytes = &c->program[j->dtype][j->variant].bytes;
-    if (bytes->bytes == NULL || !is_wanted(context, &c->program[j->dtype][j->variant].as, variant_of(j)->kernel))
+    if (bytes->bytes == NULL ||
+        !is_wanted(context, &c->program[j->dtype][j->variant].as, variant_of(j)->kernel))
         return 0;
     p->as = c->program[j->dtype][j->variant].as;
     p->origin = origin;
     if (cls_program_build(context, j->variant, j->dtype, bytes, p) == CLS_OK) {
-        if ((p->max_group == 0 || p->max_group >= p->as.group) && p->local_mem <= context->shape.local_mem_size) {
+        if ((p->max_group == 0 || p->max_group >= p->as.group) &&
+            p->local_mem <= context->shape.local_mem_size) {
             context->shape.shortlist = p->as.shortlist; /* the first program brings it */
             return 1;
         }
@@ -220,7 +232,8 @@ static uint32_t there(const cls_context *context, int32_t dtype)
 {
     uint32_t set = 0;
     for (int v = 0; v < CLS_VARIANTS; v++)
-        set |= (uint32_t)(context->program[cls_variants[v].typed ? dtype : 0][v].program != NULL) << v;
+        set |= (uint32_t)(context->program[cls_variants[v].typed ? dtype : 0][v].program != NULL)
+               << v;
     return set;
 }
 
@@ -232,13 +245,14 @@ static int has_source(const cls_context *context, const job *j)
 
 /* Those jobs whose program may be why a proof failed: of what ran, what is not
  * proved yet. The first ones: of compiled bytes, if there are some. */
-static uint32_t list_suspects(const cls_context *context, const job *jobs, uint32_t n, int32_t dtype, uint32_t ran,
-                              const job **suspects)
+static uint32_t list_suspects(const cls_context *context, const job *jobs, uint32_t n,
+                              int32_t dtype, uint32_t ran, const job **suspects)
 {
     uint32_t count = 0;
     for (int bytes = 1; bytes >= 0 && count == 0; bytes--)
         for (uint32_t i = 0; i < n; i++)
-            if ((ran >> jobs[i].variant & 1u) && (!variant_of(&jobs[i])->typed || jobs[i].dtype == dtype) &&
+            if ((ran >> jobs[i].variant & 1u) &&
+                (!variant_of(&jobs[i])->typed || jobs[i].dtype == dtype) &&
                 !jobs[i].program->proved && (!bytes || has_source(context, &jobs[i])))
                 suspects[count++] = &jobs[i];
     return count;
@@ -247,9 +261,11 @@ static uint32_t list_suspects(const cls_context *context, const job *jobs, uint3
 /* Proves a program with those that run with it. If it fails, what is not proved
  * yet is compiled once more: bytes from source, whatever is wrong with them; and
  * what fails as programs do that are too large for the device, in smaller groups. */
-static cls_status prove(cls_context *context, const job *jobs, uint32_t n, const job *j, int32_t dtype)
+static cls_status prove(cls_context *context, const job *jobs, uint32_t n, const job *j,
+                        int32_t dtype)
 {
-    const job *suspects[CLS_DTYPES * CLS_VARIANTS], *last = NULL; /* last: that got smaller groups */
+    const job *suspects[CLS_DTYPES * CLS_VARIANTS],
+        *last = NULL; /* last: that got smaller groups */
     for (;;) {
         uint32_t ran = 0, changed = 0;
         cls_status status = cls_prove(context, j->variant, dtype, there(context, dtype), &ran);
@@ -258,12 +274,14 @@ static cls_status prove(cls_context *context, const job *jobs, uint32_t n, const
             return CLS_OK;
         }
         const uint32_t own = UINT32_C(1) << j->variant;
-        const uint32_t count = list_suspects(context, jobs, n, dtype, ran != 0 ? ran : own, suspects);
+        const uint32_t count =
+            list_suspects(context, jobs, n, dtype, ran != 0 ? ran : own, suspects);
         for (uint32_t i = 0; i < count; i++) {
             cls_program *const p = suspects[i]->program;
             if (has_source(context, suspects[i])) {
                 p->as = grouping_of(&context->shape, variant_of(suspects[i])->kernel);
-            } else if ((ran >> suspects[i]->variant & 1u) && is_refusal(status, 1) && make_smaller(context, &p->as)) {
+            } else if ((ran >> suspects[i]->variant & 1u) && is_refusal(status, 1) &&
+                       make_smaller(context, &p->as)) {
                 last = suspects[i];
             } else {
                 continue;
@@ -329,14 +347,16 @@ static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t varian
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
         const double begun = cls_now();
         if (context->options.progress != NULL)
-            context->options.progress(context->options.progress_user, variant_of(&jobs[i])->name, i, n);
+            context->options.progress(context->options.progress_user, variant_of(&jobs[i])->name, i,
+                                      n);
         jobs[i].program->as = grouping_of(&context->shape, variant_of(&jobs[i])->kernel);
         status = build(context, &jobs[i]);
         jobs[i].program->seconds = cls_now() - begun;
     }
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
         const double begun = cls_now();
-        status = prove(context, jobs, n, &jobs[i], variant_of(&jobs[i])->typed ? jobs[i].dtype : first);
+        status =
+            prove(context, jobs, n, &jobs[i], variant_of(&jobs[i])->typed ? jobs[i].dtype : first);
         if (status == CLS_OK)
             to_cache(context, &jobs[i]);
         jobs[i].program->seconds += cls_now() - begun;

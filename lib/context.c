@@ -5,10 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-void cls_context_retain(cls_context *context)
-{
-    atomic_fetch_add(&context->references, 1);
-}
+void cls_context_retain(cls_context *context) { atomic_fetch_add(&context->references, 1); }
 
 void cls_context_destroy(cls_context *context)
 {
@@ -53,7 +50,8 @@ static cls_status copy_options(cls_context *context, const cls_context_options *
         const size_t size = strlen(o->cache_dir) + 1;
         char *const dir = malloc(size);
         if (dir == NULL)
-            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for options->cache_dir");
+            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                            "out of host memory for options->cache_dir");
         memcpy(dir, o->cache_dir, size);
         context->options.cache_dir = dir;
     }
@@ -76,17 +74,21 @@ static cls_status find_groups(cls_context *context)
     cls_shape *const shape = &context->shape;
     const cls_context_options *const o = &context->options;
     const char *why;
-    if (!shape->compiler) /* programs that were proved elsewhere are proved again here, one by one */
+    if (!shape
+             ->compiler) /* programs that were proved elsewhere are proved again here, one by one */
         return CLS_OK;
-    if (shape->tier == CLS_TIER_SUBGROUPS && (why = cls_subgroups_find(context->cl, context->device, shape)) != NULL) {
+    if (shape->tier == CLS_TIER_SUBGROUPS &&
+        (why = cls_subgroups_find(context->cl, context->device, shape)) != NULL) {
         if (o->tier == CLS_TIER_SUBGROUPS)
-            return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "options->tier is CLS_TIER_SUBGROUPS, but %s", why);
+            return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                            "options->tier is CLS_TIER_SUBGROUPS, but %s", why);
         shape->tier = CLS_TIER_INT64;
     }
     while ((shape->work_group > 1 || shape->row_group > 1) &&
            (why = cls_groups_check(context->cl, context->device, shape)) != NULL) {
         if (o->work_group != 0 || o->row_group != 0)
-            return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "options->work_group and row_group ask for groups of %u and %u, but %s",
+            return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                            "options->work_group and row_group ask for groups of %u and %u, but %s",
                             (unsigned)shape->work_group, (unsigned)shape->row_group, why);
         shape->work_group = (shape->work_group + 1) / 2;
         shape->row_group = (shape->row_group + 1) / 2;
@@ -95,7 +97,8 @@ static cls_status find_groups(cls_context *context)
     return CLS_OK;
 }
 
-cls_status cls_context_create(cl_context cl, cl_device_id device, const cls_context_options *callers, cls_context **out)
+cls_status cls_context_create(cl_context cl, cl_device_id device,
+                              const cls_context_options *callers, cls_context **out)
 {
     cls_context_options o;
     cls_shape shape;
@@ -154,11 +157,13 @@ void cls_compile_options_default(cls_compile_options *options, size_t struct_siz
 cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t features)
 {
     if (dtypes >> CLS_DTYPES != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->dtypes of %s is 0x%x, which has bits beyond the dtypes",
-                        what, (unsigned)dtypes);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->dtypes of %s is 0x%x, which has bits beyond the dtypes", what,
+                        (unsigned)dtypes);
     if ((features & ~CLS_FEATURES_ALL) != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->features of %s is 0x%x, which has bits beyond the features",
-                        what, (unsigned)features);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->features of %s is 0x%x, which has bits beyond the features", what,
+                        (unsigned)features);
     return CLS_OK;
 }
 
@@ -179,11 +184,15 @@ cls_status cls_context_compile(cls_context *context, const cls_compile_options *
     if (status != CLS_OK)
         return status;
     const uint32_t all = (UINT32_C(1) << CLS_VARIANTS) - 1;
-    const uint32_t variants = o.features == CLS_FEATURES_ALL ? all : cls_variants_of(o.features != 0 ? o.features : CLS_FEATURE_LISTS);
+    const uint32_t variants =
+        o.features == CLS_FEATURES_ALL
+            ? all
+            : cls_variants_of(o.features != 0 ? o.features : CLS_FEATURE_LISTS);
     return cls_compile(context, o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context), variants);
 }
 
-cls_status cls_context_program(const cls_context *context, uint32_t index, cls_program_info *callers)
+cls_status cls_context_program(const cls_context *context, uint32_t index,
+                               cls_program_info *callers)
 {
     cls_program_info info;
     const cls_program *found = NULL;
@@ -216,7 +225,9 @@ cls_status cls_context_program(const cls_context *context, uint32_t index, cls_p
     }
     cls_lock_give(context->lock);
     if (found == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "index is %u, but the context has %u programs", (unsigned)index, (unsigned)n);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "index is %u, but the context has %u programs", (unsigned)index,
+                        (unsigned)n);
     const size_t size = callers->struct_size;
     memcpy(callers, &info, size < sizeof info ? size : sizeof info);
     callers->struct_size = size;

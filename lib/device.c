@@ -5,16 +5,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static cls_status get(cl_device_id device, cl_device_info what, const char *name, size_t size, void *value)
+static cls_status get(cl_device_id device, cl_device_info what, const char *name, size_t size,
+                      void *value)
 {
     const cl_int code = clGetDeviceInfo(device, what, size, value, NULL);
-    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's %s", name);
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's %s", name);
 }
-#define GET(what, value)                                                          \
-    do {                                                                          \
+#define GET(what, value) \
+    do { \
         const cls_status got = get(device, what, #what, sizeof(value), &(value)); \
-        if (got != CLS_OK)                                                        \
-            return got;                                                           \
+        if (got != CLS_OK) \
+            return got; \
     } while (0)
 
 /* The local memory that the row kernels' list and scratch take; see cl/row/list.cl. */
@@ -30,7 +33,8 @@ static uint64_t survey_bytes(uint64_t vector, uint64_t work_group)
 {
     const uint64_t shares = CLS_TILE / vector / 4, teams = work_group / shares;
     const uint64_t sums = teams == 0 ? work_group : teams * shares;
-    const uint64_t folded = teams == 0 || shares == CLS_MAX_TILES_PER_TILE ? 0 : teams * CLS_MAX_TILES_PER_TILE;
+    const uint64_t folded =
+        teams == 0 || shares == CLS_MAX_TILES_PER_TILE ? 0 : teams * CLS_MAX_TILES_PER_TILE;
     return work_group == 1 ? 64 : (sums + folded) * CLS_PIVOTS * sizeof(uint64_t) + 384;
 }
 
@@ -61,15 +65,18 @@ static cls_status ask_extensions(cl_device_id device, facts *f)
     cl_int code = clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size);
     if (code != CL_SUCCESS || size == 0)
         return code == CL_SUCCESS ? CLS_OK
-                                  : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_EXTENSIONS");
+                                  : cls_fail(CLS_OPENCL_ERROR, code,
+                                             "cannot query the device's CL_DEVICE_EXTENSIONS");
     if ((extensions = calloc(size + 1, 1)) == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the device's extensions");
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                        "out of host memory for the device's extensions");
     code = clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, extensions, NULL);
     f->int64 = f->int64 || strstr(extensions, "cles_khr_int64") != NULL;
     f->nvidia = strstr(extensions, "cl_nv_compiler_options") != NULL;
     free(extensions);
-    return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_EXTENSIONS");
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_EXTENSIONS");
 }
 
 static cls_status ask(cl_device_id device, facts *f)
@@ -89,14 +96,18 @@ static cls_status ask(cl_device_id device, facts *f)
     GET(CL_DEVICE_VERSION, f->version);
     f->version[sizeof f->version - 1] = '\0';
     if (!f->available)
-        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the device says that it is not available");
+        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                        "the device says that it is not available");
     if (!f->little)
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                         "the device is big-endian; masks and seeds are little-endian");
-    if (sscanf(f->version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 || (major == 1 && minor < 2))
-        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the device has \"%s\"; OpenCL 1.2 is needed", f->version);
+    if (sscanf(f->version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 ||
+        (major == 1 && minor < 2))
+        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                        "the device has \"%s\"; OpenCL 1.2 is needed", f->version);
     if (f->parameters < CLS_MAX_ARGUMENTS * sizeof(uint64_t))
-        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the device takes %zu bytes of kernel arguments; %zu are needed",
+        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                        "the device takes %zu bytes of kernel arguments; %zu are needed",
                         f->parameters, CLS_MAX_ARGUMENTS * sizeof(uint64_t));
     return ask_extensions(device, f);
 }
@@ -106,27 +117,32 @@ static cls_status ask(cl_device_id device, facts *f)
 static cls_status check_options(const cls_context_options *o)
 {
     if (o->vector != 0 && o->vector != 2 && o->vector != 4 && o->vector != 8 && o->vector != 16)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vector is %u; it must be 0, 2, 4, 8 or 16",
-                        (unsigned)o->vector);
-    if (o->shortlist != 0 && (o->shortlist < 16 || o->shortlist > 2048 || (o->shortlist & (o->shortlist - 1)) != 0))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->vector is %u; it must be 0, 2, 4, 8 or 16", (unsigned)o->vector);
+    if (o->shortlist != 0 &&
+        (o->shortlist < 16 || o->shortlist > 2048 || (o->shortlist & (o->shortlist - 1)) != 0))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->shortlist is %u; it must be 0 or a power of two from 16 to 2048",
                         (unsigned)o->shortlist);
     if (o->dtypes >> CLS_DTYPES != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->dtypes is 0x%x, which has bits beyond the dtypes",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->dtypes is 0x%x, which has bits beyond the dtypes",
                         (unsigned)o->dtypes);
     if (o->work_group > 1024 || o->row_group > 1024)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; it must be at most 1024",
                         o->work_group > 1024 ? "work_group" : "row_group",
                         (unsigned)(o->work_group > 1024 ? o->work_group : o->row_group));
     if (o->tier > CLS_TIER_SUBGROUPS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->tier is %u, which is no cls_tier", (unsigned)o->tier);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->tier is %u, which is no cls_tier",
+                        (unsigned)o->tier);
     if (o->max_local_mem != 0 && o->max_local_mem < 1024)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->max_local_mem is %llu; it must be 0 or at least 1024",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->max_local_mem is %llu; it must be 0 or at least 1024",
                         (unsigned long long)o->max_local_mem);
     if (o->binary == NULL && o->binary_size != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->binary is NULL, but binary_size is %zu; it must be 0 then", o->binary_size);
+                        "options->binary is NULL, but binary_size is %zu; it must be 0 then",
+                        o->binary_size);
     return cls_reserved_check("options->reserved", o->reserved);
 }
 
@@ -147,36 +163,49 @@ static cls_status choose_groups(const facts *f, const cls_context_options *o, cl
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; %s %llu",
                         o->work_group > group ? "work_group" : "row_group",
                         (unsigned)(o->work_group > group ? o->work_group : o->row_group),
-                        group < f->group ? "options->max_work_group is" : "the device takes at most",
+                        group < f->group ? "options->max_work_group is"
+                                         : "the device takes at most",
                         (unsigned long long)group);
     /* One item and wide vectors are what compilers for CPUs are fast with; but
      * those that take vectors apart compile 16 lanes for minutes (llvmpipe: 8
      * in half the time, and 4 would make more loop trips than it can count). */
-    shape->work_group = o->work_group != 0 ? o->work_group : cpu ? 1 : group < 256 ? (uint32_t)group : 256;
-    shape->vector = o->vector != 0 ? o->vector : cpu && f->wide < 4 ? 8 : cpu || local < 8192 ? 16 : 4;
-    while (o->work_group == 0 && shape->work_group > 1 && survey_bytes(shape->vector, shape->work_group) > local)
+    shape->work_group = o->work_group != 0 ? o->work_group
+                        : cpu              ? 1
+                        : group < 256      ? (uint32_t)group
+                                           : 256;
+    shape->vector = o->vector != 0        ? o->vector
+                    : cpu && f->wide < 4  ? 8
+                    : cpu || local < 8192 ? 16
+                                          : 4;
+    while (o->work_group == 0 && shape->work_group > 1 &&
+           survey_bytes(shape->vector, shape->work_group) > local)
         shape->work_group /= 2;
     /* On a CPU a group's items run one after another: a row gains nothing from
      * several, and PoCL 3.1 needs minutes to compile these kernels' barriers. */
     shape->row_group = o->row_group != 0 ? o->row_group : cpu ? 1 : shape->work_group;
     cls_shape_settle(shape);
     shape->shortlist = o->shortlist != 0 ? o->shortlist : 1024;
-    while (o->shortlist == 0 && shape->shortlist > 16 && list_bytes(shape->shortlist, shape->row_group) > local)
+    while (o->shortlist == 0 && shape->shortlist > 16 &&
+           list_bytes(shape->shortlist, shape->row_group) > local)
         shape->shortlist /= 2;
     if (list_bytes(shape->shortlist, shape->row_group) > local ||
         survey_bytes(shape->vector, shape->work_group) > local)
-        return cls_fail(
-            o->work_group != 0 || o->row_group != 0 || o->vector != 0 || o->shortlist != 0 ? CLS_BAD_ARGUMENT
-                                                                                           : CLS_UNSUPPORTED_DEVICE,
-            CL_SUCCESS,
-            "work_group %u, row_group %u, vector %u and shortlist %u need more local memory than %s, %llu bytes",
-            (unsigned)shape->work_group, (unsigned)shape->row_group, (unsigned)shape->vector,
-            (unsigned)shape->shortlist, local < f->local ? "options->max_local_mem" : "the device has",
-            (unsigned long long)local);
+        return cls_fail(o->work_group != 0 || o->row_group != 0 || o->vector != 0 ||
+                                o->shortlist != 0
+                            ? CLS_BAD_ARGUMENT
+                            : CLS_UNSUPPORTED_DEVICE,
+                        CL_SUCCESS,
+                        "work_group %u, row_group %u, vector %u and shortlist %u need more local "
+                        "memory than %s, %llu bytes",
+                        (unsigned)shape->work_group, (unsigned)shape->row_group,
+                        (unsigned)shape->vector, (unsigned)shape->shortlist,
+                        local < f->local ? "options->max_local_mem" : "the device has",
+                        (unsigned long long)local);
     return CLS_OK;
 }
 
-static cls_status choose_tier(cl_device_id device, const facts *f, const cls_context_options *o, cls_shape *shape)
+static cls_status choose_tier(cl_device_id device, const facts *f, const cls_context_options *o,
+                              cls_shape *shape)
 {
     const int several = shape->work_group > 1 || shape->row_group > 1;
     const char *why = NULL;
@@ -201,7 +230,8 @@ static cls_status choose_tier(cl_device_id device, const facts *f, const cls_con
     return CLS_OK;
 }
 
-cls_status cls_shape_query(cl_device_id device, const cls_context_options *callers, cls_shape *shape)
+cls_status cls_shape_query(cl_device_id device, const cls_context_options *callers,
+                           cls_shape *shape)
 {
     cls_context_options o;
     facts f;
@@ -222,17 +252,19 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     shape->extra = cls_limits_pretended != NULL ? cls_limits_pretended : "";
     shape->limited = cls_limits_pretended != NULL || !(f.floats & CL_FP_INF_NAN);
     shape->compute_units = f.units;
-    shape->local_mem_size = o.max_local_mem != 0 && o.max_local_mem < f.local ? o.max_local_mem : f.local;
-    shape->max_work_group = o.max_work_group != 0 && o.max_work_group < f.group ? o.max_work_group : f.group;
+    shape->local_mem_size =
+        o.max_local_mem != 0 && o.max_local_mem < f.local ? o.max_local_mem : f.local;
+    shape->max_work_group =
+        o.max_work_group != 0 && o.max_work_group < f.group ? o.max_work_group : f.group;
     status = choose_groups(&f, &o, shape);
     return status == CLS_OK ? choose_tier(device, &f, &o, shape) : status;
 }
 
 cls_status cls_shape_no_compiler(void)
 {
-    return cls_fail(
-        CLS_UNSUPPORTED_DEVICE, CL_COMPILER_NOT_AVAILABLE,
-        "the device has no compiler; give options->binary or cache_dir with programs made on such a device");
+    return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_COMPILER_NOT_AVAILABLE,
+                    "the device has no compiler; give options->binary or cache_dir with programs "
+                    "made on such a device");
 }
 
 /* --------------------------------------------------------------------- answers */
@@ -256,7 +288,8 @@ static void tell(const cls_shape *shape, uint32_t origin, cls_device_info *calle
     memcpy(callers, &info, size < sizeof info ? size : sizeof info);
 }
 
-cls_status cls_device_query(cl_device_id device, const cls_context_options *options, cls_device_info *info)
+cls_status cls_device_query(cl_device_id device, const cls_context_options *options,
+                            cls_device_info *info)
 {
     cls_device_info check;
     cls_shape shape;

@@ -19,31 +19,35 @@ static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call, cls_r
         uint64_t size, element;
         enum cls_access access;
     } optional[] = {
-        { "call->counts", &call->counts, (uint64_t)call->rows * 4, 4, CLS_READS },
-        { "call->random", &call->random, (uint64_t)call->rows * 8, 8, CLS_READS },
-        { "call->tokens", &call->tokens, (uint64_t)call->rows * 4, 4, CLS_WRITES },
-        { "call->status", &call->status, (uint64_t)call->rows * 4, 4, CLS_WRITES },
-        { "call->latest", &call->latest, (uint64_t)s->slots * 4, 4, CLS_WRITES },
+        {"call->counts", &call->counts, (uint64_t)call->rows * 4, 4, CLS_READS},
+        {"call->random", &call->random, (uint64_t)call->rows * 8, 8, CLS_READS},
+        {"call->tokens", &call->tokens, (uint64_t)call->rows * 4, 4, CLS_WRITES},
+        {"call->status", &call->status, (uint64_t)call->rows * 4, 4, CLS_WRITES},
+        {"call->latest", &call->latest, (uint64_t)s->slots * 4, 4, CLS_WRITES},
     };
     if (call->n < 1 || call->n > MOST)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->n is %u; it must be 1 to %d", (unsigned)call->n, MOST);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->n is %u; it must be 1 to %d",
+                        (unsigned)call->n, MOST);
     if (call->row_stride == 0)
         call->row_stride = call->n;
     if (call->row_stride < call->n)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->row_stride is %llu, less than call->n, %u",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->row_stride is %llu, less than call->n, %u",
                         (unsigned long long)call->row_stride, (unsigned)call->n);
     const uint64_t size = cls_extent(call->rows, call->row_stride, call->n, 4);
-    cls_status status = cls_buffer_check(s->context, "call->ids", &call->ids, size, 4, CLS_READS, ranges);
+    cls_status status =
+        cls_buffer_check(s->context, "call->ids", &call->ids, size, 4, CLS_READS, ranges);
     if (status == CLS_OK)
-        status = cls_buffer_check(s->context, "call->logits", &call->logits, size, 4, CLS_READS, ranges);
+        status =
+            cls_buffer_check(s->context, "call->logits", &call->logits, size, 4, CLS_READS, ranges);
     for (size_t i = 0; i < sizeof optional / sizeof optional[0] && status == CLS_OK; i++)
-        status = cls_optional_check(s, optional[i].name, optional[i].buffer, optional[i].size, optional[i].element,
-                                    optional[i].access, ranges);
+        status = cls_optional_check(s, optional[i].name, optional[i].buffer, optional[i].size,
+                                    optional[i].element, optional[i].access, ranges);
     return status;
 }
 
-static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers, cl_uint n_wait,
-                        const cl_event *wait, cls_draw_call *call, cls_plan *plan)
+static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers,
+                        cl_uint n_wait, const cl_event *wait, cls_draw_call *call, cls_plan *plan)
 {
     static const cls_ints none;
     const struct {
@@ -52,9 +56,9 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
         enum cls_map which;
         uint32_t has;
     } maps[] = {
-        { "call->slots", &call->slots, CLS_MAP_SLOTS, CLS_HAS_SLOT_MAP },
-        { "call->positions", &call->positions, CLS_MAP_POSITIONS, CLS_HAS_POSITIONS },
-        { "call->draws", &call->draws, CLS_MAP_DRAWS, CLS_HAS_DRAWS },
+        {"call->slots", &call->slots, CLS_MAP_SLOTS, CLS_HAS_SLOT_MAP},
+        {"call->positions", &call->positions, CLS_MAP_POSITIONS, CLS_HAS_POSITIONS},
+        {"call->draws", &call->draws, CLS_MAP_DRAWS, CLS_HAS_DRAWS},
     };
     memset(plan, 0, sizeof *plan);
     cls_draw_call_default(call, sizeof *call);
@@ -66,7 +70,8 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
     if (status == CLS_OK)
         status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK && (call->rows < 1 || call->rows > s->max_rows))
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->rows is %u; the sampler was created for 1 to %u",
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "call->rows is %u; the sampler was created for 1 to %u",
                           (unsigned)call->rows, (unsigned)s->max_rows);
     if (status == CLS_OK)
         status = cls_queue_check(s->context, queue, &plan->ordered);
@@ -87,7 +92,8 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
     if (status == CLS_OK)
         status = cls_draws_check("call->draws", call->draws.host, call->rows);
     if (status == CLS_OK)
-        status = cls_row_slots_check(s, "call->slots", &call->slots, call->rows, call->defer_accept != 0, plan);
+        status = cls_row_slots_check(s, "call->slots", &call->slots, call->rows,
+                                     call->defer_accept != 0, plan);
     plan->step.rows = call->rows;
     plan->step.random = call->random;
     plan->step.invalid_token = call->invalid_token;
@@ -118,10 +124,11 @@ static cl_int tell(const cls_plan *plan, const cls_draw_call *call, cls_commands
     return cls_commands_args(c, CLS_ROLE_DRAW, &a);
 }
 
-static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_commands *c, cl_event *done)
+static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_commands *c,
+                     cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    const size_t groups[2] = { 1, call->rows };
+    const size_t groups[2] = {1, call->rows};
     cls_arguments a = cls_request_buffers(s, CLS_DRAW, CLS_ROLE_DRAW, 0, plan->map[CLS_MAP_SLOTS]);
     cls_set_buffer(&a, s, &call->ids);
     cls_set_buffer(&a, s, &call->logits);
@@ -131,8 +138,8 @@ static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_comman
     return cls_commands_launch(c, &a, groups, done);
 }
 
-static cls_status draw_rows(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers, cl_uint n_wait,
-                    const cl_event *wait, cl_event *done)
+static cls_status draw_rows(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers,
+                            cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     cls_draw_call call;
     cls_plan plan;
@@ -156,8 +163,8 @@ static cls_status draw_rows(cls_sampler *s, cl_command_queue queue, const cls_dr
     return cls_commands_end(&c, code, "cannot enqueue the draw", end, done);
 }
 
-cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers, cl_uint n_wait,
-                    const cl_event *wait, cl_event *done)
+cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers,
+                    cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     if (done != NULL)
         *done = NULL;
@@ -175,7 +182,8 @@ void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_
 
 static float logit(const cls_host_candidates *c, uint32_t i)
 {
-    return c->ids[i] >= 0 && (uint32_t)c->ids[i] < c->vocab ? clean(c->logits[i]) : of_key(CLS_KEY_NONE);
+    return c->ids[i] >= 0 && (uint32_t)c->ids[i] < c->vocab ? clean(c->logits[i])
+                                                            : of_key(CLS_KEY_NONE);
 }
 
 static int32_t draw(const cls_host_candidates *c, uint64_t bits)
@@ -206,19 +214,23 @@ cls_status cls_host_draw(const cls_host_candidates *callers, int32_t *token)
     if (status != CLS_OK)
         return status;
     if (c.count > CLS_MAX_VOCAB)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "candidates->count is %u; it must be at most %d",
-                        (unsigned)c.count, CLS_MAX_VOCAB);
-    if (c.vocab < 1 || c.vocab > CLS_MAX_VOCAB)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "candidates->vocab is %u; it must be 1 to %d", (unsigned)c.vocab,
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "candidates->count is %u; it must be at most %d", (unsigned)c.count,
                         CLS_MAX_VOCAB);
+    if (c.vocab < 1 || c.vocab > CLS_MAX_VOCAB)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "candidates->vocab is %u; it must be 1 to %d",
+                        (unsigned)c.vocab, CLS_MAX_VOCAB);
     if (c.count != 0 && (c.ids == NULL || c.logits == NULL))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "candidates->count is %u, but candidates->%s is NULL",
-                        (unsigned)c.count, c.ids == NULL ? "ids" : "logits");
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "candidates->count is %u, but candidates->%s is NULL", (unsigned)c.count,
+                        c.ids == NULL ? "ids" : "logits");
     if (c.draw >= 1u << 24)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "candidates->draw is %u; it must be 0 to 16777215",
-                        (unsigned)c.draw);
-    const uint32_t seed[2] = { (uint32_t)c.seed, (uint32_t)(c.seed >> 32) };
-    const uint32_t stream[2] = { (uint32_t)c.stream, (uint32_t)(c.stream >> 32) };
-    *token = draw(&c, c.random != NULL ? *c.random : philox_bits(CLS_PURPOSE_TOKEN, seed, stream, c.position, c.draw));
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "candidates->draw is %u; it must be 0 to 16777215", (unsigned)c.draw);
+    const uint32_t seed[2] = {(uint32_t)c.seed, (uint32_t)(c.seed >> 32)};
+    const uint32_t stream[2] = {(uint32_t)c.stream, (uint32_t)(c.stream >> 32)};
+    *token = draw(&c, c.random != NULL
+                          ? *c.random
+                          : philox_bits(CLS_PURPOSE_TOKEN, seed, stream, c.position, c.draw));
     return CLS_OK;
 }

@@ -19,25 +19,31 @@ void cls_head_options_default(cls_head_options *options, size_t struct_size)
 static cls_status check_numbers(cls_head_options *o)
 {
     if (o->vocab < 1 || o->vocab > CLS_MAX_VOCAB)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vocab is %u; it must be 1 to %d", (unsigned)o->vocab,
-                        CLS_MAX_VOCAB);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vocab is %u; it must be 1 to %d",
+                        (unsigned)o->vocab, CLS_MAX_VOCAB);
     if (o->hidden < 1 || o->hidden > 65536)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->hidden is %u; it must be 1 to 65536", (unsigned)o->hidden);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->hidden is %u; it must be 1 to 65536", (unsigned)o->hidden);
     if (o->max_rows < 1 || o->max_rows > 65535)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->max_rows is %u; it must be 1 to 65535", (unsigned)o->max_rows);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->max_rows is %u; it must be 1 to 65535", (unsigned)o->max_rows);
     if (o->dtype != CLS_F32 && o->dtype != CLS_F16)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->dtype is %d; it must be CLS_F32 or CLS_F16", (int)o->dtype);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->dtype is %d; it must be CLS_F32 or CLS_F16", (int)o->dtype);
     if (!isfinite(o->scale))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->scale is %g; it must be finite", (double)o->scale);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->scale is %g; it must be finite",
+                        (double)o->scale);
     if (!(o->softcap >= 0.0f) || !isfinite(o->softcap))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->softcap is %g; it must be 0 (off) or positive, and finite",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->softcap is %g; it must be 0 (off) or positive, and finite",
                         (double)o->softcap);
     if (o->weight.buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->weight.buffer is NULL");
     if (o->weight_stride == 0)
         o->weight_stride = o->hidden;
     if (o->weight_stride < o->hidden)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->weight_stride is %llu, less than the hidden row of %u",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->weight_stride is %llu, less than the hidden row of %u",
                         (unsigned long long)o->weight_stride, (unsigned)o->hidden);
     return CLS_OK;
 }
@@ -46,11 +52,14 @@ static cls_status check_clblast(const cls_head_options *o)
 {
     if (!cls_head_has_clblast())
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                        "options->dtype is CLS_F32, but the library was built without CLBlast, which float32 weights need");
+                        "options->dtype is CLS_F32, but the library was built without CLBlast, "
+                        "which float32 weights need");
     if (!cls_head_clblast_fits(o->weight.offset / sizeof(float), o->vocab, o->weight_stride) ||
-        !cls_head_clblast_fits(0, o->max_rows, o->vocab) || !cls_head_clblast_fits(0, o->max_rows, o->hidden))
+        !cls_head_clblast_fits(0, o->max_rows, o->vocab) ||
+        !cls_head_clblast_fits(0, o->max_rows, o->hidden))
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                        "options->vocab %u, hidden %u, max_rows %u: CLBlast, which float32 weights need, counts elements to 2^31",
+                        "options->vocab %u, hidden %u, max_rows %u: CLBlast, which float32 weights "
+                        "need, counts elements to 2^31",
                         (unsigned)o->vocab, (unsigned)o->hidden, (unsigned)o->max_rows);
     return CLS_OK;
 }
@@ -64,10 +73,11 @@ static cls_status check(const cls_context *context, cl_command_queue queue, cls_
         status = cls_queue_check(context, queue, &ordered);
     if (status == CLS_OK)
         status = cls_buffer_check(context, "options->weight", &o->weight,
-                                  cls_extent(o->vocab, o->weight_stride, o->hidden, size), size, CLS_READS, NULL);
-    if (status == CLS_OK && o->bias.buffer != NULL)
-        status = cls_buffer_check(context, "options->bias", &o->bias, o->vocab * sizeof(float), sizeof(float),
+                                  cls_extent(o->vocab, o->weight_stride, o->hidden, size), size,
                                   CLS_READS, NULL);
+    if (status == CLS_OK && o->bias.buffer != NULL)
+        status = cls_buffer_check(context, "options->bias", &o->bias, o->vocab * sizeof(float),
+                                  sizeof(float), CLS_READS, NULL);
     if (status == CLS_OK && o->dtype == CLS_F32)
         status = check_clblast(o);
     return status;
@@ -76,7 +86,9 @@ static cls_status check(const cls_context *context, cl_command_queue queue, cls_
 /* ------------------------------------------------------------------- program */
 
 static const char *const kernel_names[CLS_HEAD_KERNELS] = {
-    [CLS_HEAD_GATHER] = "cls_head_gather", [CLS_HEAD_PRODUCT] = "cls_head_product", [CLS_HEAD_FINISH] = "cls_head_finish",
+    [CLS_HEAD_GATHER] = "cls_head_gather",
+    [CLS_HEAD_PRODUCT] = "cls_head_product",
+    [CLS_HEAD_FINISH] = "cls_head_finish",
 };
 
 static cls_status build(const cls_head *h, cl_program *program)
@@ -89,12 +101,15 @@ static cls_status build(const cls_head *h, cl_program *program)
     cl_int code;
     *program = NULL;
     /* All heads of a device are to round alike, so this is not guessed. */
-    code = clGetDeviceInfo(h->context->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);
+    code = clGetDeviceInfo(h->context->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config,
+                           NULL);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_SINGLE_FP_CONFIG");
-    snprintf(options, sizeof options, "-cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s%s",
-             (unsigned)h->group, h->group == 1 ? 1u : CLS_HEAD_LANES, (unsigned)shape->vector, (unsigned)h->rows,
-             (unsigned)h->tokens, config & CL_FP_FMA ? " -DFUSED" : "",
+        return cls_fail(CLS_OPENCL_ERROR, code,
+                        "cannot query the device's CL_DEVICE_SINGLE_FP_CONFIG");
+    snprintf(options, sizeof options,
+             "-cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s%s",
+             (unsigned)h->group, h->group == 1 ? 1u : CLS_HEAD_LANES, (unsigned)shape->vector,
+             (unsigned)h->rows, (unsigned)h->tokens, config & CL_FP_FMA ? " -DFUSED" : "",
              shape->tier == CLS_TIER_BASE ? " -DTIER=0" : "");
     *program = cls_program_create(h->context->cl, cls_source_head, cls_source_head_count, &code);
     if (code != CL_SUCCESS)
@@ -102,13 +117,15 @@ static cls_status build(const cls_head *h, cl_program *program)
     code = clBuildProgram(*program, 1, &h->context->device, options, NULL, NULL);
     if (code == CL_SUCCESS)
         return CLS_OK;
-    if (clGetProgramBuildInfo(*program, h->context->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) == CL_SUCCESS)
+    if (clGetProgramBuildInfo(*program, h->context->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) ==
+        CL_SUCCESS)
         log = calloc(size + 1, 1);
     if (log != NULL)
         clGetProgramBuildInfo(*program, h->context->device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
     clReleaseProgram(*program);
     *program = NULL;
-    cls_fail(CLS_BUILD_FAILED, code, "the head's kernels did not compile (%s): %.300s", options, log != NULL ? log : "");
+    cls_fail(CLS_BUILD_FAILED, code, "the head's kernels did not compile (%s): %.300s", options,
+             log != NULL ? log : "");
     free(log);
     return CLS_BUILD_FAILED;
 }
@@ -123,7 +140,8 @@ static cls_status create_kernels(cls_head *h, cl_program program, size_t *limit)
         cl_int code;
         h->kernel[i] = clCreateKernel(program, kernel_names[i], &code);
         if (code == CL_SUCCESS)
-            code = clGetKernelWorkGroupInfo(h->kernel[i], h->context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof size, &size, NULL);
+            code = clGetKernelWorkGroupInfo(h->kernel[i], h->context->device,
+                                            CL_KERNEL_WORK_GROUP_SIZE, sizeof size, &size, NULL);
         if (code != CL_SUCCESS)
             return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", kernel_names[i]);
         if (size > 0 && size < *limit)
@@ -155,7 +173,8 @@ static uint32_t group_within(const cls_shape *shape, size_t limit)
 {
     const uint64_t bytes = CLS_HEAD_SUMS * sizeof(float);
     for (uint32_t group = 4 * CLS_HEAD_LANES; group >= CLS_HEAD_LANES; group /= 4)
-        if (group <= limit && group <= shape->work_group && 2 * group * bytes <= shape->local_mem_size)
+        if (group <= limit && group <= shape->work_group &&
+            2 * group * bytes <= shape->local_mem_size)
             return group;
     return 1;
 }
@@ -192,13 +211,16 @@ static cls_status allocate(cls_head *h)
         missing |= h->staging[i].map == NULL;
     }
     if (missing)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a head of %u rows", (unsigned)h->max_rows);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a head of %u rows",
+                        (unsigned)h->max_rows);
     if (bytes <= SIZE_MAX)
         h->scratch = clCreateBuffer(h->context->cl, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
     if (code == CL_SUCCESS)
-        h->map = clCreateBuffer(h->context->cl, CL_MEM_READ_ONLY, h->max_rows * sizeof(int32_t), NULL, &code);
+        h->map = clCreateBuffer(h->context->cl, CL_MEM_READ_ONLY, h->max_rows * sizeof(int32_t),
+                                NULL, &code);
     return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %llu bytes on the device for hidden rows",
+                              : cls_fail(CLS_OPENCL_ERROR, code,
+                                         "cannot allocate %llu bytes on the device for hidden rows",
                                          (unsigned long long)bytes);
 }
 
@@ -212,7 +234,9 @@ static cls_status retain(cls_head *h, const cls_head_options *o)
         if (code == CL_SUCCESS)
             h->bias = o->bias.buffer;
     }
-    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot retain the weight or the bias");
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot retain the weight or the bias");
 }
 
 /* Whole calls on a buffer of their own, so that the drivers which compile at the
@@ -226,11 +250,13 @@ static cls_status warm_up(cls_head *h, cl_command_queue queue)
     cl_int code = CL_INVALID_BUFFER_SIZE;
     cl_mem buffer = NULL;
     if (elements <= SIZE_MAX / sizeof(float))
-        buffer = clCreateBuffer(h->context->cl, CL_MEM_READ_WRITE, (size_t)elements * sizeof(float), NULL, &code);
+        buffer = clCreateBuffer(h->context->cl, CL_MEM_READ_WRITE, (size_t)elements * sizeof(float),
+                                NULL, &code);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate the warm-up's logits of %u rows", (unsigned)h->max_rows);
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate the warm-up's logits of %u rows",
+                        (unsigned)h->max_rows);
     cls_head_call_default(&call, sizeof call);
-    call.hidden = (cls_buffer){ buffer, logits * sizeof(float) };
+    call.hidden = (cls_buffer){buffer, logits * sizeof(float)};
     call.logits.buffer = buffer;
     call.hidden_rows = 1;
     call.which.host = h->sent; /* all 0 yet */
@@ -247,7 +273,8 @@ static cls_status warm_up(cls_head *h, cl_command_queue queue)
 
 /* --------------------------------------------------------- create and destroy */
 
-cls_status cls_head_create(cls_context *context, cl_command_queue queue, const cls_head_options *callers, cls_head **out)
+cls_status cls_head_create(cls_context *context, cl_command_queue queue,
+                           const cls_head_options *callers, cls_head **out)
 {
     cls_head_options o;
     cls_head_options_default(&o, sizeof o);
@@ -295,7 +322,7 @@ void cls_head_destroy(cls_head *h)
 {
     if (h == NULL)
         return;
-    cl_mem *const buffers[] = { &h->weight, &h->bias, &h->scratch, &h->map };
+    cl_mem *const buffers[] = {&h->weight, &h->bias, &h->scratch, &h->map};
     /* Uploads read the staging memory until they are done. */
     if (h->last_queue != NULL)
         clFlush(h->last_queue);

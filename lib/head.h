@@ -5,8 +5,8 @@
 
 #include "internal.h"
 
-#define CLS_HEAD_LANES 16           /* work-items that share a dot product, where a group has several */
-#define CLS_HEAD_SUMS 16            /* at most rows x tokens, the logits that a work-item keeps sums for */
+#define CLS_HEAD_LANES 16 /* work-items that share a dot product, where a group has several */
+#define CLS_HEAD_SUMS 16  /* at most rows x tokens, the logits that a work-item keeps sums for */
 #define CLS_HEAD_FINISH_TOKENS 1024 /* as FINISH_TOKENS in cl/kernels/head.cl */
 
 extern const char *const cls_source_head[];
@@ -24,7 +24,7 @@ struct cls_head {
     cls_context *context;
     uint32_t vocab, hidden, max_rows;
     int32_t dtype;
-    cl_mem weight, bias; /* bias NULL: none */
+    cl_mem weight, bias;                                /* bias NULL: none */
     uint64_t weight_offset, weight_stride, bias_offset; /* elements */
     float scale, softcap;
 
@@ -47,6 +47,7 @@ struct cls_head {
 int cls_head_clblast_fits(uint64_t offset, uint64_t rows, uint64_t stride);
 
 /* Enqueues logits [max_rows, vocab] = scale x scratch x weight^T. */
-cls_status cls_head_clblast(const cls_head *head, cl_command_queue queue, cl_mem logits, uint64_t logits_offset);
+cls_status cls_head_clblast(const cls_head *head, cl_command_queue queue, cl_mem logits,
+                            uint64_t logits_offset);
 
 #endif

@@ -15,50 +15,56 @@ static cls_status check_which(const cls_head *h, const cls_head_call *call, cls_
     if (call->which.host != NULL && call->which.device.buffer != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->which has both host and device");
     if (call->which.device.buffer != NULL)
-        return cls_buffer_check(h->context, "call->which.device", &call->which.device, call->rows * sizeof(int32_t),
-                                sizeof(int32_t), CLS_READS, ranges);
+        return cls_buffer_check(h->context, "call->which.device", &call->which.device,
+                                call->rows * sizeof(int32_t), sizeof(int32_t), CLS_READS, ranges);
     if (call->which.host == NULL && call->hidden_rows < call->rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->hidden_rows is %u for %u rows, and there is no call->which",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->hidden_rows is %u for %u rows, and there is no call->which",
                         (unsigned)call->hidden_rows, (unsigned)call->rows);
     for (uint32_t i = 0; call->which.host != NULL && i < call->rows; i++)
         if (call->which.host[i] < -1 || call->which.host[i] >= (int64_t)call->hidden_rows)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->which.host[%u] is %d; it must be -1 to %lld", (unsigned)i,
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "call->which.host[%u] is %d; it must be -1 to %lld", (unsigned)i,
                             (int)call->which.host[i], (long long)call->hidden_rows - 1);
     return CLS_OK;
 }
 
-static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call *call, cl_uint n_wait, const cl_event *wait,
-                        int *ordered)
+static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call *call,
+                        cl_uint n_wait, const cl_event *wait, int *ordered)
 {
-    cls_ranges ranges = { 0 };
+    cls_ranges ranges = {0};
     if (call->rows < 1 || call->rows > h->max_rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->rows is %u; the head was created for 1 to %u",
-                        (unsigned)call->rows, (unsigned)h->max_rows);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->rows is %u; the head was created for 1 to %u", (unsigned)call->rows,
+                        (unsigned)h->max_rows);
     if (call->hidden_rows == 0)
         call->hidden_rows = call->rows;
     if (call->hidden_stride == 0)
         call->hidden_stride = h->hidden;
     if (call->hidden_stride < h->hidden)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->hidden_stride is %llu, less than the hidden row of %u",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->hidden_stride is %llu, less than the hidden row of %u",
                         (unsigned long long)call->hidden_stride, (unsigned)h->hidden);
     cls_status status = cls_wait_check(h->context, n_wait, wait);
     if (status == CLS_OK)
         status = cls_queue_check(h->context, queue, ordered);
     if (status == CLS_OK)
-        status = cls_buffer_check(h->context, "call->hidden", &call->hidden,
-                                  cls_extent(call->hidden_rows, call->hidden_stride, h->hidden, sizeof(float)),
-                                  sizeof(float), CLS_READS, &ranges);
+        status = cls_buffer_check(
+            h->context, "call->hidden", &call->hidden,
+            cls_extent(call->hidden_rows, call->hidden_stride, h->hidden, sizeof(float)),
+            sizeof(float), CLS_READS, &ranges);
     if (status == CLS_OK)
         status = check_which(h, call, &ranges);
     if (status == CLS_OK)
         status = cls_buffer_check(h->context, "call->logits", &call->logits,
-                                  cls_extent(h->max_rows, h->vocab, h->vocab, sizeof(float)), sizeof(float), CLS_WRITES,
-                                  &ranges);
+                                  cls_extent(h->max_rows, h->vocab, h->vocab, sizeof(float)),
+                                  sizeof(float), CLS_WRITES, &ranges);
     if (status == CLS_OK)
         status = cls_ranges_check(&ranges);
     if (status == CLS_OK && h->dtype == CLS_F32 &&
         !cls_head_clblast_fits(call->logits.offset / sizeof(float), h->max_rows, h->vocab))
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->logits.offset is %llu: CLBlast counts elements to 2^31",
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "call->logits.offset is %llu: CLBlast counts elements to 2^31",
                           (unsigned long long)call->logits.offset);
     return status;
 }
@@ -72,7 +78,7 @@ typedef struct commands {
     cl_command_queue queue;
     int ordered;
     cls_head_staging *staging; /* for the map, if it changed */
-    int retained; /* the queue is, for the head that was not on it before */
+    int retained;              /* the queue is, for the head that was not on it before */
 } commands;
 
 static cl_int barrier(const commands *c)
@@ -90,7 +96,8 @@ static cl_int begin(commands *c, cl_uint n_wait, const cl_event *wait)
         code = clEnqueueBarrierWithWaitList(h->last_queue, 0, NULL, &h->last);
     if (elsewhere) /* on some drivers it would never run else */
         clFlush(h->last_queue);
-    if (code == CL_SUCCESS && h->last_queue != c->queue) { /* retained: another queue must not get its address */
+    if (code == CL_SUCCESS &&
+        h->last_queue != c->queue) { /* retained: another queue must not get its address */
         code = clRetainCommandQueue(c->queue);
         c->retained = code == CL_SUCCESS;
     }
@@ -116,10 +123,12 @@ static cls_status find_staging(cls_head *h, cls_head_staging **out)
         if (state < CL_COMPLETE)
             code = state;
     }
-    return code != CL_SUCCESS ? cls_fail(CLS_OPENCL_ERROR, code, "cannot ask whether an earlier upload is over")
-                              : cls_fail(CLS_BUSY, CL_SUCCESS,
-                                         "%d calls with changed maps are in flight: flush the queue and wait for one",
-                                         CLS_STAGING);
+    return code != CL_SUCCESS
+               ? cls_fail(CLS_OPENCL_ERROR, code, "cannot ask whether an earlier upload is over")
+               : cls_fail(
+                     CLS_BUSY, CL_SUCCESS,
+                     "%d calls with changed maps are in flight: flush the queue and wait for one",
+                     CLS_STAGING);
 }
 
 static int map_changed(const cls_head *h, const int32_t *map, uint32_t rows)
@@ -132,8 +141,8 @@ static cl_int upload(const commands *c, const int32_t *map, uint32_t rows)
     cls_head *const h = c->head;
     memcpy(c->staging->map, map, rows * sizeof *map);
     h->sent_rows = 0;
-    const cl_int code = clEnqueueWriteBuffer(c->queue, h->map, CL_FALSE, 0, rows * sizeof *map, c->staging->map, 0, NULL,
-                                       &c->staging->done);
+    const cl_int code = clEnqueueWriteBuffer(c->queue, h->map, CL_FALSE, 0, rows * sizeof *map,
+                                             c->staging->map, 0, NULL, &c->staging->done);
     if (code != CL_SUCCESS) {
         c->staging->done = NULL;
         return code;
@@ -146,24 +155,25 @@ static cl_int upload(const commands *c, const int32_t *map, uint32_t rows)
 static cl_int launch(const commands *c, const cls_arguments *a, size_t groups0, size_t groups1)
 {
     const uint32_t group = a->to.group;
-    const size_t local[2] = { group, 1 }, global[2] = { group * groups0, groups1 };
-    const cl_int code = a->code != CL_SUCCESS ? a->code
-                                              : clEnqueueNDRangeKernel(c->queue, a->to.kernel, 2, NULL, global, local, 0, NULL, NULL);
+    const size_t local[2] = {group, 1}, global[2] = {group * groups0, groups1};
+    const cl_int code =
+        a->code != CL_SUCCESS
+            ? a->code
+            : clEnqueueNDRangeKernel(c->queue, a->to.kernel, 2, NULL, global, local, 0, NULL, NULL);
     return code == CL_SUCCESS ? barrier(c) : code;
 }
 
-static uint32_t blocks(uint32_t n, uint32_t of)
-{
-    return (n + of - 1) / of;
-}
+static uint32_t blocks(uint32_t n, uint32_t of) { return (n + of - 1) / of; }
 
 static cl_int gather(const commands *c, const cls_head_call *call)
 {
     const cls_head *const h = c->head;
-    const cls_buffer host = { h->map, 0 }, *const map = call->which.device.buffer != NULL ? &call->which.device : &host;
+    const cls_buffer host = {h->map, 0}, *const map = call->which.device.buffer != NULL
+                                                          ? &call->which.device
+                                                          : &host;
     /* CLBlast always multiplies all rows; the own kernel blocks of them. */
     const uint32_t rows = h->dtype == CLS_F32 ? h->max_rows : blocks(call->rows, h->rows) * h->rows;
-    cls_arguments a = { { h->kernel[CLS_HEAD_GATHER], h->group, 0 }, 0, CL_SUCCESS };
+    cls_arguments a = {{h->kernel[CLS_HEAD_GATHER], h->group, 0}, 0, CL_SUCCESS};
     cls_set_mem(&a, call->hidden.buffer);
     cls_set_u64(&a, call->hidden.offset / sizeof(float));
     cls_set_u64(&a, call->hidden_stride);
@@ -188,7 +198,7 @@ static cl_int multiply(const commands *c, const cls_head_call *call)
 {
     const cls_head *const h = c->head;
     const uint32_t tokens = h->tokens * (h->group == 1 ? 1 : h->group / CLS_HEAD_LANES);
-    cls_arguments a = { { h->kernel[CLS_HEAD_PRODUCT], h->group, 0 }, 0, CL_SUCCESS };
+    cls_arguments a = {{h->kernel[CLS_HEAD_PRODUCT], h->group, 0}, 0, CL_SUCCESS};
     cls_set_mem(&a, h->weight);
     cls_set_u64(&a, h->weight_offset);
     cls_set_u64(&a, h->weight_stride);
@@ -205,7 +215,7 @@ static cl_int multiply(const commands *c, const cls_head_call *call)
 static cl_int finish(const commands *c, const cls_head_call *call)
 {
     const cls_head *const h = c->head;
-    cls_arguments a = { { h->kernel[CLS_HEAD_FINISH], h->group, 0 }, 0, CL_SUCCESS };
+    cls_arguments a = {{h->kernel[CLS_HEAD_FINISH], h->group, 0}, 0, CL_SUCCESS};
     if (h->bias == NULL && h->softcap == 0.0f)
         return CL_SUCCESS;
     cls_set_u32(&a, h->vocab);
@@ -239,11 +249,11 @@ static cl_int end(const commands *c, cl_event *done)
     return code;
 }
 
-cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_call *callers, cl_uint n_wait,
-                           const cl_event *wait, cl_event *done)
+cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_call *callers,
+                           cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     cls_head_call call;
-    commands c = { h, queue, 0, NULL, 0 };
+    commands c = {h, queue, 0, NULL, 0};
     cls_head_call_default(&call, sizeof call);
     if (done != NULL)
         *done = NULL;
@@ -279,5 +289,6 @@ cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_c
         return status;
     return code == CL_SUCCESS && ended == CL_SUCCESS
                ? CLS_OK
-               : cls_fail(CLS_OPENCL_ERROR, code != CL_SUCCESS ? code : ended, "cannot enqueue the logits");
+               : cls_fail(CLS_OPENCL_ERROR, code != CL_SUCCESS ? code : ended,
+                          "cannot enqueue the logits");
 }

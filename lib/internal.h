@@ -13,7 +13,7 @@
 
 /* The host's half decides tokens, too. */
 #if FLT_EVAL_METHOD != 0 || defined(__FAST_MATH__)
-#error "float arithmetic must round each operation: no -ffast-math; on 32-bit x86 gcc needs -msse2 -mfpmath=sse"
+#error "float arithmetic must round each operation: not -ffast-math; x86-32: -msse2 -mfpmath=sse"
 #endif
 
 #include "core/types.h"
@@ -32,7 +32,8 @@ __attribute__((format(gnu_printf, 3, 4)))
 #elif defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
-cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...);
+cls_status
+cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 
 const char *cls_opencl_name(cl_int code);
 
@@ -46,23 +47,29 @@ void cls_failure_restore(const cls_failure *failure);
 
 /* A public struct's size in the first header of this interface (soname 5): no program has a
  * smaller one, but one that passes the size of a pointer. */
-#define CLS_FIRST_SIZE(p) _Generic((p), cls_params *: offsetof(cls_params, only_allowed), \
-                                 cls_selftest_report *: offsetof(cls_selftest_report, stage), \
-                                 cls_verify_call *: offsetof(cls_verify_call, latest), \
-                                 cls_sampler_options *: offsetof(cls_sampler_options, host_mask_size), \
-                                 cls_step *: offsetof(cls_step, logits_map), default: sizeof *(p))
+#define CLS_FIRST_SIZE(p) \
+    _Generic((p), cls_params * \
+             : offsetof(cls_params, only_allowed), cls_selftest_report * \
+             : offsetof(cls_selftest_report, stage), cls_verify_call * \
+             : offsetof(cls_verify_call, latest), cls_sampler_options * \
+             : offsetof(cls_sampler_options, host_mask_size), cls_step * \
+             : offsetof(cls_step, logits_map), default \
+             : sizeof *(p))
 
 /* Zeroes a public struct of the caller's size and sets its struct_size; to 0, which every use
  * refuses, where that is below the first size, and then returns 0. */
 int cls_struct_init(void *object, size_t caller_size, size_t first);
 #define CLS_STRUCT_INIT(p, caller_size) cls_struct_init(p, caller_size, CLS_FIRST_SIZE(p))
 
-/* Copies a public struct of the caller's size into ours, which already holds the defaults. Refuses a size
- * below the first or beyond reason and, where the struct is not there to be written, a field that is not
- * known here and is not 0. */
-cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *callers, const char *name, int written);
-#define CLS_STRUCT_READ(p, callers, name) cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p), callers, name, 0)
-#define CLS_STRUCT_OUT(p, callers, name) cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p), callers, name, 1)
+/* Copies a public struct of the caller's size into ours, which already holds the defaults. Refuses
+ * a size below the first or beyond reason and, where the struct is not there to be written, a field
+ * that is not known here and is not 0. */
+cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *callers,
+                           const char *name, int written);
+#define CLS_STRUCT_READ(p, callers, name) \
+    cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p), callers, name, 0)
+#define CLS_STRUCT_OUT(p, callers, name) \
+    cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p), callers, name, 1)
 
 /* Refuses a reserved field that is not 0. */
 cls_status cls_reserved_check(const char *what, uint64_t value);
@@ -103,7 +110,8 @@ extern const unsigned cls_source_groups_test_count;
 
 /* ---------------------------------------------------------------- device.c */
 
-#define CLS_MAX_ARGUMENTS 32 /* of a kernel; in OpenCL 1.2 no device takes fewer, where a pointer has 8 bytes */
+#define CLS_MAX_ARGUMENTS \
+    32 /* of a kernel; in OpenCL 1.2 no device takes fewer, where a pointer has 8 bytes */
 
 typedef struct cls_shape {
     uint32_t work_group; /* of the kernels that go over tiles */
@@ -122,7 +130,8 @@ typedef struct cls_shape {
 
 /* Checks that a device can run the kernels and shapes them for it. Sub-groups
  * are those that are worth a try, and the tier is the one with them. */
-cls_status cls_shape_query(cl_device_id device, const cls_context_options *options, cls_shape *shape);
+cls_status cls_shape_query(cl_device_id device, const cls_context_options *options,
+                           cls_shape *shape);
 
 /* The failure of a device without one, for which there are no programs. */
 cls_status cls_shape_no_compiler(void);
@@ -170,7 +179,8 @@ void cls_sha256_end(cls_sha256 *hash, uint8_t digest[CLS_DIGEST]);
 /* --------------------------------------------------------------- program.c */
 
 /* A program of strings; NULL and *code if it cannot be had. */
-cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count, cl_int *code);
+cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count,
+                              cl_int *code);
 
 #define CLS_DTYPES 3
 size_t cls_dtype_size(int32_t dtype);
@@ -179,8 +189,19 @@ size_t cls_dtype_size(int32_t dtype);
 
 /* The kernels, in the order of the flow. */
 enum cls_kernel {
-    CLS_SELF_TEST, CLS_SLOTS, CLS_PREPARE, CLS_SURVEY, CLS_TOKEN, CLS_PASS, CLS_SEARCH, CLS_DISTRIBUTION, CLS_REPORT,
-    CLS_ACCEPT, CLS_DRAW, CLS_RESIDUAL, CLS_VERIFY,
+    CLS_SELF_TEST,
+    CLS_SLOTS,
+    CLS_PREPARE,
+    CLS_SURVEY,
+    CLS_TOKEN,
+    CLS_PASS,
+    CLS_SEARCH,
+    CLS_DISTRIBUTION,
+    CLS_REPORT,
+    CLS_ACCEPT,
+    CLS_DRAW,
+    CLS_RESIDUAL,
+    CLS_VERIFY,
     CLS_KERNELS
 };
 const char *cls_kernel_name(enum cls_kernel kernel);
@@ -189,16 +210,39 @@ const char *cls_kernel_name(enum cls_kernel kernel);
 enum cls_part { CLS_OVER_TILES, CLS_OVER_ROWS, CLS_PARTS };
 static inline enum cls_part cls_kernel_part(enum cls_kernel kernel)
 {
-    return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION || kernel == CLS_RESIDUAL ? CLS_OVER_TILES : CLS_OVER_ROWS;
+    return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION ||
+                   kernel == CLS_RESIDUAL
+               ? CLS_OVER_TILES
+               : CLS_OVER_ROWS;
 }
 
 /* -------------------------------------------------------------- programs.c */
 
 /* The variants of kernels, each a program; of one kernel the leanest first. */
 enum {
-    CLS_SELF_TEST_0, CLS_SLOTS_0, CLS_SLOTS_1, CLS_PREPARE_0, CLS_SURVEY_0, CLS_SURVEY_1, CLS_TOKEN_0, CLS_TOKEN_1,
-    CLS_TOKEN_2, CLS_TOKEN_3, CLS_PASS_0, CLS_PASS_1, CLS_SEARCH_0, CLS_SEARCH_1, CLS_SEARCH_2, CLS_DISTRIBUTION_0,
-    CLS_DISTRIBUTION_1, CLS_REPORT_0, CLS_REPORT_1, CLS_ACCEPT_0, CLS_DRAW_0, CLS_RESIDUAL_0, CLS_VERIFY_0,
+    CLS_SELF_TEST_0,
+    CLS_SLOTS_0,
+    CLS_SLOTS_1,
+    CLS_PREPARE_0,
+    CLS_SURVEY_0,
+    CLS_SURVEY_1,
+    CLS_TOKEN_0,
+    CLS_TOKEN_1,
+    CLS_TOKEN_2,
+    CLS_TOKEN_3,
+    CLS_PASS_0,
+    CLS_PASS_1,
+    CLS_SEARCH_0,
+    CLS_SEARCH_1,
+    CLS_SEARCH_2,
+    CLS_DISTRIBUTION_0,
+    CLS_DISTRIBUTION_1,
+    CLS_REPORT_0,
+    CLS_REPORT_1,
+    CLS_ACCEPT_0,
+    CLS_DRAW_0,
+    CLS_RESIDUAL_0,
+    CLS_VERIFY_0,
     CLS_VARIANTS /* at most 32: sets of them are bits */
 };
 typedef struct cls_variant {
@@ -210,7 +254,8 @@ typedef struct cls_variant {
     const char *options; /* for the compiler, each after a space */
     uint32_t serves;     /* features */
     int typed;           /* it reads logits: a program for each type of these */
-    int registers;       /* an item's at most, for NVIDIA's compiler and groups up to 256; 0: its own choice */
+    int registers; /* an item's at most, for NVIDIA's compiler and groups up to 256; 0: its own
+                      choice */
 } cls_variant;
 extern const cls_variant cls_variants[CLS_VARIANTS];
 
@@ -263,7 +308,8 @@ int cls_container_length(const void *header, const uint8_t key[CLS_DIGEST], uint
 
 /* Programs, which point into `bytes`; 0 unless all of it is whole, of this
  * format and of this key. */
-int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIGEST], cls_container *out);
+int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIGEST],
+                       cls_container *out);
 
 /* ------------------------------------------------------------------ lock.c */
 
@@ -293,9 +339,10 @@ struct cls_context {
     cl_context cl;
     cl_device_id device;
     cls_shape shape;
-    cls_shape asked;             /* before the device was found to compute some of it wrong */
-    cls_context_options options; /* the caller's; its texts and bytes are copies, or its own where it said so */
-    int keyed;                   /* `key` is what compiled programs must have */
+    cls_shape asked; /* before the device was found to compute some of it wrong */
+    cls_context_options
+        options; /* the caller's; its texts and bytes are copies, or its own where it said so */
+    int keyed;   /* `key` is what compiled programs must have */
     uint8_t key[CLS_DIGEST];
     uint8_t *binary; /* options.binary's, which `ready` points into */
     cls_container ready;
@@ -317,10 +364,11 @@ cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t featur
 
 /* Kernel source, or compiled bytes, to a built program in a grouping; appends the
  * compiler's log to the context's, and asks the driver what the kernel takes. */
-cls_status cls_program_build(cls_context *context, int variant, int32_t dtype, const cls_bytes *binary, cls_program *out);
+cls_status cls_program_build(cls_context *context, int variant, int32_t dtype,
+                             const cls_bytes *binary, cls_program *out);
 void cls_program_release(cls_program *program);
-void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype, const cls_variant *variant,
-                         char options[CLS_BUILD_OPTIONS]);
+void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype,
+                         const cls_variant *variant, char options[CLS_BUILD_OPTIONS]);
 
 /* --------------------------------------------------------------- compile.c */
 
@@ -345,9 +393,10 @@ int cls_binaries_are_slow(cl_device_id device);
 
 /* What a folder has for a program, not yet checked beyond its header; the caller's
  * to free. NULL: nothing. */
-void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype, const char *name, size_t *size);
-void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype, const char *name, const void *bytes,
-                     size_t size);
+void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+                     const char *name, size_t *size);
+void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+                     const char *name, const void *bytes, size_t size);
 
 /* ----------------------------------------------------------------- prove.c */
 
@@ -356,7 +405,8 @@ void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dty
  * variants that are there to be run with it. ran: if it failed, those of which a
  * failure may be the group's: what was launched, or what the device refused to
  * launch; 0 where it did not come so far. */
-cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with, uint32_t *ran);
+cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with,
+                     uint32_t *ran);
 
 /* For tests, whose OpenCL computes nothing: programs are run, and what they give is
  * not looked at. */
@@ -368,19 +418,34 @@ extern int cls_proofs_only_run;
 
 /* The int32s of a step's rows that may come from the host. */
 enum cls_map {
-    CLS_MAP_SLOTS, CLS_MAP_POSITIONS, CLS_MAP_DRAWS, CLS_MAP_MASKS, CLS_MAP_BIASES, CLS_MAP_LOGITS,
+    CLS_MAP_SLOTS,
+    CLS_MAP_POSITIONS,
+    CLS_MAP_DRAWS,
+    CLS_MAP_MASKS,
+    CLS_MAP_BIASES,
+    CLS_MAP_LOGITS,
     CLS_STEP_MAPS,
     CLS_MAP_TOKENS = CLS_STEP_MAPS, /* of cls_accept(), and drafts */
     /* Of drafts: the one that a row follows, the one that a draft follows, the
      * requests' first rows. */
-    CLS_MAP_NODES, CLS_MAP_PARENTS, CLS_MAP_FIRSTS,
+    CLS_MAP_NODES,
+    CLS_MAP_PARENTS,
+    CLS_MAP_FIRSTS,
     CLS_MAPS
 };
 
 /* What launches of one step are told may differ, so that each has arguments of its
  * own: the step's and what it reports; the raw rows'; a verification's and its drafts';
  * what accepts; draws from lists. One that several steps have stays as it is. */
-enum cls_role { CLS_ROLE_STEP, CLS_ROLE_RAW, CLS_ROLE_VERIFY, CLS_ROLE_DRAFTS, CLS_ROLE_ACCEPT, CLS_ROLE_DRAW, CLS_ROLES };
+enum cls_role {
+    CLS_ROLE_STEP,
+    CLS_ROLE_RAW,
+    CLS_ROLE_VERIFY,
+    CLS_ROLE_DRAFTS,
+    CLS_ROLE_ACCEPT,
+    CLS_ROLE_DRAW,
+    CLS_ROLES
+};
 
 /* Memory that grows. */
 typedef struct cls_block {
@@ -396,8 +461,8 @@ typedef struct cls_device_block {
 
 /* One upload under way: memory that must not change until `done`. */
 typedef struct cls_staging {
-    cl_event done; /* NULL: free */
-    int32_t *maps; /* [CLS_MAPS][max_rows] */
+    cl_event done;            /* NULL: free */
+    int32_t *maps;            /* [CLS_MAPS][max_rows] */
     cls_block changes, words; /* those of the slot calls before a step */
     cls_block masks;          /* the step's, from the host */
 } cls_staging;
@@ -427,40 +492,43 @@ struct cls_sampler {
     cls_context *context;
     uint32_t vocab, max_rows, slots;
     uint32_t keep, biases, history, rollback;
-    uint32_t layout;        /* CLS_LAYOUT() of a slot's state */
-    uint32_t tiles;         /* mass tiles of a row */
-    uint32_t sample_stride; /* floats of a row's sample */
+    uint32_t layout;           /* CLS_LAYOUT() of a slot's state */
+    uint32_t tiles;            /* mass tiles of a row */
+    uint32_t sample_stride;    /* floats of a row's sample */
     uint32_t dtypes, features; /* what there are kernels for */
     int no_late_compile;
     struct cls_ready {
         cl_kernel kernel; /* NULL: it is not compiled for this sampler */
         uint32_t group;
-        uint32_t variant; /* a bit */
+        uint32_t variant;              /* a bit */
     } ready[CLS_DTYPES][CLS_VARIANTS]; /* kernels of no type are of type 0 */
-    uint32_t forced; /* variants that are launched whatever a step needs, a bit each; for proofs and tests */
+    uint32_t forced; /* variants that are launched whatever a step needs, a bit each; for proofs and
+                        tests */
     int unproved;    /* it is a proof's own: slot calls compile nothing */
-    uint32_t ran, refused; /* variants that were launched, and that the device refused to launch; for proofs */
+    uint32_t ran, refused; /* variants that were launched, and that the device refused to launch;
+                              for proofs */
 
     /* On the device; the slots' ... */
     cl_mem slot_buffer; /* cls_slot [slots] */
     cl_mem state;       /* u32 [slots][state_words()] */
     cls_device_block lists, changes, words;
     cls_device_block masks; /* those that came from the host */
-    cl_mem old_lists;   /* what `lists` must be filled from first, or NULL */
+    cl_mem old_lists;       /* what `lists` must be filled from first, or NULL */
     size_t old_lists_size;
     /* ... and the rows'; [max_rows] of each. */
-    cl_mem maps;        /* int32 [CLS_MAPS][max_rows]: the step's host maps */
-    cl_mem rows;        /* cls_row */
-    cl_mem prepared;    /* u32 [prepared_words()] */
-    cl_mem tile_key;    /* int32 [max tiles] */
-    cl_mem tile_mass;   /* u64 [tiles] */
-    cl_mem tile_flags;  /* u32 [tiles] */
-    cl_mem pass;        /* u64 [tiles][CLS_PIVOTS] */
-    cl_mem work;        /* u64 [tiles]: the masses of the set that is drawn from */
-    cl_mem sample;      /* float [sample_stride] */
-    cl_mem infill;      /* int32: the tables of cls_sampler_infill(), or NULL */
+    cl_mem maps;       /* int32 [CLS_MAPS][max_rows]: the step's host maps */
+    cl_mem rows;       /* cls_row */
+    cl_mem prepared;   /* u32 [prepared_words()] */
+    cl_mem tile_key;   /* int32 [max tiles] */
+    cl_mem tile_mass;  /* u64 [tiles] */
+    cl_mem tile_flags; /* u32 [tiles] */
+    cl_mem pass;       /* u64 [tiles][CLS_PIVOTS] */
+    cl_mem work;       /* u64 [tiles]: the masses of the set that is drawn from */
+    cl_mem sample;     /* float [sample_stride] */
+    cl_mem infill;     /* int32: the tables of cls_sampler_infill(), or NULL */
     uint32_t n_end;
-    atomic_int has_infill; /* what cls_sampler_check() asks, which any thread may call at any time */
+    atomic_int
+        has_infill; /* what cls_sampler_check() asks, which any thread may call at any time */
     cl_mem raw_key, raw_mass, raw_flags; /* the survey of the raw logits, for raw logprobs */
     /* What the kernels are told beside buffers. */
     struct cls_told {
@@ -470,25 +538,28 @@ struct cls_sampler {
     } told[CLS_ROLES];
 
     /* On the host. */
-    cls_request *request;   /* [slots] */
-    cls_lists *first_lists; /* all of them, by place */
-    cls_lists *lists_before[32]; /* ... behind which to look for a place, by the digits of its words; NULL: all */
-    uint64_t lists_dropped; /* the flush in which unused ones were forgotten */
+    cls_request *request;        /* [slots] */
+    cls_lists *first_lists;      /* all of them, by place */
+    cls_lists *lists_before[32]; /* ... behind which to look for a place, by the digits of its
+                                    words; NULL: all */
+    uint64_t lists_dropped;      /* the flush in which unused ones were forgotten */
     cls_block pending_changes, pending_words; /* slot calls that the device has not seen */
-    uint32_t rounds;        /* ... and their rounds */
-    int pending_state;      /* one of them is no beginning, appending or reset */
+    uint32_t rounds;                          /* ... and their rounds */
+    int pending_state;                        /* one of them is no beginning, appending or reset */
     uint64_t flush;
-    uint8_t *seen;   /* [slots]: finds slots that occur twice; all 0 between steps */
-    int32_t *sent;   /* [CLS_MAPS][max_rows]: the maps that the device has */
-    int32_t *spread; /* [CLS_MAPS][max_rows]: the maps of a verification's rows, made of its requests' */
+    uint8_t *seen; /* [slots]: finds slots that occur twice; all 0 between steps */
+    int32_t *sent; /* [CLS_MAPS][max_rows]: the maps that the device has */
+    int32_t *
+        spread; /* [CLS_MAPS][max_rows]: the maps of a verification's rows, made of its requests' */
     uint32_t sent_rows[CLS_MAPS];
     cls_staging staging[CLS_STAGING];
     cl_event last; /* the last step's end */
     cl_command_queue last_queue;
     uint32_t launches;
-    int lost; /* a step failed half way */
+    int lost;           /* a step failed half way */
     atomic_flag in_use; /* by a call */
-    uint64_t host_mask_size; /* bytes of the host's masks that there is room for from the beginning */
+    uint64_t
+        host_mask_size; /* bytes of the host's masks that there is room for from the beginning */
     int force_search;
 };
 
@@ -504,13 +575,15 @@ cls_status cls_sampler_leave(cls_sampler *sampler, cls_status status);
 
 /* A sampler's leanest kernel for a step's features; dtype: 0 where it reads no
  * logits. */
-struct cls_ready cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which, int32_t dtype, uint32_t features);
+struct cls_ready cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which,
+                                    int32_t dtype, uint32_t features);
 
 /* Compiles what features need that the sampler does not have, or refuses them. */
 cls_status cls_sampler_need(cls_sampler *sampler, uint32_t features);
 
 /* Creates a sampler without kernels, for proofs. */
-cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *options, cls_sampler **out);
+cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *options,
+                            cls_sampler **out);
 /* Gives it the kernels of programs that are there. */
 cls_status cls_sampler_attach(cls_sampler *sampler, int32_t dtype, uint32_t variants);
 
@@ -522,7 +595,8 @@ void cls_sampler_force_search(cls_sampler *sampler, int on);
 
 /* For tests: a blocking read of the last step's row records, with the keys of
  * infinities whether the device has these or not. */
-cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_row *rows, uint32_t n);
+cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_row *rows,
+                             uint32_t n);
 
 /* ---------------------------------------------------------------- arrays.c */
 
@@ -539,11 +613,11 @@ uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count);
 /* ----------------------------------------------------------------- lists.c */
 
 /* A request's lists, of checked parameters, for a sampler of a history: biases (ids ascending, then
- * their values; of many tokens a row of all), the bitmap of allowed ids, stop ids ascending, what looks
- * at the history. The slot gets their numbers and their places, from the lists' beginning; *words is
- * malloc'ed, NULL if they are empty. */
-cls_status cls_lists_make(const cls_params *params, uint32_t vocab, uint32_t history, cls_slot *slot, uint32_t **words,
-                          uint32_t *n_words);
+ * their values; of many tokens a row of all), the bitmap of allowed ids, stop ids ascending, what
+ * looks at the history. The slot gets their numbers and their places, from the lists' beginning;
+ * *words is malloc'ed, NULL if they are empty. */
+cls_status cls_lists_make(const cls_params *params, uint32_t vocab, uint32_t history,
+                          cls_slot *slot, uint32_t **words, uint32_t *n_words);
 
 /* Moves a slot's places to where the lists begin. */
 void cls_lists_place(cls_slot *slot, uint32_t at);
@@ -562,7 +636,8 @@ void cls_lists_drop(cls_sampler *sampler);
 
 /* Makes a buffer larger, without its contents. What steps in flight use of the
  * old one, OpenCL keeps for them. */
-cls_status cls_device_grow(const cls_sampler *sampler, cls_device_block *block, size_t need, const char *what);
+cls_status cls_device_grow(const cls_sampler *sampler, cls_device_block *block, size_t need,
+                           const char *what);
 
 /* --------------------------------------------------------------- changes.c */
 
@@ -584,7 +659,8 @@ uint32_t cls_words_end(const cls_sampler *sampler);
 
 /* Adds the ids that are tokens to a slot's latest change and, where that is full, to
  * others behind it. */
-void cls_change_add_tokens(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n, uint32_t mark);
+void cls_change_add_tokens(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n,
+                           uint32_t mark);
 /* Makes room for tokens of a prompt and adds them, to a change that appends already if one does. */
 cls_status cls_change_append(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n);
 
@@ -605,12 +681,14 @@ typedef struct cls_prepared {
 cls_status cls_slot_check(const cls_sampler *sampler, uint32_t slot, int begun);
 
 /* Checks parameters for a sampler and copies what they point to. */
-cls_status cls_prepare(const cls_sampler *sampler, const cls_params *params, cls_prepared *prepared);
+cls_status cls_prepare(const cls_sampler *sampler, const cls_params *params,
+                       cls_prepared *prepared);
 void cls_prepared_free(cls_prepared *prepared);
 
 /* Makes a slot what was prepared, which it takes over, with a state in the
  * device's form. */
-cls_status cls_slot_put(cls_sampler *sampler, uint32_t slot, cls_prepared *prepared, const uint32_t *state);
+cls_status cls_slot_put(cls_sampler *sampler, uint32_t slot, cls_prepared *prepared,
+                        const uint32_t *state);
 
 void cls_requests_free(cls_sampler *sampler);
 
@@ -624,13 +702,13 @@ typedef struct cls_commands {
     int ordered;
     cl_uint n_wait; /* of the first command */
     const cl_event *wait;
-    cl_event own[2]; /* what `wait` points to, where that is not the caller's */
-    int marked;      /* own[1] is ours */
-    int retained;    /* the queue is, for the sampler that was not on it before */
+    cl_event own[2];   /* what `wait` points to, where that is not the caller's */
+    int marked;        /* own[1] is ours */
+    int retained;      /* the queue is, for the sampler that was not on it before */
     cl_event previous; /* out of order: the last command's; ours, if it is not the staging's */
     cls_staging *staging;
-    int enqueued;    /* something is under way: what follows on another queue must wait for it */
-    int started;     /* kernels are under way: a failure now leaves slots half changed */
+    int enqueued; /* something is under way: what follows on another queue must wait for it */
+    int started;  /* kernels are under way: a failure now leaves slots half changed */
 } cls_commands;
 
 /* Checks a queue; tells whether it is in order. */
@@ -654,14 +732,16 @@ cls_status cls_sampler_lost(void);
 cls_status cls_wait_check(const cls_context *context, cl_uint n_wait, const cl_event *wait);
 
 /* Whether a host map is another than the device has. */
-int cls_map_changed(const cls_sampler *sampler, enum cls_map which, const int32_t *map, uint32_t rows);
+int cls_map_changed(const cls_sampler *sampler, enum cls_map which, const int32_t *map,
+                    uint32_t rows);
 
 /* Joins the caller's events with the sampler's last step, which may be on
  * another queue; finds memory for uploads, if there will be some (CLS_BUSY),
  * masks of the host's (NULL: none) among them; then enqueues what slot calls
  * want. */
-cls_status cls_commands_begin(cls_commands *c, cls_sampler *sampler, cl_command_queue queue, int ordered, cl_uint n_wait,
-                              const cl_event *wait, int uploads, const cls_mask *mask);
+cls_status cls_commands_begin(cls_commands *c, cls_sampler *sampler, cl_command_queue queue,
+                              int ordered, cl_uint n_wait, const cl_event *wait, int uploads,
+                              const cls_mask *mask);
 
 /* Uploads masks of the host's, if these are where a step has its own. */
 cl_int cls_commands_mask(cls_commands *c, cls_mask *mask);
@@ -687,10 +767,12 @@ void cls_set_buffer(cls_arguments *a, const cls_sampler *sampler, const cls_buff
 void cls_set_map(cls_arguments *a, const cls_sampler *sampler, const cls_ints *map);
 
 /* groups[2] of the kernel's size. *done (NULL: not the last command) becomes ours. */
-cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups, cl_event *done);
+cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups,
+                           cl_event *done);
 
 /* Ends the call: `end` is its last command's event. Any failure is the call's. */
-cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end, cl_event *done);
+cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end,
+                            cl_event *done);
 
 /* --------------------------------------------------------------- buffers.c */
 
@@ -712,10 +794,11 @@ typedef struct cls_ranges {
     } range[CLS_MOST_RANGES];
 } cls_ranges;
 
-/* Checks that [offset, offset + size) lies in a buffer of the context, aligned, and that kernels may access it;
- * notes the bytes (ranges NULL: nowhere). */
-cls_status cls_buffer_check(const cls_context *context, const char *what, const cls_buffer *buffer, uint64_t size,
-                            uint64_t element, enum cls_access access, cls_ranges *ranges);
+/* Checks that [offset, offset + size) lies in a buffer of the context, aligned, and that kernels
+ * may access it; notes the bytes (ranges NULL: nowhere). */
+cls_status cls_buffer_check(const cls_context *context, const char *what, const cls_buffer *buffer,
+                            uint64_t size, uint64_t element, enum cls_access access,
+                            cls_ranges *ranges);
 
 /* Refuses bytes that are written and are in another range, too. */
 cls_status cls_ranges_check(const cls_ranges *ranges);
@@ -735,12 +818,12 @@ typedef struct cls_plan {
     cls_report report;
     cls_ranges ranges;
     const cls_ints *map[CLS_STEP_MAPS];
-    uint32_t has;    /* CLS_HAS_* and CLS_DEFER */
+    uint32_t has;       /* CLS_HAS_* and CLS_DEFER */
     enum cls_role role; /* of its kernels: CLS_ROLE_STEP or CLS_ROLE_VERIFY */
-    int ordered;     /* the queue is in order */
-    uint32_t needs;  /* cls_feature bits of its rows and inputs */
-    int search;      /* a row may need the threshold search */
-    int prepare;     /* a row's parameters look at its history */
+    int ordered;        /* the queue is in order */
+    uint32_t needs;     /* cls_feature bits of its rows and inputs */
+    int search;         /* a row may need the threshold search */
+    int prepare;        /* a row's parameters look at its history */
     uint32_t logit_size, bias_size;
 
     /* Of a verification: what rows follow, and the drafts' own distributions. */
@@ -760,23 +843,26 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
 cls_status cls_masks_check(const cls_sampler *sampler, const char *call, cls_plan *plan);
 
 /* Checks an input or an output, if it is there. */
-cls_status cls_optional_check(const cls_sampler *sampler, const char *what, const cls_buffer *buffer, uint64_t size,
-                              uint64_t element, enum cls_access access, cls_ranges *ranges);
+cls_status cls_optional_check(const cls_sampler *sampler, const char *what,
+                              const cls_buffer *buffer, uint64_t size, uint64_t element,
+                              enum cls_access access, cls_ranges *ranges);
 
-/* Refuses an invalid_token that is a token's id, where rows without a token may be accepted later. */
+/* Refuses an invalid_token that is a token's id, where rows without a token may be accepted later.
+ */
 cls_status cls_invalid_token_check(const cls_sampler *sampler, const char *call, int32_t token);
 
 /* Checks one of the rows' maps; fails if it has two sources. */
-cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map, uint32_t rows, cls_ranges *ranges);
+cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map,
+                         uint32_t rows, cls_ranges *ranges);
 
 /* Checks the slots that rows name, as far as the host can see them, and notes
  * what they may need: plan->search, plan->prepare. */
-cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots, uint32_t rows, int shared,
-                               cls_plan *plan);
+cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots,
+                               uint32_t rows, int shared, cls_plan *plan);
 
 /* Checks everything that can be known before enqueueing. */
-cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers, cl_uint n_wait,
-                          const cl_event *wait, cls_plan *plan);
+cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers,
+                          cl_uint n_wait, const cl_event *wait, cls_plan *plan);
 
 /* Checks numbers of draws that the host has. */
 cls_status cls_draws_check(const char *what, const int32_t *draws, uint32_t rows);
@@ -791,12 +877,15 @@ cls_wide cls_map_place(const cls_sampler *sampler, enum cls_map which, const cls
 
 /* What kernels are told of requests, slots and their map; of draws; of all of a step.
  * Raw roles have CLS_RAW. */
-void cls_request_args(cls_args *args, const cls_sampler *sampler, const cls_ints *slots, uint32_t has);
+void cls_request_args(cls_args *args, const cls_sampler *sampler, const cls_ints *slots,
+                      uint32_t has);
 void cls_draw_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan);
-void cls_step_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan, enum cls_role role);
+void cls_step_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan,
+                   enum cls_role role);
 
 /* The buffers of a kernel's STEP_ARGS; of a raw role those of the raw rows' survey. */
-cls_arguments cls_step_buffers(const cls_sampler *sampler, const cls_plan *plan, enum cls_kernel which, enum cls_role role);
+cls_arguments cls_step_buffers(const cls_sampler *sampler, const cls_plan *plan,
+                               enum cls_kernel which, enum cls_role role);
 /* Those of the RANDOM_ARGS, of the DRAW_ARGS, and of the DRAFT_ARGS and DRAFT_ROW_ARGS. */
 void cls_random_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
 void cls_draw_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
@@ -804,14 +893,15 @@ void cls_draft_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_p
 
 /* What kernels that read no logits begin with: arguments, slots, their map and state,
  * lists. */
-cls_arguments cls_request_buffers(const cls_sampler *sampler, enum cls_kernel which, enum cls_role role, uint32_t features,
-                                  const cls_ints *slots);
+cls_arguments cls_request_buffers(const cls_sampler *sampler, enum cls_kernel which,
+                                  enum cls_role role, uint32_t features, const cls_ints *slots);
 
 /* Mass tiles of a group that goes over tiles. */
 uint32_t cls_tiles_per_group(const cls_sampler *sampler, uint32_t rows);
 
 /* Launches a kernel of the step. */
-cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which, const cls_arguments *a, cl_event *done);
+cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
+                       const cls_arguments *a, cl_event *done);
 
 /* The step's parts: what histories ask for; the token or, after the pass, the
  * search; the pass. */
@@ -825,8 +915,8 @@ cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_role role
 /* ---------------------------------------------------------------- report.c */
 
 /* Checks the outputs of a call, whose name is for messages; fills in `wants`. */
-cls_status cls_report_check(const cls_sampler *sampler, const char *call, uint32_t rows, cls_report *report,
-                            cls_ranges *ranges);
+cls_status cls_report_check(const cls_sampler *sampler, const char *call, uint32_t rows,
+                            cls_report *report, cls_ranges *ranges);
 
 /* Whether something of the final distribution is told, or of the raw row. */
 int cls_report_of_final(const cls_plan *plan);

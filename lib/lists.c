@@ -43,9 +43,10 @@ static uint32_t merge_biases(const cls_params *p, const uint32_t *allowed, bias_
         if (allowed != NULL && !(allowed[id / 32] >> (id % 32) & 1u))
             continue;
         all[n].id = id;
-        all[n++].bias = sum == -INFINITY
-                            ? -INFINITY
-                            : cls_normal((float)fmax(-(double)CLS_FLT_MAX, fmin(sum, (double)CLS_FLT_MAX)));
+        all[n++].bias =
+            sum == -INFINITY
+                ? -INFINITY
+                : cls_normal((float)fmax(-(double)CLS_FLT_MAX, fmin(sum, (double)CLS_FLT_MAX)));
     }
     return n;
 }
@@ -65,8 +66,8 @@ static uint32_t *take_words(writer *w, size_t n)
     return at;
 }
 
-/* Many biases are a row of all tokens, whose vectors are added as they lie: one of a list takes some
- * 15 ns wherever logits are read, a vector of the row 5. */
+/* Many biases are a row of all tokens, whose vectors are added as they lie: one of a list takes
+ * some 15 ns wherever logits are read, a vector of the row 5. */
 static int biases_are_row(const cls_params *p, uint32_t vocab)
 {
     return p->logit_bias_count > vocab / CLS_BIAS_ROW_PART;
@@ -79,8 +80,8 @@ static size_t biases_words(const cls_params *p, uint32_t vocab)
                                       : bias_list_place(vocab, p->logit_bias_count);
 }
 
-static void write_biases(writer *w, const cls_params *p, uint32_t vocab, const uint32_t *allowed, bias_entry *all,
-                         cls_slot *slot)
+static void write_biases(writer *w, const cls_params *p, uint32_t vocab, const uint32_t *allowed,
+                         bias_entry *all, cls_slot *slot)
 {
     const uint32_t n = merge_biases(p, allowed, all);
     const int row = biases_are_row(p, vocab);
@@ -90,7 +91,8 @@ static void write_biases(writer *w, const cls_params *p, uint32_t vocab, const u
     slot->flags |= row ? CLS_SLOT_BIAS_ROW : 0;
     for (uint32_t i = 0; i < n; i++) {
         bitmap[all[i].id / 32] |= 1u << (all[i].id % 32);
-        bitmap[row ? bias_row_place(vocab, all[i].id) : bias_list_place(vocab, i)] = (uint32_t)CLS_AS_I32(all[i].bias);
+        bitmap[row ? bias_row_place(vocab, all[i].id) : bias_list_place(vocab, i)] =
+            (uint32_t)CLS_AS_I32(all[i].bias);
     }
     for (uint32_t word = 0, i = 0; n != 0 && !row && word < state_bitmap(vocab); word++) {
         bitmap[bias_before_place(vocab, word)] = i;
@@ -170,8 +172,8 @@ static uint32_t write_bitmap(writer *w, uint32_t vocab, const cls_sequence *sequ
 
 /* DRY's amounts and breakers: those of one id to the front of `sequences`, the
  * others after them, sorted. */
-static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t amounts, cls_sequence *sequences,
-                      cls_slot *slot)
+static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t amounts,
+                      cls_sequence *sequences, cls_slot *slot)
 {
     const uint32_t n = p->dry_breaker_count;
     uint32_t singles = 0, longer = n;
@@ -199,8 +201,8 @@ static int by_last_but_one(const void *a, const void *b)
     return (i > j) - (i < j);
 }
 
-/* Those of one id are a list like that of stop ids; of the others the device looks only at those that the latest
- * token may lead to. */
+/* Those of one id are a list like that of stop ids; of the others the device looks only at those
+ * that the latest token may lead to. */
 static void write_bad_words(writer *w, const cls_params *p, cls_sequence *sequences, cls_slot *slot)
 {
     uint32_t longer = 0;
@@ -221,18 +223,19 @@ static void write_bad_words(writer *w, const cls_params *p, cls_sequence *sequen
 /* Words that the lists take at most. */
 static uint64_t most_words(const cls_params *p, uint32_t vocab, uint32_t amounts)
 {
-    uint64_t n = cls_sequences_words(p->bad_words, p->bad_word_count) + p->bad_word_count + amounts + p->stop_count;
+    uint64_t n = cls_sequences_words(p->bad_words, p->bad_word_count) + p->bad_word_count +
+                 amounts + p->stop_count;
     n += biases_words(p, vocab);
     if (cls_params_allow_some(p))
         n += state_bitmap(vocab);
     if (amounts != 0 && p->dry_breaker_count != 0)
-        n += 2ull * state_bitmap(vocab) + cls_sequences_words(p->dry_breakers, p->dry_breaker_count) +
-             p->dry_breaker_count;
+        n += 2ull * state_bitmap(vocab) +
+             cls_sequences_words(p->dry_breakers, p->dry_breaker_count) + p->dry_breaker_count;
     return n;
 }
 
-cls_status cls_lists_make(const cls_params *p, uint32_t vocab, uint32_t history, cls_slot *slot, uint32_t **words,
-                          uint32_t *n_words)
+cls_status cls_lists_make(const cls_params *p, uint32_t vocab, uint32_t history, cls_slot *slot,
+                          uint32_t **words, uint32_t *n_words)
 {
     const uint32_t longest = p->dry_window != 0 ? p->dry_window : history, most = cls_dry_most(p);
     const uint32_t amounts = !cls_dry_is_on(p) ? 0 : 1 + (most < longest ? most : longest);
@@ -242,10 +245,12 @@ cls_status cls_lists_make(const cls_params *p, uint32_t vocab, uint32_t history,
     if (need == 0)
         return CLS_OK;
     if (need > UINT32_MAX / 8 || need > SIZE_MAX / sizeof **words)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many ids in lists: %llu words", (unsigned long long)need);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many ids in lists: %llu words",
+                        (unsigned long long)need);
     writer w = {malloc((size_t)need * sizeof *w.words), 0};
     bias_entry *const biases = malloc((p->logit_bias_count + (size_t)1) * sizeof *biases);
-    const uint32_t most_sequences = p->dry_breaker_count > p->bad_word_count ? p->dry_breaker_count : p->bad_word_count;
+    const uint32_t most_sequences =
+        p->dry_breaker_count > p->bad_word_count ? p->dry_breaker_count : p->bad_word_count;
     cls_sequence *const sequences = malloc((most_sequences + (size_t)1) * sizeof *sequences);
     if (w.words == NULL || biases == NULL || sequences == NULL) {
         free(w.words);
@@ -283,7 +288,8 @@ void cls_lists_place(cls_slot *slot, uint32_t at)
 /* ---------------------------------------------------------------- their places */
 
 /* What steps in flight use of the old buffer, OpenCL keeps for them. */
-cls_status cls_device_grow(const cls_sampler *s, cls_device_block *block, size_t need, const char *what)
+cls_status cls_device_grow(const cls_sampler *s, cls_device_block *block, size_t need,
+                           const char *what)
 {
     cl_int code;
     if (need <= block->size)
@@ -291,7 +297,8 @@ cls_status cls_device_grow(const cls_sampler *s, cls_device_block *block, size_t
     const size_t size = need <= SIZE_MAX / 3 * 2 ? need + need / 2 : need;
     const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, size, NULL, &code);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %zu bytes on the device for %s", size, what);
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %zu bytes on the device for %s",
+                        size, what);
     if (block->buffer != NULL)
         clReleaseMemObject(block->buffer);
     block->buffer = buffer;
@@ -345,7 +352,7 @@ cls_status cls_lists_new(cls_sampler *s, uint32_t n, cls_lists **out)
     if (l == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a list");
     if ((end + n) * sizeof(uint32_t) > s->lists.size) {
-        cls_device_block grown = { NULL, s->lists.size };
+        cls_device_block grown = {NULL, s->lists.size};
         const cls_status status = cls_device_grow(s, &grown, (end + n) * sizeof(uint32_t), "lists");
         if (status != CLS_OK) {
             free(l);

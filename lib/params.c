@@ -33,41 +33,60 @@ void cls_params_default(cls_params *params, size_t struct_size)
 
 static cls_status bad(const char *field, double value, const char *range)
 {
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %g; it must be %s", field, value, range);
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %g; it must be %s", field, value,
+                    range);
 }
 
 /* ------------------------------------------------------------------- the chain */
 
 /* The preset chains, each with all stages. */
 static const uint8_t presets[][CLS_CHAIN_LENGTH] = {
-    [CLS_CHAIN_DEFAULT] = { CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_MIN_P, CLS_STAGE_TOP_N_SIGMA,
-                            CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS, CLS_STAGE_INFILL },
-    [CLS_CHAIN_VLLM] = { CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_TOP_N_SIGMA,
-                         CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS, CLS_STAGE_INFILL },
-    [CLS_CHAIN_LLAMA] = { CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P, CLS_STAGE_TOP_P, CLS_STAGE_MIN_P,
-                          CLS_STAGE_XTC, CLS_STAGE_TEMPERATURE, CLS_STAGE_P_LESS, CLS_STAGE_INFILL },
+    [CLS_CHAIN_DEFAULT] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_MIN_P,
+                           CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC,
+                           CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
+    [CLS_CHAIN_VLLM] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P,
+                        CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS,
+                        CLS_STAGE_INFILL},
+    [CLS_CHAIN_LLAMA] = {CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P,
+                         CLS_STAGE_TOP_P, CLS_STAGE_MIN_P, CLS_STAGE_XTC, CLS_STAGE_TEMPERATURE,
+                         CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
 };
 
 /* The stages of clsample.h: whether one is on, and the parameter that says so. */
 static const char *const stage_field[] = {
-    [CLS_STAGE_TEMPERATURE] = "temperature", [CLS_STAGE_TOP_K] = "top_k",         [CLS_STAGE_TOP_P] = "top_p",
-    [CLS_STAGE_MIN_P] = "min_p",             [CLS_STAGE_TOP_N_SIGMA] = "top_n_sigma", [CLS_STAGE_TYPICAL_P] = "typical_p",
-    [CLS_STAGE_XTC] = "xtc_probability",     [CLS_STAGE_P_LESS] = "p_less",       [CLS_STAGE_INFILL] = "infill",
+    [CLS_STAGE_TEMPERATURE] = "temperature",
+    [CLS_STAGE_TOP_K] = "top_k",
+    [CLS_STAGE_TOP_P] = "top_p",
+    [CLS_STAGE_MIN_P] = "min_p",
+    [CLS_STAGE_TOP_N_SIGMA] = "top_n_sigma",
+    [CLS_STAGE_TYPICAL_P] = "typical_p",
+    [CLS_STAGE_XTC] = "xtc_probability",
+    [CLS_STAGE_P_LESS] = "p_less",
+    [CLS_STAGE_INFILL] = "infill",
 };
 enum { PUBLIC_STAGES = sizeof stage_field / sizeof stage_field[0] };
 
 static int stage_is_on(uint8_t stage, const cls_params *p, uint32_t vocab)
 {
     switch (stage) {
-    case CLS_STAGE_TEMPERATURE: return p->temperature != 1.0f || p->dynatemp_range > 0.0f;
-    case CLS_STAGE_TOP_K: return p->top_k > 0 && (uint32_t)p->top_k < vocab;
-    case CLS_STAGE_TOP_P: return p->top_p < 1.0f;
-    case CLS_STAGE_MIN_P: return p->min_p > 0.0f;
-    case CLS_STAGE_TOP_N_SIGMA: return p->top_n_sigma > 0.0f;
-    case CLS_STAGE_TYPICAL_P: return p->typical_p < 1.0f;
-    case CLS_STAGE_XTC: return p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f;
-    case CLS_STAGE_P_LESS: return p->p_less != 0;
-    case CLS_STAGE_INFILL: return p->infill != 0;
+    case CLS_STAGE_TEMPERATURE:
+        return p->temperature != 1.0f || p->dynatemp_range > 0.0f;
+    case CLS_STAGE_TOP_K:
+        return p->top_k > 0 && (uint32_t)p->top_k < vocab;
+    case CLS_STAGE_TOP_P:
+        return p->top_p < 1.0f;
+    case CLS_STAGE_MIN_P:
+        return p->min_p > 0.0f;
+    case CLS_STAGE_TOP_N_SIGMA:
+        return p->top_n_sigma > 0.0f;
+    case CLS_STAGE_TYPICAL_P:
+        return p->typical_p < 1.0f;
+    case CLS_STAGE_XTC:
+        return p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f;
+    case CLS_STAGE_P_LESS:
+        return p->p_less != 0;
+    case CLS_STAGE_INFILL:
+        return p->infill != 0;
     }
     return 0;
 }
@@ -75,21 +94,27 @@ static int stage_is_on(uint8_t stage, const cls_params *p, uint32_t vocab)
 /* A custom chain: known stages, each once, and all that are on. */
 static cls_status check_chain(const cls_params *p, uint32_t vocab)
 {
-    int there[PUBLIC_STAGES] = { 0 };
+    int there[PUBLIC_STAGES] = {0};
     if (p->chain < 0 || p->chain > CLS_CHAIN_CUSTOM)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->chain is %d, which is no cls_chain", (int)p->chain);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->chain is %d, which is no cls_chain",
+                        (int)p->chain);
     if (p->chain != CLS_CHAIN_CUSTOM)
         return CLS_OK;
     for (int i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++) {
         const uint8_t stage = p->stages[i];
         if (stage >= PUBLIC_STAGES)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->stages[%d] is %d, which is no cls_stage", i, (int)stage);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->stages[%d] is %d, which is no cls_stage", i, (int)stage);
         if (there[stage]++)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->stages[%d]: the stage of %s is there already", i, stage_field[stage]);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->stages[%d]: the stage of %s is there already", i,
+                            stage_field[stage]);
     }
     for (uint8_t stage = 1; stage < PUBLIC_STAGES && p->mirostat == 0; stage++)
         if (!there[stage] && stage_is_on(stage, p, vocab))
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is set, but params->stages has no such stage", stage_field[stage]);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s is set, but params->stages has no such stage",
+                            stage_field[stage]);
     return CLS_OK;
 }
 
@@ -136,15 +161,19 @@ static cls_status check_ranges(const cls_params *p)
 /* p as units of 2^-32; 1 is the most there is below it. */
 static uint32_t unit_q32(float p)
 {
-    return p <= 0.0f ? 0 : (double)p * 4294967296.0 + 0.5 < 4294967295.0 ? (uint32_t)((double)p * 4294967296.0 + 0.5) : UINT32_MAX;
+    return p <= 0.0f ? 0
+           : (double)p * 4294967296.0 + 0.5 < 4294967295.0
+               ? (uint32_t)((double)p * 4294967296.0 + 0.5)
+               : UINT32_MAX;
 }
 
 /* An array and its length: one without the other. */
 static cls_status check_array(const char *name, const char *counter, const void *array, uint32_t n)
 {
-    return array == NULL && n != 0 ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %u, but params->%s is NULL",
-                                              counter, (unsigned)n, name)
-                                   : CLS_OK;
+    return array == NULL && n != 0
+               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %u, but params->%s is NULL",
+                          counter, (unsigned)n, name)
+               : CLS_OK;
 }
 
 /* The first of n ids that is no token; n if all are. */
@@ -156,33 +185,36 @@ static uint32_t first_outside(const int32_t *ids, uint32_t n, uint32_t vocab)
     return i;
 }
 
-static cls_status check_ids(const char *name, const char *counter, const int32_t *ids, uint32_t n, uint32_t vocab)
+static cls_status check_ids(const char *name, const char *counter, const int32_t *ids, uint32_t n,
+                            uint32_t vocab)
 {
     const cls_status status = check_array(name, counter, ids, n);
     const uint32_t at = status == CLS_OK ? first_outside(ids, n, vocab) : n;
-    return at == n
-               ? status
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u] is %d, which is no token of a vocabulary of %u",
-                          name, (unsigned)at, (int)ids[at], (unsigned)vocab);
+    return at == n ? status
+                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                              "params->%s[%u] is %d, which is no token of a vocabulary of %u", name,
+                              (unsigned)at, (int)ids[at], (unsigned)vocab);
 }
 
-static cls_status check_sequences(const char *name, const char *counter, const cls_sequence *sequences, uint32_t n,
-                                  uint32_t vocab)
+static cls_status check_sequences(const char *name, const char *counter,
+                                  const cls_sequence *sequences, uint32_t n, uint32_t vocab)
 {
     const cls_status status = check_array(name, counter, sequences, n);
     for (uint32_t i = 0; status == CLS_OK && i < n; i++) {
         const cls_sequence *const s = &sequences[i];
         if (s->count == 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u].count is 0; a sequence has at least one id",
-                            name, (unsigned)i);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s[%u].count is 0; a sequence has at least one id", name,
+                            (unsigned)i);
         if (s->ids == NULL)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s[%u].count is %u, but its ids are NULL", name,
-                            (unsigned)i, (unsigned)s->count);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s[%u].count is %u, but its ids are NULL", name, (unsigned)i,
+                            (unsigned)s->count);
         const uint32_t at = first_outside(s->ids, s->count, vocab);
         if (at < s->count)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->%s[%u].ids[%u] is %d, which is no token of a vocabulary of %u", name, (unsigned)i,
-                            (unsigned)at, (int)s->ids[at], (unsigned)vocab);
+                            "params->%s[%u].ids[%u] is %d, which is no token of a vocabulary of %u",
+                            name, (unsigned)i, (unsigned)at, (int)s->ids[at], (unsigned)vocab);
     }
     return status;
 }
@@ -190,17 +222,22 @@ static cls_status check_sequences(const char *name, const char *counter, const c
 /* What the lists may not contain. */
 static cls_status check_lists(const cls_params *p, uint32_t vocab)
 {
-    cls_status status = check_array("logit_bias", "logit_bias_count", p->logit_bias, p->logit_bias_count);
+    cls_status status =
+        check_array("logit_bias", "logit_bias_count", p->logit_bias, p->logit_bias_count);
     if (status != CLS_OK)
         return status;
     for (uint32_t i = 0; i < p->logit_bias_count; i++) {
         const cls_logit_bias *const b = &p->logit_bias[i];
         if (b->id < 0 || (uint32_t)b->id >= vocab)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias[%u].id is %d, which is no token of a vocabulary of %u",
-                            (unsigned)i, (int)b->id, (unsigned)vocab);
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "params->logit_bias[%u].id is %d, which is no token of a vocabulary of %u",
+                (unsigned)i, (int)b->id, (unsigned)vocab);
         if (!(b->bias < INFINITY))
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->logit_bias[%u].bias is %g; it must be finite, or -inf to ban the token",
-                            (unsigned)i, (double)b->bias);
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "params->logit_bias[%u].bias is %g; it must be finite, or -inf to ban the token",
+                (unsigned)i, (double)b->bias);
     }
     status = check_ids("stop_ids", "stop_count", p->stop_ids, p->stop_count, vocab);
     if (status == CLS_OK)
@@ -210,9 +247,11 @@ static cls_status check_lists(const cls_params *p, uint32_t vocab)
     if (status == CLS_OK)
         status = cls_reserved_check("params->reserved", (uint32_t)p->reserved);
     if (status == CLS_OK)
-        status = check_sequences("dry_breakers", "dry_breaker_count", p->dry_breakers, p->dry_breaker_count, vocab);
+        status = check_sequences("dry_breakers", "dry_breaker_count", p->dry_breakers,
+                                 p->dry_breaker_count, vocab);
     if (status == CLS_OK)
-        status = check_sequences("bad_words", "bad_word_count", p->bad_words, p->bad_word_count, vocab);
+        status =
+            check_sequences("bad_words", "bad_word_count", p->bad_words, p->bad_word_count, vocab);
     return status;
 }
 
@@ -230,27 +269,29 @@ static cls_status check_dry(const cls_params *p)
 static cls_status check_penalties(const cls_params *p)
 {
     if (!(p->repetition_penalty >= 1e-30f && p->repetition_penalty <= 1e30f))
-        return bad("repetition_penalty", (double)p->repetition_penalty, "above 0 (from 1e-30 to 1e30); 1 is off");
+        return bad("repetition_penalty", (double)p->repetition_penalty,
+                   "above 0 (from 1e-30 to 1e30); 1 is off");
     if (!(fabsf(p->frequency_penalty) <= 1e30f))
-        return bad("frequency_penalty", (double)p->frequency_penalty, "between -1e30 and 1e30; 0 is off");
+        return bad("frequency_penalty", (double)p->frequency_penalty,
+                   "between -1e30 and 1e30; 0 is off");
     if (!(fabsf(p->presence_penalty) <= 1e30f))
-        return bad("presence_penalty", (double)p->presence_penalty, "between -1e30 and 1e30; 0 is off");
+        return bad("presence_penalty", (double)p->presence_penalty,
+                   "between -1e30 and 1e30; 0 is off");
     if (p->penalty_scope != CLS_SCOPE_OUTPUT && p->penalty_scope != CLS_SCOPE_ALL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->penalty_scope is %d, which is no cls_penalty_scope",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->penalty_scope is %d, which is no cls_penalty_scope",
                         (int)p->penalty_scope);
     if (p->penalty_window > CLS_MAX_HISTORY)
         return bad("penalty_window", (double)p->penalty_window, "at most 16384; 0 is all");
     return CLS_OK;
 }
 
-float cls_normal(float x)
-{
-    return fabsf(x) < 0x1p-126f ? 0.0f : x;
-}
+float cls_normal(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
 
 static void set_penalties(const cls_params *p, cls_slot *slot)
 {
-    int raises = p->repetition_penalty < 1.0f || p->frequency_penalty < 0.0f || p->presence_penalty < 0.0f;
+    int raises =
+        p->repetition_penalty < 1.0f || p->frequency_penalty < 0.0f || p->presence_penalty < 0.0f;
     for (uint32_t i = 0; i < p->logit_bias_count; i++)
         raises |= p->logit_bias[i].bias > 0.0f;
     slot->repetition = p->repetition_penalty;
@@ -261,8 +302,8 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
     slot->max_tokens = p->max_tokens;
     slot->flags |= raises ? CLS_SLOT_RAISES : 0;
     slot->flags |= p->penalty_scope == CLS_SCOPE_ALL ? CLS_SLOT_SCOPE_ALL : 0;
-    if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f ||
-        p->logit_bias_count != 0)
+    if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f ||
+        p->presence_penalty != 0.0f || p->logit_bias_count != 0)
         slot->flags |= CLS_SLOT_PENALIZED;
     if (cls_params_allow_some(p))
         slot->flags |= CLS_SLOT_ALLOWED;
@@ -284,8 +325,9 @@ static void set_history(const cls_params *p, cls_slot *slot)
 /* Whether a stage needs the mass of what is left when it comes. */
 static int needs_mass(uint8_t stage, const cls_slot *slot)
 {
-    return stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_TYPICAL_P || stage == CLS_STAGE_XTC || stage == CLS_STAGE_P_LESS ||
-           stage == CLS_STAGE_MIROSTAT_2 || (stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC));
+    return stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_TYPICAL_P || stage == CLS_STAGE_XTC ||
+           stage == CLS_STAGE_P_LESS || stage == CLS_STAGE_MIROSTAT_2 ||
+           (stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC));
 }
 
 static void set_samplers(const cls_params *p, cls_slot *slot)
@@ -308,7 +350,8 @@ static void set_samplers(const cls_params *p, cls_slot *slot)
     slot->reset_id = p->top_p_reset_id;
     slot->tau = (uint32_t)((double)p->mirostat_tau * 1048576.0 + 0.5);
     slot->eta = (uint32_t)((double)p->mirostat_eta * 16777216.0 + 0.5);
-    slot->target = p->adaptive_target > 0.0f ? (uint32_t)((double)p->adaptive_target * 1073741824.0 + 0.5) : 0;
+    slot->target =
+        p->adaptive_target > 0.0f ? (uint32_t)((double)p->adaptive_target * 1073741824.0 + 0.5) : 0;
     slot->adaptive_decay = unit_q32(p->adaptive_decay);
     if (p->dynatemp_range > 0.0f)
         slot->flags |= CLS_SLOT_DYNAMIC;
@@ -323,9 +366,11 @@ static void set_samplers(const cls_params *p, cls_slot *slot)
 /* The stages that are on, in order, and what the first of them asks of the survey. */
 static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
 {
-    const uint8_t mirostat[CLS_CHAIN_LENGTH] = { CLS_STAGE_TEMPERATURE,
-                                                 p->mirostat == 1 ? CLS_STAGE_MIROSTAT_1 : CLS_STAGE_MIROSTAT_2 };
-    const uint8_t *const chain = p->mirostat != 0 ? mirostat : p->chain == CLS_CHAIN_CUSTOM ? p->stages : presets[p->chain];
+    const uint8_t mirostat[CLS_CHAIN_LENGTH] = {
+        CLS_STAGE_TEMPERATURE, p->mirostat == 1 ? CLS_STAGE_MIROSTAT_1 : CLS_STAGE_MIROSTAT_2};
+    const uint8_t *const chain = p->mirostat != 0               ? mirostat
+                                 : p->chain == CLS_CHAIN_CUSTOM ? p->stages
+                                                                : presets[p->chain];
     uint32_t n = 0;
     int truncated = 0, bounded = 0, blocked = 0;
     float scale = CLS_LOG2E;
@@ -354,7 +399,8 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
         /* Top-k bounds the set, unless something before it must know more of
          * the row than its maximum and its mass, or takes away its head. */
         bounded |= stage == CLS_STAGE_TOP_K && !blocked;
-        blocked |= stage != CLS_STAGE_TOP_K && stage != CLS_STAGE_MIN_P && (stage != CLS_STAGE_TOP_P || truncated);
+        blocked |= stage != CLS_STAGE_TOP_K && stage != CLS_STAGE_MIN_P &&
+                   (stage != CLS_STAGE_TOP_P || truncated);
         truncated = 1;
     }
     if (!truncated && (slot->flags & CLS_SLOT_ADAPTIVE))
@@ -412,6 +458,7 @@ cls_status cls_params_check(const cls_params *params, uint32_t vocab)
 {
     cls_slot slot;
     if (vocab < 1 || vocab > CLS_MAX_VOCAB)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "vocab is %u; it must be 1 to %d", (unsigned)vocab, CLS_MAX_VOCAB);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "vocab is %u; it must be 1 to %d",
+                        (unsigned)vocab, CLS_MAX_VOCAB);
     return cls_slot_from_params(params, vocab, &slot);
 }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 /* Proves that the device computes what the host computes. */
-static cls_status self_test(cls_context *context, const cls_program *p, cl_command_queue queue, int *launched)
+static cls_status self_test(cls_context *context, const cls_program *p, cl_command_queue queue,
+                            int *launched)
 {
     enum { WORDS = 1024 };
     uint32_t words[WORDS];
@@ -34,10 +35,11 @@ static cls_status self_test(cls_context *context, const cls_program *p, cl_comma
         return cls_fail(CLS_OPENCL_ERROR, code, "the self-test did not run");
     for (uint32_t i = 0; i < n; i++)
         if (words[i] != self_test_word(i, ends))
-            return cls_fail(
-                CLS_SELF_TEST_FAILED, CL_SUCCESS,
-                "the device's arithmetic differs from float32 rounded to nearest%s (word %u: 0x%08x, not 0x%08x)",
-                ends ? ", with infinities and NaN" : "", (unsigned)i, (unsigned)words[i], (unsigned)self_test_word(i, ends));
+            return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
+                            "the device's arithmetic differs from float32 rounded to nearest%s "
+                            "(word %u: 0x%08x, not 0x%08x)",
+                            ends ? ", with infinities and NaN" : "", (unsigned)i,
+                            (unsigned)words[i], (unsigned)self_test_word(i, ends));
     return CLS_OK;
 }
 
@@ -60,7 +62,7 @@ typedef struct trial {
     uint32_t kept; /* tokens of the last step, as the host has them */
 } trial;
 
-static const int32_t prompt[PROMPT] = { 1, 7, 40, 1500, 3000 };
+static const int32_t prompt[PROMPT] = {1, 7, 40, 1500, 3000};
 
 /* Eighths from -8 to 8, which all types have exactly, in no order; and one above. */
 static void make_row(trial *t)
@@ -73,13 +75,16 @@ static void make_row(trial *t)
         t->row[i] = x;
         t->halves[i] = (uint16_t)(bits >> 16); /* bfloat16 */
         if (t->dtype == CLS_F16 && x != 0.0f)
-            t->halves[i] = (uint16_t)((bits >> 16 & 0x8000u) | ((((bits >> 23) & 255u) - 112u) << 10) | (bits >> 13 & 0x3ffu));
+            t->halves[i] =
+                (uint16_t)((bits >> 16 & 0x8000u) | ((((bits >> 23) & 255u) - 112u) << 10) |
+                           (bits >> 13 & 0x3ffu));
         else if (t->dtype == CLS_F16)
             t->halves[i] = 0;
     }
 }
 
-static cls_status open_trial(trial *t, cls_context *context, int variant, int32_t dtype, uint32_t with)
+static cls_status open_trial(trial *t, cls_context *context, int variant, int32_t dtype,
+                             uint32_t with)
 {
     cls_sampler_options o;
     cl_int code = CL_SUCCESS;
@@ -87,9 +92,11 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
     t->dtype = dtype;
     make_row(t);
     const void *const data = dtype == CLS_F32 ? (const void *)t->row : t->halves;
-    t->logits = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * VOCAB * sizeof(float), NULL, &code);
+    t->logits =
+        clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * VOCAB * sizeof(float), NULL, &code);
     if (code == CL_SUCCESS)
-        t->out = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * VOCAB * sizeof(uint32_t), NULL, &code);
+        t->out = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * VOCAB * sizeof(uint32_t), NULL,
+                                &code);
     for (size_t i = 0; i < 2 && code == CL_SUCCESS; i++)
         code = clEnqueueWriteBuffer(t->queue, t->logits, CL_TRUE, i * VOCAB * cls_dtype_size(dtype),
                                     VOCAB * cls_dtype_size(dtype), data, 0, NULL, NULL);
@@ -127,14 +134,17 @@ static cls_status differs(int variant, const char *what, int32_t is, int32_t sho
 {
     if (cls_proofs_only_run)
         return CLS_OK;
-    return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS, "the program %s gives another %s than the host: %d, not %d",
+    return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
+                    "the program %s gives another %s than the host: %d, not %d",
                     cls_variants[variant].name, what, (int)is, (int)should);
 }
 
 static cls_status read_words(const trial *t, void *words, size_t n)
 {
-    const cl_int code = clEnqueueReadBuffer(t->queue, t->out, CL_TRUE, 0, n * sizeof(uint32_t), words, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "a program's proof did not run");
+    const cl_int code = clEnqueueReadBuffer(t->queue, t->out, CL_TRUE, 0, n * sizeof(uint32_t),
+                                            words, 0, NULL, NULL);
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code, "a program's proof did not run");
 }
 
 /* Two tokens of a request against the host's, and the mass that each was drawn from. */
@@ -175,14 +185,18 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *wish, int *
         if (status == CLS_OK && token != result.token)
             status = differs(variant, "token", token, result.token);
         if (status == CLS_OK && !(t->params.temperature < 1e-5f) && row.mass != expected.mass)
-            status = differs(variant, "mass", (int32_t)(uint32_t)row.mass, (int32_t)(uint32_t)expected.mass);
+            status = differs(variant, "mass", (int32_t)(uint32_t)row.mass,
+                             (int32_t)(uint32_t)expected.mass);
         output = token;
         t->kept = result.kept;
     }
     return status;
 }
 
-static int has(const trial *t, int variant) { return t->sampler->ready[t->dtype][variant].kernel != NULL; }
+static int has(const trial *t, int variant)
+{
+    return t->sampler->ready[t->dtype][variant].kernel != NULL;
+}
 
 /* What a row's kernels are to meet: all that this variant and those with it serve. */
 static void ask_for(trial *t, int variant)
@@ -194,9 +208,12 @@ static void ask_for(trial *t, int variant)
     if (lists && v->kernel != CLS_SLOTS && variant != CLS_SURVEY_0 && variant != CLS_TOKEN_0) {
         p->top_p = 0.9f;
         p->min_p = 0.02f;
-        p->top_k = searched ? 0 : t->context->shape.shortlist < 50 ? (int32_t)t->context->shape.shortlist : 50;
+        p->top_k = searched                           ? 0
+                   : t->context->shape.shortlist < 50 ? (int32_t)t->context->shape.shortlist
+                                                      : 50;
     }
-    if (cls_variant_serves(variant, CLS_FEATURE_PENALTIES) && v->kernel != CLS_SLOTS && has(t, CLS_SURVEY_1)) {
+    if (cls_variant_serves(variant, CLS_FEATURE_PENALTIES) && v->kernel != CLS_SLOTS &&
+        has(t, CLS_SURVEY_1)) {
         p->repetition_penalty = 1.25f;
         p->presence_penalty = 0.5f;
     }
@@ -237,12 +254,14 @@ static cls_status prove_report(trial *t, int variant, int *launched)
     for (uint32_t i = 0; i < VOCAB; i++)
         above_0 += words[1 + i] != 0;
     kept = cls_variants[variant].kernel == CLS_REPORT ? kept : above_0;
-    return kept == (int32_t)t->kept ? CLS_OK : differs(variant, "number of kept tokens", kept, (int32_t)t->kept);
+    return kept == (int32_t)t->kept
+               ? CLS_OK
+               : differs(variant, "number of kept tokens", kept, (int32_t)t->kept);
 }
 
 static cls_status prove_accept(trial *t, int variant, int *launched)
 {
-    const cls_ints tokens = { .host = prompt };
+    const cls_ints tokens = {.host = prompt};
     cls_status status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
     cls_slot slot;
     cl_int code = CL_SUCCESS;
@@ -250,10 +269,14 @@ static cls_status prove_accept(trial *t, int variant, int *launched)
     if (status == CLS_OK)
         status = cls_accept(t->sampler, t->queue, 1, &tokens, NULL, 0, NULL, NULL);
     if (status == CLS_OK)
-        code = clEnqueueReadBuffer(t->queue, t->sampler->slot_buffer, CL_TRUE, 0, sizeof slot, &slot, 0, NULL, NULL);
+        code = clEnqueueReadBuffer(t->queue, t->sampler->slot_buffer, CL_TRUE, 0, sizeof slot,
+                                   &slot, 0, NULL, NULL);
     if (status != CLS_OK || code != CL_SUCCESS)
-        return status != CLS_OK ? status : cls_fail(CLS_OPENCL_ERROR, code, "a program's proof did not run");
-    return slot.position == 1 && slot.outputs == 1 ? CLS_OK : differs(variant, "position", (int32_t)slot.position, 1);
+        return status != CLS_OK ? status
+                                : cls_fail(CLS_OPENCL_ERROR, code, "a program's proof did not run");
+    return slot.position == 1 && slot.outputs == 1
+               ? CLS_OK
+               : differs(variant, "position", (int32_t)slot.position, 1);
 }
 
 static cls_status prove_draw(trial *t, int variant, int *launched)
@@ -264,9 +287,11 @@ static cls_status prove_draw(trial *t, int variant, int *launched)
     int32_t ids[N], token = -2, expected = -1;
     for (int32_t i = 0; i < N; i++)
         ids[i] = i;
-    cl_int code = clEnqueueWriteBuffer(t->queue, t->out, CL_TRUE, 64, sizeof ids, ids, 0, NULL, NULL);
+    cl_int code =
+        clEnqueueWriteBuffer(t->queue, t->out, CL_TRUE, 64, sizeof ids, ids, 0, NULL, NULL);
     if (code == CL_SUCCESS) /* candidates' logits are float32, whatever the rows' are */
-        code = clEnqueueWriteBuffer(t->queue, t->logits, CL_TRUE, 0, N * sizeof(float), t->row, 0, NULL, NULL);
+        code = clEnqueueWriteBuffer(t->queue, t->logits, CL_TRUE, 0, N * sizeof(float), t->row, 0,
+                                    NULL, NULL);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "no buffers for a program's proof");
     cls_host_candidates_default(&host, sizeof host);
@@ -281,7 +306,7 @@ static cls_status prove_draw(trial *t, int variant, int *launched)
     cls_draw_call_default(&call, sizeof call);
     call.rows = 1;
     call.n = N;
-    call.ids = (cls_buffer){ t->out, 64 };
+    call.ids = (cls_buffer){t->out, 64};
     call.logits.buffer = t->logits;
     call.tokens.buffer = t->out;
     *launched = 1;
@@ -289,14 +314,15 @@ static cls_status prove_draw(trial *t, int variant, int *launched)
         status = cls_draw(t->sampler, t->queue, &call, 0, NULL, NULL);
     if (status == CLS_OK)
         status = read_words(t, &token, 1);
-    return status != CLS_OK || token == expected ? status : differs(variant, "token", token, expected);
+    return status != CLS_OK || token == expected ? status
+                                                 : differs(variant, "token", token, expected);
 }
 
 static cls_status prove_verify(trial *t, int variant, int *launched)
 {
-    static const int32_t cu[2] = { 0, 2 }, id = 1234;
+    static const int32_t cu[2] = {0, 2}, id = 1234;
     cls_verify_call call;
-    int32_t words[3] = { -2, -2, -2 };
+    int32_t words[3] = {-2, -2, -2};
     /* Without a distribution of its own the draft is accepted by its probability
      * against 1: either that, or another token is drawn in its place. */
     cls_status status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
@@ -318,13 +344,15 @@ static cls_status prove_verify(trial *t, int variant, int *launched)
     if (status != CLS_OK)
         return status;
     const int right = words[2] == 1 ? words[0] == id && words[1] >= 0 && words[1] < VOCAB
-                                    : words[2] == 0 && words[0] >= 0 && words[0] < VOCAB && words[0] != id && words[1] == -1;
+                                    : words[2] == 0 && words[0] >= 0 && words[0] < VOCAB &&
+                                          words[0] != id && words[1] == -1;
     return right ? CLS_OK : differs(variant, "number of accepted drafts", words[2], 1);
 }
 
 /* ------------------------------------------------------------------------- all */
 
-static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype, uint32_t with, int *launched)
+static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype, uint32_t with,
+                      int *launched)
 {
     cls_step step;
     cls_status status = open_trial(t, context, variant, dtype, with);
@@ -363,13 +391,15 @@ cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t 
     } else {
         trial *const t = calloc(1, sizeof *t);
         if (t == NULL) {
-            status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a program's proof");
+            status =
+                cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a program's proof");
         } else {
             t->queue = queue;
             status = run(t, context, variant, dtype, with, &launched);
             clFinish(queue);
             if (launched)
-                *ran = t->sampler->refused != 0 ? t->sampler->refused : t->sampler->ran | UINT32_C(1) << variant;
+                *ran = t->sampler->refused != 0 ? t->sampler->refused
+                                                : t->sampler->ran | UINT32_C(1) << variant;
             close_trial(t);
             free(t);
         }

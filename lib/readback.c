@@ -42,7 +42,8 @@ void cls_readback_destroy(cls_readback *r)
         over &= cls_upload_end(&r->entries[i].done);
         forget(&r->entries[i]);
     }
-    if (r->data != NULL && over && clEnqueueUnmapMemObject(r->queue, r->pinned, r->data, 0, NULL, NULL) == CL_SUCCESS)
+    if (r->data != NULL && over &&
+        clEnqueueUnmapMemObject(r->queue, r->pinned, r->data, 0, NULL, NULL) == CL_SUCCESS)
         clFinish(r->queue);
     if (r->queue != NULL)
         clReleaseCommandQueue(r->queue);
@@ -53,7 +54,8 @@ void cls_readback_destroy(cls_readback *r)
     free(r);
 }
 
-cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth, cls_readback **out)
+cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth,
+                               cls_readback **out)
 {
     cl_int code = CL_SUCCESS;
     if (out == NULL)
@@ -64,9 +66,11 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
     if (size < 1 || size > (size_t)1 << 30)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is %zu; it must be 1 to 2^30", size);
     if (depth < 1 || depth > 1024)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "depth is %u; it must be 1 to 1024", (unsigned)depth);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "depth is %u; it must be 1 to 1024",
+                        (unsigned)depth);
     if (size > SIZE_MAX / depth - 63)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is %zu and depth %u: together more than this machine's %zu bytes",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "size is %zu and depth %u: together more than this machine's %zu bytes",
                         size, (unsigned)depth, SIZE_MAX);
     cls_readback *const r = calloc(1, sizeof *r);
     if (r == NULL)
@@ -81,14 +85,16 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
         cls_readback_destroy(r);
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a readback");
     }
-    r->pinned = clCreateBuffer(context->cl, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, r->stride * depth, NULL, &code);
+    r->pinned = clCreateBuffer(context->cl, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
+                               r->stride * depth, NULL, &code);
     if (code == CL_SUCCESS)
         r->queue = clCreateCommandQueue(context->cl, context->device, 0, &code);
     if (code == CL_SUCCESS)
-        r->data = clEnqueueMapBuffer(r->queue, r->pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, r->stride * depth, 0, NULL,
-                                     NULL, &code);
+        r->data = clEnqueueMapBuffer(r->queue, r->pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                     r->stride * depth, 0, NULL, NULL, &code);
     if (code != CL_SUCCESS) {
-        cls_fail(CLS_OPENCL_ERROR, code, "cannot have %zu bytes of page-locked memory", r->stride * depth);
+        cls_fail(CLS_OPENCL_ERROR, code, "cannot have %zu bytes of page-locked memory",
+                 r->stride * depth);
         cls_readback_destroy(r);
         return CLS_OPENCL_ERROR;
     }
@@ -100,11 +106,13 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
 static cl_int ask(const entry *e, cl_int *state)
 {
     *state = CL_COMPLETE;
-    return e->done != NULL ? clGetEventInfo(e->done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof *state, state, NULL) : CL_SUCCESS;
+    return e->done != NULL ? clGetEventInfo(e->done, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                            sizeof *state, state, NULL)
+                           : CL_SUCCESS;
 }
 
-cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls_buffer *from, size_t size, cl_uint n_wait,
-                              const cl_event *wait, uint64_t *ticket)
+cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls_buffer *from,
+                              size_t size, cl_uint n_wait, const cl_event *wait, uint64_t *ticket)
 {
     cl_event done = NULL;
     if (r == NULL)
@@ -114,9 +122,11 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     if (ticket == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "ticket is NULL");
     if (size < 1 || size > r->size)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is %zu; an entry has %zu bytes", size, r->size);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is %zu; an entry has %zu bytes", size,
+                        r->size);
     if (from->offset != (size_t)from->offset)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "from->offset is %llu; this machine has %zu bytes at most",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "from->offset is %llu; this machine has %zu bytes at most",
                         (unsigned long long)from->offset, SIZE_MAX);
     int ordered;
     cls_status status = cls_wait_check(r->context, n_wait, wait);
@@ -131,13 +141,15 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot ask whether an earlier read is over");
     if (state > CL_COMPLETE)
-        return cls_fail(CLS_BUSY, CL_SUCCESS, "all %u reads of the ring are under way: flush the queue and wait for one",
+        return cls_fail(CLS_BUSY, CL_SUCCESS,
+                        "all %u reads of the ring are under way: flush the queue and wait for one",
                         (unsigned)r->depth);
     code = clRetainCommandQueue(queue);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot retain queue");
     code = clEnqueueReadBuffer(queue, from->buffer, CL_FALSE, (size_t)from->offset, size,
-                               r->data + (size_t)(r->next % r->depth) * r->stride, n_wait, wait, &done);
+                               r->data + (size_t)(r->next % r->depth) * r->stride, n_wait, wait,
+                               &done);
     if (code != CL_SUCCESS) {
         clReleaseCommandQueue(queue);
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue the read");
@@ -157,10 +169,11 @@ cls_status cls_readback_get(cls_readback *r, uint64_t ticket, int block, const v
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "data is NULL");
     *data = NULL;
     if (ticket >= r->next)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "ticket is %llu, but %llu reads were started", (unsigned long long)ticket,
-                        (unsigned long long)r->next);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "ticket is %llu, but %llu reads were started",
+                        (unsigned long long)ticket, (unsigned long long)r->next);
     if (r->next - ticket > r->depth)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "ticket %llu is overwritten: the ring keeps %u", (unsigned long long)ticket,
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "ticket %llu is overwritten: the ring keeps %u", (unsigned long long)ticket,
                         (unsigned)r->depth);
     entry *const e = &r->entries[ticket % r->depth];
     cl_int state, code = ask(e, &state);

@@ -15,7 +15,8 @@ static cls_mode mode_before(const cls_work *w)
     cls_mode mode = mode_begin(&w->slot);
     if (from->begun != 0)
         return (cls_mode){from->mu, from->sum, from->weight, from->top_p};
-    for (uint32_t i = w->length - w->outputs; i < w->length && (w->slot.flags & CLS_SLOT_DECAYS); i++)
+    for (uint32_t i = w->length - w->outputs; i < w->length && (w->slot.flags & CLS_SLOT_DECAYS);
+         i++)
         mode.top_p = top_p_next(&w->slot, mode.top_p, (int32_t)w->text[i]);
     return mode;
 }
@@ -27,10 +28,12 @@ static cls_mode mode_after(const cls_work *w, const cls_row *trace)
     const uint32_t id = (uint32_t)trace->token;
     cls_mode mode = slot->mode;
     if (slot->flags & CLS_SLOT_MIROSTAT)
-        mode.mu = mirostat_next(mode.mu, cls_token_depth(w, id) + mass_q20(trace->mass, w->top, w->scale), slot->tau,
-                                slot->eta);
+        mode.mu =
+            mirostat_next(mode.mu, cls_token_depth(w, id) + mass_q20(trace->mass, w->top, w->scale),
+                          slot->tau, slot->eta);
     if (slot->flags & CLS_SLOT_ADAPTIVE)
-        mode_adapt(&mode, probability_q30(cls_token_mass(w, id), trace->mass), slot->adaptive_decay);
+        mode_adapt(&mode, probability_q30(cls_token_mass(w, id), trace->mass),
+                   slot->adaptive_decay);
     if (slot->flags & CLS_SLOT_DECAYS)
         mode.top_p = top_p_next(slot, mode.top_p, trace->token);
     return mode;
@@ -75,7 +78,8 @@ static void adapt(const cls_work *w, cls_row *trace)
     trace->aim = adaptive_aim(w->slot.target, w->slot.mode.sum, w->slot.mode.weight);
     trace->least = UINT32_MAX;
     for (uint32_t i = 0; i < w->n; i++) {
-        const uint32_t d = adaptive_depth(probability_q30(cls_token_mass(w, w->set[i]), trace->mass), trace->aim);
+        const uint32_t d =
+            adaptive_depth(probability_q30(cls_token_mass(w, w->set[i]), trace->mass), trace->aim);
         trace->least = d < trace->least ? d : trace->least;
     }
     for (uint32_t i = 0; i < w->n; i++)
@@ -88,7 +92,8 @@ static void draw_set(cls_work *w, uint64_t random, cls_row *trace)
     trace->mass = cls_stage_mass(w);
     if (w->slot.flags & CLS_SLOT_ADAPTIVE)
         adapt(w, trace);
-    trace->drawn = u64_mul_hi(random, w->slot.flags & CLS_SLOT_ADAPTIVE ? trace->adapted : trace->mass);
+    trace->drawn =
+        u64_mul_hi(random, w->slot.flags & CLS_SLOT_ADAPTIVE ? trace->adapted : trace->mass);
     memset(w->mark, 0, w->vocab);
     for (uint32_t i = 0; i < w->n; i++)
         w->mark[w->set[i]] = 1;
@@ -106,16 +111,18 @@ static void draw_set(cls_work *w, uint64_t random, cls_row *trace)
 /* The final distribution: its probabilities, and the token's logarithm. */
 static void report(const cls_work *w, const cls_row *trace, cls_host_result *result)
 {
-    const int greedy = (w->slot.flags & CLS_SLOT_GREEDY) != 0, adaptive = (w->slot.flags & CLS_SLOT_ADAPTIVE) != 0;
+    const int greedy = (w->slot.flags & CLS_SLOT_GREEDY) != 0,
+              adaptive = (w->slot.flags & CLS_SLOT_ADAPTIVE) != 0;
     const uint64_t whole = adaptive ? trace->adapted : trace->mass;
     const uint32_t token = (uint32_t)trace->token;
     for (uint32_t i = 0; i < w->n && result->probs != NULL; i++)
-        result->probs[w->set[i]] = greedy ? 1.0f : u64_to_f32(drawn_weight(w, trace, w->set[i])) / u64_to_f32(whole);
+        result->probs[w->set[i]] =
+            greedy ? 1.0f : u64_to_f32(drawn_weight(w, trace, w->set[i])) / u64_to_f32(whole);
     if (greedy)
         result->logprob_final = 0.0f;
     else if (adaptive)
-        result->logprob_final =
-            (float)(log2_q24(drawn_weight(w, trace, token)) - log2_q24(whole)) * (0x1p-24f * 0x1.62e430p-1f);
+        result->logprob_final = (float)(log2_q24(drawn_weight(w, trace, token)) - log2_q24(whole)) *
+                                (0x1p-24f * 0x1.62e430p-1f);
     else
         result->logprob_final = logprob_of(w->z[token], w->top, w->scale, whole);
 }
@@ -127,9 +134,10 @@ static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
 {
     const cls_slot *const slot = &w->slot;
     const int plain = row_is_plain(slot);
-    const uint64_t random = w->row->random != NULL ? *w->row->random
-                                                   : philox_bits(CLS_PURPOSE_TOKEN, slot->seed, slot->stream,
-                                                                 w->row->position, w->row->draw);
+    const uint64_t random = w->row->random != NULL
+                                ? *w->row->random
+                                : philox_bits(CLS_PURPOSE_TOKEN, slot->seed, slot->stream,
+                                              w->row->position, w->row->draw);
     trace->max_key = key_of(w->top);
     w->scale = slot->scale;
     cls_sort_row(w);
@@ -210,21 +218,25 @@ static cls_status check_row(const cls_host_row *row)
     if (row->logits == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->logits is NULL");
     if (row->dtype < 0 || row->dtype >= CLS_DTYPES)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->dtype is %d, which is no cls_dtype", (int)row->dtype);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->dtype is %d, which is no cls_dtype",
+                        (int)row->dtype);
     if (row->vocab < 1 || row->vocab > CLS_MAX_VOCAB)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->vocab is %u; it must be 1 to %d", (unsigned)row->vocab,
-                        CLS_MAX_VOCAB);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->vocab is %u; it must be 1 to %d",
+                        (unsigned)row->vocab, CLS_MAX_VOCAB);
     if (row->mask_kind != CLS_MASK_PACKED && row->mask_kind != CLS_MASK_BOOL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->mask_kind is %d, which is no cls_mask_kind",
-                        (int)row->mask_kind);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "row->mask_kind is %d, which is no cls_mask_kind", (int)row->mask_kind);
     if (row->bias != NULL && row->bias_dtype != CLS_F32 && row->bias_dtype != CLS_F16)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->bias_dtype is %d; it must be CLS_F32 or CLS_F16",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "row->bias_dtype is %d; it must be CLS_F32 or CLS_F16",
                         (int)row->bias_dtype);
     if (row->prompt == NULL && row->prompt_count != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->prompt_count is %u, but row->prompt is NULL",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "row->prompt_count is %u, but row->prompt is NULL",
                         (unsigned)row->prompt_count);
     if (row->output == NULL && row->output_count != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->output_count is %u, but row->output is NULL",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "row->output_count is %u, but row->output is NULL",
                         (unsigned)row->output_count);
     return CLS_OK;
 }
@@ -235,8 +247,8 @@ static cls_status read_infill(cls_work *w)
     if (w->params->infill == 0)
         return CLS_OK;
     if (w->row->infill == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->infill is NULL, but params->infill is %d",
-                        (int)w->params->infill);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "row->infill is NULL, but params->infill is %d", (int)w->params->infill);
     CLS_STRUCT_INIT(&w->infill, sizeof w->infill);
     const cls_status status = CLS_STRUCT_READ(&w->infill, w->row->infill, "row->infill");
     return status == CLS_OK ? cls_infill_check(&w->infill, w->vocab) : status;
@@ -258,8 +270,9 @@ static int make_room(cls_work *w, uint32_t more)
     w->bias = malloc(n * sizeof *w->bias);
     w->mark = malloc(n);
     w->order = malloc(n * sizeof *w->order);
-    return w->text != NULL && w->z != NULL && w->tile_max != NULL && w->set != NULL && w->unit != NULL &&
-           w->mass != NULL && w->count != NULL && w->bias != NULL && w->mark != NULL && w->order != NULL;
+    return w->text != NULL && w->z != NULL && w->tile_max != NULL && w->set != NULL &&
+           w->unit != NULL && w->mass != NULL && w->count != NULL && w->bias != NULL &&
+           w->mark != NULL && w->order != NULL;
 }
 
 void cls_work_close(cls_work *w)
@@ -276,7 +289,8 @@ void cls_work_close(cls_work *w)
     free(w->order);
 }
 
-cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params, const cls_host_row *callers, uint32_t more)
+cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
+                         const cls_host_row *callers, uint32_t more)
 {
     memset(w, 0, sizeof *w);
     w->row = row;
@@ -297,8 +311,8 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params, con
     if (status == CLS_OK)
         status = read_infill(w);
     if (status == CLS_OK && !make_room(w, more))
-        status =
-            cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a row of %u tokens", (unsigned)w->vocab);
+        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                          "out of host memory for a row of %u tokens", (unsigned)w->vocab);
     return status;
 }
 

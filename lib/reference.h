@@ -51,8 +51,8 @@ typedef struct cls_work {
 /* Checks the caller's row, copies it and its parameters into our sizes, where they
  * must stay, and makes room for it with so many more tokens of output. Whatever
  * comes of it, cls_work_close(). */
-cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params, const cls_host_row *callers,
-                         uint32_t more);
+cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
+                         const cls_host_row *callers, uint32_t more);
 void cls_work_close(cls_work *w);
 
 /* From the row's logits to its token. If there is one (trace->none is 0) the work

@@ -10,12 +10,14 @@ size_t cls_dtype_size(int32_t dtype) { return dtype == CLS_F32 ? 4 : 2; }
 
 static float half_to_float(uint16_t h)
 {
-    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u, fraction = h & 0x3ffu;
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u,
+                   fraction = h & 0x3ffu;
     if (exponent == 0) {
         const float magnitude = (float)fraction * 0x1p-24f;
         return sign ? -magnitude : magnitude;
     }
-    const uint32_t bits = exponent == 31 ? 0x7f800000u | fraction << 13 : (exponent + 112) << 23 | fraction << 13;
+    const uint32_t bits =
+        exponent == 31 ? 0x7f800000u | fraction << 13 : (exponent + 112) << 23 | fraction << 13;
     return CLS_AS_F32((int32_t)(sign | bits));
 }
 
@@ -71,7 +73,9 @@ uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
     for (uint32_t i = 0; i < w->params->stop_count && outputs >= w->params->min_tokens; i++)
         if ((uint32_t)w->params->stop_ids[i] == id)
             return CLS_ROW_STOPPED;
-    return w->slot.max_tokens != 0 && outputs >= w->slot.max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0;
+    return w->slot.max_tokens != 0 && outputs >= w->slot.max_tokens
+               ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
+               : 0;
 }
 
 /* ---------------------------------------------------------------------- biases */
@@ -149,8 +153,8 @@ static void add_penalties(cls_work *w)
 {
     const cls_slot *const slot = &w->slot;
     memset(w->count, 0, w->vocab * sizeof *w->count);
-    for (uint32_t i = slot->window != 0 && w->length > slot->window ? w->length - slot->window : 0; i < w->length;
-         i++) {
+    for (uint32_t i = slot->window != 0 && w->length > slot->window ? w->length - slot->window : 0;
+         i < w->length; i++) {
         uint32_t *const count = &w->count[w->text[i]];
         if (!is_output(w, i) && !(slot->flags & CLS_SLOT_SCOPE_ALL))
             *count |= SEEN_ONLY;
@@ -159,8 +163,8 @@ static void add_penalties(cls_work *w)
     }
     for (uint32_t i = 0; i < w->vocab; i++)
         if (w->count[i] != 0)
-            w->z[i] = penalize(w->z[i], w->count[i] & ~SEEN_ONLY, slot->repetition, slot->reciprocal, slot->frequency,
-                               slot->presence);
+            w->z[i] = penalize(w->z[i], w->count[i] & ~SEEN_ONLY, slot->repetition,
+                               slot->reciprocal, slot->frequency, slot->presence);
 }
 
 /* ------------------------------------------------------------------------- DRY */
@@ -201,8 +205,10 @@ static uint32_t unbroken(const cls_params *p, const window *text)
 static void subtract(cls_work *w, uint32_t id, uint32_t exponent)
 {
     const cls_params *const p = w->params;
-    const double limit = p->dry_base > 1.000001f ? floor(88.7228391 / log((double)p->dry_base)) : (double)exponent;
-    const double most = (double)CLS_FLT_MAX, power = pow((double)p->dry_base, fmin(exponent, limit));
+    const double limit =
+        p->dry_base > 1.000001f ? floor(88.7228391 / log((double)p->dry_base)) : (double)exponent;
+    const double most = (double)CLS_FLT_MAX,
+                 power = pow((double)p->dry_base, fmin(exponent, limit));
     const double amount = fmax(-most, fmin((double)p->dry_multiplier * power, most));
     if (w->z[id] > -INFINITY)
         w->z[id] = settle(w->z[id] - cls_normal((float)amount));
@@ -213,7 +219,8 @@ static void subtract(cls_work *w, uint32_t id, uint32_t exponent)
 static void add_dry(cls_work *w)
 {
     const cls_params *const p = w->params;
-    const uint32_t n = p->dry_window != 0 && p->dry_window < history(w) ? p->dry_window : history(w);
+    const uint32_t n =
+        p->dry_window != 0 && p->dry_window < history(w) ? p->dry_window : history(w);
     if (p->dry_multiplier == 0.0f || p->dry_base < 1.0f || n <= p->dry_allowed_length)
         return;
     const window text = {w->text + (w->length - n), n};

@@ -17,7 +17,9 @@ void cls_weigh(cls_work *w)
 uint32_t cls_token_weight(const cls_work *w, uint32_t id)
 {
     const cls_unit *const unit = &w->unit[id / CLS_TILE];
-    return w->z[id] > CLS_AS_F32((int32_t)0xff800000) ? weight(w->z[id], unit->max, w->scale, unit->fraction) : 0;
+    return w->z[id] > CLS_AS_F32((int32_t)0xff800000)
+               ? weight(w->z[id], unit->max, w->scale, unit->fraction)
+               : 0;
 }
 
 uint64_t cls_token_mass(const cls_work *w, uint32_t id)
@@ -50,9 +52,15 @@ uint64_t cls_set_mass(const cls_work *w)
 }
 
 /* Nobody sums up an untouched row by tokens. */
-uint64_t cls_stage_mass(const cls_work *w) { return w->touched ? cls_set_mass(w) : cls_row_mass(w); }
+uint64_t cls_stage_mass(const cls_work *w)
+{
+    return w->touched ? cls_set_mass(w) : cls_row_mass(w);
+}
 
-uint32_t cls_token_depth(const cls_work *w, uint32_t id) { return depth_q20(w->z[id], w->top, w->scale); }
+uint32_t cls_token_depth(const cls_work *w, uint32_t id)
+{
+    return depth_q20(w->z[id], w->top, w->scale);
+}
 
 uint32_t cls_mean_depth(const cls_work *w, uint64_t mass)
 {
@@ -77,7 +85,10 @@ void cls_keep_marked(cls_work *w)
 }
 
 /* The same, but not fewer than min_keep. */
-static void truncate_to(cls_work *w, uint32_t n) { cls_keep_first(w, n > w->slot.min_keep ? n : w->slot.min_keep); }
+static void truncate_to(cls_work *w, uint32_t n)
+{
+    cls_keep_first(w, n > w->slot.min_keep ? n : w->slot.min_keep);
+}
 
 static void keep_top_p(cls_work *w, cls_row *trace)
 {
@@ -141,7 +152,8 @@ static void keep_p_less(cls_work *w)
 static void keep_xtc(cls_work *w, cls_row *trace)
 {
     const cls_slot *const slot = &w->slot;
-    const uint64_t bits = philox_bits(CLS_PURPOSE_XTC, slot->seed, slot->stream, w->row->position, w->row->draw);
+    const uint64_t bits =
+        philox_bits(CLS_PURPOSE_XTC, slot->seed, slot->stream, w->row->position, w->row->draw);
     const uint32_t size = mass_q20(cls_stage_mass(w), w->top, w->scale);
     if (!(u64_hi(bits) >> 1 < slot->xtc) || slot->xtc_depth < size)
         return;

@@ -108,7 +108,8 @@ static void merge_prefixes(cls_work *w, uint64_t *mass)
 
 /* Drops tokens of text that have less than a share of a mass, one of so many.
  * Returns how many are left; `left`: their mass, and the ends'. */
-static uint32_t drop_unlikely(cls_work *w, const uint64_t *mass, uint64_t shares, uint64_t of, uint64_t *left)
+static uint32_t drop_unlikely(cls_work *w, const uint64_t *mass, uint64_t shares, uint64_t of,
+                              uint64_t *left)
 {
     uint32_t texts = 0;
     *left = 0;

@@ -8,15 +8,17 @@ static cls_status check_range(const char *name, int64_t value, int64_t least, in
 {
     return value >= least && value <= most
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "drafts->%s is %lld; it must be %lld to %lld", name,
-                          (long long)value, (long long)least, (long long)most);
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "drafts->%s is %lld; it must be %lld to %lld", name, (long long)value,
+                          (long long)least, (long long)most);
 }
 
 static cls_status check_share(const char *name, float value, float most)
 {
     return value > 0.0f && value <= most
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "drafts->%s is %g; it must be above 0 and at most %g", name,
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "drafts->%s is %g; it must be above 0 and at most %g", name,
                           (double)value, (double)most);
 }
 
@@ -24,12 +26,13 @@ static cls_status check_parents(const cls_host_drafts *d)
 {
     if (d->parents != NULL && d->method != CLS_VERIFY_MATCH && d->method != CLS_VERIFY_GREEDY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "drafts->parents is given; drafts->method must be CLS_VERIFY_MATCH or CLS_VERIFY_GREEDY then");
+                        "drafts->parents is given; drafts->method must be CLS_VERIFY_MATCH or "
+                        "CLS_VERIFY_GREEDY then");
     for (uint32_t i = 0; i < d->n && d->parents != NULL; i++)
         if (d->parents[i] < -1 || d->parents[i] >= (int32_t)i)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "drafts->parents[%u] is %d; it must be -1 or an earlier draft", (unsigned)i,
-                            (int)d->parents[i]);
+                            "drafts->parents[%u] is %d; it must be -1 or an earlier draft",
+                            (unsigned)i, (int)d->parents[i]);
     return CLS_OK;
 }
 
@@ -42,10 +45,13 @@ static cls_status check_drafts(const cls_host_drafts *d)
     if (status == CLS_OK)
         status = check_range("draft_kind", d->draft_kind, CLS_DRAFT_NONE, CLS_DRAFT_LOGITS);
     if (status == CLS_OK && d->n != 0 && d->ids == NULL)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "drafts->ids is NULL, but drafts->n is %u", (unsigned)d->n);
-    if (status == CLS_OK && d->n != 0 && distributions && d->draft_kind != CLS_DRAFT_NONE && d->draft == NULL)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "drafts->draft is NULL, but drafts->draft_kind is %d",
-                          (int)d->draft_kind);
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "drafts->ids is NULL, but drafts->n is %u",
+                          (unsigned)d->n);
+    if (status == CLS_OK && d->n != 0 && distributions && d->draft_kind != CLS_DRAFT_NONE &&
+        d->draft == NULL)
+        status =
+            cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                     "drafts->draft is NULL, but drafts->draft_kind is %d", (int)d->draft_kind);
     if (status == CLS_OK && d->method == CLS_VERIFY_TYPICAL)
         status = check_share("epsilon", d->epsilon, 1.0f);
     if (status == CLS_OK && d->method == CLS_VERIFY_TYPICAL)
@@ -69,12 +75,14 @@ static cls_status check_strides(cls_verification *v)
         if (*strides[i].stride == 0)
             *strides[i].stride = strides[i].width;
         if (*strides[i].stride < strides[i].width)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "drafts->%s is %llu, less than a row's %llu elements",
-                            strides[i].name, (unsigned long long)*strides[i].stride,
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "drafts->%s is %llu, less than a row's %llu elements", strides[i].name,
+                            (unsigned long long)*strides[i].stride,
                             (unsigned long long)strides[i].width);
     }
     if (v->row.random != NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "drafts->row->random is given; a verification draws by position");
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "drafts->row->random is given; a verification draws by position");
     return CLS_OK;
 }
 
@@ -85,8 +93,8 @@ static cls_status verify(cls_verification *v)
     v->q = malloc(n * sizeof *v->q);
     v->output = malloc((count + v->drafts.n + 1) * sizeof *v->output);
     if (v->p == NULL || v->q == NULL || v->output == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a verification of %u tokens",
-                        (unsigned)n);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                        "out of host memory for a verification of %u tokens", (unsigned)n);
     if (count != 0)
         memcpy(v->output, v->row.output, count * sizeof *v->output);
     v->row.output = v->output;
@@ -97,7 +105,8 @@ static cls_status verify(cls_verification *v)
         if (status != CLS_OK)
             return status;
     }
-    v->single = (v->w.slot.flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) != 0; /* none of a greedy one */
+    v->single =
+        (v->w.slot.flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) != 0; /* none of a greedy one */
     v->by_token = (v->w.slot.flags & CLS_SLOT_GREEDY) != 0 || v->drafts.method == CLS_VERIFY_MATCH;
     cls_verification_walk(v);
     v->result.status = (int32_t)v->status;

@@ -20,7 +20,8 @@ static int look(cls_verification *v, uint32_t r, uint32_t depth)
     if (v->first.mask != NULL)
         v->row.mask = (const char *)v->first.mask + r * d->mask_stride * word;
     if (v->first.bias != NULL)
-        v->row.bias = (const char *)v->first.bias + r * d->bias_stride * cls_dtype_size(v->row.bias_dtype);
+        v->row.bias =
+            (const char *)v->first.bias + r * d->bias_stride * cls_dtype_size(v->row.bias_dtype);
     v->row.output_count = v->first.output_count + depth;
     v->row.position = v->first.position + depth;
     cls_work_run(&v->w, &v->trace, &result);
@@ -36,7 +37,8 @@ static void follow(cls_verification *v, uint32_t draft, uint32_t depth)
 
 static uint64_t random_bits(const cls_verification *v, uint32_t purpose, uint32_t depth)
 {
-    return philox_bits(purpose, v->w.slot.seed, v->w.slot.stream, v->first.position + depth, v->first.draw);
+    return philox_bits(purpose, v->w.slot.seed, v->w.slot.stream, v->first.position + depth,
+                       v->first.draw);
 }
 
 /* The row's probabilities: of its final set. */
@@ -130,7 +132,8 @@ static int is_typical(const cls_verification *v, uint32_t id)
     const cls_work *const w = &v->w;
     const uint32_t mass = mass_q20(v->trace.mass, w->top, w->scale);
     const int64_t entropy = (int64_t)mass + cls_mean_depth(w, v->trace.mass);
-    const int64_t least = bits_q20(v->drafts.epsilon), relative = bits_q20(v->drafts.delta) + entropy;
+    const int64_t least = bits_q20(v->drafts.epsilon),
+                  relative = bits_q20(v->drafts.delta) + entropy;
     for (uint32_t i = 0; i < w->n; i++)
         if (w->set[i] == id)
             return (int64_t)cls_token_depth(w, id) + mass < (least > relative ? least : relative);
@@ -146,13 +149,17 @@ static int emit(cls_verification *v, int32_t token, int32_t draft)
     out->tokens[out->emitted++] = token;
     if (draft != NOTHING)
         out->nodes[out->accepted++] = draft;
-    const uint32_t stops = cls_work_stops(&v->w, v->outputs + (uint32_t)out->emitted, (uint32_t)token);
+    const uint32_t stops =
+        cls_work_stops(&v->w, v->outputs + (uint32_t)out->emitted, (uint32_t)token);
     v->status |= stops;
     return stops != 0;
 }
 
 /* Whether a row that has no draft after it emits its token. */
-static int has_bonus(const cls_verification *v) { return v->drafts.n == 0 || !v->drafts.disable_bonus; }
+static int has_bonus(const cls_verification *v)
+{
+    return v->drafts.n == 0 || !v->drafts.disable_bonus;
+}
 
 /* The draft that is accepted after row r, or NOTHING, and then what is emitted in its place. */
 static int32_t judge(cls_verification *v, uint32_t r, uint32_t depth, int32_t *instead)
@@ -207,7 +214,8 @@ static void walk_block(cls_verification *v)
         more = there && i < v->drafts.n && is_draft(v, i);
         const uint64_t left = more ? residual_mass(v, reach) : 0;
         const uint64_t bits = random_bits(v, CLS_PURPOSE_BLOCK + i - 1, 0);
-        const int likely = more ? accepts(bits, left, left + CLS_ONE_Q63 - reach) : accepts(bits, reach, CLS_ONE_Q63);
+        const int likely = more ? accepts(bits, left, left + CLS_ONE_Q63 - reach)
+                                : accepts(bits, reach, CLS_ONE_Q63);
         if (i == 0 || likely) {
             good = i;
             status = v->status;

@@ -5,19 +5,14 @@
 
 /* --------------------------------------------------------------- what kernels are told */
 
-cls_wide cls_wide_of(uint64_t x)
-{
-    return (cls_wide){ (uint32_t)x, (uint32_t)(x >> 32) };
-}
+cls_wide cls_wide_of(uint64_t x) { return (cls_wide){(uint32_t)x, (uint32_t)(x >> 32)}; }
 
-cls_wide cls_place(const cls_buffer *b, size_t element)
-{
-    return cls_wide_of(b->offset / element);
-}
+cls_wide cls_place(const cls_buffer *b, size_t element) { return cls_wide_of(b->offset / element); }
 
 cls_wide cls_map_place(const cls_sampler *s, enum cls_map which, const cls_ints *map)
 {
-    return map->host != NULL ? cls_wide_of((uint64_t)which * s->max_rows) : cls_place(&map->device, sizeof(int32_t));
+    return map->host != NULL ? cls_wide_of((uint64_t)which * s->max_rows)
+                             : cls_place(&map->device, sizeof(int32_t));
 }
 
 void cls_request_args(cls_args *a, const cls_sampler *s, const cls_ints *slots, uint32_t has)
@@ -49,14 +44,12 @@ static void draft_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
     a->firsts = CLS_MAP_FIRSTS * s->max_rows;
     a->draft_ids_offset = cls_map_place(s, CLS_MAP_TOKENS, &plan->draft_ids);
     a->draft_kind = plan->draft_kind;
-    a->draft_offset = cls_place(&plan->draft, plan->draft_kind == CLS_DRAFT_LOGITS ? plan->logit_size : sizeof(float));
+    a->draft_offset = cls_place(
+        &plan->draft, plan->draft_kind == CLS_DRAFT_LOGITS ? plan->logit_size : sizeof(float));
     a->draft_stride = cls_wide_of(plan->draft_stride);
 }
 
-static int is_raw(enum cls_role role)
-{
-    return role == CLS_ROLE_RAW || role == CLS_ROLE_DRAFTS;
-}
+static int is_raw(enum cls_role role) { return role == CLS_ROLE_RAW || role == CLS_ROLE_DRAFTS; }
 
 void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, enum cls_role role)
 {
@@ -67,7 +60,8 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, enum
     a->tiles_per_group = cls_tiles_per_group(s, step->rows);
     a->logits_offset = cls_wide_of(step->logits.offset / plan->logit_size);
     a->row_stride = cls_wide_of(step->logits.row_stride);
-    a->mask_offset = cls_place(&step->mask.words, step->mask.kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t));
+    a->mask_offset =
+        cls_place(&step->mask.words, step->mask.kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t));
     a->mask_stride = cls_wide_of(step->mask.row_stride);
     a->mask_width = step->mask.width;
     a->mask_rows = step->mask.rows;
@@ -86,12 +80,14 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, enum
 /* ------------------------------------------------------------- buffers of kernels */
 
 /* STEP_ARGS and ROWS_ARGS of cl/row/view.cl. */
-cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which, enum cls_role role)
+cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which,
+                               enum cls_role role)
 {
     const cls_step *const step = &plan->step;
     const int raw = is_raw(role);
     /* A raw row is read as it lies, whatever else the step has. */
-    cls_arguments a = { cls_sampler_kernel(s, which, step->logits.dtype, raw ? 0 : plan->needs), 0, CL_SUCCESS };
+    cls_arguments a = {cls_sampler_kernel(s, which, step->logits.dtype, raw ? 0 : plan->needs), 0,
+                       CL_SUCCESS};
     cls_set_mem(&a, s->told[role].buffer);
     cls_set_mem(&a, step->logits.buffer);
     cls_set_buffer(&a, s, &step->mask.words);
@@ -149,10 +145,10 @@ void cls_draft_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *p
     cls_set_mem(a, s->raw_mass);
 }
 
-cls_arguments cls_request_buffers(const cls_sampler *s, enum cls_kernel which, enum cls_role role, uint32_t features,
-                                  const cls_ints *slots)
+cls_arguments cls_request_buffers(const cls_sampler *s, enum cls_kernel which, enum cls_role role,
+                                  uint32_t features, const cls_ints *slots)
 {
-    cls_arguments a = { cls_sampler_kernel(s, which, 0, features), 0, CL_SUCCESS };
+    cls_arguments a = {cls_sampler_kernel(s, which, 0, features), 0, CL_SUCCESS};
     cls_set_mem(&a, s->told[role].buffer);
     cls_set_mem(&a, s->slot_buffer);
     cls_set_map(&a, s, slots);
@@ -168,26 +164,29 @@ cls_arguments cls_request_buffers(const cls_sampler *s, enum cls_kernel which, e
  * loops stay below the 65,535 trips that llvmpipe allows it. */
 uint32_t cls_tiles_per_group(const cls_sampler *s, uint32_t rows)
 {
-    const uint64_t all = (uint64_t)s->tiles * rows, groups = 32ull * s->context->shape.compute_units;
+    const uint64_t all = (uint64_t)s->tiles * rows,
+                   groups = 32ull * s->context->shape.compute_units;
     const uint64_t n = all / groups;
     return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
 }
 
-cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which, const cls_arguments *a,
-                       cl_event *done)
+cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
+                       const cls_arguments *a, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
     const int over_tiles = cls_kernel_part(which) == CLS_OVER_TILES;
     const uint32_t per_group = cls_tiles_per_group(s, plan->step.rows);
     const size_t parts = which == CLS_REPORT ? cls_report_groups(s, plan) : 1;
-    const size_t groups[2] = { over_tiles ? (s->tiles + per_group - 1) / per_group : parts, plan->step.rows };
+    const size_t groups[2] = {over_tiles ? (s->tiles + per_group - 1) / per_group : parts,
+                              plan->step.rows};
     return cls_commands_launch(c, a, groups, done);
 }
 
 cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c)
 {
     const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_request_buffers(s, CLS_PREPARE, plan->role, plan->needs, plan->map[CLS_MAP_SLOTS]);
+    cls_arguments a =
+        cls_request_buffers(s, CLS_PREPARE, plan->role, plan->needs, plan->map[CLS_MAP_SLOTS]);
     cls_set_mem(&a, s->prepared);
     path_buffers(&a, s, plan);
     return cls_step_launch(plan, c, CLS_PREPARE, &a, NULL);
@@ -215,22 +214,25 @@ cl_int cls_step_pass(const cls_plan *plan, cls_commands *c)
 }
 
 /* Accepts tokens of a buffer, or (NULL) those of the rows' records. */
-static cl_int accept_args(cls_commands *c, const cls_ints *tokens, const cls_ints *slots, uint32_t has)
+static cl_int accept_args(cls_commands *c, const cls_ints *tokens, const cls_ints *slots,
+                          uint32_t has)
 {
     const cls_sampler *const s = c->sampler;
     cls_args a;
     memset(&a, 0, sizeof a);
-    cls_request_args(&a, s, slots, (has & CLS_HAS_SLOT_MAP) | (tokens != NULL ? CLS_HAS_TOKENS : 0));
+    cls_request_args(&a, s, slots,
+                     (has & CLS_HAS_SLOT_MAP) | (tokens != NULL ? CLS_HAS_TOKENS : 0));
     if (tokens != NULL)
         a.tokens_offset = cls_map_place(s, CLS_MAP_TOKENS, tokens);
     return cls_commands_args(c, CLS_ROLE_ACCEPT, &a);
 }
 
-static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *tokens, const cls_ints *slots, cl_event *done)
+static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *tokens,
+                            const cls_ints *slots, cl_event *done)
 {
     static const cls_ints none;
     const cls_sampler *const s = c->sampler;
-    const size_t groups[2] = { 1, rows };
+    const size_t groups[2] = {1, rows};
     cls_arguments a = cls_request_buffers(s, CLS_ACCEPT, CLS_ROLE_ACCEPT, 0, slots);
     cls_set_map(&a, s, tokens != NULL ? tokens : &none);
     cls_set_mem(&a, s->rows);
@@ -274,8 +276,8 @@ static cl_int launch_all(const cls_plan *plan, cls_commands *c, int late, cl_eve
     return code;
 }
 
-static cls_status sample_step(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
-                      const cl_event *wait, cl_event *done)
+static cls_status sample_step(cls_sampler *s, cl_command_queue queue, const cls_step *step,
+                              cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     cls_plan plan;
     cls_commands c;
@@ -286,7 +288,8 @@ static cls_status sample_step(cls_sampler *s, cl_command_queue queue, const cls_
     for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
     if (status == CLS_OK)
-        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads, &plan.step.mask);
+        status =
+            cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads, &plan.step.mask);
     if (status != CLS_OK)
         return status;
     code = cls_commands_mask(&c, &plan.step.mask);
@@ -309,8 +312,9 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
     return CLS_IN_USE(s, sample_step(s, queue, step, n_wait, wait, done));
 }
 
-static cls_status accept_tokens(cls_sampler *s, cl_command_queue queue, uint32_t rows, const cls_ints *tokens,
-                      const cls_ints *slots, cl_uint n_wait, const cl_event *wait, cl_event *done)
+static cls_status accept_tokens(cls_sampler *s, cl_command_queue queue, uint32_t rows,
+                                const cls_ints *tokens, const cls_ints *slots, cl_uint n_wait,
+                                const cl_event *wait, cl_event *done)
 {
     static const cls_ints identity;
     const cls_ints *const map = slots != NULL ? slots : &identity;
@@ -323,7 +327,8 @@ static cls_status accept_tokens(cls_sampler *s, cl_command_queue queue, uint32_t
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     if (rows < 1 || rows > s->max_rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "rows is %u; the sampler was created for 1 to %u", (unsigned)rows,
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "rows is %u; the sampler was created for 1 to %u", (unsigned)rows,
                         (unsigned)s->max_rows);
     if (tokens == NULL || (tokens->host == NULL && tokens->device.buffer == NULL))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "tokens is NULL");
@@ -363,10 +368,7 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
     return CLS_IN_USE(s, accept_tokens(s, queue, rows, tokens, slots, n_wait, wait, done));
 }
 
-uint32_t cls_sampler_launches(const cls_sampler *s)
-{
-    return s != NULL ? s->launches : 0;
-}
+uint32_t cls_sampler_launches(const cls_sampler *s) { return s != NULL ? s->launches : 0; }
 
 /* ----------------------------------------------------------------- for tests */
 
@@ -380,13 +382,16 @@ void cls_sampler_force_search(cls_sampler *s, int on)
 static int32_t unlimited_key(int32_t key)
 {
     const int32_t shift = CLS_INF_BITS - CLS_LIMIT_BITS;
-    return key >= CLS_LIMIT_BITS - 1 ? key + shift : key <= ~(CLS_LIMIT_BITS - 1) ? key - shift : key;
+    return key >= CLS_LIMIT_BITS - 1      ? key + shift
+           : key <= ~(CLS_LIMIT_BITS - 1) ? key - shift
+                                          : key;
 }
 
 cls_status cls_sampler_trace(cls_sampler *s, cl_command_queue queue, cls_row *rows, uint32_t n)
 {
-    const cl_int code = clEnqueueReadBuffer(queue, s->rows, CL_TRUE, 0, n * sizeof *rows, rows, s->last != NULL ? 1 : 0,
-                                            s->last != NULL ? &s->last : NULL, NULL);
+    const cl_int code =
+        clEnqueueReadBuffer(queue, s->rows, CL_TRUE, 0, n * sizeof *rows, rows,
+                            s->last != NULL ? 1 : 0, s->last != NULL ? &s->last : NULL, NULL);
     for (uint32_t i = 0; i < n && s->context->shape.limited; i++) {
         rows[i].max_key = unlimited_key(rows[i].max_key);
         rows[i].cut_key = unlimited_key(rows[i].cut_key);
@@ -394,5 +399,6 @@ cls_status cls_sampler_trace(cls_sampler *s, cl_command_queue queue, cls_row *ro
         rows[i].head_key = unlimited_key(rows[i].head_key);
         rows[i].draft_key = unlimited_key(rows[i].draft_key);
     }
-    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the row records");
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the row records");
 }

@@ -25,24 +25,27 @@ static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
 {
     const uint64_t rows = s->max_rows, tiles = s->tiles, max_tiles = tiles * CLS_MAX_TILES_PER_TILE;
     const allotment table[ALLOTMENTS - CLS_ROLES] = {
-        { "slots", &s->slot_buffer, (uint64_t)s->slots * sizeof(cls_slot) },
-        { "penalties and history", &s->state, (uint64_t)s->slots * state_words(s->vocab, s->layout) * sizeof(uint32_t) },
-        { "row maps", &s->maps, rows * CLS_MAPS * sizeof(int32_t) },
-        { "row records", &s->rows, rows * sizeof(cls_row) },
-        { "what is prepared", &s->prepared, rows * prepared_words(s->vocab, s->layout) * sizeof(uint32_t) },
-        { "tile maxima", &s->tile_key, rows * max_tiles * sizeof(int32_t) },
-        { "tile masses", &s->tile_mass, rows * tiles * sizeof(uint64_t) },
-        { "tile flags", &s->tile_flags, rows * tiles * sizeof(uint32_t) },
-        { "masses above pivots", &s->pass, rows * tiles * CLS_PIVOTS * sizeof(uint64_t) },
-        { "masses of the kept set", &s->work, rows * tiles * sizeof(uint64_t) },
-        { "rows' samples", &s->sample, rows * s->sample_stride * sizeof(float) },
-        { "raw tile maxima", &s->raw_key, rows * max_tiles * sizeof(int32_t) },
-        { "raw tile masses", &s->raw_mass, rows * tiles * sizeof(uint64_t) },
-        { "raw tile flags", &s->raw_flags, rows * tiles * sizeof(uint32_t) },
+        {"slots", &s->slot_buffer, (uint64_t)s->slots * sizeof(cls_slot)},
+        {"penalties and history", &s->state,
+         (uint64_t)s->slots * state_words(s->vocab, s->layout) * sizeof(uint32_t)},
+        {"row maps", &s->maps, rows * CLS_MAPS * sizeof(int32_t)},
+        {"row records", &s->rows, rows * sizeof(cls_row)},
+        {"what is prepared", &s->prepared,
+         rows * prepared_words(s->vocab, s->layout) * sizeof(uint32_t)},
+        {"tile maxima", &s->tile_key, rows * max_tiles * sizeof(int32_t)},
+        {"tile masses", &s->tile_mass, rows * tiles * sizeof(uint64_t)},
+        {"tile flags", &s->tile_flags, rows * tiles * sizeof(uint32_t)},
+        {"masses above pivots", &s->pass, rows * tiles * CLS_PIVOTS * sizeof(uint64_t)},
+        {"masses of the kept set", &s->work, rows * tiles * sizeof(uint64_t)},
+        {"rows' samples", &s->sample, rows * s->sample_stride * sizeof(float)},
+        {"raw tile maxima", &s->raw_key, rows * max_tiles * sizeof(int32_t)},
+        {"raw tile masses", &s->raw_mass, rows * tiles * sizeof(uint64_t)},
+        {"raw tile flags", &s->raw_flags, rows * tiles * sizeof(uint32_t)},
     };
     memcpy(all, table, sizeof table);
     for (int i = 0; i < CLS_ROLES; i++)
-        all[ALLOTMENTS - CLS_ROLES + i] = (allotment){ "kernels' arguments", &s->told[i].buffer, sizeof(cls_args) };
+        all[ALLOTMENTS - CLS_ROLES + i] =
+            (allotment){"kernels' arguments", &s->told[i].buffer, sizeof(cls_args)};
 }
 
 static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const char *what)
@@ -50,16 +53,17 @@ static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const
     cl_int code = CL_INVALID_BUFFER_SIZE;
     if (bytes <= SIZE_MAX)
         *buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
-    return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %llu bytes on the device for %s",
-                                         (unsigned long long)bytes, what);
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %llu bytes on the device for %s",
+                          (unsigned long long)bytes, what);
 }
 
 /* What slot calls upload, and lists, begin small and grow with them. */
 static cls_status allocate_device(cls_sampler *s)
 {
     allotment all[ALLOTMENTS];
-    cls_device_block *const blocks[] = { &s->lists, &s->changes, &s->words };
+    cls_device_block *const blocks[] = {&s->lists, &s->changes, &s->words};
     cls_status status = CLS_OK;
     allotments(s, all);
     for (size_t i = 0; i < ALLOTMENTS && status == CLS_OK; i++)
@@ -85,10 +89,14 @@ static cls_status allocate_host(cls_sampler *s)
     missing |= s->request == NULL || s->seen == NULL || s->sent == NULL || s->spread == NULL;
     for (int i = 0; i < CLS_STAGING; i++) {
         s->staging[i].maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->staging[i].maps);
-        s->staging[i].masks = (cls_block){ s->host_mask_size != 0 ? malloc((size_t)s->host_mask_size) : NULL, 0, (size_t)s->host_mask_size };
-        missing |= s->staging[i].maps == NULL || (s->host_mask_size != 0 && s->staging[i].masks.data == NULL);
+        s->staging[i].masks =
+            (cls_block){s->host_mask_size != 0 ? malloc((size_t)s->host_mask_size) : NULL, 0,
+                        (size_t)s->host_mask_size};
+        missing |= s->staging[i].maps == NULL ||
+                   (s->host_mask_size != 0 && s->staging[i].masks.data == NULL);
     }
-    return missing ? cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a sampler of %u slots and %u rows",
+    return missing ? cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                              "out of host memory for a sampler of %u slots and %u rows",
                               (unsigned)s->slots, (unsigned)s->max_rows)
                    : CLS_OK;
 }
@@ -107,7 +115,8 @@ cls_status cls_sampler_attach(cls_sampler *s, int32_t dtype, uint32_t variants)
         struct cls_ready *const ready = &s->ready[d][v];
         const char *const name = cls_kernel_name(cls_variants[v].kernel);
         cl_int code;
-        if (!(variants >> v & 1u) || ready->kernel != NULL || p->program == NULL || cls_variants[v].kernel == CLS_SELF_TEST)
+        if (!(variants >> v & 1u) || ready->kernel != NULL || p->program == NULL ||
+            cls_variants[v].kernel == CLS_SELF_TEST)
             continue;
         const cl_kernel kernel = clCreateKernel(p->program, name, &code);
         if (code != CL_SUCCESS)
@@ -119,7 +128,8 @@ cls_status cls_sampler_attach(cls_sampler *s, int32_t dtype, uint32_t variants)
     return CLS_OK;
 }
 
-struct cls_ready cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which, int32_t dtype, uint32_t features)
+struct cls_ready cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which, int32_t dtype,
+                                    uint32_t features)
 {
     static const struct cls_ready none;
     const struct cls_ready *found = NULL;
@@ -153,11 +163,15 @@ cls_status cls_sampler_need(cls_sampler *s, uint32_t features)
     if (missing == 0 || s->unproved)
         return CLS_OK;
     if (s->no_late_compile)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "this needs %s, which the sampler's options->features have not: %s, and options->no_late_compile is set",
-                        cls_feature_name((cls_feature)(missing & (~missing + 1))), cls_feature_what(missing));
-    /* A slot call that fails after this, for want of memory, leaves the programs and the features with the
-     * sampler. That changes no token: no step is refused or accepted for what slot calls may need, and each
-     * variant that serves a step gives the same tokens (check_faults, late_programs). */
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "this needs %s, which the sampler's options->features have not: %s, and "
+                        "options->no_late_compile is set",
+                        cls_feature_name((cls_feature)(missing & (~missing + 1))),
+                        cls_feature_what(missing));
+    /* A slot call that fails after this, for want of memory, leaves the programs and the features
+     * with the sampler. That changes no token: no step is refused or accepted for what slot calls
+     * may need, and each variant that serves a step gives the same tokens (check_faults,
+     * late_programs). */
     return compile(s, s->features | features);
 }
 
@@ -169,17 +183,22 @@ static cls_status clear_slots(cls_sampler *s)
 {
     const uint32_t zero = 0;
     cl_int code;
-    const cl_command_queue queue = clCreateCommandQueue(s->context->cl, s->context->device, 0, &code);
+    const cl_command_queue queue =
+        clCreateCommandQueue(s->context->cl, s->context->device, 0, &code);
     if (code == CL_SUCCESS) {
-        code = clEnqueueFillBuffer(queue, s->slot_buffer, &zero, sizeof zero, 0, s->slots * sizeof(cls_slot), 0, NULL, NULL);
+        code = clEnqueueFillBuffer(queue, s->slot_buffer, &zero, sizeof zero, 0,
+                                   s->slots * sizeof(cls_slot), 0, NULL, NULL);
         if (code == CL_SUCCESS)
-            code = clEnqueueFillBuffer(queue, s->state, &zero, sizeof zero, 0,
-                                       (size_t)s->slots * state_words(s->vocab, s->layout) * sizeof zero, 0, NULL, NULL);
+            code = clEnqueueFillBuffer(
+                queue, s->state, &zero, sizeof zero, 0,
+                (size_t)s->slots * state_words(s->vocab, s->layout) * sizeof zero, 0, NULL, NULL);
         if (code == CL_SUCCESS)
             code = clFinish(queue);
         clReleaseCommandQueue(queue);
     }
-    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot clear the slots on the device");
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot clear the slots on the device");
 }
 
 /* Whether following prefixes from any token ends. */
@@ -200,23 +219,31 @@ static int prefixes_end(const int32_t *prefix_of, uint32_t vocab, uint8_t *seen)
 cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab)
 {
     if (infill->end_ids == NULL || infill->end_count == 0 || infill->end_count > 65535)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->end_count is %u; there must be 1 to 65535 end_ids", (unsigned)infill->end_count);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "infill->end_count is %u; there must be 1 to 65535 end_ids",
+                        (unsigned)infill->end_count);
     if (infill->prefix_of == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of is NULL");
     for (uint32_t i = 0; i < infill->end_count; i++)
         if (infill->end_ids[i] < 0 || (uint32_t)infill->end_ids[i] >= vocab)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->end_ids[%u] is %d, which is no token of a vocabulary of %u",
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "infill->end_ids[%u] is %d, which is no token of a vocabulary of %u",
                             (unsigned)i, (int)infill->end_ids[i], (unsigned)vocab);
     for (uint32_t i = 0; i < vocab; i++)
-        if (infill->prefix_of[i] < -1 || (infill->prefix_of[i] >= 0 && (uint32_t)infill->prefix_of[i] >= vocab))
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of[%u] is %d, which is no token of a vocabulary of %u",
+        if (infill->prefix_of[i] < -1 ||
+            (infill->prefix_of[i] >= 0 && (uint32_t)infill->prefix_of[i] >= vocab))
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "infill->prefix_of[%u] is %d, which is no token of a vocabulary of %u",
                             (unsigned)i, (int)infill->prefix_of[i], (unsigned)vocab);
     uint8_t *const seen = calloc(vocab, 1);
     if (seen == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u tokens", (unsigned)vocab);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u tokens",
+                        (unsigned)vocab);
     const int ends = prefixes_end(infill->prefix_of, vocab, seen);
     free(seen);
-    return ends ? CLS_OK : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of goes round in a circle");
+    return ends
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of goes round in a circle");
 }
 
 static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
@@ -237,10 +264,13 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the infill tables");
     memcpy(table, infill.end_ids, infill.end_count * sizeof *table);
     memcpy(table + infill.end_count, infill.prefix_of, s->vocab * sizeof *table);
-    const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, n * sizeof *table, table, &code);
+    const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                         n * sizeof *table, table, &code);
     free(table);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %zu bytes on the device for the infill tables", n * sizeof *table);
+        return cls_fail(CLS_OPENCL_ERROR, code,
+                        "cannot allocate %zu bytes on the device for the infill tables",
+                        n * sizeof *table);
     if (s->infill != NULL)
         clReleaseMemObject(s->infill); /* steps in flight keep it */
     s->infill = buffer;
@@ -259,7 +289,8 @@ cls_status cls_sampler_enter(cls_sampler *s)
     return s == NULL || !atomic_flag_test_and_set_explicit(&s->in_use, memory_order_acquire)
                ? CLS_OK
                : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "sampler is in use by another call: one thread at a time may use it, and no callback of its own call");
+                          "sampler is in use by another call: one thread at a time may use it, and "
+                          "no callback of its own call");
 }
 
 cls_status cls_sampler_leave(cls_sampler *s, cls_status status)
@@ -272,28 +303,35 @@ cls_status cls_sampler_leave(cls_sampler *s, cls_status status)
 static cls_status check_options(const cls_sampler_options *o)
 {
     if (o->vocab < 1 || o->vocab > CLS_MAX_VOCAB)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vocab is %u; it must be 1 to %d", (unsigned)o->vocab,
-                        CLS_MAX_VOCAB);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vocab is %u; it must be 1 to %d",
+                        (unsigned)o->vocab, CLS_MAX_VOCAB);
     if (o->max_rows < 1 || o->max_rows > 65535)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->max_rows is %u; it must be 1 to 65535", (unsigned)o->max_rows);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->max_rows is %u; it must be 1 to 65535", (unsigned)o->max_rows);
     if (o->slots > 1u << 24)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->slots is %u; it must be at most %u", (unsigned)o->slots, 1u << 24);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->slots is %u; it must be at most %u",
+                        (unsigned)o->slots, 1u << 24);
     if (o->keep < CLS_KEEP_NONE || o->keep > CLS_KEEP_COUNTS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->keep is %d, which is no cls_keep", (int)o->keep);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->keep is %d, which is no cls_keep",
+                        (int)o->keep);
     if (o->history > CLS_MAX_HISTORY)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->history is %u; it must be at most %d", (unsigned)o->history,
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->history is %u; it must be at most %d", (unsigned)o->history,
                         CLS_MAX_HISTORY);
     if (o->rollback > CLS_MAX_HISTORY)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->rollback is %u; it must be at most %d", (unsigned)o->rollback,
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->rollback is %u; it must be at most %d", (unsigned)o->rollback,
                         CLS_MAX_HISTORY);
     if (o->host_mask_size > SIZE_MAX / 2)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->host_mask_size is %llu; no host has so much memory",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->host_mask_size is %llu; no host has so much memory",
                         (unsigned long long)o->host_mask_size);
     const cls_status status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
     return status == CLS_OK ? cls_features_check("a sampler", o->dtypes, o->features) : status;
 }
 
-cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *callers, cls_sampler **out)
+cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *callers,
+                            cls_sampler **out)
 {
     cls_sampler_options o;
     cls_sampler_options_default(&o, sizeof o);
@@ -330,7 +368,8 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     s->layout = CLS_LAYOUT(s->keep, o.history != 0 ? o.history : 1, o.rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
     s->sample_stride = 2 * sample_size(o.vocab);
-    if (s->sample_stride < s->tiles * CLS_MAX_TILES_PER_TILE) /* champions need a float a max tile */
+    if (s->sample_stride <
+        s->tiles * CLS_MAX_TILES_PER_TILE) /* champions need a float a max tile */
         s->sample_stride = s->tiles * CLS_MAX_TILES_PER_TILE;
     status = allocate_host(s);
     if (status == CLS_OK)
@@ -345,7 +384,8 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     return CLS_OK;
 }
 
-cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options, cls_sampler **out)
+cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
+                              cls_sampler **out)
 {
     cls_status status = cls_sampler_open(context, options, out);
     if (status != CLS_OK)
@@ -364,7 +404,8 @@ void cls_sampler_destroy(cls_sampler *s)
     allotment all[ALLOTMENTS];
     if (s == NULL)
         return;
-    cl_mem *const others[] = { &s->lists.buffer, &s->changes.buffer, &s->words.buffer, &s->masks.buffer, &s->old_lists, &s->infill };
+    cl_mem *const others[] = {&s->lists.buffer, &s->changes.buffer, &s->words.buffer,
+                              &s->masks.buffer, &s->old_lists,      &s->infill};
     /* Uploads read the staging memory until they are done. */
     if (s->last_queue != NULL)
         clFlush(s->last_queue);
@@ -415,10 +456,12 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     m.parameters = all[0].bytes;
     m.penalties = (uint64_t)s->slots * state_ring(s->vocab, s->layout) * sizeof(uint32_t);
     m.history = all[1].bytes - m.penalties;
-    m.lists = (s->infill != NULL ? ((uint64_t)s->n_end + s->vocab) * sizeof(int32_t) : 0) + s->lists.size + (s->old_lists != NULL ? s->old_lists_size : 0);
+    m.lists = (s->infill != NULL ? ((uint64_t)s->n_end + s->vocab) * sizeof(int32_t) : 0) +
+              s->lists.size + (s->old_lists != NULL ? s->old_lists_size : 0);
     m.changes = s->changes.size + s->words.size + s->masks.size;
     m.device = m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows;
-    m.host = sizeof *s + s->slots * (sizeof *s->request + 1) + (uint64_t)(CLS_STAGING + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
+    m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +
+             (uint64_t)(CLS_STAGING + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
              s->pending_changes.size + s->pending_words.size;
     for (int i = 0; i < CLS_STAGING; i++)
         m.host += s->staging[i].changes.size + s->staging[i].words.size + s->staging[i].masks.size;

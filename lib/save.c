@@ -19,7 +19,7 @@
 #define FORMAT 3u
 #define OLDEST_FORMAT 2u /* that is read; it had no only_allowed */
 #define SEEN_BIT 0x80000000u
-static const char magic[8] = { 'c', 'l', 's', 's', 'l', 'o', 't', '\n' };
+static const char magic[8] = {'c', 'l', 's', 's', 'l', 'o', 't', '\n'};
 
 /* ----------------------------------------------------------------- the stream */
 
@@ -54,7 +54,8 @@ static void put_u32(stream *b, uint32_t *x)
         byte[i] = (uint8_t)(*x >> 8 * i);
     put_bytes(b, byte, sizeof byte);
     if (b->reading)
-        *x = (uint32_t)byte[0] | (uint32_t)byte[1] << 8 | (uint32_t)byte[2] << 16 | (uint32_t)byte[3] << 24;
+        *x = (uint32_t)byte[0] | (uint32_t)byte[1] << 8 | (uint32_t)byte[2] << 16 |
+             (uint32_t)byte[3] << 24;
 }
 
 static void put_i32(stream *b, int32_t *x)
@@ -188,7 +189,8 @@ static void put_mode(stream *b, cls_mode *m)
 /* What the mode was before a token of the history, as it lies in a state. */
 static cls_mode *mode_at(const cls_sampler *s, uint32_t *state, uint32_t at)
 {
-    return (cls_mode *)(void *)(state + state_modes(s->vocab, s->layout) + at % s->rollback * CLS_MODE_WORDS);
+    return (cls_mode *)(void *)(state + state_modes(s->vocab, s->layout) +
+                                at % s->rollback * CLS_MODE_WORDS);
 }
 static uint32_t oldest_mode(const cls_sampler *s, const cls_slot *slot)
 {
@@ -236,15 +238,16 @@ static void put_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
         n++;
     }
     if (b->out != NULL && !b->short_of) {
-        stream head = { .out = b->out + at, .size = sizeof n };
+        stream head = {.out = b->out + at, .size = sizeof n};
         put_u32(&head, &n);
     }
 }
 
-static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cls_slot *slot, uint32_t *state)
+static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cls_slot *slot,
+                       uint32_t *state)
 {
     const uint32_t n_ring = CLS_LAYOUT_RING(s->layout);
-    uint32_t head[] = { FORMAT, s->vocab, s->keep, s->history, s->rollback };
+    uint32_t head[] = {FORMAT, s->vocab, s->keep, s->history, s->rollback};
     cls_params p = r->params;
     b->format = FORMAT;
     put_bytes(b, (void *)(uintptr_t)magic, sizeof magic);
@@ -266,7 +269,8 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
 }
 
 /* Reads a slot and its state, after all that was enqueued and called before. */
-static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, cls_slot *place, uint32_t *state)
+static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, cls_slot *place,
+                        uint32_t *state)
 {
     const size_t size = state_words(s->vocab, s->layout) * sizeof *state;
     cls_commands c;
@@ -276,8 +280,10 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, c
         cl_event end = NULL;
         status = cls_commands_begin(&c, s, queue, ordered, 0, NULL, 0, NULL);
         if (status == CLS_OK) {
-            const cl_int code = clEnqueueMarkerWithWaitList(queue, c.previous != NULL, c.previous != NULL ? &c.previous : NULL, &end);
-            status = cls_commands_end(&c, code, "cannot enqueue what slot calls changed", end, NULL);
+            const cl_int code = clEnqueueMarkerWithWaitList(
+                queue, c.previous != NULL, c.previous != NULL ? &c.previous : NULL, &end);
+            status =
+                cls_commands_end(&c, code, "cannot enqueue what slot calls changed", end, NULL);
         }
     }
     if (status != CLS_OK)
@@ -286,13 +292,16 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, c
         clFlush(s->last_queue);
     const cl_uint n = s->last != NULL;
     const cl_event *const wait = n != 0 ? &s->last : NULL;
-    cl_int code = clEnqueueReadBuffer(queue, s->slot_buffer, CL_TRUE, slot * sizeof *place, sizeof *place, place, n, wait, NULL);
+    cl_int code = clEnqueueReadBuffer(queue, s->slot_buffer, CL_TRUE, slot * sizeof *place,
+                                      sizeof *place, place, n, wait, NULL);
     if (code == CL_SUCCESS)
-        code = clEnqueueReadBuffer(queue, s->state, CL_TRUE, slot * size, size, state, n, wait, NULL);
+        code =
+            clEnqueueReadBuffer(queue, s->state, CL_TRUE, slot * size, size, state, n, wait, NULL);
     return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the slot");
 }
 
-static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out, size_t *size)
+static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out,
+                            size_t *size)
 {
     cls_slot place;
     cls_status status = cls_slot_check(s, slot, 1);
@@ -305,15 +314,18 @@ static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slo
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
     status = fetch(s, queue, slot, &place, state);
     if (status == CLS_OK && !(place.flags & CLS_SLOT_BEGUN))
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot %u has no request any more: a rollback asked for more tokens than it had",
-                          (unsigned)slot);
+        status = cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "slot %u has no request any more: a rollback asked for more tokens than it had",
+            (unsigned)slot);
     if (status == CLS_OK) {
-        stream count = { .size = SIZE_MAX };
+        stream count = {.size = SIZE_MAX};
         write_slot(&count, s, &s->request[slot], &place, state);
         if (out != NULL && *size < count.at) {
-            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "*size is %zu, but the slot takes %zu bytes", *size, count.at);
+            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                              "*size is %zu, but the slot takes %zu bytes", *size, count.at);
         } else if (out != NULL) {
-            stream b = { .out = out, .size = count.at };
+            stream b = {.out = out, .size = count.at};
             write_slot(&b, s, &s->request[slot], &place, state);
         }
         *size = count.at;
@@ -322,7 +334,8 @@ static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slo
     return status;
 }
 
-cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out, size_t *size)
+cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out,
+                         size_t *size)
 {
     return CLS_IN_USE(s, save_slot(s, queue, slot, out, size));
 }
@@ -336,8 +349,8 @@ static cls_status damaged(const char *why)
 
 static cls_status read_head(stream *b, const cls_sampler *s)
 {
-    static const char *const name[] = { "vocab", "keep", "history", "rollback" };
-    const uint32_t ours[] = { s->vocab, s->keep, s->history, s->rollback };
+    static const char *const name[] = {"vocab", "keep", "history", "rollback"};
+    const uint32_t ours[] = {s->vocab, s->keep, s->history, s->rollback};
     uint32_t theirs = 0;
     char start[sizeof magic];
     put_bytes(b, start, sizeof start);
@@ -345,13 +358,14 @@ static cls_status read_head(stream *b, const cls_sampler *s)
         return damaged("they begin otherwise");
     put_u32(b, &theirs);
     if (!b->short_of && (theirs < OLDEST_FORMAT || theirs > FORMAT))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are a slot saved in format %u; this library reads %u to %u",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "bytes are a slot saved in format %u; this library reads %u to %u",
                         (unsigned)theirs, OLDEST_FORMAT, FORMAT);
     b->format = theirs;
     uint64_t sum = 0;
     if (b->size < b->at + sizeof sum)
         return damaged("they are cut short");
-    stream tail = { .in = b->in, .at = b->size - sizeof sum, .size = b->size, .reading = 1 };
+    stream tail = {.in = b->in, .at = b->size - sizeof sum, .size = b->size, .reading = 1};
     put_u64(&tail, &sum);
     if (hash(b->in, b->size - sizeof sum) != sum)
         return damaged("the checksum is wrong (they are damaged or cut short)");
@@ -359,8 +373,10 @@ static cls_status read_head(stream *b, const cls_sampler *s)
     for (int i = 0; i < 4; i++) {
         put_u32(b, &theirs);
         if (theirs != ours[i])
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are a slot of a sampler with options->%s of %u; this sampler has %u",
-                            name[i], (unsigned)theirs, (unsigned)ours[i]);
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "bytes are a slot of a sampler with options->%s of %u; this sampler has %u",
+                name[i], (unsigned)theirs, (unsigned)ours[i]);
     }
     return CLS_OK;
 }
@@ -382,13 +398,14 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_prepared *pre
         [BAD_WORDS] = p.bad_word_count * (uint64_t)sizeof(cls_sequence),
         [POOL] = p.dry_breaker_count != 0 || p.bad_word_count != 0 ? words * sizeof(int32_t) : 0,
     };
-    if (b->short_of || 2ull * p.logit_bias_count + p.stop_count + p.allowed_count + 2ull * p.dry_breaker_count +
-                               2ull * p.bad_word_count >
+    if (b->short_of || 2ull * p.logit_bias_count + p.stop_count + p.allowed_count +
+                               2ull * p.dry_breaker_count + 2ull * p.bad_word_count >
                            words)
         return damaged("they are cut short");
     for (int i = 0; i < ROOMS && status == CLS_OK; i++)
         if (size[i] != 0 && (room[i] = calloc(1, (size_t)size[i])) == NULL)
-            status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's lists");
+            status =
+                cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's lists");
     if (status == CLS_OK) {
         p.logit_bias = room[BIAS];
         p.stop_ids = room[STOP];
@@ -406,12 +423,13 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_prepared *pre
 /* Fills a state, all zero, from the stream. */
 static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, uint32_t *state)
 {
-    const uint32_t n_ring = CLS_LAYOUT_RING(s->layout), counts_at = state_counts(s->vocab, s->layout);
+    const uint32_t n_ring = CLS_LAYOUT_RING(s->layout),
+                   counts_at = state_counts(s->vocab, s->layout);
     cls_slot *const slot = &p->slot;
     uint32_t n = 0, next = 0;
     put_place(b, slot);
-    if (b->short_of || slot->length > slot->longest || slot->outputs > slot->length || slot->length < oldest(slot, n_ring) ||
-        slot->longest - slot->length > s->rollback)
+    if (b->short_of || slot->length > slot->longest || slot->outputs > slot->length ||
+        slot->length < oldest(slot, n_ring) || slot->longest - slot->length > s->rollback)
         return damaged("the history's length is impossible");
     put_mode(b, &slot->mode);
     put_i32(b, &slot->pending);
@@ -439,8 +457,8 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, u
         put_u32(b, &word);
         put_u32(b, &count);
         const uint32_t id = word & ~SEEN_BIT, bit = 1u << (id % 32);
-        if (b->short_of || id < next || id >= s->vocab || count > (s->keep == CLS_KEEP_SEEN ? 1 : CLS_MAX_COUNT) ||
-            (count == 0 && word == id))
+        if (b->short_of || id < next || id >= s->vocab ||
+            count > (s->keep == CLS_KEEP_SEEN ? 1 : CLS_MAX_COUNT) || (count == 0 && word == id))
             return damaged("a token's count is impossible");
         next = id + 1;
         state[id / 32] |= bit;
@@ -459,7 +477,7 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, u
 static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
 {
     cls_prepared p;
-    stream b = { .in = saved, .size = size, .reading = 1 };
+    stream b = {.in = saved, .size = size, .reading = 1};
     memset(&p, 0, sizeof p);
     cls_status status = cls_slot_check(s, slot, 0);
     if (status == CLS_OK && saved == NULL)

@@ -6,10 +6,22 @@
 #include <stdlib.h>
 
 static const char *const stage_names[ST_STAGES] = {
-    "arithmetic", "random numbers", "survey", "masks", "biases", "penalties", "history", "shortlist", "top-k", "top-p",
-    "min-p", "top-n-sigma", "typical", "XTC", "p-less", "infill", "temperature", "threshold search", "draw", "mirostat",
-    "adaptive p", "top-p decay", "slots", "report", "logprobs", "candidates", "verify: match", "verify: standard",
-    "verify: block", "verify: typical", "verify: greedy",
+    "arithmetic",     "random numbers",
+    "survey",         "masks",
+    "biases",         "penalties",
+    "history",        "shortlist",
+    "top-k",          "top-p",
+    "min-p",          "top-n-sigma",
+    "typical",        "XTC",
+    "p-less",         "infill",
+    "temperature",    "threshold search",
+    "draw",           "mirostat",
+    "adaptive p",     "top-p decay",
+    "slots",          "report",
+    "logprobs",       "candidates",
+    "verify: match",  "verify: standard",
+    "verify: block",  "verify: typical",
+    "verify: greedy",
 };
 
 void cls_selftest_count(cls_selftest_run *t, int stage, const char *what)
@@ -23,9 +35,10 @@ void cls_selftest_count(cls_selftest_run *t, int stage, const char *what)
     t->report.failed++;
 }
 
-void cls_selftest_name(const cls_selftest_run *t, const char *name, uint32_t step, char *out, size_t size)
+void cls_selftest_name(const cls_selftest_run *t, const char *name, uint32_t step, char *out,
+                       size_t size)
 {
-    static const char *const dtypes[CLS_DTYPES] = { "", ", float16", ", bfloat16" };
+    static const char *const dtypes[CLS_DTYPES] = {"", ", float16", ", bfloat16"};
     snprintf(out, size, "%s%s%s", name, dtypes[t->dtype], step == 0 ? "" : ", second token");
 }
 
@@ -35,13 +48,17 @@ cls_status cls_selftest_buffer(cls_selftest_run *t, size_t size, const void *con
     *out = clCreateBuffer(t->context->cl, CL_MEM_READ_WRITE, size, NULL, &code);
     if (code == CL_SUCCESS && contents != NULL)
         code = clEnqueueWriteBuffer(t->queue, *out, CL_TRUE, 0, size, contents, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "no buffer for the self-test");
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code, "no buffer for the self-test");
 }
 
 cls_status cls_selftest_read(cls_selftest_run *t, cl_mem buffer, size_t size, void *contents)
 {
-    const cl_int code = clEnqueueReadBuffer(t->queue, buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot read what the self-test made");
+    const cl_int code =
+        clEnqueueReadBuffer(t->queue, buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL);
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot read what the self-test made");
 }
 
 /* ------------------------------------------------------------------ arithmetic */
@@ -80,8 +97,8 @@ static cls_status arithmetic(cls_selftest_run *t)
         char name[64], what[200] = "";
         cls_selftest_name(t, "word", 0, name, sizeof name);
         if (words[i] != self_test_word(i, ends))
-            snprintf(what, sizeof what, "%s %u: device: 0x%08x, host: 0x%08x", name, (unsigned)i, (unsigned)words[i],
-                     (unsigned)self_test_word(i, ends));
+            snprintf(what, sizeof what, "%s %u: device: 0x%08x, host: 0x%08x", name, (unsigned)i,
+                     (unsigned)words[i], (unsigned)self_test_word(i, ends));
         cls_selftest_count(t, ST_ARITHMETIC, what);
     }
     return status;
@@ -96,8 +113,9 @@ static cls_status run_dtype(cls_selftest_run *t)
         cls_status (*run)(cls_selftest_run *);
         int stage;
     } parts[] = {
-        { arithmetic, ST_ARITHMETIC }, { cls_selftest_steps, ST_SURVEY },   { cls_selftest_tell, ST_REPORT },
-        { cls_selftest_draw, ST_CANDIDATES }, { cls_selftest_verify, ST_MATCH },
+        {arithmetic, ST_ARITHMETIC},     {cls_selftest_steps, ST_SURVEY},
+        {cls_selftest_tell, ST_REPORT},  {cls_selftest_draw, ST_CANDIDATES},
+        {cls_selftest_verify, ST_MATCH},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         const cls_status status = parts[i].run(t);
@@ -112,7 +130,7 @@ static cls_status run_dtype(cls_selftest_run *t)
 static cls_status open_sampler(cls_selftest_run *t)
 {
     int32_t prefix_of[SELFTEST_VOCAB], ends[SELFTEST_ENDS];
-    const cls_infill infill = { sizeof infill, ends, SELFTEST_ENDS, prefix_of };
+    const cls_infill infill = {sizeof infill, ends, SELFTEST_ENDS, prefix_of};
     cls_sampler_options o;
     cls_sampler_options_default(&o, sizeof o);
     o.features = CLS_FEATURES_ALL;
@@ -161,13 +179,15 @@ static cls_status verdict(const cls_selftest_report *report)
 {
     for (uint32_t i = 0; i < report->stages; i++)
         if (report->stage[i].failed != 0)
-            return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS, "the self-test failed at %s (%u of %u): %s",
-                            report->stage[i].name, (unsigned)report->stage[i].failed, (unsigned)report->stage[i].cases,
+            return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
+                            "the self-test failed at %s (%u of %u): %s", report->stage[i].name,
+                            (unsigned)report->stage[i].failed, (unsigned)report->stage[i].cases,
                             report->stage[i].message);
     return CLS_OK;
 }
 
-cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *known, cls_selftest_report *report)
+cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *known,
+                             cls_selftest_report *report)
 {
     cls_selftest_run t;
     memset(&t, 0, sizeof t);

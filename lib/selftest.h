@@ -9,7 +9,7 @@
 
 /* Five mass tiles, the last one ragged; more tokens than any shortlist holds. */
 #define SELFTEST_VOCAB 5003u
-#define SELFTEST_STEPS 2    /* of every case */
+#define SELFTEST_STEPS 2 /* of every case */
 #define SELFTEST_HISTORY 32
 #define SELFTEST_ROLLBACK 8
 #define SELFTEST_LISTS 8u   /* of candidates ... */
@@ -22,10 +22,38 @@
 
 /* In the order of the flow: the report's lines. */
 enum cls_selftest_stage_index {
-    ST_ARITHMETIC, ST_RANDOM, ST_SURVEY, ST_MASKS, ST_BIASES, ST_PENALTIES, ST_HISTORY, ST_SHORTLIST, ST_TOP_K,
-    ST_TOP_P, ST_MIN_P, ST_SIGMA, ST_TYPICAL, ST_XTC, ST_P_LESS, ST_INFILL, ST_TEMPERATURE, ST_SEARCH, ST_DRAW,
-    ST_MIROSTAT, ST_ADAPTIVE, ST_DECAY, ST_SLOTS, ST_REPORT, ST_LOGPROBS, ST_CANDIDATES, ST_MATCH, ST_STANDARD,
-    ST_BLOCK, ST_VERIFY_TYPICAL, ST_VERIFY_GREEDY, ST_STAGES
+    ST_ARITHMETIC,
+    ST_RANDOM,
+    ST_SURVEY,
+    ST_MASKS,
+    ST_BIASES,
+    ST_PENALTIES,
+    ST_HISTORY,
+    ST_SHORTLIST,
+    ST_TOP_K,
+    ST_TOP_P,
+    ST_MIN_P,
+    ST_SIGMA,
+    ST_TYPICAL,
+    ST_XTC,
+    ST_P_LESS,
+    ST_INFILL,
+    ST_TEMPERATURE,
+    ST_SEARCH,
+    ST_DRAW,
+    ST_MIROSTAT,
+    ST_ADAPTIVE,
+    ST_DECAY,
+    ST_SLOTS,
+    ST_REPORT,
+    ST_LOGPROBS,
+    ST_CANDIDATES,
+    ST_MATCH,
+    ST_STANDARD,
+    ST_BLOCK,
+    ST_VERIFY_TYPICAL,
+    ST_VERIFY_GREEDY,
+    ST_STAGES
 };
 
 /* ------------------------------------------------------------- selftest_cases.c */
@@ -43,11 +71,11 @@ enum cls_selftest_row {
 };
 
 /* What a case has beside its parameters. */
-#define WITH_TEXT 1u     /* a prompt and an output */
+#define WITH_TEXT 1u /* a prompt and an output */
 #define WITH_MASK 2u
-#define WITH_DENSE 4u    /* a dense bias */
-#define WITH_BIAS 8u     /* the lists that are asked for by parameters: logit biases, */
-#define WITH_STOP 16u    /* stop ids, */
+#define WITH_DENSE 4u /* a dense bias */
+#define WITH_BIAS 8u  /* the lists that are asked for by parameters: logit biases, */
+#define WITH_STOP 16u /* stop ids, */
 #define WITH_BREAKERS 32u
 #define WITH_BAD_WORDS 64u
 #define WITH_ALLOWED 128u
@@ -140,7 +168,8 @@ void cls_selftest_lists(int32_t *ids, float *logits);
 /* The rows of a request with drafts, and these. */
 uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row);
 int32_t cls_selftest_draft(int method, uint32_t request, uint32_t draft);
-/* How a method has its drafts' distributions; [SELFTEST_REQUESTS][SELFTEST_DRAFTS] of these rows. */
+/* How a method has its drafts' distributions; [SELFTEST_REQUESTS][SELFTEST_DRAFTS] of these rows.
+ */
 int32_t cls_selftest_draft_kind(int method);
 size_t cls_selftest_distributions(int32_t kind, int32_t dtype, void *rows);
 /* What drafts follow, where a method takes trees; NULL elsewhere. */
@@ -156,7 +185,7 @@ typedef struct cls_selftest_run {
     cls_selftest_report report;
     const cls_selftest_known *known;
     cls_selftest_answers host;
-    int32_t dtype; /* under test */
+    int32_t dtype;           /* under test */
     int32_t *token, *status; /* [cases] a step's */
     cls_row *trace;          /* [cases] */
 } cls_selftest_run;
@@ -164,14 +193,16 @@ typedef struct cls_selftest_run {
 /* Counts a case, which failed if there is something to say. */
 void cls_selftest_count(cls_selftest_run *t, int stage, const char *what);
 /* Names the case for what is said of it: "top-p 0.9, float16, token 2". */
-void cls_selftest_name(const cls_selftest_run *t, const char *name, uint32_t step, char *out, size_t size);
+void cls_selftest_name(const cls_selftest_run *t, const char *name, uint32_t step, char *out,
+                       size_t size);
 
 /* A buffer of the test's; its contents, or none. */
 cls_status cls_selftest_buffer(cls_selftest_run *t, size_t size, const void *contents, cl_mem *out);
 cls_status cls_selftest_read(cls_selftest_run *t, cl_mem buffer, size_t size, void *contents);
 
 /* With another table: for tests. */
-cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *known, cls_selftest_report *report);
+cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *known,
+                             cls_selftest_report *report);
 
 /* ------------------------------------------------- selftest_step.c, selftest_calls.c */
 

@@ -25,22 +25,22 @@ static uint32_t float_bits(float x)
 
 static cls_selftest_known known_of(const cls_row *trace, const cls_host_result *r)
 {
-    const uint32_t words[] = { (uint32_t)r->token,
-                               (uint32_t)r->status,
-                               r->kept,
-                               float_bits(r->logprob_raw),
-                               float_bits(r->logprob_final),
-                               (uint32_t)trace->mass,
-                               (uint32_t)(trace->mass >> 32),
-                               (uint32_t)trace->drawn,
-                               (uint32_t)(trace->drawn >> 32),
-                               (uint32_t)trace->top_key,
-                               float_bits(trace->scale),
-                               (uint32_t)r->mode.mu,
-                               r->mode.sum,
-                               r->mode.weight,
-                               r->mode.top_p };
-    return (cls_selftest_known){ r->token, digest(words, sizeof words / sizeof *words) };
+    const uint32_t words[] = {(uint32_t)r->token,
+                              (uint32_t)r->status,
+                              r->kept,
+                              float_bits(r->logprob_raw),
+                              float_bits(r->logprob_final),
+                              (uint32_t)trace->mass,
+                              (uint32_t)(trace->mass >> 32),
+                              (uint32_t)trace->drawn,
+                              (uint32_t)(trace->drawn >> 32),
+                              (uint32_t)trace->top_key,
+                              float_bits(trace->scale),
+                              (uint32_t)r->mode.mu,
+                              r->mode.sum,
+                              r->mode.weight,
+                              r->mode.top_p};
+    return (cls_selftest_known){r->token, digest(words, sizeof words / sizeof *words)};
 }
 
 static void add(cls_selftest_answers *a, cls_selftest_known known) { a->known[a->count++] = known; }
@@ -62,7 +62,7 @@ typedef struct tables {
 static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
 {
     const cls_selftest_case *const c = &cls_selftest_cases[i];
-    const cls_infill infill = { sizeof infill, t->ends, SELFTEST_ENDS, t->prefix_of };
+    const cls_infill infill = {sizeof infill, t->ends, SELFTEST_ENDS, t->prefix_of};
     int32_t output[64];
     cls_params params;
     cls_host_row row;
@@ -88,7 +88,9 @@ static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
         row.mask_kind = step == 0 ? CLS_MASK_PACKED : CLS_MASK_BOOL;
         row.mask = !(c->with & WITH_MASK) ? NULL : step == 0 ? (const void *)t->mask : t->bools;
         row.bias_dtype = step == 0 ? CLS_F32 : CLS_F16;
-        row.bias = !(c->with & WITH_DENSE) ? NULL : step == 0 ? (const void *)t->dense : t->dense_f16;
+        row.bias = !(c->with & WITH_DENSE) ? NULL
+                   : step == 0             ? (const void *)t->dense
+                                           : t->dense_f16;
         result->struct_size = sizeof *result;
         status = cls_reference(&row, trace, result);
         add(a, known_of(trace, result));
@@ -136,7 +138,7 @@ static cls_status run_lists(cls_selftest_answers *a)
         c.stream = params.stream;
         c.position = i;
         status = cls_host_draw(&c, &a->list_token[i]);
-        add(a, (cls_selftest_known){ a->list_token[i], 0 });
+        add(a, (cls_selftest_known){a->list_token[i], 0});
     }
     return status;
 }
@@ -150,7 +152,7 @@ uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row)
 
 const int32_t *cls_selftest_parents(int method, uint32_t request)
 {
-    static const int32_t chain[SELFTEST_DRAFTS] = { -1, 0, 1 }, tree[SELFTEST_DRAFTS] = { -1, -1, 0 };
+    static const int32_t chain[SELFTEST_DRAFTS] = {-1, 0, 1}, tree[SELFTEST_DRAFTS] = {-1, -1, 0};
     if (method != CLS_VERIFY_MATCH && method != CLS_VERIFY_GREEDY)
         return NULL;
     return request % 2 == 0 ? chain : tree;
@@ -181,7 +183,8 @@ int32_t cls_selftest_draft_kind(int method)
 
 size_t cls_selftest_distributions(int32_t kind, int32_t dtype, void *rows)
 {
-    const size_t size = SELFTEST_VOCAB * (kind == CLS_DRAFT_LOGITS ? cls_dtype_size(dtype) : sizeof(float));
+    const size_t size =
+        SELFTEST_VOCAB * (kind == CLS_DRAFT_LOGITS ? cls_dtype_size(dtype) : sizeof(float));
     for (uint32_t i = 0; i < SELFTEST_REQUESTS * SELFTEST_DRAFTS; i++) {
         const uint32_t request = i / SELFTEST_DRAFTS, draft = i % SELFTEST_DRAFTS;
         void *const row = (char *)rows + i * size;
@@ -211,7 +214,8 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     cls_host_row_default(&row, sizeof row);
     cls_selftest_text(i, &row);
     for (uint32_t j = 0; j <= SELFTEST_DRAFTS; j++)
-        cls_selftest_row(cls_selftest_draft_seed(request, j), ROW_TEXT, dtype, (char *)t->logits + j * size);
+        cls_selftest_row(cls_selftest_draft_seed(request, j), ROW_TEXT, dtype,
+                         (char *)t->logits + j * size);
     for (uint32_t j = 0; j < SELFTEST_DRAFTS; j++)
         ids[j] = cls_selftest_draft(method, request, j);
     row.logits = t->logits;
@@ -228,16 +232,19 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     d.parents = cls_selftest_parents(method, request);
     d.draft_kind = cls_selftest_draft_kind(method);
     const size_t all = cls_selftest_distributions(d.draft_kind, dtype, t->drafts);
-    d.draft = d.draft_kind == CLS_DRAFT_NONE ? NULL : (char *)t->drafts + all / SELFTEST_REQUESTS * request;
+    d.draft = d.draft_kind == CLS_DRAFT_NONE
+                  ? NULL
+                  : (char *)t->drafts + all / SELFTEST_REQUESTS * request;
     v->struct_size = sizeof *v;
     const cls_status status = cls_host_verify(&d, v);
-    uint32_t words[2 * SELFTEST_DRAFTS + 4] = { (uint32_t)v->accepted, (uint32_t)v->emitted, (uint32_t)v->status,
-                                                (uint32_t)v->tokens[SELFTEST_DRAFTS] };
+    uint32_t words[2 * SELFTEST_DRAFTS + 4] = {(uint32_t)v->accepted, (uint32_t)v->emitted,
+                                               (uint32_t)v->status,
+                                               (uint32_t)v->tokens[SELFTEST_DRAFTS]};
     for (uint32_t j = 0; j < SELFTEST_DRAFTS; j++) {
         words[4 + j] = (uint32_t)v->tokens[j];
         words[4 + SELFTEST_DRAFTS + j] = (uint32_t)v->nodes[j];
     }
-    add(a, (cls_selftest_known){ v->tokens[0], digest(words, sizeof words / sizeof *words) });
+    add(a, (cls_selftest_known){v->tokens[0], digest(words, sizeof words / sizeof *words)});
     return status;
 }
 

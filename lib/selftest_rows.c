@@ -29,11 +29,16 @@ static int32_t logit(uint32_t seed, int kind, uint32_t token)
 {
     const uint32_t h = mix(seed, token);
     switch (kind) {
-    case ROW_TEXT: return token < 32 ? 4 * (int32_t)(24 + h % 24) : 4 * (peaked(h, 8) - 16);
-    case ROW_FLAT: return (int32_t)(h % 64);
-    case ROW_TIES: return 32 * (int32_t)(h % 3);
-    case ROW_EQUAL: return 32;
-    case ROW_EMPTY: return h & 1u ? NOT_A_NUMBER : MINUS_INFINITY;
+    case ROW_TEXT:
+        return token < 32 ? 4 * (int32_t)(24 + h % 24) : 4 * (peaked(h, 8) - 16);
+    case ROW_FLAT:
+        return (int32_t)(h % 64);
+    case ROW_TIES:
+        return 32 * (int32_t)(h % 3);
+    case ROW_EQUAL:
+        return 32;
+    case ROW_EMPTY:
+        return h & 1u ? NOT_A_NUMBER : MINUS_INFINITY;
     case ROW_INF:
         if (token == 4097 || token == 4500)
             return PLUS_INFINITY;
@@ -42,7 +47,8 @@ static int32_t logit(uint32_t seed, int kind, uint32_t token)
         if (h >> 8 & 1u) /* not of the bits that make the value: any of it may be missing */
             return h & 1u ? NOT_A_NUMBER : MINUS_INFINITY;
         break;
-    default: break;
+    default:
+        break;
     }
     return 4 * peaked(h, 12);
 }
@@ -53,10 +59,14 @@ static uint32_t bits_of(int32_t x)
     const float value = (float)x * 0.03125f;
     uint32_t bits;
     switch (x) {
-    case NOT_A_NUMBER: return 0x7fc00000u;
-    case MINUS_INFINITY: return 0xff800000u;
-    case PLUS_INFINITY: return 0x7f800000u;
-    default: break;
+    case NOT_A_NUMBER:
+        return 0x7fc00000u;
+    case MINUS_INFINITY:
+        return 0xff800000u;
+    case PLUS_INFINITY:
+        return 0x7f800000u;
+    default:
+        break;
     }
     memcpy(&bits, &value, sizeof bits);
     return bits;
@@ -65,7 +75,8 @@ static uint32_t bits_of(int32_t x)
 /* Writes a float32 that the type holds. */
 static void put(void *logits, uint32_t i, int32_t dtype, uint32_t bits)
 {
-    const uint32_t sign = bits >> 16 & 0x8000u, exponent = bits >> 23 & 255u, fraction = bits >> 13 & 0x3ffu;
+    const uint32_t sign = bits >> 16 & 0x8000u, exponent = bits >> 23 & 255u,
+                   fraction = bits >> 13 & 0x3ffu;
     if (dtype == CLS_F32)
         ((uint32_t *)logits)[i] = bits;
     else if (dtype == CLS_BF16)
@@ -73,7 +84,8 @@ static void put(void *logits, uint32_t i, int32_t dtype, uint32_t bits)
     else if (exponent == 255)
         ((uint16_t *)logits)[i] = (uint16_t)(sign | 0x7c00u | fraction);
     else
-        ((uint16_t *)logits)[i] = (uint16_t)(exponent == 0 ? sign : sign | (exponent - 112) << 10 | fraction);
+        ((uint16_t *)logits)[i] =
+            (uint16_t)(exponent == 0 ? sign : sign | (exponent - 112) << 10 | fraction);
 }
 
 void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, void *logits)
@@ -85,7 +97,8 @@ void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, void *logits)
 /* A third of the tokens. */
 void cls_selftest_mask(int32_t kind, void *mask)
 {
-    memset(mask, 0, kind == CLS_MASK_BOOL ? SELFTEST_VOCAB : (SELFTEST_VOCAB + 31) / 32 * sizeof(uint32_t));
+    memset(mask, 0,
+           kind == CLS_MASK_BOOL ? SELFTEST_VOCAB : (SELFTEST_VOCAB + 31) / 32 * sizeof(uint32_t));
     for (uint32_t i = 0; i < SELFTEST_VOCAB; i++) {
         const uint32_t may = mix(7777, i) % 3 == 0;
         if (kind == CLS_MASK_BOOL)

@@ -11,14 +11,15 @@
 /* Slots beside the cases': what is copied and saved from, those of verification. */
 static uint32_t spare(void) { return cls_selftest_case_count; }
 
-static cls_status begin(cls_selftest_run *t, uint32_t slot, const cls_params *params, const cls_host_row *text,
-                        uint32_t without)
+static cls_status begin(cls_selftest_run *t, uint32_t slot, const cls_params *params,
+                        const cls_host_row *text, uint32_t without)
 {
     return cls_slot_begin(t->sampler, slot, params, text->prompt, text->prompt_count, text->output,
                           text->output_count - without);
 }
 
-static cls_status by_load(cls_selftest_run *t, uint32_t slot, const cls_params *params, const cls_host_row *text)
+static cls_status by_load(cls_selftest_run *t, uint32_t slot, const cls_params *params,
+                          const cls_host_row *text)
 {
     size_t size = 0;
     void *bytes = NULL;
@@ -59,10 +60,12 @@ static cls_status open_case(cls_selftest_run *t, uint32_t i)
         return status == CLS_OK ? cls_slot_params(t->sampler, i, &params) : status;
     case BY_APPEND:
         status = cls_slot_begin(t->sampler, i, &params, text.prompt, 4, NULL, 0);
-        return status == CLS_OK ? cls_slot_append_prompt(t->sampler, i, text.prompt + 4, text.prompt_count - 4)
-                                : status;
+        return status == CLS_OK
+                   ? cls_slot_append_prompt(t->sampler, i, text.prompt + 4, text.prompt_count - 4)
+                   : status;
     case BY_RESET:
-        status = cls_slot_begin(t->sampler, i, &others, text.output, text.output_count, text.prompt, 3);
+        status =
+            cls_slot_begin(t->sampler, i, &others, text.output, text.output_count, text.prompt, 3);
         if (status == CLS_OK)
             status = cls_slot_reset(t->sampler, i);
         break;
@@ -92,8 +95,8 @@ static cls_status accept_last(cls_selftest_run *t)
         slots[n++] = (int32_t)i;
     }
     for (int j = 0; j < 3 && status == CLS_OK; j++)
-        status = cls_accept(t->sampler, t->queue, n, &(cls_ints){ .host = tokens[j] }, &(cls_ints){ .host = slots }, 0,
-                            NULL, NULL);
+        status = cls_accept(t->sampler, t->queue, n, &(cls_ints){.host = tokens[j]},
+                            &(cls_ints){.host = slots}, 0, NULL, NULL);
     for (uint32_t i = 0; i < n && status == CLS_OK; i++)
         if (tokens[2][i] >= 0)
             status = cls_slot_rollback(t->sampler, (uint32_t)slots[i], 1);
@@ -115,8 +118,10 @@ static cls_status upload_logits(cls_selftest_run *t, inputs *in)
     if (rows == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     for (uint32_t i = 0; i < cls_selftest_case_count; i++)
-        cls_selftest_row(cls_selftest_seed(i), cls_selftest_cases[i].row, t->dtype, rows + i * size);
-    const cls_status status = cls_selftest_buffer(t, size * cls_selftest_case_count, rows, &in->logits);
+        cls_selftest_row(cls_selftest_seed(i), cls_selftest_cases[i].row, t->dtype,
+                         rows + i * size);
+    const cls_status status =
+        cls_selftest_buffer(t, size * cls_selftest_case_count, rows, &in->logits);
     free(rows);
     return status;
 }
@@ -142,7 +147,8 @@ static cls_status open_inputs(cls_selftest_run *t, inputs *in)
         status = cls_selftest_buffer(t, n * sizeof(int32_t), NULL, &in->status);
     for (int i = 0; i < 3 && status == CLS_OK; i++)
         if ((in->maps[i] = malloc(n * sizeof(int32_t))) == NULL)
-            status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+            status =
+                cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
         in->maps[0][i] = cls_selftest_cases[i].draw;
         in->maps[1][i] = cls_selftest_cases[i].with & WITH_MASK ? 0 : -1;
@@ -153,7 +159,8 @@ static cls_status open_inputs(cls_selftest_run *t, inputs *in)
 
 static void close_inputs(inputs *in)
 {
-    const cl_mem all[] = { in->logits, in->words, in->dense[0], in->dense[1], in->tokens, in->status };
+    const cl_mem all[] = {in->logits,   in->words,  in->dense[0],
+                          in->dense[1], in->tokens, in->status};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] != NULL)
             clReleaseMemObject(all[i]);
@@ -190,7 +197,8 @@ static cls_status run_step(cls_selftest_run *t, const inputs *in, uint32_t which
         status = cls_sampler_trace(t->sampler, t->queue, t->trace + which * n, n);
     if (status == CLS_OK)
         status = cls_selftest_read(t, in->tokens, size, t->token + which * n);
-    return status == CLS_OK ? cls_selftest_read(t, in->status, size, t->status + which * n) : status;
+    return status == CLS_OK ? cls_selftest_read(t, in->status, size, t->status + which * n)
+                            : status;
 }
 
 /* --------------------------------------------------------------------- judging */
@@ -209,17 +217,17 @@ static int set_differs(const cls_row *d, const cls_row *h, char *out, size_t siz
         const char *name;
         uint64_t ours, hosts;
     } all[] = {
-        { "tokens kept", d->kept != 0 ? d->kept : h->kept, h->kept },
-        { "largest key", (uint32_t)d->top_key, (uint32_t)h->top_key },
-        { "scale", bits(d->scale), bits(h->scale) },
-        { "mass", d->mass, h->mass },
-        { "adapted mass", h->adapted != 0 ? d->adapted : 0, h->adapted },
-        { "number drawn", d->drawn, h->drawn },
+        {"tokens kept", d->kept != 0 ? d->kept : h->kept, h->kept},
+        {"largest key", (uint32_t)d->top_key, (uint32_t)h->top_key},
+        {"scale", bits(d->scale), bits(h->scale)},
+        {"mass", d->mass, h->mass},
+        {"adapted mass", h->adapted != 0 ? d->adapted : 0, h->adapted},
+        {"number drawn", d->drawn, h->drawn},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].ours != all[i].hosts) {
-            snprintf(out, size, "%s 0x%llx, not 0x%llx", all[i].name, (unsigned long long)all[i].ours,
-                     (unsigned long long)all[i].hosts);
+            snprintf(out, size, "%s 0x%llx, not 0x%llx", all[i].name,
+                     (unsigned long long)all[i].ours, (unsigned long long)all[i].hosts);
             return 1;
         }
     return 0;
@@ -235,19 +243,20 @@ static void judge(const cls_selftest_run *t, uint32_t i, uint32_t step, char *ou
     char more[96];
     *out = '\0';
     if (host->token != known->token && t->token[mine] != known->token)
-        snprintf(out, size, "device: token %d, host: token %d, not %d", (int)t->token[mine], (int)host->token,
-                 (int)known->token);
+        snprintf(out, size, "device: token %d, host: token %d, not %d", (int)t->token[mine],
+                 (int)host->token, (int)known->token);
     else if (t->token[mine] != known->token)
         snprintf(out, size, "device: token %d, not %d", (int)t->token[mine], (int)known->token);
     else if (host->token != known->token)
         snprintf(out, size, "host: token %d, not %d", (int)host->token, (int)known->token);
     else if (host_differs)
-        snprintf(out, size, "host: token %d, but digest 0x%08x, not 0x%08x", (int)host->token, (unsigned)host->digest,
-                 (unsigned)known->digest);
+        snprintf(out, size, "host: token %d, but digest 0x%08x, not 0x%08x", (int)host->token,
+                 (unsigned)host->digest, (unsigned)known->digest);
     else if (t->status[mine] != (int32_t)trace->status)
-        snprintf(out, size, "device: token %d, but status %d, not %d", (int)known->token, (int)t->status[mine],
-                 (int)trace->status);
-    else if (trace->mass != 0 && set_differs(&t->trace[mine], trace, more, sizeof more)) /* 0: greedy, or no token */
+        snprintf(out, size, "device: token %d, but status %d, not %d", (int)known->token,
+                 (int)t->status[mine], (int)trace->status);
+    else if (trace->mass != 0 &&
+             set_differs(&t->trace[mine], trace, more, sizeof more)) /* 0: greedy, or no token */
         snprintf(out, size, "device: token %d, but %s", (int)known->token, more);
 }
 

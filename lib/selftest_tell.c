@@ -38,7 +38,10 @@ typedef struct expected {
 } expected;
 
 /* Whether a is before b. */
-static int before(const float *z, int32_t a, int32_t b) { return b < 0 || z[a] > z[b] || (z[a] == z[b] && a < b); }
+static int before(const float *z, int32_t a, int32_t b)
+{
+    return b < 0 || z[a] > z[b] || (z[a] == z[b] && a < b);
+}
 
 static void put_in_order(expected *e)
 {
@@ -103,7 +106,8 @@ typedef struct finding {
 static void same(finding *f, const char *what, int64_t ours, int64_t should)
 {
     if (ours != should && f->text[0] == '\0')
-        snprintf(f->text, sizeof f->text, "device: %s %lld, not %lld", what, (long long)ours, (long long)should);
+        snprintf(f->text, sizeof f->text, "device: %s %lld, not %lld", what, (long long)ours,
+                 (long long)should);
 }
 
 static void near_to(finding *f, const char *what, double ours, double should)
@@ -131,11 +135,13 @@ static void judge_tokens(finding *f, const expected *e, const outputs *o, uint32
 {
     for (uint32_t j = 0; j < N; j++) {
         same(f, "a likeliest token", o->top_ids[r][j], e->order[j]);
-        near_to(f, "a likeliest token's logprob", (double)o->top_logprobs[r][j], logprob(e, e->order[j]));
+        near_to(f, "a likeliest token's logprob", (double)o->top_logprobs[r][j],
+                logprob(e, e->order[j]));
     }
     for (uint32_t j = 0; j < GIVEN; j++) {
         same(f, "a given token's rank", o->given_ranks[r][j], rank_of(e, o->given_ids[r][j]));
-        near_to(f, "a given token's logprob", (double)o->given_logprobs[r][j], logprob(e, o->given_ids[r][j]));
+        near_to(f, "a given token's logprob", (double)o->given_logprobs[r][j],
+                logprob(e, o->given_ids[r][j]));
     }
 }
 
@@ -164,7 +170,8 @@ static void judge_set(finding *f, const expected *e, const outputs *o, uint32_t 
         same(f, "a candidate", o->candidate_ids[r][j], id);
         near_to(f, "a candidate's logit", (double)o->candidate_logits[r][j],
                 id < 0 ? -INFINITY : (double)e->logits[id]);
-        near_to(f, "a candidate's probability", (double)o->candidate_probs[r][j], id < 0 ? 0.0 : (double)e->probs[id]);
+        near_to(f, "a candidate's probability", (double)o->candidate_probs[r][j],
+                id < 0 ? 0.0 : (double)e->probs[id]);
     }
     near_to(f, "the token's logprob", (double)o->logprobs[r], (double)e->result.logprob_final);
     same(f, "the token's rank", o->ranks[r], rank_of(e, e->result.token));
@@ -172,7 +179,7 @@ static void judge_set(finding *f, const expected *e, const outputs *o, uint32_t 
 
 static void judge(cls_selftest_run *t, int stage, const expected *e, const outputs *o, uint32_t r)
 {
-    finding f = { "" };
+    finding f = {""};
     char name[64], what[200] = "";
     judge_tokens(&f, e, o, r);
     if (stage == ST_REPORT)
@@ -202,9 +209,10 @@ static cls_status logprobs_of(cls_selftest_run *t, const cls_step *step)
 }
 
 /* A step with everything that can be told, which leaves the slots as they are. */
-static void ask(cls_step *step, const cls_selftest_run *t, cl_mem logits, cl_mem out, const int32_t *slots)
+static void ask(cls_step *step, const cls_selftest_run *t, cl_mem logits, cl_mem out,
+                const int32_t *slots)
 {
-#define ASK(field, place) step->field = (cls_buffer){ out, offsetof(outputs, place) }
+#define ASK(field, place) step->field = (cls_buffer){out, offsetof(outputs, place)}
     cls_step_default(step, sizeof *step);
     step->rows = ROWS;
     step->logits.dtype = t->dtype;
@@ -246,7 +254,8 @@ static cls_status run(cls_selftest_run *t, outputs *o)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     for (uint32_t r = 0; r < ROWS; r++) {
         const uint32_t which = cls_selftest_find(cls_selftest_told[r]);
-        cls_selftest_row(cls_selftest_seed(which), cls_selftest_cases[which].row, t->dtype, rows + r * size);
+        cls_selftest_row(cls_selftest_seed(which), cls_selftest_cases[which].row, t->dtype,
+                         rows + r * size);
         slots[r] = (int32_t)which;
         o->given_ids[r][0] = 1000 + (int32_t)r;
         o->given_ids[r][1] = -1;

@@ -23,16 +23,18 @@ static void compress(uint32_t h[8], const uint8_t *block)
 {
     uint32_t w[64], v[8];
     for (int t = 0; t < 16; t++, block += 4)
-        w[t] = (uint32_t)block[0] << 24 | (uint32_t)block[1] << 16 | (uint32_t)block[2] << 8 | block[3];
+        w[t] = (uint32_t)block[0] << 24 | (uint32_t)block[1] << 16 | (uint32_t)block[2] << 8 |
+               block[3];
     for (int t = 16; t < 64; t++)
         w[t] = (rotated(w[t - 2], 17) ^ rotated(w[t - 2], 19) ^ w[t - 2] >> 10) + w[t - 7] +
                (rotated(w[t - 15], 7) ^ rotated(w[t - 15], 18) ^ w[t - 15] >> 3) + w[t - 16];
     memcpy(v, h, sizeof v);
     for (int t = 0; t < 64; t++) {
         const uint32_t a = v[0], b = v[1], c = v[2], e = v[4];
-        const uint32_t t1 =
-            v[7] + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) + ((e & v[5]) ^ (~e & v[6])) + k[t] + w[t];
-        const uint32_t t2 = (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+        const uint32_t t1 = v[7] + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) +
+                            ((e & v[5]) ^ (~e & v[6])) + k[t] + w[t];
+        const uint32_t t2 =
+            (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
         memmove(v + 1, v, 7 * sizeof v[0]);
         v[4] += t1;
         v[0] = t1 + t2;
@@ -54,7 +56,8 @@ void cls_sha256_add(cls_sha256 *hash, const void *bytes, size_t size)
 {
     const uint8_t *from = bytes;
     while (size > 0) {
-        const size_t at = (size_t)(hash->bytes % sizeof hash->block), room = sizeof hash->block - at;
+        const size_t at = (size_t)(hash->bytes % sizeof hash->block),
+                     room = sizeof hash->block - at;
         const size_t n = size < room ? size : room;
         memcpy(hash->block + at, from, n);
         if (n == room)

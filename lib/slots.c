@@ -12,9 +12,11 @@ cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
     if (s->lost)
         return cls_sampler_lost();
     if (slot >= s->slots)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot is %u, but there are %u", (unsigned)slot, (unsigned)s->slots);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot is %u, but there are %u",
+                        (unsigned)slot, (unsigned)s->slots);
     if (begun && !(s->request[slot].slot.flags & CLS_SLOT_BEGUN))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot %u has no request: call cls_slot_begin() first", (unsigned)slot);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "slot %u has no request: call cls_slot_begin() first", (unsigned)slot);
     return CLS_OK;
 }
 
@@ -34,16 +36,18 @@ static cls_status check_history(const cls_sampler *s, const cls_params *p)
                                  : p->no_repeat_ngram != 0 ? "no_repeat_ngram"
                                                            : NULL;
     if (at_fault != NULL && s->history == 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with options->history",
-                        at_fault);
-    if (cls_dry_is_on(p) && p->dry_window > s->history)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->dry_window is %u, but the sampler was created with options->history of %u",
-                        (unsigned)p->dry_window, (unsigned)s->history);
+                        "params->%s needs a sampler created with options->history", at_fault);
+    if (cls_dry_is_on(p) && p->dry_window > s->history)
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "params->dry_window is %u, but the sampler was created with options->history of %u",
+            (unsigned)p->dry_window, (unsigned)s->history);
     for (uint32_t i = 0; i < p->bad_word_count; i++)
         if (p->bad_words[i].count - 1 > s->history)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->bad_words[%u].count is %u, but the sampler was created with options->history of "
+                            "params->bad_words[%u].count is %u, but the sampler was created with "
+                            "options->history of "
                             "%u; it needs %u",
                             (unsigned)i, (unsigned)p->bad_words[i].count, (unsigned)s->history,
                             (unsigned)p->bad_words[i].count - 1);
@@ -53,22 +57,31 @@ static cls_status check_history(const cls_sampler *s, const cls_params *p)
 /* What parameters ask of a sampler that it was not created for. */
 static cls_status check_kept(const cls_sampler *s, const cls_params *p)
 {
-    const char *const need = s->keep == CLS_KEEP_NONE ? "options->keep of CLS_KEEP_SEEN or CLS_KEEP_COUNTS" : "options->keep of CLS_KEEP_COUNTS";
-    const char *const at_fault = s->keep == CLS_KEEP_NONE && p->repetition_penalty != 1.0f ? "repetition_penalty"
-                                 : s->keep == CLS_KEEP_NONE && p->presence_penalty != 0.0f ? "presence_penalty"
-                                 : s->keep != CLS_KEEP_COUNTS && p->frequency_penalty != 0.0f ? "frequency_penalty"
-                                                                                              : NULL;
+    const char *const need = s->keep == CLS_KEEP_NONE
+                                 ? "options->keep of CLS_KEEP_SEEN or CLS_KEEP_COUNTS"
+                                 : "options->keep of CLS_KEEP_COUNTS";
+    const char *const at_fault =
+        s->keep == CLS_KEEP_NONE && p->repetition_penalty != 1.0f    ? "repetition_penalty"
+        : s->keep == CLS_KEEP_NONE && p->presence_penalty != 0.0f    ? "presence_penalty"
+        : s->keep != CLS_KEEP_COUNTS && p->frequency_penalty != 0.0f ? "frequency_penalty"
+                                                                     : NULL;
     if (at_fault != NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with %s", at_fault, need);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with %s",
+                        at_fault, need);
     if (p->penalty_window > s->history)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->penalty_window is %u, but the sampler was created with options->history of %u",
-                        (unsigned)p->penalty_window, (unsigned)s->history);
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "params->penalty_window is %u, but the sampler was created with options->history of %u",
+            (unsigned)p->penalty_window, (unsigned)s->history);
     if (p->infill != 0 && !atomic_load(&s->has_infill))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->infill needs the tables of cls_sampler_infill()");
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->infill needs the tables of cls_sampler_infill()");
     if ((p->logit_bias_count != 0 || cls_params_allow_some(p)) && !s->biases)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->%s needs a sampler created with options->logit_bias of 1",
-                        p->logit_bias_count != 0 ? "logit_bias" : p->allowed_count != 0 ? "allowed_ids" : "only_allowed");
+                        p->logit_bias_count != 0 ? "logit_bias"
+                        : p->allowed_count != 0  ? "allowed_ids"
+                                                 : "only_allowed");
     return check_history(s, p);
 }
 
@@ -92,7 +105,8 @@ cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prep
         cls_prepared_free(out);
         return status;
     }
-    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN | CLS_SLOT_MIROSTAT)) && slot->top_k > 0 && (uint32_t)slot->top_k < s->vocab &&
+    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN | CLS_SLOT_MIROSTAT)) &&
+        slot->top_k > 0 && (uint32_t)slot->top_k < s->vocab &&
         (uint32_t)slot->top_k > s->context->shape.shortlist)
         slot->flags |= CLS_SLOT_SEARCH;
     return CLS_OK;
@@ -150,12 +164,15 @@ void cls_requests_free(cls_sampler *s)
 
 static cls_status check_tokens(const char *what, const int32_t *ids, uint32_t n)
 {
-    return ids == NULL && n != 0 ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s_count is %u, but %s is NULL", what, (unsigned)n, what)
-                                 : CLS_OK;
+    return ids == NULL && n != 0
+               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s_count is %u, but %s is NULL", what,
+                          (unsigned)n, what)
+               : CLS_OK;
 }
 
-static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *params, const int32_t *prompt,
-                          uint32_t prompt_count, const int32_t *output, uint32_t output_count)
+static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *params,
+                             const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
+                             uint32_t output_count)
 {
     cls_prepared p;
     cls_lists *lists;
@@ -169,7 +186,8 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
         status = cls_prepare(s, params, &p);
     if (status != CLS_OK)
         return status;
-    status = cls_sampler_need(s, cls_features_of_slot(&p.slot) | (p.slot.window != 0 ? CLS_FEATURE_STATE : 0));
+    status = cls_sampler_need(s, cls_features_of_slot(&p.slot) |
+                                     (p.slot.window != 0 ? CLS_FEATURE_STATE : 0));
     if (status == CLS_OK)
         status = cls_changes_reserve(s, tokens, p.n_words);
     if (status == CLS_OK)
@@ -187,13 +205,15 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
     return CLS_OK;
 }
 
-cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params, const int32_t *prompt,
-                          uint32_t prompt_count, const int32_t *output, uint32_t output_count)
+cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params,
+                          const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
+                          uint32_t output_count)
 {
     return CLS_IN_USE(s, begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
 }
 
-static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
+static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
+                                uint32_t prompt_count)
 {
     cls_status status = cls_slot_check(s, slot, 1);
     if (status == CLS_OK)
@@ -205,12 +225,14 @@ static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *pr
     return status;
 }
 
-cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
+cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
+                                  uint32_t prompt_count)
 {
     return CLS_IN_USE(s, append_prompt(s, slot, prompt, prompt_count));
 }
 
-static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
+static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
+                            uint32_t prompt_count)
 {
     cls_status status = cls_slot_check(s, slot, 1);
     if (status == CLS_OK)
@@ -226,7 +248,8 @@ static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt
     return CLS_OK;
 }
 
-cls_status cls_slot_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt, uint32_t prompt_count)
+cls_status cls_slot_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
+                              uint32_t prompt_count)
 {
     return CLS_IN_USE(s, next_turn(s, slot, prompt, prompt_count));
 }
@@ -240,9 +263,11 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
         status = cls_prepare(s, params, &p);
     if (status != CLS_OK)
         return status;
-    if (s->history == 0 && s->keep != CLS_KEEP_NONE && ((p.slot.flags ^ s->request[slot].slot.flags) & CLS_SLOT_SCOPE_ALL))
+    if (s->history == 0 && s->keep != CLS_KEEP_NONE &&
+        ((p.slot.flags ^ s->request[slot].slot.flags) & CLS_SLOT_SCOPE_ALL))
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "params->penalty_scope is not that of slot %u so far, and there is nothing to count its tokens anew from: "
+                          "params->penalty_scope is not that of slot %u so far, and there is "
+                          "nothing to count its tokens anew from: "
                           "the sampler was created with options->history of 0",
                           (unsigned)slot);
     if (status == CLS_OK)
@@ -301,7 +326,8 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
     if (status != CLS_OK)
         return status;
     if (n > s->rollback)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n is %u, but the sampler was created with options->rollback of %u",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "n is %u, but the sampler was created with options->rollback of %u",
                         (unsigned)n, (unsigned)s->rollback);
     if (n != 0)
         status = cls_sampler_need(s, CLS_FEATURE_STATE);

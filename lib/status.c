@@ -5,38 +5,37 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char message[sizeof ((cls_failure *)0)->message];
+static _Thread_local char message[sizeof((cls_failure *)0)->message];
 static _Thread_local cl_int opencl_code;
 
-const char *cls_version(void)
-{
-    return CLS_VERSION_STRING;
-}
+const char *cls_version(void) { return CLS_VERSION_STRING; }
 
 const char *cls_status_name(cls_status status)
 {
     switch (status) {
-    case CLS_OK: return "CLS_OK";
-    case CLS_BAD_ARGUMENT: return "CLS_BAD_ARGUMENT";
-    case CLS_OUT_OF_MEMORY: return "CLS_OUT_OF_MEMORY";
-    case CLS_BUSY: return "CLS_BUSY";
-    case CLS_UNSUPPORTED_DEVICE: return "CLS_UNSUPPORTED_DEVICE";
-    case CLS_BUILD_FAILED: return "CLS_BUILD_FAILED";
-    case CLS_SELF_TEST_FAILED: return "CLS_SELF_TEST_FAILED";
-    case CLS_OPENCL_ERROR: return "CLS_OPENCL_ERROR";
+    case CLS_OK:
+        return "CLS_OK";
+    case CLS_BAD_ARGUMENT:
+        return "CLS_BAD_ARGUMENT";
+    case CLS_OUT_OF_MEMORY:
+        return "CLS_OUT_OF_MEMORY";
+    case CLS_BUSY:
+        return "CLS_BUSY";
+    case CLS_UNSUPPORTED_DEVICE:
+        return "CLS_UNSUPPORTED_DEVICE";
+    case CLS_BUILD_FAILED:
+        return "CLS_BUILD_FAILED";
+    case CLS_SELF_TEST_FAILED:
+        return "CLS_SELF_TEST_FAILED";
+    case CLS_OPENCL_ERROR:
+        return "CLS_OPENCL_ERROR";
     }
     return "unknown";
 }
 
-const char *cls_error_message(void)
-{
-    return message;
-}
+const char *cls_error_message(void) { return message; }
 
-cl_int cls_error_opencl(void)
-{
-    return opencl_code;
-}
+cl_int cls_error_opencl(void) { return opencl_code; }
 
 cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...)
 {
@@ -46,7 +45,8 @@ cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...)
     va_end(args);
     opencl_code = opencl;
     if (opencl != CL_SUCCESS && n >= 0 && (size_t)n < sizeof message)
-        snprintf(message + n, sizeof message - (size_t)n, ": OpenCL says %s (%d)", cls_opencl_name(opencl), (int)opencl);
+        snprintf(message + n, sizeof message - (size_t)n, ": OpenCL says %s (%d)",
+                 cls_opencl_name(opencl), (int)opencl);
     return status;
 }
 
@@ -68,17 +68,40 @@ const char *cls_opencl_name(cl_int code)
         cl_int code;
         const char *name;
     } names[] = {
-#define NAME(x) { x, #x }
-        NAME(CL_SUCCESS), NAME(CL_DEVICE_NOT_FOUND), NAME(CL_DEVICE_NOT_AVAILABLE), NAME(CL_COMPILER_NOT_AVAILABLE),
-        NAME(CL_MEM_OBJECT_ALLOCATION_FAILURE), NAME(CL_OUT_OF_RESOURCES), NAME(CL_OUT_OF_HOST_MEMORY),
-        NAME(CL_MAP_FAILURE), NAME(CL_MISALIGNED_SUB_BUFFER_OFFSET), NAME(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
-        NAME(CL_BUILD_PROGRAM_FAILURE), NAME(CL_INVALID_VALUE), NAME(CL_INVALID_DEVICE), NAME(CL_INVALID_CONTEXT),
-        NAME(CL_INVALID_COMMAND_QUEUE), NAME(CL_INVALID_MEM_OBJECT), NAME(CL_INVALID_BINARY),
-        NAME(CL_INVALID_BUILD_OPTIONS), NAME(CL_INVALID_PROGRAM), NAME(CL_INVALID_PROGRAM_EXECUTABLE),
-        NAME(CL_INVALID_KERNEL_NAME), NAME(CL_INVALID_KERNEL), NAME(CL_INVALID_ARG_INDEX), NAME(CL_INVALID_ARG_VALUE),
-        NAME(CL_INVALID_ARG_SIZE), NAME(CL_INVALID_KERNEL_ARGS), NAME(CL_INVALID_WORK_DIMENSION),
-        NAME(CL_INVALID_WORK_GROUP_SIZE), NAME(CL_INVALID_WORK_ITEM_SIZE), NAME(CL_INVALID_EVENT_WAIT_LIST),
-        NAME(CL_INVALID_EVENT), NAME(CL_INVALID_OPERATION), NAME(CL_INVALID_BUFFER_SIZE),
+#define NAME(x) {x, #x}
+        NAME(CL_SUCCESS),
+        NAME(CL_DEVICE_NOT_FOUND),
+        NAME(CL_DEVICE_NOT_AVAILABLE),
+        NAME(CL_COMPILER_NOT_AVAILABLE),
+        NAME(CL_MEM_OBJECT_ALLOCATION_FAILURE),
+        NAME(CL_OUT_OF_RESOURCES),
+        NAME(CL_OUT_OF_HOST_MEMORY),
+        NAME(CL_MAP_FAILURE),
+        NAME(CL_MISALIGNED_SUB_BUFFER_OFFSET),
+        NAME(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
+        NAME(CL_BUILD_PROGRAM_FAILURE),
+        NAME(CL_INVALID_VALUE),
+        NAME(CL_INVALID_DEVICE),
+        NAME(CL_INVALID_CONTEXT),
+        NAME(CL_INVALID_COMMAND_QUEUE),
+        NAME(CL_INVALID_MEM_OBJECT),
+        NAME(CL_INVALID_BINARY),
+        NAME(CL_INVALID_BUILD_OPTIONS),
+        NAME(CL_INVALID_PROGRAM),
+        NAME(CL_INVALID_PROGRAM_EXECUTABLE),
+        NAME(CL_INVALID_KERNEL_NAME),
+        NAME(CL_INVALID_KERNEL),
+        NAME(CL_INVALID_ARG_INDEX),
+        NAME(CL_INVALID_ARG_VALUE),
+        NAME(CL_INVALID_ARG_SIZE),
+        NAME(CL_INVALID_KERNEL_ARGS),
+        NAME(CL_INVALID_WORK_DIMENSION),
+        NAME(CL_INVALID_WORK_GROUP_SIZE),
+        NAME(CL_INVALID_WORK_ITEM_SIZE),
+        NAME(CL_INVALID_EVENT_WAIT_LIST),
+        NAME(CL_INVALID_EVENT),
+        NAME(CL_INVALID_OPERATION),
+        NAME(CL_INVALID_BUFFER_SIZE),
 #undef NAME
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -97,7 +120,8 @@ int cls_struct_init(void *object, size_t caller_size, size_t first)
     return known != 0;
 }
 
-cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *callers, const char *name, int written)
+cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *callers,
+                           const char *name, int written)
 {
     size_t size;
     if (callers == NULL)
@@ -105,13 +129,15 @@ cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *
     memcpy(&size, callers, sizeof size);
     if (size < first || size > 65536)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->struct_size is %zu, and it must be at least %zu: it is sizeof the struct, not of a pointer, as its "
+                        "%s->struct_size is %zu, and it must be at least %zu: it is sizeof the "
+                        "struct, not of a pointer, as its "
                         "_default() function is told, or as it is set where there is none",
                         name, size, first);
     for (size_t i = ours; i < size && !written; i++)
         if (((const unsigned char *)callers)[i] != 0)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "%s has a field, at byte %zu, that this library, version %s, does not know: leave it 0, or use a newer library",
+                            "%s has a field, at byte %zu, that this library, version %s, does not "
+                            "know: leave it 0, or use a newer library",
                             name, i, CLS_VERSION_STRING);
     memcpy(object, callers, size < ours ? size : ours);
     memcpy(object, &ours, sizeof ours);
@@ -121,6 +147,7 @@ cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *
 cls_status cls_reserved_check(const char *what, uint64_t value)
 {
     return value == 0 ? CLS_OK
-                      : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is %llu; it is for later versions, and must be 0", what,
+                      : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                                 "%s is %llu; it is for later versions, and must be 0", what,
                                  (unsigned long long)value);
 }

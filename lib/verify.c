@@ -30,29 +30,34 @@ static cls_status check_rows(const cls_sampler *s, verification *v)
     const cls_verify_call *const c = &v->call;
     uint32_t most = 0;
     if (c->requests < 1 || c->requests > s->max_rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->requests is %u; the sampler was created for 1 to %u rows",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->requests is %u; the sampler was created for 1 to %u rows",
                         (unsigned)c->requests, (unsigned)s->max_rows);
     if (c->cu == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->cu is NULL");
     if (c->cu[0] != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->cu[0] is %d; it must be 0", (int)c->cu[0]);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->cu[0] is %d; it must be 0",
+                        (int)c->cu[0]);
     for (uint32_t i = 0; i < c->requests; i++) {
         const int64_t n = (int64_t)c->cu[i + 1] - c->cu[i];
         if (n < 1 || n > CLS_MAX_DRAFTS + 1)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "call->cu[%u] is %d after %d: a request has 1 to %d rows, one more than its drafts",
-                            (unsigned)i + 1, (int)c->cu[i + 1], (int)c->cu[i], CLS_MAX_DRAFTS + 1);
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "call->cu[%u] is %d after %d: a request has 1 to %d rows, one more than its drafts",
+                (unsigned)i + 1, (int)c->cu[i + 1], (int)c->cu[i], CLS_MAX_DRAFTS + 1);
         most = (uint32_t)n - 1 > most ? (uint32_t)n - 1 : most;
     }
     v->rows = (uint32_t)c->cu[c->requests];
     v->drafts = v->rows - c->requests;
     if (v->rows > s->max_rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->cu has %u rows in all; the sampler was created for 1 to %u",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->cu has %u rows in all; the sampler was created for 1 to %u",
                         (unsigned)v->rows, (unsigned)s->max_rows);
     if (v->call.max_drafts == 0)
         v->call.max_drafts = most;
     if (c->max_drafts < most || c->max_drafts > CLS_MAX_DRAFTS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->max_drafts is %u; it must be %u, the most of a request, to %d",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->max_drafts is %u; it must be %u, the most of a request, to %d",
                         (unsigned)c->max_drafts, (unsigned)most, CLS_MAX_DRAFTS);
     return CLS_OK;
 }
@@ -64,13 +69,15 @@ static cls_status check_parents(const verification *v)
         return CLS_OK;
     if (c->method != CLS_VERIFY_MATCH && c->method != CLS_VERIFY_GREEDY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->parents makes trees, which call->method %d does not take: only match and greedy do",
+                        "call->parents makes trees, which call->method %d does not take: only "
+                        "match and greedy do",
                         (int)c->method);
     for (uint32_t i = 0, k = 0; i < c->requests; i++)
         for (int32_t at = 0; at < c->cu[i + 1] - c->cu[i] - 1; at++, k++)
             if (c->parents[k] < -1 || c->parents[k] >= at)
                 return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                "call->parents: draft %d of request %u follows draft %d; it must be -1 or one before it",
+                                "call->parents: draft %d of request %u follows draft %d; it must "
+                                "be -1 or one before it",
                                 (int)at, (unsigned)i, (int)c->parents[k]);
     return CLS_OK;
 }
@@ -81,26 +88,32 @@ static cls_status check_drafts(const cls_sampler *s, verification *v)
     const int judged = c->method == CLS_VERIFY_STANDARD || c->method == CLS_VERIFY_BLOCK;
     const uint64_t element = c->draft_kind == CLS_DRAFT_LOGITS ? v->plan.logit_size : sizeof(float);
     if (c->draft_ids.host == NULL && c->draft_ids.device.buffer == NULL && v->drafts != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->draft_ids is NULL, but there are %u drafts", (unsigned)v->drafts);
-    cls_status status = v->drafts != 0 ? cls_map_check(s, "call->draft_ids", &c->draft_ids, v->drafts, &v->plan.ranges) : CLS_OK;
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->draft_ids is NULL, but there are %u drafts", (unsigned)v->drafts);
+    cls_status status = v->drafts != 0 ? cls_map_check(s, "call->draft_ids", &c->draft_ids,
+                                                       v->drafts, &v->plan.ranges)
+                                       : CLS_OK;
     if (status != CLS_OK)
         return status;
     if (c->draft_kind < CLS_DRAFT_NONE || c->draft_kind > CLS_DRAFT_LOGITS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->draft_kind is %d, which is no cls_draft_kind", (int)c->draft_kind);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->draft_kind is %d, which is no cls_draft_kind", (int)c->draft_kind);
     if (c->draft_kind == CLS_DRAFT_NONE && c->draft.buffer != NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->draft is there, but call->draft_kind is CLS_DRAFT_NONE");
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->draft is there, but call->draft_kind is CLS_DRAFT_NONE");
     if (c->draft_stride == 0)
         c->draft_stride = s->vocab;
     if (c->draft_stride < s->vocab)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->draft_stride is %llu, less than the vocabulary of %u",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->draft_stride is %llu, less than the vocabulary of %u",
                         (unsigned long long)c->draft_stride, (unsigned)s->vocab);
     if (c->draft_kind != CLS_DRAFT_NONE && v->drafts != 0)
         status = cls_buffer_check(s->context, "call->draft", &c->draft,
-                                  cls_extent(v->drafts, c->draft_stride, s->vocab, element), element,
-                                  CLS_READS, &v->plan.ranges);
+                                  cls_extent(v->drafts, c->draft_stride, s->vocab, element),
+                                  element, CLS_READS, &v->plan.ranges);
     /* Methods that do not ask for the drafts' distribution do not read it. */
     v->plan.draft_kind = judged && v->drafts != 0 ? (uint32_t)c->draft_kind : CLS_DRAFT_NONE;
-    v->plan.draft = judged ? c->draft : (cls_buffer){ NULL, 0 };
+    v->plan.draft = judged ? c->draft : (cls_buffer){NULL, 0};
     v->plan.draft_stride = c->draft_stride;
     return status;
 }
@@ -108,13 +121,15 @@ static cls_status check_drafts(const cls_sampler *s, verification *v)
 static cls_status check_method(const cls_verify_call *c)
 {
     if (c->method < CLS_VERIFY_MATCH || c->method > CLS_VERIFY_GREEDY)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->method is %d, which is no cls_verify_method", (int)c->method);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->method is %d, which is no cls_verify_method", (int)c->method);
     if (!(c->epsilon > 0.0f && c->epsilon <= 1.0f))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->epsilon is %g; it must be above 0 and at most 1",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->epsilon is %g; it must be above 0 and at most 1",
                         (double)c->epsilon);
     if (!(c->delta > 0.0f && c->delta <= 16.0f))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->delta is %g; it must be above 0 and at most 16",
-                        (double)c->delta);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->delta is %g; it must be above 0 and at most 16", (double)c->delta);
     return CLS_OK;
 }
 
@@ -126,20 +141,22 @@ static cls_status check_outputs(const cls_sampler *s, verification *v)
         cls_buffer buffer;
         uint64_t elements;
     } all[CLS_VERIFIED] = {
-        [CLS_VERIFIED_TOKENS] = { "call->tokens", c->tokens, (uint64_t)c->requests * (c->max_drafts + 1) },
-        [CLS_VERIFIED_ACCEPTED] = { "call->accepted", c->accepted, c->requests },
-        [CLS_VERIFIED_EMITTED] = { "call->emitted", c->emitted, c->requests },
-        [CLS_VERIFIED_NODES] = { "call->nodes", c->nodes, (uint64_t)c->requests * c->max_drafts },
-        [CLS_VERIFIED_STATUS] = { "call->status", c->status, c->requests },
-        [CLS_VERIFIED_COUNTERS] = { "call->counters", c->counters, (uint64_t)s->slots * 3 },
-        [CLS_VERIFIED_LATEST] = { "call->latest", c->latest, s->slots },
+        [CLS_VERIFIED_TOKENS] = {"call->tokens", c->tokens,
+                                 (uint64_t)c->requests * (c->max_drafts + 1)},
+        [CLS_VERIFIED_ACCEPTED] = {"call->accepted", c->accepted, c->requests},
+        [CLS_VERIFIED_EMITTED] = {"call->emitted", c->emitted, c->requests},
+        [CLS_VERIFIED_NODES] = {"call->nodes", c->nodes, (uint64_t)c->requests * c->max_drafts},
+        [CLS_VERIFIED_STATUS] = {"call->status", c->status, c->requests},
+        [CLS_VERIFIED_COUNTERS] = {"call->counters", c->counters, (uint64_t)s->slots * 3},
+        [CLS_VERIFIED_LATEST] = {"call->latest", c->latest, s->slots},
     };
     cls_status status = CLS_OK;
     for (int i = 0; i < CLS_VERIFIED && status == CLS_OK; i++) {
         v->output[i] = all[i].buffer;
         v->wants |= all[i].buffer.buffer != NULL ? 1u << i : 0;
-        status = cls_optional_check(s, all[i].name, &all[i].buffer, all[i].elements * sizeof(int32_t), sizeof(int32_t),
-                                    CLS_WRITES, &v->plan.ranges);
+        status =
+            cls_optional_check(s, all[i].name, &all[i].buffer, all[i].elements * sizeof(int32_t),
+                               sizeof(int32_t), CLS_WRITES, &v->plan.ranges);
     }
     return status;
 }
@@ -158,7 +175,8 @@ static void spread(cls_sampler *s, verification *v)
             int32_t depth = 0;
             map[CLS_MAP_NODES][row] = -1;
             if (row > first) {
-                const int32_t parent = c->parents != NULL ? c->parents[k] : (int32_t)(k - begin) - 1;
+                const int32_t parent =
+                    c->parents != NULL ? c->parents[k] : (int32_t)(k - begin) - 1;
                 map[CLS_MAP_PARENTS][k] = parent < 0 ? -1 : parent + (int32_t)begin;
                 map[CLS_MAP_NODES][row] = (int32_t)k;
                 depth = (int32_t)((uint32_t)map[CLS_MAP_POSITIONS][(int32_t)first + 1 + parent] -
@@ -166,7 +184,9 @@ static void spread(cls_sampler *s, verification *v)
                 k++;
             }
             map[CLS_MAP_SLOTS][row] = c->slots != NULL ? c->slots[i] : (int32_t)i;
-            map[CLS_MAP_POSITIONS][row] = (int32_t)((c->positions != NULL ? (uint32_t)c->positions[i] : 0u) + (uint32_t)depth);
+            map[CLS_MAP_POSITIONS][row] =
+                (int32_t)((c->positions != NULL ? (uint32_t)c->positions[i] : 0u) +
+                          (uint32_t)depth);
             map[CLS_MAP_DRAWS][row] = c->draws != NULL ? c->draws[i] : 0;
         }
     }
@@ -181,8 +201,8 @@ static void spread(cls_sampler *s, verification *v)
     v->plan.has |= c->positions != NULL ? CLS_HAS_POSITIONS : CLS_POSITIONS_ADD;
 }
 
-static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify_call *callers, cl_uint n_wait,
-                        const cl_event *wait, verification *v)
+static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify_call *callers,
+                        cl_uint n_wait, const cl_event *wait, verification *v)
 {
     cls_plan *const plan = &v->plan;
     cls_verify_call *const c = &v->call;
@@ -225,7 +245,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
         status = cls_reserved_check("call->reserved", c->reserved);
     if (status == CLS_OK)
         status = cls_draws_check("call->draws", c->draws, c->requests);
-    const cls_ints slots = { c->slots, { NULL, 0 } };
+    const cls_ints slots = {c->slots, {NULL, 0}};
     if (status == CLS_OK)
         status = cls_row_slots_check(s, "call->slots", &slots, c->requests, 0, plan);
     if (status != CLS_OK)
@@ -256,10 +276,7 @@ static cls_plan drafts_plan(const verification *v)
 }
 
 /* -log2 in units of 2^-20 bits. */
-static int32_t bits_q20(float x)
-{
-    return (int32_t)floor(-log2((double)x) * 1048576.0 + 0.5);
-}
+static int32_t bits_q20(float x) { return (int32_t)floor(-log2((double)x) * 1048576.0 + 0.5); }
 
 /* All that the kernels are told, before the first of them. */
 static cl_int tell(const verification *v, cls_commands *c)
@@ -312,7 +329,7 @@ static cl_int launch_residual(const verification *v, cls_commands *c)
 static cl_int launch_verify(const verification *v, cls_commands *c, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    const size_t groups[2] = { 1, v->call.requests };
+    const size_t groups[2] = {1, v->call.requests};
     cls_arguments a = buffers(s, &v->plan, CLS_VERIFY);
     for (int i = 0; i < CLS_VERIFIED; i++)
         cls_set_buffer(&a, s, &v->output[i]);
@@ -345,13 +362,13 @@ static cl_int launch_all(const verification *v, cls_commands *c, cl_event *done)
 /* How many entries of a map a verification has. */
 static uint32_t entries(const verification *v, enum cls_map which)
 {
-    return which == CLS_MAP_FIRSTS ? v->call.requests
+    return which == CLS_MAP_FIRSTS                               ? v->call.requests
            : which == CLS_MAP_TOKENS || which == CLS_MAP_PARENTS ? v->drafts
                                                                  : v->rows;
 }
 
-static cls_status verify_drafts(cls_sampler *s, cl_command_queue queue, const cls_verify_call *call, cl_uint n_wait,
-                      const cl_event *wait, cl_event *done)
+static cls_status verify_drafts(cls_sampler *s, cl_command_queue queue, const cls_verify_call *call,
+                                cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     verification v;
     cls_commands c;
@@ -367,7 +384,8 @@ static cls_status verify_drafts(cls_sampler *s, cl_command_queue queue, const cl
     int uploads = 0;
     for (int i = 0; i < CLS_MAPS; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, v.map[i].host, entries(&v, (enum cls_map)i));
-    status = cls_commands_begin(&c, s, queue, v.plan.ordered, n_wait, wait, uploads, &v.plan.step.mask);
+    status =
+        cls_commands_begin(&c, s, queue, v.plan.ordered, n_wait, wait, uploads, &v.plan.step.mask);
     if (status != CLS_OK)
         return status;
     code = cls_commands_mask(&c, &v.plan.step.mask);
@@ -378,8 +396,8 @@ static cls_status verify_drafts(cls_sampler *s, cl_command_queue queue, const cl
     return cls_commands_end(&c, code, "cannot enqueue the verification", end, done);
 }
 
-cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *call, cl_uint n_wait,
-                      const cl_event *wait, cl_event *done)
+cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *call,
+                      cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     if (done != NULL)
         *done = NULL;

@@ -13,15 +13,17 @@ static int close_to(double a, double b, double tolerance)
 }
 
 /* The row's results and what the oracle has found, which followed it. */
-static void compare(const batch *b, uint32_t row, const oracle *o, const cls_host_row *h, const float *probs,
-                    double *expected)
+static void compare(const batch *b, uint32_t row, const oracle *o, const cls_host_row *h,
+                    const float *probs, double *expected)
 {
     const float *const values = b->values + (size_t)row * b->vocab;
     const cls_host_result *const result = &b->host[row];
     const int nothing = o->finite == 0 || o->none,
               status = o->status | (nothing ? o->none : oracle_stops(h, result->token));
-    ck_assert_msg(result->status == status, "%s: status %d, not %d", batch_words(b, row), result->status, status);
-    ck_assert_msg(result->kept == o->kept, "%s: %u kept, not %u", batch_words(b, row), result->kept, o->kept);
+    ck_assert_msg(result->status == status, "%s: status %d, not %d", batch_words(b, row),
+                  result->status, status);
+    ck_assert_msg(result->kept == o->kept, "%s: %u kept, not %u", batch_words(b, row), result->kept,
+                  o->kept);
     if (nothing) {
         ck_assert_msg(result->token == -1, "%s: token %d", batch_words(b, row), result->token);
         ck_assert(isinf(result->logprob_raw) && isinf(result->logprob_final));
@@ -33,18 +35,21 @@ static void compare(const batch *b, uint32_t row, const oracle *o, const cls_hos
     const double slack = oracle_probs(o, expected);
     for (uint32_t i = 0; i < b->vocab; i++) {
         variation += fabs((double)probs[i] - expected[i]) / 2;
-        ck_assert_msg(probs[i] == 0.0f || expected[i] > 0.0, "%s: token %u is cut, and has a probability",
-                      batch_words(b, row), i);
+        ck_assert_msg(probs[i] == 0.0f || expected[i] > 0.0,
+                      "%s: token %u is cut, and has a probability", batch_words(b, row), i);
     }
-    ck_assert_msg(variation <= slack, "%s: total variation %g, slack %g", batch_words(b, row), variation, slack);
+    ck_assert_msg(variation <= slack, "%s: total variation %g, slack %g", batch_words(b, row),
+                  variation, slack);
     const double p = expected[result->token], final = log(p);
     ck_assert_msg(p > 0.0, "%s: token %d is not in the set", batch_words(b, row), result->token);
-    ck_assert_msg(
-        close_to((double)result->logprob_final, final, 1e-5 * (1 + fabs(final)) + slack + o->scale_error * fabs(final)),
-        "%s: final logprob %.9g, not %.9g", batch_words(b, row), (double)result->logprob_final, final);
+    ck_assert_msg(close_to((double)result->logprob_final, final,
+                           1e-5 * (1 + fabs(final)) + slack + o->scale_error * fabs(final)),
+                  "%s: final logprob %.9g, not %.9g", batch_words(b, row),
+                  (double)result->logprob_final, final);
     const double raw = oracle_logprob_raw(values, b->vocab, result->token);
-    ck_assert_msg(close_to((double)result->logprob_raw, raw, 1e-5 * (1 + fabs(raw))), "%s: raw logprob %.9g, not %.9g",
-                  batch_words(b, row), (double)result->logprob_raw, raw);
+    ck_assert_msg(close_to((double)result->logprob_raw, raw, 1e-5 * (1 + fabs(raw))),
+                  "%s: raw logprob %.9g, not %.9g", batch_words(b, row),
+                  (double)result->logprob_raw, raw);
     const char *const fault = oracle_mode_fault(o, result->token, &result->mode);
     ck_assert_msg(fault == NULL, "%s: %s", batch_words(b, row), fault);
 }

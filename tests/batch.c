@@ -89,7 +89,8 @@ void batch_free(batch *b)
 void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed)
 {
     float *const values = b->values + (size_t)row * b->vocab;
-    unsigned char *const data = b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
+    unsigned char *const data =
+        b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
     b->kind[row] = kind;
     row_fill(kind, values, b->vocab, seed);
     for (uint32_t i = 0; i < b->vocab; i++) {
@@ -118,13 +119,15 @@ void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width)
     free(b->mask);
     b->mask = zeroes(n, packed ? 4 : 1);
     for (size_t i = 0; i < n && !packed; i++)
-        ((unsigned char *)b->mask)[i] = (unsigned char)(rng_below(r, 100) < percent ? 1 + rng_below(r, 255) : 0);
+        ((unsigned char *)b->mask)[i] =
+            (unsigned char)(rng_below(r, 100) < percent ? 1 + rng_below(r, 255) : 0);
     for (size_t i = 0; i < n && packed; i++)
         for (unsigned bit = 0; bit < 32; bit++)
             ((uint32_t *)b->mask)[i] |= (uint32_t)(rng_below(r, 100) < percent) << bit;
 }
 
-batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride, size_t offset)
+batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride,
+                  size_t offset)
 {
     batch *const c = batch_new(rows, b->vocab, dtype, stride, offset);
     const size_t size = dtype_size(dtype);
@@ -136,10 +139,12 @@ batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtyp
         const float *const values = b->values + (size_t)from * b->vocab;
         memcpy(c->values + (size_t)row * c->vocab, values, c->vocab * sizeof *values);
         for (uint32_t i = 0; i < c->vocab; i++)
-            dtype_encode(dtype, values[i], c->data + c->offset + ((size_t)row * c->stride + i) * size);
+            dtype_encode(dtype, values[i],
+                         c->data + c->offset + ((size_t)row * c->stride + i) * size);
         c->kind[row] = b->kind[from];
         request_take(c, row, b, from);
-        memcpy(c->adjusted + (size_t)row * c->vocab, b->adjusted + (size_t)from * b->vocab, c->vocab * sizeof(float));
+        memcpy(c->adjusted + (size_t)row * c->vocab, b->adjusted + (size_t)from * b->vocab,
+               c->vocab * sizeof(float));
         c->trace[row] = b->trace[from];
         c->host[row] = b->host[from];
     }
@@ -158,7 +163,8 @@ cls_host_row batch_host_row(const batch *b, uint32_t row)
     h.vocab = b->vocab;
     h.mask_kind = b->mask_kind;
     if (b->mask && mask >= 0)
-        h.mask = (unsigned char *)b->mask + (size_t)mask * b->mask_width * (b->mask_kind == CLS_MASK_PACKED ? 4 : 1);
+        h.mask = (unsigned char *)b->mask +
+                 (size_t)mask * b->mask_width * (b->mask_kind == CLS_MASK_PACKED ? 4 : 1);
     h.mask_width = b->mask_width;
     if (b->bias && bias >= 0)
         h.bias = b->bias + (size_t)bias * b->vocab * dtype_size(b->bias_dtype);
@@ -191,12 +197,16 @@ void batch_reference(batch *b)
 static int is_greedy(const batch *b, uint32_t row) { return b->params[row].temperature < 1e-5f; }
 
 /* A token's logit as the chain sees it. */
-static float seen(const batch *b, uint32_t row, uint32_t i) { return b->adjusted[(size_t)row * b->vocab + i]; }
+static float seen(const batch *b, uint32_t row, uint32_t i)
+{
+    return b->adjusted[(size_t)row * b->vocab + i];
+}
 
 static int is_kept(const batch *b, uint32_t row, uint32_t i, const cls_row *cut)
 {
     const int32_t key = key_of(seen(b, row, i)), id = (int32_t)i;
-    if (key > cut->head_key || (key == cut->head_key && (id < cut->head_first || id > cut->head_last)))
+    if (key > cut->head_key ||
+        (key == cut->head_key && (id < cut->head_first || id > cut->head_last)))
         return 0;
     return key > CLS_KEY_NONE && (key > cut->cut_key || (key == cut->cut_key && id <= cut->cut_id));
 }
@@ -252,7 +262,9 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
         uint64_t whole = 0, mass = 0; /* of the tile up to i: tile units, row units */
         for (uint32_t i = t; i < stop; i++) {
             const uint64_t was = mass;
-            const uint32_t x = is_kept(b, row, i, trace) ? weight(seen(b, row, i), tile_max, scale, unit.fraction) : 0;
+            const uint32_t x = is_kept(b, row, i, trace)
+                                   ? weight(seen(b, row, i), tile_max, scale, unit.fraction)
+                                   : 0;
             whole += x;
             mass = plain ? up(whole, unit.shift) : mass + up(x, unit.shift);
             if (mass == was)
@@ -265,8 +277,8 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
         }
         before += mass;
     }
-    ck_assert_msg(before == trace->mass, "%s: mass %llu, the reference says %llu", batch_words(b, row),
-                  (unsigned long long)before, (unsigned long long)trace->mass);
+    ck_assert_msg(before == trace->mass, "%s: mass %llu, the reference says %llu",
+                  batch_words(b, row), (unsigned long long)before, (unsigned long long)trace->mass);
     b->random[row] = random_for(last ? end - 1 : first, trace->mass);
     return token;
 }
@@ -292,11 +304,13 @@ static void say(const char *format, ...)
 
 static void say_chain(const cls_params *p)
 {
-    static const char *const chains[] = {"default", "vllm", "llama", "custom"}, letters[] = " tkpmsyxli";
+    static const char *const chains[] = {"default", "vllm", "llama", "custom"},
+                             letters[] = " tkpmsyxli";
     say(", chain %s", chains[p->chain]);
     for (int i = 0; i < CLS_CHAIN_LENGTH && p->chain == CLS_CHAIN_CUSTOM && p->stages[i]; i++)
         say("%s%c", i ? "" : " ", letters[p->stages[i]]);
-    say(", T %g, k %d, p %.9g, min_p %g", (double)p->temperature, p->top_k, (double)p->top_p, (double)p->min_p);
+    say(", T %g, k %d, p %.9g, min_p %g", (double)p->temperature, p->top_k, (double)p->top_p,
+        (double)p->min_p);
     if (p->dynatemp_range > 0.0f)
         say(", dynatemp %g ^%g", (double)p->dynatemp_range, (double)p->dynatemp_exponent);
     if (p->top_n_sigma > 0.0f)
@@ -306,9 +320,11 @@ static void say_chain(const cls_params *p)
     if (p->xtc_probability > 0.0f)
         say(", XTC %g %g", (double)p->xtc_probability, (double)p->xtc_threshold);
     if (p->top_p_decay < 1.0f)
-        say(", decay %g to %g, reset by %d", (double)p->top_p_decay, (double)p->top_p_min, p->top_p_reset_id);
+        say(", decay %g to %g, reset by %d", (double)p->top_p_decay, (double)p->top_p_min,
+            p->top_p_reset_id);
     if (p->mirostat)
-        say(", mirostat %d tau %g eta %g", p->mirostat, (double)p->mirostat_tau, (double)p->mirostat_eta);
+        say(", mirostat %d tau %g eta %g", p->mirostat, (double)p->mirostat_tau,
+            (double)p->mirostat_eta);
     if (p->adaptive_target >= 0.0f)
         say(", adaptive %g decay %g", (double)p->adaptive_target, (double)p->adaptive_decay);
     say("%s%s, min_keep %u", p->p_less ? ", p-less" : "", p->infill ? ", infill" : "", p->min_keep);
@@ -320,27 +336,31 @@ const char *batch_words(const batch *b, uint32_t row)
     const cls_params *const p = &b->params[row];
     const tokens *const t = &b->tokens[row];
     said = 0;
-    say("row %u of %u, %s, vocab %u, stride %u, offset %zu, %s%s%s", row, b->rows, row_kind_names[b->kind[row]],
-        b->vocab, b->stride, b->offset, dtype_names[b->dtype],
-        b->mask ? b->mask_kind == CLS_MASK_BOOL ? ", bool mask" : ", masked" : "", b->bias ? ", dense bias" : "");
+    say("row %u of %u, %s, vocab %u, stride %u, offset %zu, %s%s%s", row, b->rows,
+        row_kind_names[b->kind[row]], b->vocab, b->stride, b->offset, dtype_names[b->dtype],
+        b->mask ? b->mask_kind == CLS_MASK_BOOL ? ", bool mask" : ", masked" : "",
+        b->bias ? ", dense bias" : "");
     say_chain(p);
-    say(", seed %llu, position %u, %u of prompt, %u of output, history %u", (unsigned long long)p->seed, p->position,
-        t->prompt_count, t->output_count, b->history);
-    say(", repetition %g, frequency %g, presence %g, scope %s, window %u, max_tokens %u, %u biases, %u stop ids",
+    say(", seed %llu, position %u, %u of prompt, %u of output, history %u",
+        (unsigned long long)p->seed, p->position, t->prompt_count, t->output_count, b->history);
+    say(", repetition %g, frequency %g, presence %g, scope %s, window %u, max_tokens %u, %u "
+        "biases, %u stop ids",
         (double)p->repetition_penalty, (double)p->frequency_penalty, (double)p->presence_penalty,
-        scopes[p->penalty_scope], p->penalty_window, p->max_tokens, p->logit_bias_count, p->stop_count);
+        scopes[p->penalty_scope], p->penalty_window, p->max_tokens, p->logit_bias_count,
+        p->stop_count);
     if (p->dry_multiplier != 0.0f)
-        say(", DRY %g * %g^(n - %u) in %u, %u breakers", (double)p->dry_multiplier, (double)p->dry_base,
-            p->dry_allowed_length, p->dry_window, p->dry_breaker_count);
-    say(", n-gram %u, %u bad words, min_tokens %u, %u allowed", p->no_repeat_ngram, p->bad_word_count, p->min_tokens,
-        p->allowed_count);
+        say(", DRY %g * %g^(n - %u) in %u, %u breakers", (double)p->dry_multiplier,
+            (double)p->dry_base, p->dry_allowed_length, p->dry_window, p->dry_breaker_count);
+    say(", n-gram %u, %u bad words, min_tokens %u, %u allowed", p->no_repeat_ngram,
+        p->bad_word_count, p->min_tokens, p->allowed_count);
     return words;
 }
 
-static void compare_u64(const batch *b, uint32_t row, const char *where, const char *what, uint64_t ours, uint64_t host)
+static void compare_u64(const batch *b, uint32_t row, const char *where, const char *what,
+                        uint64_t ours, uint64_t host)
 {
-    ck_assert_msg(ours == host, "%s: %s: %s is %llu on the device, %llu in the reference", where, batch_words(b, row),
-                  what, (unsigned long long)ours, (unsigned long long)host);
+    ck_assert_msg(ours == host, "%s: %s: %s is %llu on the device, %llu in the reference", where,
+                  batch_words(b, row), what, (unsigned long long)ours, (unsigned long long)host);
 }
 
 /* What the chain left of a row, and what its draw was made of. */
@@ -351,9 +371,10 @@ static void compare_sets(const batch *b, uint32_t row, const char *where)
     if (p->top_p < 1.0f && p->mirostat == 0)
         compare_u64(b, row, where, "top-p's target", d->target, h->target);
     for (uint32_t i = 0; i < b->vocab && !p->infill; i++)
-        ck_assert_msg(is_kept(b, row, i, d) == is_kept(b, row, i, h), "%s: %s: token %u is %s", where,
-                      batch_words(b, row), i,
-                      is_kept(b, row, i, d) ? "kept on the device only" : "kept in the reference only");
+        ck_assert_msg(is_kept(b, row, i, d) == is_kept(b, row, i, h), "%s: %s: token %u is %s",
+                      where, batch_words(b, row), i,
+                      is_kept(b, row, i, d) ? "kept on the device only"
+                                            : "kept in the reference only");
     if (d->kept != 0)
         compare_u64(b, row, where, "the number kept", d->kept, b->host[row].kept);
     compare_u64(b, row, where, "the top's key", (uint32_t)d->top_key, (uint32_t)h->top_key);
@@ -370,24 +391,28 @@ static void compare_sets(const batch *b, uint32_t row, const char *where)
 void batch_equal(const batch *b, const char *where)
 {
     for (uint32_t row = 0; row < b->rows; row++) {
-        const int infill = b->params[row].infill && !is_greedy(b, row) && b->params[row].mirostat == 0;
+        const int infill =
+            b->params[row].infill && !is_greedy(b, row) && b->params[row].mirostat == 0;
         if (infill && b->host[row].token >= 0) {
             const cls_host_row h = batch_host_row(b, row);
             const uint32_t left = oracle_left_for_infill(&h);
-            const uint32_t most = b->shortlist < ORACLE_INFILL_MOST ? b->shortlist : ORACLE_INFILL_MOST;
+            const uint32_t most =
+                b->shortlist < ORACLE_INFILL_MOST ? b->shortlist : ORACLE_INFILL_MOST;
             ck_assert_msg((left > most) == ((b->status[row] & CLS_ROW_UNFIT) != 0),
-                          "%s: %s: %u are left for infill, status %d", where, batch_words(b, row), left,
-                          b->status[row]);
+                          "%s: %s: %u are left for infill, status %d", where, batch_words(b, row),
+                          left, b->status[row]);
             if (left > most) {
                 ck_assert_int_eq(b->token[row], -1);
                 continue;
             }
         }
-        ck_assert_msg(b->status[row] == b->host[row].status, "%s: %s: status is %d on the device, %d in the reference",
-                      where, batch_words(b, row), b->status[row], b->host[row].status);
+        ck_assert_msg(b->status[row] == b->host[row].status,
+                      "%s: %s: status is %d on the device, %d in the reference", where,
+                      batch_words(b, row), b->status[row], b->host[row].status);
         if (!is_greedy(b, row) && b->host[row].token >= 0)
             compare_sets(b, row, where);
-        ck_assert_msg(b->token[row] == b->host[row].token, "%s: %s: token is %d on the device, %d in the reference",
-                      where, batch_words(b, row), b->token[row], b->host[row].token);
+        ck_assert_msg(b->token[row] == b->host[row].token,
+                      "%s: %s: token is %d on the device, %d in the reference", where,
+                      batch_words(b, row), b->token[row], b->host[row].token);
     }
 }

@@ -20,32 +20,33 @@ typedef struct batch {
     size_t offset; /* bytes */
     int dtype;
     size_t data_size;
-    unsigned char *data;  /* as it lies in the device's buffer */
-    float *values;        /* [rows, vocab] what it means */
+    unsigned char *data; /* as it lies in the device's buffer */
+    float *values;       /* [rows, vocab] what it means */
     row_kind *kind;
     cls_params *params;
-    void *mask;           /* [rows, mask_width], or NULL */
-    int mask_kind;        /* set before batch_mask() */
-    uint32_t mask_width;  /* elements */
-    int32_t *mask_map;    /* [rows] the row's mask or -1, or NULL: row r has mask r */
-    unsigned char *bias;  /* [rows, vocab] dense bias, or NULL */
+    void *mask;          /* [rows, mask_width], or NULL */
+    int mask_kind;       /* set before batch_mask() */
+    uint32_t mask_width; /* elements */
+    int32_t *mask_map;   /* [rows] the row's mask or -1, or NULL: row r has mask r */
+    unsigned char *bias; /* [rows, vocab] dense bias, or NULL */
     int bias_dtype;
     int32_t *bias_map;
-    uint64_t *random;     /* [rows], or NULL: Philox */
-    int32_t *slots;       /* [rows] the rows' slots, or NULL: row r is slot r */
+    uint64_t *random; /* [rows], or NULL: Philox */
+    int32_t *slots;   /* [rows] the rows' slots, or NULL: row r is slot r */
 
     /* What a sampler keeps; set before batch_requests(). Default: counts,
      * biases, no history. */
     int keep, logit_bias;
     uint32_t history;
-    tokens *tokens;       /* [rows] */
-    cls_host_mode *mode;  /* [rows] what mirostat and the like remember, before the row's token */
-    cls_infill infill;    /* made-up tables for the vocabulary: some end ids; token n / 10 begins some tokens n */
-    float *adjusted;      /* [rows, vocab] logits as the chain sees them; by batch_reference() */
-    void **lists;         /* the parameters' lists, until batch_free() */
+    tokens *tokens;      /* [rows] */
+    cls_host_mode *mode; /* [rows] what mirostat and the like remember, before the row's token */
+    cls_infill infill; /* made-up tables for the vocabulary: some end ids; token n / 10 begins some
+                          tokens n */
+    float *adjusted;   /* [rows, vocab] logits as the chain sees them; by batch_reference() */
+    void **lists;      /* the parameters' lists, until batch_free() */
     uint32_t n_lists;
 
-    cls_row *trace;       /* the reference's */
+    cls_row *trace; /* the reference's */
     cls_host_result *host;
 
     cls_row *device_trace;
@@ -73,7 +74,8 @@ void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width);
 /* Rows of a batch, with the reference's results, in another place and order
  * (NULL: the first ones), in a type that must hold the same values. No masks,
  * no dense biases. */
-batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride, size_t offset);
+batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride,
+                  size_t offset);
 
 /* One row's input for the reference. */
 cls_host_row batch_host_row(const batch *b, uint32_t row);

@@ -89,9 +89,11 @@ static void choose(const char *program)
     file[0] = '\0';
     for (struct dirent *e; (e = readdir(dir)) != NULL;) {
         const char *const name = e->d_name;
-        if (strlen(name) <= strlen(wanted) || strcmp(name + strlen(name) - strlen(wanted), wanted) != 0)
+        if (strlen(name) <= strlen(wanted) ||
+            strcmp(name + strlen(name) - strlen(wanted), wanted) != 0)
             continue;
-        ck_assert_msg(strlen(name) == 9 + 32 + strlen(wanted) && strncmp(name, "clsample-", 9) == 0 &&
+        ck_assert_msg(strlen(name) == 9 + 32 + strlen(wanted) &&
+                          strncmp(name, "clsample-", 9) == 0 &&
                           strspn(name + 9, "0123456789abcdef") == 32 && file[0] == '\0',
                       "%s", name);
         snprintf(file, sizeof file, "%s/%s", folder, name);
@@ -108,7 +110,8 @@ START_TEST(kept)
     o = with_folder();
     o.cache_always = 0;
     expect(d, &o, CLS_ORIGIN_SOURCE, 0, "an empty folder");
-    ck_assert_int_eq(count(), strstr(d->name, "Portable Computing Language") != NULL ? 0 : PROGRAMS);
+    ck_assert_int_eq(count(),
+                     strstr(d->name, "Portable Computing Language") != NULL ? 0 : PROGRAMS);
     empty();
     o.cache_always = 1;
     expect(d, &o, CLS_ORIGIN_SOURCE, 0, "an empty folder, always");
@@ -193,7 +196,8 @@ static void full_disk(void)
     for (rlim_t most = 0; most < SIZE; most += 8192) {
         small = was;
         small.rlim_cur = most;
-        const int failed = setrlimit(RLIMIT_FSIZE, &small); /* Check writes a file with every assertion */
+        const int failed =
+            setrlimit(RLIMIT_FSIZE, &small); /* Check writes a file with every assertion */
         cls_cache_write(folder, key, 1, "token-list", packed, SIZE);
         ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &was) | failed, 0);
         ck_assert_int_eq(count(), 0);

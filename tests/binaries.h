@@ -14,7 +14,8 @@ enum { GROUP = 4, MOST_BUILT = 2, MOST_LAUNCHED = 1 };
 
 void driver_reset(void);
 
-/* The defaults, in groups of at most GROUP, for one type of logits; files are written on PoCL, too. */
+/* The defaults, in groups of at most GROUP, for one type of logits; files are written on PoCL, too.
+ */
 cls_context_options plain_options(void);
 cls_device_info info_of(const cls_context *context);
 
@@ -27,10 +28,12 @@ extern const char *const binaries_programs[PROGRAMS];
 
 /* A context with these options, whose programs must be of this origin and draw the
  * right tokens; seen: how many compiled programs the driver was shown. */
-void expect(device *d, const cls_context_options *o, cls_origin origin, unsigned seen, const char *what);
+void expect(device *d, const cls_context_options *o, cls_origin origin, unsigned seen,
+            const char *what);
 
 /* The same; but some programs, a bit each, are from source. */
-void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsigned sources, unsigned seen, const char *what);
+void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsigned sources,
+                unsigned seen, const char *what);
 enum { SELF_TEST = 1, SLOTS = 2, SURVEY = 4, TOKEN_LIST = 8, ALL_PROGRAMS = 15 };
 
 /* The folder, with and without damage, writers at once. binaries.c */

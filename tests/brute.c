@@ -55,8 +55,9 @@ void brute_make(brute *b, const float *logits, uint32_t vocab, double scale, con
     for (uint32_t i = b->n; i-- > 0;) {
         const uint32_t id = entries[i].id;
         double *const lp = &b->logprob[id];
-        b->rank[id] =
-            i + 1 < b->n && entries[i + 1].value == entries[i].value ? b->rank[entries[i + 1].id] : (int32_t)i + 1;
+        b->rank[id] = i + 1 < b->n && entries[i + 1].value == entries[i].value
+                          ? b->rank[entries[i + 1].id]
+                          : (int32_t)i + 1;
         *lp = (entries[i].value - entries[0].value) * scale - (double)logl(total);
         if (probs)
             *lp = log((double)probs[id]);
@@ -81,26 +82,30 @@ int brute_near(double ours, double expected)
     return fabs(ours - expected) <= 1e-5 * (1.0 + fabs(expected));
 }
 
-void brute_top(const brute *b, const int32_t *ids, const float *logprobs, uint32_t n, const char *where)
+void brute_top(const brute *b, const int32_t *ids, const float *logprobs, uint32_t n,
+               const char *where)
 {
     for (uint32_t i = 0; i < n; i++) {
         const int32_t id = i < b->n ? (int32_t)b->order[i] : -1;
         const double expected = id < 0 ? -INFINITY : b->logprob[id];
         ck_assert_msg(ids[i] == id, "%s: place %u has %d, not %d", where, i, ids[i], id);
-        ck_assert_msg(brute_near((double)logprobs[i], expected), "%s: place %u, token %d: logprob %.9g, not %.9g",
-                      where, i, id, (double)logprobs[i], expected);
+        ck_assert_msg(brute_near((double)logprobs[i], expected),
+                      "%s: place %u, token %d: logprob %.9g, not %.9g", where, i, id,
+                      (double)logprobs[i], expected);
     }
 }
 
-void brute_given(const brute *b, const int32_t *ids, const float *logprobs, const int32_t *ranks, uint32_t n,
-                 const char *where)
+void brute_given(const brute *b, const int32_t *ids, const float *logprobs, const int32_t *ranks,
+                 uint32_t n, const char *where)
 {
     for (uint32_t i = 0; i < n; i++) {
         const int is_token = ids[i] >= 0 && (uint32_t)ids[i] < b->vocab;
         const double expected = is_token ? b->logprob[ids[i]] : -INFINITY;
         const int32_t rank = is_token ? b->rank[ids[i]] : 0;
-        ck_assert_msg(brute_near((double)logprobs[i], expected), "%s: token %d: logprob %.9g, not %.9g", where, ids[i],
-                      (double)logprobs[i], expected);
-        ck_assert_msg(ranks[i] == rank, "%s: token %d: rank %d, not %d", where, ids[i], ranks[i], rank);
+        ck_assert_msg(brute_near((double)logprobs[i], expected),
+                      "%s: token %d: logprob %.9g, not %.9g", where, ids[i], (double)logprobs[i],
+                      expected);
+        ck_assert_msg(ranks[i] == rank, "%s: token %d: rank %d, not %d", where, ids[i], ranks[i],
+                      rank);
     }
 }

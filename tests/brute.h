@@ -25,8 +25,9 @@ void brute_free(brute *b);
 int brute_near(double ours, double expected);
 
 /* Of `count` likeliest or given ids. Fail with the words in `where` first. */
-void brute_top(const brute *b, const int32_t *ids, const float *logprobs, uint32_t n, const char *where);
-void brute_given(const brute *b, const int32_t *ids, const float *logprobs, const int32_t *ranks, uint32_t n,
-                 const char *where);
+void brute_top(const brute *b, const int32_t *ids, const float *logprobs, uint32_t n,
+               const char *where);
+void brute_given(const brute *b, const int32_t *ids, const float *logprobs, const int32_t *ranks,
+                 uint32_t n, const char *where);
 
 #endif

@@ -17,7 +17,8 @@ static batch *random_batch(uint32_t i, rng *r)
     } keeps[] = {{CLS_KEEP_COUNTS, 1, 50}, {CLS_KEEP_SEEN, 1, 50}, {CLS_KEEP_COUNTS, 0, 0},
                  {CLS_KEEP_SEEN, 0, 7},    {CLS_KEEP_NONE, 1, 0},  {CLS_KEEP_NONE, 0, 3}};
     const uint32_t vocab = sizes[i % fixture_by_size(2, 9, 10)];
-    batch *const b = batch_new(fixture_by_size(4, 16, 24), vocab, (int)rng_below(r, 3), vocab + rng_below(r, 3), 0);
+    batch *const b = batch_new(fixture_by_size(4, 16, 24), vocab, (int)rng_below(r, 3),
+                               vocab + rng_below(r, 3), 0);
     batch_random(b, r);
     b->keep = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].keep;
     b->logit_bias = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].logit_bias;
@@ -45,7 +46,8 @@ static void random_mask(batch *b, rng *r)
 START_TEST(random_requests)
 {
     device *const d = fixture_device(_i);
-    cls_context *const contexts[] = {fixture_context(d, 0, 0, 0, 0), fixture_context(d, 1u << CLS_F32, 0, 0, 16)};
+    cls_context *const contexts[] = {fixture_context(d, 0, 0, 0, 0),
+                                     fixture_context(d, 1u << CLS_F32, 0, 0, 16)};
     rng r = {fixture_seed()};
     for (uint32_t i = 0; i < fixture_by_size(8, 54, 240); i++) {
         batch *const b = random_batch(i, &r);
@@ -53,7 +55,8 @@ START_TEST(random_requests)
             random_mask(b, &r);
         if (i % 5 > 2)
             batch_bias(b, &r, i % 5 == 3 ? CLS_F32 : CLS_F16);
-        batch_check(b, d, i % 2 && contexts[1] && b->dtype == CLS_F32 ? contexts[1] : contexts[0], i % 7 == 6);
+        batch_check(b, d, i % 2 && contexts[1] && b->dtype == CLS_F32 ? contexts[1] : contexts[0],
+                    i % 7 == 6);
         batch_free(b);
     }
 }
@@ -75,9 +78,11 @@ START_TEST(counts_follow)
             client_tokens(&s, step);
             batch_reference(b);
             for (uint32_t row = 0; row < b->rows; row++) {
-                ck_assert_msg(b->token[row] == b->host[row].token && b->status[row] == b->host[row].status,
-                              "%s: keep %d, step %u: %s: token %d, status %d; the reference: %d, %d", d->name, b->keep, step,
-                              batch_words(b, row), b->token[row], b->status[row], b->host[row].token, b->host[row].status);
+                ck_assert_msg(
+                    b->token[row] == b->host[row].token && b->status[row] == b->host[row].status,
+                    "%s: keep %d, step %u: %s: token %d, status %d; the reference: %d, %d", d->name,
+                    b->keep, step, batch_words(b, row), b->token[row], b->status[row],
+                    b->host[row].token, b->host[row].status);
                 batch_accept(b, row);
             }
         }
@@ -129,7 +134,9 @@ START_TEST(raised_to_zero)
     batch *const b = batch_new(ROWS, 2100, CLS_F32, 0, 0);
     for (uint32_t row = 0; row < ROWS; row++) {
         const int32_t place = places[row / 2];
-        float *const values = b->values + (size_t)row * b->vocab, *const data = (float *)b->data + (size_t)row * b->stride;
+        float *const values = b->values + (size_t)row * b->vocab, *const data =
+                                                                      (float *)b->data +
+                                                                      (size_t)row * b->stride;
         tokens *const t = &b->tokens[row];
         batch_row(b, row, ROW_EQUAL, row);
         for (uint32_t i = 0; i < b->vocab; i++)

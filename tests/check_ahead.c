@@ -24,10 +24,7 @@ static cls_params params_of(uint32_t i)
 }
 
 /* Oclgrind stops where commands wait for the host. */
-static int can_gate(const device *d)
-{
-    return strstr(d->name, "Oclgrind") == NULL;
-}
+static int can_gate(const device *d) { return strstr(d->name, "Oclgrind") == NULL; }
 
 static cl_event gate_of(device *d)
 {
@@ -105,7 +102,8 @@ static void gated_close(gated *g)
     must_cl(clFinish(g->d->queue));
     buffer_read(g->d, g->step.tokens.buffer, sizeof tokens, tokens);
     for (uint32_t i = 0; i < g->n; i++)
-        ck_assert_msg(tokens[i] == g->want[i], "%s: step %u of %u: token %d, not %d", g->d->name, i, g->n, tokens[i], g->want[i]);
+        ck_assert_msg(tokens[i] == g->want[i], "%s: step %u of %u: token %d, not %d", g->d->name, i,
+                      g->n, tokens[i], g->want[i]);
     cls_sampler_destroy(g->sampler);
     clReleaseMemObject(g->step.logits.buffer);
     clReleaseMemObject(g->step.tokens.buffer);
@@ -131,8 +129,10 @@ START_TEST(full_staging)
     const uint32_t accepted = g.n;
     gated_change(&g, i); /* more calls, and still busy */
     const cls_status again = gated_step(&g, 0, NULL);
-    const cls_status save = again == CLS_BUSY ? cls_slot_save(g.sampler, d->queue, 0, NULL, &size) : CLS_OK; /* it waits */
-    must_cl(clSetUserEventStatus(gate, CL_COMPLETE)); /* before anything fails: else the queue never ends */
+    const cls_status save = again == CLS_BUSY ? cls_slot_save(g.sampler, d->queue, 0, NULL, &size)
+                                              : CLS_OK; /* it waits */
+    must_cl(clSetUserEventStatus(
+        gate, CL_COMPLETE)); /* before anything fails: else the queue never ends */
     ck_assert_int_eq(status, CLS_BUSY);
     ck_assert_int_eq(again, CLS_BUSY);
     ck_assert_int_eq(save, CLS_BUSY);
@@ -170,11 +170,12 @@ END_TEST
 
 /* ------------------------------------------------------------------------ readback */
 
-#define expect_status(call, expected, name)                                                                            \
-    do {                                                                                                               \
-        const cls_status status_ = (call);                                                                             \
-        ck_assert_msg(status_ == (expected) && strstr(cls_error_message(), (name)), "line %d: %s gives %s: %s", __LINE__, \
-                      #call, cls_status_name(status_), cls_error_message());                                           \
+#define expect_status(call, expected, name) \
+    do { \
+        const cls_status status_ = (call); \
+        ck_assert_msg(status_ == (expected) && strstr(cls_error_message(), (name)), \
+                      "line %d: %s gives %s: %s", __LINE__, #call, cls_status_name(status_), \
+                      cls_error_message()); \
     } while (0)
 
 START_TEST(readback)
@@ -194,7 +195,8 @@ START_TEST(readback)
     expect_status(cls_readback_get(ring, 0, 1, &data), CLS_BAD_ARGUMENT, "ticket");
     for (uint32_t i = 0; i < READS; i++) {
         from.offset = i * sizeof values[0];
-        must(cls_readback_start(ring, d->queue, &from, sizeof values[0] - i % 2 * 4, 0, NULL, &ticket));
+        must(cls_readback_start(ring, d->queue, &from, sizeof values[0] - i % 2 * 4, 0, NULL,
+                                &ticket));
         ck_assert_uint_eq(ticket, i);
         must(cls_readback_get(ring, ticket, 1, &data));
         ck_assert(memcmp(data, values[i], sizeof values[0] - i % 2 * 4) == 0);
@@ -212,11 +214,13 @@ START_TEST(readback)
         cls_status start[DEPTH + 1], get[DEPTH];
         for (uint32_t i = 0; i < DEPTH; i++) {
             from.offset = i * sizeof values[0];
-            start[i] = cls_readback_start(ring, d->queue, &from, sizeof values[0], 1, &gate, &ticket);
+            start[i] =
+                cls_readback_start(ring, d->queue, &from, sizeof values[0], 1, &gate, &ticket);
             get[i] = cls_readback_get(ring, ticket, 0, &data);
         }
         start[DEPTH] = cls_readback_start(ring, d->queue, &from, 4, 0, NULL, &ticket);
-        must_cl(clSetUserEventStatus(gate, CL_COMPLETE)); /* before anything fails: else the queue never ends */
+        must_cl(clSetUserEventStatus(
+            gate, CL_COMPLETE)); /* before anything fails: else the queue never ends */
         for (uint32_t i = 0; i < DEPTH; i++)
             ck_assert(start[i] == CLS_OK && get[i] == CLS_BUSY);
         ck_assert_int_eq(start[DEPTH], CLS_BUSY);
@@ -335,8 +339,13 @@ START_TEST(two_threads)
     row_fill(ROW_NORMAL1, logits, 3 * VOCAB, fixture_seed());
     const cl_mem buffer = buffer_of(d, sizeof logits, logits);
     for (uint32_t t = 0; t < 2; t++) { /* one after the other */
-        w[t] = (worker){fixture_context(d, 1u << CLS_F32, 0, 0, 0), NULL, buffer, buffer_of(d, sizeof tokens, NULL), 100 * t,
-                        fixture_by_size(9, MOST, MOST), CLS_OK};
+        w[t] = (worker){fixture_context(d, 1u << CLS_F32, 0, 0, 0),
+                        NULL,
+                        buffer,
+                        buffer_of(d, sizeof tokens, NULL),
+                        100 * t,
+                        fixture_by_size(9, MOST, MOST),
+                        CLS_OK};
         w[t].queue = clCreateCommandQueue(d->context, d->id, 0, &code);
         must_cl(code);
         work(&w[t]);
@@ -351,8 +360,8 @@ START_TEST(two_threads)
         for (uint32_t t = 0; t < 2; t++) {
             ck_assert_int_eq(w[t].status, CLS_OK);
             buffer_read(d, w[t].out, sizeof tokens, tokens);
-            ck_assert_msg(memcmp(tokens, expected[t], w[t].steps * 3 * sizeof *tokens) == 0, "%s: thread %u, round %u", d->name, t,
-                          round);
+            ck_assert_msg(memcmp(tokens, expected[t], w[t].steps * 3 * sizeof *tokens) == 0,
+                          "%s: thread %u, round %u", d->name, t, round);
         }
     }
     for (uint32_t t = 0; t < 2; t++) {

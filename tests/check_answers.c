@@ -58,8 +58,8 @@ START_TEST(llama_table)
         for (p.chain = 0; p.chain < 3; p.chain++) {
             kept_of(logits, 4, &p, probs);
             for (int t = 0; t < 4; t++)
-                ck_assert_msg(fabsf(probs[t] - table[i].probs[t]) <= 1e-5f, "line %u, chain %d, token %d: %g", i, p.chain,
-                              t, (double)probs[t]);
+                ck_assert_msg(fabsf(probs[t] - table[i].probs[t]) <= 1e-5f,
+                              "line %u, chain %d, token %d: %g", i, p.chain, t, (double)probs[t]);
         }
     }
 }
@@ -75,26 +75,18 @@ START_TEST(llama_queue)
         uint32_t kept;
     } table[] = {
         {CLS_CHAIN_LLAMA, 10000, 1.0f, 0.0f, 9999}, /* id 0 is at -inf */
-        {CLS_CHAIN_LLAMA, 1, 1.0f, 0.0f, 1},
-        {CLS_CHAIN_LLAMA, 0, 0.0f, 0.0f, 1},
-        {CLS_CHAIN_LLAMA, 0, 1.0f, 1.0f, 1},
-        {CLS_CHAIN_LLAMA, 0, 1.0f, 1e-12f, 9999},
-        {CLS_CHAIN_LLAMA, 100, 1.0f, 0.0f, 100},
-        {CLS_CHAIN_LLAMA, 0, .0003f, 0.0f, 2},
-        {CLS_CHAIN_LLAMA, 0, .8f, 0.0f, 5528},
-        {CLS_CHAIN_LLAMA, 0, 1.0f, m2, 2},
-        {CLS_CHAIN_LLAMA, 0, 1.0f, .1f, 9000},
-        {CLS_CHAIN_LLAMA, 100, .8f, 0.0f, 80},
-        {CLS_CHAIN_LLAMA, 100, .8f, .1f, 80},
-        {CLS_CHAIN_DEFAULT, 100, .8f, .1f, 80},
-        {CLS_CHAIN_VLLM, 100, .8f, .1f, 80},
-        {CLS_CHAIN_DEFAULT, 100, 1.0f, .1f, 100},
-        {CLS_CHAIN_VLLM, 100, 1.0f, .1f, 100},
-        {CLS_CHAIN_DEFAULT, 0, .8f, .1f, 5528},
-        {CLS_CHAIN_VLLM, 0, .8f, .1f, 5440},
-        {CLS_CHAIN_VLLM, 0, .8f, m2, 2},
+        {CLS_CHAIN_LLAMA, 1, 1.0f, 0.0f, 1},        {CLS_CHAIN_LLAMA, 0, 0.0f, 0.0f, 1},
+        {CLS_CHAIN_LLAMA, 0, 1.0f, 1.0f, 1},        {CLS_CHAIN_LLAMA, 0, 1.0f, 1e-12f, 9999},
+        {CLS_CHAIN_LLAMA, 100, 1.0f, 0.0f, 100},    {CLS_CHAIN_LLAMA, 0, .0003f, 0.0f, 2},
+        {CLS_CHAIN_LLAMA, 0, .8f, 0.0f, 5528},      {CLS_CHAIN_LLAMA, 0, 1.0f, m2, 2},
+        {CLS_CHAIN_LLAMA, 0, 1.0f, .1f, 9000},      {CLS_CHAIN_LLAMA, 100, .8f, 0.0f, 80},
+        {CLS_CHAIN_LLAMA, 100, .8f, .1f, 80},       {CLS_CHAIN_DEFAULT, 100, .8f, .1f, 80},
+        {CLS_CHAIN_VLLM, 100, .8f, .1f, 80},        {CLS_CHAIN_DEFAULT, 100, 1.0f, .1f, 100},
+        {CLS_CHAIN_VLLM, 100, 1.0f, .1f, 100},      {CLS_CHAIN_DEFAULT, 0, .8f, .1f, 5528},
+        {CLS_CHAIN_VLLM, 0, .8f, .1f, 5440},        {CLS_CHAIN_VLLM, 0, .8f, m2, 2},
     };
-    float *const logits = malloc(10000 * sizeof *logits), *const probs = malloc(10000 * sizeof *probs);
+    float *const logits = malloc(10000 * sizeof *logits), *const probs =
+                                                              malloc(10000 * sizeof *probs);
     ck_assert(logits && probs);
     for (uint32_t i = 0; i < 10000; i++)
         logits[i] = i ? logf((float)i) : -INFINITY;
@@ -154,11 +146,11 @@ START_TEST(greedy_rows)
     row.logits = x;
     row.vocab = N;
     row.params = &p;
-#define EXPECT(id, bits)                                                                                               \
-    do {                                                                                                               \
-        must(cls_host_sample(&row, &result));                                                                          \
-        ck_assert_int_eq(result.token, (id));                                                                          \
-        ck_assert_int_eq(result.status, (bits));                                                                       \
+#define EXPECT(id, bits) \
+    do { \
+        must(cls_host_sample(&row, &result)); \
+        ck_assert_int_eq(result.token, (id)); \
+        ck_assert_int_eq(result.status, (bits)); \
     } while (0)
     EXPECT(0, CLS_ROW_OK); /* all equal */
     ck_assert(result.kept == 1 && result.logprob_final == 0.0f);
@@ -228,7 +220,8 @@ END_TEST
 static void expect_refused(cls_status status, const char *name)
 {
     ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s", name, cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "\"%s\" does not name %s", cls_error_message(), name);
+    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "\"%s\" does not name %s",
+                  cls_error_message(), name);
 }
 
 START_TEST(parameters_refused)
@@ -243,11 +236,11 @@ START_TEST(parameters_refused)
     expect_refused(cls_params_check(&p, 0), "vocab");
     expect_refused(cls_params_check(&p, 1048577), "vocab");
     expect_refused(cls_params_check(NULL, 5), "params");
-#define REFUSE(field, values)                                                                                          \
-    for (unsigned i = 0; i < sizeof(values) / sizeof *(values); i++) {                                                  \
-        q = p;                                                                                                         \
-        q.field = (values)[i];                                                                                         \
-        expect_refused(cls_params_check(&q, 100), #field);                                                             \
+#define REFUSE(field, values) \
+    for (unsigned i = 0; i < sizeof(values) / sizeof *(values); i++) { \
+        q = p; \
+        q.field = (values)[i]; \
+        expect_refused(cls_params_check(&q, 100), #field); \
     }
     REFUSE(temperature, bad_temperature)
     REFUSE(top_p, bad_top_p)
@@ -320,7 +313,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 0);
-}
+int main(void) { return fixture_run(make, 0); }

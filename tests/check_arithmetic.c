@@ -8,30 +8,21 @@
 #include "batch.h"
 #include "halves.h"
 
-static uint32_t trials(void)
-{
-    return fixture_by_size(2000, 100000, 400000);
-}
+static uint32_t trials(void) { return fixture_by_size(2000, 100000, 400000); }
 
-static float random_float(rng *r)
-{
-    return CLS_AS_F32((int32_t)(uint32_t)rng_bits(r));
-}
+static float random_float(rng *r) { return CLS_AS_F32((int32_t)(uint32_t)rng_bits(r)); }
 
 /* Of all sizes, not only of the largest. */
-static uint64_t random_u64(rng *r)
-{
-    return rng_bits(r) >> rng_below(r, 64);
-}
+static uint64_t random_u64(rng *r) { return rng_bits(r) >> rng_below(r, 64); }
 
 START_TEST(philox_published_vectors)
 {
     static const uint32_t vectors[3][10] = {
         {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6,
-         0x6d5451fd},
-        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420,
-         0x24126ea1},
+        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d,
+         0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09,
+         0x94fdcceb, 0x5001e420, 0x24126ea1},
     };
     const uint32_t *const v = vectors[_i];
     uint32_t c[4] = {v[0], v[1], v[2], v[3]};
@@ -47,7 +38,8 @@ START_TEST(philox_counter_layout)
     uint32_t c[4] = {7, 0, 0x33333333, 0x44444444};
     philox4x32(c, 0x11111111, 0x22222222);
     const u32 seed[2] = {0x11111111, 0x22222222}, stream[2] = {0x33333333, 0x44444444};
-    ck_assert_uint_eq(philox_bits(CLS_PURPOSE_TOKEN, seed, stream, 7, 0), (uint64_t)c[1] << 32 | c[0]);
+    ck_assert_uint_eq(philox_bits(CLS_PURPOSE_TOKEN, seed, stream, 7, 0),
+                      (uint64_t)c[1] << 32 | c[0]);
 }
 END_TEST
 
@@ -64,7 +56,8 @@ static uint64_t product_high(uint64_t a, uint64_t b)
         }
         digit[i + 4] = (uint32_t)carry;
     }
-    return (uint64_t)digit[7] << 48 | (uint64_t)digit[6] << 32 | (uint64_t)digit[5] << 16 | digit[4];
+    return (uint64_t)digit[7] << 48 | (uint64_t)digit[6] << 32 | (uint64_t)digit[5] << 16 |
+           digit[4];
 }
 
 START_TEST(multiply_high)
@@ -75,7 +68,8 @@ START_TEST(multiply_high)
     ck_assert_uint_eq(u64_mul_hi(UINT64_MAX, 0), 0);
     for (uint32_t i = 0; i < trials(); i++) {
         const uint64_t a = random_u64(&r), b = random_u64(&r);
-        ck_assert_msg(u64_mul_hi(a, b) == product_high(a, b), "%llu, %llu", (unsigned long long)a, (unsigned long long)b);
+        ck_assert_msg(u64_mul_hi(a, b) == product_high(a, b), "%llu, %llu", (unsigned long long)a,
+                      (unsigned long long)b);
     }
 }
 END_TEST
@@ -90,13 +84,14 @@ START_TEST(clean_and_key)
     ck_assert_int_eq(key_of(-INFINITY), CLS_KEY_NONE);
     ck_assert_int_eq(key_of(INFINITY), CLS_KEY_INF);
     for (uint32_t i = 0; i < trials(); i++) {
-        const float a = random_float(&r), b = rng_below(&r, 4) ? random_float(&r) : nextafterf(a, INFINITY);
+        const float a = random_float(&r),
+                    b = rng_below(&r, 4) ? random_float(&r) : nextafterf(a, INFINITY);
         const float x = clean(a), y = clean(b);
-        ck_assert_msg((x < y) == (key_of(x) < key_of(y)) && (x == y) == (key_of(x) == key_of(y)), "%a, %a", (double)x,
-                      (double)y);
+        ck_assert_msg((x < y) == (key_of(x) < key_of(y)) && (x == y) == (key_of(x) == key_of(y)),
+                      "%a, %a", (double)x, (double)y);
         ck_assert(of_key(key_of(x)) == x);
-        ck_assert_msg((b == INFINITY) || (b > above(key_of(x))) == (key_of(y) > key_of(x)), "%a above %a", (double)b,
-                      (double)x);
+        ck_assert_msg((b == INFINITY) || (b > above(key_of(x))) == (key_of(y) > key_of(x)),
+                      "%a above %a", (double)b, (double)x);
     }
     ck_assert(!(1e-40f > above(0)) && FLT_MIN > above(0) && !(-1e-40f > above(0)));
 }
@@ -112,15 +107,16 @@ START_TEST(split_is_exact)
             continue;
         const cls_split s = split(max, scale);
         const long double y = (long double)max * (long double)scale; /* 48 bits: exact */
-        ck_assert_msg(s.fraction > -1.0f && s.fraction <= 0.0f, "split(%a, %a): fraction %a", (double)max, (double)scale,
-                      (double)s.fraction);
+        ck_assert_msg(s.fraction > -1.0f && s.fraction <= 0.0f, "split(%a, %a): fraction %a",
+                      (double)max, (double)scale, (double)s.fraction);
         if (fabsl(y) > 0x1p30L) {
-            ck_assert_msg(s.exponent == (y > 0 ? 1 << 30 : -(1 << 30)) && s.fraction == 0.0f, "split(%a, %a)",
-                          (double)max, (double)scale);
+            ck_assert_msg(s.exponent == (y > 0 ? 1 << 30 : -(1 << 30)) && s.fraction == 0.0f,
+                          "split(%a, %a)", (double)max, (double)scale);
         } else {
             const long double truncated = truncl(y * 0x1p24L) * 0x1p-24L;
-            ck_assert_msg(s.exponent + (long double)s.fraction == truncated, "split(%a, %a) is %d%+a, not %La",
-                          (double)max, (double)scale, s.exponent, (double)s.fraction, truncated);
+            ck_assert_msg(s.exponent + (long double)s.fraction == truncated,
+                          "split(%a, %a) is %d%+a, not %La", (double)max, (double)scale, s.exponent,
+                          (double)s.fraction, truncated);
         }
     }
     ck_assert(split(0.0f, 1.0f).exponent == 0 && split(0.0f, 1.0f).fraction == 0.0f);
@@ -140,8 +136,8 @@ START_TEST(weight_error)
         const float q = z + fraction; /* the one rounding that the definition has */
         const double exact = q > -40.0f ? exp2((double)q + 30.0) : 0.0;
         const double error = fabs(x - exact);
-        ck_assert_msg(error <= 1.0 + 2e-7 * exact && x <= (1u << 30) + 128, "weight at %a%+a: %u, not %f", (double)z,
-                      (double)fraction, x, exact);
+        ck_assert_msg(error <= 1.0 + 2e-7 * exact && x <= (1u << 30) + 128,
+                      "weight at %a%+a: %u, not %f", (double)z, (double)fraction, x, exact);
         if (exact > 1e9)
             worst = fmax(worst, (error - 1.0) / exact);
     }
@@ -166,15 +162,17 @@ START_TEST(weightless)
         const float below = (float)((double)max - (end + slack) / (double)scale),
                     over = (float)((double)max - (end - slack) / (double)scale);
         ck_assert(end > 29.0 && end <= 30.0);
-        ck_assert_msg(weight(below, max, scale, at.fraction) == 0, "%.9g weighs under %.9g, %.9g", (double)below,
-                      (double)max, (double)scale);
-        ck_assert_msg(weight(over, max, scale, at.fraction) > 0, "%.9g weighs nothing under %.9g, %.9g", (double)over,
-                      (double)max, (double)scale);
+        ck_assert_msg(weight(below, max, scale, at.fraction) == 0, "%.9g weighs under %.9g, %.9g",
+                      (double)below, (double)max, (double)scale);
+        ck_assert_msg(weight(over, max, scale, at.fraction) > 0,
+                      "%.9g weighs nothing under %.9g, %.9g", (double)over, (double)max,
+                      (double)scale);
     }
 }
 END_TEST
 
-/* Rows that lose all that floors can take of one: nearly the bound of doc/arithmetic.md, and not more. */
+/* Rows that lose all that floors can take of one: nearly the bound of doc/arithmetic.md, and not
+ * more. */
 START_TEST(total_variation)
 {
     enum { VOCAB = 1 << 20 };
@@ -200,8 +198,8 @@ START_TEST(total_variation)
             sum += exp((double)z[i] - (double)z[0]);
         for (uint32_t i = 0; i < vocab; i++)
             variation += fabs(exp((double)z[i] - (double)z[0]) / sum - (double)probs[i]) / 2.0;
-        ck_assert_msg(variation < bound + 2e-7 && variation > 0.99 * bound, "%u tokens: total variation %g, bound %g",
-                      vocab, variation, bound);
+        ck_assert_msg(variation < bound + 2e-7 && variation > 0.99 * bound,
+                      "%u tokens: total variation %g, bound %g", vocab, variation, bound);
     }
     free(z);
     free(probs);
@@ -220,11 +218,13 @@ START_TEST(units)
         const float max = (float)(20.0 * rng_normal(&r)), tile = max - (float)(60.0 * rng_unit(&r));
         const int32_t e = split(max, 1.0f).exponent, t = split(tile, 1.0f).exponent;
         const uint32_t d = shift_of(max, tile, 1.0f, e, t);
-        ck_assert_msg(d == (uint32_t)(e - t) && d == (uint32_t)(ceil((double)max) - ceil((double)tile)), "%a, %a: %u",
-                      (double)max, (double)tile, d);
+        ck_assert_msg(d == (uint32_t)(e - t) &&
+                          d == (uint32_t)(ceil((double)max) - ceil((double)tile)),
+                      "%a, %a: %u", (double)max, (double)tile, d);
     }
     ck_assert_uint_eq(shift_of(3e38f, -3e38f, 1.0f, 1 << 30, -(1 << 30)), 63);
-    ck_assert_uint_eq(shift_of(3e38f, 1e38f, 1.0f, 1 << 30, 1 << 30), 63); /* both clamped: told apart in floats */
+    ck_assert_uint_eq(shift_of(3e38f, 1e38f, 1.0f, 1 << 30, 1 << 30),
+                      63); /* both clamped: told apart in floats */
     ck_assert_uint_eq(shift_of(5.0f, -INFINITY, 1.0f, 5, 0), 63);
 }
 END_TEST
@@ -240,7 +240,8 @@ START_TEST(top_p_targets)
         /* ceil(mass * p / 2^32): the high half of mass * p * 2^32, plus one if anything is below */
         const uint64_t floor_ = product_high(mass, (uint64_t)p << 32);
         const uint64_t low = mass * ((uint64_t)p << 32);
-        ck_assert_msg(top_p_target(mass, p) == floor_ + (low != 0), "%llu, %u", (unsigned long long)mass, p);
+        ck_assert_msg(top_p_target(mass, p) == floor_ + (low != 0), "%llu, %u",
+                      (unsigned long long)mass, p);
     }
 }
 END_TEST
@@ -256,12 +257,13 @@ START_TEST(depth_keys)
             continue;
         const int32_t key = depth_key(max, scale, most);
         ck_assert(key <= key_of(max));
-        ck_assert_msg(depth(clean(of_key(key)), max, scale) <= most, "max %a, scale %a, most %a", (double)max,
-                      (double)scale, (double)most);
+        ck_assert_msg(depth(clean(of_key(key)), max, scale) <= most, "max %a, scale %a, most %a",
+                      (double)max, (double)scale, (double)most);
         if (key > key_of(-FLT_MAX)) {
             const float below = clean(of_key(key - 1));
-            ck_assert_msg(!(depth(below, max, scale) <= most), "max %a, scale %a, most %a: %a is kept, too", (double)max,
-                          (double)scale, (double)most, (double)below);
+            ck_assert_msg(!(depth(below, max, scale) <= most),
+                          "max %a, scale %a, most %a: %a is kept, too", (double)max, (double)scale,
+                          (double)most, (double)below);
         }
     }
 }
@@ -274,8 +276,10 @@ START_TEST(logarithm)
     ck_assert_int_eq(log2_q24(UINT64_C(1) << 63), 63 << 24);
     for (uint32_t i = 0; i < trials(); i++) {
         const uint64_t x = random_u64(&r) | 1;
-        const long double exact = log2l((long double)x) * 0x1p24L, error = (long double)log2_q24(x) - exact;
-        ck_assert_msg(error > -1.02L && error <= 1e-6L, "log2 of %llu is off by %Lg units", (unsigned long long)x, error);
+        const long double exact = log2l((long double)x) * 0x1p24L,
+                          error = (long double)log2_q24(x) - exact;
+        ck_assert_msg(error > -1.02L && error <= 1e-6L, "log2 of %llu is off by %Lg units",
+                      (unsigned long long)x, error);
     }
 }
 END_TEST
@@ -310,11 +314,13 @@ START_TEST(in_halves)
     rng r = {fixture_seed() + 8};
     for (uint32_t i = 0; i < trials(); i++) {
         const enum halves_function f = (enum halves_function)(i % HALVES_FUNCTIONS);
-        const uint64_t a = edge_u64(&r), b = f == HALVES_SHL || f == HALVES_SHR ? rng_below(&r, 64) : edge_u64(&r);
+        const uint64_t a = edge_u64(&r),
+                       b = f == HALVES_SHL || f == HALVES_SHR ? rng_below(&r, 64) : edge_u64(&r);
         if (f == HALVES_DIV && b == 0)
             continue;
-        ck_assert_msg(halves(f, a, b) == whole(f, a, b), "function %d of %llu, %llu: %llu, not %llu", (int)f,
-                      (unsigned long long)a, (unsigned long long)b, (unsigned long long)halves(f, a, b),
+        ck_assert_msg(halves(f, a, b) == whole(f, a, b),
+                      "function %d of %llu, %llu: %llu, not %llu", (int)f, (unsigned long long)a,
+                      (unsigned long long)b, (unsigned long long)halves(f, a, b),
                       (unsigned long long)whole(f, a, b));
     }
 }
@@ -332,10 +338,13 @@ START_TEST(row_places)
         {UINT64_C(1) << 31, 0, 3, UINT64_C(1) << 31},
         {(UINT64_C(1) << 32) - 1, (UINT64_C(1) << 31) + 1, 2, (UINT64_C(1) << 33) + 1},
         {7, UINT64_C(1) << 40, 65534, (UINT64_C(65534) << 40) + 7},
-        {UINT64_C(1) << 62, (UINT64_C(1) << 46) - 1, 65534, (UINT64_C(1) << 62) + 65534 * ((UINT64_C(1) << 46) - 1)},
+        {UINT64_C(1) << 62, (UINT64_C(1) << 46) - 1, 65534,
+         (UINT64_C(1) << 62) + 65534 * ((UINT64_C(1) << 46) - 1)},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        ck_assert_msg(row_place(cases[i].offset, cases[i].stride, cases[i].row) == (size_t)cases[i].place, "case %u", (unsigned)i);
+        ck_assert_msg(row_place(cases[i].offset, cases[i].stride, cases[i].row) ==
+                          (size_t)cases[i].place,
+                      "case %u", (unsigned)i);
 }
 END_TEST
 
@@ -362,7 +371,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 0);
-}
+int main(void) { return fixture_run(make, 0); }

@@ -58,12 +58,14 @@ void check_tokens(device *d, cls_context *context)
     batch_free(b);
 }
 
-void expect(device *d, const cls_context_options *o, cls_origin origin, unsigned seen, const char *what)
+void expect(device *d, const cls_context_options *o, cls_origin origin, unsigned seen,
+            const char *what)
 {
     expect_but(d, o, origin, origin == CLS_ORIGIN_SOURCE ? ALL_PROGRAMS : 0, seen, what);
 }
 
-void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsigned sources, unsigned seen, const char *what)
+void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsigned sources,
+                unsigned seen, const char *what)
 {
     cls_context *context = NULL;
     cls_program_info info = {.struct_size = sizeof info};
@@ -75,23 +77,25 @@ void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsi
     ck_assert_msg(status == CLS_OK, "%s: %s: %s", d->name, what, cls_error_message());
     for (; cls_context_program(context, n, &info) == CLS_OK; n++) {
         const uint32_t wanted = sources >> n & 1u ? CLS_ORIGIN_SOURCE : (uint32_t)origin;
-        ck_assert_msg(n < PROGRAMS && strcmp(info.name, binaries_programs[n]) == 0, "%s: %s: program %u is %s", d->name,
-                      what, n, info.name);
-        ck_assert_msg(info.origin == wanted, "%s: %s: %s is of origin %u", d->name, what, info.name, info.origin);
-        ck_assert_msg(info.work_group == MOST_LAUNCHED, "%s: %s: %s is in groups of %u", d->name, what, info.name,
-                      info.work_group);
-        ck_assert_msg(n > 0 || info_of(context).origin == wanted, "%s: %s: origin %u", d->name, what,
-                      info_of(context).origin);
+        ck_assert_msg(n < PROGRAMS && strcmp(info.name, binaries_programs[n]) == 0,
+                      "%s: %s: program %u is %s", d->name, what, n, info.name);
+        ck_assert_msg(info.origin == wanted, "%s: %s: %s is of origin %u", d->name, what, info.name,
+                      info.origin);
+        ck_assert_msg(info.work_group == MOST_LAUNCHED, "%s: %s: %s is in groups of %u", d->name,
+                      what, info.name, info.work_group);
+        ck_assert_msg(n > 0 || info_of(context).origin == wanted, "%s: %s: origin %u", d->name,
+                      what, info_of(context).origin);
     }
     ck_assert_msg(n == PROGRAMS, "%s: %s: %u programs", d->name, what, n);
     /* The test of groups is from source, too, but where there is no compiler. */
     const unsigned least = fake.no_compiler ? 0 : 1;
-    ck_assert_msg((fake.from_source > least) == (sources != 0) && fake.from_source >= least, "%s: %s: %u from source",
-                  d->name, what, fake.from_source);
-    ck_assert_msg(fake.from_binary == seen, "%s: %s: the driver saw %u", d->name, what, fake.from_binary);
+    ck_assert_msg((fake.from_source > least) == (sources != 0) && fake.from_source >= least,
+                  "%s: %s: %u from source", d->name, what, fake.from_source);
+    ck_assert_msg(fake.from_binary == seen, "%s: %s: the driver saw %u", d->name, what,
+                  fake.from_binary);
     check_tokens(d, context);
-    ck_assert_msg(cls_context_program(context, PROGRAMS, &info) == CLS_BAD_ARGUMENT, "%s: %s: more was compiled: %s",
-                  d->name, what, info.name);
+    ck_assert_msg(cls_context_program(context, PROGRAMS, &info) == CLS_BAD_ARGUMENT,
+                  "%s: %s: more was compiled: %s", d->name, what, info.name);
     cls_context_destroy(context);
 }
 
@@ -104,9 +108,11 @@ static void expect_none(device *d, const cls_context_options *o, const char *wha
     const cls_status status = cls_context_create(d->context, d->id, o, &context);
     ck_assert_msg(status == CLS_UNSUPPORTED_DEVICE && context == NULL, "%s: %s: %s", d->name, what,
                   cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), "has no compiler; give options->binary or cache_dir") != NULL, "%s: %s",
-                  what, cls_error_message());
-    ck_assert_msg(fake.from_source + fake.from_binary == 0, "%s: %s: the driver saw it", d->name, what);
+    ck_assert_msg(
+        strstr(cls_error_message(), "has no compiler; give options->binary or cache_dir") != NULL,
+        "%s: %s", what, cls_error_message());
+    ck_assert_msg(fake.from_source + fake.from_binary == 0, "%s: %s: the driver saw it", d->name,
+                  what);
     driver_reset();
 }
 
@@ -133,7 +139,8 @@ START_TEST(exported)
     must(cls_device_query(d->id, &o, &asked));
     ck_assert_int_eq(cls_params_check(NULL, 10), CLS_BAD_ARGUMENT);
     must(cls_context_create(d->context, d->id, &o, &context));
-    ck_assert_msg(strstr(cls_error_message(), "params") != NULL, "success says: %s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "params") != NULL, "success says: %s",
+                  cls_error_message());
     ck_assert_uint_eq(info_of(context).shortlist, asked.shortlist);
     ck_assert_uint_eq(info_of(context).work_group, asked.work_group);
     ck_assert_int_eq(info_of(context).origin, CLS_ORIGIN_SOURCE);
@@ -190,8 +197,9 @@ END_TEST
 /* Of another device, driver, shape or type. */
 START_TEST(of_others)
 {
-    static const cl_uint of_device[] = {CL_DEVICE_NAME,    CL_DEVICE_VENDOR_ID, CL_DEVICE_VERSION,
-                                        CL_DRIVER_VERSION, CL_DEVICE_PROFILE,   CL_DEVICE_ADDRESS_BITS};
+    static const cl_uint of_device[] = {CL_DEVICE_NAME,    CL_DEVICE_VENDOR_ID,
+                                        CL_DEVICE_VERSION, CL_DRIVER_VERSION,
+                                        CL_DEVICE_PROFILE, CL_DEVICE_ADDRESS_BITS};
     static const cl_uint of_platform[] = {CL_PLATFORM_NAME, CL_PLATFORM_VERSION};
     device *const d = fixture_device(_i);
     const cls_context_options o = with_export(_i);
@@ -224,7 +232,8 @@ START_TEST(of_others)
     typed.dtypes = 1u << CLS_F16;
     must(cls_context_create(d->context, d->id, &typed, &context));
     ck_assert_int_eq(cls_context_compile(context, NULL), CLS_UNSUPPORTED_DEVICE);
-    ck_assert_msg(strstr(cls_error_message(), "has no compiler") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "has no compiler") != NULL, "%s",
+                  cls_error_message());
     ck_assert_uint_eq(fake.from_source, 0);
     cls_context_destroy(context);
     driver_reset();
@@ -304,7 +313,8 @@ static void must_refuse(device *d, const cls_context_options *o, cls_status stat
 
 /* The same of a program that a context compiles later: the context goes on. Returns
  * the message. */
-static const char *must_refuse_later(device *d, cls_context *context, cls_status status, cl_int code)
+static const char *must_refuse_later(device *d, cls_context *context, cls_status status,
+                                     cl_int code)
 {
     static char said[512];
     cls_program_info info = {.struct_size = sizeof info};
@@ -352,16 +362,17 @@ START_TEST(refused_builds)
     must(cls_device_query(d->id, &o, &asked));
     ck_assert_uint_eq(asked.row_group, GROUP);
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
-    ck_assert_msg(strstr(cls_error_message(), "smaller groups were tried, the last of 1 work-items: OpenCL says "
-                                              "CL_BUILD_PROGRAM_FAILURE") != NULL &&
+    ck_assert_msg(strstr(cls_error_message(),
+                         "smaller groups were tried, the last of 1 work-items: OpenCL says "
+                         "CL_BUILD_PROGRAM_FAILURE") != NULL &&
                       strstr(cls_error_message(), "the program self-test did not compile") != NULL,
                   "%s", cls_error_message());
     for (int k = 0; k < 3; k++) {
         static const char *const groups[] = {"-DWGS=4 ", "-DWGS=2 ", "-DWGS=1 "};
         char list[32];
         snprintf(list, sizeof list, "-DLIST=%u ", asked.shortlist);
-        ck_assert_msg(strstr(build_of(k), groups[k]) != NULL && strstr(build_of(k), list) != NULL, "build %d: %s", k,
-                      build_of(k));
+        ck_assert_msg(strstr(build_of(k), groups[k]) != NULL && strstr(build_of(k), list) != NULL,
+                      "build %d: %s", k, build_of(k));
     }
     ck_assert_str_eq(build_of(3), "no such build");
 
@@ -417,7 +428,8 @@ START_TEST(refused_options)
     for (int k = 0; k < (int)fake.builds; k++)
         if (strstr(build_of(k), " -cl-nv-maxrregcount=") != NULL) {
             const size_t before = strlen(build_of(k + 1));
-            ck_assert_msg(strncmp(build_of(k), build_of(k + 1), before) == 0 && build_of(k)[before] == ' ' &&
+            ck_assert_msg(strncmp(build_of(k), build_of(k + 1), before) == 0 &&
+                              build_of(k)[before] == ' ' &&
                               strstr(build_of(k + 1), "-cl-nv-") == NULL,
                           "%s, then %s", build_of(k), build_of(k + 1));
             told++;
@@ -483,12 +495,15 @@ START_TEST(kernels_limits)
     ck_assert_msg(strstr(build_of(0), "-DWGS=4 ") != NULL, "%s", build_of(0));
     fake.most_local = 0;
     const char *const said = must_refuse_later(d, context, CLS_UNSUPPORTED_DEVICE, CL_SUCCESS);
-    ck_assert_msg(strstr(said, "the program slots takes 100000 bytes of local memory in groups of 1") != NULL, "%s", said);
+    ck_assert_msg(
+        strstr(said, "the program slots takes 100000 bytes of local memory in groups of 1") != NULL,
+        "%s", said);
     cls_context_destroy(context);
     o.row_group = 2;
     must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-    ck_assert_msg(strstr(cls_error_message(), "takes 100000 bytes of local memory in groups of 2") != NULL, "%s",
-                  cls_error_message());
+    ck_assert_msg(
+        strstr(cls_error_message(), "takes 100000 bytes of local memory in groups of 2") != NULL,
+        "%s", cls_error_message());
 
     driver_reset();
     fake.most_built = UINT32_MAX;
@@ -505,8 +520,9 @@ START_TEST(kernels_limits)
     ck_assert_str_eq(build_of(3), "no such build");
     o.work_group = o.row_group = 8;
     must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-    ck_assert_msg(strstr(cls_error_message(), "work_group is 8; the program self-test runs with at most 2") != NULL, "%s",
-                  cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(),
+                         "work_group is 8; the program self-test runs with at most 2") != NULL,
+                  "%s", cls_error_message());
     driver_reset();
 }
 END_TEST

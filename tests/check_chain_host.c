@@ -28,8 +28,8 @@ START_TEST(known_distributions)
         ck_assert_msg(g->expected[result.token] > 0.0, "%s: drew %d", g->name, result.token);
     }
     for (uint32_t i = 0; i < g->vocab; i++) {
-        ck_assert_msg(fabs((double)probs[i] - g->expected[i]) <= g->tolerance, "%s: token %u: %.8g, not %.8g", g->name,
-                      i, (double)probs[i], g->expected[i]);
+        ck_assert_msg(fabs((double)probs[i] - g->expected[i]) <= g->tolerance,
+                      "%s: token %u: %.8g, not %.8g", g->name, i, (double)probs[i], g->expected[i]);
         kept += g->expected[i] > 0.0 || g->history_count != 0; /* penalties leave all */
     }
     ck_assert_msg(result.kept == kept, "%s: %u kept, not %u", g->name, result.kept, kept);
@@ -40,7 +40,8 @@ END_TEST
 START_TEST(known_sets)
 {
     const golden_set *const g = &golden_sets[_i];
-    float *const logits = malloc(g->vocab * sizeof *logits), *const probs = malloc(g->vocab * sizeof *probs);
+    float *const logits = malloc(g->vocab * sizeof *logits), *const probs =
+                                                                 malloc(g->vocab * sizeof *probs);
     cls_params p;
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result, .probs = probs};
@@ -54,7 +55,8 @@ START_TEST(known_sets)
     must(cls_host_sample(&row, &result));
     ck_assert_msg(result.kept == g->size, "%s: %u kept, not %u", g->name, result.kept, g->size);
     for (uint32_t i = 0; i < g->vocab; i++)
-        ck_assert_msg((probs[i] > 0.0f) == (i >= g->first && i - g->first < g->size), "%s: token %u", g->name, i);
+        ck_assert_msg((probs[i] > 0.0f) == (i >= g->first && i - g->first < g->size),
+                      "%s: token %u", g->name, i);
     free(logits);
     free(probs);
 }
@@ -367,8 +369,8 @@ START_TEST(greedy_edges)
         for (int i = 0; i < 3; i++)
             x[rows[r].at[i]] = rows[r].value[i];
         must(cls_host_sample(&row, &result));
-        ck_assert_msg(result.token == rows[r].token && result.status == rows[r].status, "row %u: token %d, status %d",
-                      r, result.token, result.status);
+        ck_assert_msg(result.token == rows[r].token && result.status == rows[r].status,
+                      "row %u: token %d, status %d", r, result.token, result.status);
     }
 }
 END_TEST

@@ -21,7 +21,8 @@ static void count_row(census *c, const batch *b, uint32_t row)
 {
     const cls_params *const p = &b->params[row];
     const cls_row *const d = &b->device_trace[row];
-    const int greedy = p->temperature < 1e-5f, plain = d->cut_key == CLS_KEY_NONE && d->cut_id == CLS_MAX_ID;
+    const int greedy = p->temperature < 1e-5f,
+              plain = d->cut_key == CLS_KEY_NONE && d->cut_id == CLS_MAX_ID;
     c->tokens += b->token[row] >= 0;
     c->unfit += (b->status[row] & CLS_ROW_UNFIT) != 0;
     if (b->token[row] < 0 || greedy)
@@ -37,15 +38,18 @@ static void count_row(census *c, const batch *b, uint32_t row)
 
 static void print_census(const census *c, const char *name)
 {
-    printf("%s: %u chains, %u tokens, %u of them by search; the oracle saw %u, %u undecided; %u cut from above, %u "
+    printf("%s: %u chains, %u tokens, %u of them by search; the oracle saw %u, %u undecided; %u "
+           "cut from above, %u "
            "unfit, %u of these by the end of a loop\n",
-           name, c->rows, c->tokens, c->whole, c->judged, c->undecided, c->beheaded, c->unfit, c->ended);
-    printf("  temperature %u, top-k %u, top-p %u (%u decays), min-p %u, top-n-sigma %u, typical %u, XTC %u, p-less %u, "
+           name, c->rows, c->tokens, c->whole, c->judged, c->undecided, c->beheaded, c->unfit,
+           c->ended);
+    printf("  temperature %u, top-k %u, top-p %u (%u decays), min-p %u, top-n-sigma %u, typical "
+           "%u, XTC %u, p-less %u, "
            "infill %u, mirostat %u and %u, adaptive %u\n",
-           c->stage[CLS_STAGE_TEMPERATURE], c->stage[CLS_STAGE_TOP_K], c->stage[CLS_STAGE_TOP_P], c->decays,
-           c->stage[CLS_STAGE_MIN_P], c->stage[CLS_STAGE_TOP_N_SIGMA], c->stage[CLS_STAGE_TYPICAL_P],
-           c->stage[CLS_STAGE_XTC], c->stage[CLS_STAGE_P_LESS], c->stage[CLS_STAGE_INFILL], c->mirostat[1],
-           c->mirostat[2], c->adaptive);
+           c->stage[CLS_STAGE_TEMPERATURE], c->stage[CLS_STAGE_TOP_K], c->stage[CLS_STAGE_TOP_P],
+           c->decays, c->stage[CLS_STAGE_MIN_P], c->stage[CLS_STAGE_TOP_N_SIGMA],
+           c->stage[CLS_STAGE_TYPICAL_P], c->stage[CLS_STAGE_XTC], c->stage[CLS_STAGE_P_LESS],
+           c->stage[CLS_STAGE_INFILL], c->mirostat[1], c->mirostat[2], c->adaptive);
 }
 
 static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype, rng *r)
@@ -106,7 +110,8 @@ static void run_batch(batch *b, device *d, cls_context *context, int search, cen
 
 START_TEST(random_chains)
 {
-    static const uint32_t sizes[] = {111, 1025, 31, 2500, 1023, 5000, 2, 1025, 2500, 1, 5000, 111, 32000};
+    static const uint32_t sizes[] = {111,  1025, 31, 2500, 1023, 5000, 2,
+                                     1025, 2500, 1,  5000, 111,  32000};
     device *const d = fixture_device(_i);
     const uint32_t rows = fixture_by_size(10, 25, 25), most = fixture_by_size(100, 1000, 10000);
     census c = {0};
@@ -114,15 +119,18 @@ START_TEST(random_chains)
     for (uint32_t i = 0; c.rows < most; i++) {
         const uint32_t vocab = sizes[i % fixture_by_size(3, 12, 13)];
         const int short_list = i % 5 == 4, dtype = short_list ? CLS_F32 : (int)rng_below(&r, 3);
-        cls_context *const context =
-            short_list ? fixture_context(d, 1u << CLS_F32, 0, 0, 64) : fixture_context(d, 0, 0, 0, 0);
+        cls_context *const context = short_list ? fixture_context(d, 1u << CLS_F32, 0, 0, 64)
+                                                : fixture_context(d, 0, 0, 0, 0);
         batch *const b = random_batch(i, vocab > 5000 ? 8 : rows, vocab, dtype, &r);
-        run_batch(b, d, context ? context : fixture_context(d, 0, 0, 0, 0), rng_below(&r, 3) == 0, &c);
+        run_batch(b, d, context ? context : fixture_context(d, 0, 0, 0, 0), rng_below(&r, 3) == 0,
+                  &c);
         batch_free(b);
     }
     print_census(&c, d->name);
-    ck_assert_msg(c.ended * 10 <= c.tokens, "%u rows ended with a loop, %u have tokens", c.ended, c.tokens);
-    ck_assert_msg(c.undecided * 33 <= c.judged, "%u of %u rows are undecided", c.undecided, c.judged);
+    ck_assert_msg(c.ended * 10 <= c.tokens, "%u rows ended with a loop, %u have tokens", c.ended,
+                  c.tokens);
+    ck_assert_msg(c.undecided * 33 <= c.judged, "%u of %u rows are undecided", c.undecided,
+                  c.judged);
 }
 END_TEST
 
@@ -184,7 +192,8 @@ START_TEST(xtc_coin)
         uint32_t last = 0;
         for (uint32_t id = 1; id < 32; id++)
             last = s.b->values[id] < s.b->values[last] ? id : last;
-        ck_assert_msg(fabs(counts[last] - draws * chance) <= 5.0 * sqrt(draws * chance * (1.0 - chance)),
+        ck_assert_msg(fabs(counts[last] - draws * chance) <=
+                          5.0 * sqrt(draws * chance * (1.0 - chance)),
                       "%s: %u of %g coins fell, chance %g", d->name, counts[last], draws, chance);
         client_close(&s);
         batch_free(s.b);
@@ -228,8 +237,9 @@ START_TEST(law)
         const cls_host_row h = batch_host_row(s.b, 0);
         ck_assert(oracle_make(&o, &h));
         oracle_probs(&o, probs);
-        ck_assert_msg(oracle_chi_square(probs, counts, 32, LAW_ROWS * LAW_STEPS, &statistic, &limit),
-                      "%s: %s: chi-square %g, limit %g", d->name, batch_words(s.b, 0), statistic, limit);
+        ck_assert_msg(
+            oracle_chi_square(probs, counts, 32, LAW_ROWS * LAW_STEPS, &statistic, &limit),
+            "%s: %s: chi-square %g, limit %g", d->name, batch_words(s.b, 0), statistic, limit);
         oracle_free(&o);
         client_close(&s);
         batch_free(s.b);
@@ -259,13 +269,14 @@ START_TEST(modes_reach_their_aims)
         client_tokens(&s, 0);
         batch_reference(b);
         for (uint32_t row = 0; row < ROWS; row++) {
-            ck_assert_msg(b->token[row] == b->host[row].token, "%s: token %u: %s: %d, not %d", d->name, i,
-                          batch_words(b, row), b->token[row], b->host[row].token);
+            ck_assert_msg(b->token[row] == b->host[row].token, "%s: token %u: %s: %d, not %d",
+                          d->name, i, batch_words(b, row), b->token[row], b->host[row].token);
             if (i < FIRST)
                 continue;
             const cls_host_mode before = b->mode[row], after = b->host[row].mode;
             if (row < 3) /* what moved mu: eta times the surprise beyond tau */
-                sum[row] += (double)b->params[row].mirostat_tau - (after.mu - before.mu) * 0x1p-20 / 0.1;
+                sum[row] +=
+                    (double)b->params[row].mirostat_tau - (after.mu - before.mu) * 0x1p-20 / 0.1;
             else
                 sum[row] += (after.sum - 0.9 * before.sum) * 0x1p-24;
         }
@@ -275,14 +286,15 @@ START_TEST(modes_reach_their_aims)
         }
     }
     for (uint32_t row = 0; row < ROWS; row++) {
-        const double mean = sum[row] / (TOKENS - FIRST), aim = row == 3 ? 0.3 : (double)b->params[row].mirostat_tau;
+        const double mean = sum[row] / (TOKENS - FIRST),
+                     aim = row == 3 ? 0.3 : (double)b->params[row].mirostat_tau;
         printf("%s: %s comes to %g, aims at %g\n", d->name,
                row == 3   ? "adaptive p"
                : row == 0 ? "mirostat 1"
                           : "mirostat 2",
                mean, aim);
-        ck_assert_msg(fabs(mean - aim) < (row == 3 ? 0.06 : 0.1), "%s: row %u: a mean of %g, not %g", d->name, row,
-                      mean, aim);
+        ck_assert_msg(fabs(mean - aim) < (row == 3 ? 0.06 : 0.1),
+                      "%s: row %u: a mean of %g, not %g", d->name, row, mean, aim);
     }
     client_close(&s);
     batch_free(b);

@@ -32,7 +32,8 @@ START_TEST(known_hashes)
         {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
         {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
          "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
-        {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrst"
+        {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrl"
+         "mnopqrsmnopqrst"
          "nopqrstu",
          "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"},
     };
@@ -74,15 +75,21 @@ static const uint8_t key[CLS_DIGEST] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252
 
 enum { FIRST_OF = CLS_SURVEY_0, SECOND_OF = CLS_TOKEN_1 };
 static const cls_container some = {
-    .program = {
-        [CLS_F32] = {
-            [FIRST_OF] = { { 256, CLS_TIER_SUBGROUPS, CLS_SUBGROUPS_NV, 120, 512 }, { (const uint8_t *)"tiles", 5 } },
-            [SECOND_OF] = { { 100, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120, 512 }, { (const uint8_t *)"rows\0\1\2\377", 8 } },
+    .program =
+        {
+            [CLS_F32] =
+                {
+                    [FIRST_OF] = {{256, CLS_TIER_SUBGROUPS, CLS_SUBGROUPS_NV, 120, 512},
+                                  {(const uint8_t *)"tiles", 5}},
+                    [SECOND_OF] = {{100, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120, 512},
+                                   {(const uint8_t *)"rows\0\1\2\377", 8}},
+                },
+            [CLS_BF16] =
+                {
+                    [FIRST_OF] = {{1, CLS_TIER_BASE, CLS_SUBGROUPS_NONE, 300, 16},
+                                  {(const uint8_t *)"!", 1}},
+                },
         },
-        [CLS_BF16] = {
-            [FIRST_OF] = { { 1, CLS_TIER_BASE, CLS_SUBGROUPS_NONE, 300, 16 }, { (const uint8_t *)"!", 1 } },
-        },
-    },
 };
 
 static uint8_t *packed_of(const cls_container *c, size_t *size)
@@ -131,10 +138,12 @@ END_TEST
  * any byte order. */
 START_TEST(layout)
 {
-    static const uint8_t begin[16] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e', 2, 0, 0, 0, 1, 2, 3, 4};
+    static const uint8_t begin[16] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e',
+                                      2,   0,   0,   0,   1,   2,   3,   4};
     static const uint8_t number[4] = {3, 0, 0, 0};
-    static const uint8_t first[41] = {0, 0, 0, 0, FIRST_OF, 0, 0, 0, 0, 1, 0, 0, 3, 0, 0, 0, 5,   0,   0,
-                                      0, 120, 0, 0, 0, 0, 2, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 't', 'i', 'l', 'e', 's'};
+    static const uint8_t first[41] = {0, 0, 0, 0, FIRST_OF, 0, 0,   0, 0,   1,   0,   0,   3,  0,
+                                      0, 0, 5, 0, 0,        0, 120, 0, 0,   0,   0,   2,   0,  0,
+                                      5, 0, 0, 0, 0,        0, 0,   0, 't', 'i', 'l', 'e', 's'};
     size_t size;
     uint8_t *const bytes = packed_of(&some, &size);
     ck_assert_uint_eq(size, 84 + 4 + 3 * 36 + 5 + 8 + 1);
@@ -153,7 +162,8 @@ START_TEST(damage)
     for (size_t at = 0; at < size; at++)
         for (int flip = 1; flip < 256; flip++) {
             bytes[at] ^= (uint8_t)flip;
-            ck_assert_msg(!reads(bytes, size), "byte %zu with 0x%02x flipped is taken", at, (unsigned)flip);
+            ck_assert_msg(!reads(bytes, size), "byte %zu with 0x%02x flipped is taken", at,
+                          (unsigned)flip);
             bytes[at] ^= (uint8_t)flip;
         }
     for (size_t cut = 0; cut < size; cut++) {
@@ -195,26 +205,26 @@ START_TEST(nonsense)
         size_t at;
         uint8_t value;
     } wrong[] = {
-        {N, 0},               /* fewer programs than there are */
-        {N, 4},               /* more */
-        {N + 3, 255},         /* ... */
-        {FIRST, 3},           /* of no type */
+        {N, 0},                    /* fewer programs than there are */
+        {N, 4},                    /* more */
+        {N + 3, 255},              /* ... */
+        {FIRST, 3},                /* of no type */
         {FIRST + 4, CLS_VARIANTS}, /* of no variant */
-        {FIRST + 9, 0},       /* a group of 0 */
-        {FIRST + 9, 5},       /* ... of 1280 */
-        {FIRST + 12, 0},      /* tier 0 */
-        {FIRST + 12, 4},      /* ... 4 */
-        {FIRST + 12, 2},      /* int64 with sub-groups */
-        {FIRST + 16, 0},      /* sub-groups without any */
-        {FIRST + 16, 200},    /* ... of nobody's */
-        {FIRST + 20, 0},      /* OpenCL C 0 */
-        {FIRST + 24, 1},      /* a list of 513 */
-        {FIRST + 25, 16},     /* ... of 4096 */
-        {FIRST + 25, 0},      /* ... of 0 */
-        {FIRST + 28, 0},      /* empty */
-        {FIRST + 28, 6},      /* one byte longer */
-        {FIRST + 35, 255},    /* ... many bytes */
-        {SECOND + 4, FIRST_OF}, /* a second program in the first one's place */
+        {FIRST + 9, 0},            /* a group of 0 */
+        {FIRST + 9, 5},            /* ... of 1280 */
+        {FIRST + 12, 0},           /* tier 0 */
+        {FIRST + 12, 4},           /* ... 4 */
+        {FIRST + 12, 2},           /* int64 with sub-groups */
+        {FIRST + 16, 0},           /* sub-groups without any */
+        {FIRST + 16, 200},         /* ... of nobody's */
+        {FIRST + 20, 0},           /* OpenCL C 0 */
+        {FIRST + 24, 1},           /* a list of 513 */
+        {FIRST + 25, 16},          /* ... of 4096 */
+        {FIRST + 25, 0},           /* ... of 0 */
+        {FIRST + 28, 0},           /* empty */
+        {FIRST + 28, 6},           /* one byte longer */
+        {FIRST + 35, 255},         /* ... many bytes */
+        {SECOND + 4, FIRST_OF},    /* a second program in the first one's place */
     };
     size_t size;
     uint8_t *const bytes = packed_of(&some, &size);
@@ -222,7 +232,8 @@ START_TEST(nonsense)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         const uint8_t was = bytes[wrong[i].at];
         bytes[wrong[i].at] = wrong[i].value;
-        ck_assert_msg(!reads_with_hash(bytes, size), "byte %zu is taken as %u", wrong[i].at, (unsigned)wrong[i].value);
+        ck_assert_msg(!reads_with_hash(bytes, size), "byte %zu is taken as %u", wrong[i].at,
+                      (unsigned)wrong[i].value);
         bytes[wrong[i].at] = was;
     }
     ck_assert(reads_with_hash(bytes, size));

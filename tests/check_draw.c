@@ -17,7 +17,8 @@ START_TEST(aimed)
         batch *const b = batch_new(fixture_by_size(4, 16, 32), vocab, (int)(i % 3), 0, 0);
         int32_t token[32];
         batch_random(b, &r);
-        for (uint32_t row = 0; row < b->rows && i % 4 == 0; row++) { /* plain rows, tiles at many depths */
+        for (uint32_t row = 0; row < b->rows && i % 4 == 0;
+             row++) { /* plain rows, tiles at many depths */
             batch_row(b, row, row % 3 ? ROW_OFFSETS : ROW_TAIL, rng_bits(&r));
             b->params[row].temperature = row % 2 ? 1.0f : 0.8f;
         }
@@ -25,11 +26,12 @@ START_TEST(aimed)
             batch_mask(b, &r, 50, 0);
         batch_reference(b);
         for (uint32_t row = 0; row < b->rows; row++)
-            token[row] = batch_aim(b, row, rng_below(&r, i % 2 ? 40 : vocab), (int)rng_below(&r, 2));
+            token[row] =
+                batch_aim(b, row, rng_below(&r, i % 2 ? 40 : vocab), (int)rng_below(&r, 2));
         batch_check(b, d, fixture_context(d, 0, 0, 0, 0), i % 3 == 2);
         for (uint32_t row = 0; row < b->rows; row++)
-            ck_assert_msg(b->token[row] == token[row], "%s: aimed at %d, drew %d", batch_words(b, row), token[row],
-                          b->token[row]);
+            ck_assert_msg(b->token[row] == token[row], "%s: aimed at %d, drew %d",
+                          batch_words(b, row), token[row], b->token[row]);
         batch_free(b);
     }
 }
@@ -75,8 +77,8 @@ START_TEST(positions_move_on)
         batch_reference(b);
         client_tokens(&s, i);
         for (uint32_t row = 0; row < b->rows; row++) {
-            ck_assert_msg(b->token[row] == b->host[row].token, "%s: step %u, %s: %d, not %d", d->name, i,
-                          batch_words(b, row), b->token[row], b->host[row].token);
+            ck_assert_msg(b->token[row] == b->host[row].token, "%s: step %u, %s: %d, not %d",
+                          d->name, i, batch_words(b, row), b->token[row], b->host[row].token);
             b->params[row].position++;
         }
     }
@@ -171,7 +173,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 1);
-}
+int main(void) { return fixture_run(make, 1); }

@@ -15,17 +15,15 @@
 
 #define expect(call, status, words) expect_status((call), (status), (words), #call, __LINE__)
 
-static void expect_status(cls_status is, cls_status wanted, const char *words, const char *call, int line)
+static void expect_status(cls_status is, cls_status wanted, const char *words, const char *call,
+                          int line)
 {
-    ck_assert_msg(is == wanted && strstr(cls_error_message(), words) != NULL, "line %d: %s gives %s: %s", line, call,
-                  cls_status_name(is), cls_error_message());
+    ck_assert_msg(is == wanted && strstr(cls_error_message(), words) != NULL,
+                  "line %d: %s gives %s: %s", line, call, cls_status_name(is), cls_error_message());
 }
 
 /* Oclgrind stops where commands wait for the host. */
-static int can_gate(const device *d)
-{
-    return strstr(d->name, "Oclgrind") == NULL;
-}
+static int can_gate(const device *d) { return strstr(d->name, "Oclgrind") == NULL; }
 
 static cl_event user_event(cl_context context)
 {
@@ -60,7 +58,8 @@ START_TEST(kernels_that_do_not_compile)
     o.row_group = info.row_group;
     o.build_log = log;
     o.build_log_size = sizeof log;
-    faulty_options = "-cl-std=CL1.2 -DVEC=4 -DWGS=1 -DLIST=64 -DDTYPE=0 -DTIER=0 -DSUBGROUPS=0 -Duint=undeclared_type";
+    faulty_options = "-cl-std=CL1.2 -DVEC=4 -DWGS=1 -DLIST=64 -DDTYPE=0 -DTIER=0 -DSUBGROUPS=0 "
+                     "-Duint=undeclared_type";
     const cls_status made = cls_context_create(d->context, d->id, &o, &context);
     o.build_log = small;
     o.build_log_size = sizeof small;
@@ -69,9 +68,11 @@ START_TEST(kernels_that_do_not_compile)
     expect(made, CLS_BUILD_FAILED, "compile");
     expect(again, CLS_BUILD_FAILED, "compile");
     ck_assert(cls_error_opencl() != CL_SUCCESS);
-    ck_assert_msg(strstr(cls_error_message(), "-DVEC=") != NULL, "no options: %s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "-DVEC=") != NULL, "no options: %s",
+                  cls_error_message());
     ck_assert(context == NULL);
-    ck_assert_msg(strstr(log, "undeclared_type") != NULL || strstr(log, "error") != NULL, "%s: the log is \"%s\"", d->name, log);
+    ck_assert_msg(strstr(log, "undeclared_type") != NULL || strstr(log, "error") != NULL,
+                  "%s: the log is \"%s\"", d->name, log);
     ck_assert(strlen(small) == 8 && memcmp(small, log, 8) == 0);
     cls_head_options_default(&h, sizeof h);
     h.vocab = h.hidden = 16;
@@ -93,7 +94,8 @@ START_TEST(kernels_that_do_not_compile)
     ck_assert_msg(strlen(cls_context_build_log(good)) > 10, "no log");
     ck_assert_str_eq(faulty_leaked(&so_far), "");
     ck_assert_int_eq(of_head, CLS_BUILD_FAILED);
-    ck_assert_msg(strstr(head_said, "compile") != NULL && strstr(head_said, "error") != NULL, "no log: %s", head_said);
+    ck_assert_msg(strstr(head_said, "compile") != NULL && strstr(head_said, "error") != NULL,
+                  "no log: %s", head_said);
     ck_assert(head == NULL);
     clReleaseMemObject(h.weight.buffer);
     ck_assert_str_eq(faulty_leaked(&before), "");
@@ -160,12 +162,14 @@ START_TEST(strangers)
     const cls_ints drawn = {NULL, theirs};
     expect(cls_sample(s.sampler, queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
     expect(cls_accept(s.sampler, queue, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
-    expect(cls_accept(s.sampler, d->queue, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT, "tokens");
-#define REFUSE(field, name)                                                                                            \
-    do {                                                                                                               \
-        s.step.field = buffer;                                                                                         \
-        expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, name " belongs to another"); \
-        s.step = good;                                                                                                 \
+    expect(cls_accept(s.sampler, d->queue, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
+           "tokens");
+#define REFUSE(field, name) \
+    do { \
+        s.step.field = buffer; \
+        expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, \
+               name " belongs to another"); \
+        s.step = good; \
     } while (0)
     REFUSE(logits.buffer, "step->logits");
     REFUSE(slots.device.buffer, "step->slots");
@@ -183,10 +187,13 @@ START_TEST(strangers)
 #undef REFUSE
     must(cls_readback_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), 8, 1, &ring));
     expect(cls_readback_start(ring, queue, &ours, 8, 0, NULL, &ticket), CLS_BAD_ARGUMENT, "queue");
-    expect(cls_readback_start(ring, d->queue, &theirs, 8, 0, NULL, &ticket), CLS_BAD_ARGUMENT, "from");
+    expect(cls_readback_start(ring, d->queue, &theirs, 8, 0, NULL, &ticket), CLS_BAD_ARGUMENT,
+           "from");
     /* An event of theirs: said before anything is enqueued. */
-    expect(cls_sample(s.sampler, d->queue, &s.step, 1, &event, NULL), CLS_BAD_ARGUMENT, "wait[0] belongs to another");
-    expect(cls_readback_start(ring, d->queue, &ours, 8, 1, &event, &ticket), CLS_BAD_ARGUMENT, "wait[0]");
+    expect(cls_sample(s.sampler, d->queue, &s.step, 1, &event, NULL), CLS_BAD_ARGUMENT,
+           "wait[0] belongs to another");
+    expect(cls_readback_start(ring, d->queue, &ours, 8, 1, &event, &ticket), CLS_BAD_ARGUMENT,
+           "wait[0]");
     /* Nothing of this has moved anything. */
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
@@ -215,9 +222,11 @@ START_TEST(failed_wait)
     const cls_ints ids = {.host = (const int32_t[]){1, 2}};
     must_cl(clSetUserEventStatus(events[0], CL_COMPLETE));
     must_cl(clSetUserEventStatus(events[1], -42));
-    expect(cls_sample(s.sampler, d->queue, &s.step, 2, events, NULL), CLS_OPENCL_ERROR, "wait[1] has ended with an error");
+    expect(cls_sample(s.sampler, d->queue, &s.step, 2, events, NULL), CLS_OPENCL_ERROR,
+           "wait[1] has ended with an error");
     ck_assert_int_eq(cls_error_opencl(), -42);
-    expect(cls_accept(s.sampler, d->queue, 2, &ids, NULL, 1, &events[1], NULL), CLS_OPENCL_ERROR, "wait[0] has ended");
+    expect(cls_accept(s.sampler, d->queue, 2, &ids, NULL, 1, &events[1], NULL), CLS_OPENCL_ERROR,
+           "wait[0] has ended");
     client_step(&s, d->queue, 0, 1, events, NULL);
     client_tokens(&s, 0);
     batch_reference(s.b);
@@ -246,11 +255,14 @@ START_TEST(failed_step)
     faulty_state = 0;
     expect(next, CLS_OPENCL_ERROR, "destroy the sampler");
     ck_assert_int_eq(cls_error_opencl(), -42);
-    expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_OPENCL_ERROR, "destroy the sampler");
+    expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_OPENCL_ERROR,
+           "destroy the sampler");
     ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
-    expect(cls_accept(s.sampler, d->queue, 2, &ids, NULL, 0, NULL, NULL), CLS_OPENCL_ERROR, "destroy the sampler");
+    expect(cls_accept(s.sampler, d->queue, 2, &ids, NULL, 0, NULL, NULL), CLS_OPENCL_ERROR,
+           "destroy the sampler");
     expect(cls_slot_reset(s.sampler, 0), CLS_OPENCL_ERROR, "destroy the sampler");
-    expect(cls_slot_save(s.sampler, d->queue, 0, NULL, &size), CLS_OPENCL_ERROR, "destroy the sampler");
+    expect(cls_slot_save(s.sampler, d->queue, 0, NULL, &size), CLS_OPENCL_ERROR,
+           "destroy the sampler");
     close_small(&s);
     ck_assert_str_eq(faulty_leaked(&before), "");
 }
@@ -294,7 +306,8 @@ START_TEST(a_byte_too_small)
         {"step->kept", &step->kept.buffer, ROWS * 4, NULL},
         {"step->kept_mass", &step->kept_mass.buffer, ROWS * 4, NULL},
         {"step->candidate_ids", &step->candidate_ids.buffer, ROWS * N * 4, &step->candidates_n},
-        {"step->candidate_logits", &step->candidate_logits.buffer, ROWS * N * 4, &step->candidates_n},
+        {"step->candidate_logits", &step->candidate_logits.buffer, ROWS * N * 4,
+         &step->candidates_n},
         {"step->candidate_probs", &step->candidate_probs.buffer, ROWS * N * 4, &step->candidates_n},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -306,7 +319,8 @@ START_TEST(a_byte_too_small)
             if (all[i].n == &step->given_n)
                 step->given_ids.buffer = given;
             if (less)
-                expect(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), CLS_BAD_ARGUMENT, all[i].name);
+                expect(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), CLS_BAD_ARGUMENT,
+                       all[i].name);
             else
                 must(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL));
             clReleaseMemObject(buffer);
@@ -324,7 +338,7 @@ END_TEST
 /* What a callback has seen. */
 typedef struct witness {
     client *s;
-    pthread_t thread;        /* the test's: an event that is over has its callback called at once */
+    pthread_t thread; /* the test's: an event that is over has its callback called at once */
     atomic_int calls, wrong, here;
 } witness;
 
@@ -348,7 +362,8 @@ static void CL_CALLBACK on_done(cl_event event, cl_int state, void *data)
     bad.top_p = 2.0f;
     int wrong = state != CL_COMPLETE;
     wrong |= cls_sampler_check(w->s->sampler, &b->params[0]) != CLS_OK;
-    wrong |= cls_sampler_check(w->s->sampler, &bad) != CLS_BAD_ARGUMENT || strstr(cls_error_message(), "top_p") == NULL;
+    wrong |= cls_sampler_check(w->s->sampler, &bad) != CLS_BAD_ARGUMENT ||
+             strstr(cls_error_message(), "top_p") == NULL;
     wrong |= cls_params_check(&b->params[0], b->vocab) != CLS_OK;
     wrong |= cls_host_sample(&row, &result) != CLS_OK || result.token != b->host[0].token;
     wrong |= cls_host_draw(&c, &token) != CLS_OK || (token != 4 && token != 5);
@@ -377,7 +392,8 @@ START_TEST(callbacks)
         rest(10);
     ck_assert_int_eq(atomic_load(&w.calls), STEPS);
     ck_assert_int_eq(atomic_load(&w.wrong), 0);
-    ck_assert_msg(atomic_load(&w.here) || strstr(cls_error_message(), "slot is 99") != NULL, "another thread's message: %s", cls_error_message());
+    ck_assert_msg(atomic_load(&w.here) || strstr(cls_error_message(), "slot is 99") != NULL,
+                  "another thread's message: %s", cls_error_message());
     close_small(&s);
 }
 END_TEST
@@ -399,7 +415,8 @@ static void expect_gated(cl_command_queue queue, cl_event done, cl_event gate)
     must_cl(clFlush(queue));
     rest(50);
     must_cl(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL));
-    must_cl(clSetUserEventStatus(gate, CL_COMPLETE)); /* before anything fails: else the queue never ends */
+    must_cl(clSetUserEventStatus(
+        gate, CL_COMPLETE)); /* before anything fails: else the queue never ends */
     ck_assert_msg(state > CL_COMPLETE, "it does not wait for what the refused call left under way");
     must_cl(clFinish(queue));
 }

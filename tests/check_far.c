@@ -25,13 +25,15 @@ static uint64_t size_for(const device *d)
 }
 
 /* ROWS rows, the last one at the buffer's end; returns their distance in elements. */
-static uint64_t put(device *d, cl_mem buffer, uint64_t size, uint64_t element, const void *rows, uint64_t *offset)
+static uint64_t put(device *d, cl_mem buffer, uint64_t size, uint64_t element, const void *rows,
+                    uint64_t *offset)
 {
     const uint64_t stride = (size / element - VOCAB) / (ROWS - 1);
     *offset = (size / element - VOCAB - (ROWS - 1) * stride) * element;
     for (uint64_t row = 0; row < ROWS; row++)
-        must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, (size_t)(*offset + row * stride * element), VOCAB * (size_t)element,
-                                     (const char *)rows + row * VOCAB * element, 0, NULL, NULL));
+        must_cl(clEnqueueWriteBuffer(
+            d->queue, buffer, CL_TRUE, (size_t)(*offset + row * stride * element),
+            VOCAB * (size_t)element, (const char *)rows + row * VOCAB * element, 0, NULL, NULL));
     return stride;
 }
 
@@ -39,7 +41,8 @@ static cl_mem room(device *d, uint64_t size)
 {
     cl_int code;
     cl_mem const buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, (size_t)size, NULL, &code);
-    ck_assert_msg(code == CL_SUCCESS, "%s: no buffer of %llu bytes (%d)", d->name, (unsigned long long)size, (int)code);
+    ck_assert_msg(code == CL_SUCCESS, "%s: no buffer of %llu bytes (%d)", d->name,
+                  (unsigned long long)size, (int)code);
     return buffer;
 }
 
@@ -87,7 +90,8 @@ static void sample(device *d, const rows *all, int which)
     step.status.offset = sizeof token;
     must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
     must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 0, sizeof token, token, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, sizeof token, sizeof status, status, 0, NULL, NULL));
+    must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, sizeof token, sizeof status, status, 0,
+                                NULL, NULL));
     for (uint32_t row = 0; row < ROWS; row++) {
         cls_host_row h;
         cls_host_result result = {.struct_size = sizeof result};
@@ -99,11 +103,17 @@ static void sample(device *d, const rows *all, int which)
         h.mask_kind = CLS_MASK_BOOL;
         h.bias = which == 2 ? all->bias[row] : NULL;
         must(cls_host_sample(&h, &result));
-        ck_assert_msg(token[row] == result.token && status[row] == result.status, "%s, %d, %llu bytes, row %u: token %d, status %d, not %d, %d",
-                      d->name, which, (unsigned long long)size, row, token[row], status[row], result.token, result.status);
+        ck_assert_msg(token[row] == result.token && status[row] == result.status,
+                      "%s, %d, %llu bytes, row %u: token %d, status %d, not %d, %d", d->name, which,
+                      (unsigned long long)size, row, token[row], status[row], result.token,
+                      result.status);
     }
-    printf("%s: %s: the last row begins at element %llu of %.2f GiB\n", d->name, which == 0 ? "logits" : which == 1 ? "masks" : "biases",
-           (unsigned long long)(which == 1 ? size - VOCAB : size / sizeof(float) - VOCAB), (double)size / 1073741824.0);
+    printf("%s: %s: the last row begins at element %llu of %.2f GiB\n", d->name,
+           which == 0   ? "logits"
+           : which == 1 ? "masks"
+                        : "biases",
+           (unsigned long long)(which == 1 ? size - VOCAB : size / sizeof(float) - VOCAB),
+           (double)size / 1073741824.0);
     cls_sampler_destroy(sampler);
     clReleaseMemObject(far);
     clReleaseMemObject(logits);

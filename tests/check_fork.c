@@ -13,7 +13,8 @@
 static int ended_well(pid_t child)
 {
     int status = 0;
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+           WEXITSTATUS(status) == 0;
 }
 
 /* Steps with a child after each; the parent's tokens are the reference's. */
@@ -34,7 +35,8 @@ START_TEST(parent_goes_on)
             const cls_host_row h = batch_host_row(b, 0);
             cls_host_result result = {.struct_size = sizeof result};
             alarm(60);
-            _exit(cls_host_sample(&h, &result) == CLS_OK && result.token >= 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+            _exit(cls_host_sample(&h, &result) == CLS_OK && result.token >= 0 ? EXIT_SUCCESS
+                                                                              : EXIT_FAILURE);
         }
         ck_assert_msg(ended_well(child), "%s: the child of step %u", d->name, i);
     }
@@ -42,7 +44,8 @@ START_TEST(parent_goes_on)
         client_tokens(&s, i);
         batch_reference(b);
         for (uint32_t row = 0; row < b->rows; row++) {
-            ck_assert_msg(b->token[row] == b->host[row].token, "%s: step %u, row %u: token %d, not %d", d->name, i, row, b->token[row],
+            ck_assert_msg(b->token[row] == b->host[row].token,
+                          "%s: step %u, row %u: token %d, not %d", d->name, i, row, b->token[row],
                           b->host[row].token);
             batch_accept(b, row);
         }

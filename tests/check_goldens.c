@@ -10,8 +10,8 @@
 enum { MOST = 10000 };
 
 /* One row's distribution on the device. */
-static void run_row(device *d, const cls_params *p, const float *logits, uint32_t vocab, const int32_t *output,
-                    uint32_t count, int search, float *probs)
+static void run_row(device *d, const cls_params *p, const float *logits, uint32_t vocab,
+                    const int32_t *output, uint32_t count, int search, float *probs)
 {
     client s;
     batch *const b = batch_new(1, vocab, CLS_F32, 0, 0);
@@ -48,8 +48,8 @@ START_TEST(small_rows)
         run_row(d, &p, logits, g->vocab, g->history, g->history_count, (int)(i % 2), probs);
         for (uint32_t id = 0; id < g->vocab; id++)
             ck_assert_msg(fabs((double)probs[id] - g->expected[id]) <= g->tolerance,
-                          "%s: %s%s: token %u: %.9g, not %.9g", d->name, g->name, i % 2 ? ", by search" : "", id,
-                          (double)probs[id], g->expected[id]);
+                          "%s: %s%s: token %u: %.9g, not %.9g", d->name, g->name,
+                          i % 2 ? ", by search" : "", id, (double)probs[id], g->expected[id]);
     }
 }
 END_TEST
@@ -57,7 +57,8 @@ END_TEST
 START_TEST(large_rows)
 {
     device *const d = fixture_device(_i);
-    float *const logits = malloc(MOST * sizeof *logits), *const probs = malloc(MOST * sizeof *probs);
+    float *const logits = malloc(MOST * sizeof *logits), *const probs =
+                                                             malloc(MOST * sizeof *probs);
     ck_assert(logits && probs);
     for (uint32_t i = 0; i < 2 * n_golden_sets; i++) {
         const golden_set *const g = &golden_sets[i / 2];
@@ -67,8 +68,9 @@ START_TEST(large_rows)
         golden_set_logits(g, logits);
         run_row(d, &p, logits, g->vocab, NULL, 0, (int)(i % 2), probs);
         for (uint32_t id = 0; id < g->vocab; id++)
-            ck_assert_msg((probs[id] > 0.0f) == (id >= g->first && id < g->first + g->size), "%s: %s%s: token %u is %s",
-                          d->name, g->name, i % 2 ? ", by search" : "", id, probs[id] > 0.0f ? "kept" : "dropped");
+            ck_assert_msg((probs[id] > 0.0f) == (id >= g->first && id < g->first + g->size),
+                          "%s: %s%s: token %u is %s", d->name, g->name, i % 2 ? ", by search" : "",
+                          id, probs[id] > 0.0f ? "kept" : "dropped");
     }
     free(logits);
     free(probs);

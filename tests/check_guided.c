@@ -62,7 +62,8 @@ static void fill_row(batch *b, uint32_t row, pattern p, rng *r)
     const uint32_t n = b->mask_width * (packed ? 32 : 1), one = rng_below(r, b->vocab);
     const uint64_t key = rng_bits(r);
     uint32_t *const words = (uint32_t *)b->mask + (packed ? (size_t)row * b->mask_width : 0);
-    unsigned char *const bytes = (unsigned char *)b->mask + (packed ? 0 : (size_t)row * b->mask_width);
+    unsigned char *const bytes =
+        (unsigned char *)b->mask + (packed ? 0 : (size_t)row * b->mask_width);
     for (uint32_t i = 0; i < n; i++) {
         const int allowed = i < b->vocab ? allowed_by(p, i, one, key, r) : (int)rng_below(r, 2);
         if (packed)
@@ -132,7 +133,8 @@ START_TEST(random_patterns)
         client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
         void *const host = rng_below(&r, 2) ? move_to_host(&s, b) : NULL;
         cls_sampler_force_search(s.sampler, i % 4 == 3);
-        for (uint32_t step = 0; step < STEPS; step++) { /* the second tells what rows without a token have touched */
+        for (uint32_t step = 0; step < STEPS;
+             step++) { /* the second tells what rows without a token have touched */
             snprintf(where, sizeof where, "%s, batch %u, step %u%s", d->name, i, step,
                      host ? ", masks on the host" : "");
             batch_reference(b);
@@ -216,9 +218,10 @@ static void ring_close(ring *g)
         batch_reference(g->b);
         client_tokens(&g->s, i);
         for (uint32_t row = 0; row < RING_ROWS; row++) {
-            ck_assert_msg(g->b->token[row] == g->b->host[row].token && g->b->status[row] == g->b->host[row].status,
-                          "%s: step %u of %u, row %u: token %d, not %d", g->s.d->name, i, g->n, row, g->b->token[row],
-                          g->b->host[row].token);
+            ck_assert_msg(g->b->token[row] == g->b->host[row].token &&
+                              g->b->status[row] == g->b->host[row].status,
+                          "%s: step %u of %u, row %u: token %d, not %d", g->s.d->name, i, g->n, row,
+                          g->b->token[row], g->b->host[row].token);
             batch_accept(g->b, row);
         }
     }
@@ -311,8 +314,8 @@ START_TEST(rows_of_one_slot)
                 h.draw = (uint32_t)draws[row];
                 must(cls_host_sample(&h, &result));
                 ck_assert_msg(b->token[row] == result.token && b->status[row] == result.status,
-                              "%s: row %u: token %d, status %d, not %d, %d", d->name, row, b->token[row],
-                              b->status[row], result.token, result.status);
+                              "%s: row %u: token %d, status %d, not %d, %d", d->name, row,
+                              b->token[row], b->status[row], result.token, result.status);
             }
             ck_assert_int_eq(b->status[3], CLS_ROW_EMPTY);
         }
@@ -324,7 +327,8 @@ START_TEST(rows_of_one_slot)
 END_TEST
 
 /* Greedy rows that ascend: the last token that is allowed. */
-static void expect_last(device *d, uint32_t vocab, int kind, const void *mask, uint32_t width, int32_t token)
+static void expect_last(device *d, uint32_t vocab, int kind, const void *mask, uint32_t width,
+                        int32_t token)
 {
     batch *const b = batch_new(3, vocab, CLS_F32, 0, 0);
     const size_t size = width * (kind == CLS_MASK_PACKED ? sizeof(uint32_t) : 1);
@@ -343,9 +347,11 @@ static void expect_last(device *d, uint32_t vocab, int kind, const void *mask, u
         client_tokens(&s, 0);
         const int32_t wanted[] = {(int32_t)vocab - 1, token, (int32_t)vocab - 1};
         for (uint32_t row = 0; row < 3; row++)
-            ck_assert_msg(b->token[row] == wanted[row] && b->status[row] == (wanted[row] < 0 ? CLS_ROW_EMPTY : 0),
+            ck_assert_msg(b->token[row] == wanted[row] &&
+                              b->status[row] == (wanted[row] < 0 ? CLS_ROW_EMPTY : 0),
                           "%s: %s mask of %u, vocab %u, row %u: token %d, status %d", d->name,
-                          host ? "host" : "device", width, vocab, row, b->token[row], b->status[row]);
+                          host ? "host" : "device", width, vocab, row, b->token[row],
+                          b->status[row]);
         if (!host)
             clReleaseMemObject(s.step.mask.words.buffer);
         s.step.mask.words.buffer = NULL;
@@ -375,7 +381,8 @@ START_TEST(by_hand)
 }
 END_TEST
 
-/* A list of no ids allows nothing, where its owner says that there is one; so does what was saved. */
+/* A list of no ids allows nothing, where its owner says that there is one; so does what was saved.
+ */
 START_TEST(empty_list)
 {
     device *const d = fixture_device(_i);
@@ -404,7 +411,9 @@ START_TEST(empty_list)
     }
     b->params[0].only_allowed = 2;
     ck_assert_int_eq(cls_sampler_check(s.sampler, &b->params[0]), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "params->only_allowed is 2; it must be 0 or 1") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "params->only_allowed is 2; it must be 0 or 1") !=
+                      NULL,
+                  "%s", cls_error_message());
     client_close(&s);
     batch_free(b);
 }
@@ -417,7 +426,8 @@ START_TEST(room_for_host_masks)
     device *const d = fixture_device(_i);
     static uint32_t mask[ROWS_HERE * VOCAB / 32];
     static float logits[ROWS_HERE * VOCAB];
-    cl_mem in = buffer_of(d, sizeof logits, logits), out = buffer_of(d, ROWS_HERE * sizeof(int32_t), NULL);
+    cl_mem in = buffer_of(d, sizeof logits, logits),
+           out = buffer_of(d, ROWS_HERE * sizeof(int32_t), NULL);
     for (int asked = 0; asked < 2; asked++) {
         cls_memory before = {.struct_size = sizeof before}, after = before;
         cls_sampler_options o;
@@ -448,7 +458,8 @@ START_TEST(room_for_host_masks)
             ck_assert(token[0] == (int32_t)(i * 32 + i % 32) && token[1] == token[0]);
         }
         must(cls_sampler_memory(sampler, &after));
-        ck_assert((after.host == before.host) == asked && (after.changes == before.changes) == asked);
+        ck_assert((after.host == before.host) == asked &&
+                  (after.changes == before.changes) == asked);
         cls_sampler_destroy(sampler);
     }
     clReleaseMemObject(in);

@@ -23,7 +23,7 @@ START_TEST(product)
     static const struct {
         uint32_t vocab, hidden, rows;
     } shapes[] = {
-        {1, 1, 1},   {64, 172, 3}, {5, 3, 9},   {2, 17, 8},  {33, 16, 16},  {7, 257, 1},
+        {1, 1, 1},   {64, 172, 3}, {5, 3, 9},    {2, 17, 8},    {33, 16, 16},   {7, 257, 1},
         {1, 64, 17}, {3, 15, 2},   {129, 31, 8}, {1025, 48, 7}, {513, 130, 33}, {1024, 256, 64},
     };
     device *const d = fixture_device(_i);
@@ -31,8 +31,16 @@ START_TEST(product)
     for (uint32_t i = 0; i < fixture_by_size(8, 24, 48); i++) {
         const uint32_t s = i % fixture_by_size(8, 12, 12);
         const uint32_t rows = shapes[s].rows, some = 1 + rng_below(&r, rows);
-        layer_wish w = {CLS_F16, shapes[s].vocab, shapes[s].hidden, rows, i % 3 == 0 ? rows : some, i % 2 == 0,
-                  (int)rng_below(&r, 2), (int)rng_below(&r, 2), 0, 0};
+        layer_wish w = {CLS_F16,
+                        shapes[s].vocab,
+                        shapes[s].hidden,
+                        rows,
+                        i % 3 == 0 ? rows : some,
+                        i % 2 == 0,
+                        (int)rng_below(&r, 2),
+                        (int)rng_below(&r, 2),
+                        0,
+                        0};
         product_of(d, &w, &r, "product");
         w.dtype = CLS_F32;
         if (layer_has_f32(d) && fixture_size() != TEST_TINY)
@@ -63,7 +71,8 @@ START_TEST(shapes)
         if (fixture_context(d, 1u << CLS_F32, groups[i], vectors[i], 0) == NULL)
             continue;
         for (uint32_t k = 0; k < 3; k++) {
-            const layer_wish w = {CLS_F16, 9 + 31 * k, 1 + 133 * k, 9, 9 - k, 0, (int)(k & 1), (int)(k >> 1), groups[i], vectors[i]};
+            const layer_wish w = {CLS_F16, 9 + 31 * k,   1 + 133 * k,   9,         9 - k,
+                                  0,       (int)(k & 1), (int)(k >> 1), groups[i], vectors[i]};
             product_of(d, &w, &r, "shapes");
         }
     }
@@ -73,7 +82,8 @@ END_TEST
 /* -------------------------------------------------------------------- places */
 
 /* One hidden row at every place of full and partial batches gives the same bits. */
-static void same_everywhere(device *d, int dtype, uint32_t vocab, uint32_t hidden, uint32_t max_rows)
+static void same_everywhere(device *d, int dtype, uint32_t vocab, uint32_t hidden,
+                            uint32_t max_rows)
 {
     rng r = {fixture_seed() + 10};
     const layer_wish w = {dtype, vocab, hidden, max_rows, max_rows, 1, 0, 1, 0, 0};
@@ -84,7 +94,8 @@ static void same_everywhere(device *d, int dtype, uint32_t vocab, uint32_t hidde
     float *const first = malloc(vocab * sizeof *first);
     int32_t *const map = malloc(max_rows * sizeof *map);
     ck_assert(first != NULL && map != NULL);
-    memcpy(first, l.logits + LAYER_MARGIN, vocab * sizeof *first); /* of hidden row 0 among others */
+    memcpy(first, l.logits + LAYER_MARGIN,
+           vocab * sizeof *first); /* of hidden row 0 among others */
     l.call.which.host = map;
     for (uint32_t n = 1; n <= max_rows; n += n < 3 ? 1 : n) {
         for (uint32_t i = 0; i < n; i++)
@@ -93,9 +104,11 @@ static void same_everywhere(device *d, int dtype, uint32_t vocab, uint32_t hidde
         layer_run(&l, d->queue);
         layer_read(&l);
         for (uint32_t i = 0; i < n; i++)
-            ck_assert_msg(map[i] != 0 || memcmp(first, l.logits + LAYER_MARGIN + (size_t)i * vocab, vocab * sizeof *first) == 0,
-                          "%s: %s, vocab %u, hidden %u: row %u of %u differs from the same row elsewhere", d->name,
-                          dtype_names[dtype], vocab, hidden, i, n);
+            ck_assert_msg(
+                map[i] != 0 || memcmp(first, l.logits + LAYER_MARGIN + (size_t)i * vocab,
+                                      vocab * sizeof *first) == 0,
+                "%s: %s, vocab %u, hidden %u: row %u of %u differs from the same row elsewhere",
+                d->name, dtype_names[dtype], vocab, hidden, i, n);
     }
     free(first);
     free(map);
@@ -214,7 +227,4 @@ static Suite *make(void)
     return suite;
 }
 
-int main(void)
-{
-    return fixture_run(make, 1);
-}
+int main(void) { return fixture_run(make, 1); }

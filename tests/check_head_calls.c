@@ -13,13 +13,15 @@
 static cl_command_queue out_of_order(device *d)
 {
     cl_int code;
-    cl_command_queue queue = clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
+    cl_command_queue queue =
+        clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
     return code == CL_SUCCESS ? queue : NULL;
 }
 
 /* Calls with maps of their own, one after another without waiting, copied away
  * behind each; on one queue or on two in turn, in order or not. */
-static void run_ahead(device *d, int dtype, cl_command_queue a, cl_command_queue b, const char *where)
+static void run_ahead(device *d, int dtype, cl_command_queue a, cl_command_queue b,
+                      const char *where)
 {
     enum { CALLS = 9, ROWS = 5, VOCAB = 300, HIDDEN = 40 };
     const size_t size = (size_t)ROWS * VOCAB * sizeof(float);
@@ -38,13 +40,15 @@ static void run_ahead(device *d, int dtype, cl_command_queue a, cl_command_queue
         int32_t map[ROWS]; /* host maps are copied by the call */
         memcpy(map, maps[i], sizeof map);
         l.call.which.host = map;
-        must(cls_head_logits(l.head, queue, &l.call, copied != NULL, copied != NULL ? &copied : NULL, &done));
+        must(cls_head_logits(l.head, queue, &l.call, copied != NULL,
+                             copied != NULL ? &copied : NULL, &done));
         memset(map, 0x7f, sizeof map);
         ck_assert(done != NULL);
         if (copied != NULL)
             clReleaseEvent(copied);
         must_cl(clFlush(queue)); /* the next call may wait for it on the other queue */
-        must_cl(clEnqueueCopyBuffer(queue, l.logits_buffer, copies, LAYER_MARGIN * sizeof(float), i * size, size, 1, &done, &copied));
+        must_cl(clEnqueueCopyBuffer(queue, l.logits_buffer, copies, LAYER_MARGIN * sizeof(float),
+                                    i * size, size, 1, &done, &copied));
         must_cl(clFlush(queue));
         clReleaseEvent(done);
     }
@@ -57,8 +61,9 @@ static void run_ahead(device *d, int dtype, cl_command_queue a, cl_command_queue
     buffer_read(d, copies, CALLS * size, got);
     for (uint32_t i = 0; i < CALLS; i++) {
         memcpy(l.map, maps[i], sizeof maps[i]);
-        must_cl(clEnqueueWriteBuffer(d->queue, l.logits_buffer, CL_TRUE, LAYER_MARGIN * sizeof(float), size, got + i * size / sizeof *got,
-                                     0, NULL, NULL));
+        must_cl(clEnqueueWriteBuffer(d->queue, l.logits_buffer, CL_TRUE,
+                                     LAYER_MARGIN * sizeof(float), size,
+                                     got + i * size / sizeof *got, 0, NULL, NULL));
         layer_check(&l, where);
     }
     free(got);
@@ -70,7 +75,8 @@ START_TEST(queues)
 {
     device *const d = fixture_device(_i);
     cl_int code;
-    cl_command_queue second = clCreateCommandQueue(d->context, d->id, 0, &code), loose = out_of_order(d);
+    cl_command_queue second = clCreateCommandQueue(d->context, d->id, 0, &code),
+                     loose = out_of_order(d);
     must_cl(code);
     for (int dtype = CLS_F32; dtype <= CLS_F16; dtype++) {
         if (dtype == CLS_F32 && (!layer_has_f32(d) || fixture_size() == TEST_TINY))
@@ -99,10 +105,7 @@ static cl_event gate_of(device *d)
     return gate;
 }
 
-static int can_gate(const device *d)
-{
-    return strstr(d->name, "Oclgrind") == NULL;
-}
+static int can_gate(const device *d) { return strstr(d->name, "Oclgrind") == NULL; }
 
 static int complete(cl_event event)
 {
@@ -131,9 +134,12 @@ static void run_behind_gate(device *d, cl_command_queue queue, cl_command_queue 
     l.call.logits.buffer = logits[1];
     const cls_status second = cls_head_logits(l.head, other, &l.call, 0, NULL, &done[1]);
     clFlush(other);
-    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* what does not wait has run by then */
-    const int early = first == CLS_OK && complete(done[0]), early_too = second == CLS_OK && complete(done[1]);
-    must_cl(clSetUserEventStatus(gate, CL_COMPLETE)); /* before anything fails: else the queue never ends */
+    nanosleep(&(struct timespec){.tv_nsec = 50000000},
+              NULL); /* what does not wait has run by then */
+    const int early = first == CLS_OK && complete(done[0]),
+              early_too = second == CLS_OK && complete(done[1]);
+    must_cl(clSetUserEventStatus(
+        gate, CL_COMPLETE)); /* before anything fails: else the queue never ends */
     must(first);
     must(second);
     must_cl(clWaitForEvents(2, done)); /* clFinish() of rusticl 22.3 does not wait behind a gate */
@@ -155,7 +161,8 @@ START_TEST(waits)
 {
     device *const d = fixture_device(_i);
     cl_int code;
-    cl_command_queue ordered = clCreateCommandQueue(d->context, d->id, 0, &code), loose = out_of_order(d);
+    cl_command_queue ordered = clCreateCommandQueue(d->context, d->id, 0, &code),
+                     loose = out_of_order(d);
     must_cl(code);
     if (can_gate(d)) {
         run_behind_gate(d, ordered, ordered);
@@ -197,7 +204,8 @@ START_TEST(busy)
     const cls_status without = cls_head_logits(l.head, d->queue, &l.call, 0, NULL, &done);
     must_cl(clSetUserEventStatus(gate, CL_COMPLETE));
     clReleaseEvent(gate);
-    ck_assert_msg(status == CLS_BUSY && said && calls > 8, "%s after %d calls", cls_status_name(status), calls);
+    ck_assert_msg(status == CLS_BUSY && said && calls > 8, "%s after %d calls",
+                  cls_status_name(status), calls);
     must(without);
     must_cl(clWaitForEvents(1, &done));
     clReleaseEvent(done);
@@ -216,35 +224,40 @@ END_TEST
 static void refuse_create(layer *l, const char *word)
 {
     cls_head *head = l->head;
-    const cls_status status = cls_head_create(fixture_context(l->d, 1u << CLS_F32, 0, 0, 0), l->d->queue, &l->options, &head);
-    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s: %s", word, cls_status_name(status), cls_error_message());
-    ck_assert_msg(strstr(cls_error_message(), word) != NULL, "%s is not in \"%s\"", word, cls_error_message());
+    const cls_status status = cls_head_create(fixture_context(l->d, 1u << CLS_F32, 0, 0, 0),
+                                              l->d->queue, &l->options, &head);
+    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s: %s", word, cls_status_name(status),
+                  cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), word) != NULL, "%s is not in \"%s\"", word,
+                  cls_error_message());
     ck_assert(head == NULL);
 }
 
-#define BAD_OPTION(field, value, word)  \
-    do {                                \
+#define BAD_OPTION(field, value, word) \
+    do { \
         const cls_head_options good = l.options; \
-        l.options.field = (value);      \
-        refuse_create(&l, word);        \
-        l.options = good;               \
+        l.options.field = (value); \
+        refuse_create(&l, word); \
+        l.options = good; \
     } while (0)
 
 static void refuse_call(layer *l, const char *word)
 {
     cl_event done = (cl_event)l;
     const cls_status status = cls_head_logits(l->head, l->d->queue, &l->call, 0, NULL, &done);
-    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s: %s", word, cls_status_name(status), cls_error_message());
-    ck_assert_msg(strstr(cls_error_message(), word) != NULL, "%s is not in \"%s\"", word, cls_error_message());
+    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s: %s", word, cls_status_name(status),
+                  cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), word) != NULL, "%s is not in \"%s\"", word,
+                  cls_error_message());
     ck_assert(done == NULL);
 }
 
 #define BAD_CALL(field, value, word) \
-    do {                             \
+    do { \
         const cls_head_call good = l.call; \
-        l.call.field = (value);      \
-        refuse_call(&l, word);       \
-        l.call = good;               \
+        l.call.field = (value); \
+        refuse_call(&l, word); \
+        l.call = good; \
     } while (0)
 
 START_TEST(refused)
@@ -375,9 +388,12 @@ START_TEST(defaults)
     cls_head_options_default(&o, sizeof o);
     cls_head_call_default(&c, sizeof c);
     ck_assert(o.struct_size == sizeof o && c.struct_size == sizeof c);
-    ck_assert(o.vocab == 0 && o.hidden == 0 && o.max_rows == 1 && o.dtype == CLS_F32 && o.weight.buffer == NULL);
-    ck_assert(o.weight_stride == 0 && o.bias.buffer == NULL && o.scale == 1.0f && o.softcap == 0.0f);
-    ck_assert(c.rows == 0 && c.hidden.buffer == NULL && c.which.host == NULL && c.logits.buffer == NULL);
+    ck_assert(o.vocab == 0 && o.hidden == 0 && o.max_rows == 1 && o.dtype == CLS_F32 &&
+              o.weight.buffer == NULL);
+    ck_assert(o.weight_stride == 0 && o.bias.buffer == NULL && o.scale == 1.0f &&
+              o.softcap == 0.0f);
+    ck_assert(c.rows == 0 && c.hidden.buffer == NULL && c.which.host == NULL &&
+              c.logits.buffer == NULL);
     cls_head_destroy(NULL);
 }
 END_TEST
@@ -397,7 +413,4 @@ static Suite *make(void)
     return suite;
 }
 
-int main(void)
-{
-    return fixture_run(make, 1);
-}
+int main(void) { return fixture_run(make, 1); }

@@ -12,8 +12,8 @@
 
 /* ---------------------------------------------------------------- the device */
 
-static void world_open(world *w, device *d, cls_context *context, uint32_t vocab, uint32_t alphabet, uint32_t history,
-                       int dtype, rng *r)
+static void world_open(world *w, device *d, cls_context *context, uint32_t vocab, uint32_t alphabet,
+                       uint32_t history, int dtype, rng *r)
 {
     cls_sampler_options o;
     const size_t size = dtype_size(dtype);
@@ -79,11 +79,11 @@ static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, 
     const cls_slot *const slot = &w->sampler->request[row].slot;
     const uint32_t *const banned = marks + prepared_banned(w->vocab), *const heads =
                                                                           marks +
-                                                                          prepared_heads(w->vocab, w->sampler->layout);
-    const uint32_t *const text = marks + prepared_text(w->vocab, w->sampler->layout), *const links =
-                                                                                          text +
-                                                                                          prepared_length(
-                                                                                              w->sampler->layout);
+                                                                          prepared_heads(
+                                                                              w->vocab,
+                                                                              w->sampler->layout);
+    const uint32_t *const text = marks + prepared_text(w->vocab, w->sampler->layout),
+                          *const links = text + prepared_length(w->sampler->layout);
     for (uint32_t id = 0; id < w->vocab; id++) {
         const uint32_t bit = 1u << (id % 32), is_marked = (marks[id / 32] & bit) != 0;
         const int is_banned = is_marked && (banned[id / 32] & bit) != 0;
@@ -92,15 +92,16 @@ static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, 
         for (; at != 0 && text[at - 1] != id; at = links[at - 1] & 0x7fff)
             ;
         if (is_marked && !is_banned) {
-            ck_assert_msg(at != 0, "%s: row %u: token %u is marked, but has no entry", where, row, id);
+            ck_assert_msg(at != 0, "%s: row %u: token %u is marked, but has no entry", where, row,
+                          id);
             amount = cls_dry_amount(&w->row[row].p, links[at - 1] >> 15);
             ck_assert_uint_lt(links[at - 1] >> 15, slot->n_dry);
         }
-        ck_assert_msg(is_banned == (w->banned[id] == 1) || w->banned[id] == 2, "%s: row %u: token %u is %sbanned",
-                      where, row, id, is_banned ? "" : "not ");
+        ck_assert_msg(is_banned == (w->banned[id] == 1) || w->banned[id] == 2,
+                      "%s: row %u: token %u is %sbanned", where, row, id, is_banned ? "" : "not ");
         if (!w->banned[id])
-            ck_assert_msg(amount == w->amount[id], "%s: row %u: token %u loses %g, not %g", where, row, id,
-                          (double)amount, (double)w->amount[id]);
+            ck_assert_msg(amount == w->amount[id], "%s: row %u: token %u loses %g, not %g", where,
+                          row, id, (double)amount, (double)w->amount[id]);
     }
 }
 
@@ -128,7 +129,8 @@ static void step(world *w, const char *where)
         const cls_params *const p = &q->p;
         q->stopped = 0;
         for (uint32_t i = 0; i < p->stop_count; i++)
-            q->stopped |= q->outputs >= p->min_tokens && q->n != 0 && q->is_output[q->n - 1] && recent(q, 0) == q->stop[i];
+            q->stopped |= q->outputs >= p->min_tokens && q->n != 0 && q->is_output[q->n - 1] &&
+                          recent(q, 0) == q->stop[i];
         if (q->stopped) {
             ck_assert_int_eq(token[row], -1);
             continue;
@@ -139,12 +141,13 @@ static void step(world *w, const char *where)
         if (looks)
             check_prepared(w, row, words + row * n_words, where);
         const int32_t right = world_is_simple(q) ? world_best(w, row) : token[row];
-        ck_assert_msg(token[row] == right, "%s: row %u of %u tokens: %d, not %d", where, row, q->n, token[row], right);
+        ck_assert_msg(token[row] == right, "%s: row %u of %u tokens: %d, not %d", where, row, q->n,
+                      token[row], right);
         int32_t other = 0, state = 0;
         if (world_reference(w, row, &other, &state))
             ck_assert_msg(token[row] == other && status[row] == state,
-                          "%s: row %u of %u tokens: %d, status %d; the reference: %d, %d", where, row, q->n, token[row],
-                          status[row], other, state);
+                          "%s: row %u of %u tokens: %d, status %d; the reference: %d, %d", where,
+                          row, q->n, token[row], status[row], other, state);
         if (right >= 0)
             request_add(q, right, 1, w);
     }
@@ -162,8 +165,8 @@ static void begin(world *w, uint32_t row, uint32_t n, uint32_t kind, rng *r)
     const uint32_t prompt = q->n;
     request_extend(w, q, rng_below(r, 8), kind, 1, r);
     request_params(w, q, r);
-    must(cls_slot_begin(w->sampler, row, &q->p, prompt ? q->text : NULL, prompt, q->outputs ? q->text + prompt : NULL,
-                        q->outputs));
+    must(cls_slot_begin(w->sampler, row, &q->p, prompt ? q->text : NULL, prompt,
+                        q->outputs ? q->text + prompt : NULL, q->outputs));
 }
 
 /* Something other than a token happens to a request. */
@@ -214,12 +217,14 @@ START_TEST(random_texts)
         cls_context *const small = fixture_context(d, 1u << CLS_F32, 0, 4, 16);
         const int other = i % 4 == 3 && small != NULL;
         const uint32_t vocab = vocabs[fixture_size() == TEST_TINY ? 1 + i % 4 : i % 5];
-        world_open(&w, d, other ? small : fixture_context(d, 0, 0, 0, 0), vocab, alphabets[i / 2 % 4],
-                   histories[i / 3 % 6], other ? CLS_F32 : (int)(i % 3), &r);
+        world_open(&w, d, other ? small : fixture_context(d, 0, 0, 0, 0), vocab,
+                   alphabets[i / 2 % 4], histories[i / 3 % 6], other ? CLS_F32 : (int)(i % 3), &r);
         for (uint32_t row = 0; row < ROWS; row++)
-            begin(&w, row, rng_below(&r, 4) ? rng_below(&r, 300) : rng_below(&r, 4), rng_below(&r, 4), &r);
+            begin(&w, row, rng_below(&r, 4) ? rng_below(&r, 300) : rng_below(&r, 4),
+                  rng_below(&r, 4), &r);
         for (uint32_t k = 0; k < fixture_by_size(5, 30, 30); k++) {
-            snprintf(where, sizeof where, "%s: world %u (vocabulary %u, alphabet %u, history %u), step %u", d->name, i,
+            snprintf(where, sizeof where,
+                     "%s: world %u (vocabulary %u, alphabet %u, history %u), step %u", d->name, i,
                      vocab, w.alphabet, w.history, k);
             step(&w, where);
             for (uint32_t row = 0; row < ROWS; row++)
@@ -240,11 +245,13 @@ START_TEST(long_texts)
     for (uint32_t i = 0; i < fixture_by_size(0, 8, 16); i++) {
         world w;
         const uint32_t history = i % 4 == 3 ? 16384 : 8192;
-        world_open(&w, d, fixture_context(d, 0, 0, 0, 0), 4099, i % 4 == 1 ? 32 : 300, history, CLS_F32, &r);
+        world_open(&w, d, fixture_context(d, 0, 0, 0, 0), 4099, i % 4 == 1 ? 32 : 300, history,
+                   CLS_F32, &r);
         for (uint32_t row = 0; row < ROWS; row++) {
             request *const q = &w.row[row];
             request_extend(&w, q, history - 20, row, 0, &r);
-            for (uint32_t k = 1; row == 4 && k < q->n; k += 2) /* a token, and then each of a word */
+            for (uint32_t k = 1; row == 4 && k < q->n;
+                 k += 2) /* a token, and then each of a word */
                 q->text[k] = (int32_t)(32 * 7 + rng_below(&r, 32));
             for (uint32_t k = 0; row == 4 && k < q->n; k += 2)
                 q->text[k] = 5;
@@ -257,7 +264,8 @@ START_TEST(long_texts)
             must(cls_slot_begin(w.sampler, row, &q->p, q->text, q->n, NULL, 0));
         }
         for (uint32_t k = 0; k < 3; k++) {
-            snprintf(where, sizeof where, "%s: history %u, text %u, step %u", d->name, history, i, k);
+            snprintf(where, sizeof where, "%s: history %u, text %u, step %u", d->name, history, i,
+                     k);
             step(&w, where);
         }
         world_close(&w);
@@ -268,16 +276,18 @@ END_TEST
 /* What is refused, and what the sentence names. */
 static void refuse(const cls_sampler *s, const cls_params *p, const char *sentence)
 {
-    ck_assert_int_eq(s != NULL ? cls_sampler_check(s, p) : cls_params_check(p, 100), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), sentence) != NULL, "\"%s\" does not have \"%s\"", cls_error_message(),
-                  sentence);
+    ck_assert_int_eq(s != NULL ? cls_sampler_check(s, p) : cls_params_check(p, 100),
+                     CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), sentence) != NULL, "\"%s\" does not have \"%s\"",
+                  cls_error_message(), sentence);
 }
 
 START_TEST(refused)
 {
     device *const d = fixture_device(_i);
     const int32_t ids[] = {5, 100, -1, 6}, good[] = {1, 2, 3};
-    const cls_sequence bad[] = {{good, 3}, {good, 1}, {ids, 1}, {ids, 4}}, none[] = {{good, 0}}, null[] = {{NULL, 2}};
+    const cls_sequence bad[] = {{good, 3}, {good, 1}, {ids, 1}, {ids, 4}}, none[] = {{good, 0}},
+                       null[] = {{NULL, 2}};
     cls_sampler_options o;
     cls_sampler *s;
     cls_params p;
@@ -285,7 +295,8 @@ START_TEST(refused)
     p.bad_word_count = 4;
     refuse(NULL, &p, "params->bad_word_count is 4, but params->bad_words is NULL");
     p.bad_words = bad;
-    refuse(NULL, &p, "params->bad_words[3].ids[1] is 100, which is no token of a vocabulary of 100");
+    refuse(NULL, &p,
+           "params->bad_words[3].ids[1] is 100, which is no token of a vocabulary of 100");
     p.bad_word_count = 1;
     p.bad_words = none;
     refuse(NULL, &p, "params->bad_words[0].count is 0");
@@ -326,7 +337,9 @@ START_TEST(refused)
     p.bad_word_count = 1;
     must(cls_sampler_check(s, &p)); /* of one id */
     p.bad_words = bad;
-    refuse(s, &p, "params->bad_words[0].count is 3, but the sampler was created with options->history of 0");
+    refuse(
+        s, &p,
+        "params->bad_words[0].count is 3, but the sampler was created with options->history of 0");
     cls_params_default(&p, sizeof p);
     p.stop_ids = p.allowed_ids = good;
     p.stop_count = p.min_tokens = 3;
@@ -340,7 +353,8 @@ START_TEST(refused)
     cls_params_default(&p, sizeof p);
     p.dry_multiplier = 1.0f;
     p.dry_window = 9;
-    refuse(s, &p, "params->dry_window is 9, but the sampler was created with options->history of 8");
+    refuse(s, &p,
+           "params->dry_window is 9, but the sampler was created with options->history of 8");
     p.dry_window = 8;
     must(cls_sampler_check(s, &p));
     cls_sampler_destroy(s);

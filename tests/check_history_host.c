@@ -5,7 +5,8 @@
 
 START_TEST(bans)
 {
-    const int32_t stop[] = {6, 7}, allowed[] = {1, 2, 4, 6}, prompt[] = {1, 2, 3, -5, 1}, output[] = {2, 4, 99, 2};
+    const int32_t stop[] = {6, 7}, allowed[] = {1, 2, 4, 6}, prompt[] = {1, 2, 3, -5, 1},
+                  output[] = {2, 4, 99, 2};
     const cls_logit_bias bias[] = {{3, 50.0f}, {2, 1.0f}, {6, -INFINITY}};
     example e;
     start(&e);
@@ -37,7 +38,8 @@ END_TEST
 START_TEST(words)
 {
     const int32_t prompt[] = {4, 1, 2}, output[] = {3, -1, 4, 2};
-    const int32_t one[] = {8}, two[] = {2, 9}, three[] = {4, 2, 5}, of_prompt[] = {2, 3, 4, 2, 0}, others[] = {3, 4, 6};
+    const int32_t one[] = {8}, two[] = {2, 9}, three[] = {4, 2, 5}, of_prompt[] = {2, 3, 4, 2, 0},
+                  others[] = {3, 4, 6};
     const cls_sequence all[] = {{one, 1}, {two, 2}, {three, 3}, {of_prompt, 5}, {others, 3}};
     example e;
     start(&e);
@@ -90,17 +92,19 @@ static double taken(example *e, int token)
     must(cls_host_sample(&e->row, &e->result));
     return log((double)e->probs[0]) - log((double)e->probs[token]);
 }
-#define EXPECT_TAKEN(e, token, value)                                                                               \
-    do {                                                                                                            \
-        const double taken_ = taken((e), (token));                                                                  \
-        ck_assert_msg(fabs(taken_ - (value)) < 2e-6, "token %d: %.9g, not %.9g", (token), taken_, (double)(value)); \
+#define EXPECT_TAKEN(e, token, value) \
+    do { \
+        const double taken_ = taken((e), (token)); \
+        ck_assert_msg(fabs(taken_ - (value)) < 2e-6, "token %d: %.9g, not %.9g", (token), taken_, \
+                      (double)(value)); \
     } while (0)
 
 START_TEST(dry)
 {
     /* The end, 1 2 3, was before 4; 3 before 5; 2 3 before 6. */
     const int32_t prompt[] = {1, 2, 3, 4, 9, 3, 5, -1}, output[] = {8, 2, 3, 6, 1, 2, 3};
-    const int32_t a[] = {9}, b[] = {6, 1, 2}, c[] = {6, 1}, d[] = {3}, f[] = {7, 6, 1}, g[] = {1, 2, 3};
+    const int32_t a[] = {9}, b[] = {6, 1, 2}, c[] = {6, 1}, d[] = {3}, f[] = {7, 6, 1},
+                  g[] = {1, 2, 3};
     example e;
     cls_sequence breakers[2] = {{a, 1}, {b, 3}};
     start(&e);

@@ -26,23 +26,31 @@ START_TEST(defaults)
     cls_host_row_default(&row, sizeof row);
     ck_assert(p.struct_size == sizeof p && c.struct_size == sizeof c && o.struct_size == sizeof o);
     ck_assert(step.struct_size == sizeof step && row.struct_size == sizeof row);
-    ck_assert(p.chain == CLS_CHAIN_DEFAULT && p.temperature == 1.0f && p.top_k == 0 && p.top_p == 1.0f && p.min_p == 0.0f);
+    ck_assert(p.chain == CLS_CHAIN_DEFAULT && p.temperature == 1.0f && p.top_k == 0 &&
+              p.top_p == 1.0f && p.min_p == 0.0f);
     ck_assert(p.position == 0 && p.seed == 0 && p.stream == 0);
-    ck_assert(c.dtypes == 0 && c.work_group == 0 && c.vector == 0 && c.shortlist == 0 && c.build_log == NULL);
+    ck_assert(c.dtypes == 0 && c.work_group == 0 && c.vector == 0 && c.shortlist == 0 &&
+              c.build_log == NULL);
     ck_assert(o.vocab == 0 && o.max_rows == 1 && o.slots == 0);
-    ck_assert(p.repetition_penalty == 1.0f && p.frequency_penalty == 0.0f && p.presence_penalty == 0.0f);
+    ck_assert(p.repetition_penalty == 1.0f && p.frequency_penalty == 0.0f &&
+              p.presence_penalty == 0.0f);
     ck_assert(p.penalty_scope == CLS_SCOPE_OUTPUT && p.penalty_window == 0 && p.max_tokens == 0);
-    ck_assert(p.stop_ids == NULL && p.stop_count == 0 && p.logit_bias == NULL && p.logit_bias_count == 0);
+    ck_assert(p.stop_ids == NULL && p.stop_count == 0 && p.logit_bias == NULL &&
+              p.logit_bias_count == 0);
     ck_assert(o.keep == CLS_KEEP_COUNTS && o.logit_bias == 1 && o.history == 0 && o.rollback == 0);
-    ck_assert(row.prompt == NULL && row.output == NULL && row.bias == NULL && step.bias.values.buffer == NULL);
-    ck_assert(step.invalid_token == -1 && step.defer_accept == 0 && step.logprob_kind == CLS_LOGPROB_RAW);
-    ck_assert(step.tokens.buffer == NULL && step.mask.words.buffer == NULL && step.slots.host == NULL);
+    ck_assert(row.prompt == NULL && row.output == NULL && row.bias == NULL &&
+              step.bias.values.buffer == NULL);
+    ck_assert(step.invalid_token == -1 && step.defer_accept == 0 &&
+              step.logprob_kind == CLS_LOGPROB_RAW);
+    ck_assert(step.tokens.buffer == NULL && step.mask.words.buffer == NULL &&
+              step.slots.host == NULL);
     ck_assert(row.invalid_token == -1 && row.mask == NULL && row.random == NULL);
 
     /* A program compiled against a shorter struct: nothing beyond it is touched. */
     memset(&p, 0x55, sizeof p);
     cls_params_default(&p, offsetof(cls_params, only_allowed));
-    ck_assert(p.struct_size == offsetof(cls_params, only_allowed) && p.top_p == 1.0f && p.only_allowed == 0x55555555);
+    ck_assert(p.struct_size == offsetof(cls_params, only_allowed) && p.top_p == 1.0f &&
+              p.only_allowed == 0x55555555);
     must(cls_params_check(&p, 10)); /* what it does not know of is off */
     /* One that passes the size of a pointer, or less. */
     for (size_t size = 0; size <= sizeof(void *); size++) {
@@ -86,8 +94,8 @@ static void put_row(client *s, uint32_t row, float value)
     float values[100];
     for (int i = 0; i < 100; i++)
         values[i] = value;
-    must_cl(clEnqueueWriteBuffer(s->d->queue, s->step.logits.buffer, CL_TRUE, row * sizeof values, sizeof values, values, 0,
-                                 NULL, NULL));
+    must_cl(clEnqueueWriteBuffer(s->d->queue, s->step.logits.buffer, CL_TRUE, row * sizeof values,
+                                 sizeof values, values, 0, NULL, NULL));
     memcpy(s->b->data + row * sizeof values, values, sizeof values);
     memcpy(s->b->values + (size_t)row * 100, values, sizeof values);
 }
@@ -99,9 +107,11 @@ static void expect_step(client *s)
     client_tokens(s, 0);
     batch_reference(s->b);
     for (uint32_t row = 0; row < s->b->rows; row++) {
-        ck_assert_msg(s->b->token[row] == s->b->host[row].token && s->b->status[row] == s->b->host[row].status,
-                      "%s: token %d, status %d; the reference: %d, %d", batch_words(s->b, row), s->b->token[row],
-                      s->b->status[row], s->b->host[row].token, s->b->host[row].status);
+        ck_assert_msg(s->b->token[row] == s->b->host[row].token &&
+                          s->b->status[row] == s->b->host[row].status,
+                      "%s: token %d, status %d; the reference: %d, %d", batch_words(s->b, row),
+                      s->b->token[row], s->b->status[row], s->b->host[row].token,
+                      s->b->host[row].status);
         if (s->b->token[row] >= 0)
             s->b->params[row].position++;
     }
@@ -138,7 +148,8 @@ START_TEST(maps)
     const int32_t map[] = {5, -1, 0, 3, -1, 1}, device_map[] = {5, -1, 0, 99, 4, -7};
     cl_mem buffer = buffer_of(d, sizeof device_map + 8, NULL);
     cls_params p[6];
-    must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 8, sizeof device_map, device_map, 0, NULL, NULL));
+    must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 8, sizeof device_map, device_map, 0,
+                                 NULL, NULL));
     memcpy(p, s.b->params, sizeof p);
     for (int use_device = 0; use_device < 2; use_device++) {
         s.step.slots.host = use_device ? NULL : map;
@@ -155,14 +166,15 @@ START_TEST(maps)
                 continue;
             }
             if (slot < 0 || slot > 5 || (use_device && slot == 4)) {
-                ck_assert_msg(s.b->token[row] == -1 && s.b->status[row] == CLS_ROW_NO_SLOT, "slot %d: token %d, status %d",
-                              slot, s.b->token[row], s.b->status[row]);
+                ck_assert_msg(s.b->token[row] == -1 && s.b->status[row] == CLS_ROW_NO_SLOT,
+                              "slot %d: token %d, status %d", slot, s.b->token[row],
+                              s.b->status[row]);
                 continue;
             }
             s.b->params[row] = p[slot];
             batch_reference(s.b);
-            ck_assert_msg(s.b->token[row] == s.b->host[row].token, "%s: slot %d: token %d, not %d", batch_words(s.b, row),
-                          slot, s.b->token[row], s.b->host[row].token);
+            ck_assert_msg(s.b->token[row] == s.b->host[row].token, "%s: slot %d: token %d, not %d",
+                          batch_words(s.b, row), slot, s.b->token[row], s.b->host[row].token);
             p[slot].position++;
         }
     }
@@ -194,7 +206,8 @@ START_TEST(mask_maps)
     device *const d = fixture_device(_i);
     client s = small_client(d, 4);
     /* two mask rows, six words apart, of which four count: only token 33; only 64 and up */
-    const int32_t words[12] = {0, 2, 0, 0, -1, -1, 0, 0, -1, -1, -1, -1}, map[] = {1, 0, -1, 0}, bad[] = {1, 0, -1, 2};
+    const int32_t words[12] = {0, 2, 0, 0, -1, -1, 0, 0, -1, -1, -1, -1}, map[] = {1, 0, -1, 0},
+                  bad[] = {1, 0, -1, 2};
     cl_mem mask = buffer_of(d, sizeof words, words), device_map = buffer_of(d, sizeof bad, bad);
     s.step.defer_accept = 1;
     s.step.mask.words.buffer = mask;
@@ -318,7 +331,8 @@ START_TEST(latest)
     const int32_t map[] = {4, -1, 0, 2}, marks[] = {-7, -7, -7, -7, -7};
     int32_t got[5];
     cl_mem buffer = buffer_of(s.d, sizeof marks + 4, NULL);
-    must_cl(clEnqueueWriteBuffer(s.d->queue, buffer, CL_TRUE, 4, sizeof marks, marks, 0, NULL, NULL));
+    must_cl(
+        clEnqueueWriteBuffer(s.d->queue, buffer, CL_TRUE, 4, sizeof marks, marks, 0, NULL, NULL));
     put_row(&s, 3, NAN);
     s.step.rows = s.b->rows = 4;
     s.step.slots.host = map;
@@ -349,7 +363,8 @@ START_TEST(shared_logits)
         const int32_t *const map = use_device ? on_device : rows_of;
         const size_t size = 100 * sizeof(float);
         put_row(&s, 0, 3.0f);
-        cl_mem buffer = buffer_of(d, sizeof on_device, on_device), three = buffer_of(d, 3 * size, s.b->data);
+        cl_mem buffer = buffer_of(d, sizeof on_device, on_device),
+               three = buffer_of(d, 3 * size, s.b->data);
         cls_step good = s.step;
         s.step.logits.buffer = three; /* no more than these three rows */
         s.step.logits.offset = 0;
@@ -358,23 +373,28 @@ START_TEST(shared_logits)
         s.step.logits_map.device.buffer = use_device ? buffer : NULL;
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         client_tokens(&s, 0);
-        for (uint32_t row = 6; row-- > 0;) { /* from the last on: no map names a later row that has been overwritten */
+        for (uint32_t row = 6;
+             row-- >
+             0;) { /* from the last on: no map names a later row that has been overwritten */
             if (map[row] < 0 || map[row] > 2) {
                 ck_assert_int_eq(s.b->token[row], -1);
-                ck_assert_int_eq(s.b->status[row], map[row] == -1 ? CLS_ROW_SKIPPED : CLS_ROW_NO_SLOT);
+                ck_assert_int_eq(s.b->status[row],
+                                 map[row] == -1 ? CLS_ROW_SKIPPED : CLS_ROW_NO_SLOT);
                 continue;
             }
             cls_host_row h = batch_host_row(s.b, row);
             cls_host_result result = {.struct_size = sizeof result};
             h.logits = s.b->data + (size_t)map[row] * size;
             must(cls_host_sample(&h, &result));
-            ck_assert_msg(s.b->token[row] == result.token && s.b->status[row] == result.status, "%s: row %u: token %d, not %d",
-                          d->name, row, s.b->token[row], result.token);
+            ck_assert_msg(s.b->token[row] == result.token && s.b->status[row] == result.status,
+                          "%s: row %u: token %d, not %d", d->name, row, s.b->token[row],
+                          result.token);
         }
         s.step.logits_map.device.buffer = NULL;
         s.step.logits_map.host = on_device;
         ck_assert_int_eq(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT);
-        ck_assert(strstr(cls_error_message(), "step->logits_map: row 4 names row 3, but there are 3") != NULL);
+        ck_assert(strstr(cls_error_message(),
+                         "step->logits_map: row 4 names row 3, but there are 3") != NULL);
         s.step.logits_map.host = NULL;
         ck_assert_int_eq(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT);
         ck_assert(strstr(cls_error_message(), "step->logits_rows is 3 for 6 rows") != NULL);
@@ -468,8 +488,8 @@ START_TEST(arguments)
             if (kernel == NULL)
                 continue;
             must_cl(clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof n, &n, NULL));
-            ck_assert_msg(n > 0 && n <= CLS_MAX_ARGUMENTS && n * sizeof(uint64_t) <= 256, "%s has %u arguments",
-                          cls_variants[v].name, (unsigned)n);
+            ck_assert_msg(n > 0 && n <= CLS_MAX_ARGUMENTS && n * sizeof(uint64_t) <= 256,
+                          "%s has %u arguments", cls_variants[v].name, (unsigned)n);
             kernels++;
         }
     ck_assert_uint_ge(kernels, CLS_KERNELS - 1); /* all but the self-test's */

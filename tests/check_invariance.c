@@ -31,10 +31,7 @@ static batch *source(uint32_t vocab)
     return b;
 }
 
-static uint32_t vocab_here(void)
-{
-    return fixture_by_size(70, 2500, 5000);
-}
+static uint32_t vocab_here(void) { return fixture_by_size(70, 2500, 5000); }
 
 static void run_and_free(batch *b, device *d, cls_context *context, const char *what)
 {
@@ -46,10 +43,7 @@ static void run_and_free(batch *b, device *d, cls_context *context, const char *
 }
 
 /* Oclgrind stops at an assertion of its own when two kernels run at once. */
-static int one_at_a_time(const device *d)
-{
-    return strstr(d->name, "Oclgrind") != NULL;
-}
+static int one_at_a_time(const device *d) { return strstr(d->name, "Oclgrind") != NULL; }
 
 START_TEST(batches_places_strides_types)
 {
@@ -73,7 +67,8 @@ START_TEST(batches_places_strides_types)
     run_and_free(batch_pick(b, ROWS, NULL, CLS_F32, 0, 0), d, context, "batch of 64");
     if (fixture_size() != TEST_TINY) {
         run_and_free(batch_pick(b, ROWS, order, CLS_F32, 0, 0), d, context, "rows permuted");
-        run_and_free(batch_pick(b, ROWS, order, CLS_F32, b->vocab + 96, 64), d, context, "stride and offset");
+        run_and_free(batch_pick(b, ROWS, order, CLS_F32, b->vocab + 96, 64), d, context,
+                     "stride and offset");
         run_and_free(batch_pick(b, ROWS, NULL, CLS_F16, 0, 0), d, context, "64 rows of f16");
         run_and_free(batch_pick(b, ROWS, NULL, CLS_BF16, 0, 0), d, context, "64 rows of bf16");
         batch *const c = batch_pick(b, ROWS, NULL, CLS_F32, 0, 0);
@@ -90,22 +85,27 @@ END_TEST
 START_TEST(shapes)
 {
     static const uint32_t shape[][3] = {
-        {1, 0, 0},   {12, 4, 16}, {7, 0, 0},   {0, 8, 64},  {64, 4, 0},  {0, 16, 0},  {256, 16, 2048}, {3, 2, 16}, /* and all: */
-        {16, 2, 64}, {32, 8, 0},  {256, 4, 0}, {0, 2, 0},   {0, 4, 0},   {0, 8, 0},   {0, 0, 16},      {0, 0, 32},
-        {0, 0, 64},  {0, 0, 128}, {0, 0, 256}, {0, 0, 512}, {0, 0, 1024}, {0, 0, 2048},
+        {1, 0, 0},   {12, 4, 16},     {7, 0, 0},    {0, 8, 64},   {64, 4, 0},
+        {0, 16, 0},  {256, 16, 2048}, {3, 2, 16}, /* and all: */
+        {16, 2, 64}, {32, 8, 0},      {256, 4, 0},  {0, 2, 0},    {0, 4, 0},
+        {0, 8, 0},   {0, 0, 16},      {0, 0, 32},   {0, 0, 64},   {0, 0, 128},
+        {0, 0, 256}, {0, 0, 512},     {0, 0, 1024}, {0, 0, 2048},
     };
     device *const d = fixture_device(_i);
     batch *const b = source(vocab_here());
-    const uint32_t rows = fixture_by_size(8, ROWS, ROWS), types = fixture_size() == TEST_FULL ? 2u : 1u;
+    const uint32_t rows = fixture_by_size(8, ROWS, ROWS),
+                   types = fixture_size() == TEST_FULL ? 2u : 1u;
     for (uint32_t i = 0; i < (all ? sizeof shape / sizeof *shape : fixture_by_size(5, 8, 8)); i++)
         for (uint32_t type = 0; type < types; type++) {
             char what[80];
-            snprintf(what, sizeof what, "work-group %u, vector %u, shortlist %u", shape[i][0], shape[i][1], shape[i][2]);
+            snprintf(what, sizeof what, "work-group %u, vector %u, shortlist %u", shape[i][0],
+                     shape[i][1], shape[i][2]);
             /* one type a context: it compiles in a third of the time */
             const int dtype = (int)(type ? 1 + i % 2 : 0);
             if (type && i % 4)
                 continue;
-            cls_context *const context = fixture_context(d, 1u << dtype, shape[i][0], shape[i][1], shape[i][2]);
+            cls_context *const context =
+                fixture_context(d, 1u << dtype, shape[i][0], shape[i][1], shape[i][2]);
             ck_assert_msg(context != NULL || i > 1, "%s: every device can have %s", d->name, what);
             run_and_free(batch_pick(b, rows, NULL, dtype, b->vocab + i, 0), d, context, what);
         }
@@ -115,15 +115,16 @@ END_TEST
 
 /* Enqueues steps one after the other without waiting, each with the event of
  * the one before or none, over one or two queues; then compares them all. */
-static void steps_ahead(device *d, batch *b, cl_command_queue first, cl_command_queue second, int chained,
-                        const char *what)
+static void steps_ahead(device *d, batch *b, cl_command_queue first, cl_command_queue second,
+                        int chained, const char *what)
 {
     enum { STEPS = 16 };
     client s;
     cl_event done[STEPS];
     client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), STEPS);
     for (uint32_t i = 0; i < STEPS; i++) {
-        client_step(&s, i % 2 ? second : first, i, chained && i ? 1 : 0, chained && i ? &done[i - 1] : NULL, &done[i]);
+        client_step(&s, i % 2 ? second : first, i, chained && i ? 1 : 0,
+                    chained && i ? &done[i - 1] : NULL, &done[i]);
         must_cl(clFlush(i % 2 ? second : first));
     }
     must_cl(clWaitForEvents(1, &done[STEPS - 1]));
@@ -131,9 +132,10 @@ static void steps_ahead(device *d, batch *b, cl_command_queue first, cl_command_
         client_tokens(&s, i);
         batch_reference(b);
         for (uint32_t row = 0; row < b->rows; row++) {
-            ck_assert_msg(b->token[row] == b->host[row].token && b->status[row] == b->host[row].status,
-                          "%s, %s: step %u: %s: token %d, not %d", d->name, what, i, batch_words(b, row), b->token[row],
-                          b->host[row].token);
+            ck_assert_msg(b->token[row] == b->host[row].token &&
+                              b->status[row] == b->host[row].status,
+                          "%s, %s: step %u: %s: token %d, not %d", d->name, what, i,
+                          batch_words(b, row), b->token[row], b->host[row].token);
             batch_accept(b, row);
         }
         clReleaseEvent(done[i]);
@@ -179,7 +181,8 @@ static void *work(void *argument)
 {
     worker *const w = argument;
     for (uint32_t i = 0; i < w->steps && w->status == CLS_OK; i++) {
-        w->s.step.tokens.offset = w->s.step.status.offset = (uint64_t)i * w->s.b->rows * sizeof(int32_t);
+        w->s.step.tokens.offset = w->s.step.status.offset =
+            (uint64_t)i * w->s.b->rows * sizeof(int32_t);
         w->status = cls_sample(w->s.sampler, w->queue, &w->s.step, 0, NULL, NULL);
         if (i % 8 == 7)
             clFinish(w->queue);
@@ -199,7 +202,8 @@ START_TEST(two_threads)
     cl_int code;
     for (uint32_t t = 0; t < 2; t++) {
         const uint32_t which[] = {t, 5 + t, 10 + t, 20 + t, 30 + t, 40 + t};
-        client_open(&w[t].s, batch_pick(whole, 6, which, CLS_F32, 0, 0), d, fixture_context(d, 0, 0, 0, 0), w[t].steps);
+        client_open(&w[t].s, batch_pick(whole, 6, which, CLS_F32, 0, 0), d,
+                    fixture_context(d, 0, 0, 0, 0), w[t].steps);
         w[t].queue = clCreateCommandQueue(d->context, d->id, 0, &code);
         must_cl(code);
     }
@@ -214,8 +218,9 @@ START_TEST(two_threads)
             client_tokens(&w[t].s, i);
             batch_reference(b);
             for (uint32_t row = 0; row < b->rows; row++) {
-                ck_assert_msg(b->token[row] == b->host[row].token, "%s: thread %u, step %u: %s: token %d, not %d", d->name,
-                              t, i, batch_words(b, row), b->token[row], b->host[row].token);
+                ck_assert_msg(b->token[row] == b->host[row].token,
+                              "%s: thread %u, step %u: %s: token %d, not %d", d->name, t, i,
+                              batch_words(b, row), b->token[row], b->host[row].token);
                 batch_accept(b, row);
             }
         }

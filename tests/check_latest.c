@@ -71,22 +71,25 @@ static void row(desk *s, int32_t slot, int32_t token)
     must(cls_sample(s->sampler, s->d->queue, &s->step, 0, NULL, NULL));
 }
 
-static void expect_row(desk *s, int32_t slot, int32_t token, int32_t want, int32_t want_status, int line)
+static void expect_row(desk *s, int32_t slot, int32_t token, int32_t want, int32_t want_status,
+                       int line)
 {
     int32_t got, status;
     row(s, slot, token);
     buffer_read(s->d, s->step.tokens.buffer, sizeof got, &got);
     buffer_read(s->d, s->step.status.buffer, sizeof status, &status);
-    ck_assert_msg(got == want && status == want_status, "line %d: token %d, status %d; not %d, %d", line, got, status,
-                  want, want_status);
+    ck_assert_msg(got == want && status == want_status, "line %d: token %d, status %d; not %d, %d",
+                  line, got, status, want, want_status);
 }
-#define EXPECT_ROW(s, slot, token, want, status) expect_row((s), (slot), (token), (want), (status), __LINE__)
+#define EXPECT_ROW(s, slot, token, want, status) \
+    expect_row((s), (slot), (token), (want), (status), __LINE__)
 
 static void expect_latest(desk *s, int32_t slot, int32_t want, int line)
 {
     int32_t got[SLOTS];
     buffer_read(s->d, s->step.latest.buffer, sizeof got, got);
-    ck_assert_msg(got[slot] == want, "line %d: the latest token of slot %d is %d, not %d", line, slot, got[slot], want);
+    ck_assert_msg(got[slot] == want, "line %d: the latest token of slot %d is %d, not %d", line,
+                  slot, got[slot], want);
 }
 #define EXPECT_LATEST(s, slot, want) expect_latest((s), (slot), (want), __LINE__)
 
@@ -97,7 +100,8 @@ static void copy_latest(desk *s, size_t to, size_t from)
     must_cl(clEnqueueCopyBuffer(s->d->queue, latest, latest, 4 * from, 4 * to, 4, 0, NULL, NULL));
 }
 
-/* No slot call and no cls_accept() writes it: a step or a verification does, where a row has a token. */
+/* No slot call and no cls_accept() writes it: a step or a verification does, where a row has a
+ * token. */
 START_TEST(rows_alone_write_it)
 {
     desk s;
@@ -106,7 +110,7 @@ START_TEST(rows_alone_write_it)
     static char bytes[4096];
     size_t size = sizeof bytes;
     desk_open(&s, fixture_device(_i));
-    begin(&s, 0, NULL, 0); /* a join: a prompt ... */
+    begin(&s, 0, NULL, 0);   /* a join: a prompt ... */
     begin(&s, 1, output, 1); /* ... and an output */
     begin(&s, 2, NULL, 0);
     EXPECT_ROW(&s, 2, 5, 5, CLS_ROW_OK);
@@ -122,7 +126,8 @@ START_TEST(rows_alone_write_it)
     EXPECT_ROW(&s, 3, 4, 4, CLS_ROW_OK);
     EXPECT_LATEST(&s, 2, 6);
     must(cls_slot_params(s.sampler, 2, &s.params));
-    must(cls_accept(s.sampler, s.d->queue, 1, &tokens, &(cls_ints){.host = (const int32_t[]){2}}, 0, NULL, NULL));
+    must(cls_accept(s.sampler, s.d->queue, 1, &tokens, &(cls_ints){.host = (const int32_t[]){2}}, 0,
+                    NULL, NULL));
     EXPECT_LATEST(&s, 2, 6);
     must(cls_slot_save(s.sampler, s.d->queue, 2, bytes, &size));
     must(cls_slot_load(s.sampler, 4, bytes, size));
@@ -132,7 +137,7 @@ START_TEST(rows_alone_write_it)
     EXPECT_LATEST(&s, 3, 8);
     EXPECT_LATEST(&s, 4, MARK);
     EXPECT_ROW(&s, 4, 2, 2, CLS_ROW_STOPPED | CLS_ROW_LENGTH); /* 5, 7 by cls_accept(), 2 */
-    EXPECT_ROW(&s, 3, 2, -1, ENDED); /* nor does a row without a token */
+    EXPECT_ROW(&s, 3, 2, -1, ENDED);                           /* nor does a row without a token */
     EXPECT_LATEST(&s, 3, 8);
     desk_close(&s);
 }
@@ -234,7 +239,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 1);
-}
+int main(void) { return fixture_run(make, 1); }

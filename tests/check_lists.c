@@ -21,7 +21,8 @@ typedef struct lists {
     int begun[SLOTS];
     int32_t output[SLOTS][STEPS]; /* as many tokens as the position says */
     uint32_t position[SLOTS];
-    int32_t *ids[2]; /* two thirds of the vocabulary, the last token among them; the other third and the first */
+    int32_t *ids[2]; /* two thirds of the vocabulary, the last token among them; the other third and
+                        the first */
     uint32_t n[2];
     cls_logit_bias *bias;
 } lists;
@@ -124,8 +125,8 @@ static void lists_step(lists *l, const char *what)
         row.position = row.output_count = l->position[slot];
         row.output = l->output[slot];
         must(cls_host_sample(&row, &result));
-        ck_assert_msg(token == result.token, "%s: %s, slot %d: token %d, not %d", l->d->name, what, slot, token,
-                      result.token);
+        ck_assert_msg(token == result.token, "%s: %s, slot %d: token %d, not %d", l->d->name, what,
+                      slot, token, result.token);
         l->output[slot][l->position[slot]++] = token;
     }
 }
@@ -222,6 +223,7 @@ static Suite *make(void)
 
 int main(void)
 {
-    fixture_features(CLS_FEATURE_PLAIN | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE | CLS_FEATURE_HISTORY);
+    fixture_features(CLS_FEATURE_PLAIN | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE |
+                     CLS_FEATURE_HISTORY);
     return fixture_run(make, 1);
 }

@@ -9,7 +9,7 @@
 #include "load.h"
 #include "memory.h"
 
-#define RUSH 8    /* steps at the beginning, which ask for all the memory that slot calls may need */
+#define RUSH 8 /* steps at the beginning, which ask for all the memory that slot calls may need */
 #define PEAK 4096 /* bytes that small buffers may grow by */
 /* What OpenCL, and malloc() itself, keep, whatever the number of steps. */
 #define HEAP_ALLOWED (128u << 10) /* beyond what samplers tell */
@@ -35,16 +35,20 @@ static memory measure(load *l)
     return m;
 }
 
-static void no_growth(const load *l, const char *whose, const char *what, uint64_t before, uint64_t after,
-                      uint64_t allowed)
+static void no_growth(const load *l, const char *whose, const char *what, uint64_t before,
+                      uint64_t after, uint64_t allowed)
 {
-    printf("    %-10s %-8s %9.1f KiB -> %9.1f KiB\n", whose, what, (double)before / 1024, (double)after / 1024);
-    ck_assert_msg(after <= before + allowed,
-                  "%s: %u streams, %u steps: memory of %s (%s) has grown by %llu bytes, %llu are allowed", l->d->name,
-                  l->slots, l->steps, whose, what, (unsigned long long)(after - before), (unsigned long long)allowed);
+    printf("    %-10s %-8s %9.1f KiB -> %9.1f KiB\n", whose, what, (double)before / 1024,
+           (double)after / 1024);
+    ck_assert_msg(
+        after <= before + allowed,
+        "%s: %u streams, %u steps: memory of %s (%s) has grown by %llu bytes, %llu are allowed",
+        l->d->name, l->slots, l->steps, whose, what, (unsigned long long)(after - before),
+        (unsigned long long)allowed);
 }
 
-static void no_process_growth(const load *l, const char *what, uint64_t before, uint64_t (*now)(void), uint64_t allowed)
+static void no_process_growth(const load *l, const char *what, uint64_t before,
+                              uint64_t (*now)(void), uint64_t allowed)
 {
     no_growth(l, "process", what, before, memory_settled(now, before + allowed), allowed);
 }
@@ -53,7 +57,8 @@ static void no_process_growth(const load *l, const char *what, uint64_t before, 
  * them may double, and no more, however many steps there are. How many of its
  * stagings a sampler uses at once, each with what was ever uploaded in one
  * step, is a matter of the device's pace. */
-static void no_sampler_growth(const load *l, const char *whose, const cls_memory *before, const cls_memory *after)
+static void no_sampler_growth(const load *l, const char *whose, const cls_memory *before,
+                              const cls_memory *after)
 {
     const uint64_t lists = before->lists + PEAK, changes = before->changes + PEAK;
     no_growth(l, whose, "lists", before->lists, after->lists, lists);
@@ -79,19 +84,25 @@ static void run(device *d, uint32_t streams, uint32_t steps)
     while (l.steps < steps) {
         load_step(&l);
         if (l.steps % 1000 == 0)
-            printf("%u streams: %u of %u steps, %u requests\n", streams, l.steps, steps, l.requests);
+            printf("%u streams: %u of %u steps, %u requests\n", streams, l.steps, steps,
+                   l.requests);
     }
     after = measure(&l);
-    printf("%s: %u streams, %u steps: %u requests, %u of them forks; %llu rows, %llu tokens, %u stops; "
-           "%u changes of parameters, %u chunks of prompt, %u rollbacks of %u tokens (%u rows of requests that they "
-           "ended), %u moves, %u rows paused, %u times busy; %u requests run alone in %llu steps: the same\n",
-           d->name, streams, l.steps, l.requests, l.forks, (unsigned long long)l.rows, (unsigned long long)l.tokens,
-           l.stops, l.world.made[CHANGE_PARAMS], l.world.made[CHANGE_APPEND], l.world.made[CHANGE_ROLLBACK],
-           l.world.taken_back, l.ends, l.moves, l.paused, l.busy, l.replayed, (unsigned long long)l.alone_steps);
+    printf("%s: %u streams, %u steps: %u requests, %u of them forks; %llu rows, %llu tokens, %u "
+           "stops; "
+           "%u changes of parameters, %u chunks of prompt, %u rollbacks of %u tokens (%u rows of "
+           "requests that they "
+           "ended), %u moves, %u rows paused, %u times busy; %u requests run alone in %llu steps: "
+           "the same\n",
+           d->name, streams, l.steps, l.requests, l.forks, (unsigned long long)l.rows,
+           (unsigned long long)l.tokens, l.stops, l.world.made[CHANGE_PARAMS],
+           l.world.made[CHANGE_APPEND], l.world.made[CHANGE_ROLLBACK], l.world.taken_back, l.ends,
+           l.moves, l.paused, l.busy, l.replayed, (unsigned long long)l.alone_steps);
     no_sampler_growth(&l, "all slots", &before.served, &after.served);
     no_sampler_growth(&l, "one slot", &before.alone, &after.alone);
     no_process_growth(&l, "heap", before.heap, memory_heap,
-                      after.served.host - before.served.host + after.alone.host - before.alone.host + HEAP_ALLOWED);
+                      after.served.host - before.served.host + after.alone.host -
+                          before.alone.host + HEAP_ALLOWED);
     no_process_growth(&l, "resident", before.resident, memory_resident, RESIDENT_ALLOWED);
     ck_assert(steps < 200 || (l.forks && l.moves && l.stops && l.ends && l.world.taken_back));
     load_close(&l);

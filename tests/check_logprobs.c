@@ -20,12 +20,17 @@ START_TEST(prompts)
     rng r = {fixture_seed()};
     for (uint32_t i = 0; i < fixture_by_size(4, 9, 24); i++) {
         const uint32_t vocab = sizes[i % fixture_by_size(3, 3, 4)], top_n = tops[i % 4],
-                       given_n = i % 4 == 2 ? 0 : i % 4 == 3 ? 70 : 1 + i % 3;
-        batch *const b = batch_new(fixture_by_size(8, 24, 48), vocab, (int)(i % 3), vocab + rng_below(&r, 5), 0);
-        const size_t tops_size = (size_t)b->rows * top_n * 4, given_size = (size_t)b->rows * given_n * 4;
+                       given_n = i % 4 == 2   ? 0
+                                 : i % 4 == 3 ? 70
+                                              : 1 + i % 3;
+        batch *const b =
+            batch_new(fixture_by_size(8, 24, 48), vocab, (int)(i % 3), vocab + rng_below(&r, 5), 0);
+        const size_t tops_size = (size_t)b->rows * top_n * 4,
+                     given_size = (size_t)b->rows * given_n * 4;
         int32_t *const given = calloc(1, given_size + 4), *const ranks = calloc(1, given_size + 4),
                        *const ids = calloc(1, tops_size + 4);
-        float *const logprobs = calloc(1, given_size + 4), *const top_logprobs = calloc(1, tops_size + 4);
+        float *const logprobs = calloc(1, given_size + 4), *const top_logprobs =
+                                                               calloc(1, tops_size + 4);
         cls_logprobs_call call;
         client s;
         ck_assert(given && ranks && ids && logprobs && top_logprobs);
@@ -65,16 +70,18 @@ START_TEST(prompts)
             snprintf(where, sizeof where, "%s: %s", d->name, batch_words(b, row));
             brute_make(&of, b->values + (size_t)row * vocab, vocab, 1.0, NULL);
             brute_top(&of, ids + row * top_n, top_logprobs + row * top_n, top_n, where);
-            brute_given(&of, given + row * given_n, logprobs + row * given_n, ranks + row * given_n, given_n, where);
+            brute_given(&of, given + row * given_n, logprobs + row * given_n, ranks + row * given_n,
+                        given_n, where);
             brute_free(&of);
         }
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         client_tokens(&s, 0);
         for (uint32_t row = 0; row < b->rows; row++)
-            ck_assert_msg(b->token[row] == b->host[row].token, "%s: a prompt's logprobs change a request",
-                          batch_words(b, row));
-        const cl_mem buffers[] = {call.given_ids.buffer, call.given_logprobs.buffer, call.given_ranks.buffer,
-                                  call.top_ids.buffer, call.top_logprobs.buffer};
+            ck_assert_msg(b->token[row] == b->host[row].token,
+                          "%s: a prompt's logprobs change a request", batch_words(b, row));
+        const cl_mem buffers[] = {call.given_ids.buffer, call.given_logprobs.buffer,
+                                  call.given_ranks.buffer, call.top_ids.buffer,
+                                  call.top_logprobs.buffer};
         for (unsigned j = 0; j < sizeof buffers / sizeof *buffers; j++)
             if (buffers[j])
                 clReleaseMemObject(buffers[j]);
@@ -104,7 +111,8 @@ START_TEST(prompts_refused)
         {3, 1, s.step.logits.buffer, "call->rows is 3; the sampler was created for 1 to 2"},
         {2, 1, NULL, "call->logits.buffer is NULL"},
         {2, 0, s.step.logits.buffer, "call->top_n and call->given_n are 0: nothing is asked for"},
-        {2, 1, s.step.logits.buffer, "call->top_n is 1, but there is no buffer for what it asks (call->top_ids)"},
+        {2, 1, s.step.logits.buffer,
+         "call->top_n is 1, but there is no buffer for what it asks (call->top_ids)"},
     };
     for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
         call.rows = calls[i].rows;
@@ -148,8 +156,8 @@ static void close_draw(const cls_draw_call *call)
     clReleaseMemObject(call->counts.buffer);
 }
 
-static int32_t on_host(const client *s, const cls_draw_call *call, const lists *l, uint32_t row, uint32_t position,
-                       uint32_t draw)
+static int32_t on_host(const client *s, const cls_draw_call *call, const lists *l, uint32_t row,
+                       uint32_t position, uint32_t draw)
 {
     const cls_params *const p = &s->b->params[row];
     const int32_t count = l->counts[row] < 0 ? 0 : l->counts[row];
@@ -180,7 +188,8 @@ START_TEST(draws)
     for (uint32_t step = 0; step < fixture_by_size(5, 20, 100); step++) {
         int32_t draw[ROWS];
         for (uint32_t i = 0; i < ROWS * WIDE; i++) {
-            l.ids[i] = rng_below(&r, 20) ? (int32_t)rng_below(&r, 100) : (int32_t)rng_below(&r, 4) * 100 - 100;
+            l.ids[i] = rng_below(&r, 20) ? (int32_t)rng_below(&r, 100)
+                                         : (int32_t)rng_below(&r, 4) * 100 - 100;
             l.logits[i] = rng_below(&r, 20) ? (float)(3.0 * rng_normal(&r)) : odd[rng_below(&r, 7)];
         }
         for (uint32_t row = 0; row < ROWS; row++) {
@@ -194,8 +203,8 @@ START_TEST(draws)
         for (uint32_t row = 0; row < ROWS; row++) {
             cls_params *const p = &s.b->params[row];
             const int32_t token = on_host(&s, &call, &l, row, p->position, (uint32_t)draw[row]);
-            ck_assert_msg(s.b->token[row] == token, "%s: step %u, row %u: %d, on the host %d", d->name, step, row,
-                          s.b->token[row], token);
+            ck_assert_msg(s.b->token[row] == token, "%s: step %u, row %u: %d, on the host %d",
+                          d->name, step, row, s.b->token[row], token);
             ck_assert_int_eq(s.b->status[row] & CLS_ROW_EMPTY, token < 0 ? CLS_ROW_EMPTY : 0);
             p->position += token >= 0;
         }
@@ -233,7 +242,8 @@ START_TEST(rows_of_draws)
     call.invalid_token = 177;
     for (int turn = 0; turn < 3; turn++) { /* deferred, accepted, and after that */
         const int32_t first[3] = {6, 6, 177};
-        const int32_t status[3] = {CLS_ROW_STOPPED, CLS_ROW_STOPPED, CLS_ROW_STOPPED | CLS_ROW_SKIPPED};
+        const int32_t status[3] = {CLS_ROW_STOPPED, CLS_ROW_STOPPED,
+                                   CLS_ROW_STOPPED | CLS_ROW_SKIPPED};
         call.defer_accept = turn == 0;
         must(cls_draw(s.sampler, d->queue, &call, 0, NULL, NULL));
         client_tokens(&s, 0);
@@ -322,9 +332,9 @@ START_TEST(draws_refused)
     const lists l = {{0}, {0}, {0}};
     cls_draw_call good = open_draw(&s, &l), call = good;
     const int32_t twice[2] = {0, 0}, large[2] = {0, 1 << 24};
-#define REFUSED(words)                                                                         \
-    ck_assert_int_eq(cls_draw(s.sampler, d->queue, &call, 0, NULL, NULL), CLS_BAD_ARGUMENT);   \
-    ck_assert_str_eq(cls_error_message(), words);                                              \
+#define REFUSED(words) \
+    ck_assert_int_eq(cls_draw(s.sampler, d->queue, &call, 0, NULL, NULL), CLS_BAD_ARGUMENT); \
+    ck_assert_str_eq(cls_error_message(), words); \
     call = good;
     call.rows = 3;
     REFUSED("call->rows is 3; the sampler was created for 1 to 2")
@@ -337,7 +347,8 @@ START_TEST(draws_refused)
     call.counts.offset = sizeof l.counts - 4;
     REFUSED("call->counts needs 8 bytes from offset 60 on, 68 in all, and the buffer has 64")
     call.slots.host = twice;
-    REFUSED("call->slots: row 1 names slot 0, as a row before it; where tokens are accepted a slot may occur once")
+    REFUSED("call->slots: row 1 names slot 0, as a row before it; where tokens are accepted a slot "
+            "may occur once")
     call.draws.host = large;
     REFUSED("call->draws: row 1 has 16777216; it must be 0 to 16777215")
     close_draw(&good);

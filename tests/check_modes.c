@@ -69,7 +69,8 @@ static int32_t step(traffic *t, int defer)
     cls_step s;
     for (uint32_t i = 0; i < VOCAB; i++)
         t->row[i] = (float)(1.5 * rng_normal(&t->r));
-    must_cl(clEnqueueWriteBuffer(t->d->queue, t->logits, CL_TRUE, 0, sizeof t->row, t->row, 0, NULL, NULL));
+    must_cl(clEnqueueWriteBuffer(t->d->queue, t->logits, CL_TRUE, 0, sizeof t->row, t->row, 0, NULL,
+                                 NULL));
     cls_step_default(&s, sizeof s);
     s.rows = 1;
     s.logits.buffer = t->logits;
@@ -77,7 +78,8 @@ static int32_t step(traffic *t, int defer)
     s.tokens.buffer = t->tokens;
     s.defer_accept = defer;
     must(cls_sample(t->sampler, t->d->queue, &s, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(t->d->queue, t->tokens, CL_TRUE, 0, sizeof token, &token, 0, NULL, NULL));
+    must_cl(clEnqueueReadBuffer(t->d->queue, t->tokens, CL_TRUE, 0, sizeof token, &token, 0, NULL,
+                                NULL));
     return token;
 }
 
@@ -103,7 +105,8 @@ static void begin(traffic *t)
     must(cls_slot_begin(t->sampler, t->slot, &t->q.params, NULL, 0, NULL, 0));
     must(cls_slot_from_params(&t->q.params, VOCAB, &slot));
     t->q.n = t->q.longest = 0;
-    t->q.mode[0] = (cls_host_mode){1, slot.mode.mu, slot.mode.sum, slot.mode.weight, slot.mode.top_p};
+    t->q.mode[0] =
+        (cls_host_mode){1, slot.mode.mu, slot.mode.sum, slot.mode.weight, slot.mode.top_p};
 }
 
 static void move(traffic *t, int by_copy)
@@ -190,7 +193,8 @@ START_TEST(modes)
             } else {
                 const int32_t token = step(&t, 0);
                 const cls_host_result expected = next(&t);
-                ck_assert_msg(token == expected.token, "request %u, token %u: %d, not %d", requests, t.q.n, token, expected.token);
+                ck_assert_msg(token == expected.token, "request %u, token %u: %d, not %d", requests,
+                              t.q.n, token, expected.token);
                 enter(&t, token, 1, &expected.mode);
             }
         }

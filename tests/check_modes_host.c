@@ -64,7 +64,8 @@ START_TEST(mirostat)
         terms += step * drops[i];
         squares += step * step;
     }
-    const double s = terms / squares, k = pow((s - 1.0) * exp2(mu) / (1.0 - pow(10.0, 1.0 - s)), 1.0 / s);
+    const double s = terms / squares,
+                 k = pow((s - 1.0) * exp2(mu) / (1.0 - pow(10.0, 1.0 - s)), 1.0 / s);
     e.row.mode.mu = (int32_t)(mu * 0x1p20);
     must(cls_host_sample(&e.row, &e.result));
     ck_assert_msg(e.result.kept == (uint32_t)k, "%u kept, not %g", e.result.kept, k);
@@ -90,8 +91,8 @@ START_TEST(adaptive)
         sum += weight[i] = exp(-10.0 * d * d / (1 + d));
     }
     for (int i = 0; i < 4; i++)
-        ck_assert_msg(fabs((double)e.probs[i] - weight[i] / sum) < 1e-5, "token %d: %g, not %g", i, (double)e.probs[i],
-                      weight[i] / sum);
+        ck_assert_msg(fabs((double)e.probs[i] - weight[i] / sum) < 1e-5, "token %d: %g, not %g", i,
+                      (double)e.probs[i], weight[i] / sum);
     ck_assert(fabs((double)e.result.logprob_final - log(weight[e.result.token] / sum)) < 1e-4);
 
     e.row.mode.begun = 0; /* after a chain: of what is left, .3 and .4, at .75 and 1 of it */
@@ -99,7 +100,8 @@ START_TEST(adaptive)
     e.p.adaptive_target = 0.5f;
     must(cls_host_sample(&e.row, &e.result));
     const double d3 = 1.0 / 14.0 / 0.3; /* 3/7 and 4/7 are equally far from .5 */
-    ck_assert(d3 > 0.0 && fabs((double)e.probs[2] - 0.5) < 1e-5 && fabs((double)e.probs[3] - 0.5) < 1e-5);
+    ck_assert(d3 > 0.0 && fabs((double)e.probs[2] - 0.5) < 1e-5 &&
+              fabs((double)e.probs[3] - 0.5) < 1e-5);
     ck_assert_uint_eq(e.result.kept, 2);
 }
 END_TEST
@@ -120,7 +122,8 @@ START_TEST(decay)
     must(cls_host_sample(&e.row, &e.result));
     ck_assert(fabs(e.result.mode.top_p * 0x1p-32 - 0.2) < 1e-6);
     EXPECT_KEPT(&e, "0");
-    e.row.mode = (cls_host_mode){1, 0, 0, 0, (uint32_t)(0.69 * 0x1p32)}; /* the mode, not the output */
+    e.row.mode =
+        (cls_host_mode){1, 0, 0, 0, (uint32_t)(0.69 * 0x1p32)}; /* the mode, not the output */
     EXPECT_KEPT(&e, "01");
     e.row.mode.top_p = (uint32_t)(0.2 * 0x1p32); /* not below the minimum */
     must(cls_host_sample(&e.row, &e.result));

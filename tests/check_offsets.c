@@ -39,7 +39,8 @@ static wide sum(wide a, uint64_t b)
 
 static uint64_t near_edge(rng *r)
 {
-    static const uint64_t edges[] = {0, 1ull << 31, 1ull << 32, 1ull << 33, 1ull << 47, 1ull << 61, 1ull << 62, 1ull << 63};
+    static const uint64_t edges[] = {0,          1ull << 31, 1ull << 32, 1ull << 33,
+                                     1ull << 47, 1ull << 61, 1ull << 62, 1ull << 63};
     const uint64_t edge = edges[rng_below(r, 8)] / (1 + rng_below(r, 3));
     return edge + rng_below(r, 5) - 2;
 }
@@ -51,19 +52,22 @@ START_TEST(extents)
     rng r = {fixture_seed()};
     uint32_t exact = 0, beyond = 0;
     for (uint32_t i = 0; i < 200000; i++) {
-        const uint64_t element = 1ull << rng_below(&r, 4), width = 1 + rng_below(&r, 1u << 20), edge = near_edge(&r),
-                       stride = edge < width ? width : edge;
+        const uint64_t element = 1ull << rng_below(&r, 4), width = 1 + rng_below(&r, 1u << 20),
+                       edge = near_edge(&r), stride = edge < width ? width : edge;
         const uint64_t rows = rng_below(&r, 2) ? 1 + rng_below(&r, 65535) : 1 + rng_below(&r, 4);
         const uint64_t extent = cls_extent(rows, stride, width, element);
-        const wide elements = sum(product(rows - 1, stride), width), spare = sum(product(rows, stride), width);
+        const wide elements = sum(product(rows - 1, stride), width),
+                   spare = sum(product(rows, stride), width);
         const int fits = elements.high == 0 && product(elements.low, element).high == 0,
                   spared = spare.high == 0 && product(spare.low, element).high == 0;
         if (spared)
             ck_assert_uint_eq(extent, product(elements.low, element).low);
         else
-            ck_assert_msg(extent == UINT64_MAX || (fits && extent == product(elements.low, element).low),
-                          "%llu rows of %llu, %llu apart, of %llu bytes: %llu", (unsigned long long)rows, (unsigned long long)width,
-                          (unsigned long long)stride, (unsigned long long)element, (unsigned long long)extent);
+            ck_assert_msg(
+                extent == UINT64_MAX || (fits && extent == product(elements.low, element).low),
+                "%llu rows of %llu, %llu apart, of %llu bytes: %llu", (unsigned long long)rows,
+                (unsigned long long)width, (unsigned long long)stride, (unsigned long long)element,
+                (unsigned long long)extent);
         exact += spared != 0;
         beyond += !fits;
     }
@@ -74,9 +78,20 @@ END_TEST
 
 /* ------------------------------------------------------------------------ calls */
 
-typedef enum input { LOGITS, PACKED, BOOL, BIAS, BIAS_HALF, DRAFT, CANDIDATES, HIDDEN_ROWS, INPUTS } input;
-static const char *const names[INPUTS] = {"logits", "packed masks", "bool masks", "biases", "half biases", "drafts", "candidates",
-                                          "hidden rows"};
+typedef enum input {
+    LOGITS,
+    PACKED,
+    BOOL,
+    BIAS,
+    BIAS_HALF,
+    DRAFT,
+    CANDIDATES,
+    HIDDEN_ROWS,
+    INPUTS
+} input;
+static const char *const names[INPUTS] = {"logits",     "packed masks", "bool masks",
+                                          "biases",     "half biases",  "drafts",
+                                          "candidates", "hidden rows"};
 /* Where a kernel's cls_args tell the offset and the stride. */
 #define TOLD(offset, stride) offsetof(cls_args, offset), offsetof(cls_args, stride)
 static const struct {
@@ -196,8 +211,8 @@ static cls_status head(bench *b, cls_buffer at, uint64_t stride, uint32_t rows)
 static cls_status call(bench *b, input what, cls_buffer at, uint64_t stride, uint32_t rows)
 {
     must_cl(clFinish(b->d->queue)); /* staging is free */
-    return what == DRAFT        ? verify(b, at, stride, rows)
-           : what == CANDIDATES ? draw(b, at, stride, rows)
+    return what == DRAFT         ? verify(b, at, stride, rows)
+           : what == CANDIDATES  ? draw(b, at, stride, rows)
            : what == HIDDEN_ROWS ? head(b, at, stride, rows)
                                  : sample(b, what, at, stride, rows);
 }
@@ -232,10 +247,12 @@ static void spy(cl_kernel k)
     }
     must_cl(clFinish(expected.queue)); /* the arguments are there */
     const unsigned char *const args = stub_memory(a[0].mem);
-    expected.told += a[at].mem == expected.buffer && told(args, kinds[expected.what].offset) == expected.offset &&
+    expected.told += a[at].mem == expected.buffer &&
+                     told(args, kinds[expected.what].offset) == expected.offset &&
                      told(args, kinds[expected.what].stride) == expected.stride &&
                      (expected.what != CANDIDATES ||
-                      (a[at + 1].mem == expected.buffer && told(args, offsetof(cls_args, logits_offset)) == expected.offset));
+                      (a[at + 1].mem == expected.buffer &&
+                       told(args, offsetof(cls_args, logits_offset)) == expected.offset));
 }
 
 static cl_mem claim(device *d, uint64_t size)
@@ -249,17 +266,22 @@ static cl_mem claim(device *d, uint64_t size)
 /* The last byte that is read is the buffer's last one; a byte less is refused. */
 START_TEST(inputs)
 {
-    static const uint64_t places[] = {0, (1ull << 31) - 8, 1ull << 31, (1ull << 32) - 8, (1ull << 32) + 16, 1ull << 40, 1ull << 60};
-    static const uint64_t strides[] = {VOCAB, (1ull << 31) - 1, 1ull << 31, (1ull << 32) - 1, (1ull << 32) + 1, 1ull << 44};
+    static const uint64_t places[] = {
+        0,          (1ull << 31) - 8, 1ull << 31, (1ull << 32) - 8, (1ull << 32) + 16,
+        1ull << 40, 1ull << 60};
+    static const uint64_t strides[] = {
+        VOCAB, (1ull << 31) - 1, 1ull << 31, (1ull << 32) - 1, (1ull << 32) + 1, 1ull << 44};
     bench b = open_bench(fixture_device(_i));
     uint32_t n = 0;
     for (int what = 0; what < INPUTS; what++)
         for (size_t place = 0; place < sizeof places / sizeof *places; place++)
             for (size_t s = 0; s < sizeof strides / sizeof *strides; s++, n++) {
-                const uint64_t element = kinds[what].element, offset = places[place] * element, stride = strides[s];
+                const uint64_t element = kinds[what].element, offset = places[place] * element,
+                               stride = strides[s];
                 const uint32_t rows = 1 + (uint32_t)(place + s) % 4;
                 const uint64_t size = offset + ((rows - 1) * stride + kinds[what].width) * element;
-                const cls_buffer whole = {claim(b.d, size), offset}, cut = {claim(b.d, size - 1), offset};
+                const cls_buffer whole = {claim(b.d, size), offset},
+                                 cut = {claim(b.d, size - 1), offset};
                 expected.queue = b.d->queue;
                 expected.what = (input)what;
                 expected.buffer = whole.buffer;
@@ -269,13 +291,21 @@ START_TEST(inputs)
                 stub_spy = spy;
                 const cls_status let = call(&b, (input)what, whole, stride, rows);
                 stub_spy = NULL;
-                ck_assert_msg(let == CLS_OK, "%s, %u rows from %llu, %llu apart: %s", names[what], rows, (unsigned long long)places[place],
-                              (unsigned long long)stride, cls_error_message());
-                ck_assert_msg(expected.told > 0, "%s, %u rows from %llu, %llu apart: %s was told something else", names[what], rows,
-                              (unsigned long long)places[place], (unsigned long long)stride, kinds[what].kernel);
-                ck_assert_msg(row_place(expected.offset, expected.stride, rows - 1) + kinds[what].width == size / element, "%s: its end", names[what]);
-                ck_assert_msg(call(&b, (input)what, cut, stride, rows) == CLS_BAD_ARGUMENT, "%s: a byte more than there is is read", names[what]);
-                ck_assert_msg(strstr(cls_error_message(), "and the buffer has") != NULL, "%s: \"%s\"", names[what], cls_error_message());
+                ck_assert_msg(let == CLS_OK, "%s, %u rows from %llu, %llu apart: %s", names[what],
+                              rows, (unsigned long long)places[place], (unsigned long long)stride,
+                              cls_error_message());
+                ck_assert_msg(expected.told > 0,
+                              "%s, %u rows from %llu, %llu apart: %s was told something else",
+                              names[what], rows, (unsigned long long)places[place],
+                              (unsigned long long)stride, kinds[what].kernel);
+                ck_assert_msg(row_place(expected.offset, expected.stride, rows - 1) +
+                                      kinds[what].width ==
+                                  size / element,
+                              "%s: its end", names[what]);
+                ck_assert_msg(call(&b, (input)what, cut, stride, rows) == CLS_BAD_ARGUMENT,
+                              "%s: a byte more than there is is read", names[what]);
+                ck_assert_msg(strstr(cls_error_message(), "and the buffer has") != NULL,
+                              "%s: \"%s\"", names[what], cls_error_message());
                 clReleaseMemObject(whole.buffer);
                 clReleaseMemObject(cut.buffer);
             }
@@ -302,7 +332,9 @@ START_TEST(overflows)
                      {element, UINT64_MAX / element - 1, 2},
                      {element, (1ull << 63) + 1, 4}};
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-            ck_assert_msg(cases[i].stride == 0 /* the default */ || call(&b, (input)what, (cls_buffer){all, cases[i].offset}, cases[i].stride, cases[i].rows) == CLS_BAD_ARGUMENT,
+            ck_assert_msg(cases[i].stride == 0 /* the default */ ||
+                              call(&b, (input)what, (cls_buffer){all, cases[i].offset},
+                                   cases[i].stride, cases[i].rows) == CLS_BAD_ARGUMENT,
                           "%s, case %zu is let through", names[what], i);
     }
     clReleaseMemObject(all);
@@ -323,8 +355,8 @@ START_TEST(host_masks)
         step.logits.buffer = b.small;
         step.mask.host = words;
         step.mask.row_stride = strides[i];
-        ck_assert_msg(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL) != CLS_OK, "a stride of %llu is let through",
-                      (unsigned long long)strides[i]);
+        ck_assert_msg(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL) != CLS_OK,
+                      "a stride of %llu is let through", (unsigned long long)strides[i]);
     }
     close_bench(&b);
 }
@@ -335,8 +367,9 @@ START_TEST(outputs)
 {
     bench b = open_bench(fixture_device(_i));
     const uint64_t at = (1ull << 34) + 4;
-    static const size_t fields[] = {offsetof(cls_step, tokens), offsetof(cls_step, status), offsetof(cls_step, logprobs),
-                                    offsetof(cls_step, probs),  offsetof(cls_step, latest), offsetof(cls_step, entropy)};
+    static const size_t fields[] = {offsetof(cls_step, tokens),   offsetof(cls_step, status),
+                                    offsetof(cls_step, logprobs), offsetof(cls_step, probs),
+                                    offsetof(cls_step, latest),   offsetof(cls_step, entropy)};
     static const uint64_t sizes[] = {2 * 4, 2 * 4, 2 * 4, 2 * 4 * VOCAB, 8 * 4, 2 * 4};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         for (int cut = 0; cut < 2; cut++) {
@@ -346,7 +379,8 @@ START_TEST(outputs)
             step.rows = 2;
             step.logits.buffer = b.small;
             memcpy((char *)&step + fields[i], &out, sizeof out);
-            ck_assert_int_eq(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL), cut ? CLS_BAD_ARGUMENT : CLS_OK);
+            ck_assert_int_eq(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL),
+                             cut ? CLS_BAD_ARGUMENT : CLS_OK);
             must_cl(clFinish(b.d->queue));
             clReleaseMemObject(out.buffer);
         }

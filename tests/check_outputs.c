@@ -13,8 +13,8 @@ enum { EXTRA = 3 }; /* elements before each output in its buffer */
 /* A step's outputs, on the device and back. */
 typedef struct outputs {
     uint32_t rows, vocab, top_n, given_n, candidates_n;
-    float *logprobs, *top_logprobs, *given_logprobs, *entropy, *kept_mass, *candidate_logits, *candidate_probs, *probs,
-        *final_logits;
+    float *logprobs, *top_logprobs, *given_logprobs, *entropy, *kept_mass, *candidate_logits,
+        *candidate_probs, *probs, *final_logits;
     int32_t *ranks, *top_ids, *given_ids, *given_ranks, *kept, *candidate_ids, *candidate_counts;
 } outputs;
 
@@ -60,7 +60,8 @@ static void open_outputs(outputs *o, client *s, rng *r)
         ck_assert(data != NULL);
         if (list[i].data == (void **)&o->given_ids)
             for (size_t j = EXTRA; j < n; j++)
-                data[j] = rng_below(r, 8) ? (int32_t)rng_below(r, o->vocab) : (int32_t)rng_below(r, o->vocab + 3) - 1;
+                data[j] = rng_below(r, 8) ? (int32_t)rng_below(r, o->vocab)
+                                          : (int32_t)rng_below(r, o->vocab + 3) - 1;
         list[i].buffer->buffer = buffer_of(s->d, n * 4, data);
         list[i].buffer->offset = EXTRA * 4;
     }
@@ -76,7 +77,8 @@ static void read_outputs(outputs *o, client *s)
     list_outputs(o, &s->step, list);
     for (int i = 0; i < OUTPUTS; i++)
         must_cl(clEnqueueReadBuffer(s->d->queue, list[i].buffer->buffer, CL_TRUE, EXTRA * 4,
-                                    (size_t)o->rows * list[i].width * 4, *list[i].data, 0, NULL, NULL));
+                                    (size_t)o->rows * list[i].width * 4, *list[i].data, 0, NULL,
+                                    NULL));
 }
 
 static void close_outputs(outputs *o, client *s)
@@ -98,25 +100,30 @@ static int adapts(const cls_params *p)
 
 /* The kept set, as the adjusted logits of its tokens: what the step says of it
  * against the adjusted row, the reference's probabilities and its count. */
-static void check_set(const batch *b, uint32_t row, const float *set, const float *reference, const char *where)
+static void check_set(const batch *b, uint32_t row, const float *set, const float *reference,
+                      const char *where)
 {
     const float *const adjusted = b->adjusted + (size_t)row * b->vocab;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < b->vocab; i++) {
         const int in = set[i] > -INFINITY;
         kept += (uint32_t)in;
-        ck_assert_msg(!in || set[i] == adjusted[i], "%s: final logit of %u is %g, not %g", where, i, (double)set[i],
-                      (double)adjusted[i]);
-        ck_assert_msg(in || reference[i] == 0.0f, "%s: %u of probability %g is not in the set", where, i,
-                      (double)reference[i]);
+        ck_assert_msg(!in || set[i] == adjusted[i], "%s: final logit of %u is %g, not %g", where, i,
+                      (double)set[i], (double)adjusted[i]);
+        ck_assert_msg(in || reference[i] == 0.0f, "%s: %u of probability %g is not in the set",
+                      where, i, (double)reference[i]);
     }
-    ck_assert_msg(kept == b->host[row].kept, "%s: the set has %u, not %u", where, kept, b->host[row].kept);
+    ck_assert_msg(kept == b->host[row].kept, "%s: the set has %u, not %u", where, kept,
+                  b->host[row].kept);
 }
 
-static void check_final(const batch *b, uint32_t row, const outputs *o, const float *reference, const char *where)
+static void check_final(const batch *b, uint32_t row, const outputs *o, const float *reference,
+                        const char *where)
 {
     const float *const adjusted = b->adjusted + (size_t)row * b->vocab;
-    const float *const set = o->final_logits + (size_t)row * b->vocab, *const probs = o->probs + (size_t)row * b->vocab;
+    const float *const set = o->final_logits + (size_t)row * b->vocab, *const probs =
+                                                                           o->probs +
+                                                                           (size_t)row * b->vocab;
     const uint32_t n = o->candidates_n;
     const int32_t *const ids = o->candidate_ids + (size_t)row * n;
     const int greedy = b->params[row].temperature < 1e-5f, none = b->token[row] < 0;
@@ -129,32 +136,33 @@ static void check_final(const batch *b, uint32_t row, const outputs *o, const fl
     for (uint32_t i = 0; i < b->vocab; i++) {
         const double expected = exp(of.logprob[i]);
         share += !greedy && set[i] > -INFINITY ? exp(all.logprob[i]) : 0.0;
-        ck_assert_msg(fabs((double)probs[i] - expected) <= 1e-5, "%s: probability of %u is %g, not %g", where, i,
-                      (double)probs[i], expected);
-        ck_assert_msg(set[i] > -INFINITY || probs[i] == 0.0f, "%s: %u has a probability and is not kept", where, i);
+        ck_assert_msg(fabs((double)probs[i] - expected) <= 1e-5,
+                      "%s: probability of %u is %g, not %g", where, i, (double)probs[i], expected);
+        ck_assert_msg(set[i] > -INFINITY || probs[i] == 0.0f,
+                      "%s: %u has a probability and is not kept", where, i);
     }
-    ck_assert_msg(fabs((double)o->entropy[row] - of.entropy) <= 1e-4, "%s: entropy %g, not %g", where,
-                  (double)o->entropy[row], of.entropy);
+    ck_assert_msg(fabs((double)o->entropy[row] - of.entropy) <= 1e-4, "%s: entropy %g, not %g",
+                  where, (double)o->entropy[row], of.entropy);
     ck_assert_msg(o->kept[row] == (int32_t)of.n, "%s: kept %d, not %u", where, o->kept[row], of.n);
-    ck_assert_msg(o->candidate_counts[row] == (int32_t)of.n, "%s: count %d, not %u", where, o->candidate_counts[row],
-                  of.n);
-    ck_assert_msg(fabs((double)o->kept_mass[row] - share) <= 1e-5, "%s: kept mass %g, not %g", where,
-                  (double)o->kept_mass[row], share);
+    ck_assert_msg(o->candidate_counts[row] == (int32_t)of.n, "%s: count %d, not %u", where,
+                  o->candidate_counts[row], of.n);
+    ck_assert_msg(fabs((double)o->kept_mass[row] - share) <= 1e-5, "%s: kept mass %g, not %g",
+                  where, (double)o->kept_mass[row], share);
     for (uint32_t i = 0; i < n; i++) {
         const int32_t id = i < of.n ? (int32_t)of.order[i] : -1;
         const size_t at = (size_t)row * n + i;
         ck_assert_msg(ids[i] == id, "%s: candidate %u is %d, not %d", where, i, ids[i], id);
-        ck_assert_msg(o->candidate_logits[at] == (id < 0 ? -INFINITY : set[id]), "%s: candidate %u: logit %g", where, i,
-                      (double)o->candidate_logits[at]);
-        ck_assert_msg(o->candidate_probs[at] == (id < 0 ? 0.0f : probs[id]), "%s: candidate %u: probability %g", where,
-                      i, (double)o->candidate_probs[at]);
+        ck_assert_msg(o->candidate_logits[at] == (id < 0 ? -INFINITY : set[id]),
+                      "%s: candidate %u: logit %g", where, i, (double)o->candidate_logits[at]);
+        ck_assert_msg(o->candidate_probs[at] == (id < 0 ? 0.0f : probs[id]),
+                      "%s: candidate %u: probability %g", where, i, (double)o->candidate_probs[at]);
     }
     brute_free(&of);
     brute_free(&all);
 }
 
-static void check_row(const batch *b, uint32_t row, const outputs *o, int final, const float *reference,
-                      const char *where)
+static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
+                      const float *reference, const char *where)
 {
     float *const logits = malloc(b->vocab * sizeof *logits);
     const int none = b->token[row] < 0, greedy = b->params[row].temperature < 1e-5f;
@@ -170,7 +178,8 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
     brute_given(&of, &b->token[row], &o->logprobs[row], &o->ranks[row], 1, where);
     for (uint32_t i = 0; i < b->vocab && final; i++) /* what weighs nothing */
         of.logprob[i] = reference[i] == 0.0f ? -INFINITY : of.logprob[i];
-    brute_top(&of, o->top_ids + (size_t)row * o->top_n, o->top_logprobs + (size_t)row * o->top_n, o->top_n, where);
+    brute_top(&of, o->top_ids + (size_t)row * o->top_n, o->top_logprobs + (size_t)row * o->top_n,
+              o->top_n, where);
     brute_given(&of, o->given_ids + row * o->given_n, o->given_logprobs + row * o->given_n,
                 o->given_ranks + row * o->given_n, o->given_n, where);
     brute_free(&of);
@@ -180,13 +189,17 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
 
 /* A batch's step without any output, with all of them of either kind: the same
  * tokens, and everything that is told is right. */
-static void check_outputs(batch *b, device *d, cls_context *context, uint32_t top_n, uint32_t given_n,
-                          uint32_t candidates_n, int search, rng *r)
+static void check_outputs(batch *b, device *d, cls_context *context, uint32_t top_n,
+                          uint32_t given_n, uint32_t candidates_n, int search, rng *r)
 {
     const size_t size = b->rows * sizeof *b->token;
     float *const reference = calloc((size_t)b->rows * b->vocab, sizeof *reference);
     int32_t *const token = malloc(size), *const status = malloc(size);
-    outputs o = {.rows = b->rows, .vocab = b->vocab, .top_n = top_n, .given_n = given_n, .candidates_n = candidates_n};
+    outputs o = {.rows = b->rows,
+                 .vocab = b->vocab,
+                 .top_n = top_n,
+                 .given_n = given_n,
+                 .candidates_n = candidates_n};
     client s;
     ck_assert(reference && token && status);
     for (uint32_t row = 0; row < b->rows; row++)
@@ -208,12 +221,13 @@ static void check_outputs(batch *b, device *d, cls_context *context, uint32_t to
         client_tokens(&s, 0);
         must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
         ck_assert_msg(memcmp(token, b->token, size) == 0, "%s: outputs change the tokens", d->name);
-        ck_assert_msg(memcmp(status, b->status, size) == 0, "%s: outputs change the statuses", d->name);
+        ck_assert_msg(memcmp(status, b->status, size) == 0, "%s: outputs change the statuses",
+                      d->name);
         read_outputs(&o, &s);
         for (uint32_t row = 0; row < b->rows; row++) {
             char where[1024];
-            snprintf(where, sizeof where, "%s, %s, top %u%s: %s", d->name, final ? "final" : "raw", top_n,
-                     search ? ", search" : "", batch_words(b, row));
+            snprintf(where, sizeof where, "%s, %s, top %u%s: %s", d->name, final ? "final" : "raw",
+                     top_n, search ? ", search" : "", batch_words(b, row));
             check_row(b, row, &o, final, reference + (size_t)row * b->vocab, where);
         }
         close_outputs(&o, &s);
@@ -229,12 +243,14 @@ static void check_outputs(batch *b, device *d, cls_context *context, uint32_t to
 /* Every kind of row, greedy, empty, penalised ones among them; masks; lists longer than the set. */
 START_TEST(told)
 {
-    static const uint32_t sizes[] = {2500, 31, 1, 1025, 33000}, tops[] = {5, 128, 1, 20}, given[] = {5, 1, 100};
+    static const uint32_t sizes[] = {2500, 31, 1, 1025, 33000}, tops[] = {5, 128, 1, 20},
+                          given[] = {5, 1, 100};
     device *const d = fixture_device(_i);
     rng r = {fixture_seed()};
     for (uint32_t i = 0; i < fixture_by_size(5, 15, 60); i++) {
         const uint32_t vocab = sizes[i % fixture_by_size(4, 4, 5)];
-        batch *const b = batch_new(fixture_by_size(6, 12, 16), vocab, (int)(i % 3), vocab + rng_below(&r, 5), 0);
+        batch *const b =
+            batch_new(fixture_by_size(6, 12, 16), vocab, (int)(i % 3), vocab + rng_below(&r, 5), 0);
         batch_random(b, &r);
         if (i % 3 == 1)
             batch_mask(b, &r, 50, 0);
@@ -242,8 +258,8 @@ START_TEST(told)
             batch_requests(b, &r);
         if (i % 4 == 2)
             batch_bias(b, &r, CLS_F32);
-        check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), tops[i % 4], given[i % 3], i % 2 ? 300 : 3,
-                      i % 5 == 4, &r);
+        check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), tops[i % 4], given[i % 3],
+                      i % 2 ? 300 : 3, i % 5 == 4, &r);
         batch_free(b);
     }
 }
@@ -255,12 +271,13 @@ END_TEST
 START_TEST(many_given)
 {
     static const uint32_t numbers[] = {1024, 9, 513, 130};
-    static const float far[] = {-1e30f, 3e38f, INFINITY, -3e38f,   NAN,        1e-40f,
+    static const float far[] = {-1e30f, 3e38f, INFINITY, -3e38f,    NAN,       1e-40f,
                                 -0.0f,  0.0f,  -1e-40f,  0x1p-126f, -0x1p-126f};
     device *const d = fixture_device(_i);
     rng r = {fixture_seed()};
     for (uint32_t i = 0; i < fixture_by_size(4, 12, 36); i++) {
-        const uint32_t vocab = i % 4 == 3 ? 300 : fixture_by_size(2500, 4099, 20000), n_far = i % 3 * 10;
+        const uint32_t vocab = i % 4 == 3 ? 300 : fixture_by_size(2500, 4099, 20000),
+                       n_far = i % 3 * 10;
         batch *const b = batch_new(4, vocab, CLS_F32, vocab + rng_below(&r, 5), 0);
         batch_random(b, &r);
         for (uint32_t row = 0; row < b->rows; row++) {
@@ -273,23 +290,25 @@ START_TEST(many_given)
                 values[rng_below(&r, vocab)] = far[rng_below(&r, sizeof far / sizeof *far)];
             for (uint32_t j = 0; j < vocab && row % 4 == 2 && i % 2; j++) /* as bfloat16 has them */
                 values[j] = floorf(values[j] * 32.0f) / 32.0f;
-            memcpy(b->data + b->offset + (size_t)row * b->stride * 4, values, vocab * sizeof *values);
+            memcpy(b->data + b->offset + (size_t)row * b->stride * 4, values,
+                   vocab * sizeof *values);
         }
         if (i % 3 == 1)
             batch_mask(b, &r, 50, 0);
         if (i % 4 == 2)
             batch_requests(b, &r);
         const uint32_t shortlist = i % 4 == 1 ? 16 : 0, top_n = shortlist ? 16 : 128;
-        check_outputs(b, d, fixture_context(d, 1u << CLS_F32, 0, 0, shortlist), top_n, numbers[i % 4], top_n, 0, &r);
+        check_outputs(b, d, fixture_context(d, 1u << CLS_F32, 0, 0, shortlist), top_n,
+                      numbers[i % 4], top_n, 0, &r);
         batch_free(b);
     }
 }
 END_TEST
 
-/* Tokens that weigh nothing, beside those that weigh just a unit: in the head's tile, whose unit is 2^-30 of
- * it or, where log2(e) times its logit lies just above an integer, 2^-29.03; in other tiles below 2^-43. Of the
- * final distribution their log-probability is -inf where the probability is 0, and nowhere else; the raw one is
- * finite. */
+/* Tokens that weigh nothing, beside those that weigh just a unit: in the head's tile, whose unit is
+ * 2^-30 of it or, where log2(e) times its logit lies just above an integer, 2^-29.03; in other
+ * tiles below 2^-43. Of the final distribution their log-probability is -inf where the probability
+ * is 0, and nowhere else; the raw one is finite. */
 START_TEST(weightless)
 {
     enum { VOCAB = 3000, TOLD = 14 };
@@ -326,10 +345,12 @@ START_TEST(weightless)
         for (uint32_t i = 0; i < TOLD; i++) {
             const int none = probs[ids[i]] == 0.0f;
             ck_assert_msg((final[i] == -INFINITY) == none,
-                          "%s: cut %d, token %d at %g has probability %g and log-probability %g", d->name, cut,
-                          (int)ids[i], (double)logits[i], (double)probs[ids[i]], (double)final[i]);
-            ck_assert_msg(fabs((double)(raw[i] - logits[i])) < 1e-4, "%s: raw log-probability %g, not %g", d->name,
-                          (double)raw[i], (double)logits[i]);
+                          "%s: cut %d, token %d at %g has probability %g and log-probability %g",
+                          d->name, cut, (int)ids[i], (double)logits[i], (double)probs[ids[i]],
+                          (double) final[i]);
+            ck_assert_msg(fabs((double)(raw[i] - logits[i])) < 1e-4,
+                          "%s: raw log-probability %g, not %g", d->name, (double)raw[i],
+                          (double)logits[i]);
             finite += (uint32_t)!none;
         }
         ck_assert_uint_eq(finite, with < 2 ? 7 : 5); /* 0 to -20.78 or -20.11, -25, -29 */
@@ -413,8 +434,8 @@ END_TEST
 static void refused(client *s, const char *words)
 {
     const cls_status status = cls_sample(s->sampler, s->d->queue, &s->step, 0, NULL, NULL);
-    ck_assert_msg(status == CLS_BAD_ARGUMENT && strcmp(cls_error_message(), words) == 0, "%s: \"%s\", not \"%s\"",
-                  cls_status_name(status), cls_error_message(), words);
+    ck_assert_msg(status == CLS_BAD_ARGUMENT && strcmp(cls_error_message(), words) == 0,
+                  "%s: \"%s\", not \"%s\"", cls_status_name(status), cls_error_message(), words);
 }
 
 START_TEST(numbers_and_buffers)
@@ -434,7 +455,9 @@ START_TEST(numbers_and_buffers)
     refused(&s, "step->top_n is 129; it must be at most 128");
     s.step.top_n = 128;
     s.step.top_ids.offset = 4096 - 2 * 128 * 4 + 4;
-    refused(&s, "step->top_ids needs 1024 bytes from offset 3076 on, 4100 in all, and the buffer has 4096");
+    refused(
+        &s,
+        "step->top_ids needs 1024 bytes from offset 3076 on, 4100 in all, and the buffer has 4096");
     s.step.top_ids.offset = 2;
     refused(&s, "step->top_ids: offset 2 is no multiple of the element's 4 bytes");
     s.step.top_ids = (cls_buffer){NULL, 0};
@@ -445,7 +468,8 @@ START_TEST(numbers_and_buffers)
     refused(&s, "step->given_n is 2, but step->given_ids.buffer is NULL");
     s.step.given_ids.buffer = buffer;
     s.step.given_logprobs.buffer = NULL;
-    refused(&s, "step->given_n is 2, but there is no buffer for what it asks (step->given_logprobs)");
+    refused(&s,
+            "step->given_n is 2, but there is no buffer for what it asks (step->given_logprobs)");
     s.step.given_n = 1025;
     refused(&s, "step->given_n is 1025; it must be at most 1024");
     s.step.given_ids.buffer = NULL;
@@ -454,7 +478,8 @@ START_TEST(numbers_and_buffers)
     refused(&s, "step->candidate_counts is there, but step->candidates_n is 0");
     s.step.candidates_n = info.shortlist + 1;
     snprintf(words, sizeof words,
-             "step->candidates_n is %u, but the kernels' lists hold %u: see the context's options->shortlist",
+             "step->candidates_n is %u, but the kernels' lists hold %u: see the context's "
+             "options->shortlist",
              info.shortlist + 1, info.shortlist);
     refused(&s, words);
     clReleaseMemObject(buffer);

@@ -19,10 +19,11 @@ static double logit(example *e, int token, int zero)
     return log((double)e->probs[token]) - log((double)e->probs[zero]);
 }
 
-#define EXPECT_LOGIT(e, token, zero, value)                                                                            \
-    do {                                                                                                               \
-        const double found_ = logit((e), (token), (zero));                                                             \
-        ck_assert_msg(fabs(found_ - (value)) < 2e-6, "token %d: %.9g, not %.9g", (token), found_, (double)(value));     \
+#define EXPECT_LOGIT(e, token, zero, value) \
+    do { \
+        const double found_ = logit((e), (token), (zero)); \
+        ck_assert_msg(fabs(found_ - (value)) < 2e-6, "token %d: %.9g, not %.9g", (token), found_, \
+                      (double)(value)); \
     } while (0)
 
 /* Greedy: the token that has the largest logit. */
@@ -89,7 +90,8 @@ END_TEST
 
 START_TEST(biases)
 {
-    const cls_logit_bias bias[] = {{3, 1.0f}, {7, -INFINITY}, {3, 0.25f}, {0, -2.0f}, {3, -0.5f}, {9, 1e30f}, {9, -1e30f}};
+    const cls_logit_bias bias[] = {{3, 1.0f},  {7, -INFINITY}, {3, 0.25f}, {0, -2.0f},
+                                   {3, -0.5f}, {9, 1e30f},     {9, -1e30f}};
     const int32_t output[] = {3, 7};
     example e;
     start(&e);
@@ -184,8 +186,9 @@ START_TEST(windows)
 {
     const int32_t prompt[] = {1, -1, 2, 10, 3}, output[] = {INT32_MAX, 4, 4, INT32_MIN, 5};
     /* the tokens are 1 2 3 | 4 4 5: ids outside the vocabulary are not there */
-    static const int times[8][5] = {{1, 1, 1, 2, 1}, {0, 0, 0, 0, 1}, {0, 0, 0, 1, 1}, {0, 0, 0, 2, 1},
-                                    {0, 0, 1, 2, 1}, {0, 1, 1, 2, 1}, {1, 1, 1, 2, 1}, {1, 1, 1, 2, 1}};
+    static const int times[8][5] = {{1, 1, 1, 2, 1}, {0, 0, 0, 0, 1}, {0, 0, 0, 1, 1},
+                                    {0, 0, 0, 2, 1}, {0, 0, 1, 2, 1}, {0, 1, 1, 2, 1},
+                                    {1, 1, 1, 2, 1}, {1, 1, 1, 2, 1}};
     example e;
     start(&e);
     PROMPT(&e, prompt);
@@ -194,9 +197,10 @@ START_TEST(windows)
     for (e.p.penalty_scope = 0; e.p.penalty_scope < 2; e.p.penalty_scope++)
         for (e.p.penalty_window = 0; e.p.penalty_window < 8; e.p.penalty_window++)
             for (int id = 1; id <= 5; id++)
-                EXPECT_LOGIT(&e, id, 0, id <= 3 && e.p.penalty_scope == CLS_SCOPE_OUTPUT
-                                            ? 0
-                                            : -times[e.p.penalty_window][id - 1]);
+                EXPECT_LOGIT(&e, id, 0,
+                             id <= 3 && e.p.penalty_scope == CLS_SCOPE_OUTPUT
+                                 ? 0
+                                 : -times[e.p.penalty_window][id - 1]);
     e.p.frequency_penalty = 0.0f; /* repetition, too, forgets what left */
     e.p.repetition_penalty = 2.0f;
     e.p.penalty_scope = CLS_SCOPE_OUTPUT;
@@ -294,7 +298,8 @@ END_TEST
 static void expect_refused(cls_status status, const char *name)
 {
     ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s", name, cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "\"%s\" does not name %s", cls_error_message(), name);
+    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "\"%s\" does not name %s",
+                  cls_error_message(), name);
 }
 
 START_TEST(parameters_refused)
@@ -313,11 +318,11 @@ START_TEST(parameters_refused)
     STOP(&e, stop);
     const cls_params good = *p;
     must(cls_params_check(p, 10));
-#define REFUSE(field, values)                                                                                          \
-    for (unsigned i = 0; i < LENGTH(values); i++) {                                                                    \
-        p->field = (values)[i];                                                                                        \
-        expect_refused(cls_params_check(p, 10), #field);                                                               \
-        *p = good;                                                                                                     \
+#define REFUSE(field, values) \
+    for (unsigned i = 0; i < LENGTH(values); i++) { \
+        p->field = (values)[i]; \
+        expect_refused(cls_params_check(p, 10), #field); \
+        *p = good; \
     }
     REFUSE(repetition_penalty, bad_repetition)
     REFUSE(frequency_penalty, bad_amount)
@@ -387,7 +392,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 0);
-}
+int main(void) { return fixture_run(make, 0); }

@@ -40,7 +40,8 @@ static void on_progress(void *user, const char *program, uint32_t done, uint32_t
 
 static void expect_told(told *t, const char *names)
 {
-    ck_assert_msg(strcmp(t->names, names) == 0, "progress told of \"%s\", not of \"%s\"", t->names, names);
+    ck_assert_msg(strcmp(t->names, names) == 0, "progress told of \"%s\", not of \"%s\"", t->names,
+                  names);
     ck_assert_uint_eq(t->wrong, 0);
     memset(t, 0, sizeof *t);
 }
@@ -55,7 +56,8 @@ static const char *programs_of(const cls_context *context)
     cls_failure_keep(&before);
     names[0] = '\0';
     for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++) {
-        snprintf(one, sizeof one, info.dtype > 0 ? "%s%s-%d" : "%s%s", i > 0 ? " " : "", info.name, info.dtype);
+        snprintf(one, sizeof one, info.dtype > 0 ? "%s%s-%d" : "%s%s", i > 0 ? " " : "", info.name,
+                 info.dtype);
         strcat(names, one);
     }
     cls_failure_restore(&before);
@@ -64,7 +66,8 @@ static const char *programs_of(const cls_context *context)
 
 static void expect_programs(const cls_context *context, const char *names)
 {
-    ck_assert_msg(strcmp(programs_of(context), names) == 0, "there is \"%s\", not \"%s\"", programs_of(context), names);
+    ck_assert_msg(strcmp(programs_of(context), names) == 0, "there is \"%s\", not \"%s\"",
+                  programs_of(context), names);
 }
 
 /* The same shape as other tests', which have it compiled already; but a context of its own. */
@@ -128,7 +131,8 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
     cls_step_default(&s.step, sizeof s.step);
     s.step.rows = 1;
     s.step.logits.buffer = buffer_of(d, s.b->data_size * ROWS, NULL);
-    must_cl(clEnqueueWriteBuffer(d->queue, s.step.logits.buffer, CL_TRUE, 0, s.b->data_size, s.b->data, 0, NULL, NULL));
+    must_cl(clEnqueueWriteBuffer(d->queue, s.step.logits.buffer, CL_TRUE, 0, s.b->data_size,
+                                 s.b->data, 0, NULL, NULL));
     s.step.tokens.buffer = buffer_of(d, 64, NULL);
     s.step.status.buffer = buffer_of(d, 64, NULL);
     return s;
@@ -171,8 +175,8 @@ static void steps(subject *s, uint32_t n, const char *what)
         batch_reference(s->b);
         must(cls_sample(s->sampler, s->d->queue, &s->step, 0, NULL, NULL));
         buffer_read(s->d, s->step.tokens.buffer, sizeof token, &token);
-        ck_assert_msg(token == s->b->host[0].token, "%s: %s: token %u is %d, not %d", s->d->name, what, i, token,
-                      s->b->host[0].token);
+        ck_assert_msg(token == s->b->host[0].token, "%s: %s: token %u is %d, not %d", s->d->name,
+                      what, i, token, s->b->host[0].token);
         batch_accept(s->b, 0);
     }
 }
@@ -250,14 +254,18 @@ START_TEST(by_need)
     must(cls_slot_reset(s.sampler, 1));
     must(cls_slot_append_prompt(s.sampler, 0, prompt, 2));
     ck_assert_uint_eq(t.calls, 0);
-    expect_programs(context, "self-test slots slots-state prepare survey survey-row token-list token-row token-all pass "
-                             "pass-row search search-row search-all");
+    expect_programs(
+        context,
+        "self-test slots slots-state prepare survey survey-row token-list token-row token-all pass "
+        "pass-row search search-row search-all");
     close_subject(&s);
 
     /* All that is there: another sampler compiles nothing, nor does a call ahead. */
     fake.builds = 0;
     s = subject_of(d, context, 1);
-    must(compile(context, 1u << CLS_F32, CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS | CLS_FEATURE_STATE));
+    must(
+        compile(context, 1u << CLS_F32,
+                CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS | CLS_FEATURE_STATE));
     must(cls_context_compile(context, NULL));
     ck_assert_uint_eq(fake.builds + t.calls, 0);
     close_subject(&s);
@@ -300,7 +308,8 @@ START_TEST(refused_late)
                                   cls_slot_rollback(s.sampler, 0, 1)};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         ck_assert_int_eq(refused[i], CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "CLS_FEATURE_STATE") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "CLS_FEATURE_STATE") != NULL, "%s",
+                  cls_error_message());
     must(cls_slot_rollback(s.sampler, 0, 0));
     must(cls_slot_append_prompt(s.sampler, 0, NULL, 0));
     steps(&s, 2, "after all refusals");
@@ -329,19 +338,19 @@ START_TEST(refused_steps)
     memset(&t, 0, sizeof t);
     const cl_mem out = buffer_of(d, VOCAB * 4, NULL);
     const uint32_t launches = cls_sampler_launches(s.sampler);
-#define REFUSED(call, name)                                                                                          \
-    do {                                                                                                             \
-        cl_event done = (cl_event)&s;                                                                                \
-        ck_assert_msg((call) == CLS_BAD_ARGUMENT && strstr(cls_error_message(), name) != NULL, #call ": %s",          \
-                      cls_error_message());                                                                          \
-        ck_assert_ptr_null(done);                                                                                    \
-        ck_assert_uint_eq(cls_sampler_launches(s.sampler), launches);                                                \
-        s.step = good;                                                                                               \
+#define REFUSED(call, name) \
+    do { \
+        cl_event done = (cl_event)&s; \
+        ck_assert_msg((call) == CLS_BAD_ARGUMENT && strstr(cls_error_message(), name) != NULL, \
+                      #call ": %s", cls_error_message()); \
+        ck_assert_ptr_null(done); \
+        ck_assert_uint_eq(cls_sampler_launches(s.sampler), launches); \
+        s.step = good; \
     } while (0)
-#define STEP_REFUSED(field, name)                                                 \
-    do {                                                                          \
-        s.step.field = out;                                                       \
-        REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done), name);  \
+#define STEP_REFUSED(field, name) \
+    do { \
+        s.step.field = out; \
+        REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done), name); \
     } while (0)
     STEP_REFUSED(mask.words.buffer, "CLS_FEATURE_MASK");
     STEP_REFUSED(bias.values.buffer, "CLS_FEATURE_BIAS");
@@ -400,16 +409,20 @@ START_TEST(bad_bits)
     cls_sampler_options_default(&so, sizeof so);
     so.vocab = 100;
     ck_assert_int_eq(compile(context, 8, 0), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "dtypes of a compilation is 0x8") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "dtypes of a compilation is 0x8") != NULL, "%s",
+                  cls_error_message());
     ck_assert_int_eq(compile(context, 0, CLS_FEATURES_ALL + 1), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "features of a compilation is 0x4000") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "features of a compilation is 0x4000") != NULL, "%s",
+                  cls_error_message());
     so.features = CLS_FEATURE_MASK | 1u << 31;
     ck_assert_int_eq(cls_sampler_create(context, &so, &sampler), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "features of a sampler is 0x80000080") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "features of a sampler is 0x80000080") != NULL, "%s",
+                  cls_error_message());
     so.features = 0;
     so.dtypes = 9;
     ck_assert_int_eq(cls_sampler_create(context, &so, &sampler), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "dtypes of a sampler is 0x9") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "dtypes of a sampler is 0x9") != NULL, "%s",
+                  cls_error_message());
     ck_assert_ptr_null(sampler);
     o.dtypes = 8;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &none), CLS_BAD_ARGUMENT);
@@ -421,7 +434,8 @@ START_TEST(bad_bits)
     ck_assert_int_eq(cls_context_program(NULL, 0, &info), CLS_BAD_ARGUMENT);
     ck_assert_int_eq(cls_context_program(context, 0, NULL), CLS_BAD_ARGUMENT);
     ck_assert_int_eq(cls_context_program(context, 1, &info), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "index is 1, but the context has 1") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "index is 1, but the context has 1") != NULL, "%s",
+                  cls_error_message());
     ck_assert_uint_eq(t.calls, 0);
     expect_programs(context, "self-test");
     cls_context_destroy(context);
@@ -447,7 +461,8 @@ START_TEST(program_infos)
         must(cls_context_program(context, i, &info));
         ck_assert_int_eq(info.dtype, dtypes[i]);
         ck_assert_uint_eq(info.origin, CLS_ORIGIN_SOURCE);
-        ck_assert_uint_le(info.work_group, over_tiles ? device_info.work_group : device_info.row_group);
+        ck_assert_uint_le(info.work_group,
+                          over_tiles ? device_info.work_group : device_info.row_group);
         ck_assert(info.subgroups == CLS_SUBGROUPS_NONE || info.subgroups == device_info.subgroups);
         ck_assert(info.seconds > 0 && info.seconds < 10000);
         ck_assert(info.local_mem <= device_info.local_mem_size);
@@ -455,7 +470,8 @@ START_TEST(program_infos)
     }
     memset(&info, 0x5a, sizeof info);
     info.struct_size = offsetof(cls_program_info, origin);
-    ck_assert_int_eq(cls_context_program(context, 0, &info), CLS_BAD_ARGUMENT); /* less than any header had */
+    ck_assert_int_eq(cls_context_program(context, 0, &info),
+                     CLS_BAD_ARGUMENT); /* less than any header had */
     ck_assert(info.dtype == 0x5a5a5a5a && info.origin == 0x5a5a5a5au);
     ck_assert_uint_eq(info.struct_size, offsetof(cls_program_info, origin));
     struct { /* a newer header's: what is not known here stays */
@@ -464,7 +480,8 @@ START_TEST(program_infos)
     } newer = {.unknown = 0x5a5a5a5au};
     newer.known.struct_size = sizeof newer;
     must(cls_context_program(context, 0, &newer.known));
-    ck_assert(strcmp(newer.known.name, "self-test") == 0 && newer.known.dtype == -1 && newer.unknown == 0x5a5a5a5au);
+    ck_assert(strcmp(newer.known.name, "self-test") == 0 && newer.known.dtype == -1 &&
+              newer.unknown == 0x5a5a5a5au);
     ck_assert_uint_eq(newer.known.struct_size, sizeof newer);
     cls_context_destroy(context);
 }
@@ -524,7 +541,8 @@ START_TEST(another_thread)
     const cls_context_options o = options_with(&t);
     cls_context *const context = new_context(d, &o);
     subject s = subject_of(d, context, 0);
-    ahead a = {.context = context, .features = CLS_FEATURE_LISTS | CLS_FEATURE_MASK | CLS_FEATURE_STATE};
+    ahead a = {.context = context,
+               .features = CLS_FEATURE_LISTS | CLS_FEATURE_MASK | CLS_FEATURE_STATE};
     pthread_t thread;
     uint32_t n = 0;
     cls_params p = params_of(WISH_USUAL);
@@ -570,7 +588,8 @@ START_TEST(exports)
     told t;
     cls_context_options o = options_with(&t);
     const int everything = all || !cls_binaries_are_slow(d->id);
-    const uint32_t features = everything ? CLS_FEATURES_ALL : CLS_FEATURE_LISTS | CLS_FEATURE_ACCEPT | CLS_FEATURE_DRAW;
+    const uint32_t features =
+        everything ? CLS_FEATURES_ALL : CLS_FEATURE_LISTS | CLS_FEATURE_ACCEPT | CLS_FEATURE_DRAW;
     size_t alone = 0, usual = 0, size = 0;
     cls_context *context = new_context(d, &o);
     must(cls_context_export(context, NULL, &alone));
@@ -597,7 +616,8 @@ START_TEST(exports)
     expect_programs(context, before);
     cls_program_info info = {.struct_size = sizeof info};
     for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++)
-        ck_assert_msg(info.origin == CLS_ORIGIN_BINARY, "%s is of origin %u", info.name, info.origin);
+        ck_assert_msg(info.origin == CLS_ORIGIN_BINARY, "%s is of origin %u", info.name,
+                      info.origin);
     rng r = {fixture_seed() + 3};
     for (int level = 0; level < (everything ? 6 : 2); level++) {
         batch *const b = some_batch(level, CLS_F32, &r);
@@ -605,7 +625,8 @@ START_TEST(exports)
         batch_free(b);
     }
     ck_assert_int_eq(compile(context, 1u << CLS_BF16, 0), CLS_UNSUPPORTED_DEVICE);
-    ck_assert_msg(strstr(cls_error_message(), "has no compiler") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "has no compiler") != NULL, "%s",
+                  cls_error_message());
     expect_programs(context, before);
     fake.no_compiler = 0;
     free(before);
@@ -622,17 +643,25 @@ static int launches(enum cls_kernel kernel, uint32_t needs)
     switch (kernel) {
     case CLS_SLOTS:
     case CLS_SURVEY:
-    case CLS_TOKEN: return 1;
-    case CLS_PREPARE: return (needs & (CLS_FEATURE_HISTORY | CLS_FEATURE_VERIFY)) != 0;
+    case CLS_TOKEN:
+        return 1;
+    case CLS_PREPARE:
+        return (needs & (CLS_FEATURE_HISTORY | CLS_FEATURE_VERIFY)) != 0;
     case CLS_PASS:
-    case CLS_SEARCH: return (needs & CLS_FEATURE_SEARCH) != 0;
+    case CLS_SEARCH:
+        return (needs & CLS_FEATURE_SEARCH) != 0;
     case CLS_DISTRIBUTION:
-    case CLS_REPORT: return (needs & told_of) != 0;
-    case CLS_ACCEPT: return (needs & (told_of | CLS_FEATURE_ACCEPT)) != 0;
-    case CLS_DRAW: return (needs & CLS_FEATURE_DRAW) != 0;
+    case CLS_REPORT:
+        return (needs & told_of) != 0;
+    case CLS_ACCEPT:
+        return (needs & (told_of | CLS_FEATURE_ACCEPT)) != 0;
+    case CLS_DRAW:
+        return (needs & CLS_FEATURE_DRAW) != 0;
     case CLS_RESIDUAL:
-    case CLS_VERIFY: return (needs & CLS_FEATURE_VERIFY) != 0;
-    default: return 0;
+    case CLS_VERIFY:
+        return (needs & CLS_FEATURE_VERIFY) != 0;
+    default:
+        return 0;
     }
 }
 
@@ -640,7 +669,8 @@ static int launches(enum cls_kernel kernel, uint32_t needs)
 static uint32_t left_out(int variant)
 {
     const cls_variant *const v = &cls_variants[variant];
-    const int samples = v->kernel == CLS_SURVEY || v->kernel == CLS_TOKEN || v->kernel == CLS_PASS || v->kernel == CLS_SEARCH;
+    const int samples = v->kernel == CLS_SURVEY || v->kernel == CLS_TOKEN ||
+                        v->kernel == CLS_PASS || v->kernel == CLS_SEARCH;
     uint32_t out = 0;
     if (strstr(v->options, "-DROW=0") != NULL)
         out |= CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS |
@@ -659,12 +689,14 @@ START_TEST(what_serves)
     uint32_t last = CLS_KERNELS;
     ck_assert_int_le(CLS_VARIANTS, 32);
     for (int v = 0; v < CLS_VARIANTS; v++) {
-        ck_assert(v == 0 || cls_variants[v].kernel == last || cls_variants[v].kernel == last + 1); /* in their order */
+        ck_assert(v == 0 || cls_variants[v].kernel == last ||
+                  cls_variants[v].kernel == last + 1); /* in their order */
         last = cls_variants[v].kernel;
         for (int w = 0; w < v; w++)
             ck_assert_str_ne(cls_variants[v].name, cls_variants[w].name);
         for (uint32_t needs = 0; needs <= CLS_FEATURES_ALL; needs++)
-            ck_assert_msg(!cls_variant_serves(v, needs) == ((needs & left_out(v)) != 0), "%s: %s 0x%x", cls_variants[v].name,
+            ck_assert_msg(!cls_variant_serves(v, needs) == ((needs & left_out(v)) != 0),
+                          "%s: %s 0x%x", cls_variants[v].name,
                           cls_variant_serves(v, needs) ? "serves" : "does not serve", needs);
     }
     for (uint32_t needs = 0; needs <= CLS_FEATURES_ALL; needs++)
@@ -716,27 +748,35 @@ START_TEST(what_samplers_have)
             there[cls_variants[v].kernel] |= (int)(set >> v & 1u);
         ck_assert(!there[CLS_SELF_TEST]);
         for (int k = CLS_SLOTS; k < CLS_KERNELS; k++)
-            ck_assert_msg(there[k] == launches((enum cls_kernel)k, features), "0x%x: %s", features, cls_kernel_name((enum cls_kernel)k));
+            ck_assert_msg(there[k] == launches((enum cls_kernel)k, features), "0x%x: %s", features,
+                          cls_kernel_name((enum cls_kernel)k));
         /* The features of a step are all sets of the sampler's. */
         for (uint32_t needs = features;; needs = (needs - 1) & features) {
             uint32_t served = 0;
             for (int v = CLS_SELF_TEST_0 + 1; v < CLS_VARIANTS; v++)
-                served |= (uint32_t)((set >> v & 1u) && (needs & out[v]) == 0) << cls_variants[v].kernel;
+                served |= (uint32_t)((set >> v & 1u) && (needs & out[v]) == 0)
+                          << cls_variants[v].kernel;
             for (int k = CLS_SLOTS; k < CLS_KERNELS; k++)
                 if (!(served >> k & 1u) && launches((enum cls_kernel)k, needs))
-                    ck_abort_msg("features 0x%x, needs 0x%x: no %s", features, needs, cls_kernel_name((enum cls_kernel)k));
+                    ck_abort_msg("features 0x%x, needs 0x%x: no %s", features, needs,
+                                 cls_kernel_name((enum cls_kernel)k));
             if (needs == 0)
                 break;
         }
-        const uint32_t plain = set & (UINT32_C(1) << CLS_TOKEN_0), list = set & (UINT32_C(1) << CLS_TOKEN_1);
-        ck_assert_msg((features & CLS_FEATURE_PLAIN) == 0 || plain, "0x%x: no kernel for plain rows", features);
-        ck_assert_msg((features & CLS_FEATURE_LISTS) == 0 || list, "0x%x: no kernel for the usual rows", features);
+        const uint32_t plain = set & (UINT32_C(1) << CLS_TOKEN_0),
+                       list = set & (UINT32_C(1) << CLS_TOKEN_1);
+        ck_assert_msg((features & CLS_FEATURE_PLAIN) == 0 || plain,
+                      "0x%x: no kernel for plain rows", features);
+        ck_assert_msg((features & CLS_FEATURE_LISTS) == 0 || list,
+                      "0x%x: no kernel for the usual rows", features);
     }
     ck_assert_uint_eq(cls_variants_of(CLS_FEATURE_LISTS),
                       1u << CLS_SLOTS_0 | 1u << CLS_SURVEY_0 | 1u << CLS_TOKEN_1);
     for (uint32_t bit = 0; bit < 16; bit++) {
         const char *const name = cls_feature_name((cls_feature)(1u << bit));
-        ck_assert_msg(bit < 14 ? strncmp(name, "CLS_FEATURE_", 12) == 0 : strcmp(name, "unknown") == 0, "%s", name);
+        ck_assert_msg(bit < 14 ? strncmp(name, "CLS_FEATURE_", 12) == 0
+                               : strcmp(name, "unknown") == 0,
+                      "%s", name);
     }
     ck_assert_str_eq(cls_feature_name((cls_feature)3), "unknown");
     ck_assert_str_eq(cls_feature_name((cls_feature)0), "unknown");
@@ -799,7 +839,8 @@ static cls_buffer room(cl_mem buffer, size_t *at, size_t words)
 /* A step of a batch with some variants forced; wants: what is to be told, 0 to 2. */
 static seen look(device *d, cls_context *context, batch *b, int search, int wants, uint32_t forced)
 {
-    seen is = {.size = (size_t)BATCH * (8 + 2 * TOP + 4 * CANDIDATES + 2 * b->vocab) * sizeof(uint32_t)};
+    seen is = {.size = (size_t)BATCH * (8 + 2 * TOP + 4 * CANDIDATES + 2 * b->vocab) *
+                       sizeof(uint32_t)};
     size_t at = 0;
     client s;
     client_open(&s, b, d, context, 1);
@@ -848,20 +889,24 @@ static void expect_same(const seen *is, const seen *wanted, const batch *b, cons
 {
     for (uint32_t row = 0; row < BATCH; row++) {
         const cls_row *const x = &is->row[row], *const y = &wanted->row[row];
-        ck_assert_msg(is->token[row] == wanted->token[row] && is->status[row] == wanted->status[row],
-                      "%s: %s: token %d, status %d, not %d, %d", what, batch_words(b, row), is->token[row], is->status[row],
-                      wanted->token[row], wanted->status[row]);
+        ck_assert_msg(is->token[row] == wanted->token[row] &&
+                          is->status[row] == wanted->status[row],
+                      "%s: %s: token %d, status %d, not %d, %d", what, batch_words(b, row),
+                      is->token[row], is->status[row], wanted->token[row], wanted->status[row]);
         if (b->params[row].temperature < 1e-5f || wanted->token[row] < 0)
             continue;
-        ck_assert_msg(x->mass == y->mass && x->drawn == y->drawn && x->max_key == y->max_key && x->top_key == y->top_key &&
-                          x->cut_key == y->cut_key && x->cut_id == y->cut_id,
-                      "%s: %s: mass %llu, drawn %llu, cut %d, %d, not %llu, %llu, %d, %d", what, batch_words(b, row),
-                      (unsigned long long)x->mass, (unsigned long long)x->drawn, x->cut_key, x->cut_id,
-                      (unsigned long long)y->mass, (unsigned long long)y->drawn, y->cut_key, y->cut_id);
+        ck_assert_msg(
+            x->mass == y->mass && x->drawn == y->drawn && x->max_key == y->max_key &&
+                x->top_key == y->top_key && x->cut_key == y->cut_key && x->cut_id == y->cut_id,
+            "%s: %s: mass %llu, drawn %llu, cut %d, %d, not %llu, %llu, %d, %d", what,
+            batch_words(b, row), (unsigned long long)x->mass, (unsigned long long)x->drawn,
+            x->cut_key, x->cut_id, (unsigned long long)y->mass, (unsigned long long)y->drawn,
+            y->cut_key, y->cut_id);
     }
     for (size_t i = 0; i < is->size / sizeof(uint32_t); i++)
-        ck_assert_msg(is->told[i] == wanted->told[i], "%s: word %zu of what is told is 0x%08x, not 0x%08x", what, i,
-                      is->told[i], wanted->told[i]);
+        ck_assert_msg(is->told[i] == wanted->told[i],
+                      "%s: word %zu of what is told is 0x%08x, not 0x%08x", what, i, is->told[i],
+                      wanted->told[i]);
 }
 
 /* What was launched serves the step; raw rows need nothing. */
@@ -872,12 +917,13 @@ static void expect_serving(const seen *s, int raw, uint32_t attached, const char
             continue;
         const enum cls_kernel k = cls_variants[v].kernel;
         const int of_raw = raw && (k == CLS_SURVEY || k == CLS_REPORT || k == CLS_DISTRIBUTION);
-        ck_assert_msg(of_raw || (s->needs & left_out(v)) == 0, "%s: %s was launched for 0x%x", what, cls_variants[v].name,
-                      s->needs);
+        ck_assert_msg(of_raw || (s->needs & left_out(v)) == 0, "%s: %s was launched for 0x%x", what,
+                      cls_variants[v].name, s->needs);
         for (int w = 0; w < v && !of_raw; w++)
-            ck_assert_msg(cls_variants[w].kernel != k || !(attached >> w & 1u) || (s->needs & left_out(w)) != 0,
-                          "%s: %s was launched for 0x%x; %s would do", what, cls_variants[v].name, s->needs,
-                          cls_variants[w].name);
+            ck_assert_msg(cls_variants[w].kernel != k || !(attached >> w & 1u) ||
+                              (s->needs & left_out(w)) != 0,
+                          "%s: %s was launched for 0x%x; %s would do", what, cls_variants[v].name,
+                          s->needs, cls_variants[w].name);
     }
 }
 
@@ -891,12 +937,15 @@ START_TEST(forced)
     cls_device_info info = {.struct_size = sizeof info};
     must(cls_context_info(context, &info));
     fixture_features(CLS_FEATURES_ALL);
-    for (uint32_t i = 0; i < fixture_by_size(1, 2, 3) * LEVELS * fixture_by_size(1, CLS_DTYPES, CLS_DTYPES); i++) {
-        const int level = (int)(i % LEVELS), dtype = (int)(i / LEVELS % CLS_DTYPES), search = level > 0 && i % 3 == 1;
+    for (uint32_t i = 0;
+         i < fixture_by_size(1, 2, 3) * LEVELS * fixture_by_size(1, CLS_DTYPES, CLS_DTYPES); i++) {
+        const int level = (int)(i % LEVELS), dtype = (int)(i / LEVELS % CLS_DTYPES),
+                  search = level > 0 && i % 3 == 1;
         const int wants = (int)((i + i / LEVELS) % 3);
         batch *const b = some_batch(level, dtype, &r);
         char what[300];
-        snprintf(what, sizeof what, "%s, %s, level %d%s", d->name, types[dtype], level, search ? ", search" : "");
+        snprintf(what, sizeof what, "%s, %s, level %d%s", d->name, types[dtype], level,
+                 search ? ", search" : "");
         b->shortlist = info.shortlist;
         batch_check(b, d, context, search);
         seen wanted = look(d, context, b, search, wants, 0);
@@ -904,7 +953,8 @@ START_TEST(forced)
         for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
             int is_other = 0; /* its kernel was launched, in another variant */
             for (int w = CLS_SLOTS_0; w < CLS_VARIANTS; w++)
-                is_other |= w != v && cls_variants[w].kernel == cls_variants[v].kernel && (wanted.ran >> w & 1u);
+                is_other |= w != v && cls_variants[w].kernel == cls_variants[v].kernel &&
+                            (wanted.ran >> w & 1u);
             /* A window's tokens are counted again by the larger kernel of slots. */
             if (!is_other || !cls_variant_serves(v, wanted.needs) || v == CLS_SLOTS_0)
                 continue;
@@ -913,8 +963,9 @@ START_TEST(forced)
                      search ? ", search" : "", cls_variants[v].name);
             ck_assert_msg(is.ran >> v & 1u, "%s: it was not launched", what);
             for (int w = CLS_SLOTS_0; w < CLS_VARIANTS; w++)
-                ck_assert_msg(w == v || cls_variants[w].kernel != cls_variants[v].kernel || !(is.ran >> w & 1u), "%s: %s was, too",
-                              what, cls_variants[w].name);
+                ck_assert_msg(w == v || cls_variants[w].kernel != cls_variants[v].kernel ||
+                                  !(is.ran >> w & 1u),
+                              "%s: %s was, too", what, cls_variants[w].name);
             expect_same(&is, &wanted, b, what);
             free(is.told);
             of[v]++;
@@ -928,7 +979,8 @@ START_TEST(forced)
     fixture_features(0);
     printf("%s: %u steps, each as by the leanest variants\n", d->name, runs);
     for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++)
-        ck_assert_msg(of[v] > 0 || cls_variants[v].kernel >= CLS_DRAW || cls_variants[v].kernel == CLS_ACCEPT,
+        ck_assert_msg(of[v] > 0 || cls_variants[v].kernel >= CLS_DRAW ||
+                          cls_variants[v].kernel == CLS_ACCEPT,
                       "%s was never launched", cls_variants[v].name);
 }
 END_TEST

@@ -10,11 +10,13 @@
 START_TEST(sets_and_probabilities)
 {
     static const uint32_t sizes[] = {1, 2, 31, 111, 1023, 1024, 1025, 4099, 32001};
-    const uint32_t vocab = sizes[_i], rounds = vocab > 5000 ? fixture_by_size(0, 0, 1) : fixture_by_size(1, 3, 8);
+    const uint32_t vocab = sizes[_i],
+                   rounds = vocab > 5000 ? fixture_by_size(0, 0, 1) : fixture_by_size(1, 3, 8);
     uint32_t rows = 0, undecided = 0;
     rng r = {fixture_seed() + (uint64_t)_i};
     for (uint32_t round = 0; round < rounds; round++) {
-        batch *const b = batch_new(ROW_KINDS * 2, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 9), 0);
+        batch *const b =
+            batch_new(ROW_KINDS * 2, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 9), 0);
         for (uint32_t row = 0; row < b->rows; row++) {
             batch_row(b, row, (row_kind)(row % ROW_KINDS), rng_bits(&r));
             params_random(&b->params[row], vocab, &r);
@@ -31,7 +33,8 @@ START_TEST(sets_and_probabilities)
         if (round % 8 > 4)
             batch_bias(b, &r, round % 2 ? CLS_F32 : CLS_F16);
         for (uint32_t row = 0; row < b->rows; row++)
-            for (int token = 0; token < 3; token++) { /* the next ones from what the mode has become */
+            for (int token = 0; token < 3;
+                 token++) { /* the next ones from what the mode has become */
                 undecided += (uint32_t)!batch_against_oracle(b, row);
                 rows++;
                 batch_accept(b, row);
@@ -51,15 +54,16 @@ START_TEST(aimed_draws)
         batch *const b = batch_new(16, round % 2 ? 2500 : 111, CLS_F32, 0, 0);
         int32_t aimed[16];
         batch_random(b, &r);
-        for (uint32_t row = 0; row < b->rows && round % 4 == 1; row++) /* plain rows, tiles at many depths */
+        for (uint32_t row = 0; row < b->rows && round % 4 == 1;
+             row++) /* plain rows, tiles at many depths */
             batch_row(b, row, row % 3 ? ROW_OFFSETS : ROW_TAIL, rng_bits(&r));
         batch_reference(b);
         for (uint32_t row = 0; row < b->rows; row++)
             aimed[row] = batch_aim(b, row, rng_below(&r, 300), (int)rng_below(&r, 2));
         batch_reference(b);
         for (uint32_t row = 0; row < b->rows; row++)
-            ck_assert_msg(b->host[row].token == aimed[row], "%s: aimed at %d, drew %d", batch_words(b, row), aimed[row],
-                          b->host[row].token);
+            ck_assert_msg(b->host[row].token == aimed[row], "%s: aimed at %d, drew %d",
+                          batch_words(b, row), aimed[row], b->host[row].token);
         batch_free(b);
     }
 }
@@ -121,8 +125,8 @@ START_TEST(law_of_draws)
     result.probs = p32;
     must(cls_host_sample(&row, &result));
     oracle_probs(&o, probs);
-    ck_assert_msg(oracle_chi_square(probs, counts, 32, draws, &statistic, &limit), "chi-square %g, limit %g", statistic,
-                  limit);
+    ck_assert_msg(oracle_chi_square(probs, counts, 32, draws, &statistic, &limit),
+                  "chi-square %g, limit %g", statistic, limit);
     oracle_free(&o);
 }
 END_TEST
@@ -131,7 +135,8 @@ END_TEST
 START_TEST(mass_of_a_tail)
 {
     const uint32_t vocab = 129281;
-    float *const logits = malloc(vocab * sizeof *logits), *const probs = malloc(vocab * sizeof *probs);
+    float *const logits = malloc(vocab * sizeof *logits), *const probs =
+                                                              malloc(vocab * sizeof *probs);
     cls_params p;
     double tail = 0.0;
     uint32_t head = 0;

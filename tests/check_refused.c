@@ -11,8 +11,10 @@
 
 static void refused_status(cls_status status, const char *call, const char *name, int line)
 {
-    ck_assert_msg(status == CLS_BAD_ARGUMENT, "line %d: %s gives %s", line, call, cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "line %d: %s says \"%s\", which does not name %s", line, call,
+    ck_assert_msg(status == CLS_BAD_ARGUMENT, "line %d: %s gives %s", line, call,
+                  cls_status_name(status));
+    ck_assert_msg(strstr(cls_error_message(), name) != NULL,
+                  "line %d: %s says \"%s\", which does not name %s", line, call,
                   cls_error_message(), name);
     ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
 }
@@ -28,12 +30,12 @@ START_TEST(contexts_refused)
     refused(cls_context_create(d->context, NULL, NULL, &context), "device");
     refused(cls_context_create(d->context, d->id, NULL, NULL), "out");
     cls_context_options_default(&o, sizeof o);
-#define REFUSE(field, value)                                                                                           \
-    do {                                                                                                               \
-        const cls_context_options good = o;                                                                            \
-        o.field = (value);                                                                                             \
-        refused(cls_context_create(d->context, d->id, &o, &context), #field);                                           \
-        o = good;                                                                                                      \
+#define REFUSE(field, value) \
+    do { \
+        const cls_context_options good = o; \
+        o.field = (value); \
+        refused(cls_context_create(d->context, d->id, &o, &context), #field); \
+        o = good; \
     } while (0)
     REFUSE(struct_size, 0);
     REFUSE(dtypes, 8);
@@ -50,7 +52,8 @@ START_TEST(contexts_refused)
     o.vector = 0;
     o.work_group = 1u << 30;
     ck_assert(cls_device_query(d->id, &o, &info) != CLS_OK);
-    ck_assert(strstr(cls_error_message(), "work_group") != NULL || strstr(cls_error_message(), "work-group") != NULL);
+    ck_assert(strstr(cls_error_message(), "work_group") != NULL ||
+              strstr(cls_error_message(), "work-group") != NULL);
     refused(cls_context_info(NULL, &info), "context");
     refused(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), NULL), "info");
     info.struct_size = 0;
@@ -125,12 +128,12 @@ START_TEST(slot_calls_refused)
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = 100;
     o.slots = 3;
-#define REFUSE(field, value)                                                                                           \
-    do {                                                                                                               \
-        const cls_sampler_options good = o;                                                                            \
-        o.field = (value);                                                                                             \
-        refused(cls_sampler_create(context, &o, &sampler), #field);                                                    \
-        o = good;                                                                                                      \
+#define REFUSE(field, value) \
+    do { \
+        const cls_sampler_options good = o; \
+        o.field = (value); \
+        refused(cls_sampler_create(context, &o, &sampler), #field); \
+        o = good; \
     } while (0)
     REFUSE(keep, -1);
     REFUSE(keep, 3);
@@ -146,12 +149,12 @@ START_TEST(slot_calls_refused)
         cls_params_default(&p, sizeof p);
         must(cls_slot_begin(sampler, 0, &p, ids, 3, ids, 3));
         const cls_params good = p;
-#define REFUSE(field, value, name)                                                                                     \
-    do {                                                                                                               \
-        p.field = (value);                                                                                             \
-        refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), name);                                               \
-        refused(cls_slot_params(sampler, 0, &p), name);                                                                \
-        p = good;                                                                                                      \
+#define REFUSE(field, value, name) \
+    do { \
+        p.field = (value); \
+        refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), name); \
+        refused(cls_slot_params(sampler, 0, &p), name); \
+        p = good; \
     } while (0)
         if (o.keep == CLS_KEEP_NONE) {
             REFUSE(repetition_penalty, 1.5f, "repetition_penalty");
@@ -241,8 +244,8 @@ START_TEST(acceptance_refused)
 }
 END_TEST
 
-/* What is written overlaps something, in the buffer itself or in a part of it; and objects that are not
- * what kernels can write. */
+/* What is written overlaps something, in the buffer itself or in a part of it; and objects that are
+ * not what kernels can write. */
 static void refuse_overlaps(client *s)
 {
     device *const d = s->d;
@@ -251,12 +254,15 @@ static void refuse_overlaps(client *s)
     cl_int code = CL_SUCCESS;
     cl_mem both = buffer_of(d, 64, NULL);
     const cl_buffer_region region = {0, 32};
-    const cl_mem part = clCreateSubBuffer(both, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+    const cl_mem part =
+        clCreateSubBuffer(both, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
     const cl_mem read_only = clCreateBuffer(d->context, CL_MEM_READ_ONLY, 64, NULL, &code);
-    const cl_mem write_only = clCreateBuffer(d->context, CL_MEM_WRITE_ONLY, 4 * 100 * sizeof(float), NULL, &code);
+    const cl_mem write_only =
+        clCreateBuffer(d->context, CL_MEM_WRITE_ONLY, 4 * 100 * sizeof(float), NULL, &code);
     ck_assert(part != NULL && read_only != NULL && write_only != NULL);
     step->tokens.buffer = step->status.buffer = both;
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->tokens, bytes 0 to 15, and step->status, bytes 0 to 15, overlap");
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
+            "step->tokens, bytes 0 to 15, and step->status, bytes 0 to 15, overlap");
     step->status.offset = 12;
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "overlap");
     step->status = (cls_buffer){part, 12};
@@ -274,10 +280,12 @@ static void refuse_overlaps(client *s)
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->latest");
     *step = good;
     step->tokens.buffer = read_only;
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->tokens was created with CL_MEM_READ_ONLY");
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
+            "step->tokens was created with CL_MEM_READ_ONLY");
     *step = good;
     step->logits.buffer = write_only;
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->logits was created with CL_MEM_WRITE_ONLY");
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
+            "step->logits was created with CL_MEM_WRITE_ONLY");
     *step = good;
     step->tokens.buffer = write_only; /* by kernels: the host may read it */
     step->defer_accept = 1;
@@ -309,11 +317,11 @@ START_TEST(steps_refused)
     refused(cls_sample(s.sampler, d->queue, step, 1, NULL, NULL), "wait");
     refused(cls_sample(s.sampler, d->queue, step, 1, &nothing, NULL), "wait");
     refused(cls_sample(s.sampler, d->queue, step, 0, &nothing, NULL), "wait");
-#define REFUSE(field, value, name)                                                                                     \
-    do {                                                                                                               \
-        step->field = (value);                                                                                         \
-        refused(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), name);                                            \
-        *step = good;                                                                                                  \
+#define REFUSE(field, value, name) \
+    do { \
+        step->field = (value); \
+        refused(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), name); \
+        *step = good; \
     } while (0)
     REFUSE(struct_size, 0, "struct_size");
     REFUSE(rows, 0, "rows");
@@ -428,7 +436,8 @@ static void call_again(void *user, const char *program, uint32_t done, uint32_t 
     if (n->sampler == NULL)
         return;
     cls_params_init(&p);
-    refused(cls_slot_begin(n->sampler, 0, &p, NULL, 0, NULL, 0), "sampler is in use by another call");
+    refused(cls_slot_begin(n->sampler, 0, &p, NULL, 0, NULL, 0),
+            "sampler is in use by another call");
     refused(cls_slot_reset(n->sampler, 0), "in use");
     refused(cls_sample(n->sampler, n->queue, NULL, 0, NULL, NULL), "in use");
     n->calls++;

@@ -19,18 +19,21 @@ static void check_logprobs(const batch *b, const float *logprobs, int final, con
 {
     for (uint32_t row = 0; row < b->rows; row++) {
         const float host = final ? b->host[row].logprob_final : b->host[row].logprob_raw;
-        ck_assert_msg(memcmp(&host, &logprobs[row], sizeof host) == 0, "%s: %s: %s logprob %.9g, the reference's %.9g",
-                      where, batch_words(b, row), final ? "final" : "raw", (double)logprobs[row], (double)host);
+        ck_assert_msg(memcmp(&host, &logprobs[row], sizeof host) == 0,
+                      "%s: %s: %s logprob %.9g, the reference's %.9g", where, batch_words(b, row),
+                      final ? "final" : "raw", (double)logprobs[row], (double)host);
         if (b->token[row] < 0)
-            ck_assert_msg(isinf(host) && host < 0, "%s: %s: a logprob without a token", where, batch_words(b, row));
+            ck_assert_msg(isinf(host) && host < 0, "%s: %s: a logprob without a token", where,
+                          batch_words(b, row));
         else if (!final)
-            ck_assert_msg(
-                near((double)host, oracle_logprob_raw(b->values + (size_t)row * b->vocab, b->vocab, b->token[row])),
-                "%s: %s: raw logprob %.9g", where, batch_words(b, row), (double)host);
+            ck_assert_msg(near((double)host, oracle_logprob_raw(b->values + (size_t)row * b->vocab,
+                                                                b->vocab, b->token[row])),
+                          "%s: %s: raw logprob %.9g", where, batch_words(b, row), (double)host);
     }
 }
 
-static void check_probs(const batch *b, const float *probs, const float *logprobs, const char *where)
+static void check_probs(const batch *b, const float *probs, const float *logprobs,
+                        const char *where)
 {
     double *const expected = malloc(b->vocab * sizeof *expected);
     ck_assert(expected != NULL);
@@ -46,14 +49,17 @@ static void check_probs(const batch *b, const float *probs, const float *logprob
         else
             slack = oracle_probs(&o, expected);
         for (uint32_t i = 0; i < b->vocab && !o.undecided; i++)
-            ck_assert_msg(fabs((double)p[i] - expected[i]) <= 1e-5 + slack && (expected[i] > 0.0 || p[i] == 0.0f),
-                          "%s: %s: probability of %u is %g, not %g", where, batch_words(b, row), i, (double)p[i],
-                          expected[i]);
+            ck_assert_msg(fabs((double)p[i] - expected[i]) <= 1e-5 + slack &&
+                              (expected[i] > 0.0 || p[i] == 0.0f),
+                          "%s: %s: probability of %u is %g, not %g", where, batch_words(b, row), i,
+                          (double)p[i], expected[i]);
         if (b->token[row] >= 0 && !o.undecided) {
-            const double final = o.kept == 1 ? 0.0 : log(expected[b->token[row]]), off = o.scale_error * fabs(final);
-            ck_assert_msg(near((double)logprobs[row], final) || fabs((double)logprobs[row] - final) <= slack + off,
-                          "%s: %s: final logprob %.9g, not %.9g", where, batch_words(b, row), (double)logprobs[row],
-                          final);
+            const double final = o.kept == 1 ? 0.0 : log(expected[b->token[row]]),
+                         off = o.scale_error * fabs(final);
+            ck_assert_msg(near((double)logprobs[row], final) ||
+                              fabs((double)logprobs[row] - final) <= slack + off,
+                          "%s: %s: final logprob %.9g, not %.9g", where, batch_words(b, row),
+                          (double)logprobs[row], final);
         }
         oracle_free(&o);
     }
@@ -67,9 +73,11 @@ START_TEST(report)
     device *const d = fixture_device(_i);
     rng r = {fixture_seed()};
     for (uint32_t i = 0; i < fixture_by_size(2, 18, 42); i++) {
-        const uint32_t vocab = sizes[i % fixture_by_size(2, 6, 7)], rows = fixture_by_size(4, 12, 16);
+        const uint32_t vocab = sizes[i % fixture_by_size(2, 6, 7)],
+                       rows = fixture_by_size(4, 12, 16);
         batch *const b = batch_new(rows, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 5), 0);
-        float *const logprobs = calloc(rows, sizeof *logprobs), *const finals = calloc(rows, sizeof *finals);
+        float *const logprobs = calloc(rows, sizeof *logprobs), *const finals =
+                                                                    calloc(rows, sizeof *finals);
         float *const probs = calloc((size_t)rows * vocab, sizeof *probs);
         client s;
         ck_assert(logprobs && finals && probs);
@@ -85,9 +93,10 @@ START_TEST(report)
         s.step.logprobs.buffer = logprob_buffer;
         s.step.logprobs.offset = 3 * sizeof(float);
         client_step(&s, d->queue, 0, 0, NULL, NULL);
-        ck_assert_msg(b->launches == launches + 2, "raw logprobs take %u launches more", b->launches - launches);
-        must_cl(
-            clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float), logprobs, 0, NULL, NULL));
+        ck_assert_msg(b->launches == launches + 2, "raw logprobs take %u launches more",
+                      b->launches - launches);
+        must_cl(clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float),
+                                    logprobs, 0, NULL, NULL));
         client_tokens(&s, 0);
         check_logprobs(b, logprobs, 0, d->name);
         s.step.logprob_kind = CLS_LOGPROB_FINAL;
@@ -95,8 +104,8 @@ START_TEST(report)
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         ck_assert_msg(b->launches == launches + 2, "final logprobs and probs take %u launches more",
                       b->launches - launches);
-        must_cl(
-            clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float), finals, 0, NULL, NULL));
+        must_cl(clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float),
+                                    finals, 0, NULL, NULL));
         buffer_read(d, s.step.probs.buffer, (size_t)rows * vocab * sizeof(float), probs);
         client_tokens(&s, 0);
         check_logprobs(b, finals, 1, d->name);

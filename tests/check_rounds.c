@@ -36,7 +36,8 @@ static cls_sampler_options options(uint32_t slots)
 
 static void twins_open(twins *t, device *d, const cls_sampler_options *o)
 {
-    cls_context *const context = fixture_context(d, 1u << CLS_F32, strstr(d->name, "Oclgrind") ? 12 : 0, 0, 0);
+    cls_context *const context =
+        fixture_context(d, 1u << CLS_F32, strstr(d->name, "Oclgrind") ? 12 : 0, 0, 0);
     memset(t, 0, sizeof *t);
     t->d = d;
     t->slots = o->slots;
@@ -88,17 +89,18 @@ static uint32_t launches(const twins *t)
 }
 
 /* The same call on both. */
-#define both(t, call)                                                                                                  \
-    do {                                                                                                               \
-        cls_sampler *s = (t)->once;                                                                                    \
-        must(call);                                                                                                    \
-        s = (t)->each;                                                                                                 \
-        must(call);                                                                                                    \
-        flush((t), s);                                                                                                 \
+#define both(t, call) \
+    do { \
+        cls_sampler *s = (t)->once; \
+        must(call); \
+        s = (t)->each; \
+        must(call); \
+        flush((t), s); \
     } while (0)
 
 /* A step of n rows for the slots from `first` on. */
-static void sample(const twins *t, cls_sampler *s, uint32_t first, uint32_t n, int32_t *tokens, int32_t *status)
+static void sample(const twins *t, cls_sampler *s, uint32_t first, uint32_t n, int32_t *tokens,
+                   int32_t *status)
 {
     int32_t slots[ROWS];
     cls_step step;
@@ -130,8 +132,9 @@ static void compare_tokens(const twins *t, uint32_t n, const char *after)
             sample(t, t->each, first, rows, tokens[1], status[1]);
             for (uint32_t row = 0; row < rows; row++)
                 ck_assert_msg(tokens[0][row] == tokens[1][row] && status[0][row] == status[1][row],
-                              "%s: %s: slot %u, token %u: %d, status %d; call by call: %d, %d", t->d->name, after,
-                              first + row, i, tokens[0][row], status[0][row], tokens[1][row], status[1][row]);
+                              "%s: %s: slot %u, token %u: %d, status %d; call by call: %d, %d",
+                              t->d->name, after, first + row, i, tokens[0][row], status[0][row],
+                              tokens[1][row], status[1][row]);
         }
 }
 
@@ -183,10 +186,12 @@ START_TEST(token_by_token)
         const cls_params p = params_of(slot);
         const int32_t prompt[] = {3, 4, 4, 69};
         const uint32_t n = slot ? 4 : 0, outputs = slot > 2 ? slot - 2 : 0;
-        both(&t, cls_slot_begin(s, slot, &p, n ? prompt : NULL, n, outputs ? prompt : NULL, outputs));
+        both(&t,
+             cls_slot_begin(s, slot, &p, n ? prompt : NULL, n, outputs ? prompt : NULL, outputs));
     }
     for (uint32_t i = 0; i < calls; i++) {
-        const uint32_t slot = rng_below(&r, i % 5 ? SLOTS : 1), n = rng_below(&r, 50) ? 1 : rng_below(&r, 9);
+        const uint32_t slot = rng_below(&r, i % 5 ? SLOTS : 1),
+                       n = rng_below(&r, 50) ? 1 : rng_below(&r, 9);
         int32_t ids[9];
         for (uint32_t j = 0; j < 9; j++)
             ids[j] = (int32_t)rng_below(&r, VOCAB + 2) - 1; /* not all of them are tokens */
@@ -209,7 +214,8 @@ END_TEST
 /* 8,192 tokens are a launch, however they come. */
 START_TEST(chunks)
 {
-    static const uint32_t most[] = {CHUNK + 1, CHUNK, CHUNK - 1, 3 * CHUNK - 1, 3 * CHUNK, 3 * CHUNK + 1};
+    static const uint32_t most[] = {CHUNK + 1,     CHUNK,     CHUNK - 1,
+                                    3 * CHUNK - 1, 3 * CHUNK, 3 * CHUNK + 1};
     static int32_t ids[3 * CHUNK + 1];
     const cls_sampler_options o = options(2);
     rng r = {fixture_seed()};
@@ -264,7 +270,8 @@ START_TEST(forks)
         both(&t, cls_slot_copy(s, slot, 0));
     ck_assert_uint_eq(launches(&t), 2);
     compare_bytes(&t, "forks");
-    for (uint32_t slot = 1; slot < slots; slot++) { /* with parameters, and the source goes on before the last ones */
+    for (uint32_t slot = 1; slot < slots;
+         slot++) { /* with parameters, and the source goes on before the last ones */
         cls_params own = p;
         own.stream = slot;
         if (slot == slots - 5)
@@ -273,7 +280,8 @@ START_TEST(forks)
         both(&t, cls_slot_params(s, slot, &own));
     }
     both(&t, cls_slot_append_prompt(s, 0, &more, 1));
-    ck_assert_uint_eq(launches(&t), 4); /* copies, the source, copies, parameters or the source again */
+    ck_assert_uint_eq(launches(&t),
+                      4); /* copies, the source, copies, parameters or the source again */
     compare_bytes(&t, "forks with parameters");
     compare_tokens(&t, 2, "forks with parameters");
     for (uint32_t slot = 1; slot < slots; slot++) /* each of the one before */
@@ -393,7 +401,8 @@ START_TEST(many_slots)
         sample(&t, t.once, first, n, tokens, status);
         for (uint32_t row = 0; row < n; row++)
             ck_assert_msg(tokens[row] == (int32_t)((first + row) % 8) && status[row] == 0,
-                          "%s: slot %u: token %d, status %d", d->name, first + row, tokens[row], status[row]);
+                          "%s: slot %u: token %d, status %d", d->name, first + row, tokens[row],
+                          status[row]);
     }
     for (uint32_t slot = 1; slot < slots; slot++)
         must(cls_slot_copy(t.once, slot, 0));
@@ -406,7 +415,8 @@ END_TEST
 
 /* -------------------------------------------------------------------- the lists */
 
-/* Lists of requests that are gone give their place away, whatever the first call after a step is. */
+/* Lists of requests that are gone give their place away, whatever the first call after a step is.
+ */
 START_TEST(lists_settle)
 {
     const cls_sampler_options o = options(2);
@@ -472,7 +482,8 @@ typedef struct saved {
 
 static void random_call(const twins *t, rng *r, int *begun, const saved *kept)
 {
-    const uint32_t slot = rng_below(r, t->slots), other = rng_below(r, t->slots), what = rng_below(r, 24);
+    const uint32_t slot = rng_below(r, t->slots), other = rng_below(r, t->slots),
+                   what = rng_below(r, 24);
     const uint32_t n = rng_below(r, 9), back = rng_below(r, 3);
     cls_logit_bias bias[12];
     int32_t ids[12];

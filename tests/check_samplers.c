@@ -24,7 +24,8 @@ static void take_row(sample_row *s, rng *r)
     s->mass = s->terms = s->squares = 0;
     s->entropy = 0.0;
     for (uint32_t i = 0; i < s->n; i++) {
-        s->z[i] = (float)(spread * rng_normal(r) + (i == 0 && rng_below(r, 2) ? 10.0 * rng_unit(r) : 0.0));
+        s->z[i] = (float)(spread * rng_normal(r) +
+                          (i == 0 && rng_below(r, 2) ? 10.0 * rng_unit(r) : 0.0));
         s->top = fmaxf(s->top, s->z[i]);
     }
     const cls_unit unit = unit_of(s->top, s->top, split(s->top, s->scale).exponent, s->scale);
@@ -43,10 +44,7 @@ static void take_row(sample_row *s, rng *r)
     }
 }
 
-static uint32_t rounds(void)
-{
-    return fixture_by_size(100, 1000, 5000);
-}
+static uint32_t rounds(void) { return fixture_by_size(100, 1000, 5000); }
 
 /* Fails beyond the bound; keeps the largest error met. */
 static void within(double error, double bound, double *most, const char *what)
@@ -54,10 +52,7 @@ static void within(double error, double bound, double *most, const char *what)
     *most = fmax(*most, fabs(error));
     ck_assert_msg(fabs(error) <= bound, "%s is off by %g, more than %g", what, error, bound);
 }
-static void met(const char *what, double most)
-{
-    printf("%s: at most %.2g\n", what, most);
-}
+static void met(const char *what, double most) { printf("%s: at most %.2g\n", what, most); }
 
 START_TEST(entropies)
 {
@@ -79,7 +74,8 @@ START_TEST(entropies)
         within(size + average - s.entropy, 4e-5, &entropy, "the entropy");
         const double limit = -log2(square) - size;
         if (limit > 0.0)
-            within((double)p_less_depth(s.mass, s.squares, s.top, s.scale) * 0x1p-20 - limit, 5e-5, &squares, "p-less");
+            within((double)p_less_depth(s.mass, s.squares, s.top, s.scale) * 0x1p-20 - limit, 5e-5,
+                   &squares, "p-less");
     }
     met("log2 of the mass, bits", surprise);
     met("mean depth, bits", mean);
@@ -94,15 +90,19 @@ START_TEST(temperatures)
     double most = 0.0, inverse = 0.0;
     for (uint32_t i = 0; i < 10 * rounds(); i++) {
         const float t = (float)exp2(60.0 * rng_unit(&r) - 16.0);
-        within((double)scale_of(t) * (double)t / 1.4426950408889634 - 1.0, 1.3e-7, &inverse, "log2(e) / t");
+        within((double)scale_of(t) * (double)t / 1.4426950408889634 - 1.0, 1.3e-7, &inverse,
+               "log2(e) / t");
         const uint32_t n = 2 + rng_below(&r, 1000000), exponent = rng_below(&r, 4 * 65536);
         const double h = rng_unit(&r) * log2((double)n);
         const uint32_t entropy = (uint32_t)(h * 1048576.0);
         const float low = (float)rng_unit(&r), span = (float)(2.0 * rng_unit(&r));
         if (h < 0.1)
             continue;
-        const double exact = (double)low + (double)span * pow(fmin((double)entropy * 0x1p-20 / log2((double)n), 1.0), (double)exponent / 65536.0);
-        within(((double)dynamic_temperature(entropy, n, low, span, exponent) - exact) / exact, 6e-5, &most, "the temperature");
+        const double exact =
+            (double)low + (double)span * pow(fmin((double)entropy * 0x1p-20 / log2((double)n), 1.0),
+                                             (double)exponent / 65536.0);
+        within(((double)dynamic_temperature(entropy, n, low, span, exponent) - exact) / exact, 6e-5,
+               &most, "the temperature");
     }
     met("log2(e) / t, relative", inverse);
     met("dynamic temperature for an entropy, relative", most);
@@ -118,7 +118,8 @@ START_TEST(deviations)
     double most = 0.0;
     for (uint32_t i = 0; i < rounds(); i++) {
         const uint32_t n = 2 + rng_below(&r, 3000);
-        const double spread = exp2(40.0 * rng_unit(&r) - 20.0), offset = rng_below(&r, 2) ? 0.0 : 20.0 * spread * rng_normal(&r);
+        const double spread = exp2(40.0 * rng_unit(&r) - 20.0),
+                     offset = rng_below(&r, 2) ? 0.0 : 20.0 * spread * rng_normal(&r);
         double sum = 0.0, squares_ = 0.0;
         float z[3002], top = -INFINITY, least = INFINITY;
         uint64_t units = 0, squares = 0;
@@ -138,7 +139,8 @@ START_TEST(deviations)
             squares_ += ((double)z[t] - sum / n) * ((double)z[t] - sum / n);
         }
         const double exact = 1.3 * sqrt(squares_ / n) * (double)grid;
-        within((double)sigma_limit(n, units, squares, 1.3f) / exact - 1.0, 4e-6, &most, "the deviation");
+        within((double)sigma_limit(n, units, squares, 1.3f) / exact - 1.0, 4e-6, &most,
+               "the deviation");
     }
     met("standard deviation, relative", most);
 }
@@ -157,7 +159,8 @@ START_TEST(mirostat)
         double top = 0.0, bottom = 0.0;
         for (uint32_t k = 0; k + 1 < ranks; k++) {
             const double step = log2((k + 2.0) / (k + 1.0));
-            const uint32_t drop = (uint32_t)(fmax(0.0, slope * step + 0.05 * rng_normal(&r)) * 1048576.0);
+            const uint32_t drop =
+                (uint32_t)(fmax(0.0, slope * step + 0.05 * rng_normal(&r)) * 1048576.0);
             terms += (uint64_t)mirostat_step(k) * drop;
             squares += (uint64_t)mirostat_step(k) * mirostat_step(k);
             top += step * drop * 0x1p-20;
@@ -166,11 +169,13 @@ START_TEST(mirostat)
         const double s = top / bottom, e = s - 1.0;
         if (fabs(e) < 1e-3 || s < 0.05)
             continue;
-        const double k = pow(e * exp2((double)mu * 0x1p-20) / (1.0 - pow((double)vocab, -e)), 1.0 / s);
+        const double k =
+            pow(e * exp2((double)mu * 0x1p-20) / (1.0 - pow((double)vocab, -e)), 1.0 / s);
         const double exact = fmin(fmax(floor(k), 1.0), (double)vocab);
         const uint32_t count = mirostat_count(terms, squares, mu, vocab);
         /* A whole number: off by what k is off by, and then by one. */
-        within(((double)count - exact) / (exact * (1.0 + 1.0 / s) + 2000.0), 5e-4, &most, "mirostat's k");
+        within(((double)count - exact) / (exact * (1.0 + 1.0 / s) + 2000.0), 5e-4, &most,
+               "mirostat's k");
     }
     ck_assert_uint_eq(mirostat_count(0, 1, 1 << 20, 1), 1);
     ck_assert_uint_eq(mirostat_count(0, UINT64_C(1) << 48, 12 << 20, 1000), 1000); /* all alike */
@@ -188,7 +193,8 @@ START_TEST(adaptive)
     double most = 0.0, average = 0.0;
     for (uint32_t i = 0; i < 100 * rounds(); i++) {
         const uint32_t q = rng_below(&r, (1u << 30) + 1), aim = rng_below(&r, (1u << 30) + 1);
-        const double d = fabs((double)q - (double)aim) * 0x1p-30 / 0.3, exact = 10.0 * 1.4426950408889634 * d * d / (1.0 + d);
+        const double d = fabs((double)q - (double)aim) * 0x1p-30 / 0.3,
+                     exact = 10.0 * 1.4426950408889634 * d * d / (1.0 + d);
         within((double)adaptive_depth(q, aim) * 0x1p-20 - exact, 4e-5, &most, "the depth");
     }
     for (uint32_t i = 0; i < 20; i++) {
@@ -207,7 +213,8 @@ START_TEST(adaptive)
             weight_ = 1.0 + decay * weight_;
             ck_assert_uint_le(m.sum, m.weight);
             const double exact = fmin(fmax(2.0 * target - sum / weight_, 0.0), 1.0);
-            within((double)adaptive_aim(slot.target, m.sum, m.weight) * 0x1p-30 - exact, 3e-6, &average, "the aim");
+            within((double)adaptive_aim(slot.target, m.sum, m.weight) * 0x1p-30 - exact, 3e-6,
+                   &average, "the aim");
         }
     }
     met("depth by adaptive p, bits", most);
@@ -244,7 +251,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 0);
-}
+int main(void) { return fixture_run(make, 0); }

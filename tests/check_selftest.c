@@ -27,8 +27,10 @@ static int write_known(void)
            " * A change that nobody meant is an error of the library or of its compiler. */\n"
            "#include \"selftest.h\"\n\nconst cls_selftest_known cls_selftest_table[] = {");
     for (uint32_t i = 0; i < a.count; i++)
-        printf("%s{ %d, 0x%08xu },", i % 4 == 0 ? "\n    " : " ", (int)a.known[i].token, (unsigned)a.known[i].digest);
-    printf("\n};\nconst uint32_t cls_selftest_table_count = sizeof cls_selftest_table / sizeof *cls_selftest_table;\n");
+        printf("%s{ %d, 0x%08xu },", i % 4 == 0 ? "\n    " : " ", (int)a.known[i].token,
+               (unsigned)a.known[i].digest);
+    printf("\n};\nconst uint32_t cls_selftest_table_count = sizeof cls_selftest_table / sizeof "
+           "*cls_selftest_table;\n");
     cls_selftest_forget(&a);
     return 0;
 }
@@ -41,7 +43,8 @@ START_TEST(table)
     for (uint32_t i = 0; i < a.count; i++)
         ck_assert_msg(a.known[i].token == cls_selftest_table[i].token &&
                           a.known[i].digest == cls_selftest_table[i].digest,
-                      "entry %u: the host gives token %d, digest 0x%08x", i, a.known[i].token, a.known[i].digest);
+                      "entry %u: the host gives token %d, digest 0x%08x", i, a.known[i].token,
+                      a.known[i].digest);
     cls_selftest_forget(&a);
 }
 END_TEST
@@ -53,7 +56,8 @@ START_TEST(names)
         ck_assert_msg(cls_selftest_find(cls_selftest_cases[i].name) == i, "two cases are \"%s\"",
                       cls_selftest_cases[i].name);
     for (uint32_t i = 0; i < SELFTEST_TOLD + SELFTEST_REQUESTS; i++) {
-        const char *const name = i < SELFTEST_TOLD ? cls_selftest_told[i] : cls_selftest_verified[i - SELFTEST_TOLD];
+        const char *const name =
+            i < SELFTEST_TOLD ? cls_selftest_told[i] : cls_selftest_verified[i - SELFTEST_TOLD];
         const cls_selftest_case *const c = &cls_selftest_cases[cls_selftest_find(name)];
         ck_assert_str_eq(c->name, name);
         ck_assert_msg(i >= SELFTEST_TOLD || c->with == 0, "\"%s\" has more than parameters", name);
@@ -79,7 +83,8 @@ START_TEST(rows)
                                    : exponent == 0 ? 0
                                                    : exponent + 112)
                                       << 23;
-            ck_assert_msg((uint32_t)brain[i] << 16 == bits && back == bits, "kind %d, token %u: 0x%08x", kind, i, bits);
+            ck_assert_msg((uint32_t)brain[i] << 16 == bits && back == bits,
+                          "kind %d, token %u: 0x%08x", kind, i, bits);
         }
     }
 }
@@ -106,7 +111,8 @@ static uint32_t types(const cls_context *context)
 START_TEST(passes)
 {
     device *const d = fixture_device(_i);
-    cls_context *const c = fixture_context(d, fixture_size() == TEST_TINY ? 1u << CLS_F32 : 0, 0, 0, 0);
+    cls_context *const c =
+        fixture_context(d, fixture_size() == TEST_TINY ? 1u << CLS_F32 : 0, 0, 0, 0);
     cls_selftest_report r = report_of();
     const cls_status status = cls_selftest(c, &r);
     ck_assert_msg(status == CLS_OK, "%s: %s", d->name, cls_error_message());
@@ -114,10 +120,10 @@ START_TEST(passes)
     ck_assert_uint_eq(r.stages, ST_STAGES);
     ck_assert_uint_eq(r.failed, 0);
     for (uint32_t i = 0; i < r.stages; i++) {
-        ck_assert_msg(r.stage[i].cases != 0 && r.stage[i].cases % types(c) == 0, "%s: %u cases", r.stage[i].name,
-                      r.stage[i].cases);
-        ck_assert_msg(r.stage[i].failed == 0 && r.stage[i].message[0] == '\0', "%s: %s", r.stage[i].name,
-                      r.stage[i].message);
+        ck_assert_msg(r.stage[i].cases != 0 && r.stage[i].cases % types(c) == 0, "%s: %u cases",
+                      r.stage[i].name, r.stage[i].cases);
+        ck_assert_msg(r.stage[i].failed == 0 && r.stage[i].message[0] == '\0', "%s: %s",
+                      r.stage[i].name, r.stage[i].message);
     }
     must(cls_selftest(c, NULL));
 }
@@ -126,7 +132,8 @@ END_TEST
 /* The stage of an entry of the table. */
 static int stage_of(uint32_t entry)
 {
-    const uint32_t lists = cls_selftest_case_count * SELFTEST_STEPS, requests = lists + SELFTEST_LISTS;
+    const uint32_t lists = cls_selftest_case_count * SELFTEST_STEPS,
+                   requests = lists + SELFTEST_LISTS;
     if (entry >= requests)
         return ST_MATCH + (int)((entry - requests) / SELFTEST_REQUESTS);
     return entry >= lists ? ST_CANDIDATES : cls_selftest_cases[entry / SELFTEST_STEPS].stage;
@@ -138,28 +145,32 @@ static void spoil(device *d, int digests, uint32_t step)
 {
     cls_context *const c = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     cls_selftest_known *const known = malloc(cls_selftest_table_count * sizeof *known);
-    uint32_t spoiled[ST_STAGES] = { 0 }, n = 0;
+    uint32_t spoiled[ST_STAGES] = {0}, n = 0;
     cls_selftest_report r = report_of();
     ck_assert(known != NULL);
     memcpy(known, cls_selftest_table, cls_selftest_table_count * sizeof *known);
     for (uint32_t i = 0; i < cls_selftest_table_count; i++)
-        if (i % SELFTEST_STEPS == step && !spoiled[stage_of(i)] && !(digests && stage_of(i) == ST_CANDIDATES)) {
+        if (i % SELFTEST_STEPS == step && !spoiled[stage_of(i)] &&
+            !(digests && stage_of(i) == ST_CANDIDATES)) {
             known[i].token += digests ? 0 : 1;
             known[i].digest ^= digests ? 1u << 31 : 0;
             spoiled[stage_of(i)] = 1;
             n++;
         }
-    ck_assert_uint_eq(n, digests ? ST_STAGES - 4 : ST_STAGES - 3); /* arithmetic, report, logprobs have no entries */
+    ck_assert_uint_eq(n, digests
+                             ? ST_STAGES - 4
+                             : ST_STAGES - 3); /* arithmetic, report, logprobs have no entries */
     ck_assert_int_eq(cls_selftest_with(c, known, &r), CLS_SELF_TEST_FAILED);
     ck_assert_msg(strstr(cls_error_message(), "failed at random numbers (1 of 6): ") != NULL, "%s",
                   cls_error_message());
     ck_assert_uint_eq(r.failed, n);
     for (uint32_t i = 0; i < r.stages; i++) {
-        ck_assert_msg(r.stage[i].failed == spoiled[i], "%s: %u failed: %s", r.stage[i].name, r.stage[i].failed,
+        ck_assert_msg(r.stage[i].failed == spoiled[i], "%s: %u failed: %s", r.stage[i].name,
+                      r.stage[i].failed, r.stage[i].message);
+        ck_assert_msg(!spoiled[i] || strstr(r.stage[i].message, "host: ") != NULL, "%s: %s",
+                      r.stage[i].name, r.stage[i].message);
+        ck_assert_msg(spoiled[i] || r.stage[i].message[0] == '\0', "%s: %s", r.stage[i].name,
                       r.stage[i].message);
-        ck_assert_msg(!spoiled[i] || strstr(r.stage[i].message, "host: ") != NULL, "%s: %s", r.stage[i].name,
-                      r.stage[i].message);
-        ck_assert_msg(spoiled[i] || r.stage[i].message[0] == '\0', "%s: %s", r.stage[i].name, r.stage[i].message);
     }
     free(known);
 }
@@ -190,7 +201,8 @@ START_TEST(arguments)
     ck_assert_uint_eq(r.stage[1].cases, 0x5a5a5a5au);
     r.struct_size = 0;
     ck_assert_int_eq(cls_selftest(c, &r), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "report->struct_size is 0") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "report->struct_size is 0") != NULL, "%s",
+                  cls_error_message());
     ck_assert_int_eq(cls_selftest(NULL, NULL), CLS_BAD_ARGUMENT);
     ck_assert_str_eq(cls_error_message(), "context is NULL");
 }
@@ -218,7 +230,8 @@ START_TEST(print)
         printf("%s: %s, %.3f s\n", d->name, cls_status_name(status), now() - start);
     }
     for (uint32_t i = 0; i < r.stages; i++)
-        printf("%-17s %5u %5u  %s\n", r.stage[i].name, r.stage[i].cases, r.stage[i].failed, r.stage[i].message);
+        printf("%-17s %5u %5u  %s\n", r.stage[i].name, r.stage[i].cases, r.stage[i].failed,
+               r.stage[i].message);
 }
 END_TEST
 

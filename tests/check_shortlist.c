@@ -9,15 +9,18 @@ START_TEST(random_chains)
 {
     static const uint32_t sizes[] = {1025, 31, 4099, 1024, 1, 111, 2, 1023, 2500, 32001};
     device *const d = fixture_device(_i);
-    cls_context *const contexts[] = {fixture_context(d, 0, 0, 0, 0), fixture_context(d, 1u << CLS_F32, 0, 0, 16)};
+    cls_context *const contexts[] = {fixture_context(d, 0, 0, 0, 0),
+                                     fixture_context(d, 1u << CLS_F32, 0, 0, 16)};
     rng r = {fixture_seed()};
     for (uint32_t i = 0; i < fixture_by_size(8, 27, 120); i++) {
         const uint32_t vocab = sizes[i % fixture_by_size(2, 9, 10)];
-        batch *const b = batch_new(fixture_by_size(3, 16, 24), vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 2), 0);
+        batch *const b = batch_new(fixture_by_size(3, 16, 24), vocab, (int)rng_below(&r, 3),
+                                   vocab + rng_below(&r, 2), 0);
         batch_random(b, &r);
         if (i % 4 == 3)
             batch_mask(b, &r, i % 8 == 3 ? 50 : 5, 0);
-        batch_check(b, d, i % 2 && contexts[1] && b->dtype == CLS_F32 ? contexts[1] : contexts[0], 0);
+        batch_check(b, d, i % 2 && contexts[1] && b->dtype == CLS_F32 ? contexts[1] : contexts[0],
+                    0);
         batch_free(b);
     }
 }
@@ -40,10 +43,13 @@ END_TEST
 /* k around the capacity, over rows where ties and orders fill every list. */
 START_TEST(around_the_capacity)
 {
-    static const row_kind kinds[] = {ROW_NORMAL1, ROW_ASCENDING, ROW_DESCENDING, ROW_EQUAL, ROW_TIES, ROW_HALF, ROW_FEW50};
+    static const row_kind kinds[] = {ROW_NORMAL1, ROW_ASCENDING, ROW_DESCENDING, ROW_EQUAL,
+                                     ROW_TIES,    ROW_HALF,      ROW_FEW50};
     device *const d = fixture_device(_i);
     for (uint32_t list = 0; list <= 64; list += 16) {
-        cls_context *const context = list == 32 || list == 48 ? NULL : fixture_context(d, list ? 1u << CLS_F32 : 0, 0, 0, list);
+        cls_context *const context = list == 32 || list == 48
+                                         ? NULL
+                                         : fixture_context(d, list ? 1u << CLS_F32 : 0, 0, 0, list);
         cls_device_info info = {.struct_size = sizeof info};
         if (context == NULL || (fixture_size() == TEST_TINY && list == 64))
             continue;
@@ -71,8 +77,9 @@ START_TEST(launches)
         float p, m;
         uint32_t launches;
     } table[] = {
-        {0.0f, 0, 0.9f, 0.1f, 2},  {1.0f, 0, 1.0f, 0.0f, 2}, {0.8f, 10, 0.9f, 0.05f, 2}, {0.8f, 1, 1.0f, 0.0f, 2},
-        {1.0f, 0, 0.9f, 0.0f, 4}, {1.0f, 0, 1.0f, 0.1f, 4}, {1.0f, 1024, 1.0f, 0.0f, 2}, {1.0f, 1023, 1.0f, 0.0f, 4},
+        {0.0f, 0, 0.9f, 0.1f, 2},    {1.0f, 0, 1.0f, 0.0f, 2},    {0.8f, 10, 0.9f, 0.05f, 2},
+        {0.8f, 1, 1.0f, 0.0f, 2},    {1.0f, 0, 0.9f, 0.0f, 4},    {1.0f, 0, 1.0f, 0.1f, 4},
+        {1.0f, 1024, 1.0f, 0.0f, 2}, {1.0f, 1023, 1.0f, 0.0f, 4},
     };
     for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
         cls_device_info info = {.struct_size = sizeof info};
@@ -87,8 +94,8 @@ START_TEST(launches)
         b->params[1].top_p = table[i].p;
         b->params[1].min_p = table[i].m;
         batch_check(b, d, context, 0);
-        ck_assert_msg(b->launches == table[i].launches, "%s: %u launches, not %u", batch_words(b, 1), b->launches,
-                      table[i].launches);
+        ck_assert_msg(b->launches == table[i].launches, "%s: %u launches, not %u",
+                      batch_words(b, 1), b->launches, table[i].launches);
         batch_free(b);
     }
 }

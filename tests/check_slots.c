@@ -35,7 +35,8 @@ static int32_t random_id(traffic *t)
 
 static uint32_t random_ids(traffic *t, int32_t *ids, uint32_t most)
 {
-    const uint32_t n = rng_below(&t->r, 4) ? rng_below(&t->r, most / 8 + 1) : rng_below(&t->r, most + 1);
+    const uint32_t n =
+        rng_below(&t->r, 4) ? rng_below(&t->r, most / 8 + 1) : rng_below(&t->r, most + 1);
     for (uint32_t i = 0; i < n; i++)
         ids[i] = random_id(t);
     return n;
@@ -43,7 +44,8 @@ static uint32_t random_ids(traffic *t, int32_t *ids, uint32_t most)
 
 static cls_params random_params(traffic *t, cls_logit_bias *bias, int32_t *stop)
 {
-    static const float repetitions[] = {1.0f, 1.2f, 0.6f}, amounts[] = {0.0f, 0.4f, 0.4f, 2.0f, -0.3f};
+    static const float repetitions[] = {1.0f, 1.2f, 0.6f},
+                       amounts[] = {0.0f, 0.4f, 0.4f, 2.0f, -0.3f};
     static const float biases[] = {1.0f, -3.0f, -INFINITY, 2.5f};
     const cls_sampler_options *const o = &t->s.o;
     rng *const r = &t->r;
@@ -66,7 +68,9 @@ static cls_params random_params(traffic *t, cls_logit_bias *bias, int32_t *stop)
     for (uint32_t i = 0; i < p.stop_count; i++)
         stop[i] = (int32_t)rng_below(r, o->vocab);
     for (uint32_t i = 0; i < p.logit_bias_count; i++)
-        bias[i] = (cls_logit_bias){(int32_t)rng_below(r, rng_below(r, 2) ? o->vocab : (o->vocab + 9) / 10), biases[rng_below(r, 4)]};
+        bias[i] = (cls_logit_bias){
+            (int32_t)rng_below(r, rng_below(r, 2) ? o->vocab : (o->vocab + 9) / 10),
+            biases[rng_below(r, 4)]};
     p.stop_ids = p.stop_count ? stop : NULL;
     p.logit_bias = p.logit_bias_count ? bias : NULL;
     return p;
@@ -77,7 +81,8 @@ static void begin(traffic *t, uint32_t slot)
     int32_t prompt[200], output[80], stop[MODEL_LIST];
     cls_logit_bias bias[MODEL_LIST];
     const cls_params p = random_params(t, bias, stop);
-    const uint32_t n_prompt = random_ids(t, prompt, 200), n_output = rng_below(&t->r, 3) ? 0 : random_ids(t, output, 80);
+    const uint32_t n_prompt = random_ids(t, prompt, 200),
+                   n_output = rng_below(&t->r, 3) ? 0 : random_ids(t, output, 80);
     server_begin(&t->s, slot, &p, prompt, n_prompt, output, n_output);
 }
 
@@ -97,7 +102,8 @@ static void save_or_load(traffic *t, uint32_t slot)
 static void rollback(traffic *t, uint32_t slot)
 {
     const uint32_t most = t->s.o.rollback, can = model_can_roll_back(&t->s.slot[slot]);
-    const uint32_t n = rng_below(&t->r, 12) ? rng_below(&t->r, can + 1) : rng_below(&t->r, most + 1);
+    const uint32_t n =
+        rng_below(&t->r, 12) ? rng_below(&t->r, can + 1) : rng_below(&t->r, most + 1);
     server_rollback(&t->s, slot, n);
 }
 
@@ -117,7 +123,8 @@ static void force(traffic *t)
 
 static void call(traffic *t)
 {
-    const uint32_t slots = t->s.o.slots, slot = rng_below(&t->r, slots), what = rng_below(&t->r, 20);
+    const uint32_t slots = t->s.o.slots, slot = rng_below(&t->r, slots),
+                   what = rng_below(&t->r, 20);
     int32_t ids[60], stop[MODEL_LIST];
     cls_logit_bias bias[MODEL_LIST];
     if ((int32_t)slot == t->idle)
@@ -129,7 +136,8 @@ static void call(traffic *t)
     } else if (what < 5) {
         save_or_load(t, slot);
     } else if (what < 6 || !t->s.known[slot] || t->s.slot[slot].n > MODEL_TOKENS - 200 ||
-               ((!t->s.slot[slot].begun || model_stopped(&t->s.slot[slot])) && rng_below(&t->r, 2))) {
+               ((!t->s.slot[slot].begun || model_stopped(&t->s.slot[slot])) &&
+                rng_below(&t->r, 2))) {
         begin(t, slot);
     } else if (what < 9) {
         const uint32_t n = random_ids(t, ids, 60);
@@ -154,12 +162,14 @@ static void call(traffic *t)
 static void step(traffic *t)
 {
     const uint32_t slots = t->s.o.slots;
-    wanted_step w = {.rows = 1 + rng_below(&t->r, t->s.o.max_rows), .invalid_token = rng_below(&t->r, 4) ? -1 : 7};
+    wanted_step w = {.rows = 1 + rng_below(&t->r, t->s.o.max_rows),
+                     .invalid_token = rng_below(&t->r, 4) ? -1 : 7};
     int32_t order[MAX_SLOTS], positions[MAX_ROWS];
     w.first_logits = rng_below(&t->r, LOGITS - w.rows + 1);
     w.device_map = (int)rng_below(&t->r, 2);
     w.defer = rng_below(&t->r, 6) == 0;
-    w.invalid_token = w.defer && w.invalid_token > 0 ? -7 : w.invalid_token; /* a token would be accepted later */
+    w.invalid_token =
+        w.defer && w.invalid_token > 0 ? -7 : w.invalid_token; /* a token would be accepted later */
     for (uint32_t i = 0; i < slots; i++) {
         const uint32_t j = rng_below(&t->r, i + 1);
         order[i] = order[j];
@@ -208,15 +218,16 @@ static void round_around_an_idle_slot(traffic *t)
     if (t->idle >= 0) {
         void *const after = server_save(&t->s, slot, &after_size);
         ck_assert_msg(before_size == after_size && memcmp(before, after, after_size) == 0,
-                      "%s: before step %u: slot %u has changed, and nobody touched it", t->s.d->name, t->s.steps, slot);
+                      "%s: before step %u: slot %u has changed, and nobody touched it",
+                      t->s.d->name, t->s.steps, slot);
         free(after);
         free(before);
     }
     t->idle = -1;
 }
 
-static void serve(device *d, const cls_sampler_options *o, uint32_t steps, uint64_t seed, cl_command_queue first,
-                  cl_command_queue second)
+static void serve(device *d, const cls_sampler_options *o, uint32_t steps, uint64_t seed,
+                  cl_command_queue first, cl_command_queue second)
 {
     static traffic t;
     memset(&t, 0, sizeof t);
@@ -230,10 +241,12 @@ static void serve(device *d, const cls_sampler_options *o, uint32_t steps, uint6
     server_close(&t.s);
     for (int i = 0; i < SAVED; i++)
         free(t.bytes[i]);
-    printf("%s: vocab %u, %u slots, keep %d, history %u, rollback %u: %u steps, %u requests, %u tokens, %u rows stopped, "
+    printf("%s: vocab %u, %u slots, keep %d, history %u, rollback %u: %u steps, %u requests, %u "
+           "tokens, %u rows stopped, "
            "%u forks, %u rollbacks (%u ended their request), %u saves, %u accepts, %u times busy\n",
-           d->name, o->vocab, o->slots, o->keep, o->history, o->rollback, t.s.steps, t.s.requests, t.s.sampled, t.s.stopped,
-           t.s.forks, t.s.rollbacks, t.s.ended, t.s.saves, t.s.accepts, t.s.busy);
+           d->name, o->vocab, o->slots, o->keep, o->history, o->rollback, t.s.steps, t.s.requests,
+           t.s.sampled, t.s.stopped, t.s.forks, t.s.rollbacks, t.s.ended, t.s.saves, t.s.accepts,
+           t.s.busy);
 }
 
 START_TEST(serving)
@@ -242,9 +255,11 @@ START_TEST(serving)
         uint32_t vocab, slots;
         int keep, logit_bias;
         uint32_t history, rollback;
-    } kinds[] = {{300, 9, CLS_KEEP_COUNTS, 1, 40, 12}, {1100, 16, CLS_KEEP_SEEN, 1, 25, 7},  {33, 5, CLS_KEEP_COUNTS, 0, 0, 9},
-                 {2049, 7, CLS_KEEP_COUNTS, 1, 64, 0}, {70, 6, CLS_KEEP_SEEN, 0, 12, 30},    {64, 4, CLS_KEEP_NONE, 1, 0, 0},
-                 {8, 7, CLS_KEEP_COUNTS, 1, 5, 16},   {1, 3, CLS_KEEP_COUNTS, 1, 3, 3},     {500, 12, CLS_KEEP_NONE, 0, 5, 5}};
+    } kinds[] = {{300, 9, CLS_KEEP_COUNTS, 1, 40, 12}, {1100, 16, CLS_KEEP_SEEN, 1, 25, 7},
+                 {33, 5, CLS_KEEP_COUNTS, 0, 0, 9},    {2049, 7, CLS_KEEP_COUNTS, 1, 64, 0},
+                 {70, 6, CLS_KEEP_SEEN, 0, 12, 30},    {64, 4, CLS_KEEP_NONE, 1, 0, 0},
+                 {8, 7, CLS_KEEP_COUNTS, 1, 5, 16},    {1, 3, CLS_KEEP_COUNTS, 1, 3, 3},
+                 {500, 12, CLS_KEEP_NONE, 0, 5, 5}};
     device *const d = fixture_device(_i);
     for (uint32_t i = 0; i < fixture_by_size(2, 7, sizeof kinds / sizeof *kinds); i++) {
         cls_sampler_options o;
@@ -288,13 +303,14 @@ START_TEST(other_queues)
 }
 END_TEST
 
-/* Three turns of a conversation, each as if it were a request of its own whose prompt is all that came
- * before: but for the position, which goes on. */
+/* Three turns of a conversation, each as if it were a request of its own whose prompt is all that
+ * came before: but for the position, which goes on. */
 START_TEST(turns)
 {
     enum { VOCAB = 60, MOST = 200 };
     device *const d = fixture_device(_i);
-    static const int32_t stop[] = {5, 17}, prompts[3][4] = {{1, 2, 3, 1}, {7, 7, 1, 70}, {9, 1, 2, -1}};
+    static const int32_t stop[] = {5, 17},
+                         prompts[3][4] = {{1, 2, 3, 1}, {7, 7, 1, 70}, {9, 1, 2, -1}};
     int32_t text[MOST], token, row_status;
     float logits[VOCAB];
     uint32_t n = 0, position = 11;
@@ -341,7 +357,8 @@ START_TEST(turns)
             cls_host_result result = {.struct_size = sizeof result};
             for (uint32_t i = 0; i < VOCAB; i++)
                 logits[i] = (float)rng_below(&r, 1000) / 200.0f;
-            must_cl(clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof logits, logits, 0, NULL, NULL));
+            must_cl(clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof logits, logits, 0, NULL,
+                                         NULL));
             must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
             must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 0, 4, &token, 0, NULL, NULL));
             must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 4, 4, &row_status, 0, NULL, NULL));
@@ -357,8 +374,8 @@ START_TEST(turns)
             h.history = o.history;
             must(cls_host_sample(&h, &result));
             ck_assert_msg(token == result.token && row_status == result.status,
-                          "%s: turn %d, token %u: %d, status %d; the reference: %d, %d", d->name, turn, n - begun, token,
-                          row_status, result.token, result.status);
+                          "%s: turn %d, token %u: %d, status %d; the reference: %d, %d", d->name,
+                          turn, n - begun, token, row_status, result.token, result.status);
             ck_assert(n < MOST - 8);
             text[n++] = token;
         }

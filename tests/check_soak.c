@@ -10,7 +10,11 @@
 #include "memory.h"
 #include "soak.h"
 
-enum { PART = 10000, PARTS = 6, WARM = 3 }; /* a part's most steps; the fewest parts; those after which memory no longer grows */
+enum {
+    PART = 10000,
+    PARTS = 6,
+    WARM = 3
+}; /* a part's most steps; the fewest parts; those after which memory no longer grows */
 
 /* What OpenCL, and malloc() itself, keep, however many steps there are; what
  * Check notes of a part. */
@@ -19,10 +23,7 @@ enum { PART = 10000, PARTS = 6, WARM = 3 }; /* a part's most steps; the fewest p
 
 static uint32_t steps_wanted;
 
-static uint32_t steps(void)
-{
-    return steps_wanted ? steps_wanted : fixture_by_size(60, 300, 1800);
-}
+static uint32_t steps(void) { return steps_wanted ? steps_wanted : fixture_by_size(60, 300, 1800); }
 
 static uint32_t parts(void)
 {
@@ -30,10 +31,12 @@ static uint32_t parts(void)
     return n > PARTS ? n : PARTS;
 }
 
-static void no_growth(const char *what, uint32_t part, uint64_t before, uint64_t (*measure)(void), uint64_t allowed)
+static void no_growth(const char *what, uint32_t part, uint64_t before, uint64_t (*measure)(void),
+                      uint64_t allowed)
 {
     const uint64_t now = memory_settled(measure, before + allowed);
-    ck_assert_msg(now <= before + allowed, "part %u: the process's %s has grown from %llu to %llu KiB", part, what,
+    ck_assert_msg(now <= before + allowed,
+                  "part %u: the process's %s has grown from %llu to %llu KiB", part, what,
                   (unsigned long long)(before >> 10), (unsigned long long)(now >> 10));
 }
 
@@ -48,7 +51,8 @@ START_TEST(soaking)
     device *const d = fixture_device(_i / (int)n);
     if (part == 0)
         sum = (soak_counts){0};
-    soak_open(&s, d, fixture_context(d, 1u << CLS_F32, 0, 0, 128), 1, vocabs[part % 6], fixture_seed() + part);
+    soak_open(&s, d, fixture_context(d, 1u << CLS_F32, 0, 0, 128), 1, vocabs[part % 6],
+              fixture_seed() + part);
     for (uint32_t i = 1; i <= (steps() + n - 1) / n; i++) {
         soak_step(&s);
         if (i % 2500 == 0)
@@ -62,8 +66,9 @@ START_TEST(soaking)
     }
     no_growth("heap", part, heap, memory_heap, HEAP_ALLOWED(part));
     no_growth("resident memory", part, resident, memory_resident, RESIDENT_ALLOWED);
-    printf("part %u of %u, vocab %u: heap %llu KiB, resident %llu KiB, %016llx\n", part + 1, n, s.o.vocab,
-           (unsigned long long)(memory_heap() >> 10), (unsigned long long)(memory_resident() >> 10), (unsigned long long)s.hash);
+    printf("part %u of %u, vocab %u: heap %llu KiB, resident %llu KiB, %016llx\n", part + 1, n,
+           s.o.vocab, (unsigned long long)(memory_heap() >> 10),
+           (unsigned long long)(memory_resident() >> 10), (unsigned long long)s.hash);
     if (part == n - 1)
         soak_tell(&sum, d->name);
 }

@@ -26,7 +26,8 @@ static cls_sampler_options options(int keep, uint32_t history, uint32_t rollback
 /* Three requests: all tokens count, a window, and one with lists, which may stop. */
 static void begin_three(server *s)
 {
-    static const int32_t prompt[] = {3, 4, 5, 5, 89, 90, -1, 0}, output[] = {5, 6, 6, 7}, stop[] = {80, 2};
+    static const int32_t prompt[] = {3, 4, 5, 5, 89, 90, -1, 0}, output[] = {5, 6, 6, 7},
+                         stop[] = {80, 2};
     static const cls_logit_bias bias[] = {{0, 1.0f}, {9, -INFINITY}, {40, -2.0f}};
     cls_params p;
     cls_params_default(&p, sizeof p);
@@ -53,7 +54,10 @@ static void begin_three(server *s)
 static void steps(server *s, uint32_t n, uint32_t first)
 {
     for (uint32_t i = 0; i < n; i++) {
-        const wanted_step w = {.rows = 3, .first_logits = (first + 3 * i) % 9, .slots = {0, 1, 2}, .invalid_token = -1};
+        const wanted_step w = {.rows = 3,
+                               .first_logits = (first + 3 * i) % 9,
+                               .slots = {0, 1, 2},
+                               .invalid_token = -1};
         server_step(s, &w);
     }
 }
@@ -89,13 +93,15 @@ START_TEST(save_and_load)
                 const uint32_t place = where == 1 ? (slot + 1) % 3 : slot;
                 server_load(to, place, bytes[slot], size[slot], &then[slot]);
                 again = server_save(to, place, &again_size);
-                ck_assert_msg(again_size == size[slot] && memcmp(again, bytes[slot], again_size) == 0,
+                ck_assert_msg(again_size == size[slot] &&
+                                  memcmp(again, bytes[slot], again_size) == 0,
                               "%s: slot %u: other bytes after a round trip", d->name, slot);
                 free(again);
             }
             steps(to, STEPS, 1);
             for (uint32_t i = 0; i < STEPS && where != 1; i++)
-                ck_assert_msg(memcmp(first[i], to->token[to->n - STEPS + i], sizeof first[i]) == 0, "step %u differs", i);
+                ck_assert_msg(memcmp(first[i], to->token[to->n - STEPS + i], sizeof first[i]) == 0,
+                              "step %u differs", i);
             server_settle(to);
         }
         for (int slot = 0; slot < 3; slot++)
@@ -130,8 +136,9 @@ START_TEST(rollback)
             server_settle(&s);
             for (uint32_t i = 0; i < n; i++)
                 for (uint32_t slot = 0; slot < 2; slot++)
-                    ck_assert_msg(once[i][slot] == s.token[i][slot], "%s: rollback by %u, slot %u: token %d, and again %d",
-                                  d->name, n, slot, once[i][slot], s.token[i][slot]);
+                    ck_assert_msg(once[i][slot] == s.token[i][slot],
+                                  "%s: rollback by %u, slot %u: token %d, and again %d", d->name, n,
+                                  slot, once[i][slot], s.token[i][slot]);
             server_close(&s);
         }
 }
@@ -140,8 +147,8 @@ END_TEST
 static void expect_refused(cls_status status, const char *name, const char *what, size_t i)
 {
     ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s %zu: %s", what, i, cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "%s %zu: \"%s\" does not say %s", what, i, cls_error_message(),
-                  name);
+    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "%s %zu: \"%s\" does not say %s", what,
+                  i, cls_error_message(), name);
 }
 
 START_TEST(damaged_bytes)
@@ -208,7 +215,8 @@ START_TEST(other_samplers)
         other.rollback -= i == 3;
         other.logit_bias = i != 4;
         must(cls_sampler_create(context, &other, &sampler));
-        expect_refused(cls_slot_load(sampler, 0, bytes, size), name[i], "another sampler's", (size_t)i);
+        expect_refused(cls_slot_load(sampler, 0, bytes, size), name[i], "another sampler's",
+                       (size_t)i);
         cls_sampler_destroy(sampler);
     }
     free(bytes);
@@ -220,7 +228,8 @@ static cls_memory memory_of(const cls_sampler *sampler)
 {
     cls_memory m = {.struct_size = sizeof m};
     must(cls_sampler_memory(sampler, &m));
-    ck_assert_uint_eq(m.device, m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows);
+    ck_assert_uint_eq(m.device,
+                      m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows);
     return m;
 }
 
@@ -228,7 +237,8 @@ START_TEST(memory)
 {
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    const uint32_t vocab = fixture_by_size(1000, 32000, 151936), slots = fixture_by_size(4, 16, 512);
+    const uint32_t vocab = fixture_by_size(1000, 32000, 151936),
+                   slots = fixture_by_size(4, 16, 512);
     static const double most[] = {0.25, 0.5, 2.375}; /* bytes a slot and token, by cls_keep */
     cls_sampler_options o = options(CLS_KEEP_COUNTS, 0, 0);
     cls_sampler *sampler;
@@ -240,24 +250,27 @@ START_TEST(memory)
         must(cls_sampler_create(context, &o, &sampler));
         const cls_memory m = memory_of(sampler);
         const double tokens = (double)slots * (vocab + 1024);
-        ck_assert_msg((double)m.penalties <= most[o.keep] * tokens, "keep %d: %g bytes a slot and token", o.keep,
-                      (double)m.penalties / tokens);
+        ck_assert_msg((double)m.penalties <= most[o.keep] * tokens,
+                      "keep %d: %g bytes a slot and token", o.keep, (double)m.penalties / tokens);
         cls_sampler_options without = o;
         cls_sampler *lean;
         without.logit_bias = 0;
         without.slots = 2;
         must(cls_sampler_create(context, &without, &lean));
         const double share = (double)memory_of(lean).penalties / 2 / (vocab + 1024);
-        ck_assert_msg(share <= most[o.keep] - (o.keep ? 0.125 : 0.25), "keep %d: %g without biases", o.keep, share);
+        ck_assert_msg(share <= most[o.keep] - (o.keep ? 0.125 : 0.25), "keep %d: %g without biases",
+                      o.keep, share);
         cls_sampler_destroy(lean);
         ck_assert_uint_ge(m.history, (uint64_t)slots * 200 * 4);
         ck_assert_uint_le(m.history, (uint64_t)slots * (224 * 4 + 100 * 16 + 64));
         ck_assert_uint_le(m.parameters, (uint64_t)slots * 512);
         ck_assert_uint_gt(m.host, 0);
         if (o.keep == CLS_KEEP_COUNTS) /* it is there, to its end */
-            printf("%s: %u slots of %u tokens: %llu bytes, %.3f a slot and token; rows %llu, host %llu\n", d->name, slots,
-                   vocab, (unsigned long long)m.device, (double)m.penalties / ((double)slots * vocab),
-                   (unsigned long long)m.rows, (unsigned long long)m.host);
+            printf("%s: %u slots of %u tokens: %llu bytes, %.3f a slot and token; rows %llu, host "
+                   "%llu\n",
+                   d->name, slots, vocab, (unsigned long long)m.device,
+                   (double)m.penalties / ((double)slots * vocab), (unsigned long long)m.rows,
+                   (unsigned long long)m.host);
         cls_params p;
         cls_params_default(&p, sizeof p);
         p.presence_penalty = o.keep ? 1.0f : 0.0f;
@@ -272,9 +285,11 @@ START_TEST(memory)
         size_t size;
         must(cls_slot_save(sampler, d->queue, slots - 1, NULL, &size));
         const cls_memory after = memory_of(sampler); /* what grows with them */
-        ck_assert_uint_ge(after.lists, vocab / 8 + (uint64_t)vocab * 4); /* so many are a row of all tokens */
+        ck_assert_uint_ge(after.lists,
+                          vocab / 8 + (uint64_t)vocab * 4); /* so many are a row of all tokens */
         ck_assert_uint_ge(after.changes, 50000 * 4);
-        ck_assert(after.penalties == m.penalties && after.history == m.history && after.rows == m.rows && after.host > m.host);
+        ck_assert(after.penalties == m.penalties && after.history == m.history &&
+                  after.rows == m.rows && after.host > m.host);
         free(prompt);
         free(bias);
         cls_sampler_destroy(sampler);
@@ -330,7 +345,8 @@ START_TEST(older_format)
     bytes[1][8] = 1;
     put_checksum(bytes[1], size - 12);
     ck_assert_int_eq(cls_slot_load(sampler, 0, bytes[1], size - 4), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "format 1; this library reads 2 to 3") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "format 1; this library reads 2 to 3") != NULL, "%s",
+                  cls_error_message());
     cls_sampler_destroy(sampler);
 }
 END_TEST

@@ -3,12 +3,10 @@
  * truncates: maxima, masses, statuses, in every place and type. */
 #include "client.h"
 
-static const uint32_t sizes[] = {1, 2, 31, 111, 1023, 1024, 1025, 4099, 32000, 32001, 128256, 151936, 262144};
+static const uint32_t sizes[] = {1,    2,     31,    111,    1023,   1024,  1025,
+                                 4099, 32000, 32001, 128256, 151936, 262144};
 
-static uint32_t n_sizes(void)
-{
-    return fixture_by_size(7, 8, sizeof sizes / sizeof *sizes);
-}
+static uint32_t n_sizes(void) { return fixture_by_size(7, 8, sizeof sizes / sizeof *sizes); }
 
 START_TEST(kinds_and_sizes)
 {
@@ -20,9 +18,12 @@ START_TEST(kinds_and_sizes)
     for (uint32_t i = 0; i < n_sizes(); i += size == TEST_TINY ? 2 : 1) {
         const int dtype = (int)(i % 3);
         const uint32_t rows = size == TEST_TINY ? 6 : sizes[i] > 100000 ? 12 : ROW_KINDS;
-        batch *const b = batch_new(rows, sizes[i], dtype, i % 2 ? sizes[i] + 7 * i : 0, i % 5 * dtype_size(dtype));
+        batch *const b = batch_new(rows, sizes[i], dtype, i % 2 ? sizes[i] + 7 * i : 0,
+                                   i % 5 * dtype_size(dtype));
         for (uint32_t row = 0; row < rows; row++) {
-            batch_row(b, row, rows == ROW_KINDS ? (row_kind)row : (row_kind)rng_below(&r, ROW_KINDS), rng_bits(&r));
+            batch_row(b, row,
+                      rows == ROW_KINDS ? (row_kind)row : (row_kind)rng_below(&r, ROW_KINDS),
+                      rng_bits(&r));
             b->params[row].temperature = temperatures[rng_below(&r, 6)];
         }
         batch_check(b, d, context, 0);

@@ -49,9 +49,11 @@ static void err(const worker *w, const soak *s)
 {
     char slot[40];
     snprintf(slot, sizeof slot, "slot is %u,", 1000 + w->number);
-    sure(s, cls_slot_reset(s->sampler, 1000 + w->number) == CLS_BAD_ARGUMENT, "a slot that there is not, is reset");
+    sure(s, cls_slot_reset(s->sampler, 1000 + w->number) == CLS_BAD_ARGUMENT,
+         "a slot that there is not, is reset");
     sched_yield();
-    sure(s, strncmp(cls_error_message(), slot, strlen(slot)) == 0, "thread %u has the message \"%s\"", w->number, cls_error_message());
+    sure(s, strncmp(cls_error_message(), slot, strlen(slot)) == 0,
+         "thread %u has the message \"%s\"", w->number, cls_error_message());
 }
 
 static void *work(void *data)
@@ -97,7 +99,8 @@ START_TEST(soaks)
         ck_assert_int_eq(pthread_create(&together[i].thread, NULL, work, &together[i]), 0);
     for (uint32_t i = 0; i < threads; i++) {
         ck_assert_int_eq(pthread_join(together[i].thread, NULL), 0);
-        ck_assert_msg(together[i].hash == alone[i].hash, "%s: thread %u of %u gives other tokens than alone", d->name, i, threads);
+        ck_assert_msg(together[i].hash == alone[i].hash,
+                      "%s: thread %u of %u gives other tokens than alone", d->name, i, threads);
         soak_add(&sum, &together[i].n);
     }
     pthread_barrier_destroy(&start);
@@ -157,7 +160,8 @@ static void *keep(void *data)
 START_TEST(keepers)
 {
     device *const d = fixture_device(_i);
-    const uint32_t threads = threads_wanted ? threads_wanted : 8, rounds = computes() ? 1 : fixture_by_size(5, 20, 50);
+    const uint32_t threads = threads_wanted ? threads_wanted : 8,
+                   rounds = computes() ? 1 : fixture_by_size(5, 20, 50);
     static keeper k[MOST];
     for (uint32_t round = 0; round < rounds; round++) {
         cls_context_options o;
@@ -169,7 +173,11 @@ START_TEST(keepers)
         must(cls_context_create(d->context, d->id, &o, &context));
         ck_assert_int_eq(pthread_barrier_init(&made, NULL, threads), 0);
         for (uint32_t i = 0; i < threads; i++)
-            k[i] = (keeper){.d = d, .context = context, .number = i, .made = &made, .next = &k[(i + 1) % threads]};
+            k[i] = (keeper){.d = d,
+                            .context = context,
+                            .number = i,
+                            .made = &made,
+                            .next = &k[(i + 1) % threads]};
         for (uint32_t i = 0; i < threads; i++)
             ck_assert_int_eq(pthread_create(&k[i].thread, NULL, keep, &k[i]), 0);
         for (uint32_t i = 0; i < threads; i++)
@@ -199,7 +207,8 @@ static void *look_on(void *data)
     p.top_p = 0.9f;
     while (!atomic_load(&b->over)) {
         const cls_status status = cls_sampler_check(b->sampler, &p);
-        if ((status != CLS_OK && status != CLS_BAD_ARGUMENT) || cls_context_info(b->context, &info) != CLS_OK ||
+        if ((status != CLS_OK && status != CLS_BAD_ARGUMENT) ||
+            cls_context_info(b->context, &info) != CLS_OK ||
             cls_context_build_log(b->context) == NULL)
             abort();
     }

@@ -11,7 +11,8 @@ START_TEST(forced)
     rng r = {fixture_seed()};
     for (uint32_t i = 0; i < fixture_by_size(2, 27, 120); i++) {
         const uint32_t vocab = sizes[i % fixture_by_size(2, 9, 10)];
-        batch *const b = batch_new(fixture_by_size(3, 16, 24), vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 2), 0);
+        batch *const b = batch_new(fixture_by_size(3, 16, 24), vocab, (int)rng_below(&r, 3),
+                                   vocab + rng_below(&r, 2), 0);
         batch_random(b, &r);
         if (i % 4 == 3)
             batch_mask(b, &r, i % 8 == 3 ? 50 : 5, 0);
@@ -24,15 +25,18 @@ END_TEST
 /* Cuts that lie among thousands of equal values, in flat rows, deep in tails. */
 START_TEST(hard_cuts)
 {
-    static const row_kind kinds[] = {ROW_NORMAL1, ROW_TIES,      ROW_EQUAL,   ROW_SPREAD, ROW_ASCENDING, ROW_DESCENDING,
-                                     ROW_TAIL,    ROW_SUBNORMAL, ROW_OFFSETS, ROW_HUGE,   ROW_BITS,      ROW_LANGUAGE};
+    static const row_kind kinds[] = {ROW_NORMAL1,   ROW_TIES,       ROW_EQUAL, ROW_SPREAD,
+                                     ROW_ASCENDING, ROW_DESCENDING, ROW_TAIL,  ROW_SUBNORMAL,
+                                     ROW_OFFSETS,   ROW_HUGE,       ROW_BITS,  ROW_LANGUAGE};
     static const float top_ps[] = {0.9f, 0.5f, 0.999f, 1.0f - 1e-7f, 0.05f};
     device *const d = fixture_device(_i);
-    cls_context *const contexts[] = {fixture_context(d, 0, 0, 0, 0), fixture_context(d, 1u << CLS_F32, 0, 0, 16)};
+    cls_context *const contexts[] = {fixture_context(d, 0, 0, 0, 0),
+                                     fixture_context(d, 1u << CLS_F32, 0, 0, 16)};
     const uint32_t sizes[] = {4099, 2048, 32000, 128256, 151936};
     rng r = {fixture_seed() + 1};
     for (uint32_t i = 0; i < fixture_by_size(2, 8, 15); i++) {
-        const uint32_t vocab = fixture_size() == TEST_TINY ? 600 : sizes[i % fixture_by_size(1, 2, 5)];
+        const uint32_t vocab =
+            fixture_size() == TEST_TINY ? 600 : sizes[i % fixture_by_size(1, 2, 5)];
         batch *const b = batch_new(fixture_by_size(4, 12, 12), vocab, (int)(i % 3), 0, 0);
         for (uint32_t row = 0; row < b->rows; row++) {
             batch_row(b, row, kinds[(row + 4 * i) % 12], rng_bits(&r));
@@ -43,7 +47,8 @@ START_TEST(hard_cuts)
             p->min_p = rng_below(&r, 4) ? 0.0f : 1e-4f;
             p->top_k = rng_below(&r, 3) ? 0 : (int32_t)(1 + rng_below(&r, vocab));
         }
-        batch_check(b, d, i % 2 && contexts[1] && b->dtype == CLS_F32 ? contexts[1] : contexts[0], 0);
+        batch_check(b, d, i % 2 && contexts[1] && b->dtype == CLS_F32 ? contexts[1] : contexts[0],
+                    0);
         batch_free(b);
     }
 }
@@ -83,7 +88,4 @@ static Suite *make(void)
     return s;
 }
 
-int main(void)
-{
-    return fixture_run(make, 1);
-}
+int main(void) { return fixture_run(make, 1); }

@@ -100,7 +100,8 @@ START_TEST(same_tokens)
         }
         must(cls_context_info(context, &info));
         ck_assert_uint_eq(info.tier, c.tier);
-        ck_assert(c.max_work_group == 0 || (info.work_group <= c.max_work_group && info.row_group <= c.max_work_group));
+        ck_assert(c.max_work_group == 0 ||
+                  (info.work_group <= c.max_work_group && info.row_group <= c.max_work_group));
         ck_assert((c.tier == CLS_TIER_SUBGROUPS) == (info.subgroups != CLS_SUBGROUPS_NONE));
         for (uint32_t k = 0; k < fixture_by_size(2, 6, 12); k++, rows += 6) {
             batch *const b = random_batch(sizes[k % fixture_by_size(2, 3, 4)], &r);
@@ -109,9 +110,9 @@ START_TEST(same_tokens)
             batch_free(b);
         }
         ran++;
-        printf("%s: tier %u%s, work-group %u, row group %u, vector %u, local memory %llu: equal\n", d->name, info.tier,
-               cls_limits_pretended ? " without infinities" : "", info.work_group, info.row_group, info.vector,
-               (unsigned long long)c.max_local_mem);
+        printf("%s: tier %u%s, work-group %u, row group %u, vector %u, local memory %llu: equal\n",
+               d->name, info.tier, cls_limits_pretended ? " without infinities" : "",
+               info.work_group, info.row_group, info.vector, (unsigned long long)c.max_local_mem);
         cls_limits_pretended = limited;
     }
     printf("%s: %u configurations, %u rows each\n", d->name, ran, ran != 0 ? rows / ran : 0);
@@ -120,11 +121,14 @@ START_TEST(same_tokens)
 END_TEST
 
 /* ln p of a token of a row whose logits end at 2^100. */
-static double limited_logprob(const float *logits, uint32_t vocab, uint32_t token, double temperature)
+static double limited_logprob(const float *logits, uint32_t vocab, uint32_t token,
+                              double temperature)
 {
     double z[8], largest = -INFINITY, sum = 0;
     for (uint32_t i = 0; i < vocab; i++) {
-        z[i] = logits[i] == -INFINITY ? -INFINITY : fmax(-0x1p100, fmin(0x1p100, (double)logits[i])) / temperature;
+        z[i] = logits[i] == -INFINITY
+                   ? -INFINITY
+                   : fmax(-0x1p100, fmin(0x1p100, (double)logits[i])) / temperature;
         largest = fmax(largest, z[i]);
     }
     for (uint32_t i = 0; i < vocab; i++)
@@ -139,20 +143,22 @@ START_TEST(limits)
 {
     enum { VOCAB = 6, KINDS = 6, ROWS = 65 };
     const float none = -INFINITY, most = 0x1.fffffep127f;
-    const float logits[KINDS][VOCAB] = {{1.0f, INFINITY, 3e38f, NAN, none, -3e38f},
-                                       {none, NAN, -3e38f, none, -3e38f, none},
-                                       {none, NAN, none, -NAN, none, none},
-                                       {3e38f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
-                                       {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
-                                       {NAN, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}};
-    const float bias[KINDS] = {0.0f, 0.0f, 0.0f, 3e38f, INFINITY, INFINITY}; /* of the first token */
-    const float left[KINDS][VOCAB] = {{1.0f, most, most, none, none, -most},
-                                     {none, none, -most, none, -most, none},
-                                     {none, none, none, none, none, none},
-                                     {most, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
-                                     {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
-                                     {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}};
-    const int32_t status[KINDS] = {CLS_ROW_NAN | CLS_ROW_INF, CLS_ROW_NAN, CLS_ROW_NAN | CLS_ROW_EMPTY, CLS_ROW_INF, CLS_ROW_NAN, CLS_ROW_NAN};
+    const float logits[KINDS][VOCAB] = {
+        {1.0f, INFINITY, 3e38f, NAN, none, -3e38f}, {none, NAN, -3e38f, none, -3e38f, none},
+        {none, NAN, none, -NAN, none, none},        {3e38f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
+        {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},       {NAN, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}};
+    const float bias[KINDS] = {0.0f,  0.0f,     0.0f,
+                               3e38f, INFINITY, INFINITY}; /* of the first token */
+    const float left[KINDS][VOCAB] = {
+        {1.0f, most, most, none, none, -most}, {none, none, -most, none, -most, none},
+        {none, none, none, none, none, none},  {most, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
+        {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f},  {none, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}};
+    const int32_t status[KINDS] = {CLS_ROW_NAN | CLS_ROW_INF,
+                                   CLS_ROW_NAN,
+                                   CLS_ROW_NAN | CLS_ROW_EMPTY,
+                                   CLS_ROW_INF,
+                                   CLS_ROW_NAN,
+                                   CLS_ROW_NAN};
     device *const d = fixture_device(_i);
     const configuration c = few[1];
     const cls_context_options o = options_of(&c);
@@ -192,14 +198,22 @@ START_TEST(limits)
         const uint32_t kind = row % KINDS;
         const int32_t token = b->token[row];
         ck_assert_int_eq(b->status[row], status[kind]);
-        ck_assert_msg(kind == 2 ? token == -1 : token >= 0 && token < VOCAB && left[kind][token] > none, "row %u: token %d", row, token);
+        ck_assert_msg(kind == 2 ? token == -1
+                                : token >= 0 && token < VOCAB && left[kind][token] > none,
+                      "row %u: token %d", row, token);
         ck_assert_msg(row > 0 || left[0][token] == most, "row 0: token %d", token);
         for (uint32_t i = 0; i < VOCAB; i++) {
-            const double meant = kind == 2 ? -INFINITY : limited_logprob(left[kind], VOCAB, i, (double)b->params[row].temperature);
-            const double logprob = meant < -30.0 * log(2.0) ? -INFINITY : meant; /* it weighs nothing */
-            ck_assert_msg(told[row][i] == left[kind][i], "row %u, token %u: %g", row, i, (double)told[row][i]);
-            ck_assert_msg((double)logprobs[row][i] == logprob || fabs((double)logprobs[row][i] - logprob) <= 1e-5 * fmax(1, -logprob),
-                          "row %u, token %u: log-probability %g, not %g", row, i, (double)logprobs[row][i], logprob);
+            const double meant = kind == 2 ? -INFINITY
+                                           : limited_logprob(left[kind], VOCAB, i,
+                                                             (double)b->params[row].temperature);
+            const double logprob =
+                meant < -30.0 * log(2.0) ? -INFINITY : meant; /* it weighs nothing */
+            ck_assert_msg(told[row][i] == left[kind][i], "row %u, token %u: %g", row, i,
+                          (double)told[row][i]);
+            ck_assert_msg((double)logprobs[row][i] == logprob ||
+                              fabs((double)logprobs[row][i] - logprob) <= 1e-5 * fmax(1, -logprob),
+                          "row %u, token %u: log-probability %g, not %g", row, i,
+                          (double)logprobs[row][i], logprob);
         }
     }
     clReleaseMemObject(s.step.final_logits.buffer);
@@ -220,7 +234,8 @@ START_TEST(wrong_subgroups)
     cls_shape shape = {.work_group = 16, .row_group = 1, .vector = 4};
     cls_subgroups_pretended = CLS_SUBGROUPS_WRONG;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
-    ck_assert_msg(strstr(cls_error_message(), "reduction is wrong") != NULL, "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "reduction is wrong") != NULL, "%s",
+                  cls_error_message());
     cls_subgroups_pretended = CLS_SUBGROUPS_MADE;
     ck_assert_ptr_null(cls_subgroups_find(d->context, d->id, &shape));
     shape.row_group = 6; /* fours do not divide it */
@@ -228,7 +243,8 @@ START_TEST(wrong_subgroups)
     ck_assert_uint_eq(shape.subgroups, CLS_SUBGROUPS_NONE);
     /* What no device here has: the compiler refuses it, or it is never asked. */
     for (uint32_t i = CLS_SUBGROUPS_KHR; i <= CLS_SUBGROUPS_NV; i++) {
-        if (i == CLS_SUBGROUPS_NV && (strstr(d->name, "Oclgrind") != NULL || strstr(d->name, "rusticl") != NULL))
+        if (i == CLS_SUBGROUPS_NV &&
+            (strstr(d->name, "Oclgrind") != NULL || strstr(d->name, "rusticl") != NULL))
             continue; /* their compilers end the process at an assembler's instruction */
         cls_subgroups_pretended = i;
         shape.row_group = 1;
@@ -265,7 +281,8 @@ START_TEST(refused)
     cls_device_info info = {.struct_size = sizeof info};
     if (cls_subgroups_candidate(d->id) == CLS_SUBGROUPS_NONE) {
         ck_assert_int_eq(cls_device_query(d->id, &o, &info), CLS_UNSUPPORTED_DEVICE);
-        ck_assert_msg(strstr(cls_error_message(), "CLS_TIER_SUBGROUPS") != NULL, "%s", cls_error_message());
+        ck_assert_msg(strstr(cls_error_message(), "CLS_TIER_SUBGROUPS") != NULL, "%s",
+                      cls_error_message());
     }
 }
 END_TEST

@@ -57,7 +57,8 @@ START_TEST(usual)
         parameters(row, &params[row]);
         must(cls_slot_begin(sampler, row, &params[row], NULL, 0, NULL, 0));
     }
-    const cl_mem in = buffer_of(d, sizeof(float) * ROWS * VOCAB, logits), out = buffer_of(d, sizeof(int32_t) * ROWS, NULL);
+    const cl_mem in = buffer_of(d, sizeof(float) * ROWS * VOCAB, logits),
+                 out = buffer_of(d, sizeof(int32_t) * ROWS, NULL);
     cls_step step;
     cls_step_default(&step, sizeof step);
     step.rows = ROWS;
@@ -69,7 +70,8 @@ START_TEST(usual)
         buffer_read(d, out, sizeof tokens, tokens);
         for (uint32_t row = 0; row < ROWS; row++) {
             const int32_t should = expected(logits + (size_t)row * VOCAB, &params[row], i);
-            ck_assert_msg(tokens[row] == should, "%s: step %u, row %u: %d, not %d", d->name, i, row, tokens[row], should);
+            ck_assert_msg(tokens[row] == should, "%s: step %u, row %u: %d, not %d", d->name, i, row,
+                          tokens[row], should);
         }
     }
     cls_sampler_destroy(sampler);

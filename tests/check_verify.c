@@ -48,8 +48,8 @@ static void random_absence(drafts *d, int32_t *slots, rng *r)
 static cls_context *some_context(device *d, const drafts *of, uint32_t i)
 {
     const uint32_t shape = fixture_size() == TEST_FULL && of->rows->dtype == CLS_F32 ? i % 3 : 0;
-    cls_context *const context = fixture_context(d, shape ? 1u << CLS_F32 : 0, shape == 2 ? 8 : 0, shape == 2 ? 4 : 0,
-                                                 shape == 1 ? 64 : 0);
+    cls_context *const context = fixture_context(d, shape ? 1u << CLS_F32 : 0, shape == 2 ? 8 : 0,
+                                                 shape == 2 ? 4 : 0, shape == 1 ? 64 : 0);
     return context ? context : fixture_context(d, 0, 0, 0, 0);
 }
 
@@ -76,7 +76,8 @@ START_TEST(random_drafts)
     for (uint32_t i = 0; i < calls; i++) {
         const uint32_t n = rng_below(&r, 8) ? 1 + rng_below(&r, 6) : 16;
         const int method = (int)(i % METHODS);
-        drafts *const of = drafts_random(n, sizes[rng_below(&r, fixture_by_size(2, 10, 10))], method, &r);
+        drafts *const of =
+            drafts_random(n, sizes[rng_below(&r, fixture_by_size(2, 10, 10))], method, &r);
         const uint32_t wide = of->most <= 100 && rng_below(&r, 3) == 0 ? rng_below(&r, 5) : 0;
         int32_t slots[16];
         char where[240];
@@ -88,7 +89,8 @@ START_TEST(random_drafts)
         const int search = rng_below(&r, 3) == 0;
         cls_sampler_force_search(v.sampler, search);
         for (uint32_t round = 0; round < ROUNDS; round++) {
-            snprintf(where, sizeof where, "%s, call %u, round %u%s", d->name, i, round, search ? ", by search" : "");
+            snprintf(where, sizeof where, "%s, call %u, round %u%s", d->name, i, round,
+                     search ? ", by search" : "");
             if (round)
                 drafts_choose(of, &r);
             random_absence(of, slots, &r);
@@ -107,10 +109,11 @@ START_TEST(random_drafts)
     }
     for (int m = 0; m < METHODS; m++) {
         const census *const c = &all[m];
-        printf("%s: %s: %u requests, %u calls with trees; of %u drafts %u accepted, %u tokens; %u times all, %u "
+        printf("%s: %s: %u requests, %u calls with trees; of %u drafts %u accepted, %u tokens; %u "
+               "times all, %u "
                "stopped, %u met an empty row, %u unfit; up to %u launches\n",
-               d->name, names[m], c->requests, c->trees, c->drafts, c->accepted, c->emitted, c->whole, c->stopped,
-               c->empty, c->unfit, c->launches);
+               d->name, names[m], c->requests, c->trees, c->drafts, c->accepted, c->emitted,
+               c->whole, c->stopped, c->empty, c->unfit, c->launches);
         ck_assert(c->accepted > c->requests / 4 && c->whole > 0);
     }
 }
@@ -141,7 +144,8 @@ static drafts *three(int method, int kind)
 }
 
 /* Both give this, and the neighbours everything they were given. */
-static void expect(device *d, drafts *of, int32_t accepted, int32_t emitted, int32_t status, const char *what)
+static void expect(device *d, drafts *of, int32_t accepted, int32_t emitted, int32_t status,
+                   const char *what)
 {
     char where[300];
     verifier v;
@@ -153,10 +157,11 @@ static void expect(device *d, drafts *of, int32_t accepted, int32_t emitted, int
     ck_assert_msg(v.launches <= 6, "%s: %u launches", where, v.launches);
     for (uint32_t i = 0; i < of->n; i++) {
         const int mine = i == 1;
-        ck_assert_msg(v.accepted[i] == (mine ? accepted : 3) && v.emitted[i] == (mine ? emitted : 4) &&
+        ck_assert_msg(v.accepted[i] == (mine ? accepted : 3) &&
+                          v.emitted[i] == (mine ? emitted : 4) &&
                           v.status[i] == (mine ? status : 0),
-                      "%s: request %u accepted %d, emitted %d, status %d", where, i, v.accepted[i], v.emitted[i],
-                      v.status[i]);
+                      "%s: request %u accepted %d, emitted %d, status %d", where, i, v.accepted[i],
+                      v.emitted[i], v.status[i]);
     }
     verifier_close(&v);
     drafts_free(of);
@@ -170,7 +175,8 @@ START_TEST(draft_is_target)
     expect(d, three(CLS_VERIFY_STANDARD, CLS_DRAFT_LOGITS), 3, 4, 0, "standard, draft is target");
     expect(d, three(CLS_VERIFY_BLOCK, CLS_DRAFT_LOGITS), 3, 4, 0, "block, draft is target");
     for (int method = CLS_VERIFY_MATCH; method <= CLS_VERIFY_BLOCK; method++) {
-        drafts *const without = three(method, method == CLS_VERIFY_MATCH ? CLS_DRAFT_NONE : CLS_DRAFT_LOGITS);
+        drafts *const without =
+            three(method, method == CLS_VERIFY_MATCH ? CLS_DRAFT_NONE : CLS_DRAFT_LOGITS);
         without->disable_bonus = 1;
         drafts_reference(without);
         for (uint32_t i = 0; i < 3; i++)
@@ -202,9 +208,14 @@ START_TEST(bad_drafts)
             for (int what = 0; what < 3; what++) { /* q(d) is 0, NaN, and all of it is NaN */
                 of = three(method, kind);
                 for (uint32_t id = 0; id < 100; id++)
-                    q[id] = what == 2 ? NAN : (int32_t)id == of->ids[3 + at] ? what ? NAN : -INFINITY : 0.5f;
+                    q[id] = what == 2                        ? NAN
+                            : (int32_t)id == of->ids[3 + at] ? what ? NAN : -INFINITY
+                                                             : 0.5f;
                 drafts_values(of->q, (uint32_t)(3 + at), q);
-                expect(d, of, at, at + 1, 0, what == 0 ? "q(d) is 0" : what == 1 ? "q(d) is NaN" : "q is NaN");
+                expect(d, of, at, at + 1, 0,
+                       what == 0   ? "q(d) is 0"
+                       : what == 1 ? "q(d) is NaN"
+                                   : "q is NaN");
             }
             free(q);
         }
@@ -218,7 +229,8 @@ START_TEST(empty_in_the_middle)
     device *const d = fixture_device(_i);
     for (int method = CLS_VERIFY_MATCH; method <= CLS_VERIFY_BLOCK; method++)
         for (int32_t at = 0; at < 4; at++) {
-            drafts *const of = three(method, method == CLS_VERIFY_MATCH ? CLS_DRAFT_NONE : CLS_DRAFT_LOGITS);
+            drafts *const of =
+                three(method, method == CLS_VERIFY_MATCH ? CLS_DRAFT_NONE : CLS_DRAFT_LOGITS);
             rng r = {1};
             batch_mask(of->rows, &r, 0, 0);
             of->rows->mask_map = calloc(of->rows->rows, sizeof(int32_t));
@@ -240,7 +252,8 @@ START_TEST(skipped_and_stopped)
     drafts_reference(of);
     verifier_run(&v);
     verifier_equal(&v, d->name);
-    ck_assert(v.accepted[0] == 3 && v.emitted[1] == 0 && v.status[1] == CLS_ROW_SKIPPED && v.accepted[2] == 3);
+    ck_assert(v.accepted[0] == 3 && v.emitted[1] == 0 && v.status[1] == CLS_ROW_SKIPPED &&
+              v.accepted[2] == 3);
     ck_assert(v.counters[0] == 3 && v.counters[1] == 3 && v.counters[2] == 4 && v.counters[3] == 0);
     verifier_close(&v);
     drafts_free(of);
@@ -257,26 +270,31 @@ START_TEST(skipped_and_stopped)
     of->requests->params[1].max_tokens = 4;
     expect(d, of, 3, 4, CLS_ROW_STOPPED | CLS_ROW_LENGTH, "the bonus is the last of max_tokens");
 
-    of = three(CLS_VERIFY_MATCH, CLS_DRAFT_NONE); /* a second call finds all of them stopped: nothing is counted */
+    of = three(CLS_VERIFY_MATCH,
+               CLS_DRAFT_NONE); /* a second call finds all of them stopped: nothing is counted */
     for (uint32_t i = 0; i < 3; i++)
         of->requests->params[i].max_tokens = 1;
     verifier_open(&v, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), of, 0, 0);
     for (int again = 0; again < 2; again++) {
         verifier_run(&v);
         for (uint32_t i = 0; i < 3; i++)
-            ck_assert_msg(v.counters[3 * i] == 3 && v.counters[3 * i + 2] == 1, "call %d: request %u: %d drafts, %d tokens",
-                          again, i, v.counters[3 * i], v.counters[3 * i + 2]);
-        ck_assert_int_eq(v.status[0], again ? CLS_ROW_STOPPED | CLS_ROW_SKIPPED : CLS_ROW_STOPPED | CLS_ROW_LENGTH);
+            ck_assert_msg(v.counters[3 * i] == 3 && v.counters[3 * i + 2] == 1,
+                          "call %d: request %u: %d drafts, %d tokens", again, i, v.counters[3 * i],
+                          v.counters[3 * i + 2]);
+        ck_assert_int_eq(v.status[0], again ? CLS_ROW_STOPPED | CLS_ROW_SKIPPED
+                                            : CLS_ROW_STOPPED | CLS_ROW_LENGTH);
     }
     verifier_close(&v);
     drafts_free(of);
 }
 END_TEST
 
-/* Drafts and logits made on the device from each call's latest tokens: the host reads nothing until the
- * end, and the text is the one of token by token. The model: a row of a table follows each token. */
+/* Drafts and logits made on the device from each call's latest tokens: the host reads nothing until
+ * the end, and the text is the one of token by token. The model: a row of a table follows each
+ * token. */
 static const char *const loop_model =
-    "kernel void model(global const int *latest, global const float *table, global const int *guess,\n"
+    "kernel void model(global const int *latest, global const float *table, global const int "
+    "*guess,\n"
     "                  global int *drafts, global float *logits, int n, int vocab)\n"
     "{\n"
     "    const int i = get_global_id(0);\n"
@@ -324,10 +342,13 @@ START_TEST(loop_on_device)
         must(cls_slot_begin(sampler, i, &p[i], &seeds[i], 1, NULL, 0));
     }
     cl_mem m_table = buffer_of(d, sizeof table, table), m_guess = buffer_of(d, sizeof guess, guess);
-    cl_mem latest = buffer_of(d, (size_t)o.max_rows * sizeof(int32_t), NULL), proposed = buffer_of(d, REQUESTS * DRAFTS * 4, NULL);
-    cl_mem logits = buffer_of(d, (size_t)REQUESTS * WIDTH * VOCAB * sizeof(float), NULL), out = buffer_of(d, sizeof got, NULL);
+    cl_mem latest = buffer_of(d, (size_t)o.max_rows * sizeof(int32_t), NULL),
+           proposed = buffer_of(d, REQUESTS * DRAFTS * 4, NULL);
+    cl_mem logits = buffer_of(d, (size_t)REQUESTS * WIDTH * VOCAB * sizeof(float), NULL),
+           out = buffer_of(d, sizeof got, NULL);
     must_cl(clEnqueueWriteBuffer(d->queue, latest, CL_TRUE, 0, sizeof seeds, seeds, 0, NULL, NULL));
-    const cl_program program = clCreateProgramWithSource(d->context, 1, (const char **)(uintptr_t)&loop_model, NULL, &code);
+    const cl_program program = clCreateProgramWithSource(
+        d->context, 1, (const char **)(uintptr_t)&loop_model, NULL, &code);
     must_cl(code);
     must_cl(clBuildProgram(program, 1, &d->id, "", NULL, NULL));
     const cl_kernel kernel = clCreateKernel(program, "model", &code);
@@ -364,7 +385,8 @@ START_TEST(loop_on_device)
                 h.params = &p[i];
                 h.position = position++;
                 must(cls_host_sample(&h, &result));
-                ck_assert_msg(got[c][i][k] == result.token, "%s: request %u, call %u, token %u: %d, not %d", d->name, i, c, k,
+                ck_assert_msg(got[c][i][k] == result.token,
+                              "%s: request %u, call %u, token %u: %d, not %d", d->name, i, c, k,
                               got[c][i][k], result.token);
                 t = result.token;
                 accepted += k > 0;
@@ -402,7 +424,8 @@ START_TEST(launches)
         verifier_close(&v);
         drafts_free(of);
     }
-    ck_assert_msg(seen[0] <= 6 && seen[1] <= 6 && seen[2] <= 8, "%u, %u, %u launches", seen[0], seen[1], seen[2]);
+    ck_assert_msg(seen[0] <= 6 && seen[1] <= 6 && seen[2] <= 8, "%u, %u, %u launches", seen[0],
+                  seen[1], seen[2]);
 }
 END_TEST
 
@@ -437,13 +460,16 @@ static drafts *windowed(int keep, uint32_t n, uint32_t longest, uint32_t vocab, 
         p->repetition_penalty = 1.25f;
         p->presence_penalty = 0.5f;
         p->frequency_penalty = keep == CLS_KEEP_COUNTS ? 0.125f : 0.0f;
-        t->prompt_count = i % 3 == 0 ? longest - n / 2 : longest + longest / 2; /* then the ring goes round */
+        t->prompt_count =
+            i % 3 == 0 ? longest - n / 2 : longest + longest / 2; /* then the ring goes round */
         t->output_count = n / 3;
         t->prompt = text_of(t->prompt_count, vocab - n, r);
         t->output = text_of(t->output_count, vocab - n, r);
         for (uint32_t k = 0; k <= n; k++) {
             const uint32_t row = i * (n + 1) + k, before = t->prompt_count + k + t->output_count;
-            const uint32_t left = before > p->penalty_window + 4 ? before - p->penalty_window - 1 - rng_below(r, 4) : k;
+            const uint32_t left = before > p->penalty_window + 4
+                                      ? before - p->penalty_window - 1 - rng_below(r, 4)
+                                      : k;
             cls_host_result result = {.probs = NULL};
             memset(values, 0, vocab * sizeof *values);
             values[t->prompt[left < t->prompt_count ? left : k]] = 3.0f;
@@ -464,7 +490,8 @@ static drafts *windowed(int keep, uint32_t n, uint32_t longest, uint32_t vocab, 
 START_TEST(long_windows)
 {
     device *const d = fixture_device(_i);
-    const uint32_t n = fixture_by_size(20, 64, CLS_MAX_DRAFTS), longest = fixture_by_size(700, 4000, 16384);
+    const uint32_t n = fixture_by_size(20, 64, CLS_MAX_DRAFTS),
+                   longest = fixture_by_size(700, 4000, 16384);
     rng r = {fixture_seed() + 62};
     for (int keep = CLS_KEEP_SEEN; keep <= CLS_KEEP_COUNTS; keep++) {
         drafts *const of = windowed(keep, n, longest, fixture_by_size(300, 2000, 5000), &r);
@@ -472,14 +499,15 @@ START_TEST(long_windows)
         verifier v;
         for (uint32_t k = 0; k < of->total; k++)
             gone += of->ids[k] < (int32_t)(of->rows->vocab - n);
-        ck_assert_msg(gone > of->total / 20 && gone < of->total / 2, "%u of %u tokens left the window", gone,
-                      of->total);
+        ck_assert_msg(gone > of->total / 20 && gone < of->total / 2,
+                      "%u of %u tokens left the window", gone, of->total);
         verifier_open(&v, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), of, 0, 0);
         drafts_reference(of);
         verifier_run(&v);
         verifier_equal(&v, d->name);
         for (uint32_t i = 0; i < of->n; i++)
-            ck_assert_msg(v.emitted[i] == (int32_t)n + 1, "%s: request %u emitted %d tokens", d->name, i, v.emitted[i]);
+            ck_assert_msg(v.emitted[i] == (int32_t)n + 1, "%s: request %u emitted %d tokens",
+                          d->name, i, v.emitted[i]);
         verifier_close(&v);
         drafts_free(of);
     }

@@ -13,15 +13,15 @@
 enum { SMALL = 16, LARGE = 4096, LOOKED = 3 /* tokens of a trial */ };
 
 typedef enum draft_law { EQUAL, NEGATIVE, ONE_HOT, DISJOINT, FILTERED, DRAFT_LAWS } draft_law;
-static const char *const law_names[DRAFT_LAWS] = {"equal to the target", "the target's negative", "one-hot", "disjoint",
-                                                  "of a filtered target"};
+static const char *const law_names[DRAFT_LAWS] = {"equal to the target", "the target's negative",
+                                                  "one-hot", "disjoint", "of a filtered target"};
 
 /* A model and a draft of it: rows by context. */
 typedef struct world {
     uint32_t vocab, n, contexts; /* n drafts */
     int method, kind;
     cls_params p;
-    float *z, *q;           /* [contexts, vocab] logits; the draft's distributions as the device gets them */
+    float *z, *q; /* [contexts, vocab] logits; the draft's distributions as the device gets them */
     double *target, *draft; /* [contexts, vocab] cumulative */
     rng r;
     /* calls: */
@@ -68,10 +68,14 @@ static int32_t drawn(const double *cumulative, uint32_t vocab, rng *r)
 
 /* ----------------------------------------------------------------------- the laws */
 
-static double law_exp(float z, float scale) { return z == -INFINITY ? 0.0 : exp((double)z * (double)scale); }
+static double law_exp(float z, float scale)
+{
+    return z == -INFINITY ? 0.0 : exp((double)z * (double)scale);
+}
 
 /* e^(scale * z) of the top_k largest (0: of all), normalised and summed up. */
-static void make_law(double *cumulative, const float *z, uint32_t vocab, float scale, uint32_t top_k)
+static void make_law(double *cumulative, const float *z, uint32_t vocab, float scale,
+                     uint32_t top_k)
 {
     double sum = 0.0;
     for (uint32_t i = 0; i < vocab; i++) {
@@ -89,7 +93,8 @@ static void make_context(world *w, draft_law law, uint32_t c)
 {
     const uint32_t vocab = w->vocab, at = (c * 7 + 3) % vocab;
     float *const z = w->z + (size_t)c * vocab, *const q = w->q + (size_t)c * vocab;
-    double *const target = w->target + (size_t)c * vocab, *const draft = w->draft + (size_t)c * vocab;
+    double *const target = w->target + (size_t)c * vocab, *const draft =
+                                                              w->draft + (size_t)c * vocab;
     row_fill(ROW_NORMAL1, z, vocab, rng_bits(&w->r));
     for (uint32_t i = 0; i < vocab; i++) {
         q[i] = law == NEGATIVE ? -z[i] : z[i];
@@ -108,7 +113,10 @@ static void make_context(world *w, draft_law law, uint32_t c)
 
 /* ---------------------------------------------------------------------- the calls */
 
-static cl_mem output_of(device *d, size_t ints) { return buffer_of(d, ints * sizeof(int32_t), NULL); }
+static cl_mem output_of(device *d, size_t ints)
+{
+    return buffer_of(d, ints * sizeof(int32_t), NULL);
+}
 
 static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint32_t n, int method)
 {
@@ -162,15 +170,16 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     w->call.draft_ids.host = w->ids;
     w->call.draft_kind = w->kind;
     w->call.logits.buffer = buffer_of(d, (size_t)rows * vocab * sizeof(float), NULL);
-    w->call.draft.buffer = w->kind != CLS_DRAFT_NONE ? output_of(d, (size_t)w->requests * n * vocab) : NULL;
+    w->call.draft.buffer =
+        w->kind != CLS_DRAFT_NONE ? output_of(d, (size_t)w->requests * n * vocab) : NULL;
     w->call.tokens.buffer = output_of(d, rows);
     w->call.emitted.buffer = output_of(d, w->requests);
 }
 
 static void world_close(world *w)
 {
-    void *const arrays[] = {w->z,   w->q,    w->target, w->draft,   w->cu,
-                            w->ids, w->last, w->tokens, w->emitted, w->rows, w->drafts};
+    void *const arrays[] = {w->z,    w->q,      w->target,  w->draft, w->cu,    w->ids,
+                            w->last, w->tokens, w->emitted, w->rows,  w->drafts};
     cls_sampler_destroy(w->sampler);
     clReleaseMemObject(w->call.logits.buffer);
     clReleaseMemObject(w->call.tokens.buffer);
@@ -183,7 +192,8 @@ static void world_close(world *w)
 
 static void write_floats(world *w, cl_mem buffer, const float *values, size_t n)
 {
-    must_cl(clEnqueueWriteBuffer(w->d->queue, buffer, CL_TRUE, 0, n * sizeof *values, values, 0, NULL, NULL));
+    must_cl(clEnqueueWriteBuffer(w->d->queue, buffer, CL_TRUE, 0, n * sizeof *values, values, 0,
+                                 NULL, NULL));
 }
 
 /* Draws drafts after each text, verifies them. again: the rows are those of the call before. */
@@ -195,17 +205,20 @@ static void world_call(world *w, int again)
         for (uint32_t k = 0; k <= w->n; k++) {
             const uint32_t c = context(w, k, last);
             if (!again)
-                memcpy(w->rows + (size_t)(i * (w->n + 1) + k) * w->vocab, w->z + (size_t)c * w->vocab, size);
+                memcpy(w->rows + (size_t)(i * (w->n + 1) + k) * w->vocab,
+                       w->z + (size_t)c * w->vocab, size);
             if (k == w->n)
                 break;
             if (!again)
-                memcpy(w->drafts + (size_t)(i * w->n + k) * w->vocab, w->q + (size_t)c * w->vocab, size);
+                memcpy(w->drafts + (size_t)(i * w->n + k) * w->vocab, w->q + (size_t)c * w->vocab,
+                       size);
             last = drawn(w->draft + (size_t)c * w->vocab, w->vocab, &w->r);
             w->ids[i * w->n + k] = last;
         }
     }
     if (!again) {
-        write_floats(w, w->call.logits.buffer, w->rows, (size_t)w->requests * (w->n + 1) * w->vocab);
+        write_floats(w, w->call.logits.buffer, w->rows,
+                     (size_t)w->requests * (w->n + 1) * w->vocab);
         if (w->call.draft.buffer)
             write_floats(w, w->call.draft.buffer, w->drafts, (size_t)w->requests * w->n * w->vocab);
     }
@@ -249,7 +262,10 @@ static void chi_square(verdict *v, const double *probs, const uint32_t *counts, 
     }
 }
 
-static int is_law(const verdict *v) { return v->statistic < v->df + 4.0 * sqrt(2.0 * v->df) || v->df == 0.0; }
+static int is_law(const verdict *v)
+{
+    return v->statistic < v->df + 4.0 * sqrt(2.0 * v->df) || v->df == 0.0;
+}
 
 /* ------------------------------------------------------------------------- trials */
 
@@ -257,7 +273,8 @@ static int is_law(const verdict *v) { return v->statistic < v->df + 4.0 * sqrt(2
  * from the target. Each trial is a draw of its own at one position. */
 static void count_trials(world *w, uint32_t trials, uint32_t first_draw, uint32_t *counts)
 {
-    int32_t *const zeroes = room(w->requests, sizeof *zeroes), *const draws = room(w->requests, sizeof *draws);
+    int32_t *const zeroes = room(w->requests, sizeof *zeroes), *const draws =
+                                                                   room(w->requests, sizeof *draws);
     w->call.positions = zeroes;
     w->call.draws = draws;
     for (uint32_t t = 0; t < trials; t += w->requests) {
@@ -271,8 +288,9 @@ static void count_trials(world *w, uint32_t trials, uint32_t first_draw, uint32_
                 const double *const law = w->target + (size_t)context(w, k, last) * w->vocab;
                 const int32_t id = (int32_t)k < w->emitted[i] ? w->tokens[i * (w->n + 1) + k]
                                                               : drawn(law, w->vocab, &w->r);
-                ck_assert_msg(id >= 0 && (uint32_t)id < w->vocab && probability(law, (uint32_t)id) > 0.0,
-                              "%s: token %u is %d, which the target does not have", w->d->name, k, id);
+                ck_assert_msg(
+                    id >= 0 && (uint32_t)id < w->vocab && probability(law, (uint32_t)id) > 0.0,
+                    "%s: token %u is %d, which the target does not have", w->d->name, k, id);
                 counts[k * w->vocab + (uint32_t)id]++;
                 last = id;
             }
@@ -312,9 +330,10 @@ static void check_trials(world *w, draft_law law, uint32_t trials)
             verdict v = {0};
             chi_square(&v, laws + k * w->vocab, counts + k * w->vocab, w->vocab);
             if (!is_law(&v))
-                printf("%s: %s, drafts %s, %u of them, vocab %u: token %u: chi-square %.1f, %.0f degrees of freedom\n",
-                       w->d->name, w->method == CLS_VERIFY_BLOCK ? "block" : "standard", law_names[law], w->n, w->vocab,
-                       k, v.statistic, v.df);
+                printf("%s: %s, drafts %s, %u of them, vocab %u: token %u: chi-square %.1f, %.0f "
+                       "degrees of freedom\n",
+                       w->d->name, w->method == CLS_VERIFY_BLOCK ? "block" : "standard",
+                       law_names[law], w->n, w->vocab, k, v.statistic, v.df);
             bad |= !is_law(&v) || v.outside;
         }
     }
@@ -341,7 +360,8 @@ static uint32_t asked;
 
 START_TEST(small_vocabulary)
 {
-    const uint32_t n = asked != 0 ? asked : fixture_by_size(2000, 20000, 50000), trials[] = {n, n, n};
+    const uint32_t n = asked != 0 ? asked : fixture_by_size(2000, 20000, 50000),
+                   trials[] = {n, n, n};
     check_laws(fixture_device(_i), SMALL, trials);
 }
 END_TEST
@@ -349,7 +369,8 @@ END_TEST
 /* Rows are 256 times as long here: fewer trials, unless asked for. */
 START_TEST(large_vocabulary)
 {
-    const uint32_t n = fixture_by_size(0, 2000, 8000), few[] = {n, n / 2, n / 4}, all[] = {asked, asked, asked};
+    const uint32_t n = fixture_by_size(0, 2000, 8000), few[] = {n, n / 2, n / 4},
+                   all[] = {asked, asked, asked};
     if (n > 0 || asked > 0)
         check_laws(fixture_device(_i), LARGE, asked != 0 ? all : few);
 }
@@ -417,7 +438,8 @@ START_TEST(texts)
     const uint32_t calls = fixture_by_size(4, 20, 100);
     for (int method = CLS_VERIFY_STANDARD; method <= CLS_VERIFY_BLOCK; method++)
         for (uint32_t n = 2; n <= 3; n++)
-            ck_assert(texts_are_right(d, n, method, calls, 0) || texts_are_right(d, n, method, calls, 1u << 20));
+            ck_assert(texts_are_right(d, n, method, calls, 0) ||
+                      texts_are_right(d, n, method, calls, 1u << 20));
 }
 END_TEST
 

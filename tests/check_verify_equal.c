@@ -27,7 +27,8 @@ static cls_host_result sampled(request *q, uint32_t r, const int32_t *path, uint
     memcpy(q->output + row.output_count, path, n * sizeof *path);
     row.logits = (const char *)row.logits + r * q->d.stride * dtype_size(row.dtype);
     if (row.mask != NULL)
-        row.mask = (const char *)row.mask + (size_t)r * row.mask_width * (row.mask_kind == CLS_MASK_BOOL ? 1 : 4);
+        row.mask = (const char *)row.mask +
+                   (size_t)r * row.mask_width * (row.mask_kind == CLS_MASK_BOOL ? 1 : 4);
     if (row.bias != NULL)
         row.bias = (const char *)row.bias + (size_t)r * row.vocab * dtype_size(row.bias_dtype);
     row.output = q->output;
@@ -59,7 +60,8 @@ static void choose_drafts(request *q, rng *r, int tree)
         const uint32_t n = path_to(q, q->parents[k], path), what = rng_below(r, 12);
         q->ids[k] = sampled(q, (uint32_t)(q->parents[k] + 1), path, n).token;
         if (what < 2)
-            q->ids[k] = what ? (int32_t)rng_below(r, q->row.vocab) : (int32_t)q->row.vocab - (int32_t)rng_below(r, 2);
+            q->ids[k] = what ? (int32_t)rng_below(r, q->row.vocab)
+                             : (int32_t)q->row.vocab - (int32_t)rng_below(r, 2);
     }
     q->d.parents = tree || rng_below(r, 2) ? q->parents : NULL;
 }
@@ -69,7 +71,8 @@ static int one_token(const request *q)
     const cls_params *const p = &q->p;
     if (p->temperature < 1e-5f || q->d.method == CLS_VERIFY_GREEDY)
         return 0;
-    return p->mirostat != 0 || p->adaptive_target >= 0.0f || (p->top_p_decay < 1.0f && p->top_p < 1.0f);
+    return p->mirostat != 0 || p->adaptive_target >= 0.0f ||
+           (p->top_p_decay < 1.0f && p->top_p < 1.0f);
 }
 
 /* What must come: row by row, following the draft that is the row's token. */
@@ -80,11 +83,13 @@ static void expect(request *q, cls_host_verified *v)
     memset(v, -1, sizeof *v);
     v->accepted = v->emitted = v->status = 0;
     for (;;) {
-        const cls_host_result result = sampled(q, (uint32_t)(at + 1), v->tokens, (uint32_t)v->emitted);
+        const cls_host_result result =
+            sampled(q, (uint32_t)(at + 1), v->tokens, (uint32_t)v->emitted);
         int32_t next = -1;
         uint32_t children = 0;
-        const int there = result.status < CLS_ROW_STOPPED ? (result.status & CLS_ROW_EMPTY) == 0
-                                                          : (result.status & (CLS_ROW_SKIPPED | CLS_ROW_UNFIT)) == 0;
+        const int there = result.status < CLS_ROW_STOPPED
+                              ? (result.status & CLS_ROW_EMPTY) == 0
+                              : (result.status & (CLS_ROW_SKIPPED | CLS_ROW_UNFIT)) == 0;
         v->status |= there ? result.status & ~ends : result.status;
         if (!there)
             return;
@@ -117,7 +122,8 @@ START_TEST(equal_to_samples)
         ck_assert(q != NULL);
         cls_host_drafts_default(&q->d, sizeof q->d);
         q->d.n = rng_below(&r, MOST + 1);
-        batch *const b = q->b = batch_new(q->d.n + 1, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 4), 0);
+        batch *const b = q->b =
+            batch_new(q->d.n + 1, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 4), 0);
         b->mask_kind = (int)rng_below(&r, 2);
         b->history = 20;
         batch_random(b, &r);
@@ -156,10 +162,11 @@ START_TEST(equal_to_samples)
         expect(q, &wanted);
         must(cls_host_verify(&q->d, &v));
         wanted.struct_size = v.struct_size;
-        ck_assert_msg(memcmp(&v, &wanted, sizeof v) == 0,
-                      "round %u, %s: method %d, %u drafts: %d of %d accepted, status %d; not %d of %d, %d", round,
-                      batch_words(b, 0), (int)q->d.method, q->d.n, v.accepted, v.emitted, v.status, wanted.accepted,
-                      wanted.emitted, wanted.status);
+        ck_assert_msg(
+            memcmp(&v, &wanted, sizeof v) == 0,
+            "round %u, %s: method %d, %u drafts: %d of %d accepted, status %d; not %d of %d, %d",
+            round, batch_words(b, 0), (int)q->d.method, q->d.n, v.accepted, v.emitted, v.status,
+            wanted.accepted, wanted.emitted, wanted.status);
         accepted += (uint32_t)v.accepted;
         offered += q->d.n;
         batch_free(b);
@@ -170,7 +177,8 @@ START_TEST(equal_to_samples)
 }
 END_TEST
 
-/* Drafts that come from the target's own distribution are all accepted, whatever the random numbers. */
+/* Drafts that come from the target's own distribution are all accepted, whatever the random
+ * numbers. */
 START_TEST(all_of_the_same)
 {
     const uint32_t vocab = 2500, rounds = fixture_by_size(5, 20, 60);

@@ -64,12 +64,12 @@ static void expect(request *r, const char *tokens, int accepted, int status, int
     must(cls_host_verify(&r->d, &r->v));
     for (int i = 0; i < r->v.emitted && i <= MOST; i++)
         got[i] = (char)('0' + r->v.tokens[i]);
-    ck_assert_msg(strcmp(got, tokens) == 0 && r->v.emitted == n, "line %d, method %d: emitted %s, not %s", line,
-                  (int)r->d.method, got, tokens);
-    ck_assert_msg(r->v.accepted == accepted, "line %d, method %d: %d accepted, not %d", line, (int)r->d.method,
-                  (int)r->v.accepted, accepted);
-    ck_assert_msg(r->v.status == status, "line %d, method %d: status %d, not %d", line, (int)r->d.method,
-                  (int)r->v.status, status);
+    ck_assert_msg(strcmp(got, tokens) == 0 && r->v.emitted == n,
+                  "line %d, method %d: emitted %s, not %s", line, (int)r->d.method, got, tokens);
+    ck_assert_msg(r->v.accepted == accepted, "line %d, method %d: %d accepted, not %d", line,
+                  (int)r->d.method, (int)r->v.accepted, accepted);
+    ck_assert_msg(r->v.status == status, "line %d, method %d: status %d, not %d", line,
+                  (int)r->d.method, (int)r->v.status, status);
     for (int i = n; i <= CLS_MAX_DRAFTS; i++)
         ck_assert_int_eq(r->v.tokens[i], -1);
     for (int i = 0; i < CLS_MAX_DRAFTS; i++) {
@@ -95,7 +95,8 @@ START_TEST(certain)
     EXPECT(&r, "7", 0, 0);
     r.d.disable_bonus = 1;
     EXPECT(&r, "7", 0, 0);
-    for (uint32_t i = 0; i < 2; i++) { /* no token: the drafts end before it, disable_bonus or not */
+    for (uint32_t i = 0; i < 2;
+         i++) { /* no token: the drafts end before it, disable_bonus or not */
         start(&r, _i, i ? "3y5" : "3x5", "3 4 5 6");
         r.d.disable_bonus = (int32_t)i;
         EXPECT(&r, "34", 1, 0);
@@ -173,7 +174,8 @@ START_TEST(ends)
     for (uint32_t most = 3; most <= 7; most++) {
         static const char *const tokens[] = {"3", "34", "345", "3456", "3456"};
         r.p.max_tokens = most;
-        EXPECT(&r, tokens[most - 3], most < 5 ? (int)most - 2 : 3, most < 7 ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0);
+        EXPECT(&r, tokens[most - 3], most < 5 ? (int)most - 2 : 3,
+               most < 7 ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0);
     }
     r.p.max_tokens = 4;
     r.ids[1] = 7;
@@ -199,7 +201,8 @@ START_TEST(distributions)
         for (uint32_t t = 0; t < VOCAB; t++)
             r.q[i][t] = logits ? -5.0f : 0.1f;
     EXPECT(&r, "3456", 3, 0);
-    r.q[1][4] = logits ? -INFINITY : 0.0f; /* cannot come from it: what is emitted is the target's own */
+    r.q[1][4] =
+        logits ? -INFINITY : 0.0f; /* cannot come from it: what is emitted is the target's own */
     EXPECT(&r, "34", 1, 0);
     r.d.disable_bonus = 1;
     EXPECT(&r, "34", 1, 0);
@@ -221,7 +224,8 @@ START_TEST(distributions)
     r.p.temperature = 0.0f; /* nor of a greedy request */
     EXPECT(&r, "345", 3, 0);
 
-    /* A target that the draft's distribution covers everywhere leaves nothing: the row draws for itself. */
+    /* A target that the draft's distribution covers everywhere leaves nothing: the row draws for
+     * itself. */
     start(&r, method, "0", "0123456789");
     r.d.draft = r.q;
     r.d.draft_kind = CLS_DRAFT_PROBS;
@@ -254,10 +258,12 @@ START_TEST(blocks)
         for (r.row.position = 0; r.row.position < 1000; r.row.position += 10) {
             must(cls_host_verify(&r.d, &r.v));
             taken[block] += r.v.accepted == 2;
-            ck_assert(r.v.accepted == 0 ? r.v.tokens[0] == 4 : r.v.accepted == 2 && r.v.tokens[2] == 7);
+            ck_assert(r.v.accepted == 0 ? r.v.tokens[0] == 4
+                                        : r.v.accepted == 2 && r.v.tokens[2] == 7);
         }
     }
-    ck_assert_msg(taken[0] > 30 && taken[0] < 70 && taken[1] == 100, "%u and %u of 100", taken[0], taken[1]);
+    ck_assert_msg(taken[0] > 30 && taken[0] < 70 && taken[1] == 100, "%u and %u of 100", taken[0],
+                  taken[1]);
     /* A stop id in the middle is the last draft that counts. */
     const int32_t stop = 3;
     r.p.stop_ids = &stop;
@@ -279,9 +285,10 @@ START_TEST(typical)
         float epsilon, delta;
         const char *accepted;
     } cases[] = {
-        {0.3f, 1.0f, "0"}, {0.26f, 1.0f, "0"}, {0.24f, 1.0f, "01"},    {0.13f, 1.0f, "01"}, {0.12f, 1.0f, "0123"},
-        {1.0f, 1.69f, ""}, {1.0f, 1.67f, "0"}, {1.0f, 0.85f, "0"},     {1.0f, 0.83f, "01"}, {1.0f, 0.41f, "0123"},
-        {1.0f, 16.0f, ""}, {0.51f, 16.0f, ""}, {1e-30f, 1.0f, "0123"},
+        {0.3f, 1.0f, "0"},      {0.26f, 1.0f, "0"},    {0.24f, 1.0f, "01"}, {0.13f, 1.0f, "01"},
+        {0.12f, 1.0f, "0123"},  {1.0f, 1.69f, ""},     {1.0f, 1.67f, "0"},  {1.0f, 0.85f, "0"},
+        {1.0f, 0.83f, "01"},    {1.0f, 0.41f, "0123"}, {1.0f, 16.0f, ""},   {0.51f, 16.0f, ""},
+        {1e-30f, 1.0f, "0123"},
     };
     request r;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
@@ -299,7 +306,8 @@ START_TEST(typical)
             must(cls_host_verify(&r.d, &r.v));
             must(cls_host_sample(&r.row, &own));
             const int taken = strchr(cases[c].accepted, '0' + id) != NULL;
-            ck_assert_msg(r.v.accepted == taken, "case %zu, token %d: %d", c, (int)id, (int)r.v.accepted);
+            ck_assert_msg(r.v.accepted == taken, "case %zu, token %d: %d", c, (int)id,
+                          (int)r.v.accepted);
             ck_assert_int_eq(r.v.tokens[0], taken ? id : own.token);
             ck_assert_int_eq(r.v.tokens[1], taken ? 9 : -1);
         }
@@ -378,13 +386,14 @@ START_TEST(refused)
     request r;
     start(&r, CLS_VERIFY_STANDARD, "34", "3 4 5");
 #define REFUSE(field, value) REFUSE_AS(field, value, strchr(#field, '.') + 1)
-#define REFUSE_AS(field, value, name)                                                                        \
-    do {                                                                                                     \
-        const request good = r;                                                                              \
-        r.field = (value);                                                                                   \
-        ck_assert_int_eq(cls_host_verify(&r.d, &r.v), CLS_BAD_ARGUMENT);                                     \
-        ck_assert_msg(strstr(cls_error_message(), name) != NULL, "%s: \"%s\"", #field, cls_error_message()); \
-        r = good;                                                                                            \
+#define REFUSE_AS(field, value, name) \
+    do { \
+        const request good = r; \
+        r.field = (value); \
+        ck_assert_int_eq(cls_host_verify(&r.d, &r.v), CLS_BAD_ARGUMENT); \
+        ck_assert_msg(strstr(cls_error_message(), name) != NULL, "%s: \"%s\"", #field, \
+                      cls_error_message()); \
+        r = good; \
     } while (0)
     REFUSE(d.struct_size, 0);
     REFUSE(v.struct_size, 0);

@@ -12,7 +12,8 @@ enum { VOCAB = 16, FIRST = 5, LONGEST = 8, DRAW = 3 };
 
 /* Models in which a token depends on the one before it. */
 typedef struct models {
-    float target[VOCAB][VOCAB], draft[VOCAB][VOCAB], probs[VOCAB][VOCAB]; /* logits, and the draft's probabilities */
+    float target[VOCAB][VOCAB], draft[VOCAB][VOCAB],
+        probs[VOCAB][VOCAB]; /* logits, and the draft's probabilities */
     double p[VOCAB][VOCAB], q[VOCAB][VOCAB];
     cls_params params;
 } models;
@@ -95,11 +96,13 @@ static void run(trial *t, rng *r)
     cls_host_drafts d;
     t->before[0] = FIRST;
     for (uint32_t k = 0; k < t->n; k++)
-        t->before[k + 1] = t->kind == CLS_DRAFT_NONE ? (t->before[k] * 7 + 3) % VOCAB : draw(t->m->q[t->before[k]], r);
+        t->before[k + 1] = t->kind == CLS_DRAFT_NONE ? (t->before[k] * 7 + 3) % VOCAB
+                                                     : draw(t->m->q[t->before[k]], r);
     for (uint32_t k = 0; k <= t->n; k++)
         memcpy(target[k], t->m->target[t->before[k]], sizeof target[k]);
     for (uint32_t k = 0; k < t->n; k++)
-        memcpy(draft[k], t->kind == CLS_DRAFT_PROBS ? t->m->probs[t->before[k]] : t->m->draft[t->before[k]],
+        memcpy(draft[k],
+               t->kind == CLS_DRAFT_PROBS ? t->m->probs[t->before[k]] : t->m->draft[t->before[k]],
                sizeof draft[k]);
     cls_host_row_default(&row, sizeof row);
     row.logits = target;
@@ -128,7 +131,8 @@ static const double near = 1e-6; /* nearer than that, roundings decide */
 static double random_unit(const trial *t, uint32_t purpose, uint32_t at)
 {
     const cls_params *const p = &t->m->params;
-    const u32 seed[2] = {(u32)p->seed, (u32)(p->seed >> 32)}, stream[2] = {(u32)p->stream, (u32)(p->stream >> 32)};
+    const u32 seed[2] = {(u32)p->seed, (u32)(p->seed >> 32)},
+              stream[2] = {(u32)p->stream, (u32)(p->stream >> 32)};
     return (double)philox_bits(purpose, seed, stream, t->position + at, DRAW) * 0x1p-64;
 }
 
@@ -161,9 +165,12 @@ static int judge(const trial *t, double *reach)
     for (int k = 0; k < n && t->method != CLS_VERIFY_BLOCK; k++) {
         const int32_t d = t->before[k + 1];
         const double p = p_of(t, (uint32_t)k, d);
-        double h = 0.0, u = random_unit(t, CLS_PURPOSE_ACCEPT, (uint32_t)k) * q_of(t, (uint32_t)k, d);
+        double h = 0.0,
+               u = random_unit(t, CLS_PURPOSE_ACCEPT, (uint32_t)k) * q_of(t, (uint32_t)k, d);
         for (int32_t i = 0; i < VOCAB && t->method == CLS_VERIFY_TYPICAL; i++)
-            h -= p_of(t, (uint32_t)k, i) > 0.0 ? p_of(t, (uint32_t)k, i) * log(p_of(t, (uint32_t)k, i)) : 0.0;
+            h -= p_of(t, (uint32_t)k, i) > 0.0
+                     ? p_of(t, (uint32_t)k, i) * log(p_of(t, (uint32_t)k, i))
+                     : 0.0;
         if (t->method == CLS_VERIFY_TYPICAL)
             u = fmin(0.09, 0.3 * exp(-h));
         if (below(u, p) != 1)
@@ -172,7 +179,8 @@ static int judge(const trial *t, double *reach)
     if (t->method != CLS_VERIFY_BLOCK)
         return n;
     for (uint32_t k = 0; k < t->n; k++)
-        reached[k + 1] = fmin(1.0, reached[k] * p_of(t, k, t->before[k + 1]) / q_of(t, k, t->before[k + 1]));
+        reached[k + 1] =
+            fmin(1.0, reached[k] * p_of(t, k, t->before[k + 1]) / q_of(t, k, t->before[k + 1]));
     for (int i = n; i > 0; i--) {
         const double u = random_unit(t, CLS_PURPOSE_BLOCK + (uint32_t)i - 1, 0);
         const double left = i == n ? reached[i] : sum_left(t, (uint32_t)i, reached[i]);
@@ -192,7 +200,8 @@ static int decides_alike(const trial *t)
     const int accepted = judge(t, &reach);
     if (accepted < 0)
         return 0;
-    ck_assert_msg(t->v.accepted == accepted, "%d drafts accepted, not %d", (int)t->v.accepted, accepted);
+    ck_assert_msg(t->v.accepted == accepted, "%d drafts accepted, not %d", (int)t->v.accepted,
+                  accepted);
     if (accepted == (int)t->n || t->method == CLS_VERIFY_TYPICAL)
         return 1;
     const uint32_t at = (uint32_t)accepted;
@@ -200,20 +209,20 @@ static int decides_alike(const trial *t)
     const int32_t token = t->v.tokens[accepted];
     for (int32_t i = 0; i < token; i++)
         rest -= left_of(t, at, reach, i);
-    ck_assert_msg(rest > -near && rest < left_of(t, at, reach, token) + near, "residual %d: %g of %g", (int)token, rest,
-                  left_of(t, at, reach, token));
+    ck_assert_msg(rest > -near && rest < left_of(t, at, reach, token) + near,
+                  "residual %d: %g of %g", (int)token, rest, left_of(t, at, reach, token));
     return 1;
 }
 
 /* --------------------------------------------------------------------------- law */
 
-static void follows(const char *what, const trial *t, const double *law, const uint32_t *counts, uint32_t n,
-                    uint32_t draws)
+static void follows(const char *what, const trial *t, const double *law, const uint32_t *counts,
+                    uint32_t n, uint32_t draws)
 {
     double statistic = NAN, limit = NAN;
     ck_assert_msg(oracle_chi_square(law, counts, n, draws, &statistic, &limit),
-                  "method %d, draft kind %d, %u drafts: %s: chi-square %g, limit %g", t->method, t->kind, t->n, what,
-                  statistic, limit);
+                  "method %d, draft kind %d, %u drafts: %s: chi-square %g, limit %g", t->method,
+                  t->kind, t->n, what, statistic, limit);
 }
 
 START_TEST(law)
@@ -235,7 +244,8 @@ START_TEST(law)
         for (int b = 0; b < VOCAB; b++)
             law3[b] += law2[a] * m.p[a][b];
     for (int length = 0; length < 3; length++) {
-        uint32_t count1[VOCAB] = {0}, count2[VOCAB] = {0}, count3[VOCAB] = {0}, count[VOCAB * VOCAB] = {0}, told = 0;
+        uint32_t count1[VOCAB] = {0}, count2[VOCAB] = {0}, count3[VOCAB] = {0},
+                 count[VOCAB * VOCAB] = {0}, told = 0;
         trial t = {.m = &m, .kind = _i / 2 % 3, .n = lengths[length]};
         t.method = _i % 2 ? CLS_VERIFY_BLOCK : CLS_VERIFY_STANDARD;
         for (uint32_t i = 0; i < trials; i++) {

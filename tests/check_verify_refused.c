@@ -10,17 +10,17 @@ static void refused_call(verifier *v, const char *name, int line)
 {
     const cls_status status = cls_verify(v->sampler, v->d->queue, &v->call, 0, NULL, NULL);
     ck_assert_msg(status == CLS_BAD_ARGUMENT, "line %d: gives %s", line, cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "line %d: says \"%s\", which does not name %s", line,
-                  cls_error_message(), name);
+    ck_assert_msg(strstr(cls_error_message(), name) != NULL,
+                  "line %d: says \"%s\", which does not name %s", line, cls_error_message(), name);
 }
 
 /* One field has another value. */
-#define REFUSE(field, value, name)                                                                                     \
-    do {                                                                                                               \
-        const cls_verify_call good = v->call;                                                                          \
-        v->call.field = (value);                                                                                       \
-        refused_call(v, (name), __LINE__);                                                                             \
-        v->call = good;                                                                                                \
+#define REFUSE(field, value, name) \
+    do { \
+        const cls_verify_call good = v->call; \
+        v->call.field = (value); \
+        refused_call(v, (name), __LINE__); \
+        v->call = good; \
     } while (0)
 
 /* Two requests of two drafts, with a distribution. */
@@ -44,8 +44,8 @@ static drafts *two(void)
 
 static void refuse_shapes(verifier *v)
 {
-    const int32_t from_one[] = {1, 3, 6}, not_ascending[] = {0, 3, 3}, falling[] = {0, 3, 2}, long_one[] = {0, 3, 133},
-                  many[] = {0, 3, 7};
+    const int32_t from_one[] = {1, 3, 6}, not_ascending[] = {0, 3, 3}, falling[] = {0, 3, 2},
+                  long_one[] = {0, 3, 133}, many[] = {0, 3, 7};
     REFUSE(struct_size, 0, "struct_size");
     REFUSE(requests, 0, "requests");
     REFUSE(requests, 7, "requests");

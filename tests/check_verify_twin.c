@@ -13,7 +13,7 @@ enum { MOST = 16, ROUNDS = 2 };
 /* The sampler that has no drafts, and what the other one must give. */
 typedef struct twin {
     verifier v;
-    cl_mem logits;     /* a row a request */
+    cl_mem logits;      /* a row a request */
     uint32_t row[MOST]; /* where each is */
     int alive[MOST];
     int unseen[MOST]; /* it has not looked at the last row, whose token is not wanted */
@@ -58,7 +58,8 @@ static void twin_step(twin *t, int32_t *tokens_, int32_t *status)
         biases[i] = rows->bias_map ? rows->bias_map[row] : (int32_t)row;
         positions[i] = of->positions ? (int32_t)((uint32_t)of->positions[i] + depth) : 0;
         must_cl(clEnqueueWriteBuffer(t->v.d->queue, t->logits, CL_TRUE, i * row_size, row_size,
-                                     rows->data + rows->offset + row * rows->stride * size, 0, NULL, NULL));
+                                     rows->data + rows->offset + row * rows->stride * size, 0, NULL,
+                                     NULL));
     }
     step.logits.buffer = t->logits;
     step.slots.host = slots;
@@ -77,19 +78,22 @@ static void twin_step(twin *t, int32_t *tokens_, int32_t *status)
 
 static int32_t another(int32_t id, uint32_t vocab, rng *r)
 {
-    return rng_below(r, 10) == 0 ? -1 : (id + 1 + (int32_t)rng_below(r, vocab - 1)) % (int32_t)vocab;
+    return rng_below(r, 10) == 0 ? -1
+                                 : (id + 1 + (int32_t)rng_below(r, vocab - 1)) % (int32_t)vocab;
 }
 
 /* Chooses the drafts that follow a row, and which of them is right: nodes are
  * numbered from 0, -1 is none. */
-static int32_t choose_children(drafts *of, uint32_t i, int32_t node, int32_t token, int faithful, rng *r)
+static int32_t choose_children(drafts *of, uint32_t i, int32_t node, int32_t token, int faithful,
+                               rng *r)
 {
     const uint32_t first = drafts_first(of, i), n = drafts_count(of, i);
     int32_t right = -1;
     for (uint32_t k = 0; k < n; k++) {
         if ((of->parents ? of->parents[first + k] : (int32_t)k - 1) != node)
             continue;
-        const int is_right = right < 0 ? faithful || rng_below(r, 8) != 0 : rng_below(r, 8) == 0 && of->rows->vocab > 1;
+        const int is_right = right < 0 ? faithful || rng_below(r, 8) != 0
+                                       : rng_below(r, 8) == 0 && of->rows->vocab > 1;
         of->ids[first + k] = is_right ? token : another(token, of->rows->vocab, r);
         if (is_right && right < 0)
             right = (int32_t)k;
@@ -135,13 +139,15 @@ static void twin_run(twin *t, rng *r)
             if (token[i] < 0)
                 continue;
             want->tokens[want->emitted++] = token[i];
-            const int32_t next =
-                drafts_one_a_call(of, i) ? -1 : choose_children(of, i, node, token[i], faithful[i], r);
+            const int32_t next = drafts_one_a_call(of, i)
+                                     ? -1
+                                     : choose_children(of, i, node, token[i], faithful[i], r);
             if (next < 0)
                 continue;
             want->nodes[want->accepted++] = next;
             t->row[i] = (uint32_t)next + 1;
-            t->unseen[i] = !(status[i] & CLS_ROW_STOPPED) && of->disable_bonus && is_leaf(of, i, next);
+            t->unseen[i] =
+                !(status[i] & CLS_ROW_STOPPED) && of->disable_bonus && is_leaf(of, i, next);
             t->alive[i] = !(status[i] & CLS_ROW_STOPPED) && !t->unseen[i];
             any |= t->alive[i];
         }
@@ -159,7 +165,8 @@ static void same_states(verifier *v, twin *t, const char *where)
             continue;
         must(cls_slot_save(v->sampler, v->d->queue, (uint32_t)of->slots[i], NULL, &size));
         must(cls_slot_save(t->v.sampler, v->d->queue, (uint32_t)of->slots[i], NULL, &other));
-        ck_assert_msg(size == other, "%s: %s: states of %zu and %zu bytes", where, drafts_words(of, i), size, other);
+        ck_assert_msg(size == other, "%s: %s: states of %zu and %zu bytes", where,
+                      drafts_words(of, i), size, other);
         unsigned char *const a = malloc(size), *const b = malloc(size);
         ck_assert(a && b);
         must(cls_slot_save(v->sampler, v->d->queue, (uint32_t)of->slots[i], a, &size));
@@ -167,7 +174,8 @@ static void same_states(verifier *v, twin *t, const char *where)
         size_t at = 0;
         while (at < size && a[at] == b[at])
             at++;
-        ck_assert_msg(at == size, "%s: %s: states differ in byte %zu of %zu", where, drafts_words(of, i), at, size);
+        ck_assert_msg(at == size, "%s: %s: states differ in byte %zu of %zu", where,
+                      drafts_words(of, i), at, size);
         free(a);
         free(b);
     }
@@ -183,7 +191,8 @@ START_TEST(as_without_drafts)
     for (uint32_t i = 0; requests < most; i++) {
         const uint32_t vocab = sizes[rng_below(&r, fixture_by_size(2, 5, 6))];
         const uint32_t n = fixture_by_size(4, 8, vocab > 5000 ? 4 : MOST);
-        drafts *const of = drafts_random(n, vocab, i % 3 ? CLS_VERIFY_MATCH : CLS_VERIFY_GREEDY, &r);
+        drafts *const of =
+            drafts_random(n, vocab, i % 3 ? CLS_VERIFY_MATCH : CLS_VERIFY_GREEDY, &r);
         char where[240];
         verifier v;
         twin t;
@@ -195,19 +204,22 @@ START_TEST(as_without_drafts)
             snprintf(where, sizeof where, "%s, call %u, round %u", d->name, i, round);
             for (uint32_t k = 0; k < n; k++)
                 for (uint32_t c = 0; c < drafts_count(of, k) && of->parents; c++)
-                    of->parents[drafts_first(of, k) + c] = (int32_t)(rng_below(&r, 3) ? c : rng_below(&r, c + 1)) - 1;
+                    of->parents[drafts_first(of, k) + c] =
+                        (int32_t)(rng_below(&r, 3) ? c : rng_below(&r, c + 1)) - 1;
             twin_run(&t, &r);
             memcpy(of->host, t.want, n * sizeof *of->host);
             verifier_run(&v);
             for (uint32_t k = 0; k < n; k++)
-                of->host[k].status |= t.unseen[k] ? v.status[k] & (CLS_ROW_NAN | CLS_ROW_INF | CLS_ROW_EMPTY) : 0;
+                of->host[k].status |=
+                    t.unseen[k] ? v.status[k] & (CLS_ROW_NAN | CLS_ROW_INF | CLS_ROW_EMPTY) : 0;
             verifier_equal(&v, where);
             if (of->method == CLS_VERIFY_MATCH)
                 same_states(&v, &t, where);
             for (uint32_t k = 0; k < n; k++) {
                 right += (uint32_t)t.want[k].accepted;
                 emitted += (uint32_t)t.want[k].emitted;
-                all += t.want[k].accepted > 0 && is_leaf(of, k, t.want[k].nodes[t.want[k].accepted - 1]);
+                all += t.want[k].accepted > 0 &&
+                       is_leaf(of, k, t.want[k].nodes[t.want[k].accepted - 1]);
                 stopped += (t.want[k].status & CLS_ROW_STOPPED) != 0;
             }
         }
@@ -217,7 +229,8 @@ START_TEST(as_without_drafts)
         verifier_close(&v);
         drafts_free(of);
     }
-    printf("%s: %u requests, twice each, %u calls with trees: %u drafts right, %u tokens, %u to the end, %u stopped\n",
+    printf("%s: %u requests, twice each, %u calls with trees: %u drafts right, %u tokens, %u to "
+           "the end, %u stopped\n",
            d->name, requests, trees, right, emitted, all, stopped);
     ck_assert(right > requests && all > requests / 20);
 }

@@ -19,7 +19,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     o.logit_bias = b->logit_bias;
     o.history = b->history;
     o.dtypes = 1u << b->dtype;
-    o.features = CLS_FEATURE_LISTS | (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
+    o.features =
+        CLS_FEATURE_LISTS | (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
     must(cls_sampler_create(context, &o, &s->sampler));
     for (uint32_t row = 0, infill = 0; row < b->rows; row++) {
         if (b->params[row].infill && !infill++)
@@ -29,8 +30,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     for (uint32_t row = 0; row < b->rows; row++) {
         const tokens *const t = &b->tokens[row];
         must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row],
-                            t->prompt_count ? t->prompt : NULL, t->prompt_count, t->output_count ? t->output : NULL,
-                            t->output_count));
+                            t->prompt_count ? t->prompt : NULL, t->prompt_count,
+                            t->output_count ? t->output : NULL, t->output_count));
     }
 
     cls_step_default(&s->step, sizeof s->step);
@@ -50,7 +51,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
         s->step.mask.row_map.host = b->mask_map;
     }
     if (b->bias) {
-        s->step.bias.values.buffer = buffer_of(d, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype), b->bias);
+        s->step.bias.values.buffer =
+            buffer_of(d, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype), b->bias);
         s->step.bias.dtype = b->bias_dtype;
         s->step.bias.row_map.host = b->bias_map;
     }
@@ -58,7 +60,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
         s->step.random.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
 }
 
-void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait, const cl_event *wait, cl_event *done)
+void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
+                 const cl_event *wait, cl_event *done)
 {
     s->step.tokens.offset = s->step.status.offset = (uint64_t)i * s->b->rows * sizeof(int32_t);
     must(cls_sample(s->sampler, queue, &s->step, n_wait, wait, done));
@@ -69,15 +72,17 @@ void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait, 
 void client_tokens(client *s, uint32_t i)
 {
     const size_t size = s->b->rows * sizeof(int32_t), offset = i * size;
-    must_cl(clEnqueueReadBuffer(s->d->queue, s->step.tokens.buffer, CL_TRUE, offset, size, s->b->token, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(s->d->queue, s->step.status.buffer, CL_TRUE, offset, size, s->b->status, 0, NULL, NULL));
+    must_cl(clEnqueueReadBuffer(s->d->queue, s->step.tokens.buffer, CL_TRUE, offset, size,
+                                s->b->token, 0, NULL, NULL));
+    must_cl(clEnqueueReadBuffer(s->d->queue, s->step.status.buffer, CL_TRUE, offset, size,
+                                s->b->status, 0, NULL, NULL));
 }
 
 void client_close(client *s)
 {
-    const cl_mem buffers[] = {s->step.logits.buffer,     s->step.tokens.buffer, s->step.status.buffer,
-                              s->step.mask.words.buffer, s->step.random.buffer,
-                              s->step.bias.values.buffer};
+    const cl_mem buffers[] = {s->step.logits.buffer, s->step.tokens.buffer,
+                              s->step.status.buffer, s->step.mask.words.buffer,
+                              s->step.random.buffer, s->step.bias.values.buffer};
     cls_sampler_destroy(s->sampler);
     for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i] != NULL)
@@ -124,7 +129,8 @@ uint32_t batch_excuse(batch *b, const device *d)
             continue;
         ended++;
         b->host[row].token = -1;
-        b->host[row].status = (b->host[row].status & (CLS_ROW_NAN | CLS_ROW_INF)) | CLS_ROW_UNFIT; /* and does not stop */
+        b->host[row].status = (b->host[row].status & (CLS_ROW_NAN | CLS_ROW_INF)) |
+                              CLS_ROW_UNFIT; /* and does not stop */
     }
     return ended;
 }
@@ -134,8 +140,8 @@ void batch_check(batch *b, device *d, cls_context *context, int search)
     char where[240];
     cls_device_info info = {.struct_size = sizeof info};
     must(cls_context_info(context, &info));
-    snprintf(where, sizeof where, "%s, work-group %u, vector %u, shortlist %u%s", d->name, info.work_group, info.vector,
-             info.shortlist, search ? ", threshold search" : "");
+    snprintf(where, sizeof where, "%s, work-group %u, vector %u, shortlist %u%s", d->name,
+             info.work_group, info.vector, info.shortlist, search ? ", threshold search" : "");
     batch_reference(b);
     batch_run(b, d, context, search);
     const uint32_t ended = batch_excuse(b, d);

@@ -17,7 +17,8 @@ typedef struct client {
  * outputs can hold. */
 void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t steps);
 /* Enqueues the i-th step. */
-void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait, const cl_event *wait, cl_event *done);
+void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
+                 const cl_event *wait, cl_event *done);
 /* Blocking: reads the i-th step's tokens and status into the batch. */
 void client_tokens(client *s, uint32_t i);
 void client_close(client *s);

@@ -13,7 +13,10 @@ static void *room(size_t n, size_t size)
     return p;
 }
 
-uint32_t drafts_count(const drafts *d, uint32_t i) { return (uint32_t)(d->cu[i + 1] - d->cu[i] - 1); }
+uint32_t drafts_count(const drafts *d, uint32_t i)
+{
+    return (uint32_t)(d->cu[i + 1] - d->cu[i] - 1);
+}
 uint32_t drafts_first(const drafts *d, uint32_t i) { return (uint32_t)d->cu[i] - i; }
 
 drafts *drafts_new(uint32_t n, const uint32_t *lengths, uint32_t vocab, int dtype, int kind, rng *r)
@@ -31,7 +34,8 @@ drafts *drafts_new(uint32_t n, const uint32_t *lengths, uint32_t vocab, int dtyp
     d->slots = room(n, sizeof *d->slots);
     d->host = room(n, sizeof *d->host);
     d->requests = batch_new(n, vocab, dtype, 0, 0);
-    d->rows = batch_new((uint32_t)d->cu[n], vocab, dtype, vocab + rng_below(r, 9), dtype_size(dtype) * rng_below(r, 9));
+    d->rows = batch_new((uint32_t)d->cu[n], vocab, dtype, vocab + rng_below(r, 9),
+                        dtype_size(dtype) * rng_below(r, 9));
     const int q_type = kind == CLS_DRAFT_LOGITS ? dtype : CLS_F32;
     d->q = batch_new(d->total ? d->total : 1, vocab, q_type, vocab + rng_below(r, 9),
                      dtype_size(q_type) * rng_below(r, 9));
@@ -81,7 +85,8 @@ static cls_host_row row_of(const drafts *d, uint32_t i)
     return h;
 }
 
-void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *path, uint32_t n, cls_host_result *result)
+void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *path, uint32_t n,
+                   cls_host_result *result)
 {
     const cls_host_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
     cls_host_row h = row_of(d, i);
@@ -211,7 +216,8 @@ void drafts_accept(drafts *d)
             drafts_sample(d, i, 0, NULL, 0, &result);
             d->requests->mode[i] = result.mode;
         }
-        t->output = realloc(t->output, (t->output_count + (uint32_t)host->emitted) * sizeof *t->output);
+        t->output =
+            realloc(t->output, (t->output_count + (uint32_t)host->emitted) * sizeof *t->output);
         ck_assert_msg(t->output != NULL, "out of memory");
         for (int32_t k = 0; k < host->emitted; k++)
             t->output[t->output_count++] = host->tokens[k];
@@ -223,14 +229,16 @@ const char *drafts_words(const drafts *d, uint32_t i)
     static const char *const methods[] = {"match", "standard", "block", "typical", "greedy"};
     static const char *const kinds[] = {"no", "probabilities as", "logits as"};
     static char words[3000];
-    int n = snprintf(words, sizeof words, "request %u of %u, slot %d, %s%s%s, %s draft distribution, drafts", i, d->n,
+    int n = snprintf(words, sizeof words,
+                     "request %u of %u, slot %d, %s%s%s, %s draft distribution, drafts", i, d->n,
                      d->slots[i], methods[d->method], d->parents ? ", a tree" : "",
-                     d->disable_bonus ? ", no bonus" : "",
-                     kinds[d->kind]);
+                     d->disable_bonus ? ", no bonus" : "", kinds[d->kind]);
     for (uint32_t k = 0; k < drafts_count(d, i) && n < 1000; k++)
         n += snprintf(words + n, sizeof words - (size_t)n, " %d", d->ids[drafts_first(d, i) + k]);
-    snprintf(words + n, sizeof words - (size_t)n, "; rows of %s%s%s; %s", dtype_names[d->rows->dtype],
-             d->rows->mask ? d->rows->mask_kind == CLS_MASK_BOOL ? ", bool masks" : ", packed masks" : "",
+    snprintf(words + n, sizeof words - (size_t)n, "; rows of %s%s%s; %s",
+             dtype_names[d->rows->dtype],
+             d->rows->mask ? d->rows->mask_kind == CLS_MASK_BOOL ? ", bool masks" : ", packed masks"
+                           : "",
              d->rows->bias ? ", biases" : "", batch_words(d->requests, i));
     return words;
 }

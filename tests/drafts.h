@@ -7,16 +7,17 @@
 #include "batch.h"
 
 typedef struct drafts {
-    uint32_t n;      /* requests */
-    uint32_t total;  /* drafts of all of them */
-    uint32_t most;   /* ... of one */
-    batch *requests; /* a row each: its parameters and tokens; its logits serve a step that follows */
-    batch *rows;     /* the target rows: logits, masks, dense biases */
-    batch *q;        /* a row a draft: what it was drawn from, or supposedly */
-    int32_t *cu;     /* [n + 1] */
-    int32_t *ids;    /* [total] */
-    int32_t *parents; /* [total] of trees, or NULL */
-    int32_t *slots;   /* [n]; -1 skips one */
+    uint32_t n;     /* requests */
+    uint32_t total; /* drafts of all of them */
+    uint32_t most;  /* ... of one */
+    batch
+        *requests; /* a row each: its parameters and tokens; its logits serve a step that follows */
+    batch *rows;   /* the target rows: logits, masks, dense biases */
+    batch *q;      /* a row a draft: what it was drawn from, or supposedly */
+    int32_t *cu;   /* [n + 1] */
+    int32_t *ids;  /* [total] */
+    int32_t *parents;           /* [total] of trees, or NULL */
+    int32_t *slots;             /* [n]; -1 skips one */
     int32_t *positions, *draws; /* [n], or NULL */
     int method, kind, disable_bonus;
     float epsilon, delta;
@@ -25,7 +26,8 @@ typedef struct drafts {
 
 /* lengths: [n], how many drafts each has. Neutral in everything; the target rows'
  * values are to be filled, by batch_row() for one. Request i has slot i. */
-drafts *drafts_new(uint32_t n, const uint32_t *lengths, uint32_t vocab, int dtype, int kind, rng *r);
+drafts *drafts_new(uint32_t n, const uint32_t *lengths, uint32_t vocab, int dtype, int kind,
+                   rng *r);
 void drafts_free(drafts *d);
 
 /* The same of random lengths, rows, requests, masks, biases, methods. */
@@ -39,7 +41,8 @@ uint32_t drafts_first(const drafts *d, uint32_t i);
 /* Puts values into a row of a batch. */
 void drafts_values(batch *b, uint32_t row, const float *values);
 /* The row of a request by cls_host_sample(), with n tokens more of output. */
-void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *path, uint32_t n, cls_host_result *result);
+void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *path, uint32_t n,
+                   cls_host_result *result);
 /* Whether the request takes one token a call. */
 int drafts_one_a_call(const drafts *d, uint32_t i);
 

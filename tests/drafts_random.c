@@ -8,7 +8,10 @@
 
 /* ------------------------------------------------------------------- requests */
 
-static row_kind some_kind(rng *r) { return (row_kind)rng_below(r, rng_below(r, 20) ? ROW_GOOD : ROW_KINDS); }
+static row_kind some_kind(rng *r)
+{
+    return (row_kind)rng_below(r, rng_below(r, 20) ? ROW_GOOD : ROW_KINDS);
+}
 
 /* Rows of one request often are alike, so that its tokens come back. */
 static void random_rows(drafts *d, rng *r)
@@ -77,7 +80,8 @@ static int32_t *random_ints(uint32_t n, uint32_t limit, rng *r)
 
 drafts *drafts_random(uint32_t n, uint32_t vocab, int method, rng *r)
 {
-    static const float epsilons[] = {0.09f, 0.5f, 1.0f, 1e-4f}, deltas[] = {0.3f, 1.0f, 16.0f, 0.01f};
+    static const float epsilons[] = {0.09f, 0.5f, 1.0f, 1e-4f},
+                       deltas[] = {0.3f, 1.0f, 16.0f, 0.01f};
     uint32_t lengths[16];
     ck_assert(n <= 16);
     for (uint32_t i = 0; i < n; i++)
@@ -166,7 +170,8 @@ static uint32_t path_to(const drafts *d, uint32_t i, int32_t draft, int32_t *pat
     const uint32_t first = drafts_first(d, i);
     if (draft < 0)
         return 0;
-    const uint32_t n = path_to(d, i, d->parents ? d->parents[first + (uint32_t)draft] : draft - 1, path);
+    const uint32_t n =
+        path_to(d, i, d->parents ? d->parents[first + (uint32_t)draft] : draft - 1, path);
     path[n] = d->ids[first + (uint32_t)draft];
     return n + 1;
 }
@@ -190,8 +195,9 @@ static void choose_one(drafts *d, uint32_t i, uint32_t k, int faithful, rng *r)
         drafts_values(d->q, at, values);
     d->ids[at] = result.token;
     if (rng_below(r, faithful ? 20 : 2) == 0)
-        d->ids[at] = d->kind != CLS_DRAFT_NONE ? drawn_from(q, vocab, d->kind == CLS_DRAFT_LOGITS, r)
-                                               : drawn_from(p, vocab, 0, r);
+        d->ids[at] = d->kind != CLS_DRAFT_NONE
+                         ? drawn_from(q, vocab, d->kind == CLS_DRAFT_LOGITS, r)
+                         : drawn_from(p, vocab, 0, r);
     if (d->ids[at] < 0 || rng_below(r, faithful ? 60 : 12) == 0)
         d->ids[at] = (int32_t)rng_below(r, vocab);
     if (rng_below(r, faithful ? 100 : 20) == 0)
@@ -206,7 +212,8 @@ void drafts_choose(drafts *d, rng *r)
         const int faithful = rng_below(r, 3) != 0;
         for (uint32_t k = 0; k < drafts_count(d, i); k++) {
             if (d->parents)
-                d->parents[drafts_first(d, i) + k] = (int32_t)(rng_below(r, 3) ? k : rng_below(r, k + 1)) - 1;
+                d->parents[drafts_first(d, i) + k] =
+                    (int32_t)(rng_below(r, 3) ? k : rng_below(r, k + 1)) - 1;
             choose_one(d, i, k, faithful, r);
         }
     }

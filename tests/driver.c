@@ -24,29 +24,31 @@ static void find(const char *name, void *function)
     memcpy(function, &found, sizeof found);
 }
 #define REAL(name, type) \
-    static type real;    \
-    if (real == NULL)    \
+    static type real; \
+    if (real == NULL) \
     find(#name, &real)
 
 typedef cl_int (*device_info)(cl_device_id, cl_device_info, size_t, void *, size_t *);
 typedef cl_int (*platform_info)(cl_platform_id, cl_platform_info, size_t, void *, size_t *);
 typedef cl_program (*with_source)(cl_context, cl_uint, const char **, const size_t *, cl_int *);
-typedef cl_program (*with_binary)(cl_context, cl_uint, const cl_device_id *, const size_t *, const unsigned char **,
-                                  cl_int *, cl_int *);
+typedef cl_program (*with_binary)(cl_context, cl_uint, const cl_device_id *, const size_t *,
+                                  const unsigned char **, cl_int *, cl_int *);
 typedef cl_int (*build_program)(cl_program, cl_uint, const cl_device_id *, const char *,
                                 void(CL_CALLBACK *)(cl_program, void *), void *);
-typedef cl_int (*group_info)(cl_kernel, cl_device_id, cl_kernel_work_group_info, size_t, void *, size_t *);
-typedef cl_int (*launch)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *, const size_t *, cl_uint,
-                         const cl_event *, cl_event *);
-typedef cl_int (*read_buffer)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint, const cl_event *,
-                              cl_event *);
+typedef cl_int (*group_info)(cl_kernel, cl_device_id, cl_kernel_work_group_info, size_t, void *,
+                             size_t *);
+typedef cl_int (*launch)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
+                         const size_t *, cl_uint, const cl_event *, cl_event *);
+typedef cl_int (*read_buffer)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint,
+                              const cl_event *, cl_event *);
 
 /* Whether a kernel is one that the driver refuses to launch. */
 static int is_meant(cl_kernel kernel)
 {
     char name[64] = "";
     clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name - 1, name, NULL);
-    return strcmp(name, "cls_groups_test") != 0 && (fake.spared == NULL || strcmp(name, fake.spared) != 0);
+    return strcmp(name, "cls_groups_test") != 0 &&
+           (fake.spared == NULL || strcmp(name, fake.spared) != 0);
 }
 
 /* Whether a program is one that it refuses to build: its source names its kernel. */
@@ -60,13 +62,15 @@ static int is_of_only(cl_program program)
         return 0;
     char *const source = calloc(size + 1, 1);
     snprintf(name, sizeof name, " %s(", fake.only);
-    const int is = source != NULL && clGetProgramInfo(program, CL_PROGRAM_SOURCE, size, source, NULL) == CL_SUCCESS &&
+    const int is = source != NULL &&
+                   clGetProgramInfo(program, CL_PROGRAM_SOURCE, size, source, NULL) == CL_SUCCESS &&
                    strstr(source, name) != NULL;
     free(source);
     return is;
 }
 
-cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, void *value, size_t *needed)
+cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, void *value,
+                       size_t *needed)
 {
     REAL(clGetDeviceInfo, device_info);
     const cl_int code = real(device, what, size, value, needed);
@@ -83,7 +87,8 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
     return code;
 }
 
-cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t size, void *value, size_t *needed)
+cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t size, void *value,
+                         size_t *needed)
 {
     REAL(clGetPlatformInfo, platform_info);
     const cl_int code = real(platform, what, size, value, needed);
@@ -92,8 +97,8 @@ cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t 
     return code;
 }
 
-cl_program clCreateProgramWithSource(cl_context context, cl_uint n, const char **strings, const size_t *lengths,
-                                     cl_int *code)
+cl_program clCreateProgramWithSource(cl_context context, cl_uint n, const char **strings,
+                                     const size_t *lengths, cl_int *code)
 {
     REAL(clCreateProgramWithSource, with_source);
     fake.from_source++;
@@ -103,8 +108,9 @@ cl_program clCreateProgramWithSource(cl_context context, cl_uint n, const char *
     return NULL;
 }
 
-cl_program clCreateProgramWithBinary(cl_context context, cl_uint n, const cl_device_id *devices, const size_t *lengths,
-                                     const unsigned char **bytes, cl_int *taken, cl_int *code)
+cl_program clCreateProgramWithBinary(cl_context context, cl_uint n, const cl_device_id *devices,
+                                     const size_t *lengths, const unsigned char **bytes,
+                                     cl_int *taken, cl_int *code)
 {
     REAL(clCreateProgramWithBinary, with_binary);
     fake.from_binary++;
@@ -114,8 +120,9 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint n, const cl_dev
     return NULL;
 }
 
-cl_int clBuildProgram(cl_program program, cl_uint n, const cl_device_id *devices, const char *options,
-                      void(CL_CALLBACK *notify)(cl_program, void *), void *data)
+cl_int clBuildProgram(cl_program program, cl_uint n, const cl_device_id *devices,
+                      const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
+                      void *data)
 {
     REAL(clBuildProgram, build_program);
     const char *const at = strstr(options, "-DWGS=");
@@ -126,12 +133,14 @@ cl_int clBuildProgram(cl_program program, cl_uint n, const cl_device_id *devices
     fake.builds++;
     if (fake.nvidia && strstr(options, "-cl-nv-") != NULL)
         return CL_INVALID_BUILD_OPTIONS;
-    return group > fake.most_built && is_of_only(program) ? CL_BUILD_PROGRAM_FAILURE
-                                                          : real(program, n, devices, options, notify, data);
+    return group > fake.most_built && is_of_only(program)
+               ? CL_BUILD_PROGRAM_FAILURE
+               : real(program, n, devices, options, notify, data);
 }
 
-cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_kernel_work_group_info what, size_t size,
-                                void *value, size_t *needed)
+cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
+                                cl_kernel_work_group_info what, size_t size, void *value,
+                                size_t *needed)
 {
     REAL(clGetKernelWorkGroupInfo, group_info);
     const cl_int code = real(kernel, device, what, size, value, needed);
@@ -142,9 +151,9 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_kernel
     return code;
 }
 
-cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const size_t *offset,
-                              const size_t *global, const size_t *local, cl_uint n_wait, const cl_event *wait,
-                              cl_event *done)
+cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                              const size_t *offset, const size_t *global, const size_t *local,
+                              cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     REAL(clEnqueueNDRangeKernel, launch);
     return local[0] > fake.most_launched && is_meant(kernel)
@@ -152,8 +161,9 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
                : real(queue, kernel, dimensions, offset, global, local, n_wait, wait, done);
 }
 
-cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool block, size_t offset, size_t size, void *to,
-                           cl_uint n_wait, const cl_event *wait, cl_event *done)
+cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool block, size_t offset,
+                           size_t size, void *to, cl_uint n_wait, const cl_event *wait,
+                           cl_event *done)
 {
     REAL(clEnqueueReadBuffer, read_buffer);
     const cl_int code = real(queue, buffer, block, offset, size, to, n_wait, wait, done);

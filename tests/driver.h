@@ -17,14 +17,16 @@ typedef struct driver {
     uint32_t most_built;    /* programs for larger groups don't build ... */
     uint32_t most_launched; /* ... and those for groups above this don't run */
     cl_int refusal;         /* with this code */
-    const char *only;       /* the kernel that alone does not build; NULL: all of them, but the test of groups */
-    const char *spared;     /* a kernel that runs in any groups, as the test of groups does; NULL: no other */
-    size_t kernel_group;    /* kernels take no larger groups; 0: what they take */
-    uint32_t most_local;    /* ... and those in groups above it 100,000 bytes of local memory */
-    int no_binaries;        /* takes no compiled programs */
-    int nvidia;             /* says that it takes NVIDIA's options, and refuses them */
-    int lies;               /* so many reads bring a wrong bit ... */
-    int truths;             /* ... after so many that do not */
+    const char
+        *only; /* the kernel that alone does not build; NULL: all of them, but the test of groups */
+    const char
+        *spared; /* a kernel that runs in any groups, as the test of groups does; NULL: no other */
+    size_t kernel_group; /* kernels take no larger groups; 0: what they take */
+    uint32_t most_local; /* ... and those in groups above it 100,000 bytes of local memory */
+    int no_binaries;     /* takes no compiled programs */
+    int nvidia;          /* says that it takes NVIDIA's options, and refuses them */
+    int lies;            /* so many reads bring a wrong bit ... */
+    int truths;          /* ... after so many that do not */
 
     /* What it saw. */
     unsigned from_source, from_binary;

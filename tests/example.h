@@ -40,7 +40,8 @@ static inline void start_probs(example *e, const double *probs, uint32_t n)
     for (uint32_t i = 0; i < 10; i++)
         e->x[i] = i < n ? (float)log(probs[i]) : -INFINITY;
 }
-#define START_PROBS(e, ...) start_probs((e), (const double[]){__VA_ARGS__}, LENGTH(((const double[]){__VA_ARGS__})))
+#define START_PROBS(e, ...) \
+    start_probs((e), (const double[]){__VA_ARGS__}, LENGTH(((const double[]){__VA_ARGS__})))
 
 /* Samples, and expects these tokens to be left, a digit each. */
 static inline void expect_kept(example *e, const char *ids, int line)

@@ -14,9 +14,9 @@ static const struct {
     cl_int errors[ERRORS + 1];
 } calls[FAULTY_COUNT] = {
 #define LIST(...) __VA_ARGS__
-#define CALL(name, parameters, arguments, errors, done) { #name, { LIST errors } },
-#define MAKE(name, type, parameters, arguments, errors, kind) { #name, { LIST errors } },
-#define RELEASE(name, type, kind) { #name, { FAULTY_ALL } },
+#define CALL(name, parameters, arguments, errors, done) {#name, {LIST errors}},
+#define MAKE(name, type, parameters, arguments, errors, kind) {#name, {LIST errors}},
+#define RELEASE(name, type, kind) {#name, {FAULTY_ALL}},
     FAULTY_CALLS(CALL) FAULTY_MAKERS(MAKE) FAULTY_RELEASES(RELEASE)
 #undef CALL
 #undef MAKE
@@ -32,7 +32,7 @@ static struct {
     uint32_t at, of_which, n;
     cl_int code;
     int lasting;
-} plan = { FAULTY_COUNT, FAULTY_COUNT, UINT32_MAX, 0, 0, CL_SUCCESS, 0 };
+} plan = {FAULTY_COUNT, FAULTY_COUNT, UINT32_MAX, 0, 0, CL_SUCCESS, 0};
 static unsigned char was[MOST_CALLS];
 enum { FAULTY_NOTHING = FAULTY_KINDS };
 static atomic_int live[FAULTY_KINDS + 1];
@@ -47,30 +47,15 @@ void faulty_arm(faulty_call which, uint32_t n, cl_int code, int lasting)
     plan.lasting = lasting;
 }
 
-void faulty_disarm(void)
-{
-    faulty_arm(FAULTY_COUNT, UINT32_MAX, CL_SUCCESS, 0);
-}
+void faulty_disarm(void) { faulty_arm(FAULTY_COUNT, UINT32_MAX, CL_SUCCESS, 0); }
 
-uint32_t faulty_calls(void)
-{
-    return plan.n;
-}
+uint32_t faulty_calls(void) { return plan.n; }
 
-faulty_call faulty_failed(void)
-{
-    return plan.failed;
-}
+faulty_call faulty_failed(void) { return plan.failed; }
 
-cl_int faulty_code(void)
-{
-    return plan.code;
-}
+cl_int faulty_code(void) { return plan.code; }
 
-faulty_call faulty_was(uint32_t n)
-{
-    return n < MOST_CALLS ? (faulty_call)was[n] : FAULTY_COUNT;
-}
+faulty_call faulty_was(uint32_t n) { return n < MOST_CALLS ? (faulty_call)was[n] : FAULTY_COUNT; }
 
 const char *faulty_name(faulty_call which)
 {
@@ -95,14 +80,16 @@ faulty_live faulty_alive(void)
 
 const char *faulty_leaked(const faulty_live *before)
 {
-    static const char *const names[FAULTY_KINDS] = { "contexts", "queues", "programs", "kernels", "buffers", "events" };
+    static const char *const names[FAULTY_KINDS] = {"contexts", "queues",  "programs",
+                                                    "kernels",  "buffers", "events"};
     static char words[200];
     const faulty_live now = faulty_alive();
     size_t at = 0;
     words[0] = '\0';
     for (int i = 0; i < FAULTY_KINDS; i++)
         if (now.n[i] != before->n[i])
-            at += (size_t)snprintf(words + at, sizeof words - at, "%+d %s ", (int)(now.n[i] - before->n[i]), names[i]);
+            at += (size_t)snprintf(words + at, sizeof words - at, "%+d %s ",
+                                   (int)(now.n[i] - before->n[i]), names[i]);
     return words;
 }
 
@@ -145,55 +132,55 @@ static cl_int fault(faulty_call which)
 }
 
 #define FAULTY_LIVE(kind, n) atomic_fetch_add(&live[FAULTY_##kind], (n));
-#define FAULTY_EVENT                                                                                                   \
-    if (event != NULL)                                                                                                 \
-        FAULTY_LIVE(EVENTS, 1)
+#define FAULTY_EVENT \
+    if (event != NULL) \
+    FAULTY_LIVE(EVENTS, 1)
 
 /* A pointer to an object as one to a function: ISO C has no cast for it. */
-#define REAL(name, parameters, type)                                                                                   \
-    type(CL_API_CALL *real) parameters;                                                                                \
-    void *const found = look_up(FAULTY_##name);                                                                        \
+#define REAL(name, parameters, type) \
+    type(CL_API_CALL *real) parameters; \
+    void *const found = look_up(FAULTY_##name); \
     memcpy(&real, &found, sizeof real)
 
-#define CALL(name, parameters, arguments, errors, done)                                                                \
-    cl_int CL_API_CALL name parameters                                                                                 \
-    {                                                                                                                  \
-        cl_int answer = fault(FAULTY_##name);                                                                          \
-        if (answer == CL_SUCCESS) {                                                                                    \
-            REAL(name, parameters, cl_int);                                                                            \
-            answer = real arguments;                                                                                   \
-            if (answer == CL_SUCCESS) {                                                                                \
-                done                                                                                                   \
-            }                                                                                                          \
-        }                                                                                                              \
-        return answer;                                                                                                 \
+#define CALL(name, parameters, arguments, errors, done) \
+    cl_int CL_API_CALL name parameters \
+    { \
+        cl_int answer = fault(FAULTY_##name); \
+        if (answer == CL_SUCCESS) { \
+            REAL(name, parameters, cl_int); \
+            answer = real arguments; \
+            if (answer == CL_SUCCESS) { \
+                done \
+            } \
+        } \
+        return answer; \
     }
 
-#define MAKE(name, type, parameters, arguments, errors, kind)                                                          \
-    type CL_API_CALL name parameters                                                                                   \
-    {                                                                                                                  \
-        const cl_int answer = fault(FAULTY_##name);                                                                    \
-        type made = NULL;                                                                                              \
-        if (answer == CL_SUCCESS) {                                                                                    \
-            REAL(name, parameters, type);                                                                              \
-            made = real arguments;                                                                                     \
-        } else if (code != NULL) {                                                                                     \
-            *code = answer;                                                                                            \
-        }                                                                                                              \
-        if (made != NULL)                                                                                              \
-            FAULTY_LIVE(kind, 1)                                                                                       \
-        return made;                                                                                                   \
+#define MAKE(name, type, parameters, arguments, errors, kind) \
+    type CL_API_CALL name parameters \
+    { \
+        const cl_int answer = fault(FAULTY_##name); \
+        type made = NULL; \
+        if (answer == CL_SUCCESS) { \
+            REAL(name, parameters, type); \
+            made = real arguments; \
+        } else if (code != NULL) { \
+            *code = answer; \
+        } \
+        if (made != NULL) \
+            FAULTY_LIVE(kind, 1) \
+        return made; \
     }
 
-#define RELEASE(name, type, kind)                                                                                      \
-    cl_int CL_API_CALL name(type o)                                                                                    \
-    {                                                                                                                  \
-        const cl_int answer = fault(FAULTY_##name);                                                                    \
-        REAL(name, (type), cl_int);                                                                                    \
-        const cl_int code = real(o);                                                                                   \
-        if (code == CL_SUCCESS)                                                                                        \
-            FAULTY_LIVE(kind, -1)                                                                                      \
-        return answer != CL_SUCCESS ? answer : code;                                                                   \
+#define RELEASE(name, type, kind) \
+    cl_int CL_API_CALL name(type o) \
+    { \
+        const cl_int answer = fault(FAULTY_##name); \
+        REAL(name, (type), cl_int); \
+        const cl_int code = real(o); \
+        if (code == CL_SUCCESS) \
+            FAULTY_LIVE(kind, -1) \
+        return answer != CL_SUCCESS ? answer : code; \
     }
 
 FAULTY_CALLS(CALL)

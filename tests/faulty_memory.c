@@ -28,25 +28,13 @@ void faulty_memory_arm(uint32_t which)
     failed = 0;
 }
 
-uint32_t faulty_memory_calls(void)
-{
-    return n;
-}
+uint32_t faulty_memory_calls(void) { return n; }
 
-int faulty_memory_failed(void)
-{
-    return failed;
-}
+int faulty_memory_failed(void) { return failed; }
 
-uint32_t faulty_memory_alive(void)
-{
-    return alive;
-}
+uint32_t faulty_memory_alive(void) { return alive; }
 
-void faulty_memory_forget(void)
-{
-    alive = 0;
-}
+void faulty_memory_forget(void) { alive = 0; }
 
 static int fails(void)
 {
@@ -77,10 +65,7 @@ static void forget(uintptr_t block)
     }
 }
 
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : note(__real_malloc(size));
-}
+void *__wrap_malloc(size_t size) { return fails() ? NULL : note(__real_malloc(size)); }
 
 void *__wrap_calloc(size_t count, size_t size)
 {

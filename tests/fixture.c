@@ -12,15 +12,13 @@ static device devices[MAX_DEVICES];
 static int n_devices;
 static uint64_t seed = 20250;
 
-void fixture_features(uint32_t features)
-{
-    cls_features_pretended = features;
-}
+void fixture_features(uint32_t features) { cls_features_pretended = features; }
 
 void fixture_random(uint32_t features)
 {
-    cls_features_pretended = features | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
-                             CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_STATE;
+    cls_features_pretended = features | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH |
+                             CLS_FEATURE_SAMPLERS | CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY |
+                             CLS_FEATURE_STATE;
     cls_widest_pretended = 1;
 }
 
@@ -43,25 +41,17 @@ uint32_t fixture_by_size(uint32_t tiny, uint32_t small, uint32_t full)
     return size == TEST_TINY ? tiny : size == TEST_SMALL ? small : full;
 }
 
-uint64_t fixture_seed(void)
-{
-    return seed;
-}
+uint64_t fixture_seed(void) { return seed; }
 
-int fixture_devices(void)
-{
-    return n_devices;
-}
+int fixture_devices(void) { return n_devices; }
 
-device *fixture_device(int i)
-{
-    return &devices[i];
-}
+device *fixture_device(int i) { return &devices[i]; }
 
 static void open_device(cl_platform_id platform, cl_device_id id)
 {
     device *const d = &devices[n_devices];
-    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform, 0};
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                                (cl_context_properties)platform, 0};
     char platform_name[64] = "?", device_name[80] = "?";
     cls_device_info info = {.struct_size = sizeof info};
     cl_int code = CL_SUCCESS;
@@ -80,7 +70,8 @@ static void open_device(cl_platform_id platform, cl_device_id id)
         return;
     }
     snprintf(d->name, sizeof d->name, "%s, %s", platform_name, device_name);
-    printf("device: %s: work-group %u, vector %u, shortlist %u\n", d->name, info.work_group, info.vector, info.shortlist);
+    printf("device: %s: work-group %u, vector %u, shortlist %u\n", d->name, info.work_group,
+           info.vector, info.shortlist);
     n_devices++;
 }
 
@@ -110,7 +101,8 @@ static void close_devices(void)
     }
 }
 
-cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector, uint32_t shortlist)
+cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector,
+                             uint32_t shortlist)
 {
     cls_context_options o;
     cls_context_options_default(&o, sizeof o);
@@ -132,24 +124,30 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
      * minutes to compile it; Oclgrind, which only interprets, runs larger ones,
      * where races can be. */
     if (strstr(d->name, "Oclgrind") != NULL) {
-        const uint32_t several = o.max_work_group != 0 && o.max_work_group < 7 ? o.max_work_group : 7;
+        const uint32_t several =
+            o.max_work_group != 0 && o.max_work_group < 7 ? o.max_work_group : 7;
         o.row_group = o.work_group = o.work_group != 0 ? o.work_group : several;
     }
     for (unsigned i = 0; i < d->n_cached; i++)
         if (memcmp(&d->shape[i], &o, sizeof o) == 0 && d->pretended[i] == like)
             return d->cached[i];
     ck_assert_msg(d->n_cached < FIXTURE_CONTEXTS, "more shapes than FIXTURE_CONTEXTS");
-    snprintf(shape, sizeof shape, "tier %u, work-group %u, vector %u, shortlist %u, at most %u work-items and %llu bytes",
-             o.tier, o.work_group, o.vector, o.shortlist, o.max_work_group, (unsigned long long)o.max_local_mem);
+    snprintf(
+        shape, sizeof shape,
+        "tier %u, work-group %u, vector %u, shortlist %u, at most %u work-items and %llu bytes",
+        o.tier, o.work_group, o.vector, o.shortlist, o.max_work_group,
+        (unsigned long long)o.max_local_mem);
     cls_context *context = NULL;
     cls_subgroups_pretended = pretended;
     const cls_status status = cls_context_create(d->context, d->id, &o, &context);
     cls_subgroups_pretended = CLS_SUBGROUPS_NONE;
-    ck_assert_msg(status == CLS_OK || status == CLS_UNSUPPORTED_DEVICE || status == CLS_BAD_ARGUMENT, "%s: %s: %s: %s",
-                  d->name, shape, cls_status_name(status), cls_error_message());
+    ck_assert_msg(status == CLS_OK || status == CLS_UNSUPPORTED_DEVICE ||
+                      status == CLS_BAD_ARGUMENT,
+                  "%s: %s: %s: %s", d->name, shape, cls_status_name(status), cls_error_message());
     if (status != CLS_OK)
         printf("left out on %s: %s: %s\n", d->name, shape, cls_error_message());
-    ck_assert_msg(status == CLS_OK || o.work_group || o.vector || o.shortlist || o.tier || o.max_work_group || o.max_local_mem,
+    ck_assert_msg(status == CLS_OK || o.work_group || o.vector || o.shortlist || o.tier ||
+                      o.max_work_group || o.max_local_mem,
                   "%s: no context: %s", d->name, cls_error_message());
     d->shape[d->n_cached] = o;
     d->pretended[d->n_cached] = like;
@@ -159,8 +157,8 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
 
 void must_status(cls_status status, const char *call, const char *file, int line)
 {
-    ck_assert_msg(status == CLS_OK, "%s:%d: %s gives %s: %s", file, line, call, cls_status_name(status),
-                  cls_error_message());
+    ck_assert_msg(status == CLS_OK, "%s:%d: %s gives %s: %s", file, line, call,
+                  cls_status_name(status), cls_error_message());
 }
 
 cl_mem buffer_of(device *d, size_t size, const void *contents)
@@ -170,7 +168,8 @@ cl_mem buffer_of(device *d, size_t size, const void *contents)
     must_cl(code);
     void *const zeroes = contents ? NULL : calloc(1, size);
     ck_assert(contents || zeroes);
-    must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, contents ? contents : zeroes, 0, NULL, NULL));
+    must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, contents ? contents : zeroes,
+                                 0, NULL, NULL));
     free(zeroes);
     return buffer;
 }

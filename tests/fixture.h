@@ -49,7 +49,8 @@ device *fixture_device(int i);
 
 /* The context of a shape (0s: by device), compiled once a program; NULL if
  * the device does not allow it. */
-cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector, uint32_t shortlist);
+cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector,
+                             uint32_t shortlist);
 
 /* For cls_limits_pretended: the compiler may assume that there are none, which
  * ordinary kernels do not survive. */

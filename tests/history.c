@@ -69,8 +69,8 @@ static void ngrams(const world *w, const request *q)
     const uint32_t n = q->n < w->history ? q->n : w->history, gram = q->p.no_repeat_ngram;
     const int32_t *const text = q->text + (q->n - n);
     for (uint32_t last = 0; gram != 0 && last < n; last++)
-        if (last + 1 >= gram &&
-            memcmp(text + (last + 1 - gram), text + (n - (gram - 1)), (gram - 1) * sizeof *text) == 0)
+        if (last + 1 >= gram && memcmp(text + (last + 1 - gram), text + (n - (gram - 1)),
+                                       (gram - 1) * sizeof *text) == 0)
             w->banned[text[last]] = 1;
 }
 
@@ -161,7 +161,10 @@ int world_reference(const world *w, uint32_t row, int32_t *token, int32_t *statu
 }
 
 /* Whether best() knows all that matters for the token. */
-int world_is_simple(const request *q) { return q->p.temperature == 0.0f && q->p.repetition_penalty == 1.0f; }
+int world_is_simple(const request *q)
+{
+    return q->p.temperature == 0.0f && q->p.repetition_penalty == 1.0f;
+}
 
 /* ------------------------------------------------------------------- requests */
 
@@ -171,7 +174,8 @@ static int32_t some_id(const world *w, rng *r)
     return (int32_t)(rng_below(r, w->alphabet) * (w->vocab / w->alphabet));
 }
 
-static uint32_t sequences_random(const world *w, cls_sequence *s, int32_t ids[][LONGEST], uint32_t longest, rng *r)
+static uint32_t sequences_random(const world *w, cls_sequence *s, int32_t ids[][LONGEST],
+                                 uint32_t longest, rng *r)
 {
     const uint32_t n = rng_below(r, SEQUENCES + 1);
     for (uint32_t i = 0; i < n; i++) {
@@ -204,14 +208,16 @@ void request_params(const world *w, request *q, rng *r)
         p->dry_allowed_length = rng_below(r, 5);
         p->dry_window = rng_below(r, 3) ? 0 : 1 + rng_below(r, w->history);
         if (rng_below(r, 2))
-            p->dry_breaker_count = sequences_random(w, q->breakers, q->sequence_ids, rng_below(r, 3) ? LONGEST : 1, r);
+            p->dry_breaker_count =
+                sequences_random(w, q->breakers, q->sequence_ids, rng_below(r, 3) ? LONGEST : 1, r);
         p->dry_breakers = p->dry_breaker_count ? q->breakers : NULL;
     }
     if (w->history != 0 && rng_below(r, 3) == 0)
         p->no_repeat_ngram = rng_below(r, 2) ? 1 + rng_below(r, 4) : 5 + rng_below(r, 40);
     if (rng_below(r, 3) == 0) {
         const uint32_t longest = w->history + 1 < LONGEST ? w->history + 1 : LONGEST;
-        p->bad_word_count = sequences_random(w, q->bad_words, q->sequence_ids + SEQUENCES, longest, r);
+        p->bad_word_count =
+            sequences_random(w, q->bad_words, q->sequence_ids + SEQUENCES, longest, r);
         p->bad_words = p->bad_word_count ? q->bad_words : NULL;
     }
     if (rng_below(r, 3) == 0) {
@@ -231,8 +237,9 @@ void request_params(const world *w, request *q, rng *r)
     if (rng_below(r, 3) == 0) {
         p->logit_bias_count = 1 + rng_below(r, IDS);
         for (uint32_t i = 0; i < p->logit_bias_count; i++)
-            q->bias[i] = (cls_logit_bias){rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab),
-                                          (float)rng_below(r, 64) / 16.0f};
+            q->bias[i] =
+                (cls_logit_bias){rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab),
+                                 (float)rng_below(r, 64) / 16.0f};
         p->logit_bias = q->bias;
     }
 }

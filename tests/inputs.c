@@ -43,10 +43,7 @@ uint32_t rng_below(rng *r, uint32_t n)
     return (uint32_t)((rng_bits(r) >> 32) * n >> 32);
 }
 
-double rng_unit(rng *r)
-{
-    return (double)(rng_bits(r) >> 11) * 0x1p-53;
-}
+double rng_unit(rng *r) { return (double)(rng_bits(r) >> 11) * 0x1p-53; }
 
 double rng_normal(rng *r)
 {
@@ -55,9 +52,10 @@ double rng_normal(rng *r)
 }
 
 const char *const row_kind_names[ROW_KINDS] = {
-    "peaked", "language", "normal 1",  "normal 3", "spread 1e-6", "quarter ties", "equal",    "ascending", "descending",
-    "bf16",   "half",     "1 finite",  "2 finite", "5 finite",    "10 finite",    "50 finite", "huge",     "bits",
-    "subnormal", "tail",  "offsets",   "sprinkled", "coarse",     "all NaN",      "all -inf",
+    "peaked",    "language",   "normal 1", "normal 3", "spread 1e-6", "quarter ties", "equal",
+    "ascending", "descending", "bf16",     "half",     "1 finite",    "2 finite",     "5 finite",
+    "10 finite", "50 finite",  "huge",     "bits",     "subnormal",   "tail",         "offsets",
+    "sprinkled", "coarse",     "all NaN",  "all -inf",
 };
 
 static float from_bits(uint32_t bits)
@@ -95,11 +93,13 @@ static float one_value(row_kind kind, uint32_t i, uint32_t n, rng *r)
         return dtype_decode(CLS_BF16, half);
     }
     case ROW_HUGE:
-        return (float)((rng_below(r, 3) - 1.0) * (rng_below(r, 4) == 0 ? 3.4e38 : 3e38 * rng_unit(r)));
+        return (float)((rng_below(r, 3) - 1.0) *
+                       (rng_below(r, 4) == 0 ? 3.4e38 : 3e38 * rng_unit(r)));
     case ROW_BITS:
         return from_bits((uint32_t)rng_bits(r));
     case ROW_SUBNORMAL:
-        return from_bits((uint32_t)rng_bits(r) & (rng_below(r, 4) == 0 ? 0x80000000u : 0x807fffffu));
+        return from_bits((uint32_t)rng_bits(r) &
+                         (rng_below(r, 4) == 0 ? 0x80000000u : 0x807fffffu));
     case ROW_TAIL:
         return -18.0f;
     case ROW_OFFSETS:
@@ -134,18 +134,20 @@ void row_fill(row_kind kind, float *x, uint32_t n, uint64_t seed)
             x[rng_below(&r, n)] = (float)rng_normal(&r);
     if (kind == ROW_SPRINKLED)
         for (uint32_t i = 0; i < n / 50 + 2; i++)
-            x[rng_below(&r, n)] = i % 3 == 0 ? NAN : i % 3 == 1 ? -INFINITY : i > 40 ? INFINITY : -1.0f;
+            x[rng_below(&r, n)] = i % 3 == 0   ? NAN
+                                  : i % 3 == 1 ? -INFINITY
+                                  : i > 40     ? INFINITY
+                                               : -1.0f;
     /* Where logits end at 2^100, adjustments of larger ones come to something else. */
     for (uint32_t i = 0; i < n && cls_limits_pretended; i++)
-        x[i] = x[i] == INFINITY ? 1.0f : isfinite(x[i]) && fabsf(x[i]) > 32768.0f ? x[i] * 0x1p-113f : x[i];
+        x[i] = x[i] == INFINITY                           ? 1.0f
+               : isfinite(x[i]) && fabsf(x[i]) > 32768.0f ? x[i] * 0x1p-113f
+                                                          : x[i];
 }
 
 const char *const dtype_names[3] = {"f32", "f16", "bf16"};
 
-size_t dtype_size(int dtype)
-{
-    return dtype == CLS_F32 ? 4 : 2;
-}
+size_t dtype_size(int dtype) { return dtype == CLS_F32 ? 4 : 2; }
 
 /* |x| to the nearest binary16, ties to even, through multiples of its unit. */
 static uint16_t half_of(double x)

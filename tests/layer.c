@@ -15,10 +15,12 @@ int layer_has_f32(const device *d)
 
 /* Rows a stride apart, from `offset` on, in a type; gaps are NaN. Returns the
  * values as the type holds them. */
-static cl_mem matrix(device *d, int dtype, uint32_t rows, uint32_t width, uint64_t stride, size_t offset, double spread, rng *r,
-                     double **values)
+static cl_mem matrix(device *d, int dtype, uint32_t rows, uint32_t width, uint64_t stride,
+                     size_t offset, double spread, rng *r, double **values)
 {
-    const size_t element = dtype_size(dtype), elements = (rows - 1) * (size_t)stride + width; /* no more: Oclgrind sees reads beyond */
+    const size_t element = dtype_size(dtype),
+                 elements =
+                     (rows - 1) * (size_t)stride + width; /* no more: Oclgrind sees reads beyond */
     unsigned char *const data = malloc(offset + elements * element);
     *values = malloc((size_t)rows * width * sizeof **values);
     ck_assert(data != NULL && *values != NULL);
@@ -54,17 +56,18 @@ void layer_open(layer *l, device *d, const layer_wish *w, rng *r)
     o->weight_stride = plain ? 0 : l->weight_stride;
     o->scale = plain ? 1.0f : 0.75f;
     o->softcap = w->capped ? 3.0f : 0.0f;
-    o->weight.buffer = l->weight_buffer =
-        matrix(d, w->dtype, w->vocab, w->hidden, l->weight_stride, (size_t)o->weight.offset, 0.5, r, &l->weight);
+    o->weight.buffer = l->weight_buffer = matrix(d, w->dtype, w->vocab, w->hidden, l->weight_stride,
+                                                 (size_t)o->weight.offset, 0.5, r, &l->weight);
     if (w->biased) {
         o->bias.offset = plain ? 0 : 4 * rng_below(r, 9);
-        o->bias.buffer = l->bias_buffer = matrix(d, CLS_F32, 1, w->vocab, w->vocab, (size_t)o->bias.offset, 2.0, r, &l->bias);
+        o->bias.buffer = l->bias_buffer =
+            matrix(d, CLS_F32, 1, w->vocab, w->vocab, (size_t)o->bias.offset, 2.0, r, &l->bias);
     }
     cls_context *const context = fixture_context(d, 1u << CLS_F32, w->work_group, w->vector, 0);
     ck_assert(context != NULL);
     const cls_status status = cls_head_create(context, d->queue, o, &l->head);
-    ck_assert_msg(status == CLS_OK, "%s: vocab %u, hidden %u, max_rows %u, %s: %s", d->name, w->vocab, w->hidden, w->max_rows,
-                  dtype_names[w->dtype], cls_error_message());
+    ck_assert_msg(status == CLS_OK, "%s: vocab %u, hidden %u, max_rows %u, %s: %s", d->name,
+                  w->vocab, w->hidden, w->max_rows, dtype_names[w->dtype], cls_error_message());
 
     cls_head_call *const c = &l->call;
     cls_head_call_default(c, sizeof *c);
@@ -73,7 +76,8 @@ void layer_open(layer *l, device *d, const layer_wish *w, rng *r)
     c->hidden.offset = plain ? 0 : 4 * rng_below(r, 9);
     c->hidden_stride = plain ? 0 : l->hidden_stride;
     c->hidden.buffer = l->hidden_buffer =
-        matrix(d, CLS_F32, l->hidden_rows, w->hidden, l->hidden_stride, (size_t)c->hidden.offset, 1.0, r, &l->hidden);
+        matrix(d, CLS_F32, l->hidden_rows, w->hidden, l->hidden_stride, (size_t)c->hidden.offset,
+               1.0, r, &l->hidden);
     if (!plain && rng_below(r, 3) > 0) {
         l->map = malloc((w->rows + 3) * sizeof *l->map);
         ck_assert(l->map != NULL);
@@ -85,7 +89,8 @@ void layer_open(layer *l, device *d, const layer_wish *w, rng *r)
             /* From its fourth element on. A row that is not there gives zeros. */
             if (rng_below(r, 2))
                 l->map[3] = (int32_t)l->hidden_rows + 7;
-            c->which.device.buffer = l->map_buffer = buffer_of(d, (w->rows + 3) * sizeof *l->map, l->map);
+            c->which.device.buffer = l->map_buffer =
+                buffer_of(d, (w->rows + 3) * sizeof *l->map, l->map);
             c->which.device.offset = 3 * sizeof *l->map;
             memmove(l->map, l->map + 3, w->rows * sizeof *l->map);
         }
@@ -102,7 +107,8 @@ void layer_open(layer *l, device *d, const layer_wish *w, rng *r)
 
 void layer_close(layer *l)
 {
-    cl_mem *const buffers[] = {&l->weight_buffer, &l->hidden_buffer, &l->bias_buffer, &l->map_buffer, &l->logits_buffer};
+    cl_mem *const buffers[] = {&l->weight_buffer, &l->hidden_buffer, &l->bias_buffer,
+                               &l->map_buffer, &l->logits_buffer};
     cls_head_destroy(l->head);
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
         if (*buffers[i] != NULL)
@@ -120,10 +126,7 @@ void layer_run(layer *l, cl_command_queue queue)
     must_cl(clFinish(queue));
 }
 
-void layer_read(layer *l)
-{
-    buffer_read(l->d, l->logits_buffer, l->logits_size, l->logits);
-}
+void layer_read(layer *l) { buffer_read(l->d, l->logits_buffer, l->logits_size, l->logits); }
 
 /* The product in double precision, with the error that float32 sums may have. */
 static double expected(const layer *l, uint32_t row, uint32_t token, double *slack)
@@ -132,7 +135,9 @@ static double expected(const layer *l, uint32_t row, uint32_t token, double *sla
     const int64_t from = l->map != NULL ? l->map[row] : (int64_t)row;
     double sum = 0.0, size = 0.0;
     if (from >= 0 && from < (int64_t)l->hidden_rows) {
-        const double *const w = l->weight + (size_t)token * o->hidden, *const h = l->hidden + (size_t)from * o->hidden;
+        const double *const w = l->weight + (size_t)token * o->hidden, *const h =
+                                                                           l->hidden +
+                                                                           (size_t)from * o->hidden;
         for (uint32_t k = 0; k < o->hidden; k++) {
             sum += w[k] * h[k];
             size += fabs(w[k] * h[k]);
@@ -160,15 +165,19 @@ void layer_check(layer *l, const char *where)
     const float *const logits = l->logits + LAYER_MARGIN;
     layer_read(l);
     for (uint32_t i = 0; i < LAYER_MARGIN; i++)
-        ck_assert_msg(l->logits[i] == layer_canary && logits[(size_t)l->options.max_rows * vocab + i] == layer_canary,
+        ck_assert_msg(l->logits[i] == layer_canary &&
+                          logits[(size_t)l->options.max_rows * vocab + i] == layer_canary,
                       "%s: %s: writes beside the logits", l->d->name, where);
     for (uint32_t row = 0; row < l->call.rows; row++) {
         for (uint32_t t = 0; t < vocab; t += t < 64 || t + 64 + stride > vocab ? 1 : stride) {
             double slack;
-            const double x = expected(l, row, t, &slack), y = (double)logits[(size_t)row * vocab + t];
-            ck_assert_msg(fabs(x - y) <= slack, "%s: %s: %s, vocab %u, hidden %u, rows %u of %u: logit %u of row %u is %.9g, not %.9g",
-                          l->d->name, where, dtype_names[l->options.dtype], vocab, l->options.hidden, l->call.rows,
-                          l->options.max_rows, t, row, y, x);
+            const double x = expected(l, row, t, &slack),
+                         y = (double)logits[(size_t)row * vocab + t];
+            ck_assert_msg(fabs(x - y) <= slack,
+                          "%s: %s: %s, vocab %u, hidden %u, rows %u of %u: logit %u of row %u is "
+                          "%.9g, not %.9g",
+                          l->d->name, where, dtype_names[l->options.dtype], vocab,
+                          l->options.hidden, l->call.rows, l->options.max_rows, t, row, y, x);
         }
     }
 }

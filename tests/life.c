@@ -11,8 +11,9 @@
 
 enum { SLOTS = 4, DRAFTS = 3, WORDS = 600, HIDDEN = 16, HEAD_ROWS = 4, TOP = 5, CANDIDATES = 8 };
 
-static const int32_t prompt[] = { 3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8, 3 };
-static const int32_t output[] = { 3, 14, 15 };
+static const int32_t prompt[] = {3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 9, 3,
+                                 2, 3,  8,  4, 6,  2, 6,  4, 3, 3, 8, 3};
+static const int32_t output[] = {3, 14, 15};
 
 /* ------------------------------------------------------------------ parameters */
 
@@ -27,9 +28,11 @@ static cls_params plain(uint32_t seed)
 
 static cls_status begin_rich(life *l)
 {
-    static const int32_t stops[] = { 38, 37 }, single[] = { 1 }, pair[] = { 2, 3 }, bad[] = { 5, 6 }, worse[] = { 7 };
-    static const cls_sequence breakers[] = { { single, 1 }, { pair, 2 } }, words[] = { { bad, 2 }, { worse, 1 } };
-    static const cls_logit_bias biases[] = { { 4, 1.5f }, { 11, -INFINITY }, { 4, 0.25f } };
+    static const int32_t stops[] = {38, 37}, single[] = {1}, pair[] = {2, 3}, bad[] = {5, 6},
+                         worse[] = {7};
+    static const cls_sequence breakers[] = {{single, 1}, {pair, 2}},
+                              words[] = {{bad, 2}, {worse, 1}};
+    static const cls_logit_bias biases[] = {{4, 1.5f}, {11, -INFINITY}, {4, 0.25f}};
     cls_params p = plain(1);
     p.top_p = 0.95f;
     p.top_k = 30;
@@ -72,7 +75,8 @@ static cls_status begin_infill(life *l)
     return cls_slot_begin(l->sampler, 3, &p, prompt, 5, NULL, 0);
 }
 
-/* So many bad words that the lists need a larger buffer; and a set for the search, in a large vocabulary. */
+/* So many bad words that the lists need a larger buffer; and a set for the search, in a large
+ * vocabulary. */
 static cls_status change_params(life *l)
 {
     static int32_t ids[WORDS][2];
@@ -81,12 +85,12 @@ static cls_status change_params(life *l)
     for (int32_t i = 0; i < WORDS; i++) {
         ids[i][0] = i % 20;
         ids[i][1] = 20 + i / 20 % 20;
-        words[i] = (cls_sequence){ ids[i], 2 };
+        words[i] = (cls_sequence){ids[i], 2};
     }
     p.bad_words = words;
     p.bad_word_count = WORDS;
     p.top_k = 1100;
-    p.logit_bias = &(const cls_logit_bias){ 9, 2.0f };
+    p.logit_bias = &(const cls_logit_bias){9, 2.0f};
     p.logit_bias_count = 1;
     return cls_slot_params(l->sampler, 0, &p);
 }
@@ -118,9 +122,9 @@ static cls_status create(life *l)
 
 static cls_status infill(life *l)
 {
-    static const int32_t ends[] = { 0, 1 };
+    static const int32_t ends[] = {0, 1};
     static int32_t prefix_of[4096];
-    cls_infill tables = { sizeof tables, ends, 2, prefix_of };
+    cls_infill tables = {sizeof tables, ends, 2, prefix_of};
     for (uint32_t i = 0; i < l->vocab; i++)
         prefix_of[i] = i < 10 ? -1 : (int32_t)i / 10;
     return cls_sampler_infill(l->sampler, &tables);
@@ -128,7 +132,7 @@ static cls_status infill(life *l)
 
 static cls_status memory(life *l)
 {
-    cls_memory m = { .struct_size = sizeof m };
+    cls_memory m = {.struct_size = sizeof m};
     return cls_sampler_memory(l->sampler, &m);
 }
 
@@ -143,13 +147,19 @@ static cls_status save(life *l)
     l->host.saved_size = status == CLS_OK ? size : 0;
     return status;
 }
-static cls_status load(life *l) { return cls_slot_load(l->sampler, 2, l->host.saved, l->host.saved_size); }
+static cls_status load(life *l)
+{
+    return cls_slot_load(l->sampler, 2, l->host.saved, l->host.saved_size);
+}
 
-static cls_status ring_create(life *l) { return cls_readback_create(l->context, LIFE_ROWS * sizeof(int32_t), 2, &l->ring); }
+static cls_status ring_create(life *l)
+{
+    return cls_readback_create(l->context, LIFE_ROWS * sizeof(int32_t), 2, &l->ring);
+}
 static cls_status ring_start(life *l)
 {
-    return cls_readback_start(l->ring, l->queue, &(const cls_buffer){ l->out, 0 }, LIFE_ROWS * sizeof(int32_t), 2, l->waits,
-                              &l->ticket);
+    return cls_readback_start(l->ring, l->queue, &(const cls_buffer){l->out, 0},
+                              LIFE_ROWS * sizeof(int32_t), 2, l->waits, &l->ticket);
 }
 static cls_status ring_get(life *l)
 {
@@ -184,8 +194,8 @@ static cls_status head_call(life *l, const int32_t *which)
     c.logits.buffer = l->head_out;
     return cls_head_logits(l->head, l->queue, &c, 2, l->waits, &l->done);
 }
-static cls_status head_first(life *l) { return head_call(l, (const int32_t[]){ 1, 0, -1, 3 }); }
-static cls_status head_second(life *l) { return head_call(l, (const int32_t[]){ 3, 2, 1, 0 }); }
+static cls_status head_first(life *l) { return head_call(l, (const int32_t[]){1, 0, -1, 3}); }
+static cls_status head_second(life *l) { return head_call(l, (const int32_t[]){3, 2, 1, 0}); }
 
 static cls_status destroy(life *l)
 {
@@ -203,7 +213,7 @@ static cls_status destroy(life *l)
 /* Room for n numbers in the outputs. */
 static cls_buffer room(life *l, size_t n)
 {
-    const cls_buffer b = { l->out, l->at };
+    const cls_buffer b = {l->out, l->at};
     l->at += n * sizeof(int32_t); /* what does not fit, the library refuses */
     return b;
 }
@@ -222,7 +232,7 @@ static void step_of(life *l, cls_step *s, uint32_t rows)
 /* Masks from the host, a dense bias, maps; what is told of raw rows, and candidates. */
 static cls_status masked(life *l)
 {
-    static const int32_t slots[] = { 3, 1, 0, 2 }, biases[] = { 1, -1, 0, 0 }, masks[] = { 0, 1, -1, 0 };
+    static const int32_t slots[] = {3, 1, 0, 2}, biases[] = {1, -1, 0, 0}, masks[] = {0, 1, -1, 0};
     cls_step s;
     step_of(l, &s, SLOTS);
     s.slots.host = slots;
@@ -259,7 +269,7 @@ static cls_status draw(life *l)
     room(l, SLOTS + LIFE_ROWS * (2 * TOP + 2));
     c.ids = room(l, LIFE_ROWS * CANDIDATES);
     c.logits = room(l, LIFE_ROWS * CANDIDATES);
-    c.positions.host = (const int32_t[]){ 7, 8, 9, 10 };
+    c.positions.host = (const int32_t[]){7, 8, 9, 10};
     return cls_draw(l->sampler, l->queue, &c, 1, l->waits, &l->done);
 }
 
@@ -289,15 +299,16 @@ static cls_status deferred(life *l)
     cls_step s;
     step_of(l, &s, LIFE_ROWS);
     s.latest.buffer = NULL;
-    s.slots.host = (const int32_t[]){ 0, 0, 1, 2, 2, 3 };
-    s.draws.host = (const int32_t[]){ 0, 1, 0, 0, 1, 0 };
+    s.slots.host = (const int32_t[]){0, 0, 1, 2, 2, 3};
+    s.draws.host = (const int32_t[]){0, 1, 0, 0, 1, 0};
     s.defer_accept = 1;
     return cls_sample(l->sampler, l->queue, &s, 1, l->waits, &l->done);
 }
 
 static cls_status accept(life *l)
 {
-    const cls_ints tokens = { .host = (const int32_t[]){ 1, 2, -1, 3 } }, slots = { .host = (const int32_t[]){ 2, 0, 1, 3 } };
+    const cls_ints tokens = {.host = (const int32_t[]){1, 2, -1, 3}},
+                   slots = {.host = (const int32_t[]){2, 0, 1, 3}};
     return cls_accept(l->sampler, l->queue, 4, &tokens, &slots, 2, l->waits, &l->done);
 }
 
@@ -316,15 +327,15 @@ static cls_status verify(life *l)
     l->at = 0;
     c.requests = 2;
     c.method = CLS_VERIFY_STANDARD;
-    c.cu = (const int32_t[]){ 0, 3, 5 };
-    c.slots = (const int32_t[]){ 3, 0 };
+    c.cu = (const int32_t[]){0, 3, 5};
+    c.slots = (const int32_t[]){3, 0};
     c.logits.buffer = l->logits;
-    c.draft_ids.host = (const int32_t[]){ 12, 25, 31 };
+    c.draft_ids.host = (const int32_t[]){12, 25, 31};
     c.draft_kind = CLS_DRAFT_PROBS;
     c.draft.buffer = l->drafts;
     c.mask.host = l->mask;
     c.mask.rows = 2;
-    c.mask.row_map.host = (const int32_t[]){ -1, 0, 1, -1, 1 };
+    c.mask.row_map.host = (const int32_t[]){-1, 0, 1, -1, 1};
     c.tokens = room(l, 2 * (DRAFTS + 1));
     c.accepted = room(l, 2);
     c.emitted = room(l, 2);
@@ -350,42 +361,42 @@ static cls_status logprobs(life *l)
 }
 
 const life_call life_calls[] = {
-    { "cls_sampler_create()", create, LIFE_FREE },
-    { "cls_sampler_infill()", infill, LIFE_FREE },
-    { "cls_slot_begin(), all sorts of lists", begin_rich, LIFE_SLOT },
-    { "cls_slot_begin(), greedy", begin_greedy, LIFE_SLOT },
-    { "cls_slot_begin(), mirostat", begin_mirostat, LIFE_SLOT },
-    { "cls_slot_begin(), infill", begin_infill, LIFE_SLOT },
-    { "cls_sample(), masked", masked, LIFE_STEP },
-    { "cls_draw()", draw, LIFE_STEP },
-    { "cls_sampler_infill(), again", infill, LIFE_FREE },
-    { "cls_slot_params()", change_params, LIFE_SLOT },
-    { "cls_slot_append_prompt()", append, LIFE_SLOT },
-    { "cls_slot_next_turn()", next_turn, LIFE_SLOT },
-    { "cls_sample(), reported", reported, LIFE_STEP },
-    { "cls_readback_create()", ring_create, LIFE_FREE },
-    { "cls_readback_start()", ring_start, LIFE_FREE },
-    { "cls_slot_copy()", copy, LIFE_SLOT },
-    { "cls_sampler_check()", check, LIFE_FREE },
-    { "cls_readback_get()", ring_get, LIFE_FREE },
-    { "cls_sample(), deferred", deferred, LIFE_STEP },
-    { "cls_accept()", accept, LIFE_STEP },
-    { "cls_slot_rollback()", rollback, LIFE_SLOT },
-    { "cls_slot_save(), its size", save_size, LIFE_STEP },
-    { "cls_verify()", verify, LIFE_STEP },
-    { "cls_slot_save()", save, LIFE_STEP },
-    { "cls_slot_load()", load, LIFE_SLOT },
-    { "cls_slot_reset()", reset, LIFE_SLOT },
-    { "cls_slot_begin(), again", begin_infill, LIFE_SLOT },
-    { "cls_sampler_memory()", memory, LIFE_FREE },
-    { "cls_logprobs()", logprobs, LIFE_STEP },
-    { "cls_sample()", unadorned, LIFE_STEP },
-    { "cls_head_create()", head_create, LIFE_FREE },
-    { "cls_head_logits()", head_first, LIFE_FREE },
-    { "cls_head_logits(), another map", head_second, LIFE_FREE },
-    { "cls_sample(), of the head's logits", of_head, LIFE_STEP },
-    { "cls_readback_start(), again", ring_start, LIFE_FREE },
-    { "the end", destroy, LIFE_FREE },
+    {"cls_sampler_create()", create, LIFE_FREE},
+    {"cls_sampler_infill()", infill, LIFE_FREE},
+    {"cls_slot_begin(), all sorts of lists", begin_rich, LIFE_SLOT},
+    {"cls_slot_begin(), greedy", begin_greedy, LIFE_SLOT},
+    {"cls_slot_begin(), mirostat", begin_mirostat, LIFE_SLOT},
+    {"cls_slot_begin(), infill", begin_infill, LIFE_SLOT},
+    {"cls_sample(), masked", masked, LIFE_STEP},
+    {"cls_draw()", draw, LIFE_STEP},
+    {"cls_sampler_infill(), again", infill, LIFE_FREE},
+    {"cls_slot_params()", change_params, LIFE_SLOT},
+    {"cls_slot_append_prompt()", append, LIFE_SLOT},
+    {"cls_slot_next_turn()", next_turn, LIFE_SLOT},
+    {"cls_sample(), reported", reported, LIFE_STEP},
+    {"cls_readback_create()", ring_create, LIFE_FREE},
+    {"cls_readback_start()", ring_start, LIFE_FREE},
+    {"cls_slot_copy()", copy, LIFE_SLOT},
+    {"cls_sampler_check()", check, LIFE_FREE},
+    {"cls_readback_get()", ring_get, LIFE_FREE},
+    {"cls_sample(), deferred", deferred, LIFE_STEP},
+    {"cls_accept()", accept, LIFE_STEP},
+    {"cls_slot_rollback()", rollback, LIFE_SLOT},
+    {"cls_slot_save(), its size", save_size, LIFE_STEP},
+    {"cls_verify()", verify, LIFE_STEP},
+    {"cls_slot_save()", save, LIFE_STEP},
+    {"cls_slot_load()", load, LIFE_SLOT},
+    {"cls_slot_reset()", reset, LIFE_SLOT},
+    {"cls_slot_begin(), again", begin_infill, LIFE_SLOT},
+    {"cls_sampler_memory()", memory, LIFE_FREE},
+    {"cls_logprobs()", logprobs, LIFE_STEP},
+    {"cls_sample()", unadorned, LIFE_STEP},
+    {"cls_head_create()", head_create, LIFE_FREE},
+    {"cls_head_logits()", head_first, LIFE_FREE},
+    {"cls_head_logits(), another map", head_second, LIFE_FREE},
+    {"cls_sample(), of the head's logits", of_head, LIFE_STEP},
+    {"cls_readback_start(), again", ring_start, LIFE_FREE},
+    {"the end", destroy, LIFE_FREE},
 };
 const uint32_t life_count = sizeof life_calls / sizeof life_calls[0];
 
@@ -394,7 +405,7 @@ const uint32_t life_count = sizeof life_calls / sizeof life_calls[0];
 static cl_mem half_buffer(device *d, size_t n, uint64_t seed)
 {
     uint16_t *const half = calloc(n, sizeof *half);
-    rng r = { seed };
+    rng r = {seed};
     ck_assert(half != NULL);
     for (size_t i = 0; i < n; i++)
         dtype_encode(CLS_F16, (float)rng_normal(&r), &half[i]);
@@ -416,7 +427,7 @@ static cl_mem row_buffer(device *d, uint32_t rows, uint32_t n, uint64_t seed)
 
 void life_open(life *l, device *d, cls_context *context, uint32_t vocab)
 {
-    const int32_t given[LIFE_ROWS * 2] = { 1, 2, 3, -1, 5, 6, 7, 8, 9, 39, 11, 12 };
+    const int32_t given[LIFE_ROWS * 2] = {1, 2, 3, -1, 5, 6, 7, 8, 9, 39, 11, 12};
     const uint32_t words = (vocab + 31) / 32;
     cl_int code;
     memset(l, 0, sizeof *l);
@@ -425,7 +436,8 @@ void life_open(life *l, device *d, cls_context *context, uint32_t vocab)
     l->vocab = vocab;
     l->queues[0] = clCreateCommandQueue(d->context, d->id, 0, &code);
     must_cl(code);
-    l->queues[1] = clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
+    l->queues[1] =
+        clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
     if (code != CL_SUCCESS)
         l->queues[1] = clCreateCommandQueue(d->context, d->id, 0, &code);
     must_cl(code);
@@ -451,7 +463,8 @@ void life_open(life *l, device *d, cls_context *context, uint32_t vocab)
 
 void life_close(life *l)
 {
-    const cl_mem all[] = { l->logits, l->bias, l->given, l->drafts, l->weight, l->head_bias, l->hidden, l->out, l->head_out };
+    const cl_mem all[] = {l->logits,    l->bias,   l->given, l->drafts,  l->weight,
+                          l->head_bias, l->hidden, l->out,   l->head_out};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         clReleaseMemObject(all[i]);
     for (int i = 0; i < 2; i++)
@@ -463,8 +476,10 @@ void life_close(life *l)
 void life_begin(life *l)
 {
     const uint32_t zero = 0;
-    must_cl(clEnqueueFillBuffer(l->queues[0], l->out, &zero, sizeof zero, 0, l->out_size, 0, NULL, NULL));
-    must_cl(clEnqueueFillBuffer(l->queues[0], l->head_out, &zero, sizeof zero, 0, l->head_out_size, 0, NULL, NULL));
+    must_cl(clEnqueueFillBuffer(l->queues[0], l->out, &zero, sizeof zero, 0, l->out_size, 0, NULL,
+                                NULL));
+    must_cl(clEnqueueFillBuffer(l->queues[0], l->head_out, &zero, sizeof zero, 0, l->head_out_size,
+                                0, NULL, NULL));
     must_cl(clFinish(l->queues[0]));
     memset(&l->host, 0, sizeof l->host);
 }
@@ -494,22 +509,22 @@ cls_status life_make(life *l, uint32_t i, uint32_t which)
     faulty_on = faulty_memory_on = 0;
     for (int k = 0; k < 2; k++)
         clReleaseEvent(l->waits[k]);
-    ck_assert_msg(status == CLS_OK || l->done == NULL, "%s failed and gives an event", life_calls[i].name);
+    ck_assert_msg(status == CLS_OK || l->done == NULL, "%s failed and gives an event",
+                  life_calls[i].name);
     if (l->done != NULL)
         clReleaseEvent(l->done);
     l->done = NULL;
     return status;
 }
 
-size_t life_seen_size(const life *l)
-{
-    return l->out_size + l->head_out_size + sizeof l->host;
-}
+size_t life_seen_size(const life *l) { return l->out_size + l->head_out_size + sizeof l->host; }
 
 void life_see(life *l, unsigned char *seen)
 {
     settle(l);
-    must_cl(clEnqueueReadBuffer(l->queues[0], l->out, CL_TRUE, 0, l->out_size, seen, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(l->queues[0], l->head_out, CL_TRUE, 0, l->head_out_size, seen + l->out_size, 0, NULL, NULL));
+    must_cl(
+        clEnqueueReadBuffer(l->queues[0], l->out, CL_TRUE, 0, l->out_size, seen, 0, NULL, NULL));
+    must_cl(clEnqueueReadBuffer(l->queues[0], l->head_out, CL_TRUE, 0, l->head_out_size,
+                                seen + l->out_size, 0, NULL, NULL));
     memcpy(seen + l->out_size + l->head_out_size, &l->host, sizeof l->host);
 }

@@ -13,11 +13,12 @@ typedef struct life {
     device *d;
     cls_context *context;
     uint32_t vocab;
-    cl_command_queue queues[2], queue, other; /* in order, and out of order if the device can; this call's, and not this call's */
+    cl_command_queue queues[2], queue,
+        other; /* in order, and out of order if the device can; this call's, and not this call's */
     cl_mem logits, bias, given, drafts, weight, head_bias, hidden; /* inputs */
     cl_mem out, head_out;                                          /* and what calls write */
     size_t out_size, head_out_size, at;
-    float *draft;  /* [LIFE_ROWS, vocab] probabilities */
+    float *draft; /* [LIFE_ROWS, vocab] probabilities */
     uint32_t *mask;
 
     cls_sampler *sampler;
@@ -38,7 +39,11 @@ typedef struct life {
 typedef struct life_call {
     const char *name;
     cls_status (*make)(life *l);
-    enum { LIFE_FREE, LIFE_SLOT, LIFE_STEP } what; /* the last two, slot calls and what carries them out, a lost sampler refuses */
+    enum {
+        LIFE_FREE,
+        LIFE_SLOT,
+        LIFE_STEP
+    } what; /* the last two, slot calls and what carries them out, a lost sampler refuses */
 } life_call;
 
 extern const life_call life_calls[];
@@ -52,7 +57,8 @@ void life_close(life *l);
 void life_begin(life *l);
 void life_end(life *l);
 
-/* Makes the i-th call with faults on, on one of the queues: which, 0 or 1. A call that fails has no event. */
+/* Makes the i-th call with faults on, on one of the queues: which, 0 or 1. A call that fails has no
+ * event. */
 cls_status life_make(life *l, uint32_t i, uint32_t which);
 
 /* All that is seen from outside; life_seen_size() bytes. Waits. */

@@ -37,7 +37,8 @@ static void run_alone(load *l, const stream *s)
     request q;
     for (uint32_t i = 0; i <= s->n_ancestors; i++) {
         const int own = i == s->n_ancestors;
-        const ancestor a = own ? (ancestor){s->now.number, s->now.samples, s->now.next} : s->ancestor[i];
+        const ancestor a =
+            own ? (ancestor){s->now.number, s->now.samples, s->now.next} : s->ancestor[i];
         if (i == 0)
             request_begin(&q, &w, a.number, l->alone, 0);
         else
@@ -58,13 +59,14 @@ static void complete(load *l, stream *s)
 {
     int32_t alone[2][SCRIPT_LIFE + 1];
     run_alone(l, s);
-    must_cl(clEnqueueReadBuffer(l->queue[1], l->output_alone, CL_TRUE, 0, sizeof alone, alone, 0, NULL, NULL));
+    must_cl(clEnqueueReadBuffer(l->queue[1], l->output_alone, CL_TRUE, 0, sizeof alone, alone, 0,
+                                NULL, NULL));
     for (uint32_t i = 0; i < s->got; i++)
-        ck_assert_msg(
-            alone[0][i] == s->token[i] && alone[1][i] == s->status[i],
-            "%s: %u streams: request %u (%u times a fork), sample %u of %u: token %d, status %d; alone: %d, %d",
-            l->d->name, l->slots, s->now.number, s->n_ancestors, i, s->got, s->token[i], s->status[i], alone[0][i],
-            alone[1][i]);
+        ck_assert_msg(alone[0][i] == s->token[i] && alone[1][i] == s->status[i],
+                      "%s: %u streams: request %u (%u times a fork), sample %u of %u: token %d, "
+                      "status %d; alone: %d, %d",
+                      l->d->name, l->slots, s->now.number, s->n_ancestors, i, s->got, s->token[i],
+                      s->status[i], alone[0][i], alone[1][i]);
     l->replayed++;
     s->where = NOWHERE;
 }
@@ -82,11 +84,13 @@ static void collect(load *l)
         stream *const s = row[i];
         if (s == NULL) {
             ck_assert_msg(token[i] == -1 && status[i] == CLS_ROW_SKIPPED,
-                          "%s: row %u was skipped, and has token %d, status %d", l->d->name, i, token[i], status[i]);
+                          "%s: row %u was skipped, and has token %d, status %d", l->d->name, i,
+                          token[i], status[i]);
             continue;
         }
         ck_assert_msg(!s->ended || s->got < s->ended_at || (status[i] & CLS_ROW_NO_SLOT),
-                      "%s: request %u was ended, and has status %d", l->d->name, s->now.number, status[i]);
+                      "%s: request %u was ended, and has status %d", l->d->name, s->now.number,
+                      status[i]);
         s->token[s->got] = token[i];
         s->status[s->got++] = status[i];
         s->stopped = (status[i] & (CLS_ROW_STOPPED | CLS_ROW_NO_SLOT)) != 0;
@@ -143,7 +147,8 @@ static void arrive(load *l, uint32_t slot)
         s->ended = parent->ended;
         s->n_ancestors = parent->n_ancestors + 1;
         memcpy(s->ancestor, parent->ancestor, sizeof s->ancestor);
-        s->ancestor[parent->n_ancestors] = (ancestor){parent->now.number, parent->now.samples, parent->now.next};
+        s->ancestor[parent->n_ancestors] =
+            (ancestor){parent->now.number, parent->now.samples, parent->now.next};
         request_fork(&s->now, &l->world, l->requests, l->sampler, slot);
         l->forks++;
     } else {
@@ -210,7 +215,8 @@ static stream *visit(load *l, uint32_t slot)
     stream *s = l->of_slot[slot];
     if (s != NULL) {
         const int over = s->now.next == s->now.n_changes && (s->stopped || s->ended);
-        if (l->closing || l->rush || over || s->now.samples == s->now.life || rng_below(&l->r, 500) == 0) {
+        if (l->closing || l->rush || over || s->now.samples == s->now.life ||
+            rng_below(&l->r, 500) == 0) {
             leave(l, s);
             s = NULL;
         }
@@ -245,8 +251,8 @@ void load_step(load *l)
         l->ahead = 8 + rng_below(&l->r, DEPTH - 8);
         l->arrivals = l->steps == 0 ? 1 : arrivals[rng_below(&l->r, 4)];
     }
-    if (any != NULL && any->now.samples < any->now.life && l->parked[park_at] == NULL && !l->closing &&
-        rng_below(&l->r, 24) == 0)
+    if (any != NULL && any->now.samples < any->now.life && l->parked[park_at] == NULL &&
+        !l->closing && rng_below(&l->r, 24) == 0)
         park(l, any, &l->parked[park_at]);
     for (uint32_t slot = 0; slot < l->slots; slot++)
         row[(slot + shift) % l->slots] = visit(l, slot);
@@ -254,12 +260,13 @@ void load_step(load *l)
         map[i] = row[i] != NULL ? (int32_t)row[i]->slot : -1;
         if (row[i] == NULL)
             continue;
-        memcpy(logits + (size_t)i * VOCAB, l->logits + (size_t)request_logits(&row[i]->now, &l->world, LOGITS) * VOCAB,
+        memcpy(logits + (size_t)i * VOCAB,
+               l->logits + (size_t)request_logits(&row[i]->now, &l->world, LOGITS) * VOCAB,
                VOCAB * sizeof *logits);
         request_sampled(&row[i]->now);
     }
-    must_cl(clEnqueueWriteBuffer(l->queue[0], l->input, CL_FALSE, 0, (size_t)l->slots * VOCAB * sizeof *logits, logits,
-                                 0, NULL, NULL));
+    must_cl(clEnqueueWriteBuffer(l->queue[0], l->input, CL_FALSE, 0,
+                                 (size_t)l->slots * VOCAB * sizeof *logits, logits, 0, NULL, NULL));
     cls_step_default(&step, sizeof step);
     step.rows = l->slots;
     step.logits.buffer = l->input;
@@ -271,7 +278,8 @@ void load_step(load *l)
         l->busy++;
     }
     must(status);
-    must(cls_readback_start(l->readback, l->queue[0], &output, 2 * l->slots * sizeof(int32_t), 0, NULL, &ticket));
+    must(cls_readback_start(l->readback, l->queue[0], &output, 2 * l->slots * sizeof(int32_t), 0,
+                            NULL, &ticket));
     must_cl(clFlush(l->queue[0]));
     ck_assert_uint_eq(ticket, l->started);
     l->started++;
@@ -342,8 +350,8 @@ void load_open(load *l, device *d, uint32_t streams)
     l->input = buffer_of(d, (size_t)streams * VOCAB * sizeof(float), NULL);
     l->output = buffer_of(d, 2 * streams * sizeof(int32_t), NULL);
     l->output_alone = buffer_of(d, 2 * (SCRIPT_LIFE + 1) * sizeof(int32_t), NULL);
-    must(cls_readback_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), 2 * streams * sizeof(int32_t), DEPTH,
-                             &l->readback));
+    must(cls_readback_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0),
+                             2 * streams * sizeof(int32_t), DEPTH, &l->readback));
     l->row = zeroes((size_t)DEPTH * streams, sizeof(stream *));
     l->of_slot = zeroes(streams, sizeof(stream *));
     l->n_streams = 4 * streams + 64;

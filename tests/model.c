@@ -6,15 +6,9 @@
 
 #include "fixture.h"
 
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-static int is_token(const model *m, int32_t id)
-{
-    return id >= 0 && (uint32_t)id < m->vocab;
-}
+static int is_token(const model *m, int32_t id) { return id >= 0 && (uint32_t)id < m->vocab; }
 
 static void push(model *m, int32_t id, int is_output)
 {
@@ -38,8 +32,8 @@ static void set_params(model *m, const cls_params *p)
         m->stop[i] = p->stop_ids[i];
 }
 
-void model_begin(model *m, const cls_params *params, const int32_t *prompt, uint32_t n_prompt, const int32_t *output,
-                 uint32_t n_output)
+void model_begin(model *m, const cls_params *params, const int32_t *prompt, uint32_t n_prompt,
+                 const int32_t *output, uint32_t n_output)
 {
     m->begun = 1;
     m->n = m->outputs = m->since = m->longest = 0;
@@ -110,7 +104,9 @@ static int32_t ends(const model *m, int32_t token, uint32_t outputs)
     for (uint32_t i = 0; i < m->params.stop_count && outputs >= m->params.min_tokens; i++)
         if (m->stop[i] == token)
             return CLS_ROW_STOPPED;
-    return m->params.max_tokens != 0 && outputs >= m->params.max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0;
+    return m->params.max_tokens != 0 && outputs >= m->params.max_tokens
+               ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
+               : 0;
 }
 
 int model_stopped(const model *m)
@@ -125,8 +121,8 @@ void model_accept(model *m, int32_t token)
         push(m, token, 1);
 }
 
-void model_next(const model *m, const float *logits, const uint32_t *position, int32_t invalid_token, int32_t *token,
-                int32_t *status)
+void model_next(const model *m, const float *logits, const uint32_t *position,
+                int32_t invalid_token, int32_t *token, int32_t *status)
 {
     const uint32_t window = m->params.penalty_window;
     int32_t kind[2][MODEL_TOKENS]; /* prompt, output */
@@ -165,12 +161,14 @@ const char *model_words(const model *m)
 {
     static char words[400];
     const cls_params *const p = &m->params;
-    snprintf(words, sizeof words,
-             "%s, %u tokens, %u of them output, longest %u, counting from %u, position %u, T %g, k %d, p %g, repetition %g, "
-             "frequency %g, presence %g, scope %d, window %u, max_tokens %u, %u biases, %u stop ids",
-             m->begun ? "begun" : "not begun", m->n, m->outputs, m->longest, m->since, m->position, (double)p->temperature,
-             p->top_k, (double)p->top_p, (double)p->repetition_penalty, (double)p->frequency_penalty,
-             (double)p->presence_penalty, p->penalty_scope, p->penalty_window, p->max_tokens, p->logit_bias_count,
-             p->stop_count);
+    snprintf(
+        words, sizeof words,
+        "%s, %u tokens, %u of them output, longest %u, counting from %u, position %u, T %g, k %d, "
+        "p %g, repetition %g, "
+        "frequency %g, presence %g, scope %d, window %u, max_tokens %u, %u biases, %u stop ids",
+        m->begun ? "begun" : "not begun", m->n, m->outputs, m->longest, m->since, m->position,
+        (double)p->temperature, p->top_k, (double)p->top_p, (double)p->repetition_penalty,
+        (double)p->frequency_penalty, (double)p->presence_penalty, p->penalty_scope,
+        p->penalty_window, p->max_tokens, p->logit_bias_count, p->stop_count);
     return words;
 }

@@ -26,8 +26,8 @@ typedef struct model {
 } model;
 
 /* As the slot calls of the same names. */
-void model_begin(model *m, const cls_params *params, const int32_t *prompt, uint32_t n_prompt, const int32_t *output,
-                 uint32_t n_output);
+void model_begin(model *m, const cls_params *params, const int32_t *prompt, uint32_t n_prompt,
+                 const int32_t *output, uint32_t n_output);
 void model_append(model *m, const int32_t *ids, uint32_t n);
 void model_next_turn(model *m, const int32_t *ids, uint32_t n);
 void model_params(model *m, const cls_params *params);
@@ -40,8 +40,8 @@ uint32_t model_can_roll_back(const model *m);
 
 /* The request's next token and status, by float32 logits [vocab]. position: in
  * place of the request's own, or NULL. */
-void model_next(const model *m, const float *logits, const uint32_t *position, int32_t invalid_token, int32_t *token,
-                int32_t *status);
+void model_next(const model *m, const float *logits, const uint32_t *position,
+                int32_t invalid_token, int32_t *token, int32_t *status);
 
 /* The request in words: for messages. Static memory. */
 const char *model_words(const model *m);

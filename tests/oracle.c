@@ -18,7 +18,10 @@ static double meant(float x)
     return fabsf(x) < FLT_MIN ? 0.0 : (double)x;
 }
 
-static int is_token(const cls_host_row *row, int32_t id) { return id >= 0 && (uint32_t)id < row->vocab; }
+static int is_token(const cls_host_row *row, int32_t id)
+{
+    return id >= 0 && (uint32_t)id < row->vocab;
+}
 
 static int is_allowed(const cls_host_row *row, uint32_t i)
 {
@@ -45,8 +48,8 @@ static int by_value_then_id(const void *a, const void *b)
 }
 
 /* The tokens that can be drawn, and what is wrong with the row. */
-static void read_row(oracle *o, const cls_host_row *row, const oracle_touch *touches, const float *rounded,
-                     entry *entries)
+static void read_row(oracle *o, const cls_host_row *row, const oracle_touch *touches,
+                     const float *rounded, entry *entries)
 {
     for (uint32_t i = 0; i < row->vocab; i++)
         o->top[i / 1024] = -INFINITY;
@@ -56,15 +59,16 @@ static void read_row(oracle *o, const cls_host_row *row, const oracle_touch *tou
         if (!is_allowed(row, i) || touches[i].unlisted)
             continue;
         if (row->bias != NULL)
-            x += dtype_decode(row->bias_dtype, (const char *)row->bias + i * dtype_size(row->bias_dtype));
+            x += dtype_decode(row->bias_dtype,
+                              (const char *)row->bias + i * dtype_size(row->bias_dtype));
         if (isnan(x))
             o->status |= CLS_ROW_NAN;
         if (isinf(x) && x > 0)
             o->status |= CLS_ROW_INF;
         const double y = oracle_adjusted(row, i, x, &touches[i], &error);
         if (!(fabs(y - (double)rounded[i]) <= error) && (double)rounded[i] != y)
-            snprintf(o->fault, sizeof o->fault, "token %u becomes %.9g, not %.9g +- %g", (unsigned)i,
-                     (double)rounded[i], y, error);
+            snprintf(o->fault, sizeof o->fault, "token %u becomes %.9g, not %.9g +- %g",
+                     (unsigned)i, (double)rounded[i], y, error);
         entries[o->finite].value = (double)rounded[i];
         entries[o->finite].id = i;
         o->finite += !isinf(y);
@@ -85,7 +89,9 @@ int oracle_stops(const cls_host_row *row, int32_t token)
     for (uint32_t i = 0; i < row->params->stop_count && outputs >= row->params->min_tokens; i++)
         if (row->params->stop_ids[i] == token)
             return CLS_ROW_STOPPED;
-    return row->params->max_tokens && outputs >= row->params->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0;
+    return row->params->max_tokens && outputs >= row->params->max_tokens
+               ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
+               : 0;
 }
 
 /* Whether it ended with its latest output. */
@@ -102,7 +108,8 @@ static int has_stopped(const cls_host_row *row)
 
 static double next_top_p(const cls_params *p, double top_p, int32_t token)
 {
-    return token == p->top_p_reset_id ? (double)p->top_p : fmax(top_p * (double)p->top_p_decay, (double)p->top_p_min);
+    return token == p->top_p_reset_id ? (double)p->top_p
+                                      : fmax(top_p * (double)p->top_p_decay, (double)p->top_p_min);
 }
 
 static int decays(const cls_params *p)
@@ -162,7 +169,8 @@ static double measure(const oracle *o, double *depth)
 /* Adaptive p: a depth in bits by how far a probability is from the one aimed at. */
 static double adapted(const oracle *o, double q)
 {
-    const double target = (double)o->params->adaptive_target, average = (double)o->mode.sum / o->mode.weight;
+    const double target = (double)o->params->adaptive_target,
+                 average = (double)o->mode.sum / o->mode.weight;
     const double aim = fmax(0.0, fmin(1.0, 2.0 * target - average)), d = fabs(q - aim) / 0.3;
     return 10.0 * d * d / (1.0 + d) * 1.4426950408889634;
 }
@@ -215,22 +223,27 @@ const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_host_mod
     if (!after->begun)
         snprintf(fault, sizeof fault, "the mode has not begun");
     if (p->mirostat != 0 && p->temperature >= 1e-5f && total > 0.0) {
-        const double tau = (double)p->mirostat_tau, eta = (double)p->mirostat_eta, surprise = bits + log2(total);
+        const double tau = (double)p->mirostat_tau, eta = (double)p->mirostat_eta,
+                     surprise = bits + log2(total);
         const double move = fmax(-512.0, fmin(512.0, eta * (surprise - tau)));
         const double mu = fmax(-512.0, fmin(512.0, o->mode.mu * 0x1p-20 - move));
-        const double error = 4e-6 + eta * (1e-5 + surprise * (4e-7 + o->scale_error)) + 6e-8 * fabs(surprise - tau);
+        const double error =
+            4e-6 + eta * (1e-5 + surprise * (4e-7 + o->scale_error)) + 6e-8 * fabs(surprise - tau);
         if (fabs(after->mu * 0x1p-20 - mu) > error)
             snprintf(fault, sizeof fault, "mu is %.9g, not %.9g", after->mu * 0x1p-20, mu);
     }
     if (adapts(p) && total > 0.0) {
         const double q = exp2(-bits) / total, decay = (double)p->adaptive_decay;
-        const double sum = q + decay * o->mode.sum * 0x1p-24, weight = 1.0 + decay * o->mode.weight * 0x1p-24;
+        const double sum = q + decay * o->mode.sum * 0x1p-24,
+                     weight = 1.0 + decay * o->mode.weight * 0x1p-24;
         if (fabs(after->sum * 0x1p-24 - sum) > 3e-6 + 2.0 * o->scale_error * (bits + 4.0) ||
             fabs(after->weight * 0x1p-24 - weight) > 1e-6)
-            snprintf(fault, sizeof fault, "adaptive p's averages are %.9g of %.9g, not %.9g of %.9g",
+            snprintf(fault, sizeof fault,
+                     "adaptive p's averages are %.9g of %.9g, not %.9g of %.9g",
                      after->sum * 0x1p-24, after->weight * 0x1p-24, sum, weight);
     }
-    if (decays(p) && fabs(after->top_p * 0x1p-32 - next_top_p(p, o->top_p, token)) > 1e-9 + o->top_p_error)
+    if (decays(p) &&
+        fabs(after->top_p * 0x1p-32 - next_top_p(p, o->top_p, token)) > 1e-9 + o->top_p_error)
         snprintf(fault, sizeof fault, "top-p is %.9g, not %.9g", after->top_p * 0x1p-32,
                  next_top_p(p, o->top_p, token));
     return *fault ? fault : NULL;
@@ -299,8 +312,8 @@ double oracle_logprob_raw(const float *logits, uint32_t vocab, int32_t token)
     return meant(logits[token]) - max - (double)logl(total);
 }
 
-int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws, double *statistic,
-                      double *limit)
+int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
+                      double *statistic, double *limit)
 {
     double rest_expected = 0, rest_counted = 0, sum = 0;
     uint32_t cells = 0;

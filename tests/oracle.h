@@ -17,21 +17,21 @@
 
 typedef struct oracle {
     uint32_t vocab;
-    int status;       /* the cls_row_status bits that the row should get, but for a token that stops it */
-    uint32_t finite;  /* tokens that can be drawn at all */
-    double *top;      /* of each 1,024 tokens the largest of them, or -inf: weights are in units of it */
-    uint32_t *order;  /* [finite] ids, most likely first */
-    double *value;    /* [finite] their adjusted logits */
-    double scale;     /* of the final distribution: 1 / temperature ... */
+    int status; /* the cls_row_status bits that the row should get, but for a token that stops it */
+    uint32_t finite; /* tokens that can be drawn at all */
+    double *top; /* of each 1,024 tokens the largest of them, or -inf: weights are in units of it */
+    uint32_t *order;    /* [finite] ids, most likely first */
+    double *value;      /* [finite] their adjusted logits */
+    double scale;       /* of the final distribution: 1 / temperature ... */
     double scale_error; /* ... and how far off it may be, of itself */
-    uint8_t *keep;    /* [finite] whether it is in the final set */
-    uint32_t kept;    /* how many are */
-    int32_t only;     /* infill's last resort: this token alone, whatever its logit; else -1 */
-    int none;         /* the status of a row that infill leaves without a token */
-    int undecided;    /* roundings decided more than can be followed: nothing after them is known */
-    char fault[240];  /* what the library did wrong, or "" */
+    uint8_t *keep;      /* [finite] whether it is in the final set */
+    uint32_t kept;      /* how many are */
+    int32_t only;       /* infill's last resort: this token alone, whatever its logit; else -1 */
+    int none;           /* the status of a row that infill leaves without a token */
+    int undecided;   /* roundings decided more than can be followed: nothing after them is known */
+    char fault[240]; /* what the library did wrong, or "" */
     const cls_params *params;
-    cls_host_mode mode; /* before the token; begun */
+    cls_host_mode mode;        /* before the token; begun */
     double top_p, top_p_error; /* decayed, if it decays */
 } oracle;
 
@@ -65,8 +65,8 @@ int oracle_stops(const cls_host_row *row, int32_t token);
 /* Whether counts of draws follow probs: the chi-square statistic's quantile for
  * alpha 1e-6 is not exceeded, cells expecting fewer than 5 taken together, and
  * nothing was drawn that has no probability. */
-int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws, double *statistic,
-                      double *limit);
+int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
+                      double *statistic, double *limit);
 
 /* ------------------------------------------------------------ its parts */
 
@@ -81,7 +81,8 @@ void oracle_touches(const cls_host_row *row, oracle_touch *of);
 
 /* The row's logit of a token, whose raw one is x, with every adjustment but the
  * mask and the dense bias. *error: how far off float32 may be. */
-double oracle_adjusted(const cls_host_row *row, uint32_t id, float x, const oracle_touch *t, double *error);
+double oracle_adjusted(const cls_host_row *row, uint32_t id, float x, const oracle_touch *t,
+                       double *error);
 
 /* Fills [vocab] logits as the chain sees them, by the single float32 operations
  * of cl/core/arithmetic.h: requests.c. */
@@ -108,7 +109,7 @@ typedef struct oracle_set {
 } oracle_set;
 void oracle_stage(oracle *o, oracle_set *s, const cls_host_row *row, int stage);
 #define ORACLE_INFILL_MOST 128 /* tokens that infill looks at */
-#define ORACLE_MIROSTAT 100 /* of either kind, beside the stages of clsample.h */
+#define ORACLE_MIROSTAT 100    /* of either kind, beside the stages of clsample.h */
 
 /* A stage that is on, from the parameters. */
 int oracle_is_on(const cls_params *p, uint32_t vocab, int stage);

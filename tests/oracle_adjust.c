@@ -81,7 +81,8 @@ static uint32_t since_breaker(const cls_params *p, const int32_t *id, uint32_t n
         int64_t longest = -1;
         for (uint32_t b = 0; b < p->dry_breaker_count; b++) {
             const cls_sequence *const breaker = &p->dry_breakers[b];
-            if (breaker->count - 1 <= i && memcmp(head, breaker->ids, breaker->count * sizeof *head) == 0 &&
+            if (breaker->count - 1 <= i &&
+                memcmp(head, breaker->ids, breaker->count * sizeof *head) == 0 &&
                 (int64_t)breaker->count - 1 > longest)
                 longest = breaker->count - 1;
         }
@@ -93,12 +94,14 @@ static uint32_t since_breaker(const cls_params *p, const int32_t *id, uint32_t n
 
 static void repeat_penalties(const cls_params *p, const story *s, oracle_touch *of)
 {
-    const uint32_t seen = s->n - s->first, n = p->dry_window != 0 && p->dry_window < seen ? p->dry_window : seen;
+    const uint32_t seen = s->n - s->first,
+                   n = p->dry_window != 0 && p->dry_window < seen ? p->dry_window : seen;
     const int32_t *const id = s->id + s->n - n;
     if (p->dry_multiplier == 0.0f || !(p->dry_base >= 1.0f) || n <= p->dry_allowed_length)
         return;
     const uint32_t most = since_breaker(p, id, n);
-    const int64_t max_exponent = p->dry_base > 1.000001f ? (int64_t)(88.7228391 / log((double)p->dry_base)) : 0;
+    const int64_t max_exponent =
+        p->dry_base > 1.000001f ? (int64_t)(88.7228391 / log((double)p->dry_base)) : 0;
     if (most < p->dry_allowed_length)
         return;
     for (uint32_t j = 0; j + 1 < n; j++) {
@@ -153,7 +156,8 @@ static double meant(float x)
 
 static double limited(double x) { return fmax(-(double)FLT_MAX, fmin(x, (double)FLT_MAX)); }
 
-double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracle_touch *t, double *error)
+double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracle_touch *t,
+                       double *error)
 {
     const cls_params *const p = row->params;
     const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
@@ -172,8 +176,10 @@ double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracl
         *error += 0x1p-23 * (fabs(y) + fabs(bias));
     }
     if (t->prompt + t->output > 0) {
-        y = limited(y > 0.0 ? y / (double)p->repetition_penalty : y * (double)p->repetition_penalty);
-        *error = *error * fmax((double)p->repetition_penalty, 1.0 / (double)p->repetition_penalty) + 0x1p-23 * fabs(y);
+        y = limited(y > 0.0 ? y / (double)p->repetition_penalty
+                            : y * (double)p->repetition_penalty);
+        *error = *error * fmax((double)p->repetition_penalty, 1.0 / (double)p->repetition_penalty) +
+                 0x1p-23 * fabs(y);
     }
     if (counted > 0) {
         const double often = (double)p->frequency_penalty * fmin(counted, 65535.0),

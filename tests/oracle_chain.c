@@ -72,7 +72,7 @@ static cls_params shortened(const cls_params *p, const int *stages, int n)
         to.stages[i] = (uint8_t)stages[i];
         has |= stages[i] < 32 ? 1u << stages[i] : 0u; /* mirostat is beyond */
     }
-#define UNLESS(stage, field)    \
+#define UNLESS(stage, field) \
     if (!(has & 1u << (stage))) \
         to.field = off.field;
     UNLESS(CLS_STAGE_TEMPERATURE, temperature)
@@ -98,12 +98,15 @@ static void measure(const oracle *o, oracle_set *s)
     const double top = o->value[s->place[0]], bits = o->scale * 1.4426950408889634;
     long double total = 0, moved = 0, lost = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        const double depth = (top - o->value[s->place[i]]) * bits, of_tile = (top - o->top[o->order[s->place[i]] / 1024]) * bits;
+        const double depth = (top - o->value[s->place[i]]) * bits,
+                     of_tile = (top - o->top[o->order[s->place[i]] / 1024]) * bits;
         s->depth[i] = depth;
         s->weight[i] = exp2(-depth);
         total += (long double)s->weight[i];
         moved += s->weight[i] > 0.0 ? (long double)(s->weight[i] * depth) : 0.0L;
-        lost += depth < 64.0 ? (long double)(fmin(s->weight[i], exp2(-29.0 - fmax(0.0, of_tile))) * depth) : 0.0L;
+        lost += depth < 64.0
+                    ? (long double)(fmin(s->weight[i], exp2(-29.0 - fmax(0.0, of_tile))) * depth)
+                    : 0.0L;
     }
     s->total = (double)total;
     s->slack = 1e-6 + o->scale_error * (double)(moved / total);
@@ -112,8 +115,9 @@ static void measure(const oracle *o, oracle_set *s)
 
 static int blame(oracle *o, int stage, const char *what, int32_t id)
 {
-    static const char *const names[] = {"",        "temperature", "top-k",  "top-p", "min-p", "top-n-sigma",
-                                        "typical", "XTC",         "p-less", "infill"};
+    static const char *const names[] = {"",       "temperature", "top-k",   "top-p",
+                                        "min-p",  "top-n-sigma", "typical", "XTC",
+                                        "p-less", "infill"};
     snprintf(o->fault, sizeof o->fault, "after the stage of %s: %s (token %d)",
              stage == ORACLE_MIROSTAT ? "mirostat" : names[stage], what, (int)id);
     return 0;
@@ -162,9 +166,10 @@ static int settle(oracle *o, oracle_set *s, int stage, const cls_host_result *li
 static int ties_are_right(oracle *o, const oracle_set *s, int stage)
 {
     for (uint32_t i = 1; i < s->n && stage != CLS_STAGE_XTC && stage != CLS_STAGE_INFILL; i++)
-        if (o->value[s->place[i]] == o->value[s->place[i - 1]] && (s->verdict[i] & 1) > (s->verdict[i - 1] & 1))
-            return o->undecided ||
-                   blame(o, stage, "kept before an equal one of lower id", (int32_t)o->order[s->place[i]]);
+        if (o->value[s->place[i]] == o->value[s->place[i - 1]] &&
+            (s->verdict[i] & 1) > (s->verdict[i - 1] & 1))
+            return o->undecided || blame(o, stage, "kept before an equal one of lower id",
+                                         (int32_t)o->order[s->place[i]]);
     return 1;
 }
 
@@ -186,7 +191,8 @@ static int run_chain(oracle *o, const cls_host_row *row, oracle_set *s, float *p
         oracle_stage(o, s, row, stages[i]);
         if (stages[i] == CLS_STAGE_TEMPERATURE)
             measure(o, s);
-        if (probs != NULL && (stages[i] != CLS_STAGE_TEMPERATURE || o->params->dynatemp_range > 0.0f)) {
+        if (probs != NULL &&
+            (stages[i] != CLS_STAGE_TEMPERATURE || o->params->dynatemp_range > 0.0f)) {
             cls_host_row shorter = *row;
             cls_params p = shortened(o->params, stages, i + 1);
             cls_host_result result = {.struct_size = sizeof result, .probs = probs};
@@ -211,9 +217,13 @@ int oracle_run(oracle *o, const cls_host_row *row, int follow)
 {
     const size_t size = (o->finite + 1) * sizeof(double);
     float *const probs = follow ? malloc(o->vocab * sizeof *probs) : NULL;
-    oracle_set s = {
-        .n = o->finite, .place = malloc(size), .depth = malloc(size), .weight = malloc(size), .verdict = malloc(size)};
-    if (s.place == NULL || s.depth == NULL || s.weight == NULL || s.verdict == NULL || (follow && probs == NULL))
+    oracle_set s = {.n = o->finite,
+                    .place = malloc(size),
+                    .depth = malloc(size),
+                    .weight = malloc(size),
+                    .verdict = malloc(size)};
+    if (s.place == NULL || s.depth == NULL || s.weight == NULL || s.verdict == NULL ||
+        (follow && probs == NULL))
         abort();
     o->scale = 1.0;
     o->scale_error = 0.0;

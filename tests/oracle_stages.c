@@ -17,11 +17,20 @@ static double most_of(double a, double b) { return a > b ? a : b; }
 static double at_most(double depth) { return depth < 64.0 ? depth : INFINITY; }
 
 /* How far off a depth, or an information, may be. */
-static double depth_error(const oracle *o, double depth) { return depth * (DEPTH_ERROR + o->scale_error); }
+static double depth_error(const oracle *o, double depth)
+{
+    return depth * (DEPTH_ERROR + o->scale_error);
+}
 
-static double value_at(const oracle *o, const oracle_set *s, uint32_t i) { return o->value[s->place[i]]; }
+static double value_at(const oracle *o, const oracle_set *s, uint32_t i)
+{
+    return o->value[s->place[i]];
+}
 
-static int32_t id_at(const oracle *o, const oracle_set *s, uint32_t i) { return (int32_t)o->order[s->place[i]]; }
+static int32_t id_at(const oracle *o, const oracle_set *s, uint32_t i)
+{
+    return (int32_t)o->order[s->place[i]];
+}
 
 static uint32_t floor_of(const cls_host_row *row, const oracle_set *s)
 {
@@ -39,13 +48,16 @@ static void keep_first(oracle_set *s, uint32_t least, uint32_t kept, uint32_t mo
     }
 }
 
-static void keep_first_or_floor(oracle_set *s, uint32_t fewest, uint32_t least, uint32_t kept, uint32_t most)
+static void keep_first_or_floor(oracle_set *s, uint32_t fewest, uint32_t least, uint32_t kept,
+                                uint32_t most)
 {
-    keep_first(s, least > fewest ? least : fewest, kept > fewest ? kept : fewest, most > fewest ? most : fewest);
+    keep_first(s, least > fewest ? least : fewest, kept > fewest ? kept : fewest,
+               most > fewest ? most : fewest);
 }
 
 /* Keeps what is at most so deep, `under` less or `over` more being uncertain. */
-static void keep_to_depth(const oracle *o, oracle_set *s, uint32_t fewest, double most, double under, double over)
+static void keep_to_depth(const oracle *o, oracle_set *s, uint32_t fewest, double most,
+                          double under, double over)
 {
     uint32_t count[3] = {0, 0, 0};
     for (uint32_t i = 0; i < s->n; i++) {
@@ -99,7 +111,8 @@ static void top_n_sigma(oracle_set *s, const oracle *o, uint32_t fewest)
         mean += (long double)(top - value_at(o, s, i)) / s->n;
     for (uint32_t i = 0; i < s->n; i++)
         variance += powl((long double)(top - value_at(o, s, i)) - mean, 2) / s->n;
-    const double deviation = (double)sqrtl(variance), limit = sigmas * deviation, unit = range * 0x1p-19;
+    const double deviation = (double)sqrtl(variance), limit = sigmas * deviation,
+                 unit = range * 0x1p-19;
     const double error = limit * 3e-6 + sigmas * unit * (unit / deviation + 0x1p-12);
     for (uint32_t i = 0; i < s->n; i++)
         for (int side = 0; side < 3; side++)
@@ -178,12 +191,13 @@ static void typical_p(oracle_set *s, const oracle *o, uint32_t fewest)
 static uint32_t coin(const cls_host_row *row)
 {
     const cls_params *const p = row->params;
-    uint32_t c[4] = {row->position, 1u | row->draw << 8, (uint32_t)p->stream, (uint32_t)(p->stream >> 32)};
+    uint32_t c[4] = {row->position, 1u | row->draw << 8, (uint32_t)p->stream,
+                     (uint32_t)(p->stream >> 32)};
     uint32_t k0 = (uint32_t)p->seed, k1 = (uint32_t)(p->seed >> 32);
     for (int i = 0; i < 10; i++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
         const uint64_t a = (uint64_t)c[0] * 0xD2511F53u, b = (uint64_t)c[2] * 0xCD9E8D57u;
-        const uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c[3] ^ k1,
-                                  (uint32_t)a};
+        const uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k0, (uint32_t)b,
+                                  (uint32_t)(a >> 32) ^ c[3] ^ k1, (uint32_t)a};
         for (int n = 0; n < 4; n++)
             c[n] = next[n];
     }
@@ -200,7 +214,8 @@ static void xtc(oracle_set *s, const oracle *o, const cls_host_row *row, uint32_
         return;
     for (uint32_t i = 0; i < s->n; i++)
         for (int side = 0; side < 3; side++)
-            count[side] += s->depth[i] <= depth + (side - 1) * (BITS_ERROR + depth_error(o, s->depth[i]));
+            count[side] +=
+                s->depth[i] <= depth + (side - 1) * (BITS_ERROR + depth_error(o, s->depth[i]));
     for (int side = 0; side < 3; side++)
         drop[side] = count[side] >= 2 && s->n - (count[side] - 1) >= fewest ? count[side] - 1 : 0;
     for (uint32_t i = 0; i < drop[1]; i++)
@@ -219,7 +234,8 @@ static void p_less(oracle_set *s, const oracle *o, uint32_t fewest)
     for (uint32_t i = 0; i < s->n; i++)
         squares += (long double)(s->weight[i] * s->weight[i]);
     /* As likely as the sum is kept: roundings decide for the token. */
-    keep_to_depth(o, s, fewest, log2(s->total) - (double)log2l(squares) + 2e-6, 2e-6, 2.0 * BITS_ERROR);
+    keep_to_depth(o, s, fewest, log2(s->total) - (double)log2l(squares) + 2e-6, 2e-6,
+                  2.0 * BITS_ERROR);
 }
 
 static double dynamic(const cls_params *p, double entropy, uint32_t n, double exponent)
@@ -237,12 +253,15 @@ static void temperature(oracle_set *s, oracle *o)
     o->scale = 1.0 / (double)p->temperature;
     if (!(p->dynatemp_range > 0.0f) || s->n == 1)
         return;
-    const double e = (double)p->dynatemp_exponent, mean = mean_depth(s), entropy = log2(s->total) + mean;
+    const double e = (double)p->dynatemp_exponent, mean = mean_depth(s),
+                 entropy = log2(s->total) + mean;
     const double error = 4e-6 + s->lost + depth_error(o, mean), t = dynamic(p, entropy, s->n, e);
     const double rounded = e * 65536.0 == floor(e * 65536.0) ? 0.0 : 0x1p-17;
     const double offset = 1.2e-7 * ((double)p->temperature + (double)p->dynatemp_range);
     /* Nothing but the top has weight: an entropy below the unit is 0. */
-    const double least = dynamic(p, entropy < error ? 0.0 : (entropy - error) * (1 - 2e-6), s->n, e + rounded) - offset;
+    const double least =
+        dynamic(p, entropy < error ? 0.0 : (entropy - error) * (1 - 2e-6), s->n, e + rounded) -
+        offset;
     const double most = dynamic(p, (entropy + error) * (1 + 2e-6), s->n, e - rounded) + offset;
     if (most < 1e-5) {
         keep_first(s, 1, 1, 1);
@@ -388,7 +407,8 @@ static void mirostat(oracle_set *s, const oracle *o, const cls_host_row *row)
     for (int side = 0; side < 3; side++) {
         double k[3];
         for (int slope = 0; slope < 3; slope++) /* not monotone in the slope */
-            k[slope] = mirostat_1(most_of(0.0, terms / squares + (slope - 1) * error), mu, o->vocab, side - 1);
+            k[slope] = mirostat_1(most_of(0.0, terms / squares + (slope - 1) * error), mu, o->vocab,
+                                  side - 1);
         const double low = fmin(k[0], fmin(k[1], k[2])), high = most_of(k[0], most_of(k[1], k[2]));
         const double kept = side == 0 ? low : side == 1 ? k[1] : high;
         count[side] = kept < 1.0 ? 1 : kept < s->n ? (uint32_t)kept : s->n;
@@ -399,7 +419,9 @@ static void mirostat(oracle_set *s, const oracle *o, const cls_host_row *row)
 void oracle_stage(oracle *o, oracle_set *s, const cls_host_row *row, int stage)
 {
     const uint32_t fewest = floor_of(row, s);
-    const uint32_t k = o->params->top_k > 0 && (uint32_t)o->params->top_k < s->n ? (uint32_t)o->params->top_k : s->n;
+    const uint32_t k = o->params->top_k > 0 && (uint32_t)o->params->top_k < s->n
+                           ? (uint32_t)o->params->top_k
+                           : s->n;
     switch (stage) {
     case CLS_STAGE_TEMPERATURE:
         temperature(s, o);
@@ -410,7 +432,8 @@ void oracle_stage(oracle *o, oracle_set *s, const cls_host_row *row, int stage)
     case CLS_STAGE_TOP_P:
         top_p(s, o, fewest);
         break;
-    case CLS_STAGE_MIN_P: /* what is less than 2^-100 bits under the maximum counts as the maximum */
+    case CLS_STAGE_MIN_P: /* what is less than 2^-100 bits under the maximum counts as the maximum
+                           */
         keep_to_depth(o, s, fewest, most_of(-log2((double)o->params->min_p), 0x1p-100), 0.0, 0.0);
         break;
     case CLS_STAGE_TOP_N_SIGMA:

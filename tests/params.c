@@ -21,7 +21,8 @@ static void random_stages(cls_params *p, uint32_t vocab, rng *r)
     }
     memset(p->stages, 0, sizeof p->stages);
     for (uint32_t i = 0; i < CLS_STAGE_INFILL; i++)
-        if (stages[i] == CLS_STAGE_TEMPERATURE || oracle_is_on(p, vocab, stages[i]) || rng_below(r, 2))
+        if (stages[i] == CLS_STAGE_TEMPERATURE || oracle_is_on(p, vocab, stages[i]) ||
+            rng_below(r, 2))
             p->stages[n++] = stages[i];
 }
 
@@ -58,7 +59,8 @@ void params_random(cls_params *p, uint32_t vocab, rng *r)
     static const float top_ps[] = {0.0f, 1e-8f, 0.3f, 0.9f, 0.9f, 1.0f - 1e-7f, 1.0f, 1.0f};
     static const float min_ps[] = {0.0f, 0.0f, 0.0f, 1e-6f, 0.05f, 1.0f};
     const int32_t v = (int32_t)vocab;
-    const int32_t top_ks[] = {-1, 0, 0, 0, 0, 1, 2, 15, 16, 17, 50, 50, 255, 256, 257, 600, v - 1, v, 1 << 30};
+    const int32_t top_ks[] = {-1, 0,  0,   0,   0,   1,   2,     15, 16,     17,
+                              50, 50, 255, 256, 257, 600, v - 1, v,  1 << 30};
     p->chain = (int32_t)rng_below(r, 5);
     p->chain = p->chain < CLS_CHAIN_CUSTOM ? p->chain : CLS_CHAIN_CUSTOM;
     p->temperature = ANY(temperatures, r);
@@ -74,8 +76,10 @@ void params_random(cls_params *p, uint32_t vocab, rng *r)
 
 void params_mode(cls_params *p, uint32_t vocab, rng *r)
 {
-    static const float taus[] = {5.0f, 5.0f, 3.0f, 1.0f, 0.0f, 100.0f}, etas[] = {0.1f, 0.1f, 1.0f, 0.0f, 100.0f};
-    static const float targets[] = {0.3f, 0.55f, 0.05f, 0.0f, 1.0f}, forgets[] = {0.9f, 0.9f, 0.5f, 0.0f, 0.99f};
+    static const float taus[] = {5.0f, 5.0f, 3.0f, 1.0f, 0.0f, 100.0f},
+                       etas[] = {0.1f, 0.1f, 1.0f, 0.0f, 100.0f};
+    static const float targets[] = {0.3f, 0.55f, 0.05f, 0.0f, 1.0f},
+                       forgets[] = {0.9f, 0.9f, 0.5f, 0.0f, 0.99f};
     static const float decays[] = {0.9f, 0.5f, 0.999f, 1e-6f}, leasts[] = {0.1f, 1e-6f, 0.5f, 1.0f};
     switch (rng_below(r, 12)) {
     case 0:

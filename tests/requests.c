@@ -43,8 +43,10 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
     mine->output = copy_of(t->output, t->output_count * sizeof *t->output);
     b->params[row] = *p;
     b->params[row].stop_ids = keep_list(b, p->stop_ids, p->stop_count * sizeof *p->stop_ids);
-    b->params[row].logit_bias = keep_list(b, p->logit_bias, p->logit_bias_count * sizeof *p->logit_bias);
-    b->params[row].allowed_ids = keep_list(b, p->allowed_ids, p->allowed_count * sizeof *p->allowed_ids);
+    b->params[row].logit_bias =
+        keep_list(b, p->logit_bias, p->logit_bias_count * sizeof *p->logit_bias);
+    b->params[row].allowed_ids =
+        keep_list(b, p->allowed_ids, p->allowed_count * sizeof *p->allowed_ids);
     b->params[row].dry_breakers = keep_sequences(b, p->dry_breakers, p->dry_breaker_count);
     b->params[row].bad_words = keep_sequences(b, p->bad_words, p->bad_word_count);
 }
@@ -99,10 +101,11 @@ typedef struct looks_back {
 
 /* Ids that follow each other in the tokens, so that they are met again, then
  * perhaps one that does not. */
-static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t *from, uint32_t n, int at_end,
-                            int32_t *ids, cls_sequence *sequence)
+static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t *from, uint32_t n,
+                            int at_end, int32_t *ids, cls_sequence *sequence)
 {
-    const uint32_t count = 1 + rng_below(r, SEQUENCE), copied = count - (at_end || rng_below(r, 3) == 0);
+    const uint32_t count = 1 + rng_below(r, SEQUENCE),
+                   copied = count - (at_end || rng_below(r, 3) == 0);
     const uint32_t start = copied < n ? at_end ? n - copied : rng_below(r, n - copied) : 0;
     for (uint32_t i = 0; i < count; i++) {
         const int32_t id = i < copied && start + i < n ? from[start + i] : -1;
@@ -115,7 +118,8 @@ static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t 
 static float in_limits(float x) { return cls_limits_pretended && x > 1e20f ? 1e20f : x; }
 
 /* What needs a history. */
-static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t, cls_params *p, looks_back *l)
+static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t, cls_params *p,
+                           looks_back *l)
 {
     static const float multipliers[] = {0.8f, 0.8f, 2.0f, -0.5f, 100.0f, 1e30f},
                        bases[] = {1.75f, 1.75f, 1.1f, 1.0f, 3.0f, 1e10f};
@@ -127,7 +131,8 @@ static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t
         p->dry_window = rng_below(r, 2) ? 0 : rng_below(r, b->history + 1);
         p->dry_breaker_count = rng_below(r, 2) ? 0 : rng_below(r, SEQUENCES);
         for (uint32_t i = 0; i < p->dry_breaker_count; i++)
-            random_sequence(b, row, r, t->output, t->output_count, 0, l->breaker_ids[i], &l->breakers[i]);
+            random_sequence(b, row, r, t->output, t->output_count, 0, l->breaker_ids[i],
+                            &l->breakers[i]);
         p->dry_breakers = p->dry_breaker_count ? l->breakers : NULL;
     }
     p->no_repeat_ngram = rng_below(r, 6) ? 0 : 1 + rng_below(r, 4);
@@ -166,7 +171,8 @@ void batch_requests(batch *b, rng *r)
         p.logit_bias = bias;
         p.logit_bias_count = b->logit_bias && rng_below(r, 2) ? rng_below(r, 21) : 0;
         for (uint32_t i = 0; i < p.logit_bias_count; i++)
-            bias[i] = (cls_logit_bias){i && rng_below(r, 4) == 0 ? bias[i - 1].id : random_id(b, row, r, 1),
+            bias[i] = (cls_logit_bias){i && rng_below(r, 4) == 0 ? bias[i - 1].id
+                                                                 : random_id(b, row, r, 1),
                                        in_limits(biases[rng_below(r, 8)])};
         p.stop_ids = stop;
         p.stop_count = rng_below(r, 5);
@@ -199,7 +205,8 @@ void batch_bias(batch *b, rng *r, int dtype)
                      b->bias + i * size);
     }
     dtype_encode(dtype, NAN, b->bias + rng_below(r, b->rows * b->vocab) * size);
-    dtype_encode(dtype, cls_limits_pretended ? 1.0f : INFINITY, b->bias + rng_below(r, b->rows * b->vocab) * size);
+    dtype_encode(dtype, cls_limits_pretended ? 1.0f : INFINITY,
+                 b->bias + rng_below(r, b->rows * b->vocab) * size);
     for (uint32_t row = 0; row < b->rows; row++)
         b->bias_map[row] = (int32_t)rng_below(r, b->rows + 1) - 1;
 }
@@ -230,7 +237,8 @@ void request_adjust(const cls_host_row *row, float *adjusted)
         double bias = 0.0;
         int biased = 0;
         if (row->bias)
-            x += dtype_decode(row->bias_dtype, (const char *)row->bias + i * dtype_size(row->bias_dtype));
+            x += dtype_decode(row->bias_dtype,
+                              (const char *)row->bias + i * dtype_size(row->bias_dtype));
         for (uint32_t n = 0; n < p->logit_bias_count; n++)
             if ((uint32_t)p->logit_bias[n].id == i) {
                 bias += (double)p->logit_bias[n].bias;
@@ -239,11 +247,14 @@ void request_adjust(const cls_host_row *row, float *adjusted)
         x = allows(row, i) && !t->banned && !t->unlisted ? clean(x) : -INFINITY;
         x = biased ? add_bias(x, cls_normal((float)bias)) : x;
         if (t->prompt + t->output > 0 && (slot.flags & CLS_SLOT_PENALIZED))
-            x = penalize(x, counted < CLS_MAX_COUNT ? counted : CLS_MAX_COUNT, p->repetition_penalty,
-                         (float)(1.0 / (double)p->repetition_penalty), p->frequency_penalty, p->presence_penalty);
-        const double amount = t->dry < 0 ? 0.0 : (double)p->dry_multiplier * pow((double)p->dry_base, t->dry);
+            x = penalize(x, counted < CLS_MAX_COUNT ? counted : CLS_MAX_COUNT,
+                         p->repetition_penalty, (float)(1.0 / (double)p->repetition_penalty),
+                         p->frequency_penalty, p->presence_penalty);
+        const double amount =
+            t->dry < 0 ? 0.0 : (double)p->dry_multiplier * pow((double)p->dry_base, t->dry);
         if (t->dry >= 0 && x > -INFINITY)
-            x = settle(x - cls_normal((float)fmax(-(double)CLS_FLT_MAX, fmin(amount, (double)CLS_FLT_MAX))));
+            x = settle(x - cls_normal((float)fmax(-(double)CLS_FLT_MAX,
+                                                  fmin(amount, (double)CLS_FLT_MAX))));
         adjusted[i] = x;
     }
     free(touches);

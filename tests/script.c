@@ -19,13 +19,15 @@ static uint32_t random_ids(const script_world *w, rng *r, int32_t *ids, uint32_t
 {
     const uint32_t n = rng_below(r, most + 1);
     for (uint32_t i = 0; i < n; i++)
-        ids[i] = rng_below(r, 40) == 0 ? (int32_t)w->o.vocab : (int32_t)rng_below(r, rng_below(r, 2) ? 12 : w->o.vocab);
+        ids[i] = rng_below(r, 40) == 0 ? (int32_t)w->o.vocab
+                                       : (int32_t)rng_below(r, rng_below(r, 2) ? 12 : w->o.vocab);
     return n;
 }
 
 static void make_params(request *q, const script_world *w, rng *r)
 {
-    static const float repetitions[] = {1.0f, 1.2f, 0.6f}, amounts[] = {0.0f, 0.4f, 0.4f, 2.0f, -0.3f};
+    static const float repetitions[] = {1.0f, 1.2f, 0.6f},
+                       amounts[] = {0.0f, 0.4f, 0.4f, 2.0f, -0.3f};
     static const float biases[] = {1.0f, -3.0f, -INFINITY, 2.5f};
     cls_params *const p = &q->params;
     cls_params_default(p, sizeof *p);
@@ -57,7 +59,8 @@ static cls_params with_lists(const request *q)
 static int by_time(const void *a, const void *b)
 {
     const script_change *const x = a, *const y = b;
-    return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : (x->number > y->number) - (x->number < y->number);
+    return x->at != y->at ? (x->at > y->at) - (x->at < y->at)
+                          : (x->number > y->number) - (x->number < y->number);
 }
 
 /* How long it lives and what happens to it meanwhile. */
@@ -68,11 +71,13 @@ static void make_script(request *q, uint32_t number, rng *r)
     q->samples = q->next = 0;
     q->n_changes = rng_below(r, SCRIPT_CHANGES + 1);
     for (uint32_t i = 0; i < q->n_changes; i++)
-        q->change[i] = (script_change){rng_below(r, q->life), (change_kind)rng_below(r, CHANGE_KINDS), rng_bits(r)};
+        q->change[i] = (script_change){rng_below(r, q->life),
+                                       (change_kind)rng_below(r, CHANGE_KINDS), rng_bits(r)};
     qsort(q->change, q->n_changes, sizeof *q->change, by_time);
 }
 
-void request_begin(request *q, script_world *w, uint32_t number, cls_sampler *sampler, uint32_t slot)
+void request_begin(request *q, script_world *w, uint32_t number, cls_sampler *sampler,
+                   uint32_t slot)
 {
     int32_t prompt[SCRIPT_PROMPT], output[8];
     rng r = rng_of(w->seed, number);
@@ -81,7 +86,8 @@ void request_begin(request *q, script_world *w, uint32_t number, cls_sampler *sa
     const uint32_t n_prompt = random_ids(w, &r, prompt, SCRIPT_PROMPT),
                    n_output = rng_below(&r, 4) ? 0 : random_ids(w, &r, output, 8);
     const cls_params p = with_lists(q);
-    must(cls_slot_begin(sampler, slot, &p, n_prompt ? prompt : NULL, n_prompt, n_output ? output : NULL, n_output));
+    must(cls_slot_begin(sampler, slot, &p, n_prompt ? prompt : NULL, n_prompt,
+                        n_output ? output : NULL, n_output));
     q->outputs = q->since = n_output;
     q->length = q->longest = n_prompt + n_output;
 }
@@ -101,7 +107,8 @@ void request_fork(request *q, script_world *w, uint32_t number, cls_sampler *sam
  * which may end the request. */
 static void roll_back(request *q, script_world *w, rng *r, cls_sampler *sampler, uint32_t slot)
 {
-    const uint32_t kept = q->length + w->o.rollback - q->longest, can = q->since < kept ? q->since : kept;
+    const uint32_t kept = q->length + w->o.rollback - q->longest,
+                   can = q->since < kept ? q->since : kept;
     const uint32_t n = rng_below(r, 16) ? rng_below(r, can + 1) : rng_below(r, w->o.rollback + 1);
     const uint32_t less = n < can ? n : can;
     must(cls_slot_rollback(sampler, slot, n));

@@ -13,7 +13,12 @@
 #define SCRIPT_PROMPT 40
 #define SCRIPT_LIST 8
 
-typedef enum change_kind { CHANGE_PARAMS, CHANGE_ROLLBACK, CHANGE_APPEND, CHANGE_KINDS } change_kind;
+typedef enum change_kind {
+    CHANGE_PARAMS,
+    CHANGE_ROLLBACK,
+    CHANGE_APPEND,
+    CHANGE_KINDS
+} change_kind;
 
 typedef struct script_change {
     uint32_t at; /* before this sample */
@@ -43,11 +48,13 @@ typedef struct script_world {
 } script_world;
 
 /* Makes the request of a number, and begins it in a slot. */
-void request_begin(request *q, script_world *w, uint32_t number, cls_sampler *sampler, uint32_t slot);
+void request_begin(request *q, script_world *w, uint32_t number, cls_sampler *sampler,
+                   uint32_t slot);
 /* q, a copy of another request whose slot was copied, becomes one of its own:
  * another stream, and for half of them all other parameters; then a script of
  * its own. */
-void request_fork(request *q, script_world *w, uint32_t number, cls_sampler *sampler, uint32_t slot);
+void request_fork(request *q, script_world *w, uint32_t number, cls_sampler *sampler,
+                  uint32_t slot);
 /* Makes the next change if there is one before the next sample. 0: there is none. */
 int request_change(request *q, script_world *w, cls_sampler *sampler, uint32_t slot);
 /* A sample is enqueued. */

@@ -11,14 +11,16 @@ static cls_sampler *sampler_new(cls_context *context, const cls_sampler_options 
     return sampler;
 }
 
-void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t seed, cl_command_queue first,
-                 cl_command_queue second)
+void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t seed,
+                 cl_command_queue first, cl_command_queue second)
 {
     /* On flat rows a greedy token tells which ids count, and how often. */
-    static const row_kind kinds[] = {ROW_NORMAL1, ROW_EQUAL, ROW_COARSE, ROW_EQUAL, ROW_TIES, ROW_EQUAL, ROW_LANGUAGE};
+    static const row_kind kinds[] = {ROW_NORMAL1, ROW_EQUAL, ROW_COARSE,  ROW_EQUAL,
+                                     ROW_TIES,    ROW_EQUAL, ROW_LANGUAGE};
     const size_t ints = 2 * AHEAD * MAX_ROWS * sizeof(int32_t);
     /* Where larger groups compile at once, work-items share a slot's state. */
-    cls_context *const context = fixture_context(d, 1u << CLS_F32, strstr(d->name, "Oclgrind") ? 12 : 0, 0, 0);
+    cls_context *const context =
+        fixture_context(d, 1u << CLS_F32, strstr(d->name, "Oclgrind") ? 12 : 0, 0, 0);
     cls_sampler_options one = *o;
     memset(s, 0, sizeof *s);
     s->d = d;
@@ -37,8 +39,10 @@ void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t se
     s->logits = malloc((size_t)LOGITS * o->vocab * sizeof *s->logits);
     ck_assert(s->logits != NULL);
     for (uint32_t i = 0; i < LOGITS; i++)
-        row_fill(i % 16 == 15 ? ROW_ALL_NAN : i % 16 == 14 ? ROW_SPRINKLED : kinds[i % 7], s->logits + (size_t)i * o->vocab,
-                 o->vocab, seed + i);
+        row_fill(i % 16 == 15   ? ROW_ALL_NAN
+                 : i % 16 == 14 ? ROW_SPRINKLED
+                                : kinds[i % 7],
+                 s->logits + (size_t)i * o->vocab, o->vocab, seed + i);
     s->logits_buffer = buffer_of(d, (size_t)LOGITS * o->vocab * sizeof *s->logits, s->logits);
     s->tokens = buffer_of(d, ints, NULL);
     s->status = buffer_of(d, ints, NULL);
@@ -74,8 +78,8 @@ static cls_sampler *alone_of(server *s, uint32_t slot)
     return slot < ALONE && s->is_alone[slot] ? s->alone[slot] : NULL;
 }
 
-void server_begin(server *s, uint32_t slot, const cls_params *p, const int32_t *prompt, uint32_t n_prompt,
-                  const int32_t *output, uint32_t n_output)
+void server_begin(server *s, uint32_t slot, const cls_params *p, const int32_t *prompt,
+                  uint32_t n_prompt, const int32_t *output, uint32_t n_output)
 {
     prompt = n_prompt ? prompt : NULL;
     output = n_output ? output : NULL;
@@ -170,28 +174,26 @@ void server_load(server *s, uint32_t slot, const void *bytes, size_t size, const
 
 /* ------------------------------------------------------------------------ steps */
 
-static uint64_t place(uint32_t step)
-{
-    return (uint64_t)step * MAX_ROWS * sizeof(int32_t);
-}
+static uint64_t place(uint32_t step) { return (uint64_t)step * MAX_ROWS * sizeof(int32_t); }
 
 /* Puts int32s where a step can read them as a map or as tokens. */
 static cls_buffer upload(server *s, const int32_t *values, uint32_t n)
 {
     const cls_buffer b = {s->maps, place(s->writes++)};
-    must_cl(clEnqueueWriteBuffer(s->d->queue, b.buffer, CL_TRUE, (size_t)b.offset, n * sizeof *values, values, 0, NULL, NULL));
+    must_cl(clEnqueueWriteBuffer(s->d->queue, b.buffer, CL_TRUE, (size_t)b.offset,
+                                 n * sizeof *values, values, 0, NULL, NULL));
     return b;
 }
 
 /* A full staging ring only means to wait. */
-#define patiently(call)                                                                                                \
-    do {                                                                                                               \
-        cls_status status_;                                                                                            \
-        while ((status_ = (call)) == CLS_BUSY) {                                                                       \
-            finish(s);                                                                                                 \
-            s->busy++;                                                                                                 \
-        }                                                                                                              \
-        must_status(status_, #call, __FILE__, __LINE__);                                                               \
+#define patiently(call) \
+    do { \
+        cls_status status_; \
+        while ((status_ = (call)) == CLS_BUSY) { \
+            finish(s); \
+            s->busy++; \
+        } \
+        must_status(status_, #call, __FILE__, __LINE__); \
     } while (0)
 
 static void step_alone(server *s, const cls_step *all, const wanted_step *w, uint32_t row)
@@ -258,7 +260,8 @@ void server_step(server *s, const wanted_step *w)
     s->steps++;
 }
 
-void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_map, const int32_t *ids)
+void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_map,
+                   const int32_t *ids)
 {
     cls_ints map = {.host = device_map ? NULL : slots};
     const cls_ints last = {NULL, {s->tokens, place(s->n - 1)}};
@@ -266,7 +269,11 @@ void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_ma
     const cls_ints uploaded = {NULL, upload(s, tokens, rows)}, given = {.host = tokens};
     if (device_map)
         map.device = upload(s, slots, rows);
-    patiently(cls_accept(s->sampler, s->queue[s->n % 2], rows, !ids ? &last : s->accepts % 2 ? &given : &uploaded, &map, 0, NULL, NULL));
+    patiently(cls_accept(s->sampler, s->queue[s->n % 2], rows,
+                         !ids             ? &last
+                         : s->accepts % 2 ? &given
+                                          : &uploaded,
+                         &map, 0, NULL, NULL));
     for (uint32_t row = 0; row < rows; row++) {
         const int32_t slot = slots[row];
         if (slot < 0 || (uint32_t)slot >= s->o.slots)
@@ -293,14 +300,16 @@ void server_settle(server *s)
         for (uint32_t row = 0; row < s->rows[i]; row++) {
             const uint32_t at = i * MAX_ROWS + row;
             const int32_t slot = s->slot_of[i][row];
-            ck_assert_msg(tokens[at] == s->token[i][row] && status[at] == s->row_status[i][row],
-                          "%s: step %u, row %u, slot %d (by now %s): token %d, status %d; the model: %d, %d", s->d->name,
-                          s->steps - s->n + i, row, slot,
-                          slot >= 0 && (uint32_t)slot < s->o.slots ? model_words(&s->slot[slot]) : "none", tokens[at],
-                          status[at], s->token[i][row], s->row_status[i][row]);
+            ck_assert_msg(
+                tokens[at] == s->token[i][row] && status[at] == s->row_status[i][row],
+                "%s: step %u, row %u, slot %d (by now %s): token %d, status %d; the model: %d, %d",
+                s->d->name, s->steps - s->n + i, row, slot,
+                slot >= 0 && (uint32_t)slot < s->o.slots ? model_words(&s->slot[slot]) : "none",
+                tokens[at], status[at], s->token[i][row], s->row_status[i][row]);
         }
     for (uint32_t i = 0; i < s->n_alone; i++)
-        ck_assert_msg(alone[i] == s->token_alone[i], "%s: before step %u: token %d of a request alone, %d among others",
+        ck_assert_msg(alone[i] == s->token_alone[i],
+                      "%s: before step %u: token %d of a request alone, %d among others",
                       s->d->name, s->steps, alone[i], s->token_alone[i]);
     s->n = s->n_alone = s->writes = 0;
 }

@@ -8,11 +8,11 @@
 #include "fixture.h"
 #include "model.h"
 
-#define AHEAD 16    /* most steps between two server_settle() */
-#define ALONE 2     /* slots that are also run alone */
+#define AHEAD 16 /* most steps between two server_settle() */
+#define ALONE 2  /* slots that are also run alone */
 #define MAX_ROWS 12
 #define MAX_SLOTS 16
-#define LOGITS 48   /* rows of logits that steps choose from */
+#define LOGITS 48 /* rows of logits that steps choose from */
 
 typedef struct server {
     device *d;
@@ -32,9 +32,10 @@ typedef struct server {
     uint32_t rows[AHEAD];
     int32_t slot_of[AHEAD][MAX_ROWS], token[AHEAD][MAX_ROWS], row_status[AHEAD][MAX_ROWS];
     int32_t token_alone[ALONE * AHEAD * MAX_ROWS];
-    uint32_t writes;         /* rows of `maps` in use */
+    uint32_t writes; /* rows of `maps` in use */
 
-    uint32_t steps, requests, sampled, stopped, forks, rollbacks, ended, saves, accepts, busy; /* so far */
+    uint32_t steps, requests, sampled, stopped, forks, rollbacks, ended, saves, accepts,
+        busy; /* so far */
 } server;
 
 /* A step: what server_step() is asked for. */
@@ -47,12 +48,12 @@ typedef struct wanted_step {
 } wanted_step;
 
 /* queue: NULL for the device's own, in order. */
-void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t seed, cl_command_queue first,
-                 cl_command_queue second);
+void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t seed,
+                 cl_command_queue first, cl_command_queue second);
 void server_close(server *s);
 
-void server_begin(server *s, uint32_t slot, const cls_params *p, const int32_t *prompt, uint32_t n_prompt,
-                  const int32_t *output, uint32_t n_output);
+void server_begin(server *s, uint32_t slot, const cls_params *p, const int32_t *prompt,
+                  uint32_t n_prompt, const int32_t *output, uint32_t n_output);
 void server_append(server *s, uint32_t slot, const int32_t *ids, uint32_t n);
 void server_next_turn(server *s, uint32_t slot, const int32_t *ids, uint32_t n);
 void server_params(server *s, uint32_t slot, const cls_params *p);
@@ -68,7 +69,8 @@ void server_load(server *s, uint32_t slot, const void *bytes, size_t size, const
 /* Enqueues; settles before, if AHEAD are under way. */
 void server_step(server *s, const wanted_step *w);
 /* Accepts ids, a row each, or (NULL) the last step's tokens. */
-void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_map, const int32_t *ids);
+void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_map,
+                   const int32_t *ids);
 /* Waits, and compares. */
 void server_settle(server *s);
 

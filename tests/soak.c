@@ -16,8 +16,8 @@ void soak_fail(const soak *s, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "%s: seed %llu, vocab %u, call %llu: ", s->d->name, (unsigned long long)s->seed, (unsigned)s->o.vocab,
-            (unsigned long long)s->n.calls);
+    fprintf(stderr, "%s: seed %llu, vocab %u, call %llu: ", s->d->name, (unsigned long long)s->seed,
+            (unsigned)s->o.vocab, (unsigned long long)s->n.calls);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);
@@ -26,7 +26,8 @@ void soak_fail(const soak *s, const char *format, ...)
 
 void soak_status(const soak *s, cls_status status, const char *call)
 {
-    sure(s, status == CLS_OK, "%s gives %s: %s", call, cls_status_name(status), cls_error_message());
+    sure(s, status == CLS_OK, "%s gives %s: %s", call, cls_status_name(status),
+         cls_error_message());
 }
 
 void soak_code(const soak *s, cl_int code, const char *call)
@@ -59,10 +60,7 @@ static int32_t ends(const guest *g, int32_t token, uint32_t n)
     return p->max_tokens != 0 && n >= p->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0;
 }
 
-int32_t guest_ends(const guest *g, int32_t token)
-{
-    return ends(g, token, outputs(g) + 1);
-}
+int32_t guest_ends(const guest *g, int32_t token) { return ends(g, token, outputs(g) + 1); }
 
 int guest_stopped(const guest *g)
 {
@@ -108,7 +106,9 @@ static void drop_mask_and_bias(batch *b)
 void flight_fill(soak *s, flight *f, uint32_t n)
 {
     for (uint32_t row = 0; row < n; row++)
-        batch_row(f->rows, row, (row_kind)rng_below(&s->r, rng_below(&s->r, 20) ? ROW_GOOD : ROW_KINDS), rng_bits(&s->r));
+        batch_row(f->rows, row,
+                  (row_kind)rng_below(&s->r, rng_below(&s->r, 20) ? ROW_GOOD : ROW_KINDS),
+                  rng_bits(&s->r));
 }
 
 /* Who is sampled where, and what else the step has. */
@@ -124,10 +124,12 @@ static void choose_rows(soak *s, flight *f)
         order[other] = i;
     }
     for (uint32_t row = 0; row < f->n; row++) {
-        const uint32_t slot = f->deferred && row > 0 && rng_below(&s->r, 2) ? order[row - 1] : order[row];
+        const uint32_t slot =
+            f->deferred && row > 0 && rng_below(&s->r, 2) ? order[row - 1] : order[row];
         order[row] = slot;
         const guest *const g = &s->guest[slot];
-        f->guest[row] = g->b != NULL && g->made < SOAK_LIFE && rng_below(&s->r, 12) ? &s->guest[slot] : NULL;
+        f->guest[row] =
+            g->b != NULL && g->made < SOAK_LIFE && rng_below(&s->r, 12) ? &s->guest[slot] : NULL;
         f->slot[row] = f->guest[row] != NULL ? (int32_t)slot : -1;
         f->draw[row] = (int32_t)rng_below(&s->r, 1u << 24);
         f->position[row] = (int32_t)rng_bits(&s->r);
@@ -138,8 +140,10 @@ static void choose_rows(soak *s, flight *f)
     if (rng_below(&s->r, 4) == 0) {
         static const uint32_t shares[] = {50, 5, 90};
         f->rows->mask_kind = (int)rng_below(&s->r, 2);
-        const uint32_t whole = f->rows->mask_kind == CLS_MASK_BOOL ? s->o.vocab : (s->o.vocab + 31) / 32;
-        batch_mask(f->rows, &s->r, shares[rng_below(&s->r, 3)], rng_below(&s->r, 3) ? 0 : 1 + rng_below(&s->r, whole));
+        const uint32_t whole =
+            f->rows->mask_kind == CLS_MASK_BOOL ? s->o.vocab : (s->o.vocab + 31) / 32;
+        batch_mask(f->rows, &s->r, shares[rng_below(&s->r, 3)],
+                   rng_below(&s->r, 3) ? 0 : 1 + rng_below(&s->r, whole));
         f->rows->mask_map = malloc(SOAK_ROWS * sizeof *f->rows->mask_map);
         sure(s, f->rows->mask_map != NULL, "out of memory");
         for (uint32_t row = 0; row < SOAK_ROWS; row++)
@@ -153,10 +157,12 @@ static void choose_rows(soak *s, flight *f)
 }
 
 /* Enqueues a write to a flight's part of a buffer, and says where that is. */
-static cls_buffer put(soak *s, const flight *f, cl_mem buffer, size_t part, const void *data, size_t size)
+static cls_buffer put(soak *s, const flight *f, cl_mem buffer, size_t part, const void *data,
+                      size_t size)
 {
     const cls_buffer b = {buffer, (uint64_t)(f - s->flight) * part};
-    sure_cl(s, clEnqueueWriteBuffer(s->queue, buffer, CL_FALSE, b.offset, size, data, 0, NULL, NULL));
+    sure_cl(s,
+            clEnqueueWriteBuffer(s->queue, buffer, CL_FALSE, b.offset, size, data, 0, NULL, NULL));
     return b;
 }
 
@@ -167,7 +173,8 @@ static cls_ints ints(soak *s, flight *f, int32_t *values, uint32_t which)
         return map;
     map.host = NULL;
     map.device = (cls_buffer){s->ints, ((uint64_t)(f - s->flight) * 3 + which) * RESULT};
-    sure_cl(s, clEnqueueWriteBuffer(s->queue, s->ints, CL_FALSE, map.device.offset, f->n * sizeof *values, values, 0, NULL, NULL));
+    sure_cl(s, clEnqueueWriteBuffer(s->queue, s->ints, CL_FALSE, map.device.offset,
+                                    f->n * sizeof *values, values, 0, NULL, NULL));
     return map;
 }
 
@@ -175,7 +182,8 @@ static void make_step(soak *s, flight *f, cls_step *step)
 {
     const batch *const rows = f->rows;
     const size_t part = (size_t)SOAK_ROWS * s->o.vocab;
-    const cls_buffer logits = put(s, f, s->input, part * sizeof(float), rows->data, f->n * s->o.vocab * sizeof(float));
+    const cls_buffer logits =
+        put(s, f, s->input, part * sizeof(float), rows->data, f->n * s->o.vocab * sizeof(float));
     const uint64_t out = (uint64_t)(f - s->flight) * 4 * RESULT;
     cls_step_default(step, sizeof *step);
     step->rows = f->n;
@@ -191,7 +199,8 @@ static void make_step(soak *s, flight *f, cls_step *step)
     if (rng_below(&s->r, 16) == 0)
         step->random = put(s, f, s->random, sizeof f->random, f->random, f->n * sizeof *f->random);
     if (rows->mask) {
-        const size_t size = (size_t)SOAK_ROWS * rows->mask_width * (rows->mask_kind == CLS_MASK_PACKED ? 4 : 1);
+        const size_t size =
+            (size_t)SOAK_ROWS * rows->mask_width * (rows->mask_kind == CLS_MASK_PACKED ? 4 : 1);
         step->mask.kind = rows->mask_kind;
         step->mask.width = rows->mask_width;
         step->mask.rows = SOAK_ROWS;
@@ -199,10 +208,12 @@ static void make_step(soak *s, flight *f, cls_step *step)
         if (rng_below(&s->r, 2))
             step->mask.host = rows->mask;
         else
-            step->mask.words = put(s, f, s->masks, (part + 63) / 64 * 64 + 64 * SOAK_ROWS, rows->mask, size);
+            step->mask.words =
+                put(s, f, s->masks, (part + 63) / 64 * 64 + 64 * SOAK_ROWS, rows->mask, size);
     }
     if (rows->bias) {
-        step->bias.values = put(s, f, s->biases, part * sizeof(float), rows->bias, part * dtype_size(rows->bias_dtype));
+        step->bias.values = put(s, f, s->biases, part * sizeof(float), rows->bias,
+                                part * dtype_size(rows->bias_dtype));
         step->bias.dtype = rows->bias_dtype;
         step->bias.rows = SOAK_ROWS;
         step->bias.row_map.host = rows->bias_map;
@@ -244,7 +255,9 @@ static void expect(soak *s, flight *f, uint32_t row, const cls_step *step)
         h.random = &f->random[row];
     sure_ok(s, cls_host_sample(&h, &result));
     *want = (soak_row){result.token, result.status,
-                       step->logprob_kind == CLS_LOGPROB_RAW ? result.logprob_raw : result.logprob_final, (int32_t)result.kept};
+                       step->logprob_kind == CLS_LOGPROB_RAW ? result.logprob_raw
+                                                             : result.logprob_final,
+                       (int32_t)result.kept};
     f->mode[row] = result.mode;
 }
 
@@ -263,7 +276,8 @@ static void accept_some(soak *s, flight *f, const cls_step *step)
         slots[row] = f->slot[row];
         id[row] = f->row[row].token;
         for (uint32_t other = 0; other < f->n && f->guest[row] != NULL; other++)
-            if (other != row && f->slot[other] == f->slot[row] && (guest_has_mode(f->guest[row]) ? other < row : other > row))
+            if (other != row && f->slot[other] == f->slot[row] &&
+                (guest_has_mode(f->guest[row]) ? other < row : other > row))
                 slots[row] = -1;
     }
     if (s->computes && rng_below(&s->r, 2)) {
@@ -283,21 +297,26 @@ static void collect(soak *s)
     const flight *const f = &s->flight[s->taken % SOAK_AHEAD];
     const void *data;
     sure_ok(s, cls_readback_get(s->readback, s->taken, 1, &data));
-    const int32_t *const token = data, *const status = token + SOAK_ROWS, *const kept = status + 2 * SOAK_ROWS;
+    const int32_t *const token = data, *const status = token + SOAK_ROWS,
+                         *const kept = status + 2 * SOAK_ROWS;
     const float *const logprob = (const float *)(const void *)(status + SOAK_ROWS);
     for (uint32_t row = 0; row < f->n && s->computes; row++) {
         const soak_row *const want = &f->row[row];
         const char *const words = f->guest[row] ? "" : " (skipped)";
         if (token[row] != want->token || status[row] != want->status)
-            soak_fail(s, "row %u%s: token %d, status %d; it must be %d, %d: %s", row, words, token[row], status[row], want->token,
-                      want->status, f->guest[row] && f->guest[row]->b ? batch_words(f->guest[row]->b, 0) : "");
-        sure(s, !f->reports || brute_near((double)logprob[row], (double)want->logprob), "row %u%s: logprob %.9g, not %.9g", row,
-             words, (double)logprob[row], (double)want->logprob);
-        sure(s, !f->reports || kept[row] == want->kept, "row %u%s: %d are kept, not %d", row, words, kept[row], want->kept);
+            soak_fail(s, "row %u%s: token %d, status %d; it must be %d, %d: %s", row, words,
+                      token[row], status[row], want->token, want->status,
+                      f->guest[row] && f->guest[row]->b ? batch_words(f->guest[row]->b, 0) : "");
+        sure(s, !f->reports || brute_near((double)logprob[row], (double)want->logprob),
+             "row %u%s: logprob %.9g, not %.9g", row, words, (double)logprob[row],
+             (double)want->logprob);
+        sure(s, !f->reports || kept[row] == want->kept, "row %u%s: %d are kept, not %d", row, words,
+             kept[row], want->kept);
         s->n.compared++;
     }
     for (uint32_t row = 0; row < f->n; row++)
-        soak_note(s, s->computes ? token[row] : f->row[row].token, s->computes ? status[row] : f->row[row].status);
+        soak_note(s, s->computes ? token[row] : f->row[row].token,
+                  s->computes ? status[row] : f->row[row].status);
     s->taken++;
 }
 
@@ -317,12 +336,13 @@ static void enqueue(soak *s, const cls_step *step, const cls_buffer *output)
         sure_cl(s, clEnqueueMarkerWithWaitList(s->queue, 0, NULL, &ready));
         sure_cl(s, clFlush(s->queue));
     }
-    patiently(s, cls_sample(s->sampler, across ? s->other_queue : s->queue, step, across ? 1 : 0, across ? &ready : NULL,
-                            across ? &done : NULL));
+    patiently(s, cls_sample(s->sampler, across ? s->other_queue : s->queue, step, across ? 1 : 0,
+                            across ? &ready : NULL, across ? &done : NULL));
     s->n.searches += cls_sampler_launches(s->sampler) >= 4;
     if (across)
         sure_cl(s, clFlush(s->other_queue));
-    sure_ok(s, cls_readback_start(s->readback, s->queue, output, 4 * RESULT, across ? 1 : 0, across ? &done : NULL, &ticket));
+    sure_ok(s, cls_readback_start(s->readback, s->queue, output, 4 * RESULT, across ? 1 : 0,
+                                  across ? &done : NULL, &ticket));
     sure(s, ticket == s->started, "ticket %llu", (unsigned long long)ticket);
     if (across) {
         clReleaseEvent(ready);
@@ -384,7 +404,8 @@ static void new_sampler(soak *s)
     s->n.samplers++;
 }
 
-void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t vocab, uint64_t seed)
+void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t vocab,
+               uint64_t seed)
 {
     cl_int code;
     const size_t rows = (size_t)SOAK_AHEAD * SOAK_ROWS * vocab;
@@ -440,7 +461,8 @@ void soak_move_all(soak *s)
 
 void soak_close(soak *s)
 {
-    const cl_mem buffers[] = {s->input, s->masks, s->biases, s->ints, s->random, s->output, s->other};
+    const cl_mem buffers[] = {s->input,  s->masks,  s->biases, s->ints,
+                              s->random, s->output, s->other};
     soak_settle(s);
     for (uint32_t slot = 0; slot < SOAK_SLOTS; slot++)
         if (s->guest[slot].b != NULL)
@@ -466,12 +488,15 @@ void soak_add(soak_counts *sum, const soak_counts *more)
 void soak_tell(const soak_counts *n, const char *who)
 {
 #define N(x) (unsigned long long)n->x
-    printf("%s: %llu calls, %llu rows (%llu of steps compared), %llu tokens; %llu requests (%llu forks), %llu moves, "
-           "%llu rollbacks, %llu changes of parameters; %llu steps deferred, %llu acceptances, %llu verifications (%llu of "
-           "%llu drafts accepted), %llu draws, %llu scored; %llu with masks, %llu with biases, %llu with reports, %llu with "
+    printf("%s: %llu calls, %llu rows (%llu of steps compared), %llu tokens; %llu requests (%llu "
+           "forks), %llu moves, "
+           "%llu rollbacks, %llu changes of parameters; %llu steps deferred, %llu acceptances, "
+           "%llu verifications (%llu of "
+           "%llu drafts accepted), %llu draws, %llu scored; %llu with masks, %llu with biases, "
+           "%llu with reports, %llu with "
            "a search; %llu samplers, %llu times busy\n",
-           who, N(calls), N(rows), N(compared), N(tokens), N(guests), N(forks), N(moves), N(rollbacks), N(changes), N(deferred),
-           N(accepts), N(verified), N(accepted), N(drafts), N(draws), N(scored), N(masks), N(biases), N(reports), N(searches),
-           N(samplers), N(busy));
+           who, N(calls), N(rows), N(compared), N(tokens), N(guests), N(forks), N(moves),
+           N(rollbacks), N(changes), N(deferred), N(accepts), N(verified), N(accepted), N(drafts),
+           N(draws), N(scored), N(masks), N(biases), N(reports), N(searches), N(samplers), N(busy));
 #undef N
 }

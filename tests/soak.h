@@ -10,15 +10,15 @@
 #include "batch.h"
 
 #define SOAK_SLOTS 8
-#define SOAK_ROWS 8 /* most of a step */
+#define SOAK_ROWS 8  /* most of a step */
 #define SOAK_LIFE 64 /* most tokens that a request gets */
 #define SOAK_AHEAD 4
 #define SOAK_HISTORY 100
 #define SOAK_ROLLBACK 8
 
 typedef struct guest {
-    batch *b; /* one row: its parameters, tokens, mode; NULL: nobody */
-    uint32_t made, longest; /* tokens since it began; the most there were */
+    batch *b;                     /* one row: its parameters, tokens, mode; NULL: nobody */
+    uint32_t made, longest;       /* tokens since it began; the most there were */
     cls_host_mode was[SOAK_LIFE]; /* before each of these */
 } guest;
 
@@ -42,14 +42,15 @@ typedef struct flight {
 } flight;
 
 typedef struct soak_counts {
-    uint64_t calls, rows, tokens, compared, guests, forks, moves, rollbacks, changes, deferred, accepts, verified, drafts,
-        accepted, draws, scored, masks, biases, reports, searches, samplers, busy;
+    uint64_t calls, rows, tokens, compared, guests, forks, moves, rollbacks, changes, deferred,
+        accepts, verified, drafts, accepted, draws, scored, masks, biases, reports, searches,
+        samplers, busy;
 } soak_counts;
 
 typedef struct soak {
     device *d;
     cls_context *context;
-    int computes; /* the device does: what it gives is compared */
+    int computes;        /* the device does: what it gives is compared */
     uint64_t seed, hash; /* of all tokens and statuses */
     rng r;
     cls_sampler_options o;
@@ -59,12 +60,14 @@ typedef struct soak {
     guest guest[SOAK_SLOTS];
     flight flight[SOAK_AHEAD];
     uint64_t started, taken;
-    cl_mem input, masks, biases, ints, random, output, other; /* all but the last have a part for each flight */
+    cl_mem input, masks, biases, ints, random, output,
+        other; /* all but the last have a part for each flight */
     soak_counts n;
 } soak;
 
 /* A context for F32. computes: 0 if the device only pretends to. */
-void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t vocab, uint64_t seed);
+void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t vocab,
+               uint64_t seed);
 /* One call that samples, after some slot calls. */
 void soak_step(soak *s);
 /* All results come. */
@@ -87,15 +90,15 @@ void soak_status(const soak *s, cls_status status, const char *call);
 #define sure_cl(s, call) soak_code((s), (call), #call)
 void soak_code(const soak *s, cl_int code, const char *call);
 /* A call that is repeated while it finds no staging. */
-#define patiently(s, call)                                                                                             \
-    do {                                                                                                               \
-        cls_status status_;                                                                                            \
-        while ((status_ = (call)) == CLS_BUSY) {                                                                       \
-            sure_cl((s), clFinish((s)->queue));                                                                        \
-            sure_cl((s), clFinish((s)->other_queue));                                                                  \
-            (s)->n.busy++;                                                                                             \
-        }                                                                                                              \
-        soak_status((s), status_, #call);                                                                              \
+#define patiently(s, call) \
+    do { \
+        cls_status status_; \
+        while ((status_ = (call)) == CLS_BUSY) { \
+            sure_cl((s), clFinish((s)->queue)); \
+            sure_cl((s), clFinish((s)->other_queue)); \
+            (s)->n.busy++; \
+        } \
+        soak_status((s), status_, #call); \
     } while (0)
 
 /* Whether the host must follow what a request's sampler remembers. */

@@ -44,7 +44,8 @@ static drafts *make_drafts(soak *s, uint32_t n, const int32_t *slots)
     const int judged = method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK;
     for (uint32_t i = 0; i < n; i++)
         lengths[i] = rng_below(&s->r, DRAFTS + 1);
-    drafts *const d = drafts_new(n, lengths, s->o.vocab, CLS_F32, judged ? (int)rng_below(&s->r, 3) : CLS_DRAFT_NONE, &s->r);
+    drafts *const d = drafts_new(n, lengths, s->o.vocab, CLS_F32,
+                                 judged ? (int)rng_below(&s->r, 3) : CLS_DRAFT_NONE, &s->r);
     d->method = method;
     d->disable_bonus = rng_below(&s->r, 4) == 0;
     d->requests->history = SOAK_HISTORY;
@@ -57,7 +58,9 @@ static drafts *make_drafts(soak *s, uint32_t n, const int32_t *slots)
             d->method = CLS_VERIFY_MATCH;
     }
     for (uint32_t row = 0; row < d->rows->rows; row++)
-        batch_row(d->rows, row, (row_kind)rng_below(&s->r, rng_below(&s->r, 20) ? ROW_GOOD : ROW_KINDS), rng_bits(&s->r));
+        batch_row(d->rows, row,
+                  (row_kind)rng_below(&s->r, rng_below(&s->r, 20) ? ROW_GOOD : ROW_KINDS),
+                  rng_bits(&s->r));
     drafts_choose(d, &s->r);
     drafts_reference(d);
     return d;
@@ -66,15 +69,18 @@ static drafts *make_drafts(soak *s, uint32_t n, const int32_t *slots)
 static void compare_drafts(soak *s, const drafts *d, const int32_t *result)
 {
     const uint32_t width = d->most + 1;
-    const int32_t *const accepted = result + d->n * width, *const emitted = accepted + d->n, *const status = emitted + d->n;
+    const int32_t *const accepted = result + d->n * width, *const emitted = accepted + d->n,
+                         *const status = emitted + d->n;
     for (uint32_t i = 0; i < d->n; i++) {
         const cls_host_verified *const h = &d->host[i];
         int same = accepted[i] == h->accepted && emitted[i] == h->emitted && status[i] == h->status;
         for (uint32_t k = 0; k < width; k++)
             same &= result[i * width + k] == h->tokens[k];
-        sure(s, same || !s->computes, "a verification accepted %d, emitted %d (first %d), status %d; it must be %d, %d (%d), %d: %s",
-             accepted[i], emitted[i], result[i * width], status[i], h->accepted, h->emitted, h->tokens[0], h->status,
-             drafts_words(d, i));
+        sure(s, same || !s->computes,
+             "a verification accepted %d, emitted %d (first %d), status %d; it must be %d, %d "
+             "(%d), %d: %s",
+             accepted[i], emitted[i], result[i * width], status[i], h->accepted, h->emitted,
+             h->tokens[0], h->status, drafts_words(d, i));
         for (uint32_t k = 0; k < width; k++)
             soak_note(s, s->computes ? result[i * width + k] : h->tokens[k], h->status);
     }
@@ -101,7 +107,8 @@ void soak_verify(soak *s)
     call.draft_ids.host = d->ids;
     call.draft_kind = d->total > 0 ? d->kind : CLS_DRAFT_NONE;
     if (call.draft_kind != CLS_DRAFT_NONE)
-        call.draft = (cls_buffer){put(s, s->biases, d->q->data, d->q->data_size).buffer, d->q->offset};
+        call.draft =
+            (cls_buffer){put(s, s->biases, d->q->data, d->q->data_size).buffer, d->q->offset};
     call.draft_stride = d->q->stride;
     call.disable_bonus = d->disable_bonus;
     call.tokens = (cls_buffer){s->other, 0};
@@ -171,8 +178,9 @@ void soak_draw(soak *s)
             sure_ok(s, cls_host_draw(&c, &token));
             status = token < 0 ? CLS_ROW_EMPTY : guest_ends(g, token);
         }
-        sure(s, !s->computes || (result[0][row] == token && result[1][row] == status), "a draw: token %d, status %d, not %d, %d",
-             result[0][row], result[1][row], token, status);
+        sure(s, !s->computes || (result[0][row] == token && result[1][row] == status),
+             "a draw: token %d, status %d, not %d, %d", result[0][row], result[1][row], token,
+             status);
         soak_note(s, token, status);
         if (token >= 0)
             guest_push(s, g, token, g->b->mode);
@@ -216,7 +224,8 @@ void soak_score(soak *s)
     for (uint32_t row = 0; row < n && s->computes; row++) {
         char where[80];
         brute all;
-        snprintf(where, sizeof where, "seed %llu, call %llu, row %u", (unsigned long long)s->seed, (unsigned long long)s->n.calls, row);
+        snprintf(where, sizeof where, "seed %llu, call %llu, row %u", (unsigned long long)s->seed,
+                 (unsigned long long)s->n.calls, row);
         brute_make(&all, f->rows->values + (size_t)row * s->o.vocab, s->o.vocab, 1.0, NULL);
         brute_top(&all, x.top[row], x.top_logprobs[row], TOP, where);
         brute_given(&all, x.given[row], x.given_logprobs[row], x.ranks[row], GIVEN, where);

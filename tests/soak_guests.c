@@ -29,8 +29,9 @@ static void come(soak *s, uint32_t slot)
     memset(g, 0, sizeof *g);
     g->b = new_request(s);
     const tokens *const t = g->b->tokens;
-    sure_ok(s, cls_slot_begin(s->sampler, slot, g->b->params, t->prompt_count ? t->prompt : NULL, t->prompt_count,
-                              t->output_count ? t->output : NULL, t->output_count));
+    sure_ok(s,
+            cls_slot_begin(s->sampler, slot, g->b->params, t->prompt_count ? t->prompt : NULL,
+                           t->prompt_count, t->output_count ? t->output : NULL, t->output_count));
     s->n.guests++;
 }
 
@@ -74,7 +75,8 @@ static void move(soak *s, uint32_t from, uint32_t to)
 static void roll_back(soak *s, uint32_t slot)
 {
     guest *const g = &s->guest[slot];
-    const uint32_t kept = g->made + SOAK_ROLLBACK - g->longest, can = g->made < kept ? g->made : kept;
+    const uint32_t kept = g->made + SOAK_ROLLBACK - g->longest,
+                   can = g->made < kept ? g->made : kept;
     const uint32_t n = rng_below(&s->r, can + 1);
     sure_ok(s, cls_slot_rollback(s->sampler, slot, n));
     g->made -= n;

@@ -17,13 +17,11 @@ static struct _cl_device_id the_device;
 
 /* -------------------------------------------------------------------- counting */
 
-const char *const stub_kind_names[STUB_KINDS] = {"contexts", "queues", "buffers", "programs", "kernels", "events"};
+const char *const stub_kind_names[STUB_KINDS] = {"contexts", "queues",  "buffers",
+                                                 "programs", "kernels", "events"};
 static atomic_long alive[STUB_KINDS];
 
-long stub_alive(stub_kind kind)
-{
-    return atomic_load(&alive[kind]);
-}
+long stub_alive(stub_kind kind) { return atomic_load(&alive[kind]); }
 
 void *stub_new(stub_kind kind, size_t size)
 {
@@ -83,10 +81,7 @@ static cl_int answer(const void *value, size_t n, size_t size, void *out, size_t
 #define ANSWER(type, x) answer(&(const type){x}, sizeof(type), size, out, size_out)
 #define ANSWER_TEXT(x) answer(x, strlen(x) + 1, size, out, size_out)
 
-cl_device_id stub_device(void)
-{
-    return &the_device;
-}
+cl_device_id stub_device(void) { return &the_device; }
 
 cl_int clGetPlatformIDs(cl_uint n, cl_platform_id *out, cl_uint *n_out)
 {
@@ -97,13 +92,17 @@ cl_int clGetPlatformIDs(cl_uint n, cl_platform_id *out, cl_uint *n_out)
     return CL_SUCCESS;
 }
 
-cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t size, void *out, size_t *size_out)
+cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info what, size_t size, void *out,
+                         size_t *size_out)
 {
     (void)platform;
-    return what == CL_PLATFORM_EXTENSIONS ? ANSWER_TEXT("") : ANSWER_TEXT(what == CL_PLATFORM_VERSION ? "OpenCL 1.2 stub" : "Stub");
+    return what == CL_PLATFORM_EXTENSIONS
+               ? ANSWER_TEXT("")
+               : ANSWER_TEXT(what == CL_PLATFORM_VERSION ? "OpenCL 1.2 stub" : "Stub");
 }
 
-cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type type, cl_uint n, cl_device_id *out, cl_uint *n_out)
+cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type type, cl_uint n, cl_device_id *out,
+                      cl_uint *n_out)
 {
     (void)platform, (void)type;
     if (n > 0 && out != NULL)
@@ -113,41 +112,61 @@ cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type type, cl_uint n, c
     return CL_SUCCESS;
 }
 
-cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, void *out, size_t *size_out)
+cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, void *out,
+                       size_t *size_out)
 {
     if (device != &the_device)
         return CL_INVALID_DEVICE;
     switch (what) {
-    case CL_DEVICE_TYPE: return ANSWER(cl_device_type, CL_DEVICE_TYPE_GPU);
-    case CL_DEVICE_PLATFORM: return ANSWER(cl_platform_id, &the_platform);
+    case CL_DEVICE_TYPE:
+        return ANSWER(cl_device_type, CL_DEVICE_TYPE_GPU);
+    case CL_DEVICE_PLATFORM:
+        return ANSWER(cl_platform_id, &the_platform);
     case CL_DEVICE_AVAILABLE:
     case CL_DEVICE_COMPILER_AVAILABLE:
-    case CL_DEVICE_ENDIAN_LITTLE: return ANSWER(cl_bool, CL_TRUE);
+    case CL_DEVICE_ENDIAN_LITTLE:
+        return ANSWER(cl_bool, CL_TRUE);
     case CL_DEVICE_VENDOR_ID:
     case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT:
-    case CL_DEVICE_MAX_COMPUTE_UNITS: return ANSWER(cl_uint, 4);
-    case CL_DEVICE_ADDRESS_BITS: return ANSWER(cl_uint, 64);
-    case CL_DEVICE_SINGLE_FP_CONFIG: return ANSWER(cl_device_fp_config, CL_FP_ROUND_TO_NEAREST | CL_FP_INF_NAN);
-    case CL_DEVICE_LOCAL_MEM_SIZE: return ANSWER(cl_ulong, 49152);
+    case CL_DEVICE_MAX_COMPUTE_UNITS:
+        return ANSWER(cl_uint, 4);
+    case CL_DEVICE_ADDRESS_BITS:
+        return ANSWER(cl_uint, 64);
+    case CL_DEVICE_SINGLE_FP_CONFIG:
+        return ANSWER(cl_device_fp_config, CL_FP_ROUND_TO_NEAREST | CL_FP_INF_NAN);
+    case CL_DEVICE_LOCAL_MEM_SIZE:
+        return ANSWER(cl_ulong, 49152);
     case CL_DEVICE_GLOBAL_MEM_SIZE:
-    case CL_DEVICE_MAX_MEM_ALLOC_SIZE: return ANSWER(cl_ulong, (cl_ulong)-1);
-    case CL_DEVICE_MAX_WORK_GROUP_SIZE: return ANSWER(size_t, 256);
-    case CL_DEVICE_MAX_PARAMETER_SIZE: return ANSWER(size_t, 256);
-    case CL_DEVICE_VERSION: return ANSWER_TEXT("OpenCL 1.2 stub");
-    case CL_DEVICE_OPENCL_C_VERSION: return ANSWER_TEXT("OpenCL C 1.2 stub");
-    case CL_DEVICE_PROFILE: return ANSWER_TEXT("FULL_PROFILE");
-    case CL_DEVICE_EXTENSIONS: return ANSWER_TEXT("");
+    case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
+        return ANSWER(cl_ulong, (cl_ulong)-1);
+    case CL_DEVICE_MAX_WORK_GROUP_SIZE:
+        return ANSWER(size_t, 256);
+    case CL_DEVICE_MAX_PARAMETER_SIZE:
+        return ANSWER(size_t, 256);
+    case CL_DEVICE_VERSION:
+        return ANSWER_TEXT("OpenCL 1.2 stub");
+    case CL_DEVICE_OPENCL_C_VERSION:
+        return ANSWER_TEXT("OpenCL C 1.2 stub");
+    case CL_DEVICE_PROFILE:
+        return ANSWER_TEXT("FULL_PROFILE");
+    case CL_DEVICE_EXTENSIONS:
+        return ANSWER_TEXT("");
     case CL_DEVICE_NAME:
-    case CL_DEVICE_VENDOR: return ANSWER_TEXT("Stub");
-    case CL_DRIVER_VERSION: return ANSWER_TEXT("1");
-    default: return CL_INVALID_VALUE;
+    case CL_DEVICE_VENDOR:
+        return ANSWER_TEXT("Stub");
+    case CL_DRIVER_VERSION:
+        return ANSWER_TEXT("1");
+    default:
+        return CL_INVALID_VALUE;
     }
 }
 
 /* --------------------------------------------------------------------- contexts */
 
-cl_context clCreateContext(const cl_context_properties *properties, cl_uint n, const cl_device_id *devices,
-                           void (CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *data, cl_int *code)
+cl_context clCreateContext(const cl_context_properties *properties, cl_uint n,
+                           const cl_device_id *devices,
+                           void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *),
+                           void *data, cl_int *code)
 {
     (void)properties, (void)n, (void)devices, (void)notify, (void)data;
     report(code, CL_SUCCESS);
@@ -166,13 +185,17 @@ cl_int clReleaseContext(cl_context c)
     return CL_SUCCESS;
 }
 
-cl_int clGetContextInfo(cl_context c, cl_context_info what, size_t size, void *out, size_t *size_out)
+cl_int clGetContextInfo(cl_context c, cl_context_info what, size_t size, void *out,
+                        size_t *size_out)
 {
     (void)c;
     switch (what) {
-    case CL_CONTEXT_DEVICES: return ANSWER(cl_device_id, &the_device);
-    case CL_CONTEXT_NUM_DEVICES: return ANSWER(cl_uint, 1);
-    default: return CL_INVALID_VALUE;
+    case CL_CONTEXT_DEVICES:
+        return ANSWER(cl_device_id, &the_device);
+    case CL_CONTEXT_NUM_DEVICES:
+        return ANSWER(cl_uint, 1);
+    default:
+        return CL_INVALID_VALUE;
     }
 }
 
@@ -180,7 +203,10 @@ cl_int clGetContextInfo(cl_context c, cl_context_info what, size_t size, void *o
 
 unsigned char *stub_memory(cl_mem m)
 {
-    unsigned char *data = atomic_load(&m->data), *const fresh = data == NULL && m->size <= STUB_MEMORY ? calloc(m->size, 1) : NULL;
+    unsigned char *data = atomic_load(&m->data), *const fresh =
+                                                     data == NULL && m->size <= STUB_MEMORY
+                                                         ? calloc(m->size, 1)
+                                                         : NULL;
     if (fresh == NULL || atomic_compare_exchange_strong(&m->data, &data, fresh))
         return data != NULL ? data : fresh;
     free(fresh); /* another queue was first */
@@ -223,12 +249,18 @@ cl_int clGetMemObjectInfo(cl_mem m, cl_mem_info what, size_t size, void *out, si
     if (m == NULL || m->object.kind != STUB_BUFFER)
         return CL_INVALID_MEM_OBJECT;
     switch (what) {
-    case CL_MEM_SIZE: return ANSWER(size_t, m->size);
-    case CL_MEM_CONTEXT: return ANSWER(cl_context, m->context);
-    case CL_MEM_FLAGS: return ANSWER(cl_mem_flags, CL_MEM_READ_WRITE);
-    case CL_MEM_TYPE: return ANSWER(cl_mem_object_type, CL_MEM_OBJECT_BUFFER);
-    case CL_MEM_ASSOCIATED_MEMOBJECT: return ANSWER(cl_mem, NULL);
-    default: return CL_INVALID_VALUE;
+    case CL_MEM_SIZE:
+        return ANSWER(size_t, m->size);
+    case CL_MEM_CONTEXT:
+        return ANSWER(cl_context, m->context);
+    case CL_MEM_FLAGS:
+        return ANSWER(cl_mem_flags, CL_MEM_READ_WRITE);
+    case CL_MEM_TYPE:
+        return ANSWER(cl_mem_object_type, CL_MEM_OBJECT_BUFFER);
+    case CL_MEM_ASSOCIATED_MEMOBJECT:
+        return ANSWER(cl_mem, NULL);
+    default:
+        return CL_INVALID_VALUE;
     }
 }
 
@@ -246,14 +278,16 @@ static cl_program new_program(cl_context context, cl_int *code)
     return p;
 }
 
-cl_program clCreateProgramWithSource(cl_context context, cl_uint n, const char **strings, const size_t *lengths, cl_int *code)
+cl_program clCreateProgramWithSource(cl_context context, cl_uint n, const char **strings,
+                                     const size_t *lengths, cl_int *code)
 {
     (void)n, (void)strings, (void)lengths;
     return new_program(context, code);
 }
 
-cl_program clCreateProgramWithBinary(cl_context context, cl_uint n, const cl_device_id *devices, const size_t *lengths,
-                                     const unsigned char **binaries, cl_int *status, cl_int *code)
+cl_program clCreateProgramWithBinary(cl_context context, cl_uint n, const cl_device_id *devices,
+                                     const size_t *lengths, const unsigned char **binaries,
+                                     cl_int *status, cl_int *code)
 {
     (void)n, (void)devices, (void)lengths, (void)binaries;
     report(status, CL_SUCCESS);
@@ -261,36 +295,44 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint n, const cl_dev
 }
 
 cl_int clBuildProgram(cl_program p, cl_uint n, const cl_device_id *devices, const char *options,
-                      void (CL_CALLBACK *notify)(cl_program, void *), void *data)
+                      void(CL_CALLBACK *notify)(cl_program, void *), void *data)
 {
     (void)p, (void)n, (void)devices, (void)options, (void)notify, (void)data;
     return CL_SUCCESS;
 }
 
-cl_int clGetProgramBuildInfo(cl_program p, cl_device_id device, cl_program_build_info what, size_t size, void *out,
-                             size_t *size_out)
+cl_int clGetProgramBuildInfo(cl_program p, cl_device_id device, cl_program_build_info what,
+                             size_t size, void *out, size_t *size_out)
 {
     (void)p, (void)device;
     switch (what) {
-    case CL_PROGRAM_BUILD_STATUS: return ANSWER(cl_build_status, CL_BUILD_SUCCESS);
-    case CL_PROGRAM_BUILD_LOG: return ANSWER_TEXT("nothing was compiled\n");
-    default: return CL_INVALID_VALUE;
+    case CL_PROGRAM_BUILD_STATUS:
+        return ANSWER(cl_build_status, CL_BUILD_SUCCESS);
+    case CL_PROGRAM_BUILD_LOG:
+        return ANSWER_TEXT("nothing was compiled\n");
+    default:
+        return CL_INVALID_VALUE;
     }
 }
 
-cl_int clGetProgramInfo(cl_program p, cl_program_info what, size_t size, void *out, size_t *size_out)
+cl_int clGetProgramInfo(cl_program p, cl_program_info what, size_t size, void *out,
+                        size_t *size_out)
 {
     static const unsigned char binary[16] = "a stub's binary";
     (void)p;
     switch (what) {
-    case CL_PROGRAM_NUM_DEVICES: return ANSWER(cl_uint, 1);
-    case CL_PROGRAM_DEVICES: return ANSWER(cl_device_id, &the_device);
-    case CL_PROGRAM_BINARY_SIZES: return ANSWER(size_t, sizeof binary);
+    case CL_PROGRAM_NUM_DEVICES:
+        return ANSWER(cl_uint, 1);
+    case CL_PROGRAM_DEVICES:
+        return ANSWER(cl_device_id, &the_device);
+    case CL_PROGRAM_BINARY_SIZES:
+        return ANSWER(size_t, sizeof binary);
     case CL_PROGRAM_BINARIES:
         if (out != NULL && *(unsigned char **)out != NULL)
             memcpy(*(unsigned char **)out, binary, sizeof binary);
         return CL_SUCCESS;
-    default: return CL_INVALID_VALUE;
+    default:
+        return CL_INVALID_VALUE;
     }
 }
 
@@ -346,15 +388,19 @@ cl_int clSetKernelArg(cl_kernel k, cl_uint i, size_t size, const void *value)
     return CL_SUCCESS;
 }
 
-cl_int clGetKernelWorkGroupInfo(cl_kernel k, cl_device_id device, cl_kernel_work_group_info what, size_t size, void *out,
-                                size_t *size_out)
+cl_int clGetKernelWorkGroupInfo(cl_kernel k, cl_device_id device, cl_kernel_work_group_info what,
+                                size_t size, void *out, size_t *size_out)
 {
     (void)k, (void)device;
     switch (what) {
-    case CL_KERNEL_WORK_GROUP_SIZE: return ANSWER(size_t, 256);
-    case CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE: return ANSWER(size_t, 32);
+    case CL_KERNEL_WORK_GROUP_SIZE:
+        return ANSWER(size_t, 256);
+    case CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE:
+        return ANSWER(size_t, 32);
     case CL_KERNEL_LOCAL_MEM_SIZE:
-    case CL_KERNEL_PRIVATE_MEM_SIZE: return ANSWER(cl_ulong, 0);
-    default: return CL_INVALID_VALUE;
+    case CL_KERNEL_PRIVATE_MEM_SIZE:
+        return ANSWER(cl_ulong, 0);
+    default:
+        return CL_INVALID_VALUE;
     }
 }

@@ -19,7 +19,15 @@
 #define STUB_ARGUMENTS 32
 #define STUB_MEMORY ((size_t)1 << 30) /* larger buffers exist, but have no memory */
 
-typedef enum stub_kind { STUB_CONTEXT, STUB_QUEUE, STUB_BUFFER, STUB_PROGRAM, STUB_KERNEL, STUB_EVENT, STUB_KINDS } stub_kind;
+typedef enum stub_kind {
+    STUB_CONTEXT,
+    STUB_QUEUE,
+    STUB_BUFFER,
+    STUB_PROGRAM,
+    STUB_KERNEL,
+    STUB_EVENT,
+    STUB_KINDS
+} stub_kind;
 extern const char *const stub_kind_names[STUB_KINDS];
 
 /* Objects that are alive. */

@@ -31,14 +31,16 @@ static void slots(const stub_value *a, const size_t *global)
             memcpy(&c.params, all + c.from * sizeof c.params, sizeof c.params);
         if (c.kind == CLS_CHANGE_RESET)
             c.params.flags = 0;
-        if (c.kind != CLS_CHANGE_APPEND && c.kind != CLS_CHANGE_ROLLBACK && c.kind != CLS_CHANGE_TURN)
+        if (c.kind != CLS_CHANGE_APPEND && c.kind != CLS_CHANGE_ROLLBACK &&
+            c.kind != CLS_CHANGE_TURN)
             memcpy(all + c.slot * sizeof c.params, &c.params, sizeof c.params);
     }
 }
 
 const stub_kernel *stub_kernel_find(const char *name)
 {
-    static const stub_kernel all[] = {{"cls_self_test", 1u, self_test}, {"cls_slots", 1u | 8u, slots}};
+    static const stub_kernel all[] = {{"cls_self_test", 1u, self_test},
+                                      {"cls_slots", 1u | 8u, slots}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(all[i].name, name) == 0)
             return &all[i];

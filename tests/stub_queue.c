@@ -62,10 +62,7 @@ static cl_int await(cl_event e)
     return state;
 }
 
-cl_int clRetainEvent(cl_event e)
-{
-    return stub_retain(&e->object, STUB_EVENT, CL_INVALID_EVENT);
-}
+cl_int clRetainEvent(cl_event e) { return stub_retain(&e->object, STUB_EVENT, CL_INVALID_EVENT); }
 
 cl_int clReleaseEvent(cl_event e)
 {
@@ -98,7 +95,8 @@ cl_int clGetEventInfo(cl_event e, cl_event_info what, size_t size, void *out, si
     return CL_SUCCESS;
 }
 
-cl_int clGetEventProfilingInfo(cl_event e, cl_profiling_info what, size_t size, void *out, size_t *size_out)
+cl_int clGetEventProfilingInfo(cl_event e, cl_profiling_info what, size_t size, void *out,
+                               size_t *size_out)
 {
     (void)e, (void)what, (void)size, (void)out, (void)size_out;
     return CL_PROFILING_INFO_NOT_AVAILABLE;
@@ -186,15 +184,17 @@ static void *serve(void *data)
 }
 
 /* Copies a command into a queue. */
-static cl_int enqueue(cl_command_queue q, const stub_command *what, cl_uint n_wait, const cl_event *wait, cl_bool blocking,
-                      cl_event *event)
+static cl_int enqueue(cl_command_queue q, const stub_command *what, cl_uint n_wait,
+                      const cl_event *wait, cl_bool blocking, cl_event *event)
 {
     if (q == NULL || q->object.kind != STUB_QUEUE)
         return CL_INVALID_COMMAND_QUEUE;
     if ((n_wait == 0) != (wait == NULL))
         return CL_INVALID_EVENT_WAIT_LIST;
-    if ((what->from != NULL && (what->at_from > what->from->size || what->size > what->from->size - what->at_from)) ||
-        (what->to != NULL && (what->at_to > what->to->size || what->size > what->to->size - what->at_to)))
+    if ((what->from != NULL &&
+         (what->at_from > what->from->size || what->size > what->from->size - what->at_from)) ||
+        (what->to != NULL &&
+         (what->at_to > what->to->size || what->size > what->to->size - what->at_to)))
         return CL_INVALID_VALUE;
     stub_command *const c = malloc(sizeof *c);
     if (c == NULL)
@@ -222,29 +222,32 @@ static cl_int enqueue(cl_command_queue q, const stub_command *what, cl_uint n_wa
     return state < 0 ? state : CL_SUCCESS;
 }
 
-cl_int clEnqueueWriteBuffer(cl_command_queue q, cl_mem to, cl_bool blocking, size_t at, size_t size, const void *data,
-                            cl_uint n, const cl_event *wait, cl_event *event)
+cl_int clEnqueueWriteBuffer(cl_command_queue q, cl_mem to, cl_bool blocking, size_t at, size_t size,
+                            const void *data, cl_uint n, const cl_event *wait, cl_event *event)
 {
     const stub_command c = {.what = WRITE, .to = to, .at_to = at, .size = size, .source = data};
     return enqueue(q, &c, n, wait, blocking, event);
 }
 
-cl_int clEnqueueReadBuffer(cl_command_queue q, cl_mem from, cl_bool blocking, size_t at, size_t size, void *data, cl_uint n,
-                           const cl_event *wait, cl_event *event)
+cl_int clEnqueueReadBuffer(cl_command_queue q, cl_mem from, cl_bool blocking, size_t at,
+                           size_t size, void *data, cl_uint n, const cl_event *wait,
+                           cl_event *event)
 {
-    const stub_command c = {.what = READ, .from = from, .at_from = at, .size = size, .target = data};
+    const stub_command c = {
+        .what = READ, .from = from, .at_from = at, .size = size, .target = data};
     return enqueue(q, &c, n, wait, blocking, event);
 }
 
-cl_int clEnqueueCopyBuffer(cl_command_queue q, cl_mem from, cl_mem to, size_t at_from, size_t at_to, size_t size, cl_uint n,
-                           const cl_event *wait, cl_event *event)
+cl_int clEnqueueCopyBuffer(cl_command_queue q, cl_mem from, cl_mem to, size_t at_from, size_t at_to,
+                           size_t size, cl_uint n, const cl_event *wait, cl_event *event)
 {
-    const stub_command c = {.what = COPY, .from = from, .to = to, .at_from = at_from, .at_to = at_to, .size = size};
+    const stub_command c = {
+        .what = COPY, .from = from, .to = to, .at_from = at_from, .at_to = at_to, .size = size};
     return enqueue(q, &c, n, wait, CL_FALSE, event);
 }
 
-cl_int clEnqueueFillBuffer(cl_command_queue q, cl_mem to, const void *pattern, size_t n_pattern, size_t at, size_t size,
-                           cl_uint n, const cl_event *wait, cl_event *event)
+cl_int clEnqueueFillBuffer(cl_command_queue q, cl_mem to, const void *pattern, size_t n_pattern,
+                           size_t at, size_t size, cl_uint n, const cl_event *wait, cl_event *event)
 {
     stub_command c = {.what = FILL, .to = to, .at_to = at, .size = size, .n_pattern = n_pattern};
     if (n_pattern == 0 || n_pattern > sizeof c.pattern || size % n_pattern != 0)
@@ -253,8 +256,9 @@ cl_int clEnqueueFillBuffer(cl_command_queue q, cl_mem to, const void *pattern, s
     return enqueue(q, &c, n, wait, CL_FALSE, event);
 }
 
-cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dimensions, const size_t *offset,
-                              const size_t *global, const size_t *local, cl_uint n, const cl_event *wait, cl_event *event)
+cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dimensions,
+                              const size_t *offset, const size_t *global, const size_t *local,
+                              cl_uint n, const cl_event *wait, cl_event *event)
 {
     stub_command c = {.what = RUN, .kernel = k->what};
     (void)offset;
@@ -269,18 +273,21 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dimension
     return enqueue(q, &c, n, wait, CL_FALSE, event);
 }
 
-cl_int clEnqueueMarkerWithWaitList(cl_command_queue q, cl_uint n, const cl_event *wait, cl_event *event)
+cl_int clEnqueueMarkerWithWaitList(cl_command_queue q, cl_uint n, const cl_event *wait,
+                                   cl_event *event)
 {
     return enqueue(q, &(const stub_command){.what = NOTHING}, n, wait, CL_FALSE, event);
 }
 
-cl_int clEnqueueBarrierWithWaitList(cl_command_queue q, cl_uint n, const cl_event *wait, cl_event *event)
+cl_int clEnqueueBarrierWithWaitList(cl_command_queue q, cl_uint n, const cl_event *wait,
+                                    cl_event *event)
 {
     return clEnqueueMarkerWithWaitList(q, n, wait, event);
 }
 
-void *clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool blocking, cl_map_flags flags, size_t at, size_t size, cl_uint n,
-                         const cl_event *wait, cl_event *event, cl_int *code)
+void *clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool blocking, cl_map_flags flags,
+                         size_t at, size_t size, cl_uint n, const cl_event *wait, cl_event *event,
+                         cl_int *code)
 {
     const stub_command c = {.what = NOTHING, .from = m, .at_from = at, .size = size};
     const cl_int result = enqueue(q, &c, n, wait, blocking, event);
@@ -290,7 +297,8 @@ void *clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool blocking, cl_map_
     return result == CL_SUCCESS ? stub_memory(m) + at : NULL;
 }
 
-cl_int clEnqueueUnmapMemObject(cl_command_queue q, cl_mem m, void *data, cl_uint n, const cl_event *wait, cl_event *event)
+cl_int clEnqueueUnmapMemObject(cl_command_queue q, cl_mem m, void *data, cl_uint n,
+                               const cl_event *wait, cl_event *event)
 {
     (void)data;
     return enqueue(q, &(const stub_command){.what = NOTHING, .from = m}, n, wait, CL_FALSE, event);
@@ -298,8 +306,8 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue q, cl_mem m, void *data, cl_uint
 
 /* ----------------------------------------------------------------------- queues */
 
-cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device, cl_command_queue_properties properties,
-                                      cl_int *code)
+cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
+                                      cl_command_queue_properties properties, cl_int *code)
 {
     cl_command_queue q = NULL;
     const cl_int known = clRetainContext(context);
@@ -341,7 +349,8 @@ cl_int clReleaseCommandQueue(cl_command_queue q)
     return CL_SUCCESS;
 }
 
-cl_int clGetCommandQueueInfo(cl_command_queue q, cl_command_queue_info what, size_t size, void *out, size_t *size_out)
+cl_int clGetCommandQueueInfo(cl_command_queue q, cl_command_queue_info what, size_t size, void *out,
+                             size_t *size_out)
 {
     union {
         cl_context context;

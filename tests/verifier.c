@@ -38,8 +38,9 @@ static void begin(verifier *v, cls_context *context)
         if (b->params[i].infill && !infill++)
             must(cls_sampler_infill(v->sampler, &b->infill));
         b->mode[i] = (cls_host_mode){0};
-        must(cls_slot_begin(v->sampler, (uint32_t)v->of->slots[i], &b->params[i], t->prompt_count ? t->prompt : NULL,
-                            t->prompt_count, t->output_count ? t->output : NULL, t->output_count));
+        must(cls_slot_begin(v->sampler, (uint32_t)v->of->slots[i], &b->params[i],
+                            t->prompt_count ? t->prompt : NULL, t->prompt_count,
+                            t->output_count ? t->output : NULL, t->output_count));
     }
     v->begun = 1;
 }
@@ -79,7 +80,8 @@ static void rows_of_call(verifier *v, int device_masks)
         call->draft = (cls_buffer){buffer_of(v->d, q->data_size, q->data), q->offset};
     call->draft_stride = q->stride;
     if (rows->mask) {
-        const size_t size = (size_t)rows->rows * rows->mask_width * (rows->mask_kind == CLS_MASK_PACKED ? 4 : 1);
+        const size_t size =
+            (size_t)rows->rows * rows->mask_width * (rows->mask_kind == CLS_MASK_PACKED ? 4 : 1);
         call->mask.words.buffer = device_masks ? buffer_of(v->d, size, rows->mask) : NULL;
         call->mask.host = device_masks ? NULL : rows->mask;
         call->mask.kind = rows->mask_kind;
@@ -94,7 +96,8 @@ static void rows_of_call(verifier *v, int device_masks)
     }
 }
 
-void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int on_device, uint32_t wide)
+void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int on_device,
+                   uint32_t wide)
 {
     const batch *const b = of->requests;
     memset(v, 0, sizeof *v);
@@ -109,7 +112,8 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     int32_t *const canaries = room(ints, sizeof *canaries);
     for (size_t i = 0; i < ints; i++)
         canaries[i] = CANARY;
-    memset(canaries + v->call.counters.offset / sizeof *canaries, 0, v->slots * 3 * sizeof *canaries);
+    memset(canaries + v->call.counters.offset / sizeof *canaries, 0,
+           v->slots * 3 * sizeof *canaries);
     v->output = buffer_of(d, ints * sizeof *canaries, canaries);
     free(canaries);
     place_outputs(v);
@@ -133,9 +137,15 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
 
 void verifier_close(verifier *v)
 {
-    const cl_mem buffers[] = {v->call.logits.buffer,      v->call.draft.buffer,  v->call.mask.words.buffer,
-                              v->call.bias.values.buffer, v->output,             v->call.draft_ids.device.buffer,
-                              v->step.logits.buffer,      v->step.tokens.buffer, v->step.status.buffer};
+    const cl_mem buffers[] = {v->call.logits.buffer,
+                              v->call.draft.buffer,
+                              v->call.mask.words.buffer,
+                              v->call.bias.values.buffer,
+                              v->output,
+                              v->call.draft_ids.device.buffer,
+                              v->step.logits.buffer,
+                              v->step.tokens.buffer,
+                              v->step.status.buffer};
     cls_sampler_destroy(v->sampler);
     for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i] != NULL)
@@ -158,8 +168,8 @@ static void upload_drafts(verifier *v)
         must_cl(clEnqueueWriteBuffer(v->d->queue, call->draft_ids.device.buffer, CL_TRUE, 0,
                                      of->total * sizeof *of->ids, of->ids, 0, NULL, NULL));
     if (call->draft.buffer)
-        must_cl(clEnqueueWriteBuffer(v->d->queue, call->draft.buffer, CL_TRUE, 0, of->q->data_size, of->q->data, 0,
-                                     NULL, NULL));
+        must_cl(clEnqueueWriteBuffer(v->d->queue, call->draft.buffer, CL_TRUE, 0, of->q->data_size,
+                                     of->q->data, 0, NULL, NULL));
     call->method = of->method;
     call->draft_kind = of->total > 0 ? of->kind : CLS_DRAFT_NONE;
     call->disable_bonus = of->disable_bonus;
@@ -196,25 +206,29 @@ void verifier_run(verifier *v)
 
 /* ---------------------------------------------------------------------- compare */
 
-static void same(verifier *v, uint32_t i, const char *where, const char *what, uint32_t at, int32_t ours, int32_t host)
+static void same(verifier *v, uint32_t i, const char *where, const char *what, uint32_t at,
+                 int32_t ours, int32_t host)
 {
     if (ours == host)
         return;
     const cls_host_verified *const h = &v->of->host[i];
-    ck_abort_msg("%s: %s: %s %u is %d on the device, which accepted %d, emitted %d, status %d; it must be %d (the "
+    ck_abort_msg("%s: %s: %s %u is %d on the device, which accepted %d, emitted %d, status %d; it "
+                 "must be %d (the "
                  "reference accepted %d, emitted %d, status %d)",
-                 where, drafts_words(v->of, i), what, at, ours, v->accepted[i], v->emitted[i], v->status[i], host,
-                 h->accepted, h->emitted, h->status);
+                 where, drafts_words(v->of, i), what, at, ours, v->accepted[i], v->emitted[i],
+                 v->status[i], host, h->accepted, h->emitted, h->status);
 }
 
 void verifier_equal_one(verifier *v, uint32_t i, const cls_host_verified *host, const char *where)
 {
-    const int32_t *const ours = v->tokens + v->call.tokens.offset / sizeof *ours + i * (v->width + 1);
+    const int32_t *const ours =
+        v->tokens + v->call.tokens.offset / sizeof *ours + i * (v->width + 1);
     same(v, i, where, "the status", 0, v->status[i], host->status);
     for (uint32_t k = 0; k <= v->width; k++)
         same(v, i, where, "token", k, ours[k], k <= CLS_MAX_DRAFTS ? host->tokens[k] : -1);
     for (uint32_t k = 0; k < v->width; k++)
-        same(v, i, where, "node", k, v->nodes[i * v->width + k], k < CLS_MAX_DRAFTS ? host->nodes[k] : -1);
+        same(v, i, where, "node", k, v->nodes[i * v->width + k],
+             k < CLS_MAX_DRAFTS ? host->nodes[k] : -1);
     same(v, i, where, "what was accepted,", 0, v->accepted[i], host->accepted);
     same(v, i, where, "what was emitted,", 0, v->emitted[i], host->emitted);
 }
@@ -237,16 +251,19 @@ void verifier_equal(verifier *v, const char *where)
         counted[2] += of->host[i].emitted;
     }
     for (uint32_t i = 0; i < v->slots * 3; i++)
-        ck_assert_msg(v->counters[i] == v->counted[i], "%s: counter %u of slot %u is %d, not %d", where, i % 3, i / 3,
-                      v->counters[i], v->counted[i]);
+        ck_assert_msg(v->counters[i] == v->counted[i], "%s: counter %u of slot %u is %d, not %d",
+                      where, i % 3, i / 3, v->counters[i], v->counted[i]);
     for (uint32_t i = 0; i < v->slots; i++)
-        ck_assert_msg(v->latest[i] == v->last[i], "%s: the latest token of slot %u is %d, not %d", where, i, v->latest[i], v->last[i]);
+        ck_assert_msg(v->latest[i] == v->last[i], "%s: the latest token of slot %u is %d, not %d",
+                      where, i, v->latest[i], v->last[i]);
     const cls_buffer *const outputs[] = {&v->call.tokens, &v->call.accepted, &v->call.emitted,
-                                         &v->call.nodes,  &v->call.status,   &v->call.counters, &v->call.latest};
+                                         &v->call.nodes,  &v->call.status,   &v->call.counters,
+                                         &v->call.latest};
     for (unsigned o = 0; o <= 7; o++) {
         const size_t end = o < 7 ? (size_t)outputs[o]->offset / sizeof(int32_t) : ints;
         for (size_t i = end - MARGIN; i < end; i++)
-            ck_assert_msg(v->tokens[i] == CANARY, "%s: something was written beside output %u", where, o);
+            ck_assert_msg(v->tokens[i] == CANARY, "%s: something was written beside output %u",
+                          where, o);
     }
 }
 

@@ -11,8 +11,8 @@ typedef struct verifier {
     drafts *of;
     cls_sampler *sampler;
     cls_verify_call call;
-    cls_step step;     /* of one row a request, as many as there are */
-    uint32_t width;    /* drafts in a row of the outputs */
+    cls_step step;  /* of one row a request, as many as there are */
+    uint32_t width; /* drafts in a row of the outputs */
     uint32_t slots;
     uint32_t launches; /* of the last call, without what slot calls add */
     uint32_t begun;
@@ -27,7 +27,8 @@ typedef struct verifier {
 /* Begins the requests in their slots, which all have one. on_device: the drafts'
  * ids and the masks lie in buffers, else on the host. wide: how much wider the
  * outputs are than needed. */
-void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int on_device, uint32_t wide);
+void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int on_device,
+                   uint32_t wide);
 void verifier_close(verifier *v);
 
 /* Uploads drafts, verifies, reads back. */

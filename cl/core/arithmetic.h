@@ -17,7 +17,8 @@
 /* ------------------------------------------------------------ values and order */
 
 #define CLS_LIMIT_BITS 0x71800000 /* 2^100 */
-#ifdef CLS_LIMITED /* kernels for a device without infinities: 2^100 is one, and logits end below */
+#ifdef CLS_LIMITED /* kernels for a device without infinities: 2^100 is one, and logits end below \
+                    */
 #define CLS_FLT_MAX 0x1.fffffep+99f
 #define CLS_INF_BITS CLS_LIMIT_BITS
 #else
@@ -77,7 +78,9 @@ CLS_INLINE f32 settle(f32 x)
     const i32 bits = CLS_AS_I32(x);
     const i32 magnitude = bits & 0x7fffffff;
     if (magnitude >= CLS_INF_BITS)
-        return CLS_AS_F32((bits & (i32)0x80000000) | (CLS_INF_BITS - 1)); /* not by ?:, for which oclgrind lacks llvm.copysign */
+        return CLS_AS_F32(
+            (bits & (i32)0x80000000) |
+            (CLS_INF_BITS - 1)); /* not by ?:, for which oclgrind lacks llvm.copysign */
     return magnitude < 0x03800000 ? 0.0f : x;
 }
 
@@ -95,7 +98,8 @@ CLS_INLINE f32 settled_product(f32 x, f32 factor)
 
 /* The penalties of one token that occurs. `count`: how often it counts for
  * frequency and presence. */
-CLS_INLINE f32 penalize(f32 x, u32 count, f32 repetition, f32 reciprocal, f32 frequency, f32 presence)
+CLS_INLINE f32 penalize(f32 x, u32 count, f32 repetition, f32 reciprocal, f32 frequency,
+                        f32 presence)
 {
     const f32 often = frequency * (f32)count;
     if (!(x > CLS_MASKED))
@@ -170,8 +174,9 @@ CLS_INLINE cls_split split(f32 max, f32 scale)
  * 2^(minus depth) in units of 2^(exponent - 30), between 0 and 2^30 + 128. -inf
  * and NaN give 0. One body for scalars and vectors: F, U are the types, TO_INT
  * truncates; indices are
- * constants, since compilers keep indexed arrays in memory. N = 4 interleaves chains of 20 dependent operations, which is
- * what a CPU's window needs (PoCL: a pass of 3.5 reads becomes 2.5). */
+ * constants, since compilers keep indexed arrays in memory. N = 4 interleaves chains of 20
+ * dependent operations, which is what a CPU's window needs (PoCL: a pass of 3.5 reads becomes 2.5).
+ */
 #define CLS_W_DIFFERENCE(i) q[i] = z[i] - tile_max;
 #define CLS_W_SCALE(i) q[i] = q[i] * scale;
 #define CLS_W_FRACTION(i) q[i] = q[i] + fraction;
@@ -188,44 +193,50 @@ CLS_INLINE cls_split split(f32 max, f32 scale)
 #define CLS_W_C0(i) p[i] = p[i] + c0;
 #define CLS_EACH_1(STEP) STEP(0)
 #define CLS_EACH_4(STEP) STEP(0) STEP(1) STEP(2) STEP(3)
-#define CLS_DEFINE_WEIGHTS(NAME, N, EACH, F, U, LAST)                                                \
-    CLS_INLINE void NAME(const F *z, U *w, f32 tile_max, f32 scale, f32 fraction)                    \
-    {                                                                                                \
-        const F lowest = (F)(-40.0f), magic = (F)(12582912.0f); /* 1.5 * 2^23: n in the low bits */  \
-        const F c5 = (F)(0x1.657ba4p-10f * 1073741824.0f), c4 = (F)(0x1.3d5aa0p-7f * 1073741824.0f); \
-        const F c3 = (F)(0x1.c6a2c2p-5f * 1073741824.0f), c2 = (F)(0x1.ebf80ap-3f * 1073741824.0f);  \
-        const F c1 = (F)(0x1.62e438p-1f * 1073741824.0f), c0 = (F)(0x1.000002p+0f * 1073741824.0f);  \
-        F q[N], r[N], f[N], p[N];                                                                    \
-        EACH(CLS_W_DIFFERENCE)                                                                       \
-        EACH(CLS_W_SCALE)                                                                            \
-        EACH(CLS_W_FRACTION)                                                                         \
-        EACH(CLS_W_FLOOR)                                                                            \
-        EACH(CLS_W_ROUND)                                                                            \
-        EACH(CLS_W_WHOLE)                                                                            \
-        EACH(CLS_W_REST)                                                                             \
-        EACH(CLS_W_C5)                                                                               \
-        EACH(CLS_W_C4)                                                                               \
-        EACH(CLS_W_TIMES)                                                                            \
-        EACH(CLS_W_C3)                                                                               \
-        EACH(CLS_W_TIMES)                                                                            \
-        EACH(CLS_W_C2)                                                                               \
-        EACH(CLS_W_TIMES)                                                                            \
-        EACH(CLS_W_C1)                                                                               \
-        EACH(CLS_W_TIMES)                                                                            \
-        EACH(CLS_W_C0)                                                                               \
-        EACH(LAST)                                                                                   \
+#define CLS_DEFINE_WEIGHTS(NAME, N, EACH, F, U, LAST) \
+    CLS_INLINE void NAME(const F *z, U *w, f32 tile_max, f32 scale, f32 fraction) \
+    { \
+        const F lowest = (F)(-40.0f), \
+                magic = (F)(12582912.0f); /* 1.5 * 2^23: n in the low bits */ \
+        const F c5 = (F)(0x1.657ba4p-10f * 1073741824.0f), \
+                c4 = (F)(0x1.3d5aa0p-7f * 1073741824.0f); \
+        const F c3 = (F)(0x1.c6a2c2p-5f * 1073741824.0f), \
+                c2 = (F)(0x1.ebf80ap-3f * 1073741824.0f); \
+        const F c1 = (F)(0x1.62e438p-1f * 1073741824.0f), \
+                c0 = (F)(0x1.000002p+0f * 1073741824.0f); \
+        F q[N], r[N], f[N], p[N]; \
+        EACH(CLS_W_DIFFERENCE) \
+        EACH(CLS_W_SCALE) \
+        EACH(CLS_W_FRACTION) \
+        EACH(CLS_W_FLOOR) \
+        EACH(CLS_W_ROUND) \
+        EACH(CLS_W_WHOLE) \
+        EACH(CLS_W_REST) \
+        EACH(CLS_W_C5) \
+        EACH(CLS_W_C4) \
+        EACH(CLS_W_TIMES) \
+        EACH(CLS_W_C3) \
+        EACH(CLS_W_TIMES) \
+        EACH(CLS_W_C2) \
+        EACH(CLS_W_TIMES) \
+        EACH(CLS_W_C1) \
+        EACH(CLS_W_TIMES) \
+        EACH(CLS_W_C0) \
+        EACH(LAST) \
     }
 
 #ifndef __OPENCL_C_VERSION__
 CLS_INLINE u32 cls_as_u32(f32 x) { return (u32)CLS_AS_I32(x); }
 CLS_INLINE f32 cls_u32_as_f32(u32 x) { return CLS_AS_F32((i32)x); }
 #define CLS_TO_U32(x) ((u32)(i32)(x))
-#define CLS_W_SCALAR(i) w[i] = CLS_TO_U32(cls_u32_as_f32(cls_as_u32(p[i]) + (cls_as_u32(r[i]) << 23)));
+#define CLS_W_SCALAR(i) \
+    w[i] = CLS_TO_U32(cls_u32_as_f32(cls_as_u32(p[i]) + (cls_as_u32(r[i]) << 23)));
 CLS_DEFINE_WEIGHTS(weights_scalar, 1, CLS_EACH_1, f32, u32, CLS_W_SCALAR)
 #else
 #define CLS_TO_U32(x) as_uint(convert_int(x))
 #ifdef CLS_LIMITED /* -2^100 lies not deep enough for every temperature */
-#define CLS_W_SCALAR(i) w[i] = z[i] > CLS_MASKED ? CLS_TO_U32(as_float(as_uint(p[i]) + (as_uint(r[i]) << 23))) : 0u;
+#define CLS_W_SCALAR(i) \
+    w[i] = z[i] > CLS_MASKED ? CLS_TO_U32(as_float(as_uint(p[i]) + (as_uint(r[i]) << 23))) : 0u;
 #else
 #define CLS_W_SCALAR(i) w[i] = CLS_TO_U32(as_float(as_uint(p[i]) + (as_uint(r[i]) << 23)));
 #endif
@@ -289,19 +300,19 @@ CLS_INLINE u32 depth_q20(f32 z, f32 top, f32 scale)
  * with depth_q20(z) <= units. Depth is monotone in z, so 32 halvings find it.
  * `most` is 0 or at least 2^-100: a depth that a device could flush to zero
  * counts as zero. */
-#define CLS_DEFINE_DEPTH_KEY(NAME, T, DEPTH)                                               \
-    CLS_INLINE i32 NAME(f32 top, f32 scale, T most)                                        \
-    {                                                                                      \
-        i32 lo = CLS_KEY_NONE + 1; /* known: the maximum is kept */                        \
-        i32 hi = key_of(top);                                                              \
-        while (lo < hi) {                                                                  \
-            const i32 mid = (lo & hi) + ((lo ^ hi) >> 1); /* floor of the mean */          \
-            if (DEPTH(clean(of_key(mid)), top, scale) <= most)                             \
-                hi = mid;                                                                  \
-            else                                                                           \
-                lo = mid + 1;                                                              \
-        }                                                                                  \
-        return hi;                                                                         \
+#define CLS_DEFINE_DEPTH_KEY(NAME, T, DEPTH) \
+    CLS_INLINE i32 NAME(f32 top, f32 scale, T most) \
+    { \
+        i32 lo = CLS_KEY_NONE + 1; /* known: the maximum is kept */ \
+        i32 hi = key_of(top); \
+        while (lo < hi) { \
+            const i32 mid = (lo & hi) + ((lo ^ hi) >> 1); /* floor of the mean */ \
+            if (DEPTH(clean(of_key(mid)), top, scale) <= most) \
+                hi = mid; \
+            else \
+                lo = mid + 1; \
+        } \
+        return hi; \
     }
 CLS_DEFINE_DEPTH_KEY(depth_key, f32, depth)
 CLS_DEFINE_DEPTH_KEY(depth_q20_key, u32, depth_q20)

@@ -39,7 +39,8 @@
 #define ONE_COPY static inline
 #define LOCAL_ID ((u32)get_local_id(0))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
-/* Where no item reads what another wrote to a buffer: AMD's compiler lets loads be under way across it. */
+/* Where no item reads what another wrote to a buffer: AMD's compiler lets loads be under way across
+ * it. */
 #define LOCAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 
@@ -60,15 +61,17 @@
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
 #pragma OPENCL EXTENSION cl_qcom_subgroup_shuffle : enable
 #define SG_XOR(x, mask, scratch) \
-    qcom_sub_group_shuffle_xor((uint)(x), (uint)(mask), CLK_SUB_GROUP_SHUFFLE_WIDTH_WAVE_SIZE_QCOM, (uint)(x))
-#elif SUBGROUPS == 4 /* AMD's compiler, in any OpenCL C: its sub-groups want 2.0 */
+    qcom_sub_group_shuffle_xor((uint)(x), (uint)(mask), \
+                               CLK_SUB_GROUP_SHUFFLE_WIDTH_WAVE_SIZE_QCOM, (uint)(x))
+#elif SUBGROUPS == 4           /* AMD's compiler, in any OpenCL C: its sub-groups want 2.0 */
 #ifdef __AMDGCN_WAVEFRONT_SIZE /* newer compilers have the builtin instead */
 #define SG_SIZE ((uint)__AMDGCN_WAVEFRONT_SIZE)
 #else
 #define SG_SIZE ((uint)__builtin_amdgcn_wavefrontsize())
 #endif
 #define SG_LANE ((uint)__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)))
-#define SG_XOR(x, mask, scratch) ((uint)__builtin_amdgcn_ds_bpermute((int)((SG_LANE ^ (mask)) << 2), (int)(x)))
+#define SG_XOR(x, mask, scratch) \
+    ((uint)__builtin_amdgcn_ds_bpermute((int)((SG_LANE ^ (mask)) << 2), (int)(x)))
 #elif SUBGROUPS == 5 /* NVIDIA: PTX 6.0 */
 #define SG_SIZE 32u
 static inline uint sg_lane(void)
@@ -80,12 +83,15 @@ static inline uint sg_lane(void)
 static inline uint sg_xor(uint x, uint mask)
 {
     uint other;
-    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=r"(other) : "r"(x), "r"(mask));
+    __asm__ volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+                     : "=r"(other)
+                     : "r"(x), "r"(mask));
     return other;
 }
 #define SG_LANE sg_lane()
 #define SG_XOR(x, mask, scratch) sg_xor(x, mask)
-#elif SUBGROUPS == 6 || SUBGROUPS == 7 /* for tests, by local memory: fours that work, and some that do not */
+#elif SUBGROUPS == 6 || \
+    SUBGROUPS == 7 /* for tests, by local memory: fours that work, and some that do not */
 #define SG_SIZE 4u
 #define SG_LANE (LOCAL_ID & 3u)
 static inline uint sg_xor(uint x, uint mask, __local u64 *scratch)
@@ -101,9 +107,18 @@ static inline uint sg_xor(uint x, uint mask, __local u64 *scratch)
 #endif
 
 #if SUBGROUPS != 0
-static inline u32 sg_u32(u32 x, uint mask, __local u64 *scratch) { return SG_XOR(x, mask, scratch); }
-static inline i32 sg_i32(i32 x, uint mask, __local u64 *scratch) { return (i32)SG_XOR((u32)x, mask, scratch); }
-static inline f32 sg_f32(f32 x, uint mask, __local u64 *scratch) { return as_float(SG_XOR(as_uint(x), mask, scratch)); }
+static inline u32 sg_u32(u32 x, uint mask, __local u64 *scratch)
+{
+    return SG_XOR(x, mask, scratch);
+}
+static inline i32 sg_i32(i32 x, uint mask, __local u64 *scratch)
+{
+    return (i32)SG_XOR((u32)x, mask, scratch);
+}
+static inline f32 sg_f32(f32 x, uint mask, __local u64 *scratch)
+{
+    return as_float(SG_XOR(as_uint(x), mask, scratch));
+}
 static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
 {
     const u32 hi = SG_XOR(u64_hi(x), mask, scratch), lo = SG_XOR(u64_lo(x), mask, scratch);
@@ -131,121 +146,121 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
 
 #define DEFINE_WG_REDUCE(NAME, T, SG, OP) \
     static inline T NAME(T x, __local u64 *scratch) { return x; }
-#define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO)                              \
-    static inline T NAME(T x, __local u64 *scratch, T *total)               \
-    {                                                                       \
-        *total = x;                                                         \
-        return ZERO;                                                        \
+#define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO) \
+    static inline T NAME(T x, __local u64 *scratch, T *total) \
+    { \
+        *total = x; \
+        return ZERO; \
     }
 
 #elif SUBGROUPS != 0
 
-#define DEFINE_WG_REDUCE(NAME, T, SG, OP)                                   \
-    static inline T NAME(T x, __local u64 *scratch)                         \
-    {                                                                       \
-        __local T *const s = (__local T *)scratch;                          \
-        const uint size = SG_SIZE;                                          \
-        for (uint mask = size >> 1; mask > 0; mask >>= 1) {                 \
-            const T other = SG(x, mask, scratch);                           \
-            x = OP(x, other);                                               \
-        }                                                                   \
-        BARRIER();                                                          \
-        if (SG_LANE == 0)                                                   \
-            s[LOCAL_ID / size] = x;                                  \
-        BARRIER();                                                          \
-        x = s[0];                                                           \
-        for (uint i = 1; i < WGS / size; i++)                               \
-            x = OP(x, s[i]);                                                \
-        return x;                                                           \
+#define DEFINE_WG_REDUCE(NAME, T, SG, OP) \
+    static inline T NAME(T x, __local u64 *scratch) \
+    { \
+        __local T *const s = (__local T *)scratch; \
+        const uint size = SG_SIZE; \
+        for (uint mask = size >> 1; mask > 0; mask >>= 1) { \
+            const T other = SG(x, mask, scratch); \
+            x = OP(x, other); \
+        } \
+        BARRIER(); \
+        if (SG_LANE == 0) \
+            s[LOCAL_ID / size] = x; \
+        BARRIER(); \
+        x = s[0]; \
+        for (uint i = 1; i < WGS / size; i++) \
+            x = OP(x, s[i]); \
+        return x; \
     }
 /* The sum over the items before this one; *total over all. Each round joins
  * neighbouring blocks of `mask` lanes; the upper one has the lower before it. */
-#define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO)                              \
-    static inline T NAME(T x, __local u64 *scratch, T *total)               \
-    {                                                                       \
-        __local T *const s = (__local T *)scratch;                          \
+#define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO) \
+    static inline T NAME(T x, __local u64 *scratch, T *total) \
+    { \
+        __local T *const s = (__local T *)scratch; \
         const uint size = SG_SIZE, lane = SG_LANE, own = LOCAL_ID / size; \
-        T before = ZERO, sum = ZERO;                                        \
-        for (uint mask = 1; mask < size; mask <<= 1) {                      \
-            const T other = SG(x, mask, scratch);                           \
-            if (lane & mask)                                                \
-                before = ADD(before, other);                                \
-            x = ADD(x, other);                                              \
-        }                                                                   \
-        BARRIER();                                                          \
-        if (lane == 0)                                                      \
-            s[own] = x;                                                     \
-        BARRIER();                                                          \
-        for (uint i = 0; i < WGS / size; i++) {                             \
-            if (i == own)                                                   \
-                before = ADD(before, sum);                                  \
-            sum = ADD(sum, s[i]);                                           \
-        }                                                                   \
-        *total = sum;                                                       \
-        return before;                                                      \
+        T before = ZERO, sum = ZERO; \
+        for (uint mask = 1; mask < size; mask <<= 1) { \
+            const T other = SG(x, mask, scratch); \
+            if (lane & mask) \
+                before = ADD(before, other); \
+            x = ADD(x, other); \
+        } \
+        BARRIER(); \
+        if (lane == 0) \
+            s[own] = x; \
+        BARRIER(); \
+        for (uint i = 0; i < WGS / size; i++) { \
+            if (i == own) \
+                before = ADD(before, sum); \
+            sum = ADD(sum, s[i]); \
+        } \
+        *total = sum; \
+        return before; \
     }
 
 #else
 
 /* Columns by the first items, then the row that these leave by all. */
-#define DEFINE_WG_REDUCE(NAME, T, SG, OP)                                   \
-    static inline T NAME(T x, __local u64 *scratch)                         \
-    {                                                                       \
-        __local T *const s = (__local T *)scratch;                          \
-        const uint lid = LOCAL_ID;                                   \
-        BARRIER();                                                          \
-        s[lid] = x;                                                         \
-        BARRIER();                                                          \
-        if (WG_ROWS > 1) {                                                  \
-            if (lid < WG_SIDE) {                                            \
-                for (uint i = 1; i < WG_ROWS; i++) {                        \
-                    if (i * WG_SIDE + lid < WGS) {                          \
-                        const T other = s[i * WG_SIDE + lid];               \
-                        x = OP(x, other);                                   \
-                    }                                                       \
-                }                                                           \
-                s[lid] = x;                                                 \
-            }                                                               \
-            BARRIER();                                                      \
-        }                                                                   \
-        x = s[0];                                                           \
-        for (uint i = 1; i < WG_SIDE; i++) {                                \
-            const T other = s[i];                                           \
-            x = OP(x, other);                                               \
-        }                                                                   \
-        return x;                                                           \
+#define DEFINE_WG_REDUCE(NAME, T, SG, OP) \
+    static inline T NAME(T x, __local u64 *scratch) \
+    { \
+        __local T *const s = (__local T *)scratch; \
+        const uint lid = LOCAL_ID; \
+        BARRIER(); \
+        s[lid] = x; \
+        BARRIER(); \
+        if (WG_ROWS > 1) { \
+            if (lid < WG_SIDE) { \
+                for (uint i = 1; i < WG_ROWS; i++) { \
+                    if (i * WG_SIDE + lid < WGS) { \
+                        const T other = s[i * WG_SIDE + lid]; \
+                        x = OP(x, other); \
+                    } \
+                } \
+                s[lid] = x; \
+            } \
+            BARRIER(); \
+        } \
+        x = s[0]; \
+        for (uint i = 1; i < WG_SIDE; i++) { \
+            const T other = s[i]; \
+            x = OP(x, other); \
+        } \
+        return x; \
     }
 /* Each item adds up what its row has before it; then the rows before its own, whose last
  * items have left their sums. */
-#define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO)                              \
-    static inline T NAME(T x, __local u64 *scratch, T *total)               \
-    {                                                                       \
-        __local T *const s = (__local T *)scratch;                          \
-        const uint lid = LOCAL_ID, row_ = lid / WG_SIDE;             \
-        T before = ZERO, sum = ZERO;                                        \
-        BARRIER();                                                          \
-        s[lid] = x;                                                         \
-        BARRIER();                                                          \
-        for (uint i = 0; i < WG_SIDE; i++)                                  \
-            if (row_ * WG_SIDE + i < lid)                                   \
-                before = ADD(before, s[row_ * WG_SIDE + i]);                \
-        if (WG_ROWS == 1) {                                                 \
-            for (uint i = 0; i < WG_SIDE; i++)                              \
-                sum = ADD(sum, s[i]);                                       \
-            *total = sum;                                                   \
-            return before;                                                  \
-        }                                                                   \
-        BARRIER();                                                          \
-        if (lid % WG_SIDE == WG_SIDE - 1 || lid == WGS - 1)                 \
-            s[row_] = ADD(before, x);                                       \
-        BARRIER();                                                          \
-        for (uint i = 0; i < WG_ROWS; i++) {                                \
-            if (i == row_)                                                  \
-                before = ADD(before, sum);                                  \
-            sum = ADD(sum, s[i]);                                           \
-        }                                                                   \
-        *total = sum;                                                       \
-        return before;                                                      \
+#define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO) \
+    static inline T NAME(T x, __local u64 *scratch, T *total) \
+    { \
+        __local T *const s = (__local T *)scratch; \
+        const uint lid = LOCAL_ID, row_ = lid / WG_SIDE; \
+        T before = ZERO, sum = ZERO; \
+        BARRIER(); \
+        s[lid] = x; \
+        BARRIER(); \
+        for (uint i = 0; i < WG_SIDE; i++) \
+            if (row_ * WG_SIDE + i < lid) \
+                before = ADD(before, s[row_ * WG_SIDE + i]); \
+        if (WG_ROWS == 1) { \
+            for (uint i = 0; i < WG_SIDE; i++) \
+                sum = ADD(sum, s[i]); \
+            *total = sum; \
+            return before; \
+        } \
+        BARRIER(); \
+        if (lid % WG_SIDE == WG_SIDE - 1 || lid == WGS - 1) \
+            s[row_] = ADD(before, x); \
+        BARRIER(); \
+        for (uint i = 0; i < WG_ROWS; i++) { \
+            if (i == row_) \
+                before = ADD(before, sum); \
+            sum = ADD(sum, s[i]); \
+        } \
+        *total = sum; \
+        return before; \
     }
 #endif
 

@@ -48,11 +48,13 @@ CLS_INLINE int u64_is_zero(u64 a) { return (a.x | a.y) == 0; }
 /* What crosses goes by two shifts: one of 32 would be none on some devices. */
 CLS_INLINE u64 u64_shl(u64 a, u32 n)
 {
-    return n > 31 ? u64_make(a.x << (n - 32), 0) : u64_make((a.y << n) | ((a.x >> 1) >> (31 - n)), a.x << n);
+    return n > 31 ? u64_make(a.x << (n - 32), 0)
+                  : u64_make((a.y << n) | ((a.x >> 1) >> (31 - n)), a.x << n);
 }
 CLS_INLINE u64 u64_shr(u64 a, u32 n)
 {
-    return n > 31 ? u64_make(0, a.y >> (n - 32)) : u64_make(a.y >> n, (a.x >> n) | ((a.y << 1) << (31 - n)));
+    return n > 31 ? u64_make(0, a.y >> (n - 32))
+                  : u64_make(a.y >> n, (a.x >> n) | ((a.y << 1) << (31 - n)));
 }
 CLS_INLINE u64 u64_mul32(u32 a, u32 b)
 {
@@ -94,16 +96,24 @@ CLS_INLINE u64 u64_mul_hi(u64 a, u64 b)
     const u64 lh = u64_mul32(u64_lo(a), u64_hi(b));
     const u64 hl = u64_mul32(u64_hi(a), u64_lo(b));
     const u64 hh = u64_mul32(u64_hi(a), u64_hi(b));
-    const u64 mid = u64_add(u64_add(u64_from(u64_hi(ll)), u64_from(u64_lo(lh))), u64_from(u64_lo(hl)));
-    return u64_add(u64_add(hh, u64_from(u64_hi(lh))), u64_add(u64_from(u64_hi(hl)), u64_from(u64_hi(mid))));
+    const u64 mid =
+        u64_add(u64_add(u64_from(u64_hi(ll)), u64_from(u64_lo(lh))), u64_from(u64_lo(hl)));
+    return u64_add(u64_add(hh, u64_from(u64_hi(lh))),
+                   u64_add(u64_from(u64_hi(hl)), u64_from(u64_hi(mid))));
 }
 /* Where elements lie. Kernels get offsets and strides of 64 bits (a size_t can be no
  * argument); where addresses have 32 bits, so have all that are valid. Two
  * shifts, for there one of 32 would be none. */
 CLS_INLINE size_t u64_to_size(u64 a) { return (((size_t)u64_hi(a) << 16) << 16) | u64_lo(a); }
-CLS_INLINE size_t row_place(u64 offset, u64 stride, u32 row) { return u64_to_size(offset) + u64_to_size(stride) * row; }
+CLS_INLINE size_t row_place(u64 offset, u64 stride, u32 row)
+{
+    return u64_to_size(offset) + u64_to_size(stride) * row;
+}
 CLS_INLINE u64 u64_of(cls_wide a) { return u64_make(a.hi, a.lo); }
-CLS_INLINE size_t wide_place(cls_wide offset, cls_wide stride, u32 row) { return row_place(u64_of(offset), u64_of(stride), row); }
+CLS_INLINE size_t wide_place(cls_wide offset, cls_wide stride, u32 row)
+{
+    return row_place(u64_of(offset), u64_of(stride), row);
+}
 /* For estimates and outputs, never for a decision. */
 CLS_INLINE f32 u64_to_f32(u64 a) { return (f32)u64_hi(a) * 4294967296.0f + (f32)u64_lo(a); }
 

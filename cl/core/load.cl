@@ -38,7 +38,9 @@ typedef ushort logit; /* bfloat16: the upper half of a float */
 /* The status bits of a logit, by its bits as they lie in memory. */
 static inline u32 bits_status(i32 bits)
 {
-    return (bits & 0x7fffffff) > 0x7f800000 ? CLS_STATUS_NAN : bits == 0x7f800000 ? CLS_STATUS_INF : 0u;
+    return (bits & 0x7fffffff) > 0x7f800000 ? CLS_STATUS_NAN
+           : bits == 0x7f800000             ? CLS_STATUS_INF
+                                            : 0u;
 }
 
 #ifdef CLS_LIMITED
@@ -49,7 +51,9 @@ static inline FV limited_v(IV bits)
     const IV magnitude = bits & 0x7fffffff, sign = bits & (i32)0x80000000;
     IV x = magnitude >= CLS_INF_BITS ? (sign | (IV)(CLS_INF_BITS - 1)) : bits;
     x = magnitude < 0x00800000 ? (IV)(0) : x;
-    return AS_FV(((magnitude > 0x7f800000) | (bits == (IV)((i32)0xff800000))) ? (IV)(CLS_AS_I32(CLS_MASKED)) : x);
+    return AS_FV(((magnitude > 0x7f800000) | (bits == (IV)((i32)0xff800000)))
+                     ? (IV)(CLS_AS_I32(CLS_MASKED))
+                     : x);
 }
 static inline f32 limited(i32 bits) { return limited_v((IV)(bits)).s0; }
 #undef LOAD
@@ -64,10 +68,14 @@ static inline f32 limited(i32 bits) { return limited_v((IV)(bits)).s0; }
 #define BITS_V(p, i) AS_IV(CAT(convert_uint, VEC)(VLOAD((p) + (i))) << 16)
 #define BITS(p, i) ((i32)((uint)(p)[i] << 16))
 #endif
-static inline i32 half_bits(__global const ushort *p, u32 i) { return (i32)widen_bits((CAT(ushort, VEC))(p[i])).s0; }
+static inline i32 half_bits(__global const ushort *p, u32 i)
+{
+    return (i32)widen_bits((CAT(ushort, VEC))(p[i])).s0;
+}
 #define LOAD(p, i) limited(BITS(p, i))
 #define LOAD_V(p, i) limited_v(BITS_V(p, i))
-#define FROM_BITS(bits) limited((i32)(bits)) /* of other floats that may be infinite: biases, candidates */
+#define FROM_BITS(bits) \
+    limited((i32)(bits)) /* of other floats that may be infinite: biases, candidates */
 #else
 #define FROM_BITS(bits) as_float(bits)
 #endif

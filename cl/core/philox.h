@@ -13,9 +13,9 @@
 #define CLS_PURPOSE_DRAFT 2u
 #define CLS_PURPOSE_ACCEPT 3u
 #define CLS_PURPOSE_RESIDUAL 4u
-/* Block verification judges prefixes beyond what it emits, so these numbers must not come back in the next
- * call, which begins there: they go by the position of a call's first row, where no other call begins,
- * and are 128 + i for the prefix of i + 1 drafts. */
+/* Block verification judges prefixes beyond what it emits, so these numbers must not come back in
+ * the next call, which begins there: they go by the position of a call's first row, where no other
+ * call begins, and are 128 + i for the prefix of i + 1 drafts. */
 #define CLS_PURPOSE_BLOCK 128u
 
 /* One block: counter c[4] and key k[2] in, four random words in c. */
@@ -63,18 +63,20 @@ CLS_INLINE u32 self_test_word(u32 i, u32 ends)
     max = ((f32)(c[0] >> 8) - 8388608.0f) * (1.0f / 131072.0f);
     z = max - (f32)(c[1] >> 8) * (1.0f / 1048576.0f);
     scale = CLS_LOG2E * (0.25f + (f32)(c[2] >> 8) * (1.0f / 4194304.0f));
-    unit = unit_of(max, max + (f32)(c[3] >> 28), split(max + (f32)(c[3] >> 28), scale).exponent, scale);
+    unit = unit_of(max, max + (f32)(c[3] >> 28), split(max + (f32)(c[3] >> 28), scale).exponent,
+                   scale);
     mass = up(u64_from(weight(clean(z), unit.max, scale, unit.fraction)), unit.shift);
     mass = u64_mul_hi(u64_make(c[3], c[2]), u64_add(mass, top_p_target(mass, c[1])));
-    /* Infinity, NaN, the largest float, 0, of either sign: a masked logit is -inf. Told by bits, not by
-     * a chain of i == n, which clang turns into a table that Oclgrind reads as zeros. */
+    /* Infinity, NaN, the largest float, 0, of either sign: a masked logit is -inf. Told by bits,
+     * not by a chain of i == n, which clang turns into a table that Oclgrind reads as zeros. */
     told = (i & 1u) ? ((i & 2u) ? 0u : 0x7fc00000u) : ((i & 2u) ? 0x7f7fffffu : 0x7f800000u);
     edge = CLS_AS_F32((i32)((c[0] & 0x80000000u) | told));
-    told = (u32)(edge > CLS_AS_F32((i32)0xff800000)) | (u32)(edge < max) << 1 | (u32)(clean(edge) > z) << 2 |
-           (u32)(edge != edge) << 3 | (u32)(edge == CLS_AS_F32(0x7f800000)) << 4;
+    told = (u32)(edge > CLS_AS_F32((i32)0xff800000)) | (u32)(edge < max) << 1 |
+           (u32)(clean(edge) > z) << 2 | (u32)(edge != edge) << 3 |
+           (u32)(edge == CLS_AS_F32(0x7f800000)) << 4;
     told ^= (u32)key_of(clean(edge));
-    return u64_hi(mass) ^ u64_lo(mass) ^ (u32)key_of(depth(z, max, scale)) ^ (u32)CLS_AS_I32(unit.fraction) ^
-           (ends ? told : 0u);
+    return u64_hi(mass) ^ u64_lo(mass) ^ (u32)key_of(depth(z, max, scale)) ^
+           (u32)CLS_AS_I32(unit.fraction) ^ (ends ? told : 0u);
 }
 
 #endif

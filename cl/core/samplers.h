@@ -14,16 +14,23 @@
 /* ------------------------------------------------------------ entropy, typical p */
 
 /* A token's share of the sum that the mean depth is made of. */
-CLS_INLINE u64 depth_term(u64 mass, u32 depth) { return u64_shr(u64_mul(mass, u64_from(depth)), 24); }
+CLS_INLINE u64 depth_term(u64 mass, u32 depth)
+{
+    return u64_shr(u64_mul(mass, u64_from(depth)), 24);
+}
 /* The mean depth in bits, weighed by mass. */
-CLS_INLINE u32 mean_depth_q20(u64 terms, u64 mass) { return u64_lo(u64_div(u64_shl(terms, 5), u64_shr(mass, 19))); }
+CLS_INLINE u32 mean_depth_q20(u64 terms, u64 mass)
+{
+    return u64_lo(u64_div(u64_shl(terms, 5), u64_shr(mass, 19)));
+}
 
 /* Typical p (Meister et al. 2022): the mass that must be reached for it to
  * exceed p. Distances from the mean depth decide the order: log2 of the mass, which
  * turns both into information, cancels. */
 CLS_INLINE u64 typical_target(u64 mass, u32 p)
 {
-    return u64_add(u64_add(u64_mul32(u64_hi(mass), p), u64_shr(u64_mul32(u64_lo(mass), p), 32)), u64_from(1));
+    return u64_add(u64_add(u64_mul32(u64_hi(mass), p), u64_shr(u64_mul32(u64_lo(mass), p), 32)),
+                   u64_from(1));
 }
 
 /* ------------------------------------------------------------ dynamic temperature */
@@ -32,11 +39,14 @@ CLS_INLINE u64 typical_target(u64 mass, u32 p)
 CLS_INLINE f32 scale_of(f32 t)
 {
     const i32 bits = CLS_AS_I32(t);
-    const u64 quotient = u64_div(u64_make(0xb8aa3b29u, 0x5c17f0bcu), u64_from((u32)((bits & 0x007fffff) | 0x00800000)));
-    const u32 drop = u64_less(quotient, u64_make(1u << 8, 0)) ? 16u : 17u; /* 2^39 <= quotient < 2^41 */
+    const u64 quotient = u64_div(u64_make(0xb8aa3b29u, 0x5c17f0bcu),
+                                 u64_from((u32)((bits & 0x007fffff) | 0x00800000)));
+    const u32 drop =
+        u64_less(quotient, u64_make(1u << 8, 0)) ? 16u : 17u; /* 2^39 <= quotient < 2^41 */
     const i32 exponent = (i32)drop - 40 - ((bits >> 23) - 127) + 23 + 127;
     return exponent < 1 ? CLS_AS_F32(0x00800000)
-                        : CLS_AS_F32((exponent << 23) | (i32)(u64_lo(u64_shr(quotient, drop)) & 0x007fffffu));
+                        : CLS_AS_F32((exponent << 23) |
+                                     (i32)(u64_lo(u64_shr(quotient, drop)) & 0x007fffffu));
 }
 
 /* The temperature that n tokens of an entropy get: low + span * (entropy / log2 n)^e. */
@@ -82,9 +92,11 @@ CLS_INLINE u32 square_root(u64 x)
 /* The greatest depth, on the grid, that n standard deviations of the population allow. */
 CLS_INLINE f32 sigma_limit(u32 n, u64 sum, u64 squares, f32 sigmas)
 {
-    const u64 count = u64_from(n), mean = u64_div(sum, count), rest = u64_sub(sum, u64_mul(mean, count));
+    const u64 count = u64_from(n), mean = u64_div(sum, count),
+              rest = u64_sub(sum, u64_mul(mean, count));
     /* About the mean's floor: the square of what that is off by comes off again. */
-    u64 spread = u64_add(u64_sub(squares, u64_shl(u64_mul(mean, sum), 1)), u64_mul(u64_mul(mean, mean), count));
+    u64 spread = u64_add(u64_sub(squares, u64_shl(u64_mul(mean, sum), 1)),
+                         u64_mul(u64_mul(mean, mean), count));
     spread = u64_sub(spread, u64_div(u64_mul(rest, rest), count));
     const u64 whole = u64_div(spread, count);
     const u64 fraction = u64_div(u64_shl(u64_sub(spread, u64_mul(whole, count)), 24), count);
@@ -103,7 +115,8 @@ CLS_INLINE u64 square_term(u32 weight, u32 shift)
  * 2^-17 of it, which is more than the logarithms are off. */
 CLS_INLINE u32 p_less_depth(u64 mass, u64 squares, f32 top, f32 scale)
 {
-    const i32 wanted = 2 * (log2_q24(mass) >> 4) - (log2_q24(squares) >> 4) - (44 << 20) - (i32)mass_q20(mass, top, scale);
+    const i32 wanted = 2 * (log2_q24(mass) >> 4) - (log2_q24(squares) >> 4) - (44 << 20) -
+                       (i32)mass_q20(mass, top, scale);
     return wanted > 0 ? (u32)wanted + 8 : 8u;
 }
 
@@ -112,7 +125,10 @@ CLS_INLINE u32 p_less_depth(u64 mass, u64 squares, f32 top, f32 scale)
 /* Mirostat 1 (Basu et al. 2021): how many tokens are kept, from the slope of the
  * first ranks: `terms` is the sum of step * (depth of the next - depth), Q44, `squares` of
  * step^2, Q48, where step is log2((i + 2) / (i + 1)) of rank i, Q24. */
-CLS_INLINE u32 mirostat_step(u32 rank) { return (u32)(log2_q24(u64_from(rank + 2)) - log2_q24(u64_from(rank + 1))); }
+CLS_INLINE u32 mirostat_step(u32 rank)
+{
+    return (u32)(log2_q24(u64_from(rank + 2)) - log2_q24(u64_from(rank + 1)));
+}
 CLS_INLINE u32 mirostat_count(u64 terms, u64 squares, i32 mu, u32 vocab)
 {
     const u32 s = u64_lo(u64_div(terms, u64_add(u64_shr(squares, 24), u64_from(1)))); /* Q20 */
@@ -126,7 +142,8 @@ CLS_INLINE u32 mirostat_count(u64 terms, u64 squares, i32 mu, u32 vocab)
     } else {
         const u64 bits = u64_shr(u64_mul32(size, (u32)lg), 20);
         const u32 rest = (1u << 30) - exp2_q30(bits);
-        ratio = (log2_q24(u64_from(size)) >> 4) - (20 << 20) - ((log2_q24(u64_from(rest)) >> 4) - (30 << 20));
+        ratio = (log2_q24(u64_from(size)) >> 4) - (20 << 20) -
+                ((log2_q24(u64_from(rest)) >> 4) - (30 << 20));
         if (e < 0)
             ratio -= u64_less(bits, u64_from(1u << 30)) ? (i32)u64_lo(bits) : 1 << 30;
     }
@@ -149,7 +166,10 @@ CLS_INLINE int chain_is_plain(u32 flags, u32 stages, i32 mu)
     return (flags & CLS_SLOT_PLAIN) != 0 ||
            (last == CLS_STAGE_MIROSTAT_2 && !(flags & CLS_SLOT_DYNAMIC) && mu >= (i32)CLS_DEEPEST);
 }
-CLS_INLINE int row_is_plain(const cls_slot *slot) { return chain_is_plain(slot->flags, slot->chain[0], slot->mode.mu); }
+CLS_INLINE int row_is_plain(const cls_slot *slot)
+{
+    return chain_is_plain(slot->flags, slot->chain[0], slot->mode.mu);
+}
 
 /* mu after a token of a surprise, for both kinds. */
 CLS_INLINE i32 mirostat_next(i32 mu, u32 surprise, u32 tau, u32 eta_q24)
@@ -164,7 +184,10 @@ CLS_INLINE i32 mirostat_next(i32 mu, u32 surprise, u32 tau, u32 eta_q24)
 /* ------------------------------------------------------------ adaptive p */
 
 /* A token's probability, Q30. */
-CLS_INLINE u32 probability_q30(u64 token, u64 mass) { return u64_lo(u64_div(u64_shl(token, 20), u64_shr(mass, 10))); }
+CLS_INLINE u32 probability_q30(u64 token, u64 mass)
+{
+    return u64_lo(u64_div(u64_shl(token, 20), u64_shr(mass, 10)));
+}
 
 /* The probability that is aimed at: 2 * target - the average, within [0, 1], Q30. */
 CLS_INLINE u32 adaptive_aim(u32 target, u32 sum, u32 weight)
@@ -183,7 +206,10 @@ CLS_INLINE u32 adaptive_depth(u32 q, u32 aim)
     return u64_lo(u64_shr(u64_mul(ratio, u64_from(945484u)), 20));
 }
 /* The token's weight instead of its own; `least` is the least depth of the set. */
-CLS_INLINE u32 adaptive_weight(u32 q, u32 aim, u32 least) { return exp2_q30(u64_from(adaptive_depth(q, aim) - least)); }
+CLS_INLINE u32 adaptive_weight(u32 q, u32 aim, u32 least)
+{
+    return exp2_q30(u64_from(adaptive_depth(q, aim) - least));
+}
 
 /* ------------------------------------------------------------ what is remembered */
 
@@ -216,7 +242,8 @@ CLS_INLINE u32 top_p_decayed(u32 top_p, u32 decay, u32 least)
 }
 CLS_INLINE u32 top_p_next(const cls_slot *slot, u32 top_p, i32 token)
 {
-    return token == slot->reset_id ? slot->top_p : top_p_decayed(top_p, slot->decay, slot->top_p_least);
+    return token == slot->reset_id ? slot->top_p
+                                   : top_p_decayed(top_p, slot->decay, slot->top_p_least);
 }
 
 #endif

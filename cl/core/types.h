@@ -84,18 +84,18 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 /* What a slot's parameters ask of the kernels: cls_slot.flags. */
 #define CLS_SLOT_BEGUN 1u
 #define CLS_SLOT_GREEDY 2u
-#define CLS_SLOT_PLAIN 4u  /* no truncation is on */
-#define CLS_SLOT_TOTAL 8u  /* the mass of the untouched row is needed, at `total_scale` */
+#define CLS_SLOT_PLAIN 4u   /* no truncation is on */
+#define CLS_SLOT_TOTAL 8u   /* the mass of the untouched row is needed, at `total_scale` */
 #define CLS_SLOT_SEARCH 16u /* the set may not fit the shortlist: enqueue the threshold search */
 
-#define CLS_SLOT_PENALIZED 32u /* penalties or biases: logits of touched tokens change */
-#define CLS_SLOT_RAISES 64u    /* ... and some may rise */
+#define CLS_SLOT_PENALIZED 32u  /* penalties or biases: logits of touched tokens change */
+#define CLS_SLOT_RAISES 64u     /* ... and some may rise */
 #define CLS_SLOT_SCOPE_ALL 128u /* prompts, too, count for frequency and presence */
-#define CLS_SLOT_DYNAMIC 256u  /* the temperature follows the entropy */
-#define CLS_SLOT_ADAPTIVE 512u /* adaptive-p replaces the draw */
-#define CLS_SLOT_DECAYS 1024u  /* top-p shrinks with every token */
-#define CLS_SLOT_HISTORY 2048u /* DRY, n-grams, bad words or min tokens: the row is prepared */
-#define CLS_SLOT_ALLOWED 4096u /* only the tokens of its list, a bitmap at `allowed` */
+#define CLS_SLOT_DYNAMIC 256u   /* the temperature follows the entropy */
+#define CLS_SLOT_ADAPTIVE 512u  /* adaptive-p replaces the draw */
+#define CLS_SLOT_DECAYS 1024u   /* top-p shrinks with every token */
+#define CLS_SLOT_HISTORY 2048u  /* DRY, n-grams, bad words or min tokens: the row is prepared */
+#define CLS_SLOT_ALLOWED 4096u  /* only the tokens of its list, a bitmap at `allowed` */
 #define CLS_SLOT_MODES (CLS_SLOT_MIROSTAT | CLS_SLOT_ADAPTIVE)
 #define CLS_SLOT_MIROSTAT 8192u
 #define CLS_SLOT_BIAS_ROW 16384u /* biases have values for every token */
@@ -113,52 +113,54 @@ typedef struct cls_mode {
  * a change of parameters writes it; from there on the device moves it on. */
 typedef struct cls_slot {
     u32 flags;
-    u32 chain[CLS_MAX_STAGES / 4]; /* stages that are on, a byte each, in order, then CLS_STAGE_END */
-    f32 scale;                     /* log2(e) / temperature: final weights */
-    f32 total_scale;               /* the scale at which the untouched row's mass is taken */
+    u32 chain[CLS_MAX_STAGES /
+              4];    /* stages that are on, a byte each, in order, then CLS_STAGE_END */
+    f32 scale;       /* log2(e) / temperature: final weights */
+    f32 total_scale; /* the scale at which the untouched row's mass is taken */
     i32 top_k;
-    u32 top_p;                     /* p * 2^32 */
-    f32 min_p;                     /* -log2(min_p): the greatest depth that is kept */
+    u32 top_p; /* p * 2^32 */
+    f32 min_p; /* -log2(min_p): the greatest depth that is kept */
     u32 seed[2];
     u32 stream[2];
-    f32 repetition, reciprocal;    /* r, 1/r */
+    f32 repetition, reciprocal; /* r, 1/r */
     f32 frequency, presence;
-    u32 window;                    /* latest tokens that count; 0: all */
-    u32 max_tokens;                /* 0: no limit */
-    u32 lists;                     /* where its lists begin; places in them are counted from there */
-    u32 bias, n_bias;              /* in the lists, if n is not 0: a bitmap of the biased ids, and their values: see
-                                      bias_row_place() */
-    u32 allowed;                   /* in the lists: a bitmap */
-    u32 stop, n_stop;              /* in the lists: n ids, ascending */
-    f32 low, span;                 /* dynamic temperature: from low to low + span ... */
-    u32 exponent;                  /* ... by this power of the entropy, times 2^16 */
-    f32 sigma;                     /* top-n-sigma's n */
-    u32 typical_p;                 /* p * 2^32 */
-    u32 xtc;                       /* the probability * 2^31 */
-    u32 xtc_depth;                 /* -log2(threshold) * 2^20 */
+    u32 window;       /* latest tokens that count; 0: all */
+    u32 max_tokens;   /* 0: no limit */
+    u32 lists;        /* where its lists begin; places in them are counted from there */
+    u32 bias, n_bias; /* in the lists, if n is not 0: a bitmap of the biased ids, and their values:
+                         see bias_row_place() */
+    u32 allowed;      /* in the lists: a bitmap */
+    u32 stop, n_stop; /* in the lists: n ids, ascending */
+    f32 low, span;    /* dynamic temperature: from low to low + span ... */
+    u32 exponent;     /* ... by this power of the entropy, times 2^16 */
+    f32 sigma;        /* top-n-sigma's n */
+    u32 typical_p;    /* p * 2^32 */
+    u32 xtc;          /* the probability * 2^31 */
+    u32 xtc_depth;    /* -log2(threshold) * 2^20 */
     u32 min_keep;
-    u32 decay, top_p_least;        /* top-p decay, both * 2^32 */
-    i32 reset_id;                  /* that restores top-p; -1: none */
-    u32 tau, eta;                  /* mirostat: * 2^20, * 2^24 */
-    u32 target, adaptive_decay;    /* adaptive-p: * 2^30, * 2^32 */
-    u32 dry, n_dry;                /* in the lists: multiplier * base^e of n exponents, 0 up */
+    u32 decay, top_p_least;     /* top-p decay, both * 2^32 */
+    i32 reset_id;               /* that restores top-p; -1: none */
+    u32 tau, eta;               /* mirostat: * 2^20, * 2^24 */
+    u32 target, adaptive_decay; /* adaptive-p: * 2^30, * 2^32 */
+    u32 dry, n_dry;             /* in the lists: multiplier * base^e of n exponents, 0 up */
     u32 dry_allowed, dry_window;
-    u32 dry_heads, dry_singles;    /* in the lists: bitmaps of the vocabulary: first ids of sequence breakers;
-                                      breakers of one token. Equal places: all are of one */
-    u32 breakers, n_breakers;      /* in the lists: n places of breakers of several tokens, by first id; at a place
-                                      the number of ids, then these */
-    u32 banned, n_banned;          /* in the lists: bad words of one id, ascending */
-    u32 bad_words, n_bad_words;    /* in the lists: n places of sequences, as the breakers', by the last id but one */
+    u32 dry_heads, dry_singles; /* in the lists: bitmaps of the vocabulary: first ids of sequence
+                                   breakers; breakers of one token. Equal places: all are of one */
+    u32 breakers, n_breakers; /* in the lists: n places of breakers of several tokens, by first id;
+                                 at a place the number of ids, then these */
+    u32 banned, n_banned;     /* in the lists: bad words of one id, ascending */
+    u32 bad_words, n_bad_words; /* in the lists: n places of sequences, as the breakers', by the
+                                   last id but one */
     u32 ngram;
     u32 min_tokens;
     u32 position;
-    u32 outputs;                   /* output tokens so far */
-    u32 length;                    /* tokens that entered the history, less those taken back */
-    u32 longest;                   /* the most that ever was: older entries than that less the ring are gone */
+    u32 outputs; /* output tokens so far */
+    u32 length;  /* tokens that entered the history, less those taken back */
+    u32 longest; /* the most that ever was: older entries than that less the ring are gone */
     u32 stopped;
-    cls_mode mode;                 /* before the next token */
-    i32 pending;                   /* the token that a step drew and `next` is for; -1: none */
-    cls_mode next;                 /* what accepting it makes of `mode` */
+    cls_mode mode; /* before the next token */
+    i32 pending;   /* the token that a step drew and `next` is for; -1: none */
+    cls_mode next; /* what accepting it makes of `mode` */
 } cls_slot;
 
 /* ------------------------------------------------------- a slot's resident state
@@ -172,8 +174,8 @@ typedef struct cls_slot {
 #define CLS_KEEPS_SEEN 1u
 #define CLS_KEEPS_COUNTS 2u
 #define CLS_LAYOUT(keep, history, rollback) \
-    ((u32)(keep) | (u32)((history) - 1) << 3 | (u32)(rollback) << 17)
-#define CLS_LAYOUT_KEEP(layout) ((layout) & 3u)
+    ((u32)(keep) | (u32)((history)-1) << 3 | (u32)(rollback) << 17)
+#define CLS_LAYOUT_KEEP(layout) ((layout)&3u)
 #define CLS_LAYOUT_HISTORY(layout) (((layout) >> 3 & 0x3fffu) + 1)
 #define CLS_LAYOUT_ROLLBACK(layout) ((layout) >> 17)
 #define CLS_LAYOUT_RING(layout) (CLS_LAYOUT_HISTORY(layout) + CLS_LAYOUT_ROLLBACK(layout))
@@ -182,7 +184,10 @@ typedef struct cls_slot {
 #define CLS_MAX_COUNT 65535u
 
 /* A bitmap's words, of whole tiles: who reads the last one reads it whole. */
-CLS_INLINE u32 state_bitmap(u32 vocab) { return (vocab + CLS_TILE - 1) / CLS_TILE * (CLS_TILE / 32); }
+CLS_INLINE u32 state_bitmap(u32 vocab)
+{
+    return (vocab + CLS_TILE - 1) / CLS_TILE * (CLS_TILE / 32);
+}
 /* Where the parts begin, and where the region ends. */
 CLS_INLINE u32 state_touched(void) { return 0; }
 CLS_INLINE u32 state_seen(u32 vocab, u32 layout)
@@ -202,12 +207,13 @@ CLS_INLINE u32 state_modes(u32 vocab, u32 layout)
 }
 CLS_INLINE u32 state_words(u32 vocab, u32 layout)
 {
-    return state_modes(vocab, layout) + (CLS_LAYOUT_ROLLBACK(layout) * CLS_MODE_WORDS + 15) / 16 * 16;
+    return state_modes(vocab, layout) +
+           (CLS_LAYOUT_ROLLBACK(layout) * CLS_MODE_WORDS + 15) / 16 * 16;
 }
 
-/* Logit biases lie in the lists: a bitmap of the biased tokens, then a value for every token of whole
- * tiles (CLS_SLOT_BIAS_ROW); or, for each word of the bitmap, how many biased tokens the words before it
- * have, and then their values alone. Places are from the bitmap's beginning. */
+/* Logit biases lie in the lists: a bitmap of the biased tokens, then a value for every token of
+ * whole tiles (CLS_SLOT_BIAS_ROW); or, for each word of the bitmap, how many biased tokens the
+ * words before it have, and then their values alone. Places are from the bitmap's beginning. */
 CLS_INLINE u32 bias_row_place(u32 vocab, u32 id) { return state_bitmap(vocab) + id; }
 CLS_INLINE u32 bias_before_place(u32 vocab, u32 word) { return state_bitmap(vocab) + word; }
 CLS_INLINE u32 bias_list_place(u32 vocab, u32 index) { return 2 * state_bitmap(vocab) + index; }
@@ -226,11 +232,15 @@ CLS_INLINE u32 bias_list_place(u32 vocab, u32 index) { return 2 * state_bitmap(v
  * (the ids of the latest tokens, oldest first, after what a vector may read in
  * vain) and twice its length for the entries and for scratch. */
 CLS_INLINE u32 prepared_banned(u32 vocab) { return state_bitmap(vocab); }
-CLS_INLINE u32 prepared_heads(u32 vocab, u32 layout) /* without a text the bans': no entry ever is */
+CLS_INLINE u32 prepared_heads(u32 vocab,
+                              u32 layout) /* without a text the bans': no entry ever is */
 {
     return state_bitmap(vocab) * (1 + (u32)(CLS_LAYOUT_HISTORY(layout) > 1));
 }
-CLS_INLINE u32 prepared_text(u32 vocab, u32 layout) { return prepared_heads(vocab, layout) + state_bitmap(vocab) + 16; }
+CLS_INLINE u32 prepared_text(u32 vocab, u32 layout)
+{
+    return prepared_heads(vocab, layout) + state_bitmap(vocab) + 16;
+}
 CLS_INLINE u32 prepared_length(u32 layout) { return (CLS_LAYOUT_HISTORY(layout) + 63) / 64 * 64; }
 /* Then, where rows follow drafts: whether the marks are of this row, the number of
  * these drafts and of patches, the drafts' ids, and the patches: tokens whose
@@ -238,10 +248,14 @@ CLS_INLINE u32 prepared_length(u32 layout) { return (CLS_LAYOUT_HISTORY(layout) 
 #define CLS_DRAFTS_MOST 128
 #define CLS_PATCH_SEEN 0x80000000u
 #define CLS_PATCH_BUCKETS 256 /* chains of patches, by id */
-CLS_INLINE u32 prepared_drafts(u32 vocab, u32 layout) { return prepared_text(vocab, layout) + prepared_length(layout) * 3; }
+CLS_INLINE u32 prepared_drafts(u32 vocab, u32 layout)
+{
+    return prepared_text(vocab, layout) + prepared_length(layout) * 3;
+}
 CLS_INLINE u32 prepared_words(u32 vocab, u32 layout)
 {
-    return prepared_drafts(vocab, layout) + 16 + CLS_DRAFTS_MOST + 2 * 2 * CLS_DRAFTS_MOST + CLS_PATCH_BUCKETS;
+    return prepared_drafts(vocab, layout) + 16 + CLS_DRAFTS_MOST + 2 * 2 * CLS_DRAFTS_MOST +
+           CLS_PATCH_BUCKETS;
 }
 
 /* What a slot call asks of the device: cls_change.kind. */
@@ -252,15 +266,15 @@ CLS_INLINE u32 prepared_words(u32 vocab, u32 layout)
 #define CLS_CHANGE_LOAD 5u     /* a state from the words */
 #define CLS_CHANGE_ROLLBACK 6u /* `tokens` of them */
 #define CLS_CHANGE_RESET 7u
-#define CLS_CHANGE_TURN 8u     /* what there is becomes prompt; tokens */
+#define CLS_CHANGE_TURN 8u /* what there is becomes prompt; tokens */
 
 /* Slot calls on their way to the device: one, or several that follow each other and are as
  * good as one. Changes of one slot have ascending rounds; those of one round run side by
  * side: none touches what another one writes. */
 typedef struct cls_change {
     u32 kind, round;
-    u32 slot, from;    /* from: the slot that is copied */
-    u32 words;         /* where its words begin: tokens (entries of the ring), or a whole state */
+    u32 slot, from; /* from: the slot that is copied */
+    u32 words;      /* where its words begin: tokens (entries of the ring), or a whole state */
     u32 tokens;
     u32 lists, n_lists; /* words for the lists, at slot.lists */
     cls_slot params;
@@ -271,13 +285,14 @@ typedef struct cls_change {
  * ascending): a token is kept iff its key is above cut_key, or equal to it and
  * its id at most cut_id. */
 typedef struct cls_row {
-    u64 mass;   /* of the final set, row units */
-    u64 total;  /* of the untouched row, where the chain needs it */
-    u64 target; /* of top-p */
-    u64 drawn;  /* the integer in [0, mass), or [0, adapted), that chose the token */
+    u64 mass;    /* of the final set, row units */
+    u64 total;   /* of the untouched row, where the chain needs it */
+    u64 target;  /* of top-p */
+    u64 drawn;   /* the integer in [0, mass), or [0, adapted), that chose the token */
     u64 adapted; /* the mass that adaptive-p makes of the set */
-    u64 given, asked; /* of the draft that follows the row, 2^-63: its probability here and in its own
-                         distribution, whose row has this mass and largest key, where it is logits */
+    u64 given,
+        asked; /* of the draft that follows the row, 2^-63: its probability here and in its own
+                  distribution, whose row has this mass and largest key, where it is logits */
     u64 draft_mass;
     i32 token;
     u32 status; /* cls_row_status bits */
@@ -285,22 +300,23 @@ typedef struct cls_row {
     i32 max_key;
     i32 cut_key;
     i32 cut_id;
-    f32 scale;  /* of the final weights */
-    u32 none;   /* the row has no token of its own */
+    f32 scale;   /* of the final weights */
+    u32 none;    /* the row has no token of its own */
     i32 top_key; /* the largest key that is kept: weights and depths are relative to it */
-    i32 head_key, head_first, head_last; /* what was cut from above: keys above head_key, and those equal to it
-                                            whose ids are not in [first, last] */
-    u32 kept;   /* tokens, where `listed` or counted; else 0 */
+    i32 head_key, head_first, head_last; /* what was cut from above: keys above head_key, and those
+                                            equal to it whose ids are not in [first, last] */
+    u32 kept;                            /* tokens, where `listed` or counted; else 0 */
     u32 listed; /* the kept ids lie in the row's sample: `kept` of them, ascending */
-    u32 aim, least; /* adaptive-p: the probability aimed at, * 2^30; the least depth that it gives */
+    u32 aim,
+        least; /* adaptive-p: the probability aimed at, * 2^30; the least depth that it gives */
     i32 draft_key, reserved;
     i32 pivot[CLS_PIVOTS]; /* keys, ascending; the pass measures what lies above each */
 } cls_row;
 
 #define CLS_ROW_DONE 0u         /* the token is drawn (or the row has none) */
-#define CLS_ROW_SEARCH_MASS 1u   /* the pass measures masses above the pivots */
-#define CLS_ROW_SEARCH_COUNT 2u  /* ... counts */
-#define CLS_ROW_SEARCH_ALL 3u    /* the search asks more than what lies above a key: no pass */
+#define CLS_ROW_SEARCH_MASS 1u  /* the pass measures masses above the pivots */
+#define CLS_ROW_SEARCH_COUNT 2u /* ... counts */
+#define CLS_ROW_SEARCH_ALL 3u   /* the search asks more than what lies above a key: no pass */
 
 /* What a step has: cls_args.has. */
 #define CLS_HAS_MASK 1u
@@ -321,13 +337,13 @@ typedef struct cls_row {
 #define CLS_HAS_LATEST 65536u
 /* Beside CLS_HAS_MASK in row_logits.masked: only the tokens of a list may be drawn. */
 #define CLS_MASK_LIST 131072u
-#define CLS_DRAFTS 0x40000u /* rows follow drafts */
-#define CLS_POSITIONS_ADD 0x80000u /* positions are the slots' own plus these */
-#define CLS_ALL_GREEDY 0x100000u /* whatever the temperatures are */
+#define CLS_DRAFTS 0x40000u          /* rows follow drafts */
+#define CLS_POSITIONS_ADD 0x80000u   /* positions are the slots' own plus these */
+#define CLS_ALL_GREEDY 0x100000u     /* whatever the temperatures are */
 #define CLS_HAS_LOGITS_MAP 0x200000u /* rows may share rows of logits */
-#define CLS_HAS_COUNTS 0x20000000u /* of candidates */
-#define CLS_HAS_SEARCH 0x10000000u /* the pass and the search follow */
-#define CLS_NO_SLOTS 0x40000000u /* rows of no request: logprobs of prompts */
+#define CLS_HAS_COUNTS 0x20000000u   /* of candidates */
+#define CLS_HAS_SEARCH 0x10000000u   /* the pass and the search follow */
+#define CLS_NO_SLOTS 0x40000000u     /* rows of no request: logprobs of prompts */
 
 /* What is told of a row beside its token, in the order of the kernels'
  * arguments; a step's `wants` has a bit for each. */
@@ -354,7 +370,8 @@ enum cls_output {
 /* The first are of the raw row or of the final distribution; the rest only of that. */
 #define CLS_WANTS_OF_EITHER (CLS_WANTS(CLS_OUT_ENTROPY) - 1)
 #define CLS_WANTS_SUMS (CLS_WANTS(CLS_OUT_ENTROPY) | CLS_WANTS(CLS_OUT_KEPT_MASS))
-#define CLS_WANTS_TILES (CLS_WANTS_SUMS | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))
+#define CLS_WANTS_TILES \
+    (CLS_WANTS_SUMS | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))
 
 /* Outputs of a verification, likewise. */
 enum cls_verified {

@@ -65,7 +65,8 @@
 #define EACH_GANG CLS_EACH_1
 #endif
 #ifdef CLS_LIMITED /* as in arithmetic.h */
-#define W_VECTOR(i) w[i] = z[i] > CLS_MASKED ? TO_UV(AS_FV(AS_UV(p[i]) + (AS_UV(r[i]) << 23))) : (UV)(0u);
+#define W_VECTOR(i) \
+    w[i] = z[i] > CLS_MASKED ? TO_UV(AS_FV(AS_UV(p[i]) + (AS_UV(r[i]) << 23))) : (UV)(0u);
 #else
 #define W_VECTOR(i) w[i] = TO_UV(AS_FV(AS_UV(p[i]) + (AS_UV(r[i]) << 23)));
 #endif
@@ -89,10 +90,10 @@ static inline UV weight_v(FV z, f32 tile_max, f32 scale, f32 fraction)
 #endif
 
 /* Folding a vector to a scalar, by halves. */
-#define DEFINE_FOLD(NAME, T, OP)                                              \
-    static inline T NAME##2(CAT(T, 2) v) { return OP(v.x, v.y); }             \
-    static inline T NAME##4(CAT(T, 4) v) { return NAME##2(OP(v.lo, v.hi)); }  \
-    static inline T NAME##8(CAT(T, 8) v) { return NAME##4(OP(v.lo, v.hi)); }  \
+#define DEFINE_FOLD(NAME, T, OP) \
+    static inline T NAME##2(CAT(T, 2) v) { return OP(v.x, v.y); } \
+    static inline T NAME##4(CAT(T, 4) v) { return NAME##2(OP(v.lo, v.hi)); } \
+    static inline T NAME##8(CAT(T, 8) v) { return NAME##4(OP(v.lo, v.hi)); } \
     static inline T NAME##16(CAT(T, 16) v) { return NAME##8(OP(v.lo, v.hi)); }
 DEFINE_FOLD(fold_fmax, float, LARGER)
 DEFINE_FOLD(fold_fmin, float, SMALLER)
@@ -114,10 +115,7 @@ DEFINE_FOLD(fold_or, int, EITHER)
 #define ANY(v) (CAT(fold_or, VEC)(v) < 0)
 
 /* A comparison's true lanes as bits. */
-static inline u32 lane_bits(IV v)
-{
-    return (u32)CAT(fold_or, VEC)(v & ((IV)(1) << LANES));
-}
+static inline u32 lane_bits(IV v) { return (u32)CAT(fold_or, VEC)(v & ((IV)(1) << LANES)); }
 
 #define LANES_16 (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 static inline u32 lane_bits_16(int16 v) { return (u32)fold_or16(v & ((int16)(1) << LANES_16)); }
@@ -132,7 +130,10 @@ static inline f32 lane_of(FV x, u32 j)
     return lane[j];
 }
 #else
-static inline f32 lane_of(FV x, u32 j) { return FMAX(LANES == (IV)((i32)j) ? x : (FV)(CLS_MASKED)); }
+static inline f32 lane_of(FV x, u32 j)
+{
+    return FMAX(LANES == (IV)((i32)j) ? x : (FV)(CLS_MASKED));
+}
 #endif
 
 /* x > 0 ? x : 0, not written so: compilers make a saturating subtraction of
@@ -162,7 +163,8 @@ static inline void sum_gang(weight_sum *s, const UV *x)
 static inline u64 sum_total(const weight_sum *s)
 {
     const UV rest = s->low - (s->high << 7); /* of x & 127: small */
-    const u64 high = u64_add(u64_shl(u64_from(USUM(s->high >> 16)), 16), u64_from(USUM(s->high & 0xffffu)));
+    const u64 high =
+        u64_add(u64_shl(u64_from(USUM(s->high >> 16)), 16), u64_from(USUM(s->high & 0xffffu)));
     return u64_add(u64_shl(high, 7), u64_from(USUM(rest)));
 }
 

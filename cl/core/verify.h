@@ -26,7 +26,8 @@ CLS_INLINE u64 ratio_q63(u64 a, u64 b, u64 c)
 {
     const u64 low = u64_mul(a, b);
     u64 rest = u64_mul_hi(a, b), quotient = u64_from(0);
-    if (!u64_less(u64_shl(rest, 1), c)) /* rest < 2^62: a * b / c is 2^63 or more iff it is 2^64 / 2 */
+    if (!u64_less(u64_shl(rest, 1),
+                  c)) /* rest < 2^62: a * b / c is 2^63 or more iff it is 2^64 / 2 */
         return CLS_ONE_Q63;
     for (u32 i = 0; i < 64; i++) {
         /* Not the top bit of a `low` that moves on: oclgrind lacks llvm.fshl. */
@@ -68,7 +69,10 @@ CLS_INLINE cls_share share_of(u64 whole)
     s.reciprocal = quotient;
     return s;
 }
-CLS_INLINE u64 share_q63(const cls_share *s, u64 mass) { return u64_mul_hi(u64_shl(mass, s->shift), s->reciprocal); }
+CLS_INLINE u64 share_q63(const cls_share *s, u64 mass)
+{
+    return u64_mul_hi(u64_shl(mass, s->shift), s->reciprocal);
+}
 
 /* A float probability by its bits, exactly but for what lies below 2^-63. */
 CLS_INLINE u64 probability_q63(u32 bits)
@@ -89,7 +93,8 @@ CLS_INLINE u64 residual_q63(u64 p, u64 q, u64 reach)
 {
     const u64 part = u64_shl(u64_mul_hi(p, reach), 1), rest = u64_sub(part, q);
     const u32 keep = ~((u32)u64_less(q, part) - 1u);
-    return u64_make(u64_hi(rest) & keep, u64_lo(rest) & keep); /* not by ?:, for which oclgrind lacks llvm.usub.sat */
+    return u64_make(u64_hi(rest) & keep,
+                    u64_lo(rest) & keep); /* not by ?:, for which oclgrind lacks llvm.usub.sat */
 }
 
 /* Whether a random number accepts what has p of q. */

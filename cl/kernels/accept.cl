@@ -5,9 +5,9 @@
 /* accept: tokens made elsewhere; without `tokens` those of the rows' records,
  * of a step that had to report before it could accept.
  * Launch: [WGS, rows]. */
-KERNEL void cls_accept(__global const cls_args *args, __global cls_slot *slots, __global const i32 *slot_map,
-                       __global u32 *state, __global const u32 *lists, __global const i32 *tokens,
-                       __global const cls_row *rows)
+KERNEL void cls_accept(__global const cls_args *args, __global cls_slot *slots,
+                       __global const i32 *slot_map, __global u32 *state, __global const u32 *lists,
+                       __global const i32 *tokens, __global const cls_row *rows)
 {
     __local u64 scratch[WGS];
     const u32 row = get_group_id(1), vocab = args->vocab, has = args->has;

@@ -12,15 +12,16 @@
 #define TEAM_SHARES 1
 #define TILE_TOP(t) tile_max_key(row_key, t)
 #else
-#define TILE_TOP(t) tile_top[(t) - first]
+#define TILE_TOP(t) tile_top[(t)-first]
 #endif
 #define SUMS 3 /* of what the row has, of what is kept of that, and of its entropy's terms */
 
 /* Every SHARES-th token from i on: what is told of each, and to the sums what it has of the tile's.
  * `plain` and `dead` say of the tile that its logits are as they lie, or that none of it counts. */
-static inline void tell_tokens(const row_logits *r, const report *t, u32 i, u32 end, int plain, int dead, u32 wants,
-                               const cls_unit *unit, const cls_unit *whole, f32 scale, __global f32 *row_probs,
-                               __global f32 *row_final, u64 *sum)
+static inline void tell_tokens(const row_logits *r, const report *t, u32 i, u32 end, int plain,
+                               int dead, u32 wants, const cls_unit *unit, const cls_unit *whole,
+                               f32 scale, __global f32 *row_probs, __global f32 *row_final,
+                               u64 *sum)
 {
     f32 next = plain && i < end ? LOAD(r->x, i) : CLS_MASKED;
     for (; i < end; i += SHARES) {
@@ -39,7 +40,8 @@ static inline void tell_tokens(const row_logits *r, const report *t, u32 i, u32 
         if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
             TELL(row_final, i, z);
         if ((wants & CLS_WANTS_SUMS) && x > CLS_MASKED) {
-            const u64 its = up(u64_from(weight(x, whole->max, scale, whole->fraction)), whole->shift);
+            const u64 its =
+                up(u64_from(weight(x, whole->max, scale, whole->fraction)), whole->shift);
             sum[0] = u64_add(sum[0], its);
             if (z > CLS_MASKED) {
                 sum[1] = u64_add(sum[1], its);
@@ -49,8 +51,8 @@ static inline void tell_tokens(const row_logits *r, const report *t, u32 i, u32 
     }
 }
 
-KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64 *pass, __global f32 *probs,
-                             __global f32 *final_logits)
+KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64 *pass,
+                             __global f32 *probs, __global f32 *final_logits)
 {
     STEP_LOCALS
     const u32 tiles_per_group = args->tiles_per_group, wants = args->wants;
@@ -77,14 +79,16 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     __global u64 *const sums = pass + (size_t)row * TILES * CLS_PIVOTS;
     __global f32 *const row_probs = OUTPUT(probs, CLS_OUT_PROBS) + (size_t)row * vocab;
-    __global f32 *const row_final = OUTPUT(final_logits, CLS_OUT_FINAL_LOGITS) + (size_t)row * vocab;
+    __global f32 *const row_final =
+        OUTPUT(final_logits, CLS_OUT_FINAL_LOGITS) + (size_t)row * vocab;
 #if WGS > 1
     for (u32 n = lid; n < 32; n += WGS)
         if (first + n < last)
             tile_top[n] = tile_max_key(row_key, first + n);
     LOCAL_BARRIER();
 #endif
-    /* A round takes as many tiles as there are teams; an item has every SHARES-th token of a tile. */
+    /* A round takes as many tiles as there are teams; an item has every SHARES-th token of a tile.
+     */
     for (u32 round = first; round < last; round += TEAMS) {
         const u32 now = min((u32)TEAMS, last - round);
         for (u32 s = lid; s < TEAM_SHARES; s += WGS) {
@@ -92,15 +96,16 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
                 continue;
             const u32 tile = round + s / SHARES, end = min((tile + 1) * CLS_TILE, vocab);
             const f32 its = of_key(TILE_TOP(tile));
-            const int dead = none || !(its > CLS_MASKED), plain = !dead && tile_kind(&r, tile) == TILE_PLAIN;
-            cls_unit unit = { 0.0f, 0.0f, 0 }, whole = unit;
-            u64 sum[SUMS] = { u64_from(0), u64_from(0), u64_from(0) };
+            const int dead = none || !(its > CLS_MASKED),
+                      plain = !dead && tile_kind(&r, tile) == TILE_PLAIN;
+            cls_unit unit = {0.0f, 0.0f, 0}, whole = unit;
+            u64 sum[SUMS] = {u64_from(0), u64_from(0), u64_from(0)};
             if (!dead) {
                 unit = unit_of(its < top ? its : top, top, t.exponent, t.scale);
                 whole = unit_of(its < max ? its : max, max, exponent, out.scale);
             }
-            tell_tokens(&r, &t, tile * CLS_TILE + s % SHARES, end, plain, dead, wants, &unit, &whole, out.scale,
-                        row_probs, row_final, sum);
+            tell_tokens(&r, &t, tile * CLS_TILE + s % SHARES, end, plain, dead, wants, &unit,
+                        &whole, out.scale, row_probs, row_final, sum);
 #if WGS == 1
             for (u32 n = 0; n < SUMS && (wants & CLS_WANTS_SUMS); n++)
                 sums[tile * CLS_PIVOTS + n] = sum[n];

@@ -7,21 +7,26 @@
  * log2(e), in one unit, and walks them in the order of the list. ids, weights: n a
  * row, `stride` apart, of which `counts` count. Entries without a token or a logit
  * weigh nothing. Launch: [WGS, rows]. */
-KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots, __global const i32 *slot_map,
-                     __global u32 *state, __global const u32 *lists, __global const i32 *ids, __global const f32 *logits,
+KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
+                     __global const i32 *slot_map, __global u32 *state, __global const u32 *lists,
+                     __global const i32 *ids, __global const f32 *logits,
                      __global const i32 *counts, __global cls_row *rows, DRAW_ARGS)
 {
     __local u64 scratch[WGS];
-    const u32 row = get_group_id(1), lid = LOCAL_ID, vocab = args->vocab, has = args->has, n = args->candidates;
+    const u32 row = get_group_id(1), lid = LOCAL_ID, vocab = args->vocab, has = args->has,
+              n = args->candidates;
     const i32 place = mapped_slot(args, slots, slot_map, has, row);
     __global const cls_slot *const slot = slots + (place >= 0 ? place : 0);
     const slot_state s = state_of(state, args->layout, vocab, place < 0 ? 0u : (u32)place);
     const int runs = place >= 0 && !slot->stopped;
-    const u32 count = !runs ? 0u : has & CLS_HAS_COUNTS ? min((u32)not_negative(OF(counts)[row]), n) : n;
+    const u32 count = !runs                  ? 0u
+                      : has & CLS_HAS_COUNTS ? min((u32)not_negative(OF(counts)[row]), n)
+                                             : n;
     __global const i32 *const id = ids + wide_place(args->ids_offset, args->row_stride, row);
     __global const f32 *const x = logits + wide_place(args->logits_offset, args->row_stride, row);
     /* Each item has a stretch of the list. */
-    const u32 stretch = (count + WGS - 1) / WGS, first = min(lid * stretch, count), last = min(first + stretch, count);
+    const u32 stretch = (count + WGS - 1) / WGS, first = min(lid * stretch, count),
+              last = min(first + stretch, count);
     cls_row out = rows[row]; /* read before the barriers, written after them */
     i32 max_key = CLS_KEY_NONE, token = -1;
     u32 odd = 0;
@@ -35,10 +40,13 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots, __
     }
     max_key = wg_imax(max_key, scratch);
     odd = wg_uor(odd, scratch);
-    const f32 top = of_key(max_key), fraction = max_key == CLS_KEY_NONE ? 0.0f : split(top, CLS_LOG2E).fraction;
+    const f32 top = of_key(max_key),
+              fraction = max_key == CLS_KEY_NONE ? 0.0f : split(top, CLS_LOG2E).fraction;
     for (u32 i = first; i < last && max_key != CLS_KEY_NONE; i++)
         if (id[i] >= 0 && (u32)id[i] < vocab)
-            mine = u64_add(mine, up(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top, CLS_LOG2E, fraction)), 0));
+            mine = u64_add(
+                mine,
+                up(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top, CLS_LOG2E, fraction)), 0));
     u64 sum = wg_scan_mass(mine, scratch, &mass);
     u64 drawn = u64_from(0);
     if (runs)
@@ -46,7 +54,9 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots, __
     if (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine))) {
         for (u32 i = first; i < last && token < 0; i++) {
             if (id[i] >= 0 && (u32)id[i] < vocab) {
-                sum = u64_add(sum, up(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top, CLS_LOG2E, fraction)), 0));
+                sum = u64_add(sum, up(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top,
+                                                      CLS_LOG2E, fraction)),
+                                      0));
                 token = u64_less(drawn, sum) ? id[i] : -1;
             }
         }
@@ -57,11 +67,11 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots, __
     out.mass = mass;
     out.drawn = drawn;
     out.state = CLS_ROW_DONE;
-    out.status = !runs ? (place == -1  ? CLS_STATUS_SKIPPED
+    out.status = !runs ? (place == -1 ? CLS_STATUS_SKIPPED
                           : place < 0 ? CLS_STATUS_NO_SLOT
                                       : CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED)
                        : odd | (token < 0 ? CLS_STATUS_EMPTY : 0u);
     const u32 its = place < 0 ? 0u : (u32)place;
-    finish_row(args, &out, rows + row, slots + its, &s, lists, has, row, 1, 0, 0, tokens, status_out, OF(latest) + its,
-               scratch);
+    finish_row(args, &out, rows + row, slots + its, &s, lists, has, row, 1, 0, 0, tokens,
+               status_out, OF(latest) + its, scratch);
 }

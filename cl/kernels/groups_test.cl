@@ -5,8 +5,8 @@
  * Launch: one group of WGS items; each writes CLS_GROUP_WORDS words. */
 #include "core/groups.cl"
 
-__kernel __attribute__((reqd_work_group_size(WGS, 1, 1)))
-void cls_groups_test(__global u32 *out, __global const half *halves)
+__kernel __attribute__((reqd_work_group_size(WGS, 1, 1))) void
+cls_groups_test(__global u32 *out, __global const half *halves)
 {
     __local u64 scratch[WGS];
     const u32 lid = LOCAL_ID, x = group_test_input(lid);
@@ -36,9 +36,10 @@ void cls_groups_test(__global u32 *out, __global const half *halves)
 #endif
     /* Another standard of OpenCL C than 1.2 has broken this one: Oclgrind reads zeros. */
     to[14] = as_uint(vload_half(lid & 3u, halves));
-    /* The pair that kernels take of a range, the most and then the least. Not by what is negated: Intel's compiler
-     * for CPUs (2025.0.5 to 2026.2) makes of a store of x, a barrier and a store of -x something else, and no
-     * kernel does that. */
+    /* The pair that kernels take of a range, the most and then the least. Not by what is negated:
+     * Intel's compiler for CPUs (2025.0.5 to 2026.2) makes of a store of x, a barrier and a store
+     * of -x something else, and no kernel does that. */
     const f32 again = wg_fmax((f32)(x >> 8), scratch), least = wg_fmin((f32)(x >> 8), scratch);
-    to[15] = as_uint(least) + 3 * as_uint(again) + 5 * (u32)wg_imin((i32)x, scratch) + 7 * wg_umin(x, scratch);
+    to[15] = as_uint(least) + 3 * as_uint(again) + 5 * (u32)wg_imin((i32)x, scratch) +
+             7 * wg_umin(x, scratch);
 }

@@ -33,10 +33,7 @@
 #define multiply_add(a, b, c) ((a) * (b) + (c))
 #endif
 
-static float total4(float4 x)
-{
-    return (x.s0 + x.s2) + (x.s1 + x.s3);
-}
+static float total4(float4 x) { return (x.s0 + x.s2) + (x.s1 + x.s3); }
 
 static float total(floatV x)
 {
@@ -54,8 +51,9 @@ static float total(floatV x)
 
 /* Rows of `hidden` into the scratch [rows of the launch, d], in the order of
  * `map`; zeros where there is none. A group a row of the scratch. */
-kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 hidden_stride, uint hidden_rows, uint d,
-                            global const int *map, u64 map_offset, uint has_map, uint rows, global float *scratch)
+kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 hidden_stride,
+                            uint hidden_rows, uint d, global const int *map, u64 map_offset,
+                            uint has_map, uint rows, global float *scratch)
 {
     const uint row = (uint)get_group_id(0), lane = (uint)get_local_id(0);
     const int from = row >= rows ? -1 : has_map ? map[u64_to_size(map_offset) + row] : (int)row;
@@ -78,8 +76,9 @@ kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 h
  * in float32. Groups: blocks of ROWS rows by blocks of TEAMS x TOKENS
  * tokens; a lane takes every LANES-th vector of d. Blocks of rows are neighbours
  * in the launch, so that they find the weights in the cache. */
-kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 weight_stride, global const float *scratch,
-                             uint d, uint vocab, uint rows, float scale, global float *logits, u64 logits_offset)
+kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 weight_stride,
+                             global const float *scratch, uint d, uint vocab, uint rows,
+                             float scale, global float *logits, u64 logits_offset)
 {
     const uint item = (uint)get_local_id(0), lane = item % LANES;
     const uint first_row = (uint)get_group_id(0) * ROWS;
@@ -92,7 +91,8 @@ kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 w
     /* Tokens beyond the vocabulary compute the last one's logit once more. */
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++)
-        w[t] = weight + row_place(weight_offset, weight_stride, min(first_token + item / LANES * TOKENS + t, vocab - 1));
+        w[t] = weight + row_place(weight_offset, weight_stride,
+                                  min(first_token + item / LANES * TOKENS + t, vocab - 1));
 #pragma unroll
     for (uint r = 0; r < ROWS; r++)
 #pragma unroll
@@ -155,15 +155,15 @@ kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 w
 /* Bias and soft-cap, in place, for logits [rows, vocab]. Groups: blocks of
  * FINISH_TOKENS tokens by rows. */
 #define FINISH_TOKENS 1024
-#define FINISH(x, b)                   \
-    do {                               \
-        if (has_bias)                  \
-            x += b;                    \
-        if (softcap > 0.0f)            \
+#define FINISH(x, b) \
+    do { \
+        if (has_bias) \
+            x += b; \
+        if (softcap > 0.0f) \
             x = softcap * tanh(x / softcap); \
     } while (0)
-kernel void cls_head_finish(uint vocab, global const float *bias, u64 bias_offset, uint has_bias, float softcap,
-                            global float *logits, u64 logits_offset)
+kernel void cls_head_finish(uint vocab, global const float *bias, u64 bias_offset, uint has_bias,
+                            float softcap, global float *logits, u64 logits_offset)
 {
     const uint first = (uint)get_group_id(0) * FINISH_TOKENS, item = (uint)get_local_id(0);
     const uint n = min(vocab - first, (uint)FINISH_TOKENS);

@@ -5,10 +5,11 @@
 
 #if WGS == 1
 /* Tiles first to last - 1, by one item. */
-ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, const f32 *bound, const measure *m,
-                         __global const i32 *row_key, __global u64 *out)
+ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, const f32 *bound,
+                         const measure *m, __global const i32 *row_key, __global u64 *out)
 {
-    const row_logits own = *row, *const r = &own; /* nobody else has its address: it stays in registers */
+    const row_logits own = *row, *const r =
+                                     &own; /* nobody else has its address: it stays in registers */
     for (u32 t = first; t < last; t++) {
         const i32 top = tile_max_key(row_key, t);
         u64 part[CLS_PIVOTS];
@@ -51,9 +52,11 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
     const row_logits r = ROW_VIEW(row, idle ? -1 : ROW_SLOT(row));
     const u32 first = get_group_id(0) * tiles_per_group;
     const u32 last = idle ? first : min(first + tiles_per_group, TILES);
-    const measure m = measure_of(todo == CLS_ROW_SEARCH_COUNT, of_key(rows[row].max_key), rows[row].scale);
+    const measure m =
+        measure_of(todo == CLS_ROW_SEARCH_COUNT, of_key(rows[row].max_key), rows[row].scale);
     /* A cut by a key that is known, not guessed, is all four pivots. */
-    const int known = todo == CLS_ROW_SEARCH_MASS && rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
+    const int known =
+        todo == CLS_ROW_SEARCH_MASS && rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
     __global u64 *const out = pass + (size_t)row * TILES * CLS_PIVOTS;
     f32 bound[CLS_PIVOTS];
     for (u32 p = 0; p < CLS_PIVOTS; p++)
@@ -82,10 +85,11 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
                     share_sum[p * TEAM_SUMS + SUM_PLACE(s)] = u64_from(0);
             } else {
                 const u32 tile = first + n;
-                const cls_unit unit = { unit_max[n], unit_fraction[n], unit_shift[n] };
+                const cls_unit unit = {unit_max[n], unit_fraction[n], unit_shift[n]};
                 FV x[4];
                 share_load(&r, tile * CLS_TILE + share_token(s % SHARES), tile_kind(&r, tile), x);
-                share_measure(x, &m, &unit, bound, pivots, !IS_FIRST_SHARE(s), share_sum + SUM_PLACE(s));
+                share_measure(x, &m, &unit, bound, pivots, !IS_FIRST_SHARE(s),
+                              share_sum + SUM_PLACE(s));
             }
         }
         LOCAL_BARRIER();
@@ -99,8 +103,9 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
             const u32 p = i / TEAMS, n = i % TEAMS;
             if (n < now) {
                 const u32 shift = unit_shift[t - first + n];
-                const cls_unit unit = { 0.0f, 0.0f, shift == NO_SHIFT ? 0u : shift };
-                const u64 sum = fold_sums(part + ((known ? 0u : p) * TEAMS + n) * LAST_SUMS, LAST_SUMS);
+                const cls_unit unit = {0.0f, 0.0f, shift == NO_SHIFT ? 0u : shift};
+                const u64 sum =
+                    fold_sums(part + ((known ? 0u : p) * TEAMS + n) * LAST_SUMS, LAST_SUMS);
                 out[(t + n) * CLS_PIVOTS + p] = measure_finish(sum, &m, &unit);
             }
         }

@@ -32,7 +32,8 @@ static inline u32 repeated(const prepared_row *p, u32 n, u32 j, u32 known, u32 m
 {
     u32 z = known;
     while (z < most) {
-        const uint16 a = vload16(0, p->text + j - z - 15), b = vload16(0, p->text + (n - 1) - z - 15);
+        const uint16 a = vload16(0, p->text + j - z - 15),
+                     b = vload16(0, p->text + (n - 1) - z - 15);
         const u32 unequal = lane_bits_16(a != b); /* lane 15 is the next */
         if (unequal != 0)
             return min(z + clz(unequal) - 16, most);
@@ -59,7 +60,8 @@ static inline u32 first_breaker(const cls_slot *slot, __global const u32 *lists,
 
 /* Whether a breaker begins `back` tokens before the last: its length, or 0. Of
  * one id the longest comes first. */
-static inline u32 breaker_at(const prepared_row *p, const cls_slot *slot, __global const u32 *lists, u32 n, u32 back)
+static inline u32 breaker_at(const prepared_row *p, const cls_slot *slot, __global const u32 *lists,
+                             u32 n, u32 back)
 {
     const u32 at = n - 1 - back, id = p->text[at];
     if (!bit_of(lists + slot->dry_heads, id))
@@ -82,8 +84,8 @@ static inline u32 breaker_at(const prepared_row *p, const cls_slot *slot, __glob
 
 /* How long a repetition of the latest n tokens may be counted: `most`, or up to
  * the nearest breaker. */
-static inline u32 unbroken(const prepared_row *p, const cls_slot *slot, __global const u32 *lists, u32 text, u32 n,
-                           u32 most, __local u64 *scratch)
+static inline u32 unbroken(const prepared_row *p, const cls_slot *slot, __global const u32 *lists,
+                           u32 text, u32 n, u32 most, __local u64 *scratch)
 {
     /* A long breaker further back may begin a short rest. */
     const u32 far = slot->dry_heads == 0 ? 0u : slot->n_breakers != 0 ? n : min(n, most);
@@ -92,7 +94,9 @@ static inline u32 unbroken(const prepared_row *p, const cls_slot *slot, __global
         const u32 mine = back + LOCAL_ID;
         const u32 count = mine < far ? breaker_at(p, slot, lists, text, mine) : 0u;
         /* The nearest of the group: its place, then what is left after it. */
-        found = wg_imax(count != 0 ? (i32)(((CLS_MAX_HISTORY - mine) << LINK_BITS) | (mine + 1 - count)) : -1, scratch);
+        found = wg_imax(
+            count != 0 ? (i32)(((CLS_MAX_HISTORY - mine) << LINK_BITS) | (mine + 1 - count)) : -1,
+            scratch);
     }
     return found < 0 ? most : min(most, (u32)found & LINK_NEXT);
 }
@@ -101,16 +105,16 @@ static inline u32 unbroken(const prepared_row *p, const cls_slot *slot, __global
 
 /* What is looked for in a text of n tokens. */
 typedef struct hunt {
-    u32 n, first;       /* first: of DRY's window; n: DRY is off */
-    u32 allowed, limit; /* lengths that cost nothing, that cost the most */
-    u32 ngram;          /* the length that bans; more than n: none */
-    u32 every;          /* a repetition of length 0 counts */
+    u32 n, first;                /* first: of DRY's window; n: DRY is off */
+    u32 allowed, limit;          /* lengths that cost nothing, that cost the most */
+    u32 ngram;                   /* the length that bans; more than n: none */
+    u32 every;                   /* a repetition of length 0 counts */
     __global const u32 *singles; /* tokens that lose nothing, if `spare` */
     u32 spare;
 } hunt;
 
-static inline hunt hunt_for(const prepared_row *p, const cls_slot *slot, __global const u32 *lists, u32 n,
-                            __local u64 *scratch)
+static inline hunt hunt_for(const prepared_row *p, const cls_slot *slot, __global const u32 *lists,
+                            u32 n, __local u64 *scratch)
 {
     const u32 window = slot->dry_window != 0 ? min(slot->dry_window, n) : n;
     hunt h;
@@ -122,7 +126,8 @@ static inline hunt hunt_for(const prepared_row *p, const cls_slot *slot, __globa
     h.singles = lists + slot->dry_singles;
     h.spare = slot->dry_heads != 0;
     if (slot->n_dry != 0 && h.allowed < window) { /* the same for the whole group */
-        h.limit = unbroken(p, slot, lists, n, window, min(window, h.allowed + slot->n_dry - 1), scratch);
+        h.limit =
+            unbroken(p, slot, lists, n, window, min(window, h.allowed + slot->n_dry - 1), scratch);
         h.first = h.limit >= h.allowed ? n - window : n;
     }
     h.every = slot->ngram == 1 || (h.first < n && h.allowed == 0);
@@ -137,7 +142,9 @@ static inline u32 hit_code(const prepared_row *p, const hunt *h, u32 j, u32 z)
     if (j < h->first)
         return 0;
     const u32 length = min(min(z, h->limit), j - h->first + 1);
-    return length < h->allowed || (h->spare && bit_of(h->singles, p->text[j + 1])) ? 0u : length - h->allowed + 1;
+    return length < h->allowed || (h->spare && bit_of(h->singles, p->text[j + 1]))
+               ? 0u
+               : length - h->allowed + 1;
 }
 
 /* The longest repetition to be told from shorter ones, up to position j. */
@@ -151,11 +158,12 @@ static inline u32 longest_at(const hunt *h, u32 j)
 /* From the newest position to the oldest, with Gusfield's Z boxes: what lies
  * inside a repetition that was measured need not be compared again. A text of
  * one token costs a comparison a position. */
-static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk, __local u64 *scratch)
+static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk,
+                                    __local u64 *scratch)
 {
     __global u32 *const lengths = p->links + p->length; /* of the repetitions, by position */
     const u32 n = h->n, last = p->text[n - 1];
-    u32 left = 0, right = 0; /* the box: so far back its repetition ends, begins */
+    u32 left = 0, right = 0;  /* the box: so far back its repetition ends, begins */
     u32 id = NO_ID, done = 0; /* the last token that was marked, its code */
     for (u32 chunk = (n - 1 + 63) / 64 * 64; chunk > 0; chunk -= 64) {
         int16 some = (int16)(0);
@@ -199,14 +207,17 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
 
 /* Each item compares its share of the positions; what they find goes into a
  * list, and of the list each takes the tokens that are its own. */
-static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk, __local u64 *scratch)
+static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk,
+                                    __local u64 *scratch)
 {
     __global u32 *const found = p->links, *const list = p->links + p->length;
     const u32 lid = LOCAL_ID, n = h->n, last = p->text[n - 1];
     u32 count = 0, total = 0, pack = 0, id = 0;
     for (u32 j = lid; j + 1 < n; j += WGS) {
         const u32 hit = p->text[j] == last;
-        const u32 code = hit || h->every ? hit_code(p, h, j, hit ? repeated(p, n, j, 1, longest_at(h, j)) : 0) : 0u;
+        const u32 code = hit || h->every
+                             ? hit_code(p, h, j, hit ? repeated(p, n, j, 1, longest_at(h, j)) : 0)
+                             : 0u;
         if (code == 0)
             continue;
         if (pack == 0 || p->text[j + 1] != id)
@@ -223,7 +234,8 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
     BARRIER(); /* the list is there, and the links are free */
     for (u32 i = lid; i < total + lid; i += WGS) {
         pack = i < total ? list[i] : 0u;
-        mark_chunk(p, i < total ? p->text[pack & ((1u << POSITION_BITS) - 1)] : (u32)NO_ID, pack, chunk);
+        mark_chunk(p, i < total ? p->text[pack & ((1u << POSITION_BITS) - 1)] : (u32)NO_ID, pack,
+                   chunk);
     }
 }
 
@@ -232,8 +244,8 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
 /* ----------------------------------------------------------------------- bans */
 
 /* Whether the output ends with ids, `drafts` tokens of the path after it. */
-static inline int output_ends(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
-                              __global const u32 *ids, u32 n)
+static inline int output_ends(const prepared_row *p, const cls_slot *slot, const slot_state *s,
+                              u32 drafts, __global const u32 *ids, u32 n)
 {
     u32 same = 0, equal = 1;
     while (equal && same < n && same < slot->length + drafts) {
@@ -285,7 +297,8 @@ static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_s
                        __global const u32 *lists, u32 vocab, __local uint2 *chunk)
 {
     const u32 lid = LOCAL_ID;
-    if (slot->outputs + drafts < slot->min_tokens && slot->n_stop != 0) /* the same for the whole group */
+    if (slot->outputs + drafts < slot->min_tokens &&
+        slot->n_stop != 0) /* the same for the whole group */
         ban_list(p, lists + slot->stop, slot->n_stop, vocab);
     if (slot->n_banned != 0)
         ban_list(p, lists + slot->banned, slot->n_banned, vocab);
@@ -293,7 +306,8 @@ static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_s
     const u32 length = slot->length + drafts;
     u32 first = 0, last = 0;
     if (slot->n_bad_words != 0 && length != 0) {
-        const u32 latest = drafts != 0 ? p->path[drafts - 1] : s->ring[(length - 1) % s->n_ring] & CLS_ENTRY_ID;
+        const u32 latest =
+            drafts != 0 ? p->path[drafts - 1] : s->ring[(length - 1) % s->n_ring] & CLS_ENTRY_ID;
         first = first_bad_word(slot, lists, latest);
         last = first_bad_word(slot, lists, latest + 1);
     }
@@ -312,7 +326,8 @@ static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_s
 
 /* The drafts before a row, first to last, as if they had been accepted; returns
  * how many. What follows a draft outside the vocabulary nobody asks for: none. */
-static inline u32 copy_path(const prepared_row *p, i32 node, __global const i32 *parents, __global const i32 *ids, u32 vocab)
+static inline u32 copy_path(const prepared_row *p, i32 node, __global const i32 *parents,
+                            __global const i32 *ids, u32 vocab)
 {
     u32 n = 0;
     int good = 1;
@@ -329,18 +344,20 @@ static inline u32 copy_path(const prepared_row *p, i32 node, __global const i32 
 
 /* Before the survey, if a row may need it. Reads slots and their states, writes
  * the rows' regions of `prepared`. Launch: [WGS, rows]. */
-#define PREPARE_ARGS                                                                                       \
-    __global const cls_args *args, __global const cls_slot *slots, __global const i32 *slot_map,           \
+#define PREPARE_ARGS \
+    __global const cls_args *args, __global const cls_slot *slots, __global const i32 *slot_map, \
         __global u32 *state, __global const u32 *lists, __global u32 *prepared, DRAFT_ARGS
 ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, PREPARE_ARGS)
 {
     const u32 vocab = args->vocab, has = args->has, layout = args->layout, lid = LOCAL_ID;
     const i32 place = mapped_slot(args, slots, slot_map, has, row);
-    const prepared_row p = prepared_of(prepared, layout, vocab, row, lists + (place >= 0 ? slots[place].dry : 0u));
+    const prepared_row p =
+        prepared_of(prepared, layout, vocab, row, lists + (place >= 0 ? slots[place].dry : 0u));
     u32 drafts = 0, patched = 0, wanted = place >= 0 && is_prepared(slots + place);
     if (has & CLS_DRAFTS) {
         drafts = copy_path(&p, NODES[row], PARENTS, OF(draft_ids), vocab);
-        patched = place >= 0 && drafts != 0 && (slots[place].flags & CLS_SLOT_PENALIZED) && CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE;
+        patched = place >= 0 && drafts != 0 && (slots[place].flags & CLS_SLOT_PENALIZED) &&
+                  CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE;
         wanted |= patched;
         if (lid == 0) {
             p.drafts[0] = wanted;
@@ -351,9 +368,11 @@ ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, P
     if (wanted) { /* the same for the whole group */
         const cls_slot slot = slots[place];
         const slot_state s = state_of(state, layout, vocab, (u32)place);
-        const u32 n = slot.n_dry != 0 || slot.ngram != 0 ? min(slot.length + drafts, CLS_LAYOUT_HISTORY(layout)) : 0u;
+        const u32 n = slot.n_dry != 0 || slot.ngram != 0
+                          ? min(slot.length + drafts, CLS_LAYOUT_HISTORY(layout))
+                          : 0u;
         const u32 late = min(drafts, n); /* of the text */
-        clear_marks(&p, vocab); /* and the path is there */
+        clear_marks(&p, vocab);          /* and the path is there */
         if (patched)
             make_patches(&p, &slot, &s, drafts, vocab, chunk, scratch);
         copy_text(&p, &s, slot.length, n - late);
@@ -377,5 +396,6 @@ KERNEL void cls_prepare_rows(PREPARE_ARGS)
 {
     __local u64 scratch[WGS];
     __local uint2 chunk[WGS];
-    prepare_row(get_group_id(1), scratch, chunk, args, slots, slot_map, state, lists, prepared, DRAFT_NAMES);
+    prepare_row(get_group_id(1), scratch, chunk, args, slots, slot_map, state, lists, prepared,
+                DRAFT_NAMES);
 }

@@ -4,16 +4,16 @@
 #include "row/final.cl"
 #include "row/ranks.cl"
 
-
 /* The mass of the raw row, from its tiles'. */
-static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 max,
-                               __local u64 *scratch)
+static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles,
+                               f32 max, __local u64 *scratch)
 {
     const i32 exponent = split(max, CLS_LOG2E).exponent;
     u64 total = u64_from(0);
     for (u32 tile = LOCAL_ID; tile < tiles; tile += WGS)
         if (tile_max_key(row_key, tile) != CLS_KEY_NONE)
-            total = u64_add(total, up(row_mass[tile], tile_unit(row_key, tile, max, exponent, CLS_LOG2E).shift));
+            total = u64_add(total, up(row_mass[tile],
+                                      tile_unit(row_key, tile, max, exponent, CLS_LOG2E).shift));
     return wg_mass(total, scratch);
 }
 
@@ -25,8 +25,8 @@ static inline i32 report_lowest(const report *t)
 
 /* The first `wanted` tokens of the set, at most LIST, into the list; or all that
  * there are. It may hold more. */
-static inline void report_first(const report *t, __global const i32 *row_key, u32 n, i32 max_key, u32 wanted,
-                                shortlist *list)
+static inline void report_first(const report *t, __global const i32 *row_key, u32 n, i32 max_key,
+                                u32 wanted, shortlist *list)
 {
     i32 lo = report_lowest(t);
     u32 ties = ALL_TIES, over;
@@ -43,7 +43,8 @@ static inline void report_first(const report *t, __global const i32 *row_key, u3
 }
 
 /* The set's tokens at or above a key. */
-static inline u32 report_count(const report *t, __global const i32 *row_key, u32 n, i32 key, shortlist *list)
+static inline u32 report_count(const report *t, __global const i32 *row_key, u32 n, i32 key,
+                               shortlist *list)
 {
     u32 count = 0;
     if (!t->listed)
@@ -67,14 +68,15 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
 }
 
 /* The outputs, as the kernel has them. */
-#define REPORT_OUTS                                                                                            \
-    __global f32 *logprobs, __global i32 *ranks, __global i32 *top_ids, __global f32 *top_logprobs,            \
-        __global const i32 *given_ids, __global f32 *given_logprobs, __global i32 *given_ranks,                \
-        __global f32 *entropy, __global i32 *kept, __global f32 *kept_mass, __global i32 *candidate_ids,       \
-        __global f32 *candidate_logits, __global f32 *candidate_probs, __global i32 *candidate_counts
-#define REPORT_OUT_NAMES                                                                                       \
-    logprobs, ranks, top_ids, top_logprobs, given_ids, given_logprobs, given_ranks, entropy, kept, kept_mass,  \
-        candidate_ids, candidate_logits, candidate_probs, candidate_counts
+#define REPORT_OUTS \
+    __global f32 *logprobs, __global i32 *ranks, __global i32 *top_ids, \
+        __global f32 *top_logprobs, __global const i32 *given_ids, __global f32 *given_logprobs, \
+        __global i32 *given_ranks, __global f32 *entropy, __global i32 *kept, \
+        __global f32 *kept_mass, __global i32 *candidate_ids, __global f32 *candidate_logits, \
+        __global f32 *candidate_probs, __global i32 *candidate_counts
+#define REPORT_OUT_NAMES \
+    logprobs, ranks, top_ids, top_logprobs, given_ids, given_logprobs, given_ranks, entropy, kept, \
+        kept_mass, candidate_ids, candidate_logits, candidate_probs, candidate_counts
 
 /* What a row's groups report, by their places in the launch; from REPORT_GIVEN on a group
  * for every args->given_each ids that the caller gives. */
@@ -85,8 +87,8 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
 
 /* What is left of a token's logit, and its log-probability; of what is no token -inf. `drawn`: it
  * is the row's token. */
-static inline f32 report_token(const report *t, const row_logits *r, __global const i32 *row_key, u32 vocab, i32 id,
-                               int none, int drawn, f32 *logprob)
+static inline f32 report_token(const report *t, const row_logits *r, __global const i32 *row_key,
+                               u32 vocab, i32 id, int none, int drawn, f32 *logprob)
 {
     *logprob = NO_LOGPROB;
     if (none || id < 0 || (u32)id >= vocab)
@@ -99,8 +101,9 @@ static inline f32 report_token(const report *t, const row_logits *r, __global co
 
 /* The log-probability of the row's token, and its rank. */
 static inline void report_drawn(__global const cls_args *args, const report *t, const row_logits *r,
-                                __global const i32 *row_key, u32 n, u32 vocab, i32 token, int none, u32 row,
-                                __global f32 *logprobs, __global i32 *ranks, shortlist *list)
+                                __global const i32 *row_key, u32 n, u32 vocab, i32 token, int none,
+                                u32 row, __global f32 *logprobs, __global i32 *ranks,
+                                shortlist *list)
 {
     const u32 wants = args->wants;
     f32 logprob;
@@ -115,8 +118,9 @@ static inline void report_drawn(__global const cls_args *args, const report *t, 
 }
 
 /* How many tokens the whole set has. */
-static inline void report_whole(__global const cls_args *args, const report *t, __global const i32 *row_key, u32 n,
-                                int none, u32 row, __global i32 *kept, __global i32 *candidate_counts, shortlist *list)
+static inline void report_whole(__global const cls_args *args, const report *t,
+                                __global const i32 *row_key, u32 n, int none, u32 row,
+                                __global i32 *kept, __global i32 *candidate_counts, shortlist *list)
 {
     const u32 wants = args->wants;
     if (!(wants & (CLS_WANTS(CLS_OUT_KEPT) | CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS))))
@@ -137,17 +141,19 @@ static inline u32 listed_rank(const shortlist *list, i32 key)
     return COUNT(count);
 }
 
-/* The log-probabilities and ranks of ids [first, first + n_ids) of those that the caller gives. Where the
- * set is no list, their keys are put into the list, which must be twice as long: what counts them needs the
- * rest. */
+/* The log-probabilities and ranks of ids [first, first + n_ids) of those that the caller gives.
+ * Where the set is no list, their keys are put into the list, which must be twice as long: what
+ * counts them needs the rest. */
 static inline void report_given(__global const cls_args *args, const report *t, const row_logits *r,
-                                __global const i32 *row_key, u32 n, u32 vocab, int none, u32 row, u32 first, u32 n_ids,
-                                __global const i32 *given_ids, __global f32 *given_logprobs,
-                                __global i32 *given_ranks, shortlist *list)
+                                __global const i32 *row_key, u32 n, u32 vocab, int none, u32 row,
+                                u32 first, u32 n_ids, __global const i32 *given_ids,
+                                __global f32 *given_logprobs, __global i32 *given_ranks,
+                                shortlist *list)
 {
     const u32 wants = args->wants;
     const size_t at = (size_t)row * args->given_n + first;
-    const int ranked = wants & CLS_WANTS(CLS_OUT_GIVEN_RANKS), counted = ranked && !none && !t->listed;
+    const int ranked = wants & CLS_WANTS(CLS_OUT_GIVEN_RANKS),
+              counted = ranked && !none && !t->listed;
     if (!ranked && !(wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS)))
         return; /* those of the raw row, for which this launch is not */
     for (u32 i = LOCAL_ID; i < n_ids; i += WGS) {
@@ -159,8 +165,8 @@ static inline void report_given(__global const cls_args *args, const report *t, 
         if (counted)
             list->key[i] = key_of(z);
         else if (ranked)
-            OUTPUT(given_ranks, CLS_OUT_GIVEN_RANKS)[at + i] =
-                z > CLS_MASKED ? (i32)listed_rank(list, key_of(z)) : 0;
+            OUTPUT(given_ranks, CLS_OUT_GIVEN_RANKS)
+        [at + i] = z > CLS_MASKED ? (i32)listed_rank(list, key_of(z)) : 0;
     }
     if (!counted) /* the same for the whole group */
         return;
@@ -171,13 +177,14 @@ static inline void report_given(__global const cls_args *args, const report *t, 
     const u32 edges = order_keys(list, list->id);
     count_keys(&t->r, row_key, n, list->id, edges, list->order, list);
     for (u32 i = LOCAL_ID; i < n_ids; i += WGS)
-        OUTPUT(given_ranks, CLS_OUT_GIVEN_RANKS)[at + i] =
-            list->key[i] > CLS_KEY_NONE ? list->order[list->rank[i]] : 0;
+        OUTPUT(given_ranks, CLS_OUT_GIVEN_RANKS)
+    [at + i] = list->key[i] > CLS_KEY_NONE ? list->order[list->rank[i]] : 0;
 }
 
 /* The entropy and the kept share of the mass, from what the distribution left. */
-static inline void report_sums(__global const cls_args *args, const report *t, __global const u64 *sums, u32 tiles, int none,
-                               u32 row, __global f32 *entropy, __global f32 *kept_mass, __local u64 *scratch)
+static inline void report_sums(__global const cls_args *args, const report *t,
+                               __global const u64 *sums, u32 tiles, int none, u32 row,
+                               __global f32 *entropy, __global f32 *kept_mass, __local u64 *scratch)
 {
     const u32 wants = args->wants;
     u64 sum[3];
@@ -188,16 +195,18 @@ static inline void report_sums(__global const cls_args *args, const report *t, _
         sum[s] = wg_mass(mine, scratch);
     }
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
-        OUTPUT(entropy, CLS_OUT_ENTROPY)[row] = none || t->greedy ? 0.0f : report_entropy(t, sum[2]);
+        OUTPUT(entropy, CLS_OUT_ENTROPY)
+    [row] = none || t->greedy ? 0.0f : report_entropy(t, sum[2]);
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
-        OUTPUT(kept_mass, CLS_OUT_KEPT_MASS)[row] =
-            none ? 0.0f : t->greedy ? 1.0f : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
+        OUTPUT(kept_mass, CLS_OUT_KEPT_MASS)
+    [row] = none ? 0.0f : t->greedy ? 1.0f : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
 }
 
 /* The likeliest tokens and the candidates, from the sorted list. */
 static inline void report_top(__global const cls_args *args, const report *t, const shortlist *list,
-                              __global const i32 *row_key, u32 row, __global i32 *top_ids, __global f32 *top_logprobs,
-                              __global i32 *candidate_ids, __global f32 *candidate_logits, __global f32 *candidate_probs)
+                              __global const i32 *row_key, u32 row, __global i32 *top_ids,
+                              __global f32 *top_logprobs, __global i32 *candidate_ids,
+                              __global f32 *candidate_logits, __global f32 *candidate_probs)
 {
     const u32 wants = args->wants, top_n = args->top_n, candidates_n = args->candidates_n;
     for (u32 i = LOCAL_ID; i < max(top_n, candidates_n); i += WGS) {
@@ -205,20 +214,21 @@ static inline void report_top(__global const cls_args *args, const report *t, co
         const int there = i < list->n;
         const i32 from = there ? list->order[i] : 0, id = there ? list->id[from] : -1;
         const f32 z = there ? of_key(list->key[from]) : CLS_MASKED;
-        cls_unit unit = { 0.0f, 0.0f, 0 };
+        cls_unit unit = {0.0f, 0.0f, 0};
         if (there)
             unit = report_unit(t, row_key, (u32)id);
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
             OUTPUT(top_ids, CLS_OUT_TOP_IDS)[top] = id;
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
-            TELL_LOGPROB(OUTPUT(top_logprobs, CLS_OUT_TOP_LOGPROBS), top, report_logprob(t, z, &unit, 0));
+            TELL_LOGPROB(OUTPUT(top_logprobs, CLS_OUT_TOP_LOGPROBS), top,
+                         report_logprob(t, z, &unit, 0));
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
             OUTPUT(candidate_ids, CLS_OUT_CANDIDATE_IDS)[candidate] = id;
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
             TELL(OUTPUT(candidate_logits, CLS_OUT_CANDIDATE_LOGITS), candidate, z);
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_PROBS)))
-            OUTPUT(candidate_probs, CLS_OUT_CANDIDATE_PROBS)[candidate] =
-                there ? report_probability(t, report_mass(t, z, &unit)) : 0.0f;
+            OUTPUT(candidate_probs, CLS_OUT_CANDIDATE_PROBS)
+        [candidate] = there ? report_probability(t, report_mass(t, z, &unit)) : 0.0f;
     }
 }
 
@@ -226,8 +236,8 @@ static inline void report_top(__global const cls_args *args, const report *t, co
  * and sums. With CLS_RAW of the raw row, whose survey the arguments then are; else of
  * what the token was drawn from. Each of these by a separate group.
  * Launch: [(3 + given_n / given_each, rounded up) * WGS, rows]. */
-ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS, __global const f32 *sample,
-                         __global const u64 *pass, REPORT_OUTS)
+ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS,
+                         __global const f32 *sample, __global const u64 *pass, REPORT_OUTS)
 {
     shortlist list = *the_list;
     STEP_LOCALS
@@ -243,7 +253,8 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS
     if (has & CLS_RAW) {
         max_key = row_max_key(row_key, n, list.scratch);
         none |= max_key == CLS_KEY_NONE;
-        const u64 total = report_total(row_key, tile_mass + (size_t)row * TILES, TILES, of_key(max_key), list.scratch);
+        const u64 total = report_total(row_key, tile_mass + (size_t)row * TILES, TILES,
+                                       of_key(max_key), list.scratch);
         report_raw(&r, max_key, total, &t);
     } else {
         report_final(&r, &out, none ? 0u : slots[place].flags,
@@ -254,23 +265,23 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS
         report_listed(&t, &r, &list);
     if (part >= REPORT_GIVEN) {
         const u32 each = args->given_each, first = (part - REPORT_GIVEN) * each;
-        report_given(args, &t, &r, row_key, n, vocab, none, row, first, min(each, given_n - first), given_ids,
-                     given_logprobs, given_ranks, &list);
+        report_given(args, &t, &r, row_key, n, vocab, none, row, first, min(each, given_n - first),
+                     given_ids, given_logprobs, given_ranks, &list);
     } else if (part == REPORT_TOKEN) {
         report_drawn(args, &t, &r, row_key, n, vocab, out.token, none, row, logprobs, ranks, &list);
     } else if (part == REPORT_WHOLE) {
         report_whole(args, &t, row_key, n, none, row, kept, candidate_counts, &list);
         if (args->wants & CLS_WANTS_SUMS)
-            report_sums(args, &t, pass + (size_t)row * TILES * CLS_PIVOTS, TILES, none, row, entropy, kept_mass,
-                        list.scratch);
+            report_sums(args, &t, pass + (size_t)row * TILES * CLS_PIVOTS, TILES, none, row,
+                        entropy, kept_mass, list.scratch);
     } else if (listed_n > 0) {
         if (none)
             list.n = 0;
         else if (!t.listed)
             report_first(&t, row_key, n, max_key, listed_n, &list);
         list_sort(&list);
-        report_top(args, &t, &list, row_key, row, top_ids, top_logprobs, candidate_ids, candidate_logits,
-                   candidate_probs);
+        report_top(args, &t, &list, row_key, row, top_ids, top_logprobs, candidate_ids,
+                   candidate_logits, candidate_probs);
     }
 }
 

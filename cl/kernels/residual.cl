@@ -7,7 +7,8 @@
 #undef LOGITS_ROW
 #define LOGITS_ROW(row) ((i32)(row)) /* drafts' rows are in order */
 
-#define RESIDUAL_ARGS STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS
+#define RESIDUAL_ARGS \
+    STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS
 ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratch, RESIDUAL_ARGS)
 {
     STEP_LOCALS
@@ -30,7 +31,8 @@ ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratc
         draft = draft_after(nodes, parents, at, n_rows);
         wanted = draft >= 0 && !u64_is_zero(asked) && !rows[at].none;
         if (method == CLS_VERIFY_STANDARD && wanted) {
-            wanted = accepts(ROW_BITS(CLS_PURPOSE_ACCEPT, slots + place, at), given, asked) == (at < row);
+            wanted = accepts(ROW_BITS(CLS_PURPOSE_ACCEPT, slots + place, at), given, asked) ==
+                     (at < row);
         } else if (method == CLS_VERIFY_BLOCK && at < row) {
             reach = ratio_q63(reach, given, asked);
         }
@@ -42,12 +44,14 @@ ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratc
     const draft_rows d = ROW_DRAFTS;
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     residual w;
-    residual_of(&r, &out, slots[place].flags, (__global const u32 *)sample + (size_t)row * args->sample_stride, &d, MAX_TILES,
+    residual_of(&r, &out, slots[place].flags,
+                (__global const u32 *)sample + (size_t)row * args->sample_stride, &d, MAX_TILES,
                 (u32)draft, (u32)OF(draft_ids)[draft], reach, &w);
     for (u32 tile = first_tile; tile < last_tile; tile++) {
         cls_unit unit, its;
         u64 sum = u64_from(0), lane[VEC];
-        const int there = residual_units(&w, row_key, tile, &unit, &its), kind = tile_kind(&w.t.r, tile);
+        const int there = residual_units(&w, row_key, tile, &unit, &its),
+                  kind = tile_kind(&w.t.r, tile);
         for (u32 v = LOCAL_ID; there && v < TILE_VECTORS; v += WGS) {
             const u32 i = tile * CLS_TILE + v * VEC;
             if (method == CLS_VERIFY_TYPICAL) {
@@ -73,6 +77,6 @@ ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratc
 KERNEL void cls_residual(RESIDUAL_ARGS)
 {
     __local u64 scratch[WGS];
-    residual_tiles(get_group_id(1), get_num_groups(1), get_group_id(0), scratch, STEP_NAMES, RANDOM_NAMES, work, sample,
-                   DRAFT_NAMES, DRAFT_ROW_NAMES);
+    residual_tiles(get_group_id(1), get_num_groups(1), get_group_id(0), scratch, STEP_NAMES,
+                   RANDOM_NAMES, work, sample, DRAFT_NAMES, DRAFT_ROW_NAMES);
 }

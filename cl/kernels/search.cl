@@ -22,7 +22,7 @@ ONE_COPY int search_sizes(row_stage *w, int skips_mass)
     shortlist *const list = w->list;
     chain_state *const c = w->c;
     for (u32 i = 0; i < 2; i++) {
-        const i32 all[CLS_PIVOTS] = { CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE };
+        const i32 all[CLS_PIVOTS] = {CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE};
         const measure m = measure_of(i == 0, w->top, w->scale);
         u64 sum[CLS_PIVOTS];
         if (i == 1 && skips_mass)
@@ -33,7 +33,8 @@ ONE_COPY int search_sizes(row_stage *w, int skips_mass)
         else
             w->mass = sum[0];
     }
-    if (w->tokens > LIST || !collect(w->r, w->row_key, w->n, CLS_KEY_NONE + 1, CLS_KEY_INF, ALL_TIES, list))
+    if (w->tokens > LIST ||
+        !collect(w->r, w->row_key, w->n, CLS_KEY_NONE + 1, CLS_KEY_INF, ALL_TIES, list))
         return 0;
     list_sort(list);
     c->kept = list->n;
@@ -77,19 +78,20 @@ static inline void ask_stage(u32 stage, row_stage *w)
  * min_keep says, in the stage's own order. */
 ONE_COPY void search_cut(row_stage *w, u32 stage, int fresh, pass_sums *pass)
 {
-    const int by_key = fresh && STAGE_IS(stage, STAGES_OF_KEY), by_pass = fresh && STAGE_IS(stage, STAGES_OF_PASS);
+    const int by_key = fresh && STAGE_IS(stage, STAGES_OF_KEY),
+              by_pass = fresh && STAGE_IS(stage, STAGES_OF_PASS);
     const int floors = w->slot->min_keep > 1 && STAGE_IS(stage, STAGES_OF_LEAST);
     kept_set *const set = &w->c->set;
     const kept_set before = *set;
     for (u32 attempt = 0; attempt < 2; attempt++) {
         const measure m = measure_of(w->counts, w->top, w->scale);
-        cut cutting = { w->key, CLS_MAX_ID, -1, 0, 0, 0 };
+        cut cutting = {w->key, CLS_MAX_ID, -1, 0, 0, 0};
         int search = w->ask == ASK_REACH;
         *set = before;
 #if CHAIN == 2
         if (w->ask == ASK_TYPICAL)
-            search = typical_cut(w->r, w->row_key, w->tiles, &m, w->mean, w->target, w->work, set, &cutting.key,
-                                 w->list->scratch);
+            search = typical_cut(w->r, w->row_key, w->tiles, &m, w->mean, w->target, w->work, set,
+                                 &cutting.key, w->list->scratch);
 #endif
         if (by_key && !pass->counts && pass->valid) {
             cutting.pivot = 0; /* all four are this key's: nothing to add to the pass */
@@ -98,9 +100,11 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int fresh, pass_sums *pass)
         if (search) {
             pass->last.pivot = -1; /* the list is about to change */
             find_cut(w->r, w->row_key, w->tiles, &m, w->target, w->out->pivot, pass->known,
-                     by_pass && pass->counts == w->counts && pass->valid, w->out->max_key, w->work, w->list, &cutting);
+                     by_pass && pass->counts == w->counts && pass->valid, w->out->max_key, w->work,
+                     w->list, &cutting);
         }
-        if (w->ask != ASK_HEAD && (cutting.key > set->key || (cutting.key == set->key && cutting.id < set->id))) {
+        if (w->ask != ASK_HEAD &&
+            (cutting.key > set->key || (cutting.key == set->key && cutting.id < set->id))) {
             set->key = cutting.key;
             set->id = cutting.id;
             pass->last = cutting;
@@ -111,7 +115,8 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int fresh, pass_sums *pass)
             break;
         row_logits narrow = *w->r;
         row_narrow(&narrow, set);
-        if (tokens_above(&narrow, w->row_key, w->n, CLS_KEY_NONE, w->list->scratch) >= w->slot->min_keep)
+        if (tokens_above(&narrow, w->row_key, w->n, CLS_KEY_NONE, w->list->scratch) >=
+            w->slot->min_keep)
             break;
         if (w->ask == ASK_TYPICAL)
             row_narrow(w->r, &before);
@@ -135,7 +140,8 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int fresh, pass_sums *pass)
 static inline int search_row(row_stage *w, pass_sums *pass)
 {
     chain_state *const c = w->c;
-    SHORT_LOOP for (; chain_stage(w->slot, c->at) != CLS_STAGE_END; c->at++) {
+    SHORT_LOOP
+    for (; chain_stage(w->slot, c->at) != CLS_STAGE_END; c->at++) {
         const u32 stage = chain_stage(w->slot, c->at);
         const int fresh = !c->touched;
         if (stage == CLS_STAGE_TEMPERATURE) {
@@ -193,7 +199,7 @@ ONE_COPY void search_the_row(ROW_ARGS)
     record_from_token(rows + row, &out);
     BARRIER(); /* all have read the record, which the first item writes anew */
     const f32 pass_scale = out.scale;
-    const cut none = { CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0 };
+    const cut none = {CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0};
     const int coin = ROW_COIN(slot, row);
     pass_sums sums;
     chain_state c;
@@ -203,20 +209,25 @@ ONE_COPY void search_the_row(ROW_ARGS)
     sums.last = none;
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         u64 sum = u64_from(0);
-        SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles && sums.valid; t += WGS)
+        SHORT_LOOP
+        for (u32 t = LOCAL_ID; t < tiles && sums.valid; t += WGS)
             sum = u64_add(sum, row_pass[t * CLS_PIVOTS + p]);
         sums.known[p] = wg_mass(sum, list.scratch);
     }
-    row_stage w = { slot, &r, row_key, tiles, n, row_work, &list, &c, &out, 0.0f, 0.0f, 0u, u64_from(0), coin,
-                    ASK_NOTHING, 0, 0, u64_from(0), 0u };
+    row_stage w = {slot,        &r,   row_key, tiles,       n,  row_work,    &list,
+                   &c,          &out, 0.0f,    0.0f,        0u, u64_from(0), coin,
+                   ASK_NOTHING, 0,    0,       u64_from(0), 0u};
     const int listed = search_row(&w, &sums);
     if (listed) /* all of the set is in the list, so it can serve it; else, a status */
-        out.status |= truncate_list(slot, &list, row_key, &r, coin, infill, args->n_end, &c, &out) ? 0u : CLS_STATUS_UNFIT;
+        out.status |= truncate_list(slot, &list, row_key, &r, coin, infill, args->n_end, &c, &out)
+                          ? 0u
+                          : CLS_STATUS_UNFIT;
     else if (!(out.status & CLS_STATUS_UNFIT))
-        out.mass = set_masses(&r, row_key, tiles, &c, &sums.last, pass_scale, row_pass, row_work, &list);
+        out.mass =
+            set_masses(&r, row_key, tiles, &c, &sums.last, pass_scale, row_pass, row_work, &list);
     if (!(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-        pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), args->invalid_token,
-                   row_work, row_sample, &list, &c, &out);
+        pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
+                   args->invalid_token, row_work, row_sample, &list, &c, &out);
     } else {
         out.state = CLS_ROW_DONE;
         out.none = 1;

@@ -18,6 +18,7 @@ KERNEL void cls_self_test(__global u32 *out, const u32 n)
     const u32 lid = LOCAL_ID;
     for (u32 i = lid; i < n; i += WGS) {
         room[3 * LIST + lid] = u64_from(self_test_word(i, ENDS));
-        out[i] = u64_lo(room[3 * LIST + lid + (n >> 31)]); /* no compiler knows that this is the same place */
+        out[i] = u64_lo(
+            room[3 * LIST + lid + (n >> 31)]); /* no compiler knows that this is the same place */
     }
 }

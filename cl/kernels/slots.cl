@@ -14,13 +14,15 @@
 /* An item alone makes each walk in at most 32,768 trips and all of a call's in fewer than
  * 65,535 (HACKING.md, rule 5), with 1,048,576 tokens that all have a bias: words of bitmaps and of
  * lists go by vectors. */
-#define EACH_16(STEP)                                                                                      \
-    STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8) STEP(9) STEP(a) STEP(b) STEP(c) \
-        STEP(d) STEP(e) STEP(f)
+/* clang-format off */
+#define EACH_16(STEP) \
+    STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) \
+    STEP(8) STEP(9) STEP(a) STEP(b) STEP(c) STEP(d) STEP(e) STEP(f)
+/* clang-format on */
 #define VECTORS(s) (((s)->words + 15) / 16)
 
-#define COPY_32(k)                                          \
-    vstore16(vload16(0x##k, from + i), 0x##k, to + i);      \
+#define COPY_32(k) \
+    vstore16(vload16(0x##k, from + i), 0x##k, to + i); \
     vstore16(vload16(0x1##k, from + i), 0x1##k, to + i);
 static inline void copy_words(__global u32 *to, __global const u32 *from, u32 n)
 {
@@ -33,8 +35,8 @@ static inline void copy_words(__global u32 *to, __global const u32 *from, u32 n)
 }
 
 /* Nothing counts any more, and nothing is seen. */
-#define CLEAR_COUNTS(k)      \
-    if (touched.s##k != 0)   \
+#define CLEAR_COUNTS(k) \
+    if (touched.s##k != 0) \
         vstore16((uint16)(0u), v * 16 + 0x##k, s->counts);
 static inline void state_clear(const slot_state *s)
 {
@@ -55,8 +57,8 @@ static inline void state_clear(const slot_state *s)
 
 #if CHANGES
 /* Makes a state what another is. */
-#define TAKE_COUNTS(k)      \
-    if (either.s##k != 0)   \
+#define TAKE_COUNTS(k) \
+    if (either.s##k != 0) \
         vstore16(vload16(v * 16 + 0x##k, from->counts), v * 16 + 0x##k, s->counts);
 static inline void state_take(const slot_state *s, const slot_state *from)
 {
@@ -72,7 +74,8 @@ static inline void state_take(const slot_state *s, const slot_state *from)
             EACH_16(TAKE_COUNTS)
         }
     }
-    for (u32 i = LOCAL_ID; i < (s->n_ring + 15) / 16 + (s->n_modes * CLS_MODE_WORDS + 15) / 16; i += WGS)
+    for (u32 i = LOCAL_ID; i < (s->n_ring + 15) / 16 + (s->n_modes * CLS_MODE_WORDS + 15) / 16;
+         i += WGS)
         vstore16(vload16(i, from->ring), i, s->ring);
     BARRIER();
 }
@@ -84,7 +87,8 @@ static inline void recount_one(const slot_state *s, u32 i, u32 entry, u32 flags)
 /* Makes the counts anew from the ring's latest n entries, and their marks. All
  * items look at all entries, WGS at a time in `chunk`, since the ring itself
  * changes under them. */
-static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 flags, __local u32 *chunk)
+static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 flags,
+                                 __local u32 *chunk)
 {
     if (s->keep == CLS_KEEPS_NONE)
         return;
@@ -122,13 +126,13 @@ static inline u32 counted_word(const slot_state *s, u32 w)
 }
 
 /* What counted by the scope of the output is now prompt, and only seen. */
-#define UNCOUNT(k)                                                                 \
-    if (touched.s##k != 0) {                                                       \
-        s->seen[v * 16 + 0x##k] |= counted_word(s, v * 16 + 0x##k);                \
-        if (s->keep == CLS_KEEPS_SEEN)                                             \
-            s->counts[v * 16 + 0x##k] = 0u;                                        \
-        else                                                                       \
-            vstore16((uint16)(0u), v * 16 + 0x##k, s->counts);                     \
+#define UNCOUNT(k) \
+    if (touched.s##k != 0) { \
+        s->seen[v * 16 + 0x##k] |= counted_word(s, v * 16 + 0x##k); \
+        if (s->keep == CLS_KEEPS_SEEN) \
+            s->counts[v * 16 + 0x##k] = 0u; \
+        else \
+            vstore16((uint16)(0u), v * 16 + 0x##k, s->counts); \
     }
 static inline void state_uncount(const slot_state *s)
 {
@@ -157,8 +161,8 @@ static inline void state_turn(cls_slot *slot, const slot_state *s, __local u32 *
 #endif
 
 /* Appends tokens to a slot's history. */
-static inline void state_append(cls_slot *slot, const slot_state *s, __global const u32 *entries, u32 n,
-                                __local u32 *chunk)
+static inline void state_append(cls_slot *slot, const slot_state *s, __global const u32 *entries,
+                                u32 n, __local u32 *chunk)
 {
     u32 outputs = 0;
     for (u32 j = 0; j < n; j++) {
@@ -189,7 +193,8 @@ static inline void state_append(cls_slot *slot, const slot_state *s, __global co
 
 #if CHANGES
 /* Takes the latest n output tokens back; 0 if that cannot be. */
-static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32 most, __local u32 *chunk)
+static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32 most,
+                                 __local u32 *chunk)
 {
     u32 found = 0;
     while (found < n && found < slot->length && slot->length - found + most > slot->longest &&
@@ -230,19 +235,20 @@ static inline void mode_keep(const cls_slot *slot, const cls_slot *was, cls_mode
     if (!(both & CLS_SLOT_DECAYS) || slot->top_p != was->top_p)
         mode->top_p = slot->mode.top_p;
 }
-#define KEEP_MODE(k)                            \
-    if (i + k * WGS < s->n_modes) {             \
-        cls_mode mode;                          \
-        mode_load(s, i + k * WGS, &mode);       \
-        mode_keep(slot, &was, &mode);           \
-        mode_store(s, i + k * WGS, &mode);      \
+#define KEEP_MODE(k) \
+    if (i + k * WGS < s->n_modes) { \
+        cls_mode mode; \
+        mode_load(s, i + k * WGS, &mode); \
+        mode_keep(slot, &was, &mode); \
+        mode_store(s, i + k * WGS, &mode); \
     }
 #endif
 
 /* Runs one call; `slot` is what its slot was, and becomes what it is. */
-static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_state *s, const slot_state *from,
-                               const cls_slot *other, __global const u32 *words, __global const u32 *lists,
-                               u32 history, u32 rollback, __local u32 *chunk)
+static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_state *s,
+                               const slot_state *from, const cls_slot *other,
+                               __global const u32 *words, __global const u32 *lists, u32 history,
+                               u32 rollback, __local u32 *chunk)
 {
     const cls_slot was = *slot;
     const int begun = (was.flags & CLS_SLOT_BEGUN) != 0;
@@ -268,7 +274,9 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
             slot->mode = mode;
         }
         if (slot->window != was.window || ((slot->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL))
-            state_recount(s, slot->length, min(slot->window != 0 ? slot->window : history, slot->length), slot->flags, chunk);
+            state_recount(s, slot->length,
+                          min(slot->window != 0 ? slot->window : history, slot->length),
+                          slot->flags, chunk);
     } else if (c->kind == CLS_CHANGE_COPY || c->kind == CLS_CHANGE_LOAD) {
         state_take(s, from);
         *slot = *other;
@@ -288,14 +296,15 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
  * `first`: from there on the words of `changes` have their numbers.
  * `history`: how many entries a new scope counts again; `rollback`: how many
  * may be taken back. */
-#define SLOTS_ARGS                                                                                     \
-    __global const cls_change *changes, const u32 first, __global u32 *words, __global cls_slot *slots, \
-        __global u32 *state, const u32 layout, __global u32 *lists, const u32 vocab, const u32 history, \
-        const u32 rollback
+#define SLOTS_ARGS \
+    __global const cls_change *changes, const u32 first, __global u32 *words, \
+        __global cls_slot *slots, __global u32 *state, const u32 layout, __global u32 *lists, \
+        const u32 vocab, const u32 history, const u32 rollback
 ONE_COPY void make_change(u32 place, __local u32 *chunk, SLOTS_ARGS)
 {
     /* By way of bytes: Mesa 22.3 reads another word where structs are cast to words. */
-    __global const u32 *const order = (__global const u32 *)((__global const uchar *)changes + (first + place) * 4);
+    __global const u32 *const order =
+        (__global const u32 *)((__global const uchar *)changes + (first + place) * 4);
     const cls_change c = changes[*order];
     const slot_state s = state_of(state, layout, vocab, c.slot);
     const slot_state from = c.kind == CLS_CHANGE_LOAD ? state_at(words + c.words, layout, vocab)
@@ -315,5 +324,6 @@ ONE_COPY void make_change(u32 place, __local u32 *chunk, SLOTS_ARGS)
 KERNEL void cls_slots(SLOTS_ARGS)
 {
     __local u32 chunk[WGS];
-    make_change(get_group_id(1), chunk, changes, first, words, slots, state, layout, lists, vocab, history, rollback);
+    make_change(get_group_id(1), chunk, changes, first, words, slots, state, layout, lists, vocab,
+                history, rollback);
 }

@@ -22,8 +22,10 @@ static inline FV larger_v(FV a, FV b) { return a > b ? a : b; }
 static inline f32 fold_maxima(const FV *m, __global i32 *key)
 {
 #if VEC == 16
-    const FV a = PAIR(PAIR(m[0], m[1]), PAIR(m[2], m[3])), b = PAIR(PAIR(m[4], m[5]), PAIR(m[6], m[7]));
-    const FV c = PAIR(PAIR(m[8], m[9]), PAIR(m[10], m[11])), d = PAIR(PAIR(m[12], m[13]), PAIR(m[14], m[15]));
+    const FV a = PAIR(PAIR(m[0], m[1]), PAIR(m[2], m[3])),
+             b = PAIR(PAIR(m[4], m[5]), PAIR(m[6], m[7]));
+    const FV c = PAIR(PAIR(m[8], m[9]), PAIR(m[10], m[11])),
+             d = PAIR(PAIR(m[12], m[13]), PAIR(m[14], m[15]));
     const FV raw = PAIR(PAIR(a, b), PAIR(c, d));
     const IV bits = AS_IV(clean_v(raw));
     VSTORE(bits ^ ((bits >> 31) & 0x7fffffff), key);
@@ -62,8 +64,10 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 }
 
 /* The maxima of a tile's max tiles and its status bits, where there is nothing
- * in the way but, if `masked`, a packed mask that reaches over the tile; then its vectors go to `kept`. */
-static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key, u32 *flags, FV *kept)
+ * in the way but, if `masked`, a packed mask that reaches over the tile; then its vectors go to
+ * `kept`. */
+static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key,
+                              u32 *flags, FV *kept)
 {
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
@@ -112,16 +116,18 @@ static inline f32 last_maxima(const row_logits *r, u32 tile, __global i32 *key, 
     return clean(raw);
 }
 
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags,
-                              FV *kept, int *is_kept)
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched,
+                              __global i32 *key, u32 *flags, FV *kept, int *is_kept)
 {
     return open ? open_maxima(r, tile, 0, key, flags, 0) : last_maxima(r, tile, key, flags);
 }
 
 #else
 
-/* The same where masks, biases or penalties may change any vector; what they make of it goes to `kept`. */
-static inline f32 adjusted_maxima(const row_logits *r, u32 tile, int open, __global i32 *key, u32 *flags, FV *kept)
+/* The same where masks, biases or penalties may change any vector; what they make of it goes to
+ * `kept`. */
+static inline f32 adjusted_maxima(const row_logits *r, u32 tile, int open, __global i32 *key,
+                                  u32 *flags, FV *kept)
 {
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f), top = (FV)(CLS_MASKED);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
@@ -159,7 +165,8 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             const FV x = LOAD_V(r->x, i);
-            const IV free = ((IV)((i32)(touched_word(r, i >> 5) >> (i & 31))) & ((IV)(1) << LANES)) == 0;
+            const IV free =
+                ((IV)((i32)(touched_word(r, i >> 5) >> (i & 31))) & ((IV)(1) << LANES)) == 0;
             const FV larger = x > without ? x : without;
             most = x > most ? x : most;
             without = free ? larger : without;
@@ -187,7 +194,8 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
     for (; look != 0; look &= look - 1) {
         const u32 n = 31 - clz(look & (~look + 1));
         f32 exact = of_key(key[n]); /* the untouched ones' maximum */
-        for (u32 i = tile * CLS_TILE + n * CLS_MAX_TILE, end = i + CLS_MAX_TILE; i < end; i += VEC) {
+        for (u32 i = tile * CLS_TILE + n * CLS_MAX_TILE, end = i + CLS_MAX_TILE; i < end;
+             i += VEC) {
             u32 higher = touched_lanes(r, i) & lane_bits(LOAD_V(r->x, i) > least_above(r, exact));
             for (; higher != 0; higher &= higher - 1) {
                 const u32 id = i + 31 - clz(higher & (~higher + 1));
@@ -203,28 +211,28 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
 
 /* *is_kept: its vectors are in `kept`, to be weighed from there: once more through masks and biases
  * would cost as much again. */
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched, __global i32 *key, u32 *flags,
-                              FV *kept, int *is_kept)
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched,
+                              __global i32 *key, u32 *flags, FV *kept, int *is_kept)
 {
     if (open && touched == 0)
         return open_maxima(r, tile, 0, key, flags, 0);
-    if (r->masked == CLS_HAS_MASK && !r->dense && touched == 0 && (tile + 1) * CLS_TILE <= r->vocab &&
-        (tile + 1) * (CLS_TILE / 32) <= r->mask_width)
-    {
+    if (r->masked == CLS_HAS_MASK && !r->dense && touched == 0 &&
+        (tile + 1) * CLS_TILE <= r->vocab && (tile + 1) * (CLS_TILE / 32) <= r->mask_width) {
         const f32 max = open_maxima(r, tile, 1, key, flags, kept);
         *is_kept = !(*flags & CLS_STATUS_INF); /* these are not cleaned */
         return max;
     }
     *is_kept = !open || (r->touched & (TOUCHED_RAISES | TOUCHED_BIAS_ROW));
-    const f32 max = *is_kept ? adjusted_maxima(r, tile, open, key, flags, kept) : touched_maxima(r, tile, key, flags);
+    const f32 max = *is_kept ? adjusted_maxima(r, tile, open, key, flags, kept)
+                             : touched_maxima(r, tile, key, flags);
     *flags |= touched != 0 ? CLS_TILE_TOUCHED : 0u;
     return max;
 }
 
 #endif
 
-#define GANG_MAXIMA(g)                          \
-    most = next[g] > most ? next[g] : most;     \
+#define GANG_MAXIMA(g) \
+    most = next[g] > most ? next[g] : most; \
     part += next[g];
 
 /* Weighs a tile while the next one is read for its maxima: memory and
@@ -233,7 +241,7 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
                                  __global i32 *next_key, u32 *next_flags)
 {
     const f32 fraction = split(tile_max, scale).fraction;
-    weight_sum weights = { (UV)(0), (UV)(0) };
+    weight_sum weights = {(UV)(0), (UV)(0)};
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
         FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
@@ -258,10 +266,11 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
 
 /* A tile's mass in its own unit. kept: 0, or its vectors. */
 #define GANG_KEPT(g) x[g] = kept[v + g];
-static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV *kept, f32 tile_max, f32 scale)
+static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV *kept, f32 tile_max,
+                              f32 scale)
 {
     const f32 fraction = split(tile_max, scale).fraction;
-    weight_sum sum = { (UV)(0), (UV)(0) };
+    weight_sum sum = {(UV)(0), (UV)(0)};
     for (u32 v = 0; v < TILE_VECTORS; v += GANG) {
         FV x[GANG];
         UV w[GANG];
@@ -277,10 +286,11 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV 
 }
 
 /* Tiles first to last - 1, by one item: each tile's keys, status bits and mass. */
-ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs_mass, f32 scale, __global i32 *row_key,
-                           __global u32 *flags_of, __global u64 *mass_of)
+ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs_mass, f32 scale,
+                           __global i32 *row_key, __global u32 *flags_of, __global u64 *mass_of)
 {
-    const row_logits own = *row, *const r = &own; /* nobody else has its address: it stays in registers */
+    const row_logits own = *row, *const r =
+                                     &own; /* nobody else has its address: it stays in registers */
     FV kept[BARE ? 1 : TILE_VECTORS];
     f32 next_max = 0.0f;
     u32 next_flags = 0, is_read = 0, touched_tiles = 0;
@@ -306,11 +316,13 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
         }
         if (!is_read)
             tile_max = tile_maxima(r, t, open, touched, key, &flags, kept, &is_kept);
-        const int both = needs_mass && tile_max > CLS_MASKED && open && touched == 0 && !(flags & CLS_STATUS_INF) &&
-                         t + 1 < last && tile_is_open(r, t + 1, tile_mask(r, t + 1)) &&
+        const int both = needs_mass && tile_max > CLS_MASKED && open && touched == 0 &&
+                         !(flags & CLS_STATUS_INF) && t + 1 < last &&
+                         tile_is_open(r, t + 1, tile_mask(r, t + 1)) &&
                          !(touched_tiles >> (t + 1 - first) & 1u);
         if (both)
-            next_max = weigh_and_read(r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE, &next_flags);
+            next_max = weigh_and_read(r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE,
+                                      &next_flags);
         is_read = both;
         if (!is_read && needs_mass && tile_max > CLS_MASKED)
             mass = survey_mass(r, t,
@@ -328,7 +340,7 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
 #if BARE
 #define STATE(tile) tile_state(&r, tile)
 #else
-#define STATE(tile) state_of_tile[(tile) - first] /* a group has at most 32 */
+#define STATE(tile) state_of_tile[(tile)-first] /* a group has at most 32 */
 #endif
 
 /* What a group learns of a tile at first. */
@@ -368,7 +380,8 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 its, FV *x, u32 *st
 #ifdef CLS_LIMITED
         CLS_EACH_4(SHARE_STATUS)
 #else
-        /* NaN if one of them is, or if +inf met -inf or sums overflowed; which, a second look tells. */
+        /* NaN if one of them is, or if +inf met -inf or sums overflowed; which, a second look
+         * tells. */
         const FV sum = (x[0] + x[1]) + (x[2] + x[3]);
         if (ANY(sum != sum)) {
             IV odd = (IV)(0);
@@ -402,8 +415,10 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 its, FV *x, u32 *st
 static inline u64 share_mass(const FV *x, f32 tile_max, f32 scale)
 {
     const f32 fraction = split(tile_max, scale).fraction;
-    const UV one = weight_v(x[0], tile_max, scale, fraction) + weight_v(x[1], tile_max, scale, fraction);
-    const UV two = weight_v(x[2], tile_max, scale, fraction) + weight_v(x[3], tile_max, scale, fraction);
+    const UV one =
+        weight_v(x[0], tile_max, scale, fraction) + weight_v(x[1], tile_max, scale, fraction);
+    const UV two =
+        weight_v(x[2], tile_max, scale, fraction) + weight_v(x[3], tile_max, scale, fraction);
     return u64_add(WIDE(one), WIDE(two));
 }
 
@@ -423,7 +438,8 @@ static inline f32 max_tile_most(__local const f32 *share_max)
 static inline u32 team_flags(u32 hi, u32 state)
 {
     const u32 masked = state & STATE_MASK;
-    return (hi & (ODD_INF - ODD_NAN) ? CLS_STATUS_NAN : 0u) | (hi >= ODD_INF ? CLS_STATUS_INF : 0u) |
+    return (hi & (ODD_INF - ODD_NAN) ? CLS_STATUS_NAN : 0u) |
+           (hi >= ODD_INF ? CLS_STATUS_INF : 0u) |
            (masked != MASK_NONE && (state & STATE_TOUCHED) ? CLS_TILE_TOUCHED : 0u) |
            (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
 }
@@ -466,8 +482,8 @@ KERNEL void cls_survey(ROWS_ARGS)
                  tile_mass + (size_t)row * TILES);
 #else
     /* A round takes TEAMS tiles with two barriers, 16 KB of float32 in groups of 256 and vectors of
-     * 4. It ends with the tiles' masses still in shares, which the next round's barriers serve, too;
-     * the last round has no tiles. */
+     * 4. It ends with the tiles' masses still in shares, which the next round's barriers serve,
+     * too; the last round has no tiles. */
     const u32 lid = LOCAL_ID, from_end = WGS - 1 - lid;
 #if !BARE
     for (u32 n = lid; n < 32; n += WGS)
@@ -505,7 +521,8 @@ KERNEL void cls_survey(ROWS_ARGS)
             }
         for (u32 n = from_end; n < TEAMS; n += WGS)
             if (n < before) {
-                const u64 sum = fold_sums(part + n * CLS_MAX_TILES_PER_TILE, CLS_MAX_TILES_PER_TILE);
+                const u64 sum =
+                    fold_sums(part + n * CLS_MAX_TILES_PER_TILE, CLS_MAX_TILES_PER_TILE);
                 const size_t at = (size_t)row * TILES + t - TEAMS + n;
                 tile_flags[at] = team_flags(u64_hi(sum), STATE(t - TEAMS + n));
                 tile_mass[at] = u64_make(u64_hi(sum) & (ODD_NAN - 1), u64_lo(sum));

@@ -10,14 +10,16 @@
 
 /* Asks the chain's stages, until one comes that must know more of the row than its
  * maximum and its mass, or that takes away its head. */
-static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 total, stage_bound *b)
+static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 total,
+                               stage_bound *b)
 {
     b->k = 0;
     b->lowest = CLS_KEY_NONE + 1;
     b->bounded = b->champions = 0;
     b->first = b->open = 1;
     b->scale = CLS_LOG2E;
-    SHORT_LOOP for (u32 i = 0; b->open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
+    SHORT_LOOP
+    for (u32 i = 0; b->open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
         const u32 stage = chain_stage(slot, i);
         if (stage == CLS_STAGE_TEMPERATURE) {
             b->scale = slot->scale;
@@ -44,13 +46,15 @@ static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 t
 /* Collects what a truncated row's chain may keep. Returns 0 if the list cannot
  * hold it, or it is not known. Three ways to a bound, one after the other; a
  * loop, so that compilers that inline everything have one copy of what collects. */
-static inline int list_row(const row_logits *r, __global const cls_slot *slot, __global const i32 *row_key, u32 n,
-                           i32 max_key, __global f32 *work, shortlist *list, chain_state *c, const cls_row *out)
+static inline int list_row(const row_logits *r, __global const cls_slot *slot,
+                           __global const i32 *row_key, u32 n, i32 max_key, __global f32 *work,
+                           shortlist *list, chain_state *c, const cls_row *out)
 {
     stage_bound b;
     chain_bound(slot, max_key, out->total, &b);
     i32 bound = CLS_KEY_NONE + 1;
-    SHORT_LOOP for (u32 way = 0; way < 3; way++) {
+    SHORT_LOOP
+    for (u32 way = 0; way < 3; way++) {
         u32 ties = ALL_TIES;
         i32 lo = b.lowest;
         if (way == 0 && r->vocab <= LIST) {
@@ -87,7 +91,8 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot, _
 }
 
 /* The first token of the first max tile that has the maximum. */
-static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 n, i32 max_key, __local u64 *scratch)
+static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 n, i32 max_key,
+                          __local u64 *scratch)
 {
     const u32 lid = LOCAL_ID;
     u32 first = 0x7fffffffu;
@@ -108,14 +113,14 @@ static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 
 
 /* What the pass is to measure of a row that the search must serve: above four
  * keys, of the first truncation. */
-static inline void ask_pass(const row_logits *r, __global const cls_slot *slot, u32 wanted, __global f32 *row_sample,
-                            cls_row *out, __local u64 *scratch)
+static inline void ask_pass(const row_logits *r, __global const cls_slot *slot, u32 wanted,
+                            __global f32 *row_sample, cls_row *out, __local u64 *scratch)
 {
     const u32 stage = first_truncation(slot);
     const f32 scale = stage_scale(slot, stage), row_max = of_key(out->max_key);
-    out->state = stage == CLS_STAGE_TOP_K                  ? CLS_ROW_SEARCH_COUNT
+    out->state = stage == CLS_STAGE_TOP_K          ? CLS_ROW_SEARCH_COUNT
                  : STAGE_IS(stage, STAGES_OF_PASS) ? CLS_ROW_SEARCH_MASS
-                                                           : CLS_ROW_SEARCH_ALL;
+                                                   : CLS_ROW_SEARCH_ALL;
     out->scale = scale;
     out->kept = wanted;
     if (STAGE_IS(stage, STAGES_OF_KEY)) {
@@ -131,7 +136,8 @@ static inline void ask_pass(const row_logits *r, __global const cls_slot *slot, 
             out->pivot[p] = lowest - 1;
     } else if (out->state != CLS_ROW_SEARCH_ALL) {
         const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
-        const u64 target = stage == CLS_STAGE_TOP_K ? u64_from((u32)slot->top_k) : top_p_target(out->total, row_top_p(slot));
+        const u64 target = stage == CLS_STAGE_TOP_K ? u64_from((u32)slot->top_k)
+                                                    : top_p_target(out->total, row_top_p(slot));
         guess_pivots(r, &m, target, out->total, row_sample, out->pivot, scratch);
     }
 }
@@ -160,8 +166,8 @@ ONE_COPY void token_row(ROW_ARGS)
         int listed = 0;
         chain_begin(out.max_key, &c);
         if (flags & CLS_SLOT_TOTAL)
-            out.total = row_total(row_key, tile_mass + (size_t)row * tiles, tiles, of_key(out.max_key), slot->total_scale,
-                                  row_work, list.scratch);
+            out.total = row_total(row_key, tile_mass + (size_t)row * tiles, tiles,
+                                  of_key(out.max_key), slot->total_scale, row_work, list.scratch);
         BARRIER();
         if (CHAIN == 0 || chain_is_plain(flags, slot->chain[0], slot->mode.mu)) {
             c.set.plain = 1;
@@ -169,15 +175,16 @@ ONE_COPY void token_row(ROW_ARGS)
             out.mass = out.total;
         }
 #if CHAIN > 0
-        else if (!(has & CLS_FORCE_SEARCH) && list_row(&r, slot, row_key, n, out.max_key, row_sample, &list, &c, &out)) {
+        else if (!(has & CLS_FORCE_SEARCH) &&
+                 list_row(&r, slot, row_key, n, out.max_key, row_sample, &list, &c, &out)) {
             list_sort(&list);
-            listed = truncate_list(slot, &list, row_key, &r, ROW_COIN(slot, row), infill, args->n_end, &c,
-                                   &out);
+            listed = truncate_list(slot, &list, row_key, &r, ROW_COIN(slot, row), infill,
+                                   args->n_end, &c, &out);
         }
 #endif
         if ((c.set.plain || listed) && !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-            pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), args->invalid_token,
-                       row_work, row_sample, &list, &c, &out);
+            pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
+                       args->invalid_token, row_work, row_sample, &list, &c, &out);
         } else if (listed || !(has & CLS_HAS_SEARCH)) {
             /* Nothing to draw; or nobody would search, though the host took the
              * row for bounded: a status, not the token of some other step. */

@@ -18,8 +18,8 @@ static inline u64 sum_of(__global const u64 *tile_sum, u32 tiles, __local u64 *s
 typedef struct walk {
     u32 row, depth; /* its path are the accepted drafts, so many */
     u32 status;
-    i32 token;      /* that follows them, -1: none */
-    int left;       /* ... but it is to be drawn from the row's residual */
+    i32 token; /* that follows them, -1: none */
+    int left;  /* ... but it is to be drawn from the row's residual */
     u64 reach;
 } walk;
 
@@ -35,8 +35,9 @@ static inline int walk_row(const cls_row *out, walk *w)
 }
 
 /* Follows the drafts that equal the rows' tokens, in a chain or a tree. */
-static inline void walk_matches(__global const cls_slot *slot, __global const u32 *lists, __global const cls_row *rows,
-                                __global const i32 *nodes, __global const i32 *parents, __global const i32 *ids, u32 last,
+static inline void walk_matches(__global const cls_slot *slot, __global const u32 *lists,
+                                __global const cls_row *rows, __global const i32 *nodes,
+                                __global const i32 *parents, __global const i32 *ids, u32 last,
                                 int bonus, walk *w)
 {
     const u32 first = w->row;
@@ -67,8 +68,8 @@ static inline void walk_matches(__global const cls_slot *slot, __global const u3
 }
 
 /* Whether typical acceptance takes the draft that follows a row. */
-static inline int is_typical(const cls_row *out, const row_logits *r, __global const u32 *row_ids, u32 flags, u32 id,
-                             u64 terms, i32 epsilon, i32 delta)
+static inline int is_typical(const cls_row *out, const row_logits *r, __global const u32 *row_ids,
+                             u32 flags, u32 id, u64 terms, i32 epsilon, i32 delta)
 {
     const f32 top = of_key(out->top_key);
     report t;
@@ -114,7 +115,8 @@ static inline int is_open(const judge *v, const cls_row *out, i32 *draft, walk *
 
 /* Block verification goes to the next row: the prefix up to there may be good, by
  * `bits`. Returns 0 where it was the last. */
-static inline int next_block(const judge *v, const cls_row *out, u64 bits, u32 stop, u64 *reach, walk *w, walk *good)
+static inline int next_block(const judge *v, const cls_row *out, u64 bits, u32 stop, u64 *reach,
+                             walk *w, walk *good)
 {
     const cls_row next = v->rows[w->row];
     const i32 after = draft_after(v->nodes, v->parents, w->row, v->n_rows);
@@ -141,23 +143,24 @@ static inline int next_block(const judge *v, const cls_row *out, u64 bits, u32 s
 /* Judges a request's drafts row by row. Standard and typical end at the first draft
  * that fails; block goes on, and goes back to the last that did not. A macro, for it
  * draws by the kernel's arguments. */
-#define JUDGE(v, w, first)                                                                                     \
-    {                                                                                                          \
-        walk good = w;                                                                                         \
-        u64 reach = CLS_ONE_Q63;                                                                               \
-        int going = 1;                                                                                         \
-        for (u32 left = n_rows; going && left > 0; left--) {                                                   \
-            const int together = method == CLS_VERIFY_BLOCK;                                                   \
-            const u64 bits = ROW_BITS(together ? CLS_PURPOSE_BLOCK + w.depth : CLS_PURPOSE_ACCEPT, slot,       \
-                                      together ? first : w.row);                                               \
-            const row_logits r = ROW_VIEW(w.row, place);                                                       \
-            going = judge_row(v, &r, (__global const u32 *)sample + (size_t)w.row * args->sample_stride, bits, \
-                              &reach, &w, &good);                                                              \
-        }                                                                                                      \
-        w = good;                                                                                              \
+#define JUDGE(v, w, first) \
+    { \
+        walk good = w; \
+        u64 reach = CLS_ONE_Q63; \
+        int going = 1; \
+        for (u32 left = n_rows; going && left > 0; left--) { \
+            const int together = method == CLS_VERIFY_BLOCK; \
+            const u64 bits = ROW_BITS(together ? CLS_PURPOSE_BLOCK + w.depth : CLS_PURPOSE_ACCEPT, \
+                                      slot, together ? first : w.row); \
+            const row_logits r = ROW_VIEW(w.row, place); \
+            going = judge_row(v, &r, \
+                              (__global const u32 *)sample + (size_t)w.row * args->sample_stride, \
+                              bits, &reach, &w, &good); \
+        } \
+        w = good; \
     }
-static inline int judge_row(const judge *v, const row_logits *r, __global const u32 *row_ids, u64 bits, u64 *reach, walk *w,
-                            walk *good)
+static inline int judge_row(const judge *v, const row_logits *r, __global const u32 *row_ids,
+                            u64 bits, u64 *reach, walk *w, walk *good)
 {
     const cls_row out = v->rows[w->row];
     const int block = v->method == CLS_VERIFY_BLOCK;
@@ -167,11 +170,13 @@ static inline int judge_row(const judge *v, const row_logits *r, __global const 
         *good = *w;
         return 0;
     }
-    const u32 id = (u32)v->ids[draft], stop = ends_request(v->slot, v->lists, id, v->slot->outputs + w->depth + 1);
+    const u32 id = (u32)v->ids[draft],
+              stop = ends_request(v->slot, v->lists, id, v->slot->outputs + w->depth + 1);
     if (v->method == CLS_VERIFY_STANDARD)
         taken = accepts(bits, out.given, out.asked);
     else if (v->method == CLS_VERIFY_TYPICAL)
-        taken = is_typical(&out, r, row_ids, v->slot->flags, id, row_sum_of(v, w->row), v->epsilon, v->delta);
+        taken = is_typical(&out, r, row_ids, v->slot->flags, id, row_sum_of(v, w->row), v->epsilon,
+                           v->delta);
     if (block || !taken) {
         w->left = v->method != CLS_VERIFY_TYPICAL;
         w->reach = *reach;
@@ -193,24 +198,28 @@ static inline int judge_row(const judge *v, const row_logits *r, __global const 
     return stop == 0;
 }
 
-#define VERIFY_OUTS                                                                                      \
-    __global i32 *out_tokens, __global i32 *accepted, __global i32 *emitted, __global i32 *out_nodes,    \
-        __global i32 *out_status, __global i32 *counters, __global i32 *latest
+#define VERIFY_OUTS \
+    __global i32 *out_tokens, __global i32 *accepted, __global i32 *emitted, \
+        __global i32 *out_nodes, __global i32 *out_status, __global i32 *counters, \
+        __global i32 *latest
 #define VERIFY_OUT_NAMES out_tokens, accepted, emitted, out_nodes, out_status, counters, latest
 #define WANTED(output) (wants & CLS_WANTS(CLS_VERIFIED_##output))
 #define VERIFIED(buffer, output) OUTPUT(buffer, CLS_VERIFIED_##output)
 
 /* Writes what becomes of a request: by one item. */
-static inline void verify_write(__global const cls_args *args, const walk *w, __global const u32 *path,
-                                __global const i32 *nodes, __global const i32 *parents, u32 request, u32 first, u32 last,
+static inline void verify_write(__global const cls_args *args, const walk *w,
+                                __global const u32 *path, __global const i32 *nodes,
+                                __global const i32 *parents, u32 request, u32 first, u32 last,
                                 i32 place, VERIFY_OUTS)
 {
     const u32 wants = args->wants, max_drafts = args->max_drafts;
     const u32 in_all = w->depth + (u32)(w->token >= 0);
     if (WANTED(TOKENS))
         for (u32 i = 0; i <= max_drafts; i++)
-            VERIFIED(out_tokens, TOKENS)[(size_t)request * (max_drafts + 1) + i] =
-                i < w->depth ? (i32)path[i] : i == w->depth ? w->token : -1;
+            VERIFIED(out_tokens, TOKENS)
+    [(size_t)request * (max_drafts + 1) + i] = i < w->depth    ? (i32)path[i]
+                                               : i == w->depth ? w->token
+                                                               : -1;
     if (WANTED(ACCEPTED))
         VERIFIED(accepted, ACCEPTED)[request] = (i32)w->depth;
     if (WANTED(EMITTED))
@@ -236,8 +245,9 @@ static inline void verify_write(__global const cls_args *args, const walk *w, __
 }
 
 /* verify: a request a group. Launch: [WGS, requests]. */
-#define VERIFY_ARGS                                                                                                \
-    STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS, VERIFY_OUTS
+#define VERIFY_ARGS \
+    STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS, \
+        VERIFY_OUTS
 ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VERIFY_ARGS)
 {
     STEP_LOCALS
@@ -251,11 +261,13 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
     __global const i32 *const ids = OF(draft_ids);
     __global const cls_slot *const slot = slots + (place >= 0 ? place : 0);
     const u32 flags = place >= 0 ? slot->flags : 0u, stopped = place >= 0 ? slot->stopped : 0u;
-    walk w = { first, 0, 0u, -1, 0, CLS_ONE_Q63 };
-    cls_mode made = { 0, 0u, 0u, 0u };
+    walk w = {first, 0, 0u, -1, 0, CLS_ONE_Q63};
+    cls_mode made = {0, 0u, 0u, 0u};
     if (place >= 0)
         made = slot->mode;
-    const int judged = place >= 0 && is_judged(flags, stopped, has) && (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK || method == CLS_VERIFY_TYPICAL);
+    const int judged = place >= 0 && is_judged(flags, stopped, has) &&
+                       (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK ||
+                        method == CLS_VERIFY_TYPICAL);
     if (place < 0 || stopped) {
         w.status = rows[first].status;
     } else if (!(has & CLS_ALL_GREEDY) && (flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS))) {
@@ -266,8 +278,9 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
     } else if (!judged) {
         walk_matches(slot, lists, rows, its_nodes, its_parents, ids, last, bonus, &w);
     } else {
-        const judge v = { slot, lists, rows, its_nodes, its_parents, ids, work, method, n_rows, tiles,
-                          first + 1 == last, bonus, args->epsilon, args->delta, scratch };
+        const judge v = {slot,          lists,       rows,   its_nodes, its_parents,       ids,
+                         work,          method,      n_rows, tiles,     first + 1 == last, bonus,
+                         args->epsilon, args->delta, scratch};
         JUDGE(&v, w, first)
     }
     if (w.left) { /* the same for the whole group */
@@ -280,10 +293,12 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
             const row_logits r = ROW_VIEW(w.row, place);
             const draft_rows d = ROW_DRAFTS;
             residual left;
-            residual_of(&r, &out, flags, (__global const u32 *)sample + (size_t)w.row * args->sample_stride, &d, MAX_TILES,
-                        (u32)draft, (u32)ids[draft], w.reach, &left);
+            residual_of(&r, &out, flags,
+                        (__global const u32 *)sample + (size_t)w.row * args->sample_stride, &d,
+                        MAX_TILES, (u32)draft, (u32)ids[draft], w.reach, &left);
             const u32 tile = draw_tile(sums, tiles, &drawn, scratch);
-            w.token = residual_draw(&left, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
+            w.token =
+                residual_draw(&left, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
         }
     }
     if (w.token >= 0)
@@ -291,10 +306,12 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
     const u32 in_all = w.depth + (u32)(w.token >= 0);
     const prepared_row p = prepared_of(prepared, args->layout, vocab, w.row, lists);
     if (lid == 0)
-        verify_write(args, &w, p.path, its_nodes, its_parents, request, first, last, place, VERIFY_OUT_NAMES);
+        verify_write(args, &w, p.path, its_nodes, its_parents, request, first, last, place,
+                     VERIFY_OUT_NAMES);
     const slot_state s = state_of(state, args->layout, vocab, place < 0 ? 0u : (u32)place);
     for (u32 i = 0; i < in_all; i++) {
-        state_accept(slots + place, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1, &made, scratch);
+        state_accept(slots + place, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1, &made,
+                     scratch);
         BARRIER();
     }
 }
@@ -302,6 +319,6 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
 KERNEL void cls_verify(VERIFY_ARGS)
 {
     __local u64 scratch[WGS];
-    verify_request(get_group_id(1), get_num_groups(1), scratch, STEP_NAMES, RANDOM_NAMES, work, sample, DRAFT_NAMES,
-                   DRAFT_ROW_NAMES, VERIFY_OUT_NAMES);
+    verify_request(get_group_id(1), get_num_groups(1), scratch, STEP_NAMES, RANDOM_NAMES, work,
+                   sample, DRAFT_NAMES, DRAFT_ROW_NAMES, VERIFY_OUT_NAMES);
 }

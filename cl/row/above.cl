@@ -5,7 +5,8 @@
 
 /* How many tile keys reach each of four keys, by the whole group: 16 bits each,
  * for a row has at most 2^14 max tiles. */
-static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key, __local u64 *scratch)
+static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key,
+                              __local u64 *scratch)
 {
     IV c0 = (IV)(0), c1 = c0, c2 = c0, c3 = c0;
     for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC) {
@@ -20,14 +21,16 @@ static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key
 
 /* Tokens of the row with keys above a key, by the whole group: only tiles
  * whose maximum is above it are read. */
-ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
+ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 n, i32 key,
+                          __local u64 *scratch)
 {
     const f32 bound = above(key), least = least_above(r, bound);
     u32 count = 0;
     for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
         if (!ANY(VLOAD(row_key + first) > key))
             continue;
-        SHORT_LOOP for (u32 m = first; m < first + VEC && m < n; m++) {
+        SHORT_LOOP
+        for (u32 m = first; m < first + VEC && m < n; m++) {
             if (row_key[m] <= key)
                 continue;
             const int kind = max_tile_kind(r, m);
@@ -44,13 +47,15 @@ ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 
  * tiles' (CLS_KEY_NONE + 1) where there are fewer. Counts for four keys at once:
  * first some that lie further and further under the maximum, then such as divide
  * what is left evenly in floats, as maxima mostly lie, at last in keys. */
-ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key, __local u64 *scratch)
+ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
+                        __local u64 *scratch)
 {
-    i32 lo = CLS_KEY_NONE + 1; /* at least k at or above it, unless there are fewer at all */
-    i32 hi = max_key + 1;      /* fewer than k */
+    i32 lo = CLS_KEY_NONE + 1;  /* at least k at or above it, unless there are fewer at all */
+    i32 hi = max_key + 1;       /* fewer than k */
     u32 reach = k < n ? n : 0u; /* how many are at or above lo */
     f32 gap = 4.0f;
-    SHORT_LOOP for (u32 round = 0; hi - 1 > lo && reach > k + 7 && round < 40; round++) {
+    SHORT_LOOP
+    for (u32 round = 0; hi - 1 > lo && reach > k + 7 && round < 40; round++) {
         const f32 zl = of_key(lo), zh = of_key(hi - 1);
         i32 key[4];
         for (u32 p = 0; p < 4; p++) {
@@ -67,7 +72,8 @@ ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key, 
         }
         const u64 counts = tiles_reach(row_key, n, key, scratch);
         for (u32 p = 4; p > 0; p--) { /* from the least key up */
-            const u32 count = (p > 2 ? u64_hi(counts) : u64_lo(counts)) >> (p - 1) % 2 * 16 & 0xffffu;
+            const u32 count =
+                (p > 2 ? u64_hi(counts) : u64_lo(counts)) >> (p - 1) % 2 * 16 & 0xffffu;
             if (count < k) {
                 hi = key[p - 1] < hi ? key[p - 1] : hi;
             } else {
@@ -85,15 +91,16 @@ ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key, 
 /* Of each of four ascending keys, how many tokens lie above it, by the whole group. A max
  * tile's counts are at most 64 each, a byte of every lane: four vectors of counts would take
  * the registers of a GPU's items. */
-ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key, u32 n, const i32 *key,
-                                u32 *count, __local u64 *scratch)
+ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key, u32 n,
+                                const i32 *key, u32 *count, __local u64 *scratch)
 {
     const f32 least = least_above(r, above(key[0]));
     u64 low = u64_from(0), high = low;
     for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
         if (!ANY(VLOAD(row_key + first) > key[0]))
             continue;
-        SHORT_LOOP for (u32 m = first; m < first + VEC && m < n; m++) {
+        SHORT_LOOP
+        for (u32 m = first; m < first + VEC && m < n; m++) {
             if (row_key[m] <= key[0])
                 continue;
             const int kind = max_tile_kind(r, m);
@@ -121,12 +128,13 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
 /* The k-th largest key of the row, between a known bound and the maximum, and
  * how many are above it. Four keys divide what is left: at most 14 reads of the tiles
  * above the bound, where a single one would take 31. */
-ONE_COPY i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 bound, i32 max_key,
-                     u32 *over, __local u64 *scratch)
+ONE_COPY i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 bound,
+                     i32 max_key, u32 *over, __local u64 *scratch)
 {
     i32 lo = bound, hi = max_key; /* count(>= lo) >= k > count(> hi) */
     *over = 0;
-    SHORT_LOOP while (lo < hi) {
+    SHORT_LOOP
+    while (lo < hi) {
         const u32 width = (u32)hi - (u32)lo, fifth = max(width / 5u, 1u);
         const i32 from = lo;
         i32 key[4];

@@ -6,7 +6,10 @@
 
 /* A bitmap's bits for the vector at i, and all of these. */
 #define ALL_LANES (0xffffu >> (16 - VEC))
-static inline u32 vector_bits(__global const u32 *bitmap, u32 i) { return bitmap[i >> 5] >> (i & 31) & ALL_LANES; }
+static inline u32 vector_bits(__global const u32 *bitmap, u32 i)
+{
+    return bitmap[i >> 5] >> (i & 31) & ALL_LANES;
+}
 
 /* Lane j's bit of a word as its sign. */
 static inline IV lane_signs(u32 word) { return (IV)((i32)word) << ((IV)(31) - LANES); }
@@ -16,7 +19,8 @@ static inline IV lane_signs(u32 word) { return (IV)((i32)word) << ((IV)(31) - LA
 #ifdef CLS_LIMITED
 static inline i32 dense_bits(const row_logits *r, u32 i)
 {
-    return r->dense & CLS_BIAS_F16 ? half_bits((__global const ushort *)r->bias, i) : as_int(r->bias[i]);
+    return r->dense & CLS_BIAS_F16 ? half_bits((__global const ushort *)r->bias, i)
+                                   : as_int(r->bias[i]);
 }
 /* The status bits of a sum. A finite one is taken by halves. */
 static inline u32 sum_status(i32 a, i32 b)
@@ -36,7 +40,8 @@ static inline FV add_dense(const row_logits *r, u32 i, FV x)
     else
         bias = limited_v(VLOAD((__global const i32 *)r->bias + i));
     const FV sum = x + bias, least = (FV)(-CLS_FLT_MAX);
-    return ((x > CLS_MASKED) & (bias > CLS_MASKED)) ? (sum > least ? sum : least) : (FV)(CLS_MASKED);
+    return ((x > CLS_MASKED) & (bias > CLS_MASKED)) ? (sum > least ? sum : least)
+                                                    : (FV)(CLS_MASKED);
 }
 static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
 {
@@ -54,7 +59,10 @@ static inline f32 dense_one(const row_logits *r, u32 i)
 {
     return r->dense & CLS_BIAS_F16 ? vload_half(i, (__global const half *)r->bias) : r->bias[i];
 }
-static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x) { return x + (r->dense ? dense_one(r, i) : 0.0f); }
+static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
+{
+    return x + (r->dense ? dense_one(r, i) : 0.0f);
+}
 #endif
 
 #if ROW
@@ -67,7 +75,8 @@ static inline int is_allowed(const row_logits *r, u32 i)
         return 0;
     if (r->masked & CLS_MASK_BYTES)
         return i < r->mask_width && ((__global const uchar *)r->mask)[i] != 0;
-    return !(r->masked & CLS_HAS_MASK) || (i >> 5 < r->mask_width && (r->mask[i >> 5] >> (i & 31) & 1u));
+    return !(r->masked & CLS_HAS_MASK) ||
+           (i >> 5 < r->mask_width && (r->mask[i >> 5] >> (i & 31) & 1u));
 }
 
 /* VEC logits from id i, a multiple of VEC; -inf where masked or beyond the
@@ -75,13 +84,15 @@ static inline int is_allowed(const row_logits *r, u32 i)
 static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x;
-    const u32 listed = r->masked & CLS_MASK_LIST ? (allowed_word(r, i >> 5) >> (i & 31) & ALL_LANES) : ALL_LANES;
+    const u32 listed =
+        r->masked & CLS_MASK_LIST ? (allowed_word(r, i >> 5) >> (i & 31) & ALL_LANES) : ALL_LANES;
     u32 word = ALL_LANES;
     if ((r->masked & CLS_HAS_MASK) && !(r->masked & CLS_MASK_BYTES))
         word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
     if ((listed & word & ALL_LANES) == 0) /* not read at all */
         return (FV)(CLS_MASKED);
-    const int inside = i + VEC <= r->vocab && !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
+    const int inside =
+        i + VEC <= r->vocab && !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
     if (inside) {
         x = LOAD_V(r->x, i);
         if (r->dense)
@@ -89,7 +100,8 @@ static inline FV load_checked(const row_logits *r, u32 i)
     } else {
         x = (FV)(CLS_MASKED);
         /* Not a constant number of them, which compilers would unroll. */
-        SHORT_LOOP for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
+        SHORT_LOOP
+        for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
             if (is_allowed(r, i + j))
                 x = LANES == (IV)((i32)j) ? (FV)(add_dense_one(r, i + j, LOAD(r->x, i + j))) : x;
         return x;
@@ -114,7 +126,8 @@ static inline FV load_checked(const row_logits *r, u32 i)
     if (i + VEC <= r->vocab)
         return LOAD_V(r->x, i);
     /* Less than VEC of them; a bound that compilers know they would unroll. */
-    SHORT_LOOP for (u32 j = i; j < r->vocab; j++)
+    SHORT_LOOP
+    for (u32 j = i; j < r->vocab; j++)
         x = LANES == (IV)((i32)(j - i)) ? (FV)(LOAD(r->x, j)) : x;
     return x;
 }
@@ -125,11 +138,13 @@ static inline u32 vector_status(const row_logits *r, u32 i, FV x)
 {
 #ifdef CLS_LIMITED
     u32 flags = 0;
-    if (!r->dense && i + VEC <= r->vocab && !ANY((BITS_V(r->x, i) & 0x7fffffff) >= (IV)(0x7f800000)))
+    if (!r->dense && i + VEC <= r->vocab &&
+        !ANY((BITS_V(r->x, i) & 0x7fffffff) >= (IV)(0x7f800000)))
         return 0;
     for (u32 j = i; j < i + VEC && j < r->vocab; j++)
         if (is_allowed(r, j))
-            flags |= r->dense ? sum_status(BITS(r->x, j), dense_bits(r, j)) : bits_status(BITS(r->x, j));
+            flags |=
+                r->dense ? sum_status(BITS(r->x, j), dense_bits(r, j)) : bits_status(BITS(r->x, j));
     return flags;
 #else
     return (ANY(x != x) ? CLS_STATUS_NAN : 0u) | (ANY(x == CLS_INF) ? CLS_STATUS_INF : 0u);
@@ -143,7 +158,8 @@ static inline u32 vector_status(const row_logits *r, u32 i, FV x)
 static inline FV settle_v(FV x)
 {
     const IV bits = AS_IV(x), magnitude = bits & 0x7fffffff;
-    const FV y = magnitude >= CLS_INF_BITS ? AS_FV((bits & (i32)0x80000000) | (CLS_INF_BITS - 1)) : x;
+    const FV y =
+        magnitude >= CLS_INF_BITS ? AS_FV((bits & (i32)0x80000000) | (CLS_INF_BITS - 1)) : x;
     return magnitude < 0x03800000 ? (FV)(0.0f) : y;
 }
 
@@ -153,7 +169,10 @@ static inline u32 touched_word(const row_logits *r, u32 w)
     const u32 touched = r->touching[0][w] | r->touching[1][w];
     return r->touched & TOUCHED_BIASES ? touched | r->list[w] : touched;
 }
-static inline u32 touched_lanes(const row_logits *r, u32 i) { return touched_word(r, i >> 5) >> (i & 31) & ALL_LANES; }
+static inline u32 touched_lanes(const row_logits *r, u32 i)
+{
+    return touched_word(r, i >> 5) >> (i & 31) & ALL_LANES;
+}
 
 /* A bias of a list, which the word of the bitmap that has the token leads to. */
 static inline f32 add_listed(const row_logits *r, u32 i, f32 x)
@@ -175,7 +194,8 @@ ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
         if ((r->touched & TOUCHED_PATCHES) && marked)
             find_patch(&r->prepared, i, &count, &seen);
         if (count != 0 || seen != 0)
-            x = penalize(x, count, r->slot->repetition, r->slot->reciprocal, r->slot->frequency, r->slot->presence);
+            x = penalize(x, count, r->slot->repetition, r->slot->reciprocal, r->slot->frequency,
+                         r->slot->presence);
     }
     if (marked)
         x = adjust_prepared(&r->prepared, i, x);
@@ -202,12 +222,15 @@ static inline FV add_row(const row_logits *r, u32 i, u32 lanes, FV x)
     return ((IV)((i32)lanes) & ((IV)(1) << LANES)) != 0 ? sum : x;
 }
 
-/* A clean vector's biases of a row, then its touched tokens: those above `least` one by one. These are few,
- * and code for whole vectors made every place that loads twice as large for compilers. */
-static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *r, u32 i, FV x, f32 least)
+/* A clean vector's biases of a row, then its touched tokens: those above `least` one by one. These
+ * are few, and code for whole vectors made every place that loads twice as large for compilers. */
+static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *r, u32 i, FV x,
+                                                              f32 least)
 {
     const u32 w = i >> 5;
-    u32 touched = r->touched & (TOUCHED_PENALTIES | TOUCHED_MARKS) ? r->touching[0][w] | r->touching[1][w] : 0u;
+    u32 touched = r->touched & (TOUCHED_PENALTIES | TOUCHED_MARKS)
+                      ? r->touching[0][w] | r->touching[1][w]
+                      : 0u;
     if (r->touched & TOUCHED_BIAS_ROW) {
         const u32 biased = r->list[w] >> (i & 31) & ALL_LANES;
         if (biased != 0)
@@ -240,7 +263,8 @@ static inline FV narrow_v(const row_logits *r, u32 i, FV x)
     const IV id = LANES + (IV)((i32)i);
     const IV at_head = (x > above(r->head_key - 1)) & (x <= above(r->head_key));
     const IV at_cut = (x > above(r->cut_key - 1)) & (x <= above(r->cut_key));
-    IV out = (x > above(r->head_key)) | (x <= above(r->cut_key - 1)) | (at_cut & (id > (IV)(r->cut_id)));
+    IV out =
+        (x > above(r->head_key)) | (x <= above(r->cut_key - 1)) | (at_cut & (id > (IV)(r->cut_id)));
     out |= at_head & ((id < (IV)(r->head_first)) | (id > (IV)(r->head_last)));
     return out ? (FV)(CLS_MASKED) : x;
 }
@@ -258,7 +282,8 @@ static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
  * negative ones do, to 0. */
 static inline f32 least_above(const row_logits *r, f32 bound)
 {
-    return (r->touched & TOUCHED_RAISES) || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED : bound;
+    return (r->touched & TOUCHED_RAISES) || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED
+                                                                                 : bound;
 }
 
 /* The vector as the chain sees it, but for what is not above `least`, which stays

@@ -12,7 +12,8 @@ typedef struct bracket {
 } bracket;
 
 /* What is known from the pass: what lies above four ascending keys. */
-static inline void bracket_begin(const i32 *pivot, const u64 *known, int is_known, i32 max_key, u64 target, bracket *b)
+static inline void bracket_begin(const i32 *pivot, const u64 *known, int is_known, i32 max_key,
+                                 u64 target, bracket *b)
 {
     b->lo = CLS_KEY_NONE;
     b->hi = max_key;
@@ -35,14 +36,16 @@ static inline void bracket_begin(const i32 *pivot, const u64 *known, int is_know
 
 /* Tries to find the cut in a list of the bracket; with a guess of a part of it, by
  * interpolation between what was measured on both sides, from the nearer. */
-static inline int bracket_list(const row_logits *r, __global const i32 *row_key, u32 n, const measure *m, u64 target,
-                               const bracket *b, int guess, shortlist *list, cut *c)
+static inline int bracket_list(const row_logits *r, __global const i32 *row_key, u32 n,
+                               const measure *m, u64 target, const bracket *b, int guess,
+                               shortlist *list, cut *c)
 {
     i32 from = b->lo, to = b->hi;
     c->from_below = 0;
     if (guess) {
         const f32 zl = of_key(b->lo), zh = of_key(b->hi);
-        const f32 part = u64_to_f32(u64_sub(target, b->at_hi)) / u64_to_f32(u64_sub(b->at_lo, b->at_hi));
+        const f32 part =
+            u64_to_f32(u64_sub(target, b->at_hi)) / u64_to_f32(u64_sub(b->at_lo, b->at_hi));
         c->from_below = part > 0.5f;
         const i32 edge = key_of(clean(zh - (part + (part > 0.5f ? -0.08f : 0.08f)) * (zh - zl)));
         if (c->from_below)
@@ -51,7 +54,8 @@ static inline int bracket_list(const row_logits *r, __global const i32 *row_key,
             from = edge;
     }
     c->pivot = c->from_below ? b->lo_pivot : b->hi_pivot;
-    if (from >= b->lo && from < to && to <= b->hi && collect(r, row_key, n, from + 1, to, ALL_TIES, list)) {
+    if (from >= b->lo && from < to && to <= b->hi &&
+        collect(r, row_key, n, from + 1, to, ALL_TIES, list)) {
         list_measure(list, row_key, m);
         const u64 base = c->from_below ? u64_sub(b->at_lo, list_mass(list, list->n)) : b->at_hi;
         c->kept = u64_less(base, target) ? list_reach(list, list->n, base, target) : list->n + 1;
@@ -106,9 +110,9 @@ static inline void bracket_narrow(const i32 *key, const u64 *sum, u64 target, br
 /* The cut at which the measure from the top reaches the target: the place of
  * the token that does it. `pivot` and `known`: keys, ascending, and what lies
  * above each, if the pass measured that. */
-ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u64 target,
-                       const i32 *pivot, const u64 *known, int is_known, i32 max_key, __global u64 *work,
-                       shortlist *list, cut *c)
+ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 tiles,
+                       const measure *m, u64 target, const i32 *pivot, const u64 *known,
+                       int is_known, i32 max_key, __global u64 *work, shortlist *list, cut *c)
 {
     const u32 n = tiles * CLS_MAX_TILES_PER_TILE;
     const f32 reach = is_known ? of_key(pivot[CLS_PIVOTS - 1]) - of_key(pivot[0]) : 0.0f;
@@ -140,7 +144,8 @@ ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 til
                 key_range(r, row_key, n, &b.lo, &b.hi, list->scratch);
                 if (b.lo + 1 >= b.hi) {
                     c->key = b.hi;
-                    c->id = tie_cut(r, row_key, tiles, m, b.hi, b.at_hi, target, work, list->scratch);
+                    c->id =
+                        tie_cut(r, row_key, tiles, m, b.hi, b.at_hi, target, work, list->scratch);
                     c->tied = 1;
                     return;
                 }

@@ -6,8 +6,8 @@
 /* What is kept of a row: everything down to a place in the order (key
  * descending, id ascending), from a place on above. */
 typedef struct kept_set {
-    i32 key, id; /* the cut */
-    int plain;   /* nothing was truncated: tiles' floors, not tokens' */
+    i32 key, id;                         /* the cut */
+    int plain;                           /* nothing was truncated: tiles' floors, not tokens' */
     i32 head_key, head_first, head_last; /* as in cls_row */
     i32 top_key; /* the largest key of what is kept, for weights and depths */
     int adapted; /* weights are those of adaptive p, by what follows */
@@ -70,7 +70,8 @@ static inline u64 set_finish(u64 mass, const cls_unit *unit, const kept_set *set
 #define STAGE_DYNAMIC CLS_STAGES
 static inline u32 chain_stage(__global const cls_slot *slot, u32 i)
 {
-    const u32 stage = i < CLS_MAX_STAGES ? slot->chain[i / 4] >> (8 * (i % 4)) & 255u : CLS_STAGE_END;
+    const u32 stage =
+        i < CLS_MAX_STAGES ? slot->chain[i / 4] >> (8 * (i % 4)) & 255u : CLS_STAGE_END;
 #if CHAIN == 2
     if (stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC))
         return STAGE_DYNAMIC;
@@ -82,27 +83,29 @@ static inline u32 chain_stage(__global const cls_slot *slot, u32 i)
 #define STAGE(name) (1u << (name))
 #define STAGE_IS(stage, set) ((STAGE(stage) & (set)) != 0)
 /* They need all of the set, in the list. */
-#define STAGES_OF_SET                                                                                          \
-    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TOP_N_SIGMA) | STAGE(CLS_STAGE_INFILL) | \
-     STAGE(STAGE_DYNAMIC))
+#define STAGES_OF_SET \
+    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TOP_N_SIGMA) | \
+     STAGE(CLS_STAGE_INFILL) | STAGE(STAGE_DYNAMIC))
 /* They need its mass. */
-#define STAGES_OF_MASS                                                                                         \
-    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_INFILL) | STAGE(STAGE_DYNAMIC) |   \
-     STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_XTC) | STAGE(CLS_STAGE_MIROSTAT_2))
+#define STAGES_OF_MASS \
+    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_INFILL) | \
+     STAGE(STAGE_DYNAMIC) | STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_XTC) | \
+     STAGE(CLS_STAGE_MIROSTAT_2))
 /* Of an untouched row their cut is a key that is known, or has the pass. */
 #define STAGES_OF_KEY (STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_MIROSTAT_2))
 #define STAGES_OF_PASS (STAGES_OF_KEY | STAGE(CLS_STAGE_TOP_K) | STAGE(CLS_STAGE_TOP_P))
 /* They keep at least min_keep tokens. XTC has its own way. */
-#define STAGES_OF_LEAST                                                                                        \
-    (STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_TOP_N_SIGMA) | STAGE(CLS_STAGE_P_LESS) | \
-     STAGE(CLS_STAGE_TYPICAL_P))
+#define STAGES_OF_LEAST \
+    (STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_TOP_N_SIGMA) | \
+     STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TYPICAL_P))
 
 /* The first stage that is no static temperature; a chain that is searched has one,
  * but for that of adaptive p alone. */
 static inline u32 first_truncation(__global const cls_slot *slot)
 {
     u32 i = 0;
-    SHORT_LOOP while (chain_stage(slot, i) == CLS_STAGE_TEMPERATURE)
+    SHORT_LOOP
+    while (chain_stage(slot, i) == CLS_STAGE_TEMPERATURE)
         i++;
     return chain_stage(slot, i);
 }
@@ -111,7 +114,8 @@ static inline u32 first_truncation(__global const cls_slot *slot)
 static inline f32 stage_scale(__global const cls_slot *slot, u32 stage)
 {
     f32 scale = CLS_LOG2E;
-    SHORT_LOOP for (u32 i = 0; chain_stage(slot, i) != CLS_STAGE_END && chain_stage(slot, i) != stage; i++)
+    SHORT_LOOP
+    for (u32 i = 0; chain_stage(slot, i) != CLS_STAGE_END && chain_stage(slot, i) != stage; i++)
         if (chain_stage(slot, i) == CLS_STAGE_TEMPERATURE)
             scale = slot->scale;
     return scale;
@@ -146,9 +150,9 @@ static inline void chain_begin(i32 max_key, chain_state *c)
 
 /* What may be summed up over a set. */
 #define SUM_MASS 0
-#define SUM_DEPTHS 1       /* depth_term() */
-#define SUM_SQUARES 2      /* square_term() */
-#define SUM_UNITS 3        /* sigma_unit(), of which `scale` is the grid */
+#define SUM_DEPTHS 1  /* depth_term() */
+#define SUM_SQUARES 2 /* square_term() */
+#define SUM_UNITS 3   /* sigma_unit(), of which `scale` is the grid */
 #define SUM_UNIT_SQUARES 4
 
 static inline u64 sum_term(u32 what, f32 z, f32 top, f32 scale, const cls_unit *unit)

@@ -11,7 +11,7 @@ typedef struct cut {
     i32 key, id;
     i32 pivot;
     int from_below, tied; /* tied: what tiles keep of the ties is in work[] instead */
-    u32 kept; /* ranks of the list */
+    u32 kept;             /* ranks of the list */
 } cut;
 
 /* The least and the largest key in (lo, hi], by the group. */
@@ -44,19 +44,21 @@ ONE_COPY void key_range(const row_logits *r, __global const i32 *row_key, u32 n,
 static inline u64 tie_measure(const measure *m, i32 key, const cls_unit *unit)
 {
     return m->counts ? u64_from(1)
-                     : up(u64_from(weight(of_key(key), unit->max, m->scale, unit->fraction)), unit->shift);
+                     : up(u64_from(weight(of_key(key), unit->max, m->scale, unit->fraction)),
+                          unit->shift);
 }
 
 /* The cut among the tokens of one key: the last id it takes for base plus
  * their measure to reach the target. Tile sums first, then one tile. Leaves in
  * work[tiles] what each tile keeps of them. */
-ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, i32 key,
-                     u64 base, u64 target, __global u64 *work, __local u64 *scratch)
+ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
+                     i32 key, u64 base, u64 target, __global u64 *work, __local u64 *scratch)
 {
     const f32 under = above(key - 1), over = above(key);
     u64 total = u64_from(0);
     i32 id = CLS_MAX_ID;
-    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
+    SHORT_LOOP
+    for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const i32 top = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (top >= key) {
@@ -68,7 +70,8 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
                 const FV x = load_v(r, t * CLS_TILE + v * VEC, kind);
                 c += (x > under) & (x <= over);
             }
-            mass = u64_add(u64_mul32(u64_lo(one), COUNT(c)), u64_shl(u64_mul32(u64_hi(one), COUNT(c)), 32));
+            mass = u64_add(u64_mul32(u64_lo(one), COUNT(c)),
+                           u64_shl(u64_mul32(u64_hi(one), COUNT(c)), 32));
         }
         work[t] = mass;
         total = u64_add(total, mass);
@@ -78,11 +81,14 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
     if (LOCAL_ID == 0 && !u64_less(total, target)) {
         u64 sum = base;
         u32 t = 0;
-        SHORT_LOOP while (t + 1 < tiles && u64_less(u64_add(sum, work[t]), target))
+        SHORT_LOOP
+        while (t + 1 < tiles && u64_less(u64_add(sum, work[t]), target))
             sum = u64_add(sum, work[t++]);
         const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
         const u64 one = tie_measure(m, key, &unit);
-        SHORT_LOOP for (u32 i = t * CLS_TILE; i < r->vocab && i < (t + 1) * CLS_TILE && id == CLS_MAX_ID; i++) {
+        SHORT_LOOP
+        for (u32 i = t * CLS_TILE; i < r->vocab && i < (t + 1) * CLS_TILE && id == CLS_MAX_ID;
+             i++) {
             if (key_of(load_one(r, i)) == key) {
                 sum = u64_add(sum, one);
                 if (!u64_less(sum, target))
@@ -91,7 +97,8 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
         }
     }
     id = wg_imin(id, scratch);
-    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
+    SHORT_LOOP
+    for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         if (t > (u32)id / CLS_TILE)
             work[t] = u64_from(0);
         if (t != (u32)id / CLS_TILE)
@@ -99,7 +106,8 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
         const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
         const u64 one = tie_measure(m, key, &unit);
         u64 sum = u64_from(0);
-        SHORT_LOOP for (u32 i = t * CLS_TILE; i <= (u32)id; i++)
+        SHORT_LOOP
+        for (u32 i = t * CLS_TILE; i <= (u32)id; i++)
             sum = u64_add(sum, key_of(load_one(r, i)) == key ? one : u64_from(0));
         work[t] = sum;
     }
@@ -112,7 +120,8 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
 {
     list_sort(list);
     if (m->counts) {
-        SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS)
+        SHORT_LOOP
+        for (u32 i = LOCAL_ID; i < list->n; i += WGS)
             list->mass[i] = u64_from(1);
         BARRIER();
     } else {
@@ -124,19 +133,21 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
 
 /* The masses of what a cut keeps, tile by tile; returns their sum. Items own
  * whole tiles. */
-ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
-                        const kept_set *set, __global u64 *work, __local u64 *scratch)
+ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 tiles,
+                        const measure *m, const kept_set *set, __global u64 *work,
+                        __local u64 *scratch)
 {
     u64 total = u64_from(0);
     BARRIER();
-    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
+    SHORT_LOOP
+    for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const i32 top = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (top >= set->key && top != CLS_KEY_NONE) {
             const int kind = tile_kind(r, t);
             const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
             const u32 lost = lost_bits(unit.shift);
-            weight_sum sum = { (UV)(0), (UV)(0) };
+            weight_sum sum = {(UV)(0), (UV)(0)};
             for (u32 v = 0; v < TILE_VECTORS; v += GANG) {
                 const u32 i = t * CLS_TILE + v * VEC;
                 FV x[GANG];
@@ -155,18 +166,20 @@ ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 ti
 }
 
 /* The same from the pass and the list, without another read of the row. */
-static inline u64 pass_masses(const shortlist *list, const cut *c, __global const u64 *row_pass, u32 tiles,
-                              __global u64 *work, __local u64 *scratch)
+static inline u64 pass_masses(const shortlist *list, const cut *c, __global const u64 *row_pass,
+                              u32 tiles, __global u64 *work, __local u64 *scratch)
 {
     u64 total = u64_from(0);
     BARRIER();
-    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
+    SHORT_LOOP
+    for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const u64 over = row_pass[t * CLS_PIVOTS + (u32)c->pivot];
         work[t] = c->tied ? u64_add(over, work[t]) : over;
     }
     BARRIER();
     if (LOCAL_ID == 0 && !c->tied) {
-        SHORT_LOOP for (u32 i = 0; i < list->n; i++) {
+        SHORT_LOOP
+        for (u32 i = 0; i < list->n; i++) {
             const u32 t = (u32)list->id[i] / CLS_TILE;
             const int kept = (u32)list->rank[i] < c->kept;
             if (kept && !c->from_below)
@@ -176,7 +189,8 @@ static inline u64 pass_masses(const shortlist *list, const cut *c, __global cons
         }
     }
     BARRIER();
-    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS)
+    SHORT_LOOP
+    for (u32 t = LOCAL_ID; t < tiles; t += WGS)
         total = u64_add(total, work[t]);
     return wg_mass(total, scratch);
 }

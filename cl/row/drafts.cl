@@ -4,7 +4,8 @@
 #include "row/final.cl"
 
 /* The drafts' own distributions, by draft. */
-#define DRAFT_ROW_ARGS __global const logit *draft_x, __global const i32 *raw_key, __global const u64 *raw_mass
+#define DRAFT_ROW_ARGS \
+    __global const logit *draft_x, __global const i32 *raw_key, __global const u64 *raw_mass
 #define DRAFT_ROW_NAMES draft_x, raw_key, raw_mass
 typedef struct draft_rows {
     u32 kind;
@@ -13,13 +14,14 @@ typedef struct draft_rows {
     __global const i32 *key; /* of logits: the survey */
     __global const u64 *mass;
 } draft_rows;
-static inline draft_rows draft_rows_of(__global const cls_args *args, __global const logit *x, __global const i32 *key,
-                                       __global const u64 *mass)
+static inline draft_rows draft_rows_of(__global const cls_args *args, __global const logit *x,
+                                       __global const i32 *key, __global const u64 *mass)
 {
     const size_t offset = u64_to_size(u64_of(args->draft_offset));
     draft_rows d;
     d.kind = args->draft_kind;
-    d.x = d.kind == CLS_DRAFT_PROBS ? (__global const logit *)((__global const f32 *)x + offset) : x + offset;
+    d.x = d.kind == CLS_DRAFT_PROBS ? (__global const logit *)((__global const f32 *)x + offset)
+                                    : x + offset;
     d.stride = u64_of(args->draft_stride);
     d.key = key;
     d.mass = mass;
@@ -28,7 +30,8 @@ static inline draft_rows draft_rows_of(__global const cls_args *args, __global c
 #define ROW_DRAFTS draft_rows_of(args, draft_x, raw_key, raw_mass)
 
 /* The draft that follows a row of a chain, -1: none. */
-static inline i32 draft_after(__global const i32 *nodes, __global const i32 *parents, u32 row, u32 n_rows)
+static inline i32 draft_after(__global const i32 *nodes, __global const i32 *parents, u32 row,
+                              u32 n_rows)
 {
     const i32 next = row + 1 < n_rows ? nodes[row + 1] : -1;
     return next >= 0 && parents[next] == nodes[row] ? next : -1;
@@ -38,25 +41,31 @@ static inline i32 draft_after(__global const i32 *nodes, __global const i32 *par
 static inline cls_unit draft_unit(const draft_rows *d, u32 draft, u32 tile, u32 n, i32 top_key)
 {
     const f32 top = of_key(top_key);
-    return tile_unit(d->key + (size_t)n * draft, tile, top, split(top, CLS_LOG2E).exponent, CLS_LOG2E);
+    return tile_unit(d->key + (size_t)n * draft, tile, top, split(top, CLS_LOG2E).exponent,
+                     CLS_LOG2E);
 }
 /* What a draft's distribution gives a token: of the share of its logits' mass. */
-static inline u64 draft_share(const draft_rows *d, u32 draft, u32 id, const cls_unit *unit, const cls_share *share)
+static inline u64 draft_share(const draft_rows *d, u32 draft, u32 id, const cls_unit *unit,
+                              const cls_share *share)
 {
     if (d->kind == CLS_DRAFT_PROBS)
         return probability_q63(((__global const u32 *)d->x)[u64_to_size(d->stride) * draft + id]);
     const f32 z = clean(LOAD(d->x + u64_to_size(d->stride) * draft, id));
-    return z > CLS_MASKED ? share_q63(share, up(u64_from(weight(z, unit->max, CLS_LOG2E, unit->fraction)), unit->shift)) : u64_from(0);
+    return z > CLS_MASKED
+               ? share_q63(share, up(u64_from(weight(z, unit->max, CLS_LOG2E, unit->fraction)),
+                                     unit->shift))
+               : u64_from(0);
 }
 
 /* Weighs the draft that follows a row, by the whole group: its probability in what
  * the row's token was drawn from, and in its own distribution. */
 ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *row_key, i32 draft,
-                          __global const i32 *ids, const draft_rows d, u32 n, __global u64 *row_work,
-                          __global const u32 *row_ids, cls_row *out, __local u64 *scratch)
+                          __global const i32 *ids, const draft_rows d, u32 n,
+                          __global u64 *row_work, __global const u32 *row_ids, cls_row *out,
+                          __local u64 *scratch)
 {
     cls_share share;
-    cls_unit unit = { 0.0f, 0.0f, 0 };
+    cls_unit unit = {0.0f, 0.0f, 0};
     out->given = out->asked = out->draft_mass = u64_from(0);
     out->draft_key = CLS_KEY_NONE;
     if (draft < 0 || ids[draft] < 0 || (u32)ids[draft] >= r->vocab || (flags & CLS_SLOT_GREEDY))
@@ -67,8 +76,9 @@ ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *ro
         out->draft_key = row_max_key(d.key + (size_t)n * draft, n, scratch);
         out->asked = u64_from(0);
         if (out->draft_key != CLS_KEY_NONE)
-            out->draft_mass = row_total(d.key + (size_t)n * draft, d.mass + (size_t)draft * (n / CLS_MAX_TILES_PER_TILE),
-                                        n / CLS_MAX_TILES_PER_TILE, of_key(out->draft_key), CLS_LOG2E, row_work, scratch);
+            out->draft_mass = row_total(
+                d.key + (size_t)n * draft, d.mass + (size_t)draft * (n / CLS_MAX_TILES_PER_TILE),
+                n / CLS_MAX_TILES_PER_TILE, of_key(out->draft_key), CLS_LOG2E, row_work, scratch);
     }
     if (d.kind == CLS_DRAFT_PROBS || out->draft_key != CLS_KEY_NONE) {
         share = share_of(out->draft_mass);

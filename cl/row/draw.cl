@@ -9,15 +9,16 @@
 #define RANDOM_ARGS \
     __global const i32 *positions, __global const i32 *draws, __global const u64 *random
 #define RANDOM_NAMES positions, draws, random
-#define DRAW_ARGS                                                                                     \
-    RANDOM_ARGS, __global u64 *work, __global u64 *pass, __global f32 *sample, __global i32 *tokens,  \
-    __global i32 *status_out, __global i32 *latest, __global const i32 *infill
+#define DRAW_ARGS \
+    RANDOM_ARGS, __global u64 *work, __global u64 *pass, __global f32 *sample, \
+        __global i32 *tokens, __global i32 *status_out, __global i32 *latest, \
+        __global const i32 *infill
 #define DRAW_NAMES RANDOM_NAMES, work, pass, sample, tokens, status_out, latest, infill
 
 /* The weights of one vector of a tile, in units that set_finish() brings to the
  * row's, and their sum. */
-static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_unit *unit, f32 scale,
-                                const kept_set *set)
+static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_unit *unit,
+                                f32 scale, const kept_set *set)
 {
     const FV x = load_v(r, i, kind);
     const UV w = weight_v(x, unit->max, scale, unit->fraction);
@@ -34,9 +35,11 @@ static inline u64 vector_mass(UV w)
 }
 /* The token of a vector at id i in whose interval `drawn` lies, that of the tile's
  * weights before it being `sum`. A loop that compilers do not unroll. */
-static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *set, u64 sum, u64 drawn)
+static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *set, u64 sum,
+                            u64 drawn)
 {
-    SHORT_LOOP for (u32 j = 0; j < VEC; j++) {
+    SHORT_LOOP
+    for (u32 j = 0; j < VEC; j++) {
         sum = u64_add(sum, u64_from(USUM(LANES == (IV)((i32)j) ? w : (UV)(0u))));
         if (u64_less(drawn, set_finish(sum, unit, set)))
             return (i32)(i + j);
@@ -45,8 +48,8 @@ static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *s
 }
 /* The token of a tile whose interval holds `drawn`, the tile's tokens before
  * it taken off already. By the whole group: items take stretches. */
-static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *unit, f32 scale, const kept_set *set,
-                               u64 drawn, __local u64 *scratch)
+static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *unit, f32 scale,
+                               const kept_set *set, u64 drawn, __local u64 *scratch)
 {
     const u32 stretch = (TILE_VECTORS + WGS - 1) / WGS;
     const u32 first = min(LOCAL_ID * stretch, (u32)TILE_VECTORS);
@@ -80,18 +83,21 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
 
 /* The tile whose stretch of the running masses holds *drawn, which becomes the
  * rest inside it. */
-static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn, __local u64 *scratch)
+static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn,
+                            __local u64 *scratch)
 {
     const u32 stretch = (tiles + WGS - 1) / WGS;
     const u32 first = min(LOCAL_ID * stretch, tiles), last = min(first + stretch, tiles);
     u64 mine = u64_from(0), total;
     u32 found = tiles;
-    SHORT_LOOP for (u32 t = first; t < last; t++)
+    SHORT_LOOP
+    for (u32 t = first; t < last; t++)
         mine = u64_add(mine, tile_mass[t]);
     u64 sum = wg_scan_mass(mine, scratch, &total);
     u64 rest = *drawn;
     if (!u64_less(*drawn, sum) && u64_less(*drawn, u64_add(sum, mine))) {
-        SHORT_LOOP for (u32 t = first; t < last && found == tiles; t++) {
+        SHORT_LOOP
+        for (u32 t = first; t < last && found == tiles; t++) {
             const u64 next = u64_add(sum, tile_mass[t]);
             if (u64_less(*drawn, next)) {
                 found = t;
@@ -115,8 +121,9 @@ static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn
 }
 
 /* Draws from masses per tile (row units). */
-static inline i32 draw_row(const row_logits *r, __global const i32 *row_key, __global const u64 *tile_mass, u32 tiles,
-                           f32 row_max, f32 scale, const kept_set *set, u64 drawn, __local u64 *scratch)
+static inline i32 draw_row(const row_logits *r, __global const i32 *row_key,
+                           __global const u64 *tile_mass, u32 tiles, f32 row_max, f32 scale,
+                           const kept_set *set, u64 drawn, __local u64 *scratch)
 {
     const u32 t = draw_tile(tile_mass, tiles, &drawn, scratch);
     const cls_unit unit = tile_unit(row_key, t, row_max, split(row_max, scale).exponent, scale);
@@ -129,7 +136,8 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
     i32 token = -1;
     if (LOCAL_ID == 0) {
         u64 sum = u64_from(0);
-        SHORT_LOOP for (u32 i = 0; i < list->n && token < 0; i++) {
+        SHORT_LOOP
+        for (u32 i = 0; i < list->n && token < 0; i++) {
             if ((u32)list->rank[i] < kept) {
                 sum = u64_add(sum, list->mass[i]);
                 if (u64_less(drawn, sum))
@@ -141,8 +149,8 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
 }
 
 /* 64 random bits of a row, for a purpose. */
-static inline u64 row_bits(__global const cls_args *args, u32 purpose, __global const cls_slot *slot, RANDOM_ARGS, u32 has,
-                           u32 row)
+static inline u64 row_bits(__global const cls_args *args, u32 purpose,
+                           __global const cls_slot *slot, RANDOM_ARGS, u32 has, u32 row)
 {
     if ((has & CLS_HAS_RANDOM) && purpose == CLS_PURPOSE_TOKEN)
         return OF(random)[row];
@@ -150,7 +158,9 @@ static inline u64 row_bits(__global const cls_args *args, u32 purpose, __global 
     if (has & CLS_POSITIONS_ADD)
         position = slot->position + (u32)OF(positions)[row];
     const u32 draw = has & CLS_HAS_DRAWS ? (u32)OF(draws)[row] : 0u;
-    const u32 seed[2] = { slot->seed[0], slot->seed[1] }, stream[2] = { slot->stream[0], slot->stream[1] };
+    const u32 seed[2] = {slot->seed[0], slot->seed[1]},
+              stream[2] = {slot->stream[0], slot->stream[1]};
     return philox_bits(purpose, seed, stream, position, draw);
 }
-#define ROW_BITS(purpose, slot, row) row_bits(args, purpose, slot, positions, draws, random, has, row)
+#define ROW_BITS(purpose, slot, row) \
+    row_bits(args, purpose, slot, positions, draws, random, has, row)

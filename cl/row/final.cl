@@ -29,17 +29,18 @@ static inline i32 logprob_bits(f32 x) { return x == NO_LOGPROB ? (i32)0xff800000
 
 /* What is reported on: the raw row, or what the token was drawn from. */
 typedef struct report {
-    row_logits r;              /* narrowed to the set, where that is a band of the order ... */
-    __global const u32 *ids;   /* ... and where not, its tokens, ascending */
+    row_logits r;            /* narrowed to the set, where that is a band of the order ... */
+    __global const u32 *ids; /* ... and where not, its tokens, ascending */
     u32 n_ids, listed, greedy, raw;
     f32 scale;
     i32 exponent;
-    kept_set set;              /* its top, its mass, adaptive p */
+    kept_set set; /* its top, its mass, adaptive p */
     u64 adapted;
 } report;
 
 /* The row that the token was drawn from. */
-static inline void report_final(const row_logits *r, const cls_row *out, u32 flags, __global const u32 *ids, report *t)
+static inline void report_final(const row_logits *r, const cls_row *out, u32 flags,
+                                __global const u32 *ids, report *t)
 {
     t->r = *r;
     t->ids = ids;
@@ -103,7 +104,8 @@ static inline u64 report_mass(const report *t, f32 z, const cls_unit *unit)
 /* Its probability, and the natural logarithm of that. */
 static inline f32 report_probability(const report *t, u64 mass)
 {
-    return t->greedy ? 1.0f : u64_to_f32(mass) / u64_to_f32(t->set.adapted ? t->adapted : t->set.mass);
+    return t->greedy ? 1.0f
+                     : u64_to_f32(mass) / u64_to_f32(t->set.adapted ? t->adapted : t->set.mass);
 }
 /* A token that weighs nothing has none, but in the raw row. The token that was drawn has one
  * all the same: of a row that nothing truncates the draw floors the sum of a tile's weights,
@@ -138,8 +140,10 @@ static inline f32 report_entropy(const report *t, u64 terms)
 {
     u32 bits;
     if (t->set.adapted)
-        bits = (u32)((log2_q24(t->adapted) - (30 << 24)) >> 4) + mean_depth_q20(terms, u64_shl(t->adapted, 13));
+        bits = (u32)((log2_q24(t->adapted) - (30 << 24)) >> 4) +
+               mean_depth_q20(terms, u64_shl(t->adapted, 13));
     else
-        bits = mass_q20(t->set.mass, of_key(t->set.top_key), t->scale) + mean_depth_q20(terms, t->set.mass);
+        bits = mass_q20(t->set.mass, of_key(t->set.top_key), t->scale) +
+               mean_depth_q20(terms, t->set.mass);
     return (f32)bits * (0x1p-20f * 0x1.62e430p-1f);
 }

@@ -21,16 +21,16 @@ typedef struct shortlist {
 } shortlist;
 
 #if CHAIN > 0
-#define SHORTLIST(NAME)                                            \
-    __local i32 NAME##_keys[LIST], NAME##_ids[LIST];               \
-    __local i32 NAME##_orders[LIST], NAME##_ranks[LIST];           \
-    __local u64 NAME##_masses[LIST], NAME##_scratches[WGS];        \
-    shortlist NAME = { NAME##_keys, NAME##_ids, NAME##_masses,     \
-                       NAME##_orders, NAME##_ranks, NAME##_scratches, 0 }
+#define SHORTLIST(NAME) \
+    __local i32 NAME##_keys[LIST], NAME##_ids[LIST]; \
+    __local i32 NAME##_orders[LIST], NAME##_ranks[LIST]; \
+    __local u64 NAME##_masses[LIST], NAME##_scratches[WGS]; \
+    shortlist NAME = {NAME##_keys,      NAME##_ids, NAME##_masses, NAME##_orders, NAME##_ranks, \
+                      NAME##_scratches, 0}
 #else /* nobody has one */
-#define SHORTLIST(NAME)                 \
-    __local u64 NAME##_scratches[WGS];  \
-    shortlist NAME = { 0, 0, 0, 0, 0, NAME##_scratches, 0 }
+#define SHORTLIST(NAME) \
+    __local u64 NAME##_scratches[WGS]; \
+    shortlist NAME = {0, 0, 0, 0, 0, NAME##_scratches, 0}
 #endif
 
 #define ALL_TIES 0x7fffffffu
@@ -40,14 +40,15 @@ typedef struct shortlist {
  * `write` is set, as far as the list reaches. Returns how many there are; may
  * stop counting beyond LIST, ties left out where it does not write: the caller
  * limits them. */
-static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, u32 first, u32 last, i32 lo, i32 hi,
-                              u32 *ties, int write, u32 at_list, shortlist *list)
+static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, u32 first, u32 last,
+                              i32 lo, i32 hi, u32 *ties, int write, u32 at_list, shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     u32 taken = 0, left = *ties;
     for (u32 base = first; base < last && taken - (write ? 0 : *ties - left) <= LIST; base += VEC) {
         u32 tiles = lane_bits(VLOAD(row_key + base) >= lo);
-        SHORT_LOOP for (; tiles != 0; tiles &= tiles - 1) {
+        SHORT_LOOP
+        for (; tiles != 0; tiles &= tiles - 1) {
             const u32 m = base + 31 - clz(tiles & (~tiles + 1));
             const int kind = max_tile_kind(r, m);
             /* Folding a comparison to a scalar costs more than the comparison: once
@@ -64,7 +65,8 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
                 const u32 i = m * CLS_MAX_TILE + v;
                 const FV x = load_above(r, i, kind, least);
-                SHORT_LOOP for (u32 hits = lane_bits((x > under) & (x <= over)); hits != 0; hits &= hits - 1) {
+                SHORT_LOOP
+                for (u32 hits = lane_bits((x > under) & (x <= over)); hits != 0; hits &= hits - 1) {
                     const u32 j = 31 - clz(hits & (~hits + 1));
                     const i32 key = key_of(clean(lane_of(x, j)));
                     if (key == lo) {
@@ -87,8 +89,8 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
 
 /* Fills the list with the row's tokens of lo <= key <= hi, in id order, those
  * equal to lo only up to `ties` of them. Returns 0 if they don't fit. */
-ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi, u32 ties,
-                     shortlist *list)
+ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi,
+                     u32 ties, shortlist *list)
 {
     u32 total = 0;
 #if WGS == 1
@@ -100,11 +102,13 @@ ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i3
     const u32 first = min(LOCAL_ID * stretch, n), last = min(first + stretch, n);
     u32 quota = ALL_TIES, at = 0;
     for (u32 write = 0; write < 2 && total <= LIST; write++) {
-        const u32 count = take_tokens(r, row_key, first, last, lo, hi, &quota, (int)write, at, list);
+        const u32 count =
+            take_tokens(r, row_key, first, last, lo, hi, &quota, (int)write, at, list);
         if (write == 0) { /* the same for the whole group */
             u64 all;
             const u32 my_ties = ALL_TIES - quota;
-            const u64 before = wg_scan_mass(u64_make(count - my_ties, my_ties), list->scratch, &all);
+            const u64 before =
+                wg_scan_mass(u64_make(count - my_ties, my_ties), list->scratch, &all);
             quota = min((u32)not_negative((i32)(ties - u64_lo(before))), my_ties);
             at = u64_hi(before) + min(u64_lo(before), ties);
             /* Items that stopped counting make it too large, never too small. */
@@ -115,7 +119,8 @@ ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i3
     if (total > LIST)
         return 0;
     list->n = total;
-    SHORT_LOOP for (u32 i = total + LOCAL_ID; i < LIST && i < total + VEC; i += WGS)
+    SHORT_LOOP
+    for (u32 i = total + LOCAL_ID; i < LIST && i < total + VEC; i += WGS)
         list->key[i] = CLS_KEY_NONE;
     BARRIER();
     return 1;
@@ -163,13 +168,15 @@ ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_m
     u32 tile = 0xffffffffu;
     cls_unit unit;
     BARRIER();
-    SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
+    SHORT_LOOP
+    for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (t != tile) {
             tile = t;
             unit = tile_unit(row_key, t, row_max, exponent, scale);
         }
-        list->mass[i] = up(u64_from(weight(of_key(list->key[i]), unit.max, scale, unit.fraction)), unit.shift);
+        list->mass[i] =
+            up(u64_from(weight(of_key(list->key[i]), unit.max, scale, unit.fraction)), unit.shift);
     }
     BARRIER();
 }
@@ -178,7 +185,8 @@ ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_m
 static inline u64 list_mass(const shortlist *list, u32 kept)
 {
     u64 mass = u64_from(0);
-    SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS)
+    SHORT_LOOP
+    for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             mass = u64_add(mass, list->mass[i]);
     return wg_mass(mass, list->scratch);
@@ -192,7 +200,8 @@ ONE_COPY u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
     if (LOCAL_ID == 0) {
         u64 sum = base;
         int reached = 0;
-        SHORT_LOOP while (!reached && count < kept) {
+        SHORT_LOOP
+        while (!reached && count < kept) {
             sum = u64_add(sum, list->mass[list->order[count]]);
             count++;
             reached = !u64_less(sum, target);
@@ -214,13 +223,15 @@ static inline u32 list_count(const shortlist *list, u32 kept, i32 key)
     return wg_usum(COUNT(count), list->scratch);
 }
 
-ONE_COPY u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 kept, u32 what, f32 top, f32 scale)
+ONE_COPY u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 kept, u32 what,
+                      f32 top, f32 scale)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = u64_from(0);
     u32 tile = 0xffffffffu;
     cls_unit unit;
-    SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
+    SHORT_LOOP
+    for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (t != tile) {
             tile = t;
@@ -240,7 +251,8 @@ ONE_COPY u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 ke
 ONE_COPY void list_drop(shortlist *list, u32 first, u32 last)
 {
     BARRIER();
-    SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
+    SHORT_LOOP
+    for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
         const i32 rank = list->rank[i];
         if (rank >= (i32)first && rank < (i32)last)
             list->rank[i] = GONE;
@@ -248,7 +260,8 @@ ONE_COPY void list_drop(shortlist *list, u32 first, u32 last)
             list->rank[i] = rank - (i32)(last - first);
     }
     BARRIER();
-    SHORT_LOOP for (u32 i = LOCAL_ID; i < list->n; i += WGS)
+    SHORT_LOOP
+    for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if (list->rank[i] != GONE)
             list->order[list->rank[i]] = (i32)i;
     BARRIER();
@@ -263,4 +276,7 @@ static inline void drop_head(shortlist *list, chain_state *c, u32 dropped)
     c->weighed = 0.0f;
 }
 
-static inline f32 rank_logit(const shortlist *list, u32 rank) { return of_key(list->key[list->order[rank]]); }
+static inline f32 rank_logit(const shortlist *list, u32 rank)
+{
+    return of_key(list->key[list->order[rank]]);
+}

@@ -11,7 +11,8 @@ static inline i32 mapped_slot(__global const cls_args *args, __global const cls_
         return 0; /* a slot 0 there always is; nobody asks it for anything */
     if (slot == -1)
         return -1;
-    return slot < 0 || (u32)slot >= args->n_slots || !(slots[slot].flags & CLS_SLOT_BEGUN) ? -2 : slot;
+    return slot < 0 || (u32)slot >= args->n_slots || !(slots[slot].flags & CLS_SLOT_BEGUN) ? -2
+                                                                                           : slot;
 }
 
 /* Whether a map names a row of `rows`, or none by -1. */
@@ -23,10 +24,12 @@ static inline int map_is_valid(__global const i32 *map, u32 rows, u32 there, u32
 
 /* The row of logits that a map gives a row; -1 to skip it, -2 if there is none. */
 #define LOGITS_MAP_ARGS __global const i32 *logits_map
-static inline i32 mapped_logits(__global const cls_args *args, __global const i32 *logits_map, u32 has, u32 row)
+static inline i32 mapped_logits(__global const cls_args *args, __global const i32 *logits_map,
+                                u32 has, u32 row)
 {
     const i32 at = has & CLS_HAS_LOGITS_MAP ? OF(logits_map)[row] : (i32)row;
-    return !(has & CLS_HAS_LOGITS_MAP) || at == -1 || (at >= 0 && (u32)at < args->logits_rows) ? at : -2;
+    return !(has & CLS_HAS_LOGITS_MAP) || at == -1 || (at >= 0 && (u32)at < args->logits_rows) ? at
+                                                                                               : -2;
 }
 /* A slot, or why a row has none: by its own map, by that of its logits. */
 static inline i32 slot_with_logits(i32 slot, i32 logits_row)

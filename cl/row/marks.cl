@@ -12,11 +12,11 @@
 
 typedef struct prepared_row {
     __global u32 *marks, *banned, *heads, *text, *links;
-    __global const u32 *amounts; /* what DRY takes off, by exponent */
-    u32 length;                  /* links beyond these are scratch */
-    u32 texts;                   /* 0: there is no text, and the heads are the bans */
+    __global const u32 *amounts;           /* what DRY takes off, by exponent */
+    u32 length;                            /* links beyond these are scratch */
+    u32 texts;                             /* 0: there is no text, and the heads are the bans */
     __global u32 *drafts, *path, *patches; /* marked, drafts, patches; ids; pairs */
-    __global u32 *buckets;                 /* the patches' chains: the place of the first plus 1, or 0 */
+    __global u32 *buckets; /* the patches' chains: the place of the first plus 1, or 0 */
 } prepared_row;
 
 static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 vocab, u32 row,
@@ -42,10 +42,14 @@ static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 v
 static inline u32 is_prepared(__global const cls_slot *slot)
 {
     return (slot->flags & CLS_SLOT_HISTORY) && !slot->stopped &&
-           ((slot->n_dry | slot->ngram | slot->n_banned | slot->n_bad_words) != 0 || slot->outputs < slot->min_tokens);
+           ((slot->n_dry | slot->ngram | slot->n_banned | slot->n_bad_words) != 0 ||
+            slot->outputs < slot->min_tokens);
 }
 
-static inline u32 bit_of(__global const u32 *bitmap, u32 id) { return bitmap[id >> 5] >> (id & 31) & 1u; }
+static inline u32 bit_of(__global const u32 *bitmap, u32 id)
+{
+    return bitmap[id >> 5] >> (id & 31) & 1u;
+}
 
 /* A patch is an id, above it the next patch of its chain, and what the token counts. The place
  * of an id's patch plus 1, or 0. */
@@ -75,8 +79,8 @@ static inline void find_patch(const prepared_row *p, u32 id, u32 *count, u32 *se
 
 /* The entry of an id, or 0. Two steps a trip: chains are of 32 at most, but a
  * text may ask for one at every token. */
-#define LINK_STEP                                    \
-    if (at != 0 && p->text[at - 1] != id)            \
+#define LINK_STEP \
+    if (at != 0 && p->text[at - 1] != id) \
         at = p->links[at - 1] & LINK_NEXT;
 static inline u32 find_entry(const prepared_row *p, u32 id)
 {

@@ -51,7 +51,7 @@ static inline void share_load(const row_logits *r, u32 i, int kind, FV *x)
 
 /* A vector's sum, each lane of which is below 2^32: 1.5 operations a token where two vectors
  * of weights were added up before, and a weight_sum takes 4.3 of a share's. */
-#define DEFINE_WIDE(N, HALF)                                                                         \
+#define DEFINE_WIDE(N, HALF) \
     static inline u64 wide_##N(uint##N v) { return u64_add(wide_##HALF(v.lo), wide_##HALF(v.hi)); }
 static inline u64 wide_2(uint2 v) { return u64_add(u64_from(v.x), u64_from(v.y)); }
 DEFINE_WIDE(4, 2)
@@ -103,25 +103,26 @@ static inline measure measure_of(int counts, f32 row_max, f32 scale)
 }
 
 /* acc = x > b ? acc + w : acc becomes one masked addition. */
-#define GANG_ABOVE(g)                                     \
-    {                                                     \
-        const UV low = w[g] >> lost, high = low >> 7;     \
-        l0 = x[g] > b0 ? l0 + low : l0;                   \
-        h0 = x[g] > b0 ? h0 + high : h0;                  \
-        l1 = x[g] > b1 ? l1 + low : l1;                   \
-        h1 = x[g] > b1 ? h1 + high : h1;                  \
-        l2 = x[g] > b2 ? l2 + low : l2;                   \
-        h2 = x[g] > b2 ? h2 + high : h2;                  \
-        l3 = x[g] > b3 ? l3 + low : l3;                   \
-        h3 = x[g] > b3 ? h3 + high : h3;                  \
+#define GANG_ABOVE(g) \
+    { \
+        const UV low = w[g] >> lost, high = low >> 7; \
+        l0 = x[g] > b0 ? l0 + low : l0; \
+        h0 = x[g] > b0 ? h0 + high : h0; \
+        l1 = x[g] > b1 ? l1 + low : l1; \
+        h1 = x[g] > b1 ? h1 + high : h1; \
+        l2 = x[g] > b2 ? l2 + low : l2; \
+        h2 = x[g] > b2 ? h2 + high : h2; \
+        l3 = x[g] > b3 ? l3 + low : l3; \
+        h3 = x[g] > b3 ? h3 + high : h3; \
     }
 
 #define GANG_ONE(g) w[g] = (UV)(1u);
 
 /* What vectors first, first + step, ... of a tile have above each pivot, in
  * units that measure_finish() brings to the row's. */
-static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32 step, const measure *m,
-                                   const cls_unit *unit, const f32 *bound, u64 *sum)
+static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32 step,
+                                   const measure *m, const cls_unit *unit, const f32 *bound,
+                                   u64 *sum)
 {
     const int kind = tile_kind(r, tile);
     const f32 b0 = bound[0], b1 = bound[1], b2 = bound[2], b3 = bound[3];
@@ -139,7 +140,7 @@ static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32
         }
         EACH_GANG(GANG_ABOVE)
     }
-    const weight_sum s0 = { h0, l0 }, s1 = { h1, l1 }, s2 = { h2, l2 }, s3 = { h3, l3 };
+    const weight_sum s0 = {h0, l0}, s1 = {h1, l1}, s2 = {h2, l2}, s3 = {h3, l3};
     sum[0] = sum_total(&s0);
     sum[1] = sum_total(&s1);
     sum[2] = sum_total(&s2);
@@ -153,7 +154,7 @@ static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 ste
     const int kind = tile_kind(r, tile);
     const u32 lost = lost_bits(unit->shift);
     const UV none = (UV)(0u);
-    weight_sum sum = { none, none };
+    weight_sum sum = {none, none};
     for (u32 v = first; v < TILE_VECTORS; v += step * GANG) {
         FV x[GANG];
         UV w[GANG];
@@ -170,8 +171,8 @@ static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 ste
 #define SHARE_ABOVE(g) (x[g] > b ? w[g] : none)
 #define SHARE_ONE(g) w[g] = (UV)(1u);
 #define SHARE_WEIGHT(g) w[g] = weight_v(x[g], unit->max, m->scale, unit->fraction) >> lost;
-static inline void share_measure(const FV *x, const measure *m, const cls_unit *unit, const f32 *bound, u32 n,
-                                 int adds, __local u64 *sum)
+static inline void share_measure(const FV *x, const measure *m, const cls_unit *unit,
+                                 const f32 *bound, u32 n, int adds, __local u64 *sum)
 {
     const u32 lost = lost_bits(unit->shift);
     const UV none = (UV)(0u);
@@ -184,7 +185,8 @@ static inline void share_measure(const FV *x, const measure *m, const cls_unit *
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         const f32 b = bound[p];
         if (p < n) {
-            const u64 its = u64_add(WIDE(SHARE_ABOVE(0) + SHARE_ABOVE(1)), WIDE(SHARE_ABOVE(2) + SHARE_ABOVE(3)));
+            const u64 its = u64_add(WIDE(SHARE_ABOVE(0) + SHARE_ABOVE(1)),
+                                    WIDE(SHARE_ABOVE(2) + SHARE_ABOVE(3)));
             sum[p * TEAM_SUMS] = adds ? u64_add(sum[p * TEAM_SUMS], its) : its;
         }
     }
@@ -197,8 +199,8 @@ static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit
 }
 
 /* What the whole row has above each of four keys, by the group. */
-ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
-                          const i32 *key, u64 *sum, __local u64 *scratch)
+ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 tiles,
+                          const measure *m, const i32 *key, u64 *sum, __local u64 *scratch)
 {
     f32 bound[CLS_PIVOTS];
     u64 part[CLS_PIVOTS];

@@ -36,8 +36,8 @@ static inline patching patching_of(const cls_slot *slot, u32 drafts)
 }
 
 /* Token i: its id, and what it adds to its patch. */
-static inline uint2 patching_token(const prepared_row *p, const patching *c, const cls_slot *slot, const slot_state *s,
-                                   u32 i)
+static inline uint2 patching_token(const prepared_row *p, const patching *c, const cls_slot *slot,
+                                   const slot_state *s, u32 i)
 {
     if (i < c->drafts)
         return (uint2)(p->path[i], PATCH_USED | (slot->length + i >= c->from ? PATCH_IN : 0u));
@@ -65,8 +65,8 @@ static inline void add_patch(const prepared_row *p, u32 i, uint2 token)
 }
 
 /* Patches of all tokens; returns which kinds must ask the window, as PATCH_LEAVES() bits. */
-static inline u32 add_patches(const prepared_row *p, const patching *c, const cls_slot *slot, const slot_state *s,
-                              __local uint2 *chunk, __local u64 *scratch)
+static inline u32 add_patches(const prepared_row *p, const patching *c, const cls_slot *slot,
+                              const slot_state *s, __local uint2 *chunk, __local u64 *scratch)
 {
     const u32 lid = LOCAL_ID;
     u32 asks = 0;
@@ -75,7 +75,8 @@ static inline u32 add_patches(const prepared_row *p, const patching *c, const cl
     for (u32 i = lid; i < c->n; i += WGS)
         p->patches[2 * i + 1] = 0;
     for (u32 first = 0; first < c->n; first += WGS) {
-        const uint2 mine = first + lid < c->n ? patching_token(p, c, slot, s, first + lid) : (uint2)(NO_ID, 0u);
+        const uint2 mine =
+            first + lid < c->n ? patching_token(p, c, slot, s, first + lid) : (uint2)(NO_ID, 0u);
         asks |= mine.y;
 #if WGS == 1
         add_patch(p, first, mine);
@@ -99,16 +100,17 @@ typedef struct patch_set {
     u32 bits[2 * CLS_DRAFTS_MOST / 32];
 } patch_set;
 
-#define WORDS_OF(marks, w)                                                                                          \
-    (uint16)((marks)[w.s0], (marks)[w.s1], (marks)[w.s2], (marks)[w.s3], (marks)[w.s4], (marks)[w.s5], (marks)[w.s6], \
-             (marks)[w.s7], (marks)[w.s8], (marks)[w.s9], (marks)[w.sa], (marks)[w.sb], (marks)[w.sc], (marks)[w.sd], \
-             (marks)[w.se], (marks)[w.sf])
+#define WORDS_OF(marks, w) \
+    (uint16)((marks)[w.s0], (marks)[w.s1], (marks)[w.s2], (marks)[w.s3], (marks)[w.s4], \
+             (marks)[w.s5], (marks)[w.s6], (marks)[w.s7], (marks)[w.s8], (marks)[w.s9], \
+             (marks)[w.sa], (marks)[w.sb], (marks)[w.sc], (marks)[w.sd], (marks)[w.se], \
+             (marks)[w.sf])
 
 /* Which of n entries of the ring are of marked tokens, and equal `kind` in the bits of
  * `mask`. Groups of one item take a mark away once its token is found: a frequent one
  * is looked up once. */
-static inline void ask_entries(const prepared_row *p, __global const u32 *ring, u32 n, u32 kind, u32 mask,
-                               patch_set *found)
+static inline void ask_entries(const prepared_row *p, __global const u32 *ring, u32 n, u32 kind,
+                               u32 mask, patch_set *found)
 {
     for (u32 i = LOCAL_ID * 16; i < n; i += WGS * 16) {
         u32 hits = 0;
@@ -118,9 +120,12 @@ static inline void ask_entries(const prepared_row *p, __global const u32 *ring, 
             hits = lane_bits_16((marked != 0) & (((entry ^ kind) & mask) == 0));
         }
         for (u32 k = i; i + 16 > n && k < n; k++)
-            hits |= (bit_of(p->marks, ring[k] & CLS_ENTRY_ID) & (u32)(((ring[k] ^ kind) & mask) == 0)) << (k - i);
+            hits |=
+                (bit_of(p->marks, ring[k] & CLS_ENTRY_ID) & (u32)(((ring[k] ^ kind) & mask) == 0))
+                << (k - i);
         for (; hits != 0; hits &= hits - 1) {
-            const u32 id = ring[i + 31 - clz(hits & (~hits + 1))] & CLS_ENTRY_ID, at = patch_of(p, id) - 1;
+            const u32 id = ring[i + 31 - clz(hits & (~hits + 1))] & CLS_ENTRY_ID,
+                      at = patch_of(p, id) - 1;
             found->bits[at >> 5] |= 1u << (at & 31);
 #if WGS == 1
             p->marks[id >> 5] &= ~(1u << (id & 31));
@@ -130,10 +135,12 @@ static inline void ask_entries(const prepared_row *p, __global const u32 *ring, 
 }
 
 /* Asks what stays of the window for patches that an entry of a kind leaves. */
-static inline void ask_window(const prepared_row *p, const patching *c, const cls_slot *slot, const slot_state *s,
-                              u32 kind, __local uint2 *chunk, __local u64 *scratch)
+static inline void ask_window(const prepared_row *p, const patching *c, const cls_slot *slot,
+                              const slot_state *s, u32 kind, __local uint2 *chunk,
+                              __local u64 *scratch)
 {
-    const u32 from = c->kept % s->n_ring, n = slot->length - c->kept, head = min(n, s->n_ring - from), lid = LOCAL_ID;
+    const u32 from = c->kept % s->n_ring, n = slot->length - c->kept,
+              head = min(n, s->n_ring - from), lid = LOCAL_ID;
     const u32 mask = slot->flags & CLS_SLOT_SCOPE_ALL ? 0u : CLS_ENTRY_OUTPUT;
     patch_set found;
     for (u32 k = 0; k < 2 * CLS_DRAFTS_MOST / 32; k++)
@@ -157,8 +164,8 @@ static inline void ask_window(const prepared_row *p, const patching *c, const cl
 /* ------------------------------------------------------------------- in all */
 
 /* Makes a row's patches, by the whole group. The marks must be 0, and are 0 again. */
-static inline void make_patches(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts, u32 vocab,
-                                __local uint2 *chunk, __local u64 *scratch)
+static inline void make_patches(const prepared_row *p, const cls_slot *slot, const slot_state *s,
+                                u32 drafts, u32 vocab, __local uint2 *chunk, __local u64 *scratch)
 {
     const patching c = patching_of(slot, drafts);
     const u32 asks = add_patches(p, &c, slot, s, chunk, scratch);
@@ -190,7 +197,8 @@ static inline void make_patches(const prepared_row *p, const cls_slot *slot, con
 }
 
 /* Marks what is patched, after all other marks. */
-static inline void mark_patches(const prepared_row *p, const cls_slot *slot, u32 drafts, __local uint2 *chunk)
+static inline void mark_patches(const prepared_row *p, const cls_slot *slot, u32 drafts,
+                                __local uint2 *chunk)
 {
     const u32 n = patching_of(slot, drafts).n, lid = LOCAL_ID;
     for (u32 i = lid; i < n + lid; i += WGS) {

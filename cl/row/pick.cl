@@ -39,43 +39,43 @@ static inline void record_begin(i32 place, i32 invalid_token, cls_row *out)
 
 /* What both begin with. `flags`: the request's; of a row without one nothing of the
  * slot may be read, for another row may be writing it. */
-#define ROW_BEGIN                                                                     \
-    shortlist list = *the_list;                                                       \
-    STEP_LOCALS                                                                       \
-    const u32 tiles = TILES, n = MAX_TILES;                                           \
-    const i32 place = ROW_SLOT(row);                                                  \
-    __global const i32 *const row_key = tile_key + (size_t)row * n;                   \
-    __global u64 *const row_work = work + (size_t)row * tiles;                        \
-    __global f32 *const row_sample = sample + (size_t)row * args->sample_stride;      \
-    __global const cls_slot *const slot = slots + (place >= 0 ? place : 0);           \
-    row_logits r = ROW_VIEW(row, place);                                              \
-    const u32 own_flags = place >= 0 ? slot->flags : 0u;                              \
+#define ROW_BEGIN \
+    shortlist list = *the_list; \
+    STEP_LOCALS \
+    const u32 tiles = TILES, n = MAX_TILES; \
+    const i32 place = ROW_SLOT(row); \
+    __global const i32 *const row_key = tile_key + (size_t)row * n; \
+    __global u64 *const row_work = work + (size_t)row * tiles; \
+    __global f32 *const row_sample = sample + (size_t)row * args->sample_stride; \
+    __global const cls_slot *const slot = slots + (place >= 0 ? place : 0); \
+    row_logits r = ROW_VIEW(row, place); \
+    const u32 own_flags = place >= 0 ? slot->flags : 0u; \
     const u32 flags = has & CLS_ALL_GREEDY ? greedy_flags(own_flags) : own_flags;
 
 /* ... and end with: `done` says that the row needs no search. */
 #if ROW
-#define ROW_DRAFT(done)                                                                                        \
-    if (has & CLS_DRAFTS)                                                                                      \
-        weigh_draft(&r, flags, row_key,                                                                        \
-                    done && !out.none ? draft_after(NODES, PARENTS, row, n_rows) : -1,              \
-                    OF(draft_ids), ROW_DRAFTS, n, row_work, (__global const u32 *)row_sample, &out, list.scratch);
+#define ROW_DRAFT(done) \
+    if (has & CLS_DRAFTS) \
+        weigh_draft(&r, flags, row_key, \
+                    done && !out.none ? draft_after(NODES, PARENTS, row, n_rows) : -1, \
+                    OF(draft_ids), ROW_DRAFTS, n, row_work, (__global const u32 *)row_sample, \
+                    &out, list.scratch);
 #else
 #define ROW_DRAFT(done) (void)flags; /* the search asks no more of them */
 #endif
 #if CHAIN == 2
-#define ROW_MODE                                                                                               \
-    cls_mode made = { 0, 0u, 0u, 0u };                                                                         \
-    next_mode(&r, slot, flags, row_key, &out, &made);                                                          \
-    const int first = !(has & CLS_DRAFTS) &&                                                                   \
-                      first_of_slot(args, flags, slot_map, has, row, place);
+#define ROW_MODE \
+    cls_mode made = {0, 0u, 0u, 0u}; \
+    next_mode(&r, slot, flags, row_key, &out, &made); \
+    const int first = !(has & CLS_DRAFTS) && first_of_slot(args, flags, slot_map, has, row, place);
 #else
-#define ROW_MODE        \
-    const cls_mode made = { 0, 0u, 0u, 0u }; \
+#define ROW_MODE \
+    const cls_mode made = {0, 0u, 0u, 0u}; \
     const int first = 0;
 #endif
-#define ROW_END(done)     \
-    ROW_DRAFT(done)       \
-    ROW_MODE              \
+#define ROW_END(done) \
+    ROW_DRAFT(done) \
+    ROW_MODE \
     FINISH_ROW(&out, row, place, done, first, &made, list.scratch);
 
 /* Whether this step's random number says that XTC cuts. */
@@ -87,8 +87,8 @@ static inline void record_begin(i32 place, i32 invalid_token, cls_row *out)
 #endif
 
 /* What accepting the drawn token makes of the slot's mode. */
-ONE_COPY void next_mode(const row_logits *r, __global const cls_slot *slot, u32 flags, __global const i32 *row_key,
-                        const cls_row *out, cls_mode *m)
+ONE_COPY void next_mode(const row_logits *r, __global const cls_slot *slot, u32 flags,
+                        __global const i32 *row_key, const cls_row *out, cls_mode *m)
 {
     if (out->none || out->state != CLS_ROW_DONE)
         return;
@@ -97,9 +97,12 @@ ONE_COPY void next_mode(const row_logits *r, __global const cls_slot *slot, u32 
         return;
     const f32 top = of_key(out->top_key), z = load_whole(r, (u32)out->token);
     if (flags & CLS_SLOT_MIROSTAT)
-        m->mu = mirostat_next(m->mu, depth_q20(z, top, out->scale) + mass_q20(out->mass, top, out->scale), slot->tau, slot->eta);
+        m->mu = mirostat_next(m->mu,
+                              depth_q20(z, top, out->scale) + mass_q20(out->mass, top, out->scale),
+                              slot->tau, slot->eta);
     if (flags & CLS_SLOT_ADAPTIVE) {
-        const cls_unit unit = tile_unit(row_key, (u32)out->token / CLS_TILE, top, split(top, out->scale).exponent, out->scale);
+        const cls_unit unit = tile_unit(row_key, (u32)out->token / CLS_TILE, top,
+                                        split(top, out->scale).exponent, out->scale);
         const u64 mass = up(u64_from(weight(z, unit.max, out->scale, unit.fraction)), unit.shift);
         mode_adapt(m, probability_q30(mass, out->mass), slot->adaptive_decay);
     }
@@ -107,9 +110,9 @@ ONE_COPY void next_mode(const row_logits *r, __global const cls_slot *slot, u32 
 
 /* The mass of the set in row_work[], where it is no list: by tiles, as whoever has
  * the whole row takes it. `last`: whose masses the pass has. */
-ONE_COPY u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 tiles, const chain_state *c,
-                        const cut *last, f32 pass_scale, __global const u64 *row_pass, __global u64 *row_work,
-                        const shortlist *list)
+ONE_COPY u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 tiles,
+                        const chain_state *c, const cut *last, f32 pass_scale,
+                        __global const u64 *row_pass, __global u64 *row_work, const shortlist *list)
 {
     const measure m = measure_of(0, of_key(c->set.top_key), c->scale);
     const u64 mass = last->pivot >= 0 && c->scale == pass_scale
@@ -120,8 +123,9 @@ ONE_COPY u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 ti
 }
 
 /* Puts adaptive p's weights in place of the set's masses; returns their sum. */
-ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot, __global const i32 *row_key, u32 tiles,
-                       int listed, __global u64 *row_work, shortlist *list, chain_state *c, cls_row *out)
+ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot,
+                       __global const i32 *row_key, u32 tiles, int listed, __global u64 *row_work,
+                       shortlist *list, chain_state *c, cls_row *out)
 {
     c->set.adapted = 1;
     c->set.mass = out->mass;
@@ -130,8 +134,8 @@ ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot, __glo
         adapt_list(list, c->kept, &c->set);
         out->adapted = list_mass(list, c->kept);
     } else {
-        out->adapted =
-            adapt_row(r, row_key, tiles, of_key(c->set.top_key), c->scale, &c->set, row_work, list->scratch);
+        out->adapted = adapt_row(r, row_key, tiles, of_key(c->set.top_key), c->scale, &c->set,
+                                 row_work, list->scratch);
         BARRIER();
     }
     out->least = c->set.least;
@@ -139,7 +143,8 @@ ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot, __glo
 }
 
 /* Takes what is known of the set into the record: of a list its cut and its mass. */
-static inline void record_set(__global const i32 *row_key, int listed, shortlist *list, chain_state *c, cls_row *out)
+static inline void record_set(__global const i32 *row_key, int listed, shortlist *list,
+                              chain_state *c, cls_row *out)
 {
     out->state = CLS_ROW_DONE;
     out->scale = c->scale;
@@ -168,9 +173,10 @@ static inline void record_set(__global const i32 *row_key, int listed, shortlist
 
 /* Draws from the set that a chain has left: a list (listed), or what has its
  * masses in row_work[] and out->mass. */
-ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot, __global const i32 *row_key, u32 tiles,
-                         int listed, u64 bits, i32 invalid_token, __global u64 *row_work,
-                         __global f32 *row_sample, shortlist *list, chain_state *c, cls_row *out)
+ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot,
+                         __global const i32 *row_key, u32 tiles, int listed, u64 bits,
+                         i32 invalid_token, __global u64 *row_work, __global f32 *row_sample,
+                         shortlist *list, chain_state *c, cls_row *out)
 {
     record_set(row_key, listed, list, c, out);
     u64 drawable = out->mass;
@@ -184,9 +190,10 @@ ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot, __g
         out->token = draw_list(list, c->kept, out->drawn);
     else
 #endif
-        out->token = draw_row(r, row_key, row_work, tiles, of_key(c->set.top_key), c->scale, &c->set, out->drawn,
-                              list->scratch);
-    if (out->token < 0) { /* never, by the arithmetic; but a device may cut loops short (llvmpipe) */
+        out->token = draw_row(r, row_key, row_work, tiles, of_key(c->set.top_key), c->scale,
+                              &c->set, out->drawn, list->scratch);
+    if (out->token <
+        0) { /* never, by the arithmetic; but a device may cut loops short (llvmpipe) */
         out->token = invalid_token;
         out->status |= CLS_STATUS_UNFIT;
         out->none = 1;
@@ -194,7 +201,8 @@ ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot, __g
 #if CHAIN == 2
     if (LOCAL_ID == 0 && c->listed) {
         u32 at = 0;
-        SHORT_LOOP for (u32 i = 0; i < list->n; i++)
+        SHORT_LOOP
+        for (u32 i = 0; i < list->n; i++)
             if ((u32)list->rank[i] < c->kept)
                 ((__global u32 *)row_sample)[at++] = (u32)list->id[i];
     }

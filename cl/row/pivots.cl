@@ -14,8 +14,8 @@ static inline u32 sample_id(u32 vocab, u32 j)
 }
 
 /* The sampled weight deeper than each of four depths. */
-static inline void sample_deeper(__global const f32 *deep, __global const f32 *weighs, u32 n, const f32 *at, f32 *sum,
-                                 __local u64 *scratch)
+static inline void sample_deeper(__global const f32 *deep, __global const f32 *weighs, u32 n,
+                                 const f32 *at, f32 *sum, __local u64 *scratch)
 {
     FV s0 = (FV)(0.0f), s1 = s0, s2 = s0, s3 = s0;
     for (u32 j = LOCAL_ID * VEC; j < n; j += WGS * VEC) {
@@ -34,8 +34,8 @@ static inline void sample_deeper(__global const f32 *deep, __global const f32 *w
 /* Samples a row: how deep each sampled token lies and what it weighs (1 each, where
  * counts are measured). Returns the greatest depth that weighs anything, and in *sum
  * what all weigh. */
-static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __global f32 *deep, __global f32 *weighs,
-                             f32 *sum, __local u64 *scratch)
+static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __global f32 *deep,
+                             __global f32 *weighs, f32 *sum, __local u64 *scratch)
 {
     const f32 fraction = split(m->row_max, m->scale).fraction;
     f32 deepest = 0.0f, mine = 0.0f;
@@ -57,8 +57,8 @@ static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __glo
 
 /* How uncertain it is that the tail under a depth has its weight: the root of its
  * weights, squared; of counts, of how many they are. */
-static inline f32 sample_spread(__global const f32 *deep, __global const f32 *weighs, u32 n, f32 low,
-                                const measure *m, f32 wanted_count, __local u64 *scratch)
+static inline f32 sample_spread(__global const f32 *deep, __global const f32 *weighs, u32 n,
+                                f32 low, const measure *m, f32 wanted_count, __local u64 *scratch)
 {
     FV squares = (FV)(0.0f);
     for (u32 j = LOCAL_ID * VEC; j < n; j += WGS * VEC) {
@@ -74,14 +74,14 @@ static inline f32 sample_spread(__global const f32 *deep, __global const f32 *we
  * so a head that the sample misses does no harm. Counts from the head: the
  * tail may be -inf. Floats, because it is only a guess. `sample` takes
  * 2 * sample_size() floats. */
-ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u64 total, __global f32 *sample,
-                           i32 *pivot, __local u64 *scratch)
+ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u64 total,
+                           __global f32 *sample, i32 *pivot, __local u64 *scratch)
 {
     const u32 n = sample_size(r->vocab);
     const f32 share = (f32)n / (f32)r->vocab;
     __global f32 *const deep = sample, *const weighs = sample + n;
     f32 sum, wanted, spread = 0.0f;
-    f32 lo[CLS_PIVOTS] = { 0.0f, 0.0f, 0.0f, 0.0f }, hi[CLS_PIVOTS] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    f32 lo[CLS_PIVOTS] = {0.0f, 0.0f, 0.0f, 0.0f}, hi[CLS_PIVOTS] = {0.0f, 0.0f, 0.0f, 0.0f};
     const f32 deepest = sample_row(r, m, n, deep, weighs, &sum, scratch);
     if (m->counts)
         wanted = LARGER(sum - u64_to_f32(target) * share, 0.0f);
@@ -92,7 +92,7 @@ ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u6
      * wanted -2.4, -0.6, +0.6, +2.4 spreads, all four at once: between the inner two
      * lies the cut of 45 % of rows, some 900 tokens apart where 78,000 of 128,256 are
      * kept; beyond the outer two that of 2 %. */
-    const f32 away[CLS_PIVOTS] = { -2.4f, -0.6f, 0.6f, 2.4f };
+    const f32 away[CLS_PIVOTS] = {-2.4f, -0.6f, 0.6f, 2.4f};
     f32 low = 0.0f, high = deepest;
     for (u32 round = 0; round < 5 + 13; round++) {
         const int spreads = round >= 5;

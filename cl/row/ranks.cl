@@ -15,7 +15,8 @@ static inline u32 order_keys(shortlist *list, __local i32 *edge)
         if (place < list->n) {
             from = (u32)list->order[place];
             const i32 key = list->key[from];
-            is_new = key != CLS_KEY_NONE && (place == 0 || list->key[list->order[place - 1]] != key);
+            is_new =
+                key != CLS_KEY_NONE && (place == 0 || list->key[list->order[place - 1]] != key);
         }
         const u32 at = edges + wg_scan_u32(is_new, list->scratch, &sum);
         if (is_new)
@@ -35,7 +36,7 @@ static inline u32 order_keys(shortlist *list, __local i32 *edge)
  * against the one key or among all of them. All that buckets need is that the number of a token's
  * bucket never decreases as its logit falls: so it does not matter how the device rounds. 4,096
  * of them leave a tenth of the tokens of 256 keys to be looked up, where logits are float32. */
-#define BUCKETS 4096 /* and one for tokens that reach no key */
+#define BUCKETS 4096      /* and one for tokens that reach no key */
 #define WAITS 0x80000000u /* with a bucket's number of tokens: a key lies in it */
 #define CROWDED 0u        /* in place of its edge: several do */
 #define BATCH (8 * CLS_MAX_TILE)
@@ -48,14 +49,18 @@ typedef struct buckets {
 
 typedef struct key_table {
     __local u32 *edge;  /* the float before each key, as an integer of the same order; descending */
-    __local i32 *count; /* of each key the tokens that reach it; first, tokens looked up that reach none above it */
+    __local i32 *count; /* of each key the tokens that reach it; first, tokens looked up that reach
+                           none above it */
     u32 edges;
-    f32 top, per;       /* where the buckets begin, and how many there are to a unit */
-    f32 under;          /* what every token that reaches a key lies above */
+    f32 top, per; /* where the buckets begin, and how many there are to a unit */
+    f32 under;    /* what every token that reaches a key lies above */
 } key_table;
 
 static inline u32 ordered_bits(f32 x) { return (u32)key_of(x) ^ 0x80000000u; }
-static inline f32 edge_float(const key_table *t, u32 i) { return of_key((i32)(t->edge[i] ^ 0x80000000u)); }
+static inline f32 edge_float(const key_table *t, u32 i)
+{
+    return of_key((i32)(t->edge[i] ^ 0x80000000u));
+}
 
 /* The bucket of a logit. Comparisons put NaN, which an infinite range makes, into the first. */
 static inline u32 bucket_of(const key_table *t, f32 x)
@@ -76,7 +81,8 @@ static inline void bucket_range(key_table *t)
     const u32 n = t->edges, some = n / 16;
     const f32 most = edge_float(t, 0), least = edge_float(t, n - 1);
     const f32 high = edge_float(t, some), low = edge_float(t, n - 1 - some), width = high - low;
-    const f32 top = high + width < most ? high + width : most, bottom = low - width > least ? low - width : least;
+    const f32 top = high + width < most ? high + width : most,
+              bottom = low - width > least ? low - width : least;
     t->top = top;
     t->per = top > bottom ? (f32)(BUCKETS - 1) / (top - bottom) : 0.0f;
     t->under = least;
@@ -102,41 +108,44 @@ static inline void buckets_begin(key_table *t, buckets *b)
  * that it reaches has one more. At most LIST / 2 keys; no loop over them, which for each token
  * would make more trips than there may be. */
 #define FIND(step) at += at + step <= t->edges && x <= t->edge[at + step - 1] ? step : 0u;
-ONE_COPY void buckets_look_up(const key_table *t, const u32 *bits, const i32 *place, const u32 *waiting, u32 n,
-                              buckets *b)
+ONE_COPY void buckets_look_up(const key_table *t, const u32 *bits, const i32 *place,
+                              const u32 *waiting, u32 n, buckets *b)
 {
-    SHORT_LOOP for (u32 i = 0; i < n; i++) {
+    SHORT_LOOP
+    for (u32 i = 0; i < n; i++) {
         const u32 x = bits[waiting[i]], its = (u32)place[waiting[i]], edge = b->edge[its];
         if (edge != CROWDED) {
             b->reached[its] += x > edge;
         } else {
             u32 at = 0;
+            /* clang-format off */
             FIND(512u) FIND(512u) FIND(256u) FIND(128u) FIND(64u) FIND(32u)
             FIND(16u) FIND(8u) FIND(4u) FIND(2u) FIND(1u)
-            t->count[at]++;
+                /* clang-format on */
+                t->count[at]++;
         }
     }
 }
 
-#define GANG_PLACE(g)                                                                                      \
-    {                                                                                                      \
-        const IV in = x[g] > table.under, raw = AS_IV(x[g]);                                               \
-        VSTORE(AS_UV(raw ^ ((raw >> 31) & 0x7fffffff)) ^ 0x80000000u, bits + held + v + g * VEC);          \
-        VSTORE(in ? buckets_of(&table, x[g]) : (IV)(BUCKETS), place + held + v + g * VEC);                 \
+#define GANG_PLACE(g) \
+    { \
+        const IV in = x[g] > table.under, raw = AS_IV(x[g]); \
+        VSTORE(AS_UV(raw ^ ((raw >> 31) & 0x7fffffff)) ^ 0x80000000u, bits + held + v + g * VEC); \
+        VSTORE(in ? buckets_of(&table, x[g]) : (IV)(BUCKETS), place + held + v + g * VEC); \
     }
 /* Whether a token waits is the first bit of its bucket's number: no branch. */
-#define COUNT_ONE(j)                                      \
-    {                                                     \
-        const u32 at = (u32)place[v + j];                 \
-        const u32 before = b->tokens[at];                 \
-        b->tokens[at] = before + 1;                       \
-        waiting[n_waiting] = v + j;                       \
-        n_waiting += before >> 31;                        \
+#define COUNT_ONE(j) \
+    { \
+        const u32 at = (u32)place[v + j]; \
+        const u32 before = b->tokens[at]; \
+        b->tokens[at] = before + 1; \
+        waiting[n_waiting] = v + j; \
+        n_waiting += before >> 31; \
     }
 #define COUNT_FOUR(j) COUNT_ONE(j) COUNT_ONE(j + 1) COUNT_ONE(j + 2) COUNT_ONE(j + 3)
 
-ONE_COPY void buckets_count(const key_table *the_table, const row_logits *r, __global const i32 *row_key, u32 n,
-                            buckets *b)
+ONE_COPY void buckets_count(const key_table *the_table, const row_logits *r,
+                            __global const i32 *row_key, u32 n, buckets *b)
 {
     const key_table table = *the_table;
     const i32 least_key = key_of(table.under);
@@ -151,7 +160,8 @@ ONE_COPY void buckets_count(const key_table *the_table, const row_logits *r, __g
             load_gang(r, m * CLS_MAX_TILE + v, VEC, kind, x);
             EACH_GANG(GANG_PLACE)
         }
-        SHORT_LOOP for (u32 v = held; v < held + CLS_MAX_TILE; v += 16) {
+        SHORT_LOOP
+        for (u32 v = held; v < held + CLS_MAX_TILE; v += 16) {
             COUNT_FOUR(0) COUNT_FOUR(4) COUNT_FOUR(8) COUNT_FOUR(12)
         }
         held += CLS_MAX_TILE;
@@ -181,11 +191,11 @@ static inline void buckets_sum(key_table *t, const buckets *b)
     }
 }
 
-ONE_COPY void count_by_buckets(const row_logits *r, __global const i32 *row_key, u32 n, __local i32 *edge, u32 edges,
-                               __local i32 *count)
+ONE_COPY void count_by_buckets(const row_logits *r, __global const i32 *row_key, u32 n,
+                               __local i32 *edge, u32 edges, __local i32 *count)
 {
     buckets b;
-    key_table table = { (__local u32 *)edge, count, edges, 0.0f, 0.0f, 0.0f };
+    key_table table = {(__local u32 *)edge, count, edges, 0.0f, 0.0f, 0.0f};
     buckets_begin(&table, &b);
     buckets_count(&table, r, row_key, n, &b);
     buckets_sum(&table, &b);
@@ -195,8 +205,8 @@ ONE_COPY void count_by_buckets(const row_logits *r, __global const i32 *row_key,
 /* Of each of `edges` keys, descending, how many tokens of the row reach it: count[], by the
  * whole group: in a read of the row for four of them, or where one item has memory for buckets
  * (and the keys would take it more than two reads) in one for all. */
-static inline void count_keys(const row_logits *r, __global const i32 *row_key, u32 n, __local i32 *edge, u32 edges,
-                              __local i32 *count, shortlist *list)
+static inline void count_keys(const row_logits *r, __global const i32 *row_key, u32 n,
+                              __local i32 *edge, u32 edges, __local i32 *count, shortlist *list)
 {
 #ifdef COUNTS_BY_BUCKETS
     if (edges > 8) {

@@ -12,8 +12,9 @@ typedef struct residual {
     u64 reach;
 } residual;
 
-static inline void residual_of(const row_logits *r, const cls_row *out, u32 flags, __global const u32 *row_ids,
-                               const draft_rows *d, u32 n, u32 draft, u32 drafted, u64 reach, residual *w)
+static inline void residual_of(const row_logits *r, const cls_row *out, u32 flags,
+                               __global const u32 *row_ids, const draft_rows *d, u32 n, u32 draft,
+                               u32 drafted, u64 reach, residual *w)
 {
     report_final(r, out, flags, row_ids, &w->t);
     w->d = *d;
@@ -27,7 +28,8 @@ static inline void residual_of(const row_logits *r, const cls_row *out, u32 flag
 }
 
 /* The residual of the tokens of a vector, as far as they are there, in lane[]. */
-static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_unit *unit, const cls_unit *its, u64 *lane)
+static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_unit *unit,
+                                  const cls_unit *its, u64 *lane)
 {
     f32 x[VEC];
     VSTORE(load_v(&w->t.r, i, kind), x);
@@ -46,7 +48,8 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
 }
 
 /* A tile's units, the row's and the draft's; 0 if nothing of it is in the set. */
-static inline int residual_units(const residual *w, __global const i32 *row_key, u32 tile, cls_unit *unit, cls_unit *its)
+static inline int residual_units(const residual *w, __global const i32 *row_key, u32 tile,
+                                 cls_unit *unit, cls_unit *its)
 {
     const i32 key = tile_max_key(row_key, tile);
     its->max = its->fraction = 0.0f;
@@ -60,7 +63,8 @@ static inline int residual_units(const residual *w, __global const i32 *row_key,
 }
 
 /* The token of a tile whose interval holds `drawn`, by the whole group. */
-static inline i32 residual_draw(const residual *w, __global const i32 *row_key, u32 tile, u64 drawn, __local u64 *scratch)
+static inline i32 residual_draw(const residual *w, __global const i32 *row_key, u32 tile, u64 drawn,
+                                __local u64 *scratch)
 {
     const u32 stretch = (TILE_VECTORS + WGS - 1) / WGS;
     const u32 first = min(LOCAL_ID * stretch, (u32)TILE_VECTORS);
@@ -72,7 +76,8 @@ static inline i32 residual_draw(const residual *w, __global const i32 *row_key, 
     residual_units(w, row_key, tile, &unit, &its);
     /* First what each item's stretch has, then, in one of them, where it is. */
     for (u32 round = 0; round < 2; round++) {
-        const int here = round == 0 || (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine)));
+        const int here =
+            round == 0 || (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine)));
         for (u32 v = first; v < last && here && token < 0; v++) {
             residual_lanes(w, tile * CLS_TILE + v * VEC, kind, &unit, &its, lane);
             for (u32 j = 0; j < VEC; j++) {
@@ -93,5 +98,6 @@ static inline i32 residual_draw(const residual *w, __global const i32 *row_key, 
 /* Whether drafts of a request are judged by probabilities. */
 static inline int is_judged(u32 flags, u32 stopped, u32 has)
 {
-    return !stopped && !(has & CLS_ALL_GREEDY) && !(flags & (CLS_SLOT_GREEDY | CLS_SLOT_MODES | CLS_SLOT_DECAYS));
+    return !stopped && !(has & CLS_ALL_GREEDY) &&
+           !(flags & (CLS_SLOT_GREEDY | CLS_SLOT_MODES | CLS_SLOT_DECAYS));
 }

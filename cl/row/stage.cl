@@ -10,8 +10,8 @@
 
 /* What bounds a truncated row from below before its chain has run. */
 typedef struct stage_bound {
-    u32 k;      /* so many tokens suffice; 0: no such number */
-    i32 lowest; /* no token below this key does */
+    u32 k;                  /* so many tokens suffice; 0: no such number */
+    i32 lowest;             /* no token below this key does */
     int bounded, champions; /* by `lowest`; by top-p over the untouched row */
     int first, open;        /* no truncation came before; what comes next may bound, too */
     f32 scale;
@@ -62,7 +62,7 @@ typedef struct row_stage {
     f32 top, scale; /* of the set: its largest logit, the scale in force */
     u32 tokens;     /* of the set, and its mass; neither of an untouched row that has the pass */
     u64 mass;
-    int coin;       /* XTC's */
+    int coin; /* XTC's */
     /* The answer. */
     int ask, counts; /* counts: `target` is a number of tokens, not a mass */
     i32 key;

@@ -38,7 +38,8 @@ static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u3
 static inline u32 list_from(__global const u32 *ids, u32 n, u32 id)
 {
     u32 lo = 0, hi = n;
-    SHORT_LOOP while (lo < hi) {
+    SHORT_LOOP
+    while (lo < hi) {
         const u32 mid = (lo + hi) / 2;
         if (ids[mid] < id)
             lo = mid + 1;
@@ -68,7 +69,8 @@ static inline uint2 list_word(__global const u32 *ids, u32 i, u32 last)
         return (uint2)(1u << (ids[i] & 31), 1u);
     const uint16 a = vload16(0, ids + i), b = vload16(1, ids + i);
     const int16 in_a = (a >> 5) == ids[i] >> 5, in_b = (b >> 5) == ids[i] >> 5;
-    const uint16 bits = (as_uint16(in_a) & (uint16)(1u) << (a & 31)) | (as_uint16(in_b) & (uint16)(1u) << (b & 31));
+    const uint16 bits =
+        (as_uint16(in_a) & (uint16)(1u) << (a & 31)) | (as_uint16(in_b) & (uint16)(1u) << (b & 31));
     return (uint2)((u32)fold_or16(as_int16(bits)), (u32)-fold_isum16(in_a + in_b));
 }
 
@@ -141,31 +143,39 @@ static inline u32 entries_have(__global const u32 *ring, u32 n, u32 entry, u32 m
         rest |= (u32)(((ring[i] ^ entry) & mask) == 0);
     return rest | (u32)(fold_or16(found) != 0);
 }
-static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags, __local u64 *scratch)
+static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags,
+                           __local u64 *scratch)
 {
     const u32 from = first % s->n_ring, n = last - first, head = min(n, s->n_ring - from);
     const u32 mask = CLS_ENTRY_ID | (flags & CLS_SLOT_SCOPE_ALL ? 0u : CLS_ENTRY_OUTPUT);
-    return entries_have(s->ring + from, head, entry, mask) | entries_have(s->ring, n - head, entry, mask);
+    return entries_have(s->ring + from, head, entry, mask) |
+           entries_have(s->ring, n - head, entry, mask);
 }
 #else
-static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags, __local u64 *scratch)
+static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags,
+                           __local u64 *scratch)
 {
     u32 found = 0;
     for (u32 i = first + LOCAL_ID; i < last; i += WGS) {
         const u32 other = s->ring[i % s->n_ring];
-        found |= ((other ^ entry) & CLS_ENTRY_ID) == 0 && entry_counts(other, flags) == entry_counts(entry, flags);
+        found |= ((other ^ entry) & CLS_ENTRY_ID) == 0 &&
+                 entry_counts(other, flags) == entry_counts(entry, flags);
     }
     return wg_uor(found, scratch);
 }
 #endif
 
-/* Whether a token ends its request as the output's `outputs`-th: cls_row_status bits. Before min_tokens
- * stop ids, which are banned then, stop nothing where they come from elsewhere. */
-static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id, u32 outputs)
+/* Whether a token ends its request as the output's `outputs`-th: cls_row_status bits. Before
+ * min_tokens stop ids, which are banned then, stop nothing where they come from elsewhere. */
+static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id,
+                               u32 outputs)
 {
-    if (outputs >= slot->min_tokens && list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop)
+    if (outputs >= slot->min_tokens &&
+        list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop)
         return CLS_STATUS_STOPPED;
-    return slot->max_tokens != 0 && outputs >= slot->max_tokens ? CLS_STATUS_STOPPED | CLS_STATUS_LENGTH : 0u;
+    return slot->max_tokens != 0 && outputs >= slot->max_tokens
+               ? CLS_STATUS_STOPPED | CLS_STATUS_LENGTH
+               : 0u;
 }
 
 /* Whether a request has ended: with its latest token, or by their number. */
@@ -205,8 +215,8 @@ static inline void mode_load(const slot_state *s, u32 at, cls_mode *mode)
 /* An output token enters a slot, by the whole group; `active` is the same for
  * all of it. What leaves the window leaves the counts. `made`: the mode that the
  * token's own draw makes, if it was drawn; NULL: if it is the pending one. */
-ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __global const u32 *lists, u32 id,
-                           int active, const cls_mode *made, __local u64 *scratch)
+ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __global const u32 *lists,
+                           u32 id, int active, const cls_mode *made, __local u64 *scratch)
 {
     /* The slot is read where it lies: a copy of it would fill an item's registers. */
 #if ROW
@@ -233,7 +243,8 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
 #if ROW
         if (leaves)
             state_drop(s, leaving, flags,
-                       !others && !(((leaving ^ entry) & CLS_ENTRY_ID) == 0 && entry_counts(leaving, flags)));
+                       !others && !(((leaving ^ entry) & CLS_ENTRY_ID) == 0 &&
+                                    entry_counts(leaving, flags)));
 #endif
         s->ring[length % s->n_ring] = entry;
         cls_mode mode = slot->mode;
@@ -246,7 +257,9 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
             mode = slot->next;
         mode.top_p = top_p;
         if (flags & CLS_SLOT_DECAYS)
-            mode.top_p = slot->reset_id == (i32)id ? slot->top_p : top_p_decayed(top_p, slot->decay, slot->top_p_least);
+            mode.top_p = slot->reset_id == (i32)id
+                             ? slot->top_p
+                             : top_p_decayed(top_p, slot->decay, slot->top_p_least);
         slot->mode = mode;
 #endif
         slot->pending = -1;

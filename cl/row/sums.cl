@@ -3,8 +3,8 @@
 #include "row/measure.cl"
 
 /* A sum over what the row reads as, by the whole group; items own whole tiles. */
-ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles, u32 what, f32 top, f32 scale,
-                     __local u64 *scratch)
+ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles, u32 what, f32 top,
+                     f32 scale, __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = u64_from(0);
@@ -27,7 +27,8 @@ ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles
 }
 
 /* How many tokens have a key. */
-ONE_COPY u32 key_count(const row_logits *r, __global const i32 *row_key, u32 n, i32 key, __local u64 *scratch)
+ONE_COPY u32 key_count(const row_logits *r, __global const i32 *row_key, u32 n, i32 key,
+                       __local u64 *scratch)
 {
     const f32 under = above(key - 1), over = above(key);
     IV count = (IV)(0);

@@ -58,17 +58,20 @@ static inline u32 tile_touched(const row_logits *r, u32 tile)
     IV touched = (IV)(0);
 #if ROW
     for (u32 w = tile * (CLS_TILE / 32); w < (tile + 1) * (CLS_TILE / 32); w += VEC)
-        touched |= VLOAD((__global const i32 *)r->touching[0] + w) | VLOAD((__global const i32 *)r->touching[1] + w);
-    for (u32 w = tile * (CLS_TILE / 32); (r->touched & TOUCHED_BIASES) && w < (tile + 1) * (CLS_TILE / 32); w += VEC)
+        touched |= VLOAD((__global const i32 *)r->touching[0] + w) |
+                   VLOAD((__global const i32 *)r->touching[1] + w);
+    for (u32 w = tile * (CLS_TILE / 32);
+         (r->touched & TOUCHED_BIASES) && w < (tile + 1) * (CLS_TILE / 32); w += VEC)
         touched |= VLOAD((__global const i32 *)r->list + w);
 #endif
     return (u32)CAT(fold_or, VEC)(touched);
 }
 /* How a tile's vectors are to be loaded, once it was surveyed. */
-#define TILE_ANY 0   /* with everything */
-#define TILE_PLAIN 1 /* as they lie. NaN compares false and weighs nothing, subnormals make no
-                        difference (above()); only a tile with +inf must be cleaned */
-#define TILE_OPEN 2  /* cleaned, with biases and penalties */
+#define TILE_ANY 0 /* with everything */
+#define TILE_PLAIN \
+    1               /* as they lie. NaN compares false and weighs nothing, subnormals make no \
+                       difference (above()); only a tile with +inf must be cleaned */
+#define TILE_OPEN 2 /* cleaned, with biases and penalties */
 static inline int tile_kind(const row_logits *r, u32 tile)
 {
     if (!tile_is_open(r, tile, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))
@@ -94,12 +97,16 @@ static inline FV load_above(const row_logits *r, u32 i, int kind, f32 least)
 {
     return kind == TILE_PLAIN ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_OPEN, least);
 }
-static inline FV load_v(const row_logits *r, u32 i, int kind) { return load_above(r, i, kind, CLS_MASKED); }
+static inline FV load_v(const row_logits *r, u32 i, int kind)
+{
+    return load_above(r, i, kind, CLS_MASKED);
+}
 
 /* A gang of vectors, `stride` tokens apart. */
 #define GANG_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
 #define GANG_COPY(g) x[g] = adjusted[g];
-static inline __attribute__((always_inline)) void load_gang(const row_logits *r, u32 i, u32 stride, int kind, FV *x)
+static inline __attribute__((always_inline)) void load_gang(const row_logits *r, u32 i, u32 stride,
+                                                            int kind, FV *x)
 {
     if (kind == TILE_PLAIN) {
         EACH_GANG(GANG_PLAIN)
@@ -132,8 +139,8 @@ static inline u64 summary_of(u64 a, u64 b)
     return u64_make(u64_hi(a) | u64_hi(b), (u32)max((i32)u64_lo(a), (i32)u64_lo(b)));
 }
 DEFINE_WG_REDUCE(wg_summary, u64, sg_u64, summary_of)
-static inline i32 row_summary(__global const u32 *tile_flags, __global const i32 *row_key, u32 tiles, u32 *flags,
-                              __local u64 *scratch)
+static inline i32 row_summary(__global const u32 *tile_flags, __global const i32 *row_key,
+                              u32 tiles, u32 *flags, __local u64 *scratch)
 {
     IV most = (IV)(CLS_KEY_NONE);
     u32 mine = 0;
@@ -141,7 +148,8 @@ static inline i32 row_summary(__global const u32 *tile_flags, __global const i32
         const IV k = VLOAD(row_key + i);
         most = most > k ? most : k;
     }
-    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS)
+    SHORT_LOOP
+    for (u32 t = LOCAL_ID; t < tiles; t += WGS)
         mine |= tile_flags[t];
     const u64 all = wg_summary(u64_make(mine, (u32)IMAX(most)), scratch);
     *flags = u64_hi(all);
@@ -157,12 +165,13 @@ ONE_COPY cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 
 }
 
 /* Brings the tiles' masses to row units in out[tiles]; returns their sum. */
-ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles, f32 row_max,
-                       f32 scale, __global u64 *out, __local u64 *scratch)
+ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles,
+                       f32 row_max, f32 scale, __global u64 *out, __local u64 *scratch)
 {
     const i32 exponent = split(row_max, scale).exponent;
     u64 total = u64_from(0);
-    SHORT_LOOP for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
+    SHORT_LOOP
+    for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const i32 key = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (key != CLS_KEY_NONE)

@@ -14,12 +14,13 @@
 
 /* Runs the chain from stage c->at over the sorted list. Returns 0 if the list
  * cannot serve it: if more of the row must be known, or may be kept. */
-ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list, __global const i32 *row_key,
-                           const row_logits *r, int coin, __global const i32 *infill, u32 n_end, chain_state *c,
-                           cls_row *out)
+ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list,
+                           __global const i32 *row_key, const row_logits *r, int coin,
+                           __global const i32 *infill, u32 n_end, chain_state *c, cls_row *out)
 {
-    list_stage w = { slot, list, row_key, r, c, out, 0.0f, u64_from(0), CLS_KEY_INF };
-    SHORT_LOOP for (; chain_stage(slot, c->at) != CLS_STAGE_END; c->at++) {
+    list_stage w = {slot, list, row_key, r, c, out, 0.0f, u64_from(0), CLS_KEY_INF};
+    SHORT_LOOP
+    for (; chain_stage(slot, c->at) != CLS_STAGE_END; c->at++) {
         const u32 stage = chain_stage(slot, c->at);
         const int of_mass = STAGE_IS(stage, STAGES_OF_MASS);
         if (stage == CLS_STAGE_TEMPERATURE) {

@@ -17,20 +17,20 @@
 /* One row's logits as the step sees them. */
 typedef struct row_logits {
     __global const logit *x;
-    __global const u32 *mask;       /* at the row's mask, or its bytes */
-    __global const f32 *bias;       /* at the row's dense bias, or its halves */
-    __global const u32 *flags;      /* of its mass tiles; set by the survey */
-    __global const u32 *list;       /* its biases: bias_row_place() */
-    i32 allowed;                    /* from there to the bitmap of its allowed ids */
-    __global const u32 *touching[2]; /* bitmaps of the tokens that penalties, and what was prepared, can
-                                        change; twice the one if there is one */
+    __global const u32 *mask;        /* at the row's mask, or its bytes */
+    __global const f32 *bias;        /* at the row's dense bias, or its halves */
+    __global const u32 *flags;       /* of its mass tiles; set by the survey */
+    __global const u32 *list;        /* its biases: bias_row_place() */
+    i32 allowed;                     /* from there to the bitmap of its allowed ids */
+    __global const u32 *touching[2]; /* bitmaps of the tokens that penalties, and what was prepared,
+                                        can change; twice the one if there is one */
     slot_state state;
     prepared_row prepared;
     u32 vocab;
     u32 mask_width; /* elements */
-    u32 masked;     /* CLS_HAS_MASK, or that and CLS_MASK_BYTES; and CLS_MASK_LIST: `allowed`, too */
-    u32 dense;      /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
-    u32 touched;    /* TOUCHED_*: how the slot changes logits, if it does */
+    u32 masked;  /* CLS_HAS_MASK, or that and CLS_MASK_BYTES; and CLS_MASK_LIST: `allowed`, too */
+    u32 dense;   /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
+    u32 touched; /* TOUCHED_*: how the slot changes logits, if it does */
     __global const cls_slot *slot;
     /* What a chain has left of the row, once it is narrowed: as in cls_row. */
     u32 narrowed;
@@ -38,48 +38,52 @@ typedef struct row_logits {
 } row_logits;
 
 /* What all kernels of a step are given; the host sets these arguments first. */
-#define STEP_ARGS                                                                                        \
-    __global const cls_args *args, __global const logit *logits, __global const u32 *mask,               \
-    __global const f32 *bias, __global cls_slot *slots, __global u32 *state, __global const u32 *lists,  \
-    __global u32 *prepared, __global const i32 *slot_map, __global const i32 *mask_map,                  \
-    __global const i32 *bias_map, __global i32 *tile_key, __global u64 *tile_mass,                       \
-    __global u32 *tile_flags, __global cls_row *rows
+#define STEP_ARGS \
+    __global const cls_args *args, __global const logit *logits, __global const u32 *mask, \
+        __global const f32 *bias, __global cls_slot *slots, __global u32 *state, \
+        __global const u32 *lists, __global u32 *prepared, __global const i32 *slot_map, \
+        __global const i32 *mask_map, __global const i32 *bias_map, __global i32 *tile_key, \
+        __global u64 *tile_mass, __global u32 *tile_flags, __global cls_row *rows
 
-#define STEP_NAMES                                                                                       \
-    args, logits, mask, bias, slots, state, lists, prepared, slot_map, mask_map, bias_map, tile_key,     \
-        tile_mass, tile_flags, rows
+#define STEP_NAMES \
+    args, logits, mask, bias, slots, state, lists, prepared, slot_map, mask_map, bias_map, \
+        tile_key, tile_mass, tile_flags, rows
 
 /* What kernels ask again and again, for compilers read args anew after every store. */
 #define STEP_LOCALS const u32 vocab = args->vocab, has = args->has;
 
-/* Kernels whose rows may share rows of logits have a map more; those of drafts say that there is none. */
+/* Kernels whose rows may share rows of logits have a map more; those of drafts say that there is
+ * none. */
 #define ROWS_ARGS STEP_ARGS, LOGITS_MAP_ARGS
 #define ROWS_NAMES STEP_NAMES, logits_map
 #define LOGITS_ROW(row) mapped_logits(args, logits_map, has, row)
 
 /* The slot of a row, -1 to skip it, -2 where the maps name nothing valid. */
 #if ROW
-#define ROW_SLOT(row)                                                                             \
-    (map_is_valid(OF(mask_map), args->mask_rows, has & CLS_HAS_MASK_MAP, row) &&                  \
-             map_is_valid(OF(bias_map), args->bias_rows, has & CLS_HAS_BIAS_MAP, row)             \
-         ? slot_with_logits(mapped_slot(args, slots, slot_map, has, row), LOGITS_ROW(row))        \
+#define ROW_SLOT(row) \
+    (map_is_valid(OF(mask_map), args->mask_rows, has & CLS_HAS_MASK_MAP, row) && \
+             map_is_valid(OF(bias_map), args->bias_rows, has & CLS_HAS_BIAS_MAP, row) \
+         ? slot_with_logits(mapped_slot(args, slots, slot_map, has, row), LOGITS_ROW(row)) \
          : -2)
 #else
-#define ROW_SLOT(row) slot_with_logits(mapped_slot(args, slots, slot_map, has, row), LOGITS_ROW(row))
+#define ROW_SLOT(row) \
+    slot_with_logits(mapped_slot(args, slots, slot_map, has, row), LOGITS_ROW(row))
 #endif
 
 #define TILES ((vocab + CLS_TILE - 1) / CLS_TILE)
 #define MAX_TILES (TILES * CLS_MAX_TILES_PER_TILE)
 
-static inline row_logits row_view(__global const cls_args *args, __global const logit *logits, __global const u32 *mask,
-                                  __global const i32 *mask_map, __global const f32 *bias,
-                                  __global const i32 *bias_map, u32 has, __global const u32 *tile_flags,
-                                  __global const cls_slot *slots, i32 place, __global u32 *state,
-                                  __global const u32 *lists, __global u32 *prepared, u32 vocab, u32 row, i32 logits_row)
+static inline row_logits row_view(__global const cls_args *args, __global const logit *logits,
+                                  __global const u32 *mask, __global const i32 *mask_map,
+                                  __global const f32 *bias, __global const i32 *bias_map, u32 has,
+                                  __global const u32 *tile_flags, __global const cls_slot *slots,
+                                  i32 place, __global u32 *state, __global const u32 *lists,
+                                  __global u32 *prepared, u32 vocab, u32 row, i32 logits_row)
 {
     row_logits r;
     /* The row's offset needs 64 bits: 512 rows of 2^20 floats are 2 GiB. */
-    r.x = logits + wide_place(args->logits_offset, args->row_stride, logits_row < 0 ? 0u : (u32)logits_row);
+    r.x = logits +
+          wide_place(args->logits_offset, args->row_stride, logits_row < 0 ? 0u : (u32)logits_row);
     r.flags = tile_flags + (size_t)row * TILES;
     r.vocab = vocab;
     r.narrowed = 0;
@@ -90,16 +94,22 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
     const u32 slot = some ? (u32)place : 0u; /* a slot 0 there always is */
     const u32 layout = args->layout;
     r.mask_width = args->mask_width;
-    r.masked = some && mask_row >= 0 && (has & CLS_HAS_MASK) ? has & (CLS_HAS_MASK | CLS_MASK_BYTES) : 0u;
+    r.masked =
+        some && mask_row >= 0 && (has & CLS_HAS_MASK) ? has & (CLS_HAS_MASK | CLS_MASK_BYTES) : 0u;
     r.mask = mask;
     if (r.masked & CLS_MASK_BYTES)
-        r.mask = (__global const u32 *)((__global const uchar *)mask + wide_place(args->mask_offset, args->mask_stride, (u32)mask_row));
+        r.mask =
+            (__global const u32 *)((__global const uchar *)mask +
+                                   wide_place(args->mask_offset, args->mask_stride, (u32)mask_row));
     else if (r.masked)
         r.mask = mask + wide_place(args->mask_offset, args->mask_stride, (u32)mask_row);
-    r.dense = some && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & (CLS_HAS_BIAS | CLS_BIAS_F16) : 0u;
+    r.dense =
+        some && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & (CLS_HAS_BIAS | CLS_BIAS_F16) : 0u;
     r.bias = bias;
     if (r.dense & CLS_BIAS_F16)
-        r.bias = (__global const f32 *)((__global const ushort *)bias + wide_place(args->bias_offset, args->bias_stride, (u32)bias_row));
+        r.bias =
+            (__global const f32 *)((__global const ushort *)bias +
+                                   wide_place(args->bias_offset, args->bias_stride, (u32)bias_row));
     else if (r.dense)
         r.bias = bias + wide_place(args->bias_offset, args->bias_stride, (u32)bias_row);
     r.state = state_of(state, layout, vocab, slot);
@@ -140,6 +150,6 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
 #endif
     return r;
 }
-#define ROW_VIEW(row, place)                                                                            \
-    row_view(args, logits, mask, mask_map, bias, bias_map, has, tile_flags, slots, place, state, lists, \
-             prepared, vocab, row, LOGITS_ROW(row))
+#define ROW_VIEW(row, place) \
+    row_view(args, logits, mask, mask_map, bias, bias_map, has, tile_flags, slots, place, state, \
+             lists, prepared, vocab, row, LOGITS_ROW(row))

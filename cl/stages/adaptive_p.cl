@@ -15,7 +15,9 @@ static inline UV adapted_vector(const kept_set *set, UV kept, UV w, const cls_un
     u32 lane[VEC];
     VSTORE((w & 0x7fffffffu) | (kept << 31), lane);
     for (u32 j = 0; j < VEC; j++)
-        lane[j] = lane[j] >> 31 ? adapted_weight(set, up(u64_from(lane[j] & 0x7fffffffu), unit->shift)) : 0u;
+        lane[j] = lane[j] >> 31
+                      ? adapted_weight(set, up(u64_from(lane[j] & 0x7fffffffu), unit->shift))
+                      : 0u;
     return VLOAD(lane);
 }
 
@@ -35,8 +37,8 @@ static inline void adapt_list(shortlist *list, u32 kept, kept_set *set)
 }
 
 /* One vector's part of adapt_row(): its least depth in round 0, its weights in round 1. */
-static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit, f32 scale, u32 round, u32 *least,
-                                u64 *mass)
+static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit, f32 scale,
+                                u32 round, u32 *least, u64 *mass)
 {
     f32 lane[VEC];
     VSTORE(x, lane);
@@ -54,8 +56,8 @@ static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit,
 
 /* The weights of adaptive p, tile by tile in work[]; returns their sum. What is
  * not known yet, the least depth of the set, is found first. */
-static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u32 tiles, f32 top, f32 scale,
-                            kept_set *set, __global u64 *work, __local u64 *scratch)
+static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u32 tiles, f32 top,
+                            f32 scale, kept_set *set, __global u64 *work, __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = u64_from(0);
@@ -69,7 +71,8 @@ static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u3
                 const cls_unit unit = tile_unit(row_key, t, top, exponent, scale);
                 for (u32 i = t * CLS_TILE; i < (t + 1) * CLS_TILE; i += VEC) {
                     const FV x = load_v(r, i, kind);
-                    adapt_vector(set, is_kept(set, x, i) ? x : (FV)(CLS_MASKED), &unit, scale, round, &least, &mass);
+                    adapt_vector(set, is_kept(set, x, i) ? x : (FV)(CLS_MASKED), &unit, scale,
+                                 round, &least, &mass);
                 }
             }
             work[t] = mass;

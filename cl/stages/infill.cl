@@ -23,7 +23,8 @@ static inline int begins_with(__global const i32 *prefix_of, i32 id, i32 prefix)
 
 /* The mass of the list's first `kept` ranks, in *ends that of ends alone; whether
  * only these stay. */
-static inline int infill_only_ends(const shortlist *list, u32 kept, __global const i32 *infill, u32 n_end, u64 *mass)
+static inline int infill_only_ends(const shortlist *list, u32 kept, __global const i32 *infill,
+                                   u32 n_end, u64 *mass)
 {
     u64 ends = u64_from(0), text = u64_from(0);
     for (u32 a = 0; a < kept; a++) {
@@ -44,7 +45,8 @@ static inline void infill_merge(shortlist *list, u32 kept, __global const i32 *p
         const u32 i0 = (u32)list->order[a];
         for (u32 b = 0; b < kept && list->rank[i0] != GONE; b++) {
             const u32 i1 = (u32)list->order[b];
-            if (b == a || list->rank[i1] == GONE || !begins_with(prefix_of, list->id[i1], list->id[i0]))
+            if (b == a || list->rank[i1] == GONE ||
+                !begins_with(prefix_of, list->id[i1], list->id[i0]))
                 continue;
             const int more = u64_less(list->mass[i0], list->mass[i1]);
             const u32 to = more ? i1 : i0, from = more ? i0 : i1;

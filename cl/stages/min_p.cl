@@ -10,6 +10,12 @@ static inline void min_p_bound(__global const cls_slot *slot, f32 top, stage_bou
     }
 }
 
-static inline void min_p_list(list_stage *w) { w->key = depth_key(w->top, w->c->scale, w->slot->min_p); }
+static inline void min_p_list(list_stage *w)
+{
+    w->key = depth_key(w->top, w->c->scale, w->slot->min_p);
+}
 
-static inline void min_p_row(row_stage *w) { ask_key(w, depth_key(w->top, w->scale, w->slot->min_p)); }
+static inline void min_p_row(row_stage *w)
+{
+    ask_key(w, depth_key(w->top, w->scale, w->slot->min_p));
+}

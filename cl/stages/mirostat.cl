@@ -3,12 +3,16 @@
 #include "row/stage.cl"
 
 /* The greatest surprisal that mirostat 2 keeps. */
-static inline u32 mirostat_limit(__global const cls_slot *slot) { return (u32)not_negative(slot->mode.mu); }
+static inline u32 mirostat_limit(__global const cls_slot *slot)
+{
+    return (u32)not_negative(slot->mode.mu);
+}
 
 static inline void mirostat_1_bound(stage_bound *b) { b->k = min(256u, (u32)LIST); }
 
 /* Over an untouched row, whose mass is known. */
-static inline void mirostat_2_bound(__global const cls_slot *slot, i32 max_key, u64 total, stage_bound *b)
+static inline void mirostat_2_bound(__global const cls_slot *slot, i32 max_key, u64 total,
+                                    stage_bound *b)
 {
     const f32 top = of_key(max_key);
     const u32 size = mass_q20(total, top, b->scale), most = mirostat_limit(slot);
@@ -80,7 +84,8 @@ ONE_COPY u32 mirostat_wanted(const row_stage *w)
     for (u32 rank = key_count(w->r, w->row_key, w->n, key, scratch); rank < ranks;) {
         i32 lo = CLS_KEY_NONE, next = key - 1;
         key_range(w->r, w->row_key, w->n, &lo, &next, scratch);
-        const u32 drop = depth_q20(of_key(next), w->top, w->scale) - depth_q20(of_key(key), w->top, w->scale);
+        const u32 drop =
+            depth_q20(of_key(next), w->top, w->scale) - depth_q20(of_key(key), w->top, w->scale);
         terms = u64_add(terms, u64_mul32(mirostat_step(rank - 1), drop));
         key = next;
         rank += key_count(w->r, w->row_key, w->n, key, scratch);

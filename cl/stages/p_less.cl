@@ -11,6 +11,7 @@ static inline void p_less_list(list_stage *w)
 
 static inline void p_less_row(row_stage *w)
 {
-    const u64 squares = row_sum(w->r, w->row_key, w->tiles, SUM_SQUARES, w->top, w->scale, w->list->scratch);
+    const u64 squares =
+        row_sum(w->r, w->row_key, w->tiles, SUM_SQUARES, w->top, w->scale, w->list->scratch);
     ask_key(w, depth_q20_key(w->top, w->scale, p_less_depth(w->mass, squares, w->top, w->scale)));
 }

@@ -5,12 +5,13 @@
 
 /* Sets the scale of a set of n tokens, of a sum of SUM_DEPTHS. Returns 0 where the
  * temperature is as good as none: the first token alone stays. */
-static inline int dynamic_scale(__global const cls_slot *slot, u32 n, u64 mass, u64 sum, f32 top, f32 scale, f32 *next)
+static inline int dynamic_scale(__global const cls_slot *slot, u32 n, u64 mass, u64 sum, f32 top,
+                                f32 scale, f32 *next)
 {
     f32 t = 1.0f;
     if (n > 1)
-        t = dynamic_temperature(mass_q20(mass, top, scale) + mean_depth_q20(sum, mass), n, slot->low, slot->span,
-                                slot->exponent);
+        t = dynamic_temperature(mass_q20(mass, top, scale) + mean_depth_q20(sum, mass), n,
+                                slot->low, slot->span, slot->exponent);
     *next = n > 1 && !(t < 1e-5f) ? scale_of(t) : slot->scale;
     return !(t < 1e-5f);
 }
@@ -25,7 +26,8 @@ static inline void dynamic_list(list_stage *w)
 
 static inline void dynamic_row(row_stage *w)
 {
-    const u64 sum = row_sum(w->r, w->row_key, w->tiles, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
+    const u64 sum =
+        row_sum(w->r, w->row_key, w->tiles, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
     if (!dynamic_scale(w->slot, w->tokens, w->mass, sum, w->top, w->scale, &w->c->scale))
         ask_count(w, 1);
 }

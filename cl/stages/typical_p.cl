@@ -22,8 +22,10 @@ ONE_COPY void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ra
         t->head++;
     t->tail = t->head;
     while ((u64_less(sum, target) || count < least) && (t->head > 0 || t->tail < kept)) {
-        const u32 up_to = t->head > 0 ? mean - depth_q20(rank_logit(list, t->head - 1), top, scale) : 0xffffffffu;
-        const u32 down_to = t->tail < kept ? depth_q20(rank_logit(list, t->tail), top, scale) - mean : 0xffffffffu;
+        const u32 up_to =
+            t->head > 0 ? mean - depth_q20(rank_logit(list, t->head - 1), top, scale) : 0xffffffffu;
+        const u32 down_to =
+            t->tail < kept ? depth_q20(rank_logit(list, t->tail), top, scale) - mean : 0xffffffffu;
         if (t->head > 0 && up_to <= down_to) {
             const i32 key = list->key[list->order[t->head - 1]];
             u32 first = t->head - 1, i;
@@ -49,7 +51,8 @@ static inline void typical_list(list_stage *w)
 {
     shortlist *const list = w->list;
     chain_state *const c = w->c;
-    const u32 mean = mean_depth_q20(list_sum(list, w->row_key, c->kept, SUM_DEPTHS, w->top, c->scale), w->mass);
+    const u32 mean =
+        mean_depth_q20(list_sum(list, w->row_key, c->kept, SUM_DEPTHS, w->top, c->scale), w->mass);
     u64 packed = u64_from(0);
     typical_ranks t;
     if (LOCAL_ID == 0) {
@@ -64,9 +67,12 @@ static inline void typical_list(list_stage *w)
     c->kept = t.tail;
     if (t.head == 0 && t.hole == t.hole_end)
         return;
-    const i32 key = list->key[list->order[t.head]], last = list->id[list->order[t.hole < t.hole_end ? t.hole - 1 : 0]];
+    const i32 key = list->key[list->order[t.head]],
+              last = list->id[list->order[t.hole < t.hole_end ? t.hole - 1 : 0]];
     c->set.head_first = key == c->set.head_key ? c->set.head_first : 0;
-    c->set.head_last = t.hole < t.hole_end ? last : key == c->set.head_key ? c->set.head_last : CLS_MAX_ID;
+    c->set.head_last = t.hole < t.hole_end      ? last
+                       : key == c->set.head_key ? c->set.head_last
+                                                : CLS_MAX_ID;
     c->set.head_key = key;
     list_drop(list, t.hole, t.hole_end);
     c->kept -= t.hole_end - t.hole;
@@ -75,7 +81,8 @@ static inline void typical_list(list_stage *w)
 
 static inline void typical_row(row_stage *w)
 {
-    const u64 sum = row_sum(w->r, w->row_key, w->tiles, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
+    const u64 sum =
+        row_sum(w->r, w->row_key, w->tiles, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
     w->ask = ASK_TYPICAL;
     w->counts = 0;
     w->mean = mean_depth_q20(sum, w->mass);
@@ -85,8 +92,9 @@ static inline void typical_row(row_stage *w)
 /* Typical p: how far from the mean depth the set reaches, then how far into the
  * keys at just that distance on the head side. Cuts the head, and leaves what the
  * cut below is: a key, or (returns 1) a measure that the set must reach. */
-ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m, u32 mean, u64 target,
-                         __global u64 *work, kept_set *set, i32 *low, __local u64 *scratch)
+ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
+                         u32 mean, u64 target, __global u64 *work, kept_set *set, i32 *low,
+                         __local u64 *scratch)
 {
     const f32 top = m->row_max;
     u64 below = u64_from(0); /* what is nearer than `lo` */
@@ -101,11 +109,12 @@ ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, 
             hi = (u32)(group_end - group);
         }
         while (lo < hi) {
-            const u32 at[2] = { lo + (hi - lo) / 3, lo + (hi - lo) / 3 * 2 };
+            const u32 at[2] = {lo + (hi - lo) / 3, lo + (hi - lo) / 3 * 2};
             i32 key[CLS_PIVOTS];
             u64 sum[CLS_PIVOTS], to[2];
             for (u32 i = 0; i < 2; i++) {
-                key[1 - i] = round == 1 ? group - 1 : depth_q20_key(top, m->scale, mean + at[i]) - 1;
+                key[1 - i] =
+                    round == 1 ? group - 1 : depth_q20_key(top, m->scale, mean + at[i]) - 1;
                 key[2 + i] = round == 1     ? group + (i32)at[i]
                              : mean > at[i] ? depth_q20_key(top, m->scale, mean - at[i] - 1) - 1
                                             : CLS_KEY_INF - 1;
@@ -130,7 +139,8 @@ ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, 
             if (distance > mean)
                 break; /* all of the head side is nearer */
             group = depth_q20_key(top, m->scale, mean - distance);
-            group_end = mean > distance ? depth_q20_key(top, m->scale, mean - distance - 1) : key_of(top) + 1;
+            group_end = mean > distance ? depth_q20_key(top, m->scale, mean - distance - 1)
+                                        : key_of(top) + 1;
         } else {
             const i32 key = group + (i32)lo;
             const int tied = key < group_end;

@@ -9,7 +9,8 @@ static inline int xtc_list(list_stage *w, int coin)
     const u32 size = mass_q20(w->mass, w->top, c->scale);
     if (!coin || w->slot->xtc_depth < size)
         return 1;
-    const u32 count = list_count(w->list, c->kept, depth_q20_key(w->top, c->scale, w->slot->xtc_depth - size));
+    const u32 count =
+        list_count(w->list, c->kept, depth_q20_key(w->top, c->scale, w->slot->xtc_depth - size));
     const int enough = c->kept + 1 - count >= w->slot->min_keep;
     if (!c->complete && (count == c->kept || !enough))
         return 0;
@@ -38,8 +39,9 @@ static inline void xtc_row(row_stage *w)
     key_range(w->r, w->row_key, w->n, &lo, &hi, scratch);
     const i32 last_key = lo + 1;
     const measure m = measure_of(1, w->top, w->scale);
-    const i32 id = tie_cut(w->r, w->row_key, w->tiles, &m, last_key, u64_from(0),
-                           u64_from(key_count(w->r, w->row_key, w->n, last_key, scratch)), w->work, scratch);
+    const i32 id =
+        tie_cut(w->r, w->row_key, w->tiles, &m, last_key, u64_from(0),
+                u64_from(key_count(w->r, w->row_key, w->n, last_key, scratch)), w->work, scratch);
     set->head_last = last_key == set->head_key ? set->head_last : CLS_MAX_ID;
     set->head_key = last_key;
     set->head_first = id;

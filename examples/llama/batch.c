@@ -118,7 +118,8 @@ static void plan(schedule *b, step *p)
         request *r = tenant(b, slot);
         if (r == NULL || r->fed == r->n_prompt)
             continue;
-        for (uint32_t i = 0; i < b->o->chunk && r->fed < r->n_prompt && p->n_rows < b->m->batch; i++, r->fed++)
+        for (uint32_t i = 0; i < b->o->chunk && r->fed < r->n_prompt && p->n_rows < b->m->batch;
+             i++, r->fed++)
             add_row(b, p, r, r->tokens[r->fed], r->fed);
         if (r->fed == r->n_prompt)
             sample_row(b, p, r, 0);
@@ -186,8 +187,10 @@ static void end_step(schedule *b)
     cl_event last = p->done != NULL ? p->done : p->computed;
     must_cl(clWaitForEvents(1, &last), "clWaitForEvents");
     if (!b->s->on_host) {
-        b->sum->working += profile(last, CL_PROFILING_COMMAND_END) - profile(p->begun, CL_PROFILING_COMMAND_START);
-        b->sum->sampling += profile(last, CL_PROFILING_COMMAND_END) - profile(p->computed, CL_PROFILING_COMMAND_END);
+        b->sum->working +=
+            profile(last, CL_PROFILING_COMMAND_END) - profile(p->begun, CL_PROFILING_COMMAND_START);
+        b->sum->sampling += profile(last, CL_PROFILING_COMMAND_END) -
+                            profile(p->computed, CL_PROFILING_COMMAND_END);
     }
     clReleaseEvent(p->begun);
     clReleaseEvent(p->computed);
@@ -213,14 +216,16 @@ static void begin_step(schedule *b, step *p)
     p->done = NULL;
     p->ticket = UINT64_MAX;
     cl_event uploaded;
-    model_forward(b->m, p->rows, p->n_rows, b->m->c.layers, b->d.most > 0 ? b->d.there : b->s->latest, &uploaded);
+    model_forward(b->m, p->rows, p->n_rows, b->m->c.layers,
+                  b->d.most > 0 ? b->d.there : b->s->latest, &uploaded);
     if (p->begun == NULL)
         p->begun = uploaded;
     else
         clReleaseEvent(uploaded);
     while (p->n_sampled > 0 && !sampling_logits(b->s, p->rows, p->n_sampled * (b->d.most + 1)))
         make_room(b);
-    must_cl(clEnqueueMarkerWithWaitList(b->m->d->queue, 0, NULL, &p->computed), "clEnqueueMarkerWithWaitList");
+    must_cl(clEnqueueMarkerWithWaitList(b->m->d->queue, 0, NULL, &p->computed),
+            "clEnqueueMarkerWithWaitList");
     if (b->s->on_host) {
         must_cl(clFinish(b->m->d->queue), "clFinish");
         const double computed = now();

@@ -13,14 +13,16 @@ enum { HEADER = 4096 };
 static const double tolerance = 1e-3;
 
 /* A NumPy array of 4-byte numbers, little-endian, in C's order. */
-static void *load_npy(const char *path, const char *type, uint32_t dims, uint64_t *rows, uint64_t columns)
+static void *load_npy(const char *path, const char *type, uint32_t dims, uint64_t *rows,
+                      uint64_t columns)
 {
     unsigned char start[10];
     char header[HEADER + 1] = "", shape[64];
     FILE *file = fopen(path, "rb");
     if (file == NULL)
         die("%s: cannot be opened", path);
-    if (fread(start, 1, sizeof start, file) != sizeof start || memcmp(start, "\x93NUMPY\x01", 7) != 0)
+    if (fread(start, 1, sizeof start, file) != sizeof start ||
+        memcmp(start, "\x93NUMPY\x01", 7) != 0)
         die("%s: no NumPy array", path);
     const size_t length = start[8] + 256u * start[9];
     if (length > HEADER || fread(header, 1, length, file) != length)
@@ -30,10 +32,12 @@ static void *load_npy(const char *path, const char *type, uint32_t dims, uint64_
     if (dims == 1)
         snprintf(shape, sizeof shape, "'shape': (%llu,)", (unsigned long long)*rows);
     else
-        snprintf(shape, sizeof shape, "'shape': (%llu, %llu)", (unsigned long long)*rows, (unsigned long long)columns);
+        snprintf(shape, sizeof shape, "'shape': (%llu, %llu)", (unsigned long long)*rows,
+                 (unsigned long long)columns);
     if (strstr(header, type) == NULL || strstr(header, "'fortran_order': False") == NULL ||
         strstr(header, shape) == NULL || *rows < 1 || *rows > 1u << 20)
-        die("%s: not an array %s of %s", path, type, dims == 1 ? "one dimension" : "rows as long as the vocabulary");
+        die("%s: not an array %s of %s", path, type,
+            dims == 1 ? "one dimension" : "rows as long as the vocabulary");
     const size_t count = (size_t)(*rows * columns);
     void *data = allocate(count, 4);
     if (fread(data, 4, count, file) != count)
@@ -53,7 +57,8 @@ int check(model *m, sampling *s, const options *o)
     float *got = allocate((size_t)batch * vocab, sizeof *got);
     int32_t *rows = allocate(ROW_FIELDS * (size_t)batch, sizeof *rows);
     if (n_tokens != n)
-        die("%s: %llu rows for %llu tokens", o->check_logits, (unsigned long long)n, (unsigned long long)n_tokens);
+        die("%s: %llu rows for %llu tokens", o->check_logits, (unsigned long long)n,
+            (unsigned long long)n_tokens);
     if (length > m->c.context)
         die("%s: texts of %llu tokens are longer than the model's context, %u", o->check_tokens,
             (unsigned long long)length, m->c.context);
@@ -74,8 +79,8 @@ int check(model *m, sampling *s, const options *o)
         model_forward(m, rows, (uint32_t)here, m->c.layers, s->latest, &uploaded);
         if (!sampling_logits(s, rows, (uint32_t)here))
             die("the last layer: %s", cls_error_message());
-        must_cl(clEnqueueReadBuffer(m->d->queue, s->logits, CL_TRUE, 0, (size_t)here * vocab * sizeof *got, got, 0,
-                                    NULL, NULL),
+        must_cl(clEnqueueReadBuffer(m->d->queue, s->logits, CL_TRUE, 0,
+                                    (size_t)here * vocab * sizeof *got, got, 0, NULL, NULL),
                 "clEnqueueReadBuffer");
         clReleaseEvent(uploaded);
         for (size_t i = 0; i < (size_t)here * vocab; i++) {
@@ -86,8 +91,8 @@ int check(model *m, sampling *s, const options *o)
             }
         }
     }
-    printf("%llu rows of %u logits: largest difference %.2g, in row %llu\n", (unsigned long long)n, vocab, worst,
-           (unsigned long long)worst_row);
+    printf("%llu rows of %u logits: largest difference %.2g, in row %llu\n", (unsigned long long)n,
+           vocab, worst, (unsigned long long)worst_row);
     free(expected);
     free(tokens);
     free(got);

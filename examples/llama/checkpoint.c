@@ -18,10 +18,11 @@ static void check_sizes(const config *c, const char *path)
                {"context", c->context, 1u << 20}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].value < 1 || all[i].value > all[i].most)
-            die("%s: no llama2.c checkpoint: %s %d is not between 1 and %u", path, all[i].name, (int)all[i].value,
-                all[i].most);
+            die("%s: no llama2.c checkpoint: %s %d is not between 1 and %u", path, all[i].name,
+                (int)all[i].value, all[i].most);
     if (c->vocab <= EOS)
-        die("%s: a vocabulary of %u tokens has no place for the ends of a text, tokens 1 and 2", path, c->vocab);
+        die("%s: a vocabulary of %u tokens has no place for the ends of a text, tokens 1 and 2",
+            path, c->vocab);
     if (c->dim % c->heads != 0 || c->dim / c->heads % 2 != 0)
         die("%s: dimension %u does not make %u heads of an even length", path, c->dim, c->heads);
     if (c->heads % c->kv_heads != 0)
@@ -57,19 +58,20 @@ void checkpoint_load(checkpoint *m, const char *path)
     const struct {
         const float **at;
         uint64_t count;
-    } parts[] = {{&m->embedding, v * d},
-                 {&m->att_norm, l * d},
-                 {&m->wq, l * d * d},
-                 {&m->wk, l * kv * d},
-                 {&m->wv, l * kv * d},
-                 {&m->wo, l * d * d},
-                 {&m->ffn_norm, l * d},
-                 {&m->w1, l * h * d},
-                 {&m->w2, l * d * h},
-                 {&m->w3, l * h * d},
-                 {&m->norm, d},
-                 {NULL, (uint64_t)c->context * c->head_dim}, /* tables of angles, which nobody reads */
-                 {&m->classifier, c->own_classifier ? v * d : 0}};
+    } parts[] = {
+        {&m->embedding, v * d},
+        {&m->att_norm, l * d},
+        {&m->wq, l * d * d},
+        {&m->wk, l * kv * d},
+        {&m->wv, l * kv * d},
+        {&m->wo, l * d * d},
+        {&m->ffn_norm, l * d},
+        {&m->w1, l * h * d},
+        {&m->w2, l * d * h},
+        {&m->w3, l * h * d},
+        {&m->norm, d},
+        {NULL, (uint64_t)c->context * c->head_dim}, /* tables of angles, which nobody reads */
+        {&m->classifier, c->own_classifier ? v * d : 0}};
     const size_t n = sizeof parts / sizeof *parts;
     uint64_t count = 0;
     for (size_t i = 0; i < n; i++)
@@ -84,8 +86,9 @@ void checkpoint_load(checkpoint *m, const char *path)
     const uint64_t expected = sizeof header + 4 * count;
     if ((uint64_t)size != expected)
         die("%s: %s: it has %ld bytes, and by its header %llu", path,
-            (uint64_t)size < expected ? "truncated" : "longer than a llama2.c checkpoint of its sizes", size,
-            (unsigned long long)expected);
+            (uint64_t)size < expected ? "truncated"
+                                      : "longer than a llama2.c checkpoint of its sizes",
+            size, (unsigned long long)expected);
 
     m->data = allocate((size_t)count, sizeof *m->data);
     if (fread(m->data, sizeof *m->data, (size_t)count, file) != count)

@@ -61,7 +61,8 @@ void device_open(device *d, uint32_t number)
         n_platforms = 0;
     for (cl_uint p = 0; p < n_platforms && p < PLATFORMS; p++) {
         cl_uint here = 0; /* a platform may have none */
-        if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, DEVICES - n, devices + n, &here) == CL_SUCCESS)
+        if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, DEVICES - n, devices + n, &here) ==
+            CL_SUCCESS)
             n += here < DEVICES - n ? here : DEVICES - n;
     }
     for (cl_uint i = 0; i < n && number == UINT32_MAX; i++)
@@ -100,9 +101,11 @@ cl_mem device_buffer(const device *d, size_t size, const void *data)
     if (error != CL_SUCCESS)
         die("%s has no buffer of %zu bytes (OpenCL error %d)", d->name, size, (int)error);
     if (data != NULL)
-        must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, data, 0, NULL, NULL), "clEnqueueWriteBuffer");
+        must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, data, 0, NULL, NULL),
+                "clEnqueueWriteBuffer");
     else
-        must_cl(clEnqueueFillBuffer(d->queue, buffer, &(cl_int){0}, sizeof(cl_int), 0, size, 0, NULL, NULL),
+        must_cl(clEnqueueFillBuffer(d->queue, buffer, &(cl_int){0}, sizeof(cl_int), 0, size, 0,
+                                    NULL, NULL),
                 "clEnqueueFillBuffer");
     return buffer;
 }

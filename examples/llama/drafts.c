@@ -12,7 +12,8 @@ enum { LONGEST = 3 }; /* n-gram that is looked for */
 void drafts_open(drafts *d, model *m, sampling *s, const options *o)
 {
     const size_t streams = o->streams, all = streams * o->drafts;
-    *d = (drafts){.m = m, .s = s, .from = o->drafts_from, .most = o->drafts, .layers = o->draft_layers};
+    *d = (drafts){
+        .m = m, .s = s, .from = o->drafts_from, .most = o->drafts, .layers = o->draft_layers};
     d->verify = o->verify;
     if (d->most == 0)
         return;
@@ -27,7 +28,8 @@ void drafts_open(drafts *d, model *m, sampling *s, const options *o)
     d->drawn = device_buffer(m->d, streams * sizeof(int32_t), NULL);
     for (uint32_t k = 0; k < d->most; k++)
         d->rows[k] = allocate(ROW_FIELDS * (size_t)m->batch, sizeof *d->rows[k]);
-    if (d->from == BY_LAYERS && (d->verify == CLS_VERIFY_STANDARD || d->verify == CLS_VERIFY_BLOCK)) {
+    if (d->from == BY_LAYERS &&
+        (d->verify == CLS_VERIFY_STANDARD || d->verify == CLS_VERIFY_BLOCK)) {
         d->probs = device_buffer(m->d, all * m->c.vocab * sizeof(float), NULL);
         d->drawn_probs = device_buffer(m->d, streams * m->c.vocab * sizeof(float), NULL);
     }
@@ -79,8 +81,9 @@ static uint32_t guess(const request *r, uint32_t most, int32_t *ids)
 /* Entry k of each request's drafts, from what has been drawn for all. */
 static void put(const drafts *d, cl_mem from, cl_mem to, size_t size, uint32_t k, uint32_t n)
 {
-    must_cl(clEnqueueCopyBufferRect(d->m->d->queue, from, to, (size_t[]){0, 0, 0}, (size_t[]){k * size, 0, 0},
-                                    (size_t[]){size, n, 1}, size, 0, d->most * size, 0, 0, NULL, NULL),
+    must_cl(clEnqueueCopyBufferRect(d->m->d->queue, from, to, (size_t[]){0, 0, 0},
+                                    (size_t[]){k * size, 0, 0}, (size_t[]){size, n, 1}, size, 0,
+                                    d->most * size, 0, 0, NULL, NULL),
             "clEnqueueCopyBufferRect");
 }
 
@@ -147,7 +150,8 @@ void drafts_propose(drafts *d, request *const *who, uint32_t n, cl_event *begun)
     memset(d->n, 0, d->s->most * sizeof *d->n);
     for (uint32_t i = 0; i < d->s->most * d->most; i++)
         d->ids[i] = -1;
-    for (uint32_t i = 0; i < n; i++) { /* the last token of a text is never a draft that something follows */
+    for (uint32_t i = 0; i < n;
+         i++) { /* the last token of a text is never a draft that something follows */
         const uint32_t left = who[i]->most - who[i]->n_output - 1;
         d->n[i] = left < d->most ? left : d->most;
         if (d->from == BY_TEXT)

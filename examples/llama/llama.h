@@ -58,7 +58,8 @@ typedef struct config {
 typedef struct checkpoint {
     config c;
     float *data;
-    const float *embedding, *att_norm, *wq, *wk, *wv, *wo, *ffn_norm, *w1, *w2, *w3, *norm, *classifier;
+    const float *embedding, *att_norm, *wq, *wk, *wv, *wo, *ffn_norm, *w1, *w2, *w3, *norm,
+        *classifier;
 } checkpoint;
 
 void checkpoint_load(checkpoint *m, const char *path);
@@ -78,7 +79,8 @@ typedef struct tokenizer {
 
 void tokenizer_load(tokenizer *t, const char *path, uint32_t vocab);
 void tokenizer_free(tokenizer *t);
-uint32_t tokenizer_encode(const tokenizer *t, const char *text, int32_t **tokens); /* BOS first; the caller's to free */
+uint32_t tokenizer_encode(const tokenizer *t, const char *text,
+                          int32_t **tokens); /* BOS first; the caller's to free */
 const char *tokenizer_piece(const tokenizer *t, int32_t before, int32_t token, char byte[2]);
 
 /* ----------------------------------------------------------------- options.c */
@@ -101,7 +103,9 @@ typedef struct request {
 } request;
 
 typedef enum draft_source { NO_DRAFTS, BY_TEXT, BY_LAYERS } draft_source;
-enum { MOST_DRAFTS = 15 }; /* of a step: each layers=N makes takes clsample's staging, which is for 16 */
+enum {
+    MOST_DRAFTS = 15
+}; /* of a step: each layers=N makes takes clsample's staging, which is for 16 */
 
 typedef struct options {
     const char *checkpoint, *tokenizer, *prompts, *check_logits, *check_tokens, *draft, *method;
@@ -153,7 +157,8 @@ void model_product(model *m, cl_mem x, cl_mem w, cl_mem y, uint32_t out, uint32_
 /* Uploads `rows` (which must stay until *uploaded is complete) and takes `n` of
  * them through the first `layers`, to m->normed. A token below 0 is entry -1 - token of
  * `tokens`, on the device. */
-void model_forward(model *m, const int32_t *rows, uint32_t n, uint32_t layers, cl_mem tokens, cl_event *uploaded);
+void model_forward(model *m, const int32_t *rows, uint32_t n, uint32_t layers, cl_mem tokens,
+                   cl_event *uploaded);
 
 /* The last layer for the first n picks of these rows (ROW_PICK): logits
  * [batch, vocab]. What cls_head does where it can. */
@@ -170,7 +175,8 @@ typedef struct sampling {
     cls_sampler *sampler;
     cls_readback *readback;
     cl_mem logits; /* float32 [batch, vocab] */
-    cl_mem out;    /* int32: tokens [most, drafts + 1], statuses [most], drafts accepted [most]; what the host reads */
+    cl_mem out; /* int32: tokens [most, drafts + 1], statuses [most], drafts accepted [most]; what
+                   the host reads */
     cl_mem latest; /* int32 [slots]: what the next look-up reads */
     bool on_host;  /* then the next two are used, and neither sampler nor readback */
     float *host_logits;
@@ -193,9 +199,11 @@ bool sampling_logits(sampling *s, const int32_t *rows, uint32_t n);
 
 /* A token for each of n rows of logits, left on the device and on its way to
  * the host; only enqueues. False: too much is in flight. */
-bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket);
+bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *done,
+                    uint64_t *ticket);
 
-/* The same of a verification, which says whose drafts there are and where; logits and outputs are set here. */
+/* The same of a verification, which says whose drafts there are and where; logits and outputs are
+ * set here. */
 bool sampling_verify(sampling *s, cls_verify_call *call, cl_event *done, uint64_t *ticket);
 sampled sampling_wait(sampling *s, uint64_t ticket);
 
@@ -204,18 +212,20 @@ sampled sampling_on_host(sampling *s, const request *requests, const uint32_t *w
 
 /* ------------------------------------------------------------------ drafts.c */
 
-/* Guesses at what requests write next: the same number for each, -1 in the place of those that were not made. */
+/* Guesses at what requests write next: the same number for each, -1 in the place of those that were
+ * not made. */
 typedef struct drafts {
     model *m;
     sampling *s;
     draft_source from;
-    uint32_t most, layers;     /* of a request; that make them */
-    int32_t verify;            /* a cls_verify_method */
-    uint32_t *n;               /* [streams]: that each request has */
-    int32_t *cu;               /* [streams + 1] */
-    int32_t *ids;              /* [streams, most]: those of the host, BY_TEXT */
-    cl_mem there;              /* int32 [streams, most]: those of the device, BY_LAYERS */
-    cl_mem probs;              /* float32 [streams, most, vocab], which they were drawn from; NULL: nobody asks */
+    uint32_t most, layers; /* of a request; that make them */
+    int32_t verify;        /* a cls_verify_method */
+    uint32_t *n;           /* [streams]: that each request has */
+    int32_t *cu;           /* [streams + 1] */
+    int32_t *ids;          /* [streams, most]: those of the host, BY_TEXT */
+    cl_mem there;          /* int32 [streams, most]: those of the device, BY_LAYERS */
+    cl_mem
+        probs; /* float32 [streams, most, vocab], which they were drawn from; NULL: nobody asks */
     cl_mem drawn, drawn_probs; /* one of each request */
     int32_t *rows[MOST_DRAFTS], *slots, *positions;
 } drafts;

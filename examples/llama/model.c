@@ -29,7 +29,8 @@ static void compile(model *m)
     char flags[512];
     cl_int error;
     snprintf(flags, sizeof flags,
-             "-cl-std=CL1.2 -DDIM=%u -DHIDDEN=%u -DLAYERS=%u -DHEADS=%u -DKV_HEADS=%u -DHEAD_DIM=%u -DCONTEXT=%u "
+             "-cl-std=CL1.2 -DDIM=%u -DHIDDEN=%u -DLAYERS=%u -DHEADS=%u -DKV_HEADS=%u "
+             "-DHEAD_DIM=%u -DCONTEXT=%u "
              "-DBATCH=%u -DLANES=%d",
              c->dim, c->hidden, c->layers, c->heads, c->kv_heads, c->head_dim, c->context, m->batch,
              c->head_dim % 8 == 0   ? 8
@@ -40,8 +41,10 @@ static void compile(model *m)
     error = clBuildProgram(m->program, 1, &m->d->id, flags, NULL, NULL);
     if (error != CL_SUCCESS) {
         char log[4096] = "";
-        clGetProgramBuildInfo(m->program, m->d->id, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
-        die("the model's kernels do not compile on %s (OpenCL error %d): %s", m->d->name, (int)error, log);
+        clGetProgramBuildInfo(m->program, m->d->id, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log,
+                              NULL);
+        die("the model's kernels do not compile on %s (OpenCL error %d): %s", m->d->name,
+            (int)error, log);
     }
     m->embed = kernel(m, "embed");
     m->norm = kernel(m, "norm");
@@ -101,7 +104,8 @@ void model_open(model *m, device *d, const checkpoint *w, uint32_t batch, uint32
     compile(m);
     m->layer = allocate(c->layers, sizeof *m->layer);
     for (uint32_t l = 0; l < c->layers; l++) {
-        const float *const qkv[] = {w->wq + l * dim * dim, w->wk + l * kv * dim, w->wv + l * kv * dim};
+        const float *const qkv[] = {w->wq + l * dim * dim, w->wk + l * kv * dim,
+                                    w->wv + l * kv * dim};
         const float *const gates[] = {w->w1 + l * hidden * dim, w->w3 + l * hidden * dim};
         m->layer[l].att_norm = floats(d, dim, w->att_norm + l * dim);
         m->layer[l].wqkv = stack(d, 3, qkv, (size_t[]){dim * dim, kv * dim, kv * dim});
@@ -111,7 +115,8 @@ void model_open(model *m, device *d, const checkpoint *w, uint32_t batch, uint32
         m->layer[l].w2 = floats(d, dim * hidden, w->w2 + l * dim * hidden);
     }
     m->embedding = floats(d, c->vocab * (uint64_t)dim, w->embedding);
-    m->classifier = c->own_classifier ? floats(d, c->vocab * (uint64_t)dim, w->classifier) : m->embedding;
+    m->classifier =
+        c->own_classifier ? floats(d, c->vocab * (uint64_t)dim, w->classifier) : m->embedding;
     m->last_norm = floats(d, dim, w->norm);
     m->angles = make_angles(d, c);
     m->keys = floats(d, cache, NULL);
@@ -179,7 +184,8 @@ static void launch(const model *m, cl_kernel k, size_t width, size_t rows, bool 
         group[0] = 1;
     while (width % group[0] != 0)
         group[0]--;
-    must_cl(clEnqueueNDRangeKernel(m->d->queue, k, 2, NULL, all, loops && !m->d->is_cpu ? NULL : group, 0, NULL, NULL),
+    must_cl(clEnqueueNDRangeKernel(m->d->queue, k, 2, NULL, all,
+                                   loops && !m->d->is_cpu ? NULL : group, 0, NULL, NULL),
             "clEnqueueNDRangeKernel");
 }
 
@@ -196,10 +202,11 @@ void model_product(model *m, cl_mem x, cl_mem w, cl_mem y, uint32_t out, uint32_
 {
 #ifdef HAVE_CLBLAST
     const CLBlastStatusCode code =
-        CLBlastSgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, m->batch, out, in, 1, x, 0, in, w,
-                     0, in, add ? 1 : 0, y, 0, out, &m->d->queue, NULL);
+        CLBlastSgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, m->batch, out,
+                     in, 1, x, 0, in, w, 0, in, add ? 1 : 0, y, 0, out, &m->d->queue, NULL);
     if (code != CLBlastSuccess)
-        die("CLBlast cannot multiply [%u, %u] by [%u, %u]: error %d", m->batch, in, in, out, (int)code);
+        die("CLBlast cannot multiply [%u, %u] by [%u, %u]: error %d", m->batch, in, in, out,
+            (int)code);
 #else
     set(m->product, 3, (cl_mem[]){x, w, y});
     set_uint(m->product, 3, in);
@@ -214,12 +221,13 @@ static void normalize(model *m, cl_mem weight, uint32_t n)
     launch(m, m->norm, 1, n, true);
 }
 
-void model_forward(model *m, const int32_t *rows, uint32_t n, uint32_t layers, cl_mem tokens, cl_event *uploaded)
+void model_forward(model *m, const int32_t *rows, uint32_t n, uint32_t layers, cl_mem tokens,
+                   cl_event *uploaded)
 {
     const config *c = &m->c;
     const uint32_t qkv_dim = c->dim + 2 * c->kv_dim;
-    must_cl(clEnqueueWriteBuffer(m->d->queue, m->rows, CL_FALSE, 0, ROW_FIELDS * m->batch * sizeof *rows, rows, 0, NULL,
-                                 uploaded),
+    must_cl(clEnqueueWriteBuffer(m->d->queue, m->rows, CL_FALSE, 0,
+                                 ROW_FIELDS * m->batch * sizeof *rows, rows, 0, NULL, uploaded),
             "clEnqueueWriteBuffer");
     set(m->embed, 4, (cl_mem[]){m->x, m->embedding, m->rows, tokens});
     launch(m, m->embed, c->dim, n, false);

@@ -50,8 +50,8 @@ __kernel void norm(__global float *out, __global const float *x, __global const 
 /* Turns queries, in their place, and keys by their position (Su et al. 2021);
  * keys and values enter the cache. angles: (cos, sin) [CONTEXT, HEAD_DIM / 2].
  * Launch: (QKV_DIM / 2, rows). */
-__kernel void rope(__global float *qkv, __global float *keys, __global float *values, __global const int *rows,
-                   __global const float2 *angles, uint layer)
+__kernel void rope(__global float *qkv, __global float *keys, __global float *values,
+                   __global const int *rows, __global const float2 *angles, uint layer)
 {
     const size_t i = 2 * get_global_id(0), r = get_global_id(1);
     __global float *from = qkv + r * QKV_DIM + i;
@@ -90,7 +90,8 @@ __kernel void attend(__global float *out, __global const float *qkv, __global co
     }
     for (int t = 0; t <= last; t += 16) {
         const int n = min(16, last + 1 - t);
-        __global const float *k = keys + at + (size_t)t * KV_DIM, *v = values + at + (size_t)t * KV_DIM;
+        __global const float *k = keys + at + (size_t)t * KV_DIM,
+                             *v = values + at + (size_t)t * KV_DIM;
         float scores[16], before = largest;
         for (int j = 0; j < n; j++, k += KV_DIM) {
             FLOATS products = q[0] * LOAD(0, k);
@@ -132,7 +133,8 @@ __kernel void pick(__global float *out, __global const float *x, __global const 
 }
 
 /* y = x w^T, or y += x w^T: for builds without CLBlast. Launch: (out, BATCH). */
-__kernel void product(__global const float *x, __global const float *w, __global float *y, uint in, uint add)
+__kernel void product(__global const float *x, __global const float *w, __global float *y, uint in,
+                      uint add)
 {
     const size_t n = get_global_id(0), r = get_global_id(1), at = r * get_global_size(0) + n;
     float sum = 0;

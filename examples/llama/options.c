@@ -21,31 +21,41 @@ typedef struct option {
 static const option general[] = {
     {"checkpoint", STRING, OF(checkpoint), 0, 0, "FILE  the model, in llama2.c's format"},
     {"tokenizer", STRING, OF(tokenizer), 0, 0, "FILE  its tokenizer"},
-    {"prompts", STRING, OF(prompts), 0, 0, "FILE  a prompt a line; options of its own before it, and a tab between"},
-    {"requests", COUNT, OF(n_requests), 0, 1000000, "N  texts (a prompt each; each stream one); prompts repeat"},
+    {"prompts", STRING, OF(prompts), 0, 0,
+     "FILE  a prompt a line; options of its own before it, and a tab between"},
+    {"requests", COUNT, OF(n_requests), 0, 1000000,
+     "N  texts (a prompt each; each stream one); prompts repeat"},
     {"streams", COUNT, OF(streams), 1, 4096, "N  requests at a time (1)"},
-    {"batch", COUNT, OF(batch), 1, 4096, "N  rows of a step (64, or as many as streams): of tokens, and of prompts"},
+    {"batch", COUNT, OF(batch), 1, 4096,
+     "N  rows of a step (64, or as many as streams): of tokens, and of prompts"},
     {"chunk", COUNT, OF(chunk), 1, 4096, "N  rows of a step that a prompt may take (16)"},
-    {"ahead", COUNT, OF(ahead), 0, 64, "N  steps that are enqueued before a token is looked at (2)"},
+    {"ahead", COUNT, OF(ahead), 0, 64,
+     "N  steps that are enqueued before a token is looked at (2)"},
     {"draft", STRING, OF(draft), 0, 0,
      "ngram|layers=N  guess what follows: by the text so far, or by the first N layers"},
     {"drafts", COUNT, OF(drafts), 1, MOST_DRAFTS, "N  guesses for each request and step (4)"},
-    {"method", STRING, OF(method), 0, 0, "match|standard|block|typical|greedy  how guesses are verified (match)"},
-    {"device", COUNT, OF(device), 0, 63, "N  as 'clsample devices' counts them; else the first that works"},
+    {"method", STRING, OF(method), 0, 0,
+     "match|standard|block|typical|greedy  how guesses are verified (match)"},
+    {"device", COUNT, OF(device), 0, 63,
+     "N  as 'clsample devices' counts them; else the first that works"},
     {"stream", FLAG, OF(stream), 0, 0, " show texts while they grow"},
     {"json", FLAG, OF(json), 0, 0, " print texts and times as JSON"},
-    {"host-sampling", FLAG, OF(host_sampling), 0, 0, " copy the logits to the host and sample there"},
-    {"check-logits", STRING, OF(check_logits), 0, 0, "FILE.npy  compare the model with these logits ..."},
+    {"host-sampling", FLAG, OF(host_sampling), 0, 0,
+     " copy the logits to the host and sample there"},
+    {"check-logits", STRING, OF(check_logits), 0, 0,
+     "FILE.npy  compare the model with these logits ..."},
     {"check-tokens", STRING, OF(check_tokens), 0, 0,
      "FILE.npy  ... from which these tokens were drawn, texts of --max-tokens each"},
-    {"make-random", FLAG, OF(make_random), 0, 0, " write a random checkpoint and tokenizer to these files"},
+    {"make-random", FLAG, OF(make_random), 0, 0,
+     " write a random checkpoint and tokenizer to these files"},
 };
 #undef OF
 
 /* A request's own. */
 #define OF(field) offsetof(cls_params, field)
 static const option own[] = {
-    {"max-tokens", COUNT, OF(max_tokens), 1, UINT32_MAX, "N  of output (as many as the context takes)"},
+    {"max-tokens", COUNT, OF(max_tokens), 1, UINT32_MAX,
+     "N  of output (as many as the context takes)"},
     {"temperature", NUMBER, OF(temperature), 0, 0, "X  0: greedy (1)"},
     {"top-k", SIGNED, OF(top_k), 0, 0, "N  0: off (0)"},
     {"top-p", NUMBER, OF(top_p), 0, 0, "X  1: off (1)"},
@@ -53,7 +63,8 @@ static const option own[] = {
     {"repetition-penalty", NUMBER, OF(repetition_penalty), 0, 0, "X  1: off (1)"},
     {"frequency-penalty", NUMBER, OF(frequency_penalty), 0, 0, "X  0: off (0)"},
     {"presence-penalty", NUMBER, OF(presence_penalty), 0, 0, "X  0: off (0)"},
-    {"penalty-window", COUNT, OF(penalty_window), 0, 16384, "N  latest tokens that count; 0: all (0)"},
+    {"penalty-window", COUNT, OF(penalty_window), 0, 16384,
+     "N  latest tokens that count; 0: all (0)"},
     {"seed", SEED, OF(seed), 0, 0, "N  request i draws from its stream i (0)"},
 };
 #undef OF
@@ -86,8 +97,8 @@ static uint64_t whole(const char *name, const char *text, uint64_t least, uint64
     errno = 0;
     const uint64_t x = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end != '\0' || errno != 0 || x < least || x > most)
-        die("--%s: '%s' is no whole number from %llu to %llu", name, text, (unsigned long long)least,
-            (unsigned long long)most);
+        die("--%s: '%s' is no whole number from %llu to %llu", name, text,
+            (unsigned long long)least, (unsigned long long)most);
     return x;
 }
 
@@ -197,7 +208,8 @@ static void read_prompts(prompts *list, const char *path, const cls_params *defa
 
 static void make_requests(options *o, const prompts *list)
 {
-    static const int32_t stops[] = {EOS, BOS}; /* stories are told one after the other, BOS between */
+    static const int32_t stops[] = {EOS,
+                                    BOS}; /* stories are told one after the other, BOS between */
     if (o->n_requests == 0)
         o->n_requests = list->n > o->streams ? list->n : o->streams;
     o->requests = allocate(o->n_requests, sizeof *o->requests);
@@ -307,7 +319,8 @@ void options_encode(options *o, const config *c, const tokenizer *t)
             die("request %u: %s", i, cls_error_message());
         r->n_prompt = tokenizer_encode(t, r->prompt, &tokens);
         if (r->n_prompt >= c->context)
-            die("request %u: its prompt has %u tokens, and the model's context only %u", i, r->n_prompt, c->context);
+            die("request %u: its prompt has %u tokens, and the model's context only %u", i,
+                r->n_prompt, c->context);
         r->most = c->context - r->n_prompt;
         if (r->params.max_tokens > 0 && r->params.max_tokens < r->most)
             r->most = r->params.max_tokens;

@@ -76,7 +76,8 @@ static void write_piece(FILE *file, const char *text, float score)
 
 static void write_tokenizer(const char *path)
 {
-    static const char *const words[] = {"<unk>", "\n<s>\n", "\n</s>\n"}, *const joined[] = {"th", "the", " the"};
+    static const char *const words[] = {"<unk>", "\n<s>\n", "\n</s>\n"}, *const joined[] = {
+                                                                             "th", "the", " the"};
     const int32_t longest = 7;
     char text[8];
     FILE *file = create(path);
@@ -89,7 +90,8 @@ static void write_tokenizer(const char *path)
     }
     for (int i = 0; i < 3; i++)
         write_piece(file, joined[i], -(float)i);
-    for (int i = 3 + BYTES + 3; i < VOCAB; i++) { /* space, letters, and what is left of ASCII before them */
+    for (int i = 3 + BYTES + 3; i < VOCAB;
+         i++) { /* space, letters, and what is left of ASCII before them */
         snprintf(text, sizeof text, "%c", i == VOCAB - 1 ? ' ' : 'z' - (i - 3 - BYTES - 3));
         write_piece(file, text, -(float)i);
     }

@@ -20,7 +20,10 @@ static void open_head(sampling *s)
     must(cls_head_create(s->context, s->m->d->queue, &head, &s->head), "the last layer");
 }
 
-static size_t tokens_size(const sampling *s) { return (size_t)s->most * (s->drafts + 1) * sizeof(int32_t); }
+static size_t tokens_size(const sampling *s)
+{
+    return (size_t)s->most * (s->drafts + 1) * sizeof(int32_t);
+}
 static size_t out_size(const sampling *s) { return tokens_size(s) + 2 * s->most * sizeof(int32_t); }
 
 void sampling_open(sampling *s, model *m, const options *o)
@@ -34,7 +37,8 @@ void sampling_open(sampling *s, model *m, const options *o)
     s->on_host = o->host_sampling;
     s->logits = device_buffer(m->d, (size_t)m->batch * vocab * sizeof(float), NULL);
     s->out = device_buffer(m->d, out_size(s), NULL);
-    s->host_latest = allocate(m->slots, sizeof(int32_t)); /* 0: an id, for who draws nothing at first */
+    s->host_latest =
+        allocate(m->slots, sizeof(int32_t)); /* 0: an id, for who draws nothing at first */
     s->latest = device_buffer(m->d, m->slots * sizeof(int32_t), s->host_latest);
     if (s->on_host) {
         s->host_logits = allocate((size_t)s->most * vocab, sizeof(float));
@@ -42,7 +46,8 @@ void sampling_open(sampling *s, model *m, const options *o)
     }
     cls_context_options_init(&context);
     context.dtypes = 1u << CLS_F32;
-    must(cls_context_create(m->d->context, m->d->id, &context, &s->context), "the kernels of clsample");
+    must(cls_context_create(m->d->context, m->d->id, &context, &s->context),
+         "the kernels of clsample");
     open_head(s);
 
     cls_sampler_options_init(&sampler);
@@ -50,7 +55,8 @@ void sampling_open(sampling *s, model *m, const options *o)
     sampler.max_rows = s->most * (s->drafts + 1);
     sampler.slots = m->slots;
     sampler.logit_bias = 0;
-    sampler.features = CLS_FEATURE_LISTS | (s->drafts != 0 ? CLS_FEATURE_VERIFY | CLS_FEATURE_PROBS : 0u);
+    sampler.features =
+        CLS_FEATURE_LISTS | (s->drafts != 0 ? CLS_FEATURE_VERIFY | CLS_FEATURE_PROBS : 0u);
     for (uint32_t i = 0; i < o->n_requests; i++)
         if (sampler.history < o->requests[i].params.penalty_window)
             sampler.history = o->requests[i].params.penalty_window;
@@ -76,7 +82,8 @@ void sampling_close(sampling *s)
 void sampling_begin(sampling *s, const request *r)
 {
     if (!s->on_host)
-        must(cls_slot_begin(s->sampler, r->slot, &r->params, r->tokens, r->n_prompt, NULL, 0), "a request");
+        must(cls_slot_begin(s->sampler, r->slot, &r->params, r->tokens, r->n_prompt, NULL, 0),
+             "a request");
 }
 
 bool sampling_logits(sampling *s, const int32_t *rows, uint32_t n)
@@ -100,7 +107,8 @@ bool sampling_logits(sampling *s, const int32_t *rows, uint32_t n)
 
 static void read_out(sampling *s, uint64_t *ticket)
 {
-    must(cls_readback_start(s->readback, s->m->d->queue, &(cls_buffer){s->out, 0}, out_size(s), 0, NULL, ticket),
+    must(cls_readback_start(s->readback, s->m->d->queue, &(cls_buffer){s->out, 0}, out_size(s), 0,
+                            NULL, ticket),
          "reading tokens");
 }
 
@@ -153,8 +161,8 @@ sampled sampling_on_host(sampling *s, const request *requests, const uint32_t *w
 {
     const uint32_t vocab = s->m->c.vocab;
     int32_t *tokens = s->host_out, *status = s->host_out + s->most;
-    must_cl(clEnqueueReadBuffer(s->m->d->queue, s->logits, CL_TRUE, 0, (size_t)n * vocab * sizeof(float),
-                                s->host_logits, 0, NULL, NULL),
+    must_cl(clEnqueueReadBuffer(s->m->d->queue, s->logits, CL_TRUE, 0,
+                                (size_t)n * vocab * sizeof(float), s->host_logits, 0, NULL, NULL),
             "clEnqueueReadBuffer");
     for (uint32_t i = 0; i < n; i++) {
         const request *r = &requests[who[i]];
@@ -176,8 +184,8 @@ sampled sampling_on_host(sampling *s, const request *requests, const uint32_t *w
         if (result.token >= 0)
             s->host_latest[r->slot] = result.token;
     }
-    must_cl(clEnqueueWriteBuffer(s->m->d->queue, s->latest, CL_TRUE, 0, s->m->slots * sizeof *tokens, s->host_latest, 0,
-                                 NULL, NULL),
+    must_cl(clEnqueueWriteBuffer(s->m->d->queue, s->latest, CL_TRUE, 0,
+                                 s->m->slots * sizeof *tokens, s->host_latest, 0, NULL, NULL),
             "clEnqueueWriteBuffer");
     return (sampled){tokens, status, NULL};
 }

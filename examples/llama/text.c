@@ -14,7 +14,8 @@ static const char *const endings[] = {"running", "stopped", "full", "failed"};
 /* ------------------------------------------------------------------- texts */
 
 /* Tokens `from` to `to` of a request's prompt and output. */
-static void put_text(const tokenizer *t, const request *r, uint32_t from, uint32_t to, void (*put)(const char *bytes))
+static void put_text(const tokenizer *t, const request *r, uint32_t from, uint32_t to,
+                     void (*put)(const char *bytes))
 {
     for (uint32_t i = from > 0 ? from : 1; i < to; i++) { /* 0 is the start */
         char byte[2];
@@ -28,7 +29,8 @@ static void put_plain(const char *bytes) { fputs(bytes, stdout); }
 static void progress(const options *o, const totals *sum)
 {
     static double last;
-    if (!isatty(2) || (o->stream && !o->json) || (sum->seconds < last + 0.2 && sum->finished < o->n_requests))
+    if (!isatty(2) || (o->stream && !o->json) ||
+        (sum->seconds < last + 0.2 && sum->finished < o->n_requests))
         return;
     last = sum->seconds;
     fprintf(stderr, "\r%" PRIu64 " tokens, %.0f tokens/s, %u of %u texts done \033[K", sum->tokens,
@@ -76,26 +78,31 @@ void text_table(const options *o, const model *m, const totals *sum)
     const config *c = &m->c;
     uint32_t ends[4];
     count_endings(o, ends);
-    fprintf(stderr, "\nmodel       dimension %u, %u layers, %u heads (%u of keys), vocabulary %u, context %u\n", c->dim,
-            c->layers, c->heads, c->kv_heads, c->vocab, c->context);
+    fprintf(
+        stderr,
+        "\nmodel       dimension %u, %u layers, %u heads (%u of keys), vocabulary %u, context %u\n",
+        c->dim, c->layers, c->heads, c->kv_heads, c->vocab, c->context);
     fprintf(stderr, "device      %s; products by %s\n", m->d->name, model_products());
-    fprintf(stderr, "requests    %u, %u at a time: %u stopped, %u full, %u failed\n", o->n_requests, o->streams,
-            ends[STOPPED], ends[FULL], ends[FAILED]);
-    fprintf(stderr, "tokens      %" PRIu64 " in %.2f s: %.0f tokens/s; and %" PRIu64 " of prompts\n", sum->tokens,
-            sum->seconds, (double)sum->tokens / sum->seconds, sum->prompt_tokens);
+    fprintf(stderr, "requests    %u, %u at a time: %u stopped, %u full, %u failed\n", o->n_requests,
+            o->streams, ends[STOPPED], ends[FULL], ends[FAILED]);
+    fprintf(stderr,
+            "tokens      %" PRIu64 " in %.2f s: %.0f tokens/s; and %" PRIu64 " of prompts\n",
+            sum->tokens, sum->seconds, (double)sum->tokens / sum->seconds, sum->prompt_tokens);
     fprintf(stderr, "steps       %" PRIu64 ", %.2f ms and %.1f rows each\n", sum->steps,
             1e3 * per(sum->seconds, sum->steps), per((double)sum->rows, sum->steps));
     if (o->drafts > 0)
-        fprintf(stderr, "drafts      %" PRIu64 " of %" PRIu64 " accepted: %.1f %%\n", sum->accepted, sum->drafted,
-                100 * per((double)sum->accepted, sum->drafted));
+        fprintf(stderr, "drafts      %" PRIu64 " of %" PRIu64 " accepted: %.1f %%\n", sum->accepted,
+                sum->drafted, 100 * per((double)sum->accepted, sum->drafted));
     if (sum->working <= 0)
         fprintf(stderr, "sampling    not measured: the device has no clock\n");
     else if (o->host_sampling)
-        fprintf(stderr, "sampling    %.2f ms a step, %.1f %%: copy to the host, sampling there, and back\n",
+        fprintf(stderr,
+                "sampling    %.2f ms a step, %.1f %%: copy to the host, sampling there, and back\n",
                 1e3 * per(sum->sampling, sum->steps), 100 * sum->sampling / sum->working);
     else
         fprintf(stderr,
-                "sampling    %.2f ms a step, %.1f %% of the device's %.2f ms by its own clock; %u steps ahead\n",
+                "sampling    %.2f ms a step, %.1f %% of the device's %.2f ms by its own clock; %u "
+                "steps ahead\n",
                 1e3 * per(sum->sampling, sum->steps), 100 * sum->sampling / sum->working,
                 1e3 * per(sum->working, sum->steps), o->ahead);
 }
@@ -113,8 +120,8 @@ static size_t valid(const unsigned char *s)
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xC0) != 0x80)
             return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
-        (s[0] == 0xF4 && s[1] > 0x8F))
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
         return 0;
     return n;
 }
@@ -163,8 +170,8 @@ void text_json(const options *o, const model *m, const tokenizer *t, const total
         printf("\", \"text\": \"");
         put_text(t, r, r->n_prompt, r->n_prompt + r->n_output, put_json);
         flush_json(true);
-        printf("\", \"end\": \"%s\", \"status\": %d, \"prompt_tokens\": %u, \"tokens\": [", endings[r->end], r->status,
-               r->n_prompt);
+        printf("\", \"end\": \"%s\", \"status\": %d, \"prompt_tokens\": %u, \"tokens\": [",
+               endings[r->end], r->status, r->n_prompt);
         for (uint32_t n = 0; n < r->n_output; n++)
             printf("%s%d", n > 0 ? ", " : "", r->tokens[r->n_prompt + n]);
         printf("]}");
@@ -172,10 +179,13 @@ void text_json(const options *o, const model *m, const tokenizer *t, const total
     printf("],\n \"device\": \"");
     put_json(m->d->name);
     flush_json(true);
-    printf("\", \"products\": \"%s\", \"sampling\": \"%s\",\n", model_products(), o->host_sampling ? "host" : "device");
-    printf(" \"streams\": %u, \"batch\": %u, \"ahead\": %u, \"drafted\": %" PRIu64 ", \"accepted\": %" PRIu64 ",\n",
+    printf("\", \"products\": \"%s\", \"sampling\": \"%s\",\n", model_products(),
+           o->host_sampling ? "host" : "device");
+    printf(" \"streams\": %u, \"batch\": %u, \"ahead\": %u, \"drafted\": %" PRIu64
+           ", \"accepted\": %" PRIu64 ",\n",
            o->streams, o->batch, o->ahead, sum->drafted, sum->accepted);
-    printf(" \"steps\": %" PRIu64 ", \"tokens\": %" PRIu64 ", \"prompt_tokens\": %" PRIu64 ", \"seconds\": %.6f,\n",
+    printf(" \"steps\": %" PRIu64 ", \"tokens\": %" PRIu64 ", \"prompt_tokens\": %" PRIu64
+           ", \"seconds\": %.6f,\n",
            sum->steps, sum->tokens, sum->prompt_tokens, sum->seconds);
     printf(" \"tokens_per_second\": %.3f, \"ms_per_step\": %.4f, \"sampling_ms_per_step\": %.4f, ",
            (double)sum->tokens / sum->seconds, 1e3 * per(sum->seconds, sum->steps),

@@ -25,7 +25,8 @@ void tokenizer_load(tokenizer *t, const char *path, uint32_t vocab)
     if (file == NULL)
         die("%s: cannot be opened", path);
     if (fread(&longest, sizeof longest, 1, file) != 1 || longest < 1 || longest > 65536)
-        die("%s: no llama2.c tokenizer: it does not begin with the length of its longest piece", path);
+        die("%s: no llama2.c tokenizer: it does not begin with the length of its longest piece",
+            path);
     t->vocab = vocab;
     t->longest = (uint32_t)longest;
     t->piece = allocate(vocab, sizeof *t->piece);
@@ -33,11 +34,13 @@ void tokenizer_load(tokenizer *t, const char *path, uint32_t vocab)
     t->sorted = allocate(vocab, sizeof *t->sorted);
     for (uint32_t i = 0; i < vocab; i++) {
         int32_t length = 0;
-        if (fread(&t->score[i], sizeof(float), 1, file) != 1 || fread(&length, sizeof length, 1, file) != 1)
+        if (fread(&t->score[i], sizeof(float), 1, file) != 1 ||
+            fread(&length, sizeof length, 1, file) != 1)
             die("%s: ends with piece %u of the %u that the checkpoint has", path, i, vocab);
         if (length < 0 || length > longest)
-            die("%s: no llama2.c tokenizer: piece %u has a length of %d, the longest is said to have %d", path, i,
-                (int)length, (int)longest);
+            die("%s: no llama2.c tokenizer: piece %u has a length of %d, the longest is said to "
+                "have %d",
+                path, i, (int)length, (int)longest);
         t->piece[i] = allocate((size_t)length + 1, 1);
         if (fread(t->piece[i], 1, (size_t)length, file) != (size_t)length)
             die("%s: ends within piece %u of the %u that the checkpoint has", path, i, vocab);
@@ -102,7 +105,8 @@ uint32_t tokenizer_encode(const tokenizer *t, const char *text, int32_t **tokens
             for (size_t i = 0; i < bytes; i++) {
                 const int32_t byte = FIRST_BYTE + (unsigned char)at[i];
                 if (byte >= (int32_t)t->vocab)
-                    die("the tokenizer has no piece for byte %d of the prompt '%s'", byte - FIRST_BYTE, text);
+                    die("the tokenizer has no piece for byte %d of the prompt '%s'",
+                        byte - FIRST_BYTE, text);
                 ids[n++] = byte;
             }
         at += bytes;
@@ -112,7 +116,8 @@ uint32_t tokenizer_encode(const tokenizer *t, const char *text, int32_t **tokens
         uint32_t best = 0;
         int32_t joined = -1;
         for (uint32_t i = 1; i + 1 < n; i++) {
-            snprintf(pair, 2 * (size_t)t->longest + 1, "%s%s", t->piece[ids[i]], t->piece[ids[i + 1]]);
+            snprintf(pair, 2 * (size_t)t->longest + 1, "%s%s", t->piece[ids[i]],
+                     t->piece[ids[i + 1]]);
             const int32_t id = find(t, pair);
             if (id >= 0 && (joined < 0 || t->score[id] > t->score[joined])) {
                 best = i;

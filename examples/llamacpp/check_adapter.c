@@ -71,7 +71,8 @@ static int32_t selected(struct llama_sampler *sampler, llama_token_data_array ca
     if (candidates.selected < 0)
         return -1;
     CHECK((size_t)candidates.selected < candidates.size);
-    CHECK(candidates.data[candidates.selected].p > 0 && candidates.data[candidates.selected].p <= 1.0001f);
+    CHECK(candidates.data[candidates.selected].p > 0 &&
+          candidates.data[candidates.selected].p <= 1.0001f);
     return candidates.data[candidates.selected].id;
 }
 
@@ -143,9 +144,12 @@ static void generate(struct sequence *q, struct llama_sampler *sampler, int step
 static void begin_other(struct sequence *q, int kind)
 {
     static const cls_logit_bias biases[] = {{0, 4}, {1, 4}, {2, 4}, {3, 4}, {4, 4}, {5, 4}, {6, 4}};
-    static const int32_t breaker[] = {5, 6}, bad[] = {1, 2}, allowed[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 50, 100, 150, 200};
-    static const cls_sequence breakers[] = {{breaker, 2}, {breaker + 1, 1}}, bad_words[] = {{bad, 2}};
-    static const char *const orders[] = {"edskypmxta", "a", "edskypmxt", "edskypmxt", "dxteyspmk", "dki"};
+    static const int32_t breaker[] = {5, 6}, bad[] = {1, 2},
+                         allowed[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 50, 100, 150, 200};
+    static const cls_sequence breakers[] = {{breaker, 2}, {breaker + 1, 1}},
+                              bad_words[] = {{bad, 2}};
+    static const char *const orders[] = {"edskypmxta", "a",         "edskypmxt",
+                                         "edskypmxt",  "dxteyspmk", "dki"};
     cls_params *p = &q->params;
     p->logit_bias = biases;
     p->logit_bias_count = 7;
@@ -304,7 +308,8 @@ static void check_clones(clsample_llama *shared, int kind)
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
     for (int i = 0; i < 30; i++)
         put_prompt(&q, sampler, (int32_t)random_below(VOCAB));
-    struct llama_sampler *clone = llama_sampler_clone(sampler); /* before the prompt has reached the slot */
+    struct llama_sampler *clone =
+        llama_sampler_clone(sampler); /* before the prompt has reached the slot */
     twin = q;
     generate(&q, sampler, many / 5);
     generate(&twin, clone, many / 5);
@@ -358,9 +363,10 @@ static void check_arrays(clsample_llama *shared)
 /* Orders that are refused change nothing; what an order does not name is off. */
 static void check_order(void)
 {
-    static const uint8_t stages[CLS_CHAIN_LENGTH] = {CLS_STAGE_INFILL, CLS_STAGE_TYPICAL_P,   CLS_STAGE_XTC,
-                                                     CLS_STAGE_TOP_K,  CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_N_SIGMA,
-                                                     CLS_STAGE_TOP_P,  CLS_STAGE_MIN_P,       CLS_STAGE_P_LESS};
+    static const uint8_t stages[CLS_CHAIN_LENGTH] = {
+        CLS_STAGE_INFILL, CLS_STAGE_TYPICAL_P,   CLS_STAGE_XTC,
+        CLS_STAGE_TOP_K,  CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_N_SIGMA,
+        CLS_STAGE_TOP_P,  CLS_STAGE_MIN_P,       CLS_STAGE_P_LESS};
     struct sequence q;
     cls_params *p = &q.params, off, before;
     begin(&q, MODES);
@@ -372,17 +378,21 @@ static void check_order(void)
     CHECK(memcmp(p, &before, sizeof *p) == 0);
 
     CHECK(clsample_llama_order(p, "iyexktasdpm"));
-    CHECK(p->chain == CLS_CHAIN_CUSTOM && memcmp(p->stages, stages, sizeof stages) == 0 && p->infill == 1);
+    CHECK(p->chain == CLS_CHAIN_CUSTOM && memcmp(p->stages, stages, sizeof stages) == 0 &&
+          p->infill == 1);
     p->infill = before.infill;
     memcpy(p->stages, before.stages, sizeof p->stages);
     CHECK(memcmp(p, &before, sizeof *p) == 0); /* all are named: all as they were */
 
     cls_params_init(&off);
     CHECK(clsample_llama_order(p, ""));
-    CHECK(p->temperature == off.temperature && p->dynatemp_range == off.dynatemp_range && p->top_k == off.top_k);
+    CHECK(p->temperature == off.temperature && p->dynatemp_range == off.dynatemp_range &&
+          p->top_k == off.top_k);
     CHECK(p->top_p == off.top_p && p->min_p == off.min_p && p->top_n_sigma == off.top_n_sigma);
-    CHECK(p->typical_p == off.typical_p && p->xtc_probability == off.xtc_probability && p->infill == off.infill);
-    CHECK(p->repetition_penalty == off.repetition_penalty && p->frequency_penalty == off.frequency_penalty);
+    CHECK(p->typical_p == off.typical_p && p->xtc_probability == off.xtc_probability &&
+          p->infill == off.infill);
+    CHECK(p->repetition_penalty == off.repetition_penalty &&
+          p->frequency_penalty == off.frequency_penalty);
     CHECK(p->presence_penalty == off.presence_penalty && p->dry_multiplier == off.dry_multiplier);
     CHECK(p->adaptive_target == off.adaptive_target);
 }
@@ -454,7 +464,8 @@ int main(void)
     check_clones(shared, 1);
     check_clones(shared, MODES + 4);
     check_arrays(shared);
-    fprintf(stderr, "check_adapter: messages about orders, bad parameters, slots and candidates follow\n");
+    fprintf(stderr,
+            "check_adapter: messages about orders, bad parameters, slots and candidates follow\n");
     check_order();
     check_failures(shared);
 

@@ -54,7 +54,10 @@ static bool failed(const char *what, const char *why)
 }
 
 /* Whether a call succeeded; says so if not. */
-static bool done(cls_status status, const char *what) { return status == CLS_OK || failed(what, cls_error_message()); }
+static bool done(cls_status status, const char *what)
+{
+    return status == CLS_OK || failed(what, cls_error_message());
+}
 
 static bool cl_done(cl_int code, const char *what)
 {
@@ -115,7 +118,8 @@ static bool open_device(clsample_llama *shared, cl_device_id device)
     shared->queue = clCreateCommandQueue(shared->cl, device, 0, &code);
     if (!cl_done(code, "queue"))
         return false;
-    shared->logits = clCreateBuffer(shared->cl, CL_MEM_READ_ONLY, shared->vocab * sizeof(float), NULL, &code);
+    shared->logits =
+        clCreateBuffer(shared->cl, CL_MEM_READ_ONLY, shared->vocab * sizeof(float), NULL, &code);
     if (!cl_done(code, "logits"))
         return false;
     shared->out = clCreateBuffer(shared->cl, CL_MEM_READ_WRITE, sizeof(struct drawn), NULL, &code);
@@ -128,7 +132,8 @@ static bool open_device(clsample_llama *shared, cl_device_id device)
     return done(cls_context_create(shared->cl, device, &options, &shared->context), "kernels");
 }
 
-clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_t samplers, uint32_t history)
+clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_t samplers,
+                                    uint32_t history)
 {
     cls_sampler_options options;
     cls_sampler_options_init(&options);
@@ -180,7 +185,8 @@ void clsample_llama_params(cls_params *params)
 
 bool clsample_llama_order(cls_params *params, const char *order)
 {
-    static const char letters[] = "tkpmsyx?i"; /* of the cls_stages; p-less, which has none, comes last */
+    static const char letters[] =
+        "tkpmsyx?i"; /* of the cls_stages; p-less, which has none, comes last */
     uint8_t stages[CLS_CHAIN_LENGTH] = {CLS_STAGE_END};
     uint32_t n = 0;
     cls_params named = *params, off;
@@ -240,8 +246,9 @@ static bool settle_prompt(struct slot_sampler *m)
 {
     if (m->slot == NO_SLOT)
         return false;
-    if (m->prompt_count > 0 &&
-        !done(cls_slot_append_prompt(m->shared->sampler, (uint32_t)m->slot, m->prompt, m->prompt_count), "prompt"))
+    if (m->prompt_count > 0 && !done(cls_slot_append_prompt(m->shared->sampler, (uint32_t)m->slot,
+                                                            m->prompt, m->prompt_count),
+                                     "prompt"))
         give_up(m);
     m->prompt_count = 0;
     return m->slot != NO_SLOT;
@@ -280,7 +287,8 @@ static void sampler_accept(struct llama_sampler *s, llama_token token)
             give_up(m);
         return;
     }
-    if (!done(cls_accept(shared->sampler, shared->queue, 1, &tokens, &slots, 0, NULL, NULL), "accept"))
+    if (!done(cls_accept(shared->sampler, shared->queue, 1, &tokens, &slots, 0, NULL, NULL),
+              "accept"))
         give_up(m);
     m->draws = 0;
     m->outputs++;
@@ -329,11 +337,12 @@ static bool draw(struct slot_sampler *m, struct drawn *drawn)
     step.status = (cls_buffer){shared->out, offsetof(struct drawn, status)};
     step.logprobs = (cls_buffer){shared->out, offsetof(struct drawn, logprob)};
     step.logprob_kind = CLS_LOGPROB_FINAL;
-    return cl_done(clEnqueueWriteBuffer(shared->queue, shared->logits, CL_FALSE, 0, shared->vocab * sizeof(float),
-                                        shared->row, 0, NULL, NULL),
+    return cl_done(clEnqueueWriteBuffer(shared->queue, shared->logits, CL_FALSE, 0,
+                                        shared->vocab * sizeof(float), shared->row, 0, NULL, NULL),
                    "upload") &&
            done(cls_sample(shared->sampler, shared->queue, &step, 0, NULL, NULL), "sample") &&
-           cl_done(clEnqueueReadBuffer(shared->queue, shared->out, CL_TRUE, 0, sizeof *drawn, drawn, 0, NULL, NULL),
+           cl_done(clEnqueueReadBuffer(shared->queue, shared->out, CL_TRUE, 0, sizeof *drawn, drawn,
+                                       0, NULL, NULL),
                    "read");
 }
 
@@ -351,8 +360,9 @@ static void sampler_apply(struct llama_sampler *s, llama_token_data_array *candi
     }
     m->draws++;
     if (drawn.status & (CLS_ROW_EMPTY | CLS_ROW_UNFIT)) {
-        failed("sample", drawn.status & CLS_ROW_EMPTY ? "every candidate is banned or not a number"
-                                                      : "infill takes 128 candidates: a top_k before it");
+        failed("sample", drawn.status & CLS_ROW_EMPTY
+                             ? "every candidate is banned or not a number"
+                             : "infill takes 128 candidates: a top_k before it");
         return;
     }
     candidates->selected = place_of(candidates, drawn.token);
@@ -365,7 +375,8 @@ static void sampler_reset(struct llama_sampler *s)
     struct slot_sampler *m = s->ctx;
     m->outputs = m->draws = m->prompt_count = 0;
     if (m->slot != NO_SLOT &&
-        !done(cls_slot_begin(m->shared->sampler, (uint32_t)m->slot, &m->params, NULL, 0, NULL, 0), "reset"))
+        !done(cls_slot_begin(m->shared->sampler, (uint32_t)m->slot, &m->params, NULL, 0, NULL, 0),
+              "reset"))
         give_up(m);
 }
 
@@ -408,8 +419,10 @@ static bool copy_arrays(cls_params *p)
     p->allowed_ids = copy_of(p->allowed_ids, p->allowed_count * sizeof *p->allowed_ids);
     p->dry_breakers = copy_sequences(p->dry_breakers, p->dry_breaker_count);
     p->bad_words = copy_sequences(p->bad_words, p->bad_word_count);
-    return (p->logit_bias != NULL || p->logit_bias_count == 0) && (p->allowed_ids != NULL || p->allowed_count == 0) &&
-           (p->dry_breakers != NULL || p->dry_breaker_count == 0) && (p->bad_words != NULL || p->bad_word_count == 0);
+    return (p->logit_bias != NULL || p->logit_bias_count == 0) &&
+           (p->allowed_ids != NULL || p->allowed_count == 0) &&
+           (p->dry_breakers != NULL || p->dry_breaker_count == 0) &&
+           (p->bad_words != NULL || p->bad_word_count == 0);
 }
 
 static void sampler_free(struct llama_sampler *s)
@@ -472,7 +485,8 @@ static struct llama_sampler *sampler_clone(const struct llama_sampler *s)
     m->draws = from->draws;
     if (m->slot != NO_SLOT &&
         !(settle_prompt(from) &&
-          done(cls_slot_copy(m->shared->sampler, (uint32_t)m->slot, (uint32_t)from->slot), "clone")))
+          done(cls_slot_copy(m->shared->sampler, (uint32_t)m->slot, (uint32_t)from->slot),
+               "clone")))
         give_up(m);
     return llama_sampler_init(&sampler_interface, m);
 }

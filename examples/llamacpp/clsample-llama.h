@@ -38,7 +38,8 @@ typedef struct clsample_llama clsample_llama;
  * llama_sampler_copy() needs one for a moment. history: the longest
  * penalty_window and dry_window, and how far no_repeat_ngram looks back. Blocks,
  * seconds on a cold compiler cache. NULL on failure. */
-clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_t samplers, uint32_t history);
+clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_t samplers,
+                                    uint32_t history);
 
 /* Lets go of it. It ends with the last sampler: the order is free. NULL is
  * allowed. */

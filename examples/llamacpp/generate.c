@@ -27,8 +27,8 @@ static void print_token(const struct llama_vocab *vocab, llama_token token)
 }
 
 /* Tokens of the prompt to the model and to the sampler, then one by one. */
-static int generate(struct llama_context *context, const struct llama_vocab *vocab, struct llama_sampler *sampler,
-                    const char *text, int tokens)
+static int generate(struct llama_context *context, const struct llama_vocab *vocab,
+                    struct llama_sampler *sampler, const char *text, int tokens)
 {
     int length = (int)strlen(text);
     int count = -llama_tokenize(vocab, text, length, NULL, 0, true, true);
@@ -83,8 +83,10 @@ int main(int argc, char **argv)
     clsample_llama_params(&params);
     params.seed = argc > 4 ? strtoull(argv[4], NULL, 10) : 0;
     params.repetition_penalty = 1.1f;
-    clsample_llama *shared = clsample_llama_open(NULL, (uint32_t)llama_vocab_n_tokens(vocab), 1, params.penalty_window);
-    struct llama_sampler *sampler = shared == NULL ? NULL : clsample_llama_sampler_init(shared, &params);
+    clsample_llama *shared =
+        clsample_llama_open(NULL, (uint32_t)llama_vocab_n_tokens(vocab), 1, params.penalty_window);
+    struct llama_sampler *sampler =
+        shared == NULL ? NULL : clsample_llama_sampler_init(shared, &params);
     int status = sampler == NULL ? 1 : generate(context, vocab, sampler, argv[2], tokens);
 
     if (sampler != NULL)

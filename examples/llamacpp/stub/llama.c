@@ -14,9 +14,15 @@ struct llama_sampler *llama_sampler_init(struct llama_sampler_i *iface, void *ct
     return sampler;
 }
 
-const char *llama_sampler_name(const struct llama_sampler *sampler) { return sampler->iface->name(sampler); }
+const char *llama_sampler_name(const struct llama_sampler *sampler)
+{
+    return sampler->iface->name(sampler);
+}
 
-void llama_sampler_accept(struct llama_sampler *sampler, llama_token token) { sampler->iface->accept(sampler, token); }
+void llama_sampler_accept(struct llama_sampler *sampler, llama_token token)
+{
+    sampler->iface->accept(sampler, token);
+}
 
 void llama_sampler_apply(struct llama_sampler *sampler, llama_token_data_array *candidates)
 {
