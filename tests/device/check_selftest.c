@@ -22,10 +22,11 @@ static int write_known(void)
         fprintf(stderr, "%s\n", cls_error_message());
         return 1;
     }
-    printf("/* SPDX-License-Identifier: MIT */\n"
-           "/* Made by tests/device/check_selftest --write: known answers of lib/selftest_cases.c.\n"
-           " * A change that nobody meant is an error of the library or of its compiler. */\n"
-           "#include \"selftest.h\"\n\nconst cls_selftest_known cls_selftest_table[] = {");
+    printf(
+        "/* SPDX-License-Identifier: MIT */\n"
+        "/* Made by tests/device/check_selftest --write: known answers of lib/selftest_cases.c.\n"
+        " * A change that nobody meant is an error of the library or of its compiler. */\n"
+        "#include \"selftest.h\"\n\nconst cls_selftest_known cls_selftest_table[] = {");
     for (uint32_t i = 0; i < a.count; i++)
         printf("%s{ %d, 0x%08xu },", i % 4 == 0 ? "\n    " : " ", (int)a.known[i].token,
                (unsigned)a.known[i].digest);
