@@ -37,7 +37,7 @@ opencl='
 # What compilers and C libraries call these by, and what compilers call by
 # themselves: thread-local storage, division on 32 bits, stacks, sanitizers.
 theirs='^(_GLOBAL_OFFSET_TABLE_|_tls_index|__isoc(99|23)_.*|__mingw_.*|__.*_chk|__stack_chk_.*|__errno_location'
-theirs=$theirs'|__tls_get_addr|__emutls_.*|___chkstk_ms|__aeabi_.*|__aarch64_.*|__(u?div|u?mod)[dt]i[34]'
+theirs=$theirs'|bcmp|__tls_get_addr|__emutls_.*|___chkstk_ms|__aeabi_.*|__aarch64_.*|__(u?div|u?mod)[dt]i[34]'
 theirs=$theirs'|__(asan|ubsan|tsan|msan|sanitizer)_.*|__gcov_.*|__llvm_.*)$'
 
 # nm's letter tells what is defined from what is undefined; macOS puts an
