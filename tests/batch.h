@@ -6,7 +6,8 @@
 
 #include "fixture.h"
 #include "inputs.h"
-#include "internal.h"
+#include "reference/reference.h"
+#include "step/step.h"
 #include "oracle.h"
 
 /* What a request begins with, and its output since. */

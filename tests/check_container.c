@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "internal.h"
+#include "programs/programs.h"
 
 /* --------------------------------------------------------------------- SHA-256 */
 

@@ -13,7 +13,7 @@
 #include "faulty.h"
 #include "faulty_memory.h"
 #include "inputs.h"
-#include "internal.h"
+#include "step/step.h"
 #include "life.h"
 
 static uint32_t stride;

@@ -10,7 +10,7 @@
 
 #include "fixture.h"
 #include "inputs.h"
-#include "internal.h"
+#include "proof/proof.h"
 #include "stub_cl.h"
 
 enum { VOCAB = 1000, LIST = 20, HIDDEN = 64 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "client.h"
-#include "internal.h"
+#include "step/step.h"
 
 #define refused(call, name) refused_status((call), #call, (name), __LINE__)
 

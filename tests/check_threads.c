@@ -15,7 +15,7 @@
 
 #include "soak.h"
 #ifdef CLS_STUB
-#include "internal.h"
+#include "proof/proof.h"
 #include "stub_cl.h"
 #endif
 

@@ -39,7 +39,7 @@ as_root() {
 
 # An OpenCL to link to: every function that the library and the example call.
 opencl() {
-    names=$(cat "$top"/lib/*.c "$top/examples/minimal.c" | grep -o '\bcl[A-Z][A-Za-z]*(' | tr -d '(' | sort -u)
+    names=$(cat "$top"/lib/*.c "$top"/lib/*/*.c "$top/examples/minimal.c" | grep -o '\bcl[A-Z][A-Za-z]*(' | tr -d '(' | sort -u)
     case $1 in
     *mingw*)
         { printf 'LIBRARY OpenCL.dll\nEXPORTS\n'; printf '    %s\n' $names; } >OpenCL.def

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fixture.h"
-#include "internal.h"
+#include "step/step.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 
 #include "fixture.h"
 #include "inputs.h"
-#include "internal.h"
+#include "step/step.h"
 
 #define ROWS 5 /* of a world, and slots: row r is slot r */
 #define SEQUENCES 12

@@ -7,7 +7,7 @@
 #define TESTS_MODEL_H
 
 #include "inputs.h"
-#include "internal.h"
+#include "step/step.h"
 
 #define MODEL_TOKENS 1200
 #define MODEL_LIST 16

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the library reads back itself, so that it goes on: the self-test, whose
  * words it compares, and the slots' parameters, which it saves. */
-#include "internal.h"
+#include "step/step.h"
 #include "stub_cl.h"
 
 #include <string.h>

@@ -415,7 +415,7 @@ typedef struct cls_args {
     cls_wide ids_offset, counts_offset; /* of candidates */
     cls_wide draft_ids_offset, draft_offset, draft_stride;
     u32 draft_kind;
-    u32 nodes, parents, firsts; /* in the rows' maps: see cls_map in lib/internal.h */
+    u32 nodes, parents, firsts; /* in the rows' maps: see cls_map in lib/sampler/sampler.h */
     u32 method, n_rows, bonus, max_drafts;
     i32 epsilon, delta;
     u32 logits_rows; /* in the buffer, where there is a map to them */
