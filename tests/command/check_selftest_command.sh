@@ -3,7 +3,7 @@
 # clsample selftest: its table, its sentences, its exit statuses; a library that
 # finds faults stands in for a device that has some.
 # CLSAMPLE: the command's path. Exits 77 if there is no device.
-# shellcheck source=tests/command.sh
+# shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
 exits() { # STATUS WHAT COMMAND...
@@ -105,7 +105,7 @@ cls_status cls_selftest(cls_context *context, cls_selftest_report *r)
     return atoi(getenv("SELFTEST_STATUS"));
 }
 EOF
-if ${CC:-cc} -shared -fPIC -I"$here/../include" -DCL_TARGET_OPENCL_VERSION=120 -o faulty.so faulty.c 2>cc.err; then
+if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 -o faulty.so faulty.c 2>cc.err; then
     ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 SELFTEST_STATUS=-2006 LD_PRELOAD=$PWD/faulty.so
     export ASAN_OPTIONS SELFTEST_STATUS LD_PRELOAD
     exits 1 "a failure" "$clsample" selftest --dtype f32

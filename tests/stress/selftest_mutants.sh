@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Whether the self-test sees faults of kernels: builds kernels that are wrong in
-# one place a stage, and runs it. By hand, in a build folder where tests/check_selftest
+# one place a stage, and runs it. By hand, in a build folder where tests/device/check_selftest
 # is built, on the devices that OCL_ICD_VENDORS leaves; each group of faults compiles
 # all kernels:
 #
-#     sh SOURCE/tests/selftest_mutants.sh [GROUP...]
+#     sh SOURCE/tests/stress/selftest_mutants.sh [GROUP...]
 #
 # (There is none of the arithmetic: a context refuses a device that fails it.)
 set -u
-if [ ! -f lib/kernels.c ] || [ ! -f tests/check_selftest.o ]; then
+if [ ! -f lib/kernels.c ] || [ ! -f tests/device/check_selftest.o ]; then
     echo "run me in a build folder, after make check TESTS="
     exit 99
 fi
@@ -73,7 +73,7 @@ run() { # GROUP
     done <"$dir/group"
     # The program's own kernels come before the library's.
     # shellcheck disable=SC2046
-    ${CC:-$(of CC)} -o "$dir/mutant" tests/check_selftest.o "$dir/kernels.c" .libs/libtests.a .libs/libclsample_internal.a \
+    ${CC:-$(of CC)} -o "$dir/mutant" tests/device/check_selftest.o "$dir/kernels.c" .libs/libtests.a .libs/libclsample_internal.a \
         $(of CHECK_LIBS) $(of OPENCL_LIBS) $(of CLBLAST_LIBS) $(of LIBS) -lpthread -lm || exit 99
     CLS_TEST_SIZE=tiny "$dir/mutant" --print >"$dir/out" 2>&1
     while IFS='@' read -r _ stage _; do

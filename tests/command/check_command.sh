@@ -3,7 +3,7 @@
 # Runs the command for real: every option on small files made here, host and
 # device tokens compared, refusals with their sentences and exit codes.
 # CLSAMPLE: the command's path. Exits 77 if there is no device.
-# shellcheck source=tests/command.sh
+# shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
 npy seeds.npy '<u8' '8,'
@@ -19,14 +19,14 @@ for command in "" devices sample explain demo bench; do
     says "$command --help" '^usage: clsample' out
 done
 # Each command has its page, which names all of its options; clsample.1 names the page.
-doc=$here/../doc
+doc=$here/../../doc
 "$clsample" --help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' | grep -v '^clsample$' >commands
 is "commands" "$(wc -l <commands | tr -d ' ')" 8
 while read -r command; do
     page=$doc/clsample-$command.1
     says "clsample-$command.1" "^.Nm clsample $command" "$page"
     says "clsample-$command.1 in clsample.1" "^.Xr clsample-$command 1" "$doc/clsample.1"
-    says "clsample-$command.1 is installed" "doc/clsample-$command.1" "$here/../Makefile.am"
+    says "clsample-$command.1 is installed" "doc/clsample-$command.1" "$here/../../Makefile.am"
     missing=
     for option in $("$clsample" "$command" --help </dev/null | sed -n 's/^  --\([a-z0-9-]*\) .*/\1/p'); do
         shared=

@@ -3,7 +3,7 @@
 # clsample report: its two files, its sentences, its exit statuses; a library that
 # finds faults stands in for a device that has some.
 # CLSAMPLE: the command's path. Exits 77 if there is no device.
-# shellcheck source=tests/command.sh
+# shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
 exits() { # STATUS WHAT COMMAND...
@@ -105,7 +105,7 @@ cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result)
     return CLS_OK;
 }
 END
-if ${CC:-cc} -shared -fPIC -I"$here/../include" -DCL_TARGET_OPENCL_VERSION=120 -o faulty.so faulty.c 2>cc.err; then
+if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 -o faulty.so faulty.c 2>cc.err; then
     ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 LD_PRELOAD=$PWD/faulty.so
     export ASAN_OPTIONS LD_PRELOAD
     exits 1 "failures" "$clsample" report --quick

@@ -4,7 +4,7 @@
  * call then succeeds and all goes on as if nothing had been, or it is left out and
  * all goes on as if it had not been made, or the sampler is lost and says that.
  *
- *     tests/check_faults [stride]     every so many calls, with one of its errors;
+ *     tests/stress/check_faults [stride]     every so many calls, with one of its errors;
  *                                     1: all calls with all their errors */
 #include <stdio.h>
 #include <stdlib.h>

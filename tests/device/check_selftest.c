@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* cls_selftest(): that it passes, and that each of its stages can fail. What
- * kernels with a fault make of it, tests/selftest_mutants.sh tries.
+ * kernels with a fault make of it, tests/stress/selftest_mutants.sh tries.
  *
- *     tests/check_selftest --write >lib/selftest/known.c    # new known answers
- *     tests/check_selftest --print                          # what it says of each device
- *     tests/check_selftest --time                           # and how long it takes */
+ *     tests/device/check_selftest --write >lib/selftest/known.c    # new known answers
+ *     tests/device/check_selftest --print                          # what it says of each device
+ *     tests/device/check_selftest --time                           # and how long it takes */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +22,11 @@ static int write_known(void)
         fprintf(stderr, "%s\n", cls_error_message());
         return 1;
     }
-    printf("/* SPDX-License-Identifier: MIT */\n"
-           "/* Made by tests/check_selftest --write: known answers of lib/selftest/cases.c.\n"
-           " * A change that nobody meant is an error of the library or of its compiler. */\n"
-           "#include \"selftest/selftest.h\"\n\nconst cls_selftest_known cls_selftest_table[] = {");
+    printf(
+        "/* SPDX-License-Identifier: MIT */\n"
+        "/* Made by tests/device/check_selftest --write: known answers of lib/selftest/cases.c.\n"
+        " * A change that nobody meant is an error of the library or of its compiler. */\n"
+        "#include \"selftest/selftest.h\"\n\nconst cls_selftest_known cls_selftest_table[] = {");
     for (uint32_t i = 0; i < a.count; i++)
         printf("%s{ %d, 0x%08xu },", i % 4 == 0 ? "\n    " : " ", (int)a.known[i].token,
                (unsigned)a.known[i].digest);

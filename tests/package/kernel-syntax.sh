@@ -5,7 +5,7 @@
 # and with 64-bit numbers of which only the functions for them are allowed.
 # usage: kernel-syntax.sh [SOURCE DIRECTORY]
 set -eu
-cd "${1:-$(dirname "$0")/..}"
+cd "${1:-$(dirname "$0")/../..}"
 if ! command -v "${CLANG:=clang}" >/dev/null; then
     echo "no clang here"
     exit 77

@@ -4,7 +4,7 @@
 # sample, trials against single runs, host and device compared.
 # CLSAMPLE: the command's path. Exits 77 if there is no device.
 # shellcheck disable=SC2317 # reached by check()
-# shellcheck source=tests/command.sh
+# shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
 verify_on() { # host|device ARGUMENTS

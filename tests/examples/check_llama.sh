@@ -4,10 +4,10 @@
 # or, with BUILD empty, the installed one; run on a random checkpoint and, where
 # ../shared/data has it, on a real one. CC, CFLAGS, PKG_CONFIG, LLAMA_FLAGS (of
 # make): what to build with. Exits 77 without compiler or device.
-source=$(cd "$(dirname "$0")/.." && pwd) || exit 99
+source=$(cd "$(dirname "$0")/../.." && pwd) || exit 99
 BUILD=${BUILD-$PWD} CC=${CC:-cc} PKG_CONFIG=${PKG_CONFIG:-pkg-config}
-# shellcheck source=tests/checks.sh
-. "$source/tests/checks.sh"
+# shellcheck source=tests/support/checks.sh
+. "$source/tests/support/checks.sh"
 
 refused() { refused_by llama "$llama" "$@"; }
 
@@ -182,7 +182,7 @@ refused "needed"
     refused "bad: line 1: '--streams' is no option of a request" $model --prompts bad
     printf -- 'x\n--top-k\tx\n' >bad
     refused "bad: line 2: '--top-k' lacks its value" $model --prompts bad
-    refused "its prompt has [0-9]* tokens" $model --prompt "$(tail -c +1 "$source/tests/check_llama.sh" | head -c 200)"
+    refused "its prompt has [0-9]* tokens" $model --prompt "$(tail -c +1 "$source/tests/examples/check_llama.sh" | head -c 200)"
     refused "no NumPy array" $model --check-logits r.bin --check-tokens r.tok
 }
 

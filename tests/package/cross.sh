@@ -7,7 +7,7 @@
 # usage: cross.sh [--install] [TARGET...]       on Debian; as root, or with sudo
 #        cross.sh --packages                      what it would install
 set -u
-top=$(cd "$(dirname "$0")/.." && pwd)
+top=$(cd "$(dirname "$0")/../.." && pwd)
 headers=${OPENCL_HEADERS:-/usr/include}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -58,7 +58,7 @@ build() {
     "$top/configure" -q --host="$1" --enable-werror --disable-dependency-tracking \
         OPENCL_CFLAGS="-I$dir/$1/include" OPENCL_LIBS="-L$dir/$1 -lOpenCL" || { cat config.log; return 1; }
     make -s && make -s install DESTDIR="$dir/$1/root" >install.log || return
-    NM=$1-nm srcdir=$top sh "$top/tests/symbols.sh" && NM=$1-nm sh "$top/tests/portable.sh" || return
+    NM=$1-nm srcdir=$top sh "$top/tests/package/symbols.sh" && NM=$1-nm sh "$top/tests/package/portable.sh" || return
     for library in -lclsample "$dir/$1/root/usr/local/lib/libclsample.a"; do
         "$1-gcc" "$top/examples/minimal.c" -I"$dir/$1/root/usr/local/include" -I"$dir/$1/include" \
             -L"$dir/$1/root/usr/local/lib" "$library" -L"$dir/$1" -lOpenCL -lm -o minimal || return

@@ -5,8 +5,8 @@
 here=$(cd "$(dirname "$0")" && pwd) || exit 99
 clsample=${CLSAMPLE:-./clsample}
 case $clsample in */*) clsample=$(cd "$(dirname "$clsample")" && pwd)/$(basename "$clsample") ;; esac
-# shellcheck source=tests/checks.sh
-. "$here/checks.sh"
+# shellcheck source=tests/support/checks.sh
+. "$here/../support/checks.sh"
 
 # ----------------------------------------------------------------- the checks
 
@@ -157,7 +157,7 @@ cls_status cls_readback_get(cls_readback *readback, uint64_t ticket, int block, 
     return get(readback, ticket, block, data);
 }
 EOF
-    ${CC:-cc} -shared -fPIC -I"$here/../include" -DCL_TARGET_OPENCL_VERSION=120 -o interrupting.so interrupting.c -ldl \
+    ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 -o interrupting.so interrupting.c -ldl \
         2>cc.err
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What looks at a request's latest tokens: DRY with breakers, no-repeat
  * n-grams, bad words, min tokens; and allowed ids. Who loses how much, brute
- * force (tests/history.c) says once more: it is compared with what the device
+ * force (tests/support/history.c) says once more: it is compared with what the device
  * has prepared, bit for bit, and with the tokens that come of it. */
 #include <math.h>
 #include <stdio.h>

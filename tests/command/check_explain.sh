@@ -4,7 +4,7 @@
 # be, and the same as what sample draws from. Needs no device, and gnuplot only
 # for the pictures.
 # CLSAMPLE: the command's path.
-# shellcheck source=tests/command.sh
+# shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
 # Two rows of 4, 3, 2, -1: .66228, .24364, .08963, .00446.

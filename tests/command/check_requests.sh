@@ -3,7 +3,7 @@
 # Requests with a past: penalties, biases, masks and stops, by the command, on
 # the host and on the device, worked out by hand where they can be.
 # CLSAMPLE: the command's path. Exits 77 if there is no device.
-# shellcheck source=tests/command.sh
+# shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
 # 6 rows of 4, 3, 2, -1, and what their requests have so far.
