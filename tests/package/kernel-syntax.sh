@@ -46,7 +46,7 @@ for shape in '1 16 2048' '256 4 1024'; do
         done
     done
 done
-# Not every device has infinities (HACKING.md, rule 8).
+# Not every device has infinities (doc/kernels.md, rule 8).
 grep -nE 'INFINITY|isnan|isinf|isfinite' cl/*/* && failed=$((failed + 1)) || passed=$((passed + 1))
 # The LM head is a program of its own: WGS LANES VEC ROWS TOKENS, with
 # fma() and without.
