@@ -135,11 +135,11 @@ uint32_t cls_features_of_slot(const cls_slot *slot)
     uint32_t features = 0;
     if (!(slot->flags & CLS_SLOT_BEGUN))
         return 0;
-    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN)))
+    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_UNTRUNCATED)))
         features |= CLS_FEATURE_LISTS;
     if (slot->flags & CLS_SLOT_SEARCH)
         features |= CLS_FEATURE_SEARCH;
-    if (slot->flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS | CLS_SLOT_DYNAMIC))
+    if (slot->flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_DYNAMIC))
         features |= CLS_FEATURE_SAMPLERS;
     for (uint32_t i = 0; i < CLS_MAX_STAGES && cls_slot_stage(slot, i) != CLS_STAGE_END; i++)
         if (cls_slot_stage(slot, i) > CLS_STAGE_MIN_P)

@@ -28,15 +28,15 @@ cat >"$dir/table" <<'END'
 1@infill@u64_less(u64_mul(list->mass[i], u64_from(5)), mass)@u64_less(u64_mul(list->mass[i], u64_from(2)), mass)
 1@report@: u64_to_f32(sum[1]) / u64_to_f32(sum[0]);@: u64_to_f32(sum[0]) / u64_to_f32(sum[1]);
 1@verify: match@next = ids[nodes[at]] == out.token ? at : last;@next = ids[nodes[at]] != out.token ? at : last;
-1@verify: block@reach = ratio_q63(reach, out.given, out.asked);@reach = ratio_q63(reach, out.asked, out.given);
+1@verify: block@reach = ratio_q63(reach, out.target_prob, out.draft_prob);@reach = ratio_q63(reach, out.draft_prob, out.target_prob);
 2@masks@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + (i ^ VEC)));
 2@penalties@const f32 often = frequency * (f32)count;@const f32 often = frequency * (f32)(count + 1);
 2@top-n-sigma@sigma_limit(c->kept, sum[0], sum[1], slot->sigma)@sigma_limit(c->kept, sum[0], sum[1], slot->sigma * 0.5f)
 2@typical@typical_list(slot, list, c, mean, typical_target@typical_list(slot, list, c, mean + 1000000u, typical_target
 2@XTC@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 >= (slot)->xtc
-2@logprobs@total = u64_add(total, up(row_mass[tile]@total = u64_add(u64_shl(total, 1), up(row_mass[tile]
+2@logprobs@total = u64_add(total, to_row_units(row_mass[tile]@total = u64_add(u64_shl(total, 1), to_row_units(row_mass[tile]
 2@candidates@token = u64_less(drawn, sum) ? id[i] : -1;@token = u64_less(drawn, sum) ? id[first] : -1;
-2@verify: standard@taken = accepts(bits, out.given, out.asked);@taken = accepts(bits, out.asked, out.given);
+2@verify: standard@taken = accepts(bits, out.target_prob, out.draft_prob);@taken = accepts(bits, out.draft_prob, out.target_prob);
 3@history@length - h->allowed + 1;@length - h->allowed + 2;
 3@shortlist@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) < (IV)((i32)i)));@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) > (IV)((i32)i)));
 3@min-p@key = depth_key(top, c->scale, slot->min_p);@key = depth_key(top, c->scale, slot->min_p * 0.5f);

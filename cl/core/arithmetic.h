@@ -5,7 +5,7 @@
  * integers; nothing else, so that every device with round-to-nearest computes
  * the same bits. doc/arithmetic.md derives it and gives the error bounds. In
  * short: a token's weight is an integer in units of its tile's exponent
- * (weight), a tile's exponent is exact (split), and up() brings weights and
+ * (weight), a tile's exponent is exact (split), and to_row_units() brings weights and
  * tile masses to the row's unit, 2^(E-43), with 13 guard bits.
  *
  * 64-bit integers are touched by the functions of integers.h only. */
@@ -57,7 +57,7 @@ CLS_INLINE i32 key_of(f32 x)
     const i32 bits = CLS_AS_I32(x);
     return bits ^ ((bits >> 31) & 0x7fffffff);
 }
-CLS_INLINE f32 of_key(i32 key) { return CLS_AS_F32(key ^ ((key >> 31) & 0x7fffffff)); }
+CLS_INLINE f32 float_of_key(i32 key) { return CLS_AS_F32(key ^ ((key >> 31) & 0x7fffffff)); }
 
 /* x > above(key) iff key_of(clean(x)) > key, for x that is not +inf: lets raw
  * logits be compared without cleaning each. Only around zero does it differ
@@ -68,7 +68,7 @@ CLS_INLINE f32 above(i32 key)
         return -0x1p-126f;
     if (key >= 0 && key < 0x00800000)
         return CLS_AS_F32(0x007fffff);
-    return of_key(key);
+    return float_of_key(key);
 }
 
 /* What an adjustment made of a finite logit, brought back to the finite floats.
@@ -261,7 +261,7 @@ CLS_INLINE u32 shift_of(f32 row_max, f32 tile_max, f32 scale, i32 row_exponent, 
 }
 
 /* Tile units to row units, 2^(E-43). */
-CLS_INLINE u64 up(u64 mass, u32 shift) { return u64_shr(u64_shl(mass, 13), shift); }
+CLS_INLINE u64 to_row_units(u64 mass, u32 shift) { return u64_shr(u64_shl(mass, 13), shift); }
 
 /* What a tile needs to weigh its tokens in row units. */
 typedef struct cls_unit {
@@ -289,11 +289,11 @@ CLS_INLINE u64 top_p_target(u64 mass, u32 p)
 }
 
 /* Depth as an integer, in units of 2^-20 bits, up to 64 bits. */
-#define CLS_DEEPEST (64u << 20)
+#define CLS_MAX_DEPTH (64u << 20)
 CLS_INLINE u32 depth_q20(f32 z, f32 top, f32 scale)
 {
     const f32 d = depth(z, top, scale);
-    return d < 64.0f ? (u32)(i32)(d * 1048576.0f) : CLS_DEEPEST;
+    return d < 64.0f ? (u32)(i32)(d * 1048576.0f) : CLS_MAX_DEPTH;
 }
 
 /* The lowest key that a cut by depth keeps: the least z with depth(z) <= most, or
@@ -307,7 +307,7 @@ CLS_INLINE u32 depth_q20(f32 z, f32 top, f32 scale)
         i32 hi = key_of(top); \
         while (lo < hi) { \
             const i32 mid = (lo & hi) + ((lo ^ hi) >> 1); /* floor of the mean */ \
-            if (DEPTH(clean(of_key(mid)), top, scale) <= most) \
+            if (DEPTH(clean(float_of_key(mid)), top, scale) <= most) \
                 hi = mid; \
             else \
                 lo = mid + 1; \
@@ -362,7 +362,7 @@ CLS_INLINE u32 mass_q20(u64 mass, f32 top, f32 scale)
 /* 2^-bits, in units of 2^-30; bits in units of 2^-20. */
 CLS_INLINE u32 exp2_q30(u64 bits)
 {
-    if (!u64_less(bits, u64_from(CLS_DEEPEST)))
+    if (!u64_less(bits, u64_from(CLS_MAX_DEPTH)))
         return 0;
     return weight(-((f32)u64_lo(bits) * 0x1p-20f), 0.0f, 1.0f, 0.0f);
 }

@@ -105,14 +105,14 @@ CLS_INLINE u64 u64_mul_hi(u64 a, u64 b)
  * argument); where addresses have 32 bits, so have all that are valid. Two
  * shifts, for there one of 32 would be none. */
 CLS_INLINE size_t u64_to_size(u64 a) { return (((size_t)u64_hi(a) << 16) << 16) | u64_lo(a); }
-CLS_INLINE size_t row_place(u64 offset, u64 stride, u32 row)
+CLS_INLINE size_t row_offset(u64 offset, u64 stride, u32 row)
 {
     return u64_to_size(offset) + u64_to_size(stride) * row;
 }
 CLS_INLINE u64 u64_of(cls_wide a) { return u64_make(a.hi, a.lo); }
-CLS_INLINE size_t wide_place(cls_wide offset, cls_wide stride, u32 row)
+CLS_INLINE size_t wide_offset(cls_wide offset, cls_wide stride, u32 row)
 {
-    return row_place(u64_of(offset), u64_of(stride), row);
+    return row_offset(u64_of(offset), u64_of(stride), row);
 }
 /* For estimates and outputs, never for a decision. */
 CLS_INLINE f32 u64_to_f32(u64 a) { return (f32)u64_hi(a) * 4294967296.0f + (f32)u64_lo(a); }

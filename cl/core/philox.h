@@ -56,7 +56,7 @@ CLS_INLINE u32 self_test_word(u32 i, u32 ends)
     f32 z, max, scale, edge;
     cls_unit unit;
     u64 mass;
-    u32 told;
+    u32 special;
     c[0] = i;
     c[1] = c[2] = c[3] = 0x5e1f7e57u;
     philox4x32(c, 1u, 2u);
@@ -65,18 +65,18 @@ CLS_INLINE u32 self_test_word(u32 i, u32 ends)
     scale = CLS_LOG2E * (0.25f + (f32)(c[2] >> 8) * (1.0f / 4194304.0f));
     unit = unit_of(max, max + (f32)(c[3] >> 28), split(max + (f32)(c[3] >> 28), scale).exponent,
                    scale);
-    mass = up(u64_from(weight(clean(z), unit.max, scale, unit.fraction)), unit.shift);
+    mass = to_row_units(u64_from(weight(clean(z), unit.max, scale, unit.fraction)), unit.shift);
     mass = u64_mul_hi(u64_make(c[3], c[2]), u64_add(mass, top_p_target(mass, c[1])));
     /* Infinity, NaN, the largest float, 0, of either sign: a masked logit is -inf. Told by bits,
      * not by a chain of i == n, which clang turns into a table that Oclgrind reads as zeros. */
-    told = (i & 1u) ? ((i & 2u) ? 0u : 0x7fc00000u) : ((i & 2u) ? 0x7f7fffffu : 0x7f800000u);
-    edge = CLS_AS_F32((i32)((c[0] & 0x80000000u) | told));
-    told = (u32)(edge > CLS_AS_F32((i32)0xff800000)) | (u32)(edge < max) << 1 |
-           (u32)(clean(edge) > z) << 2 | (u32)(edge != edge) << 3 |
-           (u32)(edge == CLS_AS_F32(0x7f800000)) << 4;
-    told ^= (u32)key_of(clean(edge));
+    special = (i & 1u) ? ((i & 2u) ? 0u : 0x7fc00000u) : ((i & 2u) ? 0x7f7fffffu : 0x7f800000u);
+    edge = CLS_AS_F32((i32)((c[0] & 0x80000000u) | special));
+    special = (u32)(edge > CLS_AS_F32((i32)0xff800000)) | (u32)(edge < max) << 1 |
+              (u32)(clean(edge) > z) << 2 | (u32)(edge != edge) << 3 |
+              (u32)(edge == CLS_AS_F32(0x7f800000)) << 4;
+    special ^= (u32)key_of(clean(edge));
     return u64_hi(mass) ^ u64_lo(mass) ^ (u32)key_of(depth(z, max, scale)) ^
-           (u32)CLS_AS_I32(unit.fraction) ^ (ends ? told : 0u);
+           (u32)CLS_AS_I32(unit.fraction) ^ (ends ? special : 0u);
 }
 
 #endif

@@ -160,15 +160,16 @@ CLS_INLINE u32 mirostat_count(u64 terms, u64 squares, i32 mu, u32 vocab)
 /* Whether nothing is cut from a row: no truncation is on, or the only one is
  * mirostat 2 whose mu has left every weight behind. It gets there where a row's
  * entropy stays below tau. `stages`: the first word of its chain. */
-CLS_INLINE int chain_is_plain(u32 flags, u32 stages, i32 mu)
+CLS_INLINE int chain_is_untruncated(u32 flags, u32 stages, i32 mu)
 {
     const u32 second = stages >> 8 & 255u, last = second != 0 ? second : stages & 255u;
-    return (flags & CLS_SLOT_PLAIN) != 0 ||
-           (last == CLS_STAGE_MIROSTAT_2 && !(flags & CLS_SLOT_DYNAMIC) && mu >= (i32)CLS_DEEPEST);
+    return (flags & CLS_SLOT_UNTRUNCATED) != 0 ||
+           (last == CLS_STAGE_MIROSTAT_2 && !(flags & CLS_SLOT_DYNAMIC) &&
+            mu >= (i32)CLS_MAX_DEPTH);
 }
-CLS_INLINE int row_is_plain(const cls_slot *slot)
+CLS_INLINE int row_is_untruncated(const cls_slot *slot)
 {
-    return chain_is_plain(slot->flags, slot->chain[0], slot->mode.mu);
+    return chain_is_untruncated(slot->flags, slot->chain[0], slot->adaptive.mu);
 }
 
 /* mu after a token of a surprise, for both kinds. */
@@ -214,9 +215,9 @@ CLS_INLINE u32 adaptive_weight(u32 q, u32 aim, u32 least)
 /* ------------------------------------------------------------ what is remembered */
 
 /* A request's mode before its first token. */
-CLS_INLINE cls_mode mode_begin(const cls_slot *slot)
+CLS_INLINE cls_adaptive_state adaptive_begin(const cls_slot *slot)
 {
-    cls_mode m;
+    cls_adaptive_state m;
     m.mu = (i32)(2 * slot->tau);
     m.sum = m.weight = 0;
     if (slot->flags & CLS_SLOT_ADAPTIVE) {
@@ -229,7 +230,7 @@ CLS_INLINE cls_mode mode_begin(const cls_slot *slot)
     return m;
 }
 /* What accepting a token of probability q (Q30) makes of adaptive-p's averages. */
-CLS_INLINE void mode_adapt(cls_mode *m, u32 q, u32 decay)
+CLS_INLINE void adaptive_p_accept(cls_adaptive_state *m, u32 q, u32 decay)
 {
     m->sum = (q >> 6) + u64_hi(u64_mul32(m->sum, decay));
     m->weight = (1u << 24) + u64_hi(u64_mul32(m->weight, decay));
@@ -243,7 +244,7 @@ CLS_INLINE u32 top_p_decayed(u32 top_p, u32 decay, u32 least)
 CLS_INLINE u32 top_p_next(const cls_slot *slot, u32 top_p, i32 token)
 {
     return token == slot->reset_id ? slot->top_p
-                                   : top_p_decayed(top_p, slot->decay, slot->top_p_least);
+                                   : top_p_decayed(top_p, slot->decay, slot->top_p_min);
 }
 
 #endif

@@ -84,8 +84,8 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 /* What a slot's parameters ask of the kernels: cls_slot.flags. */
 #define CLS_SLOT_BEGUN 1u
 #define CLS_SLOT_GREEDY 2u
-#define CLS_SLOT_PLAIN 4u   /* no truncation is on */
-#define CLS_SLOT_TOTAL 8u   /* the mass of the untouched row is needed, at `total_scale` */
+#define CLS_SLOT_UNTRUNCATED 4u /* no truncation is on */
+#define CLS_SLOT_TOTAL 8u       /* the mass of the untouched row is needed, at `total_scale` */
 #define CLS_SLOT_SEARCH 16u /* the set may not fit the shortlist: enqueue the threshold search */
 
 #define CLS_SLOT_PENALIZED 32u  /* penalties or biases: logits of touched tokens change */
@@ -96,18 +96,18 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 #define CLS_SLOT_DECAYS 1024u   /* top-p shrinks with every token */
 #define CLS_SLOT_HISTORY 2048u  /* DRY, n-grams, bad words or min tokens: the row is prepared */
 #define CLS_SLOT_ALLOWED 4096u  /* only the tokens of its list, a bitmap at `allowed` */
-#define CLS_SLOT_MODES (CLS_SLOT_MIROSTAT | CLS_SLOT_ADAPTIVE)
+#define CLS_SLOT_STATEFUL (CLS_SLOT_MIROSTAT | CLS_SLOT_ADAPTIVE)
 #define CLS_SLOT_MIROSTAT 8192u
 #define CLS_SLOT_BIAS_ROW 16384u /* biases have values for every token */
 /* They have if there are more than one for so many tokens. */
 #define CLS_BIAS_ROW_PART 128u
 
 /* What a request's samplers remember from token to token. */
-typedef struct cls_mode {
+typedef struct cls_adaptive_state {
     i32 mu;          /* mirostat's, bits * 2^20 */
     u32 sum, weight; /* adaptive-p's averages, * 2^24 */
     u32 top_p;       /* decayed, * 2^32 */
-} cls_mode;
+} cls_adaptive_state;
 
 /* A request, resident on the device. Up to `position` it is the caller's, and
  * a change of parameters writes it; from there on the device moves it on. */
@@ -128,7 +128,7 @@ typedef struct cls_slot {
     u32 max_tokens;   /* 0: no limit */
     u32 lists;        /* where its lists begin; places in them are counted from there */
     u32 bias, n_bias; /* in the lists, if n is not 0: a bitmap of the biased ids, and their values:
-                         see bias_row_place() */
+                         see bias_row_offset() */
     u32 allowed;      /* in the lists: a bitmap */
     u32 stop, n_stop; /* in the lists: n ids, ascending */
     f32 low, span;    /* dynamic temperature: from low to low + span ... */
@@ -138,14 +138,15 @@ typedef struct cls_slot {
     u32 xtc;          /* the probability * 2^31 */
     u32 xtc_depth;    /* -log2(threshold) * 2^20 */
     u32 min_keep;
-    u32 decay, top_p_least;     /* top-p decay, both * 2^32 */
+    u32 decay, top_p_min;       /* top-p decay, both * 2^32 */
     i32 reset_id;               /* that restores top-p; -1: none */
     u32 tau, eta;               /* mirostat: * 2^20, * 2^24 */
     u32 target, adaptive_decay; /* adaptive-p: * 2^30, * 2^32 */
     u32 dry, n_dry;             /* in the lists: multiplier * base^e of n exponents, 0 up */
     u32 dry_allowed, dry_window;
-    u32 dry_heads, dry_singles; /* in the lists: bitmaps of the vocabulary: first ids of sequence
-                                   breakers; breakers of one token. Equal places: all are of one */
+    u32 dry_first_ids,
+        dry_single_ids;       /* in the lists: bitmaps of the vocabulary: first ids of sequence
+                          breakers; breakers of one token. Equal places: all are of one */
     u32 breakers, n_breakers; /* in the lists: n places of breakers of several tokens, by first id;
                                  at a place the number of ids, then these */
     u32 banned, n_banned;     /* in the lists: bad words of one id, ascending */
@@ -158,9 +159,9 @@ typedef struct cls_slot {
     u32 length;  /* tokens that entered the history, less those taken back */
     u32 longest; /* the most that ever was: older entries than that less the ring are gone */
     u32 stopped;
-    cls_mode mode; /* before the next token */
-    i32 pending;   /* the token that a step drew and `next` is for; -1: none */
-    cls_mode next; /* what accepting it makes of `mode` */
+    cls_adaptive_state adaptive;      /* before the next token */
+    i32 pending;                      /* the token that a step drew and `next` is for; -1: none */
+    cls_adaptive_state next_adaptive; /* what accepting it makes of `mode` */
 } cls_slot;
 
 /* ------------------------------------------------------- a slot's resident state
@@ -171,7 +172,7 @@ typedef struct cls_slot {
  * `layout` tells which of them there are: a cls_keep, the history (1 to 16,384) and
  * the rollback (0 to 16,384). */
 #define CLS_KEEPS_NONE 0u
-#define CLS_KEEPS_SEEN 1u
+#define CLS_KEEPS_BITS 1u
 #define CLS_KEEPS_COUNTS 2u
 #define CLS_LAYOUT(keep, history, rollback) \
     ((u32)(keep) | (u32)((history)-1) << 3 | (u32)(rollback) << 17)
@@ -180,7 +181,7 @@ typedef struct cls_slot {
 #define CLS_LAYOUT_ROLLBACK(layout) ((layout) >> 17)
 #define CLS_LAYOUT_RING(layout) (CLS_LAYOUT_HISTORY(layout) + CLS_LAYOUT_ROLLBACK(layout))
 #define CLS_MAX_HISTORY 16384
-#define CLS_MODE_WORDS 4 /* of a cls_mode */
+#define CLS_ADAPTIVE_WORDS 4 /* of a cls_adaptive_state */
 #define CLS_MAX_COUNT 65535u
 
 /* A bitmap's words, of whole tiles: who reads the last one reads it whole. */
@@ -189,34 +190,34 @@ CLS_INLINE u32 state_bitmap(u32 vocab)
     return (vocab + CLS_TILE - 1) / CLS_TILE * (CLS_TILE / 32);
 }
 /* Where the parts begin, and where the region ends. */
-CLS_INLINE u32 state_touched(void) { return 0; }
-CLS_INLINE u32 state_seen(u32 vocab, u32 layout)
+CLS_INLINE u32 state_adjusted(void) { return 0; }
+CLS_INLINE u32 state_in_context(u32 vocab, u32 layout)
 {
     return CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE ? state_bitmap(vocab) : 0u;
 }
-CLS_INLINE u32 state_counts(u32 vocab, u32 layout) { return state_seen(vocab, layout) * 2; }
+CLS_INLINE u32 state_counts(u32 vocab, u32 layout) { return state_in_context(vocab, layout) * 2; }
 CLS_INLINE u32 state_ring(u32 vocab, u32 layout)
 {
     /* 16 bits a token, or 1, or none. Not by ?:, of which oclgrind makes something else. */
     const u32 keep = CLS_LAYOUT_KEEP(layout);
     return state_counts(vocab, layout) + state_bitmap(vocab) * ((keep >> 1) * 16 + (keep & 1u));
 }
-CLS_INLINE u32 state_modes(u32 vocab, u32 layout)
+CLS_INLINE u32 state_adaptive(u32 vocab, u32 layout)
 {
     return state_ring(vocab, layout) + (CLS_LAYOUT_RING(layout) + 15) / 16 * 16;
 }
 CLS_INLINE u32 state_words(u32 vocab, u32 layout)
 {
-    return state_modes(vocab, layout) +
-           (CLS_LAYOUT_ROLLBACK(layout) * CLS_MODE_WORDS + 15) / 16 * 16;
+    return state_adaptive(vocab, layout) +
+           (CLS_LAYOUT_ROLLBACK(layout) * CLS_ADAPTIVE_WORDS + 15) / 16 * 16;
 }
 
 /* Logit biases lie in the lists: a bitmap of the biased tokens, then a value for every token of
  * whole tiles (CLS_SLOT_BIAS_ROW); or, for each word of the bitmap, how many biased tokens the
  * words before it have, and then their values alone. Places are from the bitmap's beginning. */
-CLS_INLINE u32 bias_row_place(u32 vocab, u32 id) { return state_bitmap(vocab) + id; }
-CLS_INLINE u32 bias_before_place(u32 vocab, u32 word) { return state_bitmap(vocab) + word; }
-CLS_INLINE u32 bias_list_place(u32 vocab, u32 index) { return 2 * state_bitmap(vocab) + index; }
+CLS_INLINE u32 bias_row_offset(u32 vocab, u32 id) { return state_bitmap(vocab) + id; }
+CLS_INLINE u32 bias_before_offset(u32 vocab, u32 word) { return state_bitmap(vocab) + word; }
+CLS_INLINE u32 bias_list_offset(u32 vocab, u32 index) { return 2 * state_bitmap(vocab) + index; }
 
 /* An entry of the ring: an id, and what it was. */
 #define CLS_ENTRY_ID 0x000fffffu
@@ -231,30 +232,30 @@ CLS_INLINE u32 bias_list_place(u32 vocab, u32 index) { return 2 * state_bitmap(v
  * each word of these, where its entries begin (likewise valid), the text
  * (the ids of the latest tokens, oldest first, after what a vector may read in
  * vain) and twice its length for the entries and for scratch. */
-CLS_INLINE u32 prepared_banned(u32 vocab) { return state_bitmap(vocab); }
-CLS_INLINE u32 prepared_heads(u32 vocab,
+CLS_INLINE u32 effects_banned(u32 vocab) { return state_bitmap(vocab); }
+CLS_INLINE u32 effects_chains(u32 vocab,
                               u32 layout) /* without a text the bans': no entry ever is */
 {
     return state_bitmap(vocab) * (1 + (u32)(CLS_LAYOUT_HISTORY(layout) > 1));
 }
-CLS_INLINE u32 prepared_text(u32 vocab, u32 layout)
+CLS_INLINE u32 effects_text(u32 vocab, u32 layout)
 {
-    return prepared_heads(vocab, layout) + state_bitmap(vocab) + 16;
+    return effects_chains(vocab, layout) + state_bitmap(vocab) + 16;
 }
-CLS_INLINE u32 prepared_length(u32 layout) { return (CLS_LAYOUT_HISTORY(layout) + 63) / 64 * 64; }
+CLS_INLINE u32 effects_length(u32 layout) { return (CLS_LAYOUT_HISTORY(layout) + 63) / 64 * 64; }
 /* Then, where rows follow drafts: whether the marks are of this row, the number of
  * these drafts and of patches, the drafts' ids, and the patches: tokens whose
  * counts the drafts change, with what the counts become; and where their chains begin. */
-#define CLS_DRAFTS_MOST 128
-#define CLS_PATCH_SEEN 0x80000000u
+#define CLS_MAX_DRAFTS 128
+#define CLS_PATCH_IN_CONTEXT 0x80000000u
 #define CLS_PATCH_BUCKETS 256 /* chains of patches, by id */
-CLS_INLINE u32 prepared_drafts(u32 vocab, u32 layout)
+CLS_INLINE u32 effects_drafts(u32 vocab, u32 layout)
 {
-    return prepared_text(vocab, layout) + prepared_length(layout) * 3;
+    return effects_text(vocab, layout) + effects_length(layout) * 3;
 }
-CLS_INLINE u32 prepared_words(u32 vocab, u32 layout)
+CLS_INLINE u32 effects_words(u32 vocab, u32 layout)
 {
-    return prepared_drafts(vocab, layout) + 16 + CLS_DRAFTS_MOST + 2 * 2 * CLS_DRAFTS_MOST +
+    return effects_drafts(vocab, layout) + 16 + CLS_MAX_DRAFTS + 2 * 2 * CLS_MAX_DRAFTS +
            CLS_PATCH_BUCKETS;
 }
 
@@ -290,8 +291,8 @@ typedef struct cls_row {
     u64 target;  /* of top-p */
     u64 drawn;   /* the integer in [0, mass), or [0, adapted), that chose the token */
     u64 adapted; /* the mass that adaptive-p makes of the set */
-    u64 given,
-        asked; /* of the draft that follows the row, 2^-63: its probability here and in its own
+    u64 target_prob,
+        draft_prob; /* of the draft that follows the row, 2^-63: its probability here and in its own
                   distribution, whose row has this mass and largest key, where it is logits */
     u64 draft_mass;
     i32 token;
@@ -300,15 +301,15 @@ typedef struct cls_row {
     i32 max_key;
     i32 cut_key;
     i32 cut_id;
-    f32 scale;   /* of the final weights */
-    u32 none;    /* the row has no token of its own */
-    i32 top_key; /* the largest key that is kept: weights and depths are relative to it */
-    i32 head_key, head_first, head_last; /* what was cut from above: keys above head_key, and those
-                                            equal to it whose ids are not in [first, last] */
-    u32 kept;                            /* tokens, where `listed` or counted; else 0 */
+    f32 scale;    /* of the final weights */
+    u32 no_token; /* the row has no token of its own */
+    i32 top_key;  /* the largest key that is kept: weights and depths are relative to it */
+    i32 upper_key, upper_first, upper_last; /* what was cut from above: keys above head_key, and
+                                            those equal to it whose ids are not in [first, last] */
+    u32 kept;                               /* tokens, where `listed` or counted; else 0 */
     u32 listed; /* the kept ids lie in the row's sample: `kept` of them, ascending */
     u32 aim,
-        least; /* adaptive-p: the probability aimed at, * 2^30; the least depth that it gives */
+        min_depth; /* adaptive-p: the probability aimed at, * 2^30; the least depth that it gives */
     i32 draft_key, reserved;
     i32 pivot[CLS_PIVOTS]; /* keys, ascending; the pass measures what lies above each */
 } cls_row;
@@ -453,7 +454,7 @@ CLS_INLINE u32 sample_size(u32 vocab)
 #define CLS_STATUS_UNFIT 128u
 /* Beside these in a tile's flags: the row's slot touches a token of the tile; its
  * mask forbids one. */
-#define CLS_TILE_TOUCHED 256u
+#define CLS_TILE_ADJUSTED 256u
 #define CLS_TILE_MASKED 512u
 
 /* Of cls_groups_test: the words that an item writes, and the number it begins with. */

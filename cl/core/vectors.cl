@@ -43,7 +43,7 @@
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 /* Where an argument's data begin, of which another tells the offset. */
-#define OF(x) ((x) + u64_to_size(u64_of(args->x##_offset)))
+#define AT_OFFSET(x) ((x) + u64_to_size(u64_of(args->x##_offset)))
 
 #define FV CAT(float, VEC)
 #define IV CAT(int, VEC)
@@ -58,11 +58,11 @@
 
 /* Vectors that an item weighs at once, where it has that many of a tile. */
 #if WGS == 1
-#define GANG 4
-#define EACH_GANG CLS_EACH_4
+#define UNROLL 4
+#define EACH_UNROLLED CLS_EACH_4
 #else
-#define GANG 1
-#define EACH_GANG CLS_EACH_1
+#define UNROLL 1
+#define EACH_UNROLLED CLS_EACH_1
 #endif
 #ifdef CLS_LIMITED /* as in arithmetic.h */
 #define W_VECTOR(i) \
@@ -70,12 +70,12 @@
 #else
 #define W_VECTOR(i) w[i] = TO_UV(AS_FV(AS_UV(p[i]) + (AS_UV(r[i]) << 23)));
 #endif
-CLS_DEFINE_WEIGHTS(weights_gang, GANG, EACH_GANG, FV, UV, W_VECTOR)
-CLS_DEFINE_WEIGHTS(weights_one, 1, CLS_EACH_1, FV, UV, W_VECTOR)
+CLS_DEFINE_WEIGHTS(weigh_vectors, UNROLL, EACH_UNROLLED, FV, UV, W_VECTOR)
+CLS_DEFINE_WEIGHTS(weigh_vector, 1, CLS_EACH_1, FV, UV, W_VECTOR)
 static inline UV weight_v(FV z, f32 tile_max, f32 scale, f32 fraction)
 {
     UV w;
-    weights_one(&z, &w, tile_max, scale, fraction);
+    weigh_vector(&z, &w, tile_max, scale, fraction);
     return w;
 }
 
@@ -151,9 +151,9 @@ static inline void sum_add(weight_sum *s, UV x)
     s->high += x >> 7;
     s->low += x;
 }
-static inline void sum_gang(weight_sum *s, const UV *x)
+static inline void sum_vectors(weight_sum *s, const UV *x)
 {
-#if GANG == 4
+#if UNROLL == 4
     sum_add(s, x[0] + x[1]); /* at most 2^31 + 256 */
     sum_add(s, x[2] + x[3]);
 #else

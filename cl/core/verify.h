@@ -43,14 +43,14 @@ CLS_INLINE u64 ratio_q63(u64 a, u64 b, u64 c)
 
 /* Masses of a whole as probabilities: by the whole's reciprocal, once; a mass
  * times that loses less than 2 units of 2^-63. */
-typedef struct cls_share {
+typedef struct cls_reciprocal {
     u64 reciprocal; /* floor((2^127 - 1) / (whole << shift)) */
     u32 shift;      /* brings the whole's first bit to the top */
-} cls_share;
+} cls_reciprocal;
 
-CLS_INLINE cls_share share_of(u64 whole)
+CLS_INLINE cls_reciprocal reciprocal_of(u64 whole)
 {
-    cls_share s;
+    cls_reciprocal s;
     u64 rest = u64_sub(CLS_ONE_Q63, u64_from(1)), quotient = u64_from(0);
     s.shift = 0;
     while (!u64_is_zero(whole) && u64_less(u64_shl(whole, s.shift), CLS_ONE_Q63))
@@ -69,7 +69,7 @@ CLS_INLINE cls_share share_of(u64 whole)
     s.reciprocal = quotient;
     return s;
 }
-CLS_INLINE u64 share_q63(const cls_share *s, u64 mass)
+CLS_INLINE u64 fraction_q63(const cls_reciprocal *s, u64 mass)
 {
     return u64_mul_hi(u64_shl(mass, s->shift), s->reciprocal);
 }
@@ -89,9 +89,9 @@ CLS_INLINE u64 probability_q63(u32 bits)
 
 /* What is left of a token after the draft's share is off: with `reach` (2^63: all
  * of it) of the target's. */
-CLS_INLINE u64 residual_q63(u64 p, u64 q, u64 reach)
+CLS_INLINE u64 residual_q63(u64 p, u64 q, u64 prefix_prob)
 {
-    const u64 part = u64_shl(u64_mul_hi(p, reach), 1), rest = u64_sub(part, q);
+    const u64 part = u64_shl(u64_mul_hi(p, prefix_prob), 1), rest = u64_sub(part, q);
     const u32 keep = ~((u32)u64_less(q, part) - 1u);
     return u64_make(u64_hi(rest) & keep,
                     u64_lo(rest) & keep); /* not by ?:, for which oclgrind lacks llvm.usub.sat */

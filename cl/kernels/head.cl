@@ -59,7 +59,7 @@ kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 h
     const int from = row >= rows ? -1 : has_map ? map[u64_to_size(map_offset) + row] : (int)row;
     global float *const to = scratch + (size_t)row * d;
     if (from >= 0 && (uint)from < hidden_rows) {
-        global const float *const x = hidden + row_place(hidden_offset, hidden_stride, (uint)from);
+        global const float *const x = hidden + row_offset(hidden_offset, hidden_stride, (uint)from);
         for (uint i = lane; i < d / VEC; i += WGS)
             vstoreV(vloadV(i, x), i, to);
         for (uint k = d / VEC * VEC + lane; k < d; k += WGS)
@@ -91,8 +91,8 @@ kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 w
     /* Tokens beyond the vocabulary compute the last one's logit once more. */
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++)
-        w[t] = weight + row_place(weight_offset, weight_stride,
-                                  min(first_token + item / LANES * TOKENS + t, vocab - 1));
+        w[t] = weight + row_offset(weight_offset, weight_stride,
+                                   min(first_token + item / LANES * TOKENS + t, vocab - 1));
 #pragma unroll
     for (uint r = 0; r < ROWS; r++)
 #pragma unroll

@@ -15,8 +15,8 @@ ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, 
         u64 part[CLS_PIVOTS];
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             part[p] = u64_from(0);
-        if (of_key(top) > bound[0]) {
-            const cls_unit unit = unit_of(of_key(top), m->row_max, m->exponent, m->scale);
+        if (float_of_key(top) > bound[0]) {
+            const cls_unit unit = unit_of(float_of_key(top), m->row_max, m->exponent, m->scale);
             if (known)
                 part[0] = measure_over(r, t, 0, 1, m, &unit, bound[0]);
             else
@@ -53,7 +53,7 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
     const u32 first = get_group_id(0) * tiles_per_group;
     const u32 last = idle ? first : min(first + tiles_per_group, TILES);
     const measure m =
-        measure_of(todo == CLS_ROW_SEARCH_COUNT, of_key(rows[row].max_key), rows[row].scale);
+        measure_of(todo == CLS_ROW_SEARCH_COUNT, float_of_key(rows[row].max_key), rows[row].scale);
     /* A cut by a key that is known, not guessed, is all four pivots. */
     const int known =
         todo == CLS_ROW_SEARCH_MASS && rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
@@ -69,7 +69,8 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
     const u32 lid = LOCAL_ID, pivots = known ? 1u : CLS_PIVOTS;
     for (u32 n = lid; n < 32; n += WGS)
         if (first + n < last) {
-            const f32 top = of_key(tile_max_key(tile_key + (size_t)row * MAX_TILES, first + n));
+            const f32 top =
+                float_of_key(tile_max_key(tile_key + (size_t)row * MAX_TILES, first + n));
             const cls_unit unit = unit_of(top, m.row_max, m.exponent, m.scale);
             unit_max[n] = top;
             unit_fraction[n] = unit.fraction;
@@ -82,14 +83,14 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
             const u32 n = t - first + s / SHARES;
             if (s >= now * SHARES || unit_shift[n] == NO_SHIFT) {
                 for (u32 p = 0; p < CLS_PIVOTS; p++)
-                    share_sum[p * TEAM_SUMS + SUM_PLACE(s)] = u64_from(0);
+                    share_sum[p * TEAM_SUMS + SUM_INDEX(s)] = u64_from(0);
             } else {
                 const u32 tile = first + n;
                 const cls_unit unit = {unit_max[n], unit_fraction[n], unit_shift[n]};
                 FV x[4];
                 share_load(&r, tile * CLS_TILE + share_token(s % SHARES), tile_kind(&r, tile), x);
                 share_measure(x, &m, &unit, bound, pivots, !IS_FIRST_SHARE(s),
-                              share_sum + SUM_PLACE(s));
+                              share_sum + SUM_INDEX(s));
             }
         }
         LOCAL_BARRIER();

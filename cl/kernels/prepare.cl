@@ -19,16 +19,16 @@ static inline void copy_ids(__global u32 *to, __global const u32 *ring, u32 n)
 }
 
 /* The latest n tokens, oldest first. */
-static inline void copy_text(const prepared_row *p, const slot_state *s, u32 length, u32 n)
+static inline void copy_text(const history_effects *p, const slot_state *s, u32 length, u32 n)
 {
-    const u32 from = (length - n) % s->n_ring, head = min(n, s->n_ring - from);
-    copy_ids(p->text, s->ring + from, head);
-    copy_ids(p->text + head, s->ring, n - head);
+    const u32 from = (length - n) % s->n_ring, before_wrap = min(n, s->n_ring - from);
+    copy_ids(p->text, s->ring + from, before_wrap);
+    copy_ids(p->text + before_wrap, s->ring, n - before_wrap);
 }
 
 /* How many tokens up to position j are those up to the end, n - 1, one after the
  * other: `known` of them, and `most` at most (and j + 1). */
-static inline u32 repeated(const prepared_row *p, u32 n, u32 j, u32 known, u32 most)
+static inline u32 repeat_length(const history_effects *p, u32 n, u32 j, u32 known, u32 most)
 {
     u32 z = known;
     while (z < most) {
@@ -60,11 +60,11 @@ static inline u32 first_breaker(const cls_slot *slot, __global const u32 *lists,
 
 /* Whether a breaker begins `back` tokens before the last: its length, or 0. Of
  * one id the longest comes first. */
-static inline u32 breaker_at(const prepared_row *p, const cls_slot *slot, __global const u32 *lists,
-                             u32 n, u32 back)
+static inline u32 breaker_at(const history_effects *p, const cls_slot *slot,
+                             __global const u32 *lists, u32 n, u32 back)
 {
     const u32 at = n - 1 - back, id = p->text[at];
-    if (!bit_of(lists + slot->dry_heads, id))
+    if (!bit_of(lists + slot->dry_first_ids, id))
         return 0;
     for (u32 i = first_breaker(slot, lists, id); i < slot->n_breakers; i++) {
         __global const u32 *const breaker = lists + (slot->lists + lists[slot->breakers + i]);
@@ -79,16 +79,17 @@ static inline u32 breaker_at(const prepared_row *p, const cls_slot *slot, __glob
         if (same == count)
             return count;
     }
-    return bit_of(lists + slot->dry_singles, id);
+    return bit_of(lists + slot->dry_single_ids, id);
 }
 
 /* How long a repetition of the latest n tokens may be counted: `most`, or up to
  * the nearest breaker. */
-static inline u32 unbroken(const prepared_row *p, const cls_slot *slot, __global const u32 *lists,
-                           u32 text, u32 n, u32 most, __local u64 *scratch)
+static inline u32 length_to_breaker(const history_effects *p, const cls_slot *slot,
+                                    __global const u32 *lists, u32 text, u32 n, u32 most,
+                                    __local u64 *scratch)
 {
     /* A long breaker further back may begin a short rest. */
-    const u32 far = slot->dry_heads == 0 ? 0u : slot->n_breakers != 0 ? n : min(n, most);
+    const u32 far = slot->dry_first_ids == 0 ? 0u : slot->n_breakers != 0 ? n : min(n, most);
     i32 found = -1;
     for (u32 back = 0; back < far && found < 0; back += WGS) {
         const u32 mine = back + LOCAL_ID;
@@ -104,30 +105,30 @@ static inline u32 unbroken(const prepared_row *p, const cls_slot *slot, __global
 /* ---------------------------------------------------------------- repetitions */
 
 /* What is looked for in a text of n tokens. */
-typedef struct hunt {
+typedef struct repeat_search {
     u32 n, first;                /* first: of DRY's window; n: DRY is off */
     u32 allowed, limit;          /* lengths that cost nothing, that cost the most */
     u32 ngram;                   /* the length that bans; more than n: none */
     u32 every;                   /* a repetition of length 0 counts */
     __global const u32 *singles; /* tokens that lose nothing, if `spare` */
-    u32 spare;
-} hunt;
+    u32 has_singles;
+} repeat_search;
 
-static inline hunt hunt_for(const prepared_row *p, const cls_slot *slot, __global const u32 *lists,
-                            u32 n, __local u64 *scratch)
+static inline repeat_search repeat_search_of(const history_effects *p, const cls_slot *slot,
+                                             __global const u32 *lists, u32 n, __local u64 *scratch)
 {
     const u32 window = slot->dry_window != 0 ? min(slot->dry_window, n) : n;
-    hunt h;
+    repeat_search h;
     h.n = n;
     h.first = n;
     h.allowed = slot->dry_allowed;
     h.limit = 0;
     h.ngram = slot->ngram != 0 ? slot->ngram - 1 : n + 1;
-    h.singles = lists + slot->dry_singles;
-    h.spare = slot->dry_heads != 0;
+    h.singles = lists + slot->dry_single_ids;
+    h.has_singles = slot->dry_first_ids != 0;
     if (slot->n_dry != 0 && h.allowed < window) { /* the same for the whole group */
-        h.limit =
-            unbroken(p, slot, lists, n, window, min(window, h.allowed + slot->n_dry - 1), scratch);
+        h.limit = length_to_breaker(p, slot, lists, n, window,
+                                    min(window, h.allowed + slot->n_dry - 1), scratch);
         h.first = h.limit >= h.allowed ? n - window : n;
     }
     h.every = slot->ngram == 1 || (h.first < n && h.allowed == 0);
@@ -135,20 +136,20 @@ static inline hunt hunt_for(const prepared_row *p, const cls_slot *slot, __globa
 }
 
 /* What the token after position j gets, where a repetition of length z ends. */
-static inline u32 hit_code(const prepared_row *p, const hunt *h, u32 j, u32 z)
+static inline u32 hit_code(const history_effects *p, const repeat_search *h, u32 j, u32 z)
 {
     if (z >= h->ngram)
         return CODE_BAN;
     if (j < h->first)
         return 0;
     const u32 length = min(min(z, h->limit), j - h->first + 1);
-    return length < h->allowed || (h->spare && bit_of(h->singles, p->text[j + 1]))
+    return length < h->allowed || (h->has_singles && bit_of(h->singles, p->text[j + 1]))
                ? 0u
                : length - h->allowed + 1;
 }
 
 /* The longest repetition to be told from shorter ones, up to position j. */
-static inline u32 longest_at(const hunt *h, u32 j)
+static inline u32 longest_at(const repeat_search *h, u32 j)
 {
     return min(j + 1, h->ngram <= h->n ? max(h->limit, h->ngram) : h->limit);
 }
@@ -158,8 +159,8 @@ static inline u32 longest_at(const hunt *h, u32 j)
 /* From the newest position to the oldest, with Gusfield's Z boxes: what lies
  * inside a repetition that was measured need not be compared again. A text of
  * one token costs a comparison a position. */
-static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk,
-                                    __local u64 *scratch)
+static inline void search_repetitions(const history_effects *p, const repeat_search *h,
+                                      __local uint2 *chunk, __local u64 *scratch)
 {
     __global u32 *const lengths = p->links + p->length; /* of the repetitions, by position */
     const u32 n = h->n, last = p->text[n - 1];
@@ -184,7 +185,7 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
                 if (equal >> lane & 1u) {
                     z = back < right ? lengths[j + left] : 0u;
                     if (back + z >= right)
-                        z = repeated(p, n, j, max(right, back + 1) - back, longest_at(h, j));
+                        z = repeat_length(p, n, j, max(right, back + 1) - back, longest_at(h, j));
                     lengths[j] = z;
                     if (back + z > right) {
                         left = back;
@@ -207,17 +208,18 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
 
 /* Each item compares its share of the positions; what they find goes into a
  * list, and of the list each takes the tokens that are its own. */
-static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk,
-                                    __local u64 *scratch)
+static inline void search_repetitions(const history_effects *p, const repeat_search *h,
+                                      __local uint2 *chunk, __local u64 *scratch)
 {
     __global u32 *const found = p->links, *const list = p->links + p->length;
     const u32 lid = LOCAL_ID, n = h->n, last = p->text[n - 1];
     u32 count = 0, total = 0, pack = 0, id = 0;
     for (u32 j = lid; j + 1 < n; j += WGS) {
         const u32 hit = p->text[j] == last;
-        const u32 code = hit || h->every
-                             ? hit_code(p, h, j, hit ? repeated(p, n, j, 1, longest_at(h, j)) : 0)
-                             : 0u;
+        const u32 code =
+            hit || h->every
+                ? hit_code(p, h, j, hit ? repeat_length(p, n, j, 1, longest_at(h, j)) : 0)
+                : 0u;
         if (code == 0)
             continue;
         if (pack == 0 || p->text[j + 1] != id)
@@ -244,7 +246,7 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
 /* ----------------------------------------------------------------------- bans */
 
 /* Whether the output ends with ids, `drafts` tokens of the path after it. */
-static inline int output_ends(const prepared_row *p, const cls_slot *slot, const slot_state *s,
+static inline int output_ends(const history_effects *p, const cls_slot *slot, const slot_state *s,
                               u32 drafts, __global const u32 *ids, u32 n)
 {
     u32 same = 0, equal = 1;
@@ -281,20 +283,20 @@ static inline u32 first_bad_word(const cls_slot *slot, __global const u32 *lists
 }
 
 /* Bans the n ids of an ascending list. */
-static inline void ban_list(const prepared_row *p, __global const u32 *ids, u32 n, u32 vocab)
+static inline void ban_list(const history_effects *p, __global const u32 *ids, u32 n, u32 vocab)
 {
     BARRIER(); /* each word belongs to another item than in mark_chunk() */
-    const u32 words = state_bitmap(vocab), last = list_share(ids, n, LOCAL_ID + 1, words);
-    for (u32 i = list_share(ids, n, LOCAL_ID, words); i < last;) {
-        const uint2 its = list_word(ids, i, last);
-        ban_word(p, ids[i] >> 5, its.x);
-        i += its.y;
+    const u32 words = state_bitmap(vocab), last = list_item_start(ids, n, LOCAL_ID + 1, words);
+    for (u32 i = list_item_start(ids, n, LOCAL_ID, words); i < last;) {
+        const uint2 found = list_word(ids, i, last);
+        ban_word(p, ids[i] >> 5, found.x);
+        i += found.y;
     }
     BARRIER();
 }
 
-static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
-                       __global const u32 *lists, u32 vocab, __local uint2 *chunk)
+static inline void ban(const history_effects *p, const cls_slot *slot, const slot_state *s,
+                       u32 drafts, __global const u32 *lists, u32 vocab, __local uint2 *chunk)
 {
     const u32 lid = LOCAL_ID;
     if (slot->outputs + drafts < slot->min_tokens &&
@@ -326,16 +328,16 @@ static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_s
 
 /* The drafts before a row, first to last, as if they had been accepted; returns
  * how many. What follows a draft outside the vocabulary nobody asks for: none. */
-static inline u32 copy_path(const prepared_row *p, i32 node, __global const i32 *parents,
+static inline u32 copy_path(const history_effects *p, i32 node, __global const i32 *parents,
                             __global const i32 *ids, u32 vocab)
 {
     u32 n = 0;
-    int good = 1;
-    for (i32 at = node; at >= 0 && n < CLS_DRAFTS_MOST; at = parents[at]) {
-        good &= ids[at] >= 0 && (u32)ids[at] < vocab;
+    int valid = 1;
+    for (i32 at = node; at >= 0 && n < CLS_MAX_DRAFTS; at = parents[at]) {
+        valid &= ids[at] >= 0 && (u32)ids[at] < vocab;
         n++;
     }
-    n = good ? n : 0;
+    n = valid ? n : 0;
     if (LOCAL_ID == 0)
         for (u32 i = n; i > 0; node = parents[node])
             p->path[--i] = (u32)ids[node];
@@ -346,28 +348,29 @@ static inline u32 copy_path(const prepared_row *p, i32 node, __global const i32 
  * the rows' regions of `prepared`. Launch: [WGS, rows]. */
 #define PREPARE_ARGS \
     __global const cls_args *args, __global const cls_slot *slots, __global const i32 *slot_map, \
-        __global u32 *state, __global const u32 *lists, __global u32 *prepared, DRAFT_ARGS
+        __global u32 *state, __global const u32 *lists, __global u32 *effects, DRAFT_ARGS
 ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, PREPARE_ARGS)
 {
     const u32 vocab = args->vocab, has = args->has, layout = args->layout, lid = LOCAL_ID;
-    const i32 place = mapped_slot(args, slots, slot_map, has, row);
-    const prepared_row p =
-        prepared_of(prepared, layout, vocab, row, lists + (place >= 0 ? slots[place].dry : 0u));
-    u32 drafts = 0, patched = 0, wanted = place >= 0 && is_prepared(slots + place);
+    const i32 slot_index = mapped_slot(args, slots, slot_map, has, row);
+    const history_effects p = effects_of(effects, layout, vocab, row,
+                                         lists + (slot_index >= 0 ? slots[slot_index].dry : 0u));
+    u32 drafts = 0, patched = 0, wanted = slot_index >= 0 && has_effects(slots + slot_index);
     if (has & CLS_DRAFTS) {
-        drafts = copy_path(&p, NODES[row], PARENTS, OF(draft_ids), vocab);
-        patched = place >= 0 && drafts != 0 && (slots[place].flags & CLS_SLOT_PENALIZED) &&
+        drafts = copy_path(&p, NODES[row], PARENTS, AT_OFFSET(draft_ids), vocab);
+        patched = slot_index >= 0 && drafts != 0 &&
+                  (slots[slot_index].flags & CLS_SLOT_PENALIZED) &&
                   CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE;
         wanted |= patched;
         if (lid == 0) {
-            p.drafts[0] = wanted;
-            p.drafts[1] = drafts;
-            p.drafts[2] = 0;
+            p.draft_info[0] = wanted;
+            p.draft_info[1] = drafts;
+            p.draft_info[2] = 0;
         }
     }
     if (wanted) { /* the same for the whole group */
-        const cls_slot slot = slots[place];
-        const slot_state s = state_of(state, layout, vocab, (u32)place);
+        const cls_slot slot = slots[slot_index];
+        const slot_state s = state_of(state, layout, vocab, (u32)slot_index);
         const u32 n = slot.n_dry != 0 || slot.ngram != 0
                           ? min(slot.length + drafts, CLS_LAYOUT_HISTORY(layout))
                           : 0u;
@@ -380,9 +383,9 @@ ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, P
             p.text[n - late + i] = p.path[drafts - late + i];
         BARRIER(); /* text and marks are there */
         if (n != 0) {
-            const hunt h = hunt_for(&p, &slot, lists, n, scratch);
+            const repeat_search h = repeat_search_of(&p, &slot, lists, n, scratch);
             if (h.first < n || h.ngram < n)
-                hunt_repetitions(&p, &h, chunk, scratch);
+                search_repetitions(&p, &h, chunk, scratch);
             if (h.ngram == 0) /* the first token follows none */
                 mark_chunk(&p, lid == 0 ? p.text[0] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
         }
@@ -396,6 +399,6 @@ KERNEL void cls_prepare_rows(PREPARE_ARGS)
 {
     __local u64 scratch[WGS];
     __local uint2 chunk[WGS];
-    prepare_row(get_group_id(1), scratch, chunk, args, slots, slot_map, state, lists, prepared,
+    prepare_row(get_group_id(1), scratch, chunk, args, slots, slot_map, state, lists, effects,
                 DRAFT_NAMES);
 }

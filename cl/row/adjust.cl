@@ -25,11 +25,11 @@ static inline i32 dense_bits(const row_logits *r, u32 i)
 /* The status bits of a sum. A finite one is taken by halves. */
 static inline u32 sum_status(i32 a, i32 b)
 {
-    const u32 its = bits_status(a) | bits_status(b);
+    const u32 status = bits_status(a) | bits_status(b);
     if ((a ^ b) == (i32)0x80000000 && (a & 0x7fffffff) == 0x7f800000) /* +inf and -inf */
         return CLS_STATUS_NAN;
     if ((a & 0x7fffffff) >= 0x7f800000 || (b & 0x7fffffff) >= 0x7f800000)
-        return its & CLS_STATUS_NAN ? CLS_STATUS_NAN : its;
+        return status & CLS_STATUS_NAN ? CLS_STATUS_NAN : status;
     return 0.5f * as_float(a) + 0.5f * as_float(b) >= 0x1p+127f ? CLS_STATUS_INF : 0u;
 }
 static inline FV add_dense(const row_logits *r, u32 i, FV x)
@@ -164,55 +164,55 @@ static inline FV settle_v(FV x)
 }
 
 /* The tokens of a word that the slot can change; those of the vector at i, a bit each. */
-static inline u32 touched_word(const row_logits *r, u32 w)
+static inline u32 adjusted_word(const row_logits *r, u32 w)
 {
-    const u32 touched = r->touching[0][w] | r->touching[1][w];
-    return r->touched & TOUCHED_BIASES ? touched | r->list[w] : touched;
+    const u32 adjusted = r->adjusted[0][w] | r->adjusted[1][w];
+    return r->adjustments & ADJUST_BIASES ? adjusted | r->list[w] : adjusted;
 }
-static inline u32 touched_lanes(const row_logits *r, u32 i)
+static inline u32 adjusted_lanes(const row_logits *r, u32 i)
 {
-    return touched_word(r, i >> 5) >> (i & 31) & ALL_LANES;
+    return adjusted_word(r, i >> 5) >> (i & 31) & ALL_LANES;
 }
 
 /* A bias of a list, which the word of the bitmap that has the token leads to. */
 static inline f32 add_listed(const row_logits *r, u32 i, f32 x)
 {
     const u32 w = i >> 5, bit = 1u << (i & 31), word = r->list[w];
-    const u32 before = r->list[bias_before_place(r->vocab, w)] + popcount(word & (bit - 1));
-    return word & bit ? add_bias(x, FROM_BITS(r->list[bias_list_place(r->vocab, before)])) : x;
+    const u32 before = r->list[bias_before_offset(r->vocab, w)] + popcount(word & (bit - 1));
+    return word & bit ? add_bias(x, FROM_BITS(r->list[bias_list_offset(r->vocab, before)])) : x;
 }
 
 /* A touched token's listed bias and penalties, then what was prepared: bans, and DRY comes last. */
 ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
 {
     const slot_state *const s = &r->state;
-    const u32 marked = (r->touched & TOUCHED_MARKS) && bit_of(r->prepared.marks, i);
-    if (r->touched & TOUCHED_BIAS_LIST)
+    const u32 marked = (r->adjustments & ADJUST_MARKS) && bit_of(r->effects.marks, i);
+    if (r->adjustments & ADJUST_BIAS_LIST)
         x = add_listed(r, i, x);
-    if (r->touched & TOUCHED_PENALTIES) {
-        u32 count = count_of(s, i), seen = s->seen[i >> 5] >> (i & 31) & 1u;
-        if ((r->touched & TOUCHED_PATCHES) && marked)
-            find_patch(&r->prepared, i, &count, &seen);
-        if (count != 0 || seen != 0)
+    if (r->adjustments & ADJUST_PENALTIES) {
+        u32 count = count_of(s, i), in_context = s->in_context[i >> 5] >> (i & 31) & 1u;
+        if ((r->adjustments & ADJUST_PATCHES) && marked)
+            find_patch(&r->effects, i, &count, &in_context);
+        if (count != 0 || in_context != 0)
             x = penalize(x, count, r->slot->repetition, r->slot->reciprocal, r->slot->frequency,
                          r->slot->presence);
     }
     if (marked)
-        x = adjust_prepared(&r->prepared, i, x);
+        x = apply_effects(&r->effects, i, x);
     return x;
 }
 /* The same with a bias of a row. */
 static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
 {
-    if ((r->touched & TOUCHED_BIAS_ROW) && (r->list[i >> 5] >> (i & 31) & 1u))
-        x = add_bias(x, FROM_BITS(r->list[bias_row_place(r->vocab, i)]));
+    if ((r->adjustments & ADJUST_BIAS_ROW) && (r->list[i >> 5] >> (i & 31) & 1u))
+        x = add_bias(x, FROM_BITS(r->list[bias_row_offset(r->vocab, i)]));
     return adjust_listed(r, i, x);
 }
 
 /* A vector's biases of a row, which are tokens' with a bit in `lanes`. */
 static inline FV add_row(const row_logits *r, u32 i, u32 lanes, FV x)
 {
-    const IV bits = VLOAD((__global const i32 *)r->list + bias_row_place(r->vocab, i));
+    const IV bits = VLOAD((__global const i32 *)r->list + bias_row_offset(r->vocab, i));
 #ifdef CLS_LIMITED
     const FV bias = limited_v(bits);
 #else
@@ -228,22 +228,22 @@ static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *
                                                               f32 least)
 {
     const u32 w = i >> 5;
-    u32 touched = r->touched & (TOUCHED_PENALTIES | TOUCHED_MARKS)
-                      ? r->touching[0][w] | r->touching[1][w]
-                      : 0u;
-    if (r->touched & TOUCHED_BIAS_ROW) {
+    u32 adjusted = r->adjustments & (ADJUST_PENALTIES | ADJUST_MARKS)
+                       ? r->adjusted[0][w] | r->adjusted[1][w]
+                       : 0u;
+    if (r->adjustments & ADJUST_BIAS_ROW) {
         const u32 biased = r->list[w] >> (i & 31) & ALL_LANES;
         if (biased != 0)
             x = add_row(r, i, biased, x);
-    } else if (r->touched & TOUCHED_BIAS_LIST) {
-        touched |= r->list[w];
+    } else if (r->adjustments & ADJUST_BIAS_LIST) {
+        adjusted |= r->list[w];
     }
-    touched = touched >> (i & 31) & ALL_LANES;
-    if (touched == 0)
+    adjusted = adjusted >> (i & 31) & ALL_LANES;
+    if (adjusted == 0)
         return x;
-    touched &= lane_bits(x > least);
-    for (; touched != 0; touched &= touched - 1) {
-        const u32 j = 31 - clz(touched & (~touched + 1));
+    adjusted &= lane_bits(x > least);
+    for (; adjusted != 0; adjusted &= adjusted - 1) {
+        const u32 j = 31 - clz(adjusted & (~adjusted + 1));
         const IV at = LANES == (IV)((i32)j);
         x = at ? (FV)(adjust_listed(r, i + j, FMAX(at ? x : (FV)(CLS_MASKED)))) : x;
     }
@@ -251,28 +251,28 @@ static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *
 }
 
 #else
-static inline u32 touched_word(const row_logits *r, u32 w) { return 0; }
-static inline u32 touched_lanes(const row_logits *r, u32 i) { return 0; }
+static inline u32 adjusted_word(const row_logits *r, u32 w) { return 0; }
+static inline u32 adjusted_lanes(const row_logits *r, u32 i) { return 0; }
 ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x) { return x; }
 static inline FV adjust_vector(const row_logits *r, u32 i, FV x, f32 least) { return x; }
 #endif
 
 /* Without what a chain has cut already. */
-static inline FV narrow_v(const row_logits *r, u32 i, FV x)
+static inline FV truncate_v(const row_logits *r, u32 i, FV x)
 {
     const IV id = LANES + (IV)((i32)i);
-    const IV at_head = (x > above(r->head_key - 1)) & (x <= above(r->head_key));
+    const IV at_upper = (x > above(r->upper_key - 1)) & (x <= above(r->upper_key));
     const IV at_cut = (x > above(r->cut_key - 1)) & (x <= above(r->cut_key));
-    IV out =
-        (x > above(r->head_key)) | (x <= above(r->cut_key - 1)) | (at_cut & (id > (IV)(r->cut_id)));
-    out |= at_head & ((id < (IV)(r->head_first)) | (id > (IV)(r->head_last)));
+    IV out = (x > above(r->upper_key)) | (x <= above(r->cut_key - 1)) |
+             (at_cut & (id > (IV)(r->cut_id)));
+    out |= at_upper & ((id < (IV)(r->upper_first)) | (id > (IV)(r->upper_last)));
     return out ? (FV)(CLS_MASKED) : x;
 }
-static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
+static inline f32 truncate_one(const row_logits *r, u32 i, f32 x)
 {
     const i32 key = key_of(x), id = (i32)i;
-    if (key > r->head_key || key < r->cut_key || (key == r->cut_key && id > r->cut_id) ||
-        (key == r->head_key && (id < r->head_first || id > r->head_last)))
+    if (key > r->upper_key || key < r->cut_key || (key == r->cut_key && id > r->cut_id) ||
+        (key == r->upper_key && (id < r->upper_first || id > r->upper_last)))
         return CLS_MASKED;
     return x;
 }
@@ -282,22 +282,22 @@ static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
  * negative ones do, to 0. */
 static inline f32 least_above(const row_logits *r, f32 bound)
 {
-    return (r->touched & TOUCHED_RAISES) || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED
-                                                                                 : bound;
+    return (r->adjustments & ADJUST_RAISES) || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED
+                                                                                    : bound;
 }
 
 /* The vector as the chain sees it, but for what is not above `least`, which stays
- * below it. open: whether tile_is_open() holds. */
-static inline FV load_adjusted(const row_logits *r, u32 i, int open, f32 least)
+ * below it. open: whether tile_is_unchecked() holds. */
+static inline FV load_adjusted(const row_logits *r, u32 i, int unchecked, f32 least)
 {
 #if ROW
-    FV x = clean_v(open ? LOAD_V(r->x, i) : load_checked(r, i));
-    if (r->touched)
+    FV x = clean_v(unchecked ? LOAD_V(r->x, i) : load_checked(r, i));
+    if (r->adjustments)
         x = adjust_vector(r, i, x, least);
 #else
     const FV x = clean_v(load_checked(r, i));
 #endif
-    return r->narrowed ? narrow_v(r, i, x) : x;
+    return r->truncated ? truncate_v(r, i, x) : x;
 }
 
 /* One token as the chain saw it first, whatever it has cut since. */
@@ -309,11 +309,11 @@ static inline f32 load_whole(const row_logits *r, u32 i)
     if (!is_allowed(r, i))
         return CLS_MASKED;
     f32 x = clean(add_dense_one(r, i, LOAD(r->x, i)));
-    return r->touched && (touched_word(r, i >> 5) >> (i & 31) & 1u) ? adjust_one(r, i, x) : x;
+    return r->adjustments && (adjusted_word(r, i >> 5) >> (i & 31) & 1u) ? adjust_one(r, i, x) : x;
 #endif
 }
 ONE_COPY f32 load_one(const row_logits *r, u32 i)
 {
     const f32 x = load_whole(r, i);
-    return r->narrowed ? narrow_one(r, i, x) : x;
+    return r->truncated ? truncate_one(r, i, x) : x;
 }

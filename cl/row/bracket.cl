@@ -43,7 +43,7 @@ static inline int bracket_list(const row_logits *r, __global const i32 *row_key,
     i32 from = b->lo, to = b->hi;
     c->from_below = 0;
     if (guess) {
-        const f32 zl = of_key(b->lo), zh = of_key(b->hi);
+        const f32 zl = float_of_key(b->lo), zh = float_of_key(b->hi);
         const f32 part =
             u64_to_f32(u64_sub(target, b->at_hi)) / u64_to_f32(u64_sub(b->at_lo, b->at_hi));
         c->from_below = part > 0.5f;
@@ -76,7 +76,7 @@ static inline int bracket_list(const row_logits *r, __global const i32 *row_key,
  * where floats overflow. */
 static inline void bracket_keys(const bracket *b, u32 round, f32 reach, i32 *key)
 {
-    const f32 zl = of_key(b->lo), zh = of_key(b->hi), width = zh - zl;
+    const f32 zl = float_of_key(b->lo), zh = float_of_key(b->hi), width = zh - zl;
     const i32 fifth = (i32)(((u32)b->hi - (u32)b->lo) / 5u);
     i32 before = b->lo;
     f32 far = 1.0f;
@@ -115,7 +115,8 @@ ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 til
                        int is_known, i32 max_key, __global u64 *work, shortlist *list, cut *c)
 {
     const u32 n = tiles * CLS_MAX_TILES_PER_TILE;
-    const f32 reach = is_known ? of_key(pivot[CLS_PIVOTS - 1]) - of_key(pivot[0]) : 0.0f;
+    const f32 reach =
+        is_known ? float_of_key(pivot[CLS_PIVOTS - 1]) - float_of_key(pivot[0]) : 0.0f;
     bracket b;
     c->key = CLS_KEY_NONE;
     c->id = CLS_MAX_ID;

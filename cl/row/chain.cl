@@ -6,12 +6,12 @@
 /* What is kept of a row: everything down to a place in the order (key
  * descending, id ascending), from a place on above. */
 typedef struct kept_set {
-    i32 key, id;                         /* the cut */
-    int plain;                           /* nothing was truncated: tiles' floors, not tokens' */
-    i32 head_key, head_first, head_last; /* as in cls_row */
+    i32 key, id;                            /* the cut */
+    int untruncated;                        /* nothing was truncated: tiles' floors, not tokens' */
+    i32 upper_key, upper_first, upper_last; /* as in cls_row */
     i32 top_key; /* the largest key of what is kept, for weights and depths */
     int adapted; /* weights are those of adaptive p, by what follows */
-    u32 aim, least;
+    u32 aim, min_depth;
     u64 mass;
 } kept_set;
 
@@ -19,25 +19,25 @@ static inline void whole_row(i32 max_key, kept_set *set)
 {
     set->key = CLS_KEY_NONE;
     set->id = CLS_MAX_ID;
-    set->plain = 0;
-    set->head_key = CLS_KEY_INF;
-    set->head_first = 0;
-    set->head_last = CLS_MAX_ID;
+    set->untruncated = 0;
+    set->upper_key = CLS_KEY_INF;
+    set->upper_first = 0;
+    set->upper_last = CLS_MAX_ID;
     set->top_key = max_key;
     set->adapted = 0;
-    set->aim = set->least = 0;
+    set->aim = set->min_depth = 0;
     set->mass = u64_from(0);
 }
 
 /* From now on the row reads as if nothing but the set were there. */
-static inline void row_narrow(row_logits *r, const kept_set *set)
+static inline void row_truncate(row_logits *r, const kept_set *set)
 {
-    r->narrowed = 1;
+    r->truncated = 1;
     r->cut_key = set->key;
     r->cut_id = set->id;
-    r->head_key = set->head_key;
-    r->head_first = set->head_first;
-    r->head_last = set->head_last;
+    r->upper_key = set->upper_key;
+    r->upper_first = set->upper_first;
+    r->upper_last = set->upper_last;
 }
 
 /* A token's weight in row units is weight << spare_bits() or >> lost_bits(). */
@@ -57,8 +57,8 @@ static inline IV is_kept(const kept_set *set, FV x, u32 i)
  * A set floors per token, the untouched row per tile: see doc/arithmetic.md. */
 static inline u64 set_finish(u64 mass, const cls_unit *unit, const kept_set *set)
 {
-    if (set->plain)
-        return up(mass, unit->shift);
+    if (set->untruncated)
+        return to_row_units(mass, unit->shift);
     return u64_shl(mass, set->adapted ? 0u : spare_bits(unit->shift));
 }
 
@@ -123,24 +123,24 @@ static inline f32 stage_scale(__global const cls_slot *slot, u32 stage)
 
 /* Where a row is in its chain. */
 typedef struct chain_state {
-    u32 at;       /* the next stage */
-    int touched;  /* a truncation, or a dynamic temperature, has come before */
-    int complete; /* the list holds all of the set */
-    i32 floor;    /* the list holds all of the row's tokens from this key on */
-    u32 kept;     /* ranks of the list that are in the set */
-    f32 scale;    /* in force */
-    f32 weighed;  /* the scale of the list's masses; 0: none are valid */
-    u32 wanted;   /* mirostat 1: how many tokens it keeps, once that is known */
-    int listed;   /* the set is no band of the order: infill */
-    kept_set set; /* but for its cut, which the list has */
+    u32 at;         /* the next stage */
+    int truncated;  /* a truncation, or a dynamic temperature, has come before */
+    int complete;   /* the list holds all of the set */
+    i32 floor;      /* the list holds all of the row's tokens from this key on */
+    u32 kept;       /* ranks of the list that are in the set */
+    f32 scale;      /* in force */
+    f32 weighed;    /* the scale of the list's masses; 0: none are valid */
+    u32 mirostat_k; /* mirostat 1: how many tokens it keeps, once that is known */
+    int listed;     /* the set is no band of the order: infill */
+    kept_set set;   /* but for its cut, which the list has */
 } chain_state;
 
 static inline void chain_begin(i32 max_key, chain_state *c)
 {
     c->at = 0;
-    c->touched = c->complete = c->listed = 0;
+    c->truncated = c->complete = c->listed = 0;
     c->floor = CLS_KEY_NONE + 1;
-    c->kept = c->wanted = 0;
+    c->kept = c->mirostat_k = 0;
     c->scale = CLS_LOG2E;
     c->weighed = 0.0f;
     whole_row(max_key, &c->set);
@@ -164,6 +164,6 @@ static inline u64 sum_term(u32 what, f32 z, f32 top, f32 scale, const cls_unit *
     const u32 w = weight(z, unit->max, scale, unit->fraction);
     if (what == SUM_SQUARES)
         return square_term(w, unit->shift);
-    const u64 mass = up(u64_from(w), unit->shift);
+    const u64 mass = to_row_units(u64_from(w), unit->shift);
     return what == SUM_DEPTHS ? depth_term(mass, depth_q20(z, top, scale)) : mass;
 }

@@ -2,7 +2,7 @@
 /* cut: a threshold's place in the order, among the tokens of one key to the id, and the
  * masses of what it keeps. */
 #include "row/measure.cl"
-#include "row/list.cl"
+#include "row/shortlist.cl"
 
 /* A cut, and how the masses per tile of what it keeps can be had from the
  * pass: those above `pivot` (none: -1), plus the list's kept tokens, or less
@@ -44,8 +44,9 @@ ONE_COPY void key_range(const row_logits *r, __global const i32 *row_key, u32 n,
 static inline u64 tie_measure(const measure *m, i32 key, const cls_unit *unit)
 {
     return m->counts ? u64_from(1)
-                     : up(u64_from(weight(of_key(key), unit->max, m->scale, unit->fraction)),
-                          unit->shift);
+                     : to_row_units(
+                           u64_from(weight(float_of_key(key), unit->max, m->scale, unit->fraction)),
+                           unit->shift);
 }
 
 /* The cut among the tokens of one key: the last id it takes for base plus
@@ -129,7 +130,7 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
     }
 }
 
-#define GANG_KEPT(g) w[g] = (AS_UV(is_kept(set, x[g], i + g * VEC)) & w[g]) >> lost;
+#define STEP_KEPT(g) w[g] = (AS_UV(is_kept(set, x[g], i + g * VEC)) & w[g]) >> lost;
 
 /* The masses of what a cut keeps, tile by tile; returns their sum. Items own
  * whole tiles. */
@@ -148,14 +149,14 @@ ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 ti
             const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
             const u32 lost = lost_bits(unit.shift);
             weight_sum sum = {(UV)(0), (UV)(0)};
-            for (u32 v = 0; v < TILE_VECTORS; v += GANG) {
+            for (u32 v = 0; v < TILE_VECTORS; v += UNROLL) {
                 const u32 i = t * CLS_TILE + v * VEC;
-                FV x[GANG];
-                UV w[GANG];
-                load_gang(r, i, VEC, kind, x);
-                weights_gang(x, w, unit.max, m->scale, unit.fraction);
-                EACH_GANG(GANG_KEPT)
-                sum_gang(&sum, w);
+                FV x[UNROLL];
+                UV w[UNROLL];
+                load_vectors(r, i, VEC, kind, x);
+                weigh_vectors(x, w, unit.max, m->scale, unit.fraction);
+                EACH_UNROLLED(STEP_KEPT)
+                sum_vectors(&sum, w);
             }
             mass = set_finish(sum_total(&sum), &unit, set);
         }

@@ -3,7 +3,7 @@
  * token whose interval holds it is found by walking ids in ascending order,
  * whatever path found the set. Integers: the walk cannot fall off the end. */
 #include "core/philox.h"
-#include "row/list.cl"
+#include "row/shortlist.cl"
 #include "stages/adaptive_p.cl"
 
 #define RANDOM_ARGS \
@@ -26,7 +26,9 @@ static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_
     if (set->adapted)
         return adapted_vector(set, AS_UV(is_kept(set, x, i) & (x > CLS_MASKED)), w, unit);
 #endif
-    return CHAIN == 0 || set->plain ? w : (AS_UV(is_kept(set, x, i)) & w) >> lost_bits(unit->shift);
+    return CHAIN == 0 || set->untruncated
+               ? w
+               : (AS_UV(is_kept(set, x, i)) & w) >> lost_bits(unit->shift);
 }
 /* Lanes of up to 2^30 + 128 don't add up in 32 bits: by halves. */
 static inline u64 vector_mass(UV w)
@@ -51,9 +53,9 @@ static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *s
 static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *unit, f32 scale,
                                const kept_set *set, u64 drawn, __local u64 *scratch)
 {
-    const u32 stretch = (TILE_VECTORS + WGS - 1) / WGS;
-    const u32 first = min(LOCAL_ID * stretch, (u32)TILE_VECTORS);
-    const u32 last = min(first + stretch, (u32)TILE_VECTORS);
+    const u32 per_item = (TILE_VECTORS + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, (u32)TILE_VECTORS);
+    const u32 last = min(first + per_item, (u32)TILE_VECTORS);
     const int kind = tile_kind(r, tile);
     u64 sum = u64_from(0), total;
     i32 token = -1;
@@ -86,8 +88,8 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
 static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn,
                             __local u64 *scratch)
 {
-    const u32 stretch = (tiles + WGS - 1) / WGS;
-    const u32 first = min(LOCAL_ID * stretch, tiles), last = min(first + stretch, tiles);
+    const u32 per_item = (tiles + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, tiles), last = min(first + per_item, tiles);
     u64 mine = u64_from(0), total;
     u32 found = tiles;
     SHORT_LOOP
@@ -153,11 +155,11 @@ static inline u64 row_bits(__global const cls_args *args, u32 purpose,
                            __global const cls_slot *slot, RANDOM_ARGS, u32 has, u32 row)
 {
     if ((has & CLS_HAS_RANDOM) && purpose == CLS_PURPOSE_TOKEN)
-        return OF(random)[row];
-    u32 position = has & CLS_HAS_POSITIONS ? (u32)OF(positions)[row] : slot->position;
+        return AT_OFFSET(random)[row];
+    u32 position = has & CLS_HAS_POSITIONS ? (u32)AT_OFFSET(positions)[row] : slot->position;
     if (has & CLS_POSITIONS_ADD)
-        position = slot->position + (u32)OF(positions)[row];
-    const u32 draw = has & CLS_HAS_DRAWS ? (u32)OF(draws)[row] : 0u;
+        position = slot->position + (u32)AT_OFFSET(positions)[row];
+    const u32 draw = has & CLS_HAS_DRAWS ? (u32)AT_OFFSET(draws)[row] : 0u;
     const u32 seed[2] = {slot->seed[0], slot->seed[1]},
               stream[2] = {slot->stream[0], slot->stream[1]};
     return philox_bits(purpose, seed, stream, position, draw);

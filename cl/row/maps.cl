@@ -6,7 +6,7 @@
 static inline i32 mapped_slot(__global const cls_args *args, __global const cls_slot *slots,
                               __global const i32 *slot_map, u32 has, u32 row)
 {
-    const i32 slot = has & CLS_HAS_SLOT_MAP ? OF(slot_map)[row] : (i32)row;
+    const i32 slot = has & CLS_HAS_SLOT_MAP ? AT_OFFSET(slot_map)[row] : (i32)row;
     if (has & CLS_NO_SLOTS)
         return 0; /* a slot 0 there always is; nobody asks it for anything */
     if (slot == -1)
@@ -16,9 +16,9 @@ static inline i32 mapped_slot(__global const cls_args *args, __global const cls_
 }
 
 /* Whether a map names a row of `rows`, or none by -1. */
-static inline int map_is_valid(__global const i32 *map, u32 rows, u32 there, u32 row)
+static inline int map_is_valid(__global const i32 *map, u32 rows, u32 has_map, u32 row)
 {
-    const i32 at = there ? map[row] : -1;
+    const i32 at = has_map ? map[row] : -1;
     return at >= -1 && (at < 0 || (u32)at < rows);
 }
 
@@ -27,7 +27,7 @@ static inline int map_is_valid(__global const i32 *map, u32 rows, u32 there, u32
 static inline i32 mapped_logits(__global const cls_args *args, __global const i32 *logits_map,
                                 u32 has, u32 row)
 {
-    const i32 at = has & CLS_HAS_LOGITS_MAP ? OF(logits_map)[row] : (i32)row;
+    const i32 at = has & CLS_HAS_LOGITS_MAP ? AT_OFFSET(logits_map)[row] : (i32)row;
     return !(has & CLS_HAS_LOGITS_MAP) || at == -1 || (at >= 0 && (u32)at < args->logits_rows) ? at
                                                                                                : -2;
 }

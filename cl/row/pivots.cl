@@ -14,16 +14,16 @@ static inline u32 sample_id(u32 vocab, u32 j)
 }
 
 /* The sampled weight deeper than each of four depths. */
-static inline void sample_deeper(__global const f32 *deep, __global const f32 *weighs, u32 n,
+static inline void sample_deeper(__global const f32 *depths, __global const f32 *weights, u32 n,
                                  const f32 *at, f32 *sum, __local u64 *scratch)
 {
     FV s0 = (FV)(0.0f), s1 = s0, s2 = s0, s3 = s0;
     for (u32 j = LOCAL_ID * VEC; j < n; j += WGS * VEC) {
-        const FV d = VLOAD(deep + j), w = VLOAD(weighs + j), none = (FV)(0.0f);
-        s0 += d > at[0] ? w : none;
-        s1 += d > at[1] ? w : none;
-        s2 += d > at[2] ? w : none;
-        s3 += d > at[3] ? w : none;
+        const FV d = VLOAD(depths + j), w = VLOAD(weights + j), zero = (FV)(0.0f);
+        s0 += d > at[0] ? w : zero;
+        s1 += d > at[1] ? w : zero;
+        s2 += d > at[2] ? w : zero;
+        s3 += d > at[3] ? w : zero;
     }
     sum[0] = wg_fsum(FSUM(s0), scratch);
     sum[1] = wg_fsum(FSUM(s1), scratch);
@@ -34,8 +34,8 @@ static inline void sample_deeper(__global const f32 *deep, __global const f32 *w
 /* Samples a row: how deep each sampled token lies and what it weighs (1 each, where
  * counts are measured). Returns the greatest depth that weighs anything, and in *sum
  * what all weigh. */
-static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __global f32 *deep,
-                             __global f32 *weighs, f32 *sum, __local u64 *scratch)
+static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __global f32 *depths,
+                             __global f32 *weights, f32 *sum, __local u64 *scratch)
 {
     const f32 fraction = split(m->row_max, m->scale).fraction;
     f32 deepest = 0.0f, mine = 0.0f;
@@ -45,8 +45,8 @@ static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __glo
         const FV mass = TO_FV(AS_IV(weight_v(x, m->row_max, m->scale, fraction)));
         const FV w = m->counts ? (x > (FV)(CLS_MASKED) ? (FV)(1.0f) : (FV)(0.0f)) : mass;
         const FV reach = w > 0.0f ? d : (FV)(0.0f);
-        VSTORE(d, deep + j);
-        VSTORE(w, weighs + j);
+        VSTORE(d, depths + j);
+        VSTORE(w, weights + j);
         deepest = LARGER(deepest, FMAX(reach));
         mine += FSUM(w);
     }
@@ -57,13 +57,13 @@ static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __glo
 
 /* How uncertain it is that the tail under a depth has its weight: the root of its
  * weights, squared; of counts, of how many they are. */
-static inline f32 sample_spread(__global const f32 *deep, __global const f32 *weighs, u32 n,
+static inline f32 sample_spread(__global const f32 *depths, __global const f32 *weights, u32 n,
                                 f32 low, const measure *m, f32 wanted_count, __local u64 *scratch)
 {
     FV squares = (FV)(0.0f);
     for (u32 j = LOCAL_ID * VEC; j < n; j += WGS * VEC) {
-        const FV w = VLOAD(weighs + j);
-        squares += VLOAD(deep + j) > low ? w * w : (FV)(0.0f);
+        const FV w = VLOAD(weights + j);
+        squares += VLOAD(depths + j) > low ? w * w : (FV)(0.0f);
     }
     const f32 spread = wg_fsum(FSUM(squares), scratch);
     return sqrt(m->counts ? wanted_count + 1.0f : spread);
@@ -79,10 +79,10 @@ ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u6
 {
     const u32 n = sample_size(r->vocab);
     const f32 share = (f32)n / (f32)r->vocab;
-    __global f32 *const deep = sample, *const weighs = sample + n;
+    __global f32 *const depths = sample, *const weights = sample + n;
     f32 sum, wanted, spread = 0.0f;
     f32 lo[CLS_PIVOTS] = {0.0f, 0.0f, 0.0f, 0.0f}, hi[CLS_PIVOTS] = {0.0f, 0.0f, 0.0f, 0.0f};
-    const f32 deepest = sample_row(r, m, n, deep, weighs, &sum, scratch);
+    const f32 deepest = sample_row(r, m, n, depths, weights, &sum, scratch);
     if (m->counts)
         wanted = LARGER(sum - u64_to_f32(target) * share, 0.0f);
     else
@@ -99,13 +99,13 @@ ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u6
         const f32 part = (high - low) * 0.2f;
         f32 at[CLS_PIVOTS], value[CLS_PIVOTS], start = low;
         if (round == 5)
-            spread = sample_spread(deep, weighs, n, low, m, u64_to_f32(target) * share, scratch);
+            spread = sample_spread(depths, weights, n, low, m, u64_to_f32(target) * share, scratch);
         for (u32 p = 0; p < CLS_PIVOTS; p++) {
             lo[p] = round > 5 ? lo[p] : 0.0f;
             hi[p] = round > 5 ? hi[p] : deepest;
             at[p] = spreads ? 0.5f * (lo[p] + hi[p]) : low + part * (f32)(p + 1);
         }
-        sample_deeper(deep, weighs, n, at, value, scratch);
+        sample_deeper(depths, weights, n, at, value, scratch);
         for (u32 p = 0; p < CLS_PIVOTS; p++) {
             const int deeper = value[p] > wanted + spread * away[p];
             lo[p] = deeper ? at[p] : lo[p];

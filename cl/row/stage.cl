@@ -4,7 +4,7 @@
  * (stage_bound). On the shortlist it keeps ranks (list_stage). Over the whole row
  * it names a key, or a measure that the set must reach (row_stage). Each form of a
  * stage is in the stage's own file, cl/stages. */
-#include "row/list.cl"
+#include "row/shortlist.cl"
 #include "row/bracket.cl"
 #include "row/sums.cl"
 
@@ -12,8 +12,8 @@
 typedef struct stage_bound {
     u32 k;                  /* so many tokens suffice; 0: no such number */
     i32 lowest;             /* no token below this key does */
-    int bounded, champions; /* by `lowest`; by top-p over the untouched row */
-    int first, open;        /* no truncation came before; what comes next may bound, too */
+    int bounded, by_maxima; /* by `lowest`; by top-p over the untouched row */
+    int first, goes_on;     /* no truncation came before; what comes next may bound, too */
     f32 scale;
 } stage_bound;
 
@@ -45,11 +45,11 @@ static inline void keep_ranks(const list_stage *w, u32 count, int inside)
 }
 
 /* What a stage asks of the search of the whole row. */
-#define ASK_NOTHING 0 /* it keeps all */
-#define ASK_KEY 1     /* nothing below `key` stays */
-#define ASK_REACH 2   /* the set must reach `target`, from the top */
-#define ASK_TYPICAL 3 /* ... from the mean depth, to both sides */
-#define ASK_HEAD 4    /* the stage has cut the head, and nothing below */
+#define CUT_NOTHING 0   /* it keeps all */
+#define CUT_AT_KEY 1    /* nothing below `key` stays */
+#define CUT_AT_TARGET 2 /* the set must reach `target`, from the top */
+#define CUT_TYPICAL 3   /* ... from the mean depth, to both sides */
+#define CUT_UPPER 4     /* the stage has cut the head, and nothing below */
 typedef struct row_stage {
     __global const cls_slot *slot;
     row_logits *r;
@@ -62,22 +62,22 @@ typedef struct row_stage {
     f32 top, scale; /* of the set: its largest logit, the scale in force */
     u32 tokens;     /* of the set, and its mass; neither of an untouched row that has the pass */
     u64 mass;
-    int coin; /* XTC's */
+    int xtc_cuts; /* XTC's */
     /* The answer. */
-    int ask, counts; /* counts: `target` is a number of tokens, not a mass */
+    int cut, counts; /* counts: `target` is a number of tokens, not a mass */
     i32 key;
     u64 target;
     u32 mean; /* typical p */
 } row_stage;
 
-static inline void ask_key(row_stage *w, i32 key)
+static inline void cut_at_key(row_stage *w, i32 key)
 {
-    w->ask = ASK_KEY;
+    w->cut = CUT_AT_KEY;
     w->key = key;
 }
-static inline void ask_count(row_stage *w, u32 count)
+static inline void cut_at_count(row_stage *w, u32 count)
 {
-    w->ask = ASK_REACH;
+    w->cut = CUT_AT_TARGET;
     w->counts = 1;
     w->target = u64_from(count);
 }

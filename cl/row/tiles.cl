@@ -48,37 +48,37 @@ static inline u32 tile_mask(const row_logits *r, u32 tile)
 }
 /* Whether a tile's logits may be loaded as they lie, but for biases and touched
  * tokens: whole, not masked, no dense bias. */
-static inline int tile_is_open(const row_logits *r, u32 tile, u32 masked)
+static inline int tile_is_unchecked(const row_logits *r, u32 tile, u32 masked)
 {
     return masked == MASK_ALL && !r->dense && (tile + 1) * CLS_TILE <= r->vocab;
 }
 /* The words of the touched bitmaps that a tile has, all together. */
-static inline u32 tile_touched(const row_logits *r, u32 tile)
+static inline u32 tile_adjusted(const row_logits *r, u32 tile)
 {
-    IV touched = (IV)(0);
+    IV adjusted = (IV)(0);
 #if ROW
     for (u32 w = tile * (CLS_TILE / 32); w < (tile + 1) * (CLS_TILE / 32); w += VEC)
-        touched |= VLOAD((__global const i32 *)r->touching[0] + w) |
-                   VLOAD((__global const i32 *)r->touching[1] + w);
+        adjusted |= VLOAD((__global const i32 *)r->adjusted[0] + w) |
+                    VLOAD((__global const i32 *)r->adjusted[1] + w);
     for (u32 w = tile * (CLS_TILE / 32);
-         (r->touched & TOUCHED_BIASES) && w < (tile + 1) * (CLS_TILE / 32); w += VEC)
-        touched |= VLOAD((__global const i32 *)r->list + w);
+         (r->adjustments & ADJUST_BIASES) && w < (tile + 1) * (CLS_TILE / 32); w += VEC)
+        adjusted |= VLOAD((__global const i32 *)r->list + w);
 #endif
-    return (u32)CAT(fold_or, VEC)(touched);
+    return (u32)CAT(fold_or, VEC)(adjusted);
 }
 /* How a tile's vectors are to be loaded, once it was surveyed. */
-#define TILE_ANY 0 /* with everything */
-#define TILE_PLAIN \
-    1               /* as they lie. NaN compares false and weighs nothing, subnormals make no \
-                       difference (above()); only a tile with +inf must be cleaned */
-#define TILE_OPEN 2 /* cleaned, with biases and penalties */
+#define TILE_CHECKED 0 /* with everything */
+#define TILE_RAW \
+    1                    /* as they lie. NaN compares false and weighs nothing, subnormals make no \
+                            difference (above()); only a tile with +inf must be cleaned */
+#define TILE_UNCHECKED 2 /* cleaned, with biases and penalties */
 static inline int tile_kind(const row_logits *r, u32 tile)
 {
-    if (!tile_is_open(r, tile, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))
-        return TILE_ANY;
-    if (r->narrowed)
-        return TILE_OPEN;
-    return r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_TOUCHED) ? TILE_OPEN : TILE_PLAIN;
+    if (!tile_is_unchecked(r, tile, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))
+        return TILE_CHECKED;
+    if (r->truncated)
+        return TILE_UNCHECKED;
+    return r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_ADJUSTED) ? TILE_UNCHECKED : TILE_RAW;
 }
 static inline int max_tile_kind(const row_logits *r, u32 m)
 {
@@ -86,16 +86,16 @@ static inline int max_tile_kind(const row_logits *r, u32 m)
     const int kind = tile_kind(r, tile);
 #if ROW
     const u32 w = m * (CLS_MAX_TILE / 32);
-    if (kind != TILE_OPEN || r->narrowed || (r->flags[tile] & CLS_STATUS_INF))
+    if (kind != TILE_UNCHECKED || r->truncated || (r->flags[tile] & CLS_STATUS_INF))
         return kind;
-    return (touched_word(r, w) | touched_word(r, w + 1)) == 0 ? TILE_PLAIN : TILE_OPEN;
+    return (adjusted_word(r, w) | adjusted_word(r, w + 1)) == 0 ? TILE_RAW : TILE_UNCHECKED;
 #else
     return kind;
 #endif
 }
 static inline FV load_above(const row_logits *r, u32 i, int kind, f32 least)
 {
-    return kind == TILE_PLAIN ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_OPEN, least);
+    return kind == TILE_RAW ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_UNCHECKED, least);
 }
 static inline FV load_v(const row_logits *r, u32 i, int kind)
 {
@@ -103,20 +103,20 @@ static inline FV load_v(const row_logits *r, u32 i, int kind)
 }
 
 /* A gang of vectors, `stride` tokens apart. */
-#define GANG_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
-#define GANG_COPY(g) x[g] = adjusted[g];
-static inline __attribute__((always_inline)) void load_gang(const row_logits *r, u32 i, u32 stride,
-                                                            int kind, FV *x)
+#define STEP_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
+#define STEP_COPY(g) x[g] = adjusted[g];
+static inline __attribute__((always_inline)) void load_vectors(const row_logits *r, u32 i,
+                                                               u32 stride, int kind, FV *x)
 {
-    if (kind == TILE_PLAIN) {
-        EACH_GANG(GANG_PLAIN)
+    if (kind == TILE_RAW) {
+        EACH_UNROLLED(STEP_PLAIN)
     } else {
         /* A loop, for one copy of its body; by way of an array of its own,
          * since x stays in registers only while its indices are constants. */
-        FV adjusted[GANG];
-        for (u32 g = 0; g < GANG; g++)
-            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_OPEN, CLS_MASKED);
-        EACH_GANG(GANG_COPY)
+        FV adjusted[UNROLL];
+        for (u32 g = 0; g < UNROLL; g++)
+            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_UNCHECKED, CLS_MASKED);
+        EACH_UNROLLED(STEP_COPY)
     }
 }
 
@@ -160,7 +160,7 @@ static inline i32 row_summary(__global const u32 *tile_flags, __global const i32
  * tile's where a head was cut. */
 ONE_COPY cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 exponent, f32 scale)
 {
-    const f32 max = of_key(tile_max_key(row_key, tile));
+    const f32 max = float_of_key(tile_max_key(row_key, tile));
     return unit_of(max < top ? max : top, top, exponent, scale);
 }
 
@@ -175,7 +175,8 @@ ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass
         const i32 key = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (key != CLS_KEY_NONE)
-            mass = up(row_mass[t], unit_of(of_key(key), row_max, exponent, scale).shift);
+            mass = to_row_units(row_mass[t],
+                                unit_of(float_of_key(key), row_max, exponent, scale).shift);
         out[t] = mass;
         total = u64_add(total, mass);
     }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* adaptive p: draws by weights that favour tokens near a probability. It is no stage
  * of a chain but takes the draw's place after it. */
-#include "row/list.cl"
+#include "row/shortlist.cl"
 
 /* A token's weight by adaptive p, of its mass. */
 static inline u32 adapted_weight(const kept_set *set, u64 mass)
 {
-    return adaptive_weight(probability_q30(mass, set->mass), set->aim, set->least);
+    return adaptive_weight(probability_q30(mass, set->mass), set->aim, set->min_depth);
 }
 
 /* The weights of a vector's kept lanes, of weights in a tile's unit. */
@@ -15,9 +15,10 @@ static inline UV adapted_vector(const kept_set *set, UV kept, UV w, const cls_un
     u32 lane[VEC];
     VSTORE((w & 0x7fffffffu) | (kept << 31), lane);
     for (u32 j = 0; j < VEC; j++)
-        lane[j] = lane[j] >> 31
-                      ? adapted_weight(set, up(u64_from(lane[j] & 0x7fffffffu), unit->shift))
-                      : 0u;
+        lane[j] =
+            lane[j] >> 31
+                ? adapted_weight(set, to_row_units(u64_from(lane[j] & 0x7fffffffu), unit->shift))
+                : 0u;
     return VLOAD(lane);
 }
 
@@ -25,11 +26,11 @@ static inline UV adapted_vector(const kept_set *set, UV kept, UV w, const cls_un
  * their masses. */
 static inline void adapt_list(shortlist *list, u32 kept, kept_set *set)
 {
-    u32 least = CLS_DEEPEST;
+    u32 least = CLS_MAX_DEPTH;
     for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             least = min(least, adaptive_depth(probability_q30(list->mass[i], set->mass), set->aim));
-    set->least = wg_umin(least, list->scratch);
+    set->min_depth = wg_umin(least, list->scratch);
     for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             list->mass[i] = u64_from(adapted_weight(set, list->mass[i]));
@@ -46,7 +47,8 @@ static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit,
         const f32 z = clean(lane[j]);
         if (!(z > CLS_MASKED))
             continue;
-        const u64 one = up(u64_from(weight(z, unit->max, scale, unit->fraction)), unit->shift);
+        const u64 one =
+            to_row_units(u64_from(weight(z, unit->max, scale, unit->fraction)), unit->shift);
         if (round == 0)
             *least = min(*least, adaptive_depth(probability_q30(one, set->mass), set->aim));
         else
@@ -61,7 +63,7 @@ static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u3
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = u64_from(0);
-    u32 least = CLS_DEEPEST;
+    u32 least = CLS_MAX_DEPTH;
     for (u32 round = 0; round < 2; round++) {
         for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
             const i32 highest = tile_max_key(row_key, t);
@@ -78,7 +80,7 @@ static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u3
             work[t] = mass;
             sum = u64_add(sum, mass);
         }
-        set->least = wg_umin(least, scratch);
+        set->min_depth = wg_umin(least, scratch);
     }
     return wg_mass(sum, scratch);
 }

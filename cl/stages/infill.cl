@@ -4,7 +4,7 @@
  * One item looks at all pairs; merged masses only decide who stays. */
 #include "row/stage.cl"
 
-#define CLS_INFILL_MOST 128 /* tokens: pairs of them are looked at */
+#define CLS_INFILL_MAX 128 /* tokens: pairs of them are looked at */
 
 static inline int is_end(__global const i32 *infill, u32 n_end, i32 id)
 {
@@ -43,15 +43,15 @@ static inline void infill_merge(shortlist *list, u32 kept, __global const i32 *p
 {
     for (u32 a = 0; a < kept; a++) {
         const u32 i0 = (u32)list->order[a];
-        for (u32 b = 0; b < kept && list->rank[i0] != GONE; b++) {
+        for (u32 b = 0; b < kept && list->rank[i0] != RANK_REMOVED; b++) {
             const u32 i1 = (u32)list->order[b];
-            if (b == a || list->rank[i1] == GONE ||
+            if (b == a || list->rank[i1] == RANK_REMOVED ||
                 !begins_with(prefix_of, list->id[i1], list->id[i0]))
                 continue;
             const int more = u64_less(list->mass[i0], list->mass[i1]);
             const u32 to = more ? i1 : i0, from = more ? i0 : i1;
             list->mass[to] = u64_add(list->mass[to], list->mass[from]);
-            list->rank[from] = GONE;
+            list->rank[from] = RANK_REMOVED;
         }
     }
 }
@@ -62,28 +62,28 @@ static inline u32 infill_ranks(shortlist *list, u32 kept, __global const i32 *in
 {
     u64 mass, of_left = u64_from(0);
     const int only_ends = infill_only_ends(list, kept, infill, n_end, &mass);
-    u32 texts = 0, left = 0;
+    u32 has_text = 0, left = 0;
     if (!only_ends)
         infill_merge(list, kept, infill + n_end);
     for (u32 a = 0; a < kept; a++) {
         const u32 i = (u32)list->order[a];
         const int end = is_end(infill, n_end, list->id[i]);
-        if (list->rank[i] == GONE)
+        if (list->rank[i] == RANK_REMOVED)
             continue;
         if (!end && (only_ends || u64_less(u64_mul(list->mass[i], u64_from(5)), mass))) {
-            list->rank[i] = GONE;
+            list->rank[i] = RANK_REMOVED;
             continue;
         }
-        texts += !end;
+        has_text += !end;
         of_left = u64_add(of_left, list->mass[i]);
     }
-    for (u32 a = 0; a < kept && (only_ends || texts > 0); a++) {
+    for (u32 a = 0; a < kept && (only_ends || has_text > 0); a++) {
         const u32 i = (u32)list->order[a];
-        if (list->rank[i] == GONE)
+        if (list->rank[i] == RANK_REMOVED)
             continue;
         if (!only_ends && !is_end(infill, n_end, list->id[i]) &&
-            u64_less(u64_mul(list->mass[i], u64_from(texts + 1)), of_left)) {
-            list->rank[i] = GONE;
+            u64_less(u64_mul(list->mass[i], u64_from(has_text + 1)), of_left)) {
+            list->rank[i] = RANK_REMOVED;
             continue;
         }
         list->order[left] = (i32)i; /* left <= a */
@@ -117,15 +117,15 @@ static inline int infill_first_end(list_stage *w, i32 id)
 ONE_COPY int infill_list(list_stage *w, __global const i32 *infill, u32 n_end)
 {
     chain_state *const c = w->c;
-    const int walks = LOCAL_ID == 0;
+    const int first_item = LOCAL_ID == 0;
     u32 left = 0;
-    if (c->kept > CLS_INFILL_MOST) {
+    if (c->kept > CLS_INFILL_MAX) {
         w->out->status |= CLS_STATUS_UNFIT;
         return 0;
     }
-    if (walks)
+    if (first_item)
         left = infill_ranks(w->list, c->kept, infill, n_end);
-    c->kept = u64_lo(wg_broadcast(u64_from(left), walks, w->list->scratch));
+    c->kept = u64_lo(wg_broadcast(u64_from(left), first_item, w->list->scratch));
     if (c->kept == 0 && !infill_first_end(w, infill[0])) {
         w->out->status |= CLS_STATUS_EMPTY;
         return 0;

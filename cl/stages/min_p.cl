@@ -17,5 +17,5 @@ static inline void min_p_list(list_stage *w)
 
 static inline void min_p_row(row_stage *w)
 {
-    ask_key(w, depth_key(w->top, w->scale, w->slot->min_p));
+    cut_at_key(w, depth_key(w->top, w->scale, w->slot->min_p));
 }

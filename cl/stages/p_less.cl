@@ -13,5 +13,6 @@ static inline void p_less_row(row_stage *w)
 {
     const u64 squares =
         row_sum(w->r, w->row_key, w->tiles, SUM_SQUARES, w->top, w->scale, w->list->scratch);
-    ask_key(w, depth_q20_key(w->top, w->scale, p_less_depth(w->mass, squares, w->top, w->scale)));
+    cut_at_key(w,
+               depth_q20_key(w->top, w->scale, p_less_depth(w->mass, squares, w->top, w->scale)));
 }

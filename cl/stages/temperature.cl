@@ -29,5 +29,5 @@ static inline void dynamic_row(row_stage *w)
     const u64 sum =
         row_sum(w->r, w->row_key, w->tiles, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
     if (!dynamic_scale(w->slot, w->tokens, w->mass, sum, w->top, w->scale, &w->c->scale))
-        ask_count(w, 1);
+        cut_at_count(w, 1);
 }

@@ -14,4 +14,4 @@ static inline void top_k_list(list_stage *w)
     c->kept = min(c->kept, (u32)w->slot->top_k);
 }
 
-static inline void top_k_row(row_stage *w) { ask_count(w, (u32)w->slot->top_k); }
+static inline void top_k_row(row_stage *w) { cut_at_count(w, (u32)w->slot->top_k); }

@@ -10,21 +10,21 @@
 /* A logit where the caller reads it, and the logarithm of a probability, which has no
  * bounds but 0: infinities by their bits. */
 #ifdef CLS_LIMITED
-static inline i32 told_bits(f32 x)
+static inline i32 output_bits(f32 x)
 {
     const i32 bits = as_int(x), magnitude = bits & 0x7fffffff, sign = bits & (i32)0x80000000;
     if (magnitude == CLS_INF_BITS - 1)
         return sign | 0x7f7fffff;
     return magnitude >= CLS_INF_BITS ? sign | 0x7f800000 : bits;
 }
-#define TELL(out, at, x) ((__global i32 *)(out))[at] = told_bits(x)
+#define WRITE_LOGIT(out, at, x) ((__global i32 *)(out))[at] = output_bits(x)
 #define NO_LOGPROB CLS_FLT_MAX
 static inline i32 logprob_bits(f32 x) { return x == NO_LOGPROB ? (i32)0xff800000 : as_int(x); }
-#define TELL_LOGPROB(out, at, x) ((__global i32 *)(out))[at] = logprob_bits(x)
+#define WRITE_LOGPROB(out, at, x) ((__global i32 *)(out))[at] = logprob_bits(x)
 #else
-#define TELL(out, at, x) (out)[at] = (x)
+#define WRITE_LOGIT(out, at, x) (out)[at] = (x)
 #define NO_LOGPROB CLS_MASKED
-#define TELL_LOGPROB(out, at, x) (out)[at] = (x)
+#define WRITE_LOGPROB(out, at, x) (out)[at] = (x)
 #endif
 
 /* What is reported on: the raw row, or what the token was drawn from. */
@@ -49,22 +49,22 @@ static inline void report_final(const row_logits *r, const cls_row *out, u32 fla
     t->greedy = flags & CLS_SLOT_GREEDY;
     t->raw = 0;
     t->scale = out->scale;
-    t->exponent = split(of_key(out->top_key), out->scale).exponent;
+    t->exponent = split(float_of_key(out->top_key), out->scale).exponent;
     whole_row(out->top_key, &t->set);
     t->set.key = out->cut_key;
     t->set.id = out->cut_id;
-    t->set.head_key = out->head_key;
-    t->set.head_first = out->head_first;
-    t->set.head_last = out->head_last;
+    t->set.upper_key = out->upper_key;
+    t->set.upper_first = out->upper_first;
+    t->set.upper_last = out->upper_last;
     t->set.adapted = !t->greedy && (flags & CLS_SLOT_ADAPTIVE);
     t->set.aim = out->aim;
-    t->set.least = out->least;
+    t->set.min_depth = out->min_depth;
     t->set.mass = out->mass;
     t->adapted = out->adapted;
     if (t->listed)
-        t->r.narrowed = 0; /* infill's last resort may be what a stage before it has cut */
-    else if (out->cut_key != CLS_KEY_NONE || out->head_key != CLS_KEY_INF)
-        row_narrow(&t->r, &t->set);
+        t->r.truncated = 0; /* infill's last resort may be what a stage before it has cut */
+    else if (out->cut_key != CLS_KEY_NONE || out->upper_key != CLS_KEY_INF)
+        row_truncate(&t->r, &t->set);
 }
 
 /* The raw row at temperature 1, of a largest key and a mass. */
@@ -75,7 +75,7 @@ static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report
     t->n_ids = t->listed = t->greedy = 0;
     t->raw = 1;
     t->scale = CLS_LOG2E;
-    t->exponent = split(of_key(max_key), CLS_LOG2E).exponent;
+    t->exponent = split(float_of_key(max_key), CLS_LOG2E).exponent;
     whole_row(max_key, &t->set);
     t->set.mass = mass;
     t->adapted = u64_from(0);
@@ -86,18 +86,19 @@ static inline f32 report_kept(const report *t, u32 id, f32 x)
 {
     if (t->listed)
         return list_find(t->ids, t->n_ids, id) < t->n_ids ? x : CLS_MASKED;
-    return t->r.narrowed ? narrow_one(&t->r, id, x) : x;
+    return t->r.truncated ? truncate_one(&t->r, id, x) : x;
 }
 
 static inline cls_unit report_unit(const report *t, __global const i32 *row_key, u32 id)
 {
-    return tile_unit(row_key, id / CLS_TILE, of_key(t->set.top_key), t->exponent, t->scale);
+    return tile_unit(row_key, id / CLS_TILE, float_of_key(t->set.top_key), t->exponent, t->scale);
 }
 
 /* A kept token's mass, or what adaptive p puts in its place. */
 static inline u64 report_mass(const report *t, f32 z, const cls_unit *unit)
 {
-    const u64 mass = up(u64_from(weight(z, unit->max, t->scale, unit->fraction)), unit->shift);
+    const u64 mass =
+        to_row_units(u64_from(weight(z, unit->max, t->scale, unit->fraction)), unit->shift);
     return t->set.adapted ? u64_from(adapted_weight(&t->set, mass)) : mass;
 }
 
@@ -119,7 +120,7 @@ static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, i
     if (u64_is_zero(mass))
         return NO_LOGPROB;
     if (!t->set.adapted)
-        return logprob_of(z, of_key(t->set.top_key), t->scale, t->set.mass);
+        return logprob_of(z, float_of_key(t->set.top_key), t->scale, t->set.mass);
     return (f32)(log2_q24(mass) - log2_q24(t->adapted)) * (0x1p-24f * 0x1.62e430p-1f);
 }
 
@@ -130,7 +131,7 @@ static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, i
 static inline u64 report_term(const report *t, f32 z, u64 mass)
 {
     if (!t->set.adapted)
-        return depth_term(mass, depth_q20(z, of_key(t->set.top_key), t->scale));
+        return depth_term(mass, depth_q20(z, float_of_key(t->set.top_key), t->scale));
     if (u64_is_zero(mass))
         return mass;
     return depth_term(u64_shl(mass, 13), (u32)not_negative((30 << 24) - log2_q24(mass)) >> 4);
@@ -143,7 +144,7 @@ static inline f32 report_entropy(const report *t, u64 terms)
         bits = (u32)((log2_q24(t->adapted) - (30 << 24)) >> 4) +
                mean_depth_q20(terms, u64_shl(t->adapted, 13));
     else
-        bits = mass_q20(t->set.mass, of_key(t->set.top_key), t->scale) +
+        bits = mass_q20(t->set.mass, float_of_key(t->set.top_key), t->scale) +
                mean_depth_q20(terms, t->set.mass);
     return (f32)bits * (0x1p-20f * 0x1.62e430p-1f);
 }

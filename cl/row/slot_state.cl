@@ -11,21 +11,21 @@
 #include "core/samplers.h"
 
 typedef struct slot_state {
-    __global u32 *touched, *seen, *counts, *ring, *modes;
-    u32 keep, n_ring, n_modes, words; /* words: of a bitmap */
+    __global u32 *adjusted, *in_context, *counts, *ring, *adaptive;
+    u32 keep, n_ring, n_adaptive, words; /* words: of a bitmap */
 } slot_state;
 
 static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
 {
     slot_state s;
-    s.touched = region + state_touched();
-    s.seen = region + state_seen(vocab, layout);
+    s.adjusted = region + state_adjusted();
+    s.in_context = region + state_in_context(vocab, layout);
     s.counts = region + state_counts(vocab, layout);
     s.ring = region + state_ring(vocab, layout);
-    s.modes = region + state_modes(vocab, layout);
+    s.adaptive = region + state_adaptive(vocab, layout);
     s.keep = CLS_LAYOUT_KEEP(layout);
     s.n_ring = CLS_LAYOUT_RING(layout);
-    s.n_modes = CLS_LAYOUT_ROLLBACK(layout);
+    s.n_adaptive = CLS_LAYOUT_ROLLBACK(layout);
     s.words = s.keep != CLS_KEEPS_NONE ? (vocab + 31) / 32 : 0u;
     return s;
 }
@@ -57,7 +57,7 @@ static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
 
 /* A long list is walked by the words of a bitmap that its ids are in: each item has a stretch
  * of the `words`, and so of the list: where that begins. */
-static inline u32 list_share(__global const u32 *ids, u32 n, u32 item, u32 words)
+static inline u32 list_item_start(__global const u32 *ids, u32 n, u32 item, u32 words)
 {
     return list_from(ids, n, item * ((words + WGS - 1) / WGS) * 32);
 }
@@ -83,7 +83,7 @@ static inline u32 count_of(const slot_state *s, u32 id)
 {
     if (s->keep == CLS_KEEPS_COUNTS)
         return ((__global const ushort *)s->counts)[id];
-    return s->keep == CLS_KEEPS_SEEN ? s->counts[id >> 5] >> (id & 31) & 1u : 0u;
+    return s->keep == CLS_KEEPS_BITS ? s->counts[id >> 5] >> (id & 31) & 1u : 0u;
 }
 
 /* Takes an entry in; returns it, marked if it is the first that counts. */
@@ -93,13 +93,13 @@ static inline u32 state_add(const slot_state *s, u32 entry, u32 flags)
     entry &= ~CLS_ENTRY_FIRST;
     if (s->keep == CLS_KEEPS_NONE)
         return entry;
-    s->touched[word] |= bit;
+    s->adjusted[word] |= bit;
     if (!entry_counts(entry, flags)) {
-        s->seen[word] |= bit;
+        s->in_context[word] |= bit;
         return entry;
     }
     const u32 count = count_of(s, id);
-    if (s->keep == CLS_KEEPS_SEEN)
+    if (s->keep == CLS_KEEPS_BITS)
         s->counts[word] |= bit;
     else if (count < CLS_MAX_COUNT)
         ((__global ushort *)s->counts)[id] = (ushort)(count + 1);
@@ -108,15 +108,15 @@ static inline u32 state_add(const slot_state *s, u32 entry, u32 flags)
 
 /* Takes an entry out. last: no other of its kind is in. A full count stays full:
  * nobody knows how much more it was. */
-static inline void state_drop(const slot_state *s, u32 entry, u32 flags, int last)
+static inline void state_remove(const slot_state *s, u32 entry, u32 flags, int last)
 {
     const u32 id = entry & CLS_ENTRY_ID, word = id >> 5, bit = 1u << (id & 31);
     if (s->keep == CLS_KEEPS_NONE)
         return;
     if (!entry_counts(entry, flags)) {
         if (last)
-            s->seen[word] &= ~bit;
-    } else if (s->keep == CLS_KEEPS_SEEN) {
+            s->in_context[word] &= ~bit;
+    } else if (s->keep == CLS_KEEPS_BITS) {
         if (last)
             s->counts[word] &= ~bit;
     } else {
@@ -124,8 +124,8 @@ static inline void state_drop(const slot_state *s, u32 entry, u32 flags, int las
         if (count > 0 && count < CLS_MAX_COUNT)
             ((__global ushort *)s->counts)[id] = (ushort)(count - 1);
     }
-    if (!(s->seen[word] & bit) && count_of(s, id) == 0)
-        s->touched[word] &= ~bit;
+    if (!(s->in_context[word] & bit) && count_of(s, id) == 0)
+        s->adjusted[word] &= ~bit;
 }
 
 /* Whether entries first to last - 1 of the ring have one of an entry's id and
@@ -146,10 +146,10 @@ static inline u32 entries_have(__global const u32 *ring, u32 n, u32 entry, u32 m
 static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags,
                            __local u64 *scratch)
 {
-    const u32 from = first % s->n_ring, n = last - first, head = min(n, s->n_ring - from);
+    const u32 from = first % s->n_ring, n = last - first, before_wrap = min(n, s->n_ring - from);
     const u32 mask = CLS_ENTRY_ID | (flags & CLS_SLOT_SCOPE_ALL ? 0u : CLS_ENTRY_OUTPUT);
-    return entries_have(s->ring + from, head, entry, mask) |
-           entries_have(s->ring, n - head, entry, mask);
+    return entries_have(s->ring + from, before_wrap, entry, mask) |
+           entries_have(s->ring, n - before_wrap, entry, mask);
 }
 #else
 static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags,
@@ -193,30 +193,30 @@ static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __globa
 }
 
 /* What the mode was before the token at a place in the history. */
-static inline void mode_store(const slot_state *s, u32 at, const cls_mode *mode)
+static inline void adaptive_store(const slot_state *s, u32 at, const cls_adaptive_state *adaptive)
 {
-    if (s->n_modes == 0)
+    if (s->n_adaptive == 0)
         return;
-    __global u32 *const m = s->modes + at % s->n_modes * CLS_MODE_WORDS;
-    m[0] = (u32)mode->mu;
-    m[1] = mode->sum;
-    m[2] = mode->weight;
-    m[3] = mode->top_p;
+    __global u32 *const m = s->adaptive + at % s->n_adaptive * CLS_ADAPTIVE_WORDS;
+    m[0] = (u32)adaptive->mu;
+    m[1] = adaptive->sum;
+    m[2] = adaptive->weight;
+    m[3] = adaptive->top_p;
 }
-static inline void mode_load(const slot_state *s, u32 at, cls_mode *mode)
+static inline void adaptive_load(const slot_state *s, u32 at, cls_adaptive_state *adaptive)
 {
-    __global const u32 *const m = s->modes + at % s->n_modes * CLS_MODE_WORDS;
-    mode->mu = (i32)m[0];
-    mode->sum = m[1];
-    mode->weight = m[2];
-    mode->top_p = m[3];
+    __global const u32 *const m = s->adaptive + at % s->n_adaptive * CLS_ADAPTIVE_WORDS;
+    adaptive->mu = (i32)m[0];
+    adaptive->sum = m[1];
+    adaptive->weight = m[2];
+    adaptive->top_p = m[3];
 }
 
 /* An output token enters a slot, by the whole group; `active` is the same for
  * all of it. What leaves the window leaves the counts. `made`: the mode that the
  * token's own draw makes, if it was drawn; NULL: if it is the pending one. */
 ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __global const u32 *lists,
-                           u32 id, int active, const cls_mode *made, __local u64 *scratch)
+                           u32 id, int active, const cls_adaptive_state *next, __local u64 *scratch)
 {
     /* The slot is read where it lies: a copy of it would fill an item's registers. */
 #if ROW
@@ -228,7 +228,7 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
         if (leaves) {
             leaving = s->ring[(length - window) % s->n_ring];
             /* Counts know how many are left, bits must ask the window. */
-            if (s->keep == CLS_KEEPS_SEEN || !entry_counts(leaving, slot->flags)) {
+            if (s->keep == CLS_KEEPS_BITS || !entry_counts(leaving, slot->flags)) {
                 first = length - window + 1;
                 last = length;
             }
@@ -242,25 +242,25 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
         const u32 entry = state_add(s, id | CLS_ENTRY_OUTPUT, flags);
 #if ROW
         if (leaves)
-            state_drop(s, leaving, flags,
-                       !others && !(((leaving ^ entry) & CLS_ENTRY_ID) == 0 &&
-                                    entry_counts(leaving, flags)));
+            state_remove(s, leaving, flags,
+                         !others && !(((leaving ^ entry) & CLS_ENTRY_ID) == 0 &&
+                                      entry_counts(leaving, flags)));
 #endif
         s->ring[length % s->n_ring] = entry;
-        cls_mode mode = slot->mode;
-        mode_store(s, length, &mode);
+        cls_adaptive_state adaptive = slot->adaptive;
+        adaptive_store(s, length, &adaptive);
 #if CHAIN == 2
-        const u32 top_p = mode.top_p;
-        if (made != 0)
-            mode = *made;
+        const u32 top_p = adaptive.top_p;
+        if (next != 0)
+            adaptive = *next;
         else if (slot->pending == (i32)id)
-            mode = slot->next;
-        mode.top_p = top_p;
+            adaptive = slot->next_adaptive;
+        adaptive.top_p = top_p;
         if (flags & CLS_SLOT_DECAYS)
-            mode.top_p = slot->reset_id == (i32)id
-                             ? slot->top_p
-                             : top_p_decayed(top_p, slot->decay, slot->top_p_least);
-        slot->mode = mode;
+            adaptive.top_p = slot->reset_id == (i32)id
+                                 ? slot->top_p
+                                 : top_p_decayed(top_p, slot->decay, slot->top_p_min);
+        slot->adaptive = adaptive;
 #endif
         slot->pending = -1;
         slot->position += 1;

@@ -56,14 +56,14 @@ ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
     f32 gap = 4.0f;
     SHORT_LOOP
     for (u32 round = 0; hi - 1 > lo && reach > k + 7 && round < 40; round++) {
-        const f32 zl = of_key(lo), zh = of_key(hi - 1);
+        const f32 zl = float_of_key(lo), zh = float_of_key(hi - 1);
         i32 key[4];
         for (u32 p = 0; p < 4; p++) {
             const f32 part = 0.2f * (f32)(4 - p);
             const i32 fifth = (i32)(((u32)hi - (u32)lo) / 5u);
             i32 mid = lo + fifth * (i32)(4 - p); /* descending */
             if (lo == CLS_KEY_NONE + 1 && round < 2)
-                mid = round == 0 && p == 3 ? lo : key_of(clean(of_key(max_key) - gap));
+                mid = round == 0 && p == 3 ? lo : key_of(clean(float_of_key(max_key) - gap));
             else if (round < 14)
                 mid = key_of(clean(part * zh + (1.0f - part) * zl));
             mid = mid >= hi ? hi - 1 : mid;
@@ -112,9 +112,9 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
                 c += (x > above(key[2])) & 0x10000;
                 c += (x > above(key[3])) & 0x1000000;
             }
-            const u32 its = (u32)ISUM(c);
-            low = u64_add(low, u64_make(its >> 8 & 255u, its & 255u));
-            high = u64_add(high, u64_make(its >> 24, its >> 16 & 255u));
+            const u32 packed = (u32)ISUM(c);
+            low = u64_add(low, u64_make(packed >> 8 & 255u, packed & 255u));
+            high = u64_add(high, u64_make(packed >> 24, packed >> 16 & 255u));
         }
     }
     low = wg_mass(low, scratch);

@@ -5,7 +5,7 @@
  * that precedes every token of the tiles not taken, so the top k lie in them,
  * ties included. Any key with k tile maxima at or above it is therefore a
  * bound: tokens below it are not read again. */
-#include "row/above.cl"
+#include "row/count.cl"
 #include "row/chain.cl"
 
 /* At most LIST tokens in id order, in local memory. Every entry from n up to
@@ -40,8 +40,9 @@ typedef struct shortlist {
  * `write` is set, as far as the list reaches. Returns how many there are; may
  * stop counting beyond LIST, ties left out where it does not write: the caller
  * limits them. */
-static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, u32 first, u32 last,
-                              i32 lo, i32 hi, u32 *ties, int write, u32 at_list, shortlist *list)
+static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_key, u32 first,
+                                 u32 last, i32 lo, i32 hi, u32 *ties, int write, u32 at_list,
+                                 shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     u32 taken = 0, left = *ties;
@@ -94,16 +95,16 @@ ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i3
 {
     u32 total = 0;
 #if WGS == 1
-    total = take_tokens(r, row_key, 0, n, lo, hi, &ties, 1, 0, list);
+    total = collect_tokens(r, row_key, 0, n, lo, hi, &ties, 1, 0, list);
 #else
     /* Each item counts in its own stretch of tiles, then writes where the
      * items before it end: the order of ids is kept without sorting. */
-    const u32 stretch = (n / VEC + WGS - 1) / WGS * VEC;
-    const u32 first = min(LOCAL_ID * stretch, n), last = min(first + stretch, n);
+    const u32 per_item = (n / VEC + WGS - 1) / WGS * VEC;
+    const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     u32 quota = ALL_TIES, at = 0;
     for (u32 write = 0; write < 2 && total <= LIST; write++) {
         const u32 count =
-            take_tokens(r, row_key, first, last, lo, hi, &quota, (int)write, at, list);
+            collect_tokens(r, row_key, first, last, lo, hi, &quota, (int)write, at, list);
         if (write == 0) { /* the same for the whole group */
             u64 all;
             const u32 my_ties = ALL_TIES - quota;
@@ -175,8 +176,9 @@ ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_m
             tile = t;
             unit = tile_unit(row_key, t, row_max, exponent, scale);
         }
-        list->mass[i] =
-            up(u64_from(weight(of_key(list->key[i]), unit.max, scale, unit.fraction)), unit.shift);
+        list->mass[i] = to_row_units(
+            u64_from(weight(float_of_key(list->key[i]), unit.max, scale, unit.fraction)),
+            unit.shift);
     }
     BARRIER();
 }
@@ -238,39 +240,39 @@ ONE_COPY u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 ke
             unit = tile_unit(row_key, t, top, exponent, scale);
         }
         if ((u32)list->rank[i] < kept)
-            sum = u64_add(sum, sum_term(what, of_key(list->key[i]), top, scale, &unit));
+            sum = u64_add(sum, sum_term(what, float_of_key(list->key[i]), top, scale, &unit));
     }
     return wg_mass(sum, list->scratch);
 }
 
 /* ------------------------------------------------------------------- heads */
 
-#define GONE 0x7fffffff /* the rank of what was taken out */
+#define RANK_REMOVED 0x7fffffff /* the rank of what was taken out */
 
 /* Takes ranks first to last - 1 out of the list. */
-ONE_COPY void list_drop(shortlist *list, u32 first, u32 last)
+ONE_COPY void list_remove(shortlist *list, u32 first, u32 last)
 {
     BARRIER();
     SHORT_LOOP
     for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
         const i32 rank = list->rank[i];
         if (rank >= (i32)first && rank < (i32)last)
-            list->rank[i] = GONE;
-        else if (rank >= (i32)last && rank != GONE)
+            list->rank[i] = RANK_REMOVED;
+        else if (rank >= (i32)last && rank != RANK_REMOVED)
             list->rank[i] = rank - (i32)(last - first);
     }
     BARRIER();
     SHORT_LOOP
     for (u32 i = LOCAL_ID; i < list->n; i += WGS)
-        if (list->rank[i] != GONE)
+        if (list->rank[i] != RANK_REMOVED)
             list->order[list->rank[i]] = (i32)i;
     BARRIER();
 }
 
 /* The list's first `dropped` ranks go; what is first then is the new top. */
-static inline void drop_head(shortlist *list, chain_state *c, u32 dropped)
+static inline void remove_top_ranks(shortlist *list, chain_state *c, u32 dropped)
 {
-    list_drop(list, 0, dropped);
+    list_remove(list, 0, dropped);
     c->kept -= dropped;
     c->set.top_key = list->key[list->order[0]];
     c->weighed = 0.0f;
@@ -278,5 +280,5 @@ static inline void drop_head(shortlist *list, chain_state *c, u32 dropped)
 
 static inline f32 rank_logit(const shortlist *list, u32 rank)
 {
-    return of_key(list->key[list->order[rank]]);
+    return float_of_key(list->key[list->order[rank]]);
 }

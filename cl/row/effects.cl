@@ -8,38 +8,38 @@
  * Work-items share work by the words of the bitmap: a word and its chain belong
  * to one item, and nothing is atomic. */
 #include "core/vectors.cl"
-#include "row/state.cl"
+#include "row/slot_state.cl"
 
-typedef struct prepared_row {
-    __global u32 *marks, *banned, *heads, *text, *links;
-    __global const u32 *amounts;           /* what DRY takes off, by exponent */
-    u32 length;                            /* links beyond these are scratch */
-    u32 texts;                             /* 0: there is no text, and the heads are the bans */
-    __global u32 *drafts, *path, *patches; /* marked, drafts, patches; ids; pairs */
+typedef struct history_effects {
+    __global u32 *marks, *banned, *chains, *text, *links;
+    __global const u32 *amounts;               /* what DRY takes off, by exponent */
+    u32 length;                                /* links beyond these are scratch */
+    u32 has_text;                              /* 0: there is no text, and the heads are the bans */
+    __global u32 *draft_info, *path, *patches; /* marked, drafts, patches; ids; pairs */
     __global u32 *buckets; /* the patches' chains: the place of the first plus 1, or 0 */
-} prepared_row;
+} history_effects;
 
-static inline prepared_row prepared_of(__global u32 *prepared, u32 layout, u32 vocab, u32 row,
-                                       __global const u32 *amounts)
+static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 vocab, u32 row,
+                                         __global const u32 *amounts)
 {
-    prepared_row p;
-    p.marks = prepared + (size_t)prepared_words(vocab, layout) * row;
-    p.banned = p.marks + prepared_banned(vocab);
-    p.heads = p.marks + prepared_heads(vocab, layout);
-    p.text = p.marks + prepared_text(vocab, layout);
-    p.length = prepared_length(layout);
-    p.texts = CLS_LAYOUT_HISTORY(layout) > 1;
+    history_effects p;
+    p.marks = effects + (size_t)effects_words(vocab, layout) * row;
+    p.banned = p.marks + effects_banned(vocab);
+    p.chains = p.marks + effects_chains(vocab, layout);
+    p.text = p.marks + effects_text(vocab, layout);
+    p.length = effects_length(layout);
+    p.has_text = CLS_LAYOUT_HISTORY(layout) > 1;
     p.links = p.text + p.length;
-    p.drafts = p.marks + prepared_drafts(vocab, layout);
-    p.path = p.drafts + 16;
-    p.patches = p.path + CLS_DRAFTS_MOST;
-    p.buckets = p.patches + 2 * 2 * CLS_DRAFTS_MOST;
+    p.draft_info = p.marks + effects_drafts(vocab, layout);
+    p.path = p.draft_info + 16;
+    p.patches = p.path + CLS_MAX_DRAFTS;
+    p.buckets = p.patches + 2 * 2 * CLS_MAX_DRAFTS;
     p.amounts = amounts;
     return p;
 }
 
 /* Whether a slot's rows are prepared now; one that follows drafts says so itself. */
-static inline u32 is_prepared(__global const cls_slot *slot)
+static inline u32 has_effects(__global const cls_slot *slot)
 {
     return (slot->flags & CLS_SLOT_HISTORY) && !slot->stopped &&
            ((slot->n_dry | slot->ngram | slot->n_banned | slot->n_bad_words) != 0 ||
@@ -54,7 +54,7 @@ static inline u32 bit_of(__global const u32 *bitmap, u32 id)
 /* A patch is an id, above it the next patch of its chain, and what the token counts. The place
  * of an id's patch plus 1, or 0. */
 #define PATCH_NEXT 20
-static inline u32 patch_of(const prepared_row *p, u32 id)
+static inline u32 patch_of(const history_effects *p, u32 id)
 {
     u32 at = p->buckets[id % CLS_PATCH_BUCKETS];
     while (at != 0 && (p->patches[2 * at - 2] & CLS_ENTRY_ID) != id)
@@ -63,13 +63,13 @@ static inline u32 patch_of(const prepared_row *p, u32 id)
 }
 
 /* What a marked token counts once the drafts before the row are in, if they change that. */
-static inline void find_patch(const prepared_row *p, u32 id, u32 *count, u32 *seen)
+static inline void find_patch(const history_effects *p, u32 id, u32 *count, u32 *in_context)
 {
     const u32 at = patch_of(p, id);
     if (at == 0)
         return;
     *count = p->patches[2 * at - 1] & CLS_MAX_COUNT;
-    *seen = p->patches[2 * at - 1] & CLS_PATCH_SEEN;
+    *in_context = p->patches[2 * at - 1] & CLS_PATCH_IN_CONTEXT;
 }
 
 /* A head or the low half of a link is a position plus 1, or 0; the high half
@@ -82,9 +82,9 @@ static inline void find_patch(const prepared_row *p, u32 id, u32 *count, u32 *se
 #define LINK_STEP \
     if (at != 0 && p->text[at - 1] != id) \
         at = p->links[at - 1] & LINK_NEXT;
-static inline u32 find_entry(const prepared_row *p, u32 id)
+static inline u32 find_entry(const history_effects *p, u32 id)
 {
-    u32 at = p->texts ? p->heads[id >> 5] : 0u;
+    u32 at = p->has_text ? p->chains[id >> 5] : 0u;
     while (at != 0 && p->text[at - 1] != id) {
         LINK_STEP LINK_STEP
     }
@@ -92,7 +92,7 @@ static inline u32 find_entry(const prepared_row *p, u32 id)
 }
 
 /* A marked token's logit. */
-static inline f32 adjust_prepared(const prepared_row *p, u32 id, f32 x)
+static inline f32 apply_effects(const history_effects *p, u32 id, f32 x)
 {
     if (!(x > CLS_MASKED) || (p->banned[id >> 5] >> (id & 31) & 1u))
         return CLS_MASKED;
@@ -108,30 +108,30 @@ static inline f32 adjust_prepared(const prepared_row *p, u32 id, f32 x)
 #define PACK(code, position) ((code) << POSITION_BITS | (position))
 
 /* Bans tokens of a word, a bit each. */
-static inline void ban_word(const prepared_row *p, u32 w, u32 bits)
+static inline void ban_word(const history_effects *p, u32 w, u32 bits)
 {
     if (p->marks[w] == 0) {
-        p->heads[w] = 0;
+        p->chains[w] = 0;
         p->banned[w] = 0;
     }
     p->marks[w] |= bits;
     p->banned[w] |= bits;
 }
 
-static inline void mark_token(const prepared_row *p, u32 id, u32 pack)
+static inline void mark_token(const history_effects *p, u32 id, u32 pack)
 {
     const u32 code = pack >> POSITION_BITS, position = pack & ((1u << POSITION_BITS) - 1);
     const u32 w = id >> 5, bit = 1u << (id & 31), marks = p->marks[w];
     if (marks == 0) {
-        p->heads[w] = 0;
+        p->chains[w] = 0;
         p->banned[w] = 0;
     }
     p->marks[w] = marks | bit;
     if (code == CODE_BAN) {
         p->banned[w] |= bit;
     } else if (code != 0 && !(marks & bit)) {
-        p->links[position] = (code - 1) << LINK_BITS | p->heads[w];
-        p->heads[w] = position + 1;
+        p->links[position] = (code - 1) << LINK_BITS | p->chains[w];
+        p->chains[w] = position + 1;
     } else if (code > 1 && !(p->banned[w] & bit)) {
         __global u32 *const link = p->links + (find_entry(p, id) - 1);
         if (code - 1 > *link >> LINK_BITS)
@@ -142,7 +142,7 @@ static inline void mark_token(const prepared_row *p, u32 id, u32 pack)
 /* Each item's token (or NO_ID) is marked by whom its word belongs to. By the
  * whole group. */
 #define NO_ID CLS_MAX_VOCAB
-static inline void mark_chunk(const prepared_row *p, u32 id, u32 pack, __local uint2 *chunk)
+static inline void mark_chunk(const history_effects *p, u32 id, u32 pack, __local uint2 *chunk)
 {
 #if WGS == 1
     if (id != NO_ID)
@@ -157,7 +157,7 @@ static inline void mark_chunk(const prepared_row *p, u32 id, u32 pack, __local u
 #endif
 }
 
-static inline void clear_marks(const prepared_row *p, u32 vocab)
+static inline void clear_marks(const history_effects *p, u32 vocab)
 {
     BARRIER();
     for (u32 w = LOCAL_ID * 16; w < state_bitmap(vocab); w += WGS * 16)
