@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* adjust: how every kernel reads logits. Type, dense bias, mask, bounds, logit
- * biases, penalties and what was prepared are applied on the fly; there is no
- * adjusted copy. */
+/* adjust: how every kernel reads logits. Conversion, dense bias, mask, bounds, logit biases,
+ * penalties and history effects are applied on the fly; no adjusted copy exists. */
 #include "row/view.cl"
 
-/* A bitmap's bits for the vector at i, and all of these. */
+/* A bitmap's bits for the vector at i, and the value that has all of these bits. */
 #define ALL_LANES (0xffffu >> (16 - VEC))
 static inline u32 vector_bits(__global const u32 *bitmap, u32 i)
 {
     return bitmap[i >> 5] >> (i & 31) & ALL_LANES;
 }
 
-/* Lane j's bit of a word as its sign. */
+/* The sign of lane j is bit j of the word. */
 static inline IV lane_signs(u32 word) { return (IV)((i32)word) << ((IV)(31) - LANES); }
 
 /* ------------------------------------------------------------ mask, bias, bounds */
@@ -22,7 +21,8 @@ static inline i32 dense_bits(const row_logits *r, u32 i)
     return r->dense & CLS_BIAS_F16 ? half_bits((__global const ushort *)r->bias, i)
                                    : as_int(r->bias[i]);
 }
-/* The status bits of a sum. A finite one is taken by halves. */
+/* The status bits of the sum of two floats, given by their bits. A finite sum is computed by
+ * halves. */
 static inline u32 sum_status(i32 a, i32 b)
 {
     const u32 status = bits_status(a) | bits_status(b);
@@ -68,7 +68,7 @@ static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
 #if ROW
 static inline u32 allowed_word(const row_logits *r, u32 w) { return r->list[r->allowed + (i32)w]; }
 
-/* Whether mask and list allow an id. */
+/* Whether the mask and the slot's list allow an id. */
 static inline int is_allowed(const row_logits *r, u32 i)
 {
     if ((r->masked & CLS_MASK_LIST) && !(allowed_word(r, i >> 5) >> (i & 31) & 1u))
@@ -79,8 +79,8 @@ static inline int is_allowed(const row_logits *r, u32 i)
            (i >> 5 < r->mask_width && (r->mask[i >> 5] >> (i & 31) & 1u));
 }
 
-/* VEC logits from id i, a multiple of VEC; -inf where masked or beyond the
- * row. Not cleaned: NaN and +inf come through. Biases and penalties are not in. */
+/* VEC logits from id i, a multiple of VEC; -inf where they are masked or beyond the row. They are
+ * not cleaned: NaN and +inf stay. Logit biases and penalties are not applied. */
 static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x;
@@ -89,7 +89,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
     u32 word = ALL_LANES;
     if ((r->masked & CLS_HAS_MASK) && !(r->masked & CLS_MASK_BYTES))
         word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
-    if ((listed & word & ALL_LANES) == 0) /* not read at all */
+    if ((listed & word & ALL_LANES) == 0) /* no logit is read */
         return (FV)(CLS_MASKED);
     const int inside =
         i + VEC <= r->vocab && !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
@@ -99,7 +99,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
             x = add_dense(r, i, x);
     } else {
         x = (FV)(CLS_MASKED);
-        /* Not a constant number of them, which compilers would unroll. */
+        /* The number of turns is no constant, so that compilers do not unroll the loop. */
         SHORT_LOOP
         for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
             if (is_allowed(r, i + j))
@@ -119,13 +119,13 @@ static inline FV load_checked(const row_logits *r, u32 i)
 
 #else
 static inline int is_allowed(const row_logits *r, u32 i) { return 1; }
-/* The same of a bare row, which has nothing but an end. */
+/* The same without masks and biases: only the end of the row is checked. */
 static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x = (FV)(CLS_MASKED);
     if (i + VEC <= r->vocab)
         return LOAD_V(r->x, i);
-    /* Less than VEC of them; a bound that compilers know they would unroll. */
+    /* There are less than VEC turns. If compilers knew the bound, they would unroll the loop. */
     SHORT_LOOP
     for (u32 j = i; j < r->vocab; j++)
         x = LANES == (IV)((i32)(j - i)) ? (FV)(LOAD(r->x, j)) : x;
@@ -133,7 +133,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
 }
 #endif
 
-/* The status bits of a vector that load_checked() gave. */
+/* The status bits of a vector that load_checked() returned. */
 static inline u32 vector_status(const row_logits *r, u32 i, FV x)
 {
 #ifdef CLS_LIMITED
@@ -151,7 +151,7 @@ static inline u32 vector_status(const row_logits *r, u32 i, FV x)
 #endif
 }
 
-/* -------------------------------------------------------- biases and penalties */
+/* -------------------------------------------------------- biases, penalties, history effects */
 
 #if ROW
 /* settle() for vectors. */
@@ -163,7 +163,7 @@ static inline FV settle_v(FV x)
     return magnitude < 0x03800000 ? (FV)(0.0f) : y;
 }
 
-/* The tokens of a word that the slot can change; those of the vector at i, a bit each. */
+/* The tokens of word w that the slot may adjust; and those of the vector at i, a bit each. */
 static inline u32 adjusted_word(const row_logits *r, u32 w)
 {
     const u32 adjusted = r->adjusted[0][w] | r->adjusted[1][w];
@@ -174,7 +174,7 @@ static inline u32 adjusted_lanes(const row_logits *r, u32 i)
     return adjusted_word(r, i >> 5) >> (i & 31) & ALL_LANES;
 }
 
-/* A bias of a list, which the word of the bitmap that has the token leads to. */
+/* Adds a token's bias from the list form, where the bitmap's word leads to its value. */
 static inline f32 add_listed(const row_logits *r, u32 i, f32 x)
 {
     const u32 w = i >> 5, bit = 1u << (i & 31), word = r->list[w];
@@ -182,7 +182,8 @@ static inline f32 add_listed(const row_logits *r, u32 i, f32 x)
     return word & bit ? add_bias(x, FROM_BITS(r->list[bias_list_offset(r->vocab, before)])) : x;
 }
 
-/* A touched token's listed bias and penalties, then what was prepared: bans, and DRY comes last. */
+/* Adjusts one token: its bias from the list form, penalties, and then history effects, that is
+ * bans, and DRY last. */
 ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
 {
     const slot_state *const s = &r->state;
@@ -201,7 +202,7 @@ ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
         x = apply_effects(&r->effects, i, x);
     return x;
 }
-/* The same with a bias of a row. */
+/* The same where the bias may be in the row form. */
 static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
 {
     if ((r->adjustments & ADJUST_BIAS_ROW) && (r->list[i >> 5] >> (i & 31) & 1u))
@@ -209,7 +210,7 @@ static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
     return adjust_listed(r, i, x);
 }
 
-/* A vector's biases of a row, which are tokens' with a bit in `lanes`. */
+/* Adds the biases of the row form to the tokens of a vector that have a bit in `lanes`. */
 static inline FV add_row(const row_logits *r, u32 i, u32 lanes, FV x)
 {
     const IV bits = VLOAD((__global const i32 *)r->list + bias_row_offset(r->vocab, i));
@@ -222,8 +223,9 @@ static inline FV add_row(const row_logits *r, u32 i, u32 lanes, FV x)
     return ((IV)((i32)lanes) & ((IV)(1) << LANES)) != 0 ? sum : x;
 }
 
-/* A clean vector's biases of a row, then its touched tokens: those above `least` one by one. These
- * are few, and code for whole vectors made every place that loads twice as large for compilers. */
+/* Applies biases of the row form to a clean vector, then adjusts the adjusted tokens above `least`
+ * one by one. These are few, and code for whole vectors would double what compilers get at every
+ * place that loads. */
 static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *r, u32 i, FV x,
                                                               f32 least)
 {
@@ -257,7 +259,7 @@ ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x) { return x; }
 static inline FV adjust_vector(const row_logits *r, u32 i, FV x, f32 least) { return x; }
 #endif
 
-/* Without what a chain has cut already. */
+/* Sets tokens outside the cuts of the chain to -inf. */
 static inline FV truncate_v(const row_logits *r, u32 i, FV x)
 {
     const IV id = LANES + (IV)((i32)i);
@@ -277,17 +279,17 @@ static inline f32 truncate_one(const row_logits *r, u32 i, f32 x)
     return x;
 }
 
-/* Where only tokens above a bound matter: the `least` that spares the adjustment
- * of the others, which fall further. Unless some may rise, as by settle() tiny
- * negative ones do, to 0. */
+/* The `least` to load with where only tokens above a bound matter: tokens below it need no
+ * adjustment, since that would only lower them. If adjustments may raise tokens, all need it;
+ * settle() raises tiny negative logits to 0. */
 static inline f32 least_above(const row_logits *r, f32 bound)
 {
     return (r->adjustments & ADJUST_RAISES) || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED
                                                                                     : bound;
 }
 
-/* The vector as the chain sees it, but for what is not above `least`, which stays
- * below it. open: whether tile_is_unchecked() holds. */
+/* The vector as the chain sees it. A token that is not above `least` may lack its adjustment, but
+ * stays below `least`. `unchecked`: tile_is_unchecked() holds. */
 static inline FV load_adjusted(const row_logits *r, u32 i, int unchecked, f32 least)
 {
 #if ROW
@@ -300,7 +302,7 @@ static inline FV load_adjusted(const row_logits *r, u32 i, int unchecked, f32 le
     return r->truncated ? truncate_v(r, i, x) : x;
 }
 
-/* One token as the chain saw it first, whatever it has cut since. */
+/* One token as the chain saw it at first, before any cut. */
 static inline f32 load_whole(const row_logits *r, u32 i)
 {
 #if !ROW

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* final: what a row's token was drawn from, for those who ask: whether a token is
- * in it, and with which mass and probability. */
+/* distribution: the final distribution, from which a row's token was drawn, for outputs: whether it
+ * has a token, and with which mass and probability. */
 #include "core/samplers.h"
 #include "row/draw.cl"
 
-/* Where an output begins; the buffer is at least some buffer, and `wants` tells. */
+/* The start of an output. The buffer is valid even if the output is not wanted; `wants` tells. */
 #define OUTPUT(buffer, which) ((buffer) + u64_to_size(u64_of(args->output_offset[which])))
 
-/* A logit where the caller reads it, and the logarithm of a probability, which has no
- * bounds but 0: infinities by their bits. */
+/* Writes a logit, or the logarithm of a probability, for the caller. Infinities are written as
+ * bits. (A finite log-probability can be any number up to 0.) */
 #ifdef CLS_LIMITED
 static inline i32 output_bits(f32 x)
 {
@@ -27,18 +27,18 @@ static inline i32 logprob_bits(f32 x) { return x == NO_LOGPROB ? (i32)0xff800000
 #define WRITE_LOGPROB(out, at, x) (out)[at] = (x)
 #endif
 
-/* What is reported on: the raw row, or what the token was drawn from. */
+/* What is reported on: the raw row, or the final distribution. */
 typedef struct report {
-    row_logits r;            /* narrowed to the set, where that is a band of the order ... */
-    __global const u32 *ids; /* ... and where not, its tokens, ascending */
+    row_logits r;            /* truncated to the set, where that is a range of the order */
+    __global const u32 *ids; /* else the tokens of the set, ascending */
     u32 n_ids, listed, greedy, raw;
     f32 scale;
     i32 exponent;
-    kept_set set; /* its top, its mass, adaptive p */
+    kept_set set; /* only its cuts, top and mass, and adaptive p */
     u64 adapted;
 } report;
 
-/* The row that the token was drawn from. */
+/* Reports on the distribution from which the token was drawn. */
 static inline void report_final(const row_logits *r, const cls_row *out, u32 flags,
                                 __global const u32 *ids, report *t)
 {
@@ -62,12 +62,13 @@ static inline void report_final(const row_logits *r, const cls_row *out, u32 fla
     t->set.mass = out->mass;
     t->adapted = out->adapted;
     if (t->listed)
-        t->r.truncated = 0; /* infill's last resort may be what a stage before it has cut */
+        t->r.truncated =
+            0; /* if infill finds nothing, it keeps a token that an earlier stage may have cut */
     else if (out->cut_key != CLS_KEY_NONE || out->upper_key != CLS_KEY_INF)
         row_truncate(&t->r, &t->set);
 }
 
-/* The raw row at temperature 1, of a largest key and a mass. */
+/* Reports on the raw row at temperature 1, with a given largest key and mass. */
 static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report *t)
 {
     t->r = *r;
@@ -81,7 +82,7 @@ static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report
     t->adapted = u64_from(0);
 }
 
-/* What is left of a token's logit x in the set: -inf if it is not kept. */
+/* A token's logit x if the set has the token, else -inf. */
 static inline f32 report_kept(const report *t, u32 id, f32 x)
 {
     if (t->listed)
@@ -94,7 +95,7 @@ static inline cls_unit report_unit(const report *t, __global const i32 *row_key,
     return tile_unit(row_key, id / CLS_TILE, float_of_key(t->set.top_key), t->exponent, t->scale);
 }
 
-/* A kept token's mass, or what adaptive p puts in its place. */
+/* A kept token's mass, or its weight by adaptive p. */
 static inline u64 report_mass(const report *t, f32 z, const cls_unit *unit)
 {
     const u64 mass =
@@ -102,15 +103,16 @@ static inline u64 report_mass(const report *t, f32 z, const cls_unit *unit)
     return t->set.adapted ? u64_from(adapted_weight(&t->set, mass)) : mass;
 }
 
-/* Its probability, and the natural logarithm of that. */
+/* The probability of a kept token, from its mass. */
 static inline f32 report_probability(const report *t, u64 mass)
 {
     return t->greedy ? 1.0f
                      : u64_to_f32(mass) / u64_to_f32(t->set.adapted ? t->adapted : t->set.mass);
 }
-/* A token that weighs nothing has none, but in the raw row. The token that was drawn has one
- * all the same: of a row that nothing truncates the draw floors the sum of a tile's weights,
- * not each, and may find a token that by itself comes to less than the row's unit. */
+/* The natural logarithm of a token's probability; NO_LOGPROB for a token that weighs nothing,
+ * except in the raw row. The drawn token always has one: in a row that nothing truncates, the draw
+ * rounds down the sum of a tile's weights and not each weight, so it may choose a token whose own
+ * weight is below the row's unit. */
 static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, int drawn)
 {
     if (z == CLS_MASKED || t->greedy)
@@ -126,8 +128,8 @@ static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, i
 
 /* ------------------------------------------------------------ every token of the row */
 
-/* A token's share of the sum behind the entropy: its mass times its depth. That of
- * adaptive p is what lies under the greatest of its weights. */
+/* A token's term of the sum behind the entropy: its mass times its depth. With adaptive p the depth
+ * is relative to the greatest possible weight. */
 static inline u64 report_term(const report *t, f32 z, u64 mass)
 {
     if (!t->set.adapted)
@@ -136,7 +138,7 @@ static inline u64 report_term(const report *t, f32 z, u64 mass)
         return mass;
     return depth_term(u64_shl(mass, 13), (u32)not_negative((30 << 24) - log2_q24(mass)) >> 4);
 }
-/* The entropy in nats, from the sum of these. */
+/* The entropy in nats, from the sum of these terms. */
 static inline f32 report_entropy(const report *t, u64 terms)
 {
     u32 bits;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* drafts: the drafts that rows follow, and what their own distributions say. */
+/* drafts: the drafts that rows follow, and the probabilities of drafts in their own
+ * distributions. */
 #include "core/verify.h"
 #include "row/distribution.cl"
 
@@ -9,9 +10,9 @@
 #define DRAFT_ROW_NAMES draft_x, raw_key, raw_mass
 typedef struct draft_rows {
     u32 kind;
-    __global const logit *x; /* or floats */
+    __global const logit *x; /* or floats, if these are probabilities */
     u64 stride;
-    __global const i32 *key; /* of logits: the survey */
+    __global const i32 *key; /* the survey of the drafts, if these are logits */
     __global const u64 *mass;
 } draft_rows;
 static inline draft_rows draft_rows_of(__global const cls_args *args, __global const logit *x,
@@ -29,7 +30,7 @@ static inline draft_rows draft_rows_of(__global const cls_args *args, __global c
 }
 #define ROW_DRAFTS draft_rows_of(args, draft_x, raw_key, raw_mass)
 
-/* The draft that follows a row of a chain, -1: none. */
+/* The draft that follows a row of a chain; -1: none. */
 static inline i32 draft_after(__global const i32 *nodes, __global const i32 *parents, u32 row,
                               u32 n_rows)
 {
@@ -37,14 +38,15 @@ static inline i32 draft_after(__global const i32 *nodes, __global const i32 *par
     return next >= 0 && parents[next] == nodes[row] ? next : -1;
 }
 
-/* The unit of a tile of a draft's logits, whose largest key is given. */
+/* The unit of a tile of a draft's logits; top_key is their largest key. */
 static inline cls_unit draft_unit(const draft_rows *d, u32 draft, u32 tile, u32 n, i32 top_key)
 {
     const f32 top = float_of_key(top_key);
     return tile_unit(d->key + (size_t)n * draft, tile, top, split(top, CLS_LOG2E).exponent,
                      CLS_LOG2E);
 }
-/* What a draft's distribution gives a token: of the share of its logits' mass. */
+/* The probability of a token in a draft's distribution. `reciprocal` is that of the mass of the
+ * draft's logits. */
 static inline u64 draft_probability(const draft_rows *d, u32 draft, u32 id, const cls_unit *unit,
                                     const cls_reciprocal *reciprocal)
 {
@@ -58,8 +60,8 @@ static inline u64 draft_probability(const draft_rows *d, u32 draft, u32 id, cons
                : u64_from(0);
 }
 
-/* Weighs the draft that follows a row, by the whole group: its probability in what
- * the row's token was drawn from, and in its own distribution. */
+/* Computes the two probabilities of the draft that follows a row, by the whole group: in the
+ * distribution from which the row's token was drawn, and in the draft's own. */
 ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *row_key, i32 draft,
                           __global const i32 *ids, const draft_rows d, u32 n,
                           __global u64 *row_work, __global const u32 *row_ids, cls_row *out,
@@ -88,7 +90,7 @@ ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *ro
             unit = draft_unit(&d, (u32)draft, id / CLS_TILE, n, out->draft_key);
         out->draft_prob = draft_probability(&d, (u32)draft, id, &unit, &reciprocal);
     }
-    BARRIER(); /* the list of the set is there */
+    BARRIER(); /* the list of kept ids is complete */
     report t;
     report_final(r, out, flags, row_ids, &t);
     const f32 z = report_kept(&t, id, load_one(&t.r, id));

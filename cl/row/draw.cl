@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* draw: one 64-bit random number picks an integer below the set's mass; the
- * token whose interval holds it is found by walking ids in ascending order,
- * whatever path found the set. Integers: the walk cannot fall off the end. */
+/* draw: a 64-bit random number chooses an integer below the set's mass, and the token whose
+ * interval contains it is found by adding up masses in ascending order of ids. The result does not
+ * depend on how the set was found. Sums of integers are exact, so the integer always lies in an
+ * interval. */
 #include "core/philox.h"
 #include "row/shortlist.cl"
 #include "stages/adaptive_p.cl"
@@ -15,8 +16,7 @@
         __global const i32 *infill
 #define DRAW_NAMES RANDOM_NAMES, work, pass, sample, tokens, status_out, latest, infill
 
-/* The weights of one vector of a tile, in units that set_finish() brings to the
- * row's, and their sum. */
+/* The weights of one vector of a tile, in the unit that set_finish() converts to the row's. */
 static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_unit *unit,
                                 f32 scale, const kept_set *set)
 {
@@ -30,13 +30,14 @@ static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_
                ? w
                : (AS_UV(is_kept(set, x, i)) & w) >> lost_bits(unit->shift);
 }
-/* Lanes of up to 2^30 + 128 don't add up in 32 bits: by halves. */
+/* The sum of a vector of weights. Lanes are at most 2^30 + 128, so 32 bits do not hold it; the
+ * halves of the weights are added up separately. */
 static inline u64 vector_mass(UV w)
 {
     return u64_add(u64_shl(u64_from(USUM(w >> 16)), 16), u64_from(USUM(w & 0xffffu)));
 }
-/* The token of a vector at id i in whose interval `drawn` lies, that of the tile's
- * weights before it being `sum`. A loop that compilers do not unroll. */
+/* The token of the vector at id i whose interval contains `drawn`; `sum` is the sum of the tile's
+ * weights before the vector. Compilers do not unroll this loop. */
 static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *set, u64 sum,
                             u64 drawn)
 {
@@ -48,8 +49,8 @@ static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *s
     }
     return -1;
 }
-/* The token of a tile whose interval holds `drawn`, the tile's tokens before
- * it taken off already. By the whole group: items take stretches. */
+/* The token of a tile whose interval contains `drawn`, from which the masses of the tiles before
+ * are subtracted. By the whole group: each item takes a range of vectors. */
 static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *unit, f32 scale,
                                const kept_set *set, u64 drawn, __local u64 *scratch)
 {
@@ -60,8 +61,8 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
     u64 sum = u64_from(0), total;
     i32 token = -1;
     int here = 1;
-    /* First what each item's stretch has, then, in one of them, where it is: a
-     * loop, so that compilers that inline everything have one copy. */
+    /* Round 0 sums up each item's range; round 1 finds the token in the range that has it. It is a
+     * loop so that compilers that inline everything compile the body once. */
     for (u32 round = 0; round < 2; round++) {
         for (u32 v = first; v < last && here; v++) {
             const u32 i = tile * CLS_TILE + v * VEC;
@@ -83,8 +84,8 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
     return wg_imax(token, scratch);
 }
 
-/* The tile whose stretch of the running masses holds *drawn, which becomes the
- * rest inside it. */
+/* The tile whose interval contains *drawn, from which the masses of the tiles before are then
+ * subtracted. By the whole group. */
 static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn,
                             __local u64 *scratch)
 {
@@ -122,7 +123,7 @@ static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn
     return found;
 }
 
-/* Draws from masses per tile (row units). */
+/* Draws by the masses of tiles, in row units. */
 static inline i32 draw_row(const row_logits *r, __global const i32 *row_key,
                            __global const u64 *tile_mass, u32 tiles, f32 row_max, f32 scale,
                            const kept_set *set, u64 drawn, __local u64 *scratch)
@@ -150,7 +151,7 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
     return (i32)u64_lo(wg_broadcast(u64_from((u32)token), LOCAL_ID == 0, list->scratch));
 }
 
-/* 64 random bits of a row, for a purpose. */
+/* A row's 64 random bits for a purpose. */
 static inline u64 row_bits(__global const cls_args *args, u32 purpose,
                            __global const cls_slot *slot, RANDOM_ARGS, u32 has, u32 row)
 {

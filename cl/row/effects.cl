@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* marks: what is prepared of a row before its logits are read: a bitmap of the
- * tokens that lose something (marks), one of those that are banned, and what
- * DRY takes off the others as entries: an entry of a position of the text is
- * for the token there, entries of one word of the bitmap make a chain. Whoever
- * reads logits looks there at marked tokens only.
+/* effects: what the history does to a row's logits, computed before they are read. There is a
+ * bitmap of the tokens that are changed (marks), a bitmap of those that are banned, and for the
+ * tokens that DRY penalizes an entry each. The entry of a text position is for the token at that
+ * position; the entries whose tokens share a word of the bitmap form a chain. Kernels that read
+ * logits look at all this for marked tokens only.
  *
- * Work-items share work by the words of the bitmap: a word and its chain belong
- * to one item, and nothing is atomic. */
+ * Work-items divide the work by words of the bitmap: a word and its chain belong to one item, so
+ * that nothing need be atomic. */
 #include "core/vectors.cl"
 #include "row/slot_state.cl"
 
 typedef struct history_effects {
     __global u32 *marks, *banned, *chains, *text, *links;
-    __global const u32 *amounts;               /* what DRY takes off, by exponent */
-    u32 length;                                /* links beyond these are scratch */
-    u32 has_text;                              /* 0: there is no text, and the heads are the bans */
-    __global u32 *draft_info, *path, *patches; /* marked, drafts, patches; ids; pairs */
-    __global u32 *buckets; /* the patches' chains: the place of the first plus 1, or 0 */
+    __global const u32 *amounts; /* the penalty of DRY, by exponent */
+    u32 length;                  /* the number of links; what follows them is scratch */
+    u32 has_text;                /* 0: there is no text, and `chains` points to the bans */
+    __global u32 *draft_info, *path,
+        *patches; /* draft_info: whether marks are for this row, number of drafts, number of
+                     patches; path: ids; patches: pairs of words */
+    __global u32 *buckets; /* the chains of patches: the index of the first patch plus 1, or 0 */
 } history_effects;
 
 static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 vocab, u32 row,
@@ -38,7 +40,8 @@ static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 
     return p;
 }
 
-/* Whether a slot's rows are prepared now; one that follows drafts says so itself. */
+/* Whether history effects must be computed for a slot's rows. (Rows that follow drafts have
+ * draft_info for that.) */
 static inline u32 has_effects(__global const cls_slot *slot)
 {
     return (slot->flags & CLS_SLOT_HISTORY) && !slot->stopped &&
@@ -51,8 +54,8 @@ static inline u32 bit_of(__global const u32 *bitmap, u32 id)
     return bitmap[id >> 5] >> (id & 31) & 1u;
 }
 
-/* A patch is an id, above it the next patch of its chain, and what the token counts. The place
- * of an id's patch plus 1, or 0. */
+/* The first word of a patch has the id and, above it, the next patch of its chain; the second one
+ * has what the token counts. The function returns the index of an id's patch plus 1, or 0. */
 #define PATCH_NEXT 20
 static inline u32 patch_of(const history_effects *p, u32 id)
 {
@@ -62,7 +65,7 @@ static inline u32 patch_of(const history_effects *p, u32 id)
     return at;
 }
 
-/* What a marked token counts once the drafts before the row are in, if they change that. */
+/* If the drafts before the row change what a marked token counts: its new count. */
 static inline void find_patch(const history_effects *p, u32 id, u32 *count, u32 *in_context)
 {
     const u32 at = patch_of(p, id);
@@ -72,13 +75,13 @@ static inline void find_patch(const history_effects *p, u32 id, u32 *count, u32 
     *in_context = p->patches[2 * at - 1] & CLS_PATCH_IN_CONTEXT;
 }
 
-/* A head or the low half of a link is a position plus 1, or 0; the high half
- * of a link is the exponent. */
+/* The start of a chain and the low half of a link are a position plus 1, or 0. The high half of a
+ * link is the exponent. */
 #define LINK_BITS 15
 #define LINK_NEXT 0x7fffu
 
-/* The entry of an id, or 0. Two steps a trip: chains are of 32 at most, but a
- * text may ask for one at every token. */
+/* The entry of an id, or 0. Each turn makes two steps: chains have at most 32 entries, but a text
+ * may need a search for every token. */
 #define LINK_STEP \
     if (at != 0 && p->text[at - 1] != id) \
         at = p->links[at - 1] & LINK_NEXT;
@@ -91,7 +94,7 @@ static inline u32 find_entry(const history_effects *p, u32 id)
     return at;
 }
 
-/* A marked token's logit. */
+/* Applies the history effects to a marked token's logit. */
 static inline f32 apply_effects(const history_effects *p, u32 id, f32 x)
 {
     if (!(x > CLS_MASKED) || (p->banned[id >> 5] >> (id & 31) & 1u))
@@ -100,9 +103,9 @@ static inline f32 apply_effects(const history_effects *p, u32 id, f32 x)
     return at == 0 ? x : settle(x - as_float(p->amounts[p->links[at - 1] >> LINK_BITS]));
 }
 
-/* What becomes of a token: nothing but its mark (0, after all others), a code of
- * exponent + 1, or CODE_BAN, the largest;
- * and the position of the text that has the token, for its entry. */
+/* What happens to a token: 0 only marks it, after all other marks; exponent + 1 penalizes it by
+ * DRY; CODE_BAN, the largest, bans it. It is packed with a position of the text that has the token,
+ * where its entry goes. */
 #define CODE_BAN 0x7fffu
 #define POSITION_BITS 14
 #define PACK(code, position) ((code) << POSITION_BITS | (position))
@@ -139,8 +142,8 @@ static inline void mark_token(const history_effects *p, u32 id, u32 pack)
     }
 }
 
-/* Each item's token (or NO_ID) is marked by whom its word belongs to. By the
- * whole group. */
+/* Marks each item's token (or NO_ID) by the whole group: the item that owns the token's word writes
+ * the mark. */
 #define NO_ID CLS_MAX_VOCAB
 static inline void mark_chunk(const history_effects *p, u32 id, u32 pack, __local uint2 *chunk)
 {

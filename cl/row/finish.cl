@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* finish: a row is done. Its token and status go out, its slot's state moves on, its
+/* finish: completes a row. Its token and status are written, its slot accepts the token, and its
  * record stays for the kernels that report on it. */
 #include "row/maps.cl"
 #include "row/slot_state.cl"
@@ -31,8 +31,8 @@ static inline void finish_row(__global const cls_args *args, cls_row *out, __glo
     }
     state_accept(slot, s, lists, (u32)out->token, drawn && !(has & CLS_DEFER), next, scratch);
 }
-/* place: the row's slot, less than 0 if it has none. The places of the slot's state are
- * computed here, not kept in registers from the row's view on. */
+/* slot_index is less than 0 if the row has no slot. The addresses of the slot's state are computed
+ * here, so that they do not occupy registers before. */
 #define FINISH_ROW(out, row, slot_index, done, first, next, scratch) \
     { \
         const u32 valid_slot = (slot_index) < 0 ? 0u : (u32)(slot_index); \
@@ -42,8 +42,8 @@ static inline void finish_row(__global const cls_args *args, cls_row *out, __glo
                    scratch); \
     }
 
-/* Whether no row before this one names its slot: of rows that share one, the
- * first one's draw is what accepting its token goes by. Asked where that matters. */
+/* Whether no earlier row names this row's slot. If rows share a slot, accepting a token uses the
+ * adaptive state after the first row's draw. The slot map is searched only where that matters. */
 static inline int first_of_slot(__global const cls_args *args, u32 flags,
                                 __global const i32 *slot_map, u32 has, u32 row, i32 slot_index)
 {

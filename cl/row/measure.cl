@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: MIT */
-/* measure: how a group's items share tiles, and what a row has above keys, a mass
- * or a count. */
+/* measure: how the items of a group divide tiles among them, and sums of what a row has above given
+ * keys, as masses or counts. */
 #include "row/tiles.cl"
 #include "row/chain.cl"
 
 /* ------------------------------------------------------------ tiles in teams
  *
- * A group of several items surveys as many tiles at once as it has teams of SHARES
- * items. An item's share of a tile are four vectors of one max tile: all are under way
- * before the first is used, a tile's unit is computed once for the four, and what items
- * hand each other is one number each. Neighbours' vectors lie side by side, 64 bytes of
- * float32. A group that is smaller than a team has one tile, and items several shares. */
+ * A group of several items works on as many tiles at once as it has teams of SHARES items. An
+ * item's share of a tile is four vectors of one max tile. All four are loaded before the first is
+ * used, the tile's unit is computed once for them, and items exchange one number each. The vectors
+ * of neighbouring items lie side by side, 64 bytes of float32. A group smaller than a team works on
+ * one tile at a time, and its items have several shares. */
 #if WGS > 1
 
-#define SHARE_STRIDE (CLS_MAX_TILE / 4) /* tokens between a share's vectors */
+#define SHARE_STRIDE (CLS_MAX_TILE / 4) /* tokens between the vectors of a share */
 #define SHARES (TILE_VECTORS / 4)
 #define MAX_TILE_SHARES (MAX_TILE_VECTORS / 4)
 #define TEAMS (WGS < SHARES ? 1 : WGS / SHARES)
 #define TEAM_SHARES (TEAMS * SHARES)
 #define TEAM_MAX_TILES (TEAMS * CLS_MAX_TILES_PER_TILE)
 
-/* A share's first token, of its tile's. */
+/* A share's first token, relative to its tile. */
 static inline u32 share_token(u32 share)
 {
     return share / MAX_TILE_SHARES * CLS_MAX_TILE + share % MAX_TILE_SHARES * VEC;
 }
-/* How many of its vectors have a token of the row, from its first token. */
+/* How many vectors of a share have a token of the row; i is the share's first token. */
 static inline u32 share_vectors(const row_logits *r, u32 i)
 {
     return i < r->vocab ? min(4u, (r->vocab - i + SHARE_STRIDE - 1) / SHARE_STRIDE) : 0u;
 }
 #define SHARE_LOAD(g) x[g] = LOAD_V(r->x, i + g * SHARE_STRIDE);
-/* Vector j of a share, where j is no constant: an array that is indexed by it would be memory. */
+/* Sets vector j of a share, where j is not a constant: an array with such an index would be in
+ * memory. */
 #define SHARE_SET(g) x[g] = j == g ? y : x[g];
 #define SHARE_NONE(g) x[g] = (FV)(CLS_MASKED);
 
@@ -42,15 +43,15 @@ static inline void share_load(const row_logits *r, u32 i, int kind, FV *x)
     } else {
         const u32 n = share_vectors(r, i);
         CLS_EACH_4(SHARE_NONE)
-        for (u32 j = 0; j < n; j++) { /* one copy of its body */
+        for (u32 j = 0; j < n; j++) { /* a loop, so that its body is compiled once */
             const FV y = load_adjusted(r, i + j * SHARE_STRIDE, kind == TILE_UNCHECKED, CLS_MASKED);
             CLS_EACH_4(SHARE_SET)
         }
     }
 }
 
-/* A vector's sum, each lane of which is below 2^32: 1.5 operations a token where two vectors
- * of weights were added up before, and a weight_sum takes 4.3 of a share's. */
+/* The sum of a vector's lanes, each below 2^32. For sums of two vectors of weights this takes 1.5
+ * operations a token; a weight_sum would take 4.3 for a share. */
 #define DEFINE_SUM_64(N, HALF) \
     static inline u64 sum_64_##N(uint##N v) \
     { \
@@ -62,9 +63,10 @@ DEFINE_SUM_64(8, 4)
 DEFINE_SUM_64(16, 8)
 #define SUM_64 CAT(sum_64_, VEC)
 
-/* A tile's sums from what items left in local memory, by two steps with a barrier between: a
- * max tile's by one item, and then the tile's by one. Where that is a share each, or an item has
- * several shares, one step: least devices have 1 KB of local memory, no room for two. */
+/* A tile's sums are added up from what items stored in local memory, in two steps with a barrier
+ * between: one item adds up each max tile, then one item each tile. It is one step where a max tile
+ * has a single share, or where items have several shares: the smallest devices have 1 KB of local
+ * memory, which is too little for two steps. */
 #define TWO_STEPS (WGS >= SHARES && MAX_TILE_SHARES > 1)
 #if WGS < SHARES
 #define TEAM_SUMS WGS
@@ -74,7 +76,7 @@ DEFINE_SUM_64(16, 8)
 #define LAST_SUMS CLS_MAX_TILES_PER_TILE
 #endif
 #define IS_FIRST_SHARE(s) (WGS >= SHARES || (s) < WGS)
-/* Where the sum of share s lies. */
+/* The index at which the sum of share s is stored. */
 #define SUM_INDEX(s) (WGS >= SHARES ? (s) : LOCAL_ID)
 static inline u64 fold_sums(__local const u64 *s, u32 n)
 {
@@ -86,13 +88,13 @@ static inline u64 fold_sums(__local const u64 *s, u32 n)
 
 #endif
 
-/* ------------------------------------------------------------ above keys */
+/* ------------------------------------------------------------ sums above keys */
 
-/* What a row has above a key: a mass (at a scale) or a count. */
+/* What is summed up above a key: masses at a scale, or the number of tokens. */
 typedef struct measure {
     int counts;
     f32 row_max, scale;
-    i32 exponent; /* the row's, at the scale */
+    i32 exponent; /* of the row's unit at this scale */
 } measure;
 
 static inline measure measure_of(int counts, f32 row_max, f32 scale)
@@ -105,7 +107,7 @@ static inline measure measure_of(int counts, f32 row_max, f32 scale)
     return m;
 }
 
-/* acc = x > b ? acc + w : acc becomes one masked addition. */
+/* Compilers make one masked addition of acc = x > b ? acc + w : acc. */
 #define STEP_ABOVE(g) \
     { \
         const UV low = w[g] >> lost, high = low >> 7; \
@@ -121,8 +123,8 @@ static inline measure measure_of(int counts, f32 row_max, f32 scale)
 
 #define STEP_ONE(g) w[g] = (UV)(1u);
 
-/* What vectors first, first + step, ... of a tile have above each pivot, in
- * units that measure_finish() brings to the row's. */
+/* What vectors first, first + step, ... of a tile have above each pivot, in units that
+ * measure_finish() converts to the row's. */
 static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32 step,
                                    const measure *m, const cls_unit *unit, const f32 *bound,
                                    u64 *sum)
@@ -149,7 +151,7 @@ static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32
     sum[2] = sum_total(&s2);
     sum[3] = sum_total(&s3);
 }
-/* The same of a mass above one key: a quarter of the additions. */
+/* The same for masses above one key, with a quarter of the additions. */
 #define STEP_OVER(g) w[g] = x[g] > bound ? w[g] >> lost : zero;
 static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 step, const measure *m,
                                const cls_unit *unit, f32 bound)
@@ -170,7 +172,8 @@ static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 ste
 }
 
 #if WGS > 1
-/* What a share has above each of the first n pivots: into sum[p * TEAM_SUMS], or added to that. */
+/* What a share has above each of the first n pivots. The result is stored in sum[p * TEAM_SUMS], or
+ * added to that. */
 #define SHARE_ABOVE(g) (x[g] > b ? w[g] : zero)
 #define SHARE_ONE(g) w[g] = (UV)(1u);
 #define SHARE_WEIGHT(g) w[g] = weight_v(x[g], unit->max, m->scale, unit->fraction) >> lost;
@@ -201,7 +204,7 @@ static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit
     return u64_shl(sum, m->counts ? 0u : spare_bits(unit->shift));
 }
 
-/* What the whole row has above each of four keys, by the group. */
+/* What the whole row has above each of four keys, by the whole group. */
 ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 tiles,
                           const measure *m, const i32 *key, u64 *sum, __local u64 *scratch)
 {

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* patches: what the tokens of a row's path, and those that they push out of the
- * penalty window, count once the path is in. Patches lie in a small table of
- * chains by id. Before a row's marks are made, its bitmap serves to ask the
- * window: it has the tokens asked for, and each entry of the window costs one
- * look at it. */
+/* patches: new counts of tokens for a row that follows drafts. The drafts before the row, its path,
+ * count like accepted tokens, and they push the oldest tokens out of the penalty window. A patch
+ * holds what such a token counts once the path is in the history. The patches lie in a small hash
+ * table, in chains by id.
+ *
+ * Where only the window can tell whether a token still occurs in it, the window is searched. The
+ * row's bitmap of marks, which is not in use yet, then holds the tokens to search for, and each
+ * entry of the window is looked up in it once. */
 #include "row/effects.cl"
 
-/* A patch while it is made: so often the path has the token within the window; so
- * many entries that count leave; an entry of a kind (0: seen, 1: counts) leaves, and
- * the window must be asked for others; it has one. */
+/* A patch while it is computed: how often the path has the token within the window (PATCH_IN); how
+ * many counting entries leave the window (PATCH_OUT); that an entry of a kind (0: in context, 1:
+ * counts) leaves and the window must be searched for others (PATCH_LEAVES); that the search found
+ * one (PATCH_STAYS). */
 #define PATCH_IN 1u
 #define PATCH_OUT (1u << 8)
 #define PATCH_SUMS 0xffffu
@@ -16,11 +20,11 @@
 #define PATCH_STAYS(kind) ((1u << 18) << (kind))
 #define PATCH_USED (1u << 20)
 
-/* What the path does to the window. */
+/* How the path changes the window. */
 typedef struct window_change {
-    u32 drafts, n; /* n: tokens, with those that leave */
-    u32 old, kept; /* where the window begins in the history, and where afterwards */
-    u32 from;      /* the same of history and path */
+    u32 drafts, n; /* n: the tokens of the path and those that leave the window */
+    u32 old, kept; /* the start of the window in the history, before and after */
+    u32 from;      /* the start of the new window in history and path together */
 } window_change;
 
 static inline window_change window_change_of(const cls_slot *slot, u32 drafts)
@@ -44,12 +48,14 @@ static inline uint2 window_change_token(const history_effects *p, const window_c
     const u32 entry = s->ring[(c->old + i - c->drafts) % s->n_ring];
     const u32 counts = (u32)entry_counts(entry, slot->flags);
     u32 adds = PATCH_USED | counts * PATCH_OUT;
-    if (!counts || s->keep == CLS_KEEPS_BITS) /* counts know how many are left, bits must ask */
+    if (!counts || s->keep == CLS_KEEPS_BITS) /* counts know how many entries are left; for bits the
+                                                 window must be searched */
         adds |= PATCH_LEAVES(counts);
     return (uint2)(entry & CLS_ENTRY_ID, adds);
 }
 
-/* To the token's patch, or to a new one in place i. Patches of a chain belong to one item. */
+/* Adds to the token's patch, or makes a new one with index i. The patches of a chain belong to one
+ * work-item. */
 static inline void add_patch(const history_effects *p, u32 i, uint2 token)
 {
     const u32 at = patch_of(p, token.x);
@@ -64,7 +70,8 @@ static inline void add_patch(const history_effects *p, u32 i, uint2 token)
     }
 }
 
-/* Patches of all tokens; returns which kinds must ask the window, as PATCH_LEAVES() bits. */
+/* Makes patches for all tokens. Returns the kinds for which the window must be searched, as
+ * PATCH_LEAVES() bits. */
 static inline u32 add_patches(const history_effects *p, const window_change *c,
                               const cls_slot *slot, const slot_state *s, __local uint2 *chunk,
                               __local u64 *scratch)
@@ -94,9 +101,9 @@ static inline u32 add_patches(const history_effects *p, const window_change *c,
     return wg_uor(searches, scratch) & (PATCH_LEAVES(0) | PATCH_LEAVES(1));
 }
 
-/* ------------------------------------------------------------------ the window */
+/* ------------------------------------------------------------------ searching the window */
 
-/* The patches that entries of the window belong to, a bit each. */
+/* Patches for which the window has an entry, a bit each. */
 typedef struct patch_set {
     u32 bits[2 * CLS_MAX_DRAFTS / 32];
 } patch_set;
@@ -107,9 +114,9 @@ typedef struct patch_set {
              (marks)[w.sa], (marks)[w.sb], (marks)[w.sc], (marks)[w.sd], (marks)[w.se], \
              (marks)[w.sf])
 
-/* Which of n entries of the ring are of marked tokens, and equal `kind` in the bits of
- * `mask`. Groups of one item take a mark away once its token is found: a frequent one
- * is looked up once. */
+/* Finds the patches of those of n ring entries whose tokens are marked and that equal `kind` in the
+ * bits of `mask`. A group of one item clears a mark once its token is found, so that a frequent
+ * token is looked up once. */
 static inline void search_entries(const history_effects *p, __global const u32 *ring, u32 n,
                                   u32 kind, u32 mask, patch_set *found)
 {
@@ -135,7 +142,7 @@ static inline void search_entries(const history_effects *p, __global const u32 *
     }
 }
 
-/* Asks what stays of the window for patches that an entry of a kind leaves. */
+/* Searches what stays of the window for the tokens of which an entry of a kind leaves. */
 static inline void search_window(const history_effects *p, const window_change *c,
                                  const cls_slot *slot, const slot_state *s, u32 kind,
                                  __local uint2 *chunk, __local u64 *scratch)
@@ -162,9 +169,9 @@ static inline void search_window(const history_effects *p, const window_change *
     BARRIER();
 }
 
-/* ------------------------------------------------------------------- in all */
+/* ------------------------------------------------------------------ all together */
 
-/* Makes a row's patches, by the whole group. The marks must be 0, and are 0 again. */
+/* Makes a row's patches, by the whole group. The marks must be 0 before; they are 0 afterwards. */
 static inline void make_patches(const history_effects *p, const cls_slot *slot, const slot_state *s,
                                 u32 drafts, u32 vocab, __local uint2 *chunk, __local u64 *scratch)
 {
@@ -197,7 +204,7 @@ static inline void make_patches(const history_effects *p, const cls_slot *slot, 
         p->draft_info[2] = c.n;
 }
 
-/* Marks what is patched, after all other marks. */
+/* Marks the tokens that have patches, after all other marks are made. */
 static inline void mark_patches(const history_effects *p, const cls_slot *slot, u32 drafts,
                                 __local uint2 *chunk)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* pivots: the first guess of the search of a whole row. A sample of the row guesses
- * four keys around the cut, for the pass to measure what lies above each. */
+/* pivots: the first step of searching a whole row. A sample of the row gives four keys around the
+ * expected cut; the pass then measures what lies above each. */
 #include "row/measure.cl"
 
-/* Where the j-th sampled token is, j a multiple of VEC: runs at changing
- * places of their blocks, so that no pattern of ids is always missed. */
+/* The id of sampled token j, a multiple of VEC. Each block has a run of sampled tokens, at changing
+ * positions, so that no regular pattern of ids escapes the sample. */
 static inline u32 sample_id(u32 vocab, u32 j)
 {
     const u32 run = j / CLS_SAMPLE_RUN;
@@ -13,7 +13,7 @@ static inline u32 sample_id(u32 vocab, u32 j)
     return run * CLS_SAMPLE_BLOCK + (run * 11 & 31) * CLS_SAMPLE_RUN + j % CLS_SAMPLE_RUN;
 }
 
-/* The sampled weight deeper than each of four depths. */
+/* The total sampled weight that lies deeper than each of four depths. */
 static inline void sample_deeper(__global const f32 *depths, __global const f32 *weights, u32 n,
                                  const f32 *at, f32 *sum, __local u64 *scratch)
 {
@@ -31,9 +31,8 @@ static inline void sample_deeper(__global const f32 *depths, __global const f32 
     sum[3] = wg_fsum(FSUM(s3), scratch);
 }
 
-/* Samples a row: how deep each sampled token lies and what it weighs (1 each, where
- * counts are measured). Returns the greatest depth that weighs anything, and in *sum
- * what all weigh. */
+/* Samples a row: the depth and the weight of each sampled token; all weights are 1 where tokens are
+ * counted. Returns the greatest depth with a weight, and in *sum the total weight. */
 static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __global f32 *depths,
                              __global f32 *weights, f32 *sum, __local u64 *scratch)
 {
@@ -55,8 +54,8 @@ static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __glo
     return deepest;
 }
 
-/* How uncertain it is that the tail under a depth has its weight: the root of its
- * weights, squared; of counts, of how many they are. */
+/* The standard deviation of the estimated weight below a depth: the root of the sum of squared
+ * weights, or for counts of their number. */
 static inline f32 sample_spread(__global const f32 *depths, __global const f32 *weights, u32 n,
                                 f32 low, const measure *m, f32 wanted_count, __local u64 *scratch)
 {
@@ -69,11 +68,11 @@ static inline f32 sample_spread(__global const f32 *depths, __global const f32 *
     return sqrt(m->counts ? wanted_count + 1.0f : spread);
 }
 
-/* Four pivots around the place where the measure above reaches the target, of
- * `total` in all. Masses are estimated from the tail: its weights are bounded,
- * so a head that the sample misses does no harm. Counts from the head: the
- * tail may be -inf. Floats, because it is only a guess. `sample` takes
- * 2 * sample_size() floats. */
+/* Chooses four pivots around the key above which the measure reaches the target. Masses are
+ * estimated from the tail, where weights are bounded, so that it does no harm if the sample misses
+ * the most likely tokens. Counts are estimated from the top, because the tail may be -inf. The
+ * estimate is in floats, since the pass measures exactly. `total` is the measure of the whole row;
+ * `sample` has room for 2 * sample_size() floats. */
 ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u64 total,
                            __global f32 *sample, i32 *pivot, __local u64 *scratch)
 {
@@ -88,10 +87,11 @@ ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u6
     else
         wanted = (u64_to_f32(total) - u64_to_f32(target)) * 0x1p-13f * share;
 
-    /* Where the tail has the wanted weight: five rounds of five. Then the depths of
-     * wanted -2.4, -0.6, +0.6, +2.4 spreads, all four at once: between the inner two
-     * lies the cut of 45 % of rows, some 900 tokens apart where 78,000 of 128,256 are
-     * kept; beyond the outer two that of 2 %. */
+    /* Five rounds of four depths find the depth below which the tail has the wanted weight. Then 13
+     * rounds bisect for the depths at which it has the wanted weight -2.4, -0.6, +0.6 and +2.4
+     * standard deviations, all four at once. For 45 % of rows the cut lies between the inner two,
+     * which are some 900 tokens apart where 78,000 of 128,256 are kept; for 2 % it lies outside the
+     * outer two. */
     const f32 away[CLS_PIVOTS] = {-2.4f, -0.6f, 0.6f, 2.4f};
     f32 low = 0.0f, high = deepest;
     for (u32 round = 0; round < 5 + 13; round++) {
@@ -115,8 +115,9 @@ ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u6
         high = spreads ? high : start + part;
         low = spreads ? low : start;
     }
-    /* Outer ends, so that a cluster of equal logits lies between two pivots;
-     * ascending and apart, whatever the estimate. p = 0 is the deepest. */
+    /* The outer ends of the intervals are taken, so that a cluster of equal logits lies between two
+     * pivots. The pivots are ascending and different, whatever the estimate is. p = 0 is the
+     * deepest. */
     i32 key = CLS_KEY_NONE;
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         const f32 d = p < CLS_PIVOTS / 2 ? hi[p] : lo[p];

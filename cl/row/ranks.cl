@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* ranks: how many tokens of a row reach each of many keys, in few reads of the row. */
+/* ranks: counts how many tokens of a row reach each of many keys, with few reads of the row. */
 #include "row/shortlist.cl"
 
-/* Brings the keys of a list, of which some may be equal or CLS_KEY_NONE, into order: edge[]
- * has those that differ, descending, and list->rank[] of each entry the place of its key
- * there. Returns how many there are. */
+/* Sorts the keys of a list, some of which may be equal or CLS_KEY_NONE. edge[] gets the different
+ * keys, descending, and list->rank[] of each entry the index of its key there. Returns their
+ * number. */
 static inline u32 order_keys(shortlist *list, __local i32 *edge)
 {
     u32 edges = 0;
@@ -30,29 +30,30 @@ static inline u32 order_keys(shortlist *list, __local i32 *edge)
 
 #if WGS == 1 && LIST >= 128
 #define COUNTS_BY_BUCKETS 1
-/* One item counts all keys in one read. It divides the keys' range into buckets of equal width in
- * floats and counts the tokens of each; of a bucket in which a key lies it looks up each token,
- * against the one key or among all of them. All that buckets need is that the number of a token's
- * bucket never decreases as its logit falls: so it does not matter how the device rounds. 4,096
- * of them leave a tenth of the tokens of 256 keys to be looked up, where logits are float32. */
-#define BUCKETS 4096        /* and one for tokens that reach no key */
-#define HAS_KEY 0x80000000u /* with a bucket's number of tokens: a key lies in it */
-#define SEVERAL_KEYS 0u     /* in place of its edge: several do */
+/* One item counts for all keys in one read. It divides the range of the keys into buckets of equal
+ * width, as floats, and counts the tokens of each bucket. Tokens in a bucket with a key are also
+ * compared with that key, or looked up among all keys if the bucket has several. The only
+ * requirement is that a token's bucket number never decreases as its logit falls, so the device's
+ * rounding does not matter. With 4,096 buckets, a tenth of the tokens are looked up for 256 keys of
+ * float32 logits. */
+#define BUCKETS 4096        /* and one more for tokens that reach no key */
+#define HAS_KEY 0x80000000u /* a flag in the bucket's token count: a key lies in it */
+#define SEVERAL_KEYS 0u     /* instead of the edge: several keys lie in it */
 #define BATCH (8 * CLS_MAX_TILE)
 
 typedef struct buckets {
-    u32 tokens[BUCKETS + 1];  /* and WAITS */
-    u32 edge[BUCKETS + 1];    /* of the one key that lies in it, or CROWDED */
-    u32 reached[BUCKETS + 1]; /* tokens that reach this */
+    u32 tokens[BUCKETS + 1];  /* with HAS_KEY */
+    u32 edge[BUCKETS + 1];    /* of the key that lies in it, or SEVERAL_KEYS */
+    u32 reached[BUCKETS + 1]; /* the tokens that reach that key */
 } buckets;
 
 typedef struct key_table {
-    __local u32 *edge;  /* the float before each key, as an integer of the same order; descending */
-    __local i32 *count; /* of each key the tokens that reach it; first, tokens looked up that reach
-                           none above it */
+    __local u32 *edge;  /* the float before each key, as an integer; descending */
+    __local i32 *count; /* of each key, the tokens that reach it; at first, those looked up that
+                           reach no larger key */
     u32 edges;
-    f32 top, per; /* where the buckets begin, and how many there are to a unit */
-    f32 under;    /* what every token that reaches a key lies above */
+    f32 top, per; /* the upper end of the buckets, and buckets per unit */
+    f32 under;    /* tokens that reach a key are larger than this */
 } key_table;
 
 static inline u32 ordered_bits(f32 x) { return (u32)key_of(x) ^ 0x80000000u; }
@@ -61,7 +62,8 @@ static inline f32 edge_float(const key_table *t, u32 i)
     return float_of_key((i32)(t->edge[i] ^ 0x80000000u));
 }
 
-/* The bucket of a logit. Comparisons put NaN, which an infinite range makes, into the first. */
+/* The bucket of a logit. The comparisons put NaN, which comes from an infinite range, into the
+ * first one. */
 static inline u32 bucket_of(const key_table *t, f32 x)
 {
     const f32 b = (t->top - x) * t->per, least = b > 0.0f ? b : 0.0f;
@@ -73,8 +75,8 @@ static inline IV buckets_of(const key_table *t, FV x)
     return CAT(convert_int, VEC)(least < (f32)(BUCKETS - 1) ? least : (FV)((f32)(BUCKETS - 1)));
 }
 
-/* The range of most keys: a sixteenth of them at either end may lie far away, and would leave
- * all others in one bucket. */
+/* Sets the range of the buckets by most of the keys: a sixteenth of them at either end may lie far
+ * away, which would leave all others in one bucket. */
 static inline void bucket_range(key_table *t)
 {
     const u32 n = t->edges, some = n / 16;
@@ -103,9 +105,9 @@ static inline void buckets_begin(key_table *t, buckets *b)
     t->count[t->edges] = 0;
 }
 
-/* Looks up n tokens that wait, each among the keys of its bucket: in a crowded one the first key
- * that it reaches has one more. At most LIST / 2 keys; no loop over them, which for each token
- * would make more trips than there may be. */
+/* Looks up n tokens, each in its bucket. If several keys lie in it, the count of the largest key
+ * that the token reaches is incremented. There are at most LIST / 2 keys. The search is not a loop,
+ * which would make too many turns (HACKING.md). */
 #define FIND(step) at += at + step <= t->edges && x <= t->edge[at + step - 1] ? step : 0u;
 ONE_COPY void buckets_look_up(const key_table *t, const u32 *bits, const i32 *bucket_of_token,
                               const u32 *lookup, u32 n, buckets *b)
@@ -134,7 +136,8 @@ ONE_COPY void buckets_look_up(const key_table *t, const u32 *bits, const i32 *bu
         VSTORE(in ? buckets_of(&table, x[g]) : (IV)(BUCKETS), \
                bucket_of_token + held + v + g * VEC); \
     }
-/* Whether a token waits is the first bit of its bucket's number: no branch. */
+/* The highest bit of a bucket's count says whether the token must be looked up, so there is no
+ * branch. */
 #define COUNT_ONE(j) \
     { \
         const u32 at = (u32)bucket_of_token[v + j]; \
@@ -174,8 +177,9 @@ ONE_COPY void buckets_count(const key_table *the_table, const row_logits *r,
     buckets_look_up(&table, bits, bucket_of_token, lookup, n_lookups, b);
 }
 
-/* Makes the counts of all keys: what the buckets above a key's have, and in its own what reaches
- * it; of a crowded one those that were looked up, less such as are of crowded buckets above. */
+/* Computes the counts of all keys: the tokens of all buckets above the key's own, plus those of its
+ * own bucket that reach the key. If a bucket has several keys, these are the tokens that were
+ * looked up so far, less those of such buckets above. */
 static inline void buckets_sum(key_table *t, const buckets *b)
 {
     u32 all = 0, shared = 0, found = 0, next = 0;
@@ -203,9 +207,9 @@ ONE_COPY void count_by_buckets(const row_logits *r, __global const i32 *row_key,
 }
 #endif
 
-/* Of each of `edges` keys, descending, how many tokens of the row reach it: count[], by the
- * whole group: in a read of the row for four of them, or where one item has memory for buckets
- * (and the keys would take it more than two reads) in one for all. */
+/* Counts how many tokens of the row reach each of `edges` descending keys, in count[], by the whole
+ * group. Each read of the row serves four keys. Where one item has memory for buckets, and more
+ * than two reads would be needed, one read serves all keys. */
 static inline void count_keys(const row_logits *r, __global const i32 *row_key, u32 n,
                               __local i32 *edge, u32 edges, __local i32 *count, shortlist *list)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* residual: what is left of a row's distribution when its draft's is taken off. */
+/* residual: what is left of a row's distribution when its draft's distribution is subtracted. */
 #include "row/drafts.cl"
 
-/* What is left of a row's distribution when its draft's is taken off. */
+/* A row and its draft, for computing the residual. */
 typedef struct residual {
     report t;
     draft_rows d;
-    u32 n, draft, drafted; /* max tiles of a row; the draft, its token */
+    u32 n, draft, drafted; /* the row's number of max tiles; the draft; the draft's token */
     i32 draft_key;
     cls_reciprocal reciprocal, draft_reciprocal;
     u64 prefix_prob;
@@ -27,7 +27,7 @@ static inline void residual_of(const row_logits *r, const cls_row *out, u32 flag
     w->prefix_prob = prefix_prob;
 }
 
-/* The residual of the tokens of a vector, as far as they are there, in lane[]. */
+/* The residuals of a vector's tokens, in lane[]; 0 for tokens that are not in the set. */
 static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_unit *unit,
                                   const cls_unit *draft_tile, u64 *lane)
 {
@@ -48,7 +48,8 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
     }
 }
 
-/* A tile's units, the row's and the draft's; 0 if nothing of it is in the set. */
+/* The units of a tile in the row and in the draft's row. Returns 0 if the set has nothing in the
+ * tile. */
 static inline int residual_units(const residual *w, __global const i32 *row_key, u32 tile,
                                  cls_unit *unit, cls_unit *draft_tile)
 {
@@ -63,7 +64,7 @@ static inline int residual_units(const residual *w, __global const i32 *row_key,
     return 1;
 }
 
-/* The token of a tile whose interval holds `drawn`, by the whole group. */
+/* The token of a tile whose interval contains `drawn`, by the whole group. */
 static inline i32 residual_draw(const residual *w, __global const i32 *row_key, u32 tile, u64 drawn,
                                 __local u64 *scratch)
 {
@@ -75,7 +76,7 @@ static inline i32 residual_draw(const residual *w, __global const i32 *row_key, 
     u64 mine = u64_from(0), sum = u64_from(0), total, lane[VEC];
     i32 token = -1;
     residual_units(w, row_key, tile, &unit, &draft_tile);
-    /* First what each item's stretch has, then, in one of them, where it is. */
+    /* Round 0 sums up each item's vectors; round 1 finds the token, in the one item that has it. */
     for (u32 round = 0; round < 2; round++) {
         const int here =
             round == 0 || (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine)));
@@ -96,7 +97,7 @@ static inline i32 residual_draw(const residual *w, __global const i32 *row_key, 
     return wg_imax(token, scratch);
 }
 
-/* Whether drafts of a request are judged by probabilities. */
+/* Whether a request's drafts are accepted by their probabilities. */
 static inline int uses_probabilities(u32 flags, u32 stopped, u32 has)
 {
     return !stopped && !(has & CLS_ALL_GREEDY) &&

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pick: draws the token from what a chain has left of a row, and completes the
- * row's record. */
+/* sample: draws the token from what a chain has left of a row, and completes the row's record. */
 #include "row/cut.cl"
 #include "row/drafts.cl"
 #include "row/finish.cl"
@@ -11,7 +10,7 @@ static inline u32 greedy_flags(u32 flags)
     return (flags | CLS_SLOT_GREEDY) & ~(CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_TOTAL);
 }
 
-/* The record of a row of which nothing is known. */
+/* The record of a row before anything is known about it. */
 static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 {
     out->mass = out->total = out->target = out->drawn = out->adapted = u64_from(0);
@@ -31,14 +30,14 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
         out->pivot[p] = CLS_KEY_NONE;
 }
 
-/* What the two kernels that take a row to its token are given; and what the function of
- * each, which does it, is given. */
+/* The arguments of the two kernels that can draw a row's token, cls_token and cls_search, and of
+ * their functions that do the work. */
 #define ROW_KERNEL_ARGS ROWS_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS
 #define ROW_NAMES ROWS_NAMES, DRAW_NAMES, DRAFT_NAMES, DRAFT_ROW_NAMES
 #define ROW_ARGS u32 row, u32 n_rows, const shortlist *the_list, ROW_KERNEL_ARGS
 
-/* What both begin with. `flags`: the request's; of a row without one nothing of the
- * slot may be read, for another row may be writing it. */
+/* The beginning of both functions. `flags` are the request's. A row without a request must not read
+ * from the slot, because another row may be writing it. */
 #define ROW_BEGIN \
     shortlist list = *the_list; \
     STEP_LOCALS \
@@ -52,7 +51,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
     const u32 own_flags = slot_index >= 0 ? slot->flags : 0u; \
     const u32 flags = has & CLS_ALL_GREEDY ? greedy_flags(own_flags) : own_flags;
 
-/* ... and end with: `done` says that the row needs no search. */
+/* The end of both functions. `done`: the row needs no search. */
 #if ROW
 #define ROW_DRAFT(done) \
     if (has & CLS_DRAFTS) \
@@ -61,7 +60,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
                     AT_OFFSET(draft_ids), ROW_DRAFTS, n, row_work, \
                     (__global const u32 *)row_sample, &out, list.scratch);
 #else
-#define ROW_DRAFT(done) (void)flags; /* the search asks no more of them */
+#define ROW_DRAFT(done) (void)flags; /* the search does not use them otherwise */
 #endif
 #if CHAIN == 2
 #define ROW_ADAPTIVE \
@@ -79,7 +78,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
     ROW_ADAPTIVE \
     FINISH_ROW(&out, row, slot_index, done, first, &next, list.scratch);
 
-/* Whether this step's random number says that XTC cuts. */
+/* Whether XTC cuts the row: a uniform draw decides. */
 #if CHAIN == 2
 #define ROW_XTC_CUTS(slot, row) \
     ((slot)->xtc != 0 && u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc)
@@ -87,7 +86,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 #define ROW_XTC_CUTS(slot, row) 0
 #endif
 
-/* What accepting the drawn token makes of the slot's mode. */
+/* The slot's adaptive state once the drawn token is accepted. */
 ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot, u32 flags,
                              __global const i32 *row_key, const cls_row *out, cls_adaptive_state *m)
 {
@@ -110,8 +109,8 @@ ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot,
     }
 }
 
-/* The mass of the set in row_work[], where it is no list: by tiles, as whoever has
- * the whole row takes it. `last`: whose masses the pass has. */
+/* Fills row_work[] with the masses of the set by tiles, where the set is not in the list; returns
+ * their sum. `last`: the cut whose masses follow from the pass. */
 ONE_COPY u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 tiles,
                         const chain_state *c, const cut *last, f32 pass_scale,
                         __global const u64 *row_pass, __global u64 *row_work, const shortlist *list)
@@ -124,7 +123,7 @@ ONE_COPY u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 ti
     return mass;
 }
 
-/* Puts adaptive p's weights in place of the set's masses; returns their sum. */
+/* Replaces the masses of the set by the weights of adaptive p; returns their sum. */
 ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot,
                        __global const i32 *row_key, u32 tiles, int listed, __global u64 *row_work,
                        shortlist *list, chain_state *c, cls_row *out)
@@ -144,14 +143,14 @@ ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot,
     return out->adapted;
 }
 
-/* Takes what is known of the set into the record: of a list its cut and its mass. */
+/* Writes the set into the record: for a list its cut and its mass. */
 static inline void record_set(__global const i32 *row_key, int listed, shortlist *list,
                               chain_state *c, cls_row *out)
 {
     out->state = CLS_ROW_DONE;
     out->scale = c->scale;
     out->top_key = c->set.top_key;
-    out->kept = 0; /* nobody counted, unless it is a list */
+    out->kept = 0; /* counted only if the set is a list */
 #if CHAIN > 0
     if (listed) {
         const u32 end = (u32)list->order[c->kept - 1];
@@ -173,8 +172,8 @@ static inline void record_set(__global const i32 *row_key, int listed, shortlist
     out->listed = (u32)c->listed;
 }
 
-/* Draws from the set that a chain has left: a list (listed), or what has its
- * masses in row_work[] and out->mass. */
+/* Draws from the set that a chain has left: from the list (`listed`), or by tiles, whose masses are
+ * in row_work[] with the sum in out->mass. */
 ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot,
                          __global const i32 *row_key, u32 tiles, int listed, u64 bits,
                          i32 invalid_token, __global u64 *row_work, __global f32 *row_sample,
@@ -194,8 +193,7 @@ ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot,
 #endif
         out->token = draw_row(r, row_key, row_work, tiles, float_of_key(c->set.top_key), c->scale,
                               &c->set, out->drawn, list->scratch);
-    if (out->token <
-        0) { /* never, by the arithmetic; but a device may cut loops short (llvmpipe) */
+    if (out->token < 0) { /* impossible by the arithmetic, but llvmpipe may cut loops short */
         out->token = invalid_token;
         out->status |= CLS_STATUS_UNFIT;
         out->no_token = 1;

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* shortlist: the few tokens that can survive, found through the max tiles.
+/* shortlist: the few tokens that the chain can keep, found through the max tiles.
  *
- * The first k max tiles (maximum descending, id ascending) each hold a token
- * that precedes every token of the tiles not taken, so the top k lie in them,
- * ties included. Any key with k tile maxima at or above it is therefore a
- * bound: tokens below it are not read again. */
+ * Each of the first k max tiles (by maximum descending, id ascending) holds a token that precedes
+ * every token of the other tiles. So the first k tokens lie in these tiles, ties included, and any
+ * key that k tile maxima reach is a bound: tokens below it are not read again. */
 #include "row/count.cl"
 #include "row/chain.cl"
 
-/* At most LIST tokens in id order, in local memory. Every entry from n up to
- * the next multiple of VEC has CLS_KEY_NONE. */
+/* At most LIST tokens in order of ids, in local memory. Entries from n up to the next multiple of
+ * VEC have CLS_KEY_NONE. */
 typedef struct shortlist {
     __local i32 *key;
     __local i32 *id;
-    __local u64 *mass;  /* row units, at the scale of the last list_weigh() */
-    __local i32 *order; /* [rank] = place in the list */
-    __local i32 *rank;  /* [place] = rank in (key descending, id ascending) */
+    __local u64 *mass;  /* in row units, at the scale of the last list_weigh() */
+    __local i32 *order; /* order[rank] is an index into the list */
+    __local i32 *rank;  /* rank[index] is a rank in the order (key descending, id ascending) */
     __local u64 *scratch;
     u32 n;
 } shortlist;
@@ -27,7 +26,7 @@ typedef struct shortlist {
     __local u64 NAME##_masses[LIST], NAME##_scratches[WGS]; \
     shortlist NAME = {NAME##_keys,      NAME##_ids, NAME##_masses, NAME##_orders, NAME##_ranks, \
                       NAME##_scratches, 0}
-#else /* nobody has one */
+#else /* no kernel uses the list */
 #define SHORTLIST(NAME) \
     __local u64 NAME##_scratches[WGS]; \
     shortlist NAME = {0, 0, 0, 0, 0, NAME##_scratches, 0}
@@ -35,11 +34,11 @@ typedef struct shortlist {
 
 #define ALL_TIES 0x7fffffffu
 
-/* Walks max tiles [first, last), multiples of VEC, and takes the tokens with lo <= key <= hi, of
- * those equal to lo only the next *ties. Writes them from place `at_list` on where
- * `write` is set, as far as the list reaches. Returns how many there are; may
- * stop counting beyond LIST, ties left out where it does not write: the caller
- * limits them. */
+/* Collects the tokens with lo <= key <= hi from max tiles first to last - 1, both multiples of VEC;
+ * of those with key lo only the next *ties. Where `write` is set, they are written from index
+ * `at_list` on, as far as the list has room. Returns their number, and may stop counting beyond
+ * LIST. Where `write` is not set, ties do not count towards that limit, because the caller limits
+ * them. */
 static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_key, u32 first,
                                  u32 last, i32 lo, i32 hi, u32 *ties, int write, u32 at_list,
                                  shortlist *list)
@@ -52,10 +51,10 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
         for (; tiles != 0; tiles &= tiles - 1) {
             const u32 m = base + 31 - clz(tiles & (~tiles + 1));
             const int kind = max_tile_kind(r, m);
-            /* Folding a comparison to a scalar costs more than the comparison: once
-             * a tile first, since a narrow bracket misses most tiles. A tile that
-             * has some is read again: an array of what was read would not fit a
-             * GPU's registers. */
+            /* Reducing a comparison to a scalar costs more than the comparison. So this is done
+             * once for a tile first, since a narrow interval misses most tiles. A tile that has a
+             * token of it is read again: an array of its vectors would not fit a GPU's
+             * registers. */
             IV any = (IV)(0);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
                 const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
@@ -88,8 +87,8 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
     return taken;
 }
 
-/* Fills the list with the row's tokens of lo <= key <= hi, in id order, those
- * equal to lo only up to `ties` of them. Returns 0 if they don't fit. */
+/* Fills the list with the row's tokens of lo <= key <= hi in order of ids, with at most `ties` of
+ * those equal to lo. Returns 0 if they do not fit. */
 ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi,
                      u32 ties, shortlist *list)
 {
@@ -97,8 +96,8 @@ ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i3
 #if WGS == 1
     total = collect_tokens(r, row_key, 0, n, lo, hi, &ties, 1, 0, list);
 #else
-    /* Each item counts in its own stretch of tiles, then writes where the
-     * items before it end: the order of ids is kept without sorting. */
+    /* Each item counts in its own range of tiles, then writes behind the tokens of the items before
+     * it. So ids stay in order without sorting. */
     const u32 per_item = (n / VEC + WGS - 1) / WGS * VEC;
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     u32 quota = ALL_TIES, at = 0;
@@ -112,7 +111,7 @@ ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i3
                 wg_scan_mass(u64_make(count - my_ties, my_ties), list->scratch, &all);
             quota = min((u32)not_negative((i32)(ties - u64_lo(before))), my_ties);
             at = u64_hi(before) + min(u64_lo(before), ties);
-            /* Items that stopped counting make it too large, never too small. */
+            /* If an item stopped counting, the total is still larger than LIST. */
             total = u64_hi(all) + min(u64_lo(all), ties);
         }
     }
@@ -127,9 +126,9 @@ ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i3
     return 1;
 }
 
-/* Ranks the list: entry i has as many before it as keys above its own, or
- * equal to it and earlier. n^2 / VEC compares, but no barrier between them:
- * for the 50 to 500 entries that lists have this beats sorting. */
+/* Ranks the list: the rank of entry i is the number of larger keys plus the number of equal keys
+ * before it. This takes n^2 / VEC comparisons, but no barrier between them; for lists of 50 to 500
+ * entries, as they usually are, that is faster than sorting. */
 ONE_COPY void list_sort(shortlist *list)
 {
     const u32 n = list->n;
@@ -162,7 +161,7 @@ ONE_COPY void list_sort(shortlist *list)
     BARRIER();
 }
 
-/* Takes the masses of the list's tokens at a scale. */
+/* Computes the masses of the list's tokens at a scale. */
 ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_max, f32 scale)
 {
     const i32 exponent = split(row_max, scale).exponent;
@@ -194,8 +193,8 @@ static inline u64 list_mass(const shortlist *list, u32 kept)
     return wg_mass(mass, list->scratch);
 }
 
-/* How many ranks it takes until base plus their mass reaches the target, at
- * least one; kept + 1 if that many don't. One item walks: lists are short. */
+/* How many ranks, at least one, are needed until base plus their mass reaches the target; kept + 1
+ * if the first `kept` do not reach it. One item adds up: lists are short. */
 ONE_COPY u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
 {
     u32 count = 0;
@@ -216,7 +215,7 @@ ONE_COPY u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
 
 /* ------------------------------------------------------------------- counts, sums */
 
-/* The list's ranks below c->kept with keys at or above a key. */
+/* How many of the list's first `kept` ranks have at least a given key. */
 static inline u32 list_count(const shortlist *list, u32 kept, i32 key)
 {
     IV count = (IV)(0);
@@ -245,11 +244,11 @@ ONE_COPY u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 ke
     return wg_mass(sum, list->scratch);
 }
 
-/* ------------------------------------------------------------------- heads */
+/* ------------------------------------------------------------------- removing ranks */
 
-#define RANK_REMOVED 0x7fffffff /* the rank of what was taken out */
+#define RANK_REMOVED 0x7fffffff /* the rank of a removed token */
 
-/* Takes ranks first to last - 1 out of the list. */
+/* Removes ranks first to last - 1 from the list. */
 ONE_COPY void list_remove(shortlist *list, u32 first, u32 last)
 {
     BARRIER();
@@ -269,7 +268,7 @@ ONE_COPY void list_remove(shortlist *list, u32 first, u32 last)
     BARRIER();
 }
 
-/* The list's first `dropped` ranks go; what is first then is the new top. */
+/* Removes the first `dropped` ranks; the next one becomes the top. */
 static inline void remove_top_ranks(shortlist *list, chain_state *c, u32 dropped)
 {
     list_remove(list, 0, dropped);

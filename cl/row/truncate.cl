@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* truncate: runs a row's chain over its shortlist, in the row's own order. A
- * truncation keeps a number of the list's ranks, or takes some out of it. */
+/* truncate: runs a row's chain over its shortlist, in the order of the chain's stages. A truncation
+ * keeps a number of the list's ranks, or removes some of them. */
 #include "stages/temperature.cl"
 #include "stages/top_k.cl"
 #include "stages/top_p.cl"
@@ -12,8 +12,8 @@
 #include "stages/mirostat.cl"
 #include "stages/infill.cl"
 
-/* Runs the chain from stage c->at over the sorted list. Returns 0 if the list
- * cannot serve it: if more of the row must be known, or may be kept. */
+/* Runs the chain from stage c->at over the sorted list. Returns 0 if the list cannot decide a
+ * stage, because more of the row must be known or might be kept. */
 ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list,
                            __global const i32 *row_key, const row_logits *r, int xtc_cuts,
                            __global const i32 *infill, u32 n_end, chain_state *c, cls_row *out)

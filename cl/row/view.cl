@@ -1,43 +1,46 @@
 /* SPDX-License-Identifier: MIT */
-/* view: one row as the kernels of a step see it, and the arguments that make it. */
+/* view: one row as the kernels of a step see it, and the arguments that describe it. */
 #include "core/load.cl"
 #include "row/slot_state.cl"
 #include "row/effects.cl"
 #include "row/maps.cl"
 
-/* How a slot changes logits; in one word, for a register each would be dear. */
+/* How a slot changes logits. The bits share one word, because a register for each would cost too
+ * much. */
 #define ADJUST_PENALTIES 1u
-#define ADJUST_MARKS 2u   /* by what was prepared ... */
-#define ADJUST_PATCHES 4u /* ... which has some counts, too */
+#define ADJUST_MARKS 2u   /* by the marks of the history effects */
+#define ADJUST_PATCHES 4u /* which contain patched counts, too */
 #define ADJUST_BIAS_ROW 8u
 #define ADJUST_BIAS_LIST 16u
 #define ADJUST_BIASES (ADJUST_BIAS_ROW | ADJUST_BIAS_LIST)
-#define ADJUST_RAISES 32u /* beside one of these: a logit may rise by it */
+#define ADJUST_RAISES 32u /* beside one of these: it may raise a logit */
 
 /* One row's logits as the step sees them. */
 typedef struct row_logits {
     __global const logit *x;
-    __global const u32 *mask;        /* at the row's mask, or its bytes */
-    __global const f32 *bias;        /* at the row's dense bias, or its halves */
-    __global const u32 *flags;       /* of its mass tiles; set by the survey */
-    __global const u32 *list;        /* its biases: bias_row_offset() */
-    i32 allowed;                     /* from there to the bitmap of its allowed ids */
-    __global const u32 *adjusted[2]; /* bitmaps of the tokens that penalties, and what was prepared,
-                                        can change; twice the one if there is one */
+    __global const u32 *mask;  /* the row's mask, in words or in bytes */
+    __global const f32 *bias;  /* the row's dense bias, in float32 or in float16 */
+    __global const u32 *flags; /* of its mass tiles; the survey sets them */
+    __global const u32 *list;  /* its logit biases: see bias_row_offset() */
+    i32 allowed;               /* the offset from `list` to the bitmap of allowed ids */
+    __global const u32
+        *adjusted[2]; /* bitmaps of the tokens that penalties and that history effects can change;
+                         if there is only one bitmap, both point to it */
     slot_state state;
     history_effects effects;
     u32 vocab;
-    u32 mask_width; /* elements */
-    u32 masked; /* CLS_HAS_MASK, or that and CLS_MASK_BYTES; and CLS_MASK_LIST: `allowed`, too */
+    u32 mask_width; /* in elements */
+    u32 masked; /* 0, CLS_HAS_MASK, or that and CLS_MASK_BYTES; CLS_MASK_LIST: `allowed` applies,
+                   too */
     u32 dense;  /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
-    u32 adjustments; /* TOUCHED_*: how the slot changes logits, if it does */
+    u32 adjustments; /* ADJUST_*: how the slot changes logits */
     __global const cls_slot *slot;
-    /* What a chain has left of the row, once it is narrowed: as in cls_row. */
+    /* If `truncated` is set: the cuts beyond which the row reads as -inf, as in cls_row. */
     u32 truncated;
     i32 cut_key, cut_id, upper_key, upper_first, upper_last;
 } row_logits;
 
-/* What all kernels of a step are given; the host sets these arguments first. */
+/* The first arguments of all kernels of a step. */
 #define STEP_ARGS \
     __global const cls_args *args, __global const logit *logits, __global const u32 *mask, \
         __global const f32 *bias, __global cls_slot *slots, __global u32 *state, \
@@ -49,16 +52,16 @@ typedef struct row_logits {
     args, logits, mask, bias, slots, state, lists, effects, slot_map, mask_map, bias_map, \
         tile_key, tile_mass, tile_flags, rows
 
-/* What kernels ask again and again, for compilers read args anew after every store. */
+/* What kernels read often. Compilers would read args again after every store. */
 #define STEP_LOCALS const u32 vocab = args->vocab, has = args->has;
 
-/* Kernels whose rows may share rows of logits have a map more; those of drafts say that there is
- * none. */
+/* Kernels whose rows may share rows of logits have one more map. Kernels of drafts redefine
+ * LOGITS_ROW. */
 #define ROWS_ARGS STEP_ARGS, LOGITS_MAP_ARGS
 #define ROWS_NAMES STEP_NAMES, logits_map
 #define LOGITS_ROW(row) mapped_logits(args, logits_map, has, row)
 
-/* The slot of a row, -1 to skip it, -2 where the maps name nothing valid. */
+/* The slot of a row: -1 to skip the row, -2 if a map names nothing valid. */
 #if ROW
 #define ROW_SLOT(row) \
     (map_is_valid(AT_OFFSET(mask_map), args->mask_rows, has & CLS_HAS_MASK_MAP, row) && \
@@ -81,7 +84,7 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
                                   __global u32 *effects, u32 vocab, u32 row, i32 logits_row)
 {
     row_logits r;
-    /* The row's offset needs 64 bits: 512 rows of 2^20 floats are 2 GiB. */
+    /* The row's offset needs 64 bits: 512 rows of 2^20 floats take 2 GiB. */
     r.x = logits +
           wide_offset(args->logits_offset, args->row_stride, logits_row < 0 ? 0u : (u32)logits_row);
     r.flags = tile_flags + (size_t)row * TILES;
@@ -91,7 +94,7 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
     const i32 mask_row = has & CLS_HAS_MASK_MAP ? AT_OFFSET(mask_map)[row] : (i32)row;
     const i32 bias_row = has & CLS_HAS_BIAS_MAP ? AT_OFFSET(bias_map)[row] : (i32)row;
     const u32 some = slot_index >= 0 && !(has & CLS_RAW);
-    const u32 slot = some ? (u32)slot_index : 0u; /* a slot 0 there always is */
+    const u32 slot = some ? (u32)slot_index : 0u; /* slot 0 always exists */
     const u32 layout = args->layout;
     r.mask_width = args->mask_width;
     r.masked =
@@ -137,7 +140,7 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
     if (some && (slots[slot].flags & CLS_SLOT_ALLOWED)) {
         if (r.masked) {
             r.masked |= CLS_MASK_LIST;
-        } else { /* a packed mask like any other */
+        } else { /* the list serves as a packed mask */
             r.mask = lists + slots[slot].allowed;
             r.mask_width = state_bitmap(vocab);
             r.masked = CLS_HAS_MASK;
