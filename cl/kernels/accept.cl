@@ -2,9 +2,9 @@
 #include "row/maps.cl"
 #include "row/slot_state.cl"
 
-/* accept: tokens made elsewhere; without `tokens` those of the rows' records,
- * of a step that had to report before it could accept.
- * Launch: [WGS, rows]. */
+/* accept: slots accept tokens. `tokens` has tokens that were chosen elsewhere; without it, the
+ * tokens are those of the rows' records, of a step that had to write reports before slots could
+ * accept. Launch: [WGS, rows]. */
 KERNEL void cls_accept(__global const cls_args *args, __global cls_slot *slots,
                        __global const i32 *slot_map, __global u32 *state, __global const u32 *lists,
                        __global const i32 *tokens, __global const cls_row *rows)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* distribution: [rows, vocab] float32: probabilities, 0 outside the kept set, and
- * adjusted logits, -inf outside it. Leaves in pass[], a tile each, for the report:
- * the mass of the adjusted row at the final scale, that of what is kept, the terms
- * of its entropy. Launch: as the survey. */
+/* distribution: writes [rows, vocab] float32: probabilities, which are 0 outside the kept set, and
+ * adjusted logits, which are -inf outside it. For the report it leaves three sums of each tile in
+ * pass[]: the mass of the adjusted row at the final scale, the mass of what is kept, and the terms
+ * of the entropy. Launch: as the survey. */
 #include "row/distribution.cl"
 #include "row/measure.cl"
 
-#if WGS == 1 /* the item has the whole tile */
+#if WGS == 1 /* one item has a whole tile */
 #define SHARES 1
 #define TEAMS 1
 #define TEAM_SHARES 1
@@ -14,10 +14,10 @@
 #else
 #define TILE_TOP(t) tile_top[(t)-first]
 #endif
-#define SUMS 3 /* of what the row has, of what is kept of that, and of its entropy's terms */
+#define SUMS 3 /* the masses of the row and of what is kept, and the terms of the entropy */
 
-/* Every SHARES-th token from i on: what is told of each, and to the sums what it has of the tile's.
- * `plain` and `dead` say of the tile that its logits are as they lie, or that none of it counts. */
+/* Writes the outputs of every SHARES-th token from i on, and adds to the sums. `raw`: the tile's
+ * logits can be used as they are in memory. `empty`: no token of the tile counts. */
 static inline void write_tokens(const row_logits *r, const report *t, u32 i, u32 end, int raw,
                                 int empty, u32 wants, const cls_unit *unit, const cls_unit *whole,
                                 f32 scale, __global f32 *row_probs, __global f32 *row_final,
@@ -28,7 +28,7 @@ static inline void write_tokens(const row_logits *r, const report *t, u32 i, u32
         f32 x = CLS_MASKED;
         if (raw) {
             x = clean(next);
-            if (i + SHARES < end) /* under way while this one is weighed */
+            if (i + SHARES < end) /* loaded while the current token is weighed */
                 next = LOAD(r->x, i + SHARES);
         } else if (!empty) {
             x = load_one(r, i);
@@ -87,8 +87,8 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
             tile_top[n] = tile_max_key(row_key, first + n);
     LOCAL_BARRIER();
 #endif
-    /* A round takes as many tiles as there are teams; an item has every SHARES-th token of a tile.
-     */
+    /* Each round processes as many tiles as there are teams. An item has every SHARES-th token of a
+     * tile. */
     for (u32 round = first; round < last; round += TEAMS) {
         const u32 now = min((u32)TEAMS, last - round);
         for (u32 s = lid; s < TEAM_SHARES; s += WGS) {
@@ -116,7 +116,7 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
 #endif
         }
 #if WGS > 1
-        if (!(wants & CLS_WANTS_SUMS)) /* an argument: for all items the same */
+        if (!(wants & CLS_WANTS_SUMS)) /* an argument, so the same for all items */
             continue;
         LOCAL_BARRIER();
 #if TWO_STEPS

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* candidates: a draw from lists that the host has filtered. */
+/* draw: draws from lists of candidates that the host has filtered. */
 #include "row/draw.cl"
 #include "row/finish.cl"
 
-/* draw: weighs a row's candidates relative to the largest of their logits, at scale
- * log2(e), in one unit, and walks them in the order of the list. ids, weights: n a
- * row, `stride` apart, of which `counts` count. Entries without a token or a logit
- * weigh nothing. Launch: [WGS, rows]. */
+/* A row's candidates are weighed relative to the largest of their logits, at the scale log2(e) and
+ * in one unit. Then their weights are added up in the order of the list. ids and logits have n
+ * entries a row, `row_stride` apart, of which the first `counts` are used. Entries without a valid
+ * id or with a masked logit weigh nothing. Launch: [WGS, rows]. */
 KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
                      __global const i32 *slot_map, __global u32 *state, __global const u32 *lists,
                      __global const i32 *ids, __global const f32 *logits,
@@ -25,10 +25,10 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
                                              : n;
     __global const i32 *const id = ids + wide_offset(args->ids_offset, args->row_stride, row);
     __global const f32 *const x = logits + wide_offset(args->logits_offset, args->row_stride, row);
-    /* Each item has a stretch of the list. */
+    /* Each item takes a range of the list. */
     const u32 per_item = (count + WGS - 1) / WGS, first = min(lid * per_item, count),
               last = min(first + per_item, count);
-    cls_row out = rows[row]; /* read before the barriers, written after them */
+    cls_row out = rows[row]; /* read before the barriers and written after them */
     i32 max_key = CLS_KEY_NONE, token = -1;
     u32 special = 0;
     u64 mine = u64_from(0), mass;

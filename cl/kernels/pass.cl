@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "row/measure.cl"
 
-#define NO_SHIFT 64u /* of a tile that has nothing above the least pivot */
+#define NO_SHIFT 64u /* for a tile that has nothing above the lowest pivot */
 
 #if WGS == 1
-/* Tiles first to last - 1, by one item. */
+/* Measures tiles first to last - 1 with one item. */
 ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, const f32 *bound,
                          const measure *m, __global const i32 *row_key, __global u64 *out)
 {
-    const row_logits own = *row, *const r =
-                                     &own; /* nobody else has its address: it stays in registers */
+    const row_logits own = *row,
+                     *const r =
+                         &own; /* this copy's address is not passed on, so it stays in registers */
     for (u32 t = first; t < last; t++) {
         const i32 top = tile_max_key(row_key, t);
         u64 part[CLS_PIVOTS];
@@ -30,8 +31,8 @@ ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, 
 }
 #endif
 
-/* pass: for the rows that are searched, what each tile has above the four
- * pivots; pass[row][tile][pivot]. Launch: as the survey. */
+/* pass: for rows that are searched, measures what each tile has above the four pivots, in
+ * pass[row][tile][pivot]. Launch: as the survey. */
 KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
 {
     STEP_LOCALS
@@ -54,7 +55,7 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
     const u32 last = idle ? first : min(first + tiles_per_group, TILES);
     const measure m =
         measure_of(todo == CLS_ROW_SEARCH_COUNT, float_of_key(rows[row].max_key), rows[row].scale);
-    /* A cut by a key that is known, not guessed, is all four pivots. */
+    /* If the cut is at a known key and not at an estimated one, all four pivots are that key. */
     const int known =
         todo == CLS_ROW_SEARCH_MASS && rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
     __global u64 *const out = pass + (size_t)row * TILES * CLS_PIVOTS;
@@ -64,8 +65,9 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
 #if WGS == 1
     pass_tiles(&r, first, last, known, bound, &m, tile_key + (size_t)row * MAX_TILES, out);
 #else
-    /* The tiles' units first, by one item each. Then a round for as many tiles as there are
-     * teams: the shares' sums, the max tiles' and the tiles' for all pivots, with two barriers. */
+    /* First one item computes each tile's unit. Then each round processes as many tiles as there
+     * are teams: the sums of shares, of max tiles and of tiles for all pivots, with two barriers
+     * between. */
     const u32 lid = LOCAL_ID, pivots = known ? 1u : CLS_PIVOTS;
     for (u32 n = lid; n < 32; n += WGS)
         if (first + n < last) {

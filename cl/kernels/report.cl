@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* report: outputs that need another read, for those who ask: log-probabilities
- * and ranks, of the token and of others, the likeliest tokens, sums. */
+/* report: writes the outputs that need another read of the row: log-probabilities and ranks of the
+ * token and of given ids, the most likely tokens, and sums. */
 #include "row/distribution.cl"
 #include "row/ranks.cl"
 
-/* The mass of the raw row, from its tiles'. */
+/* The mass of the raw row, from the masses of its tiles. */
 static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles,
                                f32 max, __local u64 *scratch)
 {
@@ -18,32 +18,32 @@ static inline u64 report_total(__global const i32 *row_key, __global const u64 *
     return wg_mass(total, scratch);
 }
 
-/* A key that all of the set's tokens reach. */
+/* A key that all tokens of the set reach. */
 static inline i32 report_lowest(const report *t)
 {
     return t->set.key > CLS_KEY_NONE ? t->set.key : CLS_KEY_NONE + 1;
 }
 
-/* The first `wanted` tokens of the set, at most LIST, into the list; or all that
- * there are. It may hold more. */
+/* Puts the first `wanted` tokens of the set, at most LIST, into the list, or all if it has fewer.
+ * The list may get more. */
 static inline void report_first(const report *t, __global const i32 *row_key, u32 n, i32 max_key,
                                 u32 wanted, shortlist *list)
 {
     i32 lo = report_lowest(t);
     u32 ties = ALL_TIES, over;
-    /* Tiles tell of the whole row: without its head they promise nothing. */
+    /* The maxima of tiles are of the whole row; with an upper cut they bound nothing. */
     if (t->set.upper_key == CLS_KEY_INF) {
         const i32 bound = tile_bound(row_key, n, wanted, max_key, list->scratch);
         lo = lo > bound ? lo : bound;
     }
-    /* A loop, so that compilers that inline everything have one copy. */
+    /* A loop, so that compilers that inline everything compile collect() once. */
     while (!collect(&t->r, row_key, n, lo, CLS_KEY_INF, ties, list)) {
         lo = kth_key(&t->r, row_key, n, wanted, lo, max_key, &over, list->scratch);
         ties = wanted - over;
     }
 }
 
-/* The set's tokens at or above a key. */
+/* How many tokens of the set reach a key. */
 static inline u32 report_count(const report *t, __global const i32 *row_key, u32 n, i32 key,
                                shortlist *list)
 {
@@ -55,7 +55,7 @@ static inline u32 report_count(const report *t, __global const i32 *row_key, u32
     return wg_usum(count, list->scratch);
 }
 
-/* Fills the list with the tokens of a set that is no band of the order. */
+/* Fills the list with the tokens of a set that is not a range of the order. */
 static inline void report_listed(const report *t, const row_logits *r, shortlist *list)
 {
     list->n = t->n_ids;
@@ -68,7 +68,7 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
     BARRIER();
 }
 
-/* The outputs, as the kernel has them. */
+/* The outputs, as arguments of the kernel. */
 #define REPORT_OUTS \
     __global f32 *logprobs, __global i32 *ranks, __global i32 *top_ids, \
         __global f32 *top_logprobs, __global const i32 *given_ids, __global f32 *given_logprobs, \
@@ -79,15 +79,15 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
     logprobs, ranks, top_ids, top_logprobs, given_ids, given_logprobs, given_ranks, entropy, kept, \
         kept_mass, candidate_ids, candidate_logits, candidate_probs, candidate_counts
 
-/* What a row's groups report, by their places in the launch; from REPORT_GIVEN on a group
- * for every args->given_each ids that the caller gives. */
+/* What each of a row's groups reports, by its number in the launch. From REPORT_GIVEN on there is a
+ * group for every args->given_each of the given ids. */
 #define REPORT_TOKEN 0
 #define REPORT_WHOLE 1
 #define REPORT_TOP 2
 #define REPORT_GIVEN 3
 
-/* What is left of a token's logit, and its log-probability; of what is no token -inf. `drawn`: it
- * is the row's token. */
+/* A token's logit if it is in the set, else -inf, and its log-probability. `drawn`: it is the row's
+ * token. */
 static inline f32 report_token(const report *t, const row_logits *r, __global const i32 *row_key,
                                u32 vocab, i32 id, int no_token, int drawn, f32 *logprob)
 {
@@ -100,7 +100,7 @@ static inline f32 report_token(const report *t, const row_logits *r, __global co
     return z;
 }
 
-/* The log-probability of the row's token, and its rank. */
+/* Reports the log-probability and the rank of the row's token. */
 static inline void report_drawn(__global const cls_args *args, const report *t, const row_logits *r,
                                 __global const i32 *row_key, u32 n, u32 vocab, i32 token,
                                 int no_token, u32 row, __global f32 *logprobs, __global i32 *ranks,
@@ -118,7 +118,7 @@ static inline void report_drawn(__global const cls_args *args, const report *t, 
     }
 }
 
-/* How many tokens the whole set has. */
+/* Reports the number of tokens in the set. */
 static inline void report_whole(__global const cls_args *args, const report *t,
                                 __global const i32 *row_key, u32 n, int no_token, u32 row,
                                 __global i32 *kept, __global i32 *candidate_counts, shortlist *list)
@@ -133,7 +133,7 @@ static inline void report_whole(__global const cls_args *args, const report *t,
         OUTPUT(candidate_counts, CLS_OUT_CANDIDATE_COUNTS)[row] = (i32)count;
 }
 
-/* A token's rank among the list's. */
+/* The rank of a key in the list. */
 static inline u32 listed_rank(const shortlist *list, i32 key)
 {
     IV count = (IV)(0);
@@ -142,9 +142,9 @@ static inline u32 listed_rank(const shortlist *list, i32 key)
     return COUNT(count);
 }
 
-/* The log-probabilities and ranks of ids [first, first + n_ids) of those that the caller gives.
- * Where the set is no list, their keys are put into the list, which must be twice as long: what
- * counts them needs the rest. */
+/* Reports log-probabilities and ranks of given ids first to first + n_ids - 1. If the set is not a
+ * list, the keys of the ids are put into the list. The list must have room for twice as many,
+ * because the rest is needed for counting them. */
 static inline void report_given(__global const cls_args *args, const report *t, const row_logits *r,
                                 __global const i32 *row_key, u32 n, u32 vocab, int no_token,
                                 u32 row, u32 first, u32 n_ids, __global const i32 *given_ids,
@@ -156,7 +156,7 @@ static inline void report_given(__global const cls_args *args, const report *t, 
     const int ranked = wants & CLS_WANTS(CLS_OUT_GIVEN_RANKS),
               counted = ranked && !no_token && !t->listed;
     if (!ranked && !(wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS)))
-        return; /* those of the raw row, for which this launch is not */
+        return; /* the given ids are for the raw row, which another launch reports */
     for (u32 i = LOCAL_ID; i < n_ids; i += WGS) {
         f32 logprob;
         const i32 id = OUTPUT(given_ids, CLS_OUT_GIVEN_IDS)[at + i];
@@ -182,7 +182,7 @@ static inline void report_given(__global const cls_args *args, const report *t, 
     [at + i] = list->key[i] > CLS_KEY_NONE ? list->order[list->rank[i]] : 0;
 }
 
-/* The entropy and the kept share of the mass, from what the distribution left. */
+/* Reports the entropy and the kept share of the mass, from the sums that the distribution left. */
 static inline void report_sums(__global const cls_args *args, const report *t,
                                __global const u64 *sums, u32 tiles, int no_token, u32 row,
                                __global f32 *entropy, __global f32 *kept_mass, __local u64 *scratch)
@@ -203,7 +203,7 @@ static inline void report_sums(__global const cls_args *args, const report *t,
     [row] = no_token ? 0.0f : t->greedy ? 1.0f : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
 }
 
-/* The likeliest tokens and the candidates, from the sorted list. */
+/* Reports the most likely tokens and the candidates, from the sorted list. */
 static inline void report_top(__global const cls_args *args, const report *t, const shortlist *list,
                               __global const i32 *row_key, u32 row, __global i32 *top_ids,
                               __global f32 *top_logprobs, __global i32 *candidate_ids,
@@ -233,10 +233,10 @@ static inline void report_top(__global const cls_args *args, const report *t, co
     }
 }
 
-/* report: of each row the token, those that the caller gives, the likeliest ones,
- * and sums. With CLS_RAW of the raw row, whose survey the arguments then are; else of
- * what the token was drawn from. Each of these by a separate group.
- * Launch: [(3 + given_n / given_each, rounded up) * WGS, rows]. */
+/* Reports on each row's token, the given ids, the most likely tokens, and sums, each by a separate
+ * group. With CLS_RAW it reports on the raw row, and the survey in the arguments is that of the raw
+ * row; otherwise on the final distribution. Launch: [(3 + given_n / given_each, rounded up) * WGS,
+ * rows]. */
 ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS,
                          __global const f32 *sample, __global const u64 *pass, REPORT_OUTS)
 {
@@ -262,7 +262,7 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS
                      (__global const u32 *)sample + (size_t)row * args->sample_stride, &t);
     }
     t.listed = no_token ? 0u : t.listed;
-    if (t.listed) /* the same for the whole group, as `none` and `part` */
+    if (t.listed) /* the same for the whole group, as are no_token and part */
         report_listed(&t, &r, &list);
     if (part >= REPORT_GIVEN) {
         const u32 each = args->given_each, first = (part - REPORT_GIVEN) * each;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "row/residual.cl"
 
-/* residual: sums of what is left of the rows that verify may have to draw from,
- * by tiles, in work[]; for typical acceptance the terms of their entropies.
- * Launch: as the survey. */
+/* residual: sums up by tiles, in work[], the residuals of the rows from which verify may have to
+ * draw; for typical acceptance the terms of the entropies instead. Launch: as the survey. */
 #undef LOGITS_ROW
-#define LOGITS_ROW(row) ((i32)(row)) /* drafts' rows are in order */
+#define LOGITS_ROW(row) ((i32)(row)) /* rows of drafts are in order */
 
 #define RESIDUAL_ARGS \
     STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS
@@ -22,9 +21,9 @@ ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratc
                  uses_probabilities(slots[slot_index].flags, slots[slot_index].stopped, has);
     u32 at = row;
     i32 draft = -1;
-    /* The request's first row. Bounded by what is not read: llvmpipe's lanes without a
-     * work-item go on as long as data decides, and all loops of a kernel share 65,535
-     * turns there. Then the next loop ends after one. */
+    /* Finds the request's first row. The bound does not depend on the data: lanes of llvmpipe
+     * without a work-item run as long as data decides, and all loops of a kernel share 65,535 turns
+     * there. The next loop then ends after one turn. */
     for (u32 left = row; left > 0 && nodes[at] >= 0; left--)
         at--;
     for (; wanted && at <= row; at++) {

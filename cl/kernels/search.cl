@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* search: runs the chain over the whole row, for sets that do not fit the
- * shortlist. Each stage asks the row for sums and gives a cut; once what is left
- * fits the list, the list goes on. Reads the row some 3 to 40 times: exact, not
- * fast, but for the first top-p, top-k or min-p, which have the pass. */
+/* search: runs the chain over the whole row, for sets that do not fit the shortlist. Each stage
+ * takes sums over the row and returns a cut; once what is left fits the list, the list takes over.
+ * The row is read some 3 to 40 times, which is exact but not fast. Only the first top-p, top-k or
+ * min-p is fast, because the pass serves it. */
 #include "row/sample.cl"
 #include "row/truncate.cl"
 #include "row/sums.cl"
 
-/* What the pass found above out->pivot, and whose masses it has: those of the last
- * cut, if that is of the chain's first truncation. */
+/* What the pass measured above out->pivot, and the last cut whose masses follow from it, if that is
+ * the cut of the chain's first truncation. */
 typedef struct pass_sums {
     u64 known[CLS_PIVOTS];
     int valid, counts;
     cut last;
 } pass_sums;
 
-/* Measures what is left of the row. Returns 1 when it is in the list, sorted, and the
- * list can go on. */
+/* Measures what is left of the row. Returns 1 if that fits the list; the list then holds it,
+ * sorted, and can take over. */
 ONE_COPY int search_sizes(row_stage *w, int skips_mass)
 {
     shortlist *const list = w->list;
@@ -43,7 +43,7 @@ ONE_COPY int search_sizes(row_stage *w, int skips_mass)
     return 1;
 }
 
-/* Asks a stage what it keeps. */
+/* Runs one stage over the row: it returns how to cut in w->cut. */
 static inline void run_stage(u32 stage, row_stage *w)
 {
     w->cut = CUT_NOTHING;
@@ -74,8 +74,8 @@ static inline void run_stage(u32 stage, row_stage *w)
 #endif
 }
 
-/* Makes what a stage asks of the set, and of what is left too little as much as
- * min_keep says, in the stage's own order. */
+/* Makes the cut that a stage has returned. If too few tokens are left, it keeps as many as min_keep
+ * says, in the stage's own order. */
 ONE_COPY void search_cut(row_stage *w, u32 stage, int is_first, pass_sums *pass)
 {
     const int by_key = is_first && STAGE_IS(stage, STAGES_OF_KEY),
@@ -94,7 +94,7 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int is_first, pass_sums *pass)
                                  &cutting.key, w->list->scratch);
 #endif
         if (by_key && !pass->counts && pass->valid) {
-            cutting.pivot = 0; /* all four are this key's: nothing to add to the pass */
+            cutting.pivot = 0; /* all four pivots are this key, so the pass alone has the masses */
             w->list->n = 0;
         }
         if (search) {
@@ -135,8 +135,8 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int is_first, pass_sums *pass)
 #endif
 }
 
-/* Runs the chain on from stage c->at. Returns 1 when what is left is in the list,
- * sorted, and the list can go on; 0 when the chain is done, or the row is lost. */
+/* Runs the chain from stage c->at on. Returns 1 if what is left is in the list, sorted, and the
+ * list can take over; 0 if the chain is done, or if the row gets no token. */
 static inline int search_row(row_stage *w, pass_sums *pass)
 {
     chain_state *const c = w->c;
@@ -154,7 +154,7 @@ static inline int search_row(row_stage *w, pass_sums *pass)
         w->mass = w->out->total;
         if (!is_first) {
             row_truncate(w->r, &c->set);
-            pass->last.pivot = -1; /* what the pass found is of the first stage */
+            pass->last.pivot = -1; /* the pass measured the first truncation only */
         }
         if ((!is_first || !STAGE_IS(stage, STAGES_OF_PASS)) &&
             search_sizes(w, is_first && (w->slot->flags & CLS_SLOT_TOTAL)))
@@ -171,8 +171,9 @@ static inline int search_row(row_stage *w, pass_sums *pass)
     return 0;
 }
 
-/* What the token kernel hands over of a row. All else is as in its record at first: read from
- * there, it would take a GPU's items some twenty registers until it is written again. */
+/* Takes what the token kernel has written into the row's record. The other fields have their first
+ * values: if they were read here, they would occupy some twenty registers of a GPU until they are
+ * written again. */
 static inline void record_from_token(__global const cls_row *from, cls_row *out)
 {
     out->total = from->total;
@@ -187,7 +188,8 @@ static inline void record_from_token(__global const cls_row *from, cls_row *out)
         out->pivot[p] = from->pivot[p];
 }
 
-/* search: the rows that the token kernel left. The others do nothing. Launch: [WGS, rows]. */
+/* Searches the rows that the token kernel has left; the group of any other row returns at once.
+ * Launch: [WGS, rows]. */
 ONE_COPY void search_the_row(ROW_ARGS)
 {
     if (rows[row].state == CLS_ROW_DONE) /* the same for the whole group */
@@ -197,7 +199,7 @@ ONE_COPY void search_the_row(ROW_ARGS)
     cls_row out;
     record_begin(slot_index, args->invalid_token, &out);
     record_from_token(rows + row, &out);
-    BARRIER(); /* all have read the record, which the first item writes anew */
+    BARRIER(); /* every item has read the record, which the first item writes */
     const f32 pass_scale = out.scale;
     const cut no_cut = {CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0};
     const int xtc_cuts = ROW_XTC_CUTS(slot, row);
@@ -218,7 +220,8 @@ ONE_COPY void search_the_row(ROW_ARGS)
                    &c,          &out, 0.0f,    0.0f,        0u, u64_from(0), xtc_cuts,
                    CUT_NOTHING, 0,    0,       u64_from(0), 0u};
     const int listed = search_row(&w, &sums);
-    if (listed) /* all of the set is in the list, so it can serve it; else, a status */
+    if (listed) /* the list holds the whole set, so it can serve every stage; if not, the status
+                   says so */
         out.status |=
             truncate_list(slot, &list, row_key, &r, xtc_cuts, infill, args->n_end, &c, &out)
                 ? 0u

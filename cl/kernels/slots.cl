@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* slots: what slot calls change, on the device, before the step that follows
- * them. A work-group takes a change; changes of one slot have different rounds, and
- * a launch each. Bitmaps are walked by what they touch: an untouched word costs
- * a look at it. */
+/* slots: applies slot calls on the device, before the step that follows them. A work-group applies
+ * one change. Changes of one slot have different rounds, and each round is a launch. Bitmaps are
+ * walked word by word; a word without adjusted tokens only costs the look at it. */
 #include "row/slot_state.cl"
 
-/* CHANGES 0 leaves out all but the beginning, appending and reset of slots without
- * a penalty window: what most samplers ever do. */
+/* CHANGES 0 supports only beginning, appending and reset, for slots without a penalty window. Most
+ * samplers never need more. */
 #ifndef CHANGES
 #define CHANGES 1
 #endif
 
-/* An item alone makes each walk in at most 32,768 trips and all of a call's in fewer than
- * 65,535 (HACKING.md, rule 5), with 1,048,576 tokens that all have a bias: words of bitmaps and of
- * lists go by vectors. */
+/* A single item makes at most 32,768 turns in each loop and fewer than 65,535 in all of a call's
+ * loops (see the rules in HACKING.md), even with 1,048,576 tokens that all have a bias. So words of
+ * bitmaps and of lists are processed as vectors. */
 /* clang-format off */
 #define EACH_16(STEP) \
     STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) \
@@ -34,7 +33,7 @@ static inline void copy_words(__global u32 *to, __global const u32 *from, u32 n)
         to[i] = from[i];
 }
 
-/* Nothing counts any more, and nothing is seen. */
+/* Clears the counts and the tokens in context. */
 #define CLEAR_COUNTS(k) \
     if (adjusted.s##k != 0) \
         vstore16((uint16)(0u), v * 16 + 0x##k, s->counts);
@@ -56,7 +55,7 @@ static inline void state_clear(const slot_state *s)
 }
 
 #if CHANGES
-/* Makes a state what another is. */
+/* Copies a slot's state from another one. */
 #define COPY_COUNTS(k) \
     if (either.s##k != 0) \
         vstore16(vload16(v * 16 + 0x##k, from->counts), v * 16 + 0x##k, s->counts);
@@ -85,9 +84,8 @@ static inline void recount_one(const slot_state *s, u32 i, u32 entry, u32 flags)
 {
     s->ring[i % s->n_ring] = state_add(s, entry, flags);
 }
-/* Makes the counts anew from the ring's latest n entries, and their marks. All
- * items look at all entries, WGS at a time in `chunk`, since the ring itself
- * changes under them. */
+/* Counts the ring's latest n entries again, and sets their CLS_ENTRY_FIRST. All items look at all
+ * entries, WGS at a time in `chunk`, because the ring is changed meanwhile. */
 static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 flags,
                                  __local u32 *chunk)
 {
@@ -126,7 +124,7 @@ static inline u32 counted_word(const slot_state *s, u32 w)
     return lane_bits_16(low != 0) | lane_bits_16(high != 0) << 16;
 }
 
-/* What counted by the scope of the output is now prompt, and only seen. */
+/* Output tokens become prompt: those that counted as output only are in context from now on. */
 #define COUNT_AS_PROMPT(k) \
     if (adjusted.s##k != 0) { \
         s->in_context[v * 16 + 0x##k] |= counted_word(s, v * 16 + 0x##k); \
@@ -145,7 +143,7 @@ static inline void state_count_as_prompt(const slot_state *s)
     }
 }
 
-/* The next turn of a conversation: all there is becomes prompt. */
+/* The next turn of a conversation: the whole history becomes prompt. */
 static inline void state_turn(cls_slot *slot, const slot_state *s, __local u32 *chunk)
 {
     for (u32 i = LOCAL_ID * 16; i < s->n_ring; i += WGS * 16)
@@ -177,7 +175,7 @@ static inline void state_append(cls_slot *slot, const slot_state *s, __global co
         if ((entry & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID) {
             if (slot->window == 0)
                 entry = state_add(s, entry, slot->flags);
-            if (j + s->n_ring >= n) /* what comes later would overwrite it */
+            if (j + s->n_ring >= n) /* later entries would overwrite it */
                 s->ring[(slot->length + j) % s->n_ring] = entry;
         }
     }
@@ -194,7 +192,7 @@ static inline void state_append(cls_slot *slot, const slot_state *s, __global co
 }
 
 #if CHANGES
-/* Takes the latest n output tokens back; 0 if that cannot be. */
+/* Rolls the latest n output tokens back; returns 0 if that is impossible. */
 static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32 most,
                                  __local u32 *chunk)
 {
@@ -223,8 +221,9 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
     return 1;
 }
 
-/* New parameters: what samplers remember that were on before, stays. What parameters do to a
- * slot beside taking the place of others, is_traceless() in lib/changes.c must know. */
+/* Applies new parameters to an adaptive state: it keeps the parts of samplers that were on before.
+ * is_traceless() in lib/changes.c must know everything that parameters change in a slot besides
+ * replacing others. */
 static inline void adaptive_keep(const cls_slot *slot, const cls_slot *was,
                                  cls_adaptive_state *adaptive)
 {
@@ -247,7 +246,7 @@ static inline void adaptive_keep(const cls_slot *slot, const cls_slot *was,
     }
 #endif
 
-/* Runs one call; `slot` is what its slot was, and becomes what it is. */
+/* Applies one call to `slot`. */
 static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_state *s,
                                const slot_state *from, const cls_slot *other,
                                __global const u32 *words, __global const u32 *lists, u32 history,
@@ -295,17 +294,17 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
     }
 }
 
-/* Launch: [WGS, n]: a group a change, none of which concerns what another one writes.
- * `first`: from there on the words of `changes` have their numbers.
- * `history`: how many entries a new scope counts again; `rollback`: how many
- * may be taken back. */
+/* Launch: [WGS, n]: a group for each change of a round. The words of `changes` from `first` on are
+ * the indexes of the changes. `history`: how many entries are counted again after a change of
+ * scope; `rollback`: how many tokens can be rolled back. */
 #define SLOTS_ARGS \
     __global const cls_change *changes, const u32 first, __global u32 *words, \
         __global cls_slot *slots, __global u32 *state, const u32 layout, __global u32 *lists, \
         const u32 vocab, const u32 history, const u32 rollback
 ONE_COPY void make_change(u32 index, __local u32 *chunk, SLOTS_ARGS)
 {
-    /* By way of bytes: Mesa 22.3 reads another word where structs are cast to words. */
+    /* Through a pointer to bytes: Mesa 22.3 reads the wrong word if a pointer to structs is cast to
+     * words. */
     __global const u32 *const order =
         (__global const u32 *)((__global const uchar *)changes + (first + index) * 4);
     const cls_change c = changes[*order];
@@ -315,7 +314,7 @@ ONE_COPY void make_change(u32 index, __local u32 *chunk, SLOTS_ARGS)
     const cls_slot other = c.kind == CLS_CHANGE_LOAD ? c.params : slots[c.from];
     cls_slot slot = slots[c.slot];
     copy_words(lists + c.params.lists, words + c.lists, c.n_lists);
-    BARRIER(); /* all have read the slots, the lists are there */
+    BARRIER(); /* every item has read the slots, and the lists are complete */
     change_slot(&c, &slot, &s, &from, &other, words + c.words, lists, history, rollback, chunk);
     BARRIER();
     if (LOCAL_ID == 0) {

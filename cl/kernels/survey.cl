@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* survey: the one read of the row. Each max tile leaves the key of its largest
- * logit, each mass tile its status bits and, where the row's chain needs the
- * total, its integer mass in its own unit.
+/* survey: the one read of the row. It stores the key of the largest logit of each max tile, the
+ * status bits of each mass tile and, where the row's chain needs the total, the tile's integer mass
+ * in the tile's unit.
  *
  * Launch: [splits * WGS, rows]; a group surveys tiles_per_group mass tiles. */
 #include "row/measure.cl"
 
-#if defined(ROW) && ROW == 0 /* rows without masks, biases, penalties and what was prepared */
+#if defined(ROW) && ROW == 0 /* rows without masks, biases, penalties and history effects */
 #define BARE 1
 #else
 #define BARE 0
@@ -14,9 +14,9 @@
 
 #if WGS == 1
 
-/* Each max tile's maximum from its vector of maxima: keys out, the largest raw
- * value back. Sixteen vectors fold together, pair by pair, with a third of the
- * operations that one by one would take. */
+/* Reduces the vector of maxima of each max tile: stores their keys and returns the largest raw
+ * value. Sixteen vectors are reduced together, in pairs, with a third of the operations that one by
+ * one would take. */
 #define PAIR(a, b) larger_v((FV)((a).even, (b).even), (FV)((a).odd, (b).odd))
 static inline FV larger_v(FV a, FV b) { return a > b ? a : b; }
 static inline f32 fold_maxima(const FV *m, __global i32 *key)
@@ -41,8 +41,8 @@ static inline f32 fold_maxima(const FV *m, __global i32 *key)
 #endif
 }
 
-/* A tile's status bits. `sum` adds up its logits: it is NaN if one of them is,
- * or if +inf met -inf, or if sums overflowed; which, only a second look tells. */
+/* A tile's status bits. `sum` is the sum of its logits. It is NaN if one of them is NaN, if +inf
+ * met -inf, or if the sum overflowed; only then the tile is read again to find out. */
 static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 {
 #ifdef CLS_LIMITED
@@ -63,9 +63,9 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
     return flags;
 }
 
-/* The maxima of a tile's max tiles and its status bits, where there is nothing
- * in the way but, if `masked`, a packed mask that reaches over the tile; then its vectors go to
- * `kept`. */
+/* The maxima of a tile's max tiles, and its status bits, for a tile that needs no checks. With
+ * `masked` a packed mask is applied, which must cover the tile, and the tile's vectors are stored
+ * in `kept`. */
 static inline f32 unchecked_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key,
                                    u32 *flags, FV *kept)
 {
@@ -96,8 +96,8 @@ static inline f32 unchecked_maxima(const row_logits *r, u32 tile, int masked, __
 
 #if BARE
 
-/* The same of the row's last tile, where it is not whole: one vector after another, since four at a
- * time would be four copies of a careful load for compilers. */
+/* The same for the row's last tile, where it is not whole. It loads one vector after another: four
+ * at a time would compile load_checked() four times. */
 static inline f32 partial_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
     FV most = (FV)(CLS_MASKED), sum = (FV)(0.0f), top = most;
@@ -125,8 +125,8 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 
 
 #else
 
-/* The same where masks, biases or penalties may change any vector; what they make of it goes to
- * `kept`. */
+/* The same where masks, biases or adjustments may change any vector. The changed vectors are stored
+ * in `kept`. */
 static inline f32 general_maxima(const row_logits *r, u32 tile, int unchecked, __global i32 *key,
                                  u32 *flags, FV *kept)
 {
@@ -152,11 +152,11 @@ static inline f32 general_maxima(const row_logits *r, u32 tile, int unchecked, _
     return max;
 }
 
-/* The same for an open tile with touched tokens whose adjustments only lower:
- * a max tile whose maximum is at an untouched token has that maximum, whatever
- * the touched ones become. So two maxima are taken, with and without them, and
- * only the max tiles where these differ are looked at token by token. Tiny
- * negative maxima differ, too: settle() may raise a touched neighbour to 0. */
+/* The same for an unchecked tile whose adjustments can only lower logits. If a max tile's maximum
+ * is at a token that is not adjusted, it stays the maximum. So the maxima are taken with and
+ * without the adjusted tokens, and only max tiles where these differ are examined token by token.
+ * Max tiles with a tiny negative maximum are examined, too, because settle() may raise an adjusted
+ * token to 0. */
 static inline f32 lowered_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
     FV all[CLS_MAX_TILES_PER_TILE], unadjusted[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
@@ -194,7 +194,7 @@ static inline f32 lowered_maxima(const row_logits *r, u32 tile, __global i32 *ke
         look |= lane_bits(with[n]) << (n * VEC & 31);
     for (; look != 0; look &= look - 1) {
         const u32 n = 31 - clz(look & (~look + 1));
-        f32 exact = float_of_key(key[n]); /* the untouched ones' maximum */
+        f32 exact = float_of_key(key[n]); /* the maximum without the adjusted tokens */
         for (u32 i = tile * CLS_TILE + n * CLS_MAX_TILE, end = i + CLS_MAX_TILE; i < end;
              i += VEC) {
             u32 higher = adjusted_lanes(r, i) & lane_bits(LOAD_V(r->x, i) > least_above(r, exact));
@@ -210,8 +210,8 @@ static inline f32 lowered_maxima(const row_logits *r, u32 tile, __global i32 *ke
     return max;
 }
 
-/* *is_kept: its vectors are in `kept`, to be weighed from there: once more through masks and biases
- * would cost as much again. */
+/* *is_kept: the tile's vectors are in `kept` and are weighed from there. Loading them through masks
+ * and biases again would cost as much as the first time. */
 static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 adjusted,
                               __global i32 *key, u32 *flags, FV *kept, int *is_kept)
 {
@@ -220,7 +220,7 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 
     if (r->masked == CLS_HAS_MASK && !r->dense && adjusted == 0 &&
         (tile + 1) * CLS_TILE <= r->vocab && (tile + 1) * (CLS_TILE / 32) <= r->mask_width) {
         const f32 max = unchecked_maxima(r, tile, 1, key, flags, kept);
-        *is_kept = !(*flags & CLS_STATUS_INF); /* these are not cleaned */
+        *is_kept = !(*flags & CLS_STATUS_INF); /* the stored vectors are not cleaned */
         return max;
     }
     *is_kept = !unchecked || (r->adjustments & (ADJUST_RAISES | ADJUST_BIAS_ROW));
@@ -236,8 +236,8 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 
     most = next[g] > most ? next[g] : most; \
     part += next[g];
 
-/* Weighs a tile while the next one is read for its maxima: memory and
- * arithmetic overlap. Both tiles are open. Returns the next tile's maximum. */
+/* Weighs a tile while it reads the next one for its maxima, so that memory and arithmetic overlap.
+ * Both tiles must be unchecked. Returns the next tile's maximum. */
 static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f32 scale, u64 *mass,
                                  __global i32 *next_key, u32 *next_flags)
 {
@@ -265,7 +265,7 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
     return clean(top);
 }
 
-/* A tile's mass in its own unit. kept: 0, or its vectors. */
+/* A tile's mass in its own unit. kept: the tile's vectors, or NULL. */
 #define STEP_KEPT(g) x[g] = kept[v + g];
 static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV *kept, f32 tile_max,
                               f32 scale)
@@ -286,17 +286,18 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV 
     return sum_total(&sum);
 }
 
-/* Tiles first to last - 1, by one item: each tile's keys, status bits and mass. */
+/* Surveys tiles first to last - 1 with one item: keys, status bits and masses. */
 ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs_mass, f32 scale,
                            __global i32 *row_key, __global u32 *flags_of, __global u64 *mass_of)
 {
-    const row_logits own = *row, *const r =
-                                     &own; /* nobody else has its address: it stays in registers */
+    const row_logits own = *row,
+                     *const r =
+                         &own; /* this copy's address is not passed on, so it stays in registers */
     FV kept[BARE ? 1 : TILE_VECTORS];
     f32 next_max = 0.0f;
     u32 next_flags = 0, is_read = 0, adjusted_tiles = 0;
-    /* Which of the tiles are touched, a bit each (a group has at most 32): asked
-     * all at once, since the answers come from memory. */
+    /* Finds which of the tiles have adjusted tokens, a bit each (a group has at most 32 tiles). All
+     * are looked up together, because the bitmaps must come from memory. */
     for (u32 t = first; t < last && r->adjustments; t++)
         adjusted_tiles |= tile_adjusted(r, t) != 0 ? 1u << (t - first) : 0u;
     for (u32 t = first; t < last; t++) {
@@ -341,10 +342,10 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
 #if BARE
 #define STATE(tile) tile_state(&r, tile)
 #else
-#define STATE(tile) state_of_tile[(tile)-first] /* a group has at most 32 */
+#define STATE(tile) state_of_tile[(tile)-first] /* a group has at most 32 tiles */
 #endif
 
-/* What a group learns of a tile at first. */
+/* What a group finds out about a tile first. */
 #define STATE_MASK 3u /* tile_mask() */
 #define STATE_UNCHECKED 4u
 #define STATE_ADJUSTED 8u
@@ -355,8 +356,8 @@ static inline u32 tile_state(const row_logits *r, u32 tile)
            (r->adjustments && tile_adjusted(r, tile) != 0 ? STATE_ADJUSTED : 0u);
 }
 
-/* Status bits of a share in the sum that it hands over: a tile's mass has 41 bits, and
- * its shares are at most 128. */
+/* The status bits of a share, in bits of its sum that its mass does not use: a tile's mass has 41
+ * bits, and a tile has at most 128 shares. */
 #define SUM_NAN (1u << 16)
 #define SUM_INF (1u << 24)
 static inline u32 status_in_sum(u32 flags)
@@ -369,8 +370,9 @@ static inline u32 status_in_sum(u32 flags)
 #define SHARE_STATUS(g) flags |= vector_status(r, i + g * SHARE_STRIDE, x[g]);
 #define SHARE_MOST(g) most = x[g] > most ? x[g] : most;
 
-/* The vectors of a share from token i on, their largest (to be cleaned) and their status. Of an
- * open tile they stay as they lie (but for +inf): they weigh the same. */
+/* Loads the vectors of a share from token i on. Returns their maximum, which is not cleaned, and
+ * their status bits. Vectors of an unchecked tile stay as in memory, unless there is +inf: they
+ * weigh the same. */
 static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *status)
 {
     FV most = (FV)(CLS_MASKED);
@@ -381,8 +383,8 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *
 #ifdef CLS_LIMITED
         CLS_EACH_4(SHARE_STATUS)
 #else
-        /* NaN if one of them is, or if +inf met -inf or sums overflowed; which, a second look
-         * tells. */
+        /* The sum is NaN if one of them is NaN, if +inf met -inf, or if the sum overflowed; only
+         * then the vectors are examined. */
         const FV sum = (x[0] + x[1]) + (x[2] + x[3]);
         if (ANY(sum != sum)) {
             IV nan = (IV)(0);
@@ -397,7 +399,7 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *
     } else {
         const u32 n = (state & STATE_MASK) == MASK_NONE ? 0u : share_vectors(r, i);
         CLS_EACH_4(SHARE_NONE)
-        for (u32 j = 0; j < n; j++) { /* one copy of its body */
+        for (u32 j = 0; j < n; j++) { /* a loop, so that its body is compiled once */
             const u32 at = i + j * SHARE_STRIDE;
             FV y = load_checked(r, at);
             flags |= vector_status(r, at, y);
@@ -423,10 +425,10 @@ static inline u64 share_mass(const FV *x, f32 tile_max, f32 scale)
     return u64_add(SUM_64(one), SUM_64(two));
 }
 
-/* Where share s of the round's begins. */
+/* The first token of share s of the current round. */
 #define SHARE_AT(s) ((t + (s) / SHARES) * CLS_TILE + share_token((s) % SHARES))
 
-/* A max tile's maximum, of its shares'. */
+/* The maximum of a max tile, from the maxima of its shares. */
 static inline f32 max_tile_maximum(__local const f32 *share_max)
 {
     f32 raw = CLS_MASKED;
@@ -435,7 +437,7 @@ static inline f32 max_tile_maximum(__local const f32 *share_max)
     return clean(raw);
 }
 
-/* A tile's status bits, of what its shares' sum says above the mass (`hi`) and its state. */
+/* A tile's flags, from the upper word of the sum of its shares (`hi`) and its state. */
 static inline u32 team_flags(u32 hi, u32 state)
 {
     const u32 masked = state & STATE_MASK;
@@ -445,7 +447,7 @@ static inline u32 team_flags(u32 hi, u32 state)
            (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
 }
 
-/* The largest of a tile's max tiles. */
+/* The maximum of a tile, from the maxima of its max tiles. */
 static inline f32 tile_maximum(__local const f32 *max_tile)
 {
     FV most = VLOAD(max_tile);
@@ -482,9 +484,9 @@ KERNEL void cls_survey(ROWS_ARGS)
     survey_tiles(&r, first, last, needs_mass, scale, row_key, tile_flags + (size_t)row * TILES,
                  tile_mass + (size_t)row * TILES);
 #else
-    /* A round takes TEAMS tiles with two barriers, 16 KB of float32 in groups of 256 and vectors of
-     * 4. It ends with the tiles' masses still in shares, which the next round's barriers serve,
-     * too; the last round has no tiles. */
+    /* Each round takes TEAMS tiles with two barriers; that is 16 KB of float32 in groups of 256
+     * with vectors of 4. At its end the masses are still those of shares. They are added up between
+     * the barriers of the next round; so there is one more round, without tiles. */
     const u32 lid = LOCAL_ID, from_end = WGS - 1 - lid;
 #if !BARE
     for (u32 n = lid; n < 32; n += WGS)
@@ -513,7 +515,8 @@ KERNEL void cls_survey(ROWS_ARGS)
             if (s < now * SHARES) {
                 const f32 most = tile_maximum(max_tile + s / SHARES * CLS_MAX_TILES_PER_TILE);
                 u64 mass = u64_from(0);
-#if WGS < SHARES /* an item's shares are several: only the latest's vectors are still there */
+#if WGS < \
+    SHARES /* an item has several shares, and only the vectors of the latest are still there */
                 share_read(&r, SHARE_AT(s), STATE(t + s / SHARES), x, &status);
 #endif
                 if (needs_mass && most > CLS_MASKED)

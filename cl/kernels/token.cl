@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* token: takes every row to its token whose set provably fits the list, whatever
- * the vocabulary, a work-group a row; the others get pivots for the pass and wait
- * for the search.
+/* token: draws the token of each row whose set is certain to fit the list, in vocabularies of any
+ * size. For the other rows it chooses pivots for the pass, and leaves them to the search. A
+ * work-group has one row.
  *
  * Launch: [WGS, rows]. */
 #include "row/pivots.cl"
 #include "row/sample.cl"
 #include "row/truncate.cl"
 
-/* Asks the chain's stages, until one comes that must know more of the row than its
- * maximum and its mass, or that takes away its head. */
+/* Bounds the set by the chain's stages, up to one that must know more of the row than its maximum
+ * and its mass, or that makes an upper cut. */
 static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 total,
                                stage_bound *b)
 {
@@ -43,9 +43,9 @@ static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 t
     }
 }
 
-/* Collects what a truncated row's chain may keep. Returns 0 if the list cannot
- * hold it, or it is not known. Three ways to a bound, one after the other; a
- * loop, so that compilers that inline everything have one copy of what collects. */
+/* Collects the tokens that a truncated row's chain may keep. Returns 0 if the list cannot hold
+ * them, or if there is no bound. It tries three bounds, one after the other. It is a loop so that
+ * compilers that inline everything compile collect() once. */
 static inline int list_row(const row_logits *r, __global const cls_slot *slot,
                            __global const i32 *row_key, u32 n, i32 max_key, __global f32 *work,
                            shortlist *list, chain_state *c, const cls_row *out)
@@ -66,7 +66,7 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot,
             if (!b.bounded)
                 continue;
         } else if (attempt == 1) {
-            /* Clustered, sorted or tied logits: the exact k-th key decides. */
+            /* Logits may be clustered, sorted or tied; then the exact k-th key decides. */
             u32 over;
             if (b.k == 0)
                 continue;
@@ -90,7 +90,7 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot,
     return 0;
 }
 
-/* The first token of the first max tile that has the maximum. */
+/* The first token that has the maximum, in the first max tile that has it. */
 static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 n, i32 max_key,
                           __local u64 *scratch)
 {
@@ -111,8 +111,8 @@ static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 
     return wg_imin(id, scratch);
 }
 
-/* What the pass is to measure of a row that the search must serve: above four
- * keys, of the first truncation. */
+/* Chooses what the pass measures in a row that must be searched: above four keys, for the first
+ * truncation. */
 static inline void plan_pass(const row_logits *r, __global const cls_slot *slot, u32 mirostat_k,
                              __global f32 *row_sample, cls_row *out, __local u64 *scratch)
 {
@@ -157,7 +157,7 @@ ONE_COPY void token_row(ROW_ARGS)
         out.scale = slot->scale;
     }
     if (!out.no_token &&
-        (flags & CLS_SLOT_GREEDY)) { /* the same for the whole group, as all here */
+        (flags & CLS_SLOT_GREEDY)) { /* the same for the whole group, as all conditions here */
         out.token = largest(&r, row_key, n, out.max_key, list.scratch);
         out.cut_key = out.max_key;
         out.cut_id = out.token;
@@ -189,8 +189,8 @@ ONE_COPY void token_row(ROW_ARGS)
             pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
                        args->invalid_token, row_work, row_sample, &list, &c, &out);
         } else if (listed || !(has & CLS_HAS_SEARCH)) {
-            /* Nothing to draw; or nobody would search, though the host took the
-             * row for bounded: a status, not the token of some other step. */
+            /* There is nothing to draw from; or the host expected that the list would do, and
+             * enqueued no search. The row gets a status instead of a wrong token. */
             out.status |= listed ? 0u : CLS_STATUS_UNFIT;
             out.state = CLS_ROW_DONE;
             out.no_token = 1;

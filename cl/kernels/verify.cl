@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* verify: how many of a request's drafts are accepted, and what follows them.
- * Every row has its token, and knows what it and the draft's own distribution
- * give to the draft that follows. The residual measures what accepting leaves of
- * a row; verify walks the rows, draws, and moves the slots on. */
+/* verify: decides how many of a request's drafts are accepted, and which token follows them. Each
+ * row already has its token, and the target and draft probability of the draft that follows it. The
+ * residual kernel has summed up what is left of each row. verify walks the rows, draws from a
+ * residual where needed, and updates the slots. */
 #include "row/sample.cl"
 #include "row/residual.cl"
 
@@ -14,19 +14,19 @@ static inline u64 sum_of(__global const u64 *tile_sum, u32 tiles, __local u64 *s
     return wg_mass(sum, scratch);
 }
 
-/* Where the walk through a request's rows ended. */
+/* How far the walk through a request's rows has come. */
 typedef struct walk {
-    u32 row, depth; /* its path are the accepted drafts, so many */
+    u32 row, depth; /* the row, and how many drafts are accepted on the path to it */
     u32 status;
-    i32 token;         /* that follows them, -1: none */
-    int from_residual; /* ... but it is to be drawn from the row's residual */
+    i32 token;         /* the token that follows the drafts; -1: none */
+    int from_residual; /* that token must be drawn from the row's residual */
     u64 prefix_prob;
 } walk;
 
 #undef LOGITS_ROW
-#define LOGITS_ROW(row) ((i32)(row)) /* drafts' rows are in order */
+#define LOGITS_ROW(row) ((i32)(row)) /* rows of drafts are in order */
 
-/* What of a row's record is told of its request. */
+/* Takes status and token from a row's record. Returns 0 if the row has no token. */
 static inline int walk_row(const cls_row *out, walk *w)
 {
     w->status |= out->no_token ? out->status : out->status & (CLS_STATUS_NAN | CLS_STATUS_INF);
@@ -67,7 +67,7 @@ static inline void walk_matches(__global const cls_slot *slot, __global const u3
     }
 }
 
-/* Whether typical acceptance takes the draft that follows a row. */
+/* Whether typical acceptance accepts the draft that follows a row. */
 static inline int is_typical(const cls_row *out, const row_logits *r, __global const u32 *row_ids,
                              u32 flags, u32 id, u64 terms, i32 epsilon, i32 delta)
 {
@@ -82,13 +82,13 @@ static inline int is_typical(const cls_row *out, const row_logits *r, __global c
     return (i32)depth_q20(z, top, out->scale) + whole < max(epsilon, delta + entropy);
 }
 
-/* A request that is judged by probabilities: what its rows are given to. */
+/* A request that is verified by probabilities, and the inputs. */
 typedef struct verifier {
     __global const cls_slot *slot;
     __global const u32 *lists;
     __global const cls_row *rows;
     __global const i32 *nodes, *parents, *ids; /* of the drafts */
-    __global const u64 *sums;                  /* the residual's, of all rows, by tiles */
+    __global const u64 *sums;                  /* the sums of the residuals of all rows, by tiles */
     u32 method, n_rows, tiles;
     int single, bonus; /* single: the request has one row */
     i32 epsilon, delta;
@@ -100,8 +100,8 @@ static inline u64 row_sum_of(const verifier *v, u32 row)
     return sum_of(v->sums + (size_t)row * v->tiles, v->tiles, v->scratch);
 }
 
-/* Whether a row's draft can be judged, *draft; what follows from it if not: the row's
- * own token, and no other row. */
+/* Whether the draft that follows a row, *draft, can be verified. If not, the walk ends with the
+ * row's own token, if it may have one. */
 static inline int can_verify(const verifier *v, const cls_row *out, i32 *draft, walk *w)
 {
     *draft = draft_after(v->nodes, v->parents, w->row, v->n_rows);
@@ -113,8 +113,8 @@ static inline int can_verify(const verifier *v, const cls_row *out, i32 *draft, 
     return 0;
 }
 
-/* Block verification goes to the next row: the prefix up to there may be good, by
- * `bits`. Returns 0 where it was the last. */
+/* Goes to the next row in block verification. `bits` decides whether the prefix up to there is
+ * accepted; *best is the longest one so far. Returns 0 if it was the last row. */
 static inline int next_block(const verifier *v, const cls_row *out, u64 bits, u32 stop,
                              u64 *prefix_prob, walk *w, walk *best)
 {
@@ -131,7 +131,7 @@ static inline int next_block(const verifier *v, const cls_row *out, u64 bits, u3
         best->status |= inner ? next.status & (CLS_STATUS_NAN | CLS_STATUS_INF) : stop;
         best->token = inner ? next.token : -1;
     }
-    /* The last prefix: the row after it draws for itself, if it was good. */
+    /* If the last prefix was accepted, the row after it gives the next token. */
     if (!inner && stop == 0 && best->row == w->row) {
         walk_row(&next, best);
         if (!next.no_token && after < 0 && !v->bonus)
@@ -140,9 +140,9 @@ static inline int next_block(const verifier *v, const cls_row *out, u64 bits, u3
     return inner;
 }
 
-/* Judges a request's drafts row by row. Standard and typical end at the first draft
- * that fails; block goes on, and goes back to the last that did not. A macro, for it
- * draws by the kernel's arguments. */
+/* Verifies a request's drafts row by row. Standard and typical verification end at the first draft
+ * that is rejected; block verification goes on to the end and returns to the longest accepted
+ * prefix. This is a macro because it draws with the kernel's arguments. */
 #define VERIFY_ROWS(v, w, first) \
     { \
         walk best = w; \
@@ -206,7 +206,7 @@ static inline int verify_row(const verifier *v, const row_logits *r, __global co
 #define WANTED(output) (wants & CLS_WANTS(CLS_VERIFIED_##output))
 #define VERIFIED(buffer, output) OUTPUT(buffer, CLS_VERIFIED_##output)
 
-/* Writes what becomes of a request: by one item. */
+/* Writes the result of a request, by one item. */
 static inline void verify_write(__global const cls_args *args, const walk *w,
                                 __global const u32 *path, __global const i32 *nodes,
                                 __global const i32 *parents, u32 request, u32 first, u32 last,
@@ -242,10 +242,10 @@ static inline void verify_write(__global const cls_args *args, const walk *w,
     }
     if (WANTED(LATEST) && in_all > 0)
         VERIFIED(latest, LATEST)
-        [(u32)slot_index] = w->token >= 0 ? w->token : (i32)path[in_all - 1];
+    [(u32) slot_index] = w->token >= 0 ? w->token : (i32)path[in_all - 1];
 }
 
-/* verify: a request a group. Launch: [WGS, requests]. */
+/* A work-group verifies one request. Launch: [WGS, requests]. */
 #define VERIFY_ARGS \
     STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS, \
         VERIFY_OUTS
@@ -275,7 +275,8 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
     } else if (!(has & CLS_ALL_GREEDY) && (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS))) {
         const cls_row out = rows[first];
         const row_logits r = ROW_VIEW(first, slot_index);
-        walk_row(&out, &w); /* what comes next needs this token first */
+        walk_row(&out,
+                 &w); /* the adaptive state must follow this token before the next one is drawn */
         adaptive_after(&r, slot, flags, tile_key + (size_t)first * MAX_TILES, &out, &next);
     } else if (!by_probability) {
         walk_matches(slot, lists, rows, nodes, parents, ids, last, bonus, &w);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* adaptive p: draws by weights that favour tokens near a probability. It is no stage
- * of a chain but takes the draw's place after it. */
+/* adaptive p: draws by weights that favour tokens near a target probability. It is not a stage of
+ * the chain; it replaces the draw after the chain. */
 #include "row/shortlist.cl"
 
-/* A token's weight by adaptive p, of its mass. */
+/* A token's weight by adaptive p, from its mass. */
 static inline u32 adapted_weight(const kept_set *set, u64 mass)
 {
     return adaptive_weight(probability_q30(mass, set->mass), set->aim, set->min_depth);
 }
 
-/* The weights of a vector's kept lanes, of weights in a tile's unit. */
+/* The weights by adaptive p of a vector's kept lanes, from weights in the tile's unit. */
 static inline UV adapted_vector(const kept_set *set, UV kept, UV w, const cls_unit *unit)
 {
     u32 lane[VEC];
@@ -22,8 +22,7 @@ static inline UV adapted_vector(const kept_set *set, UV kept, UV w, const cls_un
     return VLOAD(lane);
 }
 
-/* Gives the first `kept` ranks of a list the weights of adaptive p in place of
- * their masses. */
+/* Replaces the masses of the list's first `kept` ranks by the weights of adaptive p. */
 static inline void adapt_list(shortlist *list, u32 kept, kept_set *set)
 {
     u32 least = CLS_MAX_DEPTH;
@@ -37,7 +36,7 @@ static inline void adapt_list(shortlist *list, u32 kept, kept_set *set)
     BARRIER();
 }
 
-/* One vector's part of adapt_row(): its least depth in round 0, its weights in round 1. */
+/* Processes one vector for adapt_row(): its least depth in round 0, its weights in round 1. */
 static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit, f32 scale,
                                 u32 round, u32 *least, u64 *mass)
 {
@@ -56,8 +55,8 @@ static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit,
     }
 }
 
-/* The weights of adaptive p, tile by tile in work[]; returns their sum. What is
- * not known yet, the least depth of the set, is found first. */
+/* The weights of adaptive p, summed up by tiles in work[]; returns their sum. Round 0 finds the
+ * least depth of the set, which the weights need. */
 static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u32 tiles, f32 top,
                             f32 scale, kept_set *set, __global u64 *work, __local u64 *scratch)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* infill: llama.cpp's sampler for filling in the middle. Only ends, if they are
- * likely; else what is likely once tokens that begin alike are counted together.
- * One item looks at all pairs; merged masses only decide who stays. */
+/* infill: llama.cpp's sampler for filling in the middle. It keeps only end tokens if these are
+ * likely. Otherwise it counts tokens together where one is a prefix of the other, and keeps the
+ * likely ones. One item looks at all pairs. The merged masses only decide which tokens are kept. */
 #include "row/stage.cl"
 
-#define CLS_INFILL_MAX 128 /* tokens: pairs of them are looked at */
+#define CLS_INFILL_MAX 128 /* the largest set: all pairs of its tokens are looked at */
 
 static inline int is_end(__global const i32 *infill, u32 n_end, i32 id)
 {
@@ -21,8 +21,8 @@ static inline int begins_with(__global const i32 *prefix_of, i32 id, i32 prefix)
     return id == prefix;
 }
 
-/* The mass of the list's first `kept` ranks, in *ends that of ends alone; whether
- * only these stay. */
+/* The mass of the list's first `kept` ranks, in *mass. Returns whether only the end tokens are
+ * kept. */
 static inline int infill_only_ends(const shortlist *list, u32 kept, __global const i32 *infill,
                                    u32 n_end, u64 *mass)
 {
@@ -38,7 +38,8 @@ static inline int infill_only_ends(const shortlist *list, u32 kept, __global con
     return u64_less(u64_shr(text, 12), u64_mul(u64_shr(ends, 12), u64_from(3 * kept)));
 }
 
-/* Of two tokens of which one begins with the other, the likelier takes both masses. */
+/* Merges pairs of tokens of which one is a prefix of the other: the likelier one gets both masses,
+ * the other one is removed. */
 static inline void infill_merge(shortlist *list, u32 kept, __global const i32 *prefix_of)
 {
     for (u32 a = 0; a < kept; a++) {
@@ -56,8 +57,8 @@ static inline void infill_merge(shortlist *list, u32 kept, __global const i32 *p
     }
 }
 
-/* Drops text under a fifth of the mass, then under the mean of what is left; returns
- * how many ranks are kept. */
+/* Removes text tokens below a fifth of the mass, then those below the mean of what is left. Returns
+ * the number of kept ranks. */
 static inline u32 infill_ranks(shortlist *list, u32 kept, __global const i32 *infill, u32 n_end)
 {
     u64 mass, of_left = u64_from(0);
@@ -93,7 +94,7 @@ static inline u32 infill_ranks(shortlist *list, u32 kept, __global const i32 *in
     return left;
 }
 
-/* Makes the first end the list's only token, cut or not. Returns 0 if it has no
+/* Makes the first end token the list's only one, even if it was cut. Returns 0 if it has no
  * logit. */
 static inline int infill_first_end(list_stage *w, i32 id)
 {
@@ -113,7 +114,8 @@ static inline int infill_first_end(list_stage *w, i32 id)
     return 1;
 }
 
-/* On the weighed list. Returns 0 if the row has no token: the status says why. */
+/* Runs the stage on the list with its masses. Returns 0 if the row gets no token; the status then
+ * says why. */
 ONE_COPY int infill_list(list_stage *w, __global const i32 *infill, u32 n_end)
 {
     chain_state *const c = w->c;

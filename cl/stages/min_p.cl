@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* min-p: what is at least so likely as a share of the most likely token. */
+/* min-p: keeps the tokens whose probability is at least min_p times the largest one. */
 #include "row/stage.cl"
 
 static inline void min_p_bound(__global const cls_slot *slot, f32 top, stage_bound *b)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* mirostat: keep what is at most as surprising as a limit that follows the text. */
+/* Mirostat: keeps the tokens whose surprisal is at most a limit, which follows the surprisal of the
+ * text. */
 #include "row/stage.cl"
 
-/* The greatest surprisal that mirostat 2 keeps. */
+/* The greatest surprisal that Mirostat 2 keeps. */
 static inline u32 mirostat_limit(__global const cls_slot *slot)
 {
     return (u32)not_negative(slot->adaptive.mu);
@@ -10,7 +11,7 @@ static inline u32 mirostat_limit(__global const cls_slot *slot)
 
 static inline void mirostat_1_bound(stage_bound *b) { b->k = min(256u, (u32)LIST); }
 
-/* Over an untouched row, whose mass is known. */
+/* The bound where Mirostat 2 is the first truncation, so that the mass is known. */
 static inline void mirostat_2_bound(__global const cls_slot *slot, i32 max_key, u64 total,
                                     stage_bound *b)
 {
@@ -70,7 +71,8 @@ static inline int mirostat_1_list(list_stage *w)
     return 1;
 }
 
-/* How many tokens mirostat 1 keeps, without a list of the first ranks: key by key. */
+/* How many tokens Mirostat 1 keeps, where the list does not hold the first ranks: it walks the row
+ * key by key. */
 ONE_COPY u32 mirostat_1_count(const row_stage *w)
 {
     __local u64 *const scratch = w->list->scratch;
@@ -93,7 +95,7 @@ ONE_COPY u32 mirostat_1_count(const row_stage *w)
     return mirostat_count(terms, squares, w->slot->adaptive.mu, w->r->vocab);
 }
 
-/* The token kernel may have counted already: out->kept. */
+/* The token kernel may have computed the number already; it is in out->kept then. */
 static inline void mirostat_1_row(row_stage *w)
 {
     w->c->mirostat_k = w->out->kept != 0 ? w->out->kept : mirostat_1_count(w);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* p-less: what is at least so likely as two draws are to be the same. */
+/* p-less: keeps the tokens whose probability is at least the probability that two draws are
+ * equal. */
 #include "row/stage.cl"
 
 static inline void p_less_list(list_stage *w)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* temperature: a static one is a scale that the dispatchers take from the slot. A
+/* temperature: a static temperature is a scale that the callers of the stages read from the slot. A
  * dynamic one follows the entropy of the set. */
 #include "row/stage.cl"
 
-/* Sets the scale of a set of n tokens, of a sum of SUM_DEPTHS. Returns 0 where the
- * temperature is as good as none: the first token alone stays. */
+/* Sets the scale for a set of n tokens; `sum` is its sum of SUM_DEPTHS. Returns 0 if the
+ * temperature is nearly 0, so that only the first token is kept. */
 static inline int dynamic_scale(__global const cls_slot *slot, u32 n, u64 mass, u64 sum, f32 top,
                                 f32 scale, f32 *next)
 {

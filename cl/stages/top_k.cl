@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* top-k: the first k tokens in order. */
+/* top-k: keeps the first k tokens in order. */
 #include "row/stage.cl"
 
 static inline void top_k_bound(__global const cls_slot *slot, stage_bound *b)

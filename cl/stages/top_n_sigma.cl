@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* top-n-sigma: what lies at most n standard deviations of the logits under their
- * maximum. */
+/* top-n-sigma: keeps the tokens at most n standard deviations of the logits below their maximum. */
 #include "row/stage.cl"
 
-/* Both return at once where all logits are equal: nothing is cut. */
+/* Both functions return at once if all logits are equal: nothing is cut then. */
 static inline void top_n_sigma_list(list_stage *w)
 {
     const u32 kept = w->c->kept;

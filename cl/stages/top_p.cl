@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* top-p: the smallest set of most likely tokens whose mass reaches a share. */
+/* top-p: keeps the smallest set of most likely tokens whose mass reaches a share of the whole. */
 #include "row/stage.cl"
 
-/* The share now, which a decay may have lowered. */
+/* The slot's top-p, which decay may have lowered. */
 static inline u32 row_top_p(__global const cls_slot *slot)
 {
 #if CHAIN == 2
@@ -12,10 +12,10 @@ static inline u32 row_top_p(__global const cls_slot *slot)
     return slot->top_p;
 }
 
-/* A bound for top-p from the maxima alone: the highest key such that the
- * largest logits of the max tiles at or above it carry the target already;
- * CLS_KEY_NONE if no prefix of them does. In floats: a guess, whose list is
- * checked by exact masses. `work` takes MAX_TILES floats. */
+/* A bound for top-p from the maxima alone: the highest key such that the largest logits of the max
+ * tiles that reach it have the target mass already; CLS_KEY_NONE if all of them together do not. It
+ * is computed in floats, because the list made with it is checked with exact masses. `work` has
+ * room for MAX_TILES floats. */
 ONE_COPY i32 maxima_bound(__global const i32 *row_key, u32 n, f32 row_max, f32 scale, u64 target,
                           __global f32 *work, __local u64 *scratch)
 {
@@ -58,7 +58,7 @@ static inline void top_p_list(list_stage *w)
     w->out->total = w->mass;
     w->out->target = top_p_target(w->mass, row_top_p(w->slot));
     const u32 count = list_reach(w->list, c->kept, u64_from(0), w->out->target);
-    if (count <= c->kept || c->complete) /* else it goes on beyond the list */
+    if (count <= c->kept || c->complete) /* otherwise the set reaches beyond the list */
         keep_ranks(w, count, 1);
 }
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* typical p: keep the tokens whose information is nearest to the entropy. */
+/* typical p: keeps the tokens whose information is nearest to the entropy. */
 #include "row/stage.cl"
 
-/* The ranks that typical p keeps: head to tail - 1, but not hole to hole_end - 1. */
+/* The ranks that typical p keeps: first to end - 1, except gap to gap_end - 1. */
 typedef struct typical_ranks {
     u32 first, end, gap, gap_end;
 } typical_ranks;
 
-/* Takes the ranks nearest to the mean depth, from both sides. Of a key on the head
- * side the lower ids are taken first, so that ranks between them and the rest may
- * stay out. */
+/* Takes ranks by their distance from the mean depth, from both sides. Above the mean, tokens of
+ * equal keys are taken in ascending order of ids, so there may be a gap between them and the ranks
+ * that were taken before. */
 ONE_COPY void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ranks *t)
 {
     const shortlist *const list = w->list;
@@ -47,7 +47,7 @@ ONE_COPY void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ra
     }
 }
 
-/* On the list. One item walks. */
+/* On the list. One item takes the ranks. */
 static inline void typical_list(list_stage *w)
 {
     shortlist *const list = w->list;
@@ -90,18 +90,19 @@ static inline void typical_row(row_stage *w)
     w->target = typical_target(w->mass, w->slot->typical_p);
 }
 
-/* Typical p: how far from the mean depth the set reaches, then how far into the
- * keys at just that distance on the head side. Cuts the head, and leaves what the
- * cut below is: a key, or (returns 1) a measure that the set must reach. */
+/* Over the whole row: finds the distance from the mean depth that the set reaches, and then how
+ * many of the keys at exactly that distance above the mean it includes. Makes the upper cut, and
+ * prepares the lower one: as a key in *low, or (if it returns 1) as a measure that the set must
+ * reach. */
 ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
                          u32 mean, u64 target, __global u64 *work, kept_set *set, i32 *low,
                          __local u64 *scratch)
 {
     const f32 top = m->row_max;
-    u64 below = u64_from(0); /* what is nearer than `lo` */
+    u64 below = u64_from(0); /* the measure of what is nearer than `lo` */
     u32 distance = 0;
     i32 group = 0, group_end = 0;
-    /* Round 0: distances; round 1: keys of the head side at this distance. */
+    /* Round 0 searches distances, round 1 the keys above the mean that have the found distance. */
     for (u32 round = 0; round < 2; round++) {
         const u64 base = below;
         u32 lo = 0, hi = CLS_MAX_DEPTH;
@@ -136,9 +137,10 @@ ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, 
         }
         if (round == 0) {
             distance = lo;
-            /* Keys whose depth is just mean - distance: none if that is below 0. */
+            /* These are the keys whose depth is mean - distance; if that is negative, there are
+             * none. */
             if (distance > mean)
-                break; /* all of the head side is nearer */
+                break; /* everything above the mean is nearer */
             group = depth_q20_key(top, m->scale, mean - distance);
             group_end = mean > distance ? depth_q20_key(top, m->scale, mean - distance - 1)
                                         : key_of(top) + 1;

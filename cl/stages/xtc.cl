@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* XTC: drop what is at least as likely as a threshold, but the least likely of it. */
+/* XTC: removes the tokens that are at least as likely as a threshold, except the least likely of
+ * them. */
 #include "row/stage.cl"
 
-/* On the list. Returns 0 if the list cannot tell. */
+/* On the list. Returns 0 if the list cannot decide. */
 static inline int xtc_list(list_stage *w, int xtc_cuts)
 {
     chain_state *const c = w->c;
@@ -24,7 +25,7 @@ static inline int xtc_list(list_stage *w, int xtc_cuts)
     return 1;
 }
 
-/* Over the row: of the least likely key above the threshold, the last id stays. */
+/* Over the whole row. Of the least likely key above the threshold, the last id is kept. */
 static inline void xtc_row(row_stage *w)
 {
     __local u64 *const scratch = w->list->scratch;
