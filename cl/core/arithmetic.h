@@ -50,8 +50,8 @@ CLS_INLINE f32 clean(f32 x)
     return magnitude < 0x00800000 ? 0.0f : x;
 }
 
-/* The key of a float: an integer in the same order. The function is its own inverse on the bits. It
- * is not written (x ^ m) - m, which compilers turn into llvm.abs, which Oclgrind lacks. */
+/* Returns the key of a float: an integer in the same order. The function is its own inverse on the
+ * bits. It is not written (x ^ m) - m, which compilers turn into llvm.abs, which Oclgrind lacks. */
 CLS_INLINE i32 key_of(f32 x)
 {
     const i32 bits = CLS_AS_I32(x);
@@ -84,7 +84,7 @@ CLS_INLINE f32 settle(f32 x)
     return magnitude < 0x03800000 ? 0.0f : x;
 }
 
-/* A settled product. A product beyond all logits is recognized by its exponents, and is not
+/* Returns a settled product. A product beyond all logits is recognized by its exponents, and is not
  * computed where it could leave the range of floats. */
 CLS_INLINE f32 settled_product(f32 x, f32 factor)
 {
@@ -117,8 +117,8 @@ CLS_INLINE f32 add_bias(f32 x, f32 bias)
     return x > CLS_MASKED && bias > CLS_MASKED ? settle(x + bias) : CLS_MASKED;
 }
 
-/* How many bits a token lies below the row's maximum. Unlike the integer weights, the depth is
- * monotone in z over the whole row. All cuts by value compare it. */
+/* Returns how many bits a token lies below the row's maximum. Unlike the integer weights, the depth
+ * is monotone in z over the whole row. All cuts by value compare it. */
 CLS_INLINE f32 depth(f32 z, f32 row_max, f32 scale) { return (row_max - z) * scale; }
 
 /* ------------------------------------------------------------------- weights */
@@ -170,11 +170,12 @@ CLS_INLINE cls_split split(f32 max, f32 scale)
     return r;
 }
 
-/* The weights of N tokens, or of N vectors of tokens, relative to their tile's maximum: 2^(-depth)
- * in units of 2^(exponent - 30), from 0 to 2^30 + 128. -inf and NaN give 0. One body serves scalars
- * and vectors: F and U are the types, LAST converts to integers. All indices are constants, because
- * compilers keep indexed arrays in memory. N = 4 interleaves four chains of 20 dependent
- * operations, which keeps a CPU busy (on PoCL a pass costs 2.5 reads of the row instead of 3.5). */
+/* Computes the weights of N tokens, or of N vectors of tokens, relative to their tile's maximum:
+ * 2^(-depth) in units of 2^(exponent - 30), from 0 to 2^30 + 128. -inf and NaN give 0. One body
+ * serves scalars and vectors: F and U are the types, LAST converts to integers. All indices are
+ * constants, because compilers keep indexed arrays in memory. N = 4 interleaves four chains of 20
+ * dependent operations, which keeps a CPU busy (on PoCL a pass costs 2.5 reads of the row instead
+ * of 3.5). */
 #define CLS_W_DIFFERENCE(i) q[i] = z[i] - tile_max;
 #define CLS_W_SCALE(i) q[i] = q[i] * scale;
 #define CLS_W_FRACTION(i) q[i] = q[i] + fraction;
@@ -247,8 +248,8 @@ CLS_INLINE u32 weight(f32 z, f32 tile_max, f32 scale, f32 fraction)
     return w;
 }
 
-/* How many bits a tile's unit lies below the row's: E - E_t, at most 63, where all weight is lost.
- * The comparison of floats gives the right answer where the exponents of huge logits were
+/* Returns how many bits a tile's unit lies below the row's: E - E_t, at most 63, where all weight
+ * is lost. The comparison of floats gives the right answer where the exponents of huge logits were
  * clamped. */
 CLS_INLINE u32 shift_of(f32 row_max, f32 tile_max, f32 scale, i32 row_exponent, i32 tile_exponent)
 {
@@ -280,7 +281,7 @@ CLS_INLINE cls_unit unit_of(f32 tile_max, f32 row_max, i32 row_exponent, f32 sca
 
 /* ------------------------------------------------------------ cuts and draws */
 
-/* The mass that top-p must reach: ceil(mass * p / 2^32). */
+/* Returns the mass that top-p must reach: ceil(mass * p / 2^32). */
 CLS_INLINE u64 top_p_target(u64 mass, u32 p)
 {
     const u64 low = u64_add(u64_mul32(u64_lo(mass), p), u64_from(0xffffffffu));
@@ -315,8 +316,8 @@ CLS_INLINE u32 depth_q20(f32 z, f32 top, f32 scale)
 CLS_DEFINE_DEPTH_KEY(depth_key, f32, depth)
 CLS_DEFINE_DEPTH_KEY(depth_q20_key, u32, depth_q20)
 
-/* The position of the highest bit of x > 0. Devices use clz() and no loop: Mirostat 1 takes 198
- * logarithms a row, and llvmpipe allows 65,535 loop trips in all. */
+/* Returns the position of the highest bit of x > 0. Devices use clz() and no loop: Mirostat 1 takes
+ * 198 logarithms a row, and llvmpipe allows 65,535 loop iterations in all. */
 CLS_INLINE u32 top_bit(u32 x)
 {
 #ifdef __OPENCL_C_VERSION__
@@ -329,7 +330,7 @@ CLS_INLINE u32 top_bit(u32 x)
 #endif
 }
 
-/* log2(x) for x > 0, in units of 2^-24; the error is in (-1.02, 0] units. */
+/* Returns log2(x) for x > 0, in units of 2^-24; the error is in (-1.02, 0] units. */
 CLS_INLINE i32 log2_q24(u64 x)
 {
     const i32 whole = u64_hi(x) != 0 ? 32 + (i32)top_bit(u64_hi(x)) : (i32)top_bit(u64_lo(x));
@@ -348,8 +349,8 @@ CLS_INLINE i32 log2_q24(u64 x)
     return (whole << 24) + r;
 }
 
-/* log2 of a set's mass relative to the weight of its largest token, in units of 2^-20. A token's
- * surprisal in bits is this plus its depth. */
+/* Returns log2 of a set's mass relative to the weight of its largest token, in units of 2^-20. A
+ * token's surprisal in bits is this plus its depth. */
 CLS_INLINE u32 mass_q20(u64 mass, f32 top, f32 scale)
 {
     const i32 fraction = (i32)(split(top, scale).fraction * 16777216.0f);
@@ -357,7 +358,7 @@ CLS_INLINE u32 mass_q20(u64 mass, f32 top, f32 scale)
     return relative > 0 ? (u32)relative >> 4 : 0u;
 }
 
-/* 2^-bits in units of 2^-30; `bits` is in units of 2^-20. */
+/* Returns 2^-bits in units of 2^-30; `bits` is in units of 2^-20. */
 CLS_INLINE u32 exp2_q30(u64 bits)
 {
     if (!u64_less(bits, u64_from(CLS_MAX_DEPTH)))
@@ -365,8 +366,8 @@ CLS_INLINE u32 exp2_q30(u64 bits)
     return weight(-((f32)u64_lo(bits) * 0x1p-20f), 0.0f, 1.0f, 0.0f);
 }
 
-/* The natural logarithm of a token's probability, from the mass of its set. Depth and log2 of the
- * mass, both relative to the maximum, are the same on every device. */
+/* Returns the natural logarithm of a token's probability, from the mass of its set. Depth and log2
+ * of the mass, both relative to the maximum, are the same on every device. */
 CLS_INLINE f32 logprob_of(f32 z, f32 row_max, f32 scale, u64 mass)
 {
     const i32 fraction = (i32)(split(row_max, scale).fraction * 16777216.0f);

@@ -62,8 +62,7 @@
 #define SG_XOR(x, mask, scratch) \
     qcom_sub_group_shuffle_xor((uint)(x), (uint)(mask), \
                                CLK_SUB_GROUP_SHUFFLE_WIDTH_WAVE_SIZE_QCOM, (uint)(x))
-#elif SUBGROUPS == \
-    4 /* AMD's compiler, in any OpenCL C; its sub-group functions require OpenCL C 2.0 */
+#elif SUBGROUPS == 4           /* AMD's compiler; its sub-group functions require OpenCL C 2.0 */
 #ifdef __AMDGCN_WAVEFRONT_SIZE /* newer compilers have the builtin function instead */
 #define SG_SIZE ((uint)__AMDGCN_WAVEFRONT_SIZE)
 #else
@@ -174,8 +173,9 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
             x = OP(x, s[i]); \
         return x; \
     }
-/* The sum over the items before this one; *total is the sum over all. Each round joins neighbouring
- * blocks of `mask` lanes: the lanes of the upper block add the sum of the lower one. */
+/* Returns the sum over the items before this one; *total gets the sum over all. Each round joins
+ * neighbouring blocks of `mask` lanes: the lanes of the upper block add the sum of the lower
+ * one. */
 #define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO) \
     static inline T NAME(T x, __local u64 *scratch, T *total) \
     { \

@@ -19,11 +19,11 @@ CLS_INLINE int u64_less(u64 a, u64 b) { return a < b; }
 CLS_INLINE int u64_is_zero(u64 a) { return a == 0; }
 CLS_INLINE u64 u64_shl(u64 a, u32 n) { return a << n; }
 CLS_INLINE u64 u64_shr(u64 a, u32 n) { return a >> n; }
-/* The low half of a product, and a quotient. */
+/* u64_mul() returns the low half of the product, u64_div() the quotient. */
 CLS_INLINE u64 u64_mul(u64 a, u64 b) { return a * b; }
 CLS_INLINE u64 u64_div(u64 a, u64 b) { return a / b; }
-/* The full product of two 32-bit integers. It does not use mul_hi(uint), which PoCL emulates 4 to
- * 14 times more slowly. */
+/* Returns the full product of two 32-bit integers. It does not use mul_hi(uint), which PoCL
+ * emulates 4 to 14 times more slowly. */
 CLS_INLINE u64 u64_mul32(u32 a, u32 b) { return (u64)a * (u64)b; }
 #else /* x is the low half and y the high one, as in the memory of a little-endian device */
 
@@ -90,7 +90,7 @@ CLS_INLINE u64 u64_div(u64 a, u64 b)
 
 #endif
 
-/* floor(a * b / 2^64). */
+/* Returns floor(a * b / 2^64). */
 CLS_INLINE u64 u64_mul_hi(u64 a, u64 b)
 {
     const u64 ll = u64_mul32(u64_lo(a), u64_lo(b));
@@ -115,7 +115,7 @@ CLS_INLINE size_t wide_offset(cls_wide offset, cls_wide stride, u32 row)
 {
     return row_offset(u64_of(offset), u64_of(stride), row);
 }
-/* A float for estimates and outputs; no decision depends on it. */
+/* Returns a float for estimates and outputs; no decision depends on it. */
 CLS_INLINE f32 u64_to_f32(u64 a) { return (f32)u64_hi(a) * 4294967296.0f + (f32)u64_lo(a); }
 
 #endif

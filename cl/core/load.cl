@@ -35,7 +35,7 @@ typedef ushort logit; /* bfloat16: the upper half of a float32 */
 #define LOAD_V(p, i) AS_FV(CAT(convert_uint, VEC)(VLOAD((p) + (i))) << 16)
 #endif
 
-/* The status bits of a logit, from its bits in memory. */
+/* Returns the status bits of a logit, from its bits in memory. */
 static inline u32 bits_status(i32 bits)
 {
     return (bits & 0x7fffffff) > 0x7f800000 ? CLS_STATUS_NAN

@@ -36,7 +36,7 @@ CLS_INLINE void philox4x32(u32 c[4], u32 k0, u32 k1)
     }
 }
 
-/* 64 random bits for a purpose: number `draw` at a position. */
+/* Returns 64 random bits for a purpose: number `draw` at a position. */
 CLS_INLINE u64 philox_bits(u32 purpose, const u32 *seed, const u32 *stream, u32 position, u32 draw)
 {
     u32 c[4];
@@ -48,9 +48,9 @@ CLS_INLINE u64 philox_bits(u32 purpose, const u32 *seed, const u32 *stream, u32 
     return u64_make(c[1], c[0]);
 }
 
-/* One word of the self-test: random logits, scales and sums through all of the arithmetic, and, if
- * the device has them, the special values of floats. The host and the device must agree on every
- * word. */
+/* Returns one word of the self-test: random logits, scales and sums through all of the arithmetic,
+ * and, if the device has them, the special values of floats. The host and the device must agree on
+ * every word. */
 CLS_INLINE u32 self_test_word(u32 i, u32 ends)
 {
     u32 c[4];

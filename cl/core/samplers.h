@@ -13,12 +13,12 @@
 
 /* ------------------------------------------------------------ entropy, typical p */
 
-/* A token's term of the sum behind the mean depth. */
+/* Returns a token's term of the sum behind the mean depth. */
 CLS_INLINE u64 depth_term(u64 mass, u32 depth)
 {
     return u64_shr(u64_mul(mass, u64_from(depth)), 24);
 }
-/* The mean depth in bits, weighted by mass. */
+/* Returns the mean depth in bits, weighted by mass. */
 CLS_INLINE u32 mean_depth_q20(u64 terms, u64 mass)
 {
     return u64_lo(u64_div(u64_shl(terms, 5), u64_shr(mass, 19)));
@@ -49,7 +49,7 @@ CLS_INLINE f32 scale_of(f32 t)
                                      (i32)(u64_lo(u64_shr(quotient, drop)) & 0x007fffffu));
 }
 
-/* The temperature for n tokens of an entropy: low + span * (entropy / log2 n)^exponent. */
+/* Returns the temperature for n tokens of an entropy: low + span * (entropy / log2 n)^exponent. */
 CLS_INLINE f32 dynamic_temperature(u32 entropy, u32 n, f32 low, f32 span, u32 exponent_q16)
 {
     const i32 most = log2_q24(u64_from(n)) >> 4;
@@ -69,7 +69,7 @@ CLS_INLINE f32 dynamic_temperature(u32 entropy, u32 n, f32 low, f32 span, u32 ex
 
 /* ------------------------------------------------------------ top-n-sigma */
 
-/* A power of two that scales the row's range to below 2^20; range > 0. */
+/* Returns a power of two that scales the row's range to below 2^20; range > 0. */
 CLS_INLINE f32 sigma_grid(f32 range)
 {
     i32 k = 19 - ((CLS_AS_I32(range) >> 23) - 127);
@@ -89,7 +89,7 @@ CLS_INLINE u32 square_root(u64 x)
             r |= bit;
     return r;
 }
-/* The greatest depth, on the grid, that n standard deviations of the population allow. */
+/* Returns the greatest depth, on the grid, that n standard deviations of the population allow. */
 CLS_INLINE f32 sigma_limit(u32 n, u64 sum, u64 squares, f32 sigmas)
 {
     const u64 count = u64_from(n), mean = u64_div(sum, count),
@@ -107,13 +107,13 @@ CLS_INLINE f32 sigma_limit(u32 n, u64 sum, u64 squares, f32 sigmas)
 
 /* ------------------------------------------------------------ p-less */
 
-/* A token's term of the sum of squares, from its weight in tile units. */
+/* Returns a token's term of the sum of squares, from its weight in tile units. */
 CLS_INLINE u64 square_term(u32 weight, u32 shift)
 {
     return shift > 31 ? u64_from(0) : u64_shr(u64_mul32(weight >> 9, weight >> 9), 2 * shift);
 }
-/* The greatest depth at which the probability is not below the sum of squares less 2^-17 of it.
- * This margin is larger than the error of the logarithms. */
+/* Returns the greatest depth at which the probability is not below the sum of squares less 2^-17 of
+ * it. This margin is larger than the error of the logarithms. */
 CLS_INLINE u32 p_less_depth(u64 mass, u64 squares, f32 top, f32 scale)
 {
     const i32 wanted = 2 * (log2_q24(mass) >> 4) - (log2_q24(squares) >> 4) - (44 << 20) -
@@ -158,9 +158,9 @@ CLS_INLINE u32 mirostat_count(u64 terms, u64 squares, i32 mu, u32 vocab)
     return k < 1 ? 1u : k < vocab ? k : vocab;
 }
 
-/* Whether nothing is cut from a row: no truncation is on, or the only one is Mirostat 2 and its mu
- * is above the depth of every weight. It gets there where the entropy of rows stays below tau.
- * `stages` is the first word of the chain. */
+/* Returns whether nothing is cut from a row: no truncation is on, or the only one is Mirostat 2 and
+ * its mu is above the depth of every weight. It gets there where the entropy of rows stays below
+ * tau. `stages` is the first word of the chain. */
 CLS_INLINE int chain_is_untruncated(u32 flags, u32 stages, i32 mu)
 {
     const u32 second = stages >> 8 & 255u, last = second != 0 ? second : stages & 255u;
@@ -173,7 +173,7 @@ CLS_INLINE int row_is_untruncated(const cls_slot *slot)
     return chain_is_untruncated(slot->flags, slot->chain[0], slot->adaptive.mu);
 }
 
-/* mu after a token of a given surprise, for both versions of Mirostat. */
+/* Returns mu after a token of a given surprise, for both versions of Mirostat. */
 CLS_INLINE i32 mirostat_next(i32 mu, u32 surprise, u32 tau, u32 eta_q24)
 {
     const u32 error = surprise > tau ? surprise - tau : tau - surprise;
@@ -185,21 +185,21 @@ CLS_INLINE i32 mirostat_next(i32 mu, u32 surprise, u32 tau, u32 eta_q24)
 
 /* ------------------------------------------------------------ adaptive p */
 
-/* A token's probability, Q30. */
+/* Returns a token's probability, Q30. */
 CLS_INLINE u32 probability_q30(u64 token, u64 mass)
 {
     return u64_lo(u64_div(u64_shl(token, 20), u64_shr(mass, 10)));
 }
 
-/* The probability that adaptive p aims at: 2 * target - average, within [0, 1], Q30. */
+/* Returns the probability that adaptive p aims at: 2 * target - average, within [0, 1], Q30. */
 CLS_INLINE u32 adaptive_aim(u32 target, u32 sum, u32 weight)
 {
     const u32 average = u64_lo(u64_div(u64_shl(u64_from(sum), 30), u64_from(weight)));
     const u32 twice = 2 * target;
     return twice <= average ? 0u : twice - average < 1u << 30 ? twice - average : 1u << 30;
 }
-/* The depth that adaptive p gives to a probability, in bits, Q20: 10 log2(e) d^2 / (1 + d) with d =
- * |q - aim| / 0.3. It is at most 37. */
+/* Returns the depth that adaptive p gives to a probability, in bits, Q20: 10 log2(e) d^2 / (1 + d)
+ * with d = |q - aim| / 0.3. It is at most 37. */
 CLS_INLINE u32 adaptive_depth(u32 q, u32 aim)
 {
     const u32 off = q > aim ? q - aim : aim - q;
@@ -207,7 +207,7 @@ CLS_INLINE u32 adaptive_depth(u32 q, u32 aim)
     const u64 ratio = u64_div(u64_mul(d, d), u64_add(d, u64_from(1u << 24)));
     return u64_lo(u64_shr(u64_mul(ratio, u64_from(945484u)), 20));
 }
-/* The weight that adaptive p gives to a token. `least` is the least depth in the set. */
+/* Returns the weight that adaptive p gives to a token. `least` is the least depth in the set. */
 CLS_INLINE u32 adaptive_weight(u32 q, u32 aim, u32 least)
 {
     return exp2_q30(u64_from(adaptive_depth(q, aim) - least));
@@ -215,7 +215,7 @@ CLS_INLINE u32 adaptive_weight(u32 q, u32 aim, u32 least)
 
 /* ------------------------------------------------------------ adaptive state */
 
-/* The adaptive state before a request's first token. */
+/* Returns the adaptive state before a request's first token. */
 CLS_INLINE cls_adaptive_state adaptive_begin(const cls_slot *slot)
 {
     cls_adaptive_state m;
@@ -236,7 +236,7 @@ CLS_INLINE void adaptive_p_accept(cls_adaptive_state *m, u32 q, u32 decay)
     m->sum = (q >> 6) + u64_hi(u64_mul32(m->sum, decay));
     m->weight = (1u << 24) + u64_hi(u64_mul32(m->weight, decay));
 }
-/* top-p after the next token, by TensorRT-LLM's decay. */
+/* Returns top-p after the next token, by TensorRT-LLM's decay. */
 CLS_INLINE u32 top_p_decayed(u32 top_p, u32 decay, u32 least)
 {
     top_p = u64_hi(u64_mul32(top_p, decay));

@@ -88,7 +88,7 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 #define CLS_SLOT_GREEDY 2u
 #define CLS_SLOT_UNTRUNCATED 4u /* no truncation is on */
 #define CLS_SLOT_TOTAL 8u   /* the row's mass before any truncation is needed, at `total_scale` */
-#define CLS_SLOT_SEARCH 16u /* the set may not fit the shortlist: search the row */
+#define CLS_SLOT_SEARCH 16u /* the set may not fit the shortlist */
 
 #define CLS_SLOT_PENALIZED 32u  /* penalties or biases change the logits of adjusted tokens */
 #define CLS_SLOT_RAISES 64u     /* beside CLS_SLOT_PENALIZED: these may raise a logit */
@@ -188,13 +188,13 @@ typedef struct cls_slot {
 #define CLS_ADAPTIVE_WORDS 4 /* of a cls_adaptive_state */
 #define CLS_MAX_COUNT 65535u
 
-/* The words of a bitmap. It has a bit for each token of whole tiles, so that a kernel can always
- * read a whole tile of it. */
+/* Returns the number of words of a bitmap. It has a bit for each token of whole tiles, so that a
+ * kernel can always read a whole tile of it. */
 CLS_INLINE u32 state_bitmap(u32 vocab)
 {
     return (vocab + CLS_TILE - 1) / CLS_TILE * (CLS_TILE / 32);
 }
-/* The offset of each part, and the size of the region. */
+/* These functions return the offset of each part, and the size of the region. */
 CLS_INLINE u32 state_adjusted(void) { return 0; }
 CLS_INLINE u32 state_in_context(u32 vocab, u32 layout)
 {

@@ -30,7 +30,7 @@
 #define CHAIN 2
 #endif
 
-/* Stands before a loop of few turns, or one whose turns depend on each other. Unrolled or
+/* Stands before a loop of few iterations, or one whose iterations depend on each other. Unrolled or
  * vectorized, it would be many times the code, would take more registers and would hardly be
  * faster. */
 #ifdef __clang__
@@ -113,7 +113,7 @@ DEFINE_FOLD(fold_or, int, EITHER)
 #define COUNT(v) ((u32)-ISUM(v))
 #define ANY(v) (CAT(fold_or, VEC)(v) < 0)
 
-/* The true lanes of a comparison as bits. */
+/* Returns the true lanes of a comparison as bits. */
 static inline u32 lane_bits(IV v) { return (u32)CAT(fold_or, VEC)(v & ((IV)(1) << LANES)); }
 
 #define LANES_16 (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)

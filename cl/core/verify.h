@@ -21,13 +21,13 @@
 #define CLS_DRAFT_LOGITS 2
 #endif
 
-/* floor(a * b / c) of Q63 numbers; 2^63 if that is 2^63 or more, or if c is 0. */
+/* Returns floor(a * b / c) of Q63 numbers; 2^63 if that is 2^63 or more, or if c is 0. */
 CLS_INLINE u64 ratio_q63(u64 a, u64 b, u64 c)
 {
     const u64 low = u64_mul(a, b);
     u64 rest = u64_mul_hi(a, b), quotient = u64_from(0);
     if (!u64_less(u64_shl(rest, 1),
-                  c)) /* rest < 2^62, so a * b / c is 2^63 or more if and only if 2 * rest >= c */
+                  c)) /* a * b / c >= 2^63; rest < 2^62, so the shift loses nothing */
         return CLS_ONE_Q63;
     for (u32 i = 0; i < 64; i++) {
         /* Only the needed bit of `low` is taken. Shifting both words together would be llvm.fshl,
@@ -75,7 +75,7 @@ CLS_INLINE u64 fraction_q63(const cls_reciprocal *s, u64 mass)
     return u64_mul_hi(u64_shl(mass, s->shift), s->reciprocal);
 }
 
-/* A float probability, given by its bits, as an integer. Only bits below 2^-63 are lost. */
+/* Returns a float probability, given by its bits, as an integer. Only bits below 2^-63 are lost. */
 CLS_INLINE u64 probability_q63(u32 bits)
 {
     const u32 exponent = bits >> 23; /* includes the sign */
@@ -88,8 +88,8 @@ CLS_INLINE u64 probability_q63(u32 bits)
     return exponent >= 87 ? u64_shl(digits, exponent - 87) : u64_shr(digits, 87 - exponent);
 }
 
-/* The residual of a token: what is left of its target probability, times `prefix_prob` (2^63 is
- * one), when its draft probability is subtracted; at least 0. */
+/* Returns the residual of a token: what is left of its target probability, times `prefix_prob`
+ * (2^63 is one), when its draft probability is subtracted; at least 0. */
 CLS_INLINE u64 residual_q63(u64 p, u64 q, u64 prefix_prob)
 {
     const u64 part = u64_shl(u64_mul_hi(p, prefix_prob), 1), rest = u64_sub(part, q);
@@ -98,7 +98,8 @@ CLS_INLINE u64 residual_q63(u64 p, u64 q, u64 prefix_prob)
                     u64_lo(rest) & keep); /* not by ?:, for which Oclgrind lacks llvm.usub.sat */
 }
 
-/* Whether a random number accepts a draft of target probability p and draft probability q. */
+/* Returns whether a random number accepts a draft of target probability p and draft probability
+ * q. */
 CLS_INLINE int accepts(u64 bits, u64 p, u64 q) { return u64_less(u64_mul_hi(bits, q), p); }
 
 #endif

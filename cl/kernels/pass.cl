@@ -48,16 +48,16 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
     __local u32 unit_shift[32];
 #endif
     const u32 row = get_group_id(1);
-    const u32 todo = rows[row].state;
-    const int idle = todo == CLS_ROW_DONE || todo == CLS_ROW_SEARCH_ALL;
+    const u32 search_state = rows[row].state;
+    const int idle = search_state == CLS_ROW_DONE || search_state == CLS_ROW_SEARCH_ALL;
     const row_logits r = ROW_VIEW(row, idle ? -1 : ROW_SLOT(row));
     const u32 first = get_group_id(0) * tiles_per_group;
     const u32 last = idle ? first : min(first + tiles_per_group, TILES);
-    const measure m =
-        measure_of(todo == CLS_ROW_SEARCH_COUNT, float_of_key(rows[row].max_key), rows[row].scale);
+    const measure m = measure_of(search_state == CLS_ROW_SEARCH_COUNT,
+                                 float_of_key(rows[row].max_key), rows[row].scale);
     /* If the cut is at a known key and not at an estimated one, all four pivots are that key. */
-    const int known =
-        todo == CLS_ROW_SEARCH_MASS && rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
+    const int known = search_state == CLS_ROW_SEARCH_MASS &&
+                      rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
     __global u64 *const out = pass + (size_t)row * TILES * CLS_PIVOTS;
     f32 bound[CLS_PIVOTS];
     for (u32 p = 0; p < CLS_PIVOTS; p++)

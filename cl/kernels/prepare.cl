@@ -26,9 +26,9 @@ static inline void copy_text(const history_effects *p, const slot_state *s, u32 
     copy_ids(p->text + before_wrap, s->ring, n - before_wrap);
 }
 
-/* The length of the repetition that ends at position j: how many tokens up to j equal those up to
- * the end, n - 1. The first `known` are equal; the result is at most `most`, which is at most j +
- * 1. */
+/* Returns the length of the repetition that ends at position j: how many tokens up to j equal those
+ * up to the end, n - 1. The first `known` are equal; the result is at most `most`, which is at most
+ * j + 1. */
 static inline u32 repeat_length(const history_effects *p, u32 n, u32 j, u32 known, u32 most)
 {
     u32 z = known;
@@ -45,7 +45,8 @@ static inline u32 repeat_length(const history_effects *p, u32 n, u32 j, u32 know
 
 /* ------------------------------------------------------------------------ DRY */
 
-/* The index of the first breaker that begins with an id; breakers are sorted by first id. */
+/* Returns the index of the first breaker that begins with an id; breakers are sorted by first
+ * id. */
 static inline u32 first_breaker(const cls_slot *slot, __global const u32 *lists, u32 id)
 {
     u32 lo = 0, hi = slot->n_breakers;
@@ -59,8 +60,8 @@ static inline u32 first_breaker(const cls_slot *slot, __global const u32 *lists,
     return lo;
 }
 
-/* The length of the breaker that begins `back` tokens before the last; 0 if there is none. Of
- * breakers with the same first id the longest comes first. */
+/* Returns the length of the breaker that begins `back` tokens before the last; 0 if there is none.
+ * Of breakers with the same first id the longest comes first. */
 static inline u32 breaker_at(const history_effects *p, const cls_slot *slot,
                              __global const u32 *lists, u32 n, u32 back)
 {
@@ -83,8 +84,8 @@ static inline u32 breaker_at(const history_effects *p, const cls_slot *slot,
     return bit_of(lists + slot->dry_single_ids, id);
 }
 
-/* The greatest length of a repetition of the latest n tokens: `most`, or less if a breaker is
- * nearer. */
+/* Returns the greatest length of a repetition of the latest n tokens: `most`, or less if a breaker
+ * is nearer. */
 static inline u32 length_to_breaker(const history_effects *p, const cls_slot *slot,
                                     __global const u32 *lists, u32 text, u32 n, u32 most,
                                     __local u64 *scratch)
@@ -137,7 +138,7 @@ static inline repeat_search repeat_search_of(const history_effects *p, const cls
     return h;
 }
 
-/* The code for the token after position j, where a repetition of length z ends. */
+/* Returns the code for the token after position j, where a repetition of length z ends. */
 static inline u32 hit_code(const history_effects *p, const repeat_search *h, u32 j, u32 z)
 {
     if (z >= h->ngram)
@@ -150,7 +151,7 @@ static inline u32 hit_code(const history_effects *p, const repeat_search *h, u32
                : length - h->allowed + 1;
 }
 
-/* The greatest length up to position j that makes a difference. */
+/* Returns the greatest length up to position j that makes a difference. */
 static inline u32 longest_at(const repeat_search *h, u32 j)
 {
     return min(j + 1, h->ngram <= h->n ? max(h->limit, h->ngram) : h->limit);
@@ -248,7 +249,8 @@ static inline void search_repetitions(const history_effects *p, const repeat_sea
 
 /* ----------------------------------------------------------------------- bans */
 
-/* Whether the output, followed by the path's first `drafts` tokens, ends with the given ids. */
+/* Returns whether the output, followed by the path's first `drafts` tokens, ends with the given
+ * ids. */
 static inline int output_ends(const history_effects *p, const cls_slot *slot, const slot_state *s,
                               u32 drafts, __global const u32 *ids, u32 n)
 {
@@ -265,12 +267,12 @@ static inline int output_ends(const history_effects *p, const cls_slot *slot, co
     return same == n;
 }
 
-/* The words of a bad word: the number of its ids, then the ids. */
+/* Returns the words of a bad word: the number of its ids, then the ids. */
 static inline __global const u32 *bad_word(const cls_slot *slot, __global const u32 *lists, u32 i)
 {
     return lists + (slot->lists + lists[slot->bad_words + i]);
 }
-/* The index of the first bad word whose last id but one is at least a given id. */
+/* Returns the index of the first bad word whose last id but one is at least a given id. */
 static inline u32 first_bad_word(const cls_slot *slot, __global const u32 *lists, u32 id)
 {
     u32 lo = 0, hi = slot->n_bad_words;

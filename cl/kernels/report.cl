@@ -4,7 +4,7 @@
 #include "row/distribution.cl"
 #include "row/ranks.cl"
 
-/* The mass of the raw row, from the masses of its tiles. */
+/* Returns the mass of the raw row, from the masses of its tiles. */
 static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles,
                                f32 max, __local u64 *scratch)
 {
@@ -18,7 +18,7 @@ static inline u64 report_total(__global const i32 *row_key, __global const u64 *
     return wg_mass(total, scratch);
 }
 
-/* A key that all tokens of the set reach. */
+/* Returns a key that all tokens of the set reach. */
 static inline i32 report_lowest(const report *t)
 {
     return t->set.key > CLS_KEY_NONE ? t->set.key : CLS_KEY_NONE + 1;
@@ -43,7 +43,7 @@ static inline void report_first(const report *t, __global const i32 *row_key, u3
     }
 }
 
-/* How many tokens of the set reach a key. */
+/* Returns how many tokens of the set reach a key. */
 static inline u32 report_count(const report *t, __global const i32 *row_key, u32 n, i32 key,
                                shortlist *list)
 {
@@ -86,8 +86,8 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
 #define REPORT_TOP 2
 #define REPORT_GIVEN 3
 
-/* A token's logit if it is in the set, else -inf, and its log-probability. `drawn`: it is the row's
- * token. */
+/* Returns a token's logit if it is in the set, else -inf, and its log-probability. `drawn`: it is
+ * the row's token. */
 static inline f32 report_token(const report *t, const row_logits *r, __global const i32 *row_key,
                                u32 vocab, i32 id, int no_token, int drawn, f32 *logprob)
 {
@@ -133,7 +133,7 @@ static inline void report_whole(__global const cls_args *args, const report *t,
         OUTPUT(candidate_counts, CLS_OUT_CANDIDATE_COUNTS)[row] = (i32)count;
 }
 
-/* The rank of a key in the list. */
+/* Returns the rank of a key in the list. */
 static inline u32 listed_rank(const shortlist *list, i32 key)
 {
     IV count = (IV)(0);

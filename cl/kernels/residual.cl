@@ -22,8 +22,8 @@ ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratc
     u32 at = row;
     i32 draft = -1;
     /* Finds the request's first row. The bound does not depend on the data: lanes of llvmpipe
-     * without a work-item run as long as data decides, and all loops of a kernel share 65,535 turns
-     * there. The next loop then ends after one turn. */
+     * without a work-item run as long as data decides, and all loops of a kernel share 65,535
+     * iterations there. The next loop then ends after one iteration. */
     for (u32 left = row; left > 0 && nodes[at] >= 0; left--)
         at--;
     for (; wanted && at <= row; at++) {

@@ -10,9 +10,9 @@
 #define CHANGES 1
 #endif
 
-/* A single item makes at most 32,768 turns in each loop and fewer than 65,535 in all of a call's
- * loops (see the rules in HACKING.md), even with 1,048,576 tokens that all have a bias. So words of
- * bitmaps and of lists are processed as vectors. */
+/* A single item makes at most 32,768 iterations in each loop and fewer than 65,535 in all of a
+ * call's loops (see the rules in HACKING.md), even with 1,048,576 tokens that all have a bias. So
+ * words of bitmaps and of lists are processed as vectors. */
 /* clang-format off */
 #define EACH_16(STEP) \
     STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) \
@@ -114,7 +114,7 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
 #endif
 
 #if CHANGES
-/* The tokens of a word that count, a bit each. */
+/* Returns the tokens of a word that count, a bit each. */
 static inline u32 counted_word(const slot_state *s, u32 w)
 {
     if (s->keep == CLS_KEEPS_BITS)

@@ -41,8 +41,8 @@ static inline f32 fold_maxima(const FV *m, __global i32 *key)
 #endif
 }
 
-/* A tile's status bits. `sum` is the sum of its logits. It is NaN if one of them is NaN, if +inf
- * met -inf, or if the sum overflowed; only then the tile is read again to find out. */
+/* Returns a tile's status bits. `sum` is the sum of its logits. It is NaN if one of them is NaN, if
+ * +inf met -inf, or if the sum overflowed; only then the tile is read again to find out. */
 static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 {
 #ifdef CLS_LIMITED
@@ -63,9 +63,9 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
     return flags;
 }
 
-/* The maxima of a tile's max tiles, and its status bits, for a tile that needs no checks. With
- * `masked` a packed mask is applied, which must cover the tile, and the tile's vectors are stored
- * in `kept`. */
+/* Stores the keys of the max tiles and the status bits of a tile that needs no checks; returns the
+ * tile's maximum. With `masked` a packed mask is applied, which must cover the tile, and the tile's
+ * vectors are stored in `kept`. */
 static inline f32 unchecked_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key,
                                    u32 *flags, FV *kept)
 {
@@ -96,8 +96,8 @@ static inline f32 unchecked_maxima(const row_logits *r, u32 tile, int masked, __
 
 #if BARE
 
-/* The same for the row's last tile, where it is not whole. It loads one vector after another: four
- * at a time would compile load_checked() four times. */
+/* Does the same for the row's last tile, where it is not whole. It loads one vector after another:
+ * four at a time would compile load_checked() four times. */
 static inline f32 partial_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
     FV most = (FV)(CLS_MASKED), sum = (FV)(0.0f), top = most;
@@ -125,8 +125,8 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 
 
 #else
 
-/* The same where masks, biases or adjustments may change any vector. The changed vectors are stored
- * in `kept`. */
+/* Does the same where masks, biases or adjustments may change any vector. The changed vectors are
+ * stored in `kept`. */
 static inline f32 general_maxima(const row_logits *r, u32 tile, int unchecked, __global i32 *key,
                                  u32 *flags, FV *kept)
 {
@@ -152,11 +152,11 @@ static inline f32 general_maxima(const row_logits *r, u32 tile, int unchecked, _
     return max;
 }
 
-/* The same for an unchecked tile whose adjustments can only lower logits. If a max tile's maximum
- * is at a token that is not adjusted, it stays the maximum. So the maxima are taken with and
- * without the adjusted tokens, and only max tiles where these differ are examined token by token.
- * Max tiles with a tiny negative maximum are examined, too, because settle() may raise an adjusted
- * token to 0. */
+/* Does the same for an unchecked tile whose adjustments can only lower logits. If a max tile's
+ * maximum is at a token that is not adjusted, it stays the maximum. So the maxima are taken with
+ * and without the adjusted tokens, and only max tiles where these differ are examined token by
+ * token. Max tiles with a tiny negative maximum are examined, too, because settle() may raise an
+ * adjusted token to 0. */
 static inline f32 lowered_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
     FV all[CLS_MAX_TILES_PER_TILE], unadjusted[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
@@ -295,7 +295,7 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
                          &own; /* this copy's address is not passed on, so it stays in registers */
     FV kept[BARE ? 1 : TILE_VECTORS];
     f32 next_max = 0.0f;
-    u32 next_flags = 0, is_read = 0, adjusted_tiles = 0;
+    u32 next_flags = 0, next_is_read = 0, adjusted_tiles = 0;
     /* Finds which of the tiles have adjusted tokens, a bit each (a group has at most 32 tiles). All
      * are looked up together, because the bitmaps must come from memory. */
     for (u32 t = first; t < last && r->adjustments; t++)
@@ -316,17 +316,17 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
             mass_of[t] = mass;
             continue;
         }
-        if (!is_read)
+        if (!next_is_read)
             tile_max = tile_maxima(r, t, unchecked, adjusted, key, &flags, kept, &is_kept);
-        const int both = needs_mass && tile_max > CLS_MASKED && unchecked && adjusted == 0 &&
-                         !(flags & CLS_STATUS_INF) && t + 1 < last &&
-                         tile_is_unchecked(r, t + 1, tile_mask(r, t + 1)) &&
-                         !(adjusted_tiles >> (t + 1 - first) & 1u);
-        if (both)
+        const int overlaps = needs_mass && tile_max > CLS_MASKED && unchecked && adjusted == 0 &&
+                             !(flags & CLS_STATUS_INF) && t + 1 < last &&
+                             tile_is_unchecked(r, t + 1, tile_mask(r, t + 1)) &&
+                             !(adjusted_tiles >> (t + 1 - first) & 1u);
+        if (overlaps)
             next_max = weigh_and_read(r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE,
                                       &next_flags);
-        is_read = both;
-        if (!is_read && needs_mass && tile_max > CLS_MASKED)
+        next_is_read = overlaps;
+        if (!next_is_read && needs_mass && tile_max > CLS_MASKED)
             mass = survey_mass(r, t,
                                !unchecked                                        ? TILE_CHECKED
                                : adjusted != 0 || (flags & CLS_STATUS_INF) != 0u ? TILE_UNCHECKED
@@ -414,7 +414,7 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *
     return FMAX(most);
 }
 
-/* A share's mass in its tile's unit. */
+/* Returns a share's mass in its tile's unit. */
 static inline u64 share_mass(const FV *x, f32 tile_max, f32 scale)
 {
     const f32 fraction = split(tile_max, scale).fraction;
@@ -428,7 +428,7 @@ static inline u64 share_mass(const FV *x, f32 tile_max, f32 scale)
 /* The first token of share s of the current round. */
 #define SHARE_AT(s) ((t + (s) / SHARES) * CLS_TILE + share_token((s) % SHARES))
 
-/* The maximum of a max tile, from the maxima of its shares. */
+/* Returns the maximum of a max tile, from the maxima of its shares. */
 static inline f32 max_tile_maximum(__local const f32 *share_max)
 {
     f32 raw = CLS_MASKED;
@@ -437,7 +437,7 @@ static inline f32 max_tile_maximum(__local const f32 *share_max)
     return clean(raw);
 }
 
-/* A tile's flags, from the upper word of the sum of its shares (`hi`) and its state. */
+/* Returns a tile's flags, from the upper word of the sum of its shares (`hi`) and its state. */
 static inline u32 team_flags(u32 hi, u32 state)
 {
     const u32 masked = state & STATE_MASK;
@@ -447,7 +447,7 @@ static inline u32 team_flags(u32 hi, u32 state)
            (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
 }
 
-/* The maximum of a tile, from the maxima of its max tiles. */
+/* Returns the maximum of a tile, from the maxima of its max tiles. */
 static inline f32 tile_maximum(__local const f32 *max_tile)
 {
     FV most = VLOAD(max_tile);

@@ -90,7 +90,7 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot,
     return 0;
 }
 
-/* The first token that has the maximum, in the first max tile that has it. */
+/* Returns the first token that has the maximum, in the first max tile that has it. */
 static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 n, i32 max_key,
                           __local u64 *scratch)
 {

@@ -67,7 +67,7 @@ static inline void walk_matches(__global const cls_slot *slot, __global const u3
     }
 }
 
-/* Whether typical acceptance accepts the draft that follows a row. */
+/* Returns whether typical acceptance accepts the draft that follows a row. */
 static inline int is_typical(const cls_row *out, const row_logits *r, __global const u32 *row_ids,
                              u32 flags, u32 id, u64 terms, i32 epsilon, i32 delta)
 {
@@ -100,8 +100,8 @@ static inline u64 row_sum_of(const verifier *v, u32 row)
     return sum_of(v->sums + (size_t)row * v->tiles, v->tiles, v->scratch);
 }
 
-/* Whether the draft that follows a row, *draft, can be verified. If not, the walk ends with the
- * row's own token, if it may have one. */
+/* Returns whether the draft that follows a row, *draft, can be verified. If not, the walk ends with
+ * the row's own token, if it may have one. */
 static inline int can_verify(const verifier *v, const cls_row *out, i32 *draft, walk *w)
 {
     *draft = draft_after(v->nodes, v->parents, w->row, v->n_rows);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* adjust: how every kernel reads logits. Conversion, dense bias, mask, bounds, logit biases,
+/* adjust: loads logits for every kernel. Conversion, dense bias, mask, bounds, logit biases,
  * penalties and history effects are applied on the fly; no adjusted copy exists. */
 #include "row/view.cl"
 
@@ -10,7 +10,7 @@ static inline u32 vector_bits(__global const u32 *bitmap, u32 i)
     return bitmap[i >> 5] >> (i & 31) & ALL_LANES;
 }
 
-/* The sign of lane j is bit j of the word. */
+/* Returns a vector in which the sign of lane j is bit j of the word. */
 static inline IV lane_signs(u32 word) { return (IV)((i32)word) << ((IV)(31) - LANES); }
 
 /* ------------------------------------------------------------ mask, bias, bounds */
@@ -21,8 +21,8 @@ static inline i32 dense_bits(const row_logits *r, u32 i)
     return r->dense & CLS_BIAS_F16 ? half_bits((__global const ushort *)r->bias, i)
                                    : as_int(r->bias[i]);
 }
-/* The status bits of the sum of two floats, given by their bits. A finite sum is computed by
- * halves. */
+/* Returns the status bits of the sum of two floats, given by their bits. A finite sum is computed
+ * by halves. */
 static inline u32 sum_status(i32 a, i32 b)
 {
     const u32 status = bits_status(a) | bits_status(b);
@@ -68,7 +68,7 @@ static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
 #if ROW
 static inline u32 allowed_word(const row_logits *r, u32 w) { return r->list[r->allowed + (i32)w]; }
 
-/* Whether the mask and the slot's list allow an id. */
+/* Returns whether the mask and the slot's list allow an id. */
 static inline int is_allowed(const row_logits *r, u32 i)
 {
     if ((r->masked & CLS_MASK_LIST) && !(allowed_word(r, i >> 5) >> (i & 31) & 1u))
@@ -79,8 +79,8 @@ static inline int is_allowed(const row_logits *r, u32 i)
            (i >> 5 < r->mask_width && (r->mask[i >> 5] >> (i & 31) & 1u));
 }
 
-/* VEC logits from id i, a multiple of VEC; -inf where they are masked or beyond the row. They are
- * not cleaned: NaN and +inf stay. Logit biases and penalties are not applied. */
+/* Returns VEC logits from id i, a multiple of VEC; -inf where they are masked or beyond the row.
+ * They are not cleaned: NaN and +inf stay. Logit biases and penalties are not applied. */
 static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x;
@@ -99,7 +99,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
             x = add_dense(r, i, x);
     } else {
         x = (FV)(CLS_MASKED);
-        /* The number of turns is no constant, so that compilers do not unroll the loop. */
+        /* The number of iterations is no constant, so that compilers do not unroll the loop. */
         SHORT_LOOP
         for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
             if (is_allowed(r, i + j))
@@ -119,13 +119,14 @@ static inline FV load_checked(const row_logits *r, u32 i)
 
 #else
 static inline int is_allowed(const row_logits *r, u32 i) { return 1; }
-/* The same without masks and biases: only the end of the row is checked. */
+/* Does the same without masks and biases: only the end of the row is checked. */
 static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x = (FV)(CLS_MASKED);
     if (i + VEC <= r->vocab)
         return LOAD_V(r->x, i);
-    /* There are less than VEC turns. If compilers knew the bound, they would unroll the loop. */
+    /* There are fewer than VEC iterations. If compilers knew the bound, they would unroll the
+     * loop. */
     SHORT_LOOP
     for (u32 j = i; j < r->vocab; j++)
         x = LANES == (IV)((i32)(j - i)) ? (FV)(LOAD(r->x, j)) : x;
@@ -133,7 +134,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
 }
 #endif
 
-/* The status bits of a vector that load_checked() returned. */
+/* Returns the status bits of a vector that load_checked() returned. */
 static inline u32 vector_status(const row_logits *r, u32 i, FV x)
 {
 #ifdef CLS_LIMITED
@@ -163,7 +164,8 @@ static inline FV settle_v(FV x)
     return magnitude < 0x03800000 ? (FV)(0.0f) : y;
 }
 
-/* The tokens of word w that the slot may adjust; and those of the vector at i, a bit each. */
+/* adjusted_word() returns the tokens of word w that the slot may adjust, adjusted_lanes() those of
+ * the vector at i, a bit each. */
 static inline u32 adjusted_word(const row_logits *r, u32 w)
 {
     const u32 adjusted = r->adjusted[0][w] | r->adjusted[1][w];
@@ -202,7 +204,7 @@ ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
         x = apply_effects(&r->effects, i, x);
     return x;
 }
-/* The same where the bias may be in the row form. */
+/* Does the same where the bias may be in the row form. */
 static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
 {
     if ((r->adjustments & ADJUST_BIAS_ROW) && (r->list[i >> 5] >> (i & 31) & 1u))
@@ -279,7 +281,7 @@ static inline f32 truncate_one(const row_logits *r, u32 i, f32 x)
     return x;
 }
 
-/* The `least` to load with where only tokens above a bound matter: tokens below it need no
+/* Returns the `least` to load with where only tokens above a bound matter: tokens below it need no
  * adjustment, since that would only lower them. If adjustments may raise tokens, all need it;
  * settle() raises tiny negative logits to 0. */
 static inline f32 least_above(const row_logits *r, f32 bound)
@@ -288,8 +290,8 @@ static inline f32 least_above(const row_logits *r, f32 bound)
                                                                                     : bound;
 }
 
-/* The vector as the chain sees it. A token that is not above `least` may lack its adjustment, but
- * stays below `least`. `unchecked`: tile_is_unchecked() holds. */
+/* Returns the vector as the chain sees it. A token that is not above `least` may lack its
+ * adjustment, but stays below `least`. `unchecked`: tile_is_unchecked() holds. */
 static inline FV load_adjusted(const row_logits *r, u32 i, int unchecked, f32 least)
 {
 #if ROW
@@ -302,7 +304,7 @@ static inline FV load_adjusted(const row_logits *r, u32 i, int unchecked, f32 le
     return r->truncated ? truncate_v(r, i, x) : x;
 }
 
-/* One token as the chain saw it at first, before any cut. */
+/* Returns one token as the chain saw it at first, before any cut. */
 static inline f32 load_whole(const row_logits *r, u32 i)
 {
 #if !ROW

@@ -72,24 +72,24 @@ static inline int bracket_list(const row_logits *r, __global const i32 *row_key,
 }
 
 /* Chooses four keys that divide the interval. In the first round, if the cut is outside the pivots,
- * they lie at growing distances beyond the nearest one; `reach` is the distance between the outer
+ * they lie at growing distances beyond the nearest one; `span` is the distance between the outer
  * pivots. Then they divide it evenly as floats, which is evenly in depth, or evenly as keys where
  * floats overflow. */
-static inline void bracket_keys(const bracket *b, u32 round, f32 reach, i32 *key)
+static inline void bracket_keys(const bracket *b, u32 round, f32 span, i32 *key)
 {
     const f32 zl = float_of_key(b->lo), zh = float_of_key(b->hi), width = zh - zl;
     const i32 fifth = (i32)(((u32)b->hi - (u32)b->lo) / 5u);
     i32 before = b->lo;
-    f32 far = 1.0f;
+    f32 factor = 1.0f;
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         i32 k = b->lo + fifth * (i32)(p + 1);
         if (round == 0 && b->lo_pivot >= 0 && b->hi_pivot < 0)
-            k = key_of(clean(zl + reach * far));
+            k = key_of(clean(zl + span * factor));
         else if (round == 0 && b->hi_pivot >= 0 && b->lo_pivot < 0)
-            k = key_of(clean(zh - reach * (27.0f / far)));
+            k = key_of(clean(zh - span * (27.0f / factor)));
         else if (width < CLS_FLT_MAX)
             k = key_of(clean(zl + width * (0.2f * (f32)(p + 1))));
-        far *= 3.0f;
+        factor *= 3.0f;
         key[p] = before = min(k > before ? k : before + 1, b->hi - 1);
     }
 }
@@ -116,8 +116,7 @@ ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 til
                        int is_known, i32 max_key, __global u64 *work, shortlist *list, cut *c)
 {
     const u32 n = tiles * CLS_MAX_TILES_PER_TILE;
-    const f32 reach =
-        is_known ? float_of_key(pivot[CLS_PIVOTS - 1]) - float_of_key(pivot[0]) : 0.0f;
+    const f32 span = is_known ? float_of_key(pivot[CLS_PIVOTS - 1]) - float_of_key(pivot[0]) : 0.0f;
     bracket b;
     c->key = CLS_KEY_NONE;
     c->id = CLS_MAX_ID;
@@ -153,7 +152,7 @@ ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 til
                     return;
                 }
             }
-            bracket_keys(&b, round, reach, key);
+            bracket_keys(&b, round, span, key);
             round++;
         } else {
             for (u32 p = 0; p < CLS_PIVOTS; p++)
@@ -161,7 +160,7 @@ ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 til
         }
         measure_row(r, row_key, tiles, m, key, sum, list->scratch);
         if (whole &&
-            u64_less(sum[0], target)) /* the whole row does not reach the target: keep all of it */
+            u64_less(sum[0], target)) /* the whole row does not span the target: keep all of it */
             return;
         if (!whole)
             bracket_narrow(key, sum, target, &b);

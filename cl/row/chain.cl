@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* chain: the tokens that are kept while a row's chain runs, and the stage that it has reached. The
- * truncations on the shortlist and the search of the whole row share this. */
+/* chain: describes how far a row's chain has run, and which tokens it keeps. The truncations on the
+ * shortlist and the search of the whole row share this. */
 #include "row/view.cl"
 
 /* The set of kept tokens: a range of the order (key descending, id ascending) between an upper and
@@ -100,8 +100,8 @@ static inline u32 chain_stage(__global const cls_slot *slot, u32 i)
     (STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_TOP_N_SIGMA) | \
      STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TYPICAL_P))
 
-/* The first stage other than a static temperature. Every chain that is searched has one, unless
- * adaptive p is all it has. */
+/* Returns the first stage other than a static temperature. Every chain that is searched has one,
+ * unless adaptive p is all it has. */
 static inline u32 first_truncation(__global const cls_slot *slot)
 {
     u32 i = 0;
@@ -111,8 +111,8 @@ static inline u32 first_truncation(__global const cls_slot *slot)
     return chain_stage(slot, i);
 }
 
-/* The static scale at which a stage of the chain works; if the stage is off, the last scale of the
- * chain. */
+/* Returns the static scale at which a stage of the chain works; if the stage is off, the last scale
+ * of the chain. */
 static inline f32 stage_scale(__global const cls_slot *slot, u32 stage)
 {
     f32 scale = CLS_LOG2E;

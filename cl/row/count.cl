@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* count: how many tiles and tokens lie above a key, and which keys have a wanted number of tokens
- * above them. */
+/* count: counts the tiles and tokens above a key, and finds the keys that have a wanted number of
+ * tokens above them. */
 #include "row/tiles.cl"
 
-/* How many keys of max tiles reach each of four keys, by the whole group. The counts have 16 bits
- * each, since a row has at most 2^14 max tiles. */
+/* Returns how many keys of max tiles reach each of four keys, by the whole group. The counts have
+ * 16 bits each, since a row has at most 2^14 max tiles. */
 static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key,
                               __local u64 *scratch)
 {
@@ -19,8 +19,8 @@ static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key
     return wg_mass(u64_make(COUNT(c3) << 16 | COUNT(c2), COUNT(c1) << 16 | COUNT(c0)), scratch);
 }
 
-/* The number of the row's tokens above a key, by the whole group. Only tiles with a maximum above
- * the key are read. */
+/* Returns the number of the row's tokens above a key, by the whole group. Only tiles with a maximum
+ * above the key are read. */
 ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 n, i32 key,
                           __local u64 *scratch)
 {
@@ -43,8 +43,8 @@ ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 
     return wg_usum(count, scratch);
 }
 
-/* A key that at least k max tiles reach, and few more if possible; CLS_KEY_NONE + 1, which all
- * reach, if there are fewer than k. Each round counts for four keys: first keys at growing
+/* Returns a key that at least k max tiles reach, and few more if possible; CLS_KEY_NONE + 1, which
+ * all reach, if there are fewer than k. Each round counts for four keys: first keys at growing
  * distances below the maximum, then keys that divide the interval evenly as floats, since maxima
  * mostly lie so, and at last evenly as keys. */
 ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
@@ -88,8 +88,8 @@ ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
     return lo;
 }
 
-/* The number of tokens above each of four ascending keys, by the whole group. A max tile's counts
- * are at most 64 each and share a lane, a byte each; four vectors of counts would take too many
+/* Counts the tokens above each of four ascending keys, by the whole group. A max tile's counts are
+ * at most 64 each and share a lane, a byte each; four vectors of counts would take too many
  * registers of a GPU. */
 ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key, u32 n,
                                 const i32 *key, u32 *count, __local u64 *scratch)
@@ -125,9 +125,9 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
     count[3] = u64_hi(high);
 }
 
-/* The k-th largest key of the row, between a known bound and the maximum, and in *over how many
- * tokens are above it. Each round counts for four keys. So the tiles above the bound are read at
- * most 14 times; with one key a round it would be 31 times. */
+/* Returns the k-th largest key of the row, between a known bound and the maximum, and in *over how
+ * many tokens are above it. Each round counts for four keys. So the tiles above the bound are read
+ * at most 14 times; with one key a round it would be 31 times. */
 ONE_COPY i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 bound,
                      i32 max_key, u32 *over, __local u64 *scratch)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cut: the exact place of a threshold in the order, down to the id among tokens of equal keys, and
- * the masses of what it keeps. */
+/* cut: finds the exact place of a threshold in the order, down to the id among tokens of equal
+ * keys, and the masses of what it keeps. */
 #include "row/measure.cl"
 #include "row/shortlist.cl"
 
@@ -10,9 +10,8 @@
 typedef struct cut {
     i32 key, id;
     i32 pivot;
-    int from_below,
-        tied; /* tied: work[] has what each tile keeps of the ties, and the list is not used */
-    u32 kept; /* ranks of the list */
+    int from_below, tied; /* tied: not the list but work[] has what each tile keeps of the ties */
+    u32 kept;             /* ranks of the list */
 } cut;
 
 /* Shrinks (lo, hi] to the keys that occur in it, by the whole group: hi becomes the largest, lo + 1
@@ -51,9 +50,9 @@ static inline u64 tie_measure(const measure *m, i32 key, const cls_unit *unit)
                            unit->shift);
 }
 
-/* The cut among the tokens of one key: the last id that is needed for `base` plus their measure to
- * reach the target. It sums up by tiles first, then inside one tile. work[] gets what each tile
- * keeps of these tokens. */
+/* Returns the cut among the tokens of one key: the last id that is needed for `base` plus their
+ * measure to reach the target. It sums up by tiles first, then inside one tile. work[] gets what
+ * each tile keeps of these tokens. */
 ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
                      i32 key, u64 base, u64 target, __global u64 *work, __local u64 *scratch)
 {
@@ -134,7 +133,8 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
 
 #define STEP_KEPT(g) w[g] = (AS_UV(is_kept(set, x[g], i + g * VEC)) & w[g]) >> lost;
 
-/* The masses of what a cut keeps, by tiles; returns their sum. Each item takes whole tiles. */
+/* Stores the masses of what a cut keeps, by tiles in work[]; returns their sum. Each item takes
+ * whole tiles. */
 ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 tiles,
                         const measure *m, const kept_set *set, __global u64 *work,
                         __local u64 *scratch)
@@ -167,7 +167,7 @@ ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 ti
     return wg_mass(total, scratch);
 }
 
-/* The same from the pass and the list, without reading the row again. */
+/* Does the same from the pass and the list, without reading the row again. */
 static inline u64 pass_masses(const shortlist *list, const cut *c, __global const u64 *row_pass,
                               u32 tiles, __global u64 *work, __local u64 *scratch)
 {

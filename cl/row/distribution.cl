@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* distribution: the final distribution, from which a row's token was drawn, for outputs: whether it
- * has a token, and with which mass and probability. */
+/* distribution: describes the final distribution, from which a row's token was drawn, for the
+ * kernels that write outputs: whether it contains a token, and with which mass and probability. */
 #include "core/samplers.h"
 #include "row/draw.cl"
 
@@ -82,7 +82,7 @@ static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report
     t->adapted = u64_from(0);
 }
 
-/* A token's logit x if the set has the token, else -inf. */
+/* Returns a token's logit x if the set has the token, else -inf. */
 static inline f32 report_kept(const report *t, u32 id, f32 x)
 {
     if (t->listed)
@@ -95,7 +95,7 @@ static inline cls_unit report_unit(const report *t, __global const i32 *row_key,
     return tile_unit(row_key, id / CLS_TILE, float_of_key(t->set.top_key), t->exponent, t->scale);
 }
 
-/* A kept token's mass, or its weight by adaptive p. */
+/* Returns a kept token's mass, or its weight by adaptive p. */
 static inline u64 report_mass(const report *t, f32 z, const cls_unit *unit)
 {
     const u64 mass =
@@ -103,16 +103,16 @@ static inline u64 report_mass(const report *t, f32 z, const cls_unit *unit)
     return t->set.adapted ? u64_from(adapted_weight(&t->set, mass)) : mass;
 }
 
-/* The probability of a kept token, from its mass. */
+/* Returns the probability of a kept token, from its mass. */
 static inline f32 report_probability(const report *t, u64 mass)
 {
     return t->greedy ? 1.0f
                      : u64_to_f32(mass) / u64_to_f32(t->set.adapted ? t->adapted : t->set.mass);
 }
-/* The natural logarithm of a token's probability; NO_LOGPROB for a token that weighs nothing,
- * except in the raw row. The drawn token always has one: in a row that nothing truncates, the draw
- * rounds down the sum of a tile's weights and not each weight, so it may choose a token whose own
- * weight is below the row's unit. */
+/* Returns the natural logarithm of a token's probability; NO_LOGPROB for a token that weighs
+ * nothing, except in the raw row. The drawn token always has one: in a row that nothing truncates,
+ * the draw rounds down the sum of a tile's weights and not each weight, so it may choose a token
+ * whose own weight is below the row's unit. */
 static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, int drawn)
 {
     if (z == CLS_MASKED || t->greedy)
@@ -128,8 +128,8 @@ static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, i
 
 /* ------------------------------------------------------------ every token of the row */
 
-/* A token's term of the sum behind the entropy: its mass times its depth. With adaptive p the depth
- * is relative to the greatest possible weight. */
+/* Returns a token's term of the sum behind the entropy: its mass times its depth. With adaptive p
+ * the depth is relative to the greatest possible weight. */
 static inline u64 report_term(const report *t, f32 z, u64 mass)
 {
     if (!t->set.adapted)
@@ -138,7 +138,7 @@ static inline u64 report_term(const report *t, f32 z, u64 mass)
         return mass;
     return depth_term(u64_shl(mass, 13), (u32)not_negative((30 << 24) - log2_q24(mass)) >> 4);
 }
-/* The entropy in nats, from the sum of these terms. */
+/* Returns the entropy in nats, from the sum of these terms. */
 static inline f32 report_entropy(const report *t, u64 terms)
 {
     u32 bits;

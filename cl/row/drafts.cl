@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* drafts: the drafts that rows follow, and the probabilities of drafts in their own
- * distributions. */
+/* drafts: finds the drafts that follow rows, and computes their target and draft probabilities. */
 #include "core/verify.h"
 #include "row/distribution.cl"
 
@@ -30,7 +29,7 @@ static inline draft_rows draft_rows_of(__global const cls_args *args, __global c
 }
 #define ROW_DRAFTS draft_rows_of(args, draft_x, raw_key, raw_mass)
 
-/* The draft that follows a row of a chain; -1: none. */
+/* Returns the draft that follows a row of a chain; -1: none. */
 static inline i32 draft_after(__global const i32 *nodes, __global const i32 *parents, u32 row,
                               u32 n_rows)
 {
@@ -38,15 +37,15 @@ static inline i32 draft_after(__global const i32 *nodes, __global const i32 *par
     return next >= 0 && parents[next] == nodes[row] ? next : -1;
 }
 
-/* The unit of a tile of a draft's logits; top_key is their largest key. */
+/* Returns the unit of a tile of a draft's logits; top_key is their largest key. */
 static inline cls_unit draft_unit(const draft_rows *d, u32 draft, u32 tile, u32 n, i32 top_key)
 {
     const f32 top = float_of_key(top_key);
     return tile_unit(d->key + (size_t)n * draft, tile, top, split(top, CLS_LOG2E).exponent,
                      CLS_LOG2E);
 }
-/* The probability of a token in a draft's distribution. `reciprocal` is that of the mass of the
- * draft's logits. */
+/* Returns the probability of a token in a draft's distribution. `reciprocal` is that of the mass of
+ * the draft's logits. */
 static inline u64 draft_probability(const draft_rows *d, u32 draft, u32 id, const cls_unit *unit,
                                     const cls_reciprocal *reciprocal)
 {

@@ -16,7 +16,8 @@
         __global const i32 *infill
 #define DRAW_NAMES RANDOM_NAMES, work, pass, sample, tokens, status_out, latest, infill
 
-/* The weights of one vector of a tile, in the unit that set_finish() converts to the row's. */
+/* Returns the weights of one vector of a tile, in the unit that set_finish() converts to the
+ * row's. */
 static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_unit *unit,
                                 f32 scale, const kept_set *set)
 {
@@ -30,14 +31,14 @@ static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_
                ? w
                : (AS_UV(is_kept(set, x, i)) & w) >> lost_bits(unit->shift);
 }
-/* The sum of a vector of weights. Lanes are at most 2^30 + 128, so 32 bits do not hold it; the
- * halves of the weights are added up separately. */
+/* Returns the sum of a vector of weights. Lanes are at most 2^30 + 128, so 32 bits do not hold it;
+ * the halves of the weights are added up separately. */
 static inline u64 vector_mass(UV w)
 {
     return u64_add(u64_shl(u64_from(USUM(w >> 16)), 16), u64_from(USUM(w & 0xffffu)));
 }
-/* The token of the vector at id i whose interval contains `drawn`; `sum` is the sum of the tile's
- * weights before the vector. Compilers do not unroll this loop. */
+/* Returns the token of the vector at id i whose interval contains `drawn`; `sum` is the sum of the
+ * tile's weights before the vector. Compilers do not unroll this loop. */
 static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *set, u64 sum,
                             u64 drawn)
 {
@@ -49,8 +50,8 @@ static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *s
     }
     return -1;
 }
-/* The token of a tile whose interval contains `drawn`, from which the masses of the tiles before
- * are subtracted. By the whole group: each item takes a range of vectors. */
+/* Returns the token of a tile whose interval contains `drawn`, from which the masses of the tiles
+ * before are subtracted. By the whole group: each item takes a range of vectors. */
 static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *unit, f32 scale,
                                const kept_set *set, u64 drawn, __local u64 *scratch)
 {
@@ -84,8 +85,8 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
     return wg_imax(token, scratch);
 }
 
-/* The tile whose interval contains *drawn, from which the masses of the tiles before are then
- * subtracted. By the whole group. */
+/* Returns the tile whose interval contains *drawn, from which the masses of the tiles before are
+ * then subtracted. By the whole group. */
 static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn,
                             __local u64 *scratch)
 {
@@ -151,7 +152,7 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
     return (i32)u64_lo(wg_broadcast(u64_from((u32)token), LOCAL_ID == 0, list->scratch));
 }
 
-/* A row's 64 random bits for a purpose. */
+/* Returns a row's 64 random bits for a purpose. */
 static inline u64 row_bits(__global const cls_args *args, u32 purpose,
                            __global const cls_slot *slot, RANDOM_ARGS, u32 has, u32 row)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* effects: what the history does to a row's logits, computed before they are read. There is a
- * bitmap of the tokens that are changed (marks), a bitmap of those that are banned, and for the
- * tokens that DRY penalizes an entry each. The entry of a text position is for the token at that
- * position; the entries whose tokens share a word of the bitmap form a chain. Kernels that read
- * logits look at all this for marked tokens only.
+/* effects: stores what the history does to a row's logits. This is computed before the logits are
+ * read. There is a bitmap of the tokens that are changed (marks), a bitmap of those that are
+ * banned, and for the tokens that DRY penalizes an entry each. The entry of a text position is for
+ * the token at that position; the entries whose tokens share a word of the bitmap form a chain.
+ * Kernels that read logits look at all this for marked tokens only.
  *
  * Work-items divide the work by words of the bitmap: a word and its chain belong to one item, so
  * that nothing need be atomic. */
@@ -40,7 +40,7 @@ static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 
     return p;
 }
 
-/* Whether history effects must be computed for a slot's rows. (Rows that follow drafts have
+/* Returns whether history effects must be computed for a slot's rows. (Rows that follow drafts have
  * draft_info for that.) */
 static inline u32 has_effects(__global const cls_slot *slot)
 {
@@ -65,7 +65,7 @@ static inline u32 patch_of(const history_effects *p, u32 id)
     return at;
 }
 
-/* If the drafts before the row change what a marked token counts: its new count. */
+/* Replaces the count of a marked token by its new one, if the drafts before the row change it. */
 static inline void find_patch(const history_effects *p, u32 id, u32 *count, u32 *in_context)
 {
     const u32 at = patch_of(p, id);
@@ -80,8 +80,8 @@ static inline void find_patch(const history_effects *p, u32 id, u32 *count, u32 
 #define LINK_BITS 15
 #define LINK_NEXT 0x7fffu
 
-/* The entry of an id, or 0. Each turn makes two steps: chains have at most 32 entries, but a text
- * may need a search for every token. */
+/* The entry of an id, or 0. Each iteration makes two steps: chains have at most 32 entries, but a
+ * text may need a search for every token. */
 #define LINK_STEP \
     if (at != 0 && p->text[at - 1] != id) \
         at = p->links[at - 1] & LINK_NEXT;

@@ -42,8 +42,9 @@ static inline void finish_row(__global const cls_args *args, cls_row *out, __glo
                    scratch); \
     }
 
-/* Whether no earlier row names this row's slot. If rows share a slot, accepting a token uses the
- * adaptive state after the first row's draw. The slot map is searched only where that matters. */
+/* Returns whether no earlier row names this row's slot. If rows share a slot, accepting a token
+ * uses the adaptive state after the first row's draw. The slot map is searched only where that
+ * matters. */
 static inline int first_of_slot(__global const cls_args *args, u32 flags,
                                 __global const i32 *slot_map, u32 has, u32 row, i32 slot_index)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* maps: which slot, which row of logits, and which rows of masks and biases a row uses. */
+/* maps: finds the slot, the row of logits, and the rows of masks and biases that a row uses. */
 #include "core/vectors.cl"
 
-/* The slot of a row: -1 to skip the row, -2 if the map names no valid slot. */
+/* Returns the slot of a row: -1 to skip the row, -2 if the map names no valid slot. */
 static inline i32 mapped_slot(__global const cls_args *args, __global const cls_slot *slots,
                               __global const i32 *slot_map, u32 has, u32 row)
 {
@@ -15,7 +15,7 @@ static inline i32 mapped_slot(__global const cls_args *args, __global const cls_
                                                                                            : slot;
 }
 
-/* Whether a map names one of `rows` rows, or none by -1. */
+/* Returns whether a map names one of `rows` rows, or none by -1. */
 static inline int map_is_valid(__global const i32 *map, u32 rows, u32 has_map, u32 row)
 {
     const i32 at = has_map ? map[row] : -1;
@@ -31,7 +31,7 @@ static inline i32 mapped_logits(__global const cls_args *args, __global const i3
     return !(has & CLS_HAS_LOGITS_MAP) || at == -1 || (at >= 0 && (u32)at < args->logits_rows) ? at
                                                                                                : -2;
 }
-/* A row's slot, or -1 or -2 if its slot map or its logits map names none. */
+/* Returns a row's slot, or -1 or -2 if its slot map or its logits map names none. */
 static inline i32 slot_with_logits(i32 slot, i32 logits_row)
 {
     return slot == -1 || logits_row == -1 ? -1 : logits_row < 0 ? -2 : slot;

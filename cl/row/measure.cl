@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* measure: how the items of a group divide tiles among them, and sums of what a row has above given
- * keys, as masses or counts. */
+/* measure: divides tiles among the items of a group, and sums up what a row has above given keys,
+ * as masses or counts. */
 #include "row/tiles.cl"
 #include "row/chain.cl"
 
@@ -20,12 +20,12 @@
 #define TEAM_SHARES (TEAMS * SHARES)
 #define TEAM_MAX_TILES (TEAMS * CLS_MAX_TILES_PER_TILE)
 
-/* A share's first token, relative to its tile. */
+/* Returns a share's first token, relative to its tile. */
 static inline u32 share_token(u32 share)
 {
     return share / MAX_TILE_SHARES * CLS_MAX_TILE + share % MAX_TILE_SHARES * VEC;
 }
-/* How many vectors of a share have a token of the row; i is the share's first token. */
+/* Returns how many vectors of a share have a token of the row; i is the share's first token. */
 static inline u32 share_vectors(const row_logits *r, u32 i)
 {
     return i < r->vocab ? min(4u, (r->vocab - i + SHARE_STRIDE - 1) / SHARE_STRIDE) : 0u;
@@ -123,7 +123,7 @@ static inline measure measure_of(int counts, f32 row_max, f32 scale)
 
 #define STEP_ONE(g) w[g] = (UV)(1u);
 
-/* What vectors first, first + step, ... of a tile have above each pivot, in units that
+/* Sums up what vectors first, first + step, ... of a tile have above each pivot, in units that
  * measure_finish() converts to the row's. */
 static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32 step,
                                    const measure *m, const cls_unit *unit, const f32 *bound,
@@ -151,7 +151,7 @@ static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32
     sum[2] = sum_total(&s2);
     sum[3] = sum_total(&s3);
 }
-/* The same for masses above one key, with a quarter of the additions. */
+/* Does the same for masses above one key, with a quarter of the additions. */
 #define STEP_OVER(g) w[g] = x[g] > bound ? w[g] >> lost : zero;
 static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 step, const measure *m,
                                const cls_unit *unit, f32 bound)
@@ -172,8 +172,8 @@ static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 ste
 }
 
 #if WGS > 1
-/* What a share has above each of the first n pivots. The result is stored in sum[p * TEAM_SUMS], or
- * added to that. */
+/* Sums up what a share has above each of the first n pivots. The result is stored in sum[p *
+ * TEAM_SUMS], or added to that. */
 #define SHARE_ABOVE(g) (x[g] > b ? w[g] : zero)
 #define SHARE_ONE(g) w[g] = (UV)(1u);
 #define SHARE_WEIGHT(g) w[g] = weight_v(x[g], unit->max, m->scale, unit->fraction) >> lost;
@@ -204,7 +204,7 @@ static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit
     return u64_shl(sum, m->counts ? 0u : spare_bits(unit->shift));
 }
 
-/* What the whole row has above each of four keys, by the whole group. */
+/* Sums up what the whole row has above each of four keys, by the whole group. */
 ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 tiles,
                           const measure *m, const i32 *key, u64 *sum, __local u64 *scratch)
 {

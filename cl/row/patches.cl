@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* patches: new counts of tokens for a row that follows drafts. The drafts before the row, its path,
- * count like accepted tokens, and they push the oldest tokens out of the penalty window. A patch
- * holds what such a token counts once the path is in the history. The patches lie in a small hash
- * table, in chains by id.
+/* patches: computes new counts of tokens for a row that follows drafts. The drafts before the row,
+ * its path, count like accepted tokens, and they push the oldest tokens out of the penalty window.
+ * A patch holds what such a token counts once the path is in the history. The patches lie in a
+ * small hash table, in chains by id.
  *
  * Where only the window can tell whether a token still occurs in it, the window is searched. The
  * row's bitmap of marks, which is not in use yet, then holds the tokens to search for, and each

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* pivots: the first step of searching a whole row. A sample of the row gives four keys around the
- * expected cut; the pass then measures what lies above each. */
+/* pivots: takes the first step of searching a whole row. A sample of the row gives four keys around
+ * the expected cut; the pass then measures what lies above each. */
 #include "row/measure.cl"
 
-/* The id of sampled token j, a multiple of VEC. Each block has a run of sampled tokens, at changing
- * positions, so that no regular pattern of ids escapes the sample. */
+/* Returns the id of sampled token j, a multiple of VEC. Each block has a run of sampled tokens, at
+ * changing positions, so that no regular pattern of ids escapes the sample. */
 static inline u32 sample_id(u32 vocab, u32 j)
 {
     const u32 run = j / CLS_SAMPLE_RUN;
@@ -13,7 +13,7 @@ static inline u32 sample_id(u32 vocab, u32 j)
     return run * CLS_SAMPLE_BLOCK + (run * 11 & 31) * CLS_SAMPLE_RUN + j % CLS_SAMPLE_RUN;
 }
 
-/* The total sampled weight that lies deeper than each of four depths. */
+/* Sums up the sampled weight that lies deeper than each of four depths. */
 static inline void sample_deeper(__global const f32 *depths, __global const f32 *weights, u32 n,
                                  const f32 *at, f32 *sum, __local u64 *scratch)
 {
@@ -54,8 +54,8 @@ static inline f32 sample_row(const row_logits *r, const measure *m, u32 n, __glo
     return deepest;
 }
 
-/* The standard deviation of the estimated weight below a depth: the root of the sum of squared
- * weights, or for counts of their number. */
+/* Returns the standard deviation of the estimated weight below a depth: the root of the sum of
+ * squared weights, or for counts of their number. */
 static inline f32 sample_spread(__global const f32 *depths, __global const f32 *weights, u32 n,
                                 f32 low, const measure *m, f32 wanted_count, __local u64 *scratch)
 {

@@ -62,8 +62,8 @@ static inline f32 edge_float(const key_table *t, u32 i)
     return float_of_key((i32)(t->edge[i] ^ 0x80000000u));
 }
 
-/* The bucket of a logit. The comparisons put NaN, which comes from an infinite range, into the
- * first one. */
+/* Returns the bucket of a logit. The comparisons put NaN, which comes from an infinite range, into
+ * the first one. */
 static inline u32 bucket_of(const key_table *t, f32 x)
 {
     const f32 b = (t->top - x) * t->per, least = b > 0.0f ? b : 0.0f;
@@ -107,7 +107,7 @@ static inline void buckets_begin(key_table *t, buckets *b)
 
 /* Looks up n tokens, each in its bucket. If several keys lie in it, the count of the largest key
  * that the token reaches is incremented. There are at most LIST / 2 keys. The search is not a loop,
- * which would make too many turns (HACKING.md). */
+ * which would make too many iterations (HACKING.md). */
 #define FIND(step) at += at + step <= t->edges && x <= t->edge[at + step - 1] ? step : 0u;
 ONE_COPY void buckets_look_up(const key_table *t, const u32 *bits, const i32 *bucket_of_token,
                               const u32 *lookup, u32 n, buckets *b)

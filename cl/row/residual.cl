@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* residual: what is left of a row's distribution when its draft's distribution is subtracted. */
+/* residual: computes what is left of a row's distribution when its draft's distribution is
+ * subtracted. */
 #include "row/drafts.cl"
 
 /* A row and its draft, for computing the residual. */
@@ -27,7 +28,7 @@ static inline void residual_of(const row_logits *r, const cls_row *out, u32 flag
     w->prefix_prob = prefix_prob;
 }
 
-/* The residuals of a vector's tokens, in lane[]; 0 for tokens that are not in the set. */
+/* Computes the residuals of a vector's tokens, in lane[]; 0 for tokens that are not in the set. */
 static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_unit *unit,
                                   const cls_unit *draft_tile, u64 *lane)
 {
@@ -48,8 +49,8 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
     }
 }
 
-/* The units of a tile in the row and in the draft's row. Returns 0 if the set has nothing in the
- * tile. */
+/* Computes the units of a tile in the row and in the draft's row. Returns 0 if the set has nothing
+ * in the tile. */
 static inline int residual_units(const residual *w, __global const i32 *row_key, u32 tile,
                                  cls_unit *unit, cls_unit *draft_tile)
 {
@@ -64,7 +65,7 @@ static inline int residual_units(const residual *w, __global const i32 *row_key,
     return 1;
 }
 
-/* The token of a tile whose interval contains `drawn`, by the whole group. */
+/* Returns the token of a tile whose interval contains `drawn`, by the whole group. */
 static inline i32 residual_draw(const residual *w, __global const i32 *row_key, u32 tile, u64 drawn,
                                 __local u64 *scratch)
 {
@@ -97,7 +98,7 @@ static inline i32 residual_draw(const residual *w, __global const i32 *row_key, 
     return wg_imax(token, scratch);
 }
 
-/* Whether a request's drafts are accepted by their probabilities. */
+/* Returns whether a request's drafts are accepted by their probabilities. */
 static inline int uses_probabilities(u32 flags, u32 stopped, u32 has)
 {
     return !stopped && !(has & CLS_ALL_GREEDY) &&

@@ -4,13 +4,13 @@
 #include "row/drafts.cl"
 #include "row/finish.cl"
 
-/* A request's flags as if its temperature were 0. */
+/* Returns a request's flags as if its temperature were 0. */
 static inline u32 greedy_flags(u32 flags)
 {
     return (flags | CLS_SLOT_GREEDY) & ~(CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_TOTAL);
 }
 
-/* The record of a row before anything is known about it. */
+/* Fills a row's record before anything is known about the row. */
 static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 {
     out->mass = out->total = out->target = out->drawn = out->adapted = u64_from(0);
@@ -86,7 +86,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 #define ROW_XTC_CUTS(slot, row) 0
 #endif
 
-/* The slot's adaptive state once the drawn token is accepted. */
+/* Computes the slot's adaptive state after the drawn token. */
 ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot, u32 flags,
                              __global const i32 *row_key, const cls_row *out, cls_adaptive_state *m)
 {

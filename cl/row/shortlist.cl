@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shortlist: the few tokens that the chain can keep, found through the max tiles.
+/* shortlist: collects the few tokens that the chain can keep, which it finds through the max tiles.
  *
  * Each of the first k max tiles (by maximum descending, id ascending) holds a token that precedes
  * every token of the other tiles. So the first k tokens lie in these tiles, ties included, and any
@@ -182,7 +182,7 @@ ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_m
     BARRIER();
 }
 
-/* The mass of the list's first `kept` ranks. */
+/* Returns the mass of the list's first `kept` ranks. */
 static inline u64 list_mass(const shortlist *list, u32 kept)
 {
     u64 mass = u64_from(0);
@@ -193,8 +193,8 @@ static inline u64 list_mass(const shortlist *list, u32 kept)
     return wg_mass(mass, list->scratch);
 }
 
-/* How many ranks, at least one, are needed until base plus their mass reaches the target; kept + 1
- * if the first `kept` do not reach it. One item adds up: lists are short. */
+/* Returns how many ranks, at least one, are needed until base plus their mass reaches the target;
+ * kept + 1 if the first `kept` do not reach it. One item adds up: lists are short. */
 ONE_COPY u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
 {
     u32 count = 0;
@@ -215,7 +215,7 @@ ONE_COPY u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
 
 /* ------------------------------------------------------------------- counts, sums */
 
-/* How many of the list's first `kept` ranks have at least a given key. */
+/* Returns how many of the list's first `kept` ranks have at least a given key. */
 static inline u32 list_count(const shortlist *list, u32 kept, i32 key)
 {
     IV count = (IV)(0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* slot_state: what a slot keeps of its request's tokens, and how it changes. An entry of the ring
- * either counts (output tokens do, and with CLS_SLOT_SCOPE_ALL prompt tokens, too) and is in
- * `counts`, or it is in `in_context`, for the repetition penalty alone. `adjusted` has every id
+/* slot_state: defines what a slot keeps of its request's tokens, and how that changes. An entry of
+ * the ring either counts (output tokens do, and with CLS_SLOT_SCOPE_ALL prompt tokens, too) and is
+ * in `counts`, or it is in `in_context`, for the repetition penalty alone. `adjusted` has every id
  * that is in one of them; kernels that read logits look at the other two for these ids only.
  *
  * Work-items divide the work by words of the bitmaps: an id's word belongs to one item, so that no
@@ -33,7 +33,8 @@ static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u3
     return state_at(state + (size_t)state_words(vocab, layout) * slot, layout, vocab);
 }
 
-/* The index of the first id of an ascending list that is at least `id`; n if there is none. */
+/* Returns the index of the first id of an ascending list that is at least `id`; n if there is
+ * none. */
 static inline u32 list_from(__global const u32 *ids, u32 n, u32 id)
 {
     u32 lo = 0, hi = n;
@@ -47,7 +48,7 @@ static inline u32 list_from(__global const u32 *ids, u32 n, u32 id)
     }
     return lo;
 }
-/* The index of an id in an ascending list; n if it is not there. */
+/* Returns the index of an id in an ascending list; n if it is not there. */
 static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
 {
     const u32 at = list_from(ids, n, id);
@@ -55,13 +56,14 @@ static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
 }
 
 /* A long list is divided among items by words of the bitmap of its ids: each item gets a range of
- * the `words`, and so a range of the list. This is the index at which an item's range begins. */
+ * the `words`, and so a range of the list. The function returns the index at which an item's range
+ * begins. */
 static inline u32 list_item_start(__global const u32 *ids, u32 n, u32 item, u32 words)
 {
     return list_from(ids, n, item * ((words + WGS - 1) / WGS) * 32);
 }
-/* The ids from index i up to `last` that share a bitmap word with ids[i], up to 32 of them: their
- * bits in that word, and their number, at least one. */
+/* Returns the ids from index i up to `last` that share a bitmap word with ids[i], up to 32 of them:
+ * their bits in that word, and their number, at least one. */
 static inline uint2 list_word(__global const u32 *ids, u32 i, u32 last)
 {
     if (i + 32 > last)
@@ -165,9 +167,9 @@ static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, 
 }
 #endif
 
-/* The status bits with which a token ends its request, as output token number `outputs`; 0 if it
- * does not. Stop ids are banned before min_tokens; if one comes from elsewhere by then, it ends
- * nothing. */
+/* Returns the status bits with which a token ends its request, as output token number `outputs`; 0
+ * if it does not. Stop ids are banned before min_tokens; if one comes from elsewhere by then, it
+ * ends nothing. */
 static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id,
                                u32 outputs)
 {
@@ -179,7 +181,7 @@ static inline u32 ends_request(__global const cls_slot *slot, __global const u32
                : 0u;
 }
 
-/* Whether a request has ended: by its latest token, or by the number of its tokens. */
+/* Returns whether a request has ended: by its latest token, or by the number of its tokens. */
 static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __global const u32 *lists)
 {
     if (slot->outputs == 0)
@@ -193,7 +195,7 @@ static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __globa
            list_find(lists + slot->stop, slot->n_stop, latest & CLS_ENTRY_ID) < slot->n_stop;
 }
 
-/* The adaptive state before the token at an index of the history. */
+/* Store and load the adaptive state before the token at an index of the history. */
 static inline void adaptive_store(const slot_state *s, u32 at, const cls_adaptive_state *adaptive)
 {
     if (s->n_adaptive == 0)

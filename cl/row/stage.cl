@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* stage: the arguments and results of a stage of the chain, in its three forms. Before the chain
- * runs, a stage may bound the set from below (stage_bound). On the shortlist it keeps ranks
+/* stage: defines the arguments and results of a stage of the chain, in its three forms. Before the
+ * chain runs, a stage may bound the set from below (stage_bound). On the shortlist it keeps ranks
  * (list_stage). Over the whole row it names a key, or a measure that the set must reach
  * (row_stage). All forms of a stage are in the stage's file in cl/stages. */
 #include "row/shortlist.cl"
@@ -48,9 +48,8 @@ static inline void keep_ranks(const list_stage *w, u32 count, int inside)
 #define CUT_NOTHING 0   /* it keeps everything */
 #define CUT_AT_KEY 1    /* it keeps what reaches `key` */
 #define CUT_AT_TARGET 2 /* it keeps tokens from the top until `target` is reached */
-#define CUT_TYPICAL \
-    3 /* it keeps tokens from the mean depth to both sides until `target` is reached */
-#define CUT_UPPER 4 /* it has made an upper cut only */
+#define CUT_TYPICAL 3   /* as CUT_AT_TARGET, but from the mean depth to both sides */
+#define CUT_UPPER 4     /* it has made an upper cut only */
 typedef struct row_stage {
     __global const cls_slot *slot;
     row_logits *r;

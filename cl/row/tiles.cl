@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* tiles: what the survey stored for each max tile and each mass tile of a row, and the cheapest way
- * in which a tile's logits can be loaded. */
+/* tiles: reads what the survey stored for each max tile and each mass tile of a row, and loads a
+ * tile's logits in the cheapest way that is right for them. */
 #include "row/adjust.cl"
 
 #define TILE_VECTORS (CLS_TILE / VEC)
 #define MAX_TILE_VECTORS (CLS_MAX_TILE / VEC)
 
-/* The largest key of a mass tile, from its max tiles. */
+/* Returns the largest key of a mass tile, from its max tiles. */
 static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
 {
     __global const i32 *const key = row_key + tile * CLS_MAX_TILES_PER_TILE;
@@ -46,14 +46,14 @@ static inline u32 tile_mask(const row_logits *r, u32 tile)
     return MASK_ALL;
 #endif
 }
-/* Whether a tile needs none of the checks of load_checked(): the whole tile is in the vocabulary,
- * nothing of it is masked, and there is no dense bias. Biases and adjustments may still change its
- * tokens. */
+/* Returns whether a tile needs none of the checks of load_checked(): the whole tile is in the
+ * vocabulary, nothing of it is masked, and there is no dense bias. Biases and adjustments may still
+ * change its tokens. */
 static inline int tile_is_unchecked(const row_logits *r, u32 tile, u32 masked)
 {
     return masked == MASK_ALL && !r->dense && (tile + 1) * CLS_TILE <= r->vocab;
 }
-/* The bitwise or of the words that a tile has in the bitmaps of adjusted tokens. */
+/* Returns the bitwise or of the words that a tile has in the bitmaps of adjusted tokens. */
 static inline u32 tile_adjusted(const row_logits *r, u32 tile)
 {
     IV adjusted = (IV)(0);
@@ -67,12 +67,11 @@ static inline u32 tile_adjusted(const row_logits *r, u32 tile)
 #endif
     return (u32)CAT(fold_or, VEC)(adjusted);
 }
-/* How to load a tile's vectors after the survey: how much of the work on logits its tokens need. */
-#define TILE_CHECKED 0 /* mask, bounds, dense bias, adjustments */
-#define TILE_RAW \
-    1 /* as in memory. NaN compares false and weighs nothing, and above() treats subnormals right; \
-         only a tile with +inf must be cleaned */
-#define TILE_UNCHECKED 2 /* cleaned, with biases and adjustments */
+/* How a tile's vectors are loaded after the survey. A raw tile needs no cleaning: NaN compares
+ * false and weighs nothing, above() treats subnormals right, and a tile with +inf is not raw. */
+#define TILE_CHECKED 0   /* mask, bounds, dense bias, adjustments */
+#define TILE_RAW 1       /* as they are in memory */
+#define TILE_UNCHECKED 2 /* after clean_v(), with biases and adjustments */
 static inline int tile_kind(const row_logits *r, u32 tile)
 {
     if (!tile_is_unchecked(r, tile, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))
@@ -81,6 +80,7 @@ static inline int tile_kind(const row_logits *r, u32 tile)
         return TILE_UNCHECKED;
     return r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_ADJUSTED) ? TILE_UNCHECKED : TILE_RAW;
 }
+/* The same for max tile m, which may have no adjusted token although its mass tile has some. */
 static inline int max_tile_kind(const row_logits *r, u32 m)
 {
     const u32 tile = m / CLS_MAX_TILES_PER_TILE;
@@ -94,6 +94,8 @@ static inline int max_tile_kind(const row_logits *r, u32 m)
     return kind;
 #endif
 }
+/* Loads the vector at i, of a tile of the given kind. In load_above() a token that is not above
+ * `least` may lack its adjustment, but stays below `least`. */
 static inline FV load_above(const row_logits *r, u32 i, int kind, f32 least)
 {
     return kind == TILE_RAW ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_UNCHECKED, least);
@@ -123,7 +125,7 @@ static inline __attribute__((always_inline)) void load_vectors(const row_logits 
 
 /* ------------------------------------------------ what the survey tells later stages */
 
-/* The row's largest key, by the whole group. */
+/* Returns the row's largest key, by the whole group. */
 static inline i32 row_max_key(__global const i32 *row_key, u32 n, __local u64 *scratch)
 {
     IV m = (IV)(CLS_KEY_NONE);
@@ -134,7 +136,7 @@ static inline i32 row_max_key(__global const i32 *row_key, u32 n, __local u64 *s
     return wg_imax(IMAX(m), scratch);
 }
 
-/* The row's largest key, and in *flags the flags of all its tiles, by the whole group. */
+/* Returns the row's largest key, and in *flags the flags of all its tiles, by the whole group. */
 static inline u64 summary_of(u64 a, u64 b)
 {
     return u64_make(u64_hi(a) | u64_hi(b), (u32)max((i32)u64_lo(a), (i32)u64_lo(b)));
@@ -157,8 +159,8 @@ static inline i32 row_summary(__global const u32 *tile_flags, __global const i32
     return (i32)u64_lo(all);
 }
 
-/* A tile's unit for weights relative to `top`, the set's largest logit. `top` may be below the
- * tile's maximum, where an upper cut was made. */
+/* Returns a tile's unit for weights relative to `top`, the set's largest logit. `top` may be below
+ * the tile's maximum, where an upper cut was made. */
 ONE_COPY cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 exponent, f32 scale)
 {
     const f32 max = float_of_key(tile_max_key(row_key, tile));

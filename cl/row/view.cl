@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* view: one row as the kernels of a step see it, and the arguments that describe it. */
+/* view: describes one row as the kernels of a step see it, and lists the arguments that this
+ * needs. */
 #include "core/load.cl"
 #include "row/slot_state.cl"
 #include "row/effects.cl"
@@ -8,31 +9,29 @@
 /* How a slot changes logits. The bits share one word, because a register for each would cost too
  * much. */
 #define ADJUST_PENALTIES 1u
-#define ADJUST_MARKS 2u   /* by the marks of the history effects */
-#define ADJUST_PATCHES 4u /* which contain patched counts, too */
+#define ADJUST_MARKS 2u   /* by history effects */
+#define ADJUST_PATCHES 4u /* beside ADJUST_MARKS: drafts change counts */
 #define ADJUST_BIAS_ROW 8u
 #define ADJUST_BIAS_LIST 16u
 #define ADJUST_BIASES (ADJUST_BIAS_ROW | ADJUST_BIAS_LIST)
-#define ADJUST_RAISES 32u /* beside one of these: it may raise a logit */
+#define ADJUST_RAISES 32u /* beside one of these: a logit may rise */
 
 /* One row's logits as the step sees them. */
 typedef struct row_logits {
     __global const logit *x;
-    __global const u32 *mask;  /* the row's mask, in words or in bytes */
-    __global const f32 *bias;  /* the row's dense bias, in float32 or in float16 */
-    __global const u32 *flags; /* of its mass tiles; the survey sets them */
-    __global const u32 *list;  /* its logit biases: see bias_row_offset() */
-    i32 allowed;               /* the offset from `list` to the bitmap of allowed ids */
-    __global const u32
-        *adjusted[2]; /* bitmaps of the tokens that penalties and that history effects can change;
-                         if there is only one bitmap, both point to it */
+    __global const u32 *mask;        /* the row's mask, in words or in bytes */
+    __global const f32 *bias;        /* the row's dense bias, in float32 or in float16 */
+    __global const u32 *flags;       /* of its mass tiles; the survey sets them */
+    __global const u32 *list;        /* its logit biases: see bias_row_offset() */
+    i32 allowed;                     /* the offset from `list` to the bitmap of allowed ids */
+    __global const u32 *adjusted[2]; /* bitmaps of the tokens that penalties and history effects can
+                                        change; equal if there is one */
     slot_state state;
     history_effects effects;
     u32 vocab;
-    u32 mask_width; /* in elements */
-    u32 masked; /* 0, CLS_HAS_MASK, or that and CLS_MASK_BYTES; CLS_MASK_LIST: `allowed` applies,
-                   too */
-    u32 dense;  /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
+    u32 mask_width;  /* in elements */
+    u32 masked;      /* 0 or CLS_HAS_MASK, with CLS_MASK_BYTES; CLS_MASK_LIST: `allowed`, too */
+    u32 dense;       /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
     u32 adjustments; /* ADJUST_*: how the slot changes logits */
     __global const cls_slot *slot;
     /* If `truncated` is set: the cuts beyond which the row reads as -inf, as in cls_row. */
@@ -76,6 +75,7 @@ typedef struct row_logits {
 #define TILES ((vocab + CLS_TILE - 1) / CLS_TILE)
 #define MAX_TILES (TILES * CLS_MAX_TILES_PER_TILE)
 
+/* Builds the view of a row. slot_index is less than 0 if the row has no slot. */
 static inline row_logits row_view(__global const cls_args *args, __global const logit *logits,
                                   __global const u32 *mask, __global const i32 *mask_map,
                                   __global const f32 *bias, __global const i32 *bias_map, u32 has,
@@ -93,12 +93,13 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
 #if ROW
     const i32 mask_row = has & CLS_HAS_MASK_MAP ? AT_OFFSET(mask_map)[row] : (i32)row;
     const i32 bias_row = has & CLS_HAS_BIAS_MAP ? AT_OFFSET(bias_map)[row] : (i32)row;
-    const u32 some = slot_index >= 0 && !(has & CLS_RAW);
-    const u32 slot = some ? (u32)slot_index : 0u; /* slot 0 always exists */
+    const u32 applies = slot_index >= 0 && !(has & CLS_RAW);
+    const u32 slot = applies ? (u32)slot_index : 0u; /* slot 0 always exists */
     const u32 layout = args->layout;
     r.mask_width = args->mask_width;
-    r.masked =
-        some && mask_row >= 0 && (has & CLS_HAS_MASK) ? has & (CLS_HAS_MASK | CLS_MASK_BYTES) : 0u;
+    r.masked = applies && mask_row >= 0 && (has & CLS_HAS_MASK)
+                   ? has & (CLS_HAS_MASK | CLS_MASK_BYTES)
+                   : 0u;
     r.mask = mask;
     if (r.masked & CLS_MASK_BYTES)
         r.mask = (__global const u32 *)((__global const uchar *)mask +
@@ -107,7 +108,7 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
     else if (r.masked)
         r.mask = mask + wide_offset(args->mask_offset, args->mask_stride, (u32)mask_row);
     r.dense =
-        some && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & (CLS_HAS_BIAS | CLS_BIAS_F16) : 0u;
+        applies && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & (CLS_HAS_BIAS | CLS_BIAS_F16) : 0u;
     r.bias = bias;
     if (r.dense & CLS_BIAS_F16)
         r.bias = (__global const f32 *)((__global const ushort *)bias +
@@ -118,7 +119,7 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
     r.state = state_of(state, layout, vocab, slot);
     r.effects = effects_of(effects, layout, vocab, row, lists + slots[slot].dry);
     r.adjustments = 0;
-    if (some) {
+    if (applies) {
         const u32 flags = slots[slot].flags, rows_of_drafts = has & CLS_DRAFTS;
         if (slots[slot].n_bias != 0)
             r.adjustments |= flags & CLS_SLOT_BIAS_ROW ? ADJUST_BIAS_ROW : ADJUST_BIAS_LIST;
@@ -137,7 +138,7 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
                                                      : r.list;
     r.adjusted[1] = r.adjustments & ADJUST_MARKS ? r.effects.marks : r.adjusted[0];
     r.allowed = (i32)(slots[slot].allowed - slots[slot].bias);
-    if (some && (slots[slot].flags & CLS_SLOT_ALLOWED)) {
+    if (applies && (slots[slot].flags & CLS_SLOT_ALLOWED)) {
         if (r.masked) {
             r.masked |= CLS_MASK_LIST;
         } else { /* the list serves as a packed mask */

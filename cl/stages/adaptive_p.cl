@@ -3,13 +3,13 @@
  * the chain; it replaces the draw after the chain. */
 #include "row/shortlist.cl"
 
-/* A token's weight by adaptive p, from its mass. */
+/* Returns a token's weight by adaptive p, from its mass. */
 static inline u32 adapted_weight(const kept_set *set, u64 mass)
 {
     return adaptive_weight(probability_q30(mass, set->mass), set->aim, set->min_depth);
 }
 
-/* The weights by adaptive p of a vector's kept lanes, from weights in the tile's unit. */
+/* Returns the weights by adaptive p of a vector's kept lanes, from weights in the tile's unit. */
 static inline UV adapted_vector(const kept_set *set, UV kept, UV w, const cls_unit *unit)
 {
     u32 lane[VEC];
@@ -55,7 +55,7 @@ static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit,
     }
 }
 
-/* The weights of adaptive p, summed up by tiles in work[]; returns their sum. Round 0 finds the
+/* Sums up the weights of adaptive p by tiles in work[]; returns the sum of all. Round 0 finds the
  * least depth of the set, which the weights need. */
 static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u32 tiles, f32 top,
                             f32 scale, kept_set *set, __global u64 *work, __local u64 *scratch)

@@ -21,8 +21,8 @@ static inline int begins_with(__global const i32 *prefix_of, i32 id, i32 prefix)
     return id == prefix;
 }
 
-/* The mass of the list's first `kept` ranks, in *mass. Returns whether only the end tokens are
- * kept. */
+/* Computes the mass of the list's first `kept` ranks, in *mass. Returns whether only the end tokens
+ * are kept. */
 static inline int infill_only_ends(const shortlist *list, u32 kept, __global const i32 *infill,
                                    u32 n_end, u64 *mass)
 {

@@ -3,7 +3,7 @@
  * text. */
 #include "row/stage.cl"
 
-/* The greatest surprisal that Mirostat 2 keeps. */
+/* Returns the greatest surprisal that Mirostat 2 keeps. */
 static inline u32 mirostat_limit(__global const cls_slot *slot)
 {
     return (u32)not_negative(slot->adaptive.mu);
@@ -11,7 +11,7 @@ static inline u32 mirostat_limit(__global const cls_slot *slot)
 
 static inline void mirostat_1_bound(stage_bound *b) { b->k = min(256u, (u32)LIST); }
 
-/* The bound where Mirostat 2 is the first truncation, so that the mass is known. */
+/* Bounds the set where Mirostat 2 is the first truncation, so that the mass is known. */
 static inline void mirostat_2_bound(__global const cls_slot *slot, i32 max_key, u64 total,
                                     stage_bound *b)
 {
@@ -44,7 +44,7 @@ static inline void mirostat_2_row(row_stage *w)
         cut_at_count(w, 1);
 }
 
-/* Mirostat 1 on the list. Returns 0 if more ranks must be known. */
+/* Runs Mirostat 1 on the list. Returns 0 if more ranks must be known. */
 static inline int mirostat_1_list(list_stage *w)
 {
     chain_state *const c = w->c;
@@ -71,8 +71,8 @@ static inline int mirostat_1_list(list_stage *w)
     return 1;
 }
 
-/* How many tokens Mirostat 1 keeps, where the list does not hold the first ranks: it walks the row
- * key by key. */
+/* Returns how many tokens Mirostat 1 keeps, where the list does not hold the first ranks: it walks
+ * the row key by key. */
 ONE_COPY u32 mirostat_1_count(const row_stage *w)
 {
     __local u64 *const scratch = w->list->scratch;

@@ -2,7 +2,7 @@
 /* top-p: keeps the smallest set of most likely tokens whose mass reaches a share of the whole. */
 #include "row/stage.cl"
 
-/* The slot's top-p, which decay may have lowered. */
+/* Returns the slot's top-p, which decay may have lowered. */
 static inline u32 row_top_p(__global const cls_slot *slot)
 {
 #if CHAIN == 2
@@ -12,10 +12,10 @@ static inline u32 row_top_p(__global const cls_slot *slot)
     return slot->top_p;
 }
 
-/* A bound for top-p from the maxima alone: the highest key such that the largest logits of the max
- * tiles that reach it have the target mass already; CLS_KEY_NONE if all of them together do not. It
- * is computed in floats, because the list made with it is checked with exact masses. `work` has
- * room for MAX_TILES floats. */
+/* Returns a bound for top-p from the maxima alone: the highest key such that the largest logits of
+ * the max tiles that reach it have the target mass already; CLS_KEY_NONE if all of them together do
+ * not. It is computed in floats, because the list made with it is checked with exact masses. `work`
+ * has room for MAX_TILES floats. */
 ONE_COPY i32 maxima_bound(__global const i32 *row_key, u32 n, f32 row_max, f32 scale, u64 target,
                           __global f32 *work, __local u64 *scratch)
 {

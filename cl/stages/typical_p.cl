@@ -47,7 +47,7 @@ ONE_COPY void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ra
     }
 }
 
-/* On the list. One item takes the ranks. */
+/* Runs the stage on the list. One item takes the ranks. */
 static inline void typical_list(list_stage *w)
 {
     shortlist *const list = w->list;
@@ -90,10 +90,10 @@ static inline void typical_row(row_stage *w)
     w->target = typical_target(w->mass, w->slot->typical_p);
 }
 
-/* Over the whole row: finds the distance from the mean depth that the set reaches, and then how
- * many of the keys at exactly that distance above the mean it includes. Makes the upper cut, and
- * prepares the lower one: as a key in *low, or (if it returns 1) as a measure that the set must
- * reach. */
+/* Runs the stage over the whole row: finds the distance from the mean depth that the set reaches,
+ * and then how many of the keys at exactly that distance above the mean it includes. Makes the
+ * upper cut, and prepares the lower one: as a key in *low, or (if it returns 1) as a measure that
+ * the set must reach. */
 ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
                          u32 mean, u64 target, __global u64 *work, kept_set *set, i32 *low,
                          __local u64 *scratch)

@@ -3,7 +3,7 @@
  * them. */
 #include "row/stage.cl"
 
-/* On the list. Returns 0 if the list cannot decide. */
+/* Runs the stage on the list. Returns 0 if the list cannot decide. */
 static inline int xtc_list(list_stage *w, int xtc_cuts)
 {
     chain_state *const c = w->c;
@@ -25,7 +25,8 @@ static inline int xtc_list(list_stage *w, int xtc_cuts)
     return 1;
 }
 
-/* Over the whole row. Of the least likely key above the threshold, the last id is kept. */
+/* Runs the stage over the whole row. Of the least likely key above the threshold, the last id is
+ * kept. */
 static inline void xtc_row(row_stage *w)
 {
     __local u64 *const scratch = w->list->scratch;
