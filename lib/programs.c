@@ -28,7 +28,7 @@ enum {
 
 /* Of each kernel the leanest variant first. `serves`: the features that steps may
  * have beyond greedy and plain rows, of those that matter to the kernel. ROW 0
- * leaves out masks, biases, penalties and what is prepared; CHAIN 0 has no lists,
+ * leaves out masks, biases, penalties and history effects; CHAIN 0 has no lists,
  * CHAIN 1 none but the usual truncations.
  *
  * The last column is `registers`. Left alone, ptxas takes as many as a group of 256 may have, and

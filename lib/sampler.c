@@ -30,7 +30,7 @@ static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
          (uint64_t)s->slots * state_words(s->vocab, s->layout) * sizeof(uint32_t)},
         {"row maps", &s->maps, rows * CLS_MAPS * sizeof(int32_t)},
         {"row records", &s->rows, rows * sizeof(cls_row)},
-        {"what is prepared", &s->effects,
+        {"history effects", &s->effects,
          rows * effects_words(s->vocab, s->layout) * sizeof(uint32_t)},
         {"tile maxima", &s->tile_key, rows * max_tiles * sizeof(int32_t)},
         {"tile masses", &s->tile_mass, rows * tiles * sizeof(uint64_t)},

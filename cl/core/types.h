@@ -175,9 +175,9 @@ typedef struct cls_slot {
  * alone), counts, a ring buffer of the latest tokens, and the adaptive state before each token
  * that can be rolled back. `layout` says which of these parts exist: a cls_keep, the history
  * (1 to 16,384) and the rollback (0 to 16,384). */
-#define CLS_KEEPS_NONE 0u
-#define CLS_KEEPS_BITS 1u
-#define CLS_KEEPS_COUNTS 2u
+#define CLS_KEEPS_NONE 0u   /* nothing for penalties */
+#define CLS_KEEPS_BITS 1u   /* whether a token counts, one bit */
+#define CLS_KEEPS_COUNTS 2u /* how often it counts, 16 bits */
 #define CLS_LAYOUT(keep, history, rollback) \
     ((u32)(keep) | (u32)((history)-1) << 3 | (u32)(rollback) << 17)
 #define CLS_LAYOUT_KEEP(layout) ((layout)&3u)

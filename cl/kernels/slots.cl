@@ -222,8 +222,8 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
 }
 
 /* Applies new parameters to an adaptive state: it keeps the parts of samplers that were on before.
- * is_traceless() in lib/changes.c must know everything that parameters change in a slot besides
- * replacing others. */
+ * is_traceless() in lib/changes.c must know everything that new parameters change in a slot besides
+ * the parameters themselves. */
 static inline void adaptive_keep(const cls_slot *slot, const cls_slot *was,
                                  cls_adaptive_state *adaptive)
 {

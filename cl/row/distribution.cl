@@ -7,8 +7,9 @@
 /* The start of an output. The buffer is valid even if the output is not wanted; `wants` tells. */
 #define OUTPUT(buffer, which) ((buffer) + u64_to_size(u64_of(args->output_offset[which])))
 
-/* Writes a logit, or the logarithm of a probability, for the caller. Infinities are written as
- * bits. (A finite log-probability can be any number up to 0.) */
+/* WRITE_LOGIT writes a logit for the caller, WRITE_LOGPROB a log-probability. Devices without
+ * infinities write the bits of these. There a log-probability may be any number up to 0, so the
+ * value that stands for none is positive. */
 #ifdef CLS_LIMITED
 static inline i32 output_bits(f32 x)
 {
