@@ -20,7 +20,7 @@ typedef struct walk {
     u32 status;
     i32 token;         /* the token that follows the drafts; -1: none */
     int from_residual; /* that token must be drawn from the row's residual */
-    u64 prefix_prob;
+    u64 prefix_prob;   /* block verification: that of accepting the path; else 2^63, which is 1 */
 } walk;
 
 #undef LOGITS_ROW

@@ -33,7 +33,8 @@ typedef struct list_stage {
 } list_stage;
 
 /* Keeps the first `count` ranks, but not fewer than min_keep. `inside`: the cut certainly lies
- * inside the list. Where min_keep reaches beyond the list, nothing is decided yet. */
+ * inside the list. If min_keep reaches beyond a list that is not complete, nothing changes: the set
+ * reaches beyond the list, too. */
 static inline void keep_ranks(const list_stage *w, u32 count, int inside)
 {
     chain_state *const c = w->c;
