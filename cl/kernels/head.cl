@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The LM head: hidden states to logits. A program of its own, built when a head
- * is created.
+ * The LM head: computes logits from hidden states. It is a program of its own, built when a head is
+ * created.
  *
  *     WGS    work-items of a group: 1, or a multiple of LANES
  *     LANES  those of them that share a dot product: 1, or 16
- *     VEC    elements that one loads at once
- *     ROWS, TOKENS  the tile of logits that a work-item keeps sums for; the
- *            scratch has a multiple of ROWS rows
+ *     VEC    elements that an item loads at once
+ *     ROWS, TOKENS  the tile of logits that an item keeps sums for; the scratch has a
+ *            multiple of ROWS rows
  *     FUSED  defined where the device has fma() in hardware
  *
  *     hidden --cls_head_gather--> scratch --cls_head_product--> logits --cls_head_finish--> logits
- *                                         or CLBlast's GEMM             where asked for
- */
+ *                                         or CLBlast's GEMM             if requested
+ * */
 #include "core/types.h"
 #include "core/integers.h"
 
@@ -25,8 +25,8 @@
 #define vstoreV JOIN(vstore, VEC)
 #define vload_halfV JOIN(vload_half, VEC)
 
-/* A product and a sum, rounded in one way wherever it stands: a row's logits
- * must not depend on its place. */
+/* A product and a sum, rounded in the same way everywhere: a row's logits must not depend on the
+ * row's position. */
 #ifdef FUSED
 #define multiply_add(a, b, c) fma(a, b, c)
 #else
@@ -49,8 +49,8 @@ static float total(floatV x)
 #endif
 }
 
-/* Rows of `hidden` into the scratch [rows of the launch, d], in the order of
- * `map`; zeros where there is none. A group a row of the scratch. */
+/* Copies rows of `hidden` to the scratch [rows of the launch, d], in the order of `map`; where the
+ * map names no row, it writes zeros. Launch: a group for each row of the scratch. */
 kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 hidden_stride,
                             uint hidden_rows, uint d, global const int *map, u64 map_offset,
                             uint has_map, uint rows, global float *scratch)
@@ -59,7 +59,7 @@ kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 h
     const int from = row >= rows ? -1 : has_map ? map[u64_to_size(map_offset) + row] : (int)row;
     global float *const to = scratch + (size_t)row * d;
     if (from >= 0 && (uint)from < hidden_rows) {
-        global const float *const x = hidden + row_place(hidden_offset, hidden_stride, (uint)from);
+        global const float *const x = hidden + row_offset(hidden_offset, hidden_stride, (uint)from);
         for (uint i = lane; i < d / VEC; i += WGS)
             vstoreV(vloadV(i, x), i, to);
         for (uint k = d / VEC * VEC + lane; k < d; k += WGS)
@@ -72,10 +72,9 @@ kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 h
     }
 }
 
-/* logits [rows, vocab] = scale x scratch [.., d] x float16 weights [vocab, d],
- * in float32. Groups: blocks of ROWS rows by blocks of TEAMS x TOKENS
- * tokens; a lane takes every LANES-th vector of d. Blocks of rows are neighbours
- * in the launch, so that they find the weights in the cache. */
+/* logits [rows, vocab] = scale x scratch [.., d] x float16 weights [vocab, d], in float32. Launch:
+ * blocks of ROWS rows by blocks of TEAMS x TOKENS tokens; a lane takes every LANES-th vector of d.
+ * Blocks of rows are neighbours in the launch, so that they find the weights in the cache. */
 kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 weight_stride,
                              global const float *scratch, uint d, uint vocab, uint rows,
                              float scale, global float *logits, u64 logits_offset)
@@ -88,11 +87,11 @@ kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 w
     floatV sum[ROWS][TOKENS];
     float part[ROWS][TOKENS];
 
-    /* Tokens beyond the vocabulary compute the last one's logit once more. */
+    /* Items beyond the vocabulary compute the last token's logit again. */
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++)
-        w[t] = weight + row_place(weight_offset, weight_stride,
-                                  min(first_token + item / LANES * TOKENS + t, vocab - 1));
+        w[t] = weight + row_offset(weight_offset, weight_stride,
+                                   min(first_token + item / LANES * TOKENS + t, vocab - 1));
 #pragma unroll
     for (uint r = 0; r < ROWS; r++)
 #pragma unroll
@@ -116,7 +115,7 @@ kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 w
 #pragma unroll
         for (uint t = 0; t < TOKENS; t++)
             part[r][t] = total(sum[r][t]);
-    /* Less than a vector is left. */
+    /* The rest of d, which is less than a vector. */
     if (lane == 0) {
         for (uint k = d / VEC * VEC; k < d; k++) {
 #pragma unroll
@@ -152,8 +151,8 @@ kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 w
 #endif
 }
 
-/* Bias and soft-cap, in place, for logits [rows, vocab]. Groups: blocks of
- * FINISH_TOKENS tokens by rows. */
+/* Applies bias and soft-cap to logits [rows, vocab] in place. Launch: blocks of FINISH_TOKENS
+ * tokens by rows. */
 #define FINISH_TOKENS 1024
 #define FINISH(x, b) \
     do { \

@@ -2,7 +2,7 @@
 /* Where rows lie, beyond 2^31 elements and up to where 64 bits end: what the
  * host lets through, and what it then tells the kernels. Buffers are those of
  * an OpenCL that claims any size and has no memory (stub_cl.h), so that their
- * last byte can be where it matters. The kernels' own part, row_place(), is in
+ * last byte can be where it matters. The kernels' own part, row_offset(), is in
  * check_arithmetic. */
 #include <stddef.h>
 #include <stdio.h>
@@ -298,7 +298,7 @@ START_TEST(inputs)
                               "%s, %u rows from %llu, %llu apart: %s was told something else",
                               names[what], rows, (unsigned long long)places[place],
                               (unsigned long long)stride, kinds[what].kernel);
-                ck_assert_msg(row_place(expected.offset, expected.stride, rows - 1) +
+                ck_assert_msg(row_offset(expected.offset, expected.stride, rows - 1) +
                                       kinds[what].width ==
                                   size / element,
                               "%s: its end", names[what]);
