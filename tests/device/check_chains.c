@@ -28,7 +28,7 @@ static void count_row(census *c, const batch *b, uint32_t row)
     if (b->token[row] < 0 || greedy)
         return;
     c->whole += d->kept == 0 && !plain;
-    c->beheaded += d->head_key != CLS_KEY_INF;
+    c->beheaded += d->upper_key != CLS_KEY_INF;
     for (int stage = 1; stage < NAMES && p->mirostat == 0; stage++)
         c->stage[stage] += oracle_is_on(p, b->vocab, stage) != 0;
     c->mirostat[p->mirostat]++;
