@@ -74,10 +74,10 @@ static cls_status check(const cls_context *context, cl_command_queue queue, cls_
     if (status == CLS_OK)
         status = cls_buffer_check(context, "options->weight", &o->weight,
                                   cls_extent(o->vocab, o->weight_stride, o->hidden, size), size,
-                                  CLS_READS, NULL);
+                                  CLS_KERNEL_READS, NULL);
     if (status == CLS_OK && o->bias.buffer != NULL)
         status = cls_buffer_check(context, "options->bias", &o->bias, o->vocab * sizeof(float),
-                                  sizeof(float), CLS_READS, NULL);
+                                  sizeof(float), CLS_KERNEL_READS, NULL);
     if (status == CLS_OK && o->dtype == CLS_F32)
         status = check_clblast(o);
     return status;
@@ -206,7 +206,7 @@ static cls_status allocate(cls_head *h)
     cl_int code = CL_INVALID_BUFFER_SIZE;
     h->sent = calloc(h->max_rows, sizeof *h->sent);
     missing |= h->sent == NULL;
-    for (int i = 0; i < CLS_STAGING; i++) {
+    for (int i = 0; i < CLS_STAGING_COUNT; i++) {
         h->staging[i].map = calloc(h->max_rows, sizeof *h->staging[i].map);
         missing |= h->staging[i].map == NULL;
     }
@@ -326,8 +326,8 @@ void cls_head_destroy(cls_head *h)
     /* Uploads read the staging memory until they are done. */
     if (h->last_queue != NULL)
         clFlush(h->last_queue);
-    for (int i = 0; i < CLS_STAGING; i++)
-        if (cls_upload_end(&h->staging[i].done))
+    for (int i = 0; i < CLS_STAGING_COUNT; i++)
+        if (cls_upload_wait(&h->staging[i].done))
             free(h->staging[i].map);
     if (h->last != NULL)
         clReleaseEvent(h->last);

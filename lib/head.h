@@ -35,7 +35,7 @@ struct cls_head {
 
     int32_t *sent; /* the map that the device has */
     uint32_t sent_rows;
-    cls_head_staging staging[CLS_STAGING];
+    cls_head_staging staging[CLS_STAGING_COUNT];
     cl_event last; /* the last call's end */
     cl_command_queue last_queue;
 };

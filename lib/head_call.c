@@ -16,7 +16,8 @@ static cls_status check_which(const cls_head *h, const cls_head_call *call, cls_
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->which has both host and device");
     if (call->which.device.buffer != NULL)
         return cls_buffer_check(h->context, "call->which.device", &call->which.device,
-                                call->rows * sizeof(int32_t), sizeof(int32_t), CLS_READS, ranges);
+                                call->rows * sizeof(int32_t), sizeof(int32_t), CLS_KERNEL_READS,
+                                ranges);
     if (call->which.host == NULL && call->hidden_rows < call->rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->hidden_rows is %u for %u rows, and there is no call->which",
@@ -52,13 +53,13 @@ static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call
         status = cls_buffer_check(
             h->context, "call->hidden", &call->hidden,
             cls_extent(call->hidden_rows, call->hidden_stride, h->hidden, sizeof(float)),
-            sizeof(float), CLS_READS, &ranges);
+            sizeof(float), CLS_KERNEL_READS, &ranges);
     if (status == CLS_OK)
         status = check_which(h, call, &ranges);
     if (status == CLS_OK)
         status = cls_buffer_check(h->context, "call->logits", &call->logits,
                                   cls_extent(h->max_rows, h->vocab, h->vocab, sizeof(float)),
-                                  sizeof(float), CLS_WRITES, &ranges);
+                                  sizeof(float), CLS_KERNEL_WRITES, &ranges);
     if (status == CLS_OK)
         status = cls_ranges_check(&ranges);
     if (status == CLS_OK && h->dtype == CLS_F32 &&
@@ -115,8 +116,8 @@ static cl_int begin(commands *c, cl_uint n_wait, const cl_event *wait)
 static cls_status find_staging(cls_head *h, cls_head_staging **out)
 {
     cl_int code = CL_SUCCESS;
-    for (int i = 0; i < CLS_STAGING; i++) {
-        const cl_int state = cls_upload_state(&h->staging[i].done);
+    for (int i = 0; i < CLS_STAGING_COUNT; i++) {
+        const cl_int state = cls_upload_poll(&h->staging[i].done);
         *out = &h->staging[i];
         if (state == CL_COMPLETE)
             return CLS_OK;
@@ -128,7 +129,7 @@ static cls_status find_staging(cls_head *h, cls_head_staging **out)
                : cls_fail(
                      CLS_BUSY, CL_SUCCESS,
                      "%d calls with changed maps are in flight: flush the queue and wait for one",
-                     CLS_STAGING);
+                     CLS_STAGING_COUNT);
 }
 
 static int map_changed(const cls_head *h, const int32_t *map, uint32_t rows)
@@ -154,12 +155,12 @@ static cl_int upload(const commands *c, const int32_t *map, uint32_t rows)
 
 static cl_int launch(const commands *c, const cls_arguments *a, size_t groups0, size_t groups1)
 {
-    const uint32_t group = a->to.group;
+    const uint32_t group = a->kernel.group;
     const size_t local[2] = {group, 1}, global[2] = {group * groups0, groups1};
-    const cl_int code =
-        a->code != CL_SUCCESS
-            ? a->code
-            : clEnqueueNDRangeKernel(c->queue, a->to.kernel, 2, NULL, global, local, 0, NULL, NULL);
+    const cl_int code = a->code != CL_SUCCESS
+                            ? a->code
+                            : clEnqueueNDRangeKernel(c->queue, a->kernel.handle, 2, NULL, global,
+                                                     local, 0, NULL, NULL);
     return code == CL_SUCCESS ? barrier(c) : code;
 }
 
@@ -241,7 +242,7 @@ static cl_int end(const commands *c, cl_event *done)
     h->last_queue = c->queue;
     cl_int code = clEnqueueBarrierWithWaitList(c->queue, 0, NULL, &h->last);
     if (code == CL_SUCCESS && c->staging != NULL)
-        code = cls_upload_until(&c->staging->done, h->last);
+        code = cls_upload_extend(&c->staging->done, h->last);
     if (code == CL_SUCCESS && done != NULL)
         code = clRetainEvent(h->last);
     if (code == CL_SUCCESS && done != NULL)

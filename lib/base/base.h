@@ -38,16 +38,16 @@ cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 const char *cls_opencl_name(cl_int code);
 
 /* A thread's last failure, for calls that succeed after one inside them. */
-typedef struct cls_failure {
+typedef struct cls_saved_error {
     char message[512];
     cl_int opencl;
-} cls_failure;
-void cls_failure_keep(cls_failure *failure);
-void cls_failure_restore(const cls_failure *failure);
+} cls_saved_error;
+void cls_error_save(cls_saved_error *failure);
+void cls_error_restore(const cls_saved_error *failure);
 
 /* A public struct's size in the first header of this interface (soname 5): no program has a
  * smaller one, but one that passes the size of a pointer. */
-#define CLS_FIRST_SIZE(p) \
+#define CLS_MIN_STRUCT_SIZE(p) \
     _Generic((p), cls_params * \
              : offsetof(cls_params, only_allowed), cls_selftest_report * \
              : offsetof(cls_selftest_report, stage), cls_verify_call * \
@@ -59,7 +59,7 @@ void cls_failure_restore(const cls_failure *failure);
 /* Zeroes a public struct of the caller's size and sets its struct_size; to 0, which every use
  * refuses, where that is below the first size, and then returns 0. */
 int cls_struct_init(void *object, size_t caller_size, size_t first);
-#define CLS_STRUCT_INIT(p, caller_size) cls_struct_init(p, caller_size, CLS_FIRST_SIZE(p))
+#define CLS_STRUCT_INIT(p, caller_size) cls_struct_init(p, caller_size, CLS_MIN_STRUCT_SIZE(p))
 
 /* Copies a public struct of the caller's size into ours, which already holds the defaults. Refuses
  * a size below the first or beyond reason and, where the struct is not there to be written, a field
@@ -67,9 +67,9 @@ int cls_struct_init(void *object, size_t caller_size, size_t first);
 cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *callers,
                            const char *name, int written);
 #define CLS_STRUCT_READ(p, callers, name) \
-    cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p), callers, name, 0)
-#define CLS_STRUCT_OUT(p, callers, name) \
-    cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p), callers, name, 1)
+    cls_struct_read(p, sizeof *(p), CLS_MIN_STRUCT_SIZE(p), callers, name, 0)
+#define CLS_STRUCT_READ_OUTPUT(p, callers, name) \
+    cls_struct_read(p, sizeof *(p), CLS_MIN_STRUCT_SIZE(p), callers, name, 1)
 
 /* Refuses a reserved field that is not 0. */
 cls_status cls_reserved_check(const char *what, uint64_t value);
@@ -87,24 +87,24 @@ static inline uint32_t cls_slot_stage(const cls_slot *slot, uint32_t i)
 
 /* ------------------------------------------------------------- sha256.c */
 
-#define CLS_DIGEST 32
+#define CLS_DIGEST_SIZE 32
 typedef struct cls_sha256 {
     uint32_t h[8];
     uint64_t bytes; /* so far */
     uint8_t block[64];
 } cls_sha256;
 
-void cls_sha256_begin(cls_sha256 *hash);
-void cls_sha256_add(cls_sha256 *hash, const void *bytes, size_t size);
-void cls_sha256_end(cls_sha256 *hash, uint8_t digest[CLS_DIGEST]);
+void cls_sha256_init(cls_sha256 *hash);
+void cls_sha256_update(cls_sha256 *hash, const void *bytes, size_t size);
+void cls_sha256_final(cls_sha256 *hash, uint8_t digest[CLS_DIGEST_SIZE]);
 
 /* --------------------------------------------------------------- lock.c */
 
 typedef struct cls_lock cls_lock;
 cls_lock *cls_lock_create(void);
 void cls_lock_destroy(cls_lock *lock);
-void cls_lock_take(cls_lock *lock);
-void cls_lock_give(cls_lock *lock);
+void cls_lock_acquire(cls_lock *lock);
+void cls_lock_release(cls_lock *lock);
 
 /* Seconds, since some time or other. */
 double cls_now(void);

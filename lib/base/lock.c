@@ -18,8 +18,8 @@ static int lock_init(cls_lock *l)
     return 0;
 }
 static void lock_end(cls_lock *l) { (void)l; }
-void cls_lock_take(cls_lock *l) { AcquireSRWLockExclusive(&l->lock); }
-void cls_lock_give(cls_lock *l) { ReleaseSRWLockExclusive(&l->lock); }
+void cls_lock_acquire(cls_lock *l) { AcquireSRWLockExclusive(&l->lock); }
+void cls_lock_release(cls_lock *l) { ReleaseSRWLockExclusive(&l->lock); }
 double cls_now(void)
 {
     LARGE_INTEGER ticks, per_second;
@@ -35,8 +35,8 @@ struct cls_lock {
 };
 static int lock_init(cls_lock *l) { return pthread_mutex_init(&l->lock, NULL); }
 static void lock_end(cls_lock *l) { pthread_mutex_destroy(&l->lock); }
-void cls_lock_take(cls_lock *l) { pthread_mutex_lock(&l->lock); }
-void cls_lock_give(cls_lock *l) { pthread_mutex_unlock(&l->lock); }
+void cls_lock_acquire(cls_lock *l) { pthread_mutex_lock(&l->lock); }
+void cls_lock_release(cls_lock *l) { pthread_mutex_unlock(&l->lock); }
 double cls_now(void)
 {
     struct timespec t;

@@ -43,7 +43,7 @@ static void compress(uint32_t h[8], const uint8_t *block)
         h[i] += v[i];
 }
 
-void cls_sha256_begin(cls_sha256 *hash)
+void cls_sha256_init(cls_sha256 *hash)
 {
     /* Of the square roots of the first eight primes (5.3.3). */
     static const uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
@@ -52,7 +52,7 @@ void cls_sha256_begin(cls_sha256 *hash)
     hash->bytes = 0;
 }
 
-void cls_sha256_add(cls_sha256 *hash, const void *bytes, size_t size)
+void cls_sha256_update(cls_sha256 *hash, const void *bytes, size_t size)
 {
     const uint8_t *from = bytes;
     while (size > 0) {
@@ -68,7 +68,7 @@ void cls_sha256_add(cls_sha256 *hash, const void *bytes, size_t size)
     }
 }
 
-void cls_sha256_end(cls_sha256 *hash, uint8_t digest[CLS_DIGEST])
+void cls_sha256_final(cls_sha256 *hash, uint8_t digest[CLS_DIGEST_SIZE])
 {
     static const uint8_t padding[64] = {0x80};
     const uint64_t bits = hash->bytes * 8;
@@ -76,8 +76,8 @@ void cls_sha256_end(cls_sha256 *hash, uint8_t digest[CLS_DIGEST])
     for (int i = 0; i < 8; i++)
         length[i] = (uint8_t)(bits >> (56 - 8 * i));
     /* One to 64 bytes, so that eight are left of a block. */
-    cls_sha256_add(hash, padding, 1 + (size_t)((119 - hash->bytes % 64) % 64));
-    cls_sha256_add(hash, length, sizeof length);
-    for (int i = 0; i < CLS_DIGEST; i++)
+    cls_sha256_update(hash, padding, 1 + (size_t)((119 - hash->bytes % 64) % 64));
+    cls_sha256_update(hash, length, sizeof length);
+    for (int i = 0; i < CLS_DIGEST_SIZE; i++)
         digest[i] = (uint8_t)(hash->h[i / 4] >> (24 - 8 * (i % 4)));
 }

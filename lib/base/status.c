@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char message[sizeof((cls_failure *)0)->message];
+static _Thread_local char message[sizeof((cls_saved_error *)0)->message];
 static _Thread_local cl_int opencl_code;
 
 const char *cls_version(void) { return CLS_VERSION_STRING; }
@@ -45,18 +45,18 @@ cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...)
     va_end(args);
     opencl_code = opencl;
     if (opencl != CL_SUCCESS && n >= 0 && (size_t)n < sizeof message)
-        snprintf(message + n, sizeof message - (size_t)n, ": OpenCL says %s (%d)",
+        snprintf(message + n, sizeof message - (size_t)n, ": OpenCL error %s (%d)",
                  cls_opencl_name(opencl), (int)opencl);
     return status;
 }
 
-void cls_failure_keep(cls_failure *failure)
+void cls_error_save(cls_saved_error *failure)
 {
     memcpy(failure->message, message, sizeof message);
     failure->opencl = opencl_code;
 }
 
-void cls_failure_restore(const cls_failure *failure)
+void cls_error_restore(const cls_saved_error *failure)
 {
     memcpy(message, failure->message, sizeof message);
     opencl_code = failure->opencl;

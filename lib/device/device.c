@@ -40,7 +40,7 @@ static uint64_t survey_bytes(uint64_t vector, uint64_t work_group)
 
 /* ------------------------------------------------------------------ the device */
 
-const char *cls_limits_pretended;
+const char *cls_test_limited_options;
 
 /* What decides the shape. */
 typedef struct facts {
@@ -148,7 +148,7 @@ static cls_status check_options(const cls_context_options *o)
 
 /* ------------------------------------------------------------------- the shape */
 
-void cls_shape_settle(cls_shape *shape)
+void cls_shape_adjust_vector(cls_shape *shape)
 {
     /* Sums of weights fit 32-bit lanes for up to 256 vectors of a tile an item. */
     if (shape->vector == 2 && (shape->work_group == 1 || shape->row_group == 1))
@@ -183,7 +183,7 @@ static cls_status choose_groups(const facts *f, const cls_context_options *o, cl
     /* On a CPU a group's items run one after another: a row gains nothing from
      * several, and PoCL 3.1 needs minutes to compile these kernels' barriers. */
     shape->row_group = o->row_group != 0 ? o->row_group : cpu ? 1 : shape->work_group;
-    cls_shape_settle(shape);
+    cls_shape_adjust_vector(shape);
     shape->shortlist = o->shortlist != 0 ? o->shortlist : 1024;
     while (o->shortlist == 0 && shape->shortlist > 16 &&
            list_bytes(shape->shortlist, shape->row_group) > local)
@@ -246,11 +246,11 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     if (status != CLS_OK)
         return status;
     if (!f.compiler && o.binary == NULL && o.cache_dir == NULL)
-        return cls_shape_no_compiler();
+        return cls_fail_no_compiler();
     shape->compiler = f.compiler != CL_FALSE;
     shape->nvidia = f.nvidia;
-    shape->extra = cls_limits_pretended != NULL ? cls_limits_pretended : "";
-    shape->limited = cls_limits_pretended != NULL || !(f.floats & CL_FP_INF_NAN);
+    shape->extra_options = cls_test_limited_options != NULL ? cls_test_limited_options : "";
+    shape->limited = cls_test_limited_options != NULL || !(f.floats & CL_FP_INF_NAN);
     shape->compute_units = f.units;
     shape->local_mem_size =
         o.max_local_mem != 0 && o.max_local_mem < f.local ? o.max_local_mem : f.local;
@@ -260,7 +260,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     return status == CLS_OK ? choose_tier(device, &f, &o, shape) : status;
 }
 
-cls_status cls_shape_no_compiler(void)
+cls_status cls_fail_no_compiler(void)
 {
     return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_COMPILER_NOT_AVAILABLE,
                     "the device has no compiler; give options->binary or cache_dir with programs "
@@ -269,7 +269,7 @@ cls_status cls_shape_no_compiler(void)
 
 /* --------------------------------------------------------------------- answers */
 
-void cls_shape_tell(const cls_shape *shape, uint32_t origin, cls_device_info *callers)
+void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *callers)
 {
     cls_device_info info;
     const size_t size = callers->struct_size;
@@ -293,11 +293,11 @@ cls_status cls_device_query(cl_device_id device, const cls_context_options *opti
 {
     cls_device_info check;
     cls_shape shape;
-    cls_status status = CLS_STRUCT_OUT(&check, info, "info");
+    cls_status status = CLS_STRUCT_READ_OUTPUT(&check, info, "info");
     if (status == CLS_OK)
         status = cls_shape_query(device, options, &shape);
     if (status == CLS_OK)
-        cls_shape_tell(&shape, CLS_ORIGIN_SOURCE, info);
+        cls_shape_report(&shape, CLS_ORIGIN_SOURCE, info);
     return status;
 }
 

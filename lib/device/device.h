@@ -28,7 +28,8 @@ typedef struct cls_shape {
     int compiler;       /* whether the device has one */
     int nvidia;         /* whether that takes NVIDIA's options (cl_nv_compiler_options) */
     int limited;        /* whether it has no infinities nor NaN */
-    const char *extra;  /* options for its compiler: cls_limits_pretended, or an empty text */
+    const char
+        *extra_options; /* options for its compiler: cls_test_limited_options, or an empty text */
 } cls_shape;
 
 /* Checks that a device can run the kernels and shapes them for it. Sub-groups
@@ -37,17 +38,17 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *optio
                            cls_shape *shape);
 
 /* The failure of a device without one, for which there are no programs. */
-cls_status cls_shape_no_compiler(void);
+cls_status cls_fail_no_compiler(void);
 
 /* For tests, NULL else: every device is one without infinities, and this, which
  * begins with a space, is added to its compiler's options. */
-extern const char *cls_limits_pretended;
+extern const char *cls_test_limited_options;
 
 /* Makes vectors fit the groups. */
-void cls_shape_settle(cls_shape *shape);
+void cls_shape_adjust_vector(cls_shape *shape);
 
 /* Fills in a caller's struct of any size. */
-void cls_shape_tell(const cls_shape *shape, uint32_t origin, cls_device_info *callers);
+void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *callers);
 
 /* ---------------------------------------------------------- subgroups.c */
 
@@ -68,8 +69,8 @@ const char *cls_groups_check(cl_context cl, cl_device_id device, const cls_shape
 
 /* For tests: what cls_subgroups_candidate() says of every device, if not
  * CLS_SUBGROUPS_NONE; 6 and 7 are made of local memory, the latter wrong. */
-extern uint32_t cls_subgroups_pretended;
-#define CLS_SUBGROUPS_MADE 6
-#define CLS_SUBGROUPS_WRONG 7
+extern uint32_t cls_test_subgroups;
+#define CLS_SUBGROUPS_EMULATED 6
+#define CLS_SUBGROUPS_FAULTY 7
 
 #endif

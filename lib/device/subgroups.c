@@ -7,7 +7,7 @@
 
 #define COMPUTE_CAPABILITY_MAJOR_NV 0x4000
 
-uint32_t cls_subgroups_pretended;
+uint32_t cls_test_subgroups;
 
 /* By extension. Vendors' own come first: they are there in OpenCL C 1.2. An
  * extension of Khronos' may be wanting beside the vendor's (Adreno), and some
@@ -40,8 +40,8 @@ uint32_t cls_subgroups_candidate(cl_device_id device)
     size_t size = 0;
     cl_device_type type = 0;
     cl_uint major = 0;
-    if (cls_subgroups_pretended != CLS_SUBGROUPS_NONE)
-        return cls_subgroups_pretended;
+    if (cls_test_subgroups != CLS_SUBGROUPS_NONE)
+        return cls_test_subgroups;
     if (clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, NULL) != CL_SUCCESS ||
         clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size) != CL_SUCCESS)
         return CLS_SUBGROUPS_NONE;

@@ -22,8 +22,8 @@ static void add(cls_sha256 *hash, const void *bytes, size_t size)
     uint8_t length[8];
     for (int i = 0; i < 8; i++)
         length[i] = (uint8_t)((uint64_t)size >> (8 * i));
-    cls_sha256_add(hash, length, sizeof length);
-    cls_sha256_add(hash, bytes, size);
+    cls_sha256_update(hash, length, sizeof length);
+    cls_sha256_update(hash, bytes, size);
 }
 
 static void add_text(cls_sha256 *hash, const char *text) { add(hash, text, strlen(text)); }
@@ -65,11 +65,10 @@ static void add_programs(cls_sha256 *hash, const cls_shape *shape)
 {
     char text[CLS_BUILD_OPTIONS];
     for (int v = 0; v < CLS_VARIANTS; v++) {
-        const uint32_t group = cls_kernel_part(cls_variants[v].kernel) == CLS_OVER_TILES
-                                   ? shape->work_group
-                                   : shape->row_group;
-        const cls_grouping as = {group, shape->tier, shape->subgroups, shape->standard,
-                                 shape->shortlist};
+        const uint32_t group =
+            cls_kernel_covers_tiles(cls_variants[v].kernel) ? shape->work_group : shape->row_group;
+        const cls_build_config as = {group, shape->tier, shape->subgroups, shape->standard,
+                                     shape->shortlist};
         cls_program_options(shape, &as, 0, &cls_variants[v], text);
         add_text(hash, cls_variants[v].name);
         add_text(hash, text);
@@ -83,7 +82,7 @@ static void add_programs(cls_sha256 *hash, const cls_shape *shape)
     add_text(hash, text);
 }
 
-cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t key[CLS_DIGEST])
+cls_status cls_cache_key(cl_device_id device, const cls_shape *asked, uint8_t key[CLS_DIGEST_SIZE])
 {
     static const cl_uint of_platform[] = {CL_PLATFORM_NAME, CL_PLATFORM_VERSION};
     static const cl_uint of_device[] = {
@@ -91,7 +90,7 @@ cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t
         CL_DEVICE_PROFILE, CL_DEVICE_ADDRESS_BITS, DRIVER_UUID};
     cl_platform_id platform = NULL;
     cls_sha256 hash;
-    cls_sha256_begin(&hash);
+    cls_sha256_init(&hash);
     add_text(&hash, CLS_VERSION_STRING);
     add_programs(&hash, asked);
     const cl_int code =
@@ -105,7 +104,7 @@ cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t
         status = add_info(&hash, platform, NULL, of_platform[i]);
     for (size_t i = 0; i < sizeof of_device / sizeof of_device[0] && status == CLS_OK; i++)
         status = add_info(&hash, NULL, device, of_device[i]);
-    cls_sha256_end(&hash, key);
+    cls_sha256_final(&hash, key);
     return status;
 }
 
@@ -166,12 +165,13 @@ static cls_status get_program(const cls_context *context, cl_program program, cl
     return status == CLS_OK ? get_binary(program, n, which, out) : status;
 }
 
-cls_status cls_binaries_get(const cls_context *context, const cls_program *program, cls_bytes *out)
+cls_status cls_program_binary(const cls_context *context, const cls_program *program,
+                              cls_bytes *out)
 {
     return get_program(context, program->program, out);
 }
 
-int cls_binaries_are_slow(cl_device_id device)
+int cls_binary_query_recompiles(cl_device_id device)
 {
     cl_platform_id platform = NULL;
     char name[64] = "";
@@ -192,14 +192,14 @@ static cls_status pack(const cls_context *context, cls_container *c)
         const cls_program *const p = &context->program[i / CLS_VARIANTS][i % CLS_VARIANTS];
         if (!p->proved)
             continue;
-        c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].as = p->as;
+        c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].config = p->config;
         status =
-            cls_binaries_get(context, p, &c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes);
+            cls_program_binary(context, p, &c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes);
     }
     return status;
 }
 
-static cls_status write_out(const cls_container *c, const uint8_t key[CLS_DIGEST], void *out,
+static cls_status write_out(const cls_container *c, const uint8_t key[CLS_DIGEST_SIZE], void *out,
                             size_t *size)
 {
     const size_t room = *size;
@@ -215,19 +215,19 @@ static cls_status write_out(const cls_container *c, const uint8_t key[CLS_DIGEST
 
 cls_status cls_context_export(const cls_context *context, void *out, size_t *size)
 {
-    uint8_t key[CLS_DIGEST];
+    uint8_t key[CLS_DIGEST_SIZE];
     cls_container *c;
     if (context == NULL || size == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
                         context == NULL ? "context" : "size");
-    cls_status status = cls_binaries_key(context->device, &context->asked, key);
+    cls_status status = cls_cache_key(context->device, &context->requested_shape, key);
     if (status != CLS_OK)
         return status;
     if ((c = malloc(sizeof *c)) == NULL)
         return no_memory();
-    cls_lock_take(context->lock);
+    cls_lock_acquire(context->lock);
     status = pack(context, c);
-    cls_lock_give(context->lock);
+    cls_lock_release(context->lock);
     if (status == CLS_OK)
         status = write_out(c, key, out, size);
     for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)

@@ -25,7 +25,7 @@ static void append_log(cl_program program, cl_device_id device, char **log)
 }
 
 #define REGISTERS " -cl-nv-maxrregcount="
-void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype,
+void cls_program_options(const cls_shape *shape, const cls_build_config *as, int32_t dtype,
                          const cls_variant *variant, char options[CLS_BUILD_OPTIONS])
 {
     char registers[40] = "";
@@ -39,7 +39,7 @@ void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t
         (unsigned)as->group, (unsigned)as->shortlist, (int)dtype,
         (unsigned)(as->tier - CLS_TIER_BASE), (unsigned)as->subgroups,
         variant != NULL ? variant->options : "", shape->limited ? " -DCLS_LIMITED" : "",
-        shape->extra, registers);
+        shape->extra_options, registers);
 }
 
 static cls_status from_source(const cls_context *context, const cls_variant *v, cl_program *program)
@@ -115,7 +115,7 @@ cls_status cls_program_build(cls_context *context, int variant, int32_t dtype,
                                        : from_source(context, v, &program);
     if (status != CLS_OK)
         return status;
-    cls_program_options(&context->shape, &p->as, dtype, v, options);
+    cls_program_options(&context->shape, &p->config, dtype, v, options);
     cl_int code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
     char *const limit = strstr(options, REGISTERS);
     if (code == CL_INVALID_BUILD_OPTIONS && limit != NULL) { /* it only makes kernels faster */

@@ -13,7 +13,7 @@
 #define TEMPORARIES 64
 
 /* The file's name: the key, the program and its type of logits; NULL without memory. */
-static char *path_of(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+static char *path_of(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
                      const char *name)
 {
     const size_t size = strlen(dir) + strlen(name) + 80;
@@ -27,12 +27,12 @@ static char *path_of(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dty
     return path;
 }
 
-static void *read_whole(FILE *file, const uint8_t key[CLS_DIGEST], size_t *size)
+static void *read_whole(FILE *file, const uint8_t key[CLS_DIGEST_SIZE], size_t *size)
 {
     uint8_t header[CLS_CONTAINER_HEADER];
     uint64_t length;
-    if (fread(header, sizeof header, 1, file) != 1 || !cls_container_length(header, key, &length) ||
-        length > MOST_BYTES)
+    if (fread(header, sizeof header, 1, file) != 1 ||
+        !cls_container_payload_size(header, key, &length) || length > MOST_BYTES)
         return NULL;
     *size = sizeof header + (size_t)length;
     uint8_t *const bytes = malloc(*size);
@@ -46,7 +46,7 @@ static void *read_whole(FILE *file, const uint8_t key[CLS_DIGEST], size_t *size)
     return NULL;
 }
 
-void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
                      const char *name, size_t *size)
 {
     char *const path = *dir != '\0' ? path_of(dir, key, dtype, name) : NULL;
@@ -80,7 +80,7 @@ static FILE *create_temporary(char *path)
     return file;
 }
 
-void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
                      const char *name, const void *bytes, size_t size)
 {
     char *const path = *dir != '\0' ? path_of(dir, key, dtype, name) : NULL;

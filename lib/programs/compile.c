@@ -14,11 +14,11 @@ typedef struct job {
 
 static const cls_variant *variant_of(const job *j) { return &cls_variants[j->variant]; }
 
-static cls_grouping grouping_of(const cls_shape *shape, enum cls_kernel kernel)
+static cls_build_config build_config_of(const cls_shape *shape, enum cls_kernel kernel)
 {
-    const int over_tiles = cls_kernel_part(kernel) == CLS_OVER_TILES;
-    const cls_grouping as = {over_tiles ? shape->work_group : shape->row_group, shape->tier,
-                             shape->subgroups, shape->standard, shape->shortlist};
+    const int over_tiles = cls_kernel_covers_tiles(kernel);
+    const cls_build_config as = {over_tiles ? shape->work_group : shape->row_group, shape->tier,
+                                 shape->subgroups, shape->standard, shape->shortlist};
     return as;
 }
 
@@ -44,7 +44,7 @@ static int is_forced(const cls_context *context)
 
 /* The next smaller grouping: without sub-groups first, then in half the group. 0:
  * there is none, or the caller has named this one. */
-static int make_smaller(const cls_context *context, cls_grouping *as)
+static int make_smaller(const cls_context *context, cls_build_config *as)
 {
     if (as->subgroups != CLS_SUBGROUPS_NONE && context->options.tier == CLS_TIER_AUTO) {
         as->subgroups = CLS_SUBGROUPS_NONE;
@@ -53,7 +53,7 @@ static int make_smaller(const cls_context *context, cls_grouping *as)
         return 1;
     }
     /* Sub-groups that the caller wants were tried in its groups alone; and one item
-     * alone would make too many trips with vectors of 2 (cls_shape_settle). */
+     * alone would make too many trips with vectors of 2 (cls_shape_adjust_vector). */
     if (is_forced(context) || as->subgroups != CLS_SUBGROUPS_NONE || as->group == 1 ||
         (as->group == 2 && context->shape.vector == 2))
         return 0;
@@ -68,15 +68,15 @@ static cls_status check_limits(cls_context *context, const job *j, int *again)
     cls_shape *const shape = &context->shape;
     cls_program *const p = j->program;
     *again = 0;
-    if (p->max_group != 0 && p->max_group < p->as.group) {
+    if (p->max_group != 0 && p->max_group < p->config.group) {
         if (is_forced(context))
             return cls_fail(
                 CLS_BAD_ARGUMENT, CL_SUCCESS,
                 "options->%s is %u; the program %s runs with at most %llu on this device",
-                p->as.group == context->options.work_group ? "work_group" : "row_group",
-                (unsigned)p->as.group, variant_of(j)->name, (unsigned long long)p->max_group);
-        while (p->as.group > p->max_group)
-            if (!make_smaller(context, &p->as))
+                p->config.group == context->options.work_group ? "work_group" : "row_group",
+                (unsigned)p->config.group, variant_of(j)->name, (unsigned long long)p->max_group);
+        while (p->config.group > p->max_group)
+            if (!make_smaller(context, &p->config))
                 return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                                 "the program %s runs in groups of at most %llu on this device",
                                 variant_of(j)->name, (unsigned long long)p->max_group);
@@ -89,9 +89,9 @@ static cls_status check_limits(cls_context *context, const job *j, int *again)
     *again =
         j->variant == CLS_SELF_TEST_0 && context->options.shortlist == 0 && shape->shortlist > 16;
     if (*again)
-        p->as.shortlist = shape->shortlist /= 2;
+        p->config.shortlist = shape->shortlist /= 2;
     else
-        *again = make_smaller(context, &p->as);
+        *again = make_smaller(context, &p->config);
     if (*again)
         return CLS_OK;
     return cls_fail(is_forced(context) || context->options.shortlist != 0 ? CLS_BAD_ARGUMENT
@@ -99,21 +99,22 @@ static cls_status check_limits(cls_context *context, const job *j, int *again)
                     CL_SUCCESS,
                     "the program %s takes %llu bytes of local memory in groups of %u with a "
                     "shortlist of %u; there are %llu",
-                    variant_of(j)->name, (unsigned long long)p->local_mem, (unsigned)p->as.group,
-                    (unsigned)shape->shortlist, (unsigned long long)shape->local_mem_size);
+                    variant_of(j)->name, (unsigned long long)p->local_mem,
+                    (unsigned)p->config.group, (unsigned)shape->shortlist,
+                    (unsigned long long)shape->local_mem_size);
 }
 
 /* Says on top of the last failure that it was the last of several. */
 static cls_status refused(cls_status status, const job *j)
 {
-    cls_failure last;
-    cls_failure_keep(&last);
-    char *const code = strstr(last.message, ": OpenCL says"); /* which is said again */
+    cls_saved_error last;
+    cls_error_save(&last);
+    char *const code = strstr(last.message, ": OpenCL error"); /* which is said again */
     if (code != NULL)
         *code = '\0';
     return cls_fail(status, last.opencl,
                     "%.300s; smaller groups were tried, the last of %u work-items", last.message,
-                    (unsigned)j->program->as.group);
+                    (unsigned)j->program->config.group);
 }
 
 /* ---------------------------------------------------------------------- building */
@@ -123,14 +124,14 @@ static cls_status from_source(cls_context *context, const job *j)
     cls_program *const p = j->program;
     unsigned tried = 0;
     if (!context->shape.compiler)
-        return cls_shape_no_compiler();
+        return cls_fail_no_compiler();
     p->origin = CLS_ORIGIN_SOURCE;
     for (;; tried++) {
         int again = 0;
         cls_status status = cls_program_build(context, j->variant, j->dtype, NULL, p);
         if (status == CLS_OK)
             status = check_limits(context, j, &again);
-        else if (is_refusal(status, 0) && make_smaller(context, &p->as))
+        else if (is_refusal(status, 0) && make_smaller(context, &p->config))
             again = 1;
         else if (tried > 0)
             status = refused(status, j);
@@ -143,12 +144,11 @@ static cls_status from_source(cls_context *context, const job *j)
 }
 
 /* Whether a compiled program is what the options ask for. */
-static int is_wanted(const cls_context *context, const cls_grouping *as, enum cls_kernel kernel)
+static int is_wanted(const cls_context *context, const cls_build_config *as, enum cls_kernel kernel)
 {
     const cls_shape *const s = &context->shape;
     const cls_context_options *const o = &context->options;
-    const uint32_t wanted =
-        cls_kernel_part(kernel) == CLS_OVER_TILES ? o->work_group : o->row_group;
+    const uint32_t wanted = cls_kernel_covers_tiles(kernel) ? o->work_group : o->row_group;
     return (kernel == CLS_SELF_TEST ? o->shortlist == 0 || as->shortlist == o->shortlist
                                     : as->shortlist == s->shortlist) &&
            as->group <= s->max_work_group && (wanted == 0 || as->group == wanted) &&
@@ -158,22 +158,22 @@ static int is_wanted(const cls_context *context, const cls_grouping *as, enum cl
 static int from_bytes(cls_context *context, const job *j, const cls_container *c, uint32_t origin)
 {
     cls_program *const p = j->program;
-    const cls_grouping before = p->as;
+    const cls_build_config before = p->config;
     const cls_bytes *const bytes = &c->program[j->dtype][j->variant].bytes;
     if (bytes->bytes == NULL ||
-        !is_wanted(context, &c->program[j->dtype][j->variant].as, variant_of(j)->kernel))
+        !is_wanted(context, &c->program[j->dtype][j->variant].config, variant_of(j)->kernel))
         return 0;
-    p->as = c->program[j->dtype][j->variant].as;
+    p->config = c->program[j->dtype][j->variant].config;
     p->origin = origin;
     if (cls_program_build(context, j->variant, j->dtype, bytes, p) == CLS_OK) {
-        if ((p->max_group == 0 || p->max_group >= p->as.group) &&
+        if ((p->max_group == 0 || p->max_group >= p->config.group) &&
             p->local_mem <= context->shape.local_mem_size) {
-            context->shape.shortlist = p->as.shortlist; /* the first program brings it */
+            context->shape.shortlist = p->config.shortlist; /* the first program brings it */
             return 1;
         }
         cls_program_release(p);
     }
-    p->as = before;
+    p->config = before;
     return 0;
 }
 
@@ -182,10 +182,11 @@ static int from_cache(cls_context *context, const job *j)
     const char *const dir = context->options.cache_dir;
     cls_container c;
     size_t size;
-    if (!context->keyed || dir == NULL)
+    if (!context->has_cache_key || dir == NULL)
         return 0;
-    void *const bytes = cls_cache_read(dir, context->key, j->dtype, variant_of(j)->name, &size);
-    const int loaded = bytes != NULL && cls_container_read(bytes, size, context->key, &c) &&
+    void *const bytes =
+        cls_cache_read(dir, context->cache_key, j->dtype, variant_of(j)->name, &size);
+    const int loaded = bytes != NULL && cls_container_read(bytes, size, context->cache_key, &c) &&
                        from_bytes(context, j, &c, CLS_ORIGIN_CACHE);
     free(bytes);
     return loaded;
@@ -197,19 +198,19 @@ static void to_cache(const cls_context *context, const job *j)
     const char *const dir = context->options.cache_dir;
     cls_container c;
     cls_bytes bytes;
-    if (!context->keyed || dir == NULL || p->origin != CLS_ORIGIN_SOURCE ||
-        (!context->options.cache_always && cls_binaries_are_slow(context->device)))
+    if (!context->has_cache_key || dir == NULL || p->origin != CLS_ORIGIN_SOURCE ||
+        (!context->options.cache_always && cls_binary_query_recompiles(context->device)))
         return;
-    if (cls_binaries_get(context, p, &bytes) != CLS_OK)
+    if (cls_program_binary(context, p, &bytes) != CLS_OK)
         return;
     memset(&c, 0, sizeof c);
-    c.program[j->dtype][j->variant].as = p->as;
+    c.program[j->dtype][j->variant].config = p->config;
     c.program[j->dtype][j->variant].bytes = bytes;
     const size_t size = cls_container_size(&c);
     uint8_t *const whole = malloc(size);
     if (whole != NULL) {
-        cls_container_write(&c, context->key, whole);
-        cls_cache_write(dir, context->key, j->dtype, variant_of(j)->name, whole, size);
+        cls_container_write(&c, context->cache_key, whole);
+        cls_cache_write(dir, context->cache_key, j->dtype, variant_of(j)->name, whole, size);
     }
     free(whole);
     free((void *)(uintptr_t)bytes.bytes);
@@ -218,7 +219,8 @@ static void to_cache(const cls_context *context, const job *j)
 /* Compiled bytes if they serve, else source. */
 static cls_status build(cls_context *context, const job *j)
 {
-    if (context->keyed && from_bytes(context, j, &context->ready, CLS_ORIGIN_BINARY))
+    if (context->has_cache_key &&
+        from_bytes(context, j, &context->binary_programs, CLS_ORIGIN_BINARY))
         return CLS_OK;
     if (from_cache(context, j))
         return CLS_OK;
@@ -279,9 +281,9 @@ static cls_status prove(cls_context *context, const job *jobs, uint32_t n, const
         for (uint32_t i = 0; i < count; i++) {
             cls_program *const p = suspects[i]->program;
             if (has_source(context, suspects[i])) {
-                p->as = grouping_of(&context->shape, variant_of(suspects[i])->kernel);
+                p->config = build_config_of(&context->shape, variant_of(suspects[i])->kernel);
             } else if ((ran >> suspects[i]->variant & 1u) && is_refusal(status, 1) &&
-                       make_smaller(context, &p->as)) {
+                       make_smaller(context, &p->config)) {
                 last = suspects[i];
             } else {
                 continue;
@@ -349,7 +351,7 @@ static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t varian
         if (context->options.progress != NULL)
             context->options.progress(context->options.progress_user, variant_of(&jobs[i])->name, i,
                                       n);
-        jobs[i].program->as = grouping_of(&context->shape, variant_of(&jobs[i])->kernel);
+        jobs[i].program->config = build_config_of(&context->shape, variant_of(&jobs[i])->kernel);
         status = build(context, &jobs[i]);
         jobs[i].program->seconds = cls_now() - begun;
     }
@@ -370,12 +372,12 @@ static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t varian
 
 cls_status cls_compile(cls_context *context, uint32_t dtypes, uint32_t variants)
 {
-    cls_failure before;
-    cls_failure_keep(&before);
-    cls_lock_take(context->lock);
+    cls_saved_error before;
+    cls_error_save(&before);
+    cls_lock_acquire(context->lock);
     const cls_status status = compile(context, dtypes, variants);
-    cls_lock_give(context->lock);
+    cls_lock_release(context->lock);
     if (status == CLS_OK)
-        cls_failure_restore(&before); /* of what it went on after */
+        cls_error_restore(&before); /* of what it went on after */
     return status;
 }

@@ -17,7 +17,7 @@
 enum {
     AT_FORMAT = 8,
     AT_KEY = 12,
-    AT_LENGTH = AT_KEY + CLS_DIGEST,
+    AT_LENGTH = AT_KEY + CLS_DIGEST_SIZE,
     AT_HASH = AT_LENGTH + 8,
     FIXED = 4,
     EACH = 36
@@ -38,12 +38,12 @@ static uint64_t get(const uint8_t **from, int bytes)
     return x;
 }
 
-static void digest(const uint8_t *bytes, size_t size, uint8_t out[CLS_DIGEST])
+static void digest(const uint8_t *bytes, size_t size, uint8_t out[CLS_DIGEST_SIZE])
 {
     cls_sha256 hash;
-    cls_sha256_begin(&hash);
-    cls_sha256_add(&hash, bytes, size);
-    cls_sha256_end(&hash, out);
+    cls_sha256_init(&hash);
+    cls_sha256_update(&hash, bytes, size);
+    cls_sha256_final(&hash, out);
 }
 
 /* ------------------------------------------------------------------- writing */
@@ -58,14 +58,14 @@ size_t cls_container_size(const cls_container *c)
     return size;
 }
 
-void cls_container_write(const cls_container *c, const uint8_t key[CLS_DIGEST], void *out)
+void cls_container_write(const cls_container *c, const uint8_t key[CLS_DIGEST_SIZE], void *out)
 {
     uint8_t *const start = out, *const payload = start + CLS_CONTAINER_HEADER,
                    *to = payload + FIXED;
     uint32_t n = 0;
     for (uint32_t d = 0; d < CLS_DTYPES; d++)
         for (uint32_t v = 0; v < CLS_VARIANTS; v++) {
-            const cls_grouping *const as = &c->program[d][v].as;
+            const cls_build_config *const as = &c->program[d][v].config;
             const cls_bytes *const p = &c->program[d][v].bytes;
             if (p->bytes == NULL)
                 continue;
@@ -87,7 +87,7 @@ void cls_container_write(const cls_container *c, const uint8_t key[CLS_DIGEST], 
     memcpy(start, magic, sizeof magic);
     to = start + AT_FORMAT;
     put(&to, FORMAT, 4);
-    memcpy(to, key, CLS_DIGEST);
+    memcpy(to, key, CLS_DIGEST_SIZE);
     to = start + AT_LENGTH;
     put(&to, length, 8);
     digest(payload, length, to);
@@ -95,11 +95,12 @@ void cls_container_write(const cls_container *c, const uint8_t key[CLS_DIGEST], 
 
 /* ------------------------------------------------------------------- reading */
 
-int cls_container_length(const void *header, const uint8_t key[CLS_DIGEST], uint64_t *length)
+int cls_container_payload_size(const void *header, const uint8_t key[CLS_DIGEST_SIZE],
+                               uint64_t *length)
 {
     const uint8_t *const start = header, *at = start + AT_FORMAT;
     if (memcmp(start, magic, sizeof magic) != 0 || get(&at, 4) != FORMAT ||
-        memcmp(at, key, CLS_DIGEST) != 0)
+        memcmp(at, key, CLS_DIGEST_SIZE) != 0)
         return 0;
     at = start + AT_LENGTH;
     *length = get(&at, 8);
@@ -107,10 +108,10 @@ int cls_container_length(const void *header, const uint8_t key[CLS_DIGEST], uint
 }
 
 /* Values that a grouping can have: nothing else is ever compiled. */
-static int is_sane(const cls_grouping *as)
+static int is_sane(const cls_build_config *as)
 {
     return as->group >= 1 && as->group <= 1024 && as->tier >= CLS_TIER_BASE &&
-           as->tier <= CLS_TIER_SUBGROUPS && as->subgroups <= CLS_SUBGROUPS_WRONG &&
+           as->tier <= CLS_TIER_SUBGROUPS && as->subgroups <= CLS_SUBGROUPS_FAULTY &&
            as->standard >= 120 && as->standard <= 300 && as->shortlist >= 16 &&
            as->shortlist <= 2048 && (as->shortlist & (as->shortlist - 1)) == 0 &&
            (as->tier == CLS_TIER_SUBGROUPS) == (as->subgroups != CLS_SUBGROUPS_NONE);
@@ -119,7 +120,7 @@ static int is_sane(const cls_grouping *as)
 static int read_programs(const uint8_t *at, const uint8_t *end, uint32_t n, cls_container *out)
 {
     for (; n > 0; n--) {
-        cls_grouping as;
+        cls_build_config as;
         uint32_t *const fields[] = {&as.group, &as.tier, &as.subgroups, &as.standard,
                                     &as.shortlist};
         if ((size_t)(end - at) < EACH)
@@ -134,7 +135,7 @@ static int read_programs(const uint8_t *at, const uint8_t *end, uint32_t n, cls_
         cls_bytes *const p = &out->program[dtype][variant].bytes;
         if (p->bytes != NULL)
             return 0;
-        out->program[dtype][variant].as = as;
+        out->program[dtype][variant].config = as;
         p->bytes = at;
         p->size = (size_t)size;
         at += size;
@@ -142,15 +143,15 @@ static int read_programs(const uint8_t *at, const uint8_t *end, uint32_t n, cls_
     return at == end;
 }
 
-int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIGEST],
+int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIGEST_SIZE],
                        cls_container *out)
 {
     const uint8_t *const start = bytes, *at = start + CLS_CONTAINER_HEADER;
-    uint8_t hash[CLS_DIGEST];
+    uint8_t hash[CLS_DIGEST_SIZE];
     uint64_t length;
     memset(out, 0, sizeof *out);
     if (bytes == NULL || size < CLS_CONTAINER_HEADER ||
-        !cls_container_length(bytes, key, &length) || length != size - CLS_CONTAINER_HEADER)
+        !cls_container_payload_size(bytes, key, &length) || length != size - CLS_CONTAINER_HEADER)
         return 0;
     digest(at, size - CLS_CONTAINER_HEADER, hash);
     if (memcmp(hash, start + AT_HASH, sizeof hash) != 0)

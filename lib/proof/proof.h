@@ -6,12 +6,12 @@
 #include "reference/reference.h"
 #include "step/step.h"
 
-/* A cls_prover. */
+/* A cls_prove_function. */
 cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with,
                      uint32_t *ran);
 
 /* For tests, whose OpenCL computes nothing: programs are run, and what they give is
  * not looked at. */
-extern int cls_proofs_only_run;
+extern int cls_test_proofs_compare_nothing;
 
 #endif

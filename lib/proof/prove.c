@@ -12,7 +12,7 @@ static cls_status self_test(cls_context *context, const cls_program *p, cl_comma
     uint32_t words[WORDS];
     const cl_uint n = WORDS;
     const uint32_t ends = !context->shape.limited;
-    const size_t size = p->as.group;
+    const size_t size = p->config.group;
     cl_int code;
     cl_kernel kernel = clCreateKernel(p->program, cls_kernel_name(CLS_SELF_TEST), &code);
     cl_mem out = NULL;
@@ -108,11 +108,11 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
     o.history = 64;
     o.rollback = 8;
     o.dtypes = 1u << dtype;
-    cls_status status = cls_sampler_open(context, &o, &t->sampler);
+    cls_status status = cls_sampler_create_empty(context, &o, &t->sampler);
     if (status == CLS_OK)
-        status = cls_sampler_attach(t->sampler, dtype, with);
+        status = cls_sampler_add_kernels(t->sampler, dtype, with);
     if (status == CLS_OK)
-        t->sampler->forced = UINT32_C(1) << variant;
+        t->sampler->override_variants = UINT32_C(1) << variant;
     cls_params_default(&t->params, sizeof t->params);
     t->params.temperature = 0.8f;
     t->params.seed = 20;
@@ -128,11 +128,11 @@ static void close_trial(trial *t)
         clReleaseMemObject(t->out);
 }
 
-int cls_proofs_only_run;
+int cls_test_proofs_compare_nothing;
 
 static cls_status differs(int variant, const char *what, int32_t is, int32_t should)
 {
-    if (cls_proofs_only_run)
+    if (cls_test_proofs_compare_nothing)
         return CLS_OK;
     return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
                     "the program %s gives another %s than the host: %d, not %d",
@@ -195,7 +195,7 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *wish, int *
 
 static int has(const trial *t, int variant)
 {
-    return t->sampler->ready[t->dtype][variant].kernel != NULL;
+    return t->sampler->kernels[t->dtype][variant].handle != NULL;
 }
 
 /* What a row's kernels are to meet: all that this variant and those with it serve. */
@@ -212,7 +212,7 @@ static void ask_for(trial *t, int variant)
                    : t->context->shape.shortlist < 50 ? (int32_t)t->context->shape.shortlist
                                                       : 50;
     }
-    if (cls_variant_serves(variant, CLS_FEATURE_PENALTIES) && v->kernel != CLS_SLOTS &&
+    if (cls_variant_supports(variant, CLS_FEATURE_PENALTIES) && v->kernel != CLS_SLOTS &&
         has(t, CLS_SURVEY_1)) {
         p->repetition_penalty = 1.25f;
         p->presence_penalty = 0.5f;
@@ -398,8 +398,9 @@ cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t 
             status = run(t, context, variant, dtype, with, &launched);
             clFinish(queue);
             if (launched)
-                *ran = t->sampler->refused != 0 ? t->sampler->refused
-                                                : t->sampler->ran | UINT32_C(1) << variant;
+                *ran = t->sampler->refused_variants != 0
+                           ? t->sampler->refused_variants
+                           : t->sampler->launched_variants | UINT32_C(1) << variant;
             close_trial(t);
             free(t);
         }

@@ -4,7 +4,7 @@
 
 static void set(cls_arguments *a, size_t size, const void *value)
 {
-    const cl_int code = clSetKernelArg(a->to.kernel, a->next++, size, value);
+    const cl_int code = clSetKernelArg(a->kernel.handle, a->next++, size, value);
     if (a->code == CL_SUCCESS)
         a->code = code;
 }

@@ -42,7 +42,7 @@ static cl_int ask(cl_mem object, memory *m)
 static void note_range(cls_ranges *ranges, const char *what, cl_mem root, uint64_t begin,
                        uint64_t size, int written)
 {
-    if (ranges == NULL || size == 0 || ranges->n == CLS_MOST_RANGES)
+    if (ranges == NULL || size == 0 || ranges->n == CLS_MAX_RANGES)
         return;
     struct cls_range *const r = &ranges->range[ranges->n++];
     r->root = root;
@@ -60,10 +60,10 @@ cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_bu
         cl_mem_flags forbidden;
         const char *names, *what;
     } accesses[] = {
-        [CLS_READS] = {CL_MEM_WRITE_ONLY, "CL_MEM_WRITE_ONLY", "a kernel reads it"},
-        [CLS_WRITES] = {CL_MEM_READ_ONLY, "CL_MEM_READ_ONLY", "a kernel writes it"},
-        [CLS_COPIES] = {CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS,
-                        "CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS", "the host reads it"},
+        [CLS_KERNEL_READS] = {CL_MEM_WRITE_ONLY, "CL_MEM_WRITE_ONLY", "a kernel reads it"},
+        [CLS_KERNEL_WRITES] = {CL_MEM_READ_ONLY, "CL_MEM_READ_ONLY", "a kernel writes it"},
+        [CLS_HOST_READS] = {CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS,
+                            "CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS", "the host reads it"},
     };
     memory m;
     if (b->buffer == NULL)
@@ -94,7 +94,7 @@ cls_status cls_buffer_check(const cls_context *c, const char *what, const cls_bu
             (unsigned long long)(size <= UINT64_MAX - b->offset ? size + b->offset : UINT64_MAX),
             m.size);
     note_range(ranges, what, m.parent != NULL ? m.parent : b->buffer, m.origin + b->offset, size,
-               access == CLS_WRITES);
+               access == CLS_KERNEL_WRITES);
     return CLS_OK;
 }
 

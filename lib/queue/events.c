@@ -59,7 +59,7 @@ cls_status cls_wait_check(const cls_context *c, cl_uint n_wait, const cl_event *
     return status;
 }
 
-cl_int cls_upload_state(cl_event *done)
+cl_int cls_upload_poll(cl_event *done)
 {
     cl_int state = CL_COMPLETE;
     if (*done == NULL)
@@ -73,7 +73,7 @@ cl_int cls_upload_state(cl_event *done)
     return CL_COMPLETE;
 }
 
-cl_int cls_upload_until(cl_event *done, cl_event end)
+cl_int cls_upload_extend(cl_event *done, cl_event end)
 {
     if (*done == NULL)
         return CL_SUCCESS;
@@ -85,11 +85,11 @@ cl_int cls_upload_until(cl_event *done, cl_event end)
     return code;
 }
 
-int cls_upload_end(cl_event *done)
+int cls_upload_wait(cl_event *done)
 {
     for (int i = 0; i < 2 && *done != NULL; i++) { /* again, if only the waiting failed */
         clWaitForEvents(1, done);
-        cls_upload_state(done);
+        cls_upload_poll(done);
     }
     if (*done == NULL)
         return 1;

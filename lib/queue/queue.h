@@ -7,20 +7,20 @@
 
 /* ------------------------------------------------------------- events.c */
 
-#define CLS_STAGING 16 /* uploads in flight */
+#define CLS_STAGING_COUNT 16 /* uploads in flight */
 
 /* Checks a queue; tells whether it is in order. */
 cls_status cls_queue_check(const cls_context *context, cl_command_queue queue, int *ordered);
 /* CL_COMPLETE if the upload of an event (NULL: none) is over, well or badly; then
  * forgets it. Above: it is under way. Below: OpenCL's reason for not saying it. */
-cl_int cls_upload_state(cl_event *done);
+cl_int cls_upload_poll(cl_event *done);
 /* From now on an upload counts as over when `end` is, which comes after it. What
  * the caller waits for is then what frees its memory: rusticl may tell an upload
  * complete after the step behind it. */
-cl_int cls_upload_until(cl_event *done, cl_event end);
+cl_int cls_upload_extend(cl_event *done, cl_event end);
 /* Waits for an upload and forgets it. 0: nobody can say that it is over, and its
  * memory must stay for ever. */
-int cls_upload_end(cl_event *done);
+int cls_upload_wait(cl_event *done);
 
 /* Events that are there, of the context, and have not ended with an error: what
  * waits for one that has, some drivers run, and some never (doc/reliability.md). */
@@ -30,7 +30,7 @@ cls_status cls_wait_check(const cls_context *context, cl_uint n_wait, const cl_e
 
 /* Arguments of a kernel, set one after another; remembers the first failure. */
 typedef struct cls_arguments {
-    struct cls_ready to;
+    struct cls_compiled_kernel kernel;
     cl_uint next;
     cl_int code;
 } cls_arguments;
@@ -43,11 +43,11 @@ void cls_set_u64(cls_arguments *a, uint64_t x);
 /* Bytes of `rows` rows of `width` elements, a stride apart; UINT64_MAX if that overflows. */
 uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element);
 
-/* By kernels, or (CLS_COPIES) by a command that reads it to the host. */
-enum cls_access { CLS_READS, CLS_WRITES, CLS_COPIES };
+/* By kernels, or (CLS_HOST_READS) by a command that reads it to the host. */
+enum cls_access { CLS_KERNEL_READS, CLS_KERNEL_WRITES, CLS_HOST_READS };
 
 /* What a call reads and writes of the caller's buffers; a sub-buffer's bytes are its parent's. */
-#define CLS_MOST_RANGES 48
+#define CLS_MAX_RANGES 48
 typedef struct cls_ranges {
     uint32_t n;
     struct cls_range {
@@ -55,7 +55,7 @@ typedef struct cls_ranges {
         uint64_t begin, end; /* bytes */
         int written;
         char what[40];
-    } range[CLS_MOST_RANGES];
+    } range[CLS_MAX_RANGES];
 } cls_ranges;
 
 /* Checks that [offset, offset + size) lies in a buffer of the context, aligned, and that kernels

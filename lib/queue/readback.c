@@ -39,7 +39,7 @@ void cls_readback_destroy(cls_readback *r)
     for (uint32_t i = 0; r->entries != NULL && i < r->depth; i++) {
         if (r->entries[i].queue != NULL)
             clFlush(r->entries[i].queue);
-        over &= cls_upload_end(&r->entries[i].done);
+        over &= cls_upload_wait(&r->entries[i].done);
         forget(&r->entries[i]);
     }
     if (r->data != NULL && over &&
@@ -133,7 +133,7 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     if (status == CLS_OK)
         status = cls_queue_check(r->context, queue, &ordered);
     if (status == CLS_OK)
-        status = cls_buffer_check(r->context, "from", from, size, 1, CLS_COPIES, NULL);
+        status = cls_buffer_check(r->context, "from", from, size, 1, CLS_HOST_READS, NULL);
     if (status != CLS_OK)
         return status;
     entry *const e = &r->entries[r->next % r->depth];

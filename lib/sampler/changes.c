@@ -11,7 +11,7 @@
 
 /* ----------------------------------------------------------------------- room */
 
-static cls_status grow_host(cls_block *block, size_t more, const char *what)
+static cls_status grow_host(cls_host_buffer *block, size_t more, const char *what)
 {
     const size_t need = more <= SIZE_MAX - block->used ? block->used + more : SIZE_MAX;
     if (need <= block->size)
@@ -26,7 +26,7 @@ static cls_status grow_host(cls_block *block, size_t more, const char *what)
     return CLS_OK;
 }
 
-uint32_t cls_words_end(const cls_sampler *s)
+uint32_t cls_pending_words_count(const cls_sampler *s)
 {
     return (uint32_t)(s->pending_words.used / sizeof(uint32_t));
 }
@@ -39,18 +39,19 @@ cls_status cls_changes_reserve(cls_sampler *s, size_t tokens, size_t others)
     const size_t all = s->pending_changes.used / sizeof(cls_change) + changes;
     const size_t size = changes * sizeof(cls_change) + (2 * all + 1) * sizeof(uint32_t);
     if (all > UINT32_MAX / 8 / (sizeof(cls_change) / sizeof(uint32_t) + 2) ||
-        words > UINT32_MAX / 8 - cls_words_end(s))
+        words > UINT32_MAX / 8 - cls_pending_words_count(s))
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                         "too many slot calls without a step: %zu, of %zu words", all,
-                        cls_words_end(s) + words);
+                        cls_pending_words_count(s) + words);
     cls_status status = grow_host(&s->pending_changes, size, "slot calls");
     if (status == CLS_OK)
         status = grow_host(&s->pending_words, words * sizeof(uint32_t), "slot calls");
     if (status == CLS_OK)
-        status = cls_device_grow(s, &s->changes, s->pending_changes.used + size, "slot calls");
+        status =
+            cls_device_buffer_grow(s, &s->changes, s->pending_changes.used + size, "slot calls");
     if (status == CLS_OK)
-        status = cls_device_grow(s, &s->words, s->pending_words.used + words * sizeof(uint32_t),
-                                 "slot calls");
+        status = cls_device_buffer_grow(
+            s, &s->words, s->pending_words.used + words * sizeof(uint32_t), "slot calls");
     return status;
 }
 
@@ -60,9 +61,9 @@ cls_status cls_changes_reserve(cls_sampler *s, size_t tokens, size_t others)
 static cls_request *noted(cls_sampler *s, uint32_t slot)
 {
     cls_request *const r = &s->request[slot];
-    if (r->flush != s->flush) {
-        r->flush = s->flush;
-        r->round = r->read = 0;
+    if (r->batch != s->batch) {
+        r->batch = s->batch;
+        r->change_round = r->copy_round = 0;
     }
     return r;
 }
@@ -76,7 +77,7 @@ static cls_change *change_at(const cls_sampler *s, uint32_t i)
 static cls_change *latest(cls_sampler *s, uint32_t slot)
 {
     const cls_request *const r = noted(s, slot);
-    return r->round > r->read ? change_at(s, r->latest) : NULL;
+    return r->change_round > r->copy_round ? change_at(s, r->latest_change) : NULL;
 }
 
 /* What the leaner of the kernels leaves out. */
@@ -89,14 +90,14 @@ static int changes_state(uint32_t kind)
 static cls_change *make_latest(cls_sampler *s, uint32_t kind, uint32_t slot, uint32_t round)
 {
     cls_request *const r = &s->request[slot];
-    cls_change *const c = change_at(s, r->latest);
+    cls_change *const c = change_at(s, r->latest_change);
     memset(c, 0, sizeof *c);
     c->kind = kind;
     c->slot = c->from = slot;
-    c->round = r->round = round;
-    r->room = 0;
-    r->traceless = 0;
-    s->pending_state |= changes_state(kind);
+    c->round = r->change_round = round;
+    r->spare_words = 0;
+    r->replaceable = 0;
+    s->pending_needs_state |= changes_state(kind);
     if (round > s->rounds)
         s->rounds = round;
     return c;
@@ -106,51 +107,51 @@ static cls_change *make_latest(cls_sampler *s, uint32_t kind, uint32_t slot, uin
 static cls_change *note_after(cls_sampler *s, uint32_t kind, uint32_t slot, uint32_t round)
 {
     cls_request *const r = noted(s, slot);
-    round = round > r->round ? round : r->round;
-    round = round > r->read ? round : r->read;
-    r->latest = (uint32_t)(s->pending_changes.used / sizeof(cls_change));
+    round = round > r->change_round ? round : r->change_round;
+    round = round > r->copy_round ? round : r->copy_round;
+    r->latest_change = (uint32_t)(s->pending_changes.used / sizeof(cls_change));
     s->pending_changes.used += sizeof(cls_change);
     return make_latest(s, kind, slot, round + 1);
 }
 
-cls_change *cls_change_note(cls_sampler *s, uint32_t kind, uint32_t slot)
+cls_change *cls_change_add(cls_sampler *s, uint32_t kind, uint32_t slot)
 {
     return note_after(s, kind, slot, 0);
 }
 
-cls_change *cls_change_note_over(cls_sampler *s, uint32_t kind, uint32_t slot)
+cls_change *cls_change_replace(cls_sampler *s, uint32_t kind, uint32_t slot)
 {
     const cls_change *const c = latest(s, slot);
-    return c != NULL ? make_latest(s, kind, slot, c->round) : cls_change_note(s, kind, slot);
+    return c != NULL ? make_latest(s, kind, slot, c->round) : cls_change_add(s, kind, slot);
 }
 
 /* Copies of one slot run side by side; what changes it later comes after them. */
-void cls_change_note_copy(cls_sampler *s, uint32_t to, uint32_t from)
+void cls_change_add_copy(cls_sampler *s, uint32_t to, uint32_t from)
 {
     cls_request *const r = noted(s, from);
-    cls_change *const c = note_after(s, CLS_CHANGE_COPY, to, r->round);
+    cls_change *const c = note_after(s, CLS_CHANGE_COPY, to, r->change_round);
     c->from = from;
-    if (c->round > r->read)
-        r->read = c->round;
+    if (c->round > r->copy_round)
+        r->copy_round = c->round;
 }
 
 /* Whether parameters leave nothing behind where others follow them: the counts stay
  * what they were, and so do the modes (change_slot() in cl/kernels/slots.cl). */
-static int is_traceless(const cls_slot *was, const cls_slot *now)
+static int leaves_no_trace(const cls_slot *was, const cls_slot *now)
 {
     return ((was->flags ^ now->flags) & (CLS_SLOT_MODES | CLS_SLOT_DECAYS | CLS_SLOT_SCOPE_ALL)) ==
                0 &&
            was->window == now->window && was->top_p == now->top_p;
 }
 
-cls_change *cls_change_note_params(cls_sampler *s, uint32_t slot, const cls_slot *now)
+cls_change *cls_change_add_params(cls_sampler *s, uint32_t slot, const cls_slot *now)
 {
     cls_request *const r = &s->request[slot];
-    const int traceless = is_traceless(&r->slot, now);
+    const int replaceable = leaves_no_trace(&r->slot, now);
     const uint32_t kind = CLS_CHANGE_PARAMS;
     cls_change *const c =
-        r->traceless ? cls_change_note_over(s, kind, slot) : cls_change_note(s, kind, slot);
-    r->traceless = traceless;
+        r->replaceable ? cls_change_replace(s, kind, slot) : cls_change_add(s, kind, slot);
+    r->replaceable = replaceable;
     return c;
 }
 
@@ -162,7 +163,7 @@ static void add_word(cls_sampler *s, uint32_t word)
     s->pending_words.used += sizeof word;
 }
 
-void cls_words_add(cls_sampler *s, const uint32_t *words, size_t n)
+void cls_pending_words_add(cls_sampler *s, const uint32_t *words, size_t n)
 {
     if (n == 0)
         return;
@@ -174,19 +175,19 @@ void cls_change_add_tokens(cls_sampler *s, uint32_t slot, const int32_t *ids, ui
                            uint32_t mark)
 {
     cls_request *const r = &s->request[slot];
-    cls_change *c = change_at(s, r->latest);
+    cls_change *c = change_at(s, r->latest_change);
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= s->vocab)
             continue;
         if (c->tokens == CHUNK) {
-            c = cls_change_note(s, CLS_CHANGE_APPEND, slot);
-            c->words = cls_words_end(s);
+            c = cls_change_add(s, CLS_CHANGE_APPEND, slot);
+            c->words = cls_pending_words_count(s);
         }
-        if (r->room == 0) {
+        if (r->spare_words == 0) {
             add_word(s, (uint32_t)ids[i] | mark);
         } else {
             ((uint32_t *)s->pending_words.data)[c->words + c->tokens] = (uint32_t)ids[i] | mark;
-            r->room--;
+            r->spare_words--;
         }
         c->tokens++;
     }
@@ -205,24 +206,25 @@ static cls_change *open_change(cls_sampler *s, uint32_t slot)
  * moves a token, however many calls there are. Returns the room, 0: they need not move. */
 static uint32_t room_after_move(const cls_sampler *s, const cls_change *c, uint32_t n)
 {
-    const uint32_t room = s->request[c->slot].room, left = CHUNK - c->tokens;
+    const uint32_t room = s->request[c->slot].spare_words, left = CHUNK - c->tokens;
     const uint32_t wanted = c->tokens + (n < left ? n : left);
-    if (n <= room || c->words + c->tokens + room == cls_words_end(s))
+    if (n <= room || c->words + c->tokens + room == cls_pending_words_count(s))
         return 0;
     return wanted < left ? wanted : left;
 }
 
 static void move_tokens(cls_sampler *s, cls_change *c, uint32_t room)
 {
-    const uint32_t words = cls_words_end(s);
-    cls_words_add(s, (const uint32_t *)s->pending_words.data + c->words, c->tokens);
-    memset((uint32_t *)s->pending_words.data + cls_words_end(s), 0, room * sizeof(uint32_t));
+    const uint32_t words = cls_pending_words_count(s);
+    cls_pending_words_add(s, (const uint32_t *)s->pending_words.data + c->words, c->tokens);
+    memset((uint32_t *)s->pending_words.data + cls_pending_words_count(s), 0,
+           room * sizeof(uint32_t));
     s->pending_words.used += room * sizeof(uint32_t);
-    s->request[c->slot].room = room;
+    s->request[c->slot].spare_words = room;
     c->words = words;
 }
 
-cls_status cls_change_append(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
+cls_status cls_change_append_tokens(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
 {
     const cls_change *const open = open_change(s, slot);
     const uint32_t room = open != NULL ? room_after_move(s, open, n) : 0;
@@ -230,9 +232,9 @@ cls_status cls_change_append(cls_sampler *s, uint32_t slot, const int32_t *ids, 
     if (status != CLS_OK)
         return status;
     if (open == NULL)
-        cls_change_note(s, CLS_CHANGE_APPEND, slot)->words = cls_words_end(s);
+        cls_change_add(s, CLS_CHANGE_APPEND, slot)->words = cls_pending_words_count(s);
     else if (room != 0)
-        move_tokens(s, change_at(s, s->request[slot].latest),
+        move_tokens(s, change_at(s, s->request[slot].latest_change),
                     room); /* `open` may lie elsewhere now */
     cls_change_add_tokens(s, slot, ids, n, 0);
     return CLS_OK;
@@ -240,7 +242,7 @@ cls_status cls_change_append(cls_sampler *s, uint32_t slot, const int32_t *ids, 
 
 /* --------------------------------------------------------------------- running */
 
-const uint32_t *cls_changes_order(cls_sampler *s)
+const uint32_t *cls_changes_sort(cls_sampler *s)
 {
     const cls_change *const change = s->pending_changes.data;
     const uint32_t n = (uint32_t)(s->pending_changes.used / sizeof *change);

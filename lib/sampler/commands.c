@@ -41,13 +41,13 @@ static cl_int join(cls_commands *c, cl_uint n_wait, const cl_event *wait)
     const cls_sampler *const s = c->sampler;
     c->n_wait = n_wait;
     c->wait = wait;
-    if (s->last == NULL || (c->ordered && s->last_queue == c->queue))
+    if (s->last_event == NULL || (c->ordered && s->last_queue == c->queue))
         return CL_SUCCESS;
     /* Whoever waits for another queue's event must see that queue flushed: on
      * some drivers it would never run (rusticl). */
     if (s->last_queue != c->queue)
         clFlush(s->last_queue);
-    c->own[0] = s->last;
+    c->own[0] = s->last_event;
     if (n_wait == 1)
         c->own[1] = wait[0];
     if (n_wait > 1) {
@@ -66,8 +66,8 @@ static cl_int join(cls_commands *c, cl_uint n_wait, const cl_event *wait)
 static cls_status find_staging(cls_sampler *s, cls_staging **out)
 {
     cl_int code = CL_SUCCESS;
-    for (int i = 0; i < CLS_STAGING; i++) {
-        const cl_int state = cls_upload_state(&s->staging[i].done);
+    for (int i = 0; i < CLS_STAGING_COUNT; i++) {
+        const cl_int state = cls_upload_poll(&s->staging[i].done);
         *out = &s->staging[i];
         if (state == CL_COMPLETE)
             return CLS_OK;
@@ -79,7 +79,7 @@ static cls_status find_staging(cls_sampler *s, cls_staging **out)
                : cls_fail(CLS_BUSY, CL_SUCCESS,
                           "%d steps with slot calls or changed maps are in flight: flush the queue "
                           "and wait for one",
-                          CLS_STAGING);
+                          CLS_STAGING_COUNT);
 }
 
 /* Bytes of masks of the host's. */
@@ -91,16 +91,16 @@ static size_t mask_size(const cls_mask *mask)
 
 static cls_status grow_masks(const cls_commands *c, const cls_mask *mask)
 {
-    cls_block *const block = &c->staging->masks;
+    cls_host_buffer *const block = &c->staging->masks;
     const size_t size = mask_size(mask);
     if (block->size < size) {
         void *const grown = realloc(block->data, size);
         if (grown == NULL)
             return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                             "out of host memory for %zu bytes of masks", size);
-        *block = (cls_block){grown, 0, size};
+        *block = (cls_host_buffer){grown, 0, size};
     }
-    return cls_device_grow(c->sampler, &c->sampler->masks, size, "masks");
+    return cls_device_buffer_grow(c->sampler, &c->sampler->masks, size, "masks");
 }
 
 static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size, const void *data)
@@ -121,7 +121,7 @@ static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size,
     return CL_SUCCESS;
 }
 
-cl_int cls_commands_mask(cls_commands *c, cls_mask *mask)
+cl_int cls_commands_upload_mask(cls_commands *c, cls_mask *mask)
 {
     if (mask->host == NULL)
         return CL_SUCCESS;
@@ -134,22 +134,23 @@ cl_int cls_commands_mask(cls_commands *c, cls_mask *mask)
 int cls_map_changed(const cls_sampler *s, enum cls_map which, const int32_t *map, uint32_t rows)
 {
     return map != NULL &&
-           (s->sent_rows[which] < rows ||
-            memcmp(map, s->sent + (size_t)which * s->max_rows, rows * sizeof *map) != 0);
+           (s->device_map_rows[which] < rows ||
+            memcmp(map, s->device_maps + (size_t)which * s->max_rows, rows * sizeof *map) != 0);
 }
 
-cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map, uint32_t rows)
+cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_t *map,
+                               uint32_t rows)
 {
     cls_sampler *const s = c->sampler;
     const size_t at = (size_t)which * s->max_rows, size = rows * sizeof *map;
     if (!cls_map_changed(s, which, map, rows))
         return CL_SUCCESS;
     memcpy(c->staging->maps + at, map, size);
-    s->sent_rows[which] = 0;
+    s->device_map_rows[which] = 0;
     const cl_int code = upload(c, s->maps, at * sizeof *map, size, c->staging->maps + at);
     if (code == CL_SUCCESS) {
-        memcpy(s->sent + at, map, size);
-        s->sent_rows[which] = rows;
+        memcpy(s->device_maps + at, map, size);
+        s->device_map_rows[which] = rows;
     }
     return code;
 }
@@ -171,21 +172,21 @@ static cl_int fill(cls_commands *c, cl_mem buffer, size_t at, const void *block)
     return code;
 }
 
-cl_int cls_commands_args(cls_commands *c, enum cls_role role, const cls_args *args)
+cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const cls_args *args)
 {
-    struct cls_told *const told = &c->sampler->told[role];
+    struct cls_arg_buffer *const known = &c->sampler->arg_buffers[arg_set];
     cl_int code = CL_SUCCESS;
     for (uint32_t i = 0; i < CLS_ARGS_BLOCKS && code == CL_SUCCESS; i++) {
-        const size_t at = i * CLS_ARGS_BLOCK;
-        const char *const block = (const char *)args + at;
-        char *const sent = (char *)&told->sent + at;
-        if ((told->known >> i & 1u) && memcmp(sent, block, CLS_ARGS_BLOCK) == 0)
+        const size_t offset = i * CLS_ARGS_BLOCK;
+        const char *const block = (const char *)args + offset;
+        char *const written = (char *)&known->written + offset;
+        if ((known->valid >> i & 1u) && memcmp(written, block, CLS_ARGS_BLOCK) == 0)
             continue;
-        told->known &= ~(1u << i);
-        code = fill(c, told->buffer, at, block);
+        known->valid &= ~(1u << i);
+        code = fill(c, known->buffer, offset, block);
         if (code == CL_SUCCESS) {
-            memcpy(sent, block, CLS_ARGS_BLOCK);
-            told->known |= 1u << i;
+            memcpy(written, block, CLS_ARGS_BLOCK);
+            known->valid |= 1u << i;
         }
     }
     return code;
@@ -205,20 +206,22 @@ void cls_set_map(cls_arguments *a, const cls_sampler *s, const cls_ints *map)
 cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups,
                            cl_event *done)
 {
-    const size_t local[2] = {a->to.group, 1}, global[2] = {a->to.group * groups[0], groups[1]};
+    const size_t local[2] = {a->kernel.group, 1},
+                 global[2] = {a->kernel.group * groups[0], groups[1]};
     cl_uint n;
     const cl_event *wait;
     cl_event event = NULL;
     if (a->code != CL_SUCCESS)
         return a->code;
     waits(c, &n, &wait);
-    const cl_int code = clEnqueueNDRangeKernel(c->queue, a->to.kernel, 2, NULL, global, local, n,
-                                               wait, !c->ordered || done != NULL ? &event : NULL);
+    const cl_int code =
+        clEnqueueNDRangeKernel(c->queue, a->kernel.handle, 2, NULL, global, local, n, wait,
+                               !c->ordered || done != NULL ? &event : NULL);
     if (code != CL_SUCCESS) {
-        c->sampler->refused |= a->to.variant;
+        c->sampler->refused_variants |= a->kernel.variant;
         return code;
     }
-    c->sampler->ran |= a->to.variant;
+    c->sampler->launched_variants |= a->kernel.variant;
     c->sampler->launches++;
     c->started = 1;
     advance(c, event);
@@ -231,9 +234,9 @@ cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t
 
 /* ---------------------------------------------------------------- slot calls */
 
-static void swap(cls_block *a, cls_block *b)
+static void swap(cls_host_buffer *a, cls_host_buffer *b)
 {
-    const cls_block was = *a;
+    const cls_host_buffer was = *a;
     *a = *b;
     *b = was;
 }
@@ -248,16 +251,17 @@ static cl_int copy_lists(cls_commands *c)
     cl_uint n;
     const cl_event *wait;
     cl_event event = NULL;
-    if (s->old_lists == NULL)
+    if (s->lists_to_copy == NULL)
         return CL_SUCCESS;
     waits(c, &n, &wait);
-    const cl_int code = clEnqueueCopyBuffer(c->queue, s->old_lists, s->lists.buffer, 0, 0,
-                                            s->old_lists_size, n, wait, c->ordered ? NULL : &event);
+    const cl_int code =
+        clEnqueueCopyBuffer(c->queue, s->lists_to_copy, s->lists.buffer, 0, 0,
+                            s->lists_to_copy_size, n, wait, c->ordered ? NULL : &event);
     if (code != CL_SUCCESS)
         return code;
     advance(c, event);
-    clReleaseMemObject(s->old_lists);
-    s->old_lists = NULL;
+    clReleaseMemObject(s->lists_to_copy);
+    s->lists_to_copy = NULL;
     return CL_SUCCESS;
 }
 
@@ -268,7 +272,7 @@ static cl_int launch_changes(cls_commands *c, uint32_t first, uint32_t n)
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = {1, n};
     cls_arguments a = {
-        cls_sampler_kernel(s, CLS_SLOTS, 0, s->pending_state ? CLS_FEATURE_STATE : 0), 0,
+        cls_sampler_kernel(s, CLS_SLOTS, 0, s->pending_needs_state ? CLS_FEATURE_STATE : 0), 0,
         CL_SUCCESS};
     cls_set_mem(&a, s->changes.buffer);
     cls_set_u32(&a, first);
@@ -288,12 +292,12 @@ static cl_int launch_changes(cls_commands *c, uint32_t first, uint32_t n)
 static cl_int run_changes(cls_commands *c)
 {
     cls_sampler *const s = c->sampler;
-    cls_block *const changes = &c->staging->changes, *const words = &c->staging->words;
+    cls_host_buffer *const changes = &c->staging->changes, *const words = &c->staging->words;
     const uint32_t n = (uint32_t)(s->pending_changes.used / sizeof(cls_change));
     cl_int code = copy_lists(c);
     if (code != CL_SUCCESS)
         return code;
-    const uint32_t *const end = cls_changes_order(s);
+    const uint32_t *const end = cls_changes_sort(s);
     swap(changes, &s->pending_changes);
     swap(words, &s->pending_words);
     s->pending_changes.used = s->pending_words.used = 0;
@@ -312,8 +316,8 @@ static cl_int run_changes(cls_commands *c)
             code = launch_changes(c, (uint32_t)(changes->used / sizeof(uint32_t)) + i, many);
         }
     s->rounds = 0;
-    s->pending_state = 0;
-    s->flush++;
+    s->pending_needs_state = 0;
+    s->batch++;
     return code;
 }
 
@@ -321,8 +325,8 @@ static cl_int run_changes(cls_commands *c)
 static int last_failed(const cls_sampler *s, cl_int *code)
 {
     cl_int state = CL_COMPLETE;
-    if (s->last == NULL || clGetEventInfo(s->last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
-                                          &state, NULL) != CL_SUCCESS)
+    if (s->last_event == NULL || clGetEventInfo(s->last_event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                                sizeof state, &state, NULL) != CL_SUCCESS)
         return 0;
     *code = state < CL_COMPLETE ? state : CL_SUCCESS;
     return state < CL_COMPLETE;
@@ -371,9 +375,9 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue 
 static void follow(cls_commands *c, cl_event event)
 {
     cls_sampler *const s = c->sampler;
-    if (s->last != NULL)
-        clReleaseEvent(s->last);
-    s->last = event;
+    if (s->last_event != NULL)
+        clReleaseEvent(s->last_event);
+    s->last_event = event;
     if (!c->retained)
         return;
     if (s->last_queue != NULL)
@@ -408,7 +412,7 @@ cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_e
     if (code == CL_SUCCESS)
         drop_previous(c);
     if (code == CL_SUCCESS && c->staging != NULL)
-        code = cls_upload_until(&c->staging->done, end);
+        code = cls_upload_extend(&c->staging->done, end);
     if (code == CL_SUCCESS && done != NULL)
         code = clRetainEvent(end);
     if (code != CL_SUCCESS) {

@@ -20,11 +20,11 @@ typedef struct allotment {
     uint64_t bytes;
 } allotment;
 
-enum { ALLOTMENTS = 14 + CLS_ROLES };
+enum { ALLOTMENTS = 14 + CLS_ARG_SETS };
 static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
 {
     const uint64_t rows = s->max_rows, tiles = s->tiles, max_tiles = tiles * CLS_MAX_TILES_PER_TILE;
-    const allotment table[ALLOTMENTS - CLS_ROLES] = {
+    const allotment table[ALLOTMENTS - CLS_ARG_SETS] = {
         {"slots", &s->slot_buffer, (uint64_t)s->slots * sizeof(cls_slot)},
         {"penalties and history", &s->state,
          (uint64_t)s->slots * state_words(s->vocab, s->layout) * sizeof(uint32_t)},
@@ -43,9 +43,9 @@ static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
         {"raw tile flags", &s->raw_flags, rows * tiles * sizeof(uint32_t)},
     };
     memcpy(all, table, sizeof table);
-    for (int i = 0; i < CLS_ROLES; i++)
-        all[ALLOTMENTS - CLS_ROLES + i] =
-            (allotment){"kernels' arguments", &s->told[i].buffer, sizeof(cls_args)};
+    for (int i = 0; i < CLS_ARG_SETS; i++)
+        all[ALLOTMENTS - CLS_ARG_SETS + i] =
+            (allotment){"kernels' arguments", &s->arg_buffers[i].buffer, sizeof(cls_args)};
 }
 
 static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const char *what)
@@ -63,7 +63,7 @@ static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const
 static cls_status allocate_device(cls_sampler *s)
 {
     allotment all[ALLOTMENTS];
-    cls_device_block *const blocks[] = {&s->lists, &s->changes, &s->words};
+    cls_device_buffer *const blocks[] = {&s->lists, &s->changes, &s->words};
     cls_status status = CLS_OK;
     allotments(s, all);
     for (size_t i = 0; i < ALLOTMENTS && status == CLS_OK; i++)
@@ -83,15 +83,16 @@ static cls_status allocate_host(cls_sampler *s)
 {
     int missing = 0;
     s->request = calloc(s->slots, sizeof *s->request);
-    s->seen = calloc(s->slots, 1);
-    s->sent = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->sent);
-    s->spread = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->spread);
-    missing |= s->request == NULL || s->seen == NULL || s->sent == NULL || s->spread == NULL;
-    for (int i = 0; i < CLS_STAGING; i++) {
+    s->slot_is_used = calloc(s->slots, 1);
+    s->device_maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->device_maps);
+    s->expanded_maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->expanded_maps);
+    missing |= s->request == NULL || s->slot_is_used == NULL || s->device_maps == NULL ||
+               s->expanded_maps == NULL;
+    for (int i = 0; i < CLS_STAGING_COUNT; i++) {
         s->staging[i].maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->staging[i].maps);
         s->staging[i].masks =
-            (cls_block){s->host_mask_size != 0 ? malloc((size_t)s->host_mask_size) : NULL, 0,
-                        (size_t)s->host_mask_size};
+            (cls_host_buffer){s->host_mask_size != 0 ? malloc((size_t)s->host_mask_size) : NULL, 0,
+                              (size_t)s->host_mask_size};
         missing |= s->staging[i].maps == NULL ||
                    (s->host_mask_size != 0 && s->staging[i].masks.data == NULL);
     }
@@ -103,43 +104,44 @@ static cls_status allocate_host(cls_sampler *s)
 
 /* ------------------------------------------------------------------- kernels */
 
-uint32_t cls_features_pretended;
+uint32_t cls_test_features;
 
 /* Each sampler has its own kernels: two threads must not set one's arguments. Of a
  * program that is there nothing changes any more, so no lock is needed. */
-cls_status cls_sampler_attach(cls_sampler *s, int32_t dtype, uint32_t variants)
+cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, uint32_t variants)
 {
     for (int v = 0; v < CLS_VARIANTS; v++) {
         const int32_t d = cls_variants[v].typed ? dtype : 0;
         const cls_program *const p = &s->context->program[d][v];
-        struct cls_ready *const ready = &s->ready[d][v];
+        struct cls_compiled_kernel *const ready = &s->kernels[d][v];
         const char *const name = cls_kernel_name(cls_variants[v].kernel);
         cl_int code;
-        if (!(variants >> v & 1u) || ready->kernel != NULL || p->program == NULL ||
+        if (!(variants >> v & 1u) || ready->handle != NULL || p->program == NULL ||
             cls_variants[v].kernel == CLS_SELF_TEST)
             continue;
         const cl_kernel kernel = clCreateKernel(p->program, name, &code);
         if (code != CL_SUCCESS)
             return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", name);
-        ready->kernel = kernel;
-        ready->group = p->as.group;
+        ready->handle = kernel;
+        ready->group = p->config.group;
         ready->variant = UINT32_C(1) << v;
     }
     return CLS_OK;
 }
 
-struct cls_ready cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which, int32_t dtype,
-                                    uint32_t features)
+struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which,
+                                              int32_t dtype, uint32_t features)
 {
-    static const struct cls_ready none;
-    const struct cls_ready *found = NULL;
+    static const struct cls_compiled_kernel none;
+    const struct cls_compiled_kernel *found = NULL;
     for (int v = 0; v < CLS_VARIANTS; v++) {
-        const struct cls_ready *const ready = &s->ready[cls_variants[v].typed ? dtype : 0][v];
-        if (cls_variants[v].kernel != which || ready->kernel == NULL)
+        const struct cls_compiled_kernel *const ready =
+            &s->kernels[cls_variants[v].typed ? dtype : 0][v];
+        if (cls_variants[v].kernel != which || ready->handle == NULL)
             continue;
-        if (s->forced >> v & 1u)
+        if (s->override_variants >> v & 1u)
             return *ready;
-        if (found == NULL && cls_variant_serves(v, features))
+        if (found == NULL && cls_variant_supports(v, features))
             found = ready;
     }
     return found != NULL ? *found : none;
@@ -151,23 +153,23 @@ static cls_status compile(cls_sampler *s, uint32_t features)
     cls_status status = cls_compile(s->context, s->dtypes, variants);
     for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
         if (s->dtypes >> d & 1u)
-            status = cls_sampler_attach(s, d, variants);
+            status = cls_sampler_add_kernels(s, d, variants);
     if (status == CLS_OK)
         s->features = features;
     return status;
 }
 
-cls_status cls_sampler_need(cls_sampler *s, uint32_t features)
+cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
 {
     const uint32_t missing = features & ~s->features;
-    if (missing == 0 || s->unproved)
+    if (missing == 0 || s->is_for_proof)
         return CLS_OK;
     if (s->no_late_compile)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "this needs %s, which the sampler's options->features have not: %s, and "
                         "options->no_late_compile is set",
                         cls_feature_name((cls_feature)(missing & (~missing + 1))),
-                        cls_feature_what(missing));
+                        cls_feature_description(missing));
     /* A slot call that fails after this, for want of memory, leaves the programs and the features
      * with the sampler. That changes no token: no step is refused or accepted for what slot calls
      * may need, and each variant that serves a step gives the same tokens (check_faults,
@@ -229,14 +231,14 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
     if (s->infill != NULL)
         clReleaseMemObject(s->infill); /* steps in flight keep it */
     s->infill = buffer;
-    s->n_end = infill.end_count;
+    s->infill_end_count = infill.end_count;
     atomic_store(&s->has_infill, 1);
     return CLS_OK;
 }
 
 cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
 {
-    return CLS_IN_USE(s, set_infill(s, callers));
+    return CLS_GUARDED_CALL(s, set_infill(s, callers));
 }
 
 cls_status cls_sampler_enter(cls_sampler *s)
@@ -285,8 +287,8 @@ static cls_status check_options(const cls_sampler_options *o)
     return status == CLS_OK ? cls_features_check("a sampler", o->dtypes, o->features) : status;
 }
 
-cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *callers,
-                            cls_sampler **out)
+cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_options *callers,
+                                    cls_sampler **out)
 {
     cls_sampler_options o;
     cls_sampler_options_default(&o, sizeof o);
@@ -316,9 +318,9 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     s->history = o.history;
     s->rollback = o.rollback;
     s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
-    s->features = (o.features != 0 ? o.features : CLS_FEATURE_LISTS) | cls_features_pretended;
+    s->features = (o.features != 0 ? o.features : CLS_FEATURE_LISTS) | cls_test_features;
     s->no_late_compile = o.no_late_compile != 0;
-    s->unproved = 1;
+    s->is_for_proof = 1;
     /* At least one entry: whether a request has ended is asked of its latest token. */
     s->layout = CLS_LAYOUT(s->keep, o.history != 0 ? o.history : 1, o.rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
@@ -342,10 +344,10 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
 cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
                               cls_sampler **out)
 {
-    cls_status status = cls_sampler_open(context, options, out);
+    cls_status status = cls_sampler_create_empty(context, options, out);
     if (status != CLS_OK)
         return status;
-    (*out)->unproved = 0;
+    (*out)->is_for_proof = 0;
     status = compile(*out, (*out)->features);
     if (status != CLS_OK) {
         cls_sampler_destroy(*out);
@@ -360,20 +362,20 @@ void cls_sampler_destroy(cls_sampler *s)
     if (s == NULL)
         return;
     cl_mem *const others[] = {&s->lists.buffer, &s->changes.buffer, &s->words.buffer,
-                              &s->masks.buffer, &s->old_lists,      &s->infill};
+                              &s->masks.buffer, &s->lists_to_copy,  &s->infill};
     /* Uploads read the staging memory until they are done. */
     if (s->last_queue != NULL)
         clFlush(s->last_queue);
-    for (int i = 0; i < CLS_STAGING; i++) {
-        if (!cls_upload_end(&s->staging[i].done))
+    for (int i = 0; i < CLS_STAGING_COUNT; i++) {
+        if (!cls_upload_wait(&s->staging[i].done))
             continue;
         free(s->staging[i].maps);
         free(s->staging[i].changes.data);
         free(s->staging[i].words.data);
         free(s->staging[i].masks.data);
     }
-    if (s->last != NULL)
-        clReleaseEvent(s->last);
+    if (s->last_event != NULL)
+        clReleaseEvent(s->last_event);
     if (s->last_queue != NULL)
         clReleaseCommandQueue(s->last_queue);
     allotments(s, all);
@@ -384,13 +386,13 @@ void cls_sampler_destroy(cls_sampler *s)
         if (*others[i] != NULL)
             clReleaseMemObject(*others[i]);
     for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
-        if (s->ready[i / CLS_VARIANTS][i % CLS_VARIANTS].kernel != NULL)
-            clReleaseKernel(s->ready[i / CLS_VARIANTS][i % CLS_VARIANTS].kernel);
+        if (s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].handle != NULL)
+            clReleaseKernel(s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].handle);
     cls_context_destroy(s->context);
     cls_requests_free(s);
-    free(s->seen);
-    free(s->sent);
-    free(s->spread);
+    free(s->slot_is_used);
+    free(s->device_maps);
+    free(s->expanded_maps);
     free(s);
 }
 
@@ -401,7 +403,7 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     CLS_STRUCT_INIT(&m, sizeof m);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    const cls_status status = CLS_STRUCT_OUT(&m, callers, "memory");
+    const cls_status status = CLS_STRUCT_READ_OUTPUT(&m, callers, "memory");
     if (status != CLS_OK)
         return status;
     CLS_STRUCT_INIT(&m, sizeof m);
@@ -411,14 +413,15 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     m.parameters = all[0].bytes;
     m.penalties = (uint64_t)s->slots * state_ring(s->vocab, s->layout) * sizeof(uint32_t);
     m.history = all[1].bytes - m.penalties;
-    m.lists = (s->infill != NULL ? ((uint64_t)s->n_end + s->vocab) * sizeof(int32_t) : 0) +
-              s->lists.size + (s->old_lists != NULL ? s->old_lists_size : 0);
+    m.lists =
+        (s->infill != NULL ? ((uint64_t)s->infill_end_count + s->vocab) * sizeof(int32_t) : 0) +
+        s->lists.size + (s->lists_to_copy != NULL ? s->lists_to_copy_size : 0);
     m.changes = s->changes.size + s->words.size + s->masks.size;
     m.device = m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows;
     m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +
-             (uint64_t)(CLS_STAGING + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
+             (uint64_t)(CLS_STAGING_COUNT + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
              s->pending_changes.size + s->pending_words.size;
-    for (int i = 0; i < CLS_STAGING; i++)
+    for (int i = 0; i < CLS_STAGING_COUNT; i++)
         m.host += s->staging[i].changes.size + s->staging[i].words.size + s->staging[i].masks.size;
     for (const cls_lists *l = s->first_lists; l != NULL; l = l->next)
         m.host += sizeof *l;

@@ -30,42 +30,42 @@ enum cls_map {
 /* What launches of one step are told may differ, so that each has arguments of its
  * own: the step's and what it reports; the raw rows'; a verification's and its drafts';
  * what accepts; draws from lists. One that several steps have stays as it is. */
-enum cls_role {
-    CLS_ROLE_STEP,
-    CLS_ROLE_RAW,
-    CLS_ROLE_VERIFY,
-    CLS_ROLE_DRAFTS,
-    CLS_ROLE_ACCEPT,
-    CLS_ROLE_DRAW,
-    CLS_ROLES
+enum cls_arg_set {
+    CLS_ARG_SET_STEP,
+    CLS_ARG_SET_RAW,
+    CLS_ARG_SET_VERIFY,
+    CLS_ARG_SET_DRAFTS,
+    CLS_ARG_SET_ACCEPT,
+    CLS_ARG_SET_DRAW,
+    CLS_ARG_SETS
 };
 
 /* Memory that grows. */
-typedef struct cls_block {
+typedef struct cls_host_buffer {
     void *data;
     size_t used, size; /* bytes */
-} cls_block;
+} cls_host_buffer;
 
 /* Device memory that grows, with its size in bytes. */
-typedef struct cls_device_block {
+typedef struct cls_device_buffer {
     cl_mem buffer;
     size_t size;
-} cls_device_block;
+} cls_device_buffer;
 
 /* One upload under way: memory that must not change until `done`. */
 typedef struct cls_staging {
-    cl_event done;            /* NULL: free */
-    int32_t *maps;            /* [CLS_MAPS][max_rows] */
-    cls_block changes, words; /* those of the slot calls before a step */
-    cls_block masks;          /* the step's, from the host */
+    cl_event done;                  /* NULL: free */
+    int32_t *maps;                  /* [CLS_MAPS][max_rows] */
+    cls_host_buffer changes, words; /* those of the slot calls before a step */
+    cls_host_buffer masks;          /* the step's, from the host */
 } cls_staging;
 
 /* A request's biases and stop ids, in the lists on the device; forks share them. */
 typedef struct cls_lists {
     struct cls_lists *next; /* by place */
     uint32_t references;    /* 0: its place is free after the next step */
-    uint64_t flush;         /* the sampler's, when a request last let it go */
-    uint32_t at, n;         /* words */
+    uint64_t batch;         /* the sampler's, when a request last let it go */
+    uint32_t offset, words; /* words */
 } cls_lists;
 
 /* What the host knows of a slot: not the device's part. */
@@ -74,11 +74,11 @@ typedef struct cls_request {
     cls_params params; /* its arrays are ours */
     cls_lists *lists;  /* NULL: none */
     /* Of the pending changes, if `flush` is the sampler's; else there are none of this slot. */
-    uint64_t flush;
-    uint32_t round, read; /* the last in which it is changed, and copied; 0: none */
-    uint32_t latest;      /* its last change ... */
-    uint32_t room;        /* ... and the words behind its tokens that are kept for more of them */
-    int traceless;        /* ... which nobody can tell from none if new parameters follow */
+    uint64_t batch;
+    uint32_t change_round, copy_round; /* the last in which it is changed, and copied; 0: none */
+    uint32_t latest_change;            /* its last change ... */
+    uint32_t spare_words; /* ... and the words behind its tokens that are kept for more of them */
+    int replaceable;      /* ... which nobody can tell from none if new parameters follow */
 } cls_request;
 
 struct cls_sampler {
@@ -90,20 +90,21 @@ struct cls_sampler {
     uint32_t sample_stride;    /* floats of a row's sample */
     uint32_t dtypes, features; /* what there are kernels for */
     int no_late_compile;
-    struct cls_ready ready[CLS_DTYPES][CLS_VARIANTS]; /* kernels of no type are of type 0 */
-    uint32_t forced; /* variants that are launched whatever a step needs, a bit each; for proofs and
-                        tests */
-    int unproved;    /* it is a proof's own: slot calls compile nothing */
-    uint32_t ran, refused; /* variants that were launched, and that the device refused to launch;
-                              for proofs */
+    struct cls_compiled_kernel kernels[CLS_DTYPES]
+                                      [CLS_VARIANTS]; /* kernels of no type are of type 0 */
+    uint32_t override_variants; /* variants that are launched whatever a step needs, a bit each; for
+                        proofs and tests */
+    int is_for_proof;           /* it is a proof's own: slot calls compile nothing */
+    uint32_t launched_variants, refused_variants; /* variants that were launched, and that the
+                              device refused to launch; for proofs */
 
     /* On the device; the slots' ... */
     cl_mem slot_buffer; /* cls_slot [slots] */
     cl_mem state;       /* u32 [slots][state_words()] */
-    cls_device_block lists, changes, words;
-    cls_device_block masks; /* those that came from the host */
-    cl_mem old_lists;       /* what `lists` must be filled from first, or NULL */
-    size_t old_lists_size;
+    cls_device_buffer lists, changes, words;
+    cls_device_buffer masks; /* those that came from the host */
+    cl_mem lists_to_copy;    /* what `lists` must be filled from first, or NULL */
+    size_t lists_to_copy_size;
     /* ... and the rows'; [max_rows] of each. */
     cl_mem maps;       /* int32 [CLS_MAPS][max_rows]: the step's host maps */
     cl_mem rows;       /* cls_row */
@@ -115,34 +116,34 @@ struct cls_sampler {
     cl_mem work;       /* u64 [tiles]: the masses of the set that is drawn from */
     cl_mem sample;     /* float [sample_stride] */
     cl_mem infill;     /* int32: the tables of cls_sampler_infill(), or NULL */
-    uint32_t n_end;
+    uint32_t infill_end_count;
     atomic_int
         has_infill; /* what cls_sampler_check() asks, which any thread may call at any time */
     cl_mem raw_key, raw_mass, raw_flags; /* the survey of the raw logits, for raw logprobs */
     /* What the kernels are told beside buffers. */
-    struct cls_told {
-        cl_mem buffer;  /* cls_args */
-        cls_args sent;  /* what is in it ... */
-        uint32_t known; /* ... in these blocks, a bit each */
-    } told[CLS_ROLES];
+    struct cls_arg_buffer {
+        cl_mem buffer;    /* cls_args */
+        cls_args written; /* what is in it ... */
+        uint32_t valid;   /* ... in these blocks, a bit each */
+    } arg_buffers[CLS_ARG_SETS];
 
     /* On the host. */
     cls_request *request;        /* [slots] */
     cls_lists *first_lists;      /* all of them, by place */
-    cls_lists *lists_before[32]; /* ... behind which to look for a place, by the digits of its
+    cls_lists *lists_search[32]; /* ... behind which to look for a place, by the digits of its
                                     words; NULL: all */
-    uint64_t lists_dropped;      /* the flush in which unused ones were forgotten */
-    cls_block pending_changes, pending_words; /* slot calls that the device has not seen */
-    uint32_t rounds;                          /* ... and their rounds */
-    int pending_state;                        /* one of them is no beginning, appending or reset */
-    uint64_t flush;
-    uint8_t *seen; /* [slots]: finds slots that occur twice; all 0 between steps */
-    int32_t *sent; /* [CLS_MAPS][max_rows]: the maps that the device has */
-    int32_t *
-        spread; /* [CLS_MAPS][max_rows]: the maps of a verification's rows, made of its requests' */
-    uint32_t sent_rows[CLS_MAPS];
-    cls_staging staging[CLS_STAGING];
-    cl_event last; /* the last step's end */
+    uint64_t lists_collected;    /* the flush in which unused ones were forgotten */
+    cls_host_buffer pending_changes, pending_words; /* slot calls that the device has not seen */
+    uint32_t rounds;                                /* ... and their rounds */
+    int pending_needs_state; /* one of them is no beginning, appending or reset */
+    uint64_t batch;
+    uint8_t *slot_is_used;  /* [slots]: finds slots that occur twice; all 0 between steps */
+    int32_t *device_maps;   /* [CLS_MAPS][max_rows]: the maps that the device has */
+    int32_t *expanded_maps; /* [CLS_MAPS][max_rows]: the maps of a verification's rows, made of its
+                               requests' */
+    uint32_t device_map_rows[CLS_MAPS];
+    cls_staging staging[CLS_STAGING_COUNT];
+    cl_event last_event; /* the last step's end */
     cl_command_queue last_queue;
     uint32_t launches;
     int lost;           /* a step failed half way */
@@ -157,25 +158,25 @@ struct cls_sampler {
 cls_status cls_sampler_enter(cls_sampler *sampler);
 /* Returns `status`. */
 cls_status cls_sampler_leave(cls_sampler *sampler, cls_status status);
-#define CLS_IN_USE(sampler, call) \
+#define CLS_GUARDED_CALL(sampler, call) \
     (cls_sampler_enter(sampler) == CLS_OK ? cls_sampler_leave(sampler, call) : CLS_BAD_ARGUMENT)
 
 /* A sampler's leanest kernel for a step's features; dtype: 0 where it reads no
  * logits. */
-struct cls_ready cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which,
-                                    int32_t dtype, uint32_t features);
+struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which,
+                                              int32_t dtype, uint32_t features);
 
 /* Compiles what features need that the sampler does not have, or refuses them. */
-cls_status cls_sampler_need(cls_sampler *sampler, uint32_t features);
+cls_status cls_sampler_require(cls_sampler *sampler, uint32_t features);
 
 /* Creates a sampler without kernels, for proofs. */
-cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *options,
-                            cls_sampler **out);
+cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_options *options,
+                                    cls_sampler **out);
 /* Gives it the kernels of programs that are there. */
-cls_status cls_sampler_attach(cls_sampler *sampler, int32_t dtype, uint32_t variants);
+cls_status cls_sampler_add_kernels(cls_sampler *sampler, int32_t dtype, uint32_t variants);
 
 /* For tests: features that every sampler is created with beside its options'. */
-extern uint32_t cls_features_pretended;
+extern uint32_t cls_test_features;
 
 /* For tests: every row that truncates takes the threshold path. */
 void cls_sampler_force_search(cls_sampler *sampler, int on);
@@ -188,16 +189,16 @@ cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_r
 /* ------------------------------------------------------------- memory.c */
 
 /* A place for n words among the lists, or a larger buffer. */
-cls_status cls_lists_new(cls_sampler *sampler, uint32_t n, cls_lists **out);
+cls_status cls_lists_allocate(cls_sampler *sampler, uint32_t n, cls_lists **out);
 void cls_lists_release(const cls_sampler *sampler, cls_lists *lists);
 
 /* Forgets the lists that nobody uses, once a step has passed that knew them. */
-void cls_lists_drop(cls_sampler *sampler);
+void cls_lists_collect(cls_sampler *sampler);
 
 /* Makes a buffer larger, without its contents. What steps in flight use of the
  * old one, OpenCL keeps for them. */
-cls_status cls_device_grow(const cls_sampler *sampler, cls_device_block *block, size_t need,
-                           const char *what);
+cls_status cls_device_buffer_grow(const cls_sampler *sampler, cls_device_buffer *block, size_t need,
+                                  const char *what);
 
 /* ------------------------------------------------------------ changes.c */
 
@@ -206,48 +207,49 @@ cls_status cls_device_grow(const cls_sampler *sampler, cls_device_block *block, 
 cls_status cls_changes_reserve(cls_sampler *sampler, size_t tokens, size_t words);
 
 /* Notes a change of a slot, after all that was noted for it. */
-cls_change *cls_change_note(cls_sampler *sampler, uint32_t kind, uint32_t slot);
+cls_change *cls_change_add(cls_sampler *sampler, uint32_t kind, uint32_t slot);
 /* The same where nothing is left of what the slot was: in place of its latest change. */
-cls_change *cls_change_note_over(cls_sampler *sampler, uint32_t kind, uint32_t slot);
+cls_change *cls_change_replace(cls_sampler *sampler, uint32_t kind, uint32_t slot);
 /* New parameters: in place of those before them, where these left nothing behind. */
-cls_change *cls_change_note_params(cls_sampler *sampler, uint32_t slot, const cls_slot *now);
-void cls_change_note_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
+cls_change *cls_change_add_params(cls_sampler *sampler, uint32_t slot, const cls_slot *now);
+void cls_change_add_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
 
 /* Adds words, behind those of all calls so far; where the next one will be. */
-void cls_words_add(cls_sampler *sampler, const uint32_t *words, size_t n);
-uint32_t cls_words_end(const cls_sampler *sampler);
+void cls_pending_words_add(cls_sampler *sampler, const uint32_t *words, size_t n);
+uint32_t cls_pending_words_count(const cls_sampler *sampler);
 
 /* Adds the ids that are tokens to a slot's latest change and, where that is full, to
  * others behind it. */
 void cls_change_add_tokens(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n,
                            uint32_t mark);
 /* Makes room for tokens of a prompt and adds them, to a change that appends already if one does. */
-cls_status cls_change_append(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n);
+cls_status cls_change_append_tokens(cls_sampler *sampler, uint32_t slot, const int32_t *ids,
+                                    uint32_t n);
 
 /* Puts the numbers of the pending changes behind them, in the order of their rounds, and
  * returns where in it each round ends, that of round 0, which is empty, first. */
-const uint32_t *cls_changes_order(cls_sampler *sampler);
+const uint32_t *cls_changes_sort(cls_sampler *sampler);
 
 /* -------------------------------------------------------------- slots.c */
 
 /* Parameters with the lists that they bring, ready for a slot. */
-typedef struct cls_prepared {
+typedef struct cls_checked_params {
     cls_params params; /* its arrays are malloc'ed copies */
     cls_slot slot;
     uint32_t *words; /* of the lists, malloc'ed */
     uint32_t n_words;
-} cls_prepared;
+} cls_checked_params;
 
 cls_status cls_slot_check(const cls_sampler *sampler, uint32_t slot, int begun);
 
 /* Checks parameters for a sampler and copies what they point to. */
-cls_status cls_prepare(const cls_sampler *sampler, const cls_params *params,
-                       cls_prepared *prepared);
-void cls_prepared_free(cls_prepared *prepared);
+cls_status cls_checked_params_create(const cls_sampler *sampler, const cls_params *params,
+                                     cls_checked_params *prepared);
+void cls_checked_params_free(cls_checked_params *prepared);
 
 /* Makes a slot what was prepared, which it takes over, with a state in the
  * device's form. */
-cls_status cls_slot_put(cls_sampler *sampler, uint32_t slot, cls_prepared *prepared,
+cls_status cls_slot_put(cls_sampler *sampler, uint32_t slot, cls_checked_params *prepared,
                         const uint32_t *state);
 
 void cls_requests_free(cls_sampler *sampler);
@@ -287,14 +289,15 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *sampler, cl_command_
                               const cls_mask *mask);
 
 /* Uploads masks of the host's, if these are where a step has its own. */
-cl_int cls_commands_mask(cls_commands *c, cls_mask *mask);
+cl_int cls_commands_upload_mask(cls_commands *c, cls_mask *mask);
 
 /* Uploads a map if the device has another. */
-cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map, uint32_t rows);
+cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_t *map,
+                               uint32_t rows);
 
 /* Writes what has changed of a role's arguments, before its kernels: none of it needs
  * the host's memory. */
-cl_int cls_commands_args(cls_commands *c, enum cls_role role, const cls_args *args);
+cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const cls_args *args);
 
 /* A buffer that may be absent; kernels look at `has` or `wants` first. */
 void cls_set_buffer(cls_arguments *a, const cls_sampler *sampler, const cls_buffer *b);

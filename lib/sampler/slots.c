@@ -22,7 +22,7 @@ cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
 
 /* -------------------------------------------------------------- what slots are */
 
-void cls_prepared_free(cls_prepared *p)
+void cls_checked_params_free(cls_checked_params *p)
 {
     cls_arrays_free(&p->params);
     free(p->words);
@@ -85,7 +85,8 @@ static cls_status check_kept(const cls_sampler *s, const cls_params *p)
     return check_history(s, p);
 }
 
-cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prepared *out)
+cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *callers,
+                                     cls_checked_params *out)
 {
     memset(out, 0, sizeof *out);
     cls_status status = cls_slot_from_params(callers, s->vocab, &out->slot);
@@ -102,7 +103,7 @@ cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prep
     cls_slot *const slot = &out->slot;
     status = cls_lists_make(&out->params, s->vocab, s->history, slot, &out->words, &out->n_words);
     if (status != CLS_OK) {
-        cls_prepared_free(out);
+        cls_checked_params_free(out);
         return status;
     }
     if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN | CLS_SLOT_MIROSTAT)) &&
@@ -114,12 +115,12 @@ cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prep
 
 cls_status cls_sampler_check(const cls_sampler *s, const cls_params *params)
 {
-    cls_prepared p;
+    cls_checked_params p;
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    const cls_status status = cls_prepare(s, params, &p);
+    const cls_status status = cls_checked_params_create(s, params, &p);
     if (status == CLS_OK)
-        cls_prepared_free(&p);
+        cls_checked_params_free(&p);
     return status;
 }
 
@@ -134,27 +135,28 @@ static void forget(cls_sampler *s, uint32_t slot)
 }
 
 /* Gives a slot what was prepared; its lists go with the change. */
-static void take(cls_sampler *s, uint32_t slot, cls_prepared *p, cls_lists *lists, cls_change *c)
+static void take(cls_sampler *s, uint32_t slot, cls_checked_params *p, cls_lists *lists,
+                 cls_change *c)
 {
     forget(s, slot);
-    cls_lists_place(&p->slot, lists != NULL ? lists->at : 0);
-    c->lists = cls_words_end(s);
+    cls_lists_place(&p->slot, lists != NULL ? lists->offset : 0);
+    c->lists = cls_pending_words_count(s);
     c->n_lists = p->n_words;
     c->params = p->slot;
-    cls_words_add(s, p->words, p->n_words);
+    cls_pending_words_add(s, p->words, p->n_words);
     s->request[slot].slot = p->slot;
     s->request[slot].params = p->params;
     s->request[slot].lists = lists;
     memset(&p->params, 0, sizeof p->params); /* its arrays are the request's now */
-    cls_prepared_free(p);
+    cls_checked_params_free(p);
 }
 
 void cls_requests_free(cls_sampler *s)
 {
     for (uint32_t slot = 0; s->request != NULL && slot < s->slots; slot++)
         forget(s, slot);
-    s->flush++; /* no change is pending that knows their lists */
-    cls_lists_drop(s);
+    s->batch++; /* no change is pending that knows their lists */
+    cls_lists_collect(s);
     free(s->request);
     free(s->pending_changes.data);
     free(s->pending_words.data);
@@ -174,7 +176,7 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
                              const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
                              uint32_t output_count)
 {
-    cls_prepared p;
+    cls_checked_params p;
     cls_lists *lists;
     const size_t tokens = (size_t)prompt_count + output_count;
     cls_status status = cls_slot_check(s, slot, 0);
@@ -183,23 +185,23 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
     if (status == CLS_OK)
         status = check_tokens("output", output, output_count);
     if (status == CLS_OK)
-        status = cls_prepare(s, params, &p);
+        status = cls_checked_params_create(s, params, &p);
     if (status != CLS_OK)
         return status;
-    status = cls_sampler_need(s, cls_features_of_slot(&p.slot) |
-                                     (p.slot.window != 0 ? CLS_FEATURE_STATE : 0));
+    status = cls_sampler_require(s, cls_features_of_slot(&p.slot) |
+                                        (p.slot.window != 0 ? CLS_FEATURE_STATE : 0));
     if (status == CLS_OK)
         status = cls_changes_reserve(s, tokens, p.n_words);
     if (status == CLS_OK)
-        status = cls_lists_new(s, p.n_words, &lists);
+        status = cls_lists_allocate(s, p.n_words, &lists);
     if (status != CLS_OK) {
-        cls_prepared_free(&p);
+        cls_checked_params_free(&p);
         return status;
     }
-    s->pending_state |= p.slot.window != 0; /* its tokens are counted again */
-    cls_change *const c = cls_change_note_over(s, CLS_CHANGE_BEGIN, slot);
+    s->pending_needs_state |= p.slot.window != 0; /* its tokens are counted again */
+    cls_change *const c = cls_change_replace(s, CLS_CHANGE_BEGIN, slot);
     take(s, slot, &p, lists, c);
-    c->words = cls_words_end(s);
+    c->words = cls_pending_words_count(s);
     cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
     cls_change_add_tokens(s, slot, output, output_count, CLS_ENTRY_OUTPUT);
     return CLS_OK;
@@ -209,7 +211,8 @@ cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *param
                           const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
                           uint32_t output_count)
 {
-    return CLS_IN_USE(s, begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
+    return CLS_GUARDED_CALL(
+        s, begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
 }
 
 static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
@@ -219,16 +222,16 @@ static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *pr
     if (status == CLS_OK)
         status = check_tokens("prompt", prompt, prompt_count);
     if (status == CLS_OK)
-        status = cls_change_append(s, slot, prompt, prompt_count);
+        status = cls_change_append_tokens(s, slot, prompt, prompt_count);
     if (status == CLS_OK)
-        s->pending_state |= s->request[slot].slot.window != 0;
+        s->pending_needs_state |= s->request[slot].slot.window != 0;
     return status;
 }
 
 cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
                                   uint32_t prompt_count)
 {
-    return CLS_IN_USE(s, append_prompt(s, slot, prompt, prompt_count));
+    return CLS_GUARDED_CALL(s, append_prompt(s, slot, prompt, prompt_count));
 }
 
 static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
@@ -238,12 +241,12 @@ static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt
     if (status == CLS_OK)
         status = check_tokens("prompt", prompt, prompt_count);
     if (status == CLS_OK)
-        status = cls_sampler_need(s, CLS_FEATURE_STATE);
+        status = cls_sampler_require(s, CLS_FEATURE_STATE);
     if (status == CLS_OK)
         status = cls_changes_reserve(s, prompt_count, 0);
     if (status != CLS_OK)
         return status;
-    cls_change_note(s, CLS_CHANGE_TURN, slot)->words = cls_words_end(s);
+    cls_change_add(s, CLS_CHANGE_TURN, slot)->words = cls_pending_words_count(s);
     cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
     return CLS_OK;
 }
@@ -251,16 +254,16 @@ static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt
 cls_status cls_slot_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
                               uint32_t prompt_count)
 {
-    return CLS_IN_USE(s, next_turn(s, slot, prompt, prompt_count));
+    return CLS_GUARDED_CALL(s, next_turn(s, slot, prompt, prompt_count));
 }
 
 static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params *params)
 {
-    cls_prepared p;
+    cls_checked_params p;
     cls_lists *lists;
     cls_status status = cls_slot_check(s, slot, 1);
     if (status == CLS_OK)
-        status = cls_prepare(s, params, &p);
+        status = cls_checked_params_create(s, params, &p);
     if (status != CLS_OK)
         return status;
     if (s->history == 0 && s->keep != CLS_KEEP_NONE &&
@@ -271,22 +274,22 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
                           "the sampler was created with options->history of 0",
                           (unsigned)slot);
     if (status == CLS_OK)
-        status = cls_sampler_need(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
+        status = cls_sampler_require(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, p.n_words);
     if (status == CLS_OK)
-        status = cls_lists_new(s, p.n_words, &lists);
+        status = cls_lists_allocate(s, p.n_words, &lists);
     if (status != CLS_OK) {
-        cls_prepared_free(&p);
+        cls_checked_params_free(&p);
         return status;
     }
-    take(s, slot, &p, lists, cls_change_note_params(s, slot, &p.slot));
+    take(s, slot, &p, lists, cls_change_add_params(s, slot, &p.slot));
     return CLS_OK;
 }
 
 cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
 {
-    return CLS_IN_USE(s, change_params(s, slot, params));
+    return CLS_GUARDED_CALL(s, change_params(s, slot, params));
 }
 
 static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
@@ -298,7 +301,7 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
         return status;
     const cls_request *const r = &s->request[from];
     cls_params params = r->params;
-    status = cls_sampler_need(s, CLS_FEATURE_STATE);
+    status = cls_sampler_require(s, CLS_FEATURE_STATE);
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, 0);
     if (status == CLS_OK)
@@ -311,13 +314,13 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
     s->request[to].lists = r->lists;
     if (r->lists != NULL)
         r->lists->references++;
-    cls_change_note_copy(s, to, from);
+    cls_change_add_copy(s, to, from);
     return CLS_OK;
 }
 
 cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
 {
-    return CLS_IN_USE(s, copy_slot(s, to, from));
+    return CLS_GUARDED_CALL(s, copy_slot(s, to, from));
 }
 
 static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
@@ -330,17 +333,17 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
                         "n is %u, but the sampler was created with options->rollback of %u",
                         (unsigned)n, (unsigned)s->rollback);
     if (n != 0)
-        status = cls_sampler_need(s, CLS_FEATURE_STATE);
+        status = cls_sampler_require(s, CLS_FEATURE_STATE);
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, 0);
     if (status == CLS_OK && n != 0)
-        cls_change_note(s, CLS_CHANGE_ROLLBACK, slot)->tokens = n;
+        cls_change_add(s, CLS_CHANGE_ROLLBACK, slot)->tokens = n;
     return status;
 }
 
 cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
 {
-    return CLS_IN_USE(s, roll_back(s, slot, n));
+    return CLS_GUARDED_CALL(s, roll_back(s, slot, n));
 }
 
 static cls_status reset_slot(cls_sampler *s, uint32_t slot)
@@ -351,29 +354,29 @@ static cls_status reset_slot(cls_sampler *s, uint32_t slot)
     if (status != CLS_OK)
         return status;
     forget(s, slot);
-    cls_change_note_over(s, CLS_CHANGE_RESET, slot);
+    cls_change_replace(s, CLS_CHANGE_RESET, slot);
     return CLS_OK;
 }
 
 cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
 {
-    return CLS_IN_USE(s, reset_slot(s, slot));
+    return CLS_GUARDED_CALL(s, reset_slot(s, slot));
 }
 
-cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_prepared *p, const uint32_t *state)
+cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, const uint32_t *state)
 {
     cls_lists *lists;
     const uint32_t n = state_words(s->vocab, s->layout);
-    cls_status status = cls_sampler_need(s, cls_features_of_slot(&p->slot) | CLS_FEATURE_STATE);
+    cls_status status = cls_sampler_require(s, cls_features_of_slot(&p->slot) | CLS_FEATURE_STATE);
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, (size_t)n + p->n_words);
     if (status == CLS_OK)
-        status = cls_lists_new(s, p->n_words, &lists);
+        status = cls_lists_allocate(s, p->n_words, &lists);
     if (status != CLS_OK)
         return status;
-    cls_change *const c = cls_change_note_over(s, CLS_CHANGE_LOAD, slot);
+    cls_change *const c = cls_change_replace(s, CLS_CHANGE_LOAD, slot);
     take(s, slot, p, lists, c);
-    c->words = cls_words_end(s);
-    cls_words_add(s, state, n);
+    c->words = cls_pending_words_count(s);
+    cls_pending_words_add(s, state, n);
     return CLS_OK;
 }
