@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What every layer uses: statuses and their sentences, structs that grow, types of logits,
- * locks and SHA-256; and the arithmetic that the host shares with the kernels. */
+/* What every layer of the library uses: error messages, public structs of several sizes, types of
+ * logits, locks and SHA-256. This header also includes the arithmetic that the host shares with
+ * the kernels. Nothing here calls OpenCL. */
 #ifndef CLS_BASE_H
 #define CLS_BASE_H
 
@@ -11,7 +12,7 @@
 
 #include <float.h>
 
-/* The host's half decides tokens, too. */
+/* The host computes tokens, too, and must round as the kernels do. */
 #if FLT_EVAL_METHOD != 0 || defined(__FAST_MATH__)
 #error "float arithmetic must round each operation: not -ffast-math; x86-32: -msse2 -mfpmath=sse"
 #endif
@@ -25,8 +26,9 @@
 
 /* ----------------------------------------------- status.c and structs.c */
 
-/* Records the sentence (printf style) and OpenCL's code for the thread and
- * returns `status`. On Windows gcc's "printf" is another than C11's. */
+/* Records an error message (printf style) and OpenCL's error code for the calling thread, and
+ * returns `status`. If `opencl` is not CL_SUCCESS, its name is appended to the message. On Windows,
+ * gcc's "printf" format is not that of C11, hence gnu_printf. */
 #if defined(__MINGW32__) && !defined(__clang__)
 __attribute__((format(gnu_printf, 3, 4)))
 #elif defined(__GNUC__)
@@ -35,18 +37,20 @@ __attribute__((format(printf, 3, 4)))
 cls_status
 cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 
+/* Returns the name of an OpenCL error code, or "an unnamed error". */
 const char *cls_opencl_name(cl_int code);
 
-/* A thread's last failure, for calls that succeed after one inside them. */
+/* Save and restore the thread's last error. A call that succeeds although something inside it
+ * failed uses them, so that the caller still sees the error from before the call. */
 typedef struct cls_saved_error {
     char message[512];
     cl_int opencl;
 } cls_saved_error;
-void cls_error_save(cls_saved_error *failure);
-void cls_error_restore(const cls_saved_error *failure);
+void cls_error_save(cls_saved_error *error);
+void cls_error_restore(const cls_saved_error *error);
 
-/* A public struct's size in the first header of this interface (soname 5): no program has a
- * smaller one, but one that passes the size of a pointer. */
+/* The size of a public struct in the first header of this interface (soname 5). No program has a
+ * smaller one, unless it passes the size of a pointer by mistake. */
 #define CLS_MIN_STRUCT_SIZE(p) \
     _Generic((p), cls_params * \
              : offsetof(cls_params, only_allowed), cls_selftest_report * \
@@ -56,30 +60,31 @@ void cls_error_restore(const cls_saved_error *failure);
              : offsetof(cls_step, logits_map), default \
              : sizeof *(p))
 
-/* Zeroes a public struct of the caller's size and sets its struct_size; to 0, which every use
- * refuses, where that is below the first size, and then returns 0. */
-int cls_struct_init(void *object, size_t caller_size, size_t first);
+/* Fills a public struct of the caller's size with zeros, sets its struct_size and returns 1.
+ * Returns 0 if the size is below min_size: struct_size is 0 then, which every use refuses. */
+int cls_struct_init(void *object, size_t caller_size, size_t min_size);
 #define CLS_STRUCT_INIT(p, caller_size) cls_struct_init(p, caller_size, CLS_MIN_STRUCT_SIZE(p))
 
-/* Copies a public struct of the caller's size into ours, which already holds the defaults. Refuses
- * a size below the first or beyond reason and, where the struct is not there to be written, a field
- * that is not known here and is not 0. */
-cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *callers,
-                           const char *name, int written);
+/* Copies a public struct of the caller's size over `object`, which already holds the defaults and
+ * has our_size bytes. Fails if the caller's size is below min_size or above 64 KB. If the struct is
+ * an input (is_output is 0), it also fails if a field that this version does not know is not 0. */
+cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const void *callers,
+                           const char *name, int is_output);
 #define CLS_STRUCT_READ(p, callers, name) \
     cls_struct_read(p, sizeof *(p), CLS_MIN_STRUCT_SIZE(p), callers, name, 0)
 #define CLS_STRUCT_READ_OUTPUT(p, callers, name) \
     cls_struct_read(p, sizeof *(p), CLS_MIN_STRUCT_SIZE(p), callers, name, 1)
 
-/* Refuses a reserved field that is not 0. */
-cls_status cls_reserved_check(const char *what, uint64_t value);
+/* Fails if a reserved field is not 0. */
+cls_status cls_reserved_check(const char *name, uint64_t value);
 
 /* ------------------------------------------------------ types of logits */
 
 #define CLS_DTYPES 3
+/* Bytes of a logit. */
 static inline size_t cls_dtype_size(int32_t dtype) { return dtype == CLS_F32 ? 4 : 2; }
 
-/* The i-th stage of a slot's chain. */
+/* Returns the i-th stage of a slot's chain, a CLS_STAGE_*. */
 static inline uint32_t cls_slot_stage(const cls_slot *slot, uint32_t i)
 {
     return slot->chain[i / 4] >> (8 * (i % 4)) & 255u;
@@ -90,23 +95,25 @@ static inline uint32_t cls_slot_stage(const cls_slot *slot, uint32_t i)
 #define CLS_DIGEST_SIZE 32
 typedef struct cls_sha256 {
     uint32_t h[8];
-    uint64_t bytes; /* so far */
+    uint64_t bytes; /* hashed so far */
     uint8_t block[64];
 } cls_sha256;
 
+/* init, then any number of updates, then final, which writes the digest. */
 void cls_sha256_init(cls_sha256 *hash);
 void cls_sha256_update(cls_sha256 *hash, const void *bytes, size_t size);
 void cls_sha256_final(cls_sha256 *hash, uint8_t digest[CLS_DIGEST_SIZE]);
 
 /* --------------------------------------------------------------- lock.c */
 
+/* A mutex. cls_lock_create() returns NULL if there is no memory for it. */
 typedef struct cls_lock cls_lock;
 cls_lock *cls_lock_create(void);
 void cls_lock_destroy(cls_lock *lock);
 void cls_lock_acquire(cls_lock *lock);
 void cls_lock_release(cls_lock *lock);
 
-/* Seconds, since some time or other. */
+/* Returns seconds since an unspecified moment, to measure intervals. */
 double cls_now(void);
 
 #endif
