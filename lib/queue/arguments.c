@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Arguments of a kernel. */
+/* Sets the arguments of a kernel one after another and keeps the first error. */
 #include "queue/queue.h"
 
 static void set(cls_arguments *a, size_t size, const void *value)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A caller's queues, events and buffers. */
+/* The caller's queues, events and buffers: whether a call may use them, and the events of uploads.
+ * This folder also sets kernel arguments and reads small results back to the host. */
 #ifndef CLS_QUEUE_H
 #define CLS_QUEUE_H
 
@@ -7,31 +8,37 @@
 
 /* ------------------------------------------------------------- events.c */
 
-#define CLS_STAGING_COUNT 16 /* uploads in flight */
+/* Uploads of one sampler or head that may be in flight at once. */
+#define CLS_STAGING_COUNT 16
 
-/* Checks a queue; tells whether it is in order. */
-cls_status cls_queue_check(const cls_context *context, cl_command_queue queue, int *ordered);
-/* CL_COMPLETE if the upload of an event (NULL: none) is over, well or badly; then
- * forgets it. Above: it is under way. Below: OpenCL's reason for not saying it. */
-cl_int cls_upload_poll(cl_event *done);
-/* From now on an upload counts as over when `end` is, which comes after it. What
- * the caller waits for is then what frees its memory: rusticl may tell an upload
- * complete after the step behind it. */
-cl_int cls_upload_extend(cl_event *done, cl_event end);
-/* Waits for an upload and forgets it. 0: nobody can say that it is over, and its
- * memory must stay for ever. */
-int cls_upload_wait(cl_event *done);
+/* Sets *in_order to 1 if the queue is in order, otherwise to 0. Fails if the queue does not belong
+ * to the context and its device. */
+cls_status cls_queue_check(const cls_context *context, cl_command_queue queue, int *in_order);
 
-/* Events that are there, of the context, and have not ended with an error: what
- * waits for one that has, some drivers run, and some never (doc/reliability.md). */
+/* Fails unless each event belongs to the context and has not ended with an error. Some drivers run
+ * commands that wait for a failed event, others never do (doc/reliability.md). */
 cls_status cls_wait_check(const cls_context *context, cl_uint n_wait, const cl_event *wait);
+
+/* Returns the state of an upload. CL_COMPLETE: it has ended, with or without an error, or *done is
+ * NULL; *done is released and becomes NULL. A positive value: it is in flight. A negative value: an
+ * OpenCL error prevented the query. */
+cl_int cls_upload_poll(cl_event *done);
+
+/* Replaces the event of an upload by `end`, a later event that implies it. A caller that waits for
+ * `end` can then rely on the upload's memory being free: rusticl may report an upload as complete
+ * after the step that follows it. */
+cl_int cls_upload_extend(cl_event *done, cl_event end);
+
+/* Waits for an upload and releases its event. Returns 0 if OpenCL cannot confirm that the upload
+ * has ended; its memory must then never be freed. */
+int cls_upload_wait(cl_event *done);
 
 /* ---------------------------------------------------------- arguments.c */
 
-/* Arguments of a kernel, set one after another; remembers the first failure. */
+/* A kernel whose arguments are set one after another. The first error is kept in `code`. */
 typedef struct cls_arguments {
     struct cls_compiled_kernel kernel;
-    cl_uint next;
+    cl_uint next; /* index of the next argument */
     cl_int code;
 } cls_arguments;
 void cls_set_mem(cls_arguments *a, cl_mem x);
@@ -40,31 +47,34 @@ void cls_set_u64(cls_arguments *a, uint64_t x);
 
 /* ------------------------------------------------------------ buffers.c */
 
-/* Bytes of `rows` rows of `width` elements, a stride apart; UINT64_MAX if that overflows. */
+/* Returns the bytes of `rows` rows of `width` elements that begin `stride` elements apart, or
+ * UINT64_MAX if the number overflows. */
 uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element);
 
-/* By kernels, or (CLS_HOST_READS) by a command that reads it to the host. */
+/* How a call uses a buffer. CLS_HOST_READS: a command copies it to the host. */
 enum cls_access { CLS_KERNEL_READS, CLS_KERNEL_WRITES, CLS_HOST_READS };
 
-/* What a call reads and writes of the caller's buffers; a sub-buffer's bytes are its parent's. */
+/* The bytes of the caller's buffers that a call reads and writes. For a sub-buffer they are those
+ * of its parent. */
 #define CLS_MAX_RANGES 48
 typedef struct cls_ranges {
     uint32_t n;
     struct cls_range {
-        cl_mem root;
+        cl_mem root;         /* the buffer, or the parent of a sub-buffer */
         uint64_t begin, end; /* bytes */
         int written;
-        char what[40];
+        char name[40]; /* of the argument, for messages */
     } range[CLS_MAX_RANGES];
 } cls_ranges;
 
-/* Checks that [offset, offset + size) lies in a buffer of the context, aligned, and that kernels
- * may access it; notes the bytes (ranges NULL: nowhere). */
-cls_status cls_buffer_check(const cls_context *context, const char *what, const cls_buffer *buffer,
+/* Records the bytes [offset, offset + size) of a buffer in `ranges`, unless that is NULL. Fails if
+ * they do not lie in a buffer of the context, if the offset is not a multiple of the element's
+ * size, or if the buffer's flags forbid the access. `name` is the argument's, for messages. */
+cls_status cls_buffer_check(const cls_context *context, const char *name, const cls_buffer *buffer,
                             uint64_t size, uint64_t element, enum cls_access access,
                             cls_ranges *ranges);
 
-/* Refuses bytes that are written and are in another range, too. */
+/* Fails if a range that the call writes overlaps another range. */
 cls_status cls_ranges_check(const cls_ranges *ranges);
 
 #endif
