@@ -22,8 +22,7 @@ static cls_status get_info(cl_device_id device, cl_device_info info, const char 
             return got; \
     } while (0)
 
-/* Bytes of local memory that the row kernels need for their list and scratch; see cl/row/list.cl.
- */
+/* Bytes of local memory that the row kernels' list and scratch take; see cl/row/list.cl. */
 static uint64_t list_bytes(uint64_t entries, uint64_t work_group)
 {
     return entries * (4 * sizeof(uint32_t) + sizeof(uint64_t)) + work_group * sizeof(uint64_t) + 64;

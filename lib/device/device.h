@@ -15,8 +15,7 @@ cl_program cls_program_create(cl_context cl, const char *const *strings, unsigne
 
 /* ------------------------------------------------------------- device.c */
 
-/* The most arguments of a kernel. Where a pointer has 8 bytes, no device of OpenCL 1.2 takes fewer.
- */
+/* The most arguments of a kernel. OpenCL 1.2 guarantees them if a pointer has 8 bytes. */
 #define CLS_MAX_ARGUMENTS 32
 
 typedef struct cls_shape {
@@ -41,8 +40,7 @@ typedef struct cls_shape {
 cls_status cls_shape_query(cl_device_id device, const cls_context_options *options,
                            cls_shape *shape);
 
-/* Records the error of a device that has no compiler and for which there are no compiled programs.
- */
+/* Records that the device has no compiler and that there are no compiled programs for it. */
 cls_status cls_fail_no_compiler(void);
 
 /* For tests. If it is not NULL, every device counts as one without infinities and NaN, and this
