@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A context: a device that was proved, and the programs that were compiled for it. */
+/* Creates a context: tests the device, compiles and proves the self-test, and later more programs
+ * on request. */
 #include "proof/proof.h"
 
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static cls_status check_device(cl_context cl, cl_device_id device)
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device does not belong to context");
 }
 
-/* Copies what the options point to, for the programs that are compiled later. */
+/* Copies what the options point to, since later compilations use it. */
 static cls_status copy_options(cls_context *context, const cls_context_options *o)
 {
     context->options = *o;
@@ -51,29 +52,30 @@ static cls_status copy_options(cls_context *context, const cls_context_options *
     return CLS_OK;
 }
 
-/* Groups that compute right, with sub-groups or without; smaller ones where the
- * device does not. */
+/* Finds groups that compute correctly on the device: with sub-groups if these do, and smaller ones
+ * if the first do not. Fails if the caller chose a tier or a size that does not. */
 static cls_status find_groups(cls_context *context)
 {
     cls_shape *const shape = &context->shape;
     const cls_context_options *const o = &context->options;
-    const char *why;
-    if (!shape
-             ->compiler) /* programs that were proved elsewhere are proved again here, one by one */
+    const char *reason;
+    if (!shape->compiler) /* nothing can be tested; each program will be proved here, however */
         return CLS_OK;
     if (shape->tier == CLS_TIER_SUBGROUPS &&
-        (why = cls_subgroups_find(context->cl, context->device, shape)) != NULL) {
+        (reason = cls_subgroups_find(context->cl, context->device, shape)) != NULL) {
         if (o->tier == CLS_TIER_SUBGROUPS)
             return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                            "options->tier is CLS_TIER_SUBGROUPS, but %s", why);
+                            "options->tier is CLS_TIER_SUBGROUPS, but %s", reason);
         shape->tier = CLS_TIER_INT64;
     }
     while ((shape->work_group > 1 || shape->row_group > 1) &&
-           (why = cls_groups_check(context->cl, context->device, shape)) != NULL) {
+           (reason = cls_groups_check(context->cl, context->device, shape)) != NULL) {
         if (o->work_group != 0 || o->row_group != 0)
-            return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                            "options->work_group and row_group ask for groups of %u and %u, but %s",
-                            (unsigned)shape->work_group, (unsigned)shape->row_group, why);
+            return cls_fail(
+                CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                "options->work_group and options->row_group require groups of %u and %u, "
+                "but %s",
+                (unsigned)shape->work_group, (unsigned)shape->row_group, reason);
         shape->work_group = (shape->work_group + 1) / 2;
         shape->row_group = (shape->row_group + 1) / 2;
         cls_shape_adjust_vector(shape);
@@ -127,7 +129,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
         cls_context_destroy(context);
         return status;
     }
-    cls_error_restore(&before); /* of what it went on after */
+    cls_error_restore(&before); /* errors of attempts that were repeated */
     *out = context;
     return CLS_OK;
 }
