@@ -17,7 +17,7 @@ static cls_status no_memory(void)
 /* ------------------------------------------------------------------ cache key */
 
 /* Adds a part of the key after its length, so that parts cannot run into each other. */
-static void add(cls_sha256 *hash, const void *bytes, size_t size)
+static void hash_part(cls_sha256 *hash, const void *bytes, size_t size)
 {
     uint8_t length[8];
     for (int i = 0; i < 8; i++)
@@ -26,22 +26,22 @@ static void add(cls_sha256 *hash, const void *bytes, size_t size)
     cls_sha256_update(hash, bytes, size);
 }
 
-static void add_text(cls_sha256 *hash, const char *text) { add(hash, text, strlen(text)); }
+static void hash_text(cls_sha256 *hash, const char *text) { hash_part(hash, text, strlen(text)); }
 
-static cl_int query(cl_platform_id platform, cl_device_id device, cl_uint info, size_t size,
-                    void *to, size_t *needed)
+static cl_int query_info(cl_platform_id platform, cl_device_id device, cl_uint info, size_t size,
+                         void *to, size_t *needed)
 {
     return platform != NULL ? clGetPlatformInfo(platform, info, size, to, needed)
                             : clGetDeviceInfo(device, info, size, to, needed);
 }
 
 /* Adds a property of a platform or, if that is NULL, of a device. */
-static cls_status add_info(cls_sha256 *hash, cl_platform_id platform, cl_device_id device,
-                           cl_uint info)
+static cls_status hash_info(cls_sha256 *hash, cl_platform_id platform, cl_device_id device,
+                            cl_uint info)
 {
     size_t size = 0;
     void *value = NULL;
-    cl_int code = query(platform, device, info, 0, NULL, &size);
+    cl_int code = query_info(platform, device, info, 0, NULL, &size);
     if (code == CL_INVALID_VALUE && info == DRIVER_UUID) { /* most drivers have none */
         code = CL_SUCCESS;
         size = 0;
@@ -49,10 +49,10 @@ static cls_status add_info(cls_sha256 *hash, cl_platform_id platform, cl_device_
     if (code == CL_SUCCESS && size > 0) {
         if ((value = malloc(size)) == NULL)
             return no_memory();
-        code = query(platform, device, info, size, value, NULL);
+        code = query_info(platform, device, info, size, value, NULL);
     }
     if (code == CL_SUCCESS)
-        add(hash, value, size);
+        hash_part(hash, value, size);
     free(value);
     return code == CL_SUCCESS
                ? CLS_OK
@@ -60,10 +60,10 @@ static cls_status add_info(cls_sha256 *hash, cl_platform_id platform, cl_device_
                           "cannot query the device for the key of compiled programs");
 }
 
-/* Adds every program's name, options and source, and the device's limits. The source is hashed
- * since a name does not show which files a program includes. The limits are, since they decide
- * which shape programs get if the device refuses the requested one. */
-static void add_programs(cls_sha256 *hash, const cls_shape *shape)
+/* Adds every program's name, options and source, and the device's limits. The source is needed
+ * since a name does not show which files a program includes. The limits are needed since they
+ * decide which shape programs get if the device refuses the requested one. */
+static void hash_programs(cls_sha256 *hash, const cls_shape *shape)
 {
     char text[CLS_BUILD_OPTIONS];
     for (int v = 0; v < CLS_VARIANTS; v++) {
@@ -72,16 +72,16 @@ static void add_programs(cls_sha256 *hash, const cls_shape *shape)
         const cls_build_config config = {group, shape->tier, shape->subgroups, shape->standard,
                                          shape->shortlist};
         cls_program_options(shape, &config, 0, &cls_variants[v], text);
-        add_text(hash, cls_variants[v].name);
-        add_text(hash, text);
+        hash_text(hash, cls_variants[v].name);
+        hash_text(hash, text);
         for (unsigned i = 0; i < *cls_variants[v].count &&
                              (v == 0 || cls_variants[v].source != cls_variants[v - 1].source);
              i++)
-            add_text(hash, cls_variants[v].source[i]);
+            hash_text(hash, cls_variants[v].source[i]);
     }
     snprintf(text, sizeof text, "%llu %llu", (unsigned long long)shape->local_mem_size,
              (unsigned long long)shape->max_work_group);
-    add_text(hash, text);
+    hash_text(hash, text);
 }
 
 cls_status cls_cache_key(cl_device_id device, const cls_shape *requested_shape,
@@ -94,8 +94,8 @@ cls_status cls_cache_key(cl_device_id device, const cls_shape *requested_shape,
     cl_platform_id platform = NULL;
     cls_sha256 hash;
     cls_sha256_init(&hash);
-    add_text(&hash, CLS_VERSION_STRING);
-    add_programs(&hash, requested_shape);
+    hash_text(&hash, CLS_VERSION_STRING);
+    hash_programs(&hash, requested_shape);
     const cl_int code =
         clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
     cls_status status = CLS_OK;
@@ -103,16 +103,16 @@ cls_status cls_cache_key(cl_device_id device, const cls_shape *requested_shape,
         status = cls_fail(CLS_OPENCL_ERROR, code,
                           "cannot query the device's platform for the key of compiled programs");
     for (size_t i = 0; i < sizeof platform_info / sizeof platform_info[0] && status == CLS_OK; i++)
-        status = add_info(&hash, platform, NULL, platform_info[i]);
+        status = hash_info(&hash, platform, NULL, platform_info[i]);
     for (size_t i = 0; i < sizeof device_info / sizeof device_info[0] && status == CLS_OK; i++)
-        status = add_info(&hash, NULL, device, device_info[i]);
+        status = hash_info(&hash, NULL, device, device_info[i]);
     cls_sha256_final(&hash, key);
     return status;
 }
 
 /* --------------------------------------------------------------------- export */
 
-static cls_status get(cl_program program, cl_program_info info, size_t size, void *value)
+static cls_status query_program(cl_program program, cl_program_info info, size_t size, void *value)
 {
     const cl_int code = clGetProgramInfo(program, info, size, value, NULL);
     return code == CL_SUCCESS ? CLS_OK
@@ -129,14 +129,15 @@ static cls_status get_device_binary(cl_program program, cl_uint n_devices, cl_ui
     unsigned char **const binaries = calloc(n_devices, sizeof *binaries);
     cls_status status = sizes != NULL && binaries != NULL ? CLS_OK : no_memory();
     if (status == CLS_OK)
-        status = get(program, CL_PROGRAM_BINARY_SIZES, n_devices * sizeof *sizes, sizes);
+        status = query_program(program, CL_PROGRAM_BINARY_SIZES, n_devices * sizeof *sizes, sizes);
     if (status == CLS_OK && sizes[index] == 0)
         status = cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                           "the driver does not provide compiled programs");
     if (status == CLS_OK && (binaries[index] = calloc(sizes[index], 1)) == NULL)
         status = no_memory();
     if (status == CLS_OK)
-        status = get(program, CL_PROGRAM_BINARIES, n_devices * sizeof *binaries, binaries);
+        status =
+            query_program(program, CL_PROGRAM_BINARIES, n_devices * sizeof *binaries, binaries);
     if (status == CLS_OK) {
         out->bytes = binaries[index];
         out->size = sizes[index];
@@ -153,13 +154,13 @@ cls_status cls_program_binary(const cls_context *context, const cls_program *p, 
 {
     const cl_program program = p->program;
     cl_uint n = 0, index = 0;
-    cls_status status = get(program, CL_PROGRAM_NUM_DEVICES, sizeof n, &n);
+    cls_status status = query_program(program, CL_PROGRAM_NUM_DEVICES, sizeof n, &n);
     if (status != CLS_OK)
         return status;
     cl_device_id *const devices = calloc(n != 0 ? n : 1, sizeof *devices);
     if (devices == NULL)
         return no_memory();
-    status = get(program, CL_PROGRAM_DEVICES, n * sizeof *devices, devices);
+    status = query_program(program, CL_PROGRAM_DEVICES, n * sizeof *devices, devices);
     while (index < n && devices[index] != context->device)
         index++;
     free(devices);
@@ -182,7 +183,7 @@ int cls_binary_query_recompiles(cl_device_id device)
 }
 
 /* Collects the bytes of all proved programs; the caller frees them. */
-static cls_status pack(const cls_context *context, cls_container *c)
+static cls_status collect_binaries(const cls_context *context, cls_container *c)
 {
     cls_status status = CLS_OK;
     memset(c, 0, sizeof *c);
@@ -224,7 +225,7 @@ cls_status cls_context_export(const cls_context *context, void *out, size_t *siz
     if ((c = malloc(sizeof *c)) == NULL)
         return no_memory();
     cls_lock_acquire(context->lock);
-    status = pack(context, c);
+    status = collect_binaries(context, c);
     cls_lock_release(context->lock);
     if (status == CLS_OK)
         status = write_out(c, key, out, size);

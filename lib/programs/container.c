@@ -16,22 +16,22 @@
 #define FORMAT 2
 
 enum {
-    AT_FORMAT = 8,
-    AT_KEY = 12,
-    AT_SIZE = AT_KEY + CLS_DIGEST_SIZE,
-    AT_HASH = AT_SIZE + 8,
+    FORMAT_OFFSET = 8,
+    KEY_OFFSET = 12,
+    SIZE_OFFSET = KEY_OFFSET + CLS_DIGEST_SIZE,
+    HASH_OFFSET = SIZE_OFFSET + 8,
     COUNT_SIZE = 4,          /* the number of programs */
     PROGRAM_HEADER_SIZE = 36 /* a program without its bytes */
 };
-static const char magic[AT_FORMAT] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e'};
+static const char magic[FORMAT_OFFSET] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e'};
 
-static void put(uint8_t **to, uint64_t x, int bytes)
+static void put_number(uint8_t **to, uint64_t x, int bytes)
 {
     for (int i = 0; i < bytes; i++)
         *(*to)++ = (uint8_t)(x >> (8 * i));
 }
 
-static uint64_t get(const uint8_t **from, int bytes)
+static uint64_t get_number(const uint8_t **from, int bytes)
 {
     uint64_t x = 0;
     for (int i = 0; i < bytes; i++)
@@ -71,26 +71,26 @@ void cls_container_write(const cls_container *c, const uint8_t key[CLS_DIGEST_SI
             if (p->bytes == NULL)
                 continue;
             n++;
-            put(&to, d, 4);
-            put(&to, v, 4);
-            put(&to, config->group, 4);
-            put(&to, config->tier, 4);
-            put(&to, config->subgroups, 4);
-            put(&to, config->standard, 4);
-            put(&to, config->shortlist, 4);
-            put(&to, p->size, 8);
+            put_number(&to, d, 4);
+            put_number(&to, v, 4);
+            put_number(&to, config->group, 4);
+            put_number(&to, config->tier, 4);
+            put_number(&to, config->subgroups, 4);
+            put_number(&to, config->standard, 4);
+            put_number(&to, config->shortlist, 4);
+            put_number(&to, p->size, 8);
             memcpy(to, p->bytes, p->size);
             to += p->size;
         }
     const size_t payload_size = (size_t)(to - payload);
     to = payload;
-    put(&to, n, 4);
+    put_number(&to, n, 4);
     memcpy(start, magic, sizeof magic);
-    to = start + AT_FORMAT;
-    put(&to, FORMAT, 4);
+    to = start + FORMAT_OFFSET;
+    put_number(&to, FORMAT, 4);
     memcpy(to, key, CLS_DIGEST_SIZE);
-    to = start + AT_SIZE;
-    put(&to, payload_size, 8);
+    to = start + SIZE_OFFSET;
+    put_number(&to, payload_size, 8);
     digest(payload, payload_size, to);
 }
 
@@ -99,12 +99,12 @@ void cls_container_write(const cls_container *c, const uint8_t key[CLS_DIGEST_SI
 int cls_container_payload_size(const void *header, const uint8_t key[CLS_DIGEST_SIZE],
                                uint64_t *size)
 {
-    const uint8_t *const start = header, *from = start + AT_FORMAT;
-    if (memcmp(start, magic, sizeof magic) != 0 || get(&from, 4) != FORMAT ||
+    const uint8_t *const start = header, *from = start + FORMAT_OFFSET;
+    if (memcmp(start, magic, sizeof magic) != 0 || get_number(&from, 4) != FORMAT ||
         memcmp(from, key, CLS_DIGEST_SIZE) != 0)
         return 0;
-    from = start + AT_SIZE;
-    *size = get(&from, 8);
+    from = start + SIZE_OFFSET;
+    *size = get_number(&from, 8);
     return *size >= COUNT_SIZE;
 }
 
@@ -127,10 +127,10 @@ static int read_programs(const uint8_t *from, const uint8_t *end, uint32_t n, cl
                                     &config.standard, &config.shortlist};
         if ((size_t)(end - from) < PROGRAM_HEADER_SIZE)
             return 0;
-        const uint64_t dtype = get(&from, 4), variant = get(&from, 4);
+        const uint64_t dtype = get_number(&from, 4), variant = get_number(&from, 4);
         for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-            *fields[i] = (uint32_t)get(&from, 4);
-        const uint64_t size = get(&from, 8);
+            *fields[i] = (uint32_t)get_number(&from, 4);
+        const uint64_t size = get_number(&from, 8);
         if (dtype >= CLS_DTYPES || variant >= CLS_VARIANTS || !is_valid(&config) || size == 0 ||
             size > (size_t)(end - from))
             return 0;
@@ -157,8 +157,8 @@ int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIG
         payload_size != size - CLS_CONTAINER_HEADER)
         return 0;
     digest(from, size - CLS_CONTAINER_HEADER, hash);
-    if (memcmp(hash, start + AT_HASH, sizeof hash) != 0)
+    if (memcmp(hash, start + HASH_OFFSET, sizeof hash) != 0)
         return 0;
-    const uint32_t n = (uint32_t)get(&from, 4);
+    const uint32_t n = (uint32_t)get_number(&from, 4);
     return read_programs(from, start + size, n, out);
 }

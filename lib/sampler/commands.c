@@ -316,9 +316,9 @@ static cl_int run_changes(cls_commands *c)
     if (words->used != 0)
         code = upload(c, s->words.buffer, 0, words->used, words->data);
     for (uint32_t round = 1; round <= s->rounds; round++)
-        for (uint32_t i = end[round - 1], many; i < end[round] && code == CL_SUCCESS; i += many) {
-            many = end[round] - i < MAX_GROUPS ? end[round] - i : MAX_GROUPS;
-            code = launch_changes(c, (uint32_t)(changes->used / sizeof(uint32_t)) + i, many);
+        for (uint32_t i = end[round - 1], count; i < end[round] && code == CL_SUCCESS; i += count) {
+            count = end[round] - i < MAX_GROUPS ? end[round] - i : MAX_GROUPS;
+            code = launch_changes(c, (uint32_t)(changes->used / sizeof(uint32_t)) + i, count);
         }
     s->rounds = 0;
     s->pending_needs_state = 0;

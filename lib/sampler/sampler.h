@@ -18,7 +18,7 @@ enum cls_map {
     CLS_MAP_MASKS,
     CLS_MAP_BIASES,
     CLS_MAP_LOGITS,
-    CLS_STEP_MAPS,
+    CLS_STEP_MAPS,                  /* the number of a step's maps */
     CLS_MAP_TOKENS = CLS_STEP_MAPS, /* tokens of cls_accept(), or draft ids */
     CLS_MAP_NODES,                  /* the draft that a row follows */
     CLS_MAP_PARENTS,                /* the draft that a draft follows */
@@ -63,7 +63,7 @@ typedef struct cls_lists {
     struct cls_lists *next; /* in the order of offsets */
     uint32_t references;    /* 0: the memory is free after the next step */
     uint64_t batch;         /* the batch in which the last reference was released */
-    uint32_t offset, words; /* in words */
+    uint32_t offset, words; /* offset and length, in words */
 } cls_lists;
 
 /* The host's part of a slot. */
@@ -133,8 +133,9 @@ struct cls_sampler {
         uint32_t valid;   /* a bit for each block of `written` that is known to be in the buffer */
     } arg_buffers[CLS_ARG_SETS];
 
-    /* The lists of all slots, in the order of offsets. A search for n words begins after
-     * lists_search[number of binary digits of n - 1], or at the first list if that is NULL. */
+    /* The lists of all slots, in the order of offsets. A search for free words begins after
+     * lists_search[d - 1], where d is the number of binary digits of the length, or at the first
+     * list if that is NULL. */
     cls_lists *first_lists;
     cls_lists *lists_search[32];
     uint64_t lists_collected; /* the batch in which unused lists were last freed */
