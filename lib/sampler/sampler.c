@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A sampler: the memory that steps need, and the requests' slots. */
+/* Creates and destroys samplers: their options, memory and kernels. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
@@ -13,24 +13,25 @@ void cls_sampler_options_default(cls_sampler_options *options, size_t struct_siz
     options->logit_bias = 1;
 }
 
-/* The device memory of a sampler: what for, where it is kept, how much. */
-typedef struct allotment {
-    const char *what;
+/* A buffer of fixed size in device memory. */
+typedef struct fixed_buffer {
+    const char *what; /* its purpose, for messages */
     cl_mem *buffer;
     uint64_t bytes;
-} allotment;
+} fixed_buffer;
 
-enum { ALLOTMENTS = 14 + CLS_ARG_SETS };
-static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
+enum { FIXED_BUFFERS = 14 + CLS_ARG_SETS };
+/* Lists the buffers of fixed size: two for slots, then those for rows. */
+static void list_fixed_buffers(cls_sampler *s, fixed_buffer all[FIXED_BUFFERS])
 {
     const uint64_t rows = s->max_rows, tiles = s->tiles, max_tiles = tiles * CLS_MAX_TILES_PER_TILE;
-    const allotment table[ALLOTMENTS - CLS_ARG_SETS] = {
+    const fixed_buffer table[FIXED_BUFFERS - CLS_ARG_SETS] = {
         {"slots", &s->slot_buffer, (uint64_t)s->slots * sizeof(cls_slot)},
         {"penalties and history", &s->state,
          (uint64_t)s->slots * state_words(s->vocab, s->layout) * sizeof(uint32_t)},
         {"row maps", &s->maps, rows * CLS_MAPS * sizeof(int32_t)},
         {"row records", &s->rows, rows * sizeof(cls_row)},
-        {"what is prepared", &s->prepared,
+        {"effects of the history", &s->prepared,
          rows * prepared_words(s->vocab, s->layout) * sizeof(uint32_t)},
         {"tile maxima", &s->tile_key, rows * max_tiles * sizeof(int32_t)},
         {"tile masses", &s->tile_mass, rows * tiles * sizeof(uint64_t)},
@@ -44,8 +45,8 @@ static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
     };
     memcpy(all, table, sizeof table);
     for (int i = 0; i < CLS_ARG_SETS; i++)
-        all[ALLOTMENTS - CLS_ARG_SETS + i] =
-            (allotment){"kernels' arguments", &s->arg_buffers[i].buffer, sizeof(cls_args)};
+        all[FIXED_BUFFERS - CLS_ARG_SETS + i] =
+            (fixed_buffer){"kernels' arguments", &s->arg_buffers[i].buffer, sizeof(cls_args)};
 }
 
 static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const char *what)
@@ -59,18 +60,18 @@ static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const
                           (unsigned long long)bytes, what);
 }
 
-/* What slot calls upload, and lists, begin small and grow with them. */
+/* Allocates device memory. The buffers of slot calls and lists begin small and grow later. */
 static cls_status allocate_device(cls_sampler *s)
 {
-    allotment all[ALLOTMENTS];
-    cls_device_buffer *const blocks[] = {&s->lists, &s->changes, &s->words};
+    fixed_buffer all[FIXED_BUFFERS];
+    cls_device_buffer *const growing[] = {&s->lists, &s->changes, &s->words};
     cls_status status = CLS_OK;
-    allotments(s, all);
-    for (size_t i = 0; i < ALLOTMENTS && status == CLS_OK; i++)
+    list_fixed_buffers(s, all);
+    for (size_t i = 0; i < FIXED_BUFFERS && status == CLS_OK; i++)
         status = allocate(s, all[i].buffer, all[i].bytes, all[i].what);
-    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0] && status == CLS_OK; i++) {
-        blocks[i]->size = 4096;
-        status = allocate(s, &blocks[i]->buffer, blocks[i]->size, "slot calls");
+    for (size_t i = 0; i < sizeof growing / sizeof growing[0] && status == CLS_OK; i++) {
+        growing[i]->size = 4096;
+        status = allocate(s, &growing[i]->buffer, growing[i]->size, "slot calls");
     }
     if (status == CLS_OK && s->host_mask_size != 0) {
         s->masks.size = (size_t)s->host_mask_size;
@@ -106,25 +107,25 @@ static cls_status allocate_host(cls_sampler *s)
 
 uint32_t cls_test_features;
 
-/* Each sampler has its own kernels: two threads must not set one's arguments. Of a
- * program that is there nothing changes any more, so no lock is needed. */
+/* Each sampler has kernels of its own, since two threads must not set the arguments of one kernel.
+ * A compiled program does not change any more, so that no lock is needed. */
 cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, uint32_t variants)
 {
     for (int v = 0; v < CLS_VARIANTS; v++) {
         const int32_t d = cls_variants[v].typed ? dtype : 0;
         const cls_program *const p = &s->context->program[d][v];
-        struct cls_compiled_kernel *const ready = &s->kernels[d][v];
+        struct cls_compiled_kernel *const entry = &s->kernels[d][v];
         const char *const name = cls_kernel_name(cls_variants[v].kernel);
         cl_int code;
-        if (!(variants >> v & 1u) || ready->handle != NULL || p->program == NULL ||
+        if (!(variants >> v & 1u) || entry->handle != NULL || p->program == NULL ||
             cls_variants[v].kernel == CLS_SELF_TEST)
             continue;
         const cl_kernel kernel = clCreateKernel(p->program, name, &code);
         if (code != CL_SUCCESS)
             return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", name);
-        ready->handle = kernel;
-        ready->group = p->config.group;
-        ready->variant = UINT32_C(1) << v;
+        entry->handle = kernel;
+        entry->group = p->config.group;
+        entry->variant = UINT32_C(1) << v;
     }
     return CLS_OK;
 }
@@ -135,14 +136,14 @@ struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *s, enum cls_ker
     static const struct cls_compiled_kernel none;
     const struct cls_compiled_kernel *found = NULL;
     for (int v = 0; v < CLS_VARIANTS; v++) {
-        const struct cls_compiled_kernel *const ready =
+        const struct cls_compiled_kernel *const entry =
             &s->kernels[cls_variants[v].typed ? dtype : 0][v];
-        if (cls_variants[v].kernel != which || ready->handle == NULL)
+        if (cls_variants[v].kernel != which || entry->handle == NULL)
             continue;
         if (s->override_variants >> v & 1u)
-            return *ready;
+            return *entry;
         if (found == NULL && cls_variant_supports(v, features))
-            found = ready;
+            found = entry;
     }
     return found != NULL ? *found : none;
 }
@@ -166,21 +167,20 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
         return CLS_OK;
     if (s->no_late_compile)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "this needs %s, which the sampler's options->features have not: %s, and "
-                        "options->no_late_compile is set",
+                        "this needs %s (%s), which the sampler's options->features lack, and "
+                        "options->no_late_compile forbids to compile it",
                         cls_feature_name((cls_feature)(missing & (~missing + 1))),
                         cls_feature_description(missing));
-    /* A slot call that fails after this, for want of memory, leaves the programs and the features
-     * with the sampler. That changes no token: no step is refused or accepted for what slot calls
-     * may need, and each variant that serves a step gives the same tokens (check_faults,
-     * late_programs). */
+    /* If the slot call fails later because memory runs out, the sampler keeps the programs and the
+     * features. That changes no token: they do not affect which steps are accepted, and every
+     * variant that supports a step gives the same tokens (check_faults, late_programs). */
     return compile(s, s->features | features);
 }
 
 /* -------------------------------------------------------------------- creation */
 
-/* All slots start free and empty: a device map may name any of them from the
- * first step on, and bitmaps say what counts are to be looked at. */
+/* Makes all slots free and empty. A map on the device may name any slot from the first step on, and
+ * bitmaps in a slot's state show which counts are valid. */
 static cls_status clear_slots(cls_sampler *s)
 {
     const uint32_t zero = 0;
@@ -229,7 +229,7 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
                         "cannot allocate %zu bytes on the device for the infill tables",
                         n * sizeof *table);
     if (s->infill != NULL)
-        clReleaseMemObject(s->infill); /* steps in flight keep it */
+        clReleaseMemObject(s->infill); /* OpenCL keeps it for steps in flight */
     s->infill = buffer;
     s->infill_end_count = infill.end_count;
     atomic_store(&s->has_infill, 1);
@@ -245,9 +245,10 @@ cls_status cls_sampler_enter(cls_sampler *s)
 {
     return s == NULL || !atomic_flag_test_and_set_explicit(&s->in_use, memory_order_acquire)
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "sampler is in use by another call: one thread at a time may use it, and "
-                          "no callback of its own call");
+               : cls_fail(
+                     CLS_BAD_ARGUMENT, CL_SUCCESS,
+                     "sampler is in use by another call: only one thread at a time may use it, "
+                     "and no callback during a call");
 }
 
 cls_status cls_sampler_leave(cls_sampler *s, cls_status status)
@@ -269,8 +270,8 @@ static cls_status check_options(const cls_sampler_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->slots is %u; it must be at most %u",
                         (unsigned)o->slots, 1u << 24);
     if (o->keep < CLS_KEEP_NONE || o->keep > CLS_KEEP_COUNTS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->keep is %d, which is no cls_keep",
-                        (int)o->keep);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->keep is %d, which is not a cls_keep", (int)o->keep);
     if (o->history > CLS_MAX_HISTORY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->history is %u; it must be at most %d", (unsigned)o->history,
@@ -281,7 +282,7 @@ static cls_status check_options(const cls_sampler_options *o)
                         CLS_MAX_HISTORY);
     if (o->host_mask_size > SIZE_MAX / 2)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->host_mask_size is %llu; no host has so much memory",
+                        "options->host_mask_size is %llu; it exceeds the memory of any host",
                         (unsigned long long)o->host_mask_size);
     const cls_status status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
     return status == CLS_OK ? cls_features_check("a sampler", o->dtypes, o->features) : status;
@@ -321,12 +322,12 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
     s->features = (o.features != 0 ? o.features : CLS_FEATURE_LISTS) | cls_test_features;
     s->no_late_compile = o.no_late_compile != 0;
     s->is_for_proof = 1;
-    /* At least one entry: whether a request has ended is asked of its latest token. */
+    /* At least one entry, since the latest token decides whether a request has ended. */
     s->layout = CLS_LAYOUT(s->keep, o.history != 0 ? o.history : 1, o.rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
     s->sample_stride = 2 * sample_size(o.vocab);
     if (s->sample_stride <
-        s->tiles * CLS_MAX_TILES_PER_TILE) /* champions need a float a max tile */
+        s->tiles * CLS_MAX_TILES_PER_TILE) /* the maxima of max tiles need a float each */
         s->sample_stride = s->tiles * CLS_MAX_TILES_PER_TILE;
     status = allocate_host(s);
     if (status == CLS_OK)
@@ -358,12 +359,12 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *o
 
 void cls_sampler_destroy(cls_sampler *s)
 {
-    allotment all[ALLOTMENTS];
+    fixed_buffer all[FIXED_BUFFERS];
     if (s == NULL)
         return;
     cl_mem *const others[] = {&s->lists.buffer, &s->changes.buffer, &s->words.buffer,
                               &s->masks.buffer, &s->lists_to_copy,  &s->infill};
-    /* Uploads read the staging memory until they are done. */
+    /* Uploads read the staging memory until they have ended. */
     if (s->last_queue != NULL)
         clFlush(s->last_queue);
     for (int i = 0; i < CLS_STAGING_COUNT; i++) {
@@ -378,8 +379,8 @@ void cls_sampler_destroy(cls_sampler *s)
         clReleaseEvent(s->last_event);
     if (s->last_queue != NULL)
         clReleaseCommandQueue(s->last_queue);
-    allotments(s, all);
-    for (size_t i = 0; i < ALLOTMENTS; i++)
+    list_fixed_buffers(s, all);
+    for (size_t i = 0; i < FIXED_BUFFERS; i++)
         if (*all[i].buffer != NULL)
             clReleaseMemObject(*all[i].buffer);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -399,7 +400,7 @@ void cls_sampler_destroy(cls_sampler *s)
 cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
 {
     cls_memory m;
-    allotment all[ALLOTMENTS];
+    fixed_buffer all[FIXED_BUFFERS];
     CLS_STRUCT_INIT(&m, sizeof m);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
@@ -407,8 +408,8 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     if (status != CLS_OK)
         return status;
     CLS_STRUCT_INIT(&m, sizeof m);
-    allotments((cls_sampler *)(uintptr_t)s, all);
-    for (size_t i = 2; i < ALLOTMENTS; i++)
+    list_fixed_buffers((cls_sampler *)(uintptr_t)s, all);
+    for (size_t i = 2; i < FIXED_BUFFERS; i++)
         m.rows += all[i].bytes;
     m.parameters = all[0].bytes;
     m.penalties = (uint64_t)s->slots * state_ring(s->vocab, s->layout) * sizeof(uint32_t);

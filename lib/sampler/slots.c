@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Slot calls. Each is checked, copied and noted; the device carries them out,
- * in order, before the next step. */
+/* The slot calls. Each one checks and copies its arguments and records a change. The device runs
+ * the changes before the next step. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
     return CLS_OK;
 }
 
-/* -------------------------------------------------------------- what slots are */
+/* ----------------------------------------------------------------- parameters */
 
 void cls_checked_params_free(cls_checked_params *p)
 {
@@ -29,15 +29,15 @@ void cls_checked_params_free(cls_checked_params *p)
     memset(p, 0, sizeof *p);
 }
 
-/* What looks at the latest tokens needs them kept. */
+/* Fails if a parameter needs more of the latest tokens than the sampler's history keeps. */
 static cls_status check_history(const cls_sampler *s, const cls_params *p)
 {
-    const char *const at_fault = cls_dry_is_on(p)          ? "dry_multiplier"
-                                 : p->no_repeat_ngram != 0 ? "no_repeat_ngram"
-                                                           : NULL;
-    if (at_fault != NULL && s->history == 0)
+    const char *const parameter = cls_dry_is_on(p)          ? "dry_multiplier"
+                                  : p->no_repeat_ngram != 0 ? "no_repeat_ngram"
+                                                            : NULL;
+    if (parameter != NULL && s->history == 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->%s needs a sampler created with options->history", at_fault);
+                        "params->%s needs a sampler created with options->history", parameter);
     if (cls_dry_is_on(p) && p->dry_window > s->history)
         return cls_fail(
             CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -54,20 +54,20 @@ static cls_status check_history(const cls_sampler *s, const cls_params *p)
     return CLS_OK;
 }
 
-/* What parameters ask of a sampler that it was not created for. */
+/* Fails if a parameter needs an option that the sampler was created without. */
 static cls_status check_kept(const cls_sampler *s, const cls_params *p)
 {
     const char *const need = s->keep == CLS_KEEP_NONE
                                  ? "options->keep of CLS_KEEP_SEEN or CLS_KEEP_COUNTS"
                                  : "options->keep of CLS_KEEP_COUNTS";
-    const char *const at_fault =
+    const char *const parameter =
         s->keep == CLS_KEEP_NONE && p->repetition_penalty != 1.0f    ? "repetition_penalty"
         : s->keep == CLS_KEEP_NONE && p->presence_penalty != 0.0f    ? "presence_penalty"
         : s->keep != CLS_KEEP_COUNTS && p->frequency_penalty != 0.0f ? "frequency_penalty"
                                                                      : NULL;
-    if (at_fault != NULL)
+    if (parameter != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with %s",
-                        at_fault, need);
+                        parameter, need);
     if (p->penalty_window > s->history)
         return cls_fail(
             CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -96,7 +96,7 @@ cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *cal
         status = check_kept(s, &out->params);
     if (status == CLS_OK)
         status = cls_arrays_copy(&out->params);
-    if (status != CLS_OK) { /* the arrays are the caller's */
+    if (status != CLS_OK) { /* the arrays still belong to the caller */
         memset(out, 0, sizeof *out);
         return status;
     }
@@ -124,7 +124,7 @@ cls_status cls_sampler_check(const cls_sampler *s, const cls_params *params)
     return status;
 }
 
-static void forget(cls_sampler *s, uint32_t slot)
+static void free_request(cls_sampler *s, uint32_t slot)
 {
     cls_request *const r = &s->request[slot];
     cls_lists_release(s, r->lists);
@@ -134,11 +134,11 @@ static void forget(cls_sampler *s, uint32_t slot)
     r->lists = NULL;
 }
 
-/* Gives a slot what was prepared; its lists go with the change. */
-static void take(cls_sampler *s, uint32_t slot, cls_checked_params *p, cls_lists *lists,
-                 cls_change *c)
+/* Moves checked parameters into a slot, and their lists into a change. */
+static void move_params(cls_sampler *s, uint32_t slot, cls_checked_params *p, cls_lists *lists,
+                        cls_change *c)
 {
-    forget(s, slot);
+    free_request(s, slot);
     cls_lists_place(&p->slot, lists != NULL ? lists->offset : 0);
     c->lists = cls_pending_words_count(s);
     c->n_lists = p->n_words;
@@ -154,15 +154,15 @@ static void take(cls_sampler *s, uint32_t slot, cls_checked_params *p, cls_lists
 void cls_requests_free(cls_sampler *s)
 {
     for (uint32_t slot = 0; s->request != NULL && slot < s->slots; slot++)
-        forget(s, slot);
-    s->batch++; /* no change is pending that knows their lists */
+        free_request(s, slot);
+    s->batch++; /* so that all lists are freed: no pending change will use them */
     cls_lists_collect(s);
     free(s->request);
     free(s->pending_changes.data);
     free(s->pending_words.data);
 }
 
-/* -------------------------------------------------------------------- the calls */
+/* ------------------------------------------------------------------ slot calls */
 
 static cls_status check_tokens(const char *what, const int32_t *ids, uint32_t n)
 {
@@ -200,7 +200,7 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
     }
     s->pending_needs_state |= p.slot.window != 0; /* its tokens are counted again */
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_BEGIN, slot);
-    take(s, slot, &p, lists, c);
+    move_params(s, slot, &p, lists, c);
     c->words = cls_pending_words_count(s);
     cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
     cls_change_add_tokens(s, slot, output, output_count, CLS_ENTRY_OUTPUT);
@@ -268,11 +268,11 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
         return status;
     if (s->history == 0 && s->keep != CLS_KEEP_NONE &&
         ((p.slot.flags ^ s->request[slot].slot.flags) & CLS_SLOT_SCOPE_ALL))
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "params->penalty_scope is not that of slot %u so far, and there is "
-                          "nothing to count its tokens anew from: "
-                          "the sampler was created with options->history of 0",
-                          (unsigned)slot);
+        status =
+            cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                     "params->penalty_scope differs from that of slot %u, whose tokens cannot be "
+                     "counted again: the sampler was created with options->history of 0",
+                     (unsigned)slot);
     if (status == CLS_OK)
         status = cls_sampler_require(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
     if (status == CLS_OK)
@@ -283,7 +283,7 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
         cls_checked_params_free(&p);
         return status;
     }
-    take(s, slot, &p, lists, cls_change_add_params(s, slot, &p.slot));
+    move_params(s, slot, &p, lists, cls_change_add_params(s, slot, &p.slot));
     return CLS_OK;
 }
 
@@ -308,7 +308,7 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
         status = cls_arrays_copy(&params);
     if (status != CLS_OK)
         return status;
-    forget(s, to);
+    free_request(s, to);
     s->request[to].slot = r->slot;
     s->request[to].params = params;
     s->request[to].lists = r->lists;
@@ -353,7 +353,7 @@ static cls_status reset_slot(cls_sampler *s, uint32_t slot)
         status = cls_changes_reserve(s, 0, 0);
     if (status != CLS_OK)
         return status;
-    forget(s, slot);
+    free_request(s, slot);
     cls_change_replace(s, CLS_CHANGE_RESET, slot);
     return CLS_OK;
 }
@@ -375,7 +375,7 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
     if (status != CLS_OK)
         return status;
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_LOAD, slot);
-    take(s, slot, p, lists, c);
+    move_params(s, slot, p, lists, c);
     c->words = cls_pending_words_count(s);
     cls_pending_words_add(s, state, n);
     return CLS_OK;
