@@ -5,10 +5,7 @@
 #ifndef CLS_BASE_H
 #define CLS_BASE_H
 
-#ifndef CL_TARGET_OPENCL_VERSION
-#define CL_TARGET_OPENCL_VERSION 120
-#endif
-#include "clsample.h"
+#include "private.h"
 
 #include <float.h>
 
@@ -25,17 +22,6 @@
 #include "core/verify.h"
 
 /* ----------------------------------------------- status.c and structs.c */
-
-/* Records an error message (printf style) and OpenCL's error code for the calling thread, and
- * returns `status`. If `opencl` is not CL_SUCCESS, its name is appended to the message. On Windows,
- * gcc's "printf" format is not that of C11, hence gnu_printf. */
-#if defined(__MINGW32__) && !defined(__clang__)
-__attribute__((format(gnu_printf, 3, 4)))
-#elif defined(__GNUC__)
-__attribute__((format(printf, 3, 4)))
-#endif
-cls_status
-cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 
 /* Returns the name of an OpenCL error code, or "an unnamed error". */
 const char *cls_opencl_name(cl_int code);
@@ -60,16 +46,7 @@ void cls_error_restore(const cls_saved_error *error);
              : offsetof(cls_step, logits_map), default \
              : sizeof *(p))
 
-/* Fills a public struct of the caller's size with zeros, sets its struct_size and returns 1.
- * Returns 0 if the size is below min_size: struct_size is 0 then, which every use refuses. */
-int cls_struct_init(void *object, size_t caller_size, size_t min_size);
 #define CLS_STRUCT_INIT(p, caller_size) cls_struct_init(p, caller_size, CLS_MIN_STRUCT_SIZE(p))
-
-/* Copies a public struct of the caller's size over `object`, which already holds the defaults and
- * has our_size bytes. Fails if the caller's size is below min_size or above 64 KB. If the struct is
- * an input (is_output is 0), it also fails if a field that this version does not know is not 0. */
-cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const void *callers,
-                           const char *name, int is_output);
 #define CLS_STRUCT_READ(p, callers, name) \
     cls_struct_read(p, sizeof *(p), CLS_MIN_STRUCT_SIZE(p), callers, name, 0)
 #define CLS_STRUCT_READ_OUTPUT(p, callers, name) \

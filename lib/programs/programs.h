@@ -189,9 +189,6 @@ struct cls_context {
     char *build_log;
 };
 
-/* Adds a reference; cls_context_destroy() removes one. */
-void cls_context_retain(cls_context *context);
-
 /* Returns the types of logits that samplers are compiled for by default, a bit each. */
 uint32_t cls_context_dtypes(const cls_context *context);
 

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the project's other libraries use of libclsample beside its public calls: errors, structs
+ * that grow, checks of the caller's queues, events and buffers, and uploads. The functions are
+ * exported in the version node CLSAMPLE_PRIVATE (lib/clsample.map). They may change with every
+ * release, so the libraries must be from the same one; no program may call them.
+ *
+ * This header includes no other private one: what is not here, the other libraries cannot use.
+ */
+#ifndef CLS_PRIVATE_H
+#define CLS_PRIVATE_H
+
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 120
+#endif
+#include "clsample.h"
+
+/* ------------------------------------------------------------------ errors */
+
+/* Records an error message (printf style) and OpenCL's error code for the calling thread, and
+ * returns `status`. If `opencl` is not CL_SUCCESS, its name is appended to the message. On Windows,
+ * gcc's "printf" format is not that of C11, hence gnu_printf. */
+#if defined(__MINGW32__) && !defined(__clang__)
+__attribute__((format(gnu_printf, 3, 4)))
+#elif defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+CLS_API cls_status
+cls_fail(cls_status status, cl_int opencl, const char *format, ...);
+
+/* ------------------------------------------------------- structs that grow */
+
+/* Fills a public struct of the caller's size with zeros, sets its struct_size and returns 1.
+ * Returns 0 if the size is below min_size, the struct's size in the first header of the interface:
+ * struct_size is 0 then, which every use of the struct refuses. */
+CLS_API int cls_struct_init(void *object, size_t caller_size, size_t min_size);
+
+/* Copies a public struct of the caller's size over `object`, which already holds the defaults and
+ * has our_size bytes. Fails if the caller's size is below min_size or above 65,536. If the struct
+ * is an input (is_output is 0), it also fails if a field that this version does not know is not 0.
+ */
+CLS_API cls_status cls_struct_read(void *object, size_t our_size, size_t min_size,
+                                   const void *callers, const char *name, int is_output);
+
+/* ----------------------------------------------------------------- context */
+
+/* Adds a reference to a context; cls_context_destroy() removes it. */
+CLS_API void cls_context_retain(cls_context *context);
+
+/* ------------------------------------------------------- queues and events */
+
+/* Sets *in_order to 1 if the queue is in order, otherwise to 0. Fails if the queue does not belong
+ * to the context and its device. */
+CLS_API cls_status cls_queue_check(const cls_context *context, cl_command_queue queue,
+                                   int *in_order);
+
+/* Fails unless each event belongs to the context and has not ended with an error. Some drivers run
+ * commands that wait for a failed event, others never do (doc/reliability.md). */
+CLS_API cls_status cls_wait_check(const cls_context *context, cl_uint n_wait, const cl_event *wait);
+
+/* ----------------------------------------------------------------- uploads */
+
+/* Returns the state of an upload. CL_COMPLETE: it has ended, with or without an error, or *done is
+ * NULL; *done is released and becomes NULL. A larger value: it is in flight. A smaller value: an
+ * OpenCL error prevented the query. */
+CLS_API cl_int cls_upload_poll(cl_event *done);
+
+/* Replaces the event of an upload by `end`, the event of a later command. A caller that waits for
+ * `end` can then rely on the upload's memory being free: rusticl may report an upload as complete
+ * after the step that follows it. */
+CLS_API cl_int cls_upload_extend(cl_event *done, cl_event end);
+
+/* Waits for an upload and releases its event. Returns 0 if OpenCL cannot confirm that the upload
+ * has ended; its memory must then never be freed. */
+CLS_API int cls_upload_wait(cl_event *done);
+
+/* ----------------------------------------------------------------- buffers */
+
+/* Returns the bytes of `rows` rows of `width` elements that begin `stride` elements apart, or
+ * UINT64_MAX if the number overflows. */
+static inline uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element)
+{
+    if (stride > (UINT64_MAX / element - width) / rows)
+        return UINT64_MAX;
+    return ((rows - 1) * stride + width) * element;
+}
+
+/* How a call uses a buffer. CLS_HOST_READS: a command copies it to the host. */
+enum cls_access { CLS_KERNEL_READS, CLS_KERNEL_WRITES, CLS_HOST_READS };
+
+/* The bytes of the caller's buffers that a call reads and writes. For a sub-buffer they are those
+ * of its parent. */
+#define CLS_MAX_RANGES 48
+typedef struct cls_ranges {
+    uint32_t n;
+    struct cls_range {
+        cl_mem root;         /* the buffer, or the parent of a sub-buffer */
+        uint64_t begin, end; /* bytes */
+        int written;
+        char name[40]; /* of the argument, for messages */
+    } range[CLS_MAX_RANGES];
+} cls_ranges;
+
+/* Records the bytes [offset, offset + size) of a buffer in `ranges`, unless that is NULL. Fails if
+ * they do not lie in a buffer of the context, if the offset is not a multiple of the element's
+ * size, or if the buffer's flags forbid the access. `name` is the argument's, for messages. */
+CLS_API cls_status cls_buffer_check(const cls_context *context, const char *name,
+                                    const cls_buffer *buffer, uint64_t size, uint64_t element,
+                                    enum cls_access access, cls_ranges *ranges);
+
+/* Fails if a range that the call writes overlaps another range. */
+CLS_API cls_status cls_ranges_check(const cls_ranges *ranges);
+
+#endif
