@@ -56,22 +56,34 @@ EOF
 # One program for NVIDIA: registers stack spills local barriers
 nvidia() {
     # What the library tells NVIDIA's compiler of registers, ptxas has from a directive.
-    register_limit=$(printf '%s\n' "$3" | sed -n 's/.*-cl-nv-maxrregcount=\([0-9]*\).*/.maxnreg \1/p')
+    register_limit=$(printf '%s\n' "$3" |
+        sed -n 's/.*-cl-nv-maxrregcount=\([0-9]*\).*/.maxnreg \1/p')
     set -- "$1" "$2" "${3%% -cl-nv-maxrregcount=*}"
     # shellcheck disable=SC2086 # lists of words
-    "$clang" -target nvptx64--nvidiacl $common -Xclang -target-cpu -Xclang sm_80 -Xclang -target-feature -Xclang +ptx70 \
-        -Xclang -mlink-builtin-bitcode -Xclang "$clc/nvptx64--nvidiacl.bc" $3 "$2" -o "$folder/k.ptx" || return 1
+    "$clang" -target nvptx64--nvidiacl $common -Xclang -target-cpu -Xclang sm_80 \
+        -Xclang -target-feature -Xclang +ptx70 \
+        -Xclang -mlink-builtin-bitcode -Xclang "$clc/nvptx64--nvidiacl.bc" $3 "$2" \
+        -o "$folder/k.ptx" || return 1
     # clang 15 does not hand the group's size over; NVIDIA's compiler does.
     awk -v group="$group" -v limit="$register_limit" '
         /^\.visible \.entry/ { entry = 1 }
         entry && /^\{/ { print ".reqntid " group ", 1, 1 " limit; entry = 0 }
         { print }' "$folder/k.ptx" >"$folder/g.ptx"
-    ptxas -v -arch=sm_90 "$folder/g.ptx" -o "$folder/k.cubin" >"$folder/k.txt" 2>&1 || { tail -n 3 "$folder/k.txt" >&2; return 1; }
+    ptxas -v -arch=sm_90 "$folder/g.ptx" -o "$folder/k.cubin" >"$folder/k.txt" 2>&1 ||
+        { tail -n 3 "$folder/k.txt" >&2; return 1; }
     awk '
-        /bytes stack frame/ { for (i = 1; i < NF; i++) { if ($(i + 1) == "bytes" && $(i + 2) == "stack") stack = $i
-                                                       if ($(i + 1) == "bytes" && $(i + 2) == "spill") spills += $i } }
-        /Used [0-9]+ registers/ { for (i = 1; i < NF; i++) { if ($i == "Used") registers = $(i + 1)
-                                                          if ($(i + 1) == "bytes" && $(i + 2) ~ /^smem/) local = $i } }
+        /bytes stack frame/ {
+            for (i = 1; i < NF; i++) {
+                if ($(i + 1) == "bytes" && $(i + 2) == "stack") stack = $i
+                if ($(i + 1) == "bytes" && $(i + 2) == "spill") spills += $i
+            }
+        }
+        /Used [0-9]+ registers/ {
+            for (i = 1; i < NF; i++) {
+                if ($i == "Used") registers = $(i + 1)
+                if ($(i + 1) == "bytes" && $(i + 2) ~ /^smem/) local = $i
+            }
+        }
         END { printf "%d %d %d %d ", registers, stack, spills, local }' "$folder/k.txt"
     grep -cE 'bar\.sync|barrier\.sync' "$folder/k.ptx" || true
 }
@@ -79,7 +91,8 @@ nvidia() {
 # One program for AMD: vector registers, scratch, spilled, waves of a SIMD
 amd() {
     # shellcheck disable=SC2086 # lists of words
-    "$clang" -target amdgcn-amd-amdhsa -mcpu="$1" $common -Xclang -mlink-builtin-bitcode -Xclang "$clc/amdgcn--amdhsa.bc" \
+    "$clang" -target amdgcn-amd-amdhsa -mcpu="$1" $common \
+        -Xclang -mlink-builtin-bitcode -Xclang "$clc/amdgcn--amdhsa.bc" \
         -Rpass-analysis=kernel-resource-usage $3 "$2" -o "$folder/k.s" 2>"$folder/a.txt" || return 1
     awk '
         { for (i = 1; i < NF; i++) {
@@ -94,7 +107,8 @@ have_ptxas=
 if command -v ptxas >/dev/null; then have_ptxas=1; fi
 printf 'groups of %s, vectors of %s, float32\n\n' "$group" "$vector"
 printf '%-18s|%33s|%24s|%24s\n' '' 'sm_90' 'gfx90a' 'gfx1100'
-printf '%-18s|%5s%6s%7s%7s%5s%4s|%6s%8s%5s%5s|%6s%8s%5s%5s\n' program reg stack spills local occ bar vgpr scratch sp occ vgpr scratch sp occ
+printf '%-18s|%5s%6s%7s%7s%5s%4s|%6s%8s%5s%5s|%6s%8s%5s%5s\n' program reg stack spills local occ \
+    bar vgpr scratch sp occ vgpr scratch sp occ
 failed=0
 bad() {
     echo "    beyond its limit: $*"
@@ -112,9 +126,11 @@ while read -r name file _tiles options; do
         # shellcheck disable=SC2046 # numbers
         set -- $(nvidia sm_90 "$folder/source.cl" "$options")
         registers=$1 stack=$2 spills=$3
-        # Of 65,536 registers and 2,048 work-items, and 227 KiB of local memory, a kibibyte a group lost.
+        # Of 65,536 registers and 2,048 work-items, and 227 KiB of local memory, a kibibyte a group
+        # lost.
         occupancy=$(awk -v r="$1" -v l="$4" -v g="$group" 'BEGIN {
-            per = int((r + 7) / 8) * 8 * 32; warps = int(65536 / per); b = int(warps / (g / 32)); m = int(227 * 1024 / (l + 1024))
+            per = int((r + 7) / 8) * 8 * 32; warps = int(65536 / per)
+            b = int(warps / (g / 32)); m = int(227 * 1024 / (l + 1024))
             if (m < b) b = m; if (2048 / g < b) b = 2048 / g; printf "%d", 100 * b * g / 2048 }')
         printf '%5d%6d%7d%7d%4d%%%4d|' "$1" "$2" "$3" "$4" "$occupancy" "$5"
     else

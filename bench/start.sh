@@ -28,7 +28,8 @@ row() {
     "$program" "$@"
 }
 
-printf '%-26s%10s %10s %10s %10s %10s %10s   %s\n' '' OpenCL context sampler first '(CPU)' later from
+printf '%-26s%10s %10s %10s %10s %10s %10s   %s\n' '' OpenCL context sampler first '(CPU)' later \
+    from
 for run in $(seq "$runs"); do
     # cls_feature bits: plain rows, lists, and the search, everything.
     for set in 'plain 1' 'lists 2' 'search 6' 'everything 0x3fff'; do

@@ -29,7 +29,12 @@ done | awk '!seen[$0]++' | while read -r file; do
     echo
 done | awk -v q='"' '
 /^#define / { name = $2; part = 0; open = 0; next }
-$0 == "" { if (open) print ";"; parts[name] = part; print "#define PARTS_" name "(X)" list(name, part); open = 0; next }
+$0 == "" {
+    if (open) print ";"
+    print "#define PARTS_" name "(X)" list(name, part)
+    open = 0
+    next
+}
 $0 == "," { print ";"; open = 0; next }
 { if (!open) { printf "static const char %s_%d[] =\n", name, part++; open = 1 } print }
 function list(name, n,    i, s) { for (i = 0; i < n; i++) s = s " X(" name "_" i ")"; return s }'

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Shows what greedy, temperature, top-k, top-p and min-p make of a few rows of
-# a real model's logits, and one row's way through a chain.  usage: demo.sh [path of the command clsample]
+# a real model's logits, and one row's way through a chain.  usage: demo.sh [path of the command
+# clsample]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 clsample=${1:-clsample}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Random chains with random parameters over random rows: device and reference
- * agree bit for bit, on several tokens of each request, and the reference agrees
- * with the oracle. Then the laws of chance of what the chains draw. */
+/* Proves that random chains with random parameters over random rows give the reference's
+ * tokens on the device, bit for bit, and that the reference agrees with the oracle. Then it
+ * proves that drawn tokens follow the laws of chance. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

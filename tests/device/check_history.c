@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What looks at a request's latest tokens: DRY with breakers, no-repeat
- * n-grams, bad words, min tokens; and allowed ids. Who loses how much, brute
- * force (tests/support/history.c) says once more: it is compared with what the device
- * has prepared, bit for bit, and with the tokens that come of it. */
+/* Proves on the device the effects of a request's latest tokens: DRY with breakers, no-repeat
+ * n-grams, bad words, min tokens; and allowed ids. Brute force (tests/support/history.c)
+ * computes what each token loses; the test compares this with what the device prepared, bit
+ * for bit, and with the tokens that follow. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

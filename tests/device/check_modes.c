@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What mirostat, adaptive p and top-p decay remember of a request: through
- * steps, deferred steps, tokens from elsewhere, rollbacks, forks, saved slots and
- * new parameters it stays what a list of modes, one a token, says. */
+/* Proves that the state of mirostat, adaptive p and top-p decay stays what a list with one
+ * state per token says: through steps, deferred steps, accepted tokens, rollbacks, forks,
+ * saved slots and new parameters. */
 #include "client.h"
 
 #include <stdlib.h>

@@ -56,7 +56,10 @@ END
 # Replaces plain text wherever it is; the kernels are strings in C.
 replace() { # FROM TO FILE
     awk -v from="$1" -v to="$2" '{ out = ""
-          while ((i = index($0, from)) > 0) { out = out substr($0, 1, i - 1) to; $0 = substr($0, i + length(from)) }
+          while ((i = index($0, from)) > 0) {
+              out = out substr($0, 1, i - 1) to
+              $0 = substr($0, i + length(from))
+          }
           print out $0 }' "$3" >"$3.new"
     if cmp -s "$3" "$3.new"; then return 1; fi
     mv "$3.new" "$3"
@@ -73,7 +76,8 @@ run() { # GROUP
     done <"$dir/group"
     # The program's own kernels come before the library's.
     # shellcheck disable=SC2046
-    ${CC:-$(of CC)} -o "$dir/mutant" tests/device/check_selftest.o "$dir/kernels.c" .libs/libtests.a .libs/libclsample_internal.a \
+    ${CC:-$(of CC)} -o "$dir/mutant" tests/device/check_selftest.o "$dir/kernels.c" \
+        .libs/libtests.a .libs/libclsample_internal.a \
         $(of CHECK_LIBS) $(of OPENCL_LIBS) $(of LIBS) -lpthread -lm || exit 99
     CLS_TEST_SIZE=tiny "$dir/mutant" --print >"$dir/out" 2>&1
     while IFS='@' read -r _ stage _; do

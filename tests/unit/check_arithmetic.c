@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cl/core/arithmetic.h and cl/core/philox.h as C compiles them, against long double and
- * brute force. */
+/* Compiles cl/core/arithmetic.h and cl/core/philox.h as C and proves them against long double
+ * arithmetic and brute force. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
