@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cls_head_product_pretended;
+int cls_test_head_product;
 
 void cls_head_options_default(cls_head_options *options, size_t struct_size)
 {
@@ -92,9 +92,9 @@ static cls_status choose_product(cls_head *h, cl_command_queue queue)
         code = clGetDeviceInfo(h->device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_TYPE");
-    const int wanted = cls_head_product_pretended == CLS_HEAD_BY_DEVICE
+    const int wanted = cls_test_head_product == CLS_HEAD_BY_DEVICE
                            ? (type & CL_DEVICE_TYPE_GPU) != 0
-                           : cls_head_product_pretended == CLS_HEAD_CLBLAST;
+                           : cls_test_head_product == CLS_HEAD_CLBLAST;
     h->clblast = wanted && h->dtype == CLS_F32 && cls_head_has_clblast() && clblast_can_count(h);
     return CLS_OK;
 }
