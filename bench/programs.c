@@ -26,12 +26,12 @@ static int print_text(const char *name)
 int main(int argc, char **argv)
 {
     cls_shape shape;
-    cls_grouping as = {256, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120, 1024};
+    cls_build_config as = {256, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120, 1024};
     if (argc == 3 && strcmp(argv[1], "--text") == 0)
         return print_text(argv[2]);
     memset(&shape, 0, sizeof shape);
     shape.vector = 4;
-    shape.extra = "";
+    shape.extra_options = "";
     if (argc > 1)
         as.group = (uint32_t)strtoul(argv[1], NULL, 10);
     if (argc > 2)
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
         char options[CLS_BUILD_OPTIONS];
         cls_program_options(&shape, &as, CLS_F32, &cls_variants[v], options);
         printf("%s %s %d %s\n", cls_variants[v].name, cls_variants[v].file,
-               cls_kernel_part(cls_variants[v].kernel) == CLS_OVER_TILES, options);
+               cls_kernel_covers_tiles(cls_variants[v].kernel), options);
     }
     return 0;
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Prints the files that a kernel file is made of, one a line, each once and after
 # those that it includes: the order in which a device compiler reads them. An
-# include is a line `#include "row/list.cl"`, whose path begins at FOLDER.
+# include is a line `#include "row/shortlist.cl"`, whose path begins at FOLDER.
 # usage: cl-order.sh FOLDER KERNEL.cl
 #        cl-order.sh --text FOLDER KERNEL.cl   the program itself, as a driver gets it
 set -eu

@@ -17,7 +17,7 @@
 
 enum { RAW, MENDED, EDITED, KINDS };
 enum { AT_KEY = 12, AT_LENGTH = 44, AT_HASH = 52, PROGRAMS = CLS_DTYPES * CLS_VARIANTS };
-static const uint8_t key[CLS_DIGEST] = "the key of what runs this target";
+static const uint8_t key[CLS_DIGEST_SIZE] = "the key of what runs this target";
 
 /* Makes key, length and hash those of the payload. */
 static void mend(uint8_t *bytes, size_t size)
@@ -29,9 +29,9 @@ static void mend(uint8_t *bytes, size_t size)
     memcpy(bytes + AT_KEY, key, sizeof key);
     for (int i = 0; i < 8; i++)
         bytes[AT_LENGTH + i] = (uint8_t)(length >> 8 * i);
-    cls_sha256_begin(&hash);
-    cls_sha256_add(&hash, bytes + CLS_CONTAINER_HEADER, (size_t)length);
-    cls_sha256_end(&hash, bytes + AT_HASH);
+    cls_sha256_init(&hash);
+    cls_sha256_update(&hash, bytes + CLS_CONTAINER_HEADER, (size_t)length);
+    cls_sha256_final(&hash, bytes + AT_HASH);
 }
 
 /* A container of a shape that there is, and of programs of any length. */
@@ -39,14 +39,14 @@ static uint8_t *written(input *in, size_t *size)
 {
     static const uint8_t code[256] = {1, 2, 3};
     const uint8_t shape = take_byte(in), which = take_byte(in);
-    const cls_grouping as = {1u + shape % 4, shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE,
-                             CLS_SUBGROUPS_NONE, 120, 64};
+    const cls_build_config as = {1u + shape % 4, shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE,
+                                 CLS_SUBGROUPS_NONE, 120, 64};
     cls_container c;
     memset(&c, 0, sizeof c);
     for (unsigned i = 0; i < 8; i++)
         if (which >> i & 1) {
             const unsigned at = (i + shape) % PROGRAMS;
-            c.program[at / CLS_VARIANTS][at % CLS_VARIANTS].as = as;
+            c.program[at / CLS_VARIANTS][at % CLS_VARIANTS].config = as;
             c.program[at / CLS_VARIANTS][at % CLS_VARIANTS].bytes =
                 (cls_bytes){code, 1u + take_byte(in)};
         }

@@ -48,8 +48,8 @@ cls_context *the_context(void)
     cls_context_options o;
     cls_context_options_default(&o, sizeof o);
     o.dtypes = 1u << CLS_F32;
-    cls_features_pretended = CLS_FEATURES_ALL; /* inputs may ask for anything: no leaner variants */
-    cls_widest_pretended = 1;
+    cls_test_features = CLS_FEATURES_ALL; /* inputs may ask for anything: no leaner variants */
+    cls_test_fewest_programs = 1;
     if (context == NULL)
         must(cls_context_create(the_device()->context, the_device()->id, &o, &context));
     return context;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A context: a device that was proved, and the programs that were compiled for it. */
+/* Creates a context: tests the device, compiles and proves the self-test, and later more programs
+ * on request. */
 #include "proof/proof.h"
 
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static cls_status check_device(cl_context cl, cl_device_id device)
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device does not belong to context");
 }
 
-/* Copies what the options point to, for the programs that are compiled later. */
+/* Copies what the options point to, since later compilations use it. */
 static cls_status copy_options(cls_context *context, const cls_context_options *o)
 {
     context->options = *o;
@@ -37,44 +38,47 @@ static cls_status copy_options(cls_context *context, const cls_context_options *
         memcpy(dir, o->cache_dir, size);
         context->options.cache_dir = dir;
     }
-    context->keyed = (o->binary != NULL || o->cache_dir != NULL) &&
-                     cls_binaries_key(context->device, &context->asked, context->key) == CLS_OK;
-    if (o->binary == NULL || !context->keyed || o->binary_size < CLS_CONTAINER_HEADER)
+    context->has_cache_key =
+        (o->binary != NULL || o->cache_dir != NULL) &&
+        cls_cache_key(context->device, &context->requested_shape, context->cache_key) == CLS_OK;
+    if (o->binary == NULL || !context->has_cache_key || o->binary_size < CLS_CONTAINER_HEADER)
         return CLS_OK;
     if ((context->binary = malloc(o->binary_size)) == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for options->binary");
     memcpy(context->binary, o->binary, o->binary_size);
-    if (!cls_container_read(context->binary, o->binary_size, context->key, &context->ready))
-        memset(&context->ready, 0, sizeof context->ready);
+    if (!cls_container_read(context->binary, o->binary_size, context->cache_key,
+                            &context->binary_programs))
+        memset(&context->binary_programs, 0, sizeof context->binary_programs);
     return CLS_OK;
 }
 
-/* Groups that compute right, with sub-groups or without; smaller ones where the
- * device does not. */
+/* Finds groups that compute correctly on the device: with sub-groups if these do, and smaller ones
+ * if the first do not. Fails if the caller chose a tier or a size that does not. */
 static cls_status find_groups(cls_context *context)
 {
     cls_shape *const shape = &context->shape;
     const cls_context_options *const o = &context->options;
-    const char *why;
-    if (!shape
-             ->compiler) /* programs that were proved elsewhere are proved again here, one by one */
+    const char *reason;
+    if (!shape->compiler) /* nothing can be tested; each program will be proved here, however */
         return CLS_OK;
     if (shape->tier == CLS_TIER_SUBGROUPS &&
-        (why = cls_subgroups_find(context->cl, context->device, shape)) != NULL) {
+        (reason = cls_subgroups_find(context->cl, context->device, shape)) != NULL) {
         if (o->tier == CLS_TIER_SUBGROUPS)
             return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                            "options->tier is CLS_TIER_SUBGROUPS, but %s", why);
+                            "options->tier is CLS_TIER_SUBGROUPS, but %s", reason);
         shape->tier = CLS_TIER_INT64;
     }
     while ((shape->work_group > 1 || shape->row_group > 1) &&
-           (why = cls_groups_check(context->cl, context->device, shape)) != NULL) {
+           (reason = cls_groups_check(context->cl, context->device, shape)) != NULL) {
         if (o->work_group != 0 || o->row_group != 0)
-            return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                            "options->work_group and row_group ask for groups of %u and %u, but %s",
-                            (unsigned)shape->work_group, (unsigned)shape->row_group, why);
+            return cls_fail(
+                CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                "options->work_group and options->row_group require groups of %u and %u, "
+                "but %s",
+                (unsigned)shape->work_group, (unsigned)shape->row_group, reason);
         shape->work_group = (shape->work_group + 1) / 2;
         shape->row_group = (shape->row_group + 1) / 2;
-        cls_shape_settle(shape);
+        cls_shape_adjust_vector(shape);
     }
     return CLS_OK;
 }
@@ -84,7 +88,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
 {
     cls_context_options o;
     cls_shape shape;
-    cls_failure before;
+    cls_saved_error before;
     cls_context_options_default(&o, sizeof o);
     if (out == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
@@ -106,14 +110,14 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
     atomic_init(&context->references, 1);
     context->device = device;
     context->prove = cls_prove;
-    context->shape = context->asked = shape;
+    context->shape = context->requested_shape = shape;
     const cl_int code = clRetainContext(cl);
     if (code != CL_SUCCESS) {
         cls_context_destroy(context);
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot retain context");
     }
     context->cl = cl;
-    cls_failure_keep(&before);
+    cls_error_save(&before);
     status = copy_options(context, &o);
     if (status == CLS_OK)
         status = find_groups(context);
@@ -125,7 +129,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
         cls_context_destroy(context);
         return status;
     }
-    cls_failure_restore(&before); /* of what it went on after */
+    cls_error_restore(&before); /* errors of attempts that were repeated */
     *out = context;
     return CLS_OK;
 }
@@ -133,11 +137,11 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
 cls_status cls_context_info(const cls_context *context, cls_device_info *info)
 {
     cls_device_info check;
-    cls_status status = CLS_STRUCT_OUT(&check, info, "info");
+    cls_status status = CLS_STRUCT_READ_OUTPUT(&check, info, "info");
     if (status == CLS_OK && context == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
     if (status == CLS_OK)
-        cls_shape_tell(&context->shape, context->program[0][CLS_SELF_TEST_0].origin, info);
+        cls_shape_report(&context->shape, context->program[0][CLS_SELF_TEST_0].origin, info);
     return status;
 }
 
@@ -174,12 +178,12 @@ cls_status cls_context_program(const cls_context *context, uint32_t index,
     const cls_program *found = NULL;
     uint32_t n = 0;
     CLS_STRUCT_INIT(&info, sizeof info);
-    cls_status status = CLS_STRUCT_OUT(&info, callers, "info");
+    cls_status status = CLS_STRUCT_READ_OUTPUT(&info, callers, "info");
     if (status == CLS_OK && context == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
     if (status != CLS_OK)
         return status;
-    cls_lock_take(context->lock);
+    cls_lock_acquire(context->lock);
     for (int v = 0; v < CLS_VARIANTS && found == NULL; v++) {
         for (int d = 0; d < CLS_DTYPES && found == NULL; d++) {
             const cls_program *const p = &context->program[d][v];
@@ -190,8 +194,8 @@ cls_status cls_context_program(const cls_context *context, uint32_t index,
             info.name = cls_variants[v].name;
             info.dtype = cls_variants[v].typed ? d : -1;
             info.origin = p->origin;
-            info.work_group = p->as.group;
-            info.subgroups = p->as.subgroups;
+            info.work_group = p->config.group;
+            info.subgroups = p->config.subgroups;
             info.seconds = p->seconds;
             info.local_mem = p->local_mem;
             info.private_mem = p->private_mem;
@@ -199,7 +203,7 @@ cls_status cls_context_program(const cls_context *context, uint32_t index,
             info.preferred = p->preferred;
         }
     }
-    cls_lock_give(context->lock);
+    cls_lock_release(context->lock);
     if (found == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "index is %u, but the context has %u programs", (unsigned)index,

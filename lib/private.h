@@ -17,8 +17,9 @@
 
 /* ------------------------------------------------------------------ errors */
 
-/* Stores a message (printf style) and OpenCL's code for the calling thread and returns `status`.
- * On Windows, gcc's "printf" format is not the one of C11. */
+/* Records an error message (printf style) and OpenCL's error code for the calling thread, and
+ * returns `status`. If `opencl` is not CL_SUCCESS, its name is appended to the message. On Windows,
+ * gcc's "printf" format is not that of C11, hence gnu_printf. */
 #if defined(__MINGW32__) && !defined(__clang__)
 __attribute__((format(gnu_printf, 3, 4)))
 #elif defined(__GNUC__)
@@ -29,16 +30,17 @@ cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 
 /* ------------------------------------------------------- structs that grow */
 
-/* Clears a public struct of the caller's size and sets its struct_size. A size below `first`, the
- * struct's size in the first header of the interface, sets struct_size to 0, which every use of
- * the struct refuses; the result is then 0. */
-CLS_API int cls_struct_init(void *object, size_t caller_size, size_t first);
+/* Fills a public struct of the caller's size with zeros, sets its struct_size and returns 1.
+ * Returns 0 if the size is below min_size, the struct's size in the first header of the interface:
+ * struct_size is 0 then, which every use of the struct refuses. */
+CLS_API int cls_struct_init(void *object, size_t caller_size, size_t min_size);
 
-/* Copies a public struct of the caller's size into `object`, which has size `ours` and holds the
- * defaults. Refuses a size below `first` or above 65,536 and, unless the library writes the struct
- * (`written`), a field that this library does not know and that is not 0. */
-CLS_API cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *callers,
-                                   const char *name, int written);
+/* Copies a public struct of the caller's size over `object`, which already holds the defaults and
+ * has our_size bytes. Fails if the caller's size is below min_size or above 65,536. If the struct
+ * is an input (is_output is 0), it also fails if a field that this version does not know is not 0.
+ */
+CLS_API cls_status cls_struct_read(void *object, size_t our_size, size_t min_size,
+                                   const void *callers, const char *name, int is_output);
 
 /* ----------------------------------------------------------------- context */
 
@@ -47,34 +49,35 @@ CLS_API void cls_context_retain(cls_context *context);
 
 /* ------------------------------------------------------- queues and events */
 
-/* Checks that a queue belongs to the context and its device. *ordered: whether it is in order. */
+/* Sets *in_order to 1 if the queue is in order, otherwise to 0. Fails if the queue does not belong
+ * to the context and its device. */
 CLS_API cls_status cls_queue_check(const cls_context *context, cl_command_queue queue,
-                                   int *ordered);
+                                   int *in_order);
 
-/* Checks that the events of a wait list belong to the context and have not ended with an error.
- * Some drivers run a command that waits for a failed event, and some never do
- * (doc/reliability.md). */
+/* Fails unless each event belongs to the context and has not ended with an error. Some drivers run
+ * commands that wait for a failed event, others never do (doc/reliability.md). */
 CLS_API cls_status cls_wait_check(const cls_context *context, cl_uint n_wait, const cl_event *wait);
 
 /* ----------------------------------------------------------------- uploads */
 
-/* The state of an upload whose event is *done (NULL: there is none). CL_COMPLETE: the upload is
- * over, successfully or not, and *done has been released. A larger value: it is in flight. A
- * smaller one: OpenCL's reason for not giving the state. */
-CLS_API cl_int cls_upload_state(cl_event *done);
+/* Returns the state of an upload. CL_COMPLETE: it has ended, with or without an error, or *done is
+ * NULL; *done is released and becomes NULL. A larger value: it is in flight. A smaller value: an
+ * OpenCL error prevented the query. */
+CLS_API cl_int cls_upload_poll(cl_event *done);
 
-/* Makes an upload count as over when `end` completes, an event of a later command. The event that
- * the caller waits for is then the one that frees the upload's memory: rusticl may report an
- * upload complete after the step behind it. */
-CLS_API cl_int cls_upload_until(cl_event *done, cl_event end);
+/* Replaces the event of an upload by `end`, the event of a later command. A caller that waits for
+ * `end` can then rely on the upload's memory being free: rusticl may report an upload as complete
+ * after the step that follows it. */
+CLS_API cl_int cls_upload_extend(cl_event *done, cl_event end);
 
-/* Waits for an upload and releases its event. Returns 0 if its end cannot be found out; its memory
- * must then never be freed. */
-CLS_API int cls_upload_end(cl_event *done);
+/* Waits for an upload and releases its event. Returns 0 if OpenCL cannot confirm that the upload
+ * has ended; its memory must then never be freed. */
+CLS_API int cls_upload_wait(cl_event *done);
 
 /* ----------------------------------------------------------------- buffers */
 
-/* Bytes of `rows` rows of `width` elements, a stride apart; UINT64_MAX if that overflows. */
+/* Returns the bytes of `rows` rows of `width` elements that begin `stride` elements apart, or
+ * UINT64_MAX if the number overflows. */
 static inline uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element)
 {
     if (stride > (UINT64_MAX / element - width) / rows)
@@ -82,29 +85,30 @@ static inline uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width
     return ((rows - 1) * stride + width) * element;
 }
 
-/* Kernels read or write a buffer, or (CLS_COPIES) a command reads it to the host. */
-enum cls_access { CLS_READS, CLS_WRITES, CLS_COPIES };
+/* How a call uses a buffer. CLS_HOST_READS: a command copies it to the host. */
+enum cls_access { CLS_KERNEL_READS, CLS_KERNEL_WRITES, CLS_HOST_READS };
 
-/* The bytes of the caller's buffers that a call reads and writes. Those of a sub-buffer count as
- * its parent's. */
-#define CLS_MOST_RANGES 48
+/* The bytes of the caller's buffers that a call reads and writes. For a sub-buffer they are those
+ * of its parent. */
+#define CLS_MAX_RANGES 48
 typedef struct cls_ranges {
     uint32_t n;
     struct cls_range {
-        cl_mem root;
+        cl_mem root;         /* the buffer, or the parent of a sub-buffer */
         uint64_t begin, end; /* bytes */
         int written;
-        char what[40];
-    } range[CLS_MOST_RANGES];
+        char name[40]; /* of the argument, for messages */
+    } range[CLS_MAX_RANGES];
 } cls_ranges;
 
-/* Checks that [offset, offset + size) lies in a buffer of the context, aligned to its element, and
- * that `access` is allowed. Adds the bytes to `ranges`, unless it is NULL. */
-CLS_API cls_status cls_buffer_check(const cls_context *context, const char *what,
+/* Records the bytes [offset, offset + size) of a buffer in `ranges`, unless that is NULL. Fails if
+ * they do not lie in a buffer of the context, if the offset is not a multiple of the element's
+ * size, or if the buffer's flags forbid the access. `name` is the argument's, for messages. */
+CLS_API cls_status cls_buffer_check(const cls_context *context, const char *name,
                                     const cls_buffer *buffer, uint64_t size, uint64_t element,
                                     enum cls_access access, cls_ranges *ranges);
 
-/* Refuses ranges that overlap, unless both are only read. */
+/* Fails if a range that the call writes overlaps another range. */
 CLS_API cls_status cls_ranges_check(const cls_ranges *ranges);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What every layer uses: statuses and their sentences, structs that grow, types of logits,
- * locks and SHA-256; and the arithmetic that the host shares with the kernels. */
+/* What every layer of the library uses: error messages, public structs of several sizes, types of
+ * logits, locks and SHA-256. This header also includes the arithmetic that the host shares with
+ * the kernels. Nothing here calls OpenCL. */
 #ifndef CLS_BASE_H
 #define CLS_BASE_H
 
@@ -8,7 +9,7 @@
 
 #include <float.h>
 
-/* The host's half decides tokens, too. */
+/* The host computes tokens, too, and must round as the kernels do. */
 #if FLT_EVAL_METHOD != 0 || defined(__FAST_MATH__)
 #error "float arithmetic must round each operation: not -ffast-math; x86-32: -msse2 -mfpmath=sse"
 #endif
@@ -22,19 +23,21 @@
 
 /* ----------------------------------------------- status.c and structs.c */
 
+/* Returns the name of an OpenCL error code, or "an unnamed error". */
 const char *cls_opencl_name(cl_int code);
 
-/* A thread's last failure, for calls that succeed after one inside them. */
-typedef struct cls_failure {
+/* Save and restore the thread's last error. A call that succeeds although something inside it
+ * failed uses them, so that the caller still sees the error from before the call. */
+typedef struct cls_saved_error {
     char message[512];
     cl_int opencl;
-} cls_failure;
-void cls_failure_keep(cls_failure *failure);
-void cls_failure_restore(const cls_failure *failure);
+} cls_saved_error;
+void cls_error_save(cls_saved_error *error);
+void cls_error_restore(const cls_saved_error *error);
 
-/* A public struct's size in the first header of this interface (soname 5): no program has a
- * smaller one, but one that passes the size of a pointer. */
-#define CLS_FIRST_SIZE(p) \
+/* The size of a public struct in the first header of this interface (soname 5). No program has a
+ * smaller one, unless it passes the size of a pointer by mistake. */
+#define CLS_MIN_STRUCT_SIZE(p) \
     _Generic((p), cls_params * \
              : offsetof(cls_params, only_allowed), cls_selftest_report * \
              : offsetof(cls_selftest_report, stage), cls_verify_call * \
@@ -43,21 +46,22 @@ void cls_failure_restore(const cls_failure *failure);
              : offsetof(cls_step, logits_map), default \
              : sizeof *(p))
 
-#define CLS_STRUCT_INIT(p, caller_size) cls_struct_init(p, caller_size, CLS_FIRST_SIZE(p))
+#define CLS_STRUCT_INIT(p, caller_size) cls_struct_init(p, caller_size, CLS_MIN_STRUCT_SIZE(p))
 #define CLS_STRUCT_READ(p, callers, name) \
-    cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p), callers, name, 0)
-#define CLS_STRUCT_OUT(p, callers, name) \
-    cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p), callers, name, 1)
+    cls_struct_read(p, sizeof *(p), CLS_MIN_STRUCT_SIZE(p), callers, name, 0)
+#define CLS_STRUCT_READ_OUTPUT(p, callers, name) \
+    cls_struct_read(p, sizeof *(p), CLS_MIN_STRUCT_SIZE(p), callers, name, 1)
 
-/* Refuses a reserved field that is not 0. */
-cls_status cls_reserved_check(const char *what, uint64_t value);
+/* Fails if a reserved field is not 0. */
+cls_status cls_reserved_check(const char *name, uint64_t value);
 
 /* ------------------------------------------------------ types of logits */
 
 #define CLS_DTYPES 3
+/* Bytes of a logit. */
 static inline size_t cls_dtype_size(int32_t dtype) { return dtype == CLS_F32 ? 4 : 2; }
 
-/* The i-th stage of a slot's chain. */
+/* Returns the i-th stage of a slot's chain, a CLS_STAGE_*. */
 static inline uint32_t cls_slot_stage(const cls_slot *slot, uint32_t i)
 {
     return slot->chain[i / 4] >> (8 * (i % 4)) & 255u;
@@ -65,26 +69,28 @@ static inline uint32_t cls_slot_stage(const cls_slot *slot, uint32_t i)
 
 /* ------------------------------------------------------------- sha256.c */
 
-#define CLS_DIGEST 32
+#define CLS_DIGEST_SIZE 32
 typedef struct cls_sha256 {
     uint32_t h[8];
-    uint64_t bytes; /* so far */
+    uint64_t bytes; /* hashed so far */
     uint8_t block[64];
 } cls_sha256;
 
-void cls_sha256_begin(cls_sha256 *hash);
-void cls_sha256_add(cls_sha256 *hash, const void *bytes, size_t size);
-void cls_sha256_end(cls_sha256 *hash, uint8_t digest[CLS_DIGEST]);
+/* init, then any number of updates, then final, which writes the digest. */
+void cls_sha256_init(cls_sha256 *hash);
+void cls_sha256_update(cls_sha256 *hash, const void *bytes, size_t size);
+void cls_sha256_final(cls_sha256 *hash, uint8_t digest[CLS_DIGEST_SIZE]);
 
 /* --------------------------------------------------------------- lock.c */
 
+/* A mutex. cls_lock_create() returns NULL if there is no memory for it. */
 typedef struct cls_lock cls_lock;
 cls_lock *cls_lock_create(void);
 void cls_lock_destroy(cls_lock *lock);
-void cls_lock_take(cls_lock *lock);
-void cls_lock_give(cls_lock *lock);
+void cls_lock_acquire(cls_lock *lock);
+void cls_lock_release(cls_lock *lock);
 
-/* Seconds, since some time or other. */
+/* Returns seconds since an unspecified moment, to measure intervals. */
 double cls_now(void);
 
 #endif

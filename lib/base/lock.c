@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A lock that may be held for the seconds that a compiler takes, and these seconds.
- * C11's threads.h is missing on macOS and in older C libraries, its timespec_get()
- * in those of Windows. */
+/* A mutex, which may be held for the seconds that compiling takes, and a clock to measure these
+ * seconds. They use POSIX and Windows calls, since C11's threads.h is missing on macOS and in older
+ * C libraries, and timespec_get() is missing on Windows. */
 #include "base/base.h"
 
 #include <stdlib.h>
@@ -17,9 +17,9 @@ static int lock_init(cls_lock *l)
     InitializeSRWLock(&l->lock);
     return 0;
 }
-static void lock_end(cls_lock *l) { (void)l; }
-void cls_lock_take(cls_lock *l) { AcquireSRWLockExclusive(&l->lock); }
-void cls_lock_give(cls_lock *l) { ReleaseSRWLockExclusive(&l->lock); }
+static void lock_uninit(cls_lock *l) { (void)l; }
+void cls_lock_acquire(cls_lock *l) { AcquireSRWLockExclusive(&l->lock); }
+void cls_lock_release(cls_lock *l) { ReleaseSRWLockExclusive(&l->lock); }
 double cls_now(void)
 {
     LARGE_INTEGER ticks, per_second;
@@ -34,9 +34,9 @@ struct cls_lock {
     pthread_mutex_t lock;
 };
 static int lock_init(cls_lock *l) { return pthread_mutex_init(&l->lock, NULL); }
-static void lock_end(cls_lock *l) { pthread_mutex_destroy(&l->lock); }
-void cls_lock_take(cls_lock *l) { pthread_mutex_lock(&l->lock); }
-void cls_lock_give(cls_lock *l) { pthread_mutex_unlock(&l->lock); }
+static void lock_uninit(cls_lock *l) { pthread_mutex_destroy(&l->lock); }
+void cls_lock_acquire(cls_lock *l) { pthread_mutex_lock(&l->lock); }
+void cls_lock_release(cls_lock *l) { pthread_mutex_unlock(&l->lock); }
 double cls_now(void)
 {
     struct timespec t;
@@ -58,6 +58,6 @@ void cls_lock_destroy(cls_lock *l)
 {
     if (l == NULL)
         return;
-    lock_end(l);
+    lock_uninit(l);
     free(l);
 }

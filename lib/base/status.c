@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Status names, and the sentence that a failed call leaves for its thread. */
+/* The names of statuses and of OpenCL's error codes, and the error message of each thread. */
 #include "base/base.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char message[sizeof((cls_failure *)0)->message];
+static _Thread_local char message[sizeof((cls_saved_error *)0)->message];
 static _Thread_local cl_int opencl_code;
 
 const char *cls_version(void) { return CLS_VERSION_STRING; }
@@ -41,25 +41,25 @@ cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    const int n = vsnprintf(message, sizeof message, format, args);
+    const int length = vsnprintf(message, sizeof message, format, args);
     va_end(args);
     opencl_code = opencl;
-    if (opencl != CL_SUCCESS && n >= 0 && (size_t)n < sizeof message)
-        snprintf(message + n, sizeof message - (size_t)n, ": OpenCL says %s (%d)",
+    if (opencl != CL_SUCCESS && length >= 0 && (size_t)length < sizeof message)
+        snprintf(message + length, sizeof message - (size_t)length, ": OpenCL error %s (%d)",
                  cls_opencl_name(opencl), (int)opencl);
     return status;
 }
 
-void cls_failure_keep(cls_failure *failure)
+void cls_error_save(cls_saved_error *error)
 {
-    memcpy(failure->message, message, sizeof message);
-    failure->opencl = opencl_code;
+    memcpy(error->message, message, sizeof message);
+    error->opencl = opencl_code;
 }
 
-void cls_failure_restore(const cls_failure *failure)
+void cls_error_restore(const cls_saved_error *error)
 {
-    memcpy(message, failure->message, sizeof message);
-    opencl_code = failure->opencl;
+    memcpy(message, error->message, sizeof message);
+    opencl_code = error->opencl;
 }
 
 const char *cls_opencl_name(cl_int code)

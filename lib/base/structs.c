@@ -1,47 +1,49 @@
 /* SPDX-License-Identifier: MIT */
-/* Public structs of any size: those of older and of newer programs. */
+/* Reads and initializes public structs. Their sizes may be those of an older or a newer header,
+ * since fields are only ever added at the end. */
 #include "base/base.h"
 
 #include <string.h>
 
-int cls_struct_init(void *object, size_t caller_size, size_t first)
+int cls_struct_init(void *object, size_t caller_size, size_t min_size)
 {
-    const size_t known = caller_size < first ? 0 : caller_size;
+    const size_t struct_size = caller_size < min_size ? 0 : caller_size;
     if (object == NULL || caller_size < sizeof caller_size)
-        return 0; /* nothing that could hold a struct_size */
+        return 0; /* there is no room for struct_size */
     memset(object, 0, caller_size);
-    memcpy(object, &known, sizeof known); /* struct_size comes first */
-    return known != 0;
+    memcpy(object, &struct_size, sizeof struct_size); /* the first field of every struct */
+    return struct_size != 0;
 }
 
-cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *callers,
-                           const char *name, int written)
+cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const void *callers,
+                           const char *name, int is_output)
 {
     size_t size;
     if (callers == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL", name);
     memcpy(&size, callers, sizeof size);
-    if (size < first || size > 65536)
+    if (size < min_size || size > 65536)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->struct_size is %zu, and it must be at least %zu: it is sizeof the "
-                        "struct, not of a pointer, as its "
-                        "_default() function is told, or as it is set where there is none",
-                        name, size, first);
-    for (size_t i = ours; i < size && !written; i++)
+                        "%s->struct_size is %zu; it must be at least %zu. Pass the size of the "
+                        "struct, not of a pointer, to its _default() function; if the struct has "
+                        "no such function, set struct_size to that size",
+                        name, size, min_size);
+    for (size_t i = our_size; i < size && !is_output; i++)
         if (((const unsigned char *)callers)[i] != 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "%s has a field, at byte %zu, that this library, version %s, does not "
-                            "know: leave it 0, or use a newer library",
-                            name, i, CLS_VERSION_STRING);
-    memcpy(object, callers, size < ours ? size : ours);
-    memcpy(object, &ours, sizeof ours);
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "%s has a field at byte %zu that this version of the library, %s, does not "
+                "know. Leave the field 0, or use a newer library",
+                name, i, CLS_VERSION_STRING);
+    memcpy(object, callers, size < our_size ? size : our_size);
+    memcpy(object, &our_size, sizeof our_size);
     return CLS_OK;
 }
 
-cls_status cls_reserved_check(const char *what, uint64_t value)
+cls_status cls_reserved_check(const char *name, uint64_t value)
 {
     return value == 0 ? CLS_OK
                       : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                 "%s is %llu; it is for later versions, and must be 0", what,
-                                 (unsigned long long)value);
+                                 "%s is %llu; it is reserved for later versions and must be 0",
+                                 name, (unsigned long long)value);
 }

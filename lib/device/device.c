@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: MIT */
-/* The only place that asks a device what it can do, and shapes kernels for it. */
+/* Queries a device's limits and chooses the shape of the kernels for it. No other file queries
+ * limits. */
 #include "device/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static cls_status get(cl_device_id device, cl_device_info what, const char *name, size_t size,
-                      void *value)
+static cls_status get_info(cl_device_id device, cl_device_info info, const char *name, size_t size,
+                           void *value)
 {
-    const cl_int code = clGetDeviceInfo(device, what, size, value, NULL);
+    const cl_int code = clGetDeviceInfo(device, info, size, value, NULL);
     return code == CL_SUCCESS
                ? CLS_OK
                : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's %s", name);
 }
-#define GET(what, value) \
+/* Queries one value, or returns from the calling function with the error. */
+#define GET(info, value) \
     do { \
-        const cls_status got = get(device, what, #what, sizeof(value), &(value)); \
+        const cls_status got = get_info(device, info, #info, sizeof(value), &(value)); \
         if (got != CLS_OK) \
             return got; \
     } while (0)
 
-/* The local memory that the row kernels' list and scratch take; see cl/row/shortlist.cl. */
+/* Bytes of local memory that the row kernels' list and scratch take; see cl/row/shortlist.cl. */
 static uint64_t list_bytes(uint64_t entries, uint64_t work_group)
 {
     return entries * (4 * sizeof(uint32_t) + sizeof(uint64_t)) + work_group * sizeof(uint64_t) + 64;
 }
 
-/* What the pass, the largest of the kernels over tiles, takes where a group has
- * several work-items: sums for each pivot by share of a tile and, where shares make up
- * max tiles, by these; see cl/row/measure.cl. */
+/* Bytes of local memory that the kernels over tiles need. The pass needs most. If a group has
+ * several work-items, it keeps a sum per pivot and share, which is the part of a tile that one
+ * work-item measures. If several shares make up a max tile, it also keeps a sum per pivot and max
+ * tile. See cl/row/measure.cl. */
 static uint64_t survey_bytes(uint64_t vector, uint64_t work_group)
 {
     const uint64_t shares = CLS_TILE / vector / 4, teams = work_group / shares;
@@ -40,28 +43,29 @@ static uint64_t survey_bytes(uint64_t vector, uint64_t work_group)
 
 /* ------------------------------------------------------------------ the device */
 
-const char *cls_limits_pretended;
+const char *cls_test_limited_options;
 
-/* What decides the shape. */
-typedef struct facts {
+/* The device's properties on which the shape depends. */
+typedef struct properties {
     cl_device_type type;
-    cl_bool available, compiler, little;
-    cl_uint units, wide;
-    cl_ulong local;
-    size_t group, parameters;
-    cl_device_fp_config floats;
-    int int64;
-    int nvidia; /* whether the compiler takes NVIDIA's options */
+    cl_bool available, compiler, little_endian;
+    cl_uint compute_units, vector_width;
+    cl_ulong local_mem_size;
+    size_t max_work_group, max_parameter_size;
+    cl_device_fp_config float_config;
+    int int64;  /* 1 if the device has 64-bit integers */
+    int nvidia; /* 1 if the compiler accepts cl_nv_compiler_options */
     char version[128];
-} facts;
+} properties;
 
-/* Embedded profiles have 64-bit integers only where they say so. */
-static cls_status ask_extensions(cl_device_id device, facts *f)
+/* Sets int64 and nvidia. A device of the embedded profile has 64-bit integers only if it reports
+ * cles_khr_int64. */
+static cls_status query_extensions(cl_device_id device, properties *p)
 {
     char profile[64] = "", *extensions;
     size_t size = 0;
     GET(CL_DEVICE_PROFILE, profile);
-    f->int64 = strcmp(profile, "EMBEDDED_PROFILE") != 0;
+    p->int64 = strcmp(profile, "EMBEDDED_PROFILE") != 0;
     cl_int code = clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size);
     if (code != CL_SUCCESS || size == 0)
         return code == CL_SUCCESS ? CLS_OK
@@ -71,45 +75,45 @@ static cls_status ask_extensions(cl_device_id device, facts *f)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                         "out of host memory for the device's extensions");
     code = clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, extensions, NULL);
-    f->int64 = f->int64 || strstr(extensions, "cles_khr_int64") != NULL;
-    f->nvidia = strstr(extensions, "cl_nv_compiler_options") != NULL;
+    p->int64 = p->int64 || strstr(extensions, "cles_khr_int64") != NULL;
+    p->nvidia = strstr(extensions, "cl_nv_compiler_options") != NULL;
     free(extensions);
     return code == CL_SUCCESS
                ? CLS_OK
                : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_EXTENSIONS");
 }
 
-static cls_status ask(cl_device_id device, facts *f)
+static cls_status query_properties(cl_device_id device, properties *p)
 {
     int major = 0, minor = 0;
-    memset(f, 0, sizeof *f);
-    GET(CL_DEVICE_TYPE, f->type);
-    GET(CL_DEVICE_AVAILABLE, f->available);
-    GET(CL_DEVICE_COMPILER_AVAILABLE, f->compiler);
-    GET(CL_DEVICE_ENDIAN_LITTLE, f->little);
-    GET(CL_DEVICE_MAX_COMPUTE_UNITS, f->units);
-    GET(CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, f->wide);
-    GET(CL_DEVICE_LOCAL_MEM_SIZE, f->local);
-    GET(CL_DEVICE_MAX_WORK_GROUP_SIZE, f->group);
-    GET(CL_DEVICE_SINGLE_FP_CONFIG, f->floats);
-    GET(CL_DEVICE_MAX_PARAMETER_SIZE, f->parameters);
-    GET(CL_DEVICE_VERSION, f->version);
-    f->version[sizeof f->version - 1] = '\0';
-    if (!f->available)
+    memset(p, 0, sizeof *p);
+    GET(CL_DEVICE_TYPE, p->type);
+    GET(CL_DEVICE_AVAILABLE, p->available);
+    GET(CL_DEVICE_COMPILER_AVAILABLE, p->compiler);
+    GET(CL_DEVICE_ENDIAN_LITTLE, p->little_endian);
+    GET(CL_DEVICE_MAX_COMPUTE_UNITS, p->compute_units);
+    GET(CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, p->vector_width);
+    GET(CL_DEVICE_LOCAL_MEM_SIZE, p->local_mem_size);
+    GET(CL_DEVICE_MAX_WORK_GROUP_SIZE, p->max_work_group);
+    GET(CL_DEVICE_SINGLE_FP_CONFIG, p->float_config);
+    GET(CL_DEVICE_MAX_PARAMETER_SIZE, p->max_parameter_size);
+    GET(CL_DEVICE_VERSION, p->version);
+    p->version[sizeof p->version - 1] = '\0';
+    if (!p->available)
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                        "the device says that it is not available");
-    if (!f->little)
+                        "the device reports that it is not available");
+    if (!p->little_endian)
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                        "the device is big-endian; masks and seeds are little-endian");
-    if (sscanf(f->version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 ||
+                        "the device is big-endian; the library requires a little-endian device");
+    if (sscanf(p->version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 ||
         (major == 1 && minor < 2))
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                        "the device has \"%s\"; OpenCL 1.2 is needed", f->version);
-    if (f->parameters < CLS_MAX_ARGUMENTS * sizeof(uint64_t))
+                        "the device reports \"%s\"; OpenCL 1.2 or later is required", p->version);
+    if (p->max_parameter_size < CLS_MAX_ARGUMENTS * sizeof(uint64_t))
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                        "the device takes %zu bytes of kernel arguments; %zu are needed",
-                        f->parameters, CLS_MAX_ARGUMENTS * sizeof(uint64_t));
-    return ask_extensions(device, f);
+                        "the device accepts %zu bytes of kernel arguments; %zu are required",
+                        p->max_parameter_size, CLS_MAX_ARGUMENTS * sizeof(uint64_t));
+    return query_extensions(device, p);
 }
 
 /* ----------------------------------------------------------------- the options */
@@ -126,64 +130,72 @@ static cls_status check_options(const cls_context_options *o)
                         (unsigned)o->shortlist);
     if (o->dtypes >> CLS_DTYPES != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->dtypes is 0x%x, which has bits beyond the dtypes",
+                        "options->dtypes is 0x%x, which has bits that belong to no cls_dtype",
                         (unsigned)o->dtypes);
     if (o->work_group > 1024 || o->row_group > 1024)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; it must be at most 1024",
                         o->work_group > 1024 ? "work_group" : "row_group",
                         (unsigned)(o->work_group > 1024 ? o->work_group : o->row_group));
     if (o->tier > CLS_TIER_SUBGROUPS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->tier is %u, which is no cls_tier",
-                        (unsigned)o->tier);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->tier is %u, which is not a cls_tier", (unsigned)o->tier);
     if (o->max_local_mem != 0 && o->max_local_mem < 1024)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->max_local_mem is %llu; it must be 0 or at least 1024",
                         (unsigned long long)o->max_local_mem);
     if (o->binary == NULL && o->binary_size != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->binary is NULL, but binary_size is %zu; it must be 0 then",
+                        "options->binary is NULL, but options->binary_size is %zu; it must be 0",
                         o->binary_size);
     return cls_reserved_check("options->reserved", o->reserved);
 }
 
 /* ------------------------------------------------------------------- the shape */
 
-void cls_shape_settle(cls_shape *shape)
+void cls_shape_adjust_vector(cls_shape *shape)
 {
-    /* Sums of weights fit 32-bit lanes for up to 256 vectors of a tile an item. */
+    /* A work-item's sums of weights fit 32-bit lanes for at most 256 vectors of a tile. */
     if (shape->vector == 2 && (shape->work_group == 1 || shape->row_group == 1))
         shape->vector = 4;
 }
 
-static cls_status choose_groups(const facts *f, const cls_context_options *o, cls_shape *shape)
+static cls_status choose_groups(const properties *p, const cls_context_options *o, cls_shape *shape)
 {
-    const int cpu = (f->type & CL_DEVICE_TYPE_CPU) != 0;
+    const int cpu = (p->type & CL_DEVICE_TYPE_CPU) != 0;
     const uint64_t local = shape->local_mem_size, group = shape->max_work_group;
     if (o->work_group > group || o->row_group > group)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; %s %llu",
                         o->work_group > group ? "work_group" : "row_group",
                         (unsigned)(o->work_group > group ? o->work_group : o->row_group),
-                        group < f->group ? "options->max_work_group is"
-                                         : "the device takes at most",
+                        group < p->max_work_group ? "options->max_work_group is"
+                                                  : "the device takes at most",
                         (unsigned long long)group);
-    /* One item and wide vectors are what compilers for CPUs are fast with; but
-     * those that take vectors apart compile 16 lanes for minutes (llvmpipe: 8
-     * in half the time, and 4 would make more loop trips than it can count). */
+    /* Compilers for CPUs make the fastest code of one work-item with wide vectors. A compiler that
+     * splits vectors into scalars takes minutes for 16 lanes (llvmpipe: half as long for 8; with 4
+     * a loop would exceed the number of trips that llvmpipe allows). */
     shape->work_group = o->work_group != 0 ? o->work_group
                         : cpu              ? 1
                         : group < 256      ? (uint32_t)group
                                            : 256;
-    shape->vector = o->vector != 0        ? o->vector
-                    : cpu && f->wide < 4  ? 8
-                    : cpu || local < 8192 ? 16
-                                          : 4;
+    shape->vector = o->vector != 0               ? o->vector
+                    : cpu && p->vector_width < 4 ? 8
+                    : cpu || local < 8192        ? 16
+                                                 : 4;
     while (o->work_group == 0 && shape->work_group > 1 &&
            survey_bytes(shape->vector, shape->work_group) > local)
         shape->work_group /= 2;
-    /* On a CPU a group's items run one after another: a row gains nothing from
-     * several, and PoCL 3.1 needs minutes to compile these kernels' barriers. */
+    /* On a CPU the work-items of a group run one after another. A row gains nothing from several,
+     * and PoCL 3.1 takes minutes to compile the barriers of these kernels. */
     shape->row_group = o->row_group != 0 ? o->row_group : cpu ? 1 : shape->work_group;
-    cls_shape_settle(shape);
+    cls_shape_adjust_vector(shape);
+    return CLS_OK;
+}
+
+/* Chooses the length of lists, and checks that they and the sums over tiles fit local memory. */
+static cls_status choose_shortlist(const properties *p, const cls_context_options *o,
+                                   cls_shape *shape)
+{
+    const uint64_t local = shape->local_mem_size;
     shape->shortlist = o->shortlist != 0 ? o->shortlist : 1024;
     while (o->shortlist == 0 && shape->shortlist > 16 &&
            list_bytes(shape->shortlist, shape->row_group) > local)
@@ -196,33 +208,35 @@ static cls_status choose_groups(const facts *f, const cls_context_options *o, cl
                             : CLS_UNSUPPORTED_DEVICE,
                         CL_SUCCESS,
                         "work_group %u, row_group %u, vector %u and shortlist %u need more local "
-                        "memory than %s, %llu bytes",
+                        "memory than %s, %llu bytes; choose smaller ones",
                         (unsigned)shape->work_group, (unsigned)shape->row_group,
                         (unsigned)shape->vector, (unsigned)shape->shortlist,
-                        local < f->local ? "options->max_local_mem" : "the device has",
+                        local < p->local_mem_size ? "options->max_local_mem" : "the device has",
                         (unsigned long long)local);
     return CLS_OK;
 }
 
-static cls_status choose_tier(cl_device_id device, const facts *f, const cls_context_options *o,
-                              cls_shape *shape)
+/* Fails if the options name a tier that the device does not have. */
+static cls_status choose_tier(cl_device_id device, const properties *p,
+                              const cls_context_options *o, cls_shape *shape)
 {
     const int several = shape->work_group > 1 || shape->row_group > 1;
-    const char *why = NULL;
-    shape->tier = f->int64 ? CLS_TIER_INT64 : CLS_TIER_BASE;
+    const char *reason = NULL;
+    shape->tier = p->int64 ? CLS_TIER_INT64 : CLS_TIER_BASE;
     shape->subgroups = CLS_SUBGROUPS_NONE;
     shape->standard = 120;
-    if (o->tier > CLS_TIER_BASE && !f->int64)
-        why = "the device has no 64-bit integers (an embedded profile without cles_khr_int64)";
+    if (o->tier > CLS_TIER_BASE && !p->int64)
+        reason = "the device has no 64-bit integers (an embedded profile without cles_khr_int64)";
     else if (o->tier == CLS_TIER_SUBGROUPS && !several)
-        why = "groups are of one work-item here; give options->work_group";
-    else if (several && f->int64 && (o->tier == CLS_TIER_AUTO || o->tier == CLS_TIER_SUBGROUPS))
+        reason = "groups have one work-item on this device; set options->work_group";
+    else if (several && p->int64 && (o->tier == CLS_TIER_AUTO || o->tier == CLS_TIER_SUBGROUPS))
         shape->subgroups = cls_subgroups_candidate(device);
-    if (why == NULL && o->tier == CLS_TIER_SUBGROUPS && shape->subgroups == CLS_SUBGROUPS_NONE)
-        why = "the device has no sub-groups that the library knows";
-    if (why != NULL)
+    if (reason == NULL && o->tier == CLS_TIER_SUBGROUPS && shape->subgroups == CLS_SUBGROUPS_NONE)
+        reason = "the device has no sub-groups that the library supports";
+    if (reason != NULL)
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "options->tier is %s, but %s",
-                        o->tier == CLS_TIER_INT64 ? "CLS_TIER_INT64" : "CLS_TIER_SUBGROUPS", why);
+                        o->tier == CLS_TIER_INT64 ? "CLS_TIER_INT64" : "CLS_TIER_SUBGROUPS",
+                        reason);
     if (shape->subgroups != CLS_SUBGROUPS_NONE)
         shape->tier = CLS_TIER_SUBGROUPS;
     else if (o->tier == CLS_TIER_BASE)
@@ -234,7 +248,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
                            cls_shape *shape)
 {
     cls_context_options o;
-    facts f;
+    properties p;
     cls_context_options_default(&o, sizeof o);
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK && device == NULL)
@@ -242,34 +256,38 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     if (status == CLS_OK)
         status = check_options(&o);
     if (status == CLS_OK)
-        status = ask(device, &f);
+        status = query_properties(device, &p);
     if (status != CLS_OK)
         return status;
-    if (!f.compiler && o.binary == NULL && o.cache_dir == NULL)
-        return cls_shape_no_compiler();
-    shape->compiler = f.compiler != CL_FALSE;
-    shape->nvidia = f.nvidia;
-    shape->extra = cls_limits_pretended != NULL ? cls_limits_pretended : "";
-    shape->limited = cls_limits_pretended != NULL || !(f.floats & CL_FP_INF_NAN);
-    shape->compute_units = f.units;
-    shape->local_mem_size =
-        o.max_local_mem != 0 && o.max_local_mem < f.local ? o.max_local_mem : f.local;
-    shape->max_work_group =
-        o.max_work_group != 0 && o.max_work_group < f.group ? o.max_work_group : f.group;
-    status = choose_groups(&f, &o, shape);
-    return status == CLS_OK ? choose_tier(device, &f, &o, shape) : status;
+    if (!p.compiler && o.binary == NULL && o.cache_dir == NULL)
+        return cls_fail_no_compiler();
+    shape->compiler = p.compiler != CL_FALSE;
+    shape->nvidia = p.nvidia;
+    shape->extra_options = cls_test_limited_options != NULL ? cls_test_limited_options : "";
+    shape->limited = cls_test_limited_options != NULL || !(p.float_config & CL_FP_INF_NAN);
+    shape->compute_units = p.compute_units;
+    shape->local_mem_size = o.max_local_mem != 0 && o.max_local_mem < p.local_mem_size
+                                ? o.max_local_mem
+                                : p.local_mem_size;
+    shape->max_work_group = o.max_work_group != 0 && o.max_work_group < p.max_work_group
+                                ? o.max_work_group
+                                : p.max_work_group;
+    status = choose_groups(&p, &o, shape);
+    if (status == CLS_OK)
+        status = choose_shortlist(&p, &o, shape);
+    return status == CLS_OK ? choose_tier(device, &p, &o, shape) : status;
 }
 
-cls_status cls_shape_no_compiler(void)
+cls_status cls_fail_no_compiler(void)
 {
     return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_COMPILER_NOT_AVAILABLE,
                     "the device has no compiler; give options->binary or cache_dir with programs "
-                    "made on such a device");
+                    "that were compiled for this kind of device");
 }
 
-/* --------------------------------------------------------------------- answers */
+/* -------------------------------------------------------------------- queries */
 
-void cls_shape_tell(const cls_shape *shape, uint32_t origin, cls_device_info *callers)
+void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *callers)
 {
     cls_device_info info;
     const size_t size = callers->struct_size;
@@ -293,11 +311,11 @@ cls_status cls_device_query(cl_device_id device, const cls_context_options *opti
 {
     cls_device_info check;
     cls_shape shape;
-    cls_status status = CLS_STRUCT_OUT(&check, info, "info");
+    cls_status status = CLS_STRUCT_READ_OUTPUT(&check, info, "info");
     if (status == CLS_OK)
         status = cls_shape_query(device, options, &shape);
     if (status == CLS_OK)
-        cls_shape_tell(&shape, CLS_ORIGIN_SOURCE, info);
+        cls_shape_report(&shape, CLS_ORIGIN_SOURCE, info);
     return status;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What a device can do, and how kernels are shaped for it. */
+/* What a device can do, and the shape that kernels get for it: sizes of work-groups and vectors,
+ * the tier of features, sub-groups. This folder makes all queries about a device's limits and tests
+ * whether its work-groups and sub-groups compute correctly. */
 #ifndef CLS_DEVICE_H
 #define CLS_DEVICE_H
 
@@ -7,69 +9,72 @@
 
 /* ------------------------------------------------------------- source.c */
 
-/* A program of strings; NULL and *code if it cannot be had. */
+/* Creates a program from source strings. Returns NULL and sets *code if OpenCL fails. */
 cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count,
                               cl_int *code);
 
 /* ------------------------------------------------------------- device.c */
 
-#define CLS_MAX_ARGUMENTS \
-    32 /* of a kernel; in OpenCL 1.2 no device takes fewer, where a pointer has 8 bytes */
+/* The most arguments of a kernel. OpenCL 1.2 guarantees them if a pointer has 8 bytes. */
+#define CLS_MAX_ARGUMENTS 32
 
 typedef struct cls_shape {
-    uint32_t work_group; /* of the kernels that go over tiles */
-    uint32_t row_group;  /* of those that take a row to its token */
-    uint32_t vector, shortlist;
+    uint32_t work_group; /* work-items in a group of the kernels that go over tiles */
+    uint32_t row_group;  /* the same for the kernels that take a row to its token */
+    uint32_t vector;     /* logits that a work-item loads at once */
+    uint32_t shortlist;  /* entries of a row's ordered list in local memory */
     uint32_t compute_units;
-    uint64_t local_mem_size, max_work_group;
-    uint32_t tier;      /* a cls_tier, resolved */
-    uint32_t subgroups; /* a cls_subgroups */
-    uint32_t standard;  /* of OpenCL C: 120, or what the sub-groups' functions want */
-    int compiler;       /* whether the device has one */
-    int nvidia;         /* whether that takes NVIDIA's options (cl_nv_compiler_options) */
-    int limited;        /* whether it has no infinities nor NaN */
-    const char *extra;  /* options for its compiler: cls_limits_pretended, or an empty text */
+    uint64_t local_mem_size, max_work_group; /* the device's limits, or lower ones from options */
+    uint32_t tier;                           /* a cls_tier other than CLS_TIER_AUTO */
+    uint32_t subgroups;                      /* a cls_subgroups */
+    uint32_t standard;         /* version of OpenCL C: 120, or what sub-groups require */
+    int compiler;              /* 1 if the device has a compiler */
+    int nvidia;                /* 1 if that compiler accepts cl_nv_compiler_options */
+    int limited;               /* 1 if the device has neither infinities nor NaN */
+    const char *extra_options; /* for its compiler: cls_test_limited_options, or "" */
 } cls_shape;
 
-/* Checks that a device can run the kernels and shapes them for it. Sub-groups
- * are those that are worth a try, and the tier is the one with them. */
+/* Checks the options and the device, and chooses the shape. shape->subgroups is what the device's
+ * extensions suggest; cls_subgroups_find() tests it. Fails if an option is invalid or exceeds the
+ * device's limits, or if the device cannot run the kernels. */
 cls_status cls_shape_query(cl_device_id device, const cls_context_options *options,
                            cls_shape *shape);
 
-/* The failure of a device without one, for which there are no programs. */
-cls_status cls_shape_no_compiler(void);
+/* Records that the device has no compiler and that there are no compiled programs for it. */
+cls_status cls_fail_no_compiler(void);
 
-/* For tests, NULL else: every device is one without infinities, and this, which
- * begins with a space, is added to its compiler's options. */
-extern const char *cls_limits_pretended;
+/* For tests. If it is not NULL, every device counts as one without infinities and NaN, and this
+ * text, which begins with a space, is appended to the compiler's options. */
+extern const char *cls_test_limited_options;
 
-/* Makes vectors fit the groups. */
-void cls_shape_settle(cls_shape *shape);
+/* Raises shape->vector from 2 to 4 if a group has one work-item. Call it whenever groups change. */
+void cls_shape_adjust_vector(cls_shape *shape);
 
-/* Fills in a caller's struct of any size. */
-void cls_shape_tell(const cls_shape *shape, uint32_t origin, cls_device_info *callers);
+/* Writes the shape and an origin (a cls_origin) into a caller's struct of any size. */
+void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *callers);
 
 /* ---------------------------------------------------------- subgroups.c */
 
 extern const char *const cls_source_groups_test[];
 extern const unsigned cls_source_groups_test_count;
 
-/* The sub-groups that a device seems to have, by what it says of itself. */
+/* Returns the kind of sub-groups that a device's extensions suggest, or CLS_SUBGROUPS_NONE. */
 uint32_t cls_subgroups_candidate(cl_device_id device);
 
-/* Compiles and runs a small program for them, in groups of the shape's sizes.
- * NULL if every answer is right: shape->subgroups is what they are and
- * shape->standard what they want; else why not: NONE, and 120. */
+/* Compiles a small program with the device's candidate, and runs it in groups of the shape's sizes.
+ * If every result is right, sets shape->subgroups and shape->standard and returns NULL. Otherwise
+ * sets them to CLS_SUBGROUPS_NONE and 120 and returns the reason, a sentence without its period. */
 const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *shape);
 
-/* Runs the same program without sub-groups: NULL if groups of the shape's sizes
- * compute right, else what they get wrong. */
+/* Runs the same program without sub-groups. Returns NULL if groups of the shape's sizes compute
+ * correctly, otherwise the reason. */
 const char *cls_groups_check(cl_context cl, cl_device_id device, const cls_shape *shape);
 
-/* For tests: what cls_subgroups_candidate() says of every device, if not
- * CLS_SUBGROUPS_NONE; 6 and 7 are made of local memory, the latter wrong. */
-extern uint32_t cls_subgroups_pretended;
-#define CLS_SUBGROUPS_MADE 6
-#define CLS_SUBGROUPS_WRONG 7
+/* For tests. If it is not CLS_SUBGROUPS_NONE, cls_subgroups_candidate() returns it for every
+ * device. It may also be one of two kinds that kernels emulate in local memory; the second computes
+ * wrong results on purpose. */
+extern uint32_t cls_test_subgroups;
+#define CLS_SUBGROUPS_EMULATED 6
+#define CLS_SUBGROUPS_FAULTY 7
 
 #endif

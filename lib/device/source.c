@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernel source as OpenCL takes it. */
+/* Creates OpenCL programs from source strings. */
 #include "device/device.h"
 
 cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count,
                               cl_int *code)
 {
-    /* OpenCL only reads them, whatever the type of its argument says. */
+    /* OpenCL only reads the strings, although its argument's type is not const. */
     return clCreateProgramWithSource(cl, count, (const char **)(uintptr_t)strings, NULL, code);
 }

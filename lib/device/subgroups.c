@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sub-groups: which a device seems to have, and whether they compute right. */
+/* Finds the sub-groups of a device by its extensions, and tests on the device whether sub-groups
+ * and work-groups compute correctly. */
 #include "device/device.h"
 
 #include <stdio.h>
@@ -7,12 +8,12 @@
 
 #define COMPUTE_CAPABILITY_MAJOR_NV 0x4000
 
-uint32_t cls_subgroups_pretended;
+uint32_t cls_test_subgroups;
 
-/* By extension. Vendors' own come first: they are there in OpenCL C 1.2. An
- * extension of Khronos' may be wanting beside the vendor's (Adreno), and some
- * drivers say the feature and not the extension (rusticl): so the shuffle
- * itself is asked for. */
+/* The kinds of sub-groups by extension. Vendors' extensions come first, since they work in OpenCL C
+ * 1.2. Some devices with a vendor's extension lack Khronos' (Adreno), and some drivers report the
+ * feature of sub-groups without its extension (rusticl). The last entry is therefore the extension
+ * of the shuffle, which the kernels use. */
 static const struct {
     const char *extension;
     uint32_t subgroups;
@@ -24,7 +25,7 @@ static const struct {
     {"cl_khr_subgroup_shuffle", CLS_SUBGROUPS_KHR},
 };
 
-/* Whether a list of words has a word. */
+/* Whether a list of words, separated by spaces, contains a word. */
 static int has_word(const char *list, const char *word)
 {
     const size_t n = strlen(word);
@@ -40,8 +41,8 @@ uint32_t cls_subgroups_candidate(cl_device_id device)
     size_t size = 0;
     cl_device_type type = 0;
     cl_uint major = 0;
-    if (cls_subgroups_pretended != CLS_SUBGROUPS_NONE)
-        return cls_subgroups_pretended;
+    if (cls_test_subgroups != CLS_SUBGROUPS_NONE)
+        return cls_test_subgroups;
     if (clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, NULL) != CL_SUCCESS ||
         clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size) != CL_SUCCESS)
         return CLS_SUBGROUPS_NONE;
@@ -55,7 +56,7 @@ uint32_t cls_subgroups_candidate(cl_device_id device)
         if (has_word(list, known[i].extension))
             found = known[i].subgroups;
     free(list);
-    /* AMD's builtins are the GPU compiler's; shfl.sync is Volta's and later. */
+    /* AMD's builtins exist in the compiler for GPUs only. NVIDIA's shfl.sync requires Volta. */
     if (found == CLS_SUBGROUPS_AMD && !(type & CL_DEVICE_TYPE_GPU))
         return CLS_SUBGROUPS_NONE;
     if (found == CLS_SUBGROUPS_NV && (clGetDeviceInfo(device, COMPUTE_CAPABILITY_MAJOR_NV,
@@ -65,20 +66,21 @@ uint32_t cls_subgroups_candidate(cl_device_id device)
     return found;
 }
 
-/* What cls_groups_test must write; NULL, or which of it is wrong. */
-static const char *judge(const uint32_t *out, uint32_t group)
+/* Compares what the kernel cls_groups_test wrote with what it must write. Returns NULL, or what is
+ * wrong. */
+static const char *check_output(const uint32_t *out, uint32_t group)
 {
     static const uint32_t halves[4] = {0x3f800000u, 0xc0000000u, 0x33800000u, 0x477fe000u};
     const uint32_t size = out[12];
-    int32_t most = INT32_MIN, least = INT32_MAX;
+    int32_t max = INT32_MIN, min = INT32_MAX;
     uint32_t low = UINT32_MAX, sum = 0, any = 0, high = 0, floats = 0;
     uint64_t mass = 0;
     if (size == 0 || (size & (size - 1)) != 0 || group % size != 0)
-        return "the sub-groups' size does not divide the group";
+        return "the size of sub-groups does not divide that of the group";
     for (uint32_t i = 0; i < group; i++) {
         const uint32_t x = group_test_input(i);
-        most = (int32_t)x > most ? (int32_t)x : most;
-        least = (int32_t)x < least ? (int32_t)x : least;
+        max = (int32_t)x > max ? (int32_t)x : max;
+        min = (int32_t)x < min ? (int32_t)x : min;
         low = x < low ? x : low;
         sum += x;
         any |= x & 0x01010101u;
@@ -87,14 +89,14 @@ static const char *judge(const uint32_t *out, uint32_t group)
         mass += (uint64_t)(x >> 16) << 32 | x;
     }
     const uint32_t ranges = (uint32_t)CLS_AS_I32((float)(low >> 8)) +
-                            3 * (uint32_t)CLS_AS_I32((float)high) + 5 * (uint32_t)least + 7 * low;
+                            3 * (uint32_t)CLS_AS_I32((float)high) + 5 * (uint32_t)min + 7 * low;
     uint32_t before = 0;
     uint64_t mass_before = 0;
     for (uint32_t i = 0; i < group; i++) {
         const uint32_t *const got = out + (size_t)i * CLS_GROUP_WORDS, x = group_test_input(i);
         if (got[12] != size || got[13] != i % size)
-            return "work-items do not lie in sub-groups one after another";
-        if (got[0] != (uint32_t)most || got[1] != sum || got[2] != any ||
+            return "sub-groups do not consist of consecutive work-items";
+        if (got[0] != (uint32_t)max || got[1] != sum || got[2] != any ||
             got[3] != (uint32_t)CLS_AS_I32((float)high) ||
             got[4] != (uint32_t)CLS_AS_I32((float)floats) || got[5] != (uint32_t)(mass >> 32) ||
             got[6] != (uint32_t)mass || got[15] != ranges)
@@ -105,16 +107,16 @@ static const char *judge(const uint32_t *out, uint32_t group)
         if (got[11] != group_test_input(group - 1))
             return "a broadcast is wrong";
         if (got[14] != halves[i & 3])
-            return "halves are read wrong in this standard of OpenCL C";
+            return "float16 values are read wrongly in this version of OpenCL C";
         before += x;
         mass_before += (uint64_t)(x >> 16) << 32 | x;
     }
     return NULL;
 }
 
-/* Runs the built program; *why is NULL if all is right. */
+/* Runs the built program. *reason becomes NULL, or says what is wrong. */
 static cl_int run(cl_context cl, cl_device_id device, cl_program program, uint32_t group,
-                  const char **why)
+                  const char **reason)
 {
     static const uint16_t halves[4] = {0x3c00, 0xc000, 0x0001, 0x7bff};
     const size_t bytes = (size_t)group * CLS_GROUP_WORDS * sizeof(uint32_t), items = group;
@@ -122,7 +124,7 @@ static cl_int run(cl_context cl, cl_device_id device, cl_program program, uint32
     cl_mem out = NULL, in = NULL;
     cl_kernel kernel = NULL;
     cl_int code;
-    *why = "out of host memory";
+    *reason = "there is no host memory for the test of groups";
     if (words == NULL)
         return CL_OUT_OF_HOST_MEMORY;
     const cl_command_queue queue = clCreateCommandQueue(cl, device, 0, &code);
@@ -149,17 +151,18 @@ static cl_int run(cl_context cl, cl_device_id device, cl_program program, uint32
         clReleaseMemObject(out);
     if (queue != NULL)
         clReleaseCommandQueue(queue);
-    *why = code == CL_SUCCESS ? judge(words, group) : "the test of groups did not run";
+    *reason = code == CL_SUCCESS ? check_output(words, group) : "the test of groups did not run";
     free(words);
     return code;
 }
 
-/* One size of group, with sub-groups or without; NULL, or why it is not to be. */
-static const char *try(cl_context cl, cl_device_id device, const cls_shape *shape, uint32_t group,
-                       uint32_t subgroups)
+/* Tests one size of group, with sub-groups or without. Returns NULL if it computes correctly,
+ * otherwise the reason. */
+static const char *test_group(cl_context cl, cl_device_id device, const cls_shape *shape,
+                              uint32_t group, uint32_t subgroups)
 {
     char options[96];
-    const char *why = "the test of groups does not compile";
+    const char *reason = "the test of groups does not compile";
     cl_int code;
     const int tier = subgroups != CLS_SUBGROUPS_NONE ? CLS_TIER_SUBGROUPS
                      : shape->tier == CLS_TIER_BASE  ? CLS_TIER_BASE
@@ -172,41 +175,41 @@ static const char *try(cl_context cl, cl_device_id device, const cls_shape *shap
              (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10, (unsigned)group,
              (unsigned)(tier - CLS_TIER_BASE), (unsigned)subgroups);
     if (clBuildProgram(program, 1, &device, options, NULL, NULL) == CL_SUCCESS)
-        run(cl, device, program, group, &why);
+        run(cl, device, program, group, &reason);
     clReleaseProgram(program);
-    return why;
+    return reason;
 }
 
 const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *shape)
 {
-    /* Khronos' functions want OpenCL C 2.0 or 3.0, whichever the driver has. */
+    /* Khronos' functions require OpenCL C 2.0 or 3.0, depending on the driver. */
     static const uint32_t standards[] = {120, 300, 200};
     const uint32_t groups[2] = {shape->work_group, shape->row_group};
-    const char *why = "the device has none that are known here";
+    const char *reason = "the device has no sub-groups that the library supports";
     const uint32_t candidate = cls_subgroups_candidate(device);
-    for (int i = 0; i < 3 && candidate != CLS_SUBGROUPS_NONE && why != NULL; i++) {
+    for (int i = 0; i < 3 && candidate != CLS_SUBGROUPS_NONE && reason != NULL; i++) {
         shape->subgroups = candidate;
         shape->standard = standards[i];
-        why = groups[0] == 1 && groups[1] == 1 ? "groups are of one work-item" : NULL;
-        for (int k = 0; k < 2 && why == NULL; k++)
+        reason = groups[0] == 1 && groups[1] == 1 ? "groups have one work-item" : NULL;
+        for (int k = 0; k < 2 && reason == NULL; k++)
             if (groups[k] > 1)
-                why = try(cl, device, shape, groups[k], shape->subgroups);
+                reason = test_group(cl, device, shape, groups[k], shape->subgroups);
         if (candidate != CLS_SUBGROUPS_KHR && candidate != CLS_SUBGROUPS_QCOM)
             break;
     }
-    if (why != NULL) {
+    if (reason != NULL) {
         shape->subgroups = CLS_SUBGROUPS_NONE;
         shape->standard = 120;
     }
-    return why;
+    return reason;
 }
 
 const char *cls_groups_check(cl_context cl, cl_device_id device, const cls_shape *shape)
 {
     const uint32_t groups[2] = {shape->work_group, shape->row_group};
-    const char *why = NULL;
-    for (int k = 0; k < 2 && why == NULL; k++)
+    const char *reason = NULL;
+    for (int k = 0; k < 2 && reason == NULL; k++)
         if (groups[k] > 1 && (k == 0 || groups[k] != groups[0]))
-            why = try(cl, device, shape, groups[k], CLS_SUBGROUPS_NONE);
-    return why;
+            reason = test_group(cl, device, shape, groups[k], CLS_SUBGROUPS_NONE);
+    return reason;
 }

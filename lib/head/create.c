@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cls_head_product_pretended;
+int cls_test_head_product;
 
 void cls_head_options_default(cls_head_options *options, size_t struct_size)
 {
@@ -64,10 +64,10 @@ static cls_status check(const cls_context *context, cl_command_queue queue, cls_
     if (status == CLS_OK)
         status = cls_buffer_check(context, "options->weight", &o->weight,
                                   cls_extent(o->vocab, o->weight_stride, o->hidden, size), size,
-                                  CLS_READS, NULL);
+                                  CLS_KERNEL_READS, NULL);
     if (status == CLS_OK && o->bias.buffer != NULL)
         status = cls_buffer_check(context, "options->bias", &o->bias, o->vocab * sizeof(float),
-                                  sizeof(float), CLS_READS, NULL);
+                                  sizeof(float), CLS_KERNEL_READS, NULL);
     return status;
 }
 
@@ -92,9 +92,9 @@ static cls_status choose_product(cls_head *h, cl_command_queue queue)
         code = clGetDeviceInfo(h->device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_TYPE");
-    const int wanted = cls_head_product_pretended == CLS_HEAD_BY_DEVICE
+    const int wanted = cls_test_head_product == CLS_HEAD_BY_DEVICE
                            ? (type & CL_DEVICE_TYPE_GPU) != 0
-                           : cls_head_product_pretended == CLS_HEAD_CLBLAST;
+                           : cls_test_head_product == CLS_HEAD_CLBLAST;
     h->clblast = wanted && h->dtype == CLS_F32 && cls_head_has_clblast() && clblast_can_count(h);
     return CLS_OK;
 }
@@ -354,7 +354,7 @@ void cls_head_destroy(cls_head *h)
     if (h->last_queue != NULL)
         clFlush(h->last_queue);
     for (int i = 0; i < CLS_HEAD_STAGING; i++)
-        if (cls_upload_end(&h->staging[i].done))
+        if (cls_upload_wait(&h->staging[i].done))
             free(h->staging[i].map);
     if (h->last != NULL)
         clReleaseEvent(h->last);

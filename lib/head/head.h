@@ -51,7 +51,7 @@ struct cls_head {
 
 /* For tests: what multiplies float32 weights on all devices, if not CLS_HEAD_BY_DEVICE. */
 enum { CLS_HEAD_BY_DEVICE, CLS_HEAD_OWN_KERNEL, CLS_HEAD_CLBLAST };
-extern int cls_head_product_pretended;
+extern int cls_test_head_product;
 
 /* --------------------------------------------------------------- clblast.c */
 

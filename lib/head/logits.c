@@ -18,7 +18,8 @@ static cls_status check_which(const cls_head *h, const cls_head_call *call, cls_
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->which has both host and device");
     if (call->which.device.buffer != NULL)
         return cls_buffer_check(h->context, "call->which.device", &call->which.device,
-                                call->rows * sizeof(int32_t), sizeof(int32_t), CLS_READS, ranges);
+                                call->rows * sizeof(int32_t), sizeof(int32_t), CLS_KERNEL_READS,
+                                ranges);
     if (call->which.host == NULL && call->hidden_rows < call->rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->hidden_rows is %u for %u rows, and there is no call->which",
@@ -54,13 +55,13 @@ static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call
         status = cls_buffer_check(
             h->context, "call->hidden", &call->hidden,
             cls_extent(call->hidden_rows, call->hidden_stride, h->hidden, sizeof(float)),
-            sizeof(float), CLS_READS, &ranges);
+            sizeof(float), CLS_KERNEL_READS, &ranges);
     if (status == CLS_OK)
         status = check_which(h, call, &ranges);
     if (status == CLS_OK)
         status = cls_buffer_check(h->context, "call->logits", &call->logits,
                                   cls_extent(h->max_rows, h->vocab, h->vocab, sizeof(float)),
-                                  sizeof(float), CLS_WRITES, &ranges);
+                                  sizeof(float), CLS_KERNEL_WRITES, &ranges);
     if (status == CLS_OK)
         status = cls_ranges_check(&ranges);
     if (status == CLS_OK && h->clblast &&
@@ -119,7 +120,7 @@ static cls_status find_staging(cls_head *h, cls_head_staging **out)
 {
     cl_int code = CL_SUCCESS;
     for (int i = 0; i < CLS_HEAD_STAGING; i++) {
-        const cl_int state = cls_upload_state(&h->staging[i].done);
+        const cl_int state = cls_upload_poll(&h->staging[i].done);
         *out = &h->staging[i];
         if (state == CL_COMPLETE)
             return CLS_OK;
@@ -260,7 +261,7 @@ static cl_int end(const commands *c, cl_event *done)
     h->last_queue = c->queue;
     cl_int code = clEnqueueBarrierWithWaitList(c->queue, 0, NULL, &h->last);
     if (code == CL_SUCCESS && c->staging != NULL)
-        code = cls_upload_until(&c->staging->done, h->last);
+        code = cls_upload_extend(&c->staging->done, h->last);
     if (code == CL_SUCCESS && done != NULL)
         code = clRetainEvent(h->last);
     if (code == CL_SUCCESS && done != NULL)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernel source, or compiled bytes, and options to a built program. */
+/* Builds a program from kernel source or compiled bytes, with the compiler's options. */
 #include "programs/programs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Appends the compiler's log for a program to *log. */
+/* Appends the compiler's log for a program to *log, which stays as it is if memory runs out. */
 static void append_log(cl_program program, cl_device_id device, char **log)
 {
     size_t size = 0;
@@ -25,21 +25,21 @@ static void append_log(cl_program program, cl_device_id device, char **log)
 }
 
 #define REGISTERS " -cl-nv-maxrregcount="
-void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype,
+void cls_program_options(const cls_shape *shape, const cls_build_config *config, int32_t dtype,
                          const cls_variant *variant, char options[CLS_BUILD_OPTIONS])
 {
     char registers[40] = "";
-    if (shape->nvidia && variant != NULL && variant->registers != 0 && as->group <= 256)
+    if (shape->nvidia && variant != NULL && variant->registers != 0 && config->group <= 256)
         snprintf(registers, sizeof registers, REGISTERS "%d", variant->registers);
-    /* Options that relax float arithmetic are never passed: they change tokens. */
+    /* No option relaxes float arithmetic, since that would change tokens. */
     snprintf(
         options, CLS_BUILD_OPTIONS,
         "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u%s%s%s%s",
-        (unsigned)as->standard / 100, (unsigned)as->standard / 10 % 10, (unsigned)shape->vector,
-        (unsigned)as->group, (unsigned)as->shortlist, (int)dtype,
-        (unsigned)(as->tier - CLS_TIER_BASE), (unsigned)as->subgroups,
+        (unsigned)config->standard / 100, (unsigned)config->standard / 10 % 10,
+        (unsigned)shape->vector, (unsigned)config->group, (unsigned)config->shortlist, (int)dtype,
+        (unsigned)(config->tier - CLS_TIER_BASE), (unsigned)config->subgroups,
         variant != NULL ? variant->options : "", shape->limited ? " -DCLS_LIMITED" : "",
-        shape->extra, registers);
+        shape->extra_options, registers);
 }
 
 static cls_status from_source(const cls_context *context, const cls_variant *v, cl_program *program)
@@ -54,20 +54,20 @@ static cls_status from_source(const cls_context *context, const cls_variant *v, 
 static cls_status from_binary(const cls_context *context, const cls_variant *v,
                               const cls_bytes *binary, cl_program *program)
 {
-    cl_int code, taken = CL_SUCCESS;
+    cl_int code, accepted = CL_SUCCESS;
     const unsigned char *bytes = binary->bytes;
     *program = clCreateProgramWithBinary(context->cl, 1, &context->device, &binary->size, &bytes,
-                                         &taken, &code);
-    if (code == CL_SUCCESS && taken == CL_SUCCESS)
+                                         &accepted, &code);
+    if (code == CL_SUCCESS && accepted == CL_SUCCESS)
         return CLS_OK;
     if (code == CL_SUCCESS)
         clReleaseProgram(*program);
-    return cls_fail(CLS_OPENCL_ERROR, code != CL_SUCCESS ? code : taken,
-                    "the driver does not take the compiled program %s", v->name);
+    return cls_fail(CLS_OPENCL_ERROR, code != CL_SUCCESS ? code : accepted,
+                    "the driver refuses the compiled program %s", v->name);
 }
 
-/* What drivers know of a kernel once it is built. */
-static cls_status ask_limits(const cls_context *context, const cls_variant *v, cls_program *p)
+/* Queries the limits of the program's kernel, which drivers know once it is built. */
+static cls_status query_limits(const cls_context *context, const cls_variant *v, cls_program *p)
 {
     size_t group = 0, preferred = 0;
     cl_ulong local = 0, private_mem = 0;
@@ -79,7 +79,7 @@ static cls_status ask_limits(const cls_context *context, const cls_variant *v, c
         if (code == CL_SUCCESS)
             code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_LOCAL_MEM_SIZE,
                                             sizeof local, &local, NULL);
-        /* These two only inform. */
+        /* The library reports these two but does not depend on them. */
         clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_PRIVATE_MEM_SIZE,
                                  sizeof private_mem, &private_mem, NULL);
         clGetKernelWorkGroupInfo(kernel, context->device,
@@ -115,11 +115,11 @@ cls_status cls_program_build(cls_context *context, int variant, int32_t dtype,
                                        : from_source(context, v, &program);
     if (status != CLS_OK)
         return status;
-    cls_program_options(&context->shape, &p->as, dtype, v, options);
+    cls_program_options(&context->shape, &p->config, dtype, v, options);
     cl_int code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
-    char *const limit = strstr(options, REGISTERS);
-    if (code == CL_INVALID_BUILD_OPTIONS && limit != NULL) { /* it only makes kernels faster */
-        *limit = '\0';
+    char *const register_limit = strstr(options, REGISTERS);
+    if (code == CL_INVALID_BUILD_OPTIONS && register_limit != NULL) {
+        *register_limit = '\0'; /* it only makes kernels faster */
         code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
     }
     append_log(program, context->device, &context->build_log);
@@ -129,7 +129,7 @@ cls_status cls_program_build(cls_context *context, int variant, int32_t dtype,
                         options);
     }
     p->program = program;
-    status = ask_limits(context, v, p);
+    status = query_limits(context, v, p);
     if (status != CLS_OK)
         cls_program_release(p);
     return status;

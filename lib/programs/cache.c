@@ -1,38 +1,41 @@
 /* SPDX-License-Identifier: MIT */
-/* Compiled programs in a folder that the caller names. No locks: whoever finds
- * nothing compiles, and the last to write wins. Whatever fails, fails silently. */
+/* Keeps compiled programs as files in a folder that the caller names. There are no locks: a process
+ * that finds no file compiles, and the last one to write a file wins. Errors are ignored, since a
+ * program can always be compiled. */
 #include "programs/programs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* More than any driver's programs; what says to be longer is none of ours. */
-#define MOST_BYTES (UINT64_C(1) << 30)
+/* The size above which a file is ignored. No driver's programs are nearly as large. */
+#define MAX_BYTES (UINT64_C(1) << 30)
 
-/* As many writers at once, or that were killed before they were done. */
-#define TEMPORARIES 64
+/* Temporary files of one program, at most: one for each process that is writing it or was killed
+ * while it did. */
+#define MAX_TEMPORARY_FILES 64
 
-/* The file's name: the key, the program and its type of logits; NULL without memory. */
-static char *path_of(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+/* Returns the file's path: the folder, half of the key, the program and its type of logits. Returns
+ * NULL if there is no memory for it. */
+static char *path_of(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
                      const char *name)
 {
     const size_t size = strlen(dir) + strlen(name) + 80;
-    char *const path = malloc(size), *at = path;
+    char *const path = malloc(size), *end = path;
     if (path == NULL)
         return NULL;
-    at += snprintf(path, size, "%s/clsample-", dir);
+    end += snprintf(path, size, "%s/clsample-", dir);
     for (int i = 0; i < 16; i++)
-        at += snprintf(at, 3, "%02x", key[i]);
-    snprintf(at, strlen(name) + 24, "-%s-%d.bin", name, (int)dtype);
+        end += snprintf(end, 3, "%02x", key[i]);
+    snprintf(end, strlen(name) + 24, "-%s-%d.bin", name, (int)dtype);
     return path;
 }
 
-static void *read_whole(FILE *file, const uint8_t key[CLS_DIGEST], size_t *size)
+static void *read_whole(FILE *file, const uint8_t key[CLS_DIGEST_SIZE], size_t *size)
 {
     uint8_t header[CLS_CONTAINER_HEADER];
     uint64_t length;
-    if (fread(header, sizeof header, 1, file) != 1 || !cls_container_length(header, key, &length) ||
-        length > MOST_BYTES)
+    if (fread(header, sizeof header, 1, file) != 1 ||
+        !cls_container_payload_size(header, key, &length) || length > MAX_BYTES)
         return NULL;
     *size = sizeof header + (size_t)length;
     uint8_t *const bytes = malloc(*size);
@@ -46,7 +49,7 @@ static void *read_whole(FILE *file, const uint8_t key[CLS_DIGEST], size_t *size)
     return NULL;
 }
 
-void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
                      const char *name, size_t *size)
 {
     char *const path = *dir != '\0' ? path_of(dir, key, dtype, name) : NULL;
@@ -63,33 +66,33 @@ void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dty
 static int replace(const char *from, const char *to)
 {
 #if defined(_WIN32)
-    remove(to); /* rename() replaces nothing there */
+    remove(to); /* rename() does not replace files on Windows */
 #endif
     return rename(from, to) == 0;
 }
 
-/* A file of its own for this writer; path becomes its name. */
+/* Creates a file that no other process writes, and appends its number to `path`. */
 static FILE *create_temporary(char *path)
 {
     char *const end = path + strlen(path);
     FILE *file = NULL;
-    for (int i = 0; i < TEMPORARIES && file == NULL; i++) {
+    for (int i = 0; i < MAX_TEMPORARY_FILES && file == NULL; i++) {
         snprintf(end, 16, ".%d", i);
         file = fopen(path, "wbx");
     }
     return file;
 }
 
-void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
                      const char *name, const void *bytes, size_t size)
 {
     char *const path = *dir != '\0' ? path_of(dir, key, dtype, name) : NULL;
     char *const temporary = path != NULL ? path_of(dir, key, dtype, name) : NULL;
     FILE *const file = temporary != NULL ? create_temporary(temporary) : NULL;
     if (file != NULL) {
-        int done = fwrite(bytes, size, 1, file) == 1;
-        done = fclose(file) == 0 && done;
-        if (!done || !replace(temporary, path))
+        int written = fwrite(bytes, size, 1, file) == 1;
+        written = fclose(file) == 0 && written;
+        if (!written || !replace(temporary, path))
             remove(temporary);
     }
     free(path);

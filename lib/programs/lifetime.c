@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who holds a context: its creator, its samplers, readbacks and heads. */
+/* Counts the references to a context, by its creator, samplers, readbacks and heads, and frees it
+ * with the last one. */
 #include "programs/programs.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs: which kernel in which variant serves what; how they are compiled, kept and found. */
+/* Compiled programs: which variant of a kernel supports which features, and how programs are
+ * compiled, proved, exported and cached. A cls_context owns them and is defined here. */
 #ifndef CLS_PROGRAMS_H
 #define CLS_PROGRAMS_H
 
@@ -8,7 +9,7 @@
 
 /* ---------------------------------------------------------- the kernels */
 
-/* The kernels, in the order of the flow. */
+/* The kernels, in the order in which a step launches them. */
 enum cls_kernel {
     CLS_SELF_TEST,
     CLS_SLOTS,
@@ -25,21 +26,21 @@ enum cls_kernel {
     CLS_VERIFY,
     CLS_KERNELS
 };
+/* Returns the name of a kernel's function. */
 const char *cls_kernel_name(enum cls_kernel kernel);
 
-/* Kernels over tiles and kernels over rows may have groups of different sizes. */
-enum cls_part { CLS_OVER_TILES, CLS_OVER_ROWS, CLS_PARTS };
-static inline enum cls_part cls_kernel_part(enum cls_kernel kernel)
+/* Returns 1 if a kernel's groups go over the tiles of rows, with shape.work_group work-items, and 0
+ * if each takes a whole row, with shape.row_group. */
+static inline int cls_kernel_covers_tiles(enum cls_kernel kernel)
 {
     return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION ||
-                   kernel == CLS_RESIDUAL
-               ? CLS_OVER_TILES
-               : CLS_OVER_ROWS;
+           kernel == CLS_RESIDUAL;
 }
 
 /* -------------------------------------------------------------- table.c */
 
-/* The variants of kernels, each a program; of one kernel the leanest first. */
+/* The variants of kernels, each a program. Those of one kernel are ordered by what they support:
+ * the smallest comes first. */
 enum {
     CLS_SELF_TEST_0,
     CLS_SLOTS_0,
@@ -64,163 +65,186 @@ enum {
     CLS_DRAW_0,
     CLS_RESIDUAL_0,
     CLS_VERIFY_0,
-    CLS_VARIANTS /* at most 32: sets of them are bits */
+    CLS_VARIANTS /* at most 32, since a uint32_t holds a set of them */
 };
 typedef struct cls_variant {
-    const char *name; /* for people and in files' names */
+    const char *name; /* in messages and names of files */
     enum cls_kernel kernel;
-    const char *file; /* of cl/kernels, without .cl */
+    const char *file; /* in cl/kernels, without .cl */
     const char *const *source;
     const unsigned *count;
-    const char *options; /* for the compiler, each after a space */
-    uint32_t serves;     /* features */
-    int typed;           /* it reads logits: a program for each type of these */
-    int registers; /* an item's at most, for NVIDIA's compiler and groups up to 256; 0: its own
-                      choice */
+    const char *options; /* for the compiler, a space before each */
+    uint32_t supports;   /* cls_feature bits */
+    int typed;           /* 1 if it reads logits; then there is a program for each type of them */
+    int registers; /* a work-item's limit, for NVIDIA's compiler and groups of up to 256; 0: none */
 } cls_variant;
 extern const cls_variant cls_variants[CLS_VARIANTS];
 
-/* Whether a variant does for steps of some features; the leanest one that does. */
-int cls_variant_serves(int variant, uint32_t features);
-int cls_variant_leanest(enum cls_kernel kernel, uint32_t features);
+/* Returns 1 if a variant can run steps that need these features. */
+int cls_variant_supports(int variant, uint32_t features);
 
-/* The variants that a sampler of some features has, a bit each. */
+/* Returns the smallest variant of a kernel that supports these features. */
+int cls_variant_find(enum cls_kernel kernel, uint32_t features);
+
+/* Returns the variants that a sampler with these features has, a bit each. */
 uint32_t cls_variants_of(uint32_t features);
 
-/* For tests: samplers have no leaner variants than those that serve all of their
- * features, and compile the fewest programs. */
-extern int cls_widest_pretended;
+/* For tests. If it is 1, a sampler has one variant of each kernel, which supports all of its
+ * features, and so compiles the fewest programs. */
+extern int cls_test_fewest_programs;
 
-/* What a step with a slot needs; what the lowest bit of features stands for. */
+/* Returns the features that a step with this slot needs. */
 uint32_t cls_features_of_slot(const cls_slot *slot);
-const char *cls_feature_what(uint32_t features);
 
-/* A kernel that may be launched. */
-struct cls_ready {
-    cl_kernel kernel; /* NULL: it is not compiled for this sampler */
-    uint32_t group;
-    uint32_t variant; /* a bit */
+/* Describes the lowest of some features, for messages. */
+const char *cls_feature_description(uint32_t features);
+
+/* A kernel that is ready to be launched. */
+struct cls_compiled_kernel {
+    cl_kernel handle; /* NULL if it was not compiled for this sampler */
+    uint32_t group;   /* work-items in a group */
+    uint32_t variant; /* the variant's bit */
 };
 
 /* ---------------------------------------------------------- container.c */
 
 typedef struct cls_bytes {
-    const uint8_t *bytes; /* NULL: none */
+    const uint8_t *bytes; /* NULL if there are none */
     size_t size;
 } cls_bytes;
 
-/* What a program was compiled in, where programs of one context may differ. */
-typedef struct cls_grouping {
-    uint32_t group;     /* work-items of a group */
+/* How a program was compiled. Programs of one context may differ in all fields but the last. */
+typedef struct cls_build_config {
+    uint32_t group;     /* work-items in a group */
     uint32_t tier;      /* a cls_tier */
     uint32_t subgroups; /* a cls_subgroups */
-    uint32_t standard;  /* of OpenCL C: 120, or what the sub-groups' functions want */
-    uint32_t shortlist; /* entries of a list; the same in all programs of a context */
-} cls_grouping;
+    uint32_t standard;  /* version of OpenCL C: 120, or what sub-groups require */
+    uint32_t shortlist; /* entries of a list */
+} cls_build_config;
 
-/* Compiled programs with these, by type of logits (0: of none, too) and variant. */
+/* Compiled programs, by type of logits and variant. Programs that read no logits have type 0. */
 typedef struct cls_container {
     struct {
-        cls_grouping as;
+        cls_build_config config;
         cls_bytes bytes;
     } program[CLS_DTYPES][CLS_VARIANTS];
 } cls_container;
 
 #define CLS_CONTAINER_HEADER 84 /* bytes */
 
+/* Returns the bytes that a container takes. */
 size_t cls_container_size(const cls_container *container);
-void cls_container_write(const cls_container *container, const uint8_t key[CLS_DIGEST], void *out);
 
-/* How long what follows a header says that it is; 0 if it is none of this key. */
-int cls_container_length(const void *header, const uint8_t key[CLS_DIGEST], uint64_t *length);
+/* Writes a container with its cache key to `out`, which has cls_container_size() bytes. */
+void cls_container_write(const cls_container *container, const uint8_t key[CLS_DIGEST_SIZE],
+                         void *out);
 
-/* Programs, which point into `bytes`; 0 unless all of it is whole, of this
- * format and of this key. */
-int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIGEST],
+/* Reads the size of the payload, which follows the header. Returns 0 if the header is damaged or
+ * has another key. */
+int cls_container_payload_size(const void *header, const uint8_t key[CLS_DIGEST_SIZE],
+                               uint64_t *size);
+
+/* Reads a container, whose programs point into `bytes`. Returns 0 if the bytes are damaged or have
+ * another format or key. */
+int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIGEST_SIZE],
                        cls_container *out);
 
 /* ----------------------------------------------------------- lifetime.c */
 
-/* A program that is there, or is being made. */
+/* A program of a context. */
 typedef struct cls_program {
-    cl_program program; /* NULL: it is not there */
-    cls_grouping as;
+    cl_program program; /* NULL if it is not compiled */
+    cls_build_config config;
     uint32_t origin; /* a cls_origin */
-    int proved;
-    double seconds;
-    uint64_t local_mem, private_mem, max_group, preferred; /* of the kernel, as the driver tells */
+    int proved;      /* 1 if it computed on the device what the host computes */
+    double seconds;  /* that compiling and proving took */
+    uint64_t local_mem, private_mem, max_group,
+        preferred; /* of the kernel; reported by the driver */
 } cls_program;
 
-/* Whether a program does what it must before anybody gets it: compute what the host computes;
- * which also makes drivers that compile at the first launch do it now. `with`: the
- * variants that are there to be run with it. ran: if it failed, those of which a
- * failure may be the group's: what was launched, or what the device refused to
- * launch; 0 where it did not come so far. */
-typedef cls_status cls_prover(cls_context *context, int variant, int32_t dtype, uint32_t with,
-                              uint32_t *ran);
+/* Proves a program: runs it on the device and compares its results with the host's. No sampler uses
+ * a program before. Drivers that compile at the first launch do so here. `available` has the
+ * variants that may run with it, a bit each. Fails if the results differ or OpenCL fails; *launched
+ * then has the variants that may have caused it by the size of their groups: those that ran, or
+ * that the device refused to launch. It is 0 if nothing was launched. */
+typedef cls_status cls_prove_function(cls_context *context, int variant, int32_t dtype,
+                                      uint32_t available, uint32_t *launched);
 
 struct cls_context {
-    atomic_int references; /* the creator, its samplers, readbacks and heads */
+    atomic_int references; /* by the creator, samplers, readbacks and heads */
     cl_context cl;
     cl_device_id device;
     cls_shape shape;
-    cls_shape asked;             /* before the device was found to compute some of it wrong */
-    cls_prover *prove;           /* the self-test's, which lies above this layer */
-    cls_context_options options; /* the caller's; texts and bytes are copies, but for build_log */
-    int keyed;                   /* `key` is what compiled programs must have */
-    uint8_t key[CLS_DIGEST];
-    uint8_t *binary; /* options.binary's, which `ready` points into */
-    cls_container ready;
+    cls_shape requested_shape;   /* before tests of the device made it smaller */
+    cls_prove_function *prove;   /* cls_prove(), which lies above this folder */
+    cls_context_options options; /* cache_dir is a copy, build_log the caller's buffer */
+    int has_cache_key;           /* 1 if compiled programs can be identified by `cache_key` */
+    uint8_t cache_key[CLS_DIGEST_SIZE];
+    uint8_t *binary;               /* a copy of options.binary */
+    cls_container binary_programs; /* the programs in it */
 
-    cls_lock *lock; /* what is below; nothing that enqueues takes it */
-    cls_program program[CLS_DTYPES][CLS_VARIANTS]; /* programs of no type are of type 0 */
+    /* The lock protects what follows. No call that enqueues takes it. */
+    cls_lock *lock;
+    cls_program program[CLS_DTYPES][CLS_VARIANTS]; /* programs that read no logits have type 0 */
     char *build_log;
 };
 
-/* The types of logits that samplers are compiled for by default, bits. */
+/* Returns the types of logits that samplers are compiled for by default, a bit each. */
 uint32_t cls_context_dtypes(const cls_context *context);
 
-/* Checks bits of types and of features, whose owner is for messages. */
-cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t features);
+/* Fails if `dtypes` or `features` have unknown bits. `owner` is the object's name, for messages. */
+cls_status cls_features_check(const char *owner, uint32_t dtypes, uint32_t features);
 
 /* -------------------------------------------------------------- build.c */
 
-#define CLS_BUILD_OPTIONS 200
+#define CLS_BUILD_OPTIONS 200 /* bytes of compiler options, at most */
 
-/* Kernel source, or compiled bytes, to a built program in a grouping; appends the
- * compiler's log to the context's, and asks the driver what the kernel takes. */
+/* Builds out->program by out->config, from source or, if `binary` is not NULL, from compiled bytes.
+ * Appends the compiler's log to the context's and queries the kernel's limits. Fails if the driver
+ * refuses the source or the bytes. */
 cls_status cls_program_build(cls_context *context, int variant, int32_t dtype,
                              const cls_bytes *binary, cls_program *out);
+
+/* Releases the program; it is neither compiled nor proved afterwards. */
 void cls_program_release(cls_program *program);
-void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype,
+
+/* Writes the compiler's options for a program. `variant` may be NULL, for the options that all
+ * programs share. */
+void cls_program_options(const cls_shape *shape, const cls_build_config *config, int32_t dtype,
                          const cls_variant *variant, char options[CLS_BUILD_OPTIONS]);
 
 /* ------------------------------------------------------------ compile.c */
 
-/* Makes sure that programs (bits of variants, of types of logits) are there,
- * proved; in smaller groups than the context's if the device refuses these. */
+/* Compiles and proves those of the programs (bits of types of logits, of variants) that the context
+ * does not have yet. If the device refuses a program, it is compiled in smaller groups. Fails if no
+ * size works, or if the caller chose the size. */
 cls_status cls_compile(cls_context *context, uint32_t dtypes, uint32_t variants);
 
 /* ----------------------------------------------------------- binaries.c */
 
-/* What programs fit: the library and its kernels, a device and its driver, the
- * shape that is asked for. */
-cls_status cls_binaries_key(cl_device_id device, const cls_shape *asked, uint8_t key[CLS_DIGEST]);
+/* Computes the cache key of compiled programs: a hash of the library's version and kernels, the
+ * device and its driver, and the requested shape. Fails if the device cannot be queried. */
+cls_status cls_cache_key(cl_device_id device, const cls_shape *requested_shape,
+                         uint8_t key[CLS_DIGEST_SIZE]);
 
-/* A program's bytes, the caller's to free. */
-cls_status cls_binaries_get(const cls_context *context, const cls_program *program, cls_bytes *out);
+/* Gets a program's compiled bytes from the driver; the caller frees them. Fails if the driver has
+ * none. */
+cls_status cls_program_binary(const cls_context *context, const cls_program *program,
+                              cls_bytes *out);
 
-/* Whether a driver keeps what it compiles, and compiles once more when it is asked
- * for the bytes. */
-int cls_binaries_are_slow(cl_device_id device);
+/* Returns 1 if the driver compiles a program a second time when its bytes are queried. Such a
+ * driver has a cache of its own (PoCL). */
+int cls_binary_query_recompiles(cl_device_id device);
 
 /* -------------------------------------------------------------- cache.c */
 
-/* What a folder has for a program, not yet checked beyond its header; the caller's
- * to free. NULL: nothing. */
-void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+/* Reads the file of a program in a folder. Returns NULL if there is none or its header does not
+ * fit. The caller checks the rest and frees the bytes. */
+void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
                      const char *name, size_t *size);
-void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST], int32_t dtype,
+
+/* Writes the file of a program. If it fails, no file is left. */
+void cls_cache_write(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
                      const char *name, const void *bytes, size_t size);
 
 #endif

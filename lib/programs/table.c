@@ -26,7 +26,7 @@ enum {
     ALL = (int)CLS_FEATURES_ALL
 };
 
-/* Of each kernel the leanest variant first. `serves`: the features that steps may
+/* Of each kernel the leanest variant first. `supports`: the features that steps may
  * have beyond greedy and plain rows, of those that matter to the kernel. ROW 0
  * leaves out masks, biases, penalties and history effects; CHAIN 0 has no lists,
  * CHAIN 1 none but the usual truncations.
@@ -92,21 +92,21 @@ static const struct {
 
 const char *cls_kernel_name(enum cls_kernel kernel) { return kernels[kernel].name; }
 
-int cls_variant_serves(int variant, uint32_t features)
+int cls_variant_supports(int variant, uint32_t features)
 {
     const cls_variant *const v = &cls_variants[variant];
-    return (features & kernels[v->kernel].matters & ~v->serves) == 0;
+    return (features & kernels[v->kernel].matters & ~v->supports) == 0;
 }
 
-int cls_variant_leanest(enum cls_kernel kernel, uint32_t features)
+int cls_variant_find(enum cls_kernel kernel, uint32_t features)
 {
     int v = 0;
-    while (cls_variants[v].kernel != kernel || !cls_variant_serves(v, features))
+    while (cls_variants[v].kernel != kernel || !cls_variant_supports(v, features))
         v++;
     return v;
 }
 
-int cls_widest_pretended;
+int cls_test_fewest_programs;
 
 /* A sampler launches the leanest variant that serves a step. So of each kernel it
  * has the one that serves all of its features, that for the usual steps, and with
@@ -118,12 +118,12 @@ uint32_t cls_variants_of(uint32_t features)
     for (int k = 0; k < CLS_KERNELS; k++) {
         if (k == CLS_SELF_TEST || (kernels[k].wanted != 0 && (kernels[k].wanted & features) == 0))
             continue;
-        set |= UINT32_C(1) << cls_variant_leanest((enum cls_kernel)k, features);
-        if (cls_widest_pretended)
+        set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, features);
+        if (cls_test_fewest_programs)
             continue;
-        set |= UINT32_C(1) << cls_variant_leanest((enum cls_kernel)k, usual);
+        set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, usual);
         if (features & CLS_FEATURE_PLAIN)
-            set |= UINT32_C(1) << cls_variant_leanest((enum cls_kernel)k, 0);
+            set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, 0);
     }
     return set;
 }
@@ -188,7 +188,7 @@ const char *cls_feature_name(cls_feature feature)
                : "unknown";
 }
 
-const char *cls_feature_what(uint32_t bits)
+const char *cls_feature_description(uint32_t bits)
 {
     const uint32_t i = first_bit(bits);
     return i < sizeof features / sizeof features[0] ? features[i].what : "what is unknown";

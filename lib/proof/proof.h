@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The proof of a program: a small step of it on the device gives what the host computes. */
+/* Proves compiled programs: runs each one in a small step on the device and compares the results
+ * with those of the reference on the host. No sampler uses a program before it is proved. */
 #ifndef CLS_PROOF_H
 #define CLS_PROOF_H
 
 #include "reference/reference.h"
 #include "step/step.h"
 
-/* A cls_prover. */
-cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with,
-                     uint32_t *ran);
+/* Proves one program. It is a cls_prove_function, which programs.h describes. */
+cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t available,
+                     uint32_t *launched);
 
-/* For tests, whose OpenCL computes nothing: programs are run, and what they give is
- * not looked at. */
-extern int cls_proofs_only_run;
+/* For tests with an OpenCL that computes nothing. If it is 1, proofs launch programs but do not
+ * compare their results. */
+extern int cls_test_proofs_compare_nothing;
 
 #endif

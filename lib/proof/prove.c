@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* What a program must do before anybody gets it: compute what the host computes. */
+/* Proves a program: runs a small step with it on the device and compares the result with what the
+ * host computes. */
 #include "proof/proof.h"
 
 #include <stdlib.h>
 
-/* Proves that the device computes what the host computes. */
-static cls_status self_test(cls_context *context, const cls_program *p, cl_command_queue queue,
-                            int *launched)
+/* Proves the self-test: the device's arithmetic must equal the host's. */
+static cls_status prove_self_test(cls_context *context, const cls_program *p,
+                                  cl_command_queue queue, int *launched)
 {
     enum { WORDS = 1024 };
     uint32_t words[WORDS];
     const cl_uint n = WORDS;
-    const uint32_t ends = !context->shape.limited;
-    const size_t size = p->as.group;
+    const uint32_t infinities = !context->shape.limited;
+    const size_t size = p->config.group;
     cl_int code;
     cl_kernel kernel = clCreateKernel(p->program, cls_kernel_name(CLS_SELF_TEST), &code);
     cl_mem out = NULL;
@@ -34,37 +35,37 @@ static cls_status self_test(cls_context *context, const cls_program *p, cl_comma
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "the self-test did not run");
     for (uint32_t i = 0; i < n; i++)
-        if (words[i] != self_test_word(i, ends))
+        if (words[i] != self_test_word(i, infinities))
             return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
                             "the device's arithmetic differs from float32 rounded to nearest%s "
                             "(word %u: 0x%08x, not 0x%08x)",
-                            ends ? ", with infinities and NaN" : "", (unsigned)i,
-                            (unsigned)words[i], (unsigned)self_test_word(i, ends));
+                            infinities ? ", with infinities and NaN" : "", (unsigned)i,
+                            (unsigned)words[i], (unsigned)self_test_word(i, infinities));
     return CLS_OK;
 }
 
 /* ------------------------------------------------------------------- small steps */
 
-enum { VOCAB = 3100, PROMPT = 5 }; /* three mass tiles and a part of one */
+enum { VOCAB = 3100, PROMPT = 5 }; /* a row of three mass tiles and a part of one */
 
-/* A sampler with just the program to be proved and those that run with it, and a
- * row of logits. */
+/* A row of logits, and a sampler with only the program to be proved and those that run with it. */
 typedef struct trial {
     cls_context *context;
     cls_sampler *sampler;
     cl_command_queue queue;
     int32_t dtype;
-    cl_mem logits, out; /* out: [2][VOCAB] words for what is asked */
+    cl_mem logits, out; /* out: [2][VOCAB] words for outputs */
     float row[VOCAB];
     uint16_t halves[VOCAB];
     cls_params params;
     cls_host_row host;
-    uint32_t kept; /* tokens of the last step, as the host has them */
+    uint32_t kept; /* number of tokens that the host's last step kept */
 } trial;
 
 static const int32_t prompt[PROMPT] = {1, 7, 40, 1500, 3000};
 
-/* Eighths from -8 to 8, which all types have exactly, in no order; and one above. */
+/* Makes a row of logits that all types represent exactly: multiples of 1/8 from -8 to 8 in no
+ * order, and a single 9. */
 static void make_row(trial *t)
 {
     for (uint32_t i = 0; i < VOCAB; i++) {
@@ -84,7 +85,7 @@ static void make_row(trial *t)
 }
 
 static cls_status open_trial(trial *t, cls_context *context, int variant, int32_t dtype,
-                             uint32_t with)
+                             uint32_t available)
 {
     cls_sampler_options o;
     cl_int code = CL_SUCCESS;
@@ -101,18 +102,19 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
         code = clEnqueueWriteBuffer(t->queue, t->logits, CL_TRUE, i * VOCAB * cls_dtype_size(dtype),
                                     VOCAB * cls_dtype_size(dtype), data, 0, NULL, NULL);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, code, "no buffers for a program's proof");
+        return cls_fail(CLS_OPENCL_ERROR, code,
+                        "cannot write the buffers for the proof of a program");
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
     o.max_rows = 2;
     o.history = 64;
     o.rollback = 8;
     o.dtypes = 1u << dtype;
-    cls_status status = cls_sampler_open(context, &o, &t->sampler);
+    cls_status status = cls_sampler_create_empty(context, &o, &t->sampler);
     if (status == CLS_OK)
-        status = cls_sampler_attach(t->sampler, dtype, with);
+        status = cls_sampler_add_kernels(t->sampler, dtype, available);
     if (status == CLS_OK)
-        t->sampler->forced = UINT32_C(1) << variant;
+        t->sampler->override_variants = UINT32_C(1) << variant;
     cls_params_default(&t->params, sizeof t->params);
     t->params.temperature = 0.8f;
     t->params.seed = 20;
@@ -128,29 +130,31 @@ static void close_trial(trial *t)
         clReleaseMemObject(t->out);
 }
 
-int cls_proofs_only_run;
+int cls_test_proofs_compare_nothing;
 
-static cls_status differs(int variant, const char *what, int32_t is, int32_t should)
+/* Records that a result differs from the host's. */
+static cls_status fail_differs(int variant, const char *what, int32_t device, int32_t host)
 {
-    if (cls_proofs_only_run)
+    if (cls_test_proofs_compare_nothing)
         return CLS_OK;
     return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
                     "the program %s gives another %s than the host: %d, not %d",
-                    cls_variants[variant].name, what, (int)is, (int)should);
+                    cls_variants[variant].name, what, (int)device, (int)host);
 }
 
 static cls_status read_words(const trial *t, void *words, size_t n)
 {
     const cl_int code = clEnqueueReadBuffer(t->queue, t->out, CL_TRUE, 0, n * sizeof(uint32_t),
                                             words, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code, "a program's proof did not run");
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "the proof of a program did not run");
 }
 
-/* Two tokens of a request against the host's, and the mass that each was drawn from. */
-static cls_status prove_steps(trial *t, int variant, const cls_step *wish, int *launched)
+/* Compares two tokens of a request, and the mass that each was drawn from, with the host's. */
+static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, int *launched)
 {
-    cls_step step = *wish;
+    cls_step step = *outputs;
     int32_t output = 0;
     cls_status status = cls_slot_begin(t->sampler, 0, &t->params, prompt, PROMPT, NULL, 0);
     step.rows = 1;
@@ -183,28 +187,29 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *wish, int *
         if (status == CLS_OK)
             status = cls_sampler_trace(t->sampler, t->queue, &row, 1);
         if (status == CLS_OK && token != result.token)
-            status = differs(variant, "token", token, result.token);
+            status = fail_differs(variant, "token", token, result.token);
         if (status == CLS_OK && !(t->params.temperature < 1e-5f) && row.mass != expected.mass)
-            status = differs(variant, "mass", (int32_t)(uint32_t)row.mass,
-                             (int32_t)(uint32_t)expected.mass);
+            status = fail_differs(variant, "mass", (int32_t)(uint32_t)row.mass,
+                                  (int32_t)(uint32_t)expected.mass);
         output = token;
         t->kept = result.kept;
     }
     return status;
 }
 
-static int has(const trial *t, int variant)
+static int has_kernel(const trial *t, int variant)
 {
-    return t->sampler->ready[t->dtype][variant].kernel != NULL;
+    return t->sampler->kernels[t->dtype][variant].handle != NULL;
 }
 
-/* What a row's kernels are to meet: all that this variant and those with it serve. */
-static void ask_for(trial *t, int variant)
+/* Sets parameters that use all that this variant and the others of the sampler support. */
+static void set_params(trial *t, int variant)
 {
     cls_params *const p = &t->params;
     const cls_variant *const v = &cls_variants[variant];
     const int searched = v->kernel == CLS_PASS || v->kernel == CLS_SEARCH;
-    const int lists = has(t, CLS_TOKEN_1) || has(t, CLS_TOKEN_2) || has(t, CLS_TOKEN_3);
+    const int lists =
+        has_kernel(t, CLS_TOKEN_1) || has_kernel(t, CLS_TOKEN_2) || has_kernel(t, CLS_TOKEN_3);
     if (lists && v->kernel != CLS_SLOTS && variant != CLS_SURVEY_0 && variant != CLS_TOKEN_0) {
         p->top_p = 0.9f;
         p->min_p = 0.02f;
@@ -212,8 +217,8 @@ static void ask_for(trial *t, int variant)
                    : t->context->shape.shortlist < 50 ? (int32_t)t->context->shape.shortlist
                                                       : 50;
     }
-    if (cls_variant_serves(variant, CLS_FEATURE_PENALTIES) && v->kernel != CLS_SLOTS &&
-        has(t, CLS_SURVEY_1)) {
+    if (cls_variant_supports(variant, CLS_FEATURE_PENALTIES) && v->kernel != CLS_SLOTS &&
+        has_kernel(t, CLS_SURVEY_1)) {
         p->repetition_penalty = 1.25f;
         p->presence_penalty = 0.5f;
     }
@@ -233,7 +238,7 @@ static cls_status prove_report(trial *t, int variant, int *launched)
 {
     cls_step step;
     int32_t words[2 * VOCAB];
-    ask_for(t, variant);
+    set_params(t, variant);
     cls_step_default(&step, sizeof step);
     if (cls_variants[variant].kernel == CLS_REPORT) {
         step.kept.buffer = t->out;
@@ -256,7 +261,7 @@ static cls_status prove_report(trial *t, int variant, int *launched)
     kept = cls_variants[variant].kernel == CLS_REPORT ? kept : above_0;
     return kept == (int32_t)t->kept
                ? CLS_OK
-               : differs(variant, "number of kept tokens", kept, (int32_t)t->kept);
+               : fail_differs(variant, "number of kept tokens", kept, (int32_t)t->kept);
 }
 
 static cls_status prove_accept(trial *t, int variant, int *launched)
@@ -272,11 +277,12 @@ static cls_status prove_accept(trial *t, int variant, int *launched)
         code = clEnqueueReadBuffer(t->queue, t->sampler->slot_buffer, CL_TRUE, 0, sizeof slot,
                                    &slot, 0, NULL, NULL);
     if (status != CLS_OK || code != CL_SUCCESS)
-        return status != CLS_OK ? status
-                                : cls_fail(CLS_OPENCL_ERROR, code, "a program's proof did not run");
+        return status != CLS_OK
+                   ? status
+                   : cls_fail(CLS_OPENCL_ERROR, code, "the proof of a program did not run");
     return slot.position == 1 && slot.outputs == 1
                ? CLS_OK
-               : differs(variant, "position", (int32_t)slot.position, 1);
+               : fail_differs(variant, "position", (int32_t)slot.position, 1);
 }
 
 static cls_status prove_draw(trial *t, int variant, int *launched)
@@ -293,7 +299,8 @@ static cls_status prove_draw(trial *t, int variant, int *launched)
         code = clEnqueueWriteBuffer(t->queue, t->logits, CL_TRUE, 0, N * sizeof(float), t->row, 0,
                                     NULL, NULL);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, code, "no buffers for a program's proof");
+        return cls_fail(CLS_OPENCL_ERROR, code,
+                        "cannot write the buffers for the proof of a program");
     cls_host_candidates_default(&host, sizeof host);
     host.ids = ids;
     host.logits = t->row;
@@ -315,7 +322,7 @@ static cls_status prove_draw(trial *t, int variant, int *launched)
     if (status == CLS_OK)
         status = read_words(t, &token, 1);
     return status != CLS_OK || token == expected ? status
-                                                 : differs(variant, "token", token, expected);
+                                                 : fail_differs(variant, "token", token, expected);
 }
 
 static cls_status prove_verify(trial *t, int variant, int *launched)
@@ -323,8 +330,8 @@ static cls_status prove_verify(trial *t, int variant, int *launched)
     static const int32_t cu[2] = {0, 2}, id = 1234;
     cls_verify_call call;
     int32_t words[3] = {-2, -2, -2};
-    /* Without a distribution of its own the draft is accepted by its probability
-     * against 1: either that, or another token is drawn in its place. */
+    /* A draft without a distribution counts as drawn with probability 1. It is accepted with its
+     * target probability; otherwise another token is drawn in its place. */
     cls_status status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
     cls_verify_call_default(&call, sizeof call);
     call.requests = 1;
@@ -346,16 +353,16 @@ static cls_status prove_verify(trial *t, int variant, int *launched)
     const int right = words[2] == 1 ? words[0] == id && words[1] >= 0 && words[1] < VOCAB
                                     : words[2] == 0 && words[0] >= 0 && words[0] < VOCAB &&
                                           words[0] != id && words[1] == -1;
-    return right ? CLS_OK : differs(variant, "number of accepted drafts", words[2], 1);
+    return right ? CLS_OK : fail_differs(variant, "number of accepted drafts", words[2], 1);
 }
 
-/* ------------------------------------------------------------------------- all */
+/* ----------------------------------------------------------------- one program */
 
-static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype, uint32_t with,
-                      int *launched)
+static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype,
+                      uint32_t available, int *launched)
 {
     cls_step step;
-    cls_status status = open_trial(t, context, variant, dtype, with);
+    cls_status status = open_trial(t, context, variant, dtype, available);
     if (status != CLS_OK)
         return status;
     switch (cls_variants[variant].kernel) {
@@ -371,35 +378,37 @@ static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype
         return prove_verify(t, variant, launched);
     default:
         cls_step_default(&step, sizeof step);
-        ask_for(t, variant);
+        set_params(t, variant);
         return prove_steps(t, variant, &step, launched);
     }
 }
 
-cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with, uint32_t *ran)
+cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t available,
+                     uint32_t *launched_variants)
 {
     cl_int code;
     int launched = 0;
-    *ran = 0;
+    *launched_variants = 0;
     const cl_command_queue queue = clCreateCommandQueue(context->cl, context->device, 0, &code);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, code, "cannot create a queue to prove programs on");
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot create a queue for the proof of a program");
     cls_status status;
     if (cls_variants[variant].kernel == CLS_SELF_TEST) {
-        status = self_test(context, &context->program[0][variant], queue, &launched);
-        *ran = launched ? UINT32_C(1) << variant : 0;
+        status = prove_self_test(context, &context->program[0][variant], queue, &launched);
+        *launched_variants = launched ? UINT32_C(1) << variant : 0;
     } else {
         trial *const t = calloc(1, sizeof *t);
         if (t == NULL) {
-            status =
-                cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a program's proof");
+            status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                              "out of host memory for the proof of a program");
         } else {
             t->queue = queue;
-            status = run(t, context, variant, dtype, with, &launched);
+            status = run(t, context, variant, dtype, available, &launched);
             clFinish(queue);
             if (launched)
-                *ran = t->sampler->refused != 0 ? t->sampler->refused
-                                                : t->sampler->ran | UINT32_C(1) << variant;
+                *launched_variants = t->sampler->refused_variants != 0
+                                         ? t->sampler->refused_variants
+                                         : t->sampler->launched_variants | UINT32_C(1) << variant;
             close_trial(t);
             free(t);
         }

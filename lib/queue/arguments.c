@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Arguments of a kernel. */
+/* Sets the arguments of a kernel one after another and keeps the first error. */
 #include "queue/queue.h"
 
 static void set(cls_arguments *a, size_t size, const void *value)
 {
-    const cl_int code = clSetKernelArg(a->to.kernel, a->next++, size, value);
+    const cl_int code = clSetKernelArg(a->kernel.handle, a->next++, size, value);
     if (a->code == CL_SUCCESS)
         a->code = code;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A caller's queues and events, and the events of uploads. */
+/* Checks the caller's queue and events, and waits for uploads. */
 #include "queue/queue.h"
 
-cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *ordered)
+cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *in_order)
 {
     cl_context context = NULL;
     cl_device_id device = NULL;
@@ -17,12 +17,12 @@ cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *or
             clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
     if (code != CL_SUCCESS)
         return code == CL_INVALID_COMMAND_QUEUE
-                   ? cls_fail(CLS_BAD_ARGUMENT, code, "queue is no command queue")
+                   ? cls_fail(CLS_BAD_ARGUMENT, code, "queue is not a command queue")
                    : cls_fail(CLS_OPENCL_ERROR, code, "cannot query queue");
     if (context != c->cl || device != c->device)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "queue belongs to another OpenCL context or device than the cls_context");
-    *ordered = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    *in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     return CLS_OK;
 }
 
@@ -37,7 +37,7 @@ static cls_status check_event(const cls_context *c, cl_uint i, cl_event event)
         code = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
     if (code != CL_SUCCESS)
         return code == CL_INVALID_EVENT
-                   ? cls_fail(CLS_BAD_ARGUMENT, code, "wait[%u] is no event", (unsigned)i)
+                   ? cls_fail(CLS_BAD_ARGUMENT, code, "wait[%u] is not an event", (unsigned)i)
                    : cls_fail(CLS_OPENCL_ERROR, code, "cannot query wait[%u]", (unsigned)i);
     if (context != c->cl)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -59,7 +59,7 @@ cls_status cls_wait_check(const cls_context *c, cl_uint n_wait, const cl_event *
     return status;
 }
 
-cl_int cls_upload_state(cl_event *done)
+cl_int cls_upload_poll(cl_event *done)
 {
     cl_int state = CL_COMPLETE;
     if (*done == NULL)
@@ -73,7 +73,7 @@ cl_int cls_upload_state(cl_event *done)
     return CL_COMPLETE;
 }
 
-cl_int cls_upload_until(cl_event *done, cl_event end)
+cl_int cls_upload_extend(cl_event *done, cl_event end)
 {
     if (*done == NULL)
         return CL_SUCCESS;
@@ -85,11 +85,11 @@ cl_int cls_upload_until(cl_event *done, cl_event end)
     return code;
 }
 
-int cls_upload_end(cl_event *done)
+int cls_upload_wait(cl_event *done)
 {
-    for (int i = 0; i < 2 && *done != NULL; i++) { /* again, if only the waiting failed */
+    for (int i = 0; i < 2 && *done != NULL; i++) { /* twice, since waiting may fail */
         clWaitForEvents(1, done);
-        cls_upload_state(done);
+        cls_upload_poll(done);
     }
     if (*done == NULL)
         return 1;

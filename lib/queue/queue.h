@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A caller's queues, events and buffers. lib/private.h has the rest of what events.c and buffers.c
- * offer. */
+/* The caller's queues, events and buffers, kernel arguments, and readbacks. The checks of queues,
+ * events and buffers, and the functions for the events of uploads, are declared in lib/private.h,
+ * since libclsample-head uses them, too. */
 #ifndef CLS_QUEUE_H
 #define CLS_QUEUE_H
 
@@ -8,14 +9,15 @@
 
 /* ------------------------------------------------------------- events.c */
 
-#define CLS_STAGING 16 /* uploads in flight */
+/* Uploads of one sampler that may be in flight at once. */
+#define CLS_STAGING_COUNT 16
 
 /* ---------------------------------------------------------- arguments.c */
 
-/* Arguments of a kernel, set one after another; remembers the first failure. */
+/* A kernel whose arguments are set one after another. The first error is kept in `code`. */
 typedef struct cls_arguments {
-    struct cls_ready to;
-    cl_uint next;
+    struct cls_compiled_kernel kernel;
+    cl_uint next; /* index of the next argument */
     cl_int code;
 } cls_arguments;
 void cls_set_mem(cls_arguments *a, cl_mem x);

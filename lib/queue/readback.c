@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* Small results on their way to the host: a ring of page-locked memory, an
- * event an entry. */
+/* Reads small results back to the host: a ring of entries in page-locked memory, each with the
+ * event of its latest read. */
 #include "queue/queue.h"
 
 #include <stdlib.h>
 
 typedef struct entry {
-    cl_event done; /* NULL: nothing was read into it yet */
+    cl_event done; /* NULL before the first read */
     cl_command_queue queue;
 } entry;
 
 struct cls_readback {
     cls_context *context;
-    size_t size, stride; /* of an entry; with its padding */
+    size_t size, stride; /* bytes of an entry without and with padding */
     uint32_t depth;
-    uint64_t next; /* the next ticket */
+    uint64_t next; /* the ticket of the next read */
     cl_mem pinned;
-    cl_command_queue queue; /* that `data` was mapped by */
+    cl_command_queue queue; /* the queue that mapped `data` */
     unsigned char *data;
     entry *entries;
 };
 
-static void forget(entry *e)
+static void release_entry(entry *e)
 {
     if (e->done != NULL)
         clReleaseEvent(e->done);
@@ -33,34 +33,29 @@ static void forget(entry *e)
 
 void cls_readback_destroy(cls_readback *r)
 {
-    int over = 1; /* no read can come any more */
+    int ended = 1; /* no read can write to `data` any more */
     if (r == NULL)
         return;
     for (uint32_t i = 0; r->entries != NULL && i < r->depth; i++) {
         if (r->entries[i].queue != NULL)
             clFlush(r->entries[i].queue);
-        over &= cls_upload_end(&r->entries[i].done);
-        forget(&r->entries[i]);
+        ended &= cls_upload_wait(&r->entries[i].done);
+        release_entry(&r->entries[i]);
     }
-    if (r->data != NULL && over &&
+    if (r->data != NULL && ended &&
         clEnqueueUnmapMemObject(r->queue, r->pinned, r->data, 0, NULL, NULL) == CL_SUCCESS)
         clFinish(r->queue);
     if (r->queue != NULL)
         clReleaseCommandQueue(r->queue);
-    if (r->pinned != NULL && over)
+    if (r->pinned != NULL && ended)
         clReleaseMemObject(r->pinned);
     cls_context_destroy(r->context);
     free(r->entries);
     free(r);
 }
 
-cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth,
-                               cls_readback **out)
+static cls_status check_size(const cls_context *context, size_t size, uint32_t depth)
 {
-    cl_int code = CL_SUCCESS;
-    if (out == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
-    *out = NULL;
     if (context == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
     if (size < 1 || size > (size_t)1 << 30)
@@ -69,9 +64,39 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "depth is %u; it must be 1 to 1024",
                         (unsigned)depth);
     if (size > SIZE_MAX / depth - 63)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "size is %zu and depth %u: together more than this machine's %zu bytes",
-                        size, (unsigned)depth, SIZE_MAX);
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "size is %zu and depth %u; together they exceed this machine's limit of %zu bytes",
+            size, (unsigned)depth, SIZE_MAX);
+    return CLS_OK;
+}
+
+/* Allocates and maps the ring. */
+static cls_status map_ring(cls_readback *r)
+{
+    const cls_context *const c = r->context;
+    const size_t size = r->stride * r->depth;
+    cl_int code;
+    r->pinned = clCreateBuffer(c->cl, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, size, NULL, &code);
+    if (code == CL_SUCCESS)
+        r->queue = clCreateCommandQueue(c->cl, c->device, 0, &code);
+    if (code == CL_SUCCESS)
+        r->data = clEnqueueMapBuffer(r->queue, r->pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                     size, 0, NULL, NULL, &code);
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code,
+                                         "cannot allocate %zu bytes of page-locked memory", size);
+}
+
+cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth,
+                               cls_readback **out)
+{
+    if (out == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
+    *out = NULL;
+    cls_status status = check_size(context, size, depth);
+    if (status != CLS_OK)
+        return status;
     cls_readback *const r = calloc(1, sizeof *r);
     if (r == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a readback");
@@ -85,25 +110,18 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
         cls_readback_destroy(r);
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a readback");
     }
-    r->pinned = clCreateBuffer(context->cl, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
-                               r->stride * depth, NULL, &code);
-    if (code == CL_SUCCESS)
-        r->queue = clCreateCommandQueue(context->cl, context->device, 0, &code);
-    if (code == CL_SUCCESS)
-        r->data = clEnqueueMapBuffer(r->queue, r->pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
-                                     r->stride * depth, 0, NULL, NULL, &code);
-    if (code != CL_SUCCESS) {
-        cls_fail(CLS_OPENCL_ERROR, code, "cannot have %zu bytes of page-locked memory",
-                 r->stride * depth);
+    status = map_ring(r);
+    if (status != CLS_OK) {
         cls_readback_destroy(r);
-        return CLS_OPENCL_ERROR;
+        return status;
     }
     *out = r;
     return CLS_OK;
 }
 
-/* *state: CL_COMPLETE, more while it is under way, less if it failed. */
-static cl_int ask(const entry *e, cl_int *state)
+/* Sets *state to CL_COMPLETE if the read has ended, above while it is in flight, below if it
+ * failed. Returns the error if OpenCL cannot say. */
+static cl_int query_state(const entry *e, cl_int *state)
 {
     *state = CL_COMPLETE;
     return e->done != NULL ? clGetEventInfo(e->done, CL_EVENT_COMMAND_EXECUTION_STATUS,
@@ -111,10 +129,10 @@ static cl_int ask(const entry *e, cl_int *state)
                            : CL_SUCCESS;
 }
 
-cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls_buffer *from,
-                              size_t size, cl_uint n_wait, const cl_event *wait, uint64_t *ticket)
+static cls_status check_start(const cls_readback *r, cl_command_queue queue, const cls_buffer *from,
+                              size_t size, cl_uint n_wait, const cl_event *wait,
+                              const uint64_t *ticket)
 {
-    cl_event done = NULL;
     if (r == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "readback is NULL");
     if (from == NULL || from->buffer == NULL)
@@ -122,27 +140,35 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     if (ticket == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "ticket is NULL");
     if (size < 1 || size > r->size)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is %zu; an entry has %zu bytes", size,
-                        r->size);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "size is %zu; it must be 1 to the entry's %zu bytes", size, r->size);
     if (from->offset != (size_t)from->offset)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "from->offset is %llu; this machine has %zu bytes at most",
+                        "from->offset is %llu; it exceeds this machine's limit of %zu bytes",
                         (unsigned long long)from->offset, SIZE_MAX);
-    int ordered;
+    int in_order;
     cls_status status = cls_wait_check(r->context, n_wait, wait);
     if (status == CLS_OK)
-        status = cls_queue_check(r->context, queue, &ordered);
+        status = cls_queue_check(r->context, queue, &in_order);
     if (status == CLS_OK)
-        status = cls_buffer_check(r->context, "from", from, size, 1, CLS_COPIES, NULL);
+        status = cls_buffer_check(r->context, "from", from, size, 1, CLS_HOST_READS, NULL);
+    return status;
+}
+
+cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls_buffer *from,
+                              size_t size, cl_uint n_wait, const cl_event *wait, uint64_t *ticket)
+{
+    cl_event done = NULL;
+    const cls_status status = check_start(r, queue, from, size, n_wait, wait, ticket);
     if (status != CLS_OK)
         return status;
     entry *const e = &r->entries[r->next % r->depth];
-    cl_int state, code = ask(e, &state);
+    cl_int state, code = query_state(e, &state);
     if (code != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, code, "cannot ask whether an earlier read is over");
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot query whether an earlier read has ended");
     if (state > CL_COMPLETE)
         return cls_fail(CLS_BUSY, CL_SUCCESS,
-                        "all %u reads of the ring are under way: flush the queue and wait for one",
+                        "all %u reads of the ring are in flight: flush the queue and wait for one",
                         (unsigned)r->depth);
     code = clRetainCommandQueue(queue);
     if (code != CL_SUCCESS)
@@ -154,7 +180,7 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
         clReleaseCommandQueue(queue);
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue the read");
     }
-    forget(e);
+    release_entry(e);
     e->done = done;
     e->queue = queue;
     *ticket = r->next++;
@@ -173,22 +199,22 @@ cls_status cls_readback_get(cls_readback *r, uint64_t ticket, int block, const v
                         (unsigned long long)ticket, (unsigned long long)r->next);
     if (r->next - ticket > r->depth)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "ticket %llu is overwritten: the ring keeps %u", (unsigned long long)ticket,
-                        (unsigned)r->depth);
+                        "ticket %llu was overwritten: the ring keeps the last %u reads",
+                        (unsigned long long)ticket, (unsigned)r->depth);
     entry *const e = &r->entries[ticket % r->depth];
-    cl_int state, code = ask(e, &state);
+    cl_int state, code = query_state(e, &state);
     if (code == CL_SUCCESS && state > CL_COMPLETE && block) {
         clFlush(e->queue);
         code = clWaitForEvents(1, &e->done);
         if (code == CL_SUCCESS)
             state = CL_COMPLETE;
-        else if (ask(e, &state) == CL_SUCCESS && state <= CL_COMPLETE)
-            code = CL_SUCCESS; /* it is over, whatever the waiting says */
+        else if (query_state(e, &state) == CL_SUCCESS && state <= CL_COMPLETE)
+            code = CL_SUCCESS; /* the read has ended although waiting failed */
     }
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot wait for the read");
     if (state > CL_COMPLETE)
-        return cls_fail(CLS_BUSY, CL_SUCCESS, "the read is under way");
+        return cls_fail(CLS_BUSY, CL_SUCCESS, "the read is in flight");
     if (state < CL_COMPLETE)
         return cls_fail(CLS_OPENCL_ERROR, state, "the read failed");
     *data = r->data + ticket % r->depth * r->stride;

@@ -128,7 +128,7 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
     cls_host_drafts_default(&v.drafts, sizeof v.drafts);
     cls_status status = CLS_STRUCT_READ(&v.drafts, drafts, "drafts");
     if (status == CLS_OK)
-        status = CLS_STRUCT_OUT(&v.result, callers, "result");
+        status = CLS_STRUCT_READ_OUTPUT(&v.result, callers, "result");
     if (status == CLS_OK)
         status = check_drafts(&v.drafts);
     if (status != CLS_OK)

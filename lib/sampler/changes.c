@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Slot calls on their way to the device: the room that they take, which join each other, and
- * which wait for which. */
+/* Records slot calls as changes until the next step uploads them. A change belongs to a round;
+ * those of one round run at the same time. Calls on one slot follow each other in later rounds, and
+ * are joined where the result is the same. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
 
-/* Tokens of a call that one launch takes: a work-item's loops stay below the
- * 65,535 trips that llvmpipe allows it. */
-#define CHUNK 8192u
+/* The most tokens of a change. With them a work-item's loops stay below the 65,535 trips that
+ * llvmpipe allows. */
+#define MAX_TOKENS 8192u
 
-/* ----------------------------------------------------------------------- room */
+/* --------------------------------------------------------------------- memory */
 
-static cls_status grow_host(cls_block *block, size_t more, const char *what)
+static cls_status grow_host(cls_host_buffer *block, size_t more, const char *what)
 {
     const size_t need = more <= SIZE_MAX - block->used ? block->used + more : SIZE_MAX;
     if (need <= block->size)
@@ -26,43 +27,44 @@ static cls_status grow_host(cls_block *block, size_t more, const char *what)
     return CLS_OK;
 }
 
-uint32_t cls_words_end(const cls_sampler *s)
+uint32_t cls_pending_words_count(const cls_sampler *s)
 {
     return (uint32_t)(s->pending_words.used / sizeof(uint32_t));
 }
 
-/* Behind the changes lie two numbers for each, and one more: their order by round, and
- * where rounds end. */
+/* After the changes there is memory for two numbers per change and one more. cls_changes_sort()
+ * writes the order of changes and the ends of rounds there. */
 cls_status cls_changes_reserve(cls_sampler *s, size_t tokens, size_t others)
 {
-    const size_t changes = 1 + tokens / CHUNK, words = tokens + others;
+    const size_t changes = 1 + tokens / MAX_TOKENS, words = tokens + others;
     const size_t all = s->pending_changes.used / sizeof(cls_change) + changes;
     const size_t size = changes * sizeof(cls_change) + (2 * all + 1) * sizeof(uint32_t);
     if (all > UINT32_MAX / 8 / (sizeof(cls_change) / sizeof(uint32_t) + 2) ||
-        words > UINT32_MAX / 8 - cls_words_end(s))
+        words > UINT32_MAX / 8 - cls_pending_words_count(s))
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                        "too many slot calls without a step: %zu, of %zu words", all,
-                        cls_words_end(s) + words);
+                        "there are too many slot calls without a step: %zu changes, with %zu words",
+                        all, cls_pending_words_count(s) + words);
     cls_status status = grow_host(&s->pending_changes, size, "slot calls");
     if (status == CLS_OK)
         status = grow_host(&s->pending_words, words * sizeof(uint32_t), "slot calls");
     if (status == CLS_OK)
-        status = cls_device_grow(s, &s->changes, s->pending_changes.used + size, "slot calls");
+        status =
+            cls_device_buffer_grow(s, &s->changes, s->pending_changes.used + size, "slot calls");
     if (status == CLS_OK)
-        status = cls_device_grow(s, &s->words, s->pending_words.used + words * sizeof(uint32_t),
-                                 "slot calls");
+        status = cls_device_buffer_grow(
+            s, &s->words, s->pending_words.used + words * sizeof(uint32_t), "slot calls");
     return status;
 }
 
-/* ---------------------------------------------------------------------- noting */
+/* --------------------------------------------------------------------- changes */
 
-/* A slot's request, with the numbers that belong to the pending changes. */
-static cls_request *noted(cls_sampler *s, uint32_t slot)
+/* Returns a slot's request, with its pending changes reset if they are of an earlier batch. */
+static cls_request *current_request(cls_sampler *s, uint32_t slot)
 {
     cls_request *const r = &s->request[slot];
-    if (r->flush != s->flush) {
-        r->flush = s->flush;
-        r->round = r->read = 0;
+    if (r->batch != s->batch) {
+        r->batch = s->batch;
+        r->change_round = r->copy_round = 0;
     }
     return r;
 }
@@ -72,85 +74,85 @@ static cls_change *change_at(const cls_sampler *s, uint32_t i)
     return (cls_change *)s->pending_changes.data + i;
 }
 
-/* The latest change on a slot, which may still become another: no copy has read it. */
-static cls_change *latest(cls_sampler *s, uint32_t slot)
+/* Returns a slot's latest pending change, or NULL if there is none or if a copy has read it. */
+static cls_change *open_change(cls_sampler *s, uint32_t slot)
 {
-    const cls_request *const r = noted(s, slot);
-    return r->round > r->read ? change_at(s, r->latest) : NULL;
+    const cls_request *const r = current_request(s, slot);
+    return r->change_round > r->copy_round ? change_at(s, r->latest_change) : NULL;
 }
 
-/* What the leaner of the kernels leaves out. */
-static int changes_state(uint32_t kind)
+/* Returns 1 if a change needs the larger variant of the kernel. */
+static int needs_state(uint32_t kind)
 {
     return kind != CLS_CHANGE_BEGIN && kind != CLS_CHANGE_APPEND && kind != CLS_CHANGE_RESET;
 }
 
-/* Makes the latest change of a slot what is asked. */
-static cls_change *make_latest(cls_sampler *s, uint32_t kind, uint32_t slot, uint32_t round)
+/* Overwrites the latest change of a slot. */
+static cls_change *set_latest(cls_sampler *s, uint32_t kind, uint32_t slot, uint32_t round)
 {
     cls_request *const r = &s->request[slot];
-    cls_change *const c = change_at(s, r->latest);
+    cls_change *const c = change_at(s, r->latest_change);
     memset(c, 0, sizeof *c);
     c->kind = kind;
     c->slot = c->from = slot;
-    c->round = r->round = round;
-    r->room = 0;
-    r->traceless = 0;
-    s->pending_state |= changes_state(kind);
+    c->round = r->change_round = round;
+    r->spare_words = 0;
+    r->replaceable = 0;
+    s->pending_needs_state |= needs_state(kind);
     if (round > s->rounds)
         s->rounds = round;
     return c;
 }
 
-/* Notes a change that follows those of a round, and all that was noted for its slot. */
-static cls_change *note_after(cls_sampler *s, uint32_t kind, uint32_t slot, uint32_t round)
+/* Adds a change in a round after `round` and after all pending changes of its slot. */
+static cls_change *add_after(cls_sampler *s, uint32_t kind, uint32_t slot, uint32_t round)
 {
-    cls_request *const r = noted(s, slot);
-    round = round > r->round ? round : r->round;
-    round = round > r->read ? round : r->read;
-    r->latest = (uint32_t)(s->pending_changes.used / sizeof(cls_change));
+    cls_request *const r = current_request(s, slot);
+    round = round > r->change_round ? round : r->change_round;
+    round = round > r->copy_round ? round : r->copy_round;
+    r->latest_change = (uint32_t)(s->pending_changes.used / sizeof(cls_change));
     s->pending_changes.used += sizeof(cls_change);
-    return make_latest(s, kind, slot, round + 1);
+    return set_latest(s, kind, slot, round + 1);
 }
 
-cls_change *cls_change_note(cls_sampler *s, uint32_t kind, uint32_t slot)
+cls_change *cls_change_add(cls_sampler *s, uint32_t kind, uint32_t slot)
 {
-    return note_after(s, kind, slot, 0);
+    return add_after(s, kind, slot, 0);
 }
 
-cls_change *cls_change_note_over(cls_sampler *s, uint32_t kind, uint32_t slot)
+cls_change *cls_change_replace(cls_sampler *s, uint32_t kind, uint32_t slot)
 {
-    const cls_change *const c = latest(s, slot);
-    return c != NULL ? make_latest(s, kind, slot, c->round) : cls_change_note(s, kind, slot);
+    const cls_change *const c = open_change(s, slot);
+    return c != NULL ? set_latest(s, kind, slot, c->round) : cls_change_add(s, kind, slot);
 }
 
-/* Copies of one slot run side by side; what changes it later comes after them. */
-void cls_change_note_copy(cls_sampler *s, uint32_t to, uint32_t from)
+void cls_change_add_copy(cls_sampler *s, uint32_t to, uint32_t from)
 {
-    cls_request *const r = noted(s, from);
-    cls_change *const c = note_after(s, CLS_CHANGE_COPY, to, r->round);
+    cls_request *const r = current_request(s, from);
+    cls_change *const c = add_after(s, CLS_CHANGE_COPY, to, r->change_round);
     c->from = from;
-    if (c->round > r->read)
-        r->read = c->round;
+    if (c->round > r->copy_round)
+        r->copy_round = c->round;
 }
 
-/* Whether parameters leave nothing behind where others follow them: the counts stay
- * what they were, and so do the modes (change_slot() in cl/kernels/slots.cl). */
-static int is_traceless(const cls_slot *was, const cls_slot *now)
+/* Returns 1 if new parameters change nothing but themselves, so that later ones may replace them:
+ * the counts stay what they were, and so does adaptive state (change_slot() in
+ * cl/kernels/slots.cl). */
+static int changes_only_params(const cls_slot *was, const cls_slot *now)
 {
     return ((was->flags ^ now->flags) &
             (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_SCOPE_ALL)) == 0 &&
            was->window == now->window && was->top_p == now->top_p;
 }
 
-cls_change *cls_change_note_params(cls_sampler *s, uint32_t slot, const cls_slot *now)
+cls_change *cls_change_add_params(cls_sampler *s, uint32_t slot, const cls_slot *now)
 {
     cls_request *const r = &s->request[slot];
-    const int traceless = is_traceless(&r->slot, now);
+    const int replaceable = changes_only_params(&r->slot, now);
     const uint32_t kind = CLS_CHANGE_PARAMS;
     cls_change *const c =
-        r->traceless ? cls_change_note_over(s, kind, slot) : cls_change_note(s, kind, slot);
-    r->traceless = traceless;
+        r->replaceable ? cls_change_replace(s, kind, slot) : cls_change_add(s, kind, slot);
+    r->replaceable = replaceable;
     return c;
 }
 
@@ -162,7 +164,7 @@ static void add_word(cls_sampler *s, uint32_t word)
     s->pending_words.used += sizeof word;
 }
 
-void cls_words_add(cls_sampler *s, const uint32_t *words, size_t n)
+void cls_pending_words_add(cls_sampler *s, const uint32_t *words, size_t n)
 {
     if (n == 0)
         return;
@@ -174,73 +176,75 @@ void cls_change_add_tokens(cls_sampler *s, uint32_t slot, const int32_t *ids, ui
                            uint32_t mark)
 {
     cls_request *const r = &s->request[slot];
-    cls_change *c = change_at(s, r->latest);
+    cls_change *c = change_at(s, r->latest_change);
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= s->vocab)
             continue;
-        if (c->tokens == CHUNK) {
-            c = cls_change_note(s, CLS_CHANGE_APPEND, slot);
-            c->words = cls_words_end(s);
+        if (c->tokens == MAX_TOKENS) {
+            c = cls_change_add(s, CLS_CHANGE_APPEND, slot);
+            c->words = cls_pending_words_count(s);
         }
-        if (r->room == 0) {
+        if (r->spare_words == 0) {
             add_word(s, (uint32_t)ids[i] | mark);
         } else {
             ((uint32_t *)s->pending_words.data)[c->words + c->tokens] = (uint32_t)ids[i] | mark;
-            r->room--;
+            r->spare_words--;
         }
         c->tokens++;
     }
 }
 
-/* The change that tokens may join: a beginning or an appending without another call behind it. */
-static cls_change *open_change(cls_sampler *s, uint32_t slot)
+/* Returns the change that tokens may join, or NULL: the slot's latest change, if it begins the slot
+ * or appends tokens and is not full. */
+static cls_change *appendable_change(cls_sampler *s, uint32_t slot)
 {
-    cls_change *const c = latest(s, slot);
+    cls_change *const c = open_change(s, slot);
     const int appends = c != NULL && (c->kind == CLS_CHANGE_BEGIN || c->kind == CLS_CHANGE_APPEND);
-    return appends && c->tokens < CHUNK ? c : NULL;
+    return appends && c->tokens < MAX_TOKENS ? c : NULL;
 }
 
-/* A change's tokens lie together. Where n more would not, since words of other calls lie
- * behind them, they move to the end, with room for as many again: so there are fewer than two
- * moves a token, however many calls there are. Returns the room, 0: they need not move. */
-static uint32_t room_after_move(const cls_sampler *s, const cls_change *c, uint32_t n)
+/* The tokens of a change are contiguous. If words of other calls follow them, so that n more do not
+ * fit, they move to the end, with spare words for as many again. There are then fewer than two
+ * moves per token, however many calls there are. Returns the number of spare words, or 0 if the
+ * tokens need not move. */
+static uint32_t spare_after_move(const cls_sampler *s, const cls_change *c, uint32_t n)
 {
-    const uint32_t room = s->request[c->slot].room, left = CHUNK - c->tokens;
+    const uint32_t spare = s->request[c->slot].spare_words, left = MAX_TOKENS - c->tokens;
     const uint32_t wanted = c->tokens + (n < left ? n : left);
-    if (n <= room || c->words + c->tokens + room == cls_words_end(s))
+    if (n <= spare || c->words + c->tokens + spare == cls_pending_words_count(s))
         return 0;
     return wanted < left ? wanted : left;
 }
 
-static void move_tokens(cls_sampler *s, cls_change *c, uint32_t room)
+static void move_tokens(cls_sampler *s, cls_change *c, uint32_t spare)
 {
-    const uint32_t words = cls_words_end(s);
-    cls_words_add(s, (const uint32_t *)s->pending_words.data + c->words, c->tokens);
-    memset((uint32_t *)s->pending_words.data + cls_words_end(s), 0, room * sizeof(uint32_t));
-    s->pending_words.used += room * sizeof(uint32_t);
-    s->request[c->slot].room = room;
+    const uint32_t words = cls_pending_words_count(s);
+    cls_pending_words_add(s, (const uint32_t *)s->pending_words.data + c->words, c->tokens);
+    memset((uint32_t *)s->pending_words.data + cls_pending_words_count(s), 0,
+           spare * sizeof(uint32_t));
+    s->pending_words.used += spare * sizeof(uint32_t);
+    s->request[c->slot].spare_words = spare;
     c->words = words;
 }
 
-cls_status cls_change_append(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
+cls_status cls_change_append_tokens(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
 {
-    const cls_change *const open = open_change(s, slot);
-    const uint32_t room = open != NULL ? room_after_move(s, open, n) : 0;
-    const cls_status status = cls_changes_reserve(s, n, room != 0 ? open->tokens + room : 0);
+    const cls_change *const joined = appendable_change(s, slot);
+    const uint32_t spare = joined != NULL ? spare_after_move(s, joined, n) : 0;
+    const cls_status status = cls_changes_reserve(s, n, spare != 0 ? joined->tokens + spare : 0);
     if (status != CLS_OK)
         return status;
-    if (open == NULL)
-        cls_change_note(s, CLS_CHANGE_APPEND, slot)->words = cls_words_end(s);
-    else if (room != 0)
-        move_tokens(s, change_at(s, s->request[slot].latest),
-                    room); /* `open` may lie elsewhere now */
+    if (joined == NULL)
+        cls_change_add(s, CLS_CHANGE_APPEND, slot)->words = cls_pending_words_count(s);
+    else if (spare != 0) /* reserving may have moved the change itself */
+        move_tokens(s, change_at(s, s->request[slot].latest_change), spare);
     cls_change_add_tokens(s, slot, ids, n, 0);
     return CLS_OK;
 }
 
-/* --------------------------------------------------------------------- running */
+/* --------------------------------------------------------------------- sorting */
 
-const uint32_t *cls_changes_order(cls_sampler *s)
+const uint32_t *cls_changes_sort(cls_sampler *s)
 {
     const cls_change *const change = s->pending_changes.data;
     const uint32_t n = (uint32_t)(s->pending_changes.used / sizeof *change);
@@ -252,7 +256,7 @@ const uint32_t *cls_changes_order(cls_sampler *s)
         end[change[i].round]++;
     for (uint32_t round = 0; round <= s->rounds; round++) {
         const uint32_t of_round = end[round];
-        end[round] = sum; /* so far */
+        end[round] = sum; /* the beginning of the round, until the next loop */
         sum += of_round;
     }
     for (uint32_t i = 0; i < n; i++)

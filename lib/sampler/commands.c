@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* How a call's commands come into a queue: events, uploads, kernel arguments.
- * Nothing here waits or allocates. */
+/* Enqueues the commands of a call: events that order them, uploads, kernel arguments, launches and
+ * the pending changes of slots. Nothing here waits; memory is allocated only for masks from the
+ * host. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
@@ -9,12 +10,14 @@ cls_status cls_sampler_lost(void)
 {
     return cls_fail(
         CLS_OPENCL_ERROR, CL_SUCCESS,
-        "an earlier step failed half way, and slots may be half changed: destroy the sampler");
+        "an earlier step failed in the middle, and slots may be partly changed: destroy the "
+        "sampler");
 }
 
 /* -------------------------------------------------------------------- events */
 
-static void waits(const cls_commands *c, cl_uint *n, const cl_event **wait)
+/* Gets the events that the next command must wait for. */
+static void get_wait_list(const cls_commands *c, cl_uint *n, const cl_event **wait)
 {
     *n = c->previous != NULL ? 1 : c->n_wait;
     *wait = c->previous != NULL ? &c->previous : c->n_wait != 0 ? c->wait : NULL;
@@ -27,47 +30,49 @@ static void drop_previous(cls_commands *c)
     c->previous = NULL;
 }
 
-/* After a command whose event is `event` (NULL in order). */
+/* Records that a command was enqueued, whose event is NULL in an in-order queue. */
 static void advance(cls_commands *c, cl_event event)
 {
     drop_previous(c);
-    c->previous = c->ordered ? NULL : event;
+    c->previous = c->in_order ? NULL : event;
     c->n_wait = 0;
     c->enqueued = 1;
 }
 
-static cl_int join(cls_commands *c, cl_uint n_wait, const cl_event *wait)
+/* Makes the first command wait for the caller's events and the sampler's last step. */
+static cl_int join_last_step(cls_commands *c, cl_uint n_wait, const cl_event *wait)
 {
     const cls_sampler *const s = c->sampler;
     c->n_wait = n_wait;
     c->wait = wait;
-    if (s->last == NULL || (c->ordered && s->last_queue == c->queue))
+    if (s->last_event == NULL || (c->in_order && s->last_queue == c->queue))
         return CL_SUCCESS;
-    /* Whoever waits for another queue's event must see that queue flushed: on
-     * some drivers it would never run (rusticl). */
+    /* The other queue must be flushed: on some drivers, an event of a queue that is not flushed
+     * never completes (rusticl). */
     if (s->last_queue != c->queue)
         clFlush(s->last_queue);
-    c->own[0] = s->last;
+    c->joined[0] = s->last_event;
     if (n_wait == 1)
-        c->own[1] = wait[0];
+        c->joined[1] = wait[0];
     if (n_wait > 1) {
-        const cl_int code = clEnqueueMarkerWithWaitList(c->queue, n_wait, wait, &c->own[1]);
+        const cl_int code = clEnqueueMarkerWithWaitList(c->queue, n_wait, wait, &c->joined[1]);
         if (code != CL_SUCCESS)
             return code;
-        c->marked = 1;
+        c->has_marker = 1;
     }
     c->n_wait = n_wait > 0 ? 2 : 1;
-    c->wait = c->own;
+    c->wait = c->joined;
     return CL_SUCCESS;
 }
 
 /* ------------------------------------------------------------------- uploads */
 
+/* Finds staging memory that no upload is using. */
 static cls_status find_staging(cls_sampler *s, cls_staging **out)
 {
     cl_int code = CL_SUCCESS;
-    for (int i = 0; i < CLS_STAGING; i++) {
-        const cl_int state = cls_upload_state(&s->staging[i].done);
+    for (int i = 0; i < CLS_STAGING_COUNT; i++) {
+        const cl_int state = cls_upload_poll(&s->staging[i].done);
         *out = &s->staging[i];
         if (state == CL_COMPLETE)
             return CLS_OK;
@@ -75,14 +80,15 @@ static cls_status find_staging(cls_sampler *s, cls_staging **out)
             code = state;
     }
     return code != CL_SUCCESS
-               ? cls_fail(CLS_OPENCL_ERROR, code, "cannot ask whether an earlier upload is over")
+               ? cls_fail(CLS_OPENCL_ERROR, code,
+                          "cannot query whether an earlier upload has ended")
                : cls_fail(CLS_BUSY, CL_SUCCESS,
                           "%d steps with slot calls or changed maps are in flight: flush the queue "
                           "and wait for one",
-                          CLS_STAGING);
+                          CLS_STAGING_COUNT);
 }
 
-/* Bytes of masks of the host's. */
+/* Returns the bytes of masks from the host. */
 static size_t mask_size(const cls_mask *mask)
 {
     return (size_t)cls_extent(mask->rows, mask->row_stride, mask->width,
@@ -91,16 +97,16 @@ static size_t mask_size(const cls_mask *mask)
 
 static cls_status grow_masks(const cls_commands *c, const cls_mask *mask)
 {
-    cls_block *const block = &c->staging->masks;
+    cls_host_buffer *const staging = &c->staging->masks;
     const size_t size = mask_size(mask);
-    if (block->size < size) {
-        void *const grown = realloc(block->data, size);
-        if (grown == NULL)
+    if (staging->size < size) {
+        void *const larger = realloc(staging->data, size);
+        if (larger == NULL)
             return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                             "out of host memory for %zu bytes of masks", size);
-        *block = (cls_block){grown, 0, size};
+        *staging = (cls_host_buffer){larger, 0, size};
     }
-    return cls_device_grow(c->sampler, &c->sampler->masks, size, "masks");
+    return cls_device_buffer_grow(c->sampler, &c->sampler->masks, size, "masks");
 }
 
 static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size, const void *data)
@@ -109,7 +115,7 @@ static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size,
     cl_uint n;
     const cl_event *wait;
     cl_event event;
-    waits(c, &n, &wait);
+    get_wait_list(c, &n, &wait);
     const cl_int code =
         clEnqueueWriteBuffer(c->queue, buffer, CL_FALSE, offset, size, data, n, wait, &event);
     if (code != CL_SUCCESS)
@@ -121,7 +127,7 @@ static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size,
     return CL_SUCCESS;
 }
 
-cl_int cls_commands_mask(cls_commands *c, cls_mask *mask)
+cl_int cls_commands_upload_mask(cls_commands *c, cls_mask *mask)
 {
     if (mask->host == NULL)
         return CL_SUCCESS;
@@ -134,58 +140,59 @@ cl_int cls_commands_mask(cls_commands *c, cls_mask *mask)
 int cls_map_changed(const cls_sampler *s, enum cls_map which, const int32_t *map, uint32_t rows)
 {
     return map != NULL &&
-           (s->sent_rows[which] < rows ||
-            memcmp(map, s->sent + (size_t)which * s->max_rows, rows * sizeof *map) != 0);
+           (s->device_map_rows[which] < rows ||
+            memcmp(map, s->device_maps + (size_t)which * s->max_rows, rows * sizeof *map) != 0);
 }
 
-cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map, uint32_t rows)
+cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_t *map,
+                               uint32_t rows)
 {
     cls_sampler *const s = c->sampler;
-    const size_t at = (size_t)which * s->max_rows, size = rows * sizeof *map;
+    const size_t offset = (size_t)which * s->max_rows, size = rows * sizeof *map;
     if (!cls_map_changed(s, which, map, rows))
         return CL_SUCCESS;
-    memcpy(c->staging->maps + at, map, size);
-    s->sent_rows[which] = 0;
-    const cl_int code = upload(c, s->maps, at * sizeof *map, size, c->staging->maps + at);
+    memcpy(c->staging->maps + offset, map, size);
+    s->device_map_rows[which] = 0;
+    const cl_int code = upload(c, s->maps, offset * sizeof *map, size, c->staging->maps + offset);
     if (code == CL_SUCCESS) {
-        memcpy(s->sent + at, map, size);
-        s->sent_rows[which] = rows;
+        memcpy(s->device_maps + offset, map, size);
+        s->device_map_rows[which] = rows;
     }
     return code;
 }
 
 /* ------------------------------------------------------------------- kernels */
 
-/* By a pattern, which OpenCL copies: no memory of the host's to be kept until it is
- * done. */
-static cl_int fill(cls_commands *c, cl_mem buffer, size_t at, const void *block)
+/* Writes a block of arguments as a fill pattern. OpenCL copies a pattern when the command is
+ * enqueued, so that no host memory needs to stay until the command has run. */
+static cl_int write_block(cls_commands *c, cl_mem buffer, size_t offset, const void *block)
 {
     cl_uint n;
     const cl_event *wait;
     cl_event event = NULL;
-    waits(c, &n, &wait);
-    const cl_int code = clEnqueueFillBuffer(c->queue, buffer, block, CLS_ARGS_BLOCK, at,
-                                            CLS_ARGS_BLOCK, n, wait, c->ordered ? NULL : &event);
+    get_wait_list(c, &n, &wait);
+    const cl_int code = clEnqueueFillBuffer(c->queue, buffer, block, CLS_ARGS_BLOCK, offset,
+                                            CLS_ARGS_BLOCK, n, wait, c->in_order ? NULL : &event);
     if (code == CL_SUCCESS)
         advance(c, event);
     return code;
 }
 
-cl_int cls_commands_args(cls_commands *c, enum cls_role role, const cls_args *args)
+cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const cls_args *args)
 {
-    struct cls_told *const told = &c->sampler->told[role];
+    struct cls_arg_buffer *const known = &c->sampler->arg_buffers[arg_set];
     cl_int code = CL_SUCCESS;
     for (uint32_t i = 0; i < CLS_ARGS_BLOCKS && code == CL_SUCCESS; i++) {
-        const size_t at = i * CLS_ARGS_BLOCK;
-        const char *const block = (const char *)args + at;
-        char *const sent = (char *)&told->sent + at;
-        if ((told->known >> i & 1u) && memcmp(sent, block, CLS_ARGS_BLOCK) == 0)
+        const size_t offset = i * CLS_ARGS_BLOCK;
+        const char *const block = (const char *)args + offset;
+        char *const written = (char *)&known->written + offset;
+        if ((known->valid >> i & 1u) && memcmp(written, block, CLS_ARGS_BLOCK) == 0)
             continue;
-        told->known &= ~(1u << i);
-        code = fill(c, told->buffer, at, block);
+        known->valid &= ~(1u << i);
+        code = write_block(c, known->buffer, offset, block);
         if (code == CL_SUCCESS) {
-            memcpy(sent, block, CLS_ARGS_BLOCK);
-            told->known |= 1u << i;
+            memcpy(written, block, CLS_ARGS_BLOCK);
+            known->valid |= 1u << i;
         }
     }
     return code;
@@ -205,24 +212,26 @@ void cls_set_map(cls_arguments *a, const cls_sampler *s, const cls_ints *map)
 cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups,
                            cl_event *done)
 {
-    const size_t local[2] = {a->to.group, 1}, global[2] = {a->to.group * groups[0], groups[1]};
+    const size_t local[2] = {a->kernel.group, 1},
+                 global[2] = {a->kernel.group * groups[0], groups[1]};
     cl_uint n;
     const cl_event *wait;
     cl_event event = NULL;
     if (a->code != CL_SUCCESS)
         return a->code;
-    waits(c, &n, &wait);
-    const cl_int code = clEnqueueNDRangeKernel(c->queue, a->to.kernel, 2, NULL, global, local, n,
-                                               wait, !c->ordered || done != NULL ? &event : NULL);
+    get_wait_list(c, &n, &wait);
+    const cl_int code =
+        clEnqueueNDRangeKernel(c->queue, a->kernel.handle, 2, NULL, global, local, n, wait,
+                               !c->in_order || done != NULL ? &event : NULL);
     if (code != CL_SUCCESS) {
-        c->sampler->refused |= a->to.variant;
+        c->sampler->refused_variants |= a->kernel.variant;
         return code;
     }
-    c->sampler->ran |= a->to.variant;
+    c->sampler->launched_variants |= a->kernel.variant;
     c->sampler->launches++;
     c->started = 1;
     advance(c, event);
-    if (done != NULL) { /* nothing follows it */
+    if (done != NULL) { /* the last command */
         *done = event;
         c->previous = NULL;
     }
@@ -231,44 +240,44 @@ cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t
 
 /* ---------------------------------------------------------------- slot calls */
 
-static void swap(cls_block *a, cls_block *b)
+static void swap(cls_host_buffer *a, cls_host_buffer *b)
 {
-    const cls_block was = *a;
+    const cls_host_buffer old_a = *a;
     *a = *b;
-    *b = was;
+    *b = old_a;
 }
 
-/* Most groups of a launch in its second dimension, which GPUs have 16 bits for. */
-#define MOST_GROUPS 65535u
+/* The most groups of a launch in its second dimension, for which GPUs have 16 bits. */
+#define MAX_GROUPS 65535u
 
-/* What grown lists were before. */
+/* Copies the lists from the buffer that was too small. */
 static cl_int copy_lists(cls_commands *c)
 {
     cls_sampler *const s = c->sampler;
     cl_uint n;
     const cl_event *wait;
     cl_event event = NULL;
-    if (s->old_lists == NULL)
+    if (s->lists_to_copy == NULL)
         return CL_SUCCESS;
-    waits(c, &n, &wait);
-    const cl_int code = clEnqueueCopyBuffer(c->queue, s->old_lists, s->lists.buffer, 0, 0,
-                                            s->old_lists_size, n, wait, c->ordered ? NULL : &event);
+    get_wait_list(c, &n, &wait);
+    const cl_int code =
+        clEnqueueCopyBuffer(c->queue, s->lists_to_copy, s->lists.buffer, 0, 0,
+                            s->lists_to_copy_size, n, wait, c->in_order ? NULL : &event);
     if (code != CL_SUCCESS)
         return code;
     advance(c, event);
-    clReleaseMemObject(s->old_lists);
-    s->old_lists = NULL;
+    clReleaseMemObject(s->lists_to_copy);
+    s->lists_to_copy = NULL;
     return CL_SUCCESS;
 }
 
-/* Runs changes that don't wait for each other; `first`: where the buffer has the first one's
- * number. */
+/* Runs n changes of one round. `first` is the offset, in words, of the first one's index. */
 static cl_int launch_changes(cls_commands *c, uint32_t first, uint32_t n)
 {
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = {1, n};
     cls_arguments a = {
-        cls_sampler_kernel(s, CLS_SLOTS, 0, s->pending_state ? CLS_FEATURE_STATE : 0), 0,
+        cls_sampler_kernel(s, CLS_SLOTS, 0, s->pending_needs_state ? CLS_FEATURE_STATE : 0), 0,
         CL_SUCCESS};
     cls_set_mem(&a, s->changes.buffer);
     cls_set_u32(&a, first);
@@ -283,52 +292,53 @@ static cl_int launch_changes(cls_commands *c, uint32_t first, uint32_t n)
     return cls_commands_launch(c, &a, groups, NULL);
 }
 
-/* The slot calls since the last step: changes and words in an upload each, rounds
- * in a launch each, or several of MOST_GROUPS. */
+/* Uploads the pending changes and their words, and launches the kernel once per round, or several
+ * times if a round has more than MAX_GROUPS changes. */
 static cl_int run_changes(cls_commands *c)
 {
     cls_sampler *const s = c->sampler;
-    cls_block *const changes = &c->staging->changes, *const words = &c->staging->words;
+    cls_host_buffer *const changes = &c->staging->changes, *const words = &c->staging->words;
     const uint32_t n = (uint32_t)(s->pending_changes.used / sizeof(cls_change));
     cl_int code = copy_lists(c);
     if (code != CL_SUCCESS)
         return code;
-    const uint32_t *const end = cls_changes_order(s);
+    const uint32_t *const end = cls_changes_sort(s);
     swap(changes, &s->pending_changes);
     swap(words, &s->pending_words);
     s->pending_changes.used = s->pending_words.used = 0;
     code = upload(c, s->changes.buffer, 0, changes->used + n * sizeof(uint32_t), changes->data);
-    if (code != CL_SUCCESS) { /* nothing happened: they stay to be done */
+    if (code != CL_SUCCESS) { /* nothing was enqueued: the changes stay pending */
         swap(changes, &s->pending_changes);
         swap(words, &s->pending_words);
         return code;
     }
-    c->started = 1; /* the calls' memory is in use: no way back */
+    c->started = 1; /* the upload is using their memory, so they cannot become pending again */
     if (words->used != 0)
         code = upload(c, s->words.buffer, 0, words->used, words->data);
     for (uint32_t round = 1; round <= s->rounds; round++)
-        for (uint32_t i = end[round - 1], many; i < end[round] && code == CL_SUCCESS; i += many) {
-            many = end[round] - i < MOST_GROUPS ? end[round] - i : MOST_GROUPS;
-            code = launch_changes(c, (uint32_t)(changes->used / sizeof(uint32_t)) + i, many);
+        for (uint32_t i = end[round - 1], count; i < end[round] && code == CL_SUCCESS; i += count) {
+            count = end[round] - i < MAX_GROUPS ? end[round] - i : MAX_GROUPS;
+            code = launch_changes(c, (uint32_t)(changes->used / sizeof(uint32_t)) + i, count);
         }
     s->rounds = 0;
-    s->pending_state = 0;
-    s->flush++;
+    s->pending_needs_state = 0;
+    s->batch++;
     return code;
 }
 
-/* Whether the last step's end is known, and an error (of it, or of what it waited for). */
-static int last_failed(const cls_sampler *s, cl_int *code)
+/* Returns 1 and the error if the last step is known to have failed, or a command that it waited
+ * for. */
+static int last_step_failed(const cls_sampler *s, cl_int *code)
 {
     cl_int state = CL_COMPLETE;
-    if (s->last == NULL || clGetEventInfo(s->last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
-                                          &state, NULL) != CL_SUCCESS)
+    if (s->last_event == NULL || clGetEventInfo(s->last_event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                                sizeof state, &state, NULL) != CL_SUCCESS)
         return 0;
     *code = state < CL_COMPLETE ? state : CL_SUCCESS;
     return state < CL_COMPLETE;
 }
 
-cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue queue, int ordered,
+cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue queue, int in_order,
                               cl_uint n_wait, const cl_event *wait, int uploads,
                               const cls_mask *mask)
 {
@@ -338,14 +348,15 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue 
     memset(c, 0, sizeof *c);
     c->sampler = s;
     c->queue = queue;
-    c->ordered = ordered;
+    c->in_order = in_order;
     if (s->lost)
         return cls_sampler_lost();
-    if (last_failed(s, &code)) {
+    if (last_step_failed(s, &code)) {
         s->lost = 1;
-        return cls_fail(CLS_OPENCL_ERROR, code,
-                        "the last step ended with an error, and slots may be half changed: destroy "
-                        "the sampler");
+        return cls_fail(
+            CLS_OPENCL_ERROR, code,
+            "the last step ended with an error, and slots may be partly changed: destroy "
+            "the sampler");
     }
     if (uploads || masks || s->rounds != 0)
         status = find_staging(s, &c->staging);
@@ -353,49 +364,50 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue 
         status = grow_masks(c, mask);
     if (status != CLS_OK)
         return status;
-    if (queue != s->last_queue) { /* retained: another queue must not get its address */
+    if (queue != s->last_queue) { /* retained, so that no other queue gets its address */
         code = clRetainCommandQueue(queue);
-        c->retained = code == CL_SUCCESS;
+        c->queue_retained = code == CL_SUCCESS;
     }
     s->launches = 0;
     if (code == CL_SUCCESS)
-        code = join(c, n_wait, wait);
+        code = join_last_step(c, n_wait, wait);
     if (code == CL_SUCCESS && s->rounds != 0)
         code = run_changes(c);
     return code == CL_SUCCESS
                ? CLS_OK
-               : cls_commands_end(c, code, "cannot enqueue what slot calls changed", NULL, NULL);
+               : cls_commands_end(c, code, "cannot enqueue the changes of slot calls", NULL, NULL);
 }
 
-/* The sampler's next commands follow `event`, the last one's of this call. */
-static void follow(cls_commands *c, cl_event event)
+/* Makes `event`, of this call's last command, the one that the next call waits for. */
+static void set_last_event(cls_commands *c, cl_event event)
 {
     cls_sampler *const s = c->sampler;
-    if (s->last != NULL)
-        clReleaseEvent(s->last);
-    s->last = event;
-    if (!c->retained)
+    if (s->last_event != NULL)
+        clReleaseEvent(s->last_event);
+    s->last_event = event;
+    if (!c->queue_retained)
         return;
     if (s->last_queue != NULL)
         clReleaseCommandQueue(s->last_queue);
     s->last_queue = c->queue;
-    c->retained = 0;
+    c->queue_retained = 0;
 }
 
-/* A call that failed: uploads that came before that are still to be waited for. */
-static void give_up(cls_commands *c)
+/* Ends a call that failed. The next call must wait for its uploads; if it cannot, or if slots may
+ * have changed, the sampler is lost. */
+static void abandon(cls_commands *c)
 {
     cl_event event = NULL;
     if (c->enqueued && !c->started) {
         const cl_uint n = c->previous != NULL;
         if (clEnqueueMarkerWithWaitList(c->queue, n, n != 0 ? &c->previous : NULL, &event) ==
             CL_SUCCESS)
-            follow(c, event);
+            set_last_event(c, event);
     }
     c->sampler->lost |= c->enqueued && event == NULL;
     if (c->enqueued)
-        clFlush(c->queue); /* whoever destroys the sampler waits for its uploads */
-    if (c->retained)
+        clFlush(c->queue); /* cls_sampler_destroy() waits for the uploads */
+    if (c->queue_retained)
         clReleaseCommandQueue(c->queue);
     drop_previous(c);
 }
@@ -403,22 +415,22 @@ static void give_up(cls_commands *c)
 cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end,
                             cl_event *done)
 {
-    if (c->marked)
-        clReleaseEvent(c->own[1]);
+    if (c->has_marker)
+        clReleaseEvent(c->joined[1]);
     if (code == CL_SUCCESS)
         drop_previous(c);
     if (code == CL_SUCCESS && c->staging != NULL)
-        code = cls_upload_until(&c->staging->done, end);
+        code = cls_upload_extend(&c->staging->done, end);
     if (code == CL_SUCCESS && done != NULL)
         code = clRetainEvent(end);
     if (code != CL_SUCCESS) {
-        give_up(c);
+        abandon(c);
         if (end != NULL)
             clReleaseEvent(end);
         return cls_fail(CLS_OPENCL_ERROR, code, "%s", what);
     }
     if (done != NULL)
         *done = end;
-    follow(c, end);
+    set_last_event(c, end);
     return CLS_OK;
 }

@@ -1,46 +1,44 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory that grows, and where lists lie in it. */
+/* Manages device memory that grows, and allocates lists in it. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
 
-/* What steps in flight use of the old buffer, OpenCL keeps for them. */
-cls_status cls_device_grow(const cls_sampler *s, cls_device_block *block, size_t need,
-                           const char *what)
+cls_status cls_device_buffer_grow(const cls_sampler *s, cls_device_buffer *buffer, size_t need,
+                                  const char *what)
 {
     cl_int code;
-    if (need <= block->size)
+    if (need <= buffer->size)
         return CLS_OK;
     const size_t size = need <= SIZE_MAX / 3 * 2 ? need + need / 2 : need;
-    const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, size, NULL, &code);
+    const cl_mem larger = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, size, NULL, &code);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %zu bytes on the device for %s",
                         size, what);
-    if (block->buffer != NULL)
-        clReleaseMemObject(block->buffer);
-    block->buffer = buffer;
-    block->size = size;
+    if (buffer->buffer != NULL)
+        clReleaseMemObject(buffer->buffer);
+    buffer->buffer = larger;
+    buffer->size = size;
     return CLS_OK;
 }
 
-/* Forgets the lists that nobody uses, once a step has passed that knew them. */
-void cls_lists_drop(cls_sampler *s)
+void cls_lists_collect(cls_sampler *s)
 {
-    s->lists_dropped = s->flush;
-    memset(s->lists_before, 0, sizeof s->lists_before);
-    for (cls_lists **at = &s->first_lists; *at != NULL;) {
-        cls_lists *const l = *at;
-        if (l->references == 0 && l->flush != s->flush) {
-            *at = l->next;
+    s->lists_collected = s->batch;
+    memset(s->lists_search, 0, sizeof s->lists_search);
+    for (cls_lists **link = &s->first_lists; *link != NULL;) {
+        cls_lists *const l = *link;
+        if (l->references == 0 && l->batch != s->batch) {
+            *link = l->next;
             free(l);
         } else {
-            at = &l->next;
+            link = &l->next;
         }
     }
 }
 
-/* The binary digits of n, which is not 0. */
-static int digits(uint32_t n)
+/* Returns the number of binary digits of n. */
+static int binary_digits(uint32_t n)
 {
     int i = 0;
     for (; n != 0; n >>= 1)
@@ -48,47 +46,49 @@ static int digits(uint32_t n)
     return i;
 }
 
-/* A place for n words among the lists, or a larger buffer. Until the next step the search goes
- * on behind the last place that was found for about as many words, so that many calls
- * walk the lists once for each number of digits. */
-cls_status cls_lists_new(cls_sampler *s, uint32_t n, cls_lists **out)
+/* The search for free memory between lists continues, until the next step, after the last list of
+ * about the same size (the same number of binary digits). Many calls thus go through the lists once
+ * per number of digits. */
+cls_status cls_lists_allocate(cls_sampler *s, uint32_t n, cls_lists **out)
 {
     *out = NULL;
     if (n == 0)
         return CLS_OK;
-    if (s->lists_dropped != s->flush)
-        cls_lists_drop(s);
-    cls_lists **const before = &s->lists_before[digits(n) - 1];
-    cls_lists **at = *before != NULL ? &(*before)->next : &s->first_lists;
-    size_t end = *before != NULL ? (size_t)(*before)->at + (*before)->n : 0;
-    for (; *at != NULL && (*at)->at - end < n; at = &(*at)->next)
-        end = (*at)->at + (*at)->n;
+    if (s->lists_collected != s->batch)
+        cls_lists_collect(s);
+    cls_lists **const before = &s->lists_search[binary_digits(n) - 1];
+    cls_lists **link = *before != NULL ? &(*before)->next : &s->first_lists;
+    size_t end = *before != NULL ? (size_t)(*before)->offset + (*before)->words : 0;
+    for (; *link != NULL && (*link)->offset - end < n; link = &(*link)->next)
+        end = (*link)->offset + (*link)->words;
     if (end + n > UINT32_MAX / 8)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many ids in lists: %zu words", end + n);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                        "the lists of all slots together are too long: %zu words", end + n);
     cls_lists *const l = malloc(sizeof *l);
     if (l == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a list");
     if ((end + n) * sizeof(uint32_t) > s->lists.size) {
-        cls_device_block grown = {NULL, s->lists.size};
-        const cls_status status = cls_device_grow(s, &grown, (end + n) * sizeof(uint32_t), "lists");
+        cls_device_buffer grown = {NULL, s->lists.size};
+        const cls_status status =
+            cls_device_buffer_grow(s, &grown, (end + n) * sizeof(uint32_t), "lists");
         if (status != CLS_OK) {
             free(l);
             return status;
         }
-        if (s->old_lists != NULL) {
-            clReleaseMemObject(s->lists.buffer); /* it has no contents yet */
+        if (s->lists_to_copy != NULL) {
+            clReleaseMemObject(s->lists.buffer); /* no step has filled it yet */
         } else {
-            s->old_lists = s->lists.buffer;
-            s->old_lists_size = s->lists.size;
+            s->lists_to_copy = s->lists.buffer;
+            s->lists_to_copy_size = s->lists.size;
         }
         s->lists = grown;
     }
     l->references = 1;
-    l->flush = 0;
-    l->at = (uint32_t)end;
-    l->n = n;
-    l->next = *at;
-    *at = l;
+    l->batch = 0;
+    l->offset = (uint32_t)end;
+    l->words = n;
+    l->next = *link;
+    *link = l;
     *before = l;
     *out = l;
     return CLS_OK;
@@ -99,5 +99,5 @@ void cls_lists_release(const cls_sampler *s, cls_lists *l)
     if (l == NULL)
         return;
     l->references--;
-    l->flush = s->flush;
+    l->batch = s->batch;
 }

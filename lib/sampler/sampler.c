@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A sampler: the memory that steps need, and the requests' slots. */
+/* Creates and destroys samplers: their options, memory and kernels. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
@@ -13,24 +13,25 @@ void cls_sampler_options_default(cls_sampler_options *options, size_t struct_siz
     options->logit_bias = 1;
 }
 
-/* The device memory of a sampler: what for, where it is kept, how much. */
-typedef struct allotment {
-    const char *what;
+/* A buffer of fixed size in device memory. */
+typedef struct fixed_buffer {
+    const char *what; /* its purpose, for messages */
     cl_mem *buffer;
     uint64_t bytes;
-} allotment;
+} fixed_buffer;
 
-enum { ALLOTMENTS = 14 + CLS_ROLES };
-static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
+enum { FIXED_BUFFERS = 14 + CLS_ARG_SETS };
+/* Lists the buffers of fixed size: two for slots, then those for rows. */
+static void list_fixed_buffers(cls_sampler *s, fixed_buffer all[FIXED_BUFFERS])
 {
     const uint64_t rows = s->max_rows, tiles = s->tiles, max_tiles = tiles * CLS_MAX_TILES_PER_TILE;
-    const allotment table[ALLOTMENTS - CLS_ROLES] = {
+    const fixed_buffer table[FIXED_BUFFERS - CLS_ARG_SETS] = {
         {"slots", &s->slot_buffer, (uint64_t)s->slots * sizeof(cls_slot)},
         {"penalties and history", &s->state,
          (uint64_t)s->slots * state_words(s->vocab, s->layout) * sizeof(uint32_t)},
         {"row maps", &s->maps, rows * CLS_MAPS * sizeof(int32_t)},
         {"row records", &s->rows, rows * sizeof(cls_row)},
-        {"history effects", &s->effects,
+        {"effects of the history", &s->effects,
          rows * effects_words(s->vocab, s->layout) * sizeof(uint32_t)},
         {"tile maxima", &s->tile_key, rows * max_tiles * sizeof(int32_t)},
         {"tile masses", &s->tile_mass, rows * tiles * sizeof(uint64_t)},
@@ -43,9 +44,9 @@ static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
         {"raw tile flags", &s->raw_flags, rows * tiles * sizeof(uint32_t)},
     };
     memcpy(all, table, sizeof table);
-    for (int i = 0; i < CLS_ROLES; i++)
-        all[ALLOTMENTS - CLS_ROLES + i] =
-            (allotment){"kernels' arguments", &s->told[i].buffer, sizeof(cls_args)};
+    for (int i = 0; i < CLS_ARG_SETS; i++)
+        all[FIXED_BUFFERS - CLS_ARG_SETS + i] =
+            (fixed_buffer){"kernels' arguments", &s->arg_buffers[i].buffer, sizeof(cls_args)};
 }
 
 static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const char *what)
@@ -59,18 +60,18 @@ static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const
                           (unsigned long long)bytes, what);
 }
 
-/* What slot calls upload, and lists, begin small and grow with them. */
+/* Allocates device memory. The buffers of slot calls and lists begin small and grow later. */
 static cls_status allocate_device(cls_sampler *s)
 {
-    allotment all[ALLOTMENTS];
-    cls_device_block *const blocks[] = {&s->lists, &s->changes, &s->words};
+    fixed_buffer all[FIXED_BUFFERS];
+    cls_device_buffer *const growing[] = {&s->lists, &s->changes, &s->words};
     cls_status status = CLS_OK;
-    allotments(s, all);
-    for (size_t i = 0; i < ALLOTMENTS && status == CLS_OK; i++)
+    list_fixed_buffers(s, all);
+    for (size_t i = 0; i < FIXED_BUFFERS && status == CLS_OK; i++)
         status = allocate(s, all[i].buffer, all[i].bytes, all[i].what);
-    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0] && status == CLS_OK; i++) {
-        blocks[i]->size = 4096;
-        status = allocate(s, &blocks[i]->buffer, blocks[i]->size, "slot calls");
+    for (size_t i = 0; i < sizeof growing / sizeof growing[0] && status == CLS_OK; i++) {
+        growing[i]->size = 4096;
+        status = allocate(s, &growing[i]->buffer, growing[i]->size, "slot calls");
     }
     if (status == CLS_OK && s->host_mask_size != 0) {
         s->masks.size = (size_t)s->host_mask_size;
@@ -83,15 +84,16 @@ static cls_status allocate_host(cls_sampler *s)
 {
     int missing = 0;
     s->request = calloc(s->slots, sizeof *s->request);
-    s->seen = calloc(s->slots, 1);
-    s->sent = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->sent);
-    s->spread = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->spread);
-    missing |= s->request == NULL || s->seen == NULL || s->sent == NULL || s->spread == NULL;
-    for (int i = 0; i < CLS_STAGING; i++) {
+    s->slot_is_used = calloc(s->slots, 1);
+    s->device_maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->device_maps);
+    s->expanded_maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->expanded_maps);
+    missing |= s->request == NULL || s->slot_is_used == NULL || s->device_maps == NULL ||
+               s->expanded_maps == NULL;
+    for (int i = 0; i < CLS_STAGING_COUNT; i++) {
         s->staging[i].maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->staging[i].maps);
         s->staging[i].masks =
-            (cls_block){s->host_mask_size != 0 ? malloc((size_t)s->host_mask_size) : NULL, 0,
-                        (size_t)s->host_mask_size};
+            (cls_host_buffer){s->host_mask_size != 0 ? malloc((size_t)s->host_mask_size) : NULL, 0,
+                              (size_t)s->host_mask_size};
         missing |= s->staging[i].maps == NULL ||
                    (s->host_mask_size != 0 && s->staging[i].masks.data == NULL);
     }
@@ -103,44 +105,45 @@ static cls_status allocate_host(cls_sampler *s)
 
 /* ------------------------------------------------------------------- kernels */
 
-uint32_t cls_features_pretended;
+uint32_t cls_test_features;
 
-/* Each sampler has its own kernels: two threads must not set one's arguments. Of a
- * program that is there nothing changes any more, so no lock is needed. */
-cls_status cls_sampler_attach(cls_sampler *s, int32_t dtype, uint32_t variants)
+/* Each sampler has kernels of its own, since two threads must not set the arguments of one kernel.
+ * A compiled program does not change any more, so that no lock is needed. */
+cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, uint32_t variants)
 {
     for (int v = 0; v < CLS_VARIANTS; v++) {
         const int32_t d = cls_variants[v].typed ? dtype : 0;
         const cls_program *const p = &s->context->program[d][v];
-        struct cls_ready *const ready = &s->ready[d][v];
+        struct cls_compiled_kernel *const entry = &s->kernels[d][v];
         const char *const name = cls_kernel_name(cls_variants[v].kernel);
         cl_int code;
-        if (!(variants >> v & 1u) || ready->kernel != NULL || p->program == NULL ||
+        if (!(variants >> v & 1u) || entry->handle != NULL || p->program == NULL ||
             cls_variants[v].kernel == CLS_SELF_TEST)
             continue;
         const cl_kernel kernel = clCreateKernel(p->program, name, &code);
         if (code != CL_SUCCESS)
             return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", name);
-        ready->kernel = kernel;
-        ready->group = p->as.group;
-        ready->variant = UINT32_C(1) << v;
+        entry->handle = kernel;
+        entry->group = p->config.group;
+        entry->variant = UINT32_C(1) << v;
     }
     return CLS_OK;
 }
 
-struct cls_ready cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which, int32_t dtype,
-                                    uint32_t features)
+struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which,
+                                              int32_t dtype, uint32_t features)
 {
-    static const struct cls_ready none;
-    const struct cls_ready *found = NULL;
+    static const struct cls_compiled_kernel none;
+    const struct cls_compiled_kernel *found = NULL;
     for (int v = 0; v < CLS_VARIANTS; v++) {
-        const struct cls_ready *const ready = &s->ready[cls_variants[v].typed ? dtype : 0][v];
-        if (cls_variants[v].kernel != which || ready->kernel == NULL)
+        const struct cls_compiled_kernel *const entry =
+            &s->kernels[cls_variants[v].typed ? dtype : 0][v];
+        if (cls_variants[v].kernel != which || entry->handle == NULL)
             continue;
-        if (s->forced >> v & 1u)
-            return *ready;
-        if (found == NULL && cls_variant_serves(v, features))
-            found = ready;
+        if (s->override_variants >> v & 1u)
+            return *entry;
+        if (found == NULL && cls_variant_supports(v, features))
+            found = entry;
     }
     return found != NULL ? *found : none;
 }
@@ -151,34 +154,33 @@ static cls_status compile(cls_sampler *s, uint32_t features)
     cls_status status = cls_compile(s->context, s->dtypes, variants);
     for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
         if (s->dtypes >> d & 1u)
-            status = cls_sampler_attach(s, d, variants);
+            status = cls_sampler_add_kernels(s, d, variants);
     if (status == CLS_OK)
         s->features = features;
     return status;
 }
 
-cls_status cls_sampler_need(cls_sampler *s, uint32_t features)
+cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
 {
     const uint32_t missing = features & ~s->features;
-    if (missing == 0 || s->unproved)
+    if (missing == 0 || s->is_for_proof)
         return CLS_OK;
     if (s->no_late_compile)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "this needs %s, which the sampler's options->features have not: %s, and "
-                        "options->no_late_compile is set",
+                        "this needs %s (%s), which the sampler's options->features lack, and "
+                        "options->no_late_compile forbids to compile it",
                         cls_feature_name((cls_feature)(missing & (~missing + 1))),
-                        cls_feature_what(missing));
-    /* A slot call that fails after this, for want of memory, leaves the programs and the features
-     * with the sampler. That changes no token: no step is refused or accepted for what slot calls
-     * may need, and each variant that serves a step gives the same tokens (check_faults,
-     * late_programs). */
+                        cls_feature_description(missing));
+    /* If the slot call fails later because memory runs out, the sampler keeps the programs and the
+     * features. That changes no token: they do not affect which steps are accepted, and every
+     * variant that supports a step gives the same tokens (check_faults, late_programs). */
     return compile(s, s->features | features);
 }
 
 /* -------------------------------------------------------------------- creation */
 
-/* All slots start free and empty: a device map may name any of them from the
- * first step on, and bitmaps say what counts are to be looked at. */
+/* Makes all slots free and empty. A map on the device may name any slot from the first step on, and
+ * bitmaps in a slot's state show which counts are valid. */
 static cls_status clear_slots(cls_sampler *s)
 {
     const uint32_t zero = 0;
@@ -227,25 +229,26 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
                         "cannot allocate %zu bytes on the device for the infill tables",
                         n * sizeof *table);
     if (s->infill != NULL)
-        clReleaseMemObject(s->infill); /* steps in flight keep it */
+        clReleaseMemObject(s->infill); /* OpenCL keeps it for steps in flight */
     s->infill = buffer;
-    s->n_end = infill.end_count;
+    s->infill_end_count = infill.end_count;
     atomic_store(&s->has_infill, 1);
     return CLS_OK;
 }
 
 cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
 {
-    return CLS_IN_USE(s, set_infill(s, callers));
+    return CLS_GUARDED_CALL(s, set_infill(s, callers));
 }
 
 cls_status cls_sampler_enter(cls_sampler *s)
 {
     return s == NULL || !atomic_flag_test_and_set_explicit(&s->in_use, memory_order_acquire)
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "sampler is in use by another call: one thread at a time may use it, and "
-                          "no callback of its own call");
+               : cls_fail(
+                     CLS_BAD_ARGUMENT, CL_SUCCESS,
+                     "sampler is in use by another call: only one thread at a time may use it, "
+                     "and no callback during a call");
 }
 
 cls_status cls_sampler_leave(cls_sampler *s, cls_status status)
@@ -267,8 +270,8 @@ static cls_status check_options(const cls_sampler_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->slots is %u; it must be at most %u",
                         (unsigned)o->slots, 1u << 24);
     if (o->keep < CLS_KEEP_NONE || o->keep > CLS_KEEP_COUNTS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->keep is %d, which is no cls_keep",
-                        (int)o->keep);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->keep is %d, which is not a cls_keep", (int)o->keep);
     if (o->history > CLS_MAX_HISTORY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->history is %u; it must be at most %d", (unsigned)o->history,
@@ -279,14 +282,14 @@ static cls_status check_options(const cls_sampler_options *o)
                         CLS_MAX_HISTORY);
     if (o->host_mask_size > SIZE_MAX / 2)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->host_mask_size is %llu; no host has so much memory",
+                        "options->host_mask_size is %llu; it exceeds the memory of any host",
                         (unsigned long long)o->host_mask_size);
     const cls_status status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
     return status == CLS_OK ? cls_features_check("a sampler", o->dtypes, o->features) : status;
 }
 
-cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *callers,
-                            cls_sampler **out)
+cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_options *callers,
+                                    cls_sampler **out)
 {
     cls_sampler_options o;
     cls_sampler_options_default(&o, sizeof o);
@@ -316,15 +319,15 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     s->history = o.history;
     s->rollback = o.rollback;
     s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
-    s->features = (o.features != 0 ? o.features : CLS_FEATURE_LISTS) | cls_features_pretended;
+    s->features = (o.features != 0 ? o.features : CLS_FEATURE_LISTS) | cls_test_features;
     s->no_late_compile = o.no_late_compile != 0;
-    s->unproved = 1;
-    /* At least one entry: whether a request has ended is asked of its latest token. */
+    s->is_for_proof = 1;
+    /* At least one entry, since the latest token decides whether a request has ended. */
     s->layout = CLS_LAYOUT(s->keep, o.history != 0 ? o.history : 1, o.rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
     s->sample_stride = 2 * sample_size(o.vocab);
     if (s->sample_stride <
-        s->tiles * CLS_MAX_TILES_PER_TILE) /* champions need a float a max tile */
+        s->tiles * CLS_MAX_TILES_PER_TILE) /* the maxima of max tiles need a float each */
         s->sample_stride = s->tiles * CLS_MAX_TILES_PER_TILE;
     status = allocate_host(s);
     if (status == CLS_OK)
@@ -342,10 +345,10 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
 cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
                               cls_sampler **out)
 {
-    cls_status status = cls_sampler_open(context, options, out);
+    cls_status status = cls_sampler_create_empty(context, options, out);
     if (status != CLS_OK)
         return status;
-    (*out)->unproved = 0;
+    (*out)->is_for_proof = 0;
     status = compile(*out, (*out)->features);
     if (status != CLS_OK) {
         cls_sampler_destroy(*out);
@@ -356,69 +359,70 @@ cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *o
 
 void cls_sampler_destroy(cls_sampler *s)
 {
-    allotment all[ALLOTMENTS];
+    fixed_buffer all[FIXED_BUFFERS];
     if (s == NULL)
         return;
     cl_mem *const others[] = {&s->lists.buffer, &s->changes.buffer, &s->words.buffer,
-                              &s->masks.buffer, &s->old_lists,      &s->infill};
-    /* Uploads read the staging memory until they are done. */
+                              &s->masks.buffer, &s->lists_to_copy,  &s->infill};
+    /* Uploads read the staging memory until they have ended. */
     if (s->last_queue != NULL)
         clFlush(s->last_queue);
-    for (int i = 0; i < CLS_STAGING; i++) {
-        if (!cls_upload_end(&s->staging[i].done))
+    for (int i = 0; i < CLS_STAGING_COUNT; i++) {
+        if (!cls_upload_wait(&s->staging[i].done))
             continue;
         free(s->staging[i].maps);
         free(s->staging[i].changes.data);
         free(s->staging[i].words.data);
         free(s->staging[i].masks.data);
     }
-    if (s->last != NULL)
-        clReleaseEvent(s->last);
+    if (s->last_event != NULL)
+        clReleaseEvent(s->last_event);
     if (s->last_queue != NULL)
         clReleaseCommandQueue(s->last_queue);
-    allotments(s, all);
-    for (size_t i = 0; i < ALLOTMENTS; i++)
+    list_fixed_buffers(s, all);
+    for (size_t i = 0; i < FIXED_BUFFERS; i++)
         if (*all[i].buffer != NULL)
             clReleaseMemObject(*all[i].buffer);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (*others[i] != NULL)
             clReleaseMemObject(*others[i]);
     for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
-        if (s->ready[i / CLS_VARIANTS][i % CLS_VARIANTS].kernel != NULL)
-            clReleaseKernel(s->ready[i / CLS_VARIANTS][i % CLS_VARIANTS].kernel);
+        if (s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].handle != NULL)
+            clReleaseKernel(s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].handle);
     cls_context_destroy(s->context);
     cls_requests_free(s);
-    free(s->seen);
-    free(s->sent);
-    free(s->spread);
+    free(s->slot_is_used);
+    free(s->device_maps);
+    free(s->expanded_maps);
     free(s);
 }
 
 cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
 {
     cls_memory m;
-    allotment all[ALLOTMENTS];
+    fixed_buffer all[FIXED_BUFFERS];
     CLS_STRUCT_INIT(&m, sizeof m);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    const cls_status status = CLS_STRUCT_OUT(&m, callers, "memory");
+    const cls_status status = CLS_STRUCT_READ_OUTPUT(&m, callers, "memory");
     if (status != CLS_OK)
         return status;
     CLS_STRUCT_INIT(&m, sizeof m);
-    allotments((cls_sampler *)(uintptr_t)s, all);
-    for (size_t i = 2; i < ALLOTMENTS; i++)
+    list_fixed_buffers((cls_sampler *)(uintptr_t)s, all);
+    for (size_t i = 2; i < FIXED_BUFFERS; i++)
         m.rows += all[i].bytes;
     m.parameters = all[0].bytes;
     m.penalties = (uint64_t)s->slots * state_ring(s->vocab, s->layout) * sizeof(uint32_t);
     m.history = all[1].bytes - m.penalties;
-    m.lists = (s->infill != NULL ? ((uint64_t)s->n_end + s->vocab) * sizeof(int32_t) : 0) +
-              s->lists.size + (s->old_lists != NULL ? s->old_lists_size : 0);
+    m.lists =
+        (s->infill != NULL ? ((uint64_t)s->infill_end_count + s->vocab) * sizeof(int32_t) : 0) +
+        s->lists.size + (s->lists_to_copy != NULL ? s->lists_to_copy_size : 0);
     m.changes = s->changes.size + s->words.size + s->masks.size;
     m.device = m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows;
     m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +
-             (uint64_t)(CLS_STAGING + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
+             (uint64_t)(CLS_STAGING_COUNT + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
              s->pending_changes.size + s->pending_words.size;
-    for (int i = 0; i < CLS_STAGING; i++)
+    for (int i = 0; i < CLS_STAGING_COUNT; i++)
         m.host += s->staging[i].changes.size + s->staging[i].words.size + s->staging[i].masks.size;
     for (const cls_lists *l = s->first_lists; l != NULL; l = l->next)
         m.host += sizeof *l;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A sampler: its memory and kernels, its slots and what calls change in them, and how the commands
- * of a call come into a queue. */
+/* A sampler: its device memory and kernels, its slots, and the slot calls that wait for the next
+ * step. This folder also enqueues the commands of a call, in the right order and with the uploads
+ * that they need. */
 #ifndef CLS_SAMPLER_H
 #define CLS_SAMPLER_H
 
@@ -9,7 +10,7 @@
 
 /* ------------------------------------------------------------ sampler.c */
 
-/* The int32s of a step's rows that may come from the host. */
+/* The maps of a call: arrays of int32 that belong to its rows and may come from the host. */
 enum cls_map {
     CLS_MAP_SLOTS,
     CLS_MAP_POSITIONS,
@@ -17,68 +18,68 @@ enum cls_map {
     CLS_MAP_MASKS,
     CLS_MAP_BIASES,
     CLS_MAP_LOGITS,
-    CLS_STEP_MAPS,
-    CLS_MAP_TOKENS = CLS_STEP_MAPS, /* of cls_accept(), and drafts */
-    /* Of drafts: the one that a row follows, the one that a draft follows, the
-     * requests' first rows. */
-    CLS_MAP_NODES,
-    CLS_MAP_PARENTS,
-    CLS_MAP_FIRSTS,
+    CLS_STEP_MAPS,                  /* the number of a step's maps */
+    CLS_MAP_TOKENS = CLS_STEP_MAPS, /* tokens of cls_accept(), or draft ids */
+    CLS_MAP_NODES,                  /* the draft that a row follows */
+    CLS_MAP_PARENTS,                /* the draft that a draft follows */
+    CLS_MAP_FIRSTS,                 /* the first row of a request */
     CLS_MAPS
 };
 
-/* What launches of one step are told may differ, so that each has arguments of its
- * own: the step's and what it reports; the raw rows'; a verification's and its drafts';
- * what accepts; draws from lists. One that several steps have stays as it is. */
-enum cls_role {
-    CLS_ROLE_STEP,
-    CLS_ROLE_RAW,
-    CLS_ROLE_VERIFY,
-    CLS_ROLE_DRAFTS,
-    CLS_ROLE_ACCEPT,
-    CLS_ROLE_DRAW,
-    CLS_ROLES
+/* The sets of kernel arguments. The launches of one step may need different arguments, so each set
+ * has a buffer. A set keeps its contents from step to step. */
+enum cls_arg_set {
+    CLS_ARG_SET_STEP,   /* a step and its outputs */
+    CLS_ARG_SET_RAW,    /* the raw rows of a step */
+    CLS_ARG_SET_VERIFY, /* a verification */
+    CLS_ARG_SET_DRAFTS, /* the drafts of a verification */
+    CLS_ARG_SET_ACCEPT, /* cls_accept() */
+    CLS_ARG_SET_DRAW,   /* cls_draw() */
+    CLS_ARG_SETS
 };
 
-/* Memory that grows. */
-typedef struct cls_block {
+/* Host memory that grows; sizes in bytes. */
+typedef struct cls_host_buffer {
     void *data;
-    size_t used, size; /* bytes */
-} cls_block;
+    size_t used, size;
+} cls_host_buffer;
 
-/* Device memory that grows, with its size in bytes. */
-typedef struct cls_device_block {
+/* Device memory that grows; size in bytes. */
+typedef struct cls_device_buffer {
     cl_mem buffer;
     size_t size;
-} cls_device_block;
+} cls_device_buffer;
 
-/* One upload under way: memory that must not change until `done`. */
+/* Host memory that an upload reads. It must not change until the upload has ended. */
 typedef struct cls_staging {
-    cl_event done;            /* NULL: free */
-    int32_t *maps;            /* [CLS_MAPS][max_rows] */
-    cls_block changes, words; /* those of the slot calls before a step */
-    cls_block masks;          /* the step's, from the host */
+    cl_event done;                  /* NULL if the memory is free */
+    int32_t *maps;                  /* [CLS_MAPS][max_rows] */
+    cls_host_buffer changes, words; /* of the slot calls before a step */
+    cls_host_buffer masks;          /* of the step, if they come from the host */
 } cls_staging;
 
-/* A request's biases and stop ids, in the lists on the device; forks share them. */
+/* A request's biases and stop ids in the device's buffer of lists. Copies of a slot share them. */
 typedef struct cls_lists {
-    struct cls_lists *next; /* by place */
-    uint32_t references;    /* 0: its place is free after the next step */
-    uint64_t flush;         /* the sampler's, when a request last let it go */
-    uint32_t at, n;         /* words */
+    struct cls_lists *next; /* in the order of offsets */
+    uint32_t references;    /* 0: the memory is free after the next step */
+    uint64_t batch;         /* the batch in which the last reference was released */
+    uint32_t offset, words; /* offset and length, in words */
 } cls_lists;
 
-/* What the host knows of a slot: not the device's part. */
+/* The host's part of a slot. */
 typedef struct cls_request {
     cls_slot slot;
-    cls_params params; /* its arrays are ours */
-    cls_lists *lists;  /* NULL: none */
-    /* Of the pending changes, if `flush` is the sampler's; else there are none of this slot. */
-    uint64_t flush;
-    uint32_t round, read; /* the last in which it is changed, and copied; 0: none */
-    uint32_t latest;      /* its last change ... */
-    uint32_t room;        /* ... and the words behind its tokens that are kept for more of them */
-    int traceless;        /* ... which nobody can tell from none if new parameters follow */
+    cls_params params; /* with copies of the caller's arrays */
+    cls_lists *lists;  /* NULL if there are none */
+
+    /* The slot's pending changes. They are valid if `batch` is the sampler's; otherwise the slot
+     * has no pending change. */
+    uint64_t batch;
+    uint32_t change_round;  /* the last round that changes the slot; 0: none */
+    uint32_t copy_round;    /* the last round that copies from it; 0: none */
+    uint32_t latest_change; /* index of its latest change */
+    uint32_t spare_words;   /* reserved after the tokens of that change, for more tokens */
+    int replaceable;        /* 1 if new parameters may replace that change */
 } cls_request;
 
 struct cls_sampler {
@@ -88,223 +89,264 @@ struct cls_sampler {
     uint32_t layout;           /* CLS_LAYOUT() of a slot's state */
     uint32_t tiles;            /* mass tiles of a row */
     uint32_t sample_stride;    /* floats of a row's sample */
-    uint32_t dtypes, features; /* what there are kernels for */
+    uint32_t dtypes, features; /* for which it has kernels */
     int no_late_compile;
-    struct cls_ready ready[CLS_DTYPES][CLS_VARIANTS]; /* kernels of no type are of type 0 */
-    uint32_t forced; /* variants that are launched whatever a step needs, a bit each; for proofs and
-                        tests */
-    int unproved;    /* it is a proof's own: slot calls compile nothing */
-    uint32_t ran, refused; /* variants that were launched, and that the device refused to launch;
-                              for proofs */
+    /* Kernels that read no logits have type 0. */
+    struct cls_compiled_kernel kernels[CLS_DTYPES][CLS_VARIANTS];
 
-    /* On the device; the slots' ... */
+    /* For proofs and tests; sets of variants have a bit each. */
+    uint32_t override_variants; /* these are launched even if a smaller one supports the step */
+    uint32_t launched_variants; /* since the sampler was created */
+    uint32_t refused_variants;  /* those that the device refused to launch */
+    int is_for_proof;           /* 1 if a proof created it: slot calls compile nothing */
+
+    /* Device memory for slots. */
     cl_mem slot_buffer; /* cls_slot [slots] */
     cl_mem state;       /* u32 [slots][state_words()] */
-    cls_device_block lists, changes, words;
-    cls_device_block masks; /* those that came from the host */
-    cl_mem old_lists;       /* what `lists` must be filled from first, or NULL */
-    size_t old_lists_size;
-    /* ... and the rows'; [max_rows] of each. */
-    cl_mem maps;       /* int32 [CLS_MAPS][max_rows]: the step's host maps */
-    cl_mem rows;       /* cls_row */
-    cl_mem effects;    /* u32 [effects_words()] */
-    cl_mem tile_key;   /* int32 [max tiles] */
-    cl_mem tile_mass;  /* u64 [tiles] */
-    cl_mem tile_flags; /* u32 [tiles] */
-    cl_mem pass;       /* u64 [tiles][CLS_PIVOTS] */
-    cl_mem work;       /* u64 [tiles]: the masses of the set that is drawn from */
-    cl_mem sample;     /* float [sample_stride] */
-    cl_mem infill;     /* int32: the tables of cls_sampler_infill(), or NULL */
-    uint32_t n_end;
-    atomic_int
-        has_infill; /* what cls_sampler_check() asks, which any thread may call at any time */
-    cl_mem raw_key, raw_mass, raw_flags; /* the survey of the raw logits, for raw logprobs */
-    /* What the kernels are told beside buffers. */
-    struct cls_told {
-        cl_mem buffer;  /* cls_args */
-        cls_args sent;  /* what is in it ... */
-        uint32_t known; /* ... in these blocks, a bit each */
-    } told[CLS_ROLES];
+    cls_device_buffer lists, changes, words;
+    cls_device_buffer masks; /* for masks from the host */
+    cl_mem lists_to_copy; /* the smaller buffer of lists, until the next step copies it, or NULL */
+    size_t lists_to_copy_size;
 
-    /* On the host. */
-    cls_request *request;        /* [slots] */
-    cls_lists *first_lists;      /* all of them, by place */
-    cls_lists *lists_before[32]; /* ... behind which to look for a place, by the digits of its
-                                    words; NULL: all */
-    uint64_t lists_dropped;      /* the flush in which unused ones were forgotten */
-    cls_block pending_changes, pending_words; /* slot calls that the device has not seen */
-    uint32_t rounds;                          /* ... and their rounds */
-    int pending_state;                        /* one of them is no beginning, appending or reset */
-    uint64_t flush;
-    uint8_t *seen; /* [slots]: finds slots that occur twice; all 0 between steps */
-    int32_t *sent; /* [CLS_MAPS][max_rows]: the maps that the device has */
-    int32_t *
-        spread; /* [CLS_MAPS][max_rows]: the maps of a verification's rows, made of its requests' */
-    uint32_t sent_rows[CLS_MAPS];
-    cls_staging staging[CLS_STAGING];
-    cl_event last; /* the last step's end */
+    /* Device memory for rows, [max_rows] of each. */
+    cl_mem maps;                         /* int32 [CLS_MAPS][max_rows]: maps from the host */
+    cl_mem rows;                         /* cls_row */
+    cl_mem effects;                      /* u32 [effects_words()] */
+    cl_mem tile_key;                     /* int32 [max tiles] */
+    cl_mem tile_mass;                    /* u64 [tiles] */
+    cl_mem tile_flags;                   /* u32 [tiles] */
+    cl_mem pass;                         /* u64 [tiles][CLS_PIVOTS] */
+    cl_mem work;                         /* u64 [tiles]: masses of the set that is drawn from */
+    cl_mem sample;                       /* float [sample_stride] */
+    cl_mem raw_key, raw_mass, raw_flags; /* the survey of raw logits, for raw log-probabilities */
+
+    /* The tables of cls_sampler_infill(), int32, or NULL. has_infill is atomic since any thread may
+     * call cls_sampler_check(), which reads it, at any time. */
+    cl_mem infill;
+    uint32_t infill_end_count;
+    atomic_int has_infill;
+
+    /* Kernel arguments that are not buffers. */
+    struct cls_arg_buffer {
+        cl_mem buffer;    /* cls_args */
+        cls_args written; /* its contents */
+        uint32_t valid;   /* a bit for each block of `written` that is known to be in the buffer */
+    } arg_buffers[CLS_ARG_SETS];
+
+    /* The lists of all slots, in the order of offsets. A search for free words begins after
+     * lists_search[d - 1], where d is the number of binary digits of the length, or at the first
+     * list if that is NULL. */
+    cls_lists *first_lists;
+    cls_lists *lists_search[32];
+    uint64_t lists_collected; /* the batch in which unused lists were last freed */
+
+    /* Slots. The changes that slot calls made since the last step form a batch: the next step
+     * uploads them and runs them in rounds. */
+    cls_request *request; /* [slots] */
+    cls_host_buffer pending_changes, pending_words;
+    uint32_t rounds;         /* of the pending changes */
+    int pending_needs_state; /* 1 if one of them needs CLS_FEATURE_STATE */
+    uint64_t batch;          /* number of the batch */
+
+    /* Rows. */
+    uint8_t *slot_is_used;  /* [slots]: marks the slots of a step's rows; 0 between steps */
+    int32_t *device_maps;   /* [CLS_MAPS][max_rows]: the contents of `maps` */
+    int32_t *expanded_maps; /* [CLS_MAPS][max_rows]: a verification's maps, expanded to its rows */
+    uint32_t device_map_rows[CLS_MAPS]; /* how many elements of device_maps are valid */
+
+    cls_staging staging[CLS_STAGING_COUNT];
+    uint64_t host_mask_size; /* bytes for masks from the host that are allocated at creation */
+    cl_event last_event;     /* of the last step */
     cl_command_queue last_queue;
-    uint32_t launches;
-    int lost;           /* a step failed half way */
-    atomic_flag in_use; /* by a call */
-    uint64_t
-        host_mask_size; /* bytes of the host's masks that there is room for from the beginning */
+    uint32_t launches;  /* of the last call */
+    int lost;           /* 1 if a step failed in the middle */
+    atomic_flag in_use; /* set during a call */
     int force_search;
 };
 
-/* Around every call that uses a sampler: refuses one that another call is using, on
- * another thread or from a callback. What is NULL passes, for the call to say so. */
+/* Every call that uses a sampler runs between these two. cls_sampler_enter() fails if another call
+ * is using the sampler, on another thread or from a callback. It accepts NULL, which the call
+ * itself refuses. cls_sampler_leave() returns `status`. */
 cls_status cls_sampler_enter(cls_sampler *sampler);
-/* Returns `status`. */
 cls_status cls_sampler_leave(cls_sampler *sampler, cls_status status);
-#define CLS_IN_USE(sampler, call) \
+#define CLS_GUARDED_CALL(sampler, call) \
     (cls_sampler_enter(sampler) == CLS_OK ? cls_sampler_leave(sampler, call) : CLS_BAD_ARGUMENT)
 
-/* A sampler's leanest kernel for a step's features; dtype: 0 where it reads no
- * logits. */
-struct cls_ready cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which,
-                                    int32_t dtype, uint32_t features);
+/* Returns the sampler's smallest variant of a kernel that supports a step's features; its handle is
+ * NULL if there is none. dtype is 0 for kernels that read no logits. */
+struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which,
+                                              int32_t dtype, uint32_t features);
 
-/* Compiles what features need that the sampler does not have, or refuses them. */
-cls_status cls_sampler_need(cls_sampler *sampler, uint32_t features);
+/* Compiles kernels for those features that the sampler does not have yet. Fails if compiling fails,
+ * or if options->no_late_compile forbids it. */
+cls_status cls_sampler_require(cls_sampler *sampler, uint32_t features);
 
-/* Creates a sampler without kernels, for proofs. */
-cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *options,
-                            cls_sampler **out);
-/* Gives it the kernels of programs that are there. */
-cls_status cls_sampler_attach(cls_sampler *sampler, int32_t dtype, uint32_t variants);
+/* Creates a sampler without kernels, for proofs. Fails as cls_sampler_create() does. */
+cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_options *options,
+                                    cls_sampler **out);
 
-/* For tests: features that every sampler is created with beside its options'. */
-extern uint32_t cls_features_pretended;
+/* Adds kernels of those variants that the context has compiled. Fails if OpenCL does. */
+cls_status cls_sampler_add_kernels(cls_sampler *sampler, int32_t dtype, uint32_t variants);
 
-/* For tests: every row that truncates takes the threshold path. */
+/* For tests. Every sampler is created with these features in addition to its options'. */
+extern uint32_t cls_test_features;
+
+/* For tests. Every row that truncates takes the threshold search. */
 void cls_sampler_force_search(cls_sampler *sampler, int on);
 
-/* For tests: a blocking read of the last step's row records, with the keys of
- * infinities whether the device has these or not. */
+/* For tests. Reads the row records of the last step and waits for them. Infinities have their keys
+ * even if the device has no infinities. */
 cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_row *rows,
                              uint32_t n);
 
 /* ------------------------------------------------------------- memory.c */
 
-/* A place for n words among the lists, or a larger buffer. */
-cls_status cls_lists_new(cls_sampler *sampler, uint32_t n, cls_lists **out);
+/* Allocates n words in the buffer of lists, which grows if necessary. *out is NULL if n is 0. Fails
+ * if memory runs out. */
+cls_status cls_lists_allocate(cls_sampler *sampler, uint32_t n, cls_lists **out);
+
+/* Removes a reference; `lists` may be NULL. */
 void cls_lists_release(const cls_sampler *sampler, cls_lists *lists);
 
-/* Forgets the lists that nobody uses, once a step has passed that knew them. */
-void cls_lists_drop(cls_sampler *sampler);
+/* Frees the lists without references that were released in an earlier batch. Those of the current
+ * batch stay, since its changes may still refer to them. */
+void cls_lists_collect(cls_sampler *sampler);
 
-/* Makes a buffer larger, without its contents. What steps in flight use of the
- * old one, OpenCL keeps for them. */
-cls_status cls_device_grow(const cls_sampler *sampler, cls_device_block *block, size_t need,
-                           const char *what);
+/* Replaces a buffer by a larger one if it has less than `need` bytes. The contents are lost. OpenCL
+ * keeps the old buffer for steps in flight. `what` is its purpose, for messages. */
+cls_status cls_device_buffer_grow(const cls_sampler *sampler, cls_device_buffer *buffer,
+                                  size_t need, const char *what);
 
 /* ------------------------------------------------------------ changes.c */
 
-/* Makes room for one call's change, with so many tokens and so many other words: what
- * follows cannot fail. */
+/* Reserves memory for the changes of one slot call, with so many tokens and other words. The
+ * functions that add them cannot fail then. */
 cls_status cls_changes_reserve(cls_sampler *sampler, size_t tokens, size_t words);
 
-/* Notes a change of a slot, after all that was noted for it. */
-cls_change *cls_change_note(cls_sampler *sampler, uint32_t kind, uint32_t slot);
-/* The same where nothing is left of what the slot was: in place of its latest change. */
-cls_change *cls_change_note_over(cls_sampler *sampler, uint32_t kind, uint32_t slot);
-/* New parameters: in place of those before them, where these left nothing behind. */
-cls_change *cls_change_note_params(cls_sampler *sampler, uint32_t slot, const cls_slot *now);
-void cls_change_note_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
+/* Adds a change of a slot, which runs after all pending changes of the slot. */
+cls_change *cls_change_add(cls_sampler *sampler, uint32_t kind, uint32_t slot);
 
-/* Adds words, behind those of all calls so far; where the next one will be. */
-void cls_words_add(cls_sampler *sampler, const uint32_t *words, size_t n);
-uint32_t cls_words_end(const cls_sampler *sampler);
+/* Adds a change that overwrites the whole slot. It replaces the slot's latest change, unless a copy
+ * has read that one. */
+cls_change *cls_change_replace(cls_sampler *sampler, uint32_t kind, uint32_t slot);
 
-/* Adds the ids that are tokens to a slot's latest change and, where that is full, to
- * others behind it. */
+/* Adds new parameters. They replace pending parameters that left nothing else behind. */
+cls_change *cls_change_add_params(cls_sampler *sampler, uint32_t slot, const cls_slot *now);
+
+/* Adds a copy of a slot. Copies from one slot may run in the same round; later changes of that slot
+ * run after them. */
+void cls_change_add_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
+
+/* Adds words to the pending ones, and returns the number of pending words, which is the index of
+ * the next one. */
+void cls_pending_words_add(cls_sampler *sampler, const uint32_t *words, size_t n);
+uint32_t cls_pending_words_count(const cls_sampler *sampler);
+
+/* Adds tokens to a slot's latest change and, when it is full, to further changes. Ids that are not
+ * in the vocabulary are left out. `mark` is CLS_ENTRY_OUTPUT, or 0 for a prompt. */
 void cls_change_add_tokens(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n,
                            uint32_t mark);
-/* Makes room for tokens of a prompt and adds them, to a change that appends already if one does. */
-cls_status cls_change_append(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n);
 
-/* Puts the numbers of the pending changes behind them, in the order of their rounds, and
- * returns where in it each round ends, that of round 0, which is empty, first. */
-const uint32_t *cls_changes_order(cls_sampler *sampler);
+/* Appends tokens of a prompt to a slot. They join the slot's latest change if it appends tokens,
+ * too. Fails if memory runs out. */
+cls_status cls_change_append_tokens(cls_sampler *sampler, uint32_t slot, const int32_t *ids,
+                                    uint32_t n);
+
+/* Writes the indices of the pending changes after them, sorted by round. Returns an array with the
+ * end of each round in that order; round 0 is empty. */
+const uint32_t *cls_changes_sort(cls_sampler *sampler);
 
 /* -------------------------------------------------------------- slots.c */
 
-/* Parameters with the lists that they bring, ready for a slot. */
-typedef struct cls_prepared {
-    cls_params params; /* its arrays are malloc'ed copies */
+/* Parameters that were checked, with copies of their arrays and the lists for the device. */
+typedef struct cls_checked_params {
+    cls_params params;
     cls_slot slot;
-    uint32_t *words; /* of the lists, malloc'ed */
+    uint32_t *words; /* the lists */
     uint32_t n_words;
-} cls_prepared;
+} cls_checked_params;
 
+/* Fails if the slot does not exist, if the sampler is lost, or if `begun` is 1 and the slot has no
+ * request. */
 cls_status cls_slot_check(const cls_sampler *sampler, uint32_t slot, int begun);
 
-/* Checks parameters for a sampler and copies what they point to. */
-cls_status cls_prepare(const cls_sampler *sampler, const cls_params *params,
-                       cls_prepared *prepared);
-void cls_prepared_free(cls_prepared *prepared);
+/* Checks parameters for a sampler and copies what they point to. Fails if a parameter is invalid,
+ * if the sampler was created without what it needs, or if memory runs out. */
+cls_status cls_checked_params_create(const cls_sampler *sampler, const cls_params *params,
+                                     cls_checked_params *out);
+void cls_checked_params_free(cls_checked_params *checked);
 
-/* Makes a slot what was prepared, which it takes over, with a state in the
- * device's form. */
-cls_status cls_slot_put(cls_sampler *sampler, uint32_t slot, cls_prepared *prepared,
+/* Loads a slot: its parameters, which the slot takes over, and its state in the device's form. If
+ * it fails, the caller keeps the parameters. */
+cls_status cls_slot_put(cls_sampler *sampler, uint32_t slot, cls_checked_params *checked,
                         const uint32_t *state);
 
+/* Frees the host's part of all slots. */
 void cls_requests_free(cls_sampler *sampler);
 
 /* ----------------------------------------------------------- commands.c */
 
-/* The commands of a call on their way into a queue. In order, the queue orders
- * them; out of order, each waits for the one before it. */
+/* The commands of one call. An in-order queue keeps their order. In an out-of-order queue each
+ * command waits for the one before it. */
 typedef struct cls_commands {
     cls_sampler *sampler;
     cl_command_queue queue;
-    int ordered;
-    cl_uint n_wait; /* of the first command */
+    int in_order;
+
+    /* The events that the first command waits for. `wait` is the caller's array, or `joined`, which
+     * has the sampler's last event and the caller's, or a marker that waits for the caller's. */
+    cl_uint n_wait;
     const cl_event *wait;
-    cl_event own[2];   /* what `wait` points to, where that is not the caller's */
-    int marked;        /* own[1] is ours */
-    int retained;      /* the queue is, for the sampler that was not on it before */
-    cl_event previous; /* out of order: the last command's; ours, if it is not the staging's */
+    cl_event joined[2];
+    int has_marker; /* 1 if joined[1] is such a marker, to be released */
+
+    cl_event previous; /* of the last command, in an out-of-order queue */
     cls_staging *staging;
-    int enqueued; /* something is under way: what follows on another queue must wait for it */
-    int started;  /* kernels are under way: a failure now leaves slots half changed */
+    int queue_retained; /* 1 if the queue is new to the sampler and was retained */
+    int enqueued;       /* 1 if a command was enqueued, which later calls must wait for */
+    int started;        /* 1 once slots may have changed: an error then makes the sampler lost */
 } cls_commands;
 
-/* What a sampler says whose step failed half way. */
+/* Fails with the message of a sampler that is lost. */
 cls_status cls_sampler_lost(void);
 
-/* Whether a host map is another than the device has. */
+/* Returns 1 if a map from the host differs from the one on the device. */
 int cls_map_changed(const cls_sampler *sampler, enum cls_map which, const int32_t *map,
                     uint32_t rows);
 
-/* Joins the caller's events with the sampler's last step, which may be on
- * another queue; finds memory for uploads, if there will be some (CLS_BUSY),
- * masks of the host's (NULL: none) among them; then enqueues what slot calls
- * want. */
+/* Begins a call: waits for the caller's events and the sampler's last step, which may be on another
+ * queue, finds staging memory if there are uploads or masks from the host (`mask` may be NULL), and
+ * enqueues the pending changes of slots. Fails with CLS_BUSY if all staging memory is in flight,
+ * and if the sampler is lost, memory runs out or OpenCL fails. */
 cls_status cls_commands_begin(cls_commands *c, cls_sampler *sampler, cl_command_queue queue,
-                              int ordered, cl_uint n_wait, const cl_event *wait, int uploads,
+                              int in_order, cl_uint n_wait, const cl_event *wait, int uploads,
                               const cls_mask *mask);
 
-/* Uploads masks of the host's, if these are where a step has its own. */
-cl_int cls_commands_mask(cls_commands *c, cls_mask *mask);
+/* The functions from here to cls_commands_launch() return OpenCL's error code. */
 
-/* Uploads a map if the device has another. */
-cl_int cls_commands_map(cls_commands *c, enum cls_map which, const int32_t *map, uint32_t rows);
+/* Uploads masks that come from the host, and makes `mask` refer to the device's buffer. */
+cl_int cls_commands_upload_mask(cls_commands *c, cls_mask *mask);
 
-/* Writes what has changed of a role's arguments, before its kernels: none of it needs
- * the host's memory. */
-cl_int cls_commands_args(cls_commands *c, enum cls_role role, const cls_args *args);
+/* Uploads a map from the host if it differs from the one on the device. */
+cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_t *map,
+                               uint32_t rows);
 
-/* A buffer that may be absent; kernels look at `has` or `wants` first. */
+/* Writes the blocks of an argument set that have changed. It needs no staging memory. */
+cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const cls_args *args);
+
+/* Set a kernel argument to a buffer or a map that may be absent. The argument is another buffer
+ * then; kernels do not read it, by `has` or `wants` of their arguments. */
 void cls_set_buffer(cls_arguments *a, const cls_sampler *sampler, const cls_buffer *b);
 void cls_set_map(cls_arguments *a, const cls_sampler *sampler, const cls_ints *map);
 
-/* groups[2] of the kernel's size. *done (NULL: not the last command) becomes ours. */
+/* Launches a kernel in groups[0] times groups[1] work-groups. If `done` is not NULL, this is the
+ * last command of the call, and the caller gets its event. */
 cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups,
                            cl_event *done);
 
-/* Ends the call: `end` is its last command's event. Any failure is the call's. */
+/* Ends a call. `end` is the event of the last command, which this function takes over, and `code`
+ * the first error. If there was one, fails with the message `what`. Otherwise *done gets a
+ * reference to the event, unless `done` is NULL. */
 cls_status cls_commands_end(cls_commands *c, cl_int code, const char *what, cl_event end,
                             cl_event *done);
 

@@ -290,8 +290,8 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, c
         return status;
     if (s->last_queue != NULL && s->last_queue != queue)
         clFlush(s->last_queue);
-    const cl_uint n = s->last != NULL;
-    const cl_event *const wait = n != 0 ? &s->last : NULL;
+    const cl_uint n = s->last_event != NULL;
+    const cl_event *const wait = n != 0 ? &s->last_event : NULL;
     cl_int code = clEnqueueReadBuffer(queue, s->slot_buffer, CL_TRUE, slot * sizeof *place,
                                       sizeof *place, place, n, wait, NULL);
     if (code == CL_SUCCESS)
@@ -337,7 +337,7 @@ static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slo
 cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out,
                          size_t *size)
 {
-    return CLS_IN_USE(s, save_slot(s, queue, slot, out, size));
+    return CLS_GUARDED_CALL(s, save_slot(s, queue, slot, out, size));
 }
 
 /* ------------------------------------------------------------------------ load */
@@ -381,7 +381,7 @@ static cls_status read_head(stream *b, const cls_sampler *s)
     return CLS_OK;
 }
 
-static cls_status read_params(stream *b, const cls_sampler *s, cls_prepared *prepared)
+static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_params *prepared)
 {
     enum { BIAS, STOP, ALLOWED, BREAKERS, BAD_WORDS, POOL, ROOMS };
     void *room[ROOMS] = {NULL};
@@ -413,7 +413,8 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_prepared *pre
         p.dry_breakers = room[BREAKERS];
         p.bad_words = room[BAD_WORDS];
         put_lists(b, &p, room[POOL]);
-        status = b->short_of ? damaged("they are cut short") : cls_prepare(s, &p, prepared);
+        status = b->short_of ? damaged("they are cut short")
+                             : cls_checked_params_create(s, &p, prepared);
     }
     for (int i = 0; i < ROOMS; i++)
         free(room[i]);
@@ -421,7 +422,8 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_prepared *pre
 }
 
 /* Fills a state, all zero, from the stream. */
-static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, uint32_t *state)
+static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params *p,
+                             uint32_t *state)
 {
     const uint32_t n_ring = CLS_LAYOUT_RING(s->layout),
                    counts_at = state_counts(s->vocab, s->layout);
@@ -476,7 +478,7 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, u
 
 static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
 {
-    cls_prepared p;
+    cls_checked_params p;
     stream b = {.in = saved, .size = size, .reading = 1};
     memset(&p, 0, sizeof p);
     cls_status status = cls_slot_check(s, slot, 0);
@@ -495,12 +497,12 @@ static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, si
         status = read_state(&b, s, &p, state);
     if (status == CLS_OK)
         status = cls_slot_put(s, slot, &p, state);
-    cls_prepared_free(&p);
+    cls_checked_params_free(&p);
     free(state);
     return status;
 }
 
 cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
 {
-    return CLS_IN_USE(s, load_slot(s, slot, saved, size));
+    return CLS_GUARDED_CALL(s, load_slot(s, slot, saved, size));
 }

@@ -70,7 +70,7 @@ static cls_status arithmetic(cls_selftest_run *t)
     uint32_t words[WORDS];
     const cl_uint n = WORDS;
     const cls_program *const program = &t->context->program[0][CLS_SELF_TEST_0];
-    const size_t items = program->as.group;
+    const size_t items = program->config.group;
     cl_mem out = NULL;
     cl_int code;
     cls_status status = cls_selftest_buffer(t, sizeof words, NULL, &out);
@@ -211,7 +211,7 @@ cls_status cls_selftest(cls_context *context, cls_selftest_report *callers)
     if (context == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
     if (callers != NULL) {
-        const cls_status status = CLS_STRUCT_OUT(&report, callers, "report");
+        const cls_status status = CLS_STRUCT_READ_OUTPUT(&report, callers, "report");
         if (status != CLS_OK)
             return status;
     }

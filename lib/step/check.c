@@ -41,7 +41,7 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
         sampler->context, what, &whole,
         cls_extent(plan->step.logits_rows != 0 ? plan->step.logits_rows : plan->step.rows,
                    l->row_stride, sampler->vocab, plan->logit_size),
-        plan->logit_size, CLS_READS, &plan->ranges);
+        plan->logit_size, CLS_KERNEL_READS, &plan->ranges);
 }
 
 /* Rows of a mask or a dense bias: defaults, and whether they lie in the buffer. */
@@ -71,7 +71,7 @@ static cls_status check_rows_of(const cls_sampler *sampler, const char *what,
                                           "%s.row_stride is %llu, which makes masks larger than a "
                                           "host's memory can be",
                                           what, (unsigned long long)*stride);
-    return cls_buffer_check(sampler->context, what, buffer, size, element, CLS_READS,
+    return cls_buffer_check(sampler->context, what, buffer, size, element, CLS_KERNEL_READS,
                             &plan->ranges);
 }
 
@@ -139,7 +139,7 @@ cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls
     if (map->device.buffer == NULL)
         return CLS_OK;
     return cls_buffer_check(sampler->context, what, &map->device, (uint64_t)rows * sizeof(int32_t),
-                            sizeof(int32_t), CLS_READS, ranges);
+                            sizeof(int32_t), CLS_KERNEL_READS, ranges);
 }
 
 static cls_status check_map(const cls_sampler *sampler, const char *call, cls_plan *plan,
@@ -174,11 +174,11 @@ static cls_report report_of(const cls_step *s)
 cls_status cls_features_missing(const cls_sampler *s, uint32_t features)
 {
     const uint32_t missing = features & ~s->features;
-    if (missing == 0 || s->unproved)
+    if (missing == 0 || s->is_for_proof)
         return CLS_OK;
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                     "the sampler is not compiled for %s: create it with %s in options->features",
-                    cls_feature_what(missing),
+                    cls_feature_description(missing),
                     cls_feature_name((cls_feature)(missing & (~missing + 1))));
 }
 
@@ -240,20 +240,20 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
                 CLS_BAD_ARGUMENT, CL_SUCCESS,
                 "%s: row %u names slot %d, which has no request: call cls_slot_begin() first", what,
                 (unsigned)row, (int)slot);
-        else if (sampler->seen[slot] && !shared)
+        else if (sampler->slot_is_used[slot] && !shared)
             status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                               "%s: row %u names slot %d, as a row before it; where tokens are "
                               "accepted a slot may occur once",
                               what, (unsigned)row, (int)slot);
         else {
-            sampler->seen[slot] = 1;
+            sampler->slot_is_used[slot] = 1;
             note_needs(sampler, &sampler->request[slot].slot, plan);
         }
     }
     while (row-- > 0) {
         const int32_t slot = slots->host != NULL ? slots->host[row] : (int32_t)row;
         if (slot >= 0 && (uint32_t)slot < sampler->slots)
-            sampler->seen[slot] = 0;
+            sampler->slot_is_used[slot] = 0;
     }
     return status;
 }
@@ -353,10 +353,10 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         uint64_t elements, element;
         enum cls_access access;
     } optional[] = {
-        {"step->random", &s->random, rows, sizeof(uint64_t), CLS_READS},
-        {"step->tokens", &s->tokens, rows, sizeof(int32_t), CLS_WRITES},
-        {"step->status", &s->status, rows, sizeof(int32_t), CLS_WRITES},
-        {"step->latest", &s->latest, sampler->slots, sizeof(int32_t), CLS_WRITES},
+        {"step->random", &s->random, rows, sizeof(uint64_t), CLS_KERNEL_READS},
+        {"step->tokens", &s->tokens, rows, sizeof(int32_t), CLS_KERNEL_WRITES},
+        {"step->status", &s->status, rows, sizeof(int32_t), CLS_KERNEL_WRITES},
+        {"step->latest", &s->latest, sampler->slots, sizeof(int32_t), CLS_KERNEL_WRITES},
     };
     for (size_t i = 0; i < sizeof optional / sizeof optional[0] && status == CLS_OK; i++)
         status = cls_optional_check(sampler, optional[i].name, optional[i].buffer,

@@ -19,11 +19,11 @@ static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call, cls_r
         uint64_t size, element;
         enum cls_access access;
     } optional[] = {
-        {"call->counts", &call->counts, (uint64_t)call->rows * 4, 4, CLS_READS},
-        {"call->random", &call->random, (uint64_t)call->rows * 8, 8, CLS_READS},
-        {"call->tokens", &call->tokens, (uint64_t)call->rows * 4, 4, CLS_WRITES},
-        {"call->status", &call->status, (uint64_t)call->rows * 4, 4, CLS_WRITES},
-        {"call->latest", &call->latest, (uint64_t)s->slots * 4, 4, CLS_WRITES},
+        {"call->counts", &call->counts, (uint64_t)call->rows * 4, 4, CLS_KERNEL_READS},
+        {"call->random", &call->random, (uint64_t)call->rows * 8, 8, CLS_KERNEL_READS},
+        {"call->tokens", &call->tokens, (uint64_t)call->rows * 4, 4, CLS_KERNEL_WRITES},
+        {"call->status", &call->status, (uint64_t)call->rows * 4, 4, CLS_KERNEL_WRITES},
+        {"call->latest", &call->latest, (uint64_t)s->slots * 4, 4, CLS_KERNEL_WRITES},
     };
     if (call->n < 1 || call->n > MOST)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->n is %u; it must be 1 to %d",
@@ -36,10 +36,10 @@ static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call, cls_r
                         (unsigned long long)call->row_stride, (unsigned)call->n);
     const uint64_t size = cls_extent(call->rows, call->row_stride, call->n, 4);
     cls_status status =
-        cls_buffer_check(s->context, "call->ids", &call->ids, size, 4, CLS_READS, ranges);
+        cls_buffer_check(s->context, "call->ids", &call->ids, size, 4, CLS_KERNEL_READS, ranges);
     if (status == CLS_OK)
-        status =
-            cls_buffer_check(s->context, "call->logits", &call->logits, size, 4, CLS_READS, ranges);
+        status = cls_buffer_check(s->context, "call->logits", &call->logits, size, 4,
+                                  CLS_KERNEL_READS, ranges);
     for (size_t i = 0; i < sizeof optional / sizeof optional[0] && status == CLS_OK; i++)
         status = cls_optional_check(s, optional[i].name, optional[i].buffer, optional[i].size,
                                     optional[i].element, optional[i].access, ranges);
@@ -121,7 +121,7 @@ static cl_int tell(const cls_plan *plan, const cls_draw_call *call, cls_commands
     a.row_stride = cls_wide_of(call->row_stride);
     a.counts_offset = cls_place(&call->counts, sizeof(int32_t));
     a.candidates = call->n;
-    return cls_commands_args(c, CLS_ROLE_DRAW, &a);
+    return cls_commands_write_args(c, CLS_ARG_SET_DRAW, &a);
 }
 
 static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_commands *c,
@@ -129,7 +129,8 @@ static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_comman
 {
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = {1, call->rows};
-    cls_arguments a = cls_request_buffers(s, CLS_DRAW, CLS_ROLE_DRAW, 0, plan->map[CLS_MAP_SLOTS]);
+    cls_arguments a =
+        cls_request_buffers(s, CLS_DRAW, CLS_ARG_SET_DRAW, 0, plan->map[CLS_MAP_SLOTS]);
     cls_set_buffer(&a, s, &call->ids);
     cls_set_buffer(&a, s, &call->logits);
     cls_set_buffer(&a, s, &call->counts);
@@ -155,7 +156,7 @@ static cls_status draw_rows(cls_sampler *s, cl_command_queue queue, const cls_dr
     if (status != CLS_OK)
         return status;
     for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
-        code = cls_commands_map(&c, (enum cls_map)i, plan.map[i]->host, call.rows);
+        code = cls_commands_upload_map(&c, (enum cls_map)i, plan.map[i]->host, call.rows);
     if (code == CL_SUCCESS)
         code = tell(&plan, &call, &c);
     if (code == CL_SUCCESS)
@@ -168,5 +169,5 @@ cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call 
 {
     if (done != NULL)
         *done = NULL;
-    return CLS_IN_USE(s, draw_rows(s, queue, callers, n_wait, wait, done));
+    return CLS_GUARDED_CALL(s, draw_rows(s, queue, callers, n_wait, wait, done));
 }

@@ -87,9 +87,9 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
         if (r->output[i].buffer == NULL)
             continue;
         snprintf(what, sizeof what, "%s->%s", call, outputs[i].name);
-        status =
-            cls_buffer_check(s->context, what, &r->output[i], rows * widths[outputs[i].width] * 4,
-                             4, i == CLS_OUT_GIVEN_IDS ? CLS_READS : CLS_WRITES, ranges);
+        status = cls_buffer_check(
+            s->context, what, &r->output[i], rows * widths[outputs[i].width] * 4, 4,
+            i == CLS_OUT_GIVEN_IDS ? CLS_KERNEL_READS : CLS_KERNEL_WRITES, ranges);
         r->wants |= CLS_WANTS(i);
     }
     if (status == CLS_OK &&
@@ -157,7 +157,7 @@ void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, in
 static cl_int launch_tiles(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_step_buffers(s, plan, CLS_DISTRIBUTION, CLS_ROLE_STEP);
+    cls_arguments a = cls_step_buffers(s, plan, CLS_DISTRIBUTION, CLS_ARG_SET_STEP);
     cls_set_mem(&a, s->sample);
     cls_set_mem(&a, s->pass);
     for (int i = CLS_OUT_PROBS; i < CLS_OUTPUTS; i++)
@@ -165,11 +165,11 @@ static cl_int launch_tiles(const cls_plan *plan, cls_commands *c, cl_event *done
     return cls_step_launch(plan, c, CLS_DISTRIBUTION, &a, done);
 }
 
-static cl_int launch_report(const cls_plan *plan, cls_commands *c, enum cls_role role,
+static cl_int launch_report(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set,
                             cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_step_buffers(s, plan, CLS_REPORT, role);
+    cls_arguments a = cls_step_buffers(s, plan, CLS_REPORT, arg_set);
     cls_set_mem(&a, s->sample);
     cls_set_mem(&a, s->pass);
     for (int i = 0; i < CLS_OUT_PROBS; i++)
@@ -182,13 +182,13 @@ cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done)
     const int k = kinds(plan);
     cl_int code = CL_SUCCESS;
     if (k & RAW)
-        code = cls_step_survey(plan, c, CLS_ROLE_RAW);
+        code = cls_step_survey(plan, c, CLS_ARG_SET_RAW);
     if (code == CL_SUCCESS && (k & RAW))
-        code = launch_report(plan, c, CLS_ROLE_RAW, k == RAW ? done : NULL);
+        code = launch_report(plan, c, CLS_ARG_SET_RAW, k == RAW ? done : NULL);
     if (code == CL_SUCCESS && (k & TILES))
         code = launch_tiles(plan, c, !(k & FINAL) ? done : NULL);
     if (code == CL_SUCCESS && (k & FINAL))
-        code = launch_report(plan, c, CLS_ROLE_STEP, done);
+        code = launch_report(plan, c, CLS_ARG_SET_STEP, done);
     return code;
 }
 
@@ -258,8 +258,8 @@ static cls_status logprobs_of_rows(cls_sampler *s, cl_command_queue queue,
         status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, 0, NULL);
     if (status != CLS_OK)
         return status;
-    cls_step_args(&a, s, &plan, CLS_ROLE_RAW);
-    cl_int code = cls_commands_args(&c, CLS_ROLE_RAW, &a);
+    cls_step_args(&a, s, &plan, CLS_ARG_SET_RAW);
+    cl_int code = cls_commands_write_args(&c, CLS_ARG_SET_RAW, &a);
     if (code == CL_SUCCESS)
         code = cls_report_launch(&plan, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the log-probabilities", end, done);
@@ -270,5 +270,5 @@ cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logpro
 {
     if (done != NULL)
         *done = NULL;
-    return CLS_IN_USE(s, logprobs_of_rows(s, queue, call, n_wait, wait, done));
+    return CLS_GUARDED_CALL(s, logprobs_of_rows(s, queue, call, n_wait, wait, done));
 }

@@ -34,7 +34,7 @@ void cls_draw_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
     a->tokens_offset = cls_place(&step->tokens, sizeof(int32_t));
     a->status_out_offset = cls_place(&step->status, sizeof(int32_t));
     a->latest_offset = cls_place(&step->latest, sizeof(int32_t));
-    a->n_end = s->n_end;
+    a->n_end = s->infill_end_count;
 }
 
 static void draft_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
@@ -49,13 +49,17 @@ static void draft_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
     a->draft_stride = cls_wide_of(plan->draft_stride);
 }
 
-static int is_raw(enum cls_role role) { return role == CLS_ROLE_RAW || role == CLS_ROLE_DRAFTS; }
+static int is_raw(enum cls_arg_set arg_set)
+{
+    return arg_set == CLS_ARG_SET_RAW || arg_set == CLS_ARG_SET_DRAFTS;
+}
 
-void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, enum cls_role role)
+void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
+                   enum cls_arg_set arg_set)
 {
     const cls_step *const step = &plan->step;
     memset(a, 0, sizeof *a);
-    cls_request_args(a, s, plan->map[CLS_MAP_SLOTS], plan->has | (is_raw(role) ? CLS_RAW : 0));
+    cls_request_args(a, s, plan->map[CLS_MAP_SLOTS], plan->has | (is_raw(arg_set) ? CLS_RAW : 0));
     a->sample_stride = s->sample_stride;
     a->tiles_per_group = cls_tiles_per_group(s, step->rows);
     a->logits_offset = cls_wide_of(step->logits.offset / plan->logit_size);
@@ -74,21 +78,21 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, enum
     a->bias_map_offset = cls_map_place(s, CLS_MAP_BIASES, plan->map[CLS_MAP_BIASES]);
     cls_draw_args(a, s, plan);
     draft_args(a, s, plan);
-    cls_report_args(a, s, plan, is_raw(role));
+    cls_report_args(a, s, plan, is_raw(arg_set));
 }
 
 /* ------------------------------------------------------------- buffers of kernels */
 
 /* STEP_ARGS and ROWS_ARGS of cl/row/view.cl. */
 cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which,
-                               enum cls_role role)
+                               enum cls_arg_set arg_set)
 {
     const cls_step *const step = &plan->step;
-    const int raw = is_raw(role);
+    const int raw = is_raw(arg_set);
     /* A raw row is read as it lies, whatever else the step has. */
     cls_arguments a = {cls_sampler_kernel(s, which, step->logits.dtype, raw ? 0 : plan->needs), 0,
                        CL_SUCCESS};
-    cls_set_mem(&a, s->told[role].buffer);
+    cls_set_mem(&a, s->arg_buffers[arg_set].buffer);
     cls_set_mem(&a, step->logits.buffer);
     cls_set_buffer(&a, s, &step->mask.words);
     cls_set_buffer(&a, s, &step->bias.values);
@@ -145,11 +149,12 @@ void cls_draft_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *p
     cls_set_mem(a, s->raw_mass);
 }
 
-cls_arguments cls_request_buffers(const cls_sampler *s, enum cls_kernel which, enum cls_role role,
-                                  uint32_t features, const cls_ints *slots)
+cls_arguments cls_request_buffers(const cls_sampler *s, enum cls_kernel which,
+                                  enum cls_arg_set arg_set, uint32_t features,
+                                  const cls_ints *slots)
 {
     cls_arguments a = {cls_sampler_kernel(s, which, 0, features), 0, CL_SUCCESS};
-    cls_set_mem(&a, s->told[role].buffer);
+    cls_set_mem(&a, s->arg_buffers[arg_set].buffer);
     cls_set_mem(&a, s->slot_buffer);
     cls_set_map(&a, s, slots);
     cls_set_mem(&a, s->state);
@@ -174,7 +179,7 @@ cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel wh
                        const cls_arguments *a, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    const int over_tiles = cls_kernel_part(which) == CLS_OVER_TILES;
+    const int over_tiles = cls_kernel_covers_tiles(which);
     const uint32_t per_group = cls_tiles_per_group(s, plan->step.rows);
     const size_t parts = which == CLS_REPORT ? cls_report_groups(s, plan) : 1;
     const size_t groups[2] = {over_tiles ? (s->tiles + per_group - 1) / per_group : parts,
@@ -186,21 +191,21 @@ cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c)
 {
     const cls_sampler *const s = c->sampler;
     cls_arguments a =
-        cls_request_buffers(s, CLS_PREPARE, plan->role, plan->needs, plan->map[CLS_MAP_SLOTS]);
+        cls_request_buffers(s, CLS_PREPARE, plan->arg_set, plan->needs, plan->map[CLS_MAP_SLOTS]);
     cls_set_mem(&a, s->effects);
     path_buffers(&a, s, plan);
     return cls_step_launch(plan, c, CLS_PREPARE, &a, NULL);
 }
 
-cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_role role)
+cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set)
 {
-    const cls_arguments a = cls_step_buffers(c->sampler, plan, CLS_SURVEY, role);
+    const cls_arguments a = cls_step_buffers(c->sampler, plan, CLS_SURVEY, arg_set);
     return cls_step_launch(plan, c, CLS_SURVEY, &a, NULL);
 }
 
 cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, enum cls_kernel which, cl_event *done)
 {
-    cls_arguments a = cls_step_buffers(c->sampler, plan, which, plan->role);
+    cls_arguments a = cls_step_buffers(c->sampler, plan, which, plan->arg_set);
     cls_draw_buffers(&a, c->sampler, plan);
     cls_draft_buffers(&a, c->sampler, plan);
     return cls_step_launch(plan, c, which, &a, done);
@@ -208,7 +213,7 @@ cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, enum cls_kernel whic
 
 cl_int cls_step_pass(const cls_plan *plan, cls_commands *c)
 {
-    cls_arguments a = cls_step_buffers(c->sampler, plan, CLS_PASS, plan->role);
+    cls_arguments a = cls_step_buffers(c->sampler, plan, CLS_PASS, plan->arg_set);
     cls_set_mem(&a, c->sampler->pass);
     return cls_step_launch(plan, c, CLS_PASS, &a, NULL);
 }
@@ -224,7 +229,7 @@ static cl_int accept_args(cls_commands *c, const cls_ints *tokens, const cls_int
                      (has & CLS_HAS_SLOT_MAP) | (tokens != NULL ? CLS_HAS_TOKENS : 0));
     if (tokens != NULL)
         a.tokens_offset = cls_map_place(s, CLS_MAP_TOKENS, tokens);
-    return cls_commands_args(c, CLS_ROLE_ACCEPT, &a);
+    return cls_commands_write_args(c, CLS_ARG_SET_ACCEPT, &a);
 }
 
 static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *tokens,
@@ -233,7 +238,7 @@ static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *toke
     static const cls_ints none;
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = {1, rows};
-    cls_arguments a = cls_request_buffers(s, CLS_ACCEPT, CLS_ROLE_ACCEPT, 0, slots);
+    cls_arguments a = cls_request_buffers(s, CLS_ACCEPT, CLS_ARG_SET_ACCEPT, 0, slots);
     cls_set_map(&a, s, tokens != NULL ? tokens : &none);
     cls_set_mem(&a, s->rows);
     return cls_commands_launch(c, &a, groups, done);
@@ -244,11 +249,11 @@ static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *toke
 static cl_int tell(const cls_plan *plan, cls_commands *c, int late)
 {
     cls_args a;
-    cls_step_args(&a, c->sampler, plan, CLS_ROLE_STEP);
-    cl_int code = cls_commands_args(c, CLS_ROLE_STEP, &a);
+    cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_STEP);
+    cl_int code = cls_commands_write_args(c, CLS_ARG_SET_STEP, &a);
     if (code == CL_SUCCESS && cls_report_of_raw(plan)) {
-        cls_step_args(&a, c->sampler, plan, CLS_ROLE_RAW);
-        code = cls_commands_args(c, CLS_ROLE_RAW, &a);
+        cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_RAW);
+        code = cls_commands_write_args(c, CLS_ARG_SET_RAW, &a);
     }
     if (code == CL_SUCCESS && late)
         code = accept_args(c, NULL, &plan->step.slots, plan->has);
@@ -262,7 +267,7 @@ static cl_int launch_all(const cls_plan *plan, cls_commands *c, int late, cl_eve
     if (code == CL_SUCCESS && plan->prepare)
         code = cls_step_prepare(plan, c);
     if (code == CL_SUCCESS)
-        code = cls_step_survey(plan, c, plan->role);
+        code = cls_step_survey(plan, c, plan->arg_set);
     if (code == CL_SUCCESS)
         code = cls_step_rows(plan, c, CLS_TOKEN, !plan->search && !reports ? done : NULL);
     if (code == CL_SUCCESS && plan->search)
@@ -292,9 +297,9 @@ static cls_status sample_step(cls_sampler *s, cl_command_queue queue, const cls_
             cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads, &plan.step.mask);
     if (status != CLS_OK)
         return status;
-    code = cls_commands_mask(&c, &plan.step.mask);
+    code = cls_commands_upload_mask(&c, &plan.step.mask);
     for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
-        code = cls_commands_map(&c, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
+        code = cls_commands_upload_map(&c, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
     /* What reports on the distribution that was drawn from must do so before
      * the token changes it. */
     const int late = cls_report_of_final(&plan) && !(plan.has & CLS_DEFER);
@@ -309,7 +314,7 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
 {
     if (done != NULL)
         *done = NULL;
-    return CLS_IN_USE(s, sample_step(s, queue, step, n_wait, wait, done));
+    return CLS_GUARDED_CALL(s, sample_step(s, queue, step, n_wait, wait, done));
 }
 
 static cls_status accept_tokens(cls_sampler *s, cl_command_queue queue, uint32_t rows,
@@ -350,9 +355,9 @@ static cls_status accept_tokens(cls_sampler *s, cl_command_queue queue, uint32_t
                                     NULL);
     if (status != CLS_OK)
         return status;
-    cl_int code = cls_commands_map(&c, CLS_MAP_SLOTS, map->host, rows);
+    cl_int code = cls_commands_upload_map(&c, CLS_MAP_SLOTS, map->host, rows);
     if (code == CL_SUCCESS)
-        code = cls_commands_map(&c, CLS_MAP_TOKENS, tokens->host, rows);
+        code = cls_commands_upload_map(&c, CLS_MAP_TOKENS, tokens->host, rows);
     if (code == CL_SUCCESS)
         code = accept_args(&c, tokens, map, has);
     if (code == CL_SUCCESS)
@@ -365,7 +370,7 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, con
 {
     if (done != NULL)
         *done = NULL;
-    return CLS_IN_USE(s, accept_tokens(s, queue, rows, tokens, slots, n_wait, wait, done));
+    return CLS_GUARDED_CALL(s, accept_tokens(s, queue, rows, tokens, slots, n_wait, wait, done));
 }
 
 uint32_t cls_sampler_launches(const cls_sampler *s) { return s != NULL ? s->launches : 0; }
@@ -374,7 +379,7 @@ uint32_t cls_sampler_launches(const cls_sampler *s) { return s != NULL ? s->laun
 
 void cls_sampler_force_search(cls_sampler *s, int on)
 {
-    if (!on || cls_sampler_need(s, CLS_FEATURE_SEARCH) == CLS_OK)
+    if (!on || cls_sampler_require(s, CLS_FEATURE_SEARCH) == CLS_OK)
         s->force_search = on;
 }
 
@@ -389,9 +394,9 @@ static int32_t unlimited_key(int32_t key)
 
 cls_status cls_sampler_trace(cls_sampler *s, cl_command_queue queue, cls_row *rows, uint32_t n)
 {
-    const cl_int code =
-        clEnqueueReadBuffer(queue, s->rows, CL_TRUE, 0, n * sizeof *rows, rows,
-                            s->last != NULL ? 1 : 0, s->last != NULL ? &s->last : NULL, NULL);
+    const cl_int code = clEnqueueReadBuffer(queue, s->rows, CL_TRUE, 0, n * sizeof *rows, rows,
+                                            s->last_event != NULL ? 1 : 0,
+                                            s->last_event != NULL ? &s->last_event : NULL, NULL);
     for (uint32_t i = 0; i < n && s->context->shape.limited; i++) {
         rows[i].max_key = unlimited_key(rows[i].max_key);
         rows[i].cut_key = unlimited_key(rows[i].cut_key);

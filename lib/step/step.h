@@ -20,12 +20,12 @@ typedef struct cls_plan {
     cls_report report;
     cls_ranges ranges;
     const cls_ints *map[CLS_STEP_MAPS];
-    uint32_t has;       /* CLS_HAS_* and CLS_DEFER */
-    enum cls_role role; /* of its kernels: CLS_ROLE_STEP or CLS_ROLE_VERIFY */
-    int ordered;        /* the queue is in order */
-    uint32_t needs;     /* cls_feature bits of its rows and inputs */
-    int search;         /* a row may need the threshold search */
-    int prepare;        /* a row's parameters look at its history */
+    uint32_t has;             /* CLS_HAS_* and CLS_DEFER */
+    enum cls_arg_set arg_set; /* of its kernels: CLS_ARG_SET_STEP or CLS_ARG_SET_VERIFY */
+    int ordered;              /* the queue is in order */
+    uint32_t needs;           /* cls_feature bits of its rows and inputs */
+    int search;               /* a row may need the threshold search */
+    int prepare;              /* a row's parameters look at its history */
     uint32_t logit_size, bias_size;
 
     /* Of a verification: what rows follow, and the drafts' own distributions. */
@@ -83,11 +83,11 @@ void cls_request_args(cls_args *args, const cls_sampler *sampler, const cls_ints
                       uint32_t has);
 void cls_draw_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan);
 void cls_step_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan,
-                   enum cls_role role);
+                   enum cls_arg_set arg_set);
 
 /* The buffers of a kernel's STEP_ARGS; of a raw role those of the raw rows' survey. */
 cls_arguments cls_step_buffers(const cls_sampler *sampler, const cls_plan *plan,
-                               enum cls_kernel which, enum cls_role role);
+                               enum cls_kernel which, enum cls_arg_set arg_set);
 /* Those of the RANDOM_ARGS, of the DRAW_ARGS, and of the DRAFT_ARGS and DRAFT_ROW_ARGS. */
 void cls_random_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
 void cls_draw_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
@@ -96,7 +96,8 @@ void cls_draft_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_p
 /* What kernels that read no logits begin with: arguments, slots, their map and state,
  * lists. */
 cls_arguments cls_request_buffers(const cls_sampler *sampler, enum cls_kernel which,
-                                  enum cls_role role, uint32_t features, const cls_ints *slots);
+                                  enum cls_arg_set arg_set, uint32_t features,
+                                  const cls_ints *slots);
 
 /* Mass tiles of a group that goes over tiles. */
 uint32_t cls_tiles_per_group(const cls_sampler *sampler, uint32_t rows);
@@ -112,7 +113,7 @@ cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, enum cls_kernel whic
 cl_int cls_step_pass(const cls_plan *plan, cls_commands *c);
 
 /* The survey of the rows as they are (the plan's role) or of raw ones. */
-cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_role role);
+cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set);
 
 /* ------------------------------------------------------------ outputs.c */
 

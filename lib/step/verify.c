@@ -110,7 +110,7 @@ static cls_status check_drafts(const cls_sampler *s, verification *v)
     if (c->draft_kind != CLS_DRAFT_NONE && v->drafts != 0)
         status = cls_buffer_check(s->context, "call->draft", &c->draft,
                                   cls_extent(v->drafts, c->draft_stride, s->vocab, element),
-                                  element, CLS_READS, &v->plan.ranges);
+                                  element, CLS_KERNEL_READS, &v->plan.ranges);
     /* Methods that do not ask for the drafts' distribution do not read it. */
     v->plan.draft_kind = judged && v->drafts != 0 ? (uint32_t)c->draft_kind : CLS_DRAFT_NONE;
     v->plan.draft = judged ? c->draft : (cls_buffer){NULL, 0};
@@ -156,7 +156,7 @@ static cls_status check_outputs(const cls_sampler *s, verification *v)
         v->wants |= all[i].buffer.buffer != NULL ? 1u << i : 0;
         status =
             cls_optional_check(s, all[i].name, &all[i].buffer, all[i].elements * sizeof(int32_t),
-                               sizeof(int32_t), CLS_WRITES, &v->plan.ranges);
+                               sizeof(int32_t), CLS_KERNEL_WRITES, &v->plan.ranges);
     }
     return status;
 }
@@ -167,7 +167,7 @@ static void spread(cls_sampler *s, verification *v)
     const cls_verify_call *const c = &v->call;
     int32_t *map[CLS_MAPS];
     for (int i = 0; i < CLS_MAPS; i++)
-        map[i] = s->spread + (size_t)i * s->max_rows;
+        map[i] = s->expanded_maps + (size_t)i * s->max_rows;
     for (uint32_t i = 0, k = 0; i < c->requests; i++) {
         const uint32_t first = (uint32_t)c->cu[i], last = (uint32_t)c->cu[i + 1], begin = k;
         map[CLS_MAP_FIRSTS][i] = (int32_t)first;
@@ -251,7 +251,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     if (status != CLS_OK)
         return status;
     spread(s, v);
-    plan->role = CLS_ROLE_VERIFY;
+    plan->arg_set = CLS_ARG_SET_VERIFY;
     plan->draft_ids = c->draft_ids;
     plan->needs |= CLS_FEATURE_VERIFY;
     plan->has |= s->force_search ? CLS_FORCE_SEARCH : 0;
@@ -283,7 +283,7 @@ static cl_int tell(const verification *v, cls_commands *c)
 {
     const cls_verify_call *const call = &v->call;
     cls_args a;
-    cls_step_args(&a, c->sampler, &v->plan, CLS_ROLE_VERIFY);
+    cls_step_args(&a, c->sampler, &v->plan, CLS_ARG_SET_VERIFY);
     a.method = (uint32_t)call->method;
     a.n_rows = v->rows;
     a.bonus = call->disable_bonus == 0;
@@ -293,11 +293,11 @@ static cl_int tell(const verification *v, cls_commands *c)
     a.wants = v->wants;
     for (int i = 0; i < CLS_VERIFIED; i++)
         a.output_offset[i] = cls_place(&v->output[i], sizeof(int32_t));
-    cl_int code = cls_commands_args(c, CLS_ROLE_VERIFY, &a);
+    cl_int code = cls_commands_write_args(c, CLS_ARG_SET_VERIFY, &a);
     if (code == CL_SUCCESS && v->plan.draft_kind == CLS_DRAFT_LOGITS) {
         const cls_plan drafts = drafts_plan(v);
-        cls_step_args(&a, c->sampler, &drafts, CLS_ROLE_DRAFTS);
-        code = cls_commands_args(c, CLS_ROLE_DRAFTS, &a);
+        cls_step_args(&a, c->sampler, &drafts, CLS_ARG_SET_DRAFTS);
+        code = cls_commands_write_args(c, CLS_ARG_SET_DRAFTS, &a);
     }
     return code;
 }
@@ -305,14 +305,14 @@ static cl_int tell(const verification *v, cls_commands *c)
 static cl_int survey_drafts(const verification *v, cls_commands *c)
 {
     const cls_plan plan = drafts_plan(v);
-    return cls_step_survey(&plan, c, CLS_ROLE_DRAFTS);
+    return cls_step_survey(&plan, c, CLS_ARG_SET_DRAFTS);
 }
 
 /* What both of the kernels begin with: STEP_ARGS, RANDOM_ARGS, what is left of rows and
  * their sets, drafts. */
 static cls_arguments buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which)
 {
-    cls_arguments a = cls_step_buffers(s, plan, which, CLS_ROLE_VERIFY);
+    cls_arguments a = cls_step_buffers(s, plan, which, CLS_ARG_SET_VERIFY);
     cls_random_buffers(&a, s, plan);
     cls_set_mem(&a, s->work);
     cls_set_mem(&a, s->sample);
@@ -345,7 +345,7 @@ static cl_int launch_all(const verification *v, cls_commands *c, cl_event *done)
     if (code == CL_SUCCESS)
         code = cls_step_prepare(plan, c);
     if (code == CL_SUCCESS)
-        code = cls_step_survey(plan, c, CLS_ROLE_VERIFY);
+        code = cls_step_survey(plan, c, CLS_ARG_SET_VERIFY);
     if (code == CL_SUCCESS && plan->draft_kind == CLS_DRAFT_LOGITS)
         code = survey_drafts(v, c);
     if (code == CL_SUCCESS)
@@ -388,9 +388,10 @@ static cls_status verify_drafts(cls_sampler *s, cl_command_queue queue, const cl
         cls_commands_begin(&c, s, queue, v.plan.ordered, n_wait, wait, uploads, &v.plan.step.mask);
     if (status != CLS_OK)
         return status;
-    code = cls_commands_mask(&c, &v.plan.step.mask);
+    code = cls_commands_upload_mask(&c, &v.plan.step.mask);
     for (int i = 0; i < CLS_MAPS && code == CL_SUCCESS; i++)
-        code = cls_commands_map(&c, (enum cls_map)i, v.map[i].host, entries(&v, (enum cls_map)i));
+        code = cls_commands_upload_map(&c, (enum cls_map)i, v.map[i].host,
+                                       entries(&v, (enum cls_map)i));
     if (code == CL_SUCCESS)
         code = launch_all(&v, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the verification", end, done);
@@ -401,5 +402,5 @@ cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_c
 {
     if (done != NULL)
         *done = NULL;
-    return CLS_IN_USE(s, verify_drafts(s, queue, call, n_wait, wait, done));
+    return CLS_GUARDED_CALL(s, verify_drafts(s, queue, call, n_wait, wait, done));
 }

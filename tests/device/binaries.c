@@ -186,7 +186,7 @@ END_TEST
 /* As good as a full disk; without OpenCL, whose implementations write files, too. */
 static void full_disk(void)
 {
-    static const uint8_t key[CLS_DIGEST];
+    static const uint8_t key[CLS_DIGEST_SIZE];
     struct rlimit was, small;
     enum { SIZE = 100000 };
     uint8_t *const packed = calloc(1, SIZE);

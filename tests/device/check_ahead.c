@@ -136,7 +136,7 @@ START_TEST(full_staging)
     ck_assert_int_eq(status, CLS_BUSY);
     ck_assert_int_eq(again, CLS_BUSY);
     ck_assert_int_eq(save, CLS_BUSY);
-    ck_assert_msg(accepted == CLS_STAGING, "%u steps before the ring was full", accepted);
+    ck_assert_msg(accepted == CLS_STAGING_COUNT, "%u steps before the ring was full", accepted);
     must_cl(clFinish(d->queue));
     must(gated_step(&g, 0, NULL));
     for (uint32_t more = 0; more < 8; more++) {

@@ -272,7 +272,7 @@ START_TEST(gated_masks)
         status = ring_step(&g, 0, NULL, NULL);
     must_cl(clSetUserEventStatus(gate, CL_COMPLETE));
     ck_assert_int_eq(status, CLS_BUSY);
-    ck_assert_msg(g.n == CLS_STAGING, "%u steps before the ring was full", g.n);
+    ck_assert_msg(g.n == CLS_STAGING_COUNT, "%u steps before the ring was full", g.n);
     must_cl(clFinish(d->queue));
     must(ring_step(&g, 0, NULL, NULL));
     ring_close(&g);

@@ -398,9 +398,9 @@ START_TEST(float32_products)
         float logit;
         if (wanted && !layer_can(d, LAYER_CLBLAST, TEST_TINY) && cls_head_has_clblast())
             continue;
-        cls_head_product_pretended = cases[i].pretended;
+        cls_test_head_product = cases[i].pretended;
         cls_head *const head = float32_head(d, weight, cases[i].stride, &logit);
-        cls_head_product_pretended = CLS_HEAD_BY_DEVICE;
+        cls_test_head_product = CLS_HEAD_BY_DEVICE;
         ck_assert_msg(head->clblast == (wanted && cls_head_has_clblast() && cases[i].stride == 1),
                       "%s: case %zu: CLBlast %d", d->name, i, head->clblast);
         ck_assert(logit == 6.0f);

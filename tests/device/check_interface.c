@@ -483,7 +483,7 @@ START_TEST(arguments)
     uint32_t kernels = 0;
     for (int dtype = 0; dtype < CLS_DTYPES; dtype++)
         for (int v = 0; v < CLS_VARIANTS; v++) {
-            const cl_kernel kernel = s.sampler->ready[dtype][v].kernel;
+            const cl_kernel kernel = s.sampler->kernels[dtype][v].handle;
             cl_uint n = 0;
             if (kernel == NULL)
                 continue;

@@ -52,15 +52,15 @@ static const char *programs_of(const cls_context *context)
     static char names[2000];
     cls_program_info info = {.struct_size = sizeof info};
     char one[64];
-    cls_failure before;
-    cls_failure_keep(&before);
+    cls_saved_error before;
+    cls_error_save(&before);
     names[0] = '\0';
     for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++) {
         snprintf(one, sizeof one, info.dtype > 0 ? "%s%s-%d" : "%s%s", i > 0 ? " " : "", info.name,
                  info.dtype);
         strcat(names, one);
     }
-    cls_failure_restore(&before);
+    cls_error_restore(&before);
     return names;
 }
 
@@ -587,7 +587,7 @@ START_TEST(exports)
     device *const d = fixture_device(_i);
     told t;
     cls_context_options o = options_with(&t);
-    const int everything = all || !cls_binaries_are_slow(d->id);
+    const int everything = all || !cls_binary_query_recompiles(d->id);
     const uint32_t features =
         everything ? CLS_FEATURES_ALL : CLS_FEATURE_LISTS | CLS_FEATURE_ACCEPT | CLS_FEATURE_DRAW;
     size_t alone = 0, usual = 0, size = 0;
@@ -695,13 +695,13 @@ START_TEST(what_serves)
         for (int w = 0; w < v; w++)
             ck_assert_str_ne(cls_variants[v].name, cls_variants[w].name);
         for (uint32_t needs = 0; needs <= CLS_FEATURES_ALL; needs++)
-            ck_assert_msg(!cls_variant_serves(v, needs) == ((needs & left_out(v)) != 0),
+            ck_assert_msg(!cls_variant_supports(v, needs) == ((needs & left_out(v)) != 0),
                           "%s: %s 0x%x", cls_variants[v].name,
-                          cls_variant_serves(v, needs) ? "serves" : "does not serve", needs);
+                          cls_variant_supports(v, needs) ? "serves" : "does not serve", needs);
     }
     for (uint32_t needs = 0; needs <= CLS_FEATURES_ALL; needs++)
         for (int k = 0; k < CLS_KERNELS; k++) {
-            const int v = cls_variant_leanest((enum cls_kernel)k, needs);
+            const int v = cls_variant_find((enum cls_kernel)k, needs);
             ck_assert(v >= 0 && v < CLS_VARIANTS && (int)cls_variants[v].kernel == k);
             ck_assert_uint_eq(needs & left_out(v), 0);
             for (int w = 0; w < v; w++)
@@ -713,12 +713,13 @@ END_TEST
 /* What compilers are told: of registers only NVIDIA's, and only in groups that may have as many. */
 START_TEST(build_options)
 {
-    cls_shape shape = {.vector = 4, .extra = ""};
+    cls_shape shape = {.vector = 4, .extra_options = ""};
     char options[CLS_BUILD_OPTIONS];
     for (int v = 0; v < CLS_VARIANTS; v++)
         for (uint32_t group = 1; group <= 1024; group *= 2)
             for (int nvidia = 0; nvidia < 2; nvidia++) {
-                const cls_grouping as = {group, CLS_TIER_SUBGROUPS, CLS_SUBGROUPS_NV, 120, 2048};
+                const cls_build_config as = {group, CLS_TIER_SUBGROUPS, CLS_SUBGROUPS_NV, 120,
+                                             2048};
                 const int registers = cls_variants[v].registers;
                 char limit[40] = "";
                 shape.nvidia = nvidia;
@@ -847,8 +848,8 @@ static seen look(device *d, cls_context *context, batch *b, int search, int want
     const cl_mem out = buffer_of(d, is.size, NULL);
     cls_step *const step = &s.step;
     must(cls_compile(context, 1u << b->dtype, forced)); /* samplers have not all of them */
-    must(cls_sampler_attach(s.sampler, b->dtype, forced));
-    s.sampler->forced = forced;
+    must(cls_sampler_add_kernels(s.sampler, b->dtype, forced));
+    s.sampler->override_variants = forced;
     cls_sampler_force_search(s.sampler, search);
     step->logprob_kind = wants == 1 ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
     if (wants != 0) {
@@ -876,7 +877,7 @@ static seen look(device *d, cls_context *context, batch *b, int search, int want
     must(cls_sampler_trace(s.sampler, d->queue, is.row, BATCH));
     memcpy(is.token, b->token, sizeof is.token);
     memcpy(is.status, b->status, sizeof is.status);
-    is.ran = s.sampler->ran;
+    is.ran = s.sampler->launched_variants;
     is.told = malloc(is.size);
     ck_assert(is.told != NULL && at <= is.size);
     buffer_read(d, out, is.size, is.told);
@@ -956,7 +957,7 @@ START_TEST(forced)
                 is_other |= w != v && cls_variants[w].kernel == cls_variants[v].kernel &&
                             (wanted.ran >> w & 1u);
             /* A window's tokens are counted again by the larger kernel of slots. */
-            if (!is_other || !cls_variant_serves(v, wanted.needs) || v == CLS_SLOTS_0)
+            if (!is_other || !cls_variant_supports(v, wanted.needs) || v == CLS_SLOTS_0)
                 continue;
             seen is = look(d, context, b, search, wants, UINT32_C(1) << v);
             snprintf(what, sizeof what, "%s, %s, level %d%s, by %s", d->name, types[dtype], level,

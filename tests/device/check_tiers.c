@@ -22,7 +22,10 @@ static const configuration few[] = {
     {.tier = CLS_TIER_BASE},
     {.tier = CLS_TIER_BASE, .limited = 1},
     {.tier = CLS_TIER_BASE, .work_group = 12, .vector = 4, .shortlist = 64},
-    {.tier = CLS_TIER_SUBGROUPS, .work_group = 16, .vector = 8, .pretended = CLS_SUBGROUPS_MADE},
+    {.tier = CLS_TIER_SUBGROUPS,
+     .work_group = 16,
+     .vector = 8,
+     .pretended = CLS_SUBGROUPS_EMULATED},
     {.tier = CLS_TIER_INT64, .work_group = 7, .max_local_mem = 1024},
 };
 
@@ -41,7 +44,7 @@ static configuration configuration_of(uint32_t i)
     else
         c.max_local_mem = locals[limit - 3];
     if (c.tier == CLS_TIER_SUBGROUPS) {
-        c.pretended = CLS_SUBGROUPS_MADE;
+        c.pretended = CLS_SUBGROUPS_EMULATED;
         c.work_group = c.max_work_group == 1 || c.max_work_group == 12 ? 4 : 16;
         c.max_work_group = c.max_work_group == 64 ? 64 : 0;
     }
@@ -88,14 +91,14 @@ START_TEST(same_tokens)
     for (uint32_t i = 0; i < configurations(d); i++) {
         const configuration c = configuration_of(i);
         const cls_context_options o = options_of(&c);
-        const char *const limited = cls_limits_pretended;
+        const char *const limited = cls_test_limited_options;
         if (c.limited)
-            cls_limits_pretended = FIXTURE_NO_INFINITIES;
+            cls_test_limited_options = FIXTURE_NO_INFINITIES;
         cls_context *const context = fixture_shaped(d, &o, c.pretended);
         cls_device_info info = {.struct_size = sizeof info};
         rng r = {fixture_seed() + 90};
         if (context == NULL) {
-            cls_limits_pretended = limited;
+            cls_test_limited_options = limited;
             continue;
         }
         must(cls_context_info(context, &info));
@@ -111,9 +114,9 @@ START_TEST(same_tokens)
         }
         ran++;
         printf("%s: tier %u%s, work-group %u, row group %u, vector %u, local memory %llu: equal\n",
-               d->name, info.tier, cls_limits_pretended ? " without infinities" : "",
+               d->name, info.tier, cls_test_limited_options ? " without infinities" : "",
                info.work_group, info.row_group, info.vector, (unsigned long long)c.max_local_mem);
-        cls_limits_pretended = limited;
+        cls_test_limited_options = limited;
     }
     printf("%s: %u configurations, %u rows each\n", d->name, ran, ran != 0 ? rows / ran : 0);
     ck_assert(ran > 0);
@@ -162,10 +165,10 @@ START_TEST(limits)
     device *const d = fixture_device(_i);
     const configuration c = few[1];
     const cls_context_options o = options_of(&c);
-    const char *const limited = cls_limits_pretended;
-    cls_limits_pretended = FIXTURE_NO_INFINITIES;
+    const char *const limited = cls_test_limited_options;
+    cls_test_limited_options = FIXTURE_NO_INFINITIES;
     cls_context *const context = fixture_shaped(d, &o, c.pretended);
-    cls_limits_pretended = limited;
+    cls_test_limited_options = limited;
     batch *const b = batch_new(ROWS, VOCAB, CLS_F32, VOCAB, 0);
     float told[ROWS][VOCAB], logprobs[ROWS][VOCAB];
     int32_t ids[ROWS][VOCAB];
@@ -232,11 +235,11 @@ START_TEST(wrong_subgroups)
     cls_context_options o = options_of(&c);
     cls_context *context = NULL;
     cls_shape shape = {.work_group = 16, .row_group = 1, .vector = 4};
-    cls_subgroups_pretended = CLS_SUBGROUPS_WRONG;
+    cls_test_subgroups = CLS_SUBGROUPS_FAULTY;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
     ck_assert_msg(strstr(cls_error_message(), "reduction is wrong") != NULL, "%s",
                   cls_error_message());
-    cls_subgroups_pretended = CLS_SUBGROUPS_MADE;
+    cls_test_subgroups = CLS_SUBGROUPS_EMULATED;
     ck_assert_ptr_null(cls_subgroups_find(d->context, d->id, &shape));
     shape.row_group = 6; /* fours do not divide it */
     ck_assert_ptr_nonnull(strstr(cls_subgroups_find(d->context, d->id, &shape), "does not divide"));
@@ -246,12 +249,12 @@ START_TEST(wrong_subgroups)
         if (i == CLS_SUBGROUPS_NV &&
             (strstr(d->name, "Oclgrind") != NULL || strstr(d->name, "rusticl") != NULL))
             continue; /* their compilers end the process at an assembler's instruction */
-        cls_subgroups_pretended = i;
+        cls_test_subgroups = i;
         shape.row_group = 1;
         const char *const why = cls_subgroups_find(d->context, d->id, &shape);
         printf("%s: sub-groups %u: %s\n", d->name, i, why != NULL ? why : "compute right");
     }
-    cls_subgroups_pretended = CLS_SUBGROUPS_NONE;
+    cls_test_subgroups = CLS_SUBGROUPS_NONE;
 }
 END_TEST
 

@@ -104,7 +104,7 @@ static void judge(const fault *f, const char *call, cls_status status, int is_en
                   cls_status_name(status), message);
     ck_assert_msg(cls_error_opencl() == code, "%s, %s: the code is %d: %s", call, words(f),
                   (int)cls_error_opencl(), message);
-    ck_assert_msg(strstr(message, "OpenCL says") != NULL && strlen(message) > 40, "%s, %s: %s",
+    ck_assert_msg(strstr(message, "OpenCL error") != NULL && strlen(message) > 40, "%s, %s: %s",
                   call, words(f), message);
 }
 
@@ -410,7 +410,7 @@ static int has_all(const cls_sampler *s)
     const uint32_t set = cls_variants_of(s->features);
     int has = 1;
     for (int v = 0; v < CLS_VARIANTS; v++)
-        has &= !(set >> v & 1u) || s->ready[CLS_F32][v].kernel != NULL;
+        has &= !(set >> v & 1u) || s->kernels[CLS_F32][v].handle != NULL;
     return has;
 }
 
@@ -418,11 +418,11 @@ static uint32_t programs_of(const cls_context *context)
 {
     cls_program_info info = {.struct_size = sizeof info};
     uint32_t n = 0;
-    cls_failure before;
-    cls_failure_keep(&before);
+    cls_saved_error before;
+    cls_error_save(&before);
     while (cls_context_program(context, n, &info) == CLS_OK)
         n++;
-    cls_failure_restore(&before);
+    cls_error_restore(&before);
     return n;
 }
 

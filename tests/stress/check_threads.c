@@ -250,7 +250,7 @@ int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURES_ALL);
 #ifdef CLS_STUB
-    cls_proofs_only_run = 1;
+    cls_test_proofs_compare_nothing = 1;
 #endif
     steps_wanted = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
     threads_wanted = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;

@@ -12,14 +12,13 @@ static device devices[MAX_DEVICES];
 static int n_devices;
 static uint64_t seed = 20250;
 
-void fixture_features(uint32_t features) { cls_features_pretended = features; }
+void fixture_features(uint32_t features) { cls_test_features = features; }
 
 void fixture_random(uint32_t features)
 {
-    cls_features_pretended = features | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH |
-                             CLS_FEATURE_SAMPLERS | CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY |
-                             CLS_FEATURE_STATE;
-    cls_widest_pretended = 1;
+    cls_test_features = features | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
+                        CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_STATE;
+    cls_test_fewest_programs = 1;
 }
 
 test_size fixture_size(void)
@@ -118,7 +117,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
     cls_context_options o = *options;
     if (o.dtypes == 0)
         o.dtypes = (1u << CLS_DTYPES) - 1;
-    const uint32_t like = pretended | (cls_limits_pretended ? 1u << 16 : 0u);
+    const uint32_t like = pretended | (cls_test_limited_options ? 1u << 16 : 0u);
     char shape[160];
     /* CPUs have groups of one item, and for rows nothing else, since PoCL takes
      * minutes to compile it; Oclgrind, which only interprets, runs larger ones,
@@ -138,9 +137,9 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
         o.tier, o.work_group, o.vector, o.shortlist, o.max_work_group,
         (unsigned long long)o.max_local_mem);
     cls_context *context = NULL;
-    cls_subgroups_pretended = pretended;
+    cls_test_subgroups = pretended;
     const cls_status status = cls_context_create(d->context, d->id, &o, &context);
-    cls_subgroups_pretended = CLS_SUBGROUPS_NONE;
+    cls_test_subgroups = CLS_SUBGROUPS_NONE;
     ck_assert_msg(status == CLS_OK || status == CLS_UNSUPPORTED_DEVICE ||
                       status == CLS_BAD_ARGUMENT,
                   "%s: %s: %s: %s", d->name, shape, cls_status_name(status), cls_error_message());
@@ -185,7 +184,7 @@ int fixture_run(Suite *(*make)(void), int needs_device)
     if (wish != NULL)
         seed = strtoull(wish, NULL, 0);
     const char *const limited = getenv("CLS_TEST_LIMITED");
-    cls_limits_pretended = limited != NULL && *limited != '\0' ? FIXTURE_NO_INFINITIES : NULL;
+    cls_test_limited_options = limited != NULL && *limited != '\0' ? FIXTURE_NO_INFINITIES : NULL;
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("CLS_TEST_SEED=%llu\n", (unsigned long long)seed);
     if (needs_device) {

@@ -52,12 +52,12 @@ device *fixture_device(int i);
 cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector,
                              uint32_t shortlist);
 
-/* For cls_limits_pretended: the compiler may assume that there are none, which
+/* For cls_test_limited_options: the compiler may assume that there are none, which
  * ordinary kernels do not survive. */
 #define FIXTURE_NO_INFINITIES " -cl-finite-math-only"
 
-/* The same of any options; pretended: cls_subgroups_pretended. With
- * cls_limits_pretended another one than without. */
+/* The same of any options; pretended: cls_test_subgroups. With
+ * cls_test_limited_options another one than without. */
 cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t pretended);
 
 /* Calls that must not fail; the message says what did. */

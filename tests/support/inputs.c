@@ -139,7 +139,7 @@ void row_fill(row_kind kind, float *x, uint32_t n, uint64_t seed)
                                   : i > 40     ? INFINITY
                                                : -1.0f;
     /* Where logits end at 2^100, adjustments of larger ones come to something else. */
-    for (uint32_t i = 0; i < n && cls_limits_pretended; i++)
+    for (uint32_t i = 0; i < n && cls_test_limited_options; i++)
         x[i] = x[i] == INFINITY                           ? 1.0f
                : isfinite(x[i]) && fabsf(x[i]) > 32768.0f ? x[i] * 0x1p-113f
                                                           : x[i];

@@ -115,7 +115,7 @@ static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t 
 }
 
 /* Sums that end at 2^100 on a device without infinities come to something else. */
-static float in_limits(float x) { return cls_limits_pretended && x > 1e20f ? 1e20f : x; }
+static float in_limits(float x) { return cls_test_limited_options && x > 1e20f ? 1e20f : x; }
 
 /* What needs a history. */
 static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t, cls_params *p,
@@ -205,7 +205,7 @@ void batch_bias(batch *b, rng *r, int dtype)
                      b->bias + i * size);
     }
     dtype_encode(dtype, NAN, b->bias + rng_below(r, b->rows * b->vocab) * size);
-    dtype_encode(dtype, cls_limits_pretended ? 1.0f : INFINITY,
+    dtype_encode(dtype, cls_test_limited_options ? 1.0f : INFINITY,
                  b->bias + rng_below(r, b->rows * b->vocab) * size);
     for (uint32_t row = 0; row < b->rows; row++)
         b->bias_map[row] = (int32_t)rng_below(r, b->rows + 1) - 1;

@@ -12,13 +12,14 @@
 
 static void hex_of(const void *bytes, size_t size, size_t at_once, char hex[65])
 {
-    uint8_t digest[CLS_DIGEST];
+    uint8_t digest[CLS_DIGEST_SIZE];
     cls_sha256 hash;
-    cls_sha256_begin(&hash);
+    cls_sha256_init(&hash);
     for (size_t at = 0; at < size; at += at_once)
-        cls_sha256_add(&hash, (const char *)bytes + at, size - at < at_once ? size - at : at_once);
-    cls_sha256_end(&hash, digest);
-    for (int i = 0; i < CLS_DIGEST; i++)
+        cls_sha256_update(&hash, (const char *)bytes + at,
+                          size - at < at_once ? size - at : at_once);
+    cls_sha256_final(&hash, digest);
+    for (int i = 0; i < CLS_DIGEST_SIZE; i++)
         snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 }
 
@@ -71,7 +72,8 @@ END_TEST
 
 /* ------------------------------------------------------------------- containers */
 
-static const uint8_t key[CLS_DIGEST] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252, 253, 254, 255};
+static const uint8_t key[CLS_DIGEST_SIZE] = {1, 2,   3,   4,   5,   6,   7,  8,
+                                             9, 250, 251, 252, 253, 254, 255};
 
 enum { FIRST_OF = CLS_SURVEY_0, SECOND_OF = CLS_TOKEN_1 };
 static const cls_container some = {
@@ -116,13 +118,13 @@ START_TEST(round_trip)
     cls_container c;
     ck_assert_uint_eq(bytes[size], 0x55); /* nothing beyond */
     ck_assert(cls_container_read(bytes, size, key, &c));
-    ck_assert(cls_container_length(bytes, key, &length));
+    ck_assert(cls_container_payload_size(bytes, key, &length));
     ck_assert_uint_eq(length, size - CLS_CONTAINER_HEADER);
     for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++) {
         const cls_bytes *const was = &some.program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes;
         const cls_bytes *const is = &c.program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes;
-        const cls_grouping *const s = &c.program[i / CLS_VARIANTS][i % CLS_VARIANTS].as;
-        const cls_grouping *const g = &some.program[i / CLS_VARIANTS][i % CLS_VARIANTS].as;
+        const cls_build_config *const s = &c.program[i / CLS_VARIANTS][i % CLS_VARIANTS].config;
+        const cls_build_config *const g = &some.program[i / CLS_VARIANTS][i % CLS_VARIANTS].config;
         ck_assert_uint_eq(is->size, was->size);
         ck_assert((is->bytes == NULL) == (was->bytes == NULL));
         ck_assert(is->size == 0 || memcmp(is->bytes, was->bytes, was->size) == 0);
@@ -175,13 +177,13 @@ START_TEST(damage)
     }
     ck_assert(!reads(bytes, size + 1));
     ck_assert(!reads(NULL, 0));
-    for (int i = 0; i < CLS_DIGEST; i++) {
-        uint8_t other[CLS_DIGEST];
+    for (int i = 0; i < CLS_DIGEST_SIZE; i++) {
+        uint8_t other[CLS_DIGEST_SIZE];
         cls_container c;
         memcpy(other, key, sizeof other);
         other[i] ^= 1;
         ck_assert(!cls_container_read(bytes, size, other, &c));
-        ck_assert(!cls_container_length(bytes, other, &length));
+        ck_assert(!cls_container_payload_size(bytes, other, &length));
     }
     ck_assert(reads(bytes, size));
     free(bytes);
@@ -192,9 +194,9 @@ END_TEST
 static int reads_with_hash(uint8_t *bytes, size_t size)
 {
     cls_sha256 hash;
-    cls_sha256_begin(&hash);
-    cls_sha256_add(&hash, bytes + CLS_CONTAINER_HEADER, size - CLS_CONTAINER_HEADER);
-    cls_sha256_end(&hash, bytes + CLS_CONTAINER_HEADER - CLS_DIGEST);
+    cls_sha256_init(&hash);
+    cls_sha256_update(&hash, bytes + CLS_CONTAINER_HEADER, size - CLS_CONTAINER_HEADER);
+    cls_sha256_final(&hash, bytes + CLS_CONTAINER_HEADER - CLS_DIGEST_SIZE);
     return reads(bytes, size);
 }
 
