@@ -208,8 +208,8 @@ static int check(const verification *v, uint32_t i)
     if (memcmp(result.tokens, tokens, ROWS * sizeof *tokens) != 0 || result.accepted != rest[0] ||
         result.emitted != rest[v->requests] || result.status != rest[(size_t)2 * v->requests])
         return cli_fail("bench: %s, request %u: the device accepted %d drafts and emitted %d "
-                        "tokens (first %d, status "
-                        "%d), the reference %d and %d (%d, %d)",
+                        "tokens (first token %d, status %d), but the reference accepted %d and "
+                        "emitted %d (first token %d, status %d)",
                         v->c->name, (unsigned)i, (int)rest[0], (int)rest[v->requests],
                         (int)tokens[0], (int)rest[(size_t)2 * v->requests], (int)result.accepted,
                         (int)result.emitted, (int)result.tokens[0], (int)result.status);

@@ -176,8 +176,9 @@ static int verify_rows(const bench_setup *setup, const bench_case *c, const int3
         if (cls_host_sample(&host, &result) != CLS_OK)
             return cli_fail_library("bench: the reference");
         if (result.token != tokens[row])
-            return cli_fail("bench: %s, row %u: the device drew token %d, the reference %d",
-                            c->name, (unsigned)row, (int)tokens[row], (int)result.token);
+            return cli_fail(
+                "bench: %s, row %u: the device drew token %d, but the reference drew %d", c->name,
+                (unsigned)row, (int)tokens[row], (int)result.token);
     }
     return 0;
 }

@@ -178,7 +178,7 @@ static int check(serving *s, const trace *t, bench_served *served)
             return cli_fail_library("bench: the reference");
         if (result.token != t->token[i] || result.status != t->status[i])
             return cli_fail("bench: serving, request %u, token %u: the device drew %d (status %d), "
-                            "the reference %d (%d)",
+                            "but the reference drew %d (status %d)",
                             (unsigned)t->number, (unsigned)i, (int)t->token[i], (int)t->status[i],
                             (int)result.token, (int)result.status);
         if (result.token >= 0)

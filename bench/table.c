@@ -81,13 +81,12 @@ static double goal_of(const bench_setup *setup, const bench_case *cases,
 
 static int print_header(const bench_setup *setup, const bench_floor *floor)
 {
-    static const char *const dtypes[] = {"float32", "float16", "bfloat16"};
     cls_device_info info = {.struct_size = sizeof info};
     if (cls_context_info(setup->on->context, &info) != CLS_OK)
         return cli_fail_library("bench");
     printf("%s, device %u\n", setup->on->device.name, (unsigned)setup->on->index);
     printf("[%u, %u] %s; work-group %u, vector %u; floor: %s\n", (unsigned)setup->batch,
-           (unsigned)setup->vocab, dtypes[setup->dtype], (unsigned)info.work_group,
+           (unsigned)setup->vocab, cli_dtype_name((int32_t)setup->dtype), (unsigned)info.work_group,
            (unsigned)info.vector, floor->shape);
     return 0;
 }

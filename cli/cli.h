@@ -141,6 +141,7 @@ const char *cli_device_type(cl_device_type type);   /* "GPU", "accelerator", "cu
 const char *cli_tier_name(uint32_t tier);           /* the word that --tier takes */
 const char *cli_subgroups_name(uint32_t subgroups); /* the vendor of the extension, or "none" */
 const char *cli_origin_name(uint32_t origin);       /* of kernels: "source", "binary" or "cache" */
+const char *cli_dtype_name(int32_t dtype);          /* "float32"; "-" if it is unknown */
 json_t *cli_device_json(const cli_device *device, uint32_t index);
 
 /* The sizes of groups, vectors and lists that a context uses, its tier and the origin of its

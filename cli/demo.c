@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "outputs.h"
 
 #define MOST_ROWS 16
 #define SHOWN 6 /* tokens of a table */
@@ -30,25 +30,6 @@ static const struct setting {
 
 /* --------------------------------------------------------------------- picture */
 
-/* The likeliest tokens of those that are kept, in descending order. */
-static uint32_t likeliest(const float *probs, uint32_t vocab, uint32_t top[SHOWN])
-{
-    uint32_t n = 0;
-    for (uint32_t t = 0; t < vocab; t++) {
-        uint32_t at = n;
-        if (probs[t] <= 0.0f || (n == SHOWN && probs[t] <= probs[top[n - 1]]))
-            continue;
-        if (n < SHOWN)
-            n++;
-        else
-            at--;
-        for (; at > 0 && probs[top[at - 1]] < probs[t]; at--)
-            top[at] = top[at - 1];
-        top[at] = t;
-    }
-    return n;
-}
-
 static void print_share(float p)
 {
     if (p > 0.0f) {
@@ -64,7 +45,7 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
     const uint32_t vocab = job->logits->vocab;
     const float *probs = job->probs + (size_t)at * vocab;
     uint32_t top[SHOWN] = {0};
-    const uint32_t n = likeliest(probs + PLAIN * (size_t)vocab, vocab, top);
+    const uint32_t n = cli_likeliest(probs + PLAIN * (size_t)vocab, vocab, SHOWN, top);
     char name[16];
     printf("\nrow %-8" PRIu32, row);
     for (size_t s = 0; s < SETTINGS; s++)

@@ -33,6 +33,12 @@ const char *cli_subgroups_name(uint32_t subgroups)
     return subgroups < sizeof names / sizeof names[0] ? names[subgroups] : "?";
 }
 
+const char *cli_dtype_name(int32_t dtype)
+{
+    static const char *const names[] = {"float32", "float16", "bfloat16"};
+    return dtype >= 0 && dtype < 3 ? names[dtype] : "-";
+}
+
 /* The default device is one with the lowest number. */
 static int preference(cl_device_type type)
 {

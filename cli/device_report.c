@@ -17,12 +17,6 @@ enum { DIFFERS = 1, DID_NOT_RUN = 2 };
 
 double cli_seconds(void) { return bench_clock() * 1e-6; }
 
-const char *cli_dtype_name(int32_t dtype)
-{
-    static const char *const names[] = {"float32", "float16", "bfloat16"};
-    return dtype >= 0 && dtype < 3 ? names[dtype] : "-";
-}
-
 void cli_device_report_fail(cli_device_report *report, const char *part, const char *message)
 {
     json_t *const failures = json_object_get(report->json, "failures");

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "explain.h"
+#include "outputs.h"
 
 /* Numbers beyond those of the public stages: Mirostat replaces the truncations, adaptive p the
  * draw. */
@@ -310,28 +311,6 @@ static double observed_temperature(const cls_params *p, const cli_shown *before,
            log((double)after->probs[most] / (double)after->probs[least]);
 }
 
-static int find_top(cli_shown *shown, uint32_t vocab, uint32_t most)
-{
-    uint32_t n = 0;
-    if ((shown->top = calloc((size_t)most + 1, sizeof *shown->top)) == NULL)
-        return cli_no_memory();
-    for (uint32_t t = 0; t < vocab && most != 0; t++) {
-        uint32_t at = n;
-        if (shown->probs[t] <= 0.0f ||
-            (n == most && shown->probs[t] <= shown->probs[shown->top[n - 1]]))
-            continue;
-        if (n < most)
-            n++;
-        else
-            at--;
-        for (; at > 0 && shown->probs[shown->top[at - 1]] < shown->probs[t]; at--)
-            shown->top[at] = shown->top[at - 1];
-        shown->top[at] = t;
-    }
-    shown->top_count = n;
-    return 0;
-}
-
 /* Runs the reference for the next stage. */
 static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
 {
@@ -342,7 +321,10 @@ static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
     if (cls_host_sample(host, &result) != CLS_OK)
         return cli_fail("row %" PRIu32 ": %s", e->row, cls_error_message());
     shown->kept = result.kept;
-    return find_top(shown, e->vocab, top);
+    if ((shown->top = calloc((size_t)top + 1, sizeof *shown->top)) == NULL)
+        return cli_no_memory();
+    shown->top_count = cli_likeliest(shown->probs, e->vocab, top, shown->top);
+    return 0;
 }
 
 /* Draws the token with the whole chain. */

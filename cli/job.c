@@ -109,7 +109,7 @@ static int create_outputs(cli_target *target, const cli_job *job, device_side *s
     if (job->outputs == NULL)
         return 0;
     if (cls_context_info(target->context, &info) != CLS_OK)
-        return cli_fail_library("device");
+        return cli_fail_library("querying the device");
     return cli_outputs_alloc(job->outputs, job->logits->rows, info.shortlist) ||
            cli_buffer(target, &side->outputs, "outputs", job->outputs->size, NULL);
 }
@@ -122,9 +122,9 @@ static int create_all(cli_target *target, const cli_job *job, device_side *side)
     cli_sampler_options(job, job->logits->rows, &options);
     options.max_rows = job->logits->rows;
     if (cli_compile_done(cls_sampler_create(target->context, &options, &side->sampler)) != CLS_OK)
-        return cli_fail_library("sampler");
+        return cli_fail_library("creating the sampler");
     if (job->infill != NULL && cls_sampler_infill(side->sampler, job->infill) != CLS_OK)
-        return cli_fail_library("infill");
+        return cli_fail_library("setting the infill tables");
     if ((side->positions = calloc(rows, sizeof *side->positions)) == NULL)
         return cli_no_memory();
     for (uint32_t r = 0; r < rows; r++)
@@ -183,7 +183,7 @@ static int enqueue(cli_target *target, const cli_job *job, device_side *side)
             status = cls_sample(side->sampler, target->queue, &step, 0, NULL, NULL);
         }
         if (status != CLS_OK)
-            return cli_fail_library("step");
+            return cli_fail_library("sampling");
         for (uint32_t r = 0; r < rows; r++)
             side->positions[r]++;
     }

@@ -52,7 +52,7 @@ static int set_float(const cli_option *option, const char *what, const char *tex
         errno = 0; /* too small for a double: the result is 0 or nearly 0 */
     if (!whole(text, end))
         return cli_fail("%s: '%s' is not a number", what, text);
-    /* The conversion would make it infinite, and -inf has a meaning of its own. */
+    /* The conversion would make it infinite, and -inf is a special value. */
     if (isfinite(x) && fabs(x) > (double)FLT_MAX)
         return cli_fail("%s: '%s' is too large for float32", what, text);
     *(float *)option->value = (float)x;
@@ -150,7 +150,7 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
         cli_option *option;
         size_t length;
         if (strncmp(argv[i], "--", 2) != 0) {
-            cli_fail("%s: unexpected argument '%s'", argv[0], argv[i]);
+            cli_fail("%s: unexpected argument '%s'; options begin with --", argv[0], argv[i]);
             return CLI_FAILED;
         }
         length = strcspn(argv[i] + 2, "=");

@@ -132,6 +132,24 @@ void cli_outputs_host(const cli_logits *logits, uint32_t row, int32_t token, cli
     }
 }
 
+uint32_t cli_likeliest(const float *probs, uint32_t vocab, uint32_t most, uint32_t *top)
+{
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < vocab && most != 0; t++) {
+        uint32_t at = n;
+        if (probs[t] <= 0.0f || (n == most && probs[t] <= probs[top[n - 1]]))
+            continue;
+        if (n < most)
+            n++;
+        else
+            at--;
+        for (; at > 0 && probs[top[at - 1]] < probs[t]; at--)
+            top[at] = top[at - 1];
+        top[at] = t;
+    }
+    return n;
+}
+
 /* ------------------------------------------------------------------------ JSON */
 
 int cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object)

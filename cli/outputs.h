@@ -44,6 +44,10 @@ void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_step *step)
 /* Computes rank and likeliest tokens of a row on the host, by the raw logits. */
 void cli_outputs_host(const cli_logits *logits, uint32_t row, int32_t token, cli_outputs *outputs);
 
+/* Finds the likeliest tokens, in descending order; tokens without a probability are left out. top:
+ * [most]. Returns their number. */
+uint32_t cli_likeliest(const float *probs, uint32_t vocab, uint32_t most, uint32_t *top);
+
 /* Adds {"rank", "top": [{"token", "logprob"}, ...]} to the object of a row. */
 int cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object);
 

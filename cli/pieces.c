@@ -32,7 +32,8 @@ int cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces)
     fclose(file);
     pieces->count = vocab;
     return good ? 0
-                : cli_fail("%s: not a llama2.c tokenizer of %" PRIu32 " pieces, as the logits need",
+                : cli_fail("%s: not a llama2.c tokenizer with %" PRIu32
+                           " pieces, one for each logit of a row",
                            path, vocab);
 }
 

@@ -107,9 +107,9 @@ static int create_sampler(cli_target *target, const cli_job *job, const cli_draf
     options.max_rows = side->rows_of_call;
     options.slots = side->slots;
     if (cli_compile_done(cls_sampler_create(target->context, &options, &side->sampler)) != CLS_OK)
-        return cli_fail_library("sampler");
+        return cli_fail_library("creating the sampler");
     if (job->infill != NULL && cls_sampler_infill(side->sampler, job->infill) != CLS_OK)
-        return cli_fail_library("infill");
+        return cli_fail_library("setting the infill tables");
     return 0;
 }
 
@@ -218,7 +218,7 @@ static int enqueue_part(cli_target *target, const cli_job *job, const cli_drafts
         clFinish(target->queue);
         status = cls_verify(side->sampler, target->queue, &call, 0, NULL, NULL);
     }
-    return status == CLS_OK ? 0 : cli_fail_library("verification");
+    return status == CLS_OK ? 0 : cli_fail_library("verifying");
 }
 
 /* The number of requests from `first` on that fit into one call. */

@@ -48,9 +48,10 @@ static int read_cu(const cli_draft_files *files, uint32_t rows, cli_drafts *draf
 
 static int check_count(const char *path, uint64_t have, const char *what, const cli_drafts *drafts)
 {
-    return have == drafts->count ? 0
-                                 : cli_fail("%s: %" PRIu64 " %s for %" PRIu32 " drafts", path, have,
-                                            what, drafts->count);
+    return have == drafts->count
+               ? 0
+               : cli_fail("%s: the file has %" PRIu64 " %s, but there are %" PRIu32 " drafts", path,
+                          have, what, drafts->count);
 }
 
 /* Each draft follows the text or an earlier draft. */
@@ -106,8 +107,8 @@ static int read_distributions(const cli_draft_files *files, const char *dtype,
     if (check_count(path, array.shape[0], "rows", drafts) != 0)
         return 1;
     if (array.shape[1] != target->vocab && drafts->count != 0)
-        return cli_fail("%s: rows of %" PRIu64 " values for a vocabulary of %" PRIu32, path,
-                        array.shape[1], target->vocab);
+        return cli_fail("%s: a row has %" PRIu64 " values, but the target's rows have %" PRIu32,
+                        path, array.shape[1], target->vocab);
     return 0;
 }
 
