@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Replaces tests/fixture.c, which needs Check's runner. The runner kills the process at SIGALRM,
- * which libFuzzer uses for its timeouts. */
+/* Replaces tests/support/fixture.c, which needs Check's runner. The runner kills the process at
+ * SIGALRM, which libFuzzer uses for its timeouts. */
 #include "device.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@ typedef int i32;
 #if defined(CLS_STRICT) || (defined(TIER) && TIER == 0)
 #define CLS_HALVES
 #endif
-#ifdef CLS_STRICT /* for tests/kernel-syntax.sh: no operator takes it */
+#ifdef CLS_STRICT /* for tests/package/kernel-syntax.sh: no operator takes it */
 typedef struct u64 {
     uint x, y;
 } u64;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The self-test's cases: requests and rows, made of integers. Another case, or
- * another order, takes another table: tests/check_selftest --write. */
+ * another order, takes another table: tests/device/check_selftest --write. */
 #include "selftest/selftest.h"
 
 #include <math.h>

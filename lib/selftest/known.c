@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Made by tests/check_selftest --write: known answers of lib/selftest/cases.c.
+/* Made by tests/device/check_selftest --write: known answers of lib/selftest/cases.c.
  * A change that nobody meant is an error of the library or of its compiler. */
 #include "selftest/selftest.h"
 

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT */
+/* What goes wrong around the library: kernels that do not compile, no memory at
+ * creation, things of another context, events that end in an error, buffers too
+ * small, calls from OpenCL's own threads, what a refused step left in a queue. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client.h"
+#include "faulty.h"
+#include "layer.h"
+
+#define expect(call, status, words) expect_status((call), (status), (words), #call, __LINE__)
+
+static void expect_status(cls_status is, cls_status wanted, const char *words, const char *call,
+                          int line)
+{
+    ck_assert_msg(is == wanted && strstr(cls_error_message(), words) != NULL,
+                  "line %d: %s gives %s: %s", line, call, cls_status_name(is), cls_error_message());
+}
+
+/* Oclgrind stops where commands wait for the host. */
+static int can_gate(const device *d) { return strstr(d->name, "Oclgrind") == NULL; }
+
+static cl_event user_event(cl_context context)
+{
+    cl_int code;
+    const cl_event event = clCreateUserEvent(context, &code);
+    must_cl(code);
+    return event;
+}
+
+static void rest(long ms)
+{
+    const struct timespec t = {0, ms * 1000000};
+    nanosleep(&t, NULL);
+}
+
+/* ------------------------------------------------------------------------ creation */
+
+START_TEST(kernels_that_do_not_compile)
+{
+    device *const d = fixture_device(_i);
+    cls_device_info info = {.struct_size = sizeof info};
+    cls_context *const good = fixture_context(d, 1u << CLS_F32, 0, 0, 0), *context = good;
+    const faulty_live before = faulty_alive();
+    char log[4096], small[9];
+    cls_context_options o;
+    cls_head_options h;
+    cls_head *head = (cls_head *)&info;
+    must(cls_context_info(good, &info));
+    cls_context_options_default(&o, sizeof o);
+    o.shortlist = info.shortlist; /* no smaller ones are tried */
+    o.work_group = info.work_group;
+    o.row_group = info.row_group;
+    o.build_log = log;
+    o.build_log_size = sizeof log;
+    faulty_options = "-cl-std=CL1.2 -DVEC=4 -DWGS=1 -DLIST=64 -DDTYPE=0 -DTIER=0 -DSUBGROUPS=0 "
+                     "-Duint=undeclared_type";
+    const cls_status made = cls_context_create(d->context, d->id, &o, &context);
+    o.build_log = small;
+    o.build_log_size = sizeof small;
+    small[8] = 'x';
+    const cls_status again = cls_context_create(d->context, d->id, &o, &context);
+    expect(made, CLS_BUILD_FAILED, "compile");
+    expect(again, CLS_BUILD_FAILED, "compile");
+    ck_assert(cls_error_opencl() != CL_SUCCESS);
+    ck_assert_msg(strstr(cls_error_message(), "-DVEC=") != NULL, "no options: %s",
+                  cls_error_message());
+    ck_assert(context == NULL);
+    ck_assert_msg(strstr(log, "undeclared_type") != NULL || strstr(log, "error") != NULL,
+                  "%s: the log is \"%s\"", d->name, log);
+    ck_assert(strlen(small) == 8 && memcmp(small, log, 8) == 0);
+    cls_head_options_default(&h, sizeof h);
+    h.vocab = h.hidden = 16;
+    h.dtype = CLS_F16;
+    h.weight.buffer = buffer_of(d, 16 * 16 * 2, NULL);
+    const cls_status of_head = cls_head_create(good, d->queue, &h, &head);
+    char head_said[512];
+    snprintf(head_said, sizeof head_said, "%s", cls_error_message());
+    const faulty_live so_far = faulty_alive();
+    cls_sampler_options so;
+    cls_sampler *sampler = (cls_sampler *)&info;
+    cls_sampler_options_default(&so, sizeof so);
+    so.vocab = 100;
+    so.dtypes = 1u << CLS_BF16; /* which no other test here compiles */
+    const cls_status of_sampler = cls_sampler_create(good, &so, &sampler);
+    faulty_options = NULL;
+    expect(of_sampler, CLS_BUILD_FAILED, "did not compile");
+    ck_assert(sampler == NULL && cls_error_opencl() != CL_SUCCESS);
+    ck_assert_msg(strlen(cls_context_build_log(good)) > 10, "no log");
+    ck_assert_str_eq(faulty_leaked(&so_far), "");
+    ck_assert_int_eq(of_head, CLS_BUILD_FAILED);
+    ck_assert_msg(strstr(head_said, "compile") != NULL && strstr(head_said, "error") != NULL,
+                  "no log: %s", head_said);
+    ck_assert(head == NULL);
+    clReleaseMemObject(h.weight.buffer);
+    ck_assert_str_eq(faulty_leaked(&before), "");
+}
+END_TEST
+
+START_TEST(no_memory_on_the_device)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    cls_compile_options c;
+    cls_compile_options_default(&c, sizeof c);
+    c.features = CLS_FEATURES_ALL; /* programs' proofs need buffers, too */
+    must(cls_context_compile(context, &c));
+    const faulty_live before = faulty_alive();
+    cls_sampler_options o;
+    cls_sampler *sampler = NULL;
+    cls_readback *ring = NULL;
+    uint32_t n = 0;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = 100;
+    for (;; n++) {
+        faulty_arm(FAULTY_clCreateBuffer, n, CL_MEM_OBJECT_ALLOCATION_FAILURE, 0);
+        faulty_on = 1;
+        const cls_status status = cls_sampler_create(context, &o, &sampler);
+        faulty_on = 0;
+        if (faulty_failed() == FAULTY_COUNT)
+            break;
+        expect(status, CLS_OPENCL_ERROR, "bytes on the device for ");
+        ck_assert(sampler == NULL && cls_error_opencl() == CL_MEM_OBJECT_ALLOCATION_FAILURE);
+        ck_assert_str_eq(faulty_leaked(&before), "");
+    }
+    ck_assert_uint_ge(n, 17);
+    cls_sampler_destroy(sampler);
+    faulty_arm(FAULTY_clCreateBuffer, 0, CL_MEM_OBJECT_ALLOCATION_FAILURE, 0);
+    faulty_on = 1;
+    const cls_status status = cls_readback_create(context, 64, 2, &ring);
+    faulty_on = 0;
+    faulty_disarm();
+    expect(status, CLS_OPENCL_ERROR, "128 bytes of page-locked memory");
+    ck_assert(ring == NULL);
+    ck_assert_str_eq(faulty_leaked(&before), "");
+}
+END_TEST
+
+/* ------------------------------------------------------------- of another context */
+
+START_TEST(strangers)
+{
+    device *const d = fixture_device(_i);
+    client s = small_client(d, 2);
+    const cls_step good = s.step;
+    cl_int code;
+    const cl_context other = clCreateContext(NULL, 1, &d->id, NULL, NULL, &code);
+    must_cl(code);
+    const cl_command_queue queue = clCreateCommandQueue(other, d->id, 0, &code);
+    must_cl(code);
+    const cl_mem buffer = clCreateBuffer(other, CL_MEM_READ_WRITE, 1 << 16, NULL, &code);
+    must_cl(code);
+    const cl_event event = user_event(other);
+    cls_readback *ring;
+    uint64_t ticket;
+    const cls_buffer theirs = {buffer, 0}, ours = {s.step.tokens.buffer, 0};
+    const cls_ints drawn = {NULL, theirs};
+    expect(cls_sample(s.sampler, queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
+    expect(cls_accept(s.sampler, queue, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
+    expect(cls_accept(s.sampler, d->queue, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
+           "tokens");
+#define REFUSE(field, name) \
+    do { \
+        s.step.field = buffer; \
+        expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, \
+               name " belongs to another"); \
+        s.step = good; \
+    } while (0)
+    REFUSE(logits.buffer, "step->logits");
+    REFUSE(slots.device.buffer, "step->slots");
+    REFUSE(positions.device.buffer, "step->positions");
+    REFUSE(draws.device.buffer, "step->draws");
+    REFUSE(random.buffer, "step->random");
+    REFUSE(mask.words.buffer, "step->mask");
+    REFUSE(bias.values.buffer, "step->bias");
+    REFUSE(tokens.buffer, "step->tokens");
+    REFUSE(status.buffer, "step->status");
+    REFUSE(logprobs.buffer, "step->logprobs");
+    REFUSE(probs.buffer, "step->probs");
+    REFUSE(latest.buffer, "step->latest");
+    REFUSE(entropy.buffer, "step->entropy");
+#undef REFUSE
+    must(cls_readback_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), 8, 1, &ring));
+    expect(cls_readback_start(ring, queue, &ours, 8, 0, NULL, &ticket), CLS_BAD_ARGUMENT, "queue");
+    expect(cls_readback_start(ring, d->queue, &theirs, 8, 0, NULL, &ticket), CLS_BAD_ARGUMENT,
+           "from");
+    /* An event of theirs: said before anything is enqueued. */
+    expect(cls_sample(s.sampler, d->queue, &s.step, 1, &event, NULL), CLS_BAD_ARGUMENT,
+           "wait[0] belongs to another");
+    expect(cls_readback_start(ring, d->queue, &ours, 8, 1, &event, &ticket), CLS_BAD_ARGUMENT,
+           "wait[0]");
+    /* Nothing of this has moved anything. */
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
+    client_tokens(&s, 0);
+    batch_reference(s.b);
+    for (uint32_t row = 0; row < 2; row++)
+        ck_assert_int_eq(s.b->token[row], s.b->host[row].token);
+    must_cl(clSetUserEventStatus(event, CL_COMPLETE));
+    cls_readback_destroy(ring);
+    clReleaseEvent(event);
+    clReleaseMemObject(buffer);
+    clReleaseCommandQueue(queue);
+    clReleaseContext(other);
+    close_small(&s);
+}
+END_TEST
+
+/* --------------------------------------------------------------- events in error */
+
+/* An event that has failed before the call: refused, and nothing has happened. */
+START_TEST(failed_wait)
+{
+    device *const d = fixture_device(_i);
+    const faulty_live before = faulty_alive();
+    client s = small_client(d, 2);
+    const cl_event events[2] = {user_event(d->context), user_event(d->context)};
+    const cls_ints ids = {.host = (const int32_t[]){1, 2}};
+    must_cl(clSetUserEventStatus(events[0], CL_COMPLETE));
+    must_cl(clSetUserEventStatus(events[1], -42));
+    expect(cls_sample(s.sampler, d->queue, &s.step, 2, events, NULL), CLS_OPENCL_ERROR,
+           "wait[1] has ended with an error");
+    ck_assert_int_eq(cls_error_opencl(), -42);
+    expect(cls_accept(s.sampler, d->queue, 2, &ids, NULL, 1, &events[1], NULL), CLS_OPENCL_ERROR,
+           "wait[0] has ended");
+    client_step(&s, d->queue, 0, 1, events, NULL);
+    client_tokens(&s, 0);
+    batch_reference(s.b);
+    for (uint32_t row = 0; row < 2; row++)
+        ck_assert_int_eq(s.b->token[row], s.b->host[row].token);
+    close_small(&s);
+    clReleaseEvent(events[0]);
+    clReleaseEvent(events[1]);
+    ck_assert_str_eq(faulty_leaked(&before), "");
+}
+END_TEST
+
+/* A step that ends with an error: the sampler is lost, and the next call says so.
+ * Drivers differ too much in what they make of a real one (PoCL 3.1 may abort). */
+START_TEST(failed_step)
+{
+    device *const d = fixture_device(_i);
+    const faulty_live before = faulty_alive();
+    const cls_ints ids = {.host = (const int32_t[]){1, 2}};
+    client s = small_client(d, 2);
+    size_t size = 0;
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
+    must_cl(clFinish(d->queue));
+    faulty_state = -42;
+    const cls_status next = cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL);
+    faulty_state = 0;
+    expect(next, CLS_OPENCL_ERROR, "destroy the sampler");
+    ck_assert_int_eq(cls_error_opencl(), -42);
+    expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_OPENCL_ERROR,
+           "destroy the sampler");
+    ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
+    expect(cls_accept(s.sampler, d->queue, 2, &ids, NULL, 0, NULL, NULL), CLS_OPENCL_ERROR,
+           "destroy the sampler");
+    expect(cls_slot_reset(s.sampler, 0), CLS_OPENCL_ERROR, "destroy the sampler");
+    expect(cls_slot_save(s.sampler, d->queue, 0, NULL, &size), CLS_OPENCL_ERROR,
+           "destroy the sampler");
+    close_small(&s);
+    ck_assert_str_eq(faulty_leaked(&before), "");
+}
+END_TEST
+
+/* --------------------------------------------------------------------- too small */
+
+START_TEST(a_byte_too_small)
+{
+    device *const d = fixture_device(_i);
+    enum { ROWS = 2, VOCAB = 100, N = 3 };
+    client s = small_client(d, ROWS);
+    const cls_step good = s.step;
+    cls_step *const step = &s.step;
+    const cl_mem given = buffer_of(d, ROWS * N * 4, NULL);
+    const struct {
+        const char *name;
+        cl_mem *field;
+        size_t size;
+        uint32_t *n;
+    } all[] = {
+        {"step->logits", &step->logits.buffer, ROWS * VOCAB * 4, NULL},
+        {"step->slots", &step->slots.device.buffer, ROWS * 4, NULL},
+        {"step->positions", &step->positions.device.buffer, ROWS * 4, NULL},
+        {"step->draws", &step->draws.device.buffer, ROWS * 4, NULL},
+        {"step->random", &step->random.buffer, ROWS * 8, NULL},
+        {"step->mask", &step->mask.words.buffer, ROWS * 4 * 4, NULL},
+        {"step->bias", &step->bias.values.buffer, ROWS * VOCAB * 4, NULL},
+        {"step->tokens", &step->tokens.buffer, ROWS * 4, NULL},
+        {"step->status", &step->status.buffer, ROWS * 4, NULL},
+        {"step->logprobs", &step->logprobs.buffer, ROWS * 4, NULL},
+        {"step->probs", &step->probs.buffer, ROWS * VOCAB * 4, NULL},
+        {"step->latest", &step->latest.buffer, ROWS * 4, NULL},
+        {"step->ranks", &step->ranks.buffer, ROWS * 4, NULL},
+        {"step->top_ids", &step->top_ids.buffer, ROWS * N * 4, &step->top_n},
+        {"step->top_logprobs", &step->top_logprobs.buffer, ROWS * N * 4, &step->top_n},
+        {"step->given_logprobs", &step->given_logprobs.buffer, ROWS * N * 4, &step->given_n},
+        {"step->given_ranks", &step->given_ranks.buffer, ROWS * N * 4, &step->given_n},
+        {"step->final_logits", &step->final_logits.buffer, ROWS * VOCAB * 4, NULL},
+        {"step->entropy", &step->entropy.buffer, ROWS * 4, NULL},
+        {"step->kept", &step->kept.buffer, ROWS * 4, NULL},
+        {"step->kept_mass", &step->kept_mass.buffer, ROWS * 4, NULL},
+        {"step->candidate_ids", &step->candidate_ids.buffer, ROWS * N * 4, &step->candidates_n},
+        {"step->candidate_logits", &step->candidate_logits.buffer, ROWS * N * 4,
+         &step->candidates_n},
+        {"step->candidate_probs", &step->candidate_probs.buffer, ROWS * N * 4, &step->candidates_n},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        for (size_t less = 0; less < 2; less++) {
+            const cl_mem buffer = buffer_of(d, all[i].size - less, NULL);
+            *all[i].field = buffer;
+            if (all[i].n != NULL)
+                *all[i].n = N;
+            if (all[i].n == &step->given_n)
+                step->given_ids.buffer = given;
+            if (less)
+                expect(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), CLS_BAD_ARGUMENT,
+                       all[i].name);
+            else
+                must(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL));
+            clReleaseMemObject(buffer);
+            *step = good;
+        }
+    }
+    clReleaseMemObject(given);
+    must_cl(clFinish(d->queue));
+    close_small(&s);
+}
+END_TEST
+
+/* --------------------------------------------------------------- OpenCL's threads */
+
+/* What a callback has seen. */
+typedef struct witness {
+    client *s;
+    pthread_t thread; /* the test's: an event that is over has its callback called at once */
+    atomic_int calls, wrong, here;
+} witness;
+
+/* Calls what may be called by any thread at any time, and no OpenCL; must not use Check. */
+static void CL_CALLBACK on_done(cl_event event, cl_int state, void *data)
+{
+    witness *const w = data;
+    batch *const b = w->s->b;
+    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_candidates c;
+    const int32_t ids[] = {4, 5};
+    const float logits[] = {0.0f, 1.0f};
+    int32_t token = -1;
+    const cls_host_row row = batch_host_row(b, 0);
+    cls_params bad = b->params[0];
+    (void)event;
+    cls_host_candidates_default(&c, sizeof c);
+    c.ids = ids;
+    c.logits = logits;
+    c.count = 2;
+    bad.top_p = 2.0f;
+    int wrong = state != CL_COMPLETE;
+    wrong |= cls_sampler_check(w->s->sampler, &b->params[0]) != CLS_OK;
+    wrong |= cls_sampler_check(w->s->sampler, &bad) != CLS_BAD_ARGUMENT ||
+             strstr(cls_error_message(), "top_p") == NULL;
+    wrong |= cls_params_check(&b->params[0], b->vocab) != CLS_OK;
+    wrong |= cls_host_sample(&row, &result) != CLS_OK || result.token != b->host[0].token;
+    wrong |= cls_host_draw(&c, &token) != CLS_OK || (token != 4 && token != 5);
+    atomic_fetch_add(&w->wrong, wrong);
+    atomic_fetch_add(&w->here, pthread_equal(pthread_self(), w->thread) != 0);
+    atomic_fetch_add(&w->calls, 1);
+}
+
+START_TEST(callbacks)
+{
+    enum { STEPS = 20 };
+    device *const d = fixture_device(_i);
+    client s = small_client(d, 2);
+    witness w = {.s = &s, .thread = pthread_self()};
+    cl_event done;
+    batch_reference(s.b);
+    cls_slot_reset(s.sampler, 99);
+    for (int i = 0; i < STEPS; i++) {
+        must(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done));
+        must_cl(clSetEventCallback(done, CL_COMPLETE, on_done, &w));
+        clReleaseEvent(done);
+        must_cl(clFlush(d->queue));
+    }
+    must_cl(clFinish(d->queue));
+    for (int i = 0; i < 500 && atomic_load(&w.calls) < STEPS; i++)
+        rest(10);
+    ck_assert_int_eq(atomic_load(&w.calls), STEPS);
+    ck_assert_int_eq(atomic_load(&w.wrong), 0);
+    ck_assert_msg(atomic_load(&w.here) || strstr(cls_error_message(), "slot is 99") != NULL,
+                  "another thread's message: %s", cls_error_message());
+    close_small(&s);
+}
+END_TEST
+
+/* ------------------------------------------------------ what a refused call left */
+
+static cl_command_queue another_queue(device *d)
+{
+    cl_int code;
+    const cl_command_queue queue = clCreateCommandQueue(d->context, d->id, 0, &code);
+    must_cl(code);
+    return queue;
+}
+
+/* The event is not complete before the gate opens. */
+static void expect_gated(cl_command_queue queue, cl_event done, cl_event gate)
+{
+    cl_int state = CL_COMPLETE;
+    must_cl(clFlush(queue));
+    rest(50);
+    must_cl(clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL));
+    must_cl(clSetUserEventStatus(
+        gate, CL_COMPLETE)); /* before anything fails: else the queue never ends */
+    ck_assert_msg(state > CL_COMPLETE, "it does not wait for what the refused call left under way");
+    must_cl(clFinish(queue));
+}
+
+/* A map is uploaded behind a gate, and the first kernel is refused. The same step
+ * on another queue, to which the map is no news, must not go before. */
+START_TEST(uploads_of_a_refused_step)
+{
+    enum { ROWS = 4 };
+    static const int32_t order[ROWS] = {2, 0, 3, 1};
+    device *const d = fixture_device(_i);
+    if (!can_gate(d))
+        return;
+    client s = small_client(d, ROWS);
+    const cl_command_queue first = another_queue(d), second = another_queue(d);
+    const cl_event gate = user_event(d->context);
+    cl_event done = NULL;
+    for (uint32_t slot = 0; slot < ROWS; slot++) {
+        const cls_logit_bias bias = {(int32_t)(10 + slot), 1000.0f};
+        s.b->params[slot].logit_bias = &bias;
+        s.b->params[slot].logit_bias_count = 1;
+        must(cls_slot_params(s.sampler, slot, &s.b->params[slot]));
+        s.b->params[slot].logit_bias_count = 0;
+    }
+    client_step(&s, first, 0, 0, NULL, NULL); /* the slots' calls are done */
+    s.step.slots.host = order;
+    faulty_arm(FAULTY_clEnqueueNDRangeKernel, 0, CL_OUT_OF_RESOURCES, 0);
+    faulty_on = 1;
+    const cls_status refused = cls_sample(s.sampler, first, &s.step, 1, &gate, &done);
+    faulty_on = 0;
+    const cls_status again = cls_sample(s.sampler, second, &s.step, 0, NULL, &done);
+    if (again != CLS_OK)
+        clSetUserEventStatus(gate, CL_COMPLETE);
+    ck_assert_int_eq(refused, CLS_OPENCL_ERROR);
+    must(again);
+    expect_gated(second, done, gate);
+    client_tokens(&s, 0);
+    for (uint32_t row = 0; row < ROWS; row++)
+        ck_assert_int_eq(s.b->token[row], 10 + order[row]);
+    faulty_disarm();
+    clReleaseEvent(done);
+    clReleaseEvent(gate);
+    clReleaseCommandQueue(first);
+    clReleaseCommandQueue(second);
+    close_small(&s);
+}
+END_TEST
+
+/* The same with a head; and so if not even the refused call's end could be marked. */
+START_TEST(uploads_of_a_refused_product)
+{
+    device *const d = fixture_device(_i);
+    const layer_wish wish = {LAYER_F16, 64, 16, 4, 4, 1, 0, 0, 0, 0};
+    if (!can_gate(d))
+        return;
+    for (int lasting = 0; lasting < 2; lasting++) {
+        rng r = {fixture_seed()};
+        layer l;
+        int32_t map[4] = {3, 1, 0, 2};
+        cl_event done = NULL;
+        layer_open(&l, d, &wish, &r);
+        const cl_command_queue first = another_queue(d), second = another_queue(d);
+        const cl_event gate = user_event(d->context);
+        l.call.which.host = map;
+        faulty_arm(FAULTY_clEnqueueNDRangeKernel, 0, CL_OUT_OF_RESOURCES, lasting);
+        faulty_on = 1;
+        const cls_status refused = cls_head_logits(l.head, first, &l.call, 1, &gate, &done);
+        faulty_on = 0;
+        const cls_status again = cls_head_logits(l.head, second, &l.call, 0, NULL, &done);
+        if (again != CLS_OK)
+            clSetUserEventStatus(gate, CL_COMPLETE);
+        ck_assert_int_eq(refused, CLS_OPENCL_ERROR);
+        must(again);
+        expect_gated(second, done, gate);
+        l.map = malloc(sizeof map);
+        ck_assert(l.map != NULL);
+        memcpy(l.map, map, sizeof map);
+        layer_check(&l, "after a refused product");
+        faulty_disarm();
+        clReleaseEvent(done);
+        clReleaseEvent(gate);
+        clReleaseCommandQueue(first);
+        clReleaseCommandQueue(second);
+        layer_close(&l);
+    }
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("errors");
+    TCase *const t = tcase_create("errors");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, kernels_that_do_not_compile);
+    add_device_test(t, no_memory_on_the_device);
+    add_device_test(t, strangers);
+    add_device_test(t, failed_wait);
+    add_device_test(t, failed_step);
+    add_device_test(t, a_byte_too_small);
+    add_device_test(t, callbacks);
+    add_device_test(t, uploads_of_a_refused_step);
+    add_device_test(t, uploads_of_a_refused_product);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    fixture_features(CLS_FEATURES_ALL);
+    return fixture_run(make, 1);
+}
