@@ -1,25 +1,43 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Adds up the results of `make check`: "N passed, N failed, N skipped". Counts
-# the tests inside each program (Check prints "Checks: 12, Failures: 0, ...",
-# scripts "12 passed, 0 failed"); a program that told nothing counts as one.
-# usage: summary.sh DIRECTORY...       (where the .log and .trs files are)
-for dir; do
-    for trs in "$dir"/*.trs; do
-        [ -f "$trs" ] || continue
-        sed -n 's/^:global-test-result:/result/p' "$trs"
-        # A skipped program's numbers would be those of the part that it ran.
-        grep -q '^:global-test-result: SKIP' "$trs" || tr -d ',:' <"${trs%.trs}.log"
-        echo end
-    done
+# Adds up the results of `make check`: the five programs that took longest, and
+# "N passed, N failed, N skipped". Counts the tests inside each program (Check prints
+# "Checks: 12, Failures: 0, ...", scripts "12 passed, 0 failed"); a program that
+# prints no count is one test.
+# usage: summary.sh FILE...       .log or .trs files of tests
+[ $# != 0 ] || exit 0
+for file; do
+    name=${file%.*}
+    [ -f "$name.trs" ] || continue
+    echo "%test $name"
+    sed -n 's/^:global-test-result:/%result/p; s/^:seconds:/%seconds/p' "$name.trs"
+    # A skipped program's numbers would be those of the part that it ran.
+    grep -q '^:global-test-result: SKIP' "$name.trs" || tr -d ',:' <"$name.log"
+    echo %end
 done | awk '
-    $1 == "result" { result = $2; good = bad = 0; next }
+    $1 == "%test" { name = $2; next }
+    $1 == "%seconds" { seconds[name] = $2; next }
+    $1 == "%result" { result = $2; good = bad = 0; next }
     $2 == "Checks" && $4 == "Failures" { good += $3 - $5 - $7; bad += $5 + $7 }
     NF == 4 && $2 == "passed" && $4 == "failed" { good += $1; bad += $3 }
-    $1 == "end" {
+    $1 == "%end" {
         if (result == "SKIP") { skipped++; next }
         if (result == "PASS" && good == 0) good = 1
         if (result != "PASS" && bad == 0) bad = 1
         passed += good; failed += bad
     }
-    END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }'
+    END {
+        for (i = 0; i < 5; i++) {
+            slowest = ""
+            for (name in seconds)
+                if (slowest == "" || seconds[name] + 0 > seconds[slowest] + 0)
+                    slowest = name
+            if (slowest == "" || seconds[slowest] + 0 == 0)
+                break
+            list = list (i == 0 ? "slowest: " : ", ") slowest " " seconds[slowest] " s"
+            delete seconds[slowest]
+        }
+        if (list != "")
+            print list
+        printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+    }'

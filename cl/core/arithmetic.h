@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The arithmetic that decides tokens, in the common subset of C and OpenCL C.
  *
- * Single float32 additions, subtractions and multiplications, conversions, and
- * integers; nothing else, so that every device with round-to-nearest computes
- * the same bits. doc/arithmetic.md derives it and gives the error bounds. In
- * short: a token's weight is an integer in units of its tile's exponent
- * (weight), a tile's exponent is exact (split), and up() brings weights and
- * tile masses to the row's unit, 2^(E-43), with 13 guard bits.
+ * It uses single float32 additions, subtractions and multiplications, conversions, and integers,
+ * and nothing else, so that every device with round-to-nearest computes the same bits.
+ * doc/arithmetic.md derives it and gives the error bounds. In short: a token's weight is an integer
+ * in units of its tile's exponent (weight()), a tile's exponent is exact (split()), and
+ * to_row_units() brings weights and masses of tiles to the row's unit, 2^(E-43), with 13 guard
+ * bits.
  *
- * 64-bit integers are touched by the functions of integers.h only. */
+ * 64-bit integers are handled by the functions of integers.h only. */
 #ifndef CLS_ARITHMETIC_H
 #define CLS_ARITHMETIC_H
 
@@ -17,8 +17,8 @@
 /* ------------------------------------------------------------ values and order */
 
 #define CLS_LIMIT_BITS 0x71800000 /* 2^100 */
-#ifdef CLS_LIMITED /* kernels for a device without infinities: 2^100 is one, and logits end below \
-                    */
+#ifdef CLS_LIMITED /* kernels for a device without infinities: 2^100 stands for infinity, and \
+                      logits are smaller */
 #define CLS_FLT_MAX 0x1.fffffep+99f
 #define CLS_INF_BITS CLS_LIMIT_BITS
 #else
@@ -26,19 +26,19 @@
 #define CLS_INF_BITS 0x7f800000
 #endif
 #define CLS_INF CLS_AS_F32(CLS_INF_BITS)
-#define CLS_MASKED CLS_AS_F32(CLS_INF_BITS | (i32)0x80000000) /* -inf: masked, NaN, absent */
-#define CLS_KEY_INF CLS_INF_BITS     /* key of +inf, never met after clean() */
-#define CLS_KEY_NONE (~CLS_INF_BITS) /* key of -inf */
+#define CLS_MASKED CLS_AS_F32(CLS_INF_BITS | (i32)0x80000000) /* -inf: masked, NaN or absent */
+#define CLS_KEY_INF CLS_INF_BITS     /* the key of +inf, which no token has after clean() */
+#define CLS_KEY_NONE (~CLS_INF_BITS) /* the key of -inf */
 #define CLS_LOG2E 0x1.715476p+0f
 #define CLS_MAX_ID 0x7fffffff
 
-/* A logit as the sampler sees it: NaN becomes -inf, +inf the largest finite,
- * zeros and subnormals +0 (so that a device that flushes them agrees). */
+/* Makes a logit what the sampler works with: NaN becomes -inf, +inf the largest finite number, and
+ * zeros and subnormals +0, so that a device that flushes subnormals agrees. */
 CLS_INLINE f32 clean(f32 x)
 {
     const i32 bits = CLS_AS_I32(x);
     const i32 magnitude = bits & 0x7fffffff;
-#ifdef CLS_LIMITED /* never NaN: see limited() */
+#ifdef CLS_LIMITED /* there is no NaN here: see limited() */
     if (magnitude >= CLS_INF_BITS)
         return bits < 0 ? CLS_MASKED : CLS_FLT_MAX;
 #else
@@ -50,29 +50,29 @@ CLS_INLINE f32 clean(f32 x)
     return magnitude < 0x00800000 ? 0.0f : x;
 }
 
-/* Integers in the order of the floats; its own inverse on the bits. Not
- * (x ^ m) - m, which compilers turn into an llvm.abs that oclgrind dies of. */
+/* Returns the key of a float: an integer in the same order. The function is its own inverse on the
+ * bits. It is not written (x ^ m) - m, which compilers turn into llvm.abs, which Oclgrind lacks. */
 CLS_INLINE i32 key_of(f32 x)
 {
     const i32 bits = CLS_AS_I32(x);
     return bits ^ ((bits >> 31) & 0x7fffffff);
 }
-CLS_INLINE f32 of_key(i32 key) { return CLS_AS_F32(key ^ ((key >> 31) & 0x7fffffff)); }
+CLS_INLINE f32 float_of_key(i32 key) { return CLS_AS_F32(key ^ ((key >> 31) & 0x7fffffff)); }
 
-/* x > above(key) iff key_of(clean(x)) > key, for x that is not +inf: lets raw
- * logits be compared without cleaning each. Only around zero does it differ
- * from the key's float: subnormals of either sign count as zero. */
+/* For x that is not +inf, x > above(key) if and only if key_of(clean(x)) > key. So raw logits can
+ * be compared without cleaning each. The result differs from the key's float around zero only,
+ * because subnormals of either sign count as zero. */
 CLS_INLINE f32 above(i32 key)
 {
     if (key >= -0x00800000 && key < 0)
         return -0x1p-126f;
     if (key >= 0 && key < 0x00800000)
         return CLS_AS_F32(0x007fffff);
-    return of_key(key);
+    return float_of_key(key);
 }
 
-/* What an adjustment made of a finite logit, brought back to the finite floats.
- * Below 2^-120 it is zero: there, devices that flush subnormals begin to differ. */
+/* Brings the result of an adjustment of a finite logit back to the finite floats. Results below
+ * 2^-120 become zero, because there devices that flush subnormals begin to differ. */
 CLS_INLINE f32 settle(f32 x)
 {
     const i32 bits = CLS_AS_I32(x);
@@ -80,12 +80,12 @@ CLS_INLINE f32 settle(f32 x)
     if (magnitude >= CLS_INF_BITS)
         return CLS_AS_F32(
             (bits & (i32)0x80000000) |
-            (CLS_INF_BITS - 1)); /* not by ?:, for which oclgrind lacks llvm.copysign */
+            (CLS_INF_BITS - 1)); /* not by ?:, for which Oclgrind lacks llvm.copysign */
     return magnitude < 0x03800000 ? 0.0f : x;
 }
 
-/* A product for settle(): one beyond all logits is told by its exponents, and not
- * computed where that could leave the floats. */
+/* Returns a settled product. A product beyond all logits is recognized by its exponents, and is not
+ * computed where it could leave the range of floats. */
 CLS_INLINE f32 settled_product(f32 x, f32 factor)
 {
 #ifdef CLS_LIMITED
@@ -96,8 +96,8 @@ CLS_INLINE f32 settled_product(f32 x, f32 factor)
     return settle(x * factor);
 }
 
-/* The penalties of one token that occurs. `count`: how often it counts for
- * frequency and presence. */
+/* Applies the penalties to one token that occurs. `count` is how often it counts for frequency and
+ * presence. */
 CLS_INLINE f32 penalize(f32 x, u32 count, f32 repetition, f32 reciprocal, f32 frequency,
                         f32 presence)
 {
@@ -111,20 +111,20 @@ CLS_INLINE f32 penalize(f32 x, u32 count, f32 repetition, f32 reciprocal, f32 fr
     return settle(x - presence);
 }
 
-/* A logit bias; -inf bans. */
+/* Adds a logit bias; a bias of -inf bans the token. */
 CLS_INLINE f32 add_bias(f32 x, f32 bias)
 {
     return x > CLS_MASKED && bias > CLS_MASKED ? settle(x + bias) : CLS_MASKED;
 }
 
-/* How many bits a token lies under the row's maximum: monotone in z over the
- * whole row, which the integer weights are not. All value cuts compare it. */
+/* Returns how many bits a token lies below the row's maximum. Unlike the integer weights, the depth
+ * is monotone in z over the whole row. All cuts by value compare it. */
 CLS_INLINE f32 depth(f32 z, f32 row_max, f32 scale) { return (row_max - z) * scale; }
 
 /* ------------------------------------------------------------------- weights */
 
-/* max * scale, truncated to 24 fractional bits, is exponent + fraction with
- * fraction in (-1, 0]: exact, whatever the size of the logits. */
+/* max * scale, truncated to 24 fractional bits, is exponent + fraction with fraction in (-1, 0].
+ * This is exact, however large the logits are. */
 typedef struct cls_split {
     i32 exponent;
     f32 fraction;
@@ -142,7 +142,7 @@ CLS_INLINE cls_split split(f32 max, f32 scale)
     if ((a & 0x7f800000) == 0)
         return r;
     y = u64_mul32((u32)((a & 0x007fffff) | 0x00800000), (u32)((b & 0x007fffff) | 0x00800000));
-    /* value = y * 2^(ea + eb - 300); times 2^24 in y */
+    /* The value is y * 2^(ea + eb - 300); y becomes the value times 2^24. */
     shift = ((a >> 23) & 0xff) + ((b >> 23) & 0xff) - 276;
     if (shift > 15) {
         whole = 1u << 30;
@@ -170,13 +170,12 @@ CLS_INLINE cls_split split(f32 max, f32 scale)
     return r;
 }
 
-/* The weights of N tokens (or vectors of tokens) under their tile's maximum:
- * 2^(minus depth) in units of 2^(exponent - 30), between 0 and 2^30 + 128. -inf
- * and NaN give 0. One body for scalars and vectors: F, U are the types, TO_INT
- * truncates; indices are
- * constants, since compilers keep indexed arrays in memory. N = 4 interleaves chains of 20
- * dependent operations, which is what a CPU's window needs (PoCL: a pass of 3.5 reads becomes 2.5).
- */
+/* Computes the weights of N tokens, or of N vectors of tokens, relative to their tile's maximum:
+ * 2^(-depth) in units of 2^(exponent - 30), from 0 to 2^30 + 128. -inf and NaN give 0. One body
+ * serves scalars and vectors: F and U are the types, LAST converts to integers. All indices are
+ * constants, because compilers keep indexed arrays in memory. N = 4 interleaves four chains of 20
+ * dependent operations, which keeps a CPU busy (on PoCL a pass costs 2.5 reads of the row instead
+ * of 3.5). */
 #define CLS_W_DIFFERENCE(i) q[i] = z[i] - tile_max;
 #define CLS_W_SCALE(i) q[i] = q[i] * scale;
 #define CLS_W_FRACTION(i) q[i] = q[i] + fraction;
@@ -196,8 +195,8 @@ CLS_INLINE cls_split split(f32 max, f32 scale)
 #define CLS_DEFINE_WEIGHTS(NAME, N, EACH, F, U, LAST) \
     CLS_INLINE void NAME(const F *z, U *w, f32 tile_max, f32 scale, f32 fraction) \
     { \
-        const F lowest = (F)(-40.0f), \
-                magic = (F)(12582912.0f); /* 1.5 * 2^23: n in the low bits */ \
+        const F lowest = (F)(-40.0f), magic = (F)(12582912.0f); /* 1.5 * 2^23: the sum has the \
+                                                                   integer part in its low bits */ \
         const F c5 = (F)(0x1.657ba4p-10f * 1073741824.0f), \
                 c4 = (F)(0x1.3d5aa0p-7f * 1073741824.0f); \
         const F c3 = (F)(0x1.c6a2c2p-5f * 1073741824.0f), \
@@ -234,7 +233,7 @@ CLS_INLINE f32 cls_u32_as_f32(u32 x) { return CLS_AS_F32((i32)x); }
 CLS_DEFINE_WEIGHTS(weights_scalar, 1, CLS_EACH_1, f32, u32, CLS_W_SCALAR)
 #else
 #define CLS_TO_U32(x) as_uint(convert_int(x))
-#ifdef CLS_LIMITED /* -2^100 lies not deep enough for every temperature */
+#ifdef CLS_LIMITED /* at some temperatures -2^100 would still weigh something */
 #define CLS_W_SCALAR(i) \
     w[i] = z[i] > CLS_MASKED ? CLS_TO_U32(as_float(as_uint(p[i]) + (as_uint(r[i]) << 23))) : 0u;
 #else
@@ -249,8 +248,9 @@ CLS_INLINE u32 weight(f32 z, f32 tile_max, f32 scale, f32 fraction)
     return w;
 }
 
-/* How far a tile's unit lies under the row's: 63 (all weight lost) or E - E_t.
- * The comparison in floats keeps clamped exponents of huge logits right. */
+/* Returns how many bits a tile's unit lies below the row's: E - E_t, at most 63, where all weight
+ * is lost. The comparison of floats gives the right answer where the exponents of huge logits were
+ * clamped. */
 CLS_INLINE u32 shift_of(f32 row_max, f32 tile_max, f32 scale, i32 row_exponent, i32 tile_exponent)
 {
     i32 d;
@@ -260,10 +260,10 @@ CLS_INLINE u32 shift_of(f32 row_max, f32 tile_max, f32 scale, i32 row_exponent, 
     return d > 63 ? 63u : (u32)d;
 }
 
-/* Tile units to row units, 2^(E-43). */
-CLS_INLINE u64 up(u64 mass, u32 shift) { return u64_shr(u64_shl(mass, 13), shift); }
+/* Converts from tile units to row units, 2^(E-43). */
+CLS_INLINE u64 to_row_units(u64 mass, u32 shift) { return u64_shr(u64_shl(mass, 13), shift); }
 
-/* What a tile needs to weigh its tokens in row units. */
+/* What is needed to weigh a tile's tokens in row units. */
 typedef struct cls_unit {
     f32 max, fraction;
     u32 shift;
@@ -281,33 +281,32 @@ CLS_INLINE cls_unit unit_of(f32 tile_max, f32 row_max, i32 row_exponent, f32 sca
 
 /* ------------------------------------------------------------ cuts and draws */
 
-/* The mass that top-p must reach: ceil(mass * p / 2^32). */
+/* Returns the mass that top-p must reach: ceil(mass * p / 2^32). */
 CLS_INLINE u64 top_p_target(u64 mass, u32 p)
 {
     const u64 low = u64_add(u64_mul32(u64_lo(mass), p), u64_from(0xffffffffu));
     return u64_add(u64_mul32(u64_hi(mass), p), u64_shr(low, 32));
 }
 
-/* Depth as an integer, in units of 2^-20 bits, up to 64 bits. */
-#define CLS_DEEPEST (64u << 20)
+/* The depth as an integer, in units of 2^-20 bits, at most 64 bits. */
+#define CLS_MAX_DEPTH (64u << 20)
 CLS_INLINE u32 depth_q20(f32 z, f32 top, f32 scale)
 {
     const f32 d = depth(z, top, scale);
-    return d < 64.0f ? (u32)(i32)(d * 1048576.0f) : CLS_DEEPEST;
+    return d < 64.0f ? (u32)(i32)(d * 1048576.0f) : CLS_MAX_DEPTH;
 }
 
-/* The lowest key that a cut by depth keeps: the least z with depth(z) <= most, or
- * with depth_q20(z) <= units. Depth is monotone in z, so 32 halvings find it.
- * `most` is 0 or at least 2^-100: a depth that a device could flush to zero
- * counts as zero. */
+/* The lowest key that a cut by depth keeps: the key of the least z with depth(z) <= most, or with
+ * depth_q20(z) <= most. The depth is monotone in z, so 32 bisections find it. `most` is 0 or at
+ * least 2^-100; a depth that a device could flush to zero counts as zero. */
 #define CLS_DEFINE_DEPTH_KEY(NAME, T, DEPTH) \
     CLS_INLINE i32 NAME(f32 top, f32 scale, T most) \
     { \
-        i32 lo = CLS_KEY_NONE + 1; /* known: the maximum is kept */ \
+        i32 lo = CLS_KEY_NONE + 1; /* the maximum itself is kept */ \
         i32 hi = key_of(top); \
         while (lo < hi) { \
-            const i32 mid = (lo & hi) + ((lo ^ hi) >> 1); /* floor of the mean */ \
-            if (DEPTH(clean(of_key(mid)), top, scale) <= most) \
+            const i32 mid = (lo & hi) + ((lo ^ hi) >> 1); /* the floor of the mean */ \
+            if (DEPTH(clean(float_of_key(mid)), top, scale) <= most) \
                 hi = mid; \
             else \
                 lo = mid + 1; \
@@ -317,8 +316,8 @@ CLS_INLINE u32 depth_q20(f32 z, f32 top, f32 scale)
 CLS_DEFINE_DEPTH_KEY(depth_key, f32, depth)
 CLS_DEFINE_DEPTH_KEY(depth_q20_key, u32, depth_q20)
 
-/* The place of the first bit of x > 0. No loop on a device: mirostat 1 takes 198
- * logarithms a row, and llvmpipe has 65,535 trips for all. */
+/* Returns the position of the highest bit of x > 0. Devices use clz() and no loop: Mirostat 1 takes
+ * 198 logarithms a row, and llvmpipe allows 65,535 loop iterations in all. */
 CLS_INLINE u32 top_bit(u32 x)
 {
 #ifdef __OPENCL_C_VERSION__
@@ -331,7 +330,7 @@ CLS_INLINE u32 top_bit(u32 x)
 #endif
 }
 
-/* log2(x), x > 0, in units of 2^-24; error in (-1.02, 0] units. */
+/* Returns log2(x) for x > 0, in units of 2^-24; the error is in (-1.02, 0] units. */
 CLS_INLINE i32 log2_q24(u64 x)
 {
     const i32 whole = u64_hi(x) != 0 ? 32 + (i32)top_bit(u64_hi(x)) : (i32)top_bit(u64_lo(x));
@@ -350,8 +349,8 @@ CLS_INLINE i32 log2_q24(u64 x)
     return (whole << 24) + r;
 }
 
-/* log2 of a set's mass relative to its largest token's weight, in units of
- * 2^-20: what must be added to a token's depth for its surprisal in bits. */
+/* Returns log2 of a set's mass relative to the weight of its largest token, in units of 2^-20. A
+ * token's surprisal in bits is this plus its depth. */
 CLS_INLINE u32 mass_q20(u64 mass, f32 top, f32 scale)
 {
     const i32 fraction = (i32)(split(top, scale).fraction * 16777216.0f);
@@ -359,16 +358,16 @@ CLS_INLINE u32 mass_q20(u64 mass, f32 top, f32 scale)
     return relative > 0 ? (u32)relative >> 4 : 0u;
 }
 
-/* 2^-bits, in units of 2^-30; bits in units of 2^-20. */
+/* Returns 2^-bits in units of 2^-30; `bits` is in units of 2^-20. */
 CLS_INLINE u32 exp2_q30(u64 bits)
 {
-    if (!u64_less(bits, u64_from(CLS_DEEPEST)))
+    if (!u64_less(bits, u64_from(CLS_MAX_DEPTH)))
         return 0;
     return weight(-((f32)u64_lo(bits) * 0x1p-20f), 0.0f, 1.0f, 0.0f);
 }
 
-/* The natural logarithm of a token's probability, from the mass of its set:
- * depth and log2 of the mass relative to the maximum, all reproducible. */
+/* Returns the natural logarithm of a token's probability, from the mass of its set. Depth and log2
+ * of the mass, both relative to the maximum, are the same on every device. */
 CLS_INLINE f32 logprob_of(f32 z, f32 row_max, f32 scale, u64 mass)
 {
     const i32 fraction = (i32)(split(row_max, scale).fraction * 16777216.0f);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What a work-group of WGS items does together: reductions, scans, a broadcast.
+/* What the WGS items of a work-group compute together: reductions, prefix sums and a broadcast.
  *
- * Every work-item of a group must reach these. `scratch` is local memory of WGS
- * u64. Each begins with a barrier, so that results may be read at leisure.
+ * Every item of the group must call these functions. `scratch` is local memory of WGS u64. Each
+ * function begins with a barrier, so that the previous result may be read until then.
  *
- * SUBGROUPS (a cls_subgroups) takes most of the steps within sub-groups,
- * without barriers. Of what drivers have for that only one function is used:
- * the value of the lane whose number differs by a mask. lib/device/subgroups.c
- * switches it on after cls_groups_test computed the right answers; sub-groups
- * of a power of two that divides WGS are asked for. */
+ * SUBGROUPS (a cls_subgroups) does most of the steps within sub-groups, without barriers. Of each
+ * driver's extensions only one function is used: the value of the lane whose number differs by a
+ * mask. lib/device/subgroups.c enables it after cls_groups_test has computed the right answers. It
+ * requests sub-groups whose size is a power of two and divides WGS. */
 #include "core/types.h"
 #include "core/integers.h"
 
@@ -24,12 +23,12 @@
 #define PLUS(a, b) ((a) + (b))
 #define EITHER(a, b) ((a) | (b))
 
-/* ONE_COPY: a function that compilers for CPUs, where groups are of one item, do not inline. PoCL
- * compiles a kernel three times, for each way to launch it, with all that it inlines; so what a
- * kernel does stands in such a function, and so does what has several callers and is not in a
- * hot loop. PoCL inlines whatever asks for its place, all the same; so LOCAL_ID is a constant
- * there, and the group's place is an argument. All programs of a type are compiled in 14 s then,
- * not in 28. */
+/* ONE_COPY marks a function that compilers for CPUs, where groups have one item, do not inline.
+ * PoCL compiles a kernel three times, once for each way to launch it, with everything that it
+ * inlines. So the body of each kernel is such a function, and so is a function with several callers
+ * outside hot loops. PoCL still inlines every function that calls get_local_id() or get_group_id();
+ * so LOCAL_ID is a constant there, and the group's number is an argument. This compiles all
+ * programs of a type in 14 s instead of 28. */
 #if WGS == 1
 #define ONE_COPY static __attribute__((noinline))
 #define LOCAL_ID 0u
@@ -39,8 +38,8 @@
 #define ONE_COPY static inline
 #define LOCAL_ID ((u32)get_local_id(0))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
-/* Where no item reads what another wrote to a buffer: AMD's compiler lets loads be under way across
- * it. */
+/* For places where no item reads what another one wrote to a buffer. With it AMD's compiler keeps
+ * loads in flight across the barrier. */
 #define LOCAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 
@@ -63,8 +62,8 @@
 #define SG_XOR(x, mask, scratch) \
     qcom_sub_group_shuffle_xor((uint)(x), (uint)(mask), \
                                CLK_SUB_GROUP_SHUFFLE_WIDTH_WAVE_SIZE_QCOM, (uint)(x))
-#elif SUBGROUPS == 4           /* AMD's compiler, in any OpenCL C: its sub-groups want 2.0 */
-#ifdef __AMDGCN_WAVEFRONT_SIZE /* newer compilers have the builtin instead */
+#elif SUBGROUPS == 4           /* AMD's compiler; its sub-group functions require OpenCL C 2.0 */
+#ifdef __AMDGCN_WAVEFRONT_SIZE /* newer compilers have the builtin function instead */
 #define SG_SIZE ((uint)__AMDGCN_WAVEFRONT_SIZE)
 #else
 #define SG_SIZE ((uint)__builtin_amdgcn_wavefrontsize())
@@ -91,7 +90,8 @@ static inline uint sg_xor(uint x, uint mask)
 #define SG_LANE sg_lane()
 #define SG_XOR(x, mask, scratch) sg_xor(x, mask)
 #elif SUBGROUPS == 6 || \
-    SUBGROUPS == 7 /* for tests, by local memory: fours that work, and some that do not */
+    SUBGROUPS == \
+        7 /* for tests, in local memory: sub-groups of 4 that work (6) and that do not (7) */
 #define SG_SIZE 4u
 #define SG_LANE (LOCAL_ID & 3u)
 static inline uint sg_xor(uint x, uint mask, __local u64 *scratch)
@@ -126,11 +126,11 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
 }
 #endif
 
-/* ------------------------------------------------------ reductions and scans */
+/* ------------------------------------------------------ reductions and prefix sums */
 
-/* Without sub-groups: local memory as rows of WG_SIDE numbers, of which the last may be short.
- * A reduction takes three barriers and a scan four, whatever the group; by halves they were 10
- * and 18 in groups of 256. Up to 16 items are one row, with two barriers. */
+/* Without sub-groups, local memory is a matrix with rows of WG_SIDE numbers; the last row may be
+ * short. A reduction takes three barriers and a prefix sum four, in groups of any size; by halving
+ * they took 10 and 18 in groups of 256. Up to 16 items form one row, which takes two barriers. */
 #if WGS <= 16
 #define WG_SIDE WGS
 #elif WGS <= 64
@@ -173,8 +173,9 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
             x = OP(x, s[i]); \
         return x; \
     }
-/* The sum over the items before this one; *total over all. Each round joins
- * neighbouring blocks of `mask` lanes; the upper one has the lower before it. */
+/* Returns the sum over the items before this one; *total gets the sum over all. Each round joins
+ * neighbouring blocks of `mask` lanes: the lanes of the upper block add the sum of the lower
+ * one. */
 #define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO) \
     static inline T NAME(T x, __local u64 *scratch, T *total) \
     { \
@@ -202,7 +203,7 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
 
 #else
 
-/* Columns by the first items, then the row that these leave by all. */
+/* The first items reduce the columns; then every item reduces the row of their results. */
 #define DEFINE_WG_REDUCE(NAME, T, SG, OP) \
     static inline T NAME(T x, __local u64 *scratch) \
     { \
@@ -230,8 +231,8 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
         } \
         return x; \
     }
-/* Each item adds up what its row has before it; then the rows before its own, whose last
- * items have left their sums. */
+/* Each item adds up the items before it in its row, then the rows before its own, whose last items
+ * have stored the sums of their rows. */
 #define DEFINE_WG_SCAN(NAME, T, SG, ADD, ZERO) \
     static inline T NAME(T x, __local u64 *scratch, T *total) \
     { \
@@ -276,7 +277,7 @@ DEFINE_WG_REDUCE(wg_mass, u64, sg_u64, u64_add)
 DEFINE_WG_SCAN(wg_scan_u32, u32, sg_u32, PLUS, 0)
 DEFINE_WG_SCAN(wg_scan_mass, u64, sg_u64, u64_add, u64_from(0))
 
-/* Hands one item's number (the others pass anything) to all. */
+/* Broadcasts the number of the item for which `mine` is set; the others pass any number. */
 static inline u64 wg_broadcast(u64 x, int mine, __local u64 *scratch)
 {
 #if WGS == 1

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* 64-bit integers, in the common subset of C and OpenCL C. Everything else uses
- * these functions and no operators, so that a device without such integers
- * (TIER 0; the embedded profile has them optional) computes the same with two
- * halves. Shifts are by 0 to 63. */
+/* 64-bit integers, in the common subset of C and OpenCL C. All other code uses these functions and
+ * no operators. So a device without 64-bit integers (TIER 0; they are optional in the embedded
+ * profile) computes the same with two halves. Shifts are by 0 to 63. */
 #ifndef CLS_INTEGERS_H
 #define CLS_INTEGERS_H
 
@@ -20,12 +19,13 @@ CLS_INLINE int u64_less(u64 a, u64 b) { return a < b; }
 CLS_INLINE int u64_is_zero(u64 a) { return a == 0; }
 CLS_INLINE u64 u64_shl(u64 a, u32 n) { return a << n; }
 CLS_INLINE u64 u64_shr(u64 a, u32 n) { return a >> n; }
-/* The low half of a product, and a quotient. */
+/* u64_mul() returns the low half of the product, u64_div() the quotient. */
 CLS_INLINE u64 u64_mul(u64 a, u64 b) { return a * b; }
 CLS_INLINE u64 u64_div(u64 a, u64 b) { return a / b; }
-/* The full product. Not mul_hi(uint), which PoCL emulates 4 to 14 times slower. */
+/* Returns the full product of two 32-bit integers. It does not use mul_hi(uint), which PoCL
+ * emulates 4 to 14 times more slowly. */
 CLS_INLINE u64 u64_mul32(u32 a, u32 b) { return (u64)a * (u64)b; }
-#else /* x: the low half, y: the high one, as a little-endian device keeps them */
+#else /* x is the low half and y the high one, as in the memory of a little-endian device */
 
 CLS_INLINE u64 u64_make(u32 hi, u32 lo)
 {
@@ -45,7 +45,8 @@ CLS_INLINE u64 u64_add(u64 a, u64 b)
 CLS_INLINE u64 u64_sub(u64 a, u64 b) { return u64_make(a.y - b.y - (u32)(a.x < b.x), a.x - b.x); }
 CLS_INLINE int u64_less(u64 a, u64 b) { return a.y < b.y || (a.y == b.y && a.x < b.x); }
 CLS_INLINE int u64_is_zero(u64 a) { return (a.x | a.y) == 0; }
-/* What crosses goes by two shifts: one of 32 would be none on some devices. */
+/* Bits that cross between the halves are shifted in two steps, because some devices ignore a shift
+ * by 32. */
 CLS_INLINE u64 u64_shl(u64 a, u32 n)
 {
     return n > 31 ? u64_make(a.x << (n - 32), 0)
@@ -89,7 +90,7 @@ CLS_INLINE u64 u64_div(u64 a, u64 b)
 
 #endif
 
-/* floor(a * b / 2^64). */
+/* Returns floor(a * b / 2^64). */
 CLS_INLINE u64 u64_mul_hi(u64 a, u64 b)
 {
     const u64 ll = u64_mul32(u64_lo(a), u64_lo(b));
@@ -101,20 +102,20 @@ CLS_INLINE u64 u64_mul_hi(u64 a, u64 b)
     return u64_add(u64_add(hh, u64_from(u64_hi(lh))),
                    u64_add(u64_from(u64_hi(hl)), u64_from(u64_hi(mid))));
 }
-/* Where elements lie. Kernels get offsets and strides of 64 bits (a size_t can be no
- * argument); where addresses have 32 bits, so have all that are valid. Two
- * shifts, for there one of 32 would be none. */
+/* Offsets of elements. Kernels get offsets and strides of 64 bits, since a size_t cannot be an
+ * argument; where addresses have 32 bits, all valid offsets fit these. The shift is done in two
+ * steps, because there a shift by 32 would be undefined. */
 CLS_INLINE size_t u64_to_size(u64 a) { return (((size_t)u64_hi(a) << 16) << 16) | u64_lo(a); }
-CLS_INLINE size_t row_place(u64 offset, u64 stride, u32 row)
+CLS_INLINE size_t row_offset(u64 offset, u64 stride, u32 row)
 {
     return u64_to_size(offset) + u64_to_size(stride) * row;
 }
 CLS_INLINE u64 u64_of(cls_wide a) { return u64_make(a.hi, a.lo); }
-CLS_INLINE size_t wide_place(cls_wide offset, cls_wide stride, u32 row)
+CLS_INLINE size_t wide_offset(cls_wide offset, cls_wide stride, u32 row)
 {
-    return row_place(u64_of(offset), u64_of(stride), row);
+    return row_offset(u64_of(offset), u64_of(stride), row);
 }
-/* For estimates and outputs, never for a decision. */
+/* Returns a float for estimates and outputs; no decision depends on it. */
 CLS_INLINE f32 u64_to_f32(u64 a) { return (f32)u64_hi(a) * 4294967296.0f + (f32)u64_lo(a); }
 
 #endif

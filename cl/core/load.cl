@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* load: how logits that lie in memory become floats, and whole vectors clean. */
+/* load: converts logits from memory to floats, and cleans whole vectors. */
 #include "core/vectors.cl"
 
-/* Halves by integers: PoCL 3.1 compiles vload_half8 to an aligned load, which
- * kills the process where a row is aligned to its elements only. Subnormal
- * halves are made by a product: their bits as a float could be flushed to zero. */
+/* Converts float16 by integer operations. PoCL 3.1 compiles vload_half8 to an aligned load, which
+ * crashes where a row is aligned to its elements only. Subnormal numbers are made by a product,
+ * because their bits as a float could be flushed to zero. */
 static inline UV widen_bits(CAT(ushort, VEC) h)
 {
     const UV bits = CAT(convert_uint, VEC)(h);
@@ -30,12 +30,12 @@ typedef half logit; /* storage only: vload_half needs no extension */
 #define LOAD_V(p, i) widen(VLOAD((__global const ushort *)(p) + (i)))
 #endif
 #else
-typedef ushort logit; /* bfloat16: the upper half of a float */
+typedef ushort logit; /* bfloat16: the upper half of a float32 */
 #define LOAD(p, i) as_float((uint)(p)[i] << 16)
 #define LOAD_V(p, i) AS_FV(CAT(convert_uint, VEC)(VLOAD((p) + (i))) << 16)
 #endif
 
-/* The status bits of a logit, by its bits as they lie in memory. */
+/* Returns the status bits of a logit, from its bits in memory. */
 static inline u32 bits_status(i32 bits)
 {
     return (bits & 0x7fffffff) > 0x7f800000 ? CLS_STATUS_NAN
@@ -44,8 +44,8 @@ static inline u32 bits_status(i32 bits)
 }
 
 #ifdef CLS_LIMITED
-/* Without infinities and NaN nothing that came from memory is a float before its
- * bits have become one of those that logits are here. */
+/* On a device without infinities and NaN, bits from memory become a float only after they are
+ * mapped to the range that logits have there. */
 static inline FV limited_v(IV bits)
 {
     const IV magnitude = bits & 0x7fffffff, sign = bits & (i32)0x80000000;
@@ -75,7 +75,7 @@ static inline i32 half_bits(__global const ushort *p, u32 i)
 #define LOAD(p, i) limited(BITS(p, i))
 #define LOAD_V(p, i) limited_v(BITS_V(p, i))
 #define FROM_BITS(bits) \
-    limited((i32)(bits)) /* of other floats that may be infinite: biases, candidates */
+    limited((i32)(bits)) /* for other floats that may be infinite: biases and candidates */
 #else
 #define FROM_BITS(bits) as_float(bits)
 #endif

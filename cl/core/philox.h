@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* Philox4x32-10, the counter-based random numbers of Salmon et al., "Parallel
- * random numbers: as easy as 1, 2, 3" (2011). No state: the same counter and
- * key give the same bits anywhere. Compiled by C and by OpenCL C. */
+/* Philox4x32-10, the counter-based random numbers of Salmon et al., "Parallel random numbers: as
+ * easy as 1, 2, 3" (2011). There is no state: the same counter and key give the same bits
+ * everywhere. C and OpenCL C both compile this file. */
 #ifndef CLS_PHILOX_H
 #define CLS_PHILOX_H
 
 #include "core/arithmetic.h"
 
-/* What a random number is for: the counter's second word is purpose | index << 8. */
+/* What a random number is for. The counter's second word is purpose | draw << 8. */
 #define CLS_PURPOSE_TOKEN 0u
 #define CLS_PURPOSE_XTC 1u
 #define CLS_PURPOSE_DRAFT 2u
 #define CLS_PURPOSE_ACCEPT 3u
 #define CLS_PURPOSE_RESIDUAL 4u
-/* Block verification judges prefixes beyond what it emits, so these numbers must not come back in
- * the next call, which begins there: they go by the position of a call's first row, where no other
- * call begins, and are 128 + i for the prefix of i + 1 drafts. */
+/* Block verification draws numbers for prefixes longer than what it emits, and the next call, which
+ * begins inside them, must not use these numbers again. So they are keyed by the position of a
+ * call's first row, at which no other call begins; the purpose is 128 + i for the prefix of i + 1
+ * drafts. */
 #define CLS_PURPOSE_BLOCK 128u
 
-/* One block: counter c[4] and key k[2] in, four random words in c. */
+/* Computes one block: counter c[4] and key k0, k1 in, four random words in c. */
 CLS_INLINE void philox4x32(u32 c[4], u32 k0, u32 k1)
 {
     for (int round = 0; round < 10; round++) {
@@ -35,7 +36,7 @@ CLS_INLINE void philox4x32(u32 c[4], u32 k0, u32 k1)
     }
 }
 
-/* 64 random bits for a purpose: the `draw`-th of its position. */
+/* Returns 64 random bits for a purpose: number `draw` at a position. */
 CLS_INLINE u64 philox_bits(u32 purpose, const u32 *seed, const u32 *stream, u32 position, u32 draw)
 {
     u32 c[4];
@@ -47,16 +48,16 @@ CLS_INLINE u64 philox_bits(u32 purpose, const u32 *seed, const u32 *stream, u32 
     return u64_make(c[1], c[0]);
 }
 
-/* One word of the self-test: random logits, scales and sums through all of the
- * arithmetic, and, if the device has them, what floats have at their ends. The host
- * and the device must agree on every word. */
+/* Returns one word of the self-test: random logits, scales and sums through all of the arithmetic,
+ * and, if the device has them, the special values of floats. The host and the device must agree on
+ * every word. */
 CLS_INLINE u32 self_test_word(u32 i, u32 ends)
 {
     u32 c[4];
     f32 z, max, scale, edge;
     cls_unit unit;
     u64 mass;
-    u32 told;
+    u32 special;
     c[0] = i;
     c[1] = c[2] = c[3] = 0x5e1f7e57u;
     philox4x32(c, 1u, 2u);
@@ -65,18 +66,19 @@ CLS_INLINE u32 self_test_word(u32 i, u32 ends)
     scale = CLS_LOG2E * (0.25f + (f32)(c[2] >> 8) * (1.0f / 4194304.0f));
     unit = unit_of(max, max + (f32)(c[3] >> 28), split(max + (f32)(c[3] >> 28), scale).exponent,
                    scale);
-    mass = up(u64_from(weight(clean(z), unit.max, scale, unit.fraction)), unit.shift);
+    mass = to_row_units(u64_from(weight(clean(z), unit.max, scale, unit.fraction)), unit.shift);
     mass = u64_mul_hi(u64_make(c[3], c[2]), u64_add(mass, top_p_target(mass, c[1])));
-    /* Infinity, NaN, the largest float, 0, of either sign: a masked logit is -inf. Told by bits,
-     * not by a chain of i == n, which clang turns into a table that Oclgrind reads as zeros. */
-    told = (i & 1u) ? ((i & 2u) ? 0u : 0x7fc00000u) : ((i & 2u) ? 0x7f7fffffu : 0x7f800000u);
-    edge = CLS_AS_F32((i32)((c[0] & 0x80000000u) | told));
-    told = (u32)(edge > CLS_AS_F32((i32)0xff800000)) | (u32)(edge < max) << 1 |
-           (u32)(clean(edge) > z) << 2 | (u32)(edge != edge) << 3 |
-           (u32)(edge == CLS_AS_F32(0x7f800000)) << 4;
-    told ^= (u32)key_of(clean(edge));
+    /* Infinity, NaN, the largest float or 0, of either sign: a masked logit is -inf. The value is
+     * chosen by bits, not by a chain of i == n, which clang turns into a table that Oclgrind reads
+     * as zeros. */
+    special = (i & 1u) ? ((i & 2u) ? 0u : 0x7fc00000u) : ((i & 2u) ? 0x7f7fffffu : 0x7f800000u);
+    edge = CLS_AS_F32((i32)((c[0] & 0x80000000u) | special));
+    special = (u32)(edge > CLS_AS_F32((i32)0xff800000)) | (u32)(edge < max) << 1 |
+              (u32)(clean(edge) > z) << 2 | (u32)(edge != edge) << 3 |
+              (u32)(edge == CLS_AS_F32(0x7f800000)) << 4;
+    special ^= (u32)key_of(clean(edge));
     return u64_hi(mass) ^ u64_lo(mass) ^ (u32)key_of(depth(z, max, scale)) ^
-           (u32)CLS_AS_I32(unit.fraction) ^ (ends ? told : 0u);
+           (u32)CLS_AS_I32(unit.fraction) ^ (ends ? special : 0u);
 }
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The arithmetic of the samplers that need more than a mass and a depth, in the
- * common subset of C and OpenCL C. Each takes sums over the current set, which
- * are integers and therefore the same whoever added them up, and gives a cut, a
- * scale or a state. doc/arithmetic.md has the error bounds.
+/* The arithmetic of the samplers that need more than a mass and a depth, in the common subset of C
+ * and OpenCL C. Each takes sums over the current set and returns a cut, a scale or a state. The
+ * sums are integers and therefore do not depend on the order of addition. doc/arithmetic.md has the
+ * error bounds.
  *
- * Depths are relative to `top`, the largest logit of the current set; _q20 and
- * the like tell the unit, 2^-20. */
+ * Depths are relative to `top`, the largest logit of the current set. A suffix names the unit: _q20
+ * is 2^-20. */
 #ifndef CLS_SAMPLERS_H
 #define CLS_SAMPLERS_H
 
@@ -13,19 +13,19 @@
 
 /* ------------------------------------------------------------ entropy, typical p */
 
-/* A token's share of the sum that the mean depth is made of. */
+/* Returns a token's term of the sum behind the mean depth. */
 CLS_INLINE u64 depth_term(u64 mass, u32 depth)
 {
     return u64_shr(u64_mul(mass, u64_from(depth)), 24);
 }
-/* The mean depth in bits, weighed by mass. */
+/* Returns the mean depth in bits, weighted by mass. */
 CLS_INLINE u32 mean_depth_q20(u64 terms, u64 mass)
 {
     return u64_lo(u64_div(u64_shl(terms, 5), u64_shr(mass, 19)));
 }
 
-/* Typical p (Meister et al. 2022): the mass that must be reached for it to
- * exceed p. Distances from the mean depth decide the order: log2 of the mass, which
+/* Typical p (Meister et al. 2022): the mass that the kept tokens must reach so that it exceeds p.
+ * Tokens are taken in order of their depth's distance from the mean depth; log2 of the mass, which
  * turns both into information, cancels. */
 CLS_INLINE u64 typical_target(u64 mass, u32 p)
 {
@@ -35,7 +35,7 @@ CLS_INLINE u64 typical_target(u64 mass, u32 p)
 
 /* ------------------------------------------------------------ dynamic temperature */
 
-/* log2(e) / t, truncated to 24 bits; t at least 2^-100. */
+/* log2(e) / t, truncated to 24 bits; t is at least 2^-100. */
 CLS_INLINE f32 scale_of(f32 t)
 {
     const i32 bits = CLS_AS_I32(t);
@@ -49,7 +49,7 @@ CLS_INLINE f32 scale_of(f32 t)
                                      (i32)(u64_lo(u64_shr(quotient, drop)) & 0x007fffffu));
 }
 
-/* The temperature that n tokens of an entropy get: low + span * (entropy / log2 n)^e. */
+/* Returns the temperature for n tokens of an entropy: low + span * (entropy / log2 n)^exponent. */
 CLS_INLINE f32 dynamic_temperature(u32 entropy, u32 n, f32 low, f32 span, u32 exponent_q16)
 {
     const i32 most = log2_q24(u64_from(n)) >> 4;
@@ -69,7 +69,7 @@ CLS_INLINE f32 dynamic_temperature(u32 entropy, u32 n, f32 low, f32 span, u32 ex
 
 /* ------------------------------------------------------------ top-n-sigma */
 
-/* A power of two that takes the row's range below 2^20; range > 0. */
+/* Returns a power of two that scales the row's range to below 2^20; range > 0. */
 CLS_INLINE f32 sigma_grid(f32 range)
 {
     i32 k = 19 - ((CLS_AS_I32(range) >> 23) - 127);
@@ -89,12 +89,13 @@ CLS_INLINE u32 square_root(u64 x)
             r |= bit;
     return r;
 }
-/* The greatest depth, on the grid, that n standard deviations of the population allow. */
+/* Returns the greatest depth, on the grid, that n standard deviations of the population allow. */
 CLS_INLINE f32 sigma_limit(u32 n, u64 sum, u64 squares, f32 sigmas)
 {
     const u64 count = u64_from(n), mean = u64_div(sum, count),
               rest = u64_sub(sum, u64_mul(mean, count));
-    /* About the mean's floor: the square of what that is off by comes off again. */
+    /* The spread is taken around the floor of the mean; the square of the error of that is
+     * subtracted. */
     u64 spread = u64_add(u64_sub(squares, u64_shl(u64_mul(mean, sum), 1)),
                          u64_mul(u64_mul(mean, mean), count));
     spread = u64_sub(spread, u64_div(u64_mul(rest, rest), count));
@@ -106,13 +107,13 @@ CLS_INLINE f32 sigma_limit(u32 n, u64 sum, u64 squares, f32 sigmas)
 
 /* ------------------------------------------------------------ p-less */
 
-/* A token's share of the sum of squares, of its weight in its tile's units. */
+/* Returns a token's term of the sum of squares, from its weight in tile units. */
 CLS_INLINE u64 square_term(u32 weight, u32 shift)
 {
     return shift > 31 ? u64_from(0) : u64_shr(u64_mul32(weight >> 9, weight >> 9), 2 * shift);
 }
-/* The greatest depth whose probability is not below the sum of squares, less
- * 2^-17 of it, which is more than the logarithms are off. */
+/* Returns the greatest depth at which the probability is not below the sum of squares less 2^-17 of
+ * it. This margin is larger than the error of the logarithms. */
 CLS_INLINE u32 p_less_depth(u64 mass, u64 squares, f32 top, f32 scale)
 {
     const i32 wanted = 2 * (log2_q24(mass) >> 4) - (log2_q24(squares) >> 4) - (44 << 20) -
@@ -122,9 +123,9 @@ CLS_INLINE u32 p_less_depth(u64 mass, u64 squares, f32 top, f32 scale)
 
 /* ------------------------------------------------------------ mirostat */
 
-/* Mirostat 1 (Basu et al. 2021): how many tokens are kept, from the slope of the
- * first ranks: `terms` is the sum of step * (depth of the next - depth), Q44, `squares` of
- * step^2, Q48, where step is log2((i + 2) / (i + 1)) of rank i, Q24. */
+/* Mirostat 1 (Basu et al. 2021): the number of tokens to keep, from the slope over the first ranks.
+ * `terms` is the sum of step * (difference of the depths of ranks i + 1 and i), Q44, and `squares`
+ * the sum of step^2, Q48, where step is log2((i + 2) / (i + 1)) for rank i, Q24. */
 CLS_INLINE u32 mirostat_step(u32 rank)
 {
     return (u32)(log2_q24(u64_from(rank + 2)) - log2_q24(u64_from(rank + 1)));
@@ -137,7 +138,7 @@ CLS_INLINE u32 mirostat_count(u64 terms, u64 squares, i32 mu, u32 vocab)
     i32 ratio; /* log2(e / (1 - vocab^-e)), Q20 */
     if (vocab < 2)
         return 1;
-    if (size < 128) { /* its limit: 1 / ln(vocab), 0.6931... = 2^-0.528766 */
+    if (size < 128) { /* the limit: 1 / ln(vocab), 0.6931... = 2^-0.528766 */
         ratio = (20 << 20) - (log2_q24(u64_from((u32)lg)) >> 4) + 554452;
     } else {
         const u64 bits = u64_shr(u64_mul32(size, (u32)lg), 20);
@@ -157,21 +158,22 @@ CLS_INLINE u32 mirostat_count(u64 terms, u64 squares, i32 mu, u32 vocab)
     return k < 1 ? 1u : k < vocab ? k : vocab;
 }
 
-/* Whether nothing is cut from a row: no truncation is on, or the only one is
- * mirostat 2 whose mu has left every weight behind. It gets there where a row's
- * entropy stays below tau. `stages`: the first word of its chain. */
-CLS_INLINE int chain_is_plain(u32 flags, u32 stages, i32 mu)
+/* Returns whether nothing is cut from a row: no truncation is on, or the only one is Mirostat 2 and
+ * its mu is above the depth of every weight. It gets there where the entropy of rows stays below
+ * tau. `stages` is the first word of the chain. */
+CLS_INLINE int chain_is_untruncated(u32 flags, u32 stages, i32 mu)
 {
     const u32 second = stages >> 8 & 255u, last = second != 0 ? second : stages & 255u;
-    return (flags & CLS_SLOT_PLAIN) != 0 ||
-           (last == CLS_STAGE_MIROSTAT_2 && !(flags & CLS_SLOT_DYNAMIC) && mu >= (i32)CLS_DEEPEST);
+    return (flags & CLS_SLOT_UNTRUNCATED) != 0 ||
+           (last == CLS_STAGE_MIROSTAT_2 && !(flags & CLS_SLOT_DYNAMIC) &&
+            mu >= (i32)CLS_MAX_DEPTH);
 }
-CLS_INLINE int row_is_plain(const cls_slot *slot)
+CLS_INLINE int row_is_untruncated(const cls_slot *slot)
 {
-    return chain_is_plain(slot->flags, slot->chain[0], slot->mode.mu);
+    return chain_is_untruncated(slot->flags, slot->chain[0], slot->adaptive.mu);
 }
 
-/* mu after a token of a surprise, for both kinds. */
+/* Returns mu after a token of a given surprise, for both versions of Mirostat. */
 CLS_INLINE i32 mirostat_next(i32 mu, u32 surprise, u32 tau, u32 eta_q24)
 {
     const u32 error = surprise > tau ? surprise - tau : tau - surprise;
@@ -183,21 +185,21 @@ CLS_INLINE i32 mirostat_next(i32 mu, u32 surprise, u32 tau, u32 eta_q24)
 
 /* ------------------------------------------------------------ adaptive p */
 
-/* A token's probability, Q30. */
+/* Returns a token's probability, Q30. */
 CLS_INLINE u32 probability_q30(u64 token, u64 mass)
 {
     return u64_lo(u64_div(u64_shl(token, 20), u64_shr(mass, 10)));
 }
 
-/* The probability that is aimed at: 2 * target - the average, within [0, 1], Q30. */
+/* Returns the probability that adaptive p aims at: 2 * target - average, within [0, 1], Q30. */
 CLS_INLINE u32 adaptive_aim(u32 target, u32 sum, u32 weight)
 {
     const u32 average = u64_lo(u64_div(u64_shl(u64_from(sum), 30), u64_from(weight)));
     const u32 twice = 2 * target;
     return twice <= average ? 0u : twice - average < 1u << 30 ? twice - average : 1u << 30;
 }
-/* How deep a probability lies under the aim, Q20 bits: 10 log2(e) d^2 / (1 + d)
- * with d = |q - aim| / 0.3; at most 37. */
+/* Returns the depth that adaptive p gives to a probability, in bits, Q20: 10 log2(e) d^2 / (1 + d)
+ * with d = |q - aim| / 0.3. It is at most 37. */
 CLS_INLINE u32 adaptive_depth(u32 q, u32 aim)
 {
     const u32 off = q > aim ? q - aim : aim - q;
@@ -205,22 +207,22 @@ CLS_INLINE u32 adaptive_depth(u32 q, u32 aim)
     const u64 ratio = u64_div(u64_mul(d, d), u64_add(d, u64_from(1u << 24)));
     return u64_lo(u64_shr(u64_mul(ratio, u64_from(945484u)), 20));
 }
-/* The token's weight instead of its own; `least` is the least depth of the set. */
+/* Returns the weight that adaptive p gives to a token. `least` is the least depth in the set. */
 CLS_INLINE u32 adaptive_weight(u32 q, u32 aim, u32 least)
 {
     return exp2_q30(u64_from(adaptive_depth(q, aim) - least));
 }
 
-/* ------------------------------------------------------------ what is remembered */
+/* ------------------------------------------------------------ adaptive state */
 
-/* A request's mode before its first token. */
-CLS_INLINE cls_mode mode_begin(const cls_slot *slot)
+/* Returns the adaptive state before a request's first token. */
+CLS_INLINE cls_adaptive_state adaptive_begin(const cls_slot *slot)
 {
-    cls_mode m;
+    cls_adaptive_state m;
     m.mu = (i32)(2 * slot->tau);
     m.sum = m.weight = 0;
     if (slot->flags & CLS_SLOT_ADAPTIVE) {
-        /* target / (1 - decay) and 1 / (1 - decay): decay is at most 0.99 */
+        /* target / (1 - decay) and 1 / (1 - decay); decay is at most 0.99. */
         const u64 rest = u64_sub(u64_make(1, 0), u64_from(slot->adaptive_decay));
         m.sum = u64_lo(u64_div(u64_shl(u64_from(slot->target), 26), rest));
         m.weight = u64_lo(u64_div(u64_shl(u64_from(1u << 24), 32), rest));
@@ -228,13 +230,13 @@ CLS_INLINE cls_mode mode_begin(const cls_slot *slot)
     m.top_p = slot->top_p;
     return m;
 }
-/* What accepting a token of probability q (Q30) makes of adaptive-p's averages. */
-CLS_INLINE void mode_adapt(cls_mode *m, u32 q, u32 decay)
+/* Updates the averages of adaptive p with an accepted token of probability q (Q30). */
+CLS_INLINE void adaptive_p_accept(cls_adaptive_state *m, u32 q, u32 decay)
 {
     m->sum = (q >> 6) + u64_hi(u64_mul32(m->sum, decay));
     m->weight = (1u << 24) + u64_hi(u64_mul32(m->weight, decay));
 }
-/* Top-p after any token (TensorRT-LLM's decay). */
+/* Returns top-p after the next token, by TensorRT-LLM's decay. */
 CLS_INLINE u32 top_p_decayed(u32 top_p, u32 decay, u32 least)
 {
     top_p = u64_hi(u64_mul32(top_p, decay));
@@ -243,7 +245,7 @@ CLS_INLINE u32 top_p_decayed(u32 top_p, u32 decay, u32 least)
 CLS_INLINE u32 top_p_next(const cls_slot *slot, u32 top_p, i32 token)
 {
     return token == slot->reset_id ? slot->top_p
-                                   : top_p_decayed(top_p, slot->decay, slot->top_p_least);
+                                   : top_p_decayed(top_p, slot->decay, slot->top_p_min);
 }
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The shape of the work: vectors of VEC tokens, groups of WGS work-items
- * (core/groups.cl). The host gives VEC, WGS, DTYPE and LIST.
+/* The shape of the work: vectors of VEC tokens, and work-groups of WGS items (core/groups.cl). The
+ * host defines VEC, WGS, DTYPE and LIST.
  *
- * One source serves a CPU (VEC 16, WGS 1: explicit vectors are what PoCL is
- * fast with) and a GPU (VEC 4, WGS 256). WGS is a compile-time constant:
- * PoCL 3.1 miscompiles reductions bounded by the run-time size. */
+ * One source serves CPUs (VEC 16, WGS 1: PoCL is fast with explicit vectors) and GPUs (VEC 4,
+ * WGS 256). WGS is a compile-time constant, because PoCL 3.1 miscompiles reductions whose bound is
+ * the local size. */
 #include "core/arithmetic.h"
 #include "core/groups.cl"
 
@@ -18,12 +18,11 @@
 #define LIST 1024
 #endif
 
-/* What the rows of a launch and their chains may have. All of it by default; the
- * host compiles less for rows that ask for less, whose tokens are the same.
- * ROW 0, bare: no mask, no dense bias, no logit biases, penalties or window of
- * them, nothing prepared, no drafts.
- * CHAIN 0, plain: greedy rows, and rows that nothing truncates. CHAIN 1, list:
- * these, and static temperature, top-k, top-p, min-p and min_keep. */
+/* What the rows of a launch and their chains may use: everything by default. For rows that need
+ * less, the host compiles less; their tokens are the same. ROW 0: no mask, no dense bias, no logit
+ * biases, no penalties and no window for them, no history effects, no drafts. CHAIN 0: greedy rows,
+ * and rows that nothing truncates. CHAIN 1: these, and static temperature, top-k, top-p, min-p and
+ * min_keep. */
 #ifndef ROW
 #define ROW 1
 #endif
@@ -31,9 +30,9 @@
 #define CHAIN 2
 #endif
 
-/* Before a loop of few turns, or one whose turns wait for each other: unrolled or
- * vectorized it would be many times the code, for compilers and for registers, and
- * hardly faster. */
+/* Stands before a loop of few iterations, or one whose iterations depend on each other. Unrolled or
+ * vectorized, it would be many times the code, would take more registers and would hardly be
+ * faster. */
 #ifdef __clang__
 #define SHORT_LOOP _Pragma("clang loop unroll(disable) vectorize(disable)")
 #else
@@ -42,8 +41,8 @@
 
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
-/* Where an argument's data begin, of which another tells the offset. */
-#define OF(x) ((x) + u64_to_size(u64_of(args->x##_offset)))
+/* The start of a buffer's data, whose offset is in the arguments. */
+#define AT_OFFSET(x) ((x) + u64_to_size(u64_of(args->x##_offset)))
 
 #define FV CAT(float, VEC)
 #define IV CAT(int, VEC)
@@ -56,13 +55,13 @@
 #define TO_UV(x) AS_UV(CAT(convert_int, VEC)(x))
 #define TO_FV(x) CAT(convert_float, VEC)(x)
 
-/* Vectors that an item weighs at once, where it has that many of a tile. */
+/* The number of vectors that a work-item weighs at once, where it has that many in a tile. */
 #if WGS == 1
-#define GANG 4
-#define EACH_GANG CLS_EACH_4
+#define UNROLL 4
+#define EACH_UNROLLED CLS_EACH_4
 #else
-#define GANG 1
-#define EACH_GANG CLS_EACH_1
+#define UNROLL 1
+#define EACH_UNROLLED CLS_EACH_1
 #endif
 #ifdef CLS_LIMITED /* as in arithmetic.h */
 #define W_VECTOR(i) \
@@ -70,12 +69,12 @@
 #else
 #define W_VECTOR(i) w[i] = TO_UV(AS_FV(AS_UV(p[i]) + (AS_UV(r[i]) << 23)));
 #endif
-CLS_DEFINE_WEIGHTS(weights_gang, GANG, EACH_GANG, FV, UV, W_VECTOR)
-CLS_DEFINE_WEIGHTS(weights_one, 1, CLS_EACH_1, FV, UV, W_VECTOR)
+CLS_DEFINE_WEIGHTS(weigh_vectors, UNROLL, EACH_UNROLLED, FV, UV, W_VECTOR)
+CLS_DEFINE_WEIGHTS(weigh_vector, 1, CLS_EACH_1, FV, UV, W_VECTOR)
 static inline UV weight_v(FV z, f32 tile_max, f32 scale, f32 fraction)
 {
     UV w;
-    weights_one(&z, &w, tile_max, scale, fraction);
+    weigh_vector(&z, &w, tile_max, scale, fraction);
     return w;
 }
 
@@ -89,7 +88,7 @@ static inline UV weight_v(FV z, f32 tile_max, f32 scale, f32 fraction)
 #define LANES (IV)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 #endif
 
-/* Folding a vector to a scalar, by halves. */
+/* Reduces a vector to a scalar, by halves. */
 #define DEFINE_FOLD(NAME, T, OP) \
     static inline T NAME##2(CAT(T, 2) v) { return OP(v.x, v.y); } \
     static inline T NAME##4(CAT(T, 4) v) { return NAME##2(OP(v.lo, v.hi)); } \
@@ -108,20 +107,20 @@ DEFINE_FOLD(fold_or, int, EITHER)
 #define FSUM CAT(fold_fsum, VEC)
 #define ISUM CAT(fold_isum, VEC)
 #define USUM CAT(fold_usum, VEC)
-/* How many lanes were true, from a sum of comparisons (-1 each). Summed up, not
- * subtracted: of count -= a > b compilers make a widening that oclgrind gets
- * wrong (255 for a true lane). */
+/* The number of true lanes, from a sum of comparisons (-1 each). The comparisons are summed up and
+ * not subtracted: compilers turn count -= a > b into a widening that Oclgrind gets wrong (255 for a
+ * true lane). */
 #define COUNT(v) ((u32)-ISUM(v))
 #define ANY(v) (CAT(fold_or, VEC)(v) < 0)
 
-/* A comparison's true lanes as bits. */
+/* Returns the true lanes of a comparison as bits. */
 static inline u32 lane_bits(IV v) { return (u32)CAT(fold_or, VEC)(v & ((IV)(1) << LANES)); }
 
 #define LANES_16 (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 static inline u32 lane_bits_16(int16 v) { return (u32)fold_or16(v & ((int16)(1) << LANES_16)); }
 
-/* Lane j, which is larger than CLS_MASKED. CPUs read it from where they put the vector;
- * GPUs would need memory of their own for that. */
+/* Lane j, which must be larger than CLS_MASKED. CPUs store the vector and read the lane from
+ * memory; GPUs would need private memory for that. */
 #if WGS == 1
 static inline f32 lane_of(FV x, u32 j)
 {
@@ -136,13 +135,13 @@ static inline f32 lane_of(FV x, u32 j)
 }
 #endif
 
-/* x > 0 ? x : 0, not written so: compilers make a saturating subtraction of
- * it that oclgrind does not know. */
+/* x > 0 ? x : 0. Written that way, compilers make it a saturating subtraction, which Oclgrind
+ * lacks. */
 static inline i32 not_negative(i32 x) { return x & ~(x >> 31); }
 
-/* Exact sums of weights, which fit 32-bit lanes only in two parts: of x >> 7
- * (at most 64 vectors to a lane), and the low 32 bits of the sum, which tell
- * the sum of x & 127. Two weights at once cost two operations each, not three. */
+/* Exact sums of weights. They fit 32-bit lanes only in two parts: the sum of x >> 7, for at most 64
+ * vectors, and the low 32 bits of the whole sum, which give the sum of x & 127. Two weights added
+ * up first cost two operations each instead of three. */
 typedef struct weight_sum {
     UV high, low;
 } weight_sum;
@@ -151,9 +150,9 @@ static inline void sum_add(weight_sum *s, UV x)
     s->high += x >> 7;
     s->low += x;
 }
-static inline void sum_gang(weight_sum *s, const UV *x)
+static inline void sum_vectors(weight_sum *s, const UV *x)
 {
-#if GANG == 4
+#if UNROLL == 4
     sum_add(s, x[0] + x[1]); /* at most 2^31 + 256 */
     sum_add(s, x[2] + x[3]);
 #else
@@ -162,7 +161,7 @@ static inline void sum_gang(weight_sum *s, const UV *x)
 }
 static inline u64 sum_total(const weight_sum *s)
 {
-    const UV rest = s->low - (s->high << 7); /* of x & 127: small */
+    const UV rest = s->low - (s->high << 7); /* the sum of x & 127, which is small */
     const u64 high =
         u64_add(u64_shl(u64_from(USUM(s->high >> 16)), 16), u64_from(USUM(s->high & 0xffffu)));
     return u64_add(u64_shl(high, 7), u64_from(USUM(rest)));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The arithmetic of verification: probabilities as integers, in units of 2^-63, of
- * the target and of the draft alike, so that accepting and what is left are exact
- * comparisons and sums of integers. Compiled by C and by OpenCL C. */
+/* The arithmetic of verification. Probabilities of the target and of the draft are integers in
+ * units of 2^-63, so that the acceptance test and the residual are exact comparisons and sums. C
+ * and OpenCL C both compile this file. */
 #ifndef CLS_VERIFY_H
 #define CLS_VERIFY_H
 
@@ -9,7 +9,7 @@
 
 #define CLS_ONE_Q63 u64_make(0x80000000u, 0u)
 
-/* What the host and the kernels call the methods: cls_verify_method of clsample.h. */
+/* The methods as the host and the kernels call them: cls_verify_method of clsample.h. */
 #ifdef __OPENCL_C_VERSION__
 #define CLS_VERIFY_MATCH 0
 #define CLS_VERIFY_STANDARD 1
@@ -21,16 +21,17 @@
 #define CLS_DRAFT_LOGITS 2
 #endif
 
-/* floor(a * b / c) of Q63 numbers, 2^63 if it is that or more (or c is 0). */
+/* Returns floor(a * b / c) of Q63 numbers; 2^63 if that is 2^63 or more, or if c is 0. */
 CLS_INLINE u64 ratio_q63(u64 a, u64 b, u64 c)
 {
     const u64 low = u64_mul(a, b);
     u64 rest = u64_mul_hi(a, b), quotient = u64_from(0);
     if (!u64_less(u64_shl(rest, 1),
-                  c)) /* rest < 2^62: a * b / c is 2^63 or more iff it is 2^64 / 2 */
+                  c)) /* a * b / c >= 2^63; rest < 2^62, so the shift loses nothing */
         return CLS_ONE_Q63;
     for (u32 i = 0; i < 64; i++) {
-        /* Not the top bit of a `low` that moves on: oclgrind lacks llvm.fshl. */
+        /* Only the needed bit of `low` is taken. Shifting both words together would be llvm.fshl,
+         * which Oclgrind lacks. */
         rest = u64_add(u64_shl(rest, 1), u64_from(u64_lo(u64_shr(low, 63 - i)) & 1u));
         quotient = u64_shl(quotient, 1);
         if (!u64_less(rest, c)) {
@@ -41,22 +42,22 @@ CLS_INLINE u64 ratio_q63(u64 a, u64 b, u64 c)
     return quotient;
 }
 
-/* Masses of a whole as probabilities: by the whole's reciprocal, once; a mass
- * times that loses less than 2 units of 2^-63. */
-typedef struct cls_share {
-    u64 reciprocal; /* floor((2^127 - 1) / (whole << shift)) */
-    u32 shift;      /* brings the whole's first bit to the top */
-} cls_share;
+/* Divides masses by their total, to get probabilities: the reciprocal of the total is computed
+ * once, and a mass times that loses less than 2 units of 2^-63. */
+typedef struct cls_reciprocal {
+    u64 reciprocal; /* floor((2^127 - 1) / (total << shift)) */
+    u32 shift;      /* moves the total's first bit to the top */
+} cls_reciprocal;
 
-CLS_INLINE cls_share share_of(u64 whole)
+CLS_INLINE cls_reciprocal reciprocal_of(u64 whole)
 {
-    cls_share s;
+    cls_reciprocal s;
     u64 rest = u64_sub(CLS_ONE_Q63, u64_from(1)), quotient = u64_from(0);
     s.shift = 0;
     while (!u64_is_zero(whole) && u64_less(u64_shl(whole, s.shift), CLS_ONE_Q63))
         s.shift++;
     whole = u64_shl(whole, s.shift);
-    /* (2^127 - 1) / whole, bit by bit: the upper half is below it already. */
+    /* (2^127 - 1) / total, bit by bit. The upper half is below the total already. */
     for (u32 i = 0; i < 64 && !u64_is_zero(whole); i++) {
         const int carry = !u64_less(rest, CLS_ONE_Q63);
         rest = u64_add(u64_shl(rest, 1), u64_from(1));
@@ -69,17 +70,17 @@ CLS_INLINE cls_share share_of(u64 whole)
     s.reciprocal = quotient;
     return s;
 }
-CLS_INLINE u64 share_q63(const cls_share *s, u64 mass)
+CLS_INLINE u64 fraction_q63(const cls_reciprocal *s, u64 mass)
 {
     return u64_mul_hi(u64_shl(mass, s->shift), s->reciprocal);
 }
 
-/* A float probability by its bits, exactly but for what lies below 2^-63. */
+/* Returns a float probability, given by its bits, as an integer. Only bits below 2^-63 are lost. */
 CLS_INLINE u64 probability_q63(u32 bits)
 {
-    const u32 exponent = bits >> 23; /* with the sign */
+    const u32 exponent = bits >> 23; /* includes the sign */
     const u64 digits = u64_from((bits & 0x7fffffu) | 0x800000u);
-    if (bits > 0x7f800000u || exponent < 64) /* negative, NaN, or nothing */
+    if (bits > 0x7f800000u || exponent < 64) /* negative, NaN, or below 2^-63 */
         return u64_from(0);
     if (exponent >= 127)
         return CLS_ONE_Q63;
@@ -87,17 +88,18 @@ CLS_INLINE u64 probability_q63(u32 bits)
     return exponent >= 87 ? u64_shl(digits, exponent - 87) : u64_shr(digits, 87 - exponent);
 }
 
-/* What is left of a token after the draft's share is off: with `reach` (2^63: all
- * of it) of the target's. */
-CLS_INLINE u64 residual_q63(u64 p, u64 q, u64 reach)
+/* Returns the residual of a token: what is left of its target probability, times `prefix_prob`
+ * (2^63 is one), when its draft probability is subtracted; at least 0. */
+CLS_INLINE u64 residual_q63(u64 p, u64 q, u64 prefix_prob)
 {
-    const u64 part = u64_shl(u64_mul_hi(p, reach), 1), rest = u64_sub(part, q);
+    const u64 part = u64_shl(u64_mul_hi(p, prefix_prob), 1), rest = u64_sub(part, q);
     const u32 keep = ~((u32)u64_less(q, part) - 1u);
     return u64_make(u64_hi(rest) & keep,
-                    u64_lo(rest) & keep); /* not by ?:, for which oclgrind lacks llvm.usub.sat */
+                    u64_lo(rest) & keep); /* not by ?:, for which Oclgrind lacks llvm.usub.sat */
 }
 
-/* Whether a random number accepts what has p of q. */
+/* Returns whether a random number accepts a draft of target probability p and draft probability
+ * q. */
 CLS_INLINE int accepts(u64 bits, u64 p, u64 q) { return u64_less(u64_mul_hi(bits, q), p); }
 
 #endif

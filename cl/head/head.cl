@@ -14,9 +14,9 @@
  *     hidden --cls_head_gather--> scratch --cls_head_product--> logits --cls_head_finish--> logits
  *                                         or CLBlast's GEMM             with a bias or a soft-cap
  *
- * fma(), the division and tanh() round differently from device to device. HACKING.md forbids them
- * where they decide a token. Here they are allowed, because logits are the sampler's input and not
- * part of its arithmetic.
+ * fma(), the division and tanh() round differently from device to device. doc/kernels.md forbids
+ * them where they decide a token. Here they are allowed, because logits are the sampler's input and
+ * not part of its arithmetic.
  */
 #include "core/types.h"
 #include "core/integers.h"
@@ -64,8 +64,8 @@ static float total(floatV x)
 #endif
 }
 
-/* Copies rows of `hidden` into the scratch [rows of the launch, d], in the order of `map`, and
- * zeros where the map has none. One group for each row of the scratch. */
+/* Copies rows of `hidden` to the scratch [rows of the launch, d], in the order of `map`; where the
+ * map names no row, it writes zeros. Launch: a group for each row of the scratch. */
 kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 hidden_stride,
                             uint hidden_rows, uint d, global const int *map, u64 map_offset,
                             uint has_map, uint rows, global float *scratch)
@@ -74,7 +74,7 @@ kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 h
     const int from = row >= rows ? -1 : has_map ? map[u64_to_size(map_offset) + row] : (int)row;
     global float *const to = scratch + (size_t)row * d;
     if (from >= 0 && (uint)from < hidden_rows) {
-        global const float *const x = hidden + row_place(hidden_offset, hidden_stride, (uint)from);
+        global const float *const x = hidden + row_offset(hidden_offset, hidden_stride, (uint)from);
         for (uint i = lane; i < d / VEC; i += WGS)
             vstoreV(vloadV(i, x), i, to);
         for (uint k = d / VEC * VEC + lane; k < d; k += WGS)
@@ -105,8 +105,8 @@ kernel void cls_head_product(global const weight_element *weight, u64 weight_off
     /* Tokens beyond the vocabulary compute the last token's logit again. */
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++)
-        w[t] = weight + row_place(weight_offset, weight_stride,
-                                  min(first_token + item / LANES * TOKENS + t, vocab - 1));
+        w[t] = weight + row_offset(weight_offset, weight_stride,
+                                   min(first_token + item / LANES * TOKENS + t, vocab - 1));
 #pragma unroll
     for (uint r = 0; r < ROWS; r++)
 #pragma unroll

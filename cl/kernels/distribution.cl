@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* distribution: [rows, vocab] float32: probabilities, 0 outside the kept set, and
- * adjusted logits, -inf outside it. Leaves in pass[], a tile each, for the report:
- * the mass of the adjusted row at the final scale, that of what is kept, the terms
- * of its entropy. Launch: as the survey. */
-#include "row/final.cl"
+/* distribution: writes [rows, vocab] float32: probabilities, which are 0 outside the kept set, and
+ * adjusted logits, which are -inf outside it. For the report it leaves three sums of each tile in
+ * pass[]: the mass of the adjusted row at the final scale, the mass of what is kept, and the terms
+ * of the entropy. Launch: as the survey. */
+#include "row/distribution.cl"
 #include "row/measure.cl"
 
-#if WGS == 1 /* the item has the whole tile */
+#if WGS == 1 /* one item has a whole tile */
 #define SHARES 1
 #define TEAMS 1
 #define TEAM_SHARES 1
@@ -14,37 +14,37 @@
 #else
 #define TILE_TOP(t) tile_top[(t)-first]
 #endif
-#define SUMS 3 /* of what the row has, of what is kept of that, and of its entropy's terms */
+#define SUMS 3 /* the masses of the row and of what is kept, and the terms of the entropy */
 
-/* Every SHARES-th token from i on: what is told of each, and to the sums what it has of the tile's.
- * `plain` and `dead` say of the tile that its logits are as they lie, or that none of it counts. */
-static inline void tell_tokens(const row_logits *r, const report *t, u32 i, u32 end, int plain,
-                               int dead, u32 wants, const cls_unit *unit, const cls_unit *whole,
-                               f32 scale, __global f32 *row_probs, __global f32 *row_final,
-                               u64 *sum)
+/* Writes the outputs of every SHARES-th token from i on, and adds to the sums. `raw`: the tile's
+ * logits can be used as they are in memory. `empty`: no token of the tile counts. */
+static inline void write_tokens(const row_logits *r, const report *t, u32 i, u32 end, int raw,
+                                int empty, u32 wants, const cls_unit *unit, const cls_unit *whole,
+                                f32 scale, __global f32 *row_probs, __global f32 *row_final,
+                                u64 *sum)
 {
-    f32 next = plain && i < end ? LOAD(r->x, i) : CLS_MASKED;
+    f32 next = raw && i < end ? LOAD(r->x, i) : CLS_MASKED;
     for (; i < end; i += SHARES) {
         f32 x = CLS_MASKED;
-        if (plain) {
+        if (raw) {
             x = clean(next);
-            if (i + SHARES < end) /* under way while this one is weighed */
+            if (i + SHARES < end) /* loaded while the current token is weighed */
                 next = LOAD(r->x, i + SHARES);
-        } else if (!dead) {
+        } else if (!empty) {
             x = load_one(r, i);
         }
-        const f32 z = dead ? x : report_kept(t, i, x);
+        const f32 z = empty ? x : report_kept(t, i, x);
         const u64 mass = z > CLS_MASKED ? report_mass(t, z, unit) : u64_from(0);
         if (wants & CLS_WANTS(CLS_OUT_PROBS))
             row_probs[i] = z > CLS_MASKED ? report_probability(t, mass) : 0.0f;
         if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
-            TELL(row_final, i, z);
+            WRITE_LOGIT(row_final, i, z);
         if ((wants & CLS_WANTS_SUMS) && x > CLS_MASKED) {
-            const u64 its =
-                up(u64_from(weight(x, whole->max, scale, whole->fraction)), whole->shift);
-            sum[0] = u64_add(sum[0], its);
+            const u64 whole_mass =
+                to_row_units(u64_from(weight(x, whole->max, scale, whole->fraction)), whole->shift);
+            sum[0] = u64_add(sum[0], whole_mass);
             if (z > CLS_MASKED) {
-                sum[1] = u64_add(sum[1], its);
+                sum[1] = u64_add(sum[1], whole_mass);
                 sum[2] = u64_add(sum[2], report_term(t, z, mass));
             }
         }
@@ -67,14 +67,14 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
 #endif
     const u32 row = get_group_id(1), lid = LOCAL_ID;
     const cls_row out = rows[row];
-    const i32 place = ROW_SLOT(row);
-    const row_logits r = ROW_VIEW(row, place);
+    const i32 slot_index = ROW_SLOT(row);
+    const row_logits r = ROW_VIEW(row, slot_index);
     const u32 first = get_group_id(0) * tiles_per_group, last = min(first + tiles_per_group, TILES);
-    const int none = out.none || place < 0;
+    const int no_token = out.no_token || slot_index < 0;
     report t;
-    report_final(&r, &out, none ? 0u : slots[place].flags,
+    report_final(&r, &out, no_token ? 0u : slots[slot_index].flags,
                  (__global const u32 *)sample + (size_t)row * args->sample_stride, &t);
-    const f32 max = of_key(out.max_key), top = of_key(t.set.top_key);
+    const f32 max = float_of_key(out.max_key), top = float_of_key(t.set.top_key);
     const i32 exponent = split(max, out.scale).exponent;
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     __global u64 *const sums = pass + (size_t)row * TILES * CLS_PIVOTS;
@@ -87,36 +87,36 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
             tile_top[n] = tile_max_key(row_key, first + n);
     LOCAL_BARRIER();
 #endif
-    /* A round takes as many tiles as there are teams; an item has every SHARES-th token of a tile.
-     */
+    /* Each round processes as many tiles as there are teams. An item has every SHARES-th token of a
+     * tile. */
     for (u32 round = first; round < last; round += TEAMS) {
         const u32 now = min((u32)TEAMS, last - round);
         for (u32 s = lid; s < TEAM_SHARES; s += WGS) {
             if (s >= now * SHARES)
                 continue;
             const u32 tile = round + s / SHARES, end = min((tile + 1) * CLS_TILE, vocab);
-            const f32 its = of_key(TILE_TOP(tile));
-            const int dead = none || !(its > CLS_MASKED),
-                      plain = !dead && tile_kind(&r, tile) == TILE_PLAIN;
+            const f32 tile_max = float_of_key(TILE_TOP(tile));
+            const int empty = no_token || !(tile_max > CLS_MASKED),
+                      raw = !empty && tile_kind(&r, tile) == TILE_RAW;
             cls_unit unit = {0.0f, 0.0f, 0}, whole = unit;
             u64 sum[SUMS] = {u64_from(0), u64_from(0), u64_from(0)};
-            if (!dead) {
-                unit = unit_of(its < top ? its : top, top, t.exponent, t.scale);
-                whole = unit_of(its < max ? its : max, max, exponent, out.scale);
+            if (!empty) {
+                unit = unit_of(tile_max < top ? tile_max : top, top, t.exponent, t.scale);
+                whole = unit_of(tile_max < max ? tile_max : max, max, exponent, out.scale);
             }
-            tell_tokens(&r, &t, tile * CLS_TILE + s % SHARES, end, plain, dead, wants, &unit,
-                        &whole, out.scale, row_probs, row_final, sum);
+            write_tokens(&r, &t, tile * CLS_TILE + s % SHARES, end, raw, empty, wants, &unit,
+                         &whole, out.scale, row_probs, row_final, sum);
 #if WGS == 1
             for (u32 n = 0; n < SUMS && (wants & CLS_WANTS_SUMS); n++)
                 sums[tile * CLS_PIVOTS + n] = sum[n];
 #else
-            __local u64 *const to = share_sum + SUM_PLACE(s);
+            __local u64 *const to = share_sum + SUM_INDEX(s);
             for (u32 n = 0; n < SUMS; n++)
                 to[n * TEAM_SUMS] = IS_FIRST_SHARE(s) ? sum[n] : u64_add(to[n * TEAM_SUMS], sum[n]);
 #endif
         }
 #if WGS > 1
-        if (!(wants & CLS_WANTS_SUMS)) /* an argument: for all items the same */
+        if (!(wants & CLS_WANTS_SUMS)) /* an argument, so the same for all items */
             continue;
         LOCAL_BARRIER();
 #if TWO_STEPS

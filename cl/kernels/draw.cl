@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* candidates: a draw from lists that the host has filtered. */
+/* draw: draws from lists of candidates that the host has filtered. */
 #include "row/draw.cl"
 #include "row/finish.cl"
 
-/* draw: weighs a row's candidates relative to the largest of their logits, at scale
- * log2(e), in one unit, and walks them in the order of the list. ids, weights: n a
- * row, `stride` apart, of which `counts` count. Entries without a token or a logit
- * weigh nothing. Launch: [WGS, rows]. */
+/* A row's candidates are weighed relative to the largest of their logits, at the scale log2(e) and
+ * in one unit. Then their weights are added up in the order of the list. ids and logits have n
+ * entries a row, `row_stride` apart, of which the first `counts` are used. Entries without a valid
+ * id or with a masked logit weigh nothing. Launch: [WGS, rows]. */
 KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
                      __global const i32 *slot_map, __global u32 *state, __global const u32 *lists,
                      __global const i32 *ids, __global const f32 *logits,
@@ -15,38 +15,39 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
     __local u64 scratch[WGS];
     const u32 row = get_group_id(1), lid = LOCAL_ID, vocab = args->vocab, has = args->has,
               n = args->candidates;
-    const i32 place = mapped_slot(args, slots, slot_map, has, row);
-    __global const cls_slot *const slot = slots + (place >= 0 ? place : 0);
-    const slot_state s = state_of(state, args->layout, vocab, place < 0 ? 0u : (u32)place);
-    const int runs = place >= 0 && !slot->stopped;
+    const i32 slot_index = mapped_slot(args, slots, slot_map, has, row);
+    __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0);
+    const slot_state s =
+        state_of(state, args->layout, vocab, slot_index < 0 ? 0u : (u32)slot_index);
+    const int runs = slot_index >= 0 && !slot->stopped;
     const u32 count = !runs                  ? 0u
-                      : has & CLS_HAS_COUNTS ? min((u32)not_negative(OF(counts)[row]), n)
+                      : has & CLS_HAS_COUNTS ? min((u32)not_negative(AT_OFFSET(counts)[row]), n)
                                              : n;
-    __global const i32 *const id = ids + wide_place(args->ids_offset, args->row_stride, row);
-    __global const f32 *const x = logits + wide_place(args->logits_offset, args->row_stride, row);
-    /* Each item has a stretch of the list. */
-    const u32 stretch = (count + WGS - 1) / WGS, first = min(lid * stretch, count),
-              last = min(first + stretch, count);
-    cls_row out = rows[row]; /* read before the barriers, written after them */
+    __global const i32 *const id = ids + wide_offset(args->ids_offset, args->row_stride, row);
+    __global const f32 *const x = logits + wide_offset(args->logits_offset, args->row_stride, row);
+    /* Each item takes a range of the list. */
+    const u32 per_item = (count + WGS - 1) / WGS, first = min(lid * per_item, count),
+              last = min(first + per_item, count);
+    cls_row out = rows[row]; /* read before the barriers and written after them */
     i32 max_key = CLS_KEY_NONE, token = -1;
-    u32 odd = 0;
+    u32 special = 0;
     u64 mine = u64_from(0), mass;
     for (u32 i = first; i < last; i++) {
         if (id[i] < 0 || (u32)id[i] >= vocab)
             continue;
         const i32 key = key_of(clean(FROM_BITS(as_int(x[i]))));
-        odd |= bits_status(as_int(x[i]));
+        special |= bits_status(as_int(x[i]));
         max_key = max_key > key ? max_key : key;
     }
     max_key = wg_imax(max_key, scratch);
-    odd = wg_uor(odd, scratch);
-    const f32 top = of_key(max_key),
+    special = wg_uor(special, scratch);
+    const f32 top = float_of_key(max_key),
               fraction = max_key == CLS_KEY_NONE ? 0.0f : split(top, CLS_LOG2E).fraction;
     for (u32 i = first; i < last && max_key != CLS_KEY_NONE; i++)
         if (id[i] >= 0 && (u32)id[i] < vocab)
-            mine = u64_add(
-                mine,
-                up(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top, CLS_LOG2E, fraction)), 0));
+            mine = u64_add(mine, to_row_units(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top,
+                                                              CLS_LOG2E, fraction)),
+                                              0));
     u64 sum = wg_scan_mass(mine, scratch, &mass);
     u64 drawn = u64_from(0);
     if (runs)
@@ -54,24 +55,24 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
     if (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine))) {
         for (u32 i = first; i < last && token < 0; i++) {
             if (id[i] >= 0 && (u32)id[i] < vocab) {
-                sum = u64_add(sum, up(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top,
-                                                      CLS_LOG2E, fraction)),
-                                      0));
+                sum = u64_add(sum, to_row_units(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top,
+                                                                CLS_LOG2E, fraction)),
+                                                0));
                 token = u64_less(drawn, sum) ? id[i] : -1;
             }
         }
     }
     token = wg_imax(token, scratch);
-    out.none = token < 0;
+    out.no_token = token < 0;
     out.token = token < 0 ? args->invalid_token : token;
     out.mass = mass;
     out.drawn = drawn;
     out.state = CLS_ROW_DONE;
-    out.status = !runs ? (place == -1 ? CLS_STATUS_SKIPPED
-                          : place < 0 ? CLS_STATUS_NO_SLOT
-                                      : CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED)
-                       : odd | (token < 0 ? CLS_STATUS_EMPTY : 0u);
-    const u32 its = place < 0 ? 0u : (u32)place;
-    finish_row(args, &out, rows + row, slots + its, &s, lists, has, row, 1, 0, 0, tokens,
-               status_out, OF(latest) + its, scratch);
+    out.status = !runs ? (slot_index == -1 ? CLS_STATUS_SKIPPED
+                          : slot_index < 0 ? CLS_STATUS_NO_SLOT
+                                           : CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED)
+                       : special | (token < 0 ? CLS_STATUS_EMPTY : 0u);
+    const u32 valid_slot = slot_index < 0 ? 0u : (u32)slot_index;
+    finish_row(args, &out, rows + row, slots + valid_slot, &s, lists, has, row, 1, 0, 0, tokens,
+               status_out, AT_OFFSET(latest) + valid_slot, scratch);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Known answers for core/groups.cl: with it a program of its own, by which
- * lib/device/subgroups.c decides whether sub-groups are to be used.
+/* groups_test: computes known answers with core/groups.cl. It is a program of its own, by which
+ * lib/device/subgroups.c decides whether to use sub-groups.
  *
  * Launch: one group of WGS items; each writes CLS_GROUP_WORDS words. */
 #include "core/groups.cl"
@@ -34,11 +34,12 @@ cls_groups_test(__global u32 *out, __global const half *halves)
     to[12] = SG_SIZE;
     to[13] = SG_LANE;
 #endif
-    /* Another standard of OpenCL C than 1.2 has broken this one: Oclgrind reads zeros. */
+    /* Oclgrind reads zeros here when the program is built for another version of OpenCL C than
+     * 1.2. */
     to[14] = as_uint(vload_half(lid & 3u, halves));
-    /* The pair that kernels take of a range, the most and then the least. Not by what is negated:
-     * Intel's compiler for CPUs (2025.0.5 to 2026.2) makes of a store of x, a barrier and a store
-     * of -x something else, and no kernel does that. */
+    /* The maximum and then the minimum, as kernels compute a range. The minimum is not computed as
+     * the maximum of negated numbers: Intel's compiler for CPUs (2025.0.5 to 2026.2) breaks a store
+     * of x, a barrier and a store of -x, and no kernel contains that. */
     const f32 again = wg_fmax((f32)(x >> 8), scratch), least = wg_fmin((f32)(x >> 8), scratch);
     to[15] = as_uint(least) + 3 * as_uint(again) + 5 * (u32)wg_imin((i32)x, scratch) +
              7 * wg_umin(x, scratch);

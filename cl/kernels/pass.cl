@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 #include "row/measure.cl"
 
-#define NO_SHIFT 64u /* of a tile that has nothing above the least pivot */
+#define NO_SHIFT 64u /* for a tile that has nothing above the lowest pivot */
 
 #if WGS == 1
-/* Tiles first to last - 1, by one item. */
+/* Measures tiles first to last - 1 with one item. */
 ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, const f32 *bound,
                          const measure *m, __global const i32 *row_key, __global u64 *out)
 {
-    const row_logits own = *row, *const r =
-                                     &own; /* nobody else has its address: it stays in registers */
+    const row_logits own = *row,
+                     *const r =
+                         &own; /* this copy's address is not passed on, so it stays in registers */
     for (u32 t = first; t < last; t++) {
         const i32 top = tile_max_key(row_key, t);
         u64 part[CLS_PIVOTS];
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             part[p] = u64_from(0);
-        if (of_key(top) > bound[0]) {
-            const cls_unit unit = unit_of(of_key(top), m->row_max, m->exponent, m->scale);
+        if (float_of_key(top) > bound[0]) {
+            const cls_unit unit = unit_of(float_of_key(top), m->row_max, m->exponent, m->scale);
             if (known)
                 part[0] = measure_over(r, t, 0, 1, m, &unit, bound[0]);
             else
@@ -30,8 +31,8 @@ ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, 
 }
 #endif
 
-/* pass: for the rows that are searched, what each tile has above the four
- * pivots; pass[row][tile][pivot]. Launch: as the survey. */
+/* pass: for rows that are searched, measures what each tile has above the four pivots, in
+ * pass[row][tile][pivot]. Launch: as the survey. */
 KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
 {
     STEP_LOCALS
@@ -47,16 +48,16 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
     __local u32 unit_shift[32];
 #endif
     const u32 row = get_group_id(1);
-    const u32 todo = rows[row].state;
-    const int idle = todo == CLS_ROW_DONE || todo == CLS_ROW_SEARCH_ALL;
+    const u32 search_state = rows[row].state;
+    const int idle = search_state == CLS_ROW_DONE || search_state == CLS_ROW_SEARCH_ALL;
     const row_logits r = ROW_VIEW(row, idle ? -1 : ROW_SLOT(row));
     const u32 first = get_group_id(0) * tiles_per_group;
     const u32 last = idle ? first : min(first + tiles_per_group, TILES);
-    const measure m =
-        measure_of(todo == CLS_ROW_SEARCH_COUNT, of_key(rows[row].max_key), rows[row].scale);
-    /* A cut by a key that is known, not guessed, is all four pivots. */
-    const int known =
-        todo == CLS_ROW_SEARCH_MASS && rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
+    const measure m = measure_of(search_state == CLS_ROW_SEARCH_COUNT,
+                                 float_of_key(rows[row].max_key), rows[row].scale);
+    /* If the cut is at a known key and not at an estimated one, all four pivots are that key. */
+    const int known = search_state == CLS_ROW_SEARCH_MASS &&
+                      rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
     __global u64 *const out = pass + (size_t)row * TILES * CLS_PIVOTS;
     f32 bound[CLS_PIVOTS];
     for (u32 p = 0; p < CLS_PIVOTS; p++)
@@ -64,12 +65,14 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
 #if WGS == 1
     pass_tiles(&r, first, last, known, bound, &m, tile_key + (size_t)row * MAX_TILES, out);
 #else
-    /* The tiles' units first, by one item each. Then a round for as many tiles as there are
-     * teams: the shares' sums, the max tiles' and the tiles' for all pivots, with two barriers. */
+    /* First one item computes each tile's unit. Then each round processes as many tiles as there
+     * are teams: the sums of shares, of max tiles and of tiles for all pivots, with two barriers
+     * between. */
     const u32 lid = LOCAL_ID, pivots = known ? 1u : CLS_PIVOTS;
     for (u32 n = lid; n < 32; n += WGS)
         if (first + n < last) {
-            const f32 top = of_key(tile_max_key(tile_key + (size_t)row * MAX_TILES, first + n));
+            const f32 top =
+                float_of_key(tile_max_key(tile_key + (size_t)row * MAX_TILES, first + n));
             const cls_unit unit = unit_of(top, m.row_max, m.exponent, m.scale);
             unit_max[n] = top;
             unit_fraction[n] = unit.fraction;
@@ -82,14 +85,14 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
             const u32 n = t - first + s / SHARES;
             if (s >= now * SHARES || unit_shift[n] == NO_SHIFT) {
                 for (u32 p = 0; p < CLS_PIVOTS; p++)
-                    share_sum[p * TEAM_SUMS + SUM_PLACE(s)] = u64_from(0);
+                    share_sum[p * TEAM_SUMS + SUM_INDEX(s)] = u64_from(0);
             } else {
                 const u32 tile = first + n;
                 const cls_unit unit = {unit_max[n], unit_fraction[n], unit_shift[n]};
                 FV x[4];
                 share_load(&r, tile * CLS_TILE + share_token(s % SHARES), tile_kind(&r, tile), x);
                 share_measure(x, &m, &unit, bound, pivots, !IS_FIRST_SHARE(s),
-                              share_sum + SUM_PLACE(s));
+                              share_sum + SUM_INDEX(s));
             }
         }
         LOCAL_BARRIER();

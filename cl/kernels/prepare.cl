@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* prepare: what a request's latest tokens do to a row's logits. DRY takes
- * something off tokens that would continue a repetition; no-repeat n-grams, bad
- * words and min tokens ban. */
+/* prepare: computes the history effects of rows, which are what a request's latest tokens do to the
+ * logits. DRY penalizes tokens that would continue a repetition; no-repeat n-grams, bad words and
+ * min_tokens ban tokens. */
 #include "row/patches.cl"
 #include "row/maps.cl"
 
 /* ------------------------------------------------------------------- the text */
 
-/* Copies n entries of the ring, as ids. */
+/* Copies the ids of n entries of the ring. */
 static inline void copy_ids(__global u32 *to, __global const u32 *ring, u32 n)
 {
     for (u32 i = LOCAL_ID * 16; i < n; i += WGS * 16) {
@@ -18,23 +18,24 @@ static inline void copy_ids(__global u32 *to, __global const u32 *ring, u32 n)
     }
 }
 
-/* The latest n tokens, oldest first. */
-static inline void copy_text(const prepared_row *p, const slot_state *s, u32 length, u32 n)
+/* Copies the latest n tokens, oldest first. */
+static inline void copy_text(const history_effects *p, const slot_state *s, u32 length, u32 n)
 {
-    const u32 from = (length - n) % s->n_ring, head = min(n, s->n_ring - from);
-    copy_ids(p->text, s->ring + from, head);
-    copy_ids(p->text + head, s->ring, n - head);
+    const u32 from = (length - n) % s->n_ring, before_wrap = min(n, s->n_ring - from);
+    copy_ids(p->text, s->ring + from, before_wrap);
+    copy_ids(p->text + before_wrap, s->ring, n - before_wrap);
 }
 
-/* How many tokens up to position j are those up to the end, n - 1, one after the
- * other: `known` of them, and `most` at most (and j + 1). */
-static inline u32 repeated(const prepared_row *p, u32 n, u32 j, u32 known, u32 most)
+/* Returns the length of the repetition that ends at position j: how many tokens up to j equal those
+ * up to the end, n - 1. The first `known` are equal; the result is at most `most`, which is at most
+ * j + 1. */
+static inline u32 repeat_length(const history_effects *p, u32 n, u32 j, u32 known, u32 most)
 {
     u32 z = known;
     while (z < most) {
         const uint16 a = vload16(0, p->text + j - z - 15),
                      b = vload16(0, p->text + (n - 1) - z - 15);
-        const u32 unequal = lane_bits_16(a != b); /* lane 15 is the next */
+        const u32 unequal = lane_bits_16(a != b); /* lane 15 is compared first */
         if (unequal != 0)
             return min(z + clz(unequal) - 16, most);
         z += 16;
@@ -44,7 +45,8 @@ static inline u32 repeated(const prepared_row *p, u32 n, u32 j, u32 known, u32 m
 
 /* ------------------------------------------------------------------------ DRY */
 
-/* Where the first of the sequences that begin with an id is, in order of these. */
+/* Returns the index of the first breaker that begins with an id; breakers are sorted by first
+ * id. */
 static inline u32 first_breaker(const cls_slot *slot, __global const u32 *lists, u32 id)
 {
     u32 lo = 0, hi = slot->n_breakers;
@@ -58,13 +60,13 @@ static inline u32 first_breaker(const cls_slot *slot, __global const u32 *lists,
     return lo;
 }
 
-/* Whether a breaker begins `back` tokens before the last: its length, or 0. Of
- * one id the longest comes first. */
-static inline u32 breaker_at(const prepared_row *p, const cls_slot *slot, __global const u32 *lists,
-                             u32 n, u32 back)
+/* Returns the length of the breaker that begins `back` tokens before the last; 0 if there is none.
+ * Of breakers with the same first id the longest comes first. */
+static inline u32 breaker_at(const history_effects *p, const cls_slot *slot,
+                             __global const u32 *lists, u32 n, u32 back)
 {
     const u32 at = n - 1 - back, id = p->text[at];
-    if (!bit_of(lists + slot->dry_heads, id))
+    if (!bit_of(lists + slot->dry_first_ids, id))
         return 0;
     for (u32 i = first_breaker(slot, lists, id); i < slot->n_breakers; i++) {
         __global const u32 *const breaker = lists + (slot->lists + lists[slot->breakers + i]);
@@ -79,21 +81,23 @@ static inline u32 breaker_at(const prepared_row *p, const cls_slot *slot, __glob
         if (same == count)
             return count;
     }
-    return bit_of(lists + slot->dry_singles, id);
+    return bit_of(lists + slot->dry_single_ids, id);
 }
 
-/* How long a repetition of the latest n tokens may be counted: `most`, or up to
- * the nearest breaker. */
-static inline u32 unbroken(const prepared_row *p, const cls_slot *slot, __global const u32 *lists,
-                           u32 text, u32 n, u32 most, __local u64 *scratch)
+/* Returns the greatest length of a repetition of the latest n tokens: `most`, or less if a breaker
+ * is nearer. */
+static inline u32 length_to_breaker(const history_effects *p, const cls_slot *slot,
+                                    __global const u32 *lists, u32 text, u32 n, u32 most,
+                                    __local u64 *scratch)
 {
-    /* A long breaker further back may begin a short rest. */
-    const u32 far = slot->dry_heads == 0 ? 0u : slot->n_breakers != 0 ? n : min(n, most);
+    /* A breaker of several tokens may begin further back than `most` and end within it. */
+    const u32 far = slot->dry_first_ids == 0 ? 0u : slot->n_breakers != 0 ? n : min(n, most);
     i32 found = -1;
     for (u32 back = 0; back < far && found < 0; back += WGS) {
         const u32 mine = back + LOCAL_ID;
         const u32 count = mine < far ? breaker_at(p, slot, lists, text, mine) : 0u;
-        /* The nearest of the group: its place, then what is left after it. */
+        /* The nearest breaker that an item of the group has found: its position, then the length
+         * after it. */
         found = wg_imax(
             count != 0 ? (i32)(((CLS_MAX_HISTORY - mine) << LINK_BITS) | (mine + 1 - count)) : -1,
             scratch);
@@ -101,70 +105,71 @@ static inline u32 unbroken(const prepared_row *p, const cls_slot *slot, __global
     return found < 0 ? most : min(most, (u32)found & LINK_NEXT);
 }
 
-/* ---------------------------------------------------------------- repetitions */
+/* ---------------------------------------------------------------- the search for repetitions */
 
-/* What is looked for in a text of n tokens. */
-typedef struct hunt {
-    u32 n, first;                /* first: of DRY's window; n: DRY is off */
-    u32 allowed, limit;          /* lengths that cost nothing, that cost the most */
-    u32 ngram;                   /* the length that bans; more than n: none */
-    u32 every;                   /* a repetition of length 0 counts */
-    __global const u32 *singles; /* tokens that lose nothing, if `spare` */
-    u32 spare;
-} hunt;
+/* The parameters of the search in a text of n tokens. */
+typedef struct repeat_search {
+    u32 n, first;       /* first: where the window of DRY begins; n if DRY is off */
+    u32 allowed, limit; /* the greatest lengths without a penalty, and with a growing one */
+    u32 ngram;          /* the length that bans; more than n: none */
+    u32 every;          /* also positions without a repetition have an effect */
+    __global const u32 *singles; /* tokens without a penalty, if has_singles */
+    u32 has_singles;
+} repeat_search;
 
-static inline hunt hunt_for(const prepared_row *p, const cls_slot *slot, __global const u32 *lists,
-                            u32 n, __local u64 *scratch)
+static inline repeat_search repeat_search_of(const history_effects *p, const cls_slot *slot,
+                                             __global const u32 *lists, u32 n, __local u64 *scratch)
 {
     const u32 window = slot->dry_window != 0 ? min(slot->dry_window, n) : n;
-    hunt h;
+    repeat_search h;
     h.n = n;
     h.first = n;
     h.allowed = slot->dry_allowed;
     h.limit = 0;
     h.ngram = slot->ngram != 0 ? slot->ngram - 1 : n + 1;
-    h.singles = lists + slot->dry_singles;
-    h.spare = slot->dry_heads != 0;
+    h.singles = lists + slot->dry_single_ids;
+    h.has_singles = slot->dry_first_ids != 0;
     if (slot->n_dry != 0 && h.allowed < window) { /* the same for the whole group */
-        h.limit =
-            unbroken(p, slot, lists, n, window, min(window, h.allowed + slot->n_dry - 1), scratch);
+        h.limit = length_to_breaker(p, slot, lists, n, window,
+                                    min(window, h.allowed + slot->n_dry - 1), scratch);
         h.first = h.limit >= h.allowed ? n - window : n;
     }
     h.every = slot->ngram == 1 || (h.first < n && h.allowed == 0);
     return h;
 }
 
-/* What the token after position j gets, where a repetition of length z ends. */
-static inline u32 hit_code(const prepared_row *p, const hunt *h, u32 j, u32 z)
+/* Returns the code for the token after position j, where a repetition of length z ends. */
+static inline u32 hit_code(const history_effects *p, const repeat_search *h, u32 j, u32 z)
 {
     if (z >= h->ngram)
         return CODE_BAN;
     if (j < h->first)
         return 0;
     const u32 length = min(min(z, h->limit), j - h->first + 1);
-    return length < h->allowed || (h->spare && bit_of(h->singles, p->text[j + 1]))
+    return length < h->allowed || (h->has_singles && bit_of(h->singles, p->text[j + 1]))
                ? 0u
                : length - h->allowed + 1;
 }
 
-/* The longest repetition to be told from shorter ones, up to position j. */
-static inline u32 longest_at(const hunt *h, u32 j)
+/* Returns the greatest length up to position j that makes a difference. */
+static inline u32 longest_at(const repeat_search *h, u32 j)
 {
     return min(j + 1, h->ngram <= h->n ? max(h->limit, h->ngram) : h->limit);
 }
 
 #if WGS == 1
 
-/* From the newest position to the oldest, with Gusfield's Z boxes: what lies
- * inside a repetition that was measured need not be compared again. A text of
- * one token costs a comparison a position. */
-static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk,
-                                    __local u64 *scratch)
+/* Searches from the newest position to the oldest, with Gusfield's Z boxes: what lies inside a
+ * repetition that was measured is not compared again. A text of one repeated token costs one
+ * comparison a position. */
+static inline void search_repetitions(const history_effects *p, const repeat_search *h,
+                                      __local uint2 *chunk, __local u64 *scratch)
 {
-    __global u32 *const lengths = p->links + p->length; /* of the repetitions, by position */
+    __global u32 *const lengths =
+        p->links + p->length; /* the lengths of repetitions, by position */
     const u32 n = h->n, last = p->text[n - 1];
-    u32 left = 0, right = 0;  /* the box: so far back its repetition ends, begins */
-    u32 id = NO_ID, done = 0; /* the last token that was marked, its code */
+    u32 left = 0, right = 0;  /* the Z box: how far back its repetition ends and begins */
+    u32 id = NO_ID, done = 0; /* the last token that was marked, and its code */
     for (u32 chunk = (n - 1 + 63) / 64 * 64; chunk > 0; chunk -= 64) {
         int16 some = (int16)(0);
         for (u32 k = 0; k < 64; k += 16)
@@ -184,14 +189,14 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
                 if (equal >> lane & 1u) {
                     z = back < right ? lengths[j + left] : 0u;
                     if (back + z >= right)
-                        z = repeated(p, n, j, max(right, back + 1) - back, longest_at(h, j));
+                        z = repeat_length(p, n, j, max(right, back + 1) - back, longest_at(h, j));
                     lengths[j] = z;
                     if (back + z > right) {
                         left = back;
                         right = back + z;
                     }
                 }
-                /* A text that goes round in circles has the same token after each hit. */
+                /* A text that repeats itself has the same token after each hit. */
                 const u32 code = hit_code(p, h, j, z), next = p->text[j + 1];
                 if (code > (next == id ? done : 0u)) {
                     mark_token(p, next, PACK(code, j + 1));
@@ -205,19 +210,20 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
 
 #else
 
-/* Each item compares its share of the positions; what they find goes into a
- * list, and of the list each takes the tokens that are its own. */
-static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __local uint2 *chunk,
-                                    __local u64 *scratch)
+/* Each item compares part of the positions. What they find goes into a list, from which each item
+ * takes the tokens that it owns. */
+static inline void search_repetitions(const history_effects *p, const repeat_search *h,
+                                      __local uint2 *chunk, __local u64 *scratch)
 {
     __global u32 *const found = p->links, *const list = p->links + p->length;
     const u32 lid = LOCAL_ID, n = h->n, last = p->text[n - 1];
     u32 count = 0, total = 0, pack = 0, id = 0;
     for (u32 j = lid; j + 1 < n; j += WGS) {
         const u32 hit = p->text[j] == last;
-        const u32 code = hit || h->every
-                             ? hit_code(p, h, j, hit ? repeated(p, n, j, 1, longest_at(h, j)) : 0)
-                             : 0u;
+        const u32 code =
+            hit || h->every
+                ? hit_code(p, h, j, hit ? repeat_length(p, n, j, 1, longest_at(h, j)) : 0)
+                : 0u;
         if (code == 0)
             continue;
         if (pack == 0 || p->text[j + 1] != id)
@@ -231,7 +237,7 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
     const u32 before = wg_scan_u32(count, scratch, &total);
     for (u32 k = 0; k < count; k++)
         list[before + k] = found[k * WGS + lid];
-    BARRIER(); /* the list is there, and the links are free */
+    BARRIER(); /* the list is complete, and the links are free */
     for (u32 i = lid; i < total + lid; i += WGS) {
         pack = i < total ? list[i] : 0u;
         mark_chunk(p, i < total ? p->text[pack & ((1u << POSITION_BITS) - 1)] : (u32)NO_ID, pack,
@@ -243,8 +249,9 @@ static inline void hunt_repetitions(const prepared_row *p, const hunt *h, __loca
 
 /* ----------------------------------------------------------------------- bans */
 
-/* Whether the output ends with ids, `drafts` tokens of the path after it. */
-static inline int output_ends(const prepared_row *p, const cls_slot *slot, const slot_state *s,
+/* Returns whether the output, followed by the path's first `drafts` tokens, ends with the given
+ * ids. */
+static inline int output_ends(const history_effects *p, const cls_slot *slot, const slot_state *s,
                               u32 drafts, __global const u32 *ids, u32 n)
 {
     u32 same = 0, equal = 1;
@@ -260,12 +267,12 @@ static inline int output_ends(const prepared_row *p, const cls_slot *slot, const
     return same == n;
 }
 
-/* A bad word's ids, behind their number. */
+/* Returns the words of a bad word: the number of its ids, then the ids. */
 static inline __global const u32 *bad_word(const cls_slot *slot, __global const u32 *lists, u32 i)
 {
     return lists + (slot->lists + lists[slot->bad_words + i]);
 }
-/* The first of the bad words whose last id but one is not less than an id. */
+/* Returns the index of the first bad word whose last id but one is at least a given id. */
 static inline u32 first_bad_word(const cls_slot *slot, __global const u32 *lists, u32 id)
 {
     u32 lo = 0, hi = slot->n_bad_words;
@@ -281,20 +288,20 @@ static inline u32 first_bad_word(const cls_slot *slot, __global const u32 *lists
 }
 
 /* Bans the n ids of an ascending list. */
-static inline void ban_list(const prepared_row *p, __global const u32 *ids, u32 n, u32 vocab)
+static inline void ban_list(const history_effects *p, __global const u32 *ids, u32 n, u32 vocab)
 {
-    BARRIER(); /* each word belongs to another item than in mark_chunk() */
-    const u32 words = state_bitmap(vocab), last = list_share(ids, n, LOCAL_ID + 1, words);
-    for (u32 i = list_share(ids, n, LOCAL_ID, words); i < last;) {
-        const uint2 its = list_word(ids, i, last);
-        ban_word(p, ids[i] >> 5, its.x);
-        i += its.y;
+    BARRIER(); /* here each bitmap word belongs to another item than in mark_chunk() */
+    const u32 words = state_bitmap(vocab), last = list_item_start(ids, n, LOCAL_ID + 1, words);
+    for (u32 i = list_item_start(ids, n, LOCAL_ID, words); i < last;) {
+        const uint2 found = list_word(ids, i, last);
+        ban_word(p, ids[i] >> 5, found.x);
+        i += found.y;
     }
     BARRIER();
 }
 
-static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_state *s, u32 drafts,
-                       __global const u32 *lists, u32 vocab, __local uint2 *chunk)
+static inline void ban(const history_effects *p, const cls_slot *slot, const slot_state *s,
+                       u32 drafts, __global const u32 *lists, u32 vocab, __local uint2 *chunk)
 {
     const u32 lid = LOCAL_ID;
     if (slot->outputs + drafts < slot->min_tokens &&
@@ -302,7 +309,7 @@ static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_s
         ban_list(p, lists + slot->stop, slot->n_stop, vocab);
     if (slot->n_banned != 0)
         ban_list(p, lists + slot->banned, slot->n_banned, vocab);
-    /* Only bad words that go on after the latest token are looked at. */
+    /* Only bad words whose last id but one is the latest token can ban their last id. */
     const u32 length = slot->length + drafts;
     u32 first = 0, last = 0;
     if (slot->n_bad_words != 0 && length != 0) {
@@ -324,66 +331,67 @@ static inline void ban(const prepared_row *p, const cls_slot *slot, const slot_s
 
 /* --------------------------------------------------------------------- drafts */
 
-/* The drafts before a row, first to last, as if they had been accepted; returns
- * how many. What follows a draft outside the vocabulary nobody asks for: none. */
-static inline u32 copy_path(const prepared_row *p, i32 node, __global const i32 *parents,
+/* Copies the drafts before a row, first to last, to the row's path; returns their number. If a
+ * draft is outside the vocabulary, the row's result is not used, and the path is empty. */
+static inline u32 copy_path(const history_effects *p, i32 node, __global const i32 *parents,
                             __global const i32 *ids, u32 vocab)
 {
     u32 n = 0;
-    int good = 1;
-    for (i32 at = node; at >= 0 && n < CLS_DRAFTS_MOST; at = parents[at]) {
-        good &= ids[at] >= 0 && (u32)ids[at] < vocab;
+    int valid = 1;
+    for (i32 at = node; at >= 0 && n < CLS_MAX_DRAFTS; at = parents[at]) {
+        valid &= ids[at] >= 0 && (u32)ids[at] < vocab;
         n++;
     }
-    n = good ? n : 0;
+    n = valid ? n : 0;
     if (LOCAL_ID == 0)
         for (u32 i = n; i > 0; node = parents[node])
             p->path[--i] = (u32)ids[node];
     return n;
 }
 
-/* Before the survey, if a row may need it. Reads slots and their states, writes
- * the rows' regions of `prepared`. Launch: [WGS, rows]. */
+/* Runs before the survey, if a row may need it. It reads slots and their states, and writes the
+ * rows' regions of `effects`. Launch: [WGS, rows]. */
 #define PREPARE_ARGS \
     __global const cls_args *args, __global const cls_slot *slots, __global const i32 *slot_map, \
-        __global u32 *state, __global const u32 *lists, __global u32 *prepared, DRAFT_ARGS
+        __global u32 *state, __global const u32 *lists, __global u32 *effects, DRAFT_ARGS
 ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, PREPARE_ARGS)
 {
     const u32 vocab = args->vocab, has = args->has, layout = args->layout, lid = LOCAL_ID;
-    const i32 place = mapped_slot(args, slots, slot_map, has, row);
-    const prepared_row p =
-        prepared_of(prepared, layout, vocab, row, lists + (place >= 0 ? slots[place].dry : 0u));
-    u32 drafts = 0, patched = 0, wanted = place >= 0 && is_prepared(slots + place);
+    const i32 slot_index = mapped_slot(args, slots, slot_map, has, row);
+    const history_effects p = effects_of(effects, layout, vocab, row,
+                                         lists + (slot_index >= 0 ? slots[slot_index].dry : 0u));
+    u32 drafts = 0, patched = 0, wanted = slot_index >= 0 && has_effects(slots + slot_index);
     if (has & CLS_DRAFTS) {
-        drafts = copy_path(&p, NODES[row], PARENTS, OF(draft_ids), vocab);
-        patched = place >= 0 && drafts != 0 && (slots[place].flags & CLS_SLOT_PENALIZED) &&
+        drafts = copy_path(&p, NODES[row], PARENTS, AT_OFFSET(draft_ids), vocab);
+        patched = slot_index >= 0 && drafts != 0 &&
+                  (slots[slot_index].flags & CLS_SLOT_PENALIZED) &&
                   CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE;
         wanted |= patched;
         if (lid == 0) {
-            p.drafts[0] = wanted;
-            p.drafts[1] = drafts;
-            p.drafts[2] = 0;
+            p.draft_info[0] = wanted;
+            p.draft_info[1] = drafts;
+            p.draft_info[2] = 0;
         }
     }
     if (wanted) { /* the same for the whole group */
-        const cls_slot slot = slots[place];
-        const slot_state s = state_of(state, layout, vocab, (u32)place);
+        const cls_slot slot = slots[slot_index];
+        const slot_state s = state_of(state, layout, vocab, (u32)slot_index);
         const u32 n = slot.n_dry != 0 || slot.ngram != 0
                           ? min(slot.length + drafts, CLS_LAYOUT_HISTORY(layout))
                           : 0u;
-        const u32 late = min(drafts, n); /* of the text */
-        clear_marks(&p, vocab);          /* and the path is there */
+        const u32 late = min(drafts, n); /* the drafts that are in the text */
+        clear_marks(&p, vocab);          /* after it the path is complete, too */
         if (patched)
             make_patches(&p, &slot, &s, drafts, vocab, chunk, scratch);
         copy_text(&p, &s, slot.length, n - late);
         for (u32 i = lid; i < late; i += WGS)
             p.text[n - late + i] = p.path[drafts - late + i];
-        BARRIER(); /* text and marks are there */
+        BARRIER(); /* text and marks are complete */
         if (n != 0) {
-            const hunt h = hunt_for(&p, &slot, lists, n, scratch);
+            const repeat_search h = repeat_search_of(&p, &slot, lists, n, scratch);
             if (h.first < n || h.ngram < n)
-                hunt_repetitions(&p, &h, chunk, scratch);
-            if (h.ngram == 0) /* the first token follows none */
+                search_repetitions(&p, &h, chunk, scratch);
+            if (h.ngram == 0) /* the first token has no token before it */
                 mark_chunk(&p, lid == 0 ? p.text[0] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
         }
         ban(&p, &slot, &s, drafts, lists, vocab, chunk);
@@ -396,6 +404,6 @@ KERNEL void cls_prepare_rows(PREPARE_ARGS)
 {
     __local u64 scratch[WGS];
     __local uint2 chunk[WGS];
-    prepare_row(get_group_id(1), scratch, chunk, args, slots, slot_map, state, lists, prepared,
+    prepare_row(get_group_id(1), scratch, chunk, args, slots, slot_map, state, lists, effects,
                 DRAFT_NAMES);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* report: outputs that need another read, for those who ask: log-probabilities
- * and ranks, of the token and of others, the likeliest tokens, sums. */
-#include "row/final.cl"
+/* report: writes the outputs that need another read of the row: log-probabilities and ranks of the
+ * token and of given ids, the most likely tokens, and sums. */
+#include "row/distribution.cl"
 #include "row/ranks.cl"
 
-/* The mass of the raw row, from its tiles'. */
+/* Returns the mass of the raw row, from the masses of its tiles. */
 static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles,
                                f32 max, __local u64 *scratch)
 {
@@ -12,37 +12,38 @@ static inline u64 report_total(__global const i32 *row_key, __global const u64 *
     u64 total = u64_from(0);
     for (u32 tile = LOCAL_ID; tile < tiles; tile += WGS)
         if (tile_max_key(row_key, tile) != CLS_KEY_NONE)
-            total = u64_add(total, up(row_mass[tile],
-                                      tile_unit(row_key, tile, max, exponent, CLS_LOG2E).shift));
+            total = u64_add(total,
+                            to_row_units(row_mass[tile],
+                                         tile_unit(row_key, tile, max, exponent, CLS_LOG2E).shift));
     return wg_mass(total, scratch);
 }
 
-/* A key that all of the set's tokens reach. */
+/* Returns a key that all tokens of the set reach. */
 static inline i32 report_lowest(const report *t)
 {
     return t->set.key > CLS_KEY_NONE ? t->set.key : CLS_KEY_NONE + 1;
 }
 
-/* The first `wanted` tokens of the set, at most LIST, into the list; or all that
- * there are. It may hold more. */
+/* Puts the first `wanted` tokens of the set, at most LIST, into the list, or all if it has fewer.
+ * The list may get more. */
 static inline void report_first(const report *t, __global const i32 *row_key, u32 n, i32 max_key,
                                 u32 wanted, shortlist *list)
 {
     i32 lo = report_lowest(t);
     u32 ties = ALL_TIES, over;
-    /* Tiles tell of the whole row: without its head they promise nothing. */
-    if (t->set.head_key == CLS_KEY_INF) {
+    /* The maxima of tiles are of the whole row; with an upper cut they bound nothing. */
+    if (t->set.upper_key == CLS_KEY_INF) {
         const i32 bound = tile_bound(row_key, n, wanted, max_key, list->scratch);
         lo = lo > bound ? lo : bound;
     }
-    /* A loop, so that compilers that inline everything have one copy. */
+    /* A loop, so that compilers that inline everything compile collect() once. */
     while (!collect(&t->r, row_key, n, lo, CLS_KEY_INF, ties, list)) {
         lo = kth_key(&t->r, row_key, n, wanted, lo, max_key, &over, list->scratch);
         ties = wanted - over;
     }
 }
 
-/* The set's tokens at or above a key. */
+/* Returns how many tokens of the set reach a key. */
 static inline u32 report_count(const report *t, __global const i32 *row_key, u32 n, i32 key,
                                shortlist *list)
 {
@@ -54,7 +55,7 @@ static inline u32 report_count(const report *t, __global const i32 *row_key, u32
     return wg_usum(count, list->scratch);
 }
 
-/* Fills the list with the tokens of a set that is no band of the order. */
+/* Fills the list with the tokens of a set that is not a range of the order. */
 static inline void report_listed(const report *t, const row_logits *r, shortlist *list)
 {
     list->n = t->n_ids;
@@ -67,7 +68,7 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
     BARRIER();
 }
 
-/* The outputs, as the kernel has them. */
+/* The outputs, as arguments of the kernel. */
 #define REPORT_OUTS \
     __global f32 *logprobs, __global i32 *ranks, __global i32 *top_ids, \
         __global f32 *top_logprobs, __global const i32 *given_ids, __global f32 *given_logprobs, \
@@ -78,20 +79,20 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
     logprobs, ranks, top_ids, top_logprobs, given_ids, given_logprobs, given_ranks, entropy, kept, \
         kept_mass, candidate_ids, candidate_logits, candidate_probs, candidate_counts
 
-/* What a row's groups report, by their places in the launch; from REPORT_GIVEN on a group
- * for every args->given_each ids that the caller gives. */
+/* What each of a row's groups reports, by its number in the launch. From REPORT_GIVEN on there is a
+ * group for every args->given_each of the given ids. */
 #define REPORT_TOKEN 0
 #define REPORT_WHOLE 1
 #define REPORT_TOP 2
 #define REPORT_GIVEN 3
 
-/* What is left of a token's logit, and its log-probability; of what is no token -inf. `drawn`: it
- * is the row's token. */
+/* Returns a token's logit if it is in the set, else -inf, and its log-probability. `drawn`: it is
+ * the row's token. */
 static inline f32 report_token(const report *t, const row_logits *r, __global const i32 *row_key,
-                               u32 vocab, i32 id, int none, int drawn, f32 *logprob)
+                               u32 vocab, i32 id, int no_token, int drawn, f32 *logprob)
 {
     *logprob = NO_LOGPROB;
-    if (none || id < 0 || (u32)id >= vocab)
+    if (no_token || id < 0 || (u32)id >= vocab)
         return CLS_MASKED;
     const f32 z = report_kept(t, (u32)id, load_one(r, (u32)id));
     const cls_unit unit = report_unit(t, row_key, (u32)id);
@@ -99,17 +100,17 @@ static inline f32 report_token(const report *t, const row_logits *r, __global co
     return z;
 }
 
-/* The log-probability of the row's token, and its rank. */
+/* Reports the log-probability and the rank of the row's token. */
 static inline void report_drawn(__global const cls_args *args, const report *t, const row_logits *r,
-                                __global const i32 *row_key, u32 n, u32 vocab, i32 token, int none,
-                                u32 row, __global f32 *logprobs, __global i32 *ranks,
+                                __global const i32 *row_key, u32 n, u32 vocab, i32 token,
+                                int no_token, u32 row, __global f32 *logprobs, __global i32 *ranks,
                                 shortlist *list)
 {
     const u32 wants = args->wants;
     f32 logprob;
-    const f32 z = report_token(t, r, row_key, vocab, token, none, 1, &logprob);
+    const f32 z = report_token(t, r, row_key, vocab, token, no_token, 1, &logprob);
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_LOGPROBS)))
-        TELL_LOGPROB(OUTPUT(logprobs, CLS_OUT_LOGPROBS), row, logprob);
+        WRITE_LOGPROB(OUTPUT(logprobs, CLS_OUT_LOGPROBS), row, logprob);
     if (wants & CLS_WANTS(CLS_OUT_RANKS)) {
         const u32 count = z > CLS_MASKED ? report_count(t, row_key, n, key_of(z), list) : 0u;
         if (LOCAL_ID == 0)
@@ -117,22 +118,22 @@ static inline void report_drawn(__global const cls_args *args, const report *t, 
     }
 }
 
-/* How many tokens the whole set has. */
+/* Reports the number of tokens in the set. */
 static inline void report_whole(__global const cls_args *args, const report *t,
-                                __global const i32 *row_key, u32 n, int none, u32 row,
+                                __global const i32 *row_key, u32 n, int no_token, u32 row,
                                 __global i32 *kept, __global i32 *candidate_counts, shortlist *list)
 {
     const u32 wants = args->wants;
     if (!(wants & (CLS_WANTS(CLS_OUT_KEPT) | CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS))))
         return;
-    const u32 count = none ? 0u : report_count(t, row_key, n, report_lowest(t), list);
+    const u32 count = no_token ? 0u : report_count(t, row_key, n, report_lowest(t), list);
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT)))
         OUTPUT(kept, CLS_OUT_KEPT)[row] = (i32)count;
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS)))
         OUTPUT(candidate_counts, CLS_OUT_CANDIDATE_COUNTS)[row] = (i32)count;
 }
 
-/* A token's rank among the list's. */
+/* Returns the rank of a key in the list. */
 static inline u32 listed_rank(const shortlist *list, i32 key)
 {
     IV count = (IV)(0);
@@ -141,27 +142,27 @@ static inline u32 listed_rank(const shortlist *list, i32 key)
     return COUNT(count);
 }
 
-/* The log-probabilities and ranks of ids [first, first + n_ids) of those that the caller gives.
- * Where the set is no list, their keys are put into the list, which must be twice as long: what
- * counts them needs the rest. */
+/* Reports log-probabilities and ranks of given ids first to first + n_ids - 1. If the set is not a
+ * list, the keys of the ids are put into the list. The list must have room for twice as many,
+ * because the rest is needed for counting them. */
 static inline void report_given(__global const cls_args *args, const report *t, const row_logits *r,
-                                __global const i32 *row_key, u32 n, u32 vocab, int none, u32 row,
-                                u32 first, u32 n_ids, __global const i32 *given_ids,
+                                __global const i32 *row_key, u32 n, u32 vocab, int no_token,
+                                u32 row, u32 first, u32 n_ids, __global const i32 *given_ids,
                                 __global f32 *given_logprobs, __global i32 *given_ranks,
                                 shortlist *list)
 {
     const u32 wants = args->wants;
     const size_t at = (size_t)row * args->given_n + first;
     const int ranked = wants & CLS_WANTS(CLS_OUT_GIVEN_RANKS),
-              counted = ranked && !none && !t->listed;
+              counted = ranked && !no_token && !t->listed;
     if (!ranked && !(wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS)))
-        return; /* those of the raw row, for which this launch is not */
+        return; /* the given ids are for the raw row, which another launch reports */
     for (u32 i = LOCAL_ID; i < n_ids; i += WGS) {
         f32 logprob;
         const i32 id = OUTPUT(given_ids, CLS_OUT_GIVEN_IDS)[at + i];
-        const f32 z = report_token(t, r, row_key, vocab, id, none, 0, &logprob);
+        const f32 z = report_token(t, r, row_key, vocab, id, no_token, 0, &logprob);
         if (wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS))
-            TELL_LOGPROB(OUTPUT(given_logprobs, CLS_OUT_GIVEN_LOGPROBS), at + i, logprob);
+            WRITE_LOGPROB(OUTPUT(given_logprobs, CLS_OUT_GIVEN_LOGPROBS), at + i, logprob);
         if (counted)
             list->key[i] = key_of(z);
         else if (ranked)
@@ -181,9 +182,9 @@ static inline void report_given(__global const cls_args *args, const report *t, 
     [at + i] = list->key[i] > CLS_KEY_NONE ? list->order[list->rank[i]] : 0;
 }
 
-/* The entropy and the kept share of the mass, from what the distribution left. */
+/* Reports the entropy and the kept share of the mass, from the sums that the distribution left. */
 static inline void report_sums(__global const cls_args *args, const report *t,
-                               __global const u64 *sums, u32 tiles, int none, u32 row,
+                               __global const u64 *sums, u32 tiles, int no_token, u32 row,
                                __global f32 *entropy, __global f32 *kept_mass, __local u64 *scratch)
 {
     const u32 wants = args->wants;
@@ -196,13 +197,13 @@ static inline void report_sums(__global const cls_args *args, const report *t,
     }
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
         OUTPUT(entropy, CLS_OUT_ENTROPY)
-    [row] = none || t->greedy ? 0.0f : report_entropy(t, sum[2]);
+    [row] = no_token || t->greedy ? 0.0f : report_entropy(t, sum[2]);
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
         OUTPUT(kept_mass, CLS_OUT_KEPT_MASS)
-    [row] = none ? 0.0f : t->greedy ? 1.0f : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
+    [row] = no_token ? 0.0f : t->greedy ? 1.0f : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
 }
 
-/* The likeliest tokens and the candidates, from the sorted list. */
+/* Reports the most likely tokens and the candidates, from the sorted list. */
 static inline void report_top(__global const cls_args *args, const report *t, const shortlist *list,
                               __global const i32 *row_key, u32 row, __global i32 *top_ids,
                               __global f32 *top_logprobs, __global i32 *candidate_ids,
@@ -211,31 +212,31 @@ static inline void report_top(__global const cls_args *args, const report *t, co
     const u32 wants = args->wants, top_n = args->top_n, candidates_n = args->candidates_n;
     for (u32 i = LOCAL_ID; i < max(top_n, candidates_n); i += WGS) {
         const size_t top = (size_t)row * top_n + i, candidate = (size_t)row * candidates_n + i;
-        const int there = i < list->n;
-        const i32 from = there ? list->order[i] : 0, id = there ? list->id[from] : -1;
-        const f32 z = there ? of_key(list->key[from]) : CLS_MASKED;
+        const int exists = i < list->n;
+        const i32 from = exists ? list->order[i] : 0, id = exists ? list->id[from] : -1;
+        const f32 z = exists ? float_of_key(list->key[from]) : CLS_MASKED;
         cls_unit unit = {0.0f, 0.0f, 0};
-        if (there)
+        if (exists)
             unit = report_unit(t, row_key, (u32)id);
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
             OUTPUT(top_ids, CLS_OUT_TOP_IDS)[top] = id;
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
-            TELL_LOGPROB(OUTPUT(top_logprobs, CLS_OUT_TOP_LOGPROBS), top,
-                         report_logprob(t, z, &unit, 0));
+            WRITE_LOGPROB(OUTPUT(top_logprobs, CLS_OUT_TOP_LOGPROBS), top,
+                          report_logprob(t, z, &unit, 0));
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
             OUTPUT(candidate_ids, CLS_OUT_CANDIDATE_IDS)[candidate] = id;
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
-            TELL(OUTPUT(candidate_logits, CLS_OUT_CANDIDATE_LOGITS), candidate, z);
+            WRITE_LOGIT(OUTPUT(candidate_logits, CLS_OUT_CANDIDATE_LOGITS), candidate, z);
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_PROBS)))
             OUTPUT(candidate_probs, CLS_OUT_CANDIDATE_PROBS)
-        [candidate] = there ? report_probability(t, report_mass(t, z, &unit)) : 0.0f;
+        [candidate] = exists ? report_probability(t, report_mass(t, z, &unit)) : 0.0f;
     }
 }
 
-/* report: of each row the token, those that the caller gives, the likeliest ones,
- * and sums. With CLS_RAW of the raw row, whose survey the arguments then are; else of
- * what the token was drawn from. Each of these by a separate group.
- * Launch: [(3 + given_n / given_each, rounded up) * WGS, rows]. */
+/* Reports on each row's token, the given ids, the most likely tokens, and sums, each by a separate
+ * group. With CLS_RAW it reports on the raw row, and the survey in the arguments is that of the raw
+ * row; otherwise on the final distribution. Launch: [(3 + given_n / given_each, rounded up) * WGS,
+ * rows]. */
 ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS,
                          __global const f32 *sample, __global const u64 *pass, REPORT_OUTS)
 {
@@ -243,39 +244,40 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS
     STEP_LOCALS
     const u32 given_n = args->given_n, listed_n = max(args->top_n, args->candidates_n);
     const u32 n = MAX_TILES;
-    const i32 place = ROW_SLOT(row);
-    const row_logits r = ROW_VIEW(row, place);
+    const i32 slot_index = ROW_SLOT(row);
+    const row_logits r = ROW_VIEW(row, slot_index);
     __global const i32 *const row_key = tile_key + (size_t)row * n;
     const cls_row out = rows[row];
     i32 max_key = out.max_key;
-    int none = place < 0 || (out.none && !(has & CLS_NO_SLOTS));
+    int no_token = slot_index < 0 || (out.no_token && !(has & CLS_NO_SLOTS));
     report t;
     if (has & CLS_RAW) {
         max_key = row_max_key(row_key, n, list.scratch);
-        none |= max_key == CLS_KEY_NONE;
+        no_token |= max_key == CLS_KEY_NONE;
         const u64 total = report_total(row_key, tile_mass + (size_t)row * TILES, TILES,
-                                       of_key(max_key), list.scratch);
+                                       float_of_key(max_key), list.scratch);
         report_raw(&r, max_key, total, &t);
     } else {
-        report_final(&r, &out, none ? 0u : slots[place].flags,
+        report_final(&r, &out, no_token ? 0u : slots[slot_index].flags,
                      (__global const u32 *)sample + (size_t)row * args->sample_stride, &t);
     }
-    t.listed = none ? 0u : t.listed;
-    if (t.listed) /* the same for the whole group, as `none` and `part` */
+    t.listed = no_token ? 0u : t.listed;
+    if (t.listed) /* the same for the whole group, as are no_token and part */
         report_listed(&t, &r, &list);
     if (part >= REPORT_GIVEN) {
         const u32 each = args->given_each, first = (part - REPORT_GIVEN) * each;
-        report_given(args, &t, &r, row_key, n, vocab, none, row, first, min(each, given_n - first),
-                     given_ids, given_logprobs, given_ranks, &list);
+        report_given(args, &t, &r, row_key, n, vocab, no_token, row, first,
+                     min(each, given_n - first), given_ids, given_logprobs, given_ranks, &list);
     } else if (part == REPORT_TOKEN) {
-        report_drawn(args, &t, &r, row_key, n, vocab, out.token, none, row, logprobs, ranks, &list);
+        report_drawn(args, &t, &r, row_key, n, vocab, out.token, no_token, row, logprobs, ranks,
+                     &list);
     } else if (part == REPORT_WHOLE) {
-        report_whole(args, &t, row_key, n, none, row, kept, candidate_counts, &list);
+        report_whole(args, &t, row_key, n, no_token, row, kept, candidate_counts, &list);
         if (args->wants & CLS_WANTS_SUMS)
-            report_sums(args, &t, pass + (size_t)row * TILES * CLS_PIVOTS, TILES, none, row,
+            report_sums(args, &t, pass + (size_t)row * TILES * CLS_PIVOTS, TILES, no_token, row,
                         entropy, kept_mass, list.scratch);
     } else if (listed_n > 0) {
-        if (none)
+        if (no_token)
             list.n = 0;
         else if (!t.listed)
             report_first(&t, row_key, n, max_key, listed_n, &list);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "row/residual.cl"
 
-/* residual: sums of what is left of the rows that verify may have to draw from,
- * by tiles, in work[]; for typical acceptance the terms of their entropies.
- * Launch: as the survey. */
+/* residual: sums up by tiles, in work[], the residuals of the rows from which verify may have to
+ * draw; for typical acceptance the terms of the entropies instead. Launch: as the survey. */
 #undef LOGITS_ROW
-#define LOGITS_ROW(row) ((i32)(row)) /* drafts' rows are in order */
+#define LOGITS_ROW(row) ((i32)(row)) /* rows of drafts are in order */
 
 #define RESIDUAL_ARGS \
     STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS
@@ -16,41 +15,42 @@ ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratc
     __global const i32 *const nodes = NODES, *const parents = PARENTS;
     const u32 first_tile = group * tiles_per_group;
     const u32 last_tile = min(first_tile + tiles_per_group, TILES);
-    const i32 place = ROW_SLOT(row);
-    u64 reach = CLS_ONE_Q63;
-    int wanted = place >= 0 && is_judged(slots[place].flags, slots[place].stopped, has);
+    const i32 slot_index = ROW_SLOT(row);
+    u64 prefix_prob = CLS_ONE_Q63;
+    int wanted = slot_index >= 0 &&
+                 uses_probabilities(slots[slot_index].flags, slots[slot_index].stopped, has);
     u32 at = row;
     i32 draft = -1;
-    /* The request's first row. Bounded by what is not read: llvmpipe's lanes without a
-     * work-item go on as long as data decides, and all loops of a kernel share 65,535
-     * turns there. Then the next loop ends after one. */
+    /* Finds the request's first row. The bound does not depend on the data: lanes of llvmpipe
+     * without a work-item run as long as data decides, and all loops of a kernel share 65,535
+     * iterations there. The next loop then ends after one iteration. */
     for (u32 left = row; left > 0 && nodes[at] >= 0; left--)
         at--;
     for (; wanted && at <= row; at++) {
-        const u64 given = rows[at].given, asked = rows[at].asked;
+        const u64 target_prob = rows[at].target_prob, draft_prob = rows[at].draft_prob;
         draft = draft_after(nodes, parents, at, n_rows);
-        wanted = draft >= 0 && !u64_is_zero(asked) && !rows[at].none;
+        wanted = draft >= 0 && !u64_is_zero(draft_prob) && !rows[at].no_token;
         if (method == CLS_VERIFY_STANDARD && wanted) {
-            wanted = accepts(ROW_BITS(CLS_PURPOSE_ACCEPT, slots + place, at), given, asked) ==
-                     (at < row);
+            wanted = accepts(ROW_BITS(CLS_PURPOSE_ACCEPT, slots + slot_index, at), target_prob,
+                             draft_prob) == (at < row);
         } else if (method == CLS_VERIFY_BLOCK && at < row) {
-            reach = ratio_q63(reach, given, asked);
+            prefix_prob = ratio_q63(prefix_prob, target_prob, draft_prob);
         }
     }
     if (!wanted) /* the same for the whole group */
         return;
-    const row_logits r = ROW_VIEW(row, place);
+    const row_logits r = ROW_VIEW(row, slot_index);
     const cls_row out = rows[row];
     const draft_rows d = ROW_DRAFTS;
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     residual w;
-    residual_of(&r, &out, slots[place].flags,
+    residual_of(&r, &out, slots[slot_index].flags,
                 (__global const u32 *)sample + (size_t)row * args->sample_stride, &d, MAX_TILES,
-                (u32)draft, (u32)OF(draft_ids)[draft], reach, &w);
+                (u32)draft, (u32)AT_OFFSET(draft_ids)[draft], prefix_prob, &w);
     for (u32 tile = first_tile; tile < last_tile; tile++) {
-        cls_unit unit, its;
+        cls_unit unit, draft_tile;
         u64 sum = u64_from(0), lane[VEC];
-        const int there = residual_units(&w, row_key, tile, &unit, &its),
+        const int there = residual_units(&w, row_key, tile, &unit, &draft_tile),
                   kind = tile_kind(&w.t.r, tile);
         for (u32 v = LOCAL_ID; there && v < TILE_VECTORS; v += WGS) {
             const u32 i = tile * CLS_TILE + v * VEC;
@@ -63,7 +63,7 @@ ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratc
                         sum = u64_add(sum, report_term(&w.t, z, report_mass(&w.t, z, &unit)));
                 }
             } else {
-                residual_lanes(&w, i, kind, &unit, &its, lane);
+                residual_lanes(&w, i, kind, &unit, &draft_tile, lane);
                 for (u32 j = 0; j < VEC; j++)
                     sum = u64_add(sum, lane[j]);
             }

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* search: runs the chain over the whole row, for sets that do not fit the
- * shortlist. Each stage asks the row for sums and gives a cut; once what is left
- * fits the list, the list goes on. Reads the row some 3 to 40 times: exact, not
- * fast, but for the first top-p, top-k or min-p, which have the pass. */
-#include "row/pick.cl"
+/* search: runs the chain over the whole row, for sets that do not fit the shortlist. Each stage
+ * takes sums over the row and returns a cut; once what is left fits the list, the list takes over.
+ * The row is read some 3 to 40 times, which is exact but not fast. Only the first top-p, top-k or
+ * min-p is fast, because the pass serves it. */
+#include "row/sample.cl"
 #include "row/truncate.cl"
 #include "row/sums.cl"
 
-/* What the pass found above out->pivot, and whose masses it has: those of the last
- * cut, if that is of the chain's first truncation. */
+/* What the pass measured above out->pivot, and the last cut whose masses follow from it, if that is
+ * the cut of the chain's first truncation. */
 typedef struct pass_sums {
     u64 known[CLS_PIVOTS];
     int valid, counts;
     cut last;
 } pass_sums;
 
-/* Measures what is left of the row. Returns 1 when it is in the list, sorted, and the
- * list can go on. */
+/* Measures what is left of the row. Returns 1 if that fits the list; the list then holds it,
+ * sorted, and can take over. */
 ONE_COPY int search_sizes(row_stage *w, int skips_mass)
 {
     shortlist *const list = w->list;
@@ -43,10 +43,10 @@ ONE_COPY int search_sizes(row_stage *w, int skips_mass)
     return 1;
 }
 
-/* Asks a stage what it keeps. */
-static inline void ask_stage(u32 stage, row_stage *w)
+/* Runs one stage over the row: it returns how to cut in w->cut. */
+static inline void run_stage(u32 stage, row_stage *w)
 {
-    w->ask = ASK_NOTHING;
+    w->cut = CUT_NOTHING;
     w->counts = 1;
     w->key = CLS_KEY_NONE + 1;
     w->target = u64_from(1);
@@ -74,27 +74,27 @@ static inline void ask_stage(u32 stage, row_stage *w)
 #endif
 }
 
-/* Makes what a stage asks of the set, and of what is left too little as much as
- * min_keep says, in the stage's own order. */
-ONE_COPY void search_cut(row_stage *w, u32 stage, int fresh, pass_sums *pass)
+/* Makes the cut that a stage has returned. If too few tokens are left, it keeps as many as min_keep
+ * says, in the stage's own order. */
+ONE_COPY void search_cut(row_stage *w, u32 stage, int is_first, pass_sums *pass)
 {
-    const int by_key = fresh && STAGE_IS(stage, STAGES_OF_KEY),
-              by_pass = fresh && STAGE_IS(stage, STAGES_OF_PASS);
-    const int floors = w->slot->min_keep > 1 && STAGE_IS(stage, STAGES_OF_LEAST);
+    const int by_key = is_first && STAGE_IS(stage, STAGES_OF_KEY),
+              by_pass = is_first && STAGE_IS(stage, STAGES_OF_PASS);
+    const int needs_min_keep = w->slot->min_keep > 1 && STAGE_IS(stage, STAGES_OF_LEAST);
     kept_set *const set = &w->c->set;
     const kept_set before = *set;
     for (u32 attempt = 0; attempt < 2; attempt++) {
         const measure m = measure_of(w->counts, w->top, w->scale);
         cut cutting = {w->key, CLS_MAX_ID, -1, 0, 0, 0};
-        int search = w->ask == ASK_REACH;
+        int search = w->cut == CUT_AT_TARGET;
         *set = before;
 #if CHAIN == 2
-        if (w->ask == ASK_TYPICAL)
+        if (w->cut == CUT_TYPICAL)
             search = typical_cut(w->r, w->row_key, w->tiles, &m, w->mean, w->target, w->work, set,
                                  &cutting.key, w->list->scratch);
 #endif
         if (by_key && !pass->counts && pass->valid) {
-            cutting.pivot = 0; /* all four are this key's: nothing to add to the pass */
+            cutting.pivot = 0; /* all four pivots are this key, so the pass alone has the masses */
             w->list->n = 0;
         }
         if (search) {
@@ -103,82 +103,83 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int fresh, pass_sums *pass)
                      by_pass && pass->counts == w->counts && pass->valid, w->out->max_key, w->work,
                      w->list, &cutting);
         }
-        if (w->ask != ASK_HEAD &&
+        if (w->cut != CUT_UPPER &&
             (cutting.key > set->key || (cutting.key == set->key && cutting.id < set->id))) {
             set->key = cutting.key;
             set->id = cutting.id;
             pass->last = cutting;
-            if (!fresh || pass->counts || w->ask == ASK_TYPICAL || attempt > 0)
+            if (!is_first || pass->counts || w->cut == CUT_TYPICAL || attempt > 0)
                 pass->last.pivot = -1;
         }
-        if (!floors || attempt == 1)
+        if (!needs_min_keep || attempt == 1)
             break;
-        row_logits narrow = *w->r;
-        row_narrow(&narrow, set);
-        if (tokens_above(&narrow, w->row_key, w->n, CLS_KEY_NONE, w->list->scratch) >=
+        row_logits truncated = *w->r;
+        row_truncate(&truncated, set);
+        if (tokens_above(&truncated, w->row_key, w->n, CLS_KEY_NONE, w->list->scratch) >=
             w->slot->min_keep)
             break;
-        if (w->ask == ASK_TYPICAL)
-            row_narrow(w->r, &before);
+        if (w->cut == CUT_TYPICAL)
+            row_truncate(w->r, &before);
         else
-            w->ask = ASK_REACH;
+            w->cut = CUT_AT_TARGET;
         w->counts = 1;
         w->target = u64_from(w->slot->min_keep);
     }
 #if CHAIN == 2
-    if (w->ask == ASK_HEAD || stage == CLS_STAGE_TYPICAL_P) {
+    if (w->cut == CUT_UPPER || stage == CLS_STAGE_TYPICAL_P) {
         i32 lo = CLS_KEY_NONE, hi = w->out->max_key;
-        row_narrow(w->r, set);
+        row_truncate(w->r, set);
         key_range(w->r, w->row_key, w->n, &lo, &hi, w->list->scratch);
         set->top_key = hi;
     }
 #endif
 }
 
-/* Runs the chain on from stage c->at. Returns 1 when what is left is in the list,
- * sorted, and the list can go on; 0 when the chain is done, or the row is lost. */
+/* Runs the chain from stage c->at on. Returns 1 if what is left is in the list, sorted, and the
+ * list can take over; 0 if the chain is done, or if the row gets no token. */
 static inline int search_row(row_stage *w, pass_sums *pass)
 {
     chain_state *const c = w->c;
     SHORT_LOOP
     for (; chain_stage(w->slot, c->at) != CLS_STAGE_END; c->at++) {
         const u32 stage = chain_stage(w->slot, c->at);
-        const int fresh = !c->touched;
+        const int is_first = !c->truncated;
         if (stage == CLS_STAGE_TEMPERATURE) {
             c->scale = w->slot->scale;
             continue;
         }
-        w->top = of_key(c->set.top_key);
+        w->top = float_of_key(c->set.top_key);
         w->scale = c->scale;
         w->tokens = 0;
         w->mass = w->out->total;
-        if (!fresh) {
-            row_narrow(w->r, &c->set);
-            pass->last.pivot = -1; /* what the pass found is of the first stage */
+        if (!is_first) {
+            row_truncate(w->r, &c->set);
+            pass->last.pivot = -1; /* the pass measured the first truncation only */
         }
-        if ((!fresh || !STAGE_IS(stage, STAGES_OF_PASS)) &&
-            search_sizes(w, fresh && (w->slot->flags & CLS_SLOT_TOTAL)))
+        if ((!is_first || !STAGE_IS(stage, STAGES_OF_PASS)) &&
+            search_sizes(w, is_first && (w->slot->flags & CLS_SLOT_TOTAL)))
             return 1;
         if (stage == CLS_STAGE_INFILL) {
             w->out->status |= CLS_STATUS_UNFIT;
             return 0;
         }
-        c->touched = 1;
-        ask_stage(stage, w);
-        if (w->ask != ASK_NOTHING)
-            search_cut(w, stage, fresh, pass);
+        c->truncated = 1;
+        run_stage(stage, w);
+        if (w->cut != CUT_NOTHING)
+            search_cut(w, stage, is_first, pass);
     }
     return 0;
 }
 
-/* What the token kernel hands over of a row. All else is as in its record at first: read from
- * there, it would take a GPU's items some twenty registers until it is written again. */
+/* Takes what the token kernel has written into the row's record. The other fields have their first
+ * values: if they were read here, they would occupy some twenty registers of a GPU until they are
+ * written again. */
 static inline void record_from_token(__global const cls_row *from, cls_row *out)
 {
     out->total = from->total;
     out->status = from->status;
     out->state = from->state;
-    out->none = from->none;
+    out->no_token = from->no_token;
     out->max_key = from->max_key;
     out->top_key = from->top_key;
     out->scale = from->scale;
@@ -187,7 +188,8 @@ static inline void record_from_token(__global const cls_row *from, cls_row *out)
         out->pivot[p] = from->pivot[p];
 }
 
-/* search: the rows that the token kernel left. The others do nothing. Launch: [WGS, rows]. */
+/* Searches the rows that the token kernel has left; the group of any other row returns at once.
+ * Launch: [WGS, rows]. */
 ONE_COPY void search_the_row(ROW_ARGS)
 {
     if (rows[row].state == CLS_ROW_DONE) /* the same for the whole group */
@@ -195,18 +197,18 @@ ONE_COPY void search_the_row(ROW_ARGS)
     ROW_BEGIN
     __global const u64 *const row_pass = pass + (size_t)row * tiles * CLS_PIVOTS;
     cls_row out;
-    record_begin(place, args->invalid_token, &out);
+    record_begin(slot_index, args->invalid_token, &out);
     record_from_token(rows + row, &out);
-    BARRIER(); /* all have read the record, which the first item writes anew */
+    BARRIER(); /* every item has read the record, which the first item writes */
     const f32 pass_scale = out.scale;
-    const cut none = {CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0};
-    const int coin = ROW_COIN(slot, row);
+    const cut no_cut = {CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0};
+    const int xtc_cuts = ROW_XTC_CUTS(slot, row);
     pass_sums sums;
     chain_state c;
     chain_begin(out.max_key, &c);
     sums.valid = out.state != CLS_ROW_SEARCH_ALL;
     sums.counts = out.state == CLS_ROW_SEARCH_COUNT;
-    sums.last = none;
+    sums.last = no_cut;
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         u64 sum = u64_from(0);
         SHORT_LOOP
@@ -215,13 +217,15 @@ ONE_COPY void search_the_row(ROW_ARGS)
         sums.known[p] = wg_mass(sum, list.scratch);
     }
     row_stage w = {slot,        &r,   row_key, tiles,       n,  row_work,    &list,
-                   &c,          &out, 0.0f,    0.0f,        0u, u64_from(0), coin,
-                   ASK_NOTHING, 0,    0,       u64_from(0), 0u};
+                   &c,          &out, 0.0f,    0.0f,        0u, u64_from(0), xtc_cuts,
+                   CUT_NOTHING, 0,    0,       u64_from(0), 0u};
     const int listed = search_row(&w, &sums);
-    if (listed) /* all of the set is in the list, so it can serve it; else, a status */
-        out.status |= truncate_list(slot, &list, row_key, &r, coin, infill, args->n_end, &c, &out)
-                          ? 0u
-                          : CLS_STATUS_UNFIT;
+    if (listed) /* the list holds the whole set, so it can serve every stage; if not, the status
+                   says so */
+        out.status |=
+            truncate_list(slot, &list, row_key, &r, xtc_cuts, infill, args->n_end, &c, &out)
+                ? 0u
+                : CLS_STATUS_UNFIT;
     else if (!(out.status & CLS_STATUS_UNFIT))
         out.mass =
             set_masses(&r, row_key, tiles, &c, &sums.last, pass_scale, row_pass, row_work, &list);
@@ -230,7 +234,7 @@ ONE_COPY void search_the_row(ROW_ARGS)
                    args->invalid_token, row_work, row_sample, &list, &c, &out);
     } else {
         out.state = CLS_ROW_DONE;
-        out.none = 1;
+        out.no_token = 1;
     }
     ROW_END(1)
 }

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* slots: what slot calls change, on the device, before the step that follows
- * them. A work-group takes a change; changes of one slot have different rounds, and
- * a launch each. Bitmaps are walked by what they touch: an untouched word costs
- * a look at it. */
-#include "row/state.cl"
+/* slots: applies slot calls on the device, before the step that follows them. A work-group applies
+ * one change. Changes of one slot have different rounds, and each round is a launch. Bitmaps are
+ * walked word by word; a word without adjusted tokens only costs the look at it. */
+#include "row/slot_state.cl"
 
-/* CHANGES 0 leaves out all but the beginning, appending and reset of slots without
- * a penalty window: what most samplers ever do. */
+/* CHANGES 0 supports only beginning, appending and reset, for slots without a penalty window. Most
+ * samplers never need more. */
 #ifndef CHANGES
 #define CHANGES 1
 #endif
 
-/* An item alone makes each walk in at most 32,768 trips and all of a call's in fewer than
- * 65,535 (HACKING.md, rule 5), with 1,048,576 tokens that all have a bias: words of bitmaps and of
- * lists go by vectors. */
+/* A single item makes at most 32,768 iterations in each loop and fewer than 65,535 in all of a
+ * call's loops (see the rules in HACKING.md), even with 1,048,576 tokens that all have a bias. So
+ * words of bitmaps and of lists are processed as vectors. */
 /* clang-format off */
 #define EACH_16(STEP) \
     STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) \
@@ -34,19 +33,19 @@ static inline void copy_words(__global u32 *to, __global const u32 *from, u32 n)
         to[i] = from[i];
 }
 
-/* Nothing counts any more, and nothing is seen. */
+/* Clears the counts and the tokens in context. */
 #define CLEAR_COUNTS(k) \
-    if (touched.s##k != 0) \
+    if (adjusted.s##k != 0) \
         vstore16((uint16)(0u), v * 16 + 0x##k, s->counts);
 static inline void state_clear(const slot_state *s)
 {
     for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
-        const uint16 touched = vload16(v, s->touched);
-        if (fold_or16(as_int16(touched)) == 0)
+        const uint16 adjusted = vload16(v, s->adjusted);
+        if (fold_or16(as_int16(adjusted)) == 0)
             continue;
-        vstore16((uint16)(0u), v, s->touched);
-        vstore16((uint16)(0u), v, s->seen);
-        if (s->keep == CLS_KEEPS_SEEN) {
+        vstore16((uint16)(0u), v, s->adjusted);
+        vstore16((uint16)(0u), v, s->in_context);
+        if (s->keep == CLS_KEEPS_BITS) {
             vstore16((uint16)(0u), v, s->counts);
         } else {
             EACH_16(CLEAR_COUNTS)
@@ -56,26 +55,27 @@ static inline void state_clear(const slot_state *s)
 }
 
 #if CHANGES
-/* Makes a state what another is. */
-#define TAKE_COUNTS(k) \
+/* Copies a slot's state from another one. */
+#define COPY_COUNTS(k) \
     if (either.s##k != 0) \
         vstore16(vload16(v * 16 + 0x##k, from->counts), v * 16 + 0x##k, s->counts);
-static inline void state_take(const slot_state *s, const slot_state *from)
+static inline void state_copy(const slot_state *s, const slot_state *from)
 {
     for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
-        const uint16 touched = vload16(v, from->touched), either = vload16(v, s->touched) | touched;
+        const uint16 adjusted = vload16(v, from->adjusted),
+                     either = vload16(v, s->adjusted) | adjusted;
         if (fold_or16(as_int16(either)) == 0)
             continue;
-        vstore16(touched, v, s->touched);
-        vstore16(vload16(v, from->seen), v, s->seen);
-        if (s->keep == CLS_KEEPS_SEEN) {
+        vstore16(adjusted, v, s->adjusted);
+        vstore16(vload16(v, from->in_context), v, s->in_context);
+        if (s->keep == CLS_KEEPS_BITS) {
             vstore16(vload16(v, from->counts), v, s->counts);
         } else {
-            EACH_16(TAKE_COUNTS)
+            EACH_16(COPY_COUNTS)
         }
     }
-    for (u32 i = LOCAL_ID; i < (s->n_ring + 15) / 16 + (s->n_modes * CLS_MODE_WORDS + 15) / 16;
-         i += WGS)
+    for (u32 i = LOCAL_ID;
+         i < (s->n_ring + 15) / 16 + (s->n_adaptive * CLS_ADAPTIVE_WORDS + 15) / 16; i += WGS)
         vstore16(vload16(i, from->ring), i, s->ring);
     BARRIER();
 }
@@ -84,9 +84,8 @@ static inline void recount_one(const slot_state *s, u32 i, u32 entry, u32 flags)
 {
     s->ring[i % s->n_ring] = state_add(s, entry, flags);
 }
-/* Makes the counts anew from the ring's latest n entries, and their marks. All
- * items look at all entries, WGS at a time in `chunk`, since the ring itself
- * changes under them. */
+/* Counts the ring's latest n entries again, and sets their CLS_ENTRY_FIRST. All items look at all
+ * entries, WGS at a time in `chunk`, because the ring is changed meanwhile. */
 static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 flags,
                                  __local u32 *chunk)
 {
@@ -115,48 +114,48 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
 #endif
 
 #if CHANGES
-/* The tokens of a word that count, a bit each. */
+/* Returns the tokens of a word that count, a bit each. */
 static inline u32 counted_word(const slot_state *s, u32 w)
 {
-    if (s->keep == CLS_KEEPS_SEEN)
+    if (s->keep == CLS_KEEPS_BITS)
         return s->counts[w];
     __global const ushort *const counts = (__global const ushort *)s->counts + w * 32;
     const int16 low = convert_int16(vload16(0, counts)), high = convert_int16(vload16(1, counts));
     return lane_bits_16(low != 0) | lane_bits_16(high != 0) << 16;
 }
 
-/* What counted by the scope of the output is now prompt, and only seen. */
-#define UNCOUNT(k) \
-    if (touched.s##k != 0) { \
-        s->seen[v * 16 + 0x##k] |= counted_word(s, v * 16 + 0x##k); \
-        if (s->keep == CLS_KEEPS_SEEN) \
+/* Output tokens become prompt: those that counted as output only are in context from now on. */
+#define COUNT_AS_PROMPT(k) \
+    if (adjusted.s##k != 0) { \
+        s->in_context[v * 16 + 0x##k] |= counted_word(s, v * 16 + 0x##k); \
+        if (s->keep == CLS_KEEPS_BITS) \
             s->counts[v * 16 + 0x##k] = 0u; \
         else \
             vstore16((uint16)(0u), v * 16 + 0x##k, s->counts); \
     }
-static inline void state_uncount(const slot_state *s)
+static inline void state_count_as_prompt(const slot_state *s)
 {
     for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
-        const uint16 touched = vload16(v, s->touched);
-        if (fold_or16(as_int16(touched)) == 0)
+        const uint16 adjusted = vload16(v, s->adjusted);
+        if (fold_or16(as_int16(adjusted)) == 0)
             continue;
-        EACH_16(UNCOUNT)
+        EACH_16(COUNT_AS_PROMPT)
     }
 }
 
-/* The next turn of a conversation: all there is becomes prompt. */
+/* The next turn of a conversation: the whole history becomes prompt. */
 static inline void state_turn(cls_slot *slot, const slot_state *s, __local u32 *chunk)
 {
     for (u32 i = LOCAL_ID * 16; i < s->n_ring; i += WGS * 16)
         vstore16(vload16(0, s->ring + i) & ~(CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST), 0, s->ring + i);
     if (s->keep != CLS_KEEPS_NONE && slot->window == 0 && !(slot->flags & CLS_SLOT_SCOPE_ALL))
-        state_uncount(s);
+        state_count_as_prompt(s);
     BARRIER();
     if (slot->window != 0)
         state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, chunk);
     slot->outputs = 0;
     slot->pending = -1;
-    slot->mode.top_p = slot->top_p;
+    slot->adaptive.top_p = slot->top_p;
 }
 #endif
 
@@ -169,13 +168,14 @@ static inline void state_append(cls_slot *slot, const slot_state *s, __global co
         u32 entry = entries[j];
         outputs += entry >> 31;
         if (LOCAL_ID == 0)
-            mode_store(s, slot->length + j, &slot->mode);
+            adaptive_store(s, slot->length + j, &slot->adaptive);
         if ((entry & CLS_ENTRY_OUTPUT) && (slot->flags & CLS_SLOT_DECAYS))
-            slot->mode.top_p = top_p_next(slot, slot->mode.top_p, (i32)(entry & CLS_ENTRY_ID));
+            slot->adaptive.top_p =
+                top_p_next(slot, slot->adaptive.top_p, (i32)(entry & CLS_ENTRY_ID));
         if ((entry & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID) {
             if (slot->window == 0)
                 entry = state_add(s, entry, slot->flags);
-            if (j + s->n_ring >= n) /* what comes later would overwrite it */
+            if (j + s->n_ring >= n) /* later entries would overwrite it */
                 s->ring[(slot->length + j) % s->n_ring] = entry;
         }
     }
@@ -192,7 +192,7 @@ static inline void state_append(cls_slot *slot, const slot_state *s, __global co
 }
 
 #if CHANGES
-/* Takes the latest n output tokens back; 0 if that cannot be. */
+/* Rolls the latest n output tokens back; returns 0 if that is impossible. */
 static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32 most,
                                  __local u32 *chunk)
 {
@@ -206,11 +206,11 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
         for (u32 j = 0; j < n; j++) {
             const u32 entry = s->ring[(slot->length - 1 - j) % s->n_ring];
             if ((entry & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID)
-                state_drop(s, entry, slot->flags, (entry & CLS_ENTRY_FIRST) != 0);
+                state_remove(s, entry, slot->flags, (entry & CLS_ENTRY_FIRST) != 0);
         }
     }
     if (n > 0)
-        mode_load(s, slot->length - n, &slot->mode);
+        adaptive_load(s, slot->length - n, &slot->adaptive);
     slot->pending = -1;
     slot->position -= n;
     slot->outputs -= n;
@@ -221,30 +221,32 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
     return 1;
 }
 
-/* New parameters: what samplers remember that were on before, stays. What parameters do to a
- * slot beside taking the place of others, is_traceless() in lib/sampler/changes.c must know. */
-static inline void mode_keep(const cls_slot *slot, const cls_slot *was, cls_mode *mode)
+/* Applies new parameters to an adaptive state: it keeps the parts of samplers that were on before.
+ * is_traceless() in lib/sampler/changes.c must know everything that new parameters change in a slot
+ * besides the parameters themselves. */
+static inline void adaptive_keep(const cls_slot *slot, const cls_slot *was,
+                                 cls_adaptive_state *adaptive)
 {
     const u32 both = slot->flags & was->flags;
     if (!(both & CLS_SLOT_MIROSTAT))
-        mode->mu = slot->mode.mu;
+        adaptive->mu = slot->adaptive.mu;
     if (!(both & CLS_SLOT_ADAPTIVE)) {
-        mode->sum = slot->mode.sum;
-        mode->weight = slot->mode.weight;
+        adaptive->sum = slot->adaptive.sum;
+        adaptive->weight = slot->adaptive.weight;
     }
     if (!(both & CLS_SLOT_DECAYS) || slot->top_p != was->top_p)
-        mode->top_p = slot->mode.top_p;
+        adaptive->top_p = slot->adaptive.top_p;
 }
-#define KEEP_MODE(k) \
-    if (i + k * WGS < s->n_modes) { \
-        cls_mode mode; \
-        mode_load(s, i + k * WGS, &mode); \
-        mode_keep(slot, &was, &mode); \
-        mode_store(s, i + k * WGS, &mode); \
+#define KEEP_ADAPTIVE(k) \
+    if (i + k * WGS < s->n_adaptive) { \
+        cls_adaptive_state adaptive; \
+        adaptive_load(s, i + k * WGS, &adaptive); \
+        adaptive_keep(slot, &was, &adaptive); \
+        adaptive_store(s, i + k * WGS, &adaptive); \
     }
 #endif
 
-/* Runs one call; `slot` is what its slot was, and becomes what it is. */
+/* Applies one call to `slot`. */
 static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_state *s,
                                const slot_state *from, const cls_slot *other,
                                __global const u32 *words, __global const u32 *lists, u32 history,
@@ -265,20 +267,20 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         slot->outputs = was.outputs;
         slot->length = was.length;
         slot->longest = was.longest;
-        if (slot->flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) {
-            for (u32 i = LOCAL_ID; i < s->n_modes; i += WGS * 4) {
-                CLS_EACH_4(KEEP_MODE)
+        if (slot->flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) {
+            for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS * 4) {
+                CLS_EACH_4(KEEP_ADAPTIVE)
             }
-            cls_mode mode = was.mode;
-            mode_keep(slot, &was, &mode);
-            slot->mode = mode;
+            cls_adaptive_state adaptive = was.adaptive;
+            adaptive_keep(slot, &was, &adaptive);
+            slot->adaptive = adaptive;
         }
         if (slot->window != was.window || ((slot->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL))
             state_recount(s, slot->length,
                           min(slot->window != 0 ? slot->window : history, slot->length),
                           slot->flags, chunk);
     } else if (c->kind == CLS_CHANGE_COPY || c->kind == CLS_CHANGE_LOAD) {
-        state_take(s, from);
+        state_copy(s, from);
         *slot = *other;
     } else if (c->kind == CLS_CHANGE_TURN && begun) {
         state_turn(slot, s, chunk);
@@ -292,19 +294,19 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
     }
 }
 
-/* Launch: [WGS, n]: a group a change, none of which concerns what another one writes.
- * `first`: from there on the words of `changes` have their numbers.
- * `history`: how many entries a new scope counts again; `rollback`: how many
- * may be taken back. */
+/* Launch: [WGS, n]: a group for each change of a round. The words of `changes` from `first` on are
+ * the indexes of the changes. `history`: how many entries are counted again after a change of
+ * scope; `rollback`: how many tokens can be rolled back. */
 #define SLOTS_ARGS \
     __global const cls_change *changes, const u32 first, __global u32 *words, \
         __global cls_slot *slots, __global u32 *state, const u32 layout, __global u32 *lists, \
         const u32 vocab, const u32 history, const u32 rollback
-ONE_COPY void make_change(u32 place, __local u32 *chunk, SLOTS_ARGS)
+ONE_COPY void make_change(u32 index, __local u32 *chunk, SLOTS_ARGS)
 {
-    /* By way of bytes: Mesa 22.3 reads another word where structs are cast to words. */
+    /* Through a pointer to bytes: Mesa 22.3 reads the wrong word if a pointer to structs is cast to
+     * words. */
     __global const u32 *const order =
-        (__global const u32 *)((__global const uchar *)changes + (first + place) * 4);
+        (__global const u32 *)((__global const uchar *)changes + (first + index) * 4);
     const cls_change c = changes[*order];
     const slot_state s = state_of(state, layout, vocab, c.slot);
     const slot_state from = c.kind == CLS_CHANGE_LOAD ? state_at(words + c.words, layout, vocab)
@@ -312,7 +314,7 @@ ONE_COPY void make_change(u32 place, __local u32 *chunk, SLOTS_ARGS)
     const cls_slot other = c.kind == CLS_CHANGE_LOAD ? c.params : slots[c.from];
     cls_slot slot = slots[c.slot];
     copy_words(lists + c.params.lists, words + c.lists, c.n_lists);
-    BARRIER(); /* all have read the slots, the lists are there */
+    BARRIER(); /* every item has read the slots, and the lists are complete */
     change_slot(&c, &slot, &s, &from, &other, words + c.words, lists, history, rollback, chunk);
     BARRIER();
     if (LOCAL_ID == 0) {

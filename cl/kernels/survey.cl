@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* survey: the one read of the row. Each max tile leaves the key of its largest
- * logit, each mass tile its status bits and, where the row's chain needs the
- * total, its integer mass in its own unit.
+/* survey: the one read of the row. It stores the key of the largest logit of each max tile, the
+ * status bits of each mass tile and, where the row's chain needs the total, the tile's integer mass
+ * in the tile's unit.
  *
  * Launch: [splits * WGS, rows]; a group surveys tiles_per_group mass tiles. */
 #include "row/measure.cl"
 
-#if defined(ROW) && ROW == 0 /* rows without masks, biases, penalties and what was prepared */
+#if defined(ROW) && ROW == 0 /* rows without masks, biases, penalties and history effects */
 #define BARE 1
 #else
 #define BARE 0
@@ -14,9 +14,9 @@
 
 #if WGS == 1
 
-/* Each max tile's maximum from its vector of maxima: keys out, the largest raw
- * value back. Sixteen vectors fold together, pair by pair, with a third of the
- * operations that one by one would take. */
+/* Reduces the vector of maxima of each max tile: stores their keys and returns the largest raw
+ * value. Sixteen vectors are reduced together, in pairs, with a third of the operations that one by
+ * one would take. */
 #define PAIR(a, b) larger_v((FV)((a).even, (b).even), (FV)((a).odd, (b).odd))
 static inline FV larger_v(FV a, FV b) { return a > b ? a : b; }
 static inline f32 fold_maxima(const FV *m, __global i32 *key)
@@ -41,8 +41,8 @@ static inline f32 fold_maxima(const FV *m, __global i32 *key)
 #endif
 }
 
-/* A tile's status bits. `sum` adds up its logits: it is NaN if one of them is,
- * or if +inf met -inf, or if sums overflowed; which, only a second look tells. */
+/* Returns a tile's status bits. `sum` is the sum of its logits. It is NaN if one of them is NaN, if
+ * +inf met -inf, or if the sum overflowed; only then the tile is read again to find out. */
 static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 {
 #ifdef CLS_LIMITED
@@ -52,22 +52,22 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 #else
     u32 flags = top == CLS_INF ? CLS_STATUS_INF : 0u;
     if (ANY(sum != sum)) {
-        IV odd = (IV)(0);
+        IV nan = (IV)(0);
         for (u32 v = 0; v < TILE_VECTORS; v++) {
             const FV x = load_checked(r, tile * CLS_TILE + v * VEC);
-            odd |= x != x;
+            nan |= x != x;
         }
-        flags |= ANY(odd) ? CLS_STATUS_NAN : 0u;
+        flags |= ANY(nan) ? CLS_STATUS_NAN : 0u;
     }
 #endif
     return flags;
 }
 
-/* The maxima of a tile's max tiles and its status bits, where there is nothing
- * in the way but, if `masked`, a packed mask that reaches over the tile; then its vectors go to
- * `kept`. */
-static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key,
-                              u32 *flags, FV *kept)
+/* Stores the keys of the max tiles and the status bits of a tile that needs no checks; returns the
+ * tile's maximum. With `masked` a packed mask is applied, which must cover the tile, and the tile's
+ * vectors are stored in `kept`. */
+static inline f32 unchecked_maxima(const row_logits *r, u32 tile, int masked, __global i32 *key,
+                                   u32 *flags, FV *kept)
 {
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
@@ -96,9 +96,9 @@ static inline f32 open_maxima(const row_logits *r, u32 tile, int masked, __globa
 
 #if BARE
 
-/* The same of the row's last tile, where it is not whole: one vector after another, since four at a
- * time would be four copies of a careful load for compilers. */
-static inline f32 last_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+/* Does the same for the row's last tile, where it is not whole. It loads one vector after another:
+ * four at a time would compile load_checked() four times. */
+static inline f32 partial_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
     FV most = (FV)(CLS_MASKED), sum = (FV)(0.0f), top = most;
     for (u32 v = 0; v < TILE_VECTORS; v++) {
@@ -116,29 +116,30 @@ static inline f32 last_maxima(const row_logits *r, u32 tile, __global i32 *key, 
     return clean(raw);
 }
 
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched,
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 adjusted,
                               __global i32 *key, u32 *flags, FV *kept, int *is_kept)
 {
-    return open ? open_maxima(r, tile, 0, key, flags, 0) : last_maxima(r, tile, key, flags);
+    return unchecked ? unchecked_maxima(r, tile, 0, key, flags, 0)
+                     : partial_maxima(r, tile, key, flags);
 }
 
 #else
 
-/* The same where masks, biases or penalties may change any vector; what they make of it goes to
- * `kept`. */
-static inline f32 adjusted_maxima(const row_logits *r, u32 tile, int open, __global i32 *key,
-                                  u32 *flags, FV *kept)
+/* Does the same where masks, biases or adjustments may change any vector. The changed vectors are
+ * stored in `kept`. */
+static inline f32 general_maxima(const row_logits *r, u32 tile, int unchecked, __global i32 *key,
+                                 u32 *flags, FV *kept)
 {
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f), top = (FV)(CLS_MASKED);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
         FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
-            FV x = open ? LOAD_V(r->x, i) : load_checked(r, i);
+            FV x = unchecked ? LOAD_V(r->x, i) : load_checked(r, i);
             top = x > top ? x : top;
             part += x;
             x = clean_v(x);
-            if (r->touched)
+            if (r->adjustments)
                 x = adjust_vector(r, i, x, CLS_MASKED);
             kept[n * MAX_TILE_VECTORS + v] = x;
             most = x > most ? x : most;
@@ -151,14 +152,14 @@ static inline f32 adjusted_maxima(const row_logits *r, u32 tile, int open, __glo
     return max;
 }
 
-/* The same for an open tile with touched tokens whose adjustments only lower:
- * a max tile whose maximum is at an untouched token has that maximum, whatever
- * the touched ones become. So two maxima are taken, with and without them, and
- * only the max tiles where these differ are looked at token by token. Tiny
- * negative maxima differ, too: settle() may raise a touched neighbour to 0. */
-static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
+/* Does the same for an unchecked tile whose adjustments can only lower logits. If a max tile's
+ * maximum is at a token that is not adjusted, it stays the maximum. So the maxima are taken with
+ * and without the adjusted tokens, and only max tiles where these differ are examined token by
+ * token. Max tiles with a tiny negative maximum are examined, too, because settle() may raise an
+ * adjusted token to 0. */
+static inline f32 lowered_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
-    FV all[CLS_MAX_TILES_PER_TILE], untouched[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
+    FV all[CLS_MAX_TILES_PER_TILE], unadjusted[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     IV with[CLS_MAX_TILES_PER_TILE / VEC], differ = (IV)(0);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
         FV most = (FV)(CLS_MASKED), without = (FV)(CLS_MASKED), part = (FV)(0.0f);
@@ -166,21 +167,21 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
             const FV x = LOAD_V(r->x, i);
             const IV free =
-                ((IV)((i32)(touched_word(r, i >> 5) >> (i & 31))) & ((IV)(1) << LANES)) == 0;
+                ((IV)((i32)(adjusted_word(r, i >> 5) >> (i & 31))) & ((IV)(1) << LANES)) == 0;
             const FV larger = x > without ? x : without;
             most = x > most ? x : most;
             without = free ? larger : without;
             part += x;
         }
         all[n] = most;
-        untouched[n] = without;
+        unadjusted[n] = without;
         sum += part;
     }
     const f32 top = fold_maxima(all, key);
     *flags = tile_status(r, tile, sum, top);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE / VEC; n++)
         with[n] = VLOAD(key + n * VEC);
-    f32 max = clean(fold_maxima(untouched, key));
+    f32 max = clean(fold_maxima(unadjusted, key));
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE / VEC; n++) {
         const IV k = VLOAD(key + n * VEC);
         with[n] = (with[n] != k) | ((k < 0) & (k > (IV)(key_of(-0x1p-119f))));
@@ -193,10 +194,10 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
         look |= lane_bits(with[n]) << (n * VEC & 31);
     for (; look != 0; look &= look - 1) {
         const u32 n = 31 - clz(look & (~look + 1));
-        f32 exact = of_key(key[n]); /* the untouched ones' maximum */
+        f32 exact = float_of_key(key[n]); /* the maximum without the adjusted tokens */
         for (u32 i = tile * CLS_TILE + n * CLS_MAX_TILE, end = i + CLS_MAX_TILE; i < end;
              i += VEC) {
-            u32 higher = touched_lanes(r, i) & lane_bits(LOAD_V(r->x, i) > least_above(r, exact));
+            u32 higher = adjusted_lanes(r, i) & lane_bits(LOAD_V(r->x, i) > least_above(r, exact));
             for (; higher != 0; higher &= higher - 1) {
                 const u32 id = i + 31 - clz(higher & (~higher + 1));
                 const f32 z = adjust_one(r, id, clean(LOAD(r->x, id)));
@@ -209,34 +210,34 @@ static inline f32 touched_maxima(const row_logits *r, u32 tile, __global i32 *ke
     return max;
 }
 
-/* *is_kept: its vectors are in `kept`, to be weighed from there: once more through masks and biases
- * would cost as much again. */
-static inline f32 tile_maxima(const row_logits *r, u32 tile, int open, u32 touched,
+/* *is_kept: the tile's vectors are in `kept` and are weighed from there. Loading them through masks
+ * and biases again would cost as much as the first time. */
+static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 adjusted,
                               __global i32 *key, u32 *flags, FV *kept, int *is_kept)
 {
-    if (open && touched == 0)
-        return open_maxima(r, tile, 0, key, flags, 0);
-    if (r->masked == CLS_HAS_MASK && !r->dense && touched == 0 &&
+    if (unchecked && adjusted == 0)
+        return unchecked_maxima(r, tile, 0, key, flags, 0);
+    if (r->masked == CLS_HAS_MASK && !r->dense && adjusted == 0 &&
         (tile + 1) * CLS_TILE <= r->vocab && (tile + 1) * (CLS_TILE / 32) <= r->mask_width) {
-        const f32 max = open_maxima(r, tile, 1, key, flags, kept);
-        *is_kept = !(*flags & CLS_STATUS_INF); /* these are not cleaned */
+        const f32 max = unchecked_maxima(r, tile, 1, key, flags, kept);
+        *is_kept = !(*flags & CLS_STATUS_INF); /* the stored vectors are not cleaned */
         return max;
     }
-    *is_kept = !open || (r->touched & (TOUCHED_RAISES | TOUCHED_BIAS_ROW));
-    const f32 max = *is_kept ? adjusted_maxima(r, tile, open, key, flags, kept)
-                             : touched_maxima(r, tile, key, flags);
-    *flags |= touched != 0 ? CLS_TILE_TOUCHED : 0u;
+    *is_kept = !unchecked || (r->adjustments & (ADJUST_RAISES | ADJUST_BIAS_ROW));
+    const f32 max = *is_kept ? general_maxima(r, tile, unchecked, key, flags, kept)
+                             : lowered_maxima(r, tile, key, flags);
+    *flags |= adjusted != 0 ? CLS_TILE_ADJUSTED : 0u;
     return max;
 }
 
 #endif
 
-#define GANG_MAXIMA(g) \
+#define STEP_MAXIMA(g) \
     most = next[g] > most ? next[g] : most; \
     part += next[g];
 
-/* Weighs a tile while the next one is read for its maxima: memory and
- * arithmetic overlap. Both tiles are open. Returns the next tile's maximum. */
+/* Weighs a tile while it reads the next one for its maxima, so that memory and arithmetic overlap.
+ * Both tiles must be unchecked. Returns the next tile's maximum. */
 static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f32 scale, u64 *mass,
                                  __global i32 *next_key, u32 *next_flags)
 {
@@ -245,15 +246,15 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
         FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
-        for (u32 v = 0; v < MAX_TILE_VECTORS; v += GANG) {
+        for (u32 v = 0; v < MAX_TILE_VECTORS; v += UNROLL) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
-            FV x[GANG], next[GANG];
-            UV w[GANG];
-            load_gang(r, i, VEC, TILE_PLAIN, x);
-            load_gang(r, i + CLS_TILE, VEC, TILE_PLAIN, next);
-            weights_gang(x, w, tile_max, scale, fraction);
-            sum_gang(&weights, w);
-            EACH_GANG(GANG_MAXIMA)
+            FV x[UNROLL], next[UNROLL];
+            UV w[UNROLL];
+            load_vectors(r, i, VEC, TILE_RAW, x);
+            load_vectors(r, i + CLS_TILE, VEC, TILE_RAW, next);
+            weigh_vectors(x, w, tile_max, scale, fraction);
+            sum_vectors(&weights, w);
+            EACH_UNROLLED(STEP_MAXIMA)
         }
         m[n] = most;
         sum += part;
@@ -264,44 +265,45 @@ static inline f32 weigh_and_read(const row_logits *r, u32 tile, f32 tile_max, f3
     return clean(top);
 }
 
-/* A tile's mass in its own unit. kept: 0, or its vectors. */
-#define GANG_KEPT(g) x[g] = kept[v + g];
+/* A tile's mass in its own unit. kept: the tile's vectors, or NULL. */
+#define STEP_KEPT(g) x[g] = kept[v + g];
 static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV *kept, f32 tile_max,
                               f32 scale)
 {
     const f32 fraction = split(tile_max, scale).fraction;
     weight_sum sum = {(UV)(0), (UV)(0)};
-    for (u32 v = 0; v < TILE_VECTORS; v += GANG) {
-        FV x[GANG];
-        UV w[GANG];
+    for (u32 v = 0; v < TILE_VECTORS; v += UNROLL) {
+        FV x[UNROLL];
+        UV w[UNROLL];
         if (kept) {
-            EACH_GANG(GANG_KEPT)
+            EACH_UNROLLED(STEP_KEPT)
         } else {
-            load_gang(r, tile * CLS_TILE + v * VEC, VEC, kind, x);
+            load_vectors(r, tile * CLS_TILE + v * VEC, VEC, kind, x);
         }
-        weights_gang(x, w, tile_max, scale, fraction);
-        sum_gang(&sum, w);
+        weigh_vectors(x, w, tile_max, scale, fraction);
+        sum_vectors(&sum, w);
     }
     return sum_total(&sum);
 }
 
-/* Tiles first to last - 1, by one item: each tile's keys, status bits and mass. */
+/* Surveys tiles first to last - 1 with one item: keys, status bits and masses. */
 ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs_mass, f32 scale,
                            __global i32 *row_key, __global u32 *flags_of, __global u64 *mass_of)
 {
-    const row_logits own = *row, *const r =
-                                     &own; /* nobody else has its address: it stays in registers */
+    const row_logits own = *row,
+                     *const r =
+                         &own; /* this copy's address is not passed on, so it stays in registers */
     FV kept[BARE ? 1 : TILE_VECTORS];
     f32 next_max = 0.0f;
-    u32 next_flags = 0, is_read = 0, touched_tiles = 0;
-    /* Which of the tiles are touched, a bit each (a group has at most 32): asked
-     * all at once, since the answers come from memory. */
-    for (u32 t = first; t < last && r->touched; t++)
-        touched_tiles |= tile_touched(r, t) != 0 ? 1u << (t - first) : 0u;
+    u32 next_flags = 0, next_is_read = 0, adjusted_tiles = 0;
+    /* Finds which of the tiles have adjusted tokens, a bit each (a group has at most 32 tiles). All
+     * are looked up together, because the bitmaps must come from memory. */
+    for (u32 t = first; t < last && r->adjustments; t++)
+        adjusted_tiles |= tile_adjusted(r, t) != 0 ? 1u << (t - first) : 0u;
     for (u32 t = first; t < last; t++) {
         const u32 masked = tile_mask(r, t);
-        const int open = tile_is_open(r, t, masked);
-        const u32 touched = touched_tiles >> (t - first) & 1u;
+        const int unchecked = tile_is_unchecked(r, t, masked);
+        const u32 adjusted = adjusted_tiles >> (t - first) & 1u;
         __global i32 *const key = row_key + t * CLS_MAX_TILES_PER_TILE;
         f32 tile_max = next_max;
         u32 flags = next_flags;
@@ -314,21 +316,21 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
             mass_of[t] = mass;
             continue;
         }
-        if (!is_read)
-            tile_max = tile_maxima(r, t, open, touched, key, &flags, kept, &is_kept);
-        const int both = needs_mass && tile_max > CLS_MASKED && open && touched == 0 &&
-                         !(flags & CLS_STATUS_INF) && t + 1 < last &&
-                         tile_is_open(r, t + 1, tile_mask(r, t + 1)) &&
-                         !(touched_tiles >> (t + 1 - first) & 1u);
-        if (both)
+        if (!next_is_read)
+            tile_max = tile_maxima(r, t, unchecked, adjusted, key, &flags, kept, &is_kept);
+        const int overlaps = needs_mass && tile_max > CLS_MASKED && unchecked && adjusted == 0 &&
+                             !(flags & CLS_STATUS_INF) && t + 1 < last &&
+                             tile_is_unchecked(r, t + 1, tile_mask(r, t + 1)) &&
+                             !(adjusted_tiles >> (t + 1 - first) & 1u);
+        if (overlaps)
             next_max = weigh_and_read(r, t, tile_max, scale, &mass, key + CLS_MAX_TILES_PER_TILE,
                                       &next_flags);
-        is_read = both;
-        if (!is_read && needs_mass && tile_max > CLS_MASKED)
+        next_is_read = overlaps;
+        if (!next_is_read && needs_mass && tile_max > CLS_MASKED)
             mass = survey_mass(r, t,
-                               !open                                            ? TILE_ANY
-                               : touched != 0 || (flags & CLS_STATUS_INF) != 0u ? TILE_OPEN
-                                                                                : TILE_PLAIN,
+                               !unchecked                                        ? TILE_CHECKED
+                               : adjusted != 0 || (flags & CLS_STATUS_INF) != 0u ? TILE_UNCHECKED
+                                                                                 : TILE_RAW,
                                is_kept ? kept : 0, tile_max, scale);
         flags_of[t] = flags | (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
         mass_of[t] = mass;
@@ -340,53 +342,54 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
 #if BARE
 #define STATE(tile) tile_state(&r, tile)
 #else
-#define STATE(tile) state_of_tile[(tile)-first] /* a group has at most 32 */
+#define STATE(tile) state_of_tile[(tile)-first] /* a group has at most 32 tiles */
 #endif
 
-/* What a group learns of a tile at first. */
+/* What a group finds out about a tile first. */
 #define STATE_MASK 3u /* tile_mask() */
-#define STATE_OPEN 4u
-#define STATE_TOUCHED 8u
+#define STATE_UNCHECKED 4u
+#define STATE_ADJUSTED 8u
 static inline u32 tile_state(const row_logits *r, u32 tile)
 {
     const u32 masked = tile_mask(r, tile);
-    return masked | (tile_is_open(r, tile, masked) ? STATE_OPEN : 0u) |
-           (r->touched && tile_touched(r, tile) != 0 ? STATE_TOUCHED : 0u);
+    return masked | (tile_is_unchecked(r, tile, masked) ? STATE_UNCHECKED : 0u) |
+           (r->adjustments && tile_adjusted(r, tile) != 0 ? STATE_ADJUSTED : 0u);
 }
 
-/* Status bits of a share in the sum that it hands over: a tile's mass has 41 bits, and
- * its shares are at most 128. */
-#define ODD_NAN (1u << 16)
-#define ODD_INF (1u << 24)
-static inline u32 odd_of(u32 flags)
+/* The status bits of a share, in bits of its sum that its mass does not use: a tile's mass has 41
+ * bits, and a tile has at most 128 shares. */
+#define SUM_NAN (1u << 16)
+#define SUM_INF (1u << 24)
+static inline u32 status_in_sum(u32 flags)
 {
-    return (flags & CLS_STATUS_NAN ? ODD_NAN : 0u) | (flags & CLS_STATUS_INF ? ODD_INF : 0u);
+    return (flags & CLS_STATUS_NAN ? SUM_NAN : 0u) | (flags & CLS_STATUS_INF ? SUM_INF : 0u);
 }
 
 #define SHARE_CLEAN(g) x[g] = clean_v(x[g]);
-#define SHARE_NAN(g) odd |= x[g] != x[g];
+#define SHARE_NAN(g) nan |= x[g] != x[g];
 #define SHARE_STATUS(g) flags |= vector_status(r, i + g * SHARE_STRIDE, x[g]);
 #define SHARE_MOST(g) most = x[g] > most ? x[g] : most;
 
-/* The vectors of a share from token i on, their largest (to be cleaned) and their status. Of an
- * open tile they stay as they lie (but for +inf): they weigh the same. */
-static inline f32 share_read(const row_logits *r, u32 i, u32 its, FV *x, u32 *status)
+/* Loads the vectors of a share from token i on. Returns their maximum, which is not cleaned, and
+ * their status bits. Vectors of an unchecked tile stay as in memory, unless there is +inf: they
+ * weigh the same. */
+static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *status)
 {
     FV most = (FV)(CLS_MASKED);
     u32 flags = 0;
-    if ((its & (STATE_OPEN | STATE_TOUCHED)) == STATE_OPEN) {
+    if ((state & (STATE_UNCHECKED | STATE_ADJUSTED)) == STATE_UNCHECKED) {
         CLS_EACH_4(SHARE_LOAD)
         CLS_EACH_4(SHARE_MOST)
 #ifdef CLS_LIMITED
         CLS_EACH_4(SHARE_STATUS)
 #else
-        /* NaN if one of them is, or if +inf met -inf or sums overflowed; which, a second look
-         * tells. */
+        /* The sum is NaN if one of them is NaN, if +inf met -inf, or if the sum overflowed; only
+         * then the vectors are examined. */
         const FV sum = (x[0] + x[1]) + (x[2] + x[3]);
         if (ANY(sum != sum)) {
-            IV odd = (IV)(0);
+            IV nan = (IV)(0);
             CLS_EACH_4(SHARE_NAN)
-            flags = ANY(odd) ? CLS_STATUS_NAN : 0u;
+            flags = ANY(nan) ? CLS_STATUS_NAN : 0u;
         }
         if (FMAX(most) == CLS_INF) {
             flags |= CLS_STATUS_INF;
@@ -394,24 +397,24 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 its, FV *x, u32 *st
         }
 #endif
     } else {
-        const u32 n = (its & STATE_MASK) == MASK_NONE ? 0u : share_vectors(r, i);
+        const u32 n = (state & STATE_MASK) == MASK_NONE ? 0u : share_vectors(r, i);
         CLS_EACH_4(SHARE_NONE)
-        for (u32 j = 0; j < n; j++) { /* one copy of its body */
+        for (u32 j = 0; j < n; j++) { /* a loop, so that its body is compiled once */
             const u32 at = i + j * SHARE_STRIDE;
             FV y = load_checked(r, at);
             flags |= vector_status(r, at, y);
             y = clean_v(y);
-            if (its & STATE_TOUCHED)
+            if (state & STATE_ADJUSTED)
                 y = adjust_vector(r, at, y, CLS_MASKED);
             most = y > most ? y : most;
             CLS_EACH_4(SHARE_SET)
         }
     }
-    *status = odd_of(flags);
+    *status = status_in_sum(flags);
     return FMAX(most);
 }
 
-/* A share's mass in its tile's unit. */
+/* Returns a share's mass in its tile's unit. */
 static inline u64 share_mass(const FV *x, f32 tile_max, f32 scale)
 {
     const f32 fraction = split(tile_max, scale).fraction;
@@ -419,14 +422,14 @@ static inline u64 share_mass(const FV *x, f32 tile_max, f32 scale)
         weight_v(x[0], tile_max, scale, fraction) + weight_v(x[1], tile_max, scale, fraction);
     const UV two =
         weight_v(x[2], tile_max, scale, fraction) + weight_v(x[3], tile_max, scale, fraction);
-    return u64_add(WIDE(one), WIDE(two));
+    return u64_add(SUM_64(one), SUM_64(two));
 }
 
-/* Where share s of the round's begins. */
+/* The first token of share s of the current round. */
 #define SHARE_AT(s) ((t + (s) / SHARES) * CLS_TILE + share_token((s) % SHARES))
 
-/* A max tile's maximum, of its shares'. */
-static inline f32 max_tile_most(__local const f32 *share_max)
+/* Returns the maximum of a max tile, from the maxima of its shares. */
+static inline f32 max_tile_maximum(__local const f32 *share_max)
 {
     f32 raw = CLS_MASKED;
     for (u32 n = 0; n < MAX_TILE_SHARES; n++)
@@ -434,18 +437,18 @@ static inline f32 max_tile_most(__local const f32 *share_max)
     return clean(raw);
 }
 
-/* A tile's status bits, of what its shares' sum says above the mass (`hi`) and its state. */
+/* Returns a tile's flags, from the upper word of the sum of its shares (`hi`) and its state. */
 static inline u32 team_flags(u32 hi, u32 state)
 {
     const u32 masked = state & STATE_MASK;
-    return (hi & (ODD_INF - ODD_NAN) ? CLS_STATUS_NAN : 0u) |
-           (hi >= ODD_INF ? CLS_STATUS_INF : 0u) |
-           (masked != MASK_NONE && (state & STATE_TOUCHED) ? CLS_TILE_TOUCHED : 0u) |
+    return (hi & (SUM_INF - SUM_NAN) ? CLS_STATUS_NAN : 0u) |
+           (hi >= SUM_INF ? CLS_STATUS_INF : 0u) |
+           (masked != MASK_NONE && (state & STATE_ADJUSTED) ? CLS_TILE_ADJUSTED : 0u) |
            (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
 }
 
-/* The largest of a tile's max tiles. */
-static inline f32 tile_most(__local const f32 *max_tile)
+/* Returns the maximum of a tile, from the maxima of its max tiles. */
+static inline f32 tile_maximum(__local const f32 *max_tile)
 {
     FV most = VLOAD(max_tile);
     for (u32 n = VEC; n < CLS_MAX_TILES_PER_TILE; n += VEC) {
@@ -472,8 +475,8 @@ KERNEL void cls_survey(ROWS_ARGS)
     const i32 slot = ROW_SLOT(row);
     const row_logits r = ROW_VIEW(row, slot);
     const u32 first = get_group_id(0) * tiles_per_group;
-    const u32 none = slot < 0 || (slots[slot].stopped && !(has & CLS_RAW));
-    const u32 last = none ? first : min(first + tiles_per_group, TILES);
+    const u32 skipped = slot < 0 || (slots[slot].stopped && !(has & CLS_RAW));
+    const u32 last = skipped ? first : min(first + tiles_per_group, TILES);
     const u32 needs_mass = has & CLS_RAW ? 1u : slot < 0 ? 0u : slots[slot].flags & CLS_SLOT_TOTAL;
     const f32 scale = has & CLS_RAW || slot < 0 ? CLS_LOG2E : slots[slot].total_scale;
     __global i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
@@ -481,9 +484,9 @@ KERNEL void cls_survey(ROWS_ARGS)
     survey_tiles(&r, first, last, needs_mass, scale, row_key, tile_flags + (size_t)row * TILES,
                  tile_mass + (size_t)row * TILES);
 #else
-    /* A round takes TEAMS tiles with two barriers, 16 KB of float32 in groups of 256 and vectors of
-     * 4. It ends with the tiles' masses still in shares, which the next round's barriers serve,
-     * too; the last round has no tiles. */
+    /* Each round takes TEAMS tiles with two barriers; that is 16 KB of float32 in groups of 256
+     * with vectors of 4. At its end the masses are still those of shares. They are added up between
+     * the barriers of the next round; so there is one more round, without tiles. */
     const u32 lid = LOCAL_ID, from_end = WGS - 1 - lid;
 #if !BARE
     for (u32 n = lid; n < 32; n += WGS)
@@ -494,14 +497,14 @@ KERNEL void cls_survey(ROWS_ARGS)
     for (u32 t = first, before = 0; t < last || before != 0; t += TEAMS) {
         const u32 now = t < last ? min((u32)TEAMS, last - t) : 0u;
         FV x[4];
-        u32 odd = 0;
+        u32 status = 0;
         for (u32 s = lid; s < TEAM_SHARES; s += WGS)
             if (s < now * SHARES)
-                share_max[s] = share_read(&r, SHARE_AT(s), STATE(t + s / SHARES), x, &odd);
+                share_max[s] = share_read(&r, SHARE_AT(s), STATE(t + s / SHARES), x, &status);
         LOCAL_BARRIER();
         for (u32 m = lid; m < TEAM_MAX_TILES; m += WGS)
             if (m < now * CLS_MAX_TILES_PER_TILE) {
-                max_tile[m] = max_tile_most(share_max + m * MAX_TILE_SHARES);
+                max_tile[m] = max_tile_maximum(share_max + m * MAX_TILE_SHARES);
                 row_key[t * CLS_MAX_TILES_PER_TILE + m] = key_of(max_tile[m]);
             }
         for (u32 m = from_end; m < TEAM_MAX_TILES; m += WGS)
@@ -510,14 +513,15 @@ KERNEL void cls_survey(ROWS_ARGS)
         LOCAL_BARRIER();
         for (u32 s = lid; s < TEAM_SHARES; s += WGS)
             if (s < now * SHARES) {
-                const f32 most = tile_most(max_tile + s / SHARES * CLS_MAX_TILES_PER_TILE);
+                const f32 most = tile_maximum(max_tile + s / SHARES * CLS_MAX_TILES_PER_TILE);
                 u64 mass = u64_from(0);
-#if WGS < SHARES /* an item's shares are several: only the latest's vectors are still there */
-                share_read(&r, SHARE_AT(s), STATE(t + s / SHARES), x, &odd);
+#if WGS < \
+    SHARES /* an item has several shares, and only the vectors of the latest are still there */
+                share_read(&r, SHARE_AT(s), STATE(t + s / SHARES), x, &status);
 #endif
                 if (needs_mass && most > CLS_MASKED)
                     mass = share_mass(x, most, scale);
-                share_sum[s] = u64_make(u64_hi(mass) | odd, u64_lo(mass));
+                share_sum[s] = u64_make(u64_hi(mass) | status, u64_lo(mass));
             }
         for (u32 n = from_end; n < TEAMS; n += WGS)
             if (n < before) {
@@ -525,7 +529,7 @@ KERNEL void cls_survey(ROWS_ARGS)
                     fold_sums(part + n * CLS_MAX_TILES_PER_TILE, CLS_MAX_TILES_PER_TILE);
                 const size_t at = (size_t)row * TILES + t - TEAMS + n;
                 tile_flags[at] = team_flags(u64_hi(sum), STATE(t - TEAMS + n));
-                tile_mass[at] = u64_make(u64_hi(sum) & (ODD_NAN - 1), u64_lo(sum));
+                tile_mass[at] = u64_make(u64_hi(sum) & (SUM_NAN - 1), u64_lo(sum));
             }
         before = now;
     }

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* token: takes every row to its token whose set provably fits the list, whatever
- * the vocabulary, a work-group a row; the others get pivots for the pass and wait
- * for the search.
+/* token: draws the token of each row whose set is certain to fit the list, in vocabularies of any
+ * size. For the other rows it chooses pivots for the pass, and leaves them to the search. A
+ * work-group has one row.
  *
  * Launch: [WGS, rows]. */
 #include "row/pivots.cl"
-#include "row/pick.cl"
+#include "row/sample.cl"
 #include "row/truncate.cl"
 
-/* Asks the chain's stages, until one comes that must know more of the row than its
- * maximum and its mass, or that takes away its head. */
+/* Bounds the set by the chain's stages, up to one that must know more of the row than its maximum
+ * and its mass, or that makes an upper cut. */
 static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 total,
                                stage_bound *b)
 {
     b->k = 0;
     b->lowest = CLS_KEY_NONE + 1;
-    b->bounded = b->champions = 0;
-    b->first = b->open = 1;
+    b->bounded = b->by_maxima = 0;
+    b->first = b->goes_on = 1;
     b->scale = CLS_LOG2E;
     SHORT_LOOP
-    for (u32 i = 0; b->open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
+    for (u32 i = 0; b->goes_on && chain_stage(slot, i) != CLS_STAGE_END; i++) {
         const u32 stage = chain_stage(slot, i);
         if (stage == CLS_STAGE_TEMPERATURE) {
             b->scale = slot->scale;
@@ -30,7 +30,7 @@ static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 t
         else if (stage == CLS_STAGE_TOP_P)
             top_p_bound(b);
         else if (stage == CLS_STAGE_MIN_P)
-            min_p_bound(slot, of_key(max_key), b);
+            min_p_bound(slot, float_of_key(max_key), b);
 #if CHAIN == 2
         else if (stage == CLS_STAGE_MIROSTAT_1)
             mirostat_1_bound(b);
@@ -38,14 +38,14 @@ static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 t
             mirostat_2_bound(slot, max_key, total, b);
 #endif
         else
-            b->open = 0;
+            b->goes_on = 0;
         b->first = 0;
     }
 }
 
-/* Collects what a truncated row's chain may keep. Returns 0 if the list cannot
- * hold it, or it is not known. Three ways to a bound, one after the other; a
- * loop, so that compilers that inline everything have one copy of what collects. */
+/* Collects the tokens that a truncated row's chain may keep. Returns 0 if the list cannot hold
+ * them, or if there is no bound. It tries three bounds, one after the other. It is a loop so that
+ * compilers that inline everything compile collect() once. */
 static inline int list_row(const row_logits *r, __global const cls_slot *slot,
                            __global const i32 *row_key, u32 n, i32 max_key, __global f32 *work,
                            shortlist *list, chain_state *c, const cls_row *out)
@@ -54,29 +54,29 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot,
     chain_bound(slot, max_key, out->total, &b);
     i32 bound = CLS_KEY_NONE + 1;
     SHORT_LOOP
-    for (u32 way = 0; way < 3; way++) {
+    for (u32 attempt = 0; attempt < 3; attempt++) {
         u32 ties = ALL_TIES;
         i32 lo = b.lowest;
-        if (way == 0 && r->vocab <= LIST) {
+        if (attempt == 0 && r->vocab <= LIST) {
             lo = CLS_KEY_NONE + 1;
-        } else if (way == 0 && b.k != 0) {
+        } else if (attempt == 0 && b.k != 0) {
             bound = tile_bound(row_key, n, b.k, max_key, list->scratch);
             lo = bound > lo ? bound : lo;
-        } else if (way == 0) {
+        } else if (attempt == 0) {
             if (!b.bounded)
                 continue;
-        } else if (way == 1) {
-            /* Clustered, sorted or tied logits: the exact k-th key decides. */
+        } else if (attempt == 1) {
+            /* Logits may be clustered, sorted or tied; then the exact k-th key decides. */
             u32 over;
             if (b.k == 0)
                 continue;
             lo = kth_key(r, row_key, n, b.k, bound, max_key, &over, list->scratch);
             ties = b.k - over;
         } else {
-            if (!b.champions)
+            if (!b.by_maxima)
                 continue;
-            lo = champion_bound(row_key, n, of_key(max_key), stage_scale(slot, CLS_STAGE_TOP_P),
-                                top_p_target(out->total, row_top_p(slot)), work, list->scratch);
+            lo = maxima_bound(row_key, n, float_of_key(max_key), stage_scale(slot, CLS_STAGE_TOP_P),
+                              top_p_target(out->total, row_top_p(slot)), work, list->scratch);
             if (lo == CLS_KEY_NONE)
                 continue;
         }
@@ -90,7 +90,7 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot,
     return 0;
 }
 
-/* The first token of the first max tile that has the maximum. */
+/* Returns the first token that has the maximum, in the first max tile that has it. */
 static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 n, i32 max_key,
                           __local u64 *scratch)
 {
@@ -111,18 +111,18 @@ static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 
     return wg_imin(id, scratch);
 }
 
-/* What the pass is to measure of a row that the search must serve: above four
- * keys, of the first truncation. */
-static inline void ask_pass(const row_logits *r, __global const cls_slot *slot, u32 wanted,
-                            __global f32 *row_sample, cls_row *out, __local u64 *scratch)
+/* Chooses what the pass measures in a row that must be searched: above four keys, for the first
+ * truncation. */
+static inline void plan_pass(const row_logits *r, __global const cls_slot *slot, u32 mirostat_k,
+                             __global f32 *row_sample, cls_row *out, __local u64 *scratch)
 {
     const u32 stage = first_truncation(slot);
-    const f32 scale = stage_scale(slot, stage), row_max = of_key(out->max_key);
+    const f32 scale = stage_scale(slot, stage), row_max = float_of_key(out->max_key);
     out->state = stage == CLS_STAGE_TOP_K          ? CLS_ROW_SEARCH_COUNT
                  : STAGE_IS(stage, STAGES_OF_PASS) ? CLS_ROW_SEARCH_MASS
                                                    : CLS_ROW_SEARCH_ALL;
     out->scale = scale;
-    out->kept = wanted;
+    out->kept = mirostat_k;
     if (STAGE_IS(stage, STAGES_OF_KEY)) {
         i32 lowest = depth_key(row_max, scale, slot->min_p);
 #if CHAIN == 2
@@ -146,31 +146,33 @@ ONE_COPY void token_row(ROW_ARGS)
 {
     ROW_BEGIN
     cls_row out;
-    record_begin(place, args->invalid_token, &out);
-    if (place >= 0 && slot->stopped) {
+    record_begin(slot_index, args->invalid_token, &out);
+    if (slot_index >= 0 && slot->stopped) {
         out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
-    } else if (place >= 0) {
+    } else if (slot_index >= 0) {
         out.max_key = out.top_key = row_summary(r.flags, row_key, tiles, &out.status, list.scratch);
         out.status &= CLS_STATUS_NAN | CLS_STATUS_INF;
-        out.none = out.max_key == CLS_KEY_NONE;
-        out.status |= out.none ? CLS_STATUS_EMPTY : 0u;
+        out.no_token = out.max_key == CLS_KEY_NONE;
+        out.status |= out.no_token ? CLS_STATUS_EMPTY : 0u;
         out.scale = slot->scale;
     }
-    if (!out.none && (flags & CLS_SLOT_GREEDY)) { /* the same for the whole group, as all here */
+    if (!out.no_token &&
+        (flags & CLS_SLOT_GREEDY)) { /* the same for the whole group, as all conditions here */
         out.token = largest(&r, row_key, n, out.max_key, list.scratch);
         out.cut_key = out.max_key;
         out.cut_id = out.token;
         out.kept = 1;
-    } else if (!out.none) {
+    } else if (!out.no_token) {
         chain_state c;
         int listed = 0;
         chain_begin(out.max_key, &c);
         if (flags & CLS_SLOT_TOTAL)
-            out.total = row_total(row_key, tile_mass + (size_t)row * tiles, tiles,
-                                  of_key(out.max_key), slot->total_scale, row_work, list.scratch);
+            out.total =
+                row_total(row_key, tile_mass + (size_t)row * tiles, tiles,
+                          float_of_key(out.max_key), slot->total_scale, row_work, list.scratch);
         BARRIER();
-        if (CHAIN == 0 || chain_is_plain(flags, slot->chain[0], slot->mode.mu)) {
-            c.set.plain = 1;
+        if (CHAIN == 0 || chain_is_untruncated(flags, slot->chain[0], slot->adaptive.mu)) {
+            c.set.untruncated = 1;
             c.scale = slot->scale;
             out.mass = out.total;
         }
@@ -178,23 +180,24 @@ ONE_COPY void token_row(ROW_ARGS)
         else if (!(has & CLS_FORCE_SEARCH) &&
                  list_row(&r, slot, row_key, n, out.max_key, row_sample, &list, &c, &out)) {
             list_sort(&list);
-            listed = truncate_list(slot, &list, row_key, &r, ROW_COIN(slot, row), infill,
+            listed = truncate_list(slot, &list, row_key, &r, ROW_XTC_CUTS(slot, row), infill,
                                    args->n_end, &c, &out);
         }
 #endif
-        if ((c.set.plain || listed) && !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
+        if ((c.set.untruncated || listed) &&
+            !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
             pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
                        args->invalid_token, row_work, row_sample, &list, &c, &out);
         } else if (listed || !(has & CLS_HAS_SEARCH)) {
-            /* Nothing to draw; or nobody would search, though the host took the
-             * row for bounded: a status, not the token of some other step. */
+            /* There is nothing to draw from; or the host expected that the list would do, and
+             * enqueued no search. The row gets a status instead of a wrong token. */
             out.status |= listed ? 0u : CLS_STATUS_UNFIT;
             out.state = CLS_ROW_DONE;
-            out.none = 1;
+            out.no_token = 1;
         }
 #if CHAIN > 0
         else {
-            ask_pass(&r, slot, c.wanted, row_sample, &out, list.scratch);
+            plan_pass(&r, slot, c.mirostat_k, row_sample, &out, list.scratch);
         }
 #endif
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* verify: how many of a request's drafts are accepted, and what follows them.
- * Every row has its token, and knows what it and the draft's own distribution
- * give to the draft that follows. The residual measures what accepting leaves of
- * a row; verify walks the rows, draws, and moves the slots on. */
-#include "row/pick.cl"
+/* verify: decides how many of a request's drafts are accepted, and which token follows them. Each
+ * row already has its token, and the target and draft probability of the draft that follows it. The
+ * residual kernel has summed up what is left of each row. verify walks the rows, draws from a
+ * residual where needed, and updates the slots. */
+#include "row/sample.cl"
 #include "row/residual.cl"
 
 static inline u64 sum_of(__global const u64 *tile_sum, u32 tiles, __local u64 *scratch)
@@ -14,24 +14,24 @@ static inline u64 sum_of(__global const u64 *tile_sum, u32 tiles, __local u64 *s
     return wg_mass(sum, scratch);
 }
 
-/* Where the walk through a request's rows ended. */
+/* How far the walk through a request's rows has come. */
 typedef struct walk {
-    u32 row, depth; /* its path are the accepted drafts, so many */
+    u32 row, depth; /* the row, and how many drafts are accepted on the path to it */
     u32 status;
-    i32 token; /* that follows them, -1: none */
-    int left;  /* ... but it is to be drawn from the row's residual */
-    u64 reach;
+    i32 token;         /* the token that follows the drafts; -1: none */
+    int from_residual; /* that token must be drawn from the row's residual */
+    u64 prefix_prob;   /* block verification: that of accepting the path; else 2^63, which is 1 */
 } walk;
 
 #undef LOGITS_ROW
-#define LOGITS_ROW(row) ((i32)(row)) /* drafts' rows are in order */
+#define LOGITS_ROW(row) ((i32)(row)) /* rows of drafts are in order */
 
-/* What of a row's record is told of its request. */
+/* Takes status and token from a row's record. Returns 0 if the row has no token. */
 static inline int walk_row(const cls_row *out, walk *w)
 {
-    w->status |= out->none ? out->status : out->status & (CLS_STATUS_NAN | CLS_STATUS_INF);
-    w->token = out->none ? -1 : out->token;
-    return !out->none;
+    w->status |= out->no_token ? out->status : out->status & (CLS_STATUS_NAN | CLS_STATUS_INF);
+    w->token = out->no_token ? -1 : out->token;
+    return !out->no_token;
 }
 
 /* Follows the drafts that equal the rows' tokens, in a chain or a tree. */
@@ -67,11 +67,11 @@ static inline void walk_matches(__global const cls_slot *slot, __global const u3
     }
 }
 
-/* Whether typical acceptance takes the draft that follows a row. */
+/* Returns whether typical acceptance accepts the draft that follows a row. */
 static inline int is_typical(const cls_row *out, const row_logits *r, __global const u32 *row_ids,
                              u32 flags, u32 id, u64 terms, i32 epsilon, i32 delta)
 {
-    const f32 top = of_key(out->top_key);
+    const f32 top = float_of_key(out->top_key);
     report t;
     report_final(r, out, flags, row_ids, &t);
     const f32 z = report_kept(&t, id, load_one(&t.r, id));
@@ -82,118 +82,118 @@ static inline int is_typical(const cls_row *out, const row_logits *r, __global c
     return (i32)depth_q20(z, top, out->scale) + whole < max(epsilon, delta + entropy);
 }
 
-/* A request that is judged by probabilities: what its rows are given to. */
-typedef struct judge {
+/* A request that is verified by probabilities, and the inputs. */
+typedef struct verifier {
     __global const cls_slot *slot;
     __global const u32 *lists;
     __global const cls_row *rows;
     __global const i32 *nodes, *parents, *ids; /* of the drafts */
-    __global const u64 *sums;                  /* the residual's, of all rows, by tiles */
+    __global const u64 *sums;                  /* the sums of the residuals of all rows, by tiles */
     u32 method, n_rows, tiles;
     int single, bonus; /* single: the request has one row */
     i32 epsilon, delta;
     __local u64 *scratch;
-} judge;
+} verifier;
 
-static inline u64 row_sum_of(const judge *v, u32 row)
+static inline u64 row_sum_of(const verifier *v, u32 row)
 {
     return sum_of(v->sums + (size_t)row * v->tiles, v->tiles, v->scratch);
 }
 
-/* Whether a row's draft can be judged, *draft; what follows from it if not: the row's
- * own token, and no other row. */
-static inline int is_open(const judge *v, const cls_row *out, i32 *draft, walk *w)
+/* Returns whether the draft that follows a row, *draft, can be verified. If not, the walk ends with
+ * the row's own token, if it may have one. */
+static inline int can_verify(const verifier *v, const cls_row *out, i32 *draft, walk *w)
 {
     *draft = draft_after(v->nodes, v->parents, w->row, v->n_rows);
     if (!walk_row(out, w))
         return 0;
-    if (*draft >= 0 && !u64_is_zero(out->asked))
+    if (*draft >= 0 && !u64_is_zero(out->draft_prob))
         return 1;
     w->token = *draft >= 0 || v->bonus || v->single ? out->token : -1;
     return 0;
 }
 
-/* Block verification goes to the next row: the prefix up to there may be good, by
- * `bits`. Returns 0 where it was the last. */
-static inline int next_block(const judge *v, const cls_row *out, u64 bits, u32 stop, u64 *reach,
-                             walk *w, walk *good)
+/* Goes to the next row in block verification. `bits` decides whether the prefix up to there is
+ * accepted; *best is the longest one so far. Returns 0 if it was the last row. */
+static inline int next_block(const verifier *v, const cls_row *out, u64 bits, u32 stop,
+                             u64 *prefix_prob, walk *w, walk *best)
 {
     const cls_row next = v->rows[w->row];
     const i32 after = draft_after(v->nodes, v->parents, w->row, v->n_rows);
-    const int inner = stop == 0 && !next.none && after >= 0 && !u64_is_zero(next.asked);
-    *reach = ratio_q63(*reach, out->given, out->asked);
-    const u64 sum = inner ? row_sum_of(v, w->row) : *reach;
-    const u64 whole = inner ? u64_add(sum, u64_sub(CLS_ONE_Q63, *reach)) : CLS_ONE_Q63;
+    const int inner = stop == 0 && !next.no_token && after >= 0 && !u64_is_zero(next.draft_prob);
+    *prefix_prob = ratio_q63(*prefix_prob, out->target_prob, out->draft_prob);
+    const u64 sum = inner ? row_sum_of(v, w->row) : *prefix_prob;
+    const u64 whole = inner ? u64_add(sum, u64_sub(CLS_ONE_Q63, *prefix_prob)) : CLS_ONE_Q63;
     if (accepts(bits, sum, whole)) {
-        *good = *w;
-        good->left = inner;
-        good->reach = *reach;
-        good->status |= inner ? next.status & (CLS_STATUS_NAN | CLS_STATUS_INF) : stop;
-        good->token = inner ? next.token : -1;
+        *best = *w;
+        best->from_residual = inner;
+        best->prefix_prob = *prefix_prob;
+        best->status |= inner ? next.status & (CLS_STATUS_NAN | CLS_STATUS_INF) : stop;
+        best->token = inner ? next.token : -1;
     }
-    /* The last prefix: the row after it draws for itself, if it was good. */
-    if (!inner && stop == 0 && good->row == w->row) {
-        walk_row(&next, good);
-        if (!next.none && after < 0 && !v->bonus)
-            good->token = -1;
+    /* If the last prefix was accepted, the row after it gives the next token. */
+    if (!inner && stop == 0 && best->row == w->row) {
+        walk_row(&next, best);
+        if (!next.no_token && after < 0 && !v->bonus)
+            best->token = -1;
     }
     return inner;
 }
 
-/* Judges a request's drafts row by row. Standard and typical end at the first draft
- * that fails; block goes on, and goes back to the last that did not. A macro, for it
- * draws by the kernel's arguments. */
-#define JUDGE(v, w, first) \
+/* Verifies a request's drafts row by row. Standard and typical verification end at the first draft
+ * that is rejected; block verification goes on to the end and returns to the longest accepted
+ * prefix. This is a macro because it draws with the kernel's arguments. */
+#define VERIFY_ROWS(v, w, first) \
     { \
-        walk good = w; \
-        u64 reach = CLS_ONE_Q63; \
-        int going = 1; \
-        for (u32 left = n_rows; going && left > 0; left--) { \
+        walk best = w; \
+        u64 prefix_prob = CLS_ONE_Q63; \
+        int more = 1; \
+        for (u32 remaining = n_rows; more && remaining > 0; remaining--) { \
             const int together = method == CLS_VERIFY_BLOCK; \
             const u64 bits = ROW_BITS(together ? CLS_PURPOSE_BLOCK + w.depth : CLS_PURPOSE_ACCEPT, \
                                       slot, together ? first : w.row); \
-            const row_logits r = ROW_VIEW(w.row, place); \
-            going = judge_row(v, &r, \
+            const row_logits r = ROW_VIEW(w.row, slot_index); \
+            more = verify_row(v, &r, \
                               (__global const u32 *)sample + (size_t)w.row * args->sample_stride, \
-                              bits, &reach, &w, &good); \
+                              bits, &prefix_prob, &w, &best); \
         } \
-        w = good; \
+        w = best; \
     }
-static inline int judge_row(const judge *v, const row_logits *r, __global const u32 *row_ids,
-                            u64 bits, u64 *reach, walk *w, walk *good)
+static inline int verify_row(const verifier *v, const row_logits *r, __global const u32 *row_ids,
+                             u64 bits, u64 *prefix_prob, walk *w, walk *best)
 {
     const cls_row out = v->rows[w->row];
     const int block = v->method == CLS_VERIFY_BLOCK;
     i32 draft;
     int taken = 0;
-    if (!is_open(v, &out, &draft, w)) {
-        *good = *w;
+    if (!can_verify(v, &out, &draft, w)) {
+        *best = *w;
         return 0;
     }
     const u32 id = (u32)v->ids[draft],
               stop = ends_request(v->slot, v->lists, id, v->slot->outputs + w->depth + 1);
     if (v->method == CLS_VERIFY_STANDARD)
-        taken = accepts(bits, out.given, out.asked);
+        taken = accepts(bits, out.target_prob, out.draft_prob);
     else if (v->method == CLS_VERIFY_TYPICAL)
         taken = is_typical(&out, r, row_ids, v->slot->flags, id, row_sum_of(v, w->row), v->epsilon,
                            v->delta);
     if (block || !taken) {
-        w->left = v->method != CLS_VERIFY_TYPICAL;
-        w->reach = *reach;
+        w->from_residual = v->method != CLS_VERIFY_TYPICAL;
+        w->prefix_prob = *prefix_prob;
         if (w->depth == 0 || !block)
-            *good = *w;
+            *best = *w;
         if (!block)
             return 0;
     }
-    w->left = 0;
+    w->from_residual = 0;
     w->row++;
     w->depth++;
     w->token = -1;
     if (block)
-        return next_block(v, &out, bits, stop, reach, w, good);
+        return next_block(v, &out, bits, stop, prefix_prob, w, best);
     if (stop != 0) {
         w->status |= stop;
-        *good = *w;
+        *best = *w;
     }
     return stop == 0;
 }
@@ -206,11 +206,11 @@ static inline int judge_row(const judge *v, const row_logits *r, __global const 
 #define WANTED(output) (wants & CLS_WANTS(CLS_VERIFIED_##output))
 #define VERIFIED(buffer, output) OUTPUT(buffer, CLS_VERIFIED_##output)
 
-/* Writes what becomes of a request: by one item. */
+/* Writes the result of a request, by one item. */
 static inline void verify_write(__global const cls_args *args, const walk *w,
                                 __global const u32 *path, __global const i32 *nodes,
                                 __global const i32 *parents, u32 request, u32 first, u32 last,
-                                i32 place, VERIFY_OUTS)
+                                i32 slot_index, VERIFY_OUTS)
 {
     const u32 wants = args->wants, max_drafts = args->max_drafts;
     const u32 in_all = w->depth + (u32)(w->token >= 0);
@@ -234,17 +234,18 @@ static inline void verify_write(__global const cls_args *args, const walk *w,
     }
     if (WANTED(STATUS))
         VERIFIED(out_status, STATUS)[request] = (i32)w->status;
-    if (WANTED(COUNTERS) && place >= 0 && !(w->status & CLS_STATUS_SKIPPED)) {
-        __global i32 *const sum = VERIFIED(counters, COUNTERS) + (size_t)place * 3;
+    if (WANTED(COUNTERS) && slot_index >= 0 && !(w->status & CLS_STATUS_SKIPPED)) {
+        __global i32 *const sum = VERIFIED(counters, COUNTERS) + (size_t)slot_index * 3;
         sum[0] += (i32)(last - first - 1);
         sum[1] += (i32)w->depth;
         sum[2] += (i32)in_all;
     }
     if (WANTED(LATEST) && in_all > 0)
-        VERIFIED(latest, LATEST)[(u32)place] = w->token >= 0 ? w->token : (i32)path[in_all - 1];
+        VERIFIED(latest, LATEST)
+    [(u32) slot_index] = w->token >= 0 ? w->token : (i32)path[in_all - 1];
 }
 
-/* verify: a request a group. Launch: [WGS, requests]. */
+/* A work-group verifies one request. Launch: [WGS, requests]. */
 #define VERIFY_ARGS \
     STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS, \
         VERIFY_OUTS
@@ -256,62 +257,65 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
     const int bonus = (int)args->bonus;
     const u32 first = (u32)FIRSTS[request];
     const u32 last = request + 1 < requests ? (u32)FIRSTS[request + 1] : n_rows;
-    const i32 place = mapped_slot(args, slots, slot_map, has, first);
-    __global const i32 *const its_nodes = NODES, *const its_parents = PARENTS;
-    __global const i32 *const ids = OF(draft_ids);
-    __global const cls_slot *const slot = slots + (place >= 0 ? place : 0);
-    const u32 flags = place >= 0 ? slot->flags : 0u, stopped = place >= 0 ? slot->stopped : 0u;
+    const i32 slot_index = mapped_slot(args, slots, slot_map, has, first);
+    __global const i32 *const nodes = NODES, *const parents = PARENTS;
+    __global const i32 *const ids = AT_OFFSET(draft_ids);
+    __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0);
+    const u32 flags = slot_index >= 0 ? slot->flags : 0u,
+              stopped = slot_index >= 0 ? slot->stopped : 0u;
     walk w = {first, 0, 0u, -1, 0, CLS_ONE_Q63};
-    cls_mode made = {0, 0u, 0u, 0u};
-    if (place >= 0)
-        made = slot->mode;
-    const int judged = place >= 0 && is_judged(flags, stopped, has) &&
-                       (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK ||
-                        method == CLS_VERIFY_TYPICAL);
-    if (place < 0 || stopped) {
+    cls_adaptive_state next = {0, 0u, 0u, 0u};
+    if (slot_index >= 0)
+        next = slot->adaptive;
+    const int by_probability = slot_index >= 0 && uses_probabilities(flags, stopped, has) &&
+                               (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK ||
+                                method == CLS_VERIFY_TYPICAL);
+    if (slot_index < 0 || stopped) {
         w.status = rows[first].status;
-    } else if (!(has & CLS_ALL_GREEDY) && (flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS))) {
+    } else if (!(has & CLS_ALL_GREEDY) && (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS))) {
         const cls_row out = rows[first];
-        const row_logits r = ROW_VIEW(first, place);
-        walk_row(&out, &w); /* what comes next needs this token first */
-        next_mode(&r, slot, flags, tile_key + (size_t)first * MAX_TILES, &out, &made);
-    } else if (!judged) {
-        walk_matches(slot, lists, rows, its_nodes, its_parents, ids, last, bonus, &w);
+        const row_logits r = ROW_VIEW(first, slot_index);
+        walk_row(&out,
+                 &w); /* the adaptive state must follow this token before the next one is drawn */
+        adaptive_after(&r, slot, flags, tile_key + (size_t)first * MAX_TILES, &out, &next);
+    } else if (!by_probability) {
+        walk_matches(slot, lists, rows, nodes, parents, ids, last, bonus, &w);
     } else {
-        const judge v = {slot,          lists,       rows,   its_nodes, its_parents,       ids,
-                         work,          method,      n_rows, tiles,     first + 1 == last, bonus,
-                         args->epsilon, args->delta, scratch};
-        JUDGE(&v, w, first)
+        const verifier v = {slot,          lists,       rows,   nodes, parents,           ids,
+                            work,          method,      n_rows, tiles, first + 1 == last, bonus,
+                            args->epsilon, args->delta, scratch};
+        VERIFY_ROWS(&v, w, first)
     }
-    if (w.left) { /* the same for the whole group */
+    if (w.from_residual) { /* the same for the whole group */
         const cls_row out = rows[w.row];
-        const i32 draft = draft_after(its_nodes, its_parents, w.row, n_rows);
+        const i32 draft = draft_after(nodes, parents, w.row, n_rows);
         __global const u64 *const sums = work + (size_t)w.row * tiles;
         const u64 total = sum_of(sums, tiles, scratch);
         if (!u64_is_zero(total)) {
             u64 drawn = u64_mul_hi(ROW_BITS(CLS_PURPOSE_RESIDUAL, slot, w.row), total);
-            const row_logits r = ROW_VIEW(w.row, place);
+            const row_logits r = ROW_VIEW(w.row, slot_index);
             const draft_rows d = ROW_DRAFTS;
-            residual left;
+            residual rest;
             residual_of(&r, &out, flags,
                         (__global const u32 *)sample + (size_t)w.row * args->sample_stride, &d,
-                        MAX_TILES, (u32)draft, (u32)ids[draft], w.reach, &left);
+                        MAX_TILES, (u32)draft, (u32)ids[draft], w.prefix_prob, &rest);
             const u32 tile = draw_tile(sums, tiles, &drawn, scratch);
             w.token =
-                residual_draw(&left, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
+                residual_draw(&rest, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
         }
     }
     if (w.token >= 0)
         w.status |= ends_request(slot, lists, (u32)w.token, slot->outputs + w.depth + 1);
     const u32 in_all = w.depth + (u32)(w.token >= 0);
-    const prepared_row p = prepared_of(prepared, args->layout, vocab, w.row, lists);
+    const history_effects p = effects_of(effects, args->layout, vocab, w.row, lists);
     if (lid == 0)
-        verify_write(args, &w, p.path, its_nodes, its_parents, request, first, last, place,
+        verify_write(args, &w, p.path, nodes, parents, request, first, last, slot_index,
                      VERIFY_OUT_NAMES);
-    const slot_state s = state_of(state, args->layout, vocab, place < 0 ? 0u : (u32)place);
+    const slot_state s =
+        state_of(state, args->layout, vocab, slot_index < 0 ? 0u : (u32)slot_index);
     for (u32 i = 0; i < in_all; i++) {
-        state_accept(slots + place, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1, &made,
-                     scratch);
+        state_accept(slots + slot_index, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1,
+                     &next, scratch);
         BARRIER();
     }
 }

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* adjust: how every kernel reads logits. Type, dense bias, mask, bounds, logit
- * biases, penalties and what was prepared are applied on the fly; there is no
- * adjusted copy. */
+/* adjust: loads logits for every kernel. Conversion, dense bias, mask, bounds, logit biases,
+ * penalties and history effects are applied on the fly; no adjusted copy exists. */
 #include "row/view.cl"
 
-/* A bitmap's bits for the vector at i, and all of these. */
+/* A bitmap's bits for the vector at i, and the value that has all of these bits. */
 #define ALL_LANES (0xffffu >> (16 - VEC))
 static inline u32 vector_bits(__global const u32 *bitmap, u32 i)
 {
     return bitmap[i >> 5] >> (i & 31) & ALL_LANES;
 }
 
-/* Lane j's bit of a word as its sign. */
+/* Returns a vector in which the sign of lane j is bit j of the word. */
 static inline IV lane_signs(u32 word) { return (IV)((i32)word) << ((IV)(31) - LANES); }
 
 /* ------------------------------------------------------------ mask, bias, bounds */
@@ -22,14 +21,15 @@ static inline i32 dense_bits(const row_logits *r, u32 i)
     return r->dense & CLS_BIAS_F16 ? half_bits((__global const ushort *)r->bias, i)
                                    : as_int(r->bias[i]);
 }
-/* The status bits of a sum. A finite one is taken by halves. */
+/* Returns the status bits of the sum of two floats, given by their bits. A finite sum is computed
+ * by halves. */
 static inline u32 sum_status(i32 a, i32 b)
 {
-    const u32 its = bits_status(a) | bits_status(b);
+    const u32 status = bits_status(a) | bits_status(b);
     if ((a ^ b) == (i32)0x80000000 && (a & 0x7fffffff) == 0x7f800000) /* +inf and -inf */
         return CLS_STATUS_NAN;
     if ((a & 0x7fffffff) >= 0x7f800000 || (b & 0x7fffffff) >= 0x7f800000)
-        return its & CLS_STATUS_NAN ? CLS_STATUS_NAN : its;
+        return status & CLS_STATUS_NAN ? CLS_STATUS_NAN : status;
     return 0.5f * as_float(a) + 0.5f * as_float(b) >= 0x1p+127f ? CLS_STATUS_INF : 0u;
 }
 static inline FV add_dense(const row_logits *r, u32 i, FV x)
@@ -68,7 +68,7 @@ static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
 #if ROW
 static inline u32 allowed_word(const row_logits *r, u32 w) { return r->list[r->allowed + (i32)w]; }
 
-/* Whether mask and list allow an id. */
+/* Returns whether the mask and the slot's list allow an id. */
 static inline int is_allowed(const row_logits *r, u32 i)
 {
     if ((r->masked & CLS_MASK_LIST) && !(allowed_word(r, i >> 5) >> (i & 31) & 1u))
@@ -79,8 +79,8 @@ static inline int is_allowed(const row_logits *r, u32 i)
            (i >> 5 < r->mask_width && (r->mask[i >> 5] >> (i & 31) & 1u));
 }
 
-/* VEC logits from id i, a multiple of VEC; -inf where masked or beyond the
- * row. Not cleaned: NaN and +inf come through. Biases and penalties are not in. */
+/* Returns VEC logits from id i, a multiple of VEC; -inf where they are masked or beyond the row.
+ * They are not cleaned: NaN and +inf stay. Logit biases and penalties are not applied. */
 static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x;
@@ -89,7 +89,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
     u32 word = ALL_LANES;
     if ((r->masked & CLS_HAS_MASK) && !(r->masked & CLS_MASK_BYTES))
         word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
-    if ((listed & word & ALL_LANES) == 0) /* not read at all */
+    if ((listed & word & ALL_LANES) == 0) /* no logit is read */
         return (FV)(CLS_MASKED);
     const int inside =
         i + VEC <= r->vocab && !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
@@ -99,7 +99,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
             x = add_dense(r, i, x);
     } else {
         x = (FV)(CLS_MASKED);
-        /* Not a constant number of them, which compilers would unroll. */
+        /* The number of iterations is no constant, so that compilers do not unroll the loop. */
         SHORT_LOOP
         for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
             if (is_allowed(r, i + j))
@@ -119,13 +119,14 @@ static inline FV load_checked(const row_logits *r, u32 i)
 
 #else
 static inline int is_allowed(const row_logits *r, u32 i) { return 1; }
-/* The same of a bare row, which has nothing but an end. */
+/* Does the same without masks and biases: only the end of the row is checked. */
 static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x = (FV)(CLS_MASKED);
     if (i + VEC <= r->vocab)
         return LOAD_V(r->x, i);
-    /* Less than VEC of them; a bound that compilers know they would unroll. */
+    /* There are fewer than VEC iterations. If compilers knew the bound, they would unroll the
+     * loop. */
     SHORT_LOOP
     for (u32 j = i; j < r->vocab; j++)
         x = LANES == (IV)((i32)(j - i)) ? (FV)(LOAD(r->x, j)) : x;
@@ -133,7 +134,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
 }
 #endif
 
-/* The status bits of a vector that load_checked() gave. */
+/* Returns the status bits of a vector that load_checked() returned. */
 static inline u32 vector_status(const row_logits *r, u32 i, FV x)
 {
 #ifdef CLS_LIMITED
@@ -151,7 +152,7 @@ static inline u32 vector_status(const row_logits *r, u32 i, FV x)
 #endif
 }
 
-/* -------------------------------------------------------- biases and penalties */
+/* -------------------------------------------------------- biases, penalties, history effects */
 
 #if ROW
 /* settle() for vectors. */
@@ -163,56 +164,58 @@ static inline FV settle_v(FV x)
     return magnitude < 0x03800000 ? (FV)(0.0f) : y;
 }
 
-/* The tokens of a word that the slot can change; those of the vector at i, a bit each. */
-static inline u32 touched_word(const row_logits *r, u32 w)
+/* adjusted_word() returns the tokens of word w that the slot may adjust, adjusted_lanes() those of
+ * the vector at i, a bit each. */
+static inline u32 adjusted_word(const row_logits *r, u32 w)
 {
-    const u32 touched = r->touching[0][w] | r->touching[1][w];
-    return r->touched & TOUCHED_BIASES ? touched | r->list[w] : touched;
+    const u32 adjusted = r->adjusted[0][w] | r->adjusted[1][w];
+    return r->adjustments & ADJUST_BIASES ? adjusted | r->list[w] : adjusted;
 }
-static inline u32 touched_lanes(const row_logits *r, u32 i)
+static inline u32 adjusted_lanes(const row_logits *r, u32 i)
 {
-    return touched_word(r, i >> 5) >> (i & 31) & ALL_LANES;
+    return adjusted_word(r, i >> 5) >> (i & 31) & ALL_LANES;
 }
 
-/* A bias of a list, which the word of the bitmap that has the token leads to. */
+/* Adds a token's bias from the list form, where the bitmap's word leads to its value. */
 static inline f32 add_listed(const row_logits *r, u32 i, f32 x)
 {
     const u32 w = i >> 5, bit = 1u << (i & 31), word = r->list[w];
-    const u32 before = r->list[bias_before_place(r->vocab, w)] + popcount(word & (bit - 1));
-    return word & bit ? add_bias(x, FROM_BITS(r->list[bias_list_place(r->vocab, before)])) : x;
+    const u32 before = r->list[bias_before_offset(r->vocab, w)] + popcount(word & (bit - 1));
+    return word & bit ? add_bias(x, FROM_BITS(r->list[bias_list_offset(r->vocab, before)])) : x;
 }
 
-/* A touched token's listed bias and penalties, then what was prepared: bans, and DRY comes last. */
+/* Adjusts one token: its bias from the list form, penalties, and then history effects, that is
+ * bans, and DRY last. */
 ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
 {
     const slot_state *const s = &r->state;
-    const u32 marked = (r->touched & TOUCHED_MARKS) && bit_of(r->prepared.marks, i);
-    if (r->touched & TOUCHED_BIAS_LIST)
+    const u32 marked = (r->adjustments & ADJUST_MARKS) && bit_of(r->effects.marks, i);
+    if (r->adjustments & ADJUST_BIAS_LIST)
         x = add_listed(r, i, x);
-    if (r->touched & TOUCHED_PENALTIES) {
-        u32 count = count_of(s, i), seen = s->seen[i >> 5] >> (i & 31) & 1u;
-        if ((r->touched & TOUCHED_PATCHES) && marked)
-            find_patch(&r->prepared, i, &count, &seen);
-        if (count != 0 || seen != 0)
+    if (r->adjustments & ADJUST_PENALTIES) {
+        u32 count = count_of(s, i), in_context = s->in_context[i >> 5] >> (i & 31) & 1u;
+        if ((r->adjustments & ADJUST_PATCHES) && marked)
+            find_patch(&r->effects, i, &count, &in_context);
+        if (count != 0 || in_context != 0)
             x = penalize(x, count, r->slot->repetition, r->slot->reciprocal, r->slot->frequency,
                          r->slot->presence);
     }
     if (marked)
-        x = adjust_prepared(&r->prepared, i, x);
+        x = apply_effects(&r->effects, i, x);
     return x;
 }
-/* The same with a bias of a row. */
+/* Does the same where the bias may be in the row form. */
 static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
 {
-    if ((r->touched & TOUCHED_BIAS_ROW) && (r->list[i >> 5] >> (i & 31) & 1u))
-        x = add_bias(x, FROM_BITS(r->list[bias_row_place(r->vocab, i)]));
+    if ((r->adjustments & ADJUST_BIAS_ROW) && (r->list[i >> 5] >> (i & 31) & 1u))
+        x = add_bias(x, FROM_BITS(r->list[bias_row_offset(r->vocab, i)]));
     return adjust_listed(r, i, x);
 }
 
-/* A vector's biases of a row, which are tokens' with a bit in `lanes`. */
+/* Adds the biases of the row form to the tokens of a vector that have a bit in `lanes`. */
 static inline FV add_row(const row_logits *r, u32 i, u32 lanes, FV x)
 {
-    const IV bits = VLOAD((__global const i32 *)r->list + bias_row_place(r->vocab, i));
+    const IV bits = VLOAD((__global const i32 *)r->list + bias_row_offset(r->vocab, i));
 #ifdef CLS_LIMITED
     const FV bias = limited_v(bits);
 #else
@@ -222,28 +225,29 @@ static inline FV add_row(const row_logits *r, u32 i, u32 lanes, FV x)
     return ((IV)((i32)lanes) & ((IV)(1) << LANES)) != 0 ? sum : x;
 }
 
-/* A clean vector's biases of a row, then its touched tokens: those above `least` one by one. These
- * are few, and code for whole vectors made every place that loads twice as large for compilers. */
+/* Applies biases of the row form to a clean vector, then adjusts the adjusted tokens above `least`
+ * one by one. These are few, and code for whole vectors would double what compilers get at every
+ * place that loads. */
 static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *r, u32 i, FV x,
                                                               f32 least)
 {
     const u32 w = i >> 5;
-    u32 touched = r->touched & (TOUCHED_PENALTIES | TOUCHED_MARKS)
-                      ? r->touching[0][w] | r->touching[1][w]
-                      : 0u;
-    if (r->touched & TOUCHED_BIAS_ROW) {
+    u32 adjusted = r->adjustments & (ADJUST_PENALTIES | ADJUST_MARKS)
+                       ? r->adjusted[0][w] | r->adjusted[1][w]
+                       : 0u;
+    if (r->adjustments & ADJUST_BIAS_ROW) {
         const u32 biased = r->list[w] >> (i & 31) & ALL_LANES;
         if (biased != 0)
             x = add_row(r, i, biased, x);
-    } else if (r->touched & TOUCHED_BIAS_LIST) {
-        touched |= r->list[w];
+    } else if (r->adjustments & ADJUST_BIAS_LIST) {
+        adjusted |= r->list[w];
     }
-    touched = touched >> (i & 31) & ALL_LANES;
-    if (touched == 0)
+    adjusted = adjusted >> (i & 31) & ALL_LANES;
+    if (adjusted == 0)
         return x;
-    touched &= lane_bits(x > least);
-    for (; touched != 0; touched &= touched - 1) {
-        const u32 j = 31 - clz(touched & (~touched + 1));
+    adjusted &= lane_bits(x > least);
+    for (; adjusted != 0; adjusted &= adjusted - 1) {
+        const u32 j = 31 - clz(adjusted & (~adjusted + 1));
         const IV at = LANES == (IV)((i32)j);
         x = at ? (FV)(adjust_listed(r, i + j, FMAX(at ? x : (FV)(CLS_MASKED)))) : x;
     }
@@ -251,56 +255,56 @@ static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *
 }
 
 #else
-static inline u32 touched_word(const row_logits *r, u32 w) { return 0; }
-static inline u32 touched_lanes(const row_logits *r, u32 i) { return 0; }
+static inline u32 adjusted_word(const row_logits *r, u32 w) { return 0; }
+static inline u32 adjusted_lanes(const row_logits *r, u32 i) { return 0; }
 ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x) { return x; }
 static inline FV adjust_vector(const row_logits *r, u32 i, FV x, f32 least) { return x; }
 #endif
 
-/* Without what a chain has cut already. */
-static inline FV narrow_v(const row_logits *r, u32 i, FV x)
+/* Sets tokens outside the cuts of the chain to -inf. */
+static inline FV truncate_v(const row_logits *r, u32 i, FV x)
 {
     const IV id = LANES + (IV)((i32)i);
-    const IV at_head = (x > above(r->head_key - 1)) & (x <= above(r->head_key));
+    const IV at_upper = (x > above(r->upper_key - 1)) & (x <= above(r->upper_key));
     const IV at_cut = (x > above(r->cut_key - 1)) & (x <= above(r->cut_key));
-    IV out =
-        (x > above(r->head_key)) | (x <= above(r->cut_key - 1)) | (at_cut & (id > (IV)(r->cut_id)));
-    out |= at_head & ((id < (IV)(r->head_first)) | (id > (IV)(r->head_last)));
+    IV out = (x > above(r->upper_key)) | (x <= above(r->cut_key - 1)) |
+             (at_cut & (id > (IV)(r->cut_id)));
+    out |= at_upper & ((id < (IV)(r->upper_first)) | (id > (IV)(r->upper_last)));
     return out ? (FV)(CLS_MASKED) : x;
 }
-static inline f32 narrow_one(const row_logits *r, u32 i, f32 x)
+static inline f32 truncate_one(const row_logits *r, u32 i, f32 x)
 {
     const i32 key = key_of(x), id = (i32)i;
-    if (key > r->head_key || key < r->cut_key || (key == r->cut_key && id > r->cut_id) ||
-        (key == r->head_key && (id < r->head_first || id > r->head_last)))
+    if (key > r->upper_key || key < r->cut_key || (key == r->cut_key && id > r->cut_id) ||
+        (key == r->upper_key && (id < r->upper_first || id > r->upper_last)))
         return CLS_MASKED;
     return x;
 }
 
-/* Where only tokens above a bound matter: the `least` that spares the adjustment
- * of the others, which fall further. Unless some may rise, as by settle() tiny
- * negative ones do, to 0. */
+/* Returns the `least` to load with where only tokens above a bound matter: tokens below it need no
+ * adjustment, since that would only lower them. If adjustments may raise tokens, all need it;
+ * settle() raises tiny negative logits to 0. */
 static inline f32 least_above(const row_logits *r, f32 bound)
 {
-    return (r->touched & TOUCHED_RAISES) || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED
-                                                                                 : bound;
+    return (r->adjustments & ADJUST_RAISES) || (bound < 0.0f && bound > -0x1p-119f) ? CLS_MASKED
+                                                                                    : bound;
 }
 
-/* The vector as the chain sees it, but for what is not above `least`, which stays
- * below it. open: whether tile_is_open() holds. */
-static inline FV load_adjusted(const row_logits *r, u32 i, int open, f32 least)
+/* Returns the vector as the chain sees it. A token that is not above `least` may lack its
+ * adjustment, but stays below `least`. `unchecked`: tile_is_unchecked() holds. */
+static inline FV load_adjusted(const row_logits *r, u32 i, int unchecked, f32 least)
 {
 #if ROW
-    FV x = clean_v(open ? LOAD_V(r->x, i) : load_checked(r, i));
-    if (r->touched)
+    FV x = clean_v(unchecked ? LOAD_V(r->x, i) : load_checked(r, i));
+    if (r->adjustments)
         x = adjust_vector(r, i, x, least);
 #else
     const FV x = clean_v(load_checked(r, i));
 #endif
-    return r->narrowed ? narrow_v(r, i, x) : x;
+    return r->truncated ? truncate_v(r, i, x) : x;
 }
 
-/* One token as the chain saw it first, whatever it has cut since. */
+/* Returns one token as the chain saw it at first, before any cut. */
 static inline f32 load_whole(const row_logits *r, u32 i)
 {
 #if !ROW
@@ -309,11 +313,11 @@ static inline f32 load_whole(const row_logits *r, u32 i)
     if (!is_allowed(r, i))
         return CLS_MASKED;
     f32 x = clean(add_dense_one(r, i, LOAD(r->x, i)));
-    return r->touched && (touched_word(r, i >> 5) >> (i & 31) & 1u) ? adjust_one(r, i, x) : x;
+    return r->adjustments && (adjusted_word(r, i >> 5) >> (i & 31) & 1u) ? adjust_one(r, i, x) : x;
 #endif
 }
 ONE_COPY f32 load_one(const row_logits *r, u32 i)
 {
     const f32 x = load_whole(r, i);
-    return r->narrowed ? narrow_one(r, i, x) : x;
+    return r->truncated ? truncate_one(r, i, x) : x;
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* bracket: the exact place of a threshold in the order, from the pass's measures
- * where the guess was good, by narrowing the bracket where it was not. */
+/* bracket: finds the exact place of a threshold in the order: from the measures of the pass if the
+ * pivots were good, otherwise by narrowing the interval around it. */
 #include "row/cut.cl"
 
-/* Where a cut is looked for: the measure from the top reaches the target above lo,
- * not above hi. Pivots: which of the pass's they are, -1 for none. */
+/* The interval of keys that contains a cut: the measure above lo reaches the target, the measure
+ * above hi does not. lo_pivot and hi_pivot: which pivots of the pass these are, -1 for none. */
 typedef struct bracket {
     i32 lo, hi;
     u64 at_lo, at_hi;
     i32 lo_pivot, hi_pivot;
 } bracket;
 
-/* What is known from the pass: what lies above four ascending keys. */
+/* Starts with what the pass measured above its pivots, four ascending keys. */
 static inline void bracket_begin(const i32 *pivot, const u64 *known, int is_known, i32 max_key,
                                  u64 target, bracket *b)
 {
@@ -34,8 +34,8 @@ static inline void bracket_begin(const i32 *pivot, const u64 *known, int is_know
     }
 }
 
-/* Tries to find the cut in a list of the bracket; with a guess of a part of it, by
- * interpolation between what was measured on both sides, from the nearer. */
+/* Tries to find the cut in a list of the interval's tokens. With `guess` it lists only a part, from
+ * the nearer end to where interpolation between the two measures puts the cut, with a margin. */
 static inline int bracket_list(const row_logits *r, __global const i32 *row_key, u32 n,
                                const measure *m, u64 target, const bracket *b, int guess,
                                shortlist *list, cut *c)
@@ -43,7 +43,7 @@ static inline int bracket_list(const row_logits *r, __global const i32 *row_key,
     i32 from = b->lo, to = b->hi;
     c->from_below = 0;
     if (guess) {
-        const f32 zl = of_key(b->lo), zh = of_key(b->hi);
+        const f32 zl = float_of_key(b->lo), zh = float_of_key(b->hi);
         const f32 part =
             u64_to_f32(u64_sub(target, b->at_hi)) / u64_to_f32(u64_sub(b->at_lo, b->at_hi));
         c->from_below = part > 0.5f;
@@ -71,29 +71,30 @@ static inline int bracket_list(const row_logits *r, __global const i32 *row_key,
     return 0;
 }
 
-/* Four keys that divide the bracket: just beyond the pass's pivots first (`reach`:
- * how far these are apart); then evenly in floats, which is even in depth; in keys
- * where floats overflow. */
-static inline void bracket_keys(const bracket *b, u32 round, f32 reach, i32 *key)
+/* Chooses four keys that divide the interval. In the first round, if the cut is outside the pivots,
+ * they lie at growing distances beyond the nearest one; `span` is the distance between the outer
+ * pivots. Then they divide it evenly as floats, which is evenly in depth, or evenly as keys where
+ * floats overflow. */
+static inline void bracket_keys(const bracket *b, u32 round, f32 span, i32 *key)
 {
-    const f32 zl = of_key(b->lo), zh = of_key(b->hi), width = zh - zl;
+    const f32 zl = float_of_key(b->lo), zh = float_of_key(b->hi), width = zh - zl;
     const i32 fifth = (i32)(((u32)b->hi - (u32)b->lo) / 5u);
     i32 before = b->lo;
-    f32 far = 1.0f;
+    f32 factor = 1.0f;
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         i32 k = b->lo + fifth * (i32)(p + 1);
         if (round == 0 && b->lo_pivot >= 0 && b->hi_pivot < 0)
-            k = key_of(clean(zl + reach * far));
+            k = key_of(clean(zl + span * factor));
         else if (round == 0 && b->hi_pivot >= 0 && b->lo_pivot < 0)
-            k = key_of(clean(zh - reach * (27.0f / far)));
+            k = key_of(clean(zh - span * (27.0f / factor)));
         else if (width < CLS_FLT_MAX)
             k = key_of(clean(zl + width * (0.2f * (f32)(p + 1))));
-        far *= 3.0f;
+        factor *= 3.0f;
         key[p] = before = min(k > before ? k : before + 1, b->hi - 1);
     }
 }
 
-/* Narrows the bracket by what was measured above four keys. */
+/* Narrows the interval by what was measured above four keys. */
 static inline void bracket_narrow(const i32 *key, const u64 *sum, u64 target, bracket *b)
 {
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
@@ -107,15 +108,15 @@ static inline void bracket_narrow(const i32 *key, const u64 *sum, u64 target, br
     }
 }
 
-/* The cut at which the measure from the top reaches the target: the place of
- * the token that does it. `pivot` and `known`: keys, ascending, and what lies
- * above each, if the pass measured that. */
+/* Finds the cut at which the measure from the top reaches the target, that is, the token that
+ * reaches it. `pivot` and `known`: ascending keys and what lies above each, if the pass measured
+ * that. */
 ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 tiles,
                        const measure *m, u64 target, const i32 *pivot, const u64 *known,
                        int is_known, i32 max_key, __global u64 *work, shortlist *list, cut *c)
 {
     const u32 n = tiles * CLS_MAX_TILES_PER_TILE;
-    const f32 reach = is_known ? of_key(pivot[CLS_PIVOTS - 1]) - of_key(pivot[0]) : 0.0f;
+    const f32 span = is_known ? float_of_key(pivot[CLS_PIVOTS - 1]) - float_of_key(pivot[0]) : 0.0f;
     bracket b;
     c->key = CLS_KEY_NONE;
     c->id = CLS_MAX_ID;
@@ -123,13 +124,14 @@ ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 til
     c->from_below = c->tied = 0;
     c->kept = 0;
     if (u64_is_zero(target))
-        target = u64_from(1); /* at least one token */
+        target = u64_from(1); /* keep at least one token */
     bracket_begin(pivot, known, is_known, max_key, target, &b);
-    int whole = b.lo == CLS_KEY_NONE; /* nobody knows yet whether the whole row reaches it */
+    int whole =
+        b.lo == CLS_KEY_NONE; /* whether the whole row reaches the target is not known yet */
     const int between = b.lo_pivot >= 0 && b.hi_pivot >= 0;
     int guess = between;
-    /* Each round leaves at most a fifth of the bracket in floats: some 60 at
-     * the very worst, 2 or 3 where the guess was good but missed. */
+    /* Each round leaves at most a fifth of the interval, as floats: 2 or 3 rounds if the pivots
+     * were close, some 60 at the very worst. */
     for (u32 round = 0;;) {
         i32 key[CLS_PIVOTS];
         u64 sum[CLS_PIVOTS];
@@ -150,14 +152,15 @@ ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 til
                     return;
                 }
             }
-            bracket_keys(&b, round, reach, key);
+            bracket_keys(&b, round, span, key);
             round++;
         } else {
             for (u32 p = 0; p < CLS_PIVOTS; p++)
                 key[p] = CLS_KEY_NONE;
         }
         measure_row(r, row_key, tiles, m, key, sum, list->scratch);
-        if (whole && u64_less(sum[0], target)) /* everything does not reach it: keep everything */
+        if (whole &&
+            u64_less(sum[0], target)) /* the whole row does not span the target: keep all of it */
             return;
         if (!whole)
             bracket_narrow(key, sum, target, &b);

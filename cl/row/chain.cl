@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* chain: what is kept of a row while its chain runs, and where in the chain it
- * is: what the shortlist's truncations and the search of the whole row share. */
+/* chain: describes how far a row's chain has run, and which tokens it keeps. The truncations on the
+ * shortlist and the search of the whole row share this. */
 #include "row/view.cl"
 
-/* What is kept of a row: everything down to a place in the order (key
- * descending, id ascending), from a place on above. */
+/* The set of kept tokens: a range of the order (key descending, id ascending) between an upper and
+ * a lower cut. */
 typedef struct kept_set {
-    i32 key, id;                         /* the cut */
-    int plain;                           /* nothing was truncated: tiles' floors, not tokens' */
-    i32 head_key, head_first, head_last; /* as in cls_row */
-    i32 top_key; /* the largest key of what is kept, for weights and depths */
-    int adapted; /* weights are those of adaptive p, by what follows */
-    u32 aim, least;
+    i32 key, id;     /* the lower cut */
+    int untruncated; /* nothing was truncated: masses are rounded down by tiles and not by tokens */
+    i32 upper_key, upper_first, upper_last; /* as in cls_row */
+    i32 top_key; /* the largest kept key, to which weights and depths are relative */
+    int adapted; /* weights are those of adaptive p, from the fields that follow */
+    u32 aim, min_depth;
     u64 mass;
 } kept_set;
 
@@ -19,54 +19,55 @@ static inline void whole_row(i32 max_key, kept_set *set)
 {
     set->key = CLS_KEY_NONE;
     set->id = CLS_MAX_ID;
-    set->plain = 0;
-    set->head_key = CLS_KEY_INF;
-    set->head_first = 0;
-    set->head_last = CLS_MAX_ID;
+    set->untruncated = 0;
+    set->upper_key = CLS_KEY_INF;
+    set->upper_first = 0;
+    set->upper_last = CLS_MAX_ID;
     set->top_key = max_key;
     set->adapted = 0;
-    set->aim = set->least = 0;
+    set->aim = set->min_depth = 0;
     set->mass = u64_from(0);
 }
 
-/* From now on the row reads as if nothing but the set were there. */
-static inline void row_narrow(row_logits *r, const kept_set *set)
+/* From now on tokens outside the set read as -inf. */
+static inline void row_truncate(row_logits *r, const kept_set *set)
 {
-    r->narrowed = 1;
+    r->truncated = 1;
     r->cut_key = set->key;
     r->cut_id = set->id;
-    r->head_key = set->head_key;
-    r->head_first = set->head_first;
-    r->head_last = set->head_last;
+    r->upper_key = set->upper_key;
+    r->upper_first = set->upper_first;
+    r->upper_last = set->upper_last;
 }
 
-/* A token's weight in row units is weight << spare_bits() or >> lost_bits(). */
+/* A token's weight in row units is weight << spare_bits() or weight >> lost_bits(). */
 static inline u32 lost_bits(u32 shift) { return min((u32)not_negative((i32)shift - 13), 31u); }
 static inline u32 spare_bits(u32 shift) { return (u32)not_negative(13 - (i32)shift); }
 
 static inline IV is_kept(const kept_set *set, FV x, u32 i)
 {
-    /* Not "& !higher": of a vector's ! oclgrind makes something else. */
+    /* Not "& !higher": Oclgrind gets the ! of a vector wrong. */
     const IV higher = x > above(set->key);
     const IV equal = (x > above(set->key - 1)) & (x <= above(set->key));
     return higher | (equal & (LANES + (IV)((i32)i) <= (IV)(set->id)));
 }
 
-/* Sums of kept weights come in a unit in which they are exact in 32-bit lanes:
- * of the row if the tile lies deep, else of the tile. This makes it the row's.
- * A set floors per token, the untouched row per tile: see doc/arithmetic.md. */
+/* Converts a sum of kept weights to row units. Such sums have a unit in which they are exact in
+ * 32-bit lanes: the row's where the tile's exponent is far below the row's, else the tile's. A
+ * truncated set is rounded down token by token, the whole row tile by tile: see
+ * doc/arithmetic.md. */
 static inline u64 set_finish(u64 mass, const cls_unit *unit, const kept_set *set)
 {
-    if (set->plain)
-        return up(mass, unit->shift);
+    if (set->untruncated)
+        return to_row_units(mass, unit->shift);
     return u64_shl(mass, set->adapted ? 0u : spare_bits(unit->shift));
 }
 
 /* ------------------------------------------------------------------- the chain */
 
-/* Slots are read where they lie, for a copy would fill an item's registers.
+/* Slots are read from memory, because a copy would fill an item's registers.
  *
- * A dynamic temperature is a stage of another number here. */
+ * A dynamic temperature has a stage number of its own here. */
 #define STAGE_DYNAMIC CLS_STAGES
 static inline u32 chain_stage(__global const cls_slot *slot, u32 i)
 {
@@ -79,28 +80,28 @@ static inline u32 chain_stage(__global const cls_slot *slot, u32 i)
     return stage;
 }
 
-/* What stages are like, as sets of their numbers. */
+/* Properties of stages, as sets of their numbers. */
 #define STAGE(name) (1u << (name))
 #define STAGE_IS(stage, set) ((STAGE(stage) & (set)) != 0)
-/* They need all of the set, in the list. */
+/* These stages need the list to hold the whole set. */
 #define STAGES_OF_SET \
     (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TOP_N_SIGMA) | \
      STAGE(CLS_STAGE_INFILL) | STAGE(STAGE_DYNAMIC))
-/* They need its mass. */
+/* These stages need the mass of the set. */
 #define STAGES_OF_MASS \
     (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_INFILL) | \
      STAGE(STAGE_DYNAMIC) | STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_XTC) | \
      STAGE(CLS_STAGE_MIROSTAT_2))
-/* Of an untouched row their cut is a key that is known, or has the pass. */
+/* As the first truncation of a row, these stages cut at a known key, or by measures of the pass. */
 #define STAGES_OF_KEY (STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_MIROSTAT_2))
 #define STAGES_OF_PASS (STAGES_OF_KEY | STAGE(CLS_STAGE_TOP_K) | STAGE(CLS_STAGE_TOP_P))
-/* They keep at least min_keep tokens. XTC has its own way. */
+/* These stages keep at least min_keep tokens. XTC handles min_keep itself. */
 #define STAGES_OF_LEAST \
     (STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_TOP_N_SIGMA) | \
      STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TYPICAL_P))
 
-/* The first stage that is no static temperature; a chain that is searched has one,
- * but for that of adaptive p alone. */
+/* Returns the first stage other than a static temperature. Every chain that is searched has one,
+ * unless adaptive p is all it has. */
 static inline u32 first_truncation(__global const cls_slot *slot)
 {
     u32 i = 0;
@@ -110,7 +111,8 @@ static inline u32 first_truncation(__global const cls_slot *slot)
     return chain_stage(slot, i);
 }
 
-/* The static scale at which a stage of the chain works; the last one if it is off. */
+/* Returns the static scale at which a stage of the chain works; if the stage is off, the last scale
+ * of the chain. */
 static inline f32 stage_scale(__global const cls_slot *slot, u32 stage)
 {
     f32 scale = CLS_LOG2E;
@@ -121,26 +123,26 @@ static inline f32 stage_scale(__global const cls_slot *slot, u32 stage)
     return scale;
 }
 
-/* Where a row is in its chain. */
+/* How far a row's chain has run. */
 typedef struct chain_state {
-    u32 at;       /* the next stage */
-    int touched;  /* a truncation, or a dynamic temperature, has come before */
-    int complete; /* the list holds all of the set */
-    i32 floor;    /* the list holds all of the row's tokens from this key on */
-    u32 kept;     /* ranks of the list that are in the set */
-    f32 scale;    /* in force */
-    f32 weighed;  /* the scale of the list's masses; 0: none are valid */
-    u32 wanted;   /* mirostat 1: how many tokens it keeps, once that is known */
-    int listed;   /* the set is no band of the order: infill */
-    kept_set set; /* but for its cut, which the list has */
+    u32 at;         /* the next stage */
+    int truncated;  /* a truncation or a dynamic temperature came before */
+    int complete;   /* the list holds the whole set */
+    i32 floor;      /* the list holds all of the row's tokens with at least this key */
+    u32 kept;       /* ranks of the list that are in the set */
+    f32 scale;      /* the scale after the last temperature */
+    f32 weighed;    /* the scale of the list's masses; 0: none are valid */
+    u32 mirostat_k; /* Mirostat 1: how many tokens it keeps, once that is known */
+    int listed;     /* the set is not a range of the order, but the ids of a list: infill */
+    kept_set set;   /* except for its lower cut, which the list has */
 } chain_state;
 
 static inline void chain_begin(i32 max_key, chain_state *c)
 {
     c->at = 0;
-    c->touched = c->complete = c->listed = 0;
+    c->truncated = c->complete = c->listed = 0;
     c->floor = CLS_KEY_NONE + 1;
-    c->kept = c->wanted = 0;
+    c->kept = c->mirostat_k = 0;
     c->scale = CLS_LOG2E;
     c->weighed = 0.0f;
     whole_row(max_key, &c->set);
@@ -148,11 +150,11 @@ static inline void chain_begin(i32 max_key, chain_state *c)
 
 /* ------------------------------------------------------------------- sums */
 
-/* What may be summed up over a set. */
+/* What can be summed up over a set. */
 #define SUM_MASS 0
 #define SUM_DEPTHS 1  /* depth_term() */
 #define SUM_SQUARES 2 /* square_term() */
-#define SUM_UNITS 3   /* sigma_unit(), of which `scale` is the grid */
+#define SUM_UNITS 3   /* sigma_unit(), with `scale` as its grid */
 #define SUM_UNIT_SQUARES 4
 
 static inline u64 sum_term(u32 what, f32 z, f32 top, f32 scale, const cls_unit *unit)
@@ -164,6 +166,6 @@ static inline u64 sum_term(u32 what, f32 z, f32 top, f32 scale, const cls_unit *
     const u32 w = weight(z, unit->max, scale, unit->fraction);
     if (what == SUM_SQUARES)
         return square_term(w, unit->shift);
-    const u64 mass = up(u64_from(w), unit->shift);
+    const u64 mass = to_row_units(u64_from(w), unit->shift);
     return what == SUM_DEPTHS ? depth_term(mass, depth_q20(z, top, scale)) : mass;
 }

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* cut: a threshold's place in the order, among the tokens of one key to the id, and the
- * masses of what it keeps. */
+/* cut: finds the exact place of a threshold in the order, down to the id among tokens of equal
+ * keys, and the masses of what it keeps. */
 #include "row/measure.cl"
-#include "row/list.cl"
+#include "row/shortlist.cl"
 
-/* A cut, and how the masses per tile of what it keeps can be had from the
- * pass: those above `pivot` (none: -1), plus the list's kept tokens, or less
- * its dropped ones, or plus the kept ties. */
+/* A lower cut, and how the masses by tile of what it keeps follow from the pass: take the masses
+ * above `pivot` (none: -1); then add the list's kept tokens, or subtract its dropped ones, or add
+ * the kept ties. */
 typedef struct cut {
     i32 key, id;
     i32 pivot;
-    int from_below, tied; /* tied: what tiles keep of the ties is in work[] instead */
+    int from_below, tied; /* tied: not the list but work[] has what each tile keeps of the ties */
     u32 kept;             /* ranks of the list */
 } cut;
 
-/* The least and the largest key in (lo, hi], by the group. */
+/* Shrinks (lo, hi] to the keys that occur in it, by the whole group: hi becomes the largest, lo + 1
+ * the least. */
 ONE_COPY void key_range(const row_logits *r, __global const i32 *row_key, u32 n, i32 *lo, i32 *hi,
                         __local u64 *scratch)
 {
@@ -36,21 +37,22 @@ ONE_COPY void key_range(const row_logits *r, __global const i32 *row_key, u32 n,
         *lo = key_of(clean(bottom)) - 1;
         *hi = key_of(clean(top));
     } else {
-        *lo = *hi; /* nothing there: the measure does not change inside */
+        *lo = *hi; /* no key occurs: the measure is the same in all of the interval */
     }
 }
 
-/* What one token of a key measures in a tile. */
+/* What one token of a key adds to a tile's measure. */
 static inline u64 tie_measure(const measure *m, i32 key, const cls_unit *unit)
 {
     return m->counts ? u64_from(1)
-                     : up(u64_from(weight(of_key(key), unit->max, m->scale, unit->fraction)),
-                          unit->shift);
+                     : to_row_units(
+                           u64_from(weight(float_of_key(key), unit->max, m->scale, unit->fraction)),
+                           unit->shift);
 }
 
-/* The cut among the tokens of one key: the last id it takes for base plus
- * their measure to reach the target. Tile sums first, then one tile. Leaves in
- * work[tiles] what each tile keeps of them. */
+/* Returns the cut among the tokens of one key: the last id that is needed for `base` plus their
+ * measure to reach the target. It sums up by tiles first, then inside one tile. work[] gets what
+ * each tile keeps of these tokens. */
 ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
                      i32 key, u64 base, u64 target, __global u64 *work, __local u64 *scratch)
 {
@@ -115,7 +117,7 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
     return id;
 }
 
-/* Sorts a list and gives each entry its measure. */
+/* Sorts a list and computes each entry's measure. */
 static inline void list_measure(shortlist *list, __global const i32 *row_key, const measure *m)
 {
     list_sort(list);
@@ -129,9 +131,9 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
     }
 }
 
-#define GANG_KEPT(g) w[g] = (AS_UV(is_kept(set, x[g], i + g * VEC)) & w[g]) >> lost;
+#define STEP_KEPT(g) w[g] = (AS_UV(is_kept(set, x[g], i + g * VEC)) & w[g]) >> lost;
 
-/* The masses of what a cut keeps, tile by tile; returns their sum. Items own
+/* Stores the masses of what a cut keeps, by tiles in work[]; returns their sum. Each item takes
  * whole tiles. */
 ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 tiles,
                         const measure *m, const kept_set *set, __global u64 *work,
@@ -148,14 +150,14 @@ ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 ti
             const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
             const u32 lost = lost_bits(unit.shift);
             weight_sum sum = {(UV)(0), (UV)(0)};
-            for (u32 v = 0; v < TILE_VECTORS; v += GANG) {
+            for (u32 v = 0; v < TILE_VECTORS; v += UNROLL) {
                 const u32 i = t * CLS_TILE + v * VEC;
-                FV x[GANG];
-                UV w[GANG];
-                load_gang(r, i, VEC, kind, x);
-                weights_gang(x, w, unit.max, m->scale, unit.fraction);
-                EACH_GANG(GANG_KEPT)
-                sum_gang(&sum, w);
+                FV x[UNROLL];
+                UV w[UNROLL];
+                load_vectors(r, i, VEC, kind, x);
+                weigh_vectors(x, w, unit.max, m->scale, unit.fraction);
+                EACH_UNROLLED(STEP_KEPT)
+                sum_vectors(&sum, w);
             }
             mass = set_finish(sum_total(&sum), &unit, set);
         }
@@ -165,7 +167,7 @@ ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 ti
     return wg_mass(total, scratch);
 }
 
-/* The same from the pass and the list, without another read of the row. */
+/* Does the same from the pass and the list, without reading the row again. */
 static inline u64 pass_masses(const shortlist *list, const cut *c, __global const u64 *row_pass,
                               u32 tiles, __global u64 *work, __local u64 *scratch)
 {

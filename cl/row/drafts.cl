@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* drafts: the drafts that rows follow, and what their own distributions say. */
+/* drafts: finds the drafts that follow rows, and computes their target and draft probabilities. */
 #include "core/verify.h"
-#include "row/final.cl"
+#include "row/distribution.cl"
 
 /* The drafts' own distributions, by draft. */
 #define DRAFT_ROW_ARGS \
@@ -9,9 +9,9 @@
 #define DRAFT_ROW_NAMES draft_x, raw_key, raw_mass
 typedef struct draft_rows {
     u32 kind;
-    __global const logit *x; /* or floats */
+    __global const logit *x; /* or floats, if these are probabilities */
     u64 stride;
-    __global const i32 *key; /* of logits: the survey */
+    __global const i32 *key; /* the survey of the drafts, if these are logits */
     __global const u64 *mass;
 } draft_rows;
 static inline draft_rows draft_rows_of(__global const cls_args *args, __global const logit *x,
@@ -29,7 +29,7 @@ static inline draft_rows draft_rows_of(__global const cls_args *args, __global c
 }
 #define ROW_DRAFTS draft_rows_of(args, draft_x, raw_key, raw_mass)
 
-/* The draft that follows a row of a chain, -1: none. */
+/* Returns the draft that follows a row of a chain; -1: none. */
 static inline i32 draft_after(__global const i32 *nodes, __global const i32 *parents, u32 row,
                               u32 n_rows)
 {
@@ -37,62 +37,65 @@ static inline i32 draft_after(__global const i32 *nodes, __global const i32 *par
     return next >= 0 && parents[next] == nodes[row] ? next : -1;
 }
 
-/* The unit of a tile of a draft's logits, whose largest key is given. */
+/* Returns the unit of a tile of a draft's logits; top_key is their largest key. */
 static inline cls_unit draft_unit(const draft_rows *d, u32 draft, u32 tile, u32 n, i32 top_key)
 {
-    const f32 top = of_key(top_key);
+    const f32 top = float_of_key(top_key);
     return tile_unit(d->key + (size_t)n * draft, tile, top, split(top, CLS_LOG2E).exponent,
                      CLS_LOG2E);
 }
-/* What a draft's distribution gives a token: of the share of its logits' mass. */
-static inline u64 draft_share(const draft_rows *d, u32 draft, u32 id, const cls_unit *unit,
-                              const cls_share *share)
+/* Returns the probability of a token in a draft's distribution. `reciprocal` is that of the mass of
+ * the draft's logits. */
+static inline u64 draft_probability(const draft_rows *d, u32 draft, u32 id, const cls_unit *unit,
+                                    const cls_reciprocal *reciprocal)
 {
     if (d->kind == CLS_DRAFT_PROBS)
         return probability_q63(((__global const u32 *)d->x)[u64_to_size(d->stride) * draft + id]);
     const f32 z = clean(LOAD(d->x + u64_to_size(d->stride) * draft, id));
     return z > CLS_MASKED
-               ? share_q63(share, up(u64_from(weight(z, unit->max, CLS_LOG2E, unit->fraction)),
-                                     unit->shift))
+               ? fraction_q63(reciprocal, to_row_units(u64_from(weight(z, unit->max, CLS_LOG2E,
+                                                                       unit->fraction)),
+                                                       unit->shift))
                : u64_from(0);
 }
 
-/* Weighs the draft that follows a row, by the whole group: its probability in what
- * the row's token was drawn from, and in its own distribution. */
+/* Computes the two probabilities of the draft that follows a row, by the whole group: in the
+ * distribution from which the row's token was drawn, and in the draft's own. */
 ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *row_key, i32 draft,
                           __global const i32 *ids, const draft_rows d, u32 n,
                           __global u64 *row_work, __global const u32 *row_ids, cls_row *out,
                           __local u64 *scratch)
 {
-    cls_share share;
+    cls_reciprocal reciprocal;
     cls_unit unit = {0.0f, 0.0f, 0};
-    out->given = out->asked = out->draft_mass = u64_from(0);
+    out->target_prob = out->draft_prob = out->draft_mass = u64_from(0);
     out->draft_key = CLS_KEY_NONE;
     if (draft < 0 || ids[draft] < 0 || (u32)ids[draft] >= r->vocab || (flags & CLS_SLOT_GREEDY))
         return; /* the same for the whole group */
     const u32 id = (u32)ids[draft];
-    out->asked = CLS_ONE_Q63;
+    out->draft_prob = CLS_ONE_Q63;
     if (d.kind == CLS_DRAFT_LOGITS) {
         out->draft_key = row_max_key(d.key + (size_t)n * draft, n, scratch);
-        out->asked = u64_from(0);
+        out->draft_prob = u64_from(0);
         if (out->draft_key != CLS_KEY_NONE)
-            out->draft_mass = row_total(
-                d.key + (size_t)n * draft, d.mass + (size_t)draft * (n / CLS_MAX_TILES_PER_TILE),
-                n / CLS_MAX_TILES_PER_TILE, of_key(out->draft_key), CLS_LOG2E, row_work, scratch);
+            out->draft_mass = row_total(d.key + (size_t)n * draft,
+                                        d.mass + (size_t)draft * (n / CLS_MAX_TILES_PER_TILE),
+                                        n / CLS_MAX_TILES_PER_TILE, float_of_key(out->draft_key),
+                                        CLS_LOG2E, row_work, scratch);
     }
     if (d.kind == CLS_DRAFT_PROBS || out->draft_key != CLS_KEY_NONE) {
-        share = share_of(out->draft_mass);
+        reciprocal = reciprocal_of(out->draft_mass);
         if (d.kind == CLS_DRAFT_LOGITS)
             unit = draft_unit(&d, (u32)draft, id / CLS_TILE, n, out->draft_key);
-        out->asked = draft_share(&d, (u32)draft, id, &unit, &share);
+        out->draft_prob = draft_probability(&d, (u32)draft, id, &unit, &reciprocal);
     }
-    BARRIER(); /* the list of the set is there */
+    BARRIER(); /* the list of kept ids is complete */
     report t;
     report_final(r, out, flags, row_ids, &t);
     const f32 z = report_kept(&t, id, load_one(&t.r, id));
     if (z > CLS_MASKED) {
         unit = report_unit(&t, row_key, id);
-        share = share_of(out->mass);
-        out->given = share_q63(&share, report_mass(&t, z, &unit));
+        reciprocal = reciprocal_of(out->mass);
+        out->target_prob = fraction_q63(&reciprocal, report_mass(&t, z, &unit));
     }
 }

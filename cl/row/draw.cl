@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* draw: one 64-bit random number picks an integer below the set's mass; the
- * token whose interval holds it is found by walking ids in ascending order,
- * whatever path found the set. Integers: the walk cannot fall off the end. */
+/* draw: a 64-bit random number chooses an integer below the set's mass, and the token whose
+ * interval contains it is found by adding up masses in ascending order of ids. The result does not
+ * depend on how the set was found. Sums of integers are exact, so the integer always lies in an
+ * interval. */
 #include "core/philox.h"
-#include "row/list.cl"
+#include "row/shortlist.cl"
 #include "stages/adaptive_p.cl"
 
 #define RANDOM_ARGS \
@@ -15,8 +16,8 @@
         __global const i32 *infill
 #define DRAW_NAMES RANDOM_NAMES, work, pass, sample, tokens, status_out, latest, infill
 
-/* The weights of one vector of a tile, in units that set_finish() brings to the
- * row's, and their sum. */
+/* Returns the weights of one vector of a tile, in the unit that set_finish() converts to the
+ * row's. */
 static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_unit *unit,
                                 f32 scale, const kept_set *set)
 {
@@ -26,15 +27,18 @@ static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_
     if (set->adapted)
         return adapted_vector(set, AS_UV(is_kept(set, x, i) & (x > CLS_MASKED)), w, unit);
 #endif
-    return CHAIN == 0 || set->plain ? w : (AS_UV(is_kept(set, x, i)) & w) >> lost_bits(unit->shift);
+    return CHAIN == 0 || set->untruncated
+               ? w
+               : (AS_UV(is_kept(set, x, i)) & w) >> lost_bits(unit->shift);
 }
-/* Lanes of up to 2^30 + 128 don't add up in 32 bits: by halves. */
+/* Returns the sum of a vector of weights. Lanes are at most 2^30 + 128, so 32 bits do not hold it;
+ * the halves of the weights are added up separately. */
 static inline u64 vector_mass(UV w)
 {
     return u64_add(u64_shl(u64_from(USUM(w >> 16)), 16), u64_from(USUM(w & 0xffffu)));
 }
-/* The token of a vector at id i in whose interval `drawn` lies, that of the tile's
- * weights before it being `sum`. A loop that compilers do not unroll. */
+/* Returns the token of the vector at id i whose interval contains `drawn`; `sum` is the sum of the
+ * tile's weights before the vector. Compilers do not unroll this loop. */
 static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *set, u64 sum,
                             u64 drawn)
 {
@@ -46,20 +50,20 @@ static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *s
     }
     return -1;
 }
-/* The token of a tile whose interval holds `drawn`, the tile's tokens before
- * it taken off already. By the whole group: items take stretches. */
+/* Returns the token of a tile whose interval contains `drawn`, from which the masses of the tiles
+ * before are subtracted. By the whole group: each item takes a range of vectors. */
 static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *unit, f32 scale,
                                const kept_set *set, u64 drawn, __local u64 *scratch)
 {
-    const u32 stretch = (TILE_VECTORS + WGS - 1) / WGS;
-    const u32 first = min(LOCAL_ID * stretch, (u32)TILE_VECTORS);
-    const u32 last = min(first + stretch, (u32)TILE_VECTORS);
+    const u32 per_item = (TILE_VECTORS + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, (u32)TILE_VECTORS);
+    const u32 last = min(first + per_item, (u32)TILE_VECTORS);
     const int kind = tile_kind(r, tile);
     u64 sum = u64_from(0), total;
     i32 token = -1;
     int here = 1;
-    /* First what each item's stretch has, then, in one of them, where it is: a
-     * loop, so that compilers that inline everything have one copy. */
+    /* Round 0 sums up each item's range; round 1 finds the token in the range that has it. It is a
+     * loop so that compilers that inline everything compile the body once. */
     for (u32 round = 0; round < 2; round++) {
         for (u32 v = first; v < last && here; v++) {
             const u32 i = tile * CLS_TILE + v * VEC;
@@ -81,13 +85,13 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
     return wg_imax(token, scratch);
 }
 
-/* The tile whose stretch of the running masses holds *drawn, which becomes the
- * rest inside it. */
+/* Returns the tile whose interval contains *drawn, from which the masses of the tiles before are
+ * then subtracted. By the whole group. */
 static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn,
                             __local u64 *scratch)
 {
-    const u32 stretch = (tiles + WGS - 1) / WGS;
-    const u32 first = min(LOCAL_ID * stretch, tiles), last = min(first + stretch, tiles);
+    const u32 per_item = (tiles + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, tiles), last = min(first + per_item, tiles);
     u64 mine = u64_from(0), total;
     u32 found = tiles;
     SHORT_LOOP
@@ -120,7 +124,7 @@ static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn
     return found;
 }
 
-/* Draws from masses per tile (row units). */
+/* Draws by the masses of tiles, in row units. */
 static inline i32 draw_row(const row_logits *r, __global const i32 *row_key,
                            __global const u64 *tile_mass, u32 tiles, f32 row_max, f32 scale,
                            const kept_set *set, u64 drawn, __local u64 *scratch)
@@ -148,16 +152,16 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
     return (i32)u64_lo(wg_broadcast(u64_from((u32)token), LOCAL_ID == 0, list->scratch));
 }
 
-/* 64 random bits of a row, for a purpose. */
+/* Returns a row's 64 random bits for a purpose. */
 static inline u64 row_bits(__global const cls_args *args, u32 purpose,
                            __global const cls_slot *slot, RANDOM_ARGS, u32 has, u32 row)
 {
     if ((has & CLS_HAS_RANDOM) && purpose == CLS_PURPOSE_TOKEN)
-        return OF(random)[row];
-    u32 position = has & CLS_HAS_POSITIONS ? (u32)OF(positions)[row] : slot->position;
+        return AT_OFFSET(random)[row];
+    u32 position = has & CLS_HAS_POSITIONS ? (u32)AT_OFFSET(positions)[row] : slot->position;
     if (has & CLS_POSITIONS_ADD)
-        position = slot->position + (u32)OF(positions)[row];
-    const u32 draw = has & CLS_HAS_DRAWS ? (u32)OF(draws)[row] : 0u;
+        position = slot->position + (u32)AT_OFFSET(positions)[row];
+    const u32 draw = has & CLS_HAS_DRAWS ? (u32)AT_OFFSET(draws)[row] : 0u;
     const u32 seed[2] = {slot->seed[0], slot->seed[1]},
               stream[2] = {slot->stream[0], slot->stream[1]};
     return philox_bits(purpose, seed, stream, position, draw);

@@ -1,44 +1,44 @@
 /* SPDX-License-Identifier: MIT */
-/* maps: which slot a row has, and which rows of masks and biases. */
+/* maps: finds the slot, the row of logits, and the rows of masks and biases that a row uses. */
 #include "core/vectors.cl"
 
-/* The slot that a map gives a row; -1 to skip it, -2 if there is none. */
+/* Returns the slot of a row: -1 to skip the row, -2 if the map names no valid slot. */
 static inline i32 mapped_slot(__global const cls_args *args, __global const cls_slot *slots,
                               __global const i32 *slot_map, u32 has, u32 row)
 {
-    const i32 slot = has & CLS_HAS_SLOT_MAP ? OF(slot_map)[row] : (i32)row;
+    const i32 slot = has & CLS_HAS_SLOT_MAP ? AT_OFFSET(slot_map)[row] : (i32)row;
     if (has & CLS_NO_SLOTS)
-        return 0; /* a slot 0 there always is; nobody asks it for anything */
+        return 0; /* slot 0 always exists, and nothing is read from it */
     if (slot == -1)
         return -1;
     return slot < 0 || (u32)slot >= args->n_slots || !(slots[slot].flags & CLS_SLOT_BEGUN) ? -2
                                                                                            : slot;
 }
 
-/* Whether a map names a row of `rows`, or none by -1. */
-static inline int map_is_valid(__global const i32 *map, u32 rows, u32 there, u32 row)
+/* Returns whether a map names one of `rows` rows, or none by -1. */
+static inline int map_is_valid(__global const i32 *map, u32 rows, u32 has_map, u32 row)
 {
-    const i32 at = there ? map[row] : -1;
+    const i32 at = has_map ? map[row] : -1;
     return at >= -1 && (at < 0 || (u32)at < rows);
 }
 
-/* The row of logits that a map gives a row; -1 to skip it, -2 if there is none. */
+/* The row of logits of a row: -1 to skip the row, -2 if the map names no valid one. */
 #define LOGITS_MAP_ARGS __global const i32 *logits_map
 static inline i32 mapped_logits(__global const cls_args *args, __global const i32 *logits_map,
                                 u32 has, u32 row)
 {
-    const i32 at = has & CLS_HAS_LOGITS_MAP ? OF(logits_map)[row] : (i32)row;
+    const i32 at = has & CLS_HAS_LOGITS_MAP ? AT_OFFSET(logits_map)[row] : (i32)row;
     return !(has & CLS_HAS_LOGITS_MAP) || at == -1 || (at >= 0 && (u32)at < args->logits_rows) ? at
                                                                                                : -2;
 }
-/* A slot, or why a row has none: by its own map, by that of its logits. */
+/* Returns a row's slot, or -1 or -2 if its slot map or its logits map names none. */
 static inline i32 slot_with_logits(i32 slot, i32 logits_row)
 {
     return slot == -1 || logits_row == -1 ? -1 : logits_row < 0 ? -2 : slot;
 }
 
-/* Rows of a verification: the draft that each row follows (-1: the text), the one
- * that each draft follows, the requests' first rows; and what the drafts are. */
+/* The rows of a verification: the draft that each row follows (-1: the text), the parent of each
+ * draft, and the first row of each request; then the ids of the drafts. */
 #define DRAFT_ARGS __global const i32 *maps, __global const i32 *draft_ids
 #define DRAFT_NAMES maps, draft_ids
 #define NODES (maps + args->nodes)

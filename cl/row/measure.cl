@@ -1,67 +1,72 @@
 /* SPDX-License-Identifier: MIT */
-/* measure: how a group's items share tiles, and what a row has above keys, a mass
- * or a count. */
+/* measure: divides tiles among the items of a group, and sums up what a row has above given keys,
+ * as masses or counts. */
 #include "row/tiles.cl"
 #include "row/chain.cl"
 
 /* ------------------------------------------------------------ tiles in teams
  *
- * A group of several items surveys as many tiles at once as it has teams of SHARES
- * items. An item's share of a tile are four vectors of one max tile: all are under way
- * before the first is used, a tile's unit is computed once for the four, and what items
- * hand each other is one number each. Neighbours' vectors lie side by side, 64 bytes of
- * float32. A group that is smaller than a team has one tile, and items several shares. */
+ * A group of several items works on as many tiles at once as it has teams of SHARES items. An
+ * item's share of a tile is four vectors of one max tile. All four are loaded before the first is
+ * used, the tile's unit is computed once for them, and items exchange one number each. The vectors
+ * of neighbouring items lie side by side, 64 bytes of float32. A group smaller than a team works on
+ * one tile at a time, and its items have several shares. */
 #if WGS > 1
 
-#define SHARE_STRIDE (CLS_MAX_TILE / 4) /* tokens between a share's vectors */
+#define SHARE_STRIDE (CLS_MAX_TILE / 4) /* tokens between the vectors of a share */
 #define SHARES (TILE_VECTORS / 4)
 #define MAX_TILE_SHARES (MAX_TILE_VECTORS / 4)
 #define TEAMS (WGS < SHARES ? 1 : WGS / SHARES)
 #define TEAM_SHARES (TEAMS * SHARES)
 #define TEAM_MAX_TILES (TEAMS * CLS_MAX_TILES_PER_TILE)
 
-/* A share's first token, of its tile's. */
+/* Returns a share's first token, relative to its tile. */
 static inline u32 share_token(u32 share)
 {
     return share / MAX_TILE_SHARES * CLS_MAX_TILE + share % MAX_TILE_SHARES * VEC;
 }
-/* How many of its vectors have a token of the row, from its first token. */
+/* Returns how many vectors of a share have a token of the row; i is the share's first token. */
 static inline u32 share_vectors(const row_logits *r, u32 i)
 {
     return i < r->vocab ? min(4u, (r->vocab - i + SHARE_STRIDE - 1) / SHARE_STRIDE) : 0u;
 }
 #define SHARE_LOAD(g) x[g] = LOAD_V(r->x, i + g * SHARE_STRIDE);
-/* Vector j of a share, where j is no constant: an array that is indexed by it would be memory. */
+/* Sets vector j of a share, where j is not a constant: an array with such an index would be in
+ * memory. */
 #define SHARE_SET(g) x[g] = j == g ? y : x[g];
 #define SHARE_NONE(g) x[g] = (FV)(CLS_MASKED);
 
 static inline void share_load(const row_logits *r, u32 i, int kind, FV *x)
 {
-    if (kind == TILE_PLAIN) {
+    if (kind == TILE_RAW) {
         CLS_EACH_4(SHARE_LOAD)
     } else {
         const u32 n = share_vectors(r, i);
         CLS_EACH_4(SHARE_NONE)
-        for (u32 j = 0; j < n; j++) { /* one copy of its body */
-            const FV y = load_adjusted(r, i + j * SHARE_STRIDE, kind == TILE_OPEN, CLS_MASKED);
+        for (u32 j = 0; j < n; j++) { /* a loop, so that its body is compiled once */
+            const FV y = load_adjusted(r, i + j * SHARE_STRIDE, kind == TILE_UNCHECKED, CLS_MASKED);
             CLS_EACH_4(SHARE_SET)
         }
     }
 }
 
-/* A vector's sum, each lane of which is below 2^32: 1.5 operations a token where two vectors
- * of weights were added up before, and a weight_sum takes 4.3 of a share's. */
-#define DEFINE_WIDE(N, HALF) \
-    static inline u64 wide_##N(uint##N v) { return u64_add(wide_##HALF(v.lo), wide_##HALF(v.hi)); }
-static inline u64 wide_2(uint2 v) { return u64_add(u64_from(v.x), u64_from(v.y)); }
-DEFINE_WIDE(4, 2)
-DEFINE_WIDE(8, 4)
-DEFINE_WIDE(16, 8)
-#define WIDE CAT(wide_, VEC)
+/* The sum of a vector's lanes, each below 2^32. For sums of two vectors of weights this takes 1.5
+ * operations a token; a weight_sum would take 4.3 for a share. */
+#define DEFINE_SUM_64(N, HALF) \
+    static inline u64 sum_64_##N(uint##N v) \
+    { \
+        return u64_add(sum_64_##HALF(v.lo), sum_64_##HALF(v.hi)); \
+    }
+static inline u64 sum_64_2(uint2 v) { return u64_add(u64_from(v.x), u64_from(v.y)); }
+DEFINE_SUM_64(4, 2)
+DEFINE_SUM_64(8, 4)
+DEFINE_SUM_64(16, 8)
+#define SUM_64 CAT(sum_64_, VEC)
 
-/* A tile's sums from what items left in local memory, by two steps with a barrier between: a
- * max tile's by one item, and then the tile's by one. Where that is a share each, or an item has
- * several shares, one step: least devices have 1 KB of local memory, no room for two. */
+/* A tile's sums are added up from what items stored in local memory, in two steps with a barrier
+ * between: one item adds up each max tile, then one item each tile. It is one step where a max tile
+ * has a single share, or where items have several shares: the smallest devices have 1 KB of local
+ * memory, which is too little for two steps. */
 #define TWO_STEPS (WGS >= SHARES && MAX_TILE_SHARES > 1)
 #if WGS < SHARES
 #define TEAM_SUMS WGS
@@ -71,8 +76,8 @@ DEFINE_WIDE(16, 8)
 #define LAST_SUMS CLS_MAX_TILES_PER_TILE
 #endif
 #define IS_FIRST_SHARE(s) (WGS >= SHARES || (s) < WGS)
-/* Where the sum of share s lies. */
-#define SUM_PLACE(s) (WGS >= SHARES ? (s) : LOCAL_ID)
+/* The index at which the sum of share s is stored. */
+#define SUM_INDEX(s) (WGS >= SHARES ? (s) : LOCAL_ID)
 static inline u64 fold_sums(__local const u64 *s, u32 n)
 {
     u64 sum = s[0];
@@ -83,13 +88,13 @@ static inline u64 fold_sums(__local const u64 *s, u32 n)
 
 #endif
 
-/* ------------------------------------------------------------ above keys */
+/* ------------------------------------------------------------ sums above keys */
 
-/* What a row has above a key: a mass (at a scale) or a count. */
+/* What is summed up above a key: masses at a scale, or the number of tokens. */
 typedef struct measure {
     int counts;
     f32 row_max, scale;
-    i32 exponent; /* the row's, at the scale */
+    i32 exponent; /* of the row's unit at this scale */
 } measure;
 
 static inline measure measure_of(int counts, f32 row_max, f32 scale)
@@ -102,8 +107,8 @@ static inline measure measure_of(int counts, f32 row_max, f32 scale)
     return m;
 }
 
-/* acc = x > b ? acc + w : acc becomes one masked addition. */
-#define GANG_ABOVE(g) \
+/* Compilers make one masked addition of acc = x > b ? acc + w : acc. */
+#define STEP_ABOVE(g) \
     { \
         const UV low = w[g] >> lost, high = low >> 7; \
         l0 = x[g] > b0 ? l0 + low : l0; \
@@ -116,10 +121,10 @@ static inline measure measure_of(int counts, f32 row_max, f32 scale)
         h3 = x[g] > b3 ? h3 + high : h3; \
     }
 
-#define GANG_ONE(g) w[g] = (UV)(1u);
+#define STEP_ONE(g) w[g] = (UV)(1u);
 
-/* What vectors first, first + step, ... of a tile have above each pivot, in
- * units that measure_finish() brings to the row's. */
+/* Sums up what vectors first, first + step, ... of a tile have above each pivot, in units that
+ * measure_finish() converts to the row's. */
 static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32 step,
                                    const measure *m, const cls_unit *unit, const f32 *bound,
                                    u64 *sum)
@@ -127,18 +132,18 @@ static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32
     const int kind = tile_kind(r, tile);
     const f32 b0 = bound[0], b1 = bound[1], b2 = bound[2], b3 = bound[3];
     const u32 lost = m->counts ? 0u : lost_bits(unit->shift);
-    const UV none = (UV)(0u);
-    UV h0 = none, h1 = none, h2 = none, h3 = none, l0 = none, l1 = none, l2 = none, l3 = none;
-    for (u32 v = first; v < TILE_VECTORS; v += step * GANG) {
-        FV x[GANG];
-        UV w[GANG];
-        load_gang(r, tile * CLS_TILE + v * VEC, step * VEC, kind, x);
+    const UV zero = (UV)(0u);
+    UV h0 = zero, h1 = zero, h2 = zero, h3 = zero, l0 = zero, l1 = zero, l2 = zero, l3 = zero;
+    for (u32 v = first; v < TILE_VECTORS; v += step * UNROLL) {
+        FV x[UNROLL];
+        UV w[UNROLL];
+        load_vectors(r, tile * CLS_TILE + v * VEC, step * VEC, kind, x);
         if (m->counts) {
-            EACH_GANG(GANG_ONE)
+            EACH_UNROLLED(STEP_ONE)
         } else {
-            weights_gang(x, w, unit->max, m->scale, unit->fraction);
+            weigh_vectors(x, w, unit->max, m->scale, unit->fraction);
         }
-        EACH_GANG(GANG_ABOVE)
+        EACH_UNROLLED(STEP_ABOVE)
     }
     const weight_sum s0 = {h0, l0}, s1 = {h1, l1}, s2 = {h2, l2}, s3 = {h3, l3};
     sum[0] = sum_total(&s0);
@@ -146,36 +151,37 @@ static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32
     sum[2] = sum_total(&s2);
     sum[3] = sum_total(&s3);
 }
-/* The same of a mass above one key: a quarter of the additions. */
-#define GANG_OVER(g) w[g] = x[g] > bound ? w[g] >> lost : none;
+/* Does the same for masses above one key, with a quarter of the additions. */
+#define STEP_OVER(g) w[g] = x[g] > bound ? w[g] >> lost : zero;
 static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 step, const measure *m,
                                const cls_unit *unit, f32 bound)
 {
     const int kind = tile_kind(r, tile);
     const u32 lost = lost_bits(unit->shift);
-    const UV none = (UV)(0u);
-    weight_sum sum = {none, none};
-    for (u32 v = first; v < TILE_VECTORS; v += step * GANG) {
-        FV x[GANG];
-        UV w[GANG];
-        load_gang(r, tile * CLS_TILE + v * VEC, step * VEC, kind, x);
-        weights_gang(x, w, unit->max, m->scale, unit->fraction);
-        EACH_GANG(GANG_OVER)
-        sum_gang(&sum, w);
+    const UV zero = (UV)(0u);
+    weight_sum sum = {zero, zero};
+    for (u32 v = first; v < TILE_VECTORS; v += step * UNROLL) {
+        FV x[UNROLL];
+        UV w[UNROLL];
+        load_vectors(r, tile * CLS_TILE + v * VEC, step * VEC, kind, x);
+        weigh_vectors(x, w, unit->max, m->scale, unit->fraction);
+        EACH_UNROLLED(STEP_OVER)
+        sum_vectors(&sum, w);
     }
     return sum_total(&sum);
 }
 
 #if WGS > 1
-/* What a share has above each of the first n pivots: into sum[p * TEAM_SUMS], or added to that. */
-#define SHARE_ABOVE(g) (x[g] > b ? w[g] : none)
+/* Sums up what a share has above each of the first n pivots. The result is stored in sum[p *
+ * TEAM_SUMS], or added to that. */
+#define SHARE_ABOVE(g) (x[g] > b ? w[g] : zero)
 #define SHARE_ONE(g) w[g] = (UV)(1u);
 #define SHARE_WEIGHT(g) w[g] = weight_v(x[g], unit->max, m->scale, unit->fraction) >> lost;
 static inline void share_measure(const FV *x, const measure *m, const cls_unit *unit,
                                  const f32 *bound, u32 n, int adds, __local u64 *sum)
 {
     const u32 lost = lost_bits(unit->shift);
-    const UV none = (UV)(0u);
+    const UV zero = (UV)(0u);
     UV w[4];
     if (m->counts) {
         CLS_EACH_4(SHARE_ONE)
@@ -185,9 +191,9 @@ static inline void share_measure(const FV *x, const measure *m, const cls_unit *
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         const f32 b = bound[p];
         if (p < n) {
-            const u64 its = u64_add(WIDE(SHARE_ABOVE(0) + SHARE_ABOVE(1)),
-                                    WIDE(SHARE_ABOVE(2) + SHARE_ABOVE(3)));
-            sum[p * TEAM_SUMS] = adds ? u64_add(sum[p * TEAM_SUMS], its) : its;
+            const u64 amount = u64_add(SUM_64(SHARE_ABOVE(0) + SHARE_ABOVE(1)),
+                                       SUM_64(SHARE_ABOVE(2) + SHARE_ABOVE(3)));
+            sum[p * TEAM_SUMS] = adds ? u64_add(sum[p * TEAM_SUMS], amount) : amount;
         }
     }
 }
@@ -198,7 +204,7 @@ static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit
     return u64_shl(sum, m->counts ? 0u : spare_bits(unit->shift));
 }
 
-/* What the whole row has above each of four keys, by the group. */
+/* Sums up what the whole row has above each of four keys, by the whole group. */
 ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 tiles,
                           const measure *m, const i32 *key, u64 *sum, __local u64 *scratch)
 {

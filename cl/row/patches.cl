@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* patches: what the tokens of a row's path, and those that they push out of the
- * penalty window, count once the path is in. Patches lie in a small table of
- * chains by id. Before a row's marks are made, its bitmap serves to ask the
- * window: it has the tokens asked for, and each entry of the window costs one
- * look at it. */
-#include "row/marks.cl"
+/* patches: computes new counts of tokens for a row that follows drafts. The drafts before the row,
+ * its path, count like accepted tokens, and they push the oldest tokens out of the penalty window.
+ * A patch holds what such a token counts once the path is in the history. The patches lie in a
+ * small hash table, in chains by id.
+ *
+ * Where only the window can tell whether a token still occurs in it, the window is searched. The
+ * row's bitmap of marks, which is not in use yet, then holds the tokens to search for, and each
+ * entry of the window is looked up in it once. */
+#include "row/effects.cl"
 
-/* A patch while it is made: so often the path has the token within the window; so
- * many entries that count leave; an entry of a kind (0: seen, 1: counts) leaves, and
- * the window must be asked for others; it has one. */
+/* A patch while it is computed: how often the path has the token within the window (PATCH_IN); how
+ * many counting entries leave the window (PATCH_OUT); that an entry of a kind (0: in context, 1:
+ * counts) leaves and the window must be searched for others (PATCH_LEAVES); that the search found
+ * one (PATCH_STAYS). */
 #define PATCH_IN 1u
 #define PATCH_OUT (1u << 8)
 #define PATCH_SUMS 0xffffu
@@ -16,17 +20,17 @@
 #define PATCH_STAYS(kind) ((1u << 18) << (kind))
 #define PATCH_USED (1u << 20)
 
-/* What the path does to the window. */
-typedef struct patching {
-    u32 drafts, n; /* n: tokens, with those that leave */
-    u32 old, kept; /* where the window begins in the history, and where afterwards */
-    u32 from;      /* the same of history and path */
-} patching;
+/* How the path changes the window. */
+typedef struct window_change {
+    u32 drafts, n; /* n: the tokens of the path and those that leave the window */
+    u32 old, kept; /* the start of the window in the history, before and after */
+    u32 from;      /* the start of the new window in history and path together */
+} window_change;
 
-static inline patching patching_of(const cls_slot *slot, u32 drafts)
+static inline window_change window_change_of(const cls_slot *slot, u32 drafts)
 {
     const u32 length = slot->length, end = length + drafts;
-    patching c;
+    window_change c;
     c.drafts = drafts;
     c.old = slot->window != 0 && length > slot->window ? length - slot->window : 0;
     c.from = slot->window != 0 && end > slot->window ? end - slot->window : 0;
@@ -36,26 +40,28 @@ static inline patching patching_of(const cls_slot *slot, u32 drafts)
 }
 
 /* Token i: its id, and what it adds to its patch. */
-static inline uint2 patching_token(const prepared_row *p, const patching *c, const cls_slot *slot,
-                                   const slot_state *s, u32 i)
+static inline uint2 window_change_token(const history_effects *p, const window_change *c,
+                                        const cls_slot *slot, const slot_state *s, u32 i)
 {
     if (i < c->drafts)
         return (uint2)(p->path[i], PATCH_USED | (slot->length + i >= c->from ? PATCH_IN : 0u));
     const u32 entry = s->ring[(c->old + i - c->drafts) % s->n_ring];
     const u32 counts = (u32)entry_counts(entry, slot->flags);
     u32 adds = PATCH_USED | counts * PATCH_OUT;
-    if (!counts || s->keep == CLS_KEEPS_SEEN) /* counts know how many are left, bits must ask */
+    if (!counts || s->keep == CLS_KEEPS_BITS) /* counts know how many entries are left; for bits the
+                                                 window must be searched */
         adds |= PATCH_LEAVES(counts);
     return (uint2)(entry & CLS_ENTRY_ID, adds);
 }
 
-/* To the token's patch, or to a new one in place i. Patches of a chain belong to one item. */
-static inline void add_patch(const prepared_row *p, u32 i, uint2 token)
+/* Adds to the token's patch, or makes a new one with index i. The patches of a chain belong to one
+ * work-item. */
+static inline void add_patch(const history_effects *p, u32 i, uint2 token)
 {
     const u32 at = patch_of(p, token.x);
     if (at != 0) {
-        __global u32 *const its = p->patches + (2 * at - 1);
-        *its = (*its | (token.y & ~PATCH_SUMS)) + (token.y & PATCH_SUMS);
+        __global u32 *const word = p->patches + (2 * at - 1);
+        *word = (*word | (token.y & ~PATCH_SUMS)) + (token.y & PATCH_SUMS);
     } else {
         __global u32 *const first = p->buckets + token.x % CLS_PATCH_BUCKETS;
         p->patches[2 * i] = *first << PATCH_NEXT | token.x;
@@ -64,20 +70,22 @@ static inline void add_patch(const prepared_row *p, u32 i, uint2 token)
     }
 }
 
-/* Patches of all tokens; returns which kinds must ask the window, as PATCH_LEAVES() bits. */
-static inline u32 add_patches(const prepared_row *p, const patching *c, const cls_slot *slot,
-                              const slot_state *s, __local uint2 *chunk, __local u64 *scratch)
+/* Makes patches for all tokens. Returns the kinds for which the window must be searched, as
+ * PATCH_LEAVES() bits. */
+static inline u32 add_patches(const history_effects *p, const window_change *c,
+                              const cls_slot *slot, const slot_state *s, __local uint2 *chunk,
+                              __local u64 *scratch)
 {
     const u32 lid = LOCAL_ID;
-    u32 asks = 0;
+    u32 searches = 0;
     for (u32 i = lid * 16; i < CLS_PATCH_BUCKETS; i += WGS * 16)
         vstore16((uint16)(0u), 0, p->buckets + i);
     for (u32 i = lid; i < c->n; i += WGS)
         p->patches[2 * i + 1] = 0;
     for (u32 first = 0; first < c->n; first += WGS) {
-        const uint2 mine =
-            first + lid < c->n ? patching_token(p, c, slot, s, first + lid) : (uint2)(NO_ID, 0u);
-        asks |= mine.y;
+        const uint2 mine = first + lid < c->n ? window_change_token(p, c, slot, s, first + lid)
+                                              : (uint2)(NO_ID, 0u);
+        searches |= mine.y;
 #if WGS == 1
         add_patch(p, first, mine);
 #else
@@ -90,14 +98,14 @@ static inline u32 add_patches(const prepared_row *p, const patching *c, const cl
 #endif
     }
     BARRIER();
-    return wg_uor(asks, scratch) & (PATCH_LEAVES(0) | PATCH_LEAVES(1));
+    return wg_uor(searches, scratch) & (PATCH_LEAVES(0) | PATCH_LEAVES(1));
 }
 
-/* ------------------------------------------------------------------ the window */
+/* ------------------------------------------------------------------ searching the window */
 
-/* The patches that entries of the window belong to, a bit each. */
+/* Patches for which the window has an entry, a bit each. */
 typedef struct patch_set {
-    u32 bits[2 * CLS_DRAFTS_MOST / 32];
+    u32 bits[2 * CLS_MAX_DRAFTS / 32];
 } patch_set;
 
 #define WORDS_OF(marks, w) \
@@ -106,11 +114,11 @@ typedef struct patch_set {
              (marks)[w.sa], (marks)[w.sb], (marks)[w.sc], (marks)[w.sd], (marks)[w.se], \
              (marks)[w.sf])
 
-/* Which of n entries of the ring are of marked tokens, and equal `kind` in the bits of
- * `mask`. Groups of one item take a mark away once its token is found: a frequent one
- * is looked up once. */
-static inline void ask_entries(const prepared_row *p, __global const u32 *ring, u32 n, u32 kind,
-                               u32 mask, patch_set *found)
+/* Finds the patches of those of n ring entries whose tokens are marked and that equal `kind` in the
+ * bits of `mask`. A group of one item clears a mark once its token is found, so that a frequent
+ * token is looked up once. */
+static inline void search_entries(const history_effects *p, __global const u32 *ring, u32 n,
+                                  u32 kind, u32 mask, patch_set *found)
 {
     for (u32 i = LOCAL_ID * 16; i < n; i += WGS * 16) {
         u32 hits = 0;
@@ -134,25 +142,25 @@ static inline void ask_entries(const prepared_row *p, __global const u32 *ring, 
     }
 }
 
-/* Asks what stays of the window for patches that an entry of a kind leaves. */
-static inline void ask_window(const prepared_row *p, const patching *c, const cls_slot *slot,
-                              const slot_state *s, u32 kind, __local uint2 *chunk,
-                              __local u64 *scratch)
+/* Searches what stays of the window for the tokens of which an entry of a kind leaves. */
+static inline void search_window(const history_effects *p, const window_change *c,
+                                 const cls_slot *slot, const slot_state *s, u32 kind,
+                                 __local uint2 *chunk, __local u64 *scratch)
 {
     const u32 from = c->kept % s->n_ring, n = slot->length - c->kept,
-              head = min(n, s->n_ring - from), lid = LOCAL_ID;
+              before_wrap = min(n, s->n_ring - from), lid = LOCAL_ID;
     const u32 mask = slot->flags & CLS_SLOT_SCOPE_ALL ? 0u : CLS_ENTRY_OUTPUT;
     patch_set found;
-    for (u32 k = 0; k < 2 * CLS_DRAFTS_MOST / 32; k++)
+    for (u32 k = 0; k < 2 * CLS_MAX_DRAFTS / 32; k++)
         found.bits[k] = 0;
     for (u32 i = lid; i < c->n + lid; i += WGS) {
-        const u32 asked = i < c->n && (p->patches[2 * i + 1] & PATCH_LEAVES(kind));
-        mark_chunk(p, asked ? p->patches[2 * i] & CLS_ENTRY_ID : (u32)NO_ID, PACK(0u, 0u), chunk);
+        const u32 wanted = i < c->n && (p->patches[2 * i + 1] & PATCH_LEAVES(kind));
+        mark_chunk(p, wanted ? p->patches[2 * i] & CLS_ENTRY_ID : (u32)NO_ID, PACK(0u, 0u), chunk);
     }
     BARRIER();
-    ask_entries(p, s->ring + from, head, kind * CLS_ENTRY_OUTPUT, mask, &found);
-    ask_entries(p, s->ring, n - head, kind * CLS_ENTRY_OUTPUT, mask, &found);
-    for (u32 k = 0; k < 2 * CLS_DRAFTS_MOST / 32; k++) {
+    search_entries(p, s->ring + from, before_wrap, kind * CLS_ENTRY_OUTPUT, mask, &found);
+    search_entries(p, s->ring, n - before_wrap, kind * CLS_ENTRY_OUTPUT, mask, &found);
+    for (u32 k = 0; k < 2 * CLS_MAX_DRAFTS / 32; k++) {
         const u32 bits = wg_uor(found.bits[k], scratch);
         for (u32 i = lid; i < 32; i += WGS)
             if (bits >> i & 1u)
@@ -161,46 +169,46 @@ static inline void ask_window(const prepared_row *p, const patching *c, const cl
     BARRIER();
 }
 
-/* ------------------------------------------------------------------- in all */
+/* ------------------------------------------------------------------ all together */
 
-/* Makes a row's patches, by the whole group. The marks must be 0, and are 0 again. */
-static inline void make_patches(const prepared_row *p, const cls_slot *slot, const slot_state *s,
+/* Makes a row's patches, by the whole group. The marks must be 0 before; they are 0 afterwards. */
+static inline void make_patches(const history_effects *p, const cls_slot *slot, const slot_state *s,
                                 u32 drafts, u32 vocab, __local uint2 *chunk, __local u64 *scratch)
 {
-    const patching c = patching_of(slot, drafts);
-    const u32 asks = add_patches(p, &c, slot, s, chunk, scratch);
+    const window_change c = window_change_of(slot, drafts);
+    const u32 searches = add_patches(p, &c, slot, s, chunk, scratch);
     for (u32 kind = 0; kind < 2; kind++)
-        if (asks & PATCH_LEAVES(kind)) /* the same for the whole group */
-            ask_window(p, &c, slot, s, kind, chunk, scratch);
-    if (asks != 0)
+        if (searches & PATCH_LEAVES(kind)) /* the same for the whole group */
+            search_window(p, &c, slot, s, kind, chunk, scratch);
+    if (searches != 0)
         clear_marks(p, vocab);
     for (u32 i = LOCAL_ID; i < c.n; i += WGS) {
-        const u32 id = p->patches[2 * i] & CLS_ENTRY_ID, its = p->patches[2 * i + 1];
-        if (!(its & PATCH_USED))
+        const u32 id = p->patches[2 * i] & CLS_ENTRY_ID, word = p->patches[2 * i + 1];
+        if (!(word & PATCH_USED))
             continue;
-        const u32 in = its & (PATCH_OUT - 1), out = (its & PATCH_SUMS) / PATCH_OUT;
-        u32 seen = bit_of(s->seen, id), counts = count_of(s, id);
-        if (its & PATCH_LEAVES(0))
-            seen = (u32)((its & PATCH_STAYS(0)) != 0);
+        const u32 in = word & (PATCH_OUT - 1), out = (word & PATCH_SUMS) / PATCH_OUT;
+        u32 in_context = bit_of(s->in_context, id), counts = count_of(s, id);
+        if (word & PATCH_LEAVES(0))
+            in_context = (u32)((word & PATCH_STAYS(0)) != 0);
         if (s->keep == CLS_KEEPS_COUNTS) {
             counts = min(counts - out + in, (u32)CLS_MAX_COUNT);
         } else {
-            if (its & PATCH_LEAVES(1))
-                counts = (u32)((its & PATCH_STAYS(1)) != 0);
+            if (word & PATCH_LEAVES(1))
+                counts = (u32)((word & PATCH_STAYS(1)) != 0);
             counts |= (u32)(in != 0);
         }
-        p->patches[2 * i + 1] = PATCH_USED | counts | (seen ? CLS_PATCH_SEEN : 0u);
+        p->patches[2 * i + 1] = PATCH_USED | counts | (in_context ? CLS_PATCH_IN_CONTEXT : 0u);
     }
     BARRIER();
     if (LOCAL_ID == 0)
-        p->drafts[2] = c.n;
+        p->draft_info[2] = c.n;
 }
 
-/* Marks what is patched, after all other marks. */
-static inline void mark_patches(const prepared_row *p, const cls_slot *slot, u32 drafts,
+/* Marks the tokens that have patches, after all other marks are made. */
+static inline void mark_patches(const history_effects *p, const cls_slot *slot, u32 drafts,
                                 __local uint2 *chunk)
 {
-    const u32 n = patching_of(slot, drafts).n, lid = LOCAL_ID;
+    const u32 n = window_change_of(slot, drafts).n, lid = LOCAL_ID;
     for (u32 i = lid; i < n + lid; i += WGS) {
         const u32 used = i < n && (p->patches[2 * i + 1] & PATCH_USED);
         mark_chunk(p, used ? p->patches[2 * i] & CLS_ENTRY_ID : (u32)NO_ID, PACK(0u, 0u), chunk);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* residual: what is left of a row's distribution when its draft's is taken off. */
+/* residual: computes what is left of a row's distribution when its draft's distribution is
+ * subtracted. */
 #include "row/drafts.cl"
 
-/* What is left of a row's distribution when its draft's is taken off. */
+/* A row and its draft, for computing the residual. */
 typedef struct residual {
     report t;
     draft_rows d;
-    u32 n, draft, drafted; /* max tiles of a row; the draft, its token */
+    u32 n, draft, drafted; /* the row's number of max tiles; the draft; the draft's token */
     i32 draft_key;
-    cls_share share, draft_share;
-    u64 reach;
+    cls_reciprocal reciprocal, draft_reciprocal;
+    u64 prefix_prob;
 } residual;
 
 static inline void residual_of(const row_logits *r, const cls_row *out, u32 flags,
                                __global const u32 *row_ids, const draft_rows *d, u32 n, u32 draft,
-                               u32 drafted, u64 reach, residual *w)
+                               u32 drafted, u64 prefix_prob, residual *w)
 {
     report_final(r, out, flags, row_ids, &w->t);
     w->d = *d;
@@ -22,14 +23,14 @@ static inline void residual_of(const row_logits *r, const cls_row *out, u32 flag
     w->draft = draft;
     w->drafted = drafted;
     w->draft_key = out->draft_key;
-    w->share = share_of(out->mass);
-    w->draft_share = share_of(out->draft_mass);
-    w->reach = reach;
+    w->reciprocal = reciprocal_of(out->mass);
+    w->draft_reciprocal = reciprocal_of(out->draft_mass);
+    w->prefix_prob = prefix_prob;
 }
 
-/* The residual of the tokens of a vector, as far as they are there, in lane[]. */
+/* Computes the residuals of a vector's tokens, in lane[]; 0 for tokens that are not in the set. */
 static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_unit *unit,
-                                  const cls_unit *its, u64 *lane)
+                                  const cls_unit *draft_tile, u64 *lane)
 {
     f32 x[VEC];
     VSTORE(load_v(&w->t.r, i, kind), x);
@@ -40,46 +41,48 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
         if (!(z > CLS_MASKED) || !(report_kept(&w->t, i + j, z) > CLS_MASKED))
             continue;
         if (w->d.kind != CLS_DRAFT_NONE)
-            q = draft_share(&w->d, w->draft, i + j, its, &w->draft_share);
+            q = draft_probability(&w->d, w->draft, i + j, draft_tile, &w->draft_reciprocal);
         else if (i + j == w->drafted)
             q = CLS_ONE_Q63;
-        lane[j] = residual_q63(share_q63(&w->share, report_mass(&w->t, z, unit)), q, w->reach);
+        lane[j] = residual_q63(fraction_q63(&w->reciprocal, report_mass(&w->t, z, unit)), q,
+                               w->prefix_prob);
     }
 }
 
-/* A tile's units, the row's and the draft's; 0 if nothing of it is in the set. */
+/* Computes the units of a tile in the row and in the draft's row. Returns 0 if the set has nothing
+ * in the tile. */
 static inline int residual_units(const residual *w, __global const i32 *row_key, u32 tile,
-                                 cls_unit *unit, cls_unit *its)
+                                 cls_unit *unit, cls_unit *draft_tile)
 {
     const i32 key = tile_max_key(row_key, tile);
-    its->max = its->fraction = 0.0f;
-    its->shift = 0;
+    draft_tile->max = draft_tile->fraction = 0.0f;
+    draft_tile->shift = 0;
     if (key == CLS_KEY_NONE || key < w->t.set.key)
         return 0;
     *unit = report_unit(&w->t, row_key, tile * CLS_TILE);
     if (w->d.kind == CLS_DRAFT_LOGITS && w->draft_key != CLS_KEY_NONE)
-        *its = draft_unit(&w->d, w->draft, tile, w->n, w->draft_key);
+        *draft_tile = draft_unit(&w->d, w->draft, tile, w->n, w->draft_key);
     return 1;
 }
 
-/* The token of a tile whose interval holds `drawn`, by the whole group. */
+/* Returns the token of a tile whose interval contains `drawn`, by the whole group. */
 static inline i32 residual_draw(const residual *w, __global const i32 *row_key, u32 tile, u64 drawn,
                                 __local u64 *scratch)
 {
-    const u32 stretch = (TILE_VECTORS + WGS - 1) / WGS;
-    const u32 first = min(LOCAL_ID * stretch, (u32)TILE_VECTORS);
-    const u32 last = min(first + stretch, (u32)TILE_VECTORS);
+    const u32 per_item = (TILE_VECTORS + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, (u32)TILE_VECTORS);
+    const u32 last = min(first + per_item, (u32)TILE_VECTORS);
     const int kind = tile_kind(&w->t.r, tile);
-    cls_unit unit, its;
+    cls_unit unit, draft_tile;
     u64 mine = u64_from(0), sum = u64_from(0), total, lane[VEC];
     i32 token = -1;
-    residual_units(w, row_key, tile, &unit, &its);
-    /* First what each item's stretch has, then, in one of them, where it is. */
+    residual_units(w, row_key, tile, &unit, &draft_tile);
+    /* Round 0 sums up each item's vectors; round 1 finds the token, in the one item that has it. */
     for (u32 round = 0; round < 2; round++) {
         const int here =
             round == 0 || (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine)));
         for (u32 v = first; v < last && here && token < 0; v++) {
-            residual_lanes(w, tile * CLS_TILE + v * VEC, kind, &unit, &its, lane);
+            residual_lanes(w, tile * CLS_TILE + v * VEC, kind, &unit, &draft_tile, lane);
             for (u32 j = 0; j < VEC; j++) {
                 if (round == 0) {
                     mine = u64_add(mine, lane[j]);
@@ -95,9 +98,9 @@ static inline i32 residual_draw(const residual *w, __global const i32 *row_key, 
     return wg_imax(token, scratch);
 }
 
-/* Whether drafts of a request are judged by probabilities. */
-static inline int is_judged(u32 flags, u32 stopped, u32 has)
+/* Returns whether a request's drafts are accepted by their probabilities. */
+static inline int uses_probabilities(u32 flags, u32 stopped, u32 has)
 {
     return !stopped && !(has & CLS_ALL_GREEDY) &&
-           !(flags & (CLS_SLOT_GREEDY | CLS_SLOT_MODES | CLS_SLOT_DECAYS));
+           !(flags & (CLS_SLOT_GREEDY | CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS));
 }

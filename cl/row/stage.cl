@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* stage: what a stage of the chain is given, and what it answers, in its three
- * forms. Before the chain has run, a stage may bound the set from below
- * (stage_bound). On the shortlist it keeps ranks (list_stage). Over the whole row
- * it names a key, or a measure that the set must reach (row_stage). Each form of a
- * stage is in the stage's own file, cl/stages. */
-#include "row/list.cl"
+/* stage: defines the arguments and results of a stage of the chain, in its three forms. Before the
+ * chain runs, a stage may bound the set from below (stage_bound). On the shortlist it keeps ranks
+ * (list_stage). Over the whole row it names a key, or a measure that the set must reach
+ * (row_stage). All forms of a stage are in the stage's file in cl/stages. */
+#include "row/shortlist.cl"
 #include "row/bracket.cl"
 #include "row/sums.cl"
 
-/* What bounds a truncated row from below before its chain has run. */
+/* What bounds the set of a truncated row from below before its chain runs. */
 typedef struct stage_bound {
-    u32 k;                  /* so many tokens suffice; 0: no such number */
-    i32 lowest;             /* no token below this key does */
-    int bounded, champions; /* by `lowest`; by top-p over the untouched row */
-    int first, open;        /* no truncation came before; what comes next may bound, too */
+    u32 k;                  /* this many tokens suffice; 0: unknown */
+    i32 lowest;             /* no token below this key is needed */
+    int bounded, by_maxima; /* bounded: `lowest` is valid; by_maxima: top-p bounds the whole row, by
+                               the maxima of tiles */
+    int first, goes_on; /* first: no truncation came before; goes_on: the next stage may bound the
+                           set, too */
     f32 scale;
 } stage_bound;
 
-/* A stage at work on the shortlist. It keeps what is at or above `key`, unless that
- * is CLS_KEY_INF; then it has kept by itself. */
+/* A stage on the shortlist. It sets `key` and keeps the tokens that reach it; or it leaves `key` at
+ * CLS_KEY_INF and has cut the list itself. */
 typedef struct list_stage {
     __global const cls_slot *slot;
     shortlist *list;
@@ -27,13 +28,13 @@ typedef struct list_stage {
     chain_state *c;
     cls_row *out;
     f32 top;  /* the set's largest logit */
-    u64 mass; /* the set's, for the stages that need it */
+    u64 mass; /* of the set, for the stages that need it */
     i32 key;
 } list_stage;
 
-/* A truncation keeps the first `count` ranks, but not fewer than min_keep;
- * `inside`: the cut lies in the list for certain. Where min_keep reaches beyond
- * the list, so does the set. */
+/* Keeps the first `count` ranks, but not fewer than min_keep. `inside`: the cut certainly lies
+ * inside the list. If min_keep reaches beyond a list that is not complete, nothing changes: the set
+ * reaches beyond the list, too. */
 static inline void keep_ranks(const list_stage *w, u32 count, int inside)
 {
     chain_state *const c = w->c;
@@ -44,12 +45,12 @@ static inline void keep_ranks(const list_stage *w, u32 count, int inside)
     c->kept = min(least, c->kept);
 }
 
-/* What a stage asks of the search of the whole row. */
-#define ASK_NOTHING 0 /* it keeps all */
-#define ASK_KEY 1     /* nothing below `key` stays */
-#define ASK_REACH 2   /* the set must reach `target`, from the top */
-#define ASK_TYPICAL 3 /* ... from the mean depth, to both sides */
-#define ASK_HEAD 4    /* the stage has cut the head, and nothing below */
+/* How a stage cuts the whole row. */
+#define CUT_NOTHING 0   /* it keeps everything */
+#define CUT_AT_KEY 1    /* it keeps what reaches `key` */
+#define CUT_AT_TARGET 2 /* it keeps tokens from the top until `target` is reached */
+#define CUT_TYPICAL 3   /* as CUT_AT_TARGET, but from the mean depth to both sides */
+#define CUT_UPPER 4     /* it has made an upper cut only */
 typedef struct row_stage {
     __global const cls_slot *slot;
     row_logits *r;
@@ -59,25 +60,26 @@ typedef struct row_stage {
     shortlist *list;
     chain_state *c;
     cls_row *out;
-    f32 top, scale; /* of the set: its largest logit, the scale in force */
-    u32 tokens;     /* of the set, and its mass; neither of an untouched row that has the pass */
+    f32 top, scale; /* the set's largest logit, and the scale of the chain */
+    u32 tokens;     /* the set's number of tokens and its mass; unknown for a whole row that has the
+                       pass */
     u64 mass;
-    int coin; /* XTC's */
-    /* The answer. */
-    int ask, counts; /* counts: `target` is a number of tokens, not a mass */
+    int xtc_cuts; /* the draw of XTC */
+    /* The result. */
+    int cut, counts; /* counts: `target` is a number of tokens, not a mass */
     i32 key;
     u64 target;
-    u32 mean; /* typical p */
+    u32 mean; /* the mean depth, for typical p */
 } row_stage;
 
-static inline void ask_key(row_stage *w, i32 key)
+static inline void cut_at_key(row_stage *w, i32 key)
 {
-    w->ask = ASK_KEY;
+    w->cut = CUT_AT_KEY;
     w->key = key;
 }
-static inline void ask_count(row_stage *w, u32 count)
+static inline void cut_at_count(row_stage *w, u32 count)
 {
-    w->ask = ASK_REACH;
+    w->cut = CUT_AT_TARGET;
     w->counts = 1;
     w->target = u64_from(count);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* sums: over what a row reads as, by the whole group. */
+/* sums: sums up over all tokens that a row still has, by the whole group. */
 #include "row/measure.cl"
 
-/* A sum over what the row reads as, by the whole group; items own whole tiles. */
+/* Sums up a term (SUM_*) over the row. Each item takes whole tiles. */
 ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles, u32 what, f32 top,
                      f32 scale, __local u64 *scratch)
 {
@@ -26,7 +26,7 @@ ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles
     return wg_mass(sum, scratch);
 }
 
-/* How many tokens have a key. */
+/* Returns how many tokens have a given key. */
 ONE_COPY u32 key_count(const row_logits *r, __global const i32 *row_key, u32 n, i32 key,
                        __local u64 *scratch)
 {

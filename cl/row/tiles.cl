@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* tiles: what the survey left of a row, max tile by max tile and mass tile by mass
- * tile, and how little of the work on logits a tile needs. */
+/* tiles: reads what the survey stored for each max tile and each mass tile of a row, and loads a
+ * tile's logits in the cheapest way that is right for them. */
 #include "row/adjust.cl"
 
 #define TILE_VECTORS (CLS_TILE / VEC)
 #define MAX_TILE_VECTORS (CLS_MAX_TILE / VEC)
 
-/* The largest key of a mass tile, from its max tiles'. */
+/* Returns the largest key of a mass tile, from its max tiles. */
 static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
 {
     __global const i32 *const key = row_key + tile * CLS_MAX_TILES_PER_TILE;
@@ -18,8 +18,8 @@ static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
     return IMAX(m);
 }
 
-/* What the mask makes of a tile, by its words all at once: grammars mostly allow
- * next to nothing or nearly everything. */
+/* What the mask does to a whole tile, from all its words at once. Most grammars allow next to
+ * nothing or nearly everything. */
 #define MASK_ALL 0u
 #define MASK_SOME 1u
 #define MASK_NONE 2u
@@ -46,83 +46,86 @@ static inline u32 tile_mask(const row_logits *r, u32 tile)
     return MASK_ALL;
 #endif
 }
-/* Whether a tile's logits may be loaded as they lie, but for biases and touched
- * tokens: whole, not masked, no dense bias. */
-static inline int tile_is_open(const row_logits *r, u32 tile, u32 masked)
+/* Returns whether a tile needs none of the checks of load_checked(): the whole tile is in the
+ * vocabulary, nothing of it is masked, and there is no dense bias. Biases and adjustments may still
+ * change its tokens. */
+static inline int tile_is_unchecked(const row_logits *r, u32 tile, u32 masked)
 {
     return masked == MASK_ALL && !r->dense && (tile + 1) * CLS_TILE <= r->vocab;
 }
-/* The words of the touched bitmaps that a tile has, all together. */
-static inline u32 tile_touched(const row_logits *r, u32 tile)
+/* Returns the bitwise or of the words that a tile has in the bitmaps of adjusted tokens. */
+static inline u32 tile_adjusted(const row_logits *r, u32 tile)
 {
-    IV touched = (IV)(0);
+    IV adjusted = (IV)(0);
 #if ROW
     for (u32 w = tile * (CLS_TILE / 32); w < (tile + 1) * (CLS_TILE / 32); w += VEC)
-        touched |= VLOAD((__global const i32 *)r->touching[0] + w) |
-                   VLOAD((__global const i32 *)r->touching[1] + w);
+        adjusted |= VLOAD((__global const i32 *)r->adjusted[0] + w) |
+                    VLOAD((__global const i32 *)r->adjusted[1] + w);
     for (u32 w = tile * (CLS_TILE / 32);
-         (r->touched & TOUCHED_BIASES) && w < (tile + 1) * (CLS_TILE / 32); w += VEC)
-        touched |= VLOAD((__global const i32 *)r->list + w);
+         (r->adjustments & ADJUST_BIASES) && w < (tile + 1) * (CLS_TILE / 32); w += VEC)
+        adjusted |= VLOAD((__global const i32 *)r->list + w);
 #endif
-    return (u32)CAT(fold_or, VEC)(touched);
+    return (u32)CAT(fold_or, VEC)(adjusted);
 }
-/* How a tile's vectors are to be loaded, once it was surveyed. */
-#define TILE_ANY 0 /* with everything */
-#define TILE_PLAIN \
-    1               /* as they lie. NaN compares false and weighs nothing, subnormals make no \
-                       difference (above()); only a tile with +inf must be cleaned */
-#define TILE_OPEN 2 /* cleaned, with biases and penalties */
+/* How a tile's vectors are loaded after the survey. A raw tile needs no cleaning: NaN compares
+ * false and weighs nothing, above() treats subnormals right, and a tile with +inf is not raw. */
+#define TILE_CHECKED 0   /* mask, bounds, dense bias, adjustments */
+#define TILE_RAW 1       /* as they are in memory */
+#define TILE_UNCHECKED 2 /* after clean_v(), with biases and adjustments */
 static inline int tile_kind(const row_logits *r, u32 tile)
 {
-    if (!tile_is_open(r, tile, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))
-        return TILE_ANY;
-    if (r->narrowed)
-        return TILE_OPEN;
-    return r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_TOUCHED) ? TILE_OPEN : TILE_PLAIN;
+    if (!tile_is_unchecked(r, tile, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))
+        return TILE_CHECKED;
+    if (r->truncated)
+        return TILE_UNCHECKED;
+    return r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_ADJUSTED) ? TILE_UNCHECKED : TILE_RAW;
 }
+/* The same for max tile m, which may have no adjusted token although its mass tile has some. */
 static inline int max_tile_kind(const row_logits *r, u32 m)
 {
     const u32 tile = m / CLS_MAX_TILES_PER_TILE;
     const int kind = tile_kind(r, tile);
 #if ROW
     const u32 w = m * (CLS_MAX_TILE / 32);
-    if (kind != TILE_OPEN || r->narrowed || (r->flags[tile] & CLS_STATUS_INF))
+    if (kind != TILE_UNCHECKED || r->truncated || (r->flags[tile] & CLS_STATUS_INF))
         return kind;
-    return (touched_word(r, w) | touched_word(r, w + 1)) == 0 ? TILE_PLAIN : TILE_OPEN;
+    return (adjusted_word(r, w) | adjusted_word(r, w + 1)) == 0 ? TILE_RAW : TILE_UNCHECKED;
 #else
     return kind;
 #endif
 }
+/* Loads the vector at i, of a tile of the given kind. In load_above() a token that is not above
+ * `least` may lack its adjustment, but stays below `least`. */
 static inline FV load_above(const row_logits *r, u32 i, int kind, f32 least)
 {
-    return kind == TILE_PLAIN ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_OPEN, least);
+    return kind == TILE_RAW ? LOAD_V(r->x, i) : load_adjusted(r, i, kind == TILE_UNCHECKED, least);
 }
 static inline FV load_v(const row_logits *r, u32 i, int kind)
 {
     return load_above(r, i, kind, CLS_MASKED);
 }
 
-/* A gang of vectors, `stride` tokens apart. */
-#define GANG_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
-#define GANG_COPY(g) x[g] = adjusted[g];
-static inline __attribute__((always_inline)) void load_gang(const row_logits *r, u32 i, u32 stride,
-                                                            int kind, FV *x)
+/* UNROLL vectors, `stride` tokens apart. */
+#define STEP_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
+#define STEP_COPY(g) x[g] = adjusted[g];
+static inline __attribute__((always_inline)) void load_vectors(const row_logits *r, u32 i,
+                                                               u32 stride, int kind, FV *x)
 {
-    if (kind == TILE_PLAIN) {
-        EACH_GANG(GANG_PLAIN)
+    if (kind == TILE_RAW) {
+        EACH_UNROLLED(STEP_PLAIN)
     } else {
-        /* A loop, for one copy of its body; by way of an array of its own,
-         * since x stays in registers only while its indices are constants. */
-        FV adjusted[GANG];
-        for (u32 g = 0; g < GANG; g++)
-            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_OPEN, CLS_MASKED);
-        EACH_GANG(GANG_COPY)
+        /* A loop, so that its body is compiled once. It fills an array of its own, because x stays
+         * in registers only while all its indices are constants. */
+        FV adjusted[UNROLL];
+        for (u32 g = 0; g < UNROLL; g++)
+            adjusted[g] = load_adjusted(r, i + g * stride, kind == TILE_UNCHECKED, CLS_MASKED);
+        EACH_UNROLLED(STEP_COPY)
     }
 }
 
-/* ------------------------------------------------ what later stages ask of the survey */
+/* ------------------------------------------------ what the survey tells later stages */
 
-/* The row's largest key, by the whole group. */
+/* Returns the row's largest key, by the whole group. */
 static inline i32 row_max_key(__global const i32 *row_key, u32 n, __local u64 *scratch)
 {
     IV m = (IV)(CLS_KEY_NONE);
@@ -133,7 +136,7 @@ static inline i32 row_max_key(__global const i32 *row_key, u32 n, __local u64 *s
     return wg_imax(IMAX(m), scratch);
 }
 
-/* The row's largest key, and in *flags those of all of its tiles, by the whole group. */
+/* Returns the row's largest key, and in *flags the flags of all its tiles, by the whole group. */
 static inline u64 summary_of(u64 a, u64 b)
 {
     return u64_make(u64_hi(a) | u64_hi(b), (u32)max((i32)u64_lo(a), (i32)u64_lo(b)));
@@ -156,15 +159,15 @@ static inline i32 row_summary(__global const u32 *tile_flags, __global const i32
     return (i32)u64_lo(all);
 }
 
-/* A tile's unit for weights under the set's largest logit, which may be below the
- * tile's where a head was cut. */
+/* Returns a tile's unit for weights relative to `top`, the set's largest logit. `top` may be below
+ * the tile's maximum, where an upper cut was made. */
 ONE_COPY cls_unit tile_unit(__global const i32 *row_key, u32 tile, f32 top, i32 exponent, f32 scale)
 {
-    const f32 max = of_key(tile_max_key(row_key, tile));
+    const f32 max = float_of_key(tile_max_key(row_key, tile));
     return unit_of(max < top ? max : top, top, exponent, scale);
 }
 
-/* Brings the tiles' masses to row units in out[tiles]; returns their sum. */
+/* Converts the masses of tiles to row units, in out[tiles]; returns their sum. */
 ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles,
                        f32 row_max, f32 scale, __global u64 *out, __local u64 *scratch)
 {
@@ -175,7 +178,8 @@ ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass
         const i32 key = tile_max_key(row_key, t);
         u64 mass = u64_from(0);
         if (key != CLS_KEY_NONE)
-            mass = up(row_mass[t], unit_of(of_key(key), row_max, exponent, scale).shift);
+            mass = to_row_units(row_mass[t],
+                                unit_of(float_of_key(key), row_max, exponent, scale).shift);
         out[t] = mass;
         total = u64_add(total, mass);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* truncate: runs a row's chain over its shortlist, in the row's own order. A
- * truncation keeps a number of the list's ranks, or takes some out of it. */
+/* truncate: runs a row's chain over its shortlist, in the order of the chain's stages. A truncation
+ * keeps a number of the list's ranks, or removes some of them. */
 #include "stages/temperature.cl"
 #include "stages/top_k.cl"
 #include "stages/top_p.cl"
@@ -12,10 +12,10 @@
 #include "stages/mirostat.cl"
 #include "stages/infill.cl"
 
-/* Runs the chain from stage c->at over the sorted list. Returns 0 if the list
- * cannot serve it: if more of the row must be known, or may be kept. */
+/* Runs the chain from stage c->at over the sorted list. Returns 0 if the list cannot decide a
+ * stage, because more of the row must be known or might be kept. */
 ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list,
-                           __global const i32 *row_key, const row_logits *r, int coin,
+                           __global const i32 *row_key, const row_logits *r, int xtc_cuts,
                            __global const i32 *infill, u32 n_end, chain_state *c, cls_row *out)
 {
     list_stage w = {slot, list, row_key, r, c, out, 0.0f, u64_from(0), CLS_KEY_INF};
@@ -27,18 +27,18 @@ ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list,
             c->scale = slot->scale;
             continue;
         }
-        w.top = of_key(c->set.top_key);
+        w.top = float_of_key(c->set.top_key);
         w.mass = out->total;
         w.key = CLS_KEY_INF;
-        if (!c->complete && (STAGE_IS(stage, STAGES_OF_SET) || (of_mass && c->touched)))
+        if (!c->complete && (STAGE_IS(stage, STAGES_OF_SET) || (of_mass && c->truncated)))
             return 0;
         if (of_mass && c->weighed != c->scale) {
             list_weigh(list, row_key, w.top, c->scale);
             c->weighed = c->scale;
         }
-        if (of_mass && (c->touched || !(slot->flags & CLS_SLOT_TOTAL)))
+        if (of_mass && (c->truncated || !(slot->flags & CLS_SLOT_TOTAL)))
             w.mass = list_mass(list, c->kept);
-        c->touched = 1;
+        c->truncated = 1;
         if (stage == CLS_STAGE_TOP_K)
             top_k_list(&w);
         else if (stage == CLS_STAGE_TOP_P)
@@ -57,7 +57,7 @@ ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list,
         else if (stage == CLS_STAGE_MIROSTAT_2)
             mirostat_2_list(&w);
         else if (stage == CLS_STAGE_XTC) {
-            if (!xtc_list(&w, coin))
+            if (!xtc_list(&w, xtc_cuts))
                 return 0;
         } else if (stage == CLS_STAGE_MIROSTAT_1) {
             if (!mirostat_1_list(&w))

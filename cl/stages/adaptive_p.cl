@@ -1,42 +1,42 @@
 /* SPDX-License-Identifier: MIT */
-/* adaptive p: draws by weights that favour tokens near a probability. It is no stage
- * of a chain but takes the draw's place after it. */
-#include "row/list.cl"
+/* adaptive p: draws by weights that favour tokens near a target probability. It is not a stage of
+ * the chain; it replaces the draw after the chain. */
+#include "row/shortlist.cl"
 
-/* A token's weight by adaptive p, of its mass. */
+/* Returns a token's weight by adaptive p, from its mass. */
 static inline u32 adapted_weight(const kept_set *set, u64 mass)
 {
-    return adaptive_weight(probability_q30(mass, set->mass), set->aim, set->least);
+    return adaptive_weight(probability_q30(mass, set->mass), set->aim, set->min_depth);
 }
 
-/* The weights of a vector's kept lanes, of weights in a tile's unit. */
+/* Returns the weights by adaptive p of a vector's kept lanes, from weights in the tile's unit. */
 static inline UV adapted_vector(const kept_set *set, UV kept, UV w, const cls_unit *unit)
 {
     u32 lane[VEC];
     VSTORE((w & 0x7fffffffu) | (kept << 31), lane);
     for (u32 j = 0; j < VEC; j++)
-        lane[j] = lane[j] >> 31
-                      ? adapted_weight(set, up(u64_from(lane[j] & 0x7fffffffu), unit->shift))
-                      : 0u;
+        lane[j] =
+            lane[j] >> 31
+                ? adapted_weight(set, to_row_units(u64_from(lane[j] & 0x7fffffffu), unit->shift))
+                : 0u;
     return VLOAD(lane);
 }
 
-/* Gives the first `kept` ranks of a list the weights of adaptive p in place of
- * their masses. */
+/* Replaces the masses of the list's first `kept` ranks by the weights of adaptive p. */
 static inline void adapt_list(shortlist *list, u32 kept, kept_set *set)
 {
-    u32 least = CLS_DEEPEST;
+    u32 least = CLS_MAX_DEPTH;
     for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             least = min(least, adaptive_depth(probability_q30(list->mass[i], set->mass), set->aim));
-    set->least = wg_umin(least, list->scratch);
+    set->min_depth = wg_umin(least, list->scratch);
     for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
             list->mass[i] = u64_from(adapted_weight(set, list->mass[i]));
     BARRIER();
 }
 
-/* One vector's part of adapt_row(): its least depth in round 0, its weights in round 1. */
+/* Processes one vector for adapt_row(): its least depth in round 0, its weights in round 1. */
 static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit, f32 scale,
                                 u32 round, u32 *least, u64 *mass)
 {
@@ -46,7 +46,8 @@ static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit,
         const f32 z = clean(lane[j]);
         if (!(z > CLS_MASKED))
             continue;
-        const u64 one = up(u64_from(weight(z, unit->max, scale, unit->fraction)), unit->shift);
+        const u64 one =
+            to_row_units(u64_from(weight(z, unit->max, scale, unit->fraction)), unit->shift);
         if (round == 0)
             *least = min(*least, adaptive_depth(probability_q30(one, set->mass), set->aim));
         else
@@ -54,14 +55,14 @@ static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit,
     }
 }
 
-/* The weights of adaptive p, tile by tile in work[]; returns their sum. What is
- * not known yet, the least depth of the set, is found first. */
+/* Sums up the weights of adaptive p by tiles in work[]; returns the sum of all. Round 0 finds the
+ * least depth of the set, which the weights need. */
 static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u32 tiles, f32 top,
                             f32 scale, kept_set *set, __global u64 *work, __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = u64_from(0);
-    u32 least = CLS_DEEPEST;
+    u32 least = CLS_MAX_DEPTH;
     for (u32 round = 0; round < 2; round++) {
         for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
             const i32 highest = tile_max_key(row_key, t);
@@ -78,7 +79,7 @@ static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u3
             work[t] = mass;
             sum = u64_add(sum, mass);
         }
-        set->least = wg_umin(least, scratch);
+        set->min_depth = wg_umin(least, scratch);
     }
     return wg_mass(sum, scratch);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* infill: llama.cpp's sampler for filling in the middle. Only ends, if they are
- * likely; else what is likely once tokens that begin alike are counted together.
- * One item looks at all pairs; merged masses only decide who stays. */
+/* infill: llama.cpp's sampler for filling in the middle. It keeps only end tokens if these are
+ * likely. Otherwise it counts tokens together where one is a prefix of the other, and keeps the
+ * likely ones. One item looks at all pairs. The merged masses only decide which tokens are kept. */
 #include "row/stage.cl"
 
-#define CLS_INFILL_MOST 128 /* tokens: pairs of them are looked at */
+#define CLS_INFILL_MAX 128 /* the largest set: all pairs of its tokens are looked at */
 
 static inline int is_end(__global const i32 *infill, u32 n_end, i32 id)
 {
@@ -21,8 +21,8 @@ static inline int begins_with(__global const i32 *prefix_of, i32 id, i32 prefix)
     return id == prefix;
 }
 
-/* The mass of the list's first `kept` ranks, in *ends that of ends alone; whether
- * only these stay. */
+/* Computes the mass of the list's first `kept` ranks, in *mass. Returns whether only the end tokens
+ * are kept. */
 static inline int infill_only_ends(const shortlist *list, u32 kept, __global const i32 *infill,
                                    u32 n_end, u64 *mass)
 {
@@ -38,52 +38,53 @@ static inline int infill_only_ends(const shortlist *list, u32 kept, __global con
     return u64_less(u64_shr(text, 12), u64_mul(u64_shr(ends, 12), u64_from(3 * kept)));
 }
 
-/* Of two tokens of which one begins with the other, the likelier takes both masses. */
+/* Merges pairs of tokens of which one is a prefix of the other: the likelier one gets both masses,
+ * the other one is removed. */
 static inline void infill_merge(shortlist *list, u32 kept, __global const i32 *prefix_of)
 {
     for (u32 a = 0; a < kept; a++) {
         const u32 i0 = (u32)list->order[a];
-        for (u32 b = 0; b < kept && list->rank[i0] != GONE; b++) {
+        for (u32 b = 0; b < kept && list->rank[i0] != RANK_REMOVED; b++) {
             const u32 i1 = (u32)list->order[b];
-            if (b == a || list->rank[i1] == GONE ||
+            if (b == a || list->rank[i1] == RANK_REMOVED ||
                 !begins_with(prefix_of, list->id[i1], list->id[i0]))
                 continue;
             const int more = u64_less(list->mass[i0], list->mass[i1]);
             const u32 to = more ? i1 : i0, from = more ? i0 : i1;
             list->mass[to] = u64_add(list->mass[to], list->mass[from]);
-            list->rank[from] = GONE;
+            list->rank[from] = RANK_REMOVED;
         }
     }
 }
 
-/* Drops text under a fifth of the mass, then under the mean of what is left; returns
- * how many ranks are kept. */
+/* Removes text tokens below a fifth of the mass, then those below the mean of what is left. Returns
+ * the number of kept ranks. */
 static inline u32 infill_ranks(shortlist *list, u32 kept, __global const i32 *infill, u32 n_end)
 {
     u64 mass, of_left = u64_from(0);
     const int only_ends = infill_only_ends(list, kept, infill, n_end, &mass);
-    u32 texts = 0, left = 0;
+    u32 has_text = 0, left = 0;
     if (!only_ends)
         infill_merge(list, kept, infill + n_end);
     for (u32 a = 0; a < kept; a++) {
         const u32 i = (u32)list->order[a];
         const int end = is_end(infill, n_end, list->id[i]);
-        if (list->rank[i] == GONE)
+        if (list->rank[i] == RANK_REMOVED)
             continue;
         if (!end && (only_ends || u64_less(u64_mul(list->mass[i], u64_from(5)), mass))) {
-            list->rank[i] = GONE;
+            list->rank[i] = RANK_REMOVED;
             continue;
         }
-        texts += !end;
+        has_text += !end;
         of_left = u64_add(of_left, list->mass[i]);
     }
-    for (u32 a = 0; a < kept && (only_ends || texts > 0); a++) {
+    for (u32 a = 0; a < kept && (only_ends || has_text > 0); a++) {
         const u32 i = (u32)list->order[a];
-        if (list->rank[i] == GONE)
+        if (list->rank[i] == RANK_REMOVED)
             continue;
         if (!only_ends && !is_end(infill, n_end, list->id[i]) &&
-            u64_less(u64_mul(list->mass[i], u64_from(texts + 1)), of_left)) {
-            list->rank[i] = GONE;
+            u64_less(u64_mul(list->mass[i], u64_from(has_text + 1)), of_left)) {
+            list->rank[i] = RANK_REMOVED;
             continue;
         }
         list->order[left] = (i32)i; /* left <= a */
@@ -93,7 +94,7 @@ static inline u32 infill_ranks(shortlist *list, u32 kept, __global const i32 *in
     return left;
 }
 
-/* Makes the first end the list's only token, cut or not. Returns 0 if it has no
+/* Makes the first end token the list's only one, even if it was cut. Returns 0 if it has no
  * logit. */
 static inline int infill_first_end(list_stage *w, i32 id)
 {
@@ -113,19 +114,20 @@ static inline int infill_first_end(list_stage *w, i32 id)
     return 1;
 }
 
-/* On the weighed list. Returns 0 if the row has no token: the status says why. */
+/* Runs the stage on the list with its masses. Returns 0 if the row gets no token; the status then
+ * says why. */
 ONE_COPY int infill_list(list_stage *w, __global const i32 *infill, u32 n_end)
 {
     chain_state *const c = w->c;
-    const int walks = LOCAL_ID == 0;
+    const int first_item = LOCAL_ID == 0;
     u32 left = 0;
-    if (c->kept > CLS_INFILL_MOST) {
+    if (c->kept > CLS_INFILL_MAX) {
         w->out->status |= CLS_STATUS_UNFIT;
         return 0;
     }
-    if (walks)
+    if (first_item)
         left = infill_ranks(w->list, c->kept, infill, n_end);
-    c->kept = u64_lo(wg_broadcast(u64_from(left), walks, w->list->scratch));
+    c->kept = u64_lo(wg_broadcast(u64_from(left), first_item, w->list->scratch));
     if (c->kept == 0 && !infill_first_end(w, infill[0])) {
         w->out->status |= CLS_STATUS_EMPTY;
         return 0;

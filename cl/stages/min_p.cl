@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* min-p: what is at least so likely as a share of the most likely token. */
+/* min-p: keeps the tokens whose probability is at least min_p times the largest one. */
 #include "row/stage.cl"
 
 static inline void min_p_bound(__global const cls_slot *slot, f32 top, stage_bound *b)
@@ -17,5 +17,5 @@ static inline void min_p_list(list_stage *w)
 
 static inline void min_p_row(row_stage *w)
 {
-    ask_key(w, depth_key(w->top, w->scale, w->slot->min_p));
+    cut_at_key(w, depth_key(w->top, w->scale, w->slot->min_p));
 }

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* mirostat: keep what is at most as surprising as a limit that follows the text. */
+/* Mirostat: keeps the tokens whose surprisal is at most a limit, which follows the surprisal of the
+ * text. */
 #include "row/stage.cl"
 
-/* The greatest surprisal that mirostat 2 keeps. */
+/* Returns the greatest surprisal that Mirostat 2 keeps. */
 static inline u32 mirostat_limit(__global const cls_slot *slot)
 {
-    return (u32)not_negative(slot->mode.mu);
+    return (u32)not_negative(slot->adaptive.mu);
 }
 
 static inline void mirostat_1_bound(stage_bound *b) { b->k = min(256u, (u32)LIST); }
 
-/* Over an untouched row, whose mass is known. */
+/* Bounds the set where Mirostat 2 is the first truncation, so that the mass is known. */
 static inline void mirostat_2_bound(__global const cls_slot *slot, i32 max_key, u64 total,
                                     stage_bound *b)
 {
-    const f32 top = of_key(max_key);
+    const f32 top = float_of_key(max_key);
     const u32 size = mass_q20(total, top, b->scale), most = mirostat_limit(slot);
     b->lowest = most < size ? max_key : depth_q20_key(top, b->scale, most - size);
     b->bounded = 1;
@@ -38,12 +39,12 @@ static inline void mirostat_2_row(row_stage *w)
 {
     const u32 bits = mass_q20(w->mass, w->top, w->scale), most = mirostat_limit(w->slot);
     if (most >= bits)
-        ask_key(w, depth_q20_key(w->top, w->scale, most - bits));
+        cut_at_key(w, depth_q20_key(w->top, w->scale, most - bits));
     else
-        ask_count(w, 1);
+        cut_at_count(w, 1);
 }
 
-/* Mirostat 1 on the list. Returns 0 if more ranks must be known. */
+/* Runs Mirostat 1 on the list. Returns 0 if more ranks must be known. */
 static inline int mirostat_1_list(list_stage *w)
 {
     chain_state *const c = w->c;
@@ -62,16 +63,17 @@ static inline int mirostat_1_list(list_stage *w)
     }
     terms = wg_mass(terms, list->scratch);
     squares = wg_mass(squares, list->scratch);
-    c->wanted = mirostat_count(terms, squares, w->slot->mode.mu, w->r->vocab);
-    if (c->wanted > c->kept && !c->complete)
+    c->mirostat_k = mirostat_count(terms, squares, w->slot->adaptive.mu, w->r->vocab);
+    if (c->mirostat_k > c->kept && !c->complete)
         return 0;
     c->complete = 1;
-    c->kept = min(c->kept, c->wanted);
+    c->kept = min(c->kept, c->mirostat_k);
     return 1;
 }
 
-/* How many tokens mirostat 1 keeps, without a list of the first ranks: key by key. */
-ONE_COPY u32 mirostat_wanted(const row_stage *w)
+/* Returns how many tokens Mirostat 1 keeps, where the list does not hold the first ranks: it walks
+ * the row key by key. */
+ONE_COPY u32 mirostat_1_count(const row_stage *w)
 {
     __local u64 *const scratch = w->list->scratch;
     const u32 ranks = min(w->tokens, (u32)CLS_MIROSTAT_RANKS);
@@ -84,18 +86,18 @@ ONE_COPY u32 mirostat_wanted(const row_stage *w)
     for (u32 rank = key_count(w->r, w->row_key, w->n, key, scratch); rank < ranks;) {
         i32 lo = CLS_KEY_NONE, next = key - 1;
         key_range(w->r, w->row_key, w->n, &lo, &next, scratch);
-        const u32 drop =
-            depth_q20(of_key(next), w->top, w->scale) - depth_q20(of_key(key), w->top, w->scale);
+        const u32 drop = depth_q20(float_of_key(next), w->top, w->scale) -
+                         depth_q20(float_of_key(key), w->top, w->scale);
         terms = u64_add(terms, u64_mul32(mirostat_step(rank - 1), drop));
         key = next;
         rank += key_count(w->r, w->row_key, w->n, key, scratch);
     }
-    return mirostat_count(terms, squares, w->slot->mode.mu, w->r->vocab);
+    return mirostat_count(terms, squares, w->slot->adaptive.mu, w->r->vocab);
 }
 
-/* The token kernel may have counted already: out->kept. */
+/* The token kernel may have computed the number already; it is in out->kept then. */
 static inline void mirostat_1_row(row_stage *w)
 {
-    w->c->wanted = w->out->kept != 0 ? w->out->kept : mirostat_wanted(w);
-    ask_count(w, w->c->wanted);
+    w->c->mirostat_k = w->out->kept != 0 ? w->out->kept : mirostat_1_count(w);
+    cut_at_count(w, w->c->mirostat_k);
 }

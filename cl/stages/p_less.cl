@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* p-less: what is at least so likely as two draws are to be the same. */
+/* p-less: keeps the tokens whose probability is at least the probability that two draws are
+ * equal. */
 #include "row/stage.cl"
 
 static inline void p_less_list(list_stage *w)
@@ -13,5 +14,6 @@ static inline void p_less_row(row_stage *w)
 {
     const u64 squares =
         row_sum(w->r, w->row_key, w->tiles, SUM_SQUARES, w->top, w->scale, w->list->scratch);
-    ask_key(w, depth_q20_key(w->top, w->scale, p_less_depth(w->mass, squares, w->top, w->scale)));
+    cut_at_key(w,
+               depth_q20_key(w->top, w->scale, p_less_depth(w->mass, squares, w->top, w->scale)));
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* temperature: a static one is a scale that the dispatchers take from the slot. A
+/* temperature: a static temperature is a scale that the callers of the stages read from the slot. A
  * dynamic one follows the entropy of the set. */
 #include "row/stage.cl"
 
-/* Sets the scale of a set of n tokens, of a sum of SUM_DEPTHS. Returns 0 where the
- * temperature is as good as none: the first token alone stays. */
+/* Sets the scale for a set of n tokens; `sum` is its sum of SUM_DEPTHS. Returns 0 if the
+ * temperature is nearly 0, so that only the first token is kept. */
 static inline int dynamic_scale(__global const cls_slot *slot, u32 n, u64 mass, u64 sum, f32 top,
                                 f32 scale, f32 *next)
 {
@@ -29,5 +29,5 @@ static inline void dynamic_row(row_stage *w)
     const u64 sum =
         row_sum(w->r, w->row_key, w->tiles, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
     if (!dynamic_scale(w->slot, w->tokens, w->mass, sum, w->top, w->scale, &w->c->scale))
-        ask_count(w, 1);
+        cut_at_count(w, 1);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* top-k: the first k tokens in order. */
+/* top-k: keeps the first k tokens in order. */
 #include "row/stage.cl"
 
 static inline void top_k_bound(__global const cls_slot *slot, stage_bound *b)
@@ -14,4 +14,4 @@ static inline void top_k_list(list_stage *w)
     c->kept = min(c->kept, (u32)w->slot->top_k);
 }
 
-static inline void top_k_row(row_stage *w) { ask_count(w, (u32)w->slot->top_k); }
+static inline void top_k_row(row_stage *w) { cut_at_count(w, (u32)w->slot->top_k); }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* top-n-sigma: what lies at most n standard deviations of the logits under their
- * maximum. */
+/* top-n-sigma: keeps the tokens at most n standard deviations of the logits below their maximum. */
 #include "row/stage.cl"
 
-/* Both return at once where all logits are equal: nothing is cut. */
+/* Both functions return at once if all logits are equal: nothing is cut then. */
 static inline void top_n_sigma_list(list_stage *w)
 {
     const u32 kept = w->c->kept;
@@ -21,12 +20,12 @@ static inline void top_n_sigma_row(row_stage *w)
 {
     i32 lo = CLS_KEY_NONE, hi = w->out->max_key;
     key_range(w->r, w->row_key, w->n, &lo, &hi, w->list->scratch);
-    const f32 range = w->top - of_key(lo + 1);
+    const f32 range = w->top - float_of_key(lo + 1);
     u64 sum[2];
     if (!(range > 0.0f))
         return;
     const f32 grid = sigma_grid(range);
     for (u32 i = 0; i < 2; i++)
         sum[i] = row_sum(w->r, w->row_key, w->tiles, SUM_UNITS + i, w->top, grid, w->list->scratch);
-    ask_key(w, depth_key(w->top, grid, sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma)));
+    cut_at_key(w, depth_key(w->top, grid, sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma)));
 }

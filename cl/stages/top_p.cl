@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* top-p: the smallest set of most likely tokens whose mass reaches a share. */
+/* top-p: keeps the smallest set of most likely tokens whose mass reaches a share of the whole. */
 #include "row/stage.cl"
 
-/* The share now, which a decay may have lowered. */
+/* Returns the slot's top-p, which decay may have lowered. */
 static inline u32 row_top_p(__global const cls_slot *slot)
 {
 #if CHAIN == 2
     if (slot->flags & CLS_SLOT_DECAYS)
-        return slot->mode.top_p;
+        return slot->adaptive.top_p;
 #endif
     return slot->top_p;
 }
 
-/* A bound for top-p from the maxima alone: the highest key such that the
- * largest logits of the max tiles at or above it carry the target already;
- * CLS_KEY_NONE if no prefix of them does. In floats: a guess, whose list is
- * checked by exact masses. `work` takes MAX_TILES floats. */
-ONE_COPY i32 champion_bound(__global const i32 *row_key, u32 n, f32 row_max, f32 scale, u64 target,
-                            __global f32 *work, __local u64 *scratch)
+/* Returns a bound for top-p from the maxima alone: the highest key such that the largest logits of
+ * the max tiles that reach it have the target mass already; CLS_KEY_NONE if all of them together do
+ * not. It is computed in floats, because the list made with it is checked with exact masses. `work`
+ * has room for MAX_TILES floats. */
+ONE_COPY i32 maxima_bound(__global const i32 *row_key, u32 n, f32 row_max, f32 scale, u64 target,
+                          __global f32 *work, __local u64 *scratch)
 {
     const cls_split row = split(row_max, scale);
     const f32 wanted = u64_to_f32(target) * (1.0f + 0x1p-16f) * 0x1p-13f; /* in units of 2^(E-30) */
@@ -48,8 +48,8 @@ ONE_COPY i32 champion_bound(__global const i32 *row_key, u32 n, f32 row_max, f32
 
 static inline void top_p_bound(stage_bound *b)
 {
-    b->champions = b->first;
-    b->open = b->first;
+    b->by_maxima = b->first;
+    b->goes_on = b->first;
 }
 
 static inline void top_p_list(list_stage *w)
@@ -58,14 +58,14 @@ static inline void top_p_list(list_stage *w)
     w->out->total = w->mass;
     w->out->target = top_p_target(w->mass, row_top_p(w->slot));
     const u32 count = list_reach(w->list, c->kept, u64_from(0), w->out->target);
-    if (count <= c->kept || c->complete) /* else it goes on beyond the list */
+    if (count <= c->kept || c->complete) /* otherwise the set reaches beyond the list */
         keep_ranks(w, count, 1);
 }
 
 static inline void top_p_row(row_stage *w)
 {
     w->out->total = w->mass;
-    w->ask = ASK_REACH;
+    w->cut = CUT_AT_TARGET;
     w->counts = 0;
     w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot));
 }

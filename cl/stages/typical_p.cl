@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* typical p: keep the tokens whose information is nearest to the entropy. */
+/* typical p: keeps the tokens whose information is nearest to the entropy. */
 #include "row/stage.cl"
 
-/* The ranks that typical p keeps: head to tail - 1, but not hole to hole_end - 1. */
+/* The ranks that typical p keeps: first to end - 1, except gap to gap_end - 1. */
 typedef struct typical_ranks {
-    u32 head, tail, hole, hole_end;
+    u32 first, end, gap, gap_end;
 } typical_ranks;
 
-/* Takes the ranks nearest to the mean depth, from both sides. Of a key on the head
- * side the lower ids are taken first, so that ranks between them and the rest may
- * stay out. */
+/* Takes ranks by their distance from the mean depth, from both sides. Above the mean, tokens of
+ * equal keys are taken in ascending order of ids, so there may be a gap between them and the ranks
+ * that were taken before. */
 ONE_COPY void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ranks *t)
 {
     const shortlist *const list = w->list;
@@ -17,36 +17,37 @@ ONE_COPY void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ra
     const u32 kept = w->c->kept, least = w->slot->min_keep;
     u64 sum = u64_from(0);
     u32 count = 0;
-    t->head = t->hole = t->hole_end = 0;
-    while (t->head < kept && depth_q20(rank_logit(list, t->head), top, scale) <= mean)
-        t->head++;
-    t->tail = t->head;
-    while ((u64_less(sum, target) || count < least) && (t->head > 0 || t->tail < kept)) {
-        const u32 up_to =
-            t->head > 0 ? mean - depth_q20(rank_logit(list, t->head - 1), top, scale) : 0xffffffffu;
+    t->first = t->gap = t->gap_end = 0;
+    while (t->first < kept && depth_q20(rank_logit(list, t->first), top, scale) <= mean)
+        t->first++;
+    t->end = t->first;
+    while ((u64_less(sum, target) || count < least) && (t->first > 0 || t->end < kept)) {
+        const u32 up_to = t->first > 0
+                              ? mean - depth_q20(rank_logit(list, t->first - 1), top, scale)
+                              : 0xffffffffu;
         const u32 down_to =
-            t->tail < kept ? depth_q20(rank_logit(list, t->tail), top, scale) - mean : 0xffffffffu;
-        if (t->head > 0 && up_to <= down_to) {
-            const i32 key = list->key[list->order[t->head - 1]];
-            u32 first = t->head - 1, i;
+            t->end < kept ? depth_q20(rank_logit(list, t->end), top, scale) - mean : 0xffffffffu;
+        if (t->first > 0 && up_to <= down_to) {
+            const i32 key = list->key[list->order[t->first - 1]];
+            u32 first = t->first - 1, i;
             while (first > 0 && list->key[list->order[first - 1]] == key)
                 first--;
-            for (i = first; i < t->head && (u64_less(sum, target) || count < least); i++) {
+            for (i = first; i < t->first && (u64_less(sum, target) || count < least); i++) {
                 sum = u64_add(sum, list->mass[list->order[i]]);
                 count++;
             }
-            t->hole = i;
-            t->hole_end = t->head;
-            t->head = first;
+            t->gap = i;
+            t->gap_end = t->first;
+            t->first = first;
         } else {
-            sum = u64_add(sum, list->mass[list->order[t->tail]]);
+            sum = u64_add(sum, list->mass[list->order[t->end]]);
             count++;
-            t->tail++;
+            t->end++;
         }
     }
 }
 
-/* On the list. One item walks. */
+/* Runs the stage on the list. One item takes the ranks. */
 static inline void typical_list(list_stage *w)
 {
     shortlist *const list = w->list;
@@ -57,53 +58,54 @@ static inline void typical_list(list_stage *w)
     typical_ranks t;
     if (LOCAL_ID == 0) {
         typical_walk(w, mean, typical_target(w->mass, w->slot->typical_p), &t);
-        packed = u64_make(t.head | t.tail << 16, t.hole | t.hole_end << 16);
+        packed = u64_make(t.first | t.end << 16, t.gap | t.gap_end << 16);
     }
     packed = wg_broadcast(packed, LOCAL_ID == 0, list->scratch);
-    t.head = u64_hi(packed) & 0xffffu;
-    t.tail = u64_hi(packed) >> 16;
-    t.hole = u64_lo(packed) & 0xffffu;
-    t.hole_end = u64_lo(packed) >> 16;
-    c->kept = t.tail;
-    if (t.head == 0 && t.hole == t.hole_end)
+    t.first = u64_hi(packed) & 0xffffu;
+    t.end = u64_hi(packed) >> 16;
+    t.gap = u64_lo(packed) & 0xffffu;
+    t.gap_end = u64_lo(packed) >> 16;
+    c->kept = t.end;
+    if (t.first == 0 && t.gap == t.gap_end)
         return;
-    const i32 key = list->key[list->order[t.head]],
-              last = list->id[list->order[t.hole < t.hole_end ? t.hole - 1 : 0]];
-    c->set.head_first = key == c->set.head_key ? c->set.head_first : 0;
-    c->set.head_last = t.hole < t.hole_end      ? last
-                       : key == c->set.head_key ? c->set.head_last
-                                                : CLS_MAX_ID;
-    c->set.head_key = key;
-    list_drop(list, t.hole, t.hole_end);
-    c->kept -= t.hole_end - t.hole;
-    drop_head(list, c, t.head);
+    const i32 key = list->key[list->order[t.first]],
+              last = list->id[list->order[t.gap < t.gap_end ? t.gap - 1 : 0]];
+    c->set.upper_first = key == c->set.upper_key ? c->set.upper_first : 0;
+    c->set.upper_last = t.gap < t.gap_end         ? last
+                        : key == c->set.upper_key ? c->set.upper_last
+                                                  : CLS_MAX_ID;
+    c->set.upper_key = key;
+    list_remove(list, t.gap, t.gap_end);
+    c->kept -= t.gap_end - t.gap;
+    remove_top_ranks(list, c, t.first);
 }
 
 static inline void typical_row(row_stage *w)
 {
     const u64 sum =
         row_sum(w->r, w->row_key, w->tiles, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
-    w->ask = ASK_TYPICAL;
+    w->cut = CUT_TYPICAL;
     w->counts = 0;
     w->mean = mean_depth_q20(sum, w->mass);
     w->target = typical_target(w->mass, w->slot->typical_p);
 }
 
-/* Typical p: how far from the mean depth the set reaches, then how far into the
- * keys at just that distance on the head side. Cuts the head, and leaves what the
- * cut below is: a key, or (returns 1) a measure that the set must reach. */
+/* Runs the stage over the whole row: finds the distance from the mean depth that the set reaches,
+ * and then how many of the keys at exactly that distance above the mean it includes. Makes the
+ * upper cut, and prepares the lower one: as a key in *low, or (if it returns 1) as a measure that
+ * the set must reach. */
 ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
                          u32 mean, u64 target, __global u64 *work, kept_set *set, i32 *low,
                          __local u64 *scratch)
 {
     const f32 top = m->row_max;
-    u64 below = u64_from(0); /* what is nearer than `lo` */
+    u64 below = u64_from(0); /* the measure of what is nearer than `lo` */
     u32 distance = 0;
     i32 group = 0, group_end = 0;
-    /* Round 0: distances; round 1: keys of the head side at this distance. */
+    /* Round 0 searches distances, round 1 the keys above the mean that have the found distance. */
     for (u32 round = 0; round < 2; round++) {
         const u64 base = below;
-        u32 lo = 0, hi = CLS_DEEPEST;
+        u32 lo = 0, hi = CLS_MAX_DEPTH;
         if (round == 1) {
             lo = 0;
             hi = (u32)(group_end - group);
@@ -135,9 +137,10 @@ ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, 
         }
         if (round == 0) {
             distance = lo;
-            /* Keys whose depth is just mean - distance: none if that is below 0. */
+            /* These are the keys whose depth is mean - distance; if that is negative, there are
+             * none. */
             if (distance > mean)
-                break; /* all of the head side is nearer */
+                break; /* everything above the mean is nearer */
             group = depth_q20_key(top, m->scale, mean - distance);
             group_end = mean > distance ? depth_q20_key(top, m->scale, mean - distance - 1)
                                         : key_of(top) + 1;
@@ -145,14 +148,14 @@ ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, 
             const i32 key = group + (i32)lo;
             const int tied = key < group_end;
             const i32 edge = tied ? key : group_end - 1;
-            i32 last = edge == set->head_key ? set->head_last : CLS_MAX_ID;
+            i32 last = edge == set->upper_key ? set->upper_last : CLS_MAX_ID;
             *low = distance > 0 ? depth_q20_key(top, m->scale, mean + distance - 1) : group;
             if (tied)
                 last = tie_cut(r, row_key, tiles, m, key, below, target, work, scratch);
-            set->head_first = edge == set->head_key ? set->head_first : 0;
-            set->head_last = last;
-            set->head_key = edge;
-            row_narrow(r, set);
+            set->upper_first = edge == set->upper_key ? set->upper_first : 0;
+            set->upper_last = last;
+            set->upper_key = edge;
+            row_truncate(r, set);
             return !tied;
         }
     }

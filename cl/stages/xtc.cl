@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* XTC: drop what is at least as likely as a threshold, but the least likely of it. */
+/* XTC: removes the tokens that are at least as likely as a threshold, except the least likely of
+ * them. */
 #include "row/stage.cl"
 
-/* On the list. Returns 0 if the list cannot tell. */
-static inline int xtc_list(list_stage *w, int coin)
+/* Runs the stage on the list. Returns 0 if the list cannot decide. */
+static inline int xtc_list(list_stage *w, int xtc_cuts)
 {
     chain_state *const c = w->c;
     const u32 size = mass_q20(w->mass, w->top, c->scale);
-    if (!coin || w->slot->xtc_depth < size)
+    if (!xtc_cuts || w->slot->xtc_depth < size)
         return 1;
     const u32 count =
         list_count(w->list, c->kept, depth_q20_key(w->top, c->scale, w->slot->xtc_depth - size));
@@ -16,21 +17,22 @@ static inline int xtc_list(list_stage *w, int coin)
         return 0;
     if (count >= 2 && enough) {
         const u32 last = (u32)w->list->order[count - 1];
-        c->set.head_last = w->list->key[last] == c->set.head_key ? c->set.head_last : CLS_MAX_ID;
-        c->set.head_key = w->list->key[last];
-        c->set.head_first = w->list->id[last];
-        drop_head(w->list, c, count - 1);
+        c->set.upper_last = w->list->key[last] == c->set.upper_key ? c->set.upper_last : CLS_MAX_ID;
+        c->set.upper_key = w->list->key[last];
+        c->set.upper_first = w->list->id[last];
+        remove_top_ranks(w->list, c, count - 1);
     }
     return 1;
 }
 
-/* Over the row: of the least likely key above the threshold, the last id stays. */
+/* Runs the stage over the whole row. Of the least likely key above the threshold, the last id is
+ * kept. */
 static inline void xtc_row(row_stage *w)
 {
     __local u64 *const scratch = w->list->scratch;
     kept_set *const set = &w->c->set;
     const u32 bits = mass_q20(w->mass, w->top, w->scale);
-    if (!w->coin || w->slot->xtc_depth < bits)
+    if (!w->xtc_cuts || w->slot->xtc_depth < bits)
         return;
     i32 lo = depth_q20_key(w->top, w->scale, w->slot->xtc_depth - bits) - 1, hi = w->out->max_key;
     const u32 many = tokens_above(w->r, w->row_key, w->n, lo, scratch);
@@ -42,8 +44,8 @@ static inline void xtc_row(row_stage *w)
     const i32 id =
         tie_cut(w->r, w->row_key, w->tiles, &m, last_key, u64_from(0),
                 u64_from(key_count(w->r, w->row_key, w->n, last_key, scratch)), w->work, scratch);
-    set->head_last = last_key == set->head_key ? set->head_last : CLS_MAX_ID;
-    set->head_key = last_key;
-    set->head_first = id;
-    w->ask = ASK_HEAD;
+    set->upper_last = last_key == set->upper_key ? set->upper_last : CLS_MAX_ID;
+    set->upper_key = last_key;
+    set->upper_first = id;
+    w->cut = CUT_UPPER;
 }

@@ -20,7 +20,7 @@ static cls_status get(cl_device_id device, cl_device_info what, const char *name
             return got; \
     } while (0)
 
-/* The local memory that the row kernels' list and scratch take; see cl/row/list.cl. */
+/* The local memory that the row kernels' list and scratch take; see cl/row/shortlist.cl. */
 static uint64_t list_bytes(uint64_t entries, uint64_t work_group)
 {
     return entries * (4 * sizeof(uint32_t) + sizeof(uint64_t)) + work_group * sizeof(uint64_t) + 64;

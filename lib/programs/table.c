@@ -28,7 +28,7 @@ enum {
 
 /* Of each kernel the leanest variant first. `serves`: the features that steps may
  * have beyond greedy and plain rows, of those that matter to the kernel. ROW 0
- * leaves out masks, biases, penalties and what is prepared; CHAIN 0 has no lists,
+ * leaves out masks, biases, penalties and history effects; CHAIN 0 has no lists,
  * CHAIN 1 none but the usual truncations.
  *
  * The last column is `registers`. Left alone, ptxas takes as many as a group of 256 may have, and
@@ -135,11 +135,11 @@ uint32_t cls_features_of_slot(const cls_slot *slot)
     uint32_t features = 0;
     if (!(slot->flags & CLS_SLOT_BEGUN))
         return 0;
-    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN)))
+    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_UNTRUNCATED)))
         features |= CLS_FEATURE_LISTS;
     if (slot->flags & CLS_SLOT_SEARCH)
         features |= CLS_FEATURE_SEARCH;
-    if (slot->flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS | CLS_SLOT_DYNAMIC))
+    if (slot->flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_DYNAMIC))
         features |= CLS_FEATURE_SAMPLERS;
     for (uint32_t i = 0; i < CLS_MAX_STAGES && cls_slot_stage(slot, i) != CLS_STAGE_END; i++)
         if (cls_slot_stage(slot, i) > CLS_STAGE_MIN_P)

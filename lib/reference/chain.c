@@ -24,7 +24,7 @@ uint32_t cls_token_weight(const cls_work *w, uint32_t id)
 
 uint64_t cls_token_mass(const cls_work *w, uint32_t id)
 {
-    return up(cls_token_weight(w, id), w->unit[id / CLS_TILE].shift);
+    return to_row_units(cls_token_weight(w, id), w->unit[id / CLS_TILE].shift);
 }
 
 uint64_t cls_tile_mass(const cls_work *w, uint32_t tile)
@@ -32,7 +32,7 @@ uint64_t cls_tile_mass(const cls_work *w, uint32_t tile)
     uint64_t sum = 0;
     for (uint32_t i = tile * CLS_TILE; i < w->vocab && i / CLS_TILE == tile; i++)
         sum += cls_token_weight(w, i);
-    return sum == 0 ? 0 : up(sum, w->unit[tile].shift);
+    return sum == 0 ? 0 : to_row_units(sum, w->unit[tile].shift);
 }
 
 uint64_t cls_row_mass(const cls_work *w)
@@ -54,7 +54,7 @@ uint64_t cls_set_mass(const cls_work *w)
 /* Nobody sums up an untouched row by tokens. */
 uint64_t cls_stage_mass(const cls_work *w)
 {
-    return w->touched ? cls_set_mass(w) : cls_row_mass(w);
+    return w->truncated ? cls_set_mass(w) : cls_row_mass(w);
 }
 
 uint32_t cls_token_depth(const cls_work *w, uint32_t id)
@@ -93,7 +93,7 @@ static void truncate_to(cls_work *w, uint32_t n)
 static void keep_top_p(cls_work *w, cls_row *trace)
 {
     const uint64_t mass = cls_stage_mass(w);
-    const uint32_t p = w->slot.flags & CLS_SLOT_DECAYS ? w->slot.mode.top_p : w->slot.top_p;
+    const uint32_t p = w->slot.flags & CLS_SLOT_DECAYS ? w->slot.adaptive.top_p : w->slot.top_p;
     uint64_t sum = 0;
     uint32_t n = 0;
     trace->total = mass;
@@ -163,10 +163,10 @@ static void keep_xtc(cls_work *w, cls_row *trace)
     for (uint32_t i = 0; i < w->n; i++)
         w->mark[w->set[i]] = i >= n - 1;
     cls_keep_marked(w);
-    if (trace->head_key != key_of(w->top))
-        trace->head_last = CLS_MAX_ID;
-    trace->head_key = key_of(w->top);
-    trace->head_first = (int32_t)w->set[0];
+    if (trace->upper_key != key_of(w->top))
+        trace->upper_last = CLS_MAX_ID;
+    trace->upper_key = key_of(w->top);
+    trace->upper_first = (int32_t)w->set[0];
 }
 
 /* ---------------------------------------------------------------- temperature */
@@ -198,12 +198,13 @@ static void keep_mirostat_1(cls_work *w)
         squares += (uint64_t)mirostat_step(i) * mirostat_step(i);
     }
     if (w->n > 1)
-        cls_keep_first(w, mirostat_count(terms, squares, w->slot.mode.mu, w->vocab));
+        cls_keep_first(w, mirostat_count(terms, squares, w->slot.adaptive.mu, w->vocab));
 }
 
 static void keep_mirostat_2(cls_work *w)
 {
-    const int64_t most = (int64_t)w->slot.mode.mu - mass_q20(cls_stage_mass(w), w->top, w->scale);
+    const int64_t most =
+        (int64_t)w->slot.adaptive.mu - mass_q20(cls_stage_mass(w), w->top, w->scale);
     const uint32_t n = most < 0 ? 0 : down_to(w, (uint32_t)most);
     cls_keep_first(w, n > 1 ? n : 1);
 }
@@ -212,7 +213,7 @@ static void keep_mirostat_2(cls_work *w)
 
 void cls_chain_run(cls_work *w, cls_row *trace)
 {
-    w->touched = 0;
+    w->truncated = 0;
     w->scale = w->slot.total_scale;
     cls_weigh(w);
     if (w->slot.flags & CLS_SLOT_TOTAL)
@@ -253,12 +254,12 @@ void cls_chain_run(cls_work *w, cls_row *trace)
             keep_mirostat_1(w);
             break;
         case CLS_STAGE_MIROSTAT_2:
-            if (!row_is_plain(&w->slot))
+            if (!row_is_untruncated(&w->slot))
                 keep_mirostat_2(w);
             break;
         default:
             return;
         }
-        w->touched |= stage != CLS_STAGE_TEMPERATURE || (w->slot.flags & CLS_SLOT_DYNAMIC) != 0;
+        w->truncated |= stage != CLS_STAGE_TEMPERATURE || (w->slot.flags & CLS_SLOT_DYNAMIC) != 0;
     }
 }

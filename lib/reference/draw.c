@@ -12,12 +12,12 @@ void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_
 static float logit(const cls_host_candidates *c, uint32_t i)
 {
     return c->ids[i] >= 0 && (uint32_t)c->ids[i] < c->vocab ? clean(c->logits[i])
-                                                            : of_key(CLS_KEY_NONE);
+                                                            : float_of_key(CLS_KEY_NONE);
 }
 
 static int32_t draw(const cls_host_candidates *c, uint64_t bits)
 {
-    float top = of_key(CLS_KEY_NONE);
+    float top = float_of_key(CLS_KEY_NONE);
     uint64_t mass = 0;
     uint32_t i = 0;
     for (uint32_t j = 0; j < c->count; j++)
@@ -26,10 +26,11 @@ static int32_t draw(const cls_host_candidates *c, uint64_t bits)
         return -1;
     const float fraction = split(top, CLS_LOG2E).fraction;
     for (uint32_t j = 0; j < c->count; j++)
-        mass += up(weight(logit(c, j), top, CLS_LOG2E, fraction), 0);
+        mass += to_row_units(weight(logit(c, j), top, CLS_LOG2E, fraction), 0);
     const uint64_t drawn = u64_mul_hi(bits, mass);
-    for (uint64_t sum = up(weight(logit(c, 0), top, CLS_LOG2E, fraction), 0); sum <= drawn;)
-        sum += up(weight(logit(c, ++i), top, CLS_LOG2E, fraction), 0);
+    for (uint64_t sum = to_row_units(weight(logit(c, 0), top, CLS_LOG2E, fraction), 0);
+         sum <= drawn;)
+        sum += to_row_units(weight(logit(c, ++i), top, CLS_LOG2E, fraction), 0);
     return c->ids[i];
 }
 

@@ -36,7 +36,7 @@ typedef struct cls_work {
     uint32_t *set; /* [vocab] */
     uint32_t n;
     float top, scale;
-    int touched; /* a stage that is on has come before, other than a static temperature */
+    int truncated; /* a stage that is on has come before, other than a static temperature */
 
     cls_unit *unit;        /* [tiles], by the last cls_weigh() */
     uint64_t *mass;        /* [vocab] by rank, for infill */
@@ -58,7 +58,7 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
                          const cls_host_row *callers, uint32_t more);
 void cls_work_close(cls_work *w);
 
-/* From the row's logits to its token. If there is one (trace->none is 0) the work
+/* From the row's logits to its token. If there is one (trace->no_token is 0) the work
  * has the final set then, weighed. result->probs must be set. */
 void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result);
 

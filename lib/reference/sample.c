@@ -9,12 +9,12 @@
 /* ------------------------------------------------------------------------ modes */
 
 /* The mode before the token: what the row before it left, or the beginning's. */
-static cls_mode mode_before(const cls_work *w)
+static cls_adaptive_state adaptive_before(const cls_work *w)
 {
     const cls_host_mode *const from = &w->row->mode;
-    cls_mode mode = mode_begin(&w->slot);
+    cls_adaptive_state mode = adaptive_begin(&w->slot);
     if (from->begun != 0)
-        return (cls_mode){from->mu, from->sum, from->weight, from->top_p};
+        return (cls_adaptive_state){from->mu, from->sum, from->weight, from->top_p};
     for (uint32_t i = w->length - w->outputs; i < w->length && (w->slot.flags & CLS_SLOT_DECAYS);
          i++)
         mode.top_p = top_p_next(&w->slot, mode.top_p, (int32_t)w->text[i]);
@@ -22,18 +22,18 @@ static cls_mode mode_before(const cls_work *w)
 }
 
 /* The mode after the token that was drawn. */
-static cls_mode mode_after(const cls_work *w, const cls_row *trace)
+static cls_adaptive_state adaptive_after(const cls_work *w, const cls_row *trace)
 {
     const cls_slot *const slot = &w->slot;
     const uint32_t id = (uint32_t)trace->token;
-    cls_mode mode = slot->mode;
+    cls_adaptive_state mode = slot->adaptive;
     if (slot->flags & CLS_SLOT_MIROSTAT)
         mode.mu =
             mirostat_next(mode.mu, cls_token_depth(w, id) + mass_q20(trace->mass, w->top, w->scale),
                           slot->tau, slot->eta);
     if (slot->flags & CLS_SLOT_ADAPTIVE)
-        mode_adapt(&mode, probability_q30(cls_token_mass(w, id), trace->mass),
-                   slot->adaptive_decay);
+        adaptive_p_accept(&mode, probability_q30(cls_token_mass(w, id), trace->mass),
+                          slot->adaptive_decay);
     if (slot->flags & CLS_SLOT_DECAYS)
         mode.top_p = top_p_next(slot, mode.top_p, trace->token);
     return mode;
@@ -46,7 +46,7 @@ static uint32_t draw_in_tile(const cls_work *w, uint32_t tile, uint64_t drawn)
 {
     uint32_t i = tile * CLS_TILE;
     uint64_t sum = cls_token_weight(w, i);
-    while (up(sum, w->unit[tile].shift) <= drawn)
+    while (to_row_units(sum, w->unit[tile].shift) <= drawn)
         sum += cls_token_weight(w, ++i);
     return i;
 }
@@ -69,18 +69,18 @@ static uint64_t drawn_weight(const cls_work *w, const cls_row *trace, uint32_t i
     const uint64_t mass = cls_token_mass(w, id);
     if (!(w->slot.flags & CLS_SLOT_ADAPTIVE))
         return mass;
-    return adaptive_weight(probability_q30(mass, trace->mass), trace->aim, trace->least);
+    return adaptive_weight(probability_q30(mass, trace->mass), trace->aim, trace->min_depth);
 }
 
 /* Takes adaptive p's weights in place of the masses. */
 static void adapt(const cls_work *w, cls_row *trace)
 {
-    trace->aim = adaptive_aim(w->slot.target, w->slot.mode.sum, w->slot.mode.weight);
-    trace->least = UINT32_MAX;
+    trace->aim = adaptive_aim(w->slot.target, w->slot.adaptive.sum, w->slot.adaptive.weight);
+    trace->min_depth = UINT32_MAX;
     for (uint32_t i = 0; i < w->n; i++) {
         const uint32_t d =
             adaptive_depth(probability_q30(cls_token_mass(w, w->set[i]), trace->mass), trace->aim);
-        trace->least = d < trace->least ? d : trace->least;
+        trace->min_depth = d < trace->min_depth ? d : trace->min_depth;
     }
     for (uint32_t i = 0; i < w->n; i++)
         trace->adapted += drawn_weight(w, trace, w->set[i]);
@@ -133,7 +133,7 @@ static void report(const cls_work *w, const cls_row *trace, cls_host_result *res
 static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
 {
     const cls_slot *const slot = &w->slot;
-    const int plain = row_is_plain(slot);
+    const int plain = row_is_untruncated(slot);
     const uint64_t random = w->row->random != NULL
                                 ? *w->row->random
                                 : philox_bits(CLS_PURPOSE_TOKEN, slot->seed, slot->stream,
@@ -169,10 +169,10 @@ static void start(const cls_work *w, cls_row *trace, cls_host_result *result)
     memset(trace, 0, sizeof *trace);
     trace->token = w->row->invalid_token;
     trace->max_key = trace->top_key = trace->cut_key = CLS_KEY_NONE;
-    trace->cut_id = trace->head_last = CLS_MAX_ID;
-    trace->head_key = CLS_KEY_INF;
+    trace->cut_id = trace->upper_last = CLS_MAX_ID;
+    trace->upper_key = CLS_KEY_INF;
     trace->scale = CLS_LOG2E;
-    trace->none = 1;
+    trace->no_token = 1;
     if (result->probs != NULL)
         memset(result->probs, 0, w->vocab * sizeof *result->probs);
     result->kept = 0;
@@ -183,7 +183,7 @@ void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result)
 {
     cls_work_text(w);
     start(w, trace, result);
-    cls_mode mode = w->slot.mode = mode_before(w);
+    cls_adaptive_state mode = w->slot.adaptive = adaptive_before(w);
     if (w->outputs > 0 && cls_work_stops(w, w->outputs, w->text[w->length - 1])) {
         trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {
@@ -191,9 +191,9 @@ void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result)
         if (w->alive == 0) {
             trace->status |= CLS_ROW_EMPTY;
         } else if (sample(w, trace, result)) {
-            trace->none = 0;
+            trace->no_token = 0;
             trace->status |= cls_work_stops(w, w->outputs + 1, (uint32_t)trace->token);
-            mode = mode_after(w, trace);
+            mode = adaptive_after(w, trace);
         }
     }
     result->token = trace->token;
@@ -204,7 +204,7 @@ void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result)
 /* Raw logprobs know no mask. */
 static void report_raw(cls_work *w, const cls_row *trace, cls_host_result *result)
 {
-    if (trace->none)
+    if (trace->no_token)
         return;
     cls_work_read(w, 1);
     w->scale = CLS_LOG2E;

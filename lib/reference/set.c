@@ -65,13 +65,13 @@ void cls_keep_typical(cls_work *w, cls_row *trace)
     const int partly = at_head && after < before;
     if (w->set[0] == first && !partly)
         return;
-    if (key_of(top) != trace->head_key) {
-        trace->head_first = 0;
-        trace->head_last = CLS_MAX_ID;
+    if (key_of(top) != trace->upper_key) {
+        trace->upper_first = 0;
+        trace->upper_last = CLS_MAX_ID;
     }
-    trace->head_key = key_of(top);
+    trace->upper_key = key_of(top);
     if (partly)
-        trace->head_last = (int32_t)w->set[after - 1];
+        trace->upper_last = (int32_t)w->set[after - 1];
 }
 
 /* ---------------------------------------------------------------------- infill */

@@ -106,7 +106,7 @@ static cls_status verify(cls_verification *v)
             return status;
     }
     v->single =
-        (v->w.slot.flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) != 0; /* none of a greedy one */
+        (v->w.slot.flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) != 0; /* none of a greedy one */
     v->by_token = (v->w.slot.flags & CLS_SLOT_GREEDY) != 0 || v->drafts.method == CLS_VERIFY_MATCH;
     cls_verification_walk(v);
     v->result.status = (int32_t)v->status;

@@ -26,8 +26,9 @@ static int look(cls_verification *v, uint32_t r, uint32_t depth)
     v->row.position = v->first.position + depth;
     cls_work_run(&v->w, &v->trace, &result);
     v->outputs = v->w.outputs - depth;
-    v->status |= v->trace.none ? v->trace.status : v->trace.status & (CLS_ROW_NAN | CLS_ROW_INF);
-    return !v->trace.none;
+    v->status |=
+        v->trace.no_token ? v->trace.status : v->trace.status & (CLS_ROW_NAN | CLS_ROW_INF);
+    return !v->trace.no_token;
 }
 
 static void follow(cls_verification *v, uint32_t draft, uint32_t depth)
@@ -44,10 +45,10 @@ static uint64_t random_bits(const cls_verification *v, uint32_t purpose, uint32_
 /* The row's probabilities: of its final set. */
 static void read_target(cls_verification *v)
 {
-    const cls_share share = share_of(v->trace.mass);
+    const cls_reciprocal share = reciprocal_of(v->trace.mass);
     memset(v->p, 0, v->w.vocab * sizeof *v->p);
     for (uint32_t i = 0; i < v->w.n; i++)
-        v->p[v->w.set[i]] = share_q63(&share, cls_token_mass(&v->w, v->w.set[i]));
+        v->p[v->w.set[i]] = fraction_q63(&share, cls_token_mass(&v->w, v->w.set[i]));
 }
 
 /* A draft's. The work has its logits in the row's place after that. */
@@ -68,9 +69,9 @@ static void read_draft(cls_verification *v, uint32_t draft)
             return;
         v->w.scale = CLS_LOG2E;
         cls_weigh(&v->w);
-        const cls_share share = share_of(cls_row_mass(&v->w));
+        const cls_reciprocal share = reciprocal_of(cls_row_mass(&v->w));
         for (uint32_t i = 0; i < vocab; i++)
-            v->q[i] = share_q63(&share, cls_token_mass(&v->w, i));
+            v->q[i] = fraction_q63(&share, cls_token_mass(&v->w, i));
     }
 }
 

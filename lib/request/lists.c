@@ -76,8 +76,8 @@ static int biases_are_row(const cls_params *p, uint32_t vocab)
 static size_t biases_words(const cls_params *p, uint32_t vocab)
 {
     return p->logit_bias_count == 0   ? 0
-           : biases_are_row(p, vocab) ? bias_row_place(vocab, state_bitmap(vocab) * 32)
-                                      : bias_list_place(vocab, p->logit_bias_count);
+           : biases_are_row(p, vocab) ? bias_row_offset(vocab, state_bitmap(vocab) * 32)
+                                      : bias_list_offset(vocab, p->logit_bias_count);
 }
 
 static void write_biases(writer *w, const cls_params *p, uint32_t vocab, const uint32_t *allowed,
@@ -91,11 +91,11 @@ static void write_biases(writer *w, const cls_params *p, uint32_t vocab, const u
     slot->flags |= row ? CLS_SLOT_BIAS_ROW : 0;
     for (uint32_t i = 0; i < n; i++) {
         bitmap[all[i].id / 32] |= 1u << (all[i].id % 32);
-        bitmap[row ? bias_row_place(vocab, all[i].id) : bias_list_place(vocab, i)] =
+        bitmap[row ? bias_row_offset(vocab, all[i].id) : bias_list_offset(vocab, i)] =
             (uint32_t)CLS_AS_I32(all[i].bias);
     }
     for (uint32_t word = 0, i = 0; n != 0 && !row && word < state_bitmap(vocab); word++) {
-        bitmap[bias_before_place(vocab, word)] = i;
+        bitmap[bias_before_offset(vocab, word)] = i;
         while (i < n && all[i].id / 32 == word)
             i++;
     }
@@ -186,9 +186,9 @@ static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t a
     for (uint32_t i = 0; i < n; i++)
         sequences[p->dry_breakers[i].count == 1 ? singles++ : --longer] = p->dry_breakers[i];
     qsort(sequences + singles, n - singles, sizeof *sequences, by_first_id);
-    slot->dry_heads = slot->dry_singles = write_bitmap(w, vocab, sequences, n);
+    slot->dry_first_ids = slot->dry_single_ids = write_bitmap(w, vocab, sequences, n);
     if (singles < n)
-        slot->dry_singles = write_bitmap(w, vocab, sequences, singles);
+        slot->dry_single_ids = write_bitmap(w, vocab, sequences, singles);
     slot->n_breakers = n - singles;
     slot->breakers = write_sequences(w, sequences + singles, n - singles);
 }
@@ -278,8 +278,8 @@ void cls_lists_place(cls_slot *slot, uint32_t at)
     slot->allowed += at;
     slot->stop += at;
     slot->dry += at;
-    slot->dry_heads += slot->dry_heads != 0 ? at : 0; /* 0: there are no breakers */
-    slot->dry_singles += at;
+    slot->dry_first_ids += slot->dry_first_ids != 0 ? at : 0; /* 0: there are no breakers */
+    slot->dry_single_ids += at;
     slot->breakers += at;
     slot->banned += at;
     slot->bad_words += at;

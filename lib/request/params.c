@@ -346,7 +346,7 @@ static void set_samplers(const cls_params *p, cls_slot *slot)
     slot->xtc_depth = (uint32_t)(fmin(-log2((double)p->xtc_threshold), 1000.0) * 1048576.0 + 0.5);
     slot->min_keep = p->min_keep > 1 ? p->min_keep : 1;
     slot->decay = unit_q32(p->top_p_decay);
-    slot->top_p_least = unit_q32(p->top_p_min);
+    slot->top_p_min = unit_q32(p->top_p_min);
     slot->reset_id = p->top_p_reset_id;
     slot->tau = (uint32_t)((double)p->mirostat_tau * 1048576.0 + 0.5);
     slot->eta = (uint32_t)((double)p->mirostat_eta * 16777216.0 + 0.5);
@@ -406,7 +406,7 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
     if (!truncated && (slot->flags & CLS_SLOT_ADAPTIVE))
         slot->flags |= CLS_SLOT_SEARCH; /* a set of the whole row, by tokens */
     else if (!truncated)
-        slot->flags |= CLS_SLOT_PLAIN;
+        slot->flags |= CLS_SLOT_UNTRUNCATED;
     if (!truncated) {
         slot->flags |= CLS_SLOT_TOTAL;
         slot->total_scale = slot->scale;
@@ -450,7 +450,7 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
     slot->stream[1] = (uint32_t)(p.stream >> 32);
     set_chain(&p, vocab, slot);
     slot->pending = -1;
-    slot->mode = slot->next = mode_begin(slot);
+    slot->adaptive = slot->next_adaptive = adaptive_begin(slot);
     return CLS_OK;
 }
 

@@ -138,8 +138,8 @@ void cls_change_note_copy(cls_sampler *s, uint32_t to, uint32_t from)
  * what they were, and so do the modes (change_slot() in cl/kernels/slots.cl). */
 static int is_traceless(const cls_slot *was, const cls_slot *now)
 {
-    return ((was->flags ^ now->flags) & (CLS_SLOT_MODES | CLS_SLOT_DECAYS | CLS_SLOT_SCOPE_ALL)) ==
-               0 &&
+    return ((was->flags ^ now->flags) &
+            (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_SCOPE_ALL)) == 0 &&
            was->window == now->window && was->top_p == now->top_p;
 }
 

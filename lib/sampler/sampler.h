@@ -107,7 +107,7 @@ struct cls_sampler {
     /* ... and the rows'; [max_rows] of each. */
     cl_mem maps;       /* int32 [CLS_MAPS][max_rows]: the step's host maps */
     cl_mem rows;       /* cls_row */
-    cl_mem prepared;   /* u32 [prepared_words()] */
+    cl_mem effects;    /* u32 [effects_words()] */
     cl_mem tile_key;   /* int32 [max tiles] */
     cl_mem tile_mass;  /* u64 [tiles] */
     cl_mem tile_flags; /* u32 [tiles] */

@@ -178,7 +178,7 @@ static void put_place(stream *b, cls_slot *slot)
     put_u32(b, &slot->longest);
 }
 
-static void put_mode(stream *b, cls_mode *m)
+static void put_adaptive(stream *b, cls_adaptive_state *m)
 {
     put_i32(b, &m->mu);
     put_u32(b, &m->sum);
@@ -187,10 +187,10 @@ static void put_mode(stream *b, cls_mode *m)
 }
 
 /* What the mode was before a token of the history, as it lies in a state. */
-static cls_mode *mode_at(const cls_sampler *s, uint32_t *state, uint32_t at)
+static cls_adaptive_state *adaptive_at(const cls_sampler *s, uint32_t *state, uint32_t at)
 {
-    return (cls_mode *)(void *)(state + state_modes(s->vocab, s->layout) +
-                                at % s->rollback * CLS_MODE_WORDS);
+    return (cls_adaptive_state *)(void *)(state + state_adaptive(s->vocab, s->layout) +
+                                          at % s->rollback * CLS_ADAPTIVE_WORDS);
 }
 static uint32_t oldest_mode(const cls_sampler *s, const cls_slot *slot)
 {
@@ -198,7 +198,7 @@ static uint32_t oldest_mode(const cls_sampler *s, const cls_slot *slot)
 }
 
 /* Averages that a division may go by. */
-static int mode_is_valid(const cls_slot *slot, const cls_mode *m)
+static int adaptive_is_valid(const cls_slot *slot, const cls_adaptive_state *m)
 {
     return !(slot->flags & CLS_SLOT_ADAPTIVE) || (m->weight >= 1u << 24 && m->sum <= m->weight);
 }
@@ -223,7 +223,7 @@ static uint32_t count_in(const cls_sampler *s, const uint32_t *state, uint32_t i
 
 static void put_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
 {
-    const uint32_t *const seen = state + state_seen(s->vocab, s->layout);
+    const uint32_t *const seen = state + state_in_context(s->vocab, s->layout);
     const size_t at = b->at;
     uint32_t n = 0;
     put_u32(b, &n);
@@ -256,13 +256,13 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
     put_params(b, &p);
     put_lists(b, &p, NULL);
     put_place(b, slot);
-    put_mode(b, &slot->mode);
+    put_adaptive(b, &slot->adaptive);
     put_i32(b, &slot->pending);
-    put_mode(b, &slot->next);
+    put_adaptive(b, &slot->next_adaptive);
     for (uint32_t i = oldest(slot, n_ring); i < slot->length; i++)
         put_u32(b, &state[state_ring(s->vocab, s->layout) + i % n_ring]);
     for (uint32_t i = oldest_mode(s, slot); i < slot->length; i++)
-        put_mode(b, mode_at(s, state, i));
+        put_adaptive(b, adaptive_at(s, state, i));
     put_tokens(b, s, state);
     uint64_t sum = b->out != NULL ? hash(b->out, b->at) : 0;
     put_u64(b, &sum);
@@ -431,10 +431,10 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, u
     if (b->short_of || slot->length > slot->longest || slot->outputs > slot->length ||
         slot->length < oldest(slot, n_ring) || slot->longest - slot->length > s->rollback)
         return damaged("the history's length is impossible");
-    put_mode(b, &slot->mode);
+    put_adaptive(b, &slot->adaptive);
     put_i32(b, &slot->pending);
-    put_mode(b, &slot->next);
-    if (!mode_is_valid(slot, &slot->mode) || !mode_is_valid(slot, &slot->next))
+    put_adaptive(b, &slot->next_adaptive);
+    if (!adaptive_is_valid(slot, &slot->adaptive) || !adaptive_is_valid(slot, &slot->next_adaptive))
         return damaged("the averages of adaptive p are impossible");
     for (uint32_t i = oldest(slot, n_ring); i < slot->length; i++) {
         uint32_t entry = 0;
@@ -445,8 +445,8 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, u
         state[state_ring(s->vocab, s->layout) + i % n_ring] = entry;
     }
     for (uint32_t i = oldest_mode(s, slot); i < slot->length; i++) {
-        put_mode(b, mode_at(s, state, i));
-        if (b->short_of || !mode_is_valid(slot, mode_at(s, state, i)))
+        put_adaptive(b, adaptive_at(s, state, i));
+        if (b->short_of || !adaptive_is_valid(slot, adaptive_at(s, state, i)))
             return damaged("the averages of adaptive p are impossible");
     }
     put_u32(b, &n);
@@ -463,7 +463,7 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, u
         next = id + 1;
         state[id / 32] |= bit;
         if (word != id)
-            state[state_seen(s->vocab, s->layout) + id / 32] |= bit;
+            state[state_in_context(s->vocab, s->layout) + id / 32] |= bit;
         if (s->keep == CLS_KEEP_SEEN) {
             state[counts_at + id / 32] |= count != 0 ? bit : 0;
         } else {

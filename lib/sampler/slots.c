@@ -105,7 +105,7 @@ cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prep
         cls_prepared_free(out);
         return status;
     }
-    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN | CLS_SLOT_MIROSTAT)) &&
+    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_UNTRUNCATED | CLS_SLOT_MIROSTAT)) &&
         slot->top_k > 0 && (uint32_t)slot->top_k < s->vocab &&
         (uint32_t)slot->top_k > s->context->shape.shortlist)
         slot->flags |= CLS_SLOT_SEARCH;

@@ -206,7 +206,7 @@ static int may_search(const cls_sampler *s, const cls_slot *slot)
 {
     return (slot->flags & CLS_SLOT_SEARCH) != 0 ||
            (s->force_search && (slot->flags & CLS_SLOT_BEGUN) &&
-            !(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN)));
+            !(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_UNTRUNCATED)));
 }
 
 /* What a row of a slot may need. */

@@ -95,7 +95,7 @@ cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum 
     cls_set_mem(&a, s->slot_buffer);
     cls_set_mem(&a, s->state);
     cls_set_mem(&a, s->lists.buffer);
-    cls_set_mem(&a, s->prepared);
+    cls_set_mem(&a, s->effects);
     cls_set_map(&a, s, plan->map[CLS_MAP_SLOTS]);
     cls_set_map(&a, s, plan->map[CLS_MAP_MASKS]);
     cls_set_map(&a, s, plan->map[CLS_MAP_BIASES]);
@@ -187,7 +187,7 @@ cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c)
     const cls_sampler *const s = c->sampler;
     cls_arguments a =
         cls_request_buffers(s, CLS_PREPARE, plan->role, plan->needs, plan->map[CLS_MAP_SLOTS]);
-    cls_set_mem(&a, s->prepared);
+    cls_set_mem(&a, s->effects);
     path_buffers(&a, s, plan);
     return cls_step_launch(plan, c, CLS_PREPARE, &a, NULL);
 }
@@ -396,7 +396,7 @@ cls_status cls_sampler_trace(cls_sampler *s, cl_command_queue queue, cls_row *ro
         rows[i].max_key = unlimited_key(rows[i].max_key);
         rows[i].cut_key = unlimited_key(rows[i].cut_key);
         rows[i].top_key = unlimited_key(rows[i].top_key);
-        rows[i].head_key = unlimited_key(rows[i].head_key);
+        rows[i].upper_key = unlimited_key(rows[i].upper_key);
         rows[i].draft_key = unlimited_key(rows[i].draft_key);
     }
     return code == CL_SUCCESS ? CLS_OK

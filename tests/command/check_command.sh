@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Runs the command for real: every option on small files made here, host and
-# device tokens compared, refusals with their sentences and exit codes.
-# CLSAMPLE: the command's path. Exits 77 if there is no device.
+# Proves the command's options and `clsample sample` on small files made here: the host's and
+# the device's tokens are equal, and every refusal has its sentence and exit status. CLSAMPLE is
+# the command's path. Exits 77 if there is no device.
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
@@ -28,13 +28,15 @@ while read -r command; do
     says "clsample-$command.1 in clsample.1" "^.Xr clsample-$command 1" "$doc/clsample.1"
     says "clsample-$command.1 is installed" "doc/clsample-$command.1" "$here/../../Makefile.am"
     missing=
-    for option in $("$clsample" "$command" --help </dev/null | sed -n 's/^  --\([a-z0-9-]*\) .*/\1/p'); do
+    for option in $("$clsample" "$command" --help </dev/null |
+        sed -n 's/^  --\([a-z0-9-]*\) .*/\1/p'); do
         shared=
         case $command in
         verify | explain) shared=$doc/clsample-sample.1 ;; # which says so
         esac
         # shellcheck disable=SC2086 # one page or none
-        [ "$option" = help ] || cat "$page" $shared | grep -q -e "[ ,]-$option\b" || missing="$missing --$option"
+        [ "$option" = help ] || cat "$page" $shared | grep -q -e "[ ,]-$option\b" ||
+            missing="$missing --$option"
     done
     is "options that clsample-$command.1 lacks" "$missing" ""
 done <commands
@@ -76,7 +78,8 @@ host_refused "--p-less: this option takes no value" --p-less=1
 host_refused "--infill: needs --infill-end" --infill
 host_refused "--infill-end: 37 is no token" --infill --infill-end 3,37
 host_refused "--infill-end: 'x'" --infill --infill-end x
-host_refused "f32.npy: the array must be int32 .vocab." --infill --infill-end 3 --infill-prefix f32.npy
+host_refused "f32.npy: the array must be int32 .vocab." --infill --infill-end 3 --infill-prefix \
+    f32.npy
 host_refused "--min-keep: '-1'" --min-keep -1
 host_refused "--mirostat: .* 3;" --mirostat 3
 host_refused "--mirostat-ent" --mirostat-ent 101
@@ -104,11 +107,15 @@ host_refused "f32.npy: .* bf16" --dtype bf16
 host_refused "f32.npy: .* f16" --dtype f16
 host_refused "--logprob-kind" --logprob-kind odd
 host_refused "none/t.npy: cannot be written: No such file or directory" --tokens none/t.npy
-if [ -w /dev/full ]; then host_refused "/dev/full: cannot be written: No space left" --tokens /dev/full; fi
+if [ -w /dev/full ]; then
+    host_refused "/dev/full: cannot be written: No space left" --tokens /dev/full
+fi
 refused "bf16.npy: .*--dtype bf16" sample --device host --logits bf16.npy
-refused "--device: 'gpu' is not the number of a device\|no OpenCL device found" sample --logits f32.npy --device gpu
+refused "--device: 'gpu' is not the number of a device\|no OpenCL device found" sample --logits \
+    f32.npy --device gpu
 refused "--rows: there is no row 8" demo --device host --logits f32.npy --rows 8
-refused "none.bin: cannot be opened: No such file or directory" demo --device host --logits f32.npy --pieces none.bin
+refused "none.bin: cannot be opened: No such file or directory" demo --device host \
+    --logits f32.npy --pieces none.bin
 refused "f32.npy: not a llama2.c" demo --device host --logits f32.npy --pieces f32.npy
 
 # Files that are not what they should be.
@@ -120,11 +127,14 @@ head -c 60 f32.npy >short.npy;                    broken short.npy "the header i
 head -c 1000 f32.npy >cut.npy;                    broken cut.npy "cut short: it has 872 bytes"
 { cat f32.npy; printf x; } >long.npy;             broken long.npy "more data"
 npy wide.npy '<f8' '1, 1'; bytes wide.npy 0000000000000000
-broken wide.npy "are float64 ('<f8'), not f32, f16 or bf16; convert them in NumPy by a.astype('float32')"
-npy whole.npy '<i4' '1, 1'; bytes whole.npy 00000000; broken whole.npy "are int32 ('<i4').*a.astype('float32')"
+broken wide.npy \
+    "are float64 ('<f8'), not f32, f16 or bf16; convert them in NumPy by a.astype('float32')"
+npy whole.npy '<i4' '1, 1'; bytes whole.npy 00000000; broken whole.npy \
+    "are int32 ('<i4').*a.astype('float32')"
 npy big.npy '>f4' '1, 1'; bytes big.npy 00000000
 broken big.npy "big endian: float32 ('>f4'); convert them in NumPy by a.astype('<f4')"
-npy complex.npy '<c8' '1, 1'; bytes complex.npy 0000000000000000; broken complex.npy "type '<c8'.*a.astype('float32')"
+npy complex.npy '<c8' '1, 1'; bytes complex.npy 0000000000000000; broken complex.npy \
+    "type '<c8'.*a.astype('float32')"
 npy text.npy '<U4' '1, 1';                        broken text.npy "type '<U4'"
 npy one.npy '<f4' '37,'; bytes one.npy 0000000000000000;  broken one.npy "cut short"
 npy line.npy '<f4' '1,'; bytes line.npy 00000000; broken line.npy "one dimension"
@@ -135,16 +145,24 @@ npy lots.npy '<f4' '1000000000000, 2';            broken lots.npy "cut short"
 npy none.npy '<f4' '0, 5';                        broken none.npy "empty"
 npy nan.npy '<f4' 'nan, 5';                       broken nan.npy "the header is not valid"
 npy minus.npy '<f4' '-1, 5';                      broken minus.npy "the header is not valid"
-sed 's/False/True /' f32.npy >fortran.npy;        broken fortran.npy "Fortran order.*numpy.ascontiguousarray(a)"
-npy broad.npy '<f4' '1, 1048577'; head -c 4194308 /dev/zero >>broad.npy; broken broad.npy "1048577 tokens"
+sed 's/False/True /' f32.npy >fortran.npy;        broken fortran.npy \
+    "Fortran order.*numpy.ascontiguousarray(a)"
+npy broad.npy '<f4' '1, 1048577'; head -c 4194308 /dev/zero >>broad.npy; broken broad.npy \
+    "1048577 tokens"
 rm none.npy
 
 npy few.npy '<i4' '2, 2'; bytes few.npy 00000000 00000000 00000000 00000000
 host_refused "few.npy: 2 rows for 8 rows" --mask few.npy
-host_refused "f32.npy: the array must be int32.*, but it is float32 ('<f4') .8, 37.; convert .* a.astype('int32')" --mask f32.npy
-host_refused "few.npy: the array must be uint64 .rows., but it is int32 ('<i4') .2, 2.; convert .* a.astype('uint64')" \
+host_refused \
+    "f32.npy: the array must be int32.*, but it is float32 ('<f4') .8, 37.; convert .* \
+a.astype('int32')" --mask f32.npy
+host_refused \
+    "few.npy: the array must be uint64 .rows., but it is int32 ('<i4') .2, 2.; convert .* \
+a.astype('uint64')" \
     --seeds few.npy
-host_refused "wide.npy: the array must be float32.*, but it is float64 ('<f8').* a.astype('float32')" --bias wide.npy
+host_refused \
+    "wide.npy: the array must be float32.*, but it is float64 ('<f8').* a.astype('float32')" \
+    --bias wide.npy
 npy pair.npy '<u8' '2,'; bytes pair.npy 0000000000000001 0000000000000001
 host_refused "pair.npy: 2 seeds for 8 rows" --seeds pair.npy
 
@@ -163,13 +181,16 @@ json '[{},{},{},{},{},{"seed":-1},{},{}]' 'row 5: "seed"'
 json '[{},{},{},{},{},{},{"position":4294967296},{}]' 'row 6: "position"'
 json '[{},{},{},{},{},{},{},{"top_k":1,"top_k":2}]' 'line 1: duplicate'
 wrong() { json "[{\"$1\":$2},{},{},{},{},{},{},{}]" "row 0: $3"; } # KEY VALUE PATTERN
-for key in dynatemp_range dynatemp_exponent dynatemp_exp top_n_sigma typical_p typical xtc_probability xtc_threshold \
-    mirostat_tau mirostat_ent mirostat_eta mirostat_lr adaptive_target adaptive_decay dry_multiplier dry_base \
+for key in dynatemp_range dynatemp_exponent dynatemp_exp top_n_sigma typical_p typical \
+    xtc_probability xtc_threshold \
+    mirostat_tau mirostat_ent mirostat_eta mirostat_lr adaptive_target adaptive_decay \
+    dry_multiplier dry_base \
     top_p_decay top_p_min repeat_penalty; do
     wrong $key '"x"' "\"$key\": not a number"
     wrong $key 1e31 "\"$key\": params->"
 done
-for key in top_p_reset_id mirostat dry_allowed_length dry_penalty_last_n no_repeat_ngram_size min_tokens min_keep; do
+for key in top_p_reset_id mirostat dry_allowed_length dry_penalty_last_n no_repeat_ngram_size \
+    min_tokens min_keep; do
     wrong $key '"x"' "\"$key\": not an integer"
 done
 wrong mirostat 3 '"mirostat": params->mirostat'
@@ -193,19 +214,22 @@ same "--seed N is N + r" s.npy sf.npy
 differ "another seed" h.npy s.npy
 check "draws" host --draws 5 --position 2 --tokens d.npy
 check "position" host --position 4 --tokens p4.npy
-is "draw 2 from position 2 is position 4" "$(data d.npy | tr -s ' ' '\n' | sed -n '/./p' | awk 'NR % 5 == 3' | tr '\n' ' ')" \
+is "draw 2 from position 2 is position 4" \
+    "$(data d.npy | tr -s ' ' '\n' | sed -n '/./p' | awk 'NR % 5 == 3' | tr '\n' ' ')" \
     "$(data p4.npy | sed 's/^ //')"
 is "shape of --draws" "$(head -c 128 d.npy | tr -d '\0' | grep -c -a "'<i4'.*(8, 5)")" 1
 check "stream" host --stream 1 --tokens stream.npy
 differ "another stream" h.npy stream.npy
 check "mask" host --mask mask.npy --tokens m.npy
 is "mask" "$(data m.npy)" " 0 1 2 3 4 5 6 36 "
-echo '[{"seed":5},{"seed":6},{"seed":"7"},{"seed":8},{"seed":9},{"seed":10},{"seed":11},{"seed":12}]' >p.json
+echo '[{"seed":5},{"seed":6},{"seed":"7"},{"seed":8},
+{"seed":9},{"seed":10},{"seed":11},{"seed":12}]' >p.json
 check "params" host --params p.json --tokens pf.npy
 same "seeds by --params" s.npy pf.npy
 check "json" host --json
 says "json" '"token": ' out
-check "the likeliest" host --temperature 0 --logprobs-top 1 --logprobs-top-ids top.npy --logprobs-top-values topv.npy
+check "the likeliest" host --temperature 0 --logprobs-top 1 --logprobs-top-ids top.npy \
+    --logprobs-top-values topv.npy
 is "the likeliest" "$(data top.npy)" "$(data greedy.npy)"
 says "the likeliest" '^ *likeliest  *[0-9]' out
 check "logprobs of greedy tokens" host --temperature 0 --logprobs lp.npy
@@ -226,12 +250,16 @@ host_refused "--rows: more than 16777216 rows are selected" --rows 0-16777216
 refused "--rows: more than 16 rows are selected" demo --device host --logits f32.npy --rows 0-16
 picked() { # OPTIONS: what rows 6, 1, 2 and 3 have among all
     check "all rows, $*" host --draws 2 --tokens all.npy --probs allp.npy --json "$@"
-    check "some rows, $*" host --draws 2 --rows 6,1-3 --tokens some.npy --probs somep.npy --json "$@"
-    is "tokens of some rows, $*" "$(data some.npy | tr -s ' ' '\n' | sed '/^$/d' | tr '\n' ' ')" "$(data all.npy |
-        tr -s ' ' '\n' | sed '/^$/d' | awk '{ x[NR - 1] = $1 } END { n = split("12 13 2 3 4 5 6 7", at, " ")
-            for (i = 1; i <= n; i++) print x[at[i]] }' | tr '\n' ' ')"
-    is "numbers of some rows, $*" "$(sed -n 's/^ *"row": \([0-9]*\),*$/\1/p' out | tr '\n' ' ')" "6 1 2 3 "
-    { tail -c +$((129 + 6 * 148)) allp.npy | head -c 148; tail -c +$((129 + 148)) allp.npy | head -c 444; } >wanted
+    check "some rows, $*" host --draws 2 --rows 6,1-3 --tokens some.npy --probs somep.npy \
+        --json "$@"
+    is "tokens of some rows, $*" "$(data some.npy | tr -s ' ' '\n' | sed '/^$/d' | tr '\n' ' ')" \
+        "$(data all.npy | tr -s ' ' '\n' | sed '/^$/d' | awk '{ x[NR - 1] = $1 }
+            END { n = split("12 13 2 3 4 5 6 7", at, " ")
+                for (i = 1; i <= n; i++) print x[at[i]] }' | tr '\n' ' ')"
+    is "numbers of some rows, $*" "$(sed -n 's/^ *"row": \([0-9]*\),*$/\1/p' out | tr '\n' ' ')" \
+        "6 1 2 3 "
+    { tail -c +$((129 + 6 * 148)) allp.npy | head -c 148; tail -c +$((129 + 148)) allp.npy |
+        head -c 444; } >wanted
     tail -c +129 somep.npy >have
     same "distributions of some rows, $*" have wanted
 }
@@ -240,7 +268,8 @@ counts=''
 while [ $i -lt 8 ]; do counts="$counts $i $((i * 2 % 5))" i=$((i + 1)); done
 # shellcheck disable=SC2086
 ints counts.npy '8, 2' $counts
-echo '[{"top_k":1},{"top_k":2},{"top_k":3},{"top_k":4},{"top_k":5},{"top_k":6},{"top_k":7},{"top_k":8}]' >eight.json
+echo '[{"top_k":1},{"top_k":2},{"top_k":3},{"top_k":4},
+{"top_k":5},{"top_k":6},{"top_k":7},{"top_k":8}]' >eight.json
 picked
 picked --seeds seeds.npy --bias f16.npy --temperature 1.5
 picked --mask mask.npy --params eight.json
@@ -253,9 +282,11 @@ is "the table of some rows" "$(wc -l <out | tr -d ' ')" 2
 piped() { # FILE OPTIONS: of a pipe as of a file
     piped_=$1
     shift
-    check "sample $piped_ $*" "$clsample" sample --device host --logits "$piped_" --tokens file.npy "$@"
+    check "sample $piped_ $*" "$clsample" sample --device host --logits "$piped_" \
+        --tokens file.npy "$@"
     # shellcheck disable=SC2002 # a pipe is what is meant
-    cat "$piped_" | "$clsample" sample --device host --logits /dev/stdin --tokens pipe.npy "$@" >out 2>err
+    cat "$piped_" | "$clsample" sample --device host --logits /dev/stdin --tokens pipe.npy "$@" \
+        >out 2>err
     same "a pipe of $piped_ $*" file.npy pipe.npy
 }
 if [ -e /dev/stdin ]; then
@@ -283,11 +314,14 @@ npy huge.npy '<f4' '30000, 131072'
 within() { (ulimit -v 1000000 && exec "$@"); }
 if truncate -s 15728640128 huge.npy 2>/dev/null && [ "$(du -k huge.npy | cut -f1)" -lt 100000 ] &&
     within "$clsample" --version >out 2>err; then
-    printf '\000\000\200\077' | dd of=huge.npy bs=1 seek=$((128 + 29999 * 524288 + 20)) conv=notrunc 2>err
-    check "one row of 15.7 GB" within "$clsample" sample --device host --logits huge.npy --rows 0,29999 \
+    printf '\000\000\200\077' | dd of=huge.npy bs=1 seek=$((128 + 29999 * 524288 + 20)) \
+        conv=notrunc 2>err
+    check "one row of 15.7 GB" within "$clsample" sample --device host --logits huge.npy \
+        --rows 0,29999 \
         --temperature 0 --tokens huge-t.npy
     is "the last row of 15.7 GB" "$(data huge-t.npy)" " 0 5 "
-    check "explain of 15.7 GB" within "$clsample" explain --logits huge.npy --row 29999 --temperature 0
+    check "explain of 15.7 GB" within "$clsample" explain --logits huge.npy --row 29999 \
+        --temperature 0
     says "explain of 15.7 GB" '^drawn: #5,' out
     check "demo of 15.7 GB" within "$clsample" demo --device host --logits huge.npy --rows 29999
     says "demo of 15.7 GB" '^row 29999 ' out
@@ -312,8 +346,9 @@ differ "orders" c1.npy hp.npy
 needs_device
 
 f="--logits f32.npy"
-echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.3},{"chain":"llama","top_k":5,
-"top_p":0.8},{"chain":"vllm","min_p":0.2},{"seed":"18446744073709551615","stream":3},{"position":9}]' >mixed.json
+echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.3},
+{"chain":"llama","top_k":5,"top_p":0.8},{"chain":"vllm","min_p":0.2},
+{"seed":"18446744073709551615","stream":3},{"position":9}]' >mixed.json
 # shellcheck disable=SC2086
 {
     both $f
@@ -340,13 +375,15 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     cp b.npy shaped.npy
     check "f32" "$clsample" sample $f --top-k 9 --seed 2 --tokens t32.npy
     check "f16" "$clsample" sample --logits f16.npy --top-k 9 --seed 2 --tokens t16.npy
-    check "bf16" "$clsample" sample --logits bf16.npy --dtype bf16 --top-k 9 --seed 2 --tokens tb16.npy
+    check "bf16" "$clsample" sample --logits bf16.npy --dtype bf16 --top-k 9 --seed 2 \
+        --tokens tb16.npy
     same "tokens of f32 and f16" t32.npy t16.npy
     same "tokens of f32 and bf16" t32.npy tb16.npy
     same "tokens of another shape" t32.npy shaped.npy
     check "device 0" "$clsample" sample $f --device 0
     for kind in raw final; do
-        check "$kind logprobs" "$clsample" sample $f --top-k 3 --draws 2 --logprob-kind $kind --logprobs $kind.npy
+        check "$kind logprobs" "$clsample" sample $f --top-k 3 --draws 2 --logprob-kind $kind \
+            --logprobs $kind.npy
         is "size of --logprobs" "$(wc -c <$kind.npy | tr -d ' ')" $((128 + 64))
     done
     differ "raw and final logprobs" raw.npy final.npy
@@ -359,27 +396,38 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     is "candidates" "$(grep -c '"logit"' c.json)" 24
     is "counts of candidates" "$(grep -c '"count": 3,' c.json)" 8
     check "candidates of some rows" "$clsample" sample $f --rows 7,2 --candidates c.json
-    is "candidates of some rows" "$(sed -n 's/^ *"row": \([0-9]*\),*$/\1/p' c.json | tr '\n' ' ')" "7 2 "
-    check "final" "$clsample" sample $f --top-k 3 --logprobs-top 4 --logprob-kind final --logprobs-top-ids top-f.npy
+    is "candidates of some rows" "$(sed -n 's/^ *"row": \([0-9]*\),*$/\1/p' c.json | tr '\n' ' ')" \
+        "7 2 "
+    check "final" "$clsample" sample $f --top-k 3 --logprobs-top 4 --logprob-kind final \
+        --logprobs-top-ids top-f.npy
     is "of the fourth there is none" "$(data top-f.npy | tr ' ' '\n' | grep -c '^-1$')" 8
-    refused "none/c.json: cannot be written: No such file or directory" sample $f --candidates none/c.json
+    refused "none/c.json: cannot be written: No such file or directory" sample $f \
+        --candidates none/c.json
     check "ranks" run_on device --logits bad.npy --temperature 0 --logprobs-top 2 --json
     is "ranks on the device" "$(ranks)" "1 2 1 0 "
     check "bad rows" "$clsample" sample --logits bad.npy --logprobs-top 2
     says "an empty row" 'empty' out
-    refused "--device: there is no device 999; the devices are 0 ([^ ].*, [a-zA-Z]*)" sample $f --device 999
+    refused "--device: there is no device 999; the devices are 0 ([^ ].*, [a-zA-Z]*)" sample $f \
+        --device 999
     for name in cpu '' -1 0x0 4294967296; do
-        refused "--device: .*$name.*; the devices are 0 ([^ ].*, [a-zA-Z]*)" sample $f --device "$name"
+        refused "--device: .*$name.*; the devices are 0 ([^ ].*, [a-zA-Z]*)" sample $f --device \
+            "$name"
     done
     both $f --top-k 9 --seed 2 --tier int64 --max-work-group 64 --max-local-mem 1048576
     same "tokens within limits" b.npy shaped.npy
     mkdir cache
     for times in 1 2; do
         both $f --top-k 9 --seed 2 --cache-dir cache
-        is "files in --cache-dir, $times" "$(ls cache | grep -c '^clsample-[0-9a-f]*-token-list-0[.]bin$')" 1
+        is "files in --cache-dir, $times" \
+            "$(ls cache | grep -c '^clsample-[0-9a-f]*-token-list-0[.]bin$')" 1
     done
-    # A folder that cannot be used is refused, one that cannot be written warned of: /proc cannot, not by root either.
-    cached() { pattern_=$1; shift; refused "--cache-dir: $pattern_" sample $f --top-k 9 --seed 2 --cache-dir "$@"; }
+    # A folder that cannot be used is refused, one that cannot be written warned of: /proc cannot,
+    # not by root either.
+    cached() {
+        pattern_=$1
+        shift
+        refused "--cache-dir: $pattern_" sample $f --top-k 9 --seed 2 --cache-dir "$@"
+    }
     cached "'nowhere' cannot be used: No such file or directory" nowhere
     cached "'f32.npy' is not a directory" f32.npy
     cached "'f32.npy/x' cannot be used: Not a directory" f32.npy/x
@@ -387,10 +435,12 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     refused "--cache-dir: 'nowhere' cannot be used" bench --cache-dir nowhere
     refused "--cache-dir: 'nowhere' cannot be used" demo $f --cache-dir nowhere
     if [ -d /proc/self ]; then
-        check "a folder that cannot be written" "$clsample" sample $f --top-k 9 --seed 2 --cache-dir /proc/self \
+        check "a folder that cannot be written" "$clsample" sample $f --top-k 9 --seed 2 \
+            --cache-dir /proc/self \
             --tokens warned.npy
         says "a folder that cannot be written" \
-            "^clsample: warning: --cache-dir: '/proc/self' cannot be written: .*; kernels are loaded from it" err
+            "^clsample: warning: --cache-dir: '/proc/self' cannot be written: .*; \
+kernels are loaded from it" err
         is "a folder that cannot be written: sentences" "$(wc -l <err | tr -d ' ')" 1
         same "tokens without a folder" warned.npy shaped.npy
     fi
@@ -403,25 +453,30 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
 # ------------------------------------------------------------ an interrupted bench
 
 bench="bench --batch 2 --vocab 1000 --runs 3"
-finished() { sed -n 's/^\([a-z_]*\)  *[0-9.]* .*[0-9-]$/\1/p' out | tr '\n' ' '; } # the table's cases
+# the table's cases
+finished() { sed -n 's/^\([a-z_]*\)  *[0-9.]* .*[0-9-]$/\1/p' out | tr '\n' ' '; }
 # shellcheck disable=SC2086
 if make_interrupting; then
     interrupted INTERRUPT_AT=3 "$clsample" $bench
     is "an interrupted bench: status" $code 130
     is "an interrupted bench: cases" "$(finished)" "greedy topk "
-    is "an interrupted bench: its sentence" "$(cat err)" "clsample: bench: interrupted; of 23 cases 2 are finished"
+    is "an interrupted bench: its sentence" "$(cat err)" \
+        "clsample: bench: interrupted; of 23 cases 2 are finished"
     interrupted INTERRUPT_AT=3 "$clsample" $bench --json
     is "an interrupted bench, JSON: status" $code 130
-    is "an interrupted bench, JSON: cases" "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' out | tr '\n' ' ')" "greedy topk "
+    is "an interrupted bench, JSON: cases" \
+        "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' out | tr '\n' ' ')" "greedy topk "
     is "an interrupted bench, JSON: ends" "$(head -1 out)$(tail -1 out)" "[]"
     interrupted INTERRUPT_AT=1 "$clsample" $bench --json
     is "nothing is finished" "$code $(tr -d '\n' <out)" "130 []"
     interrupted INTERRUPT_AT=1 "$clsample" $bench --case minp
-    is "nothing is finished" "$code $(cat out err)" "130 clsample: bench: interrupted; of 1 cases 0 are finished"
+    is "nothing is finished" "$code $(cat out err)" \
+        "130 clsample: bench: interrupted; of 1 cases 0 are finished"
     interrupted INTERRUPT_AT=2 INTERRUPT_TWICE=1 "$clsample" $bench
     is "interrupted twice" "$code $(cat out err)" "130 "
     interrupted INTERRUPT_AT_STEP=9 "$clsample" $bench --case serving
-    is "interrupted serving" "$code $(cat out err)" "130 clsample: bench: interrupted; of 1 cases 0 are finished"
+    is "interrupted serving" "$code $(cat out err)" \
+        "130 clsample: bench: interrupted; of 1 cases 0 are finished"
     interrupted "$clsample" $bench --case topk
     is "not interrupted" "$code $(finished)" "0 topk "
 else

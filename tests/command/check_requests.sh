@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Requests with a past: penalties, biases, masks and stops, by the command, on
-# the host and on the device, worked out by hand where they can be.
-# CLSAMPLE: the command's path. Exits 77 if there is no device.
+# Proves the options of `clsample sample` for requests with earlier tokens: penalties, biases,
+# masks and stop ids, on the host and on the device, worked out by hand where possible. CLSAMPLE
+# is the command's path. Exits 77 if there is no device.
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
@@ -73,10 +73,12 @@ host_refused "line8.npy: the array must be .* bool" --mask line8.npy
 npy bool2.npy '|b2' '8, 1'
 host_refused "bool2.npy: numbers of type '|b2'" --mask bool2.npy
 npy wide8.npy '|b1' '1, 1048577'; head -c 1048577 /dev/zero >>wide8.npy
-refused "wide8.npy: rows of 1048577 are longer" sample --device host --logits one-row.npy --mask wide8.npy
+refused "wide8.npy: rows of 1048577 are longer" sample --device host --logits one-row.npy \
+    --mask wide8.npy
 host_refused "four.npy: 6 rows for 8" --bias four.npy
 refused "prompt.npy: 8 rows for 6" sample --device host --logits four.npy --prompt prompt.npy
-refused "f32.npy: rows of 37 values for a vocabulary of 3" sample --device host --logits slim.npy --bias f32.npy
+refused "f32.npy: rows of 37 values for a vocabulary of 3" sample --device host --logits slim.npy \
+    --bias f32.npy
 host_refused "bf16.npy: the array must be float32" --bias bf16.npy
 for has in prompt output; do
     host_refused "so-far.npy: 6 rows for 8" --$has so-far.npy
@@ -84,7 +86,8 @@ for has in prompt output; do
     host_refused "seeds.npy: the array must be int32" --$has seeds.npy
     host_refused "no.npy: cannot be opened" --$has no.npy
 done
-host_refused "--draws: 2 draws of row 0 from position 4294967295 on exceed" --draws 2 --position 4294967292 --output output.npy
+host_refused "--draws: 2 draws of row 0 from position 4294967295 on exceed" --draws 2 --position \
+    4294967292 --output output.npy
 host_refused "four.npy" --tokens unwritten.npy --bias four.npy
 if [ -e unwritten.npy ]; then no_ "a refused call has written"; else yes_; fi
 
@@ -103,9 +106,12 @@ json '[{"bad_words":[3]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": entry 0 is 
 json '[{"bad_words":[[3],[]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": entry 1 is not an array'
 json '[{"bad_words":[["a"]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": not an integer'
 json '[{"bad_words":[[1,37]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": .* 37'
-json '[{"dry_sequence_breakers":["a"]},{},{},{},{},{},{},{}]' 'row 0: "dry_sequence_breakers": entry 0 is not'
-json '[{"dry_sequence_breakers":1},{},{},{},{},{},{},{}]' 'row 0: "dry_sequence_breakers": not an array of arrays'
-json '[{"dry_sequence_breakers":[[-1]]},{},{},{},{},{},{},{}]' 'row 0: "dry_sequence_breakers": .* -1'
+json '[{"dry_sequence_breakers":["a"]},{},{},{},{},{},{},{}]' \
+    'row 0: "dry_sequence_breakers": entry 0 is not'
+json '[{"dry_sequence_breakers":1},{},{},{},{},{},{},{}]' \
+    'row 0: "dry_sequence_breakers": not an array of arrays'
+json '[{"dry_sequence_breakers":[[-1]]},{},{},{},{},{},{},{}]' \
+    'row 0: "dry_sequence_breakers": .* -1'
 json '[{"allowed_token_ids":[37]},{},{},{},{},{},{},{}]' 'row 0: "allowed_token_ids": .* 37'
 json '[{"allowed_token_ids":{}},{},{},{},{},{},{},{}]' 'row 0: "allowed_token_ids": not an array'
 json '[{},{"logit_bias":{"37":1}},{},{},{},{},{},{}]' 'row 1: "logit_bias": .* 37'
@@ -136,11 +142,13 @@ for has in prompt output; do
     gives '0 1 1 1 1 0' "$ok" --$has so-far.npy --repetition-penalty 2
     gives '0 0 0 0 0 0' "$ok" --$has so-far.npy --repetition-penalty 1.25
     gives '0 0 0 0 0 1' "$ok" --$has so-far.npy --repetition-penalty 0.5 --logit-bias 0:1.5
-    gives '0 1 1 1 1 0' "$ok" --$has so-far.npy --repetition-penalty 3 --logit-bias 0:-4.5 --logit-bias 1:-4 \
+    gives '0 1 1 1 1 0' "$ok" --$has so-far.npy --repetition-penalty 3 --logit-bias 0:-4.5 \
+        --logit-bias 1:-4 \
         --logit-bias 2:-inf --logit-bias 3:-inf
 done
 # The bias comes first: (4 - 5) * 2 is above 3 - 5.5, and 4 / 2 - 5 would not be.
-gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --repetition-penalty 2 --logit-bias 0:-5 --logit-bias 1:-5.5 \
+gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --repetition-penalty 2 --logit-bias 0:-5 \
+    --logit-bias 1:-5.5 \
     --logit-bias 2:-inf --logit-bias 3:-inf
 
 # Frequency: 4 becomes 3.6, 3.2, 2.8. Presence: 2.9, or 3.1. Both look at the
@@ -164,12 +172,16 @@ f="--frequency-penalty 0.4" p="--presence-penalty 1.1"
     gives '0 0 0 1 0 0' "$ok" --output so-far.npy $f --penalty-window 3
     gives '0 0 0 0 0 0' "$ok" --output so-far.npy $f --penalty-window 2
     gives '0 1 1 1 0 0' "$ok" --output so-far.npy $p --penalty-window 1
-    gives '0 0 0 0 0 1' "$ok" --output so-far.npy --frequency-penalty -0.9 --logit-bias 0:-0.2 --penalty-window 1
+    gives '0 0 0 0 0 1' "$ok" --output so-far.npy --frequency-penalty -0.9 --logit-bias 0:-0.2 \
+        --penalty-window 1
 }
 # Across prompt and output, of which the output is the later.
-gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --output three.npy --repetition-penalty 2 --penalty-window 1
-gives '0 1 1 1 0 0' "$ok" --prompt so-far.npy --output three.npy --repetition-penalty 2 --penalty-window 2
-gives '0 1 1 1 1 0' "$ok" --prompt so-far.npy --output three.npy --repetition-penalty 2 --penalty-window 3
+gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --output three.npy --repetition-penalty 2 \
+    --penalty-window 1
+gives '0 1 1 1 0 0' "$ok" --prompt so-far.npy --output three.npy --repetition-penalty 2 \
+    --penalty-window 2
+gives '0 1 1 1 1 0' "$ok" --prompt so-far.npy --output three.npy --repetition-penalty 2 \
+    --penalty-window 3
 
 # Biases of a token add up; a ban stays.
 gives '2 2 2 2 2 2' "$ok" --logit-bias 2:1.5 --logit-bias 2:1
@@ -196,7 +208,8 @@ for array in "bias dense32" "bias dense16" "mask packed" "mask bool" "mask bytes
     gives '0 1 2 3 0 -1' "$empty" "--${array% *}" "${array#* }.npy"
 done
 gives '0 1 0 1 0 -1' "$empty" --mask narrow.npy
-gives '0 1 2 3 0 -1' "$empty" --mask bool.npy --prompt so-far.npy --frequency-penalty -9 --penalty-scope all
+gives '0 1 2 3 0 -1' "$empty" --mask bool.npy --prompt so-far.npy \
+    --frequency-penalty -9 --penalty-scope all
 gives '0 1 2 3 0 -1' "$empty" --mask packed.npy --bias dense16.npy --logit-bias 0:50
 
 # Stops: a stop id, at the end of the output or drawn; a number of tokens,
@@ -233,10 +246,12 @@ dry="--dry-multiplier 2 --dry-base 1 --dry-allowed-length 1"
 for has in prompt output; do
     gives '0 0 1 1 0 0' "$ok" --$has so-far.npy $dry
     gives '0 0 0 1 0 0' "$ok" --$has so-far.npy --dry-multiplier 0.9 --dry-allowed-length 1
-    gives '0 0 0 0 0 0' "$ok" --$has so-far.npy --dry-multiplier 0.9 --dry-allowed-length 1 --dry-penalty-last-n 2
+    gives '0 0 0 0 0 0' "$ok" --$has so-far.npy --dry-multiplier 0.9 --dry-allowed-length 1 \
+        --dry-penalty-last-n 2
     gives '0 0 0 1 0 0' "$ok" --$has so-far.npy --dry-multiplier 2 --dry-base 1
     gives '0 0 0 0 0 0' "$ok" --$has so-far.npy $dry --dry-sequence-breaker 0
-    gives '0 0 0 0 0 0' "$ok" --$has so-far.npy $dry --dry-sequence-breaker 3 --dry-sequence-breaker 0,0
+    gives '0 0 0 0 0 0' "$ok" --$has so-far.npy $dry --dry-sequence-breaker 3 \
+        --dry-sequence-breaker 0,0
     gives '0 0 1 1 0 0' "$ok" --$has so-far.npy $dry --dry-sequence-breaker 0,1
 done
 
@@ -299,33 +314,39 @@ check "output" host --output output.npy --position 2 --draws 2 --tokens o.npy
 says "position of the table" '^ *0 *6 ' out
 check "position" host --position 5 --draws 2 --tokens p5.npy
 same "an output of 3 from position 2 is position 5" o.npy p5.npy
-check "int64" host --output output64.npy --position 2 --draws 2 --tokens o64.npy --frequency-penalty 1
+check "int64" host --output output64.npy --position 2 --draws 2 --tokens o64.npy \
+    --frequency-penalty 1
 check "int32" host --output output.npy --position 2 --draws 2 --tokens o32.npy --frequency-penalty 1
 same "int64 is int32" o64.npy o32.npy
 
 # --params says what options say; what a row names replaces the option.
-row='{"repetition_penalty":1.5,"frequency_penalty":0.25,"presence_penalty":-0.5,"penalty_scope":"all","penalty_window":7,
-"max_tokens":4,"stop_ids":[5,9],"logit_bias":{"3":1.5,"4":"-inf","5":2}}'
+row='{"repetition_penalty":1.5,"frequency_penalty":0.25,"presence_penalty":-0.5,
+"penalty_scope":"all","penalty_window":7,"max_tokens":4,"stop_ids":[5,9],
+"logit_bias":{"3":1.5,"4":"-inf","5":2}}'
 echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >all.json
 row='{"logit_bias":[[3,1.5],[4,"-inf"],[5,1],[5,1]],"stop_ids":[9,5]}'
 echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >lists.json
 row='{"logit_bias":[],"stop_ids":[],"max_tokens":0}'
 echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >nothing.json
-penalties="--repetition-penalty 1.5 --frequency-penalty 0.25 --presence-penalty -0.5 --penalty-scope all --penalty-window 7"
+penalties="--repetition-penalty 1.5 --frequency-penalty 0.25 --presence-penalty -0.5"
+penalties="$penalties --penalty-scope all --penalty-window 7"
 lists="--stop-id 5 --stop-id 9 --logit-bias 3:1.5 --logit-bias 4:-inf --logit-bias=5:2"
 # shellcheck disable=SC2086
 for on in $devices; do
     request="$on --logits f32.npy --prompt prompt.npy --output output.npy --draws 9"
-    check "options" run_on $request $penalties $lists --max-tokens 4 --tokens t1.npy --probs p1.npy --json
+    check "options" run_on $request $penalties $lists --max-tokens 4 --tokens t1.npy \
+        --probs p1.npy --json
     sed '/"logprob/,/]/d' out >s1
     check "--params" run_on $request --params all.json --tokens t2.npy --probs p2.npy --json
     sed '/"logprob/,/]/d' out >s2
     same "tokens of options and --params" t1.npy t2.npy
     same "probabilities of options and --params" p1.npy p2.npy
     same "status of options and --params" s1 s2
-    check "lists" run_on $request $penalties --stop-id 1 --logit-bias 1:7 --max-tokens 4 --params lists.json --tokens t3.npy
+    check "lists" run_on $request $penalties --stop-id 1 --logit-bias 1:7 --max-tokens 4 \
+        --params lists.json --tokens t3.npy
     same "lists of rows" t1.npy t3.npy
-    check "no lists" run_on $request $penalties $lists --max-tokens 1 --params nothing.json --tokens t4.npy
+    check "no lists" run_on $request $penalties $lists --max-tokens 1 --params nothing.json \
+        --tokens t4.npy
     check "no lists" run_on $request $penalties --tokens t5.npy
     same "empty lists of rows" t4.npy t5.npy
     differ "with and without lists" t1.npy t5.npy
@@ -349,20 +370,27 @@ same_as() { # ROW OPTIONS: for all rows, in a file
         differ "probabilities of $* and none" p1.npy p3.npy
     done
 }
-same_as '{"temperature":0.9,"dynatemp_range":0.4,"dynatemp_exponent":2,"samplers":["xtc","temperature","typ_p","p_less"],
-"typical_p":0.95,"xtc_probability":0.5,"xtc_threshold":0.05,"p_less":true,"min_keep":2}' \
-    --temperature 0.9 --dynatemp-range 0.4 --dynatemp-exp 2 --chain xtc,temp,typical,p-less --typical 0.95 \
-    --xtc-probability 0.5 --xtc-threshold 0.05 --p-less --min-keep 2
-same_as '{"top_n_sigma":1.5,"chain":"llama","top_p":0.9,"top_p_decay":0.8,"top_p_min":0.3,"top_p_reset_id":4}' \
+same_as '{"temperature":0.9,"dynatemp_range":0.4,"dynatemp_exponent":2,
+"samplers":["xtc","temperature","typ_p","p_less"],"typical_p":0.95,
+"xtc_probability":0.5,"xtc_threshold":0.05,"p_less":true,"min_keep":2}' \
+    --temperature 0.9 --dynatemp-range 0.4 --dynatemp-exp 2 --chain xtc,temp,typical,p-less \
+    --typical 0.95 --xtc-probability 0.5 --xtc-threshold 0.05 --p-less --min-keep 2
+same_as '{"top_n_sigma":1.5,"chain":"llama","top_p":0.9,"top_p_decay":0.8,"top_p_min":0.3,
+"top_p_reset_id":4}' \
     --top-n-sigma 1.5 --chain llama --top-p 0.9 --top-p-decay 0.8 --top-p-min 0.3 --top-p-reset-id 4
-same_as '{"mirostat":2,"mirostat_tau":2,"mirostat_eta":0.3}' --mirostat 2 --mirostat-ent 2 --mirostat-lr 0.3
-same_as '{"mirostat":1,"mirostat_ent":1,"mirostat_lr":0.3}' --mirostat 1 --mirostat-ent 1 --mirostat-lr 0.3
+same_as '{"mirostat":2,"mirostat_tau":2,"mirostat_eta":0.3}' --mirostat 2 --mirostat-ent 2 \
+    --mirostat-lr 0.3
+same_as '{"mirostat":1,"mirostat_ent":1,"mirostat_lr":0.3}' --mirostat 1 --mirostat-ent 1 \
+    --mirostat-lr 0.3
 same_as '{"adaptive_target":0.2,"adaptive_decay":0.7}' --adaptive-target 0.2 --adaptive-decay 0.7
 same_as '{"dry_multiplier":1.5,"dry_base":1.2,"dry_allowed_length":1,"dry_penalty_last_n":9,
-"dry_sequence_breakers":[[3],[4,5]],"repeat_penalty":1.2}' --dry-multiplier 1.5 --dry-base 1.2 --dry-allowed-length 1 \
-    --dry-penalty-last-n 9 --dry-sequence-breaker 3 --dry-sequence-breaker 4,5 --repetition-penalty 1.2
+"dry_sequence_breakers":[[3],[4,5]],"repeat_penalty":1.2}' \
+    --dry-multiplier 1.5 --dry-base 1.2 --dry-allowed-length 1 \
+    --dry-penalty-last-n 9 --dry-sequence-breaker 3 --dry-sequence-breaker 4,5 \
+    --repetition-penalty 1.2
 same_as '{"no_repeat_ngram_size":2,"bad_words":[[1],[2,3]],"min_tokens":9,"stop_ids":[7,8],
-"allowed_token_ids":[0,1,2,3,4,5,6,7,8,9]}' --no-repeat-ngram-size 2 --bad-word 1 --bad-word 2,3 --min-tokens 9 \
+"allowed_token_ids":[0,1,2,3,4,5,6,7,8,9]}' \
+    --no-repeat-ngram-size 2 --bad-word 1 --bad-word 2,3 --min-tokens 9 \
     --stop-id 7 --stop-id 8 --allowed-id 0,1,2,3,4,5,6,7,8,9
 
 # ------------------------------------------------------ at random, host = device
@@ -375,7 +403,8 @@ f="--logits f32.npy"
     request="--prompt prompt.npy --output output.npy --draws 12"
     for logits in f32.npy f16.npy "bf16.npy --dtype bf16"; do
         both --logits $logits $request --repetition-penalty 1.3
-        both --logits $logits $request $penalties $lists --max-tokens 9 --top-p 0.9 --temperature 1.5 --seed 3
+        both --logits $logits $request $penalties $lists --max-tokens 9 --top-p 0.9 \
+            --temperature 1.5 --seed 3
     done
     for scope in output all; do
         for window in 0 1 4 9 16384; do
@@ -391,14 +420,17 @@ f="--logits f32.npy"
     both $f --params all.json --prompt output.npy --draws 3
     both --logits bad.npy --logit-bias 0:1
     for chain in default vllm llama min_p,temperature,typical,top_n_sigma,xtc,top_k,p_less,top_p; do
-        both $f $request --chain $chain --temperature 1.3 --dynatemp-range 0.6 --min-p 0.01 --typical 0.97 \
-            --top-n-sigma 1.8 --xtc-probability 0.5 --xtc-threshold 0.04 --top-p 0.99 --top-k 30 --p-less
+        both $f $request --chain $chain --temperature 1.3 --dynatemp-range 0.6 --min-p 0.01 \
+            --typical 0.97 \
+            --top-n-sigma 1.8 --xtc-probability 0.5 --xtc-threshold 0.04 --top-p 0.99 --top-k 30 \
+            --p-less
     done
     both $f $request --infill --infill-end 3,4,5 --temperature 0.3
     both $f $request --mirostat 1 --mirostat-ent 2
     both $f $request --mirostat 2 --mirostat-ent 2 --temperature 1.5
     both $f $request --adaptive-target 0.1 --top-k 20
-    both $f $request $dry --no-repeat-ngram-size 3 --bad-word 5 --bad-word 11,2 --min-tokens 5 --stop-id 36 $penalties
+    both $f $request $dry --no-repeat-ngram-size 3 --bad-word 5 --bad-word 11,2 --min-tokens 5 \
+        --stop-id 36 $penalties
     both $f $request --allowed-id 0,2,4,6,8,10,12,14,16,18,20 --top-p 0.9
 }
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# clsample selftest: its table, its sentences, its exit statuses; a library that
-# finds faults stands in for a device that has some.
-# CLSAMPLE: the command's path. Exits 77 if there is no device.
+# Proves the table, the sentences and the exit statuses of `clsample selftest`. A library that
+# reports faults stands in for a faulty device. CLSAMPLE is the command's path. Exits 77 if
+# there is no device.
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
@@ -11,7 +11,11 @@ exits() { # STATUS WHAT COMMAND...
     shift 2
     "$@" >out 2>err
     code=$?
-    if [ $code -eq "$wanted" ]; then yes_; else no_ "$what: exit $code, not $wanted: $(head -1 err)"; fi
+    if [ $code -eq "$wanted" ]; then
+        yes_
+    else
+        no_ "$what: exit $code, not $wanted: $(head -1 err)"
+    fi
 }
 not_run() { # PATTERN ARGUMENTS...: exit 2, one sentence, nothing else
     pattern=$1
@@ -41,17 +45,21 @@ exits 0 "selftest" "$clsample" selftest --dtype f32
 cp out table
 says "the device" '^device    [0-9]*: .' table
 says "the driver" '^platform  .*, driver .' table
-says "the shape" '^shape     work-group [0-9]*, row-group [0-9]*, vector [0-9]*, shortlist [0-9]*$' table
+says "the shape" \
+    '^shape     work-group [0-9]*, row-group [0-9]*, vector [0-9]*, shortlist [0-9]*$' table
 says "the tier" '^tier      ' table
 says "the end" '^all [0-9]* cases agree: [0-9.]* s, after [0-9.]* s for the kernels$' table
 is "failures" "$(grep -c ' [0-9][0-9]*  *0$' table)" 31
-is "stages in order" "$(sed -n 's/^\(arithmetic\|survey\|top-k\|draw\|slots\|verify: greedy\) .*/\1/p' table | tr '\n' ' ')" \
+is "stages in order" \
+    "$(sed -n 's/^\(arithmetic\|survey\|top-k\|draw\|slots\|verify: greedy\) .*/\1/p' table |
+    tr '\n' ' ')" \
     "arithmetic survey top-k draw slots verify: greedy "
 is "messages" "$(wc -c <err | tr -d ' ')" 0
 
 # ------------------------------------------------------------------------ JSON
 
-# What reads JSON here: what it prints of FILE's PATH (as jq writes it); nothing where the file is none.
+# What reads JSON here: what it prints of FILE's PATH (as jq writes it); nothing where the file is
+# none.
 if command -v jq >/dev/null; then
     value() { jq -r "$1" "$2" 2>&1; }
 elif command -v python3 >/dev/null; then
@@ -73,10 +81,12 @@ if [ "$(value .failed told.json)" != "nothing reads JSON here" ]; then
     is "JSON: failed" "$(value .failed told.json)" 0
     is "JSON: stages" "$(value '.stages|length' told.json)" 31
     is "JSON: cases" "$(value .cases told.json)" "$(sed -n 's/^all \([0-9]*\) cases.*/\1/p' table)"
-    is "JSON: a stage" "$(value '.stages[0].name' told.json) $(value '.stages[0].failed' told.json)" "arithmetic 0"
+    is "JSON: a stage" \
+        "$(value '.stages[0].name' told.json) $(value '.stages[0].failed' told.json)" "arithmetic 0"
     is "JSON: a stage's cases" "$(value '.stages[0].cases' told.json)" \
         "$(sed -n 's/^arithmetic  *\([0-9]*\) .*/\1/p' table)"
-    is "JSON: the device" "$(value .device.name told.json)" "$(sed -n 's/^device    [0-9]*: \(.*\), [^,]*$/\1/p' table)"
+    is "JSON: the device" "$(value .device.name told.json)" \
+        "$(sed -n 's/^device    [0-9]*: \(.*\), [^,]*$/\1/p' table)"
     is "JSON: it can be used" "$(value .device.usable told.json)" true
     is "JSON: the shape" "$(value .shape.work_group told.json)" \
         "$(sed -n 's/^shape     work-group \([0-9]*\),.*/\1/p' table)"
@@ -105,8 +115,10 @@ cls_status cls_selftest(cls_context *context, cls_selftest_report *r)
     return atoi(getenv("SELFTEST_STATUS"));
 }
 EOF
-if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 -o faulty.so faulty.c 2>cc.err; then
-    ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 SELFTEST_STATUS=-2006 LD_PRELOAD=$PWD/faulty.so
+if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 -o faulty.so \
+    faulty.c 2>cc.err; then
+    ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 SELFTEST_STATUS=-2006 \
+        LD_PRELOAD=$PWD/faulty.so
     export ASAN_OPTIONS SELFTEST_STATUS LD_PRELOAD
     exits 1 "a failure" "$clsample" selftest --dtype f32
     says "a failure" '^arithmetic  *5  *0$' out
@@ -128,7 +140,8 @@ if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=12
     unset LD_PRELOAD
     if [ "$(value .failed told.json)" = 0 ]; then
         is "JSON: a failure" "$(value .failed failed.json) of $(value .cases failed.json)" "1 of 9"
-        is "JSON: its message" "$(value '.stages[1].message' failed.json)" "top-k 10: device: token 17, not 23"
+        is "JSON: its message" "$(value '.stages[1].message' failed.json)" \
+            "top-k 10: device: token 17, not 23"
         is "JSON: an odd message" "$(value '.stages[1].message' odd.json)" \
             "$(printf 'a "quote", a \\, a\ttab, \001, no UTF-8: ?')"
         is "JSON: broken off" "$(value '.stages|length' broken.json)" 2

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# clsample verify: shapes, sentences, drafts worked out by hand and by clsample
-# sample, trials against single runs, host and device compared.
-# CLSAMPLE: the command's path. Exits 77 if there is no device.
+# Proves `clsample verify`: shapes, sentences, drafts worked out by hand and by `clsample
+# sample`, trials against single runs, and the host against the device. CLSAMPLE is the
+# command's path. Exits 77 if there is no device.
 # shellcheck disable=SC2317 # reached by check()
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
@@ -10,7 +10,11 @@
 verify_on() { # host|device ARGUMENTS
     where=$1
     shift
-    if [ "$where" = host ]; then "$clsample" verify --device host "$@"; else "$clsample" verify "$@"; fi
+    if [ "$where" = host ]; then
+        "$clsample" verify --device host "$@"
+    else
+        "$clsample" verify --cache-dir "$programs" "$@"
+    fi
 }
 verify_refused() { pattern_=$1; shift; refused "$pattern_" verify --device host "$@"; }
 
@@ -46,7 +50,8 @@ refused "--target: this option is required; name a file of logits" verify
 refused "--cu: this option is required; name a file" verify --target f32.npy
 verify_refused "none.npy: cannot be opened" --target none.npy --cu cu.npy
 verify_refused "none.npy: cannot be opened" --target f32.npy --cu none.npy
-verify_refused "--draft-ids: this option is required; name a file of 5 ids" --target f32.npy --cu cu.npy
+verify_refused "--draft-ids: this option is required; name a file of 5 ids" --target f32.npy --cu \
+    cu.npy
 ints square.npy '2, 2' 0 1 2 8
 verify_refused "square.npy: the array must be int32 .requests + 1." --target f32.npy --cu square.npy
 verify_refused "f32.npy: the array must be int32" --target f32.npy --cu f32.npy
@@ -64,8 +69,10 @@ cu "request 0 has 130 rows" 0 130
 cu "the last number is 7, but f32.npy has 8 rows" 0 3 7
 verify_refused "the array must be int32 .drafts." --target f32.npy --cu cu.npy --draft-ids f32.npy
 ints four.npy '4,' 1 2 3 4
-verify_refused "four.npy: the file has 4 ids, but there are 5 drafts" --target f32.npy --cu cu.npy --draft-ids four.npy
-verify_refused "ids.npy: the file has 5 ids, but there are 0 drafts" --target f32.npy --cu cu8.npy --draft-ids ids.npy
+verify_refused "four.npy: the file has 4 ids, but there are 5 drafts" --target f32.npy --cu \
+    cu.npy --draft-ids four.npy
+verify_refused "ids.npy: the file has 5 ids, but there are 0 drafts" --target f32.npy --cu \
+    cu8.npy --draft-ids ids.npy
 three_refused() { # PATTERN OPTIONS
     pattern_=$1
     shift
@@ -80,10 +87,12 @@ ints out.npy '5,' -1 0 -2 0 1
 three_refused "out.npy: draft 0 of request 2 follows -2, which is neither" --parents out.npy
 ints chain.npy '5,' -1 0 -1 0 1
 for method in standard block typical; do
-    three_refused "--parents: the method $method does not support trees" --parents chain.npy --method $method
+    three_refused "--parents: the method $method does not support trees" --parents chain.npy \
+        --method $method
 done
 three_refused "--parents: the method standard" --parents chain.npy --draft-probs probs5.npy
-three_refused "--draft-logits: it cannot be combined with --draft-probs" --draft-probs probs5.npy --draft-logits logits5.npy
+three_refused "--draft-logits: it cannot be combined with --draft-probs" --draft-probs probs5.npy \
+    --draft-logits logits5.npy
 three_refused "f32.npy: the file has 8 rows, but there are 5 drafts" --draft-probs f32.npy
 three_refused "f32.npy: the file has 8 rows, but there are 5 drafts" --draft-logits f32.npy
 three_refused "f16.npy: the array must be float32 .drafts, vocab." --draft-probs f16.npy
@@ -97,7 +106,8 @@ three_refused "--epsilon: 1.5 " --epsilon 1.5
 three_refused "--delta: -1 " --delta -1
 three_refused "--delta: 17 " --delta 17
 three_refused "--trials: it must be at least 1" --trials 0
-three_refused "--trials: the 8 positions of request 0 from 4294967289 on exceed" --trials 2 --position 4294967289
+three_refused "--trials: the 8 positions of request 0 from 4294967289 on exceed" --trials 2 \
+    --position 4294967289
 three_refused "--temperature" --temperature -1
 three_refused "none/t.npy: cannot be written" --tokens none/t.npy
 ints prompts.npy '8, 1' 0 1 2 3 4 5 6 7
@@ -145,15 +155,18 @@ f="--target four.npy --cu two.npy"
     done
     gives '0 0 0 -1' '1 0' $f --draft-ids wrong.npy --method greedy
     for method in standard block; do
-        gives '0 0 0 -1' '1 0' $f --draft-ids wrong.npy --top-k 1 --draft-probs sure.npy --method $method
-        gives '1 1 1 1' '1 1' $f --draft-ids "$(ints ones.npy '2,' 1 1; echo ones.npy)" --draft-logits "$(
+        gives '0 0 0 -1' '1 0' $f --draft-ids wrong.npy --top-k 1 --draft-probs sure.npy \
+            --method $method
+        gives '1 1 1 1' '1 1' $f --draft-ids "$(ints ones.npy '2,' 1 1; echo ones.npy)" \
+            --draft-logits "$(
             npy banned.npy '<f4' '2, 4'; bytes banned.npy ff800000 $zero ff800000 ff800000 \
                 ff800000 $zero ff800000 ff800000; echo banned.npy)" --allowed-id 1 --method $method
     done
     # What has no probability in its own distribution, or is no token, ends the drafts.
     gives '0 0 0 -1' '1 0' $f --draft-ids right.npy --top-k 1 --draft-probs sure.npy
     gives '0 0 0 -1' '1 0' $f --draft-ids "$(ints no.npy '2,' 0 4; echo no.npy)" --top-k 1
-    gives '0 0 0 -1' '1 0' $f --draft-ids "$(ints no.npy '2,' 0 -1; echo no.npy)" --top-k 1 --method block
+    gives '0 0 0 -1' '1 0' $f --draft-ids "$(ints no.npy '2,' 0 -1; echo no.npy)" --top-k 1 \
+        --method block
     # A penalty counts the draft before the row: the second token is another one.
     gives '0 1 0 1' '1 1' $f --draft-ids right.npy --top-k 1 --frequency-penalty 1.5
     # A tree: the second of two siblings is the text, and its child.
@@ -162,7 +175,8 @@ f="--target four.npy --cu two.npy"
     npy five.npy '<f4' '5, 4'
     for _ in 0 1 2 3 4; do bytes five.npy 40800000 40400000 40000000 bf800000; done
     ints one-cu.npy '2,' 0 5
-    gives '0 0 0 -1 -1' 2 --target five.npy --cu one-cu.npy --draft-ids leaves.npy --parents tree.npy --top-k 1
+    gives '0 0 0 -1 -1' 2 --target five.npy --cu one-cu.npy --draft-ids leaves.npy \
+        --parents tree.npy --top-k 1
     is "the path" "$(numbers n.npy)" '1 3 -1 -1'
 }
 
@@ -173,16 +187,19 @@ for on in $devices; do
     # Without drafts, and with several trials.
     # shellcheck disable=SC2086
     {
-        check "sample on $on" run_on "$on" --logits f32.npy $p --prompt prompts.npy --position 7 --draws 3 \
+        check "sample on $on" run_on "$on" --logits f32.npy $p --prompt prompts.npy --position 7 \
+            --draws 3 \
             --tokens s.npy
-        check "no drafts on $on" verify_on "$on" --target f32.npy --cu cu8.npy --draft-ids no-ids.npy $p \
+        check "no drafts on $on" verify_on "$on" --target f32.npy --cu cu8.npy \
+            --draft-ids no-ids.npy $p \
             --prompt prompts.npy --position 7 --trials 3 --tokens t.npy --accepted a.npy
         check "no file on $on" verify_on "$on" --target f32.npy --cu cu8.npy $p \
             --prompt prompts.npy --position 7 --trials 3 --tokens t2.npy --method standard
     }
-    is "draws of sample and trials without drafts on $on" "$(numbers t.npy)" "$(numbers s.npy | tr ' ' '\n' |
-        awk '{ x[NR - 1] = $1 }
-            END { for (d = 0; d < 3; d++) for (r = 0; r < 8; r++) printf "%s%d", d + r ? " " : "", x[r * 3 + d] }')"
+    is "draws of sample and trials without drafts on $on" "$(numbers t.npy)" \
+        "$(numbers s.npy | tr ' ' '\n' | awk '{ x[NR - 1] = $1 }
+            END { for (d = 0; d < 3; d++) for (r = 0; r < 8; r++)
+                printf "%s%d", d + r ? " " : "", x[r * 3 + d] }')"
     same "no drafts by match and standard on $on" t.npy t2.npy
     is "shape of trials" "$(shape t.npy)" "3, 8, 1"
     is "shape of trials" "$(shape a.npy)" "3, 8"
@@ -193,7 +210,8 @@ for on in $devices; do
     for r in 0 1 2 3; do
         rows_of f32.npy row.npy $r 1
         # shellcheck disable=SC2086
-        check "token $r on $on" run_on "$on" --logits row.npy $p --output text.npy --tokens token.npy
+        check "token $r on $on" run_on "$on" --logits row.npy $p --output text.npy \
+            --tokens token.npy
         text="$text $(numbers token.npy)"
         # shellcheck disable=SC2086
         ints text.npy "1, $((r + 1))" $text
@@ -209,7 +227,8 @@ for on in $devices; do
             i=$((i + 1))
         done
         ints drafts.npy '3,' $ids
-        check "drafts on $on" verify_on "$on" --target rows.npy --cu cu4.npy --draft-ids drafts.npy $p \
+        check "drafts on $on" verify_on "$on" --target rows.npy --cu cu4.npy \
+            --draft-ids drafts.npy $p \
             --tokens t.npy --accepted a.npy
         is "the text by drafts, wrong at $k, on $on" "$(numbers t.npy)" \
             "$(echo $text | awk -v k=$k '{ for (i = 0; i < 4; i++)
@@ -223,17 +242,22 @@ done
 distribution="--draft-logits logits5.npy"
 # shellcheck disable=SC2086
 for on in $devices; do
-    for how in "" "$distribution" "$distribution --method block" "--method typical" "--method greedy" \
+    for how in "" "$distribution" "$distribution --method block" "--method typical" \
+        "--method greedy" \
         "--draft-probs probs5.npy --disable-bonus"; do
         check "trials of '$how' on $on" verify_on "$on" $three $how $p --position 5 --trials 3 \
             --tokens t.npy --accepted a.npy
         for t in 0 1 2; do
-            check "trial $t of '$how' on $on" verify_on "$on" $three $how $p --position $((5 + t * 4)) \
+            check "trial $t of '$how' on $on" verify_on "$on" $three $how $p \
+                --position $((5 + t * 4)) \
                 --tokens t$t.npy --accepted a$t.npy
         done
-        is "trials of '$how' on $on" "$(numbers t.npy)" "$(numbers t0.npy) $(numbers t1.npy) $(numbers t2.npy)"
-        is "accepted by '$how' on $on" "$(numbers a.npy)" "$(numbers a0.npy) $(numbers a1.npy) $(numbers a2.npy)"
-        is "shapes of '$how' on $on" "$(shape t.npy); $(shape a.npy); $(shape t0.npy); $(shape a0.npy)" \
+        is "trials of '$how' on $on" "$(numbers t.npy)" \
+            "$(numbers t0.npy) $(numbers t1.npy) $(numbers t2.npy)"
+        is "accepted by '$how' on $on" "$(numbers a.npy)" \
+            "$(numbers a0.npy) $(numbers a1.npy) $(numbers a2.npy)"
+        is "shapes of '$how' on $on" \
+            "$(shape t.npy); $(shape a.npy); $(shape t0.npy); $(shape a0.npy)" \
             "3, 3, 4; 3, 3; 3, 4; 3,"
     done
     # A draft equal to the target is accepted always, by the draft's distribution.
@@ -242,15 +266,19 @@ for on in $devices; do
     npy equal.npy '<f4' '5, 37'
     for half in a.npy b.npy; do tail -c +129 $half >>equal.npy; done
     for method in standard block; do
-        check "equal on $on" verify_on "$on" $three --draft-logits equal.npy --method $method --trials 50 \
+        check "equal on $on" verify_on "$on" $three --draft-logits equal.npy --method $method \
+            --trials 50 \
             --accepted a.npy
         is "a draft equal to the target, $method on $on" \
             "$(numbers a.npy | tr ' ' '\n' | sort | uniq -c | tr -s ' \n' ' ')" " 50 0 50 2 50 3 "
     done
-    check "distributions on $on" verify_on "$on" $three --draft-probs probs5.npy --tokens x.npy --trials 20
-    check "distributions on $on" verify_on "$on" $three --draft-probs probs5.npy --tokens y.npy --trials 20 \
+    check "distributions on $on" verify_on "$on" $three --draft-probs probs5.npy --tokens x.npy \
+        --trials 20
+    check "distributions on $on" verify_on "$on" $three --draft-probs probs5.npy --tokens y.npy \
+        --trials 20 \
         --method standard
-    check "distributions on $on" verify_on "$on" $three --draft-probs probs5.npy --tokens z.npy --trials 20 \
+    check "distributions on $on" verify_on "$on" $three --draft-probs probs5.npy --tokens z.npy \
+        --trials 20 \
         --method match
     check "distributions on $on" verify_on "$on" $three --tokens w.npy --trials 20
     same "standard with a distribution" x.npy y.npy
@@ -268,7 +296,8 @@ done
     check "--json" verify_on host $three --json --trials 2 --stop-id 5 --allowed-id 5
     says "--json" '"drafts": 3' out
     says "--json" '"status_words": "stopped"' out
-    check "bad rows" verify_on host --target bad.npy --cu "$(ints cu4.npy '5,' 0 1 2 3 4; echo cu4.npy)"
+    check "bad rows" verify_on host --target bad.npy \
+        --cu "$(ints cu4.npy '5,' 0 1 2 3 4; echo cu4.npy)"
     says "bad rows" 'empty)$' out
     says "bad rows" ' (inf)$' out
 }
@@ -288,15 +317,18 @@ ints prompt.npy '3, 4' 3 5 7 -1 1 36 2 2 9 0 -1 -1
 ints output.npy '3, 3' -1 -1 -1 5 5 1 36 0 0
 ints siblings.npy '5,' -1 -1 -1 -1 0
 request="$three --prompt prompt.npy --output output.npy --trials 12"
-echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},{"chain":"llama","top_p":0.8}]' >mixed.json
+echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},
+{"chain":"llama","top_p":0.8}]' >mixed.json
 # shellcheck disable=SC2046,SC2086
 {
     for method in match standard block typical greedy; do
         both $request --method $method
         both $request --method $method $p --disable-bonus
         both $request --method $method --params mixed.json --mask mask.npy
-        both $request --method $method --bias f16.npy --top-k 7 --stop-id 5 --logit-bias 36:2 --min-p 0.05
-        both $request --method $method --max-tokens 4 --no-repeat-ngram-size 2 --dry-multiplier 1 --bad-word 1
+        both $request --method $method --bias f16.npy --top-k 7 --stop-id 5 --logit-bias 36:2 \
+            --min-p 0.05
+        both $request --method $method --max-tokens 4 --no-repeat-ngram-size 2 --dry-multiplier 1 \
+            --bad-word 1
     done
     for method in standard block; do
         both $request --method $method --draft-probs probs5.npy $p
@@ -312,7 +344,8 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},{"ch
     both --target bf16.npy --dtype bf16 --cu cu.npy --draft-ids ids.npy --temperature 2
     both --target f16.npy --cu cu.npy --draft-ids ids.npy --draft-logits "$(
         npy h.npy '<f2' '5, 37'; tail -c +129 f16.npy | head -c 370 >>h.npy; echo h.npy)" --trials 4
-    both --target bad.npy --cu "$(ints bad-cu.npy '3,' 0 2 4; echo bad-cu.npy)" --draft-ids right.npy
+    both --target bad.npy --cu "$(ints bad-cu.npy '3,' 0 2 4; echo bad-cu.npy)" \
+        --draft-ids right.npy
     both --target f32.npy --cu cu8.npy --trials 2
     # More trials than one call has rows for.
     both $f --draft-ids wrong.npy --trials 9000 --draft-probs sure.npy
@@ -323,16 +356,19 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},{"ch
     ints many-mask.npy '600, 1' $(awk 'BEGIN { for (i = 0; i < 600; i++) print i % 16 }')
     npy many-logits.npy '<f4' '300, 4'
     for _ in 1 2 3 4 5; do tail -c +129 f32.npy; done | head -c 4800 >>many-logits.npy
-    both --target many.npy --cu many-cu.npy --draft-ids many-ids.npy --repetition-penalty 1.5 --penalty-window 16384 \
+    both --target many.npy --cu many-cu.npy --draft-ids many-ids.npy --repetition-penalty 1.5 \
+        --penalty-window 16384 \
         --mask many-mask.npy --draft-logits many-logits.npy --trials 2
     # As many drafts as a request can have, and one that has none behind it.
     npy long.npy '<f4' '130, 4'; tail -c +129 many-logits.npy | head -c 2080 >>long.npy
     npy long-draft.npy '<f4' '128, 4'; tail -c +145 many-logits.npy | head -c 2048 >>long-draft.npy
     ints long-cu.npy '3,' 0 129 130
     ints long-ids.npy '128,' $(awk 'BEGIN { for (i = 0; i < 128; i++) print i % 4 }')
-    both --target long.npy --cu long-cu.npy --draft-ids long-ids.npy --frequency-penalty 0.1 --method typical \
+    both --target long.npy --cu long-cu.npy --draft-ids long-ids.npy --frequency-penalty 0.1 \
+        --method typical \
         --epsilon 0.01
-    both --target long.npy --cu long-cu.npy --draft-ids long-ids.npy --draft-logits long-draft.npy --trials 5 \
+    both --target long.npy --cu long-cu.npy --draft-ids long-ids.npy --draft-logits long-draft.npy \
+        --trials 5 \
         --method block
     check "device 0" "$clsample" verify $three --device 0
     refused "--device: there is no device 999" verify $three --device 999

@@ -4,7 +4,9 @@
 # What the tests of the command share: checks, files, runs.
 here=$(cd "$(dirname "$0")" && pwd) || exit 99
 clsample=${CLSAMPLE:-./clsample}
-case $clsample in */*) clsample=$(cd "$(dirname "$clsample")" && pwd)/$(basename "$clsample") ;; esac
+case $clsample in
+*/*) clsample=$(cd "$(dirname "$clsample")" && pwd)/$(basename "$clsample") ;;
+esac
 # shellcheck source=tests/support/checks.sh
 . "$here/../support/checks.sh"
 
@@ -25,7 +27,8 @@ is() { # WHAT A B: the strings are equal
 # ------------------------------------------------------------------ .npy files
 
 npy() { # FILE DESCR SHAPE: starts a file; the data follow
-    printf "\\223NUMPY\\001\\000\\166\\000%-117s\\n" "{'descr': '$2', 'fortran_order': False, 'shape': ($3), }" >"$1"
+    printf "\\223NUMPY\\001\\000\\166\\000%-117s\\n" \
+        "{'descr': '$2', 'fortran_order': False, 'shape': ($3), }" >"$1"
 }
 
 bytes() { # FILE HEX...: little-endian numbers, as hexadecimal digits
@@ -87,26 +90,40 @@ bytes mask.npy 00000001 00000000 00000002 00000000 00000004 00000000 00000008 00
 
 # ------------------------------------------------------------- host and device
 
+# Runs on a device take their programs from this folder: without it, each of some hundred
+# runs has the driver preprocess all kernels, which is two thirds of its time. What it
+# holds outlives the test, as the driver's own cache does (tests/support/kernels.sh).
+programs=${POCL_CACHE_DIR:-$dir}/clsample
+mkdir -p "$programs" || exit 99
+
 "$clsample" devices --json >devices.json
 devices=host
 grep -q '"default": true' devices.json && devices="host device"
 
 host() { "$clsample" sample --device host --logits f32.npy "$@"; }
-host_refused() { pattern_=$1; shift; refused "$pattern_" sample --device host --logits f32.npy "$@"; }
+host_refused() { # PATTERN ARGUMENTS...
+    pattern_=$1
+    shift
+    refused "$pattern_" sample --device host --logits f32.npy "$@"
+}
 
 json() { echo "$1" >p.json; shift; host_refused "p.json: $1" --params p.json; }
 
 run_on() { # host|device ARGUMENTS
     where=$1
     shift
-    if [ "$where" = host ]; then "$clsample" sample --device host "$@"; else "$clsample" sample "$@"; fi
+    if [ "$where" = host ]; then
+        "$clsample" sample --device host "$@"
+    else
+        "$clsample" sample --cache-dir "$programs" "$@"
+    fi
 }
 
 both() { # OPTIONS: the same positions, tokens and status on host and device
     name=$*
     check "host $name" "$clsample" sample --device host --tokens a.npy --json "$@"
     sed '/"logprob/,/]/d' out >a.out
-    check "device $name" "$clsample" sample --tokens b.npy --json "$@"
+    check "device $name" "$clsample" sample --cache-dir "$programs" --tokens b.npy --json "$@"
     sed '/"logprob/,/]/d' out >b.out
     same "tokens of $name" a.npy b.npy
     same "status of $name" a.out b.out
@@ -122,8 +139,8 @@ needs_device() { # exits 77 without one
 
 # -------------------------------------------------------------------- interrupts
 
-# interrupting.so raises SIGINT at the INTERRUPT_AT-th case of a bench, or with INTERRUPT_AT_STEP at that step of
-# serving; twice with INTERRUPT_TWICE.
+# interrupting.so raises SIGINT at the INTERRUPT_AT-th case of a bench, or with INTERRUPT_AT_STEP
+# at that step of serving; twice with INTERRUPT_TWICE.
 make_interrupting() {
     cat >interrupting.c <<'EOF'
 #define _GNU_SOURCE
@@ -131,7 +148,8 @@ make_interrupting() {
 #include <signal.h>
 #include <stdlib.h>
 #include "clsample.h"
-__attribute__((constructor)) static void hear(void) { signal(SIGINT, SIG_DFL); } /* a script's background ignores it */
+/* A script's background ignores it. */
+__attribute__((constructor)) static void hear(void) { signal(SIGINT, SIG_DFL); }
 static void count(const char *name, int *n)
 {
     const char *const at = getenv(name);
@@ -152,16 +170,19 @@ cls_status cls_readback_get(cls_readback *readback, uint64_t ticket, int block, 
 {
     static int n;
     cls_status (*const get)(cls_readback *, uint64_t, int, const void **) =
-        (cls_status (*)(cls_readback *, uint64_t, int, const void **))dlsym(RTLD_NEXT, "cls_readback_get");
+        (cls_status (*)(cls_readback *, uint64_t, int, const void **))dlsym(
+            RTLD_NEXT, "cls_readback_get");
     count("INTERRUPT_AT_STEP", &n);
     return get(readback, ticket, block, data);
 }
 EOF
-    ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 -o interrupting.so interrupting.c -ldl \
+    ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 \
+        -o interrupting.so interrupting.c -ldl \
         2>cc.err
 }
 
 interrupted() { # VARIABLE=VALUE... COMMAND...: with interrupting.so; its status is in code
-    env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$PWD/interrupting.so" "$@" >out 2>err
+    env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" \
+        LD_PRELOAD="$PWD/interrupting.so" "$@" >out 2>err
     code=$?
 }

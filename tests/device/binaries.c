@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The folder of compiled programs: found, damaged, replaced, not to be written,
- * and written by several processes at once. */
+/* Tests of check_binaries for the folder of compiled programs: found, damaged or replaced
+ * files, a folder that cannot be written, and several processes that write at the same time. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What changes logits before the chain, on the device: masks of both kinds,
- * dense biases, logit biases, penalties, stops; over types, sizes, what a
- * sampler keeps, and the path that finds the token. */
+/* Proves on the device everything that changes logits before the chain: masks of both kinds,
+ * dense biases, logit biases, penalties and stop ids. It varies the type of logits, the size
+ * of rows, the chain and the path that finds the token. */
 #include <stdlib.h>
 
 #include "client.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ahead of the device: a staging ring that fills up and loses nothing, results
- * that come back by a ring, and two threads with a sampler each. */
+/* Proves that steps enqueued ahead of the device lose nothing: a staging ring that fills up,
+ * results that return through a ring, and two threads with a sampler each. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

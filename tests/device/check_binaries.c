@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Compiled programs, exported and taken again, by a driver with and without a
- * compiler: what does not fit, or is damaged, it never sees. And groups that a
- * device refuses. */
+/* Proves that exported programs load again, and that a program which does not fit or is
+ * damaged never reaches the driver. The driver has no compiler in some tests; in others it
+ * refuses work-groups above a size. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Random chains with random parameters over random rows: device and reference
- * agree bit for bit, on several tokens of each request, and the reference agrees
- * with the oracle. Then the laws of chance of what the chains draw. */
+/* Proves that random chains with random parameters over random rows give the reference's
+ * tokens on the device, bit for bit, and that the reference agrees with the oracle. Then it
+ * proves that drawn tokens follow the laws of chance. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void count_row(census *c, const batch *b, uint32_t row)
     if (b->token[row] < 0 || greedy)
         return;
     c->whole += d->kept == 0 && !plain;
-    c->beheaded += d->head_key != CLS_KEY_INF;
+    c->beheaded += d->upper_key != CLS_KEY_INF;
     for (int stage = 1; stage < NAMES && p->mirostat == 0; stage++)
         c->stage[stage] += oracle_is_on(p, b->vocab, stage) != 0;
     c->mirostat[p->mirostat]++;

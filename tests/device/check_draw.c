@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Draws: aimed at the ends of tokens' intervals, from Philox and from the
- * caller's numbers, and in their thousands by the laws of chance. */
+/* Proves how random numbers select tokens: numbers at the ends of tokens' intervals, numbers
+ * from Philox and from the caller, and the laws of chance over thousands of draws. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What goes wrong around the library: kernels that do not compile, no memory at
- * creation, things of another context, events that end in an error, buffers too
- * small, calls from OpenCL's own threads, what a refused step left in a queue. */
+/* Proves that the library reports failures around it and survives them: kernels that do not
+ * compile, no memory at creation, objects of another context, events that end in an error,
+ * buffers that are too small, calls from OpenCL's own threads, and queues that a refused step
+ * leaves behind. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows that lie far apart in a device's memory: logits, masks and biases, of
- * which the last ends where a large buffer does.
+/* Proves that rows which lie far apart in a device's memory are read correctly: logits, masks
+ * and biases whose last row ends where a large buffer ends.
  *
- *     check_far [GiB]     buffers of so many, or of the largest that there can be
+ *     check_far [GiB]     buffers of this size, or of the largest size allowed
  *
- * `make check` takes some MiB. From 9 GiB on rows of float32 begin beyond 2^31
- * elements, from 2 GiB on those of bool masks. */
+ * `make check` uses some MiB. From 9 GiB on, rows of float32 begin beyond 2^31 elements; from
+ * 2 GiB on, rows of bool masks do. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What a process may do with fork(): a child that touches no device, while
- * steps of its parent are under way, and a child that is there before any
- * OpenCL is. What a child must not do - touch what its parent has opened - is
- * not tried here: it hangs on some drivers. */
+/* Proves that a process which uses the library may call fork(): a child that uses no device
+ * leaves its parent's steps undisturbed, and a child forked before its parent uses OpenCL can
+ * use a device. A child must not use what its parent has opened; this is not tested, since
+ * some drivers hang. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>

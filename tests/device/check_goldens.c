@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Known distributions, of goldens.h, through the device: by the list and by the search. */
+/* Proves that the device gives the known distributions of goldens.h, by the list and by the
+ * search. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

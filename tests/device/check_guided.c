@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Guided decoding: masks of every kind, shape and pattern, from a buffer and from
- * the host, that say which tokens a row may draw. */
+/* Proves that a row draws only tokens that its mask allows: masks of every kind, shape and
+ * pattern, from a buffer and from the host. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

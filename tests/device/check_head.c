@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The LM head: against a double-precision product, in every shape; rows that do
- * not depend on their place; its logits sampled where they are. How it is called
- * and what it refuses: check_head_calls.c. */
+/* Proves the LM head against a double-precision product, in every shape; that a row's result
+ * does not depend on its index; and that its logits can be sampled where they are.
+ * check_head_calls.c tests how it is called and what it refuses. */
 #include <stdlib.h>
 #include <string.h>
 

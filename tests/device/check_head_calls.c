@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls of the LM head: queues, events, staging, what is refused. */
+/* Proves the LM head's use of queues, events and staging memory, and what its calls refuse. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What looks at a request's latest tokens: DRY with breakers, no-repeat
- * n-grams, bad words, min tokens; and allowed ids. Who loses how much, brute
- * force (tests/support/history.c) says once more: it is compared with what the device
- * has prepared, bit for bit, and with the tokens that come of it. */
+/* Proves on the device the effects of a request's latest tokens: DRY with breakers, no-repeat
+ * n-grams, bad words, min tokens; and allowed ids. Brute force (tests/support/history.c)
+ * computes what each token loses; the test compares this with what the device prepared, bit
+ * for bit, and with the tokens that follow. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,13 +77,13 @@ static void world_close(world *w)
 static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, const char *where)
 {
     const cls_slot *const slot = &w->sampler->request[row].slot;
-    const uint32_t *const banned = marks + prepared_banned(w->vocab), *const heads =
-                                                                          marks +
-                                                                          prepared_heads(
-                                                                              w->vocab,
-                                                                              w->sampler->layout);
-    const uint32_t *const text = marks + prepared_text(w->vocab, w->sampler->layout),
-                          *const links = text + prepared_length(w->sampler->layout);
+    const uint32_t *const banned = marks + effects_banned(w->vocab), *const heads =
+                                                                         marks +
+                                                                         effects_chains(
+                                                                             w->vocab,
+                                                                             w->sampler->layout);
+    const uint32_t *const text = marks + effects_text(w->vocab, w->sampler->layout),
+                          *const links = text + effects_length(w->sampler->layout);
     for (uint32_t id = 0; id < w->vocab; id++) {
         const uint32_t bit = 1u << (id % 32), is_marked = (marks[id / 32] & bit) != 0;
         const int is_banned = is_marked && (banned[id / 32] & bit) != 0;
@@ -107,7 +107,7 @@ static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, 
 
 static void step(world *w, const char *where)
 {
-    const uint32_t n_words = prepared_words(w->vocab, w->sampler->layout);
+    const uint32_t n_words = effects_words(w->vocab, w->sampler->layout);
     int32_t token[ROWS], status[ROWS];
     cls_step s;
     cls_step_default(&s, sizeof s);
@@ -123,7 +123,7 @@ static void step(world *w, const char *where)
     buffer_read(w->d, w->status, sizeof status, status);
     uint32_t *const words = malloc(ROWS * n_words * sizeof *words);
     ck_assert(words != NULL);
-    buffer_read(w->d, w->sampler->prepared, ROWS * n_words * sizeof *words, words);
+    buffer_read(w->d, w->sampler->effects, ROWS * n_words * sizeof *words, words);
     for (uint32_t row = 0; row < ROWS; row++) {
         request *const q = &w->row[row];
         const cls_params *const p = &q->p;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The interface's promises: rows that fail alone, maps, slots and their
- * positions, events, lifetimes, defaults. What it refuses: check_refused.c. */
+/* Proves the promises of the interface: rows fail alone; maps, slots and their positions,
+ * events, lifetimes and defaults work as documented. check_refused.c tests what it refuses. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The same token whatever surrounds it: batch, place, slot, stride, type, shape
- * of the kernels, queue, thread, and steps in flight.
+/* Proves that a token does not depend on what surrounds it: batch, row index, slot, stride,
+ * type of logits, shape of the kernels, queue, thread and steps in flight.
  *
  *     check_invariance        eight shapes of kernels
  *     check_invariance all    twenty-two, which PoCL takes minutes to compile */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What a server's loop rests on: who writes `latest` and who does not, and which
- * row says first that a request has ended. That each row writes at its slot's place:
- * check_interface. */
+/* Proves what a server's loop relies on: which calls write `latest` and which do not, and
+ * which row first reports that a request has ended. check_interface tests that each row writes
+ * at its slot's index. */
 #include <string.h>
 
 #include "fixture.h"

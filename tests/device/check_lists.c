@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Long lists: most of a vocabulary allowed, biased, or stop ids, in slot calls one after another,
- * against the host. Devices that count the trips of loops (llvmpipe: 65,535, then they stop
- * silently) must have done all of a list. */
+/* Proves that long lists are applied completely, against the host: most of a vocabulary as
+ * allowed ids, biases or stop ids, in consecutive slot calls. Some devices stop a loop
+ * silently after a number of trips (llvmpipe: 65,535). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

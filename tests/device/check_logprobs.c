@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls beside the step: log-probabilities of prompts against brute force, draws
- * from lists of candidates against the host and by the laws of chance. */
+/* Proves the calls beside the step: log-probabilities of prompts against brute force, and
+ * draws from lists of candidates against the host and the laws of chance. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

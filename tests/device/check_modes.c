@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What mirostat, adaptive p and top-p decay remember of a request: through
- * steps, deferred steps, tokens from elsewhere, rollbacks, forks, saved slots and
- * new parameters it stays what a list of modes, one a token, says. */
+/* Proves that the state of mirostat, adaptive p and top-p decay stays what a list with one
+ * state per token says: through steps, deferred steps, accepted tokens, rollbacks, forks,
+ * saved slots and new parameters. */
 #include "client.h"
 
 #include <stdlib.h>
@@ -105,8 +105,8 @@ static void begin(traffic *t)
     must(cls_slot_begin(t->sampler, t->slot, &t->q.params, NULL, 0, NULL, 0));
     must(cls_slot_from_params(&t->q.params, VOCAB, &slot));
     t->q.n = t->q.longest = 0;
-    t->q.mode[0] =
-        (cls_host_mode){1, slot.mode.mu, slot.mode.sum, slot.mode.weight, slot.mode.top_p};
+    t->q.mode[0] = (cls_host_mode){1, slot.adaptive.mu, slot.adaptive.sum, slot.adaptive.weight,
+                                   slot.adaptive.top_p};
 }
 
 static void move(traffic *t, int by_copy)
@@ -151,10 +151,11 @@ static void switch_mode(traffic *t)
     const uint32_t both = was.flags & now.flags;
     for (uint32_t i = 0; i <= q->longest; i++) {
         cls_host_mode *const m = &q->mode[i];
-        m->mu = both & CLS_SLOT_MIROSTAT ? m->mu : now.mode.mu;
-        m->sum = both & CLS_SLOT_ADAPTIVE ? m->sum : now.mode.sum;
-        m->weight = both & CLS_SLOT_ADAPTIVE ? m->weight : now.mode.weight;
-        m->top_p = (both & CLS_SLOT_DECAYS) && was.top_p == now.top_p ? m->top_p : now.mode.top_p;
+        m->mu = both & CLS_SLOT_MIROSTAT ? m->mu : now.adaptive.mu;
+        m->sum = both & CLS_SLOT_ADAPTIVE ? m->sum : now.adaptive.sum;
+        m->weight = both & CLS_SLOT_ADAPTIVE ? m->weight : now.adaptive.weight;
+        m->top_p =
+            (both & CLS_SLOT_DECAYS) && was.top_p == now.top_p ? m->top_p : now.adaptive.top_p;
     }
 }
 

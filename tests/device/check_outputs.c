@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a step tells beside its tokens, against brute force in double precision. */
+/* Proves a step's outputs beyond its tokens against brute force in double precision. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs by need: what a context, a sampler and a slot call compile, and nothing
- * else; what is refused instead; that compiling ahead saves it; and that every
- * variant of a kernel gives the same bits.
+/* Proves that a context, a sampler and a slot call compile the programs that they need and no
+ * others, what is refused instead, that compiling ahead saves later compilation, and that
+ * every variant of a kernel gives the same bits.
  *
- *     check_programs        exports what is soon compiled
- *     check_programs all    exports everything, which PoCL compiles once more for it */
+ *     check_programs        exports the programs that compile quickly
+ *     check_programs all    exports all of them, which PoCL compiles once more for it */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

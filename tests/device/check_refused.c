@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bad arguments of every function that takes a device: refused, the argument
- * named, nothing changed. */
+/* Proves that every function that takes a device refuses bad arguments, names the argument and
+ * changes nothing. */
 #include <math.h>
 #include <string.h>
 

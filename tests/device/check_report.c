@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Logprobs and probabilities: the reference's bits for logprobs, the oracle's
- * numbers for both. */
+/* Proves log-probabilities against the reference, bit for bit, and log-probabilities and
+ * probabilities against the oracle. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

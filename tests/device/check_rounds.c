@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Slot calls in any number between two steps: what they cost in launches, and that they do
- * what the same calls do with a step behind each.
+/* Proves that any number of slot calls between two steps has the effect of the same calls with
+ * a step after each, and counts their launches.
  *
  *     check_rounds [n]    n times as much random traffic */
 #include <stdio.h>

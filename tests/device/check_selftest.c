@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* cls_selftest(): that it passes, and that each of its stages can fail. What
- * kernels with a fault make of it, tests/stress/selftest_mutants.sh tries.
+/* Proves that cls_selftest() passes and that each of its stages can fail.
+ * tests/stress/selftest_mutants.sh runs it on kernels that have a fault.
  *
  *     tests/device/check_selftest --write >lib/selftest/known.c    # new known answers
- *     tests/device/check_selftest --print                          # what it says of each device
- *     tests/device/check_selftest --time                           # and how long it takes */
+ *     tests/device/check_selftest --print                          # its report of each device
+ *     tests/device/check_selftest --time                           # the same, with times */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

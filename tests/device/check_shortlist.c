@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Truncated rows: every chain and edge, sets that fit the shortlist and sets
- * that don't, and how many launches each takes. */
+/* Proves truncated rows: every chain and limit, with sets that fit the shortlist and sets that
+ * do not, and the number of launches of each. */
 #include <float.h>
 
 #include "client.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Serving at random: requests that begin, grow, fork, change, go back, stop,
- * move and end between steps that are enqueued ahead, against a model of each.
+/* Proves random serving traffic against a model of each request: requests begin, grow, fork,
+ * change, go back, stop, move and end between steps that are enqueued ahead.
  *
  *     check_slots [n]    n times as many steps */
 #include <math.h>

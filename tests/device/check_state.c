@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A slot's state leaves and comes back: saved bytes, damaged ones, rollbacks to
- * the token, and the memory that it takes. */
+/* Proves that a slot's state can be saved and loaded: saved bytes, damaged bytes, rollbacks to
+ * an exact token, and the memory that a state takes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

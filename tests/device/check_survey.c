@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows that the survey alone decides, greedy ones and those that nothing
- * truncates: maxima, masses, statuses, in every place and type. */
+/* Proves rows that the survey alone decides, greedy ones and those that nothing truncates:
+ * maxima, masses and statuses, at every index and in every type. */
 #include "client.h"
 
 static const uint32_t sizes[] = {1,    2,     31,    111,    1023,   1024,  1025,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The search over the full row: forced on rows that don't need it, and on rows
- * that do, it finds the sets that the reference's sort finds. */
+/* Proves that the search over the full row finds the sets that the reference finds by sorting,
+ * on rows that need the search and on rows where it is forced. */
 #include "client.h"
 
 /* The very rows that the shortlist's test has. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The same tokens in every tier and within every limit: each configuration runs
- * the same random rows, bit for bit as the reference has them.
+/* Proves that every tier and every limit gives the same tokens: each configuration samples the
+ * same random rows, and all give the reference's tokens bit for bit.
  *
- *     check_tiers        those that most differ from each other
+ *     check_tiers        the configurations that differ most
  *     check_tiers all    every tier with every limit and vector */
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What most steps ask, with the least that is compiled for it: greedy, plain and
- * top-k rows with top-p and min-p, of float32, against the host. Short enough for
- * compilers that take a minute for one kernel (llvmpipe). */
+/* Proves the steps that most callers need, with the fewest compiled programs, against the
+ * host: greedy, plain and top-k rows of float32 with top-p and min-p. It is short enough for
+ * compilers that need a minute for one kernel (llvmpipe). */
 #include <stdlib.h>
 
 #include "fixture.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts verified on the device: equal to the reference in everything they give,
- * and the requests go on as if they had never had drafts. Bad drafts by hand;
- * what is refused. */
+/* Proves that verified drafts on the device equal the reference in every output, and that
+ * requests continue as if they had never had drafts. It also tests malformed drafts, worked
+ * out by hand, and what is refused. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

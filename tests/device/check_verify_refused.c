@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bad arguments of cls_verify(): refused with a sentence that names them, nothing
- * changed. */
+/* Proves that cls_verify() refuses bad arguments with a sentence that names them and changes
+ * nothing. */
 #include <math.h>
 #include <string.h>
 

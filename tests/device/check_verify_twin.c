@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Verified drafts are the text without drafts: a twin samples token by token, on
- * the device, the drafts are its tokens and some others, and match and greedy
- * give its tokens, bit for bit, and leave the requests as it leaves them. */
+/* Proves that verified drafts give the text that sampling token by token gives. A second
+ * request samples on the device; the drafts are its tokens mixed with others. The methods
+ * match and greedy give the same tokens, bit for bit, and leave the requests in the same
+ * state. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

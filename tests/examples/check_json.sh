@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# examples/json: texts that a grammar guides are JSON, with drafts and without.
-# Exits 77 without a device.
+# Proves that examples/json, whose tokens a grammar guides, writes only JSON, with drafts and
+# without. Exits 77 if there is no device.
 case ${CLS_TEST_SIZE-} in
 tiny) texts=20 ;;
 small) texts=500 ;;

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# examples/llama: built as a foreign program, against the library of this build
-# or, with BUILD empty, the installed one; run on a random checkpoint and, where
-# ../shared/data has it, on a real one. CC, CFLAGS, PKG_CONFIG, LLAMA_FLAGS (of
-# make): what to build with. Exits 77 without compiler or device.
+# Proves that examples/llama builds outside this tree and runs correctly on a random checkpoint
+# and, where ../shared/data has one, on a real one. It uses the library of this build or, with
+# BUILD empty, the installed one. CC, CFLAGS, PKG_CONFIG and LLAMA_FLAGS (of make) say what to
+# build with. Exits 77 if there is no compiler or no device.
 source=$(cd "$(dirname "$0")/../.." && pwd) || exit 99
 BUILD=${BUILD-$PWD} CC=${CC:-cc} PKG_CONFIG=${PKG_CONFIG:-pkg-config}
 # shellcheck source=tests/support/checks.sh
@@ -39,8 +39,10 @@ build() { # DIRECTORY FLAGS...
     shift
     # make's own variables are the outer make's business. An archive's files may be read-only.
     # shellcheck disable=SC2086 # a list of words
-    if mkdir "$where" && (cd "$where" && MAKEFLAGS='' MFLAGS='' make -f "$source/examples/llama/Makefile" \
-        src="$source/examples/llama" CC="$CC" CFLAGS="${CFLAGS--O2}" PKG_CONFIG="$PKG_CONFIG" "$@" ${LLAMA_FLAGS-}) \
+    if mkdir "$where" && (cd "$where" &&
+        MAKEFLAGS='' MFLAGS='' make -f "$source/examples/llama/Makefile" \
+        src="$source/examples/llama" CC="$CC" CFLAGS="${CFLAGS--O2}" PKG_CONFIG="$PKG_CONFIG" "$@" \
+        ${LLAMA_FLAGS-}) \
         >build.log 2>&1; then
         yes_
     else
@@ -67,12 +69,13 @@ if [ $code -eq 77 ]; then
     exit 77
 fi
 
-cat >prompts <<'EOF'
+long='--repetition-penalty 1.5 --frequency-penalty 0.5 --presence-penalty 0.1 --penalty-window 16'
+cat >prompts <<EOF
 the cat
 --temperature 0 --max-tokens 9	The zebra is at the end
 --temperature 1.5 --top-k 40 --min-p 0.02 --seed 7	x
 
---repetition-penalty 1.5 --frequency-penalty 0.5 --presence-penalty 0.1 --penalty-window 16 --max-tokens 60	a long prompt of many more tokens than the others
+$long --max-tokens 60	a long prompt of many more tokens than the others
 --top-p 0.5 --max-tokens 1	Ä €uro
 EOF
 # A text is its request's alone, however many there are at a time, however long
@@ -107,9 +110,14 @@ EOF
     says "drafts" '"drafted": [1-9][0-9]*, "accepted": [1-9]' out
     for method in match standard block greedy; do
         expected=$([ $method = greedy ]; echo $?)
-        runs $model --prompt "the cat" --streams 2 --draft layers=2 --method $method --temperature 0.9 --json
+        runs $model --prompt "the cat" --streams 2 --draft layers=2 --method $method \
+            --temperature 0.9 --json
         if [ "$(sed -n 's/.*"drafted": \([0-9]*\), "accepted": \([0-9]*\),.*/\1 \2/p' out |
-            awk '{ print ($1 > 0 && $1 - $2 <= 8) }')" = "$expected" ]; then yes_; else no_ "own drafts, $method"; fi
+            awk '{ print ($1 > 0 && $1 - $2 <= 8) }')" = "$expected" ]; then
+            yes_
+        else
+            no_ "own drafts, $method"
+        fi
     done
     runs $model --temperature 0 --streams 2 --json
     texts plain 2
@@ -124,7 +132,8 @@ EOF
     mv out plain
     says "a table" 'tokens/s' err
     says "sampling's share" '^sampling  *[0-9.]* ms a step, [0-9.]* %' err
-    runs $model --prompt "the cat" --prompt "the dog" --requests 3 --streams 3 --max-tokens 40 --stream
+    runs $model --prompt "the cat" --prompt "the dog" --requests 3 --streams 3 --max-tokens 40 \
+        --stream
     same "texts at once and as they grow" plain out
 }
 
@@ -178,12 +187,14 @@ refused "required"
     refused "bad: line 1: '--streams' is not an option of a request" $model --prompts bad
     printf -- 'x\n--top-k\tx\n' >bad
     refused "bad: line 2: '--top-k' lacks its value" $model --prompts bad
-    refused "its prompt has [0-9]* tokens" $model --prompt "$(tail -c +1 "$source/tests/examples/check_llama.sh" | head -c 200)"
+    refused "its prompt has [0-9]* tokens" $model --prompt \
+        "$(tail -c +1 "$source/tests/examples/check_llama.sh" | head -c 200)"
     refused "not a NumPy array" $model --check-logits r.bin --check-tokens r.tok
 }
 
 # A classifier of NaN: no token, and the requests say so.
-{ head -c 150000 r.bin; head -c $(($(wc -c <r.bin) - 150000)) /dev/zero | tr '\000' '\377'; } >nan.bin
+{ head -c 150000 r.bin; head -c $(($(wc -c <r.bin) - 150000)) /dev/zero |
+    tr '\000' '\377'; } >nan.bin
 runs --checkpoint nan.bin --tokenizer r.tok --streams 2 --json
 texts nan 2
 says "no token" '"end": "failed", "status": 5, .*"tokens": \[\]' nan
@@ -205,7 +216,11 @@ usual="--temperature 0.8 --top-p 0.9 --seed 5 --max-tokens 80"
     says "logits" '^256 rows' out
     refused_text=1
     "$llama" $model $recorded --max-tokens 199 >out 2>err && refused_text=0
-    if [ $refused_text -eq 1 ]; then says "other logits" 'differ by more' err; else no_ "other logits pass"; fi
+    if [ $refused_text -eq 1 ]; then
+        says "other logits" 'differ by more' err
+    else
+        no_ "other logits pass"
+    fi
 
     runs $model $usual --streams 64 --json
     texts many 64

@@ -39,7 +39,8 @@ as_root() {
 
 # An OpenCL to link to: every function that the library and the example call.
 opencl() {
-    names=$(cat "$top"/lib/*.c "$top"/lib/*/*.c "$top/examples/minimal.c" | grep -o '\bcl[A-Z][A-Za-z]*(' | tr -d '(' | sort -u)
+    names=$(cat "$top"/lib/*.c "$top"/lib/*/*.c "$top/examples/minimal.c" |
+        grep -o '\bcl[A-Z][A-Za-z]*(' | tr -d '(' | sort -u)
     case $1 in
     *mingw*)
         { printf 'LIBRARY OpenCL.dll\nEXPORTS\n'; printf '    %s\n' $names; } >OpenCL.def
@@ -53,12 +54,15 @@ opencl() {
 }
 
 build() {
-    mkdir -p "$dir/$1/include" "$dir/$1/build" && cd "$dir/$1" && ln -s "$headers/CL" include/CL && opencl "$1" || return
+    mkdir -p "$dir/$1/include" "$dir/$1/build" && cd "$dir/$1" &&
+        ln -s "$headers/CL" include/CL && opencl "$1" || return
     cd build
     "$top/configure" -q --host="$1" --enable-werror --disable-dependency-tracking \
-        OPENCL_CFLAGS="-I$dir/$1/include" OPENCL_LIBS="-L$dir/$1 -lOpenCL" || { cat config.log; return 1; }
+        OPENCL_CFLAGS="-I$dir/$1/include" OPENCL_LIBS="-L$dir/$1 -lOpenCL" ||
+        { cat config.log; return 1; }
     make -s && make -s install DESTDIR="$dir/$1/root" >install.log || return
-    NM=$1-nm srcdir=$top sh "$top/tests/package/symbols.sh" && NM=$1-nm sh "$top/tests/package/portable.sh" || return
+    NM=$1-nm srcdir=$top sh "$top/tests/package/symbols.sh" &&
+        NM=$1-nm sh "$top/tests/package/portable.sh" || return
     for library in -lclsample "$dir/$1/root/usr/local/lib/libclsample.a"; do
         "$1-gcc" "$top/examples/minimal.c" -I"$dir/$1/root/usr/local/include" -I"$dir/$1/include" \
             -L"$dir/$1/root/usr/local/lib" "$library" -L"$dir/$1" -lOpenCL -lm -o minimal || return
@@ -68,7 +72,8 @@ build() {
 for target; do
     if ! command -v "$target-gcc" >/dev/null && [ $install = yes ]; then
         # shellcheck disable=SC2046 # a list of words
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(package "$target")
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install \
+            -y -q --no-install-recommends $(package "$target")
     fi
     if ! command -v "$target-gcc" >/dev/null; then
         echo "== $target: skipped; it needs $(package "$target")"

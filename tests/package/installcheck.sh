@@ -12,20 +12,31 @@ export PKG_CONFIG_PATH
 PKG_CONFIG="$PKG_CONFIG${destdir:+ --define-variable=prefix=$destdir$prefix}"
 flags=$($PKG_CONFIG --cflags --libs clsample)
 headers() { # HEADER EXPRESSION FLAGS...: a program that includes it and uses the library
-    printf '#include <%s>\nint main(void) { return %s; }\n' "$1" "$2" | tee "$dir/header.c" >"$dir/header.cc"
+    printf '#include <%s>\nint main(void) { return %s; }\n' "$1" "$2" |
+        tee "$dir/header.c" >"$dir/header.cc"
     shift 2
     for std in c99 c11 c++11 c++17; do
-        case $std in c++*) compiler=${CXX:-c++} file=header.cc ;; *) compiler=$CC file=header.c ;; esac
-        command -v "${compiler%% *}" >/dev/null || { echo "no $compiler: header not compiled as $std"; continue; }
+        case $std in
+        c++*) compiler=${CXX:-c++} file=header.cc ;;
+        *) compiler=$CC file=header.c ;;
+        esac
+        command -v "${compiler%% *}" >/dev/null ||
+            { echo "no $compiler: header not compiled as $std"; continue; }
         # The target is OpenCL's, which its header otherwise asks for aloud.
-        $compiler -std=$std -pedantic-errors -Wall -Wextra -Werror -DCL_TARGET_OPENCL_VERSION=120 "$dir/$file" -o "$dir/header" "$@"
+        $compiler -std=$std -pedantic-errors -Wall -Wextra -Werror \
+            -DCL_TARGET_OPENCL_VERSION=120 "$dir/$file" -o "$dir/header" "$@"
     done
 }
 # shellcheck disable=SC2086 # flags are lists of words
 headers clsample.h 'cls_version() == NULL' $flags
 # shellcheck disable=SC2046 # flags are lists of words
 headers clsample/head.h 'cls_head_has_clblast() > 1' $($PKG_CONFIG --cflags --libs clsample-head)
-case $($PKG_CONFIG --libs --static clsample) in *clblast*) echo "clsample.pc names CLBlast"; exit 1 ;; esac
+case $($PKG_CONFIG --libs --static clsample) in
+*clblast*)
+    echo "clsample.pc names CLBlast"
+    exit 1
+    ;;
+esac
 LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 DYLD_LIBRARY_PATH=$libdir
 POCL_CACHE_DIR=$dir/pocl
@@ -41,7 +52,8 @@ for example; do
     [ "$status" = 0 ] || [ "$status" = 77 ] || { echo "$example: exit status $status"; exit 1; }
 done
 
-(cd "$dir" && MAKEFLAGS='' MFLAGS='' make -f "$source/Makefile" src="$source" CC="$CC" PKG_CONFIG="$PKG_CONFIG")
+(cd "$dir" && MAKEFLAGS='' MFLAGS='' make -f "$source/Makefile" src="$source" CC="$CC" \
+    PKG_CONFIG="$PKG_CONFIG")
 model="--checkpoint $dir/random.bin --tokenizer $dir/random.tok"
 # shellcheck disable=SC2086 # a list of words
 {

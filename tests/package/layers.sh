@@ -51,8 +51,14 @@ calls() {
     awk '$1 == "defined" && $3 !~ /^cls_source_/ { where[$3] = $2; next }
          $1 == "defined" { next }
          { use[$2 " " $3] }
-         END { for (u in use) { split(u, p, " "); if (p[2] in where)
-                   print p[1], where[p[2]], "lib/" p[1] " calls " p[2] "() of lib/" where[p[2]] } }' \
+         END {
+             for (u in use) {
+                 split(u, p, " ")
+                 if (!(p[2] in where)) continue
+                 to = where[p[2]]
+                 print p[1], to, "lib/" p[1] " calls " p[2] "() of lib/" to
+             }
+         }' \
         "$work/symbols"
 }
 

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The libraries ask of a system what C11's library has, of OpenCL what 1.2 has, of
-# POSIX (or Windows) a lock and a clock, and nothing else; and of C11 nothing that prints,
-# exits, or reads the environment: every name that libclsample.a and libclsample-head.a leave
-# to others is in a table here. libclsample-head.a also uses libclsample.a's names and CLBlast's.
+# Proves that the libraries call nothing but C11's library, OpenCL 1.2, and a lock and a clock of
+# POSIX or Windows, and nothing of C11 that prints, exits or reads the environment: every
+# undefined name of libclsample.a and libclsample-head.a is in a table here.
+# libclsample-head.a also uses libclsample.a's names and CLBlast's.
 core=.libs/libclsample.a head=.libs/libclsample-head.a
 if [ ! -f "$core" ] || [ ! -f "$head" ]; then
     echo "no static libraries here"
@@ -25,19 +25,22 @@ windows='
     AcquireSRWLockExclusive InitializeSRWLock ReleaseSRWLockExclusive
     QueryPerformanceCounter QueryPerformanceFrequency'
 opencl='
-    clBuildProgram clCreateBuffer clCreateCommandQueue clCreateContext clCreateKernel clCreateProgramWithBinary
-    clCreateProgramWithSource clCreateSubBuffer clEnqueueBarrierWithWaitList clEnqueueCopyBuffer clEnqueueFillBuffer
-    clEnqueueMapBuffer clEnqueueMarkerWithWaitList clEnqueueNDRangeKernel clEnqueueReadBuffer clEnqueueUnmapMemObject
-    clEnqueueWriteBuffer clFinish clFlush clGetCommandQueueInfo clGetContextInfo clGetDeviceIDs clGetDeviceInfo
-    clGetEventInfo clGetKernelInfo clGetKernelWorkGroupInfo clGetMemObjectInfo clGetPlatformIDs clGetPlatformInfo
-    clGetProgramBuildInfo clGetProgramInfo clReleaseCommandQueue clReleaseContext clReleaseEvent clReleaseKernel
-    clReleaseMemObject clReleaseProgram clRetainCommandQueue clRetainContext clRetainEvent clRetainKernel
+    clBuildProgram clCreateBuffer clCreateCommandQueue clCreateContext clCreateKernel
+    clCreateProgramWithBinary clCreateProgramWithSource clCreateSubBuffer
+    clEnqueueBarrierWithWaitList clEnqueueCopyBuffer clEnqueueFillBuffer clEnqueueMapBuffer
+    clEnqueueMarkerWithWaitList clEnqueueNDRangeKernel clEnqueueReadBuffer clEnqueueUnmapMemObject
+    clEnqueueWriteBuffer clFinish clFlush clGetCommandQueueInfo clGetContextInfo clGetDeviceIDs
+    clGetDeviceInfo clGetEventInfo clGetKernelInfo clGetKernelWorkGroupInfo clGetMemObjectInfo
+    clGetPlatformIDs clGetPlatformInfo clGetProgramBuildInfo clGetProgramInfo
+    clReleaseCommandQueue clReleaseContext clReleaseEvent clReleaseKernel clReleaseMemObject
+    clReleaseProgram clRetainCommandQueue clRetainContext clRetainEvent clRetainKernel
     clRetainMemObject clRetainProgram clSetEventCallback clSetKernelArg clWaitForEvents'
 
 # What compilers and C libraries call these by, and what compilers call by
 # themselves: thread-local storage, division on 32 bits, stacks, sanitizers.
-theirs='^(_GLOBAL_OFFSET_TABLE_|_tls_index|__isoc(99|23)_.*|__mingw_.*|__.*_chk|__stack_chk_.*|__errno_location'
-theirs=$theirs'|bcmp|__tls_get_addr|__emutls_.*|___chkstk_ms|__aeabi_.*|__aarch64_.*|__(u?div|u?mod)[dt]i[34]'
+theirs='^(_GLOBAL_OFFSET_TABLE_|_tls_index|__isoc(99|23)_.*|__mingw_.*|__.*_chk|__stack_chk_.*'
+theirs=$theirs'|__errno_location|bcmp|__tls_get_addr|__emutls_.*|___chkstk_ms|__aeabi_.*'
+theirs=$theirs'|__aarch64_.*|__(u?div|u?mod)[dt]i[34]'
 theirs=$theirs'|__(asan|ubsan|tsan|msan|sanitizer)_.*|__gcov_.*|__llvm_.*)$'
 
 # nm's letter tells what is defined from what is undefined; macOS puts an
@@ -49,19 +52,23 @@ case $table in *_cls_fail*) underscore=_ ;; *) underscore= ;; esac
 names_of() { # LIBRARY: its global names, each after "wanted" or "defined"
     ${NM:-nm} -gP "$1" | awk -v underscore="$underscore" '
         NF < 2 { next }
-        { sub("^" underscore, "", $1); sub(/^__imp_/, "", $1); print $2 == "U" ? "wanted" : "defined", $1 }'
+        { sub("^" underscore, "", $1); sub(/^__imp_/, "", $1) }
+        { print $2 == "U" ? "wanted" : "defined", $1 }'
 }
 
 check() { # LIBRARY PATTERN: what it leaves to others is in a table, or matches
     names=$(names_of "$1" | awk '
         { is[$1, $2]; all[$2] }
-        END { for (name in all) if (("wanted", name) in is && !(("defined", name) in is)) print name }' | sort)
+        END { for (name in all)
+            if (("wanted", name) in is && !(("defined", name) in is)) print name }' | sort)
     foreign=$(for name in $names; do
         # shellcheck disable=SC2086 # lists of words
-        printf '%s\n' $c11 $system $opencl | grep -qx "$name" || printf '%s\n' "$name" | grep -Ev "$theirs|$2"
+        printf '%s\n' $c11 $system $opencl | grep -qx "$name" ||
+            printf '%s\n' "$name" | grep -Ev "$theirs|$2"
     done)
     if [ -z "$names" ] || [ -n "$foreign" ]; then
-        echo "$1: neither C11's (without what prints, exits or reads the environment), nor OpenCL 1.2's, nor a lock's:"
+        echo "$1: neither C11's (without what prints, exits or reads the environment)," \
+            "nor OpenCL 1.2's, nor a lock's:"
         echo "${foreign:-it has no names}"
         failed=$((failed + 1))
     else

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Each shared library exports what its headers declare: no name more, none less. libclsample also
-# exports what lib/private.h declares, in a version node of its own where the linker has nodes.
+# Proves that each shared library exports exactly the names that its headers declare. libclsample
+# also exports what lib/private.h declares, in a separate version node where the linker has nodes.
 failed=0 passed=0
 
 # Names that the lines which begin with MACRO declare; the name may be on the line below.
@@ -10,7 +10,10 @@ declared_by() { # MACRO HEADER...
     shift
     cat "$@" | awk -v macro="$macro" '
         index($0, macro) == 1 { open = 1 }
-        open && match($0, /cls_[a-z0-9_]*\(/) { print substr($0, RSTART, RLENGTH - 1); open = 0 }' | sort
+        open && match($0, /cls_[a-z0-9_]*\(/) {
+            print substr($0, RSTART, RLENGTH - 1)
+            open = 0
+        }' | sort
 }
 
 # The library's names, with "@VERSION" where nm prints it. nm's letter tells code and data from
@@ -47,9 +50,11 @@ for name in clsample clsample-head; do
     case $name in
     clsample)
         wanted=$(declared_by CLS_API "$srcdir"/include/clsample.h "$srcdir"/include/clsample/*.h)
-        verdict "$lib" "$(printf '%s\n' "$wanted" "$private" | sort)" "$(echo "$exported" | sed 's/@.*//')"
+        verdict "$lib" "$(printf '%s\n' "$wanted" "$private" | sort)" \
+            "$(echo "$exported" | sed 's/@.*//')"
         case $exported in
-        *@*) verdict "$lib's private node" "$private" "$(echo "$exported" | sed -n 's/@CLSAMPLE_PRIVATE$//p')" ;;
+        *@*) verdict "$lib's private node" "$private" \
+            "$(echo "$exported" | sed -n 's/@CLSAMPLE_PRIVATE$//p')" ;;
         esac
         ;;
     clsample-head)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A fault in every OpenCL call and every allocation of a whole life (life.c), one
- * at a time: the call that met it says so, nothing leaks, and either the same
- * call then succeeds and all goes on as if nothing had been, or it is left out and
- * all goes on as if it had not been made, or the sampler is lost and says that.
+/* Proves that the library survives a fault in every OpenCL call and every allocation of a
+ * sampler's life (life.c), one at a time. The call that meets the fault reports it and nothing
+ * leaks. Then either the repeated call succeeds and everything continues as if there had been
+ * no fault, or the call is left out and everything continues as if it had not been made, or
+ * the sampler is lost and reports that.
  *
- *     tests/stress/check_faults [stride]     every so many calls, with one of its errors;
- *                                     1: all calls with all their errors */
+ *     check_faults [stride]     one call in `stride`, with one of its errors;
+ *                               1: all calls with all their errors */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

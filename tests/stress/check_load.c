@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Thousands of steps under load: every request gives what it gives alone, and
- * between two lulls no memory is lost.
+/* Proves that under thousands of steps of load every request gives the tokens that it gives
+ * alone, and that no memory is lost between two pauses.
  *
  *     check_load [steps [streams]] */
 #include <stdio.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Soak: steps with random everything, every one beside the reference, and no
- * memory lost: after every part all is closed, and the heap is what it was.
+/* Proves steps with random everything against the reference, one by one, and that no memory is
+ * lost: after each part everything is closed and the heap is as large as before.
  *
- *     check_soak [steps]       in parts of up to 10,000
- */
+ *     check_soak [steps]       in parts of up to 10,000 */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Samplers in threads. A thread has a sampler, a queue and a soak of its own;
- * all share one context. What each gives must be what it gives alone.
+/* Proves that samplers in threads give what each gives alone. A thread has a sampler, a queue
+ * and random traffic; all share one context.
  *
  *     check_threads [steps [threads]]
  *
- * Linked with a device's OpenCL, and as check_threads_stub with one that
- * computes nothing, for ThreadSanitizer: it sees the library, and no driver. */
+ * check_threads uses a device's OpenCL. check_threads_stub is the same program with an OpenCL
+ * that computes nothing, so that ThreadSanitizer sees the library and no driver. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

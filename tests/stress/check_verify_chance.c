@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The laws of chance of verified drafts: whatever the drafts are drawn from, the
- * text follows the target. The target's row depends on the token before it where
- * the vocabulary is small, and on the place otherwise. */
+/* Proves that verified drafts on the device follow the target's distribution, whatever
+ * distribution the drafts are drawn from. The target's row depends on the token before it
+ * where the vocabulary is small, and on the position otherwise. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

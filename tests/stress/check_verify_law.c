@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cls_host_verify() where chance accepts drafts: it decides as double precision does, and
- * what is emitted has the target's law. */
+/* Proves that cls_host_verify(), where chance accepts drafts, decides as double precision
+ * does, and that the emitted tokens follow the target's distribution. */
 #include "batch.h"
 
 #include <math.h>

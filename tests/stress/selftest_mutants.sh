@@ -22,41 +22,44 @@ passed=0 failed=0
 # Faults of a group touch different stages.
 cat >"$dir/table" <<'END'
 1@random numbers@c[2] = stream[0];@c[2] = stream[1];
-1@survey@flags |= ANY(odd) ? CLS_STATUS_NAN : 0u;@flags |= ANY(odd) ? CLS_STATUS_INF : 0u;
+1@survey@flags |= ANY(nan) ? CLS_STATUS_NAN : 0u;@flags |= ANY(nan) ? CLS_STATUS_INF : 0u;
 1@biases@return x + VLOAD(r->bias + i);@return x - VLOAD(r->bias + i);
-1@p-less@count = list_count(list, c->kept, key);@count = list_count(list, c->kept, stage == CLS_STAGE_P_LESS ? key + 0x00400000 : key);
+1@p-less@w->key = depth_q20_key(w->top, scale, p_less_depth(@w->key = 0x00400000 + depth_q20_key(w->top, scale, p_less_depth(
 1@infill@u64_less(u64_mul(list->mass[i], u64_from(5)), mass)@u64_less(u64_mul(list->mass[i], u64_from(2)), mass)
 1@report@: u64_to_f32(sum[1]) / u64_to_f32(sum[0]);@: u64_to_f32(sum[0]) / u64_to_f32(sum[1]);
 1@verify: match@next = ids[nodes[at]] == out.token ? at : last;@next = ids[nodes[at]] != out.token ? at : last;
-1@verify: block@reach = ratio_q63(reach, out.given, out.asked);@reach = ratio_q63(reach, out.asked, out.given);
+1@verify: block@*prefix_prob = ratio_q63(*prefix_prob, out->target_prob, out->draft_prob);@*prefix_prob = ratio_q63(*prefix_prob, out->draft_prob, out->target_prob);
 2@masks@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + (i ^ VEC)));
 2@penalties@const f32 often = frequency * (f32)count;@const f32 often = frequency * (f32)(count + 1);
-2@top-n-sigma@sigma_limit(c->kept, sum[0], sum[1], slot->sigma)@sigma_limit(c->kept, sum[0], sum[1], slot->sigma * 0.5f)
-2@typical@typical_list(slot, list, c, mean, typical_target@typical_list(slot, list, c, mean + 1000000u, typical_target
+2@top-n-sigma@sigma_limit(kept, sum[0], sum[1], w->slot->sigma)@sigma_limit(kept, sum[0], sum[1], w->slot->sigma * 0.5f)
+2@typical@typical_walk(w, mean, typical_target@typical_walk(w, mean + 1000000u, typical_target
 2@XTC@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 >= (slot)->xtc
-2@logprobs@total = u64_add(total, up(row_mass[tile]@total = u64_add(u64_shl(total, 1), up(row_mass[tile]
+2@logprobs@to_row_units(row_mass[tile],@to_row_units(u64_shr(row_mass[tile], 1),
 2@candidates@token = u64_less(drawn, sum) ? id[i] : -1;@token = u64_less(drawn, sum) ? id[first] : -1;
-2@verify: standard@taken = accepts(bits, out.given, out.asked);@taken = accepts(bits, out.asked, out.given);
+2@verify: standard@taken = accepts(bits, out.target_prob, out.draft_prob);@taken = accepts(bits, out.draft_prob, out.target_prob);
 3@history@length - h->allowed + 1;@length - h->allowed + 2;
 3@shortlist@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) < (IV)((i32)i)));@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) > (IV)((i32)i)));
-3@min-p@key = depth_key(top, c->scale, slot->min_p);@key = depth_key(top, c->scale, slot->min_p * 0.5f);
-3@temperature@c->scale = n > 1 && !(t < 1e-5f) ? scale_of(t) : slot->scale;@c->scale = slot->scale;
+3@min-p@w->key = depth_key(w->top, w->c->scale, w->slot->min_p);@w->key = depth_key(w->top, w->c->scale, w->slot->min_p * 0.5f);
+3@temperature@*next = n > 1 && !(t < 1e-5f) ? scale_of(t) : slot->scale;@*next = slot->scale;
 3@mirostat@mu = surprise > tau ? mu - by : mu + by;@mu = surprise > tau ? mu + by : mu - by;
 3@verify: typical@whole < max(epsilon, delta + entropy);@whole > max(epsilon, delta + entropy);
 3@verify: greedy@const u32 ended = ends_request(slot, lists, (u32)out.token, slot->outputs + w->depth);@const u32 ended = 1u;
-4@top-k@c->kept = min(c->kept, (u32)slot->top_k);@c->kept = min(c->kept, (u32)slot->top_k + 1);
-4@top-p@count = list_reach(list, c->kept, u64_from(0), out->target);@count = 1 + list_reach(list, c->kept, u64_from(0), out->target);
-4@threshold search@target = out->target = top_p_target(mass, row_top_p(slot));@target = out->target = top_p_target(mass, row_top_p(slot) / 2);
+4@top-k@c->kept = min(c->kept, (u32)w->slot->top_k);@c->kept = min(c->kept, (u32)w->slot->top_k + 1);
+4@top-p@count = list_reach(w->list, c->kept, u64_from(0), w->out->target);@count = 1 + list_reach(w->list, c->kept, u64_from(0), w->out->target);
+4@threshold search@w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot));@w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot) / 2);
 5@draw@rest = u64_sub(*drawn, sum);@rest = u64_shr(u64_sub(*drawn, sum), 1);
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
-4@top-p decay@top_p = u64_hi(u64_mul32(top_p, slot->decay));@top_p = u64_hi(u64_mul32(top_p, slot->decay / 2));
+4@top-p decay@top_p = u64_hi(u64_mul32(top_p, decay));@top_p = u64_hi(u64_mul32(top_p, decay / 2));
 4@slots@state_rollback(slot, s, c->tokens, rollback, chunk)@state_rollback(slot, s, c->tokens + 1, rollback, chunk)
 END
 
 # Replaces plain text wherever it is; the kernels are strings in C.
 replace() { # FROM TO FILE
     awk -v from="$1" -v to="$2" '{ out = ""
-          while ((i = index($0, from)) > 0) { out = out substr($0, 1, i - 1) to; $0 = substr($0, i + length(from)) }
+          while ((i = index($0, from)) > 0) {
+              out = out substr($0, 1, i - 1) to
+              $0 = substr($0, i + length(from))
+          }
           print out $0 }' "$3" >"$3.new"
     if cmp -s "$3" "$3.new"; then return 1; fi
     mv "$3.new" "$3"
@@ -73,7 +76,8 @@ run() { # GROUP
     done <"$dir/group"
     # The program's own kernels come before the library's.
     # shellcheck disable=SC2046
-    ${CC:-$(of CC)} -o "$dir/mutant" tests/device/check_selftest.o "$dir/kernels.c" .libs/libtests.a .libs/libclsample_internal.a \
+    ${CC:-$(of CC)} -o "$dir/mutant" tests/device/check_selftest.o "$dir/kernels.c" \
+        .libs/libtests.a .libs/libclsample_internal.a \
         $(of CHECK_LIBS) $(of OPENCL_LIBS) $(of LIBS) -lpthread -lm || exit 99
     CLS_TEST_SIZE=tiny "$dir/mutant" --print >"$dir/out" 2>&1
     while IFS='@' read -r _ stage _; do

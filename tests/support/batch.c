@@ -205,8 +205,8 @@ static float seen(const batch *b, uint32_t row, uint32_t i)
 static int is_kept(const batch *b, uint32_t row, uint32_t i, const cls_row *cut)
 {
     const int32_t key = key_of(seen(b, row, i)), id = (int32_t)i;
-    if (key > cut->head_key ||
-        (key == cut->head_key && (id < cut->head_first || id > cut->head_last)))
+    if (key > cut->upper_key ||
+        (key == cut->upper_key && (id < cut->upper_first || id > cut->upper_last)))
         return 0;
     return key > CLS_KEY_NONE && (key > cut->cut_key || (key == cut->cut_key && id <= cut->cut_id));
 }
@@ -249,7 +249,7 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
         return result.token;
     }
     const float scale = trace->scale;
-    const float max = of_key(trace->top_key);
+    const float max = float_of_key(trace->top_key);
     for (uint32_t t = 0; t < b->vocab; t += CLS_TILE) {
         const uint32_t stop = t + CLS_TILE < b->vocab ? t + CLS_TILE : b->vocab;
         float tile_max = -INFINITY;
@@ -266,7 +266,7 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
                                    ? weight(seen(b, row, i), tile_max, scale, unit.fraction)
                                    : 0;
             whole += x;
-            mass = plain ? up(whole, unit.shift) : mass + up(x, unit.shift);
+            mass = plain ? to_row_units(whole, unit.shift) : mass + to_row_units(x, unit.shift);
             if (mass == was)
                 continue;
             if (kept++ <= pick) { /* the pick-th token that has mass, or the last one */
@@ -382,7 +382,7 @@ static void compare_sets(const batch *b, uint32_t row, const char *where)
     compare_u64(b, row, where, "the set's mass", d->mass, h->mass);
     if (p->adaptive_target >= 0.0f && p->mirostat == 0) {
         compare_u64(b, row, where, "the probability aimed at", d->aim, h->aim);
-        compare_u64(b, row, where, "adaptive p's least depth", d->least, h->least);
+        compare_u64(b, row, where, "adaptive p's least depth", d->min_depth, h->min_depth);
         compare_u64(b, row, where, "adaptive p's mass", d->adapted, h->adapted);
     }
     compare_u64(b, row, where, "the number drawn", d->drawn, h->drawn);

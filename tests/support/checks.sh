@@ -16,19 +16,22 @@ same() { # WHAT A B: the files are equal, and not empty
 }
 
 differ() {
-    if [ -s "$2" ] && [ -s "$3" ] && ! cmp -s "$2" "$3"; then yes_; else no_ "$1: $2 and $3 are equal"; fi
+    if [ -s "$2" ] && [ -s "$3" ] &&
+        ! cmp -s "$2" "$3"; then yes_; else no_ "$1: $2 and $3 are equal"; fi
 }
 
 says() { # WHAT PATTERN FILE
     if grep -q -e "$2" "$3"; then yes_; else no_ "$1: no '$2' in: $(head -3 "$3")"; fi
 }
 
-refused_by() { # NAME PROGRAM PATTERN ARGUMENTS...: exit 1, one sentence with the pattern, nothing else
+# NAME PROGRAM PATTERN ARGUMENTS...: exit 1, one sentence with the pattern, nothing else
+refused_by() {
     name=$1 program=$2 pattern=$3
     shift 3
     "$program" "$@" >out 2>err
     code=$?
-    if [ $code -eq 1 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] && grep -q -e "^$name: .*$pattern" err; then
+    if [ $code -eq 1 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] &&
+        grep -q -e "^$name: .*$pattern" err; then
         yes_
     else
         no_ "$name $*: exit $code, $(head -2 err), not '$pattern'"

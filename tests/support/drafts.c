@@ -201,7 +201,8 @@ int drafts_one_a_call(const drafts *d, uint32_t i)
 {
     cls_slot slot;
     must(cls_slot_from_params(&d->requests->params[i], d->rows->vocab, &slot));
-    return d->method != CLS_VERIFY_GREEDY && (slot.flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) != 0;
+    return d->method != CLS_VERIFY_GREEDY &&
+           (slot.flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) != 0;
 }
 
 void drafts_accept(drafts *d)

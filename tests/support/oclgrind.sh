@@ -10,7 +10,8 @@
 log=$1.oclgrind
 rm -f "$log"
 # shellcheck disable=SC2086 # a list of words
-oclgrind --data-races --uniform-writes --build-options -cl-opt-disable --log "$log" ${OCLGRIND_FLAGS-} "$@"
+oclgrind --data-races --uniform-writes --build-options -cl-opt-disable --log "$log" \
+    ${OCLGRIND_FLAGS-} "$@"
 status=$?
 if [ -s "$log" ]; then
     head -n 60 "$log"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Known answers on the host: llama.cpp's tables, the chains, greedy rows, masks,
- * and what is refused. */
+/* Proves known answers on the host: llama.cpp's tables, every chain, greedy rows and masks. It
+ * also checks which arguments the reference refuses. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

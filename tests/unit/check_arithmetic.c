@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cl/core/arithmetic.h and cl/core/philox.h as C compiles them, against long double and
- * brute force. */
+/* Compiles cl/core/arithmetic.h and cl/core/philox.h as C and proves them against long double
+ * arithmetic and brute force. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ START_TEST(clean_and_key)
         const float x = clean(a), y = clean(b);
         ck_assert_msg((x < y) == (key_of(x) < key_of(y)) && (x == y) == (key_of(x) == key_of(y)),
                       "%a, %a", (double)x, (double)y);
-        ck_assert(of_key(key_of(x)) == x);
+        ck_assert(float_of_key(key_of(x)) == x);
         ck_assert_msg((b == INFINITY) || (b > above(key_of(x))) == (key_of(y) > key_of(x)),
                       "%a above %a", (double)b, (double)x);
     }
@@ -213,7 +213,7 @@ START_TEST(units)
         const uint64_t mass = random_u64(&r) >> 13;
         const uint32_t shift = rng_below(&r, 64);
         long double exact = floorl(ldexpl((long double)mass, 13 - (int)shift));
-        ck_assert(u64_to_f32(mass) >= 0.0f && (long double)up(mass, shift) == exact);
+        ck_assert(u64_to_f32(mass) >= 0.0f && (long double)to_row_units(mass, shift) == exact);
         /* a deeper tile has a unit lower by its exponent's distance */
         const float max = (float)(20.0 * rng_normal(&r)), tile = max - (float)(60.0 * rng_unit(&r));
         const int32_t e = split(max, 1.0f).exponent, t = split(tile, 1.0f).exponent;
@@ -257,10 +257,10 @@ START_TEST(depth_keys)
             continue;
         const int32_t key = depth_key(max, scale, most);
         ck_assert(key <= key_of(max));
-        ck_assert_msg(depth(clean(of_key(key)), max, scale) <= most, "max %a, scale %a, most %a",
-                      (double)max, (double)scale, (double)most);
+        ck_assert_msg(depth(clean(float_of_key(key)), max, scale) <= most,
+                      "max %a, scale %a, most %a", (double)max, (double)scale, (double)most);
         if (key > key_of(-FLT_MAX)) {
-            const float below = clean(of_key(key - 1));
+            const float below = clean(float_of_key(key - 1));
             ck_assert_msg(!(depth(below, max, scale) <= most),
                           "max %a, scale %a, most %a: %a is kept, too", (double)max, (double)scale,
                           (double)most, (double)below);
@@ -342,7 +342,7 @@ START_TEST(row_places)
          (UINT64_C(1) << 62) + 65534 * ((UINT64_C(1) << 46) - 1)},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        ck_assert_msg(row_place(cases[i].offset, cases[i].stride, cases[i].row) ==
+        ck_assert_msg(row_offset(cases[i].offset, cases[i].stride, cases[i].row) ==
                           (size_t)cases[i].place,
                       "case %u", (unsigned)i);
 }

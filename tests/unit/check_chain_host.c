@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The chain on the host: known distributions, and small rows by hand. Modes:
- * check_modes_host.c. Random rows: check_reference.c. */
+/* Proves the chain of truncations on the host, with known distributions and with small rows
+ * worked out by hand. check_modes_host.c tests adaptive samplers, check_reference.c random
+ * rows. */
 #include <float.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Compiled programs as bytes, and the hash that guards them: nothing that is not
- * whole, of this format and of the right key comes through. No device. */
+/* Proves that compiled programs, stored as bytes, are accepted only if they are complete, have
+ * this version's format and match the expected key and hash. Needs no device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

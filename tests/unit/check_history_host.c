@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bans and DRY on the host: small requests by hand. Random ones:
- * check_reference.c. */
+/* Proves DRY, bans and the other effects of a request's earlier tokens on the host, with small
+ * requests worked out by hand. check_reference.c tests random ones. */
 #include "example.h"
 
 START_TEST(bans)

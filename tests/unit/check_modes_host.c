@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What mirostat, adaptive p and top-p decay remember, on the host, by hand. */
+/* Proves the state that mirostat, adaptive p and top-p decay carry from token to token, on the
+ * host, with values worked out by hand. */
 #include "example.h"
 
 static int32_t drawn(example *e, uint64_t random)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Where rows lie, beyond 2^31 elements and up to where 64 bits end: what the
- * host lets through, and what it then tells the kernels. Buffers are those of
- * an OpenCL that claims any size and has no memory (stub_cl.h), so that their
- * last byte can be where it matters. The kernels' own part, row_place(), is in
- * check_arithmetic. */
+/* Proves that the host computes the offsets of rows correctly beyond 2^31 elements and up to
+ * the end of 64 bits: which steps it accepts, and which offsets it passes to the kernels. The
+ * buffers belong to a stub of OpenCL that accepts any size and holds no memory (stub_cl.h), so
+ * that a buffer can end exactly at a limit. check_arithmetic tests row_offset(), the kernels'
+ * side. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -299,7 +299,7 @@ START_TEST(inputs)
                               "%s, %u rows from %llu, %llu apart: %s was told something else",
                               names[what], rows, (unsigned long long)places[place],
                               (unsigned long long)stride, kinds[what].kernel);
-                ck_assert_msg(row_place(expected.offset, expected.stride, rows - 1) +
+                ck_assert_msg(row_offset(expected.offset, expected.stride, rows - 1) +
                                       kinds[what].width ==
                                   size / element,
                               "%s: its end", names[what]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Penalties, biases and stops on the host, by hand: known values, edges, and
- * what is refused. Random rows: check_reference.c. */
+/* Proves penalties, biases and stop ids on the host against values worked out by hand,
+ * including the limits of each parameter and what is refused. check_reference.c tests random
+ * rows. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference, cls_host_sample(), against the double-precision oracle,
- * draws at the ends of tokens' intervals, and statistics. */
+/* Proves the reference, cls_host_sample(), against the double-precision oracle: on random
+ * rows, with random numbers at the ends of tokens' intervals, and by the statistics of many
+ * draws. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cl/core/samplers.h as C compiles it, against the same in double precision: the
- * bounds of doc/arithmetic.md, each seen from below by what was met. */
+/* Compiles cl/core/samplers.h as C and proves the error bounds that doc/arithmetic.md states,
+ * against double precision. It prints the largest error it met beside each bound. */
 #include <math.h>
 #include <stdio.h>
 
@@ -31,7 +31,7 @@ static void take_row(sample_row *s, rng *r)
     const cls_unit unit = unit_of(s->top, s->top, split(s->top, s->scale).exponent, s->scale);
     for (uint32_t i = 0; i < s->n; i++) {
         const uint32_t w = weight(s->z[i], unit.max, s->scale, unit.fraction);
-        const uint64_t mass = up(w, unit.shift);
+        const uint64_t mass = to_row_units(w, unit.shift);
         s->mass += mass;
         s->terms += depth_term(mass, depth_q20(s->z[i], s->top, s->scale));
         s->squares += square_term(w, unit.shift);
@@ -205,10 +205,10 @@ START_TEST(adaptive)
         slot.flags = CLS_SLOT_ADAPTIVE;
         slot.target = (uint32_t)(target * 0x1p30);
         slot.adaptive_decay = (uint32_t)(decay * 0x1p32);
-        cls_mode m = mode_begin(&slot);
+        cls_adaptive_state m = adaptive_begin(&slot);
         for (uint32_t n = 0; n < 200; n++) {
             const uint32_t q = rng_below(&r, (1u << 30) + 1);
-            mode_adapt(&m, q, slot.adaptive_decay);
+            adaptive_p_accept(&m, q, slot.adaptive_decay);
             sum = (double)q * 0x1p-30 + decay * sum;
             weight_ = 1.0 + decay * weight_;
             ck_assert_uint_le(m.sum, m.weight);
@@ -228,7 +228,7 @@ START_TEST(decays)
     memset(&slot, 0, sizeof slot);
     slot.top_p = 0xf0000000u;
     slot.decay = 0x80000000u;
-    slot.top_p_least = 0x40000000u;
+    slot.top_p_min = 0x40000000u;
     slot.reset_id = 9;
     ck_assert_uint_eq(top_p_next(&slot, slot.top_p, 1), 0x78000000u);
     ck_assert_uint_eq(top_p_next(&slot, 0x78000000u, 1), 0x40000000u);

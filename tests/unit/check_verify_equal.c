@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cls_host_verify() on random requests, chains and trees: where drafts are compared with
- * tokens it emits what repeated cls_host_sample() does. */
+/* Proves that cls_host_verify(), where it compares drafts with tokens, emits the tokens that
+ * repeated calls of cls_host_sample() give. Requests, chains and trees are random. */
 #include "batch.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cls_host_verify(): small requests by hand. Random ones: check_verify_equal.c,
- * check_verify_law.c. */
+/* Proves cls_host_verify() on small requests worked out by hand. check_verify_equal.c and
+ * check_verify_law.c test random ones. */
 #include "fixture.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* above: how many tiles and tokens lie above a key, and the keys that have a wanted
- * number of them. */
+/* count: counts the tiles and tokens above a key, and finds the keys that have a wanted number of
+ * tokens above them. */
 #include "row/tiles.cl"
 
-/* How many tile keys reach each of four keys, by the whole group: 16 bits each,
- * for a row has at most 2^14 max tiles. */
+/* Returns how many keys of max tiles reach each of four keys, by the whole group. The counts have
+ * 16 bits each, since a row has at most 2^14 max tiles. */
 static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key,
                               __local u64 *scratch)
 {
@@ -19,8 +19,8 @@ static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key
     return wg_mass(u64_make(COUNT(c3) << 16 | COUNT(c2), COUNT(c1) << 16 | COUNT(c0)), scratch);
 }
 
-/* Tokens of the row with keys above a key, by the whole group: only tiles
- * whose maximum is above it are read. */
+/* Returns the number of the row's tokens above a key, by the whole group. Only tiles with a maximum
+ * above the key are read. */
 ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 n, i32 key,
                           __local u64 *scratch)
 {
@@ -43,27 +43,27 @@ ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 
     return wg_usum(count, scratch);
 }
 
-/* A key with at least k max tiles at or above it, few more if it can be; all
- * tiles' (CLS_KEY_NONE + 1) where there are fewer. Counts for four keys at once:
- * first some that lie further and further under the maximum, then such as divide
- * what is left evenly in floats, as maxima mostly lie, at last in keys. */
+/* Returns a key that at least k max tiles reach, and few more if possible; CLS_KEY_NONE + 1, which
+ * all reach, if there are fewer than k. Each round counts for four keys: first keys at growing
+ * distances below the maximum, then keys that divide the interval evenly as floats, since maxima
+ * mostly lie so, and at last evenly as keys. */
 ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
                         __local u64 *scratch)
 {
-    i32 lo = CLS_KEY_NONE + 1;  /* at least k at or above it, unless there are fewer at all */
-    i32 hi = max_key + 1;       /* fewer than k */
-    u32 reach = k < n ? n : 0u; /* how many are at or above lo */
+    i32 lo = CLS_KEY_NONE + 1;  /* at least k tiles reach it, unless there are fewer than k */
+    i32 hi = max_key + 1;       /* fewer than k tiles reach it */
+    u32 reach = k < n ? n : 0u; /* how many tiles reach lo */
     f32 gap = 4.0f;
     SHORT_LOOP
     for (u32 round = 0; hi - 1 > lo && reach > k + 7 && round < 40; round++) {
-        const f32 zl = of_key(lo), zh = of_key(hi - 1);
+        const f32 zl = float_of_key(lo), zh = float_of_key(hi - 1);
         i32 key[4];
         for (u32 p = 0; p < 4; p++) {
             const f32 part = 0.2f * (f32)(4 - p);
             const i32 fifth = (i32)(((u32)hi - (u32)lo) / 5u);
             i32 mid = lo + fifth * (i32)(4 - p); /* descending */
             if (lo == CLS_KEY_NONE + 1 && round < 2)
-                mid = round == 0 && p == 3 ? lo : key_of(clean(of_key(max_key) - gap));
+                mid = round == 0 && p == 3 ? lo : key_of(clean(float_of_key(max_key) - gap));
             else if (round < 14)
                 mid = key_of(clean(part * zh + (1.0f - part) * zl));
             mid = mid >= hi ? hi - 1 : mid;
@@ -71,7 +71,7 @@ ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
             gap *= 8.0f;
         }
         const u64 counts = tiles_reach(row_key, n, key, scratch);
-        for (u32 p = 4; p > 0; p--) { /* from the least key up */
+        for (u32 p = 4; p > 0; p--) { /* from the least key upwards */
             const u32 count =
                 (p > 2 ? u64_hi(counts) : u64_lo(counts)) >> (p - 1) % 2 * 16 & 0xffffu;
             if (count < k) {
@@ -81,16 +81,16 @@ ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
                 reach = count;
             }
         }
-        /* Fewer than k that hold anything. */
+        /* Fewer than k tiles have any token. */
         if (hi <= lo)
             return CLS_KEY_NONE + 1;
     }
     return lo;
 }
 
-/* Of each of four ascending keys, how many tokens lie above it, by the whole group. A max
- * tile's counts are at most 64 each, a byte of every lane: four vectors of counts would take
- * the registers of a GPU's items. */
+/* Counts the tokens above each of four ascending keys, by the whole group. A max tile's counts are
+ * at most 64 each and share a lane, a byte each; four vectors of counts would take too many
+ * registers of a GPU. */
 ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key, u32 n,
                                 const i32 *key, u32 *count, __local u64 *scratch)
 {
@@ -112,9 +112,9 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
                 c += (x > above(key[2])) & 0x10000;
                 c += (x > above(key[3])) & 0x1000000;
             }
-            const u32 its = (u32)ISUM(c);
-            low = u64_add(low, u64_make(its >> 8 & 255u, its & 255u));
-            high = u64_add(high, u64_make(its >> 24, its >> 16 & 255u));
+            const u32 packed = (u32)ISUM(c);
+            low = u64_add(low, u64_make(packed >> 8 & 255u, packed & 255u));
+            high = u64_add(high, u64_make(packed >> 24, packed >> 16 & 255u));
         }
     }
     low = wg_mass(low, scratch);
@@ -125,9 +125,9 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
     count[3] = u64_hi(high);
 }
 
-/* The k-th largest key of the row, between a known bound and the maximum, and
- * how many are above it. Four keys divide what is left: at most 14 reads of the tiles
- * above the bound, where a single one would take 31. */
+/* Returns the k-th largest key of the row, between a known bound and the maximum, and in *over how
+ * many tokens are above it. Each round counts for four keys. So the tiles above the bound are read
+ * at most 14 times; with one key a round it would be 31 times. */
 ONE_COPY i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 bound,
                      i32 max_key, u32 *over, __local u64 *scratch)
 {

@@ -1,44 +1,45 @@
 /* SPDX-License-Identifier: MIT */
-/* final: what a row's token was drawn from, for those who ask: whether a token is
- * in it, and with which mass and probability. */
+/* distribution: describes the final distribution, from which a row's token was drawn, for the
+ * kernels that write outputs: whether it contains a token, and with which mass and probability. */
 #include "core/samplers.h"
 #include "row/draw.cl"
 
-/* Where an output begins; the buffer is at least some buffer, and `wants` tells. */
+/* The start of an output. The buffer is valid even if the output is not wanted; `wants` tells. */
 #define OUTPUT(buffer, which) ((buffer) + u64_to_size(u64_of(args->output_offset[which])))
 
-/* A logit where the caller reads it, and the logarithm of a probability, which has no
- * bounds but 0: infinities by their bits. */
+/* WRITE_LOGIT writes a logit for the caller, WRITE_LOGPROB a log-probability. Devices without
+ * infinities write the bits of these. There a log-probability may be any number up to 0, so the
+ * value that stands for none is positive. */
 #ifdef CLS_LIMITED
-static inline i32 told_bits(f32 x)
+static inline i32 output_bits(f32 x)
 {
     const i32 bits = as_int(x), magnitude = bits & 0x7fffffff, sign = bits & (i32)0x80000000;
     if (magnitude == CLS_INF_BITS - 1)
         return sign | 0x7f7fffff;
     return magnitude >= CLS_INF_BITS ? sign | 0x7f800000 : bits;
 }
-#define TELL(out, at, x) ((__global i32 *)(out))[at] = told_bits(x)
+#define WRITE_LOGIT(out, at, x) ((__global i32 *)(out))[at] = output_bits(x)
 #define NO_LOGPROB CLS_FLT_MAX
 static inline i32 logprob_bits(f32 x) { return x == NO_LOGPROB ? (i32)0xff800000 : as_int(x); }
-#define TELL_LOGPROB(out, at, x) ((__global i32 *)(out))[at] = logprob_bits(x)
+#define WRITE_LOGPROB(out, at, x) ((__global i32 *)(out))[at] = logprob_bits(x)
 #else
-#define TELL(out, at, x) (out)[at] = (x)
+#define WRITE_LOGIT(out, at, x) (out)[at] = (x)
 #define NO_LOGPROB CLS_MASKED
-#define TELL_LOGPROB(out, at, x) (out)[at] = (x)
+#define WRITE_LOGPROB(out, at, x) (out)[at] = (x)
 #endif
 
-/* What is reported on: the raw row, or what the token was drawn from. */
+/* What is reported on: the raw row, or the final distribution. */
 typedef struct report {
-    row_logits r;            /* narrowed to the set, where that is a band of the order ... */
-    __global const u32 *ids; /* ... and where not, its tokens, ascending */
+    row_logits r;            /* truncated to the set, where that is a range of the order */
+    __global const u32 *ids; /* else the tokens of the set, ascending */
     u32 n_ids, listed, greedy, raw;
     f32 scale;
     i32 exponent;
-    kept_set set; /* its top, its mass, adaptive p */
+    kept_set set; /* only its cuts, top and mass, and adaptive p */
     u64 adapted;
 } report;
 
-/* The row that the token was drawn from. */
+/* Reports on the distribution from which the token was drawn. */
 static inline void report_final(const row_logits *r, const cls_row *out, u32 flags,
                                 __global const u32 *ids, report *t)
 {
@@ -49,25 +50,26 @@ static inline void report_final(const row_logits *r, const cls_row *out, u32 fla
     t->greedy = flags & CLS_SLOT_GREEDY;
     t->raw = 0;
     t->scale = out->scale;
-    t->exponent = split(of_key(out->top_key), out->scale).exponent;
+    t->exponent = split(float_of_key(out->top_key), out->scale).exponent;
     whole_row(out->top_key, &t->set);
     t->set.key = out->cut_key;
     t->set.id = out->cut_id;
-    t->set.head_key = out->head_key;
-    t->set.head_first = out->head_first;
-    t->set.head_last = out->head_last;
+    t->set.upper_key = out->upper_key;
+    t->set.upper_first = out->upper_first;
+    t->set.upper_last = out->upper_last;
     t->set.adapted = !t->greedy && (flags & CLS_SLOT_ADAPTIVE);
     t->set.aim = out->aim;
-    t->set.least = out->least;
+    t->set.min_depth = out->min_depth;
     t->set.mass = out->mass;
     t->adapted = out->adapted;
     if (t->listed)
-        t->r.narrowed = 0; /* infill's last resort may be what a stage before it has cut */
-    else if (out->cut_key != CLS_KEY_NONE || out->head_key != CLS_KEY_INF)
-        row_narrow(&t->r, &t->set);
+        t->r.truncated =
+            0; /* if infill finds nothing, it keeps a token that an earlier stage may have cut */
+    else if (out->cut_key != CLS_KEY_NONE || out->upper_key != CLS_KEY_INF)
+        row_truncate(&t->r, &t->set);
 }
 
-/* The raw row at temperature 1, of a largest key and a mass. */
+/* Reports on the raw row at temperature 1, with a given largest key and mass. */
 static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report *t)
 {
     t->r = *r;
@@ -75,41 +77,43 @@ static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report
     t->n_ids = t->listed = t->greedy = 0;
     t->raw = 1;
     t->scale = CLS_LOG2E;
-    t->exponent = split(of_key(max_key), CLS_LOG2E).exponent;
+    t->exponent = split(float_of_key(max_key), CLS_LOG2E).exponent;
     whole_row(max_key, &t->set);
     t->set.mass = mass;
     t->adapted = u64_from(0);
 }
 
-/* What is left of a token's logit x in the set: -inf if it is not kept. */
+/* Returns a token's logit x if the set has the token, else -inf. */
 static inline f32 report_kept(const report *t, u32 id, f32 x)
 {
     if (t->listed)
         return list_find(t->ids, t->n_ids, id) < t->n_ids ? x : CLS_MASKED;
-    return t->r.narrowed ? narrow_one(&t->r, id, x) : x;
+    return t->r.truncated ? truncate_one(&t->r, id, x) : x;
 }
 
 static inline cls_unit report_unit(const report *t, __global const i32 *row_key, u32 id)
 {
-    return tile_unit(row_key, id / CLS_TILE, of_key(t->set.top_key), t->exponent, t->scale);
+    return tile_unit(row_key, id / CLS_TILE, float_of_key(t->set.top_key), t->exponent, t->scale);
 }
 
-/* A kept token's mass, or what adaptive p puts in its place. */
+/* Returns a kept token's mass, or its weight by adaptive p. */
 static inline u64 report_mass(const report *t, f32 z, const cls_unit *unit)
 {
-    const u64 mass = up(u64_from(weight(z, unit->max, t->scale, unit->fraction)), unit->shift);
+    const u64 mass =
+        to_row_units(u64_from(weight(z, unit->max, t->scale, unit->fraction)), unit->shift);
     return t->set.adapted ? u64_from(adapted_weight(&t->set, mass)) : mass;
 }
 
-/* Its probability, and the natural logarithm of that. */
+/* Returns the probability of a kept token, from its mass. */
 static inline f32 report_probability(const report *t, u64 mass)
 {
     return t->greedy ? 1.0f
                      : u64_to_f32(mass) / u64_to_f32(t->set.adapted ? t->adapted : t->set.mass);
 }
-/* A token that weighs nothing has none, but in the raw row. The token that was drawn has one
- * all the same: of a row that nothing truncates the draw floors the sum of a tile's weights,
- * not each, and may find a token that by itself comes to less than the row's unit. */
+/* Returns the natural logarithm of a token's probability; NO_LOGPROB for a token that weighs
+ * nothing, except in the raw row. The drawn token always has one: in a row that nothing truncates,
+ * the draw rounds down the sum of a tile's weights and not each weight, so it may choose a token
+ * whose own weight is below the row's unit. */
 static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, int drawn)
 {
     if (z == CLS_MASKED || t->greedy)
@@ -119,23 +123,23 @@ static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, i
     if (u64_is_zero(mass))
         return NO_LOGPROB;
     if (!t->set.adapted)
-        return logprob_of(z, of_key(t->set.top_key), t->scale, t->set.mass);
+        return logprob_of(z, float_of_key(t->set.top_key), t->scale, t->set.mass);
     return (f32)(log2_q24(mass) - log2_q24(t->adapted)) * (0x1p-24f * 0x1.62e430p-1f);
 }
 
 /* ------------------------------------------------------------ every token of the row */
 
-/* A token's share of the sum behind the entropy: its mass times its depth. That of
- * adaptive p is what lies under the greatest of its weights. */
+/* Returns a token's term of the sum behind the entropy: its mass times its depth. With adaptive p
+ * the depth is relative to the greatest possible weight. */
 static inline u64 report_term(const report *t, f32 z, u64 mass)
 {
     if (!t->set.adapted)
-        return depth_term(mass, depth_q20(z, of_key(t->set.top_key), t->scale));
+        return depth_term(mass, depth_q20(z, float_of_key(t->set.top_key), t->scale));
     if (u64_is_zero(mass))
         return mass;
     return depth_term(u64_shl(mass, 13), (u32)not_negative((30 << 24) - log2_q24(mass)) >> 4);
 }
-/* The entropy in nats, from the sum of these. */
+/* Returns the entropy in nats, from the sum of these terms. */
 static inline f32 report_entropy(const report *t, u64 terms)
 {
     u32 bits;
@@ -143,7 +147,7 @@ static inline f32 report_entropy(const report *t, u64 terms)
         bits = (u32)((log2_q24(t->adapted) - (30 << 24)) >> 4) +
                mean_depth_q20(terms, u64_shl(t->adapted, 13));
     else
-        bits = mass_q20(t->set.mass, of_key(t->set.top_key), t->scale) +
+        bits = mass_q20(t->set.mass, float_of_key(t->set.top_key), t->scale) +
                mean_depth_q20(terms, t->set.mass);
     return (f32)bits * (0x1p-20f * 0x1.62e430p-1f);
 }

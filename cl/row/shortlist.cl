@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* shortlist: the few tokens that can survive, found through the max tiles.
+/* shortlist: collects the few tokens that the chain can keep, which it finds through the max tiles.
  *
- * The first k max tiles (maximum descending, id ascending) each hold a token
- * that precedes every token of the tiles not taken, so the top k lie in them,
- * ties included. Any key with k tile maxima at or above it is therefore a
- * bound: tokens below it are not read again. */
-#include "row/above.cl"
+ * Each of the first k max tiles (by maximum descending, id ascending) holds a token that precedes
+ * every token of the other tiles. So the first k tokens lie in these tiles, ties included, and any
+ * key that k tile maxima reach is a bound: tokens below it are not read again. */
+#include "row/count.cl"
 #include "row/chain.cl"
 
-/* At most LIST tokens in id order, in local memory. Every entry from n up to
- * the next multiple of VEC has CLS_KEY_NONE. */
+/* At most LIST tokens in order of ids, in local memory. Entries from n up to the next multiple of
+ * VEC have CLS_KEY_NONE. */
 typedef struct shortlist {
     __local i32 *key;
     __local i32 *id;
-    __local u64 *mass;  /* row units, at the scale of the last list_weigh() */
-    __local i32 *order; /* [rank] = place in the list */
-    __local i32 *rank;  /* [place] = rank in (key descending, id ascending) */
+    __local u64 *mass;  /* in row units, at the scale of the last list_weigh() */
+    __local i32 *order; /* order[rank] is an index into the list */
+    __local i32 *rank;  /* rank[index] is a rank in the order (key descending, id ascending) */
     __local u64 *scratch;
     u32 n;
 } shortlist;
@@ -27,7 +26,7 @@ typedef struct shortlist {
     __local u64 NAME##_masses[LIST], NAME##_scratches[WGS]; \
     shortlist NAME = {NAME##_keys,      NAME##_ids, NAME##_masses, NAME##_orders, NAME##_ranks, \
                       NAME##_scratches, 0}
-#else /* nobody has one */
+#else /* no kernel uses the list */
 #define SHORTLIST(NAME) \
     __local u64 NAME##_scratches[WGS]; \
     shortlist NAME = {0, 0, 0, 0, 0, NAME##_scratches, 0}
@@ -35,13 +34,14 @@ typedef struct shortlist {
 
 #define ALL_TIES 0x7fffffffu
 
-/* Walks max tiles [first, last), multiples of VEC, and takes the tokens with lo <= key <= hi, of
- * those equal to lo only the next *ties. Writes them from place `at_list` on where
- * `write` is set, as far as the list reaches. Returns how many there are; may
- * stop counting beyond LIST, ties left out where it does not write: the caller
- * limits them. */
-static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, u32 first, u32 last,
-                              i32 lo, i32 hi, u32 *ties, int write, u32 at_list, shortlist *list)
+/* Collects the tokens with lo <= key <= hi from max tiles first to last - 1, both multiples of VEC;
+ * of those with key lo only the next *ties. Where `write` is set, they are written from index
+ * `at_list` on, as far as the list has room. Returns their number, and may stop counting beyond
+ * LIST. Where `write` is not set, ties do not count towards that limit, because the caller limits
+ * them. */
+static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_key, u32 first,
+                                 u32 last, i32 lo, i32 hi, u32 *ties, int write, u32 at_list,
+                                 shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     u32 taken = 0, left = *ties;
@@ -51,10 +51,10 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
         for (; tiles != 0; tiles &= tiles - 1) {
             const u32 m = base + 31 - clz(tiles & (~tiles + 1));
             const int kind = max_tile_kind(r, m);
-            /* Folding a comparison to a scalar costs more than the comparison: once
-             * a tile first, since a narrow bracket misses most tiles. A tile that
-             * has some is read again: an array of what was read would not fit a
-             * GPU's registers. */
+            /* Reducing a comparison to a scalar costs more than the comparison. So this is done
+             * once for a tile first, since a narrow interval misses most tiles. A tile that has a
+             * token of it is read again: an array of its vectors would not fit a GPU's
+             * registers. */
             IV any = (IV)(0);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
                 const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
@@ -87,23 +87,23 @@ static inline u32 take_tokens(const row_logits *r, __global const i32 *row_key, 
     return taken;
 }
 
-/* Fills the list with the row's tokens of lo <= key <= hi, in id order, those
- * equal to lo only up to `ties` of them. Returns 0 if they don't fit. */
+/* Fills the list with the row's tokens of lo <= key <= hi in order of ids, with at most `ties` of
+ * those equal to lo. Returns 0 if they do not fit. */
 ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi,
                      u32 ties, shortlist *list)
 {
     u32 total = 0;
 #if WGS == 1
-    total = take_tokens(r, row_key, 0, n, lo, hi, &ties, 1, 0, list);
+    total = collect_tokens(r, row_key, 0, n, lo, hi, &ties, 1, 0, list);
 #else
-    /* Each item counts in its own stretch of tiles, then writes where the
-     * items before it end: the order of ids is kept without sorting. */
-    const u32 stretch = (n / VEC + WGS - 1) / WGS * VEC;
-    const u32 first = min(LOCAL_ID * stretch, n), last = min(first + stretch, n);
+    /* Each item counts in its own range of tiles, then writes behind the tokens of the items before
+     * it. So ids stay in order without sorting. */
+    const u32 per_item = (n / VEC + WGS - 1) / WGS * VEC;
+    const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     u32 quota = ALL_TIES, at = 0;
     for (u32 write = 0; write < 2 && total <= LIST; write++) {
         const u32 count =
-            take_tokens(r, row_key, first, last, lo, hi, &quota, (int)write, at, list);
+            collect_tokens(r, row_key, first, last, lo, hi, &quota, (int)write, at, list);
         if (write == 0) { /* the same for the whole group */
             u64 all;
             const u32 my_ties = ALL_TIES - quota;
@@ -111,7 +111,7 @@ ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i3
                 wg_scan_mass(u64_make(count - my_ties, my_ties), list->scratch, &all);
             quota = min((u32)not_negative((i32)(ties - u64_lo(before))), my_ties);
             at = u64_hi(before) + min(u64_lo(before), ties);
-            /* Items that stopped counting make it too large, never too small. */
+            /* If an item stopped counting, the total is still larger than LIST. */
             total = u64_hi(all) + min(u64_lo(all), ties);
         }
     }
@@ -126,9 +126,9 @@ ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i3
     return 1;
 }
 
-/* Ranks the list: entry i has as many before it as keys above its own, or
- * equal to it and earlier. n^2 / VEC compares, but no barrier between them:
- * for the 50 to 500 entries that lists have this beats sorting. */
+/* Ranks the list: the rank of entry i is the number of larger keys plus the number of equal keys
+ * before it. This takes n^2 / VEC comparisons, but no barrier between them; for lists of 50 to 500
+ * entries, as they usually are, that is faster than sorting. */
 ONE_COPY void list_sort(shortlist *list)
 {
     const u32 n = list->n;
@@ -161,7 +161,7 @@ ONE_COPY void list_sort(shortlist *list)
     BARRIER();
 }
 
-/* Takes the masses of the list's tokens at a scale. */
+/* Computes the masses of the list's tokens at a scale. */
 ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_max, f32 scale)
 {
     const i32 exponent = split(row_max, scale).exponent;
@@ -175,13 +175,14 @@ ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_m
             tile = t;
             unit = tile_unit(row_key, t, row_max, exponent, scale);
         }
-        list->mass[i] =
-            up(u64_from(weight(of_key(list->key[i]), unit.max, scale, unit.fraction)), unit.shift);
+        list->mass[i] = to_row_units(
+            u64_from(weight(float_of_key(list->key[i]), unit.max, scale, unit.fraction)),
+            unit.shift);
     }
     BARRIER();
 }
 
-/* The mass of the list's first `kept` ranks. */
+/* Returns the mass of the list's first `kept` ranks. */
 static inline u64 list_mass(const shortlist *list, u32 kept)
 {
     u64 mass = u64_from(0);
@@ -192,8 +193,8 @@ static inline u64 list_mass(const shortlist *list, u32 kept)
     return wg_mass(mass, list->scratch);
 }
 
-/* How many ranks it takes until base plus their mass reaches the target, at
- * least one; kept + 1 if that many don't. One item walks: lists are short. */
+/* Returns how many ranks, at least one, are needed until base plus their mass reaches the target;
+ * kept + 1 if the first `kept` do not reach it. One item adds up: lists are short. */
 ONE_COPY u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
 {
     u32 count = 0;
@@ -214,7 +215,7 @@ ONE_COPY u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
 
 /* ------------------------------------------------------------------- counts, sums */
 
-/* The list's ranks below c->kept with keys at or above a key. */
+/* Returns how many of the list's first `kept` ranks have at least a given key. */
 static inline u32 list_count(const shortlist *list, u32 kept, i32 key)
 {
     IV count = (IV)(0);
@@ -238,39 +239,39 @@ ONE_COPY u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 ke
             unit = tile_unit(row_key, t, top, exponent, scale);
         }
         if ((u32)list->rank[i] < kept)
-            sum = u64_add(sum, sum_term(what, of_key(list->key[i]), top, scale, &unit));
+            sum = u64_add(sum, sum_term(what, float_of_key(list->key[i]), top, scale, &unit));
     }
     return wg_mass(sum, list->scratch);
 }
 
-/* ------------------------------------------------------------------- heads */
+/* ------------------------------------------------------------------- removing ranks */
 
-#define GONE 0x7fffffff /* the rank of what was taken out */
+#define RANK_REMOVED 0x7fffffff /* the rank of a removed token */
 
-/* Takes ranks first to last - 1 out of the list. */
-ONE_COPY void list_drop(shortlist *list, u32 first, u32 last)
+/* Removes ranks first to last - 1 from the list. */
+ONE_COPY void list_remove(shortlist *list, u32 first, u32 last)
 {
     BARRIER();
     SHORT_LOOP
     for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
         const i32 rank = list->rank[i];
         if (rank >= (i32)first && rank < (i32)last)
-            list->rank[i] = GONE;
-        else if (rank >= (i32)last && rank != GONE)
+            list->rank[i] = RANK_REMOVED;
+        else if (rank >= (i32)last && rank != RANK_REMOVED)
             list->rank[i] = rank - (i32)(last - first);
     }
     BARRIER();
     SHORT_LOOP
     for (u32 i = LOCAL_ID; i < list->n; i += WGS)
-        if (list->rank[i] != GONE)
+        if (list->rank[i] != RANK_REMOVED)
             list->order[list->rank[i]] = (i32)i;
     BARRIER();
 }
 
-/* The list's first `dropped` ranks go; what is first then is the new top. */
-static inline void drop_head(shortlist *list, chain_state *c, u32 dropped)
+/* Removes the first `dropped` ranks; the next one becomes the top. */
+static inline void remove_top_ranks(shortlist *list, chain_state *c, u32 dropped)
 {
-    list_drop(list, 0, dropped);
+    list_remove(list, 0, dropped);
     c->kept -= dropped;
     c->set.top_key = list->key[list->order[0]];
     c->weighed = 0.0f;
@@ -278,5 +279,5 @@ static inline void drop_head(shortlist *list, chain_state *c, u32 dropped)
 
 static inline f32 rank_logit(const shortlist *list, u32 rank)
 {
-    return of_key(list->key[list->order[rank]]);
+    return float_of_key(list->key[list->order[rank]]);
 }

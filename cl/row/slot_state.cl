@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* state: what a slot keeps of its request's tokens, and the ways in which it
- * changes. An entry of the ring either counts (output; with CLS_SLOT_SCOPE_ALL
- * prompt, too) and is in `counts`, or is in `seen` for the repetition penalty
- * alone. `touched` has every id that is in one of them: whoever reads logits
- * looks at the others only where it has a bit.
+/* slot_state: defines what a slot keeps of its request's tokens, and how that changes. An entry of
+ * the ring either counts (output tokens do, and with CLS_SLOT_SCOPE_ALL prompt tokens, too) and is
+ * in `counts`, or it is in `in_context`, for the repetition penalty alone. `adjusted` has every id
+ * that is in one of them; kernels that read logits look at the other two for these ids only.
  *
- * Work-items share work by the words of the bitmaps: an id's word belongs to
- * one item, so no two write the same place and nothing is atomic. */
+ * Work-items divide the work by words of the bitmaps: an id's word belongs to one item, so that no
+ * two items write the same word and nothing need be atomic. */
 #include "core/vectors.cl"
 #include "core/samplers.h"
 
 typedef struct slot_state {
-    __global u32 *touched, *seen, *counts, *ring, *modes;
-    u32 keep, n_ring, n_modes, words; /* words: of a bitmap */
+    __global u32 *adjusted, *in_context, *counts, *ring, *adaptive;
+    u32 keep, n_ring, n_adaptive, words; /* words: of a bitmap */
 } slot_state;
 
 static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
 {
     slot_state s;
-    s.touched = region + state_touched();
-    s.seen = region + state_seen(vocab, layout);
+    s.adjusted = region + state_adjusted();
+    s.in_context = region + state_in_context(vocab, layout);
     s.counts = region + state_counts(vocab, layout);
     s.ring = region + state_ring(vocab, layout);
-    s.modes = region + state_modes(vocab, layout);
+    s.adaptive = region + state_adaptive(vocab, layout);
     s.keep = CLS_LAYOUT_KEEP(layout);
     s.n_ring = CLS_LAYOUT_RING(layout);
-    s.n_modes = CLS_LAYOUT_ROLLBACK(layout);
+    s.n_adaptive = CLS_LAYOUT_ROLLBACK(layout);
     s.words = s.keep != CLS_KEEPS_NONE ? (vocab + 31) / 32 : 0u;
     return s;
 }
@@ -34,7 +33,8 @@ static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u3
     return state_at(state + (size_t)state_words(vocab, layout) * slot, layout, vocab);
 }
 
-/* Where an ascending list has the first id from `id` on, n if none. */
+/* Returns the index of the first id of an ascending list that is at least `id`; n if there is
+ * none. */
 static inline u32 list_from(__global const u32 *ids, u32 n, u32 id)
 {
     u32 lo = 0, hi = n;
@@ -48,21 +48,22 @@ static inline u32 list_from(__global const u32 *ids, u32 n, u32 id)
     }
     return lo;
 }
-/* Where it has an id; n if it has not. */
+/* Returns the index of an id in an ascending list; n if it is not there. */
 static inline u32 list_find(__global const u32 *ids, u32 n, u32 id)
 {
     const u32 at = list_from(ids, n, id);
     return at < n && ids[at] == id ? at : n;
 }
 
-/* A long list is walked by the words of a bitmap that its ids are in: each item has a stretch
- * of the `words`, and so of the list: where that begins. */
-static inline u32 list_share(__global const u32 *ids, u32 n, u32 item, u32 words)
+/* A long list is divided among items by words of the bitmap of its ids: each item gets a range of
+ * the `words`, and so a range of the list. The function returns the index at which an item's range
+ * begins. */
+static inline u32 list_item_start(__global const u32 *ids, u32 n, u32 item, u32 words)
 {
     return list_from(ids, n, item * ((words + WGS - 1) / WGS) * 32);
 }
-/* The bits of the ids from place i up to `last` that are in the word of the first one, up to
- * 32 of them; and how many these are, at least one. */
+/* Returns the ids from index i up to `last` that share a bitmap word with ids[i], up to 32 of them:
+ * their bits in that word, and their number, at least one. */
 static inline uint2 list_word(__global const u32 *ids, u32 i, u32 last)
 {
     if (i + 32 > last)
@@ -83,40 +84,41 @@ static inline u32 count_of(const slot_state *s, u32 id)
 {
     if (s->keep == CLS_KEEPS_COUNTS)
         return ((__global const ushort *)s->counts)[id];
-    return s->keep == CLS_KEEPS_SEEN ? s->counts[id >> 5] >> (id & 31) & 1u : 0u;
+    return s->keep == CLS_KEEPS_BITS ? s->counts[id >> 5] >> (id & 31) & 1u : 0u;
 }
 
-/* Takes an entry in; returns it, marked if it is the first that counts. */
+/* Adds an entry to the counts. Returns it, with CLS_ENTRY_FIRST if it is the first of its token
+ * that counts. */
 static inline u32 state_add(const slot_state *s, u32 entry, u32 flags)
 {
     const u32 id = entry & CLS_ENTRY_ID, word = id >> 5, bit = 1u << (id & 31);
     entry &= ~CLS_ENTRY_FIRST;
     if (s->keep == CLS_KEEPS_NONE)
         return entry;
-    s->touched[word] |= bit;
+    s->adjusted[word] |= bit;
     if (!entry_counts(entry, flags)) {
-        s->seen[word] |= bit;
+        s->in_context[word] |= bit;
         return entry;
     }
     const u32 count = count_of(s, id);
-    if (s->keep == CLS_KEEPS_SEEN)
+    if (s->keep == CLS_KEEPS_BITS)
         s->counts[word] |= bit;
     else if (count < CLS_MAX_COUNT)
         ((__global ushort *)s->counts)[id] = (ushort)(count + 1);
     return count == 0 ? entry | CLS_ENTRY_FIRST : entry;
 }
 
-/* Takes an entry out. last: no other of its kind is in. A full count stays full:
- * nobody knows how much more it was. */
-static inline void state_drop(const slot_state *s, u32 entry, u32 flags, int last)
+/* Removes an entry from the counts. last: no other entry of its token and kind is left. A count at
+ * its maximum stays there, because its true value is unknown. */
+static inline void state_remove(const slot_state *s, u32 entry, u32 flags, int last)
 {
     const u32 id = entry & CLS_ENTRY_ID, word = id >> 5, bit = 1u << (id & 31);
     if (s->keep == CLS_KEEPS_NONE)
         return;
     if (!entry_counts(entry, flags)) {
         if (last)
-            s->seen[word] &= ~bit;
-    } else if (s->keep == CLS_KEEPS_SEEN) {
+            s->in_context[word] &= ~bit;
+    } else if (s->keep == CLS_KEEPS_BITS) {
         if (last)
             s->counts[word] &= ~bit;
     } else {
@@ -124,13 +126,13 @@ static inline void state_drop(const slot_state *s, u32 entry, u32 flags, int las
         if (count > 0 && count < CLS_MAX_COUNT)
             ((__global ushort *)s->counts)[id] = (ushort)(count - 1);
     }
-    if (!(s->seen[word] & bit) && count_of(s, id) == 0)
-        s->touched[word] &= ~bit;
+    if (!(s->in_context[word] & bit) && count_of(s, id) == 0)
+        s->adjusted[word] &= ~bit;
 }
 
-/* Whether entries first to last - 1 of the ring have one of an entry's id and
- * kind, by the whole group. An item alone takes 64 at a time: a verification asks
- * for up to 129 tokens, of a window of up to 16,384. */
+/* Whether any of the ring's entries first to last - 1 has the id and kind of a given entry, by the
+ * whole group. A group of one item takes 64 entries at a time: a verification searches a window of
+ * up to 16,384 entries for up to 129 tokens. */
 #if WGS == 1
 #define SAME_16(at) (((vload16(0, ring + (at)) ^ entry) & mask) == 0)
 static inline u32 entries_have(__global const u32 *ring, u32 n, u32 entry, u32 mask)
@@ -146,10 +148,10 @@ static inline u32 entries_have(__global const u32 *ring, u32 n, u32 entry, u32 m
 static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags,
                            __local u64 *scratch)
 {
-    const u32 from = first % s->n_ring, n = last - first, head = min(n, s->n_ring - from);
+    const u32 from = first % s->n_ring, n = last - first, before_wrap = min(n, s->n_ring - from);
     const u32 mask = CLS_ENTRY_ID | (flags & CLS_SLOT_SCOPE_ALL ? 0u : CLS_ENTRY_OUTPUT);
-    return entries_have(s->ring + from, head, entry, mask) |
-           entries_have(s->ring, n - head, entry, mask);
+    return entries_have(s->ring + from, before_wrap, entry, mask) |
+           entries_have(s->ring, n - before_wrap, entry, mask);
 }
 #else
 static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, u32 flags,
@@ -165,8 +167,9 @@ static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, 
 }
 #endif
 
-/* Whether a token ends its request as the output's `outputs`-th: cls_row_status bits. Before
- * min_tokens stop ids, which are banned then, stop nothing where they come from elsewhere. */
+/* Returns the status bits with which a token ends its request, as output token number `outputs`; 0
+ * if it does not. Stop ids are banned before min_tokens; if one comes from elsewhere by then, it
+ * ends nothing. */
 static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id,
                                u32 outputs)
 {
@@ -178,7 +181,7 @@ static inline u32 ends_request(__global const cls_slot *slot, __global const u32
                : 0u;
 }
 
-/* Whether a request has ended: with its latest token, or by their number. */
+/* Returns whether a request has ended: by its latest token, or by the number of its tokens. */
 static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __global const u32 *lists)
 {
     if (slot->outputs == 0)
@@ -192,33 +195,33 @@ static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __globa
            list_find(lists + slot->stop, slot->n_stop, latest & CLS_ENTRY_ID) < slot->n_stop;
 }
 
-/* What the mode was before the token at a place in the history. */
-static inline void mode_store(const slot_state *s, u32 at, const cls_mode *mode)
+/* Store and load the adaptive state before the token at an index of the history. */
+static inline void adaptive_store(const slot_state *s, u32 at, const cls_adaptive_state *adaptive)
 {
-    if (s->n_modes == 0)
+    if (s->n_adaptive == 0)
         return;
-    __global u32 *const m = s->modes + at % s->n_modes * CLS_MODE_WORDS;
-    m[0] = (u32)mode->mu;
-    m[1] = mode->sum;
-    m[2] = mode->weight;
-    m[3] = mode->top_p;
+    __global u32 *const m = s->adaptive + at % s->n_adaptive * CLS_ADAPTIVE_WORDS;
+    m[0] = (u32)adaptive->mu;
+    m[1] = adaptive->sum;
+    m[2] = adaptive->weight;
+    m[3] = adaptive->top_p;
 }
-static inline void mode_load(const slot_state *s, u32 at, cls_mode *mode)
+static inline void adaptive_load(const slot_state *s, u32 at, cls_adaptive_state *adaptive)
 {
-    __global const u32 *const m = s->modes + at % s->n_modes * CLS_MODE_WORDS;
-    mode->mu = (i32)m[0];
-    mode->sum = m[1];
-    mode->weight = m[2];
-    mode->top_p = m[3];
+    __global const u32 *const m = s->adaptive + at % s->n_adaptive * CLS_ADAPTIVE_WORDS;
+    adaptive->mu = (i32)m[0];
+    adaptive->sum = m[1];
+    adaptive->weight = m[2];
+    adaptive->top_p = m[3];
 }
 
-/* An output token enters a slot, by the whole group; `active` is the same for
- * all of it. What leaves the window leaves the counts. `made`: the mode that the
- * token's own draw makes, if it was drawn; NULL: if it is the pending one. */
+/* Accepts an output token, by the whole group; `active` is the same for all of it. Entries that
+ * leave the window leave the counts. `next`: the adaptive state after the token if this draw chose
+ * it; NULL if it is the pending token. */
 ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __global const u32 *lists,
-                           u32 id, int active, const cls_mode *made, __local u64 *scratch)
+                           u32 id, int active, const cls_adaptive_state *next, __local u64 *scratch)
 {
-    /* The slot is read where it lies: a copy of it would fill an item's registers. */
+    /* The slot is read from memory: a copy would fill an item's registers. */
 #if ROW
     u32 leaving = 0, first = 0, last = 0;
     int leaves = 0;
@@ -227,8 +230,8 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
         leaves = window != 0 && length >= window && s->keep != CLS_KEEPS_NONE;
         if (leaves) {
             leaving = s->ring[(length - window) % s->n_ring];
-            /* Counts know how many are left, bits must ask the window. */
-            if (s->keep == CLS_KEEPS_SEEN || !entry_counts(leaving, slot->flags)) {
+            /* Counts know how many entries are left; for bits the window must be searched. */
+            if (s->keep == CLS_KEEPS_BITS || !entry_counts(leaving, slot->flags)) {
                 first = length - window + 1;
                 last = length;
             }
@@ -236,31 +239,31 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
     }
     const u32 others = ring_has(s, first, last, leaving, active ? slot->flags : 0u, scratch);
 #endif
-    BARRIER(); /* all have read the slot and the ring */
+    BARRIER(); /* every item has read the slot and the ring */
     if (LOCAL_ID == 0 && active) {
         const u32 flags = slot->flags, length = slot->length, outputs = slot->outputs + 1;
         const u32 entry = state_add(s, id | CLS_ENTRY_OUTPUT, flags);
 #if ROW
         if (leaves)
-            state_drop(s, leaving, flags,
-                       !others && !(((leaving ^ entry) & CLS_ENTRY_ID) == 0 &&
-                                    entry_counts(leaving, flags)));
+            state_remove(s, leaving, flags,
+                         !others && !(((leaving ^ entry) & CLS_ENTRY_ID) == 0 &&
+                                      entry_counts(leaving, flags)));
 #endif
         s->ring[length % s->n_ring] = entry;
-        cls_mode mode = slot->mode;
-        mode_store(s, length, &mode);
+        cls_adaptive_state adaptive = slot->adaptive;
+        adaptive_store(s, length, &adaptive);
 #if CHAIN == 2
-        const u32 top_p = mode.top_p;
-        if (made != 0)
-            mode = *made;
+        const u32 top_p = adaptive.top_p;
+        if (next != 0)
+            adaptive = *next;
         else if (slot->pending == (i32)id)
-            mode = slot->next;
-        mode.top_p = top_p;
+            adaptive = slot->next_adaptive;
+        adaptive.top_p = top_p;
         if (flags & CLS_SLOT_DECAYS)
-            mode.top_p = slot->reset_id == (i32)id
-                             ? slot->top_p
-                             : top_p_decayed(top_p, slot->decay, slot->top_p_least);
-        slot->mode = mode;
+            adaptive.top_p = slot->reset_id == (i32)id
+                                 ? slot->top_p
+                                 : top_p_decayed(top_p, slot->decay, slot->top_p_min);
+        slot->adaptive = adaptive;
 #endif
         slot->pending = -1;
         slot->position += 1;

@@ -1,101 +1,101 @@
 /* SPDX-License-Identifier: MIT */
-/* pick: draws the token from what a chain has left of a row, and completes the
- * row's record. */
+/* sample: draws the token from what a chain has left of a row, and completes the row's record. */
 #include "row/cut.cl"
 #include "row/drafts.cl"
 #include "row/finish.cl"
 
-/* A request's flags as if its temperature were 0. */
+/* Returns a request's flags as if its temperature were 0. */
 static inline u32 greedy_flags(u32 flags)
 {
-    return (flags | CLS_SLOT_GREEDY) & ~(CLS_SLOT_MODES | CLS_SLOT_DECAYS | CLS_SLOT_TOTAL);
+    return (flags | CLS_SLOT_GREEDY) & ~(CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_TOTAL);
 }
 
-/* The record of a row of which nothing is known. */
-static inline void record_begin(i32 place, i32 invalid_token, cls_row *out)
+/* Fills a row's record before anything is known about the row. */
+static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 {
     out->mass = out->total = out->target = out->drawn = out->adapted = u64_from(0);
-    out->given = out->asked = out->draft_mass = u64_from(0);
+    out->target_prob = out->draft_prob = out->draft_mass = u64_from(0);
     out->draft_key = out->reserved = 0;
     out->token = invalid_token;
-    out->status = place == -1 ? CLS_STATUS_SKIPPED : place < 0 ? CLS_STATUS_NO_SLOT : 0u;
+    out->status = slot_index == -1 ? CLS_STATUS_SKIPPED : slot_index < 0 ? CLS_STATUS_NO_SLOT : 0u;
     out->state = CLS_ROW_DONE;
     out->max_key = out->cut_key = out->top_key = CLS_KEY_NONE;
-    out->cut_id = out->head_last = CLS_MAX_ID;
-    out->head_key = CLS_KEY_INF;
-    out->head_first = 0;
+    out->cut_id = out->upper_last = CLS_MAX_ID;
+    out->upper_key = CLS_KEY_INF;
+    out->upper_first = 0;
     out->scale = CLS_LOG2E;
-    out->none = 1;
-    out->kept = out->listed = out->aim = out->least = 0;
+    out->no_token = 1;
+    out->kept = out->listed = out->aim = out->min_depth = 0;
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         out->pivot[p] = CLS_KEY_NONE;
 }
 
-/* What the two kernels that take a row to its token are given; and what the function of
- * each, which does it, is given. */
+/* The arguments of the two kernels that can draw a row's token, cls_token and cls_search, and of
+ * their functions that do the work. */
 #define ROW_KERNEL_ARGS ROWS_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS
 #define ROW_NAMES ROWS_NAMES, DRAW_NAMES, DRAFT_NAMES, DRAFT_ROW_NAMES
 #define ROW_ARGS u32 row, u32 n_rows, const shortlist *the_list, ROW_KERNEL_ARGS
 
-/* What both begin with. `flags`: the request's; of a row without one nothing of the
- * slot may be read, for another row may be writing it. */
+/* The beginning of both functions. `flags` are the request's. A row without a request must not read
+ * from the slot, because another row may be writing it. */
 #define ROW_BEGIN \
     shortlist list = *the_list; \
     STEP_LOCALS \
     const u32 tiles = TILES, n = MAX_TILES; \
-    const i32 place = ROW_SLOT(row); \
+    const i32 slot_index = ROW_SLOT(row); \
     __global const i32 *const row_key = tile_key + (size_t)row * n; \
     __global u64 *const row_work = work + (size_t)row * tiles; \
     __global f32 *const row_sample = sample + (size_t)row * args->sample_stride; \
-    __global const cls_slot *const slot = slots + (place >= 0 ? place : 0); \
-    row_logits r = ROW_VIEW(row, place); \
-    const u32 own_flags = place >= 0 ? slot->flags : 0u; \
+    __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0); \
+    row_logits r = ROW_VIEW(row, slot_index); \
+    const u32 own_flags = slot_index >= 0 ? slot->flags : 0u; \
     const u32 flags = has & CLS_ALL_GREEDY ? greedy_flags(own_flags) : own_flags;
 
-/* ... and end with: `done` says that the row needs no search. */
+/* The end of both functions. `done`: the row needs no search. */
 #if ROW
 #define ROW_DRAFT(done) \
     if (has & CLS_DRAFTS) \
         weigh_draft(&r, flags, row_key, \
-                    done && !out.none ? draft_after(NODES, PARENTS, row, n_rows) : -1, \
-                    OF(draft_ids), ROW_DRAFTS, n, row_work, (__global const u32 *)row_sample, \
-                    &out, list.scratch);
+                    done && !out.no_token ? draft_after(NODES, PARENTS, row, n_rows) : -1, \
+                    AT_OFFSET(draft_ids), ROW_DRAFTS, n, row_work, \
+                    (__global const u32 *)row_sample, &out, list.scratch);
 #else
-#define ROW_DRAFT(done) (void)flags; /* the search asks no more of them */
+#define ROW_DRAFT(done) (void)flags; /* the search does not use them otherwise */
 #endif
 #if CHAIN == 2
-#define ROW_MODE \
-    cls_mode made = {0, 0u, 0u, 0u}; \
-    next_mode(&r, slot, flags, row_key, &out, &made); \
-    const int first = !(has & CLS_DRAFTS) && first_of_slot(args, flags, slot_map, has, row, place);
+#define ROW_ADAPTIVE \
+    cls_adaptive_state next = {0, 0u, 0u, 0u}; \
+    adaptive_after(&r, slot, flags, row_key, &out, &next); \
+    const int first = \
+        !(has & CLS_DRAFTS) && first_of_slot(args, flags, slot_map, has, row, slot_index);
 #else
-#define ROW_MODE \
-    const cls_mode made = {0, 0u, 0u, 0u}; \
+#define ROW_ADAPTIVE \
+    const cls_adaptive_state next = {0, 0u, 0u, 0u}; \
     const int first = 0;
 #endif
 #define ROW_END(done) \
     ROW_DRAFT(done) \
-    ROW_MODE \
-    FINISH_ROW(&out, row, place, done, first, &made, list.scratch);
+    ROW_ADAPTIVE \
+    FINISH_ROW(&out, row, slot_index, done, first, &next, list.scratch);
 
-/* Whether this step's random number says that XTC cuts. */
+/* Whether XTC cuts the row: a uniform draw decides. */
 #if CHAIN == 2
-#define ROW_COIN(slot, row) \
+#define ROW_XTC_CUTS(slot, row) \
     ((slot)->xtc != 0 && u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc)
 #else
-#define ROW_COIN(slot, row) 0
+#define ROW_XTC_CUTS(slot, row) 0
 #endif
 
-/* What accepting the drawn token makes of the slot's mode. */
-ONE_COPY void next_mode(const row_logits *r, __global const cls_slot *slot, u32 flags,
-                        __global const i32 *row_key, const cls_row *out, cls_mode *m)
+/* Computes the slot's adaptive state after the drawn token. */
+ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot, u32 flags,
+                             __global const i32 *row_key, const cls_row *out, cls_adaptive_state *m)
 {
-    if (out->none || out->state != CLS_ROW_DONE)
+    if (out->no_token || out->state != CLS_ROW_DONE)
         return;
-    *m = slot->mode;
-    if (!(flags & CLS_SLOT_MODES))
+    *m = slot->adaptive;
+    if (!(flags & CLS_SLOT_STATEFUL))
         return;
-    const f32 top = of_key(out->top_key), z = load_whole(r, (u32)out->token);
+    const f32 top = float_of_key(out->top_key), z = load_whole(r, (u32)out->token);
     if (flags & CLS_SLOT_MIROSTAT)
         m->mu = mirostat_next(m->mu,
                               depth_q20(z, top, out->scale) + mass_q20(out->mass, top, out->scale),
@@ -103,18 +103,19 @@ ONE_COPY void next_mode(const row_logits *r, __global const cls_slot *slot, u32 
     if (flags & CLS_SLOT_ADAPTIVE) {
         const cls_unit unit = tile_unit(row_key, (u32)out->token / CLS_TILE, top,
                                         split(top, out->scale).exponent, out->scale);
-        const u64 mass = up(u64_from(weight(z, unit.max, out->scale, unit.fraction)), unit.shift);
-        mode_adapt(m, probability_q30(mass, out->mass), slot->adaptive_decay);
+        const u64 mass =
+            to_row_units(u64_from(weight(z, unit.max, out->scale, unit.fraction)), unit.shift);
+        adaptive_p_accept(m, probability_q30(mass, out->mass), slot->adaptive_decay);
     }
 }
 
-/* The mass of the set in row_work[], where it is no list: by tiles, as whoever has
- * the whole row takes it. `last`: whose masses the pass has. */
+/* Fills row_work[] with the masses of the set by tiles, where the set is not in the list; returns
+ * their sum. `last`: the cut whose masses follow from the pass. */
 ONE_COPY u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 tiles,
                         const chain_state *c, const cut *last, f32 pass_scale,
                         __global const u64 *row_pass, __global u64 *row_work, const shortlist *list)
 {
-    const measure m = measure_of(0, of_key(c->set.top_key), c->scale);
+    const measure m = measure_of(0, float_of_key(c->set.top_key), c->scale);
     const u64 mass = last->pivot >= 0 && c->scale == pass_scale
                          ? pass_masses(list, last, row_pass, tiles, row_work, list->scratch)
                          : cut_masses(r, row_key, tiles, &m, &c->set, row_work, list->scratch);
@@ -122,34 +123,34 @@ ONE_COPY u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 ti
     return mass;
 }
 
-/* Puts adaptive p's weights in place of the set's masses; returns their sum. */
+/* Replaces the masses of the set by the weights of adaptive p; returns their sum. */
 ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot,
                        __global const i32 *row_key, u32 tiles, int listed, __global u64 *row_work,
                        shortlist *list, chain_state *c, cls_row *out)
 {
     c->set.adapted = 1;
     c->set.mass = out->mass;
-    out->aim = c->set.aim = adaptive_aim(slot->target, slot->mode.sum, slot->mode.weight);
+    out->aim = c->set.aim = adaptive_aim(slot->target, slot->adaptive.sum, slot->adaptive.weight);
     if (listed) {
         adapt_list(list, c->kept, &c->set);
         out->adapted = list_mass(list, c->kept);
     } else {
-        out->adapted = adapt_row(r, row_key, tiles, of_key(c->set.top_key), c->scale, &c->set,
+        out->adapted = adapt_row(r, row_key, tiles, float_of_key(c->set.top_key), c->scale, &c->set,
                                  row_work, list->scratch);
         BARRIER();
     }
-    out->least = c->set.least;
+    out->min_depth = c->set.min_depth;
     return out->adapted;
 }
 
-/* Takes what is known of the set into the record: of a list its cut and its mass. */
+/* Writes the set into the record: for a list its cut and its mass. */
 static inline void record_set(__global const i32 *row_key, int listed, shortlist *list,
                               chain_state *c, cls_row *out)
 {
     out->state = CLS_ROW_DONE;
     out->scale = c->scale;
     out->top_key = c->set.top_key;
-    out->kept = 0; /* nobody counted, unless it is a list */
+    out->kept = 0; /* counted only if the set is a list */
 #if CHAIN > 0
     if (listed) {
         const u32 end = (u32)list->order[c->kept - 1];
@@ -157,22 +158,22 @@ static inline void record_set(__global const i32 *row_key, int listed, shortlist
         c->set.id = list->id[end];
         out->kept = c->kept;
         if (c->weighed != c->scale)
-            list_weigh(list, row_key, of_key(c->set.top_key), c->scale);
+            list_weigh(list, row_key, float_of_key(c->set.top_key), c->scale);
         out->mass = list_mass(list, c->kept);
     }
 #endif
-    if (!c->touched)
+    if (!c->truncated)
         out->mass = out->total;
     out->cut_key = c->set.key;
     out->cut_id = c->set.id;
-    out->head_key = c->set.head_key;
-    out->head_first = c->set.head_first;
-    out->head_last = c->set.head_last;
+    out->upper_key = c->set.upper_key;
+    out->upper_first = c->set.upper_first;
+    out->upper_last = c->set.upper_last;
     out->listed = (u32)c->listed;
 }
 
-/* Draws from the set that a chain has left: a list (listed), or what has its
- * masses in row_work[] and out->mass. */
+/* Draws from the set that a chain has left: from the list (`listed`), or by tiles, whose masses are
+ * in row_work[] with the sum in out->mass. */
 ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot,
                          __global const i32 *row_key, u32 tiles, int listed, u64 bits,
                          i32 invalid_token, __global u64 *row_work, __global f32 *row_sample,
@@ -190,13 +191,12 @@ ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot,
         out->token = draw_list(list, c->kept, out->drawn);
     else
 #endif
-        out->token = draw_row(r, row_key, row_work, tiles, of_key(c->set.top_key), c->scale,
+        out->token = draw_row(r, row_key, row_work, tiles, float_of_key(c->set.top_key), c->scale,
                               &c->set, out->drawn, list->scratch);
-    if (out->token <
-        0) { /* never, by the arithmetic; but a device may cut loops short (llvmpipe) */
+    if (out->token < 0) { /* impossible by the arithmetic, but llvmpipe may cut loops short */
         out->token = invalid_token;
         out->status |= CLS_STATUS_UNFIT;
-        out->none = 1;
+        out->no_token = 1;
     }
 #if CHAIN == 2
     if (LOCAL_ID == 0 && c->listed) {
