@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample bench: the cases and the command. */
+/* clsample bench: the list of cases and the command. */
 #include "bench.h"
 
 #include <stdio.h>
@@ -55,16 +55,16 @@ static const bench_case cases[] = {
 };
 #define CASES (sizeof cases / sizeof *cases)
 
-/* --case counts on behind them. */
+/* The values of --case: the cases in this order, then serving. */
 #define CASE_NAMES \
     "greedy|topk|minp|mask|mask_1|mask_but_one|penalties|plain|topp_peaked|llama|dry|dry_1000|" \
     "dry_100|xtc|typical|" \
     "mirostat|mirostat_late|topp_flat|topp_ties|verify|verify_match|verify_block|serving"
 #define SERVING ((int32_t)CASES)
-#define SERVED 64u /* slots */
+#define SERVED 64u /* slots of the serving case */
 
-/* On a terminal only: one line that overwrites itself. The cursor waits at its
- * beginning, so that a message of failure overwrites it, too. */
+/* Prints a line that the next one overwrites, on terminals only. The cursor stays at the beginning
+ * of the line, so that an error message overwrites it, too. */
 static void progress(const char *name, const char *doing)
 {
     if (!isatty(STDERR_FILENO))
@@ -83,7 +83,7 @@ static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
                : NULL;
 }
 
-/* In place of an earlier one, unless that has this history. */
+/* Creates the sampler, unless the present one has the same history. */
 static int make_sampler(bench_setup *setup, uint32_t window)
 {
     cls_sampler_options options;
@@ -97,7 +97,8 @@ static int make_sampler(bench_setup *setup, uint32_t window)
     options.max_rows = setup->batch;
     options.history = window;
     options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_MASK;
-    return cli_compiled(cls_sampler_create(setup->on->context, &options, &setup->sampler)) == CLS_OK
+    return cli_compile_done(cls_sampler_create(setup->on->context, &options, &setup->sampler)) ==
+                   CLS_OK
                ? 0
                : cli_fail_library("bench: creating the sampler");
 }
@@ -107,7 +108,7 @@ static size_t mask_size(const bench_setup *setup)
     return (size_t)setup->batch * ((setup->vocab + 31) / 32) * sizeof(int32_t);
 }
 
-/* The logits are written by each kind of case, as the mask is. */
+/* Allocates the buffers. Each case writes its logits and its mask. */
 static int open_setup(bench_setup *setup)
 {
     cl_int error = CL_SUCCESS;
@@ -146,9 +147,9 @@ static void close_setup(bench_setup *setup)
     free(setup->rows);
 }
 
-/* Random ids; but every 64th is the row's likeliest token, for models repeat
- * themselves, and penalties that matter to no draw would not be verified. And
- * DRY's histories end with what stands before one of these. */
+/* Fills the histories with random ids. Every 64th is the likeliest token of the row: models repeat
+ * themselves, and penalties that change no draw would not be verified. DRY's histories end with the
+ * tokens before one of these. */
 static void fill_histories(bench_setup *setup)
 {
     for (uint32_t row = 0; row < setup->batch; row++) {
@@ -191,7 +192,7 @@ static int open_floor(bench_floor *floor, const bench_setup *setup)
     return bench_floor_open(floor, setup);
 }
 
-/* written: the bench_rows that the setup holds; -1: none yet. */
+/* written: the bench_rows in the setup's buffers; -1: they are not written yet. */
 static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c, int *written,
                     bench_result *result)
 {
@@ -226,9 +227,9 @@ static int run_cases(bench_setup *setup, bench_floor *floor, int32_t only, bench
     return 0;
 }
 
-/* Prints the cases that are finished, or adds them to array, and counts them. */
-static int tell_cases(const bench_setup *setup, const bench_floor *floor,
-                      const bench_result *results, json_t *array, uint32_t *finished)
+/* Prints the finished cases, or appends them to the array, and counts them. */
+static int print_cases(const bench_setup *setup, const bench_floor *floor,
+                       const bench_result *results, json_t *array, uint32_t *finished)
 {
     for (size_t i = 0; i < CASES; i++)
         *finished += results[i].runs != 0;
@@ -237,7 +238,7 @@ static int tell_cases(const bench_setup *setup, const bench_floor *floor,
     return *finished == 0 ? 0 : bench_print_cases(setup, floor, cases, CASES, results);
 }
 
-/* The cases of one step each. array: where --json collects, or NULL. */
+/* Runs the cases of one step each. array: the results for --json, or NULL. */
 static int run_steps(bench_setup setup, int32_t only, json_t *array, uint32_t *finished)
 {
     bench_floor floor;
@@ -249,7 +250,7 @@ static int run_steps(bench_setup setup, int32_t only, json_t *array, uint32_t *f
     failed = open_setup(&setup) || run_cases(&setup, &floor, only, results);
     progress(NULL, NULL);
     if (!failed || cli_interrupted())
-        failed |= tell_cases(&setup, &floor, results, array, finished);
+        failed |= print_cases(&setup, &floor, results, array, finished);
     bench_floor_close(&floor);
     close_setup(&setup);
     return failed;
@@ -277,7 +278,7 @@ static int run_serving(bench_setup setup, json_t *array)
     return failed;
 }
 
-/* ------------------------------------------------- for others than the command */
+/* ------------------------------------------------------- for clsample report */
 
 static bool is_quick(const char *name)
 {
@@ -288,10 +289,10 @@ static bool is_quick(const char *name)
     return false;
 }
 
-/* A case that failed, with the sentence that has been printed. */
+/* Appends a failed case with its error message, which has been printed. */
 static int add_failure(json_t *array, const char *name)
 {
-    json_array_append_new(array, json_pack("{s:s, s:s}", "case", name, "error", cli_sentence()));
+    json_array_append_new(array, json_pack("{s:s, s:s}", "case", name, "error", cli_last_error()));
     return 1;
 }
 
@@ -302,7 +303,7 @@ static int collect_steps(bench_setup setup, bool quick, json_t *object, json_t *
 
     memset(&floor, 0, sizeof floor);
     failed = open_setup(&setup) ? add_failure(array, "steps") : 0;
-    /* Without rows or a floor no other case runs, either. */
+    /* If the first case finds no rows or no floor, the others cannot run either. */
     for (size_t i = 0; i < CASES && (written < 0 ? failed == 0 : floor.kernel != NULL); i++) {
         bench_result result;
         memset(&result, 0, sizeof result);
@@ -342,7 +343,7 @@ int bench_collect(const bench_setup *setup, bool quick, json_t *object)
 
 /* --------------------------------------------------------------- the command */
 
-/* What was asked for, one after another; 1: failed, or interrupted. */
+/* Runs the selected cases. It returns 1 after an error or an interrupt. */
 static int run_all(bench_setup *setup, int32_t only, json_t *array, uint32_t *finished)
 {
     const uint32_t batch = setup->batch;
@@ -378,7 +379,7 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
         return 1;
     }
     setup->on = &target;
-    cli_hear_interrupt();
+    cli_catch_interrupt();
     failed = run_all(setup, only, array, &finished);
     cli_close(&target);
     if (json && (!failed || cli_interrupted()))
@@ -395,35 +396,37 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
 int cls_cmd_bench(int argc, char **argv)
 {
     static const char about[] =
-        "Times sampling steps against a plain read of the logits (the floor), once their\n"
-        "tokens are known to be the reference's.";
+        "Times sampling steps and compares them with a plain read of the logits, the floor.\n"
+        "The tokens of each step are first compared with the reference's.";
     bench_setup setup = {.vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
     cls_context_options context;
     const char *device = NULL;
     int32_t dtype = CLS_F32, only = -1;
     bool json = false;
     cli_option options[] = {
-        {"batch", CLI_UINT, &setup.batch, "N", "rows of a step (default 16; serving: 64)", NULL, 0},
-        {"vocab", CLI_UINT, &setup.vocab, "N", "tokens of a row (default 128256)", NULL, 0},
+        {"batch", CLI_UINT, &setup.batch, "N", "rows in a step (default 16; serving: 64)", NULL, 0},
+        {"vocab", CLI_UINT, &setup.vocab, "N", "logits in a row (default 128256)", NULL, 0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE", "f32 (default), f16 or bf16", "f32|f16|bf16", 0},
-        {"case", CLI_CHOICE, &only, "NAME", "only this case", CASE_NAMES, 0},
+        {"case", CLI_CHOICE, &only, "NAME", "run only this case", CASE_NAMES, 0},
         {"history", CLI_UINT, &setup.history, "N",
-         "tokens of a row's history in case penalties (default 2000)", NULL, 0},
-        {"history-ids", CLI_CHOICE, &setup.law, "LAW", "their law: zipf (default) or uniform",
-         "zipf|uniform", 0},
-        {"runs", CLI_UINT, &setup.runs, "N", "runs of a case (default: 101 and a second)", NULL, 0},
-        {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
+         "tokens in a row's history in case penalties (default 2000)", NULL, 0},
+        {"history-ids", CLI_CHOICE, &setup.law, "LAW",
+         "the distribution of these tokens: zipf (default) or uniform", "zipf|uniform", 0},
+        {"runs", CLI_UINT, &setup.runs, "N",
+         "runs of a case (default: at least 101, and one second)", NULL, 0},
+        {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
+         0},
         {"work-group", CLI_UINT, &context.work_group, "N",
-         "work-items of a group (default: by device)", NULL, 0},
+         "work-items in a group (default: chosen for the device)", NULL, 0},
         {"vector", CLI_UINT, &context.vector, "N",
-         "logits a work-item loads at once (default: by device)", NULL, 0},
+         "logits per load of a work-item (default: chosen for the device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&context),
         {"json", CLI_FLAG, &json, NULL, "print an array of objects", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
     };
 
     cls_context_options_default(&context, sizeof context);
-    switch (cli_parse(argc, argv, "bench [options]", about, options)) {
+    switch (cli_parse(argc, argv, "bench [OPTION]...", about, options)) {
     case CLI_HELPED:
         return 0;
     case CLI_FAILED:
@@ -432,13 +435,16 @@ int cls_cmd_bench(int argc, char **argv)
         break;
     }
     if (options[0].given && (setup.batch < 1 || setup.batch > 4096))
-        return cli_fail("--batch: %u is not from 1 to 4096", (unsigned)setup.batch);
+        return cli_fail("--batch: %u is out of range; it must be 1 to 4096", (unsigned)setup.batch);
     if (setup.vocab < 1 || setup.vocab > 1048576)
-        return cli_fail("--vocab: %u is not from 1 to 1048576", (unsigned)setup.vocab);
+        return cli_fail("--vocab: %u is out of range; it must be 1 to 1048576",
+                        (unsigned)setup.vocab);
     if (setup.runs > BENCH_MOST_RUNS)
-        return cli_fail("--runs: %u is above %u", (unsigned)setup.runs, BENCH_MOST_RUNS);
+        return cli_fail("--runs: %u is too large; the most is %u", (unsigned)setup.runs,
+                        BENCH_MOST_RUNS);
     if (setup.history > BENCH_MOST_HISTORY)
-        return cli_fail("--history: %u is above %u", (unsigned)setup.history, BENCH_MOST_HISTORY);
+        return cli_fail("--history: %u is too large; the most is %u", (unsigned)setup.history,
+                        BENCH_MOST_HISTORY);
     setup.dtype = (cls_dtype)dtype;
     context.dtypes = 1u << dtype;
     return run(&setup, device, &context, only, json);

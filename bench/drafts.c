@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A verification: requests with some drafts each, of which about 7 in 10 are
- * right. The draft's probabilities lie behind the logits, so that one read goes
- * over all that a verification has to look at. */
+/* Verifies and times the verification of drafts: each request has some drafts, of which about 7 in
+ * 10 are accepted. The probabilities of the drafts follow the logits in one buffer, so that the
+ * floor reads everything that a verification reads. */
 #include "bench.h"
 
 #include <stdlib.h>
@@ -10,26 +10,27 @@
 #define ROWS (BENCH_DRAFTS + 1)
 
 typedef struct verification {
-    bench_setup setup; /* batch: rows of logits, and of the probabilities as far as they are as long
-                          as these */
+    bench_setup setup; /* its batch: the rows of logits, plus the probabilities counted in rows */
     const bench_case *c;
     uint32_t requests;
     int32_t *cu, *ids, *out;
-    size_t probs;                /* bytes to the probabilities */
-    cl_mem ids_there, out_there; /* out: tokens, accepted, emitted, status, counters */
+    size_t probs;      /* byte offset of the probabilities */
+    cl_mem ids_buffer; /* the drafts */
+    cl_mem out_buffer; /* tokens, accepted, emitted, status, counters */
 } verification;
 
 static int with_probs(const verification *v) { return v->c->drafts != BENCH_MATCH; }
 
-/* int32s of the outputs before accepted, which has one of each request, as what follows has. */
+/* The numbers of int32 in the outputs: tokens, and all of them. */
 static size_t tokens_of(const verification *v) { return (size_t)v->requests * ROWS; }
 static size_t outputs_of(const verification *v)
 {
     return tokens_of(v) + (3 + 3) * (size_t)v->requests;
 }
 
-/* A draft model of the target's kind: mostly it says of a row the same, else what
- * another row has. How often: so that 7 drafts in 10 are accepted, if those before them were. */
+/* Makes the drafts of a model that mostly has the distribution of the target's row, and otherwise
+ * that of another row. The shares are such that 7 drafts in 10 are accepted if the earlier ones
+ * were. */
 static void make_drafts(verification *v)
 {
     bench_setup *const setup = &v->setup;
@@ -58,15 +59,15 @@ static int open_buffers(verification *v)
     cl_int error = CL_SUCCESS;
     setup->logits = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, setup->size, NULL, &error);
     if (error == CL_SUCCESS)
-        v->ids_there = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, ids, NULL, &error);
+        v->ids_buffer = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, ids, NULL, &error);
     if (error == CL_SUCCESS)
-        v->out_there = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE,
-                                      outputs_of(v) * sizeof(int32_t), NULL, &error);
+        v->out_buffer = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE,
+                                       outputs_of(v) * sizeof(int32_t), NULL, &error);
     if (error == CL_SUCCESS)
         error = clEnqueueWriteBuffer(setup->on->queue, setup->logits, CL_TRUE, 0, setup->size,
                                      setup->rows, 0, NULL, NULL);
     if (error == CL_SUCCESS)
-        error = clEnqueueWriteBuffer(setup->on->queue, v->ids_there, CL_TRUE, 0, ids, v->ids, 0,
+        error = clEnqueueWriteBuffer(setup->on->queue, v->ids_buffer, CL_TRUE, 0, ids, v->ids, 0,
                                      NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the drafts' buffers", error);
 }
@@ -104,10 +105,10 @@ static int open_verification(verification *v)
 static void close_verification(verification *v)
 {
     cls_sampler_destroy(v->setup.sampler);
-    if (v->out_there != NULL)
-        clReleaseMemObject(v->out_there);
-    if (v->ids_there != NULL)
-        clReleaseMemObject(v->ids_there);
+    if (v->out_buffer != NULL)
+        clReleaseMemObject(v->out_buffer);
+    if (v->ids_buffer != NULL)
+        clReleaseMemObject(v->ids_buffer);
     if (v->setup.logits != NULL)
         clReleaseMemObject(v->setup.logits);
     free(v->out);
@@ -123,7 +124,7 @@ static int32_t method(const bench_case *c)
                                          : CLS_VERIFY_BLOCK;
 }
 
-/* Counters begin anew with the requests. */
+/* Begins the requests and clears the counters. */
 static int begin(void *of)
 {
     verification *const v = of;
@@ -136,7 +137,7 @@ static int begin(void *of)
             return cli_fail_library("bench: beginning a slot");
     }
     error =
-        clEnqueueFillBuffer(v->setup.on->queue, v->out_there, &(cl_int){0}, sizeof(cl_int),
+        clEnqueueFillBuffer(v->setup.on->queue, v->out_buffer, &(cl_int){0}, sizeof(cl_int),
                             outputs_of(v) * sizeof(int32_t) - counters, counters, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the counters", error);
 }
@@ -154,27 +155,27 @@ static int run(void *of)
     call.cu = v->cu;
     call.logits.buffer = setup->logits;
     call.logits.dtype = (int32_t)setup->dtype;
-    call.draft_ids.device.buffer = v->ids_there;
+    call.draft_ids.device.buffer = v->ids_buffer;
     if (with_probs(v)) {
         call.draft_kind = CLS_DRAFT_PROBS;
         call.draft = (cls_buffer){setup->logits, v->probs};
     }
     call.max_drafts = BENCH_DRAFTS;
-    call.tokens = (cls_buffer){v->out_there, 0};
-    call.accepted = (cls_buffer){v->out_there, tokens};
-    call.emitted = (cls_buffer){v->out_there, tokens + one};
-    call.status = (cls_buffer){v->out_there, tokens + 2 * one};
-    call.counters = (cls_buffer){v->out_there, tokens + 3 * one};
+    call.tokens = (cls_buffer){v->out_buffer, 0};
+    call.accepted = (cls_buffer){v->out_buffer, tokens};
+    call.emitted = (cls_buffer){v->out_buffer, tokens + one};
+    call.status = (cls_buffer){v->out_buffer, tokens + 2 * one};
+    call.counters = (cls_buffer){v->out_buffer, tokens + 3 * one};
     if (cls_verify(setup->sampler, setup->on->queue, &call, 0, NULL, NULL) != CLS_OK)
         return cli_fail_library("bench: the verification");
-    error = clEnqueueReadBuffer(setup->on->queue, v->out_there, CL_FALSE, 0,
+    error = clEnqueueReadBuffer(setup->on->queue, v->out_buffer, CL_FALSE, 0,
                                 outputs_of(v) * sizeof(int32_t), v->out, 0, NULL, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading what was verified", error);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading the results", error);
 }
 
-/* What run() has read, against the reference. */
+/* Compares the results that run() has read with the reference. */
 static int check(const verification *v, uint32_t i)
 {
     const bench_setup *const setup = &v->setup;
@@ -207,8 +208,8 @@ static int check(const verification *v, uint32_t i)
     if (memcmp(result.tokens, tokens, ROWS * sizeof *tokens) != 0 || result.accepted != rest[0] ||
         result.emitted != rest[v->requests] || result.status != rest[(size_t)2 * v->requests])
         return cli_fail("bench: %s, request %u: the device accepted %d drafts and emitted %d "
-                        "tokens (first %d, status "
-                        "%d), the reference %d and %d (%d, %d)",
+                        "tokens (first token %d, status %d), but the reference accepted %d and "
+                        "emitted %d (first token %d, status %d)",
                         v->c->name, (unsigned)i, (int)rest[0], (int)rest[v->requests],
                         (int)tokens[0], (int)rest[(size_t)2 * v->requests], (int)result.accepted,
                         (int)result.emitted, (int)result.tokens[0], (int)result.status);

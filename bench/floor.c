@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The floor: a read of all logits that keeps nothing but maxima, in the shape
- * that suits the device best. Whoever reads each logit once takes at least
- * this long, so it is the unit in which the steps are measured. */
+/* The floor: a read of all logits that keeps only maxima, in the fastest of several shapes. A
+ * sampler that reads each logit once takes at least this long, so the floor is the unit in which
+ * steps are measured. */
 #include "bench.h"
 
 #include <math.h>
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each group reads `trips` * WG * 4 vectors that lie together; the items' maxima
- * are left to the host, for a reduction would only be in the way. Four maxima
- * in turn hide the latency of select(); named one by one, for PoCL leaves an
- * array of them in memory and takes twice as long. */
+/* Each group reads `trips` * WG * 4 consecutive vectors. The host reduces the maxima of the
+ * work-items, since a reduction in the kernel would only add time. Four maxima hide the latency of
+ * select(). They are four variables because PoCL keeps an array in memory, which takes twice as
+ * long. */
 static const char floor_source[] =
     "#define CAT_(a, b) a##b\n"
     "#define CAT(a, b) CAT_(a, b)\n"
@@ -62,12 +62,11 @@ typedef struct shape {
     unsigned work_group, vector, groups_per_unit;
 } shape;
 
-/* None is assumed to suit a device: all are tried. Those of one item and wide
- * vectors are for CPUs. */
+/* All shapes are tried on every device. Those of one work-item and wide vectors are for CPUs. */
 static const shape shapes[] = {{1, 16, 4},  {1, 16, 16}, {1, 8, 8},    {64, 4, 8},
                                {256, 4, 4}, {256, 4, 8}, {256, 4, 16}, {128, 8, 8}};
 
-/* llvmpipe stops a work-item silently after 65,535 trips. */
+/* llvmpipe silently stops a work-item after 65,535 trips. */
 #define MOST_TRIPS 8192u
 
 static int open_shape(bench_floor *floor, const bench_setup *setup, const shape *s, cl_uint units)
@@ -95,7 +94,7 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
     floor->program =
         clCreateProgramWithSource(setup->on->cl, 1, (const char *[]){floor_source}, NULL, &error);
     if (error == CL_SUCCESS)
-        error = clBuildProgram(floor->program, 1, &setup->on->at.device, options, NULL, NULL);
+        error = clBuildProgram(floor->program, 1, &setup->on->device.id, options, NULL, NULL);
     if (error == CL_SUCCESS)
         floor->kernel = clCreateKernel(floor->program, "floor_max", &error);
     if (error == CL_SUCCESS)
@@ -104,7 +103,7 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
         floor->out = clCreateBuffer(setup->on->cl, CL_MEM_WRITE_ONLY, floor->maxima * sizeof(float),
                                     NULL, &error);
     if (error == CL_SUCCESS)
-        error = clGetKernelWorkGroupInfo(floor->kernel, setup->on->at.device,
+        error = clGetKernelWorkGroupInfo(floor->kernel, setup->on->device.id,
                                          CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL);
     if (error != CL_SUCCESS || most < s->work_group)
         return 1;
@@ -121,7 +120,7 @@ cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue)
                                   NULL, NULL);
 }
 
-/* Of elements `first` to `end` - 1. */
+/* The maximum of elements `first` to `end` - 1. */
 static float host_max(const bench_setup *setup, size_t first, size_t end)
 {
     float most = -INFINITY;
@@ -132,7 +131,7 @@ static float host_max(const bench_setup *setup, size_t first, size_t end)
     return most;
 }
 
-/* The shortest of the runs that fit into `spend` microseconds, of three at least. */
+/* The shortest time of the runs that fit into `spend` microseconds, but of at least three. */
 static double fastest(const bench_floor *floor, const bench_setup *setup, double spend)
 {
     const double begin = bench_clock();
@@ -149,7 +148,7 @@ static double fastest(const bench_floor *floor, const bench_setup *setup, double
     return least;
 }
 
-/* The shape's shortest time; HUGE_VAL if it fails or misses the maximum. */
+/* The shortest time of a shape, or HUGE_VAL if it fails or computes a wrong maximum. */
 static double try_shape(const bench_floor *floor, const bench_setup *setup, float expected)
 {
     float *maxima, found = -INFINITY;
@@ -179,17 +178,17 @@ int bench_floor_open(bench_floor *floor, const bench_setup *setup)
     cl_uint units = 1;
 
     memset(floor, 0, sizeof *floor);
-    (void)clGetDeviceInfo(setup->on->at.device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units,
+    (void)clGetDeviceInfo(setup->on->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units,
                           NULL);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         bench_floor one;
         double time = HUGE_VAL;
         float expected;
         if (open_shape(&one, setup, &shapes[i], units) == 0) {
-            if (best ==
-                HUGE_VAL) /* a system may need this long to part new threads that share a core */
+            /* A system may need this long to distribute new threads to cores. */
+            if (best == HUGE_VAL)
                 (void)fastest(&one, setup, 5e5);
-            /* Its last vector may reach into what follows the batch. */
+            /* The last vector may include elements after the batch. */
             expected = host_max(setup, n,
                                 (n + shapes[i].vector - 1) / shapes[i].vector * shapes[i].vector);
             time = try_shape(&one, setup, expected > all ? expected : all);
@@ -202,7 +201,9 @@ int bench_floor_open(bench_floor *floor, const bench_setup *setup)
             bench_floor_close(&one);
         }
     }
-    return best < HUGE_VAL ? 0 : cli_fail("bench: the device runs no shape of the floor's kernel");
+    return best < HUGE_VAL
+               ? 0
+               : cli_fail("bench: the floor's kernel does not run on this device in any shape");
 }
 
 void bench_floor_close(bench_floor *floor)

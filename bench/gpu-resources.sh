@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What GPU compilers make of each program, without a GPU: registers, stack, spills,
-# local memory, occupancy and barriers, for NVIDIA (clang to PTX, then ptxas for
-# sm_90) and for AMD (clang to gfx90a and gfx1100). Static: no times. Clang stands in
-# for the vendors' front ends; both inline everything, as they do. Fails beyond the
+# Compiles each program for GPUs, without a GPU, and prints what it needs: registers, stack,
+# spills, local memory, occupancy and barriers. For NVIDIA clang compiles to PTX and ptxas for
+# sm_90; for AMD clang compiles for gfx90a and gfx1100. Clang replaces the vendors' front ends and
+# inlines everything, as they do. The script measures no times. It fails if a program exceeds the
 # limits below.
 #
 # usage: gpu-resources.sh PROGRAMS [GROUP [VECTOR]]     PROGRAMS: the built bench/programs
@@ -18,14 +18,14 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 PATH=$PATH:/usr/local/cuda/bin
 if [ ! -x "$clang" ] || [ ! -e "$clc/amdgcn--amdhsa.bc" ]; then
-    echo "no clang-15 with libclc-15 here"
+    echo "clang-15 with libclc-15 is not installed"
     exit 77
 fi
 common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inline-threshold=1000000"
 
-# The limits: name, registers (sm_90), bytes of stack, bytes of spills, occupancy in
-# percent, vector registers (gfx1100). What stands here is what a change must not
-# make worse; doc/performance.md has what each program takes.
+# The limits that a change must not exceed: name, registers (sm_90), bytes of stack, bytes of
+# spills, occupancy in percent, vector registers (gfx1100). doc/performance.md lists what each
+# program needs.
 limits() {
     cat <<EOF
 slots 80 424 0 37 72
@@ -53,24 +53,26 @@ verify 128 48 0 25 128
 EOF
 }
 
-# One program for NVIDIA: registers stack spills local barriers
+# Compiles a program for NVIDIA. Prints: registers stack spills local barriers
 nvidia() {
-    # What the library tells NVIDIA's compiler of registers, ptxas has from a directive.
+    # The library limits registers by a build option of NVIDIA's compiler; ptxas takes a directive.
     register_limit=$(printf '%s\n' "$3" |
         sed -n 's/.*-cl-nv-maxrregcount=\([0-9]*\).*/.maxnreg \1/p')
     set -- "$1" "$2" "${3%% -cl-nv-maxrregcount=*}"
     # shellcheck disable=SC2086 # lists of words
     "$clang" -target nvptx64--nvidiacl $common -Xclang -target-cpu -Xclang sm_80 \
         -Xclang -target-feature -Xclang +ptx70 \
-        -Xclang -mlink-builtin-bitcode -Xclang "$clc/nvptx64--nvidiacl.bc" $3 "$2" \
-        -o "$folder/k.ptx" || return 1
-    # clang 15 does not hand the group's size over; NVIDIA's compiler does.
+        -Xclang -mlink-builtin-bitcode -Xclang "$clc/nvptx64--nvidiacl.bc" \
+        $3 "$2" -o "$folder/k.ptx" || return 1
+    # clang 15 does not pass the work-group size on, as NVIDIA's compiler does.
     awk -v group="$group" -v limit="$register_limit" '
         /^\.visible \.entry/ { entry = 1 }
         entry && /^\{/ { print ".reqntid " group ", 1, 1 " limit; entry = 0 }
         { print }' "$folder/k.ptx" >"$folder/g.ptx"
-    ptxas -v -arch=sm_90 "$folder/g.ptx" -o "$folder/k.cubin" >"$folder/k.txt" 2>&1 ||
-        { tail -n 3 "$folder/k.txt" >&2; return 1; }
+    if ! ptxas -v -arch=sm_90 "$folder/g.ptx" -o "$folder/k.cubin" >"$folder/k.txt" 2>&1; then
+        tail -n 3 "$folder/k.txt" >&2
+        return 1
+    fi
     awk '
         /bytes stack frame/ {
             for (i = 1; i < NF; i++) {
@@ -88,7 +90,7 @@ nvidia() {
     grep -cE 'bar\.sync|barrier\.sync' "$folder/k.ptx" || true
 }
 
-# One program for AMD: vector registers, scratch, spilled, waves of a SIMD
+# Compiles a program for AMD. Prints: vector registers, scratch, spilled, waves of a SIMD
 amd() {
     # shellcheck disable=SC2086 # lists of words
     "$clang" -target amdgcn-amd-amdhsa -mcpu="$1" $common \
@@ -107,14 +109,14 @@ have_ptxas=
 if command -v ptxas >/dev/null; then have_ptxas=1; fi
 printf 'groups of %s, vectors of %s, float32\n\n' "$group" "$vector"
 printf '%-18s|%33s|%24s|%24s\n' '' 'sm_90' 'gfx90a' 'gfx1100'
-printf '%-18s|%5s%6s%7s%7s%5s%4s|%6s%8s%5s%5s|%6s%8s%5s%5s\n' program reg stack spills local occ \
-    bar vgpr scratch sp occ vgpr scratch sp occ
+printf '%-18s|%5s%6s%7s%7s%5s%4s|%6s%8s%5s%5s|%6s%8s%5s%5s\n' \
+    program reg stack spills local occ bar vgpr scratch sp occ vgpr scratch sp occ
 failed=0
-bad() {
-    echo "    beyond its limit: $*"
+over() {
+    echo "    exceeds its limit: $*"
     failed=$((failed + 1))
 }
-# Sub-groups as the vendor's compiler has them: 5 is NVIDIA's, 4 AMD's.
+# The sub-groups of the vendor's compiler: 5 for NVIDIA, 4 for AMD.
 "$programs" "$group" "$vector" 5 >"$folder/nvidia"
 "$programs" "$group" "$vector" 4 >"$folder/amd"
 while read -r name file _tiles options; do
@@ -126,15 +128,20 @@ while read -r name file _tiles options; do
         # shellcheck disable=SC2046 # numbers
         set -- $(nvidia sm_90 "$folder/source.cl" "$options")
         registers=$1 stack=$2 spills=$3
-        # Of 65,536 registers and 2,048 work-items, and 227 KiB of local memory, a kibibyte a group
-        # lost.
+        # A multiprocessor has 65,536 registers, 2,048 work-items and 227 KiB of local memory; each
+        # group wastes 1 KiB of it.
         occupancy=$(awk -v r="$1" -v l="$4" -v g="$group" 'BEGIN {
-            per = int((r + 7) / 8) * 8 * 32; warps = int(65536 / per)
-            b = int(warps / (g / 32)); m = int(227 * 1024 / (l + 1024))
-            if (m < b) b = m; if (2048 / g < b) b = 2048 / g; printf "%d", 100 * b * g / 2048 }')
+            per = int((r + 7) / 8) * 8 * 32
+            warps = int(65536 / per)
+            b = int(warps / (g / 32))
+            m = int(227 * 1024 / (l + 1024))
+            if (m < b) b = m
+            if (2048 / g < b) b = 2048 / g
+            printf "%d", 100 * b * g / 2048
+        }')
         printf '%5d%6d%7d%7d%4d%%%4d|' "$1" "$2" "$3" "$4" "$occupancy" "$5"
     else
-        printf '%34s|' 'no ptxas here'
+        printf '%34s|' 'no ptxas'
     fi
     other=$(awk -v name="$name" '$1 == name { $1 = $2 = $3 = ""; print }' "$folder/amd")
     # shellcheck disable=SC2046 # numbers
@@ -148,10 +155,10 @@ while read -r name file _tiles options; do
     vgprs=$1
     # shellcheck disable=SC2086 # numbers
     set -- $limit
-    [ "$registers" -le "$1" ] || bad "$registers registers, at most $1"
-    [ "$stack" -le "$2" ] || bad "$stack bytes of stack, at most $2"
-    [ "$spills" -le "$3" ] || bad "$spills bytes of spills, at most $3"
-    [ "$occupancy" -ge "$4" ] || bad "$occupancy % occupancy, at least $4"
-    [ "$vgprs" -le "$5" ] || bad "$vgprs vector registers on gfx1100, at most $5"
+    [ "$registers" -le "$1" ] || over "$registers registers, at most $1"
+    [ "$stack" -le "$2" ] || over "$stack bytes of stack, at most $2"
+    [ "$spills" -le "$3" ] || over "$spills bytes of spills, at most $3"
+    [ "$occupancy" -ge "$4" ] || over "$occupancy % occupancy, at least $4"
+    [ "$vgprs" -le "$5" ] || over "$vgprs vector registers on gfx1100, at most $5"
 done <"$folder/nvidia"
 [ "$failed" = 0 ]

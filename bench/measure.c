@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A step: first that it is right, then how long it takes. */
+/* Verifies a step against the reference, then times it. */
 #include "bench.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-#define LLAMA_WINDOW 64u /* of llama.cpp's penalties */
+#define LLAMA_WINDOW 64u /* the window of llama.cpp's penalties */
 
 double bench_clock(void)
 {
@@ -36,10 +36,10 @@ uint32_t bench_window(const bench_case *c)
     return c->more == BENCH_NO_MORE ? 0 : c->more == BENCH_DRY ? c->history : LLAMA_WINDOW;
 }
 
-/* llama.cpp's default chain, with one sampler more. */
+/* Sets llama.cpp's default chain with one more sampler. */
 static void make_llama(bench_more more, uint32_t vocab, cls_params *params)
 {
-    static const int32_t ids[] = {1, 5, 9, 13}; /* of about a token in 14 by Zipf */
+    static const int32_t ids[] = {1, 5, 9, 13}; /* by Zipf's law about one token in 14 */
     static const cls_sequence breakers[] = {{&ids[0], 1}, {&ids[1], 1}, {&ids[2], 1}, {&ids[3], 1}};
     params->chain = CLS_CHAIN_LLAMA;
     params->penalty_scope = CLS_SCOPE_ALL;
@@ -68,7 +68,7 @@ void bench_make_params(const bench_case *c, uint32_t row, cls_params *params)
     params->seed = row;
 }
 
-/* A row's parameters, and its history: half of it prompt, half output. */
+/* Makes the parameters of a row and its history, of which half is prompt and half is output. */
 static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row,
                      cls_params *params, cls_host_row *host)
 {
@@ -106,7 +106,7 @@ static int begin_slots(const bench_setup *setup, const bench_case *c)
     return 0;
 }
 
-/* What a decode loop does: enqueue the step, read its tokens, wait. */
+/* Does what a decode loop does: it enqueues the step, reads its tokens and waits. */
 static int run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
 {
     cls_step step;
@@ -129,7 +129,7 @@ static int run_step(const bench_setup *setup, const bench_case *c, int32_t *toke
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading the tokens", error);
 }
 
-/* What the launches of a step cost with nothing in them. */
+/* Runs as many empty kernels as a step launches. */
 static int run_empty(const bench_setup *setup, const bench_floor *floor, uint32_t launches)
 {
     const size_t one = 1;
@@ -176,8 +176,9 @@ static int verify_rows(const bench_setup *setup, const bench_case *c, const int3
         if (cls_host_sample(&host, &result) != CLS_OK)
             return cli_fail_library("bench: the reference");
         if (result.token != tokens[row])
-            return cli_fail("bench: %s, row %u: the device drew token %d, the reference %d",
-                            c->name, (unsigned)row, (int)tokens[row], (int)result.token);
+            return cli_fail(
+                "bench: %s, row %u: the device drew token %d, but the reference drew %d", c->name,
+                (unsigned)row, (int)tokens[row], (int)result.token);
     }
     return 0;
 }
@@ -193,8 +194,8 @@ int bench_verify(const bench_setup *setup, const bench_case *c)
     return failed;
 }
 
-/* Medians of a hundred runs and of a second are steady; ten seconds are enough
- * for the slowest device. */
+/* The median of a hundred runs and of one second is stable. Ten seconds are enough for the slowest
+ * device. */
 int bench_enough(uint32_t wanted, uint32_t runs, double spent)
 {
     if (wanted != 0)
@@ -204,9 +205,8 @@ int bench_enough(uint32_t wanted, uint32_t runs, double spent)
 
 enum { FLOOR, STEP, EMPTY, KINDS };
 
-/* Steps accept their tokens. After so many the requests begin anew, so that
- * their histories are about as long as they should be. */
-#define AFRESH 256
+/* Steps accept their tokens, so histories grow. After so many steps the requests begin again. */
+#define RESTART 256
 
 static int time_into(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
                      bench_result *result, double *times[KINDS])
@@ -215,7 +215,7 @@ static int time_into(const bench_setup *setup, const bench_floor *floor, const b
     if (steps->begin(steps->of))
         return 1;
     const double begin = bench_clock();
-    for (int i = 0; i < 3; i++) /* first launches are slow */
+    for (int i = 0; i < 3; i++) /* the first launches are slow */
         if (steps->run(steps->of) || bench_run_floor(setup, floor))
             return 1;
     result->launches = cls_sampler_launches(setup->sampler);
@@ -223,7 +223,7 @@ static int time_into(const bench_setup *setup, const bench_floor *floor, const b
         double start, end;
         if (cli_interrupted())
             return 1;
-        if (n % AFRESH == AFRESH - 1 && (steps->begin(steps->of) || steps->run(steps->of)))
+        if (n % RESTART == RESTART - 1 && (steps->begin(steps->of) || steps->run(steps->of)))
             return 1;
         start = bench_clock();
         if (bench_run_floor(setup, floor))
@@ -274,8 +274,7 @@ static int run_plain(void *of)
     return run_step(p->setup, p->c, p->tokens);
 }
 
-/* After so many tokens Mirostat's mu is above 64 bits, where nothing is cut: after
- * 200 the step still took 800 us, after 1,000 it takes 566. */
+/* After so many tokens Mirostat's mu is above 64 bits, and nothing is cut. */
 #define LATE 1000
 
 static int begin_plain(void *of)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The library's programs as a driver gets them: a line each, and the text of one.
+/* Lists the library's programs, or prints the source of one, as a driver gets it.
  *
- *     programs [GROUP [VECTOR [SUBGROUPS]]]    name, kernel file, whether it goes over tiles,
- * options programs --text NAME                     its source
+ *     programs [GROUP [VECTOR [SUBGROUPS]]]    a line for each program: its name, its kernel file,
+ *                                              whether it runs over tiles, its build options
+ *     programs --text NAME                     the source of a program
  *
- * For bench/gpu-resources.sh, which compiles them for GPUs that are not there. */
+ * bench/gpu-resources.sh compiles them for GPUs that the machine does not have. */
 #include "programs/programs.h"
 
 #include <stdio.h>

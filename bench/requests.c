@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The requests that are served: a mix of what people ask for. */
+/* Makes the requests of the serving case, a mix of usual parameters. */
 #include "bench.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ void bench_make_request(const bench_setup *setup, uint32_t number, bench_request
     r->params.seed = number;
     r->prompt_count = LEAST_PROMPT + bench_random(&state, BENCH_MOST_PROMPT - LEAST_PROMPT + 1);
     bench_fill_ids(r->prompt, r->prompt_count, vocab, BENCH_ZIPF, number);
-    /* One leaves in two steps; the first ones are at different ages already. */
+    /* On average one request leaves in two steps. The first ones begin at different ages. */
     r->steps = (number < setup->batch ? 1 : 8) + bench_random(&state, 4 * setup->batch);
     r->params.temperature = kind == GREEDY ? 0.0f : 0.8f;
     if (kind != GREEDY && kind != PLAIN) {
@@ -46,7 +46,7 @@ void bench_make_request(const bench_setup *setup, uint32_t number, bench_request
     if (kind == STOP) {
         for (i = 0; i < BENCH_MOST_STOPS; i++)
             r->stop_ids[i] = (int32_t)(i % vocab);
-        for (i = 0; i < 3; i++) /* some that will be drawn */
+        for (i = 0; i < 3; i++) /* some ids that will be drawn */
             r->stop_ids[i] =
                 setup->likeliest[(number + 5 + 24 * i) % (setup->batch + setup->spare)];
         r->params.stop_ids = r->stop_ids;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The rows: made by a small generator of our own, so that two runs, and two
- * machines, measure the same thing. */
+/* Makes logits, masks and histories with a separate small random generator, so that all runs on all
+ * machines measure the same thing. */
 #include "bench.h"
 
 #include <math.h>
@@ -15,13 +15,13 @@ static uint64_t next_bits(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* In (0, 1). */
+/* A number between 0 and 1, both excluded. */
 static double next_uniform(uint64_t *state)
 {
     return ((double)(next_bits(state) >> 11) + 0.5) * 0x1p-53;
 }
 
-/* Box and Muller's; the second of each pair is not worth keeping. */
+/* A normal number by Box and Muller. The second number of each pair is not used. */
 static double next_normal(uint64_t *state)
 {
     const double radius = sqrt(-2.0 * log(next_uniform(state)));
@@ -30,7 +30,7 @@ static double next_normal(uint64_t *state)
 
 size_t bench_dtype_size(cls_dtype dtype) { return dtype == CLS_F32 ? 4 : 2; }
 
-/* To nearest, ties to even. No row here comes near the largest binary16. */
+/* Rounds to nearest, ties to even. No row here comes near the largest binary16. */
 static uint16_t to_f16(float x)
 {
     uint32_t bits, magnitude, rounded;
@@ -38,7 +38,7 @@ static uint16_t to_f16(float x)
     memcpy(&bits, &x, sizeof bits);
     sign = (uint16_t)(bits >> 16 & 0x8000u);
     magnitude = bits & 0x7fffffffu;
-    if (magnitude >= 0x477ff000u) /* rounds to infinity; -inf itself */
+    if (magnitude >= 0x477ff000u) /* it rounds to infinity, or is -inf */
         return sign | 0x7c00u;
     if (magnitude < 0x38800000u) /* below 2^-14: a multiple of 2^-24 */
         return sign | (uint16_t)lrintf(fabsf(x) * 0x1p24f);
@@ -80,19 +80,19 @@ float bench_get(const void *rows, cls_dtype dtype, size_t i)
     return x;
 }
 
-/* Spread and slope make the tail: with a normal tail that does not fall, the
- * nucleus would be ten times as large and the case another one. */
+/* One token has 0.6 of the mass. The other logits are normal and fall with the id: without that
+ * slope the nucleus would be ten times as large. */
 static void fill_language(void *rows, cls_dtype dtype, size_t at, uint32_t vocab, uint64_t *state)
 {
-    const uint32_t head = (uint32_t)(next_bits(state) % vocab);
+    const uint32_t top = (uint32_t)(next_bits(state) % vocab);
     double tail = 0;
     for (uint32_t i = 0; i < vocab; i++) {
         const double x = 3.5 * next_normal(state) - 0.5 * log(1.0 + i);
-        if (i != head)
+        if (i != top)
             tail += exp(x);
         put(rows, dtype, at + i, (float)x);
     }
-    put(rows, dtype, at + head, vocab > 1 ? (float)log(tail * 0.6 / 0.4) : 0.0f);
+    put(rows, dtype, at + top, vocab > 1 ? (float)log(tail * 0.6 / 0.4) : 0.0f);
 }
 
 void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, bench_rows kind)
@@ -101,7 +101,7 @@ void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, be
     for (uint32_t row = 0; row < n; row++) {
         const size_t at = (size_t)row * vocab;
         uint64_t state = ((uint64_t)kind << 32) + row;
-        state = next_bits(&state); /* rows that are no shifts of each other */
+        state = next_bits(&state); /* else rows would be shifts of each other */
         if (kind == BENCH_LANGUAGE) {
             fill_language(rows, dtype, at, vocab, &state);
             continue;
@@ -153,7 +153,7 @@ void bench_fill_mask(int32_t *words, uint32_t batch, uint32_t vocab, bench_mask 
 
 uint32_t bench_random(uint64_t *state, uint32_t n) { return (uint32_t)(next_bits(state) % n); }
 
-/* Zipf's law by the inverse of its distribution, with an integral in place of the sum. */
+/* Zipf's law is drawn by the inverse of its distribution, with an integral in place of the sum. */
 void bench_fill_ids(int32_t *ids, uint32_t n, uint32_t vocab, bench_law law, uint64_t seed)
 {
     uint64_t state = seed;

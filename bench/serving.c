@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Serving: requests come and go at every step, as they do in a server with
- * continuous batching. Slot r is row r. A request that leaves frees its slot;
- * the row is skipped for a step, and the next request comes. Steps are enqueued
- * ahead, so the host knows a token, or that a request stopped, only steps
- * later. */
+/* Serving: requests join and leave at every step, as in a server with continuous batching. Slot r
+ * is row r. When a request leaves, its row is skipped for one step, and then the next request takes
+ * the slot. Steps are enqueued ahead, so the host learns of a token, or of the end of a request,
+ * only some steps later. */
 #include "bench.h"
 
 #include <stdlib.h>
@@ -11,18 +10,18 @@
 
 #define AHEAD 4u    /* steps in flight */
 #define WARM 32u    /* steps before the first that is timed */
-#define CHECKED 32u /* tokens of a request that the reference makes again */
-#define NOBODY UINT32_MAX
+#define CHECKED 32u /* tokens of a request that the reference repeats */
+#define FREE UINT32_MAX
 
-/* Who has a slot. */
-typedef struct seat {
-    uint32_t number; /* NOBODY: it is free */
-    uint32_t steps;  /* left to it */
-} seat;
+/* The request in a slot. */
+typedef struct occupant {
+    uint32_t number; /* FREE: the slot has no request */
+    uint32_t steps;  /* that the request has left */
+} occupant;
 
-/* A request that the reference makes again: what the device made of it. */
+/* The tokens and statuses of a request that the reference will repeat. */
 typedef struct trace {
-    uint32_t number, slot, first; /* first: its first step */
+    uint32_t number, slot, first; /* first: the index of its first step */
     uint32_t n;
     int32_t token[CHECKED], status[CHECKED];
 } trace;
@@ -30,19 +29,19 @@ typedef struct trace {
 typedef struct serving {
     const bench_setup *setup;
     cls_readback *readback;
-    seat *seats;                   /* [batch] */
+    occupant *occupants;           /* [batch] */
     int32_t *map;                  /* [batch]: the step's slots */
     uint32_t *numbers;             /* [AHEAD, batch]: the requests of steps in flight */
     double *step_us, *host_us;     /* [WARM + BENCH_MOST_RUNS] */
-    uint8_t *changes;              /* likewise: whether requests came or left before the step */
-    trace traces[2 * BENCH_KINDS]; /* of the first requests, and of the first that come later */
-    bench_request request;         /* the one at hand */
-    uint32_t requests;             /* that came so far */
-    uint64_t tokens;               /* read in timed steps */
-    double last;                   /* when the last step was read */
+    uint8_t *changes;              /* of each step: whether requests joined or left before it */
+    trace traces[2 * BENCH_KINDS]; /* of the first requests, and of the first that join later */
+    bench_request request;         /* the current one */
+    uint32_t requests;             /* that joined so far */
+    uint64_t tokens;               /* that timed steps returned */
+    double last;                   /* the time at which the last step was read */
 } serving;
 
-/* The trace of a request; NULL for most. */
+/* The trace of a request, or NULL if it is not traced. */
 static trace *trace_of(serving *s, uint32_t number)
 {
     if (number < BENCH_KINDS)
@@ -52,8 +51,8 @@ static trace *trace_of(serving *s, uint32_t number)
     return NULL;
 }
 
-/* A request takes a slot. Microseconds in the library are added to *host_us. */
-static int arrive(serving *s, uint32_t slot, uint32_t step, double *host_us)
+/* The next request joins in a slot. Adds the microseconds of library calls to *host_us. */
+static int join(serving *s, uint32_t slot, uint32_t step, double *host_us)
 {
     const uint32_t number = s->requests++;
     trace *const t = trace_of(s, number);
@@ -64,7 +63,7 @@ static int arrive(serving *s, uint32_t slot, uint32_t step, double *host_us)
     bench_make_request(s->setup, number, r);
     if (t != NULL)
         *t = (trace){.number = number, .slot = slot, .first = step};
-    s->seats[slot] = (seat){.number = number, .steps = r->steps};
+    s->occupants[slot] = (occupant){.number = number, .steps = r->steps};
     start = bench_clock();
     status =
         cls_slot_begin(s->setup->sampler, slot, &r->params, r->prompt, r->prompt_count, NULL, 0);
@@ -77,11 +76,11 @@ static int leave(serving *s, uint32_t slot, double *host_us)
     const double start = bench_clock();
     const cls_status status = cls_slot_reset(s->setup->sampler, slot);
     *host_us += bench_clock() - start;
-    s->seats[slot].number = NOBODY;
+    s->occupants[slot].number = FREE;
     return status == CLS_OK ? 0 : cli_fail_library("bench: serving: resetting a slot");
 }
 
-/* Requests leave and come; then all rows are enqueued, and their way back. */
+/* Lets requests leave and join, then enqueues a step of all rows and the readback of its tokens. */
 static int enqueue(serving *s, uint32_t n)
 {
     const bench_setup *const setup = s->setup;
@@ -93,16 +92,16 @@ static int enqueue(serving *s, uint32_t n)
     s->host_us[n] = 0;
     s->changes[n] = 0;
     for (uint32_t slot = 0; slot < setup->batch; slot++) {
-        seat *const at = &s->seats[slot];
-        if (at->number == NOBODY || at->steps == 0) {
+        occupant *const at = &s->occupants[slot];
+        if (at->number == FREE || at->steps == 0) {
             s->changes[n] = 1;
-            if (at->number == NOBODY ? arrive(s, slot, n, &s->host_us[n])
-                                     : leave(s, slot, &s->host_us[n]))
+            if (at->number == FREE ? join(s, slot, n, &s->host_us[n])
+                                   : leave(s, slot, &s->host_us[n]))
                 return 1;
         }
-        if (at->number != NOBODY)
+        if (at->number != FREE)
             at->steps--;
-        s->map[slot] = at->number != NOBODY ? (int32_t)slot : -1;
+        s->map[slot] = at->number != FREE ? (int32_t)slot : -1;
         s->numbers[(size_t)(n % AHEAD) * setup->batch + slot] = at->number;
     }
     cls_step_default(&step, sizeof step);
@@ -126,8 +125,8 @@ static int enqueue(serving *s, uint32_t n)
                : cli_fail("bench: serving: the queue cannot be flushed");
 }
 
-/* Waits for a step's tokens and looks at them. */
-static int take(serving *s, uint32_t n)
+/* Waits for the tokens of a step and records them. */
+static int finish_step(serving *s, uint32_t n)
 {
     const uint32_t batch = s->setup->batch;
     const void *data;
@@ -142,10 +141,10 @@ static int take(serving *s, uint32_t n)
         const uint32_t number = s->numbers[(size_t)(n % AHEAD) * batch + slot];
         const int32_t token = ((const int32_t *)data)[slot],
                       status = ((const int32_t *)data)[batch + slot];
-        trace *const t = number == NOBODY ? NULL : trace_of(s, number);
+        trace *const t = number == FREE ? NULL : trace_of(s, number);
         s->tokens += n >= WARM && token >= 0;
-        if ((status & CLS_ROW_STOPPED) && s->seats[slot].number == number)
-            s->seats[slot].steps = 0;
+        if ((status & CLS_ROW_STOPPED) && s->occupants[slot].number == number)
+            s->occupants[slot].steps = 0;
         if (t != NULL && t->n < CHECKED) {
             t->token[t->n] = token;
             t->status[t->n++] = status;
@@ -154,7 +153,7 @@ static int take(serving *s, uint32_t n)
     return 0;
 }
 
-/* Makes a traced request's tokens again, on the host and alone. */
+/* Repeats a traced request on the host, alone, and compares its tokens. */
 static int check(serving *s, const trace *t, bench_served *served)
 {
     const bench_setup *const setup = s->setup;
@@ -179,7 +178,7 @@ static int check(serving *s, const trace *t, bench_served *served)
             return cli_fail_library("bench: the reference");
         if (result.token != t->token[i] || result.status != t->status[i])
             return cli_fail("bench: serving, request %u, token %u: the device drew %d (status %d), "
-                            "the reference %d (%d)",
+                            "but the reference drew %d (status %d)",
                             (unsigned)t->number, (unsigned)i, (int)t->token[i], (int)t->status[i],
                             (int)result.token, (int)result.status);
         if (result.token >= 0)
@@ -194,16 +193,16 @@ static int open_serving(serving *s, const bench_setup *setup)
 {
     const size_t batch = setup->batch, most = WARM + BENCH_MOST_RUNS;
     s->setup = setup;
-    s->seats = malloc(batch * sizeof *s->seats);
+    s->occupants = malloc(batch * sizeof *s->occupants);
     s->map = malloc(batch * sizeof *s->map);
     s->numbers = malloc(AHEAD * batch * sizeof *s->numbers);
     s->step_us = malloc(most * sizeof *s->step_us);
     s->host_us = malloc(most * sizeof *s->host_us);
     s->changes = malloc(most);
-    if (!s->seats || !s->map || !s->numbers || !s->step_us || !s->host_us || !s->changes)
+    if (!s->occupants || !s->map || !s->numbers || !s->step_us || !s->host_us || !s->changes)
         return cli_no_memory();
     for (size_t i = 0; i < batch; i++)
-        s->seats[i].number = NOBODY;
+        s->occupants[i].number = FREE;
     if (cls_readback_create(setup->on->context, 2 * batch * sizeof(int32_t), AHEAD, &s->readback) !=
         CLS_OK)
         return cli_fail_library("bench: serving: the readback");
@@ -218,10 +217,10 @@ static void close_serving(serving *s)
     free(s->step_us);
     free(s->numbers);
     free(s->map);
-    free(s->seats);
+    free(s->occupants);
 }
 
-/* Sorts the times of quiet steps, then of all: their medians. */
+/* Computes the medians of the quiet steps, before which no request joined or left, and of all. */
 static void medians(serving *s, uint32_t n, bench_served *served)
 {
     double *const step = s->step_us + WARM, *const host = s->host_us + WARM;
@@ -245,7 +244,7 @@ static void medians(serving *s, uint32_t n, bench_served *served)
 static int serve(serving *s, bench_served *served)
 {
     double start = 0;
-    uint32_t n = 0; /* steps taken */
+    uint32_t n = 0; /* finished steps */
     for (uint32_t i = 0; n < WARM + BENCH_MOST_RUNS; i++) {
         if (cli_interrupted() || (i < WARM + BENCH_MOST_RUNS && enqueue(s, i)))
             return 1;
@@ -253,7 +252,7 @@ static int serve(serving *s, bench_served *served)
             continue;
         if (n == WARM)
             start = s->last;
-        if (take(s, n++))
+        if (finish_step(s, n++))
             return 1;
         if (n > WARM && bench_enough(s->setup->runs, n - WARM, 0.5 * (s->last - start)))
             break;
@@ -270,7 +269,7 @@ static int serve(serving *s, bench_served *served)
     return 0;
 }
 
-/* Beforehand: between steps that overlap there is no place for it. */
+/* Times the floor before the steps, which overlap. */
 static int time_floor(const bench_setup *setup, const bench_floor *floor, bench_served *served)
 {
     double times[101];

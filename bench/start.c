@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* How long a process waits for its first token, and for what: one line of
- * milliseconds for bench/start.sh, which sees to the caches.
+/* Times the start of a process up to its first token, and prints a line of milliseconds for
+ * bench/start.sh, which prepares the caches.
  *
- *     start [FOLDER [FEATURES]]      FOLDER: options->cache_dir, - for none; FEATURES: cls_feature
- * bits, the usual ones unless told */
+ *     start [DIRECTORY [FEATURES]]
+ *
+ * DIRECTORY: options->cache_dir, or - for none. FEATURES: cls_feature bits; the default is
+ * CLS_FEATURE_LISTS. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <clsample.h>
 #include <stdio.h>
@@ -75,7 +77,8 @@ int main(int argc, char **argv)
     cl_command_queue const queue =
         code == CL_SUCCESS ? clCreateCommandQueue(cl, device, 0, &code) : NULL;
     if (code != CL_SUCCESS) {
-        fprintf(stderr, "start: no context or queue (%d)\n", (int)code);
+        fprintf(stderr, "start: cannot create a context and a queue (OpenCL error %d)\n",
+                (int)code);
         return 1;
     }
     const double opened = now();
@@ -84,12 +87,12 @@ int main(int argc, char **argv)
     o.dtypes = 1u << CLS_F32;
     o.cache_dir = argc > 1 && strcmp(argv[1], "-") != 0 ? argv[1] : NULL;
     must(cls_context_create(cl, device, &o, &context));
-    const double proved = now();
+    const double created = now();
     cls_sampler_options_default(&so, sizeof so);
     so.vocab = VOCAB;
     so.features = features;
     must(cls_sampler_create(context, &so, &sampler));
-    const double made = now();
+    const double ready = now();
     for (int i = 0; i < VOCAB; i++)
         logits[i] = 8.0f / (1.0f + (float)(i % 997));
     cl_mem const in =
@@ -118,8 +121,8 @@ int main(int argc, char **argv)
     const double first = step_ms[0];
     qsort(step_ms + 1, STEPS - 1, sizeof *step_ms, ascending);
     must(cls_context_info(context, &info));
-    printf("%10.1f %10.1f %10.1f %10.2f %10.1f %10.2f   %s\n", opened - begin, proved - opened,
-           made - proved, first, work, step_ms[1 + (STEPS - 1) / 2], origins[info.origin % 3]);
+    printf("%10.1f %10.1f %10.1f %10.2f %10.1f %10.2f   %s\n", opened - begin, created - opened,
+           ready - created, first, work, step_ms[1 + (STEPS - 1) / 2], origins[info.origin % 3]);
     cls_sampler_destroy(sampler);
     cls_context_destroy(context);
     clReleaseMemObject(in);

@@ -1,10 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# How long a process waits until it samples. The first usable device; OCL_ICD_VENDORS
-# chooses. In milliseconds: to open OpenCL, for the context, for a sampler, for the first
-# step, the processors' time from the context to that step (which other work on the machine
-# hardly changes), and for a later step (median of 100), from a row of 128,256 logits to its
-# token on the host.
+# Times the start of a process on the first usable device, which OCL_ICD_VENDORS selects. The
+# columns are milliseconds: opening OpenCL, creating the context, creating a sampler, the first
+# step, the CPU time from the context to that step (which other work on the machine hardly changes),
+# and a later step (median of 100). A step takes a row of 128,256 logits to its token on the host.
 #
 #     make bench/start && sh bench/start.sh bench/start [RUNS]
 set -eu
@@ -13,7 +12,7 @@ runs=${2:-3}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# Every driver's cache that is known, in a folder of its own.
+# Sets the cache directories of all known drivers to a separate directory.
 caches() {
     mkdir -p "$folder/$1"
     for name in POCL_CACHE_DIR MESA_SHADER_CACHE_DIR CUDA_CACHE_PATH NEO_CACHE_DIR; do
@@ -28,19 +27,19 @@ row() {
     "$program" "$@"
 }
 
-printf '%-26s%10s %10s %10s %10s %10s %10s   %s\n' '' OpenCL context sampler first '(CPU)' later \
-    from
+printf '%-26s%10s %10s %10s %10s %10s %10s   %s\n' \
+    '' OpenCL context sampler first '(CPU)' later from
 for run in $(seq "$runs"); do
     # cls_feature bits: plain rows, lists, and the search, everything.
     for set in 'plain 1' 'lists 2' 'search 6' 'everything 0x3fff'; do
         caches "${set% *}-$run"
-        row "${set% *}, nothing compiled" - "${set#* }"
-        row "${set% *}, the driver's cache" - "${set#* }"
+        row "${set% *}, no cache" - "${set#* }"
+        row "${set% *}, driver cache" - "${set#* }"
     done
     caches "driver-$run"
-    mkdir "$folder/ours-$run"
-    row 'a folder, as it fills' "$folder/ours-$run"
-    row "the driver's cache, too" "$folder/ours-$run"
+    mkdir "$folder/dir-$run"
+    row 'empty cache-dir' "$folder/dir-$run"
+    row 'cache-dir and driver cache' "$folder/dir-$run"
     caches "none-$run"
-    row 'the folder alone' "$folder/ours-$run"
+    row 'cache-dir alone' "$folder/dir-$run"
 done

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What was measured, for people and for programs. */
+/* Prints the results as tables and as JSON. */
 #include "bench.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *
     return 0;
 }
 
-/* A sampler's memory, by purpose. */
+/* Lists the memory of a sampler by purpose. */
 #define PURPOSES 8
 static void purposes(const cls_memory *m, const char *names[PURPOSES], uint64_t bytes[PURPOSES])
 {
@@ -67,7 +67,7 @@ int bench_json_served(json_t *array, const bench_setup *setup, const bench_serve
                   memory));
 }
 
-/* The goal as the table's ratio has it: in floors. */
+/* The goal in floors, the unit of the table's ratio. */
 static double goal_of(const bench_setup *setup, const bench_case *cases,
                       const bench_result *results, size_t i)
 {
@@ -79,15 +79,14 @@ static double goal_of(const bench_setup *setup, const bench_case *cases,
     return cases[i].goal;
 }
 
-static int print_head(const bench_setup *setup, const bench_floor *floor)
+static int print_header(const bench_setup *setup, const bench_floor *floor)
 {
-    static const char *const dtypes[] = {"float32", "float16", "bfloat16"};
     cls_device_info info = {.struct_size = sizeof info};
     if (cls_context_info(setup->on->context, &info) != CLS_OK)
         return cli_fail_library("bench");
-    printf("%s, device %u\n", setup->on->at.name, (unsigned)setup->on->index);
+    printf("%s, device %u\n", setup->on->device.name, (unsigned)setup->on->index);
     printf("[%u, %u] %s; work-group %u, vector %u; floor: %s\n", (unsigned)setup->batch,
-           (unsigned)setup->vocab, dtypes[setup->dtype], (unsigned)info.work_group,
+           (unsigned)setup->vocab, cli_dtype_name((int32_t)setup->dtype), (unsigned)info.work_group,
            (unsigned)info.vector, floor->shape);
     return 0;
 }
@@ -95,11 +94,12 @@ static int print_head(const bench_setup *setup, const bench_floor *floor)
 int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const bench_case *cases,
                       size_t n, const bench_result *results)
 {
-    if (print_head(setup, floor))
+    if (print_header(setup, floor))
         return 1;
-    printf("medians, enqueue to finish; ratio and goal in floors; history: %s; tokens equal the "
-           "reference's\n\n",
-           laws[setup->law]);
+    printf(
+        "medians, from enqueue to finish; ratio and goal in floors; history: %s; all tokens equal "
+        "the reference's\n\n",
+        laws[setup->law]);
     printf("%-12s %9s %9s %7s %7s %9s %9s %11s %8s %9s\n", "case", "floor us", "step us", "ratio",
            "goal", "empty us", "launches", "host bytes", "history", "accepted");
     for (size_t i = 0; i < n; i++) {
@@ -117,7 +117,7 @@ int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const 
                (unsigned long long)r->host_bytes, (unsigned)bench_history(setup, &cases[i]),
                accepted);
     }
-    return cli_flush();
+    return cli_flush_output();
 }
 
 static void print_steps(const char *which, uint32_t n, double floor_us, double step_us,
@@ -131,10 +131,10 @@ int bench_print_served(const bench_setup *setup, const bench_floor *floor, const
 {
     const char *names[PURPOSES];
     uint64_t bytes[PURPOSES];
-    if (print_head(setup, floor))
+    if (print_header(setup, floor))
         return 1;
-    printf("serving: steps enqueued ahead, %u requests came; medians, from one step's tokens to "
-           "the next's;\n"
+    printf("serving: steps are enqueued ahead; %u requests joined; medians, from the tokens of a "
+           "step to those of the next;\n"
            "%u tokens of %u requests equal the reference's\n\n",
            (unsigned)r->requests, (unsigned)r->checked_tokens, (unsigned)r->checked);
     printf("%-14s %9s %9s %9s %7s %9s\n", "steps", "number", "floor us", "step us", "ratio",
@@ -148,5 +148,5 @@ int bench_print_served(const bench_setup *setup, const bench_floor *floor, const
     for (size_t i = 0; i < PURPOSES; i++)
         printf("%-14s %12llu %19.3f\n", names[i], (unsigned long long)bytes[i],
                (double)bytes[i] / ((double)setup->batch * setup->vocab));
-    return cli_flush();
+    return cli_flush_output();
 }

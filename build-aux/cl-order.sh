@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Prints the files that a kernel file is made of, one a line, each once and after
-# those that it includes: the order in which a device compiler reads them. An
-# include is a line `#include "row/shortlist.cl"`, whose path begins at FOLDER.
+# Prints the files of a kernel program, one on each line. Each file appears once, after the files
+# that it includes: this is the order in which a device compiler reads them. An include is a line
+# `#include "row/shortlist.cl"`, with a path relative to FOLDER.
 # usage: cl-order.sh FOLDER KERNEL.cl
-#        cl-order.sh --text FOLDER KERNEL.cl   the program itself, as a driver gets it
+#        cl-order.sh --text FOLDER KERNEL.cl   prints the text of the program instead
 set -eu
 text=
 if [ "$1" = --text ]; then

@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Turns kernel files into C source on standard output: for each kernel file an
-# array of strings, to be read one after another, and their number. A file that
-# several programs include stands there once. It begins with #line, so that a
-# device compiler's message names the file and the line; its #include lines are
-# left empty, since drivers have no folder to look in. No string is longer than
-# C11 lets every compiler take.
+# Converts kernel files to C source on standard output. For each kernel file it defines an array of
+# strings, which are one program when joined, and their number. A file that several programs include
+# appears only once. It begins with #line, so that messages of a device compiler name the file and
+# the line. Its #include lines become empty lines, since drivers have no include directory. No
+# string is longer than 4095 bytes, the length that C11 guarantees.
 # usage: cl2c.sh FOLDER KERNEL.cl...      defines cls_source_KERNEL[] and cls_source_KERNEL_count
 set -eu
 order=$(dirname "$0")/cl-order.sh
@@ -36,8 +35,17 @@ $0 == "" {
     next
 }
 $0 == "," { print ";"; open = 0; next }
-{ if (!open) { printf "static const char %s_%d[] =\n", name, part++; open = 1 } print }
-function list(name, n,    i, s) { for (i = 0; i < n; i++) s = s " X(" name "_" i ")"; return s }'
+{
+    if (!open) {
+        printf "static const char %s_%d[] =\n", name, part++
+        open = 1
+    }
+    print
+}
+function list(name, n,    i, s) {
+    for (i = 0; i < n; i++) s = s " X(" name "_" i ")"
+    return s
+}'
 echo '#define X(part) part,'
 for kernel; do
     name=cls_source_$(basename "$kernel" .cl)

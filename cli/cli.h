@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the subcommands of clsample share. Functions that return int and can
- * fail print one sentence by cli_fail() and return 1; 0 is success. */
+/* What the subcommands of clsample share: errors, options, devices, files and sampling jobs.
+ *
+ * A function that returns int and can fail prints one sentence by cli_fail() and returns 1. It
+ * returns 0 on success. */
 #ifndef CLS_CLI_H
 #define CLS_CLI_H
 
@@ -22,118 +24,135 @@ int cls_cmd_bench(int argc, char **argv);
 int cls_cmd_selftest(int argc, char **argv);
 int cls_cmd_report(int argc, char **argv);
 
-/* --------------------------------------------------------- errors, cli/main.c */
+/* ------------------------------------------------------- errors, cli/errors.c */
 
+/* Prints "clsample: SENTENCE" to stderr and returns 1. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 2)))
 #endif
-int cli_fail(const char *format, ...); /* "clsample: SENTENCE" to stderr; returns 1 */
+int cli_fail(const char *format, ...);
+
+/* Prints "clsample: warning: SENTENCE" to stderr. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 2)))
 #endif
-void cli_warn(const char *format, ...); /* "clsample: warning: SENTENCE" to stderr */
+void cli_warn(const char *format, ...);
+
 int cli_no_memory(void);
-const char *
-cli_sentence(void); /* what cli_fail() said last, without the name; "" before the first */
 
-/* For commands that measure. After this the first SIGINT (Ctrl-C) only sets what cli_interrupted()
- * returns: the command prints what it has and returns, and main() ends the process by the signal.
- * The second SIGINT ends it at once. */
-void cli_hear_interrupt(void);
+/* Fail with the name of what was attempted, and the library's message or OpenCL's error number. */
+int cli_fail_library(const char *what);
+int cli_fail_opencl(const char *what, cl_int error);
+
+/* The last sentence of cli_fail(), without the name of the program; "" before the first. */
+const char *cli_last_error(void);
+
+/* ------------------------------------------------------ interrupts, cli/main.c */
+
+/* For commands that measure. After this call the first SIGINT (Ctrl-C) only makes
+ * cli_interrupted() true: the command prints the results that it has and returns, and main() ends
+ * the process by the signal. A second SIGINT ends the process at once. */
+void cli_catch_interrupt(void);
 bool cli_interrupted(void);
 
-/* ------------------------------------------------------- options, cli/options.c */
+/* ------------------------------------------------------ options, cli/options.c */
 
 typedef enum cli_type {
     CLI_FLAG,   /* bool; takes no value */
-    CLI_SWITCH, /* int32_t: 1; takes no value */
-    CLI_STRING, /* const char *, into argv */
+    CLI_SWITCH, /* int32_t, set to 1; takes no value */
+    CLI_STRING, /* const char *, which points into argv */
     CLI_INT,    /* int32_t */
     CLI_UINT,   /* uint32_t */
     CLI_UINT64, /* uint64_t */
     CLI_FLOAT,  /* float */
-    CLI_CHOICE, /* int32_t: which of the words of `choices` */
-    CLI_LIST    /* cli_list: may be given again, each time adds its text */
+    CLI_CHOICE, /* int32_t: the index of a word of `choices` */
+    CLI_LIST    /* cli_list: the option may be repeated, and each use adds its text */
 } cli_type;
 
 typedef struct cli_list {
-    const char **text; /* the texts into argv; free() it */
+    const char **text; /* pointers into argv; the owner frees the array */
     uint32_t count;
 } cli_list;
 
-/* One option: parsing, --help and error messages are made from it. A program's
- * defaults are what the variables hold before cli_parse(). */
+/* One option. Parsing, --help and error messages all use this table. The default of an option is
+ * the value that its variable has before cli_parse(). */
 typedef struct cli_option {
     const char *name; /* without the dashes */
     cli_type type;
-    void *value;         /* a variable of the type's kind; untouched if not given */
-    const char *meta;    /* the value's name in --help; NULL for flags */
+    void *value;         /* a variable of that type; unchanged if the option is absent */
+    const char *meta;    /* the name of the value in --help; NULL for flags */
     const char *help;    /* one line */
-    const char *choices; /* CLI_CHOICE: words with | between them */
-    bool given;          /* out */
+    const char *choices; /* CLI_CHOICE: the words, separated by | */
+    bool given;          /* set by cli_parse() if the option is present */
 } cli_option;
 
 typedef enum cli_parsed { CLI_GO, CLI_HELPED, CLI_FAILED } cli_parsed;
 
-/* Reads "--name value" and "--name=value"; --help prints `usage`, `about` and
- * the options. options ends with an entry whose name is NULL. argv[0] is the
- * subcommand's name. Use: switch on the result; CLI_HELPED exits 0. */
+/* Parses "--name value" and "--name=value". The table ends with an entry whose name is NULL, and
+ * argv[0] is the name of the subcommand. On --help it prints `usage`, `about` and the options, and
+ * returns CLI_HELPED; the command then exits with status 0. */
 cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about,
                      cli_option *options);
 
-/* Parses text as the option's type into its value; `what` names the option in
- * the error sentence ("--top-k"). */
+/* Parses text by the type of the option and stores the value. `what` names the option in error
+ * messages: "--top-k". */
 int cli_set(const cli_option *option, const char *what, const char *text);
 
-/* Rows of the files that are asked for, in this order; row NULL: all, as where there is none of
- * these. */
+/* A selection of the rows of all files of a command, in the order in which they were selected.
+ * row NULL: all rows. */
 typedef struct cli_picked {
-    const char *option; /* that asked, for sentences: "--rows" */
+    const char *option; /* the option that selects the rows, for error messages: "--rows" */
     uint32_t count, *row;
 } cli_picked;
 
-/* Adds the rows of a text, "0,3,8-15", to picked, whose option is set; free() its rows. */
+/* Appends the rows of a list such as "0,3,8-15" to `picked`, whose `option` is set. It fails if
+ * there are then more than `most` rows. The caller frees picked->row. */
 int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
-uint32_t cli_row_number(const cli_picked *picked,
-                        uint32_t i); /* in the files, of the i-th that was read */
 
-/* ------------------------------------------------------- devices, cli/device.c */
+/* The index in the files of row i of the selection. */
+uint32_t cli_row_number(const cli_picked *picked, uint32_t i);
+
+/* -------------------------------------------------- devices, cli/device_find.c */
 
 typedef struct cli_device {
     cl_platform_id platform;
-    cl_device_id device;
+    cl_device_id id;
     cl_device_type type;
     char platform_name[128], name[128], c_version[64], driver[64];
     bool usable, is_default;
-    bool infinities;      /* its floats have these, and NaN */
-    char reason[256];     /* why not usable */
-    cls_device_info info; /* if usable */
+    bool infinities;      /* float32 has infinities and NaN */
+    char reason[256];     /* why the device is not usable */
+    cls_device_info info; /* valid if the device is usable */
 } cli_device;
 
-/* All devices of all platforms. The index is the number that --device takes. */
+/* All devices of all platforms. The index of a device is the number that --device takes. */
 typedef struct cli_devices {
     uint32_t count;
     cli_device *device;
-    uint32_t bare_count; /* platforms without a device */
-    char (*bare)[128];   /* their names */
+    uint32_t empty_count;         /* platforms without a device */
+    char (*empty_platforms)[128]; /* [empty_count], their names */
 } cli_devices;
 
-int cli_devices_find(const cls_context_options *options,
-                     cli_devices *list); /* options may be NULL; finding none is no error */
+/* Lists the devices. `options` may be NULL. An empty list is no error. */
+int cli_devices_find(const cls_context_options *options, cli_devices *list);
 void cli_devices_free(cli_devices *list);
-const char *cli_device_type(cl_device_type type);   /* "GPU", "accelerator", "custom", "CPU" */
-const char *cli_tier_name(uint32_t tier);           /* as --tier calls it */
-const char *cli_subgroups_name(uint32_t subgroups); /* whose they are */
+
+const char *cli_device_type(cl_device_type type);   /* "GPU", "accelerator", "custom" or "CPU" */
+const char *cli_tier_name(uint32_t tier);           /* the word that --tier takes */
+const char *cli_subgroups_name(uint32_t subgroups); /* the vendor of the extension, or "none" */
+const char *cli_origin_name(uint32_t origin);       /* of kernels: "source", "binary" or "cache" */
+const char *cli_dtype_name(int32_t dtype);          /* "float32"; "-" if it is unknown */
 json_t *cli_device_json(const cli_device *device, uint32_t index);
-const char *cli_origin_name(uint32_t origin); /* of compiled kernels: "source", "binary", "cache" */
-json_t *
-cli_shape_json(const cls_context *context); /* and tier and origin; NULL: the library's error */
 
-/* --------------------------------------------------------- one device, cli/open.c */
+/* The sizes of groups, vectors and lists that a context uses, its tier and the origin of its
+ * kernels. NULL: the library failed. */
+json_t *cli_shape_json(const cls_context *context);
 
-/* A device, opened: the OpenCL objects and the library's context. */
+/* ----------------------------------------------- one device, cli/device_open.c */
+
+/* An open device: the OpenCL objects and the library's context. */
 typedef struct cli_target {
-    cli_device at;
+    cli_device device;
     uint32_t index;
     cl_context cl;
     cl_command_queue queue;
@@ -141,180 +160,180 @@ typedef struct cli_target {
 } cli_target;
 
 /* clang-format off */
-/* How the library uses a device, of any command that opens one; into a cls_context_options. */
+/* The options of every command that opens a device; o: a cls_context_options. */
 #define CLI_DEVICE_OPTIONS(o) \
     {"tier", CLI_CHOICE, &(o)->tier, "TIER", \
-     "auto (default), base, int64 or subgroups: how much of OpenCL to use", \
+     "OpenCL features to use: auto (default), base, int64 or subgroups", \
      "auto|base|int64|subgroups", 0}, \
     {"max-work-group", CLI_UINT, &(o)->max_work_group, "N", \
-     "as if the device took no larger groups (default: what it has)", NULL, 0}, \
+     "use no work-groups larger than N (default: the device's limit)", NULL, 0}, \
     {"max-local-mem", CLI_UINT64, &(o)->max_local_mem, "BYTES", \
-     "as if it had no more local memory (default: what it has)", NULL, 0}, \
+     "use no more local memory than this (default: the device's limit)", NULL, 0}, \
     {"cache-dir", CLI_STRING, &(o)->cache_dir, "DIR", \
-     "keep compiled kernels in this folder, and take them from there", NULL, 0}
+     "store compiled kernels in this directory and load them from it", NULL, 0}
 /* clang-format on */
 
-/* Ends the line that tells which kernels are being compiled, and shows the compiler's
- * log if they were not; returns the status. To be called with that of each call of
- * the library that may compile. */
-cls_status cli_compiled(cls_status status);
+/* Selects a device. `which` is the value of --device, or NULL for the default device. It fails if
+ * options->cache_dir is not usable and warns if that directory is read-only. With allow_unusable
+ * it also accepts a device that the library cannot use, and selects device 0 if none is usable. */
+int cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
+                    cli_target *target);
 
-/* which: the text of --device, NULL for the default device. properties: of the
- * queue (CL_QUEUE_PROFILING_ENABLE, ...), 0 for none. Compiles. */
+/* Create the OpenCL context with a queue of these properties (0: none), then the library's
+ * context, which compiles kernels. After a failure cli_close() frees what was created. */
+int cli_open_queue(cli_target *target, cl_command_queue_properties properties);
+int cli_open_context(cli_target *target, const cls_context_options *options);
+
+/* All three steps, for a usable device. A failure leaves nothing to close. */
 int cli_open(const char *which, const cls_context_options *options,
              cl_command_queue_properties properties, cli_target *target);
 void cli_close(cli_target *target);
 
-/* The same in its three parts, for whoever looks at each. The first also refuses a folder for
- * compiled kernels that cannot be used, and warns of one that cannot be written. `any` takes a
- * device that cannot be used, too, and the first where none can be. The last two leave what there
- * is to cli_close(). */
-int cli_find(const char *which, const cls_context_options *options, bool any, cli_target *target);
-int cli_open_queue(cli_target *target, cl_command_queue_properties properties);
-int cli_open_context(cli_target *target, const cls_context_options *options);
+/* Clears the line that shows the progress of compilation, prints the compiler's log if the status
+ * is CLS_BUILD_FAILED, and returns the status. Every status of a library call that may compile
+ * must pass through it. */
+cls_status cli_compile_done(cls_status status);
 
-/* The compiler's log of the context that was opened last; "" if it had nothing to say. */
+/* The compiler's log of the last context; "" if it is empty. */
 const char *cli_build_log(void);
 
-/* A sentence for a failed call: what was tried, and the library's message. */
-int cli_fail_library(const char *what);
-int cli_fail_opencl(const char *what, cl_int error);
+/* --------------------------------------------------------- output, cli/print.c */
 
-/* ---------------------------------------------------------- output, cli/output.c */
+/* Prints the value and a newline to stdout and takes the reference. NULL means out of memory. */
+int cli_print_json(json_t *value);
+json_t *cli_text(const char *text); /* a string; bytes that are not valid UTF-8 become '?' */
+json_t *cli_real(double x);         /* a number; null for infinities and NaN */
+int cli_flush_output(void);         /* fails if stdout could not be written */
+const char *cli_status_words(int32_t status, char words[64]); /* "nan, inf"; "ok" for 0 */
 
-int cli_print_json(
-    json_t *value); /* to stdout, with a newline; takes the reference; NULL is out of memory */
-json_t *cli_text(const char *text); /* a string; '?' for what is no UTF-8 */
-json_t *cli_real(double x);         /* null where JSON has no number for it */
-int cli_flush(void);                /* 1 if stdout could not be written */
-const char *cli_status_words(int32_t status, char words[64]); /* "nan, inf"; "ok" */
-
-/* A bar of `width` columns, filled to x in [0, 1]. */
+/* Prints a bar of `width` columns that is filled to the share x, from 0 to 1. */
 void cli_bar(double x, int width);
 
-/* The self-test's stages, as report has them, too, and the sum of their cases; cli/selftest.c */
+/* The stages of a self-test as an array, and the number of their cases; cli/selftest.c. */
 json_t *cli_stages_json(const cls_selftest_report *report, uint32_t *cases);
 
-/* ------------------------------------------------------------ text, cli/pieces.c */
+/* ------------------------------------------------- token texts, cli/pieces.c */
 
-/* A vocabulary's text, as llama2.c stores it: int32 longest piece, then for
- * each id a float32 score, an int32 length and the bytes. */
+/* The text of each token. The file is llama2.c's: an int32 with the length of the longest piece,
+ * then for each id a float32 score, an int32 length and the bytes. */
 typedef struct cli_pieces {
     uint32_t count;
-    char (*text)[16]; /* free() it */
+    char (*text)[16]; /* the owner frees it */
 } cli_pieces;
 int cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces);
 
-/* A token's text, or its number. */
+/* The text of a token, or "#ID" where there is none. */
 void cli_pieces_name(const cli_pieces *pieces, int32_t token, char name[16]);
 
-/* ------------------------------------------------------------- files, cli/npy.c */
+/* ------------------------------------------------------- .npy files, cli/npy.c */
 
-/* A NumPy array of one or two dimensions, little endian, C order. */
+/* A NumPy array of one or two dimensions, little endian, in C order. */
 typedef struct cli_npy {
-    char kind;      /* 'f', 'i', 'u' or 'b' (bool, a byte each) */
+    char kind;      /* 'f', 'i', 'u' or 'b' (bool, one byte each) */
     unsigned size;  /* bytes of an element */
-    char descr[16]; /* both as the header has them: "<f4" */
+    char descr[16]; /* the type as the header spells it: "<f4" */
     unsigned dims;
-    uint64_t shape[2]; /* of the file */
-    void *data;        /* free() it */
+    uint64_t shape[2]; /* of the array in the file */
+    void *data;        /* the owner frees it */
 
-    /* While it is open. */
+    /* While the file is open. */
     FILE *file;
     const char *path;
-    bool
-        seeks; /* it is a file, not a pipe, and its data are as long as the header says; they ... */
-    uint64_t begin; /* ... begin here */
-    uint64_t bytes; /* of all data; */
-    uint64_t taken; /* those that were read so far */
+    bool seekable;       /* a regular file with as much data as the header promises, not a pipe */
+    uint64_t begin;      /* offset of the data, if the file is seekable */
+    uint64_t bytes;      /* bytes of all data */
+    uint64_t bytes_read; /* bytes that were read so far */
 } cli_npy;
 
-/* Opening reads the header, so that its owner can look at type and shape; then the picked rows,
- * which must be among those of the shape, are read and the file is closed, or it is closed at once.
- * A failure has closed it. */
+/* cli_npy_open() reads the header, so that the caller can check type and shape.
+ * cli_npy_rows() then reads the selected rows, which must be within the shape, and closes the
+ * file. cli_npy_close() closes it without reading. A call that fails has closed the file. */
 int cli_npy_open(const char *path, cli_npy *array);
 int cli_npy_rows(cli_npy *array, const cli_picked *picked);
 void cli_npy_close(cli_npy *array);
 
-int cli_npy_read(const char *path, cli_npy *array);
-int cli_npy_read_any(const char *path, cli_npy *array); /* an empty one, too: data is NULL then */
+int cli_npy_read(const char *path, cli_npy *array);     /* opens and reads; an empty array fails */
+int cli_npy_read_any(const char *path, cli_npy *array); /* data is NULL if the array is empty */
+
 /* Writes int32 ('i'), uint32 ('u') or float32 ('f') data of one to three dimensions. */
 int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape,
                   const void *data);
 
-const char *cli_npy_type(const cli_npy *array, char name[16]); /* as NumPy calls it: "float64" */
-/* The sentence that it is not WHAT: "int32 [rows, tokens]", the type to convert to first. */
+const char *cli_npy_type(const cli_npy *array, char name[16]); /* NumPy's name: "float64" */
+
+/* Fails because the array is not of type and shape `what`: "int32 [rows, tokens]". If the type
+ * differs, the message shows the conversion in NumPy. */
 int cli_npy_refuse(const cli_npy *array, const char *path, const char *what);
 
-/* ---------------------------------------------------------- logits, cli/logits.c */
+/* -------------------------------------------------------- logits, cli/logits.c */
 
-/* Logits [rows, vocab]: dtype_name NULL, "f32", "f16" or "bf16". */
+/* Logits [rows, vocab]. dtype_name is NULL (the type of the file), "f32", "f16" or "bf16". */
 typedef struct cli_logits {
     void *data;
-    uint32_t rows, vocab;
-    uint32_t file_rows; /* of which `rows` are here */
+    uint32_t rows, vocab; /* of `data` */
+    uint32_t file_rows;
     cls_dtype dtype;
-    size_t size; /* of an element */
+    size_t size; /* bytes of an element */
 } cli_logits;
 int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
                     cli_logits *logits);
 
-/* -------------------------------------------------------------- sampling, cli/run.c */
+/* --------------------------------------------------------- sampling, cli/job.c */
 
-/* What the rows' requests have so far: token ids [rows, width], -1 padded. */
+/* Token ids [rows, width], padded with -1. */
 typedef struct cli_tokens {
-    int32_t *ids; /* NULL: nothing */
+    int32_t *ids; /* NULL: no tokens */
     uint32_t width;
 } cli_tokens;
 
-typedef struct cli_report cli_report; /* cli/report.h */
+typedef struct cli_outputs cli_outputs; /* cli/outputs.h */
 
-/* What to draw, and where to put it: C order, NULL where it isn't wanted. */
+/* What to sample and where to store the results. Arrays are in C order; an output that is NULL is
+ * not computed. A request is the parameters, the prompt and the output of a row; request r belongs
+ * to row r, except where drafts are verified: there a request has several rows. */
 typedef struct cli_job {
     const cli_logits *logits;
-    const cli_picked *picked; /* the files' rows that these are; NULL: all of them */
-    const cls_params *params; /* [rows] */
-    const void *mask;         /* [rows, mask_width] of mask_kind; NULL: everything is allowed */
+    const cli_picked *picked; /* the rows of the files that these are; NULL: all rows */
+    const cls_params *params; /* [requests] */
+    const void *mask;         /* [rows, mask_width] of mask_kind; NULL: all tokens are allowed */
     uint32_t mask_width;
     cls_mask_kind mask_kind;
-    const void *bias; /* [rows, vocab] of bias_dtype; NULL: none */
+    const void *bias; /* [rows, vocab] of bias_dtype; NULL: no bias */
     cls_dtype bias_dtype;
     cli_tokens prompt, output;
-    uint32_t ahead;   /* tokens that may join the outputs: drafts */
-    uint32_t history; /* the latest tokens that the rows' requests keep; 0: none look at them */
-    const cls_infill *infill; /* NULL: no row has that stage */
-    uint32_t draws;           /* of the same state, at the positions from cli_position() on */
+    uint32_t ahead;   /* the most draft tokens that a call may append to an output */
+    uint32_t history; /* latest tokens that the sampler keeps of a request; 0: none are needed */
+    const cls_infill *infill; /* NULL: no row has the infill stage */
+    uint32_t draws;           /* of each row, at the positions from cli_position() on */
     cls_logprob_kind kind;
-    int32_t *tokens;    /* [rows, draws] */
-    float *logprobs;    /* [rows, draws] */
-    int32_t *status;    /* [rows, draws] */
-    float *probs;       /* [rows, vocab], of the first draw */
-    cli_report *report; /* likewise */
+    int32_t *tokens;      /* [rows, draws] */
+    float *logprobs;      /* [rows, draws] */
+    int32_t *status;      /* [rows, draws] */
+    float *probs;         /* [rows, vocab], of the first draw */
+    cli_outputs *outputs; /* further outputs of the first draw */
 } cli_job;
 
-/* A request is a row's parameters, prompt and output: request r is that of row r, but for drafts.
- */
-
-/* The position of a request's first draw: its parameter, moved on by the tokens of its output. */
+/* The position of a request's first draw: its parameter, plus the tokens of its output. */
 uint64_t cli_position(const cli_job *job, uint32_t request);
 
-/* A request's row as the reference takes it, at its first draw. */
+/* Fills in the row of the reference for a request's first draw. */
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t row, cls_host_row *host);
 
-/* What a sampler needs for `requests` of them; but for the numbers of rows and slots. */
+/* Sets the options of a sampler for `requests` requests, except the numbers of rows and slots. */
 void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_options *options);
 int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot);
 
-size_t cli_mask_size(const cli_job *job); /* of a mask's element, and a bias's */
-size_t cli_bias_size(const cli_job *job);
+size_t cli_mask_size(const cli_job *job); /* bytes of an element of the mask */
+size_t cli_bias_size(const cli_job *job); /* bytes of an element of the bias */
 
-/* A buffer with a copy of `from`, or for results. */
+/* Creates a buffer with a copy of `from`; from NULL: a buffer for results. */
 int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from);
-int cli_fetch(cli_target *target, cl_mem from, void *to,
-              size_t size); /* waits; `to` NULL: nothing */
 
-int cli_run(cli_target *target,
-            const cli_job *job);      /* on the device, all rows in one step a draw */
-int cli_run_host(const cli_job *job); /* the reference */
+/* Reads a buffer and waits for the data. It does nothing if `to` is NULL. */
+int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size);
+
+/* Run a job: on the device, in one step of all rows for each draw; or by the reference. */
+int cli_job_run(cli_target *target, const cli_job *job);
+int cli_job_run_host(const cli_job *job);
 
 #endif

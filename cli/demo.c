@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample demo: what the samplers make of some rows of logits, side by side.
- * Every cell of the picture is a row of one batch: same logits, other parameters. */
+/* clsample demo: compares some samplers on a few rows of logits, in one table for each row.
+ * Each column is a row of one batch, with the same logits and other parameters. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "outputs.h"
 
 #define MOST_ROWS 16
-#define SHOWN 6 /* candidates of a row */
+#define SHOWN 6 /* tokens of a table */
 #define DRAWS 3
 #define BAR 6
-#define COLUMN 13 /* bar, share, two blanks */
+#define COLUMN 13 /* characters: bar, share and two blanks */
 
-/* The columns. The second, which cuts nothing, tells the order of the tokens. */
+/* The columns. The second one truncates nothing, so it decides which tokens are shown. */
 static const struct setting {
     const char *title;
     float temperature;
@@ -29,25 +29,6 @@ static const struct setting {
 #define PLAIN 1
 
 /* --------------------------------------------------------------------- picture */
-
-/* The likeliest tokens that are left, likeliest first. */
-static uint32_t likeliest(const float *probs, uint32_t vocab, uint32_t top[SHOWN])
-{
-    uint32_t n = 0;
-    for (uint32_t t = 0; t < vocab; t++) {
-        uint32_t at = n;
-        if (probs[t] <= 0.0f || (n == SHOWN && probs[t] <= probs[top[n - 1]]))
-            continue;
-        if (n < SHOWN)
-            n++;
-        else
-            at--;
-        for (; at > 0 && probs[top[at - 1]] < probs[t]; at--)
-            top[at] = top[at - 1];
-        top[at] = t;
-    }
-    return n;
-}
 
 static void print_share(float p)
 {
@@ -64,7 +45,7 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
     const uint32_t vocab = job->logits->vocab;
     const float *probs = job->probs + (size_t)at * vocab;
     uint32_t top[SHOWN] = {0};
-    const uint32_t n = likeliest(probs + PLAIN * (size_t)vocab, vocab, top);
+    const uint32_t n = cli_likeliest(probs + PLAIN * (size_t)vocab, vocab, SHOWN, top);
     char name[16];
     printf("\nrow %-8" PRIu32, row);
     for (size_t s = 0; s < SETTINGS; s++)
@@ -94,7 +75,7 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
 
 /* ------------------------------------------------------------------------- run */
 
-/* The batch: each picked row once for every setting, with one seed for all. */
+/* Makes the batch: each selected row once for each setting, all with one seed. */
 static int fill(const cli_logits *from, const cli_picked *picked, uint64_t seed, cli_logits *batch,
                 cli_job *job)
 {
@@ -133,14 +114,14 @@ static int sample(const char *device, const cls_context_options *kernels, const 
     int failed;
     if (device != NULL && strcmp(device, "host") == 0) {
         puts("On the host, by the reference:");
-        return cli_run_host(job);
+        return cli_job_run_host(job);
     }
     options.dtypes = 1u << job->logits->dtype;
     if (cli_open(device, &options, 0, &target) != 0)
         return 1;
-    printf("On device %" PRIu32 ", %s (%s, %s):\n", target.index, target.at.name,
-           cli_device_type(target.at.type), target.at.platform_name);
-    failed = cli_run(&target, job);
+    printf("On device %" PRIu32 ", %s (%s, %s):\n", target.index, target.device.name,
+           cli_device_type(target.device.type), target.device.platform_name);
+    failed = cli_job_run(&target, job);
     cli_close(&target);
     return failed;
 }
@@ -157,23 +138,24 @@ int cls_cmd_demo(int argc, char **argv)
     int failed;
     cli_option options[] = {
         {"logits", CLI_STRING, &path, "FILE.npy", "[rows, vocab] float32 or float16", NULL, 0},
-        {"rows", CLI_STRING, &list, "LIST", "rows to show, at most 16, as 0,3,8-15 (default 0)",
-         NULL, 0},
-        {"pieces", CLI_STRING, &pieces_path, "FILE.bin", "the tokens' text, as llama2.c stores it",
-         NULL, 0},
-        {"seed", CLI_UINT64, &seed, "N", "row r draws with seed N + r (default 0)", NULL, 0},
+        {"rows", CLI_STRING, &list, "LIST",
+         "rows to show, at most 16, such as 0,3,8-15 (default 0)", NULL, 0},
+        {"pieces", CLI_STRING, &pieces_path, "FILE.bin",
+         "the text of the tokens, a tokenizer of llama2.c", NULL, 0},
+        {"seed", CLI_UINT64, &seed, "N", "row r is drawn with seed N + r (default 0)", NULL, 0},
         {"device", CLI_STRING, &device, "N|host",
-         "a number of clsample devices, or the reference on the host", NULL, 0},
+         "a number from clsample devices, or the reference on the host", NULL, 0},
         CLI_DEVICE_OPTIONS(&kernels),
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     cli_parsed parsed;
     cls_context_options_default(&kernels, sizeof kernels);
-    parsed = cli_parse(argc, argv, "demo --logits FILE.npy [OPTION]...",
-                       "Shows what the samplers make of some rows of logits.", options);
+    parsed = cli_parse(
+        argc, argv, "demo --logits FILE.npy [OPTION]...",
+        "Compares greedy, temperature, top-k, top-p and min-p on some rows of logits.", options);
     if (parsed != CLI_GO)
         return parsed == CLI_FAILED;
     if (path == NULL)
-        return cli_fail("--logits: a file of logits is needed");
+        return cli_fail("--logits: this option is required; name a file of logits");
     failed = cli_picked_parse(list, MOST_ROWS, &picked) ||
              cli_logits_read(path, NULL, &picked, &logits) ||
              (pieces_path != NULL && cli_pieces_read(pieces_path, logits.vocab, &words)) ||
@@ -181,7 +163,7 @@ int cls_cmd_demo(int argc, char **argv)
     for (uint32_t i = 0; i < logits.rows && !failed; i++)
         print_row(&job, &words, i * (uint32_t)SETTINGS, picked.row[i]);
     if (!failed)
-        failed = cli_flush();
+        failed = cli_flush_output();
     free((void *)(uintptr_t)job.params);
     free(job.tokens);
     free(job.probs);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample report: what a stranger with a device runs, and which two files come back. */
+/* clsample report: the command. It runs the parts of a report in turn and writes the files. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,35 +12,29 @@
 #include "../bench/bench.h"
 #include "device_report.h"
 
-/* Exit statuses beside 0: all ran and agreed. */
+/* Exit statuses. 0: all parts ran and agreed with the reference. */
 enum { DIFFERS = 1, DID_NOT_RUN = 2 };
 
 double cli_seconds(void) { return bench_clock() * 1e-6; }
 
-const char *cli_dtype_name(int32_t dtype)
-{
-    static const char *const names[] = {"float32", "float16", "bfloat16"};
-    return dtype >= 0 && dtype < 3 ? names[dtype] : "-";
-}
-
-void cli_device_report_fail(cli_device_report *report, const char *part, const char *sentence)
+void cli_device_report_fail(cli_device_report *report, const char *part, const char *message)
 {
     json_t *const failures = json_object_get(report->json, "failures");
     report->failures++;
     json_array_append_new(
-        failures, json_pack("{s:o, s:o}", "part", cli_text(part), "error", cli_text(sentence)));
+        failures, json_pack("{s:o, s:o}", "part", cli_text(part), "error", cli_text(message)));
 }
 
 /* ------------------------------------------------------------------------- files */
 
-/* The page's name: FILE.json becomes FILE.md, another FILE FILE.md. */
+/* Makes the path of the page: a suffix .json becomes .md, any other name gets .md appended. */
 static int name_page(cli_device_report *report)
 {
     size_t length = strlen(report->path);
     if (length >= 5 && strcmp(report->path + length - 5, ".json") == 0)
         length -= 5;
     if (length == 0 || length + 4 > sizeof report->page)
-        return cli_fail("--output: '%s' is no name for a file", report->path);
+        return cli_fail("--output: '%s' is not a usable file name", report->path);
     snprintf(report->page, sizeof report->page, "%.*s.md", (int)length, report->path);
     return 0;
 }
@@ -60,9 +54,9 @@ int cli_device_report_save(cli_device_report *report, const char *doing)
     json_object_set_new(report->json, "complete", json_boolean(doing == NULL));
     json_object_set_new(report->json, "doing", doing != NULL ? cli_text(doing) : json_null());
     if (json_dump_file(report->json, report->path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0)
-        return cli_fail("--output: %s: cannot write: %s", report->path, strerror(errno));
+        return cli_fail("--output: %s: cannot be written: %s", report->path, strerror(errno));
     return write_page(report)
-               ? cli_fail("--output: %s: cannot write: %s", report->page, strerror(errno))
+               ? cli_fail("--output: %s: cannot be written: %s", report->page, strerror(errno))
                : 0;
 }
 
@@ -73,7 +67,7 @@ static json_t *host(void)
     json_t *const object = json_object();
 #if !defined(_WIN32)
     struct utsname names;
-    if (uname(&names) >= 0) { /* but for the machine's own name */
+    if (uname(&names) >= 0) { /* all but the name of the host */
         json_object_set_new(object, "system", cli_text(names.sysname));
         json_object_set_new(object, "release", cli_text(names.release));
         json_object_set_new(object, "machine", cli_text(names.machine));
@@ -83,7 +77,7 @@ static json_t *host(void)
     return object;
 }
 
-static json_t *asked(const cli_device_report *report)
+static json_t *options_json(const cli_device_report *report)
 {
     const cls_context_options *const o = &report->options;
     json_t *const dtypes = json_array();
@@ -106,16 +100,16 @@ static int begin(cli_device_report *report)
         strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", utc);
     report->json = json_pack("{s:i, s:s, s:s, s:b, s:s, s:o, s:o, s:[]}", "report_version", 1,
                              "clsample", cls_version(), "time", now, "complete", 0, "doing",
-                             "device", "host", host(), "options", asked(report), "failures");
+                             "device", "host", host(), "options", options_json(report), "failures");
     return report->json != NULL ? 0 : cli_no_memory();
 }
 
-/* Which prints how it went, and keeps the sentences of the stages that failed. */
+/* Runs the self-test, prints its result, and records the messages of the stages that failed. */
 static void run_selftest(cli_device_report *report)
 {
     cls_selftest_report r = {.struct_size = sizeof r};
     const double start = cli_seconds();
-    const cls_status status = cli_compiled(cls_selftest(report->target.context, &r));
+    const cls_status status = cli_compile_done(cls_selftest(report->target.context, &r));
     const double took = cli_seconds() - start;
     const bool ended = status == CLS_OK || (status == CLS_SELF_TEST_FAILED && r.failed != 0);
     uint32_t cases;
@@ -129,13 +123,13 @@ static void run_selftest(cli_device_report *report)
             snprintf(part, sizeof part, "self-test, %s", r.stage[i].name);
             cli_device_report_fail(report, part, r.stage[i].message);
         }
-    if (!ended) { /* a program that is proved wrong ends it, too */
+    if (!ended) { /* an error, or a program that computes wrong results */
         cli_fail_library("self-test");
         cli_device_report_fail(report, "self-test", cls_error_message());
         json_object_set_new(object, "error", cli_text(cls_error_message()));
     }
     printf("self-test  %" PRIu32 " of %" PRIu32 " cases differ%s, %.2f s\n", r.failed, cases,
-           ended ? "" : "; it did not run to its end", took);
+           ended ? "" : "; the self-test did not finish", took);
 }
 
 static void run_bench(cli_device_report *report)
@@ -175,7 +169,7 @@ static double real_of(const cli_device_report *report, const char *part, const c
     return json_number_value(json_object_get(json_object_get(report->json, part), key));
 }
 
-static void tell_start(const cli_device_report *report)
+static void print_start(const cli_device_report *report)
 {
     const double first = real_of(report, "start", "first_step_seconds");
     printf("start      context %.2f s", real_of(report, "start", "context_seconds"));
@@ -187,18 +181,18 @@ static void tell_start(const cli_device_report *report)
     fflush(stdout);
 }
 
-static void tell_programs(const cli_device_report *report)
+static void print_programs(const cli_device_report *report)
 {
     double seconds = 0;
     size_t i;
     json_t *one;
     json_array_foreach(json_object_get(report->json, "compile"), i, one) seconds +=
         json_number_value(json_object_get(one, "seconds"));
-    printf("kernels    %zu programs, %.2f s for those that were not there yet\n",
+    printf("kernels    %zu programs, %.2f s to compile or load\n",
            json_array_size(json_object_get(report->json, "programs")), seconds);
 }
 
-/* The parts on a context, until it is interrupted; 1: a file cannot be written any more. */
+/* Runs the parts that need a context, until an interrupt. It fails if a file cannot be written. */
 static int run_on_context(cli_device_report *report)
 {
     if (cli_interrupted())
@@ -206,9 +200,9 @@ static int run_on_context(cli_device_report *report)
     if (cli_device_report_save(report, "first token") != 0)
         return 1;
     cli_device_report_first(report);
-    tell_start(report);
+    print_start(report);
     cli_device_report_compile(report);
-    tell_programs(report);
+    print_programs(report);
     fflush(stdout);
     if (cli_interrupted())
         return 0;
@@ -221,7 +215,7 @@ static int run_on_context(cli_device_report *report)
     if (cli_device_report_save(report, "bench") != 0)
         return 1;
     run_bench(report);
-    cli_device_report_programs(report); /* it has some of its own */
+    cli_device_report_programs(report); /* the bench compiles further programs */
     return 0;
 }
 
@@ -230,42 +224,42 @@ static const char *doing_of(const cli_device_report *report)
     return json_string_value(json_object_get(report->json, "doing"));
 }
 
-static int tell_end(const cli_device_report *report, bool nothing)
+static int print_summary(const cli_device_report *report, bool ran)
 {
     if (cli_interrupted())
-        printf("\nInterrupted in its part %s; the report has what was known by then.\n",
+        printf("\nInterrupted during: %s. The report has the results up to this part.\n",
                doing_of(report));
     else if (report->failures == 0)
-        puts("\nEverything ran and agreed.");
+        puts("\nAll parts ran, and all results agree.");
     else
-        printf("\n%" PRIu32 " thing%s failed or differed; the report says which.\n",
-               report->failures, report->failures == 1 ? "" : "s");
+        printf("\n%" PRIu32 " part%s failed; the report lists %s.\n", report->failures,
+               report->failures == 1 ? "" : "s", report->failures == 1 ? "it" : "them");
     printf("Please send these two files:\n    %s\n    %s\n", report->path, report->page);
-    if (cli_flush() != 0)
+    if (cli_flush_output() != 0)
         return DID_NOT_RUN;
-    return nothing ? DID_NOT_RUN : report->failures != 0 ? DIFFERS : 0;
+    return !ran ? DID_NOT_RUN : report->failures != 0 ? DIFFERS : 0;
 }
 
 static int run(cli_device_report *report, const char *device)
 {
-    if (name_page(report) != 0 || cli_find(device, &report->options, true, &report->target) != 0 ||
-        begin(report) != 0)
+    if (name_page(report) != 0 ||
+        cli_find_device(device, &report->options, true, &report->target) != 0 || begin(report) != 0)
         return DID_NOT_RUN;
     cli_device_report_device(report);
     if (cli_device_report_save(report, "context") != 0)
         return DID_NOT_RUN;
-    printf("device     %" PRIu32 ": %s, %s\n", report->target.index, report->target.at.name,
-           cli_device_type(report->target.at.type));
-    printf("platform   %s, driver %s, %s\n", report->target.at.platform_name,
-           report->target.at.driver, report->target.at.c_version);
+    printf("device     %" PRIu32 ": %s, %s\n", report->target.index, report->target.device.name,
+           cli_device_type(report->target.device.type));
+    printf("platform   %s, driver %s, %s\n", report->target.device.platform_name,
+           report->target.device.driver, report->target.device.c_version);
     fflush(stdout);
-    cli_hear_interrupt();
-    const bool nothing = cli_device_report_context(report) != 0;
-    if (!nothing && run_on_context(report) != 0)
+    cli_catch_interrupt();
+    const bool ran = cli_device_report_context(report) == 0;
+    if (ran && run_on_context(report) != 0)
         return DID_NOT_RUN;
     if (cli_device_report_save(report, cli_interrupted() ? doing_of(report) : NULL) != 0)
         return DID_NOT_RUN;
-    return tell_end(report, nothing);
+    return print_summary(report, ran);
 }
 
 int cls_cmd_report(int argc, char **argv)
@@ -274,27 +268,30 @@ int cls_cmd_report(int argc, char **argv)
     const char *device = NULL;
     int32_t dtype = 0;
     cli_option options[] = {
-        {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
+        {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
+         0},
         {"output", CLI_STRING, &report.path, "FILE",
-         "default clsample-report.json; the page is FILE with .md", NULL, 0},
+         "the JSON file (default clsample-report.json); the page is FILE.md", NULL, 0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE",
-         "of the logits: all (default; quick: f32), f32, f16 or bf16", "all|f32|f16|bf16", 0},
+         "types of logits: all (default; with --quick f32), f32, f16 or bf16", "all|f32|f16|bf16",
+         0},
         {"quick", CLI_FLAG, &report.quick, NULL,
-         "float32 only, and a small bench: seconds once kernels are compiled", NULL, 0},
+         "float32 only and a small bench: seconds, if kernels are compiled already", NULL, 0},
         {"shortlist", CLI_UINT, &report.options.shortlist, "N",
-         "candidates of a row's list (default: by device)", NULL, 0},
+         "candidates in the list of a row (default: chosen for the device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&report.options),
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
     };
     cls_context_options_default(&report.options, sizeof report.options);
     switch (cli_parse(
         argc, argv, "report [OPTION]...",
-        "Writes all that there is to tell of a device into two files to send: what it is, whether "
-        "it\n"
-        "computes right, how long it takes to start, and how fast it is. Takes minutes where "
-        "kernels\n"
-        "are compiled for the first time.\n"
-        "Exits 0 if all ran and agreed, 1 if something failed or differs, 2 if nothing could run.",
+        "Writes two files that describe a device, to be sent to the maintainers: its properties,\n"
+        "whether it computes correctly, how long it takes to start, and how fast it is. This "
+        "takes\n"
+        "minutes if the kernels are not compiled yet.\n"
+        "The exit status is 0 if all parts ran and agreed, 1 if a part failed or differs, and 2 "
+        "if\n"
+        "nothing could run.",
         options)) {
     case CLI_HELPED:
         return 0;

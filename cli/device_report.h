@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample report: all that there is to tell of a device, as one JSON object.
+/* clsample report: describes, checks and measures a device, and writes one JSON object.
  *
- *     device_report.c   the command; the parts in turn; the files
- *     device_limits.c   what OpenCL says of the device
- *     device_start.c    the context, the first token, the programs
- *     device_page.c     the object as a page for people
+ *     device_report.c         the command; runs the parts and writes the files
+ *     device_report_limits.c  what OpenCL reports about the device
+ *     device_report_start.c   times the context, the first token and the programs
+ *     device_report_page.c    writes the object as a page of Markdown
  *
- * A part that fails leaves its sentence, and the next one runs. The files are
- * written anew before each part: a driver that ends the process leaves what was
- * known until then, and in whose time it did. */
+ * A part that fails adds its error message to the object, and the next part runs. The files are
+ * written before each part. If a driver ends the process, they have the results so far and the
+ * name of the part that was running. */
 #ifndef CLS_CLI_DEVICE_REPORT_H
 #define CLS_CLI_DEVICE_REPORT_H
 
@@ -21,30 +21,35 @@ typedef struct cli_device_report {
     cls_context_options options;
     bool quick;
     json_t *json;      /* the object */
-    const char *path;  /* of its file ... */
-    char page[1024];   /* ... and of the page's */
-    uint32_t failures; /* of json's "failures" */
+    const char *path;  /* of the file for the object */
+    char page[1024];   /* the path of the page */
+    uint32_t failures; /* entries of "failures" in the object */
 } cli_device_report;
 
-/* Adds to the failures: a part, and the sentence on it. */
-void cli_device_report_fail(cli_device_report *report, const char *part, const char *sentence);
+/* Adds a part and its error message to the failures. */
+void cli_device_report_fail(cli_device_report *report, const char *part, const char *message);
 
-/* Writes both files; `doing` (a part) is what the process is about to do, NULL: it is done. */
+/* Writes both files. doing: the part that runs next; NULL: all parts are done. */
 int cli_device_report_save(cli_device_report *report, const char *doing);
 
-double cli_seconds(void);                  /* from some start */
-const char *cli_dtype_name(int32_t dtype); /* "float32"; "-" for none */
+double cli_seconds(void); /* since an arbitrary start */
 
-/* ------------------------------------------------------- the parts, into the object */
+/* ------------------------------------------------ the parts, which add to the object */
 
-void cli_device_report_device(
-    cli_device_report *report); /* "device": name, versions, limits, floats, extensions */
-int cli_device_report_context(
-    cli_device_report *report); /* "shape", "start"; opens. 1: there is no context */
-void cli_device_report_first(cli_device_report *report);   /* "start": the first token */
-void cli_device_report_compile(cli_device_report *report); /* "compile", then "programs" */
-void cli_device_report_programs(
-    cli_device_report *report); /* "programs": those that are there by now */
+/* "device": names, versions, limits, float properties and extensions. */
+void cli_device_report_device(cli_device_report *report);
+
+/* "shape" and "start". It opens the queue and the context, and fails if there is none. */
+int cli_device_report_context(cli_device_report *report);
+
+/* "start": the time of the first token. */
+void cli_device_report_first(cli_device_report *report);
+
+/* "compile" and "programs": compiles the programs of all features. */
+void cli_device_report_compile(cli_device_report *report);
+
+/* "programs": those that are compiled so far. */
+void cli_device_report_programs(cli_device_report *report);
 
 /* ----------------------------------------------------------------------- the page */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample devices: what OpenCL finds here, and how it would be used. */
+/* clsample devices: lists the OpenCL devices and how the library would use them. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -23,9 +23,9 @@ static void print(const cli_device *device, uint32_t index)
            info->work_group, info->vector, info->shortlist);
     printf("       tier      %s", cli_tier_name(info->tier));
     if (info->subgroups != CLS_SUBGROUPS_NONE)
-        printf(" (%s's), if they compute right", cli_subgroups_name(info->subgroups));
+        printf(" (%s's), if they compute correctly", cli_subgroups_name(info->subgroups));
     if (!device->infinities)
-        printf("; no infinities nor NaN: logits beyond 2^100 count as that");
+        printf("; no infinities or NaN: logits beyond 2^100 are treated as such");
     putchar('\n');
 }
 
@@ -45,14 +45,15 @@ int cls_cmd_devices(int argc, char **argv)
     bool json = false;
     cli_devices list;
     int failed;
-    cli_option options[] = {
-        {"json", CLI_FLAG, &json, NULL, "an array; its index is the number for --device", NULL, 0},
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
-    const cli_parsed parsed = cli_parse(
-        argc, argv, "devices [--json]",
-        "Lists the OpenCL devices, with the numbers that --device takes.\n"
-        "The default, marked *, is the first usable GPU, else accelerator, custom device, CPU.",
-        options);
+    cli_option options[] = {{"json", CLI_FLAG, &json, NULL,
+                             "print an array; an index is the number for --device", NULL, 0},
+                            {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    const cli_parsed parsed =
+        cli_parse(argc, argv, "devices [--json]",
+                  "Lists the OpenCL devices, with the numbers that --device takes.\n"
+                  "The default, marked *, is the first usable GPU, or else accelerator, custom "
+                  "device or CPU.",
+                  options);
     if (parsed != CLI_GO)
         return parsed == CLI_FAILED;
     if (cli_devices_find(NULL, &list) != 0)
@@ -62,12 +63,12 @@ int cls_cmd_devices(int argc, char **argv)
     } else {
         for (uint32_t i = 0; i < list.count; i++)
             print(&list.device[i], i);
-        for (uint32_t i = 0; i < list.bare_count; i++)
-            printf("     platform %s has no device\n", list.bare[i]);
+        for (uint32_t i = 0; i < list.empty_count; i++)
+            printf("     platform %s has no device\n", list.empty_platforms[i]);
         if (list.count == 0)
             puts("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to "
                  "use the CPU");
-        failed = cli_flush();
+        failed = cli_flush_output();
     }
     cli_devices_free(&list);
     return failed;

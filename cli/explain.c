@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample explain: what each stage of a row's chain removes. */
+/* clsample explain: prints which tokens each stage of a row's chain removes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,17 +10,17 @@
 
 #define BAR 32
 
-/* What the options say. */
-typedef struct question {
-    cli_request of;
+/* The values of the options. */
+typedef struct command {
+    cli_request request;
     const char *pieces_path, *plot;
     uint32_t row, top;
     bool json;
-} question;
+} command;
 
-/* ---------------------------------------------------------------------- picture */
+/* ------------------------------------------------------------------------ table */
 
-/* Bold on a terminal, unless somebody minds (no-color.org). */
+/* Switches to bold on a terminal, unless NO_COLOR is set (no-color.org). */
 static void bold(bool on)
 {
     const char *const no = getenv("NO_COLOR"), *const term = getenv("TERM");
@@ -46,7 +46,7 @@ static void print_line(const cli_shown *shown, bool first)
 
 static void print_top(const cli_shown *shown, const cli_pieces *pieces, double longest)
 {
-    for (uint32_t i = 0; i < shown->tops; i++) {
+    for (uint32_t i = 0; i < shown->top_count; i++) {
         const double p = (double)shown->probs[shown->top[i]];
         char name[16];
         cli_pieces_name(pieces, (int32_t)shown->top[i], name);
@@ -56,16 +56,16 @@ static void print_top(const cli_shown *shown, const cli_pieces *pieces, double l
     }
 }
 
-static void print(const question *q, const cli_explained *e, const cli_pieces *pieces)
+static void print(const command *q, const cli_explained *e, const cli_pieces *pieces)
 {
     double longest = 0;
     char name[16], words[64];
     for (uint32_t i = 0; i < e->count; i++)
-        if (e->stage[i].tops != 0 && (double)e->stage[i].probs[e->stage[i].top[0]] > longest)
+        if (e->stage[i].top_count != 0 && (double)e->stage[i].probs[e->stage[i].top[0]] > longest)
             longest = (double)e->stage[i].probs[e->stage[i].top[0]];
     printf("row %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32 ", seed %" PRIu64
            "\n\n",
-           e->row, q->of.logits.file_rows, e->vocab, e->position, q->of.rows[0].seed);
+           e->row, q->request.logits.file_rows, e->vocab, e->position, q->request.rows[0].seed);
     printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "of before",
            "temperature", "parameter");
     for (uint32_t i = 0; i < e->count; i++) {
@@ -88,7 +88,7 @@ static void print(const question *q, const cli_explained *e, const cli_pieces *p
 static json_t *stage_json(const cli_shown *shown)
 {
     json_t *top = json_array();
-    for (uint32_t i = 0; i < shown->tops; i++)
+    for (uint32_t i = 0; i < shown->top_count; i++)
         json_array_append_new(top, json_pack("{s:I, s:f}", "token", (json_int_t)shown->top[i],
                                              "probability", (double)shown->probs[shown->top[i]]));
     return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:o}", "stage", shown->name, "parameter",
@@ -113,7 +113,7 @@ static int print_json(const cli_explained *e)
 
 /* --------------------------------------------------------------------- command */
 
-static int explain(const question *q, const cli_job *job)
+static int explain(const command *q, const cli_job *job)
 {
     cli_explained e = {0};
     cli_pieces pieces = {0};
@@ -125,7 +125,7 @@ static int explain(const question *q, const cli_job *job)
         failed = print_json(&e);
     else if (!failed) {
         print(q, &e, &pieces);
-        failed = cli_flush();
+        failed = cli_flush_output();
     }
     cli_explained_free(&e);
     free(pieces.text);
@@ -135,21 +135,21 @@ static int explain(const question *q, const cli_job *job)
 int cls_cmd_explain(int argc, char **argv)
 {
     static const char about[] =
-        "Shows what each stage of a row's chain removes, as the reference does it.";
-    question q = {.top = 8};
+        "Shows which tokens each stage of a row's chain removes, computed by the reference.";
+    command q = {.top = 8};
     cli_job job = {0};
     int failed = 1;
     cli_option options[] = {
-        {"row", CLI_UINT, &q.row, "R", "which row (default 0)", NULL, 0},
+        {"row", CLI_UINT, &q.row, "R", "the row to explain (default 0)", NULL, 0},
         {"top", CLI_UINT, &q.top, "N", "tokens to list after each stage (default 8)", NULL, 0},
         {"pieces", CLI_STRING, &q.pieces_path, "FILE.bin",
-         "the tokens' text, as llama2.c stores it", NULL, 0},
+         "the text of the tokens, a tokenizer of llama2.c", NULL, 0},
         {"plot", CLI_STRING, &q.plot, "OUT.png|.svg",
-         "draw probability by rank after each stage (gnuplot)", NULL, 0},
+         "plot probability by rank after each stage, by gnuplot", NULL, 0},
         {"json", CLI_FLAG, &q.json, NULL, "print an object", NULL, 0},
-        CLI_REQUEST_OPTIONS(&q.of),
+        CLI_REQUEST_OPTIONS(&q.request),
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
-    cli_request_default(&q.of);
+    cli_request_default(&q.request);
     switch (
         cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options)) {
     case CLI_HELPED:
@@ -158,10 +158,10 @@ int cls_cmd_explain(int argc, char **argv)
     case CLI_FAILED:
         break;
     case CLI_GO:
-        q.of.picked = (cli_picked){"--row", 1, &q.row};
+        q.request.picked = (cli_picked){"--row", 1, &q.row};
         failed = (q.plot != NULL && cli_plot_check(q.plot)) ||
-                 cli_request_read(&q.of, options, &job) || explain(&q, &job);
+                 cli_request_read(&q.request, options, &job) || explain(&q, &job);
     }
-    cli_request_free(&q.of, &job);
+    cli_request_free(&q.request, &job);
     return failed;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Logits from a .npy file: all of its rows, or those that are asked for. */
+/* Reads logits from a .npy file: all rows, or the selected ones. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,42 +13,44 @@ static const struct type {
     unsigned size;
 } types[] = {{"f32", CLS_F32, 'f', 4}, {"f16", CLS_F16, 'f', 2}, {"bf16", CLS_BF16, 'u', 2}};
 
-/* They are not of the type that was asked for; asked: --dtype, or NULL. */
-static int refuse_type(const cli_npy *array, const char *asked)
+/* Fails because the type of the array does not fit. dtype_name: the value of --dtype, or NULL. */
+static int refuse_type(const cli_npy *array, const char *dtype_name)
 {
     char name[16];
     if (array->kind == 'u' && array->size == 2)
-        return cli_fail("%s: uint16 logits need --dtype bf16, not %s", array->path,
-                        asked == NULL ? "f32 or f16" : asked);
+        return cli_fail("%s: uint16 logits are read as bfloat16: use --dtype bf16, not %s",
+                        array->path, dtype_name == NULL ? "f32 or f16" : dtype_name);
     cli_npy_type(array, name);
-    if (asked != NULL && array->kind == 'f' && array->size != 8)
+    if (dtype_name != NULL && array->kind == 'f' && array->size != 8)
         return cli_fail("%s: the logits are %s ('%s'), not %s; leave out --dtype", array->path,
-                        name, array->descr, asked);
-    return cli_fail("%s: the logits are %s ('%s'), not f32, f16 or bf16; NumPy converts them by "
+                        name, array->descr, dtype_name);
+    return cli_fail("%s: the logits are %s ('%s'), not f32, f16 or bf16; convert them in NumPy by "
                     "a.astype('float32')",
                     array->path, name, array->descr);
 }
 
-/* What the header says of them. */
-static int check_logits(const cli_npy *array, const struct type *type, const char *asked,
+/* Checks type, shape and size by the header. */
+static int check_logits(const cli_npy *array, const struct type *type, const char *dtype_name,
                         const cli_picked *picked)
 {
     const char *const path = array->path;
     if (array->kind != type->kind || array->size != type->size)
-        return refuse_type(array, asked);
+        return refuse_type(array, dtype_name);
     if (array->dims != 2)
-        return cli_fail("%s: the array has one dimension, not two: [rows, vocab]", path);
+        return cli_fail("%s: the array has one dimension, but logits have two: [rows, vocab]",
+                        path);
     if (array->shape[1] > 1048576)
-        return cli_fail("%s: rows of %" PRIu64 " tokens are longer than 1048576", path,
+        return cli_fail("%s: a row has %" PRIu64 " tokens; the most is 1048576", path,
                         array->shape[1]);
     if (array->shape[0] > INT32_MAX)
-        return cli_fail("%s: %" PRIu64 " rows are too many", path, array->shape[0]);
+        return cli_fail("%s: the array has %" PRIu64 " rows, which are too many", path,
+                        array->shape[0]);
     if (array->bytes == 0)
         return cli_fail("%s: the array is empty", path);
     for (uint32_t i = 0; i < (picked == NULL || picked->row == NULL ? 0 : picked->count); i++)
         if (picked->row[i] >= array->shape[0])
-            return cli_fail("%s: there is no row %" PRIu32 " among %" PRIu64, picked->option,
-                            picked->row[i], array->shape[0]);
+            return cli_fail("%s: there is no row %" PRIu32 "; the file has rows 0 to %" PRIu64,
+                            picked->option, picked->row[i], array->shape[0] - 1);
     return 0;
 }
 
@@ -62,7 +64,7 @@ int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *
         while (i < 3 && strcmp(types[i].name, dtype_name) != 0)
             i++;
         if (i == 3)
-            return cli_fail("--dtype: '%s' is none of f32, f16, bf16", dtype_name);
+            return cli_fail("--dtype: '%s' is not one of f32, f16, bf16", dtype_name);
     }
     if (cli_npy_open(path, &array) != 0)
         return 1;

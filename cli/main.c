@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample: dispatch to the subcommands. */
+/* The command clsample: its list of subcommands, and interrupts. */
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,50 +11,17 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
-    {"devices", cls_cmd_devices, "list the OpenCL devices and how they would be used"},
+    {"devices", cls_cmd_devices, "list the OpenCL devices and how clsample uses them"},
     {"sample", cls_cmd_sample, "draw tokens from logits in a file"},
-    {"verify", cls_cmd_verify, "verify drafts against a model's logits in files"},
-    {"explain", cls_cmd_explain, "show what each stage of a row's chain removes"},
-    {"demo", cls_cmd_demo, "show what the samplers make of some rows of logits"},
-    {"bench", cls_cmd_bench, "measure a device"},
-    {"selftest", cls_cmd_selftest, "run known answers of every stage on a device"},
-    {"report", cls_cmd_report,
-     "write all that there is to tell of a device into two files to send"},
+    {"verify", cls_cmd_verify, "verify draft tokens against a model's logits, all from files"},
+    {"explain", cls_cmd_explain, "show which tokens each sampling stage removes from a row"},
+    {"demo", cls_cmd_demo, "compare greedy, top-k, top-p and min-p on a few rows of logits"},
+    {"bench", cls_cmd_bench, "measure the speed of a device"},
+    {"selftest", cls_cmd_selftest, "check every sampling stage on a device against known answers"},
+    {"report", cls_cmd_report, "describe, check and measure a device, and write two files to send"},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
-
-static char sentence[1024];
-
-int cli_fail(const char *format, ...)
-{
-    va_list args;
-    fflush(stdout);
-    fputs("clsample: ", stderr);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fputc('\n', stderr);
-    va_start(args, format);
-    vsnprintf(sentence, sizeof sentence, format, args);
-    va_end(args);
-    return 1;
-}
-
-void cli_warn(const char *format, ...)
-{
-    va_list args;
-    fflush(stdout);
-    fputs("clsample: warning: ", stderr);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fputc('\n', stderr);
-}
-
-const char *cli_sentence(void) { return sentence; }
-
-int cli_no_memory(void) { return cli_fail("out of memory"); }
 
 /* ------------------------------------------------------------------- interrupts */
 
@@ -67,15 +33,16 @@ static void on_interrupt(int number)
     signal(number, SIG_DFL);
 }
 
-void cli_hear_interrupt(void)
+void cli_catch_interrupt(void)
 {
-    if (signal(SIGINT, on_interrupt) == SIG_IGN) /* as in the background of a script */
+    if (signal(SIGINT, on_interrupt) == SIG_IGN) /* as in a script's background job */
         signal(SIGINT, SIG_IGN);
 }
 
 bool cli_interrupted(void) { return interrupted != 0; }
 
-/* By the signal itself: a script's shell goes on where a command only returns 130. */
+/* Ends by the signal itself after an interrupt: the shell that runs a script would continue if the
+ * command only returned 130. */
 static int end(int status)
 {
     if (!interrupted)
@@ -96,23 +63,24 @@ static int help(void)
          "OpenCL device.\n");
     for (size_t i = 0; i < N_COMMANDS; i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].help);
-    puts("\n  clsample COMMAND --help tells its options; clsample --version the version.");
-    return cli_flush();
+    puts("\nclsample COMMAND --help lists the options of a command; clsample --version prints the "
+         "version.");
+    return cli_flush_output();
 }
 
 int main(int argc, char **argv)
 {
     if (argc < 2)
-        return cli_fail("no command given; clsample --help lists them");
+        return cli_fail("no command; clsample --help lists the commands");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0)
         return help();
     if (strcmp(argv[1], "--version") == 0) {
         printf("clsample %s\n", cls_version());
-        return cli_flush();
+        return cli_flush_output();
     }
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return end(commands[i].run(argc - 1, argv + 1));
-    return cli_fail("unknown command '%s'; clsample --help lists them", argv[1]);
+    return cli_fail("unknown command '%s'; clsample --help lists the commands", argv[1]);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* NumPy's .npy files, as far as the command needs them. A header is text that
- * anyone can write: every number in it is checked before it is used. */
+/* Reads and writes NumPy's .npy files of the kinds that the command needs. A header may contain
+ * anything, so every number in it is checked before it is used. */
 #if !defined(_FILE_OFFSET_BITS)
-#define _FILE_OFFSET_BITS \
-    64 /* without it a seek reaches 2 GiB on Windows and on 32-bit systems \
-        */
+/* Seeks beyond 2 GiB need it on Windows and on 32-bit systems. */
+#define _FILE_OFFSET_BITS 64
 #endif
 #include <errno.h>
 #include <inttypes.h>
@@ -48,7 +47,7 @@ static bool take_string(const char **at, char *text, size_t size)
     return true;
 }
 
-/* Plain digits: no sign, no NaN, nothing that overflows. */
+/* Digits only: no sign, and a number that does not overflow. */
 static bool take_size(const char **at, uint64_t *size)
 {
     uint64_t x = 0;
@@ -60,12 +59,12 @@ static bool take_size(const char **at, uint64_t *size)
             return false;
         x = x * 10 + (uint64_t)(**at - '0');
     }
-    take(at, "L"); /* as Python 2 wrote them */
+    take(at, "L"); /* Python 2 wrote it */
     *size = x;
     return true;
 }
 
-/* dims counts on above what shape holds, so that the message can say so. */
+/* dims also counts the dimensions that `shape` has no room for: the error message needs it. */
 static bool take_shape(const char **at, cli_npy *array)
 {
     if (!take(at, "("))
@@ -86,7 +85,7 @@ static bool take_shape(const char **at, cli_npy *array)
 
 static bool take_header(const char *at, cli_npy *array, bool *fortran)
 {
-    unsigned seen = 0;
+    unsigned found = 0; /* a bit for each of the three entries */
     if (!take(&at, "{"))
         return false;
     while (!take(&at, "}")) {
@@ -95,14 +94,14 @@ static bool take_header(const char *at, cli_npy *array, bool *fortran)
             return false;
         skip_blanks(&at);
         if (strcmp(key, "descr") == 0 && take_string(&at, array->descr, sizeof array->descr)) {
-            seen |= 1;
+            found |= 1;
         } else if (strcmp(key, "fortran_order") == 0) {
             *fortran = take(&at, "True");
             if (!*fortran && !take(&at, "False"))
                 return false;
-            seen |= 2;
+            found |= 2;
         } else if (strcmp(key, "shape") == 0 && take_shape(&at, array)) {
-            seen |= 4;
+            found |= 4;
         } else {
             return false;
         }
@@ -110,12 +109,12 @@ static bool take_header(const char *at, cli_npy *array, bool *fortran)
             return false;
     }
     skip_blanks(&at);
-    return seen == 7 && *at == '\0';
+    return found == 7 && *at == '\0';
 }
 
 /* ---------------------------------------------------------------------- types */
 
-/* Bytes have no order; NumPy writes their types with | in place of <. */
+/* The types are those with < for little endian, or |, which NumPy writes for single bytes. */
 static bool known_type(char kind, unsigned size)
 {
     switch (kind) {
@@ -146,15 +145,15 @@ int cli_npy_refuse(const cli_npy *array, const char *path, const char *what)
     snprintf(shape, sizeof shape, array->dims == 1 ? "[%" PRIu64 "]" : "[%" PRIu64 ", %" PRIu64 "]",
              array->shape[0], array->shape[1]);
     if (other_type)
-        snprintf(convert, sizeof convert, "; NumPy converts it by a.astype('%.*s')",
+        snprintf(convert, sizeof convert, "; convert it in NumPy by a.astype('%.*s')",
                  (int)strcspn(what, " "), what);
-    return cli_fail("%s: not an array %s, but %s ('%s') %s%s", path, what, name, array->descr,
-                    shape, convert);
+    return cli_fail("%s: the array must be %s, but it is %s ('%s') %s%s", path, what, name,
+                    array->descr, shape, convert);
 }
 
 /* ----------------------------------------------------------------- the header */
 
-/* The type, from what the header calls it; refusals tell what to do in NumPy. */
+/* Sets the type from its name in the header. Error messages show the conversion in NumPy. */
 static int set_type(const char *path, cli_npy *array)
 {
     const char *const descr = array->descr;
@@ -164,14 +163,14 @@ static int set_type(const char *path, cli_npy *array)
     const bool known = known_type(array->kind, array->size);
     if (known && descr[0] == '>')
         return cli_fail(
-            "%s: the numbers are big endian: %s ('%s'); in NumPy a.astype('<%s') is little endian",
+            "%s: the numbers are big endian: %s ('%s'); convert them in NumPy by a.astype('<%s')",
             path, cli_npy_type(array, name), descr, descr + 1);
     if (known && (descr[0] == '<' || descr[0] == '|'))
         return 0;
     return cli_fail(array->kind != '\0' && strchr("fciu", array->kind) != NULL
-                        ? "%s: numbers of type '%s' are not read; NumPy converts them, "
-                          "a.astype('float32') to float32"
-                        : "%s: numbers of type '%s' are not read",
+                        ? "%s: numbers of type '%s' are not supported; convert them in NumPy, "
+                          "to float32 by a.astype('float32')"
+                        : "%s: numbers of type '%s' are not supported",
                     path, descr);
 }
 
@@ -192,10 +191,10 @@ static int read_header(cli_npy *array)
             return cli_fail("%s: the header is cut short", path);
         length |= (size_t)fixed[10] << 16 | (size_t)fixed[11] << 24;
     } else if (fixed[6] != 1) {
-        return cli_fail("%s: .npy format version %u is unknown", path, fixed[6]);
+        return cli_fail("%s: version %u of the .npy format is not supported", path, fixed[6]);
     }
     if (length > HEADER_MOST)
-        return cli_fail("%s: the header is too long", path);
+        return cli_fail("%s: the header is longer than 65536 bytes", path);
     if ((text = calloc(length + 1, 1)) == NULL)
         return cli_no_memory();
     if (fread(text, 1, length, file) != length) {
@@ -205,15 +204,15 @@ static int read_header(cli_npy *array)
     good = strlen(text) == length && take_header(text, array, &fortran);
     free(text);
     if (!good)
-        return cli_fail("%s: the header cannot be understood", path);
+        return cli_fail("%s: the header is not valid", path);
     if (set_type(path, array) != 0)
         return 1;
     if (fortran && array->dims > 1)
         return cli_fail(
-            "%s: the array is in Fortran order; in NumPy numpy.ascontiguousarray(a) is in C order",
+            "%s: the array is in Fortran order; convert it in NumPy by numpy.ascontiguousarray(a)",
             path);
     if (array->dims < 1 || array->dims > 2)
-        return cli_fail("%s: the array has %u dimensions, not 1 or 2", path, array->dims);
+        return cli_fail("%s: the array has %u dimensions; it must have 1 or 2", path, array->dims);
     if (array->dims == 1)
         array->shape[1] = 1;
     return 0;
@@ -221,8 +220,8 @@ static int read_header(cli_npy *array)
 
 /* -------------------------------------------------------------------- the data */
 
-/* Of a file the length says at once whether all is there that the header promises, and
- * no more; of a pipe that shows when it comes. */
+/* Compares the length of a file with its header. The length of a pipe is only known after it has
+ * been read. */
 static int check_length(cli_npy *array)
 {
     FILE *const file = array->file;
@@ -235,32 +234,34 @@ static int check_length(cli_npy *array)
         fseeko(file, begin, SEEK_SET) != 0)
         return 0;
     const uint64_t have = (uint64_t)(end - begin);
-    array->seeks = true;
+    array->seekable = true;
     array->begin = (uint64_t)begin;
     if (have < array->bytes)
-        return cli_fail("%s: cut short: %" PRIu64 " bytes of data, not %" PRIu64, array->path, have,
-                        array->bytes);
+        return cli_fail("%s: the file is cut short: it has %" PRIu64
+                        " bytes of data instead of %" PRIu64,
+                        array->path, have, array->bytes);
     return have == array->bytes
                ? 0
-               : cli_fail("%s: there is more data than the header says", array->path);
+               : cli_fail("%s: the file has more data than its header says", array->path);
 }
 
-/* A buffer that grows with what is really there: a pipe's header alone allocates nothing. */
+/* A buffer that grows with the data that arrive. The header of a pipe alone must not make the
+ * command allocate memory. */
 typedef struct block {
     char *data;
-    size_t room;
+    size_t capacity;
 } block;
 
 static int grow(const cli_npy *array, size_t size, block *to)
 {
-    const size_t room = array->seeks || size < CHUNK || to->room > size / 2 ? size
-                        : to->room < CHUNK                                  ? CHUNK
-                                                                            : to->room * 2;
-    void *const grown = realloc(to->data, room);
+    const size_t capacity = array->seekable || size < CHUNK || to->capacity > size / 2 ? size
+                            : to->capacity < CHUNK                                     ? CHUNK
+                                                   : to->capacity * 2;
+    void *const grown = realloc(to->data, capacity);
     if (grown == NULL)
-        return cli_fail("%s: out of memory for %zu bytes", array->path, room);
+        return cli_fail("%s: out of memory for %zu bytes", array->path, capacity);
     to->data = grown;
-    to->room = room;
+    to->capacity = capacity;
     return 0;
 }
 
@@ -270,22 +271,23 @@ static int read_block(cli_npy *array, uint64_t size, block *to)
     if (size > SIZE_MAX / 2)
         return cli_fail("%s: out of memory for %" PRIu64 " bytes", array->path, size);
     while (have < size) {
-        if (have == to->room && grow(array, (size_t)size, to) != 0)
+        if (have == to->capacity && grow(array, (size_t)size, to) != 0)
             return 1;
-        const size_t most = (size_t)((to->room < size ? to->room : size) - have);
+        const size_t most = (size_t)((to->capacity < size ? to->capacity : size) - have);
         const size_t got = fread(to->data + have, 1, most, array->file);
         if (got == 0)
             return ferror(array->file)
                        ? cli_fail("%s: cannot be read: %s", array->path, strerror(errno))
-                       : cli_fail("%s: cut short: %" PRIu64 " bytes of data, not %" PRIu64,
-                                  array->path, array->taken + have, array->bytes);
+                       : cli_fail("%s: the file is cut short: it has %" PRIu64
+                                  " bytes of data instead of %" PRIu64,
+                                  array->path, array->bytes_read + have, array->bytes);
         have += got;
     }
-    array->taken += size;
+    array->bytes_read += size;
     return 0;
 }
 
-/* A row that was read, to wherever it was asked for. */
+/* Copies a row to each place at which it was selected. */
 static int keep_row(cli_npy *array, const cli_picked *picked, uint64_t r, const block *row,
                     size_t size)
 {
@@ -298,16 +300,16 @@ static int keep_row(cli_npy *array, const cli_picked *picked, uint64_t r, const 
     return 0;
 }
 
-/* A file's rows are sought; of a pipe all go by. */
+/* Reads the selected rows: of a file by seeking, of a pipe by reading all rows. */
 static int read_picked(cli_npy *array, const cli_picked *picked)
 {
     const uint64_t size = array->shape[1] * array->size,
-                   n = array->seeks ? picked->count : array->shape[0];
+                   n = array->seekable ? picked->count : array->shape[0];
     block row = {0};
     int failed = 0;
     for (uint64_t i = 0; i < n && size != 0 && !failed; i++) {
-        const uint64_t r = array->seeks ? picked->row[i] : i;
-        if (array->seeks && fseeko(array->file, (off_t)(array->begin + r * size), SEEK_SET) != 0)
+        const uint64_t r = array->seekable ? picked->row[i] : i;
+        if (array->seekable && fseeko(array->file, (off_t)(array->begin + r * size), SEEK_SET) != 0)
             failed = cli_fail("%s: cannot be read: %s", array->path, strerror(errno));
         else
             failed =
@@ -348,8 +350,8 @@ int cli_npy_rows(cli_npy *array, const cli_picked *picked)
         failed = read_block(array, array->bytes, &all);
         array->data = all.data;
     }
-    if (!failed && !array->seeks && fgetc(array->file) != EOF)
-        failed = cli_fail("%s: there is more data than the header says", array->path);
+    if (!failed && !array->seekable && fgetc(array->file) != EOF)
+        failed = cli_fail("%s: the file has more data than its header says", array->path);
     if (failed) {
         cli_npy_close(array);
         return 1;
@@ -387,7 +389,7 @@ int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *sh
         length += (size_t)snprintf(shape_text + length, sizeof shape_text - length,
                                    i == 0 ? "%" PRIu64 : ", %" PRIu64, shape[i]);
     }
-    /* 10 bytes before it and 118 of it: the data begin at a multiple of 64. */
+    /* 10 bytes, then 118 of the dictionary: the data begin at a multiple of 64. */
     snprintf(header, sizeof header, "{'descr': '<%c4', 'fortran_order': False, 'shape': (%s%s), }",
              kind, shape_text, dims == 1 ? "," : "");
     good = fwrite(MAGIC "\x01\x00\x76\x00", 1, 10, file) == 10 &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Command line options from a table. */
+/* Parses the command line by a table of options, and selections of rows. */
 #include <errno.h>
 #include <float.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #include "cli.h"
 
-/* The whole of text must be a number: nothing before it, nothing after it. */
+/* Whether a number, which ends at `end`, fills the whole text. */
 static bool whole(const char *text, const char *end)
 {
     return end != text && *end == '\0' && strchr(" \t\n\v\f\r", *text) == NULL && errno != ERANGE;
@@ -24,14 +24,14 @@ static int set_integer(const cli_option *option, const char *what, const char *t
         errno = 0;
         x = strtoll(text, &end, 10);
         if (!whole(text, end) || x < INT32_MIN || x > INT32_MAX)
-            return cli_fail("%s: '%s' is not an integer of 32 bits", what, text);
+            return cli_fail("%s: '%s' is not an integer that fits 32 bits", what, text);
         *(int32_t *)option->value = (int32_t)x;
     } else {
         const uint64_t most = option->type == CLI_UINT ? UINT32_MAX : UINT64_MAX;
         unsigned long long x;
         errno = 0;
         x = strtoull(text, &end, 10);
-        /* strtoull() takes -1 for the largest number. */
+        /* strtoull() converts -1 to the largest number. */
         if (!whole(text, end) || *text == '-' || x > most)
             return cli_fail("%s: '%s' is not an integer from 0 to %" PRIu64, what, text, most);
         if (option->type == CLI_UINT)
@@ -49,12 +49,12 @@ static int set_float(const cli_option *option, const char *what, const char *tex
     errno = 0;
     x = strtod(text, &end);
     if (errno == ERANGE && fabs(x) <= 1.0)
-        errno = 0; /* too small for a double: as good as zero */
+        errno = 0; /* too small for a double: the result is 0 or nearly 0 */
     if (!whole(text, end))
         return cli_fail("%s: '%s' is not a number", what, text);
-    if (isfinite(x) &&
-        fabs(x) > (double)FLT_MAX) /* it would become infinite, and -inf means something */
-        return cli_fail("%s: '%s' is beyond float32", what, text);
+    /* The conversion would make it infinite, and -inf is a special value. */
+    if (isfinite(x) && fabs(x) > (double)FLT_MAX)
+        return cli_fail("%s: '%s' is too large for float32", what, text);
     *(float *)option->value = (float)x;
     return 0;
 }
@@ -70,7 +70,7 @@ static int set_choice(const cli_option *option, const char *what, const char *te
             return 0;
         }
         if (word[n] == '\0')
-            return cli_fail("%s: '%s' is none of %s", what, text, option->choices);
+            return cli_fail("%s: '%s' is not one of %s", what, text, option->choices);
         word += n + 1;
     }
 }
@@ -119,10 +119,10 @@ static cli_parsed help(const char *usage, const char *about, const cli_option *o
         snprintf(left, sizeof left, "--%s %s", options->name,
                  options->meta == NULL ? "" : options->meta);
         printf("  %-28s %s%s\n", left, options->help,
-               options->type == CLI_LIST ? "; may be given again" : "");
+               options->type == CLI_LIST ? "; may be repeated" : "");
     }
-    printf("  %-28s %s\n", "--help", "this text");
-    return cli_flush() == 0 ? CLI_HELPED : CLI_FAILED;
+    printf("  %-28s %s\n", "--help", "print this text");
+    return cli_flush_output() == 0 ? CLI_HELPED : CLI_FAILED;
 }
 
 static bool takes_value(const cli_option *option)
@@ -150,14 +150,14 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
         cli_option *option;
         size_t length;
         if (strncmp(argv[i], "--", 2) != 0) {
-            cli_fail("%s: unexpected argument '%s'", argv[0], argv[i]);
+            cli_fail("%s: unexpected argument '%s'; options begin with --", argv[0], argv[i]);
             return CLI_FAILED;
         }
         length = strcspn(argv[i] + 2, "=");
         option = find(options, argv[i] + 2, length);
         if (option == NULL) {
-            cli_fail("%s: unknown option '%.*s'; --help lists them", argv[0], (int)length + 2,
-                     argv[i]);
+            cli_fail("%s: unknown option '%.*s'; --help lists the options", argv[0],
+                     (int)length + 2, argv[i]);
             return CLI_FAILED;
         }
         snprintf(what, sizeof what, "--%s", option->name);
@@ -166,7 +166,8 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
         else if (takes_value(option) && i + 1 < argc)
             text = argv[++i];
         if ((text == NULL) == takes_value(option)) {
-            cli_fail(text == NULL ? "%s: a value is missing" : "%s: takes no value", what);
+            cli_fail(text == NULL ? "%s: a value is missing" : "%s: this option takes no value",
+                     what);
             return CLI_FAILED;
         }
         if (cli_set(option, what, text) != 0)
@@ -178,13 +179,13 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
 
 /* ------------------------------------------------------------------------ rows */
 
-/* "3", "0,8", "8-15,3": a row, or a range of rows, between commas. */
+/* Appends a row, or a range of rows: "3" or "8-15". */
 static int add_rows(cli_picked *picked, uint32_t first, uint32_t last, uint32_t most)
 {
     const uint64_t count = (uint64_t)picked->count + last - first + 1;
     uint32_t *grown;
     if (count > most)
-        return cli_fail("%s: more than %" PRIu32 " rows", picked->option, most);
+        return cli_fail("%s: more than %" PRIu32 " rows are selected", picked->option, most);
     if ((grown = realloc(picked->row, (size_t)count * sizeof *grown)) == NULL)
         return cli_no_memory();
     picked->row = grown;
@@ -208,8 +209,8 @@ int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked)
             cli_set(&ends[1], picked->option, dash != NULL ? dash + 1 : range) != 0)
             return 1;
         if (last < first)
-            return cli_fail("%s: %" PRIu32 "-%" PRIu32 " ends before it begins", picked->option,
-                            first, last);
+            return cli_fail("%s: %" PRIu32 "-%" PRIu32 " is not a range: it ends before it begins",
+                            picked->option, first, last);
         if (add_rows(picked, first, last, most) != 0)
             return 1;
         text += length;

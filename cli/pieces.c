@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The text of a vocabulary's tokens, for people. */
+/* Reads the text of each token from a llama2.c tokenizer, for tables and pictures. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,13 +25,16 @@ int cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces)
                fread(bytes, 1, (size_t)length, file) == (size_t)length;
         if (!good)
             break;
-        for (int32_t c = 0; c < length; c++) /* columns are counted in bytes: plain ASCII only */
+        for (int32_t c = 0; c < length; c++) /* ASCII only: columns count bytes */
             bytes[c] = bytes[c] < 32 || bytes[c] > 126 ? '?' : bytes[c];
         snprintf(text, sizeof *pieces->text, "'%.*s'", length > 9 ? 9 : length, bytes);
     }
     fclose(file);
     pieces->count = vocab;
-    return good ? 0 : cli_fail("%s: not a llama2.c tokenizer of %" PRIu32 " pieces", path, vocab);
+    return good ? 0
+                : cli_fail("%s: not a llama2.c tokenizer with %" PRIu32
+                           " pieces, one for each logit of a row",
+                           path, vocab);
 }
 
 void cli_pieces_name(const cli_pieces *pieces, int32_t token, char name[16])

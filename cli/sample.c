@@ -1,41 +1,41 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample sample: logits in a file to tokens. */
+/* clsample sample: draws tokens from logits in a file. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "report.h"
+#include "outputs.h"
 #include "request.h"
 
-#define MOST_PICKED \
-    (1u << 24) /* rows of --rows: they are listed before there is a file to compare them with */
+/* The most rows of --rows, which are listed before the file is read. */
+#define MOST_PICKED (1u << 24)
 
-/* What the options say. */
-typedef struct request {
-    cli_request of;
+/* The values of the options. */
+typedef struct command {
+    cli_request request;
     const char *rows, *device, *tokens, *probs, *logprobs, *top_ids, *top_values, *candidates;
     uint32_t draws;
     cls_context_options kernels;
-    int32_t kind; /* of logprobs */
+    int32_t logprob_kind;
     bool json;
-    cli_report report;
-} request;
+    cli_outputs outputs;
+} command;
 
 /* ------------------------------------------------------------------- results */
 
-/* Under a row's first draw. */
-static void print_top(const cli_report *report, uint32_t r)
+/* Prints the likeliest tokens below the row's first draw. */
+static void print_top(const cli_outputs *outputs, uint32_t r)
 {
-    const int32_t *const ids = cli_report_ints(report, CLI_TOP_IDS, r);
-    const float *const logprobs = cli_report_floats(report, CLI_TOP_LOGPROBS, r);
-    for (uint32_t i = 0; i < report->top_n && ids[i] >= 0; i++)
+    const int32_t *const ids = cli_outputs_ints(outputs, CLI_TOP_IDS, r);
+    const float *const logprobs = cli_outputs_floats(outputs, CLI_TOP_LOGPROBS, r);
+    for (uint32_t i = 0; i < outputs->top_n && ids[i] >= 0; i++)
         printf("%15s %8" PRId32 " %10.4f %11.6f\n", i == 0 ? "likeliest" : "", ids[i],
                (double)logprobs[i], exp((double)logprobs[i]));
 }
 
-static void print_table(const request *q, const cli_job *job)
+static void print_table(const command *q, const cli_job *job)
 {
     printf("%6s %8s %8s %10s %11s  %s\n", "row", "position", "token", "logprob", "probability",
            "status");
@@ -47,13 +47,13 @@ static void print_table(const request *q, const cli_job *job)
                    cli_row_number(job->picked, r), cli_position(job, r) + d, job->tokens[at],
                    (double)job->logprobs[at], exp((double)job->logprobs[at]),
                    cli_status_words(job->status[at], words));
-            if (d == 0 && job->report != NULL)
-                print_top(job->report, r);
+            if (d == 0 && job->outputs != NULL)
+                print_top(job->outputs, r);
         }
 }
 
 /* {"row", "position", "status", "statuses", "status_words", "token", "tokens",
- * "logprob", "logprobs"}: the singular ones are those of the first draw. */
+ * "logprob", "logprobs"}: a key in the singular has the value of the first draw. */
 static json_t *row_json(const cli_job *job, uint32_t r)
 {
     const size_t at = (size_t)r * job->draws;
@@ -72,91 +72,93 @@ static json_t *row_json(const cli_job *job, uint32_t r)
                      cli_real((double)job->logprobs[at]), "logprobs", logprobs);
 }
 
-static int print_results(const request *q, const cli_job *job)
+static int print_results(const command *q, const cli_job *job)
 {
     json_t *array;
     int failed = 0;
     if (!q->json) {
         print_table(q, job);
-        return cli_flush();
+        return cli_flush_output();
     }
     array = json_array();
     for (uint32_t r = 0; r < job->logits->rows && !failed; r++)
-        failed =
-            json_array_append_new(array, row_json(job, r)) != 0
-                ? cli_no_memory()
-                : q->report.top_n != 0 && cli_report_json(&q->report, r, json_array_get(array, r));
+        failed = json_array_append_new(array, row_json(job, r)) != 0
+                     ? cli_no_memory()
+                     : q->outputs.top_n != 0 &&
+                           cli_outputs_json(&q->outputs, r, json_array_get(array, r));
     if (!failed)
         return cli_print_json(array);
     json_decref(array);
     return failed;
 }
 
-static int write_files(const request *q, const cli_job *job)
+static int write_files(const command *q, const cli_job *job)
 {
     const uint64_t drawn[2] = {job->logits->rows, q->draws};
     const uint64_t whole[2] = {job->logits->rows, job->logits->vocab};
-    const uint64_t top[2] = {job->logits->rows, q->report.top_n};
+    const uint64_t top[2] = {job->logits->rows, q->outputs.top_n};
     const unsigned dims = q->draws > 1 ? 2 : 1;
     return (q->tokens != NULL && cli_npy_write(q->tokens, 'i', dims, drawn, job->tokens)) ||
            (q->logprobs != NULL && cli_npy_write(q->logprobs, 'f', dims, drawn, job->logprobs)) ||
            (q->probs != NULL && cli_npy_write(q->probs, 'f', 2, whole, job->probs)) ||
-           (q->top_ids != NULL &&
-            cli_npy_write(q->top_ids, 'i', 2, top, cli_report_ints(&q->report, CLI_TOP_IDS, 0))) ||
+           (q->top_ids != NULL && cli_npy_write(q->top_ids, 'i', 2, top,
+                                                cli_outputs_ints(&q->outputs, CLI_TOP_IDS, 0))) ||
            (q->top_values != NULL &&
             cli_npy_write(q->top_values, 'f', 2, top,
-                          cli_report_floats(&q->report, CLI_TOP_LOGPROBS, 0))) ||
+                          cli_outputs_floats(&q->outputs, CLI_TOP_LOGPROBS, 0))) ||
            (q->candidates != NULL && cli_candidates_write(q->candidates, job));
 }
 
 /* ----------------------------------------------------------------------- run */
 
-static bool on_host(const request *q)
+static bool on_host(const command *q)
 {
     return q->device != NULL && strcmp(q->device, "host") == 0;
 }
 
-static int run(const request *q, const cli_job *job)
+static int run(const command *q, const cli_job *job)
 {
     cls_context_options options = q->kernels;
     cli_target target;
     int failed;
     if (on_host(q))
-        return cli_run_host(job);
+        return cli_job_run_host(job);
     options.dtypes = 1u << job->logits->dtype;
     if (cli_open(q->device, &options, 0, &target) != 0)
         return 1;
-    failed = cli_run(&target, job);
+    failed = cli_job_run(&target, job);
     cli_close(&target);
     return failed;
 }
 
-/* What of these options doesn't go together. */
-static int check(const request *q)
+/* Fails if options are out of range or exclude each other. */
+static int check(const command *q)
 {
     const char *const of_top = q->top_ids != NULL ? "--logprobs-top-ids" : "--logprobs-top-values";
     const uint32_t vector = q->kernels.vector;
     if (q->draws == 0)
-        return cli_fail("--draws: at least one is needed");
+        return cli_fail("--draws: it must be at least 1");
     if (vector != 0 && vector != 2 && vector != 4 && vector != 8 && vector != 16)
-        return cli_fail("--vector: %" PRIu32 " is none of 2, 4, 8, 16", vector);
-    if (q->report.top_n > CLI_MOST_TOP)
-        return cli_fail("--logprobs-top: %" PRIu32 " is above %u", q->report.top_n, CLI_MOST_TOP);
-    if ((q->top_ids != NULL || q->top_values != NULL) && q->report.top_n == 0)
-        return cli_fail("%s: needs --logprobs-top", of_top);
+        return cli_fail("--vector: %" PRIu32 " is not one of 2, 4, 8, 16", vector);
+    if (q->outputs.top_n > CLI_MOST_TOP)
+        return cli_fail("--logprobs-top: %" PRIu32 " is too large; the most is %u",
+                        q->outputs.top_n, CLI_MOST_TOP);
+    if ((q->top_ids != NULL || q->top_values != NULL) && q->outputs.top_n == 0)
+        return cli_fail("%s: it requires --logprobs-top", of_top);
     if (on_host(q) && q->candidates != NULL)
-        return cli_fail("--candidates: the reference does not tell them; choose another --device");
-    if (on_host(q) && q->report.top_n != 0 && q->kind == 1)
-        return cli_fail("--logprobs-top: the reference tells those of raw logits only; choose "
+        return cli_fail(
+            "--candidates: the reference does not return them; choose another --device");
+    if (on_host(q) && q->outputs.top_n != 0 && q->logprob_kind == 1)
+        return cli_fail("--logprobs-top: the reference has only those of raw logits; choose "
                         "another --device");
     return 0;
 }
 
-static int outputs_make(const request *q, cli_job *job)
+static int results_alloc(const command *q, cli_job *job)
 {
     const size_t rows = job->logits->rows, drawn = rows * q->draws;
     job->draws = q->draws;
-    job->kind = q->kind == 1 ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
+    job->kind = q->logprob_kind == 1 ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
     job->tokens = calloc(drawn, sizeof *job->tokens);
     job->logprobs = calloc(drawn, sizeof *job->logprobs);
     job->status = calloc(drawn, sizeof *job->status);
@@ -168,21 +170,21 @@ static int outputs_make(const request *q, cli_job *job)
     return 0;
 }
 
-static int sample(const request *q, cli_job *job)
+static int sample(const command *q, cli_job *job)
 {
     const uint32_t rows = job->logits->rows;
     if (q->draws > SIZE_MAX / 8 / rows)
-        return cli_fail("--draws: %" PRIu32 " draws of %" PRIu32 " rows are too many", q->draws,
-                        rows);
+        return cli_fail("--draws: %" PRIu32 " draws of %" PRIu32 " rows need too much memory",
+                        q->draws, rows);
     for (uint32_t r = 0; r < rows; r++)
         if (cli_position(job, r) > UINT32_MAX - (q->draws - 1))
-            return cli_fail("--draws: row %" PRIu32 " has no %" PRIu32 " positions from %" PRIu64
-                            " on",
-                            cli_row_number(job->picked, r), q->draws, cli_position(job, r));
-    return outputs_make(q, job) || run(q, job) || write_files(q, job) || print_results(q, job);
+            return cli_fail("--draws: %" PRIu32 " draws of row %" PRIu32 " from position %" PRIu64
+                            " on exceed the last position, 4294967295",
+                            q->draws, cli_row_number(job->picked, r), cli_position(job, r));
+    return results_alloc(q, job) || run(q, job) || write_files(q, job) || print_results(q, job);
 }
 
-static void outputs_free(cli_job *job)
+static void results_free(cli_job *job)
 {
     free(job->tokens);
     free(job->logprobs);
@@ -192,41 +194,42 @@ static void outputs_free(cli_job *job)
 
 int cls_cmd_sample(int argc, char **argv)
 {
-    request q = {.draws = 1};
+    command q = {.draws = 1};
     cli_job job = {0};
     int failed = 1;
     cli_option options[] = {
-        CLI_REQUEST_OPTIONS(&q.of),
+        CLI_REQUEST_OPTIONS(&q.request),
         {"rows", CLI_STRING, &q.rows, "LIST",
-         "only these rows, as 0,3,8-15; no others are read (default: all)", NULL, 0},
+         "read and sample only these rows, such as 0,3,8-15 (default: all)", NULL, 0},
         {"device", CLI_STRING, &q.device, "N|host",
-         "a number of clsample devices, or the reference on the host", NULL, 0},
+         "a number from clsample devices, or the reference on the host", NULL, 0},
         {"draws", CLI_UINT, &q.draws, "N",
-         "draw N times a row, at successive positions (default 1)", NULL, 0},
+         "draw N tokens for each row, at successive positions (default 1)", NULL, 0},
         {"tokens", CLI_STRING, &q.tokens, "OUT.npy",
          "write the tokens: int32 [rows], or [rows, draws]", NULL, 0},
         {"logprobs", CLI_STRING, &q.logprobs, "OUT.npy",
-         "write their logprobs: float32, shaped alike", NULL, 0},
-        {"logprob-kind", CLI_CHOICE, &q.kind, "KIND",
-         "raw (of the logits; default) or final (drawn from)", "raw|final", 0},
-        {"probs", CLI_STRING, &q.probs, "OUT.npy",
-         "write what was drawn from: float32 [rows, vocab]", NULL, 0},
-        {"logprobs-top", CLI_UINT, &q.report.top_n, "N",
-         "tell the N likeliest tokens of each row, too", NULL, 0},
-        {"logprobs-top-ids", CLI_STRING, &q.top_ids, "OUT.npy", "write them: int32 [rows, N]", NULL,
+         "write their log-probabilities: float32 of the same shape", NULL, 0},
+        {"logprob-kind", CLI_CHOICE, &q.logprob_kind, "KIND",
+         "raw (default): by the logits; final: by the distribution that is drawn from", "raw|final",
          0},
+        {"probs", CLI_STRING, &q.probs, "OUT.npy",
+         "write the final distribution: float32 [rows, vocab]", NULL, 0},
+        {"logprobs-top", CLI_UINT, &q.outputs.top_n, "N",
+         "also print the N likeliest tokens of each row", NULL, 0},
+        {"logprobs-top-ids", CLI_STRING, &q.top_ids, "OUT.npy", "write their ids: int32 [rows, N]",
+         NULL, 0},
         {"logprobs-top-values", CLI_STRING, &q.top_values, "OUT.npy",
-         "write their logprobs: float32 [rows, N]", NULL, 0},
+         "write their log-probabilities: float32 [rows, N]", NULL, 0},
         {"candidates", CLI_STRING, &q.candidates, "OUT.json",
-         "write the tokens that are left of each row", NULL, 0},
+         "write the tokens of each row that the chain keeps", NULL, 0},
         {"work-group", CLI_UINT, &q.kernels.work_group, "N",
-         "work-items of a group (default: by the device)", NULL, 0},
+         "work-items in a group (default: chosen for the device)", NULL, 0},
         {"vector", CLI_UINT, &q.kernels.vector, "N",
-         "logits loaded at once: 2, 4, 8 or 16 (default: by the device)", NULL, 0},
+         "logits per load: 2, 4, 8 or 16 (default: chosen for the device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&q.kernels),
-        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object a row", NULL, 0},
+        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
-    cli_request_default(&q.of);
+    cli_request_default(&q.request);
     cls_context_options_default(&q.kernels, sizeof q.kernels);
     switch (cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...",
                       "Draws a token for each row of logits.", options)) {
@@ -236,18 +239,18 @@ int cls_cmd_sample(int argc, char **argv)
     case CLI_FAILED:
         break;
     case CLI_GO:
-        q.report.candidates = q.candidates != NULL;
-        q.of.picked.option = "--rows";
+        q.outputs.candidates = q.candidates != NULL;
+        q.request.picked.option = "--rows";
         if (check(&q) == 0 &&
-            (q.rows == NULL || cli_picked_parse(q.rows, MOST_PICKED, &q.of.picked) == 0) &&
-            cli_request_read(&q.of, options, &job) == 0) {
-            job.report = q.report.top_n != 0 || q.report.candidates ? &q.report : NULL;
+            (q.rows == NULL || cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked) == 0) &&
+            cli_request_read(&q.request, options, &job) == 0) {
+            job.outputs = q.outputs.top_n != 0 || q.outputs.candidates ? &q.outputs : NULL;
             failed = sample(&q, &job);
         }
     }
-    outputs_free(&job);
-    free(q.report.data);
-    free(q.of.picked.row);
-    cli_request_free(&q.of, &job);
+    results_free(&job);
+    free(q.outputs.data);
+    free(q.request.picked.row);
+    cli_request_free(&q.request, &job);
     return failed;
 }

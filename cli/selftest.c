@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample selftest: known answers of every stage on a device. */
+/* clsample selftest: checks every stage on a device against known answers. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "cli.h"
 
-/* Exit statuses beside 0: all agree. */
+/* Exit statuses. 0: all answers agree. */
 enum { DIFFERS = 1, DID_NOT_RUN = 2 };
 
 static double seconds(void)
@@ -20,7 +20,7 @@ static void print_device(const cli_target *target)
 {
     static const char *const origins[] = {"compiled from source", "from a binary",
                                           "from the cache"};
-    const cli_device *const d = &target->at;
+    const cli_device *const d = &target->device;
     cls_device_info info = {.struct_size = sizeof info};
     printf("device    %" PRIu32 ": %s, %s\n", target->index, d->name, cli_device_type(d->type));
     printf("platform  %s, driver %s, %s\n", d->platform_name, d->driver, d->c_version);
@@ -35,7 +35,7 @@ static void print_device(const cli_target *target)
            info.origin < 3 ? origins[info.origin] : "?");
 }
 
-/* The cases of all stages. */
+/* Prints a line for each stage and returns the number of all cases. */
 static uint32_t print_stages(const cls_selftest_report *report)
 {
     uint32_t cases = 0;
@@ -63,48 +63,49 @@ json_t *cli_stages_json(const cls_selftest_report *r, uint32_t *cases)
     return array;
 }
 
-/* A self-test and how it went. */
-typedef struct ran {
+/* A self-test and its result. */
+typedef struct result {
     cls_selftest_report report;
     double seconds, compile_seconds;
     int exit;
-    bool broken_off; /* by a call that failed, or by a program that is proved wrong */
-    char error[512]; /* why it was */
-} ran;
+    bool unfinished; /* a call failed, or a program computes wrong results */
+    char error[512]; /* the reason, if it is unfinished */
+} result;
 
-static int print_json(const cli_target *target, const ran *r)
+static int print_json(const cli_target *target, const result *r)
 {
     uint32_t cases;
     json_t *const all = cli_stages_json(&r->report, &cases), *const shape =
                                                                  cli_shape_json(target->context);
-    json_t *const object = json_pack(
-        "{s:s, s:o, s:o, s:I, s:I, s:f, s:f, s:o}", "clsample", cls_version(), "device",
-        cli_device_json(&target->at, target->index), "shape", shape != NULL ? shape : json_null(),
-        "cases", (json_int_t)cases, "failed", (json_int_t)r->report.failed, "seconds", r->seconds,
-        "compile_seconds", r->compile_seconds, "stages", all);
-    if (object != NULL && r->broken_off)
+    json_t *const object =
+        json_pack("{s:s, s:o, s:o, s:I, s:I, s:f, s:f, s:o}", "clsample", cls_version(), "device",
+                  cli_device_json(&target->device, target->index), "shape",
+                  shape != NULL ? shape : json_null(), "cases", (json_int_t)cases, "failed",
+                  (json_int_t)r->report.failed, "seconds", r->seconds, "compile_seconds",
+                  r->compile_seconds, "stages", all);
+    if (object != NULL && r->unfinished)
         json_object_set_new(object, "error", cli_text(r->error));
     return cli_print_json(object);
 }
 
-static int print_table(const ran *r)
+static int print_table(const result *r)
 {
     const uint32_t cases = print_stages(&r->report);
-    if (r->broken_off)
-        return cli_flush();
+    if (r->unfinished)
+        return cli_flush_output();
     if (r->report.failed == 0)
         printf("\nall %" PRIu32 " cases agree", cases);
     else
         printf("\n%" PRIu32 " of %" PRIu32 " cases differ", r->report.failed, cases);
     printf(": %.2f s, after %.2f s for the kernels\n", r->seconds, r->compile_seconds);
-    return cli_flush();
+    return cli_flush_output();
 }
 
-static void run(const cli_target *target, ran *r)
+static void run(const cli_target *target, result *r)
 {
     const cls_compile_options everything = {sizeof everything, 0, CLS_FEATURES_ALL};
     double start = seconds();
-    cls_status status = cli_compiled(cls_context_compile(target->context, &everything));
+    cls_status status = cli_compile_done(cls_context_compile(target->context, &everything));
     r->compile_seconds += seconds() - start;
     if (status == CLS_OK) {
         start = seconds();
@@ -112,21 +113,21 @@ static void run(const cli_target *target, ran *r)
         r->seconds = seconds() - start;
     }
     r->exit = status == CLS_OK ? 0 : status == CLS_SELF_TEST_FAILED ? DIFFERS : DID_NOT_RUN;
-    r->broken_off = status != CLS_OK && (status != CLS_SELF_TEST_FAILED || r->report.failed == 0);
-    if (r->broken_off)
+    r->unfinished = status != CLS_OK && (status != CLS_SELF_TEST_FAILED || r->report.failed == 0);
+    if (r->unfinished)
         snprintf(r->error, sizeof r->error, "%s", cls_error_message());
 }
 
 static int test(const cli_target *target, bool json, double opened)
 {
-    ran r = {.report.struct_size = sizeof r.report, .compile_seconds = opened};
+    result r = {.report.struct_size = sizeof r.report, .compile_seconds = opened};
     if (!json)
         print_device(target);
     run(target, &r);
     if ((json ? print_json(target, &r) : r.report.stages == 0 ? 0 : print_table(&r)) != 0)
         return DID_NOT_RUN;
-    if (r.broken_off)
-        cli_fail("%s: %s", target->at.name, r.error);
+    if (r.unfinished)
+        cli_fail("%s: %s", target->device.name, r.error);
     return r.exit;
 }
 
@@ -138,27 +139,30 @@ int cls_cmd_selftest(int argc, char **argv)
     int32_t dtype = 0;
     bool json = false;
     cli_option options[] = {
-        {"device", CLI_STRING, &device, "N", "the number that clsample devices shows", NULL, 0},
-        {"dtype", CLI_CHOICE, &dtype, "TYPE", "of the logits: all (default), f32, f16 or bf16",
+        {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
+         0},
+        {"dtype", CLI_CHOICE, &dtype, "TYPE", "types of logits: all (default), f32, f16 or bf16",
          "all|f32|f16|bf16", 0},
         {"work-group", CLI_UINT, &context.work_group, "N",
-         "work-items of a group (default: by device)", NULL, 0},
-        {"row-group", CLI_UINT, &context.row_group, "N", "... of one that takes a row to its token",
-         NULL, 0},
+         "work-items in a group (default: chosen for the device)", NULL, 0},
+        {"row-group", CLI_UINT, &context.row_group, "N",
+         "work-items in a group that samples a whole row", NULL, 0},
         {"vector", CLI_UINT, &context.vector, "N",
-         "logits a work-item loads at once (default: by device)", NULL, 0},
+         "logits per load of a work-item (default: chosen for the device)", NULL, 0},
         {"shortlist", CLI_UINT, &context.shortlist, "N",
-         "candidates of a row's list (default: by device)", NULL, 0},
+         "candidates in the list of a row (default: chosen for the device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&context),
         {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
     };
     cls_context_options_default(&context, sizeof context);
-    switch (cli_parse(argc, argv, "selftest [OPTION]...",
-                      "Runs known answers of every stage on a device: what to run first where "
-                      "tokens look wrong.\n"
-                      "Exits 0 if all agree, 1 if something differs, 2 if it could not run.",
-                      options)) {
+    switch (
+        cli_parse(argc, argv, "selftest [OPTION]...",
+                  "Checks every sampling stage on a device against known answers. Run it first if\n"
+                  "tokens look wrong.\n"
+                  "The exit status is 0 if all agree, 1 if an answer differs, and 2 if the "
+                  "test could not run.",
+                  options)) {
     case CLI_HELPED:
         return 0;
     case CLI_FAILED:

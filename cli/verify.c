@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample verify: drafts and a model's logits in files to tokens. */
+/* clsample verify: verifies draft tokens against a model's logits, all from files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,20 +7,20 @@
 
 #include "verify.h"
 
-/* What the options say. */
-typedef struct question {
-    cli_request of;
+/* The values of the options. */
+typedef struct command {
+    cli_request request;
     cli_draft_files files;
     cli_drafts drafts;
     const char *device, *tokens, *nodes, *accepted;
     int32_t method;
     cls_context_options kernels;
     bool json;
-} question;
+} command;
 
 /* ------------------------------------------------------------------- results */
 
-/* Of all trials. */
+/* The sums over all trials. */
 static uint64_t accepted_by(const cli_drafts *d, uint32_t request)
 {
     uint64_t sum = 0;
@@ -37,7 +37,7 @@ static uint64_t emitted_by(const cli_drafts *d, uint32_t request)
     return sum;
 }
 
-/* Of a single trial the tokens, of several the means. */
+/* Prints the tokens of a single trial, or the means of several. */
 static void print_table(const cli_job *job, const cli_drafts *d)
 {
     char words[64];
@@ -68,8 +68,8 @@ static json_t *ints_json(const int32_t *ints, uint64_t n)
 }
 
 /* {"request", "position", "trials", "drafts", "accepted", "emitted", "status", "status_words",
- * "tokens", "nodes"}: accepted and emitted are the sums of all trials, the last four are the first
- * one's. */
+ * "tokens", "nodes"}: accepted and emitted are sums over all trials, and the last four keys are of
+ * the first trial. */
 static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
 {
     char words[64];
@@ -82,12 +82,12 @@ static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
                      "nodes", ints_json(d->nodes + i * (size_t)d->most, (uint64_t)d->accepted[i]));
 }
 
-static int print_results(const question *q, const cli_job *job)
+static int print_results(const command *q, const cli_job *job)
 {
     json_t *array;
     if (!q->json) {
         print_table(job, &q->drafts);
-        return cli_flush();
+        return cli_flush_output();
     }
     array = json_array();
     for (uint32_t i = 0; i < q->drafts.requests; i++)
@@ -98,7 +98,7 @@ static int print_results(const question *q, const cli_job *job)
     return cli_print_json(array);
 }
 
-/* Without the axis of trials where there is one. */
+/* Writes an array; a single trial has no axis of trials. */
 static int write_one(const char *path, const cli_drafts *d, unsigned dims, uint64_t width,
                      const int32_t *data)
 {
@@ -107,7 +107,7 @@ static int write_one(const char *path, const cli_drafts *d, unsigned dims, uint6
     return path != NULL && cli_npy_write(path, 'i', dims - first, shape + first, data) != 0;
 }
 
-static int write_files(const question *q)
+static int write_files(const command *q)
 {
     const cli_drafts *const d = &q->drafts;
     return write_one(q->tokens, d, 3, d->most + 1, d->tokens) ||
@@ -117,12 +117,12 @@ static int write_files(const question *q)
 
 /* ----------------------------------------------------------------------- run */
 
-static bool on_host(const question *q)
+static bool on_host(const command *q)
 {
     return q->device != NULL && strcmp(q->device, "host") == 0;
 }
 
-static int run(const question *q, const cli_job *job)
+static int run(const command *q, const cli_job *job)
 {
     cls_context_options options = q->kernels;
     cli_target target;
@@ -137,7 +137,7 @@ static int run(const question *q, const cli_job *job)
     return failed;
 }
 
-static int outputs_make(cli_drafts *d)
+static int results_alloc(cli_drafts *d)
 {
     const size_t results = (size_t)d->trials * d->requests;
     d->tokens = calloc(results * (d->most + 1), sizeof *d->tokens);
@@ -149,67 +149,70 @@ static int outputs_make(cli_drafts *d)
     return 0;
 }
 
-static int verify(question *q, const cli_job *job)
+static int verify(command *q, const cli_job *job)
 {
     cli_drafts *const d = &q->drafts;
     const uint64_t width = d->most + (uint64_t)1;
     if (d->trials > SIZE_MAX / 16 / width / d->requests)
-        return cli_fail("--trials: %" PRIu32 " trials of %" PRIu32 " requests are too many",
+        return cli_fail("--trials: %" PRIu32 " trials of %" PRIu32 " requests need too much memory",
                         d->trials, d->requests);
     for (uint32_t i = 0; i < d->requests; i++)
         if (cli_position(job, i) + d->trials * width - 1 > UINT32_MAX)
-            return cli_fail("--trials: request %" PRIu32 " has no %" PRIu64
-                            " positions from %" PRIu64 " on",
-                            i, d->trials * width, cli_position(job, i));
-    return outputs_make(d) || run(q, job) || write_files(q) || print_results(q, job);
+            return cli_fail("--trials: the %" PRIu64 " positions of request %" PRIu32
+                            " from %" PRIu64 " on exceed the last position, 4294967295",
+                            d->trials * width, i, cli_position(job, i));
+    return results_alloc(d) || run(q, job) || write_files(q) || print_results(q, job);
 }
 
-/* What of these options doesn't go together, and what is missing. */
-static int check(const question *q)
+/* Fails if options are missing, out of range or exclude each other. */
+static int check(const command *q)
 {
     static const char *const methods[] = {"match", "standard", "block", "typical", "greedy"};
     if (q->files.target == NULL)
-        return cli_fail("--target: a file of logits is needed");
+        return cli_fail("--target: this option is required; name a file of logits");
     if (q->files.cu == NULL)
-        return cli_fail("--cu: a file that cuts the target's rows into requests is needed");
+        return cli_fail(
+            "--cu: this option is required; name a file with the first row of each request");
     if (q->files.probs != NULL && q->files.logits != NULL)
-        return cli_fail("--draft-logits: there are --draft-probs already");
+        return cli_fail("--draft-logits: it cannot be combined with --draft-probs");
     if (q->files.parents != NULL && q->drafts.method != CLS_VERIFY_MATCH &&
         q->drafts.method != CLS_VERIFY_GREEDY)
-        return cli_fail("--parents: the method %s takes no trees, only match and greedy do",
+        return cli_fail("--parents: the method %s does not support trees; use match or greedy",
                         methods[q->drafts.method]);
     if (!(q->drafts.epsilon > 0.0f && q->drafts.epsilon <= 1.0f))
-        return cli_fail("--epsilon: %g is not above 0 and at most 1", (double)q->drafts.epsilon);
+        return cli_fail("--epsilon: %g is out of range; it must be above 0 and at most 1",
+                        (double)q->drafts.epsilon);
     if (!(q->drafts.delta > 0.0f && q->drafts.delta <= 16.0f))
-        return cli_fail("--delta: %g is not above 0 and at most 16", (double)q->drafts.delta);
-    return q->drafts.trials == 0 ? cli_fail("--trials: at least one is needed") : 0;
+        return cli_fail("--delta: %g is out of range; it must be above 0 and at most 16",
+                        (double)q->drafts.delta);
+    return q->drafts.trials == 0 ? cli_fail("--trials: it must be at least 1") : 0;
 }
 
-static int read_all(question *q, const cli_option *options, cli_job *job)
+static int read_all(command *q, const cli_option *options, cli_job *job)
 {
     cli_drafts *const d = &q->drafts;
-    if (cli_logits_read(q->files.target, q->of.dtype, NULL, &q->of.logits) != 0 ||
-        cli_drafts_read(&q->files, q->of.dtype, &q->of.logits, d) != 0)
+    if (cli_logits_read(q->files.target, q->request.dtype, NULL, &q->request.logits) != 0 ||
+        cli_drafts_read(&q->files, q->request.dtype, &q->request.logits, d) != 0)
         return 1;
     if (d->method != CLS_VERIFY_STANDARD && d->method != CLS_VERIFY_BLOCK) {
-        free(d->draft); /* nobody asks */
+        free(d->draft); /* this method does not need it */
         d->draft = NULL;
     }
-    q->of.requests = d->requests;
-    q->of.of = "requests";
+    q->request.requests = d->requests;
+    q->request.of = "requests";
     job->ahead = d->most;
-    return cli_sampling_read(&q->of, options, job);
+    return cli_sampling_read(&q->request, options, job);
 }
 
 int cls_cmd_verify(int argc, char **argv)
 {
-    static const char
-        usage[] = "verify --target FILE.npy --cu FILE.npy --draft-ids FILE.npy [OPTION]...",
-        about[] =
-            "Verifies drafts of several requests. Request i has the target's rows CU[i] to\n"
-            "CU[i + 1] - 1: one before each of its drafts, and one behind the last. Below, a row\n"
-            "of masks and biases is the target's, and of all else a request's.";
-    question q = {.drafts.trials = 1};
+    static const char usage
+        [] = "verify --target FILE.npy --cu FILE.npy --draft-ids FILE.npy [OPTION]...",
+   about[] =
+        "Verifies the drafts of several requests. Request i has rows CU[i] to CU[i + 1] - 1 of\n"
+        "the target: one before each of its drafts and one after the last. Masks and biases\n"
+        "have a row for each row of the target, all other files a row for each request.";
+    command q = {.drafts.trials = 1};
     cls_verify_call defaults;
     cli_job job = {0};
     int failed = 1;
@@ -217,47 +220,50 @@ int cls_cmd_verify(int argc, char **argv)
         {"target", CLI_STRING, &q.files.target, "FILE.npy",
          "[drafts + requests, vocab] float32 or float16, or uint16 as bf16", NULL, 0},
         {"cu", CLI_STRING, &q.files.cu, "FILE.npy",
-         "int32 [requests + 1]: where each request's rows begin, and the end", NULL, 0},
+         "int32 [requests + 1]: the first row of each request, then the number of rows", NULL, 0},
         {"draft-ids", CLI_STRING, &q.files.ids, "FILE.npy",
-         "int32 [drafts]: those of all requests, in order", NULL, 0},
+         "int32 [drafts]: the drafts of all requests, in order", NULL, 0},
         {"draft-probs", CLI_STRING, &q.files.probs, "FILE.npy",
-         "float32 [drafts, vocab]: what they were drawn from", NULL, 0},
+         "float32 [drafts, vocab]: the distributions that they were drawn from", NULL, 0},
         {"draft-logits", CLI_STRING, &q.files.logits, "FILE.npy",
-         "the same as logits, of the target's type", NULL, 0},
+         "the same as logits, of the type of the target", NULL, 0},
         {"method", CLI_CHOICE, &q.method, "METHOD",
          "match, standard, block, typical or greedy (default: standard with --draft-*, else match)",
          "match|standard|block|typical|greedy", 0},
         {"parents", CLI_STRING, &q.files.parents, "FILE.npy",
-         "int32 [drafts]: the draft that each one follows, -1: the text; trees, for match and "
-         "greedy",
+         "int32 [drafts]: the draft that each one follows, or -1 for the text; makes trees, for "
+         "match and greedy",
          NULL, 0},
         {"epsilon", CLI_FLOAT, &q.drafts.epsilon, "X",
-         "typical: accept what has min(X, ...) (default 0.09)", NULL, 0},
+         "typical: accept tokens of a probability of at least min(X, ...) (default 0.09)", NULL, 0},
         {"delta", CLI_FLOAT, &q.drafts.delta, "X", "typical: ... X * exp(-entropy) (default 0.3)",
          NULL, 0},
         {"disable-bonus", CLI_SWITCH, &q.drafts.disable_bonus, NULL,
-         "no token of the target's where all drafts are accepted", NULL, 0},
+         "emit no further token if all drafts are accepted", NULL, 0},
         {"trials", CLI_UINT, &q.drafts.trials, "N",
-         "verify N times, each behind the positions of the one before (default 1)", NULL, 0},
+         "verify N times, each at the positions after the previous one (default 1)", NULL, 0},
         {"device", CLI_STRING, &q.device, "N|host",
-         "a number of clsample devices, or the reference on the host", NULL, 0},
+         "a number from clsample devices, or the reference on the host", NULL, 0},
         CLI_DEVICE_OPTIONS(&q.kernels),
         {"tokens", CLI_STRING, &q.tokens, "OUT.npy",
-         "write what was emitted: int32 [requests, most drafts + 1], or [trials, ...]; then -1",
+         "write the tokens: int32 [requests, most drafts + 1], or [trials, ...]; padded with -1",
          NULL, 0},
         {"accepted", CLI_STRING, &q.accepted, "OUT.npy",
-         "write how many drafts were: int32 [requests], or [trials, ...]", NULL, 0},
+         "write the numbers of accepted drafts: int32 [requests], or [trials, ...]", NULL, 0},
         {"nodes", CLI_STRING, &q.nodes, "OUT.npy",
-         "write which: int32 [requests, most drafts], or [trials, ...]; then -1", NULL, 0},
-        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object a request", NULL, 0},
-        CLI_SAMPLING_OPTIONS(&q.of),
+         "write which were accepted: int32 [requests, most drafts], or [trials, ...]; padded with "
+         "-1",
+         NULL, 0},
+        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each request", NULL,
+         0},
+        CLI_SAMPLING_OPTIONS(&q.request),
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     cls_context_options_default(&q.kernels, sizeof q.kernels);
     cls_verify_call_default(&defaults, sizeof defaults);
     q.drafts.epsilon = defaults.epsilon;
     q.drafts.delta = defaults.delta;
     q.method = -1;
-    cli_request_default(&q.of);
+    cli_request_default(&q.request);
     switch (cli_parse(argc, argv, usage, about, options)) {
     case CLI_HELPED:
         failed = 0;
@@ -271,6 +277,6 @@ int cls_cmd_verify(int argc, char **argv)
         failed = check(&q) || read_all(&q, options, &job) || verify(&q, &job);
     }
     cli_drafts_free(&q.drafts);
-    cli_request_free(&q.of, &job);
+    cli_request_free(&q.request, &job);
     return failed;
 }

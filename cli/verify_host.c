@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts to tokens by the reference. */
+/* Verifies drafts by the reference on the host. */
 #include <inttypes.h>
 #include <string.h>
 

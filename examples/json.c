@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Guided decoding: texts that are JSON, whatever the model says. Its logits are
- * random here and the temperature is 2; a grammar on the host says before each
- * token which ones may follow, the device draws from these, and a parser that
- * knows nothing of the grammar reads all texts in the end.
+/* Guided decoding: all texts are JSON, whatever the model computes. Its logits are random here, and
+ * the temperature is 2. Before each token a grammar on the host makes a mask of the tokens that may
+ * follow, and the device draws from these. A parser that is independent of the grammar then checks
+ * all texts.
  *
- * Then the same texts once more, with drafts: where the grammar allows one
- * token only, no model is needed to propose it, and several tokens come of a
- * step.
+ * Then the same texts are generated with drafts: where the grammar allows one token only, this
+ * token is a draft, and a step yields several tokens.
  *
- *     cc json.c json_grammar.c $(pkg-config --cflags --libs clsample) && ./a.out [how many texts]
+ *     cc json.c json_grammar.c $(pkg-config --cflags --libs clsample) && ./a.out [NUMBER OF TEXTS]
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <clsample.h>
@@ -17,18 +16,13 @@
 #include <string.h>
 #include "json_grammar.h"
 
-enum {
-    SLOTS = 128,
-    MAX_TOKENS = 40,
-    TEXT = 8 * MAX_TOKENS,
-    DRAFTS = 7,
-    ROWS = SLOTS * (DRAFTS + 1),
-    SHOWN = 6
-};
+enum { SLOTS = 128, MAX_TOKENS = 40, TEXT = 8 * MAX_TOKENS, SHOWN = 6 };
+enum { DRAFTS = 7, ROWS = SLOTS * (DRAFTS + 1) };
 
 /* --------------------------------------------------------------- the parser */
 
-/* Of JSON (RFC 8259), by recursive descent; each returns what follows, or NULL. */
+/* A recursive descent parser of JSON (RFC 8259). Each function returns a pointer to the text after
+ * what it has parsed, or NULL. */
 static const char *parse_value(const char *s);
 
 static const char *space(const char *s) { return s == NULL ? NULL : s + strspn(s, " \t\r\n"); }
@@ -141,7 +135,7 @@ static cl_device_id first_usable_device(void)
     if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
         return NULL;
     for (cl_uint i = 0; i < n && i < 16; i++) {
-        cl_device_id device; /* a platform may have none */
+        cl_device_id device; /* a platform may have no device */
         if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
             cls_device_query(device, NULL, &info) == CLS_OK)
             return device;
@@ -187,27 +181,28 @@ static void close_machine(machine *m)
 
 /* ------------------------------------------------------------------ a batch */
 
-typedef struct seat { /* of a slot: who writes in it */
-    uint32_t text;
-    int used; /* tokens */
+/* The state of a slot. */
+typedef struct slot_state {
     bool taken;
+    uint32_t text; /* the number of the text */
+    int used;      /* tokens of it */
     grammar g;
-} seat;
+} slot_state;
 
 typedef struct batch {
     uint32_t requests, rows;
     int32_t slots[SLOTS], cu[SLOTS + 1], drafts[ROWS], masks[ROWS][JSON_WORDS],
         out[SLOTS * (DRAFTS + 1)];
     float logits[ROWS][JSON_VOCAB];
-    seat seats[SLOTS];
+    slot_state states[SLOTS];
     uint64_t steps, tokens, drafted;
 } batch;
 
-/* The model: noise that a text's position decides, so that all who come there see the same. */
+/* The model: random logits that depend only on the text and the position. */
 static void model(uint32_t text, int position, float logits[JSON_VOCAB])
 {
     uint64_t x = ((uint64_t)text << 32) + (uint64_t)position + 1;
-    for (int t = 0; t < JSON_VOCAB; t++) { /* sums of four bytes: a bell */
+    for (int t = 0; t < JSON_VOCAB; t++) { /* sums of four bytes are nearly normal */
         x *= UINT64_C(0x9e3779b97f4a7c15);
         x ^= x >> 29;
         logits[t] =
@@ -215,11 +210,11 @@ static void model(uint32_t text, int position, float logits[JSON_VOCAB])
     }
 }
 
-/* The rows of a request: one for its next token, and one more behind each token
- * that the grammar leaves no choice about. */
+/* Adds the rows of a request: one for its next token, and one after each token that is the only one
+ * that the grammar allows. */
 static void add_request(batch *b, int slot, int most)
 {
-    const seat *s = &b->seats[slot];
+    const slot_state *s = &b->states[slot];
     const uint32_t i = b->requests++;
     grammar g = s->g;
     int draft = -1;
@@ -237,7 +232,7 @@ static void add_request(batch *b, int slot, int most)
     b->cu[i + 1] = (int32_t)b->rows;
 }
 
-/* A step without drafts and one with: the same tokens, one at a time or several. */
+/* A step without drafts: one token for each request. */
 static void sample(const machine *m, const batch *b)
 {
     cls_step step;
@@ -250,6 +245,7 @@ static void sample(const machine *m, const batch *b)
     must(cls_sample(m->sampler, m->queue, &step, 0, NULL, NULL));
 }
 
+/* A step with drafts: the same tokens, several for each request. */
 static void verify(const machine *m, const batch *b)
 {
     cls_verify_call call;
@@ -266,7 +262,7 @@ static void verify(const machine *m, const batch *b)
     must(cls_verify(m->sampler, m->queue, &call, 0, NULL, NULL));
 }
 
-static void begin(const machine *m, seat *s, int slot, uint32_t text)
+static void begin(const machine *m, slot_state *s, int slot, uint32_t text)
 {
     const int32_t end = JSON_END;
     cls_params params;
@@ -277,11 +273,11 @@ static void begin(const machine *m, seat *s, int slot, uint32_t text)
     params.stop_count = 1;
     params.max_tokens = MAX_TOKENS;
     must(cls_slot_begin(m->sampler, (uint32_t)slot, &params, NULL, 0, NULL, 0));
-    *s = (seat){.text = text, .taken = true};
+    *s = (slot_state){.text = text, .taken = true};
 }
 
-/* A token comes back. False: the grammar did not allow it. */
-static bool take(batch *b, seat *s, int32_t token, char texts[][TEXT])
+/* Appends a token to its text. False: the grammar does not allow the token. */
+static bool take(batch *b, slot_state *s, int32_t token, char texts[][TEXT])
 {
     if (token < 0 || token >= JSON_VOCAB || !grammar_follows(&s->g, token, MAX_TOKENS - s->used))
         return false;
@@ -292,7 +288,8 @@ static bool take(batch *b, seat *s, int32_t token, char texts[][TEXT])
     return true;
 }
 
-/* n texts, many at a time, each in a slot as soon as one is free. most: drafts of a step. */
+/* Generates n texts. A text begins as soon as a slot is free. most: the most drafts of a request.
+ */
 static bool run(const machine *m, batch *b, uint32_t n, int most, char texts[][TEXT])
 {
     uint32_t begun = 0, width = most > 0 ? DRAFTS + 1 : 1;
@@ -300,9 +297,9 @@ static bool run(const machine *m, batch *b, uint32_t n, int most, char texts[][T
     for (;; b->steps++) {
         b->requests = b->rows = 0;
         for (int slot = 0; slot < SLOTS; slot++) {
-            if (!b->seats[slot].taken && begun < n)
-                begin(m, &b->seats[slot], slot, begun++);
-            if (b->seats[slot].taken)
+            if (!b->states[slot].taken && begun < n)
+                begin(m, &b->states[slot], slot, begun++);
+            if (b->states[slot].taken)
                 add_request(b, slot, most);
         }
         if (b->requests == 0)
@@ -318,7 +315,7 @@ static bool run(const machine *m, batch *b, uint32_t n, int most, char texts[][T
                                     b->requests * width * sizeof(int32_t), b->out, 0, NULL, NULL));
         for (uint32_t i = 0; i < b->requests; i++) {
             const int32_t *out = &b->out[i * width];
-            seat *s = &b->seats[b->slots[i]];
+            slot_state *s = &b->states[b->slots[i]];
             for (uint32_t j = 0; j == 0 || (j < width && out[j] >= 0); j++)
                 if (!s->taken || !take(b, s, out[j], texts))
                     return false;
@@ -349,7 +346,7 @@ int main(int argc, char **argv)
         if (is_json(texts[i]))
             parsed++;
         else
-            printf("no JSON: %s\n", texts[i]);
+            printf("not JSON: %s\n", texts[i]);
         if (i < SHOWN)
             printf("%s\n", texts[i]);
     }
@@ -359,10 +356,10 @@ int main(int argc, char **argv)
     allowed = allowed && run(&m, b, n, DRAFTS, again);
     for (uint32_t i = 0; i < n; i++)
         same += strcmp(texts[i], again[i]) == 0;
-    printf("with what the grammar forces as drafts, %u are the same; %llu drafts, %llu steps\n",
+    printf("with drafts by the grammar, %u texts are the same; %llu drafts, %llu steps\n",
            (unsigned)same, (unsigned long long)b->drafted, (unsigned long long)b->steps);
     if (!allowed)
-        printf("a token came that the grammar does not allow\n");
+        printf("the sampler returned a token that the grammar does not allow\n");
 
     close_machine(&m);
     free(again);

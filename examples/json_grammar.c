@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* A pushdown automaton that reads bytes, and tokens as the bytes they have: a
- * token may follow if all of its bytes may, and if from behind it the text can
- * still be ended in time. */
+/* A pushdown automaton that reads bytes. A token may follow if all of its bytes may follow, and if
+ * the text can still end within the tokens that are left. */
 #include "json_grammar.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* The first token ends a text. All that the shortest way out of the grammar takes is
- * there by itself: quote, colon, zero, brackets, letters. */
+/* The first token ends a text. Each byte of the shortest possible end of a text is also a token:
+ * quote, colon, zero, brackets and letters. */
 const char *const json_tokens[JSON_VOCAB] = {
     "",        "a",        "b",     "c",   "d",      "e",     "f",     "g",      "h",     "i",
     "j",       "k",        "l",     "m",   "n",      "o",     "p",     "q",      "r",     "s",
@@ -25,12 +24,12 @@ const char *const json_tokens[JSON_VOCAB] = {
     "\":null", "\":false", ":\"",   ":[",  ":{\"",   ":{}",   "false", "0,",     "1]",    ", ",
     ": ",      "\": ",     "e5",    "-0",  "\"},{\""};
 
-/* Where it is: between tokens, within a string or a word, within a number. */
+/* The states: between values, within a string or a word, within a number. */
 enum { START, VALUE, ITEM, NAME, FIRST_NAME, COLON, AFTER };
 enum { STRING = 10, ESCAPE, HEX, WORD };
 enum { MINUS = 20, ZERO, WHOLE, POINT, FRACTION, EXPONENT, SIGN, POWER };
 
-/* Bytes to the end, at the least. */
+/* The least number of bytes to the end of the text. */
 static int fewest(const grammar *g)
 {
     const int rest = g->at == HEX || g->at == WORD ? (int)strlen(g->rest) : 0;
@@ -96,7 +95,7 @@ static bool follows_value(grammar *g, char c)
 
 static bool in_number(grammar *g, char c)
 {
-    /* What a zero, another digit, a point, an e and a sign lead to. */
+    /* The next state after a zero, another digit, a point, an e and a sign. */
     static const int next[][5] = {[MINUS - MINUS] = {ZERO, WHOLE},
                                   [ZERO - MINUS] = {0, 0, POINT, EXPONENT},
                                   [WHOLE - MINUS] = {WHOLE, WHOLE, POINT, EXPONENT},
@@ -117,7 +116,7 @@ static bool in_number(grammar *g, char c)
     return true;
 }
 
-/* False: the byte may not follow, and what became of *g does not matter. */
+/* Reads a byte. False: the byte may not follow, and *g is undefined. */
 static bool reads(grammar *g, char c)
 {
     switch (g->at) {

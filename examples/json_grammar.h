@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-/* A grammar of JSON for json.c: which tokens may follow. */
+/* A grammar of JSON for json.c, which computes the tokens that may follow a text. */
 #ifndef JSON_GRAMMAR_H
 #define JSON_GRAMMAR_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* END is the token that ends a text. */
+/* JSON_END is the token that ends a text. */
 enum { JSON_VOCAB = 135, JSON_WORDS = (JSON_VOCAB + 31) / 32, JSON_DEPTH = 5, JSON_END = 0 };
 
 extern const char *const json_tokens[JSON_VOCAB];
 
-/* A text so far: where a pushdown automaton is that has read it. All zeros: nothing yet. */
+/* The state of a pushdown automaton after it has read a text. All zeros: the empty text. */
 typedef struct grammar {
     int at, depth;
     char open[JSON_DEPTH]; /* the brackets: [ or { */
-    bool name;             /* the latest string is a name in an object */
-    const char *rest;      /* of true, false, null, \u0000 */
+    bool name;             /* the current string is a name in an object */
+    const char *rest;      /* of true, false, null or four hexadecimal digits */
 } grammar;
 
-/* Whether a token may follow where `left` more may, the end among them; if so,
- * *g becomes what is behind it. */
+/* Whether a token may follow if the text may have `left` more tokens, JSON_END included. If so, *g
+ * becomes the state after it. */
 bool grammar_follows(grammar *g, int token, int left);
 
-/* The mask for the next token. Returns the token if it is the only one, else -1. */
+/* Makes the mask for the next token. Returns the token if it is the only one, else -1. */
 int grammar_mask(const grammar *g, int left, int32_t mask[JSON_WORDS]);
 
 #endif

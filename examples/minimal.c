@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The shortest way from logits to tokens: four requests, each with parameters
- * of its own, ten steps from the same logits on the first device that works.
+/* The shortest complete use of the library: four requests with different parameters and ten steps
+ * from the same logits, on the first usable device.
  *
  *     cc minimal.c $(pkg-config --cflags --libs clsample) && ./a.out
  */
@@ -29,7 +29,7 @@ static cl_device_id first_usable_device(void)
     if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
         return NULL;
     for (cl_uint i = 0; i < n && i < 16; i++) {
-        cl_device_id device; /* a platform may have none */
+        cl_device_id device; /* a platform may have no device */
         if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
             cls_device_query(device, NULL, &info) == CLS_OK)
             return device;
@@ -48,7 +48,7 @@ int main(void)
         fprintf(stderr, "no usable OpenCL device\n");
         return 77;
     }
-    /* What a runtime has already: context, queue, and logits on the device. */
+    /* A runtime has these already: a context, a queue, and logits on the device. */
     cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
     cl_command_queue queue = clCreateCommandQueue(context, device, 0, NULL);
     for (int r = 0; r < ROWS; r++)
@@ -58,7 +58,7 @@ int main(void)
                                logits, NULL);
     cl_mem out = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof tokens, NULL, NULL);
 
-    /* Once: compile, allocate, and a slot for each request. */
+    /* Once: compile the kernels, allocate, and begin a slot for each request. */
     cls_context *cls;
     cls_sampler *sampler;
     must(cls_context_create(context, device, NULL, &cls));
@@ -77,7 +77,7 @@ int main(void)
         must(cls_slot_begin(sampler, r, &params, NULL, 0, NULL, 0));
     }
 
-    /* Every step: one call. The tokens could stay on the device. */
+    /* Each step is one call. Tokens may also stay on the device. */
     cls_step step;
     cls_step_init(&step);
     step.rows = ROWS;

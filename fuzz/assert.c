@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the macros of Check call, without Check: a failure ends the process. Not
- * declared by check.h here, since its versions declare the last arguments otherwise. */
+/* The functions that Check's macros call, without Check: a failure ends the process. check.h is not
+ * included because its versions declare the last arguments differently. */
 #include "fuzz.h"
 
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* cls_slot_load(): the bytes of a saved slot. What is loaded is saved again as
- * the same bytes, goes on by steps, and what it then is can be saved and loaded;
- * what is refused changes nothing. The first byte says which sampler and what
- * the rest is: bytes, bytes whose checksum is made right, or a request that is
- * begun and saved, and changes of these bytes. */
+/* Target cls_slot_load(): the bytes of a saved slot. A slot that was loaded saves the same bytes,
+ * can be sampled, and can then be saved and loaded again. Bytes that are refused change nothing.
+ *
+ * The first byte selects the sampler and how the rest is used: as bytes, as bytes whose checksum is
+ * corrected, or to begin a request, save it, and change the saved bytes. */
 #include "device.h"
 #include "fuzz.h"
 
@@ -11,9 +11,9 @@
 #include <string.h>
 
 enum { VOCAB = 100, SAMPLERS = 4, MOST = 65536, CHECKSUM = 8 };
-enum { RAW, MENDED, EDITED, KINDS };
+enum { RAW, CORRECTED, EDITED, KINDS };
 
-/* A sampler of two slots, and a step of a row of each. */
+/* A sampler with two slots, and a step with a row for each. */
 typedef struct subject {
     cls_sampler *sampler;
     cls_step step;
@@ -57,7 +57,7 @@ static subject *make_subject(uint32_t which)
 
 /* ------------------------------------------------------------------- the bytes */
 
-static void mend(uint8_t *bytes, size_t size)
+static void correct_checksum(uint8_t *bytes, size_t size)
 {
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
     if (size < CHECKSUM)
@@ -68,13 +68,14 @@ static void mend(uint8_t *bytes, size_t size)
         bytes[size - CHECKSUM + i] = (uint8_t)(h >> 8 * i);
 }
 
-/* Saves a slot; 0: it has no request any more. */
+/* Saves a slot and returns the size; 0: the slot has no request any more. */
 static size_t save(const subject *s, uint32_t slot, uint8_t *bytes)
 {
     size_t size = MOST;
     if (cls_slot_save(s->sampler, the_device()->queue, slot, bytes, &size) == CLS_OK)
         return size;
-    demand(strstr(cls_error_message(), "no request") != NULL, "not saved: %s", cls_error_message());
+    demand(strstr(cls_error_message(), "no request") != NULL, "the slot cannot be saved: %s",
+           cls_error_message());
     return 0;
 }
 
@@ -90,8 +91,8 @@ static void step(const subject *s)
            "token %d, status %d, of its copy %d, %d", token[0], status[0], token[1], status[1]);
 }
 
-/* A request of any kind in slot 0, saved after a token or two. */
-static size_t made(const subject *s, rng *r, uint8_t *bytes)
+/* Begins a random request in slot 0 and saves it after up to two tokens. */
+static size_t save_random(const subject *s, rng *r, uint8_t *bytes)
 {
     batch *const b = batch_new(1, VOCAB, CLS_F32, 0, 0);
     rng many = {rng_bits(r)};
@@ -112,7 +113,7 @@ static size_t made(const subject *s, rng *r, uint8_t *bytes)
     return save(s, 0, bytes);
 }
 
-/* Changes of words and of bytes, then of the size. */
+/* Changes of words, of bytes and of the size. */
 typedef struct edits {
     uint32_t n, at[8], word[8], bytes, longer;
 } edits;
@@ -140,15 +141,15 @@ static size_t edit(const edits *e, uint8_t *bytes, size_t size)
     return size + e->longer - 16;
 }
 
-/* ------------------------------------------------------------------ what follows */
+/* ------------------------------------------------------------------ after loading */
 
-/* What was loaded into slot 0. same: it is what slot 1 is, which was neither saved nor loaded. */
-static void go_on(const subject *s, const uint8_t *bytes, size_t size, int same)
+/* Checks slot 0 after loading. same: slot 1 has the same state, without saving and loading. */
+static void continue_loaded(const subject *s, const uint8_t *bytes, size_t size, int same)
 {
     static uint8_t again[MOST];
     const size_t saved = save(s, 0, again);
-    demand(saved == size && memcmp(again, bytes, size) == 0, "%zu bytes are saved as %zu others",
-           size, saved);
+    demand(saved == size && memcmp(again, bytes, size) == 0,
+           "%zu bytes are saved as %zu different bytes", size, saved);
     if (!same)
         must(cls_slot_copy(s->sampler, 1, 0));
     step(s);
@@ -157,7 +158,7 @@ static void go_on(const subject *s, const uint8_t *bytes, size_t size, int same)
     step(s);
     const size_t later = save(s, 0, again);
     demand(later == 0 || cls_slot_load(s->sampler, 1, again, later) == CLS_OK,
-           "what a step made of it is saved, but not loaded: %s", cls_error_message());
+           "the slot is saved after a step, but cannot be loaded: %s", cls_error_message());
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
@@ -174,7 +175,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
     if (how % KINDS == EDITED) {
         rng_feed(&r, in.data, in.size);
         const edits e = take_edits(&r);
-        had = made(s, &r, before);
+        had = save_random(s, &r, before);
         memcpy(room, before, had);
         size = had > 0 ? edit(&e, room, had) : 0;
         same = had > 0 && size == had && memcmp(room, before, had) == 0;
@@ -183,17 +184,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
         memcpy(room, in.data, size);
     }
     if (how % KINDS != RAW)
-        mend(room, size);
-    uint8_t *const bytes = malloc(size + (size == 0)); /* of its very size: a byte beyond is seen */
+        correct_checksum(room, size);
+    uint8_t *const bytes = malloc(
+        size + (size == 0)); /* of exactly this size, so that a sanitizer finds reads beyond it */
     demand(bytes != NULL, "out of memory");
     memcpy(bytes, room, size);
     const cls_status status = cls_slot_load(s->sampler, 0, bytes, size);
-    demand(status == CLS_OK || !same, "what was saved is refused: %s", cls_error_message());
+    demand(status == CLS_OK || !same, "a saved slot is refused: %s", cls_error_message());
     if (status == CLS_OK)
-        go_on(s, bytes, size, same);
+        continue_loaded(s, bytes, size, same);
     else if (had > 0)
         demand(save(s, 0, room) == had && memcmp(room, before, had) == 0,
-               "what is refused changes the slot: %s", cls_error_message());
+               "bytes that are refused change the slot: %s", cls_error_message());
     must(cls_slot_reset(s->sampler, 0));
     must(cls_slot_reset(s->sampler, 1));
     free(bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The example's model files: examples/llama/checkpoint.c and tokenizer.c. The
- * first byte: 0 for a checkpoint; else a tokenizer of so many pieces, after the
- * text that it is to encode, which ends with a 0. */
+/* Target: the model files of the example, read by examples/llama/checkpoint.c and tokenizer.c. If
+ * the first byte is 0, the rest is a checkpoint. Otherwise it is the number of pieces; then follow
+ * a text to encode, which ends with a 0, and the tokenizer. */
 #include "fuzz.h"
 
 #include <setjmp.h>
@@ -14,26 +14,26 @@
 #include "examples/llama/checkpoint.c"
 #include "examples/llama/tokenizer.c"
 
-/* The example ends the process where it dies, and frees nothing before. */
+/* In the example die() ends the process without freeing memory; here it jumps back. */
 enum { MOST = 1024 };
-static jmp_buf over;
+static jmp_buf after_die;
 static void *allocated[MOST];
 static size_t n_allocated;
 
 void die(const char *format, ...)
 {
-    char said[2048];
+    char message[2048];
     va_list arguments;
     va_start(arguments, format);
-    demand(vsnprintf(said, sizeof said, format, arguments) > 0, "an error without a sentence");
+    demand(vsnprintf(message, sizeof message, format, arguments) > 0, "an error without a message");
     va_end(arguments);
-    longjmp(over, 1);
+    longjmp(after_die, 1);
 }
 
 void *allocate(size_t count, size_t size)
 {
     void *const memory = calloc(count > 0 ? count : 1, size);
-    demand(n_allocated < MOST, "more memory is asked for than the input can have");
+    demand(n_allocated < MOST, "more memory is requested than the input can need");
     if (memory == NULL)
         die("out of memory");
     return allocated[n_allocated++] = memory;
@@ -51,7 +51,7 @@ static void load_checkpoint(void)
     static checkpoint m;
     memset(&m, 0, sizeof m);
     n_allocated = 0;
-    if (setjmp(over) != 0) {
+    if (setjmp(after_die) != 0) {
         after_death();
         return;
     }
@@ -70,12 +70,12 @@ static void encode(const tokenizer *t, const char *text)
     int32_t *tokens;
     char byte[2];
     n_allocated = 0;
-    if (setjmp(over) != 0) {
+    if (setjmp(after_die) != 0) {
         after_death();
         return;
     }
     const uint32_t n = tokenizer_encode(t, text, &tokens);
-    demand(n >= 1 && n <= strlen(text) + 2, "%u tokens of %zu bytes", n, strlen(text));
+    demand(n >= 1 && n <= strlen(text) + 2, "%u tokens from %zu bytes", n, strlen(text));
     for (uint32_t i = 1; i < n; i++) {
         demand(tokens[i] >= 0 && (uint32_t)tokens[i] < t->vocab, "token %d of %u", (int)tokens[i],
                t->vocab);
@@ -90,7 +90,7 @@ static void load_tokenizer(uint32_t vocab, const char *text)
     static tokenizer t;
     memset(&t, 0, sizeof t);
     n_allocated = 0;
-    if (setjmp(over) != 0) {
+    if (setjmp(after_die) != 0) {
         after_death();
         return;
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Compiled programs as bytes, from anywhere: lib/programs/container.c and the reading
- * half of lib/programs/cache.c. Nothing that they take may point outside. The first byte
- * says what the rest is: bytes, bytes whose hash is made right, or what a
- * container is written from, and changes of it, after which the hash is made
- * right or not. */
+/* Target: compiled programs as bytes, read by lib/programs/container.c and lib/programs/cache.c.
+ * Nothing in an accepted container may point outside of its bytes.
+ *
+ * The first byte selects how the rest is used: as bytes, as bytes whose hash is corrected, or to
+ * write a container and change it, after which the hash is corrected or not. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -15,12 +15,12 @@
 #define fclose file_close
 #include "lib/programs/cache.c"
 
-enum { RAW, MENDED, EDITED, KINDS };
+enum { RAW, CORRECTED, EDITED, KINDS };
 enum { AT_KEY = 12, AT_LENGTH = 44, AT_HASH = 52, PROGRAMS = CLS_DTYPES * CLS_VARIANTS };
 static const uint8_t key[CLS_DIGEST_SIZE] = "the key of what runs this target";
 
-/* Makes key, length and hash those of the payload. */
-static void mend(uint8_t *bytes, size_t size)
+/* Sets key, length and hash to those of the payload. */
+static void correct_header(uint8_t *bytes, size_t size)
 {
     cls_sha256 hash;
     if (size < CLS_CONTAINER_HEADER)
@@ -34,8 +34,8 @@ static void mend(uint8_t *bytes, size_t size)
     cls_sha256_final(&hash, bytes + AT_HASH);
 }
 
-/* A container of a shape that there is, and of programs of any length. */
-static uint8_t *written(input *in, size_t *size)
+/* Writes a container with a possible shape and programs of any length. */
+static uint8_t *write_container(input *in, size_t *size)
 {
     static const uint8_t code[256] = {1, 2, 3};
     const uint8_t shape = take_byte(in), which = take_byte(in);
@@ -53,12 +53,12 @@ static uint8_t *written(input *in, size_t *size)
     uint8_t *const bytes = malloc(*size = cls_container_size(&c));
     demand(bytes != NULL, "out of memory");
     cls_container_write(&c, key, bytes);
-    demand(cls_container_read(bytes, *size, key, &c), "what is written is refused");
+    demand(cls_container_read(bytes, *size, key, &c), "a container that was written is refused");
     return bytes;
 }
 
-/* Words of the bytes become others, then they are cut or go on. */
-static uint8_t *edited(input *in, uint8_t *bytes, size_t *size)
+/* Changes words, then shortens or extends the bytes. */
+static uint8_t *edit_container(input *in, uint8_t *bytes, size_t *size)
 {
     const uint8_t edits = take_byte(in) % 8, longer = take_byte(in);
     for (uint8_t i = 0; i < edits; i++) {
@@ -74,8 +74,8 @@ static uint8_t *edited(input *in, uint8_t *bytes, size_t *size)
     return room;
 }
 
-/* What is taken lies within the bytes, and is the same once more. */
-static void use(const cls_container *c, const uint8_t *bytes, size_t size)
+/* Checks that the programs lie within the bytes, and that the container written again is equal. */
+static void check_container(const cls_container *c, const uint8_t *bytes, size_t size)
 {
     cls_container again;
     size_t programs = 0;
@@ -86,25 +86,26 @@ static void use(const cls_container *c, const uint8_t *bytes, size_t size)
             continue;
         demand(at >= bytes + CLS_CONTAINER_HEADER && p->size != 0 &&
                    p->size <= (size_t)(bytes + size - at),
-               "program %u lies outside", i);
+               "program %u lies outside of the bytes", i);
         look_at(at, p->size);
         programs += p->size;
     }
-    demand(programs < size, "the programs are longer than what they lie in");
+    demand(programs < size, "the programs are longer than their container");
     demand(cls_container_size(c) == size, "%zu bytes would be written as %zu", size,
            cls_container_size(c));
     uint8_t *const copy = malloc(size);
     demand(copy != NULL, "out of memory");
     memcpy(copy, bytes, size);
-    mend(copy, size);
+    correct_header(copy, size);
     demand(memcmp(copy, bytes, size) == 0, "key, length or hash is wrong");
     cls_container_write(c, key, copy);
-    demand(cls_container_read(copy, size, key, &again), "what was read, written again, is refused");
+    demand(cls_container_read(copy, size, key, &again),
+           "a container that was read and written again is refused");
     for (unsigned i = 0; i < PROGRAMS; i++) {
         const cls_bytes *const p = &c->program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes,
                                *const q = &again.program[i / CLS_VARIANTS][i % CLS_VARIANTS].bytes;
         demand(p->size == q->size && (p->size == 0 || memcmp(p->bytes, q->bytes, p->size) == 0),
-               "program %u is another", i);
+               "program %u has changed", i);
     }
     free(copy);
 }
@@ -117,22 +118,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
     cls_container c;
     uint8_t *bytes;
     if (how == EDITED) {
-        bytes = edited(&in, written(&in, &size), &size);
+        bytes = edit_container(&in, write_container(&in, &size), &size);
     } else {
         bytes = malloc(size + (size == 0));
         demand(bytes != NULL, "out of memory");
         memcpy(bytes, in.data, size);
     }
-    if (how == MENDED || (how == EDITED && first < 128))
-        mend(bytes, size);
+    if (how == CORRECTED || (how == EDITED && first < 128))
+        correct_header(bytes, size);
     const int good = cls_container_read(bytes, size, key, &c);
     if (good)
-        use(&c, bytes, size);
+        check_container(&c, bytes, size);
     file_holds(bytes, size);
     void *const cached = cls_cache_read("folder", key, 1, "token-list", &from_file);
-    demand(!good || cached != NULL, "a good container is not taken from a file");
+    demand(!good || cached != NULL, "a valid container is refused from a file");
     demand(cached == NULL || (from_file == size && memcmp(cached, bytes, size) == 0),
-           "a file of %zu bytes has %zu", size, from_file);
+           "a file of %zu bytes is read as %zu bytes", size, from_file);
     free(cached);
     free(bytes);
     return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* In place of tests/support/fixture.c, which would bring Check's runner: that kills the
- * process at a SIGALRM, by which libFuzzer looks at the time. */
+/* Replaces tests/support/fixture.c, which needs Check's runner. The runner kills the process at
+ * SIGALRM, which libFuzzer uses for its timeouts. */
 #include "device.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "fuzz.h"
 
-/* OpenCL implementations keep memory until exit. */
+/* OpenCL implementations do not free all memory before the process exits. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "detect_leaks=0"; }
 
@@ -48,20 +48,20 @@ cls_context *the_context(void)
     cls_context_options o;
     cls_context_options_default(&o, sizeof o);
     o.dtypes = 1u << CLS_F32;
-    cls_test_features = CLS_FEATURES_ALL; /* inputs may ask for anything: no leaner variants */
+    cls_test_features = CLS_FEATURES_ALL; /* an input may need any feature */
     cls_test_fewest_programs = 1;
     if (context == NULL)
         must(cls_context_create(the_device()->context, the_device()->id, &o, &context));
     return context;
 }
 
-/* ------------------------------------------------ what the tests' helpers ask for */
+/* --------------------------------------------- functions that the tests' helpers call */
 
 cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector,
                              uint32_t shortlist)
 {
     demand(d == the_device() && dtypes == 1u << CLS_F32 && (work_group | vector | shortlist) == 0,
-           "another context");
+           "a helper requested another context");
     return the_context();
 }
 
@@ -76,7 +76,7 @@ cl_mem buffer_of(device *d, size_t size, const void *contents)
     cl_int code;
     const cl_mem buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, size, NULL, &code);
     void *const zeroes = calloc(1, size);
-    demand(buffer != NULL && zeroes != NULL, "no buffer of %zu bytes", size);
+    demand(buffer != NULL && zeroes != NULL, "a buffer of %zu bytes cannot be created", size);
     code = clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, contents ? contents : zeroes, 0,
                                 NULL, NULL);
     demand(code == CL_SUCCESS, "a buffer cannot be written (%d)", (int)code);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The device against the reference: the input decides a batch of rows, their
- * requests and parameters; every token, status, set and mass must be the same. */
+/* Target: a step on the device against the reference. The input determines a batch of rows with
+ * their requests and parameters. Every token, status, set and mass must be equal. */
 #include "device.h"
 #include "fuzz.h"
 
@@ -9,7 +9,7 @@
 
 enum { STEPS = 3, MOST_ROWS = 4, MOST_VOCAB = 2600, HISTORY = 100 };
 
-/* Logits as the input has them: any bits, a few of them or the row again and again. */
+/* Fills a row with a few logits of arbitrary bits, repeated over the row or at some places. */
 static void raw_logits(batch *b, uint32_t row, rng *r)
 {
     float *const values = b->values + (size_t)row * b->vocab;
@@ -26,8 +26,8 @@ static void raw_logits(batch *b, uint32_t row, rng *r)
            b->vocab * sizeof(float));
 }
 
-/* A parameter of any value that the library takes; the last ones need what not every sampler keeps.
- */
+/* Sets a parameter to any value that the library accepts. The last fields need a history or counts,
+ * which not every sampler keeps. */
 static void raw_parameter(const batch *b, uint32_t row, rng *r)
 {
     cls_params *const p = &b->params[row];
@@ -92,7 +92,7 @@ static batch *make_batch(rng *r)
     return b;
 }
 
-/* What takes many numbers has them from a seed. */
+/* Adds requests, masks and biases. They need many random numbers, so these come from a seed. */
 static void add_requests(batch *b, rng *r)
 {
     rng many = {rng_bits(r)};
@@ -108,7 +108,7 @@ static void add_requests(batch *b, rng *r)
             raw_parameter(b, row, r);
 }
 
-/* Some tokens of each row's request. */
+/* Samples some tokens of each request. */
 static void run(batch *b, int search)
 {
     char where[32];
@@ -127,7 +127,7 @@ static void run(batch *b, int search)
         must(cls_sampler_trace(s.sampler, s.d->queue, b->device_trace, b->rows));
         batch_equal(b, where);
         for (uint32_t row = 0; row < b->rows; row++) {
-            if (b->token[row] < 0) /* of infill, the device's list may hold less */
+            if (b->token[row] < 0) /* the device's list may be shorter for infill */
                 b->host[row].token = -1;
             batch_accept(b, row);
         }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Files in memory, reading an input byte by byte, and failed demands. */
 #include "fuzz.h"
 
 #include <stdarg.h>
@@ -51,11 +52,11 @@ void file_holds(const uint8_t *data, size_t size)
     held_size = size;
 }
 
-/* Of no bytes fmemopen() makes no file that ends at once on every system. */
+/* An empty input is read from /dev/null: on some systems fmemopen() cannot open 0 bytes. */
 FILE *file_open(const char *path, const char *mode)
 {
     (void)path;
-    demand(open_file == NULL, "a second file is opened");
+    demand(open_file == NULL, "a second file is opened while one is open");
     if (*mode == 'r')
         open_file = held_size == 0 ? fopen("/dev/null", "rb")
                                    : fmemopen((void *)(uintptr_t)held, held_size, "rb");
@@ -64,13 +65,13 @@ FILE *file_open(const char *path, const char *mode)
         written = NULL;
         open_file = open_memstream(&written, &written_size);
     }
-    demand(open_file != NULL, "no file in memory");
+    demand(open_file != NULL, "a file in memory cannot be opened");
     return open_file;
 }
 
 int file_close(FILE *file)
 {
-    demand(file == open_file, "another file is closed than is open");
+    demand(file == open_file, "a file is closed that is not open");
     open_file = NULL;
     return fclose(file);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the fuzz targets share. A target is one function; libFuzzer calls it
- * with inputs that it makes up, replay.c with those of files. */
+/* What the fuzz targets share. A target is one function. libFuzzer calls it with inputs that it
+ * generates, and replay.c with the contents of files. */
 #ifndef CLS_FUZZ_H
 #define CLS_FUZZ_H
 
@@ -10,7 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What must hold whatever the input is: else one sentence, and abort(). */
+/* Checks a condition that must hold for every input. If it does not, the process prints one
+ * sentence and aborts. */
 #define demand(condition, ...) \
     do { \
         if (!(condition)) \
@@ -22,10 +23,10 @@ _Noreturn void broken(const char *file, int line, const char *format, ...)
 #endif
     ;
 
-/* Reads every byte, which address sanitizers look at. */
+/* Reads every byte, so that an address sanitizer checks it. */
 void look_at(const void *data, size_t size);
 
-/* The input from its front: what is not there any more is 0. */
+/* The rest of an input. Bytes beyond its end are 0. */
 typedef struct input {
     const uint8_t *data;
     size_t size;
@@ -35,18 +36,17 @@ uint32_t take_u32(input *in);
 
 /* ------------------------------------------------------------------- files.c */
 
-/* Files in memory: a target that includes code under test reads its input by
- * that code's own fopen(). One is open at a time. */
-void file_holds(const uint8_t *data,
-                size_t size); /* what every file holds that is read from now on */
+/* Files in memory. A target includes the code under test and replaces its fopen() by file_open(),
+ * so that this code reads the input. One file may be open at a time. */
+void file_holds(const uint8_t *data, size_t size); /* the contents of every file from now on */
 FILE *file_open(const char *path, const char *mode);
 int file_close(FILE *file);
-void file_abandon(void);                   /* closes what code left open that has jumped out */
-const uint8_t *file_written(size_t *size); /* the last one that was closed after writing; ours */
+void file_abandon(void);                   /* closes a file that is still open after a longjmp() */
+const uint8_t *file_written(size_t *size); /* the last file that was written; do not free it */
 
 /* --------------------------------------------------------------------- cli.c */
 
-/* What cli_fail() said since this was last called; "" is nothing. */
-const char *what_was_said(void);
+/* The message of cli_fail() since the last call of this function; "" if there was none. */
+const char *take_message(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cli/npy.c and cli/pieces.c: the command's binary files. The first byte says
- * as what the rest is read. */
+/* Target: the binary files of the command, read by cli/npy.c, cli/logits.c and cli/pieces.c. The
+ * first byte selects the kind of file. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -12,13 +12,13 @@
 #include "cli/logits.c"
 #include "cli/pieces.c"
 
-/* What was read is there, all of it; what is written of it reads the same. */
+/* Reads an array, checks that all data are there, writes it and compares the result. */
 static void any_array(void)
 {
     cli_npy array, again;
     if (cli_npy_read_any("input", &array) != 0) {
-        const char *const said = what_was_said();
-        demand(*said != '\0' && array.data == NULL, "refused ('%s'), but there are data", said);
+        const char *const message = take_message();
+        demand(*message != '\0' && array.data == NULL, "refused ('%s'), but it has data", message);
         return;
     }
     const size_t size = (size_t)(array.shape[0] * array.shape[1]) * array.size;
@@ -28,15 +28,15 @@ static void any_array(void)
     if (array.size == 4 && array.data != NULL) {
         size_t file_size;
         demand(cli_npy_write("output", array.kind, array.dims, array.shape, array.data) == 0,
-               "not written");
+               "the array cannot be written");
         const uint8_t *const file = file_written(&file_size);
         file_holds(file, file_size);
-        demand(cli_npy_read("output", &again) == 0, "what was written is refused: %s",
-               what_was_said());
+        demand(cli_npy_read("output", &again) == 0, "an array that was written is refused: %s",
+               take_message());
         demand(again.kind == array.kind && again.dims == array.dims &&
                    again.shape[0] == array.shape[0] && again.shape[1] == array.shape[1] &&
                    memcmp(again.data, array.data, size) == 0,
-               "what was written reads otherwise");
+               "an array that was written has changed");
         free(again.data);
     }
     free(array.data);
@@ -49,12 +49,12 @@ static void some_logits(const char *dtype)
         demand(logits.rows != 0 && logits.vocab != 0, "logits of no size");
         look_at(logits.data, logits.size * logits.rows * logits.vocab);
     } else {
-        demand(logits.data == NULL, "refused (%s), but there are data", what_was_said());
+        demand(logits.data == NULL, "refused (%s), but it has data", take_message());
     }
     free(logits.data);
 }
 
-/* Rows that are picked are those that all of them has, in the order in which they are picked. */
+/* Compares selected rows with the same rows of the whole file. */
 static void some_rows(uint32_t first, uint32_t second)
 {
     uint32_t row[2] = {first, second};
@@ -63,14 +63,14 @@ static void some_rows(uint32_t first, uint32_t second)
     const int failed = cli_logits_read("input", NULL, NULL, &all);
     if (cli_logits_read("input", NULL, &picked, &some) == 0) {
         const size_t size = some.size * some.vocab;
-        demand(!failed && some.rows == 2 && some.file_rows == all.rows, "rows of what is refused");
+        demand(!failed && some.rows == 2 && some.file_rows == all.rows,
+               "rows of a file that is refused");
         for (size_t i = 0; i < 2; i++)
             demand(memcmp((char *)some.data + i * size, (char *)all.data + row[i] * size, size) ==
                        0,
-                   "another row");
+                   "a row that was not selected");
     } else {
-        demand(failed || first >= all.rows || second >= all.rows,
-               "rows that are there are refused");
+        demand(failed || first >= all.rows || second >= all.rows, "existing rows are refused");
     }
     free(all.data);
     free(some.data);
@@ -94,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     input in = {data, size};
     const uint8_t how = take_byte(&in);
     file_holds(in.data, in.size);
-    what_was_said();
+    take_message();
     if (how < 5)
         some_logits(dtypes[how]);
     else if (how >= 250)

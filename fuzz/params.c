@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Parameters as the command reads them: the JSON of --params (cli/params.c,
- * cli/lists.c), or options, a line each (cli/options.c). What is accepted the
- * library accepts, too, and can sample by. The first bytes: options, JSON, or JSON
- * after a file of seeds; the vocabulary; the rows; the seeds' length, if any. */
+/* Target: the parameters of the command, from the JSON of --params (cli/params.c, cli/lists.c) or
+ * from options, one a line (cli/options.c). The library must accept all parameters that the command
+ * accepts, and sample with them. The first bytes are: options, JSON, or JSON after a file of seeds;
+ * the vocabulary; the rows; the length of the seeds, if there are any. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -27,8 +27,7 @@ static json_t *json_in_memory(const char *path, size_t flags, json_error_t *erro
     return json_loadb((const char *)rest.data, rest.size, flags, error);
 }
 
-/* A row that what was accepted must be able to sample, or to refuse for the history that it wants.
- */
+/* Samples a row with accepted parameters. */
 static void sample(const cls_params *params, uint32_t vocab)
 {
     static const int32_t tokens[] = {1, 2, 3, 1, 2, 0, 1, 2};
@@ -49,8 +48,8 @@ static void sample(const cls_params *params, uint32_t vocab)
     row.prompt = row.output = tokens;
     row.prompt_count = row.output_count = 8;
     row.infill = params->infill ? &infill : NULL;
-    demand(cls_host_sample(&row, &result) == CLS_OK, "accepted, but not sampled: %s",
-           cls_error_message());
+    demand(cls_host_sample(&row, &result) == CLS_OK,
+           "the parameters are accepted, but a row cannot be sampled: %s", cls_error_message());
     demand(result.token >= -1 && result.token < (int32_t)vocab, "token %d of %u", (int)result.token,
            vocab);
     demand((result.token >= 0) !=
@@ -61,7 +60,7 @@ static void sample(const cls_params *params, uint32_t vocab)
 static void use(const cls_params *params, uint32_t vocab)
 {
     demand(cls_params_check(params, vocab) == CLS_OK,
-           "accepted by the command, not by the library: %s", cls_error_message());
+           "the command accepts what the library refuses: %s", cls_error_message());
     sample(params, vocab);
 }
 
@@ -73,10 +72,10 @@ static void from_json(const cls_params *base, const char *seeds, uint32_t rows, 
         for (uint32_t r = 0; r < rows; r++)
             use(&params[r], vocab);
     else
-        demand(*what_was_said() != '\0', "refused without a sentence");
+        demand(*take_message() != '\0', "refused without a message");
 }
 
-/* Lines become arguments, which are cut out of a copy; --help only prints. */
+/* Splits a copy of the text into lines, each an argument. --help would only print. */
 static int split(char *text, char **argv)
 {
     int n = 1;
@@ -103,7 +102,7 @@ static void from_options(uint32_t vocab, cls_params *params)
         cli_params_check(options, params, vocab) == 0)
         use(params, vocab);
     else
-        demand(*what_was_said() != '\0', "refused without a sentence");
+        demand(*take_message() != '\0', "refused without a message");
     cli_lists_free(&lists);
     free(text);
 }
@@ -125,7 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     cls_params base, *const params = calloc(rows, sizeof *params);
     demand(params != NULL, "out of memory");
     cls_params_default(&base, sizeof base);
-    what_was_said();
+    take_message();
     if (how & 1)
         from_options(vocab, &base);
     else

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs a target's kept inputs, with any compiler: files, and folders of files.
+/* Runs a target on stored inputs, with any compiler.
  *
- *     fuzz/npy [file or folder]...    # none: the target's own, in $srcdir/fuzz/corpus */
+ *     fuzz/npy [FILE or DIRECTORY]...    # default: the target's directory in $srcdir/fuzz/corpus
+ */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +21,12 @@ _Noreturn static void fail(const char *what, const char *path)
 static void run_file(const char *path, size_t size)
 {
     FILE *const file = fopen(path, "rb");
-    uint8_t *const data =
-        malloc(size != 0 ? size : 1); /* of its very size: a byte beyond is seen */
+    uint8_t *const data = malloc(
+        size != 0 ? size : 1); /* of exactly this size, so that a sanitizer finds reads beyond it */
     if (file == NULL || data == NULL || fread(data, 1, size, file) != size)
         fail("cannot be read", path);
     fclose(file);
-    fprintf(stderr, "%s\n", path); /* the last one is the one that fails */
+    fprintf(stderr, "%s\n", path); /* after a failure, the last path is the input that failed */
     LLVMFuzzerTestOneInput(data, size);
     free(data);
     runs++;
@@ -36,7 +37,7 @@ static void run(const char *path)
     struct stat about;
     struct dirent **entry;
     if (stat(path, &about) != 0)
-        fail("no such file or folder", path);
+        fail("no such file or directory", path);
     if (!S_ISDIR(about.st_mode)) {
         run_file(path, (size_t)about.st_size);
         return;

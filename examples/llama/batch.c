@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Continuous batching. A step is a batch of rows, each of them one token of a
- * request: the latest of those that write, and chunks of the prompts of those
- * that have just joined. The host enqueues step after step and looks at the
- * tokens some steps later: it knows where every request is, but not what it
- * writes. */
+/* Continuous batching. A step is a batch of rows, and each row is one token of a request: the
+ * latest token of a request that generates, or a token of the prompt of one that has joined. The
+ * host enqueues step after step and reads the tokens some steps later: it knows the position of
+ * every request, but not yet its tokens. */
 #include <stdlib.h>
 
 #include "llama.h"
 
 typedef struct step {
-    int32_t *rows;  /* [ROW_FIELDS, batch] */
-    int32_t *slots; /* of the rows that are sampled */
-    uint32_t *who;  /* ... and their requests */
+    int32_t *rows;      /* [ROW_FIELDS, batch] */
+    int32_t *slots;     /* of the rows that are sampled */
+    uint32_t *requests; /* of the rows that are sampled */
     uint32_t n_rows, n_sampled;
     cl_event begun, computed, done;
     uint64_t ticket;
@@ -24,11 +23,11 @@ typedef struct schedule {
     const tokenizer *t;
     totals *sum;
     drafts d;
-    request **writing;     /* [slots] */
-    int64_t *tenant;       /* the request in a slot, or -1 */
+    request **generating;  /* [slots]: those that are past their prompts */
+    int64_t *occupant;     /* [slots]: the request in a slot, or -1 */
     uint32_t joined;       /* requests that have or had a slot */
     step *ring;            /* [ahead + 1] */
-    uint64_t begun, ended; /* steps enqueued; steps whose tokens have been taken */
+    uint64_t begun, ended; /* numbers of enqueued and of finished steps */
     double start;
 } schedule;
 
@@ -42,55 +41,56 @@ static void add_row(const schedule *b, step *p, const request *r, int32_t token,
     p->rows[ROW_POSITION * batch + i] = (int32_t)position;
 }
 
-/* The last row but n gets a token, and so do these n, if it gets them: drafts. */
+/* Samples the last rows of a request: its latest token, and the n drafts after it. */
 static void sample_row(const schedule *b, step *p, request *r, uint32_t n)
 {
     const uint32_t i = p->n_sampled++, width = b->d.most + 1, first = p->n_rows - 1 - n;
-    for (uint32_t k = 0; k < width; k++) /* those that it has not: any row */
+    for (uint32_t k = 0; k < width; k++) /* an unused draft selects any row */
         p->rows[ROW_PICK * b->m->batch + i * width + k] = (int32_t)(first + (k < n ? k : n));
     p->slots[i] = (int32_t)r->slot;
-    p->who[i] = (uint32_t)(r - b->o->requests);
+    p->requests[i] = (uint32_t)(r - b->o->requests);
     r->sampled++;
 }
 
-static request *tenant(const schedule *b, uint32_t slot)
+static request *occupant(const schedule *b, uint32_t slot)
 {
-    return b->tenant[slot] < 0 ? NULL : &b->o->requests[b->tenant[slot]];
+    return b->occupant[slot] < 0 ? NULL : &b->o->requests[b->occupant[slot]];
 }
 
-/* A slot is free as soon as its request's last step is enqueued: what comes
- * into it is enqueued after that. */
+/* Lets requests join. A slot is free as soon as the last step of its request is enqueued, since the
+ * commands of the next request come later in the queue. */
 static void join(schedule *b)
 {
     for (uint32_t slot = 0; slot < b->m->slots; slot++) {
-        const request *r = tenant(b, slot);
+        const request *r = occupant(b, slot);
         if (r != NULL && r->end == RUNNING && r->sampled < r->most)
             continue;
-        b->tenant[slot] = -1;
+        b->occupant[slot] = -1;
         if (b->joined < b->o->n_requests) {
-            b->tenant[slot] = b->joined++;
-            b->o->requests[b->tenant[slot]].slot = slot;
-            sampling_begin(b->s, &b->o->requests[b->tenant[slot]]);
+            b->occupant[slot] = b->joined++;
+            b->o->requests[b->occupant[slot]].slot = slot;
+            sampling_begin(b->s, &b->o->requests[b->occupant[slot]]);
         }
     }
 }
 
-/* Who writes looks up its slot's latest token, which is on the device. */
-static void plan_rows(schedule *b, step *p, request *const *writing, uint32_t n)
+/* Adds a row for each request that generates. Its token is the latest one of the slot, which is on
+ * the device. */
+static void plan_rows(schedule *b, step *p, request *const *generating, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        request *r = writing[i];
+        request *r = generating[i];
         add_row(b, p, r, -1 - (int32_t)r->slot, r->n_prompt + r->sampled - 1);
         sample_row(b, p, r, 0);
     }
 }
 
-/* With drafts the host has seen all tokens so far. */
-static void plan_drafts(schedule *b, step *p, request *const *writing, uint32_t n)
+/* Adds rows for the latest token and the drafts of each request. The host has all tokens so far. */
+static void plan_drafts(schedule *b, step *p, request *const *generating, uint32_t n)
 {
-    drafts_propose(&b->d, writing, n, &p->begun);
+    drafts_propose(&b->d, generating, n, &p->begun);
     for (uint32_t i = 0; i < n; i++) {
-        request *r = writing[i];
+        request *r = generating[i];
         const uint32_t last = r->n_prompt + r->n_output - 1;
         add_row(b, p, r, r->tokens[last], last);
         for (uint32_t k = 0; k < b->d.n[i]; k++)
@@ -107,15 +107,15 @@ static void plan(schedule *b, step *p)
     p->begun = NULL;
     join(b);
     for (uint32_t slot = 0; slot < b->m->slots; slot++)
-        if (tenant(b, slot) != NULL && tenant(b, slot)->sampled > 0)
-            b->writing[n++] = tenant(b, slot);
+        if (occupant(b, slot) != NULL && occupant(b, slot)->sampled > 0)
+            b->generating[n++] = occupant(b, slot);
     if (b->d.most > 0)
-        plan_drafts(b, p, b->writing, n);
+        plan_drafts(b, p, b->generating, n);
     else
-        plan_rows(b, p, b->writing, n);
-    /* The other rows are for prompts. */
+        plan_rows(b, p, b->generating, n);
+    /* The remaining rows are for prompts. */
     for (uint32_t slot = 0; slot < b->m->slots; slot++) {
-        request *r = tenant(b, slot);
+        request *r = occupant(b, slot);
         if (r == NULL || r->fed == r->n_prompt)
             continue;
         for (uint32_t i = 0; i < b->o->chunk && r->fed < r->n_prompt && p->n_rows < b->m->batch;
@@ -126,12 +126,12 @@ static void plan(schedule *b, step *p)
     }
 }
 
-/* ------------------------------------------------------------ what became of it */
+/* ---------------------------------------------------------- the results of a step */
 
 static void take(schedule *b, request *r, int32_t token, int32_t status)
 {
     const int32_t lost = CLS_ROW_EMPTY | CLS_ROW_SKIPPED | CLS_ROW_NO_SLOT;
-    if (r->end != RUNNING) /* it went on until the host knew */
+    if (r->end != RUNNING) /* this row was enqueued before the host knew of the end */
         return;
     r->status |= status & ~(CLS_ROW_STOPPED | CLS_ROW_LENGTH);
     if (status & lost) {
@@ -152,7 +152,7 @@ static double profile(cl_event event, cl_profiling_info what)
     return 1e-9 * (double)t;
 }
 
-/* A verification's tokens: what became of the row is said of the last of them. */
+/* Takes the tokens of a verification. The status belongs to the last of them. */
 static void take_drafts(schedule *b, request *r, const int32_t *tokens, int32_t status)
 {
     uint32_t n = 0;
@@ -168,7 +168,7 @@ static void take_tokens(schedule *b, const step *p, sampled got)
 {
     const uint32_t width = b->d.most + 1;
     for (uint32_t i = 0; i < p->n_sampled; i++) {
-        request *r = &b->o->requests[p->who[i]];
+        request *r = &b->o->requests[p->requests[i]];
         if (b->d.most == 0) {
             take(b, r, got.tokens[i], got.status[i]);
             continue;
@@ -186,12 +186,10 @@ static void end_step(schedule *b)
         take_tokens(b, p, sampling_wait(b->s, p->ticket));
     cl_event last = p->done != NULL ? p->done : p->computed;
     must_cl(clWaitForEvents(1, &last), "clWaitForEvents");
-    if (!b->s->on_host) {
-        b->sum->working +=
-            profile(last, CL_PROFILING_COMMAND_END) - profile(p->begun, CL_PROFILING_COMMAND_START);
-        b->sum->sampling += profile(last, CL_PROFILING_COMMAND_END) -
-                            profile(p->computed, CL_PROFILING_COMMAND_END);
-    }
+    b->sum->working +=
+        profile(last, CL_PROFILING_COMMAND_END) - profile(p->begun, CL_PROFILING_COMMAND_START);
+    b->sum->sampling +=
+        profile(last, CL_PROFILING_COMMAND_END) - profile(p->computed, CL_PROFILING_COMMAND_END);
     clReleaseEvent(p->begun);
     clReleaseEvent(p->computed);
     if (p->done != NULL)
@@ -202,7 +200,7 @@ static void end_step(schedule *b)
 
 /* ------------------------------------------------------------------------ steps */
 
-/* clsample has no more room for what steps in flight still read. */
+/* Waits for a step: clsample's staging is full of data that steps in flight still read. */
 static void make_room(schedule *b)
 {
     if (b->ended == b->begun)
@@ -212,12 +210,11 @@ static void make_room(schedule *b)
 
 static void begin_step(schedule *b, step *p)
 {
-    const double begun = now();
     p->done = NULL;
     p->ticket = UINT64_MAX;
     cl_event uploaded;
     model_forward(b->m, p->rows, p->n_rows, b->m->c.layers,
-                  b->d.most > 0 ? b->d.there : b->s->latest, &uploaded);
+                  b->d.most > 0 ? b->d.device_ids : b->s->latest, &uploaded);
     if (p->begun == NULL)
         p->begun = uploaded;
     else
@@ -226,18 +223,10 @@ static void begin_step(schedule *b, step *p)
         make_room(b);
     must_cl(clEnqueueMarkerWithWaitList(b->m->d->queue, 0, NULL, &p->computed),
             "clEnqueueMarkerWithWaitList");
-    if (b->s->on_host) {
-        must_cl(clFinish(b->m->d->queue), "clFinish");
-        const double computed = now();
-        if (p->n_sampled > 0)
-            take_tokens(b, p, sampling_on_host(b->s, b->o->requests, p->who, p->n_sampled));
-        b->sum->working += now() - begun;
-        b->sum->sampling += now() - computed;
-    } else if (p->n_sampled > 0) {
-        while (b->d.most > 0 ? !drafts_verify(&b->d, p->slots, p->n_sampled, &p->done, &p->ticket)
-                             : !sampling_start(b->s, p->slots, p->n_sampled, &p->done, &p->ticket))
-            make_room(b);
-    }
+    while (p->n_sampled > 0 &&
+           (b->d.most > 0 ? !drafts_verify(&b->d, p->slots, p->n_sampled, &p->done, &p->ticket)
+                          : !sampling_start(b->s, p->slots, p->n_sampled, &p->done, &p->ticket)))
+        make_room(b);
     must_cl(clFlush(b->m->d->queue), "clFlush");
     b->begun++;
     b->sum->steps++;
@@ -248,36 +237,36 @@ void batch_run(model *m, sampling *s, const options *o, const tokenizer *t, tota
 {
     schedule b = {.m = m, .s = s, .o = o, .t = t, .sum = sum, .start = now()};
     drafts_open(&b.d, m, s, o);
-    b.writing = allocate(m->slots, sizeof *b.writing);
-    b.tenant = allocate(m->slots, sizeof *b.tenant);
+    b.generating = allocate(m->slots, sizeof *b.generating);
+    b.occupant = allocate(m->slots, sizeof *b.occupant);
     b.ring = allocate(o->ahead + 1, sizeof *b.ring);
     for (uint32_t slot = 0; slot < m->slots; slot++)
-        b.tenant[slot] = -1;
+        b.occupant[slot] = -1;
     for (uint32_t i = 0; i <= o->ahead; i++) {
         b.ring[i].rows = allocate(ROW_FIELDS * (size_t)m->batch, sizeof(int32_t));
         b.ring[i].slots = allocate(m->batch, sizeof(int32_t));
-        b.ring[i].who = allocate(m->batch, sizeof(uint32_t));
+        b.ring[i].requests = allocate(m->batch, sizeof(uint32_t));
     }
     while (sum->finished < o->n_requests) {
         step *p = &b.ring[b.begun % (o->ahead + 1)];
         plan(&b, p);
         if (p->n_rows > 0)
             begin_step(&b, p);
-        /* With nothing to enqueue, or `ahead` steps that run: look at the oldest. */
+        /* If there is nothing to enqueue, or `ahead` steps are in flight, finish the oldest. */
         if (p->n_rows == 0 || b.begun - b.ended > o->ahead)
             end_step(&b);
     }
-    while (b.ended < b.begun) /* of requests that had stopped */
+    while (b.ended < b.begun) /* steps after the last end */
         end_step(&b);
     for (uint32_t i = 0; i < o->n_requests; i++)
         sum->prompt_tokens += o->requests[i].n_prompt;
     for (uint32_t i = 0; i <= o->ahead; i++) {
         free(b.ring[i].rows);
         free(b.ring[i].slots);
-        free(b.ring[i].who);
+        free(b.ring[i].requests);
     }
     free(b.ring);
-    free(b.tenant);
-    free(b.writing);
+    free(b.occupant);
+    free(b.generating);
     drafts_close(&b.d);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The model against logits that were recorded: a row of them for each token,
- * from which it was drawn. Tokens are texts, one after the other, that begin
- * anew after --max-tokens. */
+/* Compares the model with recorded logits. Each row of logits is the one from which a recorded
+ * token was drawn. The tokens form consecutive texts of --max-tokens each. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 enum { HEADER = 4096 };
 static const double tolerance = 1e-3;
 
-/* A NumPy array of 4-byte numbers, little-endian, in C's order. */
+/* Reads a NumPy array of 4-byte numbers, little endian, in C order. */
 static void *load_npy(const char *path, const char *type, uint32_t dims, uint64_t *rows,
                       uint64_t columns)
 {
@@ -23,10 +22,10 @@ static void *load_npy(const char *path, const char *type, uint32_t dims, uint64_
         die("%s: cannot be opened", path);
     if (fread(start, 1, sizeof start, file) != sizeof start ||
         memcmp(start, "\x93NUMPY\x01", 7) != 0)
-        die("%s: no NumPy array", path);
+        die("%s: not a NumPy array", path);
     const size_t length = start[8] + 256u * start[9];
     if (length > HEADER || fread(header, 1, length, file) != length)
-        die("%s: no NumPy array: its header is cut short", path);
+        die("%s: not a NumPy array: the header is cut short", path);
     const char *at = strstr(header, "'shape': (");
     *rows = at != NULL ? strtoull(at + 10, NULL, 10) : 0;
     if (dims == 1)
@@ -36,12 +35,12 @@ static void *load_npy(const char *path, const char *type, uint32_t dims, uint64_
                  (unsigned long long)columns);
     if (strstr(header, type) == NULL || strstr(header, "'fortran_order': False") == NULL ||
         strstr(header, shape) == NULL || *rows < 1 || *rows > 1u << 20)
-        die("%s: not an array %s of %s", path, type,
+        die("%s: not an array of type %s with %s", path, type,
             dims == 1 ? "one dimension" : "rows as long as the vocabulary");
     const size_t count = (size_t)(*rows * columns);
     void *data = allocate(count, 4);
     if (fread(data, 4, count, file) != count)
-        die("%s: cut short", path);
+        die("%s: the file is cut short", path);
     fclose(file);
     return data;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Checkpoints as llama2.c writes them: seven int32, then float32 weights, all
- * in the byte order of the machine. */
+/* Reads checkpoints of llama2.c: seven int32, then float32 weights, all in the byte order of the
+ * machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +18,14 @@ static void check_sizes(const config *c, const char *path)
                {"context", c->context, 1u << 20}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].value < 1 || all[i].value > all[i].most)
-            die("%s: no llama2.c checkpoint: %s %d is not between 1 and %u", path, all[i].name,
+            die("%s: not a llama2.c checkpoint: %s %d is not between 1 and %u", path, all[i].name,
                 (int)all[i].value, all[i].most);
     if (c->vocab <= EOS)
-        die("%s: a vocabulary of %u tokens has no place for the ends of a text, tokens 1 and 2",
-            path, c->vocab);
+        die("%s: a vocabulary of %u tokens lacks BOS and EOS, which are tokens 1 and 2", path,
+            c->vocab);
     if (c->dim % c->heads != 0 || c->dim / c->heads % 2 != 0)
-        die("%s: dimension %u does not make %u heads of an even length", path, c->dim, c->heads);
+        die("%s: dimension %u cannot be divided into %u heads of an even length", path, c->dim,
+            c->heads);
     if (c->heads % c->kv_heads != 0)
         die("%s: %u heads cannot share %u kv heads", path, c->heads, c->kv_heads);
 }
@@ -70,22 +71,22 @@ void checkpoint_load(checkpoint *m, const char *path)
         {&m->w2, l * d * h},
         {&m->w3, l * h * d},
         {&m->norm, d},
-        {NULL, (uint64_t)c->context * c->head_dim}, /* tables of angles, which nobody reads */
+        {NULL, (uint64_t)c->context * c->head_dim}, /* tables of angles, which are not used */
         {&m->classifier, c->own_classifier ? v * d : 0}};
     const size_t n = sizeof parts / sizeof *parts;
     uint64_t count = 0;
     for (size_t i = 0; i < n; i++)
         count += parts[i].count;
 
-    /* Before memory is asked for: a damaged header may ask for any amount. */
+    /* A damaged header may describe any size, so the size is checked before the allocation. */
     long size = -1;
     if (fseek(file, 0, SEEK_END) == 0)
         size = ftell(file);
     if (size < 0 || fseek(file, sizeof header, SEEK_SET) != 0)
-        die("%s: is not a regular file", path);
+        die("%s: not a regular file", path);
     const uint64_t expected = sizeof header + 4 * count;
     if ((uint64_t)size != expected)
-        die("%s: %s: it has %ld bytes, and by its header %llu", path,
+        die("%s: %s: it has %ld bytes instead of %llu", path,
             (uint64_t)size < expected ? "truncated"
                                       : "longer than a llama2.c checkpoint of its sizes",
             size, (unsigned long long)expected);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a runtime has before it meets clsample: a device, a context, a queue. */
+/* Opens a device with a context and a queue, which a runtime has before it uses clsample. */
 #define _POSIX_C_SOURCE 199309L
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Devices are numbered as `clsample devices` shows them: in OpenCL's order. */
+/* Devices have the numbers that `clsample devices` shows: the order in which OpenCL lists them. */
 void device_open(device *d, uint32_t number)
 {
     cl_platform_id platforms[PLATFORMS];
@@ -60,7 +60,7 @@ void device_open(device *d, uint32_t number)
     if (clGetPlatformIDs(PLATFORMS, platforms, &n_platforms) != CL_SUCCESS)
         n_platforms = 0;
     for (cl_uint p = 0; p < n_platforms && p < PLATFORMS; p++) {
-        cl_uint here = 0; /* a platform may have none */
+        cl_uint here = 0; /* a platform may have no device */
         if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, DEVICES - n, devices + n, &here) ==
             CL_SUCCESS)
             n += here < DEVICES - n ? here : DEVICES - n;
@@ -73,7 +73,7 @@ void device_open(device *d, uint32_t number)
         exit(NO_DEVICE);
     }
     if (number >= n)
-        die("--device %u: there are %u devices, counted from 0", number, n);
+        die("--device %u: there are %u devices, numbered from 0", number, n);
     d->id = devices[number];
     must(cls_device_query(d->id, NULL, &info), "the device");
     if (clGetDeviceInfo(d->id, CL_DEVICE_NAME, sizeof d->name, d->name, NULL) != CL_SUCCESS)
@@ -99,7 +99,8 @@ cl_mem device_buffer(const device *d, size_t size, const void *data)
     cl_int error;
     cl_mem buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, size, NULL, &error);
     if (error != CL_SUCCESS)
-        die("%s has no buffer of %zu bytes (OpenCL error %d)", d->name, size, (int)error);
+        die("%s: a buffer of %zu bytes cannot be created (OpenCL error %d)", d->name, size,
+            (int)error);
     if (data != NULL)
         must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, data, 0, NULL, NULL),
                 "clEnqueueWriteBuffer");

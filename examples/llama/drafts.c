@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Guesses at the next tokens: what followed the latest ones earlier in the text,
- * or what the model would say with its first layers alone. The model looks at all
- * of them in one step, and cls_verify() says how far they hold. */
+/* Makes draft tokens: the tokens that followed the same n-gram earlier in the text, or those that
+ * the first layers of the model draw. The model evaluates all drafts in one step, and cls_verify()
+ * decides how many are accepted. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "llama.h"
 
-enum { LONGEST = 3 }; /* n-gram that is looked for */
+enum { LONGEST = 3 }; /* tokens of the longest n-gram */
 
 void drafts_open(drafts *d, model *m, sampling *s, const options *o)
 {
@@ -24,7 +24,7 @@ void drafts_open(drafts *d, model *m, sampling *s, const options *o)
     d->ids = allocate(all, sizeof *d->ids);
     d->slots = allocate(streams, sizeof *d->slots);
     d->positions = allocate(streams, sizeof *d->positions);
-    d->there = device_buffer(m->d, all * sizeof(int32_t), NULL);
+    d->device_ids = device_buffer(m->d, all * sizeof(int32_t), NULL);
     d->drawn = device_buffer(m->d, streams * sizeof(int32_t), NULL);
     for (uint32_t k = 0; k < d->most; k++)
         d->rows[k] = allocate(ROW_FIELDS * (size_t)m->batch, sizeof *d->rows[k]);
@@ -44,7 +44,7 @@ void drafts_close(drafts *d)
         clReleaseMemObject(d->drawn_probs);
     }
     clReleaseMemObject(d->drawn);
-    clReleaseMemObject(d->there);
+    clReleaseMemObject(d->device_ids);
     for (uint32_t k = 0; k < d->most; k++)
         free(d->rows[k]);
     free(d->positions);
@@ -56,7 +56,7 @@ void drafts_close(drafts *d)
 
 /* ------------------------------------------------------------------ look-up */
 
-/* Where the text has its last `length` tokens before, the latest such place; 0: nowhere. */
+/* Finds the latest earlier occurrence of the last `length` tokens and returns its end; 0: none. */
 static uint32_t look_up(const int32_t *tokens, uint32_t n, uint32_t length)
 {
     for (uint32_t end = n - 1; end >= length; end--)
@@ -78,7 +78,7 @@ static uint32_t guess(const request *r, uint32_t most, int32_t *ids)
 
 /* ------------------------------------------------------------- fewer layers */
 
-/* Entry k of each request's drafts, from what has been drawn for all. */
+/* Copies what was drawn for all requests to entry k of their drafts. */
 static void put(const drafts *d, cl_mem from, cl_mem to, size_t size, uint32_t k, uint32_t n)
 {
     must_cl(clEnqueueCopyBufferRect(d->m->d->queue, from, to, (size_t[]){0, 0, 0},
@@ -87,17 +87,16 @@ static void put(const drafts *d, cl_mem from, cl_mem to, size_t size, uint32_t k
             "clEnqueueCopyBufferRect");
 }
 
-/* A draft for each request that may have k + 1 of them: drawn with its parameters,
- * and with the random number that the verification will have for the same place,
- * which makes equal draws likely. */
-static void draw(drafts *d, request *const *who, uint32_t n, uint32_t k, cl_event *uploaded)
+/* Draws draft k of each request that needs more than k. It uses the parameters of the request and
+ * the random number of the same position in the verification, which makes equal tokens likely. */
+static void draw(drafts *d, request *const *requests, uint32_t n, uint32_t k, cl_event *uploaded)
 {
     const uint32_t batch = d->m->batch;
     int32_t *rows = d->rows[k];
     uint32_t n_rows = 0;
     cls_step step;
     for (uint32_t i = 0; i < n; i++) {
-        const request *r = who[i];
+        const request *r = requests[i];
         const uint32_t last = r->n_prompt + r->n_output - 1;
         const bool wanted = k < d->n[i];
         d->slots[i] = wanted ? (int32_t)r->slot : -1;
@@ -109,7 +108,7 @@ static void draw(drafts *d, request *const *who, uint32_t n, uint32_t k, cl_even
         rows[ROW_SLOT * batch + n_rows] = (int32_t)r->slot;
         rows[ROW_POSITION * batch + n_rows++] = (int32_t)(last + k);
     }
-    model_forward(d->m, rows, n_rows, d->layers, d->there, uploaded);
+    model_forward(d->m, rows, n_rows, d->layers, d->device_ids, uploaded);
     if (!sampling_logits(d->s, rows, n))
         die("drafts: %s", cls_error_message());
     cls_step_init(&step);
@@ -122,43 +121,42 @@ static void draw(drafts *d, request *const *who, uint32_t n, uint32_t k, cl_even
     step.tokens.buffer = d->drawn;
     step.probs.buffer = d->drawn_probs;
     must(cls_sample(d->s->sampler, d->m->d->queue, &step, 0, NULL, NULL), "drafts");
-    put(d, d->drawn, d->there, sizeof(int32_t), k, n);
+    put(d, d->drawn, d->device_ids, sizeof(int32_t), k, n);
     if (d->probs != NULL)
         put(d, d->drawn_probs, d->probs, d->m->c.vocab * sizeof(float), k, n);
 }
 
-static void draw_all(drafts *d, request *const *who, uint32_t n, cl_event *begun)
+static void draw_all(drafts *d, request *const *requests, uint32_t n, cl_event *begun)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < n; i++)
         most = d->n[i] > most ? d->n[i] : most;
-    must_cl(clEnqueueFillBuffer(d->m->d->queue, d->there, &(cl_int){-1}, sizeof(cl_int), 0,
+    must_cl(clEnqueueFillBuffer(d->m->d->queue, d->device_ids, &(cl_int){-1}, sizeof(cl_int), 0,
                                 (size_t)d->s->most * d->most * sizeof(int32_t), 0, NULL, begun),
             "clEnqueueFillBuffer");
     for (uint32_t k = 0; k < most; k++) {
         cl_event uploaded;
-        draw(d, who, n, k, &uploaded);
+        draw(d, requests, n, k, &uploaded);
         clReleaseEvent(uploaded);
     }
 }
 
 /* --------------------------------------------------------------------- both */
 
-void drafts_propose(drafts *d, request *const *who, uint32_t n, cl_event *begun)
+void drafts_propose(drafts *d, request *const *requests, uint32_t n, cl_event *begun)
 {
     *begun = NULL;
     memset(d->n, 0, d->s->most * sizeof *d->n);
     for (uint32_t i = 0; i < d->s->most * d->most; i++)
         d->ids[i] = -1;
-    for (uint32_t i = 0; i < n;
-         i++) { /* the last token of a text is never a draft that something follows */
-        const uint32_t left = who[i]->most - who[i]->n_output - 1;
+    for (uint32_t i = 0; i < n; i++) { /* the last token of a text cannot be a draft */
+        const uint32_t left = requests[i]->most - requests[i]->n_output - 1;
         d->n[i] = left < d->most ? left : d->most;
         if (d->from == BY_TEXT)
-            d->n[i] = guess(who[i], d->n[i], d->ids + (size_t)i * d->most);
+            d->n[i] = guess(requests[i], d->n[i], d->ids + (size_t)i * d->most);
     }
     if (d->from == BY_LAYERS)
-        draw_all(d, who, n, begun);
+        draw_all(d, requests, n, begun);
 }
 
 int32_t drafts_token(const drafts *d, uint32_t i, uint32_t k)
@@ -178,7 +176,7 @@ bool drafts_verify(drafts *d, const int32_t *slots, uint32_t n, cl_event *done, 
     if (d->from == BY_TEXT)
         call.draft_ids.host = d->ids;
     else
-        call.draft_ids.device.buffer = d->there;
+        call.draft_ids.device.buffer = d->device_ids;
     if (d->probs != NULL) {
         call.draft_kind = CLS_DRAFT_PROBS;
         call.draft.buffer = d->probs;

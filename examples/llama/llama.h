@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* llama - text from a small language model, whose tokens never leave the
- * device but to be printed. How it flows:
+/* llama - generates text with a small language model. Tokens stay on the device and are copied to
+ * the host only to be printed. The files, in the order of the flow:
  *
- *     options.c       what is asked for: requests and their parameters
- *     checkpoint.c    weights and sizes from a file (random.c makes one)
+ *     options.c       command line: requests and their parameters
+ *     checkpoint.c    weights and sizes from a file (random.c writes a random one)
  *     tokenizer.c     text to tokens and back
- *     device.c        platform, context, queue: this program owns them
- *     model.c         tokens to hidden states: the transformer, model.cl
- *     sampling.c      hidden states to tokens: clsample
- *     drafts.c        guesses at the next tokens, to be verified
- *     batch.c         which rows a step has; steps ahead; what became of them
- *     text.c          texts as they come, the table, JSON
- *     check.c         the model against recorded logits
+ *     device.c        platform, context and queue, which this program owns
+ *     model.c         tokens to hidden states: the transformer (kernels in model.cl)
+ *     sampling.c      hidden states to tokens, by clsample
+ *     drafts.c        draft tokens for the verification
+ *     batch.c         the rows of each step; steps in flight; their results
+ *     text.c          prints texts, the table and JSON
+ *     check.c         compares the model with recorded logits
  */
 #ifndef LLAMA_H
 #define LLAMA_H
@@ -25,7 +25,7 @@
 
 /* ------------------------------------------------------------------ device.c */
 
-/* Every error is one sentence on standard error, and exit 1. */
+/* Prints one sentence to standard error and exits with status 1. */
 _Noreturn void die(const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 1, 2)))
@@ -53,7 +53,7 @@ cl_mem device_buffer(const device *d, size_t size, const void *data); /* data NU
 typedef struct config {
     uint32_t dim, hidden, layers, heads, kv_heads, vocab, context;
     uint32_t head_dim, kv_dim;
-    bool own_classifier; /* or else it is the embedding */
+    bool own_classifier; /* else the classifier is the embedding */
 } config;
 
 typedef struct checkpoint {
@@ -81,7 +81,7 @@ typedef struct tokenizer {
 void tokenizer_load(tokenizer *t, const char *path, uint32_t vocab);
 void tokenizer_free(tokenizer *t);
 uint32_t tokenizer_encode(const tokenizer *t, const char *text,
-                          int32_t **tokens); /* BOS first; the caller's to free */
+                          int32_t **tokens); /* the first is BOS; the caller frees them */
 const char *tokenizer_piece(const tokenizer *t, int32_t before, int32_t token, char byte[2]);
 
 /* ----------------------------------------------------------------- options.c */
@@ -91,34 +91,35 @@ typedef enum ending { RUNNING, STOPPED, FULL, FAILED } ending;
 typedef struct request {
     const char *prompt;
     cls_params params;
-    int32_t *tokens; /* the prompt's, then the output's */
+    int32_t *tokens; /* of the prompt, then of the output */
     uint32_t n_prompt, n_output;
-    uint32_t most; /* output tokens */
+    uint32_t most; /* the most output tokens */
     ending end;
-    int32_t status; /* of its rows: cls_row_status bits but CLS_ROW_STOPPED */
+    int32_t status; /* cls_row_status bits of its rows, without CLS_ROW_STOPPED */
 
-    /* How far the enqueued steps are: ahead of n_output. */
+    /* The progress of the enqueued steps, which are ahead of n_output. */
     uint32_t slot;
-    uint32_t fed;     /* tokens of the prompt */
-    uint32_t sampled; /* tokens of the output */
+    uint32_t fed;     /* tokens of the prompt that the model has */
+    uint32_t sampled; /* tokens of the output that steps sample */
 } request;
 
 typedef enum draft_source { NO_DRAFTS, BY_TEXT, BY_LAYERS } draft_source;
-enum {
-    MOST_DRAFTS = 15
-}; /* of a step: each layers=N makes takes clsample's staging, which is for 16 */
+/* The most drafts of a step: each draft by layers=N uses clsample's staging, which has 16 entries.
+ */
+enum { MOST_DRAFTS = 15 };
 
 typedef struct options {
     const char *checkpoint, *tokenizer, *prompts, *check_logits, *check_tokens, *draft, *method;
-    uint32_t device; /* UINT32_MAX: any */
+    uint32_t device; /* UINT32_MAX: the first usable one */
     uint32_t n_requests, streams, batch, chunk, ahead;
-    bool stream, json, host_sampling, make_random;
+    bool stream, json, make_random;
     draft_source drafts_from;
-    uint32_t drafts, draft_layers; /* of a request and step; that make them */
-    int32_t verify;                /* a cls_verify_method */
-    cls_params params;             /* of requests that have none of their own */
+    uint32_t drafts;       /* the most drafts of a request in a step */
+    uint32_t draft_layers; /* the number of layers that make them */
+    int32_t verify;        /* a cls_verify_method */
+    cls_params params;     /* the defaults for all requests */
     request *requests;
-    char **texts; /* the prompts' */
+    char **texts; /* the prompts */
     uint32_t n_texts;
 } options;
 
@@ -128,7 +129,7 @@ void options_free(options *o);
 
 /* ------------------------------------------------------------------- model.c */
 
-/* A step's rows, one token of a request each. */
+/* The fields of a step's rows. Each row is one token of a request. */
 enum { ROW_TOKEN, ROW_SLOT, ROW_POSITION, ROW_PICK, ROW_FIELDS };
 
 typedef struct model {
@@ -140,7 +141,7 @@ typedef struct model {
     struct {
         cl_mem att_norm, wqkv, wo, ffn_norm, w13, w2;
     } * layer;
-    cl_mem embedding, last_norm, classifier, angles; /* classifier: may be the embedding */
+    cl_mem embedding, last_norm, classifier, angles; /* classifier may be the same as embedding */
     cl_mem keys, values;                             /* [slots, layers, context, kv_dim] */
     cl_mem rows;                                     /* int32 [ROW_FIELDS, batch] */
     cl_mem x, normed, qkv, mixed, gates, inner;      /* [batch, ...] */
@@ -149,15 +150,15 @@ typedef struct model {
 void model_open(model *m, device *d, const checkpoint *weights, uint32_t batch, uint32_t slots);
 void model_warm_up(model *m);
 void model_close(model *m);
-const char *model_products(void); /* who makes them */
+const char *model_products(void); /* "CLBlast" or "own kernel" */
 
-/* y = x w^T, or y += x w^T: x [batch, in], w [out, in], y [batch, out]. Always
- * the whole batch: one shape, so that no row depends on how many there are. */
+/* y = x w^T, or y += x w^T with `add`: x [batch, in], w [out, in], y [batch, out]. It always
+ * computes the whole batch: with one shape no row depends on how many rows there are. */
 void model_product(model *m, cl_mem x, cl_mem w, cl_mem y, uint32_t out, uint32_t in, bool add);
 
-/* Uploads `rows` (which must stay until *uploaded is complete) and takes `n` of
- * them through the first `layers`, to m->normed. A token below 0 is entry -1 - token of
- * `tokens`, on the device. */
+/* Uploads `rows`, which must not change until *uploaded is complete, and computes the first
+ * `layers` layers of `n` of them. The result is in m->normed. A negative token is entry -1 - token
+ * of the buffer `tokens`. */
 void model_forward(model *m, const int32_t *rows, uint32_t n, uint32_t layers, cl_mem tokens,
                    cl_event *uploaded);
 
@@ -165,89 +166,82 @@ void model_forward(model *m, const int32_t *rows, uint32_t n, uint32_t layers, c
 
 typedef struct sampling {
     model *m;
-    uint32_t most;   /* requests of a step */
-    uint32_t drafts; /* of each */
+    uint32_t most;   /* the most requests in a step */
+    uint32_t drafts; /* the most drafts of each */
     cls_context *context;
     cls_head *head;
     cls_sampler *sampler;
     cls_readback *readback;
     cl_mem logits; /* float32 [batch, vocab] */
-    cl_mem out; /* int32: tokens [most, drafts + 1], statuses [most], drafts accepted [most]; what
-                   the host reads */
-    cl_mem latest; /* int32 [slots]: what the next look-up reads */
-    bool on_host;  /* then the next two are used, and neither sampler nor readback */
-    float *host_logits;
-    int32_t *host_out, *host_latest;
+    cl_mem out;    /* int32: tokens [most, drafts + 1], statuses [most], accepted drafts [most] */
+    cl_mem latest; /* int32 [slots]: the tokens that the next embedding look-up reads */
 } sampling;
 
 typedef struct sampled {
-    const int32_t *tokens, *status, *accepted; /* accepted: of a verification */
+    const int32_t *tokens, *status, *accepted; /* accepted: only after a verification */
 } sampled;
 
 void sampling_open(sampling *s, model *m, const options *o);
 void sampling_close(sampling *s);
 
-/* A request takes its slot; what was there is gone. */
+/* Begins a request in its slot. */
 void sampling_begin(sampling *s, const request *r);
 
-/* Logits of `n` of the rows of the last model_forward(), ROW_PICK of these
- * `rows`, in that order. False: too much is in flight. */
+/* Computes logits for the rows of the last model_forward() that the first `n` entries of ROW_PICK
+ * select. False: too many calls are in flight; wait for one and repeat. */
 bool sampling_logits(sampling *s, const int32_t *rows, uint32_t n);
 
-/* A token for each of n rows of logits, left on the device and on its way to
- * the host; only enqueues. False: too much is in flight. */
+/* Samples a token for each of n rows of logits and starts its readback. It only enqueues. False:
+ * too many steps are in flight. */
 bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *done,
                     uint64_t *ticket);
 
-/* The same of a verification, which says whose drafts there are and where; logits and outputs are
- * set here. */
+/* Does the same for a verification. The call has the requests and their drafts; this function sets
+ * logits and outputs. */
 bool sampling_verify(sampling *s, cls_verify_call *call, cl_event *done, uint64_t *ticket);
 sampled sampling_wait(sampling *s, uint64_t ticket);
 
-/* The same by logits copied to the host; waits. */
-sampled sampling_on_host(sampling *s, const request *requests, const uint32_t *who, uint32_t n);
-
 /* ------------------------------------------------------------------ drafts.c */
 
-/* Guesses at what requests write next: the same number for each, -1 in the place of those that were
- * not made. */
+/* Draft tokens: guesses at the next tokens of each request. Each request has the same number of
+ * entries; unused ones are -1. */
 typedef struct drafts {
     model *m;
     sampling *s;
     draft_source from;
-    uint32_t most, layers; /* of a request; that make them */
-    int32_t verify;        /* a cls_verify_method */
-    uint32_t *n;           /* [streams]: that each request has */
-    int32_t *cu;           /* [streams + 1] */
-    int32_t *ids;          /* [streams, most]: those of the host, BY_TEXT */
-    cl_mem there;          /* int32 [streams, most]: those of the device, BY_LAYERS */
-    cl_mem
-        probs; /* float32 [streams, most, vocab], which they were drawn from; NULL: nobody asks */
-    cl_mem drawn, drawn_probs; /* one of each request */
+    uint32_t most;     /* the most drafts of a request */
+    uint32_t layers;   /* the number of layers that make them */
+    int32_t verify;    /* a cls_verify_method */
+    uint32_t *n;       /* [streams]: the drafts of each request */
+    int32_t *cu;       /* [streams + 1] */
+    int32_t *ids;      /* [streams, most]: drafts on the host, BY_TEXT */
+    cl_mem device_ids; /* int32 [streams, most]: drafts on the device, BY_LAYERS */
+    cl_mem probs;      /* float32 [streams, most, vocab]: their distributions; NULL: not needed */
+    cl_mem drawn, drawn_probs; /* one draft of each request */
     int32_t *rows[MOST_DRAFTS], *slots, *positions;
 } drafts;
 
 void drafts_open(drafts *d, model *m, sampling *s, const options *o);
 void drafts_close(drafts *d);
 
-/* For n requests, all of whose tokens the host knows. *begun: the first command on
- * the device, or NULL where there is none. */
-void drafts_propose(drafts *d, request *const *who, uint32_t n, cl_event *begun);
+/* Makes drafts for n requests. The host must have all of their tokens. *begun: the first command on
+ * the device, or NULL if there is none. */
+void drafts_propose(drafts *d, request *const *requests, uint32_t n, cl_event *begun);
 
-/* Draft k of request i, as model_forward() takes it, with d->there. */
+/* Draft k of request i as a token for model_forward(), whose `tokens` is then d->device_ids. */
 int32_t drafts_token(const drafts *d, uint32_t i, uint32_t k);
 
-/* As sampling_start(), of n requests with their drafts: rows of logits are [n, most + 1]. */
+/* Verifies the drafts of n requests, with logits [n, most + 1]; otherwise like sampling_start(). */
 bool drafts_verify(drafts *d, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket);
 
 /* ------------------------------------------------------------------- batch.c */
 
 typedef struct totals {
-    uint64_t steps, rows, prompt_tokens, tokens; /* rows: with those of requests that had stopped */
+    uint64_t steps, rows, prompt_tokens, tokens; /* rows include those after a request's end */
     uint64_t drafted, accepted;
     uint32_t finished;        /* requests */
-    double seconds;           /* from the first step on */
-    double working, sampling; /* seconds of the device at steps; of these from logits to tokens */
+    double seconds;           /* since the first step */
+    double working, sampling; /* device seconds of all steps, and of these from logits to tokens */
 } totals;
 
 void batch_run(model *m, sampling *s, const options *o, const tokenizer *t, totals *sum);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Text from a llama2.c checkpoint: see llama.h and llama --help. */
+/* Generates text with a llama2.c checkpoint; see llama.h and llama --help. */
 #include <stdio.h>
 
 #include "llama.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The transformer (llama2): tokens in, hidden states out. */
+/* The llama2 transformer: computes hidden states from tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void compile(model *m)
     m->product = kernel(m, "product");
 }
 
-/* Matrices that share their input, one below the other: one product for all. */
+/* Stacks matrices that share their input, so that one product computes all of them. */
 static cl_mem stack(const device *d, uint32_t n, const float *const *parts, const size_t *counts)
 {
     size_t count = 0, at = 0;
@@ -71,11 +71,11 @@ static cl_mem stack(const device *d, uint32_t n, const float *const *parts, cons
 static cl_mem floats(const device *d, uint64_t count, const float *data)
 {
     if (count > SIZE_MAX / sizeof(float))
-        die("the model takes more memory than this machine can address");
+        die("the model needs more memory than this machine can address");
     return device_buffer(d, (size_t)count * sizeof(float), data);
 }
 
-/* (cos, sin) of position / 10000^(2i / head_dim). */
+/* Tables of (cos, sin) of position / 10000^(2i / head_dim). */
 static cl_mem make_angles(const device *d, const config *c)
 {
     const uint32_t half = c->head_dim / 2;
@@ -129,7 +129,7 @@ void model_open(model *m, device *d, const checkpoint *w, uint32_t batch, uint32
     m->inner = floats(d, batch * (uint64_t)hidden, NULL);
 }
 
-/* Compilers work when a kernel is first used: not within the first step. */
+/* Some drivers compile a kernel at its first launch. This happens here, before the first step. */
 void model_warm_up(model *m)
 {
     int32_t *rows = allocate(ROW_FIELDS * (size_t)m->batch, sizeof *rows);
@@ -172,9 +172,9 @@ static void set_uint(cl_kernel k, cl_uint i, cl_uint value)
     must_cl(clSetKernelArg(k, i, sizeof value, &value), "clSetKernelArg");
 }
 
-/* loops: the work-items have long loops of their own. On CPUs each is then a
- * group: vectors within it are ten times faster than items side by side. Other
- * groups are of one shape for any number of rows: some compilers compile each. */
+/* loops: each work-item has long loops. On CPUs it is then a separate work-group, which is ten
+ * times faster since the compiler vectorizes the loops. Other work-groups have the same size for
+ * any number of rows, because some drivers compile a kernel again for each size. */
 static void launch(const model *m, cl_kernel k, size_t width, size_t rows, bool loops)
 {
     const size_t all[2] = {width, rows};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What a transformer has beside its matrix products. Compiled with the model's
- * sizes: DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, CONTEXT, BATCH, and
- * LANES: 2, 4 or 8, which divides HEAD_DIM. All arrays are [BATCH, ...]; a row
- * of `rows` is one token of a request. */
+/* The kernels of the transformer except its matrix products. They are compiled with the sizes of
+ * the model: DIM, HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, CONTEXT, BATCH, and LANES, which is 2,
+ * 4 or 8 and divides HEAD_DIM. All arrays are [BATCH, ...]; a row of `rows` is one token of a
+ * request. */
 #define KV_DIM (KV_HEADS * HEAD_DIM)
 #define QKV_DIM (DIM + 2 * KV_DIM)
 #define CHUNKS (HEAD_DIM / LANES)
@@ -18,12 +18,11 @@
 #define SLOT(r) rows[BATCH + (r)]
 #define POSITION(r) rows[2 * BATCH + (r)]
 
-/* Where keys and values of a request's layer begin: [slots, layers, context, kv_dim]. */
+/* The offset of a layer's keys and values of a request: [slots, layers, context, kv_dim]. */
 #define CACHE(slot, layer) (((size_t)(slot)*LAYERS + (layer)) * CONTEXT * KV_DIM)
 
-/* x = the embedding of each row's token, which may be one that the sampler has
- * left on the device: tokens[-1 - t]. A draft may be none: what follows it is
- * looked at by nobody. Launch: (DIM, rows). */
+/* x = the embedding of each row's token. A negative token t stands for tokens[-1 - t], which the
+ * sampler wrote. An unused draft is -1; its row is not used. Launch: (DIM, rows). */
 __kernel void embed(__global float *x, __global const float *embedding, __global const int *rows,
                     __global const int *tokens)
 {
@@ -46,9 +45,8 @@ __kernel void norm(__global float *out, __global const float *x, __global const 
         out[i] = weight[i] * (scale * x[i]);
 }
 
-/* Turns queries, in their place, and keys by their position (Su et al. 2021);
- * keys and values enter the cache. angles: (cos, sin) [CONTEXT, HEAD_DIM / 2].
- * Launch: (QKV_DIM / 2, rows). */
+/* Rotates queries in place and keys by their position (Su et al. 2021), and writes keys and values
+ * to the cache. angles: (cos, sin) [CONTEXT, HEAD_DIM / 2]. Launch: (QKV_DIM / 2, rows). */
 __kernel void rope(__global float *qkv, __global float *keys, __global float *values,
                    __global const int *rows, __global const float2 *angles, uint layer)
 {
@@ -71,9 +69,9 @@ float sum2(float2 v) { return v.x + v.y; }
 float sum4(float4 v) { return sum2(v.lo + v.hi); }
 float sum8(float8 v) { return sum4(v.lo + v.hi); }
 
-/* Attention of a head of a row over its request's positions so far, in one
- * pass: 16 at a time, weights relative to the largest score yet (Milakov and
- * Gimelshein 2018). Launch: (HEADS, rows). */
+/* Attention of one head of a row over the positions of its request so far, in one pass of 16 at a
+ * time. Weights are relative to the largest score so far (Milakov and Gimelshein 2018). Launch:
+ * (HEADS, rows). */
 __kernel void attend(__global float *out, __global const float *qkv, __global const float *keys,
                      __global const float *values, __global const int *rows, uint layer)
 {
@@ -116,7 +114,7 @@ __kernel void attend(__global float *out, __global const float *qkv, __global co
         STORE(mixed[i] / total, i, out + r * DIM + head * HEAD_DIM);
 }
 
-/* inner = silu(gate) * up; gates: gate and up side by side. Launch: (HIDDEN, rows). */
+/* inner = silu(gate) * up; a row of gates is gate, then up. Launch: (HIDDEN, rows). */
 __kernel void swiglu(__global float *inner, __global const float *gates)
 {
     const size_t i = get_global_id(0), r = get_global_id(1);
@@ -124,7 +122,7 @@ __kernel void swiglu(__global float *inner, __global const float *gates)
     inner[r * HIDDEN + i] = gate / (1 + exp(-gate)) * up;
 }
 
-/* y = x w^T, or y += x w^T: for builds without CLBlast. Launch: (out, BATCH). */
+/* y = x w^T, or y += x w^T with `add`; for builds without CLBlast. Launch: (out, BATCH). */
 __kernel void product(__global const float *x, __global const float *w, __global float *y, uint in,
                       uint add)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line, and the requests that it asks for. */
+/* Reads the command line and the file of prompts, and makes the requests. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,43 +19,41 @@ typedef struct option {
 
 #define OF(field) offsetof(options, field)
 static const option general[] = {
-    {"checkpoint", STRING, OF(checkpoint), 0, 0, "FILE  the model, in llama2.c's format"},
-    {"tokenizer", STRING, OF(tokenizer), 0, 0, "FILE  its tokenizer"},
+    {"checkpoint", STRING, OF(checkpoint), 0, 0, "FILE  the model, a checkpoint of llama2.c"},
+    {"tokenizer", STRING, OF(tokenizer), 0, 0, "FILE  the tokenizer of the model"},
     {"prompts", STRING, OF(prompts), 0, 0,
-     "FILE  a prompt a line; options of its own before it, and a tab between"},
+     "FILE  one prompt on each line, optionally after options for it and a tab"},
     {"requests", COUNT, OF(n_requests), 0, 1000000,
-     "N  texts (a prompt each; each stream one); prompts repeat"},
+     "N  texts; prompts repeat (as many as prompts, but at least as streams)"},
     {"streams", COUNT, OF(streams), 1, 4096, "N  requests at a time (1)"},
     {"batch", COUNT, OF(batch), 1, 4096,
-     "N  rows of a step (64, or as many as streams): of tokens, and of prompts"},
-    {"chunk", COUNT, OF(chunk), 1, 4096, "N  rows of a step that a prompt may take (16)"},
+     "N  rows in a step (64, or more if the streams need more)"},
+    {"chunk", COUNT, OF(chunk), 1, 4096, "N  the most rows of a prompt in a step (16)"},
     {"ahead", COUNT, OF(ahead), 0, 64,
-     "N  steps that are enqueued before a token is looked at (2)"},
+     "N  steps enqueued before the host reads the tokens of one (2)"},
     {"draft", STRING, OF(draft), 0, 0,
-     "ngram|layers=N  guess what follows: by the text so far, or by the first N layers"},
-    {"drafts", COUNT, OF(drafts), 1, MOST_DRAFTS, "N  guesses for each request and step (4)"},
+     "ngram|layers=N  make drafts from the text so far, or by the first N layers"},
+    {"drafts", COUNT, OF(drafts), 1, MOST_DRAFTS, "N  drafts for each request and step (4)"},
     {"method", STRING, OF(method), 0, 0,
-     "match|standard|block|typical|greedy  how guesses are verified (match)"},
+     "match|standard|block|typical|greedy  how drafts are verified (match)"},
     {"device", COUNT, OF(device), 0, 63,
-     "N  as 'clsample devices' counts them; else the first that works"},
-    {"stream", FLAG, OF(stream), 0, 0, " show texts while they grow"},
+     "N  the number from 'clsample devices' (the first usable device)"},
+    {"stream", FLAG, OF(stream), 0, 0, " print texts while they grow"},
     {"json", FLAG, OF(json), 0, 0, " print texts and times as JSON"},
-    {"host-sampling", FLAG, OF(host_sampling), 0, 0,
-     " copy the logits to the host and sample there"},
     {"check-logits", STRING, OF(check_logits), 0, 0,
-     "FILE.npy  compare the model with these logits ..."},
+     "FILE.npy  compare the model with recorded logits"},
     {"check-tokens", STRING, OF(check_tokens), 0, 0,
-     "FILE.npy  ... from which these tokens were drawn, texts of --max-tokens each"},
+     "FILE.npy  the tokens drawn from these logits, in texts of --max-tokens"},
     {"make-random", FLAG, OF(make_random), 0, 0,
      " write a random checkpoint and tokenizer to these files"},
 };
 #undef OF
 
-/* A request's own. */
+/* Options that each request may have. */
 #define OF(field) offsetof(cls_params, field)
 static const option own[] = {
     {"max-tokens", COUNT, OF(max_tokens), 1, UINT32_MAX,
-     "N  of output (as many as the context takes)"},
+     "N  output tokens (as many as fit the context)"},
     {"temperature", NUMBER, OF(temperature), 0, 0, "X  0: greedy (1)"},
     {"top-k", SIGNED, OF(top_k), 0, 0, "N  0: off (0)"},
     {"top-p", NUMBER, OF(top_p), 0, 0, "X  1: off (1)"},
@@ -64,8 +62,8 @@ static const option own[] = {
     {"frequency-penalty", NUMBER, OF(frequency_penalty), 0, 0, "X  0: off (0)"},
     {"presence-penalty", NUMBER, OF(presence_penalty), 0, 0, "X  0: off (0)"},
     {"penalty-window", COUNT, OF(penalty_window), 0, 16384,
-     "N  latest tokens that count; 0: all (0)"},
-    {"seed", SEED, OF(seed), 0, 0, "N  request i draws from its stream i (0)"},
+     "N  the latest tokens that penalties count; 0: all (0)"},
+    {"seed", SEED, OF(seed), 0, 0, "N  request i draws from stream i of this seed (0)"},
 };
 #undef OF
 
@@ -74,10 +72,10 @@ enum { GENERAL = sizeof general / sizeof *general, OWN = sizeof own / sizeof *ow
 static void help(void)
 {
     printf("usage: llama --checkpoint FILE --tokenizer FILE [--prompt TEXT]... [options]\n\n"
-           "  --prompt TEXT  where a text begins; may be repeated (nothing)\n");
+           "  --prompt TEXT  the beginning of a text; may be repeated (empty)\n");
     for (int i = 0; i < GENERAL; i++)
         printf("  --%s %s\n", general[i].name, general[i].help);
-    printf("\nof all requests, or of one in a line of --prompts:\n");
+    printf("\nfor all requests, or in a line of --prompts for one:\n");
     for (int i = 0; i < OWN; i++)
         printf("  --%s %s\n", own[i].name, own[i].help);
     exit(0);
@@ -97,7 +95,7 @@ static uint64_t whole(const char *name, const char *text, uint64_t least, uint64
     errno = 0;
     const uint64_t x = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end != '\0' || errno != 0 || x < least || x > most)
-        die("--%s: '%s' is no whole number from %llu to %llu", name, text,
+        die("--%s: '%s' is not a whole number from %llu to %llu", name, text,
             (unsigned long long)least, (unsigned long long)most);
     return x;
 }
@@ -124,13 +122,13 @@ static void set(const option *o, void *base, const char *text)
         errno = 0;
         x = strtol(text, &end, 10);
         if (end == text || *end != '\0' || errno != 0 || x < INT32_MIN || x > INT32_MAX)
-            die("--%s: '%s' is no whole number", o->name, text);
+            die("--%s: '%s' is not a whole number", o->name, text);
         *(int32_t *)at = (int32_t)x;
         break;
     case NUMBER:
         *(float *)at = strtof(text, &end);
         if (end == text || *end != '\0')
-            die("--%s: '%s' is no number", o->name, text);
+            die("--%s: '%s' is not a number", o->name, text);
     }
 }
 
@@ -194,7 +192,7 @@ static void read_prompts(prompts *list, const char *path, const cls_params *defa
                 const char *value = strtok(NULL, " ");
                 if (o == NULL || value == NULL)
                     die("%s: line %u: '%s' %s", path, list->n + 1, name,
-                        o == NULL ? "is no option of a request" : "lacks its value");
+                        o == NULL ? "is not an option of a request" : "lacks its value");
                 set(o, &params, value);
             }
         }
@@ -202,14 +200,14 @@ static void read_prompts(prompts *list, const char *path, const cls_params *defa
         free(line);
     }
     if (ferror(file) || list->n == 0)
-        die("%s: %s", path, list->n == 0 ? "has no prompt" : "cannot be read");
+        die("%s: %s", path, list->n == 0 ? "there is no prompt" : "cannot be read");
     fclose(file);
 }
 
 static void make_requests(options *o, const prompts *list)
 {
     static const int32_t stops[] = {EOS,
-                                    BOS}; /* stories are told one after the other, BOS between */
+                                    BOS}; /* the model was trained on stories with BOS between */
     if (o->n_requests == 0)
         o->n_requests = list->n > o->streams ? list->n : o->streams;
     o->requests = allocate(o->n_requests, sizeof *o->requests);
@@ -224,8 +222,8 @@ static void make_requests(options *o, const prompts *list)
     }
 }
 
-/* What --draft, --drafts and --method say together. A step with drafts can only be
- * planned when the host knows what the one before has left. */
+/* Evaluates --draft, --drafts and --method. A step with drafts depends on the tokens of the step
+ * before it, so the host waits for each step: `ahead` is 0. */
 static void read_drafts(options *o)
 {
     static const char *const methods[] = {[CLS_VERIFY_MATCH] = "match",
@@ -236,11 +234,9 @@ static void read_drafts(options *o)
     const int n = sizeof methods / sizeof *methods;
     if (o->draft == NULL) {
         if (o->method != NULL || o->drafts > 0)
-            die("--method and --drafts need --draft");
+            die("--method and --drafts require --draft");
         return;
     }
-    if (o->host_sampling)
-        die("--draft: drafts are verified on the device, not with --host-sampling");
     if (strncmp(o->draft, "layers=", 7) == 0) {
         o->drafts_from = BY_LAYERS;
         o->draft_layers = (uint32_t)whole("draft layers", o->draft + 7, 1, UINT32_MAX);
@@ -255,7 +251,7 @@ static void read_drafts(options *o)
     while (o->method != NULL && o->verify < n && strcmp(o->method, methods[o->verify]) != 0)
         o->verify++;
     if (o->verify == n)
-        die("--method: '%s' is no method", o->method);
+        die("--method: '%s' is not one of match, standard, block, typical, greedy", o->method);
 }
 
 void options_read(options *o, int argc, char **argv)
@@ -271,7 +267,7 @@ void options_read(options *o, int argc, char **argv)
         const option *wide = dashes ? find(name + 2, general, GENERAL) : NULL;
         const option *ours = dashes ? find(name + 2, own, OWN) : NULL;
         if (wide == NULL && ours == NULL && !is_prompt)
-            die("'%s' is no option; see llama --help", name);
+            die("'%s' is not an option; llama --help lists the options", name);
         if (wide == NULL || wide->kind != FLAG) {
             if (value == NULL)
                 die("%s: a value is missing", name);
@@ -283,10 +279,10 @@ void options_read(options *o, int argc, char **argv)
             set(wide != NULL ? wide : ours, wide != NULL ? (void *)o : &o->params, value);
     }
     if (o->checkpoint == NULL || o->tokenizer == NULL)
-        die("--checkpoint and --tokenizer are needed; see llama --help");
+        die("--checkpoint and --tokenizer are required; see llama --help");
     if ((o->check_logits == NULL) != (o->check_tokens == NULL))
-        die("--check-logits and --check-tokens need each other");
-    for (uint32_t i = 0; i < list.n; i++) /* options hold for all prompts, wherever they stand */
+        die("--check-logits and --check-tokens require each other");
+    for (uint32_t i = 0; i < list.n; i++) /* options apply to all prompts, also to earlier ones */
         list.all[i].params = o->params;
     if (o->prompts != NULL)
         read_prompts(&list, o->prompts, &o->params);
@@ -297,7 +293,7 @@ void options_read(options *o, int argc, char **argv)
     if (o->batch == 0)
         o->batch = rows > 64 ? rows : 64;
     if (o->batch < rows)
-        die("--batch: a step of %u rows has no place for %u streams%s", o->batch, o->streams,
+        die("--batch: a step of %u rows is too small for %u streams%s", o->batch, o->streams,
             o->drafts > 0 ? " and their drafts" : "");
     make_requests(o, &list);
     o->texts = allocate(list.n, sizeof *o->texts);
@@ -307,7 +303,7 @@ void options_read(options *o, int argc, char **argv)
     free(list.all);
 }
 
-/* Prompts as tokens, and what there is room for. */
+/* Encodes the prompts, and limits the outputs to the context. */
 void options_encode(options *o, const config *c, const tokenizer *t)
 {
     if (o->draft_layers > c->layers)

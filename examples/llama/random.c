@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A small checkpoint of random weights and a tokenizer for it, to try and test
- * the program where no model is: shapes are odd on purpose, heads share keys,
- * and the classifier is one of its own. */
+/* Writes a small checkpoint of random weights and a tokenizer, to test the program without a model.
+ * The dimensions are unusual on purpose: they are not multiples of a power of two, heads share
+ * keys, and the classifier is separate from the embedding. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static void finish(FILE *file, const char *path)
         die("%s: cannot be written", path);
 }
 
-/* Uniform in -1 to 1 (splitmix64). */
+/* A uniform number from -1 to 1, by splitmix64. */
 static float uniform(void)
 {
     static uint64_t state;
@@ -62,7 +62,7 @@ static void write_checkpoint(const char *path)
     weights(file, LAYERS * HIDDEN * DIM, by_dim, 0);
     weights(file, DIM, 0.1f, 1);
     weights(file, CONTEXT * DIM / HEADS, 0, 0);
-    weights(file, VOCAB * DIM, 3 * by_dim, 0); /* peaked, as trained models are */
+    weights(file, VOCAB * DIM, 3 * by_dim, 0); /* peaked, like a trained model's */
     finish(file, path);
 }
 
@@ -90,8 +90,8 @@ static void write_tokenizer(const char *path)
     }
     for (int i = 0; i < 3; i++)
         write_piece(file, joined[i], -(float)i);
-    for (int i = 3 + BYTES + 3; i < VOCAB;
-         i++) { /* space, letters, and what is left of ASCII before them */
+    /* The space is last; before it are ASCII characters from z downwards. */
+    for (int i = 3 + BYTES + 3; i < VOCAB; i++) {
         snprintf(text, sizeof text, "%c", i == VOCAB - 1 ? ' ' : 'z' - (i - 3 - BYTES - 3));
         write_piece(file, text, -(float)i);
     }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Hidden states to tokens, by clsample: on the device, or, to compare, by its
- * reference on the host. */
+/* Samples tokens from hidden states by clsample. */
 #include <stdlib.h>
 
 #include "llama.h"
 
-/* The last layer. As many rows as a batch, however few are sampled: with another
+/* Opens the last layer for as many rows as a batch has, however few are sampled: with another
  * number logits may round differently, and a text would depend on `streams`. */
 static void open_head(sampling *s)
 {
@@ -32,16 +31,10 @@ void sampling_open(sampling *s, model *m, const options *o)
     s->m = m;
     s->most = o->streams;
     s->drafts = o->drafts;
-    s->on_host = o->host_sampling;
     s->logits = device_buffer(m->d, (size_t)m->batch * vocab * sizeof(float), NULL);
     s->out = device_buffer(m->d, out_size(s), NULL);
-    s->host_latest =
-        allocate(m->slots, sizeof(int32_t)); /* 0: an id, for who draws nothing at first */
-    s->latest = device_buffer(m->d, m->slots * sizeof(int32_t), s->host_latest);
-    if (s->on_host) {
-        s->host_logits = allocate((size_t)s->most * vocab, sizeof(float));
-        s->host_out = allocate(2 * (size_t)s->most, sizeof(int32_t));
-    }
+    /* All 0: a valid id, in case the first row of a request has no token. */
+    s->latest = device_buffer(m->d, m->slots * sizeof(int32_t), NULL);
     cls_context_options_init(&context);
     context.dtypes = 1u << CLS_F32;
     must(cls_context_create(m->d->context, m->d->id, &context, &s->context),
@@ -59,7 +52,7 @@ void sampling_open(sampling *s, model *m, const options *o)
         if (sampler.history < o->requests[i].params.penalty_window)
             sampler.history = o->requests[i].params.penalty_window;
     must(cls_sampler_create(s->context, &sampler, &s->sampler), "the sampler");
-    /* One entry more than there are steps whose tokens nobody has taken. */
+    /* One entry more than there are steps in flight. */
     must(cls_readback_create(s->context, out_size(s), o->ahead + 2, &s->readback), "the readback");
 }
 
@@ -72,16 +65,12 @@ void sampling_close(sampling *s)
     clReleaseMemObject(s->out);
     clReleaseMemObject(s->latest);
     clReleaseMemObject(s->logits);
-    free(s->host_logits);
-    free(s->host_out);
-    free(s->host_latest);
 }
 
 void sampling_begin(sampling *s, const request *r)
 {
-    if (!s->on_host)
-        must(cls_slot_begin(s->sampler, r->slot, &r->params, r->tokens, r->n_prompt, NULL, 0),
-             "a request");
+    must(cls_slot_begin(s->sampler, r->slot, &r->params, r->tokens, r->n_prompt, NULL, 0),
+         "a request");
 }
 
 bool sampling_logits(sampling *s, const int32_t *rows, uint32_t n)
@@ -116,8 +105,8 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
     step.slots.host = slots;
     step.tokens = (cls_buffer){s->out, 0};
     step.status = (cls_buffer){s->out, tokens_size(s)};
-    /* Steps run ahead of what the host knows. A request that has ended in the
-     * meantime looks up its last token again, and nothing comes of it. */
+    /* The host learns of the end of a request some steps late. In these steps its row has no token;
+     * the embedding then reads its last token again, and the result is not used. */
     step.latest.buffer = s->latest;
     const cls_status status = cls_sample(s->sampler, s->m->d->queue, &step, 0, NULL, done);
     if (status == CLS_BUSY)
@@ -149,37 +138,4 @@ sampled sampling_wait(sampling *s, uint64_t ticket)
     must(cls_readback_get(s->readback, ticket, 1, &data), "reading tokens");
     const int32_t *status = (const int32_t *)data + (size_t)s->most * (s->drafts + 1);
     return (sampled){data, status, status + s->most};
-}
-
-sampled sampling_on_host(sampling *s, const request *requests, const uint32_t *who, uint32_t n)
-{
-    const uint32_t vocab = s->m->c.vocab;
-    int32_t *tokens = s->host_out, *status = s->host_out + s->most;
-    must_cl(clEnqueueReadBuffer(s->m->d->queue, s->logits, CL_TRUE, 0,
-                                (size_t)n * vocab * sizeof(float), s->host_logits, 0, NULL, NULL),
-            "clEnqueueReadBuffer");
-    for (uint32_t i = 0; i < n; i++) {
-        const request *r = &requests[who[i]];
-        cls_host_result result = {.struct_size = sizeof result};
-        cls_host_row row;
-        cls_host_row_init(&row);
-        row.logits = s->host_logits + (size_t)i * vocab;
-        row.dtype = CLS_F32;
-        row.vocab = vocab;
-        row.params = &r->params;
-        row.prompt = r->tokens;
-        row.prompt_count = r->n_prompt;
-        row.output = r->tokens + r->n_prompt;
-        row.output_count = r->n_output;
-        row.position = r->params.position + r->n_output;
-        must(cls_host_sample(&row, &result), "a token");
-        tokens[i] = result.token;
-        status[i] = result.status;
-        if (result.token >= 0)
-            s->host_latest[r->slot] = result.token;
-    }
-    must_cl(clEnqueueWriteBuffer(s->m->d->queue, s->latest, CL_TRUE, 0,
-                                 s->m->slots * sizeof *tokens, s->host_latest, 0, NULL, NULL),
-            "clEnqueueWriteBuffer");
-    return (sampled){tokens, status, NULL};
 }

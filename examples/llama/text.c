@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What people see: texts in the order of the requests, progress, the table;
- * and JSON. Texts go to standard output, the rest to standard error. */
+/* Prints texts in the order of the requests, progress, the table and JSON. Texts and JSON go to
+ * standard output, the rest to standard error. */
 #define _POSIX_C_SOURCE 200112L
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,11 +13,11 @@ static const char *const endings[] = {"running", "stopped", "full", "failed"};
 
 /* ------------------------------------------------------------------- texts */
 
-/* Tokens `from` to `to` of a request's prompt and output. */
+/* Prints tokens `from` to `to` - 1 of a request's prompt and output. */
 static void put_text(const tokenizer *t, const request *r, uint32_t from, uint32_t to,
                      void (*put)(const char *bytes))
 {
-    for (uint32_t i = from > 0 ? from : 1; i < to; i++) { /* 0 is the start */
+    for (uint32_t i = from > 0 ? from : 1; i < to; i++) { /* token 0 is BOS */
         char byte[2];
         if (i < r->n_prompt || (r->tokens[i] != BOS && r->tokens[i] != EOS))
             put(tokenizer_piece(t, r->tokens[i - 1], r->tokens[i], byte));
@@ -39,8 +39,8 @@ static void progress(const options *o, const totals *sum)
         fprintf(stderr, "\r\033[K");
 }
 
-/* Called whenever there may be more: one text at a time, the first that is not
- * whole yet. */
+/* Prints new text; called after each step. It prints one text at a time: the first that is not
+ * complete. */
 void text_show(const options *o, const tokenizer *t, const totals *sum)
 {
     static uint32_t shown, put;
@@ -85,8 +85,7 @@ void text_table(const options *o, const model *m, const totals *sum)
     fprintf(stderr, "device      %s; products by %s\n", m->d->name, model_products());
     fprintf(stderr, "requests    %u, %u at a time: %u stopped, %u full, %u failed\n", o->n_requests,
             o->streams, ends[STOPPED], ends[FULL], ends[FAILED]);
-    fprintf(stderr,
-            "tokens      %" PRIu64 " in %.2f s: %.0f tokens/s; and %" PRIu64 " of prompts\n",
+    fprintf(stderr, "tokens      %" PRIu64 " in %.2f s: %.0f tokens/s; %" PRIu64 " prompt tokens\n",
             sum->tokens, sum->seconds, (double)sum->tokens / sum->seconds, sum->prompt_tokens);
     fprintf(stderr, "steps       %" PRIu64 ", %.2f ms and %.1f rows each\n", sum->steps,
             1e3 * per(sum->seconds, sum->steps), per((double)sum->rows, sum->steps));
@@ -94,22 +93,18 @@ void text_table(const options *o, const model *m, const totals *sum)
         fprintf(stderr, "drafts      %" PRIu64 " of %" PRIu64 " accepted: %.1f %%\n", sum->accepted,
                 sum->drafted, 100 * per((double)sum->accepted, sum->drafted));
     if (sum->working <= 0)
-        fprintf(stderr, "sampling    not measured: the device has no clock\n");
-    else if (o->host_sampling)
-        fprintf(stderr,
-                "sampling    %.2f ms a step, %.1f %%: copy to the host, sampling there, and back\n",
-                1e3 * per(sum->sampling, sum->steps), 100 * sum->sampling / sum->working);
+        fprintf(stderr, "sampling    not measured: the device has no profiling clock\n");
     else
         fprintf(stderr,
-                "sampling    %.2f ms a step, %.1f %% of the device's %.2f ms by its own clock; %u "
-                "steps ahead\n",
+                "sampling    %.2f ms a step, %.1f %% of %.2f ms by the device's clock; %u steps "
+                "ahead\n",
                 1e3 * per(sum->sampling, sum->steps), 100 * sum->sampling / sum->working,
                 1e3 * per(sum->working, sum->steps), o->ahead);
 }
 
 /* ------------------------------------------------------------------------ JSON */
 
-/* The length of the character of UTF-8 at `s`, or 0 if there is none. */
+/* The length of the UTF-8 character at `s`, or 0 if it is not valid. */
 static size_t valid(const unsigned char *s)
 {
     const size_t n = s[0] < 0x80                   ? 1
@@ -126,7 +121,7 @@ static size_t valid(const unsigned char *s)
     return n;
 }
 
-/* A character may be made of several tokens: bytes wait here until it is whole. */
+/* A character may consist of several tokens, so bytes wait here until it is complete. */
 static char pending[65544];
 static size_t n_pending;
 
@@ -179,8 +174,7 @@ void text_json(const options *o, const model *m, const tokenizer *t, const total
     printf("],\n \"device\": \"");
     put_json(m->d->name);
     flush_json(true);
-    printf("\", \"products\": \"%s\", \"sampling\": \"%s\",\n", model_products(),
-           o->host_sampling ? "host" : "device");
+    printf("\", \"products\": \"%s\",\n", model_products());
     printf(" \"streams\": %u, \"batch\": %u, \"ahead\": %u, \"drafted\": %" PRIu64
            ", \"accepted\": %" PRIu64 ",\n",
            o->streams, o->batch, o->ahead, sum->drafted, sum->accepted);

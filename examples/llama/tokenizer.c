@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Byte pair encoding with the tokenizer file of llama2.c: int32 longest piece,
- * then for each id a float32 score, an int32 length and the bytes. */
+/* Byte pair encoding with a tokenizer of llama2.c. The file has an int32 with the length of the
+ * longest piece, then for each id a float32 score, an int32 length and the bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ void tokenizer_load(tokenizer *t, const char *path, uint32_t vocab)
     if (file == NULL)
         die("%s: cannot be opened", path);
     if (fread(&longest, sizeof longest, 1, file) != 1 || longest < 1 || longest > 65536)
-        die("%s: no llama2.c tokenizer: it does not begin with the length of its longest piece",
+        die("%s: not a llama2.c tokenizer: it does not begin with the length of the longest piece",
             path);
     t->vocab = vocab;
     t->longest = (uint32_t)longest;
@@ -38,8 +38,9 @@ void tokenizer_load(tokenizer *t, const char *path, uint32_t vocab)
             fread(&length, sizeof length, 1, file) != 1)
             die("%s: ends with piece %u of the %u that the checkpoint has", path, i, vocab);
         if (length < 0 || length > longest)
-            die("%s: no llama2.c tokenizer: piece %u has a length of %d, the longest is said to "
-                "have %d",
+            die("%s: not a llama2.c tokenizer: piece %u has %d bytes, but by the header the "
+                "longest "
+                "has %d",
                 path, i, (int)length, (int)longest);
         t->piece[i] = allocate((size_t)length + 1, 1);
         if (fread(t->piece[i], 1, (size_t)length, file) != (size_t)length)
@@ -76,7 +77,7 @@ static int32_t find(const tokenizer *t, const char *text)
     return low < t->vocab && strcmp(t->piece[t->sorted[low]], text) == 0 ? t->sorted[low] : -1;
 }
 
-/* The bytes of one character of UTF-8; of what is none, one byte. */
+/* The number of bytes of a UTF-8 character; 1 if it is not valid. */
 static size_t character(const char *text)
 {
     size_t n = 1;
@@ -92,7 +93,7 @@ uint32_t tokenizer_encode(const tokenizer *t, const char *text, int32_t **tokens
     char *pair = allocate(2 * (size_t)t->longest + 1, 1);
     uint32_t n = 0;
     ids[n++] = BOS;
-    /* A text begins as if a space were before it, and so do its words. */
+    /* A text is encoded with a space before it. */
     if (length > 0 && find(t, " ") >= 0)
         ids[n++] = find(t, " ");
     for (const char *at = text; *at != '\0';) {
@@ -111,7 +112,7 @@ uint32_t tokenizer_encode(const tokenizer *t, const char *text, int32_t **tokens
             }
         at += bytes;
     }
-    /* Join the two neighbours that make the best piece, until none do. */
+    /* Join the neighbours that make the piece with the best score, until no two make a piece. */
     for (;;) {
         uint32_t best = 0;
         int32_t joined = -1;
@@ -134,7 +135,7 @@ uint32_t tokenizer_encode(const tokenizer *t, const char *text, int32_t **tokens
     return n;
 }
 
-/* What a token adds to the text. `byte` holds the pieces of one byte. */
+/* The text of a token after the token `before`. `byte` has room for a piece of one byte. */
 const char *tokenizer_piece(const tokenizer *t, int32_t before, int32_t token, char byte[2])
 {
     const char *piece = t->piece[token];

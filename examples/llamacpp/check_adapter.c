@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Holds the adapter against cls_host_sample(): whatever llama.cpp does with a
- * sampler, its tokens are those of the reference for the same history. */
+/* Compares the adapter with cls_host_sample(): whatever llama.cpp does with a sampler, its tokens
+ * are those of the reference with the same history. */
 #include "clsample-llama.h"
 
 #include <math.h>
@@ -19,16 +19,16 @@ static void check(bool truth, const char *what, int line)
 {
     if (truth)
         return;
-    fprintf(stderr, "check_adapter.c:%d: not so: %s\n", line, what);
+    fprintf(stderr, "check_adapter.c:%d: failed: %s\n", line, what);
     exit(1);
 }
 
-/* A sequence as the reference sees it. */
+/* A sequence for the reference. */
 struct sequence {
     cls_params params;
     int32_t prompt[LONGEST], output[LONGEST];
     uint32_t prompt_count, output_count;
-    cls_host_mode mode, next; /* before the token to come; after it, if it is the one drawn last */
+    cls_host_mode mode, next; /* before the next token; after it, if it is the one drawn last */
     int32_t drawn;
 };
 
@@ -49,8 +49,8 @@ static uint32_t random_below(uint32_t n)
 static float logits[VOCAB];
 static llama_token_data data[VOCAB];
 
-/* Fresh logits: peaked enough that all truncations matter, quarters so that
- * there are ties. */
+/* Random logits: peaked, so that all truncations matter, and multiples of a quarter, so that there
+ * are ties. */
 static void next_logits(void)
 {
     for (uint32_t t = 0; t < VOCAB; t++)
@@ -64,7 +64,7 @@ static llama_token_data_array all_candidates(void)
     return (llama_token_data_array){data, VOCAB, -1, false};
 }
 
-/* The token the sampler selects among candidates, -1 if none. */
+/* The token that the sampler selects among the candidates; -1: none. */
 static int32_t selected(struct llama_sampler *sampler, llama_token_data_array candidates)
 {
     llama_sampler_apply(sampler, &candidates);
@@ -76,8 +76,8 @@ static int32_t selected(struct llama_sampler *sampler, llama_token_data_array ca
     return candidates.data[candidates.selected].id;
 }
 
-/* The reference's token; allowed: a byte per token, or NULL. draw: how often
- * the sampler was asked for this token before. */
+/* The token of the reference. allowed: a byte for each token, or NULL. draw: the number of earlier
+ * draws for this token. */
 static int32_t expected(struct sequence *q, const unsigned char *allowed, uint32_t draw)
 {
     cls_host_row row;
@@ -126,17 +126,17 @@ static void generate(struct sequence *q, struct llama_sampler *sampler, int step
         next_logits();
         int32_t token = selected(sampler, all_candidates());
         CHECK(token >= 0 && token == expected(q, NULL, 0));
-        if (s % 4 == 1) { /* asked again */
+        if (s % 4 == 1) { /* another draw for the same token */
             token = selected(sampler, all_candidates());
             CHECK(token == expected(q, NULL, 1));
         }
-        llama_sampler_accept(sampler, -1); /* no tokens: not counted */
+        llama_sampler_accept(sampler, -1); /* not a token: not counted */
         llama_sampler_accept(sampler, VOCAB);
         put_output(q, sampler, token);
     }
 }
 
-#define MODES 5 /* the kinds from here on remember more than tokens */
+#define STATEFUL 5 /* the kinds from here on have an adaptive state */
 #define KINDS 11
 
 /* llama.cpp's other samplers, in other orders. The first tokens are likely, so
@@ -162,10 +162,10 @@ static void begin_other(struct sequence *q, int kind)
     p->xtc_probability = 0.5f;
     p->dynatemp_range = 0.5f;
     p->top_p_decay = 0.9f;
-    p->mirostat = kind == MODES + 2 ? 1 : kind == MODES + 3 ? 2 : 0;
+    p->mirostat = kind == STATEFUL + 2 ? 1 : kind == STATEFUL + 3 ? 2 : 0;
     p->mirostat_tau = 3;
     p->adaptive_target = 0.3f;
-    if (kind == MODES + 4) {
+    if (kind == STATEFUL + 4) {
         p->bad_words = bad_words;
         p->bad_word_count = 1;
         p->no_repeat_ngram = 3;
@@ -173,9 +173,9 @@ static void begin_other(struct sequence *q, int kind)
         p->allowed_count = 13;
         p->min_keep = 2;
     }
-    if (kind == MODES + 5)
+    if (kind == STATEFUL + 5)
         p->top_k = 5;
-    CHECK(clsample_llama_order(p, orders[kind - MODES]));
+    CHECK(clsample_llama_order(p, orders[kind - STATEFUL]));
 }
 
 static void begin(struct sequence *q, int kind)
@@ -184,9 +184,9 @@ static void begin(struct sequence *q, int kind)
     memset(q, 0, sizeof *q);
     clsample_llama_params(&q->params);
     q->params.seed = 7 + (uint64_t)kind;
-    if (kind >= MODES)
+    if (kind >= STATEFUL)
         begin_other(q, kind);
-    if (kind == 0 || kind >= MODES) /* as they are */
+    if (kind == 0 || kind >= STATEFUL) /* no changes */
         return;
     q->params.repetition_penalty = 1.3f;
     q->params.frequency_penalty = 0.2f;
@@ -207,7 +207,7 @@ static void begin(struct sequence *q, int kind)
     }
 }
 
-/* Prompt, text, reset, and the same again. */
+/* Prompt, text and reset, then the same once more. */
 static void check_text(clsample_llama *shared, int kind)
 {
     struct sequence q;
@@ -217,8 +217,8 @@ static void check_text(clsample_llama *shared, int kind)
     CHECK(strcmp(llama_sampler_name(sampler), "clsample") == 0);
     for (int again = 0; again < 2; again++) {
         for (int i = 0; i < 50; i++)
-            put_prompt(&q, sampler, (int32_t)random_below(kind < MODES ? VOCAB : 8));
-        generate(&q, sampler, kind < MODES ? many : many / 2);
+            put_prompt(&q, sampler, (int32_t)random_below(kind < STATEFUL ? VOCAB : 8));
+        generate(&q, sampler, kind < STATEFUL ? many : many / 2);
         llama_sampler_reset(sampler);
         q.prompt_count = q.output_count = 0;
         memset(&q.mode, 0, sizeof q.mode);
@@ -226,7 +226,7 @@ static void check_text(clsample_llama *shared, int kind)
     llama_sampler_free(sampler);
 }
 
-/* Without an apply() before it, a token joins the prompt. */
+/* A token that is accepted without apply() is prompt. */
 static void check_chunks(clsample_llama *shared)
 {
     struct sequence q;
@@ -239,8 +239,8 @@ static void check_chunks(clsample_llama *shared)
     llama_sampler_free(sampler);
 }
 
-/* A grammar that refuses the first choice: banned, asked again. And one that
- * takes another token than the sampler chose. */
+/* A grammar that refuses the first choice, so that the token is banned and drawn again. And a
+ * caller that accepts another token than the selected one. */
 static void check_refused(clsample_llama *shared, int kind)
 {
     struct sequence q;
@@ -269,11 +269,11 @@ static void check_refused(clsample_llama *shared, int kind)
             token = (int32_t)random_below(VOCAB);
         put_output(&q, sampler, token);
     }
-    CHECK(changed > 0); /* another number, not the first one again */
+    CHECK(changed > 0); /* another random number than the first */
     llama_sampler_free(sampler);
 }
 
-/* Earlier samplers of a chain cut and reorder the candidates. */
+/* Earlier samplers of a chain remove and reorder candidates. */
 static void check_fewer(clsample_llama *shared)
 {
     struct sequence q;
@@ -300,7 +300,7 @@ static void check_fewer(clsample_llama *shared)
     llama_sampler_free(sampler);
 }
 
-/* A clone and its original go on alike, and then apart; a copy goes back. */
+/* A clone and its original first get the same tokens, then different ones; a copy restores. */
 static void check_clones(clsample_llama *shared, int kind)
 {
     static struct sequence q, twin, saved;
@@ -308,12 +308,11 @@ static void check_clones(clsample_llama *shared, int kind)
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
     for (int i = 0; i < 30; i++)
         put_prompt(&q, sampler, (int32_t)random_below(VOCAB));
-    struct llama_sampler *clone =
-        llama_sampler_clone(sampler); /* before the prompt has reached the slot */
+    struct llama_sampler *clone = llama_sampler_clone(sampler); /* before the slot has the prompt */
     twin = q;
     generate(&q, sampler, many / 5);
     generate(&twin, clone, many / 5);
-    for (int s = 0; s < many / 5; s++) { /* in turn, with other tokens and other rows */
+    for (int s = 0; s < many / 5; s++) { /* in turn, with different tokens and rows */
         generate(&q, sampler, 1);
         CHECK(selected(clone, all_candidates()) == expected(&twin, NULL, 0));
         put_output(&twin, clone, (int32_t)random_below(VOCAB));
@@ -332,11 +331,11 @@ static void check_clones(clsample_llama *shared, int kind)
     llama_sampler_free(sampler);
 }
 
-/* The arrays that parameters point to are the caller's again, at once. */
+/* The caller may change or free the arrays of the parameters after the call. */
 static void check_arrays(clsample_llama *shared)
 {
     struct sequence q;
-    begin(&q, MODES + 4);
+    begin(&q, STATEFUL + 4);
     cls_params given = q.params;
     cls_logit_bias biases[7];
     int32_t allowed[13], ids[2] = {1, 2};
@@ -352,7 +351,7 @@ static void check_arrays(clsample_llama *shared)
     memset(allowed, -1, sizeof allowed);
     memset(ids, -1, sizeof ids);
     memset(breakers, 0, sizeof breakers);
-    llama_sampler_reset(sampler); /* begins anew from the sampler's copies */
+    llama_sampler_reset(sampler); /* begins again with the sampler's copies */
     struct llama_sampler *clone = llama_sampler_clone(sampler);
     llama_sampler_free(sampler);
     llama_sampler_reset(clone);
@@ -360,7 +359,7 @@ static void check_arrays(clsample_llama *shared)
     llama_sampler_free(clone);
 }
 
-/* Orders that are refused change nothing; what an order does not name is off. */
+/* Orders that are refused change nothing. Samplers that an order does not name are off. */
 static void check_order(void)
 {
     static const uint8_t stages[CLS_CHAIN_LENGTH] = {
@@ -369,7 +368,7 @@ static void check_order(void)
         CLS_STAGE_TOP_P,  CLS_STAGE_MIN_P,       CLS_STAGE_P_LESS};
     struct sequence q;
     cls_params *p = &q.params, off, before;
-    begin(&q, MODES);
+    begin(&q, STATEFUL);
     p->repetition_penalty = p->frequency_penalty = p->presence_penalty = 1.5f;
     p->adaptive_target = 0.5f;
     before = *p;
@@ -382,7 +381,7 @@ static void check_order(void)
           p->infill == 1);
     p->infill = before.infill;
     memcpy(p->stages, before.stages, sizeof p->stages);
-    CHECK(memcmp(p, &before, sizeof *p) == 0); /* all are named: all as they were */
+    CHECK(memcmp(p, &before, sizeof *p) == 0); /* all are named, so nothing changes */
 
     cls_params_init(&off);
     CHECK(clsample_llama_order(p, ""));
@@ -397,7 +396,7 @@ static void check_order(void)
     CHECK(p->adaptive_target == off.adaptive_target);
 }
 
-/* What goes wrong selects nothing, and leaves the others alone. */
+/* A sampler that fails selects nothing and does not affect the others. */
 static void check_failures(clsample_llama *shared)
 {
     static struct sequence q, other;
@@ -420,7 +419,7 @@ static void check_failures(clsample_llama *shared)
 
     samplers[0] = clsample_llama_sampler_init(shared, &q.params);
     for (int i = 1; i <= SLOTS; i++)
-        samplers[i] = llama_sampler_clone(samplers[0]); /* the last one finds no slot */
+        samplers[i] = llama_sampler_clone(samplers[0]); /* there is no slot for the last one */
     CHECK(clsample_llama_sampler_init(shared, &q.params) == NULL);
     next_logits();
     llama_sampler_accept(samplers[SLOTS], 1);
@@ -431,11 +430,11 @@ static void check_failures(clsample_llama *shared)
     for (uint32_t t = 0; t < VOCAB; t++)
         logits[t] = t % 2 ? -INFINITY : NAN;
     CHECK(selected(samplers[0], all_candidates()) == -1);
-    llama_sampler_reset(samplers[0]); /* a token not accepted is none */
+    llama_sampler_reset(samplers[0]); /* the token was not accepted */
     generate(&other, samplers[0], 5);
     for (int i = 0; i <= SLOTS; i++)
         llama_sampler_free(samplers[i]);
-    samplers[0] = clsample_llama_sampler_init(shared, &q.params); /* slots come back */
+    samplers[0] = clsample_llama_sampler_init(shared, &q.params); /* slots can be used again */
     CHECK(samplers[0] != NULL);
     llama_sampler_free(samplers[0]);
 }
@@ -451,7 +450,7 @@ int main(void)
         return 77; /* no device */
     for (int32_t t = 0; t < VOCAB; t++)
         prefix_of[t] = t < 10 ? -1 : t / 10;
-    begin(&q, MODES + 5);
+    begin(&q, STATEFUL + 5);
     fprintf(stderr, "check_adapter: a message about infill without its tables follows\n");
     CHECK(clsample_llama_sampler_init(shared, &q.params) == NULL);
     CHECK(clsample_llama_infill(shared, &infill));
@@ -459,10 +458,10 @@ int main(void)
         check_text(shared, kind);
     check_chunks(shared);
     check_refused(shared, 1);
-    check_refused(shared, MODES + 3);
+    check_refused(shared, STATEFUL + 3);
     check_fewer(shared);
     check_clones(shared, 1);
-    check_clones(shared, MODES + 4);
+    check_clones(shared, STATEFUL + 4);
     check_arrays(shared);
     fprintf(stderr,
             "check_adapter: messages about orders, bad parameters, slots and candidates follow\n");
@@ -475,6 +474,6 @@ int main(void)
     generate(&q, sampler, 3);
     llama_sampler_free(sampler);
     CHECK(clsample_llama_open(NULL, 0, 1, 0) == NULL);
-    printf("check_adapter: all as the reference\n");
+    printf("check_adapter: all tokens equal the reference's\n");
     return 0;
 }

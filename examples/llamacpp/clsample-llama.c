@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A llama_sampler is a slot here. llama.cpp calls
+/* A llama_sampler is a slot of clsample. llama.cpp calls
  *
- *     apply()    chooses among candidates; may be called again for the same
- *                token, after a grammar has refused the first choice
- *     accept()   tells which token it became, or of a token of the prompt
+ *     apply()    to select one of the candidates; it may call it again for the same token, after a
+ *                grammar has refused the first choice
+ *     accept()   with the token that was selected, or with a token of the prompt
  *
- * so apply() samples with accepting deferred, and leaves the slot as it was.
- * accept() after an apply() is an output token; without one, it is prompt.
+ * so apply() defers accepting and does not change the slot. A token that is accepted after apply()
+ * is output; other tokens are prompt.
  */
 #include "clsample-llama.h"
 
@@ -18,17 +18,17 @@
 
 #define NO_SLOT (-1)
 
-/* What a step leaves in `out`, read in one go. */
+/* The outputs of a step in `out`, for one readback. */
 struct drawn {
     int32_t token, status;
     float logprob;
 };
 
 struct clsample_llama {
-    uint32_t references; /* the opener's and one for each sampler */
+    uint32_t references; /* of the caller of open, and of each sampler */
     uint32_t vocab, slots;
     unsigned char *taken; /* [slots] */
-    float *row;           /* [vocab], on its way to `logits` */
+    float *row;           /* [vocab], the data for `logits` */
     cl_context cl;
     cl_command_queue queue; /* in order */
     cl_mem logits;          /* float32 [vocab] */
@@ -39,11 +39,11 @@ struct clsample_llama {
 
 struct slot_sampler {
     clsample_llama *shared;
-    int32_t slot;      /* NO_SLOT: it failed, and selects nothing */
-    cls_params params; /* as given, for reset(); its arrays are copies */
+    int32_t slot;      /* NO_SLOT: the sampler has failed and selects nothing */
+    cls_params params; /* for reset(); the arrays are copies */
     uint32_t outputs;  /* tokens accepted as output */
-    uint32_t draws;    /* apply() calls for the token to come */
-    int32_t *prompt;   /* accepted as prompt, and not yet with the slot */
+    uint32_t draws;    /* calls of apply() for the next token */
+    int32_t *prompt;   /* tokens of the prompt that the slot does not have yet */
     uint32_t prompt_count, prompt_room;
 };
 
@@ -53,7 +53,7 @@ static bool failed(const char *what, const char *why)
     return false;
 }
 
-/* Whether a call succeeded; says so if not. */
+/* Whether a call succeeded; otherwise it prints the error. */
 static bool done(cls_status status, const char *what)
 {
     return status == CLS_OK || failed(what, cls_error_message());
@@ -78,7 +78,7 @@ static cl_device_id first_usable_device(void)
     if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
         return NULL;
     for (cl_uint i = 0; i < n && i < 16; i++) {
-        cl_device_id device; /* a platform may have none */
+        cl_device_id device; /* a platform may have no device */
         if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
             cls_device_query(device, NULL, &info) == CLS_OK)
             return device;
@@ -91,7 +91,7 @@ static void release(clsample_llama *shared)
     if (--shared->references > 0)
         return;
     if (shared->queue != NULL)
-        clFinish(shared->queue); /* the row may still be under way */
+        clFinish(shared->queue); /* the upload of the row may still run */
     cls_sampler_destroy(shared->sampler);
     cls_context_destroy(shared->context);
     if (shared->out != NULL)
@@ -194,9 +194,9 @@ bool clsample_llama_order(cls_params *params, const char *order)
     for (const char *c = order; *c != '\0'; c++) {
         const char *stage = *c == '?' ? NULL : strchr(letters, *c);
         if (stage == NULL && strchr("eda", *c) == NULL)
-            return failed("order", "its letters are those of edskypmxt, i and a");
+            return failed("order", "an unknown letter; the letters are edskypmxt, i and a");
         if (strchr(order, *c) != c)
-            return failed("order", "a letter is there twice");
+            return failed("order", "a letter is repeated");
         if (stage != NULL)
             stages[n++] = (uint8_t)(CLS_STAGE_TEMPERATURE + (stage - letters));
     }
@@ -204,7 +204,7 @@ bool clsample_llama_order(cls_params *params, const char *order)
     params->chain = CLS_CHAIN_CUSTOM;
     memcpy(params->stages, stages, sizeof stages);
 
-    const cls_params *from[256]; /* what is not named is off */
+    const cls_params *from[256]; /* samplers that are not named are off */
     for (const char *c = "edskypmxta"; *c != '\0'; c++)
         from[(unsigned char)*c] = strchr(order, *c) != NULL ? &named : &off;
     params->temperature = from['t']->temperature;
@@ -231,7 +231,7 @@ bool clsample_llama_infill(clsample_llama *shared, const cls_infill *infill)
 
 /* ------------------------------------------------------------------ sampler */
 
-/* It has failed: from now on it selects nothing. */
+/* Marks a sampler as failed: from now on it selects nothing. */
 static void give_up(struct slot_sampler *m)
 {
     if (m->slot == NO_SLOT)
@@ -241,7 +241,7 @@ static void give_up(struct slot_sampler *m)
     m->slot = NO_SLOT;
 }
 
-/* Gives the slot the tokens that came as prompt: one call for all of them. */
+/* Appends the collected tokens of the prompt to the slot, in one call. */
 static bool settle_prompt(struct slot_sampler *m)
 {
     if (m->slot == NO_SLOT)
@@ -294,7 +294,7 @@ static void sampler_accept(struct llama_sampler *s, llama_token token)
     m->outputs++;
 }
 
-/* Candidates to a row in id order; tokens that earlier samplers took away are
+/* Converts candidates to a row in the order of ids. Tokens that earlier samplers removed are
  * banned. */
 static void fill_row(clsample_llama *shared, const llama_token_data_array *candidates)
 {
@@ -308,8 +308,8 @@ static void fill_row(clsample_llama *shared, const llama_token_data_array *candi
     }
 }
 
-/* Where a token stands among the candidates: usually in its own place. */
-static int64_t place_of(const llama_token_data_array *candidates, int32_t token)
+/* The index of a token among the candidates: usually it equals the id. -1: there is none. */
+static int64_t index_of(const llama_token_data_array *candidates, int32_t token)
 {
     if ((size_t)token < candidates->size && candidates->data[token].id == token)
         return token;
@@ -322,8 +322,8 @@ static int64_t place_of(const llama_token_data_array *candidates, int32_t token)
 static bool draw(struct slot_sampler *m, struct drawn *drawn)
 {
     clsample_llama *shared = m->shared;
-    /* A second draw for one token needs another random number than the first,
-     * or what the grammar refused would bias it. */
+    /* A second draw for the same token needs another random number: the first one is not uniform
+     * any more, since its token was refused. */
     int32_t nth = (int32_t)m->draws;
     cls_step step;
     cls_step_init(&step);
@@ -361,11 +361,11 @@ static void sampler_apply(struct llama_sampler *s, llama_token_data_array *candi
     m->draws++;
     if (drawn.status & (CLS_ROW_EMPTY | CLS_ROW_UNFIT)) {
         failed("sample", drawn.status & CLS_ROW_EMPTY
-                             ? "every candidate is banned or not a number"
-                             : "infill takes 128 candidates: a top_k before it");
+                             ? "all candidates are banned or NaN"
+                             : "infill supports 128 candidates; use a top_k before it");
         return;
     }
-    candidates->selected = place_of(candidates, drawn.token);
+    candidates->selected = index_of(candidates, drawn.token);
     if (candidates->selected >= 0)
         candidates->data[candidates->selected].p = expf(drawn.logprob);
 }
@@ -394,7 +394,7 @@ static void *copy_of(const void *bytes, size_t n)
     return copy != NULL ? memcpy(copy, bytes, n) : NULL;
 }
 
-/* The sequences, and behind them their ids, in one piece. */
+/* Copies sequences and their ids into one block. */
 static cls_sequence *copy_sequences(const cls_sequence *sequences, uint32_t n)
 {
     size_t ids = 0;
@@ -412,7 +412,7 @@ static cls_sequence *copy_sequences(const cls_sequence *sequences, uint32_t n)
     return copy;
 }
 
-/* Makes the arrays copies; false: some could not be made, and are NULL. */
+/* Replaces the arrays by copies. False: out of memory; arrays without a copy are NULL. */
 static bool copy_arrays(cls_params *p)
 {
     p->logit_bias = copy_of(p->logit_bias, p->logit_bias_count * sizeof *p->logit_bias);
@@ -448,7 +448,7 @@ static struct llama_sampler_i sampler_interface = {
     .free = sampler_free,
 };
 
-/* A sampler with a copy of the parameters and, if there is one left, a slot. */
+/* Creates a sampler with a copy of the parameters and, if one is free, a slot. */
 static struct slot_sampler *sampler_new(clsample_llama *shared, const cls_params *params)
 {
     struct slot_sampler *m = calloc(1, sizeof *m);
@@ -467,7 +467,7 @@ static struct slot_sampler *sampler_new(clsample_llama *shared, const cls_params
         if (!shared->taken[slot])
             m->slot = (int32_t)slot;
     if (m->slot == NO_SLOT)
-        failed("sampler", "all slots are in use: clsample_llama_open() with more samplers");
+        failed("sampler", "all slots are in use; open with more samplers");
     else
         shared->taken[m->slot] = 1;
     return m;
@@ -496,7 +496,9 @@ struct llama_sampler *clsample_llama_sampler_init(clsample_llama *shared, const 
     if (!done(cls_params_check(params, shared->vocab), "params"))
         return NULL;
     if (params->stop_count > 0 || params->max_tokens > 0) {
-        failed("params", "stop_ids and max_tokens are llama.cpp's caller's to decide");
+        failed(
+            "params",
+            "stop_ids and max_tokens are not supported; llama.cpp's caller decides when to stop");
         return NULL;
     }
     struct llama_sampler shell = {&sampler_interface, sampler_new(shared, params)};

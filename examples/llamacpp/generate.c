@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Text from a GGUF model by llama.cpp, its tokens chosen by clsample.
+/* Generates text with a GGUF model by llama.cpp and samples the tokens by clsample.
  *
  *     generate MODEL.gguf PROMPT [TOKENS [SEED [THREADS]]]
  *
- * THREADS are llama.cpp's; more than there are cores make it very slow.
+ * THREADS is for llama.cpp. More threads than cores make it very slow.
  */
 #include "clsample-llama.h"
 
@@ -26,7 +26,7 @@ static void print_token(const struct llama_vocab *vocab, llama_token token)
     fflush(stdout);
 }
 
-/* Tokens of the prompt to the model and to the sampler, then one by one. */
+/* Gives the prompt to the model and to the sampler, then generates token by token. */
 static int generate(struct llama_context *context, const struct llama_vocab *vocab,
                     struct llama_sampler *sampler, const char *text, int tokens)
 {
@@ -39,7 +39,7 @@ static int generate(struct llama_context *context, const struct llama_vocab *voc
         return fail("out of memory");
     llama_tokenize(vocab, text, length, prompt, count, true, true);
     for (int i = 0; i < count; i++)
-        llama_sampler_accept(sampler, prompt[i]); /* no apply() before it: prompt */
+        llama_sampler_accept(sampler, prompt[i]); /* without apply(), so it is prompt */
 
     struct llama_batch batch = llama_batch_get_one(prompt, count);
     llama_token token;
@@ -70,13 +70,13 @@ int main(int argc, char **argv)
     llama_backend_init();
     struct llama_model *model = llama_model_load_from_file(argv[1], llama_model_default_params());
     if (model == NULL)
-        return fail("the model does not load");
+        return fail("the model cannot be loaded");
     struct llama_context_params options = llama_context_default_params();
     if (argc > 5)
         options.n_threads = options.n_threads_batch = atoi(argv[5]);
     struct llama_context *context = llama_init_from_model(model, options);
     if (context == NULL)
-        return fail("llama.cpp makes no context for the model");
+        return fail("llama.cpp cannot create a context for the model");
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
 
     cls_params params;

@@ -46,7 +46,7 @@ refused "no command" </dev/null
 refused "unknown command 'sing'" sing
 refused "'--wrong'" devices --wrong
 refused "unexpected argument 'x'" devices x
-refused "--json: takes no value" devices --json=1
+refused "--json: this option takes no value" devices --json=1
 refused "--logits: a file" sample
 refused "--logits: a value is missing" sample --logits
 refused "none.npy: cannot be opened: No such file or directory" sample --logits none.npy
@@ -74,11 +74,12 @@ host_refused "--top-n-sigma" --top-n-sigma nan
 host_refused "--typical" --typical 1.5
 host_refused "--xtc-probability" --xtc-probability 2
 host_refused "--xtc-threshold" --xtc-threshold=-0.1
-host_refused "--p-less: takes no value" --p-less=1
+host_refused "--p-less: this option takes no value" --p-less=1
 host_refused "--infill: needs --infill-end" --infill
 host_refused "--infill-end: 37 is no token" --infill --infill-end 3,37
 host_refused "--infill-end: 'x'" --infill --infill-end x
-host_refused "f32.npy: not an array int32 .vocab." --infill --infill-end 3 --infill-prefix f32.npy
+host_refused "f32.npy: the array must be int32 .vocab." --infill --infill-end 3 --infill-prefix \
+    f32.npy
 host_refused "--min-keep: '-1'" --min-keep -1
 host_refused "--mirostat: .* 3;" --mirostat 3
 host_refused "--mirostat-ent" --mirostat-ent 101
@@ -88,18 +89,18 @@ host_refused "--adaptive-decay" --adaptive-decay 1
 host_refused "--top-p-decay" --top-p-decay 0
 host_refused "--top-p-min" --top-p-min 0
 host_refused "--top-p-reset-id: 'x'" --top-p-reset-id x
-host_refused "--logprobs-top: 129 is above 128" --logprobs-top 129
+host_refused "--logprobs-top: 129 is too large; the most is 128" --logprobs-top 129
 host_refused "--logprobs-top: .* raw" --logprobs-top 3 --logprob-kind final
-host_refused "--logprobs-top-ids: needs --logprobs-top" --logprobs-top-ids x.npy
-host_refused "--logprobs-top-values: needs --logprobs-top" --logprobs-top-values x.npy
+host_refused "--logprobs-top-ids: it requires --logprobs-top" --logprobs-top-ids x.npy
+host_refused "--logprobs-top-values: it requires --logprobs-top" --logprobs-top-values x.npy
 host_refused "--candidates: the reference" --candidates x.json
 host_refused "--seed: '-1'" --seed -1
 host_refused "--seed: '18446744073709551616'" --seed 18446744073709551616
 host_refused "--position: '4294967296'" --position 4294967296
 host_refused "--draws" --draws 0
-host_refused "--draws: row 0" --draws 2 --position 4294967295
+host_refused "--draws: 2 draws of row 0" --draws 2 --position 4294967295
 host_refused "--vector: 3" --vector 3
-host_refused "--tier: 'x' is none of auto|base|int64|subgroups" --tier x
+host_refused "--tier: 'x' is not one of auto|base|int64|subgroups" --tier x
 host_refused "--max-local-mem: '-1'" --max-local-mem -1
 host_refused "--dtype: 'f64'" --dtype f64
 host_refused "f32.npy: .* bf16" --dtype bf16
@@ -110,8 +111,8 @@ if [ -w /dev/full ]; then
     host_refused "/dev/full: cannot be written: No space left" --tokens /dev/full
 fi
 refused "bf16.npy: .*--dtype bf16" sample --device host --logits bf16.npy
-refused "--device: 'gpu' is no device's number\|no OpenCL device found" sample --logits f32.npy \
-    --device gpu
+refused "--device: 'gpu' is not the number of a device\|no OpenCL device found" sample --logits \
+    f32.npy --device gpu
 refused "--rows: there is no row 8" demo --device host --logits f32.npy --rows 8
 refused "none.bin: cannot be opened: No such file or directory" demo --device host \
     --logits f32.npy --pieces none.bin
@@ -123,42 +124,44 @@ broken() { # FILE PATTERN
 }
 : >empty.npy;                                     broken empty.npy "not a .npy"
 head -c 60 f32.npy >short.npy;                    broken short.npy "the header is cut short"
-head -c 1000 f32.npy >cut.npy;                    broken cut.npy "cut short: 872 bytes"
+head -c 1000 f32.npy >cut.npy;                    broken cut.npy "cut short: it has 872 bytes"
 { cat f32.npy; printf x; } >long.npy;             broken long.npy "more data"
 npy wide.npy '<f8' '1, 1'; bytes wide.npy 0000000000000000
 broken wide.npy \
-    "are float64 ('<f8'), not f32, f16 or bf16; NumPy converts them by a.astype('float32')"
-npy whole.npy '<i4' '1, 1'; bytes whole.npy 00000000
-broken whole.npy "are int32 ('<i4').*a.astype('float32')"
+    "are float64 ('<f8'), not f32, f16 or bf16; convert them in NumPy by a.astype('float32')"
+npy whole.npy '<i4' '1, 1'; bytes whole.npy 00000000; broken whole.npy \
+    "are int32 ('<i4').*a.astype('float32')"
 npy big.npy '>f4' '1, 1'; bytes big.npy 00000000
-broken big.npy "big endian: float32 ('>f4'); in NumPy a.astype('<f4') is little endian"
-npy complex.npy '<c8' '1, 1'; bytes complex.npy 0000000000000000
-broken complex.npy "type '<c8'.*a.astype('float32')"
+broken big.npy "big endian: float32 ('>f4'); convert them in NumPy by a.astype('<f4')"
+npy complex.npy '<c8' '1, 1'; bytes complex.npy 0000000000000000; broken complex.npy \
+    "type '<c8'.*a.astype('float32')"
 npy text.npy '<U4' '1, 1';                        broken text.npy "type '<U4'"
 npy one.npy '<f4' '37,'; bytes one.npy 0000000000000000;  broken one.npy "cut short"
 npy line.npy '<f4' '1,'; bytes line.npy 00000000; broken line.npy "one dimension"
 npy cube.npy '<f4' '1, 1, 1';                     broken cube.npy "3 dimensions"
-npy huge.npy '<f4' '99999999999999999999, 2';     broken huge.npy "cannot be understood"
+npy huge.npy '<f4' '99999999999999999999, 2';     broken huge.npy "the header is not valid"
 npy over.npy '<f4' '281474976710656, 281474976710656'; broken over.npy "too large"
 npy lots.npy '<f4' '1000000000000, 2';            broken lots.npy "cut short"
 npy none.npy '<f4' '0, 5';                        broken none.npy "empty"
-npy nan.npy '<f4' 'nan, 5';                       broken nan.npy "cannot be understood"
-npy minus.npy '<f4' '-1, 5';                      broken minus.npy "cannot be understood"
-sed 's/False/True /' f32.npy >fortran.npy
-broken fortran.npy "Fortran order.*numpy.ascontiguousarray(a)"
-npy broad.npy '<f4' '1, 1048577'; head -c 4194308 /dev/zero >>broad.npy
-broken broad.npy "1048577 tokens"
+npy nan.npy '<f4' 'nan, 5';                       broken nan.npy "the header is not valid"
+npy minus.npy '<f4' '-1, 5';                      broken minus.npy "the header is not valid"
+sed 's/False/True /' f32.npy >fortran.npy;        broken fortran.npy \
+    "Fortran order.*numpy.ascontiguousarray(a)"
+npy broad.npy '<f4' '1, 1048577'; head -c 4194308 /dev/zero >>broad.npy; broken broad.npy \
+    "1048577 tokens"
 rm none.npy
 
 npy few.npy '<i4' '2, 2'; bytes few.npy 00000000 00000000 00000000 00000000
 host_refused "few.npy: 2 rows for 8 rows" --mask few.npy
 host_refused \
-    "f32.npy: not an array int32.*, but float32 ('<f4') .8, 37.; NumPy .* a.astype('int32')" \
-    --mask f32.npy
+    "f32.npy: the array must be int32.*, but it is float32 ('<f4') .8, 37.; convert .* \
+a.astype('int32')" --mask f32.npy
 host_refused \
-    "few.npy: not an array uint64 .rows., but int32 ('<i4') .2, 2.; NumPy .* a.astype('uint64')" \
+    "few.npy: the array must be uint64 .rows., but it is int32 ('<i4') .2, 2.; convert .* \
+a.astype('uint64')" \
     --seeds few.npy
-host_refused "wide.npy: not an array float32.*, but float64 ('<f8').* a.astype('float32')" \
+host_refused \
+    "wide.npy: the array must be float32.*, but it is float64 ('<f8').* a.astype('float32')" \
     --bias wide.npy
 npy pair.npy '<u8' '2,'; bytes pair.npy 0000000000000001 0000000000000001
 host_refused "pair.npy: 2 seeds for 8 rows" --seeds pair.npy
@@ -237,14 +240,14 @@ is "ranks, ties counted" "$(ranks)" "1 2 1 0 "
 
 # ------------------------------------------------------------- some of the rows
 
-host_refused "--rows: there is no row 8 among 8" --rows 0,8
-host_refused "--rows: there is no row 8 among 8" --rows 5-9
-host_refused "--rows: 5-3 ends before it begins" --rows 0,5-3
+host_refused "--rows: there is no row 8; the file has rows 0 to 7" --rows 0,8
+host_refused "--rows: there is no row 8; the file has rows 0 to 7" --rows 5-9
+host_refused "--rows: 5-3 is not a range: it ends before it begins" --rows 0,5-3
 host_refused "--rows: 'x' is not an integer" --rows 0,x
 host_refused "--rows: '' is not an integer" --rows 3-
 host_refused "--rows: '-1' is not an integer" --rows -1
-host_refused "--rows: more than 16777216 rows" --rows 0-16777216
-refused "--rows: more than 16 rows" demo --device host --logits f32.npy --rows 0-16
+host_refused "--rows: more than 16777216 rows are selected" --rows 0-16777216
+refused "--rows: more than 16 rows are selected" demo --device host --logits f32.npy --rows 0-16
 picked() { # OPTIONS: what rows 6, 1, 2 and 3 have among all
     check "all rows, $*" host --draws 2 --tokens all.npy --probs allp.npy --json "$@"
     check "some rows, $*" host --draws 2 --rows 6,1-3 --tokens some.npy --probs somep.npy \
@@ -297,7 +300,7 @@ if [ -e /dev/stdin ]; then
         head -c $size f32.npy | piped_refused '.*cut short'
         is "a pipe of $size bytes" "$(cat code)" "1 0 1"
     done
-    cat f32.npy f32.npy | piped_refused 'there is more data'
+    cat f32.npy f32.npy | piped_refused 'the file has more data'
     is "two files by a pipe" "$(cat code)" "1 0 1"
     # shellcheck disable=SC2002 # a pipe is what is meant
     cat f32.npy | "$clsample" explain --logits /dev/stdin --row 3 >piped.out 2>err
@@ -404,10 +407,11 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     is "ranks on the device" "$(ranks)" "1 2 1 0 "
     check "bad rows" "$clsample" sample --logits bad.npy --logprobs-top 2
     says "an empty row" 'empty' out
-    refused "--device: there is no device 999; there [a-z]* 0 ([^ ].*, [a-zA-Z]*)" sample $f \
+    refused "--device: there is no device 999; the devices are 0 ([^ ].*, [a-zA-Z]*)" sample $f \
         --device 999
     for name in cpu '' -1 0x0 4294967296; do
-        refused "--device: .*$name.*; there [a-z]* 0 ([^ ].*, [a-zA-Z]*)" sample $f --device "$name"
+        refused "--device: .*$name.*; the devices are 0 ([^ ].*, [a-zA-Z]*)" sample $f --device \
+            "$name"
     done
     both $f --top-k 9 --seed 2 --tier int64 --max-work-group 64 --max-local-mem 1048576
     same "tokens within limits" b.npy shaped.npy
@@ -425,7 +429,7 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
         refused "--cache-dir: $pattern_" sample $f --top-k 9 --seed 2 --cache-dir "$@"
     }
     cached "'nowhere' cannot be used: No such file or directory" nowhere
-    cached "'f32.npy' is no folder" f32.npy
+    cached "'f32.npy' is not a directory" f32.npy
     cached "'f32.npy/x' cannot be used: Not a directory" f32.npy/x
     cached "'' cannot be used: No such file or directory" ''
     refused "--cache-dir: 'nowhere' cannot be used" bench --cache-dir nowhere
@@ -434,8 +438,9 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
         check "a folder that cannot be written" "$clsample" sample $f --top-k 9 --seed 2 \
             --cache-dir /proc/self \
             --tokens warned.npy
-        warning="'/proc/self' cannot be written: .*; kernels are taken from there"
-        says "a folder that cannot be written" "^clsample: warning: --cache-dir: $warning" err
+        says "a folder that cannot be written" \
+            "^clsample: warning: --cache-dir: '/proc/self' cannot be written: .*; \
+kernels are loaded from it" err
         is "a folder that cannot be written: sentences" "$(wc -l <err | tr -d ' ')" 1
         same "tokens without a folder" warned.npy shaped.npy
     fi

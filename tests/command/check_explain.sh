@@ -35,7 +35,7 @@ shows() { # WHAT STAGES TOKENS MASSES SHARES TEMPERATURES OPTIONS
 no() { pattern_=$1; shift; refused "$pattern_" explain --logits four.npy "$@"; }
 refused "--logits: a file" explain
 refused "nowhere.npy: cannot be opened: No such file or directory" explain --logits nowhere.npy
-no "--row: there is no row 2 among 2" --row 2
+no "--row: there is no row 2; the file has rows 0 to 1" --row 2
 no "--row: '-1'" --row -1
 no "--top: 'x'" --top x
 no "unknown option '--tokens'" --tokens t.npy
@@ -43,8 +43,8 @@ no "--top-p" --top-p 2
 no "--chain: 'x' is none of" --chain x
 no "--infill: needs" --infill
 no "f32.npy: not a llama2.c" --pieces f32.npy
-no "--plot: 'x.gif' is neither .png nor .svg" --plot x.gif
-no "--plot: '.png' is neither" --plot .png
+no "--plot: 'x.gif' must end with .png or .svg" --plot x.gif
+no "--plot: '.png' must end" --plot .png
 no "none/x.png: cannot be written: No such file or directory" --plot none/x.png
 
 # --------------------------------------------------------- stages, by hand
@@ -178,9 +178,9 @@ with_path "$dir/bin" refused "--plot: gnuplot is not installed" explain --logits
 with_path "$dir/bin" refused "--plot: gnuplot is not installed" explain --logits four.npy \
     --plot old.png
 is "what was there" "$(cat old.png)" kept
-with_path "$dir/fake:$PATH" refused "--plot: gnuplot failed, status 3" explain --logits f32.npy \
-    --plot new.png
-no "--plot: row 1 is empty" --row 1 --mask none.npy --plot new.png
+with_path "$dir/fake:$PATH" refused "--plot: gnuplot failed with status 3" explain --logits \
+    f32.npy --plot new.png
+no "--plot: no token of row 1 is left" --row 1 --mask none.npy --plot new.png
 listed >after
 same "no files are left" before after
 # Nothing that gnuplot would run or trip over.

@@ -35,19 +35,20 @@ balanced() {
 
 check "--help" "$clsample" report --help
 says "--help" '^usage: clsample report' out
-says "--help" 'Exits 0 if all ran and agreed' out
+says "--help" 'The exit status is 0 if all parts ran and agreed' out
 check "clsample --help" "$clsample" --help
 says "clsample --help" '^  report ' out
 not_run "unknown option '--wrong'" --wrong
 not_run "unexpected argument 'x'" x
-not_run "--dtype: 'f64' is none of all|f32|f16|bf16" --dtype f64
+not_run "--dtype: 'f64' is not one of all|f32|f16|bf16" --dtype f64
 not_run "--output: a value is missing" --output
-not_run "--output: '.json' is no name for a file" --output .json
+not_run "--output: '.json' is not a usable file name" --output .json
 needs_device
 not_run "there is no device 99" --device 99
-not_run "--output: nowhere/x.json: cannot write: No such file or directory" --output nowhere/x.json
+not_run "--output: nowhere/x.json: cannot be written: No such file or directory" --output \
+    nowhere/x.json
 mkdir is-folder.md
-not_run "--output: is-folder.md: cannot write: Is a directory" --output is-folder.json
+not_run "--output: is-folder.md: cannot be written: Is a directory" --output is-folder.json
 
 # ------------------------------------------------------------------ it runs
 
@@ -56,7 +57,7 @@ cp out told
 is "messages" "$(wc -c <err | tr -d ' ')" 0
 name=$(sed -n 's/^device     [0-9]*: \(.*\), [^,]*$/\1/p' told)
 is "the device" "${name:+named}" named
-says "the end" '^Everything ran and agreed\.$' told
+says "the end" '^All parts ran, and all results agree\.$' told
 is "the files" "$(tail -2 told | tr -d ' ' | tr '\n' ' ')" "mine.json mine.md "
 balanced "mine.json" mine.json
 for key in report_version clsample time system machine complete doing failures device name \
@@ -78,10 +79,9 @@ is "types" "$(sed -n '/"dtypes"/,/]/p' mine.json | tr -d ' \n')" '"dtypes":["flo
 is "cases" "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' mine.json | tr '\n' ' ')" \
     "greedy topk plain topp_peaked "
 is "the page's title" "$(head -1 mine.md)" "# clsample report: $name"
-for part in Device Shape Self-test Start Programs Bench; do
-    says "mine.md" "^## $part\$" mine.md
-done
-says "mine.md" '^Everything ran and agreed\.$' mine.md
+for part in Device Shape Self-test Start Programs Bench; do says "mine.md" "^## $part\$" mine.md; \
+    done
+says "mine.md" '^All parts ran, and all results agree\.$' mine.md
 says "mine.md" '^| token-list | float32 | ' mine.md
 says "mine.md" '^| verify: greedy | [1-9][0-9]* | 0 |' mine.md
 says "mine.md" '^| topk | [0-9.]* | [0-9.]* | [0-9.]* |' mine.md
@@ -124,7 +124,7 @@ if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=12
     export ASAN_OPTIONS LD_PRELOAD
     exits 1 "failures" "$clsample" report --quick
     unset LD_PRELOAD
-    says "failures" '^8 things failed or differed; the report says which\.$' out
+    says "failures" '^8 parts failed; the report lists them\.$' out
     is "the files" "$(tail -2 out | tr -d ' ' | tr '\n' ' ')" \
         "clsample-report.json clsample-report.md "
     balanced "with failures" clsample-report.json
@@ -136,10 +136,11 @@ if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=12
         '^- programs of CLS_FEATURE_DRAW for float32: the program draw did not compile$' \
         clsample-report.md
     says "a stage" '^| top-k | 4 | 1 | top-k 10: device: token 17\\|23 |$' clsample-report.md
-    says "a token" \
-        '^- first token: the first token is [0-9]*, the reference.s -7$' clsample-report.md
+    says "a token" '^- first token: the first token is [0-9]*, but the reference has -7$' \
+        clsample-report.md
     says "a case" \
-        '^| greedy | bench: greedy, row 0: the device drew token [0-9]*, the reference -7 |' \
+        '^| greedy | bench: greedy, row 0: the device drew token [0-9]*, '\
+'but the reference drew -7 |' \
         clsample-report.md
 
     # By a fault of the proof there are no cases at all.
@@ -147,7 +148,7 @@ if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=12
     export NO_CASES LD_PRELOAD
     exits 1 "no cases" "$clsample" report --quick
     unset LD_PRELOAD
-    says "no cases" '^self-test  0 of 0 cases differ; it did not run to its end' out
+    says "no cases" '^self-test  0 of 0 cases differ; the self-test did not finish' out
     says "no cases" '^- self-test: the program prepare gives another token than the host$' \
         clsample-report.md
 else
@@ -160,15 +161,15 @@ rm -f clsample-report.*
 if make_interrupting; then
     interrupted INTERRUPT_AT=3 "$clsample" report --quick
     is "interrupted: status" $code 130
-    says "interrupted" '^Interrupted in its part bench; the report has what was known by then[.]$' \
-        out
+    says "interrupted" \
+        '^Interrupted during: bench. The report has the results up to this part[.]$' out
     balanced "interrupted" clsample-report.json
     says "interrupted" '^  "complete": false,$' clsample-report.json
     says "interrupted" '^  "doing": "bench",$' clsample-report.json
     says "interrupted" '^  "failures": \[\],$' clsample-report.json
     is "interrupted: cases" \
         "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' clsample-report.json | tr '\n' ' ')" "greedy topk "
-    says "interrupted" 'The report is not complete: it ended, or goes on, with: bench' \
+    says "interrupted" 'The report is not complete. The last part that started is: bench' \
         clsample-report.md
 else
     echo "left out: no shared library could be made: $(head -1 cc.err)"

@@ -33,8 +33,8 @@ host_refused "--repetition-penalty: .*above 0" --repetition-penalty 0
 host_refused "--repetition-penalty: 'x'" --repetition-penalty x
 host_refused "--frequency-penalty" --frequency-penalty nan
 host_refused "--presence-penalty" --presence-penalty=-inf
-host_refused "--presence-penalty: '1e39' is beyond" --presence-penalty 1e39
-host_refused "--penalty-scope: 'prompt' is none of output|all" --penalty-scope prompt
+host_refused "--presence-penalty: '1e39' is too large" --presence-penalty 1e39
+host_refused "--penalty-scope: 'prompt' is not one of output|all" --penalty-scope prompt
 host_refused "--penalty-window" --penalty-window 16385
 host_refused "--max-tokens: '-1'" --max-tokens -1
 host_refused "--stop-id: .* 37" --stop-id 3 --stop-id 37
@@ -47,7 +47,7 @@ host_refused "--logit-bias: ':5' is not ID:VALUE" --logit-bias :5
 host_refused "--logit-bias: 'x' is not an integer" --logit-bias x:5
 host_refused "--logit-bias: '' is not a number" --logit-bias 5:
 host_refused "--logit-bias: '1:2' is not a number" --logit-bias 5:1:2
-host_refused "--logit-bias: '-1e39' is beyond" --logit-bias 5:-1e39
+host_refused "--logit-bias: '-1e39' is too large" --logit-bias 5:-1e39
 host_refused "--logit-bias: .* inf;" --logit-bias 5:inf
 host_refused "--logit-bias: .* nan;" --logit-bias 5:nan
 host_refused "--allowed-id: .* 37" --allowed-id 3,37
@@ -67,9 +67,9 @@ npy seeds.npy '<u8' '8,'; head -c 64 /dev/zero >>seeds.npy
 npy one-row.npy '<f4' '1, 2'; bytes one-row.npy 00000000 3f800000
 npy slim.npy '<f4' '8, 3'; head -c 96 /dev/zero >>slim.npy
 npy int8.npy '|i1' '8, 1'; bytes int8.npy 0101010101010101
-host_refused "int8.npy: not an array .* bool" --mask int8.npy
+host_refused "int8.npy: the array must be .* bool" --mask int8.npy
 npy line8.npy '|b1' '8,'; bytes line8.npy 0101010101010101
-host_refused "line8.npy: not an array .* bool" --mask line8.npy
+host_refused "line8.npy: the array must be .* bool" --mask line8.npy
 npy bool2.npy '|b2' '8, 1'
 host_refused "bool2.npy: numbers of type '|b2'" --mask bool2.npy
 npy wide8.npy '|b1' '1, 1048577'; head -c 1048577 /dev/zero >>wide8.npy
@@ -79,14 +79,15 @@ host_refused "four.npy: 6 rows for 8" --bias four.npy
 refused "prompt.npy: 8 rows for 6" sample --device host --logits four.npy --prompt prompt.npy
 refused "f32.npy: rows of 37 values for a vocabulary of 3" sample --device host --logits slim.npy \
     --bias f32.npy
-host_refused "bf16.npy: not an array float32" --bias bf16.npy
+host_refused "bf16.npy: the array must be float32" --bias bf16.npy
 for has in prompt output; do
     host_refused "so-far.npy: 6 rows for 8" --$has so-far.npy
-    host_refused "f32.npy: not an array int32" --$has f32.npy
-    host_refused "seeds.npy: not an array int32" --$has seeds.npy
+    host_refused "f32.npy: the array must be int32" --$has f32.npy
+    host_refused "seeds.npy: the array must be int32" --$has seeds.npy
     host_refused "no.npy: cannot be opened" --$has no.npy
 done
-host_refused "--draws: row 0 .* from 4294967295" --draws 2 --position 4294967292 --output output.npy
+host_refused "--draws: 2 draws of row 0 from position 4294967295 on exceed" --draws 2 --position \
+    4294967292 --output output.npy
 host_refused "four.npy" --tokens unwritten.npy --bias four.npy
 if [ -e unwritten.npy ]; then no_ "a refused call has written"; else yes_; fi
 
@@ -100,7 +101,7 @@ json '[{"logit_bias":[[3,1],4]},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": ent
 json '[{"logit_bias":[["3",1]]},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": not an integer'
 json '[{"logit_bias":{"x":1}},{},{},{},{},{},{},{}]' "row 0: \"logit_bias\": 'x'"
 json '[{"logit_bias":{"3":"inf"}},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": not a number'
-json '[{"logit_bias":{"3":1e39}},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": .* beyond'
+json '[{"logit_bias":{"3":1e39}},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": .* too large'
 json '[{"bad_words":[3]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": entry 0 is not an array'
 json '[{"bad_words":[[3],[]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": entry 1 is not an array'
 json '[{"bad_words":[["a"]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": not an integer'
@@ -115,7 +116,7 @@ json '[{"allowed_token_ids":[37]},{},{},{},{},{},{},{}]' 'row 0: "allowed_token_
 json '[{"allowed_token_ids":{}},{},{},{},{},{},{},{}]' 'row 0: "allowed_token_ids": not an array'
 json '[{},{"logit_bias":{"37":1}},{},{},{},{},{},{}]' 'row 1: "logit_bias": .* 37'
 json '[{},{"repetition_penalty":0},{},{},{},{},{},{}]' 'row 1: "repetition_penalty"'
-json '[{},{"penalty_scope":"x"},{},{},{},{},{},{}]' 'row 1: "penalty_scope": .* none of'
+json '[{},{"penalty_scope":"x"},{},{},{},{},{},{}]' 'row 1: "penalty_scope": .* not one of'
 
 # ---------------------------------------------------- adjustments, by hand
 

@@ -28,12 +28,12 @@ not_run() { # PATTERN ARGUMENTS...: exit 2, one sentence, nothing else
 
 check "--help" "$clsample" selftest --help
 says "--help" '^usage: clsample selftest' out
-says "--help" 'Exits 0 if all agree' out
+says "--help" 'The exit status is 0 if all agree' out
 check "clsample --help" "$clsample" --help
 says "clsample --help" '^  selftest ' out
 not_run "unknown option '--wrong'" --wrong
 not_run "unexpected argument 'x'" x
-not_run "--dtype: 'f64' is none of all|f32|f16|bf16" --dtype f64
+not_run "--dtype: 'f64' is not one of all|f32|f16|bf16" --dtype f64
 not_run "--work-group: '-1'" --work-group -1
 needs_device
 not_run "there is no device 99" --device 99

@@ -46,64 +46,67 @@ three="--target f32.npy --cu cu.npy --draft-ids ids.npy"
 
 check "--help" "$clsample" verify --help
 says "--help" '^usage: clsample verify' out
-refused "--target: a file of logits is needed" verify
-refused "--cu: a file" verify --target f32.npy
+refused "--target: this option is required; name a file of logits" verify
+refused "--cu: this option is required; name a file" verify --target f32.npy
 verify_refused "none.npy: cannot be opened" --target none.npy --cu cu.npy
 verify_refused "none.npy: cannot be opened" --target f32.npy --cu none.npy
-verify_refused "--draft-ids: a file of 5 drafts is needed" --target f32.npy --cu cu.npy
+verify_refused "--draft-ids: this option is required; name a file of 5 ids" --target f32.npy --cu \
+    cu.npy
 ints square.npy '2, 2' 0 1 2 8
-verify_refused "square.npy: not an array int32 .requests + 1." --target f32.npy --cu square.npy
-verify_refused "f32.npy: not an array int32" --target f32.npy --cu f32.npy
+verify_refused "square.npy: the array must be int32 .requests + 1." --target f32.npy --cu square.npy
+verify_refused "f32.npy: the array must be int32" --target f32.npy --cu f32.npy
 cu() { # PATTERN NUMBERS...
     pattern=$1
     shift
     ints bad-cu.npy "$#," "$@"
     verify_refused "bad-cu.npy: $pattern" --target f32.npy --cu bad-cu.npy --draft-ids ids.npy
 }
-cu "no request" 0
-cu "begins with 1, not with 0" 1 8
-cu "request 1 has 0 rows, which is none of 1 to 129" 0 3 3 8
+cu "there is no request" 0
+cu "the first number must be 0, not 1" 1 8
+cu "request 1 has 0 rows; it must have 1 to 129" 0 3 3 8
 cu "request 1 has -1 rows" 0 3 2 8
 cu "request 0 has 130 rows" 0 130
-cu "ends with row 7, but f32.npy has 8 rows" 0 3 7
-verify_refused "not an array int32 .drafts." --target f32.npy --cu cu.npy --draft-ids f32.npy
+cu "the last number is 7, but f32.npy has 8 rows" 0 3 7
+verify_refused "the array must be int32 .drafts." --target f32.npy --cu cu.npy --draft-ids f32.npy
 ints four.npy '4,' 1 2 3 4
-verify_refused "four.npy: 4 ids for 5 drafts" --target f32.npy --cu cu.npy --draft-ids four.npy
-verify_refused "ids.npy: 5 ids for 0 drafts" --target f32.npy --cu cu8.npy --draft-ids ids.npy
+verify_refused "four.npy: the file has 4 ids, but there are 5 drafts" --target f32.npy --cu \
+    cu.npy --draft-ids four.npy
+verify_refused "ids.npy: the file has 5 ids, but there are 0 drafts" --target f32.npy --cu \
+    cu8.npy --draft-ids ids.npy
 three_refused() { # PATTERN OPTIONS
     pattern_=$1
     shift
     # shellcheck disable=SC2086
     verify_refused "$pattern_" $three "$@"
 }
-three_refused "four.npy: 4 parents for 5 drafts" --parents four.npy
-three_refused "f32.npy: not an array int32 .drafts." --parents f32.npy
+three_refused "four.npy: the file has 4 parents, but there are 5 drafts" --parents four.npy
+three_refused "f32.npy: the array must be int32 .drafts." --parents f32.npy
 ints up.npy '5,' -1 1 -1 0 1
 three_refused "up.npy: draft 1 of request 0 follows 1, which is neither" --parents up.npy
 ints out.npy '5,' -1 0 -2 0 1
 three_refused "out.npy: draft 0 of request 2 follows -2, which is neither" --parents out.npy
 ints chain.npy '5,' -1 0 -1 0 1
 for method in standard block typical; do
-    three_refused "--parents: the method $method takes no trees" --parents chain.npy \
+    three_refused "--parents: the method $method does not support trees" --parents chain.npy \
         --method $method
 done
 three_refused "--parents: the method standard" --parents chain.npy --draft-probs probs5.npy
-three_refused "--draft-logits: there are --draft-probs already" --draft-probs probs5.npy \
+three_refused "--draft-logits: it cannot be combined with --draft-probs" --draft-probs probs5.npy \
     --draft-logits logits5.npy
-three_refused "f32.npy: 8 rows for 5 drafts" --draft-probs f32.npy
-three_refused "f32.npy: 8 rows for 5 drafts" --draft-logits f32.npy
-three_refused "f16.npy: not an array float32 .drafts, vocab." --draft-probs f16.npy
-three_refused "ids.npy: not an array float32 or float16" --draft-logits ids.npy
+three_refused "f32.npy: the file has 8 rows, but there are 5 drafts" --draft-probs f32.npy
+three_refused "f32.npy: the file has 8 rows, but there are 5 drafts" --draft-logits f32.npy
+three_refused "f16.npy: the array must be float32 .drafts, vocab." --draft-probs f16.npy
+three_refused "ids.npy: the array must be float32 or float16" --draft-logits ids.npy
 three_refused "f16.npy: .* another type than those of f32.npy" --draft-logits f16.npy
 npy slim.npy '<f4' '5, 3'; head -c 60 /dev/zero >>slim.npy
-three_refused "slim.npy: rows of 3 for a vocabulary of 37" --draft-probs slim.npy
-three_refused "--method: 'best' is none of match|standard|block|typical|greedy" --method best
+three_refused "slim.npy: a row has 3 values, but the target's rows have 37" --draft-probs slim.npy
+three_refused "--method: 'best' is not one of match|standard|block|typical|greedy" --method best
 three_refused "--epsilon: 0 " --epsilon 0
 three_refused "--epsilon: 1.5 " --epsilon 1.5
 three_refused "--delta: -1 " --delta -1
 three_refused "--delta: 17 " --delta 17
-three_refused "--trials: at least one" --trials 0
-three_refused "--trials: request 0 has no 8 positions from 4294967289 on" --trials 2 \
+three_refused "--trials: it must be at least 1" --trials 0
+three_refused "--trials: the 8 positions of request 0 from 4294967289 on exceed" --trials 2 \
     --position 4294967289
 three_refused "--temperature" --temperature -1
 three_refused "none/t.npy: cannot be written" --tokens none/t.npy

@@ -79,7 +79,7 @@ $long --max-tokens 60	a long prompt of many more tokens than the others
 --top-p 0.5 --max-tokens 1	Ä €uro
 EOF
 # A text is its request's alone, however many there are at a time, however long
-# their chunks, however far the steps run ahead, and wherever it is sampled.
+# their chunks and however far the steps run ahead.
 # shellcheck disable=SC2086
 {
     runs $model --prompts prompts --requests 9 --json
@@ -91,9 +91,6 @@ EOF
     runs $model --prompts prompts --requests 64 --streams 64 --ahead 40 --chunk 64 --json
     texts many 9
     same "1 and 64 streams" one many
-    runs $model --prompts prompts --requests 9 --streams 4 --host-sampling --json
-    texts host 9
-    same "device and host" one host
     runs $model --prompts prompts --requests 9 --streams 2 --seed 1 --json
     texts seed 9
     differ "seeds 0 and 1" one seed
@@ -154,7 +151,7 @@ while [ $i -lt 7 ]; do # each number of the header: none, and far too large
     for bytes in '\000\000\000\000' '\000\000\000\177'; do
         # shellcheck disable=SC2059
         { head -c $((4 * i)) r.bin; printf "$bytes"; tail -c +$((4 * i + 5)) r.bin; } >bad.bin
-        refused "bad.bin: no llama2.c checkpoint" --checkpoint bad.bin --tokenizer r.tok
+        refused "bad.bin: not a llama2.c checkpoint" --checkpoint bad.bin --tokenizer r.tok
     done
     i=$((i + 1))
 done
@@ -167,33 +164,32 @@ done
 refused "long.tok: has more" --checkpoint r.bin --tokenizer long.tok
 refused "none.bin: cannot be opened" --checkpoint none.bin --tokenizer r.tok
 refused "none.tok: cannot be opened" --checkpoint r.bin --tokenizer none.tok
-refused "needed"
+refused "required"
 # shellcheck disable=SC2086
 {
-    refused "'--nothing' is no option" $model --nothing
-    refused "'text' is no option" $model text
+    refused "'--nothing' is not an option" $model --nothing
+    refused "'text' is not an option" $model text
     refused "--seed: a value is missing" $model --seed
-    refused "--seed: '-1' is no whole" $model --seed -1
-    refused "--top-p: 'x' is no number" $model --top-p x
+    refused "--seed: '-1' is not a whole" $model --seed -1
+    refused "--top-p: 'x' is not a number" $model --top-p x
     refused "request 0: .*top_p is 2" $model --top-p 2
     refused "--streams: '0'" $model --streams 0
-    refused "no place for 9 streams" $model --streams 9 --batch 8
-    refused "no place for 2 streams and their drafts" $model --streams 2 --batch 9 --draft ngram
+    refused "too small for 9 streams" $model --streams 9 --batch 8
+    refused "too small for 2 streams and their drafts" $model --streams 2 --batch 9 --draft ngram
     refused "'words' is neither" $model --draft words
     refused "draft layers: '0'" $model --draft layers=0
     refused "has 2 layers, not 3" $model --draft layers=3
-    refused "'16' is no whole" $model --draft ngram --drafts 16
-    refused "'none' is no method" $model --draft ngram --method none
-    refused "need --draft" $model --method match
-    refused "not with --host-sampling" $model --draft ngram --host-sampling
+    refused "'16' is not a whole" $model --draft ngram --drafts 16
+    refused "'none' is not one of match" $model --draft ngram --method none
+    refused "require --draft" $model --method match
     refused "no-prompts: cannot be opened" $model --prompts no-prompts
     printf -- '--streams 4\tx\n' >bad
-    refused "bad: line 1: '--streams' is no option of a request" $model --prompts bad
+    refused "bad: line 1: '--streams' is not an option of a request" $model --prompts bad
     printf -- 'x\n--top-k\tx\n' >bad
     refused "bad: line 2: '--top-k' lacks its value" $model --prompts bad
-    refused "its prompt has [0-9]* tokens" $model \
-        --prompt "$(tail -c +1 "$source/tests/examples/check_llama.sh" | head -c 200)"
-    refused "no NumPy array" $model --check-logits r.bin --check-tokens r.tok
+    refused "its prompt has [0-9]* tokens" $model --prompt \
+        "$(tail -c +1 "$source/tests/examples/check_llama.sh" | head -c 200)"
+    refused "not a NumPy array" $model --check-logits r.bin --check-tokens r.tok
 }
 
 # A classifier of NaN: no token, and the requests say so.
@@ -249,13 +245,6 @@ usual="--temperature 0.8 --top-p 0.9 --seed 5 --max-tokens 80"
         head -n 8 many >first
         same "sampled text, drafts: $draft" first drafts
     done
-    runs $model --temperature 0 --prompt "Lily and Tom" --max-tokens 150 --host-sampling --json
-    texts host 1
-    same "greedy text, device and host" device host
-    runs $model $usual --streams 8 --host-sampling --json
-    texts host 8
-    head -n 8 many >first
-    same "sampled text, device and host" host first
 
     build without clblast=no
     llama=$dir/without/llama

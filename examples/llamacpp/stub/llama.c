@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What llama.cpp does with a sampler's interface, as far as check_adapter.c asks. */
+/* A stub of llama.cpp: the functions of the sampler interface that check_adapter.c uses. */
 #include "llama.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ struct llama_sampler *llama_sampler_clone(const struct llama_sampler *sampler)
     return sampler->iface->clone(sampler);
 }
 
-/* For samplers that don't copy their state themselves: a clone moves in. */
+/* For samplers without a copy function: replaces the state by that of a clone. */
 void llama_sampler_copy(const struct llama_sampler *from, struct llama_sampler *to)
 {
     struct llama_sampler *clone = llama_sampler_clone(from);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The few declarations of llama.cpp's header that the adapter uses, with the
- * same names and members: lets check_adapter.c run where llama.cpp is not installed.
- * Programs include the real one. */
+/* The declarations of llama.cpp's header that the adapter uses, with the same names and members, so
+ * that check_adapter.c runs without llama.cpp. Programs include the real header. */
 #ifndef LLAMA_H
 #define LLAMA_H
 

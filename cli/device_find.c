@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding OpenCL devices, and what they are. */
+/* Lists the OpenCL devices and describes them, and the shape of a context, as JSON. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +7,8 @@
 #include "cli.h"
 
 #ifndef CL_PLATFORM_NOT_FOUND_KHR
-#define CL_PLATFORM_NOT_FOUND_KHR -1001 /* what a loader says that has no platform to load */
+#define CL_PLATFORM_NOT_FOUND_KHR -1001 /* the loader's error if no platform is installed */
 #endif
-
-int cli_fail_library(const char *what) { return cli_fail("%s: %s", what, cls_error_message()); }
-
-int cli_fail_opencl(const char *what, cl_int error)
-{
-    return cli_fail("%s: OpenCL error %d", what, (int)error);
-}
 
 const char *cli_device_type(cl_device_type type)
 {
@@ -40,7 +33,13 @@ const char *cli_subgroups_name(uint32_t subgroups)
     return subgroups < sizeof names / sizeof names[0] ? names[subgroups] : "?";
 }
 
-/* Lower comes first when nobody chooses. */
+const char *cli_dtype_name(int32_t dtype)
+{
+    static const char *const names[] = {"float32", "float16", "bfloat16"};
+    return dtype >= 0 && dtype < 3 ? names[dtype] : "-";
+}
+
+/* The default device is one with the lowest number. */
 static int preference(cl_device_type type)
 {
     if (type & CL_DEVICE_TYPE_GPU)
@@ -66,7 +65,7 @@ static void text_of(cl_device_id device, cl_device_info what, char *text, size_t
 static void describe(cl_device_id id, const char *platform_name, const cls_context_options *options,
                      cli_device *device)
 {
-    device->device = id;
+    device->id = id;
     snprintf(device->platform_name, sizeof device->platform_name, "%s", platform_name);
     clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof device->platform, &device->platform, NULL);
     clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof device->type, &device->type, NULL);
@@ -97,15 +96,16 @@ static int add_platform(cl_platform_id platform, const cls_context_options *opti
             snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, full);
         free(full);
     }
-    /* A custom device is not among "all" devices. */
+    /* CL_DEVICE_TYPE_ALL does not include custom devices. */
     if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL | CL_DEVICE_TYPE_CUSTOM, 0, NULL, &n) !=
         CL_SUCCESS)
         n = 0;
     if (n == 0) {
-        if ((grown = realloc(list->bare, (list->bare_count + 1) * sizeof *list->bare)) == NULL)
+        if ((grown = realloc(list->empty_platforms,
+                             (list->empty_count + 1) * sizeof *list->empty_platforms)) == NULL)
             return cli_no_memory();
-        list->bare = grown;
-        memcpy(list->bare[list->bare_count++], name, sizeof name);
+        list->empty_platforms = grown;
+        memcpy(list->empty_platforms[list->empty_count++], name, sizeof name);
         return 0;
     }
     if ((grown = realloc(list->device, (list->count + n) * sizeof *list->device)) == NULL)
@@ -162,7 +162,7 @@ int cli_devices_find(const cls_context_options *options, cli_devices *list)
 void cli_devices_free(cli_devices *list)
 {
     free(list->device);
-    free(list->bare);
+    free(list->empty_platforms);
     memset(list, 0, sizeof *list);
 }
 

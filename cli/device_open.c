@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Choosing an OpenCL device and opening it. */
+/* Selects an OpenCL device, opens it and shows the progress of compilation. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #define access _access
 #define fileno _fileno
 #define isatty _isatty
-#define X_OK 0 /* folders have no such permission there */
+#define X_OK 0 /* directories have no such permission on Windows */
 #else
 #include <unistd.h>
 #endif
@@ -20,7 +20,7 @@
 
 /* ---------------------------------------------------------------------- choice */
 
-/* "0 (NAME, CPU), 1 (NAME, GPU, cannot be used)"; what does not fit is left out. */
+/* "0 (NAME, CPU), 1 (NAME, GPU, not usable)"; devices that do not fit the text are omitted. */
 static const char *list_devices(const cli_devices *list, char text[768])
 {
     size_t used = 0;
@@ -28,29 +28,30 @@ static const char *list_devices(const cli_devices *list, char text[768])
         const cli_device *const d = &list->device[i];
         used += (size_t)snprintf(text + used, 768 - used, "%s%" PRIu32 " (%s, %s%s)",
                                  i == 0 ? "" : ", ", i, d->name, cli_device_type(d->type),
-                                 d->usable ? "" : ", cannot be used");
+                                 d->usable ? "" : ", not usable");
     }
     return text;
 }
 
-/* A number alone, with nothing before it or after it. */
+/* Whether the text consists of digits only. */
 static bool is_number(const char *text)
 {
     return *text != '\0' && text[strspn(text, "0123456789")] == '\0' && strlen(text) < 10;
 }
 
-static const cli_device *choose_named(const char *which, bool any, const cli_devices *list,
-                                      uint32_t *index)
+static const cli_device *select_named(const char *which, bool allow_unusable,
+                                      const cli_devices *list, uint32_t *index)
 {
     char text[768];
     *index = is_number(which) ? (uint32_t)strtoul(which, NULL, 10) : UINT32_MAX;
     if (*index >= list->count) {
-        cli_fail(is_number(which) ? "--device: there is no device %s; there %s %s"
-                                  : "--device: '%s' is no device's number; there %s %s",
-                 which, list->count == 1 ? "is" : "are", list_devices(list, text));
+        cli_fail(is_number(which)
+                     ? "--device: there is no device %s; the devices are %s"
+                     : "--device: '%s' is not the number of a device; the devices are %s",
+                 which, list_devices(list, text));
         return NULL;
     }
-    if (!list->device[*index].usable && !any) {
+    if (!list->device[*index].usable && !allow_unusable) {
         cli_fail("--device: device %" PRIu32 " cannot be used: %s", *index,
                  list->device[*index].reason);
         return NULL;
@@ -58,9 +59,9 @@ static const cli_device *choose_named(const char *which, bool any, const cli_dev
     return &list->device[*index];
 }
 
-/* The device that --device asks for, or the default. any: as cli_find() has it. */
-static const cli_device *choose(const char *which, bool any, const cli_devices *list,
-                                uint32_t *index)
+/* The device that --device names, or the default one. */
+static const cli_device *select_device(const char *which, bool allow_unusable,
+                                       const cli_devices *list, uint32_t *index)
 {
     if (list->count == 0) {
         cli_fail("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to "
@@ -68,14 +69,14 @@ static const cli_device *choose(const char *which, bool any, const cli_devices *
         return NULL;
     }
     if (which != NULL)
-        return choose_named(which, any, list, index);
+        return select_named(which, allow_unusable, list, index);
     for (*index = 0; *index < list->count; ++*index)
         if (list->device[*index].is_default)
             return &list->device[*index];
     *index = 0;
-    if (any)
+    if (allow_unusable)
         return &list->device[0];
-    cli_fail("no OpenCL device can be used as asked: %s: %s", list->device[0].name,
+    cli_fail("no OpenCL device is usable with these options; %s: %s", list->device[0].name,
              list->device[0].reason);
     return NULL;
 }
@@ -83,9 +84,9 @@ static const cli_device *choose(const char *which, bool any, const cli_devices *
 /* -------------------------------------------------------------------- kernels */
 
 static char build_log[1 << 16];
-static bool is_shown; /* a line of progress is on the screen */
+static bool progress_shown;
 
-/* A line that is written over, where somebody may be looking. */
+/* Prints a line that the next one overwrites, on terminals only. */
 static void show_progress(void *user, const char *program, uint32_t done, uint32_t count)
 {
     (void)user;
@@ -93,15 +94,15 @@ static void show_progress(void *user, const char *program, uint32_t done, uint32
         return;
     fprintf(stderr, "\rkernels: %-20s %" PRIu32 " of %" PRIu32, program, done + 1, count);
     fflush(stderr);
-    is_shown = true;
+    progress_shown = true;
 }
 
-cls_status cli_compiled(cls_status status)
+cls_status cli_compile_done(cls_status status)
 {
-    if (is_shown)
+    if (progress_shown)
         fprintf(stderr, "\r%48s\r", "");
-    is_shown = false;
-    /* Kernels that do not compile have more to tell than a sentence. */
+    progress_shown = false;
+    /* An error message has one sentence; the compiler's log has the details. */
     if (status == CLS_BUILD_FAILED)
         fputs(build_log, stderr);
     return status;
@@ -109,25 +110,25 @@ cls_status cli_compiled(cls_status status)
 
 static cls_status create(cli_target *target, const cls_context_options *options)
 {
-    cls_context_options told = *options;
-    told.build_log = build_log;
-    told.build_log_size = sizeof build_log;
-    told.build_log_stays = 1;
-    told.cache_always = 1; /* whoever names a folder wants it filled */
-    told.progress = show_progress;
-    return cli_compiled(cls_context_create(target->cl, target->at.device, &told, &target->context));
+    cls_context_options all = *options;
+    all.build_log = build_log;
+    all.build_log_size = sizeof build_log;
+    all.build_log_stays = 1;
+    all.cache_always = 1; /* also where the driver has a cache */
+    all.progress = show_progress;
+    return cli_compile_done(
+        cls_context_create(target->cl, target->device.id, &all, &target->context));
 }
 
 const char *cli_build_log(void) { return build_log; }
 
-/* Whether compiled kernels can be kept in the folder, by keeping something there; errno says why
- * not. */
+/* Whether files can be written to the directory, by writing one; else errno has the reason. */
 static bool is_writable(const char *dir)
 {
     const size_t size = strlen(dir) + 32;
     char *const path = malloc(size);
     FILE *file = NULL;
-    errno = ENOENT; /* what no name is; without it "" would be the root */
+    errno = ENOENT; /* for an empty name, which would otherwise be the root directory */
     for (int i = 0; i < 64 && *dir != '\0' && path != NULL && file == NULL; i++) {
         snprintf(path, size, "%s/clsample-test.%d", dir, i); /* others may be trying, too */
         if ((file = fopen(path, "wbx")) == NULL && errno != EEXIST)
@@ -143,9 +144,9 @@ static bool is_writable(const char *dir)
     return file != NULL;
 }
 
-/* A folder that is named is wanted: one that is not there is refused; one that others filled is
- * used as it is. */
-static int check_folder(const char *dir)
+/* Checks --cache-dir. A directory that does not exist is an error; one that can only be read is
+ * used for loading. */
+static int check_cache_dir(const char *dir)
 {
     struct stat about;
     if (dir == NULL || is_writable(dir))
@@ -154,25 +155,26 @@ static int check_folder(const char *dir)
     if (stat(dir, &about) != 0)
         return cli_fail("--cache-dir: '%s' cannot be used: %s", dir, strerror(errno));
     if (!S_ISDIR(about.st_mode))
-        return cli_fail("--cache-dir: '%s' is no folder", dir);
+        return cli_fail("--cache-dir: '%s' is not a directory", dir);
     if (access(dir, X_OK) != 0)
         return cli_fail("--cache-dir: '%s' cannot be read: %s", dir, strerror(errno));
     cli_warn(
-        "--cache-dir: '%s' cannot be written: %s; kernels are taken from there, and none are kept",
+        "--cache-dir: '%s' cannot be written: %s; kernels are loaded from it, but none are stored",
         dir, strerror(why));
     return 0;
 }
 
-int cli_find(const char *which, const cls_context_options *options, bool any, cli_target *target)
+int cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
+                    cli_target *target)
 {
     cli_devices list;
     const cli_device *device;
     memset(target, 0, sizeof *target);
-    if (check_folder(options->cache_dir) != 0 || cli_devices_find(options, &list) != 0)
+    if (check_cache_dir(options->cache_dir) != 0 || cli_devices_find(options, &list) != 0)
         return 1;
-    device = choose(which, any, &list, &target->index);
+    device = select_device(which, allow_unusable, &list, &target->index);
     if (device != NULL)
-        target->at = *device;
+        target->device = *device;
     cli_devices_free(&list);
     return device == NULL;
 }
@@ -180,22 +182,22 @@ int cli_find(const char *which, const cls_context_options *options, bool any, cl
 int cli_open_queue(cli_target *target, cl_command_queue_properties properties)
 {
     cl_int error;
-    target->cl = clCreateContext(NULL, 1, &target->at.device, NULL, NULL, &error);
+    target->cl = clCreateContext(NULL, 1, &target->device.id, NULL, NULL, &error);
     if (error == CL_SUCCESS)
-        target->queue = clCreateCommandQueue(target->cl, target->at.device, properties, &error);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl(target->at.name, error);
+        target->queue = clCreateCommandQueue(target->cl, target->device.id, properties, &error);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl(target->device.name, error);
 }
 
 int cli_open_context(cli_target *target, const cls_context_options *options)
 {
     build_log[0] = '\0';
-    return create(target, options) == CLS_OK ? 0 : cli_fail_library(target->at.name);
+    return create(target, options) == CLS_OK ? 0 : cli_fail_library(target->device.name);
 }
 
 int cli_open(const char *which, const cls_context_options *options,
              cl_command_queue_properties properties, cli_target *target)
 {
-    if (cli_find(which, options, false, target) != 0)
+    if (cli_find_device(which, options, false, target) != 0)
         return 1;
     if (cli_open_queue(target, properties) == 0 && cli_open_context(target, options) == 0)
         return 0;

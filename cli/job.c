@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of logits to tokens: as a runtime would call the library, and on the
- * host by the reference. */
+/* Runs a job: samples rows of logits on the device, as a runtime would call the library, or by the
+ * reference on the host. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "report.h"
+#include "outputs.h"
 
 uint64_t cli_position(const cli_job *job, uint32_t request)
 {
@@ -27,38 +27,39 @@ static const int32_t *row_of(const cli_tokens *tokens, uint32_t r)
 
 /* ------------------------------------------------------------------ the device */
 
-/* What a run holds on the device. */
+/* The objects on the device. */
 typedef struct device_side {
     cls_sampler *sampler;
-    cl_mem logits, mask, bias, tokens, logprobs, status, probs, report;
-    uint32_t *positions; /* of the next draw */
+    cl_mem logits, mask, bias, tokens, logprobs, status, probs, outputs;
+    uint32_t *positions; /* [rows], of the next draw */
 } device_side;
 
-static void let_go(device_side *held)
+static void release_all(device_side *side)
 {
-    const cl_mem all[] = {held->logits,   held->mask,   held->bias,  held->tokens,
-                          held->logprobs, held->status, held->probs, held->report};
+    const cl_mem all[] = {side->logits,   side->mask,   side->bias,  side->tokens,
+                          side->logprobs, side->status, side->probs, side->outputs};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i] != NULL)
             clReleaseMemObject(all[i]);
-    cls_sampler_destroy(held->sampler);
-    free(held->positions);
+    cls_sampler_destroy(side->sampler);
+    free(side->positions);
 }
 
 int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from)
 {
     cl_int error;
     void *copy = NULL;
-    memcpy(&copy, &from, sizeof copy); /* OpenCL asks for a pointer to non-const, and only reads */
+    memcpy(&copy, &from, sizeof copy); /* OpenCL reads it, but takes a pointer to non-const */
     *buffer = clCreateBuffer(
         target->cl, from == NULL ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
         size, copy, &error);
     return error == CL_SUCCESS
                ? 0
-               : cli_fail("%s: OpenCL error %d for a buffer of %zu bytes", what, (int)error, size);
+               : cli_fail("%s: a buffer of %zu bytes cannot be created (OpenCL error %d)", what,
+                          size, (int)error);
 }
 
-/* The state that the parameters ask for, and no more: it is large. */
+/* Requests only the state that the parameters need, because it is large. */
 void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_options *options)
 {
     cls_sampler_options_default(options, sizeof *options);
@@ -75,17 +76,18 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
     }
     options->history = job->history;
     options->dtypes = 1u << job->logits->dtype;
-    options->features = CLS_FEATURE_LISTS | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
-                        (job->bias != NULL ? CLS_FEATURE_BIAS : 0u) |
-                        (job->logprobs != NULL || job->report != NULL ? CLS_FEATURE_LOGPROBS : 0u) |
-                        (job->probs != NULL || job->report != NULL ? CLS_FEATURE_PROBS : 0u);
+    options->features =
+        CLS_FEATURE_LISTS | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
+        (job->bias != NULL ? CLS_FEATURE_BIAS : 0u) |
+        (job->logprobs != NULL || job->outputs != NULL ? CLS_FEATURE_LOGPROBS : 0u) |
+        (job->probs != NULL || job->outputs != NULL ? CLS_FEATURE_PROBS : 0u);
 }
 
 int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot)
 {
-    if (cli_compiled(cls_slot_begin(sampler, slot, &job->params[request],
-                                    row_of(&job->prompt, request), job->prompt.width,
-                                    row_of(&job->output, request), job->output.width)) == CLS_OK)
+    if (cli_compile_done(cls_slot_begin(
+            sampler, slot, &job->params[request], row_of(&job->prompt, request), job->prompt.width,
+            row_of(&job->output, request), job->output.width)) == CLS_OK)
         return 0;
     return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, request),
                     cls_error_message());
@@ -99,52 +101,53 @@ static int begin_all(const cli_job *job, cls_sampler *sampler)
     return 0;
 }
 
-/* Room for the report, on both sides: as many candidates as the device tells of. */
-static int make_report(cli_target *target, const cli_job *job, device_side *held)
+/* Allocates the further outputs on host and device, with room for as many candidates as the
+ * device can return. */
+static int create_outputs(cli_target *target, const cli_job *job, device_side *side)
 {
     cls_device_info info = {.struct_size = sizeof info};
-    if (job->report == NULL)
+    if (job->outputs == NULL)
         return 0;
     if (cls_context_info(target->context, &info) != CLS_OK)
-        return cli_fail_library("device");
-    return cli_report_make(job->report, job->logits->rows, info.shortlist) ||
-           cli_buffer(target, &held->report, "report", job->report->size, NULL);
+        return cli_fail_library("querying the device");
+    return cli_outputs_alloc(job->outputs, job->logits->rows, info.shortlist) ||
+           cli_buffer(target, &side->outputs, "outputs", job->outputs->size, NULL);
 }
 
-static int make_all(cli_target *target, const cli_job *job, device_side *held)
+static int create_all(cli_target *target, const cli_job *job, device_side *side)
 {
     const size_t rows = job->logits->rows, vocab = job->logits->vocab,
                  drawn = rows * job->draws * 4;
     cls_sampler_options options;
     cli_sampler_options(job, job->logits->rows, &options);
     options.max_rows = job->logits->rows;
-    if (cli_compiled(cls_sampler_create(target->context, &options, &held->sampler)) != CLS_OK)
-        return cli_fail_library("sampler");
-    if (job->infill != NULL && cls_sampler_infill(held->sampler, job->infill) != CLS_OK)
-        return cli_fail_library("infill");
-    if ((held->positions = calloc(rows, sizeof *held->positions)) == NULL)
+    if (cli_compile_done(cls_sampler_create(target->context, &options, &side->sampler)) != CLS_OK)
+        return cli_fail_library("creating the sampler");
+    if (job->infill != NULL && cls_sampler_infill(side->sampler, job->infill) != CLS_OK)
+        return cli_fail_library("setting the infill tables");
+    if ((side->positions = calloc(rows, sizeof *side->positions)) == NULL)
         return cli_no_memory();
     for (uint32_t r = 0; r < rows; r++)
-        held->positions[r] = (uint32_t)cli_position(job, r);
-    return begin_all(job, held->sampler) ||
-           cli_buffer(target, &held->logits, "logits", rows * vocab * job->logits->size,
+        side->positions[r] = (uint32_t)cli_position(job, r);
+    return begin_all(job, side->sampler) ||
+           cli_buffer(target, &side->logits, "logits", rows * vocab * job->logits->size,
                       job->logits->data) ||
            (job->mask != NULL &&
-            cli_buffer(target, &held->mask, "mask", rows * job->mask_width * cli_mask_size(job),
+            cli_buffer(target, &side->mask, "mask", rows * job->mask_width * cli_mask_size(job),
                        job->mask)) ||
-           (job->bias != NULL && cli_buffer(target, &held->bias, "bias",
+           (job->bias != NULL && cli_buffer(target, &side->bias, "bias",
                                             rows * vocab * cli_bias_size(job), job->bias)) ||
-           cli_buffer(target, &held->tokens, "tokens", drawn, NULL) ||
+           cli_buffer(target, &side->tokens, "tokens", drawn, NULL) ||
            (job->logprobs != NULL &&
-            cli_buffer(target, &held->logprobs, "logprobs", drawn, NULL)) ||
-           (job->status != NULL && cli_buffer(target, &held->status, "status", drawn, NULL)) ||
+            cli_buffer(target, &side->logprobs, "logprobs", drawn, NULL)) ||
+           (job->status != NULL && cli_buffer(target, &side->status, "status", drawn, NULL)) ||
            (job->probs != NULL &&
-            cli_buffer(target, &held->probs, "probabilities", rows * vocab * 4, NULL)) ||
-           make_report(target, job, held);
+            cli_buffer(target, &side->probs, "probabilities", rows * vocab * 4, NULL)) ||
+           create_outputs(target, job, side);
 }
 
-/* One step a draw: the slots stay as they are, the positions are given. */
-static int enqueue(cli_target *target, const cli_job *job, device_side *held)
+/* Enqueues one step for each draw. The slots do not change; each step has its own positions. */
+static int enqueue(cli_target *target, const cli_job *job, device_side *side)
 {
     const uint32_t rows = job->logits->rows;
     for (uint32_t d = 0; d < job->draws; d++) {
@@ -155,34 +158,34 @@ static int enqueue(cli_target *target, const cli_job *job, device_side *held)
         step.defer_accept = 1;
         step.logits.kind = CLS_LOGITS_BUFFER;
         step.logits.dtype = (int32_t)job->logits->dtype;
-        step.logits.buffer = held->logits;
-        step.positions.host = (const int32_t *)held->positions;
-        step.mask.words.buffer = held->mask;
+        step.logits.buffer = side->logits;
+        step.positions.host = (const int32_t *)side->positions;
+        step.mask.words.buffer = side->mask;
         step.mask.width = job->mask_width;
         step.mask.kind = (int32_t)job->mask_kind;
-        step.bias.values.buffer = held->bias;
+        step.bias.values.buffer = side->bias;
         step.bias.dtype = (int32_t)job->bias_dtype;
-        step.tokens.buffer = held->tokens;
+        step.tokens.buffer = side->tokens;
         step.tokens.offset = (uint64_t)d * rows * 4;
-        step.logprobs.buffer = held->logprobs;
+        step.logprobs.buffer = side->logprobs;
         step.logprobs.offset = step.tokens.offset;
         step.logprob_kind = (int32_t)job->kind;
-        step.status.buffer = held->status;
+        step.status.buffer = side->status;
         step.status.offset = step.tokens.offset;
         if (d == 0) {
-            step.probs.buffer = held->probs;
-            if (job->report != NULL)
-                cli_report_ask(job->report, held->report, &step);
+            step.probs.buffer = side->probs;
+            if (job->outputs != NULL)
+                cli_outputs_bind(job->outputs, side->outputs, &step);
         }
-        status = cls_sample(held->sampler, target->queue, &step, 0, NULL, NULL);
+        status = cls_sample(side->sampler, target->queue, &step, 0, NULL, NULL);
         if (status == CLS_BUSY) {
             clFinish(target->queue);
-            status = cls_sample(held->sampler, target->queue, &step, 0, NULL, NULL);
+            status = cls_sample(side->sampler, target->queue, &step, 0, NULL, NULL);
         }
         if (status != CLS_OK)
-            return cli_fail_library("step");
+            return cli_fail_library("sampling");
         for (uint32_t r = 0; r < rows; r++)
-            held->positions[r]++;
+            side->positions[r]++;
     }
     return 0;
 }
@@ -195,7 +198,7 @@ int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size)
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the results", error);
 }
 
-/* The device writes [draws, rows]; files are [rows, draws]. */
+/* Reads [draws, rows] from the device and stores [rows, draws]. */
 static int fetch_drawn(cli_target *target, const cli_job *job, cl_mem from, void *to)
 {
     const size_t rows = job->logits->rows, draws = job->draws;
@@ -212,19 +215,19 @@ static int fetch_drawn(cli_target *target, const cli_job *job, cl_mem from, void
     return failed;
 }
 
-int cli_run(cli_target *target, const cli_job *job)
+int cli_job_run(cli_target *target, const cli_job *job)
 {
     const size_t probs_size = (size_t)job->logits->rows * job->logits->vocab * 4;
-    device_side held = {0};
-    const int failed = make_all(target, job, &held) || enqueue(target, job, &held) ||
-                       fetch_drawn(target, job, held.tokens, job->tokens) ||
-                       fetch_drawn(target, job, held.logprobs, job->logprobs) ||
-                       fetch_drawn(target, job, held.status, job->status) ||
-                       cli_fetch(target, held.probs, job->probs, probs_size) ||
-                       (job->report != NULL &&
-                        cli_fetch(target, held.report, job->report->data, job->report->size));
+    device_side side = {0};
+    const int failed = create_all(target, job, &side) || enqueue(target, job, &side) ||
+                       fetch_drawn(target, job, side.tokens, job->tokens) ||
+                       fetch_drawn(target, job, side.logprobs, job->logprobs) ||
+                       fetch_drawn(target, job, side.status, job->status) ||
+                       cli_fetch(target, side.probs, job->probs, probs_size) ||
+                       (job->outputs != NULL &&
+                        cli_fetch(target, side.outputs, job->outputs->data, job->outputs->size));
     clFinish(target->queue);
-    let_go(&held);
+    release_all(&side);
     return failed;
 }
 
@@ -274,14 +277,14 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
             job->kind == CLS_LOGPROB_RAW ? result.logprob_raw : result.logprob_final;
     if (job->status != NULL)
         job->status[at] = result.status;
-    if (job->report != NULL && d == 0)
-        cli_report_host(job->logits, r, result.token, job->report);
+    if (job->outputs != NULL && d == 0)
+        cli_outputs_host(job->logits, r, result.token, job->outputs);
     return 0;
 }
 
-int cli_run_host(const cli_job *job)
+int cli_job_run_host(const cli_job *job)
 {
-    if (job->report != NULL && cli_report_make(job->report, job->logits->rows, 0) != 0)
+    if (job->outputs != NULL && cli_outputs_alloc(job->outputs, job->logits->rows, 0) != 0)
         return 1;
     for (uint32_t r = 0; r < job->logits->rows; r++)
         for (uint32_t d = 0; d < job->draws; d++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample explain --plot: gnuplot reads its commands from a pipe and writes to
- * the file, so no other file is made. */
+/* clsample explain --plot: gnuplot reads its commands from a pipe and writes the picture to the
+ * file, so there is no temporary file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,8 +16,8 @@
 
 extern char **environ;
 
-#define LABELS 5     /* of the likeliest tokens at the end */
-#define LEAST 1e-12f /* what is less likely isn't drawn */
+#define LABELS 5     /* likeliest tokens of the last stage that get a label */
+#define LEAST 1e-12f /* the smallest probability of the plot */
 
 static bool ends_with(const char *path, const char *end)
 {
@@ -29,13 +29,13 @@ int cli_plot_check(const char *path)
 {
     if (ends_with(path, ".png") || ends_with(path, ".svg"))
         return 0;
-    return cli_fail("--plot: '%s' is neither .png nor .svg", path);
+    return cli_fail("--plot: '%s' must end with .png or .svg", path);
 }
 
 /* --------------------------------------------------------------------- commands */
 
-/* Between single quotes gnuplot takes everything as it is (between others it
- * would run what is in back quotes); a quote becomes a double one. */
+/* Writes a string in single quotes, where gnuplot interprets nothing: in double quotes it would run
+ * commands between backquotes. A single quote becomes a double one. */
 static void quote(FILE *to, const char *text)
 {
     putc('\'', to);
@@ -50,8 +50,8 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Probabilities by rank. Of many, so many as the eye tells apart on a logarithmic
- * scale. */
+/* Writes probabilities by rank. Of high ranks it writes about one in a hundred: on a logarithmic
+ * scale more are not visible. */
 static void put_curve(FILE *to, float *sorted, uint32_t n)
 {
     qsort(sorted, n, sizeof *sorted, descending);
@@ -60,7 +60,7 @@ static void put_curve(FILE *to, float *sorted, uint32_t n)
     fputs("e\n", to);
 }
 
-/* How many of a stage's tokens its curve shows. */
+/* The number of tokens that a stage's curve shows. */
 static uint32_t points_of(const cli_shown *shown, uint32_t vocab)
 {
     uint32_t n = 0;
@@ -77,8 +77,8 @@ static uint32_t rank_of(const float *probs, uint32_t vocab, uint32_t token)
     return rank;
 }
 
-/* A line of the list in the right margin, where nothing else is: names beside their points
- * lie on one another as soon as ranks or probabilities are close. */
+/* Writes a line of the list in the right margin. Names beside their points would overlap where
+ * ranks or probabilities are close. */
 static void put_line(FILE *to, uint32_t line, const char *text, const char *more)
 {
     fputs("set label ", to);
@@ -86,16 +86,16 @@ static void put_line(FILE *to, uint32_t line, const char *text, const char *more
     fprintf(to, " at graph 1.04,graph %.2f left noenhanced%s\n", 0.97 - 0.06 * line, more);
 }
 
-#define DRAWN " point pointtype 6 pointsize 4 linewidth 2 linecolor rgb '#d00000'"
+#define RING " point pointtype 6 pointsize 4 linewidth 2 linecolor rgb '#d00000'"
 
-/* Of the likeliest tokens a number at the point, and its meaning in the list; of the drawn one a
- * ring. */
+/* Labels the likeliest tokens: a number at the point, and its token in the list. The token that
+ * was drawn gets a ring. */
 static void put_labels(FILE *to, const cli_explained *e, const cli_pieces *pieces)
 {
     const cli_shown *const last = &e->stage[e->count - 1];
     char name[16], text[64];
     uint32_t line = 0;
-    for (; line < last->tops && line < LABELS; line++) {
+    for (; line < last->top_count && line < LABELS; line++) {
         const double p = (double)last->probs[last->top[line]];
         cli_pieces_name(pieces, (int32_t)last->top[line], name);
         snprintf(text, sizeof text, "%" PRIu32 "  %s  %.4g", line + 1, name, p);
@@ -112,15 +112,15 @@ static void put_labels(FILE *to, const cli_explained *e, const cli_pieces *piece
     const float p = last->probs[token];
     cli_pieces_name(pieces, e->token, name);
     snprintf(text, sizeof text, "   drawn: %s", name);
-    put_line(to, line + 1, text, DRAWN);
+    put_line(to, line + 1, text, RING);
     snprintf(text, sizeof text, "   rank %" PRIu32 ", %.4g", rank, (double)p);
     put_line(to, line + 2, text, "");
     if (p >= LEAST)
-        fprintf(to, "set label '' at %" PRIu32 ",%.9g front" DRAWN "\n", rank, (double)p);
+        fprintf(to, "set label '' at %" PRIu32 ",%.9g front" RING "\n", rank, (double)p);
 }
 
-/* Later curves lie on earlier ones: they are thinner, and so are the points of stages that leave
- * one token. */
+/* Writes one curve of the plot command. Later curves lie above earlier ones, so they are thinner;
+ * a stage that keeps one token is a point. */
 static void put_stage(FILE *to, const cli_shown *shown, uint32_t vocab, uint32_t drawn)
 {
     static const char *const colours[] = {"#c0c0c0", "#56b4e9", "#009e73", "#e69f00",
@@ -142,7 +142,7 @@ static void put_stage(FILE *to, const cli_shown *shown, uint32_t vocab, uint32_t
 static int put_commands(FILE *to, bool svg, const cli_explained *e, const cli_pieces *pieces)
 {
     float *sorted = malloc(e->vocab * sizeof *sorted);
-    const unsigned height = 520 + 20 * e->count; /* the stages' titles are below */
+    const unsigned height = 520 + 20 * e->count; /* the legend is below the plot */
     uint32_t drawn = 0;
     if (sorted == NULL)
         return cli_no_memory();
@@ -177,7 +177,7 @@ static int put_commands(FILE *to, bool svg, const cli_explained *e, const cli_pi
 
 /* ------------------------------------------------------------------------- run */
 
-/* Starts gnuplot with its input and output there, its messages nowhere. */
+/* Starts gnuplot with these descriptors as input and output; its messages are discarded. */
 static int start(int in, int out, pid_t *pid)
 {
     char name[] = "gnuplot";
@@ -195,11 +195,12 @@ static int start(int in, int out, pid_t *pid)
     return error;
 }
 
-/* The descriptors are not the child's: its end of the pipe would never come. */
+/* Creates a pipe that the child does not inherit: with a copy of the writing end it would never
+ * read the end of its input. */
 static int make_pipe(int ends[2])
 {
     if (pipe(ends) != 0)
-        return cli_fail("--plot: no pipe to gnuplot: %s", strerror(errno));
+        return cli_fail("--plot: cannot create a pipe to gnuplot: %s", strerror(errno));
     fcntl(ends[0], F_SETFD, FD_CLOEXEC);
     fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     return 0;
@@ -214,7 +215,7 @@ static int feed(int into, bool svg, const cli_explained *e, const cli_pieces *pi
         return cli_no_memory();
     }
     failed = put_commands(to, svg, e, pieces);
-    fclose(to); /* what gnuplot did not read, its exit status tells */
+    fclose(to); /* if gnuplot did not read all, its exit status shows it */
     return failed;
 }
 
@@ -232,26 +233,26 @@ static int run(int out, bool svg, const cli_explained *e, const cli_pieces *piec
         return error == ENOENT ? cli_fail("--plot: gnuplot is not installed, or not in PATH")
                                : cli_fail("--plot: gnuplot cannot be started: %s", strerror(error));
     }
-    before = signal(SIGPIPE, SIG_IGN); /* gnuplot may give up early */
-    if (ftruncate(out, 0) != 0)        /* no file, but a device or a pipe: nothing to overwrite */
+    before = signal(SIGPIPE, SIG_IGN); /* gnuplot may end early */
+    if (ftruncate(out, 0) != 0)        /* a device or a pipe: there is nothing to overwrite */
         errno = 0;
     failed = feed(ends[1], svg, e, pieces);
     signal(SIGPIPE, before);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     if (!failed && status != 0)
-        failed = cli_fail("--plot: gnuplot failed, status %d",
+        failed = cli_fail("--plot: gnuplot failed with status %d",
                           WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     return failed;
 }
 
-/* What was there is overwritten once gnuplot runs, and not before. */
+/* An existing file is overwritten only after gnuplot has started. */
 int cli_plot(const char *path, const cli_explained *e, const cli_pieces *pieces)
 {
     const bool is_new = access(path, F_OK) != 0;
     int out, failed;
     if (e->stage[e->count - 1].kept == 0)
-        return cli_fail("--plot: row %" PRIu32 " is empty: nothing is left to draw", e->row);
+        return cli_fail("--plot: no token of row %" PRIu32 " is left to plot", e->row);
     if ((out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) < 0)
         return cli_fail("%s: cannot be written: %s", path, strerror(errno));
     failed = run(out, ends_with(path, ".svg"), e, pieces);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What OpenCL says of a device. */
+/* The part "device" of a report: what OpenCL reports about the device. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "device_report.h"
 
-/* Of extensions and of later versions; OpenCL 1.2's headers lack them. */
+/* Properties of extensions and later versions, which OpenCL 1.2's headers lack. */
 enum {
     MAX_SUB_GROUPS = 0x105C,
     SUB_GROUP_SIZES_INTEL = 0x4108,
@@ -54,7 +54,8 @@ static const property properties[] = {
     {WAVEFRONT_WIDTH_AMD, "wavefront_width", NUMBER},
 };
 
-/* Zero-terminated; the caller's. NULL: the device does not say, or there is no memory. */
+/* Returns a property as bytes with a terminating zero, which the caller frees. NULL: the device
+ * does not report it, or there is no memory. */
 static char *text_of(cl_device_id device, cl_device_info what, size_t *size)
 {
     char *text;
@@ -67,7 +68,7 @@ static char *text_of(cl_device_id device, cl_device_info what, size_t *size)
     return NULL;
 }
 
-/* Whatever its width. */
+/* Reads a property of 4 or 8 bytes. */
 static int number_of(cl_device_id device, cl_device_info what, uint64_t *number)
 {
     unsigned char bytes[8];
@@ -83,7 +84,7 @@ static int number_of(cl_device_id device, cl_device_info what, uint64_t *number)
     return 0;
 }
 
-/* What the device does not say is left out. */
+/* Adds a property, unless the device does not report it. */
 static void add(json_t *object, cl_device_id device, const property *p)
 {
     uint64_t number;
@@ -138,7 +139,7 @@ static void add_flags(json_t *object, cl_device_id device)
     json_object_set_new(object, "local_mem_is_local", json_boolean(local == CL_LOCAL));
 }
 
-/* All of them; the page names those that matter. */
+/* Adds all extensions; the page lists the relevant ones. */
 static void add_extensions(json_t *object, cl_device_id device)
 {
     size_t size;
@@ -161,23 +162,23 @@ static void add_platform(json_t *object, cl_platform_id platform)
 
 void cli_device_report_device(cli_device_report *report)
 {
-    const cli_device *const at = &report->target.at;
+    const cli_device *const device = &report->target.device;
     json_t *const object = json_object();
     json_object_set_new(object, "device", json_integer((json_int_t)report->target.index));
-    json_object_set_new(object, "name", cli_text(at->name));
-    json_object_set_new(object, "type", json_string(cli_device_type(at->type)));
-    json_object_set_new(object, "platform", cli_text(at->platform_name));
-    add_platform(object, at->platform);
-    json_object_set_new(object, "driver", cli_text(at->driver));
-    json_object_set_new(object, "opencl_c", cli_text(at->c_version));
+    json_object_set_new(object, "name", cli_text(device->name));
+    json_object_set_new(object, "type", json_string(cli_device_type(device->type)));
+    json_object_set_new(object, "platform", cli_text(device->platform_name));
+    add_platform(object, device->platform);
+    json_object_set_new(object, "driver", cli_text(device->driver));
+    json_object_set_new(object, "opencl_c", cli_text(device->c_version));
     for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
-        add(object, at->device, &properties[i]);
-    add_sizes(object, "max_work_item_sizes", at->device, CL_DEVICE_MAX_WORK_ITEM_SIZES);
-    add_sizes(object, "sub_group_sizes", at->device, SUB_GROUP_SIZES_INTEL);
-    add_flags(object, at->device);
-    add_extensions(object, at->device);
-    json_object_set_new(object, "usable", json_boolean(at->usable));
-    if (!at->usable)
-        json_object_set_new(object, "reason", cli_text(at->reason));
+        add(object, device->id, &properties[i]);
+    add_sizes(object, "max_work_item_sizes", device->id, CL_DEVICE_MAX_WORK_ITEM_SIZES);
+    add_sizes(object, "sub_group_sizes", device->id, SUB_GROUP_SIZES_INTEL);
+    add_flags(object, device->id);
+    add_extensions(object, device->id);
+    json_object_set_new(object, "usable", json_boolean(device->usable));
+    if (!device->usable)
+        json_object_set_new(object, "reason", cli_text(device->reason));
     json_object_set_new(report->json, "device", object);
 }

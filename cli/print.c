@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the subcommands print with. */
+/* Prints JSON, status words and bars to standard output. */
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -10,10 +10,10 @@
 
 #include "cli.h"
 
-int cli_flush(void)
+int cli_flush_output(void)
 {
     if (fflush(stdout) != 0 || ferror(stdout))
-        return cli_fail("standard output: cannot write: %s", strerror(errno));
+        return cli_fail("standard output cannot be written: %s", strerror(errno));
     return 0;
 }
 
@@ -25,8 +25,8 @@ int cli_print_json(json_t *value)
     failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(value);
     putchar('\n');
-    return failed != 0 ? cli_fail("standard output: cannot write: %s", strerror(errno))
-                       : cli_flush();
+    return failed != 0 ? cli_fail("standard output cannot be written: %s", strerror(errno))
+                       : cli_flush_output();
 }
 
 json_t *cli_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }

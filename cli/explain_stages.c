@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What each stage of a row's chain leaves: the reference, run on the chain's
- * first stages, then on one more, and so on. So it is the library that says
- * it. */
+/* Computes the distribution after each stage of a row's chain: the reference samples the row with
+ * the first stage alone, then with the first two, and so on. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -10,8 +9,10 @@
 #include <string.h>
 
 #include "explain.h"
+#include "outputs.h"
 
-/* Behind the public stages: what replaces the chain's end, or the draw. */
+/* Numbers beyond those of the public stages: Mirostat replaces the truncations, adaptive p the
+ * draw. */
 enum { MIROSTAT = 32, ADAPTIVE };
 
 /* ------------------------------------------------------------------- the stages */
@@ -152,7 +153,7 @@ static void put(cli_shown *to, const char *format, ...)
     va_end(args);
 }
 
-/* Name and parameters, for people. */
+/* Sets the stage's name and the text of its parameters. */
 static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
 {
     switch (stage) {
@@ -197,15 +198,16 @@ static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
         return;
     case MIROSTAT:
         to->name = "mirostat";
-        put(to, "%" PRId32 ", at its beginning: mu %g", p->mirostat, 2.0 * (double)p->mirostat_tau);
+        put(to, "%" PRId32 ", in its initial state: mu %g", p->mirostat,
+            2.0 * (double)p->mirostat_tau);
         return;
     default:
         to->name = "adaptive";
-        put(to, "target %g, at its beginning", (double)p->adaptive_target);
+        put(to, "target %g, in its initial state", (double)p->adaptive_target);
     }
 }
 
-/* What adjusts the row before its chain; whether anything does. */
+/* Describes the adjustments before the chain. False: there are none. */
 static bool describe_adjustments(const cli_job *job, const cls_params *p, cli_shown *to)
 {
     to->name = "adjusted";
@@ -237,7 +239,7 @@ static bool describe_adjustments(const cli_job *job, const cls_params *p, cli_sh
     return true;
 }
 
-/* --------------------------------------------------------------- what they leave */
+/* ------------------------------------------------------------------ kept tokens */
 
 typedef struct ranked {
     float p;
@@ -250,9 +252,9 @@ static int by_rank(const void *a, const void *b)
     return x->p != y->p ? (x->p < y->p) - (x->p > y->p) : (x->id > y->id) - (x->id < y->id);
 }
 
-/* Marks the kept tokens. Some may be too unlikely for a float: but for the
- * infill stage, of which so many never are left, kept tokens follow one
- * another in order, and these are the next. */
+/* Marks the kept tokens. The probability of some may be too small for a float. Kept tokens follow
+ * one another in order, so these are the next ones. (Only the infill stage leaves gaps, and it
+ * never keeps that many tokens.) */
 static int mark_kept(const cli_shown *shown, const float *adjusted, uint32_t vocab, uint8_t *kept)
 {
     ranked *order;
@@ -284,8 +286,8 @@ static double mass_of(const float *probs, const uint8_t *kept, uint32_t vocab)
     return sum;
 }
 
-/* The dynamic temperature that made `after` of `before`, which was at 1: by
- * the two tokens whose ratio changed most. 0 if it left one token alone. */
+/* The dynamic temperature between two distributions, of which the first is at temperature 1. It
+ * follows from the two tokens whose ratio changed most. 0 if one token is left. */
 static double observed_temperature(const cls_params *p, const cli_shown *before,
                                    const cli_shown *after, uint32_t vocab)
 {
@@ -304,34 +306,12 @@ static double observed_temperature(const cls_params *p, const cli_shown *before,
         return 0;
     if (after->probs[least] == after->probs[most] || before->probs[least] == before->probs[most])
         return (double)p->temperature +
-               (double)p->dynatemp_range; /* all are alike: no entropy is larger */
+               (double)p->dynatemp_range; /* a uniform distribution has the largest entropy */
     return log((double)before->probs[most] / (double)before->probs[least]) /
            log((double)after->probs[most] / (double)after->probs[least]);
 }
 
-static int find_top(cli_shown *shown, uint32_t vocab, uint32_t most)
-{
-    uint32_t n = 0;
-    if ((shown->top = calloc((size_t)most + 1, sizeof *shown->top)) == NULL)
-        return cli_no_memory();
-    for (uint32_t t = 0; t < vocab && most != 0; t++) {
-        uint32_t at = n;
-        if (shown->probs[t] <= 0.0f ||
-            (n == most && shown->probs[t] <= shown->probs[shown->top[n - 1]]))
-            continue;
-        if (n < most)
-            n++;
-        else
-            at--;
-        for (; at > 0 && shown->probs[shown->top[at - 1]] < shown->probs[t]; at--)
-            shown->top[at] = shown->top[at - 1];
-        shown->top[at] = t;
-    }
-    shown->tops = n;
-    return 0;
-}
-
-/* Runs the reference for the next of the shown stages. */
+/* Runs the reference for the next stage. */
 static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
 {
     cli_shown *const shown = &e->stage[e->count++];
@@ -341,10 +321,13 @@ static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
     if (cls_host_sample(host, &result) != CLS_OK)
         return cli_fail("row %" PRIu32 ": %s", e->row, cls_error_message());
     shown->kept = result.kept;
-    return find_top(shown, e->vocab, top);
+    if ((shown->top = calloc((size_t)top + 1, sizeof *shown->top)) == NULL)
+        return cli_no_memory();
+    shown->top_count = cli_likeliest(shown->probs, e->vocab, top, shown->top);
+    return 0;
 }
 
-/* The token, of the whole chain. */
+/* Draws the token with the whole chain. */
 static int draw(const cls_host_row *host, cli_explained *e)
 {
     cls_host_result result = {.struct_size = sizeof result};
@@ -356,7 +339,7 @@ static int draw(const cls_host_row *host, cli_explained *e)
     return 0;
 }
 
-/* Masses of the shown stages; `base` is the adjusted row. */
+/* Computes the masses of all stages; `base` is the index of the adjusted row. */
 static int weigh(cli_explained *e, uint32_t base)
 {
     uint8_t *const kept = malloc(e->vocab);
@@ -376,7 +359,7 @@ int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e
 {
     const cls_params *const all = &job->params[row];
     cls_params params;
-    cls_host_row host, bare;
+    cls_host_row host, plain;
     uint8_t stages[CLI_MOST_STAGES];
     const uint32_t n = stages_of(all, stages);
     uint32_t base = 0;
@@ -386,15 +369,15 @@ int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e
     e->vocab = host.vocab;
     e->position = host.position;
 
-    /* The row as it came: no request at all. */
+    /* The logits alone, without a request. */
     cls_params_default(&params, sizeof params);
-    cls_host_row_default(&bare, sizeof bare);
-    bare.logits = host.logits;
-    bare.dtype = host.dtype;
-    bare.vocab = host.vocab;
-    bare.params = &params;
+    cls_host_row_default(&plain, sizeof plain);
+    plain.logits = host.logits;
+    plain.dtype = host.dtype;
+    plain.vocab = host.vocab;
+    plain.params = &params;
     e->stage[0].name = "logits";
-    if (show(&bare, e, top) != 0)
+    if (show(&plain, e, top) != 0)
         return 1;
 
     params = *all;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a process waits for: the context, its first token, the programs. */
+/* The parts of a report that time what a process waits for: context, first token and programs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "../bench/bench.h"
 #include "device_report.h"
 
-enum { LATER = 100 }; /* tokens after the first */
+enum { LATER = 100 }; /* steps that are timed after the first */
 
 static json_t *start_of(const cli_device_report *report)
 {
@@ -25,7 +25,8 @@ static void add_shape(cli_device_report *report)
         json_object_set_new(report->json, "shape", shape);
 }
 
-/* The tier that was asked for; where that is any, the lower ones after it. */
+/* Opens a context in the tier of the options. If the tier is auto and fails, it tries lower tiers.
+ */
 static int open_some_tier(cli_device_report *report)
 {
     static const uint32_t lower[] = {CLS_TIER_INT64, CLS_TIER_BASE};
@@ -39,7 +40,7 @@ static int open_some_tier(cli_device_report *report)
             return 0;
         }
         snprintf(part, sizeof part, "context, tier %s", cli_tier_name(options.tier));
-        cli_device_report_fail(report, part, cli_sentence());
+        cli_device_report_fail(report, part, cli_last_error());
         json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
         if (report->options.tier != CLS_TIER_AUTO || i == sizeof lower / sizeof *lower)
             return 1;
@@ -51,12 +52,12 @@ int cli_device_report_context(cli_device_report *report)
 {
     const double start = cli_seconds();
     json_object_set_new(report->json, "start", json_object());
-    if (!report->target.at.usable) {
-        cli_device_report_fail(report, "device", report->target.at.reason);
+    if (!report->target.device.usable) {
+        cli_device_report_fail(report, "device", report->target.device.reason);
         return 1;
     }
     if (cli_open_queue(&report->target, 0) != 0) {
-        cli_device_report_fail(report, "queue", cli_sentence());
+        cli_device_report_fail(report, "queue", cli_last_error());
         return 1;
     }
     json_object_set_new(start_of(report), "queue_seconds", json_real(cli_seconds() - start));
@@ -68,7 +69,7 @@ int cli_device_report_context(cli_device_report *report)
 
 /* ------------------------------------------------------------------ the first token */
 
-/* A request of one row, as most are. */
+/* A sampler with one request of one row. */
 typedef struct request {
     const cli_target *target;
     cls_dtype dtype;
@@ -99,7 +100,7 @@ static int open_request(request *r)
     cls_sampler_options_default(&options, sizeof options);
     options.vocab = BENCH_VOCAB;
     options.dtypes = 1u << r->dtype;
-    if (cli_compiled(cls_sampler_create(r->target->context, &options, &r->sampler)) != CLS_OK ||
+    if (cli_compile_done(cls_sampler_create(r->target->context, &options, &r->sampler)) != CLS_OK ||
         cls_slot_begin(r->sampler, 0, &r->params, NULL, 0, NULL, 0) != CLS_OK)
         return cli_fail_library("the first sampler");
     return 0;
@@ -133,7 +134,7 @@ static int sample(const request *r, int32_t *token, double *seconds)
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the first tokens", error);
 }
 
-/* Whether it is the reference's. */
+/* Compares the first token with the reference's. */
 static int check(const request *r, int32_t token)
 {
     cls_host_result result = {.struct_size = sizeof result};
@@ -146,8 +147,8 @@ static int check(const request *r, int32_t token)
     if (cls_host_sample(&row, &result) != CLS_OK)
         return cli_fail_library("the reference");
     return result.token == token ? 0
-                                 : cli_fail("the first token is %d, the reference's %d", (int)token,
-                                            (int)result.token);
+                                 : cli_fail("the first token is %d, but the reference has %d",
+                                            (int)token, (int)result.token);
 }
 
 static int first(cli_device_report *report, request *r)
@@ -174,7 +175,7 @@ void cli_device_report_first(cli_device_report *report)
     while (!(report->options.dtypes >> r.dtype & 1u))
         r.dtype++;
     if (first(report, &r))
-        cli_device_report_fail(report, "first token", cli_sentence());
+        cli_device_report_fail(report, "first token", cli_last_error());
     close_request(&r);
 }
 
@@ -197,7 +198,7 @@ void cli_device_report_programs(cli_device_report *report)
     json_object_set_new(report->json, "programs", array);
 }
 
-/* Features for a type of logits; 1: they did not compile. */
+/* Compiles the programs of some features for a type of logits. */
 static int compile_some(cli_device_report *report, const char *name, int32_t dtype,
                         uint32_t features)
 {
@@ -208,7 +209,7 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
     snprintf(part, sizeof part, "programs of %s for %s", name, cli_dtype_name(dtype));
     if (cli_device_report_save(report, part) != 0)
         return 0;
-    const cls_status status = cli_compiled(cls_context_compile(report->target.context, &some));
+    const cls_status status = cli_compile_done(cls_context_compile(report->target.context, &some));
     object = json_pack("{s:s, s:s, s:f}", "feature", name, "dtype", cli_dtype_name(dtype),
                        "seconds", cli_seconds() - start);
     json_array_append_new(json_object_get(report->json, "compile"), object);
@@ -221,8 +222,9 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
     return 1;
 }
 
-/* One call for all features compiles less than a call for each: a program that serves
- * several takes the place of those that serve one. Where that fails, each alone. */
+/* Compiles all features in one call: a program that serves several features replaces those that
+ * serve one, so this is less work than a call for each. If it fails, each feature is compiled
+ * alone. */
 void cli_device_report_compile(cli_device_report *report)
 {
     json_object_set_new(report->json, "compile", json_array());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A report as a page for people: what its object says, in Markdown. */
+/* Writes the object of a report as a page of Markdown. */
 #include <string.h>
 
 #include "device_report.h"
@@ -25,7 +25,7 @@ static const char *yes_no(const json_t *object, const char *key)
     return json_is_true(json_object_get(object, key)) ? "yes" : "no";
 }
 
-/* In a table's cell: on one line. */
+/* Writes text into a cell of a table, on one line. */
 static void cell(const char *s, FILE *file)
 {
     for (; *s != '\0'; s++)
@@ -35,7 +35,7 @@ static void cell(const char *s, FILE *file)
             fputc(*s == '\n' || *s == '\r' ? ' ' : *s, file);
 }
 
-/* Bytes in the largest unit of which they are whole. */
+/* Writes a number of bytes in the largest unit that divides it. */
 static void bytes_row(const json_t *object, const char *key, const char *name, FILE *file)
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
@@ -50,7 +50,7 @@ static void bytes_row(const json_t *object, const char *key, const char *name, F
 
 /* ------------------------------------------------------------------------ device */
 
-/* Begins as one that changes what the library does, or may. */
+/* Whether an extension changes what the library does, or may do so in future. */
 static bool matters(const char *extension)
 {
     static const char *const words[] = {
@@ -66,7 +66,7 @@ static void write_extensions(const json_t *device, FILE *file)
 {
     const json_t *const all = json_object_get(device, "extensions");
     size_t n = 0;
-    fputs("| extensions that matter |", file);
+    fputs("| relevant extensions |", file);
     for (size_t i = 0; i < json_array_size(all); i++) {
         const char *const name = json_string_value(json_array_get(all, i));
         if (name != NULL && matters(name)) {
@@ -82,14 +82,14 @@ static void write_device(const json_t *d, FILE *file)
     static const struct {
         const char *key, *name;
     } texts[] = {{"type", "type"},         {"vendor", "vendor"},
-                 {"platform", "platform"}, {"platform_version", "its version"},
+                 {"platform", "platform"}, {"platform_version", "platform version"},
                  {"version", "OpenCL"},    {"profile", "profile"},
                  {"opencl_c", "OpenCL C"}, {"driver", "driver"}},
       sizes[] = {{"local_mem_bytes", "local memory"},
                  {"global_mem_bytes", "global memory"},
                  {"max_alloc_bytes", "largest buffer"},
                  {"cache_bytes", "cache"},
-                 {"max_parameter_bytes", "parameters of a kernel"}};
+                 {"max_parameter_bytes", "arguments of a kernel"}};
     fputs("## Device\n\n| | |\n|---|---|\n", file);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         fprintf(file, "| %s | ", texts[i].name);
@@ -119,7 +119,7 @@ static void write_shape(const json_t *s, FILE *file)
             integer(s, "shortlist"), text(s, "tier"), text(s, "subgroups"));
 }
 
-/* ------------------------------------------------------------------ what was run */
+/* ------------------------------------------------------------------ measurements */
 
 static void write_selftest(const json_t *t, FILE *file)
 {
@@ -127,7 +127,7 @@ static void write_selftest(const json_t *t, FILE *file)
     fprintf(file, "## Self-test\n\n%lld of %lld cases differ; %.2f s.\n", integer(t, "failed"),
             integer(t, "cases"), number(t, "seconds"));
     if (json_object_get(t, "error") != NULL)
-        fprintf(file, "\nIt did not run to its end: %s\n", text(t, "error"));
+        fprintf(file, "\nThe self-test did not finish: %s\n", text(t, "error"));
     fputs("\n| stage | cases | failed | |\n|---|---:|---:|---|\n", file);
     for (size_t i = 0; i < json_array_size(stages); i++) {
         const json_t *const s = json_array_get(stages, i);
@@ -141,22 +141,22 @@ static void write_selftest(const json_t *t, FILE *file)
 
 static void write_start(const json_t *s, FILE *file)
 {
-    fputs(
-        "## Start\n\nOf this process; a driver may keep compiled kernels from an earlier one.\n\n",
-        file);
+    fputs("## Start\n\nTimes of this process. A driver may have compiled kernels in its cache.\n\n",
+          file);
     fputs("| | |\n|---|---:|\n", file);
     if (json_object_get(s, "queue_seconds") != NULL)
-        fprintf(file, "| OpenCL's context and queue | %.3f s |\n", number(s, "queue_seconds"));
+        fprintf(file, "| OpenCL context and queue | %.3f s |\n", number(s, "queue_seconds"));
     if (json_object_get(s, "context_seconds") != NULL)
         fprintf(file, "| `cls_context_create()` | %.3f s |\n", number(s, "context_seconds"));
     if (json_object_get(s, "sampler_seconds") != NULL)
-        fprintf(file, "| first `cls_sampler_create()`, its buffers, and its slot | %.3f s |\n",
+        fprintf(file, "| first `cls_sampler_create()`, with buffers and a slot | %.3f s |\n",
                 number(s, "sampler_seconds"));
     if (json_object_get(s, "first_step_seconds") != NULL)
-        fprintf(file,
-                "| first step, of one row, to its token on the host | %.3f ms |\n| later ones, "
-                "median | %.3f ms |\n",
-                1e3 * number(s, "first_step_seconds"), 1e3 * number(s, "later_step_seconds"));
+        fprintf(
+            file,
+            "| first step of one row, until the token is on the host | %.3f ms |\n| later steps, "
+            "median | %.3f ms |\n",
+            1e3 * number(s, "first_step_seconds"), 1e3 * number(s, "later_step_seconds"));
     fputc('\n', file);
 }
 
@@ -203,11 +203,12 @@ static void write_case(const json_t *c, FILE *file)
 static void write_bench(const json_t *b, FILE *file)
 {
     const json_t *const cases = json_object_get(b, "cases");
-    fprintf(file,
-            "## Bench\n\n%lld rows of %lld %s; floor: %s. Medians in microseconds; a ratio is in "
-            "floors: plain reads of "
-            "the same logits. Serving has 64 rows.\n\n",
-            integer(b, "rows"), integer(b, "vocab"), text(b, "dtype"), text(b, "floor_shape"));
+    fprintf(
+        file,
+        "## Bench\n\n%lld rows of %lld %s logits. The floor is a plain read of the same logits, "
+        "by %s. Times are medians in microseconds, and the ratio is the time of the step "
+        "divided by the floor. Serving has 64 rows.\n\n",
+        integer(b, "rows"), integer(b, "vocab"), text(b, "dtype"), text(b, "floor_shape"));
     fputs(
         "| case | floor | step | ratio | empty launches | runs |\n|---|---:|---:|---:|---:|---:|\n",
         file);
@@ -222,10 +223,10 @@ static void write_failures(const json_t *json, FILE *file)
 {
     const json_t *const failures = json_object_get(json, "failures");
     if (!json_is_true(json_object_get(json, "complete")))
-        fprintf(file, "**The report is not complete: it ended, or goes on, with: %s.**\n\n",
+        fprintf(file, "**The report is not complete. The last part that started is: %s.**\n\n",
                 text(json, "doing"));
     else if (json_array_size(failures) == 0)
-        fputs("Everything ran and agreed.\n\n", file);
+        fputs("All parts ran, and all results agree.\n\n", file);
     if (json_array_size(failures) == 0)
         return;
     fputs("## Failures\n\n", file);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks, the likeliest tokens, candidates: from the device, or the host's. */
-#include "report.h"
+/* Further outputs of a step: where they are in a step's buffer, how the host computes them, and
+ * their JSON. */
+#include "outputs.h"
 
 #include <errno.h>
 #include <float.h>
@@ -9,44 +10,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cli_report_make(cli_report *report, uint32_t rows, uint32_t most)
+int cli_outputs_alloc(cli_outputs *outputs, uint32_t rows, uint32_t most)
 {
-    const size_t top = report->top_n, n = report->candidates ? most : 0;
+    const size_t top = outputs->top_n, n = outputs->candidates ? most : 0;
     const size_t width[CLI_PARTS] = {
         [CLI_RANKS] = top != 0,          [CLI_TOP_IDS] = top,        [CLI_TOP_LOGPROBS] = top,
         [CLI_CANDIDATE_IDS] = n,         [CLI_CANDIDATE_LOGITS] = n, [CLI_CANDIDATE_PROBS] = n,
         [CLI_CANDIDATE_COUNTS] = n != 0, [CLI_ENTROPY] = n != 0,     [CLI_KEPT_MASS] = n != 0};
     size_t sum = 0;
-    memcpy(report->width, width, sizeof width);
+    memcpy(outputs->width, width, sizeof width);
     for (int i = 0; i < CLI_PARTS; i++)
         sum += width[i];
-    report->candidates_n = (uint32_t)n;
-    report->rows = rows;
-    report->size = rows * sum * 4;
-    report->data = calloc(rows, sum * 4 + 1);
-    return report->data == NULL ? cli_no_memory() : 0;
+    outputs->candidates_n = (uint32_t)n;
+    outputs->rows = rows;
+    outputs->size = rows * sum * 4;
+    outputs->data = calloc(rows, sum * 4 + 1);
+    return outputs->data == NULL ? cli_no_memory() : 0;
 }
 
-/* In numbers from the block's beginning. */
-static size_t place_of(const cli_report *report, cli_part part, uint32_t row)
+/* The offset of an output of a row in the block, in 32-bit numbers. */
+static size_t offset_of(const cli_outputs *outputs, cli_part part, uint32_t row)
 {
     size_t at = 0;
     for (int i = 0; i < (int)part; i++)
-        at += report->rows * report->width[i];
-    return at + row * report->width[part];
+        at += outputs->rows * outputs->width[i];
+    return at + row * outputs->width[part];
 }
 
-const int32_t *cli_report_ints(const cli_report *report, cli_part part, uint32_t row)
+const int32_t *cli_outputs_ints(const cli_outputs *outputs, cli_part part, uint32_t row)
 {
-    return (const int32_t *)report->data + place_of(report, part, row);
+    return (const int32_t *)outputs->data + offset_of(outputs, part, row);
 }
 
-const float *cli_report_floats(const cli_report *report, cli_part part, uint32_t row)
+const float *cli_outputs_floats(const cli_outputs *outputs, cli_part part, uint32_t row)
 {
-    return (const float *)report->data + place_of(report, part, row);
+    return (const float *)outputs->data + offset_of(outputs, part, row);
 }
 
-void cli_report_ask(const cli_report *report, cl_mem buffer, cls_step *step)
+void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_step *step)
 {
     cls_buffer *const fields[CLI_PARTS] = {[CLI_RANKS] = &step->ranks,
                                            [CLI_TOP_IDS] = &step->top_ids,
@@ -57,11 +58,11 @@ void cli_report_ask(const cli_report *report, cl_mem buffer, cls_step *step)
                                            [CLI_CANDIDATE_COUNTS] = &step->candidate_counts,
                                            [CLI_ENTROPY] = &step->entropy,
                                            [CLI_KEPT_MASS] = &step->kept_mass};
-    step->top_n = report->top_n;
-    step->candidates_n = report->candidates_n;
+    step->top_n = outputs->top_n;
+    step->candidates_n = outputs->candidates_n;
     for (int i = 0; i < CLI_PARTS; i++)
-        if (report->width[i] != 0)
-            *fields[i] = (cls_buffer){buffer, place_of(report, (cli_part)i, 0) * 4};
+        if (outputs->width[i] != 0)
+            *fields[i] = (cls_buffer){buffer, offset_of(outputs, (cli_part)i, 0) * 4};
 }
 
 /* ------------------------------------------------------------------------ host */
@@ -75,7 +76,7 @@ static float half(uint16_t h)
     return h & 0x8000 ? -x : x;
 }
 
-/* A logit as samplers see it: finite, or -inf where there is none. */
+/* A logit as the sampler reads it: NaN is -inf, and infinities and subnormals are replaced. */
 static float logit_at(const cli_logits *logits, size_t i)
 {
     float x;
@@ -90,13 +91,13 @@ static float logit_at(const cli_logits *logits, size_t i)
     return isnan(x) ? -INFINITY : x > FLT_MAX ? FLT_MAX : fabsf(x) < FLT_MIN ? 0.0f : x;
 }
 
-void cli_report_host(const cli_logits *logits, uint32_t row, int32_t token, cli_report *report)
+void cli_outputs_host(const cli_logits *logits, uint32_t row, int32_t token, cli_outputs *outputs)
 {
     const size_t first = (size_t)row * logits->vocab;
     const float chosen = token < 0 ? -INFINITY : logit_at(logits, first + (uint32_t)token);
-    int32_t *const rank = (int32_t *)report->data + place_of(report, CLI_RANKS, row);
-    int32_t *const ids = (int32_t *)report->data + place_of(report, CLI_TOP_IDS, row);
-    float *const tops = (float *)report->data + place_of(report, CLI_TOP_LOGPROBS, row);
+    int32_t *const rank = (int32_t *)outputs->data + offset_of(outputs, CLI_RANKS, row);
+    int32_t *const ids = (int32_t *)outputs->data + offset_of(outputs, CLI_TOP_IDS, row);
+    float *const tops = (float *)outputs->data + offset_of(outputs, CLI_TOP_LOGPROBS, row);
     double most = -INFINITY, sum = 0;
     uint32_t n = 0;
     for (uint32_t t = 0; t < logits->vocab; t++) {
@@ -106,9 +107,9 @@ void cli_report_host(const cli_logits *logits, uint32_t row, int32_t token, cli_
             continue;
         *rank += token >= 0 && x >= chosen;
         most = fmax(most, (double)x);
-        if (n == report->top_n && x <= tops[n - 1])
+        if (n == outputs->top_n && x <= tops[n - 1])
             continue;
-        if (n < report->top_n)
+        if (n < outputs->top_n)
             n++;
         else
             at--;
@@ -125,24 +126,42 @@ void cli_report_host(const cli_logits *logits, uint32_t row, int32_t token, cli_
     }
     for (uint32_t i = 0; i < n; i++)
         tops[i] = (float)((double)tops[i] - most - log(sum));
-    for (; n < report->top_n; n++) {
+    for (; n < outputs->top_n; n++) {
         tops[n] = -INFINITY;
         ids[n] = -1;
     }
 }
 
+uint32_t cli_likeliest(const float *probs, uint32_t vocab, uint32_t most, uint32_t *top)
+{
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < vocab && most != 0; t++) {
+        uint32_t at = n;
+        if (probs[t] <= 0.0f || (n == most && probs[t] <= probs[top[n - 1]]))
+            continue;
+        if (n < most)
+            n++;
+        else
+            at--;
+        for (; at > 0 && probs[top[at - 1]] < probs[t]; at--)
+            top[at] = top[at - 1];
+        top[at] = t;
+    }
+    return n;
+}
+
 /* ------------------------------------------------------------------------ JSON */
 
-int cli_report_json(const cli_report *report, uint32_t row, json_t *object)
+int cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object)
 {
-    const int32_t *const ids = cli_report_ints(report, CLI_TOP_IDS, row);
-    const float *const logprobs = cli_report_floats(report, CLI_TOP_LOGPROBS, row);
+    const int32_t *const ids = cli_outputs_ints(outputs, CLI_TOP_IDS, row);
+    const float *const logprobs = cli_outputs_floats(outputs, CLI_TOP_LOGPROBS, row);
     json_t *top = json_array();
-    for (uint32_t i = 0; i < report->top_n && ids[i] >= 0; i++)
+    for (uint32_t i = 0; i < outputs->top_n && ids[i] >= 0; i++)
         json_array_append_new(top, json_pack("{s:i, s:o}", "token", (int)ids[i], "logprob",
                                              cli_real((double)logprobs[i])));
     return json_object_set_new(object, "rank",
-                               json_integer(*cli_report_ints(report, CLI_RANKS, row))) != 0 ||
+                               json_integer(*cli_outputs_ints(outputs, CLI_RANKS, row))) != 0 ||
                    json_object_set_new(object, "top", top) != 0
                ? cli_no_memory()
                : 0;
@@ -150,28 +169,28 @@ int cli_report_json(const cli_report *report, uint32_t row, json_t *object)
 
 static json_t *candidates_json(const cli_job *job, uint32_t row)
 {
-    const cli_report *const report = job->report;
+    const cli_outputs *const outputs = job->outputs;
     const int32_t token = job->tokens[(size_t)row * job->draws];
-    const int32_t *const ids = cli_report_ints(report, CLI_CANDIDATE_IDS, row);
-    const float *const logits = cli_report_floats(report, CLI_CANDIDATE_LOGITS, row);
-    const float *const probs = cli_report_floats(report, CLI_CANDIDATE_PROBS, row);
+    const int32_t *const ids = cli_outputs_ints(outputs, CLI_CANDIDATE_IDS, row);
+    const float *const logits = cli_outputs_floats(outputs, CLI_CANDIDATE_LOGITS, row);
+    const float *const probs = cli_outputs_floats(outputs, CLI_CANDIDATE_PROBS, row);
     json_t *all = json_array();
-    for (uint32_t i = 0; i < report->candidates_n && ids[i] >= 0; i++)
+    for (uint32_t i = 0; i < outputs->candidates_n && ids[i] >= 0; i++)
         json_array_append_new(all, json_pack("{s:i, s:o, s:o}", "token", (int)ids[i], "logit",
                                              cli_real((double)logits[i]), "probability",
                                              cli_real((double)probs[i])));
     return json_pack(
         "{s:i, s:i, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, row), "token",
-        (int)token, "count", (int)*cli_report_ints(report, CLI_CANDIDATE_COUNTS, row), "entropy",
-        cli_real((double)*cli_report_floats(report, CLI_ENTROPY, row)), "kept_mass",
-        cli_real((double)*cli_report_floats(report, CLI_KEPT_MASS, row)), "candidates", all);
+        (int)token, "count", (int)*cli_outputs_ints(outputs, CLI_CANDIDATE_COUNTS, row), "entropy",
+        cli_real((double)*cli_outputs_floats(outputs, CLI_ENTROPY, row)), "kept_mass",
+        cli_real((double)*cli_outputs_floats(outputs, CLI_KEPT_MASS, row)), "candidates", all);
 }
 
 int cli_candidates_write(const char *path, const cli_job *job)
 {
     json_t *array = json_array();
     int failed = 0;
-    for (uint32_t r = 0; r < job->report->rows && !failed; r++)
+    for (uint32_t r = 0; r < job->outputs->rows && !failed; r++)
         if (json_array_append_new(array, candidates_json(job, r)) != 0)
             failed = cli_no_memory();
     if (!failed && json_dump_file(array, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)

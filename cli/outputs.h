@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* Further outputs of a step: the rank of the token, the likeliest tokens and the candidates. They
+ * are one block of 32-bit numbers, with the same offsets on the host and on the device. */
+#ifndef CLS_CLI_OUTPUTS_H
+#define CLS_CLI_OUTPUTS_H
+
+#include "cli.h"
+
+#define CLI_MOST_TOP 128u
+
+typedef enum cli_part {
+    CLI_RANKS,
+    CLI_TOP_IDS,
+    CLI_TOP_LOGPROBS,
+    CLI_CANDIDATE_IDS,
+    CLI_CANDIDATE_LOGITS,
+    CLI_CANDIDATE_PROBS,
+    CLI_CANDIDATE_COUNTS,
+    CLI_ENTROPY,
+    CLI_KEPT_MASS,
+    CLI_PARTS
+} cli_part;
+
+struct cli_outputs {
+    uint32_t top_n;        /* 0: no ranks and no likeliest tokens */
+    bool candidates;       /* whether to return candidates */
+    uint32_t candidates_n; /* the most candidates of a row */
+    uint32_t rows;
+    size_t width[CLI_PARTS]; /* numbers in a row; 0: not returned */
+    size_t size;             /* bytes */
+    void *data;              /* the owner frees it */
+};
+
+/* Allocates the block for `rows` rows. most: the most candidates that the device can return. */
+int cli_outputs_alloc(cli_outputs *outputs, uint32_t rows, uint32_t most);
+
+/* Pointers to one output of a row. */
+const int32_t *cli_outputs_ints(const cli_outputs *outputs, cli_part part, uint32_t row);
+const float *cli_outputs_floats(const cli_outputs *outputs, cli_part part, uint32_t row);
+
+/* Sets the outputs of a step to their offsets in a buffer of outputs->size bytes. */
+void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_step *step);
+
+/* Computes rank and likeliest tokens of a row on the host, by the raw logits. */
+void cli_outputs_host(const cli_logits *logits, uint32_t row, int32_t token, cli_outputs *outputs);
+
+/* Finds the likeliest tokens, in descending order; tokens without a probability are left out. top:
+ * [most]. Returns their number. */
+uint32_t cli_likeliest(const float *probs, uint32_t vocab, uint32_t most, uint32_t *top);
+
+/* Adds {"rank", "top": [{"token", "logprob"}, ...]} to the object of a row. */
+int cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object);
+
+/* Writes an array with one object for each row: {"row", "token", "count", "entropy", "kept_mass",
+ * "candidates": [{"token", "logit", "probability"}, ...]}. */
+int cli_candidates_write(const char *path, const cli_job *job);
+
+#endif
