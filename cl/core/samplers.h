@@ -216,9 +216,9 @@ CLS_INLINE u32 adaptive_weight(u32 q, u32 aim, u32 least)
 /* ------------------------------------------------------------ adaptive state */
 
 /* Returns the adaptive state before a request's first token. */
-CLS_INLINE cls_adaptive_state adaptive_begin(const cls_slot *slot)
+CLS_INLINE cls_slot_adaptive adaptive_begin(const cls_slot *slot)
 {
-    cls_adaptive_state m;
+    cls_slot_adaptive m;
     m.mu = (i32)(2 * slot->tau);
     m.sum = m.weight = 0;
     if (slot->flags & CLS_SLOT_ADAPTIVE) {
@@ -231,7 +231,7 @@ CLS_INLINE cls_adaptive_state adaptive_begin(const cls_slot *slot)
     return m;
 }
 /* Updates the averages of adaptive p with an accepted token of probability q (Q30). */
-CLS_INLINE void adaptive_p_accept(cls_adaptive_state *m, u32 q, u32 decay)
+CLS_INLINE void adaptive_p_accept(cls_slot_adaptive *m, u32 q, u32 decay)
 {
     m->sum = (q >> 6) + u64_hi(u64_mul32(m->sum, decay));
     m->weight = (1u << 24) + u64_hi(u64_mul32(m->weight, decay));

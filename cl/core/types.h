@@ -106,11 +106,11 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 #define CLS_BIAS_ROW_PART 128u
 
 /* The adaptive state: what a request's samplers remember from token to token. */
-typedef struct cls_adaptive_state {
+typedef struct cls_slot_adaptive {
     i32 mu;          /* Mirostat's, in bits * 2^20 */
     u32 sum, weight; /* the averages of adaptive p, * 2^24 */
     u32 top_p;       /* top-p after decay, * 2^32 */
-} cls_adaptive_state;
+} cls_slot_adaptive;
 
 /* A request, resident on the device. The fields before `position` are written by the host, also
  * when parameters change; the device updates the others. */
@@ -163,9 +163,9 @@ typedef struct cls_slot {
     u32 longest; /* the largest `length` ever: entries older than `longest` less the ring's size are
                     lost */
     u32 stopped;
-    cls_adaptive_state adaptive; /* before the next token */
+    cls_slot_adaptive adaptive; /* before the next token */
     i32 pending; /* the token that a deferred step drew and that `next_adaptive` is for; -1: none */
-    cls_adaptive_state next_adaptive; /* the adaptive state once `pending` is accepted */
+    cls_slot_adaptive next_adaptive; /* the adaptive state once `pending` is accepted */
 } cls_slot;
 
 /* ------------------------------------------------------- a slot's resident state
@@ -185,7 +185,7 @@ typedef struct cls_slot {
 #define CLS_LAYOUT_ROLLBACK(layout) ((layout) >> 17)
 #define CLS_LAYOUT_RING(layout) (CLS_LAYOUT_HISTORY(layout) + CLS_LAYOUT_ROLLBACK(layout))
 #define CLS_MAX_HISTORY 16384
-#define CLS_ADAPTIVE_WORDS 4 /* of a cls_adaptive_state */
+#define CLS_ADAPTIVE_WORDS 4 /* of a cls_slot_adaptive */
 #define CLS_MAX_COUNT 65535u
 
 /* Returns the number of words of a bitmap. It has a bit for each token of whole tiles, so that a

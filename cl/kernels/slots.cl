@@ -225,7 +225,7 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
  * is_traceless() in lib/sampler/changes.c must know everything that new parameters change in a slot
  * besides the parameters themselves. */
 static inline void adaptive_keep(const cls_slot *slot, const cls_slot *was,
-                                 cls_adaptive_state *adaptive)
+                                 cls_slot_adaptive *adaptive)
 {
     const u32 both = slot->flags & was->flags;
     if (!(both & CLS_SLOT_MIROSTAT))
@@ -239,7 +239,7 @@ static inline void adaptive_keep(const cls_slot *slot, const cls_slot *was,
 }
 #define KEEP_ADAPTIVE(k) \
     if (i + k * WGS < s->n_adaptive) { \
-        cls_adaptive_state adaptive; \
+        cls_slot_adaptive adaptive; \
         adaptive_load(s, i + k * WGS, &adaptive); \
         adaptive_keep(slot, &was, &adaptive); \
         adaptive_store(s, i + k * WGS, &adaptive); \
@@ -271,7 +271,7 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
             for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS * 4) {
                 CLS_EACH_4(KEEP_ADAPTIVE)
             }
-            cls_adaptive_state adaptive = was.adaptive;
+            cls_slot_adaptive adaptive = was.adaptive;
             adaptive_keep(slot, &was, &adaptive);
             slot->adaptive = adaptive;
         }

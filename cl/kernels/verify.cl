@@ -264,7 +264,7 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
     const u32 flags = slot_index >= 0 ? slot->flags : 0u,
               stopped = slot_index >= 0 ? slot->stopped : 0u;
     walk w = {first, 0, 0u, -1, 0, CLS_ONE_Q63};
-    cls_adaptive_state next = {0, 0u, 0u, 0u};
+    cls_slot_adaptive next = {0, 0u, 0u, 0u};
     if (slot_index >= 0)
         next = slot->adaptive;
     const int by_probability = slot_index >= 0 && uses_probabilities(flags, stopped, has) &&

@@ -8,7 +8,7 @@
 static inline void finish_row(__global const cls_args *args, cls_row *out, __global cls_row *record,
                               __global cls_slot *slot, const slot_state *s,
                               __global const u32 *lists, u32 has, u32 row, int done, int first,
-                              const cls_adaptive_state *next, __global i32 *tokens,
+                              const cls_slot_adaptive *next, __global i32 *tokens,
                               __global i32 *status_out, __global i32 *latest, __local u64 *scratch)
 {
     const int drawn = done && !out->no_token;

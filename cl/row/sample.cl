@@ -64,13 +64,13 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 #endif
 #if CHAIN == 2
 #define ROW_ADAPTIVE \
-    cls_adaptive_state next = {0, 0u, 0u, 0u}; \
+    cls_slot_adaptive next = {0, 0u, 0u, 0u}; \
     adaptive_after(&r, slot, flags, row_key, &out, &next); \
     const int first = \
         !(has & CLS_DRAFTS) && first_of_slot(args, flags, slot_map, has, row, slot_index);
 #else
 #define ROW_ADAPTIVE \
-    const cls_adaptive_state next = {0, 0u, 0u, 0u}; \
+    const cls_slot_adaptive next = {0, 0u, 0u, 0u}; \
     const int first = 0;
 #endif
 #define ROW_END(done) \
@@ -88,7 +88,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 
 /* Computes the slot's adaptive state after the drawn token. */
 ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot, u32 flags,
-                             __global const i32 *row_key, const cls_row *out, cls_adaptive_state *m)
+                             __global const i32 *row_key, const cls_row *out, cls_slot_adaptive *m)
 {
     if (out->no_token || out->state != CLS_ROW_DONE)
         return;

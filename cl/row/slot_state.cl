@@ -196,7 +196,7 @@ static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __globa
 }
 
 /* Store and load the adaptive state before the token at an index of the history. */
-static inline void adaptive_store(const slot_state *s, u32 at, const cls_adaptive_state *adaptive)
+static inline void adaptive_store(const slot_state *s, u32 at, const cls_slot_adaptive *adaptive)
 {
     if (s->n_adaptive == 0)
         return;
@@ -206,7 +206,7 @@ static inline void adaptive_store(const slot_state *s, u32 at, const cls_adaptiv
     m[2] = adaptive->weight;
     m[3] = adaptive->top_p;
 }
-static inline void adaptive_load(const slot_state *s, u32 at, cls_adaptive_state *adaptive)
+static inline void adaptive_load(const slot_state *s, u32 at, cls_slot_adaptive *adaptive)
 {
     __global const u32 *const m = s->adaptive + at % s->n_adaptive * CLS_ADAPTIVE_WORDS;
     adaptive->mu = (i32)m[0];
@@ -219,7 +219,7 @@ static inline void adaptive_load(const slot_state *s, u32 at, cls_adaptive_state
  * leave the window leave the counts. `next`: the adaptive state after the token if this draw chose
  * it; NULL if it is the pending token. */
 ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __global const u32 *lists,
-                           u32 id, int active, const cls_adaptive_state *next, __local u64 *scratch)
+                           u32 id, int active, const cls_slot_adaptive *next, __local u64 *scratch)
 {
     /* The slot is read from memory: a copy would fill an item's registers. */
 #if ROW
@@ -250,7 +250,7 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
                                       entry_counts(leaving, flags)));
 #endif
         s->ring[length % s->n_ring] = entry;
-        cls_adaptive_state adaptive = slot->adaptive;
+        cls_slot_adaptive adaptive = slot->adaptive;
         adaptive_store(s, length, &adaptive);
 #if CHAIN == 2
         const u32 top_p = adaptive.top_p;

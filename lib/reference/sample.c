@@ -9,12 +9,12 @@
 /* ------------------------------------------------------------------------ modes */
 
 /* The mode before the token: what the row before it left, or the beginning's. */
-static cls_adaptive_state adaptive_before(const cls_work *w)
+static cls_slot_adaptive adaptive_before(const cls_work *w)
 {
     const cls_host_mode *const from = &w->row->mode;
-    cls_adaptive_state mode = adaptive_begin(&w->slot);
+    cls_slot_adaptive mode = adaptive_begin(&w->slot);
     if (from->begun != 0)
-        return (cls_adaptive_state){from->mu, from->sum, from->weight, from->top_p};
+        return (cls_slot_adaptive){from->mu, from->sum, from->weight, from->top_p};
     for (uint32_t i = w->length - w->outputs; i < w->length && (w->slot.flags & CLS_SLOT_DECAYS);
          i++)
         mode.top_p = top_p_next(&w->slot, mode.top_p, (int32_t)w->text[i]);
@@ -22,11 +22,11 @@ static cls_adaptive_state adaptive_before(const cls_work *w)
 }
 
 /* The mode after the token that was drawn. */
-static cls_adaptive_state adaptive_after(const cls_work *w, const cls_row *trace)
+static cls_slot_adaptive adaptive_after(const cls_work *w, const cls_row *trace)
 {
     const cls_slot *const slot = &w->slot;
     const uint32_t id = (uint32_t)trace->token;
-    cls_adaptive_state mode = slot->adaptive;
+    cls_slot_adaptive mode = slot->adaptive;
     if (slot->flags & CLS_SLOT_MIROSTAT)
         mode.mu =
             mirostat_next(mode.mu, cls_token_depth(w, id) + mass_q20(trace->mass, w->top, w->scale),
@@ -183,7 +183,7 @@ void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result)
 {
     cls_work_text(w);
     start(w, trace, result);
-    cls_adaptive_state mode = w->slot.adaptive = adaptive_before(w);
+    cls_slot_adaptive mode = w->slot.adaptive = adaptive_before(w);
     if (w->outputs > 0 && cls_work_stops(w, w->outputs, w->text[w->length - 1])) {
         trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {

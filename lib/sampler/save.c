@@ -178,7 +178,7 @@ static void put_place(stream *b, cls_slot *slot)
     put_u32(b, &slot->longest);
 }
 
-static void put_adaptive(stream *b, cls_adaptive_state *m)
+static void put_adaptive(stream *b, cls_slot_adaptive *m)
 {
     put_i32(b, &m->mu);
     put_u32(b, &m->sum);
@@ -187,10 +187,10 @@ static void put_adaptive(stream *b, cls_adaptive_state *m)
 }
 
 /* What the mode was before a token of the history, as it lies in a state. */
-static cls_adaptive_state *adaptive_at(const cls_sampler *s, uint32_t *state, uint32_t at)
+static cls_slot_adaptive *adaptive_at(const cls_sampler *s, uint32_t *state, uint32_t at)
 {
-    return (cls_adaptive_state *)(void *)(state + state_adaptive(s->vocab, s->layout) +
-                                          at % s->rollback * CLS_ADAPTIVE_WORDS);
+    return (cls_slot_adaptive *)(void *)(state + state_adaptive(s->vocab, s->layout) +
+                                         at % s->rollback * CLS_ADAPTIVE_WORDS);
 }
 static uint32_t oldest_mode(const cls_sampler *s, const cls_slot *slot)
 {
@@ -198,7 +198,7 @@ static uint32_t oldest_mode(const cls_sampler *s, const cls_slot *slot)
 }
 
 /* Averages that a division may go by. */
-static int adaptive_is_valid(const cls_slot *slot, const cls_adaptive_state *m)
+static int adaptive_is_valid(const cls_slot *slot, const cls_slot_adaptive *m)
 {
     return !(slot->flags & CLS_SLOT_ADAPTIVE) || (m->weight >= 1u << 24 && m->sum <= m->weight);
 }

@@ -205,7 +205,7 @@ START_TEST(adaptive)
         slot.flags = CLS_SLOT_ADAPTIVE;
         slot.target = (uint32_t)(target * 0x1p30);
         slot.adaptive_decay = (uint32_t)(decay * 0x1p32);
-        cls_adaptive_state m = adaptive_begin(&slot);
+        cls_slot_adaptive m = adaptive_begin(&slot);
         for (uint32_t n = 0; n < 200; n++) {
             const uint32_t q = rng_below(&r, (1u << 30) + 1);
             adaptive_p_accept(&m, q, slot.adaptive_decay);
