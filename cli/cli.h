@@ -148,7 +148,7 @@ typedef struct cli_target {
      "auto|base|int64|subgroups", 0}, \
     {"max-work-group", CLI_UINT, &(o)->max_work_group, "N", \
      "as if the device took no larger groups (default: what it has)", NULL, 0}, \
-    {"max-local-mem", CLI_UINT64, &(o)->max_local_mem, "BYTES", \
+    {"max-local-mem", CLI_UINT64, &(o)->max_local_mem_size, "BYTES", \
      "as if it had no more local memory (default: what it has)", NULL, 0}, \
     {"cache-dir", CLI_STRING, &(o)->cache_dir, "DIR", \
      "keep compiled kernels in this folder, and take them from there", NULL, 0}

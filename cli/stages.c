@@ -340,7 +340,7 @@ static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
         return cli_no_memory();
     if (cls_host_sample(host, &result) != CLS_OK)
         return cli_fail("row %" PRIu32 ": %s", e->row, cls_error_message());
-    shown->kept = result.kept;
+    shown->kept = result.kept_count;
     return find_top(shown, e->vocab, top);
 }
 

@@ -105,7 +105,7 @@ static int make_sampler(cli_target *target, const cli_job *job, const cli_drafts
     cli_sampler_options(job, drafts->requests, &options);
     options.features |= CLS_FEATURE_VERIFY;
     options.max_rows = held->rows_of_call;
-    options.slots = held->slots;
+    options.slot_count = held->slots;
     if (cli_compiled(cls_sampler_create(target->context, &options, &held->sampler)) != CLS_OK)
         return cli_fail_library("sampler");
     if (job->infill != NULL && cls_sampler_infill(held->sampler, job->infill) != CLS_OK)
@@ -169,7 +169,7 @@ static void make_call(const cli_job *job, const cli_drafts *drafts, const part *
     cls_verify_call_default(call, sizeof *call);
     call->requests = of->trials * of->requests;
     call->method = drafts->method;
-    call->cu = held->cu;
+    call->row_offsets = held->cu;
     call->logits.dtype = (int32_t)job->logits->dtype;
     call->logits.buffer = held->logits;
     call->logits.offset = row * job->logits->vocab * job->logits->size;

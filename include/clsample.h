@@ -463,7 +463,7 @@ typedef struct cls_context_options {
      * memory (bytes, at least 1,024) than this, as if the device had no more. */
     uint32_t max_work_group;
     uint32_t reserved;
-    uint64_t max_local_mem;
+    uint64_t max_local_mem_size;
 
     /* Compiled programs from cls_context_export(); copied, so that they need not
      * outlive cls_context_create(). If they are of another version, device, driver or shape, or
@@ -581,10 +581,10 @@ typedef struct cls_program_info {
     uint32_t subgroups;  /* a cls_subgroups */
     double seconds; /* that it took until it was proved. Where drivers compile at the first launch
                        (PoCL), the first of some programs pays for those that its proof runs with */
-    uint64_t local_mem;      /* bytes of a group, as the driver tells */
-    uint64_t private_mem;    /* bytes of a work-item, as the driver tells: 0 on many that spill */
+    uint64_t local_mem_size;      /* bytes of a group, as the driver tells */
+    uint64_t private_mem_size;    /* bytes of a work-item, as the driver tells: 0 on many that spill */
     uint64_t max_work_group; /* that the driver would run the kernel with */
-    uint64_t preferred;      /* CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE */
+    uint64_t preferred_multiple;      /* CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE */
 } cls_program_info;
 
 /* Tells of a context's programs, 0 up, in the order of the flow; others that are
@@ -619,9 +619,9 @@ typedef struct cls_selftest_stage {
 #define CLS_SELFTEST_STAGES 32
 typedef struct cls_selftest_report {
     size_t struct_size;
-    uint32_t stages; /* of which stage[] tells; at most CLS_SELFTEST_STAGES */
+    uint32_t stage_count; /* of which stage[] tells; at most CLS_SELFTEST_STAGES */
     uint32_t failed; /* cases, of all */
-    cls_selftest_stage stage[CLS_SELFTEST_STAGES];
+    cls_selftest_stage stages[CLS_SELFTEST_STAGES];
 } cls_selftest_report;
 
 /* Runs known answers of every stage on the context's device, for which it
@@ -645,7 +645,7 @@ CLS_API const char *cls_context_build_log(const cls_context *context);
 /* What a slot keeps of its request's tokens, on the device. */
 typedef enum cls_keep {
     CLS_KEEP_NONE = 0,  /* nothing: no penalties */
-    CLS_KEEP_SEEN = 1,  /* which occur: no frequency penalty. 3/8 byte a token of the vocabulary */
+    CLS_KEEP_PRESENCE = 1,  /* which occur: no frequency penalty. 3/8 byte a token of the vocabulary */
     CLS_KEEP_COUNTS = 2 /* how often they occur. 2 1/4 bytes a token. A count that has reached
                            65,535 stays there, rollback or not */
 } cls_keep;
@@ -654,7 +654,7 @@ typedef struct cls_sampler_options {
     size_t struct_size;
     uint32_t vocab;     /* tokens of a row, 1 to 1,048,576; no default */
     uint32_t max_rows;  /* most rows of a step, 1 to 65,535; default 1 */
-    uint32_t slots;     /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
+    uint32_t slot_count;     /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
     int32_t keep;       /* a cls_keep; default CLS_KEEP_COUNTS */
     int32_t logit_bias; /* whether requests may have a logit_bias or allowed_ids: default 1; 0
                           refuses them, and saves no memory. A request takes with biases 1/4 byte a
@@ -948,7 +948,7 @@ typedef struct cls_step {
     cls_ints draws;
 
     /* The 64 random bits of each row as uint64, in place of Philox. */
-    cls_buffer random;
+    cls_buffer random_bits;
 
     cls_mask mask;       /* words.buffer NULL: everything is allowed */
     cls_dense_bias bias; /* values.buffer NULL: none */
@@ -1159,7 +1159,7 @@ typedef struct cls_verify_call {
     size_t struct_size;
     uint32_t requests; /* 1 to max_rows */
     int32_t method;    /* a cls_verify_method */
-    const int32_t *cu; /* [requests + 1], 0 first, each at least 1 and at most 129 above the one
+    const int32_t *row_offsets; /* [requests + 1], 0 first, each at least 1 and at most 129 above the one
                           before; the last is the number of target rows, 1 to max_rows */
     cls_logits logits; /* [cu[requests], vocab] */
     const int32_t
@@ -1261,7 +1261,7 @@ typedef struct cls_draw_call {
                           is 0, above n is n */
     uint64_t row_stride; /* elements of ids and of logits from row to row; 0: n */
     cls_ints slots, positions, draws;
-    cls_buffer random;
+    cls_buffer random_bits;
     int32_t defer_accept;
     int32_t invalid_token;
     cls_buffer tokens, status, latest;
@@ -1402,12 +1402,12 @@ CLS_API cls_status cls_readback_get(cls_readback *readback, uint64_t ticket, int
 /* -------------------------------------------------------------------- host */
 
 /* What mirostat, adaptive p and top-p decay remember of a request. */
-typedef struct cls_host_mode {
+typedef struct cls_adaptive_state {
     uint32_t begun;       /* 0: nothing yet, whatever the rest says */
     int32_t mu;           /* bits * 2^20 */
     uint32_t sum, weight; /* adaptive p's averages, * 2^24 */
     uint32_t top_p;       /* decayed, * 2^32 */
-} cls_host_mode;
+} cls_adaptive_state;
 
 /* One row for cls_host_sample(). */
 typedef struct cls_host_row {
@@ -1420,7 +1420,7 @@ typedef struct cls_host_row {
                                tokens */
     uint32_t position;      /* of this draw: params->position plus the number of valid ids in
                                `output`. Neither is added here */
-    const uint64_t *random; /* 64 random bits in place of Philox; NULL: Philox */
+    const uint64_t *random_bits; /* 64 random bits in place of Philox; NULL: Philox */
     const cls_params *params;
     int32_t invalid_token;
     int32_t mask_kind; /* a cls_mask_kind */
@@ -1439,7 +1439,7 @@ typedef struct cls_host_row {
     uint32_t history;
     uint32_t reserved;        /* 0 */
     const cls_infill *infill; /* for params->infill, else NULL */
-    cls_host_mode mode;       /* before this token: what the row before it gave; default: at the
+    cls_adaptive_state adaptive;       /* before this token: what the row before it gave; default: at the
                                  beginning,       top_p decayed by `output` */
 } cls_host_row;
 
@@ -1447,13 +1447,13 @@ typedef struct cls_host_result {
     size_t struct_size;
     int32_t token;
     int32_t status;    /* cls_row_status bits */
-    uint32_t kept;     /* tokens that survived the chain */
+    uint32_t kept_count;     /* tokens that survived the chain */
     float logprob_raw; /* as CLS_LOGPROB_RAW */
     float
         logprob_final; /* as CLS_LOGPROB_FINAL; of the token drawn, so finite but without a token */
     uint32_t reserved;
     float *probs;       /* in: where to put [vocab] probabilities, or NULL */
-    cls_host_mode mode; /* after this token */
+    cls_adaptive_state adaptive; /* after this token */
 } cls_host_result;
 
 CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
@@ -1475,7 +1475,7 @@ typedef struct cls_host_candidates {
     uint64_t seed, stream;
     uint32_t position; /* of this draw */
     uint32_t draw;
-    const uint64_t *random; /* 64 random bits in place of Philox; NULL: Philox */
+    const uint64_t *random_bits; /* 64 random bits in place of Philox; NULL: Philox */
 } cls_host_candidates;
 
 CLS_API void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_size);
@@ -1490,9 +1490,9 @@ typedef struct cls_host_drafts {
     const cls_host_row *row; /* the request as cls_host_sample() takes it, but without `random`, at
                                 its first row; its logits, mask and bias are those of all rows, one
                                 after another: [n + 1, stride] */
-    uint32_t n;              /* drafts, 0 to CLS_MAX_DRAFTS */
+    uint32_t draft_count;              /* drafts, 0 to CLS_MAX_DRAFTS */
     int32_t method;          /* a cls_verify_method */
-    uint64_t stride, mask_stride,
+    uint64_t logits_stride, mask_stride,
         bias_stride;        /* elements from row to row; 0: vocab, the mask's width, vocab */
     const int32_t *ids;     /* [n] */
     const int32_t *parents; /* [n] or NULL */

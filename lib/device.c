@@ -135,10 +135,10 @@ static cls_status check_options(const cls_context_options *o)
     if (o->tier > CLS_TIER_SUBGROUPS)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->tier is %u, which is no cls_tier",
                         (unsigned)o->tier);
-    if (o->max_local_mem != 0 && o->max_local_mem < 1024)
+    if (o->max_local_mem_size != 0 && o->max_local_mem_size < 1024)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->max_local_mem is %llu; it must be 0 or at least 1024",
-                        (unsigned long long)o->max_local_mem);
+                        "options->max_local_mem_size is %llu; it must be 0 or at least 1024",
+                        (unsigned long long)o->max_local_mem_size);
     if (o->binary == NULL && o->binary_size != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->binary is NULL, but binary_size is %zu; it must be 0 then",
@@ -199,7 +199,7 @@ static cls_status choose_groups(const facts *f, const cls_context_options *o, cl
                         "memory than %s, %llu bytes",
                         (unsigned)shape->work_group, (unsigned)shape->row_group,
                         (unsigned)shape->vector, (unsigned)shape->shortlist,
-                        local < f->local ? "options->max_local_mem" : "the device has",
+                        local < f->local ? "options->max_local_mem_size" : "the device has",
                         (unsigned long long)local);
     return CLS_OK;
 }
@@ -252,8 +252,9 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     shape->extra = cls_limits_pretended != NULL ? cls_limits_pretended : "";
     shape->limited = cls_limits_pretended != NULL || !(f.floats & CL_FP_INF_NAN);
     shape->compute_units = f.units;
-    shape->local_mem_size =
-        o.max_local_mem != 0 && o.max_local_mem < f.local ? o.max_local_mem : f.local;
+    shape->local_mem_size = o.max_local_mem_size != 0 && o.max_local_mem_size < f.local
+                                ? o.max_local_mem_size
+                                : f.local;
     shape->max_work_group =
         o.max_work_group != 0 && o.max_work_group < f.group ? o.max_work_group : f.group;
     status = choose_groups(&f, &o, shape);

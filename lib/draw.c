@@ -20,7 +20,7 @@ static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call, cls_r
         enum cls_access access;
     } optional[] = {
         {"call->counts", &call->counts, (uint64_t)call->rows * 4, 4, CLS_READS},
-        {"call->random", &call->random, (uint64_t)call->rows * 8, 8, CLS_READS},
+        {"call->random_bits", &call->random_bits, (uint64_t)call->rows * 8, 8, CLS_READS},
         {"call->tokens", &call->tokens, (uint64_t)call->rows * 4, 4, CLS_WRITES},
         {"call->status", &call->status, (uint64_t)call->rows * 4, 4, CLS_WRITES},
         {"call->latest", &call->latest, (uint64_t)s->slots * 4, 4, CLS_WRITES},
@@ -95,13 +95,13 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
         status = cls_row_slots_check(s, "call->slots", &call->slots, call->rows,
                                      call->defer_accept != 0, plan);
     plan->step.rows = call->rows;
-    plan->step.random = call->random;
+    plan->step.random_bits = call->random_bits;
     plan->step.invalid_token = call->invalid_token;
     plan->step.tokens = call->tokens;
     plan->step.status = call->status;
     plan->step.latest = call->latest;
     plan->has |= call->counts.buffer != NULL ? CLS_HAS_COUNTS : 0;
-    plan->has |= call->random.buffer != NULL ? CLS_HAS_RANDOM : 0;
+    plan->has |= call->random_bits.buffer != NULL ? CLS_HAS_RANDOM : 0;
     plan->has |= call->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
     plan->has |= call->status.buffer != NULL ? CLS_HAS_STATUS : 0;
     plan->has |= call->latest.buffer != NULL ? CLS_HAS_LATEST : 0;
@@ -229,8 +229,8 @@ cls_status cls_host_draw(const cls_host_candidates *callers, int32_t *token)
                         "candidates->draw is %u; it must be 0 to 16777215", (unsigned)c.draw);
     const uint32_t seed[2] = {(uint32_t)c.seed, (uint32_t)(c.seed >> 32)};
     const uint32_t stream[2] = {(uint32_t)c.stream, (uint32_t)(c.stream >> 32)};
-    *token = draw(&c, c.random != NULL
-                          ? *c.random
+    *token = draw(&c, c.random_bits != NULL
+                          ? *c.random_bits
                           : philox_bits(CLS_PURPOSE_TOKEN, seed, stream, c.position, c.draw));
     return CLS_OK;
 }

@@ -50,7 +50,7 @@ void cls_failure_restore(const cls_failure *failure);
 #define CLS_FIRST_SIZE(p) \
     _Generic((p), cls_params * \
              : offsetof(cls_params, only_allowed), cls_selftest_report * \
-             : offsetof(cls_selftest_report, stage), cls_verify_call * \
+             : offsetof(cls_selftest_report, stages), cls_verify_call * \
              : offsetof(cls_verify_call, latest), cls_sampler_options * \
              : offsetof(cls_sampler_options, host_mask_size), cls_step * \
              : offsetof(cls_step, logits_map), default \

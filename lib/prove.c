@@ -188,7 +188,7 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *wish, int *
             status = differs(variant, "mass", (int32_t)(uint32_t)row.mass,
                              (int32_t)(uint32_t)expected.mass);
         output = token;
-        t->kept = result.kept;
+        t->kept = result.kept_count;
     }
     return status;
 }
@@ -329,7 +329,7 @@ static cls_status prove_verify(trial *t, int variant, int *launched)
     cls_verify_call_default(&call, sizeof call);
     call.requests = 1;
     call.method = CLS_VERIFY_STANDARD;
-    call.cu = cu;
+    call.row_offsets = cu;
     call.draft_ids.host = &id;
     call.logits.dtype = t->dtype;
     call.logits.buffer = t->logits;

@@ -142,7 +142,7 @@ static cls_status run_method(cls_selftest_run *t, int method, cl_mem logits, cl_
     cls_verify_call_default(&call, sizeof call);
     call.requests = SELFTEST_REQUESTS;
     call.method = method;
-    call.cu = cu;
+    call.row_offsets = cu;
     for (uint32_t i = 0; i < SELFTEST_REQUESTS; i++) {
         const int32_t *const follows = cls_selftest_parents(method, i);
         cu[i + 1] = cu[i] + SELFTEST_DRAFTS + 1;

@@ -163,8 +163,8 @@ static void judge_set(finding *f, const expected *e, const outputs *o, uint32_t 
             e->greedy    ? e->result.token >= 0
             : kept > 0.0 ? kept / all
                          : 0.0);
-    same(f, "tokens kept", o->kept[r], e->result.kept);
-    same(f, "the number of candidates", o->candidate_counts[r], e->result.kept);
+    same(f, "tokens kept", o->kept[r], e->result.kept_count);
+    same(f, "the number of candidates", o->candidate_counts[r], e->result.kept_count);
     for (uint32_t j = 0; j < N; j++) {
         const int32_t id = e->order[j];
         same(f, "a candidate", o->candidate_ids[r][j], id);

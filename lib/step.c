@@ -353,7 +353,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         uint64_t elements, element;
         enum cls_access access;
     } optional[] = {
-        {"step->random", &s->random, rows, sizeof(uint64_t), CLS_READS},
+        {"step->random_bits", &s->random_bits, rows, sizeof(uint64_t), CLS_READS},
         {"step->tokens", &s->tokens, rows, sizeof(int32_t), CLS_WRITES},
         {"step->status", &s->status, rows, sizeof(int32_t), CLS_WRITES},
         {"step->latest", &s->latest, sampler->slots, sizeof(int32_t), CLS_WRITES},
@@ -379,7 +379,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     if (status == CLS_OK)
         status = cls_row_slots_check(sampler, "step->slots", &s->slots, s->rows,
                                      s->defer_accept != 0, plan);
-    plan->has |= s->random.buffer != NULL ? CLS_HAS_RANDOM : 0;
+    plan->has |= s->random_bits.buffer != NULL ? CLS_HAS_RANDOM : 0;
     plan->has |= s->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
     plan->has |= s->status.buffer != NULL ? CLS_HAS_STATUS : 0;
     plan->has |= s->latest.buffer != NULL ? CLS_HAS_LATEST : 0;

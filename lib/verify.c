@@ -33,25 +33,26 @@ static cls_status check_rows(const cls_sampler *s, verification *v)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->requests is %u; the sampler was created for 1 to %u rows",
                         (unsigned)c->requests, (unsigned)s->max_rows);
-    if (c->cu == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->cu is NULL");
-    if (c->cu[0] != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->cu[0] is %d; it must be 0",
-                        (int)c->cu[0]);
+    if (c->row_offsets == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->row_offsets is NULL");
+    if (c->row_offsets[0] != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->row_offsets[0] is %d; it must be 0",
+                        (int)c->row_offsets[0]);
     for (uint32_t i = 0; i < c->requests; i++) {
-        const int64_t n = (int64_t)c->cu[i + 1] - c->cu[i];
+        const int64_t n = (int64_t)c->row_offsets[i + 1] - c->row_offsets[i];
         if (n < 1 || n > CLS_MAX_DRAFTS + 1)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "call->cu[%u] is %d after %d: a request has 1 to %d rows, one more than its drafts",
-                (unsigned)i + 1, (int)c->cu[i + 1], (int)c->cu[i], CLS_MAX_DRAFTS + 1);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "call->row_offsets[%u] is %d after %d: a request has 1 to %d rows, one "
+                            "more than its drafts",
+                            (unsigned)i + 1, (int)c->row_offsets[i + 1], (int)c->row_offsets[i],
+                            CLS_MAX_DRAFTS + 1);
         most = (uint32_t)n - 1 > most ? (uint32_t)n - 1 : most;
     }
-    v->rows = (uint32_t)c->cu[c->requests];
+    v->rows = (uint32_t)c->row_offsets[c->requests];
     v->drafts = v->rows - c->requests;
     if (v->rows > s->max_rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->cu has %u rows in all; the sampler was created for 1 to %u",
+                        "call->row_offsets has %u rows in all; the sampler was created for 1 to %u",
                         (unsigned)v->rows, (unsigned)s->max_rows);
     if (v->call.max_drafts == 0)
         v->call.max_drafts = most;
@@ -73,7 +74,7 @@ static cls_status check_parents(const verification *v)
                         "match and greedy do",
                         (int)c->method);
     for (uint32_t i = 0, k = 0; i < c->requests; i++)
-        for (int32_t at = 0; at < c->cu[i + 1] - c->cu[i] - 1; at++, k++)
+        for (int32_t at = 0; at < c->row_offsets[i + 1] - c->row_offsets[i] - 1; at++, k++)
             if (c->parents[k] < -1 || c->parents[k] >= at)
                 return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                                 "call->parents: draft %d of request %u follows draft %d; it must "
@@ -169,7 +170,8 @@ static void spread(cls_sampler *s, verification *v)
     for (int i = 0; i < CLS_MAPS; i++)
         map[i] = s->spread + (size_t)i * s->max_rows;
     for (uint32_t i = 0, k = 0; i < c->requests; i++) {
-        const uint32_t first = (uint32_t)c->cu[i], last = (uint32_t)c->cu[i + 1], begin = k;
+        const uint32_t first = (uint32_t)c->row_offsets[i], last = (uint32_t)c->row_offsets[i + 1],
+                       begin = k;
         map[CLS_MAP_FIRSTS][i] = (int32_t)first;
         for (uint32_t row = first; row < last; row++) {
             int32_t depth = 0;

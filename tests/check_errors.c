@@ -175,7 +175,7 @@ START_TEST(strangers)
     REFUSE(slots.device.buffer, "step->slots");
     REFUSE(positions.device.buffer, "step->positions");
     REFUSE(draws.device.buffer, "step->draws");
-    REFUSE(random.buffer, "step->random");
+    REFUSE(random_bits.buffer, "step->random_bits");
     REFUSE(mask.words.buffer, "step->mask");
     REFUSE(bias.values.buffer, "step->bias");
     REFUSE(tokens.buffer, "step->tokens");
@@ -288,7 +288,7 @@ START_TEST(a_byte_too_small)
         {"step->slots", &step->slots.device.buffer, ROWS * 4, NULL},
         {"step->positions", &step->positions.device.buffer, ROWS * 4, NULL},
         {"step->draws", &step->draws.device.buffer, ROWS * 4, NULL},
-        {"step->random", &step->random.buffer, ROWS * 8, NULL},
+        {"step->random_bits", &step->random_bits.buffer, ROWS * 8, NULL},
         {"step->mask", &step->mask.words.buffer, ROWS * 4 * 4, NULL},
         {"step->bias", &step->bias.values.buffer, ROWS * VOCAB * 4, NULL},
         {"step->tokens", &step->tokens.buffer, ROWS * 4, NULL},

@@ -31,7 +31,7 @@ START_TEST(defaults)
     ck_assert(p.position == 0 && p.seed == 0 && p.stream == 0);
     ck_assert(c.dtypes == 0 && c.work_group == 0 && c.vector == 0 && c.shortlist == 0 &&
               c.build_log == NULL);
-    ck_assert(o.vocab == 0 && o.max_rows == 1 && o.slots == 0);
+    ck_assert(o.vocab == 0 && o.max_rows == 1 && o.slot_count == 0);
     ck_assert(p.repetition_penalty == 1.0f && p.frequency_penalty == 0.0f &&
               p.presence_penalty == 0.0f);
     ck_assert(p.penalty_scope == CLS_SCOPE_OUTPUT && p.penalty_window == 0 && p.max_tokens == 0);
@@ -44,7 +44,7 @@ START_TEST(defaults)
               step.logprob_kind == CLS_LOGPROB_RAW);
     ck_assert(step.tokens.buffer == NULL && step.mask.words.buffer == NULL &&
               step.slots.host == NULL);
-    ck_assert(row.invalid_token == -1 && row.mask == NULL && row.random == NULL);
+    ck_assert(row.invalid_token == -1 && row.mask == NULL && row.random_bits == NULL);
 
     /* A program compiled against a shorter struct: nothing beyond it is touched. */
     memset(&p, 0x55, sizeof p);

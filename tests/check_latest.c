@@ -29,7 +29,7 @@ static void desk_open(desk *s, device *d)
     cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = 4;
-    o.slots = SLOTS;
+    o.slot_count = SLOTS;
     o.rollback = 4;
     o.features = CLS_FEATURE_LISTS | CLS_FEATURE_STATE | CLS_FEATURE_VERIFY | CLS_FEATURE_ACCEPT;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &s->sampler));
@@ -153,7 +153,7 @@ START_TEST(of_verifications)
     cls_verify_call call;
     cls_verify_call_init(&call);
     call.requests = 2;
-    call.cu = cu;
+    call.row_offsets = cu;
     call.slots = slots;
     call.logits = s.step.logits;
     call.logits.offset = 4 * VOCAB * sizeof(float); /* rows 4, 5, 6; 7 */

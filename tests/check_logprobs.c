@@ -237,7 +237,7 @@ START_TEST(rows_of_draws)
     must(cls_slot_params(s.sampler, 2, &s.b->params[2]));
     cls_draw_call call = open_draw(&s, &l);
     call.slots.host = slots;
-    call.random.buffer = buffer_of(d, sizeof random, random);
+    call.random_bits.buffer = buffer_of(d, sizeof random, random);
     call.latest.buffer = buffer_of(d, sizeof latest, latest);
     call.invalid_token = 177;
     for (int turn = 0; turn < 3; turn++) { /* deferred, accepted, and after that */
@@ -260,7 +260,7 @@ START_TEST(rows_of_draws)
     ck_assert_int_eq(latest[2], 6);
     ck_assert_int_eq(latest[0], 7);
     ck_assert_int_eq(latest[1], -7);
-    clReleaseMemObject(call.random.buffer);
+    clReleaseMemObject(call.random_bits.buffer);
     clReleaseMemObject(call.latest.buffer);
     close_draw(&call);
     close_small(&s);

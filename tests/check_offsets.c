@@ -177,7 +177,7 @@ static cls_status verify(bench *b, cls_buffer at, uint64_t stride, uint32_t rows
     cls_verify_call_default(&call, sizeof call);
     call.requests = 1;
     call.method = CLS_VERIFY_STANDARD;
-    call.cu = cu;
+    call.row_offsets = cu;
     call.logits.buffer = b->small;
     call.draft_ids.host = ids;
     call.draft_kind = CLS_DRAFT_PROBS;

@@ -113,8 +113,8 @@ static void check_set(const batch *b, uint32_t row, const float *set, const floa
         ck_assert_msg(in || reference[i] == 0.0f, "%s: %u of probability %g is not in the set",
                       where, i, (double)reference[i]);
     }
-    ck_assert_msg(kept == b->host[row].kept, "%s: the set has %u, not %u", where, kept,
-                  b->host[row].kept);
+    ck_assert_msg(kept == b->host[row].kept_count, "%s: the set has %u, not %u", where, kept,
+                  b->host[row].kept_count);
 }
 
 static void check_final(const batch *b, uint32_t row, const outputs *o, const float *reference,

@@ -123,7 +123,7 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
     batch_row(s.b, 0, ROW_NORMAL3, 7);
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
-    o.max_rows = o.slots = ROWS;
+    o.max_rows = o.slot_count = ROWS;
     o.history = 60;
     o.rollback = 4;
     o.no_late_compile = no_late_compile;
@@ -378,7 +378,7 @@ START_TEST(refused_steps)
     cls_verify_call verify;
     cls_verify_call_default(&verify, sizeof verify);
     verify.requests = 1;
-    verify.cu = cu;
+    verify.row_offsets = cu;
     verify.logits.buffer = s.step.logits.buffer;
     REFUSED(cls_verify(s.sampler, d->queue, &verify, 0, NULL, &done), "CLS_FEATURE_VERIFY");
     cls_logprobs_call logprobs;
@@ -465,7 +465,7 @@ START_TEST(program_infos)
                           over_tiles ? device_info.work_group : device_info.row_group);
         ck_assert(info.subgroups == CLS_SUBGROUPS_NONE || info.subgroups == device_info.subgroups);
         ck_assert(info.seconds > 0 && info.seconds < 10000);
-        ck_assert(info.local_mem <= device_info.local_mem_size);
+        ck_assert(info.local_mem_size <= device_info.local_mem_size);
         ck_assert(info.max_work_group == 0 || info.max_work_group >= info.work_group);
     }
     memset(&info, 0x5a, sizeof info);

@@ -85,7 +85,7 @@ START_TEST(samplers_and_slots_refused)
     o.struct_size = 0;
     refused(cls_sampler_create(context, &o, &sampler), "struct_size");
     o.struct_size = sizeof o;
-    o.slots = 3;
+    o.slot_count = 3;
     must(cls_sampler_create(context, &o, &sampler));
     cls_params_default(&p, sizeof p);
     refused(cls_slot_begin(NULL, 0, &p, NULL, 0, NULL, 0), "sampler");
@@ -127,7 +127,7 @@ START_TEST(slot_calls_refused)
     cls_params p;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = 100;
-    o.slots = 3;
+    o.slot_count = 3;
 #define REFUSE(field, value) \
     do { \
         const cls_sampler_options good = o; \
@@ -139,10 +139,10 @@ START_TEST(slot_calls_refused)
     REFUSE(keep, 3);
     REFUSE(history, 16385);
     REFUSE(rollback, 16385);
-    REFUSE(slots, (1u << 24) + 1);
+    REFUSE(slot_count, (1u << 24) + 1);
 #undef REFUSE
     for (o.keep = CLS_KEEP_NONE; o.keep <= CLS_KEEP_COUNTS; o.keep++) {
-        o.logit_bias = o.keep == CLS_KEEP_SEEN;
+        o.logit_bias = o.keep == CLS_KEEP_PRESENCE;
         o.history = 5;
         o.rollback = 2;
         must(cls_sampler_create(context, &o, &sampler));
@@ -341,7 +341,7 @@ START_TEST(steps_refused)
     REFUSE(slots.host, below, "slots");
     REFUSE(slots.device.buffer, tiny, "slots");
     REFUSE(positions.device.buffer, tiny, "positions");
-    REFUSE(random.buffer, tiny, "random");
+    REFUSE(random_bits.buffer, tiny, "random");
     REFUSE(tokens.buffer, tiny, "tokens");
     REFUSE(tokens.offset, 4, "tokens");
     REFUSE(tokens.offset, 1, "tokens");
@@ -354,8 +354,8 @@ START_TEST(steps_refused)
     REFUSE(slots.host, twice, "slots");
     step->positions.device.buffer = masks;
     REFUSE(positions.host, twice, "positions");
-    step->random.buffer = masks;
-    REFUSE(random.offset, 4, "random");
+    step->random_bits.buffer = masks;
+    REFUSE(random_bits.offset, 4, "random");
     step->mask.words.buffer = masks;
     REFUSE(mask.row_stride, 3, "mask.row_stride");
     step->mask.words.buffer = masks;

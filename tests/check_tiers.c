@@ -65,7 +65,7 @@ static cls_context_options options_of(const configuration *c)
     o.vector = c->vector;
     o.shortlist = c->shortlist;
     o.max_work_group = c->max_work_group;
-    o.max_local_mem = c->max_local_mem;
+    o.max_local_mem_size = c->max_local_mem;
     return o;
 }
 
@@ -266,10 +266,10 @@ START_TEST(refused)
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), "tier is 4") != NULL, "%s", cls_error_message());
     o.tier = CLS_TIER_AUTO;
-    o.max_local_mem = 1023;
+    o.max_local_mem_size = 1023;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), "at least 1024") != NULL, "%s", cls_error_message());
-    o.max_local_mem = 0;
+    o.max_local_mem_size = 0;
     o.max_work_group = 3;
     o.work_group = 4;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);

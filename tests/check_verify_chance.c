@@ -153,7 +153,7 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = vocab;
     o.max_rows = rows;
-    o.slots = w->requests;
+    o.slot_count = w->requests;
     o.keep = CLS_KEEP_NONE;
     o.logit_bias = 0;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &w->sampler));
@@ -166,7 +166,7 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     cls_verify_call_default(&w->call, sizeof w->call);
     w->call.requests = w->requests;
     w->call.method = method;
-    w->call.cu = w->cu;
+    w->call.row_offsets = w->cu;
     w->call.draft_ids.host = w->ids;
     w->call.draft_kind = w->kind;
     w->call.logits.buffer = buffer_of(d, (size_t)rows * vocab * sizeof(float), NULL);

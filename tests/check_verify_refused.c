@@ -49,12 +49,12 @@ static void refuse_shapes(verifier *v)
     REFUSE(struct_size, 0, "struct_size");
     REFUSE(requests, 0, "requests");
     REFUSE(requests, 7, "requests");
-    REFUSE(cu, NULL, "cu");
-    REFUSE(cu, from_one, "cu[0]");
-    REFUSE(cu, not_ascending, "cu[2]");
-    REFUSE(cu, falling, "cu[2]");
-    REFUSE(cu, long_one, "129");
-    REFUSE(cu, many, "7 rows");
+    REFUSE(row_offsets, NULL, "row_offsets");
+    REFUSE(row_offsets, from_one, "row_offsets[0]");
+    REFUSE(row_offsets, not_ascending, "row_offsets[2]");
+    REFUSE(row_offsets, falling, "row_offsets[2]");
+    REFUSE(row_offsets, long_one, "129");
+    REFUSE(row_offsets, many, "7 rows");
     REFUSE(max_drafts, 1, "max_drafts");
     REFUSE(max_drafts, 129, "max_drafts");
     REFUSE(method, -1, "method");

@@ -57,7 +57,7 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
         s->step.bias.row_map.host = b->bias_map;
     }
     if (b->random)
-        s->step.random.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
+        s->step.random_bits.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
 }
 
 void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
@@ -80,9 +80,9 @@ void client_tokens(client *s, uint32_t i)
 
 void client_close(client *s)
 {
-    const cl_mem buffers[] = {s->step.logits.buffer, s->step.tokens.buffer,
-                              s->step.status.buffer, s->step.mask.words.buffer,
-                              s->step.random.buffer, s->step.bias.values.buffer};
+    const cl_mem buffers[] = {s->step.logits.buffer,      s->step.tokens.buffer,
+                              s->step.status.buffer,      s->step.mask.words.buffer,
+                              s->step.random_bits.buffer, s->step.bias.values.buffer};
     cls_sampler_destroy(s->sampler);
     for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i] != NULL)

@@ -114,7 +114,7 @@ static cls_status create(life *l)
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = l->vocab;
     o.max_rows = LIFE_ROWS;
-    o.slots = SLOTS;
+    o.slot_count = SLOTS;
     o.history = 20;
     o.rollback = 4;
     return cls_sampler_create(l->context, &o, &l->sampler);
@@ -327,7 +327,7 @@ static cls_status verify(life *l)
     l->at = 0;
     c.requests = 2;
     c.method = CLS_VERIFY_STANDARD;
-    c.cu = (const int32_t[]){0, 3, 5};
+    c.row_offsets = (const int32_t[]){0, 3, 5};
     c.slots = (const int32_t[]){3, 0};
     c.logits.buffer = l->logits;
     c.draft_ids.host = (const int32_t[]){12, 25, 31};

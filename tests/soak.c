@@ -71,7 +71,7 @@ int guest_stopped(const guest *g)
     return last >= 0 && ends(g, last, outputs(g)) != 0;
 }
 
-void guest_push(soak *s, guest *g, int32_t token, const cls_host_mode *after)
+void guest_push(soak *s, guest *g, int32_t token, const cls_adaptive_state *after)
 {
     tokens *const t = g->b->tokens;
     sure(s, g->made < SOAK_LIFE, "a request lives too long");
@@ -197,7 +197,8 @@ static void make_step(soak *s, flight *f, cls_step *step)
     if (rng_below(&s->r, 12) == 0)
         step->positions = ints(s, f, f->position, 2);
     if (rng_below(&s->r, 16) == 0)
-        step->random = put(s, f, s->random, sizeof f->random, f->random, f->n * sizeof *f->random);
+        step->random_bits =
+            put(s, f, s->random, sizeof f->random, f->random, f->n * sizeof *f->random);
     if (rows->mask) {
         const size_t size =
             (size_t)SOAK_ROWS * rows->mask_width * (rows->mask_kind == CLS_MASK_PACKED ? 4 : 1);
@@ -251,14 +252,14 @@ static void expect(soak *s, flight *f, uint32_t row, const cls_step *step)
         h.draw = (uint32_t)f->draw[row];
     if (step->positions.host || step->positions.device.buffer)
         h.position = (uint32_t)f->position[row];
-    if (step->random.buffer)
-        h.random = &f->random[row];
+    if (step->random_bits.buffer)
+        h.random_bits = &f->random[row];
     sure_ok(s, cls_host_sample(&h, &result));
     *want = (soak_row){result.token, result.status,
                        step->logprob_kind == CLS_LOGPROB_RAW ? result.logprob_raw
                                                              : result.logprob_final,
-                       (int32_t)result.kept};
-    f->mode[row] = result.mode;
+                       (int32_t)result.kept_count};
+    f->mode[row] = result.adaptive;
 }
 
 static int has_token(const soak_row *row)
@@ -416,7 +417,7 @@ void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t 
     s->r.state = s->seed = seed;
     cls_sampler_options_default(&s->o, sizeof s->o);
     s->o.vocab = vocab;
-    s->o.slots = SOAK_SLOTS;
+    s->o.slot_count = SOAK_SLOTS;
     s->o.max_rows = 2 * SOAK_ROWS;
     s->o.history = SOAK_HISTORY;
     s->o.rollback = SOAK_ROLLBACK;

@@ -99,7 +99,7 @@ void soak_verify(soak *s)
     cls_verify_call_default(&call, sizeof call);
     call.requests = n;
     call.method = d->method;
-    call.cu = d->cu;
+    call.row_offsets = d->cu;
     call.logits.buffer = put(s, s->input, d->rows->data, d->rows->data_size).buffer;
     call.logits.offset = d->rows->offset;
     call.logits.row_stride = d->rows->stride;

@@ -173,7 +173,7 @@ bool drafts_verify(drafts *d, const int32_t *slots, uint32_t n, cl_event *done, 
     cls_verify_call_init(&call);
     call.requests = n;
     call.method = d->verify;
-    call.cu = d->cu;
+    call.row_offsets = d->cu;
     call.slots = slots;
     if (d->from == BY_TEXT)
         call.draft_ids.host = d->ids;

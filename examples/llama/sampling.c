@@ -53,7 +53,7 @@ void sampling_open(sampling *s, model *m, const options *o)
     cls_sampler_options_init(&sampler);
     sampler.vocab = vocab;
     sampler.max_rows = s->most * (s->drafts + 1);
-    sampler.slots = m->slots;
+    sampler.slot_count = m->slots;
     sampler.logit_bias = 0;
     sampler.features =
         CLS_FEATURE_LISTS | (s->drafts != 0 ? CLS_FEATURE_VERIFY | CLS_FEATURE_PROBS : 0u);

@@ -138,7 +138,7 @@ clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_
     cls_sampler_options options;
     cls_sampler_options_init(&options);
     options.vocab = vocab;
-    options.slots = samplers;
+    options.slot_count = samplers;
     options.history = history;
     options.features = CLS_FEATURE_LISTS | CLS_FEATURE_LOGPROBS | CLS_FEATURE_ACCEPT;
     if (vocab == 0 || samplers == 0) {
