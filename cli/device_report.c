@@ -123,7 +123,7 @@ static void run_selftest(cli_device_report *report)
     json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed",
                                      (json_int_t)r.failed, "seconds", took, "stages", all);
     json_object_set_new(report->json, "selftest", object);
-    for (uint32_t i = 0; i < r.stages && i < CLS_SELFTEST_STAGES; i++)
+    for (uint32_t i = 0; i < r.stage_count && i < CLS_SELFTEST_STAGES; i++)
         if (r.stages[i].failed != 0) {
             char part[64];
             snprintf(part, sizeof part, "self-test, %s", r.stages[i].name);

@@ -46,19 +46,19 @@ const float *cli_report_floats(const cli_report *report, cli_part part, uint32_t
     return (const float *)report->data + place_of(report, part, row);
 }
 
-void cli_report_ask(const cli_report *report, cl_mem buffer, cls_step *step)
+void cli_report_ask(const cli_report *report, cl_mem buffer, cls_outputs *outputs)
 {
-    cls_buffer *const fields[CLI_PARTS] = {[CLI_RANKS] = &step->ranks,
-                                           [CLI_TOP_IDS] = &step->top_ids,
-                                           [CLI_TOP_LOGPROBS] = &step->top_logprobs,
-                                           [CLI_CANDIDATE_IDS] = &step->candidate_ids,
-                                           [CLI_CANDIDATE_LOGITS] = &step->candidate_logits,
-                                           [CLI_CANDIDATE_PROBS] = &step->candidate_probs,
-                                           [CLI_CANDIDATE_COUNTS] = &step->candidate_counts,
-                                           [CLI_ENTROPY] = &step->entropy,
-                                           [CLI_KEPT_MASS] = &step->kept_mass};
-    step->top_n = report->top_n;
-    step->candidates_n = report->candidates_n;
+    cls_buffer *const fields[CLI_PARTS] = {[CLI_RANKS] = &outputs->ranks,
+                                           [CLI_TOP_IDS] = &outputs->top.ids,
+                                           [CLI_TOP_LOGPROBS] = &outputs->top.logprobs,
+                                           [CLI_CANDIDATE_IDS] = &outputs->kept.ids,
+                                           [CLI_CANDIDATE_LOGITS] = &outputs->kept.logits,
+                                           [CLI_CANDIDATE_PROBS] = &outputs->kept.probs,
+                                           [CLI_CANDIDATE_COUNTS] = &outputs->kept.counts,
+                                           [CLI_ENTROPY] = &outputs->entropy,
+                                           [CLI_KEPT_MASS] = &outputs->kept_mass};
+    outputs->top.count = report->top_n;
+    outputs->kept.count = report->candidates_n;
     for (int i = 0; i < CLI_PARTS; i++)
         if (report->width[i] != 0)
             *fields[i] = (cls_buffer){buffer, place_of(report, (cli_part)i, 0) * 4};

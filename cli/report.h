@@ -40,7 +40,7 @@ const int32_t *cli_report_ints(const cli_report *report, cli_part part, uint32_t
 const float *cli_report_floats(const cli_report *report, cli_part part, uint32_t row);
 
 /* Asks a step for all of it, into a buffer of report->size. */
-void cli_report_ask(const cli_report *report, cl_mem buffer, cls_step *step);
+void cli_report_ask(const cli_report *report, cl_mem buffer, cls_outputs *outputs);
 
 /* The same of a row on the host, of the raw logits: no candidates. */
 void cli_report_host(const cli_logits *logits, uint32_t row, int32_t token, cli_report *report);

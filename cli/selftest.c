@@ -40,7 +40,7 @@ static uint32_t print_stages(const cls_selftest_report *report)
 {
     uint32_t cases = 0;
     printf("%-18s %6s %6s\n", "stage", "cases", "failed");
-    for (uint32_t i = 0; i < report->stages && i < CLS_SELFTEST_STAGES; i++) {
+    for (uint32_t i = 0; i < report->stage_count && i < CLS_SELFTEST_STAGES; i++) {
         const cls_selftest_stage *const s = &report->stages[i];
         printf("%-18s %6" PRIu32 " %6" PRIu32 "%s%s\n", s->name, s->cases, s->failed,
                s->failed != 0 ? "  " : "", s->message);
@@ -53,7 +53,7 @@ json_t *cli_stages_json(const cls_selftest_report *r, uint32_t *cases)
 {
     json_t *const array = json_array();
     *cases = 0;
-    for (uint32_t i = 0; i < r->stages && i < CLS_SELFTEST_STAGES; i++) {
+    for (uint32_t i = 0; i < r->stage_count && i < CLS_SELFTEST_STAGES; i++) {
         const cls_selftest_stage *const s = &r->stages[i];
         *cases += s->cases;
         json_array_append_new(
@@ -123,7 +123,7 @@ static int test(const cli_target *target, bool json, double opened)
     if (!json)
         print_device(target);
     run(target, &r);
-    if ((json ? print_json(target, &r) : r.report.stages == 0 ? 0 : print_table(&r)) != 0)
+    if ((json ? print_json(target, &r) : r.report.stage_count == 0 ? 0 : print_table(&r)) != 0)
         return DID_NOT_RUN;
     if (r.broken_off)
         cli_fail("%s: %s", target->at.name, r.error);

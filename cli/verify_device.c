@@ -173,9 +173,9 @@ static void make_call(const cli_job *job, const cli_drafts *drafts, const part *
     call->logits.dtype = (int32_t)job->logits->dtype;
     call->logits.buffer = held->logits;
     call->logits.offset = row * job->logits->vocab * job->logits->size;
-    call->positions = held->positions;
+    call->positions.host = held->positions;
     call->draft_ids.host = held->ids != NULL ? held->ids + draft : NULL;
-    call->parents = held->parents != NULL ? held->parents + draft : NULL;
+    call->parents.host = held->parents != NULL ? held->parents + draft : NULL;
     if (held->draft != NULL) {
         call->draft_kind = (int32_t)drafts->kind;
         call->draft =

@@ -258,7 +258,7 @@ static void verify(const machine *m, const batch *b)
     call.method = CLS_VERIFY_MATCH;
     call.row_offsets = b->cu;
     call.logits.buffer = m->logits;
-    call.slots = b->slots;
+    call.slots.host = b->slots;
     call.draft_ids.host = b->drafts;
     call.mask.host = b->masks;
     call.max_drafts = DRAFTS;

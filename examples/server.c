@@ -277,6 +277,7 @@ static void enqueue(server *s, step *p, const step *earlier)
     const void *ignored;
     cls_status status;
     cls_step call;
+    cls_outputs outputs;
     must(clEnqueueWriteBuffer(s->queue, s->rows, CL_FALSE, 0, sizeof p->rows, p->rows, 0, NULL,
                               NULL));
     must(clEnqueueNDRangeKernel(s->queue, s->forward, 1, NULL, &rows, NULL, 0, NULL, NULL));
@@ -286,7 +287,9 @@ static void enqueue(server *s, step *p, const step *earlier)
     call.slots.host = p->slots;
     call.tokens.buffer = call.status.buffer = s->out;
     call.status.offset = SLOTS * sizeof(int32_t);
-    call.latest.buffer = s->latest;
+    cls_outputs_init(&outputs);
+    outputs.latest.buffer = s->latest;
+    call.outputs = &outputs;
     /* CLS_BUSY: nothing was enqueued, since too many steps are under way. Wait for one, but
      * don't deliver its tokens here: that could free slots which this step names. */
     while ((status = cls_sample(s->sampler, s->queue, &call, 0, NULL, NULL)) == CLS_BUSY)

@@ -45,15 +45,13 @@ typedef struct cls_failure {
 void cls_failure_keep(cls_failure *failure);
 void cls_failure_restore(const cls_failure *failure);
 
-/* A public struct's size in the first header of this interface (soname 5): no program has a
- * smaller one, but one that passes the size of a pointer. */
+/* A public struct's size in the first header of this interface (soname 7, version 0.8.0): no
+ * program has a smaller one, except one that passes the size of a pointer. When a struct grows,
+ * its first size is the offset of the first field that was added. A report of the self-test may
+ * have fewer stages than today's. */
 #define CLS_FIRST_SIZE(p) \
-    _Generic((p), cls_params * \
-             : offsetof(cls_params, only_allowed), cls_selftest_report * \
-             : offsetof(cls_selftest_report, stages), cls_verify_call * \
-             : offsetof(cls_verify_call, latest), cls_sampler_options * \
-             : offsetof(cls_sampler_options, host_mask_size), cls_step * \
-             : offsetof(cls_step, logits_map), default \
+    _Generic((p), cls_selftest_report * \
+             : offsetof(cls_selftest_report, stages), default \
              : sizeof *(p))
 
 /* Zeroes a public struct of the caller's size and sets its struct_size; to 0, which every use
@@ -815,6 +813,7 @@ typedef struct cls_report {
 /* A step after its checks: every default filled in. */
 typedef struct cls_plan {
     cls_step step;
+    cls_outputs outputs; /* the step's, in our size */
     cls_report report;
     cls_ranges ranges;
     const cls_ints *map[CLS_STEP_MAPS];

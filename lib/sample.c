@@ -33,7 +33,7 @@ void cls_draw_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
     a->invalid_token = step->invalid_token;
     a->tokens_offset = cls_place(&step->tokens, sizeof(int32_t));
     a->status_out_offset = cls_place(&step->status, sizeof(int32_t));
-    a->latest_offset = cls_place(&step->latest, sizeof(int32_t));
+    a->latest_offset = cls_place(&plan->outputs.latest, sizeof(int32_t));
     a->n_end = s->n_end;
 }
 
@@ -125,7 +125,7 @@ void cls_draw_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *pl
     cls_set_mem(a, s->sample);
     cls_set_buffer(a, s, &plan->step.tokens);
     cls_set_buffer(a, s, &plan->step.status);
-    cls_set_buffer(a, s, &plan->step.latest);
+    cls_set_buffer(a, s, &plan->outputs.latest);
     cls_set_mem(a, s->infill != NULL ? s->infill : s->rows);
 }
 

@@ -177,7 +177,7 @@ static void close_run(cls_selftest_run *t)
 /* The first stage that failed, in a sentence. */
 static cls_status verdict(const cls_selftest_report *report)
 {
-    for (uint32_t i = 0; i < report->stages; i++)
+    for (uint32_t i = 0; i < report->stage_count; i++)
         if (report->stages[i].failed != 0)
             return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
                             "the self-test failed at %s (%u of %u): %s", report->stages[i].name,

@@ -276,8 +276,10 @@ static void refuse_overlaps(client *s)
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->logits");
     *step = good;
     step->slots.device.buffer = step->positions.device.buffer = both; /* who only reads may share */
-    step->latest.buffer = both;
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->latest");
+    s->outputs.latest.buffer = both;
+    step->outputs = &s->outputs;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "outputs->latest");
+    s->outputs.latest.buffer = NULL;
     *step = good;
     step->tokens.buffer = read_only;
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
@@ -323,6 +325,13 @@ START_TEST(steps_refused)
         refused(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), name); \
         *step = good; \
     } while (0)
+#define REFUSE_OUTPUT(field, value, name) \
+    do { \
+        const cls_outputs none = s.outputs; \
+        s.outputs.field = (value); \
+        REFUSE(outputs, &s.outputs, name); \
+        s.outputs = none; \
+    } while (0)
     REFUSE(struct_size, 0, "struct_size");
     REFUSE(rows, 0, "rows");
     REFUSE(rows, 5, "rows");
@@ -346,9 +355,14 @@ START_TEST(steps_refused)
     REFUSE(tokens.offset, 4, "tokens");
     REFUSE(tokens.offset, 1, "tokens");
     REFUSE(status.buffer, tiny, "status");
-    REFUSE(logprobs.buffer, tiny, "logprobs");
-    REFUSE(probs.buffer, tiny, "probs");
-    REFUSE(logprob_kind, 2, "logprob_kind");
+    REFUSE_OUTPUT(logprobs.buffer, tiny, "outputs->logprobs");
+    REFUSE_OUTPUT(probs.buffer, tiny, "outputs->probs");
+    REFUSE_OUTPUT(logprob_kind, 2, "outputs->logprob_kind");
+    REFUSE_OUTPUT(struct_size, 0, "outputs->struct_size");
+    REFUSE_OUTPUT(reserved, 1, "outputs->reserved");
+    REFUSE_OUTPUT(top.reserved, 1, "outputs->top.reserved");
+    REFUSE_OUTPUT(given.reserved, 1, "outputs->given.reserved");
+    REFUSE_OUTPUT(kept.reserved, 1, "outputs->kept.reserved");
     REFUSE(mask.words.buffer, tiny, "mask");
     step->slots.device.buffer = masks;
     REFUSE(slots.host, twice, "slots");
@@ -385,8 +399,6 @@ START_TEST(steps_refused)
     REFUSE(bias.rows, 3, "bias");
     step->bias.values.buffer = biases;
     REFUSE(bias.row_map.host, beyond, "bias.row_map");
-    REFUSE(reserved, 1, "reserved");
-    REFUSE(reserved_2, 1, "reserved_2");
     REFUSE(mask.reserved, 1, "mask.reserved");
     /* A row without a token must not be accepted later as one that has it. */
     step->defer_accept = 1;

@@ -117,9 +117,9 @@ START_TEST(passes)
     const cls_status status = cls_selftest(c, &r);
     ck_assert_msg(status == CLS_OK, "%s: %s", d->name, cls_error_message());
     ck_assert_uint_eq(r.struct_size, sizeof r);
-    ck_assert_uint_eq(r.stages, ST_STAGES);
+    ck_assert_uint_eq(r.stage_count, ST_STAGES);
     ck_assert_uint_eq(r.failed, 0);
-    for (uint32_t i = 0; i < r.stages; i++) {
+    for (uint32_t i = 0; i < r.stage_count; i++) {
         ck_assert_msg(r.stages[i].cases != 0 && r.stages[i].cases % types(c) == 0, "%s: %u cases",
                       r.stages[i].name, r.stages[i].cases);
         ck_assert_msg(r.stages[i].failed == 0 && r.stages[i].message[0] == '\0', "%s: %s",
@@ -164,7 +164,7 @@ static void spoil(device *d, int digests, uint32_t step)
     ck_assert_msg(strstr(cls_error_message(), "failed at random numbers (1 of 6): ") != NULL, "%s",
                   cls_error_message());
     ck_assert_uint_eq(r.failed, n);
-    for (uint32_t i = 0; i < r.stages; i++) {
+    for (uint32_t i = 0; i < r.stage_count; i++) {
         ck_assert_msg(r.stages[i].failed == spoiled[i], "%s: %u failed: %s", r.stages[i].name,
                       r.stages[i].failed, r.stages[i].message);
         ck_assert_msg(!spoiled[i] || strstr(r.stages[i].message, "host: ") != NULL, "%s: %s",
@@ -229,7 +229,7 @@ START_TEST(print)
         const cls_status status = cls_selftest(c, &r);
         printf("%s: %s, %.3f s\n", d->name, cls_status_name(status), now() - start);
     }
-    for (uint32_t i = 0; i < r.stages; i++)
+    for (uint32_t i = 0; i < r.stage_count; i++)
         printf("%-17s %5u %5u  %s\n", r.stages[i].name, r.stages[i].cases, r.stages[i].failed,
                r.stages[i].message);
 }

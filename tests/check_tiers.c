@@ -185,15 +185,15 @@ START_TEST(limits)
     fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
     client_open(&s, b, d, context, 1);
     fixture_random(0);
-    s.step.final_logits.buffer = buffer_of(d, sizeof told, NULL);
-    s.step.logprob_kind = CLS_LOGPROB_FINAL;
-    s.step.given_n = VOCAB;
-    s.step.given_ids.buffer = buffer_of(d, sizeof ids, ids);
-    s.step.given_logprobs.buffer = buffer_of(d, sizeof logprobs, NULL);
+    s.outputs.final_logits.buffer = buffer_of(d, sizeof told, NULL);
+    s.outputs.logprob_kind = CLS_LOGPROB_FINAL;
+    s.outputs.given.count = VOCAB;
+    s.outputs.given.ids.buffer = buffer_of(d, sizeof ids, ids);
+    s.outputs.given.logprobs.buffer = buffer_of(d, sizeof logprobs, NULL);
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
-    buffer_read(d, s.step.final_logits.buffer, sizeof told, told);
-    buffer_read(d, s.step.given_logprobs.buffer, sizeof logprobs, logprobs);
+    buffer_read(d, s.outputs.final_logits.buffer, sizeof told, told);
+    buffer_read(d, s.outputs.given.logprobs.buffer, sizeof logprobs, logprobs);
     for (uint32_t row = 0; row < ROWS; row++) {
         const uint32_t kind = row % KINDS;
         const int32_t token = b->token[row];
@@ -216,9 +216,9 @@ START_TEST(limits)
                           (double)logprobs[row][i], logprob);
         }
     }
-    clReleaseMemObject(s.step.final_logits.buffer);
-    clReleaseMemObject(s.step.given_ids.buffer);
-    clReleaseMemObject(s.step.given_logprobs.buffer);
+    clReleaseMemObject(s.outputs.final_logits.buffer);
+    clReleaseMemObject(s.outputs.given.ids.buffer);
+    clReleaseMemObject(s.outputs.given.logprobs.buffer);
     client_close(&s);
     batch_free(b);
 }

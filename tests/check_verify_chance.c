@@ -275,8 +275,8 @@ static void count_trials(world *w, uint32_t trials, uint32_t first_draw, uint32_
 {
     int32_t *const zeroes = room(w->requests, sizeof *zeroes), *const draws =
                                                                    room(w->requests, sizeof *draws);
-    w->call.positions = zeroes;
-    w->call.draws = draws;
+    w->call.positions.host = zeroes;
+    w->call.draws.host = draws;
     for (uint32_t t = 0; t < trials; t += w->requests) {
         for (uint32_t i = 0; i < w->requests; i++)
             draws[i] = (int32_t)(first_draw + t + i);
@@ -296,7 +296,7 @@ static void count_trials(world *w, uint32_t trials, uint32_t first_draw, uint32_
             }
         }
     }
-    w->call.positions = w->call.draws = NULL;
+    w->call.positions.host = w->call.draws.host = NULL;
     free(zeroes);
     free(draws);
 }

@@ -77,11 +77,15 @@ static void refuse_inputs(verifier *v, cl_mem small)
                   draws[] = {0, 1 << 24}, rows[] = {0, 1, 2, 3, 4, 1};
     const cls_buffer small_one = {small, 0}, odd = {v->call.draft.buffer, 2};
     const uint32_t masks[2 * 6] = {0};
-    REFUSE(slots, twice, "slots");
-    REFUSE(slots, outside, "slots");
-    REFUSE(slots, not_begun, "slots");
-    REFUSE(slots, negative, "slots");
-    REFUSE(draws, draws, "draws");
+    REFUSE(slots.host, twice, "slots");
+    REFUSE(slots.host, outside, "slots");
+    REFUSE(slots.host, not_begun, "slots");
+    REFUSE(slots.host, negative, "slots");
+    REFUSE(draws.host, draws, "draws");
+    REFUSE(slots.device, small_one, "call->slots is a buffer");
+    REFUSE(positions.device, small_one, "call->positions is a buffer");
+    REFUSE(draws.device, small_one, "call->draws is a buffer");
+    REFUSE(parents.device, small_one, "call->parents is a buffer");
     REFUSE(draft_ids.host, NULL, "draft_ids");
     REFUSE(draft_ids.device, small_one, "draft_ids");
     REFUSE(draft.buffer, NULL, "draft");
@@ -134,14 +138,14 @@ START_TEST(refused)
     ck_assert_int_eq(cls_verify(v->sampler, d->queue, &v->call, 1, NULL, NULL), CLS_BAD_ARGUMENT);
     ck_assert(strstr(cls_error_message(), "wait") != NULL);
     refuse_shapes(v);
-    REFUSE(parents, parents, "parents"); /* standard takes no trees */
+    REFUSE(parents.host, parents, "parents"); /* standard takes no trees */
     v->call.method = CLS_VERIFY_BLOCK;
-    REFUSE(parents, parents, "parents");
+    REFUSE(parents.host, parents, "parents");
     v->call.method = CLS_VERIFY_TYPICAL;
-    REFUSE(parents, parents, "parents");
+    REFUSE(parents.host, parents, "parents");
     v->call.method = CLS_VERIFY_MATCH;
-    REFUSE(parents, later, "parents");
-    REFUSE(parents, below, "parents");
+    REFUSE(parents.host, later, "parents");
+    REFUSE(parents.host, below, "parents");
     v->call.method = CLS_VERIFY_STANDARD;
     REFUSE(tokens, small_one, "tokens");
     REFUSE(accepted, small_one, "accepted");

@@ -34,6 +34,7 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
                             t->output_count ? t->output : NULL, t->output_count));
     }
 
+    cls_outputs_default(&s->outputs, sizeof s->outputs);
     cls_step_default(&s->step, sizeof s->step);
     s->step.rows = b->rows;
     s->step.logits.dtype = b->dtype;
@@ -64,6 +65,7 @@ void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
                  const cl_event *wait, cl_event *done)
 {
     s->step.tokens.offset = s->step.status.offset = (uint64_t)i * s->b->rows * sizeof(int32_t);
+    s->step.outputs = &s->outputs;
     must(cls_sample(s->sampler, queue, &s->step, n_wait, wait, done));
     s->b->launches = cls_sampler_launches(s->sampler) - s->begun;
     s->begun = 0;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Compiles the installed header as C99, C11 and C++, if there is a compiler of
+# Compiles each installed header as C99, C11 and C++, if there is a compiler of
 # that; compiles and runs each EXAMPLE, a file, and DIRECTORY's llama against the
 # installed library, as clsample.pc says.
 # usage: CC= [CXX=] PKG_CONFIG= libdir= destdir= prefix= installcheck.sh DIRECTORY EXAMPLE...
@@ -11,13 +11,21 @@ PKG_CONFIG_PATH=$libdir/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
 PKG_CONFIG="$PKG_CONFIG${destdir:+ --define-variable=prefix=$destdir$prefix}"
 flags=$($PKG_CONFIG --cflags --libs clsample)
-printf '#include <clsample.h>\nint main(void) { return cls_version() == NULL; }\n' | tee "$dir/header.c" >"$dir/header.cc"
+headers=$($PKG_CONFIG --variable=includedir clsample)
+printf '#include <clsample.h>\nint main(void) { return cls_version_number() != CLS_VERSION_NUMBER; }\n' |
+    tee "$dir/header.c" >"$dir/header.cc"
 for std in c99 c11 c++11 c++17; do
     case $std in c++*) compiler=${CXX:-c++} file=header.cc ;; *) compiler=$CC file=header.c ;; esac
     command -v "${compiler%% *}" >/dev/null || { echo "no $compiler: header not compiled as $std"; continue; }
     # The target is OpenCL's, which its header otherwise asks for aloud.
     # shellcheck disable=SC2086 # flags and compiler are lists of words
     $compiler -std=$std -pedantic-errors -Wall -Wextra -Werror -DCL_TARGET_OPENCL_VERSION=120 "$dir/$file" -o "$dir/header" $flags
+    for part in "$headers"/clsample/*.h; do
+        printf '#include <clsample/%s>\n' "${part##*/}" >"$dir/part${file#header}"
+        # shellcheck disable=SC2086 # likewise
+        $compiler -std=$std -pedantic-errors -Wall -Wextra -Werror -DCL_TARGET_OPENCL_VERSION=120 -c "$dir/part${file#header}" \
+            -o "$dir/part.o" $flags
+    done
 done
 LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 DYLD_LIBRARY_PATH=$libdir

@@ -175,10 +175,10 @@ static void upload_drafts(verifier *v)
     call->disable_bonus = of->disable_bonus;
     call->epsilon = of->epsilon;
     call->delta = of->delta;
-    call->slots = of->slots;
-    call->positions = of->positions;
-    call->draws = of->draws;
-    call->parents = of->parents;
+    call->slots.host = of->slots;
+    call->positions.host = of->positions;
+    call->draws.host = of->draws;
+    call->parents.host = of->parents;
 }
 
 static void read_outputs(verifier *v)

@@ -96,6 +96,7 @@ static void draw(drafts *d, request *const *who, uint32_t n, uint32_t k, cl_even
     int32_t *rows = d->rows[k];
     uint32_t n_rows = 0;
     cls_step step;
+    cls_outputs outputs;
     for (uint32_t i = 0; i < n; i++) {
         const request *r = who[i];
         const uint32_t last = r->n_prompt + r->n_output - 1;
@@ -113,6 +114,8 @@ static void draw(drafts *d, request *const *who, uint32_t n, uint32_t k, cl_even
     if (!sampling_logits(d->s, rows, n))
         die("drafts: %s", cls_error_message());
     cls_step_init(&step);
+    cls_outputs_init(&outputs);
+    step.outputs = &outputs;
     step.rows = n;
     step.logits.buffer = d->s->logits;
     step.logits.dtype = CLS_F32;
@@ -120,7 +123,7 @@ static void draw(drafts *d, request *const *who, uint32_t n, uint32_t k, cl_even
     step.positions.host = d->positions;
     step.defer_accept = 1;
     step.tokens.buffer = d->drawn;
-    step.probs.buffer = d->drawn_probs;
+    outputs.probs.buffer = d->drawn_probs;
     must(cls_sample(d->s->sampler, d->m->d->queue, &step, 0, NULL, NULL), "drafts");
     put(d, d->drawn, d->there, sizeof(int32_t), k, n);
     if (d->probs != NULL)
@@ -174,7 +177,7 @@ bool drafts_verify(drafts *d, const int32_t *slots, uint32_t n, cl_event *done, 
     call.requests = n;
     call.method = d->verify;
     call.row_offsets = d->cu;
-    call.slots = slots;
+    call.slots.host = slots;
     if (d->from == BY_TEXT)
         call.draft_ids.host = d->ids;
     else

@@ -115,7 +115,10 @@ static void read_out(sampling *s, uint64_t *ticket)
 bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket)
 {
     cls_step step;
+    cls_outputs outputs;
     cls_step_init(&step);
+    cls_outputs_init(&outputs);
+    step.outputs = &outputs;
     step.rows = n;
     step.logits.buffer = s->logits;
     step.logits.dtype = CLS_F32;
@@ -124,7 +127,7 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
     step.status = (cls_buffer){s->out, tokens_size(s)};
     /* Steps run ahead of what the host knows. A request that has ended in the
      * meantime looks up its last token again, and nothing comes of it. */
-    step.latest.buffer = s->latest;
+    outputs.latest.buffer = s->latest;
     const cls_status status = cls_sample(s->sampler, s->m->d->queue, &step, 0, NULL, done);
     if (status == CLS_BUSY)
         return false;
