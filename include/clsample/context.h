@@ -12,9 +12,11 @@ extern "C" {
 /* How much of OpenCL the kernels use. Tokens are the same bit for bit in all tiers. */
 typedef enum cls_tier {
     CLS_TIER_AUTO = 0, /* in options: the highest tier that the device has and computes correctly */
-    CLS_TIER_BASE = 1, /* OpenCL C 1.2 of the embedded profile; 64-bit numbers in two halves */
-    CLS_TIER_INT64 = 2,    /* 64-bit integers */
-    CLS_TIER_SUBGROUPS = 3 /* also sub-groups, where work-groups have several work-items */
+    /* Tier 0: OpenCL C 1.2 of the embedded profile; 64-bit numbers in two halves. */
+    CLS_TIER_BASE = 1,
+    CLS_TIER_INT64 = 2, /* tier 1: also 64-bit integers */
+    /* Tier 2: also sub-groups, where work-groups have several work-items. */
+    CLS_TIER_SUBGROUPS = 3
 } cls_tier;
 
 /* Which sub-group functions the kernels use. */
