@@ -54,11 +54,11 @@
  *
  * Threads. Any number of threads may share a cls_context: they may create and destroy samplers on
  * it and compile for it. A lock in the context orders compilations, and the functions that enqueue
- * do not take it. A cls_sampler, a cls_readback and a cls_head may be used by one thread at a time;
+ * do not take it. A cls_sampler and a cls_readback may be used by one thread at a time;
  * two threads may use two samplers of one context at once. cls_sampler_check() may be called by any
  * thread at any time. The cls_host functions have no state and may be called from anywhere. A call
  * on a sampler that another call is using, on another thread or from a callback, returns
- * CLS_BAD_ARGUMENT and does nothing; readbacks, heads, cls_sampler_destroy(), cls_sampler_memory()
+ * CLS_BAD_ARGUMENT and does nothing; readbacks, cls_sampler_destroy(), cls_sampler_memory()
  * and cls_sampler_launches() do not check this.
  *
  * fork(). OpenCL does not survive fork(). The child may call the cls_host functions, exec() and
@@ -74,8 +74,10 @@
  *
  * Side effects. The library never prints, never exits, reads no environment variable, and writes
  * no file except in options->cache_dir. It retains only the OpenCL objects that its handles need,
- * and calls OpenCL from no destructor of the process. (A cls_head of float32 weights uses CLBlast
- * and is the exception: see cls_head_create().)
+ * and calls OpenCL from no destructor of the process.
+ *
+ * The LM head, which computes logits from hidden states, is a separate library, libclsample-head:
+ * see clsample/head.h.
  *
  * Ownership. Handles belong to the caller, who destroys them in any order; each retains what it
  * needs. Buffers, queues and events that are passed to a call remain the caller's. Host arrays
@@ -110,101 +112,4 @@
 #include "clsample/selftest.h"
 #include "clsample/layout.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* ----------------------------------------------------------------- LM head */
-
-/* The layer before the sampler: logits = scale * (hidden * weight^T) + bias,
- * then softcap * tanh(logits / softcap). One thread at a time. */
-typedef struct cls_head cls_head;
-
-/* Whether the library was built with CLBlast, without which float32 weights
- * are CLS_UNSUPPORTED_DEVICE. */
-CLS_API int cls_head_has_clblast(void);
-
-typedef struct cls_head_options {
-    size_t struct_size;
-    uint32_t vocab;    /* 1 to 1,048,576; no default */
-    uint32_t hidden;   /* d, the length of a hidden row, 1 to 65,536; no default */
-    uint32_t max_rows; /* most rows of a call, 1 to 65,535; default 1 */
-    int32_t dtype;     /* the weight's: CLS_F32 (default) or CLS_F16. Hidden rows are float32 */
-    cls_buffer weight; /* [vocab, hidden]; retained, and read in every call */
-    uint64_t weight_stride; /* elements from row to row; 0: hidden */
-    cls_buffer bias;        /* float32 [vocab], retained; buffer NULL (default): none */
-    float scale;            /* default 1; finite */
-    float softcap;          /* 0 (default): off. Negative, infinite, NaN: refused */
-} cls_head_options;
-
-CLS_API void cls_head_options_default(cls_head_options *options, size_t struct_size);
-
-/* Compiles, allocates and warms up on `queue`; blocks, and needs memory for a
- * second `logits` meanwhile. What the weight holds does not matter yet. Retains
- * `context`.
- *
- * float16 weights are multiplied by a kernel of the library that needs no
- * cl_khr_fp16 and sums in float32 (CLBlast's would sum in float16). Each row's
- * logits are the same bits in any batch, at any place, in any head of that
- * device with these weights.
- *
- * float32 weights are multiplied by CLBlast's GEMM (Nugteren 2018), always as
- * max_rows rows, so that one shape is compiled and a row's logits don't depend
- * on what else is in the batch. On the place of the row they do not depend
- * either, as far as the device's compiler treats the edge of a tile as its
- * inside: CLBlast adds up in the same order everywhere. Heads of other max_rows
- * may round differently. vocab * weight_stride and vocab * max_rows stay below
- * 2^31, where CLBlast's counting ends.
- *
- * CLBlast is an exception to what this library promises: it keeps its programs
- * for the process (they retain the OpenCL context until CLBlastClearCache() or
- * the exit, whose destructors release them), may write to standard output when
- * it fails to compile one, and may allocate in every call. A head of float16
- * weights never calls it.
- *
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE (built
- * without CLBlast, or CLBlast refuses the device or the size: the message says
- * which); CLS_BUILD_FAILED (the message has the log's beginning);
- * CLS_OPENCL_ERROR. On failure *out is NULL. */
-CLS_API cls_status cls_head_create(cls_context *context, cl_command_queue queue,
-                                   const cls_head_options *options, cls_head **out);
-
-/* Releases it; commands in flight keep what they use. Waits for the calls under
- * way that uploaded maps. NULL is allowed. */
-CLS_API void cls_head_destroy(cls_head *head);
-
-/* One product. */
-typedef struct cls_head_call {
-    size_t struct_size;
-    uint32_t rows;          /* rows of logits, 1 to max_rows */
-    uint32_t hidden_rows;   /* rows of `hidden`; 0: rows */
-    cls_buffer hidden;      /* float32 [hidden_rows, hidden] */
-    uint64_t hidden_stride; /* elements from row to row; 0: the options' hidden */
-    cls_ints which;    /* for each row of logits the row of `hidden` that it comes from (the last
-                          position of each request), -1: zeros in its place; absent: row r from
-                          row r. What a device map names beyond hidden_rows gives zeros, too */
-    cls_buffer logits; /* float32 [max_rows, vocab], dense: what cls_sample() then reads as
-                          CLS_F32. Rows from `rows` on may be overwritten */
-} cls_head_call;
-
-CLS_API void cls_head_call_default(cls_head_call *call, size_t struct_size);
-
-/* Enqueues it after `wait`; *done (may be NULL) becomes the caller's. No
- * waiting, no compilation. CLBlast takes no wait list: on an out-of-order queue
- * barriers before and after the call order it with everything else there. Calls
- * of one head follow one another, on whatever queues. A host map is copied. The
- * queue is not flushed.
- * CLS_OK; CLS_BAD_ARGUMENT (nothing was enqueued); CLS_BUSY (more calls with
- * changed host maps are in flight than there is staging for: flush the queue,
- * wait for an earlier one, call again); CLS_OPENCL_ERROR. */
-CLS_API cls_status cls_head_logits(cls_head *head, cl_command_queue queue,
-                                   const cls_head_call *call, cl_uint n_wait, const cl_event *wait,
-                                   cl_event *done);
-
-CLS_INIT_FUNCTION(cls_head_options)
-CLS_INIT_FUNCTION(cls_head_call)
-
-#ifdef __cplusplus
-}
-#endif
 #endif /* CLSAMPLE_H */

@@ -28,7 +28,7 @@ dnl CLS_CHECK_CLBLAST: --with-clblast, by default where it is found; sets
 dnl have_clblast, HAVE_CLBLAST, CLBLAST_CFLAGS and CLBLAST_LIBS. Some packages
 dnl of it come without a pkg-config file.
 AC_DEFUN([CLS_CHECK_CLBLAST], [
-    AC_ARG_WITH([clblast], [AS_HELP_STRING([--with-clblast], [multiply float32 LM heads by CLBlast @<:@where found@:>@])],
+    AC_ARG_WITH([clblast], [AS_HELP_STRING([--with-clblast], [multiply float32 LM heads by CLBlast on GPUs @<:@where found@:>@])],
         [], [with_clblast=check])
     have_clblast=no
     AS_IF([test "$with_clblast" != no], [

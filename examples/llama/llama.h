@@ -18,6 +18,7 @@
 
 #define CL_TARGET_OPENCL_VERSION 120
 #include <clsample.h>
+#include <clsample/head.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -135,7 +136,7 @@ typedef struct model {
     config c;
     uint32_t batch, slots;
     cl_program program;
-    cl_kernel embed, norm, rope, attend, swiglu, pick, product;
+    cl_kernel embed, norm, rope, attend, swiglu, product;
     struct {
         cl_mem att_norm, wqkv, wo, ffn_norm, w13, w2;
     } * layer;
@@ -160,10 +161,6 @@ void model_product(model *m, cl_mem x, cl_mem w, cl_mem y, uint32_t out, uint32_
 void model_forward(model *m, const int32_t *rows, uint32_t n, uint32_t layers, cl_mem tokens,
                    cl_event *uploaded);
 
-/* The last layer for the first n picks of these rows (ROW_PICK): logits
- * [batch, vocab]. What cls_head does where it can. */
-void model_logits(model *m, uint32_t n, cl_mem logits);
-
 /* ---------------------------------------------------------------- sampling.c */
 
 typedef struct sampling {
@@ -171,7 +168,7 @@ typedef struct sampling {
     uint32_t most;   /* requests of a step */
     uint32_t drafts; /* of each */
     cls_context *context;
-    cls_head *head; /* NULL: model_logits() instead */
+    cls_head *head;
     cls_sampler *sampler;
     cls_readback *readback;
     cl_mem logits; /* float32 [batch, vocab] */

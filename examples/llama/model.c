@@ -51,7 +51,6 @@ static void compile(model *m)
     m->rope = kernel(m, "rope");
     m->attend = kernel(m, "attend");
     m->swiglu = kernel(m, "swiglu");
-    m->pick = kernel(m, "pick");
     m->product = kernel(m, "product");
 }
 
@@ -145,7 +144,7 @@ void model_close(model *m)
 {
     cl_mem all[] = {m->embedding, m->last_norm, m->angles, m->keys,  m->values, m->rows,
                     m->x,         m->normed,    m->qkv,    m->mixed, m->gates,  m->inner};
-    cl_kernel kernels[] = {m->embed, m->norm, m->rope, m->attend, m->swiglu, m->pick, m->product};
+    cl_kernel kernels[] = {m->embed, m->norm, m->rope, m->attend, m->swiglu, m->product};
     for (uint32_t l = 0; l < m->c.layers; l++) {
         cl_mem layer[] = {m->layer[l].att_norm, m->layer[l].wqkv, m->layer[l].wo,
                           m->layer[l].ffn_norm, m->layer[l].w13,  m->layer[l].w2};
@@ -248,11 +247,4 @@ void model_forward(model *m, const int32_t *rows, uint32_t n, uint32_t layers, c
         model_product(m, m->inner, m->layer[l].w2, m->x, c->dim, c->hidden, true);
     }
     normalize(m, m->last_norm, n);
-}
-
-void model_logits(model *m, uint32_t n, cl_mem logits)
-{
-    set(m->pick, 3, (cl_mem[]){m->x, m->normed, m->rows});
-    launch(m, m->pick, m->c.dim, n, false);
-    model_product(m, m->x, m->classifier, logits, m->c.vocab, m->c.dim, false);
 }

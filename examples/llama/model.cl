@@ -17,7 +17,6 @@
 #define TOKEN(r) rows[r]
 #define SLOT(r) rows[BATCH + (r)]
 #define POSITION(r) rows[2 * BATCH + (r)]
-#define PICK(r) rows[3 * BATCH + (r)]
 
 /* Where keys and values of a request's layer begin: [slots, layers, context, kv_dim]. */
 #define CACHE(slot, layer) (((size_t)(slot)*LAYERS + (layer)) * CONTEXT * KV_DIM)
@@ -123,13 +122,6 @@ __kernel void swiglu(__global float *inner, __global const float *gates)
     const size_t i = get_global_id(0), r = get_global_id(1);
     const float gate = gates[r * 2 * HIDDEN + i], up = gates[r * 2 * HIDDEN + HIDDEN + i];
     inner[r * HIDDEN + i] = gate / (1 + exp(-gate)) * up;
-}
-
-/* out = the picked rows of x. Launch: (DIM, picked rows). */
-__kernel void pick(__global float *out, __global const float *x, __global const int *rows)
-{
-    const size_t i = get_global_id(0), r = get_global_id(1);
-    out[r * DIM + i] = x[(size_t)PICK(r) * DIM + i];
 }
 
 /* y = x w^T, or y += x w^T: for builds without CLBlast. Launch: (out, BATCH). */

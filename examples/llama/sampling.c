@@ -10,8 +10,6 @@
 static void open_head(sampling *s)
 {
     cls_head_options head;
-    if (!cls_head_has_clblast()) /* then the model's own kernel has to do */
-        return;
     cls_head_options_init(&head);
     head.vocab = s->m->c.vocab;
     head.hidden = s->m->c.dim;
@@ -89,10 +87,6 @@ void sampling_begin(sampling *s, const request *r)
 bool sampling_logits(sampling *s, const int32_t *rows, uint32_t n)
 {
     cls_head_call call;
-    if (s->head == NULL) {
-        model_logits(s->m, n, s->logits);
-        return true;
-    }
     cls_head_call_init(&call);
     call.rows = n;
     call.hidden.buffer = s->m->normed;

@@ -4,10 +4,7 @@
 #ifndef CLS_BASE_H
 #define CLS_BASE_H
 
-#ifndef CL_TARGET_OPENCL_VERSION
-#define CL_TARGET_OPENCL_VERSION 120
-#endif
-#include "clsample.h"
+#include "private.h"
 
 #include <float.h>
 
@@ -24,16 +21,6 @@
 #include "core/verify.h"
 
 /* ----------------------------------------------- status.c and structs.c */
-
-/* Records the sentence (printf style) and OpenCL's code for the thread and
- * returns `status`. On Windows gcc's "printf" is another than C11's. */
-#if defined(__MINGW32__) && !defined(__clang__)
-__attribute__((format(gnu_printf, 3, 4)))
-#elif defined(__GNUC__)
-__attribute__((format(printf, 3, 4)))
-#endif
-cls_status
-cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 
 const char *cls_opencl_name(cl_int code);
 
@@ -54,16 +41,7 @@ void cls_failure_restore(const cls_failure *failure);
              : offsetof(cls_selftest_report, stages), default \
              : sizeof *(p))
 
-/* Zeroes a public struct of the caller's size and sets its struct_size; to 0, which every use
- * refuses, where that is below the first size, and then returns 0. */
-int cls_struct_init(void *object, size_t caller_size, size_t first);
 #define CLS_STRUCT_INIT(p, caller_size) cls_struct_init(p, caller_size, CLS_FIRST_SIZE(p))
-
-/* Copies a public struct of the caller's size into ours, which already holds the defaults. Refuses
- * a size below the first or beyond reason and, where the struct is not there to be written, a field
- * that is not known here and is not 0. */
-cls_status cls_struct_read(void *object, size_t ours, size_t first, const void *callers,
-                           const char *name, int written);
 #define CLS_STRUCT_READ(p, callers, name) \
     cls_struct_read(p, sizeof *(p), CLS_FIRST_SIZE(p), callers, name, 0)
 #define CLS_STRUCT_OUT(p, callers, name) \

@@ -177,8 +177,6 @@ struct cls_context {
     char *build_log;
 };
 
-void cls_context_retain(cls_context *context);
-
 /* The types of logits that samplers are compiled for by default, bits. */
 uint32_t cls_context_dtypes(const cls_context *context);
 

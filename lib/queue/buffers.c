@@ -5,13 +5,6 @@
 
 #include <stdio.h>
 
-uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width, uint64_t element)
-{
-    if (stride > (UINT64_MAX / element - width) / rows)
-        return UINT64_MAX;
-    return ((rows - 1) * stride + width) * element;
-}
-
 /* What OpenCL says of a memory object. */
 typedef struct memory {
     size_t size, origin; /* origin: where a sub-buffer begins in its parent */

@@ -31,7 +31,7 @@ START_TEST(product)
     for (uint32_t i = 0; i < fixture_by_size(8, 24, 48); i++) {
         const uint32_t s = i % fixture_by_size(8, 12, 12);
         const uint32_t rows = shapes[s].rows, some = 1 + rng_below(&r, rows);
-        layer_wish w = {CLS_F16,
+        layer_wish w = {LAYER_F16,
                         shapes[s].vocab,
                         shapes[s].hidden,
                         rows,
@@ -41,10 +41,9 @@ START_TEST(product)
                         (int)rng_below(&r, 2),
                         0,
                         0};
-        product_of(d, &w, &r, "product");
-        w.dtype = CLS_F32;
-        if (layer_has_f32(d) && fixture_size() != TEST_TINY)
-            product_of(d, &w, &r, "product");
+        for (w.product = 0; w.product < LAYER_PRODUCTS; w.product++)
+            if (layer_can(d, w.product, TEST_SMALL))
+                product_of(d, &w, &r, "product");
     }
 }
 END_TEST
@@ -53,11 +52,10 @@ START_TEST(large_vocabulary)
 {
     device *const d = fixture_device(_i);
     rng r = {fixture_seed() + 1};
-    layer_wish w = {CLS_F16, fixture_by_size(300, 4099, 128256), 64, 4, 4, 0, 1, 1, 0, 0};
-    product_of(d, &w, &r, "large vocabulary");
-    w.dtype = CLS_F32;
-    if (layer_has_f32(d) && fixture_size() == TEST_FULL)
-        product_of(d, &w, &r, "large vocabulary");
+    layer_wish w = {LAYER_F16, fixture_by_size(300, 4099, 128256), 64, 4, 4, 0, 1, 1, 0, 0};
+    for (w.product = 0; w.product < LAYER_PRODUCTS; w.product++)
+        if (layer_can(d, w.product, TEST_FULL))
+            product_of(d, &w, &r, "large vocabulary");
 }
 END_TEST
 
@@ -71,8 +69,10 @@ START_TEST(shapes)
         if (fixture_context(d, 1u << CLS_F32, groups[i], vectors[i], 0) == NULL)
             continue;
         for (uint32_t k = 0; k < 3; k++) {
-            const layer_wish w = {CLS_F16, 9 + 31 * k,   1 + 133 * k,   9,         9 - k,
-                                  0,       (int)(k & 1), (int)(k >> 1), groups[i], vectors[i]};
+            layer_wish w = {LAYER_F16, 9 + 31 * k,   1 + 133 * k,   9,         9 - k,
+                            0,         (int)(k & 1), (int)(k >> 1), groups[i], vectors[i]};
+            product_of(d, &w, &r, "shapes");
+            w.product = LAYER_F32;
             product_of(d, &w, &r, "shapes");
         }
     }
@@ -82,11 +82,11 @@ END_TEST
 /* -------------------------------------------------------------------- places */
 
 /* One hidden row at every place of full and partial batches gives the same bits. */
-static void same_everywhere(device *d, int dtype, uint32_t vocab, uint32_t hidden,
+static void same_everywhere(device *d, layer_product by, uint32_t vocab, uint32_t hidden,
                             uint32_t max_rows)
 {
     rng r = {fixture_seed() + 10};
-    const layer_wish w = {dtype, vocab, hidden, max_rows, max_rows, 1, 0, 1, 0, 0};
+    const layer_wish w = {by, vocab, hidden, max_rows, max_rows, 1, 0, 1, 0, 0};
     layer l;
     layer_open(&l, d, &w, &r);
     layer_run(&l, d->queue);
@@ -108,7 +108,7 @@ static void same_everywhere(device *d, int dtype, uint32_t vocab, uint32_t hidde
                 map[i] != 0 || memcmp(first, l.logits + LAYER_MARGIN + (size_t)i * vocab,
                                       vocab * sizeof *first) == 0,
                 "%s: %s, vocab %u, hidden %u: row %u of %u differs from the same row elsewhere",
-                d->name, dtype_names[dtype], vocab, hidden, i, n);
+                d->name, layer_product_names[by], vocab, hidden, i, n);
     }
     free(first);
     free(map);
@@ -118,36 +118,40 @@ static void same_everywhere(device *d, int dtype, uint32_t vocab, uint32_t hidde
 START_TEST(places)
 {
     device *const d = fixture_device(_i);
-    same_everywhere(d, CLS_F16, 67, 45, 11);
-    same_everywhere(d, CLS_F16, fixture_by_size(100, 1025, 4099), 172, fixture_by_size(9, 17, 64));
-    if (layer_has_f32(d) && fixture_size() != TEST_TINY) {
-        same_everywhere(d, CLS_F32, 67, 45, 11);
-        same_everywhere(d, CLS_F32, fixture_by_size(100, 1025, 4099), 172, 64);
+    for (layer_product p = 0; p < LAYER_PRODUCTS; p++) {
+        if (!layer_can(d, p, TEST_SMALL))
+            continue;
+        same_everywhere(d, p, 67, 45, 11);
+        same_everywhere(d, p, fixture_by_size(100, 1025, 4099), 172,
+                        p == LAYER_CLBLAST ? 64 : fixture_by_size(9, 17, 64));
     }
 }
 END_TEST
 
-/* The own kernel: heads for more rows give the same bits, too. */
-START_TEST(other_heads)
+/* The library's kernel: heads for more rows give the same bits, too. */
+static void same_in_other_heads(device *d, layer_product by)
 {
-    device *const d = fixture_device(_i);
-    float *first = NULL;
+    float first[77];
     for (uint32_t max_rows = 1; max_rows <= 64; max_rows *= 4) {
         rng r = {fixture_seed() + 11};
-        const layer_wish w = {CLS_F16, 77, 100, max_rows, 1, 1, 1, 0, 0, 0};
+        const layer_wish w = {by, 77, 100, max_rows, 1, 1, 1, 0, 0, 0};
         layer l;
         layer_open(&l, d, &w, &r);
         layer_run(&l, d->queue);
         layer_read(&l);
-        if (first == NULL) {
-            first = malloc(77 * sizeof *first);
-            ck_assert(first != NULL);
-            memcpy(first, l.logits + LAYER_MARGIN, 77 * sizeof *first);
-        }
-        ck_assert(memcmp(first, l.logits + LAYER_MARGIN, 77 * sizeof *first) == 0);
+        if (max_rows == 1)
+            memcpy(first, l.logits + LAYER_MARGIN, sizeof first);
+        ck_assert_msg(memcmp(first, l.logits + LAYER_MARGIN, sizeof first) == 0,
+                      "%s: %s: a head for %u rows differs", d->name, layer_product_names[by],
+                      max_rows);
         layer_close(&l);
     }
-    free(first);
+}
+
+START_TEST(other_heads)
+{
+    same_in_other_heads(fixture_device(_i), LAYER_F16);
+    same_in_other_heads(fixture_device(_i), LAYER_F32);
 }
 END_TEST
 
@@ -159,17 +163,17 @@ START_TEST(sampled_in_place)
 {
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    for (int dtype = CLS_F32; dtype <= CLS_F16; dtype++) {
+    for (layer_product by = 0; by < LAYER_PRODUCTS; by++) {
         rng r = {fixture_seed() + 40};
         const uint32_t vocab = fixture_by_size(150, 1025, 4099), rows = 6;
-        const layer_wish w = {dtype, vocab, 96, 8, rows, 1, 1, 1, 0, 0};
+        const layer_wish w = {by, vocab, 96, 8, rows, 1, 1, 1, 0, 0};
         cls_sampler_options o;
         cls_sampler *sampler;
         cls_params p;
         cls_step step;
         int32_t tokens[8];
         layer l;
-        if (dtype == CLS_F32 && (!layer_has_f32(d) || fixture_size() == TEST_TINY))
+        if (!layer_can(d, by, TEST_SMALL))
             continue;
         layer_open(&l, d, &w, &r);
         cl_mem buffer = buffer_of(d, sizeof tokens, NULL);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "head/head.h"
 #include "layer.h"
 
 /* -------------------------------------------------------------------- queues */
@@ -20,13 +21,13 @@ static cl_command_queue out_of_order(device *d)
 
 /* Calls with maps of their own, one after another without waiting, copied away
  * behind each; on one queue or on two in turn, in order or not. */
-static void run_ahead(device *d, int dtype, cl_command_queue a, cl_command_queue b,
+static void run_ahead(device *d, layer_product product, cl_command_queue a, cl_command_queue b,
                       const char *where)
 {
     enum { CALLS = 9, ROWS = 5, VOCAB = 300, HIDDEN = 40 };
     const size_t size = (size_t)ROWS * VOCAB * sizeof(float);
     rng r = {fixture_seed() + 20};
-    const layer_wish w = {dtype, VOCAB, HIDDEN, ROWS, ROWS, 1, 1, 1, 0, 0};
+    const layer_wish w = {product, VOCAB, HIDDEN, ROWS, ROWS, 1, 1, 1, 0, 0};
     int32_t maps[CALLS][ROWS];
     cl_event copied = NULL;
     layer l;
@@ -78,14 +79,14 @@ START_TEST(queues)
     cl_command_queue second = clCreateCommandQueue(d->context, d->id, 0, &code),
                      loose = out_of_order(d);
     must_cl(code);
-    for (int dtype = CLS_F32; dtype <= CLS_F16; dtype++) {
-        if (dtype == CLS_F32 && (!layer_has_f32(d) || fixture_size() == TEST_TINY))
+    for (layer_product product = 0; product < LAYER_PRODUCTS; product++) {
+        if (!layer_can(d, product, TEST_SMALL))
             continue;
-        run_ahead(d, dtype, d->queue, d->queue, "one queue");
-        run_ahead(d, dtype, d->queue, second, "two queues");
+        run_ahead(d, product, d->queue, d->queue, "one queue");
+        run_ahead(d, product, d->queue, second, "two queues");
         if (loose != NULL) {
-            run_ahead(d, dtype, loose, loose, "out of order");
-            run_ahead(d, dtype, loose, d->queue, "in and out of order");
+            run_ahead(d, product, loose, loose, "out of order");
+            run_ahead(d, product, loose, d->queue, "in and out of order");
         }
     }
     if (loose == NULL)
@@ -120,7 +121,7 @@ static void run_behind_gate(device *d, cl_command_queue queue, cl_command_queue 
 {
     enum { VOCAB = 50, ROWS = 2 };
     rng r = {fixture_seed() + 21};
-    const layer_wish w = {CLS_F16, VOCAB, 20, ROWS, ROWS, 1, 0, 0, 0, 0};
+    const layer_wish w = {LAYER_F16, VOCAB, 20, ROWS, ROWS, 1, 0, 0, 0, 0};
     int32_t maps[2][ROWS] = {{0, 1}, {1, 0}};
     cl_event done[2] = {NULL, NULL};
     layer l;
@@ -183,7 +184,7 @@ START_TEST(busy)
 {
     device *const d = fixture_device(_i);
     rng r = {fixture_seed() + 22};
-    const layer_wish w = {CLS_F16, 50, 20, 2, 2, 1, 0, 0, 0, 0};
+    const layer_wish w = {LAYER_F16, 50, 20, 2, 2, 1, 0, 0, 0, 0};
     int32_t map[2] = {0, 0};
     cls_status status = CLS_OK;
     int calls;
@@ -264,7 +265,7 @@ START_TEST(refused)
 {
     device *const d = fixture_device(_i);
     rng r = {fixture_seed() + 30};
-    const layer_wish w = {CLS_F16, 50, 20, 4, 3, 1, 1, 0, 0, 0};
+    const layer_wish w = {LAYER_F16, 50, 20, 4, 3, 1, 1, 0, 0, 0};
     const int32_t too_far[] = {0, 1, 3}, too_low[] = {0, -2, 1}, good_map[] = {2, -1, 0};
     cls_head *head = NULL;
     cl_int code;
@@ -349,33 +350,63 @@ START_TEST(refused)
 }
 END_TEST
 
-/* float32 without CLBlast; and what CLBlast cannot count. */
-START_TEST(float32_needs_clblast)
+/* ------------------------------------------------------------------ products */
+
+/* A head of float32 weights, which the caller destroys, and 1 logit of it: 2 x 3. */
+static cls_head *float32_head(device *d, cl_mem weight, uint64_t stride, float *logit)
 {
-    device *const d = fixture_device(_i);
-    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    cl_mem buffer = buffer_of(d, 1 << 16, NULL);
+    static const float three = 3.0f;
+    cl_mem hidden = buffer_of(d, sizeof three, &three), logits = buffer_of(d, sizeof *logit, NULL);
     cls_head_options o;
-    cls_head *head = NULL;
-    cls_head_options_default(&o, sizeof o);
-    o.vocab = 100;
-    o.hidden = 64;
-    o.weight.buffer = buffer;
-    if (!cls_head_has_clblast()) {
-        ck_assert_int_eq(cls_head_create(context, d->queue, &o, &head), CLS_UNSUPPORTED_DEVICE);
-        ck_assert(head == NULL && strstr(cls_error_message(), "CLBlast") != NULL);
-    } else {
-        o.vocab = 1 << 20;
-        o.hidden = 1;
-        o.max_rows = 4096;
-        o.weight_stride = 0;
-        clReleaseMemObject(buffer);
-        buffer = buffer_of(d, 4 << 20, NULL);
-        o.weight.buffer = buffer;
-        ck_assert_int_eq(cls_head_create(context, d->queue, &o, &head), CLS_UNSUPPORTED_DEVICE);
-        ck_assert(head == NULL && strstr(cls_error_message(), "2^31") != NULL);
+    cls_head_call c;
+    cls_head *head;
+    cls_head_options_init(&o);
+    o.vocab = o.hidden = 1;
+    o.weight.buffer = weight;
+    o.weight_stride = stride;
+    must(cls_head_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), d->queue, &o, &head));
+    cls_head_call_init(&c);
+    c.rows = 1;
+    c.hidden.buffer = hidden;
+    c.logits.buffer = logits;
+    must(cls_head_logits(head, d->queue, &c, 0, NULL, NULL));
+    buffer_read(d, logits, sizeof *logit, logit);
+    clReleaseMemObject(hidden);
+    clReleaseMemObject(logits);
+    return head;
+}
+
+/* float32 weights are CLBlast's on GPUs only, and only where it can count their elements; with and
+ * without it there is a product. */
+START_TEST(float32_products)
+{
+    static const struct {
+        int pretended;
+        uint64_t stride;
+    } cases[] = {{CLS_HEAD_BY_DEVICE, 1},
+                 {CLS_HEAD_OWN_KERNEL, 1},
+                 {CLS_HEAD_CLBLAST, 1},
+                 {CLS_HEAD_CLBLAST, 1u << 24}};
+    static const float two = 2.0f;
+    device *const d = fixture_device(_i);
+    cl_mem weight = buffer_of(d, sizeof two, &two);
+    cl_device_type type;
+    must_cl(clGetDeviceInfo(d->id, CL_DEVICE_TYPE, sizeof type, &type, NULL));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int wanted = cases[i].pretended == CLS_HEAD_CLBLAST ||
+                           (cases[i].pretended == CLS_HEAD_BY_DEVICE && type == CL_DEVICE_TYPE_GPU);
+        float logit;
+        if (wanted && !layer_can(d, LAYER_CLBLAST, TEST_TINY) && cls_head_has_clblast())
+            continue;
+        cls_head_product_pretended = cases[i].pretended;
+        cls_head *const head = float32_head(d, weight, cases[i].stride, &logit);
+        cls_head_product_pretended = CLS_HEAD_BY_DEVICE;
+        ck_assert_msg(head->clblast == (wanted && cls_head_has_clblast() && cases[i].stride == 1),
+                      "%s: case %zu: CLBlast %d", d->name, i, head->clblast);
+        ck_assert(logit == 6.0f);
+        cls_head_destroy(head);
     }
-    clReleaseMemObject(buffer);
+    clReleaseMemObject(weight);
 }
 END_TEST
 
@@ -408,7 +439,7 @@ static Suite *make(void)
     add_device_test(tcase, waits);
     add_device_test(tcase, busy);
     add_device_test(tcase, refused);
-    add_device_test(tcase, float32_needs_clblast);
+    add_device_test(tcase, float32_products);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Compiles each installed header as C99, C11 and C++, if there is a compiler of
-# that; compiles and runs each EXAMPLE, a file, and DIRECTORY's llama against the
-# installed library, as clsample.pc says.
+# that; compiles and runs each EXAMPLE, a file, and DIRECTORY's llama
+# against the installed libraries, as clsample.pc and clsample-head.pc say.
 # usage: CC= [CXX=] PKG_CONFIG= libdir= destdir= prefix= installcheck.sh DIRECTORY EXAMPLE...
 set -eu
 dir=$(mktemp -d)
@@ -11,22 +11,25 @@ PKG_CONFIG_PATH=$libdir/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
 PKG_CONFIG="$PKG_CONFIG${destdir:+ --define-variable=prefix=$destdir$prefix}"
 flags=$($PKG_CONFIG --cflags --libs clsample)
-headers=$($PKG_CONFIG --variable=includedir clsample)
-printf '#include <clsample.h>\nint main(void) { return cls_version_number() != CLS_VERSION_NUMBER; }\n' |
-    tee "$dir/header.c" >"$dir/header.cc"
-for std in c99 c11 c++11 c++17; do
-    case $std in c++*) compiler=${CXX:-c++} file=header.cc ;; *) compiler=$CC file=header.c ;; esac
-    command -v "${compiler%% *}" >/dev/null || { echo "no $compiler: header not compiled as $std"; continue; }
-    # The target is OpenCL's, which its header otherwise asks for aloud.
-    # shellcheck disable=SC2086 # flags and compiler are lists of words
-    $compiler -std=$std -pedantic-errors -Wall -Wextra -Werror -DCL_TARGET_OPENCL_VERSION=120 "$dir/$file" -o "$dir/header" $flags
-    for part in "$headers"/clsample/*.h; do
-        printf '#include <clsample/%s>\n' "${part##*/}" >"$dir/part${file#header}"
-        # shellcheck disable=SC2086 # likewise
-        $compiler -std=$std -pedantic-errors -Wall -Wextra -Werror -DCL_TARGET_OPENCL_VERSION=120 -c "$dir/part${file#header}" \
-            -o "$dir/part.o" $flags
+headers() { # HEADER EXPRESSION FLAGS...: a program that includes it and uses the library
+    printf '#include <%s>\nint main(void) { return %s; }\n' "$1" "$2" | tee "$dir/header.c" >"$dir/header.cc"
+    shift 2
+    for std in c99 c11 c++11 c++17; do
+        case $std in c++*) compiler=${CXX:-c++} file=header.cc ;; *) compiler=$CC file=header.c ;; esac
+        command -v "${compiler%% *}" >/dev/null || { echo "no $compiler: header not compiled as $std"; continue; }
+        # The target is OpenCL's, which its header otherwise asks for aloud.
+        $compiler -std=$std -pedantic-errors -Wall -Wextra -Werror -DCL_TARGET_OPENCL_VERSION=120 "$dir/$file" -o "$dir/header" "$@"
     done
+}
+# shellcheck disable=SC2086 # flags are lists of words
+for part in base chain params context programs sampler slot step outputs draw verify readback host selftest layout; do
+    headers "clsample/$part.h" 0 $flags
 done
+# shellcheck disable=SC2086 # likewise
+headers clsample.h 'cls_version_number() != CLS_VERSION_NUMBER' $flags
+# shellcheck disable=SC2046 # flags are lists of words
+headers clsample/head.h 'cls_head_has_clblast() > 1' $($PKG_CONFIG --cflags --libs clsample-head)
+case $($PKG_CONFIG --libs --static clsample) in *clblast*) echo "clsample.pc names CLBlast"; exit 1 ;; esac
 LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 DYLD_LIBRARY_PATH=$libdir
 POCL_CACHE_DIR=$dir/pocl

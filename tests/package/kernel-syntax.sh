@@ -19,7 +19,6 @@ for shape in '1 16 2048 -DTIER=1' '256 4 1024 -DTIER=1' '12 2 16 -DTIER=0' '7 8 
     # shellcheck disable=SC2086 # three numbers and options
     set -- $shape
     for kernel in $kernels; do
-        [ "$kernel" != kernels/head.cl ] || continue
         for dtype in 0 1 2; do
             sh $order --text cl "$kernel" |
                 "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
@@ -46,18 +45,18 @@ for shape in '1 16 2048' '256 4 1024'; do
         done
     done
 done
-# Not every device has infinities (HACKING.md, rule 8).
+# Not every device has infinities (doc/kernels.md, rule 8).
 grep -nE 'INFINITY|isnan|isinf|isfinite' cl/*/* && failed=$((failed + 1)) || passed=$((passed + 1))
-# The LM head is a program of its own: WGS LANES VEC ROWS TOKENS, with
-# fma() and without.
+# The LM head's program: WGS LANES VEC ROWS TOKENS, with fma() and without, for both types of weights.
 for shape in '1 1 16 4 4' '256 16 4 4 2' '7 1 2 1 1'; do
-    for fused in -DFUSED -DCLS_STRICT; do
+    for options in -DFUSED -DCLS_STRICT -DWEIGHT_F32 '-DWEIGHT_F32 -DFUSED'; do
         # shellcheck disable=SC2086 # five numbers
         set -- $shape
-        sh $order --text cl kernels/head.cl |
+        # shellcheck disable=SC2086 # a list of options
+        sh $order --text cl head/head.cl |
             "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header -Werror -Wall -Wextra \
                 -Wno-unused-function -Wno-unused-parameter \
-                -DWGS="$1" -DLANES="$2" -DVEC="$3" -DROWS="$4" -DTOKENS="$5" $fused - &&
+                -DWGS="$1" -DLANES="$2" -DVEC="$3" -DROWS="$4" -DTOKENS="$5" $options - &&
             passed=$((passed + 1)) || failed=$((failed + 1))
     done
 done

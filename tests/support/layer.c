@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-const float layer_canary = -12345.5f;
+#include "head/head.h"
 
-int layer_has_f32(const device *d)
+const float layer_canary = -12345.5f;
+const char *const layer_product_names[LAYER_PRODUCTS] = {"float16", "float32", "CLBlast"};
+
+int layer_can(const device *d, layer_product product, test_size from)
 {
     /* CLBlast's kernels take an interpreter minutes. */
-    return cls_head_has_clblast() && strstr(d->name, "Oclgrind") == NULL;
+    return product != LAYER_CLBLAST || (cls_head_has_clblast() && fixture_size() >= from &&
+                                        strstr(d->name, "Oclgrind") == NULL);
 }
 
 /* Rows a stride apart, from `offset` on, in a type; gaps are NaN. Returns the
@@ -39,10 +43,12 @@ static cl_mem matrix(device *d, int dtype, uint32_t rows, uint32_t width, uint64
 
 void layer_open(layer *l, device *d, const layer_wish *w, rng *r)
 {
-    const size_t element = dtype_size(w->dtype);
+    const int dtype = w->product == LAYER_F16 ? CLS_F16 : CLS_F32;
+    const size_t element = dtype_size(dtype);
     const int plain = w->plain;
     memset(l, 0, sizeof *l);
     l->d = d;
+    l->product = w->product;
     l->weight_stride = w->hidden + (plain ? 0 : rng_below(r, 4));
     l->hidden_stride = w->hidden + (plain ? 0 : rng_below(r, 5));
     l->hidden_rows = w->rows + (plain ? 0 : rng_below(r, 4));
@@ -51,12 +57,12 @@ void layer_open(layer *l, device *d, const layer_wish *w, rng *r)
     o->vocab = w->vocab;
     o->hidden = w->hidden;
     o->max_rows = w->max_rows;
-    o->dtype = w->dtype;
+    o->dtype = dtype;
     o->weight.offset = plain ? 0 : element * rng_below(r, 9);
     o->weight_stride = plain ? 0 : l->weight_stride;
     o->scale = plain ? 1.0f : 0.75f;
     o->softcap = w->capped ? 3.0f : 0.0f;
-    o->weight.buffer = l->weight_buffer = matrix(d, w->dtype, w->vocab, w->hidden, l->weight_stride,
+    o->weight.buffer = l->weight_buffer = matrix(d, dtype, w->vocab, w->hidden, l->weight_stride,
                                                  (size_t)o->weight.offset, 0.5, r, &l->weight);
     if (w->biased) {
         o->bias.offset = plain ? 0 : 4 * rng_below(r, 9);
@@ -65,9 +71,14 @@ void layer_open(layer *l, device *d, const layer_wish *w, rng *r)
     }
     cls_context *const context = fixture_context(d, 1u << CLS_F32, w->work_group, w->vector, 0);
     ck_assert(context != NULL);
+    cls_head_product_pretended =
+        w->product == LAYER_CLBLAST ? CLS_HEAD_CLBLAST : CLS_HEAD_OWN_KERNEL;
     const cls_status status = cls_head_create(context, d->queue, o, &l->head);
+    cls_head_product_pretended = CLS_HEAD_BY_DEVICE;
     ck_assert_msg(status == CLS_OK, "%s: vocab %u, hidden %u, max_rows %u, %s: %s", d->name,
-                  w->vocab, w->hidden, w->max_rows, dtype_names[w->dtype], cls_error_message());
+                  w->vocab, w->hidden, w->max_rows, layer_product_names[w->product],
+                  cls_error_message());
+    ck_assert_int_eq(l->head->clblast, w->product == LAYER_CLBLAST);
 
     cls_head_call *const c = &l->call;
     cls_head_call_default(c, sizeof *c);
@@ -176,7 +187,7 @@ void layer_check(layer *l, const char *where)
             ck_assert_msg(fabs(x - y) <= slack,
                           "%s: %s: %s, vocab %u, hidden %u, rows %u of %u: logit %u of row %u is "
                           "%.9g, not %.9g",
-                          l->d->name, where, dtype_names[l->options.dtype], vocab,
+                          l->d->name, where, layer_product_names[l->product], vocab,
                           l->options.hidden, l->call.rows, l->options.max_rows, t, row, y, x);
         }
     }

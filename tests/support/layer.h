@@ -4,12 +4,17 @@
 #ifndef TESTS_LAYER_H
 #define TESTS_LAYER_H
 
+#include "clsample/head.h"
 #include "fixture.h"
 #include "inputs.h"
+
+/* What multiplies: the library's kernel by float16 or by float32 weights, or CLBlast. */
+typedef enum layer_product { LAYER_F16, LAYER_F32, LAYER_CLBLAST, LAYER_PRODUCTS } layer_product;
 
 typedef struct layer {
     device *d;
     cls_head *head;
+    layer_product product;
     cls_head_options options;
     cls_head_call call;
     uint64_t weight_stride, hidden_stride;
@@ -26,15 +31,17 @@ extern const float layer_canary; /* what the logits' buffer holds before the fir
 
 /* What a test chooses; the rest follows from the seed. */
 typedef struct layer_wish {
-    int dtype;
+    layer_product product;
     uint32_t vocab, hidden, max_rows, rows;
     int plain; /* no strides, offsets, maps */
     int biased, capped;
     uint32_t work_group, vector; /* of the context; 0s: by device */
 } layer_wish;
 
-/* Whether heads of float32 weights can be tested. */
-int layer_has_f32(const device *d);
+/* Whether a product can be tested on a device; CLBlast's takes long, so that tests of size
+ * `from` and above have it. */
+int layer_can(const device *d, layer_product product, test_size from);
+extern const char *const layer_product_names[LAYER_PRODUCTS];
 
 void layer_open(layer *l, device *d, const layer_wish *w, rng *r);
 void layer_close(layer *l);

@@ -5,6 +5,7 @@
 #ifndef TESTS_LIFE_H
 #define TESTS_LIFE_H
 
+#include "clsample/head.h"
 #include "fixture.h"
 
 enum { LIFE_ROWS = 6, LIFE_SAVED = 1 << 16 };

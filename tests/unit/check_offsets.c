@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clsample/head.h"
 #include "fixture.h"
 #include "inputs.h"
 #include "proof/proof.h"

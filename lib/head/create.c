@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* A head: its program, its memory, its warm-up. */
+/* Creates and destroys a head: its product, its program, its memory, its warm-up. */
 #include "head.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+int cls_head_product_pretended;
 
 void cls_head_options_default(cls_head_options *options, size_t struct_size)
 {
-    if (!CLS_STRUCT_INIT(options, struct_size))
+    if (!cls_struct_init(options, struct_size, sizeof *options))
         return;
     options->max_rows = 1;
     options->scale = 1.0f;
@@ -18,9 +21,9 @@ void cls_head_options_default(cls_head_options *options, size_t struct_size)
 
 static cls_status check_numbers(cls_head_options *o)
 {
-    if (o->vocab < 1 || o->vocab > CLS_MAX_VOCAB)
+    if (o->vocab < 1 || o->vocab > CLS_HEAD_MOST_TOKENS)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vocab is %u; it must be 1 to %d",
-                        (unsigned)o->vocab, CLS_MAX_VOCAB);
+                        (unsigned)o->vocab, CLS_HEAD_MOST_TOKENS);
     if (o->hidden < 1 || o->hidden > 65536)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->hidden is %u; it must be 1 to 65536", (unsigned)o->hidden);
@@ -48,25 +51,12 @@ static cls_status check_numbers(cls_head_options *o)
     return CLS_OK;
 }
 
-static cls_status check_clblast(const cls_head_options *o)
-{
-    if (!cls_head_has_clblast())
-        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                        "options->dtype is CLS_F32, but the library was built without CLBlast, "
-                        "which float32 weights need");
-    if (!cls_head_clblast_fits(o->weight.offset / sizeof(float), o->vocab, o->weight_stride) ||
-        !cls_head_clblast_fits(0, o->max_rows, o->vocab) ||
-        !cls_head_clblast_fits(0, o->max_rows, o->hidden))
-        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                        "options->vocab %u, hidden %u, max_rows %u: CLBlast, which float32 weights "
-                        "need, counts elements to 2^31",
-                        (unsigned)o->vocab, (unsigned)o->hidden, (unsigned)o->max_rows);
-    return CLS_OK;
-}
+/* Bytes of an element of the weight. */
+static size_t weight_element(int32_t dtype) { return dtype == CLS_F16 ? 2 : sizeof(float); }
 
 static cls_status check(const cls_context *context, cl_command_queue queue, cls_head_options *o)
 {
-    const size_t size = cls_dtype_size(o->dtype == CLS_F16 ? CLS_F16 : CLS_F32);
+    const size_t size = weight_element(o->dtype);
     int ordered;
     cls_status status = check_numbers(o);
     if (status == CLS_OK)
@@ -78,9 +68,35 @@ static cls_status check(const cls_context *context, cl_command_queue queue, cls_
     if (status == CLS_OK && o->bias.buffer != NULL)
         status = cls_buffer_check(context, "options->bias", &o->bias, o->vocab * sizeof(float),
                                   sizeof(float), CLS_READS, NULL);
-    if (status == CLS_OK && o->dtype == CLS_F32)
-        status = check_clblast(o);
     return status;
+}
+
+/* ------------------------------------------------------------------- product */
+
+static int clblast_can_count(const cls_head *h)
+{
+    return cls_head_clblast_fits(h->weight_offset, h->vocab, h->weight_stride) &&
+           cls_head_clblast_fits(0, h->max_rows, h->vocab) &&
+           cls_head_clblast_fits(0, h->max_rows, h->hidden);
+}
+
+/* CLBlast multiplies float32 weights on GPUs, which it is made for; doc/design.md has figures for a
+ * CPU. The context's OpenCL objects are those of a queue that belongs to it. */
+static cls_status choose_product(cls_head *h, cl_command_queue queue)
+{
+    cl_device_type type = 0;
+    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof h->cl, &h->cl, NULL);
+    if (code == CL_SUCCESS)
+        code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof h->device, &h->device, NULL);
+    if (code == CL_SUCCESS)
+        code = clGetDeviceInfo(h->device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_TYPE");
+    const int wanted = cls_head_product_pretended == CLS_HEAD_BY_DEVICE
+                           ? (type & CL_DEVICE_TYPE_GPU) != 0
+                           : cls_head_product_pretended == CLS_HEAD_CLBLAST;
+    h->clblast = wanted && h->dtype == CLS_F32 && cls_head_has_clblast() && clblast_can_count(h);
+    return CLS_OK;
 }
 
 /* ------------------------------------------------------------------- program */
@@ -91,37 +107,37 @@ static const char *const kernel_names[CLS_HEAD_KERNELS] = {
     [CLS_HEAD_FINISH] = "cls_head_finish",
 };
 
-static cls_status build(const cls_head *h, cl_program *program)
+static cls_status build(const cls_head *h, const cls_device_info *info, cl_program *program)
 {
-    const cls_shape *const shape = &h->context->shape;
+    /* OpenCL only reads the strings, although the type of its argument does not say so. */
+    const char **const strings = (const char **)(uintptr_t)cls_source_head;
     cl_device_fp_config config = 0;
     char options[128];
     char *log = NULL;
     size_t size = 0;
     cl_int code;
     *program = NULL;
-    /* All heads of a device are to round alike, so this is not guessed. */
-    code = clGetDeviceInfo(h->context->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config,
-                           NULL);
+    /* All heads of a device must round alike, so a failure here is not ignored. */
+    code = clGetDeviceInfo(h->device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof config, &config, NULL);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code,
                         "cannot query the device's CL_DEVICE_SINGLE_FP_CONFIG");
     snprintf(options, sizeof options,
-             "-cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s%s",
-             (unsigned)h->group, h->group == 1 ? 1u : CLS_HEAD_LANES, (unsigned)shape->vector,
-             (unsigned)h->rows, (unsigned)h->tokens, config & CL_FP_FMA ? " -DFUSED" : "",
-             shape->tier == CLS_TIER_BASE ? " -DTIER=0" : "");
-    *program = cls_program_create(h->context->cl, cls_source_head, cls_source_head_count, &code);
+             "-cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s%s%s",
+             (unsigned)h->group, h->group == 1 ? 1u : CLS_HEAD_LANES, (unsigned)h->vector,
+             (unsigned)h->rows, (unsigned)h->tokens, h->dtype == CLS_F32 ? " -DWEIGHT_F32" : "",
+             config & CL_FP_FMA ? " -DFUSED" : "", info->tier == CLS_TIER_BASE ? " -DTIER=0" : "");
+    *program = clCreateProgramWithSource(h->cl, cls_source_head_count, strings, NULL, &code);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot create the head's program");
-    code = clBuildProgram(*program, 1, &h->context->device, options, NULL, NULL);
+    code = clBuildProgram(*program, 1, &h->device, options, NULL, NULL);
     if (code == CL_SUCCESS)
         return CLS_OK;
-    if (clGetProgramBuildInfo(*program, h->context->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) ==
+    if (clGetProgramBuildInfo(*program, h->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) ==
         CL_SUCCESS)
         log = calloc(size + 1, 1);
     if (log != NULL)
-        clGetProgramBuildInfo(*program, h->context->device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
+        clGetProgramBuildInfo(*program, h->device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
     clReleaseProgram(*program);
     *program = NULL;
     cls_fail(CLS_BUILD_FAILED, code, "the head's kernels did not compile (%s): %.300s", options,
@@ -130,7 +146,7 @@ static cls_status build(const cls_head *h, cl_program *program)
     return CLS_BUILD_FAILED;
 }
 
-/* Each head has its own kernels: two threads must not set one's arguments.
+/* Each head has its own kernels, since two threads must not set the arguments of one kernel.
  * *limit: the largest group that all of them run with. */
 static cls_status create_kernels(cls_head *h, cl_program program, size_t *limit)
 {
@@ -140,8 +156,8 @@ static cls_status create_kernels(cls_head *h, cl_program program, size_t *limit)
         cl_int code;
         h->kernel[i] = clCreateKernel(program, kernel_names[i], &code);
         if (code == CL_SUCCESS)
-            code = clGetKernelWorkGroupInfo(h->kernel[i], h->context->device,
-                                            CL_KERNEL_WORK_GROUP_SIZE, sizeof size, &size, NULL);
+            code = clGetKernelWorkGroupInfo(h->kernel[i], h->device, CL_KERNEL_WORK_GROUP_SIZE,
+                                            sizeof size, &size, NULL);
         if (code != CL_SUCCESS)
             return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", kernel_names[i]);
         if (size > 0 && size < *limit)
@@ -159,7 +175,7 @@ static void release_kernels(cls_head *h)
     }
 }
 
-/* A head for one row multiplies no other: its work-items take more tokens. */
+/* The tile of logits of a work-item. A head for one row has room for more tokens. */
 static void choose_tile(cls_head *h)
 {
     h->rows = 1;
@@ -168,26 +184,30 @@ static void choose_tile(cls_head *h)
     h->tokens = h->rows == 1 ? 8 : CLS_HEAD_SUMS / h->rows;
 }
 
-/* Groups of four teams, of one, or of one item; see cl/kernels/head.cl. */
-static uint32_t group_within(const cls_shape *shape, size_t limit)
+/* Groups of four teams, of one team, or of one work-item; see cl/head/head.cl. */
+static uint32_t group_within(const cls_device_info *info, size_t limit)
 {
     const uint64_t bytes = CLS_HEAD_SUMS * sizeof(float);
     for (uint32_t group = 4 * CLS_HEAD_LANES; group >= CLS_HEAD_LANES; group /= 4)
-        if (group <= limit && group <= shape->work_group &&
-            2 * group * bytes <= shape->local_mem_size)
+        if (group <= limit && group <= info->work_group &&
+            2 * group * bytes <= info->local_mem_size)
             return group;
     return 1;
 }
 
 static cls_status compile(cls_head *h)
 {
+    cls_device_info info = {.struct_size = sizeof info};
     cl_program program;
     size_t limit = SIZE_MAX;
-    cls_status status;
+    cls_status status = cls_context_info(h->context, &info);
+    if (status != CLS_OK)
+        return status;
+    h->vector = info.vector;
     do {
-        h->group = group_within(&h->context->shape, limit);
+        h->group = group_within(&info, limit);
         release_kernels(h);
-        status = build(h, &program);
+        status = build(h, &info, &program);
         if (status != CLS_OK)
             return status;
         status = create_kernels(h, program, &limit);
@@ -206,7 +226,7 @@ static cls_status allocate(cls_head *h)
     cl_int code = CL_INVALID_BUFFER_SIZE;
     h->sent = calloc(h->max_rows, sizeof *h->sent);
     missing |= h->sent == NULL;
-    for (int i = 0; i < CLS_STAGING; i++) {
+    for (int i = 0; i < CLS_HEAD_STAGING; i++) {
         h->staging[i].map = calloc(h->max_rows, sizeof *h->staging[i].map);
         missing |= h->staging[i].map == NULL;
     }
@@ -214,10 +234,10 @@ static cls_status allocate(cls_head *h)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a head of %u rows",
                         (unsigned)h->max_rows);
     if (bytes <= SIZE_MAX)
-        h->scratch = clCreateBuffer(h->context->cl, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
+        h->scratch = clCreateBuffer(h->cl, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
     if (code == CL_SUCCESS)
-        h->map = clCreateBuffer(h->context->cl, CL_MEM_READ_ONLY, h->max_rows * sizeof(int32_t),
-                                NULL, &code);
+        h->map =
+            clCreateBuffer(h->cl, CL_MEM_READ_ONLY, h->max_rows * sizeof(int32_t), NULL, &code);
     return code == CL_SUCCESS ? CLS_OK
                               : cls_fail(CLS_OPENCL_ERROR, code,
                                          "cannot allocate %llu bytes on the device for hidden rows",
@@ -239,9 +259,9 @@ static cls_status retain(cls_head *h, const cls_head_options *o)
                : cls_fail(CLS_OPENCL_ERROR, code, "cannot retain the weight or the bias");
 }
 
-/* Whole calls on a buffer of their own, so that the drivers which compile at the
- * first launch do it now, and CLBlast builds its programs: as many rows as there
- * can be, and one, since PoCL compiles small launches apart. */
+/* Runs whole calls on a separate buffer, so that drivers that compile at the first launch do it
+ * now, and CLBlast builds its programs: once for as many rows as there can be, and once for one,
+ * since PoCL compiles small launches separately. */
 static cls_status warm_up(cls_head *h, cl_command_queue queue)
 {
     const uint64_t logits = (uint64_t)h->max_rows * h->vocab, elements = logits + h->hidden;
@@ -250,8 +270,8 @@ static cls_status warm_up(cls_head *h, cl_command_queue queue)
     cl_int code = CL_INVALID_BUFFER_SIZE;
     cl_mem buffer = NULL;
     if (elements <= SIZE_MAX / sizeof(float))
-        buffer = clCreateBuffer(h->context->cl, CL_MEM_READ_WRITE, (size_t)elements * sizeof(float),
-                                NULL, &code);
+        buffer =
+            clCreateBuffer(h->cl, CL_MEM_READ_WRITE, (size_t)elements * sizeof(float), NULL, &code);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate the warm-up's logits of %u rows",
                         (unsigned)h->max_rows);
@@ -281,9 +301,14 @@ cls_status cls_head_create(cls_context *context, cl_command_queue queue,
     if (out == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
     *out = NULL;
+    if (strcmp(cls_version(), CLS_VERSION_STRING) != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "libclsample is version %s, and libclsample-head version %s: install both "
+                        "from one release",
+                        cls_version(), CLS_VERSION_STRING);
     if (context == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
-    cls_status status = CLS_STRUCT_READ(&o, callers, "options");
+    cls_status status = cls_struct_read(&o, sizeof o, sizeof o, callers, "options", 0);
     if (status == CLS_OK)
         status = check(context, queue, &o);
     if (status != CLS_OK)
@@ -297,13 +322,15 @@ cls_status cls_head_create(cls_context *context, cl_command_queue queue,
     h->hidden = o.hidden;
     h->max_rows = o.max_rows;
     h->dtype = o.dtype;
-    h->weight_offset = o.weight.offset / cls_dtype_size(o.dtype);
+    h->weight_offset = o.weight.offset / weight_element(o.dtype);
     h->weight_stride = o.weight_stride;
     h->bias_offset = o.bias.offset / sizeof(float);
     h->scale = o.scale;
     h->softcap = o.softcap;
     choose_tile(h);
-    status = retain(h, &o);
+    status = choose_product(h, queue);
+    if (status == CLS_OK)
+        status = retain(h, &o);
     if (status == CLS_OK)
         status = allocate(h);
     if (status == CLS_OK)
@@ -326,7 +353,7 @@ void cls_head_destroy(cls_head *h)
     /* Uploads read the staging memory until they are done. */
     if (h->last_queue != NULL)
         clFlush(h->last_queue);
-    for (int i = 0; i < CLS_STAGING; i++)
+    for (int i = 0; i < CLS_HEAD_STAGING; i++)
         if (cls_upload_end(&h->staging[i].done))
             free(h->staging[i].map);
     if (h->last != NULL)

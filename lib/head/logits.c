@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* cls_head_logits(): checks, uploads a changed map, gathers the hidden rows,
- * multiplies, finishes. Nothing here waits. */
+/* cls_head_logits(): checks the call, uploads a changed map, gathers the hidden rows, multiplies,
+ * adds the bias and limits the logits. Nothing here waits. */
 #include "head.h"
+
+#include <string.h>
 
 void cls_head_call_default(cls_head_call *call, size_t struct_size)
 {
-    CLS_STRUCT_INIT(call, struct_size);
+    cls_struct_init(call, struct_size, sizeof *call);
 }
 
 /* -------------------------------------------------------------------- checks */
@@ -61,24 +63,25 @@ static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call
                                   sizeof(float), CLS_WRITES, &ranges);
     if (status == CLS_OK)
         status = cls_ranges_check(&ranges);
-    if (status == CLS_OK && h->dtype == CLS_F32 &&
+    if (status == CLS_OK && h->clblast &&
         !cls_head_clblast_fits(call->logits.offset / sizeof(float), h->max_rows, h->vocab))
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "call->logits.offset is %llu: CLBlast counts elements to 2^31",
+                          "call->logits.offset is %llu; CLBlast, which multiplies for this head, "
+                          "counts elements to 2^31",
                           (unsigned long long)call->logits.offset);
     return status;
 }
 
 /* ------------------------------------------------------------------ commands */
 
-/* A call's commands on their way into a queue. Out of order, a barrier follows
- * each: CLBlast takes no wait list. */
+/* A call's commands on their way into a queue. If the queue is out of order, a barrier follows
+ * each command, because CLBlast takes no wait list. */
 typedef struct commands {
     cls_head *head;
     cl_command_queue queue;
     int ordered;
     cls_head_staging *staging; /* for the map, if it changed */
-    int retained;              /* the queue is, for the head that was not on it before */
+    int retained; /* the queue was retained for the head, whose last call was on another one */
 } commands;
 
 static cl_int barrier(const commands *c)
@@ -86,7 +89,7 @@ static cl_int barrier(const commands *c)
     return c->ordered ? CL_SUCCESS : clEnqueueBarrierWithWaitList(c->queue, 0, NULL, NULL);
 }
 
-/* The scratch is shared by all calls: they follow one another on any queue. */
+/* All calls share the scratch, so that each one follows the one before it, on any queue. */
 static cl_int begin(commands *c, cl_uint n_wait, const cl_event *wait)
 {
     cls_head *const h = c->head;
@@ -94,10 +97,10 @@ static cl_int begin(commands *c, cl_uint n_wait, const cl_event *wait)
     cl_int code = CL_SUCCESS;
     if (elsewhere && h->last == NULL) /* the last call could not be closed */
         code = clEnqueueBarrierWithWaitList(h->last_queue, 0, NULL, &h->last);
-    if (elsewhere) /* on some drivers it would never run else */
+    if (elsewhere) /* without this, some drivers would never run the last call */
         clFlush(h->last_queue);
     if (code == CL_SUCCESS &&
-        h->last_queue != c->queue) { /* retained: another queue must not get its address */
+        h->last_queue != c->queue) { /* retained, so that no new queue gets its address */
         code = clRetainCommandQueue(c->queue);
         c->retained = code == CL_SUCCESS;
     }
@@ -115,7 +118,7 @@ static cl_int begin(commands *c, cl_uint n_wait, const cl_event *wait)
 static cls_status find_staging(cls_head *h, cls_head_staging **out)
 {
     cl_int code = CL_SUCCESS;
-    for (int i = 0; i < CLS_STAGING; i++) {
+    for (int i = 0; i < CLS_HEAD_STAGING; i++) {
         const cl_int state = cls_upload_state(&h->staging[i].done);
         *out = &h->staging[i];
         if (state == CL_COMPLETE)
@@ -124,11 +127,11 @@ static cls_status find_staging(cls_head *h, cls_head_staging **out)
             code = state;
     }
     return code != CL_SUCCESS
-               ? cls_fail(CLS_OPENCL_ERROR, code, "cannot ask whether an earlier upload is over")
+               ? cls_fail(CLS_OPENCL_ERROR, code, "cannot query whether an earlier upload is over")
                : cls_fail(
                      CLS_BUSY, CL_SUCCESS,
                      "%d calls with changed maps are in flight: flush the queue and wait for one",
-                     CLS_STAGING);
+                     CLS_HEAD_STAGING);
 }
 
 static int map_changed(const cls_head *h, const int32_t *map, uint32_t rows)
@@ -152,14 +155,37 @@ static cl_int upload(const commands *c, const int32_t *map, uint32_t rows)
     return barrier(c);
 }
 
-static cl_int launch(const commands *c, const cls_arguments *a, size_t groups0, size_t groups1)
+/* Arguments of a kernel, set one after another. `code` is the first failure. */
+typedef struct arguments {
+    cl_kernel kernel;
+    cl_uint next;
+    cl_int code;
+} arguments;
+
+static arguments arguments_of(const cls_head *h, enum cls_head_kernel kernel)
 {
-    const uint32_t group = a->to.group;
+    return (arguments){h->kernel[kernel], 0, CL_SUCCESS};
+}
+
+static void set(arguments *a, size_t size, const void *value)
+{
+    const cl_int code = clSetKernelArg(a->kernel, a->next++, size, value);
+    if (a->code == CL_SUCCESS)
+        a->code = code;
+}
+static void set_mem(arguments *a, cl_mem x) { set(a, sizeof x, &x); }
+static void set_u32(arguments *a, uint32_t x) { set(a, sizeof x, &x); }
+static void set_u64(arguments *a, uint64_t x) { set(a, sizeof x, &x); }
+static void set_float(arguments *a, float x) { set(a, sizeof x, &x); }
+
+static cl_int launch(const commands *c, const arguments *a, size_t groups0, size_t groups1)
+{
+    const uint32_t group = c->head->group;
     const size_t local[2] = {group, 1}, global[2] = {group * groups0, groups1};
     const cl_int code =
         a->code != CL_SUCCESS
             ? a->code
-            : clEnqueueNDRangeKernel(c->queue, a->to.kernel, 2, NULL, global, local, 0, NULL, NULL);
+            : clEnqueueNDRangeKernel(c->queue, a->kernel, 2, NULL, global, local, 0, NULL, NULL);
     return code == CL_SUCCESS ? barrier(c) : code;
 }
 
@@ -171,65 +197,58 @@ static cl_int gather(const commands *c, const cls_head_call *call)
     const cls_buffer host = {h->map, 0}, *const map = call->which.device.buffer != NULL
                                                           ? &call->which.device
                                                           : &host;
-    /* CLBlast always multiplies all rows; the own kernel blocks of them. */
-    const uint32_t rows = h->dtype == CLS_F32 ? h->max_rows : blocks(call->rows, h->rows) * h->rows;
-    cls_arguments a = {{h->kernel[CLS_HEAD_GATHER], h->group, 0}, 0, CL_SUCCESS};
-    cls_set_mem(&a, call->hidden.buffer);
-    cls_set_u64(&a, call->hidden.offset / sizeof(float));
-    cls_set_u64(&a, call->hidden_stride);
-    cls_set_u32(&a, call->hidden_rows);
-    cls_set_u32(&a, h->hidden);
-    cls_set_mem(&a, map->buffer);
-    cls_set_u64(&a, map->offset / sizeof(int32_t));
-    cls_set_u32(&a, call->which.host != NULL || call->which.device.buffer != NULL);
-    cls_set_u32(&a, call->rows);
-    cls_set_mem(&a, h->scratch);
+    /* CLBlast always multiplies all rows, the library's kernel whole blocks of them. */
+    const uint32_t rows = h->clblast ? h->max_rows : blocks(call->rows, h->rows) * h->rows;
+    arguments a = arguments_of(h, CLS_HEAD_GATHER);
+    set_mem(&a, call->hidden.buffer);
+    set_u64(&a, call->hidden.offset / sizeof(float));
+    set_u64(&a, call->hidden_stride);
+    set_u32(&a, call->hidden_rows);
+    set_u32(&a, h->hidden);
+    set_mem(&a, map->buffer);
+    set_u64(&a, map->offset / sizeof(int32_t));
+    set_u32(&a, call->which.host != NULL || call->which.device.buffer != NULL);
+    set_u32(&a, call->rows);
+    set_mem(&a, h->scratch);
     return launch(c, &a, rows, 1);
-}
-
-static void set_float(cls_arguments *a, float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    cls_set_u32(a, bits);
 }
 
 static cl_int multiply(const commands *c, const cls_head_call *call)
 {
     const cls_head *const h = c->head;
     const uint32_t tokens = h->tokens * (h->group == 1 ? 1 : h->group / CLS_HEAD_LANES);
-    cls_arguments a = {{h->kernel[CLS_HEAD_PRODUCT], h->group, 0}, 0, CL_SUCCESS};
-    cls_set_mem(&a, h->weight);
-    cls_set_u64(&a, h->weight_offset);
-    cls_set_u64(&a, h->weight_stride);
-    cls_set_mem(&a, h->scratch);
-    cls_set_u32(&a, h->hidden);
-    cls_set_u32(&a, h->vocab);
-    cls_set_u32(&a, call->rows);
+    arguments a = arguments_of(h, CLS_HEAD_PRODUCT);
+    set_mem(&a, h->weight);
+    set_u64(&a, h->weight_offset);
+    set_u64(&a, h->weight_stride);
+    set_mem(&a, h->scratch);
+    set_u32(&a, h->hidden);
+    set_u32(&a, h->vocab);
+    set_u32(&a, call->rows);
     set_float(&a, h->scale);
-    cls_set_mem(&a, call->logits.buffer);
-    cls_set_u64(&a, call->logits.offset / sizeof(float));
+    set_mem(&a, call->logits.buffer);
+    set_u64(&a, call->logits.offset / sizeof(float));
     return launch(c, &a, blocks(call->rows, h->rows), blocks(h->vocab, tokens));
 }
 
 static cl_int finish(const commands *c, const cls_head_call *call)
 {
     const cls_head *const h = c->head;
-    cls_arguments a = {{h->kernel[CLS_HEAD_FINISH], h->group, 0}, 0, CL_SUCCESS};
+    arguments a = arguments_of(h, CLS_HEAD_FINISH);
     if (h->bias == NULL && h->softcap == 0.0f)
         return CL_SUCCESS;
-    cls_set_u32(&a, h->vocab);
-    cls_set_mem(&a, h->bias != NULL ? h->bias : h->scratch);
-    cls_set_u64(&a, h->bias_offset);
-    cls_set_u32(&a, h->bias != NULL);
+    set_u32(&a, h->vocab);
+    set_mem(&a, h->bias != NULL ? h->bias : h->scratch);
+    set_u64(&a, h->bias_offset);
+    set_u32(&a, h->bias != NULL);
     set_float(&a, h->softcap);
-    cls_set_mem(&a, call->logits.buffer);
-    cls_set_u64(&a, call->logits.offset / sizeof(float));
+    set_mem(&a, call->logits.buffer);
+    set_u64(&a, call->logits.offset / sizeof(float));
     return launch(c, &a, blocks(h->vocab, CLS_HEAD_FINISH_TOKENS), call->rows);
 }
 
-/* Closes the call, also one that failed half way: the next must follow what of
- * it is under way. */
+/* Ends the call, also one that failed: the next call must follow the commands that are in
+ * flight. */
 static cl_int end(const commands *c, cl_event *done)
 {
     cls_head *const h = c->head;
@@ -259,7 +278,7 @@ cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_c
         *done = NULL;
     if (h == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "head is NULL");
-    cls_status status = CLS_STRUCT_READ(&call, callers, "call");
+    cls_status status = cls_struct_read(&call, sizeof call, sizeof call, callers, "call", 0);
     if (status == CLS_OK)
         status = check(h, queue, &call, n_wait, wait, &c.ordered);
     if (status != CLS_OK)
@@ -270,13 +289,13 @@ cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_c
     if (status != CLS_OK)
         return status;
     cl_int code = begin(&c, n_wait, wait);
-    if (code != CL_SUCCESS) /* at most barriers are under way */
+    if (code != CL_SUCCESS) /* at most barriers are in flight */
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue the logits");
     if (changed)
         code = upload(&c, call.which.host, call.rows);
     if (code == CL_SUCCESS)
         code = gather(&c, &call);
-    if (code == CL_SUCCESS && h->dtype == CLS_F32) {
+    if (code == CL_SUCCESS && h->clblast) {
         status = cls_head_clblast(h, queue, call.logits.buffer, call.logits.offset / sizeof(float));
         code = status == CLS_OK ? barrier(&c) : CL_SUCCESS;
     } else if (code == CL_SUCCESS) {

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The LM head: hidden states to logits. A program of its own, built when a head
- * is created.
+ * The LM head: hidden states to logits. The program of libclsample-head, which builds it when a
+ * head is created.
  *
- *     WGS    work-items of a group: 1, or a multiple of LANES
- *     LANES  those of them that share a dot product: 1, or 16
- *     VEC    elements that one loads at once
- *     ROWS, TOKENS  the tile of logits that a work-item keeps sums for; the
- *            scratch has a multiple of ROWS rows
- *     FUSED  defined where the device has fma() in hardware
+ *     WGS          work-items of a group: 1, or a multiple of LANES
+ *     LANES        those of them that share a dot product: 1 or 16
+ *     VEC          elements that a work-item loads at once
+ *     ROWS, TOKENS the tile of logits that a work-item keeps sums for; the scratch has a multiple
+ *                  of ROWS rows
+ *     WEIGHT_F32   defined where the weight is float32; else it is float16
+ *     FUSED        defined where the device has fma() in hardware
  *
  *     hidden --cls_head_gather--> scratch --cls_head_product--> logits --cls_head_finish--> logits
- *                                         or CLBlast's GEMM             where asked for
+ *                                         or CLBlast's GEMM             with a bias or a soft-cap
+ *
+ * fma(), the division and tanh() round differently from device to device. HACKING.md forbids them
+ * where they decide a token. Here they are allowed, because logits are the sampler's input and not
+ * part of its arithmetic.
  */
 #include "core/types.h"
 #include "core/integers.h"
@@ -25,8 +30,18 @@
 #define vstoreV JOIN(vstore, VEC)
 #define vload_halfV JOIN(vload_half, VEC)
 
-/* A product and a sum, rounded in one way wherever it stands: a row's logits
- * must not depend on its place. */
+#ifdef WEIGHT_F32
+typedef float weight_element;
+#define load_weights(i, w) vloadV(i, w)
+#define load_weight(k, w) (w)[k]
+#else
+typedef half weight_element;
+#define load_weights(i, w) vload_halfV(i, w)
+#define load_weight(k, w) vload_half(k, w)
+#endif
+
+/* A product and a sum, rounded in the same way everywhere: a row's logits must not depend on its
+ * place. */
 #ifdef FUSED
 #define multiply_add(a, b, c) fma(a, b, c)
 #else
@@ -49,8 +64,8 @@ static float total(floatV x)
 #endif
 }
 
-/* Rows of `hidden` into the scratch [rows of the launch, d], in the order of
- * `map`; zeros where there is none. A group a row of the scratch. */
+/* Copies rows of `hidden` into the scratch [rows of the launch, d], in the order of `map`, and
+ * zeros where the map has none. One group for each row of the scratch. */
 kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 hidden_stride,
                             uint hidden_rows, uint d, global const int *map, u64 map_offset,
                             uint has_map, uint rows, global float *scratch)
@@ -72,23 +87,22 @@ kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 h
     }
 }
 
-/* logits [rows, vocab] = scale x scratch [.., d] x float16 weights [vocab, d],
- * in float32. Groups: blocks of ROWS rows by blocks of TEAMS x TOKENS
- * tokens; a lane takes every LANES-th vector of d. Blocks of rows are neighbours
- * in the launch, so that they find the weights in the cache. */
-kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 weight_stride,
-                             global const float *scratch, uint d, uint vocab, uint rows,
-                             float scale, global float *logits, u64 logits_offset)
+/* logits [rows, vocab] = scale x scratch [.., d] x weight^T [d, vocab], in float32. Groups: blocks
+ * of ROWS rows by blocks of TEAMS x TOKENS tokens; a lane takes every LANES-th vector of d. Blocks
+ * of rows are neighbours in the launch, so that they find the weights in the cache. */
+kernel void cls_head_product(global const weight_element *weight, u64 weight_offset,
+                             u64 weight_stride, global const float *scratch, uint d, uint vocab,
+                             uint rows, float scale, global float *logits, u64 logits_offset)
 {
     const uint item = (uint)get_local_id(0), lane = item % LANES;
     const uint first_row = (uint)get_group_id(0) * ROWS;
     const uint first_token = (uint)get_group_id(1) * (TEAMS * TOKENS);
-    global const half *w[TOKENS];
+    global const weight_element *w[TOKENS];
     global const float *const x = scratch + (size_t)first_row * d;
     floatV sum[ROWS][TOKENS];
     float part[ROWS][TOKENS];
 
-    /* Tokens beyond the vocabulary compute the last one's logit once more. */
+    /* Tokens beyond the vocabulary compute the last token's logit again. */
 #pragma unroll
     for (uint t = 0; t < TOKENS; t++)
         w[t] = weight + row_place(weight_offset, weight_stride,
@@ -102,7 +116,7 @@ kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 w
         floatV weights[TOKENS];
 #pragma unroll
         for (uint t = 0; t < TOKENS; t++)
-            weights[t] = vload_halfV(i, w[t]);
+            weights[t] = load_weights(i, w[t]);
 #pragma unroll
         for (uint r = 0; r < ROWS; r++) {
             const floatV h = vloadV(i, x + r * d);
@@ -116,14 +130,14 @@ kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 w
 #pragma unroll
         for (uint t = 0; t < TOKENS; t++)
             part[r][t] = total(sum[r][t]);
-    /* Less than a vector is left. */
+    /* The rest is less than a vector. */
     if (lane == 0) {
         for (uint k = d / VEC * VEC; k < d; k++) {
 #pragma unroll
             for (uint r = 0; r < ROWS; r++)
 #pragma unroll
                 for (uint t = 0; t < TOKENS; t++)
-                    part[r][t] = multiply_add(vload_half(k, w[t]), x[r * d + k], part[r][t]);
+                    part[r][t] = multiply_add(load_weight(k, w[t]), x[r * d + k], part[r][t]);
         }
     }
 
@@ -152,7 +166,7 @@ kernel void cls_head_product(global const half *weight, u64 weight_offset, u64 w
 #endif
 }
 
-/* Bias and soft-cap, in place, for logits [rows, vocab]. Groups: blocks of
+/* Adds the bias and applies the soft-cap, in place, to logits [rows, vocab]. Groups: blocks of
  * FINISH_TOKENS tokens by rows. */
 #define FINISH_TOKENS 1024
 #define FINISH(x, b) \

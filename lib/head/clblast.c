@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The only place that knows CLBlast. Its calls take no wait list; it compiles at
- * the first call for a context and device, and keeps the programs, which retain
- * the OpenCL context, for the process. */
+/* The only file that knows CLBlast. Its calls take no wait list. It compiles at the first call for
+ * a context and device, and keeps the programs, which retain the OpenCL context, for the life of
+ * the process. */
 #include "head.h"
 
 #ifdef HAVE_CLBLAST
@@ -19,7 +19,7 @@ int cls_head_has_clblast(void)
 
 int cls_head_clblast_fits(uint64_t offset, uint64_t rows, uint64_t stride)
 {
-    /* It pads both sides of a matrix to its tiles, which are 128 at most. */
+    /* CLBlast pads both sides of a matrix to its tiles, which are 128 at most. */
     return stride < INT32_MAX && offset < INT32_MAX &&
            offset + (rows + 128) * (stride + 128) < INT32_MAX;
 }
@@ -49,7 +49,6 @@ cls_status cls_head_clblast(const cls_head *h, cl_command_queue queue, cl_mem lo
                                   logits, logits_offset, h->vocab, &queue, NULL));
 #else
     (void)h, (void)queue, (void)logits, (void)logits_offset;
-    return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                    "the library was built without CLBlast, which float32 weights need");
+    return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the library was built without CLBlast");
 #endif
 }
