@@ -95,7 +95,7 @@ static int open_verification(verification *v)
     cls_sampler_options_default(&options, sizeof options);
     options.vocab = setup->vocab;
     options.max_rows = (uint32_t)targets;
-    options.slots = v->requests;
+    options.slot_count = v->requests;
     options.features = CLS_FEATURE_LISTS | CLS_FEATURE_VERIFY;
     if (cls_sampler_create(setup->on->context, &options, &setup->sampler) != CLS_OK)
         return cli_fail_library("bench: creating the sampler");
@@ -152,7 +152,7 @@ static int run(void *of)
     cls_verify_call_default(&call, sizeof call);
     call.requests = v->requests;
     call.method = method(v->c);
-    call.cu = v->cu;
+    call.row_offsets = v->cu;
     call.logits.buffer = setup->logits;
     call.logits.dtype = (int32_t)setup->dtype;
     call.draft_ids.device.buffer = v->ids_buffer;
@@ -196,7 +196,7 @@ static int check(const verification *v, uint32_t i)
     host.vocab = setup->vocab;
     cls_host_drafts_default(&drafts, sizeof drafts);
     drafts.row = &host;
-    drafts.n = BENCH_DRAFTS;
+    drafts.draft_count = BENCH_DRAFTS;
     drafts.method = method(v->c);
     drafts.ids = v->ids + (size_t)i * BENCH_DRAFTS;
     if (with_probs(v)) {

@@ -167,7 +167,7 @@ typedef struct cli_target {
      "auto|base|int64|subgroups", 0}, \
     {"max-work-group", CLI_UINT, &(o)->max_work_group, "N", \
      "use no work-groups larger than N (default: the device's limit)", NULL, 0}, \
-    {"max-local-mem", CLI_UINT64, &(o)->max_local_mem, "BYTES", \
+    {"max-local-mem", CLI_UINT64, &(o)->max_local_mem_size, "BYTES", \
      "use no more local memory than this (default: the device's limit)", NULL, 0}, \
     {"cache-dir", CLI_STRING, &(o)->cache_dir, "DIR", \
      "store compiled kernels in this directory and load them from it", NULL, 0}

@@ -87,7 +87,7 @@ static json_t *options_json(const cli_device_report *report)
     return json_pack("{s:o, s:b, s:s, s:I, s:I, s:I, s:b}", "dtypes", dtypes, "quick",
                      report->quick, "tier", cli_tier_name(o->tier), "max_work_group",
                      (json_int_t)o->max_work_group, "max_local_mem_bytes",
-                     (json_int_t)o->max_local_mem, "shortlist", (json_int_t)o->shortlist,
+                     (json_int_t)o->max_local_mem_size, "shortlist", (json_int_t)o->shortlist,
                      "cache_dir", o->cache_dir != NULL);
 }
 
@@ -117,11 +117,11 @@ static void run_selftest(cli_device_report *report)
     json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed",
                                      (json_int_t)r.failed, "seconds", took, "stages", all);
     json_object_set_new(report->json, "selftest", object);
-    for (uint32_t i = 0; i < r.stages && i < CLS_SELFTEST_STAGES; i++)
-        if (r.stage[i].failed != 0) {
+    for (uint32_t i = 0; i < r.stage_count && i < CLS_SELFTEST_STAGES; i++)
+        if (r.stages[i].failed != 0) {
             char part[64];
-            snprintf(part, sizeof part, "self-test, %s", r.stage[i].name);
-            cli_device_report_fail(report, part, r.stage[i].message);
+            snprintf(part, sizeof part, "self-test, %s", r.stages[i].name);
+            cli_device_report_fail(report, part, r.stages[i].message);
         }
     if (!ended) { /* an error, or a program that computes wrong results */
         cli_fail_library("self-test");

@@ -186,13 +186,13 @@ void cli_device_report_programs(cli_device_report *report)
     json_t *const array = json_array();
     cls_program_info p = {.struct_size = sizeof p};
     for (uint32_t i = 0; cls_context_program(report->target.context, i, &p) == CLS_OK; i++) {
-        json_t *const object =
-            json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
-                      cli_dtype_name(p.dtype), "origin", cli_origin_name(p.origin), "work_group",
-                      (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups),
-                      "seconds", p.seconds, "local_mem_bytes", (json_int_t)p.local_mem,
-                      "private_mem_bytes", (json_int_t)p.private_mem, "max_work_group",
-                      (json_int_t)p.max_work_group, "preferred_multiple", (json_int_t)p.preferred);
+        json_t *const object = json_pack(
+            "{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
+            cli_dtype_name(p.dtype), "origin", cli_origin_name(p.origin), "work_group",
+            (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups), "seconds",
+            p.seconds, "local_mem_bytes", (json_int_t)p.local_mem_size, "private_mem_bytes",
+            (json_int_t)p.private_mem_size, "max_work_group", (json_int_t)p.max_work_group,
+            "preferred_multiple", (json_int_t)p.preferred_multiple);
         json_array_append_new(array, object);
     }
     json_object_set_new(report->json, "programs", array);

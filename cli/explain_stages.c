@@ -17,19 +17,6 @@ enum { MIROSTAT = 32, ADAPTIVE };
 
 /* ------------------------------------------------------------------- the stages */
 
-/* The presets, as the header has them. */
-static const uint8_t presets[][CLS_CHAIN_LENGTH] = {
-    [CLS_CHAIN_DEFAULT] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_MIN_P,
-                           CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC,
-                           CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
-    [CLS_CHAIN_VLLM] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P,
-                        CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS,
-                        CLS_STAGE_INFILL},
-    [CLS_CHAIN_LLAMA] = {CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P,
-                         CLS_STAGE_TOP_P, CLS_STAGE_MIN_P, CLS_STAGE_XTC, CLS_STAGE_TEMPERATURE,
-                         CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
-};
-
 static bool is_greedy(const cls_params *p) { return p->temperature < 1e-5f; }
 
 static bool is_on(uint8_t stage, const cls_params *p)
@@ -61,8 +48,10 @@ static bool is_on(uint8_t stage, const cls_params *p)
 /* The stages that are on, in order. */
 static uint32_t stages_of(const cls_params *p, uint8_t stages[CLI_MOST_STAGES])
 {
-    const uint8_t *const chain = p->chain == CLS_CHAIN_CUSTOM ? p->stages : presets[p->chain];
+    uint8_t chain[CLS_CHAIN_LENGTH];
     uint32_t n = 0;
+    if (cls_chain_stages(p->chain, chain) != CLS_OK) /* no preset: a custom chain */
+        memcpy(chain, p->stages, sizeof chain);
     if (is_greedy(p) || p->mirostat != 0) {
         if (is_on(CLS_STAGE_TEMPERATURE, p))
             stages[n++] = CLS_STAGE_TEMPERATURE;
@@ -320,7 +309,7 @@ static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
         return cli_no_memory();
     if (cls_host_sample(host, &result) != CLS_OK)
         return cli_fail("row %" PRIu32 ": %s", e->row, cls_error_message());
-    shown->kept = result.kept;
+    shown->kept = result.kept_count;
     if ((shown->top = calloc((size_t)top + 1, sizeof *shown->top)) == NULL)
         return cli_no_memory();
     shown->top_count = cli_likeliest(shown->probs, e->vocab, top, shown->top);

@@ -152,8 +152,11 @@ static int enqueue(cli_target *target, const cli_job *job, device_side *side)
     const uint32_t rows = job->logits->rows;
     for (uint32_t d = 0; d < job->draws; d++) {
         cls_step step;
+        cls_outputs outputs;
         cls_status status;
-        cls_step_default(&step, sizeof step);
+        cls_outputs_init(&outputs);
+        cls_step_init(&step);
+        step.outputs = &outputs;
         step.rows = rows;
         step.defer_accept = 1;
         step.logits.kind = CLS_LOGITS_BUFFER;
@@ -167,15 +170,15 @@ static int enqueue(cli_target *target, const cli_job *job, device_side *side)
         step.bias.dtype = (int32_t)job->bias_dtype;
         step.tokens.buffer = side->tokens;
         step.tokens.offset = (uint64_t)d * rows * 4;
-        step.logprobs.buffer = side->logprobs;
-        step.logprobs.offset = step.tokens.offset;
-        step.logprob_kind = (int32_t)job->kind;
+        outputs.logprobs.buffer = side->logprobs;
+        outputs.logprobs.offset = step.tokens.offset;
+        outputs.logprob_kind = (int32_t)job->kind;
         step.status.buffer = side->status;
         step.status.offset = step.tokens.offset;
         if (d == 0) {
-            step.probs.buffer = side->probs;
+            outputs.probs.buffer = side->probs;
             if (job->outputs != NULL)
-                cli_outputs_bind(job->outputs, side->outputs, &step);
+                cli_outputs_bind(job->outputs, side->outputs, &outputs);
         }
         status = cls_sample(side->sampler, target->queue, &step, 0, NULL, NULL);
         if (status == CLS_BUSY) {

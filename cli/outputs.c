@@ -47,19 +47,19 @@ const float *cli_outputs_floats(const cli_outputs *outputs, cli_part part, uint3
     return (const float *)outputs->data + offset_of(outputs, part, row);
 }
 
-void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_step *step)
+void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_outputs *to)
 {
-    cls_buffer *const fields[CLI_PARTS] = {[CLI_RANKS] = &step->ranks,
-                                           [CLI_TOP_IDS] = &step->top_ids,
-                                           [CLI_TOP_LOGPROBS] = &step->top_logprobs,
-                                           [CLI_CANDIDATE_IDS] = &step->candidate_ids,
-                                           [CLI_CANDIDATE_LOGITS] = &step->candidate_logits,
-                                           [CLI_CANDIDATE_PROBS] = &step->candidate_probs,
-                                           [CLI_CANDIDATE_COUNTS] = &step->candidate_counts,
-                                           [CLI_ENTROPY] = &step->entropy,
-                                           [CLI_KEPT_MASS] = &step->kept_mass};
-    step->top_n = outputs->top_n;
-    step->candidates_n = outputs->candidates_n;
+    cls_buffer *const fields[CLI_PARTS] = {[CLI_RANKS] = &to->ranks,
+                                           [CLI_TOP_IDS] = &to->top.ids,
+                                           [CLI_TOP_LOGPROBS] = &to->top.logprobs,
+                                           [CLI_CANDIDATE_IDS] = &to->kept.ids,
+                                           [CLI_CANDIDATE_LOGITS] = &to->kept.logits,
+                                           [CLI_CANDIDATE_PROBS] = &to->kept.probs,
+                                           [CLI_CANDIDATE_COUNTS] = &to->kept.counts,
+                                           [CLI_ENTROPY] = &to->entropy,
+                                           [CLI_KEPT_MASS] = &to->kept_mass};
+    to->top.count = outputs->top_n;
+    to->kept.count = outputs->candidates_n;
     for (int i = 0; i < CLI_PARTS; i++)
         if (outputs->width[i] != 0)
             *fields[i] = (cls_buffer){buffer, offset_of(outputs, (cli_part)i, 0) * 4};

@@ -39,7 +39,7 @@ const int32_t *cli_outputs_ints(const cli_outputs *outputs, cli_part part, uint3
 const float *cli_outputs_floats(const cli_outputs *outputs, cli_part part, uint32_t row);
 
 /* Sets the outputs of a step to their offsets in a buffer of outputs->size bytes. */
-void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_step *step);
+void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_outputs *to);
 
 /* Computes rank and likeliest tokens of a row on the host, by the raw logits. */
 void cli_outputs_host(const cli_logits *logits, uint32_t row, int32_t token, cli_outputs *outputs);

@@ -40,8 +40,8 @@ static uint32_t print_stages(const cls_selftest_report *report)
 {
     uint32_t cases = 0;
     printf("%-18s %6s %6s\n", "stage", "cases", "failed");
-    for (uint32_t i = 0; i < report->stages && i < CLS_SELFTEST_STAGES; i++) {
-        const cls_selftest_stage *const s = &report->stage[i];
+    for (uint32_t i = 0; i < report->stage_count && i < CLS_SELFTEST_STAGES; i++) {
+        const cls_selftest_stage *const s = &report->stages[i];
         printf("%-18s %6" PRIu32 " %6" PRIu32 "%s%s\n", s->name, s->cases, s->failed,
                s->failed != 0 ? "  " : "", s->message);
         cases += s->cases;
@@ -53,8 +53,8 @@ json_t *cli_stages_json(const cls_selftest_report *r, uint32_t *cases)
 {
     json_t *const array = json_array();
     *cases = 0;
-    for (uint32_t i = 0; i < r->stages && i < CLS_SELFTEST_STAGES; i++) {
-        const cls_selftest_stage *const s = &r->stage[i];
+    for (uint32_t i = 0; i < r->stage_count && i < CLS_SELFTEST_STAGES; i++) {
+        const cls_selftest_stage *const s = &r->stages[i];
         *cases += s->cases;
         json_array_append_new(
             array, json_pack("{s:s, s:I, s:I, s:o}", "name", s->name, "cases", (json_int_t)s->cases,
@@ -124,7 +124,7 @@ static int test(const cli_target *target, bool json, double opened)
     if (!json)
         print_device(target);
     run(target, &r);
-    if ((json ? print_json(target, &r) : r.report.stages == 0 ? 0 : print_table(&r)) != 0)
+    if ((json ? print_json(target, &r) : r.report.stage_count == 0 ? 0 : print_table(&r)) != 0)
         return DID_NOT_RUN;
     if (r.unfinished)
         cli_fail("%s: %s", target->device.name, r.error);

@@ -105,7 +105,7 @@ static int create_sampler(cli_target *target, const cli_job *job, const cli_draf
     cli_sampler_options(job, drafts->requests, &options);
     options.features |= CLS_FEATURE_VERIFY;
     options.max_rows = side->rows_of_call;
-    options.slots = side->slots;
+    options.slot_count = side->slots;
     if (cli_compile_done(cls_sampler_create(target->context, &options, &side->sampler)) != CLS_OK)
         return cli_fail_library("creating the sampler");
     if (job->infill != NULL && cls_sampler_infill(side->sampler, job->infill) != CLS_OK)
@@ -169,13 +169,13 @@ static void make_call(const cli_job *job, const cli_drafts *drafts, const part *
     cls_verify_call_default(call, sizeof *call);
     call->requests = of->trials * of->requests;
     call->method = drafts->method;
-    call->cu = side->cu;
+    call->row_offsets = side->cu;
     call->logits.dtype = (int32_t)job->logits->dtype;
     call->logits.buffer = side->logits;
     call->logits.offset = row * job->logits->vocab * job->logits->size;
-    call->positions = side->positions;
+    call->positions.host = side->positions;
     call->draft_ids.host = side->ids != NULL ? side->ids + draft : NULL;
-    call->parents = side->parents != NULL ? side->parents + draft : NULL;
+    call->parents.host = side->parents != NULL ? side->parents + draft : NULL;
     if (side->draft != NULL) {
         call->draft_kind = (int32_t)drafts->kind;
         call->draft =

@@ -18,9 +18,9 @@ static int host_trial(const cli_job *job, const cli_drafts *drafts, uint32_t tri
     host.position = cli_draft_position(job, drafts, trial, request);
     cls_host_drafts_default(&of, sizeof of);
     of.row = &host;
-    of.n = cli_drafts_of(drafts, request);
+    of.draft_count = cli_drafts_of(drafts, request);
     of.method = drafts->method;
-    of.ids = of.n != 0 ? drafts->ids + before : NULL;
+    of.ids = of.draft_count != 0 ? drafts->ids + before : NULL;
     of.parents = drafts->parents != NULL ? drafts->parents + before : NULL;
     if (drafts->draft != NULL) {
         of.draft =

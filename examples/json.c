@@ -164,7 +164,7 @@ static void open_machine(machine *m, cl_device_id device)
     cls_sampler_options_init(&options);
     options.vocab = JSON_VOCAB;
     options.max_rows = ROWS;
-    options.slots = SLOTS;
+    options.slot_count = SLOTS;
     options.features = CLS_FEATURE_LISTS | CLS_FEATURE_MASK | CLS_FEATURE_VERIFY;
     must(cls_sampler_create(m->context, &options, &m->sampler));
 }
@@ -252,9 +252,9 @@ static void verify(const machine *m, const batch *b)
     cls_verify_call_init(&call);
     call.requests = b->requests;
     call.method = CLS_VERIFY_MATCH;
-    call.cu = b->cu;
+    call.row_offsets = b->cu;
     call.logits.buffer = m->logits;
-    call.slots = b->slots;
+    call.slots.host = b->slots;
     call.draft_ids.host = b->drafts;
     call.mask.host = b->masks;
     call.max_drafts = DRAFTS;

@@ -275,6 +275,7 @@ static void enqueue(server *s, step *p, const step *earlier)
     const void *ignored;
     cls_status status;
     cls_step call;
+    cls_outputs outputs;
     must(clEnqueueWriteBuffer(s->queue, s->rows, CL_FALSE, 0, sizeof p->rows, p->rows, 0, NULL,
                               NULL));
     must(clEnqueueNDRangeKernel(s->queue, s->forward, 1, NULL, &rows, NULL, 0, NULL, NULL));
@@ -284,7 +285,9 @@ static void enqueue(server *s, step *p, const step *earlier)
     call.slots.host = p->slots;
     call.tokens.buffer = call.status.buffer = s->out;
     call.status.offset = SLOTS * sizeof(int32_t);
-    call.latest.buffer = s->latest;
+    cls_outputs_init(&outputs);
+    outputs.latest.buffer = s->latest;
+    call.outputs = &outputs;
     /* CLS_BUSY: too many steps are in flight, and nothing was enqueued. Wait for one of them, but
      * do not deliver its tokens here: that could free slots that this step uses. */
     while ((status = cls_sample(s->sampler, s->queue, &call, 0, NULL, NULL)) == CLS_BUSY)

@@ -28,7 +28,7 @@ static subject *make_subject(uint32_t which)
         int keep;
         uint32_t history, rollback;
     } shapes[SAMPLERS] = {{CLS_KEEP_COUNTS, 40, 8},
-                          {CLS_KEEP_SEEN, 7, 3},
+                          {CLS_KEEP_PRESENCE, 7, 3},
                           {CLS_KEEP_NONE, 40, 8},
                           {CLS_KEEP_COUNTS, 0, 0}};
     subject *const s = &all[which];
@@ -40,7 +40,7 @@ static subject *make_subject(uint32_t which)
     batch_row(b, 1, ROW_NORMAL3, 1);
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
-    o.max_rows = o.slots = 2;
+    o.max_rows = o.slot_count = 2;
     o.keep = s->keep = shapes[which].keep;
     o.history = s->history = shapes[which].history;
     o.rollback = s->rollback = shapes[which].rollback;

@@ -197,10 +197,10 @@ cls_status cls_context_program(const cls_context *context, uint32_t index,
             info.work_group = p->config.group;
             info.subgroups = p->config.subgroups;
             info.seconds = p->seconds;
-            info.local_mem = p->local_mem;
-            info.private_mem = p->private_mem;
+            info.local_mem_size = p->local_mem;
+            info.private_mem_size = p->private_mem;
             info.max_work_group = p->max_group;
-            info.preferred = p->preferred;
+            info.preferred_multiple = p->preferred;
         }
     }
     cls_lock_release(context->lock);

@@ -370,7 +370,6 @@ enum cls_output {
     CLS_OUT_CANDIDATE_IDS,
     CLS_OUT_CANDIDATE_LOGITS,
     CLS_OUT_CANDIDATE_PROBS,
-    CLS_OUT_CANDIDATE_COUNTS,
     CLS_OUT_PROBS, /* this one and the next have [rows, vocab] numbers */
     CLS_OUT_FINAL_LOGITS,
     CLS_OUTPUTS
@@ -439,7 +438,7 @@ typedef struct cls_args {
     u32 given_each; /* ids that a group of the report handles */
     u32 reserved_2;
     cls_wide logits_map_offset;
-    u32 reserved_3[24];
+    u32 reserved_3[26];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

@@ -74,10 +74,10 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
         __global f32 *top_logprobs, __global const i32 *given_ids, __global f32 *given_logprobs, \
         __global i32 *given_ranks, __global f32 *entropy, __global i32 *kept, \
         __global f32 *kept_mass, __global i32 *candidate_ids, __global f32 *candidate_logits, \
-        __global f32 *candidate_probs, __global i32 *candidate_counts
+        __global f32 *candidate_probs
 #define REPORT_OUT_NAMES \
     logprobs, ranks, top_ids, top_logprobs, given_ids, given_logprobs, given_ranks, entropy, kept, \
-        kept_mass, candidate_ids, candidate_logits, candidate_probs, candidate_counts
+        kept_mass, candidate_ids, candidate_logits, candidate_probs
 
 /* What each of a row's groups reports, by its number in the launch. From REPORT_GIVEN on there is a
  * group for every args->given_each of the given ids. */
@@ -121,16 +121,13 @@ static inline void report_drawn(__global const cls_args *args, const report *t, 
 /* Reports the number of tokens in the set. */
 static inline void report_whole(__global const cls_args *args, const report *t,
                                 __global const i32 *row_key, u32 n, int no_token, u32 row,
-                                __global i32 *kept, __global i32 *candidate_counts, shortlist *list)
+                                __global i32 *kept, shortlist *list)
 {
-    const u32 wants = args->wants;
-    if (!(wants & (CLS_WANTS(CLS_OUT_KEPT) | CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS))))
+    if (!(args->wants & CLS_WANTS(CLS_OUT_KEPT)))
         return;
     const u32 count = no_token ? 0u : report_count(t, row_key, n, report_lowest(t), list);
-    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT)))
+    if (LOCAL_ID == 0)
         OUTPUT(kept, CLS_OUT_KEPT)[row] = (i32)count;
-    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_COUNTS)))
-        OUTPUT(candidate_counts, CLS_OUT_CANDIDATE_COUNTS)[row] = (i32)count;
 }
 
 /* Returns the rank of a key in the list. */
@@ -272,7 +269,7 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS
         report_drawn(args, &t, &r, row_key, n, vocab, out.token, no_token, row, logprobs, ranks,
                      &list);
     } else if (part == REPORT_WHOLE) {
-        report_whole(args, &t, row_key, n, no_token, row, kept, candidate_counts, &list);
+        report_whole(args, &t, row_key, n, no_token, row, kept, &list);
         if (args->wants & CLS_WANTS_SUMS)
             report_sums(args, &t, pass + (size_t)row * TILES * CLS_PIVOTS, TILES, no_token, row,
                         entropy, kept_mass, list.scratch);

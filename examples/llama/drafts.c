@@ -95,6 +95,7 @@ static void draw(drafts *d, request *const *requests, uint32_t n, uint32_t k, cl
     int32_t *rows = d->rows[k];
     uint32_t n_rows = 0;
     cls_step step;
+    cls_outputs outputs;
     for (uint32_t i = 0; i < n; i++) {
         const request *r = requests[i];
         const uint32_t last = r->n_prompt + r->n_output - 1;
@@ -112,6 +113,8 @@ static void draw(drafts *d, request *const *requests, uint32_t n, uint32_t k, cl
     if (!sampling_logits(d->s, rows, n))
         die("drafts: %s", cls_error_message());
     cls_step_init(&step);
+    cls_outputs_init(&outputs);
+    step.outputs = &outputs;
     step.rows = n;
     step.logits.buffer = d->s->logits;
     step.logits.dtype = CLS_F32;
@@ -119,7 +122,7 @@ static void draw(drafts *d, request *const *requests, uint32_t n, uint32_t k, cl
     step.positions.host = d->positions;
     step.defer_accept = 1;
     step.tokens.buffer = d->drawn;
-    step.probs.buffer = d->drawn_probs;
+    outputs.probs.buffer = d->drawn_probs;
     must(cls_sample(d->s->sampler, d->m->d->queue, &step, 0, NULL, NULL), "drafts");
     put(d, d->drawn, d->device_ids, sizeof(int32_t), k, n);
     if (d->probs != NULL)
@@ -171,8 +174,8 @@ bool drafts_verify(drafts *d, const int32_t *slots, uint32_t n, cl_event *done, 
     cls_verify_call_init(&call);
     call.requests = n;
     call.method = d->verify;
-    call.cu = d->cu;
-    call.slots = slots;
+    call.row_offsets = d->cu;
+    call.slots.host = slots;
     if (d->from == BY_TEXT)
         call.draft_ids.host = d->ids;
     else

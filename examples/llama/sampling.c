@@ -44,7 +44,7 @@ void sampling_open(sampling *s, model *m, const options *o)
     cls_sampler_options_init(&sampler);
     sampler.vocab = vocab;
     sampler.max_rows = s->most * (s->drafts + 1);
-    sampler.slots = m->slots;
+    sampler.slot_count = m->slots;
     sampler.logit_bias = 0;
     sampler.features =
         CLS_FEATURE_LISTS | (s->drafts != 0 ? CLS_FEATURE_VERIFY | CLS_FEATURE_PROBS : 0u);
@@ -98,7 +98,10 @@ static void read_out(sampling *s, uint64_t *ticket)
 bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket)
 {
     cls_step step;
+    cls_outputs outputs;
     cls_step_init(&step);
+    cls_outputs_init(&outputs);
+    step.outputs = &outputs;
     step.rows = n;
     step.logits.buffer = s->logits;
     step.logits.dtype = CLS_F32;
@@ -107,7 +110,7 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
     step.status = (cls_buffer){s->out, tokens_size(s)};
     /* The host learns of the end of a request some steps late. In these steps its row has no token;
      * the embedding then reads its last token again, and the result is not used. */
-    step.latest.buffer = s->latest;
+    outputs.latest.buffer = s->latest;
     const cls_status status = cls_sample(s->sampler, s->m->d->queue, &step, 0, NULL, done);
     if (status == CLS_BUSY)
         return false;

@@ -28,7 +28,8 @@ struct sequence {
     cls_params params;
     int32_t prompt[LONGEST], output[LONGEST];
     uint32_t prompt_count, output_count;
-    cls_host_mode mode, next; /* before the next token; after it, if it is the one drawn last */
+    cls_adaptive_state mode,
+        next; /* before the token to come; after it, if it is the one drawn last */
     int32_t drawn;
 };
 
@@ -100,9 +101,9 @@ static int32_t expected(struct sequence *q, const unsigned char *allowed, uint32
     }
     row.history = HISTORY;
     row.infill = q->params.infill ? &infill : NULL;
-    row.mode = q->mode;
+    row.adaptive = q->mode;
     CHECK(cls_host_sample(&row, &result) == CLS_OK);
-    q->next = result.mode;
+    q->next = result.adaptive;
     return q->drawn = result.token;
 }
 

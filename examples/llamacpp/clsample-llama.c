@@ -138,7 +138,7 @@ clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_
     cls_sampler_options options;
     cls_sampler_options_init(&options);
     options.vocab = vocab;
-    options.slots = samplers;
+    options.slot_count = samplers;
     options.history = history;
     options.features = CLS_FEATURE_LISTS | CLS_FEATURE_LOGPROBS | CLS_FEATURE_ACCEPT;
     if (vocab == 0 || samplers == 0) {
@@ -326,7 +326,10 @@ static bool draw(struct slot_sampler *m, struct drawn *drawn)
      * any more, since its token was refused. */
     int32_t nth = (int32_t)m->draws;
     cls_step step;
+    cls_outputs outputs;
     cls_step_init(&step);
+    cls_outputs_init(&outputs);
+    step.outputs = &outputs;
     step.rows = 1;
     step.logits.buffer = shared->logits;
     step.logits.dtype = CLS_F32;
@@ -335,8 +338,8 @@ static bool draw(struct slot_sampler *m, struct drawn *drawn)
     step.defer_accept = 1;
     step.tokens = (cls_buffer){shared->out, offsetof(struct drawn, token)};
     step.status = (cls_buffer){shared->out, offsetof(struct drawn, status)};
-    step.logprobs = (cls_buffer){shared->out, offsetof(struct drawn, logprob)};
-    step.logprob_kind = CLS_LOGPROB_FINAL;
+    outputs.logprobs = (cls_buffer){shared->out, offsetof(struct drawn, logprob)};
+    outputs.logprob_kind = CLS_LOGPROB_FINAL;
     return cl_done(clEnqueueWriteBuffer(shared->queue, shared->logits, CL_FALSE, 0,
                                         shared->vocab * sizeof(float), shared->row, 0, NULL, NULL),
                    "upload") &&

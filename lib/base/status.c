@@ -10,6 +10,8 @@ static _Thread_local cl_int opencl_code;
 
 const char *cls_version(void) { return CLS_VERSION_STRING; }
 
+uint32_t cls_version_number(void) { return CLS_VERSION_NUMBER; }
+
 const char *cls_status_name(cls_status status)
 {
     switch (status) {

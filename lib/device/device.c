@@ -139,10 +139,10 @@ static cls_status check_options(const cls_context_options *o)
     if (o->tier > CLS_TIER_SUBGROUPS)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->tier is %u, which is not a cls_tier", (unsigned)o->tier);
-    if (o->max_local_mem != 0 && o->max_local_mem < 1024)
+    if (o->max_local_mem_size != 0 && o->max_local_mem_size < 1024)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->max_local_mem is %llu; it must be 0 or at least 1024",
-                        (unsigned long long)o->max_local_mem);
+                        "options->max_local_mem_size is %llu; it must be 0 or at least 1024",
+                        (unsigned long long)o->max_local_mem_size);
     if (o->binary == NULL && o->binary_size != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->binary is NULL, but options->binary_size is %zu; it must be 0",
@@ -202,17 +202,17 @@ static cls_status choose_shortlist(const properties *p, const cls_context_option
         shape->shortlist /= 2;
     if (list_bytes(shape->shortlist, shape->row_group) > local ||
         survey_bytes(shape->vector, shape->work_group) > local)
-        return cls_fail(o->work_group != 0 || o->row_group != 0 || o->vector != 0 ||
-                                o->shortlist != 0
-                            ? CLS_BAD_ARGUMENT
-                            : CLS_UNSUPPORTED_DEVICE,
-                        CL_SUCCESS,
-                        "work_group %u, row_group %u, vector %u and shortlist %u need more local "
-                        "memory than %s, %llu bytes; choose smaller ones",
-                        (unsigned)shape->work_group, (unsigned)shape->row_group,
-                        (unsigned)shape->vector, (unsigned)shape->shortlist,
-                        local < p->local_mem_size ? "options->max_local_mem" : "the device has",
-                        (unsigned long long)local);
+        return cls_fail(
+            o->work_group != 0 || o->row_group != 0 || o->vector != 0 || o->shortlist != 0
+                ? CLS_BAD_ARGUMENT
+                : CLS_UNSUPPORTED_DEVICE,
+            CL_SUCCESS,
+            "work_group %u, row_group %u, vector %u and shortlist %u need more local "
+            "memory than %s, %llu bytes; choose smaller ones",
+            (unsigned)shape->work_group, (unsigned)shape->row_group, (unsigned)shape->vector,
+            (unsigned)shape->shortlist,
+            local < p->local_mem_size ? "options->max_local_mem_size" : "the device has",
+            (unsigned long long)local);
     return CLS_OK;
 }
 
@@ -266,8 +266,8 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     shape->extra_options = cls_test_limited_options != NULL ? cls_test_limited_options : "";
     shape->limited = cls_test_limited_options != NULL || !(p.float_config & CL_FP_INF_NAN);
     shape->compute_units = p.compute_units;
-    shape->local_mem_size = o.max_local_mem != 0 && o.max_local_mem < p.local_mem_size
-                                ? o.max_local_mem
+    shape->local_mem_size = o.max_local_mem_size != 0 && o.max_local_mem_size < p.local_mem_size
+                                ? o.max_local_mem_size
                                 : p.local_mem_size;
     shape->max_work_group = o.max_work_group != 0 && o.max_work_group < p.max_work_group
                                 ? o.max_work_group

@@ -192,7 +192,7 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, in
             status = fail_differs(variant, "mass", (int32_t)(uint32_t)row.mass,
                                   (int32_t)(uint32_t)expected.mass);
         output = token;
-        t->kept = result.kept;
+        t->kept = result.kept_count;
     }
     return status;
 }
@@ -237,18 +237,21 @@ static void set_params(trial *t, int variant)
 static cls_status prove_report(trial *t, int variant, int *launched)
 {
     cls_step step;
+    cls_outputs outputs;
     int32_t words[2 * VOCAB];
     set_params(t, variant);
+    cls_outputs_default(&outputs, sizeof outputs);
     cls_step_default(&step, sizeof step);
+    step.outputs = &outputs;
     if (cls_variants[variant].kernel == CLS_REPORT) {
-        step.kept.buffer = t->out;
-        step.kept.offset = 4;
-        step.ranks.buffer = t->out;
-        step.ranks.offset = 8;
-        step.logprob_kind = CLS_LOGPROB_FINAL;
+        outputs.kept.counts.buffer = t->out;
+        outputs.kept.counts.offset = 4;
+        outputs.ranks.buffer = t->out;
+        outputs.ranks.offset = 8;
+        outputs.logprob_kind = CLS_LOGPROB_FINAL;
     } else {
-        step.probs.buffer = t->out;
-        step.probs.offset = 4;
+        outputs.probs.buffer = t->out;
+        outputs.probs.offset = 4;
     }
     cls_status status = prove_steps(t, variant, &step, launched);
     if (status == CLS_OK)
@@ -312,9 +315,9 @@ static cls_status prove_draw(trial *t, int variant, int *launched)
         status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
     cls_draw_call_default(&call, sizeof call);
     call.rows = 1;
-    call.n = N;
-    call.ids = (cls_buffer){t->out, 64};
-    call.logits.buffer = t->logits;
+    call.candidates.count = N;
+    call.candidates.ids = (cls_buffer){t->out, 64};
+    call.candidates.logits.buffer = t->logits;
     call.tokens.buffer = t->out;
     *launched = 1;
     if (status == CLS_OK)
@@ -336,7 +339,7 @@ static cls_status prove_verify(trial *t, int variant, int *launched)
     cls_verify_call_default(&call, sizeof call);
     call.requests = 1;
     call.method = CLS_VERIFY_STANDARD;
-    call.cu = cu;
+    call.row_offsets = cu;
     call.draft_ids.host = &id;
     call.logits.dtype = t->dtype;
     call.logits.buffer = t->logits;

@@ -59,8 +59,8 @@ cls_status cls_host_draw(const cls_host_candidates *callers, int32_t *token)
                         "candidates->draw is %u; it must be 0 to 16777215", (unsigned)c.draw);
     const uint32_t seed[2] = {(uint32_t)c.seed, (uint32_t)(c.seed >> 32)};
     const uint32_t stream[2] = {(uint32_t)c.stream, (uint32_t)(c.stream >> 32)};
-    *token = draw(&c, c.random != NULL
-                          ? *c.random
+    *token = draw(&c, c.random_bits != NULL
+                          ? *c.random_bits
                           : philox_bits(CLS_PURPOSE_TOKEN, seed, stream, c.position, c.draw));
     return CLS_OK;
 }

@@ -11,7 +11,7 @@
 /* The mode before the token: what the row before it left, or the beginning's. */
 static cls_slot_adaptive adaptive_before(const cls_work *w)
 {
-    const cls_host_mode *const from = &w->row->mode;
+    const cls_adaptive_state *const from = &w->row->adaptive;
     cls_slot_adaptive mode = adaptive_begin(&w->slot);
     if (from->begun != 0)
         return (cls_slot_adaptive){from->mu, from->sum, from->weight, from->top_p};
@@ -134,8 +134,8 @@ static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
 {
     const cls_slot *const slot = &w->slot;
     const int plain = row_is_untruncated(slot);
-    const uint64_t random = w->row->random != NULL
-                                ? *w->row->random
+    const uint64_t random = w->row->random_bits != NULL
+                                ? *w->row->random_bits
                                 : philox_bits(CLS_PURPOSE_TOKEN, slot->seed, slot->stream,
                                               w->row->position, w->row->draw);
     trace->max_key = key_of(w->top);
@@ -149,7 +149,7 @@ static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
         return 0;
     cls_weigh(w);
     const uint32_t last = w->set[w->n - 1];
-    result->kept = trace->kept = w->n;
+    result->kept_count = trace->kept = w->n;
     trace->scale = w->scale;
     trace->top_key = key_of(w->top);
     trace->cut_key = plain ? CLS_KEY_NONE : key_of(w->z[last]);
@@ -175,7 +175,7 @@ static void start(const cls_work *w, cls_row *trace, cls_host_result *result)
     trace->no_token = 1;
     if (result->probs != NULL)
         memset(result->probs, 0, w->vocab * sizeof *result->probs);
-    result->kept = 0;
+    result->kept_count = 0;
     result->logprob_raw = result->logprob_final = -INFINITY;
 }
 
@@ -198,7 +198,7 @@ void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result)
     }
     result->token = trace->token;
     result->status = (int32_t)trace->status;
-    result->mode = (cls_host_mode){1, mode.mu, mode.sum, mode.weight, mode.top_p};
+    result->adaptive = (cls_adaptive_state){1, mode.mu, mode.sum, mode.weight, mode.top_p};
 }
 
 /* Raw logprobs know no mask. */

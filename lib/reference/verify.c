@@ -28,7 +28,7 @@ static cls_status check_parents(const cls_host_drafts *d)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "drafts->parents is given; drafts->method must be CLS_VERIFY_MATCH or "
                         "CLS_VERIFY_GREEDY then");
-    for (uint32_t i = 0; i < d->n && d->parents != NULL; i++)
+    for (uint32_t i = 0; i < d->draft_count && d->parents != NULL; i++)
         if (d->parents[i] < -1 || d->parents[i] >= (int32_t)i)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "drafts->parents[%u] is %d; it must be -1 or an earlier draft",
@@ -39,16 +39,17 @@ static cls_status check_parents(const cls_host_drafts *d)
 static cls_status check_drafts(const cls_host_drafts *d)
 {
     const int distributions = d->method == CLS_VERIFY_STANDARD || d->method == CLS_VERIFY_BLOCK;
-    cls_status status = check_range("n", d->n, 0, CLS_MAX_DRAFTS);
+    cls_status status = check_range("draft_count", d->draft_count, 0, CLS_MAX_DRAFTS);
     if (status == CLS_OK)
         status = check_range("method", d->method, CLS_VERIFY_MATCH, CLS_VERIFY_GREEDY);
     if (status == CLS_OK)
         status = check_range("draft_kind", d->draft_kind, CLS_DRAFT_NONE, CLS_DRAFT_LOGITS);
-    if (status == CLS_OK && d->n != 0 && d->ids == NULL)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "drafts->ids is NULL, but drafts->n is %u",
-                          (unsigned)d->n);
-    if (status == CLS_OK && d->n != 0 && distributions && d->draft_kind != CLS_DRAFT_NONE &&
-        d->draft == NULL)
+    if (status == CLS_OK && d->draft_count != 0 && d->ids == NULL)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "drafts->ids is NULL, but drafts->draft_count is %u",
+                          (unsigned)d->draft_count);
+    if (status == CLS_OK && d->draft_count != 0 && distributions &&
+        d->draft_kind != CLS_DRAFT_NONE && d->draft == NULL)
         status =
             cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                      "drafts->draft is NULL, but drafts->draft_kind is %d", (int)d->draft_kind);
@@ -67,7 +68,7 @@ static cls_status check_strides(cls_verification *v)
         uint64_t *stride;
         uint64_t width;
     } strides[] = {
-        {"stride", &v->drafts.stride, v->row.vocab},
+        {"logits_stride", &v->drafts.logits_stride, v->row.vocab},
         {"mask_stride", &v->drafts.mask_stride, v->row.mask != NULL ? v->row.mask_width : 0},
         {"bias_stride", &v->drafts.bias_stride, v->row.bias != NULL ? v->row.vocab : 0},
     };
@@ -80,9 +81,9 @@ static cls_status check_strides(cls_verification *v)
                             (unsigned long long)*strides[i].stride,
                             (unsigned long long)strides[i].width);
     }
-    if (v->row.random != NULL)
+    if (v->row.random_bits != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "drafts->row->random is given; a verification draws by position");
+                        "drafts->row->random_bits is set; a verification draws by position");
     return CLS_OK;
 }
 
@@ -91,7 +92,7 @@ static cls_status verify(cls_verification *v)
     const size_t n = v->w.vocab, count = v->row.output_count;
     v->p = malloc(n * sizeof *v->p);
     v->q = malloc(n * sizeof *v->q);
-    v->output = malloc((count + v->drafts.n + 1) * sizeof *v->output);
+    v->output = malloc((count + v->drafts.draft_count + 1) * sizeof *v->output);
     if (v->p == NULL || v->q == NULL || v->output == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                         "out of host memory for a verification of %u tokens", (unsigned)n);
@@ -134,7 +135,7 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
     if (status != CLS_OK)
         return status;
     v.result.accepted = v.result.emitted = 0;
-    status = cls_work_open(&v.w, &v.row, &v.params, v.drafts.row, v.drafts.n);
+    status = cls_work_open(&v.w, &v.row, &v.params, v.drafts.row, v.drafts.draft_count);
     if (status == CLS_OK)
         status = check_strides(&v);
     if (status == CLS_OK)

@@ -16,7 +16,8 @@ static int look(cls_verification *v, uint32_t r, uint32_t depth)
     const cls_host_drafts *const d = &v->drafts;
     const size_t word = v->row.mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t);
     cls_host_result result = {.struct_size = sizeof result};
-    v->row.logits = (const char *)v->first.logits + r * d->stride * cls_dtype_size(v->row.dtype);
+    v->row.logits =
+        (const char *)v->first.logits + r * d->logits_stride * cls_dtype_size(v->row.dtype);
     if (v->first.mask != NULL)
         v->row.mask = (const char *)v->first.mask + r * d->mask_stride * word;
     if (v->first.bias != NULL)
@@ -98,7 +99,7 @@ static int32_t parent_of(const cls_verification *v, uint32_t draft)
 /* The first draft after row r, or of them the first that is a token; or NOTHING. */
 static int32_t find_child(const cls_verification *v, uint32_t r, const int32_t *token)
 {
-    for (uint32_t k = r; k < v->drafts.n; k++)
+    for (uint32_t k = r; k < v->drafts.draft_count; k++)
         if (parent_of(v, k) == (int32_t)r - 1 && (token == NULL || v->drafts.ids[k] == *token))
             return (int32_t)k;
     return NOTHING;
@@ -159,7 +160,7 @@ static int emit(cls_verification *v, int32_t token, int32_t draft)
 /* Whether a row that has no draft after it emits its token. */
 static int has_bonus(const cls_verification *v)
 {
-    return v->drafts.n == 0 || !v->drafts.disable_bonus;
+    return v->drafts.draft_count == 0 || !v->drafts.disable_bonus;
 }
 
 /* The draft that is accepted after row r, or NOTHING, and then what is emitted in its place. */
@@ -212,7 +213,7 @@ static void walk_block(cls_verification *v)
     int more = 1, stops = 0;
     for (uint32_t i = 0; more; i++) {
         const int there = !stops && look(v, i, i);
-        more = there && i < v->drafts.n && is_draft(v, i);
+        more = there && i < v->drafts.draft_count && is_draft(v, i);
         const uint64_t left = more ? residual_mass(v, reach) : 0;
         const uint64_t bits = random_bits(v, CLS_PURPOSE_BLOCK + i - 1, 0);
         const int likely = more ? accepts(bits, left, left + CLS_ONE_Q63 - reach)
@@ -223,7 +224,8 @@ static void walk_block(cls_verification *v)
             if (more)
                 next = draw_residual(v, reach, i);
             else
-                next = there && (i < v->drafts.n || has_bonus(v)) ? v->trace.token : NOTHING;
+                next =
+                    there && (i < v->drafts.draft_count || has_bonus(v)) ? v->trace.token : NOTHING;
         }
         if (more) {
             const int32_t id = v->drafts.ids[i];

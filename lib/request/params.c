@@ -52,6 +52,17 @@ static const uint8_t presets[][CLS_CHAIN_LENGTH] = {
                          CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
 };
 
+cls_status cls_chain_stages(int32_t chain, uint8_t stages[CLS_CHAIN_LENGTH])
+{
+    if (stages == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "stages is NULL");
+    if (chain < 0 || chain >= CLS_CHAIN_CUSTOM)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "chain is %d, which is no preset",
+                        (int)chain);
+    memcpy(stages, presets[chain], sizeof presets[chain]);
+    return CLS_OK;
+}
+
 /* The stages of clsample.h: whether one is on, and the parameter that says so. */
 static const char *const stage_field[] = {
     [CLS_STAGE_TEMPERATURE] = "temperature",

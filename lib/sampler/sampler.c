@@ -266,9 +266,10 @@ static cls_status check_options(const cls_sampler_options *o)
     if (o->max_rows < 1 || o->max_rows > 65535)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->max_rows is %u; it must be 1 to 65535", (unsigned)o->max_rows);
-    if (o->slots > 1u << 24)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->slots is %u; it must be at most %u",
-                        (unsigned)o->slots, 1u << 24);
+    if (o->slot_count > 1u << 24)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->slot_count is %u; it must be at most %u", (unsigned)o->slot_count,
+                        1u << 24);
     if (o->keep < CLS_KEEP_NONE || o->keep > CLS_KEEP_COUNTS)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->keep is %d, which is not a cls_keep", (int)o->keep);
@@ -313,7 +314,7 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
     s->host_mask_size = o.host_mask_size;
     s->vocab = o.vocab;
     s->max_rows = o.max_rows;
-    s->slots = o.slots != 0 ? o.slots : o.max_rows;
+    s->slots = o.slot_count != 0 ? o.slot_count : o.max_rows;
     s->keep = (uint32_t)o.keep;
     s->biases = o.logit_bias != 0;
     s->history = o.history;

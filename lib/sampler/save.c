@@ -215,7 +215,7 @@ static uint32_t count_in(const cls_sampler *s, const uint32_t *state, uint32_t i
 {
     const uint32_t *const counts = state + state_counts(s->vocab, s->layout);
     uint16_t count;
-    if (s->keep == CLS_KEEP_SEEN)
+    if (s->keep == CLS_KEEP_PRESENCE)
         return counts[id / 32] >> (id % 32) & 1u;
     memcpy(&count, (const char *)counts + 2 * (size_t)id, sizeof count);
     return count;
@@ -460,13 +460,14 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
         put_u32(b, &count);
         const uint32_t id = word & ~SEEN_BIT, bit = 1u << (id % 32);
         if (b->short_of || id < next || id >= s->vocab ||
-            count > (s->keep == CLS_KEEP_SEEN ? 1 : CLS_MAX_COUNT) || (count == 0 && word == id))
+            count > (s->keep == CLS_KEEP_PRESENCE ? 1 : CLS_MAX_COUNT) ||
+            (count == 0 && word == id))
             return damaged("a token's count is impossible");
         next = id + 1;
         state[id / 32] |= bit;
         if (word != id)
             state[state_in_context(s->vocab, s->layout) + id / 32] |= bit;
-        if (s->keep == CLS_KEEP_SEEN) {
+        if (s->keep == CLS_KEEP_PRESENCE) {
             state[counts_at + id / 32] |= count != 0 ? bit : 0;
         } else {
             const uint16_t narrow = (uint16_t)count;

@@ -58,7 +58,7 @@ static cls_status check_history(const cls_sampler *s, const cls_params *p)
 static cls_status check_kept(const cls_sampler *s, const cls_params *p)
 {
     const char *const need = s->keep == CLS_KEEP_NONE
-                                 ? "options->keep of CLS_KEEP_SEEN or CLS_KEEP_COUNTS"
+                                 ? "options->keep of CLS_KEEP_PRESENCE or CLS_KEEP_COUNTS"
                                  : "options->keep of CLS_KEEP_COUNTS";
     const char *const parameter =
         s->keep == CLS_KEEP_NONE && p->repetition_penalty != 1.0f    ? "repetition_penalty"

@@ -53,9 +53,9 @@ cls_status cls_selftest_draw(cls_selftest_run *t)
         status = cls_selftest_buffer(t, sizeof out, NULL, &buffer[2]);
     cls_draw_call_default(&call, sizeof call);
     call.rows = SELFTEST_LISTS;
-    call.n = SELFTEST_LIST;
-    call.ids.buffer = buffer[0];
-    call.logits.buffer = buffer[1];
+    call.candidates.count = SELFTEST_LIST;
+    call.candidates.ids.buffer = buffer[0];
+    call.candidates.logits.buffer = buffer[1];
     call.slots.host = slots;
     call.positions.host = positions;
     call.defer_accept = 1;
@@ -142,11 +142,11 @@ static cls_status run_method(cls_selftest_run *t, int method, cl_mem logits, cl_
     cls_verify_call_default(&call, sizeof call);
     call.requests = SELFTEST_REQUESTS;
     call.method = method;
-    call.cu = cu;
+    call.row_offsets = cu;
     for (uint32_t i = 0; i < SELFTEST_REQUESTS; i++) {
         const int32_t *const follows = cls_selftest_parents(method, i);
         cu[i + 1] = cu[i] + SELFTEST_DRAFTS + 1;
-        call.parents = follows != NULL ? parents : NULL;
+        call.parents.host = follows != NULL ? parents : NULL;
         for (uint32_t j = 0; j < SELFTEST_DRAFTS; j++) {
             ids[i * SELFTEST_DRAFTS + j] = cls_selftest_draft(method, i, j);
             parents[i * SELFTEST_DRAFTS + j] = follows != NULL ? follows[j] : 0;
@@ -154,7 +154,7 @@ static cls_status run_method(cls_selftest_run *t, int method, cl_mem logits, cl_
     }
     call.logits.dtype = t->dtype;
     call.logits.buffer = logits;
-    call.slots = slots;
+    call.slots.host = slots;
     call.draft_ids.host = ids;
     call.draft_kind = cls_selftest_draft_kind(method);
     call.draft.buffer = call.draft_kind == CLS_DRAFT_NONE ? NULL : draft;

@@ -27,7 +27,7 @@ static cls_selftest_known known_of(const cls_row *trace, const cls_host_result *
 {
     const uint32_t words[] = {(uint32_t)r->token,
                               (uint32_t)r->status,
-                              r->kept,
+                              r->kept_count,
                               float_bits(r->logprob_raw),
                               float_bits(r->logprob_final),
                               (uint32_t)trace->mass,
@@ -36,10 +36,10 @@ static cls_selftest_known known_of(const cls_row *trace, const cls_host_result *
                               (uint32_t)(trace->drawn >> 32),
                               (uint32_t)trace->top_key,
                               float_bits(trace->scale),
-                              (uint32_t)r->mode.mu,
-                              r->mode.sum,
-                              r->mode.weight,
-                              r->mode.top_p};
+                              (uint32_t)r->adaptive.mu,
+                              r->adaptive.sum,
+                              r->adaptive.weight,
+                              r->adaptive.top_p};
     return (cls_selftest_known){r->token, digest(words, sizeof words / sizeof *words)};
 }
 
@@ -94,7 +94,7 @@ static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
         result->struct_size = sizeof *result;
         status = cls_reference(&row, trace, result);
         add(a, known_of(trace, result));
-        row.mode = result->mode;
+        row.adaptive = result->adaptive;
         if (result->token >= 0) {
             output[row.output_count++] = result->token;
             row.position++;
@@ -226,7 +226,7 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     row.position = row.output_count;
     cls_host_drafts_default(&d, sizeof d);
     d.row = &row;
-    d.n = SELFTEST_DRAFTS;
+    d.draft_count = SELFTEST_DRAFTS;
     d.method = method;
     d.ids = ids;
     d.parents = cls_selftest_parents(method, request);

@@ -11,7 +11,7 @@
 enum { ROWS = SELFTEST_TOLD, N = 8, GIVEN = 3, V = SELFTEST_VOCAB };
 
 /* As they lie in a buffer, one behind the other. */
-typedef struct outputs {
+typedef struct told {
     float logprobs[ROWS];
     int32_t ranks[ROWS];
     int32_t top_ids[ROWS][N];
@@ -24,9 +24,8 @@ typedef struct outputs {
     float kept_mass[ROWS];
     int32_t candidate_ids[ROWS][N];
     float candidate_logits[ROWS][N], candidate_probs[ROWS][N];
-    int32_t candidate_counts[ROWS];
     float probs[ROWS][V], final_logits[ROWS][V];
-} outputs;
+} told;
 
 /* What a row should give: of its own distribution, or of the one that was drawn from. */
 typedef struct expected {
@@ -131,7 +130,7 @@ static double logprob(const expected *e, int32_t token)
     return token >= 0 && e->probs[token] > 0.0f ? log((double)e->probs[token]) : -INFINITY;
 }
 
-static void judge_tokens(finding *f, const expected *e, const outputs *o, uint32_t r)
+static void judge_tokens(finding *f, const expected *e, const told *o, uint32_t r)
 {
     for (uint32_t j = 0; j < N; j++) {
         same(f, "a likeliest token", o->top_ids[r][j], e->order[j]);
@@ -145,7 +144,7 @@ static void judge_tokens(finding *f, const expected *e, const outputs *o, uint32
     }
 }
 
-static void judge_set(finding *f, const expected *e, const outputs *o, uint32_t r)
+static void judge_set(finding *f, const expected *e, const told *o, uint32_t r)
 {
     double entropy = 0.0, all = 0.0, kept = 0.0;
     const float top = e->order[0] < 0 ? 0.0f : e->logits[e->order[0]];
@@ -163,8 +162,7 @@ static void judge_set(finding *f, const expected *e, const outputs *o, uint32_t 
             e->greedy    ? e->result.token >= 0
             : kept > 0.0 ? kept / all
                          : 0.0);
-    same(f, "tokens kept", o->kept[r], e->result.kept);
-    same(f, "the number of candidates", o->candidate_counts[r], e->result.kept);
+    same(f, "tokens kept", o->kept[r], e->result.kept_count);
     for (uint32_t j = 0; j < N; j++) {
         const int32_t id = e->order[j];
         same(f, "a candidate", o->candidate_ids[r][j], id);
@@ -177,7 +175,7 @@ static void judge_set(finding *f, const expected *e, const outputs *o, uint32_t 
     same(f, "the token's rank", o->ranks[r], rank_of(e, e->result.token));
 }
 
-static void judge(cls_selftest_run *t, int stage, const expected *e, const outputs *o, uint32_t r)
+static void judge(cls_selftest_run *t, int stage, const expected *e, const told *o, uint32_t r)
 {
     finding f = {""};
     char name[64], what[200] = "";
@@ -197,57 +195,54 @@ static cls_status logprobs_of(cls_selftest_run *t, const cls_step *step)
     cls_logprobs_call call;
     cls_logprobs_call_default(&call, sizeof call);
     call.rows = ROWS;
-    call.top_n = N;
-    call.given_n = GIVEN;
     call.logits = step->logits;
-    call.given_ids = step->given_ids;
-    call.given_logprobs = step->given_logprobs;
-    call.given_ranks = step->given_ranks;
-    call.top_ids = step->top_ids;
-    call.top_logprobs = step->top_logprobs;
+    call.given = step->outputs->given;
+    call.top = step->outputs->top;
     return cls_logprobs(t->sampler, t->queue, &call, 0, NULL, NULL);
 }
 
 /* A step with everything that can be told, which leaves the slots as they are. */
-static void ask(cls_step *step, const cls_selftest_run *t, cl_mem logits, cl_mem out,
-                const int32_t *slots)
+static void ask(cls_step *step, cls_outputs *outputs, const cls_selftest_run *t, cl_mem logits,
+                cl_mem out, const int32_t *slots)
 {
-#define ASK(field, place) step->field = (cls_buffer){out, offsetof(outputs, place)}
+#define ASK(field, place) outputs->field = (cls_buffer){out, offsetof(told, place)}
+    cls_outputs_default(outputs, sizeof *outputs);
     cls_step_default(step, sizeof *step);
+    step->outputs = outputs;
     step->rows = ROWS;
     step->logits.dtype = t->dtype;
     step->logits.buffer = logits;
     step->slots.host = slots;
     step->defer_accept = 1;
-    step->logprob_kind = CLS_LOGPROB_FINAL;
-    step->top_n = step->candidates_n = N;
-    step->given_n = GIVEN;
+    outputs->logprob_kind = CLS_LOGPROB_FINAL;
+    outputs->top.count = outputs->kept.count = N;
+    outputs->given.count = GIVEN;
     ASK(logprobs, logprobs);
     ASK(ranks, ranks);
-    ASK(top_ids, top_ids);
-    ASK(top_logprobs, top_logprobs);
-    ASK(given_ids, given_ids);
-    ASK(given_logprobs, given_logprobs);
-    ASK(given_ranks, given_ranks);
+    ASK(top.ids, top_ids);
+    ASK(top.logprobs, top_logprobs);
+    ASK(given.ids, given_ids);
+    ASK(given.logprobs, given_logprobs);
+    ASK(given.ranks, given_ranks);
     ASK(entropy, entropy);
-    ASK(kept, kept);
     ASK(kept_mass, kept_mass);
-    ASK(candidate_ids, candidate_ids);
-    ASK(candidate_logits, candidate_logits);
-    ASK(candidate_probs, candidate_probs);
-    ASK(candidate_counts, candidate_counts);
+    ASK(kept.ids, candidate_ids);
+    ASK(kept.logits, candidate_logits);
+    ASK(kept.probs, candidate_probs);
+    ASK(kept.counts, kept);
     ASK(probs, probs);
     ASK(final_logits, final_logits);
 #undef ASK
 }
 
 /* Both calls into one after the other of the outputs. */
-static cls_status run(cls_selftest_run *t, outputs *o)
+static cls_status run(cls_selftest_run *t, told *o)
 {
     const size_t size = V * cls_dtype_size(t->dtype);
     int32_t slots[ROWS];
     cl_mem logits = NULL, out = NULL;
     cls_step step;
+    cls_outputs outputs;
     char *const rows = malloc(size * ROWS);
     cls_status status = CLS_OK;
     if (rows == NULL)
@@ -264,7 +259,7 @@ static cls_status run(cls_selftest_run *t, outputs *o)
     status = cls_selftest_buffer(t, size * ROWS, rows, &logits);
     if (status == CLS_OK)
         status = cls_selftest_buffer(t, sizeof *o, o, &out);
-    ask(&step, t, logits, out, slots);
+    ask(&step, &outputs, t, logits, out, slots);
     if (status == CLS_OK)
         status = logprobs_of(t, &step);
     if (status == CLS_OK)
@@ -283,7 +278,7 @@ static cls_status run(cls_selftest_run *t, outputs *o)
 
 cls_status cls_selftest_tell(cls_selftest_run *t)
 {
-    outputs *const o = calloc(2, sizeof *o);
+    told *const o = calloc(2, sizeof *o);
     expected *const e = malloc(sizeof *e);
     cls_status status = CLS_OK;
     if (o == NULL || e == NULL)

@@ -26,7 +26,7 @@ static const char *const stage_names[ST_STAGES] = {
 
 void cls_selftest_count(cls_selftest_run *t, int stage, const char *what)
 {
-    cls_selftest_stage *const s = &t->report.stage[stage];
+    cls_selftest_stage *const s = &t->report.stages[stage];
     s->cases++;
     if (*what == '\0')
         return;
@@ -136,7 +136,7 @@ static cls_status open_sampler(cls_selftest_run *t)
     o.features = CLS_FEATURES_ALL;
     o.vocab = SELFTEST_VOCAB;
     o.max_rows = cls_selftest_case_count > SELFTEST_ROWS ? cls_selftest_case_count : SELFTEST_ROWS;
-    o.slots = cls_selftest_case_count + 1 + SELFTEST_REQUESTS;
+    o.slot_count = cls_selftest_case_count + 1 + SELFTEST_REQUESTS;
     o.history = SELFTEST_HISTORY;
     o.rollback = SELFTEST_ROLLBACK;
     cls_selftest_prefixes(prefix_of);
@@ -177,12 +177,12 @@ static void close_run(cls_selftest_run *t)
 /* The first stage that failed, in a sentence. */
 static cls_status verdict(const cls_selftest_report *report)
 {
-    for (uint32_t i = 0; i < report->stages; i++)
-        if (report->stage[i].failed != 0)
+    for (uint32_t i = 0; i < report->stage_count; i++)
+        if (report->stages[i].failed != 0)
             return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
-                            "the self-test failed at %s (%u of %u): %s", report->stage[i].name,
-                            (unsigned)report->stage[i].failed, (unsigned)report->stage[i].cases,
-                            report->stage[i].message);
+                            "the self-test failed at %s (%u of %u): %s", report->stages[i].name,
+                            (unsigned)report->stages[i].failed, (unsigned)report->stages[i].cases,
+                            report->stages[i].message);
     return CLS_OK;
 }
 
@@ -193,9 +193,9 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
     memset(&t, 0, sizeof t);
     t.context = context;
     t.known = known;
-    t.report.stages = ST_STAGES;
+    t.report.stage_count = ST_STAGES;
     for (int i = 0; i < ST_STAGES; i++)
-        t.report.stage[i].name = stage_names[i];
+        t.report.stages[i].name = stage_names[i];
     cls_status status = open_run(&t);
     for (t.dtype = 0; t.dtype < CLS_DTYPES && status == CLS_OK; t.dtype++)
         if (cls_context_dtypes(context) >> t.dtype & 1u)

@@ -11,6 +11,11 @@ void cls_step_default(cls_step *step, size_t struct_size)
     step->invalid_token = -1;
 }
 
+void cls_outputs_default(cls_outputs *outputs, size_t struct_size)
+{
+    CLS_STRUCT_INIT(outputs, struct_size);
+}
+
 cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_plan *plan)
 {
     cls_logits *const l = &plan->step.logits;
@@ -158,17 +163,54 @@ static cls_status check_map(const cls_sampler *sampler, const char *call, cls_pl
     return cls_map_check(sampler, what, map, plan->step.rows, &plan->ranges);
 }
 
-static cls_report report_of(const cls_step *s)
+static cls_report report_of(const cls_outputs *o)
 {
-    const cls_report report = {
-        0,
-        s->top_n,
-        s->given_n,
-        s->candidates_n,
-        {s->logprobs, s->ranks, s->top_ids, s->top_logprobs, s->given_ids, s->given_logprobs,
-         s->given_ranks, s->entropy, s->kept, s->kept_mass, s->candidate_ids, s->candidate_logits,
-         s->candidate_probs, s->candidate_counts, s->probs, s->final_logits}};
+    const cls_report report = {0,
+                               o->top.count,
+                               o->given.count,
+                               o->kept.count,
+                               {[CLS_OUT_LOGPROBS] = o->logprobs,
+                                [CLS_OUT_RANKS] = o->ranks,
+                                [CLS_OUT_TOP_IDS] = o->top.ids,
+                                [CLS_OUT_TOP_LOGPROBS] = o->top.logprobs,
+                                [CLS_OUT_GIVEN_IDS] = o->given.ids,
+                                [CLS_OUT_GIVEN_LOGPROBS] = o->given.logprobs,
+                                [CLS_OUT_GIVEN_RANKS] = o->given.ranks,
+                                [CLS_OUT_ENTROPY] = o->entropy,
+                                [CLS_OUT_KEPT] = o->kept.counts,
+                                [CLS_OUT_KEPT_MASS] = o->kept_mass,
+                                [CLS_OUT_CANDIDATE_IDS] = o->kept.ids,
+                                [CLS_OUT_CANDIDATE_LOGITS] = o->kept.logits,
+                                [CLS_OUT_CANDIDATE_PROBS] = o->kept.probs,
+                                [CLS_OUT_PROBS] = o->probs,
+                                [CLS_OUT_FINAL_LOGITS] = o->final_logits}};
     return report;
+}
+
+/* Reads the caller's outputs, if there are any, and checks what is no buffer. */
+static cls_status check_outputs(cls_plan *plan)
+{
+    cls_outputs *const o = &plan->outputs;
+    cls_outputs_default(o, sizeof *o);
+    if (plan->step.outputs == NULL)
+        return CLS_OK;
+    cls_status status = CLS_STRUCT_READ(o, plan->step.outputs, "outputs");
+    if (status == CLS_OK && o->logprob_kind != CLS_LOGPROB_RAW &&
+        o->logprob_kind != CLS_LOGPROB_FINAL)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "outputs->logprob_kind is %d, which is no cls_logprob_kind",
+                          (int)o->logprob_kind);
+    const struct {
+        const char *name;
+        uint32_t value;
+    } reserved[] = {{"outputs->reserved", (uint32_t)o->reserved},
+                    {"outputs->top.reserved", o->top.reserved},
+                    {"outputs->given.reserved", o->given.reserved},
+                    {"outputs->kept.reserved", o->kept.reserved}};
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0] && status == CLS_OK; i++)
+        status = cls_reserved_check(reserved[i].name, reserved[i].value);
+    plan->report = report_of(o);
+    return status;
 }
 
 cls_status cls_features_missing(const cls_sampler *s, uint32_t features)
@@ -323,12 +365,10 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "step->rows is %u; the sampler was created for 1 to %u", (unsigned)s->rows,
                         (unsigned)sampler->max_rows);
-    if (s->logprob_kind != CLS_LOGPROB_RAW && s->logprob_kind != CLS_LOGPROB_FINAL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "step->logprob_kind is %d, which is no cls_logprob_kind",
-                        (int)s->logprob_kind);
     const uint64_t rows = s->rows;
-    plan->report = report_of(s);
+    status = check_outputs(plan);
+    if (status != CLS_OK)
+        return status;
     if (s->logits_rows == 0)
         s->logits_rows = s->rows;
     if (s->logits_map.host == NULL && s->logits_map.device.buffer == NULL &&
@@ -353,25 +393,20 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         uint64_t elements, element;
         enum cls_access access;
     } optional[] = {
-        {"step->random", &s->random, rows, sizeof(uint64_t), CLS_KERNEL_READS},
+        {"step->random_bits", &s->random_bits, rows, sizeof(uint64_t), CLS_KERNEL_READS},
         {"step->tokens", &s->tokens, rows, sizeof(int32_t), CLS_KERNEL_WRITES},
         {"step->status", &s->status, rows, sizeof(int32_t), CLS_KERNEL_WRITES},
-        {"step->latest", &s->latest, sampler->slots, sizeof(int32_t), CLS_KERNEL_WRITES},
+        {"outputs->latest", &plan->outputs.latest, sampler->slots, sizeof(int32_t),
+         CLS_KERNEL_WRITES},
     };
     for (size_t i = 0; i < sizeof optional / sizeof optional[0] && status == CLS_OK; i++)
         status = cls_optional_check(sampler, optional[i].name, optional[i].buffer,
                                     optional[i].elements * optional[i].element, optional[i].element,
                                     optional[i].access, &plan->ranges);
     if (status == CLS_OK)
-        status = cls_report_check(sampler, "step", s->rows, &plan->report, &plan->ranges);
+        status = cls_report_check(sampler, "outputs", s->rows, &plan->report, &plan->ranges);
     if (status == CLS_OK)
         status = cls_ranges_check(&plan->ranges);
-    if (status == CLS_OK)
-        status = cls_reserved_check("step->reserved", (uint32_t)s->reserved);
-    if (status == CLS_OK)
-        status = cls_reserved_check("step->reserved_2", s->reserved_2);
-    if (status == CLS_OK)
-        status = cls_reserved_check("step->reserved_3", s->reserved_3);
     if (status == CLS_OK && s->defer_accept)
         status = cls_invalid_token_check(sampler, "step", s->invalid_token);
     if (status == CLS_OK)
@@ -379,10 +414,10 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     if (status == CLS_OK)
         status = cls_row_slots_check(sampler, "step->slots", &s->slots, s->rows,
                                      s->defer_accept != 0, plan);
-    plan->has |= s->random.buffer != NULL ? CLS_HAS_RANDOM : 0;
+    plan->has |= s->random_bits.buffer != NULL ? CLS_HAS_RANDOM : 0;
     plan->has |= s->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
     plan->has |= s->status.buffer != NULL ? CLS_HAS_STATUS : 0;
-    plan->has |= s->latest.buffer != NULL ? CLS_HAS_LATEST : 0;
+    plan->has |= plan->outputs.latest.buffer != NULL ? CLS_HAS_LATEST : 0;
     plan->has |= s->defer_accept ? CLS_DEFER : 0;
     plan->has |= sampler->force_search ? CLS_FORCE_SEARCH : 0;
     plan->has |= plan->search ? CLS_HAS_SEARCH : 0;

@@ -19,27 +19,29 @@ static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call, cls_r
         uint64_t size, element;
         enum cls_access access;
     } optional[] = {
-        {"call->counts", &call->counts, (uint64_t)call->rows * 4, 4, CLS_KERNEL_READS},
-        {"call->random", &call->random, (uint64_t)call->rows * 8, 8, CLS_KERNEL_READS},
+        {"call->candidates.counts", &call->candidates.counts, (uint64_t)call->rows * 4, 4,
+         CLS_KERNEL_READS},
+        {"call->random_bits", &call->random_bits, (uint64_t)call->rows * 8, 8, CLS_KERNEL_READS},
         {"call->tokens", &call->tokens, (uint64_t)call->rows * 4, 4, CLS_KERNEL_WRITES},
         {"call->status", &call->status, (uint64_t)call->rows * 4, 4, CLS_KERNEL_WRITES},
         {"call->latest", &call->latest, (uint64_t)s->slots * 4, 4, CLS_KERNEL_WRITES},
     };
-    if (call->n < 1 || call->n > MOST)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->n is %u; it must be 1 to %d",
-                        (unsigned)call->n, MOST);
-    if (call->row_stride == 0)
-        call->row_stride = call->n;
-    if (call->row_stride < call->n)
+    const uint32_t count = call->candidates.count;
+    if (count < 1 || count > MOST)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->row_stride is %llu, less than call->n, %u",
-                        (unsigned long long)call->row_stride, (unsigned)call->n);
-    const uint64_t size = cls_extent(call->rows, call->row_stride, call->n, 4);
-    cls_status status =
-        cls_buffer_check(s->context, "call->ids", &call->ids, size, 4, CLS_KERNEL_READS, ranges);
+                        "call->candidates.count is %u; it must be 1 to %d", (unsigned)count, MOST);
+    if (call->row_stride == 0)
+        call->row_stride = count;
+    if (call->row_stride < count)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->row_stride is %llu, less than call->candidates.count, %u",
+                        (unsigned long long)call->row_stride, (unsigned)count);
+    const uint64_t size = cls_extent(call->rows, call->row_stride, count, 4);
+    cls_status status = cls_buffer_check(s->context, "call->candidates.ids", &call->candidates.ids,
+                                         size, 4, CLS_KERNEL_READS, ranges);
     if (status == CLS_OK)
-        status = cls_buffer_check(s->context, "call->logits", &call->logits, size, 4,
-                                  CLS_KERNEL_READS, ranges);
+        status = cls_buffer_check(s->context, "call->candidates.logits", &call->candidates.logits,
+                                  size, 4, CLS_KERNEL_READS, ranges);
     for (size_t i = 0; i < sizeof optional / sizeof optional[0] && status == CLS_OK; i++)
         status = cls_optional_check(s, optional[i].name, optional[i].buffer, optional[i].size,
                                     optional[i].element, optional[i].access, ranges);
@@ -87,6 +89,10 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
     }
     if (status == CLS_OK)
         status = cls_ranges_check(&plan->ranges);
+    if (status == CLS_OK)
+        status = cls_reserved_check("call->reserved", (uint32_t)call->reserved);
+    if (status == CLS_OK)
+        status = cls_reserved_check("call->candidates.reserved", call->candidates.reserved);
     if (status == CLS_OK && call->defer_accept)
         status = cls_invalid_token_check(s, "call", call->invalid_token);
     if (status == CLS_OK)
@@ -95,13 +101,13 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
         status = cls_row_slots_check(s, "call->slots", &call->slots, call->rows,
                                      call->defer_accept != 0, plan);
     plan->step.rows = call->rows;
-    plan->step.random = call->random;
+    plan->step.random_bits = call->random_bits;
     plan->step.invalid_token = call->invalid_token;
     plan->step.tokens = call->tokens;
     plan->step.status = call->status;
-    plan->step.latest = call->latest;
-    plan->has |= call->counts.buffer != NULL ? CLS_HAS_COUNTS : 0;
-    plan->has |= call->random.buffer != NULL ? CLS_HAS_RANDOM : 0;
+    plan->outputs.latest = call->latest;
+    plan->has |= call->candidates.counts.buffer != NULL ? CLS_HAS_COUNTS : 0;
+    plan->has |= call->random_bits.buffer != NULL ? CLS_HAS_RANDOM : 0;
     plan->has |= call->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
     plan->has |= call->status.buffer != NULL ? CLS_HAS_STATUS : 0;
     plan->has |= call->latest.buffer != NULL ? CLS_HAS_LATEST : 0;
@@ -116,11 +122,11 @@ static cl_int tell(const cls_plan *plan, const cls_draw_call *call, cls_commands
     memset(&a, 0, sizeof a);
     cls_request_args(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
     cls_draw_args(&a, s, plan);
-    a.ids_offset = cls_place(&call->ids, sizeof(int32_t));
-    a.logits_offset = cls_place(&call->logits, sizeof(float));
+    a.ids_offset = cls_place(&call->candidates.ids, sizeof(int32_t));
+    a.logits_offset = cls_place(&call->candidates.logits, sizeof(float));
     a.row_stride = cls_wide_of(call->row_stride);
-    a.counts_offset = cls_place(&call->counts, sizeof(int32_t));
-    a.candidates = call->n;
+    a.counts_offset = cls_place(&call->candidates.counts, sizeof(int32_t));
+    a.candidates = call->candidates.count;
     return cls_commands_write_args(c, CLS_ARG_SET_DRAW, &a);
 }
 
@@ -131,9 +137,9 @@ static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_comman
     const size_t groups[2] = {1, call->rows};
     cls_arguments a =
         cls_request_buffers(s, CLS_DRAW, CLS_ARG_SET_DRAW, 0, plan->map[CLS_MAP_SLOTS]);
-    cls_set_buffer(&a, s, &call->ids);
-    cls_set_buffer(&a, s, &call->logits);
-    cls_set_buffer(&a, s, &call->counts);
+    cls_set_buffer(&a, s, &call->candidates.ids);
+    cls_set_buffer(&a, s, &call->candidates.logits);
+    cls_set_buffer(&a, s, &call->candidates.counts);
     cls_set_mem(&a, s->rows);
     cls_draw_buffers(&a, s, plan);
     return cls_commands_launch(c, &a, groups, done);

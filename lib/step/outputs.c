@@ -16,18 +16,17 @@ static const struct {
 } outputs[CLS_OUTPUTS] = {
     [CLS_OUT_LOGPROBS] = {"logprobs", ONE},
     [CLS_OUT_RANKS] = {"ranks", ONE},
-    [CLS_OUT_TOP_IDS] = {"top_ids", TOP},
-    [CLS_OUT_TOP_LOGPROBS] = {"top_logprobs", TOP},
-    [CLS_OUT_GIVEN_IDS] = {"given_ids", GIVEN},
-    [CLS_OUT_GIVEN_LOGPROBS] = {"given_logprobs", GIVEN},
-    [CLS_OUT_GIVEN_RANKS] = {"given_ranks", GIVEN},
+    [CLS_OUT_TOP_IDS] = {"top.ids", TOP},
+    [CLS_OUT_TOP_LOGPROBS] = {"top.logprobs", TOP},
+    [CLS_OUT_GIVEN_IDS] = {"given.ids", GIVEN},
+    [CLS_OUT_GIVEN_LOGPROBS] = {"given.logprobs", GIVEN},
+    [CLS_OUT_GIVEN_RANKS] = {"given.ranks", GIVEN},
     [CLS_OUT_ENTROPY] = {"entropy", ONE},
-    [CLS_OUT_KEPT] = {"kept", ONE},
+    [CLS_OUT_KEPT] = {"kept.counts", ONE},
     [CLS_OUT_KEPT_MASS] = {"kept_mass", ONE},
-    [CLS_OUT_CANDIDATE_IDS] = {"candidate_ids", CANDIDATES},
-    [CLS_OUT_CANDIDATE_LOGITS] = {"candidate_logits", CANDIDATES},
-    [CLS_OUT_CANDIDATE_PROBS] = {"candidate_probs", CANDIDATES},
-    [CLS_OUT_CANDIDATE_COUNTS] = {"candidate_counts", CANDIDATES},
+    [CLS_OUT_CANDIDATE_IDS] = {"kept.ids", CANDIDATES},
+    [CLS_OUT_CANDIDATE_LOGITS] = {"kept.logits", CANDIDATES},
+    [CLS_OUT_CANDIDATE_PROBS] = {"kept.probs", CANDIDATES},
     [CLS_OUT_PROBS] = {"probs", VOCAB},
     [CLS_OUT_FINAL_LOGITS] = {"final_logits", VOCAB},
 };
@@ -56,16 +55,16 @@ static cls_status check_number(const char *call, const char *name, enum width wi
             "%s->%s is %u, but the kernels' lists hold %u: see the context's options->shortlist",
             call, name, (unsigned)n, (unsigned)shortlist);
     if (n == 0 && there != NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is there, but %s->%s is 0", call,
-                        there, call, name);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is set, but %s->%s is 0", call, there,
+                        call, name);
     if (n != 0 && width == GIVEN && report->output[CLS_OUT_GIVEN_IDS].buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->%s is %u, but %s->given_ids.buffer is NULL", call, name, (unsigned)n,
+                        "%s->%s is %u, but %s->given.ids.buffer is NULL", call, name, (unsigned)n,
                         call);
     if (n != 0 && !some)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->%s is %u, but there is no buffer for what it asks (%s->%s)", call,
-                        name, (unsigned)n, call, missing);
+                        "%s->%s is %u, but no buffer for it is set (such as %s->%s)", call, name,
+                        (unsigned)n, call, missing);
     return CLS_OK;
 }
 
@@ -73,16 +72,15 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
                             cls_ranges *ranges)
 {
     const uint32_t shortlist = s->context->shape.shortlist;
-    cls_status status = check_number(call, "top_n", TOP, r->top_n, MOST_TOP, shortlist, r);
+    cls_status status = check_number(call, "top.count", TOP, r->top_n, MOST_TOP, shortlist, r);
     if (status == CLS_OK)
-        status = check_number(call, "given_n", GIVEN, r->given_n, MOST_GIVEN, UINT32_MAX, r);
+        status = check_number(call, "given.count", GIVEN, r->given_n, MOST_GIVEN, UINT32_MAX, r);
     if (status == CLS_OK)
-        status = check_number(call, "candidates_n", CANDIDATES, r->candidates_n, UINT32_MAX,
-                              shortlist, r);
+        status =
+            check_number(call, "kept.count", CANDIDATES, r->candidates_n, UINT32_MAX, shortlist, r);
     r->wants = 0;
     for (int i = 0; i < CLS_OUTPUTS && status == CLS_OK; i++) {
-        const uint64_t widths[] = {1, r->top_n, r->given_n,
-                                   i == CLS_OUT_CANDIDATE_COUNTS ? 1 : r->candidates_n, s->vocab};
+        const uint64_t widths[] = {1, r->top_n, r->given_n, r->candidates_n, s->vocab};
         char what[64];
         if (r->output[i].buffer == NULL)
             continue;
@@ -114,7 +112,7 @@ static int kinds(const cls_plan *plan)
     const uint32_t wants = plan->report.wants, either = wants & CLS_WANTS_OF_EITHER;
     const uint32_t final =
         wants & ~(CLS_WANTS_OF_EITHER | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS));
-    const int raw = plan->step.logprob_kind == CLS_LOGPROB_RAW;
+    const int raw = plan->outputs.logprob_kind == CLS_LOGPROB_RAW;
     return (raw && either ? RAW : 0) | (wants & CLS_WANTS_TILES ? TILES : 0) |
            (final || (!raw && either) ? FINAL : 0);
 }
@@ -144,7 +142,7 @@ uint32_t cls_report_groups(const cls_sampler *s, const cls_plan *plan)
 void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, int raw)
 {
     const cls_report *const r = &plan->report;
-    const int either = raw || plan->step.logprob_kind != CLS_LOGPROB_RAW;
+    const int either = raw || plan->outputs.logprob_kind != CLS_LOGPROB_RAW;
     a->wants = r->wants & ((either ? CLS_WANTS_OF_EITHER : 0) | (raw ? 0 : ~CLS_WANTS_OF_EITHER));
     a->top_n = either ? r->top_n : 0;
     a->given_n = r->given_n;
@@ -221,17 +219,17 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_logpro
         return status;
     plan->step.rows = call.rows;
     plan->step.logits = call.logits;
-    plan->step.logprob_kind = CLS_LOGPROB_RAW;
+    plan->outputs.logprob_kind = CLS_LOGPROB_RAW;
     plan->has = CLS_NO_SLOTS;
     for (int i = 0; i < CLS_STEP_MAPS; i++)
         plan->map[i] = &none;
-    plan->report.top_n = call.top_n;
-    plan->report.given_n = call.given_n;
-    plan->report.output[CLS_OUT_TOP_IDS] = call.top_ids;
-    plan->report.output[CLS_OUT_TOP_LOGPROBS] = call.top_logprobs;
-    plan->report.output[CLS_OUT_GIVEN_IDS] = call.given_ids;
-    plan->report.output[CLS_OUT_GIVEN_LOGPROBS] = call.given_logprobs;
-    plan->report.output[CLS_OUT_GIVEN_RANKS] = call.given_ranks;
+    plan->report.top_n = call.top.count;
+    plan->report.given_n = call.given.count;
+    plan->report.output[CLS_OUT_TOP_IDS] = call.top.ids;
+    plan->report.output[CLS_OUT_TOP_LOGPROBS] = call.top.logprobs;
+    plan->report.output[CLS_OUT_GIVEN_IDS] = call.given.ids;
+    plan->report.output[CLS_OUT_GIVEN_LOGPROBS] = call.given.logprobs;
+    plan->report.output[CLS_OUT_GIVEN_RANKS] = call.given.ranks;
     status = cls_logits_check(s, "call", plan);
     if (status == CLS_OK)
         status = cls_report_check(s, "call", call.rows, &plan->report, &plan->ranges);
@@ -239,9 +237,13 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_logpro
         status = cls_ranges_check(&plan->ranges);
     if (status == CLS_OK)
         status = cls_reserved_check("call->reserved", call.reserved);
+    if (status == CLS_OK)
+        status = cls_reserved_check("call->top.reserved", call.top.reserved);
+    if (status == CLS_OK)
+        status = cls_reserved_check("call->given.reserved", call.given.reserved);
     if (status == CLS_OK && plan->report.wants == 0)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "call->top_n and call->given_n are 0: nothing is asked for");
+                          "call->top.count and call->given.count are 0: no output is requested");
     return status;
 }
 

@@ -29,11 +29,11 @@ void cls_draw_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
     const cls_step *const step = &plan->step;
     a->positions_offset = cls_map_place(s, CLS_MAP_POSITIONS, plan->map[CLS_MAP_POSITIONS]);
     a->draws_offset = cls_map_place(s, CLS_MAP_DRAWS, plan->map[CLS_MAP_DRAWS]);
-    a->random_offset = cls_place(&step->random, sizeof(uint64_t));
+    a->random_offset = cls_place(&step->random_bits, sizeof(uint64_t));
     a->invalid_token = step->invalid_token;
     a->tokens_offset = cls_place(&step->tokens, sizeof(int32_t));
     a->status_out_offset = cls_place(&step->status, sizeof(int32_t));
-    a->latest_offset = cls_place(&step->latest, sizeof(int32_t));
+    a->latest_offset = cls_place(&plan->outputs.latest, sizeof(int32_t));
     a->n_end = s->infill_end_count;
 }
 
@@ -117,7 +117,7 @@ void cls_random_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *
 {
     cls_set_map(a, s, plan->map[CLS_MAP_POSITIONS]);
     cls_set_map(a, s, plan->map[CLS_MAP_DRAWS]);
-    cls_set_buffer(a, s, &plan->step.random);
+    cls_set_buffer(a, s, &plan->step.random_bits);
 }
 
 /* DRAW_ARGS, likewise. */
@@ -129,7 +129,7 @@ void cls_draw_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *pl
     cls_set_mem(a, s->sample);
     cls_set_buffer(a, s, &plan->step.tokens);
     cls_set_buffer(a, s, &plan->step.status);
-    cls_set_buffer(a, s, &plan->step.latest);
+    cls_set_buffer(a, s, &plan->outputs.latest);
     cls_set_mem(a, s->infill != NULL ? s->infill : s->rows);
 }
 

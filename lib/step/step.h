@@ -17,6 +17,7 @@ typedef struct cls_report {
 /* A step after its checks: every default filled in. */
 typedef struct cls_plan {
     cls_step step;
+    cls_outputs outputs; /* the step's, in our size */
     cls_report report;
     cls_ranges ranges;
     const cls_ints *map[CLS_STEP_MAPS];

@@ -33,25 +33,26 @@ static cls_status check_rows(const cls_sampler *s, verification *v)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->requests is %u; the sampler was created for 1 to %u rows",
                         (unsigned)c->requests, (unsigned)s->max_rows);
-    if (c->cu == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->cu is NULL");
-    if (c->cu[0] != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->cu[0] is %d; it must be 0",
-                        (int)c->cu[0]);
+    if (c->row_offsets == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->row_offsets is NULL");
+    if (c->row_offsets[0] != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->row_offsets[0] is %d; it must be 0",
+                        (int)c->row_offsets[0]);
     for (uint32_t i = 0; i < c->requests; i++) {
-        const int64_t n = (int64_t)c->cu[i + 1] - c->cu[i];
+        const int64_t n = (int64_t)c->row_offsets[i + 1] - c->row_offsets[i];
         if (n < 1 || n > CLS_MAX_DRAFTS + 1)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "call->cu[%u] is %d after %d: a request has 1 to %d rows, one more than its drafts",
-                (unsigned)i + 1, (int)c->cu[i + 1], (int)c->cu[i], CLS_MAX_DRAFTS + 1);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "call->row_offsets[%u] is %d after %d: a request has 1 to %d rows, one "
+                            "more than its drafts",
+                            (unsigned)i + 1, (int)c->row_offsets[i + 1], (int)c->row_offsets[i],
+                            CLS_MAX_DRAFTS + 1);
         most = (uint32_t)n - 1 > most ? (uint32_t)n - 1 : most;
     }
-    v->rows = (uint32_t)c->cu[c->requests];
+    v->rows = (uint32_t)c->row_offsets[c->requests];
     v->drafts = v->rows - c->requests;
     if (v->rows > s->max_rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->cu has %u rows in all; the sampler was created for 1 to %u",
+                        "call->row_offsets has %u rows in all; the sampler was created for 1 to %u",
                         (unsigned)v->rows, (unsigned)s->max_rows);
     if (v->call.max_drafts == 0)
         v->call.max_drafts = most;
@@ -62,10 +63,28 @@ static cls_status check_rows(const cls_sampler *s, verification *v)
     return CLS_OK;
 }
 
+/* The maps of requests and parents, of which the rows' are made here: on the host, or absent. */
+static cls_status check_maps(const cls_verify_call *c)
+{
+    const struct {
+        const char *name;
+        const cls_ints *map;
+    } maps[] = {{"slots", &c->slots},
+                {"positions", &c->positions},
+                {"draws", &c->draws},
+                {"parents", &c->parents}};
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
+        if (maps[i].map->device.buffer != NULL)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "call->%s is a buffer; cls_verify() needs it in a host array",
+                            maps[i].name);
+    return CLS_OK;
+}
+
 static cls_status check_parents(const verification *v)
 {
     const cls_verify_call *const c = &v->call;
-    if (c->parents == NULL)
+    if (c->parents.host == NULL)
         return CLS_OK;
     if (c->method != CLS_VERIFY_MATCH && c->method != CLS_VERIFY_GREEDY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -73,12 +92,12 @@ static cls_status check_parents(const verification *v)
                         "match and greedy do",
                         (int)c->method);
     for (uint32_t i = 0, k = 0; i < c->requests; i++)
-        for (int32_t at = 0; at < c->cu[i + 1] - c->cu[i] - 1; at++, k++)
-            if (c->parents[k] < -1 || c->parents[k] >= at)
+        for (int32_t at = 0; at < c->row_offsets[i + 1] - c->row_offsets[i] - 1; at++, k++)
+            if (c->parents.host[k] < -1 || c->parents.host[k] >= at)
                 return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                                 "call->parents: draft %d of request %u follows draft %d; it must "
                                 "be -1 or one before it",
-                                (int)at, (unsigned)i, (int)c->parents[k]);
+                                (int)at, (unsigned)i, (int)c->parents.host[k]);
     return CLS_OK;
 }
 
@@ -169,25 +188,26 @@ static void spread(cls_sampler *s, verification *v)
     for (int i = 0; i < CLS_MAPS; i++)
         map[i] = s->expanded_maps + (size_t)i * s->max_rows;
     for (uint32_t i = 0, k = 0; i < c->requests; i++) {
-        const uint32_t first = (uint32_t)c->cu[i], last = (uint32_t)c->cu[i + 1], begin = k;
+        const uint32_t first = (uint32_t)c->row_offsets[i], last = (uint32_t)c->row_offsets[i + 1],
+                       begin = k;
         map[CLS_MAP_FIRSTS][i] = (int32_t)first;
         for (uint32_t row = first; row < last; row++) {
             int32_t depth = 0;
             map[CLS_MAP_NODES][row] = -1;
             if (row > first) {
                 const int32_t parent =
-                    c->parents != NULL ? c->parents[k] : (int32_t)(k - begin) - 1;
+                    c->parents.host != NULL ? c->parents.host[k] : (int32_t)(k - begin) - 1;
                 map[CLS_MAP_PARENTS][k] = parent < 0 ? -1 : parent + (int32_t)begin;
                 map[CLS_MAP_NODES][row] = (int32_t)k;
                 depth = (int32_t)((uint32_t)map[CLS_MAP_POSITIONS][(int32_t)first + 1 + parent] -
                                   (uint32_t)map[CLS_MAP_POSITIONS][first] + 1u);
                 k++;
             }
-            map[CLS_MAP_SLOTS][row] = c->slots != NULL ? c->slots[i] : (int32_t)i;
+            map[CLS_MAP_SLOTS][row] = c->slots.host != NULL ? c->slots.host[i] : (int32_t)i;
             map[CLS_MAP_POSITIONS][row] =
-                (int32_t)((c->positions != NULL ? (uint32_t)c->positions[i] : 0u) +
+                (int32_t)((c->positions.host != NULL ? (uint32_t)c->positions.host[i] : 0u) +
                           (uint32_t)depth);
-            map[CLS_MAP_DRAWS][row] = c->draws != NULL ? c->draws[i] : 0;
+            map[CLS_MAP_DRAWS][row] = c->draws.host != NULL ? c->draws.host[i] : 0;
         }
     }
     for (int i = 0; i < CLS_MAPS; i++)
@@ -198,7 +218,7 @@ static void spread(cls_sampler *s, verification *v)
     v->plan.nodes = v->map[CLS_MAP_NODES];
     v->plan.parents = v->map[CLS_MAP_PARENTS];
     v->plan.has |= CLS_DRAFTS | CLS_DEFER | CLS_HAS_SLOT_MAP | CLS_HAS_DRAWS;
-    v->plan.has |= c->positions != NULL ? CLS_HAS_POSITIONS : CLS_POSITIONS_ADD;
+    v->plan.has |= c->positions.host != NULL ? CLS_HAS_POSITIONS : CLS_POSITIONS_ADD;
 }
 
 static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify_call *callers,
@@ -220,6 +240,8 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
         status = check_rows(s, v);
     if (status == CLS_OK)
         status = check_method(c);
+    if (status == CLS_OK)
+        status = check_maps(c);
     if (status == CLS_OK)
         status = check_parents(v);
     if (status == CLS_OK)
@@ -244,10 +266,9 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     if (status == CLS_OK)
         status = cls_reserved_check("call->reserved", c->reserved);
     if (status == CLS_OK)
-        status = cls_draws_check("call->draws", c->draws, c->requests);
-    const cls_ints slots = {c->slots, {NULL, 0}};
+        status = cls_draws_check("call->draws", c->draws.host, c->requests);
     if (status == CLS_OK)
-        status = cls_row_slots_check(s, "call->slots", &slots, c->requests, 0, plan);
+        status = cls_row_slots_check(s, "call->slots", &c->slots, c->requests, 0, plan);
     if (status != CLS_OK)
         return status;
     spread(s, v);

@@ -14,8 +14,8 @@ static batch *random_batch(uint32_t i, rng *r)
     static const struct {
         int keep, logit_bias;
         uint32_t history;
-    } keeps[] = {{CLS_KEEP_COUNTS, 1, 50}, {CLS_KEEP_SEEN, 1, 50}, {CLS_KEEP_COUNTS, 0, 0},
-                 {CLS_KEEP_SEEN, 0, 7},    {CLS_KEEP_NONE, 1, 0},  {CLS_KEEP_NONE, 0, 3}};
+    } keeps[] = {{CLS_KEEP_COUNTS, 1, 50},  {CLS_KEEP_PRESENCE, 1, 50}, {CLS_KEEP_COUNTS, 0, 0},
+                 {CLS_KEEP_PRESENCE, 0, 7}, {CLS_KEEP_NONE, 1, 0},      {CLS_KEEP_NONE, 0, 3}};
     const uint32_t vocab = sizes[i % fixture_by_size(2, 9, 10)];
     batch *const b = batch_new(fixture_by_size(4, 16, 24), vocab, (int)rng_below(r, 3),
                                vocab + rng_below(r, 3), 0);

@@ -293,7 +293,7 @@ static void *work(void *argument)
     cls_step step;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
-    o.slots = o.max_rows = 3;
+    o.slot_count = o.max_rows = 3;
     o.history = 20;
     o.rollback = 4;
     cls_step_default(&step, sizeof step);

@@ -218,7 +218,7 @@ START_TEST(of_others)
     other[0].shortlist = 16;
     other[1].vector = asked.vector == 16 ? 8 : 16;
     other[2].tier = CLS_TIER_BASE;
-    other[3].max_local_mem = asked.local_mem_size - 1;
+    other[3].max_local_mem_size = asked.local_mem_size - 1;
     other[4].max_work_group = GROUP - 1;
     other[5].row_group = 1;
     other[6].work_group = 1;
@@ -487,7 +487,7 @@ START_TEST(kernels_limits)
     driver_reset();
     fake.most_built = UINT32_MAX;
     fake.most_local = 1;
-    o.max_local_mem = 65536;
+    o.max_local_mem_size = 65536;
     must(cls_context_create(d->context, d->id, &o, &context));
     ck_assert_uint_eq(group_of(context, "self-test"), 1);
     ck_assert_uint_eq(info_of(context).row_group, GROUP);

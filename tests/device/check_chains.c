@@ -273,7 +273,7 @@ START_TEST(modes_reach_their_aims)
                           d->name, i, batch_words(b, row), b->token[row], b->host[row].token);
             if (i < FIRST)
                 continue;
-            const cls_host_mode before = b->mode[row], after = b->host[row].mode;
+            const cls_adaptive_state before = b->mode[row], after = b->host[row].adaptive;
             if (row < 3) /* what moved mu: eta times the surprise beyond tau */
                 sum[row] +=
                     (double)b->params[row].mirostat_tau - (after.mu - before.mu) * 0x1p-20 / 0.1;
@@ -281,7 +281,7 @@ START_TEST(modes_reach_their_aims)
                 sum[row] += (after.sum - 0.9 * before.sum) * 0x1p-24;
         }
         for (uint32_t row = 0; row < ROWS; row++) {
-            b->mode[row] = b->host[row].mode;
+            b->mode[row] = b->host[row].adaptive;
             b->params[row].position++;
         }
     }

@@ -149,6 +149,7 @@ START_TEST(strangers)
     device *const d = fixture_device(_i);
     client s = small_client(d, 2);
     const cls_step good = s.step;
+    const cls_outputs none = s.outputs;
     cl_int code;
     const cl_context other = clCreateContext(NULL, 1, &d->id, NULL, NULL, &code);
     must_cl(code);
@@ -167,24 +168,26 @@ START_TEST(strangers)
            "tokens");
 #define REFUSE(field, name) \
     do { \
-        s.step.field = buffer; \
+        s.field = buffer; \
         expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, \
                name " belongs to another"); \
         s.step = good; \
+        s.step.outputs = &s.outputs; \
+        s.outputs = none; \
     } while (0)
-    REFUSE(logits.buffer, "step->logits");
-    REFUSE(slots.device.buffer, "step->slots");
-    REFUSE(positions.device.buffer, "step->positions");
-    REFUSE(draws.device.buffer, "step->draws");
-    REFUSE(random.buffer, "step->random");
-    REFUSE(mask.words.buffer, "step->mask");
-    REFUSE(bias.values.buffer, "step->bias");
-    REFUSE(tokens.buffer, "step->tokens");
-    REFUSE(status.buffer, "step->status");
-    REFUSE(logprobs.buffer, "step->logprobs");
-    REFUSE(probs.buffer, "step->probs");
-    REFUSE(latest.buffer, "step->latest");
-    REFUSE(entropy.buffer, "step->entropy");
+    REFUSE(step.logits.buffer, "step->logits");
+    REFUSE(step.slots.device.buffer, "step->slots");
+    REFUSE(step.positions.device.buffer, "step->positions");
+    REFUSE(step.draws.device.buffer, "step->draws");
+    REFUSE(step.random_bits.buffer, "step->random_bits");
+    REFUSE(step.mask.words.buffer, "step->mask");
+    REFUSE(step.bias.values.buffer, "step->bias");
+    REFUSE(step.tokens.buffer, "step->tokens");
+    REFUSE(step.status.buffer, "step->status");
+    REFUSE(outputs.logprobs.buffer, "outputs->logprobs");
+    REFUSE(outputs.probs.buffer, "outputs->probs");
+    REFUSE(outputs.latest.buffer, "outputs->latest");
+    REFUSE(outputs.entropy.buffer, "outputs->entropy");
 #undef REFUSE
     must(cls_readback_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), 8, 1, &ring));
     expect(cls_readback_start(ring, queue, &ours, 8, 0, NULL, &ticket), CLS_BAD_ARGUMENT, "queue");
@@ -277,7 +280,9 @@ START_TEST(a_byte_too_small)
     enum { ROWS = 2, VOCAB = 100, N = 3 };
     client s = small_client(d, ROWS);
     const cls_step good = s.step;
+    const cls_outputs none = s.outputs;
     cls_step *const step = &s.step;
+    cls_outputs *const outputs = &s.outputs;
     const cl_mem given = buffer_of(d, ROWS * N * 4, NULL);
     const struct {
         const char *name;
@@ -289,36 +294,37 @@ START_TEST(a_byte_too_small)
         {"step->slots", &step->slots.device.buffer, ROWS * 4, NULL},
         {"step->positions", &step->positions.device.buffer, ROWS * 4, NULL},
         {"step->draws", &step->draws.device.buffer, ROWS * 4, NULL},
-        {"step->random", &step->random.buffer, ROWS * 8, NULL},
+        {"step->random_bits", &step->random_bits.buffer, ROWS * 8, NULL},
         {"step->mask", &step->mask.words.buffer, ROWS * 4 * 4, NULL},
         {"step->bias", &step->bias.values.buffer, ROWS * VOCAB * 4, NULL},
         {"step->tokens", &step->tokens.buffer, ROWS * 4, NULL},
         {"step->status", &step->status.buffer, ROWS * 4, NULL},
-        {"step->logprobs", &step->logprobs.buffer, ROWS * 4, NULL},
-        {"step->probs", &step->probs.buffer, ROWS * VOCAB * 4, NULL},
-        {"step->latest", &step->latest.buffer, ROWS * 4, NULL},
-        {"step->ranks", &step->ranks.buffer, ROWS * 4, NULL},
-        {"step->top_ids", &step->top_ids.buffer, ROWS * N * 4, &step->top_n},
-        {"step->top_logprobs", &step->top_logprobs.buffer, ROWS * N * 4, &step->top_n},
-        {"step->given_logprobs", &step->given_logprobs.buffer, ROWS * N * 4, &step->given_n},
-        {"step->given_ranks", &step->given_ranks.buffer, ROWS * N * 4, &step->given_n},
-        {"step->final_logits", &step->final_logits.buffer, ROWS * VOCAB * 4, NULL},
-        {"step->entropy", &step->entropy.buffer, ROWS * 4, NULL},
-        {"step->kept", &step->kept.buffer, ROWS * 4, NULL},
-        {"step->kept_mass", &step->kept_mass.buffer, ROWS * 4, NULL},
-        {"step->candidate_ids", &step->candidate_ids.buffer, ROWS * N * 4, &step->candidates_n},
-        {"step->candidate_logits", &step->candidate_logits.buffer, ROWS * N * 4,
-         &step->candidates_n},
-        {"step->candidate_probs", &step->candidate_probs.buffer, ROWS * N * 4, &step->candidates_n},
+        {"outputs->logprobs", &outputs->logprobs.buffer, ROWS * 4, NULL},
+        {"outputs->probs", &outputs->probs.buffer, ROWS * VOCAB * 4, NULL},
+        {"outputs->latest", &outputs->latest.buffer, ROWS * 4, NULL},
+        {"outputs->ranks", &outputs->ranks.buffer, ROWS * 4, NULL},
+        {"outputs->top.ids", &outputs->top.ids.buffer, ROWS * N * 4, &outputs->top.count},
+        {"outputs->top.logprobs", &outputs->top.logprobs.buffer, ROWS * N * 4, &outputs->top.count},
+        {"outputs->given.logprobs", &outputs->given.logprobs.buffer, ROWS * N * 4,
+         &outputs->given.count},
+        {"outputs->given.ranks", &outputs->given.ranks.buffer, ROWS * N * 4, &outputs->given.count},
+        {"outputs->final_logits", &outputs->final_logits.buffer, ROWS * VOCAB * 4, NULL},
+        {"outputs->entropy", &outputs->entropy.buffer, ROWS * 4, NULL},
+        {"outputs->kept.counts", &outputs->kept.counts.buffer, ROWS * 4, NULL},
+        {"outputs->kept_mass", &outputs->kept_mass.buffer, ROWS * 4, NULL},
+        {"outputs->kept.ids", &outputs->kept.ids.buffer, ROWS * N * 4, &outputs->kept.count},
+        {"outputs->kept.logits", &outputs->kept.logits.buffer, ROWS * N * 4, &outputs->kept.count},
+        {"outputs->kept.probs", &outputs->kept.probs.buffer, ROWS * N * 4, &outputs->kept.count},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         for (size_t less = 0; less < 2; less++) {
             const cl_mem buffer = buffer_of(d, all[i].size - less, NULL);
+            step->outputs = outputs;
             *all[i].field = buffer;
             if (all[i].n != NULL)
                 *all[i].n = N;
-            if (all[i].n == &step->given_n)
-                step->given_ids.buffer = given;
+            if (all[i].n == &outputs->given.count)
+                outputs->given.ids.buffer = given;
             if (less)
                 expect(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), CLS_BAD_ARGUMENT,
                        all[i].name);
@@ -326,6 +332,7 @@ START_TEST(a_byte_too_small)
                 must(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL));
             clReleaseMemObject(buffer);
             *step = good;
+            *outputs = none;
         }
     }
     clReleaseMemObject(given);

@@ -26,13 +26,13 @@ static void run_row(device *d, const cls_params *p, const float *logits, uint32_
     b->tokens[0].output_count = count;
     client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
     cls_sampler_force_search(s.sampler, search);
-    s.step.probs.buffer = buffer_of(d, vocab * sizeof *probs, NULL);
+    s.outputs.probs.buffer = buffer_of(d, vocab * sizeof *probs, NULL);
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
-    buffer_read(d, s.step.probs.buffer, vocab * sizeof *probs, probs);
+    buffer_read(d, s.outputs.probs.buffer, vocab * sizeof *probs, probs);
     ck_assert_int_eq(b->status[0], CLS_ROW_OK);
     ck_assert(probs[b->token[0]] > 0.0f);
-    clReleaseMemObject(s.step.probs.buffer);
+    clReleaseMemObject(s.outputs.probs.buffer);
     client_close(&s);
     batch_free(b);
 }

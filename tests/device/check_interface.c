@@ -2,6 +2,7 @@
 /* Proves the promises of the interface: rows fail alone; maps, slots and their positions,
  * events, lifetimes and defaults work as documented. check_refused.c tests what it refuses. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,9 @@ START_TEST(defaults)
     cls_context_options c;
     cls_sampler_options o;
     cls_step step;
+    cls_outputs outputs;
     cls_host_row row;
+    memset(&outputs, 0x55, sizeof outputs);
     memset(&p, 0x55, sizeof p);
     memset(&c, 0x55, sizeof c);
     memset(&o, 0x55, sizeof o);
@@ -23,15 +26,18 @@ START_TEST(defaults)
     cls_context_options_default(&c, sizeof c);
     cls_sampler_options_default(&o, sizeof o);
     cls_step_default(&step, sizeof step);
+    cls_outputs_default(&outputs, sizeof outputs);
     cls_host_row_default(&row, sizeof row);
     ck_assert(p.struct_size == sizeof p && c.struct_size == sizeof c && o.struct_size == sizeof o);
+    ck_assert(outputs.struct_size == sizeof outputs && outputs.top.count == 0 &&
+              outputs.kept.ids.buffer == NULL && outputs.latest.buffer == NULL);
     ck_assert(step.struct_size == sizeof step && row.struct_size == sizeof row);
     ck_assert(p.chain == CLS_CHAIN_DEFAULT && p.temperature == 1.0f && p.top_k == 0 &&
               p.top_p == 1.0f && p.min_p == 0.0f);
     ck_assert(p.position == 0 && p.seed == 0 && p.stream == 0);
     ck_assert(c.dtypes == 0 && c.work_group == 0 && c.vector == 0 && c.shortlist == 0 &&
               c.build_log == NULL);
-    ck_assert(o.vocab == 0 && o.max_rows == 1 && o.slots == 0);
+    ck_assert(o.vocab == 0 && o.max_rows == 1 && o.slot_count == 0);
     ck_assert(p.repetition_penalty == 1.0f && p.frequency_penalty == 0.0f &&
               p.presence_penalty == 0.0f);
     ck_assert(p.penalty_scope == CLS_SCOPE_OUTPUT && p.penalty_window == 0 && p.max_tokens == 0);
@@ -41,17 +47,31 @@ START_TEST(defaults)
     ck_assert(row.prompt == NULL && row.output == NULL && row.bias == NULL &&
               step.bias.values.buffer == NULL);
     ck_assert(step.invalid_token == -1 && step.defer_accept == 0 &&
-              step.logprob_kind == CLS_LOGPROB_RAW);
+              outputs.logprob_kind == CLS_LOGPROB_RAW && step.outputs == NULL);
     ck_assert(step.tokens.buffer == NULL && step.mask.words.buffer == NULL &&
               step.slots.host == NULL);
-    ck_assert(row.invalid_token == -1 && row.mask == NULL && row.random == NULL);
+    ck_assert(row.invalid_token == -1 && row.mask == NULL && row.random_bits == NULL);
 
-    /* A program compiled against a shorter struct: nothing beyond it is touched. */
+    /* A struct shorter than that of version 0.8.0 is refused, and nothing beyond it is touched. */
     memset(&p, 0x55, sizeof p);
     cls_params_default(&p, offsetof(cls_params, only_allowed));
-    ck_assert(p.struct_size == offsetof(cls_params, only_allowed) && p.top_p == 1.0f &&
-              p.only_allowed == 0x55555555);
-    must(cls_params_check(&p, 10)); /* what it does not know of is off */
+    ck_assert(p.struct_size == 0 && p.only_allowed == 0x55555555);
+    ck_assert_int_eq(cls_params_check(&p, 10), CLS_BAD_ARGUMENT);
+    /* A program compiled against a shorter struct that is long enough: nothing beyond it is
+     * touched, and what it does not know of keeps its default. */
+    struct growing {
+        size_t struct_size;
+        int32_t first, added;
+    } program = {.added = 0x55555555}, library = {.added = 7};
+    ck_assert_int_eq(
+        cls_struct_init(&program, offsetof(struct growing, added), offsetof(struct growing, added)),
+        1);
+    ck_assert(program.struct_size == offsetof(struct growing, added) && program.first == 0 &&
+              program.added == 0x55555555);
+    program.first = 3;
+    must(cls_struct_read(&library, sizeof library, offsetof(struct growing, added), &program,
+                         "program", 0));
+    ck_assert(library.struct_size == sizeof library && library.first == 3 && library.added == 7);
     /* One that passes the size of a pointer, or less. */
     for (size_t size = 0; size <= sizeof(void *); size++) {
         memset(&p, 0, sizeof p);
@@ -83,9 +103,134 @@ START_TEST(defaults)
     cls_host_row_default(NULL, sizeof row);
 
     ck_assert_str_eq(cls_version(), CLS_VERSION_STRING);
+    ck_assert_uint_eq(cls_version_number(), CLS_VERSION_NUMBER);
+    unsigned major = 0, minor = 0, patch = 0;
+    ck_assert_int_eq(sscanf(CLS_VERSION_STRING, "%u.%u.%u", &major, &minor, &patch), 3);
+    ck_assert_uint_eq(CLS_VERSION_NUMBER, major * 10000 + minor * 100 + patch);
     ck_assert_str_eq(cls_status_name(CLS_OK), "CLS_OK");
     ck_assert_str_eq(cls_status_name(CLS_BUSY), "CLS_BUSY");
     ck_assert_str_eq(cls_status_name((cls_status)5), "unknown");
+}
+END_TEST
+
+/* Each preset has all stages once, in the order of its name, and is what a custom chain of these
+ * stages is. */
+START_TEST(presets)
+{
+    static const uint8_t begins[][4] = {[CLS_CHAIN_DEFAULT] = {CLS_STAGE_TEMPERATURE,
+                                                               CLS_STAGE_TOP_K, CLS_STAGE_TOP_P,
+                                                               CLS_STAGE_MIN_P},
+                                        [CLS_CHAIN_VLLM] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P,
+                                                            CLS_STAGE_TOP_K, CLS_STAGE_TOP_P},
+                                        [CLS_CHAIN_LLAMA] = {CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K,
+                                                             CLS_STAGE_TYPICAL_P, CLS_STAGE_TOP_P}};
+    uint8_t stages[CLS_CHAIN_LENGTH];
+    uint32_t lengths[CLS_CHAIN_CUSTOM] = {0};
+    for (int32_t chain = 0; chain < CLS_CHAIN_CUSTOM; chain++) {
+        cls_params p;
+        uint32_t seen = 0;
+        memset(stages, 0x55, sizeof stages);
+        must(cls_chain_stages(chain, stages));
+        ck_assert_mem_eq(stages, begins[chain], sizeof begins[chain]);
+        for (uint32_t i = 0; i < CLS_CHAIN_LENGTH && stages[i] != CLS_STAGE_END; i++) {
+            ck_assert_uint_eq(seen >> stages[i] & 1u, 0);
+            seen |= 1u << stages[i];
+            lengths[chain]++;
+        }
+        ck_assert(lengths[chain] >= 9 && lengths[chain] < CLS_CHAIN_LENGTH &&
+                  lengths[chain] == lengths[0]);
+        for (uint32_t i = lengths[chain]; i < CLS_CHAIN_LENGTH; i++)
+            ck_assert_uint_eq(stages[i], CLS_STAGE_END);
+        cls_params_init(&p);
+        p.chain = CLS_CHAIN_CUSTOM;
+        memcpy(p.stages, stages, sizeof stages);
+        must(cls_params_check(&p, 10));
+    }
+    ck_assert_int_eq(cls_chain_stages(CLS_CHAIN_CUSTOM, stages), CLS_BAD_ARGUMENT);
+    ck_assert_str_eq(cls_error_message(), "chain is 3, which is no preset");
+    ck_assert_int_eq(cls_chain_stages(-1, stages), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_chain_stages(CLS_CHAIN_DEFAULT, NULL), CLS_BAD_ARGUMENT);
+    ck_assert_str_eq(cls_error_message(), "stages is NULL");
+}
+END_TEST
+
+/* Finds a field in the table of struct layouts. */
+static const cls_field *layout_of(const char *structure, const char *name)
+{
+    const cls_field *f = NULL;
+    for (uint32_t i = 0; (f = cls_struct_field(i)) != NULL; i++)
+        if (strcmp(f->structure, structure) == 0 && strcmp(f->name, name) == 0)
+            return f;
+    return NULL;
+}
+
+/* The table agrees with the compiler, and no struct has a hole that a field could be missing in. */
+START_TEST(layouts)
+{
+#define FIELD(structure, name) \
+    { \
+#structure, #name, sizeof(structure), offsetof(structure, name), \
+            sizeof(((structure *)0)->name), 0 \
+    }
+    static const cls_field known[] = {FIELD(cls_params, struct_size),
+                                      FIELD(cls_params, chain),
+                                      FIELD(cls_params, temperature),
+                                      FIELD(cls_params, seed),
+                                      FIELD(cls_params, stages),
+                                      FIELD(cls_params, bad_words),
+                                      FIELD(cls_params, only_allowed),
+                                      FIELD(cls_context_options, build_log),
+                                      FIELD(cls_context_options, progress),
+                                      FIELD(cls_context_options, progress_user),
+                                      FIELD(cls_sampler_options, vocab),
+                                      FIELD(cls_sampler_options, slot_count),
+                                      FIELD(cls_step, logits),
+                                      FIELD(cls_step, logits_rows),
+                                      FIELD(cls_step, random_bits),
+                                      FIELD(cls_step, outputs),
+                                      FIELD(cls_outputs, top),
+                                      FIELD(cls_outputs, kept),
+                                      FIELD(cls_outputs, latest),
+                                      FIELD(cls_candidates, counts),
+                                      FIELD(cls_verify_call, row_offsets),
+                                      FIELD(cls_verify_call, draws),
+                                      FIELD(cls_verify_call, delta),
+                                      FIELD(cls_verify_call, latest),
+                                      FIELD(cls_draw_call, candidates),
+                                      FIELD(cls_logprobs_call, given),
+                                      FIELD(cls_host_drafts, bias_stride),
+                                      FIELD(cls_host_result, adaptive),
+                                      FIELD(cls_host_verified, tokens),
+                                      FIELD(cls_adaptive_state, weight),
+                                      FIELD(cls_selftest_report, stages),
+                                      FIELD(cls_field, reserved)};
+#undef FIELD
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const cls_field *const f = layout_of(known[i].structure, known[i].name);
+        ck_assert_msg(f != NULL, "%s.%s is not there", known[i].structure, known[i].name);
+        ck_assert_msg(f->structure_size == known[i].structure_size &&
+                          f->offset == known[i].offset && f->size == known[i].size &&
+                          f->reserved == 0,
+                      "%s.%s: %u of %u bytes at %u", f->structure, f->name, f->size,
+                      f->structure_size, f->offset);
+    }
+    const cls_field *before = NULL;
+    uint32_t structs = 0, n = 0;
+    for (const cls_field *f = NULL; (f = cls_struct_field(n)) != NULL; n++) {
+        const int first = before == NULL || strcmp(before->structure, f->structure) != 0;
+        const uint32_t end = first ? 0 : before->offset + before->size;
+        if (first && before != NULL)
+            ck_assert_msg(before->structure_size - before->offset - before->size < 8,
+                          "%s goes on after %s", before->structure, before->name);
+        ck_assert_msg(f->offset >= end && f->offset - end < 8, "%s.%s is at %u, after %u",
+                      f->structure, f->name, f->offset, end);
+        structs += (uint32_t)first;
+        before = f;
+    }
+    ck_assert_uint_eq(before->structure_size, before->offset + before->size);
+    ck_assert_uint_ge(structs, 31);
+    ck_assert_ptr_null(cls_struct_field(n + 1));
+    ck_assert_ptr_null(cls_struct_field(UINT32_MAX));
 }
 END_TEST
 
@@ -336,16 +481,17 @@ START_TEST(latest)
     put_row(&s, 3, NAN);
     s.step.rows = s.b->rows = 4;
     s.step.slots.host = map;
-    s.step.latest = (cls_buffer){buffer, 4};
+    s.outputs.latest = (cls_buffer){buffer, 4};
     client_step(&s, s.d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
     must_cl(clEnqueueReadBuffer(s.d->queue, buffer, CL_TRUE, 4, sizeof got, got, 0, NULL, NULL));
     ck_assert_int_eq(got[4], s.b->token[0]);
     ck_assert_int_eq(got[0], s.b->token[2]);
     ck_assert(got[1] == -7 && got[2] == -7 && got[3] == -7 && got[0] >= 0 && got[4] >= 0);
-    s.step.latest.offset = 8; /* five slots do not fit */
+    s.step.outputs = &s.outputs;
+    s.outputs.latest.offset = 8; /* five slots do not fit */
     ck_assert_int_eq(cls_sample(s.sampler, s.d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT);
-    ck_assert_ptr_nonnull(strstr(cls_error_message(), "latest"));
+    ck_assert_ptr_nonnull(strstr(cls_error_message(), "outputs->latest"));
     clReleaseMemObject(buffer);
     s.b->rows = 5;
     close_small(&s);
@@ -503,6 +649,8 @@ static Suite *make(void)
     TCase *const t = tcase_create("interface");
     tcase_set_timeout(t, 0);
     tcase_add_test(t, defaults);
+    tcase_add_test(t, presets);
+    tcase_add_test(t, layouts);
     add_device_test(t, rows_fail_alone);
     add_device_test(t, maps);
     add_device_test(t, mask_maps);

@@ -14,7 +14,8 @@ typedef struct desk {
     cls_sampler *sampler;
     cls_params params; /* of requests: 3 tokens, or until token 9 */
     cls_step step;     /* of one row */
-    int32_t slot;      /* ... its slot */
+    cls_outputs outputs;
+    int32_t slot; /* ... its slot */
 } desk;
 
 static const int32_t stop_ids[] = {9}, prompt[] = {1, 2, 3};
@@ -29,7 +30,7 @@ static void desk_open(desk *s, device *d)
     cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = 4;
-    o.slots = SLOTS;
+    o.slot_count = SLOTS;
     o.rollback = 4;
     o.features = CLS_FEATURE_LISTS | CLS_FEATURE_STATE | CLS_FEATURE_VERIFY | CLS_FEATURE_ACCEPT;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &s->sampler));
@@ -41,12 +42,14 @@ static void desk_open(desk *s, device *d)
     s->params.stop_ids = stop_ids;
     s->params.stop_count = 1;
     cls_step_init(&s->step);
+    cls_outputs_init(&s->outputs);
+    s->step.outputs = &s->outputs;
     s->step.rows = 1;
     s->step.slots.host = &s->slot;
     s->step.logits.buffer = buffer_of(d, sizeof logits, logits);
     s->step.tokens.buffer = buffer_of(d, sizeof(int32_t), NULL);
     s->step.status.buffer = buffer_of(d, sizeof(int32_t), NULL);
-    s->step.latest.buffer = buffer_of(d, sizeof marks, marks);
+    s->outputs.latest.buffer = buffer_of(d, sizeof marks, marks);
 }
 
 static void desk_close(desk *s)
@@ -55,7 +58,7 @@ static void desk_close(desk *s)
     clReleaseMemObject(s->step.logits.buffer);
     clReleaseMemObject(s->step.tokens.buffer);
     clReleaseMemObject(s->step.status.buffer);
-    clReleaseMemObject(s->step.latest.buffer);
+    clReleaseMemObject(s->outputs.latest.buffer);
 }
 
 static void begin(desk *s, uint32_t slot, const int32_t *output, uint32_t n)
@@ -87,7 +90,7 @@ static void expect_row(desk *s, int32_t slot, int32_t token, int32_t want, int32
 static void expect_latest(desk *s, int32_t slot, int32_t want, int line)
 {
     int32_t got[SLOTS];
-    buffer_read(s->d, s->step.latest.buffer, sizeof got, got);
+    buffer_read(s->d, s->outputs.latest.buffer, sizeof got, got);
     ck_assert_msg(got[slot] == want, "line %d: the latest token of slot %d is %d, not %d", line,
                   slot, got[slot], want);
 }
@@ -96,7 +99,7 @@ static void expect_latest(desk *s, int32_t slot, int32_t want, int line)
 /* As a runtime forks: on the device, behind what is enqueued. */
 static void copy_latest(desk *s, size_t to, size_t from)
 {
-    const cl_mem latest = s->step.latest.buffer;
+    const cl_mem latest = s->outputs.latest.buffer;
     must_cl(clEnqueueCopyBuffer(s->d->queue, latest, latest, 4 * from, 4 * to, 4, 0, NULL, NULL));
 }
 
@@ -153,14 +156,14 @@ START_TEST(of_verifications)
     cls_verify_call call;
     cls_verify_call_init(&call);
     call.requests = 2;
-    call.cu = cu;
-    call.slots = slots;
+    call.row_offsets = cu;
+    call.slots.host = slots;
     call.logits = s.step.logits;
     call.logits.offset = 4 * VOCAB * sizeof(float); /* rows 4, 5, 6; 7 */
     call.draft_ids.host = drafts;
     call.emitted.buffer = buffer_of(s.d, sizeof emitted, NULL);
     call.status.buffer = buffer_of(s.d, sizeof status, NULL);
-    call.latest = s.step.latest;
+    call.latest = s.outputs.latest;
     begin(&s, 0, NULL, 0);
     begin(&s, 1, NULL, 0);
     for (int turn = 0; turn < 2; turn++) {

@@ -45,7 +45,7 @@ static void lists_open(lists *l, device *d)
     }
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = l->vocab;
-    o.max_rows = o.slots = SLOTS;
+    o.max_rows = o.slot_count = SLOTS;
     o.dtypes = 1u << CLS_F32;
     o.history = 4;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &l->sampler));

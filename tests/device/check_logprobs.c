@@ -42,27 +42,27 @@ START_TEST(prompts)
         cls_logprobs_call_default(&call, sizeof call);
         call.rows = b->rows;
         call.logits = s.step.logits;
-        call.top_n = top_n;
-        call.given_n = given_n;
+        call.top.count = top_n;
+        call.given.count = given_n;
         if (given_n) {
-            call.given_ids.buffer = buffer_of(d, given_size, given);
-            call.given_logprobs.buffer = buffer_of(d, given_size, NULL);
-            call.given_ranks.buffer = buffer_of(d, given_size, NULL);
+            call.given.ids.buffer = buffer_of(d, given_size, given);
+            call.given.logprobs.buffer = buffer_of(d, given_size, NULL);
+            call.given.ranks.buffer = buffer_of(d, given_size, NULL);
         }
         if (top_n) {
-            call.top_ids.buffer = buffer_of(d, tops_size, NULL);
-            call.top_logprobs.buffer = buffer_of(d, tops_size, NULL);
+            call.top.ids.buffer = buffer_of(d, tops_size, NULL);
+            call.top.logprobs.buffer = buffer_of(d, tops_size, NULL);
         }
         must(cls_logprobs(s.sampler, d->queue, &call, 0, NULL, NULL));
         ck_assert_uint_eq(cls_sampler_launches(s.sampler), 3); /* slots, survey, report */
         s.begun = 0;
         if (given_n) {
-            buffer_read(d, call.given_logprobs.buffer, given_size, logprobs);
-            buffer_read(d, call.given_ranks.buffer, given_size, ranks);
+            buffer_read(d, call.given.logprobs.buffer, given_size, logprobs);
+            buffer_read(d, call.given.ranks.buffer, given_size, ranks);
         }
         if (top_n) {
-            buffer_read(d, call.top_ids.buffer, tops_size, ids);
-            buffer_read(d, call.top_logprobs.buffer, tops_size, top_logprobs);
+            buffer_read(d, call.top.ids.buffer, tops_size, ids);
+            buffer_read(d, call.top.logprobs.buffer, tops_size, top_logprobs);
         }
         for (uint32_t row = 0; row < b->rows; row++) {
             char where[1024];
@@ -79,9 +79,9 @@ START_TEST(prompts)
         for (uint32_t row = 0; row < b->rows; row++)
             ck_assert_msg(b->token[row] == b->host[row].token,
                           "%s: a prompt's logprobs change a request", batch_words(b, row));
-        const cl_mem buffers[] = {call.given_ids.buffer, call.given_logprobs.buffer,
-                                  call.given_ranks.buffer, call.top_ids.buffer,
-                                  call.top_logprobs.buffer};
+        const cl_mem buffers[] = {call.given.ids.buffer, call.given.logprobs.buffer,
+                                  call.given.ranks.buffer, call.top.ids.buffer,
+                                  call.top.logprobs.buffer};
         for (unsigned j = 0; j < sizeof buffers / sizeof *buffers; j++)
             if (buffers[j])
                 clReleaseMemObject(buffers[j]);
@@ -110,13 +110,14 @@ START_TEST(prompts_refused)
         {0, 1, s.step.logits.buffer, "call->rows is 0; the sampler was created for 1 to 2"},
         {3, 1, s.step.logits.buffer, "call->rows is 3; the sampler was created for 1 to 2"},
         {2, 1, NULL, "call->logits.buffer is NULL"},
-        {2, 0, s.step.logits.buffer, "call->top_n and call->given_n are 0: nothing is asked for"},
+        {2, 0, s.step.logits.buffer,
+         "call->top.count and call->given.count are 0: no output is requested"},
         {2, 1, s.step.logits.buffer,
-         "call->top_n is 1, but there is no buffer for what it asks (call->top_ids)"},
+         "call->top.count is 1, but no buffer for it is set (such as call->top.ids)"},
     };
     for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
         call.rows = calls[i].rows;
-        call.top_n = calls[i].top_n;
+        call.top.count = calls[i].top_n;
         call.logits.buffer = calls[i].logits;
         ck_assert_int_eq(cls_logprobs(s.sampler, d->queue, &call, 0, NULL, NULL), CLS_BAD_ARGUMENT);
         ck_assert_str_eq(cls_error_message(), calls[i].words);
@@ -139,11 +140,11 @@ static cls_draw_call open_draw(client *s, const lists *l)
     cls_draw_call call;
     cls_draw_call_default(&call, sizeof call);
     call.rows = s->b->rows;
-    call.n = WIDE - 3;
+    call.candidates.count = WIDE - 3;
     call.row_stride = WIDE;
-    call.ids.buffer = buffer_of(s->d, sizeof l->ids, l->ids);
-    call.logits.buffer = buffer_of(s->d, sizeof l->logits, l->logits);
-    call.counts.buffer = buffer_of(s->d, sizeof l->counts, l->counts);
+    call.candidates.ids.buffer = buffer_of(s->d, sizeof l->ids, l->ids);
+    call.candidates.logits.buffer = buffer_of(s->d, sizeof l->logits, l->logits);
+    call.candidates.counts.buffer = buffer_of(s->d, sizeof l->counts, l->counts);
     call.tokens = s->step.tokens;
     call.status = s->step.status;
     return call;
@@ -151,9 +152,9 @@ static cls_draw_call open_draw(client *s, const lists *l)
 
 static void close_draw(const cls_draw_call *call)
 {
-    clReleaseMemObject(call->ids.buffer);
-    clReleaseMemObject(call->logits.buffer);
-    clReleaseMemObject(call->counts.buffer);
+    clReleaseMemObject(call->candidates.ids.buffer);
+    clReleaseMemObject(call->candidates.logits.buffer);
+    clReleaseMemObject(call->candidates.counts.buffer);
 }
 
 static int32_t on_host(const client *s, const cls_draw_call *call, const lists *l, uint32_t row,
@@ -166,7 +167,7 @@ static int32_t on_host(const client *s, const cls_draw_call *call, const lists *
     cls_host_candidates_default(&c, sizeof c);
     c.ids = l->ids + row * WIDE;
     c.logits = l->logits + row * WIDE;
-    c.count = (uint32_t)count < call->n ? (uint32_t)count : call->n;
+    c.count = (uint32_t)count < call->candidates.count ? (uint32_t)count : call->candidates.count;
     c.vocab = s->b->vocab;
     c.seed = p->seed;
     c.stream = p->stream;
@@ -237,7 +238,7 @@ START_TEST(rows_of_draws)
     must(cls_slot_params(s.sampler, 2, &s.b->params[2]));
     cls_draw_call call = open_draw(&s, &l);
     call.slots.host = slots;
-    call.random.buffer = buffer_of(d, sizeof random, random);
+    call.random_bits.buffer = buffer_of(d, sizeof random, random);
     call.latest.buffer = buffer_of(d, sizeof latest, latest);
     call.invalid_token = 177;
     for (int turn = 0; turn < 3; turn++) { /* deferred, accepted, and after that */
@@ -260,7 +261,7 @@ START_TEST(rows_of_draws)
     ck_assert_int_eq(latest[2], 6);
     ck_assert_int_eq(latest[0], 7);
     ck_assert_int_eq(latest[1], -7);
-    clReleaseMemObject(call.random.buffer);
+    clReleaseMemObject(call.random_bits.buffer);
     clReleaseMemObject(call.latest.buffer);
     close_draw(&call);
     close_small(&s);
@@ -288,17 +289,37 @@ START_TEST(law)
     client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
     s.step.defer_accept = 1;
     s.step.slots.host = slots;
-    s.step.candidates_n = WIDE;
-    s.step.candidate_ids.buffer = buffer_of(d, sizeof l.ids, NULL);
-    s.step.candidate_logits.buffer = buffer_of(d, sizeof l.logits, NULL);
-    s.step.candidate_counts.buffer = buffer_of(d, sizeof l.counts, NULL);
+    s.outputs.kept.count = WIDE;
+    s.outputs.kept.ids.buffer = buffer_of(d, sizeof l.ids, NULL);
+    s.outputs.kept.logits.buffer = buffer_of(d, sizeof l.logits, NULL);
+    s.outputs.kept.counts.buffer = buffer_of(d, sizeof l.counts, NULL);
     client_step(&s, d->queue, 0, 0, NULL, NULL);
-    buffer_read(d, s.step.candidate_ids.buffer, sizeof l.ids, l.ids);
-    buffer_read(d, s.step.candidate_logits.buffer, sizeof l.logits, l.logits);
-    buffer_read(d, s.step.candidate_counts.buffer, sizeof l.counts, l.counts);
-    clReleaseMemObject(s.step.candidate_ids.buffer);
-    clReleaseMemObject(s.step.candidate_logits.buffer);
-    clReleaseMemObject(s.step.candidate_counts.buffer);
+    buffer_read(d, s.outputs.kept.ids.buffer, sizeof l.ids, l.ids);
+    buffer_read(d, s.outputs.kept.logits.buffer, sizeof l.logits, l.logits);
+    buffer_read(d, s.outputs.kept.counts.buffer, sizeof l.counts, l.counts);
+    /* As it is: the draw then takes the logits at temperature 1, as it does those of the list. */
+    cls_draw_call whole;
+    int32_t as_it_is[ROWS];
+    cls_draw_call_default(&whole, sizeof whole);
+    whole.rows = ROWS;
+    whole.candidates = s.outputs.kept;
+    whole.candidates.probs.buffer = s.step.logits.buffer; /* ignored, whatever it is */
+    whole.slots.host = slots;
+    whole.defer_accept = 1;
+    whole.tokens = s.step.tokens;
+    must(cls_draw(s.sampler, d->queue, &whole, 0, NULL, NULL));
+    client_tokens(&s, 0);
+    memcpy(as_it_is, b->token, sizeof as_it_is);
+    cls_draw_call listed = open_draw(&s, &l);
+    listed.slots.host = slots;
+    listed.defer_accept = 1;
+    must(cls_draw(s.sampler, d->queue, &listed, 0, NULL, NULL));
+    client_tokens(&s, 0);
+    ck_assert_mem_eq(as_it_is, b->token, sizeof as_it_is);
+    close_draw(&listed);
+    clReleaseMemObject(s.outputs.kept.ids.buffer);
+    clReleaseMemObject(s.outputs.kept.logits.buffer);
+    clReleaseMemObject(s.outputs.kept.counts.buffer);
     for (uint32_t i = 0; i < ROWS * WIDE; i++)
         l.logits[i] /= 0.7f;
     cls_draw_call call = open_draw(&s, &l);
@@ -338,14 +359,15 @@ START_TEST(draws_refused)
     call = good;
     call.rows = 3;
     REFUSED("call->rows is 3; the sampler was created for 1 to 2")
-    call.n = 16385;
-    REFUSED("call->n is 16385; it must be 1 to 16384")
+    call.candidates.count = 16385;
+    REFUSED("call->candidates.count is 16385; it must be 1 to 16384")
     call.row_stride = 10;
-    REFUSED("call->row_stride is 10, less than call->n, 37")
-    call.ids.buffer = NULL;
-    REFUSED("call->ids.buffer is NULL")
-    call.counts.offset = sizeof l.counts - 4;
-    REFUSED("call->counts needs 8 bytes from offset 60 on, 68 in all, and the buffer has 64")
+    REFUSED("call->row_stride is 10, less than call->candidates.count, 37")
+    call.candidates.ids.buffer = NULL;
+    REFUSED("call->candidates.ids.buffer is NULL")
+    call.candidates.counts.offset = sizeof l.counts - 4;
+    REFUSED(
+        "call->candidates.counts needs 8 bytes from offset 60 on, 68 in all, and the buffer has 64")
     call.slots.host = twice;
     REFUSED("call->slots: row 1 names slot 0, as a row before it; where tokens are accepted a slot "
             "may occur once")

@@ -14,7 +14,7 @@
 /* A request as the reference has it: the mode before each of its tokens. */
 typedef struct request {
     cls_params params;
-    cls_host_mode mode[MOST + 1];
+    cls_adaptive_state mode[MOST + 1];
     uint32_t n, longest;
 } request;
 
@@ -57,7 +57,7 @@ static cls_host_result next(const traffic *t)
     h.vocab = VOCAB;
     h.params = &t->q.params;
     h.position = t->q.n;
-    h.mode = t->q.mode[t->q.n];
+    h.adaptive = t->q.mode[t->q.n];
     must(cls_host_sample(&h, &result));
     return result;
 }
@@ -84,7 +84,7 @@ static int32_t step(traffic *t, int defer)
 }
 
 /* A token enters the request; `drawn`: by the draw that gives `after`. */
-static void enter(traffic *t, int32_t token, int drawn, const cls_host_mode *after)
+static void enter(traffic *t, int32_t token, int drawn, const cls_adaptive_state *after)
 {
     request *const q = &t->q;
     const cls_params *const p = &q->params;
@@ -105,8 +105,8 @@ static void begin(traffic *t)
     must(cls_slot_begin(t->sampler, t->slot, &t->q.params, NULL, 0, NULL, 0));
     must(cls_slot_from_params(&t->q.params, VOCAB, &slot));
     t->q.n = t->q.longest = 0;
-    t->q.mode[0] = (cls_host_mode){1, slot.adaptive.mu, slot.adaptive.sum, slot.adaptive.weight,
-                                   slot.adaptive.top_p};
+    t->q.mode[0] = (cls_adaptive_state){1, slot.adaptive.mu, slot.adaptive.sum,
+                                        slot.adaptive.weight, slot.adaptive.top_p};
 }
 
 static void move(traffic *t, int by_copy)
@@ -135,7 +135,7 @@ static void elsewhere(traffic *t)
     const cls_ints ids = {.host = &given}, slots = {.host = &slot};
     ck_assert_int_eq(drawn, expected.token);
     must(cls_accept(t->sampler, t->d->queue, 1, &ids, &slots, 0, NULL, NULL));
-    enter(t, given, given == drawn, &expected.mode);
+    enter(t, given, given == drawn, &expected.adaptive);
 }
 
 /* Other samplers: of what they remember, for each token that can be taken back, only those stay
@@ -150,7 +150,7 @@ static void switch_mode(traffic *t)
     must(cls_slot_params(t->sampler, t->slot, &q->params));
     const uint32_t both = was.flags & now.flags;
     for (uint32_t i = 0; i <= q->longest; i++) {
-        cls_host_mode *const m = &q->mode[i];
+        cls_adaptive_state *const m = &q->mode[i];
         m->mu = both & CLS_SLOT_MIROSTAT ? m->mu : now.adaptive.mu;
         m->sum = both & CLS_SLOT_ADAPTIVE ? m->sum : now.adaptive.sum;
         m->weight = both & CLS_SLOT_ADAPTIVE ? m->weight : now.adaptive.weight;
@@ -166,7 +166,7 @@ START_TEST(modes)
     uint32_t rolled = 0, moved = 0, changed = 0;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
-    o.slots = SLOTS;
+    o.slot_count = SLOTS;
     o.rollback = ROLLBACK;
     must(cls_sampler_create(fixture_context(t.d, 1u << CLS_F32, 0, 0, 0), &o, &t.sampler));
     t.logits = buffer_of(t.d, sizeof t.row, NULL);
@@ -196,7 +196,7 @@ START_TEST(modes)
                 const cls_host_result expected = next(&t);
                 ck_assert_msg(token == expected.token, "request %u, token %u: %d, not %d", requests,
                               t.q.n, token, expected.token);
-                enter(&t, token, 1, &expected.mode);
+                enter(&t, token, 1, &expected.adaptive);
             }
         }
     }

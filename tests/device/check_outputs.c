@@ -15,10 +15,10 @@ typedef struct outputs {
     uint32_t rows, vocab, top_n, given_n, candidates_n;
     float *logprobs, *top_logprobs, *given_logprobs, *entropy, *kept_mass, *candidate_logits,
         *candidate_probs, *probs, *final_logits;
-    int32_t *ranks, *top_ids, *given_ids, *given_ranks, *kept, *candidate_ids, *candidate_counts;
+    int32_t *ranks, *top_ids, *given_ids, *given_ranks, *kept, *candidate_ids;
 } outputs;
 
-enum { OUTPUTS = 16 };
+enum { OUTPUTS = 15 };
 
 /* Where each is in the step, where it comes back to, elements of a row. */
 typedef struct output {
@@ -27,23 +27,22 @@ typedef struct output {
     uint32_t width;
 } output;
 
-static void list_outputs(outputs *o, cls_step *s, output list[OUTPUTS])
+static void list_outputs(outputs *o, cls_outputs *s, output list[OUTPUTS])
 {
     const output table[OUTPUTS] = {
         {&s->logprobs, (void **)&o->logprobs, 1},
         {&s->ranks, (void **)&o->ranks, 1},
-        {&s->top_ids, (void **)&o->top_ids, o->top_n},
-        {&s->top_logprobs, (void **)&o->top_logprobs, o->top_n},
-        {&s->given_ids, (void **)&o->given_ids, o->given_n},
-        {&s->given_logprobs, (void **)&o->given_logprobs, o->given_n},
-        {&s->given_ranks, (void **)&o->given_ranks, o->given_n},
+        {&s->top.ids, (void **)&o->top_ids, o->top_n},
+        {&s->top.logprobs, (void **)&o->top_logprobs, o->top_n},
+        {&s->given.ids, (void **)&o->given_ids, o->given_n},
+        {&s->given.logprobs, (void **)&o->given_logprobs, o->given_n},
+        {&s->given.ranks, (void **)&o->given_ranks, o->given_n},
         {&s->entropy, (void **)&o->entropy, 1},
-        {&s->kept, (void **)&o->kept, 1},
+        {&s->kept.counts, (void **)&o->kept, 1},
         {&s->kept_mass, (void **)&o->kept_mass, 1},
-        {&s->candidate_ids, (void **)&o->candidate_ids, o->candidates_n},
-        {&s->candidate_logits, (void **)&o->candidate_logits, o->candidates_n},
-        {&s->candidate_probs, (void **)&o->candidate_probs, o->candidates_n},
-        {&s->candidate_counts, (void **)&o->candidate_counts, 1},
+        {&s->kept.ids, (void **)&o->candidate_ids, o->candidates_n},
+        {&s->kept.logits, (void **)&o->candidate_logits, o->candidates_n},
+        {&s->kept.probs, (void **)&o->candidate_probs, o->candidates_n},
         {&s->probs, (void **)&o->probs, o->vocab},
         {&s->final_logits, (void **)&o->final_logits, o->vocab},
     };
@@ -53,7 +52,7 @@ static void list_outputs(outputs *o, cls_step *s, output list[OUTPUTS])
 static void open_outputs(outputs *o, client *s, rng *r)
 {
     output list[OUTPUTS];
-    list_outputs(o, &s->step, list);
+    list_outputs(o, &s->outputs, list);
     for (int i = 0; i < OUTPUTS; i++) {
         const size_t n = EXTRA + (size_t)o->rows * list[i].width;
         int32_t *const data = *list[i].data = calloc(n, 4);
@@ -65,16 +64,16 @@ static void open_outputs(outputs *o, client *s, rng *r)
         list[i].buffer->buffer = buffer_of(s->d, n * 4, data);
         list[i].buffer->offset = EXTRA * 4;
     }
-    s->step.top_n = o->top_n;
-    s->step.given_n = o->given_n;
-    s->step.candidates_n = o->candidates_n;
+    s->outputs.top.count = o->top_n;
+    s->outputs.given.count = o->given_n;
+    s->outputs.kept.count = o->candidates_n;
 }
 
 /* Reads them; afterwards they begin at the data's beginning. */
 static void read_outputs(outputs *o, client *s)
 {
     output list[OUTPUTS];
-    list_outputs(o, &s->step, list);
+    list_outputs(o, &s->outputs, list);
     for (int i = 0; i < OUTPUTS; i++)
         must_cl(clEnqueueReadBuffer(s->d->queue, list[i].buffer->buffer, CL_TRUE, EXTRA * 4,
                                     (size_t)o->rows * list[i].width * 4, *list[i].data, 0, NULL,
@@ -84,7 +83,7 @@ static void read_outputs(outputs *o, client *s)
 static void close_outputs(outputs *o, client *s)
 {
     output list[OUTPUTS];
-    list_outputs(o, &s->step, list);
+    list_outputs(o, &s->outputs, list);
     for (int i = 0; i < OUTPUTS; i++) {
         clReleaseMemObject(list[i].buffer->buffer);
         memset(list[i].buffer, 0, sizeof *list[i].buffer);
@@ -113,8 +112,8 @@ static void check_set(const batch *b, uint32_t row, const float *set, const floa
         ck_assert_msg(in || reference[i] == 0.0f, "%s: %u of probability %g is not in the set",
                       where, i, (double)reference[i]);
     }
-    ck_assert_msg(kept == b->host[row].kept, "%s: the set has %u, not %u", where, kept,
-                  b->host[row].kept);
+    ck_assert_msg(kept == b->host[row].kept_count, "%s: the set has %u, not %u", where, kept,
+                  b->host[row].kept_count);
 }
 
 static void check_final(const batch *b, uint32_t row, const outputs *o, const float *reference,
@@ -144,8 +143,6 @@ static void check_final(const batch *b, uint32_t row, const outputs *o, const fl
     ck_assert_msg(fabs((double)o->entropy[row] - of.entropy) <= 1e-4, "%s: entropy %g, not %g",
                   where, (double)o->entropy[row], of.entropy);
     ck_assert_msg(o->kept[row] == (int32_t)of.n, "%s: kept %d, not %u", where, o->kept[row], of.n);
-    ck_assert_msg(o->candidate_counts[row] == (int32_t)of.n, "%s: count %d, not %u", where,
-                  o->candidate_counts[row], of.n);
     ck_assert_msg(fabs((double)o->kept_mass[row] - share) <= 1e-5, "%s: kept mass %g, not %g",
                   where, (double)o->kept_mass[row], share);
     for (uint32_t i = 0; i < n; i++) {
@@ -215,7 +212,7 @@ static void check_outputs(batch *b, device *d, cls_context *context, uint32_t to
     const uint32_t launches = b->launches;
     for (int final = 0; final < 2; final++) {
         open_outputs(&o, &s, r);
-        s.step.logprob_kind = final ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
+        s.outputs.logprob_kind = final ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         ck_assert_uint_eq(b->launches, launches + (final ? 2 : 4));
         client_tokens(&s, 0);
@@ -332,16 +329,16 @@ START_TEST(weightless)
         b->params[0].top_k = cut ? TOLD : 0;
         client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
         s.step.defer_accept = 1;
-        s.step.given_n = TOLD;
-        s.step.given_ids.buffer = buffer_of(d, sizeof ids, ids);
-        s.step.given_logprobs.buffer = buffer_of(d, sizeof raw, NULL);
+        s.outputs.given.count = TOLD;
+        s.outputs.given.ids.buffer = buffer_of(d, sizeof ids, ids);
+        s.outputs.given.logprobs.buffer = buffer_of(d, sizeof raw, NULL);
         client_step(&s, d->queue, 0, 0, NULL, NULL);
-        buffer_read(d, s.step.given_logprobs.buffer, sizeof raw, raw);
-        s.step.logprob_kind = CLS_LOGPROB_FINAL;
-        s.step.probs.buffer = buffer_of(d, sizeof probs, NULL);
+        buffer_read(d, s.outputs.given.logprobs.buffer, sizeof raw, raw);
+        s.outputs.logprob_kind = CLS_LOGPROB_FINAL;
+        s.outputs.probs.buffer = buffer_of(d, sizeof probs, NULL);
         client_step(&s, d->queue, 0, 0, NULL, NULL);
-        buffer_read(d, s.step.given_logprobs.buffer, sizeof final, final);
-        buffer_read(d, s.step.probs.buffer, sizeof probs, probs);
+        buffer_read(d, s.outputs.given.logprobs.buffer, sizeof final, final);
+        buffer_read(d, s.outputs.probs.buffer, sizeof probs, probs);
         for (uint32_t i = 0; i < TOLD; i++) {
             const int none = probs[ids[i]] == 0.0f;
             ck_assert_msg((final[i] == -INFINITY) == none,
@@ -354,9 +351,9 @@ START_TEST(weightless)
             finite += (uint32_t)!none;
         }
         ck_assert_uint_eq(finite, with < 2 ? 7 : 5); /* 0 to -20.78 or -20.11, -25, -29 */
-        clReleaseMemObject(s.step.given_ids.buffer);
-        clReleaseMemObject(s.step.given_logprobs.buffer);
-        clReleaseMemObject(s.step.probs.buffer);
+        clReleaseMemObject(s.outputs.given.ids.buffer);
+        clReleaseMemObject(s.outputs.given.logprobs.buffer);
+        clReleaseMemObject(s.outputs.probs.buffer);
         client_close(&s);
         batch_free(b);
     }
@@ -415,14 +412,14 @@ START_TEST(before_accepting)
         client s;
         client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 2);
         s.step.defer_accept = defer;
-        s.step.logprob_kind = CLS_LOGPROB_FINAL;
-        s.step.entropy.buffer = buffer_of(d, sizeof *entropy, NULL);
-        s.step.logprobs.buffer = buffer_of(d, sizeof *logprobs, NULL);
+        s.outputs.logprob_kind = CLS_LOGPROB_FINAL;
+        s.outputs.entropy.buffer = buffer_of(d, sizeof *entropy, NULL);
+        s.outputs.logprobs.buffer = buffer_of(d, sizeof *logprobs, NULL);
         client_step(&s, d->queue, 0, 0, NULL, NULL);
-        buffer_read(d, s.step.entropy.buffer, sizeof *entropy, entropy[defer]);
-        buffer_read(d, s.step.logprobs.buffer, sizeof *logprobs, logprobs[defer]);
-        clReleaseMemObject(s.step.entropy.buffer);
-        clReleaseMemObject(s.step.logprobs.buffer);
+        buffer_read(d, s.outputs.entropy.buffer, sizeof *entropy, entropy[defer]);
+        buffer_read(d, s.outputs.logprobs.buffer, sizeof *logprobs, logprobs[defer]);
+        clReleaseMemObject(s.outputs.entropy.buffer);
+        clReleaseMemObject(s.outputs.logprobs.buffer);
         client_close(&s);
     }
     ck_assert_mem_eq(entropy[0], entropy[1], sizeof entropy[0]);
@@ -446,39 +443,41 @@ START_TEST(numbers_and_buffers)
     char words[200];
     const cl_mem buffer = buffer_of(d, 4096, NULL);
     must(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info));
-    s.step.top_n = 5;
-    refused(&s, "step->top_n is 5, but there is no buffer for what it asks (step->top_ids)");
-    s.step.top_ids.buffer = buffer;
-    s.step.top_n = 0;
-    refused(&s, "step->top_ids is there, but step->top_n is 0");
-    s.step.top_n = 129;
-    refused(&s, "step->top_n is 129; it must be at most 128");
-    s.step.top_n = 128;
-    s.step.top_ids.offset = 4096 - 2 * 128 * 4 + 4;
+    s.step.outputs = &s.outputs;
+    s.outputs.top.count = 5;
+    refused(&s, "outputs->top.count is 5, but no buffer for it is set (such as outputs->top.ids)");
+    s.outputs.top.ids.buffer = buffer;
+    s.outputs.top.count = 0;
+    refused(&s, "outputs->top.ids is set, but outputs->top.count is 0");
+    s.outputs.top.count = 129;
+    refused(&s, "outputs->top.count is 129; it must be at most 128");
+    s.outputs.top.count = 128;
+    s.outputs.top.ids.offset = 4096 - 2 * 128 * 4 + 4;
+    refused(&s, "outputs->top.ids needs 1024 bytes from offset 3076 on, 4100 in all, and the "
+                "buffer has 4096");
+    s.outputs.top.ids.offset = 2;
+    refused(&s, "outputs->top.ids: offset 2 is no multiple of the element's 4 bytes");
+    s.outputs.top.ids = (cls_buffer){NULL, 0};
+    s.outputs.top.count = 0;
+    s.outputs.given.logprobs.buffer = buffer;
+    refused(&s, "outputs->given.logprobs is set, but outputs->given.count is 0");
+    s.outputs.given.count = 2;
+    refused(&s, "outputs->given.count is 2, but outputs->given.ids.buffer is NULL");
+    s.outputs.given.ids.buffer = buffer;
+    s.outputs.given.logprobs.buffer = NULL;
     refused(
         &s,
-        "step->top_ids needs 1024 bytes from offset 3076 on, 4100 in all, and the buffer has 4096");
-    s.step.top_ids.offset = 2;
-    refused(&s, "step->top_ids: offset 2 is no multiple of the element's 4 bytes");
-    s.step.top_ids = (cls_buffer){NULL, 0};
-    s.step.top_n = 0;
-    s.step.given_logprobs.buffer = buffer;
-    refused(&s, "step->given_logprobs is there, but step->given_n is 0");
-    s.step.given_n = 2;
-    refused(&s, "step->given_n is 2, but step->given_ids.buffer is NULL");
-    s.step.given_ids.buffer = buffer;
-    s.step.given_logprobs.buffer = NULL;
-    refused(&s,
-            "step->given_n is 2, but there is no buffer for what it asks (step->given_logprobs)");
-    s.step.given_n = 1025;
-    refused(&s, "step->given_n is 1025; it must be at most 1024");
-    s.step.given_ids.buffer = NULL;
-    s.step.given_n = 0;
-    s.step.candidate_counts.buffer = buffer;
-    refused(&s, "step->candidate_counts is there, but step->candidates_n is 0");
-    s.step.candidates_n = info.shortlist + 1;
+        "outputs->given.count is 2, but no buffer for it is set (such as outputs->given.logprobs)");
+    s.outputs.given.count = 1025;
+    refused(&s, "outputs->given.count is 1025; it must be at most 1024");
+    s.outputs.given.ids.buffer = NULL;
+    s.outputs.given.count = 0;
+    s.outputs.kept.counts.buffer = buffer; /* which needs no count */
+    s.outputs.kept.ids.buffer = buffer;
+    refused(&s, "outputs->kept.ids is set, but outputs->kept.count is 0");
+    s.outputs.kept.count = info.shortlist + 1;
     snprintf(words, sizeof words,
-             "step->candidates_n is %u, but the kernels' lists hold %u: see the context's "
+             "outputs->kept.count is %u, but the kernels' lists hold %u: see the context's "
              "options->shortlist",
              info.shortlist + 1, info.shortlist);
     refused(&s, words);

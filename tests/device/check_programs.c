@@ -113,6 +113,7 @@ typedef struct subject {
     batch *b; /* of one row: the request's, as the reference has it */
     cls_sampler *sampler;
     cls_step step;
+    cls_outputs outputs;
 } subject;
 
 static subject subject_of(device *d, cls_context *context, int no_late_compile)
@@ -123,11 +124,12 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
     batch_row(s.b, 0, ROW_NORMAL3, 7);
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
-    o.max_rows = o.slots = ROWS;
+    o.max_rows = o.slot_count = ROWS;
     o.history = 60;
     o.rollback = 4;
     o.no_late_compile = no_late_compile;
     must(cls_sampler_create(context, &o, &s.sampler));
+    cls_outputs_default(&s.outputs, sizeof s.outputs);
     cls_step_default(&s.step, sizeof s.step);
     s.step.rows = 1;
     s.step.logits.buffer = buffer_of(d, s.b->data_size * ROWS, NULL);
@@ -331,7 +333,9 @@ START_TEST(refused_steps)
     const cls_context_options o = options_with(&t);
     cls_context *const context = new_context(d, &o);
     subject s = subject_of(d, context, 0);
+    s.step.outputs = &s.outputs;
     const cls_step good = s.step;
+    const cls_outputs none = s.outputs;
     cls_params p = params_of(WISH_USUAL);
     must(begin(&s, &p));
     steps(&s, 1, "usual");
@@ -346,25 +350,26 @@ START_TEST(refused_steps)
         ck_assert_ptr_null(done); \
         ck_assert_uint_eq(cls_sampler_launches(s.sampler), launches); \
         s.step = good; \
+        s.outputs = none; \
     } while (0)
 #define STEP_REFUSED(field, name) \
     do { \
-        s.step.field = out; \
+        s.field = out; \
         REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done), name); \
     } while (0)
-    STEP_REFUSED(mask.words.buffer, "CLS_FEATURE_MASK");
-    STEP_REFUSED(bias.values.buffer, "CLS_FEATURE_BIAS");
-    STEP_REFUSED(logprobs.buffer, "CLS_FEATURE_LOGPROBS");
-    STEP_REFUSED(ranks.buffer, "CLS_FEATURE_LOGPROBS");
-    STEP_REFUSED(kept.buffer, "CLS_FEATURE_LOGPROBS");
-    STEP_REFUSED(entropy.buffer, "CLS_FEATURE_LOGPROBS");
-    STEP_REFUSED(kept_mass.buffer, "CLS_FEATURE_LOGPROBS");
-    STEP_REFUSED(probs.buffer, "CLS_FEATURE_PROBS");
-    STEP_REFUSED(final_logits.buffer, "CLS_FEATURE_PROBS");
-    s.step.top_n = 2;
-    STEP_REFUSED(top_ids.buffer, "CLS_FEATURE_LOGPROBS");
-    s.step.candidates_n = 2;
-    STEP_REFUSED(candidate_ids.buffer, "CLS_FEATURE_LOGPROBS");
+    STEP_REFUSED(step.mask.words.buffer, "CLS_FEATURE_MASK");
+    STEP_REFUSED(step.bias.values.buffer, "CLS_FEATURE_BIAS");
+    STEP_REFUSED(outputs.logprobs.buffer, "CLS_FEATURE_LOGPROBS");
+    STEP_REFUSED(outputs.ranks.buffer, "CLS_FEATURE_LOGPROBS");
+    STEP_REFUSED(outputs.kept.counts.buffer, "CLS_FEATURE_LOGPROBS");
+    STEP_REFUSED(outputs.entropy.buffer, "CLS_FEATURE_LOGPROBS");
+    STEP_REFUSED(outputs.kept_mass.buffer, "CLS_FEATURE_LOGPROBS");
+    STEP_REFUSED(outputs.probs.buffer, "CLS_FEATURE_PROBS");
+    STEP_REFUSED(outputs.final_logits.buffer, "CLS_FEATURE_PROBS");
+    s.outputs.top.count = 2;
+    STEP_REFUSED(outputs.top.ids.buffer, "CLS_FEATURE_LOGPROBS");
+    s.outputs.kept.count = 2;
+    STEP_REFUSED(outputs.kept.ids.buffer, "CLS_FEATURE_LOGPROBS");
     s.step.logits.dtype = CLS_F16;
     REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done), "options->dtypes");
     REFUSED(cls_accept(s.sampler, d->queue, 1, &one, NULL, 0, NULL, &done), "CLS_FEATURE_ACCEPT");
@@ -372,21 +377,21 @@ START_TEST(refused_steps)
     cls_draw_call draw;
     cls_draw_call_default(&draw, sizeof draw);
     draw.rows = 1;
-    draw.n = 10;
-    draw.ids.buffer = draw.logits.buffer = out;
+    draw.candidates.count = 10;
+    draw.candidates.ids.buffer = draw.candidates.logits.buffer = out;
     REFUSED(cls_draw(s.sampler, d->queue, &draw, 0, NULL, &done), "CLS_FEATURE_DRAW");
     cls_verify_call verify;
     cls_verify_call_default(&verify, sizeof verify);
     verify.requests = 1;
-    verify.cu = cu;
+    verify.row_offsets = cu;
     verify.logits.buffer = s.step.logits.buffer;
     REFUSED(cls_verify(s.sampler, d->queue, &verify, 0, NULL, &done), "CLS_FEATURE_VERIFY");
     cls_logprobs_call logprobs;
     cls_logprobs_call_default(&logprobs, sizeof logprobs);
     logprobs.rows = 1;
-    logprobs.top_n = 1;
+    logprobs.top.count = 1;
     logprobs.logits.buffer = s.step.logits.buffer;
-    logprobs.top_ids.buffer = out;
+    logprobs.top.ids.buffer = out;
     REFUSED(cls_logprobs(s.sampler, d->queue, &logprobs, 0, NULL, &done), "CLS_FEATURE_LOGPROBS");
     steps(&s, 2, "after all refusals");
     ck_assert_uint_eq(t.calls, 0);
@@ -465,7 +470,7 @@ START_TEST(program_infos)
                           over_tiles ? device_info.work_group : device_info.row_group);
         ck_assert(info.subgroups == CLS_SUBGROUPS_NONE || info.subgroups == device_info.subgroups);
         ck_assert(info.seconds > 0 && info.seconds < 10000);
-        ck_assert(info.local_mem <= device_info.local_mem_size);
+        ck_assert(info.local_mem_size <= device_info.local_mem_size);
         ck_assert(info.max_work_group == 0 || info.max_work_group >= info.work_group);
     }
     memset(&info, 0x5a, sizeof info);
@@ -846,28 +851,27 @@ static seen look(device *d, cls_context *context, batch *b, int search, int want
     client s;
     client_open(&s, b, d, context, 1);
     const cl_mem out = buffer_of(d, is.size, NULL);
-    cls_step *const step = &s.step;
+    cls_outputs *const outputs = &s.outputs;
     must(cls_compile(context, 1u << b->dtype, forced)); /* samplers have not all of them */
     must(cls_sampler_add_kernels(s.sampler, b->dtype, forced));
     s.sampler->override_variants = forced;
     cls_sampler_force_search(s.sampler, search);
-    step->logprob_kind = wants == 1 ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
+    outputs->logprob_kind = wants == 1 ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
     if (wants != 0) {
-        step->logprobs = room(out, &at, BATCH);
-        step->ranks = room(out, &at, BATCH);
-        step->entropy = room(out, &at, BATCH);
-        step->kept = room(out, &at, BATCH);
-        step->kept_mass = room(out, &at, BATCH);
-        step->top_n = TOP;
-        step->top_ids = room(out, &at, BATCH * TOP);
-        step->top_logprobs = room(out, &at, BATCH * TOP);
-        step->candidates_n = CANDIDATES;
-        step->candidate_ids = room(out, &at, BATCH * CANDIDATES);
-        step->candidate_logits = room(out, &at, BATCH * CANDIDATES);
-        step->candidate_probs = room(out, &at, BATCH * CANDIDATES);
-        step->candidate_counts = room(out, &at, BATCH);
-        step->probs = room(out, &at, (size_t)BATCH * b->vocab);
-        step->final_logits = room(out, &at, (size_t)BATCH * b->vocab);
+        outputs->logprobs = room(out, &at, BATCH);
+        outputs->ranks = room(out, &at, BATCH);
+        outputs->entropy = room(out, &at, BATCH);
+        outputs->kept.counts = room(out, &at, BATCH);
+        outputs->kept_mass = room(out, &at, BATCH);
+        outputs->top.count = TOP;
+        outputs->top.ids = room(out, &at, BATCH * TOP);
+        outputs->top.logprobs = room(out, &at, BATCH * TOP);
+        outputs->kept.count = CANDIDATES;
+        outputs->kept.ids = room(out, &at, BATCH * CANDIDATES);
+        outputs->kept.logits = room(out, &at, BATCH * CANDIDATES);
+        outputs->kept.probs = room(out, &at, BATCH * CANDIDATES);
+        outputs->probs = room(out, &at, (size_t)BATCH * b->vocab);
+        outputs->final_logits = room(out, &at, (size_t)BATCH * b->vocab);
     }
     is.needs = (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
     for (uint32_t i = 0; i < s.sampler->slots; i++)

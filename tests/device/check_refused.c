@@ -85,7 +85,7 @@ START_TEST(samplers_and_slots_refused)
     o.struct_size = 0;
     refused(cls_sampler_create(context, &o, &sampler), "struct_size");
     o.struct_size = sizeof o;
-    o.slots = 3;
+    o.slot_count = 3;
     must(cls_sampler_create(context, &o, &sampler));
     cls_params_default(&p, sizeof p);
     refused(cls_slot_begin(NULL, 0, &p, NULL, 0, NULL, 0), "sampler");
@@ -127,7 +127,7 @@ START_TEST(slot_calls_refused)
     cls_params p;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = 100;
-    o.slots = 3;
+    o.slot_count = 3;
 #define REFUSE(field, value) \
     do { \
         const cls_sampler_options good = o; \
@@ -139,10 +139,10 @@ START_TEST(slot_calls_refused)
     REFUSE(keep, 3);
     REFUSE(history, 16385);
     REFUSE(rollback, 16385);
-    REFUSE(slots, (1u << 24) + 1);
+    REFUSE(slot_count, (1u << 24) + 1);
 #undef REFUSE
     for (o.keep = CLS_KEEP_NONE; o.keep <= CLS_KEEP_COUNTS; o.keep++) {
-        o.logit_bias = o.keep == CLS_KEEP_SEEN;
+        o.logit_bias = o.keep == CLS_KEEP_PRESENCE;
         o.history = 5;
         o.rollback = 2;
         must(cls_sampler_create(context, &o, &sampler));
@@ -276,8 +276,10 @@ static void refuse_overlaps(client *s)
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->logits");
     *step = good;
     step->slots.device.buffer = step->positions.device.buffer = both; /* who only reads may share */
-    step->latest.buffer = both;
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->latest");
+    s->outputs.latest.buffer = both;
+    step->outputs = &s->outputs;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "outputs->latest");
+    s->outputs.latest.buffer = NULL;
     *step = good;
     step->tokens.buffer = read_only;
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
@@ -323,6 +325,13 @@ START_TEST(steps_refused)
         refused(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), name); \
         *step = good; \
     } while (0)
+#define REFUSE_OUTPUT(field, value, name) \
+    do { \
+        const cls_outputs none = s.outputs; \
+        s.outputs.field = (value); \
+        REFUSE(outputs, &s.outputs, name); \
+        s.outputs = none; \
+    } while (0)
     REFUSE(struct_size, 0, "struct_size");
     REFUSE(rows, 0, "rows");
     REFUSE(rows, 5, "rows");
@@ -341,21 +350,26 @@ START_TEST(steps_refused)
     REFUSE(slots.host, below, "slots");
     REFUSE(slots.device.buffer, tiny, "slots");
     REFUSE(positions.device.buffer, tiny, "positions");
-    REFUSE(random.buffer, tiny, "random");
+    REFUSE(random_bits.buffer, tiny, "random");
     REFUSE(tokens.buffer, tiny, "tokens");
     REFUSE(tokens.offset, 4, "tokens");
     REFUSE(tokens.offset, 1, "tokens");
     REFUSE(status.buffer, tiny, "status");
-    REFUSE(logprobs.buffer, tiny, "logprobs");
-    REFUSE(probs.buffer, tiny, "probs");
-    REFUSE(logprob_kind, 2, "logprob_kind");
+    REFUSE_OUTPUT(logprobs.buffer, tiny, "outputs->logprobs");
+    REFUSE_OUTPUT(probs.buffer, tiny, "outputs->probs");
+    REFUSE_OUTPUT(logprob_kind, 2, "outputs->logprob_kind");
+    REFUSE_OUTPUT(struct_size, 0, "outputs->struct_size");
+    REFUSE_OUTPUT(reserved, 1, "outputs->reserved");
+    REFUSE_OUTPUT(top.reserved, 1, "outputs->top.reserved");
+    REFUSE_OUTPUT(given.reserved, 1, "outputs->given.reserved");
+    REFUSE_OUTPUT(kept.reserved, 1, "outputs->kept.reserved");
     REFUSE(mask.words.buffer, tiny, "mask");
     step->slots.device.buffer = masks;
     REFUSE(slots.host, twice, "slots");
     step->positions.device.buffer = masks;
     REFUSE(positions.host, twice, "positions");
-    step->random.buffer = masks;
-    REFUSE(random.offset, 4, "random");
+    step->random_bits.buffer = masks;
+    REFUSE(random_bits.offset, 4, "random");
     step->mask.words.buffer = masks;
     REFUSE(mask.row_stride, 3, "mask.row_stride");
     step->mask.words.buffer = masks;
@@ -385,8 +399,6 @@ START_TEST(steps_refused)
     REFUSE(bias.rows, 3, "bias");
     step->bias.values.buffer = biases;
     REFUSE(bias.row_map.host, beyond, "bias.row_map");
-    REFUSE(reserved, 1, "reserved");
-    REFUSE(reserved_2, 1, "reserved_2");
     REFUSE(mask.reserved, 1, "mask.reserved");
     /* A row without a token must not be accepted later as one that has it. */
     step->defer_accept = 1;

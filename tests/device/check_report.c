@@ -90,8 +90,8 @@ START_TEST(report)
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         const uint32_t launches = b->launches;
         cl_mem logprob_buffer = buffer_of(d, (rows + 3) * sizeof(float), NULL);
-        s.step.logprobs.buffer = logprob_buffer;
-        s.step.logprobs.offset = 3 * sizeof(float);
+        s.outputs.logprobs.buffer = logprob_buffer;
+        s.outputs.logprobs.offset = 3 * sizeof(float);
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         ck_assert_msg(b->launches == launches + 2, "raw logprobs take %u launches more",
                       b->launches - launches);
@@ -99,19 +99,19 @@ START_TEST(report)
                                     logprobs, 0, NULL, NULL));
         client_tokens(&s, 0);
         check_logprobs(b, logprobs, 0, d->name);
-        s.step.logprob_kind = CLS_LOGPROB_FINAL;
-        s.step.probs.buffer = buffer_of(d, (size_t)rows * vocab * sizeof(float), NULL);
+        s.outputs.logprob_kind = CLS_LOGPROB_FINAL;
+        s.outputs.probs.buffer = buffer_of(d, (size_t)rows * vocab * sizeof(float), NULL);
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         ck_assert_msg(b->launches == launches + 2, "final logprobs and probs take %u launches more",
                       b->launches - launches);
         must_cl(clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float),
                                     finals, 0, NULL, NULL));
-        buffer_read(d, s.step.probs.buffer, (size_t)rows * vocab * sizeof(float), probs);
+        buffer_read(d, s.outputs.probs.buffer, (size_t)rows * vocab * sizeof(float), probs);
         client_tokens(&s, 0);
         check_logprobs(b, finals, 1, d->name);
         check_probs(b, probs, finals, d->name);
         clReleaseMemObject(logprob_buffer);
-        clReleaseMemObject(s.step.probs.buffer);
+        clReleaseMemObject(s.outputs.probs.buffer);
         client_close(&s);
         batch_free(b);
         free(logprobs);

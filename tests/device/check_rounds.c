@@ -28,7 +28,7 @@ static cls_sampler_options options(uint32_t slots)
     cls_sampler_options o;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
-    o.slots = slots;
+    o.slot_count = slots;
     o.max_rows = slots < ROWS ? slots : ROWS;
     o.history = 24;
     return o;
@@ -40,7 +40,7 @@ static void twins_open(twins *t, device *d, const cls_sampler_options *o)
         fixture_context(d, 1u << CLS_F32, strstr(d->name, "Oclgrind") ? 12 : 0, 0, 0);
     memset(t, 0, sizeof *t);
     t->d = d;
-    t->slots = o->slots;
+    t->slots = o->slot_count;
     t->rows = o->max_rows;
     t->vocab = o->vocab;
     must(cls_sampler_create(context, o, &t->once));

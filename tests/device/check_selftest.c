@@ -118,13 +118,13 @@ START_TEST(passes)
     const cls_status status = cls_selftest(c, &r);
     ck_assert_msg(status == CLS_OK, "%s: %s", d->name, cls_error_message());
     ck_assert_uint_eq(r.struct_size, sizeof r);
-    ck_assert_uint_eq(r.stages, ST_STAGES);
+    ck_assert_uint_eq(r.stage_count, ST_STAGES);
     ck_assert_uint_eq(r.failed, 0);
-    for (uint32_t i = 0; i < r.stages; i++) {
-        ck_assert_msg(r.stage[i].cases != 0 && r.stage[i].cases % types(c) == 0, "%s: %u cases",
-                      r.stage[i].name, r.stage[i].cases);
-        ck_assert_msg(r.stage[i].failed == 0 && r.stage[i].message[0] == '\0', "%s: %s",
-                      r.stage[i].name, r.stage[i].message);
+    for (uint32_t i = 0; i < r.stage_count; i++) {
+        ck_assert_msg(r.stages[i].cases != 0 && r.stages[i].cases % types(c) == 0, "%s: %u cases",
+                      r.stages[i].name, r.stages[i].cases);
+        ck_assert_msg(r.stages[i].failed == 0 && r.stages[i].message[0] == '\0', "%s: %s",
+                      r.stages[i].name, r.stages[i].message);
     }
     must(cls_selftest(c, NULL));
 }
@@ -165,13 +165,13 @@ static void spoil(device *d, int digests, uint32_t step)
     ck_assert_msg(strstr(cls_error_message(), "failed at random numbers (1 of 6): ") != NULL, "%s",
                   cls_error_message());
     ck_assert_uint_eq(r.failed, n);
-    for (uint32_t i = 0; i < r.stages; i++) {
-        ck_assert_msg(r.stage[i].failed == spoiled[i], "%s: %u failed: %s", r.stage[i].name,
-                      r.stage[i].failed, r.stage[i].message);
-        ck_assert_msg(!spoiled[i] || strstr(r.stage[i].message, "host: ") != NULL, "%s: %s",
-                      r.stage[i].name, r.stage[i].message);
-        ck_assert_msg(spoiled[i] || r.stage[i].message[0] == '\0', "%s: %s", r.stage[i].name,
-                      r.stage[i].message);
+    for (uint32_t i = 0; i < r.stage_count; i++) {
+        ck_assert_msg(r.stages[i].failed == spoiled[i], "%s: %u failed: %s", r.stages[i].name,
+                      r.stages[i].failed, r.stages[i].message);
+        ck_assert_msg(!spoiled[i] || strstr(r.stages[i].message, "host: ") != NULL, "%s: %s",
+                      r.stages[i].name, r.stages[i].message);
+        ck_assert_msg(spoiled[i] || r.stages[i].message[0] == '\0', "%s: %s", r.stages[i].name,
+                      r.stages[i].message);
     }
     free(known);
 }
@@ -195,11 +195,11 @@ START_TEST(arguments)
 {
     cls_context *const c = fixture_context(fixture_device(_i), 1u << CLS_F32, 0, 0, 0);
     cls_selftest_report r = report_of();
-    r.struct_size = offsetof(cls_selftest_report, stage) + sizeof r.stage[0];
+    r.struct_size = offsetof(cls_selftest_report, stages) + sizeof r.stages[0];
     must(cls_selftest(c, &r));
-    ck_assert_uint_eq(r.struct_size, offsetof(cls_selftest_report, stage) + sizeof r.stage[0]);
-    ck_assert_str_eq(r.stage[0].name, "arithmetic");
-    ck_assert_uint_eq(r.stage[1].cases, 0x5a5a5a5au);
+    ck_assert_uint_eq(r.struct_size, offsetof(cls_selftest_report, stages) + sizeof r.stages[0]);
+    ck_assert_str_eq(r.stages[0].name, "arithmetic");
+    ck_assert_uint_eq(r.stages[1].cases, 0x5a5a5a5au);
     r.struct_size = 0;
     ck_assert_int_eq(cls_selftest(c, &r), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), "report->struct_size is 0") != NULL, "%s",
@@ -230,9 +230,9 @@ START_TEST(print)
         const cls_status status = cls_selftest(c, &r);
         printf("%s: %s, %.3f s\n", d->name, cls_status_name(status), now() - start);
     }
-    for (uint32_t i = 0; i < r.stages; i++)
-        printf("%-17s %5u %5u  %s\n", r.stage[i].name, r.stage[i].cases, r.stage[i].failed,
-               r.stage[i].message);
+    for (uint32_t i = 0; i < r.stage_count; i++)
+        printf("%-17s %5u %5u  %s\n", r.stages[i].name, r.stages[i].cases, r.stages[i].failed,
+               r.stages[i].message);
 }
 END_TEST
 

@@ -111,9 +111,9 @@ static void rollback(traffic *t, uint32_t slot)
 static void force(traffic *t)
 {
     int32_t slots[MAX_ROWS], ids[MAX_ROWS];
-    const uint32_t rows = 1 + rng_below(&t->r, 3), first = rng_below(&t->r, t->s.o.slots);
+    const uint32_t rows = 1 + rng_below(&t->r, 3), first = rng_below(&t->r, t->s.o.slot_count);
     for (uint32_t row = 0; row < rows; row++) {
-        slots[row] = (int32_t)((first + row) % t->s.o.slots);
+        slots[row] = (int32_t)((first + row) % t->s.o.slot_count);
         ids[row] = random_id(t);
         if (!t->s.known[slots[row]] || slots[row] == t->idle)
             slots[row] = -1;
@@ -123,7 +123,7 @@ static void force(traffic *t)
 
 static void call(traffic *t)
 {
-    const uint32_t slots = t->s.o.slots, slot = rng_below(&t->r, slots),
+    const uint32_t slots = t->s.o.slot_count, slot = rng_below(&t->r, slots),
                    what = rng_below(&t->r, 20);
     int32_t ids[60], stop[MODEL_LIST];
     cls_logit_bias bias[MODEL_LIST];
@@ -161,7 +161,7 @@ static void call(traffic *t)
 
 static void step(traffic *t)
 {
-    const uint32_t slots = t->s.o.slots;
+    const uint32_t slots = t->s.o.slot_count;
     wanted_step w = {.rows = 1 + rng_below(&t->r, t->s.o.max_rows),
                      .invalid_token = rng_below(&t->r, 4) ? -1 : 7};
     int32_t order[MAX_SLOTS], positions[MAX_ROWS];
@@ -202,7 +202,7 @@ static void step(traffic *t)
 /* One slot's bytes, around calls and steps for all the others. */
 static void round_around_an_idle_slot(traffic *t)
 {
-    const uint32_t slot = rng_below(&t->r, t->s.o.slots), steps = 1 + rng_below(&t->r, AHEAD);
+    const uint32_t slot = rng_below(&t->r, t->s.o.slot_count), steps = 1 + rng_below(&t->r, AHEAD);
     size_t before_size = 0, after_size = 0;
     void *before = NULL;
     t->idle = t->s.slot[slot].begun ? (int32_t)slot : -1;
@@ -234,7 +234,7 @@ static void serve(device *d, const cls_sampler_options *o, uint32_t steps, uint6
     t.r.state = seed;
     t.idle = -1;
     server_open(&t.s, d, o, seed, first, second);
-    for (uint32_t slot = 0; slot < o->slots; slot++)
+    for (uint32_t slot = 0; slot < o->slot_count; slot++)
         begin(&t, slot);
     while (t.s.steps < steps)
         round_around_an_idle_slot(&t);
@@ -244,9 +244,9 @@ static void serve(device *d, const cls_sampler_options *o, uint32_t steps, uint6
     printf("%s: vocab %u, %u slots, keep %d, history %u, rollback %u: %u steps, %u requests, %u "
            "tokens, %u rows stopped, "
            "%u forks, %u rollbacks (%u ended their request), %u saves, %u accepts, %u times busy\n",
-           d->name, o->vocab, o->slots, o->keep, o->history, o->rollback, t.s.steps, t.s.requests,
-           t.s.sampled, t.s.stopped, t.s.forks, t.s.rollbacks, t.s.ended, t.s.saves, t.s.accepts,
-           t.s.busy);
+           d->name, o->vocab, o->slot_count, o->keep, o->history, o->rollback, t.s.steps,
+           t.s.requests, t.s.sampled, t.s.stopped, t.s.forks, t.s.rollbacks, t.s.ended, t.s.saves,
+           t.s.accepts, t.s.busy);
 }
 
 START_TEST(serving)
@@ -255,18 +255,18 @@ START_TEST(serving)
         uint32_t vocab, slots;
         int keep, logit_bias;
         uint32_t history, rollback;
-    } kinds[] = {{300, 9, CLS_KEEP_COUNTS, 1, 40, 12}, {1100, 16, CLS_KEEP_SEEN, 1, 25, 7},
-                 {33, 5, CLS_KEEP_COUNTS, 0, 0, 9},    {2049, 7, CLS_KEEP_COUNTS, 1, 64, 0},
-                 {70, 6, CLS_KEEP_SEEN, 0, 12, 30},    {64, 4, CLS_KEEP_NONE, 1, 0, 0},
-                 {8, 7, CLS_KEEP_COUNTS, 1, 5, 16},    {1, 3, CLS_KEEP_COUNTS, 1, 3, 3},
+    } kinds[] = {{300, 9, CLS_KEEP_COUNTS, 1, 40, 12},  {1100, 16, CLS_KEEP_PRESENCE, 1, 25, 7},
+                 {33, 5, CLS_KEEP_COUNTS, 0, 0, 9},     {2049, 7, CLS_KEEP_COUNTS, 1, 64, 0},
+                 {70, 6, CLS_KEEP_PRESENCE, 0, 12, 30}, {64, 4, CLS_KEEP_NONE, 1, 0, 0},
+                 {8, 7, CLS_KEEP_COUNTS, 1, 5, 16},     {1, 3, CLS_KEEP_COUNTS, 1, 3, 3},
                  {500, 12, CLS_KEEP_NONE, 0, 5, 5}};
     device *const d = fixture_device(_i);
     for (uint32_t i = 0; i < fixture_by_size(2, 7, sizeof kinds / sizeof *kinds); i++) {
         cls_sampler_options o;
         cls_sampler_options_default(&o, sizeof o);
         o.vocab = kinds[i].vocab;
-        o.slots = kinds[i].slots;
-        o.max_rows = o.slots < MAX_ROWS ? o.slots : MAX_ROWS;
+        o.slot_count = kinds[i].slots;
+        o.max_rows = o.slot_count < MAX_ROWS ? o.slot_count : MAX_ROWS;
         o.keep = kinds[i].keep;
         o.logit_bias = kinds[i].logit_bias;
         o.history = kinds[i].history;
@@ -287,7 +287,7 @@ START_TEST(other_queues)
         return;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = 200;
-    o.slots = o.max_rows = 8;
+    o.slot_count = o.max_rows = 8;
     o.history = 20;
     o.rollback = 10;
     cl_command_queue queue = clCreateCommandQueue(d->context, d->id, 0, &code);

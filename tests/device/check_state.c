@@ -15,7 +15,7 @@ static cls_sampler_options options(int keep, uint32_t history, uint32_t rollback
     cls_sampler_options o;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
-    o.slots = 3;
+    o.slot_count = 3;
     o.max_rows = 3;
     o.keep = keep;
     o.history = history;
@@ -67,7 +67,7 @@ START_TEST(save_and_load)
 {
     device *const d = fixture_device(_i);
     static server s, other;
-    for (int keep = CLS_KEEP_SEEN; keep <= CLS_KEEP_COUNTS; keep++) {
+    for (int keep = CLS_KEEP_PRESENCE; keep <= CLS_KEEP_COUNTS; keep++) {
         const cls_sampler_options o = options(keep, 6, 4);
         int32_t first[STEPS][3];
         void *bytes[3], *again;
@@ -118,7 +118,7 @@ START_TEST(rollback)
 {
     device *const d = fixture_device(_i);
     static server s;
-    for (int keep = CLS_KEEP_SEEN; keep <= CLS_KEEP_COUNTS; keep++)
+    for (int keep = CLS_KEEP_PRESENCE; keep <= CLS_KEEP_COUNTS; keep++)
         for (uint32_t n = 0; n <= 5; n++) {
             const cls_sampler_options o = options(keep, 6, 5);
             int32_t once[5][3];
@@ -210,7 +210,7 @@ START_TEST(other_samplers)
     for (int i = 0; i < 5; i++) {
         cls_sampler_options other = o;
         other.vocab += i == 0;
-        other.keep = i == 1 ? CLS_KEEP_SEEN : CLS_KEEP_COUNTS;
+        other.keep = i == 1 ? CLS_KEEP_PRESENCE : CLS_KEEP_COUNTS;
         other.history += i == 2;
         other.rollback -= i == 3;
         other.logit_bias = i != 4;
@@ -244,7 +244,7 @@ START_TEST(memory)
     cls_sampler *sampler;
     o.vocab = vocab;
     o.max_rows = 1;
-    o.slots = slots;
+    o.slot_count = slots;
     for (o.keep = CLS_KEEP_NONE; o.keep <= CLS_KEEP_COUNTS; o.keep++) {
         o.history = o.rollback = 100;
         must(cls_sampler_create(context, &o, &sampler));
@@ -255,7 +255,7 @@ START_TEST(memory)
         cls_sampler_options without = o;
         cls_sampler *lean;
         without.logit_bias = 0;
-        without.slots = 2;
+        without.slot_count = 2;
         must(cls_sampler_create(context, &without, &lean));
         const double share = (double)memory_of(lean).penalties / 2 / (vocab + 1024);
         ck_assert_msg(share <= most[o.keep] - (o.keep ? 0.125 : 0.25), "keep %d: %g without biases",

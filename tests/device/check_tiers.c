@@ -68,7 +68,7 @@ static cls_context_options options_of(const configuration *c)
     o.vector = c->vector;
     o.shortlist = c->shortlist;
     o.max_work_group = c->max_work_group;
-    o.max_local_mem = c->max_local_mem;
+    o.max_local_mem_size = c->max_local_mem;
     return o;
 }
 
@@ -188,15 +188,15 @@ START_TEST(limits)
     fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
     client_open(&s, b, d, context, 1);
     fixture_random(0);
-    s.step.final_logits.buffer = buffer_of(d, sizeof told, NULL);
-    s.step.logprob_kind = CLS_LOGPROB_FINAL;
-    s.step.given_n = VOCAB;
-    s.step.given_ids.buffer = buffer_of(d, sizeof ids, ids);
-    s.step.given_logprobs.buffer = buffer_of(d, sizeof logprobs, NULL);
+    s.outputs.final_logits.buffer = buffer_of(d, sizeof told, NULL);
+    s.outputs.logprob_kind = CLS_LOGPROB_FINAL;
+    s.outputs.given.count = VOCAB;
+    s.outputs.given.ids.buffer = buffer_of(d, sizeof ids, ids);
+    s.outputs.given.logprobs.buffer = buffer_of(d, sizeof logprobs, NULL);
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
-    buffer_read(d, s.step.final_logits.buffer, sizeof told, told);
-    buffer_read(d, s.step.given_logprobs.buffer, sizeof logprobs, logprobs);
+    buffer_read(d, s.outputs.final_logits.buffer, sizeof told, told);
+    buffer_read(d, s.outputs.given.logprobs.buffer, sizeof logprobs, logprobs);
     for (uint32_t row = 0; row < ROWS; row++) {
         const uint32_t kind = row % KINDS;
         const int32_t token = b->token[row];
@@ -219,9 +219,9 @@ START_TEST(limits)
                           (double)logprobs[row][i], logprob);
         }
     }
-    clReleaseMemObject(s.step.final_logits.buffer);
-    clReleaseMemObject(s.step.given_ids.buffer);
-    clReleaseMemObject(s.step.given_logprobs.buffer);
+    clReleaseMemObject(s.outputs.final_logits.buffer);
+    clReleaseMemObject(s.outputs.given.ids.buffer);
+    clReleaseMemObject(s.outputs.given.logprobs.buffer);
     client_close(&s);
     batch_free(b);
 }
@@ -269,10 +269,10 @@ START_TEST(refused)
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), "tier is 4") != NULL, "%s", cls_error_message());
     o.tier = CLS_TIER_AUTO;
-    o.max_local_mem = 1023;
+    o.max_local_mem_size = 1023;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), "at least 1024") != NULL, "%s", cls_error_message());
-    o.max_local_mem = 0;
+    o.max_local_mem_size = 0;
     o.max_work_group = 3;
     o.work_group = 4;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);

@@ -360,7 +360,7 @@ START_TEST(loop_on_device)
     must_cl(clSetKernelArg(kernel, 6, sizeof vocab, &vocab));
     cls_verify_call_init(&call);
     call.requests = REQUESTS;
-    call.cu = cu;
+    call.row_offsets = cu;
     call.logits.buffer = logits;
     call.draft_ids.device.buffer = proposed;
     call.latest.buffer = latest;
@@ -493,7 +493,7 @@ START_TEST(long_windows)
     const uint32_t n = fixture_by_size(20, 64, CLS_MAX_DRAFTS),
                    longest = fixture_by_size(700, 4000, 16384);
     rng r = {fixture_seed() + 62};
-    for (int keep = CLS_KEEP_SEEN; keep <= CLS_KEEP_COUNTS; keep++) {
+    for (int keep = CLS_KEEP_PRESENCE; keep <= CLS_KEEP_COUNTS; keep++) {
         drafts *const of = windowed(keep, n, longest, fixture_by_size(300, 2000, 5000), &r);
         uint32_t gone = 0;
         verifier v;

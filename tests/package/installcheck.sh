@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Compiles the installed header as C99, C11 and C++, if there is a compiler of
-# that, and that of the LM head; compiles and runs each EXAMPLE, a file, and DIRECTORY's llama
+# Compiles each installed header as C99, C11 and C++, if there is a compiler of
+# that; compiles and runs each EXAMPLE, a file, and DIRECTORY's llama
 # against the installed libraries, as clsample.pc and clsample-head.pc say.
 # usage: CC= [CXX=] PKG_CONFIG= libdir= destdir= prefix= installcheck.sh DIRECTORY EXAMPLE...
 set -eu
@@ -28,7 +28,11 @@ headers() { # HEADER EXPRESSION FLAGS...: a program that includes it and uses th
     done
 }
 # shellcheck disable=SC2086 # flags are lists of words
-headers clsample.h 'cls_version() == NULL' $flags
+for part in base chain params context programs sampler slot step outputs draw verify readback host selftest layout; do
+    headers "clsample/$part.h" 0 $flags
+done
+# shellcheck disable=SC2086 # likewise
+headers clsample.h 'cls_version_number() != CLS_VERSION_NUMBER' $flags
 # shellcheck disable=SC2046 # flags are lists of words
 headers clsample/head.h 'cls_head_has_clblast() > 1' $($PKG_CONFIG --cflags --libs clsample-head)
 case $($PKG_CONFIG --libs --static clsample) in

@@ -153,7 +153,7 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = vocab;
     o.max_rows = rows;
-    o.slots = w->requests;
+    o.slot_count = w->requests;
     o.keep = CLS_KEEP_NONE;
     o.logit_bias = 0;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &w->sampler));
@@ -166,7 +166,7 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     cls_verify_call_default(&w->call, sizeof w->call);
     w->call.requests = w->requests;
     w->call.method = method;
-    w->call.cu = w->cu;
+    w->call.row_offsets = w->cu;
     w->call.draft_ids.host = w->ids;
     w->call.draft_kind = w->kind;
     w->call.logits.buffer = buffer_of(d, (size_t)rows * vocab * sizeof(float), NULL);
@@ -275,8 +275,8 @@ static void count_trials(world *w, uint32_t trials, uint32_t first_draw, uint32_
 {
     int32_t *const zeroes = room(w->requests, sizeof *zeroes), *const draws =
                                                                    room(w->requests, sizeof *draws);
-    w->call.positions = zeroes;
-    w->call.draws = draws;
+    w->call.positions.host = zeroes;
+    w->call.draws.host = draws;
     for (uint32_t t = 0; t < trials; t += w->requests) {
         for (uint32_t i = 0; i < w->requests; i++)
             draws[i] = (int32_t)(first_draw + t + i);
@@ -296,7 +296,7 @@ static void count_trials(world *w, uint32_t trials, uint32_t first_draw, uint32_
             }
         }
     }
-    w->call.positions = w->call.draws = NULL;
+    w->call.positions.host = w->call.draws.host = NULL;
     free(zeroes);
     free(draws);
 }

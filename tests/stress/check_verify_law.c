@@ -114,7 +114,7 @@ static void run(trial *t, rng *r)
     row.output_count = 1;
     cls_host_drafts_default(&d, sizeof d);
     d.row = &row;
-    d.n = t->n;
+    d.draft_count = t->n;
     d.method = t->method;
     d.ids = t->before + 1;
     d.draft = draft;

@@ -22,8 +22,8 @@ static void compare(const batch *b, uint32_t row, const oracle *o, const cls_hos
               status = o->status | (nothing ? o->none : oracle_stops(h, result->token));
     ck_assert_msg(result->status == status, "%s: status %d, not %d", batch_words(b, row),
                   result->status, status);
-    ck_assert_msg(result->kept == o->kept, "%s: %u kept, not %u", batch_words(b, row), result->kept,
-                  o->kept);
+    ck_assert_msg(result->kept_count == o->kept, "%s: %u kept, not %u", batch_words(b, row),
+                  result->kept_count, o->kept);
     if (nothing) {
         ck_assert_msg(result->token == -1, "%s: token %d", batch_words(b, row), result->token);
         ck_assert(isinf(result->logprob_raw) && isinf(result->logprob_final));
@@ -50,7 +50,7 @@ static void compare(const batch *b, uint32_t row, const oracle *o, const cls_hos
     ck_assert_msg(close_to((double)result->logprob_raw, raw, 1e-5 * (1 + fabs(raw))),
                   "%s: raw logprob %.9g, not %.9g", batch_words(b, row),
                   (double)result->logprob_raw, raw);
-    const char *const fault = oracle_mode_fault(o, result->token, &result->mode);
+    const char *const fault = oracle_mode_fault(o, result->token, &result->adaptive);
     ck_assert_msg(fault == NULL, "%s: %s", batch_words(b, row), fault);
 }
 

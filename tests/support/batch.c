@@ -176,11 +176,11 @@ cls_host_row batch_host_row(const batch *b, uint32_t row)
     h.position = b->params[row].position;
     for (uint32_t i = 0; i < t->output_count; i++)
         h.position += t->output[i] >= 0 && (uint32_t)t->output[i] < b->vocab;
-    h.random = b->random ? &b->random[row] : NULL;
+    h.random_bits = b->random ? &b->random[row] : NULL;
     h.params = &b->params[row];
     h.history = b->history;
     h.infill = &b->infill;
-    h.mode = b->mode[row];
+    h.adaptive = b->mode[row];
     return h;
 }
 
@@ -244,7 +244,7 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
         cls_host_row h = batch_host_row(b, row);
         cls_host_result result = {.struct_size = sizeof result};
         b->random[row] = (pick + 1) * 0x9e3779b97f4a7c15u;
-        h.random = &b->random[row];
+        h.random_bits = &b->random[row];
         must(cls_host_sample(&h, &result));
         return result.token;
     }
@@ -376,7 +376,7 @@ static void compare_sets(const batch *b, uint32_t row, const char *where)
                       is_kept(b, row, i, d) ? "kept on the device only"
                                             : "kept in the reference only");
     if (d->kept != 0)
-        compare_u64(b, row, where, "the number kept", d->kept, b->host[row].kept);
+        compare_u64(b, row, where, "the number kept", d->kept, b->host[row].kept_count);
     compare_u64(b, row, where, "the top's key", (uint32_t)d->top_key, (uint32_t)h->top_key);
     compare_u64(b, row, where, "the scale", (uint32_t)key_of(d->scale), (uint32_t)key_of(h->scale));
     compare_u64(b, row, where, "the set's mass", d->mass, h->mass);

@@ -39,8 +39,9 @@ typedef struct batch {
      * biases, no history. */
     int keep, logit_bias;
     uint32_t history;
-    tokens *tokens;      /* [rows] */
-    cls_host_mode *mode; /* [rows] what mirostat and the like remember, before the row's token */
+    tokens *tokens; /* [rows] */
+    cls_adaptive_state
+        *mode;         /* [rows] what mirostat and the like remember, before the row's token */
     cls_infill infill; /* made-up tables for the vocabulary: some end ids; token n / 10 begins some
                           tokens n */
     float *adjusted;   /* [rows, vocab] logits as the chain sees them; by batch_reference() */

@@ -34,6 +34,7 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
                             t->output_count ? t->output : NULL, t->output_count));
     }
 
+    cls_outputs_default(&s->outputs, sizeof s->outputs);
     cls_step_default(&s->step, sizeof s->step);
     s->step.rows = b->rows;
     s->step.logits.dtype = b->dtype;
@@ -57,13 +58,14 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
         s->step.bias.row_map.host = b->bias_map;
     }
     if (b->random)
-        s->step.random.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
+        s->step.random_bits.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
 }
 
 void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
                  const cl_event *wait, cl_event *done)
 {
     s->step.tokens.offset = s->step.status.offset = (uint64_t)i * s->b->rows * sizeof(int32_t);
+    s->step.outputs = &s->outputs;
     must(cls_sample(s->sampler, queue, &s->step, n_wait, wait, done));
     s->b->launches = cls_sampler_launches(s->sampler) - s->begun;
     s->begun = 0;
@@ -80,9 +82,9 @@ void client_tokens(client *s, uint32_t i)
 
 void client_close(client *s)
 {
-    const cl_mem buffers[] = {s->step.logits.buffer, s->step.tokens.buffer,
-                              s->step.status.buffer, s->step.mask.words.buffer,
-                              s->step.random.buffer, s->step.bias.values.buffer};
+    const cl_mem buffers[] = {s->step.logits.buffer,      s->step.tokens.buffer,
+                              s->step.status.buffer,      s->step.mask.words.buffer,
+                              s->step.random_bits.buffer, s->step.bias.values.buffer};
     cls_sampler_destroy(s->sampler);
     for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i] != NULL)

@@ -10,7 +10,8 @@ typedef struct client {
     device *d;
     cls_sampler *sampler;
     cls_step step;
-    uint32_t begun; /* launches that the slots' beginning adds to the next step */
+    cls_outputs outputs; /* client_step() lets the step point to it */
+    uint32_t begun;      /* launches that the slots' beginning adds to the next step */
 } client;
 
 /* Begins every row's slot, and its mode. steps: how many steps' tokens and status the

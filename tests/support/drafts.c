@@ -168,9 +168,9 @@ static void reference(drafts *d, uint32_t i)
         h.bias_dtype = d->rows->bias_dtype;
     }
     v.row = &h;
-    v.n = n;
+    v.draft_count = n;
     v.method = d->method;
-    v.stride = d->rows->stride;
+    v.logits_stride = d->rows->stride;
     v.ids = d->ids + first;
     v.parents = d->parents ? d->parents + first : NULL;
     v.draft = d->kind != CLS_DRAFT_NONE ? draft : NULL;
@@ -215,7 +215,7 @@ void drafts_accept(drafts *d)
             continue;
         if (drafts_one_a_call(d, i)) {
             drafts_sample(d, i, 0, NULL, 0, &result);
-            d->requests->mode[i] = result.mode;
+            d->requests->mode[i] = result.adaptive;
         }
         t->output =
             realloc(t->output, (t->output_count + (uint32_t)host->emitted) * sizeof *t->output);

@@ -38,7 +38,7 @@ static void random_requests(drafts *d, rng *r)
             b->params[i].temperature = 0.0f;
     }
     b->history = histories[rng_below(r, 4)];
-    b->keep = rng_below(r, 3) ? CLS_KEEP_COUNTS : CLS_KEEP_SEEN;
+    b->keep = rng_below(r, 3) ? CLS_KEEP_COUNTS : CLS_KEEP_PRESENCE;
     batch_requests(b, r);
     for (uint32_t i = 0; i < d->n; i++) { /* most go on, and take more than one token a call */
         cls_params *const p = &b->params[i];

@@ -54,7 +54,8 @@ static inline void expect_kept(example *e, const char *ids, int line)
             kept[n] = 0;
         }
     ck_assert_msg(strcmp(kept, ids) == 0, "line %d: kept %s, not %s", line, kept, ids);
-    ck_assert_msg(e->result.kept == strlen(ids), "line %d: %u kept", line, e->result.kept);
+    ck_assert_msg(e->result.kept_count == strlen(ids), "line %d: %u kept", line,
+                  e->result.kept_count);
 }
 #define EXPECT_KEPT(e, ids) expect_kept((e), (ids), __LINE__)
 

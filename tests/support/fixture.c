@@ -135,7 +135,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
         shape, sizeof shape,
         "tier %u, work-group %u, vector %u, shortlist %u, at most %u work-items and %llu bytes",
         o.tier, o.work_group, o.vector, o.shortlist, o.max_work_group,
-        (unsigned long long)o.max_local_mem);
+        (unsigned long long)o.max_local_mem_size);
     cls_context *context = NULL;
     cls_test_subgroups = pretended;
     const cls_status status = cls_context_create(d->context, d->id, &o, &context);
@@ -146,7 +146,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
     if (status != CLS_OK)
         printf("left out on %s: %s: %s\n", d->name, shape, cls_error_message());
     ck_assert_msg(status == CLS_OK || o.work_group || o.vector || o.shortlist || o.tier ||
-                      o.max_work_group || o.max_local_mem,
+                      o.max_work_group || o.max_local_mem_size,
                   "%s: no context: %s", d->name, cls_error_message());
     d->shape[d->n_cached] = o;
     d->pretended[d->n_cached] = like;

@@ -114,7 +114,7 @@ static cls_status create(life *l)
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = l->vocab;
     o.max_rows = LIFE_ROWS;
-    o.slots = SLOTS;
+    o.slot_count = SLOTS;
     o.history = 20;
     o.rollback = 4;
     return cls_sampler_create(l->context, &o, &l->sampler);
@@ -218,15 +218,17 @@ static cls_buffer room(life *l, size_t n)
     return b;
 }
 
-static void step_of(life *l, cls_step *s, uint32_t rows)
+static void step_of(life *l, cls_step *s, cls_outputs *o, uint32_t rows)
 {
     cls_step_default(s, sizeof *s);
+    cls_outputs_default(o, sizeof *o);
+    s->outputs = o;
     l->at = 0;
     s->rows = rows;
     s->logits.buffer = l->logits;
     s->tokens = room(l, LIFE_ROWS);
     s->status = room(l, LIFE_ROWS);
-    s->latest = room(l, SLOTS);
+    o->latest = room(l, SLOTS);
 }
 
 /* Masks from the host, a dense bias, maps; what is told of raw rows, and candidates. */
@@ -234,7 +236,8 @@ static cls_status masked(life *l)
 {
     static const int32_t slots[] = {3, 1, 0, 2}, biases[] = {1, -1, 0, 0}, masks[] = {0, 1, -1, 0};
     cls_step s;
-    step_of(l, &s, SLOTS);
+    cls_outputs o;
+    step_of(l, &s, &o, SLOTS);
     s.slots.host = slots;
     s.mask.host = l->mask;
     s.mask.rows = 2;
@@ -243,16 +246,16 @@ static cls_status masked(life *l)
     s.bias.dtype = CLS_F16;
     s.bias.rows = 2;
     s.bias.row_map.host = biases;
-    s.top_n = TOP;
-    s.top_ids = room(l, LIFE_ROWS * TOP);
-    s.top_logprobs = room(l, LIFE_ROWS * TOP);
-    s.given_n = 2;
-    s.given_ids.buffer = l->given;
-    s.given_logprobs = room(l, LIFE_ROWS * 2);
-    s.candidates_n = CANDIDATES;
-    s.candidate_ids = room(l, LIFE_ROWS * CANDIDATES);
-    s.candidate_logits = room(l, LIFE_ROWS * CANDIDATES);
-    s.candidate_counts = room(l, LIFE_ROWS);
+    o.top.count = TOP;
+    o.top.ids = room(l, LIFE_ROWS * TOP);
+    o.top.logprobs = room(l, LIFE_ROWS * TOP);
+    o.given.count = 2;
+    o.given.ids.buffer = l->given;
+    o.given.logprobs = room(l, LIFE_ROWS * 2);
+    o.kept.count = CANDIDATES;
+    o.kept.ids = room(l, LIFE_ROWS * CANDIDATES);
+    o.kept.logits = room(l, LIFE_ROWS * CANDIDATES);
+    o.kept.counts = room(l, LIFE_ROWS);
     return cls_sample(l->sampler, l->queue, &s, 2, l->waits, &l->done);
 }
 
@@ -263,12 +266,12 @@ static cls_status draw(life *l)
     cls_draw_call_default(&c, sizeof c);
     l->at = 0;
     c.rows = SLOTS;
-    c.n = CANDIDATES;
+    c.candidates.count = CANDIDATES;
     c.tokens = room(l, LIFE_ROWS);
     c.status = room(l, LIFE_ROWS);
     room(l, SLOTS + LIFE_ROWS * (2 * TOP + 2));
-    c.ids = room(l, LIFE_ROWS * CANDIDATES);
-    c.logits = room(l, LIFE_ROWS * CANDIDATES);
+    c.candidates.ids = room(l, LIFE_ROWS * CANDIDATES);
+    c.candidates.logits = room(l, LIFE_ROWS * CANDIDATES);
     c.positions.host = (const int32_t[]){7, 8, 9, 10};
     return cls_draw(l->sampler, l->queue, &c, 1, l->waits, &l->done);
 }
@@ -277,28 +280,31 @@ static cls_status draw(life *l)
 static cls_status reported(life *l)
 {
     cls_step s;
-    step_of(l, &s, SLOTS);
-    s.logprob_kind = CLS_LOGPROB_FINAL;
-    s.logprobs = room(l, LIFE_ROWS);
-    s.ranks = room(l, LIFE_ROWS);
-    s.entropy = room(l, LIFE_ROWS);
-    s.kept = room(l, LIFE_ROWS);
-    s.probs = room(l, LIFE_ROWS * (size_t)l->vocab);
+    cls_outputs o;
+    step_of(l, &s, &o, SLOTS);
+    o.logprob_kind = CLS_LOGPROB_FINAL;
+    o.logprobs = room(l, LIFE_ROWS);
+    o.ranks = room(l, LIFE_ROWS);
+    o.entropy = room(l, LIFE_ROWS);
+    o.kept.counts = room(l, LIFE_ROWS);
+    o.probs = room(l, LIFE_ROWS * (size_t)l->vocab);
     return cls_sample(l->sampler, l->queue, &s, 0, NULL, NULL);
 }
 
 static cls_status unadorned(life *l)
 {
     cls_step s;
-    step_of(l, &s, SLOTS);
+    cls_outputs o;
+    step_of(l, &s, &o, SLOTS);
     return cls_sample(l->sampler, l->queue, &s, 0, NULL, &l->done);
 }
 
 static cls_status deferred(life *l)
 {
     cls_step s;
-    step_of(l, &s, LIFE_ROWS);
-    s.latest.buffer = NULL;
+    cls_outputs o;
+    step_of(l, &s, &o, LIFE_ROWS);
+    o.latest.buffer = NULL;
     s.slots.host = (const int32_t[]){0, 0, 1, 2, 2, 3};
     s.draws.host = (const int32_t[]){0, 1, 0, 0, 1, 0};
     s.defer_accept = 1;
@@ -315,7 +321,8 @@ static cls_status accept(life *l)
 static cls_status of_head(life *l)
 {
     cls_step s;
-    step_of(l, &s, SLOTS);
+    cls_outputs o;
+    step_of(l, &s, &o, SLOTS);
     s.logits.buffer = l->head_out;
     return cls_sample(l->sampler, l->queue, &s, 2, l->waits, &l->done);
 }
@@ -327,8 +334,8 @@ static cls_status verify(life *l)
     l->at = 0;
     c.requests = 2;
     c.method = CLS_VERIFY_STANDARD;
-    c.cu = (const int32_t[]){0, 3, 5};
-    c.slots = (const int32_t[]){3, 0};
+    c.row_offsets = (const int32_t[]){0, 3, 5};
+    c.slots.host = (const int32_t[]){3, 0};
     c.logits.buffer = l->logits;
     c.draft_ids.host = (const int32_t[]){12, 25, 31};
     c.draft_kind = CLS_DRAFT_PROBS;
@@ -352,11 +359,11 @@ static cls_status logprobs(life *l)
     cls_logprobs_call_default(&c, sizeof c);
     l->at = 0;
     c.rows = 3;
-    c.given_n = 2;
+    c.given.count = 2;
     c.logits.buffer = l->logits;
-    c.given_ids.buffer = l->given;
-    c.given_logprobs = room(l, LIFE_ROWS * 2);
-    c.given_ranks = room(l, LIFE_ROWS * 2);
+    c.given.ids.buffer = l->given;
+    c.given.logprobs = room(l, LIFE_ROWS * 2);
+    c.given.ranks = room(l, LIFE_ROWS * 2);
     return cls_logprobs(l->sampler, l->queue, &c, 1, l->waits, &l->done);
 }
 

@@ -302,7 +302,7 @@ void load_lull(load *l)
 static cls_sampler *sampler_of(load *l, uint32_t slots)
 {
     cls_sampler *sampler;
-    l->world.o.slots = l->world.o.max_rows = slots;
+    l->world.o.slot_count = l->world.o.max_rows = slots;
     must(cls_sampler_create(fixture_context(l->d, 1u << CLS_F32, 0, 0, 0), &l->world.o, &sampler));
     return sampler;
 }

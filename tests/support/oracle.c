@@ -126,16 +126,16 @@ static void begin_mode(oracle *o, const cls_host_row *row)
 {
     const cls_params *const p = row->params;
     const double rest = 1.0 - (double)p->adaptive_decay;
-    o->mode = row->mode;
+    o->mode = row->adaptive;
     o->top_p = fmax((double)p->top_p, 0.0);
-    if (decays(p) && row->mode.begun)
-        o->top_p = row->mode.top_p * 0x1p-32;
-    for (uint32_t i = 0; decays(p) && !row->mode.begun && i < row->output_count; i++)
+    if (decays(p) && row->adaptive.begun)
+        o->top_p = row->adaptive.top_p * 0x1p-32;
+    for (uint32_t i = 0; decays(p) && !row->adaptive.begun && i < row->output_count; i++)
         if (is_token(row, row->output[i])) {
             o->top_p = next_top_p(p, o->top_p, row->output[i]);
             o->top_p_error += 4e-10;
         }
-    if (row->mode.begun)
+    if (row->adaptive.begun)
         return;
     o->mode.begun = 1;
     o->mode.mu = (int32_t)(2.0 * (double)p->mirostat_tau * 1048576.0 + 0.5);
@@ -208,7 +208,7 @@ double oracle_probs(const oracle *o, double *probs)
     return error;
 }
 
-const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_host_mode *after)
+const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_adaptive_state *after)
 {
     static char fault[160];
     const cls_params *const p = o->params;

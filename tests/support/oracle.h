@@ -31,7 +31,7 @@ typedef struct oracle {
     int undecided;   /* roundings decided more than can be followed: nothing after them is known */
     char fault[240]; /* what the library did wrong, or "" */
     const cls_params *params;
-    cls_host_mode mode;        /* before the token; begun */
+    cls_adaptive_state mode;   /* before the token; begun */
     double top_p, top_p_error; /* decayed, if it decays */
 } oracle;
 
@@ -50,7 +50,7 @@ int oracle_follow(oracle *o, const cls_host_row *row);
 double oracle_probs(const oracle *o, double *probs);
 
 /* What accepting the drawn token makes of the row's mode: NULL, or what is wrong. */
-const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_host_mode *after);
+const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_adaptive_state *after);
 
 /* How many tokens the row's chain leaves for its infill stage, by cls_host_sample(). */
 uint32_t oracle_left_for_infill(const cls_host_row *row);

@@ -134,7 +134,7 @@ static int settle(oracle *o, oracle_set *s, int stage, const cls_host_result *li
     if (none)
         return 1;
     if (o->only >= 0) {
-        if (library->kept == 1 && library->probs[o->only] > 0.0f)
+        if (library->kept_count == 1 && library->probs[o->only] > 0.0f)
             return 1;
         return o->undecided || blame(o, stage, "not the first end id alone", o->only);
     }
@@ -156,9 +156,9 @@ static int settle(oracle *o, oracle_set *s, int stage, const cls_host_result *li
         weighing -= library->probs[id] > 0.0f;
     if (weighing != 0)
         return o->undecided || blame(o, stage, "a token is back", -1);
-    if (kept != library->kept && unknown == 0 && !o->undecided)
-        return blame(o, stage, "the wrong number of them is kept", (int32_t)library->kept);
-    o->undecided |= kept != library->kept;
+    if (kept != library->kept_count && unknown == 0 && !o->undecided)
+        return blame(o, stage, "the wrong number of them is kept", (int32_t)library->kept_count);
+    o->undecided |= kept != library->kept_count;
     return 1;
 }
 
@@ -257,5 +257,5 @@ uint32_t oracle_left_for_infill(const cls_host_row *row)
     const cls_params p = shortened(row->params, stages, before);
     cls_host_result result = {.struct_size = sizeof result};
     shorter.params = &p;
-    return cls_host_sample(&shorter, &result) == CLS_OK ? result.kept : 0;
+    return cls_host_sample(&shorter, &result) == CLS_OK ? result.kept_count : 0;
 }

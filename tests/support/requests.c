@@ -65,7 +65,7 @@ void batch_accept(batch *b, uint32_t row)
     t->output = realloc(t->output, (t->output_count + 1) * sizeof *t->output);
     ck_assert_msg(t->output != NULL, "out of memory");
     t->output[t->output_count++] = b->host[row].token;
-    b->mode[row] = b->host[row].mode;
+    b->mode[row] = b->host[row].adaptive;
 }
 
 /* ---------------------------------------------------------------------- random */

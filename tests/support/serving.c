@@ -28,10 +28,10 @@ void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t se
     s->queue[0] = first ? first : d->queue;
     s->queue[1] = second ? second : s->queue[0];
     s->sampler = sampler_new(context, o);
-    one.slots = one.max_rows = 1;
+    one.slot_count = one.max_rows = 1;
     for (uint32_t i = 0; i < ALONE; i++)
         s->alone[i] = sampler_new(context, &one);
-    for (uint32_t i = 0; i < o->slots; i++) {
+    for (uint32_t i = 0; i < o->slot_count; i++) {
         s->slot[i].vocab = o->vocab;
         s->slot[i].history = o->history;
         s->slot[i].rollback = o->rollback;
@@ -225,7 +225,7 @@ void server_step(server *s, const wanted_step *w)
         s->slot_of[s->n][row] = slot;
         *token = w->invalid_token;
         *status = slot == -1 ? CLS_ROW_SKIPPED : CLS_ROW_NO_SLOT;
-        if (slot < 0 || (uint32_t)slot >= s->o.slots)
+        if (slot < 0 || (uint32_t)slot >= s->o.slot_count)
             continue;
         model_next(&s->slot[slot], s->logits + (size_t)(w->first_logits + row) * s->o.vocab,
                    w->positions ? &position : NULL, w->invalid_token, token, status);
@@ -248,7 +248,7 @@ void server_step(server *s, const wanted_step *w)
     patiently(cls_sample(s->sampler, s->queue[s->n % 2], &step, 0, NULL, NULL));
     for (uint32_t row = 0; row < w->rows; row++) {
         const int32_t slot = w->slots[row];
-        if (slot < 0 || (uint32_t)slot >= s->o.slots)
+        if (slot < 0 || (uint32_t)slot >= s->o.slot_count)
             continue;
         step_alone(s, &step, w, row);
         if (w->defer || !s->slot[slot].begun || (s->row_status[s->n][row] & CLS_ROW_EMPTY))
@@ -276,7 +276,7 @@ void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_ma
                          &map, 0, NULL, NULL));
     for (uint32_t row = 0; row < rows; row++) {
         const int32_t slot = slots[row];
-        if (slot < 0 || (uint32_t)slot >= s->o.slots)
+        if (slot < 0 || (uint32_t)slot >= s->o.slot_count)
             continue;
         model_accept(&s->slot[slot], tokens[row]);
         if (alone_of(s, (uint32_t)slot)) {
@@ -304,7 +304,8 @@ void server_settle(server *s)
                 tokens[at] == s->token[i][row] && status[at] == s->row_status[i][row],
                 "%s: step %u, row %u, slot %d (by now %s): token %d, status %d; the model: %d, %d",
                 s->d->name, s->steps - s->n + i, row, slot,
-                slot >= 0 && (uint32_t)slot < s->o.slots ? model_words(&s->slot[slot]) : "none",
+                slot >= 0 && (uint32_t)slot < s->o.slot_count ? model_words(&s->slot[slot])
+                                                              : "none",
                 tokens[at], status[at], s->token[i][row], s->row_status[i][row]);
         }
     for (uint32_t i = 0; i < s->n_alone; i++)

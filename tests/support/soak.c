@@ -71,7 +71,7 @@ int guest_stopped(const guest *g)
     return last >= 0 && ends(g, last, outputs(g)) != 0;
 }
 
-void guest_push(soak *s, guest *g, int32_t token, const cls_host_mode *after)
+void guest_push(soak *s, guest *g, int32_t token, const cls_adaptive_state *after)
 {
     tokens *const t = g->b->tokens;
     sure(s, g->made < SOAK_LIFE, "a request lives too long");
@@ -178,7 +178,7 @@ static cls_ints ints(soak *s, flight *f, int32_t *values, uint32_t which)
     return map;
 }
 
-static void make_step(soak *s, flight *f, cls_step *step)
+static void make_step(soak *s, flight *f, cls_step *step, cls_outputs *outputs)
 {
     const batch *const rows = f->rows;
     const size_t part = (size_t)SOAK_ROWS * s->o.vocab;
@@ -186,6 +186,8 @@ static void make_step(soak *s, flight *f, cls_step *step)
         put(s, f, s->input, part * sizeof(float), rows->data, f->n * s->o.vocab * sizeof(float));
     const uint64_t out = (uint64_t)(f - s->flight) * 4 * RESULT;
     cls_step_default(step, sizeof *step);
+    cls_outputs_default(outputs, sizeof *outputs);
+    step->outputs = outputs;
     step->rows = f->n;
     step->logits.buffer = logits.buffer;
     step->logits.offset = logits.offset;
@@ -197,7 +199,8 @@ static void make_step(soak *s, flight *f, cls_step *step)
     if (rng_below(&s->r, 12) == 0)
         step->positions = ints(s, f, f->position, 2);
     if (rng_below(&s->r, 16) == 0)
-        step->random = put(s, f, s->random, sizeof f->random, f->random, f->n * sizeof *f->random);
+        step->random_bits =
+            put(s, f, s->random, sizeof f->random, f->random, f->n * sizeof *f->random);
     if (rows->mask) {
         const size_t size =
             (size_t)SOAK_ROWS * rows->mask_width * (rows->mask_kind == CLS_MASK_PACKED ? 4 : 1);
@@ -221,11 +224,11 @@ static void make_step(soak *s, flight *f, cls_step *step)
     step->tokens = (cls_buffer){s->output, out};
     step->status = (cls_buffer){s->output, out + RESULT};
     if (f->reports) {
-        step->logprob_kind = rng_below(&s->r, 2) ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
-        step->logprobs = (cls_buffer){s->output, out + 2 * RESULT};
-        step->kept = (cls_buffer){s->output, out + 3 * RESULT};
+        outputs->logprob_kind = rng_below(&s->r, 2) ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
+        outputs->logprobs = (cls_buffer){s->output, out + 2 * RESULT};
+        outputs->kept.counts = (cls_buffer){s->output, out + 3 * RESULT};
         if (rng_below(&s->r, 8) == 0)
-            step->probs.buffer = s->other;
+            outputs->probs.buffer = s->other;
         s->n.reports++;
     }
 }
@@ -251,14 +254,14 @@ static void expect(soak *s, flight *f, uint32_t row, const cls_step *step)
         h.draw = (uint32_t)f->draw[row];
     if (step->positions.host || step->positions.device.buffer)
         h.position = (uint32_t)f->position[row];
-    if (step->random.buffer)
-        h.random = &f->random[row];
+    if (step->random_bits.buffer)
+        h.random_bits = &f->random[row];
     sure_ok(s, cls_host_sample(&h, &result));
     *want = (soak_row){result.token, result.status,
-                       step->logprob_kind == CLS_LOGPROB_RAW ? result.logprob_raw
-                                                             : result.logprob_final,
-                       (int32_t)result.kept};
-    f->mode[row] = result.mode;
+                       step->outputs->logprob_kind == CLS_LOGPROB_RAW ? result.logprob_raw
+                                                                      : result.logprob_final,
+                       (int32_t)result.kept_count};
+    f->mode[row] = result.adaptive;
 }
 
 static int has_token(const soak_row *row)
@@ -355,10 +358,11 @@ static void sample(soak *s)
     flight *const f = &s->flight[s->started % SOAK_AHEAD];
     const cls_buffer output = {s->output, (uint64_t)(f - s->flight) * 4 * RESULT};
     cls_step step;
+    cls_outputs outputs;
     if (s->started - s->taken == SOAK_AHEAD)
         collect(s);
     choose_rows(s, f);
-    make_step(s, f, &step);
+    make_step(s, f, &step, &outputs);
     enqueue(s, &step, &output);
     for (uint32_t row = 0; row < f->n; row++)
         expect(s, f, row, &step);
@@ -416,7 +420,7 @@ void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t 
     s->r.state = s->seed = seed;
     cls_sampler_options_default(&s->o, sizeof s->o);
     s->o.vocab = vocab;
-    s->o.slots = SOAK_SLOTS;
+    s->o.slot_count = SOAK_SLOTS;
     s->o.max_rows = 2 * SOAK_ROWS;
     s->o.history = SOAK_HISTORY;
     s->o.rollback = SOAK_ROLLBACK;

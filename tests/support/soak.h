@@ -17,9 +17,9 @@
 #define SOAK_ROLLBACK 8
 
 typedef struct guest {
-    batch *b;                     /* one row: its parameters, tokens, mode; NULL: nobody */
-    uint32_t made, longest;       /* tokens since it began; the most there were */
-    cls_host_mode was[SOAK_LIFE]; /* before each of these */
+    batch *b;                          /* one row: its parameters, tokens, mode; NULL: nobody */
+    uint32_t made, longest;            /* tokens since it began; the most there were */
+    cls_adaptive_state was[SOAK_LIFE]; /* before each of these */
 } guest;
 
 /* What a row must give. */
@@ -38,7 +38,7 @@ typedef struct flight {
     int reports, deferred;
     soak_row row[SOAK_ROWS];
     guest *guest[SOAK_ROWS];
-    cls_host_mode mode[SOAK_ROWS]; /* after the row's token */
+    cls_adaptive_state mode[SOAK_ROWS]; /* after the row's token */
 } flight;
 
 typedef struct soak_counts {
@@ -107,7 +107,7 @@ int guest_has_mode(const guest *g);
 int32_t guest_ends(const guest *g, int32_t token);
 int guest_stopped(const guest *g);
 /* A token more. */
-void guest_push(soak *s, guest *g, int32_t token, const cls_host_mode *after);
+void guest_push(soak *s, guest *g, int32_t token, const cls_adaptive_state *after);
 /* Counts a result. */
 void soak_note(soak *s, int32_t token, int32_t status);
 /* Values for a flight's rows. */

@@ -99,11 +99,11 @@ void soak_verify(soak *s)
     cls_verify_call_default(&call, sizeof call);
     call.requests = n;
     call.method = d->method;
-    call.cu = d->cu;
+    call.row_offsets = d->cu;
     call.logits.buffer = put(s, s->input, d->rows->data, d->rows->data_size).buffer;
     call.logits.offset = d->rows->offset;
     call.logits.row_stride = d->rows->stride;
-    call.slots = d->slots;
+    call.slots.host = d->slots;
     call.draft_ids.host = d->ids;
     call.draft_kind = d->total > 0 ? d->kind : CLS_DRAFT_NONE;
     if (call.draft_kind != CLS_DRAFT_NONE)
@@ -151,10 +151,10 @@ void soak_draw(soak *s)
     }
     cls_draw_call_default(&call, sizeof call);
     call.rows = n;
-    call.n = LIST;
-    call.ids = put(s, s->input, ids, sizeof ids);
-    call.logits = put(s, s->biases, logits, sizeof logits);
-    call.counts = put(s, s->ints, counts, sizeof counts);
+    call.candidates.count = LIST;
+    call.candidates.ids = put(s, s->input, ids, sizeof ids);
+    call.candidates.logits = put(s, s->biases, logits, sizeof logits);
+    call.candidates.counts = put(s, s->ints, counts, sizeof counts);
     call.slots.host = slots;
     call.invalid_token = -1;
     call.tokens = (cls_buffer){s->other, 0};
@@ -209,15 +209,15 @@ void soak_score(soak *s)
 #define AT(field) ((cls_buffer){s->other, (uint64_t)((const char *)x.field - (const char *)&x)})
     cls_logprobs_call_default(&call, sizeof call);
     call.rows = n;
-    call.top_n = TOP;
-    call.given_n = GIVEN;
+    call.top.count = TOP;
+    call.given.count = GIVEN;
     call.logits.buffer = put(s, s->input, f->rows->data, n * s->o.vocab * sizeof(float)).buffer;
     put(s, s->other, &x, sizeof x);
-    call.given_ids = AT(given);
-    call.given_ranks = AT(ranks);
-    call.given_logprobs = AT(given_logprobs);
-    call.top_ids = AT(top);
-    call.top_logprobs = AT(top_logprobs);
+    call.given.ids = AT(given);
+    call.given.ranks = AT(ranks);
+    call.given.logprobs = AT(given_logprobs);
+    call.top.ids = AT(top);
+    call.top.logprobs = AT(top_logprobs);
 #undef AT
     patiently(s, cls_logprobs(s->sampler, s->queue, &call, 0, NULL, NULL));
     get(s, &x, sizeof x);

@@ -26,7 +26,7 @@ static void begin(verifier *v, cls_context *context)
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = b->vocab;
     o.max_rows = v->of->rows->rows;
-    o.slots = v->slots;
+    o.slot_count = v->slots;
     o.keep = b->keep;
     o.logit_bias = b->logit_bias;
     o.history = b->history;
@@ -37,7 +37,7 @@ static void begin(verifier *v, cls_context *context)
         const tokens *const t = &b->tokens[i];
         if (b->params[i].infill && !infill++)
             must(cls_sampler_infill(v->sampler, &b->infill));
-        b->mode[i] = (cls_host_mode){0};
+        b->mode[i] = (cls_adaptive_state){0};
         must(cls_slot_begin(v->sampler, (uint32_t)v->of->slots[i], &b->params[i],
                             t->prompt_count ? t->prompt : NULL, t->prompt_count,
                             t->output_count ? t->output : NULL, t->output_count));
@@ -119,7 +119,7 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     place_outputs(v);
     v->call.requests = of->n;
     v->call.max_drafts = wide ? v->width : 0;
-    v->call.cu = of->cu;
+    v->call.row_offsets = of->cu;
     v->call.draft_ids.device.buffer = on_device ? ints_of(d, of->ids, of->total) : NULL;
     v->tokens = room(ints, sizeof(int32_t));
     v->counted = room(v->slots * 3, sizeof(int32_t));
@@ -175,10 +175,10 @@ static void upload_drafts(verifier *v)
     call->disable_bonus = of->disable_bonus;
     call->epsilon = of->epsilon;
     call->delta = of->delta;
-    call->slots = of->slots;
-    call->positions = of->positions;
-    call->draws = of->draws;
-    call->parents = of->parents;
+    call->slots.host = of->slots;
+    call->positions.host = of->positions;
+    call->draws.host = of->draws;
+    call->parents.host = of->parents;
 }
 
 static void read_outputs(verifier *v)

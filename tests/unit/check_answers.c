@@ -17,7 +17,7 @@ static uint32_t kept_of(const float *logits, uint32_t vocab, const cls_params *p
     row.vocab = vocab;
     row.params = p;
     must(cls_host_sample(&row, &result));
-    return result.kept;
+    return result.kept_count;
 }
 
 /* The four-token table of llama.cpp's sampler tests. */
@@ -153,7 +153,7 @@ START_TEST(greedy_rows)
         ck_assert_int_eq(result.status, (bits)); \
     } while (0)
     EXPECT(0, CLS_ROW_OK); /* all equal */
-    ck_assert(result.kept == 1 && result.logprob_final == 0.0f);
+    ck_assert(result.kept_count == 1 && result.logprob_final == 0.0f);
     x[5] = x[32] = x[N - 1] = 1.0f;
     EXPECT(5, CLS_ROW_OK);
     x[5] = x[32] = INFINITY;

@@ -33,7 +33,8 @@ START_TEST(known_distributions)
                       "%s: token %u: %.8g, not %.8g", g->name, i, (double)probs[i], g->expected[i]);
         kept += g->expected[i] > 0.0 || g->history_count != 0; /* penalties leave all */
     }
-    ck_assert_msg(result.kept == kept, "%s: %u kept, not %u", g->name, result.kept, kept);
+    ck_assert_msg(result.kept_count == kept, "%s: %u kept, not %u", g->name, result.kept_count,
+                  kept);
     ck_assert(fabs((double)result.logprob_final - log((double)probs[result.token])) < 1e-6);
 }
 END_TEST
@@ -54,7 +55,8 @@ START_TEST(known_sets)
     row.vocab = g->vocab;
     row.params = &p;
     must(cls_host_sample(&row, &result));
-    ck_assert_msg(result.kept == g->size, "%s: %u kept, not %u", g->name, result.kept, g->size);
+    ck_assert_msg(result.kept_count == g->size, "%s: %u kept, not %u", g->name, result.kept_count,
+                  g->size);
     for (uint32_t i = 0; i < g->vocab; i++)
         ck_assert_msg((probs[i] > 0.0f) == (i >= g->first && i - g->first < g->size),
                       "%s: token %u", g->name, i);
@@ -214,18 +216,18 @@ START_TEST(coin)
     e.p.xtc_threshold = 0.2f;
     for (e.row.position = 0; e.row.position < 10000; e.row.position++) {
         must(cls_host_sample(&e.row, &e.result));
-        heads += e.result.kept == 2;
-        less_likely += e.result.kept == 2 && e.result.token == 2;
-        ck_assert(e.result.kept == 2 || e.result.kept == 3);
+        heads += e.result.kept_count == 2;
+        less_likely += e.result.kept_count == 2 && e.result.token == 2;
+        ck_assert(e.result.kept_count == 2 || e.result.kept_count == 3);
     }
     ck_assert_msg(abs(heads - 3000) < 5 * 46, "%d of 10000", heads);
     ck_assert_msg(abs(less_likely - heads / 4) < 5 * 24, "%d of %d", less_likely, heads);
     e.row.position = 0;
-    const uint32_t kept = e.result.kept;
+    const uint32_t kept = e.result.kept_count;
     uint32_t other = 0;
     for (e.row.draw = 0; e.row.draw < 20; e.row.draw++) { /* another draw tosses again */
         must(cls_host_sample(&e.row, &e.result));
-        other += e.result.kept != kept;
+        other += e.result.kept_count != kept;
     }
     ck_assert(other > 0 && other < 20);
 }
@@ -307,7 +309,7 @@ START_TEST(infill)
     must(cls_host_sample(&e.row, &e.result));
     ck_assert_int_eq(e.result.status, CLS_ROW_EMPTY);
     ck_assert_int_eq(e.result.token, -1);
-    ck_assert_uint_eq(e.result.kept, 0);
+    ck_assert_uint_eq(e.result.kept_count, 0);
     ck_assert(isinf(e.result.logprob_raw));
 
     /* What passed a fifth must pass a share of what did: one of m + 1. */
@@ -332,7 +334,7 @@ START_TEST(infill)
     x[20] = -INFINITY; /* 128 are looked at: two ends of 1/128 each are more than the rest */
     must(cls_host_sample(&e.row, &e.result));
     ck_assert_int_eq(e.result.status, CLS_ROW_OK);
-    ck_assert_uint_eq(e.result.kept, 2);
+    ck_assert_uint_eq(e.result.kept_count, 2);
 }
 END_TEST
 

@@ -172,7 +172,7 @@ START_TEST(dry)
     e.x[4] = -INFINITY; /* rewarded or not */
     e.p.dry_multiplier = -1e-20f;
     must(cls_host_sample(&e.row, &e.result));
-    ck_assert_uint_eq(e.result.kept, 9);
+    ck_assert_uint_eq(e.result.kept_count, 9);
 }
 END_TEST
 

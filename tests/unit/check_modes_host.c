@@ -5,9 +5,9 @@
 
 static int32_t drawn(example *e, uint64_t random)
 {
-    e->row.random = &random;
+    e->row.random_bits = &random;
     must(cls_host_sample(&e->row, &e->result));
-    e->row.random = NULL;
+    e->row.random_bits = NULL;
     return e->result.token;
 }
 
@@ -22,39 +22,39 @@ START_TEST(mirostat)
     EXPECT_KEPT(&e, "01");
     /* Token 0 of the two: log2 1.5 bits. 2.5 - .5 * (.585 - 1.25) */
     ck_assert_int_eq(drawn(&e, 0), 0);
-    ck_assert(fabs(e.result.mode.mu * 0x1p-20 - (2.5 - 0.5 * (log2(1.5) - 1.25))) < 1e-5);
+    ck_assert(fabs(e.result.adaptive.mu * 0x1p-20 - (2.5 - 0.5 * (log2(1.5) - 1.25))) < 1e-5);
     ck_assert_int_eq(drawn(&e, UINT64_MAX), 1);
-    ck_assert(fabs(e.result.mode.mu * 0x1p-20 - (2.5 - 0.5 * (log2(3) - 1.25))) < 1e-5);
-    e.row.mode = e.result.mode; /* goes on from 2.33 */
-    ck_assert(e.row.mode.begun != 0);
+    ck_assert(fabs(e.result.adaptive.mu * 0x1p-20 - (2.5 - 0.5 * (log2(3) - 1.25))) < 1e-5);
+    e.row.adaptive = e.result.adaptive; /* goes on from 2.33 */
+    ck_assert(e.row.adaptive.begun != 0);
     EXPECT_KEPT(&e, "01");
-    e.row.mode.mu = (int32_t)(3.01 * 0x1p20);
+    e.row.adaptive.mu = (int32_t)(3.01 * 0x1p20);
     EXPECT_KEPT(&e, "0123");
-    e.row.mode.mu = (int32_t)(1.99 * 0x1p20);
+    e.row.adaptive.mu = (int32_t)(1.99 * 0x1p20);
     EXPECT_KEPT(&e, "0");
-    e.row.mode.mu = -(1 << 20); /* at least one */
+    e.row.adaptive.mu = -(1 << 20); /* at least one */
     EXPECT_KEPT(&e, "0");
     e.p.temperature = 2.0f; /* surprises 1.68, 2.18, 2.68 */
-    e.row.mode.mu = (int32_t)(2.2 * 0x1p20);
+    e.row.adaptive.mu = (int32_t)(2.2 * 0x1p20);
     EXPECT_KEPT(&e, "01");
 
     START_PROBS(&e, .5, .25, .125, .125); /* a row without a token: as it was */
     e.p.mirostat = 2;
-    e.row.mode = (cls_host_mode){1, 12345, 0, 0, 0};
+    e.row.adaptive = (cls_adaptive_state){1, 12345, 0, 0, 0};
     for (int i = 0; i < 4; i++)
         e.x[i] = -INFINITY;
     must(cls_host_sample(&e.row, &e.result));
     ck_assert_int_eq(e.result.status, CLS_ROW_EMPTY);
-    ck_assert_int_eq(e.result.mode.mu, 12345);
+    ck_assert_int_eq(e.result.adaptive.mu, 12345);
 
     START_PROBS(&e, .7); /* one token: there is no slope */
     e.p.mirostat = 1;
     EXPECT_KEPT(&e, "0");
     START_PROBS(&e, .5, .25, .125, .125);
     e.p.mirostat = 1;
-    e.row.mode = (cls_host_mode){1, -(5 << 20), 0, 0, 0};
+    e.row.adaptive = (cls_adaptive_state){1, -(5 << 20), 0, 0, 0};
     EXPECT_KEPT(&e, "0");
-    e.row.mode.mu = 50 << 20;
+    e.row.adaptive.mu = 50 << 20;
     EXPECT_KEPT(&e, "0123");
     /* s = sum(step * drop) / sum(step^2) over all ranks, the last of which is steep; n = 10 */
     e.x[3] = logf(.01f);
@@ -67,9 +67,9 @@ START_TEST(mirostat)
     }
     const double s = terms / squares,
                  k = pow((s - 1.0) * exp2(mu) / (1.0 - pow(10.0, 1.0 - s)), 1.0 / s);
-    e.row.mode.mu = (int32_t)(mu * 0x1p20);
+    e.row.adaptive.mu = (int32_t)(mu * 0x1p20);
     must(cls_host_sample(&e.row, &e.result));
-    ck_assert_msg(e.result.kept == (uint32_t)k, "%u kept, not %g", e.result.kept, k);
+    ck_assert_msg(e.result.kept_count == (uint32_t)k, "%u kept, not %g", e.result.kept_count, k);
 }
 END_TEST
 
@@ -81,10 +81,10 @@ START_TEST(adaptive)
     e.p.adaptive_decay = 0.75f;
     ck_assert_int_eq(drawn(&e, UINT64_MAX), 3);
     /* Averages begin as if the target had always been: 4 of weight, 1.2 of sum. */
-    ck_assert(fabs(e.result.mode.weight * 0x1p-24 - (1 + 0.75 * 4)) < 1e-6);
-    ck_assert(fabs(e.result.mode.sum * 0x1p-24 - (0.4 + 0.75 * 1.2)) < 1e-6);
+    ck_assert(fabs(e.result.adaptive.weight * 0x1p-24 - (1 + 0.75 * 4)) < 1e-6);
+    ck_assert(fabs(e.result.adaptive.sum * 0x1p-24 - (0.4 + 0.75 * 1.2)) < 1e-6);
     /* The next aims at .6 - 1.3 / 4. */
-    e.row.mode = e.result.mode;
+    e.row.adaptive = e.result.adaptive;
     must(cls_host_sample(&e.row, &e.result));
     double weight[4], sum = 0.0;
     for (int i = 0; i < 4; i++) {
@@ -96,14 +96,14 @@ START_TEST(adaptive)
                       (double)e.probs[i], weight[i] / sum);
     ck_assert(fabs((double)e.result.logprob_final - log(weight[e.result.token] / sum)) < 1e-4);
 
-    e.row.mode.begun = 0; /* after a chain: of what is left, .3 and .4, at .75 and 1 of it */
+    e.row.adaptive.begun = 0; /* after a chain: of what is left, .3 and .4, at .75 and 1 of it */
     e.p.top_k = 2;
     e.p.adaptive_target = 0.5f;
     must(cls_host_sample(&e.row, &e.result));
     const double d3 = 1.0 / 14.0 / 0.3; /* 3/7 and 4/7 are equally far from .5 */
     ck_assert(d3 > 0.0 && fabs((double)e.probs[2] - 0.5) < 1e-5 &&
               fabs((double)e.probs[3] - 0.5) < 1e-5);
-    ck_assert_uint_eq(e.result.kept, 2);
+    ck_assert_uint_eq(e.result.kept_count, 2);
 }
 END_TEST
 
@@ -117,22 +117,23 @@ START_TEST(decay)
     e.p.top_p_min = 0.15f;
     e.p.top_p_reset_id = 5;
     EXPECT_KEPT(&e, "012");
-    ck_assert(fabs(e.result.mode.top_p * 0x1p-32 - 0.4) < 1e-6); /* whatever was drawn, if not 5 */
-    OUTPUT(&e, output);                                          /* reset by 5, then halved once */
+    ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.4) <
+              1e-6);    /* whatever was drawn, if not 5 */
+    OUTPUT(&e, output); /* reset by 5, then halved once */
     e.row.output_count = 4;
     must(cls_host_sample(&e.row, &e.result));
-    ck_assert(fabs(e.result.mode.top_p * 0x1p-32 - 0.2) < 1e-6);
+    ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.2) < 1e-6);
     EXPECT_KEPT(&e, "0");
-    e.row.mode =
-        (cls_host_mode){1, 0, 0, 0, (uint32_t)(0.69 * 0x1p32)}; /* the mode, not the output */
+    e.row.adaptive =
+        (cls_adaptive_state){1, 0, 0, 0, (uint32_t)(0.69 * 0x1p32)}; /* the mode, not the output */
     EXPECT_KEPT(&e, "01");
-    e.row.mode.top_p = (uint32_t)(0.2 * 0x1p32); /* not below the minimum */
+    e.row.adaptive.top_p = (uint32_t)(0.2 * 0x1p32); /* not below the minimum */
     must(cls_host_sample(&e.row, &e.result));
-    ck_assert(fabs(e.result.mode.top_p * 0x1p-32 - 0.15) < 1e-6);
+    ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.15) < 1e-6);
     e.x[5] = 10.0f;
     must(cls_host_sample(&e.row, &e.result));
     ck_assert_int_eq(e.result.token, 5);
-    ck_assert(fabs(e.result.mode.top_p * 0x1p-32 - 0.8) < 1e-6);
+    ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.8) < 1e-6);
 }
 END_TEST
 

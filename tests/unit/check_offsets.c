@@ -178,7 +178,7 @@ static cls_status verify(bench *b, cls_buffer at, uint64_t stride, uint32_t rows
     cls_verify_call_default(&call, sizeof call);
     call.requests = 1;
     call.method = CLS_VERIFY_STANDARD;
-    call.cu = cu;
+    call.row_offsets = cu;
     call.logits.buffer = b->small;
     call.draft_ids.host = ids;
     call.draft_kind = CLS_DRAFT_PROBS;
@@ -192,8 +192,8 @@ static cls_status draw(bench *b, cls_buffer at, uint64_t stride, uint32_t rows)
     cls_draw_call call;
     cls_draw_call_default(&call, sizeof call);
     call.rows = rows;
-    call.n = LIST;
-    call.ids = call.logits = at;
+    call.candidates.count = LIST;
+    call.candidates.ids = call.candidates.logits = at;
     call.row_stride = stride;
     return cls_draw(b->sampler, b->d->queue, &call, 0, NULL, NULL);
 }
@@ -368,18 +368,20 @@ START_TEST(outputs)
 {
     bench b = open_bench(fixture_device(_i));
     const uint64_t at = (1ull << 34) + 4;
-    static const size_t fields[] = {offsetof(cls_step, tokens),   offsetof(cls_step, status),
-                                    offsetof(cls_step, logprobs), offsetof(cls_step, probs),
-                                    offsetof(cls_step, latest),   offsetof(cls_step, entropy)};
+    cls_step step;
+    cls_outputs told;
+    cls_buffer *const fields[] = {&step.tokens, &step.status, &told.logprobs,
+                                  &told.probs,  &told.latest, &told.entropy};
     static const uint64_t sizes[] = {2 * 4, 2 * 4, 2 * 4, 2 * 4 * VOCAB, 8 * 4, 2 * 4};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         for (int cut = 0; cut < 2; cut++) {
             const cls_buffer out = {claim(b.d, at + sizes[i] - (uint64_t)cut), at};
-            cls_step step;
             cls_step_default(&step, sizeof step);
+            cls_outputs_default(&told, sizeof told);
+            step.outputs = &told;
             step.rows = 2;
             step.logits.buffer = b.small;
-            memcpy((char *)&step + fields[i], &out, sizeof out);
+            *fields[i] = out;
             ck_assert_int_eq(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL),
                              cut ? CLS_BAD_ARGUMENT : CLS_OK);
             must_cl(clFinish(b.d->queue));

@@ -102,7 +102,7 @@ START_TEST(biases)
     EXPECT_LOGIT(&e, 0, 1, -2.0);
     EXPECT_LOGIT(&e, 9, 1, 0.0);
     ck_assert(e.probs[7] == 0.0f);
-    ck_assert_uint_eq(e.result.kept, 9);
+    ck_assert_uint_eq(e.result.kept_count, 9);
     e.p.repetition_penalty = 3.0f; /* after the bias, which made it positive */
     EXPECT_LOGIT(&e, 3, 1, 0.25);
     e.p.presence_penalty = -1e30f; /* nothing brings a banned token back */
@@ -253,7 +253,7 @@ START_TEST(stops)
     e.row.invalid_token = 5;
     ck_assert_int_eq(largest(&e), 5);
     ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
-    ck_assert_uint_eq(e.result.kept, 0);
+    ck_assert_uint_eq(e.result.kept_count, 0);
     e.p.max_tokens = 0;
     OUTPUT(&e, ended);
     ck_assert_int_eq(largest(&e), 5);

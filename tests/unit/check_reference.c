@@ -79,7 +79,7 @@ static uint32_t kept_of(const float *logits, uint32_t vocab, const cls_params *p
     row.vocab = vocab;
     row.params = p;
     must(cls_host_sample(&row, &result));
-    return result.kept;
+    return result.kept_count;
 }
 
 /* Positions are the random counter: 50,000 draws follow the probabilities. */

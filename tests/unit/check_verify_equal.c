@@ -25,7 +25,7 @@ static cls_host_result sampled(request *q, uint32_t r, const int32_t *path, uint
     cls_params p = q->p;
     cls_host_result result = {.struct_size = sizeof result};
     memcpy(q->output + row.output_count, path, n * sizeof *path);
-    row.logits = (const char *)row.logits + r * q->d.stride * dtype_size(row.dtype);
+    row.logits = (const char *)row.logits + r * q->d.logits_stride * dtype_size(row.dtype);
     if (row.mask != NULL)
         row.mask = (const char *)row.mask +
                    (size_t)r * row.mask_width * (row.mask_kind == CLS_MASK_BOOL ? 1 : 4);
@@ -54,7 +54,7 @@ static uint32_t path_to(const request *q, int32_t draft, int32_t *path)
 /* Drafts that are often the right ones. */
 static void choose_drafts(request *q, rng *r, int tree)
 {
-    for (uint32_t k = 0; k < q->d.n; k++) {
+    for (uint32_t k = 0; k < q->d.draft_count; k++) {
         int32_t path[MOST + 1];
         q->parents[k] = tree ? (int32_t)rng_below(r, k + 1) - 1 : (int32_t)k - 1;
         const uint32_t n = path_to(q, q->parents[k], path), what = rng_below(r, 12);
@@ -93,12 +93,12 @@ static void expect(request *q, cls_host_verified *v)
         v->status |= there ? result.status & ~ends : result.status;
         if (!there)
             return;
-        for (int32_t k = (int32_t)q->d.n - 1; k >= 0; k--)
+        for (int32_t k = (int32_t)q->d.draft_count - 1; k >= 0; k--)
             if (q->parents[k] == at) {
                 children++;
                 next = q->ids[k] == result.token ? k : next;
             }
-        if (children == 0 && q->d.n != 0 && q->d.disable_bonus)
+        if (children == 0 && q->d.draft_count != 0 && q->d.disable_bonus)
             return;
         if (!single && next >= 0)
             v->nodes[v->accepted++] = next;
@@ -121,9 +121,9 @@ START_TEST(equal_to_samples)
         cls_host_verified v = {.struct_size = sizeof v}, wanted;
         ck_assert(q != NULL);
         cls_host_drafts_default(&q->d, sizeof q->d);
-        q->d.n = rng_below(&r, MOST + 1);
-        batch *const b = q->b =
-            batch_new(q->d.n + 1, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 4), 0);
+        q->d.draft_count = rng_below(&r, MOST + 1);
+        batch *const b = q->b = batch_new(q->d.draft_count + 1, vocab, (int)rng_below(&r, 3),
+                                          vocab + rng_below(&r, 4), 0);
         b->mask_kind = (int)rng_below(&r, 2);
         b->history = 20;
         batch_random(b, &r);
@@ -153,7 +153,7 @@ START_TEST(equal_to_samples)
         memcpy(q->output, b->tokens[0].output, b->tokens[0].output_count * sizeof *q->output);
         q->d.row = &q->row;
         q->d.method = rng_below(&r, 2) ? CLS_VERIFY_MATCH : CLS_VERIFY_GREEDY;
-        q->d.stride = b->stride;
+        q->d.logits_stride = b->stride;
         q->d.ids = q->ids;
         q->d.disable_bonus = (int32_t)rng_below(&r, 2);
         choose_drafts(q, &r, rng_below(&r, 2) != 0);
@@ -165,10 +165,10 @@ START_TEST(equal_to_samples)
         ck_assert_msg(
             memcmp(&v, &wanted, sizeof v) == 0,
             "round %u, %s: method %d, %u drafts: %d of %d accepted, status %d; not %d of %d, %d",
-            round, batch_words(b, 0), (int)q->d.method, q->d.n, v.accepted, v.emitted, v.status,
-            wanted.accepted, wanted.emitted, wanted.status);
+            round, batch_words(b, 0), (int)q->d.method, q->d.draft_count, v.accepted, v.emitted,
+            v.status, wanted.accepted, wanted.emitted, wanted.status);
         accepted += (uint32_t)v.accepted;
-        offered += q->d.n;
+        offered += q->d.draft_count;
         batch_free(b);
         free(q);
     }
@@ -199,7 +199,7 @@ START_TEST(all_of_the_same)
         const cls_host_row row = batch_host_row(b, 0);
         cls_host_drafts_default(&d, sizeof d);
         d.row = &row;
-        d.n = MOST - 1;
+        d.draft_count = MOST - 1;
         d.method = round % 2 ? CLS_VERIFY_BLOCK : CLS_VERIFY_STANDARD;
         d.ids = ids;
         d.draft = row.logits;

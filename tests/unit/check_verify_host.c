@@ -44,7 +44,7 @@ static void start(request *r, int method, const char *drafts, const char *rows)
     r->row.position = 1000;
     r->d.row = &r->row;
     r->d.method = method;
-    r->d.n = (uint32_t)strlen(drafts);
+    r->d.draft_count = (uint32_t)strlen(drafts);
     r->d.ids = r->ids;
     r->v.struct_size = sizeof r->v;
     for (uint32_t i = 0; i <= MOST; i++) {
@@ -53,7 +53,7 @@ static void start(request *r, int method, const char *drafts, const char *rows)
         rows += strcspn(rows, " ");
         rows += *rows == ' ';
     }
-    for (uint32_t i = 0; i < r->d.n; i++)
+    for (uint32_t i = 0; i < r->d.draft_count; i++)
         r->ids[i] = id_of(drafts[i]);
 }
 
@@ -398,7 +398,7 @@ START_TEST(refused)
     REFUSE(d.struct_size, 0);
     REFUSE(v.struct_size, 0);
     REFUSE(d.row, NULL);
-    REFUSE(d.n, CLS_MAX_DRAFTS + 1);
+    REFUSE(d.draft_count, CLS_MAX_DRAFTS + 1);
     REFUSE(d.method, -1);
     REFUSE(d.method, METHODS);
     REFUSE(d.draft_kind, -1);
@@ -406,10 +406,10 @@ START_TEST(refused)
     REFUSE(d.draft_kind, CLS_DRAFT_PROBS); /* and no draft */
     REFUSE(d.ids, NULL);
     REFUSE(d.parents, parents); /* of a chain's method */
-    REFUSE(d.stride, VOCAB - 1);
+    REFUSE(d.logits_stride, VOCAB - 1);
     REFUSE(row.logits, NULL);
     REFUSE(row.vocab, 0);
-    REFUSE(row.random, &random);
+    REFUSE(row.random_bits, &random);
     REFUSE(p.temperature, -1.0f);
     r.d.mask_stride = r.d.bias_stride = 1; /* of none */
     EXPECT(&r, "345", 2, 0);

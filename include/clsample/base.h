@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: version, status codes, and the types that the other headers share. */
+#ifndef CLSAMPLE_BASE_H
+#define CLSAMPLE_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#if defined(__APPLE__)
+#include <OpenCL/cl.h>
+#else
+#include <CL/cl.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ----------------------------------------------------------------- version */
+
+/* The version of this header, as text and as major * 10000 + minor * 100 + patch. */
+#define CLS_VERSION_STRING "0.8.0"
+#define CLS_VERSION_NUMBER 800
+
+/* ------------------------------------------------------------- annotations */
+
+#if defined(_WIN32) && defined(CLS_BUILD)
+#define CLS_API __declspec(dllexport)
+#elif defined(_WIN32)
+#define CLS_API
+#elif defined(__GNUC__)
+#define CLS_API __attribute__((visibility("default")))
+#else
+#define CLS_API
+#endif
+
+/* The compiler warns where the result of such a function is ignored (GCC and Clang). */
+#if defined(__GNUC__)
+#define CLS_WARN_UNUSED __attribute__((warn_unused_result))
+#else
+#define CLS_WARN_UNUSED
+#endif
+
+/* The result of such a function is never NULL (GCC and Clang). */
+#if defined(__GNUC__)
+#define CLS_RETURNS_NONNULL __attribute__((returns_nonnull))
+#else
+#define CLS_RETURNS_NONNULL
+#endif
+
+/* Defines NAME_init(object), which is NAME_default(object, sizeof *object). */
+#define CLS_INIT_FUNCTION(name) \
+    static inline void name##_init(name *object) { name##_default(object, sizeof *object); }
+
+/* The version of the library that runs, which may be newer than this header's: the
+ * CLS_VERSION_STRING and the CLS_VERSION_NUMBER that it was built with. The string is static. Any
+ * thread may call these. */
+CLS_API CLS_RETURNS_NONNULL const char *cls_version(void);
+CLS_API uint32_t cls_version_number(void);
+
+/* ------------------------------------------------------------------ status */
+
+typedef enum cls_status {
+    CLS_OK = 0,
+    CLS_BAD_ARGUMENT = -2001,       /* the message names the argument */
+    CLS_OUT_OF_MEMORY = -2002,      /* host memory; for the device's see CLS_OPENCL_ERROR */
+    CLS_BUSY = -2003,               /* too many steps are in flight: wait for one, call again */
+    CLS_UNSUPPORTED_DEVICE = -2004, /* the message says what the device lacks */
+    CLS_BUILD_FAILED = -2005,       /* the kernels did not compile: see the build log */
+    /* The device does not round float32 arithmetic as IEEE 754 does, or a program computed
+     * something else than the host. */
+    CLS_SELF_TEST_FAILED = -2006,
+    CLS_OPENCL_ERROR = -2007 /* an OpenCL call failed: see cls_error_opencl() */
+} cls_status;
+
+/* Returns the name of a status, such as "CLS_BUSY", and "unknown" for any other value. The string
+ * is static. Any thread may call this. */
+CLS_API CLS_RETURNS_NONNULL const char *cls_status_name(cls_status status);
+
+/* Returns a sentence on the calling thread's last failed call, and "" before the first failure. The
+ * string is valid until the next failed call of the thread; calls that succeed do not change it. */
+CLS_API CLS_RETURNS_NONNULL const char *cls_error_message(void);
+
+/* Returns the OpenCL status (CL_OUT_OF_RESOURCES, ...) that caused the calling thread's last failed
+ * call, and CL_SUCCESS if OpenCL was not the cause. */
+CLS_API cl_int cls_error_opencl(void);
+
+/* ------------------------------------------------------------------ types */
+
+/* The type of an array's elements. */
+typedef enum cls_dtype {
+    CLS_F32 = 0,
+    CLS_F16 = 1, /* IEEE binary16; does not need cl_khr_fp16 */
+    CLS_BF16 = 2 /* bfloat16: the upper half of a float32 */
+} cls_dtype;
+
+/* An OpenCL buffer of the caller's. If `buffer` is NULL the struct stands for no buffer.
+ *
+ * All calls check buffers in the same way. CLS_BAD_ARGUMENT is returned for images, for a
+ * CL_MEM_READ_ONLY buffer that the call writes, for a CL_MEM_WRITE_ONLY buffer that kernels read,
+ * for a buffer of another context or too small, and if an output overlaps another output or an
+ * input, also through sub-buffers of one buffer. Two buffers over the same host memory are not
+ * recognised. The contents must not change until the event of the call is complete. */
+typedef struct cls_buffer {
+    cl_mem buffer;
+    uint64_t offset; /* bytes; a multiple of the element's size */
+} cls_buffer;
+
+/* A map: one int32 for each row (or for each element that the field names). It is on the host,
+ * where the call copies it, or on the device; or it is absent if both are NULL. A map on the host
+ * is checked by the call, and one on the device by the kernels. Setting both is refused. */
+typedef struct cls_ints {
+    const int32_t *host;
+    cls_buffer device;
+} cls_ints;
+
+typedef enum cls_logits_kind {
+    CLS_LOGITS_BUFFER = 0 /* a cl_mem buffer */
+} cls_logits_kind;
+
+/* Logits [rows, vocab], row-major, which the library only reads. */
+typedef struct cls_logits {
+    int32_t kind;  /* a cls_logits_kind */
+    int32_t dtype; /* a cls_dtype that the sampler was compiled for */
+    cl_mem buffer;
+    uint64_t offset;     /* bytes to row 0; a multiple of the element's size */
+    uint64_t row_stride; /* elements from row to row, at least vocab; 0: vocab */
+} cls_logits;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_BASE_H */

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: the stages of a request's chain, and their order. */
+#ifndef CLSAMPLE_CHAIN_H
+#define CLSAMPLE_CHAIN_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A stage of a row's chain: the temperature, or a truncation. */
+typedef enum cls_stage {
+    CLS_STAGE_END = 0, /* ends a list of stages */
+    CLS_STAGE_TEMPERATURE = 1,
+    CLS_STAGE_TOP_K = 2,
+    CLS_STAGE_TOP_P = 3,
+    CLS_STAGE_MIN_P = 4,
+    CLS_STAGE_TOP_N_SIGMA = 5,
+    CLS_STAGE_TYPICAL_P = 6,
+    CLS_STAGE_XTC = 7,
+    CLS_STAGE_P_LESS = 8,
+    CLS_STAGE_INFILL = 9
+} cls_stage;
+
+/* The order in which a row's temperature and truncations apply. Each truncation sees the tokens
+ * that the stage before it kept, renormalised; a stage before the temperature works at temperature
+ * 1. A stage that is off does nothing. A preset continues with the stages that are not named here,
+ * in the order top-n-sigma, typical, XTC, p-less, infill, so that no parameter is without effect.
+ * cls_chain_stages() lists a preset. */
+typedef enum cls_chain {
+    CLS_CHAIN_DEFAULT = 0, /* temperature, top-k, top-p, min-p (QEfficient, Hugging Face) */
+    CLS_CHAIN_VLLM = 1,    /* temperature, min-p, top-k, top-p (vLLM) */
+    CLS_CHAIN_LLAMA = 2,   /* top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature
+                              (llama.cpp) */
+    CLS_CHAIN_CUSTOM = 3   /* params->stages */
+} cls_chain;
+#define CLS_CHAIN_LENGTH 16
+
+/* Writes the stages of a preset (a cls_chain, but not CLS_CHAIN_CUSTOM) in their order, and
+ * CLS_STAGE_END after them. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT: `chain` is no preset, or `stages` is NULL. */
+CLS_API CLS_WARN_UNUSED cls_status cls_chain_stages(int32_t chain,
+                                                    uint8_t stages[CLS_CHAIN_LENGTH]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_CHAIN_H */

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: opening a device. */
+#ifndef CLSAMPLE_CONTEXT_H
+#define CLSAMPLE_CONTEXT_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How much of OpenCL the kernels use. Tokens are the same bit for bit in all tiers. */
+typedef enum cls_tier {
+    CLS_TIER_AUTO = 0, /* in options: the highest tier that the device has and computes correctly */
+    /* Tier 0: OpenCL C 1.2 of the embedded profile; 64-bit numbers in two halves. */
+    CLS_TIER_BASE = 1,
+    CLS_TIER_INT64 = 2, /* tier 1: also 64-bit integers */
+    /* Tier 2: also sub-groups, where work-groups have several work-items. */
+    CLS_TIER_SUBGROUPS = 3
+} cls_tier;
+
+/* Which sub-group functions the kernels use. */
+typedef enum cls_subgroups {
+    CLS_SUBGROUPS_NONE = 0,
+    CLS_SUBGROUPS_KHR = 1,   /* cl_khr_subgroups, or the feature of OpenCL 3.0 */
+    CLS_SUBGROUPS_INTEL = 2, /* cl_intel_subgroups */
+    CLS_SUBGROUPS_QCOM = 3,  /* cl_qcom_subgroup_shuffle */
+    CLS_SUBGROUPS_AMD = 4,   /* the compiler's built-in functions for wavefronts */
+    CLS_SUBGROUPS_NV = 5     /* warps, by PTX */
+} cls_subgroups;
+
+/* Where a program comes from. */
+typedef enum cls_origin {
+    CLS_ORIGIN_SOURCE = 0,
+    CLS_ORIGIN_BINARY = 1, /* options->binary */
+    CLS_ORIGIN_CACHE = 2   /* options->cache_dir */
+} cls_origin;
+
+/* How kernels are shaped for a device, and what decided it. */
+typedef struct cls_device_info {
+    size_t struct_size;
+    /* Work-items of a work-group that processes tiles of the vocabulary: 1 on CPUs, else up to
+     * 256. */
+    uint32_t work_group;
+    /* Logits that a work-item loads at once: 16 on CPUs (8 on those without vector units) and where
+     * local memory is small, else 4. */
+    uint32_t vector;
+    uint32_t shortlist;     /* candidates that a row's list holds */
+    uint32_t compute_units; /* CL_DEVICE_MAX_COMPUTE_UNITS */
+    uint64_t local_mem_size;
+    uint64_t max_work_group;
+    /* Work-items of a work-group that takes a row to its token: 1 on CPUs, else work_group. */
+    uint32_t row_group;
+    uint32_t tier;      /* a cls_tier */
+    uint32_t subgroups; /* a cls_subgroups; cls_device_query() reports the one to be tried */
+    /* A cls_origin: where the program that checked the device comes from. For other programs see
+     * cls_context_program(). */
+    uint32_t origin;
+} cls_device_info;
+
+typedef struct cls_context_options {
+    size_t struct_size;
+    /* The types of logits for samplers whose own options name none: bits 1u << cls_dtype.
+     * 0: float32. */
+    uint32_t dtypes;
+    uint32_t work_group; /* 1 to 1024, any number; 0: by device type */
+    /* 2, 4, 8 or 16; 0: by device type. 2 becomes 4 where work-groups have one work-item. */
+    uint32_t vector;
+    uint32_t shortlist; /* a power of two from 16 to 2048; 0: by local memory */
+
+    /* A buffer of the caller's for the compiler's log, which is written whether compiling fails or
+     * not, cut to build_log_size bytes and always terminated; NULL: no log is wanted. It is written
+     * during cls_context_create(), and later only with build_log_stays. */
+    char *build_log;
+    size_t build_log_size;
+
+    /* 1 to 1024, any number; 0: 1 on CPUs, else work_group. A larger group does not help on CPUs,
+     * and PoCL takes minutes to compile it. */
+    uint32_t row_group;
+    uint32_t tier; /* a cls_tier; 0: CLS_TIER_AUTO */
+
+    /* Kernels use no larger work-groups and no more local memory (in bytes, at least 1,024) than
+     * these, as if the device had no more. 0: what the device has. */
+    uint32_t max_work_group;
+    uint32_t reserved; /* 0 */
+    uint64_t max_local_mem_size;
+
+    /* Compiled programs from cls_context_export(). They are copied and need not outlive
+     * cls_context_create(). Programs of another version, device, driver or shape, damaged ones and
+     * missing ones are compiled from source instead. A device without a compiler can only use
+     * these. */
+    const void *binary;
+    size_t binary_size;
+
+    /* An existing folder in which compiled programs are looked up and stored, one file each; the
+     * name is copied. NULL: nothing is read or written. Several processes may share a folder.
+     * Whenever the folder or a file in it cannot be used, the kernels are compiled from source.
+     * Anyone who can write to the folder decides what the device runs: do not use a folder that
+     * others can write to. PoCL compiles a program a second time when its bytes are requested, and
+     * has a cache itself (POCL_CACHE_DIR): there the folder is read, and it is written only with
+     * cache_always. */
+    const char *cache_dir;
+    int32_t cache_always;
+
+    /* 1: build_log outlives the context and all its samplers. Programs that are compiled after
+     * cls_context_create() then append their logs to it. */
+    int32_t build_log_stays;
+
+    /* Called before each program is compiled or loaded, by the thread that needs it, with the
+     * program's name, the number of programs of this call that came before it, and their number in
+     * all. It must not call the library. NULL: no calls. */
+    void (*progress)(void *user, const char *program, uint32_t done, uint32_t count);
+    void *progress_user;
+} cls_context_options;
+
+/* Sets the defaults: everything depends on the device. */
+CLS_API void cls_context_options_default(cls_context_options *options, size_t struct_size);
+CLS_INIT_FUNCTION(cls_context_options)
+
+/* Reports how cls_context_create() would shape kernels for a device, without compiling. A driver
+ * that reveals only after the build that it accepts smaller work-groups then gets those. options:
+ * NULL for defaults. info->struct_size must be set. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_UNSUPPORTED_DEVICE: the message says why; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_device_query(cl_device_id device,
+                                                    const cls_context_options *options,
+                                                    cls_device_info *info);
+
+/* A device that was checked, and the kernels that were compiled for it. Threads may share it. */
+typedef struct cls_context cls_context;
+
+/* Opens `device`, which must belong to `context`. Compares its arithmetic with the host's and, if
+ * work-groups have several work-items, checks these; compiles only what that takes. Blocks.
+ * Retains `context`. options: NULL for defaults.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED: the log is
+ * in options->build_log; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. On failure *out is NULL. */
+CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_device_id device,
+                                                      const cls_context_options *options,
+                                                      cls_context **out);
+
+/* Releases a context. Its samplers, readbacks and heads keep what they need of it, so handles may
+ * be destroyed in any order. NULL is allowed. */
+CLS_API void cls_context_destroy(cls_context *context);
+
+/* Reports the shape in use. info->struct_size must be set. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API CLS_WARN_UNUSED cls_status cls_context_info(const cls_context *context,
+                                                    cls_device_info *info);
+
+/* Returns the compiler's log of all programs so far, and "" if there is none. The string belongs to
+ * the context and is valid until the context compiles again. */
+CLS_API CLS_RETURNS_NONNULL const char *cls_context_build_log(const cls_context *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_CONTEXT_H */

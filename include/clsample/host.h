@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: the reference in plain C: the same tokens without a device.
+ *
+ * These functions have no state, and any thread may call them at any time, also after fork(). */
+#ifndef CLSAMPLE_HOST_H
+#define CLSAMPLE_HOST_H
+
+#include "verify.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The adaptive state: what Mirostat, adaptive p and top-p decay remember of a request. */
+typedef struct cls_adaptive_state {
+    uint32_t begun;       /* 0: nothing yet; the other fields are then ignored */
+    int32_t mu;           /* Mirostat's mu, bits * 2^20 */
+    uint32_t sum, weight; /* adaptive p's weighted sum and its weight, * 2^24 */
+    uint32_t top_p;       /* the decayed top_p, * 2^32 */
+} cls_adaptive_state;
+
+/* One row for cls_host_sample(). All pointers remain the caller's. */
+typedef struct cls_host_row {
+    size_t struct_size;
+    const void *logits; /* [vocab] of dtype */
+    int32_t dtype;      /* a cls_dtype */
+    uint32_t vocab;
+    const void *mask;    /* as in cls_mask; NULL: everything is allowed */
+    uint32_t mask_width; /* elements; tokens beyond them are not allowed; 0: all tokens' elements */
+    /* The position of this draw: params->position plus the number of valid ids in `output`. Neither
+     * of these is added by the function. */
+    uint32_t position;
+    const uint64_t *random_bits; /* 64 random bits in place of Philox's; NULL: Philox */
+    const cls_params *params;
+    int32_t invalid_token; /* the token of a row that has none; default -1 */
+    int32_t mask_kind;     /* a cls_mask_kind */
+    const void *bias;      /* [vocab] of bias_dtype, as in cls_dense_bias; NULL: none */
+    int32_t bias_dtype;    /* CLS_F32 or CLS_F16 */
+
+    /* The request's tokens so far, as in cls_slot_begin(). */
+    uint32_t prompt_count;
+    const int32_t *prompt;
+    const int32_t *output;
+    uint32_t output_count;
+    uint32_t draw; /* as cls_step.draws */
+
+    /* How many of the latest tokens DRY and n-grams see: the sampler's `history`. 0: all. */
+    uint32_t history;
+    uint32_t reserved;        /* 0 */
+    const cls_infill *infill; /* for params->infill, else NULL */
+
+    /* The state before this token, which the result of the row before it returned. Default: the
+     * request begins here, with a top_p that is decayed by `output`. */
+    cls_adaptive_state adaptive;
+} cls_host_row;
+
+CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
+CLS_INIT_FUNCTION(cls_host_row)
+
+/* What cls_host_sample() returns. Set struct_size and probs before the call. */
+typedef struct cls_host_result {
+    size_t struct_size;
+    int32_t token;
+    int32_t status;      /* cls_row_status bits */
+    uint32_t kept_count; /* tokens of the kept set */
+    float logprob_raw;   /* as CLS_LOGPROB_RAW */
+    /* As CLS_LOGPROB_FINAL. It is the drawn token's, and so finite unless there is no token. */
+    float logprob_final;
+    uint32_t reserved;
+    float *probs;                /* where to write [vocab] probabilities, or NULL */
+    cls_adaptive_state adaptive; /* after this token */
+} cls_host_result;
+
+/* Samples one row on the host by the simplest algorithm, and gives the token that cls_sample()
+ * gives, bit for bit. It is the reference of the kernels. Allocates and frees about 45 bytes for
+ * each token of the vocabulary, and what qsort() takes.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
+CLS_API CLS_WARN_UNUSED cls_status cls_host_sample(const cls_host_row *row,
+                                                   cls_host_result *result);
+
+/* One row's candidates for cls_host_draw(). */
+typedef struct cls_host_candidates {
+    size_t struct_size;
+    const int32_t *ids;  /* [count] */
+    const float *logits; /* [count], as in cls_draw_call */
+    uint32_t count;      /* up to 1,048,576 */
+    uint32_t vocab;      /* 1 to 1,048,576; default 1,048,576 */
+    uint64_t seed, stream;
+    uint32_t position;           /* of this draw */
+    uint32_t draw;               /* as cls_step.draws */
+    const uint64_t *random_bits; /* 64 random bits in place of Philox's; NULL: Philox */
+} cls_host_candidates;
+
+CLS_API void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_size);
+CLS_INIT_FUNCTION(cls_host_candidates)
+
+/* Sets *token to the token that cls_draw() draws, and to -1 if there is no candidate. Does not
+ * allocate. CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API CLS_WARN_UNUSED cls_status cls_host_draw(const cls_host_candidates *candidates,
+                                                 int32_t *token);
+
+/* One request for cls_host_verify(). All its rows have the vocab and the dtypes of `row`. */
+typedef struct cls_host_drafts {
+    size_t struct_size;
+    /* The request at its first row as cls_host_sample() takes it, but without random_bits. Its
+     * logits, mask and bias are those of all rows, one after another: [draft_count + 1, stride]. */
+    const cls_host_row *row;
+    uint32_t draft_count; /* 0 to CLS_MAX_DRAFTS */
+    int32_t method;       /* a cls_verify_method */
+    /* Elements from row to row of the logits, the mask and the bias. 0: vocab, the mask's width,
+     * vocab. */
+    uint64_t logits_stride, mask_stride, bias_stride;
+    const int32_t *ids;     /* [draft_count] */
+    const int32_t *parents; /* [draft_count], or NULL: as in cls_verify_call */
+    const void *draft;      /* [draft_count, vocab] of draft_kind, dense */
+    int32_t draft_kind;     /* a cls_draft_kind */
+    int32_t disable_bonus;  /* this and what follows: as in cls_verify_call */
+    float epsilon, delta;
+} cls_host_drafts;
+
+CLS_API void cls_host_drafts_default(cls_host_drafts *drafts, size_t struct_size);
+CLS_INIT_FUNCTION(cls_host_drafts)
+
+/* What cls_host_verify() returns, as the outputs of cls_verify(). Set struct_size before the
+ * call. */
+typedef struct cls_host_verified {
+    size_t struct_size;
+    int32_t tokens[CLS_MAX_DRAFTS + 1]; /* then -1 */
+    int32_t nodes[CLS_MAX_DRAFTS];      /* then -1 */
+    int32_t accepted, emitted;
+    int32_t status;
+} cls_host_verified;
+
+/* Verifies one request's drafts on the host, with the result of cls_verify(), of which it is the
+ * reference. For a request that takes one token a call, the adaptive state after it is that of
+ * cls_host_sample(). Allocates as cls_host_sample() does.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
+CLS_API CLS_WARN_UNUSED cls_status cls_host_verify(const cls_host_drafts *drafts,
+                                                   cls_host_verified *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_HOST_H */

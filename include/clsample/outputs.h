@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: what a step can report about its rows, and log-probabilities of prompts.
+ *
+ * An output whose buffer is absent is not computed. Several buffers that are indexed by the same
+ * ids are one struct with one count. */
+#ifndef CLSAMPLE_OUTPUTS_H
+#define CLSAMPLE_OUTPUTS_H
+
+#include "sampler.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The distribution that log-probabilities refer to. */
+typedef enum cls_logprob_kind {
+    /* The logits as they came, at temperature 1, without mask, biases and penalties. */
+    CLS_LOGPROB_RAW = 0,
+    /* The distribution that the token was drawn from. For a greedy row the logprob of its token is
+     * 0, and that of other tokens -inf.
+     *
+     * The library represents probabilities as integers, so that a very unlikely token may be kept
+     * with the weight 0. Its entry in `probs` is then 0 and its log-probability -inf. This begins
+     * between 29 and 30 bits (20.1 and 20.8 nats) below the likeliest of the 1,024 tokens of its
+     * tile (ids 1024 t to 1024 t + 1023), and 42 to 43 bits below the likeliest of the row. In the
+     * exact softmax all such tokens together have a probability below 1023 * 2^-29 + vocab * 2^-42,
+     * which is at most 2.2e-6 (doc/arithmetic.md). A row that is truncated never draws one of them.
+     * A row that is not truncated draws one in less than vocab * 2^-42 of all draws, and the
+     * log-probability of the drawn token (`logprobs`) is then finite. */
+    CLS_LOGPROB_FINAL = 1
+} cls_logprob_kind;
+
+/* The likeliest tokens of each row, in the order of their logits. Any buffer may be absent, but not
+ * both with a count above 0. Beyond a row's last token the id is -1 and the logprob -inf. */
+typedef struct cls_top_tokens {
+    uint32_t count;      /* tokens of a row: 0 to 128, and at most cls_device_info.shortlist */
+    uint32_t reserved;   /* 0 */
+    cls_buffer ids;      /* int32 [rows, count] */
+    cls_buffer logprobs; /* float32 [rows, count] */
+} cls_top_tokens;
+
+/* Tokens of the caller's choice. With a count above 0, `ids` must be set and at least one of the
+ * others. An id outside the vocabulary (-1) has the logprob -inf and the rank 0; so has every id in
+ * a row without a token, and with CLS_LOGPROB_FINAL every token that is not kept. A kept token of
+ * the weight 0 has a rank and, with CLS_LOGPROB_FINAL, the logprob -inf. Ranks of many ids take one
+ * read of the row for all of them on CPUs, and elsewhere one for every four of them. */
+typedef struct cls_given_tokens {
+    uint32_t count;      /* ids of a row: 0 to 1024 */
+    uint32_t reserved;   /* 0 */
+    cls_buffer ids;      /* read: int32 [rows, count] */
+    cls_buffer logprobs; /* float32 [rows, count] */
+    cls_buffer ranks;    /* int32 [rows, count]; see cls_outputs.ranks */
+} cls_given_tokens;
+
+/* Tokens that can be drawn, in the order of their logits: as an output the kept set of each row,
+ * for a host that continues filtering, and as the input of cls_draw(). */
+typedef struct cls_candidates {
+    uint32_t count;    /* candidates of a row for which ids, logits and probs have space */
+    uint32_t reserved; /* 0 */
+    cls_buffer ids;    /* int32 [rows, count] */
+    cls_buffer logits; /* float32 [rows, count] */
+    cls_buffer probs;  /* float32 [rows, count] */
+    cls_buffer counts; /* int32 [rows]: the number of candidates of each row */
+} cls_candidates;
+
+/* What a step writes beyond tokens and status. Each buffer may be absent.
+ *
+ * `logprobs`, `ranks`, `top` and `given` are of the distribution that logprob_kind names: the raw
+ * logits, or the distribution that the token was drawn from, in which only the tokens of the kept
+ * set occur (for a greedy row its token, with the logprob 0). The other outputs are always of the
+ * distribution that was drawn from. Tokens are ordered by their logits, likeliest first, and by id
+ * among equal ones; this also holds with adaptive p, which changes only probabilities. */
+typedef struct cls_outputs {
+    size_t struct_size;
+    int32_t logprob_kind; /* a cls_logprob_kind; default CLS_LOGPROB_RAW */
+    int32_t reserved;     /* 0 */
+
+    /* Of the drawn token: float32 [rows], the natural logarithm of its probability, -inf without a
+     * token; and int32 [rows], its rank, which is the number of tokens whose logit is at least as
+     * large as its own: 1 is the likeliest, equal tokens have the same rank, 0 without a token. */
+    cls_buffer logprobs;
+    cls_buffer ranks;
+
+    cls_top_tokens top;
+    cls_given_tokens given;
+
+    /* float32 [rows, vocab], dense: the distribution that was drawn from. It is 0 outside the kept
+     * set and for kept tokens of the weight 0 (CLS_LOGPROB_FINAL), one-hot for greedy rows, and all
+     * 0 without a token. Its total variation from the exact softmax is below 1.7e-7 * (entropy in
+     * bits + 2) + 1023 * 2^-29 + vocab * 2^-42. If nothing truncates a row, a token whose entry is
+     * 0 can still be drawn, in less than vocab * 2^-42 of all draws. Unlike tokens, statuses and
+     * logprobs, `probs` may differ between devices in the last bit. */
+    cls_buffer probs;
+
+    /* float32 [rows, vocab], dense: the adjusted logits (masked, biased and penalised, but not
+     * divided by the temperature) of the tokens of the kept set, -inf elsewhere and without a
+     * token. */
+    cls_buffer final_logits;
+
+    cls_buffer entropy; /* float32 [rows], in nats; 0 for greedy rows and without a token */
+
+    /* float32 [rows]: the share of the kept set in the probability of all allowed tokens, with
+     * penalties and temperature applied; 1 for greedy rows, 0 without a token. It may differ
+     * between devices in the last bit. */
+    cls_buffer kept_mass;
+
+    /* The kept set. count: 0 to cls_device_info.shortlist; ids, logits and probs have the first
+     * `count` of its tokens, and beyond its last one -1, -inf and 0. logits: as final_logits.
+     * probs: as `probs`, and they, too, may differ in the last bit. counts: the number of tokens of
+     * the whole set, which may be larger than `count`, and 0 without a token; it may be set with a
+     * count of 0. cls_draw() draws from what the host makes of these. */
+    cls_candidates kept;
+
+    /* int32 [slot_count]: each row's token, at the index of its slot, for a next embedding look-up
+     * that is indexed by slots. The entries of slots without a row, and of rows without a token,
+     * are unchanged. Two rows of one slot are not allowed with it.
+     *
+     * Only rows write it; slot calls and cls_accept() do not. The runtime must therefore update it
+     * in these cases:
+     * - When a request begins, begins its next turn or gets more prompt: with the prompt's last
+     *   token, if that is the next one to be looked up; after cls_accept(): with the accepted
+     *   token.
+     * - After a fork: with a copy of the parent's entry, made on the device behind the parent's
+     *   last step. While that step is in flight, cls_slot_copy() gives the child the state after
+     *   it, but the latest token that the host knows is one step old.
+     * - After cls_slot_rollback() the entry is still a token that was removed, until the runtime
+     *   writes the last one that is left. */
+    cls_buffer latest;
+} cls_outputs;
+
+CLS_API void cls_outputs_default(cls_outputs *outputs, size_t struct_size);
+CLS_INIT_FUNCTION(cls_outputs)
+
+/* Log-probabilities of many rows without requests, with CLS_LOGPROB_RAW: of a prompt, or of a text
+ * to be scored. */
+typedef struct cls_logprobs_call {
+    size_t struct_size;
+    uint32_t rows;     /* 1 to max_rows; longer prompts take several calls */
+    uint32_t reserved; /* 0 */
+    cls_logits logits;
+    cls_top_tokens top;
+    cls_given_tokens given; /* usually one id a row: the token that follows the row's */
+} cls_logprobs_call;
+
+CLS_API void cls_logprobs_call_default(cls_logprobs_call *call, size_t struct_size);
+CLS_INIT_FUNCTION(cls_logprobs_call)
+
+/* Enqueues the computation. It reads and changes no slot, and works in the sampler's own memory,
+ * which is some bytes for every 64 logits: there is no log-softmax of [rows, vocab]. Slot calls
+ * before it take effect with it. A row without a finite logit has no tokens: its outputs are -1,
+ * -inf and 0. Queue, events and results: as cls_sample(). */
+CLS_API CLS_WARN_UNUSED cls_status cls_logprobs(cls_sampler *sampler, cl_command_queue queue,
+                                                const cls_logprobs_call *call, cl_uint n_wait,
+                                                const cl_event *wait, cl_event *done);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_OUTPUTS_H */

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: which kernels are compiled, and their compiled form. */
+#ifndef CLSAMPLE_PROGRAMS_H
+#define CLSAMPLE_PROGRAMS_H
+
+#include "context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a step may need beyond greedy rows and temperatures: bits of options->features. A sampler is
+ * compiled for the features that its options name, and for those that its slots' parameters
+ * require. */
+typedef enum cls_feature {
+    /* Separate kernels for steps of greedy rows and rows without truncation. The other kernels
+     * serve these rows as well. */
+    CLS_FEATURE_PLAIN = 1,
+    CLS_FEATURE_LISTS = 2,      /* top-k, min-p, top-p after one of these: the usual chains */
+    CLS_FEATURE_SEARCH = 4,     /* chains that may keep any number of tokens: top-p alone, top-k
+                                   larger than the shortlist */
+    CLS_FEATURE_SAMPLERS = 8,   /* all other truncations, Mirostat, adaptive p, top-p decay */
+    CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids */
+    CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens */
+    CLS_FEATURE_STATE = 64,     /* slots that are copied, rolled back, loaded, begin a next turn, or
+                                   get other parameters */
+    CLS_FEATURE_MASK = 128,     /* step->mask, call->mask */
+    CLS_FEATURE_BIAS = 256,     /* step->bias, call->bias */
+    CLS_FEATURE_LOGPROBS = 512, /* of cls_outputs: logprobs, ranks, top, given, kept, entropy,
+                                   kept_mass; cls_logprobs() */
+    CLS_FEATURE_PROBS = 1024,   /* of cls_outputs: probs, final_logits, entropy, kept_mass */
+    CLS_FEATURE_ACCEPT = 2048,  /* cls_accept() */
+    CLS_FEATURE_DRAW = 4096,    /* cls_draw() */
+    CLS_FEATURE_VERIFY = 8192   /* cls_verify() */
+} cls_feature;
+#define CLS_FEATURES_ALL 16383u
+
+/* Returns the name of a feature, such as "CLS_FEATURE_MASK", and "unknown" for any other value. The
+ * string is static. Any thread may call this. */
+CLS_API CLS_RETURNS_NONNULL const char *cls_feature_name(cls_feature feature);
+
+/* What to compile. */
+typedef struct cls_compile_options {
+    size_t struct_size;
+    uint32_t dtypes;   /* bits 1u << cls_dtype; 0: those of the context */
+    uint32_t features; /* cls_feature bits; 0: CLS_FEATURE_LISTS. CLS_FEATURES_ALL: everything */
+} cls_compile_options;
+
+CLS_API void cls_compile_options_default(cls_compile_options *options, size_t struct_size);
+CLS_INIT_FUNCTION(cls_compile_options)
+
+/* Compiles, warms up and checks the programs of these features that the context does not have yet.
+ * Samplers may run meanwhile. Blocks, for seconds where no cache helps. A program whose work-group
+ * the device refuses is compiled for a smaller one; if the device refuses all sizes, only this call
+ * fails. options: NULL for defaults. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_context_compile(cls_context *context,
+                                                       const cls_compile_options *options);
+
+/* A compiled program. */
+typedef struct cls_program_info {
+    size_t struct_size;
+    const char *name;    /* static, such as "token-list" */
+    int32_t dtype;       /* a cls_dtype; -1: the program reads no logits */
+    uint32_t origin;     /* a cls_origin */
+    uint32_t work_group; /* work-items of its work-groups */
+    uint32_t subgroups;  /* a cls_subgroups */
+    /* Seconds until the program was compiled and checked. Where a driver compiles at the first
+     * launch (PoCL), the first of several programs includes the time of those that its check runs
+     * with. */
+    double seconds;
+    /* What the driver reports: bytes of local memory of a work-group; bytes of private memory of a
+     * work-item, which many drivers report as 0 although they spill; the largest work-group that
+     * the kernel can have; and CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE. */
+    uint64_t local_mem_size;
+    uint64_t private_mem_size;
+    uint64_t max_work_group;
+    uint64_t preferred_multiple;
+} cls_program_info;
+
+/* Reports one of a context's programs. Indices begin at 0, in the order of the flow; a program that
+ * another thread compiles meanwhile shifts those behind it. info->struct_size must be set. Any
+ * thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT: among others, if there are not so many programs. */
+CLS_API CLS_WARN_UNUSED cls_status cls_context_program(const cls_context *context, uint32_t index,
+                                                       cls_program_info *info);
+
+/* Writes a context's compiled programs to bytes for options->binary, for devices without a compiler
+ * and to save compiling. These are the programs that the context has compiled or loaded and checked
+ * so far: those that its samplers, slot calls and cls_context_compile() needed. After
+ * cls_context_compile() with CLS_FEATURES_ALL and all types of logits they are all programs. They
+ * fit this version of the library, this device, this driver and this shape, which a SHA-256
+ * identifies; another one protects the contents.
+ * out: NULL to get only the size in *size, which grows with each program that is compiled, also by
+ * another thread between two calls. Otherwise *size is the size of `out` in bytes, and the number
+ * of bytes used on return. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT: among others, `out` is too small, and *size is then the size that is
+ * needed; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE: the driver does not return compiled programs;
+ * CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_context_export(const cls_context *context, void *out,
+                                                      size_t *size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_PROGRAMS_H */

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: the kernels and the memory that steps use. */
+#ifndef CLSAMPLE_SAMPLER_H
+#define CLSAMPLE_SAMPLER_H
+
+#include "context.h"
+#include "params.h"
+#include "programs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a slot stores on the device about the tokens of its request. */
+typedef enum cls_keep {
+    CLS_KEEP_NONE = 0,     /* nothing: requests cannot have penalties */
+    CLS_KEEP_PRESENCE = 1, /* which tokens occur: requests cannot have a frequency penalty. 3/8 byte
+                              for each token of the vocabulary */
+    CLS_KEEP_COUNTS = 2    /* how often tokens occur. 2 1/4 bytes for each token of the vocabulary.
+                              A count that has reached 65,535 stays there, even after a rollback */
+} cls_keep;
+
+typedef struct cls_sampler_options {
+    size_t struct_size;
+    uint32_t vocab;      /* tokens of a row, 1 to 1,048,576; there is no default */
+    uint32_t max_rows;   /* the most rows of a step, 1 to 65,535; default 1 */
+    uint32_t slot_count; /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
+    int32_t keep;        /* a cls_keep; default CLS_KEEP_COUNTS */
+
+    /* 1 (default): requests may have a logit_bias or allowed_ids. 0: such requests are refused;
+     * this saves no memory. A request with biases takes 1/4 byte for each token of the vocabulary
+     * and 4 bytes for each id, and with more than vocab / 128 biases 4 1/8 bytes for each token;
+     * one with allowed ids takes 1/8 byte for each token. */
+    int32_t logit_bias;
+
+    /* The number of a request's latest tokens that are stored in order, 4 bytes each. It limits
+     * penalty_window and what DRY, n-grams and bad words see. Up to 16,384; default 0. */
+    uint32_t history;
+
+    /* The most tokens that cls_slot_rollback() can remove, 20 bytes each. Up to 16,384;
+     * default 0. */
+    uint32_t rollback;
+
+    /* What to compile for: types of logits as bits 1u << cls_dtype, 0 (default) for those of the
+     * context; and cls_feature bits, 0 (default) for CLS_FEATURE_LISTS. A step that needs a feature
+     * that is not named here (a mask, a dense bias, outputs, drafts, ...) is refused, and the
+     * message names the feature. */
+    uint32_t dtypes;
+    uint32_t features;
+
+    /* Slot calls compile what their parameters need beyond that (CLS_FEATURE_PLAIN to
+     * CLS_FEATURE_STATE), which may take seconds the first time. 1: they are refused instead, and
+     * the message names the feature; default 0. */
+    int32_t no_late_compile;
+    int32_t reserved; /* 0 */
+
+    /* The size in bytes of the largest mask.host of a step or a verification. Memory for it is
+     * allocated when the sampler is created: once on the device and 16 times on the host. Packed
+     * masks without a row_stride take 4 * mask.rows * ceil(vocab / 32) bytes. 0 (default): steps
+     * with such masks allocate when they first occur (the first 16 of them on the host) and when
+     * they become larger. They may then return CLS_OUT_OF_MEMORY or CLS_OPENCL_ERROR with nothing
+     * enqueued. */
+    uint64_t host_mask_size;
+} cls_sampler_options;
+
+CLS_API void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size);
+CLS_INIT_FUNCTION(cls_sampler_options)
+
+/* The memory that steps need, and the state of the requests. It is used by one thread at a time. */
+typedef struct cls_sampler cls_sampler;
+
+/* Creates a sampler: compiles the programs for options->features that the context does not have
+ * yet, as cls_context_compile() does, and allocates all memory on the host and on the device.
+ * Blocks. Steps then compile nothing, and allocate only for a mask.host that is larger than
+ * options->host_mask_size. Retains `context`. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. On failure *out is NULL. */
+CLS_API CLS_WARN_UNUSED cls_status cls_sampler_create(cls_context *context,
+                                                      const cls_sampler_options *options,
+                                                      cls_sampler **out);
+
+/* Releases a sampler; OpenCL keeps what steps in flight use. Blocks until the last steps that
+ * uploaded parameters, maps or masks are complete. NULL is allowed. */
+CLS_API void cls_sampler_destroy(cls_sampler *sampler);
+
+/* Checks parameters as cls_slot_begin() does, without a slot. Any thread may call this at any time,
+ * also while another call uses the sampler.
+ * CLS_OK; CLS_BAD_ARGUMENT: the message names the field; CLS_OUT_OF_MEMORY. */
+CLS_API CLS_WARN_UNUSED cls_status cls_sampler_check(const cls_sampler *sampler,
+                                                     const cls_params *params);
+
+/* The memory of a sampler, in bytes. */
+typedef struct cls_memory {
+    size_t struct_size;
+    uint64_t parameters; /* on the device: the slots' parameters and positions */
+    uint64_t penalties;  /* on the device: which tokens prompts and outputs have, and how often */
+    uint64_t history;    /* on the device: the latest tokens in order */
+    uint64_t lists;      /* on the device: logit biases, allowed and stop ids, the infill stage's
+                            tables; grows with them */
+    uint64_t changes;    /* on the device: what slot calls and mask.host upload; grows with the
+                            longest prompt and the largest of these masks */
+    uint64_t rows;       /* on the device: what the kernels of a step pass to each other */
+    uint64_t device;     /* the sum of these */
+    uint64_t host;       /* on the host, including 16 copies of the largest mask.host */
+} cls_memory;
+
+/* Reports a sampler's memory. memory->struct_size must be set. CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API CLS_WARN_UNUSED cls_status cls_sampler_memory(const cls_sampler *sampler,
+                                                      cls_memory *memory);
+
+/* What the infill stage (params->infill) knows of a model's tokens. */
+typedef struct cls_infill {
+    size_t struct_size;
+    /* [end_count] tokens that end a generation. The first one remains when no other token does. */
+    const int32_t *end_ids;
+    uint32_t end_count; /* at least 1 */
+    /* [vocab]: for each token the longest other token whose text is a prefix of its own; -1: none.
+     */
+    const int32_t *prefix_of;
+} cls_infill;
+
+/* Sets the tables of a sampler's infill stage in place of earlier ones. Copies them; blocks. Steps
+ * in flight finish with the tables that they began with.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_sampler_infill(cls_sampler *sampler,
+                                                      const cls_infill *infill);
+
+/* Returns the number of kernel launches of the last call that enqueued a step.
+ *
+ * A cls_sample() takes 2 launches if the parameters of all rows limit the kept sets to the
+ * shortlist (with a device map: the parameters of all begun slots), and 4 otherwise. It takes
+ * 1 more before these for DRY, n-grams, bad words and min_tokens; 2 more for log-probabilities,
+ * ranks, top and given tokens of the raw logits; 1 more for these of the final distribution,
+ * entropy, the kept set and kept_mass together; 1 more for entropy, kept_mass, probs and
+ * final_logits together; and 1 more for accepting the token after outputs of the final
+ * distribution. cls_logprobs() takes 2, cls_draw() 1, and cls_verify() as many as it says.
+ *
+ * Slot calls before it add 1 launch, or as many as the longest chain of calls that wait for each
+ * other has. A call waits for the earlier calls on its slot, a copy also for those on its source,
+ * and a later call on the source for the copy; copies of one slot do not wait for each other. Calls
+ * that follow each other on a slot count as one where the result is the same: prompts that are
+ * appended to a beginning or to each other, up to 8,192 tokens; a beginning, a reset or a load
+ * after any other call; and new parameters after parameters that changed neither the window, the
+ * scope, top_p nor which of Mirostat, adaptive p and top-p decay are on. Of more than 65,535 calls
+ * that need not wait, every further 65,535 add 1 launch. */
+CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_SAMPLER_H */

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: comparing a device with known answers. */
+#ifndef CLSAMPLE_SELFTEST_H
+#define CLSAMPLE_SELFTEST_H
+
+#include "context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The result of one stage of the self-test. */
+typedef struct cls_selftest_stage {
+    const char *name; /* static */
+    uint32_t cases, failed;
+    char message[200]; /* on the first case that failed; else empty */
+} cls_selftest_stage;
+
+#define CLS_SELFTEST_STAGES 32
+typedef struct cls_selftest_report {
+    size_t struct_size;
+    uint32_t stage_count; /* entries of `stages` that are set; at most CLS_SELFTEST_STAGES */
+    uint32_t failed;      /* cases that failed, in all stages */
+    cls_selftest_stage stages[CLS_SELFTEST_STAGES];
+} cls_selftest_report;
+
+/* Runs cases with known answers of every stage on the context's device: the first thing to run
+ * where tokens look wrong. Each answer is compared with the library's host functions and with
+ * numbers that were recorded when the stage was written. Compiles all programs, allocates and
+ * blocks; takes well under a second once kernels are compiled. Continues after a failed case. Any
+ * thread may call this. report: NULL, or a struct to fill, with struct_size set.
+ * CLS_OK: all answers agree; CLS_SELF_TEST_FAILED: the message names the first stage with a wrong
+ * answer, and the report has all; or a program does not compute what the host computes, which ends
+ * the self-test; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_selftest(cls_context *context, cls_selftest_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_SELFTEST_H */

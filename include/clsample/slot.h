@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: the requests of a sampler.
+ *
+ * A slot holds a request. Slots are numbered from 0 to options->slot_count - 1.
+ *
+ * Slot calls copy their arrays and may allocate. The first one whose parameters need a feature that
+ * the sampler was not created for compiles it, which may take seconds, and may fail as
+ * cls_sampler_create() does: with CLS_UNSUPPORTED_DEVICE, CLS_BUILD_FAILED or CLS_SELF_TEST_FAILED.
+ *
+ * Slot calls take effect in the order of the calls, with the next call of the sampler that enqueues
+ * (cls_sample(), cls_accept(), ...) or cls_slot_save(), after everything enqueued before it. Each
+ * changes only its own slot. A call that fails changes nothing: no slot, and no token of a later
+ * step. Programs that it compiled before it failed stay, for calls that need them later.
+ *
+ * Token ids outside the vocabulary (padding, placeholders for images) are ignored, as if they were
+ * not in the array.
+ *
+ * As all calls on a sampler, these are made by one thread at a time. All of them return
+ * CLS_BAD_ARGUMENT if the slot does not exist. */
+#ifndef CLSAMPLE_SLOT_H
+#define CLSAMPLE_SLOT_H
+
+#include "sampler.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Begins a request in a slot, whatever the slot held. prompt: int32 [prompt_count], NULL with 0.
+ * output: int32 [output_count], NULL with 0: tokens that the request has generated before, on
+ * another slot, in another process, or before it was preempted. The request's position is
+ * params->position plus the number of these tokens. If the output ends with a stop id and has
+ * min_tokens tokens, or has max_tokens tokens, the request has already stopped.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot,
+                                                  const cls_params *params, const int32_t *prompt,
+                                                  uint32_t prompt_count, const int32_t *output,
+                                                  uint32_t output_count);
+
+/* Adds to a begun request's prompt: the next chunk of a prefill, or of a conversation. A request
+ * that a stop id stopped continues; one that max_tokens stopped does not. The output so far remains
+ * output: see cls_slot_next_turn().
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot,
+                                                          const int32_t *prompt,
+                                                          uint32_t prompt_count);
+
+/* Begins the next turn of a conversation: the output so far becomes prompt, and `prompt` (int32
+ * [prompt_count], NULL with 0) is added to it. min_tokens and max_tokens count from 0 again, and
+ * earlier tokens no longer count with CLS_SCOPE_OUTPUT. A request that had stopped continues, also
+ * after max_tokens. The position continues, so that no random number is drawn twice. The decay of
+ * top_p starts again; Mirostat's mu and the average of adaptive p are kept. n-grams, DRY and
+ * penalty windows see the output of earlier turns as prompt. cls_slot_rollback() cannot remove it:
+ * such a call ends the request. (vLLM and llama.cpp begin another request instead, with the whole
+ * text as its prompt.)
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint32_t slot,
+                                                      const int32_t *prompt, uint32_t prompt_count);
+
+/* Changes the parameters of a begun slot. Its position continues, and params->position is ignored.
+ * Whether the request has stopped is determined again: with a larger max_tokens it continues. With
+ * another penalty_scope or penalty_window the counts are computed again from the sampler's
+ * `history` latest tokens, and older tokens no longer count. With a `history` of 0 another scope is
+ * refused.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot,
+                                                   const cls_params *params);
+
+/* Copies the request of the begun slot `from` to the slot `to`, whatever `to` held: a fork, with
+ * position, counts and history. Both requests draw the same numbers until cls_slot_params() gives
+ * one of them another seed or stream.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_slot_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
+
+/* Removes the last token_count accepted output tokens, as if they had never been accepted: from
+ * position, counts, history, windows, the stop, Mirostat's mu and the other adaptive state. The
+ * same positions then draw the same numbers again; cls_step.draws selects others.
+ *
+ * Rollbacks add up: a request is never more than the sampler's `rollback` tokens shorter than it
+ * has been at its longest. Only output since the last chunk of prompt can be removed. The host does
+ * not know how many tokens there are. Where the device cannot remove so many, the call still
+ * returns CLS_OK, but the request ends: its rows get CLS_ROW_NO_SLOT, and later calls on it have no
+ * effect until the slot holds another request.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_slot_rollback(cls_sampler *sampler, uint32_t slot,
+                                                     uint32_t token_count);
+
+/* Frees a slot. A row that names it in a device map then gets CLS_ROW_NO_SLOT; a step that names it
+ * in a host map, or has no map and a row for it, is refused.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
+CLS_API cls_status cls_slot_reset(cls_sampler *sampler, uint32_t slot);
+
+/* Writes a begun slot's whole state to bytes, for another slot, sampler, process or machine. Waits
+ * on `queue` for the sampler's steps and slot calls. *size: on entry the size of `out` in bytes, on
+ * return that of the state. If `out` is NULL only the size is returned, which the next step may
+ * change.
+ * CLS_OK; CLS_BAD_ARGUMENT: among others, `out` is too small, and *size is then the size that is
+ * needed; or the slot has no request, or a rollback has ended it; CLS_BUSY; CLS_OUT_OF_MEMORY;
+ * CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_slot_save(cls_sampler *sampler, cl_command_queue queue,
+                                                 uint32_t slot, void *out, size_t *size);
+
+/* Restores a saved state in a slot, whatever the slot held. The sampler must have the vocab, keep,
+ * history and rollback of the sampler that saved it, and logit_bias if the request has a logit bias
+ * or allowed ids. Bytes that the versions 0.3 to 0.6 saved (format 2) are read, and those of 0.7
+ * and later (format 3).
+ * CLS_OK; CLS_BAD_ARGUMENT: damaged, cut short, of another version or for another kind of sampler,
+ * which the message says; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_slot_load(cls_sampler *sampler, uint32_t slot,
+                                                 const void *bytes, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_SLOT_H */

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: sampling one token for each row, and accepting tokens. */
+#ifndef CLSAMPLE_STEP_H
+#define CLSAMPLE_STEP_H
+
+#include "slot.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What happened to a row: bits. 0 is a row without anything unusual. */
+typedef enum cls_row_status {
+    CLS_ROW_OK = 0,
+    CLS_ROW_NAN = 1, /* an allowed logit was NaN; the token was drawn from the others */
+    CLS_ROW_INF = 2, /* an allowed logit was +inf; it counted as FLT_MAX */
+    /* No token can be drawn (all are masked, -inf or NaN): the token is invalid_token, and the
+     * request's state is unchanged. */
+    CLS_ROW_EMPTY = 4,
+    /* `slots` or `logits_map` is -1 for the row, or the request had stopped before (then together
+     * with CLS_ROW_STOPPED): the token is invalid_token, and the state is unchanged. */
+    CLS_ROW_SKIPPED = 8,
+    /* In a device map, `slots` names no begun slot, or `logits_map` or the row_map of a mask or a
+     * bias names a row that does not exist: the token is invalid_token, and the state is
+     * unchanged. */
+    CLS_ROW_NO_SLOT = 16,
+    /* The request has ended: this token is a stop id or the last of max_tokens; or the request had
+     * ended before (then together with CLS_ROW_SKIPPED). */
+    CLS_ROW_STOPPED = 32,
+    /* With CLS_ROW_STOPPED: this token is the last of max_tokens and no stop id. */
+    CLS_ROW_LENGTH = 64,
+    /* More than 128 tokens, or more than the shortlist holds, are left for params->infill; or
+     * (never observed) the library misjudged what a chain needs. The token is invalid_token, and
+     * the state is unchanged. */
+    CLS_ROW_UNFIT = 128
+} cls_row_status;
+
+typedef enum cls_mask_kind {
+    /* int32 words, as XGrammar and llguidance write them: token t is allowed if and only if bit
+     * t % 32 of word t / 32 is set. Bits beyond the vocabulary are ignored. */
+    CLS_MASK_PACKED = 0,
+    /* Bytes, as QEfficient's token_bitmasks: token t is allowed if and only if byte t is not 0. */
+    CLS_MASK_BOOL = 1
+} cls_mask_kind;
+
+/* The tokens that each row may draw. An element is a word or a byte, depending on the kind. Tokens
+ * beyond the width are not allowed. */
+typedef struct cls_mask {
+    cls_buffer words;    /* the masks on the device; absent: see `host` */
+    uint32_t width;      /* elements of a mask row; 0: ceil(vocab / 32) words or vocab bytes */
+    uint32_t rows;       /* mask rows in the buffer; 0: as many as the step has */
+    uint64_t row_stride; /* elements from mask row to mask row; 0: width */
+    cls_ints row_map;    /* the mask row of each row, -1: none; absent: row r uses mask row r */
+    int32_t kind;        /* a cls_mask_kind */
+    int32_t reserved;    /* 0 */
+    /* The masks on the host in place of `words`, with rows as above. The call copies them and
+     * uploads them through a ring, so that a grammar can fill the next masks while the queue runs.
+     * It allocates memory unless the sampler's options->host_mask_size is as large as the masks. */
+    const void *host;
+} cls_mask;
+
+/* Values that are added to every logit of a row (guidance, watermarks, a caller's own processor):
+ * [rows, vocab]. -inf bans a token. A sum that is NaN or infinite counts as if the logit itself had
+ * that value. */
+typedef struct cls_dense_bias {
+    cls_buffer values;   /* absent: no bias */
+    int32_t dtype;       /* CLS_F32 or CLS_F16 */
+    uint32_t rows;       /* rows in the buffer; 0: as many as the step has */
+    uint64_t row_stride; /* elements from row to row; 0: vocab */
+    cls_ints row_map;    /* the bias row of each row, -1: none; absent: row r uses bias row r */
+} cls_dense_bias;
+
+/* One step: one token for each row. Only `rows`, `logits` and usually `tokens` must be set. */
+typedef struct cls_step {
+    size_t struct_size;
+    uint32_t rows; /* 1 to max_rows */
+
+    /* The number of rows of `logits`; 0: rows. Without a logits_map it is at least `rows`. */
+    uint32_t logits_rows;
+    cls_logits logits;
+
+    /* The row of `logits` that each row reads, so that several slots can sample one row: the
+     * continuations of a prompt after its prefill. -1 skips the row (CLS_ROW_SKIPPED). A number out
+     * of range is CLS_ROW_NO_SLOT in a device map and CLS_BAD_ARGUMENT in a host map. Absent: row r
+     * reads row r. The other maps, masks and outputs are indexed by the step's rows. */
+    cls_ints logits_map;
+
+    /* The slot of each row; -1 skips the row. Absent: row r is slot r, and all of these slots must
+     * have a request. A host map is checked by the call, a device map by the kernels
+     * (CLS_ROW_NO_SLOT). A slot may occur once, unless `defer_accept` is set; if a device map
+     * breaks this rule, the state of that slot is undefined afterwards. */
+    cls_ints slots;
+
+    /* Positions in place of the slots' own, taken as uint32. The slots' own positions advance by
+     * one in either case. Absent: the slots' own. */
+    cls_ints positions;
+
+    /* Which of the draws at its position each row makes, 0 to 2^24 - 1. Different numbers give
+     * independent draws: for several rows of one slot, or another attempt at a position. Of the
+     * numbers of a device map the lower 24 bits count. Absent: 0. */
+    cls_ints draws;
+
+    /* The 64 random bits of each row in place of Philox's: uint64 [rows]. Absent: Philox. */
+    cls_buffer random_bits;
+
+    cls_mask mask;       /* without words and host: everything is allowed */
+    cls_dense_bias bias; /* without values: none */
+
+    /* 0: the drawn token is accepted; it enters its slot's state before anything that is enqueued
+     * later reads that. 1: the slots remain unchanged, several rows may share one, and cls_accept()
+     * may follow. Status and outputs are those of an accepted token. */
+    int32_t defer_accept;
+
+    /* The token of a row that has none; default -1. With defer_accept an id of the vocabulary is
+     * refused, because a later cls_accept() would accept it. */
+    int32_t invalid_token;
+
+    cls_buffer tokens; /* int32 [rows]; absent: not wanted */
+    cls_buffer status; /* int32 [rows], cls_row_status bits; absent: not wanted */
+
+    /* What else to write: see clsample/outputs.h. NULL (default): nothing. The struct is read by
+     * the call, and only what it names is computed. */
+    const struct cls_outputs *outputs;
+} cls_step;
+
+CLS_API void cls_step_default(cls_step *step, size_t struct_size);
+CLS_INIT_FUNCTION(cls_step)
+
+/* Enqueues one step on `queue`, which belongs to the context and may be in order or out of order.
+ * It does not wait, does not compile, and allocates only for a mask.host larger than
+ * options->host_mask_size. All buffers must remain as they are until the step's event is complete.
+ *
+ * The step runs after `wait` (n_wait events; NULL with 0), after everything that was enqueued
+ * before it if the queue is in order, and after this sampler's earlier steps on any queue. *done
+ * (done may be NULL) becomes an event that the caller must release. It is the event of the last of
+ * several commands, so that its profile is that of this command only; it is complete when all
+ * outputs are written and the state is updated. The queue is not flushed; if the sampler's last
+ * step is on another queue, that queue is.
+ *
+ * CLS_OK.
+ * CLS_BAD_ARGUMENT: nothing was enqueued.
+ * CLS_BUSY: 16 steps with slot calls or changed host arrays are in flight, which is as many as
+ *     there is staging memory for. Nothing was enqueued: flush the queue, wait for an earlier step,
+ *     and call again.
+ * CLS_OUT_OF_MEMORY, or CLS_OPENCL_ERROR with the sampler unchanged: there is no memory for a
+ *     mask.host that is larger than options->host_mask_size. Nothing was enqueued.
+ * CLS_OPENCL_ERROR: an OpenCL call failed, and *done is NULL. If slot calls or a kernel had already
+ *     been enqueued, slots may be partly changed and the sampler is lost: all its sampling,
+ *     accepting and slot calls return CLS_OPENCL_ERROR from then on, with cls_error_opencl()
+ *     CL_SUCCESS.
+ *
+ * The sampler is also lost if *done or one of `wait` completes with a negative status; no error is
+ * reported then. Destroy a lost sampler. */
+CLS_API CLS_WARN_UNUSED cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue,
+                                              const cls_step *step, cl_uint n_wait,
+                                              const cl_event *wait, cl_event *done);
+
+/* Enqueues the acceptance of tokens that were chosen elsewhere: forced tokens, tokens drawn by a
+ * host, or tokens selected among deferred rows. They enter the slots' states as if they had been
+ * drawn. rows: 1 to max_rows. tokens: int32 [rows], on the host (copied) or on the device. slots:
+ * as in cls_step, each slot at most once; NULL: row r is slot r.
+ *
+ * A row has no effect if its id is outside the vocabulary, if its slot is -1 or has stopped, or if
+ * a device map names a slot without a request. Mirostat and adaptive p update their state if the
+ * token is the one that the slot's last deferred step drew (the first row's, if several rows shared
+ * the slot). There is no row status, and cls_outputs.latest is not written: whether a token ended
+ * its request is reported by the slot's next row.
+ * Queue, events and results: as cls_sample(). */
+CLS_API CLS_WARN_UNUSED cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue,
+                                              uint32_t rows, const cls_ints *tokens,
+                                              const cls_ints *slots, cl_uint n_wait,
+                                              const cl_event *wait, cl_event *done);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_STEP_H */

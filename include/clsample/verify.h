@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: speculative decoding: verifying drafts. */
+#ifndef CLSAMPLE_VERIFY_H
+#define CLSAMPLE_VERIFY_H
+
+#include "step.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How drafts are verified. p is the distribution that the request's parameters make of the target's
+ * logits, and q is the drafts' own distribution. With all methods a greedy request accepts a draft
+ * if and only if it is the row's largest logit, and a request whose sampler needs each token before
+ * the next one (Mirostat, adaptive p, top-p decay) takes one token a call. */
+typedef enum cls_verify_method {
+    /* A draft is accepted if and only if it is the token that cls_sample() would draw there;
+     * otherwise that token is emitted. A seeded text is then bit for bit the text without drafts.
+     * For drafts without a distribution, and for trees. */
+    CLS_VERIFY_MATCH = 0,
+    /* A draft d is accepted if and only if u q(d) < p(d), with u random. The first one that is not
+     * accepted is replaced by a draw from max(p - q, 0). Lossless (Leviathan et al. 2023, Chen et
+     * al. 2023). */
+    CLS_VERIFY_STANDARD = 1,
+    /* All drafts are judged together: the same distribution of texts with longer accepted prefixes
+     * (block verification, Sun et al. 2024). */
+    CLS_VERIFY_BLOCK = 2,
+    /* A draft is accepted if and only if p(d) > min(epsilon, delta e^-H), where H is the row's
+     * entropy; otherwise the row's own draw is emitted. Not lossless (Medusa, Cai et al. 2024). */
+    CLS_VERIFY_TYPICAL = 3,
+    /* As if the temperature of all requests were 0. */
+    CLS_VERIFY_GREEDY = 4
+} cls_verify_method;
+
+typedef enum cls_draft_kind {
+    /* No distribution (look-up, n-grams): the standard and block methods take q(d) as 1. */
+    CLS_DRAFT_NONE = 0,
+    /* float32 probabilities, such as the `probs` of the step that drew the drafts. Values that are
+     * negative or NaN count as 0, values above 1 as 1. */
+    CLS_DRAFT_PROBS = 1,
+    /* Logits of the target's dtype; q is their softmax at temperature 1. */
+    CLS_DRAFT_LOGITS = 2
+} cls_draft_kind;
+
+#define CLS_MAX_DRAFTS 128 /* of a request */
+
+/* Drafts of several requests, and the target model's logits for them. Request i has the target rows
+ * row_offsets[i] to row_offsets[i + 1] - 1. The first of these follows its text so far, and one
+ * more follows each of its drafts, in order. So it has one draft less than rows; its first draft is
+ * number row_offsets[i] - i of draft_ids. All parameters of a request apply at each of its rows, as
+ * if the drafts before the row had been accepted: penalties and their windows, DRY, n-grams, bad
+ * words, min_tokens, and the chain.
+ *
+ * Below, `requests` is the number of requests, `rows` is row_offsets[requests], and `drafts` is
+ * rows - requests. */
+typedef struct cls_verify_call {
+    size_t struct_size;
+    uint32_t requests; /* 1 to max_rows */
+    int32_t method;    /* a cls_verify_method */
+
+    /* On the host: int32 [requests + 1]. The first is 0, each other one 1 to 129 more than the one
+     * before it, and the last is the number of target rows, 1 to max_rows. */
+    const int32_t *row_offsets;
+    cls_logits logits; /* [rows, vocab] */
+
+    /* One entry for each request, and as in cls_step otherwise: the slot, none twice, where -1
+     * skips the request; the position of its first row, from which its other rows count the drafts
+     * before them; and the number of the draw. Absent: request i is slot i; the slots' own
+     * positions; 0. These maps must be on the host, since the call derives those of the rows from
+     * them: a device map is CLS_BAD_ARGUMENT. */
+    cls_ints slots, positions, draws;
+
+    /* [drafts], on the host or on the device. An id outside the vocabulary (-1) ends its request's
+     * drafts: the row before it draws its own token. */
+    cls_ints draft_ids;
+
+    /* Trees: [drafts], on the host only. Each entry is the index, among the request's drafts, of
+     * the earlier draft that this one follows, or -1 if it follows the text. Absent: each draft
+     * follows the one before it. Only with CLS_VERIFY_MATCH and CLS_VERIFY_GREEDY: with the other
+     * methods sibling drafts would need the distribution by which they were drawn without
+     * replacement. */
+    cls_ints parents;
+
+    /* A cls_draft_kind, for CLS_VERIFY_STANDARD and CLS_VERIFY_BLOCK. A draft to which its own
+     * distribution gives the probability 0 (or NaN) cannot come from it; it ends its request's
+     * drafts. */
+    int32_t draft_kind;
+    int32_t disable_bonus; /* 1: where all drafts are accepted, no token of the target follows */
+    cls_buffer draft;      /* [drafts, vocab]: the drafts' own distributions */
+    uint64_t draft_stride; /* elements from row to row; 0: vocab */
+
+    cls_mask mask;       /* as in cls_step, indexed by target rows */
+    cls_dense_bias bias; /* likewise */
+
+    /* Of CLS_VERIFY_TYPICAL: epsilon above 0 and at most 1, default 0.09; delta above 0 and at most
+     * 16, default 0.3. */
+    float epsilon, delta;
+
+    /* The outputs' width: at least the number of drafts of each request, and at most
+     * CLS_MAX_DRAFTS. 0: the largest of these numbers. */
+    uint32_t max_drafts;
+    uint32_t reserved; /* 0 */
+
+    /* What is written. Each buffer may be absent. The accepted drafts are emitted, and after them a
+     * token of the target, unless a stop id or max_tokens ended the request, the row was empty, or
+     * disable_bonus prevents it. Only emitted tokens enter the slots. */
+    cls_buffer tokens;   /* int32 [requests, max_drafts + 1]: the emitted tokens, then -1 */
+    cls_buffer accepted; /* int32 [requests]: the number of drafts that were emitted */
+    cls_buffer emitted;  /* int32 [requests]: the number of tokens in all */
+
+    /* int32 [requests, max_drafts]: the indices of the emitted drafts, then -1. In a tree they are
+     * the path whose keys and values are to be kept. */
+    cls_buffer nodes;
+    cls_buffer status; /* int32 [requests]: the cls_row_status bits of all rows that were read */
+
+    /* int32 [slot_count, 3]: drafts received (including those behind an id of -1), drafts accepted,
+     * and tokens emitted. They are added to what the buffer holds, which the caller clears at
+     * first, so that rates need no transfer to the host. Requests that are skipped or had stopped
+     * add nothing. */
+    cls_buffer counters;
+
+    /* int32 [slot_count]: the last token that was emitted, at the index of its request's slot; the
+     * entries of requests without a token are unchanged. When requests begin, fork or roll back,
+     * what cls_outputs.latest says applies. */
+    cls_buffer latest;
+} cls_verify_call;
+
+CLS_API void cls_verify_call_default(cls_verify_call *call, size_t struct_size);
+CLS_INIT_FUNCTION(cls_verify_call)
+
+/* Enqueues a verification. It takes 4 to 6 kernel launches, whatever the number of drafts, and 2
+ * more for the threshold search where parameters need it. The random numbers are Philox's by
+ * position, with separate purposes for accepting and for the residual.
+ * Queue, events and results: as cls_sample().
+ * CLS_OK; CLS_BAD_ARGUMENT: nothing was enqueued (among others, for a tree with a method that does
+ * not support trees); CLS_BUSY; CLS_OUT_OF_MEMORY: for mask.host; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_verify(cls_sampler *sampler, cl_command_queue queue,
+                                              const cls_verify_call *call, cl_uint n_wait,
+                                              const cl_event *wait, cl_event *done);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_VERIFY_H */
