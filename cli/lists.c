@@ -265,6 +265,9 @@ static int logit_bias_from_json(const char *what, json_t *value, cls_params *par
 /* ------------------------------------------------------------------------ chain */
 
 /* The names of presets and stages, llama.cpp's among them. */
+#define STAGE_IN_TEXT(stage, name, field, on) name ", "
+#define STAGE_NAMES CLS_STAGE_TABLE(STAGE_IN_TEXT)
+#define STAGE_NAME(stage, name, field, on) {name, CLS_STAGE_##stage},
 static const struct name {
     const char *name;
     uint8_t value;
@@ -272,26 +275,17 @@ static const struct name {
                {"vllm", CLS_CHAIN_VLLM},
                {"llama", CLS_CHAIN_LLAMA},
                {NULL, 0}},
-  stages[] = {{"temperature", CLS_STAGE_TEMPERATURE},
-              {"top_k", CLS_STAGE_TOP_K},
-              {"top_p", CLS_STAGE_TOP_P},
-              {"min_p", CLS_STAGE_MIN_P},
-              {"top_n_sigma", CLS_STAGE_TOP_N_SIGMA},
-              {"typical_p", CLS_STAGE_TYPICAL_P},
-              {"xtc", CLS_STAGE_XTC},
-              {"p_less", CLS_STAGE_P_LESS},
-              {"infill", CLS_STAGE_INFILL},
-              {"temp", CLS_STAGE_TEMPERATURE},
-              {"typ_p", CLS_STAGE_TYPICAL_P},
-              {"typical", CLS_STAGE_TYPICAL_P},
+  stages[] = {CLS_STAGE_TABLE(STAGE_NAME){"temp", CLS_STAGE_TEMPERATURE},
+              {"typ-p", CLS_STAGE_TYPICAL_P},
+              {"typical-p", CLS_STAGE_TYPICAL_P},
               {NULL, 0}};
 
-/* "top-k" is "top_k". */
+/* "top_k" is "top-k". */
 static const struct name *find_name(const struct name *names, const char *text, size_t length)
 {
     for (; names->name != NULL; names++) {
         size_t i = 0;
-        while (i < length && names->name[i] == (text[i] == '-' ? '_' : text[i]))
+        while (i < length && names->name[i] == (text[i] == '_' ? '-' : text[i]))
             i++;
         if (i == length && names->name[i] == '\0')
             return names;
@@ -304,9 +298,8 @@ static int add_stage(const char *what, const char *text, size_t length, uint32_t
 {
     const struct name *stage = find_name(stages, text, length);
     if (stage == NULL)
-        return cli_fail("%s: '%.*s' is none of default, vllm, llama, and no stage (temperature, "
-                        "top_k, top_p, min_p, "
-                        "top_n_sigma, typical_p, xtc, p_less, infill)",
+        return cli_fail("%s: '%.*s' is none of default, vllm, llama, and no stage (" STAGE_NAMES
+                        "or typical_p)",
                         what, length > 64 ? 64 : (int)length, text);
     for (uint32_t i = 0; i < *n; i++)
         if (params->stages[i] == stage->value)
