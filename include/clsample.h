@@ -161,14 +161,16 @@ typedef enum cls_stage {
     CLS_STAGE_TYPICAL_P = 6,
     CLS_STAGE_XTC = 7,
     CLS_STAGE_P_LESS = 8,
-    CLS_STAGE_INFILL = 9
+    CLS_STAGE_INFILL = 9,
+    CLS_STAGE_TOP_A = 10
 } cls_stage;
 
 /* The order in which a row's truncations and its temperature apply. Each
  * truncation sees what the one before it left, renormalised; a stage before
- * the temperature works at temperature 1. A preset goes on with all stages that
- * are not named here, in the order top-n-sigma, typical, XTC, p-less, infill:
- * no parameter is without effect. Stages that are off do nothing. */
+ * the temperature works at temperature 1. A preset has top-a
+ * behind min-p, and goes on with all stages that are not named here, in the order
+ * top-n-sigma, typical, XTC, p-less, infill: no parameter is without effect. Stages that are off do
+ * nothing. */
 typedef enum cls_chain {
     CLS_CHAIN_DEFAULT = 0, /* temperature, top-k, top-p, min-p (QEfficient, Hugging Face) */
     CLS_CHAIN_VLLM = 1,    /* temperature, min-p, top-k, top-p */
@@ -374,7 +376,11 @@ typedef struct cls_params {
     uint32_t allowed_count;
     const int32_t *allowed_ids;
     int32_t only_allowed; /* 0 (default) or 1; anything else is refused */
-    int32_t reserved;     /* 0 */
+
+    /* Keep tokens whose probability is at least a times the square of the largest
+     * probability that is left; 1 keeps the most likely ones of a peaked row, and more
+     * of a flat one. 0: off (default). Outside [0, 1] or NaN: refused. (BlinkDL) */
+    float top_a;
 } cls_params;
 
 /* Sets neutral parameters: temperature 1, nothing truncated, no penalties, seed 0.

@@ -42,6 +42,8 @@
       "top-p-reset-id", "ID", "and this token restores it (default -1: none)") \
     X(p, 5, FLOAT, min_p, MIN_P, 0, 0, 1, "between 0 (off) and 1", \
       "min-p", "P", "keep tokens at least P times as likely as the likeliest (default 0)") \
+    X(p, 44, FLOAT, top_a, TOP_A, 0, 0, 1, "between 0 (off) and 1", \
+      "top-a", "A", "keep tokens at least A times as likely as the largest probability squared (default 0)") \
     X(p, 16, FLOAT, top_n_sigma, TOP_N_SIGMA, 0, -INFINITY, 1e6f, "at most 1e6; 0 or less is off", \
       "top-n-sigma", "N", "keep logits within N standard deviations of the largest (default 0: off)") \
     X(p, 17, FLOAT, typical_p, TYPICAL_P, 1, -INFINITY, 1, "at most 1 (off)", \
@@ -122,7 +124,8 @@
     X(TYPICAL_P, "typical", typical_p, p->typical_p < 1.0f) \
     X(XTC, "xtc", xtc_probability, p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f) \
     X(P_LESS, "p-less", p_less, p->p_less != 0) \
-    X(INFILL, "infill", infill, p->infill != 0)
+    X(INFILL, "infill", infill, p->infill != 0) \
+    X(TOP_A, "top-a", top_a, p->top_a > 0.0f)
 /* clang-format on */
 
 /* How many stages a chain may name, and the first number that is none of them. */
@@ -154,14 +157,15 @@ static inline const uint8_t *cls_chain_preset(cls_chain chain)
 
     static const uint8_t presets[][CLS_CHAIN_LENGTH] = {
         [CLS_CHAIN_DEFAULT] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P,
-                               CLS_STAGE_MIN_P, CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P,
-                               CLS_STAGE_XTC, CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
-        [CLS_CHAIN_VLLM] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P, CLS_STAGE_TOP_K,
-                            CLS_STAGE_TOP_P, CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P,
-                            CLS_STAGE_XTC, CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
+                               CLS_STAGE_MIN_P, CLS_STAGE_TOP_A, CLS_STAGE_TOP_N_SIGMA,
+                               CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS,
+                               CLS_STAGE_INFILL},
+        [CLS_CHAIN_VLLM] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P, CLS_STAGE_TOP_A,
+                            CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_TOP_N_SIGMA,
+                            CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
         [CLS_CHAIN_LLAMA] = {CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P,
-                             CLS_STAGE_TOP_P, CLS_STAGE_MIN_P, CLS_STAGE_XTC, CLS_STAGE_TEMPERATURE,
-                             CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
+                             CLS_STAGE_TOP_P, CLS_STAGE_MIN_P, CLS_STAGE_TOP_A, CLS_STAGE_XTC,
+                             CLS_STAGE_TEMPERATURE, CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
     };
     return presets[chain];
 }

@@ -122,8 +122,6 @@ static cls_status check_lists(const cls_params *p, uint32_t vocab)
     if (status == CLS_OK)
         status = check_ids("allowed_ids", "allowed_count", p->allowed_ids, p->allowed_count, vocab);
     if (status == CLS_OK)
-        status = cls_reserved_check("params->reserved", (uint32_t)p->reserved);
-    if (status == CLS_OK)
         status = check_sequences("dry_breakers", "dry_breaker_count", p->dry_breakers,
                                  p->dry_breaker_count, vocab);
     if (status == CLS_OK)
@@ -172,7 +170,7 @@ static void set_history(const cls_params *p, cls_slot *slot)
 static int needs_mass(uint8_t stage, const cls_slot *slot)
 {
     return stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_TYPICAL_P || stage == CLS_STAGE_XTC ||
-           stage == CLS_STAGE_P_LESS || stage == CLS_STAGE_MIROSTAT_2 ||
+           stage == CLS_STAGE_P_LESS || stage == CLS_STAGE_TOP_A || stage == CLS_STAGE_MIROSTAT_2 ||
            (stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC));
 }
 
@@ -190,6 +188,7 @@ static void set_samplers(const cls_params *p, cls_slot *slot)
     slot->typical_p = p->typical_p < 1.0f ? unit_q32(p->typical_p) : UINT32_MAX;
     slot->xtc = (uint32_t)((double)p->xtc_probability * 2147483648.0 + 0.5);
     slot->xtc_depth = (uint32_t)(fmin(-log2((double)p->xtc_threshold), 1000.0) * 1048576.0 + 0.5);
+    slot->top_a = (uint32_t)(fmin(-log2((double)p->top_a), 1000.0) * 1048576.0 + 0.5);
     slot->min_keep = p->min_keep > 1 ? p->min_keep : 1;
     slot->decay = unit_q32(p->top_p_decay);
     slot->top_p_least = unit_q32(p->top_p_min);
@@ -247,7 +246,7 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
          * the row than its maximum and its mass, or takes away its head. */
         bounded |= stage == CLS_STAGE_TOP_K && !blocked;
         blocked |= stage != CLS_STAGE_TOP_K && stage != CLS_STAGE_MIN_P &&
-                   (stage != CLS_STAGE_TOP_P || truncated);
+                   ((stage != CLS_STAGE_TOP_P && stage != CLS_STAGE_TOP_A) || truncated);
         truncated = 1;
     }
     if (!truncated && (slot->flags & CLS_SLOT_ADAPTIVE))

@@ -17,6 +17,7 @@ static const char *const stage_names[ST_STAGES] = {
     [ST_TOP_K] = "top-k",
     [ST_TOP_P] = "top-p",
     [ST_MIN_P] = "min-p",
+    [ST_TOP_A] = "top-a",
     [ST_SIGMA] = "top-n-sigma",
     [ST_TYPICAL] = "typical",
     [ST_XTC] = "XTC",

@@ -71,7 +71,7 @@ cp out told.json
 is "messages" "$(wc -c <err | tr -d ' ')" 0
 if [ "$(value .failed told.json)" != "nothing reads JSON here" ]; then
     is "JSON: failed" "$(value .failed told.json)" 0
-    is "JSON: stages" "$(value '.stages|length' told.json)" 31
+    is "JSON: stages" "$(value '.stages|length' told.json)" 32
     is "JSON: cases" "$(value .cases told.json)" "$(sed -n 's/^all \([0-9]*\) cases.*/\1/p' table)"
     is "JSON: a stage" "$(value '.stages[0].name' told.json) $(value '.stages[0].failed' told.json)" "arithmetic 0"
     is "JSON: a stage's cases" "$(value '.stages[0].cases' told.json)" \

@@ -74,10 +74,11 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 #define CLS_STAGE_XTC 7
 #define CLS_STAGE_P_LESS 8
 #define CLS_STAGE_INFILL 9
+#define CLS_STAGE_TOP_A 10
 #endif
-#define CLS_STAGE_MIROSTAT_1 10
-#define CLS_STAGE_MIROSTAT_2 11
-#define CLS_STAGES 12
+#define CLS_STAGE_MIROSTAT_1 11
+#define CLS_STAGE_MIROSTAT_2 12
+#define CLS_STAGES 13
 #define CLS_MAX_STAGES 16
 #define CLS_MIROSTAT_RANKS 100 /* of which mirostat 1 takes the slope */
 
@@ -137,6 +138,7 @@ typedef struct cls_slot {
     u32 typical_p;    /* p * 2^32 */
     u32 xtc;          /* the probability * 2^31 */
     u32 xtc_depth;    /* -log2(threshold) * 2^20 */
+    u32 top_a;        /* -log2(a) * 2^20 */
     u32 min_keep;
     u32 decay, top_p_least;     /* top-p decay, both * 2^32 */
     i32 reset_id;               /* that restores top-p; -1: none */

@@ -61,6 +61,8 @@ static inline void ask_stage(u32 stage, row_stage *w)
         top_n_sigma_row(w);
     else if (stage == CLS_STAGE_P_LESS)
         p_less_row(w);
+    else if (stage == CLS_STAGE_TOP_A)
+        top_a_row(w);
     else if (stage == CLS_STAGE_TYPICAL_P)
         typical_row(w);
     else if (stage == STAGE_DYNAMIC)

@@ -32,6 +32,8 @@ static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 t
         else if (stage == CLS_STAGE_MIN_P)
             min_p_bound(slot, of_key(max_key), b);
 #if CHAIN == 2
+        else if (stage == CLS_STAGE_TOP_A)
+            top_a_bound(slot, of_key(max_key), total, b);
         else if (stage == CLS_STAGE_MIROSTAT_1)
             mirostat_1_bound(b);
         else if (stage == CLS_STAGE_MIROSTAT_2 && b->first)

@@ -9,6 +9,7 @@
 #include "stages/typical_p.cl"
 #include "stages/xtc.cl"
 #include "stages/p_less.cl"
+#include "stages/top_a.cl"
 #include "stages/mirostat.cl"
 #include "stages/infill.cl"
 
@@ -50,6 +51,8 @@ ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list,
             top_n_sigma_list(&w);
         else if (stage == CLS_STAGE_P_LESS)
             p_less_list(&w);
+        else if (stage == CLS_STAGE_TOP_A)
+            top_a_list(&w);
         else if (stage == CLS_STAGE_TYPICAL_P)
             typical_list(&w);
         else if (stage == STAGE_DYNAMIC)
