@@ -5,7 +5,7 @@
  * options programs --text NAME                     its source
  *
  * For bench/gpu-resources.sh, which compiles them for GPUs that are not there. */
-#include "internal.h"
+#include "programs/programs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

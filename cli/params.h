@@ -4,7 +4,7 @@
 #define CLS_CLI_PARAMS_H
 
 #include "cli.h"
-#include "param_table.h"
+#include "request/param_table.h"
 
 /* The entries of those that are one value, for an option table, each with its comma; p: a
  * cls_params. CLI_NO_OPTION ends a table. Names of a file's keys: cli/params.c. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Compiled programs as bytes, from anywhere: lib/container.c and the reading
- * half of lib/cache.c. Nothing that they take may point outside. The first byte
+/* Compiled programs as bytes, from anywhere: lib/programs/container.c and the reading
+ * half of lib/programs/cache.c. Nothing that they take may point outside. The first byte
  * says what the rest is: bytes, bytes whose hash is made right, or what a
  * container is written from, and changes of it, after which the hash is made
  * right or not. */
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "programs/programs.h"
 
 #define fopen file_open
 #define fclose file_close
-#include "lib/cache.c"
+#include "lib/programs/cache.c"
 
 enum { RAW, MENDED, EDITED, KINDS };
 enum { AT_KEY = 12, AT_LENGTH = 44, AT_HASH = 52, PROGRAMS = CLS_DTYPES * CLS_VARIANTS };

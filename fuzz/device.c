@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* In place of tests/fixture.c, which would bring Check's runner: that kills the
+/* In place of tests/support/fixture.c, which would bring Check's runner: that kills the
  * process at a SIGALRM, by which libFuzzer looks at the time. */
 #include "device.h"
 

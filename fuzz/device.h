@@ -4,7 +4,7 @@
 #ifndef CLS_FUZZ_DEVICE_H
 #define CLS_FUZZ_DEVICE_H
 
-#include "tests/client.h"
+#include "tests/support/client.h"
 
 /* The first usable device; opened once. Without one the process ends, 77. */
 device *the_device(void);

@@ -1,26 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A context: a device that was proved, and the programs that were compiled for it. */
-#include "internal.h"
+#include "proof/proof.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
-
-void cls_context_retain(cls_context *context) { atomic_fetch_add(&context->references, 1); }
-
-void cls_context_destroy(cls_context *context)
-{
-    if (context == NULL || atomic_fetch_sub(&context->references, 1) != 1)
-        return;
-    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
-        cls_program_release(&context->program[i / CLS_VARIANTS][i % CLS_VARIANTS]);
-    if (context->cl != NULL)
-        clReleaseContext(context->cl);
-    cls_lock_destroy(context->lock);
-    free((void *)(uintptr_t)context->options.cache_dir);
-    free(context->binary);
-    free(context->build_log);
-    free(context);
-}
 
 const char *cls_context_build_log(const cls_context *context)
 {
@@ -123,6 +105,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
     }
     atomic_init(&context->references, 1);
     context->device = device;
+    context->prove = cls_prove;
     context->shape = context->asked = shape;
     const cl_int code = clRetainContext(cl);
     if (code != CL_SUCCESS) {
@@ -147,29 +130,22 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
     return CLS_OK;
 }
 
+cls_status cls_context_info(const cls_context *context, cls_device_info *info)
+{
+    cls_device_info check;
+    cls_status status = CLS_STRUCT_OUT(&check, info, "info");
+    if (status == CLS_OK && context == NULL)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+    if (status == CLS_OK)
+        cls_shape_tell(&context->shape, context->program[0][CLS_SELF_TEST_0].origin, info);
+    return status;
+}
+
 /* -------------------------------------------------------------------- programs */
 
 void cls_compile_options_default(cls_compile_options *options, size_t struct_size)
 {
     CLS_STRUCT_INIT(options, struct_size);
-}
-
-cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t features)
-{
-    if (dtypes >> CLS_DTYPES != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->dtypes of %s is 0x%x, which has bits beyond the dtypes", what,
-                        (unsigned)dtypes);
-    if ((features & ~CLS_FEATURES_ALL) != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->features of %s is 0x%x, which has bits beyond the features", what,
-                        (unsigned)features);
-    return CLS_OK;
-}
-
-uint32_t cls_context_dtypes(const cls_context *context)
-{
-    return context->options.dtypes != 0 ? context->options.dtypes : 1u << CLS_F32;
 }
 
 cls_status cls_context_compile(cls_context *context, const cls_compile_options *callers)

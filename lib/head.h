@@ -3,7 +3,7 @@
 #ifndef CLS_HEAD_H
 #define CLS_HEAD_H
 
-#include "internal.h"
+#include "queue/queue.h"
 
 #define CLS_HEAD_LANES 16 /* work-items that share a dot product, where a group has several */
 #define CLS_HEAD_SUMS 16  /* at most rows x tokens, the logits that a work-item keeps sums for */

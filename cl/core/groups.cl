@@ -6,7 +6,7 @@
  *
  * SUBGROUPS (a cls_subgroups) takes most of the steps within sub-groups,
  * without barriers. Of what drivers have for that only one function is used:
- * the value of the lane whose number differs by a mask. lib/subgroups.c
+ * the value of the lane whose number differs by a mask. lib/device/subgroups.c
  * switches it on after cls_groups_test computed the right answers; sub-groups
  * of a power of two that divides WGS are asked for. */
 #include "core/types.h"

@@ -11,7 +11,7 @@ typedef int i32;
 #if defined(CLS_STRICT) || (defined(TIER) && TIER == 0)
 #define CLS_HALVES
 #endif
-#ifdef CLS_STRICT /* for tests/kernel-syntax.sh: no operator takes it */
+#ifdef CLS_STRICT /* for tests/package/kernel-syntax.sh: no operator takes it */
 typedef struct u64 {
     uint x, y;
 } u64;
@@ -417,7 +417,7 @@ typedef struct cls_args {
     cls_wide ids_offset, counts_offset; /* of candidates */
     cls_wide draft_ids_offset, draft_offset, draft_stride;
     u32 draft_kind;
-    u32 nodes, parents, firsts; /* in the rows' maps: see cls_map in lib/internal.h */
+    u32 nodes, parents, firsts; /* in the rows' maps: see cls_map in lib/sampler/sampler.h */
     u32 method, n_rows, bonus, max_drafts;
     i32 epsilon, delta;
     u32 logits_rows; /* in the buffer, where there is a map to them */

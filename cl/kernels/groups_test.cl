@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Known answers for core/groups.cl: with it a program of its own, by which
- * lib/subgroups.c decides whether sub-groups are to be used.
+ * lib/device/subgroups.c decides whether sub-groups are to be used.
  *
  * Launch: one group of WGS items; each writes CLS_GROUP_WORDS words. */
 #include "core/groups.cl"

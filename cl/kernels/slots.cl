@@ -222,7 +222,7 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
 }
 
 /* New parameters: what samplers remember that were on before, stays. What parameters do to a
- * slot beside taking the place of others, is_traceless() in lib/changes.c must know. */
+ * slot beside taking the place of others, is_traceless() in lib/sampler/changes.c must know. */
 static inline void mode_keep(const cls_slot *slot, const cls_slot *was, cls_mode *mode)
 {
     const u32 both = slot->flags & was->flags;

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* Status names, and the sentence that a failed call leaves for its thread. */
+#include "base/base.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char message[sizeof((cls_failure *)0)->message];
+static _Thread_local cl_int opencl_code;
+
+const char *cls_version(void) { return CLS_VERSION_STRING; }
+
+const char *cls_status_name(cls_status status)
+{
+    switch (status) {
+    case CLS_OK:
+        return "CLS_OK";
+    case CLS_BAD_ARGUMENT:
+        return "CLS_BAD_ARGUMENT";
+    case CLS_OUT_OF_MEMORY:
+        return "CLS_OUT_OF_MEMORY";
+    case CLS_BUSY:
+        return "CLS_BUSY";
+    case CLS_UNSUPPORTED_DEVICE:
+        return "CLS_UNSUPPORTED_DEVICE";
+    case CLS_BUILD_FAILED:
+        return "CLS_BUILD_FAILED";
+    case CLS_SELF_TEST_FAILED:
+        return "CLS_SELF_TEST_FAILED";
+    case CLS_OPENCL_ERROR:
+        return "CLS_OPENCL_ERROR";
+    }
+    return "unknown";
+}
+
+const char *cls_error_message(void) { return message; }
+
+cl_int cls_error_opencl(void) { return opencl_code; }
+
+cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    opencl_code = opencl;
+    if (opencl != CL_SUCCESS && n >= 0 && (size_t)n < sizeof message)
+        snprintf(message + n, sizeof message - (size_t)n, ": OpenCL says %s (%d)",
+                 cls_opencl_name(opencl), (int)opencl);
+    return status;
+}
+
+void cls_failure_keep(cls_failure *failure)
+{
+    memcpy(failure->message, message, sizeof message);
+    failure->opencl = opencl_code;
+}
+
+void cls_failure_restore(const cls_failure *failure)
+{
+    memcpy(message, failure->message, sizeof message);
+    opencl_code = failure->opencl;
+}
+
+const char *cls_opencl_name(cl_int code)
+{
+    static const struct {
+        cl_int code;
+        const char *name;
+    } names[] = {
+#define NAME(x) {x, #x}
+        NAME(CL_SUCCESS),
+        NAME(CL_DEVICE_NOT_FOUND),
+        NAME(CL_DEVICE_NOT_AVAILABLE),
+        NAME(CL_COMPILER_NOT_AVAILABLE),
+        NAME(CL_MEM_OBJECT_ALLOCATION_FAILURE),
+        NAME(CL_OUT_OF_RESOURCES),
+        NAME(CL_OUT_OF_HOST_MEMORY),
+        NAME(CL_MAP_FAILURE),
+        NAME(CL_MISALIGNED_SUB_BUFFER_OFFSET),
+        NAME(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
+        NAME(CL_BUILD_PROGRAM_FAILURE),
+        NAME(CL_INVALID_VALUE),
+        NAME(CL_INVALID_DEVICE),
+        NAME(CL_INVALID_CONTEXT),
+        NAME(CL_INVALID_COMMAND_QUEUE),
+        NAME(CL_INVALID_MEM_OBJECT),
+        NAME(CL_INVALID_BINARY),
+        NAME(CL_INVALID_BUILD_OPTIONS),
+        NAME(CL_INVALID_PROGRAM),
+        NAME(CL_INVALID_PROGRAM_EXECUTABLE),
+        NAME(CL_INVALID_KERNEL_NAME),
+        NAME(CL_INVALID_KERNEL),
+        NAME(CL_INVALID_ARG_INDEX),
+        NAME(CL_INVALID_ARG_VALUE),
+        NAME(CL_INVALID_ARG_SIZE),
+        NAME(CL_INVALID_KERNEL_ARGS),
+        NAME(CL_INVALID_WORK_DIMENSION),
+        NAME(CL_INVALID_WORK_GROUP_SIZE),
+        NAME(CL_INVALID_WORK_ITEM_SIZE),
+        NAME(CL_INVALID_EVENT_WAIT_LIST),
+        NAME(CL_INVALID_EVENT),
+        NAME(CL_INVALID_OPERATION),
+        NAME(CL_INVALID_BUFFER_SIZE),
+#undef NAME
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].code == code)
+            return names[i].name;
+    return "an unnamed error";
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* Sub-groups: which a device seems to have, and whether they compute right. */
+#include "device/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define COMPUTE_CAPABILITY_MAJOR_NV 0x4000
+
+uint32_t cls_subgroups_pretended;
+
+/* By extension. Vendors' own come first: they are there in OpenCL C 1.2. An
+ * extension of Khronos' may be wanting beside the vendor's (Adreno), and some
+ * drivers say the feature and not the extension (rusticl): so the shuffle
+ * itself is asked for. */
+static const struct {
+    const char *extension;
+    uint32_t subgroups;
+} known[] = {
+    {"cl_nv_device_attribute_query", CLS_SUBGROUPS_NV},
+    {"cl_qcom_subgroup_shuffle", CLS_SUBGROUPS_QCOM},
+    {"cl_intel_subgroups", CLS_SUBGROUPS_INTEL},
+    {"cl_amd_device_attribute_query", CLS_SUBGROUPS_AMD},
+    {"cl_khr_subgroup_shuffle", CLS_SUBGROUPS_KHR},
+};
+
+/* Whether a list of words has a word. */
+static int has_word(const char *list, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = strstr(list, word); at != NULL; at = strstr(at + n, word))
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return 1;
+    return 0;
+}
+
+uint32_t cls_subgroups_candidate(cl_device_id device)
+{
+    uint32_t found = CLS_SUBGROUPS_NONE;
+    size_t size = 0;
+    cl_device_type type = 0;
+    cl_uint major = 0;
+    if (cls_subgroups_pretended != CLS_SUBGROUPS_NONE)
+        return cls_subgroups_pretended;
+    if (clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, NULL) != CL_SUCCESS ||
+        clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size) != CL_SUCCESS)
+        return CLS_SUBGROUPS_NONE;
+    char *const list = calloc(size + 1, 1);
+    if (list == NULL ||
+        clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, list, NULL) != CL_SUCCESS) {
+        free(list);
+        return CLS_SUBGROUPS_NONE;
+    }
+    for (size_t i = 0; i < sizeof known / sizeof known[0] && found == CLS_SUBGROUPS_NONE; i++)
+        if (has_word(list, known[i].extension))
+            found = known[i].subgroups;
+    free(list);
+    /* AMD's builtins are the GPU compiler's; shfl.sync is Volta's and later. */
+    if (found == CLS_SUBGROUPS_AMD && !(type & CL_DEVICE_TYPE_GPU))
+        return CLS_SUBGROUPS_NONE;
+    if (found == CLS_SUBGROUPS_NV && (clGetDeviceInfo(device, COMPUTE_CAPABILITY_MAJOR_NV,
+                                                      sizeof major, &major, NULL) != CL_SUCCESS ||
+                                      major < 7))
+        return CLS_SUBGROUPS_NONE;
+    return found;
+}
+
+/* What cls_groups_test must write; NULL, or which of it is wrong. */
+static const char *judge(const uint32_t *out, uint32_t group)
+{
+    static const uint32_t halves[4] = {0x3f800000u, 0xc0000000u, 0x33800000u, 0x477fe000u};
+    const uint32_t size = out[12];
+    int32_t most = INT32_MIN, least = INT32_MAX;
+    uint32_t low = UINT32_MAX, sum = 0, any = 0, high = 0, floats = 0;
+    uint64_t mass = 0;
+    if (size == 0 || (size & (size - 1)) != 0 || group % size != 0)
+        return "the sub-groups' size does not divide the group";
+    for (uint32_t i = 0; i < group; i++) {
+        const uint32_t x = group_test_input(i);
+        most = (int32_t)x > most ? (int32_t)x : most;
+        least = (int32_t)x < least ? (int32_t)x : least;
+        low = x < low ? x : low;
+        sum += x;
+        any |= x & 0x01010101u;
+        high = x >> 8 > high ? x >> 8 : high;
+        floats += x >> 24;
+        mass += (uint64_t)(x >> 16) << 32 | x;
+    }
+    const uint32_t ranges = (uint32_t)CLS_AS_I32((float)(low >> 8)) +
+                            3 * (uint32_t)CLS_AS_I32((float)high) + 5 * (uint32_t)least + 7 * low;
+    uint32_t before = 0;
+    uint64_t mass_before = 0;
+    for (uint32_t i = 0; i < group; i++) {
+        const uint32_t *const got = out + (size_t)i * CLS_GROUP_WORDS, x = group_test_input(i);
+        if (got[12] != size || got[13] != i % size)
+            return "work-items do not lie in sub-groups one after another";
+        if (got[0] != (uint32_t)most || got[1] != sum || got[2] != any ||
+            got[3] != (uint32_t)CLS_AS_I32((float)high) ||
+            got[4] != (uint32_t)CLS_AS_I32((float)floats) || got[5] != (uint32_t)(mass >> 32) ||
+            got[6] != (uint32_t)mass || got[15] != ranges)
+            return "a reduction is wrong";
+        if (got[7] != before || got[8] != sum || got[9] != (uint32_t)(mass_before >> 32) ||
+            got[10] != (uint32_t)mass_before)
+            return "a scan is wrong";
+        if (got[11] != group_test_input(group - 1))
+            return "a broadcast is wrong";
+        if (got[14] != halves[i & 3])
+            return "halves are read wrong in this standard of OpenCL C";
+        before += x;
+        mass_before += (uint64_t)(x >> 16) << 32 | x;
+    }
+    return NULL;
+}
+
+/* Runs the built program; *why is NULL if all is right. */
+static cl_int run(cl_context cl, cl_device_id device, cl_program program, uint32_t group,
+                  const char **why)
+{
+    static const uint16_t halves[4] = {0x3c00, 0xc000, 0x0001, 0x7bff};
+    const size_t bytes = (size_t)group * CLS_GROUP_WORDS * sizeof(uint32_t), items = group;
+    uint32_t *const words = calloc(1, bytes);
+    cl_mem out = NULL, in = NULL;
+    cl_kernel kernel = NULL;
+    cl_int code;
+    *why = "out of host memory";
+    if (words == NULL)
+        return CL_OUT_OF_HOST_MEMORY;
+    const cl_command_queue queue = clCreateCommandQueue(cl, device, 0, &code);
+    if (code == CL_SUCCESS)
+        out = clCreateBuffer(cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes, words, &code);
+    if (code == CL_SUCCESS)
+        in = clCreateBuffer(cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof halves,
+                            (void *)(uintptr_t)halves, &code);
+    if (code == CL_SUCCESS)
+        kernel = clCreateKernel(program, "cls_groups_test", &code);
+    if (code == CL_SUCCESS)
+        code = clSetKernelArg(kernel, 0, sizeof out, &out);
+    if (code == CL_SUCCESS)
+        code = clSetKernelArg(kernel, 1, sizeof in, &in);
+    if (code == CL_SUCCESS)
+        code = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL);
+    if (code == CL_SUCCESS)
+        code = clEnqueueReadBuffer(queue, out, CL_TRUE, 0, bytes, words, 0, NULL, NULL);
+    if (kernel != NULL)
+        clReleaseKernel(kernel);
+    if (in != NULL)
+        clReleaseMemObject(in);
+    if (out != NULL)
+        clReleaseMemObject(out);
+    if (queue != NULL)
+        clReleaseCommandQueue(queue);
+    *why = code == CL_SUCCESS ? judge(words, group) : "the test of groups did not run";
+    free(words);
+    return code;
+}
+
+/* One size of group, with sub-groups or without; NULL, or why it is not to be. */
+static const char *try(cl_context cl, cl_device_id device, const cls_shape *shape, uint32_t group,
+                       uint32_t subgroups)
+{
+    char options[96];
+    const char *why = "the test of groups does not compile";
+    cl_int code;
+    const int tier = subgroups != CLS_SUBGROUPS_NONE ? CLS_TIER_SUBGROUPS
+                     : shape->tier == CLS_TIER_BASE  ? CLS_TIER_BASE
+                                                     : CLS_TIER_INT64;
+    const cl_program program =
+        cls_program_create(cl, cls_source_groups_test, cls_source_groups_test_count, &code);
+    if (code != CL_SUCCESS)
+        return "the test of groups cannot be created";
+    snprintf(options, sizeof options, "-cl-std=CL%u.%u -DWGS=%u -DTIER=%u -DSUBGROUPS=%u",
+             (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10, (unsigned)group,
+             (unsigned)(tier - CLS_TIER_BASE), (unsigned)subgroups);
+    if (clBuildProgram(program, 1, &device, options, NULL, NULL) == CL_SUCCESS)
+        run(cl, device, program, group, &why);
+    clReleaseProgram(program);
+    return why;
+}
+
+const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *shape)
+{
+    /* Khronos' functions want OpenCL C 2.0 or 3.0, whichever the driver has. */
+    static const uint32_t standards[] = {120, 300, 200};
+    const uint32_t groups[2] = {shape->work_group, shape->row_group};
+    const char *why = "the device has none that are known here";
+    const uint32_t candidate = cls_subgroups_candidate(device);
+    for (int i = 0; i < 3 && candidate != CLS_SUBGROUPS_NONE && why != NULL; i++) {
+        shape->subgroups = candidate;
+        shape->standard = standards[i];
+        why = groups[0] == 1 && groups[1] == 1 ? "groups are of one work-item" : NULL;
+        for (int k = 0; k < 2 && why == NULL; k++)
+            if (groups[k] > 1)
+                why = try(cl, device, shape, groups[k], shape->subgroups);
+        if (candidate != CLS_SUBGROUPS_KHR && candidate != CLS_SUBGROUPS_QCOM)
+            break;
+    }
+    if (why != NULL) {
+        shape->subgroups = CLS_SUBGROUPS_NONE;
+        shape->standard = 120;
+    }
+    return why;
+}
+
+const char *cls_groups_check(cl_context cl, cl_device_id device, const cls_shape *shape)
+{
+    const uint32_t groups[2] = {shape->work_group, shape->row_group};
+    const char *why = NULL;
+    for (int k = 0; k < 2 && why == NULL; k++)
+        if (groups[k] > 1 && (k == 0 || groups[k] != groups[0]))
+            why = try(cl, device, shape, groups[k], CLS_SUBGROUPS_NONE);
+    return why;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernel source, or compiled bytes, and options to a built program. */
+#include "programs/programs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Appends the compiler's log for a program to *log. */
+static void append_log(cl_program program, cl_device_id device, char **log)
+{
+    size_t size = 0;
+    const size_t old = *log != NULL ? strlen(*log) : 0;
+    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) !=
+            CL_SUCCESS ||
+        size < 2)
+        return;
+    char *const grown = realloc(*log, old + size + 1);
+    if (grown == NULL)
+        return;
+    *log = grown;
+    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, grown + old, NULL) !=
+        CL_SUCCESS)
+        grown[old] = '\0';
+    grown[old + size] = '\0';
+}
+
+#define REGISTERS " -cl-nv-maxrregcount="
+void cls_program_options(const cls_shape *shape, const cls_grouping *as, int32_t dtype,
+                         const cls_variant *variant, char options[CLS_BUILD_OPTIONS])
+{
+    char registers[40] = "";
+    if (shape->nvidia && variant != NULL && variant->registers != 0 && as->group <= 256)
+        snprintf(registers, sizeof registers, REGISTERS "%d", variant->registers);
+    /* Options that relax float arithmetic are never passed: they change tokens. */
+    snprintf(
+        options, CLS_BUILD_OPTIONS,
+        "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u%s%s%s%s",
+        (unsigned)as->standard / 100, (unsigned)as->standard / 10 % 10, (unsigned)shape->vector,
+        (unsigned)as->group, (unsigned)as->shortlist, (int)dtype,
+        (unsigned)(as->tier - CLS_TIER_BASE), (unsigned)as->subgroups,
+        variant != NULL ? variant->options : "", shape->limited ? " -DCLS_LIMITED" : "",
+        shape->extra, registers);
+}
+
+static cls_status from_source(const cls_context *context, const cls_variant *v, cl_program *program)
+{
+    cl_int code;
+    *program = cls_program_create(context->cl, v->source, *v->count, &code);
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot create the program %s", v->name);
+}
+
+static cls_status from_binary(const cls_context *context, const cls_variant *v,
+                              const cls_bytes *binary, cl_program *program)
+{
+    cl_int code, taken = CL_SUCCESS;
+    const unsigned char *bytes = binary->bytes;
+    *program = clCreateProgramWithBinary(context->cl, 1, &context->device, &binary->size, &bytes,
+                                         &taken, &code);
+    if (code == CL_SUCCESS && taken == CL_SUCCESS)
+        return CLS_OK;
+    if (code == CL_SUCCESS)
+        clReleaseProgram(*program);
+    return cls_fail(CLS_OPENCL_ERROR, code != CL_SUCCESS ? code : taken,
+                    "the driver does not take the compiled program %s", v->name);
+}
+
+/* What drivers know of a kernel once it is built. */
+static cls_status ask_limits(const cls_context *context, const cls_variant *v, cls_program *p)
+{
+    size_t group = 0, preferred = 0;
+    cl_ulong local = 0, private_mem = 0;
+    cl_int code;
+    const cl_kernel kernel = clCreateKernel(p->program, cls_kernel_name(v->kernel), &code);
+    if (code == CL_SUCCESS) {
+        code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_WORK_GROUP_SIZE,
+                                        sizeof group, &group, NULL);
+        if (code == CL_SUCCESS)
+            code = clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_LOCAL_MEM_SIZE,
+                                            sizeof local, &local, NULL);
+        /* These two only inform. */
+        clGetKernelWorkGroupInfo(kernel, context->device, CL_KERNEL_PRIVATE_MEM_SIZE,
+                                 sizeof private_mem, &private_mem, NULL);
+        clGetKernelWorkGroupInfo(kernel, context->device,
+                                 CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof preferred,
+                                 &preferred, NULL);
+        clReleaseKernel(kernel);
+    }
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s",
+                        cls_kernel_name(v->kernel));
+    p->max_group = group;
+    p->local_mem = local;
+    p->private_mem = private_mem;
+    p->preferred = preferred;
+    return CLS_OK;
+}
+
+void cls_program_release(cls_program *p)
+{
+    if (p->program != NULL)
+        clReleaseProgram(p->program);
+    p->program = NULL;
+    p->proved = 0;
+}
+
+cls_status cls_program_build(cls_context *context, int variant, int32_t dtype,
+                             const cls_bytes *binary, cls_program *p)
+{
+    const cls_variant *const v = &cls_variants[variant];
+    char options[CLS_BUILD_OPTIONS];
+    cl_program program = NULL;
+    cls_status status = binary != NULL ? from_binary(context, v, binary, &program)
+                                       : from_source(context, v, &program);
+    if (status != CLS_OK)
+        return status;
+    cls_program_options(&context->shape, &p->as, dtype, v, options);
+    cl_int code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
+    char *const limit = strstr(options, REGISTERS);
+    if (code == CL_INVALID_BUILD_OPTIONS && limit != NULL) { /* it only makes kernels faster */
+        *limit = '\0';
+        code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
+    }
+    append_log(program, context->device, &context->build_log);
+    if (code != CL_SUCCESS) {
+        clReleaseProgram(program);
+        return cls_fail(CLS_BUILD_FAILED, code, "the program %s did not compile (%s)", v->name,
+                        options);
+    }
+    p->program = program;
+    status = ask_limits(context, v, p);
+    if (status != CLS_OK)
+        cls_program_release(p);
+    return status;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* The programs that there are: which kernel in which variant, for what. */
+#include "programs/programs.h"
+
+#define SOURCE(NAME) \
+    extern const char *const cls_source_##NAME[]; \
+    extern const unsigned cls_source_##NAME##_count;
+SOURCE(self_test)
+SOURCE(slots)
+SOURCE(prepare)
+SOURCE(survey)
+SOURCE(token)
+SOURCE(pass)
+SOURCE(search)
+SOURCE(distribution)
+SOURCE(report)
+SOURCE(accept)
+SOURCE(draw)
+SOURCE(residual)
+SOURCE(verify)
+#define FILE_OF(NAME) #NAME, cls_source_##NAME, &cls_source_##NAME##_count
+
+/* What reads a row's logits otherwise than as they lie, and what a chain can ask. */
+enum {
+    ROW = CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS,
+    ALL = (int)CLS_FEATURES_ALL
+};
+
+/* Of each kernel the leanest variant first. `serves`: the features that steps may
+ * have beyond greedy and plain rows, of those that matter to the kernel. ROW 0
+ * leaves out masks, biases, penalties and what is prepared; CHAIN 0 has no lists,
+ * CHAIN 1 none but the usual truncations.
+ *
+ * The last column is `registers`. Left alone, ptxas takes as many as a group of 256 may have, and
+ * may spill all the same. Told 80, it compiles token-list, survey-row, pass-row and
+ * distribution-row without a spill, and three groups run beside each other, not two. Told 128, it
+ * spills less than left alone: token-row 264 bytes, not 728 (doc/performance.md). */
+const cls_variant cls_variants[CLS_VARIANTS] = {
+    [CLS_SELF_TEST_0] = {"self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0, 0},
+    [CLS_SLOTS_0] = {"slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0, 80},
+    [CLS_SLOTS_1] = {"slots-state", CLS_SLOTS, FILE_OF(slots), "", ALL, 0, 128},
+    [CLS_PREPARE_0] = {"prepare", CLS_PREPARE, FILE_OF(prepare), "", ALL, 0, 64},
+    [CLS_SURVEY_0] = {"survey", CLS_SURVEY, FILE_OF(survey), " -DROW=0", 0, 1, 0},
+    [CLS_SURVEY_1] = {"survey-row", CLS_SURVEY, FILE_OF(survey), "", ALL, 1, 80},
+    [CLS_TOKEN_0] = {"token-plain", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=0",
+                     CLS_FEATURE_PLAIN, 1, 0},
+    [CLS_TOKEN_1] = {"token-list", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=1",
+                     CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH, 1, 80},
+    [CLS_TOKEN_2] = {"token-row", CLS_TOKEN, FILE_OF(token), " -DCHAIN=1",
+                     CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | ROW, 1, 128},
+    [CLS_TOKEN_3] = {"token-all", CLS_TOKEN, FILE_OF(token), "", ALL, 1, 128},
+    [CLS_PASS_0] = {"pass", CLS_PASS, FILE_OF(pass), " -DROW=0", 0, 1, 0},
+    [CLS_PASS_1] = {"pass-row", CLS_PASS, FILE_OF(pass), "", ALL, 1, 80},
+    [CLS_SEARCH_0] = {"search", CLS_SEARCH, FILE_OF(search), " -DROW=0 -DCHAIN=1", 0, 1, 128},
+    [CLS_SEARCH_1] = {"search-row", CLS_SEARCH, FILE_OF(search), " -DCHAIN=1", ROW, 1, 128},
+    [CLS_SEARCH_2] = {"search-all", CLS_SEARCH, FILE_OF(search), "", ALL, 1, 128},
+    [CLS_DISTRIBUTION_0] = {"distribution", CLS_DISTRIBUTION, FILE_OF(distribution), " -DROW=0", 0,
+                            1, 64},
+    [CLS_DISTRIBUTION_1] = {"distribution-row", CLS_DISTRIBUTION, FILE_OF(distribution), "", ALL, 1,
+                            80},
+    [CLS_REPORT_0] = {"report", CLS_REPORT, FILE_OF(report), " -DROW=0", 0, 1, 80},
+    [CLS_REPORT_1] = {"report-row", CLS_REPORT, FILE_OF(report), "", ALL, 1, 128},
+    [CLS_ACCEPT_0] = {"accept", CLS_ACCEPT, FILE_OF(accept), "", ALL, 0, 0},
+    [CLS_DRAW_0] = {"draw", CLS_DRAW, FILE_OF(draw), "", ALL, 0, 64},
+    [CLS_RESIDUAL_0] = {"residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1, 128},
+    [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), "", ALL, 1, 128},
+};
+
+/* Of each kernel its function's name, the features of which one needs it (0: every
+ * step does), and those that decide which variant. */
+static const struct {
+    const char *name;
+    uint32_t wanted, matters;
+} kernels[CLS_KERNELS] = {
+    [CLS_SELF_TEST] = {"cls_self_test", 0, 0},
+    [CLS_SLOTS] = {"cls_slots", 0, CLS_FEATURE_STATE},
+    [CLS_PREPARE] = {"cls_prepare_rows", CLS_FEATURE_HISTORY | CLS_FEATURE_VERIFY, 0},
+    [CLS_SURVEY] = {"cls_survey", 0, ROW | CLS_FEATURE_VERIFY},
+    [CLS_TOKEN] = {"cls_token", 0,
+                   ROW | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
+                       CLS_FEATURE_VERIFY},
+    [CLS_PASS] = {"cls_pass", CLS_FEATURE_SEARCH, ROW | CLS_FEATURE_VERIFY},
+    [CLS_SEARCH] = {"cls_search", CLS_FEATURE_SEARCH,
+                    ROW | CLS_FEATURE_SAMPLERS | CLS_FEATURE_VERIFY},
+    [CLS_DISTRIBUTION] = {"cls_distribution", CLS_FEATURE_PROBS | CLS_FEATURE_LOGPROBS, ROW},
+    [CLS_REPORT] = {"cls_report", CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS, ROW},
+    [CLS_ACCEPT] = {"cls_accept", CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS, 0},
+    [CLS_DRAW] = {"cls_draw", CLS_FEATURE_DRAW, 0},
+    [CLS_RESIDUAL] = {"cls_residual", CLS_FEATURE_VERIFY, 0},
+    [CLS_VERIFY] = {"cls_verify", CLS_FEATURE_VERIFY, 0},
+};
+
+const char *cls_kernel_name(enum cls_kernel kernel) { return kernels[kernel].name; }
+
+int cls_variant_serves(int variant, uint32_t features)
+{
+    const cls_variant *const v = &cls_variants[variant];
+    return (features & kernels[v->kernel].matters & ~v->serves) == 0;
+}
+
+int cls_variant_leanest(enum cls_kernel kernel, uint32_t features)
+{
+    int v = 0;
+    while (cls_variants[v].kernel != kernel || !cls_variant_serves(v, features))
+        v++;
+    return v;
+}
+
+int cls_widest_pretended;
+
+/* A sampler launches the leanest variant that serves a step. So of each kernel it
+ * has the one that serves all of its features, that for the usual steps, and with
+ * CLS_FEATURE_PLAIN that for steps without truncation. */
+uint32_t cls_variants_of(uint32_t features)
+{
+    const uint32_t usual = features & CLS_FEATURE_LISTS;
+    uint32_t set = 0;
+    for (int k = 0; k < CLS_KERNELS; k++) {
+        if (k == CLS_SELF_TEST || (kernels[k].wanted != 0 && (kernels[k].wanted & features) == 0))
+            continue;
+        set |= UINT32_C(1) << cls_variant_leanest((enum cls_kernel)k, features);
+        if (cls_widest_pretended)
+            continue;
+        set |= UINT32_C(1) << cls_variant_leanest((enum cls_kernel)k, usual);
+        if (features & CLS_FEATURE_PLAIN)
+            set |= UINT32_C(1) << cls_variant_leanest((enum cls_kernel)k, 0);
+    }
+    return set;
+}
+
+/* ------------------------------------------------------------------- features */
+
+uint32_t cls_features_of_slot(const cls_slot *slot)
+{
+    uint32_t features = 0;
+    if (!(slot->flags & CLS_SLOT_BEGUN))
+        return 0;
+    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN)))
+        features |= CLS_FEATURE_LISTS;
+    if (slot->flags & CLS_SLOT_SEARCH)
+        features |= CLS_FEATURE_SEARCH;
+    if (slot->flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS | CLS_SLOT_DYNAMIC))
+        features |= CLS_FEATURE_SAMPLERS;
+    for (uint32_t i = 0; i < CLS_MAX_STAGES && cls_slot_stage(slot, i) != CLS_STAGE_END; i++)
+        if (cls_slot_stage(slot, i) > CLS_STAGE_MIN_P)
+            features |= CLS_FEATURE_SAMPLERS;
+    if ((slot->flags & (CLS_SLOT_PENALIZED | CLS_SLOT_ALLOWED)) || slot->window != 0)
+        features |= CLS_FEATURE_PENALTIES;
+    if (slot->flags & CLS_SLOT_HISTORY)
+        features |= CLS_FEATURE_HISTORY;
+    return features;
+}
+
+static const struct {
+    const char *name, *what;
+} features[] = {
+    {"CLS_FEATURE_PLAIN", "kernels for steps without truncation"},
+    {"CLS_FEATURE_LISTS", "top-k, min-p and top-p"},
+    {"CLS_FEATURE_SEARCH", "chains that keep any number of tokens"},
+    {"CLS_FEATURE_SAMPLERS", "samplers beyond temperature, top-k, top-p and min-p"},
+    {"CLS_FEATURE_PENALTIES", "penalties, logit biases and allowed ids"},
+    {"CLS_FEATURE_HISTORY", "DRY, n-grams, bad words and min_tokens"},
+    {"CLS_FEATURE_STATE",
+     "slots that are copied, rolled back, loaded, get other parameters or a next turn"},
+    {"CLS_FEATURE_MASK", "masks"},
+    {"CLS_FEATURE_BIAS", "dense biases"},
+    {"CLS_FEATURE_LOGPROBS", "log-probabilities, ranks, candidates and what is told of them"},
+    {"CLS_FEATURE_PROBS", "probabilities and final logits"},
+    {"CLS_FEATURE_ACCEPT", "cls_accept()"},
+    {"CLS_FEATURE_DRAW", "cls_draw()"},
+    {"CLS_FEATURE_VERIFY", "cls_verify()"},
+};
+
+/* The lowest bit's number; 32 of 0. */
+static uint32_t first_bit(uint32_t bits)
+{
+    uint32_t i = 0;
+    while (i < 32 && !(bits >> i & 1u))
+        i++;
+    return i;
+}
+
+const char *cls_feature_name(cls_feature feature)
+{
+    const uint32_t i = first_bit((uint32_t)feature);
+    return i < sizeof features / sizeof features[0] && (uint32_t)feature == UINT32_C(1) << i
+               ? features[i].name
+               : "unknown";
+}
+
+const char *cls_feature_what(uint32_t bits)
+{
+    const uint32_t i = first_bit(bits);
+    return i < sizeof features / sizeof features[0] ? features[i].what : "what is unknown";
+}
+
+cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t wanted)
+{
+    if (dtypes >> CLS_DTYPES != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->dtypes of %s is 0x%x, which has bits beyond the dtypes", what,
+                        (unsigned)dtypes);
+    if ((wanted & ~CLS_FEATURES_ALL) != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->features of %s is 0x%x, which has bits beyond the features", what,
+                        (unsigned)wanted);
+    return CLS_OK;
+}

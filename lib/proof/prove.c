@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT */
+/* What a program must do before anybody gets it: compute what the host computes. */
+#include "proof/proof.h"
+
+#include <stdlib.h>
+
+/* Proves that the device computes what the host computes. */
+static cls_status self_test(cls_context *context, const cls_program *p, cl_command_queue queue,
+                            int *launched)
+{
+    enum { WORDS = 1024 };
+    uint32_t words[WORDS];
+    const cl_uint n = WORDS;
+    const uint32_t ends = !context->shape.limited;
+    const size_t size = p->as.group;
+    cl_int code;
+    cl_kernel kernel = clCreateKernel(p->program, cls_kernel_name(CLS_SELF_TEST), &code);
+    cl_mem out = NULL;
+    if (code == CL_SUCCESS)
+        out = clCreateBuffer(context->cl, CL_MEM_WRITE_ONLY, sizeof words, NULL, &code);
+    if (code == CL_SUCCESS)
+        code = clSetKernelArg(kernel, 0, sizeof out, &out);
+    if (code == CL_SUCCESS)
+        code = clSetKernelArg(kernel, 1, sizeof n, &n);
+    *launched = code == CL_SUCCESS;
+    if (code == CL_SUCCESS)
+        code = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &size, &size, 0, NULL, NULL);
+    if (code == CL_SUCCESS)
+        code = clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof words, words, 0, NULL, NULL);
+    if (kernel != NULL)
+        clReleaseKernel(kernel);
+    if (out != NULL)
+        clReleaseMemObject(out);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "the self-test did not run");
+    for (uint32_t i = 0; i < n; i++)
+        if (words[i] != self_test_word(i, ends))
+            return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
+                            "the device's arithmetic differs from float32 rounded to nearest%s "
+                            "(word %u: 0x%08x, not 0x%08x)",
+                            ends ? ", with infinities and NaN" : "", (unsigned)i,
+                            (unsigned)words[i], (unsigned)self_test_word(i, ends));
+    return CLS_OK;
+}
+
+/* ------------------------------------------------------------------- small steps */
+
+enum { VOCAB = 3100, PROMPT = 5 }; /* three mass tiles and a part of one */
+
+/* A sampler with just the program to be proved and those that run with it, and a
+ * row of logits. */
+typedef struct trial {
+    cls_context *context;
+    cls_sampler *sampler;
+    cl_command_queue queue;
+    int32_t dtype;
+    cl_mem logits, out; /* out: [2][VOCAB] words for what is asked */
+    float row[VOCAB];
+    uint16_t halves[VOCAB];
+    cls_params params;
+    cls_host_row host;
+    uint32_t kept; /* tokens of the last step, as the host has them */
+} trial;
+
+static const int32_t prompt[PROMPT] = {1, 7, 40, 1500, 3000};
+
+/* Eighths from -8 to 8, which all types have exactly, in no order; and one above. */
+static void make_row(trial *t)
+{
+    for (uint32_t i = 0; i < VOCAB; i++) {
+        const uint32_t noise = (i * 2654435761u) >> 25; /* 0 to 127 */
+        const float x = i == 1234 ? 9.0f : (float)noise * 0.125f - 8.0f;
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        t->row[i] = x;
+        t->halves[i] = (uint16_t)(bits >> 16); /* bfloat16 */
+        if (t->dtype == CLS_F16 && x != 0.0f)
+            t->halves[i] =
+                (uint16_t)((bits >> 16 & 0x8000u) | ((((bits >> 23) & 255u) - 112u) << 10) |
+                           (bits >> 13 & 0x3ffu));
+        else if (t->dtype == CLS_F16)
+            t->halves[i] = 0;
+    }
+}
+
+static cls_status open_trial(trial *t, cls_context *context, int variant, int32_t dtype,
+                             uint32_t with)
+{
+    cls_sampler_options o;
+    cl_int code = CL_SUCCESS;
+    t->context = context;
+    t->dtype = dtype;
+    make_row(t);
+    const void *const data = dtype == CLS_F32 ? (const void *)t->row : t->halves;
+    t->logits =
+        clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * VOCAB * sizeof(float), NULL, &code);
+    if (code == CL_SUCCESS)
+        t->out = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * VOCAB * sizeof(uint32_t), NULL,
+                                &code);
+    for (size_t i = 0; i < 2 && code == CL_SUCCESS; i++)
+        code = clEnqueueWriteBuffer(t->queue, t->logits, CL_TRUE, i * VOCAB * cls_dtype_size(dtype),
+                                    VOCAB * cls_dtype_size(dtype), data, 0, NULL, NULL);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "no buffers for a program's proof");
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = VOCAB;
+    o.max_rows = 2;
+    o.history = 64;
+    o.rollback = 8;
+    o.dtypes = 1u << dtype;
+    cls_status status = cls_sampler_open(context, &o, &t->sampler);
+    if (status == CLS_OK)
+        status = cls_sampler_attach(t->sampler, dtype, with);
+    if (status == CLS_OK)
+        t->sampler->forced = UINT32_C(1) << variant;
+    cls_params_default(&t->params, sizeof t->params);
+    t->params.temperature = 0.8f;
+    t->params.seed = 20;
+    return status;
+}
+
+static void close_trial(trial *t)
+{
+    cls_sampler_destroy(t->sampler);
+    if (t->logits != NULL)
+        clReleaseMemObject(t->logits);
+    if (t->out != NULL)
+        clReleaseMemObject(t->out);
+}
+
+int cls_proofs_only_run;
+
+static cls_status differs(int variant, const char *what, int32_t is, int32_t should)
+{
+    if (cls_proofs_only_run)
+        return CLS_OK;
+    return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
+                    "the program %s gives another %s than the host: %d, not %d",
+                    cls_variants[variant].name, what, (int)is, (int)should);
+}
+
+static cls_status read_words(const trial *t, void *words, size_t n)
+{
+    const cl_int code = clEnqueueReadBuffer(t->queue, t->out, CL_TRUE, 0, n * sizeof(uint32_t),
+                                            words, 0, NULL, NULL);
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code, "a program's proof did not run");
+}
+
+/* Two tokens of a request against the host's, and the mass that each was drawn from. */
+static cls_status prove_steps(trial *t, int variant, const cls_step *wish, int *launched)
+{
+    cls_step step = *wish;
+    int32_t output = 0;
+    cls_status status = cls_slot_begin(t->sampler, 0, &t->params, prompt, PROMPT, NULL, 0);
+    step.rows = 1;
+    step.logits.dtype = t->dtype;
+    step.logits.buffer = t->logits;
+    step.tokens.buffer = t->out;
+    *launched = 1;
+    for (uint32_t i = 0; i < 2 && status == CLS_OK; i++) {
+        cls_host_result result;
+        cls_row expected, row;
+        int32_t token = -2;
+        cls_host_row_default(&t->host, sizeof t->host);
+        t->host.vocab = VOCAB;
+        t->host.logits = t->row;
+        t->host.dtype = CLS_F32;
+        t->host.params = &t->params;
+        t->host.prompt = prompt;
+        t->host.prompt_count = PROMPT;
+        t->host.output = &output;
+        t->host.output_count = i;
+        t->host.history = 64;
+        t->host.position = t->params.position + i;
+        memset(&result, 0, sizeof result);
+        result.struct_size = sizeof result;
+        status = cls_reference(&t->host, &expected, &result);
+        if (status == CLS_OK)
+            status = cls_sample(t->sampler, t->queue, &step, 0, NULL, NULL);
+        if (status == CLS_OK)
+            status = read_words(t, &token, 1);
+        if (status == CLS_OK)
+            status = cls_sampler_trace(t->sampler, t->queue, &row, 1);
+        if (status == CLS_OK && token != result.token)
+            status = differs(variant, "token", token, result.token);
+        if (status == CLS_OK && !(t->params.temperature < 1e-5f) && row.mass != expected.mass)
+            status = differs(variant, "mass", (int32_t)(uint32_t)row.mass,
+                             (int32_t)(uint32_t)expected.mass);
+        output = token;
+        t->kept = result.kept;
+    }
+    return status;
+}
+
+static int has(const trial *t, int variant)
+{
+    return t->sampler->ready[t->dtype][variant].kernel != NULL;
+}
+
+/* What a row's kernels are to meet: all that this variant and those with it serve. */
+static void ask_for(trial *t, int variant)
+{
+    cls_params *const p = &t->params;
+    const cls_variant *const v = &cls_variants[variant];
+    const int searched = v->kernel == CLS_PASS || v->kernel == CLS_SEARCH;
+    const int lists = has(t, CLS_TOKEN_1) || has(t, CLS_TOKEN_2) || has(t, CLS_TOKEN_3);
+    if (lists && v->kernel != CLS_SLOTS && variant != CLS_SURVEY_0 && variant != CLS_TOKEN_0) {
+        p->top_p = 0.9f;
+        p->min_p = 0.02f;
+        p->top_k = searched                           ? 0
+                   : t->context->shape.shortlist < 50 ? (int32_t)t->context->shape.shortlist
+                                                      : 50;
+    }
+    if (cls_variant_serves(variant, CLS_FEATURE_PENALTIES) && v->kernel != CLS_SLOTS &&
+        has(t, CLS_SURVEY_1)) {
+        p->repetition_penalty = 1.25f;
+        p->presence_penalty = 0.5f;
+    }
+    if (v->kernel == CLS_PREPARE)
+        p->no_repeat_ngram = 1;
+    if (variant == CLS_TOKEN_3 || variant == CLS_SEARCH_2) {
+        p->typical_p = 0.9f;
+        p->xtc_probability = 1.0f;
+        p->xtc_threshold = 0.001f;
+    }
+    t->sampler->force_search = searched;
+}
+
+/* ------------------------------------------------------------------- other calls */
+
+static cls_status prove_report(trial *t, int variant, int *launched)
+{
+    cls_step step;
+    int32_t words[2 * VOCAB];
+    ask_for(t, variant);
+    cls_step_default(&step, sizeof step);
+    if (cls_variants[variant].kernel == CLS_REPORT) {
+        step.kept.buffer = t->out;
+        step.kept.offset = 4;
+        step.ranks.buffer = t->out;
+        step.ranks.offset = 8;
+        step.logprob_kind = CLS_LOGPROB_FINAL;
+    } else {
+        step.probs.buffer = t->out;
+        step.probs.offset = 4;
+    }
+    cls_status status = prove_steps(t, variant, &step, launched);
+    if (status == CLS_OK)
+        status = read_words(t, words, 1 + VOCAB);
+    if (status != CLS_OK)
+        return status;
+    int32_t kept = words[1], above_0 = 0;
+    for (uint32_t i = 0; i < VOCAB; i++)
+        above_0 += words[1 + i] != 0;
+    kept = cls_variants[variant].kernel == CLS_REPORT ? kept : above_0;
+    return kept == (int32_t)t->kept
+               ? CLS_OK
+               : differs(variant, "number of kept tokens", kept, (int32_t)t->kept);
+}
+
+static cls_status prove_accept(trial *t, int variant, int *launched)
+{
+    const cls_ints tokens = {.host = prompt};
+    cls_status status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
+    cls_slot slot;
+    cl_int code = CL_SUCCESS;
+    *launched = 1;
+    if (status == CLS_OK)
+        status = cls_accept(t->sampler, t->queue, 1, &tokens, NULL, 0, NULL, NULL);
+    if (status == CLS_OK)
+        code = clEnqueueReadBuffer(t->queue, t->sampler->slot_buffer, CL_TRUE, 0, sizeof slot,
+                                   &slot, 0, NULL, NULL);
+    if (status != CLS_OK || code != CL_SUCCESS)
+        return status != CLS_OK ? status
+                                : cls_fail(CLS_OPENCL_ERROR, code, "a program's proof did not run");
+    return slot.position == 1 && slot.outputs == 1
+               ? CLS_OK
+               : differs(variant, "position", (int32_t)slot.position, 1);
+}
+
+static cls_status prove_draw(trial *t, int variant, int *launched)
+{
+    enum { N = 100 };
+    cls_draw_call call;
+    cls_host_candidates host;
+    int32_t ids[N], token = -2, expected = -1;
+    for (int32_t i = 0; i < N; i++)
+        ids[i] = i;
+    cl_int code =
+        clEnqueueWriteBuffer(t->queue, t->out, CL_TRUE, 64, sizeof ids, ids, 0, NULL, NULL);
+    if (code == CL_SUCCESS) /* candidates' logits are float32, whatever the rows' are */
+        code = clEnqueueWriteBuffer(t->queue, t->logits, CL_TRUE, 0, N * sizeof(float), t->row, 0,
+                                    NULL, NULL);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "no buffers for a program's proof");
+    cls_host_candidates_default(&host, sizeof host);
+    host.ids = ids;
+    host.logits = t->row;
+    host.count = N;
+    host.vocab = VOCAB;
+    host.seed = t->params.seed;
+    cls_status status = cls_host_draw(&host, &expected);
+    if (status == CLS_OK)
+        status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
+    cls_draw_call_default(&call, sizeof call);
+    call.rows = 1;
+    call.n = N;
+    call.ids = (cls_buffer){t->out, 64};
+    call.logits.buffer = t->logits;
+    call.tokens.buffer = t->out;
+    *launched = 1;
+    if (status == CLS_OK)
+        status = cls_draw(t->sampler, t->queue, &call, 0, NULL, NULL);
+    if (status == CLS_OK)
+        status = read_words(t, &token, 1);
+    return status != CLS_OK || token == expected ? status
+                                                 : differs(variant, "token", token, expected);
+}
+
+static cls_status prove_verify(trial *t, int variant, int *launched)
+{
+    static const int32_t cu[2] = {0, 2}, id = 1234;
+    cls_verify_call call;
+    int32_t words[3] = {-2, -2, -2};
+    /* Without a distribution of its own the draft is accepted by its probability
+     * against 1: either that, or another token is drawn in its place. */
+    cls_status status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
+    cls_verify_call_default(&call, sizeof call);
+    call.requests = 1;
+    call.method = CLS_VERIFY_STANDARD;
+    call.cu = cu;
+    call.draft_ids.host = &id;
+    call.logits.dtype = t->dtype;
+    call.logits.buffer = t->logits;
+    call.tokens.buffer = t->out;
+    call.accepted.buffer = t->out;
+    call.accepted.offset = 8;
+    *launched = 1;
+    if (status == CLS_OK)
+        status = cls_verify(t->sampler, t->queue, &call, 0, NULL, NULL);
+    if (status == CLS_OK)
+        status = read_words(t, words, 3);
+    if (status != CLS_OK)
+        return status;
+    const int right = words[2] == 1 ? words[0] == id && words[1] >= 0 && words[1] < VOCAB
+                                    : words[2] == 0 && words[0] >= 0 && words[0] < VOCAB &&
+                                          words[0] != id && words[1] == -1;
+    return right ? CLS_OK : differs(variant, "number of accepted drafts", words[2], 1);
+}
+
+/* ------------------------------------------------------------------------- all */
+
+static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype, uint32_t with,
+                      int *launched)
+{
+    cls_step step;
+    cls_status status = open_trial(t, context, variant, dtype, with);
+    if (status != CLS_OK)
+        return status;
+    switch (cls_variants[variant].kernel) {
+    case CLS_REPORT:
+    case CLS_DISTRIBUTION:
+        return prove_report(t, variant, launched);
+    case CLS_ACCEPT:
+        return prove_accept(t, variant, launched);
+    case CLS_DRAW:
+        return prove_draw(t, variant, launched);
+    case CLS_RESIDUAL:
+    case CLS_VERIFY:
+        return prove_verify(t, variant, launched);
+    default:
+        cls_step_default(&step, sizeof step);
+        ask_for(t, variant);
+        return prove_steps(t, variant, &step, launched);
+    }
+}
+
+cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t with, uint32_t *ran)
+{
+    cl_int code;
+    int launched = 0;
+    *ran = 0;
+    const cl_command_queue queue = clCreateCommandQueue(context->cl, context->device, 0, &code);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot create a queue to prove programs on");
+    cls_status status;
+    if (cls_variants[variant].kernel == CLS_SELF_TEST) {
+        status = self_test(context, &context->program[0][variant], queue, &launched);
+        *ran = launched ? UINT32_C(1) << variant : 0;
+    } else {
+        trial *const t = calloc(1, sizeof *t);
+        if (t == NULL) {
+            status =
+                cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a program's proof");
+        } else {
+            t->queue = queue;
+            status = run(t, context, variant, dtype, with, &launched);
+            clFinish(queue);
+            if (launched)
+                *ran = t->sampler->refused != 0 ? t->sampler->refused
+                                                : t->sampler->ran | UINT32_C(1) << variant;
+            close_trial(t);
+            free(t);
+        }
+    }
+    clReleaseCommandQueue(queue);
+    return status;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* A caller's queues and events, and the events of uploads. */
+#include "queue/queue.h"
+
+cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *ordered)
+{
+    cl_context context = NULL;
+    cl_device_id device = NULL;
+    cl_command_queue_properties properties = 0;
+    if (queue == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue is NULL");
+    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL);
+    if (code == CL_SUCCESS)
+        code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL);
+    if (code == CL_SUCCESS)
+        code =
+            clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
+    if (code != CL_SUCCESS)
+        return code == CL_INVALID_COMMAND_QUEUE
+                   ? cls_fail(CLS_BAD_ARGUMENT, code, "queue is no command queue")
+                   : cls_fail(CLS_OPENCL_ERROR, code, "cannot query queue");
+    if (context != c->cl || device != c->device)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "queue belongs to another OpenCL context or device than the cls_context");
+    *ordered = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    return CLS_OK;
+}
+
+static cls_status check_event(const cls_context *c, cl_uint i, cl_event event)
+{
+    cl_context context = NULL;
+    cl_int state = CL_COMPLETE;
+    if (event == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "wait[%u] is NULL", (unsigned)i);
+    cl_int code = clGetEventInfo(event, CL_EVENT_CONTEXT, sizeof context, &context, NULL);
+    if (code == CL_SUCCESS)
+        code = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    if (code != CL_SUCCESS)
+        return code == CL_INVALID_EVENT
+                   ? cls_fail(CLS_BAD_ARGUMENT, code, "wait[%u] is no event", (unsigned)i)
+                   : cls_fail(CLS_OPENCL_ERROR, code, "cannot query wait[%u]", (unsigned)i);
+    if (context != c->cl)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "wait[%u] belongs to another OpenCL context than the cls_context",
+                        (unsigned)i);
+    if (state < CL_COMPLETE)
+        return cls_fail(CLS_OPENCL_ERROR, state, "wait[%u] has ended with an error", (unsigned)i);
+    return CLS_OK;
+}
+
+cls_status cls_wait_check(const cls_context *c, cl_uint n_wait, const cl_event *wait)
+{
+    cls_status status = CLS_OK;
+    if ((n_wait == 0) != (wait == NULL))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n_wait is %u, but wait is %s",
+                        (unsigned)n_wait, wait == NULL ? "NULL" : "not NULL");
+    for (cl_uint i = 0; i < n_wait && status == CLS_OK; i++)
+        status = check_event(c, i, wait[i]);
+    return status;
+}
+
+cl_int cls_upload_state(cl_event *done)
+{
+    cl_int state = CL_COMPLETE;
+    if (*done == NULL)
+        return CL_COMPLETE;
+    const cl_int code =
+        clGetEventInfo(*done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    if (code != CL_SUCCESS || state > CL_COMPLETE)
+        return code != CL_SUCCESS ? code : state;
+    clReleaseEvent(*done);
+    *done = NULL;
+    return CL_COMPLETE;
+}
+
+cl_int cls_upload_until(cl_event *done, cl_event end)
+{
+    if (*done == NULL)
+        return CL_SUCCESS;
+    const cl_int code = clRetainEvent(end);
+    if (code == CL_SUCCESS) {
+        clReleaseEvent(*done);
+        *done = end;
+    }
+    return code;
+}
+
+int cls_upload_end(cl_event *done)
+{
+    for (int i = 0; i < 2 && *done != NULL; i++) { /* again, if only the waiting failed */
+        clWaitForEvents(1, done);
+        cls_upload_state(done);
+    }
+    if (*done == NULL)
+        return 1;
+    clReleaseEvent(*done);
+    *done = NULL;
+    return 0;
+}

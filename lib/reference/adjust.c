@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* The reference: what is done to logits before the chain. */
+#include "reference/reference.h"
+
+#include <math.h>
+
+/* ---------------------------------------------------------------------- logits */
+
+static float half_to_float(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = h >> 10 & 31u,
+                   fraction = h & 0x3ffu;
+    if (exponent == 0) {
+        const float magnitude = (float)fraction * 0x1p-24f;
+        return sign ? -magnitude : magnitude;
+    }
+    const uint32_t bits =
+        exponent == 31 ? 0x7f800000u | fraction << 13 : (exponent + 112) << 23 | fraction << 13;
+    return CLS_AS_F32((int32_t)(sign | bits));
+}
+
+static float load(const void *values, int32_t dtype, uint32_t i)
+{
+    switch (dtype) {
+    case CLS_F16:
+        return half_to_float(((const uint16_t *)values)[i]);
+    case CLS_BF16:
+        return CLS_AS_F32((int32_t)((uint32_t)((const uint16_t *)values)[i] << 16));
+    default:
+        return ((const float *)values)[i];
+    }
+}
+
+static int allowed(const cls_host_row *row, uint32_t i)
+{
+    if (row->mask == NULL)
+        return 1;
+    if (row->mask_kind == CLS_MASK_BOOL)
+        return i < row->mask_width && ((const uint8_t *)row->mask)[i] != 0;
+    return i / 32 < row->mask_width && (((const uint32_t *)row->mask)[i / 32] >> (i % 32) & 1u);
+}
+
+/* ------------------------------------------------------------------------ text */
+
+static void add_text(cls_work *w, const int32_t *ids, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] >= 0 && (uint32_t)ids[i] < w->vocab)
+            w->text[w->length++] = (uint32_t)ids[i];
+}
+
+void cls_work_text(cls_work *w)
+{
+    w->length = 0;
+    add_text(w, w->row->prompt, w->row->prompt_count);
+    const uint32_t prompt = w->length;
+    add_text(w, w->row->output, w->row->output_count);
+    w->outputs = w->length - prompt;
+}
+
+static int is_output(const cls_work *w, uint32_t at) { return at >= w->length - w->outputs; }
+
+/* How many of the latest tokens DRY and n-grams look at. */
+static uint32_t history(const cls_work *w)
+{
+    return w->row->history != 0 && w->row->history < w->length ? w->row->history : w->length;
+}
+
+uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
+{
+    for (uint32_t i = 0; i < w->params->stop_count && outputs >= w->params->min_tokens; i++)
+        if ((uint32_t)w->params->stop_ids[i] == id)
+            return CLS_ROW_STOPPED;
+    return w->slot.max_tokens != 0 && outputs >= w->slot.max_tokens
+               ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
+               : 0;
+}
+
+/* ---------------------------------------------------------------------- biases */
+
+/* Marks the tokens that params->allowed_ids allow. */
+static void mark_allowed(cls_work *w)
+{
+    memset(w->mark, !cls_params_allow_some(w->params), w->vocab);
+    for (uint32_t i = 0; i < w->params->allowed_count; i++)
+        w->mark[w->params->allowed_ids[i]] = 1;
+}
+
+static void add_biases(cls_work *w)
+{
+    const cls_params *const p = w->params;
+    for (uint32_t i = 0; i < w->vocab; i++)
+        w->bias[i] = NAN;
+    for (uint32_t i = 0; i < p->logit_bias_count; i++) {
+        double *const sum = &w->bias[p->logit_bias[i].id];
+        *sum = (isnan(*sum) ? 0.0 : *sum) + (double)p->logit_bias[i].bias;
+    }
+    for (uint32_t i = 0; i < w->vocab; i++) {
+        const double most = (double)CLS_FLT_MAX, sum = fmax(-most, fmin(w->bias[i], most));
+        if (w->bias[i] == -INFINITY)
+            w->z[i] = -INFINITY;
+        else if (!isnan(w->bias[i]))
+            w->z[i] = add_bias(w->z[i], cls_normal((float)sum));
+    }
+}
+
+/* ------------------------------------------------------------------------ bans */
+
+/* The last id of each sequence whose others the output ends with. */
+static void ban_words(cls_work *w)
+{
+    for (uint32_t i = 0; i < w->params->bad_word_count; i++) {
+        const cls_sequence *const word = &w->params->bad_words[i];
+        const uint32_t before = word->count - 1;
+        uint32_t same = 0;
+        if (before > w->outputs || before > history(w))
+            continue;
+        while (same < before && w->text[w->length - before + same] == (uint32_t)word->ids[same])
+            same++;
+        if (same == before)
+            w->z[word->ids[before]] = -INFINITY;
+    }
+}
+
+/* What came after the last n - 1 tokens wherever these were before. */
+static void ban_ngrams(cls_work *w, uint32_t n)
+{
+    const uint32_t first = w->length - history(w);
+    for (uint32_t at = first; n != 0 && at < w->length; at++) {
+        uint32_t same = 0;
+        if (at - first < n - 1)
+            continue;
+        while (same < n - 1 && w->text[at - 1 - same] == w->text[w->length - 1 - same])
+            same++;
+        if (same == n - 1)
+            w->z[w->text[at]] = -INFINITY;
+    }
+}
+
+static void ban_stops(cls_work *w)
+{
+    for (uint32_t i = 0; i < w->params->stop_count && w->outputs < w->params->min_tokens; i++)
+        w->z[w->params->stop_ids[i]] = -INFINITY;
+}
+
+/* ------------------------------------------------------------------- penalties */
+
+#define SEEN_ONLY 0x80000000u /* it occurs, but counts for the repetition penalty alone */
+
+static void add_penalties(cls_work *w)
+{
+    const cls_slot *const slot = &w->slot;
+    memset(w->count, 0, w->vocab * sizeof *w->count);
+    for (uint32_t i = slot->window != 0 && w->length > slot->window ? w->length - slot->window : 0;
+         i < w->length; i++) {
+        uint32_t *const count = &w->count[w->text[i]];
+        if (!is_output(w, i) && !(slot->flags & CLS_SLOT_SCOPE_ALL))
+            *count |= SEEN_ONLY;
+        else if ((*count & ~SEEN_ONLY) < CLS_MAX_COUNT)
+            *count += 1;
+    }
+    for (uint32_t i = 0; i < w->vocab; i++)
+        if (w->count[i] != 0)
+            w->z[i] = penalize(w->z[i], w->count[i] & ~SEEN_ONLY, slot->repetition,
+                               slot->reciprocal, slot->frequency, slot->presence);
+}
+
+/* ------------------------------------------------------------------------- DRY */
+
+/* What DRY looks at: the latest `n` tokens. */
+typedef struct window {
+    const uint32_t *text;
+    uint32_t n;
+} window;
+
+/* The length of the longest breaker that begins `back` tokens before the last; 0: none. */
+static uint32_t breaker_at(const cls_params *p, const window *text, uint32_t back)
+{
+    uint32_t longest = 0;
+    for (uint32_t b = 0; b < p->dry_breaker_count; b++) {
+        const cls_sequence *const breaker = &p->dry_breakers[b];
+        uint32_t same = 0;
+        while (same < breaker->count && same <= back &&
+               (uint32_t)breaker->ids[same] == text->text[text->n - 1 - back + same])
+            same++;
+        if (same == breaker->count && same > longest)
+            longest = same;
+    }
+    return longest;
+}
+
+/* How many of the latest tokens come after the nearest breaker. */
+static uint32_t unbroken(const cls_params *p, const window *text)
+{
+    for (uint32_t back = 0; back < text->n; back++) {
+        const uint32_t breaker = breaker_at(p, text, back);
+        if (breaker != 0)
+            return back + 1 - breaker;
+    }
+    return text->n;
+}
+
+static void subtract(cls_work *w, uint32_t id, uint32_t exponent)
+{
+    const cls_params *const p = w->params;
+    const double limit =
+        p->dry_base > 1.000001f ? floor(88.7228391 / log((double)p->dry_base)) : (double)exponent;
+    const double most = (double)CLS_FLT_MAX,
+                 power = pow((double)p->dry_base, fmin(exponent, limit));
+    const double amount = fmax(-most, fmin((double)p->dry_multiplier * power, most));
+    if (w->z[id] > -INFINITY)
+        w->z[id] = settle(w->z[id] - cls_normal((float)amount));
+}
+
+/* Of each token that followed an earlier occurrence of the text's end: by the
+ * longest such. */
+static void add_dry(cls_work *w)
+{
+    const cls_params *const p = w->params;
+    const uint32_t n =
+        p->dry_window != 0 && p->dry_window < history(w) ? p->dry_window : history(w);
+    if (p->dry_multiplier == 0.0f || p->dry_base < 1.0f || n <= p->dry_allowed_length)
+        return;
+    const window text = {w->text + (w->length - n), n};
+    const uint32_t most = unbroken(p, &text);
+    memset(w->count, 0, w->vocab * sizeof *w->count); /* exponents + 1 */
+    for (uint32_t j = 0; j + 1 < n; j++) {
+        uint32_t *const count = &w->count[text.text[j + 1]];
+        uint32_t same = 0;
+        while (same < most && same <= j && text.text[j - same] == text.text[n - 1 - same])
+            same++;
+        if (same >= p->dry_allowed_length && same - p->dry_allowed_length + 1 > *count)
+            *count = same - p->dry_allowed_length + 1;
+    }
+    for (uint32_t b = 0; b < p->dry_breaker_count; b++)
+        if (p->dry_breakers[b].count == 1)
+            w->count[p->dry_breakers[b].ids[0]] = 0;
+    for (uint32_t i = 0; i < w->vocab; i++)
+        if (w->count[i] != 0)
+            subtract(w, i, w->count[i] - 1);
+}
+
+/* --------------------------------------------------------------------- the row */
+
+uint32_t cls_work_read(cls_work *w, int raw)
+{
+    const cls_host_row *const row = w->row;
+    uint32_t status = 0;
+    mark_allowed(w);
+    for (uint32_t i = 0; i < w->vocab; i++) {
+        float x = load(row->logits, row->dtype, i);
+        if (!raw && row->bias != NULL)
+            x = x + load(row->bias, row->bias_dtype, i);
+        w->z[i] = -INFINITY;
+        if (!raw && !(w->mark[i] && allowed(row, i)))
+            continue;
+        if (isnan(x))
+            status |= CLS_ROW_NAN;
+        if (isinf(x) && x > 0)
+            status |= CLS_ROW_INF;
+        w->z[i] = clean(x);
+    }
+    if (!raw) {
+        add_biases(w);
+        ban_words(w);
+        ban_ngrams(w, w->params->no_repeat_ngram);
+        ban_stops(w);
+        if (w->slot.flags & CLS_SLOT_PENALIZED)
+            add_penalties(w);
+        add_dry(w);
+    }
+    w->top = -INFINITY;
+    w->alive = 0;
+    for (uint32_t t = 0; t < w->tiles; t++)
+        w->tile_max[t] = -INFINITY;
+    for (uint32_t i = 0; i < w->vocab; i++) {
+        float *const tile_max = &w->tile_max[i / CLS_TILE];
+        if (w->z[i] > *tile_max)
+            *tile_max = w->z[i];
+        if (w->z[i] > w->top)
+            w->top = w->z[i];
+        w->alive += w->z[i] > -INFINITY;
+    }
+    return status;
+}

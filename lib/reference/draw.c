@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* The reference of cls_draw(). */
+#include "reference/reference.h"
+
+void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_size)
+{
+    if (!CLS_STRUCT_INIT(candidates, struct_size))
+        return;
+    candidates->vocab = CLS_MAX_VOCAB;
+}
+
+static float logit(const cls_host_candidates *c, uint32_t i)
+{
+    return c->ids[i] >= 0 && (uint32_t)c->ids[i] < c->vocab ? clean(c->logits[i])
+                                                            : of_key(CLS_KEY_NONE);
+}
+
+static int32_t draw(const cls_host_candidates *c, uint64_t bits)
+{
+    float top = of_key(CLS_KEY_NONE);
+    uint64_t mass = 0;
+    uint32_t i = 0;
+    for (uint32_t j = 0; j < c->count; j++)
+        top = logit(c, j) > top ? logit(c, j) : top;
+    if (key_of(top) == CLS_KEY_NONE)
+        return -1;
+    const float fraction = split(top, CLS_LOG2E).fraction;
+    for (uint32_t j = 0; j < c->count; j++)
+        mass += up(weight(logit(c, j), top, CLS_LOG2E, fraction), 0);
+    const uint64_t drawn = u64_mul_hi(bits, mass);
+    for (uint64_t sum = up(weight(logit(c, 0), top, CLS_LOG2E, fraction), 0); sum <= drawn;)
+        sum += up(weight(logit(c, ++i), top, CLS_LOG2E, fraction), 0);
+    return c->ids[i];
+}
+
+cls_status cls_host_draw(const cls_host_candidates *callers, int32_t *token)
+{
+    cls_host_candidates c;
+    cls_host_candidates_default(&c, sizeof c);
+    if (token == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "token is NULL");
+    const cls_status status = CLS_STRUCT_READ(&c, callers, "candidates");
+    if (status != CLS_OK)
+        return status;
+    if (c.count > CLS_MAX_VOCAB)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "candidates->count is %u; it must be at most %d", (unsigned)c.count,
+                        CLS_MAX_VOCAB);
+    if (c.vocab < 1 || c.vocab > CLS_MAX_VOCAB)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "candidates->vocab is %u; it must be 1 to %d",
+                        (unsigned)c.vocab, CLS_MAX_VOCAB);
+    if (c.count != 0 && (c.ids == NULL || c.logits == NULL))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "candidates->count is %u, but candidates->%s is NULL", (unsigned)c.count,
+                        c.ids == NULL ? "ids" : "logits");
+    if (c.draw >= 1u << 24)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "candidates->draw is %u; it must be 0 to 16777215", (unsigned)c.draw);
+    const uint32_t seed[2] = {(uint32_t)c.seed, (uint32_t)(c.seed >> 32)};
+    const uint32_t stream[2] = {(uint32_t)c.stream, (uint32_t)(c.stream >> 32)};
+    *token = draw(&c, c.random != NULL
+                          ? *c.random
+                          : philox_bits(CLS_PURPOSE_TOKEN, seed, stream, c.position, c.draw));
+    return CLS_OK;
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT */
+/* The reference: one row on the host, in plain C, from its logits to its token.
+ * Every kernel is tested for equality with it. */
+#include "reference/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ------------------------------------------------------------------------ modes */
+
+/* The mode before the token: what the row before it left, or the beginning's. */
+static cls_mode mode_before(const cls_work *w)
+{
+    const cls_host_mode *const from = &w->row->mode;
+    cls_mode mode = mode_begin(&w->slot);
+    if (from->begun != 0)
+        return (cls_mode){from->mu, from->sum, from->weight, from->top_p};
+    for (uint32_t i = w->length - w->outputs; i < w->length && (w->slot.flags & CLS_SLOT_DECAYS);
+         i++)
+        mode.top_p = top_p_next(&w->slot, mode.top_p, (int32_t)w->text[i]);
+    return mode;
+}
+
+/* The mode after the token that was drawn. */
+static cls_mode mode_after(const cls_work *w, const cls_row *trace)
+{
+    const cls_slot *const slot = &w->slot;
+    const uint32_t id = (uint32_t)trace->token;
+    cls_mode mode = slot->mode;
+    if (slot->flags & CLS_SLOT_MIROSTAT)
+        mode.mu =
+            mirostat_next(mode.mu, cls_token_depth(w, id) + mass_q20(trace->mass, w->top, w->scale),
+                          slot->tau, slot->eta);
+    if (slot->flags & CLS_SLOT_ADAPTIVE)
+        mode_adapt(&mode, probability_q30(cls_token_mass(w, id), trace->mass),
+                   slot->adaptive_decay);
+    if (slot->flags & CLS_SLOT_DECAYS)
+        mode.top_p = top_p_next(slot, mode.top_p, trace->token);
+    return mode;
+}
+
+/* ------------------------------------------------------------------------- draw */
+
+/* The first token of a tile at which its mass exceeds `drawn`. */
+static uint32_t draw_in_tile(const cls_work *w, uint32_t tile, uint64_t drawn)
+{
+    uint32_t i = tile * CLS_TILE;
+    uint64_t sum = cls_token_weight(w, i);
+    while (up(sum, w->unit[tile].shift) <= drawn)
+        sum += cls_token_weight(w, ++i);
+    return i;
+}
+
+/* Whoever has the whole row has it by tiles. */
+static void draw_plain(cls_work *w, uint64_t random, cls_row *trace)
+{
+    trace->mass = trace->total = cls_row_mass(w);
+    trace->drawn = u64_mul_hi(random, trace->mass);
+    uint64_t rest = trace->drawn;
+    uint32_t t = 0;
+    for (uint64_t mass; (mass = cls_tile_mass(w, t)) <= rest; t++)
+        rest -= mass;
+    trace->token = (int32_t)draw_in_tile(w, t, rest);
+}
+
+/* What a token of the set weighs in the draw. */
+static uint64_t drawn_weight(const cls_work *w, const cls_row *trace, uint32_t id)
+{
+    const uint64_t mass = cls_token_mass(w, id);
+    if (!(w->slot.flags & CLS_SLOT_ADAPTIVE))
+        return mass;
+    return adaptive_weight(probability_q30(mass, trace->mass), trace->aim, trace->least);
+}
+
+/* Takes adaptive p's weights in place of the masses. */
+static void adapt(const cls_work *w, cls_row *trace)
+{
+    trace->aim = adaptive_aim(w->slot.target, w->slot.mode.sum, w->slot.mode.weight);
+    trace->least = UINT32_MAX;
+    for (uint32_t i = 0; i < w->n; i++) {
+        const uint32_t d =
+            adaptive_depth(probability_q30(cls_token_mass(w, w->set[i]), trace->mass), trace->aim);
+        trace->least = d < trace->least ? d : trace->least;
+    }
+    for (uint32_t i = 0; i < w->n; i++)
+        trace->adapted += drawn_weight(w, trace, w->set[i]);
+}
+
+/* Draws from the set, ids ascending. */
+static void draw_set(cls_work *w, uint64_t random, cls_row *trace)
+{
+    trace->mass = cls_stage_mass(w);
+    if (w->slot.flags & CLS_SLOT_ADAPTIVE)
+        adapt(w, trace);
+    trace->drawn =
+        u64_mul_hi(random, w->slot.flags & CLS_SLOT_ADAPTIVE ? trace->adapted : trace->mass);
+    memset(w->mark, 0, w->vocab);
+    for (uint32_t i = 0; i < w->n; i++)
+        w->mark[w->set[i]] = 1;
+    uint64_t rest = trace->drawn;
+    for (uint32_t i = 0; i < w->vocab; i++) {
+        const uint64_t mass = w->mark[i] ? drawn_weight(w, trace, i) : 0;
+        if (rest < mass) {
+            trace->token = (int32_t)i;
+            return;
+        }
+        rest -= mass;
+    }
+}
+
+/* The final distribution: its probabilities, and the token's logarithm. */
+static void report(const cls_work *w, const cls_row *trace, cls_host_result *result)
+{
+    const int greedy = (w->slot.flags & CLS_SLOT_GREEDY) != 0,
+              adaptive = (w->slot.flags & CLS_SLOT_ADAPTIVE) != 0;
+    const uint64_t whole = adaptive ? trace->adapted : trace->mass;
+    const uint32_t token = (uint32_t)trace->token;
+    for (uint32_t i = 0; i < w->n && result->probs != NULL; i++)
+        result->probs[w->set[i]] =
+            greedy ? 1.0f : u64_to_f32(drawn_weight(w, trace, w->set[i])) / u64_to_f32(whole);
+    if (greedy)
+        result->logprob_final = 0.0f;
+    else if (adaptive)
+        result->logprob_final = (float)(log2_q24(drawn_weight(w, trace, token)) - log2_q24(whole)) *
+                                (0x1p-24f * 0x1.62e430p-1f);
+    else
+        result->logprob_final = logprob_of(w->z[token], w->top, w->scale, whole);
+}
+
+/* ---------------------------------------------------------------------- the row */
+
+/* From the adjusted row to its token. Returns 0 if nothing is left to draw. */
+static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
+{
+    const cls_slot *const slot = &w->slot;
+    const int plain = row_is_plain(slot);
+    const uint64_t random = w->row->random != NULL
+                                ? *w->row->random
+                                : philox_bits(CLS_PURPOSE_TOKEN, slot->seed, slot->stream,
+                                              w->row->position, w->row->draw);
+    trace->max_key = key_of(w->top);
+    w->scale = slot->scale;
+    cls_sort_row(w);
+    if (slot->flags & CLS_SLOT_GREEDY)
+        cls_keep_first(w, 1);
+    else
+        cls_chain_run(w, trace);
+    if (w->n == 0)
+        return 0;
+    cls_weigh(w);
+    const uint32_t last = w->set[w->n - 1];
+    result->kept = trace->kept = w->n;
+    trace->scale = w->scale;
+    trace->top_key = key_of(w->top);
+    trace->cut_key = plain ? CLS_KEY_NONE : key_of(w->z[last]);
+    trace->cut_id = plain ? CLS_MAX_ID : (int32_t)last;
+    if (slot->flags & CLS_SLOT_GREEDY)
+        trace->token = (int32_t)last;
+    else if (plain)
+        draw_plain(w, random, trace);
+    else
+        draw_set(w, random, trace);
+    report(w, trace, result);
+    return 1;
+}
+
+static void start(const cls_work *w, cls_row *trace, cls_host_result *result)
+{
+    memset(trace, 0, sizeof *trace);
+    trace->token = w->row->invalid_token;
+    trace->max_key = trace->top_key = trace->cut_key = CLS_KEY_NONE;
+    trace->cut_id = trace->head_last = CLS_MAX_ID;
+    trace->head_key = CLS_KEY_INF;
+    trace->scale = CLS_LOG2E;
+    trace->none = 1;
+    if (result->probs != NULL)
+        memset(result->probs, 0, w->vocab * sizeof *result->probs);
+    result->kept = 0;
+    result->logprob_raw = result->logprob_final = -INFINITY;
+}
+
+void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result)
+{
+    cls_work_text(w);
+    start(w, trace, result);
+    cls_mode mode = w->slot.mode = mode_before(w);
+    if (w->outputs > 0 && cls_work_stops(w, w->outputs, w->text[w->length - 1])) {
+        trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
+    } else {
+        trace->status = cls_work_read(w, 0);
+        if (w->alive == 0) {
+            trace->status |= CLS_ROW_EMPTY;
+        } else if (sample(w, trace, result)) {
+            trace->none = 0;
+            trace->status |= cls_work_stops(w, w->outputs + 1, (uint32_t)trace->token);
+            mode = mode_after(w, trace);
+        }
+    }
+    result->token = trace->token;
+    result->status = (int32_t)trace->status;
+    result->mode = (cls_host_mode){1, mode.mu, mode.sum, mode.weight, mode.top_p};
+}
+
+/* Raw logprobs know no mask. */
+static void report_raw(cls_work *w, const cls_row *trace, cls_host_result *result)
+{
+    if (trace->none)
+        return;
+    cls_work_read(w, 1);
+    w->scale = CLS_LOG2E;
+    cls_weigh(w);
+    if (w->alive != 0)
+        result->logprob_raw = logprob_of(w->z[trace->token], w->top, CLS_LOG2E, cls_row_mass(w));
+}
+
+static cls_status check_row(const cls_host_row *row)
+{
+    if (row->logits == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->logits is NULL");
+    if (row->dtype < 0 || row->dtype >= CLS_DTYPES)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->dtype is %d, which is no cls_dtype",
+                        (int)row->dtype);
+    if (row->vocab < 1 || row->vocab > CLS_MAX_VOCAB)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->vocab is %u; it must be 1 to %d",
+                        (unsigned)row->vocab, CLS_MAX_VOCAB);
+    if (row->mask_kind != CLS_MASK_PACKED && row->mask_kind != CLS_MASK_BOOL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "row->mask_kind is %d, which is no cls_mask_kind", (int)row->mask_kind);
+    if (row->bias != NULL && row->bias_dtype != CLS_F32 && row->bias_dtype != CLS_F16)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "row->bias_dtype is %d; it must be CLS_F32 or CLS_F16",
+                        (int)row->bias_dtype);
+    if (row->prompt == NULL && row->prompt_count != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "row->prompt_count is %u, but row->prompt is NULL",
+                        (unsigned)row->prompt_count);
+    if (row->output == NULL && row->output_count != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "row->output_count is %u, but row->output is NULL",
+                        (unsigned)row->output_count);
+    return CLS_OK;
+}
+
+/* The tables of the infill stage, where it may be asked for. */
+static cls_status read_infill(cls_work *w)
+{
+    if (w->params->infill == 0)
+        return CLS_OK;
+    if (w->row->infill == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "row->infill is NULL, but params->infill is %d", (int)w->params->infill);
+    CLS_STRUCT_INIT(&w->infill, sizeof w->infill);
+    const cls_status status = CLS_STRUCT_READ(&w->infill, w->row->infill, "row->infill");
+    return status == CLS_OK ? cls_infill_check(&w->infill, w->vocab) : status;
+}
+
+/* All arrays, or none. */
+static int make_room(cls_work *w, uint32_t more)
+{
+    const size_t n = w->vocab, tiles = (n + CLS_TILE - 1) / CLS_TILE;
+    const size_t text = (size_t)w->row->prompt_count + w->row->output_count + more;
+    w->tiles = (uint32_t)tiles;
+    w->text = text < SIZE_MAX / sizeof *w->text ? malloc((text + 1) * sizeof *w->text) : NULL;
+    w->z = malloc(n * sizeof *w->z);
+    w->tile_max = malloc(tiles * sizeof *w->tile_max);
+    w->set = malloc(n * sizeof *w->set);
+    w->unit = calloc(tiles, sizeof *w->unit);
+    w->mass = malloc(n * sizeof *w->mass);
+    w->count = malloc(n * sizeof *w->count);
+    w->bias = malloc(n * sizeof *w->bias);
+    w->mark = malloc(n);
+    w->order = malloc(n * sizeof *w->order);
+    return w->text != NULL && w->z != NULL && w->tile_max != NULL && w->set != NULL &&
+           w->unit != NULL && w->mass != NULL && w->count != NULL && w->bias != NULL &&
+           w->mark != NULL && w->order != NULL;
+}
+
+void cls_work_close(cls_work *w)
+{
+    free(w->text);
+    free(w->z);
+    free(w->tile_max);
+    free(w->set);
+    free(w->unit);
+    free(w->mass);
+    free(w->count);
+    free(w->bias);
+    free(w->mark);
+    free(w->order);
+}
+
+cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
+                         const cls_host_row *callers, uint32_t more)
+{
+    memset(w, 0, sizeof *w);
+    w->row = row;
+    w->params = params;
+    cls_host_row_default(row, sizeof *row);
+    cls_status status = CLS_STRUCT_READ(row, callers, "row");
+    if (status == CLS_OK)
+        status = check_row(row);
+    if (status == CLS_OK)
+        status = cls_reserved_check("row->reserved", row->reserved);
+    if (row->mask_width == 0)
+        row->mask_width = row->mask_kind == CLS_MASK_BOOL ? row->vocab : (row->vocab + 31) / 32;
+    w->vocab = row->vocab;
+    if (status == CLS_OK)
+        status = cls_slot_from_params(row->params, row->vocab, &w->slot);
+    if (status == CLS_OK)
+        status = cls_params_read(row->params, params);
+    if (status == CLS_OK)
+        status = read_infill(w);
+    if (status == CLS_OK && !make_room(w, more))
+        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                          "out of host memory for a row of %u tokens", (unsigned)w->vocab);
+    return status;
+}
+
+cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_result *result)
+{
+    cls_host_row row;
+    cls_params params;
+    cls_work w;
+    const cls_status status = cls_work_open(&w, &row, &params, callers, 0);
+    if (status == CLS_OK) {
+        cls_work_run(&w, trace, result);
+        report_raw(&w, trace, result);
+    }
+    cls_work_close(&w);
+    return status;
+}
+
+void cls_host_row_default(cls_host_row *row, size_t struct_size)
+{
+    if (!CLS_STRUCT_INIT(row, struct_size))
+        return;
+    row->invalid_token = -1;
+}
+
+cls_status cls_host_sample(const cls_host_row *row, cls_host_result *callers)
+{
+    cls_host_result result;
+    cls_row trace;
+    CLS_STRUCT_INIT(&result, sizeof result);
+    cls_status status = CLS_STRUCT_OUT(&result, callers, "result");
+    if (status != CLS_OK)
+        return status;
+    status = cls_reference(row, &trace, &result);
+    if (status == CLS_OK) {
+        const size_t size = callers->struct_size;
+        memcpy(callers, &result, size < sizeof result ? size : sizeof result);
+        callers->struct_size = size;
+    }
+    return status;
+}

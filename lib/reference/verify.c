@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* The reference of verification: a request's drafts, checked. */
+#include "reference/reference.h"
+
+#include <stdlib.h>
+
+static cls_status check_range(const char *name, int64_t value, int64_t least, int64_t most)
+{
+    return value >= least && value <= most
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "drafts->%s is %lld; it must be %lld to %lld", name, (long long)value,
+                          (long long)least, (long long)most);
+}
+
+static cls_status check_share(const char *name, float value, float most)
+{
+    return value > 0.0f && value <= most
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "drafts->%s is %g; it must be above 0 and at most %g", name,
+                          (double)value, (double)most);
+}
+
+static cls_status check_parents(const cls_host_drafts *d)
+{
+    if (d->parents != NULL && d->method != CLS_VERIFY_MATCH && d->method != CLS_VERIFY_GREEDY)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "drafts->parents is given; drafts->method must be CLS_VERIFY_MATCH or "
+                        "CLS_VERIFY_GREEDY then");
+    for (uint32_t i = 0; i < d->n && d->parents != NULL; i++)
+        if (d->parents[i] < -1 || d->parents[i] >= (int32_t)i)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "drafts->parents[%u] is %d; it must be -1 or an earlier draft",
+                            (unsigned)i, (int)d->parents[i]);
+    return CLS_OK;
+}
+
+static cls_status check_drafts(const cls_host_drafts *d)
+{
+    const int distributions = d->method == CLS_VERIFY_STANDARD || d->method == CLS_VERIFY_BLOCK;
+    cls_status status = check_range("n", d->n, 0, CLS_MAX_DRAFTS);
+    if (status == CLS_OK)
+        status = check_range("method", d->method, CLS_VERIFY_MATCH, CLS_VERIFY_GREEDY);
+    if (status == CLS_OK)
+        status = check_range("draft_kind", d->draft_kind, CLS_DRAFT_NONE, CLS_DRAFT_LOGITS);
+    if (status == CLS_OK && d->n != 0 && d->ids == NULL)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "drafts->ids is NULL, but drafts->n is %u",
+                          (unsigned)d->n);
+    if (status == CLS_OK && d->n != 0 && distributions && d->draft_kind != CLS_DRAFT_NONE &&
+        d->draft == NULL)
+        status =
+            cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                     "drafts->draft is NULL, but drafts->draft_kind is %d", (int)d->draft_kind);
+    if (status == CLS_OK && d->method == CLS_VERIFY_TYPICAL)
+        status = check_share("epsilon", d->epsilon, 1.0f);
+    if (status == CLS_OK && d->method == CLS_VERIFY_TYPICAL)
+        status = check_share("delta", d->delta, 16.0f);
+    return status == CLS_OK ? check_parents(d) : status;
+}
+
+/* Strides that are 0 get their values; those of what is not there don't matter. */
+static cls_status check_strides(cls_verification *v)
+{
+    const struct {
+        const char *name;
+        uint64_t *stride;
+        uint64_t width;
+    } strides[] = {
+        {"stride", &v->drafts.stride, v->row.vocab},
+        {"mask_stride", &v->drafts.mask_stride, v->row.mask != NULL ? v->row.mask_width : 0},
+        {"bias_stride", &v->drafts.bias_stride, v->row.bias != NULL ? v->row.vocab : 0},
+    };
+    for (size_t i = 0; i < sizeof strides / sizeof strides[0]; i++) {
+        if (*strides[i].stride == 0)
+            *strides[i].stride = strides[i].width;
+        if (*strides[i].stride < strides[i].width)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "drafts->%s is %llu, less than a row's %llu elements", strides[i].name,
+                            (unsigned long long)*strides[i].stride,
+                            (unsigned long long)strides[i].width);
+    }
+    if (v->row.random != NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "drafts->row->random is given; a verification draws by position");
+    return CLS_OK;
+}
+
+static cls_status verify(cls_verification *v)
+{
+    const size_t n = v->w.vocab, count = v->row.output_count;
+    v->p = malloc(n * sizeof *v->p);
+    v->q = malloc(n * sizeof *v->q);
+    v->output = malloc((count + v->drafts.n + 1) * sizeof *v->output);
+    if (v->p == NULL || v->q == NULL || v->output == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                        "out of host memory for a verification of %u tokens", (unsigned)n);
+    if (count != 0)
+        memcpy(v->output, v->row.output, count * sizeof *v->output);
+    v->row.output = v->output;
+    v->first = v->row;
+    if (v->drafts.method == CLS_VERIFY_GREEDY) {
+        v->params.temperature = 0.0f;
+        const cls_status status = cls_slot_from_params(&v->params, v->w.vocab, &v->w.slot);
+        if (status != CLS_OK)
+            return status;
+    }
+    v->single =
+        (v->w.slot.flags & (CLS_SLOT_MODES | CLS_SLOT_DECAYS)) != 0; /* none of a greedy one */
+    v->by_token = (v->w.slot.flags & CLS_SLOT_GREEDY) != 0 || v->drafts.method == CLS_VERIFY_MATCH;
+    cls_verification_walk(v);
+    v->result.status = (int32_t)v->status;
+    return CLS_OK;
+}
+
+void cls_host_drafts_default(cls_host_drafts *drafts, size_t struct_size)
+{
+    if (!CLS_STRUCT_INIT(drafts, struct_size))
+        return;
+    drafts->epsilon = 0.09f;
+    drafts->delta = 0.3f;
+}
+
+cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *callers)
+{
+    cls_verification v;
+    memset(&v, 0, sizeof v);
+    cls_host_drafts_default(&v.drafts, sizeof v.drafts);
+    cls_status status = CLS_STRUCT_READ(&v.drafts, drafts, "drafts");
+    if (status == CLS_OK)
+        status = CLS_STRUCT_OUT(&v.result, callers, "result");
+    if (status == CLS_OK)
+        status = check_drafts(&v.drafts);
+    if (status != CLS_OK)
+        return status;
+    v.result.accepted = v.result.emitted = 0;
+    status = cls_work_open(&v.w, &v.row, &v.params, v.drafts.row, v.drafts.n);
+    if (status == CLS_OK)
+        status = check_strides(&v);
+    if (status == CLS_OK)
+        status = verify(&v);
+    if (status == CLS_OK) {
+        const size_t size = callers->struct_size;
+        memcpy(callers, &v.result, size < sizeof v.result ? size : sizeof v.result);
+        callers->struct_size = size;
+    }
+    cls_work_close(&v.w);
+    free(v.p);
+    free(v.q);
+    free(v.output);
+    return status;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* The arrays that parameters point to: a request keeps copies of them. */
+#include "request/request.h"
+
+#include <stdlib.h>
+
+enum { ARRAYS = 5 };
+
+/* One of them: where its pointer lies, how many elements of how many bytes, and
+ * whether they are sequences, whose ids follow them in a copy's block. */
+typedef struct array {
+    void *at;
+    uint64_t count;
+    size_t size;
+    int sequences;
+} array;
+
+static void arrays_of(cls_params *p, array all[ARRAYS])
+{
+    const array table[ARRAYS] = {
+        {&p->logit_bias, p->logit_bias_count, sizeof *p->logit_bias, 0},
+        {&p->stop_ids, p->stop_count, sizeof *p->stop_ids, 0},
+        {&p->allowed_ids, p->allowed_count, sizeof *p->allowed_ids, 0},
+        {&p->dry_breakers, p->dry_breaker_count, sizeof *p->dry_breakers, 1},
+        {&p->bad_words, p->bad_word_count, sizeof *p->bad_words, 1},
+    };
+    memcpy(all, table, sizeof table);
+}
+
+/* Its pointer, whatever the type that it has. */
+static void *pointer_of(const array *a)
+{
+    void *p;
+    memcpy(&p, a->at, sizeof p);
+    return p;
+}
+
+static void point(const array *a, void *p) { memcpy(a->at, &p, sizeof p); }
+
+uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count)
+{
+    uint64_t words = count;
+    for (uint32_t i = 0; i < count; i++)
+        words += sequences[i].count;
+    return words;
+}
+
+static uint64_t bytes_of(const array *a)
+{
+    const uint64_t ids =
+        a->sequences ? cls_sequences_words(pointer_of(a), (uint32_t)a->count) - a->count : 0;
+    return a->count * a->size + ids * sizeof(int32_t);
+}
+
+/* The ids of copied sequences go behind them. */
+static void move_ids(cls_sequence *sequences, uint64_t count)
+{
+    int32_t *ids = (int32_t *)(void *)(sequences + count);
+    for (uint64_t i = 0; i < count; i++) {
+        memcpy(ids, sequences[i].ids, sequences[i].count * sizeof *ids);
+        sequences[i].ids = ids;
+        ids += sequences[i].count;
+    }
+}
+
+cls_status cls_arrays_copy(cls_params *params)
+{
+    cls_params copy = *params;
+    array all[ARRAYS];
+    cls_status status = CLS_OK;
+    arrays_of(&copy, all);
+    for (int i = 0; i < ARRAYS; i++) {
+        const void *const from = pointer_of(&all[i]);
+        const uint64_t size = all[i].count != 0 ? bytes_of(&all[i]) : 0;
+        void *const to =
+            status == CLS_OK && size != 0 && size <= SIZE_MAX ? malloc((size_t)size) : NULL;
+        point(&all[i], to);
+        if (size == 0 || status != CLS_OK)
+            continue;
+        if (to == NULL) {
+            status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                              "out of host memory for %llu bytes of the parameters' arrays",
+                              (unsigned long long)size);
+            continue;
+        }
+        memcpy(to, from, (size_t)all[i].count * all[i].size);
+        if (all[i].sequences)
+            move_ids(to, all[i].count);
+    }
+    if (status == CLS_OK)
+        *params = copy;
+    else
+        cls_arrays_free(&copy);
+    return status;
+}
+
+void cls_arrays_free(cls_params *params)
+{
+    array all[ARRAYS];
+    arrays_of(params, all);
+    for (int i = 0; i < ARRAYS; i++) {
+        free(pointer_of(&all[i]));
+        point(&all[i], NULL);
+    }
+}
+
+uint64_t cls_arrays_size(const cls_params *params)
+{
+    cls_params p = *params;
+    array all[ARRAYS];
+    uint64_t size = 0;
+    arrays_of(&p, all);
+    for (int i = 0; i < ARRAYS; i++)
+        size += all[i].count != 0 ? bytes_of(&all[i]) : 0;
+    return size;
+}

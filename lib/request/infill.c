@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* The infill stage's tables, checked. */
+#include "request/request.h"
+
+#include <stdlib.h>
+
+/* Whether following prefixes from any token ends. */
+static int prefixes_end(const int32_t *prefix_of, uint32_t vocab, uint8_t *seen)
+{
+    for (uint32_t i = 0; i < vocab; i++) {
+        int32_t at = (int32_t)i;
+        for (; at >= 0 && seen[at] == 0; at = prefix_of[at])
+            seen[at] = 1;
+        if (at >= 0 && seen[at] == 1)
+            return 0;
+        for (at = (int32_t)i; at >= 0 && seen[at] == 1; at = prefix_of[at])
+            seen[at] = 2;
+    }
+    return 1;
+}
+
+cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab)
+{
+    if (infill->end_ids == NULL || infill->end_count == 0 || infill->end_count > 65535)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "infill->end_count is %u; there must be 1 to 65535 end_ids",
+                        (unsigned)infill->end_count);
+    if (infill->prefix_of == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of is NULL");
+    for (uint32_t i = 0; i < infill->end_count; i++)
+        if (infill->end_ids[i] < 0 || (uint32_t)infill->end_ids[i] >= vocab)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "infill->end_ids[%u] is %d, which is no token of a vocabulary of %u",
+                            (unsigned)i, (int)infill->end_ids[i], (unsigned)vocab);
+    for (uint32_t i = 0; i < vocab; i++)
+        if (infill->prefix_of[i] < -1 ||
+            (infill->prefix_of[i] >= 0 && (uint32_t)infill->prefix_of[i] >= vocab))
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "infill->prefix_of[%u] is %d, which is no token of a vocabulary of %u",
+                            (unsigned)i, (int)infill->prefix_of[i], (unsigned)vocab);
+    uint8_t *const seen = calloc(vocab, 1);
+    if (seen == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u tokens",
+                        (unsigned)vocab);
+    const int ends = prefixes_end(infill->prefix_of, vocab, seen);
+    free(seen);
+    return ends
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of goes round in a circle");
+}

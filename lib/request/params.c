@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/* A request's parameters: the checks that are not ranges, and the form that kernels read. */
+#include "request/request.h"
+
+#include <math.h>
+
+/* ------------------------------------------------------------------- the chain */
+
+static const char *const stage_field[] = {
+#define STAGE_FIELD(stage, name, field, on) [CLS_STAGE_##stage] = #field,
+    CLS_STAGE_TABLE(STAGE_FIELD)};
+
+/* A custom chain: known stages, each once, and all that are on. */
+static cls_status check_chain(const cls_params *p, uint32_t vocab)
+{
+    int there[CLS_PUBLIC_STAGES] = {0};
+    if (p->chain < 0 || p->chain > CLS_CHAIN_CUSTOM)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->chain is %d, which is no cls_chain",
+                        (int)p->chain);
+    if (p->chain != CLS_CHAIN_CUSTOM)
+        return CLS_OK;
+    for (int i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++) {
+        const uint8_t stage = p->stages[i];
+        if (stage >= CLS_PUBLIC_STAGES)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->stages[%d] is %d, which is no cls_stage", i, (int)stage);
+        if (there[stage]++)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->stages[%d]: the stage of %s is there already", i,
+                            stage_field[stage]);
+    }
+    for (uint8_t stage = 1; stage < CLS_PUBLIC_STAGES && p->mirostat == 0; stage++)
+        if (!there[stage] && cls_stage_is_on(stage, p, vocab))
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s is set, but params->stages has no such stage",
+                            stage_field[stage]);
+    return CLS_OK;
+}
+
+/* p as units of 2^-32; 1 is the most there is below it. */
+static uint32_t unit_q32(float p)
+{
+    return p <= 0.0f ? 0
+           : (double)p * 4294967296.0 + 0.5 < 4294967295.0
+               ? (uint32_t)((double)p * 4294967296.0 + 0.5)
+               : UINT32_MAX;
+}
+
+/* An array and its length: one without the other. */
+static cls_status check_array(const char *name, const char *counter, const void *array, uint32_t n)
+{
+    return array == NULL && n != 0
+               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %u, but params->%s is NULL",
+                          counter, (unsigned)n, name)
+               : CLS_OK;
+}
+
+/* The first of n ids that is no token; n if all are. */
+static uint32_t first_outside(const int32_t *ids, uint32_t n, uint32_t vocab)
+{
+    uint32_t i = 0;
+    while (i < n && ids[i] >= 0 && (uint32_t)ids[i] < vocab)
+        i++;
+    return i;
+}
+
+static cls_status check_ids(const char *name, const char *counter, const int32_t *ids, uint32_t n,
+                            uint32_t vocab)
+{
+    const cls_status status = check_array(name, counter, ids, n);
+    const uint32_t at = status == CLS_OK ? first_outside(ids, n, vocab) : n;
+    return at == n ? status
+                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                              "params->%s[%u] is %d, which is no token of a vocabulary of %u", name,
+                              (unsigned)at, (int)ids[at], (unsigned)vocab);
+}
+
+static cls_status check_sequences(const char *name, const char *counter,
+                                  const cls_sequence *sequences, uint32_t n, uint32_t vocab)
+{
+    const cls_status status = check_array(name, counter, sequences, n);
+    for (uint32_t i = 0; status == CLS_OK && i < n; i++) {
+        const cls_sequence *const s = &sequences[i];
+        if (s->count == 0)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s[%u].count is 0; a sequence has at least one id", name,
+                            (unsigned)i);
+        if (s->ids == NULL)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s[%u].count is %u, but its ids are NULL", name, (unsigned)i,
+                            (unsigned)s->count);
+        const uint32_t at = first_outside(s->ids, s->count, vocab);
+        if (at < s->count)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s[%u].ids[%u] is %d, which is no token of a vocabulary of %u",
+                            name, (unsigned)i, (unsigned)at, (int)s->ids[at], (unsigned)vocab);
+    }
+    return status;
+}
+
+/* What the lists may not contain. */
+static cls_status check_lists(const cls_params *p, uint32_t vocab)
+{
+    cls_status status =
+        check_array("logit_bias", "logit_bias_count", p->logit_bias, p->logit_bias_count);
+    if (status != CLS_OK)
+        return status;
+    for (uint32_t i = 0; i < p->logit_bias_count; i++) {
+        const cls_logit_bias *const b = &p->logit_bias[i];
+        if (b->id < 0 || (uint32_t)b->id >= vocab)
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "params->logit_bias[%u].id is %d, which is no token of a vocabulary of %u",
+                (unsigned)i, (int)b->id, (unsigned)vocab);
+        if (!(b->bias < INFINITY))
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "params->logit_bias[%u].bias is %g; it must be finite, or -inf to ban the token",
+                (unsigned)i, (double)b->bias);
+    }
+    status = check_ids("stop_ids", "stop_count", p->stop_ids, p->stop_count, vocab);
+    if (status == CLS_OK)
+        status = check_ids("allowed_ids", "allowed_count", p->allowed_ids, p->allowed_count, vocab);
+    if (status == CLS_OK)
+        status = check_sequences("dry_breakers", "dry_breaker_count", p->dry_breakers,
+                                 p->dry_breaker_count, vocab);
+    if (status == CLS_OK)
+        status =
+            check_sequences("bad_words", "bad_word_count", p->bad_words, p->bad_word_count, vocab);
+    return status;
+}
+
+float cls_normal(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
+
+static void set_penalties(const cls_params *p, cls_slot *slot)
+{
+    int raises =
+        p->repetition_penalty < 1.0f || p->frequency_penalty < 0.0f || p->presence_penalty < 0.0f;
+    for (uint32_t i = 0; i < p->logit_bias_count; i++)
+        raises |= p->logit_bias[i].bias > 0.0f;
+    slot->repetition = p->repetition_penalty;
+    slot->reciprocal = (float)(1.0 / (double)p->repetition_penalty);
+    slot->frequency = cls_normal(p->frequency_penalty);
+    slot->presence = cls_normal(p->presence_penalty);
+    slot->window = p->penalty_window;
+    slot->max_tokens = p->max_tokens;
+    slot->flags |= raises ? CLS_SLOT_RAISES : 0;
+    slot->flags |= p->penalty_scope == CLS_SCOPE_ALL ? CLS_SLOT_SCOPE_ALL : 0;
+    if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f ||
+        p->presence_penalty != 0.0f || p->logit_bias_count != 0)
+        slot->flags |= CLS_SLOT_PENALIZED;
+    if (cls_params_allow_some(p))
+        slot->flags |= CLS_SLOT_ALLOWED;
+}
+
+/* What looks at the history; the rest is in the lists. */
+static void set_history(const cls_params *p, cls_slot *slot)
+{
+    slot->dry_allowed = p->dry_allowed_length;
+    slot->dry_window = p->dry_window;
+    slot->ngram = p->no_repeat_ngram;
+    slot->min_tokens = p->stop_count != 0 ? p->min_tokens : 0;
+    if (cls_dry_is_on(p) && p->dry_multiplier < 0.0f)
+        slot->flags |= CLS_SLOT_RAISES;
+    if (cls_dry_is_on(p) || slot->ngram != 0 || p->bad_word_count != 0 || slot->min_tokens != 0)
+        slot->flags |= CLS_SLOT_HISTORY;
+}
+
+/* Whether a stage needs the mass of what is left when it comes. */
+static int needs_mass(uint8_t stage, const cls_slot *slot)
+{
+    return stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_TYPICAL_P || stage == CLS_STAGE_XTC ||
+           stage == CLS_STAGE_P_LESS || stage == CLS_STAGE_TOP_A || stage == CLS_STAGE_MIROSTAT_2 ||
+           (stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC));
+}
+
+static void set_samplers(const cls_params *p, cls_slot *slot)
+{
+    slot->top_k = p->top_k;
+    slot->top_p = unit_q32(p->top_p);
+    /* Below 2^-100 a depth could be flushed to zero: it counts as zero. */
+    slot->min_p = p->min_p > 0.0f ? (float)fmax(-log2((double)p->min_p), 0x1p-100) : 0.0f;
+    slot->low = fmaxf(0.0f, p->temperature - p->dynatemp_range);
+    slot->span = (p->temperature + p->dynatemp_range) - slot->low;
+    slot->low = cls_normal(slot->low);
+    slot->exponent = (uint32_t)((double)p->dynatemp_exponent * 65536.0 + 0.5);
+    slot->sigma = p->top_n_sigma;
+    slot->typical_p = p->typical_p < 1.0f ? unit_q32(p->typical_p) : UINT32_MAX;
+    slot->xtc = (uint32_t)((double)p->xtc_probability * 2147483648.0 + 0.5);
+    slot->xtc_depth = (uint32_t)(fmin(-log2((double)p->xtc_threshold), 1000.0) * 1048576.0 + 0.5);
+    slot->top_a = (uint32_t)(fmin(-log2((double)p->top_a), 1000.0) * 1048576.0 + 0.5);
+    slot->min_keep = p->min_keep > 1 ? p->min_keep : 1;
+    slot->decay = unit_q32(p->top_p_decay);
+    slot->top_p_least = unit_q32(p->top_p_min);
+    slot->reset_id = p->top_p_reset_id;
+    slot->tau = (uint32_t)((double)p->mirostat_tau * 1048576.0 + 0.5);
+    slot->eta = (uint32_t)((double)p->mirostat_eta * 16777216.0 + 0.5);
+    slot->target =
+        p->adaptive_target > 0.0f ? (uint32_t)((double)p->adaptive_target * 1073741824.0 + 0.5) : 0;
+    slot->adaptive_decay = unit_q32(p->adaptive_decay);
+    if (p->dynatemp_range > 0.0f)
+        slot->flags |= CLS_SLOT_DYNAMIC;
+    if (p->adaptive_target >= 0.0f && p->mirostat == 0)
+        slot->flags |= CLS_SLOT_ADAPTIVE;
+    if (p->mirostat != 0)
+        slot->flags |= CLS_SLOT_MIROSTAT;
+    if (p->top_p_decay < 1.0f && p->top_p < 1.0f && p->mirostat == 0)
+        slot->flags |= CLS_SLOT_DECAYS;
+}
+
+/* The stages that are on, in order, and what the first of them asks of the survey. */
+static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
+{
+    const uint8_t mirostat[CLS_CHAIN_LENGTH] = {
+        CLS_STAGE_TEMPERATURE, p->mirostat == 1 ? CLS_STAGE_MIROSTAT_1 : CLS_STAGE_MIROSTAT_2};
+    const uint8_t *const chain = p->mirostat != 0 ? mirostat
+                                 : p->chain == CLS_CHAIN_CUSTOM
+                                     ? p->stages
+                                     : cls_chain_preset((cls_chain)p->chain);
+    uint32_t n = 0;
+    int truncated = 0, bounded = 0, blocked = 0;
+    float scale = CLS_LOG2E;
+    slot->scale = slot->total_scale = CLS_LOG2E;
+    if (p->temperature < 1e-5f) {
+        slot->flags |= CLS_SLOT_GREEDY;
+        return;
+    }
+    set_samplers(p, slot);
+    /* Rounded once; a subnormal scale would differ on devices that flush it. */
+    slot->scale = (float)fmax(1.4426950408889634074 / (double)p->temperature, 0x1p-126);
+    for (uint32_t i = 0; i < CLS_CHAIN_LENGTH && chain[i] != CLS_STAGE_END; i++) {
+        const uint8_t stage = chain[i];
+        if (stage < CLS_PUBLIC_STAGES && !cls_stage_is_on(stage, p, vocab))
+            continue;
+        slot->chain[n / 4] |= (uint32_t)stage << (8 * (n % 4));
+        n++;
+        if (!truncated && needs_mass(stage, slot)) {
+            slot->flags |= CLS_SLOT_TOTAL;
+            slot->total_scale = scale;
+        }
+        if (stage == CLS_STAGE_TEMPERATURE && !(slot->flags & CLS_SLOT_DYNAMIC)) {
+            scale = slot->scale;
+            continue;
+        }
+        /* Top-k bounds the set, unless something before it must know more of
+         * the row than its maximum and its mass, or takes away its head. */
+        bounded |= stage == CLS_STAGE_TOP_K && !blocked;
+        blocked |= stage != CLS_STAGE_TOP_K && stage != CLS_STAGE_MIN_P &&
+                   ((stage != CLS_STAGE_TOP_P && stage != CLS_STAGE_TOP_A) || truncated);
+        truncated = 1;
+    }
+    if (!truncated && (slot->flags & CLS_SLOT_ADAPTIVE))
+        slot->flags |= CLS_SLOT_SEARCH; /* a set of the whole row, by tokens */
+    else if (!truncated)
+        slot->flags |= CLS_SLOT_PLAIN;
+    if (!truncated) {
+        slot->flags |= CLS_SLOT_TOTAL;
+        slot->total_scale = slot->scale;
+    } else if (!bounded) {
+        slot->flags |= CLS_SLOT_SEARCH;
+    }
+}
+
+cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_slot *slot)
+{
+    cls_params p;
+    cls_status status = cls_params_read(callers, &p);
+    if (status != CLS_OK)
+        return status;
+    status = check_chain(&p, vocab);
+    if (status == CLS_OK)
+        status = cls_params_check_ranges(&p);
+    if (status == CLS_OK && p.dynatemp_range > 0.0f && p.temperature > 1e30f)
+        status = cls_param_refuse("temperature", (double)p.temperature,
+                                  "at most 1e30 with a dynatemp_range");
+    if (status == CLS_OK)
+        status = check_lists(&p, vocab);
+    if (status != CLS_OK)
+        return status;
+
+    memset(slot, 0, sizeof *slot);
+    slot->flags = CLS_SLOT_BEGUN;
+    set_penalties(&p, slot);
+    set_history(&p, slot);
+    slot->position = p.position;
+    slot->seed[0] = (uint32_t)p.seed;
+    slot->seed[1] = (uint32_t)(p.seed >> 32);
+    slot->stream[0] = (uint32_t)p.stream;
+    slot->stream[1] = (uint32_t)(p.stream >> 32);
+    set_chain(&p, vocab, slot);
+    slot->pending = -1;
+    slot->mode = slot->next = mode_begin(slot);
+    return CLS_OK;
+}
+
+cls_status cls_params_check(const cls_params *params, uint32_t vocab)
+{
+    cls_slot slot;
+    if (vocab < 1 || vocab > CLS_MAX_VOCAB)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "vocab is %u; it must be 1 to %d",
+                        (unsigned)vocab, CLS_MAX_VOCAB);
+    return cls_slot_from_params(params, vocab, &slot);
+}

@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: MIT */
+/* A sampler: the memory that steps need, and the requests' slots. */
+#include "sampler/sampler.h"
+
+#include <stdlib.h>
+
+void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size)
+{
+    if (!CLS_STRUCT_INIT(options, struct_size))
+        return;
+    options->max_rows = 1;
+    options->keep = CLS_KEEP_COUNTS;
+    options->logit_bias = 1;
+}
+
+/* The device memory of a sampler: what for, where it is kept, how much. */
+typedef struct allotment {
+    const char *what;
+    cl_mem *buffer;
+    uint64_t bytes;
+} allotment;
+
+enum { ALLOTMENTS = 14 + CLS_ROLES };
+static void allotments(cls_sampler *s, allotment all[ALLOTMENTS])
+{
+    const uint64_t rows = s->max_rows, tiles = s->tiles, max_tiles = tiles * CLS_MAX_TILES_PER_TILE;
+    const allotment table[ALLOTMENTS - CLS_ROLES] = {
+        {"slots", &s->slot_buffer, (uint64_t)s->slots * sizeof(cls_slot)},
+        {"penalties and history", &s->state,
+         (uint64_t)s->slots * state_words(s->vocab, s->layout) * sizeof(uint32_t)},
+        {"row maps", &s->maps, rows * CLS_MAPS * sizeof(int32_t)},
+        {"row records", &s->rows, rows * sizeof(cls_row)},
+        {"what is prepared", &s->prepared,
+         rows * prepared_words(s->vocab, s->layout) * sizeof(uint32_t)},
+        {"tile maxima", &s->tile_key, rows * max_tiles * sizeof(int32_t)},
+        {"tile masses", &s->tile_mass, rows * tiles * sizeof(uint64_t)},
+        {"tile flags", &s->tile_flags, rows * tiles * sizeof(uint32_t)},
+        {"masses above pivots", &s->pass, rows * tiles * CLS_PIVOTS * sizeof(uint64_t)},
+        {"masses of the kept set", &s->work, rows * tiles * sizeof(uint64_t)},
+        {"rows' samples", &s->sample, rows * s->sample_stride * sizeof(float)},
+        {"raw tile maxima", &s->raw_key, rows * max_tiles * sizeof(int32_t)},
+        {"raw tile masses", &s->raw_mass, rows * tiles * sizeof(uint64_t)},
+        {"raw tile flags", &s->raw_flags, rows * tiles * sizeof(uint32_t)},
+    };
+    memcpy(all, table, sizeof table);
+    for (int i = 0; i < CLS_ROLES; i++)
+        all[ALLOTMENTS - CLS_ROLES + i] =
+            (allotment){"kernels' arguments", &s->told[i].buffer, sizeof(cls_args)};
+}
+
+static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const char *what)
+{
+    cl_int code = CL_INVALID_BUFFER_SIZE;
+    if (bytes <= SIZE_MAX)
+        *buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate %llu bytes on the device for %s",
+                          (unsigned long long)bytes, what);
+}
+
+/* What slot calls upload, and lists, begin small and grow with them. */
+static cls_status allocate_device(cls_sampler *s)
+{
+    allotment all[ALLOTMENTS];
+    cls_device_block *const blocks[] = {&s->lists, &s->changes, &s->words};
+    cls_status status = CLS_OK;
+    allotments(s, all);
+    for (size_t i = 0; i < ALLOTMENTS && status == CLS_OK; i++)
+        status = allocate(s, all[i].buffer, all[i].bytes, all[i].what);
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0] && status == CLS_OK; i++) {
+        blocks[i]->size = 4096;
+        status = allocate(s, &blocks[i]->buffer, blocks[i]->size, "slot calls");
+    }
+    if (status == CLS_OK && s->host_mask_size != 0) {
+        s->masks.size = (size_t)s->host_mask_size;
+        status = allocate(s, &s->masks.buffer, s->masks.size, "masks");
+    }
+    return status;
+}
+
+static cls_status allocate_host(cls_sampler *s)
+{
+    int missing = 0;
+    s->request = calloc(s->slots, sizeof *s->request);
+    s->seen = calloc(s->slots, 1);
+    s->sent = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->sent);
+    s->spread = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->spread);
+    missing |= s->request == NULL || s->seen == NULL || s->sent == NULL || s->spread == NULL;
+    for (int i = 0; i < CLS_STAGING; i++) {
+        s->staging[i].maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->staging[i].maps);
+        s->staging[i].masks =
+            (cls_block){s->host_mask_size != 0 ? malloc((size_t)s->host_mask_size) : NULL, 0,
+                        (size_t)s->host_mask_size};
+        missing |= s->staging[i].maps == NULL ||
+                   (s->host_mask_size != 0 && s->staging[i].masks.data == NULL);
+    }
+    return missing ? cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                              "out of host memory for a sampler of %u slots and %u rows",
+                              (unsigned)s->slots, (unsigned)s->max_rows)
+                   : CLS_OK;
+}
+
+/* ------------------------------------------------------------------- kernels */
+
+uint32_t cls_features_pretended;
+
+/* Each sampler has its own kernels: two threads must not set one's arguments. Of a
+ * program that is there nothing changes any more, so no lock is needed. */
+cls_status cls_sampler_attach(cls_sampler *s, int32_t dtype, uint32_t variants)
+{
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        const int32_t d = cls_variants[v].typed ? dtype : 0;
+        const cls_program *const p = &s->context->program[d][v];
+        struct cls_ready *const ready = &s->ready[d][v];
+        const char *const name = cls_kernel_name(cls_variants[v].kernel);
+        cl_int code;
+        if (!(variants >> v & 1u) || ready->kernel != NULL || p->program == NULL ||
+            cls_variants[v].kernel == CLS_SELF_TEST)
+            continue;
+        const cl_kernel kernel = clCreateKernel(p->program, name, &code);
+        if (code != CL_SUCCESS)
+            return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", name);
+        ready->kernel = kernel;
+        ready->group = p->as.group;
+        ready->variant = UINT32_C(1) << v;
+    }
+    return CLS_OK;
+}
+
+struct cls_ready cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which, int32_t dtype,
+                                    uint32_t features)
+{
+    static const struct cls_ready none;
+    const struct cls_ready *found = NULL;
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        const struct cls_ready *const ready = &s->ready[cls_variants[v].typed ? dtype : 0][v];
+        if (cls_variants[v].kernel != which || ready->kernel == NULL)
+            continue;
+        if (s->forced >> v & 1u)
+            return *ready;
+        if (found == NULL && cls_variant_serves(v, features))
+            found = ready;
+    }
+    return found != NULL ? *found : none;
+}
+
+static cls_status compile(cls_sampler *s, uint32_t features)
+{
+    const uint32_t variants = cls_variants_of(features);
+    cls_status status = cls_compile(s->context, s->dtypes, variants);
+    for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
+        if (s->dtypes >> d & 1u)
+            status = cls_sampler_attach(s, d, variants);
+    if (status == CLS_OK)
+        s->features = features;
+    return status;
+}
+
+cls_status cls_sampler_need(cls_sampler *s, uint32_t features)
+{
+    const uint32_t missing = features & ~s->features;
+    if (missing == 0 || s->unproved)
+        return CLS_OK;
+    if (s->no_late_compile)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "this needs %s, which the sampler's options->features have not: %s, and "
+                        "options->no_late_compile is set",
+                        cls_feature_name((cls_feature)(missing & (~missing + 1))),
+                        cls_feature_what(missing));
+    /* A slot call that fails after this, for want of memory, leaves the programs and the features
+     * with the sampler. That changes no token: no step is refused or accepted for what slot calls
+     * may need, and each variant that serves a step gives the same tokens (check_faults,
+     * late_programs). */
+    return compile(s, s->features | features);
+}
+
+/* -------------------------------------------------------------------- creation */
+
+/* All slots start free and empty: a device map may name any of them from the
+ * first step on, and bitmaps say what counts are to be looked at. */
+static cls_status clear_slots(cls_sampler *s)
+{
+    const uint32_t zero = 0;
+    cl_int code;
+    const cl_command_queue queue =
+        clCreateCommandQueue(s->context->cl, s->context->device, 0, &code);
+    if (code == CL_SUCCESS) {
+        code = clEnqueueFillBuffer(queue, s->slot_buffer, &zero, sizeof zero, 0,
+                                   s->slots * sizeof(cls_slot), 0, NULL, NULL);
+        if (code == CL_SUCCESS)
+            code = clEnqueueFillBuffer(
+                queue, s->state, &zero, sizeof zero, 0,
+                (size_t)s->slots * state_words(s->vocab, s->layout) * sizeof zero, 0, NULL, NULL);
+        if (code == CL_SUCCESS)
+            code = clFinish(queue);
+        clReleaseCommandQueue(queue);
+    }
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot clear the slots on the device");
+}
+
+static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
+{
+    cls_infill infill;
+    CLS_STRUCT_INIT(&infill, sizeof infill);
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    cls_status status = CLS_STRUCT_READ(&infill, callers, "infill");
+    if (status == CLS_OK)
+        status = cls_infill_check(&infill, s->vocab);
+    if (status != CLS_OK)
+        return status;
+    const size_t n = (size_t)infill.end_count + s->vocab;
+    int32_t *const table = malloc(n * sizeof *table);
+    cl_int code;
+    if (table == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the infill tables");
+    memcpy(table, infill.end_ids, infill.end_count * sizeof *table);
+    memcpy(table + infill.end_count, infill.prefix_of, s->vocab * sizeof *table);
+    const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                                         n * sizeof *table, table, &code);
+    free(table);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code,
+                        "cannot allocate %zu bytes on the device for the infill tables",
+                        n * sizeof *table);
+    if (s->infill != NULL)
+        clReleaseMemObject(s->infill); /* steps in flight keep it */
+    s->infill = buffer;
+    s->n_end = infill.end_count;
+    atomic_store(&s->has_infill, 1);
+    return CLS_OK;
+}
+
+cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
+{
+    return CLS_IN_USE(s, set_infill(s, callers));
+}
+
+cls_status cls_sampler_enter(cls_sampler *s)
+{
+    return s == NULL || !atomic_flag_test_and_set_explicit(&s->in_use, memory_order_acquire)
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "sampler is in use by another call: one thread at a time may use it, and "
+                          "no callback of its own call");
+}
+
+cls_status cls_sampler_leave(cls_sampler *s, cls_status status)
+{
+    if (s != NULL)
+        atomic_flag_clear_explicit(&s->in_use, memory_order_release);
+    return status;
+}
+
+static cls_status check_options(const cls_sampler_options *o)
+{
+    if (o->vocab < 1 || o->vocab > CLS_MAX_VOCAB)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vocab is %u; it must be 1 to %d",
+                        (unsigned)o->vocab, CLS_MAX_VOCAB);
+    if (o->max_rows < 1 || o->max_rows > 65535)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->max_rows is %u; it must be 1 to 65535", (unsigned)o->max_rows);
+    if (o->slots > 1u << 24)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->slots is %u; it must be at most %u",
+                        (unsigned)o->slots, 1u << 24);
+    if (o->keep < CLS_KEEP_NONE || o->keep > CLS_KEEP_COUNTS)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->keep is %d, which is no cls_keep",
+                        (int)o->keep);
+    if (o->history > CLS_MAX_HISTORY)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->history is %u; it must be at most %d", (unsigned)o->history,
+                        CLS_MAX_HISTORY);
+    if (o->rollback > CLS_MAX_HISTORY)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->rollback is %u; it must be at most %d", (unsigned)o->rollback,
+                        CLS_MAX_HISTORY);
+    if (o->host_mask_size > SIZE_MAX / 2)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->host_mask_size is %llu; no host has so much memory",
+                        (unsigned long long)o->host_mask_size);
+    const cls_status status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
+    return status == CLS_OK ? cls_features_check("a sampler", o->dtypes, o->features) : status;
+}
+
+cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *callers,
+                            cls_sampler **out)
+{
+    cls_sampler_options o;
+    cls_sampler_options_default(&o, sizeof o);
+    if (out == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
+    *out = NULL;
+    if (context == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+    cls_status status = CLS_STRUCT_READ(&o, callers, "options");
+    if (status != CLS_OK)
+        return status;
+    status = check_options(&o);
+    if (status != CLS_OK)
+        return status;
+    cls_sampler *const s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a sampler");
+    cls_context_retain(context);
+    s->context = context;
+    atomic_flag_clear(&s->in_use);
+    s->host_mask_size = o.host_mask_size;
+    s->vocab = o.vocab;
+    s->max_rows = o.max_rows;
+    s->slots = o.slots != 0 ? o.slots : o.max_rows;
+    s->keep = (uint32_t)o.keep;
+    s->biases = o.logit_bias != 0;
+    s->history = o.history;
+    s->rollback = o.rollback;
+    s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
+    s->features = (o.features != 0 ? o.features : CLS_FEATURE_LISTS) | cls_features_pretended;
+    s->no_late_compile = o.no_late_compile != 0;
+    s->unproved = 1;
+    /* At least one entry: whether a request has ended is asked of its latest token. */
+    s->layout = CLS_LAYOUT(s->keep, o.history != 0 ? o.history : 1, o.rollback);
+    s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
+    s->sample_stride = 2 * sample_size(o.vocab);
+    if (s->sample_stride <
+        s->tiles * CLS_MAX_TILES_PER_TILE) /* champions need a float a max tile */
+        s->sample_stride = s->tiles * CLS_MAX_TILES_PER_TILE;
+    status = allocate_host(s);
+    if (status == CLS_OK)
+        status = allocate_device(s);
+    if (status == CLS_OK)
+        status = clear_slots(s);
+    if (status != CLS_OK) {
+        cls_sampler_destroy(s);
+        return status;
+    }
+    *out = s;
+    return CLS_OK;
+}
+
+cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
+                              cls_sampler **out)
+{
+    cls_status status = cls_sampler_open(context, options, out);
+    if (status != CLS_OK)
+        return status;
+    (*out)->unproved = 0;
+    status = compile(*out, (*out)->features);
+    if (status != CLS_OK) {
+        cls_sampler_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void cls_sampler_destroy(cls_sampler *s)
+{
+    allotment all[ALLOTMENTS];
+    if (s == NULL)
+        return;
+    cl_mem *const others[] = {&s->lists.buffer, &s->changes.buffer, &s->words.buffer,
+                              &s->masks.buffer, &s->old_lists,      &s->infill};
+    /* Uploads read the staging memory until they are done. */
+    if (s->last_queue != NULL)
+        clFlush(s->last_queue);
+    for (int i = 0; i < CLS_STAGING; i++) {
+        if (!cls_upload_end(&s->staging[i].done))
+            continue;
+        free(s->staging[i].maps);
+        free(s->staging[i].changes.data);
+        free(s->staging[i].words.data);
+        free(s->staging[i].masks.data);
+    }
+    if (s->last != NULL)
+        clReleaseEvent(s->last);
+    if (s->last_queue != NULL)
+        clReleaseCommandQueue(s->last_queue);
+    allotments(s, all);
+    for (size_t i = 0; i < ALLOTMENTS; i++)
+        if (*all[i].buffer != NULL)
+            clReleaseMemObject(*all[i].buffer);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (*others[i] != NULL)
+            clReleaseMemObject(*others[i]);
+    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++)
+        if (s->ready[i / CLS_VARIANTS][i % CLS_VARIANTS].kernel != NULL)
+            clReleaseKernel(s->ready[i / CLS_VARIANTS][i % CLS_VARIANTS].kernel);
+    cls_context_destroy(s->context);
+    cls_requests_free(s);
+    free(s->seen);
+    free(s->sent);
+    free(s->spread);
+    free(s);
+}
+
+cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
+{
+    cls_memory m;
+    allotment all[ALLOTMENTS];
+    CLS_STRUCT_INIT(&m, sizeof m);
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    const cls_status status = CLS_STRUCT_OUT(&m, callers, "memory");
+    if (status != CLS_OK)
+        return status;
+    CLS_STRUCT_INIT(&m, sizeof m);
+    allotments((cls_sampler *)(uintptr_t)s, all);
+    for (size_t i = 2; i < ALLOTMENTS; i++)
+        m.rows += all[i].bytes;
+    m.parameters = all[0].bytes;
+    m.penalties = (uint64_t)s->slots * state_ring(s->vocab, s->layout) * sizeof(uint32_t);
+    m.history = all[1].bytes - m.penalties;
+    m.lists = (s->infill != NULL ? ((uint64_t)s->n_end + s->vocab) * sizeof(int32_t) : 0) +
+              s->lists.size + (s->old_lists != NULL ? s->old_lists_size : 0);
+    m.changes = s->changes.size + s->words.size + s->masks.size;
+    m.device = m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows;
+    m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +
+             (uint64_t)(CLS_STAGING + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
+             s->pending_changes.size + s->pending_words.size;
+    for (int i = 0; i < CLS_STAGING; i++)
+        m.host += s->staging[i].changes.size + s->staging[i].words.size + s->staging[i].masks.size;
+    for (const cls_lists *l = s->first_lists; l != NULL; l = l->next)
+        m.host += sizeof *l;
+    for (uint32_t slot = 0; slot < s->slots; slot++)
+        m.host += cls_arrays_size(&s->request[slot].params);
+    const size_t size = callers->struct_size;
+    memcpy(callers, &m, size < sizeof m ? size : sizeof m);
+    callers->struct_size = size;
+    return CLS_OK;
+}

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: MIT */
+/* A slot as bytes. In this order, little-endian, without padding:
+ *
+ *     "clsslot\n", version, vocab, keep, history, rollback
+ *     the number of parameters, these in the order of their ids (lib/request/param_table.h)
+ *     the logit bias (id, value), stop ids, allowed ids, breakers and bad words (a count
+ *     and the ids of each)
+ *     outputs, position, length, longest
+ *     the mode, the pending token, the mode that it makes
+ *     the ring's entries, oldest first
+ *     what the mode was before each token that can be taken back, oldest first
+ *     the tokens that occur: id with SEEN_BIT, count
+ *     FNV-1a, 64 bits, of all bytes before it (Fowler, Noll, Vo)
+ *
+ * What is read back is checked as if a stranger had written it. */
+#include "sampler/sampler.h"
+
+#include <stdlib.h>
+
+#define FORMAT 4u
+#define OLDEST_FORMAT 2u /* that is read */
+#define SEEN_BIT 0x80000000u
+static const char magic[8] = {'c', 'l', 's', 's', 'l', 'o', 't', '\n'};
+
+/* ----------------------------------------------------------------- the stream */
+
+/* Bytes being written (NULL: only counted) or read. */
+typedef struct stream {
+    uint8_t *out;
+    const uint8_t *in;
+    size_t at, size;
+    int reading, short_of; /* short_of: more was asked for than there is */
+    uint32_t format;       /* of what is read */
+    uint32_t unknown;      /* the id of a field that this library does not have */
+} stream;
+
+static void put_bytes(stream *b, void *data, size_t n)
+{
+    if (n > b->size - b->at) {
+        b->short_of = 1;
+        if (b->reading)
+            memset(data, 0, n);
+        return;
+    }
+    if (b->reading)
+        memcpy(data, b->in + b->at, n);
+    else if (b->out != NULL)
+        memcpy(b->out + b->at, data, n);
+    b->at += n;
+}
+
+static void put_u32(stream *b, uint32_t *x)
+{
+    uint8_t byte[4];
+    for (int i = 0; i < 4; i++)
+        byte[i] = (uint8_t)(*x >> 8 * i);
+    put_bytes(b, byte, sizeof byte);
+    if (b->reading)
+        *x = (uint32_t)byte[0] | (uint32_t)byte[1] << 8 | (uint32_t)byte[2] << 16 |
+             (uint32_t)byte[3] << 24;
+}
+
+static void put_i32(stream *b, int32_t *x)
+{
+    uint32_t bits = (uint32_t)*x;
+    put_u32(b, &bits);
+    memcpy(x, &bits, sizeof bits);
+}
+
+static void put_f32(stream *b, float *x)
+{
+    uint32_t bits;
+    memcpy(&bits, x, sizeof bits);
+    put_u32(b, &bits);
+    memcpy(x, &bits, sizeof bits);
+}
+
+static void put_u64(stream *b, uint64_t *x)
+{
+    uint32_t low = (uint32_t)*x, high = (uint32_t)(*x >> 32);
+    put_u32(b, &low);
+    put_u32(b, &high);
+    *x = (uint64_t)high << 32 | low;
+}
+
+static uint64_t hash(const uint8_t *data, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ data[i]) * 0x100000001b3u;
+    return h;
+}
+
+static void put_param(stream *b, const cls_param *param, cls_params *p)
+{
+    void *const at = cls_param_in(param, p);
+    switch (param->type) {
+    case CLS_PARAM_FLOAT:
+        put_f32(b, at);
+        break;
+    case CLS_PARAM_INT:
+        put_i32(b, at);
+        break;
+    case CLS_PARAM_UINT:
+        put_u32(b, at);
+        break;
+    case CLS_PARAM_UINT64:
+        put_u64(b, at);
+        break;
+    case CLS_PARAM_BYTES:
+        put_bytes(b, at, param->size);
+        break;
+    }
+}
+
+/* The number of saved fields: all but the last ones that have their defaults, so that an older
+ * library can load a slot that does not use newer parameters. */
+static uint32_t params_to_save(cls_params *p)
+{
+    cls_params neutral;
+    uint32_t n = 0;
+    cls_params_default(&neutral, sizeof neutral);
+    for (uint32_t id = 1; cls_param_by_id(id) != NULL; id++) {
+        const cls_param *const param = cls_param_by_id(id);
+        if (memcmp(cls_param_in(param, p), cls_param_in(param, &neutral), param->size) != 0)
+            n = id;
+    }
+    return n;
+}
+
+/* The fields by their ids, written or read. Formats before 4 have a fixed number of them. */
+static void put_params(stream *b, cls_params *p)
+{
+    uint32_t n = b->format == 2 ? 42 : 43;
+    if (!b->reading)
+        n = params_to_save(p);
+    if (b->format >= 4)
+        put_u32(b, &n);
+    for (uint32_t id = 1; id <= n && !b->short_of; id++) {
+        const cls_param *const param = cls_param_by_id(id);
+        if (param == NULL) {
+            b->unknown = id;
+            return;
+        }
+        put_param(b, param, p);
+    }
+}
+
+/* pool: where the ids go that are read; as many as are left at most. */
+static void put_sequences(stream *b, cls_sequence *sequences, uint32_t n, int32_t **pool)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        cls_sequence *const s = &sequences[i];
+        put_u32(b, &s->count);
+        if (b->reading) {
+            b->short_of |= s->count > (b->size - b->at) / sizeof(int32_t);
+            s->count = b->short_of ? 0 : s->count;
+            s->ids = *pool;
+            *pool += s->count;
+        }
+        for (uint32_t k = 0; k < s->count; k++)
+            put_i32(b, (int32_t *)(uintptr_t)&s->ids[k]);
+    }
+}
+
+static void put_lists(stream *b, const cls_params *p, int32_t *pool)
+{
+    for (uint32_t i = 0; i < p->logit_bias_count; i++) {
+        cls_logit_bias *const bias = (cls_logit_bias *)(uintptr_t)&p->logit_bias[i];
+        put_i32(b, &bias->id);
+        put_f32(b, &bias->bias);
+    }
+    for (uint32_t i = 0; i < p->stop_count; i++)
+        put_i32(b, (int32_t *)(uintptr_t)&p->stop_ids[i]);
+    for (uint32_t i = 0; i < p->allowed_count; i++)
+        put_i32(b, (int32_t *)(uintptr_t)&p->allowed_ids[i]);
+    put_sequences(b, (cls_sequence *)(uintptr_t)p->dry_breakers, p->dry_breaker_count, &pool);
+    put_sequences(b, (cls_sequence *)(uintptr_t)p->bad_words, p->bad_word_count, &pool);
+}
+
+static void put_place(stream *b, cls_slot *slot)
+{
+    put_u32(b, &slot->outputs);
+    put_u32(b, &slot->position);
+    put_u32(b, &slot->length);
+    put_u32(b, &slot->longest);
+}
+
+static void put_mode(stream *b, cls_mode *m)
+{
+    put_i32(b, &m->mu);
+    put_u32(b, &m->sum);
+    put_u32(b, &m->weight);
+    put_u32(b, &m->top_p);
+}
+
+/* What the mode was before a token of the history, as it lies in a state. */
+static cls_mode *mode_at(const cls_sampler *s, uint32_t *state, uint32_t at)
+{
+    return (cls_mode *)(void *)(state + state_modes(s->vocab, s->layout) +
+                                at % s->rollback * CLS_MODE_WORDS);
+}
+static uint32_t oldest_mode(const cls_sampler *s, const cls_slot *slot)
+{
+    return slot->length > s->rollback ? slot->length - s->rollback : 0;
+}
+
+/* Averages that a division may go by. */
+static int mode_is_valid(const cls_slot *slot, const cls_mode *m)
+{
+    return !(slot->flags & CLS_SLOT_ADAPTIVE) || (m->weight >= 1u << 24 && m->sum <= m->weight);
+}
+
+/* The oldest entry that the ring still has. */
+static uint32_t oldest(const cls_slot *slot, uint32_t n_ring)
+{
+    return slot->longest > n_ring ? slot->longest - n_ring : 0;
+}
+
+/* ------------------------------------------------------------------------ save */
+
+static uint32_t count_in(const cls_sampler *s, const uint32_t *state, uint32_t id)
+{
+    const uint32_t *const counts = state + state_counts(s->vocab, s->layout);
+    uint16_t count;
+    if (s->keep == CLS_KEEP_SEEN)
+        return counts[id / 32] >> (id % 32) & 1u;
+    memcpy(&count, (const char *)counts + 2 * (size_t)id, sizeof count);
+    return count;
+}
+
+static void put_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
+{
+    const uint32_t *const seen = state + state_seen(s->vocab, s->layout);
+    const size_t at = b->at;
+    uint32_t n = 0;
+    put_u32(b, &n);
+    for (uint32_t id = 0; s->keep != CLS_KEEP_NONE && id < s->vocab; id++) {
+        uint32_t count = count_in(s, state, id), word = id;
+        if (seen[id / 32] >> (id % 32) & 1u)
+            word |= SEEN_BIT;
+        if (count == 0 && word == id)
+            continue;
+        put_u32(b, &word);
+        put_u32(b, &count);
+        n++;
+    }
+    if (b->out != NULL && !b->short_of) {
+        stream head = {.out = b->out + at, .size = sizeof n};
+        put_u32(&head, &n);
+    }
+}
+
+static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cls_slot *slot,
+                       uint32_t *state)
+{
+    const uint32_t n_ring = CLS_LAYOUT_RING(s->layout);
+    uint32_t head[] = {FORMAT, s->vocab, s->keep, s->history, s->rollback};
+    cls_params p = r->params;
+    b->format = FORMAT;
+    put_bytes(b, (void *)(uintptr_t)magic, sizeof magic);
+    for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
+        put_u32(b, &head[i]);
+    put_params(b, &p);
+    put_lists(b, &p, NULL);
+    put_place(b, slot);
+    put_mode(b, &slot->mode);
+    put_i32(b, &slot->pending);
+    put_mode(b, &slot->next);
+    for (uint32_t i = oldest(slot, n_ring); i < slot->length; i++)
+        put_u32(b, &state[state_ring(s->vocab, s->layout) + i % n_ring]);
+    for (uint32_t i = oldest_mode(s, slot); i < slot->length; i++)
+        put_mode(b, mode_at(s, state, i));
+    put_tokens(b, s, state);
+    uint64_t sum = b->out != NULL ? hash(b->out, b->at) : 0;
+    put_u64(b, &sum);
+}
+
+/* Reads a slot and its state, after all that was enqueued and called before. */
+static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, cls_slot *place,
+                        uint32_t *state)
+{
+    const size_t size = state_words(s->vocab, s->layout) * sizeof *state;
+    cls_commands c;
+    int ordered = 0;
+    cls_status status = cls_queue_check(s->context, queue, &ordered);
+    if (status == CLS_OK && s->rounds != 0) {
+        cl_event end = NULL;
+        status = cls_commands_begin(&c, s, queue, ordered, 0, NULL, 0, NULL);
+        if (status == CLS_OK) {
+            const cl_int code = clEnqueueMarkerWithWaitList(
+                queue, c.previous != NULL, c.previous != NULL ? &c.previous : NULL, &end);
+            status =
+                cls_commands_end(&c, code, "cannot enqueue what slot calls changed", end, NULL);
+        }
+    }
+    if (status != CLS_OK)
+        return status;
+    if (s->last_queue != NULL && s->last_queue != queue)
+        clFlush(s->last_queue);
+    const cl_uint n = s->last != NULL;
+    const cl_event *const wait = n != 0 ? &s->last : NULL;
+    cl_int code = clEnqueueReadBuffer(queue, s->slot_buffer, CL_TRUE, slot * sizeof *place,
+                                      sizeof *place, place, n, wait, NULL);
+    if (code == CL_SUCCESS)
+        code =
+            clEnqueueReadBuffer(queue, s->state, CL_TRUE, slot * size, size, state, n, wait, NULL);
+    return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the slot");
+}
+
+static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out,
+                            size_t *size)
+{
+    cls_slot place;
+    cls_status status = cls_slot_check(s, slot, 1);
+    if (status != CLS_OK)
+        return status;
+    if (size == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is NULL");
+    uint32_t *const state = malloc(state_words(s->vocab, s->layout) * sizeof *state);
+    if (state == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
+    status = fetch(s, queue, slot, &place, state);
+    if (status == CLS_OK && !(place.flags & CLS_SLOT_BEGUN))
+        status = cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "slot %u has no request any more: a rollback asked for more tokens than it had",
+            (unsigned)slot);
+    if (status == CLS_OK) {
+        stream count = {.size = SIZE_MAX};
+        write_slot(&count, s, &s->request[slot], &place, state);
+        if (out != NULL && *size < count.at) {
+            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                              "*size is %zu, but the slot takes %zu bytes", *size, count.at);
+        } else if (out != NULL) {
+            stream b = {.out = out, .size = count.at};
+            write_slot(&b, s, &s->request[slot], &place, state);
+        }
+        *size = count.at;
+    }
+    free(state);
+    return status;
+}
+
+cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out,
+                         size_t *size)
+{
+    return CLS_IN_USE(s, save_slot(s, queue, slot, out, size));
+}
+
+/* ------------------------------------------------------------------------ load */
+
+static cls_status damaged(const char *why)
+{
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are no saved slot: %s", why);
+}
+
+static cls_status read_head(stream *b, const cls_sampler *s)
+{
+    static const char *const name[] = {"vocab", "keep", "history", "rollback"};
+    const uint32_t ours[] = {s->vocab, s->keep, s->history, s->rollback};
+    uint32_t theirs = 0;
+    char start[sizeof magic];
+    put_bytes(b, start, sizeof start);
+    if (b->short_of || memcmp(start, magic, sizeof magic) != 0)
+        return damaged("they begin otherwise");
+    put_u32(b, &theirs);
+    if (!b->short_of && (theirs < OLDEST_FORMAT || theirs > FORMAT))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "bytes are a slot saved in format %u; this library reads %u to %u",
+                        (unsigned)theirs, OLDEST_FORMAT, FORMAT);
+    b->format = theirs;
+    uint64_t sum = 0;
+    if (b->size < b->at + sizeof sum)
+        return damaged("they are cut short");
+    stream tail = {.in = b->in, .at = b->size - sizeof sum, .size = b->size, .reading = 1};
+    put_u64(&tail, &sum);
+    if (hash(b->in, b->size - sizeof sum) != sum)
+        return damaged("the checksum is wrong (they are damaged or cut short)");
+    b->size -= sizeof sum;
+    for (int i = 0; i < 4; i++) {
+        put_u32(b, &theirs);
+        if (theirs != ours[i])
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "bytes are a slot of a sampler with options->%s of %u; this sampler has %u",
+                name[i], (unsigned)theirs, (unsigned)ours[i]);
+    }
+    return CLS_OK;
+}
+
+static cls_status read_params(stream *b, const cls_sampler *s, cls_prepared *prepared)
+{
+    enum { BIAS, STOP, ALLOWED, BREAKERS, BAD_WORDS, POOL, ROOMS };
+    void *room[ROOMS] = {NULL};
+    cls_params p;
+    cls_status status = CLS_OK;
+    cls_params_default(&p, sizeof p);
+    put_params(b, &p);
+    if (b->unknown != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "bytes are a slot with parameter %u, which this library does not know; "
+                        "a newer library saved it",
+                        (unsigned)b->unknown);
+    const uint64_t words = (b->size - b->at) / sizeof(uint32_t);
+    const uint64_t size[ROOMS] = {
+        [BIAS] = p.logit_bias_count * (uint64_t)sizeof *p.logit_bias,
+        [STOP] = p.stop_count * (uint64_t)sizeof *p.stop_ids,
+        [ALLOWED] = p.allowed_count * (uint64_t)sizeof *p.allowed_ids,
+        [BREAKERS] = p.dry_breaker_count * (uint64_t)sizeof(cls_sequence),
+        [BAD_WORDS] = p.bad_word_count * (uint64_t)sizeof(cls_sequence),
+        [POOL] = p.dry_breaker_count != 0 || p.bad_word_count != 0 ? words * sizeof(int32_t) : 0,
+    };
+    if (b->short_of || 2ull * p.logit_bias_count + p.stop_count + p.allowed_count +
+                               2ull * p.dry_breaker_count + 2ull * p.bad_word_count >
+                           words)
+        return damaged("they are cut short");
+    for (int i = 0; i < ROOMS && status == CLS_OK; i++)
+        if (size[i] != 0 && (room[i] = calloc(1, (size_t)size[i])) == NULL)
+            status =
+                cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's lists");
+    if (status == CLS_OK) {
+        p.logit_bias = room[BIAS];
+        p.stop_ids = room[STOP];
+        p.allowed_ids = room[ALLOWED];
+        p.dry_breakers = room[BREAKERS];
+        p.bad_words = room[BAD_WORDS];
+        put_lists(b, &p, room[POOL]);
+        status = b->short_of ? damaged("they are cut short") : cls_prepare(s, &p, prepared);
+    }
+    for (int i = 0; i < ROOMS; i++)
+        free(room[i]);
+    return status;
+}
+
+/* Fills a state, all zero, from the stream. */
+static cls_status read_state(stream *b, const cls_sampler *s, cls_prepared *p, uint32_t *state)
+{
+    const uint32_t n_ring = CLS_LAYOUT_RING(s->layout),
+                   counts_at = state_counts(s->vocab, s->layout);
+    cls_slot *const slot = &p->slot;
+    uint32_t n = 0, next = 0;
+    put_place(b, slot);
+    if (b->short_of || slot->length > slot->longest || slot->outputs > slot->length ||
+        slot->length < oldest(slot, n_ring) || slot->longest - slot->length > s->rollback)
+        return damaged("the history's length is impossible");
+    put_mode(b, &slot->mode);
+    put_i32(b, &slot->pending);
+    put_mode(b, &slot->next);
+    if (!mode_is_valid(slot, &slot->mode) || !mode_is_valid(slot, &slot->next))
+        return damaged("the averages of adaptive p are impossible");
+    for (uint32_t i = oldest(slot, n_ring); i < slot->length; i++) {
+        uint32_t entry = 0;
+        put_u32(b, &entry);
+        if (b->short_of || (entry & CLS_ENTRY_ID) >= s->vocab ||
+            (entry & ~(CLS_ENTRY_ID | CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST)) != 0)
+            return damaged("the history has an impossible token");
+        state[state_ring(s->vocab, s->layout) + i % n_ring] = entry;
+    }
+    for (uint32_t i = oldest_mode(s, slot); i < slot->length; i++) {
+        put_mode(b, mode_at(s, state, i));
+        if (b->short_of || !mode_is_valid(slot, mode_at(s, state, i)))
+            return damaged("the averages of adaptive p are impossible");
+    }
+    put_u32(b, &n);
+    if (b->short_of || (n != 0 && s->keep == CLS_KEEP_NONE))
+        return damaged("they are cut short");
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t word = 0, count = 0;
+        put_u32(b, &word);
+        put_u32(b, &count);
+        const uint32_t id = word & ~SEEN_BIT, bit = 1u << (id % 32);
+        if (b->short_of || id < next || id >= s->vocab ||
+            count > (s->keep == CLS_KEEP_SEEN ? 1 : CLS_MAX_COUNT) || (count == 0 && word == id))
+            return damaged("a token's count is impossible");
+        next = id + 1;
+        state[id / 32] |= bit;
+        if (word != id)
+            state[state_seen(s->vocab, s->layout) + id / 32] |= bit;
+        if (s->keep == CLS_KEEP_SEEN) {
+            state[counts_at + id / 32] |= count != 0 ? bit : 0;
+        } else {
+            const uint16_t narrow = (uint16_t)count;
+            memcpy((char *)(state + counts_at) + 2 * (size_t)id, &narrow, sizeof narrow);
+        }
+    }
+    return b->at == b->size ? CLS_OK : damaged("they go on after their end");
+}
+
+static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
+{
+    cls_prepared p;
+    stream b = {.in = saved, .size = size, .reading = 1};
+    memset(&p, 0, sizeof p);
+    cls_status status = cls_slot_check(s, slot, 0);
+    if (status == CLS_OK && saved == NULL)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes is NULL");
+    if (status == CLS_OK)
+        status = read_head(&b, s);
+    if (status == CLS_OK)
+        status = read_params(&b, s, &p);
+    if (status != CLS_OK)
+        return status;
+    uint32_t *const state = calloc(state_words(s->vocab, s->layout), sizeof *state);
+    if (state == NULL)
+        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
+    if (status == CLS_OK)
+        status = read_state(&b, s, &p, state);
+    if (status == CLS_OK)
+        status = cls_slot_put(s, slot, &p, state);
+    cls_prepared_free(&p);
+    free(state);
+    return status;
+}
+
+cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
+{
+    return CLS_IN_USE(s, load_slot(s, slot, saved, size));
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT */
+/* Slot calls. Each is checked, copied and noted; the device carries them out,
+ * in order, before the next step. */
+#include "sampler/sampler.h"
+
+#include <stdlib.h>
+
+cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
+{
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    if (s->lost)
+        return cls_sampler_lost();
+    if (slot >= s->slots)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot is %u, but there are %u",
+                        (unsigned)slot, (unsigned)s->slots);
+    if (begun && !(s->request[slot].slot.flags & CLS_SLOT_BEGUN))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "slot %u has no request: call cls_slot_begin() first", (unsigned)slot);
+    return CLS_OK;
+}
+
+/* -------------------------------------------------------------- what slots are */
+
+void cls_prepared_free(cls_prepared *p)
+{
+    cls_arrays_free(&p->params);
+    free(p->words);
+    memset(p, 0, sizeof *p);
+}
+
+/* What looks at the latest tokens needs them kept. */
+static cls_status check_history(const cls_sampler *s, const cls_params *p)
+{
+    const char *const at_fault = cls_dry_is_on(p)          ? "dry_multiplier"
+                                 : p->no_repeat_ngram != 0 ? "no_repeat_ngram"
+                                                           : NULL;
+    if (at_fault != NULL && s->history == 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->%s needs a sampler created with options->history", at_fault);
+    if (cls_dry_is_on(p) && p->dry_window > s->history)
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "params->dry_window is %u, but the sampler was created with options->history of %u",
+            (unsigned)p->dry_window, (unsigned)s->history);
+    for (uint32_t i = 0; i < p->bad_word_count; i++)
+        if (p->bad_words[i].count - 1 > s->history)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->bad_words[%u].count is %u, but the sampler was created with "
+                            "options->history of "
+                            "%u; it needs %u",
+                            (unsigned)i, (unsigned)p->bad_words[i].count, (unsigned)s->history,
+                            (unsigned)p->bad_words[i].count - 1);
+    return CLS_OK;
+}
+
+/* What parameters ask of a sampler that it was not created for. */
+static cls_status check_kept(const cls_sampler *s, const cls_params *p)
+{
+    const char *const need = s->keep == CLS_KEEP_NONE
+                                 ? "options->keep of CLS_KEEP_SEEN or CLS_KEEP_COUNTS"
+                                 : "options->keep of CLS_KEEP_COUNTS";
+    const char *const at_fault =
+        s->keep == CLS_KEEP_NONE && p->repetition_penalty != 1.0f    ? "repetition_penalty"
+        : s->keep == CLS_KEEP_NONE && p->presence_penalty != 0.0f    ? "presence_penalty"
+        : s->keep != CLS_KEEP_COUNTS && p->frequency_penalty != 0.0f ? "frequency_penalty"
+                                                                     : NULL;
+    if (at_fault != NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with %s",
+                        at_fault, need);
+    if (p->penalty_window > s->history)
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "params->penalty_window is %u, but the sampler was created with options->history of %u",
+            (unsigned)p->penalty_window, (unsigned)s->history);
+    if (p->infill != 0 && !atomic_load(&s->has_infill))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->infill needs the tables of cls_sampler_infill()");
+    if ((p->logit_bias_count != 0 || cls_params_allow_some(p)) && !s->biases)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->%s needs a sampler created with options->logit_bias of 1",
+                        p->logit_bias_count != 0 ? "logit_bias"
+                        : p->allowed_count != 0  ? "allowed_ids"
+                                                 : "only_allowed");
+    return check_history(s, p);
+}
+
+cls_status cls_prepare(const cls_sampler *s, const cls_params *callers, cls_prepared *out)
+{
+    memset(out, 0, sizeof *out);
+    cls_status status = cls_slot_from_params(callers, s->vocab, &out->slot);
+    if (status == CLS_OK)
+        status = cls_params_read(callers, &out->params);
+    if (status == CLS_OK)
+        status = check_kept(s, &out->params);
+    if (status == CLS_OK)
+        status = cls_arrays_copy(&out->params);
+    if (status != CLS_OK) { /* the arrays are the caller's */
+        memset(out, 0, sizeof *out);
+        return status;
+    }
+    cls_slot *const slot = &out->slot;
+    status = cls_lists_make(&out->params, s->vocab, s->history, slot, &out->words, &out->n_words);
+    if (status != CLS_OK) {
+        cls_prepared_free(out);
+        return status;
+    }
+    if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_PLAIN | CLS_SLOT_MIROSTAT)) &&
+        slot->top_k > 0 && (uint32_t)slot->top_k < s->vocab &&
+        (uint32_t)slot->top_k > s->context->shape.shortlist)
+        slot->flags |= CLS_SLOT_SEARCH;
+    return CLS_OK;
+}
+
+cls_status cls_sampler_check(const cls_sampler *s, const cls_params *params)
+{
+    cls_prepared p;
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    const cls_status status = cls_prepare(s, params, &p);
+    if (status == CLS_OK)
+        cls_prepared_free(&p);
+    return status;
+}
+
+static void forget(cls_sampler *s, uint32_t slot)
+{
+    cls_request *const r = &s->request[slot];
+    cls_lists_release(s, r->lists);
+    cls_arrays_free(&r->params);
+    memset(&r->params, 0, sizeof r->params);
+    memset(&r->slot, 0, sizeof r->slot);
+    r->lists = NULL;
+}
+
+/* Gives a slot what was prepared; its lists go with the change. */
+static void take(cls_sampler *s, uint32_t slot, cls_prepared *p, cls_lists *lists, cls_change *c)
+{
+    forget(s, slot);
+    cls_lists_place(&p->slot, lists != NULL ? lists->at : 0);
+    c->lists = cls_words_end(s);
+    c->n_lists = p->n_words;
+    c->params = p->slot;
+    cls_words_add(s, p->words, p->n_words);
+    s->request[slot].slot = p->slot;
+    s->request[slot].params = p->params;
+    s->request[slot].lists = lists;
+    memset(&p->params, 0, sizeof p->params); /* its arrays are the request's now */
+    cls_prepared_free(p);
+}
+
+void cls_requests_free(cls_sampler *s)
+{
+    for (uint32_t slot = 0; s->request != NULL && slot < s->slots; slot++)
+        forget(s, slot);
+    s->flush++; /* no change is pending that knows their lists */
+    cls_lists_drop(s);
+    free(s->request);
+    free(s->pending_changes.data);
+    free(s->pending_words.data);
+}
+
+/* -------------------------------------------------------------------- the calls */
+
+static cls_status check_tokens(const char *what, const int32_t *ids, uint32_t n)
+{
+    return ids == NULL && n != 0
+               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s_count is %u, but %s is NULL", what,
+                          (unsigned)n, what)
+               : CLS_OK;
+}
+
+static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *params,
+                             const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
+                             uint32_t output_count)
+{
+    cls_prepared p;
+    cls_lists *lists;
+    const size_t tokens = (size_t)prompt_count + output_count;
+    cls_status status = cls_slot_check(s, slot, 0);
+    if (status == CLS_OK)
+        status = check_tokens("prompt", prompt, prompt_count);
+    if (status == CLS_OK)
+        status = check_tokens("output", output, output_count);
+    if (status == CLS_OK)
+        status = cls_prepare(s, params, &p);
+    if (status != CLS_OK)
+        return status;
+    status = cls_sampler_need(s, cls_features_of_slot(&p.slot) |
+                                     (p.slot.window != 0 ? CLS_FEATURE_STATE : 0));
+    if (status == CLS_OK)
+        status = cls_changes_reserve(s, tokens, p.n_words);
+    if (status == CLS_OK)
+        status = cls_lists_new(s, p.n_words, &lists);
+    if (status != CLS_OK) {
+        cls_prepared_free(&p);
+        return status;
+    }
+    s->pending_state |= p.slot.window != 0; /* its tokens are counted again */
+    cls_change *const c = cls_change_note_over(s, CLS_CHANGE_BEGIN, slot);
+    take(s, slot, &p, lists, c);
+    c->words = cls_words_end(s);
+    cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
+    cls_change_add_tokens(s, slot, output, output_count, CLS_ENTRY_OUTPUT);
+    return CLS_OK;
+}
+
+cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params,
+                          const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
+                          uint32_t output_count)
+{
+    return CLS_IN_USE(s, begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
+}
+
+static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
+                                uint32_t prompt_count)
+{
+    cls_status status = cls_slot_check(s, slot, 1);
+    if (status == CLS_OK)
+        status = check_tokens("prompt", prompt, prompt_count);
+    if (status == CLS_OK)
+        status = cls_change_append(s, slot, prompt, prompt_count);
+    if (status == CLS_OK)
+        s->pending_state |= s->request[slot].slot.window != 0;
+    return status;
+}
+
+cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
+                                  uint32_t prompt_count)
+{
+    return CLS_IN_USE(s, append_prompt(s, slot, prompt, prompt_count));
+}
+
+static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
+                            uint32_t prompt_count)
+{
+    cls_status status = cls_slot_check(s, slot, 1);
+    if (status == CLS_OK)
+        status = check_tokens("prompt", prompt, prompt_count);
+    if (status == CLS_OK)
+        status = cls_sampler_need(s, CLS_FEATURE_STATE);
+    if (status == CLS_OK)
+        status = cls_changes_reserve(s, prompt_count, 0);
+    if (status != CLS_OK)
+        return status;
+    cls_change_note(s, CLS_CHANGE_TURN, slot)->words = cls_words_end(s);
+    cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
+    return CLS_OK;
+}
+
+cls_status cls_slot_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
+                              uint32_t prompt_count)
+{
+    return CLS_IN_USE(s, next_turn(s, slot, prompt, prompt_count));
+}
+
+static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params *params)
+{
+    cls_prepared p;
+    cls_lists *lists;
+    cls_status status = cls_slot_check(s, slot, 1);
+    if (status == CLS_OK)
+        status = cls_prepare(s, params, &p);
+    if (status != CLS_OK)
+        return status;
+    if (s->history == 0 && s->keep != CLS_KEEP_NONE &&
+        ((p.slot.flags ^ s->request[slot].slot.flags) & CLS_SLOT_SCOPE_ALL))
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "params->penalty_scope is not that of slot %u so far, and there is "
+                          "nothing to count its tokens anew from: "
+                          "the sampler was created with options->history of 0",
+                          (unsigned)slot);
+    if (status == CLS_OK)
+        status = cls_sampler_need(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
+    if (status == CLS_OK)
+        status = cls_changes_reserve(s, 0, p.n_words);
+    if (status == CLS_OK)
+        status = cls_lists_new(s, p.n_words, &lists);
+    if (status != CLS_OK) {
+        cls_prepared_free(&p);
+        return status;
+    }
+    take(s, slot, &p, lists, cls_change_note_params(s, slot, &p.slot));
+    return CLS_OK;
+}
+
+cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
+{
+    return CLS_IN_USE(s, change_params(s, slot, params));
+}
+
+static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
+{
+    cls_status status = cls_slot_check(s, to, 0);
+    if (status == CLS_OK)
+        status = cls_slot_check(s, from, 1);
+    if (status != CLS_OK || to == from)
+        return status;
+    const cls_request *const r = &s->request[from];
+    cls_params params = r->params;
+    status = cls_sampler_need(s, CLS_FEATURE_STATE);
+    if (status == CLS_OK)
+        status = cls_changes_reserve(s, 0, 0);
+    if (status == CLS_OK)
+        status = cls_arrays_copy(&params);
+    if (status != CLS_OK)
+        return status;
+    forget(s, to);
+    s->request[to].slot = r->slot;
+    s->request[to].params = params;
+    s->request[to].lists = r->lists;
+    if (r->lists != NULL)
+        r->lists->references++;
+    cls_change_note_copy(s, to, from);
+    return CLS_OK;
+}
+
+cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
+{
+    return CLS_IN_USE(s, copy_slot(s, to, from));
+}
+
+static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
+{
+    cls_status status = cls_slot_check(s, slot, 1);
+    if (status != CLS_OK)
+        return status;
+    if (n > s->rollback)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "n is %u, but the sampler was created with options->rollback of %u",
+                        (unsigned)n, (unsigned)s->rollback);
+    if (n != 0)
+        status = cls_sampler_need(s, CLS_FEATURE_STATE);
+    if (status == CLS_OK)
+        status = cls_changes_reserve(s, 0, 0);
+    if (status == CLS_OK && n != 0)
+        cls_change_note(s, CLS_CHANGE_ROLLBACK, slot)->tokens = n;
+    return status;
+}
+
+cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
+{
+    return CLS_IN_USE(s, roll_back(s, slot, n));
+}
+
+static cls_status reset_slot(cls_sampler *s, uint32_t slot)
+{
+    cls_status status = cls_slot_check(s, slot, 0);
+    if (status == CLS_OK)
+        status = cls_changes_reserve(s, 0, 0);
+    if (status != CLS_OK)
+        return status;
+    forget(s, slot);
+    cls_change_note_over(s, CLS_CHANGE_RESET, slot);
+    return CLS_OK;
+}
+
+cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
+{
+    return CLS_IN_USE(s, reset_slot(s, slot));
+}
+
+cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_prepared *p, const uint32_t *state)
+{
+    cls_lists *lists;
+    const uint32_t n = state_words(s->vocab, s->layout);
+    cls_status status = cls_sampler_need(s, cls_features_of_slot(&p->slot) | CLS_FEATURE_STATE);
+    if (status == CLS_OK)
+        status = cls_changes_reserve(s, 0, (size_t)n + p->n_words);
+    if (status == CLS_OK)
+        status = cls_lists_new(s, p->n_words, &lists);
+    if (status != CLS_OK)
+        return status;
+    cls_change *const c = cls_change_note_over(s, CLS_CHANGE_LOAD, slot);
+    take(s, slot, p, lists, c);
+    c->words = cls_words_end(s);
+    cls_words_add(s, state, n);
+    return CLS_OK;
+}

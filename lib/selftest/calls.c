@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* The self-test of the calls beside the step: draws from lists, verification. */
+#include "selftest/selftest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Where the calls' answers are in the table. */
+static uint32_t first_list(void) { return cls_selftest_case_count * SELFTEST_STEPS; }
+static uint32_t first_request(void) { return first_list() + SELFTEST_LISTS; }
+
+static void release(const cl_mem *buffers, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (buffers[i] != NULL)
+            clReleaseMemObject(buffers[i]);
+}
+
+/* ----------------------------------------------------------------------- lists */
+
+static void judge_list(cls_selftest_run *t, uint32_t i, int32_t token, int32_t status)
+{
+    const int32_t known = t->known[first_list() + i].token, host = t->host.list_token[i];
+    const int32_t should = known < 0                ? CLS_ROW_EMPTY
+                           : i == SELFTEST_NAN_LIST ? CLS_ROW_NAN
+                                                    : CLS_ROW_OK;
+    char list[16], name[64], what[200] = "";
+    snprintf(list, sizeof list, "list %u", (unsigned)i);
+    cls_selftest_name(t, list, 0, name, sizeof name);
+    if (token != known || host != known)
+        snprintf(what, sizeof what, "%s: device: token %d, host: token %d; it is %d", name,
+                 (int)token, (int)host, (int)known);
+    else if (status != should)
+        snprintf(what, sizeof what, "%s: device: token %d, but status %d, not %d", name, (int)token,
+                 (int)status, (int)should);
+    cls_selftest_count(t, ST_CANDIDATES, what);
+}
+
+cls_status cls_selftest_draw(cls_selftest_run *t)
+{
+    int32_t ids[SELFTEST_LISTS * SELFTEST_LIST], positions[SELFTEST_LISTS], slots[SELFTEST_LISTS],
+        out[2 * SELFTEST_LISTS];
+    float logits[SELFTEST_LISTS * SELFTEST_LIST];
+    cl_mem buffer[3] = {NULL, NULL, NULL};
+    cls_draw_call call;
+    cls_selftest_lists(ids, logits);
+    for (int32_t i = 0; i < (int32_t)SELFTEST_LISTS; i++)
+        slots[i] = positions[i] = i;
+    cls_status status = cls_selftest_buffer(t, sizeof ids, ids, &buffer[0]);
+    if (status == CLS_OK)
+        status = cls_selftest_buffer(t, sizeof logits, logits, &buffer[1]);
+    if (status == CLS_OK)
+        status = cls_selftest_buffer(t, sizeof out, NULL, &buffer[2]);
+    cls_draw_call_default(&call, sizeof call);
+    call.rows = SELFTEST_LISTS;
+    call.n = SELFTEST_LIST;
+    call.ids.buffer = buffer[0];
+    call.logits.buffer = buffer[1];
+    call.slots.host = slots;
+    call.positions.host = positions;
+    call.defer_accept = 1;
+    call.tokens.buffer = call.status.buffer = buffer[2];
+    call.status.offset = SELFTEST_LISTS * sizeof(int32_t);
+    if (status == CLS_OK)
+        status = cls_draw(t->sampler, t->queue, &call, 0, NULL, NULL);
+    if (status == CLS_OK)
+        status = cls_selftest_read(t, buffer[2], sizeof out, out);
+    release(buffer, 3);
+    for (uint32_t i = 0; i < SELFTEST_LISTS && status == CLS_OK; i++)
+        judge_list(t, i, out[i], out[SELFTEST_LISTS + i]);
+    return status;
+}
+
+/* ---------------------------------------------------------------- verification */
+
+/* What a verification writes, [requests] of each. */
+typedef struct verified {
+    int32_t tokens[SELFTEST_REQUESTS][SELFTEST_DRAFTS + 1];
+    int32_t nodes[SELFTEST_REQUESTS][SELFTEST_DRAFTS];
+    int32_t accepted[SELFTEST_REQUESTS], emitted[SELFTEST_REQUESTS], status[SELFTEST_REQUESTS];
+} verified;
+
+static void list_tokens(char *out, size_t size, const int32_t *tokens)
+{
+    size_t n = 0;
+    *out = '\0';
+    for (int i = 0; i <= SELFTEST_DRAFTS && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, " %d", (int)tokens[i]);
+}
+
+static void judge_request(cls_selftest_run *t, int method, uint32_t i, const verified *d)
+{
+    const cls_host_verified *const h = &t->host.verified[method][i];
+    const uint32_t at = first_request() + (uint32_t)method * SELFTEST_REQUESTS + i;
+    const int host_differs = t->host.known[at].token != t->known[at].token ||
+                             t->host.known[at].digest != t->known[at].digest;
+    const int same = memcmp(d->tokens[i], h->tokens, sizeof d->tokens[i]) == 0 &&
+                     memcmp(d->nodes[i], h->nodes, sizeof d->nodes[i]) == 0 &&
+                     d->accepted[i] == h->accepted && d->emitted[i] == h->emitted &&
+                     d->status[i] == h->status;
+    char name[64], ours[32], hosts[32], what[200] = "";
+    cls_selftest_name(t, cls_selftest_verified[i], 0, name, sizeof name);
+    list_tokens(ours, sizeof ours, d->tokens[i]);
+    list_tokens(hosts, sizeof hosts, h->tokens);
+    if (host_differs)
+        snprintf(what, sizeof what,
+                 "%s: host: tokens%s, digest 0x%08x, not %d..., 0x%08x; device: tokens%s", name,
+                 hosts, (unsigned)t->host.known[at].digest, (int)t->known[at].token,
+                 (unsigned)t->known[at].digest, ours);
+    else if (!same)
+        snprintf(what, sizeof what, "%s: device: tokens%s, %d accepted, status %d; host:%s, %d, %d",
+                 name, ours, (int)d->accepted[i], (int)d->status[i], hosts, (int)h->accepted,
+                 (int)h->status);
+    cls_selftest_count(t, ST_MATCH + method, what);
+}
+
+/* A method's requests, begun anew, in the last slots. */
+static cls_status begin_requests(cls_selftest_run *t, int32_t *slots)
+{
+    cls_status status = CLS_OK;
+    for (uint32_t i = 0; i < SELFTEST_REQUESTS && status == CLS_OK; i++) {
+        const uint32_t which = cls_selftest_find(cls_selftest_verified[i]);
+        cls_params params;
+        cls_host_row text;
+        cls_selftest_params(which, &params);
+        cls_host_row_default(&text, sizeof text);
+        cls_selftest_text(which, &text);
+        slots[i] = (int32_t)(cls_selftest_case_count + 1 + i);
+        status = cls_slot_begin(t->sampler, (uint32_t)slots[i], &params, text.prompt,
+                                text.prompt_count, text.output, text.output_count);
+    }
+    return status;
+}
+
+static cls_status run_method(cls_selftest_run *t, int method, cl_mem logits, cl_mem draft,
+                             cl_mem out, verified *v)
+{
+    enum { N = SELFTEST_REQUESTS * SELFTEST_DRAFTS };
+    int32_t cu[SELFTEST_REQUESTS + 1] = {0}, slots[SELFTEST_REQUESTS], ids[N], parents[N];
+    cls_verify_call call;
+    cls_status status = begin_requests(t, slots);
+    cls_verify_call_default(&call, sizeof call);
+    call.requests = SELFTEST_REQUESTS;
+    call.method = method;
+    call.cu = cu;
+    for (uint32_t i = 0; i < SELFTEST_REQUESTS; i++) {
+        const int32_t *const follows = cls_selftest_parents(method, i);
+        cu[i + 1] = cu[i] + SELFTEST_DRAFTS + 1;
+        call.parents = follows != NULL ? parents : NULL;
+        for (uint32_t j = 0; j < SELFTEST_DRAFTS; j++) {
+            ids[i * SELFTEST_DRAFTS + j] = cls_selftest_draft(method, i, j);
+            parents[i * SELFTEST_DRAFTS + j] = follows != NULL ? follows[j] : 0;
+        }
+    }
+    call.logits.dtype = t->dtype;
+    call.logits.buffer = logits;
+    call.slots = slots;
+    call.draft_ids.host = ids;
+    call.draft_kind = cls_selftest_draft_kind(method);
+    call.draft.buffer = call.draft_kind == CLS_DRAFT_NONE ? NULL : draft;
+    call.tokens = (cls_buffer){out, offsetof(verified, tokens)};
+    call.nodes = (cls_buffer){out, offsetof(verified, nodes)};
+    call.accepted = (cls_buffer){out, offsetof(verified, accepted)};
+    call.emitted = (cls_buffer){out, offsetof(verified, emitted)};
+    call.status = (cls_buffer){out, offsetof(verified, status)};
+    if (status == CLS_OK)
+        status = cls_verify(t->sampler, t->queue, &call, 0, NULL, NULL);
+    return status == CLS_OK ? cls_selftest_read(t, out, sizeof *v, v) : status;
+}
+
+static cls_status verify(cls_selftest_run *t, int method, cl_mem logits, cl_mem out, char *rows)
+{
+    const int32_t kind = cls_selftest_draft_kind(method);
+    cl_mem draft = NULL;
+    verified v;
+    cls_status status = CLS_OK;
+    if (kind != CLS_DRAFT_NONE) {
+        const size_t size = cls_selftest_distributions(kind, t->dtype, rows);
+        status = cls_selftest_buffer(t, size, rows, &draft);
+    }
+    if (status == CLS_OK)
+        status = run_method(t, method, logits, draft, out, &v);
+    release(&draft, 1);
+    for (uint32_t i = 0; i < SELFTEST_REQUESTS && status == CLS_OK; i++)
+        judge_request(t, method, i, &v);
+    return status;
+}
+
+cls_status cls_selftest_verify(cls_selftest_run *t)
+{
+    const size_t size = SELFTEST_VOCAB * cls_dtype_size(t->dtype);
+    cl_mem buffer[2] = {NULL, NULL};
+    char *const rows = malloc(SELFTEST_VOCAB * sizeof(float) * SELFTEST_ROWS);
+    if (rows == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+    for (uint32_t i = 0; i < SELFTEST_ROWS; i++)
+        cls_selftest_row(
+            cls_selftest_draft_seed(i / (SELFTEST_DRAFTS + 1), i % (SELFTEST_DRAFTS + 1)), ROW_TEXT,
+            t->dtype, rows + i * size);
+    cls_status status = cls_selftest_buffer(t, size * SELFTEST_ROWS, rows, &buffer[0]);
+    if (status == CLS_OK)
+        status = cls_selftest_buffer(t, sizeof(verified), NULL, &buffer[1]);
+    for (int method = 0; method < SELFTEST_METHODS && status == CLS_OK; method++)
+        status = verify(t, method, buffer[0], buffer[1], rows);
+    release(buffer, 2);
+    free(rows);
+    return status;
+}

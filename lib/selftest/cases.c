@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/* The self-test's cases: requests and rows, made of integers. Another case, or
+ * another order, takes another table: tests/device/check_selftest --write. */
+#include "selftest/selftest.h"
+
+#include <math.h>
+
+#define F(name, value) \
+    { \
+        offsetof(cls_params, name), value, 'f' \
+    }
+#define I(name, value) \
+    { \
+        offsetof(cls_params, name), value, 'i' \
+    }
+#define L(name, value) \
+    { \
+        offsetof(cls_params, name), value, 'l' \
+    }
+#define T CLS_STAGE_TEMPERATURE
+#define K CLS_STAGE_TOP_K
+#define P CLS_STAGE_TOP_P
+#define M CLS_STAGE_MIN_P
+#define ANY \
+    0, { 0 } /* draw 0, a chain as set */
+#define GREEDY F(temperature, 0)
+#define DRY(allowed) F(dry_multiplier, 1), F(dry_base, 2), I(dry_allowed_length, allowed)
+#define COUNTED F(repetition_penalty, 1.25), F(frequency_penalty, .5), F(presence_penalty, .25)
+
+const cls_selftest_case cls_selftest_cases[] = {
+    {ST_RANDOM, ROW_EQUAL, 0, 0, "seed 0", ANY, {L(seed, 0)}},
+    {ST_RANDOM, ROW_EQUAL, 0, 0, "seed 2^32 + 1", ANY, {L(seed, 4294967297.)}},
+    {ST_RANDOM, ROW_EQUAL, 0, 0, "stream 7", ANY, {L(stream, 7)}},
+    {ST_RANDOM, ROW_EQUAL, 0, 0, "stream 2^40", ANY, {L(stream, 1099511627776.)}},
+    {ST_RANDOM, ROW_EQUAL, 0, 0, "position 1000000", ANY, {I(position, 1000000)}},
+    {ST_RANDOM, ROW_EQUAL, 0, 0, "draw 3", 3, {0}, {L(seed, 1)}},
+
+    {ST_SURVEY, ROW_PEAKED, 0, 0, "greedy", ANY, {GREEDY}},
+    {ST_SURVEY, ROW_TIES, 0, 0, "greedy, ties", ANY, {GREEDY}},
+    {ST_SURVEY, ROW_EQUAL, 0, 0, "greedy, equal", ANY, {GREEDY}},
+    {ST_SURVEY, ROW_NAN, 0, 0, "greedy, NaN", ANY, {GREEDY}},
+    {ST_SURVEY, ROW_INF, 0, 0, "greedy, +inf", ANY, {GREEDY}},
+    {ST_SURVEY, ROW_EMPTY, 0, 0, "greedy, nothing", ANY, {GREEDY}},
+    {ST_SURVEY, ROW_NAN, 0, 0, "NaN", ANY, {F(temperature, 1)}},
+    {ST_SURVEY, ROW_INF, 0, 0, "+inf", ANY, {F(temperature, 1)}},
+    {ST_SURVEY, ROW_EMPTY, 0, 0, "nothing", ANY, {F(temperature, 1)}},
+
+    {ST_MASKS, ROW_PEAKED, WITH_MASK, 0, "mask, greedy", ANY, {GREEDY}},
+    {ST_MASKS, ROW_PEAKED, WITH_MASK, 0, "mask", ANY, {F(temperature, 1)}},
+    {ST_MASKS, ROW_NAN, WITH_MASK, 0, "mask, NaN, top-k 9", ANY, {I(top_k, 9)}},
+    {ST_MASKS, ROW_TEXT, WITH_ALLOWED, 0, "allowed ids", ANY, {F(temperature, 1)}},
+
+    {ST_BIASES, ROW_TEXT, WITH_BIAS, 0, "logit bias", ANY, {F(temperature, 1)}},
+    {ST_BIASES, ROW_PEAKED, WITH_DENSE, 0, "dense bias", ANY, {F(temperature, 1)}},
+    {ST_BIASES,
+     ROW_NAN,
+     WITH_DENSE | WITH_BIAS | WITH_MASK,
+     0,
+     "both, mask, NaN",
+     ANY,
+     {I(top_k, 12)}},
+
+    {ST_PENALTIES,
+     ROW_TEXT,
+     WITH_TEXT,
+     0,
+     "repetition 1.25",
+     ANY,
+     {F(repetition_penalty, 1.25), I(top_k, 40)}},
+    {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "frequency .5", ANY, {F(frequency_penalty, .5)}},
+    {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "presence -1.5", ANY, {F(presence_penalty, -1.5)}},
+    {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "all, of all", ANY, {COUNTED, I(penalty_scope, 1)}},
+    {ST_PENALTIES,
+     ROW_TEXT,
+     WITH_TEXT | WITH_BIAS,
+     0,
+     "all, of 6",
+     ANY,
+     {COUNTED, I(penalty_window, 6)}},
+
+    {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "DRY", ANY, {DRY(2)}},
+    {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "DRY, greedy", ANY, {DRY(1), GREEDY}},
+    {ST_HISTORY, ROW_TEXT, WITH_TEXT | WITH_BREAKERS, 0, "DRY, breakers", ANY, {DRY(1)}},
+    {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "DRY in 7", ANY, {DRY(1), I(dry_window, 7)}},
+    {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "n-gram 3", ANY, {I(no_repeat_ngram, 3)}},
+    {ST_HISTORY,
+     ROW_TEXT,
+     WITH_TEXT,
+     0,
+     "n-gram 1, top-k 9",
+     ANY,
+     {I(no_repeat_ngram, 1), I(top_k, 9)}},
+    {ST_HISTORY, ROW_TEXT, WITH_TEXT | WITH_BAD_WORDS, 0, "bad words", ANY, {F(temperature, 1)}},
+    {ST_HISTORY, ROW_TEXT, WITH_TEXT | WITH_STOP, 0, "min tokens 9", ANY, {I(min_tokens, 9)}},
+
+    {ST_SHORTLIST, ROW_PEAKED, 0, 0, "16 of a peak", ANY, {I(top_k, 16)}},
+    {ST_SHORTLIST, ROW_TIES, 0, 0, "16 of ties", ANY, {I(top_k, 16)}},
+    {ST_SHORTLIST, ROW_TIES, 0, 0, "half of 15 ties", ANY, {I(top_k, 15), F(top_p, .5)}},
+    {ST_SHORTLIST, ROW_EQUAL, 0, 0, "5 of equals", ANY, {I(top_k, 5)}},
+    {ST_SHORTLIST, ROW_NAN, 0, 0, "9 beside NaN", ANY, {I(top_k, 9)}},
+
+    {ST_TOP_K, ROW_PEAKED, 0, 0, "top-k 1", ANY, {I(top_k, 1)}},
+    {ST_TOP_K, ROW_PEAKED, 0, 0, "top-k 10", ANY, {I(top_k, 10)}},
+    {ST_TOP_K,
+     ROW_PEAKED,
+     0,
+     0,
+     "top-k 50, temperature .75",
+     ANY,
+     {I(top_k, 50), F(temperature, .75)}},
+    {ST_TOP_K, ROW_PEAKED, 0, 0, "top-k 300", ANY, {I(top_k, 300)}},
+
+    {ST_TOP_P, ROW_PEAKED, 0, 0, "top-p 0", ANY, {F(top_p, 0)}},
+    {ST_TOP_P, ROW_TEXT, 0, 0, "top-p .5", ANY, {F(top_p, .5)}},
+    {ST_TOP_P, ROW_TEXT, 0, 0, "top-p .875", ANY, {F(top_p, .875)}},
+    {ST_TOP_P, ROW_TEXT, 0, 0, "top-p .75 of top-k 20", ANY, {F(top_p, .75), I(top_k, 20)}},
+
+    {ST_MIN_P, ROW_PEAKED, 0, 0, "min-p 1", ANY, {F(min_p, 1)}},
+    {ST_MIN_P, ROW_TEXT, 0, 0, "min-p .25", ANY, {F(min_p, .25)}},
+    {ST_MIN_P, ROW_PEAKED, 0, 0, "min-p .0625, at least 9", ANY, {F(min_p, .0625), I(min_keep, 9)}},
+    {ST_TOP_A, ROW_PEAKED, 0, 0, "top-a .5 of a peak", ANY, {F(top_a, .5)}},
+    {ST_TOP_A, ROW_TEXT, 0, 0, "top-a .125 of top-k 20", ANY, {F(top_a, .125), I(top_k, 20)}},
+
+    {ST_SIGMA, ROW_PEAKED, 0, 0, "top-n-sigma 1", ANY, {F(top_n_sigma, 1)}},
+    {ST_SIGMA, ROW_TEXT, 0, 0, "top-n-sigma 2.5", ANY, {F(top_n_sigma, 2.5)}},
+    {ST_SIGMA, ROW_TEXT, 0, 0, "top-n-sigma 1 of top-k 20", ANY, {F(top_n_sigma, 1), I(top_k, 20)}},
+    {ST_TYPICAL, ROW_TEXT, 0, 0, "typical .5 of top-k 30", ANY, {F(typical_p, .5), I(top_k, 30)}},
+    {ST_TYPICAL, ROW_TEXT, 0, 0, "typical .875", ANY, {F(typical_p, .875)}},
+    {ST_XTC, ROW_TEXT, 0, 0, "XTC 1", ANY, {F(xtc_probability, 1), F(xtc_threshold, .0625)}},
+    {ST_XTC,
+     ROW_TEXT,
+     0,
+     0,
+     "XTC .5 of top-k 9",
+     ANY,
+     {F(xtc_probability, .5), F(xtc_threshold, .0625), I(top_k, 9)}},
+    {ST_P_LESS, ROW_PEAKED, 0, 0, "p-less of a peak", ANY, {I(p_less, 1)}},
+    {ST_P_LESS, ROW_TEXT, 0, 0, "p-less", ANY, {I(p_less, 1)}},
+    {ST_P_LESS, ROW_TEXT, 0, 0, "p-less of top-k 20", ANY, {I(p_less, 1), I(top_k, 20)}},
+    {ST_INFILL, ROW_TEXT, 0, 0, "infill of top-k 4", ANY, {I(infill, 1), I(top_k, 4)}},
+    {ST_INFILL, ROW_TEXT, 0, 0, "infill of top-k 15", ANY, {I(infill, 1), I(top_k, 15)}},
+    {ST_INFILL, ROW_TEXT, WITH_BIAS, 0, "infill with an end", ANY, {I(infill, 1), I(top_k, 5)}},
+    {ST_INFILL, ROW_FLAT, 0, 0, "infill of too many", ANY, {I(infill, 1)}},
+
+    {ST_TEMPERATURE, ROW_TEXT, 0, 0, "temperature .125", ANY, {F(temperature, .125)}},
+    {ST_TEMPERATURE,
+     ROW_TEXT,
+     0,
+     0,
+     "temperature 2 after all",
+     ANY,
+     {I(chain, CLS_CHAIN_LLAMA), F(temperature, 2), I(top_k, 40), F(top_p, .875), F(min_p, .0625)}},
+    {ST_TEMPERATURE,
+     ROW_TEXT,
+     0,
+     0,
+     "temperature 2 before all",
+     ANY,
+     {I(chain, CLS_CHAIN_VLLM), F(temperature, 2), I(top_k, 40), F(top_p, .875), F(min_p, .0625)}},
+    {ST_TEMPERATURE,
+     ROW_TEXT,
+     0,
+     0,
+     "temperature 2 between",
+     0,
+     {P, T, M, K},
+     {F(temperature, 2), I(top_k, 9), F(top_p, .875), F(min_p, .25)}},
+    {ST_TEMPERATURE, ROW_TEXT, 0, 0, "dynamic", ANY, {F(dynatemp_range, .5), I(top_k, 40)}},
+    {ST_TEMPERATURE,
+     ROW_PEAKED,
+     0,
+     0,
+     "dynamic, exponent 2",
+     ANY,
+     {F(dynatemp_range, .75), F(dynatemp_exponent, 2), F(top_p, .5)}},
+
+    {ST_SEARCH, ROW_FLAT, 0, 0, "top-k 3000", ANY, {I(top_k, 3000)}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "top-p .75, flat", ANY, {F(top_p, .75)}},
+    {ST_SEARCH, ROW_TIES, 0, 0, "top-p .75 of ties", ANY, {F(top_p, .75)}},
+    {ST_SEARCH, ROW_NAN, 0, 0, "top-p .999, NaN", ANY, {F(top_p, .999)}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "min-p .25, flat", ANY, {F(min_p, .25)}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "top-n-sigma 2", ANY, {F(top_n_sigma, 2)}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "typical .75", ANY, {F(typical_p, .75)}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "p-less, flat", ANY, {I(p_less, 1)}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "top-a .75, flat", ANY, {F(top_a, .75)}},
+    {ST_SEARCH,
+     ROW_FLAT,
+     WITH_TEXT | WITH_MASK,
+     0,
+     "top-p .75 of top-k 3000",
+     ANY,
+     {I(top_k, 3000), F(top_p, .75), COUNTED}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "dynamic, top-p .75", ANY, {F(dynatemp_range, .5), F(top_p, .75)}},
+
+    {ST_DRAW, ROW_PEAKED, 0, 0, "all of a peak", ANY, {F(temperature, 1)}},
+    {ST_DRAW, ROW_FLAT, 0, 0, "all, flat", ANY, {F(temperature, 1)}},
+    {ST_DRAW, ROW_TIES, 0, 0, "all of ties", ANY, {F(temperature, .25)}},
+    {ST_DRAW, ROW_TEXT, WITH_TEXT, 0, "all, changed", ANY, {COUNTED}},
+
+    {ST_MIROSTAT, ROW_PEAKED, 0, 0, "mirostat 1", ANY, {I(mirostat, 1), F(mirostat_tau, 3)}},
+    {ST_MIROSTAT, ROW_TEXT, 0, 0, "mirostat 2", ANY, {I(mirostat, 2), F(mirostat_tau, 2)}},
+    {ST_MIROSTAT, ROW_FLAT, 0, 0, "mirostat 2, flat", ANY, {I(mirostat, 2), F(mirostat_tau, 6.25)}},
+    {ST_ADAPTIVE, ROW_TEXT, 0, 0, "adaptive .25", ANY, {F(adaptive_target, .25), I(top_k, 20)}},
+    {ST_ADAPTIVE,
+     ROW_TEXT,
+     0,
+     0,
+     "adaptive .0625",
+     ANY,
+     {F(adaptive_target, .0625), F(min_p, .0625)}},
+    {ST_DECAY,
+     ROW_TEXT,
+     0,
+     0,
+     "decay .5",
+     ANY,
+     {F(top_p, .875), F(top_p_decay, .5), F(top_p_min, .125)}},
+    {ST_DECAY,
+     ROW_TEXT,
+     WITH_TEXT,
+     0,
+     "decay, reset",
+     ANY,
+     {F(top_p, .875), F(top_p_decay, .5), F(top_p_min, .125), I(top_p_reset_id, 5)}},
+
+    {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_ACCEPT, "accepted", ANY, {COUNTED, DRY(1)}},
+    {ST_SLOTS,
+     ROW_TEXT,
+     WITH_TEXT,
+     BY_ROLLBACK,
+     "taken back",
+     ANY,
+     {COUNTED, DRY(1), I(penalty_window, 6)}},
+    {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_COPY, "forked", ANY, {COUNTED, I(no_repeat_ngram, 3)}},
+    {ST_SLOTS,
+     ROW_TEXT,
+     WITH_TEXT,
+     BY_APPEND,
+     "in two parts",
+     ANY,
+     {COUNTED, I(penalty_scope, 1), I(penalty_window, 12)}},
+    {ST_SLOTS,
+     ROW_TEXT,
+     WITH_TEXT | WITH_BIAS,
+     BY_LOAD,
+     "saved and loaded",
+     ANY,
+     {COUNTED, DRY(1)}},
+    {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_RESET, "begun again", ANY, {COUNTED}},
+    {ST_SLOTS, ROW_TEXT, WITH_TEXT, 0, "the last token", ANY, {I(max_tokens, 9)}},
+    {ST_SLOTS, ROW_TEXT, WITH_TEXT, 0, "no more tokens", ANY, {I(max_tokens, 8)}},
+    {ST_SLOTS,
+     ROW_TEXT,
+     WITH_TEXT | WITH_STOP | WITH_ALLOWED,
+     0,
+     "stop ids",
+     ANY,
+     {F(temperature, .25)}},
+};
+const uint32_t cls_selftest_case_count = sizeof cls_selftest_cases / sizeof *cls_selftest_cases;
+
+const char *const cls_selftest_told[SELFTEST_TOLD] = {"greedy", "top-k 10", "top-p .75, flat",
+                                                      "all of a peak", "nothing"};
+const char *const cls_selftest_verified[SELFTEST_REQUESTS] = {"top-p .5", "temperature .125", "DRY",
+                                                              "top-k 1"};
+
+uint32_t cls_selftest_find(const char *name)
+{
+    uint32_t i = 0;
+    while (i + 1 < cls_selftest_case_count && strcmp(cls_selftest_cases[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+/* FNV-1a. */
+uint32_t cls_selftest_seed(uint32_t i)
+{
+    uint32_t h = 0x811c9dc5u;
+    for (const char *c = cls_selftest_cases[i].name; *c != '\0'; c++)
+        h = (h ^ (uint32_t)(unsigned char)*c) * 0x01000193u;
+    return h;
+}
+
+/* ------------------------------------------------------------------- requests */
+
+static const int32_t prompt[] = {3, 9, 14, 3, 5, 20, 21, 22, 9};
+static const int32_t output[] = {5, 6, 7, 8, 11, 5, 6, 7};
+static const cls_logit_bias biases[] = {
+    {3, 1.5f}, {4000, 6.0f}, {9, -2.0f}, {10, -INFINITY}, {3, .25f}};
+static const int32_t stop[] = {1, 2, 3, 4999}, allowed[] = {1, 2, 3, 77, 4999};
+static const int32_t one[] = {6}, two[] = {11, 5}, ends[] = {7, 12}, banned[] = {4};
+static const cls_sequence breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}, {banned, 1}};
+
+#define SET(p, name, array) ((p)->name = (array), sizeof(array) / sizeof *(array))
+
+void cls_selftest_params(uint32_t i, cls_params *p)
+{
+    const cls_selftest_case *const c = &cls_selftest_cases[i];
+    cls_params_default(p, sizeof *p);
+    p->seed = cls_selftest_seed(i);
+    for (size_t j = 0; j < sizeof c->set / sizeof *c->set && c->set[j].kind != 0; j++) {
+        const float real = (float)c->set[j].value;
+        const int64_t whole = (int64_t)c->set[j].value;
+        const int32_t narrow = (int32_t)whole;
+        char *const field = (char *)p + c->set[j].field;
+        if (c->set[j].kind == 'f')
+            memcpy(field, &real, sizeof real);
+        else if (c->set[j].kind == 'i')
+            memcpy(field, &narrow, sizeof narrow);
+        else
+            memcpy(field, &whole, sizeof whole);
+    }
+    if (c->chain[0] != CLS_STAGE_END) {
+        p->chain = CLS_CHAIN_CUSTOM;
+        memcpy(p->stages, c->chain, sizeof c->chain);
+    }
+    if (c->with & WITH_BIAS)
+        p->logit_bias_count = SET(p, logit_bias, biases);
+    if (c->with & WITH_STOP)
+        p->stop_count = SET(p, stop_ids, stop);
+    if (c->with & WITH_BREAKERS)
+        p->dry_breaker_count = SET(p, dry_breakers, breakers);
+    if (c->with & WITH_BAD_WORDS)
+        p->bad_word_count = SET(p, bad_words, bad_words);
+    if (c->with & WITH_ALLOWED)
+        p->allowed_count = SET(p, allowed_ids, allowed);
+}
+
+void cls_selftest_text(uint32_t i, cls_host_row *row)
+{
+    if (!(cls_selftest_cases[i].with & WITH_TEXT))
+        return;
+    row->prompt_count = SET(row, prompt, prompt);
+    if (cls_selftest_cases[i].way != BY_APPEND) /* nothing follows the prompt's second part */
+        row->output_count = SET(row, output, output);
+}

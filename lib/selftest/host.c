@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/* What the host functions make of the self-test's cases. Each case is read in
+ * another type of logits, which must not matter. */
+#include "selftest/selftest.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* FNV-1a, by words. */
+static uint32_t digest(const uint32_t *words, size_t n)
+{
+    uint32_t h = 0x811c9dc5u;
+    for (size_t i = 0; i < n; i++)
+        for (int shift = 0; shift < 32; shift += 8)
+            h = (h ^ (words[i] >> shift & 255u)) * 0x01000193u;
+    return h;
+}
+
+static uint32_t float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static cls_selftest_known known_of(const cls_row *trace, const cls_host_result *r)
+{
+    const uint32_t words[] = {(uint32_t)r->token,
+                              (uint32_t)r->status,
+                              r->kept,
+                              float_bits(r->logprob_raw),
+                              float_bits(r->logprob_final),
+                              (uint32_t)trace->mass,
+                              (uint32_t)(trace->mass >> 32),
+                              (uint32_t)trace->drawn,
+                              (uint32_t)(trace->drawn >> 32),
+                              (uint32_t)trace->top_key,
+                              float_bits(trace->scale),
+                              (uint32_t)r->mode.mu,
+                              r->mode.sum,
+                              r->mode.weight,
+                              r->mode.top_p};
+    return (cls_selftest_known){r->token, digest(words, sizeof words / sizeof *words)};
+}
+
+static void add(cls_selftest_answers *a, cls_selftest_known known) { a->known[a->count++] = known; }
+
+/* ----------------------------------------------------------------------- cases */
+
+typedef struct tables {
+    uint32_t mask[(SELFTEST_VOCAB + 31) / 32];
+    uint8_t bools[SELFTEST_VOCAB];
+    float dense[SELFTEST_VOCAB];
+    uint16_t dense_f16[SELFTEST_VOCAB];
+    int32_t prefix_of[SELFTEST_VOCAB], ends[SELFTEST_ENDS];
+    float logits[SELFTEST_ROWS][SELFTEST_VOCAB]; /* or of a smaller type */
+    float drafts[SELFTEST_REQUESTS * SELFTEST_DRAFTS][SELFTEST_VOCAB];
+} tables;
+
+/* A case's tokens, each of which joins the output. The first step's masks are
+ * words and its biases float32, the second one's bytes and float16. */
+static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
+{
+    const cls_selftest_case *const c = &cls_selftest_cases[i];
+    const cls_infill infill = {sizeof infill, t->ends, SELFTEST_ENDS, t->prefix_of};
+    int32_t output[64];
+    cls_params params;
+    cls_host_row row;
+    cls_status status = CLS_OK;
+    cls_selftest_params(i, &params);
+    cls_host_row_default(&row, sizeof row);
+    cls_selftest_text(i, &row);
+    row.dtype = (int32_t)(i % CLS_DTYPES);
+    cls_selftest_row(cls_selftest_seed(i), c->row, row.dtype, t->logits);
+    row.logits = t->logits;
+    row.vocab = SELFTEST_VOCAB;
+    row.params = &params;
+    row.draw = (uint32_t)c->draw;
+    row.history = SELFTEST_HISTORY;
+    row.infill = &infill;
+    row.position = params.position + row.output_count;
+    for (uint32_t j = 0; j < row.output_count; j++)
+        output[j] = row.output[j];
+    row.output = output;
+    for (uint32_t step = 0; step < SELFTEST_STEPS && status == CLS_OK; step++) {
+        cls_host_result *const result = &a->result[i * SELFTEST_STEPS + step];
+        cls_row *const trace = &a->trace[i * SELFTEST_STEPS + step];
+        row.mask_kind = step == 0 ? CLS_MASK_PACKED : CLS_MASK_BOOL;
+        row.mask = !(c->with & WITH_MASK) ? NULL : step == 0 ? (const void *)t->mask : t->bools;
+        row.bias_dtype = step == 0 ? CLS_F32 : CLS_F16;
+        row.bias = !(c->with & WITH_DENSE) ? NULL
+                   : step == 0             ? (const void *)t->dense
+                                           : t->dense_f16;
+        result->struct_size = sizeof *result;
+        status = cls_reference(&row, trace, result);
+        add(a, known_of(trace, result));
+        row.mode = result->mode;
+        if (result->token >= 0) {
+            output[row.output_count++] = result->token;
+            row.position++;
+        }
+    }
+    return status;
+}
+
+/* ----------------------------------------------------------------------- lists */
+
+void cls_selftest_lists(int32_t *ids, float *logits)
+{
+    for (uint32_t i = 0; i < SELFTEST_LISTS * SELFTEST_LIST; i++) {
+        ids[i] = (int32_t)(i * 2654435761u % SELFTEST_VOCAB);
+        logits[i] = (float)(int32_t)(i * 40503u % 97) * 0.03125f;
+    }
+    for (uint32_t i = 0; i < SELFTEST_LIST; i++)
+        logits[SELFTEST_LIST + i] = -INFINITY;           /* nothing in the second one, */
+    logits[SELFTEST_NAN_LIST * SELFTEST_LIST + 1] = NAN; /* no candidates in the third, */
+    ids[SELFTEST_NAN_LIST * SELFTEST_LIST + 2] = -1;
+    ids[SELFTEST_NAN_LIST * SELFTEST_LIST + 3] = (int32_t)SELFTEST_VOCAB;
+    logits[3 * SELFTEST_LIST + 9] = 60.0f; /* and one alone in the fourth */
+}
+
+static cls_status run_lists(cls_selftest_answers *a)
+{
+    int32_t ids[SELFTEST_LISTS * SELFTEST_LIST];
+    float logits[SELFTEST_LISTS * SELFTEST_LIST];
+    cls_status status = CLS_OK;
+    cls_selftest_lists(ids, logits);
+    for (uint32_t i = 0; i < SELFTEST_LISTS && status == CLS_OK; i++) {
+        cls_host_candidates c;
+        cls_params params;
+        cls_selftest_params(i, &params);
+        cls_host_candidates_default(&c, sizeof c);
+        c.ids = ids + i * SELFTEST_LIST;
+        c.logits = logits + i * SELFTEST_LIST;
+        c.count = SELFTEST_LIST;
+        c.vocab = SELFTEST_VOCAB;
+        c.seed = params.seed;
+        c.stream = params.stream;
+        c.position = i;
+        status = cls_host_draw(&c, &a->list_token[i]);
+        add(a, (cls_selftest_known){a->list_token[i], 0});
+    }
+    return status;
+}
+
+/* ---------------------------------------------------------------------- drafts */
+
+uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row)
+{
+    return 100000 + request * (SELFTEST_DRAFTS + 1) + row;
+}
+
+const int32_t *cls_selftest_parents(int method, uint32_t request)
+{
+    static const int32_t chain[SELFTEST_DRAFTS] = {-1, 0, 1}, tree[SELFTEST_DRAFTS] = {-1, -1, 0};
+    if (method != CLS_VERIFY_MATCH && method != CLS_VERIFY_GREEDY)
+        return NULL;
+    return request % 2 == 0 ? chain : tree;
+}
+
+/* The likeliest token of the row that judges it (of 32, for which the rows are
+ * made), or one that hardly comes. */
+int32_t cls_selftest_draft(int method, uint32_t request, uint32_t draft)
+{
+    const int32_t *const parents = cls_selftest_parents(method, request);
+    const uint32_t row = parents != NULL ? (uint32_t)(parents[draft] + 1) : draft;
+    float logits[SELFTEST_VOCAB];
+    int32_t best = 0;
+    if ((request + draft) % 4 == 3)
+        return 40 + (int32_t)draft;
+    cls_selftest_row(cls_selftest_draft_seed(request, row), ROW_TEXT, CLS_F32, logits);
+    for (int32_t i = 1; i < 32; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return best;
+}
+
+int32_t cls_selftest_draft_kind(int method)
+{
+    return method == CLS_VERIFY_STANDARD ? CLS_DRAFT_PROBS
+           : method == CLS_VERIFY_BLOCK  ? CLS_DRAFT_LOGITS
+                                         : CLS_DRAFT_NONE;
+}
+
+size_t cls_selftest_distributions(int32_t kind, int32_t dtype, void *rows)
+{
+    const size_t size =
+        SELFTEST_VOCAB * (kind == CLS_DRAFT_LOGITS ? cls_dtype_size(dtype) : sizeof(float));
+    for (uint32_t i = 0; i < SELFTEST_REQUESTS * SELFTEST_DRAFTS; i++) {
+        const uint32_t request = i / SELFTEST_DRAFTS, draft = i % SELFTEST_DRAFTS;
+        void *const row = (char *)rows + i * size;
+        if (kind == CLS_DRAFT_LOGITS) {
+            cls_selftest_row(200000 + i, ROW_TEXT, dtype, row);
+        } else if (kind == CLS_DRAFT_PROBS) {
+            memset(row, 0, size);
+            ((float *)row)[cls_selftest_draft(CLS_VERIFY_STANDARD, request, draft)] = 0.5f;
+            ((float *)row)[50 + i] = 0.25f;
+            ((float *)row)[i % 8] += 0.25f;
+        }
+    }
+    return size * SELFTEST_REQUESTS * SELFTEST_DRAFTS;
+}
+
+static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t request, tables *t)
+{
+    const int32_t dtype = method % CLS_DTYPES;
+    const size_t size = cls_dtype_size(dtype) * SELFTEST_VOCAB;
+    cls_host_verified *const v = &a->verified[method][request];
+    const uint32_t i = cls_selftest_find(cls_selftest_verified[request]);
+    int32_t ids[SELFTEST_DRAFTS];
+    cls_host_drafts d;
+    cls_host_row row;
+    cls_params params;
+    cls_selftest_params(i, &params);
+    cls_host_row_default(&row, sizeof row);
+    cls_selftest_text(i, &row);
+    for (uint32_t j = 0; j <= SELFTEST_DRAFTS; j++)
+        cls_selftest_row(cls_selftest_draft_seed(request, j), ROW_TEXT, dtype,
+                         (char *)t->logits + j * size);
+    for (uint32_t j = 0; j < SELFTEST_DRAFTS; j++)
+        ids[j] = cls_selftest_draft(method, request, j);
+    row.logits = t->logits;
+    row.dtype = dtype;
+    row.vocab = SELFTEST_VOCAB;
+    row.params = &params;
+    row.history = SELFTEST_HISTORY;
+    row.position = row.output_count;
+    cls_host_drafts_default(&d, sizeof d);
+    d.row = &row;
+    d.n = SELFTEST_DRAFTS;
+    d.method = method;
+    d.ids = ids;
+    d.parents = cls_selftest_parents(method, request);
+    d.draft_kind = cls_selftest_draft_kind(method);
+    const size_t all = cls_selftest_distributions(d.draft_kind, dtype, t->drafts);
+    d.draft = d.draft_kind == CLS_DRAFT_NONE
+                  ? NULL
+                  : (char *)t->drafts + all / SELFTEST_REQUESTS * request;
+    v->struct_size = sizeof *v;
+    const cls_status status = cls_host_verify(&d, v);
+    uint32_t words[2 * SELFTEST_DRAFTS + 4] = {(uint32_t)v->accepted, (uint32_t)v->emitted,
+                                               (uint32_t)v->status,
+                                               (uint32_t)v->tokens[SELFTEST_DRAFTS]};
+    for (uint32_t j = 0; j < SELFTEST_DRAFTS; j++) {
+        words[4 + j] = (uint32_t)v->tokens[j];
+        words[4 + SELFTEST_DRAFTS + j] = (uint32_t)v->nodes[j];
+    }
+    add(a, (cls_selftest_known){v->tokens[0], digest(words, sizeof words / sizeof *words)});
+    return status;
+}
+
+/* ------------------------------------------------------------------------- all */
+
+cls_status cls_selftest_answer(cls_selftest_answers *a)
+{
+    const size_t n = (size_t)cls_selftest_case_count * SELFTEST_STEPS;
+    tables *const t = calloc(1, sizeof *t);
+    memset(a, 0, sizeof *a);
+    a->trace = calloc(n, sizeof *a->trace);
+    a->result = calloc(n, sizeof *a->result);
+    a->known = calloc(n + SELFTEST_LISTS + SELFTEST_METHODS * SELFTEST_REQUESTS, sizeof *a->known);
+    cls_status status = CLS_OK;
+    if (t == NULL || a->trace == NULL || a->result == NULL || a->known == NULL)
+        status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+    if (status == CLS_OK) {
+        cls_selftest_mask(CLS_MASK_PACKED, t->mask);
+        cls_selftest_mask(CLS_MASK_BOOL, t->bools);
+        cls_selftest_dense(CLS_F32, t->dense);
+        cls_selftest_dense(CLS_F16, t->dense_f16);
+        cls_selftest_prefixes(t->prefix_of);
+        cls_selftest_ends(t->ends);
+    }
+    for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++)
+        status = run_case(a, i, t);
+    if (status == CLS_OK)
+        status = run_lists(a);
+    for (int method = 0; method < SELFTEST_METHODS && status == CLS_OK; method++)
+        for (uint32_t i = 0; i < SELFTEST_REQUESTS && status == CLS_OK; i++)
+            status = run_drafts(a, method, i, t);
+    free(t);
+    return status;
+}
+
+void cls_selftest_forget(cls_selftest_answers *a)
+{
+    free(a->trace);
+    free(a->result);
+    free(a->known);
+}

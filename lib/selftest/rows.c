@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* The self-test's logits, masks and biases: integers mixed by a hash, as
+ * multiples of 1/32 with at most eight significant bits, which float32, float16
+ * and bfloat16 all hold. */
+#include "selftest/selftest.h"
+
+enum { NOT_A_NUMBER = 100000, MINUS_INFINITY, PLUS_INFINITY };
+
+static uint32_t mix(uint32_t row, uint32_t token)
+{
+    uint32_t x = row * 0x9e3779b1u ^ (token + 1u) * 0x85ebca6bu;
+    x = (x ^ x >> 15) * 0x2c1b3c6du;
+    x = (x ^ x >> 12) * 0x297a2d39u;
+    return x ^ x >> 15;
+}
+
+/* In eighths: one more unit for each zero at the top, so that half as many
+ * tokens have it, and a little noise. */
+static int32_t peaked(uint32_t h, int32_t most)
+{
+    int32_t steps = 0;
+    while (steps < most && !(h >> (31 - steps) & 1u))
+        steps++;
+    return 8 * steps + (int32_t)(h & 7u) - 48;
+}
+
+/* A logit in units of 1/32, or one of the three above. */
+static int32_t logit(uint32_t seed, int kind, uint32_t token)
+{
+    const uint32_t h = mix(seed, token);
+    switch (kind) {
+    case ROW_TEXT:
+        return token < 32 ? 4 * (int32_t)(24 + h % 24) : 4 * (peaked(h, 8) - 16);
+    case ROW_FLAT:
+        return (int32_t)(h % 64);
+    case ROW_TIES:
+        return 32 * (int32_t)(h % 3);
+    case ROW_EQUAL:
+        return 32;
+    case ROW_EMPTY:
+        return h & 1u ? NOT_A_NUMBER : MINUS_INFINITY;
+    case ROW_INF:
+        if (token == 4097 || token == 4500)
+            return PLUS_INFINITY;
+        break;
+    case ROW_NAN:
+        if (h >> 8 & 1u) /* not of the bits that make the value: any of it may be missing */
+            return h & 1u ? NOT_A_NUMBER : MINUS_INFINITY;
+        break;
+    default:
+        break;
+    }
+    return 4 * peaked(h, 12);
+}
+
+/* The bits of a float32. */
+static uint32_t bits_of(int32_t x)
+{
+    const float value = (float)x * 0.03125f;
+    uint32_t bits;
+    switch (x) {
+    case NOT_A_NUMBER:
+        return 0x7fc00000u;
+    case MINUS_INFINITY:
+        return 0xff800000u;
+    case PLUS_INFINITY:
+        return 0x7f800000u;
+    default:
+        break;
+    }
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Writes a float32 that the type holds. */
+static void put(void *logits, uint32_t i, int32_t dtype, uint32_t bits)
+{
+    const uint32_t sign = bits >> 16 & 0x8000u, exponent = bits >> 23 & 255u,
+                   fraction = bits >> 13 & 0x3ffu;
+    if (dtype == CLS_F32)
+        ((uint32_t *)logits)[i] = bits;
+    else if (dtype == CLS_BF16)
+        ((uint16_t *)logits)[i] = (uint16_t)(bits >> 16);
+    else if (exponent == 255)
+        ((uint16_t *)logits)[i] = (uint16_t)(sign | 0x7c00u | fraction);
+    else
+        ((uint16_t *)logits)[i] =
+            (uint16_t)(exponent == 0 ? sign : sign | (exponent - 112) << 10 | fraction);
+}
+
+void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, void *logits)
+{
+    for (uint32_t i = 0; i < SELFTEST_VOCAB; i++)
+        put(logits, i, dtype, bits_of(logit(seed, kind, i)));
+}
+
+/* A third of the tokens. */
+void cls_selftest_mask(int32_t kind, void *mask)
+{
+    memset(mask, 0,
+           kind == CLS_MASK_BOOL ? SELFTEST_VOCAB : (SELFTEST_VOCAB + 31) / 32 * sizeof(uint32_t));
+    for (uint32_t i = 0; i < SELFTEST_VOCAB; i++) {
+        const uint32_t may = mix(7777, i) % 3 == 0;
+        if (kind == CLS_MASK_BOOL)
+            ((uint8_t *)mask)[i] = (uint8_t)may;
+        else
+            ((uint32_t *)mask)[i / 32] |= may << (i % 32);
+    }
+}
+
+/* From -2 to 2. */
+void cls_selftest_dense(int32_t dtype, void *bias)
+{
+    for (uint32_t i = 0; i < SELFTEST_VOCAB; i++)
+        put(bias, i, dtype, bits_of((int32_t)(mix(8888, i) % 129) - 64));
+}
+
+void cls_selftest_prefixes(int32_t prefix_of[SELFTEST_VOCAB])
+{
+    for (uint32_t i = 0; i < SELFTEST_VOCAB; i++)
+        prefix_of[i] = i >= 8 && i % 3 == 0 ? (int32_t)(i / 4) : -1;
+}
+
+void cls_selftest_ends(int32_t ends[SELFTEST_ENDS])
+{
+    ends[0] = 4000;
+    ends[1] = 3;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* cls_draw(): from lists that the host has filtered, and the same on the host. */
+#include "step/step.h"
+
+enum { MOST = 16384 }; /* candidates: a work-item goes over them three times, within 65,535 trips */
+
+void cls_draw_call_default(cls_draw_call *call, size_t struct_size)
+{
+    if (!CLS_STRUCT_INIT(call, struct_size))
+        return;
+    call->invalid_token = -1;
+}
+
+static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call, cls_ranges *ranges)
+{
+    const struct {
+        const char *name;
+        const cls_buffer *buffer;
+        uint64_t size, element;
+        enum cls_access access;
+    } optional[] = {
+        {"call->counts", &call->counts, (uint64_t)call->rows * 4, 4, CLS_READS},
+        {"call->random", &call->random, (uint64_t)call->rows * 8, 8, CLS_READS},
+        {"call->tokens", &call->tokens, (uint64_t)call->rows * 4, 4, CLS_WRITES},
+        {"call->status", &call->status, (uint64_t)call->rows * 4, 4, CLS_WRITES},
+        {"call->latest", &call->latest, (uint64_t)s->slots * 4, 4, CLS_WRITES},
+    };
+    if (call->n < 1 || call->n > MOST)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->n is %u; it must be 1 to %d",
+                        (unsigned)call->n, MOST);
+    if (call->row_stride == 0)
+        call->row_stride = call->n;
+    if (call->row_stride < call->n)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->row_stride is %llu, less than call->n, %u",
+                        (unsigned long long)call->row_stride, (unsigned)call->n);
+    const uint64_t size = cls_extent(call->rows, call->row_stride, call->n, 4);
+    cls_status status =
+        cls_buffer_check(s->context, "call->ids", &call->ids, size, 4, CLS_READS, ranges);
+    if (status == CLS_OK)
+        status =
+            cls_buffer_check(s->context, "call->logits", &call->logits, size, 4, CLS_READS, ranges);
+    for (size_t i = 0; i < sizeof optional / sizeof optional[0] && status == CLS_OK; i++)
+        status = cls_optional_check(s, optional[i].name, optional[i].buffer, optional[i].size,
+                                    optional[i].element, optional[i].access, ranges);
+    return status;
+}
+
+static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers,
+                        cl_uint n_wait, const cl_event *wait, cls_draw_call *call, cls_plan *plan)
+{
+    static const cls_ints none;
+    const struct {
+        const char *name;
+        const cls_ints *map;
+        enum cls_map which;
+        uint32_t has;
+    } maps[] = {
+        {"call->slots", &call->slots, CLS_MAP_SLOTS, CLS_HAS_SLOT_MAP},
+        {"call->positions", &call->positions, CLS_MAP_POSITIONS, CLS_HAS_POSITIONS},
+        {"call->draws", &call->draws, CLS_MAP_DRAWS, CLS_HAS_DRAWS},
+    };
+    memset(plan, 0, sizeof *plan);
+    cls_draw_call_default(call, sizeof *call);
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    cls_status status = CLS_STRUCT_READ(call, callers, "call");
+    if (status == CLS_OK)
+        status = cls_features_missing(s, CLS_FEATURE_DRAW);
+    if (status == CLS_OK)
+        status = cls_wait_check(s->context, n_wait, wait);
+    if (status == CLS_OK && (call->rows < 1 || call->rows > s->max_rows))
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "call->rows is %u; the sampler was created for 1 to %u",
+                          (unsigned)call->rows, (unsigned)s->max_rows);
+    if (status == CLS_OK)
+        status = cls_queue_check(s->context, queue, &plan->ordered);
+    if (status == CLS_OK)
+        status = check_buffers(s, call, &plan->ranges);
+    for (int i = 0; i < CLS_STEP_MAPS; i++)
+        plan->map[i] = &none;
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0] && status == CLS_OK; i++) {
+        plan->map[maps[i].which] = maps[i].map;
+        if (maps[i].map->host != NULL || maps[i].map->device.buffer != NULL)
+            plan->has |= maps[i].has;
+        status = cls_map_check(s, maps[i].name, maps[i].map, call->rows, &plan->ranges);
+    }
+    if (status == CLS_OK)
+        status = cls_ranges_check(&plan->ranges);
+    if (status == CLS_OK && call->defer_accept)
+        status = cls_invalid_token_check(s, "call", call->invalid_token);
+    if (status == CLS_OK)
+        status = cls_draws_check("call->draws", call->draws.host, call->rows);
+    if (status == CLS_OK)
+        status = cls_row_slots_check(s, "call->slots", &call->slots, call->rows,
+                                     call->defer_accept != 0, plan);
+    plan->step.rows = call->rows;
+    plan->step.random = call->random;
+    plan->step.invalid_token = call->invalid_token;
+    plan->step.tokens = call->tokens;
+    plan->step.status = call->status;
+    plan->step.latest = call->latest;
+    plan->has |= call->counts.buffer != NULL ? CLS_HAS_COUNTS : 0;
+    plan->has |= call->random.buffer != NULL ? CLS_HAS_RANDOM : 0;
+    plan->has |= call->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
+    plan->has |= call->status.buffer != NULL ? CLS_HAS_STATUS : 0;
+    plan->has |= call->latest.buffer != NULL ? CLS_HAS_LATEST : 0;
+    plan->has |= call->defer_accept ? CLS_DEFER : 0;
+    return status;
+}
+
+static cl_int tell(const cls_plan *plan, const cls_draw_call *call, cls_commands *c)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_args a;
+    memset(&a, 0, sizeof a);
+    cls_request_args(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
+    cls_draw_args(&a, s, plan);
+    a.ids_offset = cls_place(&call->ids, sizeof(int32_t));
+    a.logits_offset = cls_place(&call->logits, sizeof(float));
+    a.row_stride = cls_wide_of(call->row_stride);
+    a.counts_offset = cls_place(&call->counts, sizeof(int32_t));
+    a.candidates = call->n;
+    return cls_commands_args(c, CLS_ROLE_DRAW, &a);
+}
+
+static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_commands *c,
+                     cl_event *done)
+{
+    const cls_sampler *const s = c->sampler;
+    const size_t groups[2] = {1, call->rows};
+    cls_arguments a = cls_request_buffers(s, CLS_DRAW, CLS_ROLE_DRAW, 0, plan->map[CLS_MAP_SLOTS]);
+    cls_set_buffer(&a, s, &call->ids);
+    cls_set_buffer(&a, s, &call->logits);
+    cls_set_buffer(&a, s, &call->counts);
+    cls_set_mem(&a, s->rows);
+    cls_draw_buffers(&a, s, plan);
+    return cls_commands_launch(c, &a, groups, done);
+}
+
+static cls_status draw_rows(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers,
+                            cl_uint n_wait, const cl_event *wait, cl_event *done)
+{
+    cls_draw_call call;
+    cls_plan plan;
+    cls_commands c;
+    cl_event end = NULL;
+    cl_int code = CL_SUCCESS;
+    int uploads = 0;
+    cls_status status = check(s, queue, callers, n_wait, wait, &call, &plan);
+    for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
+        uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, call.rows);
+    if (status == CLS_OK)
+        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads, NULL);
+    if (status != CLS_OK)
+        return status;
+    for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
+        code = cls_commands_map(&c, (enum cls_map)i, plan.map[i]->host, call.rows);
+    if (code == CL_SUCCESS)
+        code = tell(&plan, &call, &c);
+    if (code == CL_SUCCESS)
+        code = launch(&plan, &call, &c, &end);
+    return cls_commands_end(&c, code, "cannot enqueue the draw", end, done);
+}
+
+cls_status cls_draw(cls_sampler *s, cl_command_queue queue, const cls_draw_call *callers,
+                    cl_uint n_wait, const cl_event *wait, cl_event *done)
+{
+    if (done != NULL)
+        *done = NULL;
+    return CLS_IN_USE(s, draw_rows(s, queue, callers, n_wait, wait, done));
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/* What is told of rows beside their tokens: checks and launches of a step's
+ * reports, and cls_logprobs(), which has nothing else. */
+#include "step/step.h"
+
+#include <stdio.h>
+
+enum { MOST_TOP = 128, MOST_GIVEN = 1024 };
+
+/* Elements of a row: one, or as many as a number says, or the vocabulary. */
+enum width { ONE, TOP, GIVEN, CANDIDATES, VOCAB };
+
+static const struct {
+    const char *name;
+    enum width width;
+} outputs[CLS_OUTPUTS] = {
+    [CLS_OUT_LOGPROBS] = {"logprobs", ONE},
+    [CLS_OUT_RANKS] = {"ranks", ONE},
+    [CLS_OUT_TOP_IDS] = {"top_ids", TOP},
+    [CLS_OUT_TOP_LOGPROBS] = {"top_logprobs", TOP},
+    [CLS_OUT_GIVEN_IDS] = {"given_ids", GIVEN},
+    [CLS_OUT_GIVEN_LOGPROBS] = {"given_logprobs", GIVEN},
+    [CLS_OUT_GIVEN_RANKS] = {"given_ranks", GIVEN},
+    [CLS_OUT_ENTROPY] = {"entropy", ONE},
+    [CLS_OUT_KEPT] = {"kept", ONE},
+    [CLS_OUT_KEPT_MASS] = {"kept_mass", ONE},
+    [CLS_OUT_CANDIDATE_IDS] = {"candidate_ids", CANDIDATES},
+    [CLS_OUT_CANDIDATE_LOGITS] = {"candidate_logits", CANDIDATES},
+    [CLS_OUT_CANDIDATE_PROBS] = {"candidate_probs", CANDIDATES},
+    [CLS_OUT_CANDIDATE_COUNTS] = {"candidate_counts", CANDIDATES},
+    [CLS_OUT_PROBS] = {"probs", VOCAB},
+    [CLS_OUT_FINAL_LOGITS] = {"final_logits", VOCAB},
+};
+
+/* A number, its limit, and whether the buffers that go by it are there. */
+static cls_status check_number(const char *call, const char *name, enum width width, uint32_t n,
+                               uint32_t most, uint32_t shortlist, const cls_report *report)
+{
+    const char *missing = NULL, *there = NULL;
+    int some = 0;
+    for (int i = 0; i < CLS_OUTPUTS; i++) {
+        if (outputs[i].width != width)
+            continue;
+        if (report->output[i].buffer != NULL)
+            there = outputs[i].name;
+        else if (missing == NULL)
+            missing = outputs[i].name;
+        some |= i != CLS_OUT_GIVEN_IDS && report->output[i].buffer != NULL;
+    }
+    if (n > most)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is %u; it must be at most %u", call,
+                        name, (unsigned)n, (unsigned)most);
+    if (n > shortlist)
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "%s->%s is %u, but the kernels' lists hold %u: see the context's options->shortlist",
+            call, name, (unsigned)n, (unsigned)shortlist);
+    if (n == 0 && there != NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is there, but %s->%s is 0", call,
+                        there, call, name);
+    if (n != 0 && width == GIVEN && report->output[CLS_OUT_GIVEN_IDS].buffer == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s->%s is %u, but %s->given_ids.buffer is NULL", call, name, (unsigned)n,
+                        call);
+    if (n != 0 && !some)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s->%s is %u, but there is no buffer for what it asks (%s->%s)", call,
+                        name, (unsigned)n, call, missing);
+    return CLS_OK;
+}
+
+cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t rows, cls_report *r,
+                            cls_ranges *ranges)
+{
+    const uint32_t shortlist = s->context->shape.shortlist;
+    cls_status status = check_number(call, "top_n", TOP, r->top_n, MOST_TOP, shortlist, r);
+    if (status == CLS_OK)
+        status = check_number(call, "given_n", GIVEN, r->given_n, MOST_GIVEN, UINT32_MAX, r);
+    if (status == CLS_OK)
+        status = check_number(call, "candidates_n", CANDIDATES, r->candidates_n, UINT32_MAX,
+                              shortlist, r);
+    r->wants = 0;
+    for (int i = 0; i < CLS_OUTPUTS && status == CLS_OK; i++) {
+        const uint64_t widths[] = {1, r->top_n, r->given_n,
+                                   i == CLS_OUT_CANDIDATE_COUNTS ? 1 : r->candidates_n, s->vocab};
+        char what[64];
+        if (r->output[i].buffer == NULL)
+            continue;
+        snprintf(what, sizeof what, "%s->%s", call, outputs[i].name);
+        status =
+            cls_buffer_check(s->context, what, &r->output[i], rows * widths[outputs[i].width] * 4,
+                             4, i == CLS_OUT_GIVEN_IDS ? CLS_READS : CLS_WRITES, ranges);
+        r->wants |= CLS_WANTS(i);
+    }
+    if (status == CLS_OK &&
+        (r->wants & ~(CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS) | CLS_WANTS_SUMS)))
+        status = cls_features_missing(s, CLS_FEATURE_LOGPROBS);
+    if (status == CLS_OK &&
+        (r->wants & (CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))))
+        status = cls_features_missing(s, CLS_FEATURE_PROBS);
+    /* Sums are what both kernels make together, and either feature has both. */
+    if (status == CLS_OK && (r->wants & CLS_WANTS_SUMS) && !(s->features & CLS_FEATURE_PROBS))
+        status = cls_features_missing(s, CLS_FEATURE_LOGPROBS);
+    return status;
+}
+
+/* ------------------------------------------------------------------- launches */
+
+/* The kernels that report: on the raw row, on each of its tokens at the end, on some. */
+enum { RAW = 1, TILES = 2, FINAL = 4 };
+
+static int kinds(const cls_plan *plan)
+{
+    const uint32_t wants = plan->report.wants, either = wants & CLS_WANTS_OF_EITHER;
+    const uint32_t final =
+        wants & ~(CLS_WANTS_OF_EITHER | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS));
+    const int raw = plan->step.logprob_kind == CLS_LOGPROB_RAW;
+    return (raw && either ? RAW : 0) | (wants & CLS_WANTS_TILES ? TILES : 0) |
+           (final || (!raw && either) ? FINAL : 0);
+}
+
+int cls_report_of_raw(const cls_plan *plan) { return (kinds(plan) & RAW) != 0; }
+
+int cls_report_of_final(const cls_plan *plan) { return (kinds(plan) & (TILES | FINAL)) != 0; }
+
+/* Ids of the caller's that a group serves. A group counts the ranks of its ids in one read of the
+ * row where it is one item, and in a read for every four of them where it is many: there some more
+ * groups share the reads. Half of the kernel's list is the most that it can take. */
+static uint32_t given_each(const cls_sampler *s, const cls_plan *plan)
+{
+    enum { SHARED = 16 };
+    const uint32_t most = s->context->shape.shortlist / 2;
+    const int shared =
+        s->context->shape.row_group > 1 && (plan->report.wants & CLS_WANTS(CLS_OUT_GIVEN_RANKS));
+    return shared && most > SHARED ? SHARED : most;
+}
+
+uint32_t cls_report_groups(const cls_sampler *s, const cls_plan *plan)
+{
+    const uint32_t each = given_each(s, plan);
+    return 3 + (plan->report.given_n + each - 1) / each;
+}
+
+void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, int raw)
+{
+    const cls_report *const r = &plan->report;
+    const int either = raw || plan->step.logprob_kind != CLS_LOGPROB_RAW;
+    a->wants = r->wants & ((either ? CLS_WANTS_OF_EITHER : 0) | (raw ? 0 : ~CLS_WANTS_OF_EITHER));
+    a->top_n = either ? r->top_n : 0;
+    a->given_n = r->given_n;
+    a->given_each = given_each(s, plan);
+    a->candidates_n = raw ? 0 : r->candidates_n;
+    for (int i = 0; i < CLS_OUTPUTS; i++)
+        a->output_offset[i] = cls_place(&r->output[i], 4);
+}
+
+static cl_int launch_tiles(const cls_plan *plan, cls_commands *c, cl_event *done)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_arguments a = cls_step_buffers(s, plan, CLS_DISTRIBUTION, CLS_ROLE_STEP);
+    cls_set_mem(&a, s->sample);
+    cls_set_mem(&a, s->pass);
+    for (int i = CLS_OUT_PROBS; i < CLS_OUTPUTS; i++)
+        cls_set_buffer(&a, s, &plan->report.output[i]);
+    return cls_step_launch(plan, c, CLS_DISTRIBUTION, &a, done);
+}
+
+static cl_int launch_report(const cls_plan *plan, cls_commands *c, enum cls_role role,
+                            cl_event *done)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_arguments a = cls_step_buffers(s, plan, CLS_REPORT, role);
+    cls_set_mem(&a, s->sample);
+    cls_set_mem(&a, s->pass);
+    for (int i = 0; i < CLS_OUT_PROBS; i++)
+        cls_set_buffer(&a, s, &plan->report.output[i]);
+    return cls_step_launch(plan, c, CLS_REPORT, &a, done);
+}
+
+cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done)
+{
+    const int k = kinds(plan);
+    cl_int code = CL_SUCCESS;
+    if (k & RAW)
+        code = cls_step_survey(plan, c, CLS_ROLE_RAW);
+    if (code == CL_SUCCESS && (k & RAW))
+        code = launch_report(plan, c, CLS_ROLE_RAW, k == RAW ? done : NULL);
+    if (code == CL_SUCCESS && (k & TILES))
+        code = launch_tiles(plan, c, !(k & FINAL) ? done : NULL);
+    if (code == CL_SUCCESS && (k & FINAL))
+        code = launch_report(plan, c, CLS_ROLE_STEP, done);
+    return code;
+}
+
+/* -------------------------------------------------------------------- prompts */
+
+void cls_logprobs_call_default(cls_logprobs_call *call, size_t struct_size)
+{
+    CLS_STRUCT_INIT(call, struct_size);
+}
+
+static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_logprobs_call *callers,
+                        cl_uint n_wait, const cl_event *wait, cls_plan *plan)
+{
+    static const cls_ints none;
+    cls_logprobs_call call;
+    memset(plan, 0, sizeof *plan);
+    cls_logprobs_call_default(&call, sizeof call);
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    cls_status status = CLS_STRUCT_READ(&call, callers, "call");
+    if (status == CLS_OK)
+        status = cls_wait_check(s->context, n_wait, wait);
+    if (status == CLS_OK && (call.rows < 1 || call.rows > s->max_rows))
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "call->rows is %u; the sampler was created for 1 to %u",
+                          (unsigned)call.rows, (unsigned)s->max_rows);
+    if (status == CLS_OK)
+        status = cls_queue_check(s->context, queue, &plan->ordered);
+    if (status != CLS_OK)
+        return status;
+    plan->step.rows = call.rows;
+    plan->step.logits = call.logits;
+    plan->step.logprob_kind = CLS_LOGPROB_RAW;
+    plan->has = CLS_NO_SLOTS;
+    for (int i = 0; i < CLS_STEP_MAPS; i++)
+        plan->map[i] = &none;
+    plan->report.top_n = call.top_n;
+    plan->report.given_n = call.given_n;
+    plan->report.output[CLS_OUT_TOP_IDS] = call.top_ids;
+    plan->report.output[CLS_OUT_TOP_LOGPROBS] = call.top_logprobs;
+    plan->report.output[CLS_OUT_GIVEN_IDS] = call.given_ids;
+    plan->report.output[CLS_OUT_GIVEN_LOGPROBS] = call.given_logprobs;
+    plan->report.output[CLS_OUT_GIVEN_RANKS] = call.given_ranks;
+    status = cls_logits_check(s, "call", plan);
+    if (status == CLS_OK)
+        status = cls_report_check(s, "call", call.rows, &plan->report, &plan->ranges);
+    if (status == CLS_OK)
+        status = cls_ranges_check(&plan->ranges);
+    if (status == CLS_OK)
+        status = cls_reserved_check("call->reserved", call.reserved);
+    if (status == CLS_OK && plan->report.wants == 0)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "call->top_n and call->given_n are 0: nothing is asked for");
+    return status;
+}
+
+static cls_status logprobs_of_rows(cls_sampler *s, cl_command_queue queue,
+                                   const cls_logprobs_call *call, cl_uint n_wait,
+                                   const cl_event *wait, cl_event *done)
+{
+    cls_plan plan;
+    cls_commands c;
+    cls_args a;
+    cl_event end = NULL;
+    cls_status status = check(s, queue, call, n_wait, wait, &plan);
+    if (status == CLS_OK)
+        status = cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, 0, NULL);
+    if (status != CLS_OK)
+        return status;
+    cls_step_args(&a, s, &plan, CLS_ROLE_RAW);
+    cl_int code = cls_commands_args(&c, CLS_ROLE_RAW, &a);
+    if (code == CL_SUCCESS)
+        code = cls_report_launch(&plan, &c, &end);
+    return cls_commands_end(&c, code, "cannot enqueue the log-probabilities", end, done);
+}
+
+cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logprobs_call *call,
+                        cl_uint n_wait, const cl_event *wait, cl_event *done)
+{
+    if (done != NULL)
+        *done = NULL;
+    return CLS_IN_USE(s, logprobs_of_rows(s, queue, call, n_wait, wait, done));
+}

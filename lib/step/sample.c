@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT */
+/* cls_sample(): one step. Checks, uploads what changed, enqueues the kernels
+ * in the order of the flow; never waits and never allocates. */
+#include "step/step.h"
+
+/* --------------------------------------------------------------- what kernels are told */
+
+cls_wide cls_wide_of(uint64_t x) { return (cls_wide){(uint32_t)x, (uint32_t)(x >> 32)}; }
+
+cls_wide cls_place(const cls_buffer *b, size_t element) { return cls_wide_of(b->offset / element); }
+
+cls_wide cls_map_place(const cls_sampler *s, enum cls_map which, const cls_ints *map)
+{
+    return map->host != NULL ? cls_wide_of((uint64_t)which * s->max_rows)
+                             : cls_place(&map->device, sizeof(int32_t));
+}
+
+void cls_request_args(cls_args *a, const cls_sampler *s, const cls_ints *slots, uint32_t has)
+{
+    a->vocab = s->vocab;
+    a->n_slots = s->slots;
+    a->layout = s->layout;
+    a->has = has;
+    a->slot_map_offset = cls_map_place(s, CLS_MAP_SLOTS, slots);
+}
+
+void cls_draw_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
+{
+    const cls_step *const step = &plan->step;
+    a->positions_offset = cls_map_place(s, CLS_MAP_POSITIONS, plan->map[CLS_MAP_POSITIONS]);
+    a->draws_offset = cls_map_place(s, CLS_MAP_DRAWS, plan->map[CLS_MAP_DRAWS]);
+    a->random_offset = cls_place(&step->random, sizeof(uint64_t));
+    a->invalid_token = step->invalid_token;
+    a->tokens_offset = cls_place(&step->tokens, sizeof(int32_t));
+    a->status_out_offset = cls_place(&step->status, sizeof(int32_t));
+    a->latest_offset = cls_place(&step->latest, sizeof(int32_t));
+    a->n_end = s->n_end;
+}
+
+static void draft_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
+{
+    a->nodes = CLS_MAP_NODES * s->max_rows;
+    a->parents = CLS_MAP_PARENTS * s->max_rows;
+    a->firsts = CLS_MAP_FIRSTS * s->max_rows;
+    a->draft_ids_offset = cls_map_place(s, CLS_MAP_TOKENS, &plan->draft_ids);
+    a->draft_kind = plan->draft_kind;
+    a->draft_offset = cls_place(
+        &plan->draft, plan->draft_kind == CLS_DRAFT_LOGITS ? plan->logit_size : sizeof(float));
+    a->draft_stride = cls_wide_of(plan->draft_stride);
+}
+
+static int is_raw(enum cls_role role) { return role == CLS_ROLE_RAW || role == CLS_ROLE_DRAFTS; }
+
+void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, enum cls_role role)
+{
+    const cls_step *const step = &plan->step;
+    memset(a, 0, sizeof *a);
+    cls_request_args(a, s, plan->map[CLS_MAP_SLOTS], plan->has | (is_raw(role) ? CLS_RAW : 0));
+    a->sample_stride = s->sample_stride;
+    a->tiles_per_group = cls_tiles_per_group(s, step->rows);
+    a->logits_offset = cls_wide_of(step->logits.offset / plan->logit_size);
+    a->row_stride = cls_wide_of(step->logits.row_stride);
+    a->mask_offset =
+        cls_place(&step->mask.words, step->mask.kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t));
+    a->mask_stride = cls_wide_of(step->mask.row_stride);
+    a->mask_width = step->mask.width;
+    a->mask_rows = step->mask.rows;
+    a->mask_map_offset = cls_map_place(s, CLS_MAP_MASKS, plan->map[CLS_MAP_MASKS]);
+    a->bias_offset = cls_place(&step->bias.values, plan->bias_size != 0 ? plan->bias_size : 1);
+    a->bias_stride = cls_wide_of(step->bias.row_stride);
+    a->bias_rows = step->bias.rows;
+    a->logits_rows = step->logits_rows;
+    a->logits_map_offset = cls_map_place(s, CLS_MAP_LOGITS, plan->map[CLS_MAP_LOGITS]);
+    a->bias_map_offset = cls_map_place(s, CLS_MAP_BIASES, plan->map[CLS_MAP_BIASES]);
+    cls_draw_args(a, s, plan);
+    draft_args(a, s, plan);
+    cls_report_args(a, s, plan, is_raw(role));
+}
+
+/* ------------------------------------------------------------- buffers of kernels */
+
+/* STEP_ARGS and ROWS_ARGS of cl/row/view.cl. */
+cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which,
+                               enum cls_role role)
+{
+    const cls_step *const step = &plan->step;
+    const int raw = is_raw(role);
+    /* A raw row is read as it lies, whatever else the step has. */
+    cls_arguments a = {cls_sampler_kernel(s, which, step->logits.dtype, raw ? 0 : plan->needs), 0,
+                       CL_SUCCESS};
+    cls_set_mem(&a, s->told[role].buffer);
+    cls_set_mem(&a, step->logits.buffer);
+    cls_set_buffer(&a, s, &step->mask.words);
+    cls_set_buffer(&a, s, &step->bias.values);
+    cls_set_mem(&a, s->slot_buffer);
+    cls_set_mem(&a, s->state);
+    cls_set_mem(&a, s->lists.buffer);
+    cls_set_mem(&a, s->prepared);
+    cls_set_map(&a, s, plan->map[CLS_MAP_SLOTS]);
+    cls_set_map(&a, s, plan->map[CLS_MAP_MASKS]);
+    cls_set_map(&a, s, plan->map[CLS_MAP_BIASES]);
+    cls_set_mem(&a, raw ? s->raw_key : s->tile_key);
+    cls_set_mem(&a, raw ? s->raw_mass : s->tile_mass);
+    cls_set_mem(&a, raw ? s->raw_flags : s->tile_flags);
+    cls_set_mem(&a, s->rows);
+    if (which != CLS_RESIDUAL && which != CLS_VERIFY) /* ROWS_ARGS */
+        cls_set_map(&a, s, plan->map[CLS_MAP_LOGITS]);
+    return a;
+}
+
+/* RANDOM_ARGS of cl/row/draw.cl. */
+void cls_random_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+{
+    cls_set_map(a, s, plan->map[CLS_MAP_POSITIONS]);
+    cls_set_map(a, s, plan->map[CLS_MAP_DRAWS]);
+    cls_set_buffer(a, s, &plan->step.random);
+}
+
+/* DRAW_ARGS, likewise. */
+void cls_draw_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+{
+    cls_random_buffers(a, s, plan);
+    cls_set_mem(a, s->work);
+    cls_set_mem(a, s->pass);
+    cls_set_mem(a, s->sample);
+    cls_set_buffer(a, s, &plan->step.tokens);
+    cls_set_buffer(a, s, &plan->step.status);
+    cls_set_buffer(a, s, &plan->step.latest);
+    cls_set_mem(a, s->infill != NULL ? s->infill : s->rows);
+}
+
+/* DRAFT_ARGS of cl/row/maps.cl. */
+static void path_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+{
+    cls_set_mem(a, s->maps);
+    cls_set_map(a, s, &plan->draft_ids);
+}
+
+/* DRAFT_ARGS, and DRAFT_ROW_ARGS of cl/row/drafts.cl. */
+void cls_draft_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+{
+    path_buffers(a, s, plan);
+    cls_set_buffer(a, s, &plan->draft);
+    cls_set_mem(a, s->raw_key);
+    cls_set_mem(a, s->raw_mass);
+}
+
+cls_arguments cls_request_buffers(const cls_sampler *s, enum cls_kernel which, enum cls_role role,
+                                  uint32_t features, const cls_ints *slots)
+{
+    cls_arguments a = {cls_sampler_kernel(s, which, 0, features), 0, CL_SUCCESS};
+    cls_set_mem(&a, s->told[role].buffer);
+    cls_set_mem(&a, s->slot_buffer);
+    cls_set_map(&a, s, slots);
+    cls_set_mem(&a, s->state);
+    cls_set_mem(&a, s->lists.buffer);
+    return a;
+}
+
+/* --------------------------------------------------------------------- launches */
+
+/* Enough groups to feed the device and to even out rows that need less work;
+ * a group a mass tile at most. 32 tiles at most, too, so that a work-item's
+ * loops stay below the 65,535 trips that llvmpipe allows it. */
+uint32_t cls_tiles_per_group(const cls_sampler *s, uint32_t rows)
+{
+    const uint64_t all = (uint64_t)s->tiles * rows,
+                   groups = 32ull * s->context->shape.compute_units;
+    const uint64_t n = all / groups;
+    return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
+}
+
+cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
+                       const cls_arguments *a, cl_event *done)
+{
+    const cls_sampler *const s = c->sampler;
+    const int over_tiles = cls_kernel_part(which) == CLS_OVER_TILES;
+    const uint32_t per_group = cls_tiles_per_group(s, plan->step.rows);
+    const size_t parts = which == CLS_REPORT ? cls_report_groups(s, plan) : 1;
+    const size_t groups[2] = {over_tiles ? (s->tiles + per_group - 1) / per_group : parts,
+                              plan->step.rows};
+    return cls_commands_launch(c, a, groups, done);
+}
+
+cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_arguments a =
+        cls_request_buffers(s, CLS_PREPARE, plan->role, plan->needs, plan->map[CLS_MAP_SLOTS]);
+    cls_set_mem(&a, s->prepared);
+    path_buffers(&a, s, plan);
+    return cls_step_launch(plan, c, CLS_PREPARE, &a, NULL);
+}
+
+cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_role role)
+{
+    const cls_arguments a = cls_step_buffers(c->sampler, plan, CLS_SURVEY, role);
+    return cls_step_launch(plan, c, CLS_SURVEY, &a, NULL);
+}
+
+cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, enum cls_kernel which, cl_event *done)
+{
+    cls_arguments a = cls_step_buffers(c->sampler, plan, which, plan->role);
+    cls_draw_buffers(&a, c->sampler, plan);
+    cls_draft_buffers(&a, c->sampler, plan);
+    return cls_step_launch(plan, c, which, &a, done);
+}
+
+cl_int cls_step_pass(const cls_plan *plan, cls_commands *c)
+{
+    cls_arguments a = cls_step_buffers(c->sampler, plan, CLS_PASS, plan->role);
+    cls_set_mem(&a, c->sampler->pass);
+    return cls_step_launch(plan, c, CLS_PASS, &a, NULL);
+}
+
+/* Accepts tokens of a buffer, or (NULL) those of the rows' records. */
+static cl_int accept_args(cls_commands *c, const cls_ints *tokens, const cls_ints *slots,
+                          uint32_t has)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_args a;
+    memset(&a, 0, sizeof a);
+    cls_request_args(&a, s, slots,
+                     (has & CLS_HAS_SLOT_MAP) | (tokens != NULL ? CLS_HAS_TOKENS : 0));
+    if (tokens != NULL)
+        a.tokens_offset = cls_map_place(s, CLS_MAP_TOKENS, tokens);
+    return cls_commands_args(c, CLS_ROLE_ACCEPT, &a);
+}
+
+static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *tokens,
+                            const cls_ints *slots, cl_event *done)
+{
+    static const cls_ints none;
+    const cls_sampler *const s = c->sampler;
+    const size_t groups[2] = {1, rows};
+    cls_arguments a = cls_request_buffers(s, CLS_ACCEPT, CLS_ROLE_ACCEPT, 0, slots);
+    cls_set_map(&a, s, tokens != NULL ? tokens : &none);
+    cls_set_mem(&a, s->rows);
+    return cls_commands_launch(c, &a, groups, done);
+}
+
+/* All that the step's kernels are told, before the first of them: what fails here has
+ * changed nothing. */
+static cl_int tell(const cls_plan *plan, cls_commands *c, int late)
+{
+    cls_args a;
+    cls_step_args(&a, c->sampler, plan, CLS_ROLE_STEP);
+    cl_int code = cls_commands_args(c, CLS_ROLE_STEP, &a);
+    if (code == CL_SUCCESS && cls_report_of_raw(plan)) {
+        cls_step_args(&a, c->sampler, plan, CLS_ROLE_RAW);
+        code = cls_commands_args(c, CLS_ROLE_RAW, &a);
+    }
+    if (code == CL_SUCCESS && late)
+        code = accept_args(c, NULL, &plan->step.slots, plan->has);
+    return code;
+}
+
+static cl_int launch_all(const cls_plan *plan, cls_commands *c, int late, cl_event *done)
+{
+    const int reports = cls_report_of_final(plan) || cls_report_of_raw(plan);
+    cl_int code = tell(plan, c, late);
+    if (code == CL_SUCCESS && plan->prepare)
+        code = cls_step_prepare(plan, c);
+    if (code == CL_SUCCESS)
+        code = cls_step_survey(plan, c, plan->role);
+    if (code == CL_SUCCESS)
+        code = cls_step_rows(plan, c, CLS_TOKEN, !plan->search && !reports ? done : NULL);
+    if (code == CL_SUCCESS && plan->search)
+        code = cls_step_pass(plan, c);
+    if (code == CL_SUCCESS && plan->search)
+        code = cls_step_rows(plan, c, CLS_SEARCH, !reports ? done : NULL);
+    if (code == CL_SUCCESS && reports)
+        code = cls_report_launch(plan, c, !late ? done : NULL);
+    if (code == CL_SUCCESS && late)
+        code = launch_accept(c, plan->step.rows, NULL, &plan->step.slots, done);
+    return code;
+}
+
+static cls_status sample_step(cls_sampler *s, cl_command_queue queue, const cls_step *step,
+                              cl_uint n_wait, const cl_event *wait, cl_event *done)
+{
+    cls_plan plan;
+    cls_commands c;
+    cl_event end = NULL;
+    cl_int code = CL_SUCCESS;
+    int uploads = 0;
+    cls_status status = cls_step_check(s, queue, step, n_wait, wait, &plan);
+    for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
+        uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
+    if (status == CLS_OK)
+        status =
+            cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads, &plan.step.mask);
+    if (status != CLS_OK)
+        return status;
+    code = cls_commands_mask(&c, &plan.step.mask);
+    for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
+        code = cls_commands_map(&c, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
+    /* What reports on the distribution that was drawn from must do so before
+     * the token changes it. */
+    const int late = cls_report_of_final(&plan) && !(plan.has & CLS_DEFER);
+    plan.has |= late ? CLS_DEFER : 0;
+    if (code == CL_SUCCESS)
+        code = launch_all(&plan, &c, late, &end);
+    return cls_commands_end(&c, code, "cannot enqueue the step", end, done);
+}
+
+cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
+                      const cl_event *wait, cl_event *done)
+{
+    if (done != NULL)
+        *done = NULL;
+    return CLS_IN_USE(s, sample_step(s, queue, step, n_wait, wait, done));
+}
+
+static cls_status accept_tokens(cls_sampler *s, cl_command_queue queue, uint32_t rows,
+                                const cls_ints *tokens, const cls_ints *slots, cl_uint n_wait,
+                                const cl_event *wait, cl_event *done)
+{
+    static const cls_ints identity;
+    const cls_ints *const map = slots != NULL ? slots : &identity;
+    const uint32_t has = map->host != NULL || map->device.buffer != NULL ? CLS_HAS_SLOT_MAP : 0;
+    cls_commands c;
+    cls_plan ignored;
+    cl_event end = NULL;
+    int ordered = 0;
+    memset(&ignored, 0, sizeof ignored);
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    if (rows < 1 || rows > s->max_rows)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "rows is %u; the sampler was created for 1 to %u", (unsigned)rows,
+                        (unsigned)s->max_rows);
+    if (tokens == NULL || (tokens->host == NULL && tokens->device.buffer == NULL))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "tokens is NULL");
+    if (cls_features_missing(s, CLS_FEATURE_ACCEPT) != CLS_OK)
+        return CLS_BAD_ARGUMENT;
+    cls_status status = cls_wait_check(s->context, n_wait, wait);
+    if (status == CLS_OK)
+        status = cls_queue_check(s->context, queue, &ordered);
+    if (status == CLS_OK)
+        status = cls_map_check(s, "tokens", tokens, rows, NULL);
+    if (status == CLS_OK)
+        status = cls_map_check(s, "slots", map, rows, NULL);
+    if (status == CLS_OK)
+        status = cls_row_slots_check(s, "slots", map, rows, 0, &ignored);
+    if (status == CLS_OK)
+        status = cls_commands_begin(&c, s, queue, ordered, n_wait, wait,
+                                    cls_map_changed(s, CLS_MAP_SLOTS, map->host, rows) ||
+                                        cls_map_changed(s, CLS_MAP_TOKENS, tokens->host, rows),
+                                    NULL);
+    if (status != CLS_OK)
+        return status;
+    cl_int code = cls_commands_map(&c, CLS_MAP_SLOTS, map->host, rows);
+    if (code == CL_SUCCESS)
+        code = cls_commands_map(&c, CLS_MAP_TOKENS, tokens->host, rows);
+    if (code == CL_SUCCESS)
+        code = accept_args(&c, tokens, map, has);
+    if (code == CL_SUCCESS)
+        code = launch_accept(&c, rows, tokens, map, &end);
+    return cls_commands_end(&c, code, "cannot enqueue the acceptance", end, done);
+}
+
+cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, const cls_ints *tokens,
+                      const cls_ints *slots, cl_uint n_wait, const cl_event *wait, cl_event *done)
+{
+    if (done != NULL)
+        *done = NULL;
+    return CLS_IN_USE(s, accept_tokens(s, queue, rows, tokens, slots, n_wait, wait, done));
+}
+
+uint32_t cls_sampler_launches(const cls_sampler *s) { return s != NULL ? s->launches : 0; }
+
+/* ----------------------------------------------------------------- for tests */
+
+void cls_sampler_force_search(cls_sampler *s, int on)
+{
+    if (!on || cls_sampler_need(s, CLS_FEATURE_SEARCH) == CLS_OK)
+        s->force_search = on;
+}
+
+/* A key of limited kernels as others have it. */
+static int32_t unlimited_key(int32_t key)
+{
+    const int32_t shift = CLS_INF_BITS - CLS_LIMIT_BITS;
+    return key >= CLS_LIMIT_BITS - 1      ? key + shift
+           : key <= ~(CLS_LIMIT_BITS - 1) ? key - shift
+                                          : key;
+}
+
+cls_status cls_sampler_trace(cls_sampler *s, cl_command_queue queue, cls_row *rows, uint32_t n)
+{
+    const cl_int code =
+        clEnqueueReadBuffer(queue, s->rows, CL_TRUE, 0, n * sizeof *rows, rows,
+                            s->last != NULL ? 1 : 0, s->last != NULL ? &s->last : NULL, NULL);
+    for (uint32_t i = 0; i < n && s->context->shape.limited; i++) {
+        rows[i].max_key = unlimited_key(rows[i].max_key);
+        rows[i].cut_key = unlimited_key(rows[i].cut_key);
+        rows[i].top_key = unlimited_key(rows[i].top_key);
+        rows[i].head_key = unlimited_key(rows[i].head_key);
+        rows[i].draft_key = unlimited_key(rows[i].draft_key);
+    }
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the row records");
+}

@@ -1,0 +1,431 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Runs the command for real: every option on small files made here, host and
+# device tokens compared, refusals with their sentences and exit codes.
+# CLSAMPLE: the command's path. Exits 77 if there is no device.
+# shellcheck source=tests/command/command.sh
+. "$(dirname "$0")/command.sh"
+
+npy seeds.npy '<u8' '8,'
+bytes seeds.npy 0000000000000005 0000000000000006 0000000000000007 0000000000000008 \
+    0000000000000009 000000000000000a 000000000000000b 000000000000000c
+
+# ---------------------------------------------------- what needs no device
+
+check "--version" "$clsample" --version
+for command in "" devices sample explain demo bench; do
+    # shellcheck disable=SC2086
+    check "$command --help" "$clsample" $command --help
+    says "$command --help" '^usage: clsample' out
+done
+# Each command has its page, which names all of its options; clsample.1 names the page.
+doc=$here/../../doc
+"$clsample" --help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' | grep -v '^clsample$' >commands
+is "commands" "$(wc -l <commands | tr -d ' ')" 8
+while read -r command; do
+    page=$doc/clsample-$command.1
+    says "clsample-$command.1" "^.Nm clsample $command" "$page"
+    says "clsample-$command.1 in clsample.1" "^.Xr clsample-$command 1" "$doc/clsample.1"
+    says "clsample-$command.1 is installed" "doc/clsample-$command.1" "$here/../../Makefile.am"
+    missing=
+    for option in $("$clsample" "$command" --help </dev/null | sed -n 's/^  --\([a-z0-9-]*\) .*/\1/p'); do
+        shared=
+        case $command in
+        verify | explain) shared=$doc/clsample-sample.1 ;; # which says so
+        esac
+        # shellcheck disable=SC2086 # one page or none
+        [ "$option" = help ] || cat "$page" $shared | grep -q -e "[ ,]-$option\b" || missing="$missing --$option"
+    done
+    is "options that clsample-$command.1 lacks" "$missing" ""
+done <commands
+check "devices" "$clsample" devices
+check "devices --json" "$clsample" devices --json
+refused "no command" </dev/null
+refused "unknown command 'sing'" sing
+refused "'--wrong'" devices --wrong
+refused "unexpected argument 'x'" devices x
+refused "--json: takes no value" devices --json=1
+refused "--logits: a file" sample
+refused "--logits: a value is missing" sample --logits
+refused "none.npy: cannot be opened: No such file or directory" sample --logits none.npy
+refused "[.]: cannot be read: Is a directory" sample --logits .
+
+host_refused "--temperature: .*'x'" --temperature x
+host_refused "--temperature" --temperature -1
+host_refused "--temperature" --temperature inf
+host_refused "--temperature" --temperature nan
+host_refused "--top-k: '1.5'" --top-k 1.5
+host_refused "--top-k: '9999999999'" --top-k=9999999999
+host_refused "--top-p" --top-p 1.5
+host_refused "--top-p" --top-p nan
+host_refused "--min-p" --min-p 2
+host_refused "--min-p" --min-p=-0.5
+host_refused "--chain: 'other' is none of default, vllm, llama, and no stage" --chain other
+host_refused "--chain: '' is none of" --chain ''
+host_refused "--chain: 'penalties' is none of" --chain penalties,top_k
+host_refused "--chain: '' is none of" --chain top_k,,top_p
+host_refused "--chain: 'top-k' is there twice" --chain top_k,temp,top-k
+host_refused "top_k is set, but params->stages" --chain temperature,top_p --top-k 3
+host_refused "--dynatemp-range" --dynatemp-range -1
+host_refused "--dynatemp-exp" --dynatemp-exp -1
+host_refused "--top-n-sigma" --top-n-sigma nan
+host_refused "--typical" --typical 1.5
+host_refused "--xtc-probability" --xtc-probability 2
+host_refused "--xtc-threshold" --xtc-threshold=-0.1
+host_refused "--p-less: takes no value" --p-less=1
+host_refused "--infill: needs --infill-end" --infill
+host_refused "--infill-end: 37 is no token" --infill --infill-end 3,37
+host_refused "--infill-end: 'x'" --infill --infill-end x
+host_refused "f32.npy: not an array int32 .vocab." --infill --infill-end 3 --infill-prefix f32.npy
+host_refused "--min-keep: '-1'" --min-keep -1
+host_refused "--mirostat: .* 3;" --mirostat 3
+host_refused "--mirostat-ent" --mirostat-ent 101
+host_refused "--mirostat-lr" --mirostat-lr -1
+host_refused "--adaptive-target" --adaptive-target 1.5
+host_refused "--adaptive-decay" --adaptive-decay 1
+host_refused "--top-p-decay" --top-p-decay 0
+host_refused "--top-p-min" --top-p-min 0
+host_refused "--top-p-reset-id: 'x'" --top-p-reset-id x
+host_refused "--logprobs-top: 129 is above 128" --logprobs-top 129
+host_refused "--logprobs-top: .* raw" --logprobs-top 3 --logprob-kind final
+host_refused "--logprobs-top-ids: needs --logprobs-top" --logprobs-top-ids x.npy
+host_refused "--logprobs-top-values: needs --logprobs-top" --logprobs-top-values x.npy
+host_refused "--candidates: the reference" --candidates x.json
+host_refused "--seed: '-1'" --seed -1
+host_refused "--seed: '18446744073709551616'" --seed 18446744073709551616
+host_refused "--position: '4294967296'" --position 4294967296
+host_refused "--draws" --draws 0
+host_refused "--draws: row 0" --draws 2 --position 4294967295
+host_refused "--vector: 3" --vector 3
+host_refused "--tier: 'x' is none of auto|base|int64|subgroups" --tier x
+host_refused "--max-local-mem: '-1'" --max-local-mem -1
+host_refused "--dtype: 'f64'" --dtype f64
+host_refused "f32.npy: .* bf16" --dtype bf16
+host_refused "f32.npy: .* f16" --dtype f16
+host_refused "--logprob-kind" --logprob-kind odd
+host_refused "none/t.npy: cannot be written: No such file or directory" --tokens none/t.npy
+if [ -w /dev/full ]; then host_refused "/dev/full: cannot be written: No space left" --tokens /dev/full; fi
+refused "bf16.npy: .*--dtype bf16" sample --device host --logits bf16.npy
+refused "--device: 'gpu' is no device's number\|no OpenCL device found" sample --logits f32.npy --device gpu
+refused "--rows: there is no row 8" demo --device host --logits f32.npy --rows 8
+refused "none.bin: cannot be opened: No such file or directory" demo --device host --logits f32.npy --pieces none.bin
+refused "f32.npy: not a llama2.c" demo --device host --logits f32.npy --pieces f32.npy
+
+# Files that are not what they should be.
+broken() { # FILE PATTERN
+    refused "$1: .*$2" sample --device host --logits "$1"
+}
+: >empty.npy;                                     broken empty.npy "not a .npy"
+head -c 60 f32.npy >short.npy;                    broken short.npy "the header is cut short"
+head -c 1000 f32.npy >cut.npy;                    broken cut.npy "cut short: 872 bytes"
+{ cat f32.npy; printf x; } >long.npy;             broken long.npy "more data"
+npy wide.npy '<f8' '1, 1'; bytes wide.npy 0000000000000000
+broken wide.npy "are float64 ('<f8'), not f32, f16 or bf16; NumPy converts them by a.astype('float32')"
+npy whole.npy '<i4' '1, 1'; bytes whole.npy 00000000; broken whole.npy "are int32 ('<i4').*a.astype('float32')"
+npy big.npy '>f4' '1, 1'; bytes big.npy 00000000
+broken big.npy "big endian: float32 ('>f4'); in NumPy a.astype('<f4') is little endian"
+npy complex.npy '<c8' '1, 1'; bytes complex.npy 0000000000000000; broken complex.npy "type '<c8'.*a.astype('float32')"
+npy text.npy '<U4' '1, 1';                        broken text.npy "type '<U4'"
+npy one.npy '<f4' '37,'; bytes one.npy 0000000000000000;  broken one.npy "cut short"
+npy line.npy '<f4' '1,'; bytes line.npy 00000000; broken line.npy "one dimension"
+npy cube.npy '<f4' '1, 1, 1';                     broken cube.npy "3 dimensions"
+npy huge.npy '<f4' '99999999999999999999, 2';     broken huge.npy "cannot be understood"
+npy over.npy '<f4' '281474976710656, 281474976710656'; broken over.npy "too large"
+npy lots.npy '<f4' '1000000000000, 2';            broken lots.npy "cut short"
+npy none.npy '<f4' '0, 5';                        broken none.npy "empty"
+npy nan.npy '<f4' 'nan, 5';                       broken nan.npy "cannot be understood"
+npy minus.npy '<f4' '-1, 5';                      broken minus.npy "cannot be understood"
+sed 's/False/True /' f32.npy >fortran.npy;        broken fortran.npy "Fortran order.*numpy.ascontiguousarray(a)"
+npy broad.npy '<f4' '1, 1048577'; head -c 4194308 /dev/zero >>broad.npy; broken broad.npy "1048577 tokens"
+rm none.npy
+
+npy few.npy '<i4' '2, 2'; bytes few.npy 00000000 00000000 00000000 00000000
+host_refused "few.npy: 2 rows for 8 rows" --mask few.npy
+host_refused "f32.npy: not an array int32.*, but float32 ('<f4') .8, 37.; NumPy .* a.astype('int32')" --mask f32.npy
+host_refused "few.npy: not an array uint64 .rows., but int32 ('<i4') .2, 2.; NumPy .* a.astype('uint64')" \
+    --seeds few.npy
+host_refused "wide.npy: not an array float32.*, but float64 ('<f8').* a.astype('float32')" --bias wide.npy
+npy pair.npy '<u8' '2,'; bytes pair.npy 0000000000000001 0000000000000001
+host_refused "pair.npy: 2 seeds for 8 rows" --seeds pair.npy
+
+json "{" "line"
+json '{}' "not an array"
+json '[{}]' "1 rows of parameters for 8"
+json '[3,{},{},{},{},{},{},{}]' "row 0: not an object"
+json '[{},{"top-k":1},{},{},{},{},{},{}]' 'row 1: "top-k": unknown key'
+json '[{},{},{"top_k":1.5},{},{},{},{},{}]' 'row 2: "top_k": not an integer'
+json '[{},{},{"top_k":"1"},{},{},{},{},{}]' 'row 2: "top_k": not an integer'
+json '[{},{},{},{"top_p":"x"},{},{},{},{}]' 'row 3: "top_p": not a number'
+json '[{},{},{},{"top_p":2},{},{},{},{}]' 'row 3: "top_p"'
+json '[{},{},{},{},{"chain":"x"},{},{},{}]' 'row 4: "chain": .* none of'
+json '[{},{},{},{},{"chain":1},{},{},{}]' 'row 4: "chain": neither a string nor'
+json '[{},{},{},{},{},{"seed":-1},{},{}]' 'row 5: "seed"'
+json '[{},{},{},{},{},{},{"position":4294967296},{}]' 'row 6: "position"'
+json '[{},{},{},{},{},{},{},{"top_k":1,"top_k":2}]' 'line 1: duplicate'
+wrong() { json "[{\"$1\":$2},{},{},{},{},{},{},{}]" "row 0: $3"; } # KEY VALUE PATTERN
+for key in dynatemp_range dynatemp_exponent dynatemp_exp top_n_sigma typical_p typical xtc_probability xtc_threshold \
+    mirostat_tau mirostat_ent mirostat_eta mirostat_lr adaptive_target adaptive_decay dry_multiplier dry_base \
+    top_p_decay top_p_min repeat_penalty; do
+    wrong $key '"x"' "\"$key\": not a number"
+    wrong $key 1e31 "\"$key\": params->"
+done
+for key in top_p_reset_id mirostat dry_allowed_length dry_penalty_last_n no_repeat_ngram_size min_tokens min_keep; do
+    wrong $key '"x"' "\"$key\": not an integer"
+done
+wrong mirostat 3 '"mirostat": params->mirostat'
+wrong p_less 1 '"p_less": neither true nor false'
+wrong infill '"yes"' '"infill": neither true nor false'
+wrong chain '[1]' '"chain": entry 0 is not a string'
+wrong chain '["top_k","top_k"]' "\"chain\": 'top-k' is there twice"
+wrong samplers '["top_k","dry"]' "\"samplers\": 'dry' is none of"
+json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' 'row 0: params->top_k is set'
+host_refused "no.json: cannot be opened: No such file or directory" --params no.json
+
+# The reference.
+check "host" host --tokens h.npy --logprobs hl.npy --probs hp.npy
+says "table" '^ *row *position *token' out
+check "greedy" host --temperature 0 --tokens greedy.npy
+check "top-k 1" host --top-k 1 --tokens k1.npy
+same "greedy is top-k 1" greedy.npy k1.npy
+check "seed" host --seed 5 --tokens s.npy
+check "seeds" host --seeds seeds.npy --tokens sf.npy
+same "--seed N is N + r" s.npy sf.npy
+differ "another seed" h.npy s.npy
+check "draws" host --draws 5 --position 2 --tokens d.npy
+check "position" host --position 4 --tokens p4.npy
+is "draw 2 from position 2 is position 4" "$(data d.npy | tr -s ' ' '\n' | sed -n '/./p' | awk 'NR % 5 == 3' | tr '\n' ' ')" \
+    "$(data p4.npy | sed 's/^ //')"
+is "shape of --draws" "$(head -c 128 d.npy | tr -d '\0' | grep -c -a "'<i4'.*(8, 5)")" 1
+check "stream" host --stream 1 --tokens stream.npy
+differ "another stream" h.npy stream.npy
+check "mask" host --mask mask.npy --tokens m.npy
+is "mask" "$(data m.npy)" " 0 1 2 3 4 5 6 36 "
+echo '[{"seed":5},{"seed":6},{"seed":"7"},{"seed":8},{"seed":9},{"seed":10},{"seed":11},{"seed":12}]' >p.json
+check "params" host --params p.json --tokens pf.npy
+same "seeds by --params" s.npy pf.npy
+check "json" host --json
+says "json" '"token": ' out
+check "the likeliest" host --temperature 0 --logprobs-top 1 --logprobs-top-ids top.npy --logprobs-top-values topv.npy
+is "the likeliest" "$(data top.npy)" "$(data greedy.npy)"
+says "the likeliest" '^ *likeliest  *[0-9]' out
+check "logprobs of greedy tokens" host --temperature 0 --logprobs lp.npy
+is "logprobs of the likeliest" "$(data topv.npy)" "$(data lp.npy)"
+ranks() { sed -n 's/^ *"rank": \([0-9]*\),*$/\1/p' out | tr '\n' ' '; }
+check "ranks" run_on host --logits bad.npy --temperature 0 --logprobs-top 2 --json
+is "ranks, ties counted" "$(ranks)" "1 2 1 0 "
+
+# ------------------------------------------------------------- some of the rows
+
+host_refused "--rows: there is no row 8 among 8" --rows 0,8
+host_refused "--rows: there is no row 8 among 8" --rows 5-9
+host_refused "--rows: 5-3 ends before it begins" --rows 0,5-3
+host_refused "--rows: 'x' is not an integer" --rows 0,x
+host_refused "--rows: '' is not an integer" --rows 3-
+host_refused "--rows: '-1' is not an integer" --rows -1
+host_refused "--rows: more than 16777216 rows" --rows 0-16777216
+refused "--rows: more than 16 rows" demo --device host --logits f32.npy --rows 0-16
+picked() { # OPTIONS: what rows 6, 1, 2 and 3 have among all
+    check "all rows, $*" host --draws 2 --tokens all.npy --probs allp.npy --json "$@"
+    check "some rows, $*" host --draws 2 --rows 6,1-3 --tokens some.npy --probs somep.npy --json "$@"
+    is "tokens of some rows, $*" "$(data some.npy | tr -s ' ' '\n' | sed '/^$/d' | tr '\n' ' ')" "$(data all.npy |
+        tr -s ' ' '\n' | sed '/^$/d' | awk '{ x[NR - 1] = $1 } END { n = split("12 13 2 3 4 5 6 7", at, " ")
+            for (i = 1; i <= n; i++) print x[at[i]] }' | tr '\n' ' ')"
+    is "numbers of some rows, $*" "$(sed -n 's/^ *"row": \([0-9]*\),*$/\1/p' out | tr '\n' ' ')" "6 1 2 3 "
+    { tail -c +$((129 + 6 * 148)) allp.npy | head -c 148; tail -c +$((129 + 148)) allp.npy | head -c 444; } >wanted
+    tail -c +129 somep.npy >have
+    same "distributions of some rows, $*" have wanted
+}
+i=0
+counts=''
+while [ $i -lt 8 ]; do counts="$counts $i $((i * 2 % 5))" i=$((i + 1)); done
+# shellcheck disable=SC2086
+ints counts.npy '8, 2' $counts
+echo '[{"top_k":1},{"top_k":2},{"top_k":3},{"top_k":4},{"top_k":5},{"top_k":6},{"top_k":7},{"top_k":8}]' >eight.json
+picked
+picked --seeds seeds.npy --bias f16.npy --temperature 1.5
+picked --mask mask.npy --params eight.json
+picked --prompt counts.npy --output counts.npy --repetition-penalty 1.5 --frequency-penalty 0.5
+check "the table of some rows" host --rows 5
+says "the table of some rows" '^ *5 *0 ' out
+is "the table of some rows" "$(wc -l <out | tr -d ' ')" 2
+
+# A pipe passes by; what is wrong with it is told all the same.
+piped() { # FILE OPTIONS: of a pipe as of a file
+    piped_=$1
+    shift
+    check "sample $piped_ $*" "$clsample" sample --device host --logits "$piped_" --tokens file.npy "$@"
+    # shellcheck disable=SC2002 # a pipe is what is meant
+    cat "$piped_" | "$clsample" sample --device host --logits /dev/stdin --tokens pipe.npy "$@" >out 2>err
+    same "a pipe of $piped_ $*" file.npy pipe.npy
+}
+if [ -e /dev/stdin ]; then
+    piped f32.npy
+    piped f16.npy --rows 6,1-3
+    piped_refused() { # PATTERN: row 0 of standard input, a pipe
+        "$clsample" sample --device host --logits /dev/stdin --rows 0 >out 2>err
+        echo "$? $(wc -c <out | tr -d ' ') $(grep -c "^clsample: /dev/stdin: $1" err)" >code
+    }
+    for size in 60 1000; do
+        head -c $size f32.npy | piped_refused '.*cut short'
+        is "a pipe of $size bytes" "$(cat code)" "1 0 1"
+    done
+    cat f32.npy f32.npy | piped_refused 'there is more data'
+    is "two files by a pipe" "$(cat code)" "1 0 1"
+    # shellcheck disable=SC2002 # a pipe is what is meant
+    cat f32.npy | "$clsample" explain --logits /dev/stdin --row 3 >piped.out 2>err
+    check "explain of a file" "$clsample" explain --logits f32.npy --row 3
+    same "explain of a pipe" out piped.out
+fi
+
+# A file of 15.7 GB, most of it holes, in an address space of 1 GB: only what is asked for is read.
+npy huge.npy '<f4' '30000, 131072'
+# shellcheck disable=SC3045 # a shell that has no such limit leaves it out
+within() { (ulimit -v 1000000 && exec "$@"); }
+if truncate -s 15728640128 huge.npy 2>/dev/null && [ "$(du -k huge.npy | cut -f1)" -lt 100000 ] &&
+    within "$clsample" --version >out 2>err; then
+    printf '\000\000\200\077' | dd of=huge.npy bs=1 seek=$((128 + 29999 * 524288 + 20)) conv=notrunc 2>err
+    check "one row of 15.7 GB" within "$clsample" sample --device host --logits huge.npy --rows 0,29999 \
+        --temperature 0 --tokens huge-t.npy
+    is "the last row of 15.7 GB" "$(data huge-t.npy)" " 0 5 "
+    check "explain of 15.7 GB" within "$clsample" explain --logits huge.npy --row 29999 --temperature 0
+    says "explain of 15.7 GB" '^drawn: #5,' out
+    check "demo of 15.7 GB" within "$clsample" demo --device host --logits huge.npy --rows 29999
+    says "demo of 15.7 GB" '^row 29999 ' out
+else
+    echo "left out: no files with holes, or no limit on memory"
+fi
+rm -f huge.npy
+
+# Presets by their stages.
+chain() { # PRESET STAGES
+    check "$1" host --temperature 1.7 --top-k 12 --top-p 0.8 --min-p 0.1 --chain "$1" --probs c1.npy
+    check "$2" host --temperature 1.7 --top-k 12 --top-p 0.8 --min-p 0.1 --chain "$2" --probs c2.npy
+    same "$1 is $2" c1.npy c2.npy
+}
+chain default temperature,top_k,top_p,min_p
+chain vllm temp,min-p,top-k,top-p
+chain llama top_k,top_p,min_p,temperature
+differ "orders" c1.npy hp.npy
+
+# ---------------------------------------------------------------- the device
+
+needs_device
+
+f="--logits f32.npy"
+echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.3},{"chain":"llama","top_k":5,
+"top_p":0.8},{"chain":"vllm","min_p":0.2},{"seed":"18446744073709551615","stream":3},{"position":9}]' >mixed.json
+# shellcheck disable=SC2086
+{
+    both $f
+    both $f --temperature 0
+    both $f --temperature 2.5 --seed 3 --draws 20
+    both $f --top-k 4 --draws 20
+    both $f --top-k -1 --top-p 0.6 --position 7
+    both $f --top-p 0 --seed 1
+    both $f --min-p 0.2 --draws 3
+    for chain in default vllm llama; do
+        both $f --temperature 1.7 --top-k 12 --top-p 0.8 --min-p 0.1 --chain $chain --draws 4
+    done
+    both $f --mask mask.npy
+    both $f --seeds seeds.npy --stream 18446744073709551615
+    both $f --params mixed.json --draws 7
+    both $f --params mixed.json --draws 7 --rows 6,1-3
+    both --logits f16.npy --top-k 9 --seed 2
+    both --logits bf16.npy --dtype bf16 --top-k 9 --seed 2
+    both --logits bad.npy
+    says "status words" '"inf"' out
+    for shape in "1 2" "1 16" "5 4" "8 8"; do
+        both $f --top-k 9 --seed 2 --work-group "${shape% *}" --vector "${shape#* }"
+    done
+    cp b.npy shaped.npy
+    check "f32" "$clsample" sample $f --top-k 9 --seed 2 --tokens t32.npy
+    check "f16" "$clsample" sample --logits f16.npy --top-k 9 --seed 2 --tokens t16.npy
+    check "bf16" "$clsample" sample --logits bf16.npy --dtype bf16 --top-k 9 --seed 2 --tokens tb16.npy
+    same "tokens of f32 and f16" t32.npy t16.npy
+    same "tokens of f32 and bf16" t32.npy tb16.npy
+    same "tokens of another shape" t32.npy shaped.npy
+    check "device 0" "$clsample" sample $f --device 0
+    for kind in raw final; do
+        check "$kind logprobs" "$clsample" sample $f --top-k 3 --draws 2 --logprob-kind $kind --logprobs $kind.npy
+        is "size of --logprobs" "$(wc -c <$kind.npy | tr -d ' ')" $((128 + 64))
+    done
+    differ "raw and final logprobs" raw.npy final.npy
+    check "probs" "$clsample" sample $f --top-k 1 --probs probs.npy
+    is "top-k 1 leaves one 1.0 a row" "$(data probs.npy | tr ' ' '\n' | grep -c '^1065353216$')" 8
+    check "top" "$clsample" sample $f --logprobs-top 5 --logprobs-top-ids top-d.npy --json
+    check "top on the host" host --logprobs-top 5 --logprobs-top-ids top-h.npy
+    same "the likeliest on host and device" top-h.npy top-d.npy
+    check "candidates" "$clsample" sample $f --top-k 3 --draws 2 --candidates c.json
+    is "candidates" "$(grep -c '"logit"' c.json)" 24
+    is "counts of candidates" "$(grep -c '"count": 3,' c.json)" 8
+    check "candidates of some rows" "$clsample" sample $f --rows 7,2 --candidates c.json
+    is "candidates of some rows" "$(sed -n 's/^ *"row": \([0-9]*\),*$/\1/p' c.json | tr '\n' ' ')" "7 2 "
+    check "final" "$clsample" sample $f --top-k 3 --logprobs-top 4 --logprob-kind final --logprobs-top-ids top-f.npy
+    is "of the fourth there is none" "$(data top-f.npy | tr ' ' '\n' | grep -c '^-1$')" 8
+    refused "none/c.json: cannot be written: No such file or directory" sample $f --candidates none/c.json
+    check "ranks" run_on device --logits bad.npy --temperature 0 --logprobs-top 2 --json
+    is "ranks on the device" "$(ranks)" "1 2 1 0 "
+    check "bad rows" "$clsample" sample --logits bad.npy --logprobs-top 2
+    says "an empty row" 'empty' out
+    refused "--device: there is no device 999; there [a-z]* 0 ([^ ].*, [a-zA-Z]*)" sample $f --device 999
+    for name in cpu '' -1 0x0 4294967296; do
+        refused "--device: .*$name.*; there [a-z]* 0 ([^ ].*, [a-zA-Z]*)" sample $f --device "$name"
+    done
+    both $f --top-k 9 --seed 2 --tier int64 --max-work-group 64 --max-local-mem 1048576
+    same "tokens within limits" b.npy shaped.npy
+    mkdir cache
+    for times in 1 2; do
+        both $f --top-k 9 --seed 2 --cache-dir cache
+        is "files in --cache-dir, $times" "$(ls cache | grep -c '^clsample-[0-9a-f]*-token-list-0[.]bin$')" 1
+    done
+    # A folder that cannot be used is refused, one that cannot be written warned of: /proc cannot, not by root either.
+    cached() { pattern_=$1; shift; refused "--cache-dir: $pattern_" sample $f --top-k 9 --seed 2 --cache-dir "$@"; }
+    cached "'nowhere' cannot be used: No such file or directory" nowhere
+    cached "'f32.npy' is no folder" f32.npy
+    cached "'f32.npy/x' cannot be used: Not a directory" f32.npy/x
+    cached "'' cannot be used: No such file or directory" ''
+    refused "--cache-dir: 'nowhere' cannot be used" bench --cache-dir nowhere
+    refused "--cache-dir: 'nowhere' cannot be used" demo $f --cache-dir nowhere
+    if [ -d /proc/self ]; then
+        check "a folder that cannot be written" "$clsample" sample $f --top-k 9 --seed 2 --cache-dir /proc/self \
+            --tokens warned.npy
+        says "a folder that cannot be written" \
+            "^clsample: warning: --cache-dir: '/proc/self' cannot be written: .*; kernels are taken from there" err
+        is "a folder that cannot be written: sentences" "$(wc -l <err | tr -d ' ')" 1
+        same "tokens without a folder" warned.npy shaped.npy
+    fi
+    is "nothing else in --cache-dir" "$(ls -A cache | grep -vc '^clsample-.*[.]bin$')" 0
+    refused "max_local_mem is 1023; it must be 0 or at least 1024" sample $f --max-local-mem 1023
+    check "demo" "$clsample" demo $f --rows 0,3
+    says "demo" '^tokens left' out
+}
+
+# ------------------------------------------------------------ an interrupted bench
+
+bench="bench --batch 2 --vocab 1000 --runs 3"
+finished() { sed -n 's/^\([a-z_]*\)  *[0-9.]* .*[0-9-]$/\1/p' out | tr '\n' ' '; } # the table's cases
+# shellcheck disable=SC2086
+if make_interrupting; then
+    interrupted INTERRUPT_AT=3 "$clsample" $bench
+    is "an interrupted bench: status" $code 130
+    is "an interrupted bench: cases" "$(finished)" "greedy topk "
+    is "an interrupted bench: its sentence" "$(cat err)" "clsample: bench: interrupted; of 23 cases 2 are finished"
+    interrupted INTERRUPT_AT=3 "$clsample" $bench --json
+    is "an interrupted bench, JSON: status" $code 130
+    is "an interrupted bench, JSON: cases" "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' out | tr '\n' ' ')" "greedy topk "
+    is "an interrupted bench, JSON: ends" "$(head -1 out)$(tail -1 out)" "[]"
+    interrupted INTERRUPT_AT=1 "$clsample" $bench --json
+    is "nothing is finished" "$code $(tr -d '\n' <out)" "130 []"
+    interrupted INTERRUPT_AT=1 "$clsample" $bench --case minp
+    is "nothing is finished" "$code $(cat out err)" "130 clsample: bench: interrupted; of 1 cases 0 are finished"
+    interrupted INTERRUPT_AT=2 INTERRUPT_TWICE=1 "$clsample" $bench
+    is "interrupted twice" "$code $(cat out err)" "130 "
+    interrupted INTERRUPT_AT_STEP=9 "$clsample" $bench --case serving
+    is "interrupted serving" "$code $(cat out err)" "130 clsample: bench: interrupted; of 1 cases 0 are finished"
+    interrupted "$clsample" $bench --case topk
+    is "not interrupted" "$code $(finished)" "0 topk "
+else
+    echo "left out: no shared library could be made: $(head -1 cc.err)"
+fi
+
+finish

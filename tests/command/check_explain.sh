@@ -1,0 +1,249 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# clsample explain: what it says of each stage, worked out by hand where it can
+# be, and the same as what sample draws from. Needs no device, and gnuplot only
+# for the pictures.
+# CLSAMPLE: the command's path.
+# shellcheck source=tests/command/command.sh
+. "$(dirname "$0")/command.sh"
+
+# Two rows of 4, 3, 2, -1: .66228, .24364, .08963, .00446.
+npy four.npy '<f4' '2, 4'
+bytes four.npy 40800000 40400000 40000000 bf800000 40800000 40400000 40000000 bf800000
+ints repeats.npy '2, 3'  -1 -1 -1  0 0 0
+ints none.npy '2, 1'  1 0
+
+explain() { "$clsample" explain --logits four.npy "$@"; }
+numbers() { # KEY: of all stages, rounded to four digits
+    sed -n "s/^ *\"$1\": \(-*[0-9.]*\),*$/\1/p" out | awk '{ printf "%.4f ", $1 }'
+}
+names() { sed -n 's/^ *"stage": "\(.*\)",$/\1/p' out | tr '\n' ' '; }
+
+shows() { # WHAT STAGES TOKENS MASSES SHARES TEMPERATURES OPTIONS
+    what_=$1 stages_=$2 tokens_=$3 masses_=$4 shares_=$5 temperatures_=$6
+    shift 6
+    check "$what_" explain --json "$@"
+    is "stages: $what_" "$(names)" "$stages_ "
+    is "tokens left: $what_" "$(sed -n 's/^ *"tokens": \([0-9]*\),*$/\1/p' out | tr '\n' ' ')" "$tokens_ "
+    is "masses: $what_" "$(numbers mass)" "$masses_ "
+    is "shares: $what_" "$(numbers of_before)" "$shares_ "
+    is "temperatures: $what_" "$(numbers temperature)" "$temperatures_ "
+}
+
+# ------------------------------------------------------------------- refusals
+
+no() { pattern_=$1; shift; refused "$pattern_" explain --logits four.npy "$@"; }
+refused "--logits: a file" explain
+refused "nowhere.npy: cannot be opened: No such file or directory" explain --logits nowhere.npy
+no "--row: there is no row 2 among 2" --row 2
+no "--row: '-1'" --row -1
+no "--top: 'x'" --top x
+no "unknown option '--tokens'" --tokens t.npy
+no "--top-p" --top-p 2
+no "--chain: 'x' is none of" --chain x
+no "--infill: needs" --infill
+no "f32.npy: not a llama2.c" --pieces f32.npy
+no "--plot: 'x.gif' is neither .png nor .svg" --plot x.gif
+no "--plot: '.png' is neither" --plot .png
+no "none/x.png: cannot be written: No such file or directory" --plot none/x.png
+
+# --------------------------------------------------------- stages, by hand
+
+shows "nothing" "logits" "4" "1.0000" "1.0000" "1.0000"
+shows "llama.cpp's order" "logits top-k top-p temperature" "4 3 2 2" "1.0000 0.9955 0.9059 0.9059" \
+    "1.0000 0.9955 0.9100 1.0000" "1.0000 1.0000 1.0000 2.0000" \
+    --chain llama --top-k 3 --top-p 0.9 --temperature 2
+shows "the default order" "logits temperature top-k top-p" "4 4 3 3" "1.0000 1.0000 0.9955 0.9955" \
+    "1.0000 1.0000 0.9601 1.0000" "1.0000 2.0000 2.0000 2.0000" \
+    --top-k 3 --top-p 0.9 --temperature 2
+shows "vLLM's order" "logits min-p top-k top-p" "4 3 2 1" "1.0000 0.9955 0.9059 0.6623" \
+    "1.0000 0.9955 0.9100 0.7311" "1.0000 1.0000 1.0000 1.0000" --chain vllm --top-k 2 --top-p 0.7 --min-p 0.1
+shows "any order" "logits xtc typical" "4 3 2" "1.0000 0.3377 0.3333" "1.0000 0.3377 0.9868" \
+    "1.0000 1.0000 1.0000" --chain xtc,top_k,typical --xtc-probability 1 --xtc-threshold 0.2 --typical 0.98
+shows "p-less" "logits p-less" "4 1" "1.0000 0.6623" "1.0000 0.6623" "1.0000 1.0000" --p-less
+shows "top-n-sigma" "logits top-n-sigma" "4 2" "1.0000 0.9059" "1.0000 0.9059" "1.0000 1.0000" --top-n-sigma 1
+shows "dynamic temperature" "logits temperature" "4 4" "1.0000 1.0000" "1.0000 1.0000" "1.0000 1.1184" \
+    --dynatemp-range 0.5
+shows "infill" "logits infill" "4 2" "1.0000 0.6667" "1.0000 0.6667" "1.0000 1.0000" --infill --infill-end 3
+shows "greedy" "logits temperature" "4 1" "1.0000 0.6623" "1.0000 0.6623" "1.0000 0.0000" \
+    --temperature 0 --top-k 3 --adaptive-target 0.5 --mirostat 2
+shows "mirostat" "logits temperature mirostat" "4 4 2" "1.0000 1.0000 0.9059" "1.0000 1.0000 0.8349" \
+    "1.0000 1.5000 1.5000" --mirostat 2 --mirostat-ent 1 --temperature 1.5 --top-k 1
+shows "adaptive p" "logits top-k adaptive" "4 3 3" "1.0000 0.9955 0.9955" "1.0000 0.9955 1.0000" \
+    "1.0000 1.0000 1.0000" --top-k 3 --adaptive-target 0.2
+shows "a bias" "logits adjusted top-k" "4 3 2" "1.0000 1.0000 0.9951" "1.0000 0.7564 0.9951" \
+    "1.0000 1.0000 1.0000" --logit-bias 1:-inf --logit-bias 2:1 --top-k 2
+# Row 1 repeats 0 twice: 4 - 0.9 * 1.75 is 2.425, below 3.
+shows "DRY" "logits adjusted top-k" "4 4 1" "1.0000 1.0000 0.5131" "1.0000 1.0000 0.5131" \
+    "1.0000 1.0000 1.0000" --row 1 --prompt repeats.npy --dry-multiplier 0.9 --dry-allowed-length 1 --top-k 1
+says "DRY" '"parameter": "DRY 0.9 \* 1.75^n"' out
+says "DRY" '"token": 1,$' out
+shows "a mask of nothing" "logits adjusted" "4 0" "1.0000 0.0000" "1.0000 0.0000" "1.0000 1.0000" \
+    --row 1 --mask none.npy
+says "a mask of nothing" '"status_words": "empty"' out
+# Far below what a float can tell: the masses are of the row before.
+shows "a low temperature" "logits temperature" "4 4" "1.0000 1.0000" "1.0000 1.0000" "1.0000 0.0050" \
+    --temperature 0.005
+
+# ---------------------------------------------------------------- the picture
+
+check "the picture" explain --row 1 --top-k 2 --temperature 0.5 --top 1
+says "the row" '^row 1 of 2, 4 tokens, position 0, seed 1$' out
+says "a stage" '^top-k  *2  *90.59%  *98.41%  *0.5  2$' out
+says "its top" '^    #0  *0.880797  [^ ]*$' out
+is "its top" "$(grep -c '^    #' out)" 3
+says "the token" '^drawn: #[01], of probability 0' out
+check "no list" explain --top 0
+is "no list" "$(grep -c '^    ' out)" 0
+check "all" explain --top 99
+is "all" "$(grep -c '^    #' out)" 4
+check "no token" explain --row 1 --mask none.npy
+says "no token" '^no token: empty$' out
+check "bad rows" "$clsample" explain --logits bad.npy --row 2
+says "bad rows" '^drawn: #0, of probability 1.000000 (inf)$' out
+escape=$(printf '\033')
+if command -v script >/dev/null && script -qec true /dev/null >/dev/null 2>&1; then
+    TERM=xterm NO_COLOR='' script -qec "$clsample explain --logits four.npy" /dev/null >out
+    says "bold on a terminal" "$escape" out
+    TERM=xterm NO_COLOR=1 script -qec "$clsample explain --logits four.npy" /dev/null >out
+    is "not with NO_COLOR" "$(grep -c "$escape" out)" 0
+    says "not with NO_COLOR" '^logits' out
+fi
+check "in a file" env TERM=xterm "$clsample" explain --logits four.npy
+is "in a file" "$(grep -c "$escape" out)" 0
+
+# ----------------------------------------------- what sample draws from, and draws
+
+agrees() { # OPTIONS: on row 3 of the 8
+    check "sample $*" host --probs probs.npy --tokens tokens.npy "$@"
+    check "explain $*" "$clsample" explain --logits f32.npy --row 3 --json "$@"
+    is "the token of $*" "$(sed -n '2,6s/^ *"token": \([0-9]*\),*$/\1/p' out)" "$(data tokens.npy | cut -d' ' -f5)"
+    is "the tokens left of $*" "$(sed -n 's/^ *"tokens": \([0-9]*\),*$/\1/p' out | tail -n 1)" \
+        "$(data probs.npy | tr ' ' '\n' | awk 'NF && ++i > 111 && i <= 148 { n += $1 != 0 } END { print n }')"
+}
+i=0
+tokens=''
+while [ $i -lt 40 ]; do tokens="$tokens $((i * i % 11))" i=$((i + 1)); done
+# shellcheck disable=SC2086
+ints prompt.npy '8, 5' $tokens
+agrees
+agrees --seed 9 --temperature 0.8 --top-k 20 --top-p 0.9 --min-p 0.02 --chain llama
+agrees --seed 4 --temperature 1.4 --top-n-sigma 1.2 --typical 0.8 --xtc-probability 0.9 --xtc-threshold 0.02
+agrees --chain min_p,temp,typical,top_p --dynatemp-range 0.9 --min-p 0.05 --typical 0.9 --top-p 0.8 --min-keep 4
+agrees --prompt prompt.npy --repetition-penalty 1.3 --dry-multiplier 0.5 --dry-allowed-length 1 --top-k 9
+agrees --output prompt.npy --no-repeat-ngram-size 1 --bad-word 3 --frequency-penalty 0.4 --top-p 0.7
+agrees --output prompt.npy --top-p 0.99 --top-p-decay 0.9
+agrees --mirostat 1 --mirostat-ent 2 --temperature 1.2
+agrees --mirostat 2 --mirostat-ent 1.5
+agrees --adaptive-target 0.1 --top-k 12 --bias f16.npy
+agrees --mask mask.npy --top-p 0.3
+agrees --infill --infill-end 1,2 --temperature 0.2
+agrees --temperature 0
+echo '[{},{},{},{"top_k":3,"samplers":["top_k","temperature"],"temperature":3},{},{},{},{}]' >p.json
+agrees --params p.json
+
+# ------------------------------------------------------------------- gnuplot
+
+with_path() { # PATH CHECK...
+    saved=$PATH PATH=$1
+    shift
+    "$@"
+    PATH=$saved
+}
+
+# Everything but gnuplot.
+mkdir bin fake
+for folder in $(echo "$PATH" | tr ':' ' '); do ln -s "$folder"/* bin/ 2>/dev/null; done
+rm -f bin/gnuplot
+echo kept >old.png
+printf '#!/bin/sh\nexit 3\n' >fake/gnuplot
+chmod +x fake/gnuplot
+listed() { find . -type f ! -name out ! -name err ! -name before ! -name after | sort; }
+listed >before
+with_path "$dir/bin" refused "--plot: gnuplot is not installed" explain --logits four.npy --plot new.png
+with_path "$dir/bin" refused "--plot: gnuplot is not installed" explain --logits four.npy --plot old.png
+is "what was there" "$(cat old.png)" kept
+with_path "$dir/fake:$PATH" refused "--plot: gnuplot failed, status 3" explain --logits f32.npy --plot new.png
+no "--plot: row 1 is empty" --row 1 --mask none.npy --plot new.png
+listed >after
+same "no files are left" before after
+# Nothing that gnuplot would run or trip over.
+printf '#!/bin/sh\ncat\n' >fake/gnuplot
+{ printf '\004\000\000\000'; for i in 1 2 3 4; do printf "\000\000\000\000\006\000\000\000a'\`l\`\\\\"; done; } >pieces.bin
+with_path "$dir/fake:$PATH" check "commands" explain --pieces pieces.bin --top-k 2 --plot commands.svg
+says "labels" "^set label '1  '*\"*a\"\`l\`" commands.svg
+says "titles" "title 'top-k 2 (2 left)'" commands.svg
+says "curves" '^1 0.6622' commands.svg
+
+
+# The drawn token has a ring at its point and in the list, with its rank among what is left; ties go by number.
+plotted() { # OPTIONS: the commands for a plot of row 0 of flat.npy
+    with_path "$dir/fake:$PATH" check "commands of $*" "$clsample" explain --logits flat.npy --json \
+        --plot commands.svg "$@"
+}
+npy flat.npy '<f4' '1, 1000'; head -c 4000 /dev/zero >>flat.npy
+for seed in 0 1 2; do
+    plotted --seed $seed
+    token=$(sed -n '2,6s/^ *"token": \([0-9]*\),*$/\1/p' out)
+    says "the drawn token" "^set label '   drawn: #$token' at graph 1.04,graph 0.61 .* pointtype 6 " commands.svg
+    says "its rank" "^set label '   rank $((token + 1)), 0.001' at graph 1.04,graph 0.55 " commands.svg
+    says "its point" "^set label '' at $((token + 1)),0.00100000005 front point pointtype 6 " commands.svg
+done
+plotted --allowed-id 3
+says "one token" "'-' with lines .* title 'logits (1000 left)'" commands.svg
+says "one token" "'-' with points .* title 'adjusted 1 allowed (1 left)'" commands.svg
+is "one token: lines" "$(grep -o ' with lines ' commands.svg | wc -l | tr -d ' ')" 1
+plotted --max-tokens 1 --output "$(ints one.npy '1, 1' 5; echo one.npy)"
+is "no token is drawn" "$(grep -c 'drawn\|pointtype 6' commands.svg)" 0
+# What is so unlikely that no curve shows it leaves one.
+plotted --temperature 0.005 --logit-bias 7:1
+says "one that can be seen" "'-' with points .* title 'temperature 0.005 (1000 left)'" commands.svg
+
+# Boxes about the texts of a picture, of letters 0.6 of their size wide: those that lie on one another.
+overlapping() {
+    awk '/<g transform="translate/ { transform = $0 }
+        /<text/ {
+            if (transform ~ /rotate\(270\)/)
+                next
+            if (transform ~ /rotate/)
+                print "a rotated label"
+            text = $0
+            sub(/^[^>]*<text[^>]*>/, "", text)
+            sub(/<\/text>.*/, "", text)
+            gsub(/&[a-z]*;/, "x", text)
+            place = transform
+            sub(/.*translate\(/, "", place)
+            split(place, at, /[,)]/)
+            size = transform
+            sub(/.*font-size="/, "", size)
+            size += 0
+            width = 0.6 * size * length(text)
+            left = at[1] - (transform ~ /"middle"/ ? width / 2 : transform ~ /"end"/ ? width : 0)
+            n++
+            x0[n] = left; x1[n] = left + width; y0[n] = at[2] - 0.75 * size; y1[n] = at[2] + 0.2 * size; name[n] = text
+            for (i = 1; i < n; i++)
+                if (x0[i] < x1[n] && x0[n] < x1[i] && y0[i] < y1[n] && y0[n] < y1[i])
+                    print name[i] " and " name[n]
+        }' "$1"
+}
+
+if command -v gnuplot >/dev/null; then
+    check "a picture" explain --chain llama --top-k 3 --temperature 0.7 --pieces pieces.bin --plot plot.svg
+    says "a picture" '</svg>' plot.svg
+    says "a stage of it" 'top-k 3 (3 left)' plot.svg
+    is "labels on one another" "$(overlapping plot.svg)" ""
+    for options in "" "--allowed-id 3" "--logit-bias 5:9 --top-k 400 --top-p 0.99 --min-p 0.0001 --temperature 2"; do
+        # shellcheck disable=SC2086
+        check "a picture of a flat row, $options" "$clsample" explain --logits flat.npy $options --plot flat.svg
+        says "a picture of a flat row, $options" 'drawn: #[0-9]' flat.svg
+        is "labels on one another, $options" "$(overlapping flat.svg)" ""
+    done
+    check "greedy" "$clsample" explain --logits f32.npy --temperature 0 --plot plot.png
+    is "a PNG" "$(head -c 4 plot.png | tail -c 3)" PNG
+    check "over an old one" explain --plot old.png
+    is "over an old one" "$(head -c 4 old.png | tail -c 3)" PNG
+else
+    echo "no gnuplot: no pictures"
+fi
+
+finish

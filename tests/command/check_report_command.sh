@@ -1,0 +1,161 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# clsample report: its two files, its sentences, its exit statuses; a library that
+# finds faults stands in for a device that has some.
+# CLSAMPLE: the command's path. Exits 77 if there is no device.
+# shellcheck source=tests/command/command.sh
+. "$(dirname "$0")/command.sh"
+
+exits() { # STATUS WHAT COMMAND...
+    wanted=$1 what=$2
+    shift 2
+    "$@" >out 2>err
+    code=$?
+    if [ $code -eq "$wanted" ]; then yes_; else no_ "$what: exit $code, not $wanted: $(head -1 err)"; fi
+}
+not_run() { # PATTERN ARGUMENTS...: exit 2, one sentence, nothing measured, no file
+    sentence=$1
+    shift
+    rm -f clsample-report.json clsample-report.md
+    exits 2 "report $*" "$clsample" report "$@"
+    says "report $*" "^clsample: .*$sentence" err
+    is "report $*: sentences" "$(wc -l <err | tr -d ' ')" 1
+    is "report $*: output" "$(wc -c <out | tr -d ' ')" 0
+    is "report $*: files" "$(echo clsample-report.*)" 'clsample-report.*'
+}
+balanced() { # WHAT FILE: as many objects and arrays are closed as opened, and the last line closes the first
+    is "$1: braces" "$(grep -c '[[{]$' "$2")" "$(grep -c '^ *[]}],*$' "$2")"
+    is "$1: ends" "$(head -1 "$2")$(tail -1 "$2")" '{}'
+}
+
+check "--help" "$clsample" report --help
+says "--help" '^usage: clsample report' out
+says "--help" 'Exits 0 if all ran and agreed' out
+check "clsample --help" "$clsample" --help
+says "clsample --help" '^  report ' out
+not_run "unknown option '--wrong'" --wrong
+not_run "unexpected argument 'x'" x
+not_run "--dtype: 'f64' is none of all|f32|f16|bf16" --dtype f64
+not_run "--output: a value is missing" --output
+not_run "--output: '.json' is no name for a file" --output .json
+needs_device
+not_run "there is no device 99" --device 99
+not_run "--output: nowhere/x.json: cannot write: No such file or directory" --output nowhere/x.json
+mkdir is-folder.md
+not_run "--output: is-folder.md: cannot write: Is a directory" --output is-folder.json
+
+# ------------------------------------------------------------------ it runs
+
+exits 0 "report --quick" "$clsample" report --quick --output mine.json
+cp out told
+is "messages" "$(wc -c <err | tr -d ' ')" 0
+name=$(sed -n 's/^device     [0-9]*: \(.*\), [^,]*$/\1/p' told)
+is "the device" "${name:+named}" named
+says "the end" '^Everything ran and agreed\.$' told
+is "the files" "$(tail -2 told | tr -d ' ' | tr '\n' ' ')" "mine.json mine.md "
+balanced "mine.json" mine.json
+for key in report_version clsample time system machine complete doing failures device name platform driver opencl_c \
+    version profile address_bits compute_units max_work_group local_mem_bytes global_mem_bytes max_parameter_bytes \
+    infinities extensions shape work_group row_group vector shortlist tier subgroups start queue_seconds \
+    context_seconds sampler_seconds first_step_seconds later_step_seconds compile feature programs dtype origin seconds \
+    private_mem_bytes preferred_multiple selftest stages cases failed bench floor_shape floor_us step_us ratio; do
+    says "mine.json" "^ *\"$key\": " mine.json
+done
+says "it is complete" '^  "complete": true,$' mine.json
+says "no failures" '^  "failures": \[\],$' mine.json
+is "stages" "$(grep -c '"message": ' mine.json)" 31
+is "types" "$(sed -n '/"dtypes"/,/]/p' mine.json | tr -d ' \n')" '"dtypes":["float32"],'
+is "cases" "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' mine.json | tr '\n' ' ')" "greedy topk plain topp_peaked "
+is "the page's title" "$(head -1 mine.md)" "# clsample report: $name"
+for part in Device Shape Self-test Start Programs Bench; do says "mine.md" "^## $part\$" mine.md; done
+says "mine.md" '^Everything ran and agreed\.$' mine.md
+says "mine.md" '^| token-list | float32 | ' mine.md
+says "mine.md" '^| verify: greedy | [1-9][0-9]* | 0 |' mine.md
+says "mine.md" '^| topk | [0-9.]* | [0-9.]* | [0-9.]* |' mine.md
+
+# ------------------------------------------------ it fails, and goes on to the end
+
+cat >faulty.c <<'END'
+#include <stdlib.h>
+#include "clsample.h"
+static const char *sentence = "nothing yet";
+const char *cls_error_message(void) { return sentence; }
+cls_status cls_selftest(cls_context *context, cls_selftest_report *r)
+{
+    (void)context;
+    r->stages = 2;
+    sentence = "the program prepare gives another token than the host";
+    if (getenv("NO_CASES") != NULL)
+        return CLS_SELF_TEST_FAILED;
+    r->stage[0] = (cls_selftest_stage){ "arithmetic", 5, 0, "" };
+    r->stage[1] = (cls_selftest_stage){ "top-k", 4, 1, "top-k 10: device: token 17|23" };
+    r->failed = 1;
+    return CLS_SELF_TEST_FAILED;
+}
+cls_status cls_context_compile(cls_context *context, const cls_compile_options *o)
+{
+    (void)context;
+    sentence = "the program draw did not compile";
+    return o->features & CLS_FEATURE_DRAW ? CLS_BUILD_FAILED : CLS_OK;
+}
+cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result)
+{
+    (void)row;
+    result->token = -7;
+    return CLS_OK;
+}
+END
+if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 -o faulty.so faulty.c 2>cc.err; then
+    ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 LD_PRELOAD=$PWD/faulty.so
+    export ASAN_OPTIONS LD_PRELOAD
+    exits 1 "failures" "$clsample" report --quick
+    unset LD_PRELOAD
+    says "failures" '^8 things failed or differed; the report says which\.$' out
+    is "the files" "$(tail -2 out | tr -d ' ' | tr '\n' ' ')" "clsample-report.json clsample-report.md "
+    balanced "with failures" clsample-report.json
+    says "failures" '^  "complete": true,$' clsample-report.json
+    says "a program" '"error": "the program draw did not compile"' clsample-report.json
+    says "a stage" '"part": "self-test, top-k"' clsample-report.json
+    says "a case" '"part": "bench, topp_peaked"' clsample-report.json
+    says "a program" '^- programs of CLS_FEATURE_DRAW for float32: the program draw did not compile$' clsample-report.md
+    says "a stage" '^| top-k | 4 | 1 | top-k 10: device: token 17\\|23 |$' clsample-report.md
+    says "a token" '^- first token: the first token is [0-9]*, the reference.s -7$' clsample-report.md
+    says "a case" '^| greedy | bench: greedy, row 0: the device drew token [0-9]*, the reference -7 |' clsample-report.md
+
+    # By a fault of the proof there are no cases at all.
+    NO_CASES=1 LD_PRELOAD=$PWD/faulty.so
+    export NO_CASES LD_PRELOAD
+    exits 1 "no cases" "$clsample" report --quick
+    unset LD_PRELOAD
+    says "no cases" '^self-test  0 of 0 cases differ; it did not run to its end' out
+    says "no cases" '^- self-test: the program prepare gives another token than the host$' clsample-report.md
+else
+    echo "left out: no shared library could be made: $(head -1 cc.err)"
+fi
+
+# ------------------------------------------------------------------ interrupted
+
+rm -f clsample-report.*
+if make_interrupting; then
+    interrupted INTERRUPT_AT=3 "$clsample" report --quick
+    is "interrupted: status" $code 130
+    says "interrupted" '^Interrupted in its part bench; the report has what was known by then[.]$' out
+    balanced "interrupted" clsample-report.json
+    says "interrupted" '^  "complete": false,$' clsample-report.json
+    says "interrupted" '^  "doing": "bench",$' clsample-report.json
+    says "interrupted" '^  "failures": \[\],$' clsample-report.json
+    is "interrupted: cases" "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' clsample-report.json | tr '\n' ' ')" "greedy topk "
+    says "interrupted" 'The report is not complete: it ended, or goes on, with: bench' clsample-report.md
+else
+    echo "left out: no shared library could be made: $(head -1 cc.err)"
+fi
+
+# ------------------------------------------------------------- nothing can be run
+
+rm -f clsample-report.*
+exits 2 "no context" "$clsample" report --tier subgroups --max-work-group 1 --max-local-mem 1
+says "no context" '^Please send these two files:$' out
+says "no context" '^  "complete": true,$' clsample-report.json
+says "no context" '^- device: ' clsample-report.md
+OCL_ICD_VENDORS=$PWD/nothing/ not_run "no OpenCL device found"
+finish

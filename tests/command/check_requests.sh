@@ -1,0 +1,405 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Requests with a past: penalties, biases, masks and stops, by the command, on
+# the host and on the device, worked out by hand where they can be.
+# CLSAMPLE: the command's path. Exits 77 if there is no device.
+# shellcheck source=tests/command/command.sh
+. "$(dirname "$0")/command.sh"
+
+# 6 rows of 4, 3, 2, -1, and what their requests have so far.
+npy four.npy '<f4' '6, 4'
+for row in 0 1 2 3 4 5; do bytes four.npy 40800000 40400000 40000000 bf800000; done
+ints so-far.npy '6, 4'  -1 -1 -1 -1  0 -1 -1 -1  0 0 -1 -1  0 0 0 -1  0 0 0 2  -1 9 -1 1
+ints three.npy '6, 1'  3 3 3 3 3 3
+
+# What those of the 8 rows of 37 have so far, some tokens twice. The output as
+# int64, too, padded in front by what is token 0 to whoever loses its upper half.
+prompt='' output='' output64=''
+i=0
+while [ $i -lt 8 ]; do
+    a=$((i * 11 % 37)) b=$(((i * 5 + 2) % 37))
+    prompt="$prompt $b $((i + 1)) $a 36 $((36 - i)) $b"
+    output="$output $a $b $a -1"
+    output64="$output64 0000000100000000 $(printf '%016x %016x %016x' $a $b $a)"
+    i=$((i + 1))
+done
+npy output64.npy '<i8' '8, 4'
+# shellcheck disable=SC2086
+{ ints prompt.npy '8, 6' $prompt; ints output.npy '8, 4' $output; bytes output64.npy $output64; }
+
+# ------------------------------------------------------------------- refusals
+
+host_refused "--repetition-penalty: .*above 0" --repetition-penalty 0
+host_refused "--repetition-penalty: 'x'" --repetition-penalty x
+host_refused "--frequency-penalty" --frequency-penalty nan
+host_refused "--presence-penalty" --presence-penalty=-inf
+host_refused "--presence-penalty: '1e39' is beyond" --presence-penalty 1e39
+host_refused "--penalty-scope: 'prompt' is none of output|all" --penalty-scope prompt
+host_refused "--penalty-window" --penalty-window 16385
+host_refused "--max-tokens: '-1'" --max-tokens -1
+host_refused "--stop-id: .* 37" --stop-id 3 --stop-id 37
+host_refused "--stop-id: .* -1" --stop-id -1
+host_refused "--stop-id: '3,5'" --stop-id 3,5
+host_refused "--stop-id: a value is missing" --stop-id
+host_refused "--logit-bias: .* 37" --logit-bias 0:1 --logit-bias 37:1
+host_refused "--logit-bias: '5' is not ID:VALUE" --logit-bias 5
+host_refused "--logit-bias: ':5' is not ID:VALUE" --logit-bias :5
+host_refused "--logit-bias: 'x' is not an integer" --logit-bias x:5
+host_refused "--logit-bias: '' is not a number" --logit-bias 5:
+host_refused "--logit-bias: '1:2' is not a number" --logit-bias 5:1:2
+host_refused "--logit-bias: '-1e39' is beyond" --logit-bias 5:-1e39
+host_refused "--logit-bias: .* inf;" --logit-bias 5:inf
+host_refused "--logit-bias: .* nan;" --logit-bias 5:nan
+host_refused "--allowed-id: .* 37" --allowed-id 3,37
+host_refused "--allowed-id: ''" --allowed-id 3,
+host_refused "--bad-word: .* 37" --bad-word 3 --bad-word 4,37
+host_refused "--bad-word: 'x'" --bad-word 3,x
+host_refused "--no-repeat-ngram-size: '-1'" --no-repeat-ngram-size -1
+host_refused "--min-tokens: 'x'" --min-tokens x
+host_refused "--dry-multiplier" --dry-multiplier nan
+host_refused "--dry-base" --dry-multiplier 1 --dry-base inf
+host_refused "--dry-allowed-length: '-1'" --dry-allowed-length -1
+host_refused "--dry-penalty-last-n" --dry-multiplier 1 --dry-penalty-last-n 16385
+host_refused "--dry-sequence-breaker: .* 37" --dry-sequence-breaker 3,37
+host_refused "--dry-sequence-breaker: '1:2'" --dry-sequence-breaker 1:2
+
+npy seeds.npy '<u8' '8,'; head -c 64 /dev/zero >>seeds.npy
+npy one-row.npy '<f4' '1, 2'; bytes one-row.npy 00000000 3f800000
+npy slim.npy '<f4' '8, 3'; head -c 96 /dev/zero >>slim.npy
+npy int8.npy '|i1' '8, 1'; bytes int8.npy 0101010101010101
+host_refused "int8.npy: not an array .* bool" --mask int8.npy
+npy line8.npy '|b1' '8,'; bytes line8.npy 0101010101010101
+host_refused "line8.npy: not an array .* bool" --mask line8.npy
+npy bool2.npy '|b2' '8, 1'
+host_refused "bool2.npy: numbers of type '|b2'" --mask bool2.npy
+npy wide8.npy '|b1' '1, 1048577'; head -c 1048577 /dev/zero >>wide8.npy
+refused "wide8.npy: rows of 1048577 are longer" sample --device host --logits one-row.npy --mask wide8.npy
+host_refused "four.npy: 6 rows for 8" --bias four.npy
+refused "prompt.npy: 8 rows for 6" sample --device host --logits four.npy --prompt prompt.npy
+refused "f32.npy: rows of 37 values for a vocabulary of 3" sample --device host --logits slim.npy --bias f32.npy
+host_refused "bf16.npy: not an array float32" --bias bf16.npy
+for has in prompt output; do
+    host_refused "so-far.npy: 6 rows for 8" --$has so-far.npy
+    host_refused "f32.npy: not an array int32" --$has f32.npy
+    host_refused "seeds.npy: not an array int32" --$has seeds.npy
+    host_refused "no.npy: cannot be opened" --$has no.npy
+done
+host_refused "--draws: row 0 .* from 4294967295" --draws 2 --position 4294967292 --output output.npy
+host_refused "four.npy" --tokens unwritten.npy --bias four.npy
+if [ -e unwritten.npy ]; then no_ "a refused call has written"; else yes_; fi
+
+json '[{"stop_id":3},{},{},{},{},{},{},{}]' 'row 0: "stop_id": unknown key'
+json '[{"stop_ids":3},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": not an array'
+json '[{"stop_ids":["3"]},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": not an integer'
+json '[{"stop_ids":[37]},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": .* 37'
+json '[{"logit_bias":3},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": neither'
+json '[{"logit_bias":[[3]]},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": entry 0 is not'
+json '[{"logit_bias":[[3,1],4]},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": entry 1 is not'
+json '[{"logit_bias":[["3",1]]},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": not an integer'
+json '[{"logit_bias":{"x":1}},{},{},{},{},{},{},{}]' "row 0: \"logit_bias\": 'x'"
+json '[{"logit_bias":{"3":"inf"}},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": not a number'
+json '[{"logit_bias":{"3":1e39}},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": .* beyond'
+json '[{"bad_words":[3]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": entry 0 is not an array'
+json '[{"bad_words":[[3],[]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": entry 1 is not an array'
+json '[{"bad_words":[["a"]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": not an integer'
+json '[{"bad_words":[[1,37]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": .* 37'
+json '[{"dry_sequence_breakers":["a"]},{},{},{},{},{},{},{}]' 'row 0: "dry_sequence_breakers": entry 0 is not'
+json '[{"dry_sequence_breakers":1},{},{},{},{},{},{},{}]' 'row 0: "dry_sequence_breakers": not an array of arrays'
+json '[{"dry_sequence_breakers":[[-1]]},{},{},{},{},{},{},{}]' 'row 0: "dry_sequence_breakers": .* -1'
+json '[{"allowed_token_ids":[37]},{},{},{},{},{},{},{}]' 'row 0: "allowed_token_ids": .* 37'
+json '[{"allowed_token_ids":{}},{},{},{},{},{},{},{}]' 'row 0: "allowed_token_ids": not an array'
+json '[{},{"logit_bias":{"37":1}},{},{},{},{},{},{}]' 'row 1: "logit_bias": .* 37'
+json '[{},{"repetition_penalty":0},{},{},{},{},{},{}]' 'row 1: "repetition_penalty"'
+json '[{},{"penalty_scope":"x"},{},{},{},{},{},{}]' 'row 1: "penalty_scope": .* none of'
+
+# ---------------------------------------------------- adjustments, by hand
+
+numbers() { # KEY: what it is in the rows printed last, as JSON
+    sed -n "s/^ *\"$1\": \(-*[0-9]*\),*$/\1/p" out | tr '\n' ' '
+}
+
+gives() { # TOKENS STATUSES OPTIONS: what the rows of 4, 3, 2, -1 give, greedy
+    tokens_=$1 statuses_=$2
+    shift 2
+    for on in $devices; do
+        check "$on $*" run_on "$on" --logits four.npy --temperature 0 --json "$@"
+        is "tokens of $on $*" "$(numbers token)" "$tokens_ "
+        is "status of $on $*" "$(numbers status)" "$statuses_ "
+    done
+}
+ok='0 0 0 0 0 0'
+
+# Repetition: 4 becomes 2, or 3.2 however often it occurs; below 1 it raises,
+# negative logits it multiplies.
+gives '0 0 0 0 0 0' "$ok"
+for has in prompt output; do
+    gives '0 1 1 1 1 0' "$ok" --$has so-far.npy --repetition-penalty 2
+    gives '0 0 0 0 0 0' "$ok" --$has so-far.npy --repetition-penalty 1.25
+    gives '0 0 0 0 0 1' "$ok" --$has so-far.npy --repetition-penalty 0.5 --logit-bias 0:1.5
+    gives '0 1 1 1 1 0' "$ok" --$has so-far.npy --repetition-penalty 3 --logit-bias 0:-4.5 --logit-bias 1:-4 \
+        --logit-bias 2:-inf --logit-bias 3:-inf
+done
+# The bias comes first: (4 - 5) * 2 is above 3 - 5.5, and 4 / 2 - 5 would not be.
+gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --repetition-penalty 2 --logit-bias 0:-5 --logit-bias 1:-5.5 \
+    --logit-bias 2:-inf --logit-bias 3:-inf
+
+# Frequency: 4 becomes 3.6, 3.2, 2.8. Presence: 2.9, or 3.1. Both look at the
+# output unless told. Repetition comes before them: 4 / 1.25 - 0.22 is below 3,
+# and (4 - 0.22) / 1.25 would not be.
+f="--frequency-penalty 0.4" p="--presence-penalty 1.1"
+# shellcheck disable=SC2086
+{
+    gives '0 0 0 1 1 0' "$ok" --output so-far.npy $f
+    gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy $f
+    gives '0 0 0 1 1 0' "$ok" --prompt so-far.npy $f --penalty-scope all
+    gives '0 0 0 1 1 0' "$ok" --output so-far.npy $f --penalty-scope all
+    gives '0 1 1 1 1 0' "$ok" --output so-far.npy $p
+    gives '0 0 0 0 0 0' "$ok" --output so-far.npy --presence-penalty 0.9
+    gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy $p
+    gives '0 1 1 1 1 0' "$ok" --prompt so-far.npy $p --penalty-scope all
+    gives '0 0 1 1 1 0' "$ok" --output so-far.npy --repetition-penalty 1.25 --frequency-penalty 0.11
+
+    # Windows: of the fifth row's 0 0 0 2 the last four, the last three, the last.
+    gives '0 0 0 1 1 0' "$ok" --output so-far.npy $f --penalty-window 4
+    gives '0 0 0 1 0 0' "$ok" --output so-far.npy $f --penalty-window 3
+    gives '0 0 0 0 0 0' "$ok" --output so-far.npy $f --penalty-window 2
+    gives '0 1 1 1 0 0' "$ok" --output so-far.npy $p --penalty-window 1
+    gives '0 0 0 0 0 1' "$ok" --output so-far.npy --frequency-penalty -0.9 --logit-bias 0:-0.2 --penalty-window 1
+}
+# Across prompt and output, of which the output is the later.
+gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --output three.npy --repetition-penalty 2 --penalty-window 1
+gives '0 1 1 1 0 0' "$ok" --prompt so-far.npy --output three.npy --repetition-penalty 2 --penalty-window 2
+gives '0 1 1 1 1 0' "$ok" --prompt so-far.npy --output three.npy --repetition-penalty 2 --penalty-window 3
+
+# Biases of a token add up; a ban stays.
+gives '2 2 2 2 2 2' "$ok" --logit-bias 2:1.5 --logit-bias 2:1
+gives '1 1 1 1 1 1' "$ok" --logit-bias 0:-inf
+gives '1 1 1 1 1 1' "$ok" --logit-bias 0:-inf --logit-bias 0:9
+
+# The first four rows want token r, the fifth any, the sixth none.
+zero=00000000
+npy dense32.npy '<f4' '6, 4'
+bytes dense32.npy 41100000 $zero $zero $zero $zero 41100000 $zero $zero $zero $zero 41100000 $zero \
+    $zero $zero $zero 41100000 $zero $zero $zero $zero ff800000 ff800000 ff800000 ff800000
+npy dense16.npy '<f2' '6, 4'
+bytes dense16.npy 4880 0000 0000 0000 0000 4880 0000 0000 0000 0000 4880 0000 0000 0000 0000 4880 \
+    0000 0000 0000 0000 fc00 fc00 fc00 fc00
+ints packed.npy '6, 1' 1 2 4 8 -1 0
+npy bool.npy '|b1' '6, 4'
+bytes bool.npy 00000001 00000100 00010000 01000000 01010101 00000000
+npy bytes.npy '|u1' '6, 4'
+bytes bytes.npy 00000080 00000200 00ff0000 04000000 01010101 00000000
+npy narrow.npy '|b1' '6, 2'
+bytes narrow.npy 0001 0100 0101 0100 0001 0000
+empty='0 0 0 0 0 4'
+for array in "bias dense32" "bias dense16" "mask packed" "mask bool" "mask bytes"; do
+    gives '0 1 2 3 0 -1' "$empty" "--${array% *}" "${array#* }.npy"
+done
+gives '0 1 0 1 0 -1' "$empty" --mask narrow.npy
+gives '0 1 2 3 0 -1' "$empty" --mask bool.npy --prompt so-far.npy --frequency-penalty -9 --penalty-scope all
+gives '0 1 2 3 0 -1' "$empty" --mask packed.npy --bias dense16.npy --logit-bias 0:50
+
+# Stops: a stop id, at the end of the output or drawn; a number of tokens,
+# reached before or now. Padding and ids outside the vocabulary are no tokens.
+# shellcheck disable=SC2086
+{
+    gives '0 0 0 1 -1 0' '0 0 0 0 40 0' --output so-far.npy $f --stop-id 2
+    gives '0 0 0 1 -1 -1' '0 0 0 32 40 40' --output so-far.npy $f --stop-id 1 --stop-id 2
+    gives '0 0 0 0 0 0' '32 32 32 32 32 32' --prompt so-far.npy --stop-id 0
+}
+gives '0 0 0 0 -1 0' '0 0 0 96 40 0' --output so-far.npy --max-tokens 4
+gives '0 0 -1 -1 -1 0' '0 96 40 40 40 96' --output so-far.npy --max-tokens 2
+gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --max-tokens 2
+check "a stopped row" host --output output.npy --max-tokens 3
+says "a stopped row" ' -1 .* stopped$' out
+
+# No token twice, no two in a row twice. Bad words are of the output alone.
+for has in prompt output; do
+    gives '0 1 1 1 1 0' "$ok" --$has so-far.npy --no-repeat-ngram-size 1
+    gives '0 0 1 1 0 0' "$ok" --$has so-far.npy --no-repeat-ngram-size 2
+done
+gives '1 1 1 1 1 1' "$ok" --prompt so-far.npy --bad-word 0
+gives '0 1 1 1 0 0' "$ok" --output so-far.npy --bad-word 0,0
+gives '0 0 0 0 1 0' "$ok" --output so-far.npy --bad-word 3 --bad-word 0,2,0
+gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --bad-word 0,0
+ints two.npy '6, 2'  -1 -1  1 -1  1 1  2 1  3 3  2 2
+gives '1 1 0 0 0 0' '0 0 32 32 32 32' --output two.npy --stop-id 0 --min-tokens 2
+gives '2 2 2 2 2 2' "$ok" --allowed-id 3,2
+gives '1 1 1 1 1 1' "$ok" --allowed-id 3 --allowed-id 1 --logit-bias 2:9
+
+# DRY: of 0 0 the second repeats the first, of 0 0 0 the last two the first two.
+dry="--dry-multiplier 2 --dry-base 1 --dry-allowed-length 1"
+# shellcheck disable=SC2086
+for has in prompt output; do
+    gives '0 0 1 1 0 0' "$ok" --$has so-far.npy $dry
+    gives '0 0 0 1 0 0' "$ok" --$has so-far.npy --dry-multiplier 0.9 --dry-allowed-length 1
+    gives '0 0 0 0 0 0' "$ok" --$has so-far.npy --dry-multiplier 0.9 --dry-allowed-length 1 --dry-penalty-last-n 2
+    gives '0 0 0 1 0 0' "$ok" --$has so-far.npy --dry-multiplier 2 --dry-base 1
+    gives '0 0 0 0 0 0' "$ok" --$has so-far.npy $dry --dry-sequence-breaker 0
+    gives '0 0 0 0 0 0' "$ok" --$has so-far.npy $dry --dry-sequence-breaker 3 --dry-sequence-breaker 0,0
+    gives '0 0 1 1 0 0' "$ok" --$has so-far.npy $dry --dry-sequence-breaker 0,1
+done
+
+# ------------------------------------------------------- truncations, by hand
+#
+# 4, 3, 2, -1 have .6623, .2436, .0896 and .0045; an entropy of .8573.
+
+left() { # COUNTS OPTIONS: how many tokens of each row are left
+    counts_=$1
+    shift
+    for on in $devices; do
+        check "$on $*" run_on "$on" --logits four.npy --probs left.npy "$@"
+        is "tokens left on $on $*" "$(data left.npy | tr ' ' '\n' |
+            awk 'NF { n += $1 != 0; if (++i % 4 == 0) { printf "%d ", n; n = 0 } }')" "$counts_ "
+    done
+}
+all() { echo "$1 $1 $1 $1 $1 $1"; }
+
+left "$(all 2)" --top-n-sigma 1
+left "$(all 3)" --top-n-sigma 1.1
+left "$(all 1)" --typical 0.5
+left "$(all 2)" --typical 0.7
+left "$(all 1)" --p-less
+left "$(all 3)" --xtc-probability 1 --xtc-threshold 0.2
+left "$(all 4)" --xtc-probability 1 --xtc-threshold 0.3
+left "$(all 4)" --xtc-probability 1 --xtc-threshold 0.2 --min-keep 4
+left "$(all 1)" --top-p 0.1
+left "$(all 3)" --top-p 0.1 --min-keep 3
+left "$(all 3)" --allowed-id 0,1,3
+# Of the surprise .594, 2.037, 3.48 and 7.81 bits what mu = 2 tau leaves.
+left "$(all 1)" --mirostat 2 --mirostat-ent 0.75 --top-k 3
+left "$(all 2)" --mirostat 2 --mirostat-ent 1.25 --mirostat-lr 0.2
+left "$(all 4)" --mirostat 2
+left "$(all 4)" --adaptive-target 0.3 --adaptive-decay 0.5
+# .99 at first, then half of it, and half of that; or .7; or restored by a 0.
+left '3 1 1 1 1 1' --output so-far.npy --top-p 0.99 --top-p-decay 0.5
+left '3 2 2 2 2 2' --output so-far.npy --top-p 0.99 --top-p-decay 0.5 --top-p-min 0.7
+left '3 3 3 3 1 1' --output so-far.npy --top-p 0.99 --top-p-decay 0.5 --top-p-reset-id 0
+left "$(all 3)" --prompt so-far.npy --top-p 0.99 --top-p-decay 0.5
+# Between .5 and 1.5 it is 1.118, at which the likeliest has .63; with the
+# entropy's eighth power .52, and .855.
+left "$(all 1)" --top-p 0.65
+left "$(all 2)" --top-p 0.65 --dynatemp-range 0.5
+left "$(all 1)" --top-p 0.8 --dynatemp-range 0.5 --dynatemp-exp 8
+# At temperature 2 the likeliest has .486, before it .6623.
+left "$(all 2)" --top-p 0.65 --temperature 2 --chain temp,top-p
+left "$(all 1)" --top-p 0.65 --temperature 2 --chain top_p,temperature
+left "$(all 1)" --top-p 0.65 --typical 0.99 --chain typ_p,top_p
+# Infill: the ends, if they are likely enough; else what has .2, and then more
+# than its share; a token that begins another one gives way, or takes.
+ints prefix.npy '4,' 1 -1 -1 -1
+left "$(all 1)" --infill --infill-end 0
+left "$(all 2)" --infill --infill-end 3
+left "$(all 3)" --infill --infill-end 3 --logit-bias 1:1
+left "$(all 2)" --infill --infill-end 3 --logit-bias 1:1 --infill-prefix prefix.npy
+left "$(all 3)" --infill --infill-end 3,2 --logit-bias 2:-9
+
+# The output moves the position on, by its tokens.
+check "output" host --output output.npy --position 2 --draws 2 --tokens o.npy
+says "position of the table" '^ *0 *6 ' out
+check "position" host --position 5 --draws 2 --tokens p5.npy
+same "an output of 3 from position 2 is position 5" o.npy p5.npy
+check "int64" host --output output64.npy --position 2 --draws 2 --tokens o64.npy --frequency-penalty 1
+check "int32" host --output output.npy --position 2 --draws 2 --tokens o32.npy --frequency-penalty 1
+same "int64 is int32" o64.npy o32.npy
+
+# --params says what options say; what a row names replaces the option.
+row='{"repetition_penalty":1.5,"frequency_penalty":0.25,"presence_penalty":-0.5,"penalty_scope":"all","penalty_window":7,
+"max_tokens":4,"stop_ids":[5,9],"logit_bias":{"3":1.5,"4":"-inf","5":2}}'
+echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >all.json
+row='{"logit_bias":[[3,1.5],[4,"-inf"],[5,1],[5,1]],"stop_ids":[9,5]}'
+echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >lists.json
+row='{"logit_bias":[],"stop_ids":[],"max_tokens":0}'
+echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >nothing.json
+penalties="--repetition-penalty 1.5 --frequency-penalty 0.25 --presence-penalty -0.5 --penalty-scope all --penalty-window 7"
+lists="--stop-id 5 --stop-id 9 --logit-bias 3:1.5 --logit-bias 4:-inf --logit-bias=5:2"
+# shellcheck disable=SC2086
+for on in $devices; do
+    request="$on --logits f32.npy --prompt prompt.npy --output output.npy --draws 9"
+    check "options" run_on $request $penalties $lists --max-tokens 4 --tokens t1.npy --probs p1.npy --json
+    sed '/"logprob/,/]/d' out >s1
+    check "--params" run_on $request --params all.json --tokens t2.npy --probs p2.npy --json
+    sed '/"logprob/,/]/d' out >s2
+    same "tokens of options and --params" t1.npy t2.npy
+    same "probabilities of options and --params" p1.npy p2.npy
+    same "status of options and --params" s1 s2
+    check "lists" run_on $request $penalties --stop-id 1 --logit-bias 1:7 --max-tokens 4 --params lists.json --tokens t3.npy
+    same "lists of rows" t1.npy t3.npy
+    check "no lists" run_on $request $penalties $lists --max-tokens 1 --params nothing.json --tokens t4.npy
+    check "no lists" run_on $request $penalties --tokens t5.npy
+    same "empty lists of rows" t4.npy t5.npy
+    differ "with and without lists" t1.npy t5.npy
+done
+
+# The same of what came later, some of it by other servers' names.
+same_as() { # ROW OPTIONS: for all rows, in a file
+    row=$1
+    shift
+    echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >same.json
+    for on in $devices; do
+        request="$on --logits f32.npy --prompt prompt.npy --output output.npy --draws 5"
+        # shellcheck disable=SC2086
+        {
+            check "$*" run_on $request "$@" --tokens t1.npy --probs p1.npy
+            check "$row" run_on $request --params same.json --tokens t2.npy --probs p2.npy
+            check "nothing" run_on $request --tokens t3.npy --probs p3.npy
+        }
+        same "tokens of $* and $row" t1.npy t2.npy
+        same "probabilities of $* and $row" p1.npy p2.npy
+        differ "probabilities of $* and none" p1.npy p3.npy
+    done
+}
+same_as '{"temperature":0.9,"dynatemp_range":0.4,"dynatemp_exponent":2,"samplers":["xtc","temperature","typ_p","p_less"],
+"typical_p":0.95,"xtc_probability":0.5,"xtc_threshold":0.05,"p_less":true,"min_keep":2}' \
+    --temperature 0.9 --dynatemp-range 0.4 --dynatemp-exp 2 --chain xtc,temp,typical,p-less --typical 0.95 \
+    --xtc-probability 0.5 --xtc-threshold 0.05 --p-less --min-keep 2
+same_as '{"top_n_sigma":1.5,"chain":"llama","top_p":0.9,"top_p_decay":0.8,"top_p_min":0.3,"top_p_reset_id":4}' \
+    --top-n-sigma 1.5 --chain llama --top-p 0.9 --top-p-decay 0.8 --top-p-min 0.3 --top-p-reset-id 4
+same_as '{"mirostat":2,"mirostat_tau":2,"mirostat_eta":0.3}' --mirostat 2 --mirostat-ent 2 --mirostat-lr 0.3
+same_as '{"mirostat":1,"mirostat_ent":1,"mirostat_lr":0.3}' --mirostat 1 --mirostat-ent 1 --mirostat-lr 0.3
+same_as '{"adaptive_target":0.2,"adaptive_decay":0.7}' --adaptive-target 0.2 --adaptive-decay 0.7
+same_as '{"dry_multiplier":1.5,"dry_base":1.2,"dry_allowed_length":1,"dry_penalty_last_n":9,
+"dry_sequence_breakers":[[3],[4,5]],"repeat_penalty":1.2}' --dry-multiplier 1.5 --dry-base 1.2 --dry-allowed-length 1 \
+    --dry-penalty-last-n 9 --dry-sequence-breaker 3 --dry-sequence-breaker 4,5 --repetition-penalty 1.2
+same_as '{"no_repeat_ngram_size":2,"bad_words":[[1],[2,3]],"min_tokens":9,"stop_ids":[7,8],
+"allowed_token_ids":[0,1,2,3,4,5,6,7,8,9]}' --no-repeat-ngram-size 2 --bad-word 1 --bad-word 2,3 --min-tokens 9 \
+    --stop-id 7 --stop-id 8 --allowed-id 0,1,2,3,4,5,6,7,8,9
+
+# ------------------------------------------------------ at random, host = device
+
+needs_device
+
+f="--logits f32.npy"
+# shellcheck disable=SC2086
+{
+    request="--prompt prompt.npy --output output.npy --draws 12"
+    for logits in f32.npy f16.npy "bf16.npy --dtype bf16"; do
+        both --logits $logits $request --repetition-penalty 1.3
+        both --logits $logits $request $penalties $lists --max-tokens 9 --top-p 0.9 --temperature 1.5 --seed 3
+    done
+    for scope in output all; do
+        for window in 0 1 4 9 16384; do
+            both $f $request --frequency-penalty 0.7 --presence-penalty 0.3 --penalty-scope $scope \
+                --penalty-window $window --min-p 0.05
+        done
+    done
+    both $f $request --penalty-window 5
+    both $f $request $lists --top-k 7
+    both $f $request --bias f16.npy --frequency-penalty -1 --top-p 0.8
+    both $f $request --bias f32.npy --mask mask.npy --max-tokens 4
+    both $f $request --stop-id 36 --max-tokens 3
+    both $f --params all.json --prompt output.npy --draws 3
+    both --logits bad.npy --logit-bias 0:1
+    for chain in default vllm llama min_p,temperature,typical,top_n_sigma,xtc,top_k,p_less,top_p; do
+        both $f $request --chain $chain --temperature 1.3 --dynatemp-range 0.6 --min-p 0.01 --typical 0.97 \
+            --top-n-sigma 1.8 --xtc-probability 0.5 --xtc-threshold 0.04 --top-p 0.99 --top-k 30 --p-less
+    done
+    both $f $request --infill --infill-end 3,4,5 --temperature 0.3
+    both $f $request --mirostat 1 --mirostat-ent 2
+    both $f $request --mirostat 2 --mirostat-ent 2 --temperature 1.5
+    both $f $request --adaptive-target 0.1 --top-k 20
+    both $f $request $dry --no-repeat-ngram-size 3 --bad-word 5 --bad-word 11,2 --min-tokens 5 --stop-id 36 $penalties
+    both $f $request --allowed-id 0,2,4,6,8,10,12,14,16,18,20 --top-p 0.9
+}
+
+finish

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: MIT */
+/* Bad arguments of every function that takes a device: refused, the argument
+ * named, nothing changed. */
+#include <math.h>
+#include <string.h>
+
+#include "client.h"
+#include "step/step.h"
+
+#define refused(call, name) refused_status((call), #call, (name), __LINE__)
+
+static void refused_status(cls_status status, const char *call, const char *name, int line)
+{
+    ck_assert_msg(status == CLS_BAD_ARGUMENT, "line %d: %s gives %s", line, call,
+                  cls_status_name(status));
+    ck_assert_msg(strstr(cls_error_message(), name) != NULL,
+                  "line %d: %s says \"%s\", which does not name %s", line, call,
+                  cls_error_message(), name);
+    ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
+}
+
+START_TEST(contexts_refused)
+{
+    device *const d = fixture_device(_i);
+    cls_context_options o;
+    cls_device_info info = {.struct_size = sizeof info};
+    cls_context *context = (cls_context *)&info;
+    refused(cls_context_create(NULL, d->id, NULL, &context), "context");
+    ck_assert(context == NULL);
+    refused(cls_context_create(d->context, NULL, NULL, &context), "device");
+    refused(cls_context_create(d->context, d->id, NULL, NULL), "out");
+    cls_context_options_default(&o, sizeof o);
+#define REFUSE(field, value) \
+    do { \
+        const cls_context_options good = o; \
+        o.field = (value); \
+        refused(cls_context_create(d->context, d->id, &o, &context), #field); \
+        o = good; \
+    } while (0)
+    REFUSE(struct_size, 0);
+    REFUSE(dtypes, 8);
+    REFUSE(vector, 3);
+    REFUSE(vector, 32);
+    REFUSE(shortlist, 8);
+    REFUSE(shortlist, 17);
+    REFUSE(shortlist, 4096);
+#undef REFUSE
+    refused(cls_device_query(NULL, NULL, &info), "device");
+    refused(cls_device_query(d->id, NULL, NULL), "info");
+    o.vector = 5;
+    refused(cls_device_query(d->id, &o, &info), "vector");
+    o.vector = 0;
+    o.work_group = 1u << 30;
+    ck_assert(cls_device_query(d->id, &o, &info) != CLS_OK);
+    ck_assert(strstr(cls_error_message(), "work_group") != NULL ||
+              strstr(cls_error_message(), "work-group") != NULL);
+    refused(cls_context_info(NULL, &info), "context");
+    refused(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), NULL), "info");
+    info.struct_size = 0;
+    refused(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info), "struct_size");
+    ck_assert(cls_context_build_log(fixture_context(d, 1u << CLS_F32, 0, 0, 0)) != NULL);
+    cls_context_destroy(NULL);
+    cls_sampler_destroy(NULL);
+}
+END_TEST
+
+START_TEST(samplers_and_slots_refused)
+{
+    cls_context *const context = fixture_context(fixture_device(_i), 1u << CLS_F32, 0, 0, 0);
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_params p;
+    cls_sampler_options_default(&o, sizeof o);
+    refused(cls_sampler_create(context, &o, &sampler), "vocab"); /* it has no default */
+    ck_assert(sampler == NULL);
+    o.vocab = 1048577;
+    refused(cls_sampler_create(context, &o, &sampler), "vocab");
+    o.vocab = 100;
+    refused(cls_sampler_create(NULL, &o, &sampler), "context");
+    refused(cls_sampler_create(context, NULL, &sampler), "options");
+    refused(cls_sampler_create(context, &o, NULL), "out");
+    o.max_rows = 0;
+    refused(cls_sampler_create(context, &o, &sampler), "max_rows");
+    o.max_rows = 2;
+    o.struct_size = 0;
+    refused(cls_sampler_create(context, &o, &sampler), "struct_size");
+    o.struct_size = sizeof o;
+    o.slots = 3;
+    must(cls_sampler_create(context, &o, &sampler));
+    cls_params_default(&p, sizeof p);
+    refused(cls_slot_begin(NULL, 0, &p, NULL, 0, NULL, 0), "sampler");
+    refused(cls_slot_begin(sampler, 3, &p, NULL, 0, NULL, 0), "slot");
+    refused(cls_slot_begin(sampler, 0, NULL, NULL, 0, NULL, 0), "params");
+    refused(cls_slot_params(sampler, 0, &p), "slot"); /* not begun */
+    refused(cls_slot_params(NULL, 0, &p), "sampler");
+    must(cls_slot_begin(sampler, 2, &p, NULL, 0, NULL, 0));
+    must(cls_slot_params(sampler, 2, &p));
+    p.top_p = 1.5f;
+    refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), "top_p");
+    refused(cls_slot_params(sampler, 2, &p), "top_p");
+    p.top_p = 1.0f;
+    p.temperature = NAN;
+    refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), "temperature");
+    p.temperature = 1.0f;
+    p.struct_size = 0;
+    refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), "struct_size");
+    refused(cls_slot_params(sampler, 2, NULL), "params");
+    refused(cls_slot_params(sampler, 7, &p), "slot");
+    refused(cls_slot_reset(sampler, 3), "slot");
+    refused(cls_slot_reset(NULL, 0), "sampler");
+    must(cls_slot_reset(sampler, 2));
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
+/* What a sampler was not created for, and calls on slots that have no request. */
+START_TEST(slot_calls_refused)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    const int32_t ids[] = {1, 2, 3};
+    const cls_logit_bias bias = {1, 1.0f};
+    unsigned char bytes[64] = {0};
+    size_t size = sizeof bytes;
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_params p;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = 100;
+    o.slots = 3;
+#define REFUSE(field, value) \
+    do { \
+        const cls_sampler_options good = o; \
+        o.field = (value); \
+        refused(cls_sampler_create(context, &o, &sampler), #field); \
+        o = good; \
+    } while (0)
+    REFUSE(keep, -1);
+    REFUSE(keep, 3);
+    REFUSE(history, 16385);
+    REFUSE(rollback, 16385);
+    REFUSE(slots, (1u << 24) + 1);
+#undef REFUSE
+    for (o.keep = CLS_KEEP_NONE; o.keep <= CLS_KEEP_COUNTS; o.keep++) {
+        o.logit_bias = o.keep == CLS_KEEP_SEEN;
+        o.history = 5;
+        o.rollback = 2;
+        must(cls_sampler_create(context, &o, &sampler));
+        cls_params_default(&p, sizeof p);
+        must(cls_slot_begin(sampler, 0, &p, ids, 3, ids, 3));
+        const cls_params good = p;
+#define REFUSE(field, value, name) \
+    do { \
+        p.field = (value); \
+        refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), name); \
+        refused(cls_slot_params(sampler, 0, &p), name); \
+        p = good; \
+    } while (0)
+        if (o.keep == CLS_KEEP_NONE) {
+            REFUSE(repetition_penalty, 1.5f, "repetition_penalty");
+            REFUSE(presence_penalty, 1.0f, "presence_penalty");
+        }
+        if (o.keep != CLS_KEEP_COUNTS)
+            REFUSE(frequency_penalty, 1.0f, "frequency_penalty");
+        p.logit_bias = &bias;
+        if (!o.logit_bias)
+            REFUSE(logit_bias_count, 1, "logit_bias");
+        p = good;
+        REFUSE(penalty_window, 6, "penalty_window");
+        REFUSE(stop_count, 1, "stop_ids");
+#undef REFUSE
+        refused(cls_slot_rollback(sampler, 0, 3), "rollback");
+        cls_sampler_destroy(sampler);
+    }
+    o.keep = CLS_KEEP_COUNTS;
+    must(cls_sampler_create(context, &o, &sampler));
+    cls_params_default(&p, sizeof p);
+    refused(cls_slot_begin(sampler, 0, &p, NULL, 1, NULL, 0), "prompt");
+    refused(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 1), "output");
+    refused(cls_slot_append_prompt(sampler, 0, ids, 3), "slot"); /* none of them has begun */
+    refused(cls_slot_copy(sampler, 1, 0), "slot");
+    refused(cls_slot_rollback(sampler, 0, 1), "slot");
+    refused(cls_slot_save(sampler, d->queue, 0, bytes, &size), "slot");
+    must(cls_slot_begin(sampler, 0, &p, ids, 3, NULL, 0));
+    refused(cls_slot_append_prompt(NULL, 0, ids, 3), "sampler");
+    refused(cls_slot_next_turn(NULL, 0, ids, 3), "sampler");
+    refused(cls_slot_next_turn(sampler, 1, ids, 3), "slot 1 has no request");
+    refused(cls_slot_next_turn(sampler, 0, NULL, 3), "prompt");
+    refused(cls_slot_append_prompt(sampler, 3, ids, 3), "slot");
+    refused(cls_slot_append_prompt(sampler, 0, NULL, 3), "prompt");
+    refused(cls_slot_copy(NULL, 1, 0), "sampler");
+    refused(cls_slot_copy(sampler, 3, 0), "slot");
+    refused(cls_slot_copy(sampler, 0, 3), "slot");
+    refused(cls_slot_copy(sampler, 0, 1), "slot");
+    refused(cls_slot_rollback(NULL, 0, 1), "sampler");
+    refused(cls_slot_rollback(sampler, 3, 1), "slot");
+    refused(cls_slot_save(NULL, d->queue, 0, bytes, &size), "sampler");
+    refused(cls_slot_save(sampler, NULL, 0, bytes, &size), "queue");
+    refused(cls_slot_save(sampler, d->queue, 3, bytes, &size), "slot");
+    refused(cls_slot_save(sampler, d->queue, 0, bytes, NULL), "size");
+    refused(cls_slot_load(NULL, 0, bytes, size), "sampler");
+    refused(cls_slot_load(sampler, 3, bytes, size), "slot");
+    refused(cls_slot_load(sampler, 0, NULL, size), "bytes");
+    refused(cls_slot_load(sampler, 0, bytes, sizeof bytes), "bytes");
+    cls_memory memory = {.struct_size = sizeof memory};
+    refused(cls_sampler_memory(NULL, &memory), "sampler");
+    refused(cls_sampler_memory(sampler, NULL), "memory");
+    memory.struct_size = 0;
+    refused(cls_sampler_memory(sampler, &memory), "struct_size");
+    must(cls_slot_rollback(sampler, 0, 2)); /* it has no output: the request ends, on the device */
+    refused(cls_slot_save(sampler, d->queue, 0, NULL, &size), "slot");
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
+START_TEST(acceptance_refused)
+{
+    device *const d = fixture_device(_i);
+    client s = small_client(d, 4);
+    const int32_t twice[] = {0, 1, 2, 1}, beyond[] = {0, 1, 2, 4};
+    const cls_ints drawn = {NULL, {s.step.tokens.buffer, 0}}, none = {NULL, {NULL, 0}},
+                   odd = {NULL, {s.step.tokens.buffer, 2}}, far = {NULL, {s.step.tokens.buffer, 4}};
+    cls_ints map = {.host = twice};
+    cl_event nothing = NULL;
+    refused(cls_accept(NULL, d->queue, 4, &drawn, NULL, 0, NULL, NULL), "sampler");
+    refused(cls_accept(s.sampler, NULL, 4, &drawn, NULL, 0, NULL, NULL), "queue");
+    refused(cls_accept(s.sampler, d->queue, 0, &drawn, NULL, 0, NULL, NULL), "rows");
+    refused(cls_accept(s.sampler, d->queue, 5, &drawn, NULL, 0, NULL, NULL), "rows");
+    refused(cls_accept(s.sampler, d->queue, 4, NULL, NULL, 0, NULL, NULL), "tokens");
+    refused(cls_accept(s.sampler, d->queue, 4, &none, NULL, 0, NULL, NULL), "tokens");
+    refused(cls_accept(s.sampler, d->queue, 4, &odd, NULL, 0, NULL, NULL), "tokens");
+    refused(cls_accept(s.sampler, d->queue, 4, &far, NULL, 0, NULL, NULL), "tokens");
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, &map, 0, NULL, NULL), "slots");
+    map.host = beyond;
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, &map, 0, NULL, NULL), "slots");
+    map.device.buffer = drawn.device.buffer;
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, &map, 0, NULL, NULL), "slots");
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, NULL, 1, NULL, NULL), "wait");
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, NULL, 1, &nothing, NULL), "wait");
+    must(cls_slot_reset(s.sampler, 3));
+    refused(cls_accept(s.sampler, d->queue, 4, &drawn, NULL, 0, NULL, NULL), "slot 3");
+    refused(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "slot 3");
+    close_small(&s);
+}
+END_TEST
+
+/* What is written overlaps something, in the buffer itself or in a part of it; and objects that are
+ * not what kernels can write. */
+static void refuse_overlaps(client *s)
+{
+    device *const d = s->d;
+    cls_step *const step = &s->step;
+    const cls_step good = s->step;
+    cl_int code = CL_SUCCESS;
+    cl_mem both = buffer_of(d, 64, NULL);
+    const cl_buffer_region region = {0, 32};
+    const cl_mem part =
+        clCreateSubBuffer(both, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+    const cl_mem read_only = clCreateBuffer(d->context, CL_MEM_READ_ONLY, 64, NULL, &code);
+    const cl_mem write_only =
+        clCreateBuffer(d->context, CL_MEM_WRITE_ONLY, 4 * 100 * sizeof(float), NULL, &code);
+    ck_assert(part != NULL && read_only != NULL && write_only != NULL);
+    step->tokens.buffer = step->status.buffer = both;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
+            "step->tokens, bytes 0 to 15, and step->status, bytes 0 to 15, overlap");
+    step->status.offset = 12;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "overlap");
+    step->status = (cls_buffer){part, 12};
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "overlap");
+    step->status.offset = 16; /* beside them */
+    step->defer_accept = 1;
+    must(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL));
+    must_cl(clFinish(d->queue));
+    *step = good;
+    step->tokens = (cls_buffer){step->logits.buffer, 0};
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->logits");
+    *step = good;
+    step->slots.device.buffer = step->positions.device.buffer = both; /* who only reads may share */
+    step->latest.buffer = both;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->latest");
+    *step = good;
+    step->tokens.buffer = read_only;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
+            "step->tokens was created with CL_MEM_READ_ONLY");
+    *step = good;
+    step->logits.buffer = write_only;
+    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
+            "step->logits was created with CL_MEM_WRITE_ONLY");
+    *step = good;
+    step->tokens.buffer = write_only; /* by kernels: the host may read it */
+    step->defer_accept = 1;
+    must(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL));
+    cls_readback *ring;
+    uint64_t ticket;
+    must(cls_readback_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), 16, 1, &ring));
+    must(cls_readback_start(ring, d->queue, &step->tokens, 16, 0, NULL, &ticket));
+    cls_readback_destroy(ring);
+    *step = good;
+    const cl_mem objects[] = {part, both, read_only, write_only};
+    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++)
+        clReleaseMemObject(objects[i]);
+}
+
+START_TEST(steps_refused)
+{
+    device *const d = fixture_device(_i);
+    client s = small_client(d, 4);
+    cls_step *const step = &s.step;
+    const cls_step good = s.step;
+    const int32_t twice[] = {0, 1, 2, 1}, beyond[] = {0, 1, 2, 4}, below[] = {0, 1, 2, -2};
+    cl_mem tiny = buffer_of(d, 4, NULL), masks = buffer_of(d, 4 * 4 * 4, NULL);
+    cl_mem biases = buffer_of(d, 4 * 100 * sizeof(float), NULL);
+    cl_event nothing = NULL;
+    refused(cls_sample(NULL, d->queue, step, 0, NULL, NULL), "sampler");
+    refused(cls_sample(s.sampler, NULL, step, 0, NULL, NULL), "queue");
+    refused(cls_sample(s.sampler, d->queue, NULL, 0, NULL, NULL), "step");
+    refused(cls_sample(s.sampler, d->queue, step, 1, NULL, NULL), "wait");
+    refused(cls_sample(s.sampler, d->queue, step, 1, &nothing, NULL), "wait");
+    refused(cls_sample(s.sampler, d->queue, step, 0, &nothing, NULL), "wait");
+#define REFUSE(field, value, name) \
+    do { \
+        step->field = (value); \
+        refused(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), name); \
+        *step = good; \
+    } while (0)
+    REFUSE(struct_size, 0, "struct_size");
+    REFUSE(rows, 0, "rows");
+    REFUSE(rows, 5, "rows");
+    REFUSE(logits.kind, 1, "logits.kind");
+    REFUSE(logits.dtype, 3, "logits.dtype");
+    REFUSE(logits.dtype, -1, "logits.dtype");
+    REFUSE(logits.buffer, NULL, "logits.buffer");
+    REFUSE(logits.buffer, tiny, "logits");
+    REFUSE(logits.offset, 2, "logits");
+    REFUSE(logits.offset, 4, "logits"); /* one element too far */
+    REFUSE(logits.offset, UINT64_MAX - 3, "logits");
+    REFUSE(logits.row_stride, 99, "logits.row_stride");
+    REFUSE(logits.row_stride, UINT64_C(1) << 62, "logits");
+    REFUSE(slots.host, twice, "slots");
+    REFUSE(slots.host, beyond, "slots");
+    REFUSE(slots.host, below, "slots");
+    REFUSE(slots.device.buffer, tiny, "slots");
+    REFUSE(positions.device.buffer, tiny, "positions");
+    REFUSE(random.buffer, tiny, "random");
+    REFUSE(tokens.buffer, tiny, "tokens");
+    REFUSE(tokens.offset, 4, "tokens");
+    REFUSE(tokens.offset, 1, "tokens");
+    REFUSE(status.buffer, tiny, "status");
+    REFUSE(logprobs.buffer, tiny, "logprobs");
+    REFUSE(probs.buffer, tiny, "probs");
+    REFUSE(logprob_kind, 2, "logprob_kind");
+    REFUSE(mask.words.buffer, tiny, "mask");
+    step->slots.device.buffer = masks;
+    REFUSE(slots.host, twice, "slots");
+    step->positions.device.buffer = masks;
+    REFUSE(positions.host, twice, "positions");
+    step->random.buffer = masks;
+    REFUSE(random.offset, 4, "random");
+    step->mask.words.buffer = masks;
+    REFUSE(mask.row_stride, 3, "mask.row_stride");
+    step->mask.words.buffer = masks;
+    REFUSE(mask.words.offset, 2, "mask");
+    step->mask.words.buffer = masks;
+    REFUSE(mask.row_map.host, beyond, "mask.row_map");
+    step->mask.words.buffer = masks;
+    REFUSE(mask.rows, 3, "mask"); /* absent map: row 3 has no mask row */
+    step->mask.words.buffer = masks;
+    REFUSE(mask.kind, 2, "mask.kind");
+    step->mask.words.buffer = masks;
+    REFUSE(mask.kind, CLS_MASK_BOOL, "mask"); /* 400 bytes it has not */
+    REFUSE(mask.row_map.host, twice, "mask");
+    REFUSE(bias.row_map.host, twice, "bias");
+    REFUSE(bias.values.buffer, tiny, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.dtype, CLS_BF16, "bias.dtype");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.values.offset, 4, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.values.offset, 1, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.row_stride, 99, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.row_stride, 101, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.rows, 3, "bias");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.row_map.host, beyond, "bias.row_map");
+    REFUSE(reserved, 1, "reserved");
+    REFUSE(reserved_2, 1, "reserved_2");
+    REFUSE(mask.reserved, 1, "mask.reserved");
+    /* A row without a token must not be accepted later as one that has it. */
+    step->defer_accept = 1;
+    REFUSE(invalid_token, 0, "invalid_token is 0, which is a token");
+    step->defer_accept = 1;
+    REFUSE(invalid_token, 99, "invalid_token");
+    refuse_overlaps(&s);
+#undef REFUSE
+    /* Nothing of this has moved anything. */
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
+    client_tokens(&s, 0);
+    batch_reference(s.b);
+    for (uint32_t row = 0; row < 4; row++)
+        ck_assert_int_eq(s.b->token[row], s.b->host[row].token);
+    clReleaseMemObject(tiny);
+    clReleaseMemObject(masks);
+    clReleaseMemObject(biases);
+    close_small(&s);
+}
+END_TEST
+
+START_TEST(uncompiled_type_refused)
+{
+    device *const d = fixture_device(_i);
+    batch *const b = batch_new(1, 50, CLS_F32, 0, 0);
+    client s;
+    batch_row(b, 0, ROW_NORMAL1, 1);
+    client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
+    s.step.logits.dtype = CLS_BF16;
+    refused(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "dtype");
+    close_small(&s);
+}
+END_TEST
+
+/* Calls on a sampler that another call is using: here from what that one calls. */
+typedef struct nested {
+    cls_sampler *sampler;
+    cl_command_queue queue;
+    uint32_t calls;
+} nested;
+
+static void call_again(void *user, const char *program, uint32_t done, uint32_t count)
+{
+    nested *const n = user;
+    cls_params p;
+    (void)program, (void)done, (void)count;
+    if (n->sampler == NULL)
+        return;
+    cls_params_init(&p);
+    refused(cls_slot_begin(n->sampler, 0, &p, NULL, 0, NULL, 0),
+            "sampler is in use by another call");
+    refused(cls_slot_reset(n->sampler, 0), "in use");
+    refused(cls_sample(n->sampler, n->queue, NULL, 0, NULL, NULL), "in use");
+    n->calls++;
+}
+
+START_TEST(in_use_refused)
+{
+    device *const d = fixture_device(_i);
+    nested n = {NULL, d->queue, 0};
+    cls_context_options c;
+    cls_sampler_options o;
+    cls_context *context;
+    cls_params p;
+    cls_context_options_init(&c);
+    c.progress = call_again;
+    c.progress_user = &n;
+    must(cls_context_create(d->context, d->id, &c, &context));
+    cls_sampler_options_init(&o);
+    o.vocab = 100;
+    cls_sampler *sampler;
+    const uint32_t pretended = cls_features_pretended;
+    cls_features_pretended = 0;
+    must(cls_sampler_create(context, &o, &sampler));
+    cls_features_pretended = pretended;
+    n.sampler = sampler;
+    cls_params_init(&p);
+    p.repetition_penalty = 1.5f; /* needs kernels that are not there yet */
+    must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
+    ck_assert_uint_gt(n.calls, 0);
+    n.sampler = NULL;
+    must(cls_slot_reset(sampler, 0)); /* it is free again */
+    cls_sampler_destroy(sampler);
+    cls_context_destroy(context);
+}
+END_TEST
+
+/* Another scope, where nothing is there to be counted anew. */
+START_TEST(scope_refused)
+{
+    device *const d = fixture_device(_i);
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_params p;
+    cls_sampler_options_init(&o);
+    o.vocab = 100;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    cls_params_init(&p);
+    p.presence_penalty = 1.0f;
+    must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
+    must(cls_slot_params(sampler, 0, &p));
+    p.penalty_scope = CLS_SCOPE_ALL;
+    refused(cls_slot_params(sampler, 0, &p), "params->penalty_scope");
+    cls_sampler_destroy(sampler);
+    o.history = 1;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    p.penalty_scope = CLS_SCOPE_OUTPUT;
+    must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
+    p.penalty_scope = CLS_SCOPE_ALL;
+    must(cls_slot_params(sampler, 0, &p));
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("refused");
+    TCase *const t = tcase_create("refused");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, contexts_refused);
+    add_device_test(t, samplers_and_slots_refused);
+    add_device_test(t, slot_calls_refused);
+    add_device_test(t, acceptance_refused);
+    add_device_test(t, steps_refused);
+    add_device_test(t, in_use_refused);
+    add_device_test(t, scope_refused);
+    add_device_test(t, uncompiled_type_refused);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    fixture_features(CLS_FEATURES_ALL);
+    return fixture_run(make, 1);
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* cls_selftest(): that it passes, and that each of its stages can fail. What
+ * kernels with a fault make of it, tests/stress/selftest_mutants.sh tries.
+ *
+ *     tests/device/check_selftest --write >lib/selftest/known.c    # new known answers
+ *     tests/device/check_selftest --print                          # what it says of each device
+ *     tests/device/check_selftest --time                           # and how long it takes */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "fixture.h"
+#include "selftest/selftest.h"
+
+/* -------------------------------------------------------------- known answers */
+
+static int write_known(void)
+{
+    cls_selftest_answers a;
+    if (cls_selftest_answer(&a) != CLS_OK) {
+        fprintf(stderr, "%s\n", cls_error_message());
+        return 1;
+    }
+    printf(
+        "/* SPDX-License-Identifier: MIT */\n"
+        "/* Made by tests/device/check_selftest --write: known answers of lib/selftest/cases.c.\n"
+        " * A change that nobody meant is an error of the library or of its compiler. */\n"
+        "#include \"selftest/selftest.h\"\n\nconst cls_selftest_known cls_selftest_table[] = {");
+    for (uint32_t i = 0; i < a.count; i++)
+        printf("%s{ %d, 0x%08xu },", i % 4 == 0 ? "\n    " : " ", (int)a.known[i].token,
+               (unsigned)a.known[i].digest);
+    printf("\n};\nconst uint32_t cls_selftest_table_count = sizeof cls_selftest_table / sizeof "
+           "*cls_selftest_table;\n");
+    cls_selftest_forget(&a);
+    return 0;
+}
+
+START_TEST(table)
+{
+    cls_selftest_answers a;
+    must(cls_selftest_answer(&a));
+    ck_assert_uint_eq(a.count, cls_selftest_table_count);
+    for (uint32_t i = 0; i < a.count; i++)
+        ck_assert_msg(a.known[i].token == cls_selftest_table[i].token &&
+                          a.known[i].digest == cls_selftest_table[i].digest,
+                      "entry %u: the host gives token %d, digest 0x%08x", i, a.known[i].token,
+                      a.known[i].digest);
+    cls_selftest_forget(&a);
+}
+END_TEST
+
+/* Names tell cases apart; what is told of is a case without a text. */
+START_TEST(names)
+{
+    for (uint32_t i = 0; i < cls_selftest_case_count; i++)
+        ck_assert_msg(cls_selftest_find(cls_selftest_cases[i].name) == i, "two cases are \"%s\"",
+                      cls_selftest_cases[i].name);
+    for (uint32_t i = 0; i < SELFTEST_TOLD + SELFTEST_REQUESTS; i++) {
+        const char *const name =
+            i < SELFTEST_TOLD ? cls_selftest_told[i] : cls_selftest_verified[i - SELFTEST_TOLD];
+        const cls_selftest_case *const c = &cls_selftest_cases[cls_selftest_find(name)];
+        ck_assert_str_eq(c->name, name);
+        ck_assert_msg(i >= SELFTEST_TOLD || c->with == 0, "\"%s\" has more than parameters", name);
+    }
+}
+END_TEST
+
+/* All types of logits hold the rows: float16's and bfloat16's bits give float32's. */
+START_TEST(rows)
+{
+    static float wide[SELFTEST_VOCAB];
+    static uint16_t half[SELFTEST_VOCAB], brain[SELFTEST_VOCAB];
+    for (int kind = ROW_PEAKED; kind <= ROW_EMPTY; kind++) {
+        cls_selftest_row(7, kind, CLS_F32, wide);
+        cls_selftest_row(7, kind, CLS_F16, half);
+        cls_selftest_row(7, kind, CLS_BF16, brain);
+        for (uint32_t i = 0; i < SELFTEST_VOCAB; i++) {
+            uint32_t bits;
+            memcpy(&bits, &wide[i], sizeof bits);
+            const uint32_t exponent = half[i] >> 10 & 31u;
+            const uint32_t back = (half[i] & 0x8000u) << 16 | (half[i] & 0x3ffu) << 13 |
+                                  (exponent == 31  ? 255u
+                                   : exponent == 0 ? 0
+                                                   : exponent + 112)
+                                      << 23;
+            ck_assert_msg((uint32_t)brain[i] << 16 == bits && back == bits,
+                          "kind %d, token %u: 0x%08x", kind, i, bits);
+        }
+    }
+}
+END_TEST
+
+/* -------------------------------------------------------------------- devices */
+
+static cls_selftest_report report_of(void)
+{
+    cls_selftest_report r;
+    memset(&r, 0x5a, sizeof r);
+    r.struct_size = sizeof r;
+    return r;
+}
+
+static uint32_t types(const cls_context *context)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < CLS_DTYPES; i++)
+        n += cls_context_dtypes(context) >> i & 1u;
+    return n;
+}
+
+START_TEST(passes)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const c =
+        fixture_context(d, fixture_size() == TEST_TINY ? 1u << CLS_F32 : 0, 0, 0, 0);
+    cls_selftest_report r = report_of();
+    const cls_status status = cls_selftest(c, &r);
+    ck_assert_msg(status == CLS_OK, "%s: %s", d->name, cls_error_message());
+    ck_assert_uint_eq(r.struct_size, sizeof r);
+    ck_assert_uint_eq(r.stages, ST_STAGES);
+    ck_assert_uint_eq(r.failed, 0);
+    for (uint32_t i = 0; i < r.stages; i++) {
+        ck_assert_msg(r.stage[i].cases != 0 && r.stage[i].cases % types(c) == 0, "%s: %u cases",
+                      r.stage[i].name, r.stage[i].cases);
+        ck_assert_msg(r.stage[i].failed == 0 && r.stage[i].message[0] == '\0', "%s: %s",
+                      r.stage[i].name, r.stage[i].message);
+    }
+    must(cls_selftest(c, NULL));
+}
+END_TEST
+
+/* The stage of an entry of the table. */
+static int stage_of(uint32_t entry)
+{
+    const uint32_t lists = cls_selftest_case_count * SELFTEST_STEPS,
+                   requests = lists + SELFTEST_LISTS;
+    if (entry >= requests)
+        return ST_MATCH + (int)((entry - requests) / SELFTEST_REQUESTS);
+    return entry >= lists ? ST_CANDIDATES : cls_selftest_cases[entry / SELFTEST_STEPS].stage;
+}
+
+/* One wrong entry a stage, its token or its digest, of the first or the second
+ * step: that many failures, there and nowhere else. */
+static void spoil(device *d, int digests, uint32_t step)
+{
+    cls_context *const c = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    cls_selftest_known *const known = malloc(cls_selftest_table_count * sizeof *known);
+    uint32_t spoiled[ST_STAGES] = {0}, n = 0;
+    cls_selftest_report r = report_of();
+    ck_assert(known != NULL);
+    memcpy(known, cls_selftest_table, cls_selftest_table_count * sizeof *known);
+    for (uint32_t i = 0; i < cls_selftest_table_count; i++)
+        if (i % SELFTEST_STEPS == step && !spoiled[stage_of(i)] &&
+            !(digests && stage_of(i) == ST_CANDIDATES)) {
+            known[i].token += digests ? 0 : 1;
+            known[i].digest ^= digests ? 1u << 31 : 0;
+            spoiled[stage_of(i)] = 1;
+            n++;
+        }
+    ck_assert_uint_eq(n, digests
+                             ? ST_STAGES - 4
+                             : ST_STAGES - 3); /* arithmetic, report, logprobs have no entries */
+    ck_assert_int_eq(cls_selftest_with(c, known, &r), CLS_SELF_TEST_FAILED);
+    ck_assert_msg(strstr(cls_error_message(), "failed at random numbers (1 of 6): ") != NULL, "%s",
+                  cls_error_message());
+    ck_assert_uint_eq(r.failed, n);
+    for (uint32_t i = 0; i < r.stages; i++) {
+        ck_assert_msg(r.stage[i].failed == spoiled[i], "%s: %u failed: %s", r.stage[i].name,
+                      r.stage[i].failed, r.stage[i].message);
+        ck_assert_msg(!spoiled[i] || strstr(r.stage[i].message, "host: ") != NULL, "%s: %s",
+                      r.stage[i].name, r.stage[i].message);
+        ck_assert_msg(spoiled[i] || r.stage[i].message[0] == '\0', "%s: %s", r.stage[i].name,
+                      r.stage[i].message);
+    }
+    free(known);
+}
+
+START_TEST(spoiled_tokens)
+{
+    for (uint32_t step = 0; step < SELFTEST_STEPS; step++)
+        spoil(fixture_device(_i), 0, step);
+}
+END_TEST
+
+START_TEST(spoiled_digests)
+{
+    for (uint32_t step = 0; step < SELFTEST_STEPS; step++)
+        spoil(fixture_device(_i), 1, step);
+}
+END_TEST
+
+/* A program of an older header knows less of the report; no report at all. */
+START_TEST(arguments)
+{
+    cls_context *const c = fixture_context(fixture_device(_i), 1u << CLS_F32, 0, 0, 0);
+    cls_selftest_report r = report_of();
+    r.struct_size = offsetof(cls_selftest_report, stage) + sizeof r.stage[0];
+    must(cls_selftest(c, &r));
+    ck_assert_uint_eq(r.struct_size, offsetof(cls_selftest_report, stage) + sizeof r.stage[0]);
+    ck_assert_str_eq(r.stage[0].name, "arithmetic");
+    ck_assert_uint_eq(r.stage[1].cases, 0x5a5a5a5au);
+    r.struct_size = 0;
+    ck_assert_int_eq(cls_selftest(c, &r), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "report->struct_size is 0") != NULL, "%s",
+                  cls_error_message());
+    ck_assert_int_eq(cls_selftest(NULL, NULL), CLS_BAD_ARGUMENT);
+    ck_assert_str_eq(cls_error_message(), "context is NULL");
+}
+END_TEST
+
+/* ------------------------------------------------------------------- by hand */
+
+static int wants_time;
+
+static double now(void)
+{
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+START_TEST(print)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const c = fixture_context(d, wants_time ? 0 : 1u << CLS_F32, 0, 0, 0);
+    cls_selftest_report r = report_of();
+    for (int i = 0; i < (wants_time ? 5 : 1); i++) {
+        const double start = now();
+        const cls_status status = cls_selftest(c, &r);
+        printf("%s: %s, %.3f s\n", d->name, cls_status_name(status), now() - start);
+    }
+    for (uint32_t i = 0; i < r.stages; i++)
+        printf("%-17s %5u %5u  %s\n", r.stage[i].name, r.stage[i].cases, r.stage[i].failed,
+               r.stage[i].message);
+}
+END_TEST
+
+static Suite *make_print(void)
+{
+    Suite *const s = suite_create("selftest");
+    TCase *const t = tcase_create("print");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, print);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("selftest");
+    TCase *const t = tcase_create("selftest");
+    tcase_set_timeout(t, 0);
+    tcase_add_test(t, table);
+    tcase_add_test(t, names);
+    tcase_add_test(t, rows);
+    add_device_test(t, passes);
+    add_device_test(t, arguments);
+    add_device_test(t, spoiled_tokens);
+    add_device_test(t, spoiled_digests);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--write") == 0)
+        return write_known();
+    wants_time = argc > 1 && strcmp(argv[1], "--time") == 0;
+    return fixture_run(argc > 1 ? make_print : make, 1);
+}

@@ -1,0 +1,75 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Compiles the kernels by clang's front end, which warns where drivers are
+# silent: as OpenCL C 1.2, in the shapes of a CPU, a GPU and the least device,
+# and with 64-bit numbers of which only the functions for them are allowed.
+# usage: kernel-syntax.sh [SOURCE DIRECTORY]
+set -eu
+cd "${1:-$(dirname "$0")/../..}"
+if ! command -v "${CLANG:=clang}" >/dev/null; then
+    echo "no clang here"
+    exit 77
+fi
+order=build-aux/cl-order.sh
+kernels=$(cd cl && echo kernels/*.cl)
+# Unused: the helpers are for all kernels, and kernels share their arguments.
+passed=0 failed=0
+for shape in '1 16 2048 -DTIER=1' '256 4 1024 -DTIER=1' '12 2 16 -DTIER=0' '7 8 64 -DTIER=1' '1 16 1024 -DCLS_STRICT' \
+    '12 4 64 -DCLS_STRICT' '1 16 1024 -DCLS_LIMITED' '12 2 16 -DTIER=0 -DCLS_LIMITED'; do
+    # shellcheck disable=SC2086 # three numbers and options
+    set -- $shape
+    for kernel in $kernels; do
+        [ "$kernel" != kernels/head.cl ] || continue
+        for dtype in 0 1 2; do
+            sh $order --text cl "$kernel" |
+                "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
+                    -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
+                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype $4 ${5-} - &&
+                passed=$((passed + 1)) || failed=$((failed + 1))
+        done
+    done
+done
+# What the host compiles for rows and chains that ask for less. A bare row's functions leave arguments alone.
+for shape in '1 16 2048' '256 4 1024'; do
+    # shellcheck disable=SC2086 # three numbers
+    set -- $shape
+    for variant in 'survey -DROW=0' 'pass -DROW=0' 'search -DROW=0' 'search -DCHAIN=1' 'search -DROW=0 -DCHAIN=1' \
+        'token -DROW=0' 'token -DCHAIN=1' 'token -DROW=0 -DCHAIN=1' 'token -DCHAIN=0' 'token -DROW=0 -DCHAIN=0' \
+        'distribution -DROW=0' 'report -DROW=0'; do
+        for limits in -DTIER=1 -DTIER=0 -DCLS_LIMITED -DCLS_STRICT; do
+            # shellcheck disable=SC2086 # a kernel's name and options
+            sh $order --text cl "kernels/${variant%% *}.cl" |
+                "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
+                    -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
+                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=1 $limits ${variant#* } - &&
+                passed=$((passed + 1)) || failed=$((failed + 1))
+        done
+    done
+done
+# Not every device has infinities (HACKING.md, rule 8).
+grep -nE 'INFINITY|isnan|isinf|isfinite' cl/*/* && failed=$((failed + 1)) || passed=$((passed + 1))
+# The LM head is a program of its own: WGS LANES VEC ROWS TOKENS, with
+# fma() and without.
+for shape in '1 1 16 4 4' '256 16 4 4 2' '7 1 2 1 1'; do
+    for fused in -DFUSED -DCLS_STRICT; do
+        # shellcheck disable=SC2086 # five numbers
+        set -- $shape
+        sh $order --text cl kernels/head.cl |
+            "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header -Werror -Wall -Wextra \
+                -Wno-unused-function -Wno-unused-parameter \
+                -DWGS="$1" -DLANES="$2" -DVEC="$3" -DROWS="$4" -DTOKENS="$5" $fused - &&
+            passed=$((passed + 1)) || failed=$((failed + 1))
+    done
+done
+# Vendors' ways to exchange within sub-groups, as far as clang knows them: SUBGROUPS, target, processor.
+for vendor in '5 nvptx64 sm_70' '4 amdgcn-amd-amdhsa gfx900' '4 amdgcn-amd-amdhsa gfx1030'; do
+    # shellcheck disable=SC2086 # three words
+    set -- $vendor
+    sh $order --text cl core/groups.cl |
+        "$CLANG" -target "$2" -Xclang -target-cpu -Xclang "$3" -nogpulib -x cl -cl-std=CL1.2 -fsyntax-only \
+            -Xclang -finclude-default-header -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
+            -DWGS=64 -DSUBGROUPS="$1" - &&
+        passed=$((passed + 1)) || failed=$((failed + 1))
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Checks that calls go one way through the folders of lib/ and of cl/: a folder may use itself and
+# those before it in the lists below. Includes are read from the sources, and calls from the
+# objects of the build, since a public function needs no private header.
+#
+#     sh tests/package/layers.sh [BUILD]     (the source's root is the current folder or $srcdir)
+set -u
+LC_ALL=C
+export LC_ALL
+build=${1-.} top=${srcdir-.}
+lib='base device programs queue request reference sampler step proof selftest'
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# includes TREE FOLDERS: "user used file" for each file that includes one of another folder.
+includes() {
+    tree=$1
+    shift
+    for folder; do
+        for file in "$top/$tree/$folder"/*.*; do
+            sed -n 's/^#include "\([a-z]*\)\/.*/\1/p' "$file" |
+                sed "s|.*|$folder & $tree/$folder/${file##*/} includes &|"
+        done
+    done
+}
+
+# Symbols as "defined folder name" and "used folder name"; what lies above all folders is "top".
+symbols() {
+    for object in $(find "$build/lib" -name '*.o' ! -path '*/head/*' | sort); do
+        folder=${object#"$build/lib/"}
+        case $folder in
+        .libs/* | libclsample*) folder=top ;;
+        *) folder=${folder%%/*} ;;
+        esac
+        ${NM:-nm} "$object" | awk -v folder="$folder" '
+            NF == 2 && $1 == "U" { print "used", folder, $2 }
+            NF == 3 && $2 ~ /[TDBRC]/ { print "defined", folder, $3 }'
+    done | sort -u
+}
+
+# The first column must come no earlier in the list than the second.
+upwards() {
+    awk -v list="$1" '
+        BEGIN { n = split(list " top", name, " "); for (i = 1; i <= n; i++) rank[name[i]] = i }
+        ($1 in rank) && ($2 in rank) && rank[$2] > rank[$1] { $1 = $2 = ""; print substr($0, 3) }'
+}
+
+calls() {
+    symbols >"$work/symbols"
+    awk '$1 == "defined" && $3 !~ /^cls_source_/ { where[$3] = $2; next }
+         $1 == "defined" { next }
+         { use[$2 " " $3] }
+         END { for (u in use) { split(u, p, " "); if (p[2] in where)
+                   print p[1], where[p[2]], "lib/" p[1] " calls " p[2] "() of lib/" where[p[2]] } }' \
+        "$work/symbols"
+}
+
+{
+    # shellcheck disable=SC2086 # lists of words
+    includes lib $lib | upwards "$lib"
+    calls | upwards "$lib"
+} | sort -u >"$work/found"
+n=$(wc -l <"$work/symbols")
+if [ "$n" = 0 ]; then
+    echo "layers: no objects in $build/lib" >&2
+    exit 99
+fi
+cat "$work/found"
+[ ! -s "$work/found" ] || {
+    echo 'layers: a folder uses one that comes after it' >&2
+    exit 1
+}
+echo "1 passed, 0 failed"

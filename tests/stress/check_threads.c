@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/* Samplers in threads. A thread has a sampler, a queue and a soak of its own;
+ * all share one context. What each gives must be what it gives alone.
+ *
+ *     check_threads [steps [threads]]
+ *
+ * Linked with a device's OpenCL, and as check_threads_stub with one that
+ * computes nothing, for ThreadSanitizer: it sees the library, and no driver. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soak.h"
+#ifdef CLS_STUB
+#include "proof/proof.h"
+#include "stub_cl.h"
+#endif
+
+enum { MOST = 64 };
+
+static uint32_t steps_wanted, threads_wanted;
+
+static int computes(void)
+{
+#ifdef CLS_STUB
+    return 0;
+#else
+    return 1;
+#endif
+}
+
+/* ------------------------------------------------------------------------ soaks */
+
+typedef struct worker {
+    pthread_t thread;
+    pthread_barrier_t *start;
+    device *d;
+    cls_context *context;
+    uint32_t number, steps;
+    uint64_t hash;
+    soak_counts n;
+} worker;
+
+/* An error's sentence is the thread's own, whatever others do meanwhile. */
+static void err(const worker *w, const soak *s)
+{
+    char slot[40];
+    snprintf(slot, sizeof slot, "slot is %u,", 1000 + w->number);
+    sure(s, cls_slot_reset(s->sampler, 1000 + w->number) == CLS_BAD_ARGUMENT,
+         "a slot that there is not, is reset");
+    sched_yield();
+    sure(s, strncmp(cls_error_message(), slot, strlen(slot)) == 0,
+         "thread %u has the message \"%s\"", w->number, cls_error_message());
+}
+
+static void *work(void *data)
+{
+    static const uint32_t vocabs[] = {64, 40, 96, 50};
+    worker *const w = data;
+    soak *const s = malloc(sizeof *s);
+    if (s == NULL)
+        abort();
+    if (w->start != NULL)
+        pthread_barrier_wait(w->start);
+    soak_open(s, w->d, w->context, computes(), vocabs[w->number % 4], fixture_seed() + w->number);
+    for (uint32_t i = 1; i <= w->steps; i++) {
+        soak_step(s);
+        if (i % 50 == 0)
+            err(w, s);
+        if (i % 500 == 0)
+            soak_move_all(s);
+    }
+    soak_close(s);
+    w->hash = s->hash;
+    w->n = s->n;
+    free(s);
+    return NULL;
+}
+
+START_TEST(soaks)
+{
+    device *const d = fixture_device(_i);
+    const uint32_t threads = threads_wanted ? threads_wanted : fixture_by_size(4, 8, 8),
+                   steps = steps_wanted ? steps_wanted : fixture_by_size(100, 300, 1000);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 128);
+    static worker alone[MOST], together[MOST];
+    soak_counts sum = {0};
+    pthread_barrier_t start;
+    ck_assert_int_eq(pthread_barrier_init(&start, NULL, threads), 0);
+    for (uint32_t i = 0; i < threads; i++) {
+        alone[i] = together[i] = (worker){.d = d, .context = context, .number = i, .steps = steps};
+        together[i].start = &start;
+        work(&alone[i]);
+    }
+    for (uint32_t i = 0; i < threads; i++)
+        ck_assert_int_eq(pthread_create(&together[i].thread, NULL, work, &together[i]), 0);
+    for (uint32_t i = 0; i < threads; i++) {
+        ck_assert_int_eq(pthread_join(together[i].thread, NULL), 0);
+        ck_assert_msg(together[i].hash == alone[i].hash,
+                      "%s: thread %u of %u gives other tokens than alone", d->name, i, threads);
+        soak_add(&sum, &together[i].n);
+    }
+    pthread_barrier_destroy(&start);
+    printf("%s: %u threads of %u steps, as alone\n", d->name, threads, steps);
+    soak_tell(&sum, "together");
+}
+END_TEST
+
+/* ------------------------------------------------------------- who keeps a context */
+
+typedef struct keeper {
+    pthread_t thread;
+    pthread_barrier_t *made;
+    device *d;
+    cls_context *context;
+    uint32_t number;
+    cls_sampler *sampler; /* made by one thread, and destroyed by the next one */
+    cls_readback *readback;
+    struct keeper *next;
+} keeper;
+
+/* A context that everybody lets go of; what was made of it goes on, with
+ * another thread, after the last one who held the context itself. */
+static void *keep(void *data)
+{
+    keeper *const k = data;
+    cls_sampler_options o;
+    cls_params p;
+    cl_int code;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = 40 + k->number;
+    if (cls_sampler_create(k->context, &o, &k->sampler) != CLS_OK ||
+        cls_readback_create(k->context, 64, 2, &k->readback) != CLS_OK)
+        abort();
+    if (pthread_barrier_wait(k->made) == PTHREAD_BARRIER_SERIAL_THREAD)
+        cls_context_destroy(k->context); /* the creator's hold */
+    const keeper *const theirs = k->next;
+    cl_command_queue const queue = clCreateCommandQueue(k->d->context, k->d->id, 0, &code);
+    cl_mem const logits = clCreateBuffer(k->d->context, CL_MEM_READ_WRITE, 400, NULL, &code);
+    cls_step step;
+    cls_step_default(&step, sizeof step);
+    cls_params_default(&p, sizeof p);
+    step.rows = 1;
+    step.logits.buffer = step.tokens.buffer = logits;
+    step.tokens.offset = 396;
+    if (cls_slot_begin(theirs->sampler, 0, &p, NULL, 0, NULL, 0) != CLS_OK ||
+        cls_sample(theirs->sampler, queue, &step, 0, NULL, NULL) != CLS_OK)
+        abort();
+    /* Nobody waits: the step is under way. */
+    cls_readback_destroy(theirs->readback);
+    cls_sampler_destroy(theirs->sampler);
+    clReleaseMemObject(logits);
+    clReleaseCommandQueue(queue);
+    return NULL;
+}
+
+START_TEST(keepers)
+{
+    device *const d = fixture_device(_i);
+    const uint32_t threads = threads_wanted ? threads_wanted : 8,
+                   rounds = computes() ? 1 : fixture_by_size(5, 20, 50);
+    static keeper k[MOST];
+    for (uint32_t round = 0; round < rounds; round++) {
+        cls_context_options o;
+        cls_context *context;
+        pthread_barrier_t made;
+        cls_context_options_default(&o, sizeof o);
+        o.dtypes = 1u << CLS_F32;
+        o.shortlist = 128;
+        must(cls_context_create(d->context, d->id, &o, &context));
+        ck_assert_int_eq(pthread_barrier_init(&made, NULL, threads), 0);
+        for (uint32_t i = 0; i < threads; i++)
+            k[i] = (keeper){.d = d,
+                            .context = context,
+                            .number = i,
+                            .made = &made,
+                            .next = &k[(i + 1) % threads]};
+        for (uint32_t i = 0; i < threads; i++)
+            ck_assert_int_eq(pthread_create(&k[i].thread, NULL, keep, &k[i]), 0);
+        for (uint32_t i = 0; i < threads; i++)
+            ck_assert_int_eq(pthread_join(k[i].thread, NULL), 0);
+        pthread_barrier_destroy(&made);
+    }
+}
+END_TEST
+
+/* ------------------------------------------------------------------- bystanders */
+
+typedef struct bystander {
+    pthread_t thread;
+    cls_sampler *sampler;
+    cls_context *context;
+    atomic_int over;
+} bystander;
+
+/* cls_sampler_check() by another thread, as any may at any time. */
+static void *look_on(void *data)
+{
+    bystander *const b = data;
+    cls_device_info info = {.struct_size = sizeof info};
+    cls_params p;
+    cls_params_default(&p, sizeof p);
+    p.infill = 1;
+    p.top_p = 0.9f;
+    while (!atomic_load(&b->over)) {
+        const cls_status status = cls_sampler_check(b->sampler, &p);
+        if ((status != CLS_OK && status != CLS_BAD_ARGUMENT) ||
+            cls_context_info(b->context, &info) != CLS_OK ||
+            cls_context_build_log(b->context) == NULL)
+            abort();
+    }
+    return NULL;
+}
+
+START_TEST(bystanders)
+{
+    device *const d = fixture_device(_i);
+    static bystander b;
+    static soak s;
+    soak_open(&s, d, fixture_context(d, 1u << CLS_F32, 0, 0, 128), computes(), 64, fixture_seed());
+    b = (bystander){.sampler = s.sampler, .context = s.context};
+    ck_assert_int_eq(pthread_create(&b.thread, NULL, look_on, &b), 0);
+    for (uint32_t i = 0; i < fixture_by_size(50, 200, 500); i++) {
+        soak_step(&s);
+        if (i % 20 == 0)
+            must(cls_sampler_infill(s.sampler, &s.flight[0].rows->infill));
+    }
+    atomic_store(&b.over, 1);
+    ck_assert_int_eq(pthread_join(b.thread, NULL), 0);
+    soak_close(&s);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("threads");
+    TCase *const t = tcase_create("threads");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, soaks);
+    add_device_test(t, keepers);
+    add_device_test(t, bystanders);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    fixture_random(CLS_FEATURES_ALL);
+#ifdef CLS_STUB
+    cls_proofs_only_run = 1;
+#endif
+    steps_wanted = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
+    threads_wanted = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
+    if (threads_wanted > MOST) {
+        fprintf(stderr, "at most %d threads\n", MOST);
+        return 99;
+    }
+    const int status = fixture_run(make, 1);
+#ifdef CLS_STUB
+    for (int kind = 0; kind < STUB_KINDS; kind++) {
+        printf("%ld %s are left\n", stub_alive((stub_kind)kind), stub_kind_names[kind]);
+        if (stub_alive((stub_kind)kind) != 0)
+            return EXIT_FAILURE;
+    }
+#endif
+    return status;
+}

@@ -1,0 +1,95 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Whether the self-test sees faults of kernels: builds kernels that are wrong in
+# one place a stage, and runs it. By hand, in a build folder where tests/device/check_selftest
+# is built, on the devices that OCL_ICD_VENDORS leaves; each group of faults compiles
+# all kernels:
+#
+#     sh SOURCE/tests/stress/selftest_mutants.sh [GROUP...]
+#
+# (There is none of the arithmetic: a context refuses a device that fails it.)
+set -u
+if [ ! -f lib/kernels.c ] || [ ! -f tests/device/check_selftest.o ]; then
+    echo "run me in a build folder, after make check TESTS="
+    exit 99
+fi
+dir=$(mktemp -d) || exit 99
+trap 'rm -rf "$dir"' EXIT
+of() { sed -n "s/^$1 = //p" Makefile | head -n 1; }
+passed=0 failed=0
+
+# GROUP@STAGE@WHAT IS REPLACED@BY WHAT: plain text, on one line of the kernels.
+# Faults of a group touch different stages.
+cat >"$dir/table" <<'END'
+1@random numbers@c[2] = stream[0];@c[2] = stream[1];
+1@survey@flags |= ANY(odd) ? CLS_STATUS_NAN : 0u;@flags |= ANY(odd) ? CLS_STATUS_INF : 0u;
+1@biases@return x + VLOAD(r->bias + i);@return x - VLOAD(r->bias + i);
+1@p-less@count = list_count(list, c->kept, key);@count = list_count(list, c->kept, stage == CLS_STAGE_P_LESS ? key + 0x00400000 : key);
+1@infill@u64_less(u64_mul(list->mass[i], u64_from(5)), mass)@u64_less(u64_mul(list->mass[i], u64_from(2)), mass)
+1@report@: u64_to_f32(sum[1]) / u64_to_f32(sum[0]);@: u64_to_f32(sum[0]) / u64_to_f32(sum[1]);
+1@verify: match@next = ids[nodes[at]] == out.token ? at : last;@next = ids[nodes[at]] != out.token ? at : last;
+1@verify: block@reach = ratio_q63(reach, out.given, out.asked);@reach = ratio_q63(reach, out.asked, out.given);
+2@masks@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + (i ^ VEC)));
+2@penalties@const f32 often = frequency * (f32)count;@const f32 often = frequency * (f32)(count + 1);
+2@top-a@return mass_q20(mass, top, scale) + a + 8;@return mass_q20(mass, top, scale) / 2 + a + 8;
+2@top-n-sigma@sigma_limit(c->kept, sum[0], sum[1], slot->sigma)@sigma_limit(c->kept, sum[0], sum[1], slot->sigma * 0.5f)
+2@typical@typical_list(slot, list, c, mean, typical_target@typical_list(slot, list, c, mean + 1000000u, typical_target
+2@XTC@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 >= (slot)->xtc
+2@logprobs@total = u64_add(total, up(row_mass[tile]@total = u64_add(u64_shl(total, 1), up(row_mass[tile]
+2@candidates@token = u64_less(drawn, sum) ? id[i] : -1;@token = u64_less(drawn, sum) ? id[first] : -1;
+2@verify: standard@taken = accepts(bits, out.given, out.asked);@taken = accepts(bits, out.asked, out.given);
+3@history@length - h->allowed + 1;@length - h->allowed + 2;
+3@shortlist@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) < (IV)((i32)i)));@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) > (IV)((i32)i)));
+3@min-p@key = depth_key(top, c->scale, slot->min_p);@key = depth_key(top, c->scale, slot->min_p * 0.5f);
+3@temperature@c->scale = n > 1 && !(t < 1e-5f) ? scale_of(t) : slot->scale;@c->scale = slot->scale;
+3@mirostat@mu = surprise > tau ? mu - by : mu + by;@mu = surprise > tau ? mu + by : mu - by;
+3@verify: typical@whole < max(epsilon, delta + entropy);@whole > max(epsilon, delta + entropy);
+3@verify: greedy@const u32 ended = ends_request(slot, lists, (u32)out.token, slot->outputs + w->depth);@const u32 ended = 1u;
+4@top-k@c->kept = min(c->kept, (u32)slot->top_k);@c->kept = min(c->kept, (u32)slot->top_k + 1);
+4@top-p@count = list_reach(list, c->kept, u64_from(0), out->target);@count = 1 + list_reach(list, c->kept, u64_from(0), out->target);
+4@threshold search@target = out->target = top_p_target(mass, row_top_p(slot));@target = out->target = top_p_target(mass, row_top_p(slot) / 2);
+5@draw@rest = u64_sub(*drawn, sum);@rest = u64_shr(u64_sub(*drawn, sum), 1);
+4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
+4@top-p decay@top_p = u64_hi(u64_mul32(top_p, slot->decay));@top_p = u64_hi(u64_mul32(top_p, slot->decay / 2));
+4@slots@state_rollback(slot, s, c->tokens, rollback, chunk)@state_rollback(slot, s, c->tokens + 1, rollback, chunk)
+END
+
+# Replaces plain text wherever it is; the kernels are strings in C.
+replace() { # FROM TO FILE
+    awk -v from="$1" -v to="$2" '{ out = ""
+          while ((i = index($0, from)) > 0) { out = out substr($0, 1, i - 1) to; $0 = substr($0, i + length(from)) }
+          print out $0 }' "$3" >"$3.new"
+    if cmp -s "$3" "$3.new"; then return 1; fi
+    mv "$3.new" "$3"
+}
+
+run() { # GROUP
+    cp lib/kernels.c "$dir/kernels.c"
+    grep "^$1@" "$dir/table" >"$dir/group"
+    while IFS='@' read -r _ stage from to; do
+        if ! replace "$from" "$to" "$dir/kernels.c"; then
+            echo "group $1: $stage: nothing to replace: $from"
+            failed=$((failed + 1))
+        fi
+    done <"$dir/group"
+    # The program's own kernels come before the library's.
+    # shellcheck disable=SC2046
+    ${CC:-$(of CC)} -o "$dir/mutant" tests/device/check_selftest.o "$dir/kernels.c" .libs/libtests.a .libs/libclsample_internal.a \
+        $(of CHECK_LIBS) $(of OPENCL_LIBS) $(of CLBLAST_LIBS) $(of LIBS) -lpthread -lm || exit 99
+    CLS_TEST_SIZE=tiny "$dir/mutant" --print >"$dir/out" 2>&1
+    while IFS='@' read -r _ stage _; do
+        if grep "^$stage " "$dir/out" | grep -q 'device: '; then
+            passed=$((passed + 1))
+        else
+            failed=$((failed + 1))
+            echo "group $1: $stage: nothing was seen"
+        fi
+    done <"$dir/group"
+    echo "--- group $1: $(cut -d@ -f2 "$dir/group" | paste -sd, -)"
+    grep -e ': CLS_' -e 'device: ' "$dir/out"
+}
+
+[ $# -gt 0 ] || set -- 1 2 3 4 5
+for group; do run "$group"; done
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+#include "fixture.h"
+#include "step/step.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DEVICES 8
+
+static device devices[MAX_DEVICES];
+static int n_devices;
+static uint64_t seed = 20250;
+
+void fixture_features(uint32_t features) { cls_features_pretended = features; }
+
+void fixture_random(uint32_t features)
+{
+    cls_features_pretended = features | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH |
+                             CLS_FEATURE_SAMPLERS | CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY |
+                             CLS_FEATURE_STATE;
+    cls_widest_pretended = 1;
+}
+
+test_size fixture_size(void)
+{
+    const char *size = getenv("CLS_TEST_SIZE");
+    if (size == NULL || *size == 0)
+        return TEST_FULL;
+    if (strcmp(size, "tiny") == 0)
+        return TEST_TINY;
+    if (strcmp(size, "small") == 0)
+        return TEST_SMALL;
+    fprintf(stderr, "CLS_TEST_SIZE is \"%s\"; it can be small or tiny\n", size);
+    exit(99);
+}
+
+uint32_t fixture_by_size(uint32_t tiny, uint32_t small, uint32_t full)
+{
+    const test_size size = fixture_size();
+    return size == TEST_TINY ? tiny : size == TEST_SMALL ? small : full;
+}
+
+uint64_t fixture_seed(void) { return seed; }
+
+int fixture_devices(void) { return n_devices; }
+
+device *fixture_device(int i) { return &devices[i]; }
+
+static void open_device(cl_platform_id platform, cl_device_id id)
+{
+    device *const d = &devices[n_devices];
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                                (cl_context_properties)platform, 0};
+    char platform_name[64] = "?", device_name[80] = "?";
+    cls_device_info info = {.struct_size = sizeof info};
+    cl_int code = CL_SUCCESS;
+    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name, platform_name, NULL);
+    clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof device_name, device_name, NULL);
+    if (cls_device_query(id, NULL, &info) != CLS_OK) {
+        printf("%s, %s: not usable: %s\n", platform_name, device_name, cls_error_message());
+        return;
+    }
+    d->id = id;
+    d->context = clCreateContext(properties, 1, &id, NULL, NULL, &code);
+    if (code == CL_SUCCESS)
+        d->queue = clCreateCommandQueue(d->context, id, 0, &code);
+    if (code != CL_SUCCESS) {
+        printf("%s, %s: no context or queue (%d)\n", platform_name, device_name, (int)code);
+        return;
+    }
+    snprintf(d->name, sizeof d->name, "%s, %s", platform_name, device_name);
+    printf("device: %s: work-group %u, vector %u, shortlist %u\n", d->name, info.work_group,
+           info.vector, info.shortlist);
+    n_devices++;
+}
+
+static void open_devices(void)
+{
+    cl_platform_id platforms[16];
+    cl_uint n_platforms = 0;
+    if (clGetPlatformIDs(16, platforms, &n_platforms) != CL_SUCCESS)
+        return;
+    for (cl_uint p = 0; p < n_platforms && p < 16; p++) {
+        cl_device_id ids[16];
+        cl_uint n = 0;
+        if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 16, ids, &n) != CL_SUCCESS)
+            continue;
+        for (cl_uint i = 0; i < n && i < 16 && n_devices < MAX_DEVICES; i++)
+            open_device(platforms[p], ids[i]);
+    }
+}
+
+static void close_devices(void)
+{
+    for (int i = 0; i < n_devices; i++) {
+        for (unsigned c = 0; c < devices[i].n_cached; c++)
+            cls_context_destroy(devices[i].cached[c]);
+        clReleaseCommandQueue(devices[i].queue);
+        clReleaseContext(devices[i].context);
+    }
+}
+
+cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector,
+                             uint32_t shortlist)
+{
+    cls_context_options o;
+    cls_context_options_default(&o, sizeof o);
+    o.dtypes = dtypes;
+    o.work_group = work_group;
+    o.vector = vector;
+    o.shortlist = shortlist;
+    return fixture_shaped(d, &o, CLS_SUBGROUPS_NONE);
+}
+
+cls_context *fixture_shaped(device *d, const cls_context_options *options, uint32_t pretended)
+{
+    cls_context_options o = *options;
+    if (o.dtypes == 0)
+        o.dtypes = (1u << CLS_DTYPES) - 1;
+    const uint32_t like = pretended | (cls_limits_pretended ? 1u << 16 : 0u);
+    char shape[160];
+    /* CPUs have groups of one item, and for rows nothing else, since PoCL takes
+     * minutes to compile it; Oclgrind, which only interprets, runs larger ones,
+     * where races can be. */
+    if (strstr(d->name, "Oclgrind") != NULL) {
+        const uint32_t several =
+            o.max_work_group != 0 && o.max_work_group < 7 ? o.max_work_group : 7;
+        o.row_group = o.work_group = o.work_group != 0 ? o.work_group : several;
+    }
+    for (unsigned i = 0; i < d->n_cached; i++)
+        if (memcmp(&d->shape[i], &o, sizeof o) == 0 && d->pretended[i] == like)
+            return d->cached[i];
+    ck_assert_msg(d->n_cached < FIXTURE_CONTEXTS, "more shapes than FIXTURE_CONTEXTS");
+    snprintf(
+        shape, sizeof shape,
+        "tier %u, work-group %u, vector %u, shortlist %u, at most %u work-items and %llu bytes",
+        o.tier, o.work_group, o.vector, o.shortlist, o.max_work_group,
+        (unsigned long long)o.max_local_mem);
+    cls_context *context = NULL;
+    cls_subgroups_pretended = pretended;
+    const cls_status status = cls_context_create(d->context, d->id, &o, &context);
+    cls_subgroups_pretended = CLS_SUBGROUPS_NONE;
+    ck_assert_msg(status == CLS_OK || status == CLS_UNSUPPORTED_DEVICE ||
+                      status == CLS_BAD_ARGUMENT,
+                  "%s: %s: %s: %s", d->name, shape, cls_status_name(status), cls_error_message());
+    if (status != CLS_OK)
+        printf("left out on %s: %s: %s\n", d->name, shape, cls_error_message());
+    ck_assert_msg(status == CLS_OK || o.work_group || o.vector || o.shortlist || o.tier ||
+                      o.max_work_group || o.max_local_mem,
+                  "%s: no context: %s", d->name, cls_error_message());
+    d->shape[d->n_cached] = o;
+    d->pretended[d->n_cached] = like;
+    d->cached[d->n_cached++] = context;
+    return context;
+}
+
+void must_status(cls_status status, const char *call, const char *file, int line)
+{
+    ck_assert_msg(status == CLS_OK, "%s:%d: %s gives %s: %s", file, line, call,
+                  cls_status_name(status), cls_error_message());
+}
+
+cl_mem buffer_of(device *d, size_t size, const void *contents)
+{
+    cl_int code;
+    cl_mem buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, size, NULL, &code);
+    must_cl(code);
+    void *const zeroes = contents ? NULL : calloc(1, size);
+    ck_assert(contents || zeroes);
+    must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, contents ? contents : zeroes,
+                                 0, NULL, NULL));
+    free(zeroes);
+    return buffer;
+}
+
+void buffer_read(device *d, cl_mem buffer, size_t size, void *contents)
+{
+    must_cl(clEnqueueReadBuffer(d->queue, buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL));
+}
+
+int fixture_run(Suite *(*make)(void), int needs_device)
+{
+    const char *const wish = getenv("CLS_TEST_SEED");
+    if (wish != NULL)
+        seed = strtoull(wish, NULL, 0);
+    const char *const limited = getenv("CLS_TEST_LIMITED");
+    cls_limits_pretended = limited != NULL && *limited != '\0' ? FIXTURE_NO_INFINITIES : NULL;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    printf("CLS_TEST_SEED=%llu\n", (unsigned long long)seed);
+    if (needs_device) {
+        open_devices();
+        if (n_devices == 0) {
+            printf("no usable OpenCL device\n");
+            return 77;
+        }
+    }
+    SRunner *const runner = srunner_create(make());
+    srunner_set_fork_status(runner, CK_NOFORK); /* an OpenCL context does not survive a fork */
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    close_devices();
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

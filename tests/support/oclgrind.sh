@@ -1,0 +1,20 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Runs a test program on Oclgrind's simulated device, which sees data races,
+# accesses out of bounds and diverging barriers. Oclgrind exits as its program
+# does, whatever it found, so anything in its log fails the test here.
+# Kernels are not optimised: of functions that return structs clang makes
+# llvm.experimental.noalias.scope.decl, and of 64-bit numbers in two halves
+# llvm.fshl, both of which Oclgrind 21.10 lacks.
+# usage: make check LOG_COMPILER=.../tests/support/oclgrind.sh   (OCLGRIND_FLAGS: options)
+log=$1.oclgrind
+rm -f "$log"
+# shellcheck disable=SC2086 # a list of words
+oclgrind --data-races --uniform-writes --build-options -cl-opt-disable --log "$log" ${OCLGRIND_FLAGS-} "$@"
+status=$?
+if [ -s "$log" ]; then
+    head -n 60 "$log"
+    echo "oclgrind found errors; its log is $log"
+    exit 1
+fi
+exit $status

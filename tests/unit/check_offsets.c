@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/* Where rows lie, beyond 2^31 elements and up to where 64 bits end: what the
+ * host lets through, and what it then tells the kernels. Buffers are those of
+ * an OpenCL that claims any size and has no memory (stub_cl.h), so that their
+ * last byte can be where it matters. The kernels' own part, row_place(), is in
+ * check_arithmetic. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fixture.h"
+#include "inputs.h"
+#include "proof/proof.h"
+#include "stub_cl.h"
+
+enum { VOCAB = 1000, LIST = 20, HIDDEN = 64 };
+
+/* -------------------------------------------------------------------- cls_extent() */
+
+/* A number of 128 bits. */
+typedef struct wide {
+    uint64_t high, low;
+} wide;
+
+static wide product(uint64_t a, uint64_t b)
+{
+    const uint64_t al = (uint32_t)a, ah = a >> 32, bl = (uint32_t)b, bh = b >> 32;
+    const uint64_t ll = al * bl, lh = al * bh, hl = ah * bl;
+    const uint64_t middle = (ll >> 32) + (uint32_t)lh + (uint32_t)hl;
+    return (wide){ah * bh + (lh >> 32) + (hl >> 32) + (middle >> 32), middle << 32 | (uint32_t)ll};
+}
+
+static wide sum(wide a, uint64_t b)
+{
+    a.low += b;
+    a.high += a.low < b;
+    return a;
+}
+
+static uint64_t near_edge(rng *r)
+{
+    static const uint64_t edges[] = {0,          1ull << 31, 1ull << 32, 1ull << 33,
+                                     1ull << 47, 1ull << 61, 1ull << 62, 1ull << 63};
+    const uint64_t edge = edges[rng_below(r, 8)] / (1 + rng_below(r, 3));
+    return edge + rng_below(r, 5) - 2;
+}
+
+/* Never less than the truth; what does not fit 64 bits is the largest number;
+ * and what fits, with a row to spare, is exact. */
+START_TEST(extents)
+{
+    rng r = {fixture_seed()};
+    uint32_t exact = 0, beyond = 0;
+    for (uint32_t i = 0; i < 200000; i++) {
+        const uint64_t element = 1ull << rng_below(&r, 4), width = 1 + rng_below(&r, 1u << 20),
+                       edge = near_edge(&r), stride = edge < width ? width : edge;
+        const uint64_t rows = rng_below(&r, 2) ? 1 + rng_below(&r, 65535) : 1 + rng_below(&r, 4);
+        const uint64_t extent = cls_extent(rows, stride, width, element);
+        const wide elements = sum(product(rows - 1, stride), width),
+                   spare = sum(product(rows, stride), width);
+        const int fits = elements.high == 0 && product(elements.low, element).high == 0,
+                  spared = spare.high == 0 && product(spare.low, element).high == 0;
+        if (spared)
+            ck_assert_uint_eq(extent, product(elements.low, element).low);
+        else
+            ck_assert_msg(
+                extent == UINT64_MAX || (fits && extent == product(elements.low, element).low),
+                "%llu rows of %llu, %llu apart, of %llu bytes: %llu", (unsigned long long)rows,
+                (unsigned long long)width, (unsigned long long)stride, (unsigned long long)element,
+                (unsigned long long)extent);
+        exact += spared != 0;
+        beyond += !fits;
+    }
+    printf("%u extents exact, %u beyond 64 bits\n", exact, beyond);
+    ck_assert(exact > 1000 && beyond > 1000);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------ calls */
+
+typedef enum input {
+    LOGITS,
+    PACKED,
+    BOOL,
+    BIAS,
+    BIAS_HALF,
+    DRAFT,
+    CANDIDATES,
+    HIDDEN_ROWS,
+    INPUTS
+} input;
+static const char *const names[INPUTS] = {"logits",     "packed masks", "bool masks",
+                                          "biases",     "half biases",  "drafts",
+                                          "candidates", "hidden rows"};
+/* Where a kernel's cls_args tell the offset and the stride. */
+#define TOLD(offset, stride) offsetof(cls_args, offset), offsetof(cls_args, stride)
+static const struct {
+    uint64_t element;
+    uint32_t width;
+    const char *kernel;
+    size_t offset, stride;
+} kinds[INPUTS] = {{4, VOCAB, "cls_survey", TOLD(logits_offset, row_stride)},
+                   {4, (VOCAB + 31) / 32, "cls_survey", TOLD(mask_offset, mask_stride)},
+                   {1, VOCAB, "cls_survey", TOLD(mask_offset, mask_stride)},
+                   {4, VOCAB, "cls_survey", TOLD(bias_offset, bias_stride)},
+                   {2, VOCAB, "cls_survey", TOLD(bias_offset, bias_stride)},
+                   {4, VOCAB, "cls_verify", TOLD(draft_offset, draft_stride)},
+                   {4, LIST, "cls_draw", TOLD(ids_offset, row_stride)},
+                   {4, HIDDEN, "cls_head_gather", 0, 0}};
+
+typedef struct bench {
+    device *d;
+    cls_sampler *sampler;
+    cls_head *head;
+    cl_mem small; /* what is not asked about */
+} bench;
+
+static bench open_bench(device *d)
+{
+    bench b = {.d = d};
+    cls_sampler_options o;
+    cls_head_options h;
+    cls_params p;
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = VOCAB;
+    o.max_rows = 8;
+    must(cls_sampler_create(context, &o, &b.sampler));
+    b.small = buffer_of(d, 1u << 20, NULL);
+    cls_params_default(&p, sizeof p);
+    for (uint32_t slot = 0; slot < 8; slot++)
+        must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
+    cls_head_options_default(&h, sizeof h);
+    h.vocab = VOCAB;
+    h.hidden = HIDDEN;
+    h.max_rows = 4;
+    h.dtype = CLS_F16;
+    h.weight.buffer = b.small;
+    must(cls_head_create(context, d->queue, &h, &b.head));
+    return b;
+}
+
+static void close_bench(bench *b)
+{
+    cls_sampler_destroy(b->sampler);
+    cls_head_destroy(b->head);
+    clReleaseMemObject(b->small);
+}
+
+/* A step of so many rows that reads an input at an offset, with a stride. */
+static cls_status sample(bench *b, input what, cls_buffer at, uint64_t stride, uint32_t rows)
+{
+    cls_step step;
+    cls_step_default(&step, sizeof step);
+    step.rows = rows;
+    step.logits.buffer = b->small;
+    if (what == LOGITS) {
+        step.logits.buffer = at.buffer;
+        step.logits.offset = at.offset;
+        step.logits.row_stride = stride;
+    } else if (what == BIAS || what == BIAS_HALF) {
+        step.bias.values = at;
+        step.bias.row_stride = stride;
+        step.bias.dtype = what == BIAS ? CLS_F32 : CLS_F16;
+    } else {
+        step.mask.words = at;
+        step.mask.row_stride = stride;
+        step.mask.kind = what == BOOL ? CLS_MASK_BOOL : CLS_MASK_PACKED;
+    }
+    return cls_sample(b->sampler, b->d->queue, &step, 0, NULL, NULL);
+}
+
+static cls_status verify(bench *b, cls_buffer at, uint64_t stride, uint32_t rows)
+{
+    const int32_t cu[] = {0, (int32_t)rows + 1}, ids[8] = {0};
+    cls_verify_call call;
+    cls_verify_call_default(&call, sizeof call);
+    call.requests = 1;
+    call.method = CLS_VERIFY_STANDARD;
+    call.cu = cu;
+    call.logits.buffer = b->small;
+    call.draft_ids.host = ids;
+    call.draft_kind = CLS_DRAFT_PROBS;
+    call.draft = at;
+    call.draft_stride = stride;
+    return cls_verify(b->sampler, b->d->queue, &call, 0, NULL, NULL);
+}
+
+static cls_status draw(bench *b, cls_buffer at, uint64_t stride, uint32_t rows)
+{
+    cls_draw_call call;
+    cls_draw_call_default(&call, sizeof call);
+    call.rows = rows;
+    call.n = LIST;
+    call.ids = call.logits = at;
+    call.row_stride = stride;
+    return cls_draw(b->sampler, b->d->queue, &call, 0, NULL, NULL);
+}
+
+static cls_status head(bench *b, cls_buffer at, uint64_t stride, uint32_t rows)
+{
+    cls_head_call call;
+    cls_head_call_default(&call, sizeof call);
+    call.rows = rows;
+    call.hidden = at;
+    call.hidden_stride = stride;
+    call.logits.buffer = b->small;
+    return cls_head_logits(b->head, b->d->queue, &call, 0, NULL, NULL);
+}
+
+static cls_status call(bench *b, input what, cls_buffer at, uint64_t stride, uint32_t rows)
+{
+    must_cl(clFinish(b->d->queue)); /* staging is free */
+    return what == DRAFT         ? verify(b, at, stride, rows)
+           : what == CANDIDATES  ? draw(b, at, stride, rows)
+           : what == HIDDEN_ROWS ? head(b, at, stride, rows)
+                                 : sample(b, what, at, stride, rows);
+}
+
+/* What a kernel must be told: the buffer, and its offset and stride in elements. */
+static struct {
+    cl_command_queue queue;
+    input what;
+    cl_mem buffer;
+    uint64_t offset, stride;
+    uint32_t told;
+} expected;
+
+static uint64_t told(const unsigned char *args, size_t at)
+{
+    cls_wide x;
+    memcpy(&x, args + at, sizeof x);
+    return u64_of(x);
+}
+
+static void spy(cl_kernel k)
+{
+    const stub_value *const a = k->argument;
+    uint32_t at = 0;
+    if (strcmp(k->name, kinds[expected.what].kernel) != 0)
+        return;
+    while (at + 3 < STUB_ARGUMENTS && a[at].mem != expected.buffer)
+        at++;
+    if (expected.what == HIDDEN_ROWS) {
+        expected.told += a[at + 1].u64 == expected.offset && a[at + 2].u64 == expected.stride;
+        return;
+    }
+    must_cl(clFinish(expected.queue)); /* the arguments are there */
+    const unsigned char *const args = stub_memory(a[0].mem);
+    expected.told += a[at].mem == expected.buffer &&
+                     told(args, kinds[expected.what].offset) == expected.offset &&
+                     told(args, kinds[expected.what].stride) == expected.stride &&
+                     (expected.what != CANDIDATES ||
+                      (a[at + 1].mem == expected.buffer &&
+                       told(args, offsetof(cls_args, logits_offset)) == expected.offset));
+}
+
+static cl_mem claim(device *d, uint64_t size)
+{
+    cl_int code;
+    cl_mem const buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, (size_t)size, NULL, &code);
+    must_cl(code);
+    return buffer;
+}
+
+/* The last byte that is read is the buffer's last one; a byte less is refused. */
+START_TEST(inputs)
+{
+    static const uint64_t places[] = {
+        0,          (1ull << 31) - 8, 1ull << 31, (1ull << 32) - 8, (1ull << 32) + 16,
+        1ull << 40, 1ull << 60};
+    static const uint64_t strides[] = {
+        VOCAB, (1ull << 31) - 1, 1ull << 31, (1ull << 32) - 1, (1ull << 32) + 1, 1ull << 44};
+    bench b = open_bench(fixture_device(_i));
+    uint32_t n = 0;
+    for (int what = 0; what < INPUTS; what++)
+        for (size_t place = 0; place < sizeof places / sizeof *places; place++)
+            for (size_t s = 0; s < sizeof strides / sizeof *strides; s++, n++) {
+                const uint64_t element = kinds[what].element, offset = places[place] * element,
+                               stride = strides[s];
+                const uint32_t rows = 1 + (uint32_t)(place + s) % 4;
+                const uint64_t size = offset + ((rows - 1) * stride + kinds[what].width) * element;
+                const cls_buffer whole = {claim(b.d, size), offset},
+                                 cut = {claim(b.d, size - 1), offset};
+                expected.queue = b.d->queue;
+                expected.what = (input)what;
+                expected.buffer = whole.buffer;
+                expected.offset = places[place];
+                expected.stride = stride;
+                expected.told = 0;
+                stub_spy = spy;
+                const cls_status let = call(&b, (input)what, whole, stride, rows);
+                stub_spy = NULL;
+                ck_assert_msg(let == CLS_OK, "%s, %u rows from %llu, %llu apart: %s", names[what],
+                              rows, (unsigned long long)places[place], (unsigned long long)stride,
+                              cls_error_message());
+                ck_assert_msg(expected.told > 0,
+                              "%s, %u rows from %llu, %llu apart: %s was told something else",
+                              names[what], rows, (unsigned long long)places[place],
+                              (unsigned long long)stride, kinds[what].kernel);
+                ck_assert_msg(row_place(expected.offset, expected.stride, rows - 1) +
+                                      kinds[what].width ==
+                                  size / element,
+                              "%s: its end", names[what]);
+                ck_assert_msg(call(&b, (input)what, cut, stride, rows) == CLS_BAD_ARGUMENT,
+                              "%s: a byte more than there is is read", names[what]);
+                ck_assert_msg(strstr(cls_error_message(), "and the buffer has") != NULL,
+                              "%s: \"%s\"", names[what], cls_error_message());
+                clReleaseMemObject(whole.buffer);
+                clReleaseMemObject(cut.buffer);
+            }
+    printf("%u inputs\n", n);
+    close_bench(&b);
+}
+END_TEST
+
+/* Sums that come round in 64 bits are too large for any buffer. */
+START_TEST(overflows)
+{
+    bench b = open_bench(fixture_device(_i));
+    const cl_mem all = claim(b.d, SIZE_MAX);
+    for (int what = 0; what < INPUTS; what++) {
+        const uint64_t element = kinds[what].element, last = UINT64_MAX / element * element;
+        const struct {
+            uint64_t offset, stride;
+            uint32_t rows;
+        } cases[] = {{last, VOCAB, 1},
+                     {last - (kinds[what].width - 2) * element, VOCAB, 1},
+                     {element, UINT64_MAX, 2},
+                     {element, UINT64_MAX / element + 1, 2}, /* times the element: 0 */
+                     {element, (1ull << 63) / element, 3},
+                     {element, UINT64_MAX / element - 1, 2},
+                     {element, (1ull << 63) + 1, 4}};
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            ck_assert_msg(cases[i].stride == 0 /* the default */ ||
+                              call(&b, (input)what, (cls_buffer){all, cases[i].offset},
+                                   cases[i].stride, cases[i].rows) == CLS_BAD_ARGUMENT,
+                          "%s, case %zu is let through", names[what], i);
+    }
+    clReleaseMemObject(all);
+    close_bench(&b);
+}
+END_TEST
+
+/* Masks on the host have no end that could be asked. */
+START_TEST(host_masks)
+{
+    static const int32_t words[(VOCAB + 31) / 32] = {1};
+    static const uint64_t strides[] = {UINT64_MAX, 1ull << 63, 1ull << 62, UINT64_MAX / 4};
+    bench b = open_bench(fixture_device(_i));
+    for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
+        cls_step step;
+        cls_step_default(&step, sizeof step);
+        step.rows = 2;
+        step.logits.buffer = b.small;
+        step.mask.host = words;
+        step.mask.row_stride = strides[i];
+        ck_assert_msg(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL) != CLS_OK,
+                      "a stride of %llu is let through", (unsigned long long)strides[i]);
+    }
+    close_bench(&b);
+}
+END_TEST
+
+/* Outputs at the end of a buffer of more than 2^32 elements, and beyond it. */
+START_TEST(outputs)
+{
+    bench b = open_bench(fixture_device(_i));
+    const uint64_t at = (1ull << 34) + 4;
+    static const size_t fields[] = {offsetof(cls_step, tokens),   offsetof(cls_step, status),
+                                    offsetof(cls_step, logprobs), offsetof(cls_step, probs),
+                                    offsetof(cls_step, latest),   offsetof(cls_step, entropy)};
+    static const uint64_t sizes[] = {2 * 4, 2 * 4, 2 * 4, 2 * 4 * VOCAB, 8 * 4, 2 * 4};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        for (int cut = 0; cut < 2; cut++) {
+            const cls_buffer out = {claim(b.d, at + sizes[i] - (uint64_t)cut), at};
+            cls_step step;
+            cls_step_default(&step, sizeof step);
+            step.rows = 2;
+            step.logits.buffer = b.small;
+            memcpy((char *)&step + fields[i], &out, sizeof out);
+            ck_assert_int_eq(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL),
+                             cut ? CLS_BAD_ARGUMENT : CLS_OK);
+            must_cl(clFinish(b.d->queue));
+            clReleaseMemObject(out.buffer);
+        }
+    close_bench(&b);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("offsets");
+    TCase *const t = tcase_create("offsets");
+    tcase_set_timeout(t, 0);
+    tcase_add_test(t, extents);
+    add_device_test(t, inputs);
+    add_device_test(t, overflows);
+    add_device_test(t, host_masks);
+    add_device_test(t, outputs);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    fixture_features(CLS_FEATURES_ALL);
+    cls_proofs_only_run = 1; /* this OpenCL computes nothing */
+    return fixture_run(make, 1);
+}
