@@ -8,43 +8,6 @@
 #include "row/pick.cl"
 #include "row/truncate.cl"
 
-/* Asks the chain's stages, until one comes that must know more of the row than its
- * maximum and its mass, or that takes away its head. */
-static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 total,
-                               stage_bound *b)
-{
-    b->k = 0;
-    b->lowest = CLS_KEY_NONE + 1;
-    b->bounded = b->champions = 0;
-    b->first = b->open = 1;
-    b->scale = CLS_LOG2E;
-    SHORT_LOOP
-    for (u32 i = 0; b->open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
-        const u32 stage = chain_stage(slot, i);
-        if (stage == CLS_STAGE_TEMPERATURE) {
-            b->scale = slot->scale;
-            continue;
-        }
-        if (stage == CLS_STAGE_TOP_K)
-            top_k_bound(slot, b);
-        else if (stage == CLS_STAGE_TOP_P)
-            top_p_bound(b);
-        else if (stage == CLS_STAGE_MIN_P)
-            min_p_bound(slot, of_key(max_key), b);
-#if CHAIN == 2
-        else if (stage == CLS_STAGE_TOP_A)
-            top_a_bound(slot, of_key(max_key), total, b);
-        else if (stage == CLS_STAGE_MIROSTAT_1)
-            mirostat_1_bound(b);
-        else if (stage == CLS_STAGE_MIROSTAT_2 && b->first)
-            mirostat_2_bound(slot, max_key, total, b);
-#endif
-        else
-            b->open = 0;
-        b->first = 0;
-    }
-}
-
 /* Collects what a truncated row's chain may keep. Returns 0 if the list cannot
  * hold it, or it is not known. Three ways to a bound, one after the other; a
  * loop, so that compilers that inline everything have one copy of what collects. */

@@ -79,25 +79,9 @@ static inline u32 chain_stage(__global const cls_slot *slot, u32 i)
     return stage;
 }
 
-/* What stages are like, as sets of their numbers. */
+/* Sets of stages, as bits. */
 #define STAGE(name) (1u << (name))
 #define STAGE_IS(stage, set) ((STAGE(stage) & (set)) != 0)
-/* They need all of the set, in the list. */
-#define STAGES_OF_SET \
-    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TOP_N_SIGMA) | \
-     STAGE(CLS_STAGE_INFILL) | STAGE(STAGE_DYNAMIC))
-/* They need its mass. */
-#define STAGES_OF_MASS \
-    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_INFILL) | \
-     STAGE(STAGE_DYNAMIC) | STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_XTC) | \
-     STAGE(CLS_STAGE_TOP_A) | STAGE(CLS_STAGE_MIROSTAT_2))
-/* Of an untouched row their cut is a key that is known, or has the pass. */
-#define STAGES_OF_KEY (STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_MIROSTAT_2))
-#define STAGES_OF_PASS (STAGES_OF_KEY | STAGE(CLS_STAGE_TOP_K) | STAGE(CLS_STAGE_TOP_P))
-/* They keep at least min_keep tokens. XTC has its own way. */
-#define STAGES_OF_LEAST \
-    (STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_TOP_N_SIGMA) | \
-     STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_TOP_A))
 
 /* The first stage that is no static temperature; a chain that is searched has one,
  * but for that of adaptive p alone. */

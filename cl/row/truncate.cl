@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* truncate: runs a row's chain over its shortlist, in the row's own order. A
- * truncation keeps a number of the list's ranks, or takes some out of it. */
+/* truncate: the stages of chains, what they are like, and each of their three forms: a bound
+ * before the chain runs, on the shortlist, and over the whole row. Runs a row's chain over its
+ * shortlist, in the row's own order: a truncation keeps a number of the list's ranks, or takes
+ * some out of it. */
 #include "stages/temperature.cl"
 #include "stages/top_k.cl"
 #include "stages/top_p.cl"
@@ -12,6 +14,60 @@
 #include "stages/top_a.cl"
 #include "stages/mirostat.cl"
 #include "stages/infill.cl"
+
+/* They need all of the set, in the list. */
+#define STAGES_OF_SET \
+    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TOP_N_SIGMA) | \
+     STAGE(CLS_STAGE_INFILL) | STAGE(STAGE_DYNAMIC))
+/* They need its mass. */
+#define STAGES_OF_MASS \
+    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_INFILL) | \
+     STAGE(STAGE_DYNAMIC) | STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_XTC) | \
+     STAGE(CLS_STAGE_TOP_A) | STAGE(CLS_STAGE_MIROSTAT_2))
+/* Of an untouched row their cut is a key that is known, or has the pass. */
+#define STAGES_OF_KEY (STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_MIROSTAT_2))
+#define STAGES_OF_PASS (STAGES_OF_KEY | STAGE(CLS_STAGE_TOP_K) | STAGE(CLS_STAGE_TOP_P))
+/* They keep at least min_keep tokens. XTC has its own way. */
+#define STAGES_OF_LEAST \
+    (STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_TOP_N_SIGMA) | \
+     STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_TOP_A))
+
+/* Asks the chain's stages, until one comes that must know more of the row than its
+ * maximum and its mass, or that takes away its head. */
+static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 total,
+                               stage_bound *b)
+{
+    b->k = 0;
+    b->lowest = CLS_KEY_NONE + 1;
+    b->bounded = b->champions = 0;
+    b->first = b->open = 1;
+    b->scale = CLS_LOG2E;
+    SHORT_LOOP
+    for (u32 i = 0; b->open && chain_stage(slot, i) != CLS_STAGE_END; i++) {
+        const u32 stage = chain_stage(slot, i);
+        if (stage == CLS_STAGE_TEMPERATURE) {
+            b->scale = slot->scale;
+            continue;
+        }
+        if (stage == CLS_STAGE_TOP_K)
+            top_k_bound(slot, b);
+        else if (stage == CLS_STAGE_TOP_P)
+            top_p_bound(b);
+        else if (stage == CLS_STAGE_MIN_P)
+            min_p_bound(slot, of_key(max_key), b);
+#if CHAIN == 2
+        else if (stage == CLS_STAGE_TOP_A)
+            top_a_bound(slot, of_key(max_key), total, b);
+        else if (stage == CLS_STAGE_MIROSTAT_1)
+            mirostat_1_bound(b);
+        else if (stage == CLS_STAGE_MIROSTAT_2 && b->first)
+            mirostat_2_bound(slot, max_key, total, b);
+#endif
+        else
+            b->open = 0;
+        b->first = 0;
+    }
+}
 
 /* Runs the chain from stage c->at over the sorted list. Returns 0 if the list
  * cannot serve it: if more of the row must be known, or may be kept. */
@@ -73,4 +129,37 @@ ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list,
             keep_ranks(&w, list_count(list, c->kept, w.key), w.key >= c->floor);
     }
     return c->complete;
+}
+
+/* Asks a stage what it keeps. */
+static inline void ask_stage(u32 stage, row_stage *w)
+{
+    w->ask = ASK_NOTHING;
+    w->counts = 1;
+    w->key = CLS_KEY_NONE + 1;
+    w->target = u64_from(1);
+    if (stage == CLS_STAGE_TOP_K)
+        top_k_row(w);
+    else if (stage == CLS_STAGE_TOP_P)
+        top_p_row(w);
+    else if (stage == CLS_STAGE_MIN_P)
+        min_p_row(w);
+#if CHAIN == 2
+    else if (stage == CLS_STAGE_TOP_N_SIGMA)
+        top_n_sigma_row(w);
+    else if (stage == CLS_STAGE_P_LESS)
+        p_less_row(w);
+    else if (stage == CLS_STAGE_TOP_A)
+        top_a_row(w);
+    else if (stage == CLS_STAGE_TYPICAL_P)
+        typical_row(w);
+    else if (stage == STAGE_DYNAMIC)
+        dynamic_row(w);
+    else if (stage == CLS_STAGE_XTC)
+        xtc_row(w);
+    else if (stage == CLS_STAGE_MIROSTAT_1)
+        mirostat_1_row(w);
+    else
+        mirostat_2_row(w);
+#endif
 }

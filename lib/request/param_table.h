@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The parameters of a request and the stages of its chain, each described once. The library takes
  * from here the defaults, the checks and the saved fields; the command takes its options, its JSON
- * keys and its help; tests/check_table.sh compares the manual pages with it. */
+ * keys and its help; tests/unit/check_table and tests/command/check_pages.sh compare
+ * what is left with it: the struct, the help and the page of clsample-sample. */
 #ifndef CLS_PARAM_TABLE_H
 #define CLS_PARAM_TABLE_H
 
