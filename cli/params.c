@@ -40,29 +40,16 @@ int cli_params_check(const cli_option *options, const cls_params *params, uint32
 
 /* ---------------------------------------------------------------------- lists */
 
-#define LISTS 5
-static void lists_of(const cls_params *p, const void *lists[LISTS])
-{
-    lists[0] = p->stop_ids;
-    lists[1] = p->logit_bias;
-    lists[2] = p->allowed_ids;
-    lists[3] = p->bad_words;
-    lists[4] = p->dry_breakers;
-}
-
 void cli_params_free(cls_params *base, cls_params *params, uint32_t rows)
 {
-    const void *shared[LISTS], *own[LISTS];
-    lists_of(base, shared);
-    for (uint32_t r = 0; r < rows && params != NULL; r++) {
-        lists_of(&params[r], own);
-        for (int i = 0; i < LISTS; i++)
-            if (own[i] != shared[i])
-                free((void *)(uintptr_t)own[i]);
-    }
+#define FREE_LIST(p, kind, array, counter, option, meta, key, help) \
+    for (uint32_t r = 0; r < rows && params != NULL; r++) \
+        if (params[r].array != base->array) \
+            free((void *)(uintptr_t)params[r].array); \
+    free((void *)(uintptr_t)base->array);
+    CLS_LISTS(FREE_LIST, )
+#undef FREE_LIST
     free(params);
-    for (int i = 0; i < LISTS; i++)
-        free((void *)(uintptr_t)shared[i]);
 }
 
 /* ---------------------------------------------------------------------- JSON */

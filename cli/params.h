@@ -15,25 +15,20 @@
 #define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}
 
 /* Those that are more than one value; l: a cli_lists. */
+#define CLI_LIST_OPTION(l, kind, array, counter, option, meta, key, help) \
+    {option, CLI_LIST, &(l)->array, meta, help, NULL, 0},
 #define CLI_LIST_OPTIONS(l) \
     {"chain", CLI_STRING, &(l)->chain, "ORDER", \
      "default, vllm, llama, or stages in order with commas between", NULL, 0}, \
-    {"stop-id", CLI_LIST, &(l)->stop_ids, "ID", \
-     "stop with this token", NULL, 0}, \
-    {"logit-bias", CLI_LIST, &(l)->logit_bias, "ID:VALUE", \
-     "add VALUE to a token's logit; -inf bans it", NULL, 0}, \
-    {"allowed-id", CLI_LIST, &(l)->allowed_ids, "IDS", \
-     "only these tokens, with commas between", NULL, 0}, \
-    {"bad-word", CLI_LIST, &(l)->bad_words, "IDS", \
-     "tokens, with commas between, that must not follow one another", NULL, 0}, \
-    {"dry-sequence-breaker", CLI_LIST, &(l)->breakers, "IDS", \
-     "tokens, with commas between, that end a repetition", NULL, 0}
+    CLS_LISTS(CLI_LIST_OPTION, l)
 /* clang-format on */
 
 /* What these options leave: texts into argv. */
 typedef struct cli_lists {
     const char *chain;
-    cli_list stop_ids, logit_bias, allowed_ids, bad_words, breakers;
+#define CLI_LIST_TEXTS(l, kind, array, counter, option, meta, key, help) cli_list array;
+    CLS_LISTS(CLI_LIST_TEXTS, )
+#undef CLI_LIST_TEXTS
 } cli_lists;
 
 /* ------------------------------------------------------------------ cli/lists.c */

@@ -102,8 +102,21 @@
     X(p, 0, UINT, position, END, 0, 0, 0, NULL, \
       "position", "N", "position of the first output token (default 0)")
 
-/* The parameters that are a list, or say how one is used: for these the command's options are in
- * cli/lists.c. X as above, but without the last three. */
+/* X(p, kind, array, counter, option, meta, key, help): the lists. kind: ids, biases, sequences; or
+ * id, of which each option of the command has one. key: that of JSON. */
+#define CLS_LISTS(X, p) \
+    X(p, id, stop_ids, stop_count, "stop-id", "ID", "stop_ids", "stop with this token") \
+    X(p, biases, logit_bias, logit_bias_count, "logit-bias", "ID:VALUE", "logit_bias", \
+      "add VALUE to a token's logit; -inf bans it") \
+    X(p, ids, allowed_ids, allowed_count, "allowed-id", "IDS", "allowed_token_ids", \
+      "only these tokens, with commas between") \
+    X(p, sequences, bad_words, bad_word_count, "bad-word", "IDS", "bad_words", \
+      "tokens, with commas between, that must not follow one another") \
+    X(p, sequences, dry_breakers, dry_breaker_count, "dry-sequence-breaker", "IDS", \
+      "dry_sequence_breakers", "tokens, with commas between, that end a repetition")
+
+/* The parameters that count what a list has, or say how it is used, and the chain. X as for
+ * CLS_PARAMS, but without the last three. */
 #define CLS_PARAMS_OF_LISTS(X, p) \
     X(p, 1, INT, chain, END, CLS_CHAIN_DEFAULT, 0, 0, NULL) \
     X(p, 37, BYTES, stages, END, 0, 0, 0, NULL) \

@@ -98,35 +98,36 @@ static cls_status check_sequences(const char *name, const char *counter,
     return status;
 }
 
-/* What the lists may not contain. */
-static cls_status check_lists(const cls_params *p, uint32_t vocab)
+static cls_status check_biases(const char *name, const char *counter, const cls_logit_bias *biases,
+                               uint32_t n, uint32_t vocab)
 {
-    cls_status status =
-        check_array("logit_bias", "logit_bias_count", p->logit_bias, p->logit_bias_count);
-    if (status != CLS_OK)
-        return status;
-    for (uint32_t i = 0; i < p->logit_bias_count; i++) {
-        const cls_logit_bias *const b = &p->logit_bias[i];
+    const cls_status status = check_array(name, counter, biases, n);
+    for (uint32_t i = 0; status == CLS_OK && i < n; i++) {
+        const cls_logit_bias *const b = &biases[i];
         if (b->id < 0 || (uint32_t)b->id >= vocab)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "params->logit_bias[%u].id is %d, which is no token of a vocabulary of %u",
-                (unsigned)i, (int)b->id, (unsigned)vocab);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s[%u].id is %d, which is no token of a vocabulary of %u",
+                            name, (unsigned)i, (int)b->id, (unsigned)vocab);
         if (!(b->bias < INFINITY))
             return cls_fail(
                 CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "params->logit_bias[%u].bias is %g; it must be finite, or -inf to ban the token",
+                "params->%s[%u].bias is %g; it must be finite, or -inf to ban the token", name,
                 (unsigned)i, (double)b->bias);
     }
-    status = check_ids("stop_ids", "stop_count", p->stop_ids, p->stop_count, vocab);
-    if (status == CLS_OK)
-        status = check_ids("allowed_ids", "allowed_count", p->allowed_ids, p->allowed_count, vocab);
-    if (status == CLS_OK)
-        status = check_sequences("dry_breakers", "dry_breaker_count", p->dry_breakers,
-                                 p->dry_breaker_count, vocab);
-    if (status == CLS_OK)
-        status =
-            check_sequences("bad_words", "bad_word_count", p->bad_words, p->bad_word_count, vocab);
+    return status;
+}
+
+/* What the lists may not contain. */
+static cls_status check_lists(const cls_params *p, uint32_t vocab)
+{
+    cls_status status = CLS_OK;
+#define check_id check_ids
+#define CHECK_LIST(p, kind, array, counter, option, meta, key, help) \
+    if (status == CLS_OK) \
+        status = check_##kind(#array, #counter, (p)->array, (p)->counter, vocab);
+    CLS_LISTS(CHECK_LIST, p)
+#undef CHECK_LIST
+#undef check_id
     return status;
 }
 
