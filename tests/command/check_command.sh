@@ -59,6 +59,7 @@ host_refused "--top-k: '9999999999'" --top-k=9999999999
 host_refused "--top-p" --top-p 1.5
 host_refused "--top-p" --top-p nan
 host_refused "--min-p" --min-p 2
+host_refused "--top-a: params->top_a is 2; it must be between 0 (off) and 1" --top-a 2
 host_refused "--min-p" --min-p=-0.5
 host_refused "--chain: 'other' is none of default, vllm, llama, and no stage" --chain other
 host_refused "--chain: '' is none of" --chain ''
