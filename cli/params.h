@@ -9,7 +9,8 @@
 /* The entries of those that are one value, for an option table, each with its comma; p: a
  * cls_params. CLI_NO_OPTION ends a table. Names of a file's keys: cli/params.c. */
 /* clang-format off */
-#define CLI_PARAM_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+#define CLI_PARAM_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, \
+                         help) \
     {option, CLI_##type, &(p)->field, meta, help, meta, 0},
 #define CLI_PARAM_OPTIONS(p) CLS_PARAMS(CLI_PARAM_OPTION, p)
 #define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}

@@ -44,9 +44,11 @@
     X(p, 5, FLOAT, min_p, MIN_P, 0, 0, 1, "between 0 (off) and 1", \
       "min-p", "P", "keep tokens at least P times as likely as the likeliest (default 0)") \
     X(p, 44, FLOAT, top_a, TOP_A, 0, 0, 1, "between 0 (off) and 1", \
-      "top-a", "A", "keep tokens at least A times as likely as the largest probability squared (default 0)") \
+      "top-a", "A", \
+      "keep tokens at least A times as likely as the largest probability squared (default 0)") \
     X(p, 16, FLOAT, top_n_sigma, TOP_N_SIGMA, 0, -INFINITY, 1e6f, "at most 1e6; 0 or less is off", \
-      "top-n-sigma", "N", "keep logits within N standard deviations of the largest (default 0: off)") \
+      "top-n-sigma", "N", \
+      "keep logits within N standard deviations of the largest (default 0: off)") \
     X(p, 17, FLOAT, typical_p, TYPICAL_P, 1, -INFINITY, 1, "at most 1 (off)", \
       "typical", "P", "keep the tokens nearest to the entropy, to P of the mass (default 1: off)") \
     X(p, 18, FLOAT, xtc_probability, XTC, 0, 0, 1, "between 0 (off) and 1", \
@@ -71,7 +73,8 @@
       "adaptive-decay", "D", "an average that forgets by D (default 0.9)") \
     X(p, 8, FLOAT, repetition_penalty, END, 1, 1e-30f, 1e30f, \
       "above 0 (from 1e-30 to 1e30); 1 is off", \
-      "repetition-penalty", "R", "logits of tokens that occurred: / R, * R if negative (default 1)") \
+      "repetition-penalty", "R", \
+      "logits of tokens that occurred: / R, * R if negative (default 1)") \
     X(p, 9, FLOAT, frequency_penalty, END, 0, -1e30f, 1e30f, "between -1e30 and 1e30; 0 is off", \
       "frequency-penalty", "F", "minus F for each time that a token occurred (default 0)") \
     X(p, 10, FLOAT, presence_penalty, END, 0, -1e30f, 1e30f, "between -1e30 and 1e30; 0 is off", \
@@ -82,7 +85,8 @@
     X(p, 12, UINT, penalty_window, END, 0, 0, 16384, "at most 16384; 0 is all", \
       "penalty-window", "N", "penalties look at the last N tokens (default 0: all)") \
     X(p, 31, FLOAT, dry_multiplier, END, 0, -1e30f, 1e30f, "between -1e30 and 1e30; 0 is off", \
-      "dry-multiplier", "M", "DRY: minus M * BASE^(length - allowed) for repeating (default 0: off)") \
+      "dry-multiplier", "M", \
+      "DRY: minus M * BASE^(length - allowed) for repeating (default 0: off)") \
     X(p, 32, FLOAT, dry_base, END, 1.75f, -INFINITY, 1e30f, "at most 1e30; below 1 is off", \
       "dry-base", "BASE", "(default 1.75)") \
     X(p, 33, UINT, dry_allowed_length, END, 2, 0, 0, NULL, \

@@ -13,11 +13,13 @@ public() {
 }
 # The macros, likewise.
 private() {
-    cat "$top"/cl/core/*.h | sed -n "s/^#define CLS_$1_\([A-Z0-9_]*\) \([0-9][0-9]*\)u*\( .*\)*\$/\1 \2/p" | sort
+    cat "$top"/cl/core/*.h |
+        sed -n "s/^#define CLS_$1_\([A-Z0-9_]*\) \([0-9][0-9]*\)u*\( .*\)*\$/\1 \2/p" |
+        sort
 }
 
 passed=0 failed=0
-compare() { # PUBLIC PRIVATE WITHOUT...: enumerators that kernels do not need, and macros of their own
+compare() { # PUBLIC PRIVATE NAMES: but for names that one side alone has
     in_header=$(public "$1" | grep -v -E "^($3) ")
     in_kernels=$(private "$2" | grep -v -E "^($3) ")
     if [ -n "$in_header" ] && [ "$in_header" = "$in_kernels" ]; then
