@@ -28,8 +28,8 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 # program needs.
 limits() {
     cat <<EOF
-slots 80 424 0 37 72
-slots-state 128 632 0 25 72
+slots 80 432 0 37 72
+slots-state 128 648 0 25 72
 prepare 64 32 0 50 80
 survey 64 0 0 50 64
 survey-row 80 0 0 37 96

@@ -19,52 +19,36 @@ enum { MIROSTAT = 32, ADAPTIVE };
 
 static bool is_greedy(const cls_params *p) { return p->temperature < 1e-5f; }
 
-static bool is_on(uint8_t stage, const cls_params *p)
-{
-    switch (stage) {
-    case CLS_STAGE_TEMPERATURE:
-        return p->temperature != 1.0f || p->dynatemp_range > 0.0f;
-    case CLS_STAGE_TOP_K:
-        return p->top_k > 0;
-    case CLS_STAGE_TOP_P:
-        return p->top_p < 1.0f;
-    case CLS_STAGE_MIN_P:
-        return p->min_p > 0.0f;
-    case CLS_STAGE_TOP_N_SIGMA:
-        return p->top_n_sigma > 0.0f;
-    case CLS_STAGE_TYPICAL_P:
-        return p->typical_p < 1.0f;
-    case CLS_STAGE_XTC:
-        return p->xtc_probability > 0.0f;
-    case CLS_STAGE_P_LESS:
-        return p->p_less != 0;
-    case CLS_STAGE_INFILL:
-        return p->infill != 0;
-    default:
-        return false;
-    }
-}
-
 /* The stages that are on, in order. */
-static uint32_t stages_of(const cls_params *p, uint8_t stages[CLI_MOST_STAGES])
+static uint32_t stages_of(const cls_params *p, uint32_t vocab, uint8_t stages[CLI_MOST_STAGES])
 {
     uint8_t chain[CLS_CHAIN_LENGTH];
     uint32_t n = 0;
     if (cls_chain_stages(p->chain, chain) != CLS_OK) /* no preset: a custom chain */
         memcpy(chain, p->stages, sizeof chain);
     if (is_greedy(p) || p->mirostat != 0) {
-        if (is_on(CLS_STAGE_TEMPERATURE, p))
+        if (cls_stage_is_on(CLS_STAGE_TEMPERATURE, p, vocab))
             stages[n++] = CLS_STAGE_TEMPERATURE;
         if (!is_greedy(p))
             stages[n++] = MIROSTAT;
         return n;
     }
     for (uint32_t i = 0; i < CLS_CHAIN_LENGTH && chain[i] != CLS_STAGE_END; i++)
-        if (is_on(chain[i], p))
+        if (cls_stage_is_on(chain[i], p, vocab))
             stages[n++] = chain[i];
     if (p->adaptive_target >= 0.0f)
         stages[n++] = ADAPTIVE;
     return n;
+}
+
+/* Copies the parameters of a stage. */
+static void copy_stage(uint8_t stage, const cls_params *from, cls_params *to)
+{
+#define COPY(p, id, type, field, its, initial, least, most, range, option, meta, help) \
+    if (CLS_STAGE_##its == stage) \
+        to->field = from->field;
+    CLS_PARAMS(COPY, )
+#undef COPY
 }
 
 /* The parameters with an empty chain. */
@@ -74,17 +58,8 @@ static void without_chain(cls_params *p)
     cls_params_default(&off, sizeof off);
     p->chain = CLS_CHAIN_CUSTOM;
     memset(p->stages, CLS_STAGE_END, sizeof p->stages);
-    p->temperature = off.temperature;
-    p->dynatemp_range = off.dynatemp_range;
-    p->top_k = off.top_k;
-    p->top_p = off.top_p;
-    p->top_p_decay = off.top_p_decay;
-    p->min_p = off.min_p;
-    p->top_n_sigma = off.top_n_sigma;
-    p->typical_p = off.typical_p;
-    p->xtc_probability = off.xtc_probability;
-    p->p_less = off.p_less;
-    p->infill = off.infill;
+    for (uint8_t stage = 1; stage < CLS_PUBLIC_STAGES; stage++)
+        copy_stage(stage, &off, p);
     p->mirostat = off.mirostat;
     p->adaptive_target = off.adaptive_target;
 }
@@ -93,44 +68,14 @@ static void without_chain(cls_params *p)
 static void add_stage(uint8_t stage, const cls_params *from, cls_params *p)
 {
     const size_t n = strlen((const char *)p->stages); /* they end with CLS_STAGE_END, 0 */
-    switch (stage) {
-    case CLS_STAGE_TEMPERATURE:
-        p->temperature = from->temperature;
-        p->dynatemp_range = from->dynatemp_range;
-        break;
-    case CLS_STAGE_TOP_K:
-        p->top_k = from->top_k;
-        break;
-    case CLS_STAGE_TOP_P:
-        p->top_p = from->top_p;
-        p->top_p_decay = from->top_p_decay;
-        break;
-    case CLS_STAGE_MIN_P:
-        p->min_p = from->min_p;
-        break;
-    case CLS_STAGE_TOP_N_SIGMA:
-        p->top_n_sigma = from->top_n_sigma;
-        break;
-    case CLS_STAGE_TYPICAL_P:
-        p->typical_p = from->typical_p;
-        break;
-    case CLS_STAGE_XTC:
-        p->xtc_probability = from->xtc_probability;
-        break;
-    case CLS_STAGE_P_LESS:
-        p->p_less = from->p_less;
-        break;
-    case CLS_STAGE_INFILL:
-        p->infill = from->infill;
-        break;
-    case MIROSTAT:
+    if (stage == MIROSTAT) {
         p->mirostat = from->mirostat;
-        return;
-    default:
+    } else if (stage == ADAPTIVE) {
         p->adaptive_target = from->adaptive_target;
-        return;
+    } else {
+        copy_stage(stage, from, p);
+        p->stages[n] = stage;
     }
-    p->stages[n] = stage;
 }
 
 static void put(cli_shown *to, const char *format, ...)
@@ -146,54 +91,51 @@ static void put(cli_shown *to, const char *format, ...)
 static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
 {
     switch (stage) {
+#define NAME(stage, text, field, on) \
+    case CLS_STAGE_##stage: \
+        to->name = text; \
+        break;
+        CLS_STAGE_TABLE(NAME)
+    case MIROSTAT:
+        to->name = "mirostat";
+        break;
+    default:
+        to->name = "adaptive";
+    }
+    switch (stage) {
     case CLS_STAGE_TEMPERATURE:
-        to->name = "temperature";
         put(to, is_greedy(p) ? "%g: greedy" : "%g", (double)p->temperature);
         if (p->dynatemp_range > 0.0f && !is_greedy(p))
             put(to, " +- %g by the entropy, exponent %g", (double)p->dynatemp_range,
                 (double)p->dynatemp_exponent);
         return;
-    case CLS_STAGE_TOP_K:
-        to->name = "top-k";
-        put(to, "%" PRId32, p->top_k);
-        return;
     case CLS_STAGE_TOP_P:
-        to->name = "top-p";
         put(to, p->top_p_decay < 1.0f ? "%g, decay %g" : "%g", (double)p->top_p,
             (double)p->top_p_decay);
         return;
-    case CLS_STAGE_MIN_P:
-        to->name = "min-p";
-        put(to, "%g", (double)p->min_p);
-        return;
-    case CLS_STAGE_TOP_N_SIGMA:
-        to->name = "top-n-sigma";
-        put(to, "%g", (double)p->top_n_sigma);
-        return;
-    case CLS_STAGE_TYPICAL_P:
-        to->name = "typical";
-        put(to, "%g", (double)p->typical_p);
-        return;
     case CLS_STAGE_XTC:
-        to->name = "xtc";
         put(to, "probability %g, threshold %g", (double)p->xtc_probability,
             (double)p->xtc_threshold);
         return;
-    case CLS_STAGE_P_LESS:
-        to->name = "p-less";
-        return;
-    case CLS_STAGE_INFILL:
-        to->name = "infill";
-        return;
     case MIROSTAT:
-        to->name = "mirostat";
         put(to, "%" PRId32 ", in its initial state: mu %g", p->mirostat,
             2.0 * (double)p->mirostat_tau);
         return;
-    default:
-        to->name = "adaptive";
+    case ADAPTIVE:
         put(to, "target %g, in its initial state", (double)p->adaptive_target);
+        return;
     }
+    /* The others are their one parameter. */
+#define SHOW_FLOAT(x) put(to, "%g", (double)(x))
+#define SHOW_INT(x) put(to, "%" PRId32, (int32_t)(x))
+#define SHOW_UINT(x) put(to, "%" PRIu32, (uint32_t)(x))
+#define SHOW_UINT64(x) put(to, "%" PRIu64, (uint64_t)(x))
+#define SHOW_SWITCH(x) (void)(x)
+#define SHOW_CHOICE(x) (void)(x)
+#define SHOW(p, id, type, field, its, initial, least, most, range, option, meta, help) \
+    if (CLS_STAGE_##its == stage) \
+        SHOW_##type((p)->field);
+    CLS_PARAMS(SHOW, p)
 }
 
 /* Describes the adjustments before the chain. False: there are none. */
@@ -350,7 +292,7 @@ int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e
     cls_params params;
     cls_host_row host, plain;
     uint8_t stages[CLI_MOST_STAGES];
-    const uint32_t n = stages_of(all, stages);
+    const uint32_t n = stages_of(all, job->logits->vocab, stages);
     uint32_t base = 0;
     memset(e, 0, sizeof *e);
     cli_host_row(job, row, row, &host);

@@ -13,16 +13,11 @@ static int check_lists(const char *what, const cls_params *params, uint32_t voca
 {
     cls_params alone;
     cls_params_default(&alone, sizeof alone);
-    alone.stop_ids = params->stop_ids;
-    alone.stop_count = params->stop_count;
-    alone.logit_bias = params->logit_bias;
-    alone.logit_bias_count = params->logit_bias_count;
-    alone.allowed_ids = params->allowed_ids;
-    alone.allowed_count = params->allowed_count;
-    alone.bad_words = params->bad_words;
-    alone.bad_word_count = params->bad_word_count;
-    alone.dry_breakers = params->dry_breakers;
-    alone.dry_breaker_count = params->dry_breaker_count;
+#define COPY_LIST(p, kind, array, counter, option, meta, key, help) \
+    alone.array = params->array; \
+    alone.counter = params->counter;
+    CLS_LISTS(COPY_LIST, )
+#undef COPY_LIST
     return cls_params_check(&alone, vocab) == CLS_OK
                ? 0
                : cli_fail("%s: %s", what, cls_error_message());
@@ -88,7 +83,7 @@ int32_t *cli_ids_parse(const char *what, const cli_list *texts, uint32_t *count)
     return ids;
 }
 
-static int ids_from_json(const char *what, json_t *value, const int32_t **list, uint32_t *n)
+static int json_ids(const char *what, json_t *value, const int32_t **list, uint32_t *n)
 {
     const size_t count = json_array_size(value);
     int32_t *ids;
@@ -109,17 +104,22 @@ static int ids_from_json(const char *what, json_t *value, const int32_t **list, 
 }
 
 /* A list of ids, each option with one: more in one text are refused. */
-static int stop_ids_parse(const cli_list *texts, cls_params *params)
+static int parse_id(const char *what, const cli_list *texts, const int32_t **list, uint32_t *n)
 {
     int32_t *ids = calloc((size_t)texts->count + 1, sizeof *ids);
     if (ids == NULL)
         return cli_no_memory();
-    params->stop_ids = ids;
-    params->stop_count = texts->count;
+    *list = ids;
+    *n = texts->count;
     for (uint32_t i = 0; i < texts->count; i++)
-        if (set_id(&ids[i], "--stop-id", texts->text[i]) != 0)
+        if (set_id(&ids[i], what, texts->text[i]) != 0)
             return 1;
     return 0;
+}
+
+static int parse_ids(const char *what, const cli_list *texts, const int32_t **list, uint32_t *n)
+{
+    return (*list = cli_ids_parse(what, texts, n)) == NULL;
 }
 
 /* -------------------------------------------------------------------- sequences */
@@ -132,7 +132,7 @@ static cls_sequence *new_sequences(size_t count, size_t ids, int32_t **first)
     return sequences;
 }
 
-static int sequences_parse(const char *what, const cli_list *texts, const cls_sequence **list,
+static int parse_sequences(const char *what, const cli_list *texts, const cls_sequence **list,
                            uint32_t *n)
 {
     cls_sequence *sequences;
@@ -152,8 +152,7 @@ static int sequences_parse(const char *what, const cli_list *texts, const cls_se
     return 0;
 }
 
-static int sequences_from_json(const char *what, json_t *value, const cls_sequence **list,
-                               uint32_t *n)
+static int json_sequences(const char *what, json_t *value, const cls_sequence **list, uint32_t *n)
 {
     const size_t count = json_array_size(value);
     cls_sequence *sequences;
@@ -186,33 +185,27 @@ static int sequences_from_json(const char *what, json_t *value, const cls_sequen
 
 /* ----------------------------------------------------------------------- biases */
 
-static cls_logit_bias *new_logit_bias(size_t count, cls_params *params)
-{
-    cls_logit_bias *bias = calloc(count + 1, sizeof *bias);
-    params->logit_bias = bias;
-    params->logit_bias_count = bias == NULL ? 0 : (uint32_t)count;
-    return bias;
-}
-
 static int set_bias(float *bias, const char *what, const char *text)
 {
     const cli_option option = {NULL, CLI_FLOAT, bias, NULL, NULL, NULL, 0};
     return cli_set(&option, what, text);
 }
 
-static int logit_bias_parse(const cli_list *texts, cls_params *params)
+static int parse_biases(const char *what, const cli_list *texts, const cls_logit_bias **list,
+                        uint32_t *n)
 {
-    cls_logit_bias *bias = new_logit_bias(texts->count, params);
+    cls_logit_bias *const bias = calloc((size_t)texts->count + 1, sizeof *bias);
     if (bias == NULL)
         return cli_no_memory();
+    *list = bias;
+    *n = texts->count;
     for (uint32_t i = 0; i < texts->count; i++) {
         const char *text = texts->text[i], *colon = strchr(text, ':');
         char id[16];
         if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof id)
-            return cli_fail("--logit-bias: '%s' is not ID:VALUE", text);
+            return cli_fail("%s: '%s' is not ID:VALUE", what, text);
         snprintf(id, sizeof id, "%.*s", (int)(colon - text), text);
-        if (set_id(&bias[i].id, "--logit-bias", id) != 0 ||
-            set_bias(&bias[i].bias, "--logit-bias", colon + 1) != 0)
+        if (set_id(&bias[i].id, what, id) != 0 || set_bias(&bias[i].bias, what, colon + 1) != 0)
             return 1;
     }
     return 0;
@@ -228,19 +221,21 @@ static int bias_from_json(const char *what, json_t *value, float *bias)
 }
 
 /* {"ID": value, ...} or [[id, value], ...] */
-static int logit_bias_from_json(const char *what, json_t *value, cls_params *params)
+static int json_biases(const char *what, json_t *value, const cls_logit_bias **list, uint32_t *n)
 {
     const size_t count = json_is_object(value) ? json_object_size(value) : json_array_size(value);
     cls_logit_bias *bias;
     const char *key;
     json_t *entry;
     size_t i = 0;
-    params->logit_bias = NULL;
-    params->logit_bias_count = 0;
+    *list = NULL;
+    *n = 0;
     if ((!json_is_object(value) && !json_is_array(value)) || count > UINT32_MAX)
         return cli_fail("%s: neither an object nor an array of [id, value]", what);
-    if ((bias = new_logit_bias(count, params)) == NULL)
+    if ((bias = calloc(count + 1, sizeof *bias)) == NULL)
         return cli_no_memory();
+    *list = bias;
+    *n = (uint32_t)count;
     if (json_is_object(value)) {
         json_object_foreach(value, key, entry)
         {
@@ -265,6 +260,9 @@ static int logit_bias_from_json(const char *what, json_t *value, cls_params *par
 /* ------------------------------------------------------------------------ chain */
 
 /* The names of presets and stages, llama.cpp's among them. */
+#define STAGE_IN_TEXT(stage, name, field, on) name ", "
+#define STAGE_NAMES CLS_STAGE_TABLE(STAGE_IN_TEXT)
+#define STAGE_NAME(stage, name, field, on) {name, CLS_STAGE_##stage},
 static const struct name {
     const char *name;
     uint8_t value;
@@ -272,26 +270,17 @@ static const struct name {
                {"vllm", CLS_CHAIN_VLLM},
                {"llama", CLS_CHAIN_LLAMA},
                {NULL, 0}},
-  stages[] = {{"temperature", CLS_STAGE_TEMPERATURE},
-              {"top_k", CLS_STAGE_TOP_K},
-              {"top_p", CLS_STAGE_TOP_P},
-              {"min_p", CLS_STAGE_MIN_P},
-              {"top_n_sigma", CLS_STAGE_TOP_N_SIGMA},
-              {"typical_p", CLS_STAGE_TYPICAL_P},
-              {"xtc", CLS_STAGE_XTC},
-              {"p_less", CLS_STAGE_P_LESS},
-              {"infill", CLS_STAGE_INFILL},
-              {"temp", CLS_STAGE_TEMPERATURE},
-              {"typ_p", CLS_STAGE_TYPICAL_P},
-              {"typical", CLS_STAGE_TYPICAL_P},
+  stages[] = {CLS_STAGE_TABLE(STAGE_NAME){"temp", CLS_STAGE_TEMPERATURE},
+              {"typ-p", CLS_STAGE_TYPICAL_P},
+              {"typical-p", CLS_STAGE_TYPICAL_P},
               {NULL, 0}};
 
-/* "top-k" is "top_k". */
+/* "top_k" is "top-k". */
 static const struct name *find_name(const struct name *names, const char *text, size_t length)
 {
     for (; names->name != NULL; names++) {
         size_t i = 0;
-        while (i < length && names->name[i] == (text[i] == '-' ? '_' : text[i]))
+        while (i < length && names->name[i] == (text[i] == '_' ? '-' : text[i]))
             i++;
         if (i == length && names->name[i] == '\0')
             return names;
@@ -304,9 +293,8 @@ static int add_stage(const char *what, const char *text, size_t length, uint32_t
 {
     const struct name *stage = find_name(stages, text, length);
     if (stage == NULL)
-        return cli_fail("%s: '%.*s' is none of default, vllm, llama, and no stage (temperature, "
-                        "top_k, top_p, min_p, "
-                        "top_n_sigma, typical_p, xtc, p_less, infill)",
+        return cli_fail("%s: '%.*s' is none of default, vllm, llama, and no stage (" STAGE_NAMES
+                        "or typical_p)",
                         what, length > 64 ? 64 : (int)length, text);
     for (uint32_t i = 0; i < *n; i++)
         if (params->stages[i] == stage->value)
@@ -360,59 +348,42 @@ static int chain_from_json(const char *what, json_t *value, cls_params *params)
 
 /* -------------------------------------------------------------------------- all */
 
-static int allowed_parse(const cli_list *texts, cls_params *params)
-{
-    params->allowed_ids = cli_ids_parse("--allowed-id", texts, &params->allowed_count);
-    return params->allowed_ids == NULL;
-}
-
 int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
 {
-    return (texts->chain != NULL && chain_parse("--chain", texts->chain, params)) ||
-           (texts->stop_ids.count != 0 && (stop_ids_parse(&texts->stop_ids, params) ||
-                                           check_lists("--stop-id", params, vocab))) ||
-           (texts->logit_bias.count != 0 && (logit_bias_parse(&texts->logit_bias, params) ||
-                                             check_lists("--logit-bias", params, vocab))) ||
-           (texts->allowed_ids.count != 0 && (allowed_parse(&texts->allowed_ids, params) ||
-                                              check_lists("--allowed-id", params, vocab))) ||
-           (texts->bad_words.count != 0 &&
-            (sequences_parse("--bad-word", &texts->bad_words, &params->bad_words,
-                             &params->bad_word_count) ||
-             check_lists("--bad-word", params, vocab))) ||
-           (texts->breakers.count != 0 &&
-            (sequences_parse("--dry-sequence-breaker", &texts->breakers, &params->dry_breakers,
-                             &params->dry_breaker_count) ||
-             check_lists("--dry-sequence-breaker", params, vocab)));
+    if (texts->chain != NULL && chain_parse("--chain", texts->chain, params))
+        return 1;
+#define PARSE_LIST(p, kind, array, counter, option, meta, key, help) \
+    if (texts->array.count != 0 && \
+        (parse_##kind("--" option, &texts->array, &params->array, &params->counter) || \
+         check_lists("--" option, params, vocab))) \
+        return 1;
+    CLS_LISTS(PARSE_LIST, )
+#undef PARSE_LIST
+    return 0;
 }
 
 void cli_lists_free(cli_lists *texts)
 {
-    free(texts->stop_ids.text);
-    free(texts->logit_bias.text);
-    free(texts->allowed_ids.text);
-    free(texts->bad_words.text);
-    free(texts->breakers.text);
+#define FREE_TEXTS(p, kind, array, counter, option, meta, key, help) free(texts->array.text);
+    CLS_LISTS(FREE_TEXTS, )
+#undef FREE_TEXTS
 }
 
 int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
                        cls_params *params)
 {
-    int failed;
+    int failed = -1;
     if (strcmp(key, "chain") == 0)
         failed = chain_from_json(what, value, params);
-    else if (strcmp(key, "stop_ids") == 0)
-        failed = ids_from_json(what, value, &params->stop_ids, &params->stop_count);
-    else if (strcmp(key, "logit_bias") == 0)
-        failed = logit_bias_from_json(what, value, params);
-    else if (strcmp(key, "allowed_token_ids") == 0) {
-        failed = ids_from_json(what, value, &params->allowed_ids, &params->allowed_count);
-        params->only_allowed = 1;
-    } else if (strcmp(key, "bad_words") == 0)
-        failed = sequences_from_json(what, value, &params->bad_words, &params->bad_word_count);
-    else if (strcmp(key, "dry_sequence_breakers") == 0)
-        failed =
-            sequences_from_json(what, value, &params->dry_breakers, &params->dry_breaker_count);
-    else
+#define json_id json_ids
+#define LIST_FROM_JSON(p, kind, array, counter, option, meta, name, help) \
+    if (strcmp(key, name) == 0) \
+        failed = json_##kind(what, value, &params->array, &params->counter);
+    CLS_LISTS(LIST_FROM_JSON, )
+#undef LIST_FROM_JSON
+#undef json_id
+    if (failed < 0)
         return -1;
+    params->only_allowed |= strcmp(key, "allowed_token_ids") == 0;
     return failed != 0 ? 1 : check_lists(what, params, vocab);
 }

@@ -40,29 +40,16 @@ int cli_params_check(const cli_option *options, const cls_params *params, uint32
 
 /* ---------------------------------------------------------------------- lists */
 
-#define LISTS 5
-static void lists_of(const cls_params *p, const void *lists[LISTS])
-{
-    lists[0] = p->stop_ids;
-    lists[1] = p->logit_bias;
-    lists[2] = p->allowed_ids;
-    lists[3] = p->bad_words;
-    lists[4] = p->dry_breakers;
-}
-
 void cli_params_free(cls_params *base, cls_params *params, uint32_t rows)
 {
-    const void *shared[LISTS], *own[LISTS];
-    lists_of(base, shared);
-    for (uint32_t r = 0; r < rows && params != NULL; r++) {
-        lists_of(&params[r], own);
-        for (int i = 0; i < LISTS; i++)
-            if (own[i] != shared[i])
-                free((void *)(uintptr_t)own[i]);
-    }
+#define FREE_LIST(p, kind, array, counter, option, meta, key, help) \
+    for (uint32_t r = 0; r < rows && params != NULL; r++) \
+        if (params[r].array != base->array) \
+            free((void *)(uintptr_t)params[r].array); \
+    free((void *)(uintptr_t)base->array);
+    CLS_LISTS(FREE_LIST, )
+#undef FREE_LIST
     free(params);
-    for (int i = 0; i < LISTS; i++)
-        free((void *)(uintptr_t)shared[i]);
 }
 
 /* ---------------------------------------------------------------------- JSON */
@@ -71,10 +58,6 @@ void cli_params_free(cls_params *base, cls_params *params, uint32_t rows)
 static const char *option_of(const char *key)
 {
     static const char *const others[][2] = {
-        {"typical_p", "typical"},
-        {"dynatemp_exponent", "dynatemp_exp"},
-        {"mirostat_tau", "mirostat_ent"},
-        {"mirostat_eta", "mirostat_lr"},
         {"samplers", "chain"},
         {"repeat_penalty", "repetition_penalty"},
     };
@@ -92,6 +75,11 @@ static bool same_name(const char *key, const char *option)
             return false;
     return *key == *option;
 }
+
+/* The names of the table's fields, which are keys as well, in the order of the options. */
+#define FIELD_NAME(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+#field,
+static const char *const field_names[] = {CLS_PARAMS(FIELD_NAME, )};
 
 int cli_set_from_json(const cli_option *option, const char *what, json_t *value)
 {
@@ -122,8 +110,7 @@ int cli_set_from_json(const cli_option *option, const char *what, json_t *value)
 static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_t vocab,
                          cls_params *params)
 {
-    const cli_option fields[] = {CLI_PARAM_OPTIONS(params),
-                                 {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    const cli_option fields[] = {CLI_PARAM_OPTIONS(params) CLI_NO_OPTION};
     const char *key;
     json_t *value;
     if (!json_is_object(object))
@@ -134,7 +121,8 @@ static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_
         const cli_option *field = fields;
         int failed;
         char what[PATH_MAX + 128];
-        while (field->name != NULL && !same_name(name, field->name))
+        while (field->name != NULL && !same_name(name, field->name) &&
+               strcmp(name, field_names[field - fields]) != 0)
             field++;
         snprintf(what, sizeof what, "%s: row %" PRIu32 ": \"%.64s\"", path, row, key);
         if (field->name == NULL) {

@@ -34,8 +34,8 @@ typedef struct cli_request {
 #define CLI_SAMPLING_OPTIONS(q) \
     {"dtype", CLI_STRING, &(q)->dtype, "TYPE", \
      "f32, f16 or bf16 (default: by the file)", NULL, 0}, \
-    CLI_PARAM_OPTIONS(&(q)->params), \
-    CLI_LIST_OPTIONS(&(q)->lists), \
+    CLI_PARAM_OPTIONS(&(q)->params) \
+    CLI_LIST_OPTIONS(&(q)->lists) \
     {"infill-end", CLI_LIST, &(q)->end_ids, "IDS", \
      "tokens, with commas between, that end a generation", NULL, 0}, \
     {"infill-prefix", CLI_STRING, &(q)->prefixes, "FILE.npy", \

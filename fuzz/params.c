@@ -92,9 +92,7 @@ static void from_options(uint32_t vocab, cls_params *params)
     cli_lists lists = {0};
     char *argv[MOST_OPTIONS];
     char *const text = calloc(rest.size + 1, 1);
-    cli_option options[] = {CLI_PARAM_OPTIONS(params),
-                            CLI_LIST_OPTIONS(&lists),
-                            {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+    cli_option options[] = {CLI_PARAM_OPTIONS(params) CLI_LIST_OPTIONS(&lists) CLI_NO_OPTION};
     demand(text != NULL, "out of memory");
     memcpy(text, rest.data, rest.size);
     if (cli_parse(split(text, argv), argv, "", "", options) == CLI_GO &&

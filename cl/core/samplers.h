@@ -121,6 +121,16 @@ CLS_INLINE u32 p_less_depth(u64 mass, u64 squares, f32 top, f32 scale)
     return wanted > 0 ? (u32)wanted + 8 : 8u;
 }
 
+/* ------------------------------------------------------------ top-a */
+
+/* The greatest depth of a token that is at least a times as likely as the largest probability
+ * squared: log2 of the mass is the largest one's surprisal, and `a` is -log2(a). And 2^-17 bits
+ * more, which is more than the logarithm is off. */
+CLS_INLINE u32 top_a_depth(u64 mass, u32 a, f32 top, f32 scale)
+{
+    return mass_q20(mass, top, scale) + a + 8;
+}
+
 /* ------------------------------------------------------------ mirostat */
 
 /* Mirostat 1 (Basu et al. 2021): the number of tokens to keep, from the slope over the first ranks.

@@ -76,10 +76,11 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 #define CLS_STAGE_XTC 7
 #define CLS_STAGE_P_LESS 8
 #define CLS_STAGE_INFILL 9
+#define CLS_STAGE_TOP_A 10
 #endif
-#define CLS_STAGE_MIROSTAT_1 10
-#define CLS_STAGE_MIROSTAT_2 11
-#define CLS_STAGES 12
+#define CLS_STAGE_MIROSTAT_1 11
+#define CLS_STAGE_MIROSTAT_2 12
+#define CLS_STAGES 13
 #define CLS_MAX_STAGES 16
 #define CLS_MIROSTAT_RANKS 100 /* tokens from which Mirostat 1 estimates the slope */
 
@@ -140,6 +141,7 @@ typedef struct cls_slot {
     u32 typical_p;    /* p * 2^32 */
     u32 xtc;          /* the probability * 2^31 */
     u32 xtc_depth;    /* -log2(threshold) * 2^20 */
+    u32 top_a;        /* -log2(a) * 2^20 */
     u32 min_keep;
     u32 decay, top_p_min;       /* top-p decay, both * 2^32 */
     i32 reset_id;               /* the token that restores top-p; -1: none */
@@ -175,9 +177,9 @@ typedef struct cls_slot {
  * alone), counts, a ring buffer of the latest tokens, and the adaptive state before each token
  * that can be rolled back. `layout` says which of these parts exist: a cls_keep, the history
  * (1 to 16,384) and the rollback (0 to 16,384). */
-#define CLS_KEEPS_NONE 0u   /* nothing for penalties */
-#define CLS_KEEPS_BITS 1u   /* whether a token counts, one bit */
-#define CLS_KEEPS_COUNTS 2u /* how often it counts, 16 bits */
+#define CLS_KEEPS_NONE 0u     /* nothing for penalties */
+#define CLS_KEEPS_PRESENCE 1u /* whether a token counts, one bit */
+#define CLS_KEEPS_COUNTS 2u   /* how often it counts, 16 bits */
 #define CLS_LAYOUT(keep, history, rollback) \
     ((u32)(keep) | (u32)((history)-1) << 3 | (u32)(rollback) << 17)
 #define CLS_LAYOUT_KEEP(layout) ((layout)&3u)

@@ -43,37 +43,6 @@ ONE_COPY int search_sizes(row_stage *w, int skips_mass)
     return 1;
 }
 
-/* Runs one stage over the row: it returns how to cut in w->cut. */
-static inline void run_stage(u32 stage, row_stage *w)
-{
-    w->cut = CUT_NOTHING;
-    w->counts = 1;
-    w->key = CLS_KEY_NONE + 1;
-    w->target = u64_from(1);
-    if (stage == CLS_STAGE_TOP_K)
-        top_k_row(w);
-    else if (stage == CLS_STAGE_TOP_P)
-        top_p_row(w);
-    else if (stage == CLS_STAGE_MIN_P)
-        min_p_row(w);
-#if CHAIN == 2
-    else if (stage == CLS_STAGE_TOP_N_SIGMA)
-        top_n_sigma_row(w);
-    else if (stage == CLS_STAGE_P_LESS)
-        p_less_row(w);
-    else if (stage == CLS_STAGE_TYPICAL_P)
-        typical_row(w);
-    else if (stage == STAGE_DYNAMIC)
-        dynamic_row(w);
-    else if (stage == CLS_STAGE_XTC)
-        xtc_row(w);
-    else if (stage == CLS_STAGE_MIROSTAT_1)
-        mirostat_1_row(w);
-    else
-        mirostat_2_row(w);
-#endif
-}
-
 /* Makes the cut that a stage has returned. If too few tokens are left, it keeps as many as min_keep
  * says, in the stage's own order. */
 ONE_COPY void search_cut(row_stage *w, u32 stage, int is_first, pass_sums *pass)

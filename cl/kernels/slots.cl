@@ -45,7 +45,7 @@ static inline void state_clear(const slot_state *s)
             continue;
         vstore16((uint16)(0u), v, s->adjusted);
         vstore16((uint16)(0u), v, s->in_context);
-        if (s->keep == CLS_KEEPS_BITS) {
+        if (s->keep == CLS_KEEPS_PRESENCE) {
             vstore16((uint16)(0u), v, s->counts);
         } else {
             EACH_16(CLEAR_COUNTS)
@@ -68,7 +68,7 @@ static inline void state_copy(const slot_state *s, const slot_state *from)
             continue;
         vstore16(adjusted, v, s->adjusted);
         vstore16(vload16(v, from->in_context), v, s->in_context);
-        if (s->keep == CLS_KEEPS_BITS) {
+        if (s->keep == CLS_KEEPS_PRESENCE) {
             vstore16(vload16(v, from->counts), v, s->counts);
         } else {
             EACH_16(COPY_COUNTS)
@@ -117,7 +117,7 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
 /* Returns the tokens of a word that count, a bit each. */
 static inline u32 counted_word(const slot_state *s, u32 w)
 {
-    if (s->keep == CLS_KEEPS_BITS)
+    if (s->keep == CLS_KEEPS_PRESENCE)
         return s->counts[w];
     __global const ushort *const counts = (__global const ushort *)s->counts + w * 32;
     const int16 low = convert_int16(vload16(0, counts)), high = convert_int16(vload16(1, counts));
@@ -128,7 +128,7 @@ static inline u32 counted_word(const slot_state *s, u32 w)
 #define COUNT_AS_PROMPT(k) \
     if (adjusted.s##k != 0) { \
         s->in_context[v * 16 + 0x##k] |= counted_word(s, v * 16 + 0x##k); \
-        if (s->keep == CLS_KEEPS_BITS) \
+        if (s->keep == CLS_KEEPS_PRESENCE) \
             s->counts[v * 16 + 0x##k] = 0u; \
         else \
             vstore16((uint16)(0u), v * 16 + 0x##k, s->counts); \

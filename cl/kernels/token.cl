@@ -8,41 +8,6 @@
 #include "row/sample.cl"
 #include "row/truncate.cl"
 
-/* Bounds the set by the chain's stages, up to one that must know more of the row than its maximum
- * and its mass, or that makes an upper cut. */
-static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 total,
-                               stage_bound *b)
-{
-    b->k = 0;
-    b->lowest = CLS_KEY_NONE + 1;
-    b->bounded = b->by_maxima = 0;
-    b->first = b->goes_on = 1;
-    b->scale = CLS_LOG2E;
-    SHORT_LOOP
-    for (u32 i = 0; b->goes_on && chain_stage(slot, i) != CLS_STAGE_END; i++) {
-        const u32 stage = chain_stage(slot, i);
-        if (stage == CLS_STAGE_TEMPERATURE) {
-            b->scale = slot->scale;
-            continue;
-        }
-        if (stage == CLS_STAGE_TOP_K)
-            top_k_bound(slot, b);
-        else if (stage == CLS_STAGE_TOP_P)
-            top_p_bound(b);
-        else if (stage == CLS_STAGE_MIN_P)
-            min_p_bound(slot, float_of_key(max_key), b);
-#if CHAIN == 2
-        else if (stage == CLS_STAGE_MIROSTAT_1)
-            mirostat_1_bound(b);
-        else if (stage == CLS_STAGE_MIROSTAT_2 && b->first)
-            mirostat_2_bound(slot, max_key, total, b);
-#endif
-        else
-            b->goes_on = 0;
-        b->first = 0;
-    }
-}
-
 /* Collects the tokens that a truncated row's chain may keep. Returns 0 if the list cannot hold
  * them, or if there is no bound. It tries three bounds, one after the other. It is a loop so that
  * compilers that inline everything compile collect() once. */

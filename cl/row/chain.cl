@@ -80,25 +80,9 @@ static inline u32 chain_stage(__global const cls_slot *slot, u32 i)
     return stage;
 }
 
-/* Properties of stages, as sets of their numbers. */
+/* Sets of stages, a bit for each number. */
 #define STAGE(name) (1u << (name))
 #define STAGE_IS(stage, set) ((STAGE(stage) & (set)) != 0)
-/* These stages need the list to hold the whole set. */
-#define STAGES_OF_SET \
-    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TOP_N_SIGMA) | \
-     STAGE(CLS_STAGE_INFILL) | STAGE(STAGE_DYNAMIC))
-/* These stages need the mass of the set. */
-#define STAGES_OF_MASS \
-    (STAGE(CLS_STAGE_TYPICAL_P) | STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_INFILL) | \
-     STAGE(STAGE_DYNAMIC) | STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_XTC) | \
-     STAGE(CLS_STAGE_MIROSTAT_2))
-/* As the first truncation of a row, these stages cut at a known key, or by measures of the pass. */
-#define STAGES_OF_KEY (STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_MIROSTAT_2))
-#define STAGES_OF_PASS (STAGES_OF_KEY | STAGE(CLS_STAGE_TOP_K) | STAGE(CLS_STAGE_TOP_P))
-/* These stages keep at least min_keep tokens. XTC handles min_keep itself. */
-#define STAGES_OF_LEAST \
-    (STAGE(CLS_STAGE_TOP_P) | STAGE(CLS_STAGE_MIN_P) | STAGE(CLS_STAGE_TOP_N_SIGMA) | \
-     STAGE(CLS_STAGE_P_LESS) | STAGE(CLS_STAGE_TYPICAL_P))
 
 /* Returns the first stage other than a static temperature. Every chain that is searched has one,
  * unless adaptive p is all it has. */

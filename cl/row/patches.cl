@@ -48,8 +48,8 @@ static inline uint2 window_change_token(const history_effects *p, const window_c
     const u32 entry = s->ring[(c->old + i - c->drafts) % s->n_ring];
     const u32 counts = (u32)entry_counts(entry, slot->flags);
     u32 adds = PATCH_USED | counts * PATCH_OUT;
-    if (!counts || s->keep == CLS_KEEPS_BITS) /* counts know how many entries are left; for bits the
-                                                 window must be searched */
+    if (!counts || s->keep == CLS_KEEPS_PRESENCE) /* counts know how many entries are left; for bits
+                                                 the window must be searched */
         adds |= PATCH_LEAVES(counts);
     return (uint2)(entry & CLS_ENTRY_ID, adds);
 }

@@ -84,7 +84,7 @@ static inline u32 count_of(const slot_state *s, u32 id)
 {
     if (s->keep == CLS_KEEPS_COUNTS)
         return ((__global const ushort *)s->counts)[id];
-    return s->keep == CLS_KEEPS_BITS ? s->counts[id >> 5] >> (id & 31) & 1u : 0u;
+    return s->keep == CLS_KEEPS_PRESENCE ? s->counts[id >> 5] >> (id & 31) & 1u : 0u;
 }
 
 /* Adds an entry to the counts. Returns it, with CLS_ENTRY_FIRST if it is the first of its token
@@ -101,7 +101,7 @@ static inline u32 state_add(const slot_state *s, u32 entry, u32 flags)
         return entry;
     }
     const u32 count = count_of(s, id);
-    if (s->keep == CLS_KEEPS_BITS)
+    if (s->keep == CLS_KEEPS_PRESENCE)
         s->counts[word] |= bit;
     else if (count < CLS_MAX_COUNT)
         ((__global ushort *)s->counts)[id] = (ushort)(count + 1);
@@ -118,7 +118,7 @@ static inline void state_remove(const slot_state *s, u32 entry, u32 flags, int l
     if (!entry_counts(entry, flags)) {
         if (last)
             s->in_context[word] &= ~bit;
-    } else if (s->keep == CLS_KEEPS_BITS) {
+    } else if (s->keep == CLS_KEEPS_PRESENCE) {
         if (last)
             s->counts[word] &= ~bit;
     } else {
@@ -231,7 +231,7 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
         if (leaves) {
             leaving = s->ring[(length - window) % s->n_ring];
             /* Counts know how many entries are left; for bits the window must be searched. */
-            if (s->keep == CLS_KEEPS_BITS || !entry_counts(leaving, slot->flags)) {
+            if (s->keep == CLS_KEEPS_PRESENCE || !entry_counts(leaving, slot->flags)) {
                 first = length - window + 1;
                 last = length;
             }

@@ -20,14 +20,15 @@ typedef enum cls_stage {
     CLS_STAGE_TYPICAL_P = 6,
     CLS_STAGE_XTC = 7,
     CLS_STAGE_P_LESS = 8,
-    CLS_STAGE_INFILL = 9
+    CLS_STAGE_INFILL = 9,
+    CLS_STAGE_TOP_A = 10
 } cls_stage;
 
 /* The order in which a row's temperature and truncations apply. Each truncation sees the tokens
  * that the stage before it kept, renormalised; a stage before the temperature works at temperature
- * 1. A stage that is off does nothing. A preset continues with the stages that are not named here,
- * in the order top-n-sigma, typical, XTC, p-less, infill, so that no parameter is without effect.
- * cls_chain_stages() lists a preset. */
+ * 1. A stage that is off does nothing. In a preset, top-a follows min-p, and the stages that are
+ * not named here follow at the end, in the order top-n-sigma, typical, XTC, p-less, infill, so that
+ * no parameter is without effect. cls_chain_stages() lists a preset. */
 typedef enum cls_chain {
     CLS_CHAIN_DEFAULT = 0, /* temperature, top-k, top-p, min-p (QEfficient, Hugging Face) */
     CLS_CHAIN_VLLM = 1,    /* temperature, min-p, top-k, top-p (vLLM) */

@@ -197,7 +197,11 @@ typedef struct cls_params {
     uint32_t allowed_count;
     const int32_t *allowed_ids;
     int32_t only_allowed; /* 0 (default) or 1; anything else is refused */
-    int32_t reserved;     /* 0 */
+
+    /* Keep the tokens whose probability is at least top_a times the square of the largest
+     * probability that is left. A peaked row keeps fewer tokens than a flat one. 0: off (default).
+     * Outside [0, 1] or NaN: refused. (BlinkDL's top-a) */
+    float top_a;
 } cls_params;
 
 /* Sets neutral parameters: temperature 1, no truncation, no penalties, seed 0. struct_size is

@@ -149,6 +149,11 @@ static void keep_p_less(cls_work *w)
     truncate_to(w, down_to(w, p_less_depth(mass, squares, w->top, w->scale)));
 }
 
+static void keep_top_a(cls_work *w)
+{
+    truncate_to(w, down_to(w, top_a_depth(cls_stage_mass(w), w->slot.top_a, w->top, w->scale)));
+}
+
 static void keep_xtc(cls_work *w, cls_row *trace)
 {
     const cls_slot *const slot = &w->slot;
@@ -246,6 +251,9 @@ void cls_chain_run(cls_work *w, cls_row *trace)
             break;
         case CLS_STAGE_P_LESS:
             keep_p_less(w);
+            break;
+        case CLS_STAGE_TOP_A:
+            keep_top_a(w);
             break;
         case CLS_STAGE_INFILL:
             cls_keep_infill(w, trace);

@@ -1,56 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* A request's parameters: defaults, checks, and the form that kernels read. */
+/* A request's parameters: the checks that are not ranges, and the form that kernels read. */
 #include "request/request.h"
 
 #include <math.h>
 
-void cls_params_default(cls_params *params, size_t struct_size)
-{
-    cls_params full;
-    CLS_STRUCT_INIT(&full, sizeof full);
-    full.chain = CLS_CHAIN_DEFAULT;
-    full.temperature = 1.0f;
-    full.top_p = 1.0f;
-    full.repetition_penalty = 1.0f;
-    full.dynatemp_exponent = 1.0f;
-    full.typical_p = 1.0f;
-    full.xtc_threshold = 0.1f;
-    full.top_p_decay = 1.0f;
-    full.top_p_min = 1e-6f;
-    full.top_p_reset_id = -1;
-    full.mirostat_tau = 5.0f;
-    full.mirostat_eta = 0.1f;
-    full.adaptive_target = -1.0f;
-    full.adaptive_decay = 0.9f;
-    full.min_keep = 1;
-    full.dry_base = 1.75f;
-    full.dry_allowed_length = 2;
-    if (!CLS_STRUCT_INIT(params, struct_size))
-        return;
-    memcpy((char *)params + sizeof(size_t), (char *)&full + sizeof(size_t),
-           (struct_size < sizeof full ? struct_size : sizeof full) - sizeof(size_t));
-}
-
-static cls_status bad(const char *field, double value, const char *range)
-{
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %g; it must be %s", field, value,
-                    range);
-}
-
 /* ------------------------------------------------------------------- the chain */
-
-/* The preset chains, each with all stages. */
-static const uint8_t presets[][CLS_CHAIN_LENGTH] = {
-    [CLS_CHAIN_DEFAULT] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_MIN_P,
-                           CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC,
-                           CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
-    [CLS_CHAIN_VLLM] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P,
-                        CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS,
-                        CLS_STAGE_INFILL},
-    [CLS_CHAIN_LLAMA] = {CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P,
-                         CLS_STAGE_TOP_P, CLS_STAGE_MIN_P, CLS_STAGE_XTC, CLS_STAGE_TEMPERATURE,
-                         CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
-};
 
 cls_status cls_chain_stages(int32_t chain, uint8_t stages[CLS_CHAIN_LENGTH])
 {
@@ -59,53 +13,18 @@ cls_status cls_chain_stages(int32_t chain, uint8_t stages[CLS_CHAIN_LENGTH])
     if (chain < 0 || chain >= CLS_CHAIN_CUSTOM)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "chain is %d, which is no preset",
                         (int)chain);
-    memcpy(stages, presets[chain], sizeof presets[chain]);
+    memcpy(stages, cls_chain_preset((cls_chain)chain), CLS_CHAIN_LENGTH);
     return CLS_OK;
 }
 
-/* The stages of clsample.h: whether one is on, and the parameter that says so. */
 static const char *const stage_field[] = {
-    [CLS_STAGE_TEMPERATURE] = "temperature",
-    [CLS_STAGE_TOP_K] = "top_k",
-    [CLS_STAGE_TOP_P] = "top_p",
-    [CLS_STAGE_MIN_P] = "min_p",
-    [CLS_STAGE_TOP_N_SIGMA] = "top_n_sigma",
-    [CLS_STAGE_TYPICAL_P] = "typical_p",
-    [CLS_STAGE_XTC] = "xtc_probability",
-    [CLS_STAGE_P_LESS] = "p_less",
-    [CLS_STAGE_INFILL] = "infill",
-};
-enum { PUBLIC_STAGES = sizeof stage_field / sizeof stage_field[0] };
-
-static int stage_is_on(uint8_t stage, const cls_params *p, uint32_t vocab)
-{
-    switch (stage) {
-    case CLS_STAGE_TEMPERATURE:
-        return p->temperature != 1.0f || p->dynatemp_range > 0.0f;
-    case CLS_STAGE_TOP_K:
-        return p->top_k > 0 && (uint32_t)p->top_k < vocab;
-    case CLS_STAGE_TOP_P:
-        return p->top_p < 1.0f;
-    case CLS_STAGE_MIN_P:
-        return p->min_p > 0.0f;
-    case CLS_STAGE_TOP_N_SIGMA:
-        return p->top_n_sigma > 0.0f;
-    case CLS_STAGE_TYPICAL_P:
-        return p->typical_p < 1.0f;
-    case CLS_STAGE_XTC:
-        return p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f;
-    case CLS_STAGE_P_LESS:
-        return p->p_less != 0;
-    case CLS_STAGE_INFILL:
-        return p->infill != 0;
-    }
-    return 0;
-}
+#define STAGE_FIELD(stage, name, field, on) [CLS_STAGE_##stage] = #field,
+    CLS_STAGE_TABLE(STAGE_FIELD)};
 
 /* A custom chain: known stages, each once, and all that are on. */
 static cls_status check_chain(const cls_params *p, uint32_t vocab)
 {
-    int there[PUBLIC_STAGES] = {0};
+    int there[CLS_PUBLIC_STAGES] = {0};
     if (p->chain < 0 || p->chain > CLS_CHAIN_CUSTOM)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->chain is %d, which is no cls_chain",
                         (int)p->chain);
@@ -113,7 +32,7 @@ static cls_status check_chain(const cls_params *p, uint32_t vocab)
         return CLS_OK;
     for (int i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++) {
         const uint8_t stage = p->stages[i];
-        if (stage >= PUBLIC_STAGES)
+        if (stage >= CLS_PUBLIC_STAGES)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "params->stages[%d] is %d, which is no cls_stage", i, (int)stage);
         if (there[stage]++)
@@ -121,51 +40,11 @@ static cls_status check_chain(const cls_params *p, uint32_t vocab)
                             "params->stages[%d]: the stage of %s is there already", i,
                             stage_field[stage]);
     }
-    for (uint8_t stage = 1; stage < PUBLIC_STAGES && p->mirostat == 0; stage++)
-        if (!there[stage] && stage_is_on(stage, p, vocab))
+    for (uint8_t stage = 1; stage < CLS_PUBLIC_STAGES && p->mirostat == 0; stage++)
+        if (!there[stage] && cls_stage_is_on(stage, p, vocab))
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "params->%s is set, but params->stages has no such stage",
                             stage_field[stage]);
-    return CLS_OK;
-}
-
-/* Everything of a chain that is a number, with its range. */
-static cls_status check_ranges(const cls_params *p)
-{
-    if (!(p->temperature >= 0.0f) || isinf(p->temperature))
-        return bad("temperature", (double)p->temperature, "0 (greedy) or more, and finite");
-    if (!(p->top_p <= 1.0f))
-        return bad("top_p", (double)p->top_p, "at most 1 (off)");
-    if (!(p->min_p >= 0.0f && p->min_p <= 1.0f))
-        return bad("min_p", (double)p->min_p, "between 0 (off) and 1");
-    if (!(p->dynatemp_range >= 0.0f && p->dynatemp_range <= 1e30f))
-        return bad("dynatemp_range", (double)p->dynatemp_range, "0 (off) to 1e30");
-    if (!(p->dynatemp_exponent >= 0.0f && p->dynatemp_exponent <= 1024.0f))
-        return bad("dynatemp_exponent", (double)p->dynatemp_exponent, "between 0 and 1024");
-    if (p->dynatemp_range > 0.0f && p->temperature > 1e30f)
-        return bad("temperature", (double)p->temperature, "at most 1e30 with a dynatemp_range");
-    if (!(p->top_n_sigma <= 1e6f))
-        return bad("top_n_sigma", (double)p->top_n_sigma, "at most 1e6; 0 or less is off");
-    if (!(p->typical_p <= 1.0f))
-        return bad("typical_p", (double)p->typical_p, "at most 1 (off)");
-    if (!(p->xtc_probability >= 0.0f && p->xtc_probability <= 1.0f))
-        return bad("xtc_probability", (double)p->xtc_probability, "between 0 (off) and 1");
-    if (!(p->xtc_threshold >= 0.0f && p->xtc_threshold <= 1.0f))
-        return bad("xtc_threshold", (double)p->xtc_threshold, "between 0 and 1; above 0.5 is off");
-    if (!(p->top_p_decay > 0.0f && p->top_p_decay <= 1.0f))
-        return bad("top_p_decay", (double)p->top_p_decay, "above 0 and at most 1 (off)");
-    if (!(p->top_p_min > 0.0f && p->top_p_min <= 1.0f))
-        return bad("top_p_min", (double)p->top_p_min, "above 0 and at most 1");
-    if (p->mirostat < 0 || p->mirostat > 2)
-        return bad("mirostat", (double)p->mirostat, "0 (off), 1 or 2");
-    if (!(p->mirostat_tau >= 0.0f && p->mirostat_tau <= 100.0f))
-        return bad("mirostat_tau", (double)p->mirostat_tau, "between 0 and 100");
-    if (!(p->mirostat_eta >= 0.0f && p->mirostat_eta <= 100.0f))
-        return bad("mirostat_eta", (double)p->mirostat_eta, "between 0 and 100");
-    if (!(p->adaptive_target <= 1.0f))
-        return bad("adaptive_target", (double)p->adaptive_target, "at most 1; below 0 is off");
-    if (!(p->adaptive_decay >= 0.0f && p->adaptive_decay <= 0.99f))
-        return bad("adaptive_decay", (double)p->adaptive_decay, "between 0 and 0.99");
     return CLS_OK;
 }
 
@@ -230,71 +109,37 @@ static cls_status check_sequences(const char *name, const char *counter,
     return status;
 }
 
-/* What the lists may not contain. */
-static cls_status check_lists(const cls_params *p, uint32_t vocab)
+static cls_status check_biases(const char *name, const char *counter, const cls_logit_bias *biases,
+                               uint32_t n, uint32_t vocab)
 {
-    cls_status status =
-        check_array("logit_bias", "logit_bias_count", p->logit_bias, p->logit_bias_count);
-    if (status != CLS_OK)
-        return status;
-    for (uint32_t i = 0; i < p->logit_bias_count; i++) {
-        const cls_logit_bias *const b = &p->logit_bias[i];
+    const cls_status status = check_array(name, counter, biases, n);
+    for (uint32_t i = 0; status == CLS_OK && i < n; i++) {
+        const cls_logit_bias *const b = &biases[i];
         if (b->id < 0 || (uint32_t)b->id >= vocab)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "params->logit_bias[%u].id is %d, which is no token of a vocabulary of %u",
-                (unsigned)i, (int)b->id, (unsigned)vocab);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s[%u].id is %d, which is no token of a vocabulary of %u",
+                            name, (unsigned)i, (int)b->id, (unsigned)vocab);
         if (!(b->bias < INFINITY))
             return cls_fail(
                 CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "params->logit_bias[%u].bias is %g; it must be finite, or -inf to ban the token",
+                "params->%s[%u].bias is %g; it must be finite, or -inf to ban the token", name,
                 (unsigned)i, (double)b->bias);
     }
-    status = check_ids("stop_ids", "stop_count", p->stop_ids, p->stop_count, vocab);
-    if (status == CLS_OK)
-        status = check_ids("allowed_ids", "allowed_count", p->allowed_ids, p->allowed_count, vocab);
-    if (status == CLS_OK && p->only_allowed != 0 && p->only_allowed != 1)
-        status = bad("only_allowed", (double)p->only_allowed, "0 or 1");
-    if (status == CLS_OK)
-        status = cls_reserved_check("params->reserved", (uint32_t)p->reserved);
-    if (status == CLS_OK)
-        status = check_sequences("dry_breakers", "dry_breaker_count", p->dry_breakers,
-                                 p->dry_breaker_count, vocab);
-    if (status == CLS_OK)
-        status =
-            check_sequences("bad_words", "bad_word_count", p->bad_words, p->bad_word_count, vocab);
     return status;
 }
 
-static cls_status check_dry(const cls_params *p)
+/* What the lists may not contain. */
+static cls_status check_lists(const cls_params *p, uint32_t vocab)
 {
-    if (!(fabsf(p->dry_multiplier) <= 1e30f))
-        return bad("dry_multiplier", (double)p->dry_multiplier, "between -1e30 and 1e30; 0 is off");
-    if (!(p->dry_base <= 1e30f))
-        return bad("dry_base", (double)p->dry_base, "at most 1e30; below 1 is off");
-    if (p->dry_window > CLS_MAX_HISTORY)
-        return bad("dry_window", (double)p->dry_window, "at most 16384; 0 is all");
-    return CLS_OK;
-}
-
-static cls_status check_penalties(const cls_params *p)
-{
-    if (!(p->repetition_penalty >= 1e-30f && p->repetition_penalty <= 1e30f))
-        return bad("repetition_penalty", (double)p->repetition_penalty,
-                   "above 0 (from 1e-30 to 1e30); 1 is off");
-    if (!(fabsf(p->frequency_penalty) <= 1e30f))
-        return bad("frequency_penalty", (double)p->frequency_penalty,
-                   "between -1e30 and 1e30; 0 is off");
-    if (!(fabsf(p->presence_penalty) <= 1e30f))
-        return bad("presence_penalty", (double)p->presence_penalty,
-                   "between -1e30 and 1e30; 0 is off");
-    if (p->penalty_scope != CLS_SCOPE_OUTPUT && p->penalty_scope != CLS_SCOPE_ALL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->penalty_scope is %d, which is no cls_penalty_scope",
-                        (int)p->penalty_scope);
-    if (p->penalty_window > CLS_MAX_HISTORY)
-        return bad("penalty_window", (double)p->penalty_window, "at most 16384; 0 is all");
-    return CLS_OK;
+    cls_status status = CLS_OK;
+#define check_id check_ids
+#define CHECK_LIST(p, kind, array, counter, option, meta, key, help) \
+    if (status == CLS_OK) \
+        status = check_##kind(#array, #counter, (p)->array, (p)->counter, vocab);
+    CLS_LISTS(CHECK_LIST, p)
+#undef CHECK_LIST
+#undef check_id
+    return status;
 }
 
 float cls_normal(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
@@ -337,7 +182,7 @@ static void set_history(const cls_params *p, cls_slot *slot)
 static int needs_mass(uint8_t stage, const cls_slot *slot)
 {
     return stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_TYPICAL_P || stage == CLS_STAGE_XTC ||
-           stage == CLS_STAGE_P_LESS || stage == CLS_STAGE_MIROSTAT_2 ||
+           stage == CLS_STAGE_P_LESS || stage == CLS_STAGE_TOP_A || stage == CLS_STAGE_MIROSTAT_2 ||
            (stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC));
 }
 
@@ -355,6 +200,7 @@ static void set_samplers(const cls_params *p, cls_slot *slot)
     slot->typical_p = p->typical_p < 1.0f ? unit_q32(p->typical_p) : UINT32_MAX;
     slot->xtc = (uint32_t)((double)p->xtc_probability * 2147483648.0 + 0.5);
     slot->xtc_depth = (uint32_t)(fmin(-log2((double)p->xtc_threshold), 1000.0) * 1048576.0 + 0.5);
+    slot->top_a = (uint32_t)(fmin(-log2((double)p->top_a), 1000.0) * 1048576.0 + 0.5);
     slot->min_keep = p->min_keep > 1 ? p->min_keep : 1;
     slot->decay = unit_q32(p->top_p_decay);
     slot->top_p_min = unit_q32(p->top_p_min);
@@ -379,9 +225,10 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
 {
     const uint8_t mirostat[CLS_CHAIN_LENGTH] = {
         CLS_STAGE_TEMPERATURE, p->mirostat == 1 ? CLS_STAGE_MIROSTAT_1 : CLS_STAGE_MIROSTAT_2};
-    const uint8_t *const chain = p->mirostat != 0               ? mirostat
-                                 : p->chain == CLS_CHAIN_CUSTOM ? p->stages
-                                                                : presets[p->chain];
+    const uint8_t *const chain = p->mirostat != 0 ? mirostat
+                                 : p->chain == CLS_CHAIN_CUSTOM
+                                     ? p->stages
+                                     : cls_chain_preset((cls_chain)p->chain);
     uint32_t n = 0;
     int truncated = 0, bounded = 0, blocked = 0;
     float scale = CLS_LOG2E;
@@ -395,7 +242,7 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
     slot->scale = (float)fmax(1.4426950408889634074 / (double)p->temperature, 0x1p-126);
     for (uint32_t i = 0; i < CLS_CHAIN_LENGTH && chain[i] != CLS_STAGE_END; i++) {
         const uint8_t stage = chain[i];
-        if (stage < PUBLIC_STAGES && !stage_is_on(stage, p, vocab))
+        if (stage < CLS_PUBLIC_STAGES && !cls_stage_is_on(stage, p, vocab))
             continue;
         slot->chain[n / 4] |= (uint32_t)stage << (8 * (n % 4));
         n++;
@@ -411,7 +258,7 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
          * the row than its maximum and its mass, or takes away its head. */
         bounded |= stage == CLS_STAGE_TOP_K && !blocked;
         blocked |= stage != CLS_STAGE_TOP_K && stage != CLS_STAGE_MIN_P &&
-                   (stage != CLS_STAGE_TOP_P || truncated);
+                   ((stage != CLS_STAGE_TOP_P && stage != CLS_STAGE_TOP_A) || truncated);
         truncated = 1;
     }
     if (!truncated && (slot->flags & CLS_SLOT_ADAPTIVE))
@@ -426,12 +273,6 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
     }
 }
 
-cls_status cls_params_read(const cls_params *callers, cls_params *params)
-{
-    cls_params_default(params, sizeof *params);
-    return CLS_STRUCT_READ(params, callers, "params");
-}
-
 cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_slot *slot)
 {
     cls_params p;
@@ -440,11 +281,10 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
         return status;
     status = check_chain(&p, vocab);
     if (status == CLS_OK)
-        status = check_ranges(&p);
-    if (status == CLS_OK)
-        status = check_penalties(&p);
-    if (status == CLS_OK)
-        status = check_dry(&p);
+        status = cls_params_check_ranges(&p);
+    if (status == CLS_OK && p.dynatemp_range > 0.0f && p.temperature > 1e30f)
+        status = cls_param_refuse("temperature", (double)p.temperature,
+                                  "at most 1e30 with a dynatemp_range");
     if (status == CLS_OK)
         status = check_lists(&p, vocab);
     if (status != CLS_OK)

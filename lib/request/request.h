@@ -4,11 +4,32 @@
 #define CLS_REQUEST_H
 
 #include "base/base.h"
+#include "request/param_table.h"
 
-/* ------------------------------------------------------------- params.c */
+/* -------------------------------------------------------- param_table.c */
+
+/* A row of CLS_PARAMS or CLS_PARAMS_OF_LISTS. */
+typedef struct cls_param {
+    const char *field;
+    enum { CLS_PARAM_FLOAT, CLS_PARAM_INT, CLS_PARAM_UINT, CLS_PARAM_UINT64, CLS_PARAM_BYTES } type;
+    uint32_t id;
+    size_t offset, size;
+    double initial, least, most;
+    const char *range;
+} cls_param;
+
+/* The parameter of a saved field; NULL if there is none. Ids are 1, 2, and so on. */
+const cls_param *cls_param_by_id(uint32_t id);
+void *cls_param_in(const cls_param *param, cls_params *params);
 
 /* A caller's parameters in our size of the struct, unchecked. */
 cls_status cls_params_read(const cls_params *callers, cls_params *params);
+
+/* Whether each parameter is in its range. The other function says that one is not. */
+cls_status cls_params_check_ranges(const cls_params *params);
+cls_status cls_param_refuse(const char *field, double value, const char *range);
+
+/* ------------------------------------------------------------- params.c */
 
 /* Parameters as the kernels want them, checked. The slot's position is
  * params->position; where its lists lie is not known yet. */

@@ -2,8 +2,9 @@
 /* A slot as bytes. In this order, little-endian, without padding:
  *
  *     "clsslot\n", version, vocab, keep, history, rollback
- *     parameters, the logit bias (id, value), stop ids, allowed ids, breakers
- *     and bad words (a count and the ids of each)
+ *     the number of parameters, these in the order of their ids (lib/request/param_table.h)
+ *     the logit bias (id, value), stop ids, allowed ids, breakers and bad words (a count
+ *     and the ids of each)
  *     outputs, position, length, longest
  *     the mode, the pending token, the mode that it makes
  *     the ring's entries, oldest first
@@ -16,8 +17,8 @@
 
 #include <stdlib.h>
 
-#define FORMAT 3u
-#define OLDEST_FORMAT 2u /* that is read; it had no only_allowed */
+#define FORMAT 4u
+#define OLDEST_FORMAT 2u /* that is read */
 #define SEEN_BIT 0x80000000u
 static const char magic[8] = {'c', 'l', 's', 's', 'l', 'o', 't', '\n'};
 
@@ -30,6 +31,7 @@ typedef struct stream {
     size_t at, size;
     int reading, short_of; /* short_of: more was asked for than there is */
     uint32_t format;       /* of what is read */
+    uint32_t unknown;      /* the id of a field that this library does not have */
 } stream;
 
 static void put_bytes(stream *b, void *data, size_t n)
@@ -89,53 +91,59 @@ static uint64_t hash(const uint8_t *data, size_t n)
     return h;
 }
 
-/* One field after the other, written or read: the format is in one place. */
+static void put_param(stream *b, const cls_param *param, cls_params *p)
+{
+    void *const at = cls_param_in(param, p);
+    switch (param->type) {
+    case CLS_PARAM_FLOAT:
+        put_f32(b, at);
+        break;
+    case CLS_PARAM_INT:
+        put_i32(b, at);
+        break;
+    case CLS_PARAM_UINT:
+        put_u32(b, at);
+        break;
+    case CLS_PARAM_UINT64:
+        put_u64(b, at);
+        break;
+    case CLS_PARAM_BYTES:
+        put_bytes(b, at, param->size);
+        break;
+    }
+}
+
+/* The number of saved fields: all but the last ones that have their defaults, so that an older
+ * library can load a slot that does not use newer parameters. */
+static uint32_t params_to_save(cls_params *p)
+{
+    cls_params neutral;
+    uint32_t n = 0;
+    cls_params_default(&neutral, sizeof neutral);
+    for (uint32_t id = 1; cls_param_by_id(id) != NULL; id++) {
+        const cls_param *const param = cls_param_by_id(id);
+        if (memcmp(cls_param_in(param, p), cls_param_in(param, &neutral), param->size) != 0)
+            n = id;
+    }
+    return n;
+}
+
+/* The fields by their ids, written or read. Formats before 4 have a fixed number of them. */
 static void put_params(stream *b, cls_params *p)
 {
-    put_i32(b, &p->chain);
-    put_f32(b, &p->temperature);
-    put_i32(b, &p->top_k);
-    put_f32(b, &p->top_p);
-    put_f32(b, &p->min_p);
-    put_u64(b, &p->seed);
-    put_u64(b, &p->stream);
-    put_f32(b, &p->repetition_penalty);
-    put_f32(b, &p->frequency_penalty);
-    put_f32(b, &p->presence_penalty);
-    put_i32(b, &p->penalty_scope);
-    put_u32(b, &p->penalty_window);
-    put_u32(b, &p->max_tokens);
-    put_f32(b, &p->dynatemp_range);
-    put_f32(b, &p->dynatemp_exponent);
-    put_f32(b, &p->top_n_sigma);
-    put_f32(b, &p->typical_p);
-    put_f32(b, &p->xtc_probability);
-    put_f32(b, &p->xtc_threshold);
-    put_i32(b, &p->p_less);
-    put_f32(b, &p->top_p_decay);
-    put_f32(b, &p->top_p_min);
-    put_i32(b, &p->top_p_reset_id);
-    put_i32(b, &p->infill);
-    put_i32(b, &p->mirostat);
-    put_f32(b, &p->mirostat_tau);
-    put_f32(b, &p->mirostat_eta);
-    put_f32(b, &p->adaptive_target);
-    put_f32(b, &p->adaptive_decay);
-    put_u32(b, &p->min_keep);
-    put_f32(b, &p->dry_multiplier);
-    put_f32(b, &p->dry_base);
-    put_u32(b, &p->dry_allowed_length);
-    put_u32(b, &p->dry_window);
-    put_u32(b, &p->no_repeat_ngram);
-    put_u32(b, &p->min_tokens);
-    put_bytes(b, p->stages, sizeof p->stages);
-    put_u32(b, &p->logit_bias_count);
-    put_u32(b, &p->stop_count);
-    put_u32(b, &p->allowed_count);
-    put_u32(b, &p->dry_breaker_count);
-    put_u32(b, &p->bad_word_count);
-    if (b->format >= 3)
-        put_i32(b, &p->only_allowed);
+    uint32_t n = b->format == 2 ? 42 : 43;
+    if (!b->reading)
+        n = params_to_save(p);
+    if (b->format >= 4)
+        put_u32(b, &n);
+    for (uint32_t id = 1; id <= n && !b->short_of; id++) {
+        const cls_param *const param = cls_param_by_id(id);
+        if (param == NULL) {
+            b->unknown = id;
+            return;
+        }
+        put_param(b, param, p);
+    }
 }
 
 /* pool: where the ids go that are read; as many as are left at most. */
@@ -389,6 +397,11 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_param
     cls_status status = CLS_OK;
     cls_params_default(&p, sizeof p);
     put_params(b, &p);
+    if (b->unknown != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "bytes are a slot with parameter %u, which this library does not know; "
+                        "a newer library saved it",
+                        (unsigned)b->unknown);
     const uint64_t words = (b->size - b->at) / sizeof(uint32_t);
     const uint64_t size[ROOMS] = {
         [BIAS] = p.logit_bias_count * (uint64_t)sizeof *p.logit_bias,

@@ -118,6 +118,8 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_MIN_P, ROW_PEAKED, 0, 0, "min-p 1", ANY, {F(min_p, 1)}},
     {ST_MIN_P, ROW_TEXT, 0, 0, "min-p .25", ANY, {F(min_p, .25)}},
     {ST_MIN_P, ROW_PEAKED, 0, 0, "min-p .0625, at least 9", ANY, {F(min_p, .0625), I(min_keep, 9)}},
+    {ST_TOP_A, ROW_PEAKED, 0, 0, "top-a .0625 of a peak", ANY, {F(top_a, .0625)}},
+    {ST_TOP_A, ROW_TEXT, 0, 0, "top-a .5", ANY, {F(top_a, .5)}},
 
     {ST_SIGMA, ROW_PEAKED, 0, 0, "top-n-sigma 1", ANY, {F(top_n_sigma, 1)}},
     {ST_SIGMA, ROW_TEXT, 0, 0, "top-n-sigma 2.5", ANY, {F(top_n_sigma, 2.5)}},
@@ -180,6 +182,8 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_SEARCH, ROW_FLAT, 0, 0, "top-n-sigma 2", ANY, {F(top_n_sigma, 2)}},
     {ST_SEARCH, ROW_FLAT, 0, 0, "typical .75", ANY, {F(typical_p, .75)}},
     {ST_SEARCH, ROW_FLAT, 0, 0, "p-less, flat", ANY, {I(p_less, 1)}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "top-a .5, flat", ANY, {F(top_a, .5), F(temperature, .125)}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "top-a .25, flat", ANY, {F(top_a, .25), F(temperature, .0625)}},
     {ST_SEARCH,
      ROW_FLAT,
      WITH_TEXT | WITH_MASK,

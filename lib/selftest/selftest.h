@@ -34,6 +34,7 @@ enum cls_selftest_stage_index {
     ST_TOP_K,
     ST_TOP_P,
     ST_MIN_P,
+    ST_TOP_A,
     ST_SIGMA,
     ST_TYPICAL,
     ST_XTC,

@@ -61,12 +61,13 @@ host_refused "--top-k: '9999999999'" --top-k=9999999999
 host_refused "--top-p" --top-p 1.5
 host_refused "--top-p" --top-p nan
 host_refused "--min-p" --min-p 2
+host_refused "--top-a: params->top_a is 2; it must be between 0 (off) and 1" --top-a 2
 host_refused "--min-p" --min-p=-0.5
 host_refused "--chain: 'other' is none of default, vllm, llama, and no stage" --chain other
 host_refused "--chain: '' is none of" --chain ''
 host_refused "--chain: 'penalties' is none of" --chain penalties,top_k
 host_refused "--chain: '' is none of" --chain top_k,,top_p
-host_refused "--chain: 'top_k' is there twice" --chain top_k,temp,top-k
+host_refused "--chain: 'top-k' is there twice" --chain top_k,temp,top-k
 host_refused "top_k is set, but params->stages" --chain temperature,top_p --top-k 3
 host_refused "--dynatemp-range" --dynatemp-range -1
 host_refused "--dynatemp-exp" --dynatemp-exp -1
@@ -197,7 +198,7 @@ wrong mirostat 3 '"mirostat": params->mirostat'
 wrong p_less 1 '"p_less": neither true nor false'
 wrong infill '"yes"' '"infill": neither true nor false'
 wrong chain '[1]' '"chain": entry 0 is not a string'
-wrong chain '["top_k","top_k"]' "\"chain\": 'top_k' is there twice"
+wrong chain '["top_k","top_k"]' "\"chain\": 'top-k' is there twice"
 wrong samplers '["top_k","dry"]' "\"samplers\": 'dry' is none of"
 json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' 'row 0: params->top_k is set'
 host_refused "no.json: cannot be opened: No such file or directory" --params no.json

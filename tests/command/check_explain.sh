@@ -63,6 +63,7 @@ shows "any order" "logits xtc typical" "4 3 2" "1.0000 0.3377 0.3333" "1.0000 0.
     "1.0000 1.0000 1.0000" --chain xtc,top_k,typical --xtc-probability 1 --xtc-threshold 0.2 \
     --typical 0.98
 shows "p-less" "logits p-less" "4 1" "1.0000 0.6623" "1.0000 0.6623" "1.0000 1.0000" --p-less
+shows "top-a" "logits top-a" "4 2" "1.0000 0.9059" "1.0000 0.9059" "1.0000 1.0000" --top-a 0.5
 shows "top-n-sigma" "logits top-n-sigma" "4 2" "1.0000 0.9059" "1.0000 0.9059" "1.0000 1.0000" \
     --top-n-sigma 1
 shows "dynamic temperature" "logits temperature" "4 4" "1.0000 1.0000" "1.0000 1.0000" \

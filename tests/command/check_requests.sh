@@ -378,6 +378,7 @@ same_as '{"temperature":0.9,"dynatemp_range":0.4,"dynatemp_exponent":2,
 same_as '{"top_n_sigma":1.5,"chain":"llama","top_p":0.9,"top_p_decay":0.8,"top_p_min":0.3,
 "top_p_reset_id":4}' \
     --top-n-sigma 1.5 --chain llama --top-p 0.9 --top-p-decay 0.8 --top-p-min 0.3 --top-p-reset-id 4
+same_as '{"temperature":0.3,"top_a":0.9,"min_p":0}' --temperature 0.3 --top-a 0.9
 same_as '{"mirostat":2,"mirostat_tau":2,"mirostat_eta":0.3}' --mirostat 2 --mirostat-ent 2 \
     --mirostat-lr 0.3
 same_as '{"mirostat":1,"mirostat_ent":1,"mirostat_lr":0.3}' --mirostat 1 --mirostat-ent 1 \
@@ -419,11 +420,12 @@ f="--logits f32.npy"
     both $f $request --stop-id 36 --max-tokens 3
     both $f --params all.json --prompt output.npy --draws 3
     both --logits bad.npy --logit-bias 0:1
-    for chain in default vllm llama min_p,temperature,typical,top_n_sigma,xtc,top_k,p_less,top_p; do
+    for chain in default vllm llama \
+        min_p,temperature,typical,top_n_sigma,xtc,top_k,p_less,top_p,top_a; do
         both $f $request --chain $chain --temperature 1.3 --dynatemp-range 0.6 --min-p 0.01 \
             --typical 0.97 \
             --top-n-sigma 1.8 --xtc-probability 0.5 --xtc-threshold 0.04 --top-p 0.99 --top-k 30 \
-            --p-less
+            --p-less --top-a 0.01
     done
     both $f $request --infill --infill-end 3,4,5 --temperature 0.3
     both $f $request --mirostat 1 --mirostat-ent 2

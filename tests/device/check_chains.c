@@ -45,11 +45,12 @@ static void print_census(const census *c, const char *name)
            c->ended);
     printf("  temperature %u, top-k %u, top-p %u (%u decays), min-p %u, top-n-sigma %u, typical "
            "%u, XTC %u, p-less %u, "
-           "infill %u, mirostat %u and %u, adaptive %u\n",
+           "top-a %u, infill %u, mirostat %u and %u, adaptive %u\n",
            c->stage[CLS_STAGE_TEMPERATURE], c->stage[CLS_STAGE_TOP_K], c->stage[CLS_STAGE_TOP_P],
            c->decays, c->stage[CLS_STAGE_MIN_P], c->stage[CLS_STAGE_TOP_N_SIGMA],
            c->stage[CLS_STAGE_TYPICAL_P], c->stage[CLS_STAGE_XTC], c->stage[CLS_STAGE_P_LESS],
-           c->stage[CLS_STAGE_INFILL], c->mirostat[1], c->mirostat[2], c->adaptive);
+           c->stage[CLS_STAGE_TOP_A], c->stage[CLS_STAGE_INFILL], c->mirostat[1], c->mirostat[2],
+           c->adaptive);
 }
 
 static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype, rng *r)

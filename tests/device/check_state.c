@@ -307,46 +307,147 @@ static void put_checksum(unsigned char *bytes, size_t n)
         bytes[n + (size_t)i] = (unsigned char)(h >> 8 * i);
 }
 
-/* Slots saved in format 2, which had no only_allowed: the bytes of today without that field. */
+/* A slot as version 0.7 saved it: the request of everything_set(), in format 3. */
+/* clang-format off */
+static const unsigned char format_3[] = {
+    0x63, 0x6c, 0x73, 0x73, 0x6c, 0x6f, 0x74, 0x0a, 0x03, 0x00, 0x00, 0x00, 0x64, 0x00, 0x00, 0x00,
+    0x02, 0x00, 0x00, 0x00, 0x0a, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00,
+    0xcd, 0xcc, 0x4c, 0x3f, 0x32, 0x00, 0x00, 0x00, 0x66, 0x66, 0x66, 0x3f, 0x0a, 0xd7, 0x23, 0x3c,
+    0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 0x21, 0x43, 0x65, 0x87, 0xa9, 0xcb, 0xed, 0x0f,
+    0x00, 0x00, 0xc0, 0x3f, 0x00, 0x00, 0x80, 0x3e, 0x00, 0x00, 0x00, 0xbf, 0x01, 0x00, 0x00, 0x00,
+    0x09, 0x00, 0x00, 0x00, 0xe8, 0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x3e, 0x00, 0x00, 0x00, 0x40,
+    0x00, 0x00, 0x40, 0x40, 0x33, 0x33, 0x73, 0x3f, 0x00, 0x00, 0x00, 0x3f, 0xcd, 0xcc, 0x4c, 0x3e,
+    0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x40, 0x3f, 0x00, 0x00, 0x00, 0x3f, 0x21, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x40, 0xcd, 0xcc, 0x4c, 0x3e,
+    0x9a, 0x99, 0x99, 0x3e, 0xcd, 0xcc, 0x4c, 0x3f, 0x02, 0x00, 0x00, 0x00, 0xcd, 0xcc, 0x4c, 0x3f,
+    0x00, 0x00, 0xc0, 0x3f, 0x01, 0x00, 0x00, 0x00, 0x08, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00,
+    0x06, 0x00, 0x00, 0x00, 0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, 0x00, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00,
+    0x02, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x09, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x3f, 0x03, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x06, 0x00, 0x00, 0x00,
+    0x07, 0x00, 0x00, 0x00, 0x06, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x06, 0x00, 0x00, 0x00,
+    0x02, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x05, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00,
+    0x03, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x15, 0x00, 0x00, 0x00,
+    0x07, 0x00, 0x00, 0x00, 0x07, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x00, 0x02, 0x00, 0x80, 0x01,
+    0x05, 0x00, 0x00, 0x05, 0x00, 0x00, 0x00, 0x80, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x80, 0x00,
+    0x02, 0x00, 0x80, 0x01, 0x05, 0x00, 0x00, 0x05, 0x00, 0x66, 0x66, 0xe6, 0x03, 0x00, 0x00, 0x40,
+    0x04, 0x00, 0x00, 0x40, 0x05, 0x00, 0x00, 0x40, 0x06, 0x00, 0x00, 0xc0, 0x07, 0x00, 0x00, 0xc0,
+    0x06, 0x00, 0x00, 0x80, 0x08, 0x00, 0x00, 0xc0, 0x06, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00,
+    0x01, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x05, 0x00, 0x00, 0x00,
+    0x01, 0x00, 0x00, 0x00, 0x06, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x07, 0x00, 0x00, 0x00,
+    0x01, 0x00, 0x00, 0x00, 0x08, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x64, 0xff, 0x9d, 0x86,
+    0x47, 0x05, 0x26, 0xb0,
+};
+/* clang-format on */
+
+/* Begins a request of which every saved parameter but the infill stage and Mirostat is set. */
+static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_allowed)
+{
+    static const int32_t ids[] = {3, 4, 5}, text[] = {6, 7, 6, 8};
+    static const cls_sequence words[] = {{ids, 2}}, breakers[] = {{text, 1}, {ids + 1, 2}};
+    static const cls_logit_bias bias[] = {{9, 0.5f}};
+    cls_params p;
+    cls_params_init(&p);
+    p.chain = CLS_CHAIN_CUSTOM;
+    p.temperature = 0.8f;
+    p.top_k = 50;
+    p.top_p = 0.9f;
+    p.min_p = 0.01f;
+    p.position = 17;
+    p.seed = 0x123456789abcdefu;
+    p.stream = 0xfedcba987654321u;
+    p.repetition_penalty = 1.5f;
+    p.frequency_penalty = 0.25f;
+    p.presence_penalty = -0.5f;
+    p.penalty_scope = CLS_SCOPE_ALL;
+    p.penalty_window = 9;
+    p.max_tokens = 1000;
+    p.stop_ids = ids;
+    p.stop_count = 2;
+    p.logit_bias = bias;
+    p.logit_bias_count = 1;
+    for (uint8_t i = 0; i < 8; i++)
+        p.stages[i] = (uint8_t)(8 - i);
+    p.dynatemp_range = 0.125f;
+    p.dynatemp_exponent = 2.0f;
+    p.top_n_sigma = 3.0f;
+    p.typical_p = 0.95f;
+    p.xtc_probability = 0.5f;
+    p.xtc_threshold = 0.2f;
+    p.p_less = 1;
+    p.top_p_decay = 0.75f;
+    p.top_p_min = 0.5f;
+    p.top_p_reset_id = 33;
+    p.mirostat_tau = 4.0f;
+    p.mirostat_eta = 0.2f;
+    p.adaptive_target = 0.3f;
+    p.adaptive_decay = 0.8f;
+    p.min_keep = 2;
+    p.dry_multiplier = 0.8f;
+    p.dry_base = 1.5f;
+    p.dry_allowed_length = 1;
+    p.dry_window = 8;
+    p.dry_breakers = breakers;
+    p.dry_breaker_count = 2;
+    p.no_repeat_ngram = 3;
+    p.bad_words = words;
+    p.bad_word_count = 1;
+    p.min_tokens = 6;
+    p.allowed_ids = text;
+    p.allowed_count = 3;
+    p.only_allowed = only_allowed;
+    must(cls_slot_begin(sampler, slot, &p, ids, 3, text, 4));
+}
+
+static void refused_load(cls_sampler *sampler, unsigned char *bytes, size_t size, const char *why)
+{
+    put_checksum(bytes, size - 8);
+    ck_assert_int_eq(cls_slot_load(sampler, 0, bytes, size), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), why) != NULL, "%s", cls_error_message());
+}
+
+/* Slots saved in format 3, and in format 2, which had no only_allowed, are loaded: they are saved
+ * as the request that began with the same parameters. Formats and parameters that the library does
+ * not know are refused by name. */
 START_TEST(older_format)
 {
+    enum { ONLY_ALLOWED = 216 }; /* its place in format 3 */
     device *const d = fixture_device(_i);
-    static const int32_t ids[] = {3, 4, 5};
-    unsigned char bytes[2][4096], again[4096];
-    size_t size = sizeof bytes[0], at = 0;
+    unsigned char bytes[sizeof format_3], loaded[4096], begun[4096];
     cls_sampler_options o;
     cls_sampler *sampler;
-    cls_params p;
     cls_sampler_options_init(&o);
     o.vocab = 100;
     o.history = 10;
+    o.slot_count = 2;
+    o.logit_bias = 1;
+    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
+                 CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_STATE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
-    cls_params_init(&p);
-    p.repetition_penalty = 1.5f;
-    p.allowed_ids = ids;
-    p.allowed_count = 3;
-    for (p.only_allowed = 0; p.only_allowed < 2; p.only_allowed++) {
-        size = sizeof bytes[0];
-        must(cls_slot_begin(sampler, 0, &p, ids, 3, ids, 2));
-        must(cls_slot_save(sampler, d->queue, 0, bytes[p.only_allowed], &size));
+    for (unsigned char format = 2; format <= 3; format++) {
+        size_t size = sizeof bytes, loaded_size = sizeof loaded, begun_size = sizeof begun;
+        memcpy(bytes, format_3, sizeof bytes);
+        ck_assert_int_eq(bytes[ONLY_ALLOWED], 1);
+        if (format == 2) {
+            size -= 4;
+            memmove(bytes + ONLY_ALLOWED, format_3 + ONLY_ALLOWED + 4, size - ONLY_ALLOWED);
+            bytes[8] = 2;
+            put_checksum(bytes, size - 8);
+        }
+        must(cls_slot_load(sampler, 0, bytes, size));
+        everything_set(sampler, 1, format == 3);
+        must(cls_slot_save(sampler, d->queue, 0, loaded, &loaded_size));
+        must(cls_slot_save(sampler, d->queue, 1, begun, &begun_size));
+        ck_assert_uint_eq(loaded_size, begun_size);
+        ck_assert_int_eq(memcmp(loaded, begun, begun_size), 0);
+        ck_assert_int_eq(begun[8], 4);
+        bytes[8] = 1;
+        refused_load(sampler, bytes, size, "format 1; this library reads 2 to 4");
+        loaded[8] = 5;
+        refused_load(sampler, loaded, loaded_size, "format 5; this library reads 2 to 4");
+        begun[28] = 200; /* the number of parameters */
+        refused_load(sampler, begun, begun_size, "which this library does not know");
     }
-    while (at < size && bytes[0][at] == bytes[1][at])
-        at++;
-    ck_assert_uint_lt(at + 4, size - 8);
-    memcpy(bytes[1], bytes[0], at);
-    memcpy(bytes[1] + at, bytes[0] + at + 4, size - 8 - at - 4);
-    ck_assert_int_eq(bytes[1][8], 3);
-    bytes[1][8] = 2;
-    put_checksum(bytes[1], size - 12);
-    must(cls_slot_load(sampler, 0, bytes[1], size - 4));
-    size_t again_size = sizeof again;
-    must(cls_slot_save(sampler, d->queue, 0, again, &again_size));
-    ck_assert(again_size == size && memcmp(again, bytes[0], size) == 0);
-    bytes[1][8] = 1;
-    put_checksum(bytes[1], size - 12);
-    ck_assert_int_eq(cls_slot_load(sampler, 0, bytes[1], size - 4), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "format 1; this library reads 2 to 3") != NULL, "%s",
-                  cls_error_message());
     cls_sampler_destroy(sampler);
 }
 END_TEST

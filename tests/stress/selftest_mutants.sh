@@ -31,6 +31,7 @@ cat >"$dir/table" <<'END'
 1@verify: block@*prefix_prob = ratio_q63(*prefix_prob, out->target_prob, out->draft_prob);@*prefix_prob = ratio_q63(*prefix_prob, out->draft_prob, out->target_prob);
 2@masks@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + (i ^ VEC)));
 2@penalties@const f32 often = frequency * (f32)count;@const f32 often = frequency * (f32)(count + 1);
+2@top-a@return mass_q20(mass, top, scale) + a + 8;@return mass_q20(mass, top, scale) / 2 + a + 8;
 2@top-n-sigma@sigma_limit(kept, sum[0], sum[1], w->slot->sigma)@sigma_limit(kept, sum[0], sum[1], w->slot->sigma * 0.5f)
 2@typical@typical_walk(w, mean, typical_target@typical_walk(w, mean + 1000000u, typical_target
 2@XTC@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 >= (slot)->xtc

@@ -317,6 +317,8 @@ static void say_chain(const cls_params *p)
         say(", sigma %g", (double)p->top_n_sigma);
     if (p->typical_p < 1.0f)
         say(", typical %.9g", (double)p->typical_p);
+    if (p->top_a > 0.0f)
+        say(", top-a %.9g", (double)p->top_a);
     if (p->xtc_probability > 0.0f)
         say(", XTC %g %g", (double)p->xtc_probability, (double)p->xtc_threshold);
     if (p->top_p_decay < 1.0f)

@@ -113,6 +113,9 @@ const golden goldens[] = {
     {"top-n-sigma 0", {F(top_n_sigma, 0)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
     {"top-n-sigma 3", {F(top_n_sigma, 3)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
     {"p-less", {I(p_less, 1)}, 5, {.1, .15, .2, .25, .3}, FRESH, {0, 0, 0, 5. / 11, 6. / 11}, 1e-5},
+    {"top-a .5", {F(top_a, .5)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
+    {"top-a 1", {F(top_a, 1)}, RISING, FRESH, {0, 2. / 9, 3. / 9, 4. / 9}, 1e-5},
+    {"top-a 1 of a peak", {F(top_a, 1)}, 4, {.9, .08, .01, .01}, FRESH, {1}, 1e-5},
     {"p-less of equals", {I(p_less, 1)}, FIVE, FRESH, {.2, .2, .2, .2, .2}, 1e-5},
 
     {"repetition, 1 token",

@@ -31,13 +31,15 @@ int oracle_is_on(const cls_params *p, uint32_t vocab, int stage)
         return p->p_less != 0;
     case CLS_STAGE_INFILL:
         return p->infill != 0;
+    case CLS_STAGE_TOP_A:
+        return p->top_a > 0.0f;
     }
     return 0;
 }
 
 /* The chains as the header orders them, a letter a stage: cls_stage's order. */
-static const char letters[] = " tkpmsyxli";
-static const char *const presets[] = {"tkpmsyxli", "tmkpsyxli", "skypmxtli"};
+static const char letters[] = " tkpmsyxlia";
+static const char *const presets[] = {"tkpmasyxli", "tmakpsyxli", "skypmaxtli"};
 
 /* The stages that are on. Returns their number. */
 static int chain_of(const cls_params *p, uint32_t vocab, int *stages)
@@ -86,6 +88,7 @@ static cls_params shortened(const cls_params *p, const int *stages, int n)
     UNLESS(CLS_STAGE_XTC, xtc_probability)
     UNLESS(CLS_STAGE_P_LESS, p_less)
     UNLESS(CLS_STAGE_INFILL, infill)
+    UNLESS(CLS_STAGE_TOP_A, top_a)
 #undef UNLESS
     to.mirostat = 0;
     to.adaptive_target = off.adaptive_target;
@@ -117,7 +120,7 @@ static int blame(oracle *o, int stage, const char *what, int32_t id)
 {
     static const char *const names[] = {"",       "temperature", "top-k",   "top-p",
                                         "min-p",  "top-n-sigma", "typical", "XTC",
-                                        "p-less", "infill"};
+                                        "p-less", "infill",      "top-a"};
     snprintf(o->fault, sizeof o->fault, "after the stage of %s: %s (token %d)",
              stage == ORACLE_MIROSTAT ? "mirostat" : names[stage], what, (int)id);
     return 0;

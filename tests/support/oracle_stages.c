@@ -238,6 +238,12 @@ static void p_less(oracle_set *s, const oracle *o, uint32_t fewest)
                   2.0 * BITS_ERROR);
 }
 
+static void top_a(oracle_set *s, const oracle *o, uint32_t fewest)
+{
+    const double exact = log2(s->total) - log2((double)o->params->top_a);
+    keep_to_depth(o, s, fewest, at_most(exact + 0x1p-17), BITS_ERROR, BITS_ERROR);
+}
+
 static double dynamic(const cls_params *p, double entropy, uint32_t n, double exponent)
 {
     const double low = most_of(0.0, (double)p->temperature - (double)p->dynatemp_range);
@@ -447,6 +453,9 @@ void oracle_stage(oracle *o, oracle_set *s, const cls_host_row *row, int stage)
         break;
     case CLS_STAGE_P_LESS:
         p_less(s, o, fewest);
+        break;
+    case CLS_STAGE_TOP_A:
+        top_a(s, o, fewest);
         break;
     case CLS_STAGE_INFILL:
         infill(s, o, row);

@@ -10,17 +10,17 @@
  * these always the temperature, which callers still change. */
 static void random_stages(cls_params *p, uint32_t vocab, rng *r)
 {
-    uint8_t stages[CLS_STAGE_INFILL];
+    uint8_t stages[CLS_STAGE_TOP_A];
     uint32_t n = 0;
     if (p->chain != CLS_CHAIN_CUSTOM)
         return;
-    for (uint8_t i = 0; i < CLS_STAGE_INFILL; i++) {
+    for (uint8_t i = 0; i < CLS_STAGE_TOP_A; i++) {
         const uint32_t at = rng_below(r, i + 1u);
         stages[i] = stages[at];
         stages[at] = (uint8_t)(i + 1);
     }
     memset(p->stages, 0, sizeof p->stages);
-    for (uint32_t i = 0; i < CLS_STAGE_INFILL; i++)
+    for (uint32_t i = 0; i < CLS_STAGE_TOP_A; i++)
         if (stages[i] == CLS_STAGE_TEMPERATURE || oracle_is_on(p, vocab, stages[i]) ||
             rng_below(r, 2))
             p->stages[n++] = stages[i];
@@ -35,6 +35,7 @@ static void random_truncations(cls_params *p, rng *r)
                        thresholds[] = {0.1f, 0.05f, 0.02f, 0.3f, 0.5f, 0.0f, 1e-3f, 0.51f};
     static const float ranges[] = {0.3f, 0.5f, 1.0f, 2.0f, 100.0f},
                        exponents[] = {1.0f, 1.0f, 0.5f, 2.0f, 0.0f, 1.5f, 16.0f, 1024.0f};
+    static const float top_as[] = {0.2f, 0.2f, 0.05f, 1.0f, 1e-3f, 1e-20f, 1e-44f};
     static const uint32_t floors[] = {2, 5, 300};
     if (rng_below(r, 6) == 0)
         p->top_n_sigma = ANY(sigmas, r);
@@ -49,6 +50,8 @@ static void random_truncations(cls_params *p, rng *r)
         p->dynatemp_range = ANY(ranges, r);
         p->dynatemp_exponent = ANY(exponents, r);
     }
+    if (rng_below(r, 6) == 0)
+        p->top_a = ANY(top_as, r);
     if (rng_below(r, 4) == 0)
         p->min_keep = ANY(floors, r);
 }

@@ -107,6 +107,7 @@ static void change(soak *s, uint32_t slot)
     p->xtc_probability = fresh.xtc_probability;
     p->xtc_threshold = fresh.xtc_threshold;
     p->p_less = fresh.p_less;
+    p->top_a = fresh.top_a;
     p->dynatemp_range = fresh.dynatemp_range;
     p->dynatemp_exponent = fresh.dynatemp_exponent;
     p->min_keep = fresh.min_keep;

@@ -133,6 +133,11 @@ START_TEST(min_keep)
     e.p.p_less = 1;
     EXPECT_KEPT(&e, "012");
     e.p.p_less = 0;
+    e.p.top_a = 1.0f;
+    e.p.temperature = 0.1f;
+    EXPECT_KEPT(&e, "012");
+    e.p.temperature = 1.0f;
+    e.p.top_a = 0.0f;
     e.p.typical_p = 0.1f; /* entropy 2.12 bits: 2.32 is nearest, then 1.32, then 3.32 */
     EXPECT_KEPT(&e, "012");
     e.p.min_keep = 4;
@@ -176,6 +181,9 @@ START_TEST(ties)
     e.p.p_less = 1;
     EXPECT_KEPT(&e, "01234");
     e.p.p_less = 0;
+    e.p.top_a = 1.0f;
+    EXPECT_KEPT(&e, "01234");
+    e.p.top_a = 0.0f;
     e.p.xtc_probability = 1.0f; /* the last in order is the least likely */
     EXPECT_KEPT(&e, "4");
     e.p.xtc_probability = 0.0f;

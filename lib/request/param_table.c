@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of parameters as an array, and what follows from it: the defaults, and whether each
+ * value is in its range. */
+#include "request/request.h"
+
+#include <stddef.h>
+
+/* clang-format off */
+#define FLOAT CLS_PARAM_FLOAT
+#define INT CLS_PARAM_INT
+#define UINT CLS_PARAM_UINT
+#define UINT64 CLS_PARAM_UINT64
+#define SWITCH CLS_PARAM_INT
+#define CHOICE CLS_PARAM_INT
+#define BYTES CLS_PARAM_BYTES
+#define ROW(p, id, type, field, stage, initial, least, most, range) \
+    {#field, type, id, offsetof(cls_params, field), sizeof((cls_params *)0)->field, \
+     (double)(initial), (double)(least), (double)(most), range},
+#define ROW_OF_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+    ROW(p, id, type, field, stage, initial, least, most, range)
+/* clang-format on */
+
+const cls_param cls_param_table[] = {
+    CLS_PARAMS(ROW_OF_OPTION, ) CLS_PARAMS_OF_LISTS(ROW, ) /* */
+};
+enum { PARAMS = sizeof cls_param_table / sizeof cls_param_table[0] };
+
+const cls_param *cls_param_by_id(uint32_t id)
+{
+    for (int i = 0; i < PARAMS; i++)
+        if (cls_param_table[i].id == id)
+            return &cls_param_table[i];
+    return NULL;
+}
+
+void *cls_param_in(const cls_param *param, cls_params *params)
+{
+    return (char *)params + param->offset;
+}
+
+/* A number as a double; those of 64 bits, of which every value is valid, have none. */
+static double number_in(const cls_param *param, const cls_params *params)
+{
+    const void *const at = (const char *)params + param->offset;
+    switch (param->type) {
+    case CLS_PARAM_FLOAT:
+        return (double)*(const float *)at;
+    case CLS_PARAM_INT:
+        return (double)*(const int32_t *)at;
+    case CLS_PARAM_UINT:
+        return (double)*(const uint32_t *)at;
+    default:
+        return 0.0;
+    }
+}
+
+static void set_default(const cls_param *param, cls_params *params)
+{
+    void *const at = cls_param_in(param, params);
+    switch (param->type) {
+    case CLS_PARAM_FLOAT:
+        *(float *)at = (float)param->initial;
+        break;
+    case CLS_PARAM_INT:
+        *(int32_t *)at = (int32_t)param->initial;
+        break;
+    case CLS_PARAM_UINT:
+        *(uint32_t *)at = (uint32_t)param->initial;
+        break;
+    default: /* zero, as all else is */
+        break;
+    }
+}
+
+void cls_params_default(cls_params *params, size_t struct_size)
+{
+    cls_params full;
+    CLS_STRUCT_INIT(&full, sizeof full);
+    for (int i = 0; i < PARAMS; i++)
+        set_default(&cls_param_table[i], &full);
+    if (!CLS_STRUCT_INIT(params, struct_size))
+        return;
+    memcpy((char *)params + sizeof(size_t), (char *)&full + sizeof(size_t),
+           (struct_size < sizeof full ? struct_size : sizeof full) - sizeof(size_t));
+}
+
+cls_status cls_params_read(const cls_params *callers, cls_params *params)
+{
+    cls_params_default(params, sizeof *params);
+    return CLS_STRUCT_READ(params, callers, "params");
+}
+
+cls_status cls_param_refuse(const char *field, double value, const char *range)
+{
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %g; it must be %s", field, value,
+                    range);
+}
+
+cls_status cls_params_check_ranges(const cls_params *params)
+{
+    for (int i = 0; i < PARAMS; i++) {
+        const cls_param *const param = &cls_param_table[i];
+        const double value = number_in(param, params);
+        if (param->range != NULL && !(value >= param->least && value <= param->most))
+            return cls_param_refuse(param->field, value, param->range);
+    }
+    return CLS_OK;
+}
