@@ -118,13 +118,17 @@ END_TEST
  * stages is. */
 START_TEST(presets)
 {
-    static const uint8_t begins[][4] = {[CLS_CHAIN_DEFAULT] = {CLS_STAGE_TEMPERATURE,
-                                                               CLS_STAGE_TOP_K, CLS_STAGE_TOP_P,
-                                                               CLS_STAGE_MIN_P},
-                                        [CLS_CHAIN_VLLM] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P,
-                                                            CLS_STAGE_TOP_K, CLS_STAGE_TOP_P},
-                                        [CLS_CHAIN_LLAMA] = {CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K,
-                                                             CLS_STAGE_TYPICAL_P, CLS_STAGE_TOP_P}};
+    static const uint8_t expected[][CLS_CHAIN_LENGTH] = {
+        [CLS_CHAIN_DEFAULT] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P,
+                               CLS_STAGE_MIN_P, CLS_STAGE_TOP_A, CLS_STAGE_TOP_N_SIGMA,
+                               CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS,
+                               CLS_STAGE_INFILL},
+        [CLS_CHAIN_VLLM] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P, CLS_STAGE_TOP_A,
+                            CLS_STAGE_TOP_K, CLS_STAGE_TOP_P, CLS_STAGE_TOP_N_SIGMA,
+                            CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_P_LESS, CLS_STAGE_INFILL},
+        [CLS_CHAIN_LLAMA] = {CLS_STAGE_TOP_N_SIGMA, CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P,
+                             CLS_STAGE_TOP_P, CLS_STAGE_MIN_P, CLS_STAGE_TOP_A, CLS_STAGE_XTC,
+                             CLS_STAGE_TEMPERATURE, CLS_STAGE_P_LESS, CLS_STAGE_INFILL}};
     uint8_t stages[CLS_CHAIN_LENGTH];
     uint32_t lengths[CLS_CHAIN_CUSTOM] = {0};
     for (int32_t chain = 0; chain < CLS_CHAIN_CUSTOM; chain++) {
@@ -132,7 +136,7 @@ START_TEST(presets)
         uint32_t seen = 0;
         memset(stages, 0x55, sizeof stages);
         must(cls_chain_stages(chain, stages));
-        ck_assert_mem_eq(stages, begins[chain], sizeof begins[chain]);
+        ck_assert_mem_eq(stages, expected[chain], sizeof stages);
         for (uint32_t i = 0; i < CLS_CHAIN_LENGTH && stages[i] != CLS_STAGE_END; i++) {
             ck_assert_uint_eq(seen >> stages[i] & 1u, 0);
             seen |= 1u << stages[i];

@@ -305,7 +305,7 @@ static void say(const char *format, ...)
 static void say_chain(const cls_params *p)
 {
     static const char *const chains[] = {"default", "vllm", "llama", "custom"},
-                             letters[] = " tkpmsyxli";
+                             letters[] = " tkpmsyxlia";
     say(", chain %s", chains[p->chain]);
     for (int i = 0; i < CLS_CHAIN_LENGTH && p->chain == CLS_CHAIN_CUSTOM && p->stages[i]; i++)
         say("%s%c", i ? "" : " ", letters[p->stages[i]]);

@@ -396,7 +396,11 @@ static void mirostat(oracle_set *s, const oracle *o, const cls_host_row *row)
     double terms = 0.0, squares = 0.0, deepest = 0.0;
     uint32_t count[3];
     if (row->params->mirostat == 2) {
-        keep_to_depth(o, s, 1, at_most(mu - all), BITS_ERROR, BITS_ERROR);
+        /* From 64 bits on mu cuts no weight off, since log2 of the mass is at most 20 and weights
+         * vanish 43 bits under the top: the library then keeps a row at a static temperature whole.
+         */
+        const int whole = mu >= 64.0 && !(row->params->dynatemp_range > 0.0f);
+        keep_to_depth(o, s, 1, whole ? INFINITY : at_most(mu - all), BITS_ERROR, BITS_ERROR);
         return;
     }
     if (s->n == 1) {
