@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Everything that can be said against a step before it is enqueued. */
+/* Checks the arguments of a step before anything is enqueued. */
 #include "step/step.h"
 
 #include <stdio.h>
@@ -28,16 +28,16 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
     if (!(sampler->dtypes >> l->dtype & 1u))
         return cls_fail(
             CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "%s->logits.dtype is %d, for which the sampler was not compiled: see options->dtypes",
-            call, (int)l->dtype);
+            "%s->logits.dtype is %d; the sampler was not created for it: see options->dtypes", call,
+            (int)l->dtype);
     if (l->buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.buffer is NULL", call);
     if (l->row_stride == 0)
         l->row_stride = sampler->vocab;
     if (l->row_stride < sampler->vocab)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->logits.row_stride is %llu, less than the vocabulary of %u", call,
-                        (unsigned long long)l->row_stride, (unsigned)sampler->vocab);
+                        "%s->logits.row_stride is %llu, which is less than the vocabulary of %u",
+                        call, (unsigned long long)l->row_stride, (unsigned)sampler->vocab);
     plan->logit_size = (uint32_t)cls_dtype_size(l->dtype);
     const cls_buffer whole = {l->buffer, l->offset};
     char what[64];
@@ -49,11 +49,12 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
         plan->logit_size, CLS_KERNEL_READS, &plan->ranges);
 }
 
-/* Rows of a mask or a dense bias: defaults, and whether they lie in the buffer. */
-static cls_status check_rows_of(const cls_sampler *sampler, const char *what,
-                                const cls_buffer *buffer, uint32_t width, uint64_t element,
-                                const cls_ints *map, cls_plan *plan, uint32_t *rows,
-                                uint64_t *stride)
+/* Sets the defaults of a mask's or a dense bias's rows. Fails if the rows exceed the buffer, or if
+ * there are fewer than the step has and no map says which to use. */
+static cls_status check_row_buffer(const cls_sampler *sampler, const char *what,
+                                   const cls_buffer *buffer, uint32_t width, uint64_t element,
+                                   const cls_ints *map, cls_plan *plan, uint32_t *rows,
+                                   uint64_t *stride)
 {
     const uint32_t step_rows = plan->step.rows;
     if (*rows == 0)
@@ -62,30 +63,29 @@ static cls_status check_rows_of(const cls_sampler *sampler, const char *what,
         *stride = width;
     if (*stride < width)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s.row_stride is %llu, less than its width of %u", what,
+                        "%s.row_stride is %llu, which is less than its width of %u", what,
                         (unsigned long long)*stride, (unsigned)width);
     if (map->host == NULL && map->device.buffer == NULL && *rows < step_rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s.rows is %u for %u rows, and there is no %s.row_map", what,
+                        "%s.rows is %u for %u rows, but %s.row_map is not set", what,
                         (unsigned)*rows, (unsigned)step_rows, what);
     const uint64_t size = cls_extent(*rows, *stride, width, element);
-    if (buffer ==
-        NULL) /* UINT64_MAX, where 64 bits do not hold the size, is too large on any host */
+    if (buffer == NULL) /* cls_extent() returns UINT64_MAX if 64 bits do not hold the size */
         return size < SIZE_MAX ? CLS_OK
                                : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                          "%s.row_stride is %llu, which makes masks larger than a "
-                                          "host's memory can be",
+                                          "%s.row_stride is %llu; the masks exceed the memory of "
+                                          "any host",
                                           what, (unsigned long long)*stride);
     return cls_buffer_check(sampler->context, what, buffer, size, element, CLS_KERNEL_READS,
                             &plan->ranges);
 }
 
-static cls_status no_map(const cls_ints *map, const char *call, const char *what)
+static cls_status check_no_map(const cls_ints *map, const char *call, const char *what)
 {
     return map->host == NULL && map->device.buffer == NULL
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is NULL, but there is a row_map",
-                          call, what);
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is NULL, but row_map is set", call,
+                          what);
 }
 
 static cls_status check_mask(const cls_sampler *sampler, const char *call, cls_plan *plan)
@@ -98,10 +98,11 @@ static cls_status check_mask(const cls_sampler *sampler, const char *call, cls_p
         return cls_reserved_check(what, (uint32_t)m->reserved);
     }
     if (m->words.buffer == NULL && m->host == NULL)
-        return no_map(&m->row_map, call, "mask.words.buffer");
+        return check_no_map(&m->row_map, call, "mask.words.buffer");
     if (m->words.buffer != NULL && m->host != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->mask has words and host; it can have one", call);
+                        "%s->mask.words and %s->mask.host are both set; only one may be", call,
+                        call);
     if (m->kind != CLS_MASK_PACKED && m->kind != CLS_MASK_BOOL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%s->mask.kind is %d, which is no cls_mask_kind", call, (int)m->kind);
@@ -112,8 +113,8 @@ static cls_status check_mask(const cls_sampler *sampler, const char *call, cls_p
     if (m->width == 0)
         m->width = m->kind == CLS_MASK_BOOL ? sampler->vocab : (sampler->vocab + 31) / 32;
     snprintf(what, sizeof what, "%s->mask", call);
-    return check_rows_of(sampler, what, m->host != NULL ? NULL : &m->words, m->width, element,
-                         &m->row_map, plan, &m->rows, &m->row_stride);
+    return check_row_buffer(sampler, what, m->host != NULL ? NULL : &m->words, m->width, element,
+                            &m->row_map, plan, &m->rows, &m->row_stride);
 }
 
 static cls_status check_bias(const cls_sampler *sampler, const char *call, cls_plan *plan)
@@ -121,7 +122,7 @@ static cls_status check_bias(const cls_sampler *sampler, const char *call, cls_p
     cls_dense_bias *const b = &plan->step.bias;
     char what[64];
     if (b->values.buffer == NULL)
-        return no_map(&b->row_map, call, "bias.values.buffer");
+        return check_no_map(&b->row_map, call, "bias.values.buffer");
     if (b->dtype != CLS_F32 && b->dtype != CLS_F16)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%s->bias.dtype is %d; it must be CLS_F32 or CLS_F16", call, (int)b->dtype);
@@ -131,8 +132,8 @@ static cls_status check_bias(const cls_sampler *sampler, const char *call, cls_p
     plan->has |= CLS_HAS_BIAS | (b->dtype == CLS_F16 ? CLS_BIAS_F16 : 0);
     plan->bias_size = (uint32_t)cls_dtype_size(b->dtype);
     snprintf(what, sizeof what, "%s->bias", call);
-    return check_rows_of(sampler, what, &b->values, sampler->vocab, plan->bias_size, &b->row_map,
-                         plan, &b->rows, &b->row_stride);
+    return check_row_buffer(sampler, what, &b->values, sampler->vocab, plan->bias_size, &b->row_map,
+                            plan, &b->rows, &b->row_stride);
 }
 
 cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map,
@@ -140,7 +141,7 @@ cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls
 {
     if (map->host != NULL && map->device.buffer != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s has a host array and a buffer; it can have one", what);
+                        "%s has a host array and a buffer; only one may be set", what);
     if (map->device.buffer == NULL)
         return CLS_OK;
     return cls_buffer_check(sampler->context, what, &map->device, (uint64_t)rows * sizeof(int32_t),
@@ -187,7 +188,7 @@ static cls_report report_of(const cls_outputs *o)
     return report;
 }
 
-/* Reads the caller's outputs, if there are any, and checks what is no buffer. */
+/* Reads the caller's outputs, if there are any, and checks the fields that are not buffers. */
 static cls_status check_outputs(cls_plan *plan)
 {
     cls_outputs *const o = &plan->outputs;
@@ -237,11 +238,11 @@ cls_status cls_invalid_token_check(const cls_sampler *sampler, const char *call,
 {
     return token < 0 || (uint32_t)token >= sampler->vocab
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->invalid_token is %d, which is a token: with %s->defer_accept a "
-                          "later cls_accept() would accept it for "
-                          "rows that have none",
-                          call, (int)token, call);
+               : cls_fail(
+                     CLS_BAD_ARGUMENT, CL_SUCCESS,
+                     "%s->invalid_token is %d, which is a token: with %s->defer_accept a later "
+                     "cls_accept() would accept it for rows without a token",
+                     call, (int)token, call);
 }
 
 static int may_search(const cls_sampler *s, const cls_slot *slot)
@@ -251,8 +252,8 @@ static int may_search(const cls_sampler *s, const cls_slot *slot)
             !(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_UNTRUNCATED)));
 }
 
-/* What a row of a slot may need. */
-static void note_needs(const cls_sampler *s, const cls_slot *slot, cls_plan *plan)
+/* Adds what a row of the slot may need to the plan. */
+static void add_needs(const cls_sampler *s, const cls_slot *slot, cls_plan *plan)
 {
     plan->search |= may_search(s, slot);
     plan->prepare |= (slot->flags & CLS_SLOT_HISTORY) != 0;
@@ -265,31 +266,33 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
     cls_status status = CLS_OK;
     uint32_t row = 0;
     for (uint32_t i = 0; slots->device.buffer != NULL && i < sampler->slots; i++)
-        note_needs(sampler, &sampler->request[i].slot, plan);
+        add_needs(sampler, &sampler->request[i].slot, plan);
     if (slots->host == NULL && slots->device.buffer == NULL && rows > sampler->slots)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "there are %u rows, but %u slots and no %s",
-                        (unsigned)rows, (unsigned)sampler->slots, what);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "there are %u rows but only %u slots, and %s is not set", (unsigned)rows,
+                        (unsigned)sampler->slots, what);
     for (; slots->device.buffer == NULL && row < rows && status == CLS_OK; row++) {
         const int32_t slot = slots->host != NULL ? slots->host[row] : (int32_t)row;
         if (slot == -1)
             continue;
         if (slot < 0 || (uint32_t)slot >= sampler->slots)
-            status =
-                cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s: row %u names slot %d, but there are %u",
-                         what, (unsigned)row, (int)slot, (unsigned)sampler->slots);
+            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                              "%s: row %u uses slot %d, but there are %u slots", what,
+                              (unsigned)row, (int)slot, (unsigned)sampler->slots);
         else if (!(sampler->request[slot].slot.flags & CLS_SLOT_BEGUN))
             status = cls_fail(
                 CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "%s: row %u names slot %d, which has no request: call cls_slot_begin() first", what,
+                "%s: row %u uses slot %d, which has no request: call cls_slot_begin() first", what,
                 (unsigned)row, (int)slot);
         else if (sampler->slot_is_used[slot] && !shared)
-            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "%s: row %u names slot %d, as a row before it; where tokens are "
-                              "accepted a slot may occur once",
-                              what, (unsigned)row, (int)slot);
+            status =
+                cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                         "%s: row %u uses slot %d, which an earlier row uses; a slot may occur "
+                         "only once if tokens are accepted",
+                         what, (unsigned)row, (int)slot);
         else {
             sampler->slot_is_used[slot] = 1;
-            note_needs(sampler, &sampler->request[slot].slot, plan);
+            add_needs(sampler, &sampler->request[slot].slot, plan);
         }
     }
     while (row-- > 0) {
@@ -305,18 +308,18 @@ cls_status cls_draws_check(const char *what, const int32_t *draws, uint32_t n)
     for (uint32_t row = 0; draws != NULL && row < n; row++)
         if (draws[row] < 0 || draws[row] >= 1 << 24)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "%s: row %u has %d; it must be 0 to 16777215", what, (unsigned)row,
-                            (int)draws[row]);
+                            "%s: row %u has the value %d; it must be 0 to 16777215", what,
+                            (unsigned)row, (int)draws[row]);
     return CLS_OK;
 }
 
-/* What a host map of a mask or a bias names. */
-static cls_status check_named_rows(const char *what, const int32_t *map, uint32_t n, uint32_t rows)
+/* Fails if a map from the host refers to a row that does not exist. */
+static cls_status check_row_map(const char *what, const int32_t *map, uint32_t n, uint32_t rows)
 {
     for (uint32_t row = 0; map != NULL && row < n; row++)
         if (map[row] < -1 || (map[row] >= 0 && (uint32_t)map[row] >= rows))
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "%s: row %u names row %d, but there are %u", what, (unsigned)row,
+                            "%s: row %u uses row %d, but there are %u rows", what, (unsigned)row,
                             (int)map[row], (unsigned)rows);
     return CLS_OK;
 }
@@ -334,10 +337,10 @@ cls_status cls_masks_check(const cls_sampler *sampler, const char *call, cls_pla
         status = check_map(sampler, call, plan, CLS_MAP_BIASES);
     snprintf(what, sizeof what, "%s->mask.row_map", call);
     if (status == CLS_OK)
-        status = check_named_rows(what, s->mask.row_map.host, s->rows, s->mask.rows);
+        status = check_row_map(what, s->mask.row_map.host, s->rows, s->mask.rows);
     snprintf(what, sizeof what, "%s->bias.row_map", call);
     if (status == CLS_OK)
-        status = check_named_rows(what, s->bias.row_map.host, s->rows, s->bias.rows);
+        status = check_row_map(what, s->bias.row_map.host, s->rows, s->bias.rows);
     return status;
 }
 
@@ -374,7 +377,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     if (s->logits_map.host == NULL && s->logits_map.device.buffer == NULL &&
         s->logits_rows < s->rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "step->logits_rows is %u for %u rows, and there is no step->logits_map",
+                        "step->logits_rows is %u for %u rows, but step->logits_map is not set",
                         (unsigned)s->logits_rows, (unsigned)s->rows);
     status = cls_queue_check(sampler->context, queue, &plan->ordered);
     if (status == CLS_OK)
@@ -384,7 +387,7 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     if (status == CLS_OK)
         status = check_map(sampler, "step", plan, CLS_MAP_LOGITS);
     if (status == CLS_OK)
-        status = check_named_rows("step->logits_map", s->logits_map.host, s->rows, s->logits_rows);
+        status = check_row_map("step->logits_map", s->logits_map.host, s->rows, s->logits_rows);
     if (status == CLS_OK)
         status = cls_masks_check(sampler, "step", plan);
     const struct {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* cls_draw(): from lists that the host has filtered, and the same on the host. */
+/* cls_draw(): draws tokens from lists of candidates that the host has filtered. It never waits and
+ * never allocates. */
 #include "step/step.h"
 
-enum { MOST = 16384 }; /* candidates: a work-item goes over them three times, within 65,535 trips */
+enum {
+    MAX_CANDIDATES = 16384
+}; /* a work-item visits each three times, and a loop may have 65,535 trips */
 
 void cls_draw_call_default(cls_draw_call *call, size_t struct_size)
 {
@@ -27,14 +30,15 @@ static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call, cls_r
         {"call->latest", &call->latest, (uint64_t)s->slots * 4, 4, CLS_KERNEL_WRITES},
     };
     const uint32_t count = call->candidates.count;
-    if (count < 1 || count > MOST)
+    if (count < 1 || count > MAX_CANDIDATES)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->candidates.count is %u; it must be 1 to %d", (unsigned)count, MOST);
+                        "call->candidates.count is %u; it must be 1 to %d", (unsigned)count,
+                        MAX_CANDIDATES);
     if (call->row_stride == 0)
         call->row_stride = count;
     if (call->row_stride < count)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->row_stride is %llu, less than call->candidates.count, %u",
+                        "call->row_stride is %llu, which is less than call->candidates.count, %u",
                         (unsigned long long)call->row_stride, (unsigned)count);
     const uint64_t size = cls_extent(call->rows, call->row_stride, count, 4);
     cls_status status = cls_buffer_check(s->context, "call->candidates.ids", &call->candidates.ids,
@@ -115,17 +119,17 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
     return status;
 }
 
-static cl_int tell(const cls_plan *plan, const cls_draw_call *call, cls_commands *c)
+static cl_int write_args(const cls_plan *plan, const cls_draw_call *call, cls_commands *c)
 {
     const cls_sampler *const s = c->sampler;
     cls_args a;
     memset(&a, 0, sizeof a);
     cls_request_args(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
     cls_draw_args(&a, s, plan);
-    a.ids_offset = cls_place(&call->candidates.ids, sizeof(int32_t));
-    a.logits_offset = cls_place(&call->candidates.logits, sizeof(float));
+    a.ids_offset = cls_element_offset(&call->candidates.ids, sizeof(int32_t));
+    a.logits_offset = cls_element_offset(&call->candidates.logits, sizeof(float));
     a.row_stride = cls_wide_of(call->row_stride);
-    a.counts_offset = cls_place(&call->candidates.counts, sizeof(int32_t));
+    a.counts_offset = cls_element_offset(&call->candidates.counts, sizeof(int32_t));
     a.candidates = call->candidates.count;
     return cls_commands_write_args(c, CLS_ARG_SET_DRAW, &a);
 }
@@ -164,7 +168,7 @@ static cls_status draw_rows(cls_sampler *s, cl_command_queue queue, const cls_dr
     for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
         code = cls_commands_upload_map(&c, (enum cls_map)i, plan.map[i]->host, call.rows);
     if (code == CL_SUCCESS)
-        code = tell(&plan, &call, &c);
+        code = write_args(&plan, &call, &c);
     if (code == CL_SUCCESS)
         code = launch(&plan, &call, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the draw", end, done);

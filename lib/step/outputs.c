@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What is told of rows beside their tokens: checks and launches of a step's
- * reports, and cls_logprobs(), which has nothing else. */
+/* The outputs of rows beside their tokens: checks them and launches the kernels that write them,
+ * for cls_sample() and for cls_logprobs(), which has no other outputs. */
 #include "step/step.h"
 
 #include <stdio.h>
 
-enum { MOST_TOP = 128, MOST_GIVEN = 1024 };
+enum { MAX_TOP = 128, MAX_GIVEN = 1024 };
 
-/* Elements of a row: one, or as many as a number says, or the vocabulary. */
+/* The elements that an output has for each row: one, a count of the caller's, or the vocabulary. */
 enum width { ONE, TOP, GIVEN, CANDIDATES, VOCAB };
 
 static const struct {
@@ -31,20 +31,21 @@ static const struct {
     [CLS_OUT_FINAL_LOGITS] = {"final_logits", VOCAB},
 };
 
-/* A number, its limit, and whether the buffers that go by it are there. */
+/* Checks one of the caller's counts. Fails if it exceeds its limit, if it is 0 but a buffer for it
+ * is set, or if it is not 0 but no buffer is. */
 static cls_status check_number(const char *call, const char *name, enum width width, uint32_t n,
                                uint32_t most, uint32_t shortlist, const cls_report *report)
 {
-    const char *missing = NULL, *there = NULL;
-    int some = 0;
+    const char *missing = NULL, *present = NULL;
+    int has_output = 0;
     for (int i = 0; i < CLS_OUTPUTS; i++) {
         if (outputs[i].width != width)
             continue;
         if (report->output[i].buffer != NULL)
-            there = outputs[i].name;
+            present = outputs[i].name;
         else if (missing == NULL)
             missing = outputs[i].name;
-        some |= i != CLS_OUT_GIVEN_IDS && report->output[i].buffer != NULL;
+        has_output |= i != CLS_OUT_GIVEN_IDS && report->output[i].buffer != NULL;
     }
     if (n > most)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is %u; it must be at most %u", call,
@@ -52,16 +53,16 @@ static cls_status check_number(const char *call, const char *name, enum width wi
     if (n > shortlist)
         return cls_fail(
             CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "%s->%s is %u, but the kernels' lists hold %u: see the context's options->shortlist",
+            "%s->%s is %u, but the kernels' lists hold %u: see options->shortlist of the context",
             call, name, (unsigned)n, (unsigned)shortlist);
-    if (n == 0 && there != NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is set, but %s->%s is 0", call, there,
-                        call, name);
+    if (n == 0 && present != NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is set, but %s->%s is 0", call,
+                        present, call, name);
     if (n != 0 && width == GIVEN && report->output[CLS_OUT_GIVEN_IDS].buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%s->%s is %u, but %s->given.ids.buffer is NULL", call, name, (unsigned)n,
                         call);
-    if (n != 0 && !some)
+    if (n != 0 && !has_output)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%s->%s is %u, but no buffer for it is set (such as %s->%s)", call, name,
                         (unsigned)n, call, missing);
@@ -72,9 +73,9 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
                             cls_ranges *ranges)
 {
     const uint32_t shortlist = s->context->shape.shortlist;
-    cls_status status = check_number(call, "top.count", TOP, r->top_n, MOST_TOP, shortlist, r);
+    cls_status status = check_number(call, "top.count", TOP, r->top_n, MAX_TOP, shortlist, r);
     if (status == CLS_OK)
-        status = check_number(call, "given.count", GIVEN, r->given_n, MOST_GIVEN, UINT32_MAX, r);
+        status = check_number(call, "given.count", GIVEN, r->given_n, MAX_GIVEN, UINT32_MAX, r);
     if (status == CLS_OK)
         status =
             check_number(call, "kept.count", CANDIDATES, r->candidates_n, UINT32_MAX, shortlist, r);
@@ -96,7 +97,7 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
     if (status == CLS_OK &&
         (r->wants & (CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))))
         status = cls_features_missing(s, CLS_FEATURE_PROBS);
-    /* Sums are what both kernels make together, and either feature has both. */
+    /* Both kernels together compute the sums, and either feature has both. */
     if (status == CLS_OK && (r->wants & CLS_WANTS_SUMS) && !(s->features & CLS_FEATURE_PROBS))
         status = cls_features_missing(s, CLS_FEATURE_LOGPROBS);
     return status;
@@ -104,7 +105,8 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
 
 /* ------------------------------------------------------------------- launches */
 
-/* The kernels that report: on the raw row, on each of its tokens at the end, on some. */
+/* The launches that write outputs: the report of the raw row, the distribution over all tokens, and
+ * the report of the final set. */
 enum { RAW = 1, TILES = 2, FINAL = 4 };
 
 static int kinds(const cls_plan *plan)
@@ -121,10 +123,10 @@ int cls_report_of_raw(const cls_plan *plan) { return (kinds(plan) & RAW) != 0; }
 
 int cls_report_of_final(const cls_plan *plan) { return (kinds(plan) & (TILES | FINAL)) != 0; }
 
-/* Ids of the caller's that a group serves. A group counts the ranks of its ids in one read of the
- * row where it is one item, and in a read for every four of them where it is many: there some more
- * groups share the reads. Half of the kernel's list is the most that it can take. */
-static uint32_t given_each(const cls_sampler *s, const cls_plan *plan)
+/* Returns how many of the caller's ids a work-group serves. A group of one item counts the ranks of
+ * its ids in one read of the row. A larger group needs a read for every four ids, so that more
+ * groups share the reads. A group can take at most half of the kernel's list. */
+static uint32_t ids_per_group(const cls_sampler *s, const cls_plan *plan)
 {
     enum { SHARED = 16 };
     const uint32_t most = s->context->shape.shortlist / 2;
@@ -135,7 +137,7 @@ static uint32_t given_each(const cls_sampler *s, const cls_plan *plan)
 
 uint32_t cls_report_groups(const cls_sampler *s, const cls_plan *plan)
 {
-    const uint32_t each = given_each(s, plan);
+    const uint32_t each = ids_per_group(s, plan);
     return 3 + (plan->report.given_n + each - 1) / each;
 }
 
@@ -146,10 +148,10 @@ void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, in
     a->wants = r->wants & ((either ? CLS_WANTS_OF_EITHER : 0) | (raw ? 0 : ~CLS_WANTS_OF_EITHER));
     a->top_n = either ? r->top_n : 0;
     a->given_n = r->given_n;
-    a->given_each = given_each(s, plan);
+    a->given_each = ids_per_group(s, plan);
     a->candidates_n = raw ? 0 : r->candidates_n;
     for (int i = 0; i < CLS_OUTPUTS; i++)
-        a->output_offset[i] = cls_place(&r->output[i], 4);
+        a->output_offset[i] = cls_element_offset(&r->output[i], 4);
 }
 
 static cl_int launch_tiles(const cls_plan *plan, cls_commands *c, cl_event *done)

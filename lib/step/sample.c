@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* cls_sample(): one step. Checks, uploads what changed, enqueues the kernels
- * in the order of the flow; never waits and never allocates. */
+/* cls_sample() and cls_accept(): a step checks its arguments, uploads what changed and enqueues the
+ * kernels. It never waits and never allocates. */
 #include "step/step.h"
 
-/* --------------------------------------------------------------- what kernels are told */
+/* ------------------------------------------------------------ arguments of kernels */
 
 cls_wide cls_wide_of(uint64_t x) { return (cls_wide){(uint32_t)x, (uint32_t)(x >> 32)}; }
 
-cls_wide cls_place(const cls_buffer *b, size_t element) { return cls_wide_of(b->offset / element); }
+cls_wide cls_element_offset(const cls_buffer *b, size_t element)
+{
+    return cls_wide_of(b->offset / element);
+}
 
-cls_wide cls_map_place(const cls_sampler *s, enum cls_map which, const cls_ints *map)
+cls_wide cls_map_offset(const cls_sampler *s, enum cls_map which, const cls_ints *map)
 {
     return map->host != NULL ? cls_wide_of((uint64_t)which * s->max_rows)
-                             : cls_place(&map->device, sizeof(int32_t));
+                             : cls_element_offset(&map->device, sizeof(int32_t));
 }
 
 void cls_request_args(cls_args *a, const cls_sampler *s, const cls_ints *slots, uint32_t has)
@@ -21,19 +24,19 @@ void cls_request_args(cls_args *a, const cls_sampler *s, const cls_ints *slots, 
     a->n_slots = s->slots;
     a->layout = s->layout;
     a->has = has;
-    a->slot_map_offset = cls_map_place(s, CLS_MAP_SLOTS, slots);
+    a->slot_map_offset = cls_map_offset(s, CLS_MAP_SLOTS, slots);
 }
 
 void cls_draw_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
 {
     const cls_step *const step = &plan->step;
-    a->positions_offset = cls_map_place(s, CLS_MAP_POSITIONS, plan->map[CLS_MAP_POSITIONS]);
-    a->draws_offset = cls_map_place(s, CLS_MAP_DRAWS, plan->map[CLS_MAP_DRAWS]);
-    a->random_offset = cls_place(&step->random_bits, sizeof(uint64_t));
+    a->positions_offset = cls_map_offset(s, CLS_MAP_POSITIONS, plan->map[CLS_MAP_POSITIONS]);
+    a->draws_offset = cls_map_offset(s, CLS_MAP_DRAWS, plan->map[CLS_MAP_DRAWS]);
+    a->random_offset = cls_element_offset(&step->random_bits, sizeof(uint64_t));
     a->invalid_token = step->invalid_token;
-    a->tokens_offset = cls_place(&step->tokens, sizeof(int32_t));
-    a->status_out_offset = cls_place(&step->status, sizeof(int32_t));
-    a->latest_offset = cls_place(&plan->outputs.latest, sizeof(int32_t));
+    a->tokens_offset = cls_element_offset(&step->tokens, sizeof(int32_t));
+    a->status_out_offset = cls_element_offset(&step->status, sizeof(int32_t));
+    a->latest_offset = cls_element_offset(&plan->outputs.latest, sizeof(int32_t));
     a->n_end = s->infill_end_count;
 }
 
@@ -42,9 +45,9 @@ static void draft_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
     a->nodes = CLS_MAP_NODES * s->max_rows;
     a->parents = CLS_MAP_PARENTS * s->max_rows;
     a->firsts = CLS_MAP_FIRSTS * s->max_rows;
-    a->draft_ids_offset = cls_map_place(s, CLS_MAP_TOKENS, &plan->draft_ids);
+    a->draft_ids_offset = cls_map_offset(s, CLS_MAP_TOKENS, &plan->draft_ids);
     a->draft_kind = plan->draft_kind;
-    a->draft_offset = cls_place(
+    a->draft_offset = cls_element_offset(
         &plan->draft, plan->draft_kind == CLS_DRAFT_LOGITS ? plan->logit_size : sizeof(float));
     a->draft_stride = cls_wide_of(plan->draft_stride);
 }
@@ -64,18 +67,19 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->tiles_per_group = cls_tiles_per_group(s, step->rows);
     a->logits_offset = cls_wide_of(step->logits.offset / plan->logit_size);
     a->row_stride = cls_wide_of(step->logits.row_stride);
-    a->mask_offset =
-        cls_place(&step->mask.words, step->mask.kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t));
+    a->mask_offset = cls_element_offset(&step->mask.words,
+                                        step->mask.kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t));
     a->mask_stride = cls_wide_of(step->mask.row_stride);
     a->mask_width = step->mask.width;
     a->mask_rows = step->mask.rows;
-    a->mask_map_offset = cls_map_place(s, CLS_MAP_MASKS, plan->map[CLS_MAP_MASKS]);
-    a->bias_offset = cls_place(&step->bias.values, plan->bias_size != 0 ? plan->bias_size : 1);
+    a->mask_map_offset = cls_map_offset(s, CLS_MAP_MASKS, plan->map[CLS_MAP_MASKS]);
+    a->bias_offset =
+        cls_element_offset(&step->bias.values, plan->bias_size != 0 ? plan->bias_size : 1);
     a->bias_stride = cls_wide_of(step->bias.row_stride);
     a->bias_rows = step->bias.rows;
     a->logits_rows = step->logits_rows;
-    a->logits_map_offset = cls_map_place(s, CLS_MAP_LOGITS, plan->map[CLS_MAP_LOGITS]);
-    a->bias_map_offset = cls_map_place(s, CLS_MAP_BIASES, plan->map[CLS_MAP_BIASES]);
+    a->logits_map_offset = cls_map_offset(s, CLS_MAP_LOGITS, plan->map[CLS_MAP_LOGITS]);
+    a->bias_map_offset = cls_map_offset(s, CLS_MAP_BIASES, plan->map[CLS_MAP_BIASES]);
     cls_draw_args(a, s, plan);
     draft_args(a, s, plan);
     cls_report_args(a, s, plan, is_raw(arg_set));
@@ -83,13 +87,13 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
 
 /* ------------------------------------------------------------- buffers of kernels */
 
-/* STEP_ARGS and ROWS_ARGS of cl/row/view.cl. */
+/* The buffers are STEP_ARGS and ROWS_ARGS of view.cl. */
 cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which,
                                enum cls_arg_set arg_set)
 {
     const cls_step *const step = &plan->step;
     const int raw = is_raw(arg_set);
-    /* A raw row is read as it lies, whatever else the step has. */
+    /* A raw row is read without masks, biases and penalties. */
     cls_arguments a = {cls_sampler_kernel(s, which, step->logits.dtype, raw ? 0 : plan->needs), 0,
                        CL_SUCCESS};
     cls_set_mem(&a, s->arg_buffers[arg_set].buffer);
@@ -112,7 +116,7 @@ cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum 
     return a;
 }
 
-/* RANDOM_ARGS of cl/row/draw.cl. */
+/* The buffers are RANDOM_ARGS of draw.cl. */
 void cls_random_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
     cls_set_map(a, s, plan->map[CLS_MAP_POSITIONS]);
@@ -120,7 +124,7 @@ void cls_random_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *
     cls_set_buffer(a, s, &plan->step.random_bits);
 }
 
-/* DRAW_ARGS, likewise. */
+/* The buffers are DRAW_ARGS of the same file. */
 void cls_draw_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
     cls_random_buffers(a, s, plan);
@@ -133,17 +137,17 @@ void cls_draw_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *pl
     cls_set_mem(a, s->infill != NULL ? s->infill : s->rows);
 }
 
-/* DRAFT_ARGS of cl/row/maps.cl. */
-static void path_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+/* Sets DRAFT_ARGS of maps.cl. */
+static void draft_map_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
     cls_set_mem(a, s->maps);
     cls_set_map(a, s, &plan->draft_ids);
 }
 
-/* DRAFT_ARGS, and DRAFT_ROW_ARGS of cl/row/drafts.cl. */
+/* The buffers are DRAFT_ARGS, and DRAFT_ROW_ARGS of drafts.cl. */
 void cls_draft_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
-    path_buffers(a, s, plan);
+    draft_map_buffers(a, s, plan);
     cls_set_buffer(a, s, &plan->draft);
     cls_set_mem(a, s->raw_key);
     cls_set_mem(a, s->raw_mass);
@@ -164,9 +168,9 @@ cls_arguments cls_request_buffers(const cls_sampler *s, enum cls_kernel which,
 
 /* --------------------------------------------------------------------- launches */
 
-/* Enough groups to feed the device and to even out rows that need less work;
- * a group a mass tile at most. 32 tiles at most, too, so that a work-item's
- * loops stay below the 65,535 trips that llvmpipe allows it. */
+/* There are enough groups to fill the device and to balance rows that need less work, but at least
+ * one mass tile for each group. A group has at most 32 tiles, so that the loops of a work-item stay
+ * below the 65,535 trips that llvmpipe allows. */
 uint32_t cls_tiles_per_group(const cls_sampler *s, uint32_t rows)
 {
     const uint64_t all = (uint64_t)s->tiles * rows,
@@ -193,7 +197,7 @@ cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c)
     cls_arguments a =
         cls_request_buffers(s, CLS_PREPARE, plan->arg_set, plan->needs, plan->map[CLS_MAP_SLOTS]);
     cls_set_mem(&a, s->effects);
-    path_buffers(&a, s, plan);
+    draft_map_buffers(&a, s, plan);
     return cls_step_launch(plan, c, CLS_PREPARE, &a, NULL);
 }
 
@@ -218,7 +222,7 @@ cl_int cls_step_pass(const cls_plan *plan, cls_commands *c)
     return cls_step_launch(plan, c, CLS_PASS, &a, NULL);
 }
 
-/* Accepts tokens of a buffer, or (NULL) those of the rows' records. */
+/* Writes the arguments of accepting `tokens`, or the tokens of the row records if that is NULL. */
 static cl_int accept_args(cls_commands *c, const cls_ints *tokens, const cls_ints *slots,
                           uint32_t has)
 {
@@ -228,7 +232,7 @@ static cl_int accept_args(cls_commands *c, const cls_ints *tokens, const cls_int
     cls_request_args(&a, s, slots,
                      (has & CLS_HAS_SLOT_MAP) | (tokens != NULL ? CLS_HAS_TOKENS : 0));
     if (tokens != NULL)
-        a.tokens_offset = cls_map_place(s, CLS_MAP_TOKENS, tokens);
+        a.tokens_offset = cls_map_offset(s, CLS_MAP_TOKENS, tokens);
     return cls_commands_write_args(c, CLS_ARG_SET_ACCEPT, &a);
 }
 
@@ -244,9 +248,9 @@ static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *toke
     return cls_commands_launch(c, &a, groups, done);
 }
 
-/* All that the step's kernels are told, before the first of them: what fails here has
- * changed nothing. */
-static cl_int tell(const cls_plan *plan, cls_commands *c, int late)
+/* Writes the arguments of all kernels before the first launch, so that a failure changes no slot.
+ */
+static cl_int write_args(const cls_plan *plan, cls_commands *c, int accept_later)
 {
     cls_args a;
     cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_STEP);
@@ -255,15 +259,15 @@ static cl_int tell(const cls_plan *plan, cls_commands *c, int late)
         cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_RAW);
         code = cls_commands_write_args(c, CLS_ARG_SET_RAW, &a);
     }
-    if (code == CL_SUCCESS && late)
+    if (code == CL_SUCCESS && accept_later)
         code = accept_args(c, NULL, &plan->step.slots, plan->has);
     return code;
 }
 
-static cl_int launch_all(const cls_plan *plan, cls_commands *c, int late, cl_event *done)
+static cl_int launch_all(const cls_plan *plan, cls_commands *c, int accept_later, cl_event *done)
 {
     const int reports = cls_report_of_final(plan) || cls_report_of_raw(plan);
-    cl_int code = tell(plan, c, late);
+    cl_int code = write_args(plan, c, accept_later);
     if (code == CL_SUCCESS && plan->prepare)
         code = cls_step_prepare(plan, c);
     if (code == CL_SUCCESS)
@@ -275,8 +279,8 @@ static cl_int launch_all(const cls_plan *plan, cls_commands *c, int late, cl_eve
     if (code == CL_SUCCESS && plan->search)
         code = cls_step_rows(plan, c, CLS_SEARCH, !reports ? done : NULL);
     if (code == CL_SUCCESS && reports)
-        code = cls_report_launch(plan, c, !late ? done : NULL);
-    if (code == CL_SUCCESS && late)
+        code = cls_report_launch(plan, c, !accept_later ? done : NULL);
+    if (code == CL_SUCCESS && accept_later)
         code = launch_accept(c, plan->step.rows, NULL, &plan->step.slots, done);
     return code;
 }
@@ -300,12 +304,12 @@ static cls_status sample_step(cls_sampler *s, cl_command_queue queue, const cls_
     code = cls_commands_upload_mask(&c, &plan.step.mask);
     for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
         code = cls_commands_upload_map(&c, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
-    /* What reports on the distribution that was drawn from must do so before
-     * the token changes it. */
-    const int late = cls_report_of_final(&plan) && !(plan.has & CLS_DEFER);
-    plan.has |= late ? CLS_DEFER : 0;
+    /* Outputs of the final distribution are computed before the token is accepted, which would
+     * change that distribution. */
+    const int accept_later = cls_report_of_final(&plan) && !(plan.has & CLS_DEFER);
+    plan.has |= accept_later ? CLS_DEFER : 0;
     if (code == CL_SUCCESS)
-        code = launch_all(&plan, &c, late, &end);
+        code = launch_all(&plan, &c, accept_later, &end);
     return cls_commands_end(&c, code, "cannot enqueue the step", end, done);
 }
 
@@ -383,7 +387,7 @@ void cls_sampler_force_search(cls_sampler *s, int on)
         s->force_search = on;
 }
 
-/* A key of limited kernels as others have it. */
+/* Returns the key that kernels with infinities use for a key of kernels without them. */
 static int32_t unlimited_key(int32_t key)
 {
     const int32_t shift = CLS_INF_BITS - CLS_LIMIT_BITS;

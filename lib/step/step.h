@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* One step: its checks, its arguments, its launches. */
+/* The calls that run rows on the device: cls_sample(), cls_accept(), cls_draw(), cls_logprobs() and
+ * cls_verify(). Each checks its arguments, writes the arguments of the kernels and launches them.
+ */
 #ifndef CLS_STEP_H
 #define CLS_STEP_H
 
@@ -7,130 +9,142 @@
 
 /* -------------------------------------------------------------- check.c */
 
-/* What is to be told of a step's rows beside their tokens. */
+/* The outputs that a call requests beside tokens and status. */
 typedef struct cls_report {
     uint32_t wants; /* CLS_WANTS() of each output that has a buffer */
     uint32_t top_n, given_n, candidates_n;
     cls_buffer output[CLS_OUTPUTS];
 } cls_report;
 
-/* A step after its checks: every default filled in. */
+/* A step whose arguments were checked, with all defaults set. */
 typedef struct cls_plan {
     cls_step step;
-    cls_outputs outputs; /* the step's, in our size */
+    cls_outputs outputs; /* the step's, in this version's size */
     cls_report report;
     cls_ranges ranges;
     const cls_ints *map[CLS_STEP_MAPS];
     uint32_t has;             /* CLS_HAS_* and CLS_DEFER */
-    enum cls_arg_set arg_set; /* of its kernels: CLS_ARG_SET_STEP or CLS_ARG_SET_VERIFY */
-    int ordered;              /* the queue is in order */
-    uint32_t needs;           /* cls_feature bits of its rows and inputs */
-    int search;               /* a row may need the threshold search */
-    int prepare;              /* a row's parameters look at its history */
+    enum cls_arg_set arg_set; /* CLS_ARG_SET_STEP or CLS_ARG_SET_VERIFY */
+    int ordered;              /* 1 if the queue is in order */
+    uint32_t needs;           /* cls_feature bits that its rows and inputs need */
+    int search;               /* 1 if a row may need the threshold search */
+    int prepare;              /* 1 if a row's parameters need its history */
     uint32_t logit_size, bias_size;
 
-    /* Of a verification: what rows follow, and the drafts' own distributions. */
+    /* For a verification: the drafts that rows and drafts follow, and the drafts' distributions. */
     cls_ints nodes, parents, draft_ids;
     uint32_t draft_kind;
     cls_buffer draft;
     uint64_t draft_stride;
 } cls_plan;
 
-/* Refuses what a sampler was not compiled for, by the feature's name. */
+/* Fails if the sampler was not compiled for one of the features. The message names the feature. */
 cls_status cls_features_missing(const cls_sampler *sampler, uint32_t features);
 
-/* Checks the logits of a call, whose name is for messages. */
+/* Checks the logits of a call and sets their defaults. `call` is the name of the call's struct, for
+ * messages. Fails if a field is invalid or the rows exceed the buffer. */
 cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_plan *plan);
 
-/* Checks the masks and biases of a call, whose name is for messages, and their maps. */
+/* Checks the masks and biases of a call and their maps, and sets their defaults. Fails if a field
+ * is invalid or the sampler was not compiled for them. */
 cls_status cls_masks_check(const cls_sampler *sampler, const char *call, cls_plan *plan);
 
-/* Checks an input or an output, if it is there. */
+/* Checks the buffer of an input or output unless it is NULL. Fails if it is invalid or too small.
+ */
 cls_status cls_optional_check(const cls_sampler *sampler, const char *what,
                               const cls_buffer *buffer, uint64_t size, uint64_t element,
                               enum cls_access access, cls_ranges *ranges);
 
-/* Refuses an invalid_token that is a token's id, where rows without a token may be accepted later.
- */
+/* Fails if invalid_token is the id of a token. It is called if the tokens of the call may be
+ * accepted later: rows without a token must not add one then. */
 cls_status cls_invalid_token_check(const cls_sampler *sampler, const char *call, int32_t token);
 
-/* Checks one of the rows' maps; fails if it has two sources. */
+/* Checks a map of the rows. Fails if it has both a host array and a buffer, or if the buffer is
+ * invalid. */
 cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls_ints *map,
                          uint32_t rows, cls_ranges *ranges);
 
-/* Checks the slots that rows name, as far as the host can see them, and notes
- * what they may need: plan->search, plan->prepare. */
+/* Checks the slots of the rows and adds what they may need to plan->search, plan->prepare and
+ * plan->needs. Fails if a row's slot does not exist or has no request, or if `shared` is 0 and two
+ * rows use one slot. The slots of a map on the device are unknown to the host and not checked. */
 cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots,
                                uint32_t rows, int shared, cls_plan *plan);
 
-/* Checks everything that can be known before enqueueing. */
+/* Checks a step and makes its plan. Fails if an argument is invalid. */
 cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers,
                           cl_uint n_wait, const cl_event *wait, cls_plan *plan);
 
-/* Checks numbers of draws that the host has. */
+/* Checks a host array of draws. Fails if one is not 0 to 2^24 - 1. */
 cls_status cls_draws_check(const char *what, const int32_t *draws, uint32_t rows);
 
 /* ------------------------------------------------------------- sample.c */
 
-/* Offsets and strides as kernels are told them; a buffer's in elements, a map's where
- * it lies on the device. */
+/* Return offsets and strides for the arguments of kernels: any number, the offset of a buffer in
+ * elements, and the offset of a map in the buffer that has it on the device. */
 cls_wide cls_wide_of(uint64_t x);
-cls_wide cls_place(const cls_buffer *b, size_t element);
-cls_wide cls_map_place(const cls_sampler *sampler, enum cls_map which, const cls_ints *map);
+cls_wide cls_element_offset(const cls_buffer *b, size_t element);
+cls_wide cls_map_offset(const cls_sampler *sampler, enum cls_map which, const cls_ints *map);
 
-/* What kernels are told of requests, slots and their map; of draws; of all of a step.
- * Raw roles have CLS_RAW. */
+/* Set the arguments that describe slots and their map, those of draws, and all arguments of a step.
+ * cls_step_args() adds CLS_RAW to `has` for the argument sets of raw rows. */
 void cls_request_args(cls_args *args, const cls_sampler *sampler, const cls_ints *slots,
                       uint32_t has);
 void cls_draw_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan);
 void cls_step_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan,
                    enum cls_arg_set arg_set);
 
-/* The buffers of a kernel's STEP_ARGS; of a raw role those of the raw rows' survey. */
+/* Returns the buffers of a kernel's STEP_ARGS. For the argument sets of raw rows, these have the
+ * survey of the raw rows. */
 cls_arguments cls_step_buffers(const cls_sampler *sampler, const cls_plan *plan,
                                enum cls_kernel which, enum cls_arg_set arg_set);
-/* Those of the RANDOM_ARGS, of the DRAW_ARGS, and of the DRAFT_ARGS and DRAFT_ROW_ARGS. */
+
+/* Add the buffers of RANDOM_ARGS, of DRAW_ARGS, and of DRAFT_ARGS and DRAFT_ROW_ARGS. */
 void cls_random_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
 void cls_draw_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
 void cls_draft_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
 
-/* What kernels that read no logits begin with: arguments, slots, their map and state,
- * lists. */
+/* Returns the first buffers of the kernels that read no logits: arguments, slots, their map, state
+ * and lists. */
 cls_arguments cls_request_buffers(const cls_sampler *sampler, enum cls_kernel which,
                                   enum cls_arg_set arg_set, uint32_t features,
                                   const cls_ints *slots);
 
-/* Mass tiles of a group that goes over tiles. */
+/* Returns how many mass tiles a work-group covers in the kernels that go over tiles. */
 uint32_t cls_tiles_per_group(const cls_sampler *sampler, uint32_t rows);
 
-/* Launches a kernel of the step. */
+/* The functions from here to cls_step_survey() return OpenCL's error code. */
+
+/* Launches a kernel of the step. `done` is as for cls_commands_launch(). */
 cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
                        const cls_arguments *a, cl_event *done);
 
-/* The step's parts: what histories ask for; the token or, after the pass, the
- * search; the pass. */
+/* Launch the parts of a step: the effects of histories; CLS_TOKEN or, after the pass, CLS_SEARCH;
+ * the pass of the threshold search. */
 cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c);
 cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, enum cls_kernel which, cl_event *done);
 cl_int cls_step_pass(const cls_plan *plan, cls_commands *c);
 
-/* The survey of the rows as they are (the plan's role) or of raw ones. */
+/* Launches the survey of the adjusted rows (the plan's argument set) or of raw rows. */
 cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set);
 
 /* ------------------------------------------------------------ outputs.c */
 
-/* Checks the outputs of a call, whose name is for messages; fills in `wants`. */
+/* Checks the outputs of a call and sets `wants`. Fails if a count is too large or does not match
+ * its buffers, if a buffer is invalid, or if the sampler was not compiled for an output. */
 cls_status cls_report_check(const cls_sampler *sampler, const char *call, uint32_t rows,
                             cls_report *report, cls_ranges *ranges);
 
-/* Whether something of the final distribution is told, or of the raw row. */
+/* Return 1 if an output needs the final distribution, or the raw row. */
 int cls_report_of_final(const cls_plan *plan);
 int cls_report_of_raw(const cls_plan *plan);
 
-/* What the reports' kernels are told, and the groups that a row has of them. */
+/* Set the arguments of the kernels that write outputs, and return how many work-groups of
+ * CLS_REPORT a row has. */
 void cls_report_args(cls_args *args, const cls_sampler *s, const cls_plan *plan, int raw);
 uint32_t cls_report_groups(const cls_sampler *s, const cls_plan *plan);
 
-/* Launches what tells it; the last one has the event. */
+/* Launches the kernels that write outputs and returns OpenCL's error code. The last launch has the
+ * event. */
 cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* cls_verify(): the rows of all drafts through a step whose slots stay as they
- * are, then the walk that accepts. Never waits and never allocates. */
+/* cls_verify(): samples the rows of all drafts in a step that leaves the slots unchanged; then a
+ * kernel accepts drafts and changes the slots. It never waits and never allocates. */
 #include "step/step.h"
 
 #include <math.h>
 
-/* A verification after its checks. */
+/* A verification whose arguments were checked. */
 typedef struct verification {
     cls_verify_call call;
     cls_plan plan;
@@ -41,29 +41,32 @@ static cls_status check_rows(const cls_sampler *s, verification *v)
     for (uint32_t i = 0; i < c->requests; i++) {
         const int64_t n = (int64_t)c->row_offsets[i + 1] - c->row_offsets[i];
         if (n < 1 || n > CLS_MAX_DRAFTS + 1)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "call->row_offsets[%u] is %d after %d: a request has 1 to %d rows, one "
-                            "more than its drafts",
-                            (unsigned)i + 1, (int)c->row_offsets[i + 1], (int)c->row_offsets[i],
-                            CLS_MAX_DRAFTS + 1);
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "call->row_offsets[%u] is %d after %d: a request must have 1 to %d rows, "
+                "one more than its drafts",
+                (unsigned)i + 1, (int)c->row_offsets[i + 1], (int)c->row_offsets[i],
+                CLS_MAX_DRAFTS + 1);
         most = (uint32_t)n - 1 > most ? (uint32_t)n - 1 : most;
     }
     v->rows = (uint32_t)c->row_offsets[c->requests];
     v->drafts = v->rows - c->requests;
     if (v->rows > s->max_rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->row_offsets has %u rows in all; the sampler was created for 1 to %u",
-                        (unsigned)v->rows, (unsigned)s->max_rows);
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "call->row_offsets has %u rows in total; the sampler was created for 1 to %u",
+            (unsigned)v->rows, (unsigned)s->max_rows);
     if (v->call.max_drafts == 0)
         v->call.max_drafts = most;
     if (c->max_drafts < most || c->max_drafts > CLS_MAX_DRAFTS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->max_drafts is %u; it must be %u, the most of a request, to %d",
-                        (unsigned)c->max_drafts, (unsigned)most, CLS_MAX_DRAFTS);
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "call->max_drafts is %u; it must be %u, the most drafts of a request, to %d",
+            (unsigned)c->max_drafts, (unsigned)most, CLS_MAX_DRAFTS);
     return CLS_OK;
 }
 
-/* The maps of requests and parents, of which the rows' are made here: on the host, or absent. */
+/* Fails if a map of requests or parents is on the device: the host makes the rows' maps of them. */
 static cls_status check_maps(const cls_verify_call *c)
 {
     const struct {
@@ -76,7 +79,7 @@ static cls_status check_maps(const cls_verify_call *c)
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         if (maps[i].map->device.buffer != NULL)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "call->%s is a buffer; cls_verify() needs it in a host array",
+                            "call->%s is a buffer, but cls_verify() requires a host array",
                             maps[i].name);
     return CLS_OK;
 }
@@ -88,23 +91,25 @@ static cls_status check_parents(const verification *v)
         return CLS_OK;
     if (c->method != CLS_VERIFY_MATCH && c->method != CLS_VERIFY_GREEDY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->parents makes trees, which call->method %d does not take: only "
-                        "match and greedy do",
+                        "call->parents makes trees, which call->method %d does not support: only "
+                        "CLS_VERIFY_MATCH and CLS_VERIFY_GREEDY do",
                         (int)c->method);
     for (uint32_t i = 0, k = 0; i < c->requests; i++)
         for (int32_t at = 0; at < c->row_offsets[i + 1] - c->row_offsets[i] - 1; at++, k++)
             if (c->parents.host[k] < -1 || c->parents.host[k] >= at)
-                return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                "call->parents: draft %d of request %u follows draft %d; it must "
-                                "be -1 or one before it",
-                                (int)at, (unsigned)i, (int)c->parents.host[k]);
+                return cls_fail(
+                    CLS_BAD_ARGUMENT, CL_SUCCESS,
+                    "call->parents: the parent of draft %d of request %u is %d; it must "
+                    "be -1 or an earlier draft",
+                    (int)at, (unsigned)i, (int)c->parents.host[k]);
     return CLS_OK;
 }
 
 static cls_status check_drafts(const cls_sampler *s, verification *v)
 {
     cls_verify_call *const c = &v->call;
-    const int judged = c->method == CLS_VERIFY_STANDARD || c->method == CLS_VERIFY_BLOCK;
+    const int needs_distributions =
+        c->method == CLS_VERIFY_STANDARD || c->method == CLS_VERIFY_BLOCK;
     const uint64_t element = c->draft_kind == CLS_DRAFT_LOGITS ? v->plan.logit_size : sizeof(float);
     if (c->draft_ids.host == NULL && c->draft_ids.device.buffer == NULL && v->drafts != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -119,20 +124,21 @@ static cls_status check_drafts(const cls_sampler *s, verification *v)
                         "call->draft_kind is %d, which is no cls_draft_kind", (int)c->draft_kind);
     if (c->draft_kind == CLS_DRAFT_NONE && c->draft.buffer != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->draft is there, but call->draft_kind is CLS_DRAFT_NONE");
+                        "call->draft is set, but call->draft_kind is CLS_DRAFT_NONE");
     if (c->draft_stride == 0)
         c->draft_stride = s->vocab;
     if (c->draft_stride < s->vocab)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->draft_stride is %llu, less than the vocabulary of %u",
+                        "call->draft_stride is %llu, which is less than the vocabulary of %u",
                         (unsigned long long)c->draft_stride, (unsigned)s->vocab);
     if (c->draft_kind != CLS_DRAFT_NONE && v->drafts != 0)
         status = cls_buffer_check(s->context, "call->draft", &c->draft,
                                   cls_extent(v->drafts, c->draft_stride, s->vocab, element),
                                   element, CLS_KERNEL_READS, &v->plan.ranges);
-    /* Methods that do not ask for the drafts' distribution do not read it. */
-    v->plan.draft_kind = judged && v->drafts != 0 ? (uint32_t)c->draft_kind : CLS_DRAFT_NONE;
-    v->plan.draft = judged ? c->draft : (cls_buffer){NULL, 0};
+    /* Only methods that need the drafts' distributions read them. */
+    v->plan.draft_kind =
+        needs_distributions && v->drafts != 0 ? (uint32_t)c->draft_kind : CLS_DRAFT_NONE;
+    v->plan.draft = needs_distributions ? c->draft : (cls_buffer){NULL, 0};
     v->plan.draft_stride = c->draft_stride;
     return status;
 }
@@ -180,8 +186,9 @@ static cls_status check_outputs(const cls_sampler *s, verification *v)
     return status;
 }
 
-/* The requests' maps as the rows': slots, positions, draws; what follows what. */
-static void spread(cls_sampler *s, verification *v)
+/* Expands the requests' slots, positions and draws to maps of the rows, and makes the maps that say
+ * which draft a row or a draft follows. */
+static void expand_maps(cls_sampler *s, verification *v)
 {
     const cls_verify_call *const c = &v->call;
     int32_t *map[CLS_MAPS];
@@ -252,7 +259,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     plan->step.bias = c->bias;
     plan->map[CLS_MAP_MASKS] = &plan->step.mask.row_map;
     plan->map[CLS_MAP_BIASES] = &plan->step.bias.row_map;
-    plan->map[CLS_MAP_LOGITS] = &plan->step.logits_map; /* none: each row has its own */
+    plan->map[CLS_MAP_LOGITS] = &plan->step.logits_map; /* not set: each row has its own logits */
     if (status == CLS_OK)
         status = cls_logits_check(s, "call", plan);
     if (status == CLS_OK)
@@ -271,7 +278,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
         status = cls_row_slots_check(s, "call->slots", &c->slots, c->requests, 0, plan);
     if (status != CLS_OK)
         return status;
-    spread(s, v);
+    expand_maps(s, v);
     plan->arg_set = CLS_ARG_SET_VERIFY;
     plan->draft_ids = c->draft_ids;
     plan->needs |= CLS_FEATURE_VERIFY;
@@ -284,7 +291,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
 
 /* --------------------------------------------------------------------- launches */
 
-/* What its own distribution gives a draft is taken as of a raw row. */
+/* Returns a plan that reads the drafts' own logits as raw rows. */
 static cls_plan drafts_plan(const verification *v)
 {
     cls_plan plan = v->plan;
@@ -296,11 +303,11 @@ static cls_plan drafts_plan(const verification *v)
     return plan;
 }
 
-/* -log2 in units of 2^-20 bits. */
+/* Returns -log2(x) in units of 2^-20 bits. */
 static int32_t bits_q20(float x) { return (int32_t)floor(-log2((double)x) * 1048576.0 + 0.5); }
 
-/* All that the kernels are told, before the first of them. */
-static cl_int tell(const verification *v, cls_commands *c)
+/* Writes the arguments of all kernels before the first launch. */
+static cl_int write_args(const verification *v, cls_commands *c)
 {
     const cls_verify_call *const call = &v->call;
     cls_args a;
@@ -313,7 +320,7 @@ static cl_int tell(const verification *v, cls_commands *c)
     a.max_drafts = call->max_drafts;
     a.wants = v->wants;
     for (int i = 0; i < CLS_VERIFIED; i++)
-        a.output_offset[i] = cls_place(&v->output[i], sizeof(int32_t));
+        a.output_offset[i] = cls_element_offset(&v->output[i], sizeof(int32_t));
     cl_int code = cls_commands_write_args(c, CLS_ARG_SET_VERIFY, &a);
     if (code == CL_SUCCESS && v->plan.draft_kind == CLS_DRAFT_LOGITS) {
         const cls_plan drafts = drafts_plan(v);
@@ -329,8 +336,8 @@ static cl_int survey_drafts(const verification *v, cls_commands *c)
     return cls_step_survey(&plan, c, CLS_ARG_SET_DRAFTS);
 }
 
-/* What both of the kernels begin with: STEP_ARGS, RANDOM_ARGS, what is left of rows and
- * their sets, drafts. */
+/* Returns the first buffers of both kernels: STEP_ARGS, RANDOM_ARGS, the masses and the sample of
+ * the rows, and those of drafts. */
 static cls_arguments buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which)
 {
     cls_arguments a = cls_step_buffers(s, plan, which, CLS_ARG_SET_VERIFY);
@@ -361,8 +368,9 @@ static cl_int launch_all(const verification *v, cls_commands *c, cl_event *done)
 {
     const cls_plan *const plan = &v->plan;
     const int method = v->call.method;
-    const int weighed = v->drafts != 0 && method != CLS_VERIFY_MATCH && method != CLS_VERIFY_GREEDY;
-    cl_int code = tell(v, c);
+    const int has_residual =
+        v->drafts != 0 && method != CLS_VERIFY_MATCH && method != CLS_VERIFY_GREEDY;
+    cl_int code = write_args(v, c);
     if (code == CL_SUCCESS)
         code = cls_step_prepare(plan, c);
     if (code == CL_SUCCESS)
@@ -375,13 +383,13 @@ static cl_int launch_all(const verification *v, cls_commands *c, cl_event *done)
         code = cls_step_pass(plan, c);
     if (code == CL_SUCCESS && plan->search)
         code = cls_step_rows(plan, c, CLS_SEARCH, NULL);
-    if (code == CL_SUCCESS && weighed)
+    if (code == CL_SUCCESS && has_residual)
         code = launch_residual(v, c);
     return code == CL_SUCCESS ? launch_verify(v, c, done) : code;
 }
 
-/* How many entries of a map a verification has. */
-static uint32_t entries(const verification *v, enum cls_map which)
+/* Returns how many entries a verification's map has. */
+static uint32_t map_entries(const verification *v, enum cls_map which)
 {
     return which == CLS_MAP_FIRSTS                               ? v->call.requests
            : which == CLS_MAP_TOKENS || which == CLS_MAP_PARENTS ? v->drafts
@@ -404,7 +412,8 @@ static cls_status verify_drafts(cls_sampler *s, cl_command_queue queue, const cl
     v.map[CLS_MAP_LOGITS].host = NULL;
     int uploads = 0;
     for (int i = 0; i < CLS_MAPS; i++)
-        uploads |= cls_map_changed(s, (enum cls_map)i, v.map[i].host, entries(&v, (enum cls_map)i));
+        uploads |=
+            cls_map_changed(s, (enum cls_map)i, v.map[i].host, map_entries(&v, (enum cls_map)i));
     status =
         cls_commands_begin(&c, s, queue, v.plan.ordered, n_wait, wait, uploads, &v.plan.step.mask);
     if (status != CLS_OK)
@@ -412,7 +421,7 @@ static cls_status verify_drafts(cls_sampler *s, cl_command_queue queue, const cl
     code = cls_commands_upload_mask(&c, &v.plan.step.mask);
     for (int i = 0; i < CLS_MAPS && code == CL_SUCCESS; i++)
         code = cls_commands_upload_map(&c, (enum cls_map)i, v.map[i].host,
-                                       entries(&v, (enum cls_map)i));
+                                       map_entries(&v, (enum cls_map)i));
     if (code == CL_SUCCESS)
         code = launch_all(&v, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the verification", end, done);

@@ -362,15 +362,16 @@ START_TEST(draws_refused)
     call.candidates.count = 16385;
     REFUSED("call->candidates.count is 16385; it must be 1 to 16384")
     call.row_stride = 10;
-    REFUSED("call->row_stride is 10, less than call->candidates.count, 37")
+    REFUSED("call->row_stride is 10, which is less than call->candidates.count, 37")
     call.candidates.ids.buffer = NULL;
     REFUSED("call->candidates.ids.buffer is NULL")
     call.candidates.counts.offset = sizeof l.counts - 4;
     REFUSED(
         "call->candidates.counts needs 8 bytes from offset 60 on, 68 in all, and the buffer has 64")
     call.slots.host = twice;
-    REFUSED("call->slots: row 1 names slot 0, as a row before it; where tokens are accepted a slot "
-            "may occur once")
+    REFUSED(
+        "call->slots: row 1 uses slot 0, which an earlier row uses; a slot may occur only once if "
+        "tokens are accepted")
     call.draws.host = large;
     REFUSED("call->draws: row 1 has 16777216; it must be 0 to 16777215")
     close_draw(&good);
