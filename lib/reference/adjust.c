@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference: what is done to logits before the chain. */
+/* The reference of the adjustments of logits that precede the chain: masks, biases, bans and
+ * penalties. */
 #include "reference/reference.h"
 
 #include <math.h>
@@ -60,7 +61,7 @@ void cls_work_text(cls_work *w)
 
 static int is_output(const cls_work *w, uint32_t at) { return at >= w->length - w->outputs; }
 
-/* How many of the latest tokens DRY and n-grams look at. */
+/* Returns how many of the latest tokens DRY and n-grams read. */
 static uint32_t history(const cls_work *w)
 {
     return w->row->history != 0 && w->row->history < w->length ? w->row->history : w->length;
@@ -100,13 +101,13 @@ static void add_biases(cls_work *w)
         if (w->bias[i] == -INFINITY)
             w->z[i] = -INFINITY;
         else if (!isnan(w->bias[i]))
-            w->z[i] = add_bias(w->z[i], cls_normal((float)sum));
+            w->z[i] = add_bias(w->z[i], cls_flush_subnormal((float)sum));
     }
 }
 
 /* ------------------------------------------------------------------------ bans */
 
-/* The last id of each sequence whose others the output ends with. */
+/* Bans the last id of each sequence if the output ends with its other ids. */
 static void ban_words(cls_work *w)
 {
     for (uint32_t i = 0; i < w->params->bad_word_count; i++) {
@@ -122,7 +123,7 @@ static void ban_words(cls_work *w)
     }
 }
 
-/* What came after the last n - 1 tokens wherever these were before. */
+/* Bans the tokens that followed earlier occurrences of the last n - 1 tokens. */
 static void ban_ngrams(cls_work *w, uint32_t n)
 {
     const uint32_t first = w->length - history(w);
@@ -145,7 +146,8 @@ static void ban_stops(cls_work *w)
 
 /* ------------------------------------------------------------------- penalties */
 
-#define SEEN_ONLY 0x80000000u /* it occurs, but counts for the repetition penalty alone */
+#define REPETITION_ONLY 0x80000000u /* the token occurs, but only the repetition penalty applies \
+                                     */
 
 static void add_penalties(cls_work *w)
 {
@@ -155,25 +157,25 @@ static void add_penalties(cls_work *w)
          i < w->length; i++) {
         uint32_t *const count = &w->count[w->text[i]];
         if (!is_output(w, i) && !(slot->flags & CLS_SLOT_SCOPE_ALL))
-            *count |= SEEN_ONLY;
-        else if ((*count & ~SEEN_ONLY) < CLS_MAX_COUNT)
+            *count |= REPETITION_ONLY;
+        else if ((*count & ~REPETITION_ONLY) < CLS_MAX_COUNT)
             *count += 1;
     }
     for (uint32_t i = 0; i < w->vocab; i++)
         if (w->count[i] != 0)
-            w->z[i] = penalize(w->z[i], w->count[i] & ~SEEN_ONLY, slot->repetition,
+            w->z[i] = penalize(w->z[i], w->count[i] & ~REPETITION_ONLY, slot->repetition,
                                slot->reciprocal, slot->frequency, slot->presence);
 }
 
 /* ------------------------------------------------------------------------- DRY */
 
-/* What DRY looks at: the latest `n` tokens. */
+/* The latest `n` tokens, which DRY reads. */
 typedef struct window {
     const uint32_t *text;
     uint32_t n;
 } window;
 
-/* The length of the longest breaker that begins `back` tokens before the last; 0: none. */
+/* Returns the length of the longest breaker that begins `back` tokens before the last, or 0. */
 static uint32_t breaker_at(const cls_params *p, const window *text, uint32_t back)
 {
     uint32_t longest = 0;
@@ -189,8 +191,8 @@ static uint32_t breaker_at(const cls_params *p, const window *text, uint32_t bac
     return longest;
 }
 
-/* How many of the latest tokens come after the nearest breaker. */
-static uint32_t unbroken(const cls_params *p, const window *text)
+/* Returns how many of the latest tokens come after the nearest breaker. */
+static uint32_t count_after_breaker(const cls_params *p, const window *text)
 {
     for (uint32_t back = 0; back < text->n; back++) {
         const uint32_t breaker = breaker_at(p, text, back);
@@ -200,7 +202,8 @@ static uint32_t unbroken(const cls_params *p, const window *text)
     return text->n;
 }
 
-static void subtract(cls_work *w, uint32_t id, uint32_t exponent)
+/* Subtracts DRY's penalty of an exponent from a logit. */
+static void subtract_penalty(cls_work *w, uint32_t id, uint32_t exponent)
 {
     const cls_params *const p = w->params;
     const double limit =
@@ -209,11 +212,11 @@ static void subtract(cls_work *w, uint32_t id, uint32_t exponent)
                  power = pow((double)p->dry_base, fmin(exponent, limit));
     const double amount = fmax(-most, fmin((double)p->dry_multiplier * power, most));
     if (w->z[id] > -INFINITY)
-        w->z[id] = settle(w->z[id] - cls_normal((float)amount));
+        w->z[id] = settle(w->z[id] - cls_flush_subnormal((float)amount));
 }
 
-/* Of each token that followed an earlier occurrence of the text's end: by the
- * longest such. */
+/* DRY: penalizes each token that followed an earlier occurrence of the end of the text, by the
+ * length of its longest such occurrence. */
 static void add_dry(cls_work *w)
 {
     const cls_params *const p = w->params;
@@ -222,7 +225,7 @@ static void add_dry(cls_work *w)
     if (p->dry_multiplier == 0.0f || p->dry_base < 1.0f || n <= p->dry_allowed_length)
         return;
     const window text = {w->text + (w->length - n), n};
-    const uint32_t most = unbroken(p, &text);
+    const uint32_t most = count_after_breaker(p, &text);
     memset(w->count, 0, w->vocab * sizeof *w->count); /* exponents + 1 */
     for (uint32_t j = 0; j + 1 < n; j++) {
         uint32_t *const count = &w->count[text.text[j + 1]];
@@ -237,7 +240,7 @@ static void add_dry(cls_work *w)
             w->count[p->dry_breakers[b].ids[0]] = 0;
     for (uint32_t i = 0; i < w->vocab; i++)
         if (w->count[i] != 0)
-            subtract(w, i, w->count[i] - 1);
+            subtract_penalty(w, i, w->count[i] - 1);
 }
 
 /* --------------------------------------------------------------------- the row */
@@ -270,7 +273,7 @@ uint32_t cls_work_read(cls_work *w, int raw)
         add_dry(w);
     }
     w->top = -INFINITY;
-    w->alive = 0;
+    w->available = 0;
     for (uint32_t t = 0; t < w->tiles; t++)
         w->tile_max[t] = -INFINITY;
     for (uint32_t i = 0; i < w->vocab; i++) {
@@ -279,7 +282,7 @@ uint32_t cls_work_read(cls_work *w, int raw)
             *tile_max = w->z[i];
         if (w->z[i] > w->top)
             w->top = w->z[i];
-        w->alive += w->z[i] > -INFINITY;
+        w->available += w->z[i] > -INFINITY;
     }
     return status;
 }

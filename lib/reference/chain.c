@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference: the chain, stage by stage, on the sorted row. */
+/* The reference of the chain: runs its stages on the sorted row. */
 #include "reference/reference.h"
 
 /* --------------------------------------------------------------------- masses */
@@ -51,7 +51,7 @@ uint64_t cls_set_mass(const cls_work *w)
     return mass;
 }
 
-/* Nobody sums up an untouched row by tokens. */
+/* The mass of a row without truncation is the sum of its tiles, as on the device. */
 uint64_t cls_stage_mass(const cls_work *w)
 {
     return w->truncated ? cls_set_mass(w) : cls_row_mass(w);
@@ -84,7 +84,7 @@ void cls_keep_marked(cls_work *w)
     w->top = w->z[w->set[0]];
 }
 
-/* The same, but not fewer than min_keep. */
+/* Keeps the first n tokens, but at least min_keep. */
 static void truncate_to(cls_work *w, uint32_t n)
 {
     cls_keep_first(w, n > w->slot.min_keep ? n : w->slot.min_keep);
@@ -112,7 +112,7 @@ static void keep_min_p(cls_work *w)
     truncate_to(w, n);
 }
 
-static void keep_sigma(cls_work *w)
+static void keep_top_n_sigma(cls_work *w)
 {
     const float range = w->top - w->z[w->set[w->n - 1]];
     uint64_t sum = 0, squares = 0;
@@ -131,8 +131,8 @@ static void keep_sigma(cls_work *w)
     truncate_to(w, n);
 }
 
-/* Tokens of the set down to a depth. */
-static uint32_t down_to(const cls_work *w, uint32_t most)
+/* Returns how many tokens of the set have at most this depth. */
+static uint32_t count_to_depth(const cls_work *w, uint32_t most)
 {
     uint32_t n = 0;
     while (n < w->n && cls_token_depth(w, w->set[n]) <= most)
@@ -146,12 +146,13 @@ static void keep_p_less(cls_work *w)
     uint64_t squares = 0;
     for (uint32_t i = 0; i < w->n; i++)
         squares += square_term(cls_token_weight(w, w->set[i]), w->unit[w->set[i] / CLS_TILE].shift);
-    truncate_to(w, down_to(w, p_less_depth(mass, squares, w->top, w->scale)));
+    truncate_to(w, count_to_depth(w, p_less_depth(mass, squares, w->top, w->scale)));
 }
 
 static void keep_top_a(cls_work *w)
 {
-    truncate_to(w, down_to(w, top_a_depth(cls_stage_mass(w), w->slot.top_a, w->top, w->scale)));
+    truncate_to(w,
+                count_to_depth(w, top_a_depth(cls_stage_mass(w), w->slot.top_a, w->top, w->scale)));
 }
 
 static void keep_xtc(cls_work *w, cls_row *trace)
@@ -162,7 +163,7 @@ static void keep_xtc(cls_work *w, cls_row *trace)
     const uint32_t size = mass_q20(cls_stage_mass(w), w->top, w->scale);
     if (!(u64_hi(bits) >> 1 < slot->xtc) || slot->xtc_depth < size)
         return;
-    const uint32_t n = down_to(w, slot->xtc_depth - size);
+    const uint32_t n = count_to_depth(w, slot->xtc_depth - size);
     if (n < 2 || w->n - (n - 1) < slot->min_keep)
         return;
     for (uint32_t i = 0; i < w->n; i++)
@@ -176,7 +177,7 @@ static void keep_xtc(cls_work *w, cls_row *trace)
 
 /* ---------------------------------------------------------------- temperature */
 
-static void set_temperature(cls_work *w)
+static void apply_temperature(cls_work *w)
 {
     const cls_slot *const slot = &w->slot;
     if (!(slot->flags & CLS_SLOT_DYNAMIC) || w->n == 1) {
@@ -210,7 +211,7 @@ static void keep_mirostat_2(cls_work *w)
 {
     const int64_t most =
         (int64_t)w->slot.adaptive.mu - mass_q20(cls_stage_mass(w), w->top, w->scale);
-    const uint32_t n = most < 0 ? 0 : down_to(w, (uint32_t)most);
+    const uint32_t n = most < 0 ? 0 : count_to_depth(w, (uint32_t)most);
     cls_keep_first(w, n > 1 ? n : 1);
 }
 
@@ -229,7 +230,7 @@ void cls_chain_run(cls_work *w, cls_row *trace)
         cls_weigh(w);
         switch (stage) {
         case CLS_STAGE_TEMPERATURE:
-            set_temperature(w);
+            apply_temperature(w);
             break;
         case CLS_STAGE_TOP_K:
             cls_keep_first(w, (uint32_t)w->slot.top_k);
@@ -241,7 +242,7 @@ void cls_chain_run(cls_work *w, cls_row *trace)
             keep_min_p(w);
             break;
         case CLS_STAGE_TOP_N_SIGMA:
-            keep_sigma(w);
+            keep_top_n_sigma(w);
             break;
         case CLS_STAGE_TYPICAL_P:
             cls_keep_typical(w, trace);

@@ -1,98 +1,104 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference, one row on the host: what its files know of each other. It
- * shares the arithmetic of cl/ with the kernels and nothing else; all is done
- * by the definitions, with a full sort. */
+/* The reference: samples one row, or verifies one request, on the host in plain C. It shares only
+ * the arithmetic of cl/core with the kernels. Every stage follows its definition, on a fully sorted
+ * row. */
 #ifndef CLS_REFERENCE_H
 #define CLS_REFERENCE_H
 
 #include "request/request.h"
 
-/* A place in an order of preference: nearest first. Of those at one distance the
- * ones from the head come first, lower keys before higher; from the tail it is
- * higher before lower. Of one key lower ids come first. */
+/* A token in an order of preference. Smaller distances come first. At one distance, tokens above
+ * the mean (tail 0) come first, lower keys before higher ones; then tokens below it, higher keys
+ * before lower ones. Of one key, lower ids come first. */
 typedef struct cls_preference {
     uint32_t distance, tail;
     int32_t key;
     uint32_t id;
 } cls_preference;
 
-/* A row on its way to a token. */
+/* A row while it is sampled. */
 typedef struct cls_work {
-    const cls_host_row *row; /* in our size */
+    const cls_host_row *row; /* in this version's size */
     const cls_params *params;
     cls_infill infill;
-    cls_slot slot; /* its mode is the row's, before the token */
+    cls_slot slot; /* its adaptive state is the one before the token */
     uint32_t vocab, tiles;
 
     /* The request's valid tokens: prompt, then `outputs` of output. */
     uint32_t *text;
     uint32_t length, outputs;
 
-    float *z;        /* [vocab] adjusted logits; -inf: not there */
-    float *tile_max; /* [tiles] of these */
-    uint32_t alive;  /* how many are there */
+    float *z;           /* [vocab] adjusted logits; -inf if the token cannot be drawn */
+    float *tile_max;    /* [tiles] the largest logit of each tile */
+    uint32_t available; /* the number of tokens with a logit above -inf */
 
-    /* What the chain has left: ids in order, their largest logit, the scale. */
+    /* The tokens that the chain has kept: ids in order, their largest logit, the scale. */
     uint32_t *set; /* [vocab] */
     uint32_t n;
     float top, scale;
-    int truncated; /* a stage that is on has come before, other than a static temperature */
+    int truncated; /* 1 after any stage that is on, except for a static temperature */
 
-    cls_unit *unit;        /* [tiles], by the last cls_weigh() */
+    cls_unit *unit;        /* [tiles] as the last cls_weigh() set them */
     uint64_t *mass;        /* [vocab] by rank, for infill */
     uint32_t *count;       /* [vocab] how often a token counts for the penalties */
-    double *bias;          /* [vocab] sums of biases; NaN: none */
-    uint8_t *mark;         /* [vocab] for sets of tokens */
+    double *bias;          /* [vocab] sums of biases; NaN if a token has none */
+    uint8_t *mark;         /* [vocab] marks sets of tokens */
     cls_preference *order; /* [vocab] for sorting */
 } cls_work;
 
 /* -------------------------------------------------------------- sample.c */
 
-/* cls_host_sample() with its masses, target and cut. */
+/* Does what cls_host_sample() does, and sets the record of the row: its masses, target and cut.
+ * Fails as that does. */
 cls_status cls_reference(const cls_host_row *row, cls_row *trace, cls_host_result *result);
 
-/* Checks the caller's row, copies it and its parameters into our sizes, where they
- * must stay, and makes room for it with so many more tokens of output. Whatever
- * comes of it, cls_work_close(). */
+/* Checks the caller's row, copies it to *row and its parameters to *params, which must stay there,
+ * and allocates memory for it and for `more` tokens of output. Fails if an argument is invalid or
+ * memory runs out. The caller calls cls_work_close() in any case. */
 cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
                          const cls_host_row *callers, uint32_t more);
 void cls_work_close(cls_work *w);
 
-/* From the row's logits to its token. If there is one (trace->no_token is 0) the work
- * has the final set then, weighed. result->probs must be set. */
+/* Samples the row, from its logits to its token. If there is a token (trace->no_token is 0), the
+ * work has the final set and its units afterwards. result->probs must be set or NULL. */
 void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result);
 
 /* ------------------------------------------------------- adjust.c */
 
-/* Gathers the request's tokens. */
+/* Sets the text to the request's valid tokens. */
 void cls_work_text(cls_work *w);
 
-/* Whether the request ends with a token, the output being so long with it, and
- * by what: cls_row_status bits. */
+/* Returns the cls_row_status bits of a token that ends the request, or 0. `outputs` is the length
+ * of the output including this token. */
 uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id);
 
-/* Fills z: cleaned and, but for a raw row, adjusted. Returns what to tell of
- * NaN and +inf. */
+/* Sets z to the logits with NaN and +inf replaced, adjusted unless `raw` is 1. Returns the
+ * cls_row_status bits of NaN and +inf. */
 uint32_t cls_work_read(cls_work *w, int raw);
 
 /* -------------------------------------------------------- chain.c */
 
-/* Takes every tile's unit for the set's top and scale. */
+/* Sets the units of all tiles for the set's largest logit and scale. */
 void cls_weigh(cls_work *w);
-/* In these units: the weight in a tile's, the mass in the row's. */
+
+/* Return the weight of a token in units of its tile, and its mass in units of the row. */
 uint32_t cls_token_weight(const cls_work *w, uint32_t id);
 uint64_t cls_token_mass(const cls_work *w, uint32_t id);
-/* The mass of a tile of the untouched row, of this row, of the set by tokens, and
- * of the set as a stage takes it. */
+
+/* Return the mass of a tile and of the row, both before truncation; of the set as a sum over its
+ * tokens; and of the set as stages compute it. */
 uint64_t cls_tile_mass(const cls_work *w, uint32_t tile);
 uint64_t cls_row_mass(const cls_work *w);
 uint64_t cls_set_mass(const cls_work *w);
 uint64_t cls_stage_mass(const cls_work *w);
+
+/* Returns how far a token's logit lies below the largest of the set, in units of 2^-20 bits. */
 uint32_t cls_token_depth(const cls_work *w, uint32_t id);
-/* The mean of these, weighed by mass. */
+
+/* Returns the mean of these depths over the set, weighted by mass. */
 uint32_t cls_mean_depth(const cls_work *w, uint64_t mass);
 
-/* Leaves the first n tokens of the set; those that are marked, at least one. */
+/* Keep the first n tokens of the set, and the marked tokens, of which there is at least one. */
 void cls_keep_first(cls_work *w, uint32_t n);
 void cls_keep_marked(cls_work *w);
 
@@ -101,34 +107,37 @@ void cls_chain_run(cls_work *w, cls_row *trace);
 
 /* ---------------------------------------------------------- set.c */
 
-/* Makes the set the whole row, in order. */
+/* Sets the set to the whole row, sorted. */
 void cls_sort_row(cls_work *w);
+
+/* The typical stage. */
 void cls_keep_typical(cls_work *w, cls_row *trace);
-/* The set may be empty after it, and trace->status says why. */
+
+/* The infill stage. If the set is empty afterwards, trace->status says why. */
 void cls_keep_infill(cls_work *w, cls_row *trace);
 
 /* ------------------------------------------------------- verify.c */
 
-/* A request with its drafts. */
+/* A request with its drafts while it is verified. */
 typedef struct cls_verification {
-    cls_host_drafts drafts; /* in our size, strides filled in */
-    cls_host_row first;     /* the request's, at its first row ... */
-    cls_host_row row;       /* ... and at the one that is looked at, which `w` is of */
+    cls_host_drafts drafts; /* in this version's size, with all strides set */
+    cls_host_row first;     /* the request's first row */
+    cls_host_row row;       /* the row that `w` samples */
     cls_params params;
     cls_work w;
-    cls_row trace;    /* the row's; its token is what it draws for itself */
-    uint32_t outputs; /* the request's, without drafts */
-    uint32_t status;  /* of the rows that were looked at, and of what was emitted */
-    int single;       /* the request takes one token a call */
-    int by_token;     /* a draft is accepted iff it is the row's own token */
-    int32_t *output;  /* the request's, then the drafts that were followed */
-    uint64_t *p, *q;  /* [vocab] of the row and of the draft after it, * 2^63 */
+    cls_row trace;    /* of the row; its token is the one that the row draws */
+    uint32_t outputs; /* length of the request's output, without drafts */
+    uint32_t status;  /* of the rows that were sampled and the tokens that were emitted */
+    int one_token;    /* 1 if the request takes only one token from a call */
+    int by_token;     /* 1 if a draft is accepted only if the row draws it */
+    int32_t *output;  /* the request's output, then the drafts that were accepted */
+    uint64_t *p, *q;  /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
     cls_host_verified result;
 } cls_verification;
 
 /* --------------------------------------------------------- walk.c */
 
-/* Judges the drafts: v->result but for its status, and v->status. */
+/* Judges the drafts. Sets v->status and v->result, except for the status of the result. */
 void cls_verification_walk(cls_verification *v);
 
 #endif

@@ -1,47 +1,48 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference: one row on the host, in plain C, from its logits to its token.
- * Every kernel is tested for equality with it. */
+/* The reference of cls_sample(): samples a row on the host in plain C, from its logits to its
+ * token. The tests compare every kernel with it. */
 #include "reference/reference.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* ------------------------------------------------------------------------ modes */
+/* ---------------------------------------------------------------- adaptive state */
 
-/* The mode before the token: what the row before it left, or the beginning's. */
+/* Returns the state before the token: the one that the caller passed, or the state after the output
+ * that the row has. */
 static cls_slot_adaptive adaptive_before(const cls_work *w)
 {
     const cls_adaptive_state *const from = &w->row->adaptive;
-    cls_slot_adaptive mode = adaptive_begin(&w->slot);
+    cls_slot_adaptive state = adaptive_begin(&w->slot);
     if (from->begun != 0)
         return (cls_slot_adaptive){from->mu, from->sum, from->weight, from->top_p};
     for (uint32_t i = w->length - w->outputs; i < w->length && (w->slot.flags & CLS_SLOT_DECAYS);
          i++)
-        mode.top_p = top_p_next(&w->slot, mode.top_p, (int32_t)w->text[i]);
-    return mode;
+        state.top_p = top_p_next(&w->slot, state.top_p, (int32_t)w->text[i]);
+    return state;
 }
 
-/* The mode after the token that was drawn. */
+/* Returns the state after the token that was drawn. */
 static cls_slot_adaptive adaptive_after(const cls_work *w, const cls_row *trace)
 {
     const cls_slot *const slot = &w->slot;
     const uint32_t id = (uint32_t)trace->token;
-    cls_slot_adaptive mode = slot->adaptive;
+    cls_slot_adaptive state = slot->adaptive;
     if (slot->flags & CLS_SLOT_MIROSTAT)
-        mode.mu =
-            mirostat_next(mode.mu, cls_token_depth(w, id) + mass_q20(trace->mass, w->top, w->scale),
-                          slot->tau, slot->eta);
+        state.mu = mirostat_next(state.mu,
+                                 cls_token_depth(w, id) + mass_q20(trace->mass, w->top, w->scale),
+                                 slot->tau, slot->eta);
     if (slot->flags & CLS_SLOT_ADAPTIVE)
-        adaptive_p_accept(&mode, probability_q30(cls_token_mass(w, id), trace->mass),
+        adaptive_p_accept(&state, probability_q30(cls_token_mass(w, id), trace->mass),
                           slot->adaptive_decay);
     if (slot->flags & CLS_SLOT_DECAYS)
-        mode.top_p = top_p_next(slot, mode.top_p, trace->token);
-    return mode;
+        state.top_p = top_p_next(slot, state.top_p, trace->token);
+    return state;
 }
 
 /* ------------------------------------------------------------------------- draw */
 
-/* The first token of a tile at which its mass exceeds `drawn`. */
+/* Returns the first token of a tile at which the sum of masses exceeds `drawn`. */
 static uint32_t draw_in_tile(const cls_work *w, uint32_t tile, uint64_t drawn)
 {
     uint32_t i = tile * CLS_TILE;
@@ -51,8 +52,8 @@ static uint32_t draw_in_tile(const cls_work *w, uint32_t tile, uint64_t drawn)
     return i;
 }
 
-/* Whoever has the whole row has it by tiles. */
-static void draw_plain(cls_work *w, uint64_t random, cls_row *trace)
+/* Draws from the whole row. As on the device, it selects a tile first. */
+static void draw_from_row(cls_work *w, uint64_t random, cls_row *trace)
 {
     trace->mass = trace->total = cls_row_mass(w);
     trace->drawn = u64_mul_hi(random, trace->mass);
@@ -63,7 +64,7 @@ static void draw_plain(cls_work *w, uint64_t random, cls_row *trace)
     trace->token = (int32_t)draw_in_tile(w, t, rest);
 }
 
-/* What a token of the set weighs in the draw. */
+/* Returns the weight of a token of the set in the draw. */
 static uint64_t drawn_weight(const cls_work *w, const cls_row *trace, uint32_t id)
 {
     const uint64_t mass = cls_token_mass(w, id);
@@ -72,8 +73,8 @@ static uint64_t drawn_weight(const cls_work *w, const cls_row *trace, uint32_t i
     return adaptive_weight(probability_q30(mass, trace->mass), trace->aim, trace->min_depth);
 }
 
-/* Takes adaptive p's weights in place of the masses. */
-static void adapt(const cls_work *w, cls_row *trace)
+/* Computes the weights of adaptive p, which replace the masses in the draw. */
+static void set_adaptive_weights(const cls_work *w, cls_row *trace)
 {
     trace->aim = adaptive_aim(w->slot.target, w->slot.adaptive.sum, w->slot.adaptive.weight);
     trace->min_depth = UINT32_MAX;
@@ -86,12 +87,12 @@ static void adapt(const cls_work *w, cls_row *trace)
         trace->adapted += drawn_weight(w, trace, w->set[i]);
 }
 
-/* Draws from the set, ids ascending. */
-static void draw_set(cls_work *w, uint64_t random, cls_row *trace)
+/* Draws from the set in ascending order of ids. */
+static void draw_from_set(cls_work *w, uint64_t random, cls_row *trace)
 {
     trace->mass = cls_stage_mass(w);
     if (w->slot.flags & CLS_SLOT_ADAPTIVE)
-        adapt(w, trace);
+        set_adaptive_weights(w, trace);
     trace->drawn =
         u64_mul_hi(random, w->slot.flags & CLS_SLOT_ADAPTIVE ? trace->adapted : trace->mass);
     memset(w->mark, 0, w->vocab);
@@ -108,28 +109,28 @@ static void draw_set(cls_work *w, uint64_t random, cls_row *trace)
     }
 }
 
-/* The final distribution: its probabilities, and the token's logarithm. */
+/* Sets the results of the final distribution: probabilities, and the token's log-probability. */
 static void report(const cls_work *w, const cls_row *trace, cls_host_result *result)
 {
     const int greedy = (w->slot.flags & CLS_SLOT_GREEDY) != 0,
               adaptive = (w->slot.flags & CLS_SLOT_ADAPTIVE) != 0;
-    const uint64_t whole = adaptive ? trace->adapted : trace->mass;
+    const uint64_t total = adaptive ? trace->adapted : trace->mass;
     const uint32_t token = (uint32_t)trace->token;
     for (uint32_t i = 0; i < w->n && result->probs != NULL; i++)
         result->probs[w->set[i]] =
-            greedy ? 1.0f : u64_to_f32(drawn_weight(w, trace, w->set[i])) / u64_to_f32(whole);
+            greedy ? 1.0f : u64_to_f32(drawn_weight(w, trace, w->set[i])) / u64_to_f32(total);
     if (greedy)
         result->logprob_final = 0.0f;
     else if (adaptive)
-        result->logprob_final = (float)(log2_q24(drawn_weight(w, trace, token)) - log2_q24(whole)) *
+        result->logprob_final = (float)(log2_q24(drawn_weight(w, trace, token)) - log2_q24(total)) *
                                 (0x1p-24f * 0x1.62e430p-1f);
     else
-        result->logprob_final = logprob_of(w->z[token], w->top, w->scale, whole);
+        result->logprob_final = logprob_of(w->z[token], w->top, w->scale, total);
 }
 
 /* ---------------------------------------------------------------------- the row */
 
-/* From the adjusted row to its token. Returns 0 if nothing is left to draw. */
+/* Draws a token from the adjusted row. Returns 0 if the chain leaves no token. */
 static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
 {
     const cls_slot *const slot = &w->slot;
@@ -157,14 +158,14 @@ static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
     if (slot->flags & CLS_SLOT_GREEDY)
         trace->token = (int32_t)last;
     else if (plain)
-        draw_plain(w, random, trace);
+        draw_from_row(w, random, trace);
     else
-        draw_set(w, random, trace);
+        draw_from_set(w, random, trace);
     report(w, trace, result);
     return 1;
 }
 
-static void start(const cls_work *w, cls_row *trace, cls_host_result *result)
+static void clear_results(const cls_work *w, cls_row *trace, cls_host_result *result)
 {
     memset(trace, 0, sizeof *trace);
     trace->token = w->row->invalid_token;
@@ -182,26 +183,26 @@ static void start(const cls_work *w, cls_row *trace, cls_host_result *result)
 void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result)
 {
     cls_work_text(w);
-    start(w, trace, result);
-    cls_slot_adaptive mode = w->slot.adaptive = adaptive_before(w);
+    clear_results(w, trace, result);
+    cls_slot_adaptive state = w->slot.adaptive = adaptive_before(w);
     if (w->outputs > 0 && cls_work_stops(w, w->outputs, w->text[w->length - 1])) {
         trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {
         trace->status = cls_work_read(w, 0);
-        if (w->alive == 0) {
+        if (w->available == 0) {
             trace->status |= CLS_ROW_EMPTY;
         } else if (sample(w, trace, result)) {
             trace->no_token = 0;
             trace->status |= cls_work_stops(w, w->outputs + 1, (uint32_t)trace->token);
-            mode = adaptive_after(w, trace);
+            state = adaptive_after(w, trace);
         }
     }
     result->token = trace->token;
     result->status = (int32_t)trace->status;
-    result->adaptive = (cls_adaptive_state){1, mode.mu, mode.sum, mode.weight, mode.top_p};
+    result->adaptive = (cls_adaptive_state){1, state.mu, state.sum, state.weight, state.top_p};
 }
 
-/* Raw logprobs know no mask. */
+/* Sets the raw log-probability, for which no mask applies. */
 static void report_raw(cls_work *w, const cls_row *trace, cls_host_result *result)
 {
     if (trace->no_token)
@@ -209,7 +210,7 @@ static void report_raw(cls_work *w, const cls_row *trace, cls_host_result *resul
     cls_work_read(w, 1);
     w->scale = CLS_LOG2E;
     cls_weigh(w);
-    if (w->alive != 0)
+    if (w->available != 0)
         result->logprob_raw = logprob_of(w->z[trace->token], w->top, CLS_LOG2E, cls_row_mass(w));
 }
 
@@ -241,7 +242,8 @@ static cls_status check_row(const cls_host_row *row)
     return CLS_OK;
 }
 
-/* The tables of the infill stage, where it may be asked for. */
+/* Reads the tables of the infill stage if the parameters turn it on. Fails if they are missing or
+ * invalid. */
 static cls_status read_infill(cls_work *w)
 {
     if (w->params->infill == 0)
@@ -254,8 +256,8 @@ static cls_status read_infill(cls_work *w)
     return status == CLS_OK ? cls_infill_check(&w->infill, w->vocab) : status;
 }
 
-/* All arrays, or none. */
-static int make_room(cls_work *w, uint32_t more)
+/* Allocates the arrays. Returns 0 if memory runs out; cls_work_close() frees what was allocated. */
+static int allocate(cls_work *w, uint32_t more)
 {
     const size_t n = w->vocab, tiles = (n + CLS_TILE - 1) / CLS_TILE;
     const size_t text = (size_t)w->row->prompt_count + w->row->output_count + more;
@@ -310,7 +312,7 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
         status = cls_params_read(row->params, params);
     if (status == CLS_OK)
         status = read_infill(w);
-    if (status == CLS_OK && !make_room(w, more))
+    if (status == CLS_OK && !allocate(w, more))
         status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                           "out of host memory for a row of %u tokens", (unsigned)w->vocab);
     return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference: what is more than a prefix of the order, and the order. */
+/* The reference of the sort of a row, and of the stages that keep more than a prefix of that order:
+ * typical and infill. */
 #include "reference/reference.h"
 
 #include <stdlib.h>
@@ -52,8 +53,8 @@ void cls_keep_typical(cls_work *w, cls_row *trace)
         sum += cls_token_mass(w, w->order[i].id);
         w->mark[w->order[i].id] = 1;
     }
-    /* What goes from above: larger keys; and on the head's side, where of one key
-     * the lower ids are nearer, the higher ones. */
+    /* The upper cut drops larger keys. If the largest key that is left lies above the mean, it may
+     * also drop the higher ids of that key, since lower ids are preferred there. */
     uint32_t i = 0;
     while (!w->mark[w->set[i]])
         i++;
@@ -92,8 +93,8 @@ static int begins_with(const cls_work *w, uint32_t id, uint32_t prefix)
     return at >= 0;
 }
 
-/* Of two tokens of which one begins the other, the likelier takes both masses,
- * and the other goes; mass[] by rank. */
+/* If the text of one token begins with that of another, the likelier takes both masses and the
+ * other is dropped. mass[] is by rank. */
 static void merge_prefixes(cls_work *w, uint64_t *mass)
 {
     for (uint32_t a = 0; a < w->n; a++)
@@ -106,8 +107,8 @@ static void merge_prefixes(cls_work *w, uint64_t *mass)
         }
 }
 
-/* Drops tokens of text that have less than a share of a mass, one of so many.
- * Returns how many are left; `left`: their mass, and the ends'. */
+/* Drops tokens that are not ends and have less than the mass `of` divided by `shares`. Returns how
+ * many of them are left. *left is the mass of these and of the ends. */
 static uint32_t drop_unlikely(cls_work *w, const uint64_t *mass, uint64_t shares, uint64_t of,
                               uint64_t *left)
 {
@@ -125,14 +126,14 @@ static uint32_t drop_unlikely(cls_work *w, const uint64_t *mass, uint64_t shares
     return texts;
 }
 
-#define INFILL_MOST 128
+#define INFILL_MAX_TOKENS 128
 
 void cls_keep_infill(cls_work *w, cls_row *trace)
 {
     uint64_t *const mass = w->mass;
     uint64_t ends = 0, texts = 0, left;
     trace->listed = 1;
-    if (w->n > INFILL_MOST) {
+    if (w->n > INFILL_MAX_TOKENS) {
         trace->status |= CLS_ROW_UNFIT;
         w->n = 0;
         return;

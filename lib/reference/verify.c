@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of verification: a request's drafts, checked. */
+/* The reference of cls_verify(), part 1: checks the drafts of a request and allocates its memory.
+ */
 #include "reference/reference.h"
 
 #include <stdlib.h>
@@ -26,8 +27,8 @@ static cls_status check_parents(const cls_host_drafts *d)
 {
     if (d->parents != NULL && d->method != CLS_VERIFY_MATCH && d->method != CLS_VERIFY_GREEDY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "drafts->parents is given; drafts->method must be CLS_VERIFY_MATCH or "
-                        "CLS_VERIFY_GREEDY then");
+                        "drafts->parents is set; drafts->method must then be CLS_VERIFY_MATCH or "
+                        "CLS_VERIFY_GREEDY");
     for (uint32_t i = 0; i < d->draft_count && d->parents != NULL; i++)
         if (d->parents[i] < -1 || d->parents[i] >= (int32_t)i)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -60,7 +61,8 @@ static cls_status check_drafts(const cls_host_drafts *d)
     return status == CLS_OK ? check_parents(d) : status;
 }
 
-/* Strides that are 0 get their values; those of what is not there don't matter. */
+/* Sets the default strides. Fails if a row does not fit in its stride; the strides of an absent
+ * mask or bias do not matter. */
 static cls_status check_strides(cls_verification *v)
 {
     const struct {
@@ -77,13 +79,13 @@ static cls_status check_strides(cls_verification *v)
             *strides[i].stride = strides[i].width;
         if (*strides[i].stride < strides[i].width)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "drafts->%s is %llu, less than a row's %llu elements", strides[i].name,
-                            (unsigned long long)*strides[i].stride,
+                            "drafts->%s is %llu, which is less than the %llu elements of a row",
+                            strides[i].name, (unsigned long long)*strides[i].stride,
                             (unsigned long long)strides[i].width);
     }
     if (v->row.random_bits != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "drafts->row->random_bits is set; a verification draws by position");
+                        "drafts->row->random_bits is set, but a verification draws by position");
     return CLS_OK;
 }
 
@@ -106,8 +108,8 @@ static cls_status verify(cls_verification *v)
         if (status != CLS_OK)
             return status;
     }
-    v->single =
-        (v->w.slot.flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) != 0; /* none of a greedy one */
+    v->one_token = (v->w.slot.flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) !=
+                   0; /* a greedy slot has none of these flags */
     v->by_token = (v->w.slot.flags & CLS_SLOT_GREEDY) != 0 || v->drafts.method == CLS_VERIFY_MATCH;
     cls_verification_walk(v);
     v->result.status = (int32_t)v->status;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of verification, from a request's first row to what it emits: every row
- * by the reference of sampling, with the drafts before it as output, and all of its
- * probabilities, whatever is asked. */
+/* The reference of cls_verify(), part 2: judges the drafts of a request, from its first row to the
+ * tokens that it emits. The reference of sampling samples each row, whose output includes the
+ * drafts before it. */
 #include "reference/reference.h"
 
 #include <math.h>
 
-#define NOTHING (-1)
+#define NONE (-1)
 
 /* ------------------------------------------------------------------------ a row */
 
-/* Samples row r, which so many drafts lead to. Returns whether it has a token. */
-static int look(cls_verification *v, uint32_t r, uint32_t depth)
+/* Samples row r, which comes after `depth` drafts. Returns 1 if the row has a token. */
+static int sample_row(cls_verification *v, uint32_t r, uint32_t depth)
 {
     const cls_host_drafts *const d = &v->drafts;
     const size_t word = v->row.mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t);
@@ -32,7 +32,8 @@ static int look(cls_verification *v, uint32_t r, uint32_t depth)
     return !v->trace.no_token;
 }
 
-static void follow(cls_verification *v, uint32_t draft, uint32_t depth)
+/* Appends a draft to the output. */
+static void append_draft(cls_verification *v, uint32_t draft, uint32_t depth)
 {
     v->output[v->first.output_count + depth] = v->drafts.ids[draft];
 }
@@ -43,7 +44,7 @@ static uint64_t random_bits(const cls_verification *v, uint32_t purpose, uint32_
                        v->first.draw);
 }
 
-/* The row's probabilities: of its final set. */
+/* Sets p to the probabilities of the row's final set. */
 static void read_target(cls_verification *v)
 {
     const cls_reciprocal share = reciprocal_of(v->trace.mass);
@@ -52,21 +53,21 @@ static void read_target(cls_verification *v)
         v->p[v->w.set[i]] = fraction_q63(&share, cls_token_mass(&v->w, v->w.set[i]));
 }
 
-/* A draft's. The work has its logits in the row's place after that. */
+/* Sets q to the distribution of a draft. Draft logits replace the row's logits in the work. */
 static void read_draft(cls_verification *v, uint32_t draft)
 {
     const uint32_t vocab = v->w.vocab;
-    const size_t at = (size_t)draft * vocab;
+    const size_t first = (size_t)draft * vocab;
     memset(v->q, 0, vocab * sizeof *v->q);
     if (v->drafts.draft_kind == CLS_DRAFT_NONE) {
         v->q[v->drafts.ids[draft]] = CLS_ONE_Q63;
     } else if (v->drafts.draft_kind == CLS_DRAFT_PROBS) {
         for (uint32_t i = 0; i < vocab; i++)
-            v->q[i] = probability_q63((u32)CLS_AS_I32(((const float *)v->drafts.draft)[at + i]));
+            v->q[i] = probability_q63((u32)CLS_AS_I32(((const float *)v->drafts.draft)[first + i]));
     } else {
-        v->row.logits = (const char *)v->drafts.draft + at * cls_dtype_size(v->row.dtype);
+        v->row.logits = (const char *)v->drafts.draft + first * cls_dtype_size(v->row.dtype);
         cls_work_read(&v->w, 1);
-        if (v->w.alive == 0)
+        if (v->w.available == 0)
             return;
         v->w.scale = CLS_LOG2E;
         cls_weigh(&v->w);
@@ -78,9 +79,9 @@ static void read_draft(cls_verification *v, uint32_t draft)
 
 /* ------------------------------------------------------------------- the drafts */
 
-/* Whether a draft of a chain can be judged, or the drafts end before it. With a method
- * that looks at distributions both are there then. */
-static int is_draft(cls_verification *v, uint32_t draft)
+/* Returns 1 if a draft of a chain is a token to which its distribution gives a probability;
+ * otherwise the drafts end before it. Methods that use distributions have p and q set then. */
+static int draft_is_valid(cls_verification *v, uint32_t draft)
 {
     if (v->drafts.ids[draft] < 0 || (uint32_t)v->drafts.ids[draft] >= v->w.vocab)
         return 0;
@@ -91,21 +92,23 @@ static int is_draft(cls_verification *v, uint32_t draft)
     return v->q[v->drafts.ids[draft]] != 0;
 }
 
+/* Returns the draft that a draft follows, or NONE. */
 static int32_t parent_of(const cls_verification *v, uint32_t draft)
 {
     return v->drafts.parents != NULL ? v->drafts.parents[draft] : (int32_t)draft - 1;
 }
 
-/* The first draft after row r, or of them the first that is a token; or NOTHING. */
+/* Returns the first draft after row r that is this token (any draft if `token` is NULL), or NONE.
+ */
 static int32_t find_child(const cls_verification *v, uint32_t r, const int32_t *token)
 {
     for (uint32_t k = r; k < v->drafts.draft_count; k++)
         if (parent_of(v, k) == (int32_t)r - 1 && (token == NULL || v->drafts.ids[k] == *token))
             return (int32_t)k;
-    return NOTHING;
+    return NONE;
 }
 
-/* The mass of what is left of the target, and the token at a place in it. */
+/* Returns the mass of the residual distribution: what the target's exceeds the draft's by. */
 static uint64_t residual_mass(const cls_verification *v, uint64_t reach)
 {
     uint64_t sum = 0;
@@ -114,21 +117,23 @@ static uint64_t residual_mass(const cls_verification *v, uint64_t reach)
     return sum;
 }
 
+/* Draws a token from the residual distribution. */
 static int32_t draw_residual(const cls_verification *v, uint64_t reach, uint32_t depth)
 {
     const uint64_t mass = residual_mass(v, reach);
-    uint64_t rest = u64_mul_hi(random_bits(v, CLS_PURPOSE_RESIDUAL, depth), mass), here;
+    uint64_t rest = u64_mul_hi(random_bits(v, CLS_PURPOSE_RESIDUAL, depth), mass), token_mass;
     uint32_t i = 0;
     if (mass == 0)
         return v->trace.token;
-    for (; (here = residual_q63(v->p[i], v->q[i], reach)) <= rest; i++)
-        rest -= here;
+    for (; (token_mass = residual_q63(v->p[i], v->q[i], reach)) <= rest; i++)
+        rest -= token_mass;
     return (int32_t)i;
 }
 
-/* -log2 x in units of 2^-20. */
+/* Returns -log2(x) in units of 2^-20. */
 static int32_t bits_q20(float x) { return (int32_t)floor(-log2((double)x) * 1048576.0 + 0.5); }
 
+/* Returns 1 if typical acceptance accepts a token. */
 static int is_typical(const cls_verification *v, uint32_t id)
 {
     const cls_work *const w = &v->w;
@@ -144,108 +149,110 @@ static int is_typical(const cls_verification *v, uint32_t id)
 
 /* --------------------------------------------------------------------- the walk */
 
-/* Emits a token, a draft or (NOTHING) the target's own. Returns whether it ends the request. */
+/* Emits a token. `draft` is NONE if it is not a draft. Returns 1 if the token ends the request. */
 static int emit(cls_verification *v, int32_t token, int32_t draft)
 {
     cls_host_verified *const out = &v->result;
     out->tokens[out->emitted++] = token;
-    if (draft != NOTHING)
+    if (draft != NONE)
         out->nodes[out->accepted++] = draft;
-    const uint32_t stops =
+    const uint32_t ends =
         cls_work_stops(&v->w, v->outputs + (uint32_t)out->emitted, (uint32_t)token);
-    v->status |= stops;
-    return stops != 0;
+    v->status |= ends;
+    return ends != 0;
 }
 
-/* Whether a row that has no draft after it emits its token. */
+/* Returns 1 if a row without a draft after it emits its token. */
 static int has_bonus(const cls_verification *v)
 {
     return v->drafts.draft_count == 0 || !v->drafts.disable_bonus;
 }
 
-/* The draft that is accepted after row r, or NOTHING, and then what is emitted in its place. */
-static int32_t judge(cls_verification *v, uint32_t r, uint32_t depth, int32_t *instead)
+/* Returns the draft that is accepted after row r. If there is none, returns NONE, and *replacement
+ * is the token that is emitted, or NONE. */
+static int32_t judge(cls_verification *v, uint32_t r, uint32_t depth, int32_t *replacement)
 {
     const int32_t child = find_child(v, r, NULL);
-    *instead = v->trace.token;
-    if (child == NOTHING && !has_bonus(v))
-        *instead = NOTHING;
-    if (child == NOTHING || v->single)
-        return NOTHING;
+    *replacement = v->trace.token;
+    if (child == NONE && !has_bonus(v))
+        *replacement = NONE;
+    if (child == NONE || v->one_token)
+        return NONE;
     if (v->by_token)
-        return find_child(v, r, instead);
-    if (!is_draft(v, r))
-        return NOTHING;
+        return find_child(v, r, replacement);
+    if (!draft_is_valid(v, r))
+        return NONE;
     const uint32_t id = (uint32_t)v->drafts.ids[child];
     if (v->drafts.method == CLS_VERIFY_TYPICAL)
-        return is_typical(v, id) ? child : NOTHING;
+        return is_typical(v, id) ? child : NONE;
     if (accepts(random_bits(v, CLS_PURPOSE_ACCEPT, depth), v->p[id], v->q[id]))
         return child;
-    *instead = draw_residual(v, CLS_ONE_Q63, depth);
-    return NOTHING;
+    *replacement = draw_residual(v, CLS_ONE_Q63, depth);
+    return NONE;
 }
 
+/* Accepts drafts one after the other until one is rejected or ends the request. */
 static void walk(cls_verification *v)
 {
     uint32_t r = 0;
-    for (uint32_t depth = 0; look(v, r, depth); depth++) {
-        int32_t instead;
-        const int32_t draft = judge(v, r, depth, &instead);
-        if (draft == NOTHING) {
-            if (instead != NOTHING)
-                emit(v, instead, NOTHING);
+    for (uint32_t depth = 0; sample_row(v, r, depth); depth++) {
+        int32_t replacement;
+        const int32_t draft = judge(v, r, depth, &replacement);
+        if (draft == NONE) {
+            if (replacement != NONE)
+                emit(v, replacement, NONE);
             return;
         }
         if (emit(v, v->drafts.ids[draft], draft))
             return;
-        follow(v, (uint32_t)draft, depth);
+        append_draft(v, (uint32_t)draft, depth);
         r = (uint32_t)draft + 1;
     }
 }
 
-/* Block verification: all prefixes are judged, and the longest good one counts. What would
- * follow each is noted on the way. */
+/* Block verification judges all prefixes of the drafts and accepts the longest that passes. For
+ * each prefix that passes it also draws the token that would follow. */
 static void walk_block(cls_verification *v)
 {
     uint64_t reach = CLS_ONE_Q63;
-    uint32_t good = 0, status = 0;
-    int32_t next = NOTHING;
-    int more = 1, stops = 0;
+    uint32_t accepted = 0, status = 0;
+    int32_t next = NONE;
+    int more = 1, ends = 0;
     for (uint32_t i = 0; more; i++) {
-        const int there = !stops && look(v, i, i);
-        more = there && i < v->drafts.draft_count && is_draft(v, i);
+        const int has_token = !ends && sample_row(v, i, i);
+        more = has_token && i < v->drafts.draft_count && draft_is_valid(v, i);
         const uint64_t left = more ? residual_mass(v, reach) : 0;
         const uint64_t bits = random_bits(v, CLS_PURPOSE_BLOCK + i - 1, 0);
-        const int likely = more ? accepts(bits, left, left + CLS_ONE_Q63 - reach)
-                                : accepts(bits, reach, CLS_ONE_Q63);
-        if (i == 0 || likely) {
-            good = i;
+        const int accepts_prefix = more ? accepts(bits, left, left + CLS_ONE_Q63 - reach)
+                                        : accepts(bits, reach, CLS_ONE_Q63);
+        if (i == 0 || accepts_prefix) {
+            accepted = i;
             status = v->status;
             if (more)
                 next = draw_residual(v, reach, i);
             else
-                next =
-                    there && (i < v->drafts.draft_count || has_bonus(v)) ? v->trace.token : NOTHING;
+                next = has_token && (i < v->drafts.draft_count || has_bonus(v)) ? v->trace.token
+                                                                                : NONE;
         }
         if (more) {
             const int32_t id = v->drafts.ids[i];
             reach = ratio_q63(reach, v->p[id], v->q[id]);
-            stops = cls_work_stops(&v->w, v->outputs + i + 1, (uint32_t)id) != 0;
-            follow(v, i, i);
+            ends = cls_work_stops(&v->w, v->outputs + i + 1, (uint32_t)id) != 0;
+            append_draft(v, i, i);
         }
     }
     v->status = status;
-    for (uint32_t i = 0; i < good; i++)
+    for (uint32_t i = 0; i < accepted; i++)
         emit(v, v->drafts.ids[i], (int32_t)i);
-    if (next != NOTHING)
-        emit(v, next, NOTHING);
+    if (next != NONE)
+        emit(v, next, NONE);
 }
 
 void cls_verification_walk(cls_verification *v)
 {
     memset(v->result.tokens, -1, sizeof v->result.tokens);
     memset(v->result.nodes, -1, sizeof v->result.nodes);
-    if (v->drafts.method == CLS_VERIFY_BLOCK && !v->single && !v->by_token)
+    if (v->drafts.method == CLS_VERIFY_BLOCK && !v->one_token && !v->by_token)
         walk_block(v);
     else
         walk(v);

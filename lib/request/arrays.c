@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The arrays that parameters point to: a request keeps copies of them. */
+/* Copies, frees and measures the arrays that parameters set_pointer to. A request keeps copies of
+ * them. */
 #include "request/request.h"
 
 #include <stdlib.h>
 
 enum { ARRAYS = 5 };
 
-/* One of them: where its pointer lies, how many elements of how many bytes, and
- * whether they are sequences, whose ids follow them in a copy's block. */
+/* One of the arrays. In the copy of an array of sequences, their ids follow in the same block. */
 typedef struct array {
-    void *at;
+    void *pointer; /* the address of the field that points to the array */
     uint64_t count;
-    size_t size;
-    int sequences;
+    size_t size;   /* bytes of an element */
+    int sequences; /* 1 if the elements are sequences */
 } array;
 
 static void arrays_of(cls_params *p, array all[ARRAYS])
@@ -27,15 +27,16 @@ static void arrays_of(cls_params *p, array all[ARRAYS])
     memcpy(all, table, sizeof table);
 }
 
-/* Its pointer, whatever the type that it has. */
+/* Returns the pointer to the array. Its type differs from array to array, so it is copied as bytes.
+ */
 static void *pointer_of(const array *a)
 {
     void *p;
-    memcpy(&p, a->at, sizeof p);
+    memcpy(&p, a->pointer, sizeof p);
     return p;
 }
 
-static void point(const array *a, void *p) { memcpy(a->at, &p, sizeof p); }
+static void set_pointer(const array *a, void *p) { memcpy(a->pointer, &p, sizeof p); }
 
 uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count)
 {
@@ -52,7 +53,7 @@ static uint64_t bytes_of(const array *a)
     return a->count * a->size + ids * sizeof(int32_t);
 }
 
-/* The ids of copied sequences go behind them. */
+/* Moves the ids of copied sequences to the memory after the sequences. */
 static void move_ids(cls_sequence *sequences, uint64_t count)
 {
     int32_t *ids = (int32_t *)(void *)(sequences + count);
@@ -74,7 +75,7 @@ cls_status cls_arrays_copy(cls_params *params)
         const uint64_t size = all[i].count != 0 ? bytes_of(&all[i]) : 0;
         void *const to =
             status == CLS_OK && size != 0 && size <= SIZE_MAX ? malloc((size_t)size) : NULL;
-        point(&all[i], to);
+        set_pointer(&all[i], to);
         if (size == 0 || status != CLS_OK)
             continue;
         if (to == NULL) {
@@ -100,7 +101,7 @@ void cls_arrays_free(cls_params *params)
     arrays_of(params, all);
     for (int i = 0; i < ARRAYS; i++) {
         free(pointer_of(&all[i]));
-        point(&all[i], NULL);
+        set_pointer(&all[i], NULL);
     }
 }
 

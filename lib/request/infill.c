@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* The infill stage's tables, checked. */
+/* Checks the tables of the infill stage. */
 #include "request/request.h"
 
 #include <stdlib.h>
 
-/* Whether following prefixes from any token ends. */
-static int prefixes_end(const int32_t *prefix_of, uint32_t vocab, uint8_t *seen)
+/* Returns 1 if the prefixes of every token end. A token is marked 1 while its prefixes are
+ * followed, and 2 once they are known to end. */
+static int prefixes_end(const int32_t *prefix_of, uint32_t vocab, uint8_t *visited)
 {
     for (uint32_t i = 0; i < vocab; i++) {
-        int32_t at = (int32_t)i;
-        for (; at >= 0 && seen[at] == 0; at = prefix_of[at])
-            seen[at] = 1;
-        if (at >= 0 && seen[at] == 1)
+        int32_t token = (int32_t)i;
+        for (; token >= 0 && visited[token] == 0; token = prefix_of[token])
+            visited[token] = 1;
+        if (token >= 0 && visited[token] == 1)
             return 0;
-        for (at = (int32_t)i; at >= 0 && seen[at] == 1; at = prefix_of[at])
-            seen[at] = 2;
+        for (token = (int32_t)i; token >= 0 && visited[token] == 1; token = prefix_of[token])
+            visited[token] = 2;
     }
     return 1;
 }
@@ -38,13 +39,11 @@ cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "infill->prefix_of[%u] is %d, which is no token of a vocabulary of %u",
                             (unsigned)i, (int)infill->prefix_of[i], (unsigned)vocab);
-    uint8_t *const seen = calloc(vocab, 1);
-    if (seen == NULL)
+    uint8_t *const visited = calloc(vocab, 1);
+    if (visited == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u tokens",
                         (unsigned)vocab);
-    const int ends = prefixes_end(infill->prefix_of, vocab, seen);
-    free(seen);
-    return ends
-               ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of goes round in a circle");
+    const int ends = prefixes_end(infill->prefix_of, vocab, visited);
+    free(visited);
+    return ends ? CLS_OK : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of has a cycle");
 }

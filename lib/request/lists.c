@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists: requests' biases, stop ids, sequences, in the device's form, and their
- * places in the one buffer that has them all. */
+/* Makes the lists of a request in the form that kernels read: biases, allowed ids, stop ids and
+ * sequences. All lists are in one buffer, and the slot has the offset of each. */
 #include "request/request.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* -------------------------------------------------------------- their contents */
+/* ----------------------------------------------------------- biases and stop ids */
 
 typedef struct bias_entry {
-    uint32_t id, index; /* index: where the caller had it, for a sum in one order */
+    uint32_t id, index; /* index in the caller's array: biases of one id are added in its order */
     float bias;
 } bias_entry;
 
@@ -27,47 +27,48 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* One bias an id, ascending, of those that `allowed` (a bitmap, or NULL) has; returns how many. */
+/* Makes one bias of all biases of an id, in ascending order of ids. Leaves out ids that are not in
+ * `allowed`, a bitmap, unless it is NULL. Returns the number of biases. */
 static uint32_t merge_biases(const cls_params *p, const uint32_t *allowed, bias_entry *all)
 {
-    const uint32_t given = p->logit_bias_count;
+    const uint32_t count = p->logit_bias_count;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < given; i++)
+    for (uint32_t i = 0; i < count; i++)
         all[i] = (bias_entry){(uint32_t)p->logit_bias[i].id, i, p->logit_bias[i].bias};
-    qsort(all, given, sizeof *all, by_id_and_index);
-    for (uint32_t i = 0; i < given;) {
+    qsort(all, count, sizeof *all, by_id_and_index);
+    for (uint32_t i = 0; i < count;) {
         const uint32_t id = all[i].id;
         double sum = 0.0;
-        for (; i < given && all[i].id == id; i++)
+        for (; i < count && all[i].id == id; i++)
             sum += (double)all[i].bias;
         if (allowed != NULL && !(allowed[id / 32] >> (id % 32) & 1u))
             continue;
         all[n].id = id;
-        all[n++].bias =
-            sum == -INFINITY
-                ? -INFINITY
-                : cls_normal((float)fmax(-(double)CLS_FLT_MAX, fmin(sum, (double)CLS_FLT_MAX)));
+        all[n++].bias = sum == -INFINITY
+                            ? -INFINITY
+                            : cls_flush_subnormal((float)fmax(-(double)CLS_FLT_MAX,
+                                                              fmin(sum, (double)CLS_FLT_MAX)));
     }
     return n;
 }
 
-/* The lists on their way: `used` of the words are written. */
+/* The lists that are being written. */
 typedef struct writer {
     uint32_t *words;
-    size_t used;
+    size_t used; /* words that are written */
 } writer;
 
-/* Room for n words, all zero. */
+/* Adds n words, all zero, and returns them. */
 static uint32_t *take_words(writer *w, size_t n)
 {
-    uint32_t *const at = w->words + w->used;
-    memset(at, 0, n * sizeof *at);
+    uint32_t *const words = w->words + w->used;
+    memset(words, 0, n * sizeof *words);
     w->used += n;
-    return at;
+    return words;
 }
 
-/* Many biases are a row of all tokens, whose vectors are added as they lie: one of a list takes
- * some 15 ns wherever logits are read, a vector of the row 5. */
+/* Many biases are stored as a row of all tokens, which is added in vectors. A bias of a list takes
+ * some 15 ns wherever logits are read, a vector of the row 5 ns. */
 static int biases_are_row(const cls_params *p, uint32_t vocab)
 {
     return p->logit_bias_count > vocab / CLS_BIAS_ROW_PART;
@@ -122,24 +123,25 @@ static void write_stops(writer *w, const cls_params *p, cls_slot *slot)
     qsort(out, p->stop_count, sizeof *out, by_id);
 }
 
-/* ------------------------------------------------------- what looks at the history */
+/* ------------------------------------------------- adjustments by the history */
 
 int cls_dry_is_on(const cls_params *p) { return p->dry_multiplier != 0.0f && p->dry_base >= 1.0f; }
 
-/* llama.cpp's limit, which keeps base^e a float32; a base of 1 needs none. */
-uint32_t cls_dry_most(const cls_params *p)
+/* This is llama.cpp's limit, with which base^e is a finite float32. A base of 1 needs no limit. */
+uint32_t cls_dry_max_exponent(const cls_params *p)
 {
     const double most = p->dry_base > 1.0f ? 88.7228391 / log((double)p->dry_base) : 0.0;
     return most < CLS_MAX_HISTORY ? (uint32_t)most : CLS_MAX_HISTORY;
 }
 
-float cls_dry_amount(const cls_params *p, uint32_t exponent)
+float cls_dry_penalty(const cls_params *p, uint32_t exponent)
 {
     const double amount = (double)p->dry_multiplier * pow((double)p->dry_base, exponent);
-    return cls_normal((float)fmax(-(double)CLS_FLT_MAX, fmin(amount, (double)CLS_FLT_MAX)));
+    return cls_flush_subnormal(
+        (float)fmax(-(double)CLS_FLT_MAX, fmin(amount, (double)CLS_FLT_MAX)));
 }
 
-/* By first id; of one first id the longest first. */
+/* Sorts by first id, and sequences with the same first id by length, longest first. */
 static int by_first_id(const void *a, const void *b)
 {
     const cls_sequence *const x = a, *const y = b;
@@ -148,18 +150,18 @@ static int by_first_id(const void *a, const void *b)
     return (x->count < y->count) - (x->count > y->count);
 }
 
-/* Places of sequences, then what is there. */
+/* Writes the offset of each sequence, and then the sequences: a count and the ids of each. */
 static uint32_t write_sequences(writer *w, const cls_sequence *sequences, uint32_t n)
 {
-    const size_t places = w->used;
+    const size_t offsets = w->used;
     w->used += n;
     for (uint32_t i = 0; i < n; i++) {
-        w->words[places + i] = (uint32_t)w->used;
+        w->words[offsets + i] = (uint32_t)w->used;
         w->words[w->used++] = sequences[i].count;
         memcpy(w->words + w->used, sequences[i].ids, sequences[i].count * sizeof *w->words);
         w->used += sequences[i].count;
     }
-    return (uint32_t)places;
+    return (uint32_t)offsets;
 }
 
 static uint32_t write_bitmap(writer *w, uint32_t vocab, const cls_sequence *sequences, uint32_t n)
@@ -170,8 +172,8 @@ static uint32_t write_bitmap(writer *w, uint32_t vocab, const cls_sequence *sequ
     return (uint32_t)(bitmap - w->words);
 }
 
-/* DRY's amounts and breakers: those of one id to the front of `sequences`, the
- * others after them, sorted. */
+/* Writes DRY's penalties, one for each exponent, and its breakers. `sequences` is memory for
+ * sorting: breakers of one id come first, the longer ones are sorted after them. */
 static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t amounts,
                       cls_sequence *sequences, cls_slot *slot)
 {
@@ -180,7 +182,7 @@ static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t a
     slot->dry = (uint32_t)w->used;
     slot->n_dry = amounts;
     for (uint32_t e = 0; e < amounts; e++)
-        w->words[w->used++] = (uint32_t)CLS_AS_I32(cls_dry_amount(p, e));
+        w->words[w->used++] = (uint32_t)CLS_AS_I32(cls_dry_penalty(p, e));
     if (n == 0)
         return;
     for (uint32_t i = 0; i < n; i++)
@@ -193,16 +195,16 @@ static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t a
     slot->breakers = write_sequences(w, sequences + singles, n - singles);
 }
 
-/* By the last id but one, of sequences of at least two. */
-static int by_last_but_one(const void *a, const void *b)
+/* Sorts sequences of at least two ids by the id before the last. */
+static int by_second_to_last(const void *a, const void *b)
 {
     const cls_sequence *const x = a, *const y = b;
     const int32_t i = x->ids[x->count - 2], j = y->ids[y->count - 2];
     return (i > j) - (i < j);
 }
 
-/* Those of one id are a list like that of stop ids; of the others the device looks only at those
- * that the latest token may lead to. */
+/* Bad words of one id are a list like that of stop ids. The longer ones are sorted so that the
+ * device reads only those whose id before the last is the latest token. */
 static void write_bad_words(writer *w, const cls_params *p, cls_sequence *sequences, cls_slot *slot)
 {
     uint32_t longer = 0;
@@ -215,13 +217,13 @@ static void write_bad_words(writer *w, const cls_params *p, cls_sequence *sequen
             sequences[longer++] = p->bad_words[i];
     slot->n_banned = p->bad_word_count - longer;
     qsort(banned, slot->n_banned, sizeof *banned, by_id);
-    qsort(sequences, longer, sizeof *sequences, by_last_but_one);
+    qsort(sequences, longer, sizeof *sequences, by_second_to_last);
     slot->n_bad_words = longer;
     slot->bad_words = write_sequences(w, sequences, longer);
 }
 
-/* Words that the lists take at most. */
-static uint64_t most_words(const cls_params *p, uint32_t vocab, uint32_t amounts)
+/* Returns the largest number of words that the lists may take. */
+static uint64_t max_words(const cls_params *p, uint32_t vocab, uint32_t amounts)
 {
     uint64_t n = cls_sequences_words(p->bad_words, p->bad_word_count) + p->bad_word_count +
                  amounts + p->stop_count;
@@ -234,18 +236,20 @@ static uint64_t most_words(const cls_params *p, uint32_t vocab, uint32_t amounts
     return n;
 }
 
-cls_status cls_lists_make(const cls_params *p, uint32_t vocab, uint32_t history, cls_slot *slot,
-                          uint32_t **words, uint32_t *n_words)
+cls_status cls_lists_create(const cls_params *p, uint32_t vocab, uint32_t history, cls_slot *slot,
+                            uint32_t **words, uint32_t *n_words)
 {
-    const uint32_t longest = p->dry_window != 0 ? p->dry_window : history, most = cls_dry_most(p);
+    const uint32_t longest = p->dry_window != 0 ? p->dry_window : history,
+                   most = cls_dry_max_exponent(p);
     const uint32_t amounts = !cls_dry_is_on(p) ? 0 : 1 + (most < longest ? most : longest);
-    const uint64_t need = most_words(p, vocab, amounts);
+    const uint64_t need = max_words(p, vocab, amounts);
     *words = NULL;
     *n_words = 0;
     if (need == 0)
         return CLS_OK;
     if (need > UINT32_MAX / 8 || need > SIZE_MAX / sizeof **words)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "too many ids in lists: %llu words",
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                        "the lists of the parameters are too long: they take %llu words",
                         (unsigned long long)need);
     writer w = {malloc((size_t)need * sizeof *w.words), 0};
     bias_entry *const biases = malloc((p->logit_bias_count + (size_t)1) * sizeof *biases);
@@ -271,16 +275,16 @@ cls_status cls_lists_make(const cls_params *p, uint32_t vocab, uint32_t history,
     return CLS_OK;
 }
 
-void cls_lists_place(cls_slot *slot, uint32_t at)
+void cls_lists_set_offset(cls_slot *slot, uint32_t offset)
 {
-    slot->lists = at;
-    slot->bias += at;
-    slot->allowed += at;
-    slot->stop += at;
-    slot->dry += at;
-    slot->dry_first_ids += slot->dry_first_ids != 0 ? at : 0; /* 0: there are no breakers */
-    slot->dry_single_ids += at;
-    slot->breakers += at;
-    slot->banned += at;
-    slot->bad_words += at;
+    slot->lists = offset;
+    slot->bias += offset;
+    slot->allowed += offset;
+    slot->stop += offset;
+    slot->dry += offset;
+    slot->dry_first_ids += slot->dry_first_ids != 0 ? offset : 0; /* 0 if there are no breakers */
+    slot->dry_single_ids += offset;
+    slot->breakers += offset;
+    slot->banned += offset;
+    slot->bad_words += offset;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of parameters as an array, and what follows from it: the defaults, and whether each
- * value is in its range. */
+/* The table of parameters as an array. Sets the defaults and checks the ranges. */
 #include "request/request.h"
 
 #include <stddef.h>
@@ -38,7 +37,7 @@ void *cls_param_in(const cls_param *param, cls_params *params)
     return (char *)params + param->offset;
 }
 
-/* A number as a double; those of 64 bits, of which every value is valid, have none. */
+/* Returns the value of a parameter, or 0 for arrays and for 64-bit numbers, which have no range. */
 static double number_in(const cls_param *param, const cls_params *params)
 {
     const void *const at = (const char *)params + param->offset;
@@ -67,7 +66,7 @@ static void set_default(const cls_param *param, cls_params *params)
     case CLS_PARAM_UINT:
         *(uint32_t *)at = (uint32_t)param->initial;
         break;
-    default: /* zero, as all else is */
+    default: /* 64-bit numbers and arrays are zero by default */
         break;
     }
 }

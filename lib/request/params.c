@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A request's parameters: the checks that are not ranges, and the form that kernels read. */
+/* Checks what the ranges of parameters do not cover (the chain and the lists), and converts the
+ * parameters to the form that kernels read. */
 #include "request/request.h"
 
 #include <math.h>
@@ -21,10 +22,11 @@ static const char *const stage_field[] = {
 #define STAGE_FIELD(stage, name, field, on) [CLS_STAGE_##stage] = #field,
     CLS_STAGE_TABLE(STAGE_FIELD)};
 
-/* A custom chain: known stages, each once, and all that are on. */
+/* Checks a custom chain. Fails if it has an unknown stage or a stage twice, or lacks a stage that
+ * the parameters turn on. */
 static cls_status check_chain(const cls_params *p, uint32_t vocab)
 {
-    int there[CLS_PUBLIC_STAGES] = {0};
+    int occurs[CLS_PUBLIC_STAGES] = {0};
     if (p->chain < 0 || p->chain > CLS_CHAIN_CUSTOM)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->chain is %d, which is no cls_chain",
                         (int)p->chain);
@@ -35,20 +37,20 @@ static cls_status check_chain(const cls_params *p, uint32_t vocab)
         if (stage >= CLS_PUBLIC_STAGES)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "params->stages[%d] is %d, which is no cls_stage", i, (int)stage);
-        if (there[stage]++)
+        if (occurs[stage]++)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->stages[%d]: the stage of %s is there already", i,
+                            "params->stages[%d]: the stage of %s occurs already", i,
                             stage_field[stage]);
     }
     for (uint8_t stage = 1; stage < CLS_PUBLIC_STAGES && p->mirostat == 0; stage++)
-        if (!there[stage] && cls_stage_is_on(stage, p, vocab))
+        if (!occurs[stage] && cls_stage_is_on(stage, p, vocab))
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "params->%s is set, but params->stages has no such stage",
                             stage_field[stage]);
     return CLS_OK;
 }
 
-/* p as units of 2^-32; 1 is the most there is below it. */
+/* Returns p in units of 2^-32. 1 becomes the largest value below it. */
 static uint32_t unit_q32(float p)
 {
     return p <= 0.0f ? 0
@@ -57,7 +59,7 @@ static uint32_t unit_q32(float p)
                : UINT32_MAX;
 }
 
-/* An array and its length: one without the other. */
+/* Fails if an array is NULL but its length is not 0. */
 static cls_status check_array(const char *name, const char *counter, const void *array, uint32_t n)
 {
     return array == NULL && n != 0
@@ -66,7 +68,7 @@ static cls_status check_array(const char *name, const char *counter, const void 
                : CLS_OK;
 }
 
-/* The first of n ids that is no token; n if all are. */
+/* Returns the index of the first of n ids that is not a token, or n. */
 static uint32_t first_outside(const int32_t *ids, uint32_t n, uint32_t vocab)
 {
     uint32_t i = 0;
@@ -79,11 +81,11 @@ static cls_status check_ids(const char *name, const char *counter, const int32_t
                             uint32_t vocab)
 {
     const cls_status status = check_array(name, counter, ids, n);
-    const uint32_t at = status == CLS_OK ? first_outside(ids, n, vocab) : n;
-    return at == n ? status
-                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "params->%s[%u] is %d, which is no token of a vocabulary of %u", name,
-                              (unsigned)at, (int)ids[at], (unsigned)vocab);
+    const uint32_t i = status == CLS_OK ? first_outside(ids, n, vocab) : n;
+    return i == n ? status
+                  : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                             "params->%s[%u] is %d, which is no token of a vocabulary of %u", name,
+                             (unsigned)i, (int)ids[i], (unsigned)vocab);
 }
 
 static cls_status check_sequences(const char *name, const char *counter,
@@ -100,11 +102,11 @@ static cls_status check_sequences(const char *name, const char *counter,
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "params->%s[%u].count is %u, but its ids are NULL", name, (unsigned)i,
                             (unsigned)s->count);
-        const uint32_t at = first_outside(s->ids, s->count, vocab);
-        if (at < s->count)
+        const uint32_t k = first_outside(s->ids, s->count, vocab);
+        if (k < s->count)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "params->%s[%u].ids[%u] is %d, which is no token of a vocabulary of %u",
-                            name, (unsigned)i, (unsigned)at, (int)s->ids[at], (unsigned)vocab);
+                            name, (unsigned)i, (unsigned)k, (int)s->ids[k], (unsigned)vocab);
     }
     return status;
 }
@@ -128,7 +130,7 @@ static cls_status check_biases(const char *name, const char *counter, const cls_
     return status;
 }
 
-/* What the lists may not contain. */
+/* Checks the lists. Fails if one has an id that is not a token, or an invalid value. */
 static cls_status check_lists(const cls_params *p, uint32_t vocab)
 {
     cls_status status = CLS_OK;
@@ -142,7 +144,7 @@ static cls_status check_lists(const cls_params *p, uint32_t vocab)
     return status;
 }
 
-float cls_normal(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
+float cls_flush_subnormal(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
 
 static void set_penalties(const cls_params *p, cls_slot *slot)
 {
@@ -152,8 +154,8 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
         raises |= p->logit_bias[i].bias > 0.0f;
     slot->repetition = p->repetition_penalty;
     slot->reciprocal = (float)(1.0 / (double)p->repetition_penalty);
-    slot->frequency = cls_normal(p->frequency_penalty);
-    slot->presence = cls_normal(p->presence_penalty);
+    slot->frequency = cls_flush_subnormal(p->frequency_penalty);
+    slot->presence = cls_flush_subnormal(p->presence_penalty);
     slot->window = p->penalty_window;
     slot->max_tokens = p->max_tokens;
     slot->flags |= raises ? CLS_SLOT_RAISES : 0;
@@ -165,7 +167,7 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
         slot->flags |= CLS_SLOT_ALLOWED;
 }
 
-/* What looks at the history; the rest is in the lists. */
+/* Sets the parameters of adjustments by the history, except for those that are in the lists. */
 static void set_history(const cls_params *p, cls_slot *slot)
 {
     slot->dry_allowed = p->dry_allowed_length;
@@ -178,7 +180,7 @@ static void set_history(const cls_params *p, cls_slot *slot)
         slot->flags |= CLS_SLOT_HISTORY;
 }
 
-/* Whether a stage needs the mass of what is left when it comes. */
+/* Returns 1 if a stage needs the mass of the tokens that earlier stages kept. */
 static int needs_mass(uint8_t stage, const cls_slot *slot)
 {
     return stage == CLS_STAGE_TOP_P || stage == CLS_STAGE_TYPICAL_P || stage == CLS_STAGE_XTC ||
@@ -190,11 +192,11 @@ static void set_samplers(const cls_params *p, cls_slot *slot)
 {
     slot->top_k = p->top_k;
     slot->top_p = unit_q32(p->top_p);
-    /* Below 2^-100 a depth could be flushed to zero: it counts as zero. */
+    /* The depth is at least 2^-100, since devices may flush smaller ones to zero. */
     slot->min_p = p->min_p > 0.0f ? (float)fmax(-log2((double)p->min_p), 0x1p-100) : 0.0f;
     slot->low = fmaxf(0.0f, p->temperature - p->dynatemp_range);
     slot->span = (p->temperature + p->dynatemp_range) - slot->low;
-    slot->low = cls_normal(slot->low);
+    slot->low = cls_flush_subnormal(slot->low);
     slot->exponent = (uint32_t)((double)p->dynatemp_exponent * 65536.0 + 0.5);
     slot->sigma = p->top_n_sigma;
     slot->typical_p = p->typical_p < 1.0f ? unit_q32(p->typical_p) : UINT32_MAX;
@@ -220,7 +222,7 @@ static void set_samplers(const cls_params *p, cls_slot *slot)
         slot->flags |= CLS_SLOT_DECAYS;
 }
 
-/* The stages that are on, in order, and what the first of them asks of the survey. */
+/* Sets the stages that are on, in order, and what the first of them needs from the survey. */
 static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
 {
     const uint8_t mirostat[CLS_CHAIN_LENGTH] = {
@@ -238,7 +240,7 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
         return;
     }
     set_samplers(p, slot);
-    /* Rounded once; a subnormal scale would differ on devices that flush it. */
+    /* The scale is rounded once. It is not subnormal, since some devices flush subnormals. */
     slot->scale = (float)fmax(1.4426950408889634074 / (double)p->temperature, 0x1p-126);
     for (uint32_t i = 0; i < CLS_CHAIN_LENGTH && chain[i] != CLS_STAGE_END; i++) {
         const uint8_t stage = chain[i];
@@ -254,15 +256,15 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
             scale = slot->scale;
             continue;
         }
-        /* Top-k bounds the set, unless something before it must know more of
-         * the row than its maximum and its mass, or takes away its head. */
+        /* Top-k bounds the set, unless an earlier stage needs more of the row than its maximum and
+         * its mass, or drops the likeliest tokens. */
         bounded |= stage == CLS_STAGE_TOP_K && !blocked;
         blocked |= stage != CLS_STAGE_TOP_K && stage != CLS_STAGE_MIN_P &&
                    ((stage != CLS_STAGE_TOP_P && stage != CLS_STAGE_TOP_A) || truncated);
         truncated = 1;
     }
     if (!truncated && (slot->flags & CLS_SLOT_ADAPTIVE))
-        slot->flags |= CLS_SLOT_SEARCH; /* a set of the whole row, by tokens */
+        slot->flags |= CLS_SLOT_SEARCH; /* the set is the whole row, token by token */
     else if (!truncated)
         slot->flags |= CLS_SLOT_UNTRUNCATED;
     if (!truncated) {

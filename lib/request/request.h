@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A request's parameters and lists, as the kernels want them. Nothing of OpenCL. */
+/* The parameters of a request: the table that describes them, their checks, and their conversion to
+ * the slot and the lists that kernels read. This folder does not use OpenCL. */
 #ifndef CLS_REQUEST_H
 #define CLS_REQUEST_H
 
@@ -8,7 +9,7 @@
 
 /* -------------------------------------------------------- param_table.c */
 
-/* A row of CLS_PARAMS or CLS_PARAMS_OF_LISTS. */
+/* A row of CLS_PARAMS or CLS_PARAMS_OF_LISTS. `range` is NULL if every value is valid. */
 typedef struct cls_param {
     const char *field;
     enum { CLS_PARAM_FLOAT, CLS_PARAM_INT, CLS_PARAM_UINT, CLS_PARAM_UINT64, CLS_PARAM_BYTES } type;
@@ -18,63 +19,76 @@ typedef struct cls_param {
     const char *range;
 } cls_param;
 
-/* The parameter of a saved field; NULL if there is none. Ids are 1, 2, and so on. */
+/* Returns the parameter of a saved field, or NULL if the id is unknown. Ids are consecutive from 1.
+ */
 const cls_param *cls_param_by_id(uint32_t id);
+
+/* Returns a pointer to the parameter's value in a struct of parameters. */
 void *cls_param_in(const cls_param *param, cls_params *params);
 
-/* A caller's parameters in our size of the struct, unchecked. */
+/* Copies the caller's parameters to this version's size of the struct; fields that the caller's
+ * struct lacks have their defaults. Values are not checked. Fails if the pointer is NULL or
+ * struct_size is invalid. */
 cls_status cls_params_read(const cls_params *callers, cls_params *params);
 
-/* Whether each parameter is in its range. The other function says that one is not. */
+/* Fails if a parameter is not in its range. */
 cls_status cls_params_check_ranges(const cls_params *params);
+
+/* Fails with the message that params->field has this value and must be `range`. */
 cls_status cls_param_refuse(const char *field, double value, const char *range);
 
 /* ------------------------------------------------------------- params.c */
 
-/* Parameters as the kernels want them, checked. The slot's position is
- * params->position; where its lists lie is not known yet. */
+/* Checks parameters and converts them to a slot. The offsets of its lists are not set yet. Fails if
+ * a parameter is invalid. */
 cls_status cls_slot_from_params(const cls_params *params, uint32_t vocab, cls_slot *slot);
 
-/* Whether only the tokens of a list may be drawn. */
+/* Returns 1 if only the tokens of allowed_ids may be drawn. */
 static inline int cls_params_allow_some(const cls_params *p)
 {
     return p->only_allowed != 0 || p->allowed_count != 0;
 }
 
-/* Subnormals as zero: a device may flush them. */
-float cls_normal(float x);
+/* Returns x, or 0 if x is subnormal: devices may flush subnormals. */
+float cls_flush_subnormal(float x);
 
 /* ------------------------------------------------------------- infill.c */
 
+/* Checks the tables of the infill stage. Fails if an id is not a token, if prefix_of has a cycle,
+ * or if memory runs out. */
 cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab);
 
 /* ------------------------------------------------------------- arrays.c */
 
-/* Makes the arrays that parameters point to copies, one block each; all or none. */
+/* Replaces the arrays that parameters point to by copies, one block each. Fails if memory runs out;
+ * then the parameters are unchanged. */
 cls_status cls_arrays_copy(cls_params *params);
-/* Frees such copies; the parameters have none any more. */
+
+/* Frees such copies and sets their pointers to NULL. */
 void cls_arrays_free(cls_params *params);
-/* Their bytes. */
+
+/* Returns the size of the arrays in bytes. */
 uint64_t cls_arrays_size(const cls_params *params);
 
-/* Words of sequences as lists have them: a count and the ids of each. */
+/* Returns the number of words of sequences in lists: a count and the ids of each. */
 uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count);
 
 /* -------------------------------------------------------------- lists.c */
 
-/* A request's lists, of checked parameters, for a sampler of a history: biases (ids ascending, then
- * their values; of many tokens a row of all), the bitmap of allowed ids, stop ids ascending, what
- * looks at the history. The slot gets their numbers and their places, from the lists' beginning;
- * *words is malloc'ed, NULL if they are empty. */
-cls_status cls_lists_make(const cls_params *params, uint32_t vocab, uint32_t history,
-                          cls_slot *slot, uint32_t **words, uint32_t *n_words);
+/* Makes the lists of checked parameters for a sampler with this history: biases (a list in
+ * ascending order of ids, or a row of all tokens if there are many), the bitmap of allowed ids,
+ * stop ids in ascending order, and the lists of adjustments by the history. The slot gets their
+ * lengths and their offsets from the beginning of the lists. The caller frees *words, which is NULL
+ * if the lists are empty. Fails if the lists are too long or memory runs out. */
+cls_status cls_lists_create(const cls_params *params, uint32_t vocab, uint32_t history,
+                            cls_slot *slot, uint32_t **words, uint32_t *n_words);
 
-/* Moves a slot's places to where the lists begin. */
-void cls_lists_place(cls_slot *slot, uint32_t at);
+/* Adds the offset at which the lists begin to the offsets of a slot. */
+void cls_lists_set_offset(cls_slot *slot, uint32_t offset);
 
-/* DRY: whether it is on, the largest exponent, and what an exponent takes off. */
+/* DRY: return 1 if it is on, the largest exponent, and the penalty of an exponent. */
 int cls_dry_is_on(const cls_params *params);
-uint32_t cls_dry_most(const cls_params *params);
-float cls_dry_amount(const cls_params *params, uint32_t exponent);
+uint32_t cls_dry_max_exponent(const cls_params *params);
+float cls_dry_penalty(const cls_params *params, uint32_t exponent);
 
 #endif

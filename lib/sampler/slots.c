@@ -101,7 +101,7 @@ cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *cal
         return status;
     }
     cls_slot *const slot = &out->slot;
-    status = cls_lists_make(&out->params, s->vocab, s->history, slot, &out->words, &out->n_words);
+    status = cls_lists_create(&out->params, s->vocab, s->history, slot, &out->words, &out->n_words);
     if (status != CLS_OK) {
         cls_checked_params_free(out);
         return status;
@@ -139,7 +139,7 @@ static void move_params(cls_sampler *s, uint32_t slot, cls_checked_params *p, cl
                         cls_change *c)
 {
     free_request(s, slot);
-    cls_lists_place(&p->slot, lists != NULL ? lists->offset : 0);
+    cls_lists_set_offset(&p->slot, lists != NULL ? lists->offset : 0);
     c->lists = cls_pending_words_count(s);
     c->n_lists = p->n_words;
     c->params = p->slot;

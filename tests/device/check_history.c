@@ -94,7 +94,7 @@ static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, 
         if (is_marked && !is_banned) {
             ck_assert_msg(at != 0, "%s: row %u: token %u is marked, but has no entry", where, row,
                           id);
-            amount = cls_dry_amount(&w->row[row].p, links[at - 1] >> 15);
+            amount = cls_dry_penalty(&w->row[row].p, links[at - 1] >> 15);
             ck_assert_uint_lt(links[at - 1] >> 15, slot->n_dry);
         }
         ck_assert_msg(is_banned == (w->banned[id] == 1) || w->banned[id] == 2,

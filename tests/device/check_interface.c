@@ -545,7 +545,7 @@ START_TEST(shared_logits)
         s.step.logits_map.host = on_device;
         ck_assert_int_eq(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT);
         ck_assert(strstr(cls_error_message(),
-                         "step->logits_map: row 4 names row 3, but there are 3") != NULL);
+                         "step->logits_map: row 4 uses row 3, but there are 3 rows") != NULL);
         s.step.logits_map.host = NULL;
         ck_assert_int_eq(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT);
         ck_assert(strstr(cls_error_message(), "step->logits_rows is 3 for 6 rows") != NULL);

@@ -373,7 +373,7 @@ START_TEST(draws_refused)
         "call->slots: row 1 uses slot 0, which an earlier row uses; a slot may occur only once if "
         "tokens are accepted")
     call.draws.host = large;
-    REFUSED("call->draws: row 1 has 16777216; it must be 0 to 16777215")
+    REFUSED("call->draws: row 1 has the value 16777216; it must be 0 to 16777215")
     close_draw(&good);
     close_small(&s);
 }

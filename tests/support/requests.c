@@ -245,7 +245,7 @@ void request_adjust(const cls_host_row *row, float *adjusted)
                 biased = 1;
             }
         x = allows(row, i) && !t->banned && !t->unlisted ? clean(x) : -INFINITY;
-        x = biased ? add_bias(x, cls_normal((float)bias)) : x;
+        x = biased ? add_bias(x, cls_flush_subnormal((float)bias)) : x;
         if (t->prompt + t->output > 0 && (slot.flags & CLS_SLOT_PENALIZED))
             x = penalize(x, counted < CLS_MAX_COUNT ? counted : CLS_MAX_COUNT,
                          p->repetition_penalty, (float)(1.0 / (double)p->repetition_penalty),
@@ -253,8 +253,8 @@ void request_adjust(const cls_host_row *row, float *adjusted)
         const double amount =
             t->dry < 0 ? 0.0 : (double)p->dry_multiplier * pow((double)p->dry_base, t->dry);
         if (t->dry >= 0 && x > -INFINITY)
-            x = settle(x - cls_normal((float)fmax(-(double)CLS_FLT_MAX,
-                                                  fmin(amount, (double)CLS_FLT_MAX))));
+            x = settle(x - cls_flush_subnormal((float)fmax(-(double)CLS_FLT_MAX,
+                                                           fmin(amount, (double)CLS_FLT_MAX))));
         adjusted[i] = x;
     }
     free(touches);
