@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The programs that there are: which kernel in which variant, for what. */
+/* The table of programs: the variants of each kernel, and the features that each variant supports.
+ */
 #include "programs/programs.h"
 
 #define SOURCE(NAME) \
@@ -20,21 +21,21 @@ SOURCE(residual)
 SOURCE(verify)
 #define FILE_OF(NAME) #NAME, cls_source_##NAME, &cls_source_##NAME##_count
 
-/* What reads a row's logits otherwise than as they lie, and what a chain can ask. */
+/* The features that adjust a row's logits, and all features. */
 enum {
     ROW = CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS,
     ALL = (int)CLS_FEATURES_ALL
 };
 
-/* Of each kernel the leanest variant first. `supports`: the features that steps may
- * have beyond greedy and plain rows, of those that matter to the kernel. ROW 0
- * leaves out masks, biases, penalties and history effects; CHAIN 0 has no lists,
- * CHAIN 1 none but the usual truncations.
+/* The variants of each kernel, the smallest first. `supports` has the features that steps of the
+ * variant may have beyond greedy and plain rows, of those that select a variant of the kernel.
+ * -DROW=0 leaves out masks, biases, penalties and history effects. -DCHAIN=0 leaves out all
+ * truncations, -DCHAIN=1 all but the common ones.
  *
- * The last column is `registers`. Left alone, ptxas takes as many as a group of 256 may have, and
- * may spill all the same. Told 80, it compiles token-list, survey-row, pass-row and
- * distribution-row without a spill, and three groups run beside each other, not two. Told 128, it
- * spills less than left alone: token-row 264 bytes, not 728 (doc/performance.md). */
+ * The last column is `registers`. Without a limit, ptxas uses as many registers as a group of 256
+ * may have, and may still spill. With a limit of 80, it compiles token-list, survey-row, pass-row
+ * and distribution-row without a spill, and three groups run at the same time instead of two. With
+ * a limit of 128, token-row spills 264 bytes instead of 728 (doc/performance.md). */
 const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_SELF_TEST_0] = {"self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0, 0},
     [CLS_SLOTS_0] = {"slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0, 80},
@@ -66,11 +67,11 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), "", ALL, 1, 128},
 };
 
-/* Of each kernel its function's name, the features of which one needs it (0: every
- * step does), and those that decide which variant. */
+/* For each kernel: the name of its function, the features that need the kernel (0: every step
+ * does), and the features that select its variant. */
 static const struct {
     const char *name;
-    uint32_t wanted, matters;
+    uint32_t needed_by, selected_by;
 } kernels[CLS_KERNELS] = {
     [CLS_SELF_TEST] = {"cls_self_test", 0, 0},
     [CLS_SLOTS] = {"cls_slots", 0, CLS_FEATURE_STATE},
@@ -95,7 +96,7 @@ const char *cls_kernel_name(enum cls_kernel kernel) { return kernels[kernel].nam
 int cls_variant_supports(int variant, uint32_t features)
 {
     const cls_variant *const v = &cls_variants[variant];
-    return (features & kernels[v->kernel].matters & ~v->supports) == 0;
+    return (features & kernels[v->kernel].selected_by & ~v->supports) == 0;
 }
 
 int cls_variant_find(enum cls_kernel kernel, uint32_t features)
@@ -108,15 +109,16 @@ int cls_variant_find(enum cls_kernel kernel, uint32_t features)
 
 int cls_test_fewest_programs;
 
-/* A sampler launches the leanest variant that serves a step. So of each kernel it
- * has the one that serves all of its features, that for the usual steps, and with
- * CLS_FEATURE_PLAIN that for steps without truncation. */
+/* A sampler launches the smallest variant that supports a step. So it has three variants of each
+ * kernel: the one that supports all of its features, the one for common steps and, with
+ * CLS_FEATURE_PLAIN, the one for steps without truncation. */
 uint32_t cls_variants_of(uint32_t features)
 {
     const uint32_t usual = features & CLS_FEATURE_LISTS;
     uint32_t set = 0;
     for (int k = 0; k < CLS_KERNELS; k++) {
-        if (k == CLS_SELF_TEST || (kernels[k].wanted != 0 && (kernels[k].wanted & features) == 0))
+        if (k == CLS_SELF_TEST ||
+            (kernels[k].needed_by != 0 && (kernels[k].needed_by & features) == 0))
             continue;
         set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, features);
         if (cls_test_fewest_programs)
@@ -164,14 +166,14 @@ static const struct {
      "slots that are copied, rolled back, loaded, get other parameters or a next turn"},
     {"CLS_FEATURE_MASK", "masks"},
     {"CLS_FEATURE_BIAS", "dense biases"},
-    {"CLS_FEATURE_LOGPROBS", "log-probabilities, ranks, candidates and what is told of them"},
+    {"CLS_FEATURE_LOGPROBS", "log-probabilities, ranks, candidates and related outputs"},
     {"CLS_FEATURE_PROBS", "probabilities and final logits"},
     {"CLS_FEATURE_ACCEPT", "cls_accept()"},
     {"CLS_FEATURE_DRAW", "cls_draw()"},
     {"CLS_FEATURE_VERIFY", "cls_verify()"},
 };
 
-/* The lowest bit's number; 32 of 0. */
+/* Returns the number of the lowest bit, or 32 if no bit is set. */
 static uint32_t first_bit(uint32_t bits)
 {
     uint32_t i = 0;
@@ -191,18 +193,18 @@ const char *cls_feature_name(cls_feature feature)
 const char *cls_feature_description(uint32_t bits)
 {
     const uint32_t i = first_bit(bits);
-    return i < sizeof features / sizeof features[0] ? features[i].what : "what is unknown";
+    return i < sizeof features / sizeof features[0] ? features[i].what : "an unknown feature";
 }
 
-cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t wanted)
+cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t requested)
 {
     if (dtypes >> CLS_DTYPES != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->dtypes of %s is 0x%x, which has bits beyond the dtypes", what,
                         (unsigned)dtypes);
-    if ((wanted & ~CLS_FEATURES_ALL) != 0)
+    if ((requested & ~CLS_FEATURES_ALL) != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->features of %s is 0x%x, which has bits beyond the features", what,
-                        (unsigned)wanted);
+                        (unsigned)requested);
     return CLS_OK;
 }

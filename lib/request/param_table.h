@@ -2,7 +2,7 @@
 /* The parameters of a request and the stages of its chain, each described once. The library takes
  * from here the defaults, the checks and the saved fields; the command takes its options, its JSON
  * keys and its help; tests/unit/check_table and tests/command/check_pages.sh compare
- * what is left with it: the struct, the help and the page of clsample-sample. */
+ * the rest with it: the struct, the help and the page of clsample-sample. */
 #ifndef CLS_PARAM_TABLE_H
 #define CLS_PARAM_TABLE_H
 
@@ -14,15 +14,16 @@
 /* X(p, id, TYPE, field, STAGE, default, least, most, range, option, meta, help)
  *
  * id: the number of the saved field. Numbers are given in the order in which parameters are added
- *     and never change, nor do defaults: a saved slot leaves out the last fields if they have
- *     them. 0: not saved, or saved elsewhere.
+ *     and never change. Defaults never change either, since a saved slot leaves out the last fields
+ *     if they have their defaults. 0: the parameter is not saved, or saved elsewhere.
  * TYPE: FLOAT, INT, UINT, UINT64; SWITCH and CHOICE are an int32_t, 0 or 1, and one of the words
  *     of meta; BYTES is an array.
- * STAGE: the stage whose parameter it is; END: none.
- * range: the sentence's end where the value is not from least to most. NULL: any value is valid.
- * option: of the command. Its underscored form and the field's name are the JSON keys.
+ * STAGE: the stage to which the parameter belongs, or END.
+ * range: the valid values, for the message about a value that is not from least to most. NULL if
+ * every value is valid. option: the option of the command. The JSON keys are this name with
+ * underscores and the field's name.
  *
- * The order is that of the command's help. p is what the user of the table wants it to be. */
+ * The rows are in the order of the command's help. X may use p as it needs. */
 /* clang-format off */
 #define CLS_PARAMS(X, p) \
     X(p, 2, FLOAT, temperature, TEMPERATURE, 1, 0, FLT_MAX, "0 (greedy) or more, and finite", \
@@ -106,8 +107,8 @@
     X(p, 0, UINT, position, END, 0, 0, 0, NULL, \
       "position", "N", "position of the first output token (default 0)")
 
-/* X(p, kind, array, counter, option, meta, key, help): the lists. kind: ids, biases, sequences; or
- * id, of which each option of the command has one. key: that of JSON. */
+/* X(p, kind, array, counter, option, meta, key, help): the lists. kind is ids, biases or sequences, or
+ * id if each option of the command adds one id. key is the JSON key. */
 #define CLS_LISTS(X, p) \
     X(p, id, stop_ids, stop_count, "stop-id", "ID", "stop_ids", "stop with this token") \
     X(p, biases, logit_bias, logit_bias_count, "logit-bias", "ID:VALUE", "logit_bias", \
@@ -119,8 +120,8 @@
     X(p, sequences, dry_breakers, dry_breaker_count, "dry-sequence-breaker", "IDS", \
       "dry_sequence_breakers", "tokens, with commas between, that end a repetition")
 
-/* The parameters that count what a list has, or say how it is used, and the chain. X as for
- * CLS_PARAMS, but without the last three. */
+/* The chain, and the parameters with the length of a list or its use. X is as for CLS_PARAMS, without
+ * the last three arguments. */
 #define CLS_PARAMS_OF_LISTS(X, p) \
     X(p, 1, INT, chain, END, CLS_CHAIN_DEFAULT, 0, 0, NULL) \
     X(p, 37, BYTES, stages, END, 0, 0, 0, NULL) \
@@ -146,7 +147,7 @@
     X(TOP_A, "top-a", top_a, p->top_a > 0.0f)
 /* clang-format on */
 
-/* How many stages a chain may name, and the first number that is none of them. */
+/* The number of stages that a chain may have, and the first number that is not such a stage. */
 enum {
 #define CLS_STAGE_COUNTED(stage, name, field, on) CLS_STAGE_COUNTED_##stage,
     CLS_STAGE_TABLE(CLS_STAGE_COUNTED)
@@ -155,7 +156,7 @@ enum {
     CLS_PUBLIC_STAGES = CLS_STAGE_COUNT + 1
 };
 
-/* Whether the parameters turn a stage of the table on. */
+/* Returns 1 if the parameters turn a stage of the table on. */
 static inline int cls_stage_is_on(unsigned stage, const cls_params *p, uint32_t vocab)
 {
     switch (stage) {
@@ -169,10 +170,9 @@ static inline int cls_stage_is_on(unsigned stage, const cls_params *p, uint32_t 
     }
 }
 
-/* The stages of a preset in order, ended by CLS_STAGE_END. Each preset has all stages. */
+/* Returns the stages of a preset in order. Each preset has all stages. */
 static inline const uint8_t *cls_chain_preset(cls_chain chain)
 {
-
     static const uint8_t presets[][CLS_CHAIN_LENGTH] = {
         [CLS_CHAIN_DEFAULT] = {CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P,
                                CLS_STAGE_MIN_P, CLS_STAGE_TOP_A, CLS_STAGE_TOP_N_SIGMA,

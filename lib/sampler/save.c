@@ -1,52 +1,55 @@
 /* SPDX-License-Identifier: MIT */
-/* A slot as bytes. In this order, little-endian, without padding:
+/* Saves and loads slots. A saved slot consists of these values, little-endian and without padding:
  *
- *     "clsslot\n", version, vocab, keep, history, rollback
- *     the number of parameters, these in the order of their ids (lib/request/param_table.h)
+ *     "clsslot\n", format, vocab, keep, history, rollback
+ *     the number of parameters, then these in the order of their ids (lib/request/param_table.h)
  *     the logit bias (id, value), stop ids, allowed ids, breakers and bad words (a count
  *     and the ids of each)
- *     outputs, position, length, longest
- *     the mode, the pending token, the mode that it makes
- *     the ring's entries, oldest first
- *     what the mode was before each token that can be taken back, oldest first
- *     the tokens that occur: id with SEEN_BIT, count
+ *     the number of output tokens, position, length and longest length of the history
+ *     the adaptive state, the pending token, the adaptive state after that token
+ *     the entries of the ring, oldest first
+ *     the adaptive state before each token that can be rolled back, oldest first
+ *     the tokens that occur: id with IN_CONTEXT_BIT, count
  *     FNV-1a, 64 bits, of all bytes before it (Fowler, Noll, Vo)
  *
- * What is read back is checked as if a stranger had written it. */
+ * Loading checks every value, since the bytes may come from anywhere. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
 
 #define FORMAT 4u
-#define OLDEST_FORMAT 2u /* that is read */
-#define SEEN_BIT 0x80000000u
+#define OLDEST_FORMAT 2u /* the oldest format that can be read */
+#define IN_CONTEXT_BIT 0x80000000u
 static const char magic[8] = {'c', 'l', 's', 's', 'l', 'o', 't', '\n'};
 
 /* ----------------------------------------------------------------- the stream */
 
-/* Bytes being written (NULL: only counted) or read. */
+/* The bytes of a slot while it is written or read. If `out` is NULL, written bytes are only
+ * counted. */
 typedef struct stream {
     uint8_t *out;
     const uint8_t *in;
-    size_t at, size;
-    int reading, short_of; /* short_of: more was asked for than there is */
-    uint32_t format;       /* of what is read */
-    uint32_t unknown;      /* the id of a field that this library does not have */
+    size_t offset, size;
+    int reading;
+    int is_cut_short; /* 1 if a read or write exceeded the size */
+    uint32_t format;  /* the format of the bytes that are read */
+    uint32_t unknown; /* the id of a field that this library does not have */
 } stream;
 
+/* The put functions write a value, or read it if `reading` is 1. */
 static void put_bytes(stream *b, void *data, size_t n)
 {
-    if (n > b->size - b->at) {
-        b->short_of = 1;
+    if (n > b->size - b->offset) {
+        b->is_cut_short = 1;
         if (b->reading)
             memset(data, 0, n);
         return;
     }
     if (b->reading)
-        memcpy(data, b->in + b->at, n);
+        memcpy(data, b->in + b->offset, n);
     else if (b->out != NULL)
-        memcpy(b->out + b->at, data, n);
-    b->at += n;
+        memcpy(b->out + b->offset, data, n);
+    b->offset += n;
 }
 
 static void put_u32(stream *b, uint32_t *x)
@@ -113,8 +116,8 @@ static void put_param(stream *b, const cls_param *param, cls_params *p)
     }
 }
 
-/* The number of saved fields: all but the last ones that have their defaults, so that an older
- * library can load a slot that does not use newer parameters. */
+/* Returns the number of fields to save. The last fields are left out if they have their defaults,
+ * so that an older library can load a slot that does not use newer parameters. */
 static uint32_t params_to_save(cls_params *p)
 {
     cls_params neutral;
@@ -128,7 +131,7 @@ static uint32_t params_to_save(cls_params *p)
     return n;
 }
 
-/* The fields by their ids, written or read. Formats before 4 have a fixed number of them. */
+/* Writes or reads the fields in the order of their ids. Formats before 4 have a fixed number. */
 static void put_params(stream *b, cls_params *p)
 {
     uint32_t n = b->format == 2 ? 42 : 43;
@@ -136,7 +139,7 @@ static void put_params(stream *b, cls_params *p)
         n = params_to_save(p);
     if (b->format >= 4)
         put_u32(b, &n);
-    for (uint32_t id = 1; id <= n && !b->short_of; id++) {
+    for (uint32_t id = 1; id <= n && !b->is_cut_short; id++) {
         const cls_param *const param = cls_param_by_id(id);
         if (param == NULL) {
             b->unknown = id;
@@ -146,15 +149,15 @@ static void put_params(stream *b, cls_params *p)
     }
 }
 
-/* pool: where the ids go that are read; as many as are left at most. */
+/* Ids that are read are stored in *pool, which has space for all bytes that are left. */
 static void put_sequences(stream *b, cls_sequence *sequences, uint32_t n, int32_t **pool)
 {
     for (uint32_t i = 0; i < n; i++) {
         cls_sequence *const s = &sequences[i];
         put_u32(b, &s->count);
         if (b->reading) {
-            b->short_of |= s->count > (b->size - b->at) / sizeof(int32_t);
-            s->count = b->short_of ? 0 : s->count;
+            b->is_cut_short |= s->count > (b->size - b->offset) / sizeof(int32_t);
+            s->count = b->is_cut_short ? 0 : s->count;
             s->ids = *pool;
             *pool += s->count;
         }
@@ -178,7 +181,7 @@ static void put_lists(stream *b, const cls_params *p, int32_t *pool)
     put_sequences(b, (cls_sequence *)(uintptr_t)p->bad_words, p->bad_word_count, &pool);
 }
 
-static void put_place(stream *b, cls_slot *slot)
+static void put_counters(stream *b, cls_slot *slot)
 {
     put_u32(b, &slot->outputs);
     put_u32(b, &slot->position);
@@ -194,25 +197,27 @@ static void put_adaptive(stream *b, cls_slot_adaptive *m)
     put_u32(b, &m->top_p);
 }
 
-/* What the mode was before a token of the history, as it lies in a state. */
-static cls_slot_adaptive *adaptive_at(const cls_sampler *s, uint32_t *state, uint32_t at)
+/* Returns the adaptive state before a token of the history, in a slot's state. */
+static cls_slot_adaptive *adaptive_before(const cls_sampler *s, uint32_t *state, uint32_t at)
 {
     return (cls_slot_adaptive *)(void *)(state + state_adaptive(s->vocab, s->layout) +
                                          at % s->rollback * CLS_ADAPTIVE_WORDS);
 }
-static uint32_t oldest_mode(const cls_sampler *s, const cls_slot *slot)
+
+/* Returns the index of the oldest token whose adaptive state is stored. */
+static uint32_t oldest_adaptive(const cls_sampler *s, const cls_slot *slot)
 {
     return slot->length > s->rollback ? slot->length - s->rollback : 0;
 }
 
-/* Averages that a division may go by. */
+/* Returns 1 unless the averages of adaptive p would make a division fail. */
 static int adaptive_is_valid(const cls_slot *slot, const cls_slot_adaptive *m)
 {
     return !(slot->flags & CLS_SLOT_ADAPTIVE) || (m->weight >= 1u << 24 && m->sum <= m->weight);
 }
 
-/* The oldest entry that the ring still has. */
-static uint32_t oldest(const cls_slot *slot, uint32_t n_ring)
+/* Returns the index of the oldest entry that is still in the ring. */
+static uint32_t oldest_entry(const cls_slot *slot, uint32_t n_ring)
 {
     return slot->longest > n_ring ? slot->longest - n_ring : 0;
 }
@@ -231,22 +236,22 @@ static uint32_t count_in(const cls_sampler *s, const uint32_t *state, uint32_t i
 
 static void put_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
 {
-    const uint32_t *const seen = state + state_in_context(s->vocab, s->layout);
-    const size_t at = b->at;
+    const uint32_t *const in_context = state + state_in_context(s->vocab, s->layout);
+    const size_t count_offset = b->offset;
     uint32_t n = 0;
     put_u32(b, &n);
     for (uint32_t id = 0; s->keep != CLS_KEEP_NONE && id < s->vocab; id++) {
         uint32_t count = count_in(s, state, id), word = id;
-        if (seen[id / 32] >> (id % 32) & 1u)
-            word |= SEEN_BIT;
+        if (in_context[id / 32] >> (id % 32) & 1u)
+            word |= IN_CONTEXT_BIT;
         if (count == 0 && word == id)
             continue;
         put_u32(b, &word);
         put_u32(b, &count);
         n++;
     }
-    if (b->out != NULL && !b->short_of) {
-        stream head = {.out = b->out + at, .size = sizeof n};
+    if (b->out != NULL && !b->is_cut_short) {
+        stream head = {.out = b->out + count_offset, .size = sizeof n};
         put_u32(&head, &n);
     }
 }
@@ -263,22 +268,22 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
         put_u32(b, &head[i]);
     put_params(b, &p);
     put_lists(b, &p, NULL);
-    put_place(b, slot);
+    put_counters(b, slot);
     put_adaptive(b, &slot->adaptive);
     put_i32(b, &slot->pending);
     put_adaptive(b, &slot->next_adaptive);
-    for (uint32_t i = oldest(slot, n_ring); i < slot->length; i++)
+    for (uint32_t i = oldest_entry(slot, n_ring); i < slot->length; i++)
         put_u32(b, &state[state_ring(s->vocab, s->layout) + i % n_ring]);
-    for (uint32_t i = oldest_mode(s, slot); i < slot->length; i++)
-        put_adaptive(b, adaptive_at(s, state, i));
+    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length; i++)
+        put_adaptive(b, adaptive_before(s, state, i));
     put_tokens(b, s, state);
-    uint64_t sum = b->out != NULL ? hash(b->out, b->at) : 0;
+    uint64_t sum = b->out != NULL ? hash(b->out, b->offset) : 0;
     put_u64(b, &sum);
 }
 
-/* Reads a slot and its state, after all that was enqueued and called before. */
-static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, cls_slot *place,
-                        uint32_t *state)
+/* Reads a slot and its state from the device, after the steps and slot calls before. */
+static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot,
+                        cls_slot *device_slot, uint32_t *state)
 {
     const size_t size = state_words(s->vocab, s->layout) * sizeof *state;
     cls_commands c;
@@ -291,7 +296,7 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, c
             const cl_int code = clEnqueueMarkerWithWaitList(
                 queue, c.previous != NULL, c.previous != NULL ? &c.previous : NULL, &end);
             status =
-                cls_commands_end(&c, code, "cannot enqueue what slot calls changed", end, NULL);
+                cls_commands_end(&c, code, "cannot enqueue the changes of slot calls", end, NULL);
         }
     }
     if (status != CLS_OK)
@@ -300,8 +305,8 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, c
         clFlush(s->last_queue);
     const cl_uint n = s->last_event != NULL;
     const cl_event *const wait = n != 0 ? &s->last_event : NULL;
-    cl_int code = clEnqueueReadBuffer(queue, s->slot_buffer, CL_TRUE, slot * sizeof *place,
-                                      sizeof *place, place, n, wait, NULL);
+    cl_int code = clEnqueueReadBuffer(queue, s->slot_buffer, CL_TRUE, slot * sizeof *device_slot,
+                                      sizeof *device_slot, device_slot, n, wait, NULL);
     if (code == CL_SUCCESS)
         code =
             clEnqueueReadBuffer(queue, s->state, CL_TRUE, slot * size, size, state, n, wait, NULL);
@@ -311,7 +316,7 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot, c
 static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out,
                             size_t *size)
 {
-    cls_slot place;
+    cls_slot device_slot;
     cls_status status = cls_slot_check(s, slot, 1);
     if (status != CLS_OK)
         return status;
@@ -320,23 +325,23 @@ static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slo
     uint32_t *const state = malloc(state_words(s->vocab, s->layout) * sizeof *state);
     if (state == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
-    status = fetch(s, queue, slot, &place, state);
-    if (status == CLS_OK && !(place.flags & CLS_SLOT_BEGUN))
-        status = cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "slot %u has no request any more: a rollback asked for more tokens than it had",
-            (unsigned)slot);
+    status = fetch(s, queue, slot, &device_slot, state);
+    if (status == CLS_OK && !(device_slot.flags & CLS_SLOT_BEGUN))
+        status =
+            cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                     "slot %u no longer has a request: a rollback removed more tokens than it had",
+                     (unsigned)slot);
     if (status == CLS_OK) {
         stream count = {.size = SIZE_MAX};
-        write_slot(&count, s, &s->request[slot], &place, state);
-        if (out != NULL && *size < count.at) {
+        write_slot(&count, s, &s->request[slot], &device_slot, state);
+        if (out != NULL && *size < count.offset) {
             status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "*size is %zu, but the slot takes %zu bytes", *size, count.at);
+                              "*size is %zu, but the slot requires %zu bytes", *size, count.offset);
         } else if (out != NULL) {
-            stream b = {.out = out, .size = count.at};
-            write_slot(&b, s, &s->request[slot], &place, state);
+            stream b = {.out = out, .size = count.offset};
+            write_slot(&b, s, &s->request[slot], &device_slot, state);
         }
-        *size = count.at;
+        *size = count.offset;
     }
     free(state);
     return status;
@@ -352,7 +357,7 @@ cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, 
 
 static cls_status damaged(const char *why)
 {
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are no saved slot: %s", why);
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are not a saved slot: %s", why);
 }
 
 static cls_status read_head(stream *b, const cls_sampler *s)
@@ -362,18 +367,18 @@ static cls_status read_head(stream *b, const cls_sampler *s)
     uint32_t theirs = 0;
     char start[sizeof magic];
     put_bytes(b, start, sizeof start);
-    if (b->short_of || memcmp(start, magic, sizeof magic) != 0)
-        return damaged("they begin otherwise");
+    if (b->is_cut_short || memcmp(start, magic, sizeof magic) != 0)
+        return damaged("bad magic");
     put_u32(b, &theirs);
-    if (!b->short_of && (theirs < OLDEST_FORMAT || theirs > FORMAT))
+    if (!b->is_cut_short && (theirs < OLDEST_FORMAT || theirs > FORMAT))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "bytes are a slot saved in format %u; this library reads %u to %u",
                         (unsigned)theirs, OLDEST_FORMAT, FORMAT);
     b->format = theirs;
     uint64_t sum = 0;
-    if (b->size < b->at + sizeof sum)
+    if (b->size < b->offset + sizeof sum)
         return damaged("they are cut short");
-    stream tail = {.in = b->in, .at = b->size - sizeof sum, .size = b->size, .reading = 1};
+    stream tail = {.in = b->in, .offset = b->size - sizeof sum, .size = b->size, .reading = 1};
     put_u64(&tail, &sum);
     if (hash(b->in, b->size - sizeof sum) != sum)
         return damaged("the checksum is wrong (they are damaged or cut short)");
@@ -389,7 +394,7 @@ static cls_status read_head(stream *b, const cls_sampler *s)
     return CLS_OK;
 }
 
-static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_params *prepared)
+static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_params *checked)
 {
     enum { BIAS, STOP, ALLOWED, BREAKERS, BAD_WORDS, POOL, ROOMS };
     void *room[ROOMS] = {NULL};
@@ -402,7 +407,7 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_param
                         "bytes are a slot with parameter %u, which this library does not know; "
                         "a newer library saved it",
                         (unsigned)b->unknown);
-    const uint64_t words = (b->size - b->at) / sizeof(uint32_t);
+    const uint64_t words = (b->size - b->offset) / sizeof(uint32_t);
     const uint64_t size[ROOMS] = {
         [BIAS] = p.logit_bias_count * (uint64_t)sizeof *p.logit_bias,
         [STOP] = p.stop_count * (uint64_t)sizeof *p.stop_ids,
@@ -411,9 +416,9 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_param
         [BAD_WORDS] = p.bad_word_count * (uint64_t)sizeof(cls_sequence),
         [POOL] = p.dry_breaker_count != 0 || p.bad_word_count != 0 ? words * sizeof(int32_t) : 0,
     };
-    if (b->short_of || 2ull * p.logit_bias_count + p.stop_count + p.allowed_count +
-                               2ull * p.dry_breaker_count + 2ull * p.bad_word_count >
-                           words)
+    if (b->is_cut_short || 2ull * p.logit_bias_count + p.stop_count + p.allowed_count +
+                                   2ull * p.dry_breaker_count + 2ull * p.bad_word_count >
+                               words)
         return damaged("they are cut short");
     for (int i = 0; i < ROOMS && status == CLS_OK; i++)
         if (size[i] != 0 && (room[i] = calloc(1, (size_t)size[i])) == NULL)
@@ -426,15 +431,15 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_param
         p.dry_breakers = room[BREAKERS];
         p.bad_words = room[BAD_WORDS];
         put_lists(b, &p, room[POOL]);
-        status = b->short_of ? damaged("they are cut short")
-                             : cls_checked_params_create(s, &p, prepared);
+        status = b->is_cut_short ? damaged("they are cut short")
+                                 : cls_checked_params_create(s, &p, checked);
     }
     for (int i = 0; i < ROOMS; i++)
         free(room[i]);
     return status;
 }
 
-/* Fills a state, all zero, from the stream. */
+/* Reads a slot's state, which is all zero before. */
 static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params *p,
                              uint32_t *state)
 {
@@ -442,37 +447,37 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
                    counts_at = state_counts(s->vocab, s->layout);
     cls_slot *const slot = &p->slot;
     uint32_t n = 0, next = 0;
-    put_place(b, slot);
-    if (b->short_of || slot->length > slot->longest || slot->outputs > slot->length ||
-        slot->length < oldest(slot, n_ring) || slot->longest - slot->length > s->rollback)
+    put_counters(b, slot);
+    if (b->is_cut_short || slot->length > slot->longest || slot->outputs > slot->length ||
+        slot->length < oldest_entry(slot, n_ring) || slot->longest - slot->length > s->rollback)
         return damaged("the history's length is impossible");
     put_adaptive(b, &slot->adaptive);
     put_i32(b, &slot->pending);
     put_adaptive(b, &slot->next_adaptive);
     if (!adaptive_is_valid(slot, &slot->adaptive) || !adaptive_is_valid(slot, &slot->next_adaptive))
         return damaged("the averages of adaptive p are impossible");
-    for (uint32_t i = oldest(slot, n_ring); i < slot->length; i++) {
+    for (uint32_t i = oldest_entry(slot, n_ring); i < slot->length; i++) {
         uint32_t entry = 0;
         put_u32(b, &entry);
-        if (b->short_of || (entry & CLS_ENTRY_ID) >= s->vocab ||
+        if (b->is_cut_short || (entry & CLS_ENTRY_ID) >= s->vocab ||
             (entry & ~(CLS_ENTRY_ID | CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST)) != 0)
             return damaged("the history has an impossible token");
         state[state_ring(s->vocab, s->layout) + i % n_ring] = entry;
     }
-    for (uint32_t i = oldest_mode(s, slot); i < slot->length; i++) {
-        put_adaptive(b, adaptive_at(s, state, i));
-        if (b->short_of || !adaptive_is_valid(slot, adaptive_at(s, state, i)))
+    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length; i++) {
+        put_adaptive(b, adaptive_before(s, state, i));
+        if (b->is_cut_short || !adaptive_is_valid(slot, adaptive_before(s, state, i)))
             return damaged("the averages of adaptive p are impossible");
     }
     put_u32(b, &n);
-    if (b->short_of || (n != 0 && s->keep == CLS_KEEP_NONE))
+    if (b->is_cut_short || (n != 0 && s->keep == CLS_KEEP_NONE))
         return damaged("they are cut short");
     for (uint32_t i = 0; i < n; i++) {
         uint32_t word = 0, count = 0;
         put_u32(b, &word);
         put_u32(b, &count);
-        const uint32_t id = word & ~SEEN_BIT, bit = 1u << (id % 32);
-        if (b->short_of || id < next || id >= s->vocab ||
+        const uint32_t id = word & ~IN_CONTEXT_BIT, bit = 1u << (id % 32);
+        if (b->is_cut_short || id < next || id >= s->vocab ||
             count > (s->keep == CLS_KEEP_PRESENCE ? 1 : CLS_MAX_COUNT) ||
             (count == 0 && word == id))
             return damaged("a token's count is impossible");
@@ -487,7 +492,7 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
             memcpy((char *)(state + counts_at) + 2 * (size_t)id, &narrow, sizeof narrow);
         }
     }
-    return b->at == b->size ? CLS_OK : damaged("they go on after their end");
+    return b->offset == b->size ? CLS_OK : damaged("there are bytes after the end");
 }
 
 static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, size_t size)

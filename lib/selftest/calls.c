@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test of the calls beside the step: draws from lists, verification. */
+/* The self-test of cls_draw() and cls_verify(). */
 #include "selftest/selftest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Where the calls' answers are in the table. */
+/* Return the index of the first answer of the lists and of the verifications in the table. */
 static uint32_t first_list(void) { return cls_selftest_case_count * SELFTEST_STEPS; }
 static uint32_t first_request(void) { return first_list() + SELFTEST_LISTS; }
 
@@ -18,22 +18,22 @@ static void release(const cl_mem *buffers, size_t n)
 
 /* ----------------------------------------------------------------------- lists */
 
-static void judge_list(cls_selftest_run *t, uint32_t i, int32_t token, int32_t status)
+static void check_list(cls_selftest_run *t, uint32_t i, int32_t token, int32_t status)
 {
     const int32_t known = t->known[first_list() + i].token, host = t->host.list_token[i];
-    const int32_t should = known < 0                ? CLS_ROW_EMPTY
-                           : i == SELFTEST_NAN_LIST ? CLS_ROW_NAN
-                                                    : CLS_ROW_OK;
-    char list[16], name[64], what[200] = "";
+    const int32_t expected = known < 0                ? CLS_ROW_EMPTY
+                             : i == SELFTEST_NAN_LIST ? CLS_ROW_NAN
+                                                      : CLS_ROW_OK;
+    char list[16], name[64], message[200] = "";
     snprintf(list, sizeof list, "list %u", (unsigned)i);
     cls_selftest_name(t, list, 0, name, sizeof name);
     if (token != known || host != known)
-        snprintf(what, sizeof what, "%s: device: token %d, host: token %d; it is %d", name,
+        snprintf(message, sizeof message, "%s: device: token %d, host: token %d, not %d", name,
                  (int)token, (int)host, (int)known);
-    else if (status != should)
-        snprintf(what, sizeof what, "%s: device: token %d, but status %d, not %d", name, (int)token,
-                 (int)status, (int)should);
-    cls_selftest_count(t, ST_CANDIDATES, what);
+    else if (status != expected)
+        snprintf(message, sizeof message, "%s: device: token %d, but status %d, not %d", name,
+                 (int)token, (int)status, (int)expected);
+    cls_selftest_count(t, ST_CANDIDATES, message);
 }
 
 cls_status cls_selftest_draw(cls_selftest_run *t)
@@ -67,13 +67,13 @@ cls_status cls_selftest_draw(cls_selftest_run *t)
         status = cls_selftest_read(t, buffer[2], sizeof out, out);
     release(buffer, 3);
     for (uint32_t i = 0; i < SELFTEST_LISTS && status == CLS_OK; i++)
-        judge_list(t, i, out[i], out[SELFTEST_LISTS + i]);
+        check_list(t, i, out[i], out[SELFTEST_LISTS + i]);
     return status;
 }
 
 /* ---------------------------------------------------------------- verification */
 
-/* What a verification writes, [requests] of each. */
+/* The outputs of a verification. */
 typedef struct verified {
     int32_t tokens[SELFTEST_REQUESTS][SELFTEST_DRAFTS + 1];
     int32_t nodes[SELFTEST_REQUESTS][SELFTEST_DRAFTS];
@@ -88,38 +88,38 @@ static void list_tokens(char *out, size_t size, const int32_t *tokens)
         n += (size_t)snprintf(out + n, size - n, " %d", (int)tokens[i]);
 }
 
-static void judge_request(cls_selftest_run *t, int method, uint32_t i, const verified *d)
+static void check_request(cls_selftest_run *t, int method, uint32_t i, const verified *d)
 {
     const cls_host_verified *const h = &t->host.verified[method][i];
-    const uint32_t at = first_request() + (uint32_t)method * SELFTEST_REQUESTS + i;
-    const int host_differs = t->host.known[at].token != t->known[at].token ||
-                             t->host.known[at].digest != t->known[at].digest;
+    const uint32_t answer = first_request() + (uint32_t)method * SELFTEST_REQUESTS + i;
+    const int host_differs = t->host.known[answer].token != t->known[answer].token ||
+                             t->host.known[answer].digest != t->known[answer].digest;
     const int same = memcmp(d->tokens[i], h->tokens, sizeof d->tokens[i]) == 0 &&
                      memcmp(d->nodes[i], h->nodes, sizeof d->nodes[i]) == 0 &&
                      d->accepted[i] == h->accepted && d->emitted[i] == h->emitted &&
                      d->status[i] == h->status;
-    char name[64], ours[32], hosts[32], what[200] = "";
-    cls_selftest_name(t, cls_selftest_verified[i], 0, name, sizeof name);
+    char name[64], ours[32], hosts[32], message[200] = "";
+    cls_selftest_name(t, cls_selftest_verified_cases[i], 0, name, sizeof name);
     list_tokens(ours, sizeof ours, d->tokens[i]);
     list_tokens(hosts, sizeof hosts, h->tokens);
     if (host_differs)
-        snprintf(what, sizeof what,
+        snprintf(message, sizeof message,
                  "%s: host: tokens%s, digest 0x%08x, not %d..., 0x%08x; device: tokens%s", name,
-                 hosts, (unsigned)t->host.known[at].digest, (int)t->known[at].token,
-                 (unsigned)t->known[at].digest, ours);
+                 hosts, (unsigned)t->host.known[answer].digest, (int)t->known[answer].token,
+                 (unsigned)t->known[answer].digest, ours);
     else if (!same)
-        snprintf(what, sizeof what, "%s: device: tokens%s, %d accepted, status %d; host:%s, %d, %d",
-                 name, ours, (int)d->accepted[i], (int)d->status[i], hosts, (int)h->accepted,
-                 (int)h->status);
-    cls_selftest_count(t, ST_MATCH + method, what);
+        snprintf(message, sizeof message,
+                 "%s: device: tokens%s, %d accepted, status %d; host:%s, %d, %d", name, ours,
+                 (int)d->accepted[i], (int)d->status[i], hosts, (int)h->accepted, (int)h->status);
+    cls_selftest_count(t, ST_MATCH + method, message);
 }
 
-/* A method's requests, begun anew, in the last slots. */
+/* Begins the requests of a method in the last slots. */
 static cls_status begin_requests(cls_selftest_run *t, int32_t *slots)
 {
     cls_status status = CLS_OK;
     for (uint32_t i = 0; i < SELFTEST_REQUESTS && status == CLS_OK; i++) {
-        const uint32_t which = cls_selftest_find(cls_selftest_verified[i]);
+        const uint32_t which = cls_selftest_find(cls_selftest_verified_cases[i]);
         cls_params params;
         cls_host_row text;
         cls_selftest_params(which, &params);
@@ -136,20 +136,20 @@ static cls_status run_method(cls_selftest_run *t, int method, cl_mem logits, cl_
                              cl_mem out, verified *v)
 {
     enum { N = SELFTEST_REQUESTS * SELFTEST_DRAFTS };
-    int32_t cu[SELFTEST_REQUESTS + 1] = {0}, slots[SELFTEST_REQUESTS], ids[N], parents[N];
+    int32_t row_offsets[SELFTEST_REQUESTS + 1] = {0}, slots[SELFTEST_REQUESTS], ids[N], parents[N];
     cls_verify_call call;
     cls_status status = begin_requests(t, slots);
     cls_verify_call_default(&call, sizeof call);
     call.requests = SELFTEST_REQUESTS;
     call.method = method;
-    call.row_offsets = cu;
+    call.row_offsets = row_offsets;
     for (uint32_t i = 0; i < SELFTEST_REQUESTS; i++) {
-        const int32_t *const follows = cls_selftest_parents(method, i);
-        cu[i + 1] = cu[i] + SELFTEST_DRAFTS + 1;
-        call.parents.host = follows != NULL ? parents : NULL;
+        const int32_t *const tree = cls_selftest_parents(method, i);
+        row_offsets[i + 1] = row_offsets[i] + SELFTEST_DRAFTS + 1;
+        call.parents.host = tree != NULL ? parents : NULL;
         for (uint32_t j = 0; j < SELFTEST_DRAFTS; j++) {
             ids[i * SELFTEST_DRAFTS + j] = cls_selftest_draft(method, i, j);
-            parents[i * SELFTEST_DRAFTS + j] = follows != NULL ? follows[j] : 0;
+            parents[i * SELFTEST_DRAFTS + j] = tree != NULL ? tree[j] : 0;
         }
     }
     call.logits.dtype = t->dtype;
@@ -182,7 +182,7 @@ static cls_status verify(cls_selftest_run *t, int method, cl_mem logits, cl_mem 
         status = run_method(t, method, logits, draft, out, &v);
     release(&draft, 1);
     for (uint32_t i = 0; i < SELFTEST_REQUESTS && status == CLS_OK; i++)
-        judge_request(t, method, i, &v);
+        check_request(t, method, i, &v);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test's cases: requests and rows, made of integers. Another case, or
- * another order, takes another table: tests/device/check_selftest --write. */
+/* The cases of the self-test: the parameters of its requests, and their texts and lists. After a
+ * case or their order has changed, tests/device/check_selftest --write makes a new table of
+ * answers. */
 #include "selftest/selftest.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@
 #define P CLS_STAGE_TOP_P
 #define M CLS_STAGE_MIN_P
 #define ANY \
-    0, { 0 } /* draw 0, a chain as set */
+    0, { 0 } /* draw 0, and the chain of the parameters */
 #define GREEDY F(temperature, 0)
 #define DRY(allowed) F(dry_multiplier, 1), F(dry_base, 2), I(dry_allowed_length, allowed)
 #define COUNTED F(repetition_penalty, 1.25), F(frequency_penalty, .5), F(presence_penalty, .25)
@@ -260,10 +261,10 @@ const cls_selftest_case cls_selftest_cases[] = {
 };
 const uint32_t cls_selftest_case_count = sizeof cls_selftest_cases / sizeof *cls_selftest_cases;
 
-const char *const cls_selftest_told[SELFTEST_TOLD] = {"greedy", "top-k 10", "top-p .75, flat",
-                                                      "all of a peak", "nothing"};
-const char *const cls_selftest_verified[SELFTEST_REQUESTS] = {"top-p .5", "temperature .125", "DRY",
-                                                              "top-k 1"};
+const char *const cls_selftest_output_cases[SELFTEST_OUTPUT_CASES] = {
+    "greedy", "top-k 10", "top-p .75, flat", "all of a peak", "nothing"};
+const char *const cls_selftest_verified_cases[SELFTEST_REQUESTS] = {"top-p .5", "temperature .125",
+                                                                    "DRY", "top-k 1"};
 
 uint32_t cls_selftest_find(const char *name)
 {
@@ -332,6 +333,6 @@ void cls_selftest_text(uint32_t i, cls_host_row *row)
     if (!(cls_selftest_cases[i].with & WITH_TEXT))
         return;
     row->prompt_count = SET(row, prompt, prompt);
-    if (cls_selftest_cases[i].way != BY_APPEND) /* nothing follows the prompt's second part */
+    if (cls_selftest_cases[i].setup != BY_APPEND) /* nothing follows the prompt's second part */
         row->output_count = SET(row, output, output);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What the host functions make of the self-test's cases. Each case is read in
- * another type of logits, which must not matter. */
+/* Computes the answers of the host functions. The type of logits differs from case to case, which
+ * must not change an answer. */
 #include "selftest/selftest.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* FNV-1a, by words. */
+/* Returns the FNV-1a hash of words. */
 static uint32_t digest(const uint32_t *words, size_t n)
 {
     uint32_t h = 0x811c9dc5u;
@@ -53,12 +53,12 @@ typedef struct tables {
     float dense[SELFTEST_VOCAB];
     uint16_t dense_f16[SELFTEST_VOCAB];
     int32_t prefix_of[SELFTEST_VOCAB], ends[SELFTEST_ENDS];
-    float logits[SELFTEST_ROWS][SELFTEST_VOCAB]; /* or of a smaller type */
+    float logits[SELFTEST_ROWS][SELFTEST_VOCAB]; /* of any type */
     float drafts[SELFTEST_REQUESTS * SELFTEST_DRAFTS][SELFTEST_VOCAB];
 } tables;
 
-/* A case's tokens, each of which joins the output. The first step's masks are
- * words and its biases float32, the second one's bytes and float16. */
+/* Samples the tokens of a case, each of which is appended to the output. The first step has packed
+ * masks and float32 biases, the second one masks of bytes and float16 biases. */
 static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
 {
     const cls_selftest_case *const c = &cls_selftest_cases[i];
@@ -112,11 +112,12 @@ void cls_selftest_lists(int32_t *ids, float *logits)
         logits[i] = (float)(int32_t)(i * 40503u % 97) * 0.03125f;
     }
     for (uint32_t i = 0; i < SELFTEST_LIST; i++)
-        logits[SELFTEST_LIST + i] = -INFINITY;           /* nothing in the second one, */
-    logits[SELFTEST_NAN_LIST * SELFTEST_LIST + 1] = NAN; /* no candidates in the third, */
+        logits[SELFTEST_LIST + i] = -INFINITY; /* the second list has no candidate */
+    logits[SELFTEST_NAN_LIST * SELFTEST_LIST + 1] =
+        NAN; /* the third one has a NaN and invalid ids */
     ids[SELFTEST_NAN_LIST * SELFTEST_LIST + 2] = -1;
     ids[SELFTEST_NAN_LIST * SELFTEST_LIST + 3] = (int32_t)SELFTEST_VOCAB;
-    logits[3 * SELFTEST_LIST + 9] = 60.0f; /* and one alone in the fourth */
+    logits[3 * SELFTEST_LIST + 9] = 60.0f; /* in the fourth, one candidate dominates */
 }
 
 static cls_status run_lists(cls_selftest_answers *a)
@@ -158,8 +159,8 @@ const int32_t *cls_selftest_parents(int method, uint32_t request)
     return request % 2 == 0 ? chain : tree;
 }
 
-/* The likeliest token of the row that judges it (of 32, for which the rows are
- * made), or one that hardly comes. */
+/* The draft is the likeliest of the first 32 tokens in the row that judges it, or a token that is
+ * unlikely to be drawn. */
 int32_t cls_selftest_draft(int method, uint32_t request, uint32_t draft)
 {
     const int32_t *const parents = cls_selftest_parents(method, request);
@@ -205,7 +206,7 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     const int32_t dtype = method % CLS_DTYPES;
     const size_t size = cls_dtype_size(dtype) * SELFTEST_VOCAB;
     cls_host_verified *const v = &a->verified[method][request];
-    const uint32_t i = cls_selftest_find(cls_selftest_verified[request]);
+    const uint32_t i = cls_selftest_find(cls_selftest_verified_cases[request]);
     int32_t ids[SELFTEST_DRAFTS];
     cls_host_drafts d;
     cls_host_row row;
@@ -250,7 +251,7 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
 
 /* ------------------------------------------------------------------------- all */
 
-cls_status cls_selftest_answer(cls_selftest_answers *a)
+cls_status cls_selftest_answers_compute(cls_selftest_answers *a)
 {
     const size_t n = (size_t)cls_selftest_case_count * SELFTEST_STEPS;
     tables *const t = calloc(1, sizeof *t);
@@ -280,7 +281,7 @@ cls_status cls_selftest_answer(cls_selftest_answers *a)
     return status;
 }
 
-void cls_selftest_forget(cls_selftest_answers *a)
+void cls_selftest_answers_free(cls_selftest_answers *a)
 {
     free(a->trace);
     free(a->result);

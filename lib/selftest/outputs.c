@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test of what is told of rows: reports of steps, and logprobs. Expected
- * by brute force from the logits and the host's probabilities; what is not an
- * integer within a tolerance. */
+/* The self-test of the outputs of rows: those of a step, and of cls_logprobs(). The expected values
+ * are computed directly from the logits and the host's probabilities. Values that are not integers
+ * are compared with a tolerance. */
 #include "selftest/selftest.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROWS = SELFTEST_TOLD, N = 8, GIVEN = 3, V = SELFTEST_VOCAB };
+enum { ROWS = SELFTEST_OUTPUT_CASES, N = 8, GIVEN = 3, V = SELFTEST_VOCAB };
 
-/* As they lie in a buffer, one behind the other. */
-typedef struct told {
+/* The outputs as they are in the buffer, one after the other. */
+typedef struct row_outputs {
     float logprobs[ROWS];
     int32_t ranks[ROWS];
     int32_t top_ids[ROWS][N];
@@ -25,37 +25,37 @@ typedef struct told {
     int32_t candidate_ids[ROWS][N];
     float candidate_logits[ROWS][N], candidate_probs[ROWS][N];
     float probs[ROWS][V], final_logits[ROWS][V];
-} told;
+} row_outputs;
 
-/* What a row should give: of its own distribution, or of the one that was drawn from. */
+/* The expected outputs of a row: of its raw distribution, or of the final one. */
 typedef struct expected {
-    uint32_t which; /* case */
+    uint32_t which; /* index of the case */
     int greedy;
-    float logits[V], probs[V]; /* NaN is -inf; 0: not kept */
-    int32_t order[N];          /* the likeliest, then -1 */
+    float logits[V], probs[V]; /* NaN becomes -inf; 0 if a token is not kept */
+    int32_t order[N];          /* the likeliest tokens, then -1 */
     cls_host_result result;
 } expected;
 
-/* Whether a is before b. */
-static int before(const float *z, int32_t a, int32_t b)
+/* Returns 1 if token a is likelier than b, or has the same logit and the lower id. */
+static int precedes(const float *z, int32_t a, int32_t b)
 {
     return b < 0 || z[a] > z[b] || (z[a] == z[b] && a < b);
 }
 
-static void put_in_order(expected *e)
+static void sort_likeliest(expected *e)
 {
     for (int j = 0; j < N; j++)
         e->order[j] = -1;
     for (int32_t i = 0; i < (int32_t)V; i++)
-        if (e->probs[i] > 0.0f && before(e->logits, i, e->order[N - 1])) {
+        if (e->probs[i] > 0.0f && precedes(e->logits, i, e->order[N - 1])) {
             int j = N - 1;
-            for (; j > 0 && before(e->logits, i, e->order[j - 1]); j--)
+            for (; j > 0 && precedes(e->logits, i, e->order[j - 1]); j--)
                 e->order[j] = e->order[j - 1];
             e->order[j] = i;
         }
 }
 
-/* A row's logits, and its softmax at temperature 1. */
+/* Computes a row's logits, and their softmax at temperature 1. */
 static void expect_raw(expected *e, uint32_t which)
 {
     double sum = 0.0, top = -INFINITY;
@@ -70,11 +70,11 @@ static void expect_raw(expected *e, uint32_t which)
         sum += exp((double)e->logits[i] - top);
     for (uint32_t i = 0; i < V && top > -INFINITY; i++)
         e->probs[i] = (float)(exp((double)e->logits[i] - top) / sum);
-    put_in_order(e);
+    sort_likeliest(e);
 }
 
-/* The distribution that a case's next token is drawn from; cases that are told
- * have neither a text nor anything else that changes logits. */
+/* Computes the distribution from which a case's next token is drawn. The output cases have neither
+ * a text nor anything else that adjusts logits. */
 static cls_status expect_final(const cls_selftest_run *t, expected *e, uint32_t which)
 {
     cls_params params;
@@ -91,32 +91,33 @@ static cls_status expect_final(const cls_selftest_run *t, expected *e, uint32_t 
     e->result.struct_size = sizeof e->result;
     e->result.probs = e->probs;
     const cls_status status = cls_host_sample(&row, &e->result);
-    put_in_order(e);
+    sort_likeliest(e);
     return status;
 }
 
-/* --------------------------------------------------------------------- judging */
+/* -------------------------------------------------------------------- checking */
 
-/* What was found wrong first. */
+/* The message of the first difference, or "". */
 typedef struct finding {
     char text[120];
 } finding;
 
-static void same(finding *f, const char *what, int64_t ours, int64_t should)
+static void expect_equal(finding *f, const char *name, int64_t value, int64_t expected_value)
 {
-    if (ours != should && f->text[0] == '\0')
-        snprintf(f->text, sizeof f->text, "device: %s %lld, not %lld", what, (long long)ours,
-                 (long long)should);
+    if (value != expected_value && f->text[0] == '\0')
+        snprintf(f->text, sizeof f->text, "device: %s %lld, not %lld", name, (long long)value,
+                 (long long)expected_value);
 }
 
-static void near_to(finding *f, const char *what, double ours, double should)
+static void expect_near(finding *f, const char *name, double value, double expected_value)
 {
-    const int both = isinf(should) && ours == should;
-    if (!both && !(fabs(ours - should) <= 1e-4 * (1.0 + fabs(should))) && f->text[0] == '\0')
-        snprintf(f->text, sizeof f->text, "device: %s %.9g, not %.9g", what, ours, should);
+    const int both = isinf(expected_value) && value == expected_value;
+    if (!both && !(fabs(value - expected_value) <= 1e-4 * (1.0 + fabs(expected_value))) &&
+        f->text[0] == '\0')
+        snprintf(f->text, sizeof f->text, "device: %s %.9g, not %.9g", name, value, expected_value);
 }
 
-/* How many tokens there are with a logit at least as large; 0: the token is not there. */
+/* Returns how many tokens have a logit at least as large, or 0 if the token is not kept. */
 static int32_t rank_of(const expected *e, int32_t token)
 {
     int32_t rank = 0;
@@ -130,21 +131,22 @@ static double logprob(const expected *e, int32_t token)
     return token >= 0 && e->probs[token] > 0.0f ? log((double)e->probs[token]) : -INFINITY;
 }
 
-static void judge_tokens(finding *f, const expected *e, const told *o, uint32_t r)
+static void check_tokens(finding *f, const expected *e, const row_outputs *o, uint32_t r)
 {
     for (uint32_t j = 0; j < N; j++) {
-        same(f, "a likeliest token", o->top_ids[r][j], e->order[j]);
-        near_to(f, "a likeliest token's logprob", (double)o->top_logprobs[r][j],
-                logprob(e, e->order[j]));
+        expect_equal(f, "a likeliest token", o->top_ids[r][j], e->order[j]);
+        expect_near(f, "a likeliest token's logprob", (double)o->top_logprobs[r][j],
+                    logprob(e, e->order[j]));
     }
     for (uint32_t j = 0; j < GIVEN; j++) {
-        same(f, "a given token's rank", o->given_ranks[r][j], rank_of(e, o->given_ids[r][j]));
-        near_to(f, "a given token's logprob", (double)o->given_logprobs[r][j],
-                logprob(e, o->given_ids[r][j]));
+        expect_equal(f, "a given token's rank", o->given_ranks[r][j],
+                     rank_of(e, o->given_ids[r][j]));
+        expect_near(f, "a given token's logprob", (double)o->given_logprobs[r][j],
+                    logprob(e, o->given_ids[r][j]));
     }
 }
 
-static void judge_set(finding *f, const expected *e, const told *o, uint32_t r)
+static void check_set(finding *f, const expected *e, const row_outputs *o, uint32_t r)
 {
     double entropy = 0.0, all = 0.0, kept = 0.0;
     const float top = e->order[0] < 0 ? 0.0f : e->logits[e->order[0]];
@@ -153,39 +155,40 @@ static void judge_set(finding *f, const expected *e, const told *o, uint32_t r)
         entropy -= p > 0.0 ? p * log(p) : 0.0;
         all += weight;
         kept += p > 0.0 ? weight : 0.0;
-        near_to(f, "a probability", (double)o->probs[r][i], p);
-        near_to(f, "a logit of the kept set", (double)o->final_logits[r][i],
-                p > 0.0 ? (double)e->logits[i] : -INFINITY);
+        expect_near(f, "a probability", (double)o->probs[r][i], p);
+        expect_near(f, "a logit of the kept set", (double)o->final_logits[r][i],
+                    p > 0.0 ? (double)e->logits[i] : -INFINITY);
     }
-    near_to(f, "the entropy", (double)o->entropy[r], entropy);
-    near_to(f, "the kept mass", (double)o->kept_mass[r],
-            e->greedy    ? e->result.token >= 0
-            : kept > 0.0 ? kept / all
-                         : 0.0);
-    same(f, "tokens kept", o->kept[r], e->result.kept_count);
+    expect_near(f, "the entropy", (double)o->entropy[r], entropy);
+    expect_near(f, "the kept mass", (double)o->kept_mass[r],
+                e->greedy    ? e->result.token >= 0
+                : kept > 0.0 ? kept / all
+                             : 0.0);
+    expect_equal(f, "tokens kept", o->kept[r], e->result.kept_count);
     for (uint32_t j = 0; j < N; j++) {
         const int32_t id = e->order[j];
-        same(f, "a candidate", o->candidate_ids[r][j], id);
-        near_to(f, "a candidate's logit", (double)o->candidate_logits[r][j],
-                id < 0 ? -INFINITY : (double)e->logits[id]);
-        near_to(f, "a candidate's probability", (double)o->candidate_probs[r][j],
-                id < 0 ? 0.0 : (double)e->probs[id]);
+        expect_equal(f, "a candidate", o->candidate_ids[r][j], id);
+        expect_near(f, "a candidate's logit", (double)o->candidate_logits[r][j],
+                    id < 0 ? -INFINITY : (double)e->logits[id]);
+        expect_near(f, "a candidate's probability", (double)o->candidate_probs[r][j],
+                    id < 0 ? 0.0 : (double)e->probs[id]);
     }
-    near_to(f, "the token's logprob", (double)o->logprobs[r], (double)e->result.logprob_final);
-    same(f, "the token's rank", o->ranks[r], rank_of(e, e->result.token));
+    expect_near(f, "the token's logprob", (double)o->logprobs[r], (double)e->result.logprob_final);
+    expect_equal(f, "the token's rank", o->ranks[r], rank_of(e, e->result.token));
 }
 
-static void judge(cls_selftest_run *t, int stage, const expected *e, const told *o, uint32_t r)
+static void check_row(cls_selftest_run *t, int stage, const expected *e, const row_outputs *o,
+                      uint32_t r)
 {
     finding f = {""};
-    char name[64], what[200] = "";
-    judge_tokens(&f, e, o, r);
+    char name[64], message[200] = "";
+    check_tokens(&f, e, o, r);
     if (stage == ST_REPORT)
-        judge_set(&f, e, o, r);
-    cls_selftest_name(t, cls_selftest_told[r], 0, name, sizeof name);
+        check_set(&f, e, o, r);
+    cls_selftest_name(t, cls_selftest_output_cases[r], 0, name, sizeof name);
     if (f.text[0] != '\0')
-        snprintf(what, sizeof what, "%s: %s", name, f.text);
-    cls_selftest_count(t, stage, what);
+        snprintf(message, sizeof message, "%s: %s", name, f.text);
+    cls_selftest_count(t, stage, message);
 }
 
 /* ----------------------------------------------------------------------- calls */
@@ -201,11 +204,11 @@ static cls_status logprobs_of(cls_selftest_run *t, const cls_step *step)
     return cls_logprobs(t->sampler, t->queue, &call, 0, NULL, NULL);
 }
 
-/* A step with everything that can be told, which leaves the slots as they are. */
-static void ask(cls_step *step, cls_outputs *outputs, const cls_selftest_run *t, cl_mem logits,
-                cl_mem out, const int32_t *slots)
+/* Makes a step that requests all outputs and leaves the slots unchanged. */
+static void request_outputs(cls_step *step, cls_outputs *outputs, const cls_selftest_run *t,
+                            cl_mem logits, cl_mem out, const int32_t *slots)
 {
-#define ASK(field, place) outputs->field = (cls_buffer){out, offsetof(told, place)}
+#define SET_OUTPUT(field, member) outputs->field = (cls_buffer){out, offsetof(row_outputs, member)}
     cls_outputs_default(outputs, sizeof *outputs);
     cls_step_default(step, sizeof *step);
     step->outputs = outputs;
@@ -217,26 +220,26 @@ static void ask(cls_step *step, cls_outputs *outputs, const cls_selftest_run *t,
     outputs->logprob_kind = CLS_LOGPROB_FINAL;
     outputs->top.count = outputs->kept.count = N;
     outputs->given.count = GIVEN;
-    ASK(logprobs, logprobs);
-    ASK(ranks, ranks);
-    ASK(top.ids, top_ids);
-    ASK(top.logprobs, top_logprobs);
-    ASK(given.ids, given_ids);
-    ASK(given.logprobs, given_logprobs);
-    ASK(given.ranks, given_ranks);
-    ASK(entropy, entropy);
-    ASK(kept_mass, kept_mass);
-    ASK(kept.ids, candidate_ids);
-    ASK(kept.logits, candidate_logits);
-    ASK(kept.probs, candidate_probs);
-    ASK(kept.counts, kept);
-    ASK(probs, probs);
-    ASK(final_logits, final_logits);
-#undef ASK
+    SET_OUTPUT(logprobs, logprobs);
+    SET_OUTPUT(ranks, ranks);
+    SET_OUTPUT(top.ids, top_ids);
+    SET_OUTPUT(top.logprobs, top_logprobs);
+    SET_OUTPUT(given.ids, given_ids);
+    SET_OUTPUT(given.logprobs, given_logprobs);
+    SET_OUTPUT(given.ranks, given_ranks);
+    SET_OUTPUT(entropy, entropy);
+    SET_OUTPUT(kept_mass, kept_mass);
+    SET_OUTPUT(kept.ids, candidate_ids);
+    SET_OUTPUT(kept.logits, candidate_logits);
+    SET_OUTPUT(kept.probs, candidate_probs);
+    SET_OUTPUT(kept.counts, kept);
+    SET_OUTPUT(probs, probs);
+    SET_OUTPUT(final_logits, final_logits);
+#undef SET_OUTPUT
 }
 
-/* Both calls into one after the other of the outputs. */
-static cls_status run(cls_selftest_run *t, told *o)
+/* Runs both calls. o[0] gets the outputs of the step, o[1] those of cls_logprobs(). */
+static cls_status run(cls_selftest_run *t, row_outputs *o)
 {
     const size_t size = V * cls_dtype_size(t->dtype);
     int32_t slots[ROWS];
@@ -248,7 +251,7 @@ static cls_status run(cls_selftest_run *t, told *o)
     if (rows == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     for (uint32_t r = 0; r < ROWS; r++) {
-        const uint32_t which = cls_selftest_find(cls_selftest_told[r]);
+        const uint32_t which = cls_selftest_find(cls_selftest_output_cases[r]);
         cls_selftest_row(cls_selftest_seed(which), cls_selftest_cases[which].row, t->dtype,
                          rows + r * size);
         slots[r] = (int32_t)which;
@@ -259,7 +262,7 @@ static cls_status run(cls_selftest_run *t, told *o)
     status = cls_selftest_buffer(t, size * ROWS, rows, &logits);
     if (status == CLS_OK)
         status = cls_selftest_buffer(t, sizeof *o, o, &out);
-    ask(&step, &outputs, t, logits, out, slots);
+    request_outputs(&step, &outputs, t, logits, out, slots);
     if (status == CLS_OK)
         status = logprobs_of(t, &step);
     if (status == CLS_OK)
@@ -276,9 +279,9 @@ static cls_status run(cls_selftest_run *t, told *o)
     return status;
 }
 
-cls_status cls_selftest_tell(cls_selftest_run *t)
+cls_status cls_selftest_outputs(cls_selftest_run *t)
 {
-    told *const o = calloc(2, sizeof *o);
+    row_outputs *const o = calloc(2, sizeof *o);
     expected *const e = malloc(sizeof *e);
     cls_status status = CLS_OK;
     if (o == NULL || e == NULL)
@@ -286,12 +289,12 @@ cls_status cls_selftest_tell(cls_selftest_run *t)
     if (status == CLS_OK)
         status = run(t, o);
     for (uint32_t r = 0; r < ROWS && status == CLS_OK; r++) {
-        const uint32_t which = cls_selftest_find(cls_selftest_told[r]);
+        const uint32_t which = cls_selftest_find(cls_selftest_output_cases[r]);
         expect_raw(e, which);
-        judge(t, ST_LOGPROBS, e, &o[1], r);
+        check_row(t, ST_LOGPROBS, e, &o[1], r);
         status = expect_final(t, e, which);
         if (status == CLS_OK)
-            judge(t, ST_REPORT, e, &o[0], r);
+            check_row(t, ST_REPORT, e, &o[0], r);
     }
     free(o);
     free(e);

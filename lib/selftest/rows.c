@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test's logits, masks and biases: integers mixed by a hash, as
- * multiples of 1/32 with at most eight significant bits, which float32, float16
- * and bfloat16 all hold. */
+/* The logits, masks and biases of the self-test. A hash makes them: multiples of 1/32 with at most
+ * eight significant bits, which float32, float16 and bfloat16 hold exactly. */
 #include "selftest/selftest.h"
 
 enum { NOT_A_NUMBER = 100000, MINUS_INFINITY, PLUS_INFINITY };
@@ -14,7 +13,7 @@ static uint32_t mix(uint32_t row, uint32_t token)
     return x ^ x >> 15;
 }
 
-/* In eighths: one more unit for each zero at the top, so that half as many
+/* Returns a logit in eighths: one more unit for each leading zero of the hash, so that half as many
  * tokens have it, and a little noise. */
 static int32_t peaked(uint32_t h, int32_t most)
 {
@@ -24,7 +23,7 @@ static int32_t peaked(uint32_t h, int32_t most)
     return 8 * steps + (int32_t)(h & 7u) - 48;
 }
 
-/* A logit in units of 1/32, or one of the three above. */
+/* Returns a logit in units of 1/32, or one of the three values above. */
 static int32_t logit(uint32_t seed, int kind, uint32_t token)
 {
     const uint32_t h = mix(seed, token);
@@ -44,7 +43,7 @@ static int32_t logit(uint32_t seed, int kind, uint32_t token)
             return PLUS_INFINITY;
         break;
     case ROW_NAN:
-        if (h >> 8 & 1u) /* not of the bits that make the value: any of it may be missing */
+        if (h >> 8 & 1u) /* this bit is not part of the value, so that any value may be missing */
             return h & 1u ? NOT_A_NUMBER : MINUS_INFINITY;
         break;
     default:
@@ -53,7 +52,7 @@ static int32_t logit(uint32_t seed, int kind, uint32_t token)
     return 4 * peaked(h, 12);
 }
 
-/* The bits of a float32. */
+/* Returns the bits of a logit as float32. */
 static uint32_t bits_of(int32_t x)
 {
     const float value = (float)x * 0.03125f;
@@ -72,7 +71,7 @@ static uint32_t bits_of(int32_t x)
     return bits;
 }
 
-/* Writes a float32 that the type holds. */
+/* Writes a float32, given by its bits, in another type, which holds it exactly. */
 static void put(void *logits, uint32_t i, int32_t dtype, uint32_t bits)
 {
     const uint32_t sign = bits >> 16 & 0x8000u, exponent = bits >> 23 & 255u,
@@ -94,7 +93,7 @@ void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, void *logits)
         put(logits, i, dtype, bits_of(logit(seed, kind, i)));
 }
 
-/* A third of the tokens. */
+/* The mask allows a third of the tokens. */
 void cls_selftest_mask(int32_t kind, void *mask)
 {
     memset(mask, 0,
@@ -108,7 +107,7 @@ void cls_selftest_mask(int32_t kind, void *mask)
     }
 }
 
-/* From -2 to 2. */
+/* The biases are from -2 to 2. */
 void cls_selftest_dense(int32_t dtype, void *bias)
 {
     for (uint32_t i = 0; i < SELFTEST_VOCAB; i++)

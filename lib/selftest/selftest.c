@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cls_selftest(): known answers of every stage, of a context's own programs. */
+/* cls_selftest(): runs the programs of a context on cases with known answers, for every stage. */
 #include "selftest/selftest.h"
 
 #include <stdio.h>
@@ -40,14 +40,14 @@ static const char *const stage_names[ST_STAGES] = {
     [ST_VERIFY_GREEDY] = "verify: greedy",
 };
 
-void cls_selftest_count(cls_selftest_run *t, int stage, const char *what)
+void cls_selftest_count(cls_selftest_run *t, int stage, const char *message)
 {
     cls_selftest_stage *const s = &t->report.stages[stage];
     s->cases++;
-    if (*what == '\0')
+    if (*message == '\0')
         return;
     if (s->failed++ == 0)
-        snprintf(s->message, sizeof s->message, "%s", what);
+        snprintf(s->message, sizeof s->message, "%s", message);
     t->report.failed++;
 }
 
@@ -64,8 +64,9 @@ cls_status cls_selftest_buffer(cls_selftest_run *t, size_t size, const void *con
     *out = clCreateBuffer(t->context->cl, CL_MEM_READ_WRITE, size, NULL, &code);
     if (code == CL_SUCCESS && contents != NULL)
         code = clEnqueueWriteBuffer(t->queue, *out, CL_TRUE, 0, size, contents, 0, NULL, NULL);
-    return code == CL_SUCCESS ? CLS_OK
-                              : cls_fail(CLS_OPENCL_ERROR, code, "no buffer for the self-test");
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot create a buffer for the self-test");
 }
 
 cls_status cls_selftest_read(cls_selftest_run *t, cl_mem buffer, size_t size, void *contents)
@@ -74,12 +75,12 @@ cls_status cls_selftest_read(cls_selftest_run *t, cl_mem buffer, size_t size, vo
         clEnqueueReadBuffer(t->queue, buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL);
     return code == CL_SUCCESS
                ? CLS_OK
-               : cls_fail(CLS_OPENCL_ERROR, code, "cannot read what the self-test made");
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot read a result of the self-test");
 }
 
 /* ------------------------------------------------------------------ arithmetic */
 
-/* The words that every context is proven by, once more. */
+/* Runs the arithmetic test by which every context is proven, and compares its words. */
 static cls_status arithmetic(cls_selftest_run *t)
 {
     enum { WORDS = 1024 };
@@ -100,7 +101,7 @@ static cls_status arithmetic(cls_selftest_run *t)
         if (code == CL_SUCCESS)
             code = clEnqueueNDRangeKernel(t->queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL);
         if (code != CL_SUCCESS)
-            status = cls_fail(CLS_OPENCL_ERROR, code, "the self-test's arithmetic did not run");
+            status = cls_fail(CLS_OPENCL_ERROR, code, "cannot run the arithmetic of the self-test");
     }
     if (status == CLS_OK)
         status = cls_selftest_read(t, out, sizeof words, words);
@@ -110,27 +111,28 @@ static cls_status arithmetic(cls_selftest_run *t)
         clReleaseMemObject(out);
     const uint32_t ends = !t->context->shape.limited;
     for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
-        char name[64], what[200] = "";
+        char name[64], message[200] = "";
         cls_selftest_name(t, "word", 0, name, sizeof name);
         if (words[i] != self_test_word(i, ends))
-            snprintf(what, sizeof what, "%s %u: device: 0x%08x, host: 0x%08x", name, (unsigned)i,
-                     (unsigned)words[i], (unsigned)self_test_word(i, ends));
-        cls_selftest_count(t, ST_ARITHMETIC, what);
+            snprintf(message, sizeof message, "%s %u: device: 0x%08x, host: 0x%08x", name,
+                     (unsigned)i, (unsigned)words[i], (unsigned)self_test_word(i, ends));
+        cls_selftest_count(t, ST_ARITHMETIC, message);
     }
     return status;
 }
 
 /* ------------------------------------------------------------------------ runs */
 
-/* One type of logits: which call belongs to which stage, if it fails as such. */
+/* Runs all parts with one type of logits. A call that fails counts as a case of the part's stage.
+ */
 static cls_status run_dtype(cls_selftest_run *t)
 {
     static const struct {
         cls_status (*run)(cls_selftest_run *);
         int stage;
     } parts[] = {
-        {arithmetic, ST_ARITHMETIC},     {cls_selftest_steps, ST_SURVEY},
-        {cls_selftest_tell, ST_REPORT},  {cls_selftest_draw, ST_CANDIDATES},
+        {arithmetic, ST_ARITHMETIC},       {cls_selftest_steps, ST_SURVEY},
+        {cls_selftest_outputs, ST_REPORT}, {cls_selftest_draw, ST_CANDIDATES},
         {cls_selftest_verify, ST_MATCH},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -173,7 +175,7 @@ static cls_status open_run(cls_selftest_run *t)
     t->trace = malloc(n * sizeof *t->trace);
     if (t->token == NULL || t->status == NULL || t->trace == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
-    const cls_status status = cls_selftest_answer(&t->host);
+    const cls_status status = cls_selftest_answers_compute(&t->host);
     return status == CLS_OK ? open_sampler(t) : status;
 }
 
@@ -184,13 +186,13 @@ static void close_run(cls_selftest_run *t)
         clFinish(t->queue);
         clReleaseCommandQueue(t->queue);
     }
-    cls_selftest_forget(&t->host);
+    cls_selftest_answers_free(&t->host);
     free(t->token);
     free(t->status);
     free(t->trace);
 }
 
-/* The first stage that failed, in a sentence. */
+/* Fails with a message about the first stage that failed, if any did. */
 static cls_status verdict(const cls_selftest_report *report)
 {
     for (uint32_t i = 0; i < report->stage_count; i++)

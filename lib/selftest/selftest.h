@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test: what its files know of each other. Requests of all kinds are
- * sampled on the device, by the host functions, and by numbers that were written
- * down: three opinions, of which two tell which one is wrong. */
+/* The self-test. It samples requests of all kinds on the device and with the host functions, and
+ * compares both with stored answers. Of these three, two that agree show which one is wrong. */
 #ifndef CLS_SELFTEST_H
 #define CLS_SELFTEST_H
 
@@ -10,18 +9,18 @@
 
 /* Five mass tiles, the last one ragged; more tokens than any shortlist holds. */
 #define SELFTEST_VOCAB 5003u
-#define SELFTEST_STEPS 2 /* of every case */
+#define SELFTEST_STEPS 2 /* steps of every case */
 #define SELFTEST_HISTORY 32
 #define SELFTEST_ROLLBACK 8
-#define SELFTEST_LISTS 8u   /* of candidates ... */
-#define SELFTEST_LIST 16u   /* ... so long */
-#define SELFTEST_NAN_LIST 2 /* has one */
-#define SELFTEST_METHODS 5  /* of verification */
-#define SELFTEST_REQUESTS 4 /* of one verification ... */
-#define SELFTEST_DRAFTS 3   /* ... with so many drafts each */
+#define SELFTEST_LISTS 8u   /* lists of candidates */
+#define SELFTEST_LIST 16u   /* candidates in a list */
+#define SELFTEST_NAN_LIST 2 /* index of the list that has a NaN */
+#define SELFTEST_METHODS 5  /* methods of verification */
+#define SELFTEST_REQUESTS 4 /* requests in a verification */
+#define SELFTEST_DRAFTS 3   /* drafts of each request */
 #define SELFTEST_ROWS (SELFTEST_REQUESTS * (SELFTEST_DRAFTS + 1))
 
-/* In the order of the flow: the report's lines. */
+/* The stages of the report, in the order in which a step runs them. */
 enum cls_selftest_stage_index {
     ST_ARITHMETIC,
     ST_RANDOM,
@@ -60,126 +59,136 @@ enum cls_selftest_stage_index {
 
 /* ------------------------------------------------------------- cases.c */
 
-/* What a row of logits looks like. */
+/* The kinds of rows of logits. */
 enum cls_selftest_row {
-    ROW_PEAKED, /* half as many tokens for each step up: like a language model's */
-    ROW_TEXT,   /* the likeliest are the first 32, which are in texts and lists */
-    ROW_FLAT,   /* 64 values close together */
-    ROW_TIES,   /* three values */
-    ROW_EQUAL,  /* one */
+    ROW_PEAKED, /* each higher logit has half as many tokens, as in a language model's row */
+    ROW_TEXT,   /* the likeliest tokens are the first 32, which are in texts and lists */
+    ROW_FLAT,   /* 64 values that are close together */
+    ROW_TIES,   /* only three values */
+    ROW_EQUAL,  /* only one value */
     ROW_NAN,    /* peaked, with NaN and -inf in it */
-    ROW_INF,    /* peaked, with two of +inf */
-    ROW_EMPTY   /* NaN and -inf alone */
+    ROW_INF,    /* peaked, with two logits of +inf */
+    ROW_EMPTY   /* only NaN and -inf */
 };
 
-/* What a case has beside its parameters. */
+/* What a case has in addition to its parameters. */
 #define WITH_TEXT 1u /* a prompt and an output */
 #define WITH_MASK 2u
 #define WITH_DENSE 4u /* a dense bias */
-#define WITH_BIAS 8u  /* the lists that are asked for by parameters: logit biases, */
+#define WITH_BIAS 8u  /* from here on the lists of its parameters: logit biases, */
 #define WITH_STOP 16u /* stop ids, */
 #define WITH_BREAKERS 32u
 #define WITH_BAD_WORDS 64u
 #define WITH_ALLOWED 128u
 
-/* How its request comes to be what it is when it is sampled. */
-enum cls_selftest_way {
-    BY_BEGIN,
-    BY_ACCEPT,   /* the last two tokens of the output are accepted */
-    BY_ROLLBACK, /* so is one more, and taken back */
-    BY_COPY,     /* a fork of another request, which then gets other parameters */
-    BY_APPEND,   /* the prompt comes in two parts */
+/* How the request of a case is set up. */
+enum cls_selftest_setup {
+    BY_BEGIN,    /* cls_slot_begin() */
+    BY_ACCEPT,   /* then cls_accept() of the last two tokens of the output */
+    BY_ROLLBACK, /* also of one more token, which is rolled back */
+    BY_COPY,     /* a copy of another request, then new parameters */
+    BY_APPEND,   /* the prompt in two parts */
     BY_LOAD,     /* saved and loaded */
-    BY_RESET     /* where another request was */
+    BY_RESET     /* in a slot that had another request and was reset */
 };
 
-/* A field of cls_params and what it is set to. */
+/* A field of cls_params and its value. */
 typedef struct cls_selftest_setting {
     size_t field;
     double value;
-    char kind; /* 'f': float; 'i': 32 bits; 'l': 64; 0: none, the end */
+    char kind; /* 'f': float; 'i': 32 bits; 'l': 64 bits; 0 ends the list */
 } cls_selftest_setting;
 
 /* A request, which draws SELFTEST_STEPS tokens. */
 typedef struct cls_selftest_case {
-    uint8_t stage, row, with, way;
+    uint8_t stage, row, with, setup;
     const char *name;
     int32_t draw;
-    uint8_t chain[4]; /* of a custom chain; empty: none */
+    uint8_t chain[4]; /* a custom chain, unless it is empty */
     cls_selftest_setting set[8];
 } cls_selftest_case;
 
 extern const cls_selftest_case cls_selftest_cases[];
 extern const uint32_t cls_selftest_case_count;
 
-/* Five of the cases have all that can be told of a row told, four have drafts verified. */
-#define SELFTEST_TOLD 5
-extern const char *const cls_selftest_told[SELFTEST_TOLD];
-extern const char *const cls_selftest_verified[SELFTEST_REQUESTS];
+/* The cases whose rows have all outputs, and those whose requests are verified with drafts. */
+#define SELFTEST_OUTPUT_CASES 5
+extern const char *const cls_selftest_output_cases[SELFTEST_OUTPUT_CASES];
+extern const char *const cls_selftest_verified_cases[SELFTEST_REQUESTS];
+
+/* Returns the index of the case with this name, which must exist. */
 uint32_t cls_selftest_find(const char *name);
 
-/* Of a case's row and of its random numbers: by its name, so that other cases
- * don't change it. */
+/* Returns the seed of a case's row and random numbers, a hash of its name. It does not depend on
+ * other cases. */
 uint32_t cls_selftest_seed(uint32_t i);
 
-/* A case's request. The arrays are static. */
+/* Set the parameters and the text of a case's request. The arrays are static. */
 void cls_selftest_params(uint32_t i, cls_params *params);
 void cls_selftest_text(uint32_t i, cls_host_row *row);
 
-/* Logits that all types of logits hold exactly. dtype: how they are written. */
+/* Writes a row of logits in type dtype. All types hold their values exactly. */
 void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, void *logits);
-/* The mask and the dense bias, one row each, that cases share. */
+
+/* Write the mask and the dense bias that cases share, one row each. */
 void cls_selftest_mask(int32_t kind, void *mask);
 void cls_selftest_dense(int32_t dtype, void *bias);
-/* The tables of infill: of each token the one that its text begins with; tokens
- * that end a generation. */
+
+/* Write the tables of the infill stage: the token that each token begins with, and the tokens that
+ * end a generation. */
 #define SELFTEST_ENDS 2
 void cls_selftest_prefixes(int32_t prefix_of[SELFTEST_VOCAB]);
 void cls_selftest_ends(int32_t ends[SELFTEST_ENDS]);
 
 /* ------------------------------------------------------------- known.c */
 
-/* A token, and a digest of all that the host knows of how it came about. */
+/* A token, and a digest of the host's results that belong to it. */
 typedef struct cls_selftest_known {
     int32_t token;
     uint32_t digest;
 } cls_selftest_known;
 
-/* Of each case's steps, the lists, the methods' requests. */
+/* One answer for each step of each case, each list, and each request of each method. */
 extern const cls_selftest_known cls_selftest_table[];
 extern const uint32_t cls_selftest_table_count;
 
 /* -------------------------------------------------------------- host.c */
 
-/* What the host says. */
+/* The results of the host functions. */
 typedef struct cls_selftest_answers {
     cls_row *trace;          /* [cases][steps] */
     cls_host_result *result; /* [cases][steps] */
     int32_t list_token[SELFTEST_LISTS];
     cls_host_verified verified[SELFTEST_METHODS][SELFTEST_REQUESTS];
-    cls_selftest_known *known; /* in the table's order: what it should have */
+    cls_selftest_known *known; /* answers in the order of the table */
     uint32_t count;
 } cls_selftest_answers;
 
-cls_status cls_selftest_answer(cls_selftest_answers *answers);
-void cls_selftest_forget(cls_selftest_answers *answers);
+/* Computes all results. Fails if memory runs out or a host function fails;
+ * cls_selftest_answers_free() must be called in any case. */
+cls_status cls_selftest_answers_compute(cls_selftest_answers *answers);
+void cls_selftest_answers_free(cls_selftest_answers *answers);
 
-/* Lists of candidates. */
+/* Writes the lists of candidates. */
 void cls_selftest_lists(int32_t *ids, float *logits);
 
-/* The rows of a request with drafts, and these. */
+/* Return the seed of a row of a request with drafts, and a draft of it. */
 uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row);
 int32_t cls_selftest_draft(int method, uint32_t request, uint32_t draft);
-/* How a method has its drafts' distributions; [SELFTEST_REQUESTS][SELFTEST_DRAFTS] of these rows.
- */
+
+/* Returns the kind of draft distributions that a method uses. */
 int32_t cls_selftest_draft_kind(int method);
+
+/* Writes these distributions, [SELFTEST_REQUESTS][SELFTEST_DRAFTS] rows, and returns their size in
+ * bytes. */
 size_t cls_selftest_distributions(int32_t kind, int32_t dtype, void *rows);
-/* What drafts follow, where a method takes trees; NULL elsewhere. */
+
+/* Returns the parents of a request's drafts, or NULL if the method does not support trees. */
 const int32_t *cls_selftest_parents(int method, uint32_t request);
 
 /* ------------------------------------------------------------------ selftest.c */
 
-/* A self-test under way. */
+/* A self-test while it runs. */
 typedef struct cls_selftest_run {
     cls_context *context;
     cl_command_queue queue;
@@ -187,30 +196,35 @@ typedef struct cls_selftest_run {
     cls_selftest_report report;
     const cls_selftest_known *known;
     cls_selftest_answers host;
-    int32_t dtype;           /* under test */
-    int32_t *token, *status; /* [cases] a step's */
-    cls_row *trace;          /* [cases] */
+    int32_t dtype;           /* type of logits under test */
+    int32_t *token, *status; /* [steps][cases] */
+    cls_row *trace;          /* [steps][cases] */
 } cls_selftest_run;
 
-/* Counts a case, which failed if there is something to say. */
-void cls_selftest_count(cls_selftest_run *t, int stage, const char *what);
-/* Names the case for what is said of it: "top-p 0.9, float16, token 2". */
+/* Counts a case of a stage. It failed unless the message is empty. */
+void cls_selftest_count(cls_selftest_run *t, int stage, const char *message);
+
+/* Writes the name of a case for messages, such as "top-p .5, float16, second token". */
 void cls_selftest_name(const cls_selftest_run *t, const char *name, uint32_t step, char *out,
                        size_t size);
 
-/* A buffer of the test's; its contents, or none. */
+/* Creates a buffer, with contents unless `contents` is NULL. Fails if OpenCL does. */
 cls_status cls_selftest_buffer(cls_selftest_run *t, size_t size, const void *contents, cl_mem *out);
+
+/* Reads a buffer. Fails if OpenCL does. */
 cls_status cls_selftest_read(cls_selftest_run *t, cl_mem buffer, size_t size, void *contents);
 
-/* With another table: for tests. */
+/* Runs the self-test with another table of answers, for tests. Fails if the device or the host
+ * gives a wrong answer, if memory runs out or if OpenCL fails. */
 cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *known,
                              cls_selftest_report *report);
 
-/* ------------------------------------------------- steps.c, calls.c */
+/* ------------------------------------- steps.c, outputs.c, calls.c */
 
-/* For one type of logits. */
+/* Test the steps of all cases, the outputs of rows, cls_draw() and cls_verify() with one type of
+ * logits. Wrong answers are counted. They fail if a call fails. */
 cls_status cls_selftest_steps(cls_selftest_run *t);
-cls_status cls_selftest_tell(cls_selftest_run *t);
+cls_status cls_selftest_outputs(cls_selftest_run *t);
 cls_status cls_selftest_draw(cls_selftest_run *t);
 cls_status cls_selftest_verify(cls_selftest_run *t);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test's steps: all cases in one batch, each a row and a slot. */
+/* The self-test of steps: all cases run in one batch, each in its row and slot. */
 #include "selftest/selftest.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 /* ------------------------------------------------------------------- requests */
 
-/* Slots beside the cases': what is copied and saved from, those of verification. */
+/* Returns the slot after those of the cases, from which requests are copied or saved. */
 static uint32_t spare(void) { return cls_selftest_case_count; }
 
 static cls_status begin(cls_selftest_run *t, uint32_t slot, const cls_params *params,
@@ -36,7 +36,7 @@ static cls_status by_load(cls_selftest_run *t, uint32_t slot, const cls_params *
     return status;
 }
 
-/* A case's request, in the way that it asks for; what is to be accepted is not yet. */
+/* Sets up the request of a case. Tokens that are to be accepted are left out. */
 static cls_status open_case(cls_selftest_run *t, uint32_t i)
 {
     cls_params params, others;
@@ -47,7 +47,7 @@ static cls_status open_case(cls_selftest_run *t, uint32_t i)
     cls_selftest_params(i, &params);
     cls_host_row_default(&text, sizeof text);
     cls_selftest_text(i, &text);
-    switch (cls_selftest_cases[i].way) {
+    switch (cls_selftest_cases[i].setup) {
     case BY_ACCEPT:
     case BY_ROLLBACK:
         return begin(t, i, &params, &text, 2);
@@ -76,22 +76,23 @@ static cls_status open_case(cls_selftest_run *t, uint32_t i)
     return status == CLS_OK ? begin(t, i, &params, &text, 0) : status;
 }
 
-/* The last two tokens of some outputs, and one that is then taken back. */
+/* Accepts the last two tokens of the outputs of BY_ACCEPT and BY_ROLLBACK, and for the latter one
+ * more token, which is rolled back. */
 static cls_status accept_last(cls_selftest_run *t)
 {
     int32_t slots[8], tokens[3][8];
     uint32_t n = 0;
     cls_status status = CLS_OK;
     for (uint32_t i = 0; i < cls_selftest_case_count && n < 8; i++) {
-        const int way = cls_selftest_cases[i].way;
+        const int setup = cls_selftest_cases[i].setup;
         cls_host_row text;
-        if (way != BY_ACCEPT && way != BY_ROLLBACK)
+        if (setup != BY_ACCEPT && setup != BY_ROLLBACK)
             continue;
         cls_host_row_default(&text, sizeof text);
         cls_selftest_text(i, &text);
         tokens[0][n] = text.output[text.output_count - 2];
         tokens[1][n] = text.output[text.output_count - 1];
-        tokens[2][n] = way == BY_ROLLBACK ? 13 : -1;
+        tokens[2][n] = setup == BY_ROLLBACK ? 13 : -1;
         slots[n++] = (int32_t)i;
     }
     for (int j = 0; j < 3 && status == CLS_OK; j++)
@@ -201,7 +202,7 @@ static cls_status run_step(cls_selftest_run *t, const inputs *in, uint32_t which
                             : status;
 }
 
-/* --------------------------------------------------------------------- judging */
+/* -------------------------------------------------------------------- checking */
 
 static uint64_t bits(float x)
 {
@@ -210,7 +211,7 @@ static uint64_t bits(float x)
     return word;
 }
 
-/* What of the device's set or draw is not the host's; 0 if all is. */
+/* Returns 1 if a value of the device's set or draw differs from the host's, and describes it. */
 static int set_differs(const cls_row *d, const cls_row *h, char *out, size_t size)
 {
     const struct {
@@ -233,30 +234,34 @@ static int set_differs(const cls_row *d, const cls_row *h, char *out, size_t siz
     return 0;
 }
 
-/* What is wrong with a case's step, or "". */
-static void judge(const cls_selftest_run *t, uint32_t i, uint32_t step, char *out, size_t size)
+/* Writes how a step of a case differs from the answer, or "". */
+static void compare_step(const cls_selftest_run *t, uint32_t i, uint32_t step, char *out,
+                         size_t size)
 {
-    const uint32_t at = i * SELFTEST_STEPS + step, mine = step * cls_selftest_case_count + i;
-    const cls_selftest_known *const known = &t->known[at], *const host = &t->host.known[at];
-    const cls_row *const trace = &t->host.trace[at];
+    const uint32_t answer = i * SELFTEST_STEPS + step,
+                   run_index = step * cls_selftest_case_count + i;
+    const cls_selftest_known *const known = &t->known[answer], *const host = &t->host.known[answer];
+    const cls_row *const trace = &t->host.trace[answer];
     const int host_differs = host->token != known->token || host->digest != known->digest;
     char more[96];
     *out = '\0';
-    if (host->token != known->token && t->token[mine] != known->token)
-        snprintf(out, size, "device: token %d, host: token %d, not %d", (int)t->token[mine],
+    if (host->token != known->token && t->token[run_index] != known->token)
+        snprintf(out, size, "device: token %d, host: token %d, not %d", (int)t->token[run_index],
                  (int)host->token, (int)known->token);
-    else if (t->token[mine] != known->token)
-        snprintf(out, size, "device: token %d, not %d", (int)t->token[mine], (int)known->token);
+    else if (t->token[run_index] != known->token)
+        snprintf(out, size, "device: token %d, not %d", (int)t->token[run_index],
+                 (int)known->token);
     else if (host->token != known->token)
         snprintf(out, size, "host: token %d, not %d", (int)host->token, (int)known->token);
     else if (host_differs)
         snprintf(out, size, "host: token %d, but digest 0x%08x, not 0x%08x", (int)host->token,
                  (unsigned)host->digest, (unsigned)known->digest);
-    else if (t->status[mine] != (int32_t)trace->status)
+    else if (t->status[run_index] != (int32_t)trace->status)
         snprintf(out, size, "device: token %d, but status %d, not %d", (int)known->token,
-                 (int)t->status[mine], (int)trace->status);
+                 (int)t->status[run_index], (int)trace->status);
     else if (trace->mass != 0 &&
-             set_differs(&t->trace[mine], trace, more, sizeof more)) /* 0: greedy, or no token */
+             set_differs(&t->trace[run_index], trace, more,
+                         sizeof more)) /* the mass is 0 if greedy or without a token */
         snprintf(out, size, "device: token %d, but %s", (int)known->token, more);
 }
 
@@ -272,14 +277,14 @@ cls_status cls_selftest_steps(cls_selftest_run *t)
         status = run_step(t, &in, step);
     close_inputs(&in);
     for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++) {
-        char name[64] = "", said[128] = "", what[200] = "";
-        for (uint32_t step = 0; step < SELFTEST_STEPS && *said == '\0'; step++) {
-            judge(t, i, step, said, sizeof said);
+        char name[64] = "", difference[128] = "", message[200] = "";
+        for (uint32_t step = 0; step < SELFTEST_STEPS && *difference == '\0'; step++) {
+            compare_step(t, i, step, difference, sizeof difference);
             cls_selftest_name(t, cls_selftest_cases[i].name, step, name, sizeof name);
         }
-        if (*said != '\0')
-            snprintf(what, sizeof what, "%s: %s", name, said);
-        cls_selftest_count(t, cls_selftest_cases[i].stage, what);
+        if (*difference != '\0')
+            snprintf(message, sizeof message, "%s: %s", name, difference);
+        cls_selftest_count(t, cls_selftest_cases[i].stage, message);
     }
     return status;
 }

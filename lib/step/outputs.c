@@ -53,7 +53,7 @@ static cls_status check_number(const char *call, const char *name, enum width wi
     if (n > shortlist)
         return cls_fail(
             CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "%s->%s is %u, but the kernels' lists hold %u: see options->shortlist of the context",
+            "%s->%s is %u, but the kernels' lists hold %u: see the context's options->shortlist",
             call, name, (unsigned)n, (unsigned)shortlist);
     if (n == 0 && present != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%s is set, but %s->%s is 0", call,

@@ -18,7 +18,7 @@
 static int write_known(void)
 {
     cls_selftest_answers a;
-    if (cls_selftest_answer(&a) != CLS_OK) {
+    if (cls_selftest_answers_compute(&a) != CLS_OK) {
         fprintf(stderr, "%s\n", cls_error_message());
         return 1;
     }
@@ -32,36 +32,38 @@ static int write_known(void)
                (unsigned)a.known[i].digest);
     printf("\n};\nconst uint32_t cls_selftest_table_count = sizeof cls_selftest_table / sizeof "
            "*cls_selftest_table;\n");
-    cls_selftest_forget(&a);
+    cls_selftest_answers_free(&a);
     return 0;
 }
 
 START_TEST(table)
 {
     cls_selftest_answers a;
-    must(cls_selftest_answer(&a));
+    must(cls_selftest_answers_compute(&a));
     ck_assert_uint_eq(a.count, cls_selftest_table_count);
     for (uint32_t i = 0; i < a.count; i++)
         ck_assert_msg(a.known[i].token == cls_selftest_table[i].token &&
                           a.known[i].digest == cls_selftest_table[i].digest,
                       "entry %u: the host gives token %d, digest 0x%08x", i, a.known[i].token,
                       a.known[i].digest);
-    cls_selftest_forget(&a);
+    cls_selftest_answers_free(&a);
 }
 END_TEST
 
-/* Names tell cases apart; what is told of is a case without a text. */
+/* Names are unique; the output cases have nothing beside their parameters. */
 START_TEST(names)
 {
     for (uint32_t i = 0; i < cls_selftest_case_count; i++)
         ck_assert_msg(cls_selftest_find(cls_selftest_cases[i].name) == i, "two cases are \"%s\"",
                       cls_selftest_cases[i].name);
-    for (uint32_t i = 0; i < SELFTEST_TOLD + SELFTEST_REQUESTS; i++) {
-        const char *const name =
-            i < SELFTEST_TOLD ? cls_selftest_told[i] : cls_selftest_verified[i - SELFTEST_TOLD];
+    for (uint32_t i = 0; i < SELFTEST_OUTPUT_CASES + SELFTEST_REQUESTS; i++) {
+        const char *const name = i < SELFTEST_OUTPUT_CASES
+                                     ? cls_selftest_output_cases[i]
+                                     : cls_selftest_verified_cases[i - SELFTEST_OUTPUT_CASES];
         const cls_selftest_case *const c = &cls_selftest_cases[cls_selftest_find(name)];
         ck_assert_str_eq(c->name, name);
-        ck_assert_msg(i >= SELFTEST_TOLD || c->with == 0, "\"%s\" has more than parameters", name);
+        ck_assert_msg(i >= SELFTEST_OUTPUT_CASES || c->with == 0, "\"%s\" has more than parameters",
+                      name);
     }
 }
 END_TEST
