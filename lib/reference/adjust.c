@@ -146,8 +146,9 @@ static void ban_stops(cls_work *w)
 
 /* ------------------------------------------------------------------- penalties */
 
-#define REPETITION_ONLY 0x80000000u /* the token occurs, but only the repetition penalty applies \
-                                     */
+#define REPETITION_ONLY \
+    0x80000000u /* the token occurs, but only the repetition penalty applies \
+                 */
 
 static void add_penalties(cls_work *w)
 {

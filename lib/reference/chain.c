@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of the chain: runs its stages on the sorted row. */
+/* The reference of the chain: runs its stages on the sorted row. The masses and the stages that
+ * keep a prefix of the row are here. */
 #include "reference/reference.h"
 
 /* --------------------------------------------------------------------- masses */
@@ -131,8 +132,7 @@ static void keep_top_n_sigma(cls_work *w)
     truncate_to(w, n);
 }
 
-/* Returns how many tokens of the set have at most this depth. */
-static uint32_t count_to_depth(const cls_work *w, uint32_t most)
+uint32_t cls_count_to_depth(const cls_work *w, uint32_t most)
 {
     uint32_t n = 0;
     while (n < w->n && cls_token_depth(w, w->set[n]) <= most)
@@ -146,73 +146,13 @@ static void keep_p_less(cls_work *w)
     uint64_t squares = 0;
     for (uint32_t i = 0; i < w->n; i++)
         squares += square_term(cls_token_weight(w, w->set[i]), w->unit[w->set[i] / CLS_TILE].shift);
-    truncate_to(w, count_to_depth(w, p_less_depth(mass, squares, w->top, w->scale)));
+    truncate_to(w, cls_count_to_depth(w, p_less_depth(mass, squares, w->top, w->scale)));
 }
 
 static void keep_top_a(cls_work *w)
 {
-    truncate_to(w,
-                count_to_depth(w, top_a_depth(cls_stage_mass(w), w->slot.top_a, w->top, w->scale)));
-}
-
-static void keep_xtc(cls_work *w, cls_row *trace)
-{
-    const cls_slot *const slot = &w->slot;
-    const uint64_t bits =
-        philox_bits(CLS_PURPOSE_XTC, slot->seed, slot->stream, w->row->position, w->row->draw);
-    const uint32_t size = mass_q20(cls_stage_mass(w), w->top, w->scale);
-    if (!(u64_hi(bits) >> 1 < slot->xtc) || slot->xtc_depth < size)
-        return;
-    const uint32_t n = count_to_depth(w, slot->xtc_depth - size);
-    if (n < 2 || w->n - (n - 1) < slot->min_keep)
-        return;
-    for (uint32_t i = 0; i < w->n; i++)
-        w->mark[w->set[i]] = i >= n - 1;
-    cls_keep_marked(w);
-    if (trace->upper_key != key_of(w->top))
-        trace->upper_last = CLS_MAX_ID;
-    trace->upper_key = key_of(w->top);
-    trace->upper_first = (int32_t)w->set[0];
-}
-
-/* ---------------------------------------------------------------- temperature */
-
-static void apply_temperature(cls_work *w)
-{
-    const cls_slot *const slot = &w->slot;
-    if (!(slot->flags & CLS_SLOT_DYNAMIC) || w->n == 1) {
-        w->scale = slot->scale;
-        return;
-    }
-    const uint64_t mass = cls_stage_mass(w);
-    const uint32_t entropy = mass_q20(mass, w->top, w->scale) + cls_mean_depth(w, mass);
-    const float t = dynamic_temperature(entropy, w->n, slot->low, slot->span, slot->exponent);
-    if (t < 1e-5f)
-        cls_keep_first(w, 1);
-    w->scale = t < 1e-5f ? slot->scale : scale_of(t);
-}
-
-/* ------------------------------------------------------------------- mirostat */
-
-static void keep_mirostat_1(cls_work *w)
-{
-    const uint32_t ranks = w->n < CLS_MIROSTAT_RANKS ? w->n : CLS_MIROSTAT_RANKS;
-    uint64_t terms = 0, squares = 0;
-    for (uint32_t i = 0; i + 1 < ranks; i++) {
-        const uint32_t drop = cls_token_depth(w, w->set[i + 1]) - cls_token_depth(w, w->set[i]);
-        terms += (uint64_t)mirostat_step(i) * drop;
-        squares += (uint64_t)mirostat_step(i) * mirostat_step(i);
-    }
-    if (w->n > 1)
-        cls_keep_first(w, mirostat_count(terms, squares, w->slot.adaptive.mu, w->vocab));
-}
-
-static void keep_mirostat_2(cls_work *w)
-{
-    const int64_t most =
-        (int64_t)w->slot.adaptive.mu - mass_q20(cls_stage_mass(w), w->top, w->scale);
-    const uint32_t n = most < 0 ? 0 : count_to_depth(w, (uint32_t)most);
-    cls_keep_first(w, n > 1 ? n : 1);
+    truncate_to(
+        w, cls_count_to_depth(w, top_a_depth(cls_stage_mass(w), w->slot.top_a, w->top, w->scale)));
 }
 
 /* ------------------------------------------------------------------- the chain */
@@ -230,7 +170,7 @@ void cls_chain_run(cls_work *w, cls_row *trace)
         cls_weigh(w);
         switch (stage) {
         case CLS_STAGE_TEMPERATURE:
-            apply_temperature(w);
+            cls_apply_temperature(w);
             break;
         case CLS_STAGE_TOP_K:
             cls_keep_first(w, (uint32_t)w->slot.top_k);
@@ -248,7 +188,7 @@ void cls_chain_run(cls_work *w, cls_row *trace)
             cls_keep_typical(w, trace);
             break;
         case CLS_STAGE_XTC:
-            keep_xtc(w, trace);
+            cls_keep_xtc(w, trace);
             break;
         case CLS_STAGE_P_LESS:
             keep_p_less(w);
@@ -260,11 +200,11 @@ void cls_chain_run(cls_work *w, cls_row *trace)
             cls_keep_infill(w, trace);
             break;
         case CLS_STAGE_MIROSTAT_1:
-            keep_mirostat_1(w);
+            cls_keep_mirostat_1(w);
             break;
         case CLS_STAGE_MIROSTAT_2:
             if (!row_is_untruncated(&w->slot))
-                keep_mirostat_2(w);
+                cls_keep_mirostat_2(w);
             break;
         default:
             return;

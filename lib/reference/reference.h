@@ -102,19 +102,28 @@ uint32_t cls_mean_depth(const cls_work *w, uint64_t mass);
 void cls_keep_first(cls_work *w, uint32_t n);
 void cls_keep_marked(cls_work *w);
 
+/* Returns how many tokens of the set have at most this depth. */
+uint32_t cls_count_to_depth(const cls_work *w, uint32_t most);
+
 /* Runs the chain over the sorted row. */
 void cls_chain_run(cls_work *w, cls_row *trace);
 
-/* ---------------------------------------------------------- set.c */
+/* ------------------------------------------------ sort.c and stages */
+
+/* Compares two cls_preference for qsort(). */
+int cls_preference_compare(const void *a, const void *b);
 
 /* Sets the set to the whole row, sorted. */
 void cls_sort_row(cls_work *w);
 
-/* The typical stage. */
+/* The stages that have separate files: temperature.c, typical.c, xtc.c, infill.c and mirostat.c. If
+ * the set is empty after infill, trace->status says why. */
+void cls_apply_temperature(cls_work *w);
 void cls_keep_typical(cls_work *w, cls_row *trace);
-
-/* The infill stage. If the set is empty afterwards, trace->status says why. */
+void cls_keep_xtc(cls_work *w, cls_row *trace);
 void cls_keep_infill(cls_work *w, cls_row *trace);
+void cls_keep_mirostat_1(cls_work *w);
+void cls_keep_mirostat_2(cls_work *w);
 
 /* ------------------------------------------------------- verify.c */
 

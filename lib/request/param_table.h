@@ -107,8 +107,8 @@
     X(p, 0, UINT, position, END, 0, 0, 0, NULL, \
       "position", "N", "position of the first output token (default 0)")
 
-/* X(p, kind, array, counter, option, meta, key, help): the lists. kind is ids, biases or sequences, or
- * id if each option of the command adds one id. key is the JSON key. */
+/* X(p, kind, array, counter, option, meta, key, help): the lists. kind is ids, biases or sequences,
+ * or id if each option of the command adds one id. key is the JSON key. */
 #define CLS_LISTS(X, p) \
     X(p, id, stop_ids, stop_count, "stop-id", "ID", "stop_ids", "stop with this token") \
     X(p, biases, logit_bias, logit_bias_count, "logit-bias", "ID:VALUE", "logit_bias", \
@@ -120,8 +120,8 @@
     X(p, sequences, dry_breakers, dry_breaker_count, "dry-sequence-breaker", "IDS", \
       "dry_sequence_breakers", "tokens, with commas between, that end a repetition")
 
-/* The chain, and the parameters with the length of a list or its use. X is as for CLS_PARAMS, without
- * the last three arguments. */
+/* The chain, and the parameters with the length of a list or its use. X is as for CLS_PARAMS,
+ * without the last three arguments. */
 #define CLS_PARAMS_OF_LISTS(X, p) \
     X(p, 1, INT, chain, END, CLS_CHAIN_DEFAULT, 0, 0, NULL) \
     X(p, 37, BYTES, stages, END, 0, 0, 0, NULL) \
