@@ -146,9 +146,8 @@ static void ban_stops(cls_work *w)
 
 /* ------------------------------------------------------------------- penalties */
 
-#define REPETITION_ONLY \
-    0x80000000u /* the token occurs, but only the repetition penalty applies \
-                 */
+/* Marks the count of a token that occurs but to which only the repetition penalty applies. */
+#define REPETITION_ONLY 0x80000000u
 
 static void add_penalties(cls_work *w)
 {

@@ -219,14 +219,14 @@ static cls_status check_row(const cls_host_row *row)
     if (row->logits == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->logits is NULL");
     if (row->dtype < 0 || row->dtype >= CLS_DTYPES)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->dtype is %d, which is no cls_dtype",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->dtype is %d, which is not a cls_dtype",
                         (int)row->dtype);
     if (row->vocab < 1 || row->vocab > CLS_MAX_VOCAB)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->vocab is %u; it must be 1 to %d",
                         (unsigned)row->vocab, CLS_MAX_VOCAB);
     if (row->mask_kind != CLS_MASK_PACKED && row->mask_kind != CLS_MASK_BOOL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "row->mask_kind is %d, which is no cls_mask_kind", (int)row->mask_kind);
+                        "row->mask_kind is %d, which is not a cls_mask_kind", (int)row->mask_kind);
     if (row->bias != NULL && row->bias_dtype != CLS_F32 && row->bias_dtype != CLS_F16)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "row->bias_dtype is %d; it must be CLS_F32 or CLS_F16",

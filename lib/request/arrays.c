@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies, frees and measures the arrays that parameters set_pointer to. A request keeps copies of
+/* Copies, frees and measures the arrays that parameters point to. A request keeps copies of
  * them. */
 #include "request/request.h"
 

@@ -31,14 +31,15 @@ cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab)
     for (uint32_t i = 0; i < infill->end_count; i++)
         if (infill->end_ids[i] < 0 || (uint32_t)infill->end_ids[i] >= vocab)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "infill->end_ids[%u] is %d, which is no token of a vocabulary of %u",
+                            "infill->end_ids[%u] is %d, which is not a token of a vocabulary of %u",
                             (unsigned)i, (int)infill->end_ids[i], (unsigned)vocab);
     for (uint32_t i = 0; i < vocab; i++)
         if (infill->prefix_of[i] < -1 ||
             (infill->prefix_of[i] >= 0 && (uint32_t)infill->prefix_of[i] >= vocab))
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "infill->prefix_of[%u] is %d, which is no token of a vocabulary of %u",
-                            (unsigned)i, (int)infill->prefix_of[i], (unsigned)vocab);
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "infill->prefix_of[%u] is %d, which is not a token of a vocabulary of %u",
+                (unsigned)i, (int)infill->prefix_of[i], (unsigned)vocab);
     uint8_t *const visited = calloc(vocab, 1);
     if (visited == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u tokens",

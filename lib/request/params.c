@@ -12,7 +12,7 @@ cls_status cls_chain_stages(int32_t chain, uint8_t stages[CLS_CHAIN_LENGTH])
     if (stages == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "stages is NULL");
     if (chain < 0 || chain >= CLS_CHAIN_CUSTOM)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "chain is %d, which is no preset",
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "chain is %d, which is not a preset",
                         (int)chain);
     memcpy(stages, cls_chain_preset((cls_chain)chain), CLS_CHAIN_LENGTH);
     return CLS_OK;
@@ -28,15 +28,15 @@ static cls_status check_chain(const cls_params *p, uint32_t vocab)
 {
     int occurs[CLS_PUBLIC_STAGES] = {0};
     if (p->chain < 0 || p->chain > CLS_CHAIN_CUSTOM)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->chain is %d, which is no cls_chain",
-                        (int)p->chain);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->chain is %d, which is not a cls_chain", (int)p->chain);
     if (p->chain != CLS_CHAIN_CUSTOM)
         return CLS_OK;
     for (int i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++) {
         const uint8_t stage = p->stages[i];
         if (stage >= CLS_PUBLIC_STAGES)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->stages[%d] is %d, which is no cls_stage", i, (int)stage);
+                            "params->stages[%d] is %d, which is not a cls_stage", i, (int)stage);
         if (occurs[stage]++)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "params->stages[%d]: the stage of %s occurs already", i,
@@ -84,8 +84,8 @@ static cls_status check_ids(const char *name, const char *counter, const int32_t
     const uint32_t i = status == CLS_OK ? first_outside(ids, n, vocab) : n;
     return i == n ? status
                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                             "params->%s[%u] is %d, which is no token of a vocabulary of %u", name,
-                             (unsigned)i, (int)ids[i], (unsigned)vocab);
+                             "params->%s[%u] is %d, which is not a token of a vocabulary of %u",
+                             name, (unsigned)i, (int)ids[i], (unsigned)vocab);
 }
 
 static cls_status check_sequences(const char *name, const char *counter,
@@ -104,9 +104,10 @@ static cls_status check_sequences(const char *name, const char *counter,
                             (unsigned)s->count);
         const uint32_t k = first_outside(s->ids, s->count, vocab);
         if (k < s->count)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->%s[%u].ids[%u] is %d, which is no token of a vocabulary of %u",
-                            name, (unsigned)i, (unsigned)k, (int)s->ids[k], (unsigned)vocab);
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "params->%s[%u].ids[%u] is %d, which is not a token of a vocabulary of %u", name,
+                (unsigned)i, (unsigned)k, (int)s->ids[k], (unsigned)vocab);
     }
     return status;
 }
@@ -119,7 +120,7 @@ static cls_status check_biases(const char *name, const char *counter, const cls_
         const cls_logit_bias *const b = &biases[i];
         if (b->id < 0 || (uint32_t)b->id >= vocab)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->%s[%u].id is %d, which is no token of a vocabulary of %u",
+                            "params->%s[%u].id is %d, which is not a token of a vocabulary of %u",
                             name, (unsigned)i, (int)b->id, (unsigned)vocab);
         if (!(b->bias < INFINITY))
             return cls_fail(

@@ -111,13 +111,14 @@ void cls_selftest_lists(int32_t *ids, float *logits)
         ids[i] = (int32_t)(i * 2654435761u % SELFTEST_VOCAB);
         logits[i] = (float)(int32_t)(i * 40503u % 97) * 0.03125f;
     }
+    /* The second list has no candidate, the third a NaN and invalid ids; in the fourth, one
+     * candidate dominates. */
     for (uint32_t i = 0; i < SELFTEST_LIST; i++)
-        logits[SELFTEST_LIST + i] = -INFINITY; /* the second list has no candidate */
-    logits[SELFTEST_NAN_LIST * SELFTEST_LIST + 1] =
-        NAN; /* the third one has a NaN and invalid ids */
+        logits[SELFTEST_LIST + i] = -INFINITY;
+    logits[SELFTEST_NAN_LIST * SELFTEST_LIST + 1] = NAN;
     ids[SELFTEST_NAN_LIST * SELFTEST_LIST + 2] = -1;
     ids[SELFTEST_NAN_LIST * SELFTEST_LIST + 3] = (int32_t)SELFTEST_VOCAB;
-    logits[3 * SELFTEST_LIST + 9] = 60.0f; /* in the fourth, one candidate dominates */
+    logits[3 * SELFTEST_LIST + 9] = 60.0f;
 }
 
 static cls_status run_lists(cls_selftest_answers *a)

@@ -259,9 +259,8 @@ static void compare_step(const cls_selftest_run *t, uint32_t i, uint32_t step, c
     else if (t->status[run_index] != (int32_t)trace->status)
         snprintf(out, size, "device: token %d, but status %d, not %d", (int)known->token,
                  (int)t->status[run_index], (int)trace->status);
-    else if (trace->mass != 0 &&
-             set_differs(&t->trace[run_index], trace, more,
-                         sizeof more)) /* the mass is 0 if greedy or without a token */
+    else if (trace->mass != 0 && /* it is 0 for greedy requests and rows without a token */
+             set_differs(&t->trace[run_index], trace, more, sizeof more))
         snprintf(out, size, "device: token %d, but %s", (int)known->token, more);
 }
 

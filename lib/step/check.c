@@ -21,10 +21,11 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
     cls_logits *const l = &plan->step.logits;
     if (l->kind != CLS_LOGITS_BUFFER)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->logits.kind is %d, which is no cls_logits_kind", call, (int)l->kind);
+                        "%s->logits.kind is %d, which is not a cls_logits_kind", call,
+                        (int)l->kind);
     if (l->dtype < 0 || l->dtype >= CLS_DTYPES)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->logits.dtype is %d, which is no cls_dtype", call, (int)l->dtype);
+                        "%s->logits.dtype is %d, which is not a cls_dtype", call, (int)l->dtype);
     if (!(sampler->dtypes >> l->dtype & 1u))
         return cls_fail(
             CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -70,7 +71,8 @@ static cls_status check_row_buffer(const cls_sampler *sampler, const char *what,
                         "%s.rows is %u for %u rows, but %s.row_map is not set", what,
                         (unsigned)*rows, (unsigned)step_rows, what);
     const uint64_t size = cls_extent(*rows, *stride, width, element);
-    if (buffer == NULL) /* cls_extent() returns UINT64_MAX if 64 bits do not hold the size */
+    /* The size is UINT64_MAX if 64 bits do not hold it. */
+    if (buffer == NULL)
         return size < SIZE_MAX ? CLS_OK
                                : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                                           "%s.row_stride is %llu; the masks exceed the memory of "
@@ -105,7 +107,7 @@ static cls_status check_mask(const cls_sampler *sampler, const char *call, cls_p
                         call);
     if (m->kind != CLS_MASK_PACKED && m->kind != CLS_MASK_BOOL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->mask.kind is %d, which is no cls_mask_kind", call, (int)m->kind);
+                        "%s->mask.kind is %d, which is not a cls_mask_kind", call, (int)m->kind);
     if (cls_features_missing(sampler, CLS_FEATURE_MASK) != CLS_OK)
         return CLS_BAD_ARGUMENT;
     plan->needs |= CLS_FEATURE_MASK;
@@ -199,7 +201,7 @@ static cls_status check_outputs(cls_plan *plan)
     if (status == CLS_OK && o->logprob_kind != CLS_LOGPROB_RAW &&
         o->logprob_kind != CLS_LOGPROB_FINAL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "outputs->logprob_kind is %d, which is no cls_logprob_kind",
+                          "outputs->logprob_kind is %d, which is not a cls_logprob_kind",
                           (int)o->logprob_kind);
     const struct {
         const char *name;

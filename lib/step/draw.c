@@ -3,9 +3,8 @@
  * never allocates. */
 #include "step/step.h"
 
-enum {
-    MAX_CANDIDATES = 16384
-}; /* a work-item visits each three times, and a loop may have 65,535 trips */
+/* A work-item visits each candidate three times, and its loops may have 65,535 trips. */
+enum { MAX_CANDIDATES = 16384 };
 
 void cls_draw_call_default(cls_draw_call *call, size_t struct_size)
 {

@@ -121,7 +121,8 @@ static cls_status check_drafts(const cls_sampler *s, verification *v)
         return status;
     if (c->draft_kind < CLS_DRAFT_NONE || c->draft_kind > CLS_DRAFT_LOGITS)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->draft_kind is %d, which is no cls_draft_kind", (int)c->draft_kind);
+                        "call->draft_kind is %d, which is not a cls_draft_kind",
+                        (int)c->draft_kind);
     if (c->draft_kind == CLS_DRAFT_NONE && c->draft.buffer != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->draft is set, but call->draft_kind is CLS_DRAFT_NONE");
@@ -147,7 +148,7 @@ static cls_status check_method(const cls_verify_call *c)
 {
     if (c->method < CLS_VERIFY_MATCH || c->method > CLS_VERIFY_GREEDY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->method is %d, which is no cls_verify_method", (int)c->method);
+                        "call->method is %d, which is not a cls_verify_method", (int)c->method);
     if (!(c->epsilon > 0.0f && c->epsilon <= 1.0f))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->epsilon is %g; it must be above 0 and at most 1",

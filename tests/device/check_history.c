@@ -296,7 +296,7 @@ START_TEST(refused)
     refuse(NULL, &p, "params->bad_word_count is 4, but params->bad_words is NULL");
     p.bad_words = bad;
     refuse(NULL, &p,
-           "params->bad_words[3].ids[1] is 100, which is no token of a vocabulary of 100");
+           "params->bad_words[3].ids[1] is 100, which is not a token of a vocabulary of 100");
     p.bad_word_count = 1;
     p.bad_words = none;
     refuse(NULL, &p, "params->bad_words[0].count is 0");

@@ -152,7 +152,7 @@ START_TEST(presets)
         must(cls_params_check(&p, 10));
     }
     ck_assert_int_eq(cls_chain_stages(CLS_CHAIN_CUSTOM, stages), CLS_BAD_ARGUMENT);
-    ck_assert_str_eq(cls_error_message(), "chain is 3, which is no preset");
+    ck_assert_str_eq(cls_error_message(), "chain is 3, which is not a preset");
     ck_assert_int_eq(cls_chain_stages(-1, stages), CLS_BAD_ARGUMENT);
     ck_assert_int_eq(cls_chain_stages(CLS_CHAIN_DEFAULT, NULL), CLS_BAD_ARGUMENT);
     ck_assert_str_eq(cls_error_message(), "stages is NULL");
