@@ -108,7 +108,7 @@ static cls_status check_mask(const cls_sampler *sampler, const char *call, cls_p
     if (m->kind != CLS_MASK_PACKED && m->kind != CLS_MASK_BOOL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%s->mask.kind is %d, which is not a cls_mask_kind", call, (int)m->kind);
-    if (cls_features_missing(sampler, CLS_FEATURE_MASK) != CLS_OK)
+    if (cls_compiled_features_check(sampler, CLS_FEATURE_MASK) != CLS_OK)
         return CLS_BAD_ARGUMENT;
     plan->needs |= CLS_FEATURE_MASK;
     plan->has |= CLS_HAS_MASK | (m->kind == CLS_MASK_BOOL ? CLS_MASK_BYTES : 0);
@@ -128,7 +128,7 @@ static cls_status check_bias(const cls_sampler *sampler, const char *call, cls_p
     if (b->dtype != CLS_F32 && b->dtype != CLS_F16)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%s->bias.dtype is %d; it must be CLS_F32 or CLS_F16", call, (int)b->dtype);
-    if (cls_features_missing(sampler, CLS_FEATURE_BIAS) != CLS_OK)
+    if (cls_compiled_features_check(sampler, CLS_FEATURE_BIAS) != CLS_OK)
         return CLS_BAD_ARGUMENT;
     plan->needs |= CLS_FEATURE_BIAS;
     plan->has |= CLS_HAS_BIAS | (b->dtype == CLS_F16 ? CLS_BIAS_F16 : 0);
@@ -216,7 +216,7 @@ static cls_status check_outputs(cls_plan *plan)
     return status;
 }
 
-cls_status cls_features_missing(const cls_sampler *s, uint32_t features)
+cls_status cls_compiled_features_check(const cls_sampler *s, uint32_t features)
 {
     const uint32_t missing = features & ~s->features;
     if (missing == 0 || s->is_for_proof)

@@ -71,7 +71,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(call, callers, "call");
     if (status == CLS_OK)
-        status = cls_features_missing(s, CLS_FEATURE_DRAW);
+        status = cls_compiled_features_check(s, CLS_FEATURE_DRAW);
     if (status == CLS_OK)
         status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK && (call->rows < 1 || call->rows > s->max_rows))

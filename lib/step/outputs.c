@@ -93,13 +93,13 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
     }
     if (status == CLS_OK &&
         (r->wants & ~(CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS) | CLS_WANTS_SUMS)))
-        status = cls_features_missing(s, CLS_FEATURE_LOGPROBS);
+        status = cls_compiled_features_check(s, CLS_FEATURE_LOGPROBS);
     if (status == CLS_OK &&
         (r->wants & (CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))))
-        status = cls_features_missing(s, CLS_FEATURE_PROBS);
+        status = cls_compiled_features_check(s, CLS_FEATURE_PROBS);
     /* Both kernels together compute the sums, and either feature has both. */
     if (status == CLS_OK && (r->wants & CLS_WANTS_SUMS) && !(s->features & CLS_FEATURE_PROBS))
-        status = cls_features_missing(s, CLS_FEATURE_LOGPROBS);
+        status = cls_compiled_features_check(s, CLS_FEATURE_LOGPROBS);
     return status;
 }
 

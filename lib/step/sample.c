@@ -341,7 +341,7 @@ static cls_status accept_tokens(cls_sampler *s, cl_command_queue queue, uint32_t
                         (unsigned)s->max_rows);
     if (tokens == NULL || (tokens->host == NULL && tokens->device.buffer == NULL))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "tokens is NULL");
-    if (cls_features_missing(s, CLS_FEATURE_ACCEPT) != CLS_OK)
+    if (cls_compiled_features_check(s, CLS_FEATURE_ACCEPT) != CLS_OK)
         return CLS_BAD_ARGUMENT;
     cls_status status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK)

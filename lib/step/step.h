@@ -39,7 +39,7 @@ typedef struct cls_plan {
 } cls_plan;
 
 /* Fails if the sampler was not compiled for one of the features. The message names the feature. */
-cls_status cls_features_missing(const cls_sampler *sampler, uint32_t features);
+cls_status cls_compiled_features_check(const cls_sampler *sampler, uint32_t features);
 
 /* Checks the logits of a call and sets their defaults. `call` is the name of the call's struct, for
  * messages. Fails if a field is invalid or the rows exceed the buffer. */

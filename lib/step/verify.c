@@ -243,7 +243,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     if (status == CLS_OK)
         status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK)
-        status = cls_features_missing(s, CLS_FEATURE_VERIFY);
+        status = cls_compiled_features_check(s, CLS_FEATURE_VERIFY);
     if (status == CLS_OK)
         status = check_rows(s, v);
     if (status == CLS_OK)
