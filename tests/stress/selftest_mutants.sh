@@ -7,8 +7,8 @@
 #
 #     sh SOURCE/tests/stress/selftest_mutants.sh [GROUP...]
 #
-# Most of these faults are found earlier, by the proof of the program, which is left out here. (There
-# is no fault of the arithmetic: a context refuses a device that fails it.)
+# Most of these faults are found earlier, by the proof of the program, which is left out here.
+# (There is no fault of the arithmetic: a context refuses a device that fails it.)
 set -u
 if [ ! -f lib/kernels.c ] || [ ! -f tests/device/check_selftest.o ]; then
     echo "run me in a build folder, after make check TESTS="
