@@ -87,7 +87,7 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
 
 /* ------------------------------------------------------------- buffers of kernels */
 
-/* The buffers are STEP_ARGS and ROWS_ARGS of view.cl. */
+/* The buffers are STEP_ARGS and ROWS_ARGS of cl/row/view.cl. */
 cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which,
                                enum cls_arg_set arg_set)
 {
@@ -116,7 +116,7 @@ cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum 
     return a;
 }
 
-/* The buffers are RANDOM_ARGS of draw.cl. */
+/* The buffers are RANDOM_ARGS of cl/draw/draw.cl. */
 void cls_random_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
     cls_set_map(a, s, plan->map[CLS_MAP_POSITIONS]);
@@ -137,14 +137,14 @@ void cls_draw_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *pl
     cls_set_mem(a, s->infill != NULL ? s->infill : s->rows);
 }
 
-/* Sets DRAFT_ARGS of maps.cl. */
+/* Sets DRAFT_ARGS of cl/row/maps.cl. */
 static void draft_map_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
     cls_set_mem(a, s->maps);
     cls_set_map(a, s, &plan->draft_ids);
 }
 
-/* The buffers are DRAFT_ARGS, and DRAFT_ROW_ARGS of drafts.cl. */
+/* The buffers are DRAFT_ARGS, and DRAFT_ROW_ARGS of cl/draw/drafts.cl. */
 void cls_draft_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
     draft_map_buffers(a, s, plan);
