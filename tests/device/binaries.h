@@ -28,12 +28,12 @@ extern const char *const binaries_programs[PROGRAMS];
 
 /* A context with these options, whose programs must be of this origin and draw the
  * right tokens; seen: how many compiled programs the driver was shown. */
-void expect(device *d, const cls_context_options *o, cls_origin origin, unsigned seen,
+void expect(device *d, const cls_context_options *o, cls_origin origin, unsigned binaries,
             const char *what);
 
 /* The same; but some programs, a bit each, are from source. */
 void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsigned sources,
-                unsigned seen, const char *what);
+                unsigned binaries, const char *what);
 enum { SELF_TEST = 1, SLOTS = 2, SURVEY = 4, TOKEN_LIST = 8, ALL_PROGRAMS = 15 };
 
 /* The folder, with and without damage, writers at once. binaries.c */

@@ -61,7 +61,7 @@ static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype,
         params_random(&b->params[row], vocab, r);
         if (vocab <= 5000 && rng_below(r, 12) == 0)
             params_infill(&b->params[row], vocab, r);
-        params_mode(&b->params[row], vocab, r);
+        params_adaptive(&b->params[row], vocab, r);
     }
     b->mask_kind = (int)rng_below(r, 2);
     b->history = i % 3 ? 100 : 0;
@@ -92,7 +92,7 @@ static void run_batch(batch *b, device *d, cls_context *context, int search, cen
         must_cl(clFinish(d->queue));
         client_tokens(&s, 0);
         must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
-        c->ended += batch_excuse(b, d);
+        c->ended += batch_accept_loop_limit(b, d);
         batch_equal(b, where);
         for (uint32_t row = 0; row < b->rows; row++) {
             count_row(c, b, row);
@@ -274,7 +274,7 @@ START_TEST(modes_reach_their_aims)
                           d->name, i, batch_words(b, row), b->token[row], b->host[row].token);
             if (i < FIRST)
                 continue;
-            const cls_adaptive_state before = b->mode[row], after = b->host[row].adaptive;
+            const cls_adaptive_state before = b->adaptive[row], after = b->host[row].adaptive;
             if (row < 3) /* what moved mu: eta times the surprise beyond tau */
                 sum[row] +=
                     (double)b->params[row].mirostat_tau - (after.mu - before.mu) * 0x1p-20 / 0.1;
@@ -282,7 +282,7 @@ START_TEST(modes_reach_their_aims)
                 sum[row] += (after.sum - 0.9 * before.sum) * 0x1p-24;
         }
         for (uint32_t row = 0; row < ROWS; row++) {
-            b->mode[row] = b->host[row].adaptive;
+            b->adaptive[row] = b->host[row].adaptive;
             b->params[row].position++;
         }
     }

@@ -428,7 +428,7 @@ START_TEST(room_for_host_masks)
     static float logits[ROWS_HERE * VOCAB];
     cl_mem in = buffer_of(d, sizeof logits, logits),
            out = buffer_of(d, ROWS_HERE * sizeof(int32_t), NULL);
-    for (int asked = 0; asked < 2; asked++) {
+    for (int large = 0; large < 2; large++) {
         cls_memory before = {.struct_size = sizeof before}, after = before;
         cls_sampler_options o;
         cls_sampler *sampler;
@@ -439,7 +439,7 @@ START_TEST(room_for_host_masks)
         o.vocab = VOCAB;
         o.max_rows = ROWS_HERE;
         o.features = CLS_FEATURE_MASK;
-        o.host_mask_size = asked ? sizeof mask : 0;
+        o.host_mask_size = large ? sizeof mask : 0;
         must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
         cls_params_init(&p);
         cls_step_init(&step);
@@ -458,8 +458,8 @@ START_TEST(room_for_host_masks)
             ck_assert(token[0] == (int32_t)(i * 32 + i % 32) && token[1] == token[0]);
         }
         must(cls_sampler_memory(sampler, &after));
-        ck_assert((after.host == before.host) == asked &&
-                  (after.changes == before.changes) == asked);
+        ck_assert((after.host == before.host) == large &&
+                  (after.changes == before.changes) == large);
         cls_sampler_destroy(sampler);
     }
     clReleaseMemObject(in);

@@ -470,10 +470,10 @@ START_TEST(in_use_refused)
     cls_sampler_options_init(&o);
     o.vocab = 100;
     cls_sampler *sampler;
-    const uint32_t pretended = cls_test_features;
+    const uint32_t features = cls_test_features;
     cls_test_features = 0;
     must(cls_sampler_create(context, &o, &sampler));
-    cls_test_features = pretended;
+    cls_test_features = features;
     n.sampler = sampler;
     cls_params_init(&p);
     p.repetition_penalty = 1.5f; /* needs kernels that are not there yet */

@@ -162,8 +162,8 @@ static void call(traffic *t)
 static void step(traffic *t)
 {
     const uint32_t slots = t->s.o.slot_count;
-    wanted_step w = {.rows = 1 + rng_below(&t->r, t->s.o.max_rows),
-                     .invalid_token = rng_below(&t->r, 4) ? -1 : 7};
+    step_request w = {.rows = 1 + rng_below(&t->r, t->s.o.max_rows),
+                      .invalid_token = rng_below(&t->r, 4) ? -1 : 7};
     int32_t order[MAX_SLOTS], positions[MAX_ROWS];
     w.first_logits = rng_below(&t->r, LOGITS - w.rows + 1);
     w.device_map = (int)rng_below(&t->r, 2);

@@ -408,7 +408,7 @@ START_TEST(launches)
     static const uint32_t lengths[] = {0, 1, 128};
     device *const d = fixture_device(_i);
     rng r = {1};
-    uint32_t seen[3];
+    uint32_t counts[3];
     for (int i = 0; i < 3; i++) {
         drafts *const of = drafts_new(1, &lengths[i], 16, CLS_F32, CLS_DRAFT_NONE, &r);
         verifier v;
@@ -420,12 +420,12 @@ START_TEST(launches)
         drafts_reference(of);
         verifier_run(&v);
         verifier_equal(&v, d->name);
-        seen[i] = v.launches;
+        counts[i] = v.launches;
         verifier_close(&v);
         drafts_free(of);
     }
-    ck_assert_msg(seen[0] <= 6 && seen[1] <= 6 && seen[2] <= 8, "%u, %u, %u launches", seen[0],
-                  seen[1], seen[2]);
+    ck_assert_msg(counts[0] <= 6 && counts[1] <= 6 && counts[2] <= 8, "%u, %u, %u launches",
+                  counts[0], counts[1], counts[2]);
 }
 END_TEST
 

@@ -49,11 +49,11 @@ static void err(const worker *w, const soak *s)
 {
     char slot[40];
     snprintf(slot, sizeof slot, "slot is %u,", 1000 + w->number);
-    sure(s, cls_slot_reset(s->sampler, 1000 + w->number) == CLS_BAD_ARGUMENT,
-         "a slot that there is not, is reset");
+    soak_require(s, cls_slot_reset(s->sampler, 1000 + w->number) == CLS_BAD_ARGUMENT,
+                 "a slot that there is not, is reset");
     sched_yield();
-    sure(s, strncmp(cls_error_message(), slot, strlen(slot)) == 0,
-         "thread %u has the message \"%s\"", w->number, cls_error_message());
+    soak_require(s, strncmp(cls_error_message(), slot, strlen(slot)) == 0,
+                 "thread %u has the message \"%s\"", w->number, cls_error_message());
 }
 
 static void *work(void *data)
@@ -105,7 +105,7 @@ START_TEST(soaks)
     }
     pthread_barrier_destroy(&start);
     printf("%s: %u threads of %u steps, as alone\n", d->name, threads, steps);
-    soak_tell(&sum, "together");
+    soak_print(&sum, "together");
 }
 END_TEST
 

@@ -356,11 +356,11 @@ static void check_laws(device *d, uint32_t vocab, const uint32_t *trials)
 }
 
 /* As many for each number of drafts, if the program is asked for so many. */
-static uint32_t asked;
+static uint32_t wanted_trials;
 
 START_TEST(small_vocabulary)
 {
-    const uint32_t n = asked != 0 ? asked : fixture_by_size(2000, 20000, 50000),
+    const uint32_t n = wanted_trials != 0 ? asked : fixture_by_size(2000, 20000, 50000),
                    trials[] = {n, n, n};
     check_laws(fixture_device(_i), SMALL, trials);
 }
@@ -370,9 +370,9 @@ END_TEST
 START_TEST(large_vocabulary)
 {
     const uint32_t n = fixture_by_size(0, 2000, 8000), few[] = {n, n / 2, n / 4},
-                   all[] = {asked, asked, asked};
-    if (n > 0 || asked > 0)
-        check_laws(fixture_device(_i), LARGE, asked != 0 ? all : few);
+                   all[] = {wanted_trials, wanted_trials, wanted_trials};
+    if (n > 0 || wanted_trials > 0)
+        check_laws(fixture_device(_i), LARGE, wanted_trials != 0 ? all : few);
 }
 END_TEST
 
@@ -462,6 +462,6 @@ int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURE_VERIFY);
     if (argc > 1)
-        asked = (uint32_t)strtoul(argv[1], NULL, 0);
+        wanted_trials = (uint32_t)strtoul(argv[1], NULL, 0);
     return fixture_run(make, 1);
 }

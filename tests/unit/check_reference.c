@@ -21,7 +21,7 @@ START_TEST(sets_and_probabilities)
         for (uint32_t row = 0; row < b->rows; row++) {
             batch_row(b, row, (row_kind)(row % ROW_KINDS), rng_bits(&r));
             params_random(&b->params[row], vocab, &r);
-            params_mode(&b->params[row], vocab, &r);
+            params_adaptive(&b->params[row], vocab, &r);
             if (vocab < 5000 && rng_below(&r, 10) == 0)
                 params_infill(&b->params[row], vocab, &r);
         }

@@ -330,12 +330,12 @@ START_TEST(greedy_and_modes)
         EXPECT(&r, "346", 2, 0);
         r.ids[1] = 8;
         EXPECT(&r, "34", 1, 0);
-        for (int mode = 0; mode < 3 && method != CLS_VERIFY_GREEDY; mode++) {
+        for (int kind = 0; kind < 3 && method != CLS_VERIFY_GREEDY; kind++) {
             start(&r, method, "34", "3 4 5");
-            r.p.mirostat = mode == 0 ? 2 : 0;
-            r.p.adaptive_target = mode == 1 ? 0.5f : -1.0f;
+            r.p.mirostat = kind == 0 ? 2 : 0;
+            r.p.adaptive_target = kind == 1 ? 0.5f : -1.0f;
             r.p.top_p = 0.9f;
-            r.p.top_p_decay = mode == 2 ? 0.5f : 1.0f;
+            r.p.top_p_decay = kind == 2 ? 0.5f : 1.0f;
             EXPECT(&r, "3", 0, 0);
             r.d.disable_bonus = 1;
             EXPECT(&r, "3", 0, 0);
