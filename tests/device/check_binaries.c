@@ -61,7 +61,7 @@ void check_tokens(device *d, cls_context *context)
 void expect(device *d, const cls_context_options *o, cls_origin origin, unsigned binaries,
             const char *what)
 {
-    expect_but(d, o, origin, origin == CLS_ORIGIN_SOURCE ? ALL_PROGRAMS : 0, seen, what);
+    expect_but(d, o, origin, origin == CLS_ORIGIN_SOURCE ? ALL_PROGRAMS : 0, binaries, what);
 }
 
 void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsigned sources,
@@ -87,7 +87,7 @@ void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsi
                       what, info_of(context).origin);
     }
     ck_assert_msg(n == PROGRAMS, "%s: %s: %u programs", d->name, what, n);
-    /* The test of groups is from source, too, but where there is no compiler. */
+    /* The test of work-groups is from source, too, unless there is no compiler. */
     const unsigned least = fake.no_compiler ? 0 : 1;
     ck_assert_msg((fake.from_source > least) == (sources != 0) && fake.from_source >= least,
                   "%s: %s: %u from source", d->name, what, fake.from_source);
@@ -99,7 +99,7 @@ void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsi
     cls_context_destroy(context);
 }
 
-/* Without a compiler: no context, and nothing for the driver to see. */
+/* Without a compiler no context is created, and the driver gets no binary. */
 static void expect_none(device *d, const cls_context_options *o, const char *what)
 {
     cls_context *context = NULL;
@@ -178,7 +178,7 @@ START_TEST(taken)
     fake.no_compiler = 1;
     expect(d, &o, CLS_ORIGIN_BINARY, PROGRAMS, "without a compiler");
 
-    /* What was taken can be exported, and taken again. */
+    /* Loaded programs can be exported and loaded again. */
     must(cls_context_create(d->context, d->id, &o, &context));
     must(cls_context_compile(context, NULL));
     must(cls_context_export(context, NULL, &size));
@@ -274,7 +274,7 @@ START_TEST(damaged)
 }
 END_TEST
 
-/* Whole, but the driver does not want them, or they compute something else. */
+/* Undamaged programs that the driver refuses, or that compute wrong results. */
 START_TEST(distrusted)
 {
     device *const d = fixture_device(_i);
@@ -468,7 +468,7 @@ START_TEST(refused_launches)
     o.work_group = o.row_group = 1;
     must_refuse(d, &o, CLS_OPENCL_ERROR, CL_INVALID_WORK_GROUP_SIZE);
     ck_assert_uint_eq(fake.builds, 1);
-    /* No refusal of the group: told at once. */
+    /* An error that is not about the work-group is reported at once. */
     o.work_group = o.row_group = o.shortlist = 0;
     fake.refusal = CL_OUT_OF_HOST_MEMORY;
     fake.max_built_group = UINT32_MAX;
@@ -478,7 +478,7 @@ START_TEST(refused_launches)
 }
 END_TEST
 
-/* Limits that are known after the build. */
+/* Limits that are known only after the build. */
 START_TEST(kernels_limits)
 {
     device *const d = fixture_device(_i);
@@ -528,7 +528,7 @@ START_TEST(kernels_limits)
 }
 END_TEST
 
-/* Sub-groups are the first that goes. */
+/* Sub-groups are given up first. */
 START_TEST(refused_subgroups)
 {
     device *const d = fixture_device(_i);

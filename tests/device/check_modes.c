@@ -11,7 +11,7 @@
 #define ROLLBACK 8
 #define MOST 400
 
-/* A request as the reference has it: the mode before each of its tokens. */
+/* A request of the reference, with the adaptive state before each of its tokens. */
 typedef struct request {
     cls_params params;
     cls_adaptive_state adaptive[MOST + 1];
@@ -47,7 +47,7 @@ static void random_adaptive(traffic *t)
     }
 }
 
-/* The reference's next token, and the mode after it. */
+/* Returns the reference's next token and the adaptive state after it. */
 static cls_host_result next(const traffic *t)
 {
     cls_host_row h;
@@ -83,7 +83,7 @@ static int32_t step(traffic *t, int defer)
     return token;
 }
 
-/* A token enters the request; `drawn`: by the draw that gives `after`. */
+/* Appends a token to the request. drawn: the token was drawn, and `after` is the state after it. */
 static void enter(traffic *t, int32_t token, int drawn, const cls_adaptive_state *after)
 {
     request *const q = &t->q;
@@ -138,8 +138,8 @@ static void elsewhere(traffic *t)
     enter(t, given, given == drawn, &expected.adaptive);
 }
 
-/* Other samplers: of what they remember, for each token that can be taken back, only those stay
- * as they are that were on before. */
+/* Turns on other samplers. Of the states kept for rollbacks, only those of samplers that were on
+ * before stay unchanged. */
 static void switch_adaptive(traffic *t)
 {
     request *const q = &t->q;

@@ -40,7 +40,7 @@ static void on_progress(void *user, const char *program, uint32_t done, uint32_t
 
 static void expect_progress(progress *t, const char *names)
 {
-    ck_assert_msg(strcmp(t->names, names) == 0, "progress told of \"%s\", not of \"%s\"", t->names,
+    ck_assert_msg(strcmp(t->names, names) == 0, "progress reported \"%s\", not \"%s\"", t->names,
                   names);
     ck_assert_uint_eq(t->wrong, 0);
     memset(t, 0, sizeof *t);
@@ -715,7 +715,8 @@ START_TEST(what_serves)
 }
 END_TEST
 
-/* What compilers are told: of registers only NVIDIA's, and only in groups that may have as many. */
+/* The compilers' options: only NVIDIA's compiler gets a limit of registers, and only for
+ * work-groups that can have as many. */
 START_TEST(build_options)
 {
     cls_shape shape = {.vector = 4, .extra_options = ""};
@@ -826,7 +827,7 @@ static batch *some_batch(int level, int dtype, rng *r)
     return b;
 }
 
-/* All that a step tells. */
+/* All outputs of a step. */
 typedef struct observed {
     uint32_t needs, ran;
     int32_t token[BATCH], status[BATCH];
@@ -842,7 +843,7 @@ static cls_buffer room(cl_mem buffer, size_t *at, size_t words)
     return b;
 }
 
-/* A step of a batch with some variants forced; wants: what is to be told, 0 to 2. */
+/* Runs a step of a batch with some variants forced. wants: which outputs are requested, 0 to 2. */
 static observed observe(device *d, cls_context *context, batch *b, int search, int wants,
                         uint32_t forced)
 {
@@ -912,11 +913,11 @@ static void expect_same(const observed *is, const observed *wanted, const batch 
     }
     for (size_t i = 0; i < is->size / sizeof(uint32_t); i++)
         ck_assert_msg(is->words[i] == wanted->words[i],
-                      "%s: word %zu of what is told is 0x%08x, not 0x%08x", what, i, is->words[i],
+                      "%s: word %zu of the outputs is 0x%08x, not 0x%08x", what, i, is->words[i],
                       wanted->words[i]);
 }
 
-/* What was launched serves the step; raw rows need nothing. */
+/* Checks that the launched variants can compute the step. */
 static void expect_serving(const observed *s, int raw, uint32_t attached, const char *what)
 {
     for (int v = CLS_SURVEY_0; v < CLS_VARIANTS; v++) {

@@ -19,7 +19,7 @@
 
 static uint32_t stride;
 
-/* What became of the faults in a kind of call. */
+/* The outcomes of the faults in a kind of call. */
 enum { SURVIVED, REPEATED, SKIPPED, LOST, FATES };
 static struct {
     const char *name;
@@ -43,7 +43,7 @@ static void arm(const fault *f)
 
 static int met(void) { return faulty_failed() != FAULTY_COUNT || faulty_memory_failed(); }
 
-/* For messages. Static memory. */
+/* Describes a fault for messages, in static memory. */
 static const char *words(const fault *f)
 {
     static char text[120];
@@ -55,7 +55,7 @@ static const char *words(const fault *f)
     return text;
 }
 
-/* Calls without which all goes on as well. */
+/* Whether the library succeeds even if this call fails. */
 static int is_dispensable(faulty_call which)
 {
     switch (which) {
@@ -67,18 +67,19 @@ static int is_dispensable(faulty_call which)
     case FAULTY_clReleaseEvent:
     case FAULTY_clFlush:
     case FAULTY_clGetProgramBuildInfo:    /* the log */
-    case FAULTY_clGetKernelWorkGroupInfo: /* half of what is asked only informs */
+    case FAULTY_clGetKernelWorkGroupInfo: /* half of the queries are only informative */
     case FAULTY_clFinish:                 /* after a read that has waited for all */
     case FAULTY_clGetEventInfo:  /* of an upload: other staging is taken; of a step: it is taken to
                                     be well */
-    case FAULTY_clWaitForEvents: /* asked again, whether it is over */
+    case FAULTY_clWaitForEvents: /* the library queries the event again */
         return 1;
     default:
         return 0;
     }
 }
 
-/* What a call says that met a fault. What destroys says nothing. */
+/* Checks the error that a call reports after a fault. Functions that destroy objects report none.
+ */
 static void judge(const fault *f, const char *call, cls_status status, int is_end)
 {
     const char *const message = cls_error_message();
@@ -116,11 +117,11 @@ static void expect_lost(const fault *f, const char *call, cls_status status)
                   cls_error_message());
 }
 
-/* A life without faults: what is seen after each call, and which calls it made. */
+/* A life without faults: the output after each call, and the OpenCL calls that it made. */
 typedef struct reference {
-    unsigned char *output[64]; /* after the call of life_calls */
-    uint32_t first[65],
-        first_allocation[65]; /* before it; nearly, since uploads are asked for by the time */
+    unsigned char *output[64];                /* after the call of life_calls */
+    uint32_t first[65], first_allocation[65]; /* before it; approximate, as polling of uploads
+                                                 depends on the time */
     uint32_t calls, allocations;
     faulty_call was[1 << 13];
 } reference;
@@ -134,7 +135,7 @@ static void drop(reference *ref)
         free(ref->output[i]);
 }
 
-/* Without one of its calls, or (NONE) with all. */
+/* Records a life without the call `skip`, or with all calls (NONE). */
 static void record(reference *ref, life *l, uint32_t skip)
 {
     memset(ref, 0, sizeof *ref);
@@ -156,8 +157,8 @@ static void record(reference *ref, life *l, uint32_t skip)
         ref->was[n] = faulty_nth_call(n);
 }
 
-/* Whether a fault may lose the sampler: from the call `first` on a kernel was
- * under way before it, or slot calls, if some were noted. */
+/* Whether a fault may lose the sampler: since the OpenCL call `first`, a kernel or noted slot calls
+ * were enqueued before the fault. */
 static int may_lose(const fault *f, uint32_t first, int noted)
 {
     int begun = 0;
@@ -179,8 +180,8 @@ static void expect_output(const reference *ref, life *l, unsigned char *output, 
                   life_calls[i].name, when, words(f), at, size, l->out_size);
 }
 
-/* Returns what became of it. The call that met it is made again; but if it is
- * `skip`, never, and the reference did not make it at all. */
+/* Runs a life with a fault and returns the outcome. The call that meets the fault is repeated,
+ * unless it is `skip`; the reference then has not made this call at all. */
 static int live_with(const reference *ref, life *l, unsigned char *output, const fault *f,
                      uint32_t skip)
 {
@@ -200,7 +201,8 @@ static int live_with(const reference *ref, life *l, unsigned char *output, const
         if (!was_met && met()) {
             judge(f, life_calls[i].name, status, i + 1 == life_count);
             if (skip != NONE &&
-                (i != skip || status == CLS_OK)) { /* survived, or met elsewhere by the time */
+                (i != skip ||
+                 status == CLS_OK)) { /* the call survived, or another call met the fault */
                 life_end(l);
                 return SURVIVED;
             }
@@ -232,8 +234,7 @@ static int live_with(const reference *ref, life *l, unsigned char *output, const
     return fate;
 }
 
-/* How often OpenCL is asked whether uploads are over depends on the time, so the
- * last calls may not be met. */
+/* The number of queries of uploads depends on the time, so the last calls may not occur. */
 static void count(int fate)
 {
     const faulty_call which = faulty_failed();
@@ -243,17 +244,17 @@ static void count(int fate)
     tally[which].n[fate]++;
 }
 
-/* Most calls set arguments: of these every so many, of the others more. */
+/* Most calls set kernel arguments; of these, fewer are tested than of the others. */
 static uint32_t is_chosen(uint32_t n, faulty_call which)
 {
     return n % (which == FAULTY_clSetKernelArg ? stride : stride / 8 + 1) == 0;
 }
 
-/* A slot call that fails, and is not made again, has never been. */
+/* A slot call that fails and is not repeated has no effect. */
 static void leave_out(const reference *ref, uint32_t skip, life *l, unsigned char *output)
 {
     if (strncmp(life_calls[skip].name, "cls_slot_begin", 14) == 0)
-        return; /* a step wants it */
+        return; /* a step needs it */
     record(&without, l, skip);
     for (uint32_t n = ref->first[skip]; n < ref->first[skip + 1]; n++) {
         const fault f = {n, CALL, (cl_int)n};
@@ -309,9 +310,9 @@ static void every_fault(device *d, uint32_t vocab)
 
 /* ------------------------------------------------------------------- a lost device */
 
-/* From the n-th call on all fail: every step says so, nothing hangs, and the end
- * releases all. But what an upload or a read may still touch, since nobody can
- * say that it is over, stays: memory of the host's, and the ring's buffer. */
+/* From the n-th call on all calls fail. Every step reports it, nothing hangs, and destroying the
+ * objects releases everything except host memory and the ring's buffer, which an upload or a read
+ * in flight may still use. */
 static uint32_t lose(life *l, uint32_t n, cl_int code)
 {
     const faulty_live before = faulty_alive();
@@ -404,7 +405,7 @@ static cls_status late_call(late *l, int which)
     return status;
 }
 
-/* Whether a sampler has what its features say: what failed came after the programs. */
+/* Whether a sampler has the programs of its features, so that the failure came after them. */
 static int has_all(const cls_sampler *s)
 {
     const uint32_t set = cls_variants_of(s->features);
@@ -438,8 +439,8 @@ static void late_step(late *l, device *d, uint32_t rows, int32_t *tokens)
     buffer_read(d, l->tokens, rows * sizeof *tokens, tokens);
 }
 
-/* Everything with a fault (NULL: none) in it; the call that fails is made again.
- * Tells which calls each has made. Returns whether the fault was met. */
+/* Makes all calls with a fault (NULL: none) and repeats the call that fails. Stores the number of
+ * OpenCL calls of each. Returns whether the fault was met. */
 static int live_late(device *d, const fault *f, int32_t tokens[3], uint32_t first[LATE_CALLS + 1],
                      uint32_t first_allocation[LATE_CALLS + 1])
 {
@@ -597,7 +598,7 @@ static void context_with(const reference *ref, life *l, unsigned char *output, c
         life_begin(l);
         for (uint32_t i = 0; i < life_count; i++)
             must(life_call_make(l, i, i % 2));
-        expect_output(ref, l, output, life_count - 1, f, "in a context made in spite of");
+        expect_output(ref, l, output, life_count - 1, f, "in a context created despite");
     }
     faulty_on = 1;
     cls_context_destroy(context);

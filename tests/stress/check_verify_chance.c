@@ -360,7 +360,7 @@ static uint32_t wanted_trials;
 
 START_TEST(small_vocabulary)
 {
-    const uint32_t n = wanted_trials != 0 ? asked : fixture_by_size(2000, 20000, 50000),
+    const uint32_t n = wanted_trials != 0 ? wanted_trials : fixture_by_size(2000, 20000, 50000),
                    trials[] = {n, n, n};
     check_laws(fixture_device(_i), SMALL, trials);
 }

@@ -156,7 +156,7 @@ static double sum_left(const trial *t, uint32_t k, double reach)
 /* a < b, or -1 if that is a matter of rounding. */
 static int below(double a, double b) { return fabs(a - b) < near ? -1 : a < b; }
 
-/* How many drafts are accepted, with what reach; -1: roundings decide. */
+/* The number of accepted drafts, and the reach; -1: a rounding decides. */
 static int judge(const trial *t, double *reach)
 {
     double reached[LONGEST + 1] = {1.0};
@@ -193,7 +193,7 @@ static int judge(const trial *t, double *reach)
     return 0;
 }
 
-/* Whether a verification could be told in advance; fails if it went otherwise. */
+/* Whether the result of a verification was certain in advance; fails if the result differs. */
 static int decides_alike(const trial *t)
 {
     double reach;
@@ -261,7 +261,8 @@ START_TEST(law)
             count3[t.v.tokens[2]]++;
             count[t.v.tokens[0] * VOCAB + t.v.tokens[1]]++;
         }
-        ck_assert_msg(predicted * 50 > trials * 49, "%u of %u decisions told", predicted, trials);
+        ck_assert_msg(predicted * 50 > trials * 49, "%u of %u decisions were certain", predicted,
+                      trials);
         follows("first token", &t, law1, count1, VOCAB, trials);
         follows("second token", &t, law2, count2, VOCAB, trials);
         follows("third token", &t, law3, count3, VOCAB, trials);
@@ -284,7 +285,8 @@ START_TEST(typical)
         predicted += (uint32_t)decides_alike(&t);
         accepted += (uint32_t)t.v.accepted;
     }
-    ck_assert_msg(predicted * 50 > trials * 49, "%u of %u decisions told", predicted, trials);
+    ck_assert_msg(predicted * 50 > trials * 49, "%u of %u decisions were certain", predicted,
+                  trials);
     ck_assert(_i == SAME ? accepted > 0 : _i != DISJOINT || accepted == 0);
 }
 END_TEST

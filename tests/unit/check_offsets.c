@@ -46,8 +46,8 @@ static uint64_t near_edge(rng *r)
     return edge + rng_below(r, 5) - 2;
 }
 
-/* Never less than the truth; what does not fit 64 bits is the largest number;
- * and what fits, with a row to spare, is exact. */
+/* An extent is never too small. If it does not fit 64 bits it is the largest number, and if it fits
+ * with one more row it is exact. */
 START_TEST(extents)
 {
     rng r = {fixture_seed()};
@@ -93,7 +93,7 @@ typedef enum input {
 static const char *const names[INPUTS] = {"logits",     "packed masks", "bool masks",
                                           "biases",     "half biases",  "drafts",
                                           "candidates", "hidden rows"};
-/* Where a kernel's cls_args tell the offset and the stride. */
+/* The offsets of an input's offset and stride in a kernel's cls_args. */
 #define TOLD(offset, stride) offsetof(cls_args, offset), offsetof(cls_args, stride)
 static const struct {
     uint64_t element;
@@ -113,7 +113,7 @@ typedef struct bench {
     device *d;
     cls_sampler *sampler;
     cls_head *head;
-    cl_mem small; /* what is not asked about */
+    cl_mem small; /* for the inputs that are not tested */
 } bench;
 
 static bench open_bench(device *d)
@@ -148,7 +148,7 @@ static void close_bench(bench *b)
     clReleaseMemObject(b->small);
 }
 
-/* A step of so many rows that reads an input at an offset, with a stride. */
+/* Enqueues a step with n rows that reads an input at an offset, with a stride. */
 static cls_status sample(bench *b, input what, cls_buffer at, uint64_t stride, uint32_t rows)
 {
     cls_step step;
@@ -218,7 +218,7 @@ static cls_status call(bench *b, input what, cls_buffer at, uint64_t stride, uin
                                  : sample(b, what, at, stride, rows);
 }
 
-/* What a kernel must be told: the buffer, and its offset and stride in elements. */
+/* The arguments that a kernel must get: the buffer, and its offset and stride in elements. */
 static struct {
     cl_command_queue queue;
     input what;
@@ -296,7 +296,7 @@ START_TEST(inputs)
                               rows, (unsigned long long)firsts[f], (unsigned long long)stride,
                               cls_error_message());
                 ck_assert_msg(expected.matches > 0,
-                              "%s, %u rows from %llu, %llu apart: %s was told something else",
+                              "%s, %u rows from %llu, %llu apart: %s got other arguments",
                               names[what], rows, (unsigned long long)firsts[f],
                               (unsigned long long)stride, kinds[what].kernel);
                 ck_assert_msg(row_offset(expected.offset, expected.stride, rows - 1) +
@@ -315,7 +315,7 @@ START_TEST(inputs)
 }
 END_TEST
 
-/* Sums that come round in 64 bits are too large for any buffer. */
+/* Sums that overflow 64 bits are too large for any buffer. */
 START_TEST(overflows)
 {
     bench b = open_bench(fixture_device(_i));
@@ -343,7 +343,7 @@ START_TEST(overflows)
 }
 END_TEST
 
-/* Masks on the host have no end that could be asked. */
+/* The size of masks on the host is unknown, so it cannot be checked. */
 START_TEST(host_masks)
 {
     static const int32_t words[(VOCAB + 31) / 32] = {1};
