@@ -311,7 +311,7 @@ static void must_refuse(device *d, const cls_context_options *o, cls_status stat
     ck_assert_int_eq(cls_error_opencl(), code);
 }
 
-/* The same of a program that a context compiles later: the context goes on. Returns
+/* Does the same with a program that a context compiles later; the context remains usable. Returns
  * the message. */
 static const char *must_refuse_later(device *d, cls_context *context, cls_status status,
                                      cl_int code)

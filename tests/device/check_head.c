@@ -81,7 +81,7 @@ END_TEST
 
 /* -------------------------------------------------------------------- places */
 
-/* One hidden row at every place of full and partial batches gives the same bits. */
+/* One hidden row at every index of full and partial batches gives the same bits. */
 static void same_everywhere(device *d, layer_product by, uint32_t vocab, uint32_t hidden,
                             uint32_t max_rows)
 {

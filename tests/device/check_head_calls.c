@@ -19,8 +19,8 @@ static cl_command_queue out_of_order(device *d)
     return code == CL_SUCCESS ? queue : NULL;
 }
 
-/* Calls with maps of their own, one after another without waiting, copied away
- * behind each; on one queue or on two in turn, in order or not. */
+/* Calls with different maps, one after another without waiting. Each call's logits are copied after
+ * it. The calls use one queue or two alternately, in order or out of order. */
 static void run_ahead(device *d, layer_product product, cl_command_queue a, cl_command_queue b,
                       const char *where)
 {
@@ -115,8 +115,8 @@ static int complete(cl_event event)
     return state == CL_COMPLETE;
 }
 
-/* A call runs after its events, the head's next call after it, on another queue
- * without an event, too. */
+/* A call runs after its events. The head's next call runs after it, even on another queue and
+ * without an event. */
 static void run_behind_gate(device *d, cl_command_queue queue, cl_command_queue other)
 {
     enum { VOCAB = 50, ROWS = 2 };
@@ -179,7 +179,7 @@ START_TEST(waits)
 }
 END_TEST
 
-/* More maps in flight than there is memory for; nothing is lost by it. */
+/* More maps in flight than staging memory holds; no result is lost. */
 START_TEST(busy)
 {
     device *const d = fixture_device(_i);

@@ -70,7 +70,7 @@ static void expect_programs(const cls_context *context, const char *names)
                   programs_of(context), names);
 }
 
-/* The same shape as other tests', which have it compiled already; but a context of its own. */
+/* The same shape as in other tests, which is already compiled, but a separate context. */
 static cls_context *new_context(device *d, const cls_context_options *o)
 {
     cls_context *context = NULL;
@@ -447,7 +447,7 @@ START_TEST(bad_bits)
 }
 END_TEST
 
-/* What is told of a program; a program of an older header asks for less. */
+/* The information about a program; a caller with an older header gets fewer fields. */
 START_TEST(program_infos)
 {
     device *const d = fixture_device(_i);

@@ -427,7 +427,7 @@ static uint32_t programs_of(const cls_context *context)
     return n;
 }
 
-/* The tokens of a step of so many rows. */
+/* Runs a step with n rows and reads its tokens. */
 static void late_step(late *l, device *d, uint32_t rows, int32_t *tokens)
 {
     cls_step s;
