@@ -71,7 +71,11 @@ structure != "" {
         body = substr(body, at + 1)
     }
 }
-END { if (failed) exit 1; if (structure != "") { print "layout.sh: " structure " has no end" >"/dev/stderr"; exit 1 } }'
+END {
+    if (!failed && structure != "")
+        print "layout.sh: " structure " has no end" >"/dev/stderr"
+    exit failed || structure != ""
+}'
 cat <<'EOC'
 };
 

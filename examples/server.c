@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Continuous batching, as in an inference server. The model is a small hash, so the example needs
- * only OpenCL. What to read for which question:
+ * only OpenCL. The functions show:
  *
  *     join()           a request joins the running batch; requests that fork wait for their slots
  *     plan()           prompts in chunks; which rows are sampled
@@ -77,7 +77,7 @@ typedef struct request {
     uint32_t slot;
     int32_t text[MAX_TEXT]; /* prompt and output */
     uint32_t initial, n;    /* tokens of the text at the arrival, and now */
-    uint32_t fed;           /* tokens that the enqueued steps give to the model */
+    uint32_t fed;           /* tokens that the enqueued steps pass to the model */
     char end[120];          /* the reason why the request ended; empty: it has not ended */
 } request;
 
@@ -302,12 +302,12 @@ static void enqueue(server *s, step *p, const step *earlier)
 
 /* Takes the tokens of a step and ends requests. The host learns of an end one step late. The next
  * step then still has a row of that request, or the slot already belongs to another one; rows whose
- * request is not the owner of the slot are ignored. (A server in which a request can return to its
- * old slot must number the stays, since `requests` is the same for both.)
+ * request is not the owner of the slot are ignored. (If a request can return to a slot that it had
+ * before, this comparison is not enough: the server must also number the uses of each slot.)
  *
- * CLS_ROW_STOPPED ends a request. With CLS_ROW_SKIPPED the row has no token: the request had
- * stopped before. The first row of a request that began with all of its output, or as a copy of a
- * request that had stopped, has both bits. */
+ * CLS_ROW_STOPPED means that the request has ended. If CLS_ROW_SKIPPED is set, too, the request had
+ * stopped before, and the row has no token. The first row of a request that began with all of its
+ * output, or as a copy of a request that had stopped, has both bits. */
 static void deliver(server *s, step *p)
 {
     const void *data;
@@ -350,7 +350,7 @@ static void serve(server *s, request *requests, uint32_t n, uint32_t slots)
         while (ended < n && requests[ended].end[0] != '\0')
             ended++;
     }
-    must(clFinish(s->queue)); /* the last step has only rows to ignore */
+    must(clFinish(s->queue)); /* the last step has only rows of ended requests */
     s->steps[0].n = s->steps[1].n = 0;
 }
 

@@ -3,7 +3,7 @@
  * clsample draws the next token of a language model on the device that computed the logits.
  *
  * The headers in clsample/ are the manual, and each can be read and included alone. Most programs
- * need the first five, whose common types are in clsample/base.h:
+ * need the first five. The types that they share are in clsample/base.h.
  *
  *     clsample/params.h      a request's sampling parameters (and clsample/chain.h: their order)
  *     clsample/context.h     opening a device
@@ -32,10 +32,10 @@
  *     3. assigns each request a slot with cls_slot_begin(),
  *     4. calls cls_sample() once a step, which enqueues commands and never waits.
  *
- * A slot is the resident state of a request: its parameters, its position, the tokens that occur
- * in its prompt and output with their counts, and its latest tokens in order. This state stays on
- * the device, and each step reads and updates it there. Steps can therefore be enqueued ahead:
- * the host need not see a token before the next one is drawn.
+ * A slot is the state of a request on the device: its parameters, its position, the tokens that
+ * occur in its prompt and output with their counts, and its latest tokens in order. Each step reads
+ * and updates this state there. Steps can therefore be enqueued ahead: the host need not see a
+ * token before the next one is drawn.
  *
  * Reproducibility. The same logits, parameters, seed and position give the same token, bit for
  * bit, on every device that rounds float32 to nearest even. The batch size, the index of the row,
@@ -65,12 +65,12 @@
  * _exit(), but it must not use or destroy anything that its parent has opened. A child that was
  * forked before its parent first called OpenCL is not restricted.
  *
- * Errors. Every function that can fail returns a cls_status, and cls_error_message() then returns
- * a sentence that names the argument at fault. A failed call changes nothing, except in the one
- * case that cls_sample() describes. No pointer is declared nonnull, since the library reports a
- * NULL that it cannot use as CLS_BAD_ARGUMENT. A row that cannot be sampled (all its logits are
- * NaN, or its mask is empty) is not an error of the call: the row gets a cls_row_status and the
- * token `invalid_token`, and the other rows are not affected.
+ * Errors. Every function that can fail returns a cls_status. After a failure cls_error_message()
+ * returns a sentence that says what is wrong and names the argument, if one is at fault. A failed
+ * call changes nothing, except in the one case that cls_sample() describes. No pointer is declared
+ * nonnull, since the library reports a NULL that it cannot use as CLS_BAD_ARGUMENT. A row that
+ * cannot be sampled (all its logits are NaN, or its mask is empty) is not an error of the call: the
+ * row gets a cls_row_status and the token `invalid_token`, and the other rows are not affected.
  *
  * Side effects. The library never prints, never exits, reads no environment variable, and writes
  * no file except in options->cache_dir. It retains only the OpenCL objects that its handles need,
@@ -85,12 +85,12 @@
  * returns. Strings that the library returns belong to it.
  *
  * Growth. Most public structs begin with struct_size. In C and C++, call cls_NAME_init(&object),
- * which passes sizeof object to cls_NAME_default(); bindings call the latter with the size that
- * they know. A struct without these functions (cls_infill, and the structs that the library fills)
- * must be cleared and its struct_size set. A size smaller than the struct had in version 0.8.0,
- * such as the size of a pointer, is refused: cls_NAME_default() sets struct_size to 0, and a call
- * that reads the struct returns CLS_BAD_ARGUMENT. Later versions add fields only at the end, so
- * that a program compiled against an older header runs with a newer library. An older library
+ * which passes sizeof object to cls_NAME_default(); bindings call cls_NAME_default() with the size
+ * that they know. A struct without these functions (cls_infill, and the structs that the library
+ * fills) must be cleared and its struct_size set. A size smaller than the struct had in version
+ * 0.8.0, such as the size of a pointer, is refused: cls_NAME_default() sets struct_size to 0, and a
+ * call that reads the struct returns CLS_BAD_ARGUMENT. Later versions add fields only at the end,
+ * so that a program compiled against an older header runs with a newer library. An older library
  * refuses a field that it does not know if the field is not 0, except in structs that it fills.
  * Reserved fields must be 0. Structs without struct_size, which are parts of others, never change.
  */

@@ -3,7 +3,7 @@
  * adjusted logits, which are -inf outside it. For the report it leaves three sums of each tile in
  * pass[]: the mass of the adjusted row at the final scale, the mass of what is kept, and the terms
  * of the entropy. Launch: as the survey. */
-#include "row/distribution.cl"
+#include "draw/distribution.cl"
 #include "row/measure.cl"
 
 #if WGS == 1 /* one item has a whole tile */

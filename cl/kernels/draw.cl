@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* draw: draws from lists of candidates that the host has filtered. */
-#include "row/draw.cl"
-#include "row/finish.cl"
+#include "draw/draw.cl"
+#include "draw/finish.cl"
 
 /* A row's candidates are weighed relative to the largest of their logits, at the scale log2(e) and
  * in one unit. Then their weights are added up in the order of the list. ids and logits have n

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* report: writes the outputs that need another read of the row: log-probabilities and ranks of the
  * token and of given ids, the most likely tokens, and sums. */
-#include "row/distribution.cl"
+#include "draw/distribution.cl"
 #include "row/ranks.cl"
 
 /* Returns the mass of the raw row, from the masses of its tiles. */

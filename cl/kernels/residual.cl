@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "row/residual.cl"
+#include "draw/residual.cl"
 
 /* residual: sums up by tiles, in work[], the residuals of the rows from which verify may have to
  * draw; for typical acceptance the terms of the entropies instead. Launch: as the survey. */

@@ -3,8 +3,8 @@
  * takes sums over the row and returns a cut; once what is left fits the list, the list takes over.
  * The row is read some 3 to 40 times, which is exact but not fast. Only the first top-p, top-k or
  * min-p is fast, because the pass serves it. */
-#include "row/sample.cl"
-#include "row/truncate.cl"
+#include "draw/sample.cl"
+#include "stages/truncate.cl"
 #include "row/sums.cl"
 
 /* What the pass measured above out->pivot, and the last cut whose masses follow from it, if that is

@@ -5,8 +5,8 @@
  *
  * Launch: [WGS, rows]. */
 #include "row/pivots.cl"
-#include "row/sample.cl"
-#include "row/truncate.cl"
+#include "draw/sample.cl"
+#include "stages/truncate.cl"
 
 /* Collects the tokens that a truncated row's chain may keep. Returns 0 if the list cannot hold
  * them, or if there is no bound. It tries three bounds, one after the other. It is a loop so that

@@ -3,8 +3,8 @@
  * row already has its token, and the target and draft probability of the draft that follows it. The
  * residual kernel has summed up what is left of each row. verify walks the rows, draws from a
  * residual where needed, and updates the slots. */
-#include "row/sample.cl"
-#include "row/residual.cl"
+#include "draw/sample.cl"
+#include "draw/residual.cl"
 
 static inline u64 sum_of(__global const u64 *tile_sum, u32 tiles, __local u64 *scratch)
 {

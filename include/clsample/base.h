@@ -51,9 +51,8 @@ extern "C" {
 #define CLS_INIT_FUNCTION(name) \
     static inline void name##_init(name *object) { name##_default(object, sizeof *object); }
 
-/* The version of the library that runs, which may be newer than this header's: the
- * CLS_VERSION_STRING and the CLS_VERSION_NUMBER that it was built with. The string is static. Any
- * thread may call these. */
+/* Return the CLS_VERSION_STRING and the CLS_VERSION_NUMBER of the library that runs, which may be
+ * newer than this header. The string is static. Any thread may call these. */
 CLS_API CLS_RETURNS_NONNULL const char *cls_version(void);
 CLS_API uint32_t cls_version_number(void);
 
@@ -66,8 +65,8 @@ typedef enum cls_status {
     CLS_BUSY = -2003,               /* too many steps are in flight: wait for one, call again */
     CLS_UNSUPPORTED_DEVICE = -2004, /* the message says what the device lacks */
     CLS_BUILD_FAILED = -2005,       /* the kernels did not compile: see the build log */
-    /* The device does not round float32 arithmetic as IEEE 754 does, or a program computed
-     * something else than the host. */
+    /* The device does not round float32 arithmetic as IEEE 754 does, or the result of a program
+     * differs from the host's. */
     CLS_SELF_TEST_FAILED = -2006,
     CLS_OPENCL_ERROR = -2007 /* an OpenCL call failed: see cls_error_opencl() */
 } cls_status;
@@ -95,19 +94,20 @@ typedef enum cls_dtype {
 
 /* An OpenCL buffer of the caller's. If `buffer` is NULL the struct stands for no buffer.
  *
- * All calls check buffers in the same way. CLS_BAD_ARGUMENT is returned for images, for a
+ * All calls check buffers in the same way. They return CLS_BAD_ARGUMENT for an image, for a
  * CL_MEM_READ_ONLY buffer that the call writes, for a CL_MEM_WRITE_ONLY buffer that kernels read,
- * for a buffer of another context or too small, and if an output overlaps another output or an
- * input, also through sub-buffers of one buffer. Two buffers over the same host memory are not
- * recognised. The contents must not change until the event of the call is complete. */
+ * for a buffer of another context, and for a buffer that is too small. They also return it if an
+ * output overlaps another output or an input, which includes sub-buffers of one buffer. An overlap
+ * of two buffers that use the same host memory is not detected. The contents must not change until
+ * the event of the call is complete. */
 typedef struct cls_buffer {
     cl_mem buffer;
     uint64_t offset; /* bytes; a multiple of the element's size */
 } cls_buffer;
 
-/* A map: one int32 for each row (or for each element that the field names). It is on the host,
- * where the call copies it, or on the device; or it is absent if both are NULL. A map on the host
- * is checked by the call, and one on the device by the kernels. Setting both is refused. */
+/* A map: one int32 for each row, or for each element that the field's comment names. It is either
+ * on the host or on the device, and absent if both are NULL; setting both is refused. The call
+ * copies and checks a map on the host; the kernels check a map on the device. */
 typedef struct cls_ints {
     const int32_t *host;
     cls_buffer device;

@@ -26,9 +26,10 @@ typedef enum cls_stage {
 
 /* The order in which a row's temperature and truncations apply. Each truncation sees the tokens
  * that the stage before it kept, renormalised; a stage before the temperature works at temperature
- * 1. A stage that is off does nothing. In a preset, top-a follows min-p, and the stages that are
- * not named here follow at the end, in the order top-n-sigma, typical, XTC, p-less, infill, so that
- * no parameter is without effect. cls_chain_stages() lists a preset. */
+ * 1. A stage that is off does nothing. Each preset contains all stages, so that no parameter is
+ * without effect: top-a follows min-p, and the other stages that the preset's comment does not name
+ * come last, in the order top-n-sigma, typical, XTC, p-less, infill. cls_chain_stages() lists a
+ * preset. */
 typedef enum cls_chain {
     CLS_CHAIN_DEFAULT = 0, /* temperature, top-k, top-p, min-p (QEfficient, Hugging Face) */
     CLS_CHAIN_VLLM = 1,    /* temperature, min-p, top-k, top-p (vLLM) */

@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* How much of OpenCL the kernels use. Tokens are the same bit for bit in all tiers. */
+/* The OpenCL features that the kernels use. Tokens are the same bit for bit in all tiers. The
+ * documents count tiers from 0; these values count from 1, because 0 is CLS_TIER_AUTO. */
 typedef enum cls_tier {
     CLS_TIER_AUTO = 0, /* in options: the highest tier that the device has and computes correctly */
     /* Tier 0: OpenCL C 1.2 of the embedded profile; 64-bit numbers in two halves. */
@@ -68,9 +69,10 @@ typedef struct cls_context_options {
     uint32_t vector;
     uint32_t shortlist; /* a power of two from 16 to 2048; 0: by local memory */
 
-    /* A buffer of the caller's for the compiler's log, which is written whether compiling fails or
-     * not, cut to build_log_size bytes and always terminated; NULL: no log is wanted. It is written
-     * during cls_context_create(), and later only with build_log_stays. */
+    /* The caller's memory for the compiler's log, of build_log_size bytes. NULL: no log is wanted.
+     * The log is written whether compiling fails or not; it is truncated to fit, and ends with a
+     * NUL character. It is written during cls_context_create(), and later only with
+     * build_log_stays. */
     char *build_log;
     size_t build_log_size;
 
@@ -79,16 +81,17 @@ typedef struct cls_context_options {
     uint32_t row_group;
     uint32_t tier; /* a cls_tier; 0: CLS_TIER_AUTO */
 
-    /* Kernels use no larger work-groups and no more local memory (in bytes, at least 1,024) than
-     * these, as if the device had no more. 0: what the device has. */
+    /* Limits that replace the device's own where they are smaller: kernels use no larger
+     * work-groups (max_work_group) and no more local memory (max_local_mem_size, in bytes, at least
+     * 1,024). 0: the device's limit. */
     uint32_t max_work_group;
     uint32_t reserved; /* 0 */
     uint64_t max_local_mem_size;
 
-    /* Compiled programs from cls_context_export(). They are copied and need not outlive
-     * cls_context_create(). Programs of another version, device, driver or shape, damaged ones and
-     * missing ones are compiled from source instead. A device without a compiler can only use
-     * these. */
+    /* Compiled programs from cls_context_export(), or NULL. They are copied and need not outlive
+     * cls_context_create(). A program that is missing, damaged, or of another version, device,
+     * driver or shape is compiled from source instead. A device without a compiler can use only
+     * compiled programs. */
     const void *binary;
     size_t binary_size;
 
@@ -96,19 +99,20 @@ typedef struct cls_context_options {
      * name is copied. NULL: nothing is read or written. Several processes may share a folder.
      * Whenever the folder or a file in it cannot be used, the kernels are compiled from source.
      * Anyone who can write to the folder decides what the device runs: do not use a folder that
-     * others can write to. PoCL compiles a program a second time when its bytes are requested, and
-     * has a cache itself (POCL_CACHE_DIR): there the folder is read, and it is written only with
-     * cache_always. */
+     * others can write to. */
     const char *cache_dir;
+    /* 1: also store programs that PoCL compiled. 0 (default): on PoCL the folder is only read,
+     * because PoCL compiles a program a second time when its bytes are requested, and has a cache
+     * itself (POCL_CACHE_DIR). */
     int32_t cache_always;
 
     /* 1: build_log outlives the context and all its samplers. Programs that are compiled after
      * cls_context_create() then append their logs to it. */
     int32_t build_log_stays;
 
-    /* Called before each program is compiled or loaded, by the thread that needs it, with the
-     * program's name, the number of programs of this call that came before it, and their number in
-     * all. It must not call the library. NULL: no calls. */
+    /* Called before each program is compiled or loaded, by the thread that needs it. `count` is the
+     * number of programs that this call compiles or loads, and `done` is the number of those that
+     * came before this one. The function must not call the library. NULL: no calls. */
     void (*progress)(void *user, const char *program, uint32_t done, uint32_t count);
     void *progress_user;
 } cls_context_options;
@@ -117,9 +121,9 @@ typedef struct cls_context_options {
 CLS_API void cls_context_options_default(cls_context_options *options, size_t struct_size);
 CLS_INIT_FUNCTION(cls_context_options)
 
-/* Reports how cls_context_create() would shape kernels for a device, without compiling. A driver
- * that reveals only after the build that it accepts smaller work-groups then gets those. options:
- * NULL for defaults. info->struct_size must be set. Any thread may call this.
+/* Reports how cls_context_create() would shape kernels for a device, without compiling. The shape
+ * in use can have smaller work-groups, because some drivers report their limit only for a compiled
+ * program. options: NULL for defaults. info->struct_size must be set. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_UNSUPPORTED_DEVICE: the message says why; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_device_query(cl_device_id device,
                                                     const cls_context_options *options,
@@ -129,7 +133,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_device_query(cl_device_id device,
 typedef struct cls_context cls_context;
 
 /* Opens `device`, which must belong to `context`. Compares its arithmetic with the host's and, if
- * work-groups have several work-items, checks these; compiles only what that takes. Blocks.
+ * work-groups have several work-items, checks how they work together. Compiles only the programs
+ * for these checks. Blocks.
  * Retains `context`. options: NULL for defaults.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED: the log is
  * in options->build_log; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. On failure *out is NULL. */

@@ -16,13 +16,15 @@ typedef struct cls_draw_call {
     uint32_t rows;         /* 1 to max_rows */
     int32_t invalid_token; /* as cls_step.invalid_token */
 
-    /* The lists; the buffers of cls_outputs.kept can be passed as they are. All buffers are read.
-     * count: 1 to 16,384. ids: an id outside the vocabulary is no candidate; an id that occurs
-     * twice may be drawn by either entry. logits: a candidate's weight is e^logit, so that the
-     * logits must have been divided by the temperature; logarithms of weights of any sum are as
-     * good. A logit that is NaN or -inf is no candidate. probs: ignored. counts: the number of
-     * candidates of a row, from the first on; below 0 means 0, above `count` means `count`; absent:
-     * `count`. */
+    /* The lists. All buffers are read; those of cls_outputs.kept can be passed as they are.
+     * count: 1 to 16,384.
+     * ids: an id outside the vocabulary is no candidate. An id that occurs twice may be drawn by
+     *     either entry.
+     * logits: a candidate's weight is e^logit, so the caller divides the logits by the temperature
+     *     first. The weights of a row may have any sum. NaN or -inf: no candidate.
+     * probs: ignored.
+     * counts: the first so many entries of a row are its candidates. A number below 0 counts as 0,
+     *     and one above `count` as `count`. Absent: `count`. */
     cls_candidates candidates;
     uint64_t row_stride; /* elements of ids and of logits from row to row; 0: candidates.count */
 
@@ -34,10 +36,12 @@ typedef struct cls_draw_call {
     cls_buffer latest;                /* as cls_outputs.latest */
 } cls_draw_call;
 
+/* Sets the defaults: no buffers, invalid_token -1, everything else 0. */
 CLS_API void cls_draw_call_default(cls_draw_call *call, size_t struct_size);
 CLS_INIT_FUNCTION(cls_draw_call)
 
-/* Enqueues the draw. The random number is that of cls_sample() at the same slot, position and draw.
+/* Enqueues the draw of one token for each row. The random number is that of cls_sample() at the
+ * same slot, position and draw.
  * The token enters the slot; of the slot's parameters only the seed, the stream and those that end
  * the request have an effect. Candidates are drawn in the order of the list. The token is the same,
  * bit for bit, on every device and in cls_host_draw(). Its distribution is that of cls_sample(),

@@ -38,20 +38,19 @@
  * in 32 bits. It sums in float32 for both types and does not need cl_khr_fp16. A row's logits are
  * the same bits in any batch, at any place in the batch, and in any head with this weight on the
  * same device. They differ between devices by rounding, because the kernel uses fma() only where
- * the device has it in hardware, and because the order of a sum follows the device's vectors.
- * This changes no promise of the sampler: its tokens are the same for the same logits.
+ * the device has it in hardware, and because the order of a sum follows the device's vectors. The
+ * sampler's tokens are still the same wherever the logits are the same.
  *
  * CLBlast's GEMM (Nugteren 2018) is made for GPUs. The head always calls it for max_rows rows, so
  * that one shape is compiled and a row's logits do not depend on the rest of the batch. They do
  * not depend on the row's place either, provided that the device's compiler treats the edge of a
  * tile as it treats the inside. Heads with another max_rows may round differently.
  *
- * CLBlast does not keep what libclsample promises. It keeps its programs for the life of the
- * process; they retain the OpenCL context until CLBlastClearCache() is called or the process
- * exits, when CLBlast's destructors release them. It may write to standard output when it fails to
- * compile a program, and it may allocate memory in every call. A head that uses the library's
- * kernel never calls CLBlast. A program that must not meet CLBlast at all can use a library that
- * was configured with --without-clblast.
+ * Some guarantees of libclsample do not hold for CLBlast. Its programs live as long as the process
+ * and retain the OpenCL context: CLBlastClearCache(), or CLBlast's destructors when the process
+ * exits, release them. CLBlast may write to standard output when it fails to compile a program, and
+ * it may allocate memory in every call. A head that uses the library's kernel never calls CLBlast.
+ * A library that was configured with --without-clblast does not contain it.
  *
  * Threads. A cls_head is used by one thread at a time; the library does not check that. Two heads
  * may be used by two threads at once, also if they share a cls_context or a weight.
@@ -61,8 +60,7 @@
  * the argument at fault, for cls_error_message() of the same thread; cls_error_opencl() returns
  * OpenCL's own code. A call that returns CLS_BAD_ARGUMENT or CLS_BUSY has enqueued nothing.
  *
- * Growth. The structs follow the rules of clsample.h: struct_size comes first, fields are only
- * added at the end, and cls_NAME_init(&x) sets the defaults.
+ * Growth. The structs follow the rules of clsample.h.
  */
 #ifndef CLSAMPLE_HEAD_H
 #define CLSAMPLE_HEAD_H
@@ -123,8 +121,8 @@ CLS_HEAD_API void cls_head_options_default(cls_head_options *options, size_t str
 CLS_HEAD_API cls_status cls_head_create(cls_context *context, cl_command_queue queue,
                                         const cls_head_options *options, cls_head **out);
 
-/* Destroys a head; NULL is allowed. Commands in flight finish with what they use. The call blocks
- * until the calls that uploaded a map from the host have ended. */
+/* Destroys a head; NULL is allowed. Commands in flight run to their end. The call blocks until the
+ * commands that upload maps from the host are complete. */
 CLS_HEAD_API void cls_head_destroy(cls_head *head);
 
 /* One product. The buffers belong to the caller; `logits` may not overlap what the call reads. */
@@ -135,10 +133,10 @@ typedef struct cls_head_call {
     cls_buffer hidden;      /* float32 [hidden_rows, hidden] */
     uint64_t hidden_stride; /* elements from row to row of `hidden`; 0 (default): hidden */
     cls_ints which;    /* for each row of logits the index of its hidden row, for example the last
-                          position of each request. -1 stands for a hidden row of zeros. The call
-                          copies an array on the host, and refuses an index outside -1 to
-                          hidden_rows - 1; in a buffer such an index stands for zeros, too. Default:
-                          row r of `logits` is made from row r of `hidden` */
+                          position of each request. -1 stands for a hidden row of zeros. An index
+                          outside -1 to hidden_rows - 1 is refused on the host, and stands for zeros
+                          on the device. Absent (default): row r of `logits` is computed from row r
+                          of `hidden` */
     cls_buffer logits; /* float32 [max_rows, vocab], dense. The first `rows` rows are the result;
                           the others are undefined after the call */
 } cls_head_call;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample: the reference in plain C: the same tokens without a device.
+/* clsample: the reference in plain C, which computes the same tokens without a device.
  *
  * These functions have no state, and any thread may call them at any time, also after fork(). */
 #ifndef CLSAMPLE_HOST_H
@@ -26,9 +26,9 @@ typedef struct cls_host_row {
     int32_t dtype;      /* a cls_dtype */
     uint32_t vocab;
     const void *mask;    /* as in cls_mask; NULL: everything is allowed */
-    uint32_t mask_width; /* elements; tokens beyond them are not allowed; 0: all tokens' elements */
-    /* The position of this draw: params->position plus the number of valid ids in `output`. Neither
-     * of these is added by the function. */
+    uint32_t mask_width; /* as cls_mask.width */
+    /* The position of this draw. It is usually params->position plus the number of valid ids in
+     * `output`; the caller adds them, the function does not. */
     uint32_t position;
     const uint64_t *random_bits; /* 64 random bits in place of Philox's; NULL: Philox */
     const cls_params *params;
@@ -44,13 +44,15 @@ typedef struct cls_host_row {
     uint32_t output_count;
     uint32_t draw; /* as cls_step.draws */
 
-    /* How many of the latest tokens DRY and n-grams see: the sampler's `history`. 0: all. */
+    /* How many of the latest tokens DRY, n-grams and bad words see: the sampler's `history`.
+     * 0: all. */
     uint32_t history;
     uint32_t reserved;        /* 0 */
     const cls_infill *infill; /* for params->infill, else NULL */
 
-    /* The state before this token, which the result of the row before it returned. Default: the
-     * request begins here, with a top_p that is decayed by `output`. */
+    /* The state before this token: cls_host_result.adaptive of the request's previous token.
+     * Default: Mirostat and adaptive p begin here, and top_p has decayed by the tokens of
+     * `output`. */
     cls_adaptive_state adaptive;
 } cls_host_row;
 
@@ -64,16 +66,16 @@ typedef struct cls_host_result {
     int32_t status;      /* cls_row_status bits */
     uint32_t kept_count; /* tokens of the kept set */
     float logprob_raw;   /* as CLS_LOGPROB_RAW */
-    /* As CLS_LOGPROB_FINAL. It is the drawn token's, and so finite unless there is no token. */
+    /* As CLS_LOGPROB_FINAL, for the drawn token; finite unless there is no token. */
     float logprob_final;
     uint32_t reserved;
     float *probs;                /* where to write [vocab] probabilities, or NULL */
     cls_adaptive_state adaptive; /* after this token */
 } cls_host_result;
 
-/* Samples one row on the host by the simplest algorithm, and gives the token that cls_sample()
- * gives, bit for bit. It is the reference of the kernels. Allocates and frees about 45 bytes for
- * each token of the vocabulary, and what qsort() takes.
+/* Samples one row on the host by the simplest algorithm. The token is that of cls_sample(), bit for
+ * bit: this function is the reference that the kernels are tested against. Allocates and frees
+ * about 45 bytes for each token of the vocabulary, and what qsort() takes.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
 CLS_API CLS_WARN_UNUSED cls_status cls_host_sample(const cls_host_row *row,
                                                    cls_host_result *result);
@@ -102,13 +104,13 @@ CLS_API CLS_WARN_UNUSED cls_status cls_host_draw(const cls_host_candidates *cand
 /* One request for cls_host_verify(). All its rows have the vocab and the dtypes of `row`. */
 typedef struct cls_host_drafts {
     size_t struct_size;
-    /* The request at its first row as cls_host_sample() takes it, but without random_bits. Its
-     * logits, mask and bias are those of all rows, one after another: [draft_count + 1, stride]. */
+    /* The request at its first row, as for cls_host_sample(), but without random_bits. Its logits,
+     * mask and bias have draft_count + 1 rows, one after another, for all rows of the request. */
     const cls_host_row *row;
     uint32_t draft_count; /* 0 to CLS_MAX_DRAFTS */
     int32_t method;       /* a cls_verify_method */
-    /* Elements from row to row of the logits, the mask and the bias. 0: vocab, the mask's width,
-     * vocab. */
+    /* Elements from row to row of the logits, the mask and the bias. 0: vocab for the logits and
+     * the bias, and the mask's width for the mask. */
     uint64_t logits_stride, mask_stride, bias_stride;
     const int32_t *ids;     /* [draft_count] */
     const int32_t *parents; /* [draft_count], or NULL: as in cls_verify_call */
@@ -131,9 +133,9 @@ typedef struct cls_host_verified {
     int32_t status;
 } cls_host_verified;
 
-/* Verifies one request's drafts on the host, with the result of cls_verify(), of which it is the
- * reference. For a request that takes one token a call, the adaptive state after it is that of
- * cls_host_sample(). Allocates as cls_host_sample() does.
+/* Verifies one request's drafts on the host, with the result of cls_verify(), whose reference this
+ * function is. It returns no adaptive state: for a request that has one, which takes one token a
+ * call, cls_host_sample() returns the state after that token. Allocates as cls_host_sample() does.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
 CLS_API CLS_WARN_UNUSED cls_status cls_host_verify(const cls_host_drafts *drafts,
                                                    cls_host_verified *result);

@@ -20,9 +20,9 @@ typedef struct cls_field {
     uint32_t reserved;       /* 0 */
 } cls_field;
 
-/* Returns one of the fields of all public structs: those of a struct in their order, one struct
- * after another. Indices begin at 0; NULL after the last one. The fields are static. Any thread may
- * call this. */
+/* Lists the fields of all public structs: returns the field with this index, and NULL after the
+ * last one. Indices begin at 0. The fields of a struct follow each other in their order. The
+ * returned structs are static. Any thread may call this. */
 CLS_API const cls_field *cls_struct_field(uint32_t index);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* clsample: what a step can report about its rows, and log-probabilities of prompts.
  *
- * An output whose buffer is absent is not computed. Several buffers that are indexed by the same
- * ids are one struct with one count. */
+ * An output whose buffer is absent is not computed. Buffers that belong to the same list of ids are
+ * in one struct, with one count. */
 #ifndef CLSAMPLE_OUTPUTS_H
 #define CLSAMPLE_OUTPUTS_H
 
@@ -14,24 +14,25 @@ extern "C" {
 
 /* The distribution that log-probabilities refer to. */
 typedef enum cls_logprob_kind {
-    /* The logits as they came, at temperature 1, without mask, biases and penalties. */
+    /* The softmax of the caller's logits: at temperature 1, without mask, biases and penalties. */
     CLS_LOGPROB_RAW = 0,
     /* The distribution that the token was drawn from. For a greedy row the logprob of its token is
      * 0, and that of other tokens -inf.
      *
-     * The library represents probabilities as integers, so that a very unlikely token may be kept
-     * with the weight 0. Its entry in `probs` is then 0 and its log-probability -inf. This begins
-     * between 29 and 30 bits (20.1 and 20.8 nats) below the likeliest of the 1,024 tokens of its
-     * tile (ids 1024 t to 1024 t + 1023), and 42 to 43 bits below the likeliest of the row. In the
-     * exact softmax all such tokens together have a probability below 1023 * 2^-29 + vocab * 2^-42,
+     * The library represents probabilities as integers, the weights, so that a very unlikely token
+     * may be kept with the weight 0. Its entry in `probs` is then 0 and its log-probability -inf.
+     * A token has the weight 0 if it lies more than 29 to 30 bits (20.1 to 20.8 nats) below the
+     * likeliest of the 1,024 tokens of its tile (ids 1024 t to 1024 t + 1023), or more than 42 to
+     * 43 bits below the likeliest of the row. In the exact softmax all such tokens together have a
+     * probability below 1023 * 2^-29 + vocab * 2^-42,
      * which is at most 2.2e-6 (doc/arithmetic.md). A row that is truncated never draws one of them.
      * A row that is not truncated draws one in less than vocab * 2^-42 of all draws, and the
      * log-probability of the drawn token (`logprobs`) is then finite. */
     CLS_LOGPROB_FINAL = 1
 } cls_logprob_kind;
 
-/* The likeliest tokens of each row, in the order of their logits. Any buffer may be absent, but not
- * both with a count above 0. Beyond a row's last token the id is -1 and the logprob -inf. */
+/* The likeliest tokens of each row, in the order of their logits. With a count above 0, at least
+ * one of the buffers must be set. Beyond a row's last token the id is -1 and the logprob -inf. */
 typedef struct cls_top_tokens {
     uint32_t count;      /* tokens of a row: 0 to 128, and at most cls_device_info.shortlist */
     uint32_t reserved;   /* 0 */
@@ -40,10 +41,10 @@ typedef struct cls_top_tokens {
 } cls_top_tokens;
 
 /* Tokens of the caller's choice. With a count above 0, `ids` must be set and at least one of the
- * others. An id outside the vocabulary (-1) has the logprob -inf and the rank 0; so has every id in
- * a row without a token, and with CLS_LOGPROB_FINAL every token that is not kept. A kept token of
- * the weight 0 has a rank and, with CLS_LOGPROB_FINAL, the logprob -inf. Ranks of many ids take one
- * read of the row for all of them on CPUs, and elsewhere one for every four of them. */
+ * others. These ids have the logprob -inf and the rank 0: an id outside the vocabulary (such as
+ * -1), every id in a row without a token, and with CLS_LOGPROB_FINAL every token that is not kept.
+ * A kept token of the weight 0 has a rank and, with CLS_LOGPROB_FINAL, the logprob -inf. To compute
+ * ranks, the row is read once for all ids on CPUs, and once for every four ids elsewhere. */
 typedef struct cls_given_tokens {
     uint32_t count;      /* ids of a row: 0 to 1024 */
     uint32_t reserved;   /* 0 */
@@ -75,10 +76,12 @@ typedef struct cls_outputs {
     int32_t logprob_kind; /* a cls_logprob_kind; default CLS_LOGPROB_RAW */
     int32_t reserved;     /* 0 */
 
-    /* Of the drawn token: float32 [rows], the natural logarithm of its probability, -inf without a
-     * token; and int32 [rows], its rank, which is the number of tokens whose logit is at least as
-     * large as its own: 1 is the likeliest, equal tokens have the same rank, 0 without a token. */
+    /* float32 [rows]: the natural logarithm of the drawn token's probability; -inf without a
+     * token. */
     cls_buffer logprobs;
+    /* int32 [rows]: the drawn token's rank, which is the number of tokens whose logit is at least
+     * as large as its own. A single likeliest token has rank 1, and equal tokens have the same
+     * rank. 0 without a token. */
     cls_buffer ranks;
 
     cls_top_tokens top;
@@ -104,11 +107,11 @@ typedef struct cls_outputs {
      * between devices in the last bit. */
     cls_buffer kept_mass;
 
-    /* The kept set. count: 0 to cls_device_info.shortlist; ids, logits and probs have the first
+    /* The kept set. count: 0 to cls_device_info.shortlist. ids, logits and probs have the first
      * `count` of its tokens, and beyond its last one -1, -inf and 0. logits: as final_logits.
-     * probs: as `probs`, and they, too, may differ in the last bit. counts: the number of tokens of
-     * the whole set, which may be larger than `count`, and 0 without a token; it may be set with a
-     * count of 0. cls_draw() draws from what the host makes of these. */
+     * probs: as `probs` above, and they, too, may differ in the last bit. counts: the number of
+     * tokens of the whole set, which may be larger than `count`, and 0 without a token; it may be
+     * set with a count of 0. The host may change these lists and pass them to cls_draw(). */
     cls_candidates kept;
 
     /* int32 [slot_count]: each row's token, at the index of its slot, for a next embedding look-up
@@ -145,10 +148,10 @@ typedef struct cls_logprobs_call {
 CLS_API void cls_logprobs_call_default(cls_logprobs_call *call, size_t struct_size);
 CLS_INIT_FUNCTION(cls_logprobs_call)
 
-/* Enqueues the computation. It reads and changes no slot, and works in the sampler's own memory,
- * which is some bytes for every 64 logits: there is no log-softmax of [rows, vocab]. Slot calls
- * before it take effect with it. A row without a finite logit has no tokens: its outputs are -1,
- * -inf and 0. Queue, events and results: as cls_sample(). */
+/* Enqueues the computation. It reads and changes no slot. It uses only the sampler's memory, some
+ * bytes for every 64 logits, and stores no log-softmax [rows, vocab]. Slot calls that were made
+ * before take effect with this call. A row without a finite logit has no tokens: its outputs are
+ * -1, -inf and 0. Queue, events and results: as cls_sample(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_logprobs(cls_sampler *sampler, cl_command_queue queue,
                                                 const cls_logprobs_call *call, cl_uint n_wait,
                                                 const cl_event *wait, cl_event *done);

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* The tokens that count for the frequency and the presence penalty. The repetition penalty always
- * takes prompt and output. */
+/* The tokens that count for the frequency and the presence penalty. For the repetition penalty
+ * prompt and output always count. */
 typedef enum cls_penalty_scope {
     CLS_SCOPE_OUTPUT = 0, /* the output (OpenAI, vLLM) */
     CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
@@ -27,8 +27,20 @@ typedef struct cls_sequence {
     uint32_t count;     /* at least 1 */
 } cls_sequence;
 
-/* One request's sampling parameters. A call with a value that is refused returns
- * CLS_BAD_ARGUMENT. */
+/* One request's sampling parameters. Where a value is "refused", calls with it return
+ * CLS_BAD_ARGUMENT. A parameter that is "off" has no effect.
+ *
+ * Before the chain a row's logits are adjusted in this order:
+ *
+ *     1. the step's mask and allowed_ids,
+ *     2. the step's dense bias,
+ *     3. logit_bias,
+ *     4. the bans: bad_words, no_repeat_ngram, min_tokens,
+ *     5. the repetition, the frequency and the presence penalty,
+ *     6. DRY.
+ *
+ * After each of 3, 5 and 6 a logit is limited to the finite floats. A token that is masked or
+ * banned is never drawn, whatever follows. */
 typedef struct cls_params {
     size_t struct_size;
     int32_t chain; /* a cls_chain; default CLS_CHAIN_DEFAULT */
@@ -63,11 +75,7 @@ typedef struct cls_params {
     uint64_t seed;
     uint64_t stream;
 
-    /* A row's logits are changed before the chain in this order: the mask, the step's dense bias,
-     * the logit bias, then these three penalties. After each of these a value is limited to the
-     * finite floats. A masked or banned token stays out, whatever follows.
-     *
-     * Repetition: the logit of a token that occurs in the prompt or the output is divided by the
+    /* Repetition: the logit of a token that occurs in the prompt or the output is divided by the
      * penalty if it is positive and multiplied by it otherwise, once, however often the token
      * occurs (Keskar et al. 2019). 1: off (default). Below 1e-30, above 1e30 or NaN: refused.
      * Frequency: the penalty times the number of occurrences is subtracted. Presence: the penalty
@@ -78,16 +86,16 @@ typedef struct cls_params {
     int32_t penalty_scope; /* a cls_penalty_scope; default CLS_SCOPE_OUTPUT */
 
     /* All three penalties count only this many of the latest tokens of prompt and output together
-     * (llama.cpp's repeat_last_n), at most the sampler's `history`. 0: all tokens (default). */
+     * (llama.cpp's repeat_last_n). More than the sampler's `history`: refused. 0: all tokens
+     * (default). */
     uint32_t penalty_window;
 
     /* The number of output tokens after which the request stops. Accepted tokens and those of
      * cls_slot_begin()'s `output` count as well. 0: no limit (default). */
     uint32_t max_tokens;
 
-    /* The request stops with the first of these ids: when its latest token is an output token and
-     * one of them, and the output has at least min_tokens tokens. int32 [stop_count], any number of
-     * them; NULL with 0 (default). */
+    /* The request stops when one of these ids becomes its latest output token and the output has at
+     * least min_tokens tokens. int32 [stop_count], any number of them; NULL with 0 (default). */
     const int32_t *stop_ids;
     uint32_t stop_count;
 
@@ -102,15 +110,16 @@ typedef struct cls_params {
 
     /* Dynamic temperature: the temperature of the n tokens that are left, with entropy H, is
      * low + (high - low) * (H / ln n)^exponent, where low = max(0, temperature - range) and
-     * high = temperature + range; of one token it is `temperature`. If the result is below 1e-5,
-     * only the most likely token stays. Range 0: off (default). A negative, infinite or NaN range
-     * and an exponent outside [0, 1024] are refused. Default exponent 1. (llama.cpp's temp_ext) */
+     * high = temperature + range. If one token is left, it is `temperature`. If the result is below
+     * 1e-5, only the most likely token stays. Range 0: off (default). Refused are a range outside
+     * [0, 1e30], a temperature above 1e30 with a range, and an exponent outside [0, 1024]. Default
+     * exponent 1. (llama.cpp's temp_ext) */
     float dynatemp_range;
     float dynatemp_exponent;
 
-    /* Keep the logits of at least max - top_n_sigma * (the standard deviation of the tokens that
-     * are left, as a population). 0 or less: off (default 0). Above 1e6 or NaN: refused.
-     * (Tang et al. 2024) */
+    /* Keep the tokens whose logit is at least max - top_n_sigma * sigma, where max is the largest
+     * logit that is left and sigma the (population) standard deviation of the logits that are left.
+     * 0 or less: off (default 0). Above 1e6 or NaN: refused. (Tang et al. 2024) */
     float top_n_sigma;
 
     /* Keep the tokens whose information is nearest to the entropy until their probability exceeds
@@ -119,56 +128,60 @@ typedef struct cls_params {
      * (Meister et al. 2022) */
     float typical_p;
 
-    /* With this probability, drawn from a separate random stream, drop all tokens that are at least
-     * as likely as the threshold except the least likely of them. Probability 0 or a threshold
-     * above 0.5: off. Defaults 0 and 0.1. Outside [0, 1] or NaN: refused. (llama.cpp's XTC) */
+    /* With probability xtc_probability, drop all tokens whose probability is at least xtc_threshold
+     * except the least likely of them. A separate random number decides. Probability 0 or a
+     * threshold above 0.5: off. Defaults 0 and 0.1. Outside [0, 1] or NaN: refused. (llama.cpp's
+     * XTC) */
     float xtc_probability;
     float xtc_threshold;
 
-    /* 1: keep the tokens that are at least as likely as the sum of the squared probabilities.
+    /* 1: keep the tokens whose probability is at least the sum of the squares of all probabilities.
      * 0: off (default). (p-less sampling, Tan et al. 2025) */
     int32_t p_less;
 
     /* After every output token top_p is multiplied by top_p_decay, but not below top_p_min; the
      * token top_p_reset_id restores it. 1: off (default). A decay or minimum outside (0, 1] is
-     * refused. Default minimum 1e-6; default reset id -1, which is none. These parameters need a
-     * top_p below 1. (TensorRT-LLM) */
+     * refused. Default minimum 1e-6; default reset id -1, which is none. These parameters have an
+     * effect only if top_p is below 1. (TensorRT-LLM) */
     float top_p_decay;
     float top_p_min;
     int32_t top_p_reset_id;
 
     /* 1: keep tokens as llama.cpp's infill sampler does, with the tables of cls_sampler_infill().
-     * Merged probabilities decide which tokens stay; the tokens that stay keep their own. If more
-     * than 128 tokens, or more than the shortlist holds, are left at this stage, the row gets
-     * CLS_ROW_UNFIT and no token; if only the first end id would remain and that is masked, it gets
+     * To decide which tokens stay, the probability of a token is merged with those of the tokens
+     * that it is a prefix of; the tokens that stay keep their own probabilities. If more than 128
+     * tokens, or more than the shortlist holds, are left at this stage, the row gets CLS_ROW_UNFIT
+     * and no token. If only the first end id would remain and that is masked, the row gets
      * CLS_ROW_EMPTY. Default 0. */
     int32_t infill;
 
-    /* 1 or 2: Mirostat (Basu et al. 2021), with adaptive state: the chain is then the temperature
-     * and Mirostat, and the other truncations have no effect. tau is the target surprise in bits,
-     * [0, 100]; eta is the learning rate, [0, 100]. mu begins at 2 tau and is updated when the
-     * drawn token is accepted. Defaults 0, 5, 0.1. */
+    /* 1 or 2: Mirostat of that version (Basu et al. 2021). The chain is then the temperature and
+     * Mirostat, and all truncations above are off. tau is the target surprise in bits, [0, 100];
+     * eta is the learning rate, [0, 100]. The slot keeps Mirostat's mu, which begins at 2 tau and
+     * is updated when the drawn token is accepted. 0: off. Defaults 0, 5, 0.1. */
     int32_t mirostat;
     float mirostat_tau;
     float mirostat_eta;
 
-    /* Adaptive p: after the chain, tokens are drawn by the distance of their probability from one
-     * that keeps the average of the drawn probabilities at the target. Below 0: off (default -1).
-     * Above 1 or NaN: refused. The decay, [0, 0.99], says how slowly the average forgets;
-     * default 0.9. (llama.cpp's adaptive_p) */
+    /* Adaptive p: after the chain, tokens are preferred whose probability is near a value that
+     * follows from the earlier draws, so that the drawn probabilities are adaptive_target on
+     * average. Below 0: off (default -1). Above 1 or NaN: refused. adaptive_decay, [0, 0.99], is
+     * the factor by which the weight of an earlier draw in that average decreases with each token;
+     * default 0.9. Mirostat turns adaptive p off. (llama.cpp's adaptive_p) */
     float adaptive_target;
     float adaptive_decay;
 
-    /* The fewest tokens that a truncation leaves, except top-k and infill. Default 1; 0 means 1. */
+    /* The least number of tokens that a truncation keeps. Top-k, infill and Mirostat ignore it.
+     * Default 1; 0 means 1. */
     uint32_t min_keep;
 
     /* DRY: multiplier * base^(n - allowed length) is subtracted from the logit of a token that
      * would continue a repetition of length n, if n is at least the allowed length. Repetitions are
-     * found in the last dry_window tokens of prompt and output (0, the default: as many as the
-     * sampler's `history`). They do not reach beyond the last sequence breaker, and breakers of one
-     * token are not penalised. Multiplier 0 (default) or base below 1: off. A negative multiplier
-     * rewards repetition. Beyond +-1e30 or NaN: refused. Default base 1.75, allowed length 2.
-     * (p-e-w's DRY, as in llama.cpp) */
+     * searched for in the last dry_window tokens of prompt and output (0, the default: as many as
+     * the sampler's `history`; more than that: refused). They do not reach beyond the last sequence
+     * breaker, and breakers of one token are not penalised. Multiplier 0 (default) or base below 1:
+     * off. A negative multiplier rewards repetition. A multiplier beyond +-1e30, a base above 1e30
+     * and NaN are refused. Default base 1.75, allowed length 2. (p-e-w's DRY, as in llama.cpp) */
     float dry_multiplier;
     float dry_base;
     uint32_t dry_allowed_length;
@@ -176,18 +189,20 @@ typedef struct cls_params {
     const cls_sequence *dry_breakers; /* [dry_breaker_count]; NULL with 0 (default) */
     uint32_t dry_breaker_count;
 
-    /* Ban a token that would repeat an n-gram, of this many tokens, of the last `history` tokens;
-     * 1 bans all of these tokens. 0: off (default). */
+    /* Ban each token that would complete an n-gram of this many tokens that already occurs in the
+     * last `history` tokens. 1 bans all of these tokens. 0: off (default). */
     uint32_t no_repeat_ngram;
 
     /* Sequences that must not occur in the output: the last id of a sequence is banned while the
-     * output ends with the ids before it. */
+     * output ends with the ids before it. A sequence with more than `history` + 1 ids is refused.
+     * [bad_word_count]; NULL with 0 (default). */
     uint32_t bad_word_count;
     const cls_sequence *bad_words;
 
-    /* The stop ids are banned from the first min_tokens tokens of the output. A stop id that enters
-     * the output in another way (cls_accept(), cls_slot_begin()'s output) stops the request only if
-     * the output then has at least min_tokens tokens. max_tokens stops in any case. Default 0. */
+    /* The stop ids are banned until the output has min_tokens tokens. A stop id that enters the
+     * output in another way (cls_accept(), cls_slot_begin()'s output) stops the request only if the
+     * output, including this id, has at least min_tokens tokens. max_tokens stops the request in
+     * any case. Default 0. */
     uint32_t min_tokens;
 
     /* Only these ids may be drawn: int32 [allowed_count], any number of them; they cost as much as
@@ -209,8 +224,8 @@ typedef struct cls_params {
 CLS_API void cls_params_default(cls_params *params, size_t struct_size);
 CLS_INIT_FUNCTION(cls_params)
 
-/* Checks parameters for a vocabulary without using them. Whether a sampler was created for them is
- * reported by cls_sampler_check() instead. Any thread may call this.
+/* Checks the ranges of parameters and the ids in them, for a vocabulary of `vocab` tokens.
+ * cls_sampler_check() also checks that a sampler's options allow them. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT: the message names the field. */
 CLS_API CLS_WARN_UNUSED cls_status cls_params_check(const cls_params *params, uint32_t vocab);
 

@@ -22,13 +22,14 @@ typedef enum cls_feature {
     CLS_FEATURE_SAMPLERS = 8,   /* all other truncations, Mirostat, adaptive p, top-p decay */
     CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids */
     CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens */
-    CLS_FEATURE_STATE = 64,     /* slots that are copied, rolled back, loaded, begin a next turn, or
-                                   get other parameters */
+    CLS_FEATURE_STATE = 64,     /* cls_slot_copy(), _rollback(), _load(), _next_turn() and
+                                   _params() */
     CLS_FEATURE_MASK = 128,     /* step->mask, call->mask */
     CLS_FEATURE_BIAS = 256,     /* step->bias, call->bias */
     CLS_FEATURE_LOGPROBS = 512, /* of cls_outputs: logprobs, ranks, top, given, kept, entropy,
                                    kept_mass; cls_logprobs() */
-    CLS_FEATURE_PROBS = 1024,   /* of cls_outputs: probs, final_logits, entropy, kept_mass */
+    CLS_FEATURE_PROBS = 1024,   /* of cls_outputs: probs, final_logits; entropy and kept_mass need
+                                   this or the feature above */
     CLS_FEATURE_ACCEPT = 2048,  /* cls_accept() */
     CLS_FEATURE_DRAW = 4096,    /* cls_draw() */
     CLS_FEATURE_VERIFY = 8192   /* cls_verify() */
@@ -64,11 +65,10 @@ typedef struct cls_program_info {
     const char *name;    /* static, such as "token-list" */
     int32_t dtype;       /* a cls_dtype; -1: the program reads no logits */
     uint32_t origin;     /* a cls_origin */
-    uint32_t work_group; /* work-items of its work-groups */
+    uint32_t work_group; /* work-items of each of its work-groups */
     uint32_t subgroups;  /* a cls_subgroups */
-    /* Seconds until the program was compiled and checked. Where a driver compiles at the first
-     * launch (PoCL), the first of several programs includes the time of those that its check runs
-     * with. */
+    /* Seconds that compiling and checking the program took. Where a driver compiles at the first
+     * launch (PoCL), this can include the time of other programs that the check launches. */
     double seconds;
     /* What the driver reports: bytes of local memory of a work-group; bytes of private memory of a
      * work-item, which many drivers report as 0 although they spill; the largest work-group that
@@ -79,22 +79,22 @@ typedef struct cls_program_info {
     uint64_t preferred_multiple;
 } cls_program_info;
 
-/* Reports one of a context's programs. Indices begin at 0, in the order of the flow; a program that
- * another thread compiles meanwhile shifts those behind it. info->struct_size must be set. Any
- * thread may call this.
- * CLS_OK; CLS_BAD_ARGUMENT: among others, if there are not so many programs. */
+/* Reports one of a context's programs. Indices begin at 0, in the order of the flow. When another
+ * thread compiles a program, the indices of the programs after it change. info->struct_size must be
+ * set. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT: among others, if no program has this index. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_program(const cls_context *context, uint32_t index,
                                                        cls_program_info *info);
 
-/* Writes a context's compiled programs to bytes for options->binary, for devices without a compiler
- * and to save compiling. These are the programs that the context has compiled or loaded and checked
- * so far: those that its samplers, slot calls and cls_context_compile() needed. After
- * cls_context_compile() with CLS_FEATURES_ALL and all types of logits they are all programs. They
- * fit this version of the library, this device, this driver and this shape, which a SHA-256
- * identifies; another one protects the contents.
- * out: NULL to get only the size in *size, which grows with each program that is compiled, also by
- * another thread between two calls. Otherwise *size is the size of `out` in bytes, and the number
- * of bytes used on return. Any thread may call this.
+/* Writes a context's compiled programs to bytes for cls_context_options.binary, for devices without
+ * a compiler and to save compiling. These are the programs that the context has compiled or loaded
+ * and checked so far: those that its samplers, slot calls and cls_context_compile() needed. After
+ * cls_context_compile() with CLS_FEATURES_ALL and all types of logits these are all programs. They
+ * fit only this version of the library, this device, this driver and this shape. One SHA-256 in the
+ * bytes identifies these, and another one detects damage.
+ * out: NULL to get only the size in *size. The size grows with each program that is compiled, also
+ * by another thread between two calls. If `out` is not NULL, *size is the size of `out` in bytes,
+ * and the number of bytes used on return. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT: among others, `out` is too small, and *size is then the size that is
  * needed; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE: the driver does not return compiled programs;
  * CLS_OPENCL_ERROR. */

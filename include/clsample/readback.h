@@ -12,9 +12,9 @@ extern "C" {
 /* A ring of page-locked host memory for small results. It is used by one thread at a time. */
 typedef struct cls_readback cls_readback;
 
-/* Creates a ring of `depth` entries (1 to 1024) of `size` bytes (1 to 2^30) each. Blocks. Set depth
- * to the number of steps in flight, if each step's result is taken before another step is enqueued.
- * Retains `context`. Any thread may call this.
+/* Creates a ring of `depth` entries (1 to 1024) of `size` bytes (1 to 2^30) each. Blocks. A depth
+ * equal to the number of steps in flight suffices if the oldest result is fetched before the next
+ * step is enqueued. Retains `context`. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. On failure *out is NULL. */
 CLS_API CLS_WARN_UNUSED cls_status cls_readback_create(cls_context *context, size_t size,
                                                        uint32_t depth, cls_readback **out);
@@ -25,17 +25,18 @@ CLS_API void cls_readback_destroy(cls_readback *readback);
 /* Enqueues a read of `size` bytes from `from`, after `wait` (n_wait events; NULL with 0), into the
  * next entry of the ring, and sets *ticket to its number: 0 for the first read, then 1, 2, ... The
  * queue is not flushed. `queue` and `from` belong to the context; `from` may be CL_MEM_WRITE_ONLY.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_BUSY: the last read into this entry is still in flight: wait for it
- * with cls_readback_get(), then start the read again, but not the step; CLS_OPENCL_ERROR. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OPENCL_ERROR; CLS_BUSY: the last read into this entry is still in
+ * flight. Wait for it with cls_readback_get() and call cls_readback_start() again; the step itself
+ * must not be repeated. */
 CLS_API CLS_WARN_UNUSED cls_status cls_readback_start(cls_readback *readback,
                                                       cl_command_queue queue,
                                                       const cls_buffer *from, size_t size,
                                                       cl_uint n_wait, const cl_event *wait,
                                                       uint64_t *ticket);
 
-/* Sets *data to the bytes that the read with this ticket brought. They belong to the ring and stay
- * valid until `depth` more reads have been started. block 0: never waits. block 1: flushes the
- * queue and waits.
+/* Sets *data to the bytes of the read with this ticket. They belong to the ring and stay valid
+ * until `depth` more reads have been started. block 0: never waits. block 1: flushes the queue and
+ * waits.
  * CLS_OK; CLS_BAD_ARGUMENT: among others, there is no such ticket, or its entry was overwritten;
  * CLS_BUSY: the read is not complete, only with block 0; CLS_OPENCL_ERROR. On failure *data is
  * NULL. */

@@ -34,11 +34,12 @@ typedef struct cls_sampler_options {
     int32_t logit_bias;
 
     /* The number of a request's latest tokens that are stored in order, 4 bytes each. It limits
-     * penalty_window and what DRY, n-grams and bad words see. Up to 16,384; default 0. */
+     * penalty_window and what DRY, n-grams and bad words see. With 0, requests with DRY or
+     * no_repeat_ngram are refused. Up to 16,384; default 0. */
     uint32_t history;
 
-    /* The most tokens that cls_slot_rollback() can remove, 20 bytes each. Up to 16,384;
-     * default 0. */
+    /* The largest number of tokens that cls_slot_rollback() can remove, 20 bytes each. Up to
+     * 16,384; default 0. */
     uint32_t rollback;
 
     /* What to compile for: types of logits as bits 1u << cls_dtype, 0 (default) for those of the
@@ -48,18 +49,18 @@ typedef struct cls_sampler_options {
     uint32_t dtypes;
     uint32_t features;
 
-    /* Slot calls compile what their parameters need beyond that (CLS_FEATURE_PLAIN to
-     * CLS_FEATURE_STATE), which may take seconds the first time. 1: they are refused instead, and
-     * the message names the feature; default 0. */
+    /* 0 (default): a slot call compiles features that it needs and that are not named above
+     * (CLS_FEATURE_PLAIN to CLS_FEATURE_STATE), which may take seconds the first time. 1: such a
+     * call is refused, and the message names the feature. */
     int32_t no_late_compile;
     int32_t reserved; /* 0 */
 
     /* The size in bytes of the largest mask.host of a step or a verification. Memory for it is
      * allocated when the sampler is created: once on the device and 16 times on the host. Packed
-     * masks without a row_stride take 4 * mask.rows * ceil(vocab / 32) bytes. 0 (default): steps
-     * with such masks allocate when they first occur (the first 16 of them on the host) and when
-     * they become larger. They may then return CLS_OUT_OF_MEMORY or CLS_OPENCL_ERROR with nothing
-     * enqueued. */
+     * masks without a row_stride take 4 * mask.rows * ceil(vocab / 32) bytes. 0 (default): the
+     * first steps with such masks allocate the memory (each of the first 16 on the host), and so do
+     * steps with larger masks than before. They may then return CLS_OUT_OF_MEMORY or
+     * CLS_OPENCL_ERROR with nothing enqueued. */
     uint64_t host_mask_size;
 } cls_sampler_options;
 
@@ -111,11 +112,11 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sampler_memory(const cls_sampler *sampler
 /* What the infill stage (params->infill) knows of a model's tokens. */
 typedef struct cls_infill {
     size_t struct_size;
-    /* [end_count] tokens that end a generation. The first one remains when no other token does. */
+    /* [end_count] tokens that end a generation. If no other token remains, the first one does. */
     const int32_t *end_ids;
     uint32_t end_count; /* at least 1 */
-    /* [vocab]: for each token the longest other token whose text is a prefix of its own; -1: none.
-     */
+    /* [vocab]: for each token the longest other token whose text is a prefix of this token's text;
+     * -1: none. */
     const int32_t *prefix_of;
 } cls_infill;
 
@@ -135,10 +136,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sampler_infill(cls_sampler *sampler,
  * final_logits together; and 1 more for accepting the token after outputs of the final
  * distribution. cls_logprobs() takes 2, cls_draw() 1, and cls_verify() as many as it says.
  *
- * Slot calls before it add 1 launch, or as many as the longest chain of calls that wait for each
- * other has. A call waits for the earlier calls on its slot, a copy also for those on its source,
- * and a later call on the source for the copy; copies of one slot do not wait for each other. Calls
- * that follow each other on a slot count as one where the result is the same: prompts that are
+ * Slot calls before it add as many launches as the longest chain of calls that wait for each other
+ * has calls: 1 if none waits. A call waits for the earlier calls on its slot, a copy also for those
+ * on its source, and a later call on the source for the copy; copies of one slot do not wait for
+ * each other. These consecutive calls on a slot count as one: prompts that are
  * appended to a beginning or to each other, up to 8,192 tokens; a beginning, a reset or a load
  * after any other call; and new parameters after parameters that changed neither the window, the
  * scope, top_p nor which of Mirostat, adaptive p and top-p decay are on. Of more than 65,535 calls

@@ -24,15 +24,15 @@ typedef struct cls_selftest_report {
     cls_selftest_stage stages[CLS_SELFTEST_STAGES];
 } cls_selftest_report;
 
-/* Runs cases with known answers of every stage on the context's device: the first thing to run
- * where tokens look wrong. Each answer is compared with the library's host functions and with
- * numbers that were recorded when the stage was written. Compiles all programs, allocates and
- * blocks; takes well under a second once kernels are compiled. Continues after a failed case. Any
- * thread may call this. report: NULL, or a struct to fill, with struct_size set.
- * CLS_OK: all answers agree; CLS_SELF_TEST_FAILED: the message names the first stage with a wrong
- * answer, and the report has all; or a program does not compute what the host computes, which ends
- * the self-test; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_OPENCL_ERROR. */
+/* Runs cases with known answers of every stage on the context's device. If tokens look wrong, run
+ * this first. Each answer is compared with the library's host functions and with numbers that were
+ * recorded when the stage was written. Compiles all programs, allocates and blocks; takes less than
+ * a second once kernels are compiled. Continues after a failed case. Any thread may call this.
+ * report: NULL, or a struct to fill, with struct_size set.
+ * CLS_OK: all answers agree. CLS_SELF_TEST_FAILED: an answer is wrong, the message names the first
+ * stage with such an answer, and the report lists all stages; or the check of a program failed when
+ * it was compiled, which ends the self-test. CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY;
+ * CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_selftest(cls_context *context, cls_selftest_report *report);
 
 #ifdef __cplusplus

@@ -3,19 +3,20 @@
  *
  * A slot holds a request. Slots are numbered from 0 to options->slot_count - 1.
  *
- * Slot calls copy their arrays and may allocate. The first one whose parameters need a feature that
- * the sampler was not created for compiles it, which may take seconds, and may fail as
- * cls_sampler_create() does: with CLS_UNSUPPORTED_DEVICE, CLS_BUILD_FAILED or CLS_SELF_TEST_FAILED.
+ * Slot calls copy their arrays and may allocate. The first call that needs a feature that the
+ * sampler was not created for compiles it, which may take seconds, unless options->no_late_compile
+ * is set. Compiling may fail as in cls_sampler_create(): with CLS_UNSUPPORTED_DEVICE,
+ * CLS_BUILD_FAILED or CLS_SELF_TEST_FAILED.
  *
  * Slot calls take effect in the order of the calls, with the next call of the sampler that enqueues
  * (cls_sample(), cls_accept(), ...) or cls_slot_save(), after everything enqueued before it. Each
- * changes only its own slot. A call that fails changes nothing: no slot, and no token of a later
- * step. Programs that it compiled before it failed stay, for calls that need them later.
+ * changes only its own slot. A call that fails changes no slot and no token of a later step.
+ * Programs that it compiled before it failed remain compiled.
  *
  * Token ids outside the vocabulary (padding, placeholders for images) are ignored, as if they were
  * not in the array.
  *
- * As all calls on a sampler, these are made by one thread at a time. All of them return
+ * Like all calls on a sampler, slot calls may be made by one thread at a time. All of them return
  * CLS_BAD_ARGUMENT if the slot does not exist. */
 #ifndef CLSAMPLE_SLOT_H
 #define CLSAMPLE_SLOT_H
@@ -27,10 +28,10 @@ extern "C" {
 #endif
 
 /* Begins a request in a slot, whatever the slot held. prompt: int32 [prompt_count], NULL with 0.
- * output: int32 [output_count], NULL with 0: tokens that the request has generated before, on
+ * output: int32 [output_count], NULL with 0: tokens that the request has generated before, in
  * another slot, in another process, or before it was preempted. The request's position is
- * params->position plus the number of these tokens. If the output ends with a stop id and has
- * min_tokens tokens, or has max_tokens tokens, the request has already stopped.
+ * params->position plus the number of these tokens. The request has already stopped if the output
+ * has max_tokens tokens, or if it ends with a stop id and has at least min_tokens tokens.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot,
@@ -38,9 +39,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_begin(cls_sampler *sampler, uint32_t
                                                   uint32_t prompt_count, const int32_t *output,
                                                   uint32_t output_count);
 
-/* Adds to a begun request's prompt: the next chunk of a prefill, or of a conversation. A request
- * that a stop id stopped continues; one that max_tokens stopped does not. The output so far remains
- * output: see cls_slot_next_turn().
+/* Adds tokens to a begun request's prompt, such as the next chunk of a prefill. A request that a
+ * stop id stopped continues; one that max_tokens stopped does not. The output so far remains
+ * output; cls_slot_next_turn() makes it prompt.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_append_prompt(cls_sampler *sampler, uint32_t slot,
                                                           const int32_t *prompt,
@@ -76,15 +77,16 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
 
-/* Removes the last token_count accepted output tokens, as if they had never been accepted: from
- * position, counts, history, windows, the stop, Mirostat's mu and the other adaptive state. The
- * same positions then draw the same numbers again; cls_step.draws selects others.
+/* Removes the last token_count accepted output tokens. The position, counts, history, windows,
+ * the decision whether the request has stopped, and the adaptive state of Mirostat, adaptive p and
+ * top-p decay are then as if these tokens had never been accepted. The same positions draw the same
+ * random numbers again; cls_step.draws selects others.
  *
- * Rollbacks add up: a request is never more than the sampler's `rollback` tokens shorter than it
- * has been at its longest. Only output since the last chunk of prompt can be removed. The host does
- * not know how many tokens there are. Where the device cannot remove so many, the call still
- * returns CLS_OK, but the request ends: its rows get CLS_ROW_NO_SLOT, and later calls on it have no
- * effect until the slot holds another request.
+ * Rollbacks add up: a request cannot become more than the sampler's `rollback` tokens shorter than
+ * it was at its longest. Only output since the last chunk of prompt can be removed. The host does
+ * not know how many tokens a request has, so the call returns CLS_OK even if the device cannot
+ * remove that many. The request then ends: its rows get CLS_ROW_NO_SLOT, and later calls on it have
+ * no effect until the slot holds another request.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_rollback(cls_sampler *sampler, uint32_t slot,
@@ -107,11 +109,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_save(cls_sampler *sampler, cl_comman
 
 /* Restores a saved state in a slot, whatever the slot held. The sampler must have the vocab, keep,
  * history and rollback of the sampler that saved it, and logit_bias if the request has a logit bias
- * or allowed ids. Bytes that the versions 0.3 to 0.6 saved (format 2) are read, and those of 0.7
- * and later (format 3).
- * CLS_OK; CLS_BAD_ARGUMENT: damaged, cut short, of another version or for another kind of sampler,
- * which the message says; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * or allowed ids. States that version 0.3 or a later one saved can be loaded.
+ * CLS_OK; CLS_BAD_ARGUMENT: the bytes are damaged, cut short, in a format that this version does
+ * not read, or of another kind of sampler; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
+ * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_load(cls_sampler *sampler, uint32_t slot,
                                                  const void *bytes, size_t size);
 

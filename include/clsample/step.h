@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* What happened to a row: bits. 0 is a row without anything unusual. */
+/* What happened to a row: bits. 0: the row got its token, and nothing unusual happened. */
 typedef enum cls_row_status {
     CLS_ROW_OK = 0,
     CLS_ROW_NAN = 1, /* an allowed logit was NaN; the token was drawn from the others */
@@ -17,21 +17,21 @@ typedef enum cls_row_status {
     /* No token can be drawn (all are masked, -inf or NaN): the token is invalid_token, and the
      * request's state is unchanged. */
     CLS_ROW_EMPTY = 4,
-    /* `slots` or `logits_map` is -1 for the row, or the request had stopped before (then together
-     * with CLS_ROW_STOPPED): the token is invalid_token, and the state is unchanged. */
+    /* `slots` or `logits_map` is -1 for the row; or the request had stopped before, and
+     * CLS_ROW_STOPPED is set, too. The token is invalid_token, and the state is unchanged. */
     CLS_ROW_SKIPPED = 8,
     /* In a device map, `slots` names no begun slot, or `logits_map` or the row_map of a mask or a
      * bias names a row that does not exist: the token is invalid_token, and the state is
      * unchanged. */
     CLS_ROW_NO_SLOT = 16,
-    /* The request has ended: this token is a stop id or the last of max_tokens; or the request had
-     * ended before (then together with CLS_ROW_SKIPPED). */
+    /* The request has stopped: this token is a stop id or the last of max_tokens; or the request
+     * had stopped before, and CLS_ROW_SKIPPED is set, too. */
     CLS_ROW_STOPPED = 32,
     /* With CLS_ROW_STOPPED: this token is the last of max_tokens and no stop id. */
     CLS_ROW_LENGTH = 64,
-    /* More than 128 tokens, or more than the shortlist holds, are left for params->infill; or
-     * (never observed) the library misjudged what a chain needs. The token is invalid_token, and
-     * the state is unchanged. */
+    /* The chain was not completed: more than 128 tokens, or more than the shortlist holds, are left
+     * for params->infill; or the device ended a search early, as llvmpipe does, which limits the
+     * trips of a kernel's loops. The token is invalid_token, and the state is unchanged. */
     CLS_ROW_UNFIT = 128
 } cls_row_status;
 
@@ -79,10 +79,11 @@ typedef struct cls_step {
     uint32_t logits_rows;
     cls_logits logits;
 
-    /* The row of `logits` that each row reads, so that several slots can sample one row: the
-     * continuations of a prompt after its prefill. -1 skips the row (CLS_ROW_SKIPPED). A number out
-     * of range is CLS_ROW_NO_SLOT in a device map and CLS_BAD_ARGUMENT in a host map. Absent: row r
-     * reads row r. The other maps, masks and outputs are indexed by the step's rows. */
+    /* For each row of the step, the row of `logits` that it reads. Several slots can thus sample
+     * one row, for example several continuations of a prompt after its prefill. -1 skips the row
+     * (CLS_ROW_SKIPPED). A number out of range is CLS_ROW_NO_SLOT in a device map and
+     * CLS_BAD_ARGUMENT in a host map. Absent: row r reads row r. The other maps, masks and outputs
+     * are indexed by the step's rows. */
     cls_ints logits_map;
 
     /* The slot of each row; -1 skips the row. Absent: row r is slot r, and all of these slots must
@@ -95,9 +96,9 @@ typedef struct cls_step {
      * one in either case. Absent: the slots' own. */
     cls_ints positions;
 
-    /* Which of the draws at its position each row makes, 0 to 2^24 - 1. Different numbers give
-     * independent draws: for several rows of one slot, or another attempt at a position. Of the
-     * numbers of a device map the lower 24 bits count. Absent: 0. */
+    /* The number of each row's draw at its position, 0 to 2^24 - 1. Different numbers give
+     * independent draws, for several rows of one slot or another attempt at a position. The kernels
+     * use the lower 24 bits of a device map's numbers. Absent: 0. */
     cls_ints draws;
 
     /* The 64 random bits of each row in place of Philox's: uint64 [rows]. Absent: Philox. */
@@ -106,9 +107,9 @@ typedef struct cls_step {
     cls_mask mask;       /* without words and host: everything is allowed */
     cls_dense_bias bias; /* without values: none */
 
-    /* 0: the drawn token is accepted; it enters its slot's state before anything that is enqueued
-     * later reads that. 1: the slots remain unchanged, several rows may share one, and cls_accept()
-     * may follow. Status and outputs are those of an accepted token. */
+    /* 0: the drawn token is accepted: it enters its slot's state before any later command reads
+     * that state. 1: the slots remain unchanged, several rows may share a slot, and cls_accept()
+     * may follow. Status and outputs are then as if the token had been accepted. */
     int32_t defer_accept;
 
     /* The token of a row that has none; default -1. With defer_accept an id of the vocabulary is
@@ -132,21 +133,21 @@ CLS_INIT_FUNCTION(cls_step)
  *
  * The step runs after `wait` (n_wait events; NULL with 0), after everything that was enqueued
  * before it if the queue is in order, and after this sampler's earlier steps on any queue. *done
- * (done may be NULL) becomes an event that the caller must release. It is the event of the last of
- * several commands, so that its profile is that of this command only; it is complete when all
- * outputs are written and the state is updated. The queue is not flushed; if the sampler's last
- * step is on another queue, that queue is.
+ * (done may be NULL) becomes an event that the caller must release. It is complete when all outputs
+ * are written and the state is updated. It is the event of the last of several commands, and its
+ * profiling times are those of this command only. The call does not flush `queue`. If the sampler's
+ * last step is on another queue, it flushes that queue.
  *
  * CLS_OK.
  * CLS_BAD_ARGUMENT: nothing was enqueued.
- * CLS_BUSY: 16 steps with slot calls or changed host arrays are in flight, which is as many as
- *     there is staging memory for. Nothing was enqueued: flush the queue, wait for an earlier step,
- *     and call again.
+ * CLS_BUSY: 16 steps with slot calls or changed host arrays are in flight, and there is no staging
+ *     memory for more. Nothing was enqueued: flush the queue, wait for an earlier step, and call
+ *     again.
  * CLS_OUT_OF_MEMORY, or CLS_OPENCL_ERROR with the sampler unchanged: there is no memory for a
  *     mask.host that is larger than options->host_mask_size. Nothing was enqueued.
  * CLS_OPENCL_ERROR: an OpenCL call failed, and *done is NULL. If slot calls or a kernel had already
- *     been enqueued, slots may be partly changed and the sampler is lost: all its sampling,
- *     accepting and slot calls return CLS_OPENCL_ERROR from then on, with cls_error_opencl()
+ *     been enqueued, slots may be partly changed and the sampler is lost: from then on all calls on
+ *     it that enqueue, and its slot calls, return CLS_OPENCL_ERROR, and cls_error_opencl() returns
  *     CL_SUCCESS.
  *
  * The sampler is also lost if *done or one of `wait` completes with a negative status; no error is
@@ -163,8 +164,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sample(cls_sampler *sampler, cl_command_q
  * A row has no effect if its id is outside the vocabulary, if its slot is -1 or has stopped, or if
  * a device map names a slot without a request. Mirostat and adaptive p update their state if the
  * token is the one that the slot's last deferred step drew (the first row's, if several rows shared
- * the slot). There is no row status, and cls_outputs.latest is not written: whether a token ended
- * its request is reported by the slot's next row.
+ * the slot). There is no row status, and cls_outputs.latest is not written. The slot's next row
+ * reports whether a token ended its request.
  * Queue, events and results: as cls_sample(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue,
                                               uint32_t rows, const cls_ints *tokens,

@@ -22,8 +22,9 @@ typedef enum cls_verify_method {
      * accepted is replaced by a draw from max(p - q, 0). Lossless (Leviathan et al. 2023, Chen et
      * al. 2023). */
     CLS_VERIFY_STANDARD = 1,
-    /* All drafts are judged together: the same distribution of texts with longer accepted prefixes
-     * (block verification, Sun et al. 2024). */
+    /* All drafts are judged together. The distribution of texts is the same as with
+     * CLS_VERIFY_STANDARD, and accepted prefixes are longer on average (block verification, Sun et
+     * al. 2024). */
     CLS_VERIFY_BLOCK = 2,
     /* A draft is accepted if and only if p(d) > min(epsilon, delta e^-H), where H is the row's
      * entropy; otherwise the row's own draw is emitted. Not lossless (Medusa, Cai et al. 2024). */
@@ -45,11 +46,11 @@ typedef enum cls_draft_kind {
 #define CLS_MAX_DRAFTS 128 /* of a request */
 
 /* Drafts of several requests, and the target model's logits for them. Request i has the target rows
- * row_offsets[i] to row_offsets[i + 1] - 1. The first of these follows its text so far, and one
- * more follows each of its drafts, in order. So it has one draft less than rows; its first draft is
- * number row_offsets[i] - i of draft_ids. All parameters of a request apply at each of its rows, as
- * if the drafts before the row had been accepted: penalties and their windows, DRY, n-grams, bad
- * words, min_tokens, and the chain.
+ * row_offsets[i] to row_offsets[i + 1] - 1. The first of these has the logits after the request's
+ * text so far, and each other one those after one of its drafts, in order. A request thus has one
+ * row more than it has drafts, and its first draft is at index row_offsets[i] - i of draft_ids. All
+ * parameters of a request apply at each of its rows, as if the drafts before the row had been
+ * accepted: penalties and their windows, DRY, n-grams, bad words, min_tokens, and the chain.
  *
  * Below, `requests` is the number of requests, `rows` is row_offsets[requests], and `drafts` is
  * rows - requests. */
@@ -58,16 +59,16 @@ typedef struct cls_verify_call {
     uint32_t requests; /* 1 to max_rows */
     int32_t method;    /* a cls_verify_method */
 
-    /* On the host: int32 [requests + 1]. The first is 0, each other one 1 to 129 more than the one
-     * before it, and the last is the number of target rows, 1 to max_rows. */
+    /* On the host: int32 [requests + 1]. The first entry is 0. Each other entry is larger by 1 to
+     * 129 than the one before it. The last entry is the number of target rows, 1 to max_rows. */
     const int32_t *row_offsets;
     cls_logits logits; /* [rows, vocab] */
 
-    /* One entry for each request, and as in cls_step otherwise: the slot, none twice, where -1
-     * skips the request; the position of its first row, from which its other rows count the drafts
-     * before them; and the number of the draw. Absent: request i is slot i; the slots' own
-     * positions; 0. These maps must be on the host, since the call derives those of the rows from
-     * them: a device map is CLS_BAD_ARGUMENT. */
+    /* One entry for each request; otherwise as in cls_step. slots: each slot at most once; -1 skips
+     * the request; absent: request i is slot i. positions: that of the request's first row; the
+     * position of another row is larger by the number of drafts before it; absent: the slots' own.
+     * draws: absent: 0. These maps must be on the host, because the call computes the maps of the
+     * rows from them: a device map is CLS_BAD_ARGUMENT. */
     cls_ints slots, positions, draws;
 
     /* [drafts], on the host or on the device. An id outside the vocabulary (-1) ends its request's
@@ -81,8 +82,8 @@ typedef struct cls_verify_call {
      * replacement. */
     cls_ints parents;
 
-    /* A cls_draft_kind, for CLS_VERIFY_STANDARD and CLS_VERIFY_BLOCK. A draft to which its own
-     * distribution gives the probability 0 (or NaN) cannot come from it; it ends its request's
+    /* A cls_draft_kind, for CLS_VERIFY_STANDARD and CLS_VERIFY_BLOCK. A draft whose probability in
+     * its own distribution is 0 or NaN cannot have been drawn from it; it ends its request's
      * drafts. */
     int32_t draft_kind;
     int32_t disable_bonus; /* 1: where all drafts are accepted, no token of the target follows */
@@ -101,7 +102,7 @@ typedef struct cls_verify_call {
     uint32_t max_drafts;
     uint32_t reserved; /* 0 */
 
-    /* What is written. Each buffer may be absent. The accepted drafts are emitted, and after them a
+    /* The outputs. Each buffer may be absent. The accepted drafts are emitted, and after them a
      * token of the target, unless a stop id or max_tokens ended the request, the row was empty, or
      * disable_bonus prevents it. Only emitted tokens enter the slots. */
     cls_buffer tokens;   /* int32 [requests, max_drafts + 1]: the emitted tokens, then -1 */
@@ -129,8 +130,9 @@ CLS_API void cls_verify_call_default(cls_verify_call *call, size_t struct_size);
 CLS_INIT_FUNCTION(cls_verify_call)
 
 /* Enqueues a verification. It takes 4 to 6 kernel launches, whatever the number of drafts, and 2
- * more for the threshold search where parameters need it. The random numbers are Philox's by
- * position, with separate purposes for accepting and for the residual.
+ * more where parameters need the threshold search. The random numbers are those of Philox at the
+ * row's position; the draws that decide acceptance, and those that replace a refused draft, have
+ * their own purposes in Philox's counter.
  * Queue, events and results: as cls_sample().
  * CLS_OK; CLS_BAD_ARGUMENT: nothing was enqueued (among others, for a tree with a method that does
  * not support trees); CLS_BUSY; CLS_OUT_OF_MEMORY: for mask.host; CLS_OPENCL_ERROR. */

@@ -112,7 +112,7 @@ cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum 
     return a;
 }
 
-/* RANDOM_ARGS of cl/row/draw.cl. */
+/* RANDOM_ARGS of cl/draw/draw.cl. */
 void cls_random_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
     cls_set_map(a, s, plan->map[CLS_MAP_POSITIONS]);
@@ -140,7 +140,7 @@ static void path_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan 
     cls_set_map(a, s, &plan->draft_ids);
 }
 
-/* DRAFT_ARGS, and DRAFT_ROW_ARGS of cl/row/drafts.cl. */
+/* DRAFT_ARGS, and DRAFT_ROW_ARGS of cl/draw/drafts.cl. */
 void cls_draft_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
 {
     path_buffers(a, s, plan);

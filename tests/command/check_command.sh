@@ -448,7 +448,7 @@ kernels are loaded from it" err
     fi
     is "nothing else in --cache-dir" "$(ls -A cache | grep -vc '^clsample-.*[.]bin$')" 0
     refused "max_local_mem_size is 1023; it must be 0 or at least 1024" \
-    sample $f --max-local-mem 1023
+        sample $f --max-local-mem 1023
     check "demo" "$clsample" demo $f --rows 0,3
     says "demo" '^tokens left' out
 }

@@ -18,10 +18,14 @@ short() {
     awk 'length > 100 { print FILENAME ":" FNR ": " length " columns"; bad = 1 }
          END { if (NR > 250) print FILENAME ": " NR " lines"; exit bad || NR > 250 }' "$1"
 }
-flags="-pedantic-errors -Wall -Wextra -Werror -DCL_TARGET_OPENCL_VERSION=120 -I$srcdir/include ${CPPFLAGS-} ${OPENCL_CFLAGS-}"
+flags="-pedantic-errors -Wall -Wextra -Werror -DCL_TARGET_OPENCL_VERSION=120 -I$srcdir/include"
+flags="$flags ${CPPFLAGS-} ${OPENCL_CFLAGS-}"
 for std in c99 c11 c++11 c++17; do
     case $std in c++*) compiler=${CXX:-c++} suffix=cc ;; *) compiler=${CC:-cc} suffix=c ;; esac
-    command -v "${compiler%% *}" >/dev/null || { echo "no $compiler: headers not compiled as $std"; continue; }
+    command -v "${compiler%% *}" >/dev/null || {
+        echo "no $compiler: headers not compiled as $std"
+        continue
+    }
     for header in clsample.h $(cd "$srcdir/include" && echo clsample/*.h); do
         printf '#include "%s"\n' "$header" >"$dir/alone.$suffix"
         # shellcheck disable=SC2086 # compiler and flags are lists of words

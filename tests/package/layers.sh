@@ -9,6 +9,7 @@ set -u
 LC_ALL=C
 export LC_ALL
 build=${1-.} top=${srcdir-.}
+cl='core row stages draw kernels'
 lib='base device programs queue request reference sampler step proof selftest'
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -65,6 +66,8 @@ calls() {
 {
     # shellcheck disable=SC2086 # lists of words
     includes lib $lib | upwards "$lib"
+    # shellcheck disable=SC2086
+    includes cl $cl | upwards "$cl"
     calls | upwards "$lib"
 } | sort -u >"$work/found"
 n=$(wc -l <"$work/symbols")

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Whether the self-test sees faults of kernels: builds kernels that are wrong in
-# one place a stage, and runs it. By hand, in a build folder where tests/device/check_selftest
-# is built, on the devices that OCL_ICD_VENDORS leaves; each group of faults compiles
-# all kernels:
+# Proves that the self-test sees faults of kernels: builds kernels that are wrong in one place for
+# each stage, and runs it on them. It is run by hand, in a build folder where
+# tests/device/check_selftest is built, on the devices that OCL_ICD_VENDORS leaves. Each group of
+# faults compiles all kernels:
 #
 #     sh SOURCE/tests/stress/selftest_mutants.sh [GROUP...]
 #
-# (There is none of the arithmetic: a context refuses a device that fails it.)
+# Most of these faults are found earlier, by the proof of the program, which is left out here.
+# (There is no fault of the arithmetic: a context refuses a device that fails it.)
 set -u
 if [ ! -f lib/kernels.c ] || [ ! -f tests/device/check_selftest.o ]; then
     echo "run me in a build folder, after make check TESTS="
@@ -80,7 +81,7 @@ run() { # GROUP
     ${CC:-$(of CC)} -o "$dir/mutant" tests/device/check_selftest.o "$dir/kernels.c" \
         .libs/libtests.a .libs/libclsample_internal.a \
         $(of CHECK_LIBS) $(of OPENCL_LIBS) $(of LIBS) -lpthread -lm || exit 99
-    CLS_TEST_SIZE=tiny "$dir/mutant" --print >"$dir/out" 2>&1
+    CLS_TEST_SIZE=tiny "$dir/mutant" --no-proof >"$dir/out" 2>&1
     while IFS='@' read -r _ stage _; do
         if grep "^$stage " "$dir/out" | grep -q 'device: '; then
             passed=$((passed + 1))

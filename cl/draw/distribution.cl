@@ -2,7 +2,7 @@
 /* distribution: describes the final distribution, from which a row's token was drawn, for the
  * kernels that write outputs: whether it contains a token, and with which mass and probability. */
 #include "core/samplers.h"
-#include "row/draw.cl"
+#include "draw/draw.cl"
 
 /* The start of an output. The buffer is valid even if the output is not wanted; `wants` tells. */
 #define OUTPUT(buffer, which) ((buffer) + u64_to_size(u64_of(args->output_offset[which])))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* drafts: finds the drafts that follow rows, and computes their target and draft probabilities. */
 #include "core/verify.h"
-#include "row/distribution.cl"
+#include "draw/distribution.cl"
 
 /* The drafts' own distributions, by draft. */
 #define DRAFT_ROW_ARGS \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* sample: draws the token from what a chain has left of a row, and completes the row's record. */
 #include "row/cut.cl"
-#include "row/drafts.cl"
-#include "row/finish.cl"
+#include "draw/drafts.cl"
+#include "draw/finish.cl"
 
 /* Returns a request's flags as if its temperature were 0. */
 static inline u32 greedy_flags(u32 flags)

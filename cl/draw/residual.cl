@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* residual: computes what is left of a row's distribution when its draft's distribution is
  * subtracted. */
-#include "row/drafts.cl"
+#include "draw/drafts.cl"
 
 /* A row and its draft, for computing the residual. */
 typedef struct residual {
