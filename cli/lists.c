@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The parameters that are more than one value, from the command line and from
- * JSON: ids, biases, sequences of ids, the chain. A list belongs to the params
- * that it was parsed into, parsed or half parsed. */
+/* Parses the parameters that are lists (ids, biases, sequences of ids) and the chain, from the
+ * command line and from JSON. Each list is stored in the parameters before its elements are parsed,
+ * so that cli_params_free() frees it even if the parser fails halfway. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "params.h"
 
-/* What the library says of the lists alone. */
+/* Checks the lists while all other parameters have their defaults. */
 static int check_lists(const char *what, const cls_params *params, uint32_t vocab)
 {
     cls_params alone;
@@ -45,7 +45,7 @@ static size_t ids_in(const char *text)
     return n;
 }
 
-/* Adds the ids of a text at `ids`, moved on. */
+/* Stores the ids of a text at *ids and advances the pointer. */
 static int take_ids(const char *what, const char *text, int32_t **ids)
 {
     for (;; text++) {
@@ -90,7 +90,7 @@ static int json_ids(const char *what, json_t *value, const int32_t **list, uint3
     *list = NULL;
     *n = 0;
     if (!json_is_array(value) || count > UINT32_MAX)
-        return cli_fail("%s: not an array of token ids", what);
+        return cli_fail("%s: the value is not an array of token ids", what);
     if (count == 0)
         return 0;
     if ((ids = calloc(count, sizeof *ids)) == NULL)
@@ -103,7 +103,7 @@ static int json_ids(const char *what, json_t *value, const int32_t **list, uint3
     return 0;
 }
 
-/* A list of ids, each option with one: more in one text are refused. */
+/* Parses a list of which each option has one id. */
 static int parse_id(const char *what, const cli_list *texts, const int32_t **list, uint32_t *n)
 {
     int32_t *ids = calloc((size_t)texts->count + 1, sizeof *ids);
@@ -124,7 +124,7 @@ static int parse_ids(const char *what, const cli_list *texts, const int32_t **li
 
 /* -------------------------------------------------------------------- sequences */
 
-/* One block: the sequences, then all ids. */
+/* Allocates one block for the sequences and, after them, all their ids. */
 static cls_sequence *new_sequences(size_t count, size_t ids, int32_t **first)
 {
     cls_sequence *sequences = calloc(1, count * sizeof *sequences + ids * sizeof **first);
@@ -161,7 +161,7 @@ static int json_sequences(const char *what, json_t *value, const cls_sequence **
     *list = NULL;
     *n = 0;
     if (!json_is_array(value) || count > UINT32_MAX)
-        return cli_fail("%s: not an array of arrays of token ids", what);
+        return cli_fail("%s: the value is not an array of arrays of token ids", what);
     for (size_t i = 0; i < count; i++) {
         if (json_array_size(json_array_get(value, i)) == 0)
             return cli_fail("%s: entry %zu is not an array of token ids", what, i);
@@ -211,7 +211,7 @@ static int parse_biases(const char *what, const cli_list *texts, const cls_logit
     return 0;
 }
 
-/* JSON has no infinity: the value that bans is a string. */
+/* JSON has no infinity, so the value that bans a token is the string "-inf". */
 static int bias_from_json(const char *what, json_t *value, float *bias)
 {
     const cli_option option = {NULL, CLI_FLOAT, bias, NULL, NULL, NULL, 0};
@@ -220,7 +220,7 @@ static int bias_from_json(const char *what, json_t *value, float *bias)
     return cli_set_from_json(&option, what, value);
 }
 
-/* {"ID": value, ...} or [[id, value], ...] */
+/* The value is {"ID": bias, ...} or [[id, bias], ...]. */
 static int json_biases(const char *what, json_t *value, const cls_logit_bias **list, uint32_t *n)
 {
     const size_t count = json_is_object(value) ? json_object_size(value) : json_array_size(value);
@@ -231,7 +231,7 @@ static int json_biases(const char *what, json_t *value, const cls_logit_bias **l
     *list = NULL;
     *n = 0;
     if ((!json_is_object(value) && !json_is_array(value)) || count > UINT32_MAX)
-        return cli_fail("%s: neither an object nor an array of [id, value]", what);
+        return cli_fail("%s: the value is neither an object nor an array of [id, value]", what);
     if ((bias = calloc(count + 1, sizeof *bias)) == NULL)
         return cli_no_memory();
     *list = bias;
@@ -259,7 +259,7 @@ static int json_biases(const char *what, json_t *value, const cls_logit_bias **l
 
 /* ------------------------------------------------------------------------ chain */
 
-/* The names of presets and stages, llama.cpp's among them. */
+/* The names of presets and stages, including llama.cpp's names. */
 #define STAGE_IN_TEXT(stage, name, field, on) name ", "
 #define STAGE_NAMES CLS_STAGE_TABLE(STAGE_IN_TEXT)
 #define STAGE_NAME(stage, name, field, on) {name, CLS_STAGE_##stage},
@@ -275,7 +275,7 @@ static const struct name {
               {"typical-p", CLS_STAGE_TYPICAL_P},
               {NULL, 0}};
 
-/* "top_k" is "top-k". */
+/* Finds a name, whose hyphens may be underscores in the text. */
 static const struct name *find_name(const struct name *names, const char *text, size_t length)
 {
     for (; names->name != NULL; names++) {
@@ -293,13 +293,15 @@ static int add_stage(const char *what, const char *text, size_t length, uint32_t
 {
     const struct name *stage = find_name(stages, text, length);
     if (stage == NULL)
-        return cli_fail("%s: '%.*s' is none of default, vllm, llama, and no stage (" STAGE_NAMES
-                        "or typical_p)",
-                        what, length > 64 ? 64 : (int)length, text);
+        return cli_fail(
+            "%s: '%.*s' is neither a preset (default, vllm or llama) nor a stage (" STAGE_NAMES
+            "or typical_p)",
+            what, length > 64 ? 64 : (int)length, text);
     for (uint32_t i = 0; i < *n; i++)
         if (params->stages[i] == stage->value)
-            return cli_fail("%s: '%s' is there twice", what, stage->name);
-    params->stages[(*n)++] = stage->value; /* there are fewer stages than places */
+            return cli_fail("%s: stage '%s' occurs twice", what, stage->name);
+    params->stages[(*n)++] =
+        stage->value; /* cannot overflow: there are fewer stages than elements */
     return 0;
 }
 
@@ -334,7 +336,7 @@ static int chain_from_json(const char *what, json_t *value, cls_params *params)
     if (json_is_string(value))
         return chain_parse(what, json_string_value(value), params);
     if (!json_is_array(value))
-        return cli_fail("%s: neither a string nor an array of stages", what);
+        return cli_fail("%s: the value is neither a string nor an array of stages", what);
     custom_chain(params);
     for (size_t i = 0; i < json_array_size(value); i++) {
         const char *text = json_string_value(json_array_get(value, i));

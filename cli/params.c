@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sampling parameters: checked by the name under which they were given, and
- * read from files with one row each. Their lists: cli/lists.c. */
+/* Sampling parameters: checks that name the option at fault, and parameters per row, which are
+ * read from files. cli/lists.c has the parameters that are lists. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -10,7 +10,7 @@
 
 #include "params.h"
 
-/* Copies one parameter, a field of `from`, into `to`. */
+/* Copies the field of `from` that the option sets into `to`. */
 static void copy_field(const cli_option *option, const cls_params *from, cls_params *to)
 {
     const size_t at = (size_t)((const char *)option->value - (const char *)from);
@@ -18,8 +18,9 @@ static void copy_field(const cli_option *option, const cls_params *from, cls_par
     memcpy((char *)to + at, (const char *)from + at, size);
 }
 
-/* The parameter alone, among neutral ones: what is refused then is at fault. */
-static bool alone_allowed(const cli_option *option, const cls_params *params, uint32_t vocab)
+/* Whether the library accepts the parameter while all others have their defaults. If it does not,
+ * this parameter is at fault. */
+static bool valid_alone(const cli_option *option, const cls_params *params, uint32_t vocab)
 {
     cls_params alone;
     cls_params_default(&alone, sizeof alone);
@@ -32,7 +33,7 @@ int cli_params_check(const cli_option *options, const cls_params *params, uint32
     for (; options->name != NULL; options++) {
         const char *value = options->value;
         if (options->given && value >= (const char *)params && value < (const char *)(params + 1) &&
-            !alone_allowed(options, params, vocab))
+            !valid_alone(options, params, vocab))
             return cli_fail("--%s: %s", options->name, cls_error_message());
     }
     return cls_params_check(params, vocab) == CLS_OK ? 0 : cli_fail_library("parameters");
@@ -54,8 +55,8 @@ void cli_params_free(cls_params *base, cls_params *params, uint32_t rows)
 
 /* ---------------------------------------------------------------------- JSON */
 
-/* Keys of other servers for what is another option here. */
-static const char *option_of(const char *key)
+/* The option for a key; two keys of other servers have a different name here. */
+static const char *option_for_key(const char *key)
 {
     static const char *const others[][2] = {
         {"samplers", "chain"},
@@ -67,7 +68,7 @@ static const char *option_of(const char *key)
     return key;
 }
 
-/* "top_k" in a file is --top-k on the command line. */
+/* Whether a key is an option's name with underscores for hyphens: "top_k" is --top-k. */
 static bool same_name(const char *key, const char *option)
 {
     for (; *key != '\0' && *option != '\0'; key++, option++)
@@ -76,7 +77,7 @@ static bool same_name(const char *key, const char *option)
     return *key == *option;
 }
 
-/* The names of the table's fields, which are keys as well, in the order of the options. */
+/* The names of the fields in the order of the options. A field's name is a valid key, too. */
 #define FIELD_NAME(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
 #field,
 static const char *const field_names[] = {CLS_PARAMS(FIELD_NAME, )};
@@ -86,7 +87,7 @@ int cli_set_from_json(const cli_option *option, const char *what, json_t *value)
     char number[32];
     const bool text = option->type == CLI_CHOICE || option->type == CLI_UINT64;
     if (option->type == CLI_SWITCH && !json_is_boolean(value))
-        return cli_fail("%s: neither true nor false", what);
+        return cli_fail("%s: the value is neither true nor false", what);
     if (option->type == CLI_SWITCH) {
         *(int32_t *)option->value = json_is_true(value);
         return 0;
@@ -98,11 +99,11 @@ int cli_set_from_json(const cli_option *option, const char *what, json_t *value)
     if (text && json_is_string(value))
         return cli_set(option, what, json_string_value(value));
     if (option->type == CLI_FLOAT)
-        return cli_fail("%s: not a number", what);
+        return cli_fail("%s: the value is not a number", what);
     if (option->type == CLI_CHOICE)
-        return cli_fail("%s: not a string", what);
+        return cli_fail("%s: the value is not a string", what);
     if (!json_is_integer(value))
-        return cli_fail("%s: not an integer", what);
+        return cli_fail("%s: the value is not an integer", what);
     snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     return cli_set(option, what, number);
 }
@@ -114,10 +115,10 @@ static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_
     const char *key;
     json_t *value;
     if (!json_is_object(object))
-        return cli_fail("%s: row %" PRIu32 ": not an object", path, row);
+        return cli_fail("%s: row %" PRIu32 " is not an object", path, row);
     json_object_foreach(object, key, value)
     {
-        const char *const name = option_of(key);
+        const char *const name = option_for_key(key);
         const cli_option *field = fields;
         int failed;
         char what[PATH_MAX + 128];
@@ -127,17 +128,18 @@ static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_
         snprintf(what, sizeof what, "%s: row %" PRIu32 ": \"%.64s\"", path, row, key);
         if (field->name == NULL) {
             if ((failed = cli_list_from_json(name, what, value, vocab, params)) < 0)
-                return cli_fail("%s: unknown key", what);
+                return cli_fail("%s is not a known key", what);
             if (failed != 0)
                 return 1;
             continue;
         }
         if (cli_set_from_json(field, what, value) != 0)
             return 1;
-        if (!alone_allowed(field, params, vocab))
+        if (!valid_alone(field, params, vocab))
             return cli_fail("%s: %s", what, cls_error_message());
     }
-    /* Not alone: a chain without a stage that is set, say. */
+    /* Parameters that are valid alone can contradict each other: for example, a stage is turned on
+     * that the chain does not contain. */
     if (cls_params_check(params, vocab) != CLS_OK)
         return cli_fail("%s: row %" PRIu32 ": %s", path, row, cls_error_message());
     return 0;
@@ -156,9 +158,9 @@ static int rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab
     if (array == NULL)
         return cli_fail("%s: line %d: %s", path, error.line, error.text);
     if (!json_is_array(array))
-        failed = cli_fail("%s: not an array of objects, one a row", path);
+        failed = cli_fail("%s: the file is not an array with one object for each row", path);
     else if (json_array_size(array) != rows->all)
-        failed = cli_fail("%s: %zu rows of parameters for %" PRIu32 " %s", path,
+        failed = cli_fail("%s: the file has %zu rows of parameters for %" PRIu32 " %s", path,
                           json_array_size(array), rows->all, rows->of);
     for (uint32_t i = 0; i < rows->count && !failed; i++) {
         const uint32_t r = cli_row_number(rows->picked, i);
@@ -179,8 +181,8 @@ static int seeds_from_npy(const char *path, const cli_rows *rows, cls_params *pa
         if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1)
             cli_npy_refuse(&seeds, path, "uint64 [rows]");
         else
-            cli_fail("%s: %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0], rows->all,
-                     rows->of);
+            cli_fail("%s: the file has %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0],
+                     rows->all, rows->of);
         cli_npy_close(&seeds);
         return 1;
     }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Sampling parameters on the command line and in files: a line each. */
+/* Sampling parameters on the command line and in files. */
 #ifndef CLS_CLI_PARAMS_H
 #define CLS_CLI_PARAMS_H
 
 #include "cli.h"
 #include "request/param_table.h"
 
-/* The entries of those that are one value, for an option table, each with its comma; p: a
- * cls_params. CLI_NO_OPTION ends a table. Names of a file's keys: cli/params.c. */
+/* Entries of an option table for the parameters that are a single value; p points to the
+ * cls_params that they set. A comma follows each entry. CLI_NO_OPTION ends a table. */
 /* clang-format off */
 #define CLI_PARAM_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, \
                          help) \
@@ -15,16 +15,16 @@
 #define CLI_PARAM_OPTIONS(p) CLS_PARAMS(CLI_PARAM_OPTION, p)
 #define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}
 
-/* Those that are more than one value; l: a cli_lists. */
+/* Entries for the chain and the parameters that are lists; l points to a cli_lists. */
 #define CLI_LIST_OPTION(l, kind, array, counter, option, meta, key, help) \
     {option, CLI_LIST, &(l)->array, meta, help, NULL, 0},
 #define CLI_LIST_OPTIONS(l) \
     {"chain", CLI_STRING, &(l)->chain, "ORDER", \
-     "default, vllm, llama, or stages in order with commas between", NULL, 0}, \
+     "the order of the stages: default, vllm, llama, or stages separated by commas", NULL, 0}, \
     CLS_LISTS(CLI_LIST_OPTION, l)
 /* clang-format on */
 
-/* What these options leave: texts into argv. */
+/* The arguments of these options, which point into argv. */
 typedef struct cli_lists {
     const char *chain;
 #define CLI_LIST_TEXTS(l, kind, array, counter, option, meta, key, help) cli_list array;
@@ -34,42 +34,46 @@ typedef struct cli_lists {
 
 /* ------------------------------------------------------------------ cli/lists.c */
 
-/* Parses the texts into params, which must have no lists yet and owns what is
- * made, parsed or half parsed. */
+/* Parses the texts into params, which must not contain lists before. The caller frees the lists
+ * with cli_params_free(), after a failure, too. */
 int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params);
-void cli_lists_free(cli_lists *texts); /* the texts, not what was parsed */
+void cli_lists_free(cli_lists *texts); /* frees the texts, but not the parsed lists */
 
-/* A list of a row from a JSON value; -1: no list has this key. `what` is for
- * the sentence. Replaces, and does not free, what params has. */
+/* Sets the list with this key from a JSON value; returns -1 if no list has the key. Messages begin
+ * with `what`. The list that params had before is replaced but not freed. */
 int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
                        cls_params *params);
 
-/* Reads ids with commas between; what it returns is the caller's. NULL: failed. */
+/* Parses ids that are separated by commas. The caller frees the returned array, which is NULL after
+ * a failure. */
 int32_t *cli_ids_parse(const char *what, const cli_list *texts, uint32_t *count);
 
 /* ----------------------------------------------------------------- cli/params.c */
 
-/* Sets a value from JSON of its type; `what` is for the sentence. An integer
- * beyond JSON's 63 bits comes as a string. */
+/* Sets an option's value from a JSON value of its type. Messages begin with `what`. An integer that
+ * exceeds JSON's 63 bits is a string. */
 int cli_set_from_json(const cli_option *option, const char *what, json_t *value);
 
-/* Names the option whose value the library refuses. options: as given. */
+/* Checks the parameters. The message names the option whose value the library refuses. `options` is
+ * the table after the command line was parsed. */
 int cli_params_check(const cli_option *options, const cls_params *params, uint32_t vocab);
 
-/* Rows of requests. */
+/* The rows that a command reads from its files. */
 typedef struct cli_rows {
-    uint32_t count;           /* that are asked for */
-    uint32_t all;             /* that files have */
-    const cli_picked *picked; /* which of them; NULL: all */
-    const char *of;           /* what they are rows of, for sentences: "rows of logits" */
+    uint32_t count;           /* rows to read */
+    uint32_t all;             /* rows in each file */
+    const cli_picked *picked; /* the rows to read; NULL: all */
+    const char *of;           /* the noun in messages: "rows of logits" or "requests" */
 } cli_rows;
 
-/* The rows' parameters: base, for row r of the files with seed base->seed + r or that of the file
- * seeds_path (may be NULL), then what the file params_path (may be NULL) says. */
+/* Sets the parameters of each row. They are those of base, with seed base->seed + r for row r of
+ * the files; the file seeds_path replaces the seeds, and the file params_path replaces any
+ * parameter. Both paths may be NULL. */
 int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
                     const cli_rows *rows, uint32_t vocab, cls_params *params);
 
-/* Frees the lists of base and of the rows (params may be NULL), which may share them. */
+/* Frees the rows' parameters (which may be NULL), and the lists of base and of the rows, which may
+ * share them. */
 void cli_params_free(cls_params *base, cls_params *params, uint32_t rows);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows of requests, as the options of sample, verify and explain say them: logits,
- * parameters, masks, biases, and what the requests have so far. */
+/* Reads what the options that sample, verify and explain share refer to: logits, parameters, masks,
+ * biases, prompts and outputs. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "request.h"
 
-/* An array with a row for each of `rows`; `what` it should be is for the sentence. */
+/* Reads an array that must have as many rows as `rows`. Messages say that it should be `what`. */
 static int array_read(const char *path, const cli_rows *rows, const char *what,
                       bool (*fits)(const cli_npy *), cli_npy *array)
 {
@@ -18,10 +18,10 @@ static int array_read(const char *path, const cli_rows *rows, const char *what,
     else if (array->dims != 2 || !fits(array))
         cli_npy_refuse(array, path, what);
     else if (array->shape[0] != rows->all)
-        cli_fail("%s: %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0], rows->all,
-                 rows->of);
+        cli_fail("%s: the array has %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0],
+                 rows->all, rows->of);
     else if (array->shape[1] > INT32_MAX)
-        cli_fail("%s: rows of %" PRIu64 " are too long", path, array->shape[1]);
+        cli_fail("%s: rows of %" PRIu64 " elements are too long", path, array->shape[1]);
     else
         return cli_npy_rows(array, rows->picked);
     cli_npy_close(array);
@@ -35,8 +35,8 @@ static cli_rows rows_of_logits(const cli_job *job)
     return (cli_rows){job->logits->rows, job->logits->file_rows, job->picked, of_logits};
 }
 
-/* Of requests; but for drafts' they are those of the logits. */
-static cli_rows rows_of(const cli_request *q)
+/* The rows that belong to requests. Except in verify, they are the rows of the logits. */
+static cli_rows rows_of_requests(const cli_request *q)
 {
     return (cli_rows){q->requests, q->picked.row != NULL ? q->logits.file_rows : q->requests,
                       &q->picked, q->of};
@@ -60,7 +60,7 @@ static int mask_read(const char *path, cli_job *job)
     job->mask_width = (uint32_t)mask.shape[1];
     job->mask_kind = is_bool(&mask) ? CLS_MASK_BOOL : CLS_MASK_PACKED;
     if (mask.shape[1] > (is_bool(&mask) ? 1048576 : 32768))
-        return cli_fail("%s: rows of %" PRIu32 " are longer than any vocabulary", path,
+        return cli_fail("%s: rows of %" PRIu32 " elements are longer than any vocabulary", path,
                         job->mask_width);
     return 0;
 }
@@ -74,8 +74,9 @@ static int bias_read(const char *path, cli_job *job)
     job->bias = bias.data;
     job->bias_dtype = bias.size == 4 ? CLS_F32 : CLS_F16;
     if (bias.shape[1] != job->logits->vocab)
-        return cli_fail("%s: rows of %" PRIu64 " values for a vocabulary of %" PRIu32, path,
-                        bias.shape[1], job->logits->vocab);
+        return cli_fail("%s: the rows have %" PRIu64 " values, but the vocabulary has %" PRIu32
+                        " tokens",
+                        path, bias.shape[1], job->logits->vocab);
     return 0;
 }
 
@@ -89,10 +90,10 @@ void cli_ids_narrow(void *ids, unsigned size, size_t count)
     }
 }
 
-/* Padding is -1. */
+/* Reads prompts or outputs; rows that are shorter than the array are padded with -1. */
 static int tokens_read(const char *path, const cli_request *q, cli_tokens *tokens)
 {
-    const cli_rows rows = rows_of(q);
+    const cli_rows rows = rows_of_requests(q);
     cli_npy array;
     if (array_read(path, &rows, "int32 [rows, tokens]", is_ids, &array) != 0)
         return 1;
@@ -112,31 +113,33 @@ static int prefixes_read(const char *path, uint32_t vocab, int32_t **prefix_of)
     *prefix_of = array.data;
     if (array.kind != 'i' || array.size != 4 || array.dims != 1)
         return cli_npy_refuse(&array, path, "int32 [vocab]");
-    return array.shape[0] == vocab ? 0
-                                   : cli_fail("%s: %" PRIu64 " tokens for a vocabulary of %" PRIu32,
-                                              path, array.shape[0], vocab);
+    return array.shape[0] == vocab
+               ? 0
+               : cli_fail("%s: the array has %" PRIu64 " elements, but the vocabulary has %" PRIu32
+                          " tokens",
+                          path, array.shape[0], vocab);
 }
 
-/* The tables of the infill stage, where a row has it. */
+/* Reads the tables of the infill stage and, if a row turns the stage on, passes them to the job. */
 static int infill_read(cli_request *q, cli_job *job)
 {
     const uint32_t vocab = job->logits->vocab;
-    bool asked = false;
+    bool enabled = false;
     for (uint32_t r = 0; r < q->requests; r++)
-        asked |= job->params[r].infill != 0;
+        enabled |= job->params[r].infill != 0;
     if (q->end_ids.count != 0 &&
         (q->ends = cli_ids_parse("--infill-end", &q->end_ids, &q->infill.end_count)) == NULL)
         return 1;
     for (uint32_t i = 0; i < q->infill.end_count; i++)
         if (q->ends[i] < 0 || (uint32_t)q->ends[i] >= vocab)
-            return cli_fail("--infill-end: %" PRId32 " is no token of a vocabulary of %" PRIu32,
+            return cli_fail("--infill-end: %" PRId32 " is not a token of a vocabulary of %" PRIu32,
                             q->ends[i], vocab);
     if (q->prefixes != NULL && prefixes_read(q->prefixes, vocab, &q->prefix_of) != 0)
         return 1;
-    if (!asked)
+    if (!enabled)
         return 0;
     if (q->ends == NULL)
-        return cli_fail("--infill: needs --infill-end, the tokens that end a generation");
+        return cli_fail("--infill: this option requires --infill-end, the tokens that end a text");
     if (q->prefix_of == NULL) {
         if ((q->prefix_of = malloc(vocab * sizeof *q->prefix_of)) == NULL)
             return cli_no_memory();
@@ -151,8 +154,8 @@ static int infill_read(cli_request *q, cli_job *job)
 
 /* ------------------------------------------------------------------------- all */
 
-/* What the rows' parameters look back at: whole requests where they have no
- * end of their own, as far as a sampler can remember. */
+/* The history that the rows' parameters need: the longest window or, for parameters without a
+ * window, the whole request; at most what a sampler can keep. */
 static uint32_t history_of(const cli_job *job, uint32_t requests)
 {
     const uint64_t most = (uint64_t)job->prompt.width + job->output.width + job->ahead;
@@ -181,11 +184,12 @@ static int inputs_read(cli_request *q, cli_job *job)
            (q->output != NULL && tokens_read(q->output, q, &job->output)) || infill_read(q, job);
 }
 
-/* All parameters: those of the command line into q, those of each row into rows. */
+/* Reads all parameters: those of the command line into q->params, those of each row into q->rows.
+ */
 static int params_read(cli_request *q, const cli_option *options, cli_job *job)
 {
     const uint32_t vocab = job->logits->vocab;
-    const cli_rows rows = rows_of(q);
+    const cli_rows rows = rows_of_requests(q);
     if ((q->rows = calloc(q->requests, sizeof *q->rows)) == NULL)
         return cli_no_memory();
     job->params = q->rows;
@@ -214,7 +218,7 @@ int cli_request_read(cli_request *q, const cli_option *options, cli_job *job)
 {
     memset(job, 0, sizeof *job);
     if (q->logits_path == NULL)
-        return cli_fail("--logits: a file of logits is needed");
+        return cli_fail("--logits: this option is required; name a file of logits");
     if (cli_logits_read(q->logits_path, q->dtype, &q->picked, &q->logits) != 0)
         return 1;
     q->requests = q->logits.rows;

@@ -87,7 +87,7 @@ static batch *make_batch(rng *r)
         if (rng_below(r, 3) == 0)
             raw_logits(b, row, r);
         params_random(&b->params[row], vocab, r);
-        params_mode(&b->params[row], vocab, r);
+        params_adaptive(&b->params[row], vocab, r);
     }
     return b;
 }

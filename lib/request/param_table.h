@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The parameters of a request and the stages of its chain, each described once. The library takes
  * from here the defaults, the checks and the saved fields; the command takes its options, its JSON
- * keys and its help; tests/unit/check_table and tests/command/check_pages.sh compare
- * the rest with it: the struct, the help and the page of clsample-sample. */
+ * keys and its help. tests/unit/check_table compares the struct with it, and
+ * tests/command/check_pages.sh the help and the page of clsample-sample. */
 #ifndef CLS_PARAM_TABLE_H
 #define CLS_PARAM_TABLE_H
 
@@ -13,115 +13,127 @@
 
 /* X(p, id, TYPE, field, STAGE, default, least, most, range, option, meta, help)
  *
- * id: the number of the saved field. Numbers are given in the order in which parameters are added
- *     and never change. Defaults never change either, since a saved slot leaves out the last fields
- *     if they have their defaults. 0: the parameter is not saved, or saved elsewhere.
- * TYPE: FLOAT, INT, UINT, UINT64; SWITCH and CHOICE are an int32_t, 0 or 1, and one of the words
- *     of meta; BYTES is an array.
- * STAGE: the stage to which the parameter belongs, or END.
- * range: the valid values, for the message about a value that is not from least to most. NULL if
- * every value is valid. option: the option of the command. The JSON keys are this name with
- * underscores and the field's name.
+ * id: the number of the saved field. Numbers are assigned in the order in which parameters are
+ *     added. Numbers and defaults never change, because a saved slot omits the last fields if they
+ *     have their defaults. 0: the field is not saved, or saved elsewhere.
+ * TYPE: FLOAT, INT, UINT and UINT64 are numbers. SWITCH is an int32_t that is 0 or 1; CHOICE is an
+ *     int32_t that numbers the words of meta; BYTES is an array.
+ * STAGE: the stage that the parameter belongs to; END: none.
+ * range: the end of the message for a value that is not from least to most. NULL: any value is
+ *     valid.
+ * option: the name of the command's option. This name with underscores and the field's name are
+ *     the JSON keys.
  *
- * The rows are in the order of the command's help. X may use p as it needs. */
+ * The order is that of the command's help. p is passed on to X unchanged. */
 /* clang-format off */
 #define CLS_PARAMS(X, p) \
     X(p, 2, FLOAT, temperature, TEMPERATURE, 1, 0, FLT_MAX, "0 (greedy) or more, and finite", \
-      "temperature", "T", "divide the logits by T; 0 is greedy (default 1)") \
+      "temperature", "T", "divide the logits by T; 0 selects the likeliest token (default 1)") \
     X(p, 14, FLOAT, dynatemp_range, TEMPERATURE, 0, 0, 1e30f, "0 (off) to 1e30", \
-      "dynatemp-range", "R", "by the entropy from T - R to T + R (default 0: off)") \
+      "dynatemp-range", "R", \
+      "vary the temperature from T - R to T + R by the entropy (default 0: off)") \
     X(p, 15, FLOAT, dynatemp_exponent, TEMPERATURE, 1, 0, 1024, "between 0 and 1024", \
-      "dynatemp-exp", "E", "and a power E of it (default 1)") \
+      "dynatemp-exp", "E", \
+      "raise the relative entropy to the power E for --dynatemp-range (default 1)") \
     X(p, 3, INT, top_k, TOP_K, 0, 0, 0, NULL, \
-      "top-k", "K", "keep the K likeliest tokens; 0 or less: off (default)") \
+      "top-k", "K", "keep the K likeliest tokens (default 0: off)") \
     X(p, 4, FLOAT, top_p, TOP_P, 1, -INFINITY, 1, "at most 1 (off)", \
-      "top-p", "P", "keep the likeliest tokens that reach P of the mass (default 1: off)") \
+      "top-p", "P", \
+      "keep the likeliest tokens until their probabilities sum to P (default 1: off)") \
     X(p, 21, FLOAT, top_p_decay, TOP_P, 1, 0x1p-149, 1, "above 0 and at most 1 (off)", \
-      "top-p-decay", "D", "top-p becomes D times what it was after every token (default 1: off)") \
+      "top-p-decay", "D", "multiply top-p by D after every token (default 1: off)") \
     X(p, 22, FLOAT, top_p_min, TOP_P, 1e-6f, 0x1p-149, 1, "above 0 and at most 1", \
-      "top-p-min", "P", "but never less than P (default 1e-6)") \
+      "top-p-min", "P", "the least top-p that --top-p-decay leads to (default 1e-6)") \
     X(p, 23, INT, top_p_reset_id, TOP_P, -1, 0, 0, NULL, \
-      "top-p-reset-id", "ID", "and this token restores it (default -1: none)") \
+      "top-p-reset-id", "ID", \
+      "the token after which top-p has its first value again (default -1: none)") \
     X(p, 5, FLOAT, min_p, MIN_P, 0, 0, 1, "between 0 (off) and 1", \
-      "min-p", "P", "keep tokens at least P times as likely as the likeliest (default 0)") \
+      "min-p", "P", "keep tokens at least P times as likely as the likeliest (default 0: off)") \
     X(p, 44, FLOAT, top_a, TOP_A, 0, 0, 1, "between 0 (off) and 1", \
       "top-a", "A", \
-      "keep tokens at least A times as likely as the largest probability squared (default 0)") \
+      "keep tokens of probability at least A * (largest probability)^2 (default 0: off)") \
     X(p, 16, FLOAT, top_n_sigma, TOP_N_SIGMA, 0, -INFINITY, 1e6f, "at most 1e6; 0 or less is off", \
       "top-n-sigma", "N", \
       "keep logits within N standard deviations of the largest (default 0: off)") \
     X(p, 17, FLOAT, typical_p, TYPICAL_P, 1, -INFINITY, 1, "at most 1 (off)", \
-      "typical", "P", "keep the tokens nearest to the entropy, to P of the mass (default 1: off)") \
+      "typical", "P", \
+      "keep the most typical tokens until their probabilities sum to P (default 1: off)") \
     X(p, 18, FLOAT, xtc_probability, XTC, 0, 0, 1, "between 0 (off) and 1", \
-      "xtc-probability", "P", "with probability P drop the likeliest tokens (default 0: off)") \
+      "xtc-probability", "P", "with probability P, remove the likeliest tokens (default 0: off)") \
     X(p, 19, FLOAT, xtc_threshold, XTC, 0.1f, 0, 1, "between 0 and 1; above 0.5 is off", \
-      "xtc-threshold", "P", "but the last as likely as P (default 0.1)") \
+      "xtc-threshold", "P", \
+      "XTC keeps the least likely token of probability P or more (default 0.1)") \
     X(p, 20, SWITCH, p_less, P_LESS, 0, 0, 0, NULL, \
-      "p-less", NULL, "keep tokens as likely as the sum of squares of all") \
+      "p-less", NULL, "keep tokens at least as likely as the sum of squares of all probabilities") \
     X(p, 24, SWITCH, infill, INFILL, 0, 0, 0, NULL, \
-      "infill", NULL, "llama.cpp's infill stage; needs --infill-end") \
+      "infill", NULL, "enable the infill stage of llama.cpp; requires --infill-end") \
     X(p, 30, UINT, min_keep, END, 1, 0, 0, NULL, \
-      "min-keep", "N", "a truncation but top-k leaves at least N tokens (default 1)") \
+      "min-keep", "N", "all truncations except top-k keep at least N tokens (default 1)") \
     X(p, 25, INT, mirostat, END, 0, 0, 2, "0 (off), 1 or 2", \
-      "mirostat", "N", "1 or 2: Mirostat in place of all truncations (default 0: off)") \
+      "mirostat", "N", "replace all truncations by Mirostat 1 or 2 (default 0: off)") \
     X(p, 26, FLOAT, mirostat_tau, END, 5, 0, 100, "between 0 and 100", \
-      "mirostat-ent", "TAU", "the surprise that it aims at, in bits (default 5)") \
+      "mirostat-ent", "TAU", "the target surprise of Mirostat, in bits (default 5)") \
     X(p, 27, FLOAT, mirostat_eta, END, 0.1f, 0, 100, "between 0 and 100", \
-      "mirostat-lr", "ETA", "and its learning rate (default 0.1)") \
+      "mirostat-lr", "ETA", "the learning rate of Mirostat (default 0.1)") \
     X(p, 28, FLOAT, adaptive_target, END, -1, -INFINITY, 1, "at most 1; below 0 is off", \
-      "adaptive-target", "P", "draw tokens of probability P on average (default -1: off)") \
+      "adaptive-target", "P", \
+      "prefer tokens such that their probability is P on average (default -1: off)") \
     X(p, 29, FLOAT, adaptive_decay, END, 0.9f, 0, 0.99f, "between 0 and 0.99", \
-      "adaptive-decay", "D", "an average that forgets by D (default 0.9)") \
+      "adaptive-decay", "D", "the decay of the average of --adaptive-target (default 0.9)") \
     X(p, 8, FLOAT, repetition_penalty, END, 1, 1e-30f, 1e30f, \
       "above 0 (from 1e-30 to 1e30); 1 is off", \
       "repetition-penalty", "R", \
-      "logits of tokens that occurred: / R, * R if negative (default 1)") \
+      "tokens that occurred: divide logits above 0 by R, multiply others (default 1)") \
     X(p, 9, FLOAT, frequency_penalty, END, 0, -1e30f, 1e30f, "between -1e30 and 1e30; 0 is off", \
-      "frequency-penalty", "F", "minus F for each time that a token occurred (default 0)") \
+      "frequency-penalty", "F", "subtract F from a token's logit for each occurrence (default 0)") \
     X(p, 10, FLOAT, presence_penalty, END, 0, -1e30f, 1e30f, "between -1e30 and 1e30; 0 is off", \
-      "presence-penalty", "P", "minus P if a token occurred (default 0)") \
+      "presence-penalty", "P", "subtract P from the logit of a token that occurred (default 0)") \
     X(p, 11, CHOICE, penalty_scope, END, CLS_SCOPE_OUTPUT, CLS_SCOPE_OUTPUT, CLS_SCOPE_ALL, \
       "CLS_SCOPE_OUTPUT (0) or CLS_SCOPE_ALL (1)", \
-      "penalty-scope", "output|all", "where frequency and presence look (default output)") \
+      "penalty-scope", "output|all", \
+      "the tokens that the frequency and presence penalties count (default output)") \
     X(p, 12, UINT, penalty_window, END, 0, 0, 16384, "at most 16384; 0 is all", \
-      "penalty-window", "N", "penalties look at the last N tokens (default 0: all)") \
+      "penalty-window", "N", "the penalties consider the last N tokens (default 0: all)") \
     X(p, 31, FLOAT, dry_multiplier, END, 0, -1e30f, 1e30f, "between -1e30 and 1e30; 0 is off", \
       "dry-multiplier", "M", \
-      "DRY: minus M * BASE^(length - allowed) for repeating (default 0: off)") \
+      "DRY: subtract M * BASE^(length - allowed) for a repetition (default 0: off)") \
     X(p, 32, FLOAT, dry_base, END, 1.75f, -INFINITY, 1e30f, "at most 1e30; below 1 is off", \
-      "dry-base", "BASE", "(default 1.75)") \
+      "dry-base", "BASE", "the BASE of DRY (default 1.75)") \
     X(p, 33, UINT, dry_allowed_length, END, 2, 0, 0, NULL, \
-      "dry-allowed-length", "N", "shorter repetitions cost nothing (default 2)") \
+      "dry-allowed-length", "N", \
+      "DRY does not penalize repetitions shorter than N tokens (default 2)") \
     X(p, 34, UINT, dry_window, END, 0, 0, 16384, "at most 16384; 0 is all", \
-      "dry-penalty-last-n", "N", "DRY looks at the last N tokens (default 0: all)") \
+      "dry-penalty-last-n", "N", "DRY considers the last N tokens (default 0: all)") \
     X(p, 35, UINT, no_repeat_ngram, END, 0, 0, 0, NULL, \
-      "no-repeat-ngram-size", "N", "ban what would repeat N tokens in a row (default 0: off)") \
+      "no-repeat-ngram-size", "N", \
+      "ban tokens that would repeat a sequence of N tokens (default 0: off)") \
     X(p, 36, UINT, min_tokens, END, 0, 0, 0, NULL, \
-      "min-tokens", "N", "no stop id before the output has N tokens (default 0)") \
+      "min-tokens", "N", "ban the stop ids until the output has N tokens (default 0)") \
     X(p, 13, UINT, max_tokens, END, 0, 0, 0, NULL, \
-      "max-tokens", "N", "stop with the Nth output token (default 0: no limit)") \
+      "max-tokens", "N", "stop after N output tokens (default 0: no limit)") \
     X(p, 6, UINT64, seed, END, 0, 0, 0, NULL, \
       "seed", "N", "row r draws with seed N + r (default 0)") \
     X(p, 7, UINT64, stream, END, 0, 0, 0, NULL, \
-      "stream", "N", "tells requests of one seed apart (default 0)") \
+      "stream", "N", \
+      "requests with equal seeds and different streams draw independently (default 0)") \
     X(p, 0, UINT, position, END, 0, 0, 0, NULL, \
-      "position", "N", "position of the first output token (default 0)")
+      "position", "N", "the position of the first output token (default 0)")
 
-/* X(p, kind, array, counter, option, meta, key, help): the lists. kind is ids, biases or sequences,
- * or id if each option of the command adds one id. key is the JSON key. */
+/* X(p, kind, array, counter, option, meta, key, help): the parameters that are lists. kind: ids,
+ * biases or sequences; or id, if each option of the command has one id. key: the JSON key. */
 #define CLS_LISTS(X, p) \
-    X(p, id, stop_ids, stop_count, "stop-id", "ID", "stop_ids", "stop with this token") \
+    X(p, id, stop_ids, stop_count, "stop-id", "ID", "stop_ids", "stop after this token") \
     X(p, biases, logit_bias, logit_bias_count, "logit-bias", "ID:VALUE", "logit_bias", \
       "add VALUE to a token's logit; -inf bans it") \
     X(p, ids, allowed_ids, allowed_count, "allowed-id", "IDS", "allowed_token_ids", \
-      "only these tokens, with commas between") \
+      "allow only these tokens, separated by commas") \
     X(p, sequences, bad_words, bad_word_count, "bad-word", "IDS", "bad_words", \
-      "tokens, with commas between, that must not follow one another") \
+      "ban this sequence of tokens, separated by commas") \
     X(p, sequences, dry_breakers, dry_breaker_count, "dry-sequence-breaker", "IDS", \
-      "dry_sequence_breakers", "tokens, with commas between, that end a repetition")
+      "dry_sequence_breakers", "tokens, separated by commas, at which a repetition ends")
 
-/* The chain, and the parameters with the length of a list or its use. X is as for CLS_PARAMS,
- * without the last three arguments. */
+/* The lengths of the lists, only_allowed, and the chain. X is called as for CLS_PARAMS, but without
+ * the last three arguments. */
 #define CLS_PARAMS_OF_LISTS(X, p) \
     X(p, 1, INT, chain, END, CLS_CHAIN_DEFAULT, 0, 0, NULL) \
     X(p, 37, BYTES, stages, END, 0, 0, 0, NULL) \
@@ -132,8 +144,9 @@
     X(p, 41, UINT, dry_breaker_count, END, 0, 0, 0, NULL) \
     X(p, 42, UINT, bad_word_count, END, 0, 0, 0, NULL)
 
-/* X(STAGE, name, field, on): its name for people and in the command's chains, the parameter that
- * messages name, and whether the parameters p turn it on for a vocabulary of `vocab`. */
+/* X(STAGE, name, field, on): the stage's name in messages and in the command's chains, the
+ * parameter that messages name, and whether the parameters p turn the stage on for a vocabulary of
+ * `vocab`. */
 #define CLS_STAGE_TABLE(X) \
     X(TEMPERATURE, "temperature", temperature, p->temperature != 1.0f || p->dynatemp_range > 0.0f) \
     X(TOP_K, "top-k", top_k, p->top_k > 0 && (uint32_t)p->top_k < vocab) \
@@ -147,7 +160,7 @@
     X(TOP_A, "top-a", top_a, p->top_a > 0.0f)
 /* clang-format on */
 
-/* The number of stages that a chain may have, and the first number that is not such a stage. */
+/* The number of stages that a chain can contain, and the first number that is not a stage. */
 enum {
 #define CLS_STAGE_COUNTED(stage, name, field, on) CLS_STAGE_COUNTED_##stage,
     CLS_STAGE_TABLE(CLS_STAGE_COUNTED)

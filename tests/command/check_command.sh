@@ -47,7 +47,7 @@ refused "unknown command 'sing'" sing
 refused "'--wrong'" devices --wrong
 refused "unexpected argument 'x'" devices x
 refused "--json: this option takes no value" devices --json=1
-refused "--logits: a file" sample
+refused "--logits: this option is required" sample
 refused "--logits: a value is missing" sample --logits
 refused "none.npy: cannot be opened: No such file or directory" sample --logits none.npy
 refused "[.]: cannot be read: Is a directory" sample --logits .
@@ -63,11 +63,12 @@ host_refused "--top-p" --top-p nan
 host_refused "--min-p" --min-p 2
 host_refused "--top-a: params->top_a is 2; it must be between 0 (off) and 1" --top-a 2
 host_refused "--min-p" --min-p=-0.5
-host_refused "--chain: 'other' is none of default, vllm, llama, and no stage" --chain other
-host_refused "--chain: '' is none of" --chain ''
-host_refused "--chain: 'penalties' is none of" --chain penalties,top_k
-host_refused "--chain: '' is none of" --chain top_k,,top_p
-host_refused "--chain: 'top-k' is there twice" --chain top_k,temp,top-k
+host_refused "--chain: 'other' is neither a preset (default, vllm or llama) nor a stage" \
+    --chain other
+host_refused "--chain: '' is neither a preset" --chain ''
+host_refused "--chain: 'penalties' is neither a preset" --chain penalties,top_k
+host_refused "--chain: '' is neither a preset" --chain top_k,,top_p
+host_refused "--chain: stage 'top-k' occurs twice" --chain top_k,temp,top-k
 host_refused "top_k is set, but params->stages" --chain temperature,top_p --top-k 3
 host_refused "--dynatemp-range" --dynatemp-range -1
 host_refused "--dynatemp-exp" --dynatemp-exp -1
@@ -76,8 +77,8 @@ host_refused "--typical" --typical 1.5
 host_refused "--xtc-probability" --xtc-probability 2
 host_refused "--xtc-threshold" --xtc-threshold=-0.1
 host_refused "--p-less: this option takes no value" --p-less=1
-host_refused "--infill: needs --infill-end" --infill
-host_refused "--infill-end: 37 is no token" --infill --infill-end 3,37
+host_refused "--infill: this option requires --infill-end" --infill
+host_refused "--infill-end: 37 is not a token" --infill --infill-end 3,37
 host_refused "--infill-end: 'x'" --infill --infill-end x
 host_refused "f32.npy: the array must be int32 .vocab." --infill --infill-end 3 --infill-prefix \
     f32.npy
@@ -153,7 +154,7 @@ npy broad.npy '<f4' '1, 1048577'; head -c 4194308 /dev/zero >>broad.npy; broken 
 rm none.npy
 
 npy few.npy '<i4' '2, 2'; bytes few.npy 00000000 00000000 00000000 00000000
-host_refused "few.npy: 2 rows for 8 rows" --mask few.npy
+host_refused "few.npy: the array has 2 rows for 8 rows" --mask few.npy
 host_refused \
     "f32.npy: the array must be int32.*, but it is float32 ('<f4') .8, 37.; convert .* \
 a.astype('int32')" --mask f32.npy
@@ -165,19 +166,19 @@ host_refused \
     "wide.npy: the array must be float32.*, but it is float64 ('<f8').* a.astype('float32')" \
     --bias wide.npy
 npy pair.npy '<u8' '2,'; bytes pair.npy 0000000000000001 0000000000000001
-host_refused "pair.npy: 2 seeds for 8 rows" --seeds pair.npy
+host_refused "pair.npy: the file has 2 seeds for 8 rows" --seeds pair.npy
 
 json "{" "line"
-json '{}' "not an array"
-json '[{}]' "1 rows of parameters for 8"
-json '[3,{},{},{},{},{},{},{}]' "row 0: not an object"
-json '[{},{"top-k":1},{},{},{},{},{},{}]' 'row 1: "top-k": unknown key'
-json '[{},{},{"top_k":1.5},{},{},{},{},{}]' 'row 2: "top_k": not an integer'
-json '[{},{},{"top_k":"1"},{},{},{},{},{}]' 'row 2: "top_k": not an integer'
-json '[{},{},{},{"top_p":"x"},{},{},{},{}]' 'row 3: "top_p": not a number'
+json '{}' "the file is not an array"
+json '[{}]' "the file has 1 rows of parameters for 8"
+json '[3,{},{},{},{},{},{},{}]' "row 0 is not an object"
+json '[{},{"top-k":1},{},{},{},{},{},{}]' 'row 1: "top-k" is not a known key'
+json '[{},{},{"top_k":1.5},{},{},{},{},{}]' 'row 2: "top_k": the value is not an integer'
+json '[{},{},{"top_k":"1"},{},{},{},{},{}]' 'row 2: "top_k": the value is not an integer'
+json '[{},{},{},{"top_p":"x"},{},{},{},{}]' 'row 3: "top_p": the value is not a number'
 json '[{},{},{},{"top_p":2},{},{},{},{}]' 'row 3: "top_p"'
-json '[{},{},{},{},{"chain":"x"},{},{},{}]' 'row 4: "chain": .* none of'
-json '[{},{},{},{},{"chain":1},{},{},{}]' 'row 4: "chain": neither a string nor'
+json '[{},{},{},{},{"chain":"x"},{},{},{}]' 'row 4: "chain": .* is neither a preset'
+json '[{},{},{},{},{"chain":1},{},{},{}]' 'row 4: "chain": the value is neither a string nor'
 json '[{},{},{},{},{},{"seed":-1},{},{}]' 'row 5: "seed"'
 json '[{},{},{},{},{},{},{"position":4294967296},{}]' 'row 6: "position"'
 json '[{},{},{},{},{},{},{},{"top_k":1,"top_k":2}]' 'line 1: duplicate'
@@ -187,19 +188,19 @@ for key in dynatemp_range dynatemp_exponent dynatemp_exp top_n_sigma typical_p t
     mirostat_tau mirostat_ent mirostat_eta mirostat_lr adaptive_target adaptive_decay \
     dry_multiplier dry_base \
     top_p_decay top_p_min repeat_penalty; do
-    wrong $key '"x"' "\"$key\": not a number"
+    wrong $key '"x"' "\"$key\": the value is not a number"
     wrong $key 1e31 "\"$key\": params->"
 done
 for key in top_p_reset_id mirostat dry_allowed_length dry_penalty_last_n no_repeat_ngram_size \
     min_tokens min_keep; do
-    wrong $key '"x"' "\"$key\": not an integer"
+    wrong $key '"x"' "\"$key\": the value is not an integer"
 done
 wrong mirostat 3 '"mirostat": params->mirostat'
-wrong p_less 1 '"p_less": neither true nor false'
-wrong infill '"yes"' '"infill": neither true nor false'
+wrong p_less 1 '"p_less": the value is neither true nor false'
+wrong infill '"yes"' '"infill": the value is neither true nor false'
 wrong chain '[1]' '"chain": entry 0 is not a string'
-wrong chain '["top_k","top_k"]' "\"chain\": 'top-k' is there twice"
-wrong samplers '["top_k","dry"]' "\"samplers\": 'dry' is none of"
+wrong chain '["top_k","top_k"]' "\"chain\": stage 'top-k' occurs twice"
+wrong samplers '["top_k","dry"]' "\"samplers\": 'dry' is neither a preset"
 json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' 'row 0: params->top_k is set'
 host_refused "no.json: cannot be opened: No such file or directory" --params no.json
 

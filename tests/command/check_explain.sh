@@ -33,15 +33,15 @@ shows() { # WHAT STAGES TOKENS MASSES SHARES TEMPERATURES OPTIONS
 # ------------------------------------------------------------------- refusals
 
 no() { pattern_=$1; shift; refused "$pattern_" explain --logits four.npy "$@"; }
-refused "--logits: a file" explain
+refused "--logits: this option is required" explain
 refused "nowhere.npy: cannot be opened: No such file or directory" explain --logits nowhere.npy
 no "--row: there is no row 2; the file has rows 0 to 1" --row 2
 no "--row: '-1'" --row -1
 no "--top: 'x'" --top x
 no "unknown option '--tokens'" --tokens t.npy
 no "--top-p" --top-p 2
-no "--chain: 'x' is none of" --chain x
-no "--infill: needs" --infill
+no "--chain: 'x' is neither a preset" --chain x
+no "--infill: this option requires" --infill
 no "f32.npy: not a llama2.c" --pieces f32.npy
 no "--plot: 'x.gif' must end with .png or .svg" --plot x.gif
 no "--plot: '.png' must end" --plot .png

@@ -73,15 +73,17 @@ host_refused "line8.npy: the array must be .* bool" --mask line8.npy
 npy bool2.npy '|b2' '8, 1'
 host_refused "bool2.npy: numbers of type '|b2'" --mask bool2.npy
 npy wide8.npy '|b1' '1, 1048577'; head -c 1048577 /dev/zero >>wide8.npy
-refused "wide8.npy: rows of 1048577 are longer" sample --device host --logits one-row.npy \
+refused "wide8.npy: rows of 1048577 elements are longer" sample --device host --logits one-row.npy \
     --mask wide8.npy
-host_refused "four.npy: 6 rows for 8" --bias four.npy
-refused "prompt.npy: 8 rows for 6" sample --device host --logits four.npy --prompt prompt.npy
-refused "f32.npy: rows of 37 values for a vocabulary of 3" sample --device host --logits slim.npy \
+host_refused "four.npy: the array has 6 rows for 8" --bias four.npy
+refused "prompt.npy: the array has 8 rows for 6" \
+    sample --device host --logits four.npy --prompt prompt.npy
+refused "f32.npy: the rows have 37 values, but the vocabulary has 3 tokens" \
+    sample --device host --logits slim.npy \
     --bias f32.npy
 host_refused "bf16.npy: the array must be float32" --bias bf16.npy
 for has in prompt output; do
-    host_refused "so-far.npy: 6 rows for 8" --$has so-far.npy
+    host_refused "so-far.npy: the array has 6 rows for 8" --$has so-far.npy
     host_refused "f32.npy: the array must be int32" --$has f32.npy
     host_refused "seeds.npy: the array must be int32" --$has seeds.npy
     host_refused "no.npy: cannot be opened" --$has no.npy
@@ -91,29 +93,33 @@ host_refused "--draws: 2 draws of row 0 from position 4294967295 on exceed" --dr
 host_refused "four.npy" --tokens unwritten.npy --bias four.npy
 if [ -e unwritten.npy ]; then no_ "a refused call has written"; else yes_; fi
 
-json '[{"stop_id":3},{},{},{},{},{},{},{}]' 'row 0: "stop_id": unknown key'
-json '[{"stop_ids":3},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": not an array'
-json '[{"stop_ids":["3"]},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": not an integer'
+json '[{"stop_id":3},{},{},{},{},{},{},{}]' 'row 0: "stop_id" is not a known key'
+json '[{"stop_ids":3},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": the value is not an array'
+json '[{"stop_ids":["3"]},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": the value is not an integer'
 json '[{"stop_ids":[37]},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": .* 37'
-json '[{"logit_bias":3},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": neither'
+json '[{"logit_bias":3},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": the value is neither'
 json '[{"logit_bias":[[3]]},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": entry 0 is not'
 json '[{"logit_bias":[[3,1],4]},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": entry 1 is not'
-json '[{"logit_bias":[["3",1]]},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": not an integer'
+json '[{"logit_bias":[["3",1]]},{},{},{},{},{},{},{}]' \
+    'row 0: "logit_bias": the value is not an integer'
 json '[{"logit_bias":{"x":1}},{},{},{},{},{},{},{}]' "row 0: \"logit_bias\": 'x'"
-json '[{"logit_bias":{"3":"inf"}},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": not a number'
+json '[{"logit_bias":{"3":"inf"}},{},{},{},{},{},{},{}]' \
+    'row 0: "logit_bias": the value is not a number'
 json '[{"logit_bias":{"3":1e39}},{},{},{},{},{},{},{}]' 'row 0: "logit_bias": .* too large'
 json '[{"bad_words":[3]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": entry 0 is not an array'
 json '[{"bad_words":[[3],[]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": entry 1 is not an array'
-json '[{"bad_words":[["a"]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": not an integer'
+json '[{"bad_words":[["a"]]},{},{},{},{},{},{},{}]' \
+    'row 0: "bad_words": the value is not an integer'
 json '[{"bad_words":[[1,37]]},{},{},{},{},{},{},{}]' 'row 0: "bad_words": .* 37'
 json '[{"dry_sequence_breakers":["a"]},{},{},{},{},{},{},{}]' \
     'row 0: "dry_sequence_breakers": entry 0 is not'
 json '[{"dry_sequence_breakers":1},{},{},{},{},{},{},{}]' \
-    'row 0: "dry_sequence_breakers": not an array of arrays'
+    'row 0: "dry_sequence_breakers": the value is not an array of arrays'
 json '[{"dry_sequence_breakers":[[-1]]},{},{},{},{},{},{},{}]' \
     'row 0: "dry_sequence_breakers": .* -1'
 json '[{"allowed_token_ids":[37]},{},{},{},{},{},{},{}]' 'row 0: "allowed_token_ids": .* 37'
-json '[{"allowed_token_ids":{}},{},{},{},{},{},{},{}]' 'row 0: "allowed_token_ids": not an array'
+json '[{"allowed_token_ids":{}},{},{},{},{},{},{},{}]' \
+    'row 0: "allowed_token_ids": the value is not an array'
 json '[{},{"logit_bias":{"37":1}},{},{},{},{},{},{}]' 'row 1: "logit_bias": .* 37'
 json '[{},{"repetition_penalty":0},{},{},{},{},{},{}]' 'row 1: "repetition_penalty"'
 json '[{},{"penalty_scope":"x"},{},{},{},{},{},{}]' 'row 1: "penalty_scope": .* not one of'

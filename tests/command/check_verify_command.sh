@@ -111,12 +111,12 @@ three_refused "--trials: the 8 positions of request 0 from 4294967289 on exceed"
 three_refused "--temperature" --temperature -1
 three_refused "none/t.npy: cannot be written" --tokens none/t.npy
 ints prompts.npy '8, 1' 0 1 2 3 4 5 6 7
-three_refused "prompts.npy: 8 rows for 3 requests" --prompt prompts.npy
-three_refused "square.npy: 2 rows for 8 rows of logits" --mask square.npy
+three_refused "prompts.npy: the array has 8 rows for 3 requests" --prompt prompts.npy
+three_refused "square.npy: the array has 2 rows for 8 rows of logits" --mask square.npy
 echo '[{},{}]' >p.json
-three_refused "p.json: 2 rows of parameters for 3 requests" --params p.json
+three_refused "p.json: the file has 2 rows of parameters for 3 requests" --params p.json
 npy seeds.npy '<u8' '2,'; bytes seeds.npy 0000000000000001 0000000000000001
-three_refused "seeds.npy: 2 seeds for 3 requests" --seeds seeds.npy
+three_refused "seeds.npy: the file has 2 seeds for 3 requests" --seeds seeds.npy
 
 # ------------------------------------------------------------------ by hand
 

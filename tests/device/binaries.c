@@ -163,8 +163,8 @@ START_TEST(kept)
     fake.no_binaries = 1;
     expect(d, &o, CLS_ORIGIN_SOURCE, PROGRAMS, "the driver takes none");
     fake.no_binaries = 0;
-    fake.lies = 1;
-    fake.truths = 1; /* the test of groups is read first */
+    fake.wrong_reads = 1;
+    fake.right_reads = 1; /* the test of groups is read first */
     expect_but(d, &o, CLS_ORIGIN_CACHE, SELF_TEST, PROGRAMS, "another arithmetic");
     ck_assert_int_eq(count(), PROGRAMS);
     expect(d, &o, CLS_ORIGIN_CACHE, PROGRAMS, "replaced");

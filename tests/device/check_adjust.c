@@ -8,7 +8,7 @@
 
 static const uint32_t sizes[] = {1025, 31, 4099, 2, 1024, 33, 1023, 1, 2500, 32001};
 
-/* A third of the rows greedy: their token is the adjustments' own doing. */
+/* Makes a third of the rows greedy, so that the adjustments alone decide their token. */
 static batch *random_batch(uint32_t i, rng *r)
 {
     static const struct {
@@ -29,7 +29,7 @@ static batch *random_batch(uint32_t i, rng *r)
     return b;
 }
 
-/* Masks narrower than the vocabulary, and rows that have none or another's. */
+/* Masks narrower than the vocabulary, and rows without a mask or with another row's. */
 static void random_mask(batch *b, rng *r)
 {
     b->mask_kind = (int)rng_below(r, 2);
@@ -92,7 +92,7 @@ START_TEST(counts_follow)
 }
 END_TEST
 
-/* Ids at every place of vectors, words and tiles: alone, and all of them. */
+/* Ids at every position of vectors, words and tiles: one at a time, and all of them. */
 START_TEST(every_place)
 {
     device *const d = fixture_device(_i);
@@ -124,8 +124,8 @@ START_TEST(every_place)
 }
 END_TEST
 
-/* Below 2^-120 what is adjusted becomes 0: of tiny negative logits a penalty raises
- * the one that it is for above all others, which nothing that skips it may miss. */
+/* An adjusted logit below 2^-120 becomes 0. A penalty on one of several tiny negative logits thus
+ * makes it the largest, and code that skips tokens must not miss it. */
 START_TEST(raised_to_zero)
 {
     static const int32_t places[] = {0, 63, 700, 1100, 2047, 2099};
@@ -143,7 +143,7 @@ START_TEST(raised_to_zero)
             values[i] = data[i] = (int32_t)i == place ? -0x1p-121f : -0x1p-122f;
         b->params[row].temperature = 0.0f;
         b->params[row].repetition_penalty = 1.1f;
-        if (row % 2) { /* the same by the shortlist */
+        if (row % 2) { /* the same row by the shortlist */
             b->params[row].temperature = 1.0f;
             b->params[row].top_k = 1;
         }
@@ -158,7 +158,7 @@ START_TEST(raised_to_zero)
 }
 END_TEST
 
-/* More tokens than one launch takes, and more than a count can say. */
+/* More tokens than one launch handles, and more than a count can represent. */
 START_TEST(long_outputs)
 {
     enum { N = 70000 };
@@ -176,7 +176,7 @@ START_TEST(long_outputs)
         ck_assert(t->prompt && t->output);
         t->prompt_count = t->output_count = N;
         for (uint32_t i = 0; i < N; i++) {
-            t->prompt[i] = (int32_t)(i % 100 + 20); /* some of them no tokens */
+            t->prompt[i] = (int32_t)(i % 100 + 20); /* some ids are invalid */
             t->output[i] = i % 1000 ? 7 : (int32_t)(i / 1000);
         }
     }

@@ -34,7 +34,8 @@ static cl_event gate_of(device *d)
     return gate;
 }
 
-/* A sampler of one slot behind a gate, and what its steps must give. */
+/* A sampler with one slot, whose steps wait for a user event (the gate), and the expected results.
+ */
 typedef struct gated {
     device *d;
     cls_sampler *sampler;
@@ -68,7 +69,7 @@ static void gated_open(gated *g, device *d)
     model_begin(&g->m, &p, prompt, 11, NULL, 0);
 }
 
-/* The n-th step; counts only if it is accepted. */
+/* Enqueues the n-th step, which is counted only if the library accepts it. */
 static cls_status gated_step(gated *g, cl_uint n_wait, const cl_event *wait)
 {
     int32_t status;
@@ -109,8 +110,8 @@ static void gated_close(gated *g)
     clReleaseMemObject(g->step.tokens.buffer);
 }
 
-/* Each step needs an upload, and none can be done: the ring fills up. What was
- * called before the step that was refused comes with the next. */
+/* Each step needs an upload, and none can complete, so the staging ring fills up. Slot calls made
+ * before a refused step take effect with the next step. */
 START_TEST(full_staging)
 {
     device *const d = fixture_device(_i);
@@ -200,7 +201,8 @@ START_TEST(readback)
         ck_assert_uint_eq(ticket, i);
         must(cls_readback_get(ring, ticket, 1, &data));
         ck_assert(memcmp(data, values[i], sizeof values[0] - i % 2 * 4) == 0);
-        for (uint32_t old = 0; old <= i; old++) /* the last three are there, in any order */
+        for (uint32_t old = 0; old <= i;
+             old++) /* the last three results are available, in any order */
             if (old + DEPTH > i) {
                 must(cls_readback_get(ring, old, 0, &data));
                 ck_assert(memcmp(data, values[old], 16) == 0);
@@ -231,7 +233,7 @@ START_TEST(readback)
         clReleaseEvent(gate);
     }
     must(cls_readback_start(ring, d->queue, &from, 4, 0, NULL, &ticket));
-    cls_readback_destroy(ring); /* with a read under way */
+    cls_readback_destroy(ring); /* with a read in flight */
     clReleaseMemObject(from.buffer);
 }
 END_TEST
@@ -276,7 +278,7 @@ END_TEST
 
 /* ------------------------------------------------------------------------- threads */
 
-/* A request of many changes; must not use Check. */
+/* Runs a request with many changes in a thread, which must not use Check. */
 typedef struct worker {
     cls_context *context;
     cl_command_queue queue;

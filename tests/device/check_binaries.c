@@ -17,9 +17,9 @@ void driver_reset(void)
 {
     memset(&fake, 0, sizeof fake);
     fake.gpu = 1;
-    fake.most_built = MOST_BUILT;
-    fake.most_launched = MOST_LAUNCHED;
-    fake.most_local = UINT32_MAX;
+    fake.max_built_group = MOST_BUILT;
+    fake.max_launched_group = MOST_LAUNCHED;
+    fake.max_local_group = UINT32_MAX;
     fake.refusal = CL_OUT_OF_RESOURCES;
 }
 
@@ -58,14 +58,14 @@ void check_tokens(device *d, cls_context *context)
     batch_free(b);
 }
 
-void expect(device *d, const cls_context_options *o, cls_origin origin, unsigned seen,
+void expect(device *d, const cls_context_options *o, cls_origin origin, unsigned binaries,
             const char *what)
 {
-    expect_but(d, o, origin, origin == CLS_ORIGIN_SOURCE ? ALL_PROGRAMS : 0, seen, what);
+    expect_but(d, o, origin, origin == CLS_ORIGIN_SOURCE ? ALL_PROGRAMS : 0, binaries, what);
 }
 
 void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsigned sources,
-                unsigned seen, const char *what)
+                unsigned binaries, const char *what)
 {
     cls_context *context = NULL;
     cls_program_info info = {.struct_size = sizeof info};
@@ -87,11 +87,11 @@ void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsi
                       what, info_of(context).origin);
     }
     ck_assert_msg(n == PROGRAMS, "%s: %s: %u programs", d->name, what, n);
-    /* The test of groups is from source, too, but where there is no compiler. */
+    /* The test of work-groups is from source, too, unless there is no compiler. */
     const unsigned least = fake.no_compiler ? 0 : 1;
     ck_assert_msg((fake.from_source > least) == (sources != 0) && fake.from_source >= least,
                   "%s: %s: %u from source", d->name, what, fake.from_source);
-    ck_assert_msg(fake.from_binary == seen, "%s: %s: the driver saw %u", d->name, what,
+    ck_assert_msg(fake.from_binary == binaries, "%s: %s: the driver saw %u", d->name, what,
                   fake.from_binary);
     check_tokens(d, context);
     ck_assert_msg(cls_context_program(context, PROGRAMS, &info) == CLS_BAD_ARGUMENT,
@@ -99,7 +99,7 @@ void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsi
     cls_context_destroy(context);
 }
 
-/* Without a compiler: no context, and nothing for the driver to see. */
+/* Without a compiler no context is created, and the driver gets no binary. */
 static void expect_none(device *d, const cls_context_options *o, const char *what)
 {
     cls_context *context = NULL;
@@ -132,19 +132,19 @@ START_TEST(exported)
 {
     device *const d = fixture_device(_i);
     const cls_context_options o = plain_options();
-    cls_device_info asked = {.struct_size = sizeof asked};
+    cls_device_info queried = {.struct_size = sizeof queried};
     cls_context *context = NULL;
     size_t size = 0, more, less;
     driver_reset();
-    must(cls_device_query(d->id, &o, &asked));
+    must(cls_device_query(d->id, &o, &queried));
     ck_assert_int_eq(cls_params_check(NULL, 10), CLS_BAD_ARGUMENT);
     must(cls_context_create(d->context, d->id, &o, &context));
     ck_assert_msg(strstr(cls_error_message(), "params") != NULL, "success says: %s",
                   cls_error_message());
-    ck_assert_uint_eq(info_of(context).shortlist, asked.shortlist);
-    ck_assert_uint_eq(info_of(context).work_group, asked.work_group);
+    ck_assert_uint_eq(info_of(context).shortlist, queried.shortlist);
+    ck_assert_uint_eq(info_of(context).work_group, queried.work_group);
     ck_assert_int_eq(info_of(context).origin, CLS_ORIGIN_SOURCE);
-    ck_assert_uint_eq(info_of(context).tier, asked.tier);
+    ck_assert_uint_eq(info_of(context).tier, queried.tier);
     size_t alone;
     must(cls_context_export(context, NULL, &alone));
     check_tokens(d, context);
@@ -178,7 +178,7 @@ START_TEST(taken)
     fake.no_compiler = 1;
     expect(d, &o, CLS_ORIGIN_BINARY, PROGRAMS, "without a compiler");
 
-    /* What was taken can be exported, and taken again. */
+    /* Loaded programs can be exported and loaded again. */
     must(cls_context_create(d->context, d->id, &o, &context));
     must(cls_context_compile(context, NULL));
     must(cls_context_export(context, NULL, &size));
@@ -204,9 +204,9 @@ START_TEST(of_others)
     device *const d = fixture_device(_i);
     const cls_context_options o = with_export(_i);
     cls_context_options other[7] = {o, o, o, o, o, o, o};
-    cls_device_info asked = {.struct_size = sizeof asked};
+    cls_device_info queried = {.struct_size = sizeof queried};
     driver_reset();
-    must(cls_device_query(d->id, &o, &asked));
+    must(cls_device_query(d->id, &o, &queried));
     for (size_t k = 0; k < sizeof of_device / sizeof of_device[0]; k++) {
         fake.other_device = of_device[k];
         expect_none(d, &o, "another device");
@@ -216,9 +216,9 @@ START_TEST(of_others)
         expect_none(d, &o, "another platform");
     }
     other[0].shortlist = 16;
-    other[1].vector = asked.vector == 16 ? 8 : 16;
+    other[1].vector = queried.vector == 16 ? 8 : 16;
     other[2].tier = CLS_TIER_BASE;
-    other[3].max_local_mem_size = asked.local_mem_size - 1;
+    other[3].max_local_mem_size = queried.local_mem_size - 1;
     other[4].max_work_group = GROUP - 1;
     other[5].row_group = 1;
     other[6].work_group = 1;
@@ -274,7 +274,7 @@ START_TEST(damaged)
 }
 END_TEST
 
-/* Whole, but the driver does not want them, or they compute something else. */
+/* Undamaged programs that the driver refuses, or that compute wrong results. */
 START_TEST(distrusted)
 {
     device *const d = fixture_device(_i);
@@ -284,16 +284,16 @@ START_TEST(distrusted)
     fake.no_binaries = 1;
     expect(d, &o, CLS_ORIGIN_SOURCE, PROGRAMS, "refused by the driver");
     driver_reset();
-    fake.lies = 1;
-    fake.truths = 1; /* the test of groups is read first */
+    fake.wrong_reads = 1;
+    fake.right_reads = 1; /* the test of groups is read first */
     expect_but(d, &o, CLS_ORIGIN_BINARY, SELF_TEST, PROGRAMS, "another arithmetic");
-    ck_assert_int_eq(fake.lies, 0);
+    ck_assert_int_eq(fake.wrong_reads, 0);
     /* The first token of the first step: of what it took, nothing was proved before. */
     driver_reset();
-    fake.lies = 1;
-    fake.truths = 2;
+    fake.wrong_reads = 1;
+    fake.right_reads = 2;
     expect_but(d, &o, CLS_ORIGIN_BINARY, ALL_PROGRAMS & ~SELF_TEST, PROGRAMS, "another token");
-    ck_assert_int_eq(fake.lies, 0);
+    ck_assert_int_eq(fake.wrong_reads, 0);
     fake.no_binaries = fake.no_compiler = 1;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
     driver_reset();
@@ -311,7 +311,7 @@ static void must_refuse(device *d, const cls_context_options *o, cls_status stat
     ck_assert_int_eq(cls_error_opencl(), code);
 }
 
-/* The same of a program that a context compiles later: the context goes on. Returns
+/* Does the same with a program that a context compiles later; the context remains usable. Returns
  * the message. */
 static const char *must_refuse_later(device *d, cls_context *context, cls_status status,
                                      cl_int code)
@@ -355,12 +355,12 @@ START_TEST(refused_builds)
 {
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
-    cls_device_info asked = {.struct_size = sizeof asked};
+    cls_device_info queried = {.struct_size = sizeof queried};
     cls_context *context = NULL;
     driver_reset();
-    fake.most_built = 0;
-    must(cls_device_query(d->id, &o, &asked));
-    ck_assert_uint_eq(asked.row_group, GROUP);
+    fake.max_built_group = 0;
+    must(cls_device_query(d->id, &o, &queried));
+    ck_assert_uint_eq(queried.row_group, GROUP);
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     ck_assert_msg(strstr(cls_error_message(),
                          "smaller groups were tried, the last of 1 work-items: OpenCL error "
@@ -370,7 +370,7 @@ START_TEST(refused_builds)
     for (int k = 0; k < 3; k++) {
         static const char *const groups[] = {"-DWGS=4 ", "-DWGS=2 ", "-DWGS=1 "};
         char list[32];
-        snprintf(list, sizeof list, "-DLIST=%u ", asked.shortlist);
+        snprintf(list, sizeof list, "-DLIST=%u ", queried.shortlist);
         ck_assert_msg(strstr(build_of(k), groups[k]) != NULL && strstr(build_of(k), list) != NULL,
                       "build %d: %s", k, build_of(k));
     }
@@ -379,14 +379,14 @@ START_TEST(refused_builds)
     /* One program among others: these stay as they are. */
     driver_reset();
     o.max_work_group = 2;
-    fake.most_built = 1;
-    fake.only = "cls_self_test";
-    fake.most_launched = UINT32_MAX;
+    fake.max_built_group = 1;
+    fake.failing_kernel = "cls_self_test";
+    fake.max_launched_group = UINT32_MAX;
     must(cls_context_create(d->context, d->id, &o, &context));
     ck_assert_uint_eq(group_of(context, "self-test"), 1);
     ck_assert_uint_eq(info_of(context).row_group, 2);
-    fake.most_built = 0;
-    fake.only = "cls_token";
+    fake.max_built_group = 0;
+    fake.failing_kernel = "cls_token";
     const char *said = must_refuse_later(d, context, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     ck_assert_msg(strstr(said, "the program token-list did not compile") != NULL &&
                       strstr(said, "the last of 1 work-items") != NULL,
@@ -395,7 +395,7 @@ START_TEST(refused_builds)
 
     /* What the caller forces stays. */
     driver_reset();
-    fake.most_built = 0;
+    fake.max_built_group = 0;
     o = plain_options();
     o.work_group = 2;
     o.shortlist = 16;
@@ -419,7 +419,7 @@ START_TEST(refused_options)
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
     cls_context *context = NULL;
-    unsigned told = 0;
+    unsigned builds = 0;
     driver_reset();
     fake.nvidia = 1;
     o.max_work_group = 1;
@@ -432,9 +432,9 @@ START_TEST(refused_options)
                               build_of(k)[before] == ' ' &&
                               strstr(build_of(k + 1), "-cl-nv-") == NULL,
                           "%s, then %s", build_of(k), build_of(k + 1));
-            told++;
+            builds++;
         }
-    ck_assert_uint_ge(told, 1);
+    ck_assert_uint_ge(builds, 1);
     check_tokens(d, context);
     cls_context_destroy(context);
     driver_reset();
@@ -448,8 +448,8 @@ START_TEST(refused_launches)
     cls_context *context = NULL;
     driver_reset();
     o.max_work_group = 2;
-    fake.most_built = UINT32_MAX;
-    fake.spared = "cls_slots"; /* whose proof comes first, and takes the others */
+    fake.max_built_group = UINT32_MAX;
+    fake.exempt_kernel = "cls_slots"; /* whose proof comes first, and takes the others */
     must(cls_context_create(d->context, d->id, &o, &context));
     fake.builds = 0;
     must(cls_context_compile(context, NULL));
@@ -462,38 +462,38 @@ START_TEST(refused_launches)
     cls_context_destroy(context);
 
     driver_reset();
-    fake.most_launched = 0;
+    fake.max_launched_group = 0;
     o.shortlist = 16;
     fake.refusal = CL_INVALID_WORK_GROUP_SIZE;
     o.work_group = o.row_group = 1;
     must_refuse(d, &o, CLS_OPENCL_ERROR, CL_INVALID_WORK_GROUP_SIZE);
     ck_assert_uint_eq(fake.builds, 1);
-    /* No refusal of the group: told at once. */
+    /* An error that is not about the work-group is reported at once. */
     o.work_group = o.row_group = o.shortlist = 0;
     fake.refusal = CL_OUT_OF_HOST_MEMORY;
-    fake.most_built = UINT32_MAX;
+    fake.max_built_group = UINT32_MAX;
     must_refuse(d, &o, CLS_OPENCL_ERROR, CL_OUT_OF_HOST_MEMORY);
     ck_assert_str_eq(build_of(1), "no such build");
     driver_reset();
 }
 END_TEST
 
-/* Limits that are known after the build. */
+/* Limits that are known only after the build. */
 START_TEST(kernels_limits)
 {
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
     cls_context *context = NULL;
     driver_reset();
-    fake.most_built = UINT32_MAX;
-    fake.most_local = 1;
+    fake.max_built_group = UINT32_MAX;
+    fake.max_local_group = 1;
     o.max_local_mem_size = 65536;
     must(cls_context_create(d->context, d->id, &o, &context));
     ck_assert_uint_eq(group_of(context, "self-test"), 1);
     ck_assert_uint_eq(info_of(context).row_group, GROUP);
     ck_assert_uint_eq(info_of(context).local_mem_size, 65536);
     ck_assert_msg(strstr(build_of(0), "-DWGS=4 ") != NULL, "%s", build_of(0));
-    fake.most_local = 0;
+    fake.max_local_group = 0;
     const char *const said = must_refuse_later(d, context, CLS_UNSUPPORTED_DEVICE, CL_SUCCESS);
     ck_assert_msg(
         strstr(said, "the program slots takes 100000 bytes of local memory in groups of 1") != NULL,
@@ -506,9 +506,9 @@ START_TEST(kernels_limits)
         "%s", cls_error_message());
 
     driver_reset();
-    fake.most_built = UINT32_MAX;
+    fake.max_built_group = UINT32_MAX;
     fake.kernel_group = 2;
-    fake.most_launched = 0;
+    fake.max_launched_group = 0;
     o = plain_options();
     o.max_work_group = 8;
     o.shortlist = 16;
@@ -528,14 +528,14 @@ START_TEST(kernels_limits)
 }
 END_TEST
 
-/* Sub-groups are the first that goes. */
+/* Sub-groups are given up first. */
 START_TEST(refused_subgroups)
 {
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
     driver_reset();
     cls_test_subgroups = CLS_SUBGROUPS_EMULATED;
-    fake.most_built = 0;
+    fake.max_built_group = 0;
     o.max_work_group = 0;
     o.work_group = o.row_group = 16;
     o.shortlist = 16;

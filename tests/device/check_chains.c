@@ -11,7 +11,7 @@
 
 enum { STEPS = 3, NAMES = 12 };
 
-/* What the rows had. */
+/* Counts of the rows' properties. */
 typedef struct census {
     uint32_t rows, tokens, whole, judged, undecided, unfit, beheaded, ended;
     uint32_t stage[NAMES], mirostat[3], adaptive, decays;
@@ -61,7 +61,7 @@ static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype,
         params_random(&b->params[row], vocab, r);
         if (vocab <= 5000 && rng_below(r, 12) == 0)
             params_infill(&b->params[row], vocab, r);
-        params_mode(&b->params[row], vocab, r);
+        params_adaptive(&b->params[row], vocab, r);
     }
     b->mask_kind = (int)rng_below(r, 2);
     b->history = i % 3 ? 100 : 0;
@@ -74,7 +74,7 @@ static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype,
     return b;
 }
 
-/* Some tokens of each row's request. */
+/* Samples several tokens of each row's request. */
 static void run_batch(batch *b, device *d, cls_context *context, int search, census *c)
 {
     char where[240];
@@ -92,15 +92,16 @@ static void run_batch(batch *b, device *d, cls_context *context, int search, cen
         must_cl(clFinish(d->queue));
         client_tokens(&s, 0);
         must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
-        c->ended += batch_excuse(b, d);
+        c->ended += batch_accept_loop_limit(b, d);
         batch_equal(b, where);
         for (uint32_t row = 0; row < b->rows; row++) {
             count_row(c, b, row);
-            if ((c->rows + row) % STEPS == step) { /* which takes longest */
+            if ((c->rows + row) % STEPS ==
+                step) { /* the slowest part, hence only one step of each row */
                 c->undecided += !batch_against_oracle(b, row);
                 c->judged++;
             }
-            if (b->token[row] < 0) /* of infill, the device's list may hold less */
+            if (b->token[row] < 0) /* for infill, the device's shortlist may hold fewer tokens */
                 b->host[row].token = -1;
             batch_accept(b, row);
         }
@@ -169,7 +170,8 @@ static void count_draws(client *s, uint32_t *counts)
     s->step.slots.host = s->step.positions.host = NULL;
 }
 
-/* The coin: what is first goes, or not; top-k takes what is first then. */
+/* XTC's random decision: it removes the first token or not, and top-k keeps the first of the rest.
+ */
 START_TEST(xtc_coin)
 {
     static const float chances[] = {0.5f, 0.1f};
@@ -248,8 +250,8 @@ START_TEST(law)
 }
 END_TEST
 
-/* Of many tokens, mirostat's mean surprise comes to tau; adaptive p's mean
- * probability comes near its target. Each row is another sampler. */
+/* Over many tokens, the mean surprise of Mirostat approaches tau, and the mean probability of
+ * adaptive p approaches its target. Each row has another sampler. */
 START_TEST(modes_reach_their_aims)
 {
     enum { ROWS = 4, TOKENS = 2000, FIRST = 1000 };
@@ -274,15 +276,15 @@ START_TEST(modes_reach_their_aims)
                           d->name, i, batch_words(b, row), b->token[row], b->host[row].token);
             if (i < FIRST)
                 continue;
-            const cls_adaptive_state before = b->mode[row], after = b->host[row].adaptive;
-            if (row < 3) /* what moved mu: eta times the surprise beyond tau */
+            const cls_adaptive_state before = b->adaptive[row], after = b->host[row].adaptive;
+            if (row < 3) /* the change of mu: eta times the surprise above tau */
                 sum[row] +=
                     (double)b->params[row].mirostat_tau - (after.mu - before.mu) * 0x1p-20 / 0.1;
             else
                 sum[row] += (after.sum - 0.9 * before.sum) * 0x1p-24;
         }
         for (uint32_t row = 0; row < ROWS; row++) {
-            b->mode[row] = b->host[row].adaptive;
+            b->adaptive[row] = b->host[row].adaptive;
             b->params[row].position++;
         }
     }

@@ -477,7 +477,7 @@ END_TEST
 START_TEST(uploads_of_a_refused_product)
 {
     device *const d = fixture_device(_i);
-    const layer_wish wish = {LAYER_F16, 64, 16, 4, 4, 1, 0, 0, 0, 0};
+    const layer_setup wish = {LAYER_F16, 64, 16, 4, 4, 1, 0, 0, 0, 0};
     if (!can_gate(d))
         return;
     for (int lasting = 0; lasting < 2; lasting++) {

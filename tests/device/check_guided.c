@@ -55,7 +55,7 @@ static int allowed_by(pattern p, uint32_t i, uint32_t one, uint64_t key, rng *r)
     }
 }
 
-/* One row of a mask; what lies beyond the vocabulary is garbage. */
+/* Fills one row of a mask; bits beyond the vocabulary are garbage. */
 static void fill_row(batch *b, uint32_t row, pattern p, rng *r)
 {
     const int packed = b->mask_kind == CLS_MASK_PACKED;
@@ -79,7 +79,7 @@ static void fill(batch *b, rng *r)
         fill_row(b, row, (pattern)rng_below(r, PATTERNS), r);
 }
 
-/* Masks of any width, some rows without, some sharing one. */
+/* Masks of any width; some rows have none, and some share one. */
 static void random_masks(batch *b, rng *r)
 {
     b->mask_kind = (int)rng_below(r, 2);
@@ -256,7 +256,7 @@ START_TEST(changing_masks)
 }
 END_TEST
 
-/* None of the steps begins before all have been enqueued. */
+/* No step begins before all steps are enqueued. */
 START_TEST(gated_masks)
 {
     device *const d = fixture_device(_i);
@@ -419,7 +419,7 @@ START_TEST(empty_list)
 }
 END_TEST
 
-/* Masks of the host's take memory when they first come, or when the sampler is created. */
+/* Masks on the host take memory when they are first used, or when the sampler is created. */
 START_TEST(room_for_host_masks)
 {
     enum { VOCAB = 3200, ROWS_HERE = 2 };
@@ -428,7 +428,7 @@ START_TEST(room_for_host_masks)
     static float logits[ROWS_HERE * VOCAB];
     cl_mem in = buffer_of(d, sizeof logits, logits),
            out = buffer_of(d, ROWS_HERE * sizeof(int32_t), NULL);
-    for (int asked = 0; asked < 2; asked++) {
+    for (int large = 0; large < 2; large++) {
         cls_memory before = {.struct_size = sizeof before}, after = before;
         cls_sampler_options o;
         cls_sampler *sampler;
@@ -439,7 +439,7 @@ START_TEST(room_for_host_masks)
         o.vocab = VOCAB;
         o.max_rows = ROWS_HERE;
         o.features = CLS_FEATURE_MASK;
-        o.host_mask_size = asked ? sizeof mask : 0;
+        o.host_mask_size = large ? sizeof mask : 0;
         must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
         cls_params_init(&p);
         cls_step_init(&step);
@@ -458,8 +458,8 @@ START_TEST(room_for_host_masks)
             ck_assert(token[0] == (int32_t)(i * 32 + i % 32) && token[1] == token[0]);
         }
         must(cls_sampler_memory(sampler, &after));
-        ck_assert((after.host == before.host) == asked &&
-                  (after.changes == before.changes) == asked);
+        ck_assert((after.host == before.host) == large &&
+                  (after.changes == before.changes) == large);
         cls_sampler_destroy(sampler);
     }
     clReleaseMemObject(in);

@@ -9,7 +9,7 @@
 
 /* ------------------------------------------------------------------- product */
 
-static void product_of(device *d, const layer_wish *w, rng *r, const char *where)
+static void product_of(device *d, const layer_setup *w, rng *r, const char *where)
 {
     layer l;
     layer_open(&l, d, w, r);
@@ -31,18 +31,18 @@ START_TEST(product)
     for (uint32_t i = 0; i < fixture_by_size(8, 24, 48); i++) {
         const uint32_t s = i % fixture_by_size(8, 12, 12);
         const uint32_t rows = shapes[s].rows, some = 1 + rng_below(&r, rows);
-        layer_wish w = {LAYER_F16,
-                        shapes[s].vocab,
-                        shapes[s].hidden,
-                        rows,
-                        i % 3 == 0 ? rows : some,
-                        i % 2 == 0,
-                        (int)rng_below(&r, 2),
-                        (int)rng_below(&r, 2),
-                        0,
-                        0};
+        layer_setup w = {LAYER_F16,
+                         shapes[s].vocab,
+                         shapes[s].hidden,
+                         rows,
+                         i % 3 == 0 ? rows : some,
+                         i % 2 == 0,
+                         (int)rng_below(&r, 2),
+                         (int)rng_below(&r, 2),
+                         0,
+                         0};
         for (w.product = 0; w.product < LAYER_PRODUCTS; w.product++)
-            if (layer_can(d, w.product, TEST_SMALL))
+            if (layer_is_supported(d, w.product, TEST_SMALL))
                 product_of(d, &w, &r, "product");
     }
 }
@@ -52,9 +52,9 @@ START_TEST(large_vocabulary)
 {
     device *const d = fixture_device(_i);
     rng r = {fixture_seed() + 1};
-    layer_wish w = {LAYER_F16, fixture_by_size(300, 4099, 128256), 64, 4, 4, 0, 1, 1, 0, 0};
+    layer_setup w = {LAYER_F16, fixture_by_size(300, 4099, 128256), 64, 4, 4, 0, 1, 1, 0, 0};
     for (w.product = 0; w.product < LAYER_PRODUCTS; w.product++)
-        if (layer_can(d, w.product, TEST_FULL))
+        if (layer_is_supported(d, w.product, TEST_FULL))
             product_of(d, &w, &r, "large vocabulary");
 }
 END_TEST
@@ -69,8 +69,8 @@ START_TEST(shapes)
         if (fixture_context(d, 1u << CLS_F32, groups[i], vectors[i], 0) == NULL)
             continue;
         for (uint32_t k = 0; k < 3; k++) {
-            layer_wish w = {LAYER_F16, 9 + 31 * k,   1 + 133 * k,   9,         9 - k,
-                            0,         (int)(k & 1), (int)(k >> 1), groups[i], vectors[i]};
+            layer_setup w = {LAYER_F16, 9 + 31 * k,   1 + 133 * k,   9,         9 - k,
+                             0,         (int)(k & 1), (int)(k >> 1), groups[i], vectors[i]};
             product_of(d, &w, &r, "shapes");
             w.product = LAYER_F32;
             product_of(d, &w, &r, "shapes");
@@ -81,12 +81,12 @@ END_TEST
 
 /* -------------------------------------------------------------------- places */
 
-/* One hidden row at every place of full and partial batches gives the same bits. */
+/* One hidden row at every index of full and partial batches gives the same bits. */
 static void same_everywhere(device *d, layer_product by, uint32_t vocab, uint32_t hidden,
                             uint32_t max_rows)
 {
     rng r = {fixture_seed() + 10};
-    const layer_wish w = {by, vocab, hidden, max_rows, max_rows, 1, 0, 1, 0, 0};
+    const layer_setup w = {by, vocab, hidden, max_rows, max_rows, 1, 0, 1, 0, 0};
     layer l;
     layer_open(&l, d, &w, &r);
     layer_run(&l, d->queue);
@@ -119,7 +119,7 @@ START_TEST(places)
 {
     device *const d = fixture_device(_i);
     for (layer_product p = 0; p < LAYER_PRODUCTS; p++) {
-        if (!layer_can(d, p, TEST_SMALL))
+        if (!layer_is_supported(d, p, TEST_SMALL))
             continue;
         same_everywhere(d, p, 67, 45, 11);
         same_everywhere(d, p, fixture_by_size(100, 1025, 4099), 172,
@@ -134,7 +134,7 @@ static void same_in_other_heads(device *d, layer_product by)
     float first[77];
     for (uint32_t max_rows = 1; max_rows <= 64; max_rows *= 4) {
         rng r = {fixture_seed() + 11};
-        const layer_wish w = {by, 77, 100, max_rows, 1, 1, 1, 0, 0, 0};
+        const layer_setup w = {by, 77, 100, max_rows, 1, 1, 1, 0, 0, 0};
         layer l;
         layer_open(&l, d, &w, &r);
         layer_run(&l, d->queue);
@@ -166,14 +166,14 @@ START_TEST(sampled_in_place)
     for (layer_product by = 0; by < LAYER_PRODUCTS; by++) {
         rng r = {fixture_seed() + 40};
         const uint32_t vocab = fixture_by_size(150, 1025, 4099), rows = 6;
-        const layer_wish w = {by, vocab, 96, 8, rows, 1, 1, 1, 0, 0};
+        const layer_setup w = {by, vocab, 96, 8, rows, 1, 1, 1, 0, 0};
         cls_sampler_options o;
         cls_sampler *sampler;
         cls_params p;
         cls_step step;
         int32_t tokens[8];
         layer l;
-        if (!layer_can(d, by, TEST_SMALL))
+        if (!layer_is_supported(d, by, TEST_SMALL))
             continue;
         layer_open(&l, d, &w, &r);
         cl_mem buffer = buffer_of(d, sizeof tokens, NULL);

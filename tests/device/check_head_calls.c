@@ -19,15 +19,15 @@ static cl_command_queue out_of_order(device *d)
     return code == CL_SUCCESS ? queue : NULL;
 }
 
-/* Calls with maps of their own, one after another without waiting, copied away
- * behind each; on one queue or on two in turn, in order or not. */
+/* Calls with different maps, one after another without waiting. Each call's logits are copied after
+ * it. The calls use one queue or two alternately, in order or out of order. */
 static void run_ahead(device *d, layer_product product, cl_command_queue a, cl_command_queue b,
                       const char *where)
 {
     enum { CALLS = 9, ROWS = 5, VOCAB = 300, HIDDEN = 40 };
     const size_t size = (size_t)ROWS * VOCAB * sizeof(float);
     rng r = {fixture_seed() + 20};
-    const layer_wish w = {product, VOCAB, HIDDEN, ROWS, ROWS, 1, 1, 1, 0, 0};
+    const layer_setup w = {product, VOCAB, HIDDEN, ROWS, ROWS, 1, 1, 1, 0, 0};
     int32_t maps[CALLS][ROWS];
     cl_event copied = NULL;
     layer l;
@@ -80,7 +80,7 @@ START_TEST(queues)
                      loose = out_of_order(d);
     must_cl(code);
     for (layer_product product = 0; product < LAYER_PRODUCTS; product++) {
-        if (!layer_can(d, product, TEST_SMALL))
+        if (!layer_is_supported(d, product, TEST_SMALL))
             continue;
         run_ahead(d, product, d->queue, d->queue, "one queue");
         run_ahead(d, product, d->queue, second, "two queues");
@@ -115,13 +115,13 @@ static int complete(cl_event event)
     return state == CL_COMPLETE;
 }
 
-/* A call runs after its events, the head's next call after it, on another queue
- * without an event, too. */
+/* A call runs after its events. The head's next call runs after it, even on another queue and
+ * without an event. */
 static void run_behind_gate(device *d, cl_command_queue queue, cl_command_queue other)
 {
     enum { VOCAB = 50, ROWS = 2 };
     rng r = {fixture_seed() + 21};
-    const layer_wish w = {LAYER_F16, VOCAB, 20, ROWS, ROWS, 1, 0, 0, 0, 0};
+    const layer_setup w = {LAYER_F16, VOCAB, 20, ROWS, ROWS, 1, 0, 0, 0, 0};
     int32_t maps[2][ROWS] = {{0, 1}, {1, 0}};
     cl_event done[2] = {NULL, NULL};
     layer l;
@@ -179,12 +179,12 @@ START_TEST(waits)
 }
 END_TEST
 
-/* More maps in flight than there is memory for; nothing is lost by it. */
+/* More maps in flight than staging memory holds; no result is lost. */
 START_TEST(busy)
 {
     device *const d = fixture_device(_i);
     rng r = {fixture_seed() + 22};
-    const layer_wish w = {LAYER_F16, 50, 20, 2, 2, 1, 0, 0, 0, 0};
+    const layer_setup w = {LAYER_F16, 50, 20, 2, 2, 1, 0, 0, 0, 0};
     int32_t map[2] = {0, 0};
     cls_status status = CLS_OK;
     int calls;
@@ -265,7 +265,7 @@ START_TEST(refused)
 {
     device *const d = fixture_device(_i);
     rng r = {fixture_seed() + 30};
-    const layer_wish w = {LAYER_F16, 50, 20, 4, 3, 1, 1, 0, 0, 0};
+    const layer_setup w = {LAYER_F16, 50, 20, 4, 3, 1, 1, 0, 0, 0};
     const int32_t too_far[] = {0, 1, 3}, too_low[] = {0, -2, 1}, good_map[] = {2, -1, 0};
     cls_head *head = NULL;
     cl_int code;
@@ -381,7 +381,7 @@ static cls_head *float32_head(device *d, cl_mem weight, uint64_t stride, float *
 START_TEST(float32_products)
 {
     static const struct {
-        int pretended;
+        int forced;
         uint64_t stride;
     } cases[] = {{CLS_HEAD_BY_DEVICE, 1},
                  {CLS_HEAD_OWN_KERNEL, 1},
@@ -393,12 +393,12 @@ START_TEST(float32_products)
     cl_device_type type;
     must_cl(clGetDeviceInfo(d->id, CL_DEVICE_TYPE, sizeof type, &type, NULL));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const int wanted = cases[i].pretended == CLS_HEAD_CLBLAST ||
-                           (cases[i].pretended == CLS_HEAD_BY_DEVICE && type == CL_DEVICE_TYPE_GPU);
+        const int wanted = cases[i].forced == CLS_HEAD_CLBLAST ||
+                           (cases[i].forced == CLS_HEAD_BY_DEVICE && type == CL_DEVICE_TYPE_GPU);
         float logit;
-        if (wanted && !layer_can(d, LAYER_CLBLAST, TEST_TINY) && cls_head_has_clblast())
+        if (wanted && !layer_is_supported(d, LAYER_CLBLAST, TEST_TINY) && cls_head_has_clblast())
             continue;
-        cls_test_head_product = cases[i].pretended;
+        cls_test_head_product = cases[i].forced;
         cls_head *const head = float32_head(d, weight, cases[i].stride, &logit);
         cls_test_head_product = CLS_HEAD_BY_DEVICE;
         ck_assert_msg(head->clblast == (wanted && cls_head_has_clblast() && cases[i].stride == 1),

@@ -73,7 +73,7 @@ static void world_close(world *w)
     free(w->banned);
 }
 
-/* What the device prepared for a row against what is expected. */
+/* Compares the effects that the device computed for a row with the expected ones. */
 static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, const char *where)
 {
     const cls_slot *const slot = &w->sampler->request[row].slot;
@@ -169,7 +169,7 @@ static void begin(world *w, uint32_t row, uint32_t n, uint32_t kind, rng *r)
                         q->outputs ? q->text + prompt : NULL, q->outputs));
 }
 
-/* Something other than a token happens to a request. */
+/* Makes a random slot call for a request. */
 static void change(world *w, uint32_t row, rng *r)
 {
     request *const q = &w->row[row];
@@ -236,7 +236,7 @@ START_TEST(random_texts)
 }
 END_TEST
 
-/* Whole histories, among them the text that asks for the most comparisons. */
+/* Full histories, among them the text that needs the most comparisons. */
 START_TEST(long_texts)
 {
     device *const d = fixture_device(_i);
@@ -273,7 +273,7 @@ START_TEST(long_texts)
 }
 END_TEST
 
-/* What is refused, and what the sentence names. */
+/* Parameters that are refused, and the name in the message. */
 static void refuse(const cls_sampler *s, const cls_params *p, const char *sentence)
 {
     ck_assert_int_eq(s != NULL ? cls_sampler_check(s, p) : cls_params_check(p, 100),

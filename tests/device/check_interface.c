@@ -250,7 +250,7 @@ static void put_row(client *s, uint32_t row, float value)
     memcpy(s->b->values + (size_t)row * 100, values, sizeof values);
 }
 
-/* One step against the reference; rows that got a token move on. */
+/* Compares one step with the reference; rows that got a token advance. */
 static void expect_step(client *s)
 {
     client_step(s, s->d->queue, 0, 0, NULL, NULL);
@@ -278,7 +278,7 @@ START_TEST(rows_fail_alone)
     ck_assert_int_eq(s.b->status[3], CLS_ROW_EMPTY);
     ck_assert_int_eq(s.b->status[4], CLS_ROW_INF);
     ck_assert_int_eq(s.b->status[5], CLS_ROW_OK);
-    put_row(&s, 1, 0.0f); /* good again: it goes on where it was */
+    put_row(&s, 1, 0.0f); /* valid again: it continues at its position */
     put_row(&s, 3, 1.0f);
     expect_step(&s);
     s.step.invalid_token = 7;
@@ -400,7 +400,7 @@ START_TEST(slots_and_positions)
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     s.step.defer_accept = 0;
     expect_step(&s);
-    s.b->params[1].temperature = 0.5f; /* other parameters, the position goes on */
+    s.b->params[1].temperature = 0.5f; /* other parameters; the position continues */
     cls_params p = s.b->params[1];
     p.position = 1000; /* ignored */
     must(cls_slot_params(s.sampler, 1, &p));
@@ -444,7 +444,7 @@ START_TEST(shared_slot)
 }
 END_TEST
 
-/* Rows of one slot draw apart by their draws, each as the reference's. */
+/* Rows of one slot with different draws draw independently, each like the reference. */
 START_TEST(draws)
 {
     client s = small_client(fixture_device(_i), 4);
@@ -474,7 +474,7 @@ START_TEST(draws)
 }
 END_TEST
 
-/* Each slot's latest token, wherever its row was; what did not draw stays. */
+/* Each slot's latest token, at any row index; slots that did not draw keep theirs. */
 START_TEST(latest)
 {
     client s = small_client(fixture_device(_i), 5);
@@ -589,7 +589,8 @@ START_TEST(events)
 }
 END_TEST
 
-/* No outputs at all is a step, too; handles go in any order, under way or not. */
+/* A step without outputs works, and handles can be destroyed in any order, even with steps in
+ * flight. */
 START_TEST(lifetimes)
 {
     device *const d = fixture_device(_i);

@@ -15,8 +15,8 @@
 
 static int all;
 
-/* Rows whose values all three types hold, with every kind of parameters. The
- * rows that tests permute; their results by the reference are in it. */
+/* The rows that the tests permute, with the reference's results. All three types represent their
+ * values, and they have every kind of parameters. */
 static batch *source(uint32_t vocab)
 {
     rng r = {fixture_seed()};
@@ -113,8 +113,8 @@ START_TEST(shapes)
 }
 END_TEST
 
-/* Enqueues steps one after the other without waiting, each with the event of
- * the one before or none, over one or two queues; then compares them all. */
+/* Enqueues steps on one or two queues without waiting, each after the event of the previous step or
+ * without an event; then compares all results. */
 static void steps_ahead(device *d, batch *b, cl_command_queue first, cl_command_queue second,
                         int chained, const char *what)
 {
@@ -169,7 +169,7 @@ START_TEST(queues)
 }
 END_TEST
 
-/* A thread's work must not use Check: it counts what differs. */
+/* Runs in a thread, which must not use Check; counts the differences. */
 typedef struct worker {
     client s;
     cl_command_queue queue;

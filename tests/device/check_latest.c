@@ -66,7 +66,7 @@ static void begin(desk *s, uint32_t slot, const int32_t *output, uint32_t n)
     must(cls_slot_begin(s->sampler, slot, &s->params, prompt, 3, output, n));
 }
 
-/* Enqueues a row of a slot, whose logits say `token`. */
+/* Enqueues a row of a slot whose likeliest token is `token`. */
 static void row(desk *s, int32_t slot, int32_t token)
 {
     s->slot = slot;
@@ -96,14 +96,14 @@ static void expect_latest(desk *s, int32_t slot, int32_t want, int line)
 }
 #define EXPECT_LATEST(s, slot, want) expect_latest((s), (slot), (want), __LINE__)
 
-/* As a runtime forks: on the device, behind what is enqueued. */
+/* Forks a request on the device after the steps that are enqueued. */
 static void copy_latest(desk *s, size_t to, size_t from)
 {
     const cl_mem latest = s->outputs.latest.buffer;
     must_cl(clEnqueueCopyBuffer(s->d->queue, latest, latest, 4 * from, 4 * to, 4, 0, NULL, NULL));
 }
 
-/* No slot call and no cls_accept() writes it: a step or a verification does, where a row has a
+/* Slot calls and cls_accept() do not write `latest`. Steps and verifications do if a row has a
  * token. */
 START_TEST(rows_alone_write_it)
 {
@@ -187,8 +187,8 @@ START_TEST(of_verifications)
 }
 END_TEST
 
-/* A fork behind a step that the host has not seen: the child goes on after that step, and the
- * token of the step before would be the wrong one to look up. */
+/* A fork after a step whose result the host has not read. The child continues after that step, so
+ * the token of the step before would be the wrong one to embed. */
 START_TEST(forks_ahead)
 {
     desk s;
@@ -206,7 +206,7 @@ START_TEST(forks_ahead)
 }
 END_TEST
 
-/* Requests that have ended before their first row: no row of theirs is stopped and not skipped. */
+/* Requests that have ended before their first row: each of their rows is stopped and skipped. */
 START_TEST(ended_from_the_start)
 {
     desk s;

@@ -177,8 +177,8 @@ static int32_t on_host(const client *s, const cls_draw_call *call, const lists *
     return token;
 }
 
-/* Random lists, odd entries among them, step after step: the host's tokens, which
- * enter the slots. */
+/* Random lists, some with invalid entries, in consecutive steps: the tokens equal the host's and
+ * are accepted by the slots. */
 START_TEST(draws)
 {
     static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-40f, 88.0f};
@@ -215,7 +215,7 @@ START_TEST(draws)
 }
 END_TEST
 
-/* What becomes of a row: accepted or not, ended, skipped, its place by slots. */
+/* The results of a row: accepted or not, ended, skipped, and its index by slots. */
 START_TEST(rows_of_draws)
 {
     device *const d = fixture_device(_i);
@@ -229,7 +229,7 @@ START_TEST(rows_of_draws)
         l.ids[i] = (int32_t)(i % WIDE) + 5;
     for (uint32_t row = 0; row < 4; row++)
         l.counts[row] = 4;
-    l.logits[0] = -INFINITY; /* weighs nothing: not even the number 0 draws it */
+    l.logits[0] = -INFINITY; /* has no weight: not even the number 0 draws it */
     l.logits[2 * WIDE + 3] = NAN;
     l.logits[2 * WIDE + 2] = INFINITY;
     l.counts[3] = 0;

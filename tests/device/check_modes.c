@@ -11,10 +11,10 @@
 #define ROLLBACK 8
 #define MOST 400
 
-/* A request as the reference has it: the mode before each of its tokens. */
+/* A request of the reference, with the adaptive state before each of its tokens. */
 typedef struct request {
     cls_params params;
-    cls_adaptive_state mode[MOST + 1];
+    cls_adaptive_state adaptive[MOST + 1];
     uint32_t n, longest;
 } request;
 
@@ -28,7 +28,7 @@ typedef struct traffic {
     rng r;
 } traffic;
 
-static void random_mode(traffic *t)
+static void random_adaptive(traffic *t)
 {
     cls_params *const p = &t->q.params;
     cls_params_default(p, sizeof *p);
@@ -47,7 +47,7 @@ static void random_mode(traffic *t)
     }
 }
 
-/* The reference's next token, and the mode after it. */
+/* Returns the reference's next token and the adaptive state after it. */
 static cls_host_result next(const traffic *t)
 {
     cls_host_row h;
@@ -57,7 +57,7 @@ static cls_host_result next(const traffic *t)
     h.vocab = VOCAB;
     h.params = &t->q.params;
     h.position = t->q.n;
-    h.adaptive = t->q.mode[t->q.n];
+    h.adaptive = t->q.adaptive[t->q.n];
     must(cls_host_sample(&h, &result));
     return result;
 }
@@ -83,16 +83,16 @@ static int32_t step(traffic *t, int defer)
     return token;
 }
 
-/* A token enters the request; `drawn`: by the draw that gives `after`. */
+/* Appends a token to the request. drawn: the token was drawn, and `after` is the state after it. */
 static void enter(traffic *t, int32_t token, int drawn, const cls_adaptive_state *after)
 {
     request *const q = &t->q;
     const cls_params *const p = &q->params;
-    q->mode[q->n + 1] = drawn ? *after : q->mode[q->n];
+    q->adaptive[q->n + 1] = drawn ? *after : q->adaptive[q->n];
     if (!drawn && p->mirostat == 0 && p->top_p_decay < 1.0f) {
         cls_slot slot;
         must(cls_slot_from_params(p, VOCAB, &slot));
-        q->mode[q->n + 1].top_p = top_p_next(&slot, q->mode[q->n].top_p, token);
+        q->adaptive[q->n + 1].top_p = top_p_next(&slot, q->adaptive[q->n].top_p, token);
     }
     q->n++;
     q->longest = q->n > q->longest ? q->n : q->longest;
@@ -101,12 +101,12 @@ static void enter(traffic *t, int32_t token, int drawn, const cls_adaptive_state
 static void begin(traffic *t)
 {
     cls_slot slot;
-    random_mode(t);
+    random_adaptive(t);
     must(cls_slot_begin(t->sampler, t->slot, &t->q.params, NULL, 0, NULL, 0));
     must(cls_slot_from_params(&t->q.params, VOCAB, &slot));
     t->q.n = t->q.longest = 0;
-    t->q.mode[0] = (cls_adaptive_state){1, slot.adaptive.mu, slot.adaptive.sum,
-                                        slot.adaptive.weight, slot.adaptive.top_p};
+    t->q.adaptive[0] = (cls_adaptive_state){1, slot.adaptive.mu, slot.adaptive.sum,
+                                            slot.adaptive.weight, slot.adaptive.top_p};
 }
 
 static void move(traffic *t, int by_copy)
@@ -138,19 +138,19 @@ static void elsewhere(traffic *t)
     enter(t, given, given == drawn, &expected.adaptive);
 }
 
-/* Other samplers: of what they remember, for each token that can be taken back, only those stay
- * as they are that were on before. */
-static void switch_mode(traffic *t)
+/* Turns on other samplers. Of the states kept for rollbacks, only those of samplers that were on
+ * before stay unchanged. */
+static void switch_adaptive(traffic *t)
 {
     request *const q = &t->q;
     cls_slot was, now;
     must(cls_slot_from_params(&q->params, VOCAB, &was));
-    random_mode(t);
+    random_adaptive(t);
     must(cls_slot_from_params(&q->params, VOCAB, &now));
     must(cls_slot_params(t->sampler, t->slot, &q->params));
     const uint32_t both = was.flags & now.flags;
     for (uint32_t i = 0; i <= q->longest; i++) {
-        cls_adaptive_state *const m = &q->mode[i];
+        cls_adaptive_state *const m = &q->adaptive[i];
         m->mu = both & CLS_SLOT_MIROSTAT ? m->mu : now.adaptive.mu;
         m->sum = both & CLS_SLOT_ADAPTIVE ? m->sum : now.adaptive.sum;
         m->weight = both & CLS_SLOT_ADAPTIVE ? m->weight : now.adaptive.weight;
@@ -183,7 +183,7 @@ START_TEST(modes)
                 move(&t, what == 1);
                 moved++;
             } else if (what == 3 && rng_below(&t.r, 2)) {
-                switch_mode(&t);
+                switch_adaptive(&t);
                 changed++;
             } else if (what == 3) {
                 t.q.params.temperature = 0.5f + (float)rng_unit(&t.r);

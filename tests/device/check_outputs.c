@@ -20,7 +20,7 @@ typedef struct outputs {
 
 enum { OUTPUTS = 15 };
 
-/* Where each is in the step, where it comes back to, elements of a row. */
+/* Each output's field in the step, its copy on the host, and its elements per row. */
 typedef struct output {
     cls_buffer *buffer;
     void **data;
@@ -69,7 +69,7 @@ static void open_outputs(outputs *o, client *s, rng *r)
     s->outputs.kept.count = o->candidates_n;
 }
 
-/* Reads them; afterwards they begin at the data's beginning. */
+/* Reads all outputs, without the elements before them. */
 static void read_outputs(outputs *o, client *s)
 {
     output list[OUTPUTS];
@@ -97,8 +97,8 @@ static int adapts(const cls_params *p)
     return p->adaptive_target >= 0.0f && p->mirostat == 0 && p->temperature >= 1e-5f;
 }
 
-/* The kept set, as the adjusted logits of its tokens: what the step says of it
- * against the adjusted row, the reference's probabilities and its count. */
+/* Compares the kept set that the step reports with the adjusted row and with the reference's
+ * probabilities and count. */
 static void check_set(const batch *b, uint32_t row, const float *set, const float *reference,
                       const char *where)
 {
@@ -173,7 +173,7 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
     brute_make(&of, logits, b->vocab, final ? scale : 1.0,
                final && adapts(&b->params[row]) ? reference : NULL);
     brute_given(&of, &b->token[row], &o->logprobs[row], &o->ranks[row], 1, where);
-    for (uint32_t i = 0; i < b->vocab && final; i++) /* what weighs nothing */
+    for (uint32_t i = 0; i < b->vocab && final; i++) /* tokens without weight */
         of.logprob[i] = reference[i] == 0.0f ? -INFINITY : of.logprob[i];
     brute_top(&of, o->top_ids + (size_t)row * o->top_n, o->top_logprobs + (size_t)row * o->top_n,
               o->top_n, where);
@@ -184,8 +184,8 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
     check_final(b, row, o, reference, where);
 }
 
-/* A batch's step without any output, with all of them of either kind: the same
- * tokens, and everything that is told is right. */
+/* A batch's step without outputs and with all outputs of either kind gives the same tokens, and all
+ * outputs are right. */
 static void check_outputs(batch *b, device *d, cls_context *context, uint32_t top_n,
                           uint32_t given_n, uint32_t candidates_n, int search, rng *r)
 {
@@ -360,7 +360,7 @@ START_TEST(weightless)
 }
 END_TEST
 
-/* Sets that are no band of the order. */
+/* Sets that are not contiguous in the order of tokens. */
 START_TEST(infills)
 {
     device *const d = fixture_device(_i);
@@ -381,7 +381,7 @@ START_TEST(infills)
 }
 END_TEST
 
-/* More ties than a list holds, at the end and in the middle of what is asked for. */
+/* More ties than a list holds, at the end and in the middle of the requested tokens. */
 START_TEST(ties)
 {
     device *const d = fixture_device(_i);
@@ -397,7 +397,7 @@ START_TEST(ties)
 }
 END_TEST
 
-/* Accepted at once: the reports are of the row as it was before its token. */
+/* The token is accepted in the same step; the outputs describe the row before its token. */
 START_TEST(before_accepting)
 {
     device *const d = fixture_device(_i);

@@ -19,15 +19,15 @@ static int all;
 /* ------------------------------------------------------------------ what is there */
 
 /* What a context has said of its progress. */
-typedef struct told {
+typedef struct progress {
     char names[1000]; /* one after another */
     uint32_t calls, wrong;
     uint32_t next, count; /* of the call under way */
-} told;
+} progress;
 
 static void on_progress(void *user, const char *program, uint32_t done, uint32_t count)
 {
-    told *const t = user;
+    progress *const t = user;
     if (done == 0)
         t->next = 0, t->count = count;
     t->wrong += done != t->next++ || count != t->count || done >= count;
@@ -38,9 +38,9 @@ static void on_progress(void *user, const char *program, uint32_t done, uint32_t
     }
 }
 
-static void expect_told(told *t, const char *names)
+static void expect_progress(progress *t, const char *names)
 {
-    ck_assert_msg(strcmp(t->names, names) == 0, "progress told of \"%s\", not of \"%s\"", t->names,
+    ck_assert_msg(strcmp(t->names, names) == 0, "progress reported \"%s\", not \"%s\"", t->names,
                   names);
     ck_assert_uint_eq(t->wrong, 0);
     memset(t, 0, sizeof *t);
@@ -70,7 +70,7 @@ static void expect_programs(const cls_context *context, const char *names)
                   programs_of(context), names);
 }
 
-/* The same shape as other tests', which have it compiled already; but a context of its own. */
+/* The same shape as in other tests, which is already compiled, but a separate context. */
 static cls_context *new_context(device *d, const cls_context_options *o)
 {
     cls_context *context = NULL;
@@ -78,7 +78,7 @@ static cls_context *new_context(device *d, const cls_context_options *o)
     return context;
 }
 
-static cls_context_options options_with(told *t)
+static cls_context_options options_with(progress *t)
 {
     cls_context_options o;
     cls_context_options_default(&o, sizeof o);
@@ -165,7 +165,7 @@ static cls_status begin(subject *s, const cls_params *p)
     memcpy(t->prompt, prompt, sizeof prompt);
     t->prompt_count = 6;
     t->output_count = 0;
-    memset(s->b->mode, 0, sizeof *s->b->mode);
+    memset(s->b->adaptive, 0, sizeof *s->b->adaptive);
     return status;
 }
 
@@ -204,11 +204,11 @@ static cls_params params_of(wish w)
 START_TEST(by_need)
 {
     device *const d = fixture_device(_i);
-    told t;
+    progress t;
     const cls_context_options o = options_with(&t);
     fake.builds = 0;
     cls_context *const context = new_context(d, &o);
-    expect_told(&t, "self-test");
+    expect_progress(&t, "self-test");
     expect_programs(context, "self-test");
     if (!has_groups(context))
         ck_assert_uint_eq(fake.builds, 1);
@@ -216,7 +216,7 @@ START_TEST(by_need)
         ck_assert_uint_ge(fake.builds, 2); /* and the test of groups */
     fake.builds = 0;
     subject s = subject_of(d, context, 0);
-    expect_told(&t, "slots survey token-list");
+    expect_progress(&t, "slots survey token-list");
     expect_programs(context, "self-test slots survey token-list");
     ck_assert_uint_eq(fake.builds, 3);
     cls_params p = params_of(WISH_USUAL);
@@ -229,23 +229,23 @@ START_TEST(by_need)
 
     p = params_of(WISH_PENALTY);
     must(begin(&s, &p));
-    expect_told(&t, "survey-row token-row");
+    expect_progress(&t, "survey-row token-row");
     steps(&s, 3, "a penalty");
     p = params_of(WISH_TOP_P);
     must(begin(&s, &p));
-    expect_told(&t, "pass pass-row search search-row");
+    expect_progress(&t, "pass pass-row search search-row");
     steps(&s, 3, "top-p alone");
     p = params_of(WISH_NGRAM);
     must(begin(&s, &p));
-    expect_told(&t, "prepare");
+    expect_progress(&t, "prepare");
     steps(&s, 3, "n-grams");
     p = params_of(WISH_TYPICAL);
     must(begin(&s, &p));
-    expect_told(&t, "token-all search-all");
+    expect_progress(&t, "token-all search-all");
     steps(&s, 3, "typical");
     p = params_of(WISH_USUAL);
     must(cls_slot_params(s.sampler, 0, &p));
-    expect_told(&t, "slots-state");
+    expect_progress(&t, "slots-state");
     p.position = s.b->params[0].position;
     s.b->params[0] = p;
     steps(&s, 3, "other parameters");
@@ -287,7 +287,7 @@ START_TEST(refused_late)
                   {WISH_TYPICAL, "CLS_FEATURE_SEARCH"},
                   {WISH_NGRAM, "CLS_FEATURE_HISTORY"}};
     device *const d = fixture_device(_i);
-    told t;
+    progress t;
     const cls_context_options o = options_with(&t);
     cls_context *const context = new_context(d, &o);
     subject s = subject_of(d, context, 1);
@@ -329,7 +329,7 @@ START_TEST(refused_steps)
     static const int32_t cu[] = {0, 1};
     static const cls_ints one = {.host = prompt};
     device *const d = fixture_device(_i);
-    told t;
+    progress t;
     const cls_context_options o = options_with(&t);
     cls_context *const context = new_context(d, &o);
     subject s = subject_of(d, context, 0);
@@ -405,7 +405,7 @@ END_TEST
 START_TEST(bad_bits)
 {
     device *const d = fixture_device(_i);
-    told t;
+    progress t;
     cls_context_options o = options_with(&t);
     cls_context *const context = new_context(d, &o), *none = NULL;
     cls_sampler_options so;
@@ -447,18 +447,18 @@ START_TEST(bad_bits)
 }
 END_TEST
 
-/* What is told of a program; a program of an older header asks for less. */
+/* The information about a program; a caller with an older header gets fewer fields. */
 START_TEST(program_infos)
 {
     device *const d = fixture_device(_i);
-    told t;
+    progress t;
     const cls_context_options o = options_with(&t);
     cls_context *const context = new_context(d, &o);
     cls_device_info device_info = {.struct_size = sizeof device_info};
     cls_program_info info = {.struct_size = sizeof info};
     must(compile(context, 1u << CLS_F32 | 1u << CLS_F16, 0));
     expect_programs(context, "self-test slots survey survey-1 token-list token-list-1");
-    expect_told(&t, "self-test slots survey survey token-list token-list");
+    expect_progress(&t, "self-test slots survey survey token-list token-list");
     must(cls_context_info(context, &device_info));
     for (uint32_t i = 0; i < 6; i++) {
         static const int32_t dtypes[] = {-1, -1, CLS_F32, CLS_F16, CLS_F32, CLS_F16};
@@ -498,7 +498,7 @@ START_TEST(build_logs)
     device *const d = fixture_device(_i);
     for (int stays = 0; stays < 2; stays++) {
         char log[4096];
-        told t;
+        progress t;
         cls_context_options o = options_with(&t);
         memset(log, 'x', sizeof log);
         o.build_log = log;
@@ -542,7 +542,7 @@ static void *compile_ahead(void *data)
 START_TEST(another_thread)
 {
     device *const d = fixture_device(_i);
-    told t;
+    progress t;
     const cls_context_options o = options_with(&t);
     cls_context *const context = new_context(d, &o);
     subject s = subject_of(d, context, 0);
@@ -590,7 +590,7 @@ static batch *some_batch(int level, int dtype, rng *r);
 START_TEST(exports)
 {
     device *const d = fixture_device(_i);
-    told t;
+    progress t;
     cls_context_options o = options_with(&t);
     const int everything = all || !cls_binary_query_recompiles(d->id);
     const uint32_t features =
@@ -644,7 +644,7 @@ END_TEST
 /* Which kernels a call may launch with features of its rows and its inputs. */
 static int launches(enum cls_kernel kernel, uint32_t needs)
 {
-    const uint32_t told_of = CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS;
+    const uint32_t reporting = CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS;
     switch (kernel) {
     case CLS_SLOTS:
     case CLS_SURVEY:
@@ -657,9 +657,9 @@ static int launches(enum cls_kernel kernel, uint32_t needs)
         return (needs & CLS_FEATURE_SEARCH) != 0;
     case CLS_DISTRIBUTION:
     case CLS_REPORT:
-        return (needs & told_of) != 0;
+        return (needs & reporting) != 0;
     case CLS_ACCEPT:
-        return (needs & (told_of | CLS_FEATURE_ACCEPT)) != 0;
+        return (needs & (reporting | CLS_FEATURE_ACCEPT)) != 0;
     case CLS_DRAW:
         return (needs & CLS_FEATURE_DRAW) != 0;
     case CLS_RESIDUAL:
@@ -715,7 +715,8 @@ START_TEST(what_serves)
 }
 END_TEST
 
-/* What compilers are told: of registers only NVIDIA's, and only in groups that may have as many. */
+/* The compilers' options: only NVIDIA's compiler gets a limit of registers, and only for
+ * work-groups that can have as many. */
 START_TEST(build_options)
 {
     cls_shape shape = {.vector = 4, .extra_options = ""};
@@ -826,14 +827,14 @@ static batch *some_batch(int level, int dtype, rng *r)
     return b;
 }
 
-/* All that a step tells. */
-typedef struct seen {
+/* All outputs of a step. */
+typedef struct observed {
     uint32_t needs, ran;
     int32_t token[BATCH], status[BATCH];
     cls_row row[BATCH];
-    uint32_t *told;
+    uint32_t *words;
     size_t size;
-} seen;
+} observed;
 
 static cls_buffer room(cl_mem buffer, size_t *at, size_t words)
 {
@@ -842,11 +843,12 @@ static cls_buffer room(cl_mem buffer, size_t *at, size_t words)
     return b;
 }
 
-/* A step of a batch with some variants forced; wants: what is to be told, 0 to 2. */
-static seen look(device *d, cls_context *context, batch *b, int search, int wants, uint32_t forced)
+/* Runs a step of a batch with some variants forced. wants: which outputs are requested, 0 to 2. */
+static observed observe(device *d, cls_context *context, batch *b, int search, int wants,
+                        uint32_t forced)
 {
-    seen is = {.size = (size_t)BATCH * (8 + 2 * TOP + 4 * CANDIDATES + 2 * b->vocab) *
-                       sizeof(uint32_t)};
+    observed is = {.size = (size_t)BATCH * (8 + 2 * TOP + 4 * CANDIDATES + 2 * b->vocab) *
+                           sizeof(uint32_t)};
     size_t at = 0;
     client s;
     client_open(&s, b, d, context, 1);
@@ -882,15 +884,16 @@ static seen look(device *d, cls_context *context, batch *b, int search, int want
     memcpy(is.token, b->token, sizeof is.token);
     memcpy(is.status, b->status, sizeof is.status);
     is.ran = s.sampler->launched_variants;
-    is.told = malloc(is.size);
-    ck_assert(is.told != NULL && at <= is.size);
-    buffer_read(d, out, is.size, is.told);
+    is.words = malloc(is.size);
+    ck_assert(is.words != NULL && at <= is.size);
+    buffer_read(d, out, is.size, is.words);
     clReleaseMemObject(out);
     client_close(&s);
     return is;
 }
 
-static void expect_same(const seen *is, const seen *wanted, const batch *b, const char *what)
+static void expect_same(const observed *is, const observed *wanted, const batch *b,
+                        const char *what)
 {
     for (uint32_t row = 0; row < BATCH; row++) {
         const cls_row *const x = &is->row[row], *const y = &wanted->row[row];
@@ -909,13 +912,13 @@ static void expect_same(const seen *is, const seen *wanted, const batch *b, cons
             y->cut_key, y->cut_id);
     }
     for (size_t i = 0; i < is->size / sizeof(uint32_t); i++)
-        ck_assert_msg(is->told[i] == wanted->told[i],
-                      "%s: word %zu of what is told is 0x%08x, not 0x%08x", what, i, is->told[i],
-                      wanted->told[i]);
+        ck_assert_msg(is->words[i] == wanted->words[i],
+                      "%s: word %zu of the outputs is 0x%08x, not 0x%08x", what, i, is->words[i],
+                      wanted->words[i]);
 }
 
-/* What was launched serves the step; raw rows need nothing. */
-static void expect_serving(const seen *s, int raw, uint32_t attached, const char *what)
+/* Checks that the launched variants can compute the step. */
+static void expect_serving(const observed *s, int raw, uint32_t attached, const char *what)
 {
     for (int v = CLS_SURVEY_0; v < CLS_VARIANTS; v++) {
         if (!(s->ran >> v & 1u))
@@ -953,7 +956,7 @@ START_TEST(forced)
                  search ? ", search" : "");
         b->shortlist = info.shortlist;
         batch_check(b, d, context, search);
-        seen wanted = look(d, context, b, search, wants, 0);
+        observed wanted = observe(d, context, b, search, wants, 0);
         expect_serving(&wanted, wants == 1, cls_variants_of(CLS_FEATURES_ALL), what);
         for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
             int is_other = 0; /* its kernel was launched, in another variant */
@@ -963,7 +966,7 @@ START_TEST(forced)
             /* A window's tokens are counted again by the larger kernel of slots. */
             if (!is_other || !cls_variant_supports(v, wanted.needs) || v == CLS_SLOTS_0)
                 continue;
-            seen is = look(d, context, b, search, wants, UINT32_C(1) << v);
+            observed is = observe(d, context, b, search, wants, UINT32_C(1) << v);
             snprintf(what, sizeof what, "%s, %s, level %d%s, by %s", d->name, types[dtype], level,
                      search ? ", search" : "", cls_variants[v].name);
             ck_assert_msg(is.ran >> v & 1u, "%s: it was not launched", what);
@@ -972,13 +975,13 @@ START_TEST(forced)
                                   !(is.ran >> w & 1u),
                               "%s: %s was, too", what, cls_variants[w].name);
             expect_same(&is, &wanted, b, what);
-            free(is.told);
+            free(is.words);
             of[v]++;
             runs++;
         }
         for (int v = 0; v < CLS_VARIANTS; v++)
             of[v] += wanted.ran >> v & 1u;
-        free(wanted.told);
+        free(wanted.words);
         batch_free(b);
     }
     fixture_features(0);

@@ -113,7 +113,7 @@ START_TEST(samplers_and_slots_refused)
 }
 END_TEST
 
-/* What a sampler was not created for, and calls on slots that have no request. */
+/* Features that the sampler was not created for, and calls on slots without a request. */
 START_TEST(slot_calls_refused)
 {
     device *const d = fixture_device(_i);
@@ -244,8 +244,7 @@ START_TEST(acceptance_refused)
 }
 END_TEST
 
-/* What is written overlaps something, in the buffer itself or in a part of it; and objects that are
- * not what kernels can write. */
+/* Outputs that overlap another buffer or a part of one, and objects that kernels cannot write. */
 static void refuse_overlaps(client *s)
 {
     device *const d = s->d;
@@ -275,7 +274,8 @@ static void refuse_overlaps(client *s)
     step->tokens = (cls_buffer){step->logits.buffer, 0};
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->logits");
     *step = good;
-    step->slots.device.buffer = step->positions.device.buffer = both; /* who only reads may share */
+    step->slots.device.buffer = step->positions.device.buffer =
+        both; /* inputs may share a buffer */
     s->outputs.latest.buffer = both;
     step->outputs = &s->outputs;
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "outputs->latest");
@@ -400,14 +400,14 @@ START_TEST(steps_refused)
     step->bias.values.buffer = biases;
     REFUSE(bias.row_map.host, beyond, "bias.row_map");
     REFUSE(mask.reserved, 1, "mask.reserved");
-    /* A row without a token must not be accepted later as one that has it. */
+    /* A row without a token must not be accepted later as if it had one. */
     step->defer_accept = 1;
     REFUSE(invalid_token, 0, "invalid_token is 0, which is a token");
     step->defer_accept = 1;
     REFUSE(invalid_token, 99, "invalid_token");
     refuse_overlaps(&s);
 #undef REFUSE
-    /* Nothing of this has moved anything. */
+    /* None of these calls has changed anything. */
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
     batch_reference(s.b);
@@ -433,7 +433,7 @@ START_TEST(uncompiled_type_refused)
 }
 END_TEST
 
-/* Calls on a sampler that another call is using: here from what that one calls. */
+/* Calls on a sampler while another call is using it, made from a callback of that call. */
 typedef struct nested {
     cls_sampler *sampler;
     cl_command_queue queue;
@@ -470,10 +470,10 @@ START_TEST(in_use_refused)
     cls_sampler_options_init(&o);
     o.vocab = 100;
     cls_sampler *sampler;
-    const uint32_t pretended = cls_test_features;
+    const uint32_t features = cls_test_features;
     cls_test_features = 0;
     must(cls_sampler_create(context, &o, &sampler));
-    cls_test_features = pretended;
+    cls_test_features = features;
     n.sampler = sampler;
     cls_params_init(&p);
     p.repetition_penalty = 1.5f; /* needs kernels that are not there yet */
@@ -486,7 +486,7 @@ START_TEST(in_use_refused)
 }
 END_TEST
 
-/* Another scope, where nothing is there to be counted anew. */
+/* Another scope is refused if there is no history to count tokens again. */
 START_TEST(scope_refused)
 {
     device *const d = fixture_device(_i);

@@ -14,7 +14,7 @@ enum { VOCAB = 70, CHUNK = 8192, MOST_GROUPS = 65535, ROWS = 64 };
 
 static uint32_t times = 1;
 
-/* Two samplers that get the same calls: `once` in one go, `each` with an end behind each call. */
+/* Two samplers that get the same calls: `once` runs them together, `each` after every call. */
 typedef struct twins {
     device *d;
     cls_sampler *once, *each;
@@ -65,7 +65,7 @@ static void twins_close(twins *t)
     free(t->logits);
 }
 
-/* Carries out what was called so far: a row that is skipped. Returns the launches. */
+/* Runs the noted calls by a step with a skipped row. Returns the number of launches. */
 static uint32_t flush(const twins *t, cls_sampler *s)
 {
     const int32_t none = -1;
@@ -81,7 +81,7 @@ static uint32_t flush(const twins *t, cls_sampler *s)
     return cls_sampler_launches(s);
 }
 
-/* The launches of what was called so far. */
+/* The number of launches for the noted calls. */
 static uint32_t launches(const twins *t)
 {
     const uint32_t all = flush(t, t->once);
@@ -121,7 +121,7 @@ static void sample(const twins *t, cls_sampler *s, uint32_t first, uint32_t n, i
     buffer_read(t->d, t->status, n * sizeof *status, status);
 }
 
-/* n tokens of each slot, from both. */
+/* Compares n tokens of each slot of both samplers. */
 static void compare_tokens(const twins *t, uint32_t n, const char *after)
 {
     int32_t tokens[2][ROWS], status[2][ROWS];
@@ -138,7 +138,7 @@ static void compare_tokens(const twins *t, uint32_t n, const char *after)
         }
 }
 
-/* What the slots' saved bytes are, from both. */
+/* Compares the slots' saved bytes of both samplers. */
 static void compare_bytes(const twins *t, const char *after)
 {
     for (uint32_t slot = 0; slot < t->slots; slot++) {
@@ -173,7 +173,7 @@ static cls_params params_of(uint32_t slot)
 
 /* -------------------------------------------------------------------- appending */
 
-/* Prompts that come token by token, of several slots in turns. */
+/* Prompts that are appended token by token, alternating between several slots. */
 START_TEST(token_by_token)
 {
     enum { SLOTS = 5 };
@@ -330,8 +330,8 @@ START_TEST(replaced)
 }
 END_TEST
 
-/* Parameters that come and go before a step, and leave something behind: a mode, counts of
- * the sampler's history alone. */
+/* Parameters that come and go before a step, and leave something behind: an adaptive state, counts
+ * of the sampler's history alone. */
 START_TEST(there_and_back)
 {
     enum { KINDS = 4, TOKENS = 60 };
@@ -415,8 +415,7 @@ END_TEST
 
 /* -------------------------------------------------------------------- the lists */
 
-/* Lists of requests that are gone give their place away, whatever the first call after a step is.
- */
+/* Lists of ended requests are freed, whichever call is the first after a step. */
 START_TEST(lists_settle)
 {
     const cls_sampler_options o = options(2);

@@ -16,7 +16,7 @@ enum { SAVED = 3 };
 typedef struct traffic {
     server s;
     rng r;
-    int32_t idle; /* a slot that nothing may touch for now, or -1 */
+    int32_t idle; /* a slot that is not used for now, or -1 */
     void *bytes[SAVED];
     size_t size[SAVED];
     model saved[SAVED];
@@ -86,7 +86,7 @@ static void begin(traffic *t, uint32_t slot)
     server_begin(&t->s, slot, &p, prompt, n_prompt, output, n_output);
 }
 
-/* Keeps a slot's bytes, or gives a slot what was kept. */
+/* Saves a slot, or loads a slot that was saved. */
 static void save_or_load(traffic *t, uint32_t slot)
 {
     const uint32_t i = rng_below(&t->r, SAVED);
@@ -107,7 +107,7 @@ static void rollback(traffic *t, uint32_t slot)
     server_rollback(&t->s, slot, n);
 }
 
-/* Tokens from elsewhere, for some slots. */
+/* Accepts the caller's tokens for some slots. */
 static void force(traffic *t)
 {
     int32_t slots[MAX_ROWS], ids[MAX_ROWS];
@@ -147,7 +147,8 @@ static void call(traffic *t)
             server_append(&t->s, slot, n ? ids : NULL, n);
     } else if (what < 13) {
         cls_params p = random_params(t, bias, stop);
-        if (t->s.o.history == 0) /* nothing to count anew from: another scope is refused */
+        if (t->s.o.history ==
+            0) /* without history another scope is refused, as tokens cannot be counted again */
             p.penalty_scope = t->s.slot[slot].params.penalty_scope;
         server_params(&t->s, slot, &p);
     } else if (what < 17) {
@@ -162,8 +163,8 @@ static void call(traffic *t)
 static void step(traffic *t)
 {
     const uint32_t slots = t->s.o.slot_count;
-    wanted_step w = {.rows = 1 + rng_below(&t->r, t->s.o.max_rows),
-                     .invalid_token = rng_below(&t->r, 4) ? -1 : 7};
+    step_request w = {.rows = 1 + rng_below(&t->r, t->s.o.max_rows),
+                      .invalid_token = rng_below(&t->r, 4) ? -1 : 7};
     int32_t order[MAX_SLOTS], positions[MAX_ROWS];
     w.first_logits = rng_below(&t->r, LOGITS - w.rows + 1);
     w.device_map = (int)rng_below(&t->r, 2);
@@ -199,7 +200,7 @@ static void step(traffic *t)
     server_accept(&t->s, w.rows, w.slots, w.device_map, NULL);
 }
 
-/* One slot's bytes, around calls and steps for all the others. */
+/* One slot's bytes stay the same while all others have calls and steps. */
 static void round_around_an_idle_slot(traffic *t)
 {
     const uint32_t slot = rng_below(&t->r, t->s.o.slot_count), steps = 1 + rng_below(&t->r, AHEAD);
@@ -276,7 +277,7 @@ START_TEST(serving)
 }
 END_TEST
 
-/* Steps alternate between queues, or lie in one that keeps no order. */
+/* Steps alternate between two queues, or use one out-of-order queue. */
 START_TEST(other_queues)
 {
     device *const d = fixture_device(_i);
@@ -303,8 +304,8 @@ START_TEST(other_queues)
 }
 END_TEST
 
-/* Three turns of a conversation, each as if it were a request of its own whose prompt is all that
- * came before: but for the position, which goes on. */
+/* Three turns of a conversation. Each equals a separate request whose prompt is the text so far,
+ * except that the position continues. */
 START_TEST(turns)
 {
     enum { VOCAB = 60, MOST = 200 };

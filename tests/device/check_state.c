@@ -54,10 +54,10 @@ static void begin_three(server *s)
 static void steps(server *s, uint32_t n, uint32_t first)
 {
     for (uint32_t i = 0; i < n; i++) {
-        const wanted_step w = {.rows = 3,
-                               .first_logits = (first + 3 * i) % 9,
-                               .slots = {0, 1, 2},
-                               .invalid_token = -1};
+        const step_request w = {.rows = 3,
+                                .first_logits = (first + 3 * i) % 9,
+                                .slots = {0, 1, 2},
+                                .invalid_token = -1};
         server_step(s, &w);
     }
 }
@@ -90,9 +90,9 @@ START_TEST(save_and_load)
         for (int where = 0; where < 3; where++) { /* back, crosswise, and to another sampler */
             server *const to = where == 2 ? &other : &s;
             for (uint32_t slot = 0; slot < 3; slot++) {
-                const uint32_t place = where == 1 ? (slot + 1) % 3 : slot;
-                server_load(to, place, bytes[slot], size[slot], &then[slot]);
-                again = server_save(to, place, &again_size);
+                const uint32_t target = where == 1 ? (slot + 1) % 3 : slot;
+                server_load(to, target, bytes[slot], size[slot], &then[slot]);
+                again = server_save(to, target, &again_size);
                 ck_assert_msg(again_size == size[slot] &&
                                   memcmp(again, bytes[slot], again_size) == 0,
                               "%s: slot %u: other bytes after a round trip", d->name, slot);

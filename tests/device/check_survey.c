@@ -53,7 +53,7 @@ START_TEST(masked_rows)
 }
 END_TEST
 
-/* The largest value in every place of a vector, a tile, a row. */
+/* The largest value at every index of a vector, a tile and a row. */
 START_TEST(every_place)
 {
     device *const d = fixture_device(_i);

@@ -14,7 +14,7 @@
 typedef struct configuration {
     uint32_t tier, work_group, vector, shortlist, max_work_group;
     uint64_t max_local_mem;
-    uint32_t pretended; /* sub-groups that this device has not */
+    uint32_t subgroups; /* sub-groups that this device has not */
     int limited;        /* as if it had no infinities */
 } configuration;
 
@@ -25,7 +25,7 @@ static const configuration few[] = {
     {.tier = CLS_TIER_SUBGROUPS,
      .work_group = 16,
      .vector = 8,
-     .pretended = CLS_SUBGROUPS_EMULATED},
+     .subgroups = CLS_SUBGROUPS_EMULATED},
     {.tier = CLS_TIER_INT64, .work_group = 7, .max_local_mem = 1024},
 };
 
@@ -44,7 +44,7 @@ static configuration configuration_of(uint32_t i)
     else
         c.max_local_mem = locals[limit - 3];
     if (c.tier == CLS_TIER_SUBGROUPS) {
-        c.pretended = CLS_SUBGROUPS_EMULATED;
+        c.subgroups = CLS_SUBGROUPS_EMULATED;
         c.work_group = c.max_work_group == 1 || c.max_work_group == 12 ? 4 : 16;
         c.max_work_group = c.max_work_group == 64 ? 64 : 0;
     }
@@ -94,7 +94,7 @@ START_TEST(same_tokens)
         const char *const limited = cls_test_limited_options;
         if (c.limited)
             cls_test_limited_options = FIXTURE_NO_INFINITIES;
-        cls_context *const context = fixture_shaped(d, &o, c.pretended);
+        cls_context *const context = fixture_shaped(d, &o, c.subgroups);
         cls_device_info info = {.struct_size = sizeof info};
         rng r = {fixture_seed() + 90};
         if (context == NULL) {
@@ -139,7 +139,7 @@ static double limited_logprob(const float *logits, uint32_t vocab, uint32_t toke
     return z[token] - largest - log(sum);
 }
 
-/* Where there are no infinities, those that come from memory are still told, those of
+/* Where there are no infinities, infinities read from memory are still detected, those of
  * sums with a dense bias too, logits beyond 2^100 are the largest that there are, and
  * log-probabilities go further down than these. */
 START_TEST(limits)
@@ -167,10 +167,10 @@ START_TEST(limits)
     const cls_context_options o = options_of(&c);
     const char *const limited = cls_test_limited_options;
     cls_test_limited_options = FIXTURE_NO_INFINITIES;
-    cls_context *const context = fixture_shaped(d, &o, c.pretended);
+    cls_context *const context = fixture_shaped(d, &o, c.subgroups);
     cls_test_limited_options = limited;
     batch *const b = batch_new(ROWS, VOCAB, CLS_F32, VOCAB, 0);
-    float told[ROWS][VOCAB], logprobs[ROWS][VOCAB];
+    float final_logits[ROWS][VOCAB], logprobs[ROWS][VOCAB];
     int32_t ids[ROWS][VOCAB];
     client s;
     b->bias_dtype = CLS_F32;
@@ -188,14 +188,14 @@ START_TEST(limits)
     fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
     client_open(&s, b, d, context, 1);
     fixture_random(0);
-    s.outputs.final_logits.buffer = buffer_of(d, sizeof told, NULL);
+    s.outputs.final_logits.buffer = buffer_of(d, sizeof final_logits, NULL);
     s.outputs.logprob_kind = CLS_LOGPROB_FINAL;
     s.outputs.given.count = VOCAB;
     s.outputs.given.ids.buffer = buffer_of(d, sizeof ids, ids);
     s.outputs.given.logprobs.buffer = buffer_of(d, sizeof logprobs, NULL);
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
-    buffer_read(d, s.outputs.final_logits.buffer, sizeof told, told);
+    buffer_read(d, s.outputs.final_logits.buffer, sizeof final_logits, final_logits);
     buffer_read(d, s.outputs.given.logprobs.buffer, sizeof logprobs, logprobs);
     for (uint32_t row = 0; row < ROWS; row++) {
         const uint32_t kind = row % KINDS;
@@ -211,8 +211,8 @@ START_TEST(limits)
                                                              (double)b->params[row].temperature);
             const double logprob =
                 meant < -30.0 * log(2.0) ? -INFINITY : meant; /* it weighs nothing */
-            ck_assert_msg(told[row][i] == left[kind][i], "row %u, token %u: %g", row, i,
-                          (double)told[row][i]);
+            ck_assert_msg(final_logits[row][i] == left[kind][i], "row %u, token %u: %g", row, i,
+                          (double)final_logits[row][i]);
             ck_assert_msg((double)logprobs[row][i] == logprob ||
                               fabs((double)logprobs[row][i] - logprob) <= 1e-5 * fmax(1, -logprob),
                           "row %u, token %u: log-probability %g, not %g", row, i,

@@ -35,7 +35,7 @@ static void count(census *c, const verifier *v)
     }
 }
 
-/* Some requests sit out a round, but not the step. */
+/* Some requests take part in the step, but not in the verification. */
 static void random_absence(drafts *d, int32_t *slots, rng *r)
 {
     memcpy(slots, d->slots, d->n * sizeof *slots);
@@ -44,7 +44,7 @@ static void random_absence(drafts *d, int32_t *slots, rng *r)
             d->slots[i] = -1;
 }
 
-/* By device, with a short list, with groups of several items. */
+/* The default shape, a small shortlist, and work-groups of several items. */
 static cls_context *some_context(device *d, const drafts *of, uint32_t i)
 {
     const uint32_t shape = fixture_size() == TEST_FULL && of->rows->dtype == CLS_F32 ? i % 3 : 0;
@@ -53,7 +53,7 @@ static cls_context *some_context(device *d, const drafts *of, uint32_t i)
     return context ? context : fixture_context(d, 0, 0, 0, 0);
 }
 
-/* Of which the list holds as much as the reference asks for. */
+/* Rows whose kept tokens fit the shortlist as the reference requires. */
 static void random_infill(drafts *d, cls_context *context, rng *r)
 {
     cls_device_info info = {.struct_size = sizeof info};
@@ -121,7 +121,7 @@ END_TEST
 
 /* --------------------------------------------------------------------- by hand */
 
-/* Three requests of three drafts, which are what the target draws. */
+/* Three requests with three drafts each, which are the tokens that the target draws. */
 static drafts *three(int method, int kind)
 {
     static const uint32_t lengths[] = {3, 3, 3};
@@ -167,7 +167,7 @@ static void expect(device *d, drafts *of, int32_t accepted, int32_t emitted, int
     drafts_free(of);
 }
 
-/* Drafts like the target's own distribution are accepted, all of them. */
+/* Drafts with the target's own distribution are all accepted. */
 START_TEST(draft_is_target)
 {
     device *const d = fixture_device(_i);
@@ -223,7 +223,7 @@ START_TEST(bad_drafts)
 }
 END_TEST
 
-/* A row that allows nothing ends the drafts before it. */
+/* A row that allows no token ends the drafts before it. */
 START_TEST(empty_in_the_middle)
 {
     device *const d = fixture_device(_i);
@@ -408,7 +408,7 @@ START_TEST(launches)
     static const uint32_t lengths[] = {0, 1, 128};
     device *const d = fixture_device(_i);
     rng r = {1};
-    uint32_t seen[3];
+    uint32_t counts[3];
     for (int i = 0; i < 3; i++) {
         drafts *const of = drafts_new(1, &lengths[i], 16, CLS_F32, CLS_DRAFT_NONE, &r);
         verifier v;
@@ -420,12 +420,12 @@ START_TEST(launches)
         drafts_reference(of);
         verifier_run(&v);
         verifier_equal(&v, d->name);
-        seen[i] = v.launches;
+        counts[i] = v.launches;
         verifier_close(&v);
         drafts_free(of);
     }
-    ck_assert_msg(seen[0] <= 6 && seen[1] <= 6 && seen[2] <= 8, "%u, %u, %u launches", seen[0],
-                  seen[1], seen[2]);
+    ck_assert_msg(counts[0] <= 6 && counts[1] <= 6 && counts[2] <= 8, "%u, %u, %u launches",
+                  counts[0], counts[1], counts[2]);
 }
 END_TEST
 

@@ -155,8 +155,8 @@ static void twin_run(twin *t, rng *r)
     }
 }
 
-/* Both samplers' states, byte for byte; but where there is a mode: a state keeps
- * what a deferred draw would have made of it. */
+/* Compares both samplers' slots byte for byte, except slots with an adaptive state, which also
+ * store the state that a deferred draw would lead to. */
 static void same_states(verifier *v, twin *t, const char *where)
 {
     const drafts *const of = v->of;

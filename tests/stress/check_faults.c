@@ -19,7 +19,7 @@
 
 static uint32_t stride;
 
-/* What became of the faults in a kind of call. */
+/* The outcomes of the faults in a kind of call. */
 enum { SURVIVED, REPEATED, SKIPPED, LOST, FATES };
 static struct {
     const char *name;
@@ -43,7 +43,7 @@ static void arm(const fault *f)
 
 static int met(void) { return faulty_failed() != FAULTY_COUNT || faulty_memory_failed(); }
 
-/* For messages. Static memory. */
+/* Describes a fault for messages, in static memory. */
 static const char *words(const fault *f)
 {
     static char text[120];
@@ -55,7 +55,7 @@ static const char *words(const fault *f)
     return text;
 }
 
-/* Calls without which all goes on as well. */
+/* Whether the library succeeds even if this call fails. */
 static int is_dispensable(faulty_call which)
 {
     switch (which) {
@@ -67,18 +67,19 @@ static int is_dispensable(faulty_call which)
     case FAULTY_clReleaseEvent:
     case FAULTY_clFlush:
     case FAULTY_clGetProgramBuildInfo:    /* the log */
-    case FAULTY_clGetKernelWorkGroupInfo: /* half of what is asked only informs */
+    case FAULTY_clGetKernelWorkGroupInfo: /* half of the queries are only informative */
     case FAULTY_clFinish:                 /* after a read that has waited for all */
     case FAULTY_clGetEventInfo:  /* of an upload: other staging is taken; of a step: it is taken to
                                     be well */
-    case FAULTY_clWaitForEvents: /* asked again, whether it is over */
+    case FAULTY_clWaitForEvents: /* the library queries the event again */
         return 1;
     default:
         return 0;
     }
 }
 
-/* What a call says that met a fault. What destroys says nothing. */
+/* Checks the error that a call reports after a fault. Functions that destroy objects report none.
+ */
 static void judge(const fault *f, const char *call, cls_status status, int is_end)
 {
     const char *const message = cls_error_message();
@@ -116,11 +117,11 @@ static void expect_lost(const fault *f, const char *call, cls_status status)
                   cls_error_message());
 }
 
-/* A life without faults: what is seen after each call, and which calls it made. */
+/* A life without faults: the output after each call, and the OpenCL calls that it made. */
 typedef struct reference {
-    unsigned char *seen[64]; /* after the call of life_calls */
-    uint32_t first[65],
-        first_allocation[65]; /* before it; nearly, since uploads are asked for by the time */
+    unsigned char *output[64];                /* after the call of life_calls */
+    uint32_t first[65], first_allocation[65]; /* before it; approximate, as polling of uploads
+                                                 depends on the time */
     uint32_t calls, allocations;
     faulty_call was[1 << 13];
 } reference;
@@ -131,10 +132,10 @@ enum { NONE = UINT32_MAX };
 static void drop(reference *ref)
 {
     for (uint32_t i = 0; i < life_count; i++)
-        free(ref->seen[i]);
+        free(ref->output[i]);
 }
 
-/* Without one of its calls, or (NONE) with all. */
+/* Records a life without the call `skip`, or with all calls (NONE). */
 static void record(reference *ref, life *l, uint32_t skip)
 {
     memset(ref, 0, sizeof *ref);
@@ -144,44 +145,44 @@ static void record(reference *ref, life *l, uint32_t skip)
         ref->first[i] = faulty_calls();
         ref->first_allocation[i] = faulty_memory_calls();
         if (i != skip)
-            must(life_make(l, i, i % 2));
-        ref->seen[i] = malloc(life_seen_size(l));
-        ck_assert(ref->seen[i] != NULL);
-        life_see(l, ref->seen[i]);
+            must(life_call_make(l, i, i % 2));
+        ref->output[i] = malloc(life_output_size(l));
+        ck_assert(ref->output[i] != NULL);
+        life_read_output(l, ref->output[i]);
     }
     ref->first[life_count] = ref->calls = faulty_calls();
     ref->first_allocation[life_count] = ref->allocations = faulty_memory_calls();
     ck_assert_uint_lt(ref->calls, sizeof ref->was / sizeof ref->was[0]);
     for (uint32_t n = 0; n < ref->calls; n++)
-        ref->was[n] = faulty_was(n);
+        ref->was[n] = faulty_nth_call(n);
 }
 
-/* Whether a fault may lose the sampler: from the call `first` on a kernel was
- * under way before it, or slot calls, if some were noted. */
+/* Whether a fault may lose the sampler: since the OpenCL call `first`, a kernel or noted slot calls
+ * were enqueued before the fault. */
 static int may_lose(const fault *f, uint32_t first, int noted)
 {
     int begun = 0;
     for (uint32_t n = first; n < f->n && f->in == CALL; n++)
-        begun |= faulty_was(n) == FAULTY_clEnqueueNDRangeKernel ||
-                 (noted && faulty_was(n) == FAULTY_clEnqueueWriteBuffer);
+        begun |= faulty_nth_call(n) == FAULTY_clEnqueueNDRangeKernel ||
+                 (noted && faulty_nth_call(n) == FAULTY_clEnqueueWriteBuffer);
     return begun;
 }
 
-static void expect_seen(const reference *ref, life *l, unsigned char *seen, uint32_t i,
-                        const fault *f, const char *when)
+static void expect_output(const reference *ref, life *l, unsigned char *output, uint32_t i,
+                          const fault *f, const char *when)
 {
-    life_see(l, seen);
-    const size_t size = life_seen_size(l);
+    life_read_output(l, output);
+    const size_t size = life_output_size(l);
     size_t at = 0;
-    while (at < size && seen[at] == ref->seen[i][at])
+    while (at < size && output[at] == ref->output[i][at])
         at++;
     ck_assert_msg(at == size, "%s, %s %s: byte %zu of %zu (outputs: %zu) differs",
                   life_calls[i].name, when, words(f), at, size, l->out_size);
 }
 
-/* Returns what became of it. The call that met it is made again; but if it is
- * `skip`, never, and the reference did not make it at all. */
-static int live_with(const reference *ref, life *l, unsigned char *seen, const fault *f,
+/* Runs a life with a fault and returns the outcome. The call that meets the fault is repeated,
+ * unless it is `skip`; the reference then has not made this call at all. */
+static int live_with(const reference *ref, life *l, unsigned char *output, const fault *f,
                      uint32_t skip)
 {
     const faulty_live before = faulty_alive();
@@ -192,15 +193,16 @@ static int live_with(const reference *ref, life *l, unsigned char *seen, const f
     for (uint32_t i = 0; i < life_count; i++) {
         const int was_met = met();
         const uint32_t first = faulty_calls();
-        cls_status status = life_make(l, i, i % 2);
-        if (fate == LOST && life_calls[i].what != LIFE_FREE) {
+        cls_status status = life_call_make(l, i, i % 2);
+        if (fate == LOST && life_calls[i].kind != LIFE_OTHER) {
             expect_lost(f, life_calls[i].name, status);
             continue;
         }
         if (!was_met && met()) {
             judge(f, life_calls[i].name, status, i + 1 == life_count);
             if (skip != NONE &&
-                (i != skip || status == CLS_OK)) { /* survived, or met elsewhere by the time */
+                (i != skip ||
+                 status == CLS_OK)) { /* the call survived, or another call met the fault */
                 life_end(l);
                 return SURVIVED;
             }
@@ -209,8 +211,8 @@ static int live_with(const reference *ref, life *l, unsigned char *seen, const f
                 status = CLS_OK;
             } else if (status != CLS_OK) {
                 fate = REPEATED;
-                status = life_make(l, i, (i + 1) % 2); /* again, on the other queue */
-                if (status != CLS_OK && life_calls[i].what == LIFE_STEP &&
+                status = life_call_make(l, i, (i + 1) % 2); /* again, on the other queue */
+                if (status != CLS_OK && life_calls[i].kind == LIFE_STEP &&
                     may_lose(f, first, noted)) {
                     expect_lost(f, life_calls[i].name, status);
                     fate = LOST;
@@ -220,10 +222,10 @@ static int live_with(const reference *ref, life *l, unsigned char *seen, const f
         }
         ck_assert_msg(status == CLS_OK, "%s, after %s: %s: %s", life_calls[i].name, words(f),
                       cls_status_name(status), cls_error_message());
-        if (life_calls[i].what != LIFE_FREE)
-            noted = life_calls[i].what == LIFE_SLOT;
+        if (life_calls[i].kind != LIFE_OTHER)
+            noted = life_calls[i].kind == LIFE_SLOT;
         if (fate != LOST && met())
-            expect_seen(ref, l, seen, i, f, "after");
+            expect_output(ref, l, output, i, f, "after");
     }
     ck_assert_msg(faulty_leaked(&before)[0] == '\0', "%s: leaks %s", words(f),
                   faulty_leaked(&before));
@@ -232,8 +234,7 @@ static int live_with(const reference *ref, life *l, unsigned char *seen, const f
     return fate;
 }
 
-/* How often OpenCL is asked whether uploads are over depends on the time, so the
- * last calls may not be met. */
+/* The number of queries of uploads depends on the time, so the last calls may not occur. */
 static void count(int fate)
 {
     const faulty_call which = faulty_failed();
@@ -243,25 +244,25 @@ static void count(int fate)
     tally[which].n[fate]++;
 }
 
-/* Most calls set arguments: of these every so many, of the others more. */
+/* Most calls set kernel arguments; of these, fewer are tested than of the others. */
 static uint32_t is_chosen(uint32_t n, faulty_call which)
 {
     return n % (which == FAULTY_clSetKernelArg ? stride : stride / 8 + 1) == 0;
 }
 
-/* A slot call that fails, and is not made again, has never been. */
-static void leave_out(const reference *ref, uint32_t skip, life *l, unsigned char *seen)
+/* A slot call that fails and is not repeated has no effect. */
+static void leave_out(const reference *ref, uint32_t skip, life *l, unsigned char *output)
 {
     if (strncmp(life_calls[skip].name, "cls_slot_begin", 14) == 0)
-        return; /* a step wants it */
+        return; /* a step needs it */
     record(&without, l, skip);
     for (uint32_t n = ref->first[skip]; n < ref->first[skip + 1]; n++) {
         const fault f = {n, CALL, (cl_int)n};
-        count(live_with(&without, l, seen, &f, skip));
+        count(live_with(&without, l, output, &f, skip));
     }
     for (uint32_t n = ref->first_allocation[skip]; n < ref->first_allocation[skip + 1]; n++) {
         const fault f = {n, ALLOCATION, 0};
-        count(live_with(&without, l, seen, &f, skip));
+        count(live_with(&without, l, output, &f, skip));
     }
     drop(&without);
 }
@@ -283,35 +284,35 @@ static void every_fault(device *d, uint32_t vocab)
     life l;
     life_open(&l, d, ready_context(d), vocab);
     record(ref, &l, NONE); /* and whatever the driver does once */
-    unsigned char *const seen = malloc(life_seen_size(&l));
-    ck_assert(seen != NULL);
+    unsigned char *const output = malloc(life_output_size(&l));
+    ck_assert(output != NULL);
     for (uint32_t n = 0; n < ref->calls; n++) {
         const uint32_t errors =
             stride == 1 ? faulty_errors(ref->was[n]) : is_chosen(n, ref->was[n]);
         for (uint32_t e = 0; e < errors; e++) {
             const fault f = {n, CALL, (cl_int)(stride == 1 ? e : n / 7)};
-            count(live_with(ref, &l, seen, &f, NONE));
+            count(live_with(ref, &l, output, &f, NONE));
         }
     }
     for (uint32_t n = 0; n < ref->allocations; n++) {
         const fault f = {n, ALLOCATION, 0};
-        count(live_with(ref, &l, seen, &f, NONE));
+        count(live_with(ref, &l, output, &f, NONE));
     }
     for (uint32_t i = 0; i < life_count; i++)
-        if (life_calls[i].what == LIFE_SLOT)
-            leave_out(ref, i, &l, seen);
+        if (life_calls[i].kind == LIFE_SLOT)
+            leave_out(ref, i, &l, output);
     printf("%s, vocabulary of %u: %u calls, %u allocations\n", d->name, (unsigned)vocab,
            (unsigned)ref->calls, (unsigned)ref->allocations);
     drop(ref);
-    free(seen);
+    free(output);
     life_close(&l);
 }
 
 /* ------------------------------------------------------------------- a lost device */
 
-/* From the n-th call on all fail: every step says so, nothing hangs, and the end
- * releases all. But what an upload or a read may still touch, since nobody can
- * say that it is over, stays: memory of the host's, and the ring's buffer. */
+/* From the n-th call on all calls fail. Every step reports it, nothing hangs, and destroying the
+ * objects releases everything except host memory and the ring's buffer, which an upload or a read
+ * in flight may still use. */
 static uint32_t lose(life *l, uint32_t n, cl_int code)
 {
     const faulty_live before = faulty_alive();
@@ -322,9 +323,9 @@ static uint32_t lose(life *l, uint32_t n, cl_int code)
     life_begin(l);
     for (uint32_t i = 0; i + 1 < life_count; i++) {
         const int was_met = met();
-        const cls_status status = life_make(l, i, i % 2);
+        const cls_status status = life_call_make(l, i, i % 2);
         if (status == CLS_OK) {
-            ck_assert_msg(!was_met || life_calls[i].what != LIFE_STEP, "%s succeeds after %s",
+            ck_assert_msg(!was_met || life_calls[i].kind != LIFE_STEP, "%s succeeds after %s",
                           life_calls[i].name, words(&f));
             continue;
         }
@@ -335,7 +336,7 @@ static uint32_t lose(life *l, uint32_t n, cl_int code)
         ck_assert_msg(strlen(cls_error_message()) > 10, "%s, %s: %s", life_calls[i].name, words(&f),
                       cls_error_message());
     }
-    life_make(l, life_count - 1, 0);
+    life_call_make(l, life_count - 1, 0);
     life_end(l);
     const uint32_t blocks = faulty_memory_alive();
     faulty_live now = faulty_alive();
@@ -404,7 +405,7 @@ static cls_status late_call(late *l, int which)
     return status;
 }
 
-/* Whether a sampler has what its features say: what failed came after the programs. */
+/* Whether a sampler has the programs of its features, so that the failure came after them. */
 static int has_all(const cls_sampler *s)
 {
     const uint32_t set = cls_variants_of(s->features);
@@ -426,7 +427,7 @@ static uint32_t programs_of(const cls_context *context)
     return n;
 }
 
-/* The tokens of a step of so many rows. */
+/* Runs a step with n rows and reads its tokens. */
 static void late_step(late *l, device *d, uint32_t rows, int32_t *tokens)
 {
     cls_step s;
@@ -438,8 +439,8 @@ static void late_step(late *l, device *d, uint32_t rows, int32_t *tokens)
     buffer_read(d, l->tokens, rows * sizeof *tokens, tokens);
 }
 
-/* Everything with a fault (NULL: none) in it; the call that fails is made again.
- * Tells which calls each has made. Returns whether the fault was met. */
+/* Makes all calls with a fault (NULL: none) and repeats the call that fails. Stores the number of
+ * OpenCL calls of each. Returns whether the fault was met. */
 static int live_late(device *d, const fault *f, int32_t tokens[3], uint32_t first[LATE_CALLS + 1],
                      uint32_t first_allocation[LATE_CALLS + 1])
 {
@@ -569,7 +570,7 @@ static cls_status make_context(device *d, cls_context **out)
     return status;
 }
 
-static void context_with(const reference *ref, life *l, unsigned char *seen, const fault *f)
+static void context_with(const reference *ref, life *l, unsigned char *output, const fault *f)
 {
     const faulty_live before = faulty_alive();
     const uint32_t blocks = faulty_memory_alive();
@@ -596,8 +597,8 @@ static void context_with(const reference *ref, life *l, unsigned char *seen, con
         must(cls_context_compile(context, &c));
         life_begin(l);
         for (uint32_t i = 0; i < life_count; i++)
-            must(life_make(l, i, i % 2));
-        expect_seen(ref, l, seen, life_count - 1, f, "in a context made in spite of");
+            must(life_call_make(l, i, i % 2));
+        expect_output(ref, l, output, life_count - 1, f, "in a context created despite");
     }
     faulty_on = 1;
     cls_context_destroy(context);
@@ -615,8 +616,8 @@ START_TEST(contexts)
     life l;
     life_open(&l, d, ready_context(d), 40);
     record(&reference_life, &l, NONE);
-    unsigned char *const seen = malloc(life_seen_size(&l));
-    ck_assert(seen != NULL);
+    unsigned char *const output = malloc(life_output_size(&l));
+    ck_assert(output != NULL);
     for (int i = 0; i < 2; i++) { /* once for what the driver does once */
         arm(NULL);
         must(make_context(d, &context));
@@ -624,12 +625,12 @@ START_TEST(contexts)
     }
     const uint32_t calls = faulty_calls(), allocations = faulty_memory_calls();
     for (uint32_t n = 0; n < calls; n += 2 * stride - 1)
-        context_with(&reference_life, &l, seen, &(const fault){n, CALL, (cl_int)(n / stride)});
+        context_with(&reference_life, &l, output, &(const fault){n, CALL, (cl_int)(n / stride)});
     for (uint32_t n = 0; n < allocations; n++)
-        context_with(&reference_life, &l, seen, &(const fault){n, ALLOCATION, 0});
+        context_with(&reference_life, &l, output, &(const fault){n, ALLOCATION, 0});
     printf("%s, a context: %u calls, %u allocations\n", d->name, (unsigned)calls,
            (unsigned)allocations);
-    free(seen);
+    free(output);
     drop(&reference_life);
     life_close(&l);
 }

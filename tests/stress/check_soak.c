@@ -69,7 +69,7 @@ START_TEST(soaking)
            s.o.vocab, (unsigned long long)(memory_heap() >> 10),
            (unsigned long long)(memory_resident() >> 10), (unsigned long long)s.hash);
     if (part == n - 1)
-        soak_tell(&sum, d->name);
+        soak_print(&sum, d->name);
 }
 END_TEST
 

@@ -44,16 +44,16 @@ typedef struct worker {
     soak_counts n;
 } worker;
 
-/* An error's sentence is the thread's own, whatever others do meanwhile. */
+/* Each thread has its own error message, which other threads do not change. */
 static void err(const worker *w, const soak *s)
 {
     char slot[40];
     snprintf(slot, sizeof slot, "slot is %u,", 1000 + w->number);
-    sure(s, cls_slot_reset(s->sampler, 1000 + w->number) == CLS_BAD_ARGUMENT,
-         "a slot that there is not, is reset");
+    soak_require(s, cls_slot_reset(s->sampler, 1000 + w->number) == CLS_BAD_ARGUMENT,
+                 "a slot that there is not, is reset");
     sched_yield();
-    sure(s, strncmp(cls_error_message(), slot, strlen(slot)) == 0,
-         "thread %u has the message \"%s\"", w->number, cls_error_message());
+    soak_require(s, strncmp(cls_error_message(), slot, strlen(slot)) == 0,
+                 "thread %u has the message \"%s\"", w->number, cls_error_message());
 }
 
 static void *work(void *data)
@@ -105,7 +105,7 @@ START_TEST(soaks)
     }
     pthread_barrier_destroy(&start);
     printf("%s: %u threads of %u steps, as alone\n", d->name, threads, steps);
-    soak_tell(&sum, "together");
+    soak_print(&sum, "together");
 }
 END_TEST
 
@@ -117,13 +117,13 @@ typedef struct keeper {
     device *d;
     cls_context *context;
     uint32_t number;
-    cls_sampler *sampler; /* made by one thread, and destroyed by the next one */
+    cls_sampler *sampler; /* created by one thread, and destroyed by the next one */
     cls_readback *readback;
     struct keeper *next;
 } keeper;
 
-/* A context that everybody lets go of; what was made of it goes on, with
- * another thread, after the last one who held the context itself. */
+/* All threads release a context. Samplers created from it remain usable, in another thread and
+ * after the last reference to the context itself is released. */
 static void *keep(void *data)
 {
     keeper *const k = data;
@@ -136,7 +136,7 @@ static void *keep(void *data)
         cls_readback_create(k->context, 64, 2, &k->readback) != CLS_OK)
         abort();
     if (pthread_barrier_wait(k->made) == PTHREAD_BARRIER_SERIAL_THREAD)
-        cls_context_destroy(k->context); /* the creator's hold */
+        cls_context_destroy(k->context); /* the creator's reference */
     const keeper *const theirs = k->next;
     cl_command_queue const queue = clCreateCommandQueue(k->d->context, k->d->id, 0, &code);
     cl_mem const logits = clCreateBuffer(k->d->context, CL_MEM_READ_WRITE, 400, NULL, &code);
@@ -149,7 +149,7 @@ static void *keep(void *data)
     if (cls_slot_begin(theirs->sampler, 0, &p, NULL, 0, NULL, 0) != CLS_OK ||
         cls_sample(theirs->sampler, queue, &step, 0, NULL, NULL) != CLS_OK)
         abort();
-    /* Nobody waits: the step is under way. */
+    /* The step is in flight, and no thread waits for it. */
     cls_readback_destroy(theirs->readback);
     cls_sampler_destroy(theirs->sampler);
     clReleaseMemObject(logits);

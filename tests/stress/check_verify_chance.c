@@ -270,7 +270,7 @@ static int is_law(const verdict *v)
 /* ------------------------------------------------------------------------- trials */
 
 /* Counts the first tokens of texts: what a call emits, and what is missing drawn
- * from the target. Each trial is a draw of its own at one position. */
+ * from the target. Each trial is a separate draw at one position. */
 static void count_trials(world *w, uint32_t trials, uint32_t first_draw, uint32_t *counts)
 {
     int32_t *const zeroes = room(w->requests, sizeof *zeroes), *const draws =
@@ -355,24 +355,24 @@ static void check_laws(device *d, uint32_t vocab, const uint32_t *trials)
             }
 }
 
-/* As many for each number of drafts, if the program is asked for so many. */
-static uint32_t asked;
+/* The program's argument, or 0: the number of trials for each number of drafts. */
+static uint32_t wanted_trials;
 
 START_TEST(small_vocabulary)
 {
-    const uint32_t n = asked != 0 ? asked : fixture_by_size(2000, 20000, 50000),
+    const uint32_t n = wanted_trials != 0 ? wanted_trials : fixture_by_size(2000, 20000, 50000),
                    trials[] = {n, n, n};
     check_laws(fixture_device(_i), SMALL, trials);
 }
 END_TEST
 
-/* Rows are 256 times as long here: fewer trials, unless asked for. */
+/* Rows are 256 times as long here, so there are fewer trials unless the argument says otherwise. */
 START_TEST(large_vocabulary)
 {
     const uint32_t n = fixture_by_size(0, 2000, 8000), few[] = {n, n / 2, n / 4},
-                   all[] = {asked, asked, asked};
-    if (n > 0 || asked > 0)
-        check_laws(fixture_device(_i), LARGE, asked != 0 ? all : few);
+                   all[] = {wanted_trials, wanted_trials, wanted_trials};
+    if (n > 0 || wanted_trials > 0)
+        check_laws(fixture_device(_i), LARGE, wanted_trials != 0 ? all : few);
 }
 END_TEST
 
@@ -462,6 +462,6 @@ int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURE_VERIFY);
     if (argc > 1)
-        asked = (uint32_t)strtoul(argv[1], NULL, 0);
+        wanted_trials = (uint32_t)strtoul(argv[1], NULL, 0);
     return fixture_run(make, 1);
 }

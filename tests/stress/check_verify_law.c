@@ -156,7 +156,7 @@ static double sum_left(const trial *t, uint32_t k, double reach)
 /* a < b, or -1 if that is a matter of rounding. */
 static int below(double a, double b) { return fabs(a - b) < near ? -1 : a < b; }
 
-/* How many drafts are accepted, with what reach; -1: roundings decide. */
+/* The number of accepted drafts, and the reach; -1: a rounding decides. */
 static int judge(const trial *t, double *reach)
 {
     double reached[LONGEST + 1] = {1.0};
@@ -193,7 +193,7 @@ static int judge(const trial *t, double *reach)
     return 0;
 }
 
-/* Whether a verification could be told in advance; fails if it went otherwise. */
+/* Whether the result of a verification was certain in advance; fails if the result differs. */
 static int decides_alike(const trial *t)
 {
     double reach;
@@ -245,13 +245,13 @@ START_TEST(law)
             law3[b] += law2[a] * m.p[a][b];
     for (int length = 0; length < 3; length++) {
         uint32_t count1[VOCAB] = {0}, count2[VOCAB] = {0}, count3[VOCAB] = {0},
-                 count[VOCAB * VOCAB] = {0}, told = 0;
+                 count[VOCAB * VOCAB] = {0}, predicted = 0;
         trial t = {.m = &m, .kind = _i / 2 % 3, .n = lengths[length]};
         t.method = _i % 2 ? CLS_VERIFY_BLOCK : CLS_VERIFY_STANDARD;
         for (uint32_t i = 0; i < trials; i++) {
             t.position += 16;
             run(&t, &r);
-            told += (uint32_t)decides_alike(&t);
+            predicted += (uint32_t)decides_alike(&t);
             ck_assert(pair != SAME || t.kind != CLS_DRAFT_LOGITS || t.v.accepted == (int32_t)t.n);
             for (int32_t *token = t.v.tokens + 1; token < t.v.tokens + 3; token++)
                 if (*token < 0) /* not emitted yet: the target itself goes on */
@@ -261,7 +261,8 @@ START_TEST(law)
             count3[t.v.tokens[2]]++;
             count[t.v.tokens[0] * VOCAB + t.v.tokens[1]]++;
         }
-        ck_assert_msg(told * 50 > trials * 49, "%u of %u decisions told", told, trials);
+        ck_assert_msg(predicted * 50 > trials * 49, "%u of %u decisions were certain", predicted,
+                      trials);
         follows("first token", &t, law1, count1, VOCAB, trials);
         follows("second token", &t, law2, count2, VOCAB, trials);
         follows("third token", &t, law3, count3, VOCAB, trials);
@@ -274,17 +275,18 @@ START_TEST(typical)
 {
     rng r = {fixture_seed() + 300 + (uint64_t)_i};
     models m;
-    uint32_t told = 0, accepted = 0;
+    uint32_t predicted = 0, accepted = 0;
     const uint32_t trials = fixture_by_size(200, 2000, 5000);
     make_models(&m, _i, &r);
     trial t = {.m = &m, .method = CLS_VERIFY_TYPICAL, .kind = CLS_DRAFT_LOGITS, .n = 4};
     for (uint32_t i = 0; i < trials; i++) {
         t.position += 16;
         run(&t, &r);
-        told += (uint32_t)decides_alike(&t);
+        predicted += (uint32_t)decides_alike(&t);
         accepted += (uint32_t)t.v.accepted;
     }
-    ck_assert_msg(told * 50 > trials * 49, "%u of %u decisions told", told, trials);
+    ck_assert_msg(predicted * 50 > trials * 49, "%u of %u decisions were certain", predicted,
+                  trials);
     ck_assert(_i == SAME ? accepted > 0 : _i != DISJOINT || accepted == 0);
 }
 END_TEST

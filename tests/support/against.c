@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A row of a batch by the reference, against the oracle. */
+/* Compares the reference's results for a row of a batch with the oracle. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,14 +12,14 @@ static int close_to(double a, double b, double tolerance)
     return fabs(a - b) <= tolerance;
 }
 
-/* The row's results and what the oracle has found, which followed it. */
+/* Compares the row's results with the oracle's, after oracle_follow(). */
 static void compare(const batch *b, uint32_t row, const oracle *o, const cls_host_row *h,
                     const float *probs, double *expected)
 {
     const float *const values = b->values + (size_t)row * b->vocab;
     const cls_host_result *const result = &b->host[row];
-    const int nothing = o->finite == 0 || o->none,
-              status = o->status | (nothing ? o->none : oracle_stops(h, result->token));
+    const int nothing = o->finite == 0 || o->empty_status,
+              status = o->status | (nothing ? o->empty_status : oracle_stops(h, result->token));
     ck_assert_msg(result->status == status, "%s: status %d, not %d", batch_words(b, row),
                   result->status, status);
     ck_assert_msg(result->kept_count == o->kept, "%s: %u kept, not %u", batch_words(b, row),
@@ -50,7 +50,7 @@ static void compare(const batch *b, uint32_t row, const oracle *o, const cls_hos
     ck_assert_msg(close_to((double)result->logprob_raw, raw, 1e-5 * (1 + fabs(raw))),
                   "%s: raw logprob %.9g, not %.9g", batch_words(b, row),
                   (double)result->logprob_raw, raw);
-    const char *const fault = oracle_mode_fault(o, result->token, &result->adaptive);
+    const char *const fault = oracle_adaptive_fault(o, result->token, &result->adaptive);
     ck_assert_msg(fault == NULL, "%s: %s", batch_words(b, row), fault);
 }
 

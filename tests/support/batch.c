@@ -35,7 +35,7 @@ batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size
     b->offset = offset;
     b->data_size = offset + ((size_t)(rows - 1) * b->stride + vocab) * dtype_size(dtype);
     b->data = zeroes(b->data_size, 1);
-    memset(b->data, 0x7e, b->data_size); /* large where nothing should look; NaN in f16 */
+    memset(b->data, 0x7e, b->data_size); /* outside the rows: large numbers, or NaN in f16 */
     b->values = zeroes((size_t)rows * vocab, sizeof *b->values);
     b->kind = zeroes(rows, sizeof *b->kind);
     b->params = zeroes(rows, sizeof *b->params);
@@ -46,7 +46,7 @@ batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size
     b->status = zeroes(rows, sizeof *b->status);
     b->tokens = zeroes(rows, sizeof *b->tokens);
     b->adjusted = zeroes((size_t)rows * vocab, sizeof *b->adjusted);
-    b->mode = zeroes(rows, sizeof *b->mode);
+    b->adaptive = zeroes(rows, sizeof *b->adaptive);
     b->shortlist = UINT32_MAX;
     make_infill(b);
     b->keep = CLS_KEEP_COUNTS;
@@ -75,7 +75,7 @@ void batch_free(batch *b)
     free(b->tokens);
     free(b->lists);
     free(b->adjusted);
-    free(b->mode);
+    free(b->adaptive);
     free((void *)(uintptr_t)b->infill.end_ids);
     free((void *)(uintptr_t)b->infill.prefix_of);
     free(b->trace);
@@ -107,7 +107,7 @@ void batch_random(batch *b, rng *r)
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, (row_kind)rng_below(r, ROW_KINDS), rng_bits(r));
         params_random(&b->params[row], b->vocab, r);
-        params_mode(&b->params[row], b->vocab, r);
+        params_adaptive(&b->params[row], b->vocab, r);
     }
 }
 
@@ -180,7 +180,7 @@ cls_host_row batch_host_row(const batch *b, uint32_t row)
     h.params = &b->params[row];
     h.history = b->history;
     h.infill = &b->infill;
-    h.adaptive = b->mode[row];
+    h.adaptive = b->adaptive[row];
     return h;
 }
 
@@ -196,22 +196,22 @@ void batch_reference(batch *b)
 
 static int is_greedy(const batch *b, uint32_t row) { return b->params[row].temperature < 1e-5f; }
 
-/* A token's logit as the chain sees it. */
-static float seen(const batch *b, uint32_t row, uint32_t i)
+/* A token's adjusted logit. */
+static float adjusted_logit(const batch *b, uint32_t row, uint32_t i)
 {
     return b->adjusted[(size_t)row * b->vocab + i];
 }
 
 static int is_kept(const batch *b, uint32_t row, uint32_t i, const cls_row *cut)
 {
-    const int32_t key = key_of(seen(b, row, i)), id = (int32_t)i;
+    const int32_t key = key_of(adjusted_logit(b, row, i)), id = (int32_t)i;
     if (key > cut->upper_key ||
         (key == cut->upper_key && (id < cut->upper_first || id > cut->upper_last)))
         return 0;
     return key > CLS_KEY_NONE && (key > cut->cut_key || (key == cut->cut_key && id <= cut->cut_id));
 }
 
-/* ceil(u * 2^64 / mass), u < mass: the least random number that draws unit u. */
+/* Returns ceil(u * 2^64 / mass), the least random number that draws unit u < mass. */
 static uint64_t random_for(uint64_t u, uint64_t mass)
 {
     uint64_t quotient = 0, rest = u;
@@ -240,7 +240,7 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
         b->random = zeroes(b->rows, sizeof *b->random);
     if (is_greedy(b, row) || trace->mass == 0)
         return trace->token;
-    if (adapts || p->infill) { /* other weights, or a set of their own: any number will do */
+    if (adapts || p->infill) { /* other weights or another set: any number will do */
         cls_host_row h = batch_host_row(b, row);
         cls_host_result result = {.struct_size = sizeof result};
         b->random[row] = (pick + 1) * 0x9e3779b97f4a7c15u;
@@ -254,22 +254,23 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
         const uint32_t stop = t + CLS_TILE < b->vocab ? t + CLS_TILE : b->vocab;
         float tile_max = -INFINITY;
         for (uint32_t i = t; i < stop; i++)
-            tile_max = seen(b, row, i) > tile_max ? seen(b, row, i) : tile_max;
+            tile_max = adjusted_logit(b, row, i) > tile_max ? adjusted_logit(b, row, i) : tile_max;
         if (tile_max == -INFINITY)
             continue;
         tile_max = tile_max < max ? tile_max : max;
         const cls_unit unit = unit_of(tile_max, max, split(max, scale).exponent, scale);
-        uint64_t whole = 0, mass = 0; /* of the tile up to i: tile units, row units */
+        uint64_t whole = 0,
+                 mass = 0; /* mass of the tile up to i, in the tile's units and in the row's */
         for (uint32_t i = t; i < stop; i++) {
             const uint64_t was = mass;
-            const uint32_t x = is_kept(b, row, i, trace)
-                                   ? weight(seen(b, row, i), tile_max, scale, unit.fraction)
-                                   : 0;
+            const uint32_t x = is_kept(b, row, i, trace) ? weight(adjusted_logit(b, row, i),
+                                                                  tile_max, scale, unit.fraction)
+                                                         : 0;
             whole += x;
             mass = plain ? to_row_units(whole, unit.shift) : mass + to_row_units(x, unit.shift);
             if (mass == was)
                 continue;
-            if (kept++ <= pick) { /* the pick-th token that has mass, or the last one */
+            if (kept++ <= pick) { /* the pick-th token with mass, or the last one */
                 token = (int32_t)i;
                 first = before + was;
                 end = before + mass;
@@ -283,7 +284,7 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
     return token;
 }
 
-/* Appends, as far as there is room. */
+/* Appends text to the message, as far as there is room. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 2)))
 #endif
@@ -365,7 +366,7 @@ static void compare_u64(const batch *b, uint32_t row, const char *where, const c
                   batch_words(b, row), what, (unsigned long long)ours, (unsigned long long)host);
 }
 
-/* What the chain left of a row, and what its draw was made of. */
+/* Compares the tokens that the chain keeps, and the inputs of the draw. */
 static void compare_sets(const batch *b, uint32_t row, const char *where)
 {
     const cls_row *const d = &b->device_trace[row], *const h = &b->trace[row];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A batch of rows with everything that decides their tokens, sampled by the
- * reference and by the device, and the comparison of both, bit for bit. */
+/* A batch of rows with everything that decides their tokens. It is sampled by the reference and by
+ * the device, and batch_equal() compares both results bit for bit. */
 #ifndef TESTS_BATCH_H
 #define TESTS_BATCH_H
 
@@ -10,7 +10,7 @@
 #include "step/step.h"
 #include "oracle.h"
 
-/* What a request begins with, and its output since. */
+/* A request's prompt, and its output so far. */
 typedef struct tokens {
     int32_t *prompt, *output;
     uint32_t prompt_count, output_count;
@@ -21,95 +21,99 @@ typedef struct batch {
     size_t offset; /* bytes */
     int dtype;
     size_t data_size;
-    unsigned char *data; /* as it lies in the device's buffer */
-    float *values;       /* [rows, vocab] what it means */
+    unsigned char *data; /* the contents of the device's buffer */
+    float *values;       /* [rows, vocab] the decoded logits */
     row_kind *kind;
     cls_params *params;
     void *mask;          /* [rows, mask_width], or NULL */
     int mask_kind;       /* set before batch_mask() */
     uint32_t mask_width; /* elements */
-    int32_t *mask_map;   /* [rows] the row's mask or -1, or NULL: row r has mask r */
+    int32_t *mask_map;   /* [rows] each row's mask, or -1; NULL: row r has mask r */
     unsigned char *bias; /* [rows, vocab] dense bias, or NULL */
     int bias_dtype;
     int32_t *bias_map;
     uint64_t *random; /* [rows], or NULL: Philox */
-    int32_t *slots;   /* [rows] the rows' slots, or NULL: row r is slot r */
+    int32_t *slots;   /* [rows] each row's slot; NULL: row r has slot r */
 
-    /* What a sampler keeps; set before batch_requests(). Default: counts,
-     * biases, no history. */
+    /* The sampler's options; set before batch_requests(). The defaults are counts and biases, but
+     * no history. */
     int keep, logit_bias;
     uint32_t history;
-    tokens *tokens; /* [rows] */
-    cls_adaptive_state
-        *mode;         /* [rows] what mirostat and the like remember, before the row's token */
+    tokens *tokens;               /* [rows] */
+    cls_adaptive_state *adaptive; /* [rows] the state before the row's token */
     cls_infill infill; /* made-up tables for the vocabulary: some end ids; token n / 10 begins some
                           tokens n */
-    float *adjusted;   /* [rows, vocab] logits as the chain sees them; by batch_reference() */
-    void **lists;      /* the parameters' lists, until batch_free() */
+    float *adjusted;   /* [rows, vocab] logits as the chain sees them; set by batch_reference() */
+    void **lists;      /* the parameters' lists, freed by batch_free() */
     uint32_t n_lists;
 
-    cls_row *trace; /* the reference's */
+    cls_row *trace; /* the reference's results */
     cls_host_result *host;
 
     cls_row *device_trace;
-    int32_t *token, *status; /* the device's */
-    uint32_t shortlist;      /* ... which holds so many */
+    int32_t *token, *status; /* the device's results */
+    uint32_t shortlist;      /* the number of tokens in the device's shortlist */
     uint32_t launches;
 } batch;
 
+/* Allocates a batch, whose offset is in bytes. All rows are zero. */
 batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size_t offset);
 void batch_free(batch *b);
 
-/* Fills a row; its parameters become the defaults with a seed of its own. */
+/* Fills a row. Its parameters become the defaults, with a seed derived from `seed`. */
 void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed);
-/* The same with random kinds and parameters from the lists of edges. */
+/* Fills all rows with random kinds, and parameters that are often at the edges of their ranges. */
 void batch_random(batch *b, rng *r);
-/* Any chain with any parameters that need nothing but the row. */
+/* Sets a random chain and random parameters, except those that need the request's tokens. */
 void params_random(cls_params *p, uint32_t vocab, rng *r);
-/* Now and then one of the samplers that remember: the mode. batch_random() and
- * batch_requests() call it. */
-void params_mode(cls_params *p, uint32_t vocab, rng *r);
-/* Puts infill into the chain. */
+/* Sometimes turns on Mirostat, adaptive p or top-p decay, which keep an adaptive state.
+ * batch_random() and batch_requests() call it. */
+void params_adaptive(cls_params *p, uint32_t vocab, rng *r);
+/* Turns the infill stage on and adds it to the chain. */
 void params_infill(cls_params *p, uint32_t vocab, rng *r);
-/* Masks that allow a share of the tokens; width in elements, 0: all of them. */
+/* Creates masks that allow `percent` percent of the tokens. width: elements of a mask; 0: enough
+ * for the whole vocabulary. */
 void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width);
-/* Rows of a batch, with the reference's results, in another place and order
- * (NULL: the first ones), in a type that must hold the same values. No masks,
- * no dense biases. */
+/* Copies rows of a batch and their reference results into a new batch with another order (which;
+ * NULL: the first rows) and layout. The type must represent all values exactly. Masks and dense
+ * biases are not copied. */
 batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride,
                   size_t offset);
 
-/* One row's input for the reference. */
+/* Returns one row's input for the reference. */
 cls_host_row batch_host_row(const batch *b, uint32_t row);
+/* Samples all rows by the reference into b->host and b->trace. */
 void batch_reference(batch *b);
 
-/* Samples a row by cls_host_sample(), into b->host, and fails unless the oracle
- * agrees: on the set, probabilities, logprobs, the mode. 0: it could not decide. */
+/* Samples a row by cls_host_sample() into b->host. Fails unless the oracle agrees on the set, the
+ * probabilities, the log-probabilities and the adaptive state. Returns 0 if the oracle could not
+ * decide. */
 int batch_against_oracle(batch *b, uint32_t row);
 
-/* Chooses the random number that draws the first or the last unit of a token
- * of a row, by the masses of cl/core/arithmetic.h; after batch_reference(). Returns the
- * token that must come. Rows without a choice (greedy, empty): their token. */
+/* Sets b->random[row] to the number that draws the first or the last unit of mass of a token, by
+ * the masses of cl/core/arithmetic.h. batch_reference() comes before. Returns the token that must
+ * be drawn; for greedy and empty rows, the row's token. */
 int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last);
 
-/* Fails, naming what differs first, unless device equals reference. A row of
- * which more was left for infill than the shortlist holds must say so. */
+/* Fails and names the first difference unless the device's results equal the reference's. If more
+ * tokens were left for infill than the shortlist holds, the row's status must say so. */
 void batch_equal(const batch *b, const char *where);
 
-/* A row in words: for messages. Static memory. */
+/* Describes a row for messages, in static memory. */
 const char *batch_words(const batch *b, uint32_t row);
 
 /* ------------------------------------------------------------- requests.c */
 
-/* A random request for every row: tokens, penalties, biases, stop ids, a mode;
- * with b->history DRY, n-grams, bad words, min tokens and allowed ids, too. */
+/* Makes a random request for every row: tokens, penalties, biases, stop ids, an adaptive state. If
+ * b->history is not 0, also DRY, n-grams, bad words, min tokens and allowed ids. */
 void batch_requests(batch *b, rng *r);
-/* A dense bias for most of the rows, by a map. */
+/* Adds dense biases and a map that gives most of the rows one. */
 void batch_bias(batch *b, rng *r, int dtype);
-/* The reference's token becomes output, and its mode the row's; nothing if it has none. */
+/* Appends the reference's token to the row's output and takes over its adaptive state. Does nothing
+ * if the row has no token. */
 void batch_accept(batch *b, uint32_t row);
 
-/* Makes a row's parameters and tokens copies of another batch's. */
+/* Copies a row's parameters and tokens from a row of another batch. */
 void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row);
 
 #endif

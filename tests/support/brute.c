@@ -76,7 +76,7 @@ void brute_free(brute *b)
 
 int brute_near(double ours, double expected)
 {
-    /* Logits whose difference no float holds are infinitely far apart, whatever the temperature. */
+    /* If a difference of logits exceeds float32, it counts as infinite at any temperature. */
     if (isinf(expected) || fabs(expected) > 1e36)
         return ours == expected || (isinf(ours) && ours < 0) || fabs(ours / expected - 1.0) < 1e-5;
     return fabs(ours - expected) <= 1e-5 * (1.0 + fabs(expected));

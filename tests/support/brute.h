@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What there is to tell of a distribution over some tokens of a row, in double
- * precision: everything sorted, everything summed up. Shares no code with the
- * library. */
+/* The log-probabilities, ranks and entropy of a row by brute force: sorts and sums all tokens in
+ * double precision. Shares no code with the library. */
 #ifndef TESTS_BRUTE_H
 #define TESTS_BRUTE_H
 
@@ -10,21 +9,22 @@
 typedef struct brute {
     uint32_t vocab, n; /* tokens with a logit */
     uint32_t *order;   /* [n] ids: logit descending, id ascending */
-    double *value;     /* [vocab] the logits meant: NaN is -inf, +inf the largest float */
+    double *value;     /* [vocab] the logits; NaN becomes -inf, and +inf the largest float */
     double *logprob;   /* [vocab] */
-    int32_t *rank;     /* [vocab] how many have a logit as large; 0: none of its own */
+    int32_t *rank; /* [vocab] tokens with a logit at least as large; 0: the token has no logit */
     double entropy;
 } brute;
 
-/* Of the softmax of scale * logits. probs: [vocab] probabilities in its place, or
- * NULL. */
+/* Computes everything for softmax(scale * logits), or for the probabilities probs [vocab] if it is
+ * not NULL. */
 void brute_make(brute *b, const float *logits, uint32_t vocab, double scale, const float *probs);
 void brute_free(brute *b);
 
-/* Whether a log-probability is right. */
+/* Whether a log-probability is right within the error of float32. */
 int brute_near(double ours, double expected);
 
-/* Of `count` likeliest or given ids. Fail with the words in `where` first. */
+/* Check the log-probabilities (and ranks) of the n likeliest ids, or of n given ids. A failure's
+ * message begins with `where`. */
 void brute_top(const brute *b, const int32_t *ids, const float *logprobs, uint32_t n,
                const char *where);
 void brute_given(const brute *b, const int32_t *ids, const float *logprobs, const int32_t *ranks,

@@ -26,7 +26,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
         if (b->params[row].infill && !infill++)
             must(cls_sampler_infill(s->sampler, &b->infill));
     }
-    memset(b->mode, 0, b->rows * sizeof *b->mode); /* a request that begins has no mode yet */
+    memset(b->adaptive, 0,
+           b->rows * sizeof *b->adaptive); /* no adaptive state before the first step */
     for (uint32_t row = 0; row < b->rows; row++) {
         const tokens *const t = &b->tokens[row];
         must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row],
@@ -122,7 +123,7 @@ void batch_run(batch *b, device *d, cls_context *context, int search)
     b->shortlist = info.shortlist;
 }
 
-uint32_t batch_excuse(batch *b, const device *d)
+uint32_t batch_accept_loop_limit(batch *b, const device *d)
 {
     uint32_t ended = 0;
     for (uint32_t row = 0; row < b->rows && strstr(d->name, "llvmpipe") != NULL; row++) {
@@ -132,7 +133,7 @@ uint32_t batch_excuse(batch *b, const device *d)
         ended++;
         b->host[row].token = -1;
         b->host[row].status = (b->host[row].status & (CLS_ROW_NAN | CLS_ROW_INF)) |
-                              CLS_ROW_UNFIT; /* and does not stop */
+                              CLS_ROW_UNFIT; /* the request does not stop */
     }
     return ended;
 }
@@ -146,7 +147,7 @@ void batch_check(batch *b, device *d, cls_context *context, int search)
              info.work_group, info.vector, info.shortlist, search ? ", threshold search" : "");
     batch_reference(b);
     batch_run(b, d, context, search);
-    const uint32_t ended = batch_excuse(b, d);
+    const uint32_t ended = batch_accept_loop_limit(b, d);
     if (ended != 0)
         printf("%s: %u rows without a token, at the end of all loops\n", d->name, ended);
     batch_equal(b, where);

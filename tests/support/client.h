@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A batch on a device: its buffers, its sampler, its steps. */
+/* Runs a batch on a device: owns its buffers and its sampler, and enqueues its steps. */
 #ifndef TESTS_CLIENT_H
 #define TESTS_CLIENT_H
 
@@ -10,12 +10,12 @@ typedef struct client {
     device *d;
     cls_sampler *sampler;
     cls_step step;
-    cls_outputs outputs; /* client_step() lets the step point to it */
-    uint32_t begun;      /* launches that the slots' beginning adds to the next step */
+    cls_outputs outputs; /* client_step() sets step.outputs to it */
+    uint32_t begun;      /* launches that cls_slot_begin() adds to the next step */
 } client;
 
-/* Begins every row's slot, and its mode. steps: how many steps' tokens and status the
- * outputs can hold. */
+/* Creates the sampler and begins every row's slot and adaptive state. steps: the number of steps
+ * whose tokens and status the outputs can hold. */
 void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t steps);
 /* Enqueues the i-th step. */
 void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
@@ -24,21 +24,21 @@ void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
 void client_tokens(client *s, uint32_t i);
 void client_close(client *s);
 
-/* A batch of normal rows of 100 tokens, and its client. */
+/* Returns a client with a batch of normal rows of 100 tokens. */
 client small_client(device *d, uint32_t rows);
 void close_small(client *s);
 
-/* One step on the device's queue, read back with its trace. search: force the
- * threshold path. */
+/* Runs one step on the device's queue and reads it back with its trace. search: 1 forces the search
+ * of the whole row. */
 void batch_run(batch *b, device *d, cls_context *context, int search);
 
-/* llvmpipe ends a work-item's loops after 65,535 trips, all of them together and
- * in silence. A search that reads the row very often comes to that (mirostat 1
- * up to 200 times): such a row must have no token and say so, and the reference's
- * answer becomes that. Returns how many there are. */
-uint32_t batch_excuse(batch *b, const device *d);
+/* llvmpipe silently ends the loops of a work-item after 65,535 iterations in total. A search that
+ * reads the row very often reaches this limit (Mirostat 1 reads it up to 200 times). Such a row
+ * must have no token and a status that reports it; the function then makes this the expected
+ * result. Returns the number of such rows. */
+uint32_t batch_accept_loop_limit(batch *b, const device *d);
 
-/* The same after the reference, and the comparison of both. */
+/* Runs the reference and then the step, and compares both. */
 void batch_check(batch *b, device *d, cls_context *context, int search);
 
 #endif

@@ -73,7 +73,7 @@ void drafts_values(batch *b, uint32_t row, const float *values)
 
 /* -------------------------------------------------------------- the reference */
 
-/* The request at its first row, which has no mask and no bias yet. */
+/* The reference's input for the request's first row, without mask and bias. */
 static cls_host_row row_of(const drafts *d, uint32_t i)
 {
     cls_host_row h = batch_host_row(d->requests, i);
@@ -120,7 +120,7 @@ static int allows(const cls_host_row *row, uint32_t id)
     return id < row->mask_width * 32 && (bytes[id / 8] >> id % 8 & 1);
 }
 
-/* The masks of a request's rows, one after another, a byte a token. */
+/* Expands the masks of a request's rows to one byte per token. */
 static unsigned char *masks_of(const drafts *d, uint32_t i)
 {
     const uint32_t vocab = d->rows->vocab, n = drafts_count(d, i) + 1;
@@ -133,7 +133,7 @@ static unsigned char *masks_of(const drafts *d, uint32_t i)
     return masks;
 }
 
-/* The dense biases likewise, in their own type, whose zeroes are zeroes. */
+/* Copies the dense biases of a request's rows, in their type. Zero bytes are zero in each type. */
 static unsigned char *biases_of(const drafts *d, uint32_t i)
 {
     const uint32_t n = drafts_count(d, i) + 1;
@@ -215,7 +215,7 @@ void drafts_accept(drafts *d)
             continue;
         if (drafts_one_a_call(d, i)) {
             drafts_sample(d, i, 0, NULL, 0, &result);
-            d->requests->mode[i] = result.adaptive;
+            d->requests->adaptive[i] = result.adaptive;
         }
         t->output =
             realloc(t->output, (t->output_count + (uint32_t)host->emitted) * sizeof *t->output);

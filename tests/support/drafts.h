@@ -1,56 +1,56 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts of several requests with all that decides which of them are accepted:
- * random ones, and what the reference makes of them. */
+/* Random drafts of several requests, with everything that decides which of them are accepted, and
+ * the reference's results. */
 #ifndef TESTS_DRAFTS_H
 #define TESTS_DRAFTS_H
 
 #include "batch.h"
 
 typedef struct drafts {
-    uint32_t n;     /* requests */
-    uint32_t total; /* drafts of all of them */
-    uint32_t most;  /* ... of one */
-    batch
-        *requests; /* a row each: its parameters and tokens; its logits serve a step that follows */
-    batch *rows;   /* the target rows: logits, masks, dense biases */
-    batch *q;      /* a row a draft: what it was drawn from, or supposedly */
-    int32_t *cu;   /* [n + 1] */
-    int32_t *ids;  /* [total] */
-    int32_t *parents;           /* [total] of trees, or NULL */
-    int32_t *slots;             /* [n]; -1 skips one */
+    uint32_t n;       /* requests */
+    uint32_t total;   /* drafts of all requests */
+    uint32_t most;    /* the most drafts of one request */
+    batch *requests;  /* one row per request: parameters, tokens, and the logits of a later step */
+    batch *rows;      /* the target rows: logits, masks, dense biases */
+    batch *q;         /* one row per draft: the distribution that it claims to be drawn from */
+    int32_t *cu;      /* [n + 1] */
+    int32_t *ids;     /* [total] */
+    int32_t *parents; /* [total] if drafts are trees, otherwise NULL */
+    int32_t *slots;   /* [n]; -1 skips one */
     int32_t *positions, *draws; /* [n], or NULL */
     int method, kind, disable_bonus;
     float epsilon, delta;
-    cls_host_verified *host; /* [n] the reference's */
+    cls_host_verified *host; /* [n] the reference's results */
 } drafts;
 
-/* lengths: [n], how many drafts each has. Neutral in everything; the target rows'
- * values are to be filled, by batch_row() for one. Request i has slot i. */
+/* Allocates n requests with neutral parameters; request i has lengths[i] drafts and slot i. The
+ * caller fills the target rows, for example by batch_row(). */
 drafts *drafts_new(uint32_t n, const uint32_t *lengths, uint32_t vocab, int dtype, int kind,
                    rng *r);
 void drafts_free(drafts *d);
 
-/* The same of random lengths, rows, requests, masks, biases, methods. */
+/* Allocates drafts with random lengths, rows, requests, masks and biases. */
 drafts *drafts_random(uint32_t n, uint32_t vocab, int method, rng *r);
-/* Random drafts with their distributions: many are what the target would draw. */
+/* Chooses random drafts and their distributions; many drafts are tokens that the target would draw.
+ */
 void drafts_choose(drafts *d, rng *r);
 
-/* How many drafts a request has, and which is its first one. */
+/* The number of a request's drafts, and the index of the first. */
 uint32_t drafts_count(const drafts *d, uint32_t i);
 uint32_t drafts_first(const drafts *d, uint32_t i);
-/* Puts values into a row of a batch. */
+/* Stores values in a row of a batch. */
 void drafts_values(batch *b, uint32_t row, const float *values);
-/* The row of a request by cls_host_sample(), with n tokens more of output. */
+/* Samples a target row of a request by cls_host_sample(), with n further output tokens. */
 void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *path, uint32_t n,
                    cls_host_result *result);
-/* Whether the request takes one token a call. */
+/* Whether the request accepts at most one token per call. */
 int drafts_one_a_call(const drafts *d, uint32_t i);
 
-/* The reference's results. A request without a slot: nothing, skipped. */
+/* Computes the reference's results. A request without a slot is skipped. */
 void drafts_reference(drafts *d);
-/* What was emitted becomes output of the requests, and their modes move on. */
+/* Appends the emitted tokens to the requests' outputs and updates their adaptive states. */
 void drafts_accept(drafts *d);
-/* A request in words: for messages. Static memory. */
+/* Describes a request for messages, in static memory. */
 const char *drafts_words(const drafts *d, uint32_t i);
 
 #endif

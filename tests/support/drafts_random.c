@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Random drafts, of which enough are accepted to get beyond the first row. */
+/* Makes random drafts, of which enough are accepted to test the later rows. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static row_kind some_kind(rng *r)
     return (row_kind)rng_below(r, rng_below(r, 20) ? ROW_GOOD : ROW_KINDS);
 }
 
-/* Rows of one request often are alike, so that its tokens come back. */
+/* Fills a request's rows. They are often similar, so that tokens repeat. */
 static void random_rows(drafts *d, rng *r)
 {
     for (uint32_t i = 0; i < d->n; i++) {
@@ -30,7 +30,7 @@ static void random_rows(drafts *d, rng *r)
 
 static void random_requests(drafts *d, rng *r)
 {
-    static const uint32_t histories[] = {100, 100, 5, 0}; /* the penalty window is up to that */
+    static const uint32_t histories[] = {100, 100, 5, 0}; /* the penalty window is at most this */
     batch *const b = d->requests;
     for (uint32_t i = 0; i < d->n; i++) {
         params_random(&b->params[i], b->vocab, r);
@@ -40,12 +40,13 @@ static void random_requests(drafts *d, rng *r)
     b->history = histories[rng_below(r, 4)];
     b->keep = rng_below(r, 3) ? CLS_KEEP_COUNTS : CLS_KEEP_PRESENCE;
     batch_requests(b, r);
-    for (uint32_t i = 0; i < d->n; i++) { /* most go on, and take more than one token a call */
+    for (uint32_t i = 0; i < d->n;
+         i++) { /* most do not stop, and accept more than one token per call */
         cls_params *const p = &b->params[i];
         if (rng_below(r, 3)) {
             p->stop_ids = NULL;
             p->stop_count = 0;
-        } else if (rng_below(r, 2)) { /* it may stop after some of its drafts */
+        } else if (rng_below(r, 2)) { /* the request may stop after some of its drafts */
             p->min_tokens = b->tokens[i].output_count + rng_below(r, 6);
         }
         if (rng_below(r, 5) == 0)
@@ -116,7 +117,7 @@ drafts *drafts_random(uint32_t n, uint32_t vocab, int method, rng *r)
 
 /* --------------------------------------------------------------------- drafts */
 
-/* A draw by weights that are probabilities, or e to the logits. */
+/* Draws by weights, which are probabilities or exp(logit). */
 static int32_t drawn_from(const float *values, uint32_t n, int logits, rng *r)
 {
     float top = -INFINITY;
@@ -137,7 +138,7 @@ static int32_t drawn_from(const float *values, uint32_t n, int logits, rng *r)
     return id;
 }
 
-/* Probabilities: near the target's, far from them, and none at all. */
+/* Draft distributions: similar to the target's, different from it, and all zero. */
 static void random_probs(const float *p, float *q, uint32_t n, int32_t likely, rng *r)
 {
     static const float garbage[] = {-1.0f, NAN, 2.0f, 0.0f, 1e-30f, 0.25f, INFINITY, 1e-45f};
@@ -164,7 +165,7 @@ static void random_logits(const float *p, float *q, uint32_t n, rng *r)
         q[i] = what < 2 ? p[i] : what == 5 ? -p[i] : p[i] + 0.5f * q[i];
 }
 
-/* The ids on the way to a draft, and how many. */
+/* Stores the ids on the path to a draft, and returns their number. */
 static uint32_t path_to(const drafts *d, uint32_t i, int32_t draft, int32_t *path)
 {
     const uint32_t first = drafts_first(d, i);

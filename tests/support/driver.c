@@ -9,16 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-driver fake = {.most_built = UINT32_MAX, .most_launched = UINT32_MAX, .most_local = UINT32_MAX};
+driver fake = {
+    .max_built_group = UINT32_MAX, .max_launched_group = UINT32_MAX, .max_local_group = UINT32_MAX};
 
-static uint32_t group; /* of the program that was built last */
+static uint32_t group; /* the work-group size of the program that was built last */
 
-/* POSIX has functions in pointers to data, and ISO C no way to say so. */
+/* dlsym() returns a pointer to data, which ISO C cannot cast to a function. */
 static void find(const char *name, void *function)
 {
     void *const found = dlsym(RTLD_NEXT, name);
     if (found == NULL) {
-        fprintf(stderr, "there is no %s\n", name);
+        fprintf(stderr, "the driver lacks %s\n", name);
         abort();
     }
     memcpy(function, &found, sizeof found);
@@ -42,26 +43,26 @@ typedef cl_int (*launch)(cl_command_queue, cl_kernel, cl_uint, const size_t *, c
 typedef cl_int (*read_buffer)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint,
                               const cl_event *, cl_event *);
 
-/* Whether a kernel is one that the driver refuses to launch. */
-static int is_meant(cl_kernel kernel)
+/* Whether the launch limit applies to a kernel. */
+static int refuses_launch(cl_kernel kernel)
 {
     char name[64] = "";
     clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name - 1, name, NULL);
     return strcmp(name, "cls_groups_test") != 0 &&
-           (fake.spared == NULL || strcmp(name, fake.spared) != 0);
+           (fake.exempt_kernel == NULL || strcmp(name, fake.exempt_kernel) != 0);
 }
 
-/* Whether a program is one that it refuses to build: its source names its kernel. */
-static int is_of_only(cl_program program)
+/* Whether the build limit applies to a program, whose source names its kernel. */
+static int refuses_build(cl_program program)
 {
     size_t size = 0;
     char name[80];
-    if (fake.only == NULL)
+    if (fake.failing_kernel == NULL)
         return 1;
     if (clGetProgramInfo(program, CL_PROGRAM_SOURCE, 0, NULL, &size) != CL_SUCCESS || size == 0)
         return 0;
     char *const source = calloc(size + 1, 1);
-    snprintf(name, sizeof name, " %s(", fake.only);
+    snprintf(name, sizeof name, " %s(", fake.failing_kernel);
     const int is = source != NULL &&
                    clGetProgramInfo(program, CL_PROGRAM_SOURCE, size, source, NULL) == CL_SUCCESS &&
                    strstr(source, name) != NULL;
@@ -82,7 +83,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
         *(cl_device_type *)value = CL_DEVICE_TYPE_GPU;
     if (what == CL_DEVICE_EXTENSIONS && fake.nvidia)
         snprintf(value, size, "cl_nv_compiler_options");
-    if (what == fake.other_device) /* the last letter of a text, the last byte of a number */
+    if (what == fake.other_device) /* the last letter of a text, or the first byte of a number */
         ((char *)value)[strlen(value) > 4 ? strlen(value) - 1 : 0] ^= 1;
     return code;
 }
@@ -126,14 +127,14 @@ cl_int clBuildProgram(cl_program program, cl_uint n, const cl_device_id *devices
 {
     REAL(clBuildProgram, build_program);
     const char *const at = strstr(options, "-DWGS=");
-    /* The test of groups has no shortlist. */
+    /* The test of work-groups is the program without a shortlist. */
     group = at != NULL && strstr(options, "-DLIST=") != NULL ? (uint32_t)atoi(at + 6) : 0;
     if (fake.builds < DRIVER_BUILDS)
         snprintf(fake.options[fake.builds], sizeof fake.options[0], "%s", options);
     fake.builds++;
     if (fake.nvidia && strstr(options, "-cl-nv-") != NULL)
         return CL_INVALID_BUILD_OPTIONS;
-    return group > fake.most_built && is_of_only(program)
+    return group > fake.max_built_group && refuses_build(program)
                ? CL_BUILD_PROGRAM_FAILURE
                : real(program, n, devices, options, notify, data);
 }
@@ -146,7 +147,7 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device,
     const cl_int code = real(kernel, device, what, size, value, needed);
     if (what == CL_KERNEL_WORK_GROUP_SIZE && fake.kernel_group != 0)
         *(size_t *)value = fake.kernel_group;
-    if (what == CL_KERNEL_LOCAL_MEM_SIZE && group > fake.most_local)
+    if (what == CL_KERNEL_LOCAL_MEM_SIZE && group > fake.max_local_group)
         *(cl_ulong *)value = 100000;
     return code;
 }
@@ -156,7 +157,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
                               cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     REAL(clEnqueueNDRangeKernel, launch);
-    return local[0] > fake.most_launched && is_meant(kernel)
+    return local[0] > fake.max_launched_group && refuses_launch(kernel)
                ? fake.refusal
                : real(queue, kernel, dimensions, offset, global, local, n_wait, wait, done);
 }
@@ -167,8 +168,8 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem buffer, cl_bool block,
 {
     REAL(clEnqueueReadBuffer, read_buffer);
     const cl_int code = real(queue, buffer, block, offset, size, to, n_wait, wait, done);
-    if (fake.lies > 0 && fake.truths-- <= 0) {
-        fake.lies--;
+    if (fake.wrong_reads > 0 && fake.right_reads-- <= 0) {
+        fake.wrong_reads--;
         ((char *)to)[size / 2] ^= 1;
     }
     return code;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The OpenCL that a test program wants, in front of the real one: calls that count,
- * refuse or lie. Only in programs that link driver.c. */
+/* Replaces some OpenCL functions of the real driver by functions that count calls, refuse them, or
+ * return wrong results. Works in programs that link driver.c. */
 #ifndef TESTS_DRIVER_H
 #define TESTS_DRIVER_H
 
@@ -9,29 +9,32 @@
 #define DRIVER_BUILDS 96
 
 typedef struct driver {
-    /* What it does. */
-    int no_compiler;        /* says so, and takes no source */
-    cl_uint other_device;   /* what it says differently of devices ... */
-    cl_uint other_platform; /* ... and of platforms */
-    int gpu;                /* devices are GPUs */
-    uint32_t most_built;    /* programs for larger groups don't build ... */
-    uint32_t most_launched; /* ... and those for groups above this don't run */
-    cl_int refusal;         /* with this code */
-    const char
-        *only; /* the kernel that alone does not build; NULL: all of them, but the test of groups */
-    const char
-        *spared; /* a kernel that runs in any groups, as the test of groups does; NULL: no other */
-    size_t kernel_group; /* kernels take no larger groups; 0: what they take */
-    uint32_t most_local; /* ... and those in groups above it 100,000 bytes of local memory */
-    int no_binaries;     /* takes no compiled programs */
-    int nvidia;          /* says that it takes NVIDIA's options, and refuses them */
-    int lies;            /* so many reads bring a wrong bit ... */
-    int truths;          /* ... after so many that do not */
+    /* Behaviour, set by the test. */
+    int no_compiler;        /* reports no compiler and refuses sources */
+    cl_uint other_device;   /* the device query whose result is changed */
+    cl_uint other_platform; /* the platform query whose result is changed */
+    int gpu;                /* reports that devices are GPUs */
+    /* Programs for larger work-groups do not build. If failing_kernel is not NULL, this holds only
+     * for the program with this kernel. */
+    uint32_t max_built_group;
+    const char *failing_kernel;
+    /* Kernels in larger work-groups fail to launch with the code `refusal`, except the test of
+     * work-groups and, if it is not NULL, exempt_kernel. */
+    uint32_t max_launched_group;
+    cl_int refusal;
+    const char *exempt_kernel;
+    size_t kernel_group; /* reported as the largest work-group of kernels; 0: unchanged */
+    uint32_t
+        max_local_group; /* kernels in larger work-groups report 100,000 bytes of local memory */
+    int no_binaries;     /* refuses compiled programs */
+    int nvidia;          /* reports that NVIDIA's options are supported, but refuses them */
+    int right_reads;     /* this many reads are right, ... */
+    int wrong_reads;     /* ... and this many after them have one wrong bit */
 
-    /* What it saw. */
+    /* Calls counted by the driver. */
     unsigned from_source, from_binary;
     unsigned builds;
-    char options[DRIVER_BUILDS][200]; /* of the first ones */
+    char options[DRIVER_BUILDS][200]; /* the options of the first builds */
 } driver;
 
 extern driver fake;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A row of ten tokens and its request, by hand, for tests on the host; each test
- * sets what it needs. */
+/* A row of ten tokens and its request for tests of the reference. Each test sets the fields that it
+ * needs. */
 #ifndef TESTS_EXAMPLE_H
 #define TESTS_EXAMPLE_H
 
@@ -21,6 +21,7 @@ typedef struct example {
 #define PROMPT(e, array) ((e)->row.prompt = (array), (e)->row.prompt_count = LENGTH(array))
 #define OUTPUT(e, array) ((e)->row.output = (array), (e)->row.output_count = LENGTH(array))
 
+/* Sets all logits to 0 and all parameters to their defaults. */
 static inline void start(example *e)
 {
     memset(e, 0, sizeof *e);
@@ -33,7 +34,7 @@ static inline void start(example *e)
     e->result.probs = e->probs;
 }
 
-/* The first n tokens have probabilities, and the others are not there. */
+/* Gives the first n tokens probabilities and bans all others. */
 static inline void start_probs(example *e, const double *probs, uint32_t n)
 {
     start(e);
@@ -43,7 +44,7 @@ static inline void start_probs(example *e, const double *probs, uint32_t n)
 #define START_PROBS(e, ...) \
     start_probs((e), (const double[]){__VA_ARGS__}, LENGTH(((const double[]){__VA_ARGS__})))
 
-/* Samples, and expects these tokens to be left, a digit each. */
+/* Samples the row and fails unless exactly these tokens are kept; each digit of ids is a token. */
 static inline void expect_kept(example *e, const char *ids, int line)
 {
     char kept[11] = "";

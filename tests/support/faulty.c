@@ -55,7 +55,10 @@ faulty_call faulty_failed(void) { return plan.failed; }
 
 cl_int faulty_code(void) { return plan.code; }
 
-faulty_call faulty_was(uint32_t n) { return n < MOST_CALLS ? (faulty_call)was[n] : FAULTY_COUNT; }
+faulty_call faulty_nth_call(uint32_t n)
+{
+    return n < MOST_CALLS ? (faulty_call)was[n] : FAULTY_COUNT;
+}
 
 const char *faulty_name(faulty_call which)
 {
@@ -95,7 +98,7 @@ const char *faulty_leaked(const faulty_live *before)
 
 /* ---------------------------------------------------------------------- calls */
 
-/* The real call. */
+/* Finds the real function. */
 static void *look_up(faulty_call which)
 {
     static void *library, *found[FAULTY_COUNT];
@@ -110,7 +113,7 @@ static void *look_up(faulty_call which)
     return found[which];
 }
 
-/* What the call is to say in place of being done; CL_SUCCESS: it is to be done. */
+/* Returns the error of a call that must fail, or CL_SUCCESS if the call is made. */
 static cl_int fault(faulty_call which)
 {
     if (!faulty_on)
@@ -136,7 +139,7 @@ static cl_int fault(faulty_call which)
     if (event != NULL) \
     FAULTY_LIVE(EVENTS, 1)
 
-/* A pointer to an object as one to a function: ISO C has no cast for it. */
+/* Converts a pointer to data into a pointer to a function, for which ISO C has no cast. */
 #define REAL(name, parameters, type) \
     type(CL_API_CALL *real) parameters; \
     void *const found = look_up(FAULTY_##name); \

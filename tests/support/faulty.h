@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* An OpenCL between the library and the real one: it counts calls, makes one of
- * them fail, and counts what is alive. A program that links faulty.c, and not
- * OpenCL itself, calls nothing else; the library is in it statically. What is not
- * in the table below is missing when the program is linked. */
+/* An OpenCL layer between the library and the real driver. It counts calls, makes one of them fail,
+ * and counts live objects. A program links faulty.c and the library statically, but not OpenCL: a
+ * call that is missing from the table below is an undefined symbol. */
 #ifndef TESTS_FAULTY_H
 #define TESTS_FAULTY_H
 
@@ -13,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What a live object is of. */
+/* The kinds of counted objects. */
 typedef enum faulty_kind {
     FAULTY_CONTEXTS,
     FAULTY_QUEUES,
@@ -24,15 +23,15 @@ typedef enum faulty_kind {
     FAULTY_KINDS
 } faulty_kind;
 
-/* Errors that each call may give by the specification, beside those two that all
- * may give; -9999 is what drivers of NVIDIA return for a lost device. */
+/* Errors that the specification allows for each call. FAULTY_ALL are allowed for all calls.
+ * NVIDIA's drivers return -9999 for a lost device. */
 #define FAULTY_ALL CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY
 #define FAULTY_QUEUE FAULTY_ALL, CL_INVALID_COMMAND_QUEUE
 #define FAULTY_MOVE FAULTY_QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE
 
 /* clang-format off */
-/* call(name, parameters, arguments, errors, done): one that returns a code; `done`
- * is what then is so. */
+/* call(name, parameters, arguments, errors, done): a function that returns a code. `done` is the
+ * statement to run after a success. */
 #define FAULTY_CALLS(call) \
     call(clGetPlatformIDs, (cl_uint n, cl_platform_id *ids, cl_uint *got), (n, ids, got), \
          (FAULTY_ALL), ) \
@@ -131,7 +130,7 @@ typedef enum faulty_kind {
     call(clRetainMemObject, (cl_mem o), (o), (FAULTY_ALL), FAULTY_LIVE(MEMORY, 1)) \
     call(clRetainEvent, (cl_event o), (o), (FAULTY_ALL), FAULTY_LIVE(EVENTS, 1))
 
-/* make(name, type, parameters, arguments, errors, kind): one that returns an object. */
+/* make(name, type, parameters, arguments, errors, kind): a function that returns an object. */
 #define FAULTY_MAKERS(make) \
     make(clCreateContext, cl_context, \
          (const cl_context_properties *properties, cl_uint n, const cl_device_id *ids, \
@@ -165,7 +164,7 @@ typedef enum faulty_kind {
          CL_MAP_FAILURE), NOTHING) \
     make(clCreateUserEvent, cl_event, (cl_context o, cl_int *code), (o, code), (FAULTY_ALL), EVENTS)
 
-/* release(name, type, kind) */
+/* release(name, type, kind): a function that releases an object. */
 #define FAULTY_RELEASES(release) \
     release(clReleaseContext, cl_context, CONTEXTS) \
     release(clReleaseCommandQueue, cl_command_queue, QUEUES) \
@@ -180,31 +179,33 @@ typedef enum faulty_call {
     FAULTY_CALLS(FAULTY_NAME) FAULTY_MAKERS(FAULTY_NAME) FAULTY_RELEASES(FAULTY_NAME) FAULTY_COUNT
 } faulty_call;
 
-/* Counts from here on, while faulty_on, from 0. Of `which` (FAULTY_COUNT: of all)
- * the n-th call fails, without being done; but releases are done all the same: the
- * library could do no more, and the tests would run out of memory. code: an OpenCL
- * error, or from 0 on which of the call's own. lasting: so do all calls after it,
- * whatever they are. */
+/* Starts counting at 0; only calls made while faulty_on is set are counted. The n-th call of
+ * `which` (FAULTY_COUNT: of any) fails without reaching the driver. A release that fails is still
+ * carried out, because the library cannot repeat it and the tests would run out of memory. code: a
+ * negative OpenCL error, or the index of one of the call's own errors. lasting: all later calls of
+ * any kind fail, too. */
 void faulty_arm(faulty_call which, uint32_t n, cl_int code, int lasting);
-/* The same, and none fails. */
+/* Starts counting at 0, and no call fails. */
 void faulty_disarm(void);
 extern int faulty_on;
-/* Other options for clBuildProgram(), or NULL; if negative, what became of every command. */
+/* faulty_options replaces the options of clBuildProgram() unless it is NULL. A negative
+ * faulty_state is reported as the state of every command. */
 extern const char *faulty_options;
 extern cl_int faulty_state;
 
-/* Calls counted so far; which one failed, FAULTY_COUNT if none has, and with what. */
+/* The number of calls so far; the call that failed, or FAULTY_COUNT; and its error. */
 uint32_t faulty_calls(void);
 faulty_call faulty_failed(void);
 cl_int faulty_code(void);
-/* Which the n-th call was. */
-faulty_call faulty_was(uint32_t n);
+/* The kind of the n-th call. */
+faulty_call faulty_nth_call(uint32_t n);
 
 const char *faulty_name(faulty_call which);
-/* How many errors it may give. */
+/* The number of errors that a call may return. */
 uint32_t faulty_errors(faulty_call which);
 
-/* References that the program has; and their difference in words, "" if there is none. */
+/* The references that the program holds. faulty_leaked() describes how they differ from `before`;
+ * it returns "" if they do not. */
 typedef struct faulty_live {
     int32_t n[FAULTY_KINDS];
 } faulty_live;

@@ -112,12 +112,12 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
     return fixture_shaped(d, &o, CLS_SUBGROUPS_NONE);
 }
 
-cls_context *fixture_shaped(device *d, const cls_context_options *options, uint32_t pretended)
+cls_context *fixture_shaped(device *d, const cls_context_options *options, uint32_t subgroups)
 {
     cls_context_options o = *options;
     if (o.dtypes == 0)
         o.dtypes = (1u << CLS_DTYPES) - 1;
-    const uint32_t like = pretended | (cls_test_limited_options ? 1u << 16 : 0u);
+    const uint32_t like = subgroups | (cls_test_limited_options ? 1u << 16 : 0u);
     char shape[160];
     /* CPUs have groups of one item, and for rows nothing else, since PoCL takes
      * minutes to compile it; Oclgrind, which only interprets, runs larger ones,
@@ -128,7 +128,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
         o.row_group = o.work_group = o.work_group != 0 ? o.work_group : several;
     }
     for (unsigned i = 0; i < d->n_cached; i++)
-        if (memcmp(&d->shape[i], &o, sizeof o) == 0 && d->pretended[i] == like)
+        if (memcmp(&d->shape[i], &o, sizeof o) == 0 && d->subgroups[i] == like)
             return d->cached[i];
     ck_assert_msg(d->n_cached < FIXTURE_CONTEXTS, "more shapes than FIXTURE_CONTEXTS");
     snprintf(
@@ -137,7 +137,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
         o.tier, o.work_group, o.vector, o.shortlist, o.max_work_group,
         (unsigned long long)o.max_local_mem_size);
     cls_context *context = NULL;
-    cls_test_subgroups = pretended;
+    cls_test_subgroups = subgroups;
     const cls_status status = cls_context_create(d->context, d->id, &o, &context);
     cls_test_subgroups = CLS_SUBGROUPS_NONE;
     ck_assert_msg(status == CLS_OK || status == CLS_UNSUPPORTED_DEVICE ||
@@ -149,7 +149,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
                       o.max_work_group || o.max_local_mem_size,
                   "%s: no context: %s", d->name, cls_error_message());
     d->shape[d->n_cached] = o;
-    d->pretended[d->n_cached] = like;
+    d->subgroups[d->n_cached] = like;
     d->cached[d->n_cached++] = context;
     return context;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What all test programs share: devices, contexts, the size of the run, the
- * seed.
+/* What all test programs share: devices, contexts, the size of the run, and the seed.
  *
  *     CLS_TEST_SIZE  unset: everything; "small": vocabularies up to 4,099, for
  *                    slow devices; "tiny": some hundred steps, for interpreters
@@ -14,19 +13,19 @@
 
 #include "asserts.h"
 
-/* What the program's samplers are compiled for at their creation, beside what their
- * own options name: cls_feature bits. Slot calls compile the rest. */
+/* Sets the cls_feature bits that the samplers of all contexts are compiled for when they are
+ * created, in addition to their own options. Slot calls compile other features later. */
 void fixture_features(uint32_t features);
 
-/* The same for programs of random requests: beside these features all that slot calls
- * may need, and no leaner variants, which steps of random rows never launch: six
- * programs a shape and type. What each variant computes, check_programs compares. */
+/* Does the same for test programs with random requests. It adds all features that slot calls may
+ * need and omits the leaner variants, which steps of random rows never launch. This leaves six
+ * programs per shape and type. check_programs compares the variants. */
 void fixture_random(uint32_t features);
 
 typedef enum test_size { TEST_TINY, TEST_SMALL, TEST_FULL } test_size;
 
 test_size fixture_size(void);
-/* One of three numbers, by the size of the run. */
+/* Returns one of three numbers, by the size of the run. */
 uint32_t fixture_by_size(uint32_t tiny, uint32_t small, uint32_t full);
 uint64_t fixture_seed(void);
 
@@ -39,41 +38,41 @@ typedef struct device {
     cl_command_queue queue; /* in order */
     cls_context *cached[FIXTURE_CONTEXTS];
     cls_context_options shape[FIXTURE_CONTEXTS];
-    uint32_t pretended[FIXTURE_CONTEXTS];
+    uint32_t subgroups[FIXTURE_CONTEXTS];
     unsigned n_cached;
 } device;
 
-/* Every usable device of every platform that is loaded. */
+/* The number of usable devices of all platforms, and the i-th of them. */
 int fixture_devices(void);
 device *fixture_device(int i);
 
-/* The context of a shape (0s: by device), compiled once a program; NULL if
- * the device does not allow it. */
+/* Returns the context of a shape (0: chosen for the device), which is created once in each test
+ * program; NULL if the device does not support it. */
 cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector,
                              uint32_t shortlist);
 
-/* For cls_test_limited_options: the compiler may assume that there are none, which
- * ordinary kernels do not survive. */
+/* A value of cls_test_limited_options: the compiler may assume that there are no infinities.
+ * Ordinary kernels compute wrong results then. */
 #define FIXTURE_NO_INFINITIES " -cl-finite-math-only"
 
-/* The same of any options; pretended: cls_test_subgroups. With
- * cls_test_limited_options another one than without. */
-cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t pretended);
+/* Does the same for any options. subgroups: the value of cls_test_subgroups. If
+ * cls_test_limited_options is set, the context is a separate one. */
+cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t subgroups);
 
-/* Calls that must not fail; the message says what did. */
+/* Calls that must not fail. The message names the call that failed. */
 #define must(call) must_status((call), #call, __FILE__, __LINE__)
 void must_status(cls_status status, const char *call, const char *file, int line);
 #define must_cl(code) ck_assert_int_eq((code), CL_SUCCESS)
 
-/* Buffers with contents (or NULL: zeroes), and back. */
+/* Creates a buffer with these contents (NULL: zeroes), and reads a buffer. */
 cl_mem buffer_of(device *d, size_t size, const void *contents);
 void buffer_read(device *d, cl_mem buffer, size_t size, void *contents);
 
-/* Adds a test, run once for each device. */
+/* Adds a test that is run once for each device. */
 #define add_device_test(tcase, test) tcase_add_loop_test((tcase), (test), 0, fixture_devices())
 
-/* The rest of main(): runs the suite in this process. needs_device: exit 77
- * where there is none. Returns the exit status. */
+/* Runs the suite in this process and returns the exit status for main(). If needs_device is set and
+ * there is no device, the status is 77 (skipped). */
 int fixture_run(Suite *(*make)(void), int needs_device);
 
 #endif

@@ -28,8 +28,8 @@
             I(dry_window, window) \
     }
 
-/* Distributions of llama.cpp are renormalised where it does not do so itself
- * (XTC, typical), and by id, not in its order. */
+/* Distributions from llama.cpp are renormalised where llama.cpp does not do so (XTC, typical), and
+ * are in the order of ids. */
 const golden goldens[] = {
     {"temperature 1", {F(temperature, 1)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
     {"temperature 0", {F(temperature, 0)}, RISING, FRESH, {0, 0, 0, 1}, 1e-5},
@@ -195,7 +195,7 @@ const golden goldens[] = {
      {.2, .2, .2, .2, .2},
      1e-5},
 
-    /* A mode at its beginning: mu is 2 tau. */
+    /* Mirostat begins with mu = 2 tau. */
     {"mirostat 2, mu 2",
      {I(mirostat, 2), F(mirostat_tau, 1)},
      RISING,
@@ -235,7 +235,7 @@ const uint32_t n_goldens = sizeof goldens / sizeof *goldens;
 #define IDS_FROM(first) GOLDEN_LOG_ID, 10000, first, 10000 - (first)
 #define KPM I(top_k, 100), F(top_p, .8), F(min_p, .1)
 
-/* Token 0, at -inf, is in no set of ours. */
+/* Token 0 is at -inf, so no set contains it. */
 const golden_set golden_sets[] = {
     {"k 10000", {I(top_k, 10000)}, {0}, IDS_FROM(1)},
     {"k 1", {I(top_k, 1)}, {0}, IDS_FROM(9999)},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cl/core/integers.h in two halves, as kernels of tier 0 have it, and what stands on
- * it, compiled by C beside the whole ones. */
+/* Compiles cl/core/integers.h and the files that use it for the host with 64-bit integers as pairs
+ * of 32-bit halves, as kernels of tier 0 use them. */
 #define CLS_HALVES
 #include "core/types.h"
 

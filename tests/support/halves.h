@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The 64-bit functions in two halves: halves.c. */
+/* The kernels' 64-bit arithmetic on pairs of 32-bit halves, compiled for the host in halves.c. */
 #ifndef HALVES_H
 #define HALVES_H
 
@@ -20,7 +20,7 @@ enum halves_function {
     HALVES_FUNCTIONS
 };
 
-/* f(a, b); of a and b only what the function takes. */
+/* Returns f(a, b). Arguments that the function does not have are ignored. */
 uint64_t halves(enum halves_function f, uint64_t a, uint64_t b);
 
 #endif

@@ -95,7 +95,7 @@ static int is_masked(const world *w, uint32_t row, uint32_t id)
     return w->mask != NULL && !(w->words[row][id / 32] >> (id % 32) & 1u);
 }
 
-/* Fills amount and banned for a row. */
+/* Computes w->amount and w->banned for a row. */
 void world_expect(const world *w, uint32_t row)
 {
     const request *const q = &w->row[row];
@@ -111,7 +111,7 @@ void world_expect(const world *w, uint32_t row)
     bans(w, q);
 }
 
-/* The greedy token, or -1. */
+/* Returns the greedy token, or -1. */
 int32_t world_best(const world *w, uint32_t row)
 {
     const request *const q = &w->row[row];
@@ -134,7 +134,7 @@ int32_t world_best(const world *w, uint32_t row)
     return token;
 }
 
-/* The reference's token and status, if its prompt comes before its output. */
+/* Computes the reference's token and status if no prompt follows output. */
 int world_reference(const world *w, uint32_t row, int32_t *token, int32_t *status)
 {
     const request *const q = &w->row[row];
@@ -160,7 +160,7 @@ int world_reference(const world *w, uint32_t row, int32_t *token, int32_t *statu
     return 1;
 }
 
-/* Whether best() knows all that matters for the token. */
+/* Whether world_best() considers everything that decides the token. */
 int world_is_simple(const request *q)
 {
     return q->p.temperature == 0.0f && q->p.repetition_penalty == 1.0f;
@@ -252,7 +252,7 @@ void request_add(request *q, int32_t id, int is_output, const world *w)
     q->outputs += (uint32_t)is_output;
 }
 
-/* Texts that repeat: by chance, always, in periods, by copies of themselves. */
+/* Appends tokens that repeat by chance, always, in periods, or as copies of earlier tokens. */
 void request_extend(const world *w, request *q, uint32_t n, uint32_t kind, int is_output, rng *r)
 {
     const uint32_t period = 1 + rng_below(r, 12);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests whose tokens lose something by what came before, as plain lists of
- * their tokens. Who loses how much is worked out by brute force: from the
- * definitions, with nothing of the library's. */
+/* Requests with penalties that depend on earlier tokens. Each request is a plain list of its
+ * tokens, and the penalties are computed from their definitions by brute force, without library
+ * code. */
 #ifndef TESTS_HISTORY_H
 #define TESTS_HISTORY_H
 
@@ -9,14 +9,14 @@
 #include "inputs.h"
 #include "step/step.h"
 
-#define ROWS 5 /* of a world, and slots: row r is slot r */
+#define ROWS 5 /* rows and slots of a world; row r has slot r */
 #define SEQUENCES 12
 #define LONGEST 4
 #define IDS 40
 
 /* A request as a list of its tokens. */
 typedef struct request {
-    cls_params p; /* its arrays: */
+    cls_params p; /* its lists point to the arrays below */
     cls_sequence breakers[SEQUENCES], bad_words[SEQUENCES];
     int32_t sequence_ids[2 * SEQUENCES][LONGEST], stop[IDS], allowed[IDS];
     cls_logit_bias bias[IDS];
@@ -40,26 +40,28 @@ typedef struct world {
     unsigned char *banned;     /* [vocab]; 2: not allowed */
 } world;
 
-/* The i-th most recent token. */
+/* Returns the i-th most recent token. */
 int32_t recent(const request *q, uint32_t i);
 
-/* Fills amount and banned for a row. */
+/* Computes w->amount and w->banned for a row: what is subtracted from each logit, and the tokens
+ * that are banned. */
 void world_expect(const world *w, uint32_t row);
-/* Whether that is all that matters for the row's token; then it, or -1. */
+/* Whether amount and banned alone decide the row's token; and this token, or -1. */
 int world_is_simple(const request *q);
 int32_t world_best(const world *w, uint32_t row);
 
-/* The reference's token and status; 0 if it cannot tell, as prompt came after output. */
+/* Computes the reference's token and status. Returns 0 if prompt follows output, which the
+ * reference cannot represent. */
 int world_reference(const world *w, uint32_t row, int32_t *token, int32_t *status);
 
-/* A token more. */
+/* Appends one token. */
 void request_add(request *q, int32_t id, int is_output, const world *w);
-/* n tokens more, that repeat by chance (kind 0), always (1), in periods (2), or
- * as copies of what came before (3). */
+/* Appends n tokens. kind 0: random tokens; 1: one repeated token; 2: periods; 3: copies of earlier
+ * tokens. */
 void request_extend(const world *w, request *q, uint32_t n, uint32_t kind, int is_output, rng *r);
-/* Random parameters; the request has its tokens already. */
+/* Sets random parameters; the request must already have its tokens. */
 void request_params(const world *w, request *q, rng *r);
-/* Makes a request another one. */
+/* Copies a request, including its lists. */
 void request_copy(request *q, const request *from);
 
 #endif

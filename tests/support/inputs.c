@@ -138,7 +138,8 @@ void row_fill(row_kind kind, float *x, uint32_t n, uint64_t seed)
                                   : i % 3 == 1 ? -INFINITY
                                   : i > 40     ? INFINITY
                                                : -1.0f;
-    /* Where logits end at 2^100, adjustments of larger ones come to something else. */
+    /* Kernels without infinities limit logits to 2^100, which changes adjustments of larger ones.
+     */
     for (uint32_t i = 0; i < n && cls_test_limited_options; i++)
         x[i] = x[i] == INFINITY                           ? 1.0f
                : isfinite(x[i]) && fabsf(x[i]) > 32768.0f ? x[i] * 0x1p-113f
@@ -149,7 +150,7 @@ const char *const dtype_names[3] = {"f32", "f16", "bf16"};
 
 size_t dtype_size(int dtype) { return dtype == CLS_F32 ? 4 : 2; }
 
-/* |x| to the nearest binary16, ties to even, through multiples of its unit. */
+/* Rounds |x| to the nearest binary16, ties to even, as a multiple of its unit. */
 static uint16_t half_of(double x)
 {
     int exponent;

@@ -10,21 +10,21 @@
 const float layer_canary = -12345.5f;
 const char *const layer_product_names[LAYER_PRODUCTS] = {"float16", "float32", "CLBlast"};
 
-int layer_can(const device *d, layer_product product, test_size from)
+int layer_is_supported(const device *d, layer_product product, test_size from)
 {
-    /* CLBlast's kernels take an interpreter minutes. */
+    /* An interpreter needs minutes for CLBlast's kernels. */
     return product != LAYER_CLBLAST || (cls_head_has_clblast() && fixture_size() >= from &&
                                         strstr(d->name, "Oclgrind") == NULL);
 }
 
-/* Rows a stride apart, from `offset` on, in a type; gaps are NaN. Returns the
- * values as the type holds them. */
+/* Creates a buffer of random rows of a type, `stride` elements apart, from `offset` on; gaps are
+ * NaN. Returns the rounded values. */
 static cl_mem matrix(device *d, int dtype, uint32_t rows, uint32_t width, uint64_t stride,
                      size_t offset, double spread, rng *r, double **values)
 {
     const size_t element = dtype_size(dtype),
-                 elements =
-                     (rows - 1) * (size_t)stride + width; /* no more: Oclgrind sees reads beyond */
+                 elements = (rows - 1) * (size_t)stride +
+                            width; /* the exact size, so that Oclgrind detects reads beyond it */
     unsigned char *const data = malloc(offset + elements * element);
     *values = malloc((size_t)rows * width * sizeof **values);
     ck_assert(data != NULL && *values != NULL);
@@ -41,7 +41,7 @@ static cl_mem matrix(device *d, int dtype, uint32_t rows, uint32_t width, uint64
     return buffer;
 }
 
-void layer_open(layer *l, device *d, const layer_wish *w, rng *r)
+void layer_open(layer *l, device *d, const layer_setup *w, rng *r)
 {
     const int dtype = w->product == LAYER_F16 ? CLS_F16 : CLS_F32;
     const size_t element = dtype_size(dtype);
@@ -96,7 +96,7 @@ void layer_open(layer *l, device *d, const layer_wish *w, rng *r)
         if (rng_below(r, 2)) {
             c->which.host = l->map;
         } else {
-            /* From its fourth element on. A row that is not there gives zeros. */
+            /* The map begins at the fourth element. A row number out of range gives zeros. */
             if (rng_below(r, 2))
                 l->map[3] = (int32_t)l->hidden_rows + 7;
             c->which.device.buffer = l->map_buffer =
@@ -170,7 +170,7 @@ void layer_check(layer *l, const char *where)
 {
     const uint32_t vocab = l->options.vocab;
     const uint64_t all = (uint64_t)l->call.rows * vocab * l->options.hidden;
-    /* Of large products a sample: the edges and every so many. */
+    /* Large products are only sampled: the edges and every n-th element. */
     const uint32_t stride = all > 20000000u ? (uint32_t)(all / 20000000u) : 1;
     const float *const logits = l->logits + LAYER_MARGIN;
     layer_read(l);

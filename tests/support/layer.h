@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* An LM head with random weights and hidden rows, on a device and in double
- * precision on the host. */
+/* An LM head with random weights and hidden states, on a device and in double precision on the
+ * host. */
 #ifndef TESTS_LAYER_H
 #define TESTS_LAYER_H
 
@@ -8,7 +8,7 @@
 #include "fixture.h"
 #include "inputs.h"
 
-/* What multiplies: the library's kernel by float16 or by float32 weights, or CLBlast. */
+/* The code that multiplies: the library's kernel with float16 or float32 weights, or CLBlast. */
 typedef enum layer_product { LAYER_F16, LAYER_F32, LAYER_CLBLAST, LAYER_PRODUCTS } layer_product;
 
 typedef struct layer {
@@ -27,30 +27,30 @@ typedef struct layer {
 } layer;
 
 enum { LAYER_MARGIN = 16 };
-extern const float layer_canary; /* what the logits' buffer holds before the first call */
+extern const float layer_canary; /* fills the logits' buffer before the first call */
 
-/* What a test chooses; the rest follows from the seed. */
-typedef struct layer_wish {
+/* The properties that a test chooses. All others are random. */
+typedef struct layer_setup {
     layer_product product;
     uint32_t vocab, hidden, max_rows, rows;
     int plain; /* no strides, offsets, maps */
     int biased, capped;
-    uint32_t work_group, vector; /* of the context; 0s: by device */
-} layer_wish;
+    uint32_t work_group, vector; /* of the context; 0: chosen for the device */
+} layer_setup;
 
-/* Whether a product can be tested on a device; CLBlast's takes long, so that tests of size
- * `from` and above have it. */
-int layer_can(const device *d, layer_product product, test_size from);
+/* Whether a product can be tested on a device. CLBlast is slow, so only runs of size `from` and
+ * larger test it. */
+int layer_is_supported(const device *d, layer_product product, test_size from);
 extern const char *const layer_product_names[LAYER_PRODUCTS];
 
-void layer_open(layer *l, device *d, const layer_wish *w, rng *r);
+void layer_open(layer *l, device *d, const layer_setup *w, rng *r);
 void layer_close(layer *l);
-/* One call, and its end; blocking. */
+/* Makes one call and waits for it. */
 void layer_run(layer *l, cl_command_queue queue);
 /* Reads the logits' buffer. */
 void layer_read(layer *l);
-/* That, and the comparison with the product of `call` and `map` in double
- * precision; that nothing was written beside the logits. */
+/* Reads the logits' buffer and compares it with the product in double precision. Fails if anything
+ * was written outside the logits. */
 void layer_check(layer *l, const char *where);
 
 #endif

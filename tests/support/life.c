@@ -75,8 +75,8 @@ static cls_status begin_infill(life *l)
     return cls_slot_begin(l->sampler, 3, &p, prompt, 5, NULL, 0);
 }
 
-/* So many bad words that the lists need a larger buffer; and a set for the search, in a large
- * vocabulary. */
+/* The bad words require a larger buffer for the lists. In a large vocabulary, top-k requires the
+ * search. */
 static cls_status change_params(life *l)
 {
     static int32_t ids[WORDS][2];
@@ -106,7 +106,7 @@ static cls_status check(life *l)
     return cls_sampler_check(l->sampler, &p);
 }
 
-/* ---------------------------------------------------------------- making and ending */
+/* ---------------------------------------------------------------- creation and destruction */
 
 static cls_status create(life *l)
 {
@@ -138,7 +138,7 @@ static cls_status memory(life *l)
 
 static cls_status save_size(life *l)
 {
-    return cls_slot_save(l->sampler, l->queue, 0, NULL, &l->host.asked_size);
+    return cls_slot_save(l->sampler, l->queue, 0, NULL, &l->host.queried_size);
 }
 static cls_status save(life *l)
 {
@@ -166,7 +166,7 @@ static cls_status ring_get(life *l)
     const void *data;
     const cls_status status = cls_readback_get(l->ring, l->ticket, 1, &data);
     if (status == CLS_OK)
-        memcpy(l->host.got, data, sizeof l->host.got);
+        memcpy(l->host.readback, data, sizeof l->host.readback);
     return status;
 }
 
@@ -210,11 +210,11 @@ static cls_status destroy(life *l)
 
 /* ------------------------------------------------------------------------ steps */
 
-/* Room for n numbers in the outputs. */
+/* Reserves n numbers of the output buffer. */
 static cls_buffer room(life *l, size_t n)
 {
     const cls_buffer b = {l->out, l->at};
-    l->at += n * sizeof(int32_t); /* what does not fit, the library refuses */
+    l->at += n * sizeof(int32_t); /* the library refuses outputs beyond the buffer's end */
     return b;
 }
 
@@ -231,7 +231,8 @@ static void step_of(life *l, cls_step *s, cls_outputs *o, uint32_t rows)
     o->latest = room(l, SLOTS);
 }
 
-/* Masks from the host, a dense bias, maps; what is told of raw rows, and candidates. */
+/* A step with masks from the host, a dense bias and maps. It writes raw log-probabilities and
+ * candidates. */
 static cls_status masked(life *l)
 {
     static const int32_t slots[] = {3, 1, 0, 2}, biases[] = {1, -1, 0, 0}, masks[] = {0, 1, -1, 0};
@@ -259,7 +260,7 @@ static cls_status masked(life *l)
     return cls_sample(l->sampler, l->queue, &s, 2, l->waits, &l->done);
 }
 
-/* From what masked() left. */
+/* Draws from the candidates of masked(). */
 static cls_status draw(life *l)
 {
     cls_draw_call c;
@@ -276,7 +277,7 @@ static cls_status draw(life *l)
     return cls_draw(l->sampler, l->queue, &c, 1, l->waits, &l->done);
 }
 
-/* What is told of the distribution that was drawn from; no event asked for. */
+/* A step with all outputs of the final distribution and without an event. */
 static cls_status reported(life *l)
 {
     cls_step s;
@@ -348,7 +349,8 @@ static cls_status verify(life *l)
     c.emitted = room(l, 2);
     c.nodes = room(l, 2 * DRAFTS);
     c.status = room(l, 2);
-    l->at = l->out_size - SLOTS * 3 * sizeof(int32_t); /* added to: nobody else writes there */
+    l->at = l->out_size -
+            SLOTS * 3 * sizeof(int32_t); /* counters are accumulated, so no other output is there */
     c.counters = room(l, SLOTS * 3);
     return cls_verify(l->sampler, l->queue, &c, 2, l->waits, &l->done);
 }
@@ -368,24 +370,24 @@ static cls_status logprobs(life *l)
 }
 
 const life_call life_calls[] = {
-    {"cls_sampler_create()", create, LIFE_FREE},
-    {"cls_sampler_infill()", infill, LIFE_FREE},
+    {"cls_sampler_create()", create, LIFE_OTHER},
+    {"cls_sampler_infill()", infill, LIFE_OTHER},
     {"cls_slot_begin(), all sorts of lists", begin_rich, LIFE_SLOT},
     {"cls_slot_begin(), greedy", begin_greedy, LIFE_SLOT},
     {"cls_slot_begin(), mirostat", begin_mirostat, LIFE_SLOT},
     {"cls_slot_begin(), infill", begin_infill, LIFE_SLOT},
     {"cls_sample(), masked", masked, LIFE_STEP},
     {"cls_draw()", draw, LIFE_STEP},
-    {"cls_sampler_infill(), again", infill, LIFE_FREE},
+    {"cls_sampler_infill(), again", infill, LIFE_OTHER},
     {"cls_slot_params()", change_params, LIFE_SLOT},
     {"cls_slot_append_prompt()", append, LIFE_SLOT},
     {"cls_slot_next_turn()", next_turn, LIFE_SLOT},
     {"cls_sample(), reported", reported, LIFE_STEP},
-    {"cls_readback_create()", ring_create, LIFE_FREE},
-    {"cls_readback_start()", ring_start, LIFE_FREE},
+    {"cls_readback_create()", ring_create, LIFE_OTHER},
+    {"cls_readback_start()", ring_start, LIFE_OTHER},
     {"cls_slot_copy()", copy, LIFE_SLOT},
-    {"cls_sampler_check()", check, LIFE_FREE},
-    {"cls_readback_get()", ring_get, LIFE_FREE},
+    {"cls_sampler_check()", check, LIFE_OTHER},
+    {"cls_readback_get()", ring_get, LIFE_OTHER},
     {"cls_sample(), deferred", deferred, LIFE_STEP},
     {"cls_accept()", accept, LIFE_STEP},
     {"cls_slot_rollback()", rollback, LIFE_SLOT},
@@ -395,19 +397,19 @@ const life_call life_calls[] = {
     {"cls_slot_load()", load, LIFE_SLOT},
     {"cls_slot_reset()", reset, LIFE_SLOT},
     {"cls_slot_begin(), again", begin_infill, LIFE_SLOT},
-    {"cls_sampler_memory()", memory, LIFE_FREE},
+    {"cls_sampler_memory()", memory, LIFE_OTHER},
     {"cls_logprobs()", logprobs, LIFE_STEP},
     {"cls_sample()", unadorned, LIFE_STEP},
-    {"cls_head_create()", head_create, LIFE_FREE},
-    {"cls_head_logits()", head_first, LIFE_FREE},
-    {"cls_head_logits(), another map", head_second, LIFE_FREE},
+    {"cls_head_create()", head_create, LIFE_OTHER},
+    {"cls_head_logits()", head_first, LIFE_OTHER},
+    {"cls_head_logits(), another map", head_second, LIFE_OTHER},
     {"cls_sample(), of the head's logits", of_head, LIFE_STEP},
-    {"cls_readback_start(), again", ring_start, LIFE_FREE},
-    {"the end", destroy, LIFE_FREE},
+    {"cls_readback_start(), again", ring_start, LIFE_OTHER},
+    {"the end", destroy, LIFE_OTHER},
 };
 const uint32_t life_count = sizeof life_calls / sizeof life_calls[0];
 
-/* ------------------------------------------------------------------ around them */
+/* ------------------------------------------------------------------ set-up and output */
 
 static cl_mem half_buffer(device *d, size_t n, uint64_t seed)
 {
@@ -503,11 +505,11 @@ void life_end(life *l)
     destroy(l);
 }
 
-cls_status life_make(life *l, uint32_t i, uint32_t which)
+cls_status life_call_make(life *l, uint32_t i, uint32_t which)
 {
     l->queue = l->queues[which];
     l->other = l->queues[1 - which];
-    /* For all that was enqueued so far. */
+    /* Each call waits for everything that was enqueued before. */
     must_cl(clEnqueueMarkerWithWaitList(l->other, 0, NULL, &l->waits[0]));
     must_cl(clEnqueueMarkerWithWaitList(l->queue, 0, NULL, &l->waits[1]));
     must_cl(clFlush(l->other));
@@ -516,7 +518,7 @@ cls_status life_make(life *l, uint32_t i, uint32_t which)
     faulty_on = faulty_memory_on = 0;
     for (int k = 0; k < 2; k++)
         clReleaseEvent(l->waits[k]);
-    ck_assert_msg(status == CLS_OK || l->done == NULL, "%s failed and gives an event",
+    ck_assert_msg(status == CLS_OK || l->done == NULL, "%s failed but returned an event",
                   life_calls[i].name);
     if (l->done != NULL)
         clReleaseEvent(l->done);
@@ -524,14 +526,14 @@ cls_status life_make(life *l, uint32_t i, uint32_t which)
     return status;
 }
 
-size_t life_seen_size(const life *l) { return l->out_size + l->head_out_size + sizeof l->host; }
+size_t life_output_size(const life *l) { return l->out_size + l->head_out_size + sizeof l->host; }
 
-void life_see(life *l, unsigned char *seen)
+void life_read_output(life *l, unsigned char *bytes)
 {
     settle(l);
     must_cl(
-        clEnqueueReadBuffer(l->queues[0], l->out, CL_TRUE, 0, l->out_size, seen, 0, NULL, NULL));
+        clEnqueueReadBuffer(l->queues[0], l->out, CL_TRUE, 0, l->out_size, bytes, 0, NULL, NULL));
     must_cl(clEnqueueReadBuffer(l->queues[0], l->head_out, CL_TRUE, 0, l->head_out_size,
-                                seen + l->out_size, 0, NULL, NULL));
-    memcpy(seen + l->out_size + l->head_out_size, &l->host, sizeof l->host);
+                                bytes + l->out_size, 0, NULL, NULL));
+    memcpy(bytes + l->out_size + l->head_out_size, &l->host, sizeof l->host);
 }

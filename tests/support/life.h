@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A sampler's whole life, call by call: every function that takes one, a head and
- * a readback beside it. Each call can be made again after it failed, and what it
- * wrote is seen from outside: two lives are the same if all of that is. */
+/* A life: a fixed sequence of calls from a sampler's creation to its destruction. It uses every
+ * function that takes a sampler, an LM head and a readback. A call can be repeated after it has
+ * failed. Two lives are equal if all their output is. */
 #ifndef TESTS_LIFE_H
 #define TESTS_LIFE_H
 
@@ -14,10 +14,10 @@ typedef struct life {
     device *d;
     cls_context *context;
     uint32_t vocab;
-    cl_command_queue queues[2], queue,
-        other; /* in order, and out of order if the device can; this call's, and not this call's */
-    cl_mem logits, bias, given, drafts, weight, head_bias, hidden; /* inputs */
-    cl_mem out, head_out;                                          /* and what calls write */
+    cl_command_queue queues[2];    /* in order; out of order if the device supports it */
+    cl_command_queue queue, other; /* the queue of the current call, and the other one */
+    cl_mem logits, bias, given, drafts, weight, head_bias, hidden; /* inputs of the calls */
+    cl_mem out, head_out;                                          /* outputs of the calls */
     size_t out_size, head_out_size, at;
     float *draft; /* [LIFE_ROWS, vocab] probabilities */
     uint32_t *mask;
@@ -28,42 +28,40 @@ typedef struct life {
     cl_event waits[2], done;
     uint64_t ticket;
 
-    /* What calls gave to the host. */
+    /* Results on the host. */
     struct {
         unsigned char saved[LIFE_SAVED];
-        size_t saved_size, asked_size;
-        int32_t got[LIFE_ROWS];
+        size_t saved_size, queried_size;
+        int32_t readback[LIFE_ROWS];
     } host;
 } life;
 
-/* A call of it. */
+/* One call of a life. A sampler that is lost refuses slot calls (LIFE_SLOT) and the calls that
+ * carry them out (LIFE_STEP), but not the others. */
 typedef struct life_call {
     const char *name;
     cls_status (*make)(life *l);
-    enum {
-        LIFE_FREE,
-        LIFE_SLOT,
-        LIFE_STEP
-    } what; /* the last two, slot calls and what carries them out, a lost sampler refuses */
+    enum { LIFE_OTHER, LIFE_SLOT, LIFE_STEP } kind;
 } life_call;
 
 extern const life_call life_calls[];
 extern const uint32_t life_count;
 
-/* Inputs and outputs, for any number of lives. */
+/* Creates and frees the inputs and outputs, which any number of lives can use. */
 void life_open(life *l, device *d, cls_context *context, uint32_t vocab);
 void life_close(life *l);
 
-/* Before a life: outputs all zero. After it, finished or not: nothing is left. */
+/* life_begin() sets all outputs to zero. life_end() destroys all objects of a life, even if it was
+ * not finished. */
 void life_begin(life *l);
 void life_end(life *l);
 
-/* Makes the i-th call with faults on, on one of the queues: which, 0 or 1. A call that fails has no
- * event. */
-cls_status life_make(life *l, uint32_t i, uint32_t which);
+/* Makes the i-th call with fault injection on queue `which`, 0 or 1. Fails if a call that fails
+ * returns an event. */
+cls_status life_call_make(life *l, uint32_t i, uint32_t which);
 
-/* All that is seen from outside; life_seen_size() bytes. Waits. */
-size_t life_seen_size(const life *l);
-void life_see(life *l, unsigned char *seen);
+/* Waits, and copies all output of the calls so far to `output`: life_output_size() bytes. */
+size_t life_output_size(const life *l);
+void life_read_output(life *l, unsigned char *output);
 
 #endif

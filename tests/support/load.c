@@ -9,12 +9,12 @@ enum {
     HISTORY = 32,
     ROLLBACK = 8,
     LOGITS = 4096, /* rows that samples choose from */
-    DEPTH = 16     /* results under way */
+    DEPTH = 16     /* results in flight */
 };
 
 /* ---------------------------------------------------------------------- alone */
 
-static void step_alone(load *l, const request *q, uint32_t place)
+static void step_alone(load *l, const request *q, uint32_t row)
 {
     cls_step step;
     cls_status status;
@@ -22,18 +22,18 @@ static void step_alone(load *l, const request *q, uint32_t place)
     step.rows = 1;
     step.logits.buffer = l->all_logits;
     step.logits.offset = (uint64_t)request_logits(q, &l->world, LOGITS) * VOCAB * sizeof(float);
-    step.tokens = (cls_buffer){l->output_alone, place * sizeof(int32_t)};
-    step.status = (cls_buffer){l->output_alone, (SCRIPT_LIFE + 1 + place) * sizeof(int32_t)};
+    step.tokens = (cls_buffer){l->output_alone, row * sizeof(int32_t)};
+    step.status = (cls_buffer){l->output_alone, (SCRIPT_LIFE + 1 + row) * sizeof(int32_t)};
     while ((status = cls_sample(l->alone, l->queue[1], &step, 0, NULL, NULL)) == CLS_BUSY)
         must_cl(clFinish(l->queue[1]));
     must(status);
     l->alone_steps++;
 }
 
-/* A fork begins as the request that it was copied from. */
+/* A fork begins with the calls of the request that it was copied from. */
 static void run_alone(load *l, const stream *s)
 {
-    script_world w = l->world; /* counts are those of the requests served */
+    script_world w = l->world; /* a copy: only requests in the load are counted */
     request q;
     for (uint32_t i = 0; i <= s->n_ancestors; i++) {
         const int own = i == s->n_ancestors;
@@ -54,7 +54,7 @@ static void run_alone(load *l, const stream *s)
     }
 }
 
-/* Everything of it has come. */
+/* All results of a request have arrived: compares them with those of the request alone. */
 static void complete(load *l, stream *s)
 {
     int32_t alone[2][SCRIPT_LIFE + 1];
@@ -73,7 +73,7 @@ static void complete(load *l, stream *s)
 
 /* -------------------------------------------------------------------- results */
 
-/* The oldest step's. */
+/* Fetches the results of the oldest step. */
 static void collect(load *l)
 {
     const void *data;
@@ -112,7 +112,7 @@ static void collect_to(load *l, uint64_t under_way)
 
 /* ----------------------------------------------------------- arrival, departure */
 
-/* Where a request can be noted; NULL if all places are taken. */
+/* Returns an unused entry for a request, or NULL. */
 static stream *new_stream(load *l)
 {
     for (uint32_t i = 0; i < l->n_streams; i++) {
@@ -158,7 +158,7 @@ static void arrive(load *l, uint32_t slot)
     settle_in(l, s, slot);
 }
 
-/* Some slots are left as they are: the next request to come is not to care. */
+/* Ends a request. Some slots are not reset, which the next request must not notice. */
 static void leave(load *l, stream *s)
 {
     if (l->closing || rng_below(&l->r, 4))
@@ -169,9 +169,9 @@ static void leave(load *l, stream *s)
         complete(l, s);
 }
 
-/* Out of its slot, and for some steps nowhere. A request that a rollback has
- * ended cannot be saved: its rows have to say so, too. */
-static void park(load *l, stream *s, stream **place)
+/* Saves a request and resets its slot; it is loaded some steps later. A request that a rollback has
+ * ended cannot be saved, which its rows must report, too. */
+static void park(load *l, stream *s, stream **entry)
 {
     const cls_status status = cls_slot_save(l->sampler, l->queue[0], s->slot, NULL, &s->saved_size);
     if (status == CLS_BAD_ARGUMENT) {
@@ -187,7 +187,7 @@ static void park(load *l, stream *s, stream **place)
     l->of_slot[s->slot] = NULL;
     s->where = PARKED;
     s->since = l->steps;
-    *place = s;
+    *entry = s;
 }
 
 static int come_back(load *l, uint32_t slot)
@@ -208,8 +208,8 @@ static int come_back(load *l, uint32_t slot)
 
 /* ----------------------------------------------------------------------- steps */
 
-/* What happens to a slot between two steps. Returns the request that is
- * sampled there, or NULL. */
+/* Makes the slot calls for a slot between two steps. Returns the request that is sampled there, or
+ * NULL. */
 static stream *visit(load *l, uint32_t slot)
 {
     stream *s = l->of_slot[slot];

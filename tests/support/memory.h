@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* How much memory the process has, as far as the system tells. */
+/* The memory of the process, as reported by the system. */
 #ifndef TESTS_MEMORY_H
 #define TESTS_MEMORY_H
 
 #include <stdint.h>
 
-/* What malloc() has given and not got back; 0: not known. */
+/* Bytes that are allocated by malloc(); 0: unknown. */
 uint64_t memory_heap(void);
-/* Pages that are in memory, in bytes; 0: not known, or a sanitizer keeps what
- * was freed. */
+/* Resident pages in bytes; 0: unknown, or a sanitizer keeps freed memory. */
 uint64_t memory_resident(void);
 
-/* What `measure` (one of the above) tells once it is `most` or less, or after
- * ten seconds: OpenCL may free in threads of its own, a while after all was
- * released. PoCL 3.1 on a busy machine: 200 to 400 KiB, in 6 of 800 runs of
+/* Calls `measure` (one of the functions above) until the result is at most `most`, for at most ten
+ * seconds, and returns the last result. OpenCL's own threads may free memory some time after all
+ * objects were released: on a busy machine PoCL 3.1 still held 200 to 400 KiB in 6 of 800 runs of
  * check_soak. */
 uint64_t memory_settled(uint64_t (*measure)(void), uint64_t most);
 

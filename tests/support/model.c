@@ -89,7 +89,7 @@ void model_rollback(model *m, uint32_t n)
     m->since = least(m->since, m->n);
 }
 
-/* The list of parameters as a caller would give it. */
+/* The parameters with pointers to the model's lists. */
 static cls_params with_lists(const model *m)
 {
     cls_params p = m->params;
@@ -98,7 +98,7 @@ static cls_params with_lists(const model *m)
     return p;
 }
 
-/* cls_row_status bits */
+/* Returns cls_row_status bits. */
 static int32_t ends(const model *m, int32_t token, uint32_t outputs)
 {
     for (uint32_t i = 0; i < m->params.stop_count && outputs >= m->params.min_tokens; i++)

@@ -47,8 +47,8 @@ static int by_value_then_id(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* The tokens that can be drawn, and what is wrong with the row. */
-static void read_row(oracle *o, const cls_host_row *row, const oracle_touch *touches,
+/* Collects the tokens that can be drawn, and sets the row's status. */
+static void read_row(oracle *o, const cls_host_row *row, const oracle_effect *touches,
                      const float *rounded, entry *entries)
 {
     for (uint32_t i = 0; i < row->vocab; i++)
@@ -94,7 +94,7 @@ int oracle_stops(const cls_host_row *row, int32_t token)
                : 0;
 }
 
-/* Whether it ended with its latest output. */
+/* Whether the request ended with its last output token. */
 static int has_stopped(const cls_host_row *row)
 {
     cls_host_row before = *row;
@@ -126,7 +126,7 @@ static void begin_mode(oracle *o, const cls_host_row *row)
 {
     const cls_params *const p = row->params;
     const double rest = 1.0 - (double)p->adaptive_decay;
-    o->mode = row->adaptive;
+    o->adaptive = row->adaptive;
     o->top_p = fmax((double)p->top_p, 0.0);
     if (decays(p) && row->adaptive.begun)
         o->top_p = row->adaptive.top_p * 0x1p-32;
@@ -137,14 +137,14 @@ static void begin_mode(oracle *o, const cls_host_row *row)
         }
     if (row->adaptive.begun)
         return;
-    o->mode.begun = 1;
-    o->mode.mu = (int32_t)(2.0 * (double)p->mirostat_tau * 1048576.0 + 0.5);
-    o->mode.sum = (uint32_t)(fmax(0.0, (double)p->adaptive_target) / rest * 16777216.0);
-    o->mode.weight = (uint32_t)(16777216.0 / rest);
+    o->adaptive.begun = 1;
+    o->adaptive.mu = (int32_t)(2.0 * (double)p->mirostat_tau * 1048576.0 + 0.5);
+    o->adaptive.sum = (uint32_t)(fmax(0.0, (double)p->adaptive_target) / rest * 16777216.0);
+    o->adaptive.weight = (uint32_t)(16777216.0 / rest);
 }
 
-/* A token's place in the order, or `finite`. */
-static uint32_t place_of(const oracle *o, int32_t token)
+/* A token's index in o->order, or o->finite. */
+static uint32_t index_of(const oracle *o, int32_t token)
 {
     uint32_t i = 0;
     while (i < o->finite && o->order[i] != (uint32_t)token)
@@ -152,7 +152,7 @@ static uint32_t place_of(const oracle *o, int32_t token)
     return i;
 }
 
-/* How deep the kept ones lie in bits, relative to the first of them; their mass. */
+/* Computes the depth of each kept token in bits below the first one. Returns their mass. */
 static double measure(const oracle *o, double *depth)
 {
     uint32_t top = 0;
@@ -166,11 +166,11 @@ static double measure(const oracle *o, double *depth)
     return (double)total;
 }
 
-/* Adaptive p: a depth in bits by how far a probability is from the one aimed at. */
+/* Adaptive p: the depth in bits for a probability's distance from the target. */
 static double adapted(const oracle *o, double q)
 {
     const double target = (double)o->params->adaptive_target,
-                 average = (double)o->mode.sum / o->mode.weight;
+                 average = (double)o->adaptive.sum / o->adaptive.weight;
     const double aim = fmax(0.0, fmin(1.0, 2.0 * target - average)), d = fabs(q - aim) / 0.3;
     return 10.0 * d * d / (1.0 + d) * 1.4426950408889634;
 }
@@ -183,16 +183,16 @@ double oracle_probs(const oracle *o, double *probs)
         abort();
     for (uint32_t i = 0; i < o->vocab; i++)
         probs[i] = 0.0;
-    if (o->only >= 0)
-        probs[o->only] = 1.0;
-    double total = o->only >= 0 ? 1.0 : measure(o, depth);
-    for (uint32_t i = 0; i < o->finite && o->only < 0; i++)
+    if (o->last_resort >= 0)
+        probs[o->last_resort] = 1.0;
+    double total = o->last_resort >= 0 ? 1.0 : measure(o, depth);
+    for (uint32_t i = 0; i < o->finite && o->last_resort < 0; i++)
         if (o->keep[i]) {
             probs[o->order[i]] = exp2(-depth[i]) / total;
             mean += probs[o->order[i]] > 0.0 ? (long double)(probs[o->order[i]] * depth[i]) : 0.0L;
         }
     error += o->scale_error * (double)mean;
-    if (adapts(o->params) && o->only < 0) {
+    if (adapts(o->params) && o->last_resort < 0) {
         double least = INFINITY;
         total = 0.0;
         for (uint32_t i = 0; i < o->finite; i++)
@@ -208,25 +208,25 @@ double oracle_probs(const oracle *o, double *probs)
     return error;
 }
 
-const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_adaptive_state *after)
+const char *oracle_adaptive_fault(const oracle *o, int32_t token, const cls_adaptive_state *after)
 {
     static char fault[160];
     const cls_params *const p = o->params;
-    const uint32_t place = place_of(o, token);
+    const uint32_t index = index_of(o, token);
     double *const depth = malloc((o->finite + 1) * sizeof *depth);
     if (depth == NULL)
         abort();
-    const double total = o->only >= 0 || place == o->finite ? 0.0 : measure(o, depth);
-    const double bits = total > 0.0 ? fmin(depth[place], 64.0) : 0.0;
+    const double total = o->last_resort >= 0 || index == o->finite ? 0.0 : measure(o, depth);
+    const double bits = total > 0.0 ? fmin(depth[index], 64.0) : 0.0;
     free(depth);
     *fault = 0;
     if (!after->begun)
-        snprintf(fault, sizeof fault, "the mode has not begun");
+        snprintf(fault, sizeof fault, "the adaptive state has not begun");
     if (p->mirostat != 0 && p->temperature >= 1e-5f && total > 0.0) {
         const double tau = (double)p->mirostat_tau, eta = (double)p->mirostat_eta,
                      surprise = bits + log2(total);
         const double move = fmax(-512.0, fmin(512.0, eta * (surprise - tau)));
-        const double mu = fmax(-512.0, fmin(512.0, o->mode.mu * 0x1p-20 - move));
+        const double mu = fmax(-512.0, fmin(512.0, o->adaptive.mu * 0x1p-20 - move));
         const double error =
             4e-6 + eta * (1e-5 + surprise * (4e-7 + o->scale_error)) + 6e-8 * fabs(surprise - tau);
         if (fabs(after->mu * 0x1p-20 - mu) > error)
@@ -234,8 +234,8 @@ const char *oracle_mode_fault(const oracle *o, int32_t token, const cls_adaptive
     }
     if (adapts(p) && total > 0.0) {
         const double q = exp2(-bits) / total, decay = (double)p->adaptive_decay;
-        const double sum = q + decay * o->mode.sum * 0x1p-24,
-                     weight = 1.0 + decay * o->mode.weight * 0x1p-24;
+        const double sum = q + decay * o->adaptive.sum * 0x1p-24,
+                     weight = 1.0 + decay * o->adaptive.weight * 0x1p-24;
         if (fabs(after->sum * 0x1p-24 - sum) > 3e-6 + 2.0 * o->scale_error * (bits + 4.0) ||
             fabs(after->weight * 0x1p-24 - weight) > 1e-6)
             snprintf(fault, sizeof fault,
@@ -255,12 +255,12 @@ int oracle_make(oracle *o, const cls_host_row *row)
 {
     const uint32_t vocab = row->vocab;
     entry *const entries = malloc(vocab * sizeof *entries);
-    oracle_touch *const touches = malloc(vocab * sizeof *touches);
+    oracle_effect *const touches = malloc(vocab * sizeof *touches);
     float *const rounded = malloc(vocab * sizeof *rounded);
     memset(o, 0, sizeof *o);
     o->vocab = vocab;
     o->params = row->params;
-    o->only = -1;
+    o->last_resort = -1;
     o->order = malloc(vocab * sizeof *o->order);
     o->value = malloc(vocab * sizeof *o->value);
     o->top = malloc((vocab / 1024 + 1) * sizeof *o->top);
@@ -269,7 +269,7 @@ int oracle_make(oracle *o, const cls_host_row *row)
     if (there && has_stopped(row)) {
         o->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else if (there) {
-        oracle_touches(row, touches);
+        oracle_effects(row, touches);
         request_adjust(row, rounded);
         read_row(o, row, touches, rounded, entries);
         o->status |= o->finite == 0 ? CLS_ROW_EMPTY : 0;
@@ -333,7 +333,8 @@ int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, u
         sum += (rest_counted - rest_expected) * (rest_counted - rest_expected) / rest_expected;
         cells++;
     }
-    /* Wilson and Hilferty's approximation of the quantile; 4.753: normal, 1e-6. */
+    /* Wilson and Hilferty's approximation of the quantile; 4.753 is the normal quantile for 1e-6.
+     */
     const double df = cells > 1 ? cells - 1.0 : 1.0, w = 2.0 / (9.0 * df);
     *statistic = sum;
     *limit = df * pow(1.0 - w + 4.753 * sqrt(w), 3.0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What comes before the chain: penalties, biases, bans, DRY. By brute force. */
+/* The adjustments before the chain by brute force: penalties, biases, bans, DRY. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "oracle.h"
 
-/* A request's valid tokens, oldest first; `first`: of those that DRY, n-grams
- * and bad words look at. */
+/* A request's valid tokens, oldest first; `first` is the first that DRY, n-grams and bad words
+ * consider. */
 typedef struct story {
     int32_t *id;
     uint8_t *is_output;
@@ -39,7 +39,7 @@ static story story_of(const cls_host_row *row)
 
 /* ------------------------------------------------------------------------ bans */
 
-static void mark_unlisted(const cls_params *p, uint32_t vocab, oracle_touch *of)
+static void mark_unlisted(const cls_params *p, uint32_t vocab, oracle_effect *of)
 {
     for (uint32_t id = 0; id < vocab && (p->only_allowed != 0 || p->allowed_count != 0); id++) {
         uint32_t i = 0;
@@ -49,8 +49,8 @@ static void mark_unlisted(const cls_params *p, uint32_t vocab, oracle_touch *of)
     }
 }
 
-/* The last id of a sequence, if what comes before it ends the output. */
-static void ban_last(const cls_sequence *word, const story *s, oracle_touch *of)
+/* Bans the last id of a sequence if the output ends with the ids before it. */
+static void ban_last(const cls_sequence *word, const story *s, oracle_effect *of)
 {
     const uint32_t before = word->count - 1;
     if (before > s->n - s->first)
@@ -61,8 +61,8 @@ static void ban_last(const cls_sequence *word, const story *s, oracle_touch *of)
     of[word->ids[before]].banned = 1;
 }
 
-/* Whatever followed the last n - 1 tokens when they came before. */
-static void ban_repeats(uint32_t n, const story *s, oracle_touch *of)
+/* Bans each token that followed an earlier occurrence of the last n - 1 tokens. */
+static void ban_repeats(uint32_t n, const story *s, oracle_effect *of)
 {
     if (n == 0 || s->n - s->first < n)
         return;
@@ -73,7 +73,7 @@ static void ban_repeats(uint32_t n, const story *s, oracle_touch *of)
 
 /* ------------------------------------------------------------------------- DRY */
 
-/* How far back a repetition may reach: tokens since the last breaker. */
+/* The longest possible repetition: the number of tokens since the last breaker. */
 static uint32_t since_breaker(const cls_params *p, const int32_t *id, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) { /* i tokens after its head */
@@ -92,10 +92,11 @@ static uint32_t since_breaker(const cls_params *p, const int32_t *id, uint32_t n
     return n;
 }
 
-static void repeat_penalties(const cls_params *p, const story *s, oracle_touch *of)
+static void repeat_penalties(const cls_params *p, const story *s, oracle_effect *of)
 {
-    const uint32_t seen = s->n - s->first,
-                   n = p->dry_window != 0 && p->dry_window < seen ? p->dry_window : seen;
+    const uint32_t in_context = s->n - s->first,
+                   n = p->dry_window != 0 && p->dry_window < in_context ? p->dry_window
+                                                                        : in_context;
     const int32_t *const id = s->id + s->n - n;
     if (p->dry_multiplier == 0.0f || !(p->dry_base >= 1.0f) || n <= p->dry_allowed_length)
         return;
@@ -121,13 +122,13 @@ static void repeat_penalties(const cls_params *p, const story *s, oracle_touch *
             of[p->dry_breakers[b].ids[0]].dry = -1;
 }
 
-void oracle_touches(const cls_host_row *row, oracle_touch *of)
+void oracle_effects(const cls_host_row *row, oracle_effect *of)
 {
     const cls_params *const p = row->params;
     const story s = story_of(row);
     uint32_t room = p->penalty_window ? p->penalty_window : UINT32_MAX;
     for (uint32_t i = 0; i < row->vocab; i++)
-        of[i] = (oracle_touch){.dry = -1};
+        of[i] = (oracle_effect){.dry = -1};
     for (uint32_t i = s.n; i-- > 0 && room-- > 0;) {
         of[s.id[i]].output += s.is_output[i];
         of[s.id[i]].prompt += !s.is_output[i];
@@ -156,7 +157,7 @@ static double meant(float x)
 
 static double limited(double x) { return fmax(-(double)FLT_MAX, fmin(x, (double)FLT_MAX)); }
 
-double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracle_touch *t,
+double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracle_effect *t,
                        double *error)
 {
     const cls_params *const p = row->params;
@@ -195,6 +196,6 @@ double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracl
         *error += 0x1p-23 * (fabs(y) + fabs(amount));
     }
     if (*error > 0.0)
-        *error += 0x1p-119; /* less than 2^-120 counts as nothing */
+        *error += 0x1p-119; /* less than 2^-120 counts as 0 */
     return y;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The chain: its stages in order, and the library beside each of them. */
+/* Runs the stages of a chain in order and compares the library's set after each of them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,8 @@ int oracle_is_on(const cls_params *p, uint32_t vocab, int stage)
     return 0;
 }
 
-/* The chains as the header orders them, a letter a stage: cls_stage's order. */
+/* The preset chains as the header documents them, one letter per stage in the order of cls_stage.
+ */
 static const char letters[] = " tkpmsyxlia";
 static const char *const presets[] = {"tkpmasyxli", "tmakpsyxli", "skypmaxtli"};
 
@@ -61,7 +62,7 @@ static int chain_of(const cls_params *p, uint32_t vocab, int *stages)
     return n;
 }
 
-/* The parameters whose chain ends with the n-th of these stages. */
+/* Returns the parameters with a chain that ends with the n-th of these stages. */
 static cls_params shortened(const cls_params *p, const int *stages, int n)
 {
     cls_params to, off;
@@ -72,7 +73,7 @@ static cls_params shortened(const cls_params *p, const int *stages, int n)
     unsigned has = 0;
     for (int i = 0; i < n; i++) {
         to.stages[i] = (uint8_t)stages[i];
-        has |= stages[i] < 32 ? 1u << stages[i] : 0u; /* mirostat is beyond */
+        has |= stages[i] < 32 ? 1u << stages[i] : 0u; /* Mirostat's number is larger */
     }
 #define UNLESS(stage, field) \
     if (!(has & 1u << (stage))) \
@@ -95,14 +96,15 @@ static cls_params shortened(const cls_params *p, const int *stages, int n)
     return to;
 }
 
-/* The weights, and what they may lose: each up to a 2^29th of its tile's largest. */
+/* Computes the weights and their possible loss, which is up to 2^-29 of the tile's largest weight
+ * for each. */
 static void measure(const oracle *o, oracle_set *s)
 {
-    const double top = o->value[s->place[0]], bits = o->scale * 1.4426950408889634;
+    const double top = o->value[s->index[0]], bits = o->scale * 1.4426950408889634;
     long double total = 0, moved = 0, lost = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        const double depth = (top - o->value[s->place[i]]) * bits,
-                     of_tile = (top - o->top[o->order[s->place[i]] / 1024]) * bits;
+        const double depth = (top - o->value[s->index[i]]) * bits,
+                     of_tile = (top - o->top[o->order[s->index[i]] / 1024]) * bits;
         s->depth[i] = depth;
         s->weight[i] = exp2(-depth);
         total += (long double)s->weight[i];
@@ -126,28 +128,28 @@ static int blame(oracle *o, int stage, const char *what, int32_t id)
     return 0;
 }
 
-/* Compares what a stage decides with the library's set, and takes the library's
- * side where a rounding may have decided. */
+/* Compares a stage's verdicts with the library's set. Adopts the library's choice where a rounding
+ * may have decided. */
 static int settle(oracle *o, oracle_set *s, int stage, const cls_host_result *library)
 {
-    const int none = library->status & (CLS_ROW_UNFIT | CLS_ROW_EMPTY);
+    const int empty = library->status & (CLS_ROW_UNFIT | CLS_ROW_EMPTY);
     uint32_t kept = 0, first = s->n, unknown = 0, weighing = 0;
-    if (none != o->none)
+    if (empty != o->empty_status)
         return o->undecided || blame(o, stage, "a status", library->status);
-    if (none)
+    if (empty)
         return 1;
-    if (o->only >= 0) {
-        if (library->kept_count == 1 && library->probs[o->only] > 0.0f)
+    if (o->last_resort >= 0) {
+        if (library->kept_count == 1 && library->probs[o->last_resort] > 0.0f)
             return 1;
-        return o->undecided || blame(o, stage, "not the first end id alone", o->only);
+        return o->undecided || blame(o, stage, "not the first end id alone", o->last_resort);
     }
     for (uint32_t i = 0; i < s->n; i++) {
-        const int32_t id = (int32_t)o->order[s->place[i]];
+        const int32_t id = (int32_t)o->order[s->index[i]];
         const int in = library->probs[id] > 0.0f;
         first = in && first == s->n ? i : first;
         weighing += in != 0;
         if (!in && first < s->n && s->depth[i] - s->depth[first] > MAY_WEIGH_NOTHING) {
-            unknown += s->verdict[i] & ORACLE_EITHER; /* it may be there all the same */
+            unknown += s->verdict[i] & ORACLE_EITHER; /* the token may be in the set even so */
         } else if (s->verdict[i] & ORACLE_EITHER) {
             s->verdict[i] = (uint8_t)in;
         } else if (in != s->verdict[i]) {
@@ -165,14 +167,15 @@ static int settle(oracle *o, oracle_set *s, int stage, const cls_host_result *li
     return 1;
 }
 
-/* Of equal tokens those of lower ids are kept, but by XTC's cut from above. */
+/* Checks that of equally likely tokens those with lower ids are kept; XTC's upper cut is excepted.
+ */
 static int ties_are_right(oracle *o, const oracle_set *s, int stage)
 {
     for (uint32_t i = 1; i < s->n && stage != CLS_STAGE_XTC && stage != CLS_STAGE_INFILL; i++)
-        if (o->value[s->place[i]] == o->value[s->place[i - 1]] &&
+        if (o->value[s->index[i]] == o->value[s->index[i - 1]] &&
             (s->verdict[i] & 1) > (s->verdict[i - 1] & 1))
             return o->undecided || blame(o, stage, "kept before an equal one of lower id",
-                                         (int32_t)o->order[s->place[i]]);
+                                         (int32_t)o->order[s->index[i]]);
     return 1;
 }
 
@@ -181,7 +184,7 @@ static void shrink(oracle_set *s)
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n; i++)
         if (s->verdict[i] & ORACLE_IN)
-            s->place[n++] = s->place[i];
+            s->index[n++] = s->index[i];
     s->n = n;
 }
 
@@ -189,7 +192,7 @@ static int run_chain(oracle *o, const cls_host_row *row, oracle_set *s, float *p
 {
     int stages[CLS_CHAIN_LENGTH];
     const int n = chain_of(o->params, o->vocab, stages);
-    for (int i = 0; i < n && o->only < 0 && o->none == 0; i++) {
+    for (int i = 0; i < n && o->last_resort < 0 && o->empty_status == 0; i++) {
         measure(o, s);
         oracle_stage(o, s, row, stages[i]);
         if (stages[i] == CLS_STAGE_TEMPERATURE)
@@ -199,7 +202,7 @@ static int run_chain(oracle *o, const cls_host_row *row, oracle_set *s, float *p
             cls_host_row shorter = *row;
             cls_params p = shortened(o->params, stages, i + 1);
             cls_host_result result = {.struct_size = sizeof result, .probs = probs};
-            if (i == n - 1) { /* the chain as it was given */
+            if (i == n - 1) { /* the request's own chain */
                 p = *o->params;
                 p.adaptive_target = -1.0f;
             }
@@ -210,7 +213,7 @@ static int run_chain(oracle *o, const cls_host_row *row, oracle_set *s, float *p
                 return 0;
         }
         shrink(s);
-        if (s->n == 0 && o->only < 0)
+        if (s->n == 0 && o->last_resort < 0)
             return blame(o, stages[i], "nothing is left", -1);
     }
     return 1;
@@ -221,28 +224,28 @@ int oracle_run(oracle *o, const cls_host_row *row, int follow)
     const size_t size = (o->finite + 1) * sizeof(double);
     float *const probs = follow ? malloc(o->vocab * sizeof *probs) : NULL;
     oracle_set s = {.n = o->finite,
-                    .place = malloc(size),
+                    .index = malloc(size),
                     .depth = malloc(size),
                     .weight = malloc(size),
                     .verdict = malloc(size)};
-    if (s.place == NULL || s.depth == NULL || s.weight == NULL || s.verdict == NULL ||
+    if (s.index == NULL || s.depth == NULL || s.weight == NULL || s.verdict == NULL ||
         (follow && probs == NULL))
         abort();
     o->scale = 1.0;
     o->scale_error = 0.0;
-    o->only = -1;
-    o->none = 0;
+    o->last_resort = -1;
+    o->empty_status = 0;
     o->undecided = 0;
     for (uint32_t i = 0; i < o->finite; i++)
-        s.place[i] = i;
+        s.index[i] = i;
     if (o->params->temperature < 1e-5f)
         s.n = 1;
     const int right = o->params->temperature < 1e-5f || run_chain(o, row, &s, probs);
     memset(o->keep, 0, o->finite);
-    for (uint32_t i = 0; i < s.n && o->only < 0; i++)
-        o->keep[s.place[i]] = 1;
-    o->kept = o->none ? 0 : o->only < 0 ? s.n : 1;
-    free(s.place);
+    for (uint32_t i = 0; i < s.n && o->last_resort < 0; i++)
+        o->keep[s.index[i]] = 1;
+    o->kept = o->empty_status ? 0 : o->last_resort < 0 ? s.n : 1;
+    free(s.index);
     free(s.depth);
     free(s.weight);
     free(s.verdict);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* The stages of a chain, in double precision: what each keeps of a set, and on
- * which tokens a rounding may decide otherwise. */
+/* The stages of a chain in double precision: which tokens of a set each stage keeps, and for which
+ * a rounding may decide otherwise. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "oracle.h"
 
-#define MASS_ERROR 1e-6  /* of a mass, relative */
-#define BITS_ERROR 1e-5  /* of a logarithm of one, in bits */
-#define DEPTH_ERROR 4e-7 /* of a depth, relative */
+#define MASS_ERROR 1e-6  /* relative error of a mass */
+#define BITS_ERROR 1e-5  /* error of a mass's logarithm, in bits */
+#define DEPTH_ERROR 4e-7 /* relative error of a depth */
 
 static double most_of(double a, double b) { return a > b ? a : b; }
 
-/* 64 bits under the top is as deep as the library counts. */
+/* The library limits depths to 64 bits below the maximum. */
 static double at_most(double depth) { return depth < 64.0 ? depth : INFINITY; }
 
-/* How far off a depth, or an information, may be. */
+/* The largest error of a depth or of a surprise. */
 static double depth_error(const oracle *o, double depth)
 {
     return depth * (DEPTH_ERROR + o->scale_error);
@@ -24,12 +24,12 @@ static double depth_error(const oracle *o, double depth)
 
 static double value_at(const oracle *o, const oracle_set *s, uint32_t i)
 {
-    return o->value[s->place[i]];
+    return o->value[s->index[i]];
 }
 
 static int32_t id_at(const oracle *o, const oracle_set *s, uint32_t i)
 {
-    return (int32_t)o->order[s->place[i]];
+    return (int32_t)o->order[s->index[i]];
 }
 
 static uint32_t floor_of(const cls_host_row *row, const oracle_set *s)
@@ -38,7 +38,7 @@ static uint32_t floor_of(const cls_host_row *row, const oracle_set *s)
     return keep < s->n ? keep : s->n;
 }
 
-/* Keeps the first so many: surely `least`, surely not beyond `most`. */
+/* Keeps the first tokens: certainly the first `least`, and certainly none from `most` on. */
 static void keep_first(oracle_set *s, uint32_t least, uint32_t kept, uint32_t most)
 {
     for (uint32_t i = 0; i < s->n; i++) {
@@ -55,7 +55,8 @@ static void keep_first_or_floor(oracle_set *s, uint32_t fewest, uint32_t least, 
                most > fewest ? most : fewest);
 }
 
-/* Keeps what is at most so deep, `under` less or `over` more being uncertain. */
+/* Keeps the tokens up to a depth. From `under` below it to `over` above it the verdict is
+ * uncertain. */
 static void keep_to_depth(const oracle *o, oracle_set *s, uint32_t fewest, double most,
                           double under, double over)
 {
@@ -69,7 +70,7 @@ static void keep_to_depth(const oracle *o, oracle_set *s, uint32_t fewest, doubl
     keep_first_or_floor(s, fewest, count[0], count[1], count[2]);
 }
 
-/* The length of the shortest beginning of the list whose mass reaches a share, or exceeds it. */
+/* The length of the shortest prefix of the list whose mass reaches (or exceeds) a share. */
 static uint32_t reaching(const oracle_set *s, const uint32_t *list, double share, int exceed)
 {
     const long double target = (long double)s->total * (long double)share;
@@ -103,7 +104,7 @@ static void top_n_sigma(oracle_set *s, const oracle *o, uint32_t fewest)
         keep_first(s, s->n, s->n, s->n);
         return;
     }
-    if (range > (double)FLT_MAX || range < 1e-30) { /* float32 has no such difference */
+    if (range > (double)FLT_MAX || range < 1e-30) { /* float32 cannot represent the difference */
         keep_first(s, fewest, s->n, s->n);
         return;
     }
@@ -168,7 +169,8 @@ static void typical_p(oracle_set *s, const oracle *o, uint32_t fewest)
         if (i >= count[0] && i < count[2])
             s->verdict[list[i]] |= ORACLE_EITHER;
     }
-    /* Those about as near as the last one may come in another order, but for equal ones. */
+    /* Tokens with nearly the distance of the last one may be in another order, except equal tokens.
+     */
     const nearness *const first = &near[count[0] - 1], *const last = &near[count[2] - 1];
     const double error = BITS_ERROR + s->lost + 2.0 * depth_error(o, mean + last->distance);
     uint32_t from = 0, to = 0;
@@ -220,7 +222,7 @@ static void xtc(oracle_set *s, const oracle *o, const cls_host_row *row, uint32_
         drop[side] = count[side] >= 2 && s->n - (count[side] - 1) >= fewest ? count[side] - 1 : 0;
     for (uint32_t i = 0; i < drop[1]; i++)
         s->verdict[i] = ORACLE_OUT;
-    /* Of the numbers between the first and the last, one that leaves too few drops none. */
+    /* If removing this many tokens leaves too few, none is removed. */
     const uint32_t none = drop[2] == 0 && count[2] > count[0];
     for (uint32_t i = none ? 0 : drop[0]; i < (none ? s->n : drop[2]); i++)
         s->verdict[i] |= ORACLE_EITHER;
@@ -233,7 +235,7 @@ static void p_less(oracle_set *s, const oracle *o, uint32_t fewest)
     long double squares = 0;
     for (uint32_t i = 0; i < s->n; i++)
         squares += (long double)(s->weight[i] * s->weight[i]);
-    /* As likely as the sum is kept: roundings decide for the token. */
+    /* A token exactly as likely as the sum is kept; roundings may decide. */
     keep_to_depth(o, s, fewest, log2(s->total) - (double)log2l(squares) + 2e-6, 2e-6,
                   2.0 * BITS_ERROR);
 }
@@ -264,7 +266,7 @@ static void temperature(oracle_set *s, oracle *o)
     const double error = 4e-6 + s->lost + depth_error(o, mean), t = dynamic(p, entropy, s->n, e);
     const double rounded = e * 65536.0 == floor(e * 65536.0) ? 0.0 : 0x1p-17;
     const double offset = 1.2e-7 * ((double)p->temperature + (double)p->dynatemp_range);
-    /* Nothing but the top has weight: an entropy below the unit is 0. */
+    /* Only the likeliest token has weight; an entropy below the unit is 0. */
     const double least =
         dynamic(p, entropy < error ? 0.0 : (entropy - error) * (1 - 2e-6), s->n, e + rounded) -
         offset;
@@ -282,7 +284,7 @@ static void temperature(oracle_set *s, oracle *o)
 
 /* ------------------------------------------------------------------------ infill */
 
-static int marginal; /* of the comparisons of one infill stage */
+static int marginal; /* whether a rounding may decide a comparison of the infill stage */
 
 static int less(double a, double b)
 {
@@ -298,20 +300,21 @@ static int is_end(const cls_infill *t, int32_t id)
     return 0;
 }
 
-/* Each token with those that begin with it: the likelier takes the other's mass. */
+/* Merges each token with the tokens that it is a prefix of: the likelier gets the other's mass. */
 static void merge(oracle_set *s, const oracle *o, const cls_infill *t, double *mass)
 {
-    uint32_t *const place = malloc(o->vocab * sizeof *place); /* of each id in the set, or n */
+    uint32_t *const position =
+        malloc(o->vocab * sizeof *position); /* of each id in the set, or n */
     uint8_t *const in = calloc(o->vocab, 1);
-    if (place == NULL || in == NULL)
+    if (position == NULL || in == NULL)
         abort();
     for (uint32_t id = 0; id < o->vocab; id++)
-        place[id] = s->n;
+        position[id] = s->n;
     for (uint32_t i = 0; i < s->n; i++)
-        place[id_at(o, s, i)] = i;
+        position[id_at(o, s, i)] = i;
     for (uint32_t i = 0; i < s->n; i++)
         for (int32_t id = t->prefix_of[id_at(o, s, i)]; id >= 0; id = t->prefix_of[id])
-            in[id] |= place[id] < s->n; /* has something to merge */
+            in[id] |= position[id] < s->n; /* has a token to merge with */
     for (uint32_t i0 = 0; i0 < s->n; i0++)
         for (uint32_t i1 = 0; i1 < s->n && in[id_at(o, s, i0)] && s->verdict[i0]; i1++) {
             int32_t id = t->prefix_of[id_at(o, s, i1)];
@@ -319,13 +322,13 @@ static void merge(oracle_set *s, const oracle *o, const cls_infill *t, double *m
                 id = t->prefix_of[id];
             if (id < 0 || !s->verdict[i1])
                 continue;
-            /* Equal tokens of two tiles may not weigh the same. */
+            /* Equal tokens in two tiles can have different weights. */
             marginal |= mass[i0] == mass[i1] && id_at(o, s, i0) / 1024 != id_at(o, s, i1) / 1024;
             const uint32_t out = less(mass[i0], mass[i1]) ? i0 : i1, into = i0 + i1 - out;
             mass[into] += mass[out];
             s->verdict[out] = ORACLE_OUT;
         }
-    free(place);
+    free(position);
     free(in);
 }
 
@@ -338,7 +341,7 @@ static void infill(oracle_set *s, oracle *o, const cls_host_row *row)
         abort();
     if (s->n > ORACLE_INFILL_MOST) {
         keep_first(s, s->n, s->n, s->n);
-        o->none = CLS_ROW_UNFIT;
+        o->empty_status = CLS_ROW_UNFIT;
         free(mass);
         return;
     }
@@ -366,9 +369,9 @@ static void infill(oracle_set *s, oracle *o, const cls_host_row *row)
         while (found < o->finite && (int32_t)o->order[found] != t->end_ids[0])
             found++;
         if (texts == 0)
-            o->only = t->end_ids[0];
+            o->last_resort = t->end_ids[0];
         if (texts == 0 && found == o->finite)
-            o->none = CLS_ROW_EMPTY;
+            o->empty_status = CLS_ROW_EMPTY;
     }
     o->undecided |= marginal;
     free(mass);
@@ -376,7 +379,7 @@ static void infill(oracle_set *s, oracle *o, const cls_host_row *row)
 
 /* ---------------------------------------------------------------------- mirostat */
 
-/* How many tokens the slope of the first ranks leaves, as a real number. */
+/* The number of tokens that the slope of the first ranks leaves, as a real number. */
 static double mirostat_1(double slope, double mu, uint32_t vocab, double error)
 {
     const double e = slope - 1.0;
@@ -392,7 +395,7 @@ static double mirostat_1(double slope, double mu, uint32_t vocab, double error)
 
 static void mirostat(oracle_set *s, const oracle *o, const cls_host_row *row)
 {
-    const double mu = o->mode.mu * 0x1p-20, all = log2(s->total);
+    const double mu = o->adaptive.mu * 0x1p-20, all = log2(s->total);
     double terms = 0.0, squares = 0.0, deepest = 0.0;
     uint32_t count[3];
     if (row->params->mirostat == 2) {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Random parameters: edges and ordinary values, few or many samplers at once. */
+/* Random parameters: values at the edges of their ranges and ordinary values, with few or many
+ * stages turned on. */
 #include <string.h>
 
 #include "batch.h"
 
 #define ANY(list, r) ((list)[rng_below((r), sizeof(list) / sizeof *(list))])
 
-/* A custom chain: all stages that are on, and some others, in any order. Of
- * these always the temperature, which callers still change. */
+/* Sets a custom chain: all stages that are on and some others, in any order. The temperature is
+ * always among them, because callers change it later. */
 static void random_stages(cls_params *p, uint32_t vocab, rng *r)
 {
     uint8_t stages[CLS_STAGE_TOP_A];
@@ -26,7 +27,7 @@ static void random_stages(cls_params *p, uint32_t vocab, rng *r)
             p->stages[n++] = stages[i];
 }
 
-/* The samplers that came after top-k, top-p and min-p: each in one row of six. */
+/* Turns on stages other than top-k, top-p and min-p, each in one row of six. */
 static void random_truncations(cls_params *p, rng *r)
 {
     static const float sigmas[] = {0.5f, 1.0f, 1.0f, 1.5f, 2.0f, 3.0f, 1e-3f, 1e6f};
@@ -77,7 +78,7 @@ void params_random(cls_params *p, uint32_t vocab, rng *r)
     random_stages(p, vocab, r);
 }
 
-void params_mode(cls_params *p, uint32_t vocab, rng *r)
+void params_adaptive(cls_params *p, uint32_t vocab, rng *r)
 {
     static const float taus[] = {5.0f, 5.0f, 3.0f, 1.0f, 0.0f, 100.0f},
                        etas[] = {0.1f, 0.1f, 1.0f, 0.0f, 100.0f};

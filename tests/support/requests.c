@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The requests of a batch's rows: tokens, penalties, biases, stop ids. */
+/* Makes the requests of a batch's rows: tokens, penalties, biases, stop ids. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static void *copy_of(const void *array, size_t size)
     return p;
 }
 
-/* A list that lives as long as the batch. */
+/* Allocates a list that is freed with the batch. */
 static void *keep_list(batch *b, const void *array, size_t size)
 {
     if (size == 0)
@@ -54,7 +54,7 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
 void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row)
 {
     set_request(b, row, &from->params[from_row], &from->tokens[from_row]);
-    b->mode[row] = from->mode[from_row];
+    b->adaptive[row] = from->adaptive[from_row];
 }
 
 void batch_accept(batch *b, uint32_t row)
@@ -65,12 +65,12 @@ void batch_accept(batch *b, uint32_t row)
     t->output = realloc(t->output, (t->output_count + 1) * sizeof *t->output);
     ck_assert_msg(t->output != NULL, "out of memory");
     t->output[t->output_count++] = b->host[row].token;
-    b->mode[row] = b->host[row].adaptive;
+    b->adaptive[row] = b->host[row].adaptive;
 }
 
 /* ---------------------------------------------------------------------- random */
 
-/* One of the row's likelier tokens; now and then no token at all. */
+/* Returns one of the row's likelier tokens, and sometimes an invalid id. */
 static int32_t random_id(const batch *b, uint32_t row, rng *r, int valid)
 {
     static const int32_t none[] = {-1, INT32_MIN, INT32_MAX};
@@ -93,14 +93,14 @@ static void random_tokens(const batch *b, uint32_t row, rng *r, int32_t *ids, ui
 
 enum { LISTED = 20, SEQUENCES = 5, SEQUENCE = 4 };
 
-/* The lists of one request that looks back. */
+/* The lists of a request with history. */
 typedef struct looks_back {
     int32_t allowed[LISTED], breaker_ids[SEQUENCES][SEQUENCE], word_ids[SEQUENCES][SEQUENCE];
     cls_sequence breakers[SEQUENCES], words[SEQUENCES];
 } looks_back;
 
-/* Ids that follow each other in the tokens, so that they are met again, then
- * perhaps one that does not. */
+/* Copies consecutive ids from the request's tokens, so that they are likely to occur again, and
+ * sometimes adds another id. */
 static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t *from, uint32_t n,
                             int at_end, int32_t *ids, cls_sequence *sequence)
 {
@@ -114,10 +114,10 @@ static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t 
     *sequence = (cls_sequence){ids, count};
 }
 
-/* Sums that end at 2^100 on a device without infinities come to something else. */
+/* A device without infinities limits sums to 2^100, which changes the results of larger ones. */
 static float in_limits(float x) { return cls_test_limited_options && x > 1e20f ? 1e20f : x; }
 
-/* What needs a history. */
+/* Sets parameters that need a history. */
 static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t, cls_params *p,
                            looks_back *l)
 {
@@ -183,7 +183,7 @@ void batch_requests(batch *b, rng *r)
             p.logit_bias = NULL;
         if (p.stop_count == 0)
             p.stop_ids = NULL;
-        params_mode(&p, b->vocab, r);
+        params_adaptive(&p, b->vocab, r);
         if (b->history > 0)
             random_history(b, row, r, &t, &p, &back);
         set_request(b, row, &p, &t);
@@ -225,13 +225,13 @@ static int allows(const cls_host_row *row, uint32_t i)
 void request_adjust(const cls_host_row *row, float *adjusted)
 {
     const cls_params *const p = row->params;
-    oracle_touch *const touches = malloc(row->vocab * sizeof *touches);
+    oracle_effect *const touches = malloc(row->vocab * sizeof *touches);
     cls_slot slot;
     ck_assert_msg(touches != NULL, "out of memory");
-    must(cls_slot_from_params(p, row->vocab, &slot)); /* neutral penalties round nothing */
-    oracle_touches(row, touches);
+    must(cls_slot_from_params(p, row->vocab, &slot)); /* neutral penalties do not round */
+    oracle_effects(row, touches);
     for (uint32_t i = 0; i < row->vocab; i++) {
-        const oracle_touch *const t = &touches[i];
+        const oracle_effect *const t = &touches[i];
         const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
         float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
         double bias = 0.0;

@@ -14,7 +14,7 @@ static rng rng_of(uint64_t seed, uint64_t number)
     return r;
 }
 
-/* Few ids, often; some that are no tokens. */
+/* Random ids: a few frequent ones, and some invalid ones. */
 static uint32_t random_ids(const script_world *w, rng *r, int32_t *ids, uint32_t most)
 {
     const uint32_t n = rng_below(r, most + 1);
@@ -47,7 +47,7 @@ static void make_params(request *q, const script_world *w, rng *r)
         q->bias[i] = (cls_logit_bias){(int32_t)rng_below(r, w->o.vocab), biases[rng_below(r, 4)]};
 }
 
-/* The request's parameters with their lists: q may have been copied. */
+/* Points the parameters to the request's lists, as q may have been copied. */
 static cls_params with_lists(const request *q)
 {
     cls_params p = q->params;
@@ -63,7 +63,7 @@ static int by_time(const void *a, const void *b)
                           : (x->number > y->number) - (x->number < y->number);
 }
 
-/* How long it lives and what happens to it meanwhile. */
+/* Chooses the request's number of samples and its changes. */
 static void make_script(request *q, uint32_t number, rng *r)
 {
     q->number = number;
@@ -103,8 +103,8 @@ void request_fork(request *q, script_world *w, uint32_t number, cls_sampler *sam
     must(cls_slot_params(sampler, slot, &p));
 }
 
-/* As many as there are for certain if nothing has stopped; sometimes more,
- * which may end the request. */
+/* The number of tokens that can certainly be rolled back if the request has not stopped; sometimes
+ * more, which may end the request. */
 static void roll_back(request *q, script_world *w, rng *r, cls_sampler *sampler, uint32_t slot)
 {
     const uint32_t kept = q->length + w->o.rollback - q->longest,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests whose whole course follows from their number: parameters, prompt,
- * and at which of their samples parameters change, tokens are taken back or
- * prompt is added. The same calls serve a request among others and alone. */
+/* Requests that follow a script, which depends only on their number: parameters, prompt, and the
+ * samples before which parameters change, tokens are rolled back or prompt is appended. The same
+ * calls run a request among others and alone. */
 #ifndef TESTS_SCRIPT_H
 #define TESTS_SCRIPT_H
 
@@ -21,46 +21,45 @@ typedef enum change_kind {
 } change_kind;
 
 typedef struct script_change {
-    uint32_t at; /* before this sample */
+    uint32_t at; /* the change comes before this sample */
     change_kind what;
-    uint64_t number; /* what the change itself is made from */
+    uint64_t number; /* the seed of the change */
 } script_change;
 
 typedef struct request {
     uint32_t number, life;
-    cls_params params; /* but its lists: */
+    cls_params params; /* its lists point to the arrays below */
     cls_logit_bias bias[SCRIPT_LIST];
     int32_t stop[SCRIPT_LIST];
     script_change change[SCRIPT_CHANGES];
-    uint32_t n_changes, next; /* the next one to be made */
+    uint32_t n_changes, next; /* next: index of the next change */
     uint32_t samples;
 
-    /* What the host believes, which does not know of stops: output tokens,
-     * those since the last chunk of prompt, the most tokens there ever were. */
+    /* Counted by the host, which does not know of stops: output tokens, output tokens since the
+     * last prompt, all tokens, and the largest number of tokens so far. */
     uint32_t outputs, since, length, longest;
 } request;
 
-/* What scripts depend on but their number. */
+/* What scripts depend on besides their number. */
 typedef struct script_world {
     uint64_t seed;
     cls_sampler_options o;
     uint32_t made[CHANGE_KINDS], taken_back; /* so far */
 } script_world;
 
-/* Makes the request of a number, and begins it in a slot. */
+/* Creates the request with a number and begins it in a slot. */
 void request_begin(request *q, script_world *w, uint32_t number, cls_sampler *sampler,
                    uint32_t slot);
-/* q, a copy of another request whose slot was copied, becomes one of its own:
- * another stream, and for half of them all other parameters; then a script of
- * its own. */
+/* Turns q, a copy of a request whose slot was copied, into a separate request with another stream
+ * and script. Half of them also get other parameters. */
 void request_fork(request *q, script_world *w, uint32_t number, cls_sampler *sampler,
                   uint32_t slot);
-/* Makes the next change if there is one before the next sample. 0: there is none. */
+/* Makes the next change if one comes before the next sample; otherwise returns 0. */
 int request_change(request *q, script_world *w, cls_sampler *sampler, uint32_t slot);
-/* A sample is enqueued. */
+/* Counts a sample that was enqueued. */
 void request_sampled(request *q);
-/* Which of n rows of logits the next sample takes: by the request's number and
- * how many tokens it has. */
+/* Returns which of n rows of logits the next sample uses. It depends on the request's number and
+ * its number of tokens. */
 uint32_t request_logits(const request *q, const script_world *w, uint32_t n);
 
 #endif

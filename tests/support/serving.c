@@ -14,7 +14,7 @@ static cls_sampler *sampler_new(cls_context *context, const cls_sampler_options 
 void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t seed,
                  cl_command_queue first, cl_command_queue second)
 {
-    /* On flat rows a greedy token tells which ids count, and how often. */
+    /* On flat rows a greedy token shows which ids count, and how often. */
     static const row_kind kinds[] = {ROW_NORMAL1, ROW_EQUAL, ROW_COARSE,  ROW_EQUAL,
                                      ROW_TIES,    ROW_EQUAL, ROW_LANGUAGE};
     const size_t ints = 2 * AHEAD * MAX_ROWS * sizeof(int32_t);
@@ -124,7 +124,7 @@ void server_copy(server *s, uint32_t to, uint32_t from)
     if (to >= ALONE || to == from)
         return;
     s->is_alone[to] = s->slot[from].begun;
-    if (s->slot[from].begun) { /* it goes there as bytes */
+    if (s->slot[from].begun) { /* the copy is saved and loaded */
         size_t size;
         void *const bytes = server_save(s, from, &size);
         must(cls_slot_load(s->alone[to], 0, bytes, size));
@@ -174,19 +174,19 @@ void server_load(server *s, uint32_t slot, const void *bytes, size_t size, const
 
 /* ------------------------------------------------------------------------ steps */
 
-static uint64_t place(uint32_t step) { return (uint64_t)step * MAX_ROWS * sizeof(int32_t); }
+static uint64_t output_offset(uint32_t step) { return (uint64_t)step * MAX_ROWS * sizeof(int32_t); }
 
-/* Puts int32s where a step can read them as a map or as tokens. */
+/* Writes int32 values to a buffer that a step reads as a map or as tokens. */
 static cls_buffer upload(server *s, const int32_t *values, uint32_t n)
 {
-    const cls_buffer b = {s->maps, place(s->writes++)};
+    const cls_buffer b = {s->maps, output_offset(s->writes++)};
     must_cl(clEnqueueWriteBuffer(s->d->queue, b.buffer, CL_TRUE, (size_t)b.offset,
                                  n * sizeof *values, values, 0, NULL, NULL));
     return b;
 }
 
-/* A full staging ring only means to wait. */
-#define patiently(call) \
+/* Repeats a call that finds the staging ring full. */
+#define soak_retry(call) \
     do { \
         cls_status status_; \
         while ((status_ = (call)) == CLS_BUSY) { \
@@ -196,7 +196,7 @@ static cls_buffer upload(server *s, const int32_t *values, uint32_t n)
         must_status(status_, #call, __FILE__, __LINE__); \
     } while (0)
 
-static void step_alone(server *s, const cls_step *all, const wanted_step *w, uint32_t row)
+static void step_alone(server *s, const cls_step *all, const step_request *w, uint32_t row)
 {
     cls_step step = *all;
     cls_sampler *const alone = alone_of(s, (uint32_t)w->slots[row]);
@@ -210,10 +210,10 @@ static void step_alone(server *s, const cls_step *all, const wanted_step *w, uin
     step.tokens.buffer = s->alone_tokens;
     step.tokens.offset = s->n_alone * sizeof(int32_t);
     s->token_alone[s->n_alone++] = s->token[s->n][row];
-    patiently(cls_sample(alone, s->queue[0], &step, 0, NULL, NULL));
+    soak_retry(cls_sample(alone, s->queue[0], &step, 0, NULL, NULL));
 }
 
-void server_step(server *s, const wanted_step *w)
+void server_step(server *s, const step_request *w)
 {
     cls_step step;
     if (s->n == AHEAD || s->writes + 4 > 2 * AHEAD)
@@ -243,9 +243,9 @@ void server_step(server *s, const wanted_step *w)
     step.positions.host = w->positions;
     step.defer_accept = w->defer;
     step.invalid_token = w->invalid_token;
-    step.tokens = (cls_buffer){s->tokens, place(s->n)};
-    step.status = (cls_buffer){s->status, place(s->n)};
-    patiently(cls_sample(s->sampler, s->queue[s->n % 2], &step, 0, NULL, NULL));
+    step.tokens = (cls_buffer){s->tokens, output_offset(s->n)};
+    step.status = (cls_buffer){s->status, output_offset(s->n)};
+    soak_retry(cls_sample(s->sampler, s->queue[s->n % 2], &step, 0, NULL, NULL));
     for (uint32_t row = 0; row < w->rows; row++) {
         const int32_t slot = w->slots[row];
         if (slot < 0 || (uint32_t)slot >= s->o.slot_count)
@@ -264,16 +264,16 @@ void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_ma
                    const int32_t *ids)
 {
     cls_ints map = {.host = device_map ? NULL : slots};
-    const cls_ints last = {NULL, {s->tokens, place(s->n - 1)}};
+    const cls_ints last = {NULL, {s->tokens, output_offset(s->n - 1)}};
     const int32_t *const tokens = ids ? ids : s->token[s->n - 1];
     const cls_ints uploaded = {NULL, upload(s, tokens, rows)}, given = {.host = tokens};
     if (device_map)
         map.device = upload(s, slots, rows);
-    patiently(cls_accept(s->sampler, s->queue[s->n % 2], rows,
-                         !ids             ? &last
-                         : s->accepts % 2 ? &given
-                                          : &uploaded,
-                         &map, 0, NULL, NULL));
+    soak_retry(cls_accept(s->sampler, s->queue[s->n % 2], rows,
+                          !ids             ? &last
+                          : s->accepts % 2 ? &given
+                                           : &uploaded,
+                          &map, 0, NULL, NULL));
     for (uint32_t row = 0; row < rows; row++) {
         const int32_t slot = slots[row];
         if (slot < 0 || (uint32_t)slot >= s->o.slot_count)
@@ -281,7 +281,7 @@ void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_ma
         model_accept(&s->slot[slot], tokens[row]);
         if (alone_of(s, (uint32_t)slot)) {
             const cls_ints one = {.host = &tokens[row]};
-            patiently(cls_accept(s->alone[slot], s->queue[0], 1, &one, NULL, 0, NULL, NULL));
+            soak_retry(cls_accept(s->alone[slot], s->queue[0], 1, &one, NULL, 0, NULL, NULL));
         }
     }
     s->accepts++;

@@ -8,7 +8,7 @@
 
 #include "brute.h"
 
-enum { RESULT = SOAK_ROWS * sizeof(int32_t) }; /* bytes of one of a step's results */
+enum { RESULT = SOAK_ROWS * sizeof(int32_t) }; /* bytes of one output of a step */
 
 /* --------------------------------------------------------------------- failures */
 
@@ -26,18 +26,18 @@ void soak_fail(const soak *s, const char *format, ...)
 
 void soak_status(const soak *s, cls_status status, const char *call)
 {
-    sure(s, status == CLS_OK, "%s gives %s: %s", call, cls_status_name(status),
-         cls_error_message());
+    soak_require(s, status == CLS_OK, "%s gives %s: %s", call, cls_status_name(status),
+                 cls_error_message());
 }
 
 void soak_code(const soak *s, cl_int code, const char *call)
 {
-    sure(s, code == CL_SUCCESS, "%s gives %d", call, (int)code);
+    soak_require(s, code == CL_SUCCESS, "%s gives %d", call, (int)code);
 }
 
 /* --------------------------------------------------------------------- requests */
 
-int guest_has_mode(const guest *g)
+int guest_has_adaptive_state(const guest *g)
 {
     const cls_params *const p = g->b->params;
     return p->mirostat != 0 || p->adaptive_target >= 0.0f || p->top_p_decay < 1.0f;
@@ -74,13 +74,13 @@ int guest_stopped(const guest *g)
 void guest_push(soak *s, guest *g, int32_t token, const cls_adaptive_state *after)
 {
     tokens *const t = g->b->tokens;
-    sure(s, g->made < SOAK_LIFE, "a request lives too long");
+    soak_require(s, g->made < SOAK_LIFE, "a request lives too long");
     t->output = realloc(t->output, (t->output_count + 1) * sizeof *t->output);
-    sure(s, t->output != NULL, "out of memory");
+    soak_require(s, t->output != NULL, "out of memory");
     t->output[t->output_count++] = token;
-    g->was[g->made++] = *g->b->mode;
+    g->was[g->made++] = *g->b->adaptive;
     g->longest = g->made > g->longest ? g->made : g->longest;
-    *g->b->mode = *after;
+    *g->b->adaptive = *after;
     s->n.tokens++;
 }
 
@@ -111,7 +111,7 @@ void flight_fill(soak *s, flight *f, uint32_t n)
                   rng_bits(&s->r));
 }
 
-/* Who is sampled where, and what else the step has. */
+/* Chooses the slots of the rows and the step's other inputs. */
 static void choose_rows(soak *s, flight *f)
 {
     uint32_t order[SOAK_SLOTS];
@@ -145,7 +145,7 @@ static void choose_rows(soak *s, flight *f)
         batch_mask(f->rows, &s->r, shares[rng_below(&s->r, 3)],
                    rng_below(&s->r, 3) ? 0 : 1 + rng_below(&s->r, whole));
         f->rows->mask_map = malloc(SOAK_ROWS * sizeof *f->rows->mask_map);
-        sure(s, f->rows->mask_map != NULL, "out of memory");
+        soak_require(s, f->rows->mask_map != NULL, "out of memory");
         for (uint32_t row = 0; row < SOAK_ROWS; row++)
             f->rows->mask_map[row] = (int32_t)rng_below(&s->r, SOAK_ROWS + 1) - 1;
         s->n.masks++;
@@ -156,13 +156,13 @@ static void choose_rows(soak *s, flight *f)
     }
 }
 
-/* Enqueues a write to a flight's part of a buffer, and says where that is. */
+/* Enqueues a write to a flight's part of a buffer, which is returned. */
 static cls_buffer put(soak *s, const flight *f, cl_mem buffer, size_t part, const void *data,
                       size_t size)
 {
     const cls_buffer b = {buffer, (uint64_t)(f - s->flight) * part};
-    sure_cl(s,
-            clEnqueueWriteBuffer(s->queue, buffer, CL_FALSE, b.offset, size, data, 0, NULL, NULL));
+    soak_require_cl(
+        s, clEnqueueWriteBuffer(s->queue, buffer, CL_FALSE, b.offset, size, data, 0, NULL, NULL));
     return b;
 }
 
@@ -173,8 +173,8 @@ static cls_ints ints(soak *s, flight *f, int32_t *values, uint32_t which)
         return map;
     map.host = NULL;
     map.device = (cls_buffer){s->ints, ((uint64_t)(f - s->flight) * 3 + which) * RESULT};
-    sure_cl(s, clEnqueueWriteBuffer(s->queue, s->ints, CL_FALSE, map.device.offset,
-                                    f->n * sizeof *values, values, 0, NULL, NULL));
+    soak_require_cl(s, clEnqueueWriteBuffer(s->queue, s->ints, CL_FALSE, map.device.offset,
+                                            f->n * sizeof *values, values, 0, NULL, NULL));
     return map;
 }
 
@@ -233,7 +233,7 @@ static void make_step(soak *s, flight *f, cls_step *step, cls_outputs *outputs)
     }
 }
 
-/* The reference, beside the step. */
+/* Computes the expected results by the reference. */
 static void expect(soak *s, flight *f, uint32_t row, const cls_step *step)
 {
     soak_row *const want = &f->row[row];
@@ -256,12 +256,12 @@ static void expect(soak *s, flight *f, uint32_t row, const cls_step *step)
         h.position = (uint32_t)f->position[row];
     if (step->random_bits.buffer)
         h.random_bits = &f->random[row];
-    sure_ok(s, cls_host_sample(&h, &result));
+    soak_require_ok(s, cls_host_sample(&h, &result));
     *want = (soak_row){result.token, result.status,
                        step->outputs->logprob_kind == CLS_LOGPROB_RAW ? result.logprob_raw
                                                                       : result.logprob_final,
                        (int32_t)result.kept_count};
-    f->mode[row] = result.adaptive;
+    f->adaptive[row] = result.adaptive;
 }
 
 static int has_token(const soak_row *row)
@@ -269,8 +269,8 @@ static int has_token(const soak_row *row)
     return (row->status & (CLS_ROW_EMPTY | CLS_ROW_SKIPPED | CLS_ROW_UNFIT)) == 0;
 }
 
-/* Of a request's rows one is accepted: by its place in the step's own tokens, or
- * as an id. Of those with a mode the first, whose token moves it. */
+/* Accepts one of each request's rows, by an index into the step's tokens or by an id. For a request
+ * with an adaptive state it is the first row, whose token updates the state. */
 static void accept_some(soak *s, flight *f, const cls_step *step)
 {
     int32_t slots[SOAK_ROWS], id[SOAK_ROWS];
@@ -280,7 +280,7 @@ static void accept_some(soak *s, flight *f, const cls_step *step)
         id[row] = f->row[row].token;
         for (uint32_t other = 0; other < f->n && f->guest[row] != NULL; other++)
             if (other != row && f->slot[other] == f->slot[row] &&
-                (guest_has_mode(f->guest[row]) ? other < row : other > row))
+                (guest_has_adaptive_state(f->guest[row]) ? other < row : other > row))
                 slots[row] = -1;
     }
     if (s->computes && rng_below(&s->r, 2)) {
@@ -288,10 +288,10 @@ static void accept_some(soak *s, flight *f, const cls_step *step)
         ids.device = step->tokens;
     }
     const cls_ints map = {.host = slots};
-    patiently(s, cls_accept(s->sampler, s->queue, f->n, &ids, &map, 0, NULL, NULL));
+    soak_retry(s, cls_accept(s->sampler, s->queue, f->n, &ids, &map, 0, NULL, NULL));
     for (uint32_t row = 0; row < f->n; row++)
         if (slots[row] >= 0 && has_token(&f->row[row]) && !guest_stopped(f->guest[row]))
-            guest_push(s, f->guest[row], f->row[row].token, &f->mode[row]);
+            guest_push(s, f->guest[row], f->row[row].token, &f->adaptive[row]);
     s->n.accepts++;
 }
 
@@ -299,7 +299,7 @@ static void collect(soak *s)
 {
     const flight *const f = &s->flight[s->taken % SOAK_AHEAD];
     const void *data;
-    sure_ok(s, cls_readback_get(s->readback, s->taken, 1, &data));
+    soak_require_ok(s, cls_readback_get(s->readback, s->taken, 1, &data));
     const int32_t *const token = data, *const status = token + SOAK_ROWS,
                          *const kept = status + 2 * SOAK_ROWS;
     const float *const logprob = (const float *)(const void *)(status + SOAK_ROWS);
@@ -310,11 +310,11 @@ static void collect(soak *s)
             soak_fail(s, "row %u%s: token %d, status %d; it must be %d, %d: %s", row, words,
                       token[row], status[row], want->token, want->status,
                       f->guest[row] && f->guest[row]->b ? batch_words(f->guest[row]->b, 0) : "");
-        sure(s, !f->reports || brute_near((double)logprob[row], (double)want->logprob),
-             "row %u%s: logprob %.9g, not %.9g", row, words, (double)logprob[row],
-             (double)want->logprob);
-        sure(s, !f->reports || kept[row] == want->kept, "row %u%s: %d are kept, not %d", row, words,
-             kept[row], want->kept);
+        soak_require(s, !f->reports || brute_near((double)logprob[row], (double)want->logprob),
+                     "row %u%s: logprob %.9g, not %.9g", row, words, (double)logprob[row],
+                     (double)want->logprob);
+        soak_require(s, !f->reports || kept[row] == want->kept, "row %u%s: %d are kept, not %d",
+                     row, words, kept[row], want->kept);
         s->n.compared++;
     }
     for (uint32_t row = 0; row < f->n; row++)
@@ -329,24 +329,24 @@ void soak_settle(soak *s)
         collect(s);
 }
 
-/* Every fifth step lies on another queue, between events. */
+/* Every fifth step is on the other queue and is ordered by events. */
 static void enqueue(soak *s, const cls_step *step, const cls_buffer *output)
 {
     const int across = s->n.calls % 5 == 2;
     cl_event ready = NULL, done = NULL;
     uint64_t ticket;
     if (across) {
-        sure_cl(s, clEnqueueMarkerWithWaitList(s->queue, 0, NULL, &ready));
-        sure_cl(s, clFlush(s->queue));
+        soak_require_cl(s, clEnqueueMarkerWithWaitList(s->queue, 0, NULL, &ready));
+        soak_require_cl(s, clFlush(s->queue));
     }
-    patiently(s, cls_sample(s->sampler, across ? s->other_queue : s->queue, step, across ? 1 : 0,
-                            across ? &ready : NULL, across ? &done : NULL));
+    soak_retry(s, cls_sample(s->sampler, across ? s->other_queue : s->queue, step, across ? 1 : 0,
+                             across ? &ready : NULL, across ? &done : NULL));
     s->n.searches += cls_sampler_launches(s->sampler) >= 4;
     if (across)
-        sure_cl(s, clFlush(s->other_queue));
-    sure_ok(s, cls_readback_start(s->readback, s->queue, output, 4 * RESULT, across ? 1 : 0,
-                                  across ? &done : NULL, &ticket));
-    sure(s, ticket == s->started, "ticket %llu", (unsigned long long)ticket);
+        soak_require_cl(s, clFlush(s->other_queue));
+    soak_require_ok(s, cls_readback_start(s->readback, s->queue, output, 4 * RESULT, across ? 1 : 0,
+                                          across ? &done : NULL, &ticket));
+    soak_require(s, ticket == s->started, "ticket %llu", (unsigned long long)ticket);
     if (across) {
         clReleaseEvent(ready);
         clReleaseEvent(done);
@@ -368,12 +368,12 @@ static void sample(soak *s)
         expect(s, f, row, &step);
     for (uint32_t row = 0; row < f->n && !f->deferred; row++)
         if (f->guest[row] != NULL && has_token(&f->row[row]))
-            guest_push(s, f->guest[row], f->row[row].token, &f->mode[row]);
+            guest_push(s, f->guest[row], f->row[row].token, &f->adaptive[row]);
     s->n.deferred += (uint64_t)f->deferred;
     s->started++;
     if (f->deferred && rng_below(&s->r, 3))
         accept_some(s, f, &step);
-    sure_cl(s, clFlush(s->queue));
+    soak_require_cl(s, clFlush(s->queue));
 }
 
 void soak_step(soak *s)
@@ -397,14 +397,14 @@ static cl_mem room(const soak *s, size_t size)
 {
     cl_int code;
     cl_mem const buffer = clCreateBuffer(s->d->context, CL_MEM_READ_WRITE, size, NULL, &code);
-    sure_cl(s, code);
+    soak_require_cl(s, code);
     return buffer;
 }
 
 static void new_sampler(soak *s)
 {
-    sure_ok(s, cls_sampler_create(s->context, &s->o, &s->sampler));
-    sure_ok(s, cls_sampler_infill(s->sampler, &s->flight[0].rows->infill));
+    soak_require_ok(s, cls_sampler_create(s->context, &s->o, &s->sampler));
+    soak_require_ok(s, cls_sampler_infill(s->sampler, &s->flight[0].rows->infill));
     s->n.samplers++;
 }
 
@@ -427,9 +427,9 @@ void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t 
     for (int i = 0; i < SOAK_AHEAD; i++)
         s->flight[i].rows = batch_new(SOAK_ROWS, vocab, CLS_F32, 0, 0);
     s->queue = clCreateCommandQueue(d->context, d->id, 0, &code);
-    sure_cl(s, code);
+    soak_require_cl(s, code);
     s->other_queue = clCreateCommandQueue(d->context, d->id, 0, &code);
-    sure_cl(s, code);
+    soak_require_cl(s, code);
     s->input = room(s, rows * sizeof(float) + 65536);
     s->biases = room(s, rows * sizeof(float) + 65536);
     s->masks = room(s, rows + SOAK_AHEAD * (64 + 64 * SOAK_ROWS));
@@ -437,7 +437,7 @@ void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t 
     s->random = room(s, SOAK_AHEAD * sizeof s->flight[0].random);
     s->output = room(s, SOAK_AHEAD * 4 * RESULT);
     s->other = room(s, (size_t)SOAK_ROWS * vocab * sizeof(float) + 65536);
-    sure_ok(s, cls_readback_create(context, 4 * RESULT, SOAK_AHEAD, &s->readback));
+    soak_require_ok(s, cls_readback_create(context, 4 * RESULT, SOAK_AHEAD, &s->readback));
     new_sampler(s);
 }
 
@@ -449,16 +449,16 @@ void soak_move_all(soak *s)
     for (uint32_t slot = 0; slot < SOAK_SLOTS; slot++) {
         if (s->guest[slot].b == NULL)
             continue;
-        sure_ok(s, cls_slot_save(s->sampler, s->queue, slot, NULL, &size[slot]));
+        soak_require_ok(s, cls_slot_save(s->sampler, s->queue, slot, NULL, &size[slot]));
         bytes[slot] = malloc(size[slot]);
-        sure(s, bytes[slot] != NULL, "out of memory");
-        sure_ok(s, cls_slot_save(s->sampler, s->queue, slot, bytes[slot], &size[slot]));
+        soak_require(s, bytes[slot] != NULL, "out of memory");
+        soak_require_ok(s, cls_slot_save(s->sampler, s->queue, slot, bytes[slot], &size[slot]));
     }
     cls_sampler_destroy(s->sampler);
     new_sampler(s);
     for (uint32_t slot = 0; slot < SOAK_SLOTS; slot++) {
         if (bytes[slot] != NULL)
-            sure_ok(s, cls_slot_load(s->sampler, slot, bytes[slot], size[slot]));
+            soak_require_ok(s, cls_slot_load(s->sampler, slot, bytes[slot], size[slot]));
         free(bytes[slot]);
     }
 }
@@ -489,7 +489,7 @@ void soak_add(soak_counts *sum, const soak_counts *more)
         to[i] += from[i];
 }
 
-void soak_tell(const soak_counts *n, const char *who)
+void soak_print(const soak_counts *n, const char *who)
 {
 #define N(x) (unsigned long long)n->x
     printf("%s: %llu calls, %llu rows (%llu of steps compared), %llu tokens; %llu requests (%llu "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls of a soak that wait for their results. */
+/* The calls of a soak test that wait for their results. */
 #include "soak.h"
 
 #include <stdio.h>
@@ -8,20 +8,22 @@
 #include "brute.h"
 #include "drafts.h"
 
-enum { MOST = 3, DRAFTS = 4 }; /* requests of a verification, drafts of one */
+enum { MOST = 3, DRAFTS = 4 }; /* the most requests of a verification, and drafts of a request */
 
 static cls_buffer put(soak *s, cl_mem buffer, const void *data, size_t size)
 {
-    sure_cl(s, clEnqueueWriteBuffer(s->queue, buffer, CL_TRUE, 0, size, data, 0, NULL, NULL));
+    soak_require_cl(s,
+                    clEnqueueWriteBuffer(s->queue, buffer, CL_TRUE, 0, size, data, 0, NULL, NULL));
     return (cls_buffer){buffer, 0};
 }
 
 static void get(soak *s, void *data, size_t size)
 {
-    sure_cl(s, clEnqueueReadBuffer(s->queue, s->other, CL_TRUE, 0, size, data, 0, NULL, NULL));
+    soak_require_cl(s,
+                    clEnqueueReadBuffer(s->queue, s->other, CL_TRUE, 0, size, data, 0, NULL, NULL));
 }
 
-/* Some of those who are there; returns how many. plain: without a mode. */
+/* Chooses some of the requests and returns their number. plain: only without an adaptive state. */
 static uint32_t choose(soak *s, uint32_t most, int plain, int32_t *slots)
 {
     const uint32_t shift = rng_below(&s->r, SOAK_SLOTS), want = 1 + rng_below(&s->r, most);
@@ -29,7 +31,8 @@ static uint32_t choose(soak *s, uint32_t most, int plain, int32_t *slots)
     for (uint32_t i = 0; i < SOAK_SLOTS && n < want; i++) {
         const uint32_t slot = (i + shift) % SOAK_SLOTS;
         const guest *const g = &s->guest[slot];
-        if (g->b != NULL && g->made + DRAFTS + 1 < SOAK_LIFE && !(plain && guest_has_mode(g)))
+        if (g->b != NULL && g->made + DRAFTS + 1 < SOAK_LIFE &&
+            !(plain && guest_has_adaptive_state(g)))
             slots[n++] = (int32_t)slot;
     }
     return n;
@@ -54,7 +57,7 @@ static drafts *make_drafts(soak *s, uint32_t n, const int32_t *slots)
         d->slots[i] = slots[i];
         batch_row(d->requests, i, ROW_NORMAL1, 0);
         request_take(d->requests, i, g->b, 0);
-        if (guest_has_mode(g) && d->method == CLS_VERIFY_GREEDY)
+        if (guest_has_adaptive_state(g) && d->method == CLS_VERIFY_GREEDY)
             d->method = CLS_VERIFY_MATCH;
     }
     for (uint32_t row = 0; row < d->rows->rows; row++)
@@ -76,11 +79,12 @@ static void compare_drafts(soak *s, const drafts *d, const int32_t *result)
         int same = accepted[i] == h->accepted && emitted[i] == h->emitted && status[i] == h->status;
         for (uint32_t k = 0; k < width; k++)
             same &= result[i * width + k] == h->tokens[k];
-        sure(s, same || !s->computes,
-             "a verification accepted %d, emitted %d (first %d), status %d; it must be %d, %d "
-             "(%d), %d: %s",
-             accepted[i], emitted[i], result[i * width], status[i], h->accepted, h->emitted,
-             h->tokens[0], h->status, drafts_words(d, i));
+        soak_require(
+            s, same || !s->computes,
+            "a verification accepted %d, emitted %d (first %d), status %d; it must be %d, %d "
+            "(%d), %d: %s",
+            accepted[i], emitted[i], result[i * width], status[i], h->accepted, h->emitted,
+            h->tokens[0], h->status, drafts_words(d, i));
         for (uint32_t k = 0; k < width; k++)
             soak_note(s, s->computes ? result[i * width + k] : h->tokens[k], h->status);
     }
@@ -115,13 +119,13 @@ void soak_verify(soak *s)
     call.accepted = (cls_buffer){s->other, n * width * sizeof(int32_t)};
     call.emitted = (cls_buffer){s->other, n * (width + 1) * sizeof(int32_t)};
     call.status = (cls_buffer){s->other, n * (width + 2) * sizeof(int32_t)};
-    patiently(s, cls_verify(s->sampler, s->queue, &call, 0, NULL, NULL));
+    soak_retry(s, cls_verify(s->sampler, s->queue, &call, 0, NULL, NULL));
     get(s, result, n * (width + 3) * sizeof *result);
     compare_drafts(s, d, result);
     drafts_accept(d);
     for (uint32_t i = 0; i < n; i++) {
         for (int32_t k = 0; k < d->host[i].emitted; k++)
-            guest_push(s, &s->guest[slots[i]], d->host[i].tokens[k], &d->requests->mode[i]);
+            guest_push(s, &s->guest[slots[i]], d->host[i].tokens[k], &d->requests->adaptive[i]);
         s->n.accepted += (uint64_t)d->host[i].accepted;
     }
     s->n.verified++;
@@ -131,7 +135,7 @@ void soak_verify(soak *s)
 
 /* ------------------------------------------------------------------------ draws */
 
-/* From lists of candidates, each of another length. */
+/* Draws from lists of candidates of different lengths. */
 void soak_draw(soak *s)
 {
     enum { LIST = 20 };
@@ -159,7 +163,7 @@ void soak_draw(soak *s)
     call.invalid_token = -1;
     call.tokens = (cls_buffer){s->other, 0};
     call.status = (cls_buffer){s->other, sizeof result[0]};
-    patiently(s, cls_draw(s->sampler, s->queue, &call, 0, NULL, NULL));
+    soak_retry(s, cls_draw(s->sampler, s->queue, &call, 0, NULL, NULL));
     get(s, result, sizeof result);
     for (uint32_t row = 0; row < n; row++) {
         guest *const g = &s->guest[slots[row]];
@@ -175,15 +179,15 @@ void soak_draw(soak *s)
         c.stream = p->stream;
         c.position = batch_host_row(g->b, 0).position;
         if (!guest_stopped(g)) {
-            sure_ok(s, cls_host_draw(&c, &token));
+            soak_require_ok(s, cls_host_draw(&c, &token));
             status = token < 0 ? CLS_ROW_EMPTY : guest_ends(g, token);
         }
-        sure(s, !s->computes || (result[0][row] == token && result[1][row] == status),
-             "a draw: token %d, status %d, not %d, %d", result[0][row], result[1][row], token,
-             status);
+        soak_require(s, !s->computes || (result[0][row] == token && result[1][row] == status),
+                     "a draw: token %d, status %d, not %d, %d", result[0][row], result[1][row],
+                     token, status);
         soak_note(s, token, status);
         if (token >= 0)
-            guest_push(s, g, token, g->b->mode);
+            guest_push(s, g, token, g->b->adaptive);
     }
     s->n.draws++;
 }
@@ -219,7 +223,7 @@ void soak_score(soak *s)
     call.top.ids = AT(top);
     call.top.logprobs = AT(top_logprobs);
 #undef AT
-    patiently(s, cls_logprobs(s->sampler, s->queue, &call, 0, NULL, NULL));
+    soak_retry(s, cls_logprobs(s->sampler, s->queue, &call, 0, NULL, NULL));
     get(s, &x, sizeof x);
     for (uint32_t row = 0; row < n && s->computes; row++) {
         char where[80];

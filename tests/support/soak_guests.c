@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The requests of a soak: how they come, change, go back, move and leave. */
+/* The requests of a soak test: how they arrive, change, roll back, move and leave. */
 #include "soak.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static batch *new_request(soak *s)
     if (rng_below(&s->r, 12) == 0)
         params_infill(b->params, b->vocab, &s->r);
     batch_requests(b, &s->r);
-    if (rng_below(&s->r, 2)) { /* most go on for a while */
+    if (rng_below(&s->r, 2)) { /* most do not stop soon */
         b->params->stop_ids = NULL;
         b->params->stop_count = 0;
     }
@@ -29,43 +29,43 @@ static void come(soak *s, uint32_t slot)
     memset(g, 0, sizeof *g);
     g->b = new_request(s);
     const tokens *const t = g->b->tokens;
-    sure_ok(s,
-            cls_slot_begin(s->sampler, slot, g->b->params, t->prompt_count ? t->prompt : NULL,
-                           t->prompt_count, t->output_count ? t->output : NULL, t->output_count));
+    soak_require_ok(s, cls_slot_begin(s->sampler, slot, g->b->params,
+                                      t->prompt_count ? t->prompt : NULL, t->prompt_count,
+                                      t->output_count ? t->output : NULL, t->output_count));
     s->n.guests++;
 }
 
 void guest_leave(soak *s, uint32_t slot)
 {
-    if (rng_below(&s->r, 4)) /* else the next one is not to care */
-        sure_ok(s, cls_slot_reset(s->sampler, slot));
+    if (rng_below(&s->r, 4)) /* otherwise the next request must not notice the old state */
+        soak_require_ok(s, cls_slot_reset(s->sampler, slot));
     batch_free(s->guest[slot].b);
     s->guest[slot].b = NULL;
 }
 
-/* The same request, with a stream of its own. */
+/* Forks a request; the copy has another stream. */
 static void fork_from(soak *s, uint32_t slot, const guest *parent)
 {
     guest *const g = &s->guest[slot];
     *g = *parent;
     g->b = batch_pick(parent->b, 1, NULL, CLS_F32, 0, 0);
     g->b->params->stream = rng_bits(&s->r);
-    sure_ok(s, cls_slot_copy(s->sampler, slot, (uint32_t)(parent - s->guest)));
-    sure_ok(s, cls_slot_params(s->sampler, slot, g->b->params));
+    soak_require_ok(s, cls_slot_copy(s->sampler, slot, (uint32_t)(parent - s->guest)));
+    soak_require_ok(s, cls_slot_params(s->sampler, slot, g->b->params));
     s->n.guests++;
     s->n.forks++;
 }
 
-/* To a slot that nobody is in, as bytes. */
+/* Saves a request and loads it into a free slot. */
 static void move(soak *s, uint32_t from, uint32_t to)
 {
     size_t size;
-    sure_ok(s, cls_slot_save(s->sampler, s->queue, from, NULL, &size));
+    soak_require_ok(s, cls_slot_save(s->sampler, s->queue, from, NULL, &size));
     void *const bytes = malloc(size);
-    sure(s, bytes != NULL, "out of memory");
-    sure_ok(s, cls_slot_save(s->sampler, s->queue, from, bytes, &size));
-    sure_ok(s, cls_slot_reset(s->sampler, from));
-    sure_ok(s, cls_slot_load(s->sampler, to, bytes, size));
+    soak_require(s, bytes != NULL, "out of memory");
+    soak_require_ok(s, cls_slot_save(s->sampler, s->queue, from, bytes, &size));
+    soak_require_ok(s, cls_slot_reset(s->sampler, from));
+    soak_require_ok(s, cls_slot_load(s->sampler, to, bytes, size));
     free(bytes);
     s->guest[to] = s->guest[from];
     s->guest[from].b = NULL;
@@ -78,21 +78,21 @@ static void roll_back(soak *s, uint32_t slot)
     const uint32_t kept = g->made + SOAK_ROLLBACK - g->longest,
                    can = g->made < kept ? g->made : kept;
     const uint32_t n = rng_below(&s->r, can + 1);
-    sure_ok(s, cls_slot_rollback(s->sampler, slot, n));
+    soak_require_ok(s, cls_slot_rollback(s->sampler, slot, n));
     g->made -= n;
     g->b->tokens->output_count -= n;
     if (n > 0)
-        *g->b->mode = g->was[g->made];
+        *g->b->adaptive = g->was[g->made];
     s->n.rollbacks += n > 0;
 }
 
-/* Another chain; what the request has told and what is forbidden stays. Those
- * that remember something go on as they are. */
+/* Changes the chain. Penalties, lists and bans stay, and requests with an adaptive state are not
+ * changed. */
 static void change(soak *s, uint32_t slot)
 {
     guest *const g = &s->guest[slot];
     cls_params *const p = g->b->params, fresh;
-    if (guest_has_mode(g) || p->infill)
+    if (guest_has_adaptive_state(g) || p->infill)
         return;
     cls_params_default(&fresh, sizeof fresh);
     params_random(&fresh, s->o.vocab, &s->r);
@@ -113,11 +113,11 @@ static void change(soak *s, uint32_t slot)
     p->min_keep = fresh.min_keep;
     p->stream = fresh.stream;
     p->max_tokens = rng_below(&s->r, 2) ? 0 : p->max_tokens;
-    sure_ok(s, cls_slot_params(s->sampler, slot, p));
+    soak_require_ok(s, cls_slot_params(s->sampler, slot, p));
     s->n.changes++;
 }
 
-/* Another chunk of a prompt that has had no answer yet. */
+/* Appends another part to a prompt that has no output yet. */
 static void append(soak *s, uint32_t slot)
 {
     tokens *const t = s->guest[slot].b->tokens;
@@ -128,10 +128,10 @@ static void append(soak *s, uint32_t slot)
     for (uint32_t i = 0; i < n; i++)
         ids[i] = (int32_t)rng_below(&s->r, s->o.vocab + 1);
     t->prompt = realloc(t->prompt, (t->prompt_count + n) * sizeof *ids);
-    sure(s, t->prompt != NULL, "out of memory");
+    soak_require(s, t->prompt != NULL, "out of memory");
     memcpy(t->prompt + t->prompt_count, ids, n * sizeof *ids);
     t->prompt_count += n;
-    sure_ok(s, cls_slot_append_prompt(s->sampler, slot, ids, n));
+    soak_require_ok(s, cls_slot_append_prompt(s->sampler, slot, ids, n));
 }
 
 static void visit(soak *s, uint32_t slot)

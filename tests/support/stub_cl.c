@@ -34,8 +34,8 @@ void *stub_new(stub_kind kind, size_t size)
     return o;
 }
 
-/* What was freed, or is something else, is a fault of the library's: the
- * sanitizers tell of the first, an error of the second. */
+/* The library must not use freed objects or objects of another kind. Sanitizers detect the first,
+ * an error reports the second. */
 cl_int stub_retain(stub_object *o, stub_kind kind, cl_int error)
 {
     if (o == NULL || o->kind != kind)
@@ -209,7 +209,7 @@ unsigned char *stub_memory(cl_mem m)
                                                          : NULL;
     if (fresh == NULL || atomic_compare_exchange_strong(&m->data, &data, fresh))
         return data != NULL ? data : fresh;
-    free(fresh); /* another queue was first */
+    free(fresh); /* another queue's thread was first */
     return data;
 }
 
@@ -375,7 +375,7 @@ cl_int clReleaseKernel(cl_kernel k)
     return CL_SUCCESS;
 }
 
-/* Not for two threads at once, as in OpenCL: no lock. */
+/* Two threads must not call this for one kernel at once, as in OpenCL; hence no lock. */
 cl_int clSetKernelArg(cl_kernel k, cl_uint i, size_t size, const void *value)
 {
     if (i >= STUB_ARGUMENTS)

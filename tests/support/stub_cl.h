@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* An OpenCL that computes nothing: one platform with one device, linked in
- * place of a driver. Objects are counted, buffers are memory, commands move
- * bytes, and no kernel runs but two whose results the library itself reads
- * (stub_kernels.c). Each queue is a thread: commands end some time after the
- * call, as they do elsewhere, so that ThreadSanitizer sees what is touched
- * meanwhile. Nothing is locked that a driver need not lock: a lock here would
- * hide races there. */
+/* An OpenCL implementation that computes nothing. It has one platform with one device and is linked
+ * instead of a driver. It counts objects, and its commands copy bytes between buffers. It runs only
+ * the two kernels whose results the library reads (stub_kernels.c). Each queue is a thread, so that
+ * commands end some time after the call and ThreadSanitizer detects what is changed before. The
+ * stub locks nothing that a driver need not lock, because a lock here would hide races in the
+ * library. */
 #ifndef TESTS_STUB_CL_H
 #define TESTS_STUB_CL_H
 
@@ -17,7 +16,7 @@
 #include <CL/cl.h>
 
 #define STUB_ARGUMENTS 32
-#define STUB_MEMORY ((size_t)1 << 30) /* larger buffers exist, but have no memory */
+#define STUB_MEMORY ((size_t)1 << 30) /* larger buffers have no memory */
 
 typedef enum stub_kind {
     STUB_CONTEXT,
@@ -30,7 +29,7 @@ typedef enum stub_kind {
 } stub_kind;
 extern const char *const stub_kind_names[STUB_KINDS];
 
-/* Objects that are alive. */
+/* The number of live objects of a kind. */
 long stub_alive(stub_kind kind);
 
 typedef struct stub_object {
@@ -45,7 +44,7 @@ struct _cl_mem {
     stub_object object;
     cl_context context;
     size_t size;
-    _Atomic(unsigned char *) data; /* allocated when first touched */
+    _Atomic(unsigned char *) data; /* allocated at the first access */
 };
 struct _cl_program {
     stub_object object;
@@ -58,8 +57,7 @@ typedef union stub_value {
     cl_ulong u64;
 } stub_value;
 
-/* A kernel that does something with its arguments, of which `buffers` has a
- * bit for each that is a buffer. */
+/* A kernel that the stub runs. `buffers` has a bit for each argument that is a buffer. */
 typedef struct stub_kernel {
     const char *name;
     uint64_t buffers;
@@ -69,10 +67,10 @@ struct _cl_kernel {
     stub_object object;
     cl_program program;
     char name[32];
-    const stub_kernel *what; /* NULL: it does nothing */
+    const stub_kernel *what; /* NULL: the kernel does nothing */
     stub_value argument[STUB_ARGUMENTS];
 };
-/* Is called with each launch, if set; by one thread only. */
+/* If it is set, it is called for each launch, by one thread only. */
 extern void (*stub_spy)(cl_kernel kernel);
 const stub_kernel *stub_kernel_find(const char *name);
 
@@ -96,7 +94,8 @@ struct _cl_command_queue {
     int closing;
 };
 
-/* Counting. The last stub_release() returns 1: the object is to be freed. */
+/* Reference counting. stub_release() returns 1 for the last reference; the caller then frees the
+ * object. */
 void *stub_new(stub_kind kind, size_t size);
 cl_int stub_retain(stub_object *object, stub_kind kind, cl_int error);
 int stub_release(stub_object *object);
@@ -104,7 +103,7 @@ void stub_free(stub_object *object);
 
 cl_device_id stub_device(void);
 
-/* A buffer's memory; NULL if it cannot have any. */
+/* Returns a buffer's memory, or NULL if the buffer is too large to have any. */
 unsigned char *stub_memory(cl_mem buffer);
 
 #endif

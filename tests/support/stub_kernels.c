@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the library reads back itself, so that it goes on: the self-test, whose
- * words it compares, and the slots' parameters, which it saves. */
+/* The kernels whose results the library reads: the self-test, whose words it compares, and the
+ * slots' parameters, which it saves. */
 #include "step/step.h"
 #include "stub_cl.h"
 
@@ -17,7 +17,7 @@ static void self_test(const stub_value *a, const size_t *global)
     }
 }
 
-/* cls_slots(changes, first, words, slots, ...), as if no request had a token. */
+/* cls_slots(changes, first, words, slots, ...), where no request has a token. */
 static void slots(const stub_value *a, const size_t *global)
 {
     const unsigned char *const changes = stub_memory(a[0].mem);

@@ -13,8 +13,8 @@ struct stub_command {
     stub_order what;
     cl_mem from, to;
     size_t at_from, at_to, size;
-    const void *source; /* the host's, of a write */
-    void *target;       /* ... of a read */
+    const void *source; /* the host memory of a write */
+    void *target;       /* the host memory of a read */
     unsigned char pattern[128];
     size_t n_pattern;
     const stub_kernel *kernel;
@@ -126,7 +126,7 @@ static int carry_out(const stub_command *c)
     return 1;
 }
 
-/* What a command uses lives until it is over. */
+/* Retains the objects that a command uses until it is over. */
 static void keep(const stub_command *c)
 {
     if (c->from != NULL)
@@ -208,7 +208,7 @@ static cl_int enqueue(cl_command_queue q, const stub_command *what, cl_uint n_wa
     }
     keep(c);
     const cl_event e = c->event = new_event(q->context);
-    clRetainEvent(e); /* ours: the command may be over before this returns */
+    clRetainEvent(e); /* a reference for the caller: the command may end before this returns */
     pthread_mutex_lock(&q->lock);
     *q->end = c;
     q->end = &c->next;
@@ -332,7 +332,7 @@ cl_int clRetainCommandQueue(cl_command_queue q)
     return stub_retain(&q->object, STUB_QUEUE, CL_INVALID_COMMAND_QUEUE);
 }
 
-/* What is in the queue is still done. */
+/* Commands in the queue are still executed. */
 cl_int clReleaseCommandQueue(cl_command_queue q)
 {
     if (!stub_release(&q->object))

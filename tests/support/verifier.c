@@ -37,7 +37,7 @@ static void begin(verifier *v, cls_context *context)
         const tokens *const t = &b->tokens[i];
         if (b->params[i].infill && !infill++)
             must(cls_sampler_infill(v->sampler, &b->infill));
-        b->mode[i] = (cls_adaptive_state){0};
+        b->adaptive[i] = (cls_adaptive_state){0};
         must(cls_slot_begin(v->sampler, (uint32_t)v->of->slots[i], &b->params[i],
                             t->prompt_count ? t->prompt : NULL, t->prompt_count,
                             t->output_count ? t->output : NULL, t->output_count));
@@ -45,7 +45,7 @@ static void begin(verifier *v, cls_context *context)
     v->begun = 1;
 }
 
-/* The outputs lie in one buffer, margins between them. */
+/* All outputs are in one buffer, with margins between them. */
 static cls_buffer output(verifier *v, size_t *at, size_t n)
 {
     const cls_buffer b = {v->output, (*at + MARGIN) * sizeof(int32_t)};
@@ -242,7 +242,8 @@ void verifier_equal(verifier *v, const char *where)
         if (of->slots[i] < 0)
             continue;
         int32_t *const counted = v->counted + 3 * of->slots[i];
-        if (of->host[i].status & CLS_ROW_SKIPPED) /* it had stopped before: its drafts are none */
+        if (of->host[i].status &
+            CLS_ROW_SKIPPED) /* the request had stopped before, so no drafts are counted */
             continue;
         if (of->host[i].emitted > 0)
             v->last[of->slots[i]] = of->host[i].tokens[of->host[i].emitted - 1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Drafts on a device: their buffers, a sampler with their requests, calls of
- * cls_verify(), and what these give against the reference. */
+/* Verifies drafts on a device and compares the results with the reference. A verifier owns the
+ * drafts' buffers and a sampler with their requests. */
 #ifndef TESTS_VERIFIER_H
 #define TESTS_VERIFIER_H
 
@@ -11,34 +11,34 @@ typedef struct verifier {
     drafts *of;
     cls_sampler *sampler;
     cls_verify_call call;
-    cls_step step;  /* of one row a request, as many as there are */
+    cls_step step;  /* a step with one row per request */
     uint32_t width; /* drafts in a row of the outputs */
     uint32_t slots;
-    uint32_t launches; /* of the last call, without what slot calls add */
+    uint32_t launches; /* of the last call, without those that slot calls add */
     uint32_t begun;
-    /* read back: */
+    /* Results that are read back. */
     int32_t *tokens, *accepted, *emitted, *nodes, *status, *counters;
     int32_t *latest;
-    int32_t *counted; /* [slots, 3] what the counters must be */
-    int32_t *last;    /* [slots] what `latest` must be */
-    cl_mem output;    /* all of these, with margins */
+    int32_t *counted; /* [slots, 3] the expected counters */
+    int32_t *last;    /* [slots] the expected `latest` */
+    cl_mem output;    /* all results, with margins around them */
 } verifier;
 
-/* Begins the requests in their slots, which all have one. on_device: the drafts'
- * ids and the masks lie in buffers, else on the host. wide: how much wider the
- * outputs are than needed. */
+/* Begins the requests in their slots; every request must have one. on_device: 1 stores the drafts'
+ * ids and the masks in buffers, 0 on the host. wide: additional columns of the outputs. */
 void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int on_device,
                    uint32_t wide);
 void verifier_close(verifier *v);
 
-/* Uploads drafts, verifies, reads back. */
+/* Uploads the drafts, verifies them and reads the results back. */
 void verifier_run(verifier *v);
-/* Fails, naming what differs first, unless the device gave `host` for request i ... */
+/* Fails and names the first difference unless the device's results for request i equal `host`. */
 void verifier_equal_one(verifier *v, uint32_t i, const cls_host_verified *host, const char *where);
-/* ... or the reference's results for all of them; that nothing else was written; counts. */
+/* Does this with the reference's results for all requests, checks that nothing else was written,
+ * and updates the expected counters. */
 void verifier_equal(verifier *v, const char *where);
 
-/* A step of all requests, against the reference, by batch_equal(). */
+/* Samples one step of all requests and compares it with the reference by batch_equal(). */
 void verifier_step(verifier *v, const char *where);
 
 #endif

@@ -214,7 +214,7 @@ START_TEST(ties)
 }
 END_TEST
 
-/* A stream of its own, which the coin's draws leave alone. */
+/* XTC's random decisions use a separate stream and do not change the draws. */
 START_TEST(coin)
 {
     example e;

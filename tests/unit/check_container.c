@@ -190,7 +190,7 @@ START_TEST(damage)
 }
 END_TEST
 
-/* With the right hash of it, as whoever means harm would have it. */
+/* With the right hash, as an attacker would compute it. */
 static int reads_with_hash(uint8_t *bytes, size_t size)
 {
     cls_sha256 hash;

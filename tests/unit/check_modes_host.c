@@ -124,8 +124,8 @@ START_TEST(decay)
     must(cls_host_sample(&e.row, &e.result));
     ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.2) < 1e-6);
     EXPECT_KEPT(&e, "0");
-    e.row.adaptive =
-        (cls_adaptive_state){1, 0, 0, 0, (uint32_t)(0.69 * 0x1p32)}; /* the mode, not the output */
+    e.row.adaptive = (cls_adaptive_state){
+        1, 0, 0, 0, (uint32_t)(0.69 * 0x1p32)}; /* from the adaptive state, not from the output */
     EXPECT_KEPT(&e, "01");
     e.row.adaptive.top_p = (uint32_t)(0.2 * 0x1p32); /* not below the minimum */
     must(cls_host_sample(&e.row, &e.result));

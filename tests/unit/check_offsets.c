@@ -46,8 +46,8 @@ static uint64_t near_edge(rng *r)
     return edge + rng_below(r, 5) - 2;
 }
 
-/* Never less than the truth; what does not fit 64 bits is the largest number;
- * and what fits, with a row to spare, is exact. */
+/* An extent is never too small. If it does not fit 64 bits it is the largest number, and if it fits
+ * with one more row it is exact. */
 START_TEST(extents)
 {
     rng r = {fixture_seed()};
@@ -93,7 +93,7 @@ typedef enum input {
 static const char *const names[INPUTS] = {"logits",     "packed masks", "bool masks",
                                           "biases",     "half biases",  "drafts",
                                           "candidates", "hidden rows"};
-/* Where a kernel's cls_args tell the offset and the stride. */
+/* The offsets of an input's offset and stride in a kernel's cls_args. */
 #define TOLD(offset, stride) offsetof(cls_args, offset), offsetof(cls_args, stride)
 static const struct {
     uint64_t element;
@@ -113,7 +113,7 @@ typedef struct bench {
     device *d;
     cls_sampler *sampler;
     cls_head *head;
-    cl_mem small; /* what is not asked about */
+    cl_mem small; /* for the inputs that are not tested */
 } bench;
 
 static bench open_bench(device *d)
@@ -148,7 +148,7 @@ static void close_bench(bench *b)
     clReleaseMemObject(b->small);
 }
 
-/* A step of so many rows that reads an input at an offset, with a stride. */
+/* Enqueues a step with n rows that reads an input at an offset, with a stride. */
 static cls_status sample(bench *b, input what, cls_buffer at, uint64_t stride, uint32_t rows)
 {
     cls_step step;
@@ -218,16 +218,16 @@ static cls_status call(bench *b, input what, cls_buffer at, uint64_t stride, uin
                                  : sample(b, what, at, stride, rows);
 }
 
-/* What a kernel must be told: the buffer, and its offset and stride in elements. */
+/* The arguments that a kernel must get: the buffer, and its offset and stride in elements. */
 static struct {
     cl_command_queue queue;
     input what;
     cl_mem buffer;
     uint64_t offset, stride;
-    uint32_t told;
+    uint32_t matches;
 } expected;
 
-static uint64_t told(const unsigned char *args, size_t at)
+static uint64_t argument_at(const unsigned char *args, size_t at)
 {
     cls_wide x;
     memcpy(&x, args + at, sizeof x);
@@ -243,17 +243,17 @@ static void spy(cl_kernel k)
     while (at + 3 < STUB_ARGUMENTS && a[at].mem != expected.buffer)
         at++;
     if (expected.what == HIDDEN_ROWS) {
-        expected.told += a[at + 1].u64 == expected.offset && a[at + 2].u64 == expected.stride;
+        expected.matches += a[at + 1].u64 == expected.offset && a[at + 2].u64 == expected.stride;
         return;
     }
     must_cl(clFinish(expected.queue)); /* the arguments are there */
     const unsigned char *const args = stub_memory(a[0].mem);
-    expected.told += a[at].mem == expected.buffer &&
-                     told(args, kinds[expected.what].offset) == expected.offset &&
-                     told(args, kinds[expected.what].stride) == expected.stride &&
-                     (expected.what != CANDIDATES ||
-                      (a[at + 1].mem == expected.buffer &&
-                       told(args, offsetof(cls_args, logits_offset)) == expected.offset));
+    expected.matches += a[at].mem == expected.buffer &&
+                        argument_at(args, kinds[expected.what].offset) == expected.offset &&
+                        argument_at(args, kinds[expected.what].stride) == expected.stride &&
+                        (expected.what != CANDIDATES ||
+                         (a[at + 1].mem == expected.buffer &&
+                          argument_at(args, offsetof(cls_args, logits_offset)) == expected.offset));
 }
 
 static cl_mem claim(device *d, uint64_t size)
@@ -267,7 +267,7 @@ static cl_mem claim(device *d, uint64_t size)
 /* The last byte that is read is the buffer's last one; a byte less is refused. */
 START_TEST(inputs)
 {
-    static const uint64_t places[] = {
+    static const uint64_t firsts[] = {
         0,          (1ull << 31) - 8, 1ull << 31, (1ull << 32) - 8, (1ull << 32) + 16,
         1ull << 40, 1ull << 60};
     static const uint64_t strides[] = {
@@ -275,29 +275,29 @@ START_TEST(inputs)
     bench b = open_bench(fixture_device(_i));
     uint32_t n = 0;
     for (int what = 0; what < INPUTS; what++)
-        for (size_t place = 0; place < sizeof places / sizeof *places; place++)
+        for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++)
             for (size_t s = 0; s < sizeof strides / sizeof *strides; s++, n++) {
-                const uint64_t element = kinds[what].element, offset = places[place] * element,
+                const uint64_t element = kinds[what].element, offset = firsts[f] * element,
                                stride = strides[s];
-                const uint32_t rows = 1 + (uint32_t)(place + s) % 4;
+                const uint32_t rows = 1 + (uint32_t)(f + s) % 4;
                 const uint64_t size = offset + ((rows - 1) * stride + kinds[what].width) * element;
                 const cls_buffer whole = {claim(b.d, size), offset},
                                  cut = {claim(b.d, size - 1), offset};
                 expected.queue = b.d->queue;
                 expected.what = (input)what;
                 expected.buffer = whole.buffer;
-                expected.offset = places[place];
+                expected.offset = firsts[f];
                 expected.stride = stride;
-                expected.told = 0;
+                expected.matches = 0;
                 stub_spy = spy;
                 const cls_status let = call(&b, (input)what, whole, stride, rows);
                 stub_spy = NULL;
                 ck_assert_msg(let == CLS_OK, "%s, %u rows from %llu, %llu apart: %s", names[what],
-                              rows, (unsigned long long)places[place], (unsigned long long)stride,
+                              rows, (unsigned long long)firsts[f], (unsigned long long)stride,
                               cls_error_message());
-                ck_assert_msg(expected.told > 0,
-                              "%s, %u rows from %llu, %llu apart: %s was told something else",
-                              names[what], rows, (unsigned long long)places[place],
+                ck_assert_msg(expected.matches > 0,
+                              "%s, %u rows from %llu, %llu apart: %s got other arguments",
+                              names[what], rows, (unsigned long long)firsts[f],
                               (unsigned long long)stride, kinds[what].kernel);
                 ck_assert_msg(row_offset(expected.offset, expected.stride, rows - 1) +
                                       kinds[what].width ==
@@ -315,7 +315,7 @@ START_TEST(inputs)
 }
 END_TEST
 
-/* Sums that come round in 64 bits are too large for any buffer. */
+/* Sums that overflow 64 bits are too large for any buffer. */
 START_TEST(overflows)
 {
     bench b = open_bench(fixture_device(_i));
@@ -343,7 +343,7 @@ START_TEST(overflows)
 }
 END_TEST
 
-/* Masks on the host have no end that could be asked. */
+/* The size of masks on the host is unknown, so it cannot be checked. */
 START_TEST(host_masks)
 {
     static const int32_t words[(VOCAB + 31) / 32] = {1};
@@ -369,16 +369,16 @@ START_TEST(outputs)
     bench b = open_bench(fixture_device(_i));
     const uint64_t at = (1ull << 34) + 4;
     cls_step step;
-    cls_outputs told;
-    cls_buffer *const fields[] = {&step.tokens, &step.status, &told.logprobs,
-                                  &told.probs,  &told.latest, &told.entropy};
+    cls_outputs o;
+    cls_buffer *const fields[] = {&step.tokens, &step.status, &o.logprobs,
+                                  &o.probs,     &o.latest,    &o.entropy};
     static const uint64_t sizes[] = {2 * 4, 2 * 4, 2 * 4, 2 * 4 * VOCAB, 8 * 4, 2 * 4};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         for (int cut = 0; cut < 2; cut++) {
             const cls_buffer out = {claim(b.d, at + sizes[i] - (uint64_t)cut), at};
             cls_step_default(&step, sizeof step);
-            cls_outputs_default(&told, sizeof told);
-            step.outputs = &told;
+            cls_outputs_default(&o, sizeof o);
+            step.outputs = &o;
             step.rows = 2;
             step.logits.buffer = b.small;
             *fields[i] = out;

@@ -21,7 +21,7 @@ START_TEST(sets_and_probabilities)
         for (uint32_t row = 0; row < b->rows; row++) {
             batch_row(b, row, (row_kind)(row % ROW_KINDS), rng_bits(&r));
             params_random(&b->params[row], vocab, &r);
-            params_mode(&b->params[row], vocab, &r);
+            params_adaptive(&b->params[row], vocab, &r);
             if (vocab < 5000 && rng_below(&r, 10) == 0)
                 params_infill(&b->params[row], vocab, &r);
         }
@@ -35,7 +35,7 @@ START_TEST(sets_and_probabilities)
             batch_bias(b, &r, round % 2 ? CLS_F32 : CLS_F16);
         for (uint32_t row = 0; row < b->rows; row++)
             for (int token = 0; token < 3;
-                 token++) { /* the next ones from what the mode has become */
+                 token++) { /* later tokens use the updated adaptive state */
                 undecided += (uint32_t)!batch_against_oracle(b, row);
                 rows++;
                 batch_accept(b, row);

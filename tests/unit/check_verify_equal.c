@@ -18,7 +18,7 @@ typedef struct request {
     int32_t ids[MOST], parents[MOST], output[300];
 } request;
 
-/* Row r after so many tokens more of output, by cls_host_sample(). */
+/* Samples row r after n more output tokens by cls_host_sample(). */
 static cls_host_result sampled(request *q, uint32_t r, const int32_t *path, uint32_t n)
 {
     cls_host_row row = q->row;
@@ -41,7 +41,7 @@ static cls_host_result sampled(request *q, uint32_t r, const int32_t *path, uint
     return result;
 }
 
-/* The tokens that lead to a draft, and itself. */
+/* The tokens on the path to a draft, including the draft. */
 static uint32_t path_to(const request *q, int32_t draft, int32_t *path)
 {
     if (draft < 0)
@@ -51,7 +51,7 @@ static uint32_t path_to(const request *q, int32_t draft, int32_t *path)
     return n + 1;
 }
 
-/* Drafts that are often the right ones. */
+/* Chooses drafts that are often right. */
 static void choose_drafts(request *q, rng *r, int tree)
 {
     for (uint32_t k = 0; k < q->d.draft_count; k++) {
@@ -75,7 +75,7 @@ static int one_token(const request *q)
            (p->top_p_decay < 1.0f && p->top_p < 1.0f);
 }
 
-/* What must come: row by row, following the draft that is the row's token. */
+/* Computes the expected tokens row by row, following the draft that equals the row's token. */
 static void expect(request *q, cls_host_verified *v)
 {
     const int single = one_token(q), ends = CLS_ROW_STOPPED | CLS_ROW_LENGTH;

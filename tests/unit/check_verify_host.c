@@ -155,7 +155,7 @@ START_TEST(ends)
     start(&r, _i, "345", "3 4 5 6");
     r.p.stop_ids = stop;
     r.p.stop_count = 2;
-    r.x[2][1] = NAN; /* of a row that nobody sees */
+    r.x[2][1] = NAN; /* in a row that is not reached */
     EXPECT(&r, "34", 2, CLS_ROW_STOPPED);
     r.ids[1] = 6; /* the target's own */
     EXPECT(&r, "34", 1, CLS_ROW_STOPPED);
@@ -213,7 +213,7 @@ START_TEST(distributions)
     EXPECT(&r, "34", 1, 0);
     r.q[1][4] = INFINITY; /* 1 */
     EXPECT(&r, "345", 3, 0);
-    for (int other = 0; other < 3; other++) { /* nobody asks */
+    for (int other = 0; other < 3; other++) { /* the distribution is not used */
         static const int others[] = {CLS_VERIFY_MATCH, CLS_VERIFY_GREEDY, CLS_VERIFY_TYPICAL};
         r.d.method = others[other];
         r.q[1][4] = 0.0f;
@@ -330,12 +330,12 @@ START_TEST(greedy_and_modes)
         EXPECT(&r, "346", 2, 0);
         r.ids[1] = 8;
         EXPECT(&r, "34", 1, 0);
-        for (int mode = 0; mode < 3 && method != CLS_VERIFY_GREEDY; mode++) {
+        for (int kind = 0; kind < 3 && method != CLS_VERIFY_GREEDY; kind++) {
             start(&r, method, "34", "3 4 5");
-            r.p.mirostat = mode == 0 ? 2 : 0;
-            r.p.adaptive_target = mode == 1 ? 0.5f : -1.0f;
+            r.p.mirostat = kind == 0 ? 2 : 0;
+            r.p.adaptive_target = kind == 1 ? 0.5f : -1.0f;
             r.p.top_p = 0.9f;
-            r.p.top_p_decay = mode == 2 ? 0.5f : 1.0f;
+            r.p.top_p_decay = kind == 2 ? 0.5f : 1.0f;
             EXPECT(&r, "3", 0, 0);
             r.d.disable_bonus = 1;
             EXPECT(&r, "3", 0, 0);
