@@ -483,7 +483,7 @@ if make_interrupting; then
     interrupted "$clsample" $bench --case topk
     is "not interrupted" "$code $(finished)" "0 topk "
 else
-    echo "left out: no shared library could be made: $(head -1 cc.err)"
+    no_library
 fi
 
 finish

@@ -96,12 +96,12 @@ const char *cls_error_message(void) { return sentence; }
 cls_status cls_selftest(cls_context *context, cls_selftest_report *r)
 {
     (void)context;
-    r->stages = 2;
+    r->stage_count = 2;
     sentence = "the program prepare gives another token than the host";
     if (getenv("NO_CASES") != NULL)
         return CLS_SELF_TEST_FAILED;
-    r->stage[0] = (cls_selftest_stage){ "arithmetic", 5, 0, "" };
-    r->stage[1] = (cls_selftest_stage){ "top-k", 4, 1, "top-k 10: device: token 17|23" };
+    r->stages[0] = (cls_selftest_stage){ "arithmetic", 5, 0, "" };
+    r->stages[1] = (cls_selftest_stage){ "top-k", 4, 1, "top-k 10: device: token 17|23" };
     r->failed = 1;
     return CLS_SELF_TEST_FAILED;
 }
@@ -152,7 +152,7 @@ if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=12
     says "no cases" '^- self-test: the program prepare gives another token than the host$' \
         clsample-report.md
 else
-    echo "left out: no shared library could be made: $(head -1 cc.err)"
+    no_library
 fi
 
 # ------------------------------------------------------------------ interrupted
@@ -172,7 +172,7 @@ if make_interrupting; then
     says "interrupted" 'The report is not complete. The last part that started is: bench' \
         clsample-report.md
 else
-    echo "left out: no shared library could be made: $(head -1 cc.err)"
+    no_library
 fi
 
 # ------------------------------------------------------------- nothing can be run

@@ -24,6 +24,16 @@ says() { # WHAT PATTERN FILE
     if grep -q -e "$2" "$3"; then yes_; else no_ "$1: no '$2' in: $(head -3 "$3")"; fi
 }
 
+# After a library to preload did not compile: a failure, unless this compiler makes none at all.
+no_library() {
+    echo 'int nothing;' >nothing.c
+    if ${CC:-cc} -shared -fPIC -o nothing.so nothing.c 2>nothing.err; then
+        no_ "the library to preload does not compile: $(grep -m 1 error cc.err)"
+    else
+        echo "left out: no shared library could be made: $(head -1 nothing.err)"
+    fi
+}
+
 # NAME PROGRAM PATTERN ARGUMENTS...: exit 1, one sentence with the pattern, nothing else
 refused_by() {
     name=$1 program=$2 pattern=$3
