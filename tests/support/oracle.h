@@ -105,6 +105,8 @@ typedef struct oracle_set {
     double lost;      /* the resulting error of the mean depth, in bits */
 } oracle_set;
 void oracle_stage(oracle *o, oracle_set *s, const cls_host_row *row, int stage);
+/* Weights of less than 2^-29 of their tile's maximum may be 0. In bits. */
+#define ORACLE_MAY_WEIGH_NOTHING 28.9
 #define ORACLE_INFILL_MOST 128 /* tokens that infill considers */
 #define ORACLE_MIROSTAT 100 /* a stage number for Mirostat 1 and 2, besides those of clsample.h */
 

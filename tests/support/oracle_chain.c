@@ -7,9 +7,6 @@
 
 #include "oracle.h"
 
-/* Weights of less than 2^-29 of their tile's maximum may be 0. */
-#define MAY_WEIGH_NOTHING 28.9
-
 int oracle_is_on(const cls_params *p, uint32_t vocab, int stage)
 {
     switch (stage) {
@@ -148,7 +145,7 @@ static int settle(oracle *o, oracle_set *s, int stage, const cls_host_result *li
         const int in = library->probs[id] > 0.0f;
         first = in && first == s->n ? i : first;
         weighing += in != 0;
-        if (!in && first < s->n && s->depth[i] - s->depth[first] > MAY_WEIGH_NOTHING) {
+        if (!in && first < s->n && s->depth[i] - s->depth[first] > ORACLE_MAY_WEIGH_NOTHING) {
             unknown += s->verdict[i] & ORACLE_EITHER; /* the token may be in the set even so */
         } else if (s->verdict[i] & ORACLE_EITHER) {
             s->verdict[i] = (uint8_t)in;

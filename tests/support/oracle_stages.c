@@ -324,6 +324,8 @@ static void merge(oracle_set *s, const oracle *o, const cls_infill *t, double *m
                 continue;
             /* Equal tokens in two tiles can have different weights. */
             marginal |= mass[i0] == mass[i1] && id_at(o, s, i0) / 1024 != id_at(o, s, i1) / 1024;
+            /* Of two tokens that weigh nothing the library drops the second one. */
+            marginal |= most_of(mass[i0], mass[i1]) < exp2(-ORACLE_MAY_WEIGH_NOTHING);
             const uint32_t out = less(mass[i0], mass[i1]) ? i0 : i1, into = i0 + i1 - out;
             mass[into] += mass[out];
             s->verdict[out] = ORACLE_OUT;
