@@ -28,16 +28,16 @@ includes() {
 
 # Symbols as "defined folder name" and "used folder name"; what lies above all folders is "top".
 symbols() {
-    for object in $(find "$build/lib" -name '*.o' ! -path '*/head/*' | sort); do
-        folder=${object#"$build/lib/"}
-        case $folder in
-        .libs/* | libclsample*) folder=top ;;
-        *) folder=${folder%%/*} ;;
-        esac
-        ${NM:-nm} "$object" | awk -v folder="$folder" '
-            NF == 2 && $1 == "U" { print "used", folder, $2 }
-            NF == 3 && $2 ~ /[TDBRC]/ { print "defined", folder, $3 }'
-    done | sort -u
+    # shellcheck disable=SC2086,SC2046 # a program with its flags, and a list of objects
+    ${NM:-nm} -A $(find "$build/lib" -name '*.o' ! -path '*/head/*') | awk -v top="$build/lib/" '{
+        path = substr($0, length(top) + 1)
+        folder = path ~ /^([.]libs|[^\/]*:)/ ? "top" : path
+        sub(/\/.*/, "", folder)
+        if ($(NF - 1) == "U")
+            print "used", folder, $NF
+        else if ($(NF - 1) ~ /^[TDBRC]$/)
+            print "defined", folder, $NF
+    }' | sort -u
 }
 
 # The first column must come no earlier in the list than the second.
