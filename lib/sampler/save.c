@@ -360,7 +360,7 @@ static cls_status damaged(const char *why)
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are not a saved slot: %s", why);
 }
 
-static cls_status read_head(stream *b, const cls_sampler *s)
+static cls_status read_header(stream *b, const cls_sampler *s)
 {
     static const char *const name[] = {"vocab", "keep", "history", "rollback"};
     const uint32_t ours[] = {s->vocab, s->keep, s->history, s->rollback};
@@ -504,7 +504,7 @@ static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, si
     if (status == CLS_OK && saved == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes is NULL");
     if (status == CLS_OK)
-        status = read_head(&b, s);
+        status = read_header(&b, s);
     if (status == CLS_OK)
         status = read_params(&b, s, &p);
     if (status != CLS_OK)

@@ -6,17 +6,6 @@
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
-exits() { # STATUS WHAT COMMAND...
-    wanted=$1 what=$2
-    shift 2
-    "$@" >out 2>err
-    code=$?
-    if [ $code -eq "$wanted" ]; then
-        yes_
-    else
-        no_ "$what: exit $code, not $wanted: $(head -1 err)"
-    fi
-}
 not_run() { # PATTERN ARGUMENTS...: exit 2, one sentence, nothing measured, no file
     sentence=$1
     shift

@@ -24,6 +24,18 @@ is() { # WHAT A B: the strings are equal
     if [ "$2" = "$3" ]; then yes_; else no_ "$1: '$2' is not '$3'"; fi
 }
 
+exits() { # STATUS WHAT COMMAND...: the command exits with the status
+    wanted=$1 what=$2
+    shift 2
+    "$@" >out 2>err
+    code=$?
+    if [ $code -eq "$wanted" ]; then
+        yes_
+    else
+        no_ "$what: exit $code, not $wanted: $(head -1 err)"
+    fi
+}
+
 # ------------------------------------------------------------------ .npy files
 
 npy() { # FILE DESCR SHAPE: starts a file; the data follow

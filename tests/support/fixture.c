@@ -160,6 +160,18 @@ void must_status(cls_status status, const char *call, const char *file, int line
                   cls_status_name(status), cls_error_message());
 }
 
+uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs)
+{
+    cls_host_row row;
+    cls_host_result result = {.struct_size = sizeof result, .probs = probs};
+    cls_host_row_default(&row, sizeof row);
+    row.logits = logits;
+    row.vocab = vocab;
+    row.params = p;
+    must(cls_host_sample(&row, &result));
+    return result.kept_count;
+}
+
 cl_mem buffer_of(device *d, size_t size, const void *contents)
 {
     cl_int code;

@@ -64,6 +64,10 @@ cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t su
 void must_status(cls_status status, const char *call, const char *file, int line);
 #define must_cl(code) ck_assert_int_eq((code), CL_SUCCESS)
 
+/* Samples a row of float32 logits on the host, writes its probabilities to probs[vocab] unless that
+ * is NULL, and returns the number of tokens that the chain kept. */
+uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs);
+
 /* Creates a buffer with these contents (NULL: zeroes), and reads a buffer. */
 cl_mem buffer_of(device *d, size_t size, const void *contents);
 void buffer_read(device *d, cl_mem buffer, size_t size, void *contents);

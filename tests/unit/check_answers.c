@@ -8,18 +8,6 @@
 
 #include "fixture.h"
 
-static uint32_t kept_of(const float *logits, uint32_t vocab, const cls_params *p, float *probs)
-{
-    cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result, .probs = probs};
-    cls_host_row_default(&row, sizeof row);
-    row.logits = logits;
-    row.vocab = vocab;
-    row.params = p;
-    must(cls_host_sample(&row, &result));
-    return result.kept_count;
-}
-
 /* The four-token table of llama.cpp's sampler tests. */
 START_TEST(llama_table)
 {
@@ -56,7 +44,7 @@ START_TEST(llama_table)
         p.top_p = table[i].p;
         p.min_p = table[i].m;
         for (p.chain = 0; p.chain < 3; p.chain++) {
-            kept_of(logits, 4, &p, probs);
+            host_kept_count(logits, 4, &p, probs);
             for (int t = 0; t < 4; t++)
                 ck_assert_msg(fabsf(probs[t] - table[i].probs[t]) <= 1e-5f,
                               "line %u, chain %d, token %d: %g", i, p.chain, t, (double)probs[t]);
@@ -97,7 +85,7 @@ START_TEST(llama_queue)
         p.top_k = table[i].k;
         p.top_p = table[i].p;
         p.min_p = table[i].m;
-        const uint32_t kept = kept_of(logits, 10000, &p, probs);
+        const uint32_t kept = host_kept_count(logits, 10000, &p, probs);
         ck_assert_msg(kept == table[i].kept, "line %u: %u kept, not %u", i, kept, table[i].kept);
         for (uint32_t id = 0; id < 10000; id++)
             ck_assert_msg((probs[id] > 0.0f) == (id >= 10000 - kept), "line %u: token %u", i, id);
@@ -123,11 +111,11 @@ START_TEST(three_chains)
     /* roots: .632 .5 .387 .283 .224 .2 .141 .1, sum 2.467: .75 of it takes 5;
      * .3 * .632 leaves 6 (sum 2.226, of which .75 takes 4); at temperature 1: 3 */
     p.chain = CLS_CHAIN_DEFAULT;
-    ck_assert_uint_eq(kept_of(logits, 8, &p, probs), 5);
+    ck_assert_uint_eq(host_kept_count(logits, 8, &p, probs), 5);
     p.chain = CLS_CHAIN_VLLM;
-    ck_assert_uint_eq(kept_of(logits, 8, &p, probs), 4);
+    ck_assert_uint_eq(host_kept_count(logits, 8, &p, probs), 4);
     p.chain = CLS_CHAIN_LLAMA;
-    ck_assert_uint_eq(kept_of(logits, 8, &p, probs), 3);
+    ck_assert_uint_eq(host_kept_count(logits, 8, &p, probs), 3);
     ck_assert(fabsf(probs[0] - .6325f / 1.5198f) < 1e-3f); /* drawn at temperature 2 all the same */
 }
 END_TEST

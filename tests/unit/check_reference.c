@@ -70,18 +70,6 @@ START_TEST(aimed_draws)
 }
 END_TEST
 
-static uint32_t kept_of(const float *logits, uint32_t vocab, const cls_params *p, float *probs)
-{
-    cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result, .probs = probs};
-    cls_host_row_default(&row, sizeof row);
-    row.logits = logits;
-    row.vocab = vocab;
-    row.params = p;
-    must(cls_host_sample(&row, &result));
-    return result.kept_count;
-}
-
 /* Positions are the random counter: 50,000 draws follow the probabilities. */
 START_TEST(law_of_draws)
 {
@@ -144,7 +132,7 @@ START_TEST(mass_of_a_tail)
     ck_assert(logits && probs);
     cls_params_default(&p, sizeof p);
     row_fill(ROW_TAIL, logits, vocab, fixture_seed());
-    kept_of(logits, vocab, &p, probs);
+    host_kept_count(logits, vocab, &p, probs);
     for (uint32_t i = 0; i < vocab; i++) {
         tail += logits[i] < 0.0f ? (double)probs[i] : 0.0;
         head = logits[i] < 0.0f ? head : i;
