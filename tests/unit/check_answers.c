@@ -8,6 +8,22 @@
 
 #include "fixture.h"
 
+/* Tokens at exactly top_a times the square of the largest probability are kept: half of 1/4. */
+START_TEST(top_a_ties)
+{
+    for (int shift = -8; shift <= 8; shift++) {
+        const float two = 2.0f * 0.69314718f, at = (float)shift;
+        const float logits[] = {at, at - 0.69314718f, at - two, at - two};
+        cls_params p;
+        cls_params_init(&p);
+        p.top_a = 0.5f;
+        ck_assert_uint_eq(host_kept_count(logits, 4, &p, NULL), 4);
+        p.top_a = 0.501f;
+        ck_assert_uint_eq(host_kept_count(logits, 4, &p, NULL), 2);
+    }
+}
+END_TEST
+
 /* The four-token table of llama.cpp's sampler tests. */
 START_TEST(llama_table)
 {
@@ -290,6 +306,7 @@ static Suite *make(void)
     Suite *const s = suite_create("answers");
     TCase *const t = tcase_create("answers");
     tcase_set_timeout(t, 0);
+    tcase_add_test(t, top_a_ties);
     tcase_add_test(t, llama_table);
     tcase_add_test(t, llama_queue);
     tcase_add_test(t, three_chains);
