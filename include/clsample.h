@@ -15,6 +15,7 @@
  *     clsample/draw.h        drawing from lists of candidates that the host has filtered
  *     clsample/verify.h      speculative decoding
  *     clsample/readback.h    bringing results to the host without stalling a queue
+ *     clsample/shard.h       one vocabulary over several devices, without gathering the logits
  *     clsample/host.h        the same results in plain C, without a device
  *     clsample/programs.h    which kernels are compiled, when, and their compiled form
  *     clsample/selftest.h    comparing a device with known answers
@@ -107,6 +108,7 @@
 #include "clsample/draw.h"
 #include "clsample/verify.h"
 #include "clsample/readback.h"
+#include "clsample/shard.h"
 #include "clsample/host.h"
 #include "clsample/programs.h"
 #include "clsample/selftest.h"

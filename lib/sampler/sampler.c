@@ -241,7 +241,7 @@ cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
     return CLS_GUARDED_CALL(s, set_infill(s, callers));
 }
 
-cls_status cls_sampler_enter(cls_sampler *s)
+cls_status cls_sampler_lock(cls_sampler *s)
 {
     return s == NULL || !atomic_flag_test_and_set_explicit(&s->in_use, memory_order_acquire)
                ? CLS_OK
@@ -249,6 +249,17 @@ cls_status cls_sampler_enter(cls_sampler *s)
                      CLS_BAD_ARGUMENT, CL_SUCCESS,
                      "sampler is in use by another call: only one thread at a time may use it, "
                      "and no callback during a call");
+}
+
+cls_status cls_sampler_enter(cls_sampler *s)
+{
+    const cls_status status = cls_sampler_lock(s);
+    if (s == NULL || status != CLS_OK || !s->shard_is_open)
+        return status;
+    return cls_sampler_leave(
+        s, cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                    "the sampler's shard has an open step: merge its exchanges to the end, or call "
+                    "cls_shard_abandon() first"));
 }
 
 cls_status cls_sampler_leave(cls_sampler *s, cls_status status)

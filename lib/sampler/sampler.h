@@ -161,12 +161,17 @@ struct cls_sampler {
     uint32_t launches;  /* of the last call */
     int lost;           /* 1 if a step failed in the middle */
     atomic_flag in_use; /* set during a call */
+    int has_shard;      /* 1 if a shard uses the sampler */
+    int shard_is_open;  /* 1 while the shard has an open step: only its calls may use the sampler */
     int force_search;
 };
 
-/* Every call that uses a sampler runs between these two. cls_sampler_enter() fails if another call
- * is using the sampler, on another thread or from a callback. It accepts NULL, which the call
- * itself refuses. cls_sampler_leave() returns `status`. */
+/* Every call that uses a sampler runs between cls_sampler_enter() and cls_sampler_leave(), which
+ * returns `status`. cls_sampler_enter() fails if another call is using the sampler, on another
+ * thread or from a callback, or if a shard has an open step. It accepts NULL, which the call itself
+ * refuses. The calls of a shard begin with cls_sampler_lock() instead, which does not fail because
+ * of the open step. */
+cls_status cls_sampler_lock(cls_sampler *sampler);
 cls_status cls_sampler_enter(cls_sampler *sampler);
 cls_status cls_sampler_leave(cls_sampler *sampler, cls_status status);
 #define CLS_GUARDED_CALL(sampler, call) \

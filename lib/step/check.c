@@ -33,12 +33,14 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
             (int)l->dtype);
     if (l->buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->logits.buffer is NULL", call);
+    const uint32_t width = plan->width != 0 ? plan->width : sampler->vocab;
     if (l->row_stride == 0)
-        l->row_stride = sampler->vocab;
-    if (l->row_stride < sampler->vocab)
+        l->row_stride = width;
+    if (l->row_stride < width)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->logits.row_stride is %llu, which is less than the vocabulary of %u",
-                        call, (unsigned long long)l->row_stride, (unsigned)sampler->vocab);
+                        "%s->logits.row_stride is %llu, which is less than the %s of %u", call,
+                        (unsigned long long)l->row_stride,
+                        plan->width != 0 ? "shard's width" : "vocabulary", (unsigned)width);
     plan->logit_size = (uint32_t)cls_dtype_size(l->dtype);
     const cls_buffer whole = {l->buffer, l->offset};
     char what[64];
@@ -46,7 +48,7 @@ cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_pl
     return cls_buffer_check(
         sampler->context, what, &whole,
         cls_extent(plan->step.logits_rows != 0 ? plan->step.logits_rows : plan->step.rows,
-                   l->row_stride, sampler->vocab, plan->logit_size),
+                   l->row_stride, width, plan->logit_size),
         plan->logit_size, CLS_KERNEL_READS, &plan->ranges);
 }
 
@@ -347,9 +349,10 @@ cls_status cls_masks_check(const cls_sampler *sampler, const char *call, cls_pla
 }
 
 cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers,
-                          cl_uint n_wait, const cl_event *wait, cls_plan *plan)
+                          uint32_t width, cl_uint n_wait, const cl_event *wait, cls_plan *plan)
 {
     memset(plan, 0, sizeof *plan);
+    plan->width = width;
     cls_step *const s = &plan->step;
     cls_step_default(s, sizeof *s);
     if (sampler == NULL)

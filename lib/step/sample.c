@@ -285,32 +285,44 @@ static cl_int launch_all(const cls_plan *plan, cls_commands *c, int accept_later
     return code;
 }
 
+cls_status cls_step_upload(cls_plan *plan, cls_sampler *s, cl_command_queue queue,
+                           cl_uint n_wait, const cl_event *wait, cls_commands *c, cl_int *code)
+{
+    int uploads = 0;
+    for (int i = 0; i < CLS_STEP_MAPS; i++)
+        uploads |= cls_map_changed(s, (enum cls_map)i, plan->map[i]->host, plan->step.rows);
+    const cls_status status =
+        cls_commands_begin(c, s, queue, plan->ordered, n_wait, wait, uploads, &plan->step.mask);
+    *code = status == CLS_OK ? cls_commands_upload_mask(c, &plan->step.mask) : CL_SUCCESS;
+    for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK && *code == CL_SUCCESS; i++)
+        *code = cls_commands_upload_map(c, (enum cls_map)i, plan->map[i]->host, plan->step.rows);
+    return status;
+}
+
+cls_status cls_step_enqueue(cls_plan *plan, cls_sampler *s, cl_command_queue queue, cl_uint n_wait,
+                            const cl_event *wait, cl_event *done)
+{
+    cls_commands c;
+    cl_event end = NULL;
+    cl_int code;
+    const cls_status status = cls_step_upload(plan, s, queue, n_wait, wait, &c, &code);
+    if (status != CLS_OK)
+        return status;
+    /* Outputs of the final distribution are computed before the token is accepted, which would
+     * change that distribution. */
+    const int accept_later = cls_report_of_final(plan) && !(plan->has & CLS_DEFER);
+    plan->has |= accept_later ? CLS_DEFER : 0;
+    if (code == CL_SUCCESS)
+        code = launch_all(plan, &c, accept_later, &end);
+    return cls_commands_end(&c, code, "cannot enqueue the step", end, done);
+}
+
 static cls_status sample_step(cls_sampler *s, cl_command_queue queue, const cls_step *step,
                               cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     cls_plan plan;
-    cls_commands c;
-    cl_event end = NULL;
-    cl_int code = CL_SUCCESS;
-    int uploads = 0;
-    cls_status status = cls_step_check(s, queue, step, n_wait, wait, &plan);
-    for (int i = 0; i < CLS_STEP_MAPS && status == CLS_OK; i++)
-        uploads |= cls_map_changed(s, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
-    if (status == CLS_OK)
-        status =
-            cls_commands_begin(&c, s, queue, plan.ordered, n_wait, wait, uploads, &plan.step.mask);
-    if (status != CLS_OK)
-        return status;
-    code = cls_commands_upload_mask(&c, &plan.step.mask);
-    for (int i = 0; i < CLS_STEP_MAPS && code == CL_SUCCESS; i++)
-        code = cls_commands_upload_map(&c, (enum cls_map)i, plan.map[i]->host, plan.step.rows);
-    /* Outputs of the final distribution are computed before the token is accepted, which would
-     * change that distribution. */
-    const int accept_later = cls_report_of_final(&plan) && !(plan.has & CLS_DEFER);
-    plan.has |= accept_later ? CLS_DEFER : 0;
-    if (code == CL_SUCCESS)
-        code = launch_all(&plan, &c, accept_later, &end);
-    return cls_commands_end(&c, code, "cannot enqueue the step", end, done);
+    const cls_status status = cls_step_check(s, queue, step, 0, n_wait, wait, &plan);
+    return status == CLS_OK ? cls_step_enqueue(&plan, s, queue, n_wait, wait, done) : status;
 }
 
 cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait,

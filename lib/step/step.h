@@ -30,6 +30,7 @@ typedef struct cls_plan {
     int search;               /* 1 if a row may need the threshold search */
     int prepare;              /* 1 if a row's parameters need its history */
     uint32_t logit_size, bias_size;
+    uint32_t width; /* logits of a row in the caller's buffer; 0: those of the vocabulary */
 
     /* For a verification: the drafts that rows and drafts follow, and the drafts' distributions. */
     cls_ints nodes, parents, draft_ids;
@@ -70,9 +71,10 @@ cls_status cls_map_check(const cls_sampler *sampler, const char *what, const cls
 cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots,
                                uint32_t rows, int shared, cls_plan *plan);
 
-/* Checks a step and makes its plan. Fails if an argument is invalid. */
+/* Checks a step whose rows of logits have `width` tokens, or those of the vocabulary if it is 0,
+ * and makes its plan. Fails if an argument is invalid. */
 cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers,
-                          cl_uint n_wait, const cl_event *wait, cls_plan *plan);
+                          uint32_t width, cl_uint n_wait, const cl_event *wait, cls_plan *plan);
 
 /* Checks a host array of draws. Fails if one is not 0 to 2^24 - 1. */
 cls_status cls_draws_check(const char *what, const int32_t *draws, uint32_t rows);
@@ -126,6 +128,15 @@ cl_int cls_step_pass(const cls_plan *plan, cls_commands *c);
 
 /* Launches the survey of the adjusted rows (the plan's argument set) or of raw rows. */
 cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set);
+
+/* Begins the commands of a step and uploads its maps and masks. Fails as cls_commands_begin() does; an error
+ * of OpenCL in between is in *code. */
+cls_status cls_step_upload(cls_plan *plan, cls_sampler *sampler, cl_command_queue queue,
+                           cl_uint n_wait, const cl_event *wait, cls_commands *c, cl_int *code);
+
+/* Enqueues a step that was checked, as cls_sample() does. */
+cls_status cls_step_enqueue(cls_plan *plan, cls_sampler *sampler, cl_command_queue queue,
+                            cl_uint n_wait, const cl_event *wait, cl_event *done);
 
 /* ------------------------------------------------------------ outputs.c */
 

@@ -10,7 +10,7 @@ LC_ALL=C
 export LC_ALL
 build=${1-.} top=${srcdir-.}
 cl='core row stages draw kernels'
-lib='base device programs queue request reference sampler step proof selftest'
+lib='base device programs queue request reference sampler step shard proof selftest'
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 

@@ -4,14 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t steps)
+cls_sampler *client_sampler(const batch *b, cls_context *context)
 {
-    const size_t output = (size_t)steps * b->rows * sizeof(int32_t);
     cls_sampler_options o;
-    memset(s, 0, sizeof *s);
-    s->b = b;
-    s->d = d;
-    s->begun = 1;
+    cls_sampler *sampler;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = b->vocab;
     o.max_rows = b->rows;
@@ -21,19 +17,30 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     o.dtypes = 1u << b->dtype;
     o.features =
         CLS_FEATURE_LISTS | (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
-    must(cls_sampler_create(context, &o, &s->sampler));
+    must(cls_sampler_create(context, &o, &sampler));
     for (uint32_t row = 0, infill = 0; row < b->rows; row++) {
         if (b->params[row].infill && !infill++)
-            must(cls_sampler_infill(s->sampler, &b->infill));
+            must(cls_sampler_infill(sampler, &b->infill));
     }
-    memset(b->adaptive, 0,
-           b->rows * sizeof *b->adaptive); /* no adaptive state before the first step */
     for (uint32_t row = 0; row < b->rows; row++) {
         const tokens *const t = &b->tokens[row];
-        must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row],
+        must(cls_slot_begin(sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row],
                             t->prompt_count ? t->prompt : NULL, t->prompt_count,
                             t->output_count ? t->output : NULL, t->output_count));
     }
+    return sampler;
+}
+
+void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t steps)
+{
+    const size_t output = (size_t)steps * b->rows * sizeof(int32_t);
+    memset(s, 0, sizeof *s);
+    s->b = b;
+    s->d = d;
+    s->begun = 1;
+    s->sampler = client_sampler(b, context);
+    memset(b->adaptive, 0,
+           b->rows * sizeof *b->adaptive); /* no adaptive state before the first step */
 
     cls_outputs_default(&s->outputs, sizeof s->outputs);
     cls_step_default(&s->step, sizeof s->step);

@@ -14,6 +14,9 @@ typedef struct client {
     uint32_t begun;      /* launches that cls_slot_begin() adds to the next step */
 } client;
 
+/* Creates a sampler for a batch and begins every row's slot. */
+cls_sampler *client_sampler(const batch *b, cls_context *context);
+
 /* Creates the sampler and begins every row's slot and adaptive state. steps: the number of steps
  * whose tokens and status the outputs can hold. */
 void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t steps);

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/* Creates and destroys shards. */
+#include "shard/shard.h"
+
+#include <stdlib.h>
+
+void cls_shard_options_default(cls_shard_options *options, size_t struct_size)
+{
+    if (!CLS_STRUCT_INIT(options, struct_size))
+        return;
+    options->shard_count = 1;
+}
+
+/* Returns a default border: a multiple of 1,024 where every shard then has tokens. */
+static uint32_t default_border(uint32_t vocab, uint32_t shards, uint32_t i)
+{
+    const uint32_t tiles = (vocab + CLS_TILE - 1) / CLS_TILE;
+    if (i == shards)
+        return vocab;
+    if (shards > tiles)
+        return (uint32_t)((uint64_t)i * vocab / shards);
+    return (uint32_t)((uint64_t)i * tiles / shards) * CLS_TILE;
+}
+
+static cls_status check_options(const cls_shard_options *o, uint32_t vocab)
+{
+    if (o->shard_count < 1 || o->shard_count > CLS_MAX_SHARDS || o->shard_count > vocab)
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "options->shard_count is %u; it must be 1 to %d and at most the vocabulary of %u",
+            (unsigned)o->shard_count, CLS_MAX_SHARDS, (unsigned)vocab);
+    if (o->shard >= o->shard_count)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->shard is %u, but options->shard_count is %u", (unsigned)o->shard,
+                        (unsigned)o->shard_count);
+    for (uint32_t i = 0; o->borders != NULL && i <= o->shard_count; i++) {
+        if (i == 0 && o->borders[i] != 0)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "options->borders[0] is %u; it must be 0", (unsigned)o->borders[0]);
+        if (i > 0 && o->borders[i] <= o->borders[i - 1])
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "options->borders[%u] is %u, which is not above borders[%u], %u",
+                            (unsigned)i, (unsigned)o->borders[i], (unsigned)i - 1,
+                            (unsigned)o->borders[i - 1]);
+        if (i == o->shard_count && o->borders[i] != vocab)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "options->borders[%u], the last, is %u; it must be the sampler's "
+                            "vocabulary of %u",
+                            (unsigned)i, (unsigned)o->borders[i], (unsigned)vocab);
+    }
+    return CLS_OK;
+}
+
+/* Allocates what a shard needs beside its sampler. */
+static cls_status allocate(cls_shard *h, const cls_shard_options *o)
+{
+    const uint32_t n = o->shard_count, vocab = h->sampler->vocab;
+    h->borders = malloc((n + 1) * sizeof *h->borders);
+    if (h->borders == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u borders",
+                        (unsigned)n + 1);
+    for (uint32_t i = 0; i <= n; i++) {
+        h->borders[i] = o->borders != NULL ? o->borders[i] : default_border(vocab, n, i);
+        if (i > 0 && h->borders[i] - h->borders[i - 1] > h->widest)
+            h->widest = h->borders[i] - h->borders[i - 1];
+    }
+    h->shards = n;
+    h->shard = o->shard;
+    h->first = h->borders[o->shard];
+    h->width = h->borders[o->shard + 1] - h->first;
+    return CLS_OK;
+}
+
+static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_shard **out)
+{
+    cls_shard_options o;
+    cls_shard_options_default(&o, sizeof o);
+    if (s == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    cls_status status = CLS_STRUCT_READ(&o, callers, "options");
+    if (status == CLS_OK)
+        status = check_options(&o, s->vocab);
+    if (status == CLS_OK && s->has_shard)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "the sampler already has a shard: create a sampler for each");
+    if (status != CLS_OK)
+        return status;
+    cls_shard *const h = calloc(1, sizeof *h);
+    if (h == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a shard");
+    h->sampler = s;
+    status = allocate(h, &o);
+    if (status != CLS_OK) {
+        cls_shard_destroy(h);
+        return status;
+    }
+    s->has_shard = 1;
+    *out = h;
+    return CLS_OK;
+}
+
+cls_status cls_shard_create(cls_sampler *sampler, const cls_shard_options *options, cls_shard **out)
+{
+    if (out == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
+    *out = NULL;
+    return CLS_GUARDED_CALL(sampler, create(sampler, options, out));
+}
+
+void cls_shard_destroy(cls_shard *h)
+{
+    if (h == NULL)
+        return;
+    cls_shard_abandon(h);
+    h->sampler->has_shard = 0;
+    if (h->gathered.buffer != NULL)
+        clReleaseMemObject(h->gathered.buffer);
+    free(h->partial.data);
+    free(h->borders);
+    free(h);
+}
+
+cls_status cls_shard_window(const cls_shard *h, uint32_t *first, uint32_t *count)
+{
+    if (h == NULL || first == NULL || count == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
+                        h == NULL ? "shard" : first == NULL ? "first" : "count");
+    *first = h->first;
+    *count = h->width;
+    return CLS_OK;
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/* The exchanges of a step: it is opened, each shard's partial is handed out, the partials of all
+ * shards are merged, until the step is complete. */
+#include "shard/shard.h"
+
+/* ------------------------------------------------------------------ closing a step */
+
+/* Waits until the device has written the partial, or failed. */
+static cl_int wait_ready(cls_shard *h)
+{
+    const cl_int code = h->ready != NULL ? clWaitForEvents(1, &h->ready) : CL_SUCCESS;
+    if (h->ready != NULL)
+        clReleaseEvent(h->ready);
+    h->ready = NULL;
+    return code;
+}
+
+static void close_step(cls_shard *h)
+{
+    wait_ready(h);
+    if (h->queue != NULL)
+        clReleaseCommandQueue(h->queue);
+    h->queue = NULL;
+    h->open = 0;
+    h->sampler->shard_is_open = 0;
+}
+
+/* ------------------------------------------------------------------ opening a step */
+
+static cls_status check_closed(const cls_shard *h)
+{
+    return h->open ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                              "the shard has an open step: merge its exchanges to the end, or call "
+                              "cls_shard_abandon() first")
+                   : CLS_OK;
+}
+
+/* Computes the first partial of a step that was checked. */
+static cls_status open_step(cls_shard *h, cl_command_queue queue, cl_uint n_wait,
+                            const cl_event *wait)
+{
+    if (h->sampler->lost)
+        return cls_sampler_lost();
+    if (clRetainCommandQueue(queue) != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, CL_INVALID_COMMAND_QUEUE, "cannot retain the queue");
+    h->queue = queue;
+    h->open = 1;
+    h->exchange = 1;
+    h->protocol = CLS_PROTOCOL_LOGITS;
+    h->digest = cls_shard_step_digest(h);
+    h->sampler->shard_is_open = 1;
+    h->logits.buffer = NULL;
+    const cls_status status = cls_gather_open(h, n_wait, wait);
+    if (status != CLS_OK)
+        close_step(h);
+    return status;
+}
+
+static cls_status sample(cls_shard *h, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
+                         const cl_event *wait)
+{
+    cls_status status = check_closed(h);
+    if (status == CLS_OK)
+        status = cls_step_check(h->sampler, queue, step, h->width, n_wait, wait, &h->plan);
+    h->gathers = 0;
+    return status == CLS_OK ? open_step(h, queue, n_wait, wait) : status;
+}
+
+cls_status cls_shard_sample(cls_shard *h, cl_command_queue queue, const cls_step *step,
+                            cl_uint n_wait, const cl_event *wait)
+{
+    if (h == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shard is NULL");
+    return cls_sampler_lock(h->sampler) == CLS_OK
+               ? cls_sampler_leave(h->sampler, sample(h, queue, step, n_wait, wait))
+               : CLS_BAD_ARGUMENT;
+}
+
+static cls_status gather(cls_shard *h, cl_command_queue queue, uint32_t rows,
+                         const cls_logits *logits, cl_uint n_wait, const cl_event *wait)
+{
+    cls_plan *const plan = &h->plan;
+    cls_status status = check_closed(h);
+    if (status == CLS_OK && logits == NULL)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "logits is NULL");
+    if (status == CLS_OK && rows < 1)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "rows is 0; it must be at least 1");
+    if (status == CLS_OK)
+        status = cls_wait_check(h->sampler->context, n_wait, wait);
+    if (status != CLS_OK)
+        return status;
+    memset(plan, 0, sizeof *plan);
+    plan->width = h->width;
+    plan->step.rows = plan->step.logits_rows = rows;
+    plan->step.logits = *logits;
+    status = cls_queue_check(h->sampler->context, queue, &plan->ordered);
+    if (status == CLS_OK)
+        status = cls_logits_check(h->sampler, "gather", plan);
+    h->gathers = 1;
+    return status == CLS_OK ? open_step(h, queue, n_wait, wait) : status;
+}
+
+cls_status cls_shard_gather(cls_shard *h, cl_command_queue queue, uint32_t rows,
+                            const cls_logits *logits, cl_uint n_wait, const cl_event *wait)
+{
+    if (h == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shard is NULL");
+    return cls_sampler_lock(h->sampler) == CLS_OK
+               ? cls_sampler_leave(h->sampler, gather(h, queue, rows, logits, n_wait, wait))
+               : CLS_BAD_ARGUMENT;
+}
+
+/* --------------------------------------------------------------------- an exchange */
+
+uint64_t cls_shard_digest(const cls_shard *h) { return h != NULL && h->open ? h->digest : 0; }
+
+size_t cls_shard_partial_size(const cls_shard *h)
+{
+    return h != NULL && h->open ? h->partial.used : 0;
+}
+
+int cls_shard_is_ready(const cls_shard *h)
+{
+    cl_int state = CL_COMPLETE;
+    if (h == NULL || h->ready == NULL ||
+        clGetEventInfo(h->ready, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) !=
+            CL_SUCCESS)
+        return 1;
+    return state <= CL_COMPLETE;
+}
+
+static cls_status check_open(const cls_shard *h)
+{
+    return h->open ? CLS_OK
+                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                              "the shard has no open step: call cls_shard_sample() or "
+                              "cls_shard_gather() first");
+}
+
+/* Waits for the partial and completes it, unless that was done before. */
+static cls_status finish_partial(cls_shard *h)
+{
+    if (h->ready == NULL)
+        return CLS_OK;
+    const cl_int code = wait_ready(h);
+    if (code != CL_SUCCESS) {
+        h->sampler->lost = 1;
+        close_step(h);
+        return cls_fail(CLS_OPENCL_ERROR, code,
+                        "the device failed while it computed a partial, and the sampler is lost");
+    }
+    cls_partial_seal(h);
+    return CLS_OK;
+}
+
+static cls_status partial(cls_shard *h, const void **out, size_t *size)
+{
+    cls_status status = check_open(h);
+    if (status == CLS_OK)
+        status = finish_partial(h);
+    if (status != CLS_OK)
+        return status;
+    *out = h->partial.data;
+    *size = h->partial.used;
+    return CLS_OK;
+}
+
+cls_status cls_shard_partial(cls_shard *h, const void **out, size_t *size)
+{
+    if (h == NULL || out == NULL || size == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
+                        h == NULL     ? "shard"
+                        : out == NULL ? "partial"
+                                      : "size");
+    *out = NULL;
+    *size = 0;
+    return cls_sampler_lock(h->sampler) == CLS_OK
+               ? cls_sampler_leave(h->sampler, partial(h, out, size))
+               : CLS_BAD_ARGUMENT;
+}
+
+/* Completes a gather: the rows are on the device. */
+static cls_status end_gather(cls_shard *h, cl_event *done)
+{
+    h->logits = h->plan.step.logits;
+    if (done == NULL)
+        return CLS_OK;
+    const cl_int code = clEnqueueMarkerWithWaitList(h->queue, 0, NULL, done);
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue a marker");
+}
+
+static cls_status merge(cls_shard *h, const void *partials, size_t size, int *more, cl_event *done)
+{
+    cls_status status = check_open(h);
+    if (status == CLS_OK)
+        status = finish_partial(h);
+    if (status == CLS_OK)
+        status = cls_partials_check(h, partials, size);
+    if (status != CLS_OK)
+        return status;
+    const cls_logits own = h->plan.step.logits;
+    status = cls_gather_merge(h, partials);
+    if (status == CLS_OK)
+        status = h->gathers
+                     ? end_gather(h, done)
+                     : cls_step_enqueue(&h->plan, h->sampler, h->queue, 0, NULL, done);
+    *more = 0;
+    if (status == CLS_BUSY || status == CLS_OUT_OF_MEMORY) {
+        h->plan.step.logits = own;
+        return status;
+    }
+    h->completed += status == CLS_OK;
+    close_step(h);
+    return status;
+}
+
+cls_status cls_shard_merge(cls_shard *h, const void *partials, size_t size, int *more,
+                           cl_event *done)
+{
+    if (done != NULL)
+        *done = NULL;
+    if (h == NULL || partials == NULL || more == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
+                        h == NULL          ? "shard"
+                        : partials == NULL ? "partials"
+                                           : "more");
+    return cls_sampler_lock(h->sampler) == CLS_OK
+               ? cls_sampler_leave(h->sampler, merge(h, partials, size, more, done))
+               : CLS_BAD_ARGUMENT;
+}
+
+cls_status cls_shard_abandon(cls_shard *h)
+{
+    if (h == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shard is NULL");
+    if (h->open)
+        close_step(h);
+    return CLS_OK;
+}
+
+cls_status cls_shard_logits(const cls_shard *h, cls_logits *logits)
+{
+    if (h == NULL || logits == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL", h == NULL ? "shard" : "logits");
+    if (h->logits.buffer == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "the shard has no gathered logits: complete a cls_shard_gather() first, "
+                        "and use them before the next step is opened");
+    *logits = h->logits;
+    return CLS_OK;
+}

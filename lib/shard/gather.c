@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* The exchange of whole rows of logits: for steps that need more of a row than a partial has, and
+ * for cls_shard_gather(). In a partial, each row has as many elements as the widest shard. */
+#include "shard/shard.h"
+
+cls_status cls_gather_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
+{
+    const cls_logits *const l = &h->plan.step.logits;
+    const size_t element = h->plan.logit_size, rows = h->plan.step.logits_rows;
+    const size_t row = h->widest * element, header = sizeof(cls_partial_header);
+    const size_t from[3] = {(size_t)l->offset, 0, 0}, to[3] = {header, 0, 0},
+                 region[3] = {h->width * element, rows, 1};
+    const cls_status status = cls_partial_reserve(h, rows * row);
+    if (status != CLS_OK)
+        return status;
+    memset((char *)h->partial.data + header, 0, rows * row);
+    cl_int code = clEnqueueReadBufferRect(h->queue, l->buffer, CL_FALSE, from, to, region,
+                                          (size_t)l->row_stride * element, 0, row, 0,
+                                          h->partial.data, n_wait, wait, &h->ready);
+    if (code == CL_SUCCESS)
+        code = clFlush(h->queue);
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the shard's logits");
+}
+
+cls_status cls_gather_merge(cls_shard *h, const void *partials)
+{
+    cls_sampler *const s = h->sampler;
+    cls_logits *const l = &h->plan.step.logits;
+    const size_t element = h->plan.logit_size, rows = h->plan.step.logits_rows;
+    const size_t row = h->widest * element, whole = s->vocab * element;
+    /* Earlier steps may still read the buffer, on this queue or another. */
+    const cl_uint n = s->last_event != NULL;
+    cl_int code = CL_SUCCESS;
+    cls_status status =
+        cls_device_buffer_grow(s, &h->gathered, rows * whole, "logits of the whole vocabulary");
+    for (uint32_t i = 0; i < h->shards && status == CLS_OK && code == CL_SUCCESS; i++) {
+        const size_t from[3] = {sizeof(cls_partial_header), 0, 0},
+                     to[3] = {h->borders[i] * element, 0, 0},
+                     region[3] = {(h->borders[i + 1] - h->borders[i]) * element, rows, 1};
+        code = clEnqueueWriteBufferRect(h->queue, h->gathered.buffer, CL_TRUE, to, from, region,
+                                        whole, 0, row, 0,
+                                        (const char *)partials + i * h->partial.used, n,
+                                        n != 0 ? &s->last_event : NULL, NULL);
+    }
+    if (status == CLS_OK && code != CL_SUCCESS)
+        status = cls_fail(CLS_OPENCL_ERROR, code, "cannot write the logits of the shards");
+    *l = (cls_logits){.buffer = h->gathered.buffer,
+                      .dtype = l->dtype,
+                      .row_stride = s->vocab};
+    return status;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* Partials: their header, and the checks that they belong to the same step. */
+#include "shard/shard.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAGIC 0x50534c43u /* "CLSP" */
+#define FORMAT 1u
+
+/* ------------------------------------------------------------------------- hashes */
+
+/* Mixes a word into a hash. */
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 29;
+}
+
+/* Mixes bytes into a hash, eight at a time: four chains side by side, as whole rows of logits are
+ * some megabytes. */
+static uint64_t mix_bytes(uint64_t hash, const void *bytes, size_t size)
+{
+    const unsigned char *at = bytes;
+    uint64_t lane[4] = {hash, ~hash, hash + 1, hash - 1}, word;
+    for (; size >= 32; size -= 32)
+        for (int i = 0; i < 4; i++, at += 8) {
+            memcpy(&word, at, sizeof word);
+            lane[i] = mix(lane[i], word);
+        }
+    for (; size > 0; at++, size--)
+        lane[0] = mix(lane[0], *at);
+    return mix(mix(mix(lane[0], lane[1]), lane[2]), lane[3]);
+}
+
+/* Mixes in a host array of the step's rows. */
+static uint64_t mix_map(uint64_t hash, const cls_ints *map, uint32_t rows)
+{
+    hash = mix(hash, map->device.buffer != NULL);
+    return map->host != NULL ? mix_bytes(hash, map->host, rows * sizeof *map->host) : hash;
+}
+
+/* Mixes in a request's parameters. Where its lists lie is a matter of each sampler. */
+static uint64_t mix_slot(uint64_t hash, const cls_slot *slot)
+{
+    cls_slot s = *slot;
+    s.lists = 0;
+    return mix_bytes(hash, &s, offsetof(cls_slot, position));
+}
+
+uint64_t cls_shard_step_digest(const cls_shard *h)
+{
+    const cls_sampler *const s = h->sampler;
+    const cls_plan *const plan = &h->plan;
+    const cls_step *const step = &plan->step;
+    uint64_t hash = mix_bytes(1, h->borders, (h->shards + 1) * sizeof *h->borders);
+    const uint32_t words[] = {s->vocab,          step->rows,   step->logits_rows,
+                              plan->logit_size,  plan->has,    plan->report.wants,
+                              plan->report.top_n, plan->report.given_n, plan->report.candidates_n,
+                              (uint32_t)h->gathers, (uint32_t)step->invalid_token,
+                              (uint32_t)step->logits.dtype};
+    hash = mix_bytes(hash, words, sizeof words);
+    if (h->gathers)
+        return hash != 0 ? hash : 1;
+    for (int i = 0; i < CLS_STEP_MAPS; i++)
+        hash = mix_map(hash, plan->map[i], step->rows);
+    if (step->slots.device.buffer != NULL) {
+        for (uint32_t i = 0; i < s->slots; i++)
+            hash = mix_slot(hash, &s->request[i].slot);
+    } else {
+        for (uint32_t row = 0; row < step->rows; row++) {
+            const int32_t slot = step->slots.host != NULL ? step->slots.host[row] : (int32_t)row;
+            if (slot >= 0)
+                hash = mix_slot(hash, &s->request[slot].slot);
+        }
+    }
+    return hash != 0 ? hash : 1;
+}
+
+/* --------------------------------------------------------------------- the header */
+
+static uint64_t checksum(const cls_partial_header *header, const void *body)
+{
+    const uint64_t fields = mix_bytes(2, header, offsetof(cls_partial_header, checksum));
+    return mix_bytes(fields, body, (size_t)header->size - sizeof *header);
+}
+
+cls_status cls_partial_reserve(cls_shard *h, size_t body)
+{
+    const size_t size = body + sizeof(cls_partial_header);
+    if (h->partial.size < size) {
+        void *const larger = realloc(h->partial.data, size);
+        if (larger == NULL)
+            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                            "out of host memory for a partial of %zu bytes", size);
+        h->partial.data = larger;
+        h->partial.size = size;
+    }
+    h->partial.used = size;
+    return CLS_OK;
+}
+
+void cls_partial_seal(cls_shard *h)
+{
+    cls_partial_header header = {MAGIC,
+                                 FORMAT,
+                                 h->completed,
+                                 h->exchange,
+                                 (uint32_t)h->protocol,
+                                 h->shard,
+                                 h->shards,
+                                 h->plan.step.rows,
+                                 h->sampler->vocab,
+                                 h->digest,
+                                 h->partial.used,
+                                 0};
+    header.checksum = checksum(&header, cls_partial_body(h->partial.data));
+    memcpy(h->partial.data, &header, sizeof header);
+}
+
+/* ----------------------------------------------------------------------- the check */
+
+static cls_status check_partial(const cls_shard *h, uint32_t i, const void *partial)
+{
+    cls_partial_header p;
+    memcpy(&p, partial, sizeof p);
+    if (p.magic != MAGIC)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "partial %u is not a partial of this library, or its host has another "
+                        "byte order",
+                        (unsigned)i);
+    if (p.version != FORMAT)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "partial %u has the format %u, and this library knows %u: all shards need "
+                        "the same version",
+                        (unsigned)i, (unsigned)p.version, FORMAT);
+    const struct {
+        const char *what;
+        uint64_t is, should;
+    } fields[] = {
+        {"of a split into %llu shards, not %llu", p.shards, h->shards},
+        {"of shard %llu; shard %llu is expected there", p.shard, i},
+        {"of a vocabulary of %llu tokens, not %llu", p.vocab, h->sampler->vocab},
+        {"of a step with %llu rows, not %llu", p.rows, h->plan.step.rows},
+        {"of a step after %llu complete steps; this shard has completed %llu", p.step,
+         h->completed},
+        {"of exchange %llu, not %llu", p.exchange, h->exchange},
+        {"of kind %llu, not %llu: other parameters or outputs", p.protocol, h->protocol},
+    };
+    for (size_t k = 0; k < sizeof fields / sizeof fields[0]; k++)
+        if (fields[k].is != fields[k].should) {
+            char what[160];
+            snprintf(what, sizeof what, fields[k].what, (unsigned long long)fields[k].is,
+                     (unsigned long long)fields[k].should);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "partial %u is %s", (unsigned)i, what);
+        }
+    if (p.digest != h->digest)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "partial %u is of a step with other borders, parameters, slots, maps or "
+                        "outputs than this shard's",
+                        (unsigned)i);
+    if (p.size != h->partial.used || p.checksum != checksum(&p, cls_partial_body(partial)))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "partial %u is damaged: its checksum does not match its bytes",
+                        (unsigned)i);
+    return CLS_OK;
+}
+
+cls_status cls_partials_check(const cls_shard *h, const void *partials, size_t size)
+{
+    const size_t one = h->partial.used;
+    cls_status status = CLS_OK;
+    if (size != h->shards * one)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "size is %zu, but %u partials of %zu bytes are %zu", size,
+                        (unsigned)h->shards, one, h->shards * one);
+    for (uint32_t i = 0; i < h->shards && status == CLS_OK; i++)
+        status = check_partial(h, i, (const char *)partials + i * one);
+    return status;
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/* Proves that a vocabulary that is split over shards gives the tokens, the statuses and the
+ * row records of the reference on every shard, bit for bit: for random chains, penalties, masks,
+ * biases and histories, for even and uneven borders, and with shards of different shapes. Then it
+ * proves that partials that are damaged or belong to another step are refused, and that nothing is
+ * accepted before a step is complete. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "split.h"
+
+enum { STEPS = 3 };
+
+static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype, rng *r)
+{
+    batch *const b = batch_new(rows, vocab, dtype, vocab + rng_below(r, 9), 0);
+    for (uint32_t row = 0; row < rows; row++) {
+        batch_row(b, row, (row_kind)rng_below(r, ROW_KINDS), rng_bits(r));
+        params_random(&b->params[row], vocab, r);
+        params_adaptive(&b->params[row], vocab, r);
+    }
+    b->mask_kind = (int)rng_below(r, 2);
+    b->history = i % 3 ? 100 : 0;
+    if (i % 4 == 1)
+        batch_mask(b, r, i % 8 == 1 ? 50 : 5, 0);
+    if (i % 3)
+        batch_requests(b, r);
+    if (i % 7 == 3)
+        batch_bias(b, r, i % 2 ? CLS_F32 : CLS_F16);
+    return b;
+}
+
+/* The usual requests of engines, for which no logits are gathered. */
+static void usual_params(cls_params *p, uint32_t vocab, rng *r)
+{
+    const uint32_t kind = rng_below(r, 6);
+    p->temperature = kind == 0 ? 0.0f : 0.3f + (float)rng_unit(r) * 1.5f;
+    p->top_k = kind == 2 || kind == 3 ? 1 + (int32_t)rng_below(r, 100) : 0;
+    p->top_p = kind == 3 || kind == 4 ? 0.3f + 0.69f * (float)rng_unit(r) : 1.0f;
+    p->min_p = kind == 5 || (kind == 3 && rng_below(r, 2)) ? 0.2f * (float)rng_unit(r) : 0.0f;
+    p->chain = (int32_t)rng_below(r, 3) == 0 ? CLS_CHAIN_LLAMA : CLS_CHAIN_VLLM;
+    (void)vocab;
+}
+
+/* Samples several tokens of each row's request on n shards. */
+static void run_batch(batch *b, device *d, cls_context *const *contexts, uint32_t n,
+                      const uint32_t *borders)
+{
+    char where[240];
+    client s;
+    splits p;
+    cls_device_info info = {.struct_size = sizeof info};
+    must(cls_context_info(contexts[0], &info));
+    b->shortlist = info.shortlist;
+    client_open(&s, b, d, contexts[0], 1);
+    split_open(&p, &s, contexts, n, borders);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        batch_reference(b);
+        split_step(&p);
+        for (uint32_t i = 0; i < n; i++) {
+            snprintf(where, sizeof where, "%s, shard %u of %u, %u tokens, token %u", d->name, i, n,
+                     b->vocab, step);
+            split_tokens(&p, i);
+            batch_accept_loop_limit(b, d);
+            batch_equal(b, where);
+        }
+        for (uint32_t row = 0; row < b->rows; row++) {
+            if (b->token[row] < 0)
+                b->host[row].token = -1;
+            batch_accept(b, row);
+        }
+    }
+    split_close(&p);
+    client_close(&s);
+}
+
+static void run_shards(device *d, uint32_t batches, int usual, uint64_t seed)
+{
+    static const uint32_t sizes[] = {2500, 1025, 31, 5000, 1023, 111, 32000},
+                          counts[] = {2, 3, 1, 4, 7, 16};
+    rng r = {fixture_seed() + seed};
+    for (uint32_t i = 0; i < batches; i++) {
+        const uint32_t vocab = sizes[i % fixture_by_size(4, 6, 7)],
+                       n = counts[i % fixture_by_size(3, 6, 6)];
+        uint32_t borders[SPLIT_MOST + 1];
+        cls_context *contexts[SPLIT_MOST];
+        batch *const b = random_batch(i, vocab > 5000 ? 6 : 10, vocab, (int)rng_below(&r, 3), &r);
+        for (uint32_t row = 0; row < b->rows && usual; row++) {
+            cls_params *const p = &b->params[row];
+            const uint64_t row_seed = p->seed;
+            cls_params_default(p, sizeof *p);
+            p->seed = row_seed;
+            usual_params(p, vocab, &r);
+        }
+        split_borders(vocab, n, i % 3 == 0, &r, borders);
+        for (uint32_t k = 0; k < n; k++) {
+            contexts[k] = k % 2 && i % 5 == 4 ? fixture_context(d, 0, 0, 4, 0) : NULL;
+            if (contexts[k] == NULL)
+                contexts[k] = fixture_context(d, 0, 0, 0, 0);
+        }
+        run_batch(b, d, contexts, n, i % 6 == 5 ? NULL : borders);
+        batch_free(b);
+    }
+}
+
+START_TEST(random_chains)
+{
+    run_shards(fixture_device(_i), fixture_by_size(4, 24, 200), 0, 400);
+}
+END_TEST
+
+START_TEST(usual_requests)
+{
+    run_shards(fixture_device(_i), fixture_by_size(4, 24, 200), 1, 401);
+}
+END_TEST
+
+/* ----------------------------------------------------------------- hostile partials */
+
+/* Two shards of a batch of four rows, with an open step and its partials. */
+typedef struct pair {
+    client s;
+    splits p;
+} pair;
+
+static void pair_open(pair *t, device *d)
+{
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    cls_context *const contexts[2] = {context, context};
+    batch *const b = batch_new(4, 2500, CLS_F32, 0, 0);
+    for (uint32_t row = 0; row < b->rows; row++)
+        batch_row(b, row, ROW_LANGUAGE, row);
+    b->params[0].temperature = 0.0f;
+    b->params[2].top_k = 20;
+    b->params[3].top_p = 0.9f;
+    client_open(&t->s, b, d, context, 1);
+    split_open(&t->p, &t->s, contexts, 2, NULL);
+    batch_reference(b);
+    split_begin(&t->p);
+    split_exchange(&t->p);
+}
+
+static void pair_close(pair *t)
+{
+    batch *const b = t->s.b;
+    split_close(&t->p);
+    client_close(&t->s);
+    batch_free(b);
+}
+
+/* A merge must fail, and its message must have the words. */
+static void must_refuse(splits *p, const void *partials, size_t size, const char *words)
+{
+    int more = 7;
+    const cls_status status = cls_shard_merge(p->shard[0], partials, size, &more, NULL);
+    ck_assert_msg(status == CLS_BAD_ARGUMENT && strstr(cls_error_message(), words) != NULL,
+                  "status %d, \"%s\", which lacks \"%s\"", (int)status, cls_error_message(), words);
+}
+
+START_TEST(damaged_partials)
+{
+    pair t;
+    pair_open(&t, fixture_device(_i));
+    splits *const p = &t.p;
+    const size_t one = p->bytes[0];
+    unsigned char *const bad = malloc(p->size);
+    ck_assert_ptr_nonnull(bad);
+    static const struct {
+        size_t at;
+        const char *words;
+    } fields[] = {{0, "not a partial"}, {4, "the format"},      {8, "complete steps"},
+                  {16, "of exchange"},  {20, "of kind"},        {24, "is expected there"},
+                  {28, "of a split"},   {32, "rows"},           {36, "a vocabulary"},
+                  {40, "other borders"}, {48, "is damaged"},    {56, "is damaged"}};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        memcpy(bad, p->partials, p->size);
+        bad[one + fields[i].at] ^= 0x40;
+        must_refuse(p, bad, p->size, fields[i].words);
+    }
+    rng r = {fixture_seed()};
+    for (uint32_t i = 0; i < 200; i++) { /* each flipped bit is found */
+        memcpy(bad, p->partials, p->size);
+        bad[rng_below(&r, (uint32_t)p->size)] ^= (unsigned char)(1u << rng_below(&r, 8));
+        must_refuse(p, bad, p->size, "partial ");
+    }
+    must_refuse(p, p->partials, p->size - 1, "size is");
+    must_refuse(p, p->partials, 0, "size is");
+    memcpy(bad, p->partials + one, one); /* in another order */
+    memcpy(bad + one, p->partials, one);
+    must_refuse(p, bad, p->size, "is expected there");
+    free(bad);
+    /* The step is as it was: the right partials complete it. */
+    for (uint32_t i = 0; i < 2; i++) {
+        int more = 7;
+        must(cls_shard_merge(p->shard[i], p->partials, p->size, &more, NULL));
+        if (more == 0) {
+            split_tokens(p, i);
+            batch_equal(t.s.b, "after damaged partials");
+        } else if (i == 1) {
+            split_finish(p);
+        }
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        split_tokens(p, i);
+        batch_equal(t.s.b, "after damaged partials");
+    }
+    pair_close(&t);
+}
+END_TEST
+
+START_TEST(states)
+{
+    pair t;
+    device *const d = fixture_device(_i);
+    pair_open(&t, d);
+    splits *const p = &t.p;
+    cls_shard *const h = p->shard[0];
+    const void *partial;
+    size_t size;
+    int more;
+    cls_logits logits;
+    /* While a step is open, nothing else may use the sampler. */
+    ck_assert_int_eq(cls_slot_reset(p->sampler[0], 0), CLS_BAD_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(cls_error_message(), "cls_shard_abandon()"));
+    ck_assert_int_eq(cls_sample(p->sampler[0], d->queue, &t.s.step, 0, NULL, NULL),
+                     CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_shard_sample(h, d->queue, &p->step[0], 0, NULL), CLS_BAD_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(cls_error_message(), "open step"));
+    /* A step that is abandoned changes nothing: the next one gives the same tokens. */
+    for (uint32_t i = 0; i < 2; i++)
+        must(cls_shard_abandon(p->shard[i]));
+    must(cls_shard_abandon(h));
+    ck_assert_uint_eq(cls_shard_digest(h), 0);
+    ck_assert_uint_eq(cls_shard_partial_size(h), 0);
+    ck_assert_int_eq(cls_shard_partial(h, &partial, &size), CLS_BAD_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(cls_error_message(), "no open step"));
+    ck_assert_int_eq(cls_shard_merge(h, p->partials, p->size, &more, NULL), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_shard_logits(h, &logits), CLS_BAD_ARGUMENT);
+    split_step(p);
+    for (uint32_t i = 0; i < 2; i++) {
+        split_tokens(p, i);
+        batch_equal(t.s.b, "after an abandoned step");
+    }
+    /* Partials of the step before are refused. */
+    unsigned char *const old = malloc(p->size);
+    ck_assert_ptr_nonnull(old);
+    const size_t old_size = p->size;
+    memcpy(old, p->partials, old_size);
+    split_begin(p);
+    split_exchange(p);
+    if (p->size == old_size)
+        must_refuse(p, old, old_size, "complete steps");
+    free(old);
+    /* Without a step, the sampler works as one of the whole vocabulary. */
+    for (uint32_t i = 0; i < 2; i++)
+        must(cls_shard_abandon(p->shard[i]));
+    must(cls_slot_reset(p->sampler[0], 0));
+    /* One sampler has one shard. */
+    cls_shard *second;
+    cls_shard_options o;
+    cls_shard_options_default(&o, sizeof o);
+    ck_assert_int_eq(cls_shard_create(p->sampler[0], &o, &second), CLS_BAD_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(cls_error_message(), "already has a shard"));
+    pair_close(&t);
+}
+END_TEST
+
+START_TEST(options)
+{
+    device *const d = fixture_device(_i);
+    static const struct {
+        uint32_t count, shard, borders[4];
+        const char *words;
+    } bad[] = {{0, 0, {0}, "shard_count is 0"},
+               {101, 0, {0}, "at most the vocabulary"},
+               {5000, 0, {0}, "shard_count is 5000"},
+               {2, 2, {0}, "options->shard is 2"},
+               {2, 0, {1, 50, 100}, "borders[0] is 1"},
+               {2, 0, {0, 0, 100}, "not above borders[0]"},
+               {2, 0, {0, 60, 50}, "borders[2] is 50"},
+               {2, 0, {0, 60, 99}, "it must be the sampler's vocabulary of 100"}};
+    client s = small_client(d, 1);
+    cls_shard *shard;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        cls_shard_options o;
+        cls_shard_options_default(&o, sizeof o);
+        o.shard_count = bad[i].count;
+        o.shard = bad[i].shard;
+        o.borders = bad[i].borders[2] != 0 ? bad[i].borders : NULL;
+        ck_assert_int_eq(cls_shard_create(s.sampler, &o, &shard), CLS_BAD_ARGUMENT);
+        ck_assert_ptr_null(shard);
+        ck_assert_msg(strstr(cls_error_message(), bad[i].words) != NULL, "\"%s\" lacks \"%s\"",
+                      cls_error_message(), bad[i].words);
+    }
+    close_small(&s);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const suite = suite_create("shards");
+    TCase *const tcase = tcase_create("shards");
+    tcase_set_timeout(tcase, 0);
+    add_device_test(tcase, random_chains);
+    add_device_test(tcase, usual_requests);
+    add_device_test(tcase, damaged_partials);
+    add_device_test(tcase, states);
+    add_device_test(tcase, options);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
+    return fixture_run(make, 1);
+}
