@@ -35,8 +35,8 @@ static cls_status check_options(const cls_shard_options *o, uint32_t vocab)
                         (unsigned)o->shard_count);
     for (uint32_t i = 0; o->borders != NULL && i <= o->shard_count; i++) {
         if (i == 0 && o->borders[i] != 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "options->borders[0] is %u; it must be 0", (unsigned)o->borders[0]);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->borders[0] is %u; it must be 0",
+                            (unsigned)o->borders[0]);
         if (i > 0 && o->borders[i] <= o->borders[i - 1])
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "options->borders[%u] is %u, which is not above borders[%u], %u",
@@ -129,7 +129,9 @@ cls_status cls_shard_window(const cls_shard *h, uint32_t *first, uint32_t *count
 {
     if (h == NULL || first == NULL || count == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
-                        h == NULL ? "shard" : first == NULL ? "first" : "count");
+                        h == NULL       ? "shard"
+                        : first == NULL ? "first"
+                                        : "count");
     *first = h->first;
     *count = h->width;
     return CLS_OK;

@@ -197,9 +197,8 @@ static cls_status merge_logits(cls_shard *h, const void *partials, cl_event *don
     const cls_logits own = h->plan.step.logits;
     cls_status status = cls_gather_merge(h, partials);
     if (status == CLS_OK)
-        status = h->gathers
-                     ? end_gather(h, done)
-                     : cls_step_enqueue(&h->plan, h->sampler, h->queue, 0, NULL, done);
+        status = h->gathers ? end_gather(h, done)
+                            : cls_step_enqueue(&h->plan, h->sampler, h->queue, 0, NULL, done);
     if (status != CLS_OK)
         h->plan.step.logits = own;
     return status;

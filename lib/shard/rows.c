@@ -90,8 +90,8 @@ cls_status cls_rows_create(cls_shard *h)
     for (int i = 0; i < FIXED; i++) {
         code = CL_INVALID_BUFFER_SIZE;
         if (all[i].bytes <= SIZE_MAX)
-            *all[i].buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE,
-                                            (size_t)all[i].bytes, NULL, &code);
+            *all[i].buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, (size_t)all[i].bytes,
+                                            NULL, &code);
         if (code != CL_SUCCESS)
             return cls_fail(CLS_OPENCL_ERROR, code,
                             "cannot allocate %llu bytes on the device for a shard",
@@ -265,29 +265,22 @@ static cl_int launch_merge(const cls_shard *h, cls_commands *c)
     return cls_commands_launch(c, &a, groups, NULL);
 }
 
-/* Launches the kernels that draw from the merged rows. Those are float32 and adjusted. */
+/* Launches the kernels that draw from the merged rows and report on them. Those rows are float32
+ * and adjusted. */
 static cl_int launch_draw(const cls_shard *h, cls_commands *c, cl_event *end)
 {
     cls_plan plan = h->plan;
-    cls_args a;
     plan.arg_set = CLS_ARG_SET_MERGED;
     plan.survey = h->merged;
     plan.step.logits = (cls_logits){.buffer = h->merged_logits,
                                     .dtype = CLS_F32,
                                     .row_stride = (uint64_t)h->sampler->tiles * CLS_TILE};
     plan.logit_size = sizeof(float);
-    plan.has |= CLS_RAW;
+    plan.has |= CLS_MERGED;
     for (uint32_t row = 0; row < plan.step.rows; row++)
         plan.has |= h->plans[row].kind == CLS_ROW_PLAIN ? CLS_DRAWN : 0;
-    cls_step_args(&a, h->sampler, &plan, CLS_ARG_SET_MERGED);
-    cl_int code = cls_commands_write_args(c, CLS_ARG_SET_MERGED, &a);
-    if (code == CL_SUCCESS)
-        code = cls_step_rows(&plan, c, CLS_TOKEN, plan.search ? NULL : end);
-    if (code == CL_SUCCESS && plan.search)
-        code = cls_step_pass(&plan, c);
-    if (code == CL_SUCCESS && plan.search)
-        code = cls_step_rows(&plan, c, CLS_SEARCH, end);
-    return code;
+    const cl_int code = cls_step_write_args(&plan, c);
+    return code == CL_SUCCESS ? cls_step_draw(&plan, c, end) : code;
 }
 
 /* Enqueues the merge, and then the next partial or the end of the step. */

@@ -19,7 +19,7 @@ enum cls_row_kind {
     CLS_ROW_BY_KEY,   /* min-p: the largest logit, then the tokens above the cut */
     CLS_ROW_BY_MASS,  /* top-p: masses of tiles, masses above edges, the tokens above one of them */
     CLS_ROW_BY_COUNT, /* a large top-k: the same with counts */
-    CLS_ROW_OF_LOGITS /* more of the row must be known */
+    CLS_ROW_OF_KEYS   /* more of the row must be known: all adjusted logits */
 };
 
 /* A row of the open step. */
@@ -47,8 +47,8 @@ struct cls_shard {
     uint64_t completed; /* steps that were complete before it */
 
     /* The rows of the open step, and what each sends and merges in the current exchange. */
-    cls_row_plan *plans; /* [max_rows] */
-    cls_shard_row *rows, *next; /* [max_rows]; next: of the exchange that follows */
+    cls_row_plan *plans;              /* [max_rows] */
+    cls_shard_row *rows, *next;       /* [max_rows]; next: of the exchange that follows */
     uint32_t whole_tiles, cut_tokens; /* the most of any shard */
 
     /* On the device: the survey of the shard's own logits, and of the merged rows. */
