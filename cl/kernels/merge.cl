@@ -151,7 +151,7 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
                         __global u64 *mass, __global u32 *flags, __global f32 *rows,
                         __global f32 *sample)
 {
-    STEP_LOCALS
+    const u32 vocab = args->vocab;
     const cls_shard_row p = plan[row];
     const u32 tiles = TILES, n = MAX_TILES, section = p.offset;
     const merged_row m = {rows + (size_t)row * tiles * CLS_TILE,

@@ -98,7 +98,7 @@ static const struct {
     [CLS_DRAW] = {"cls_draw", CLS_FEATURE_DRAW, 0},
     [CLS_RESIDUAL] = {"cls_residual", CLS_FEATURE_VERIFY, 0},
     [CLS_VERIFY] = {"cls_verify", CLS_FEATURE_VERIFY, 0},
-    [CLS_SHARD_SURVEY] = {"cls_survey", CLS_FEATURE_SHARD, ROW | CLS_FEATURE_VERIFY},
+    [CLS_SHARD_SURVEY] = {"cls_survey", CLS_FEATURE_SHARD, ROW},
     [CLS_PARTIAL] = {"cls_partial", CLS_FEATURE_SHARD, 0},
     [CLS_MERGE] = {"cls_merge", CLS_FEATURE_SHARD, 0},
 };
