@@ -162,6 +162,17 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
                           tiles};
     if (p.sends == 0) /* the same for the whole group, as below */
         return;
+    /* The shards' requests must be in the same state; otherwise the row gets no token. */
+    u32 differs = 0;
+    for (u32 s = 1; s < args->shards; s++)
+        differs |= SECTION(s)[CLS_SECTION_DIGEST] ^ SECTION(0)[CLS_SECTION_DIGEST];
+    if (differs != 0) {
+        clear_row(&m, 0);
+        BARRIER();
+        if (LOCAL_ID == 0)
+            m.flags[0] = CLS_STATUS_UNFIT;
+        return;
+    }
     if (p.sends & CLS_MERGE_BEGINS) {
         clear_row(&m, (p.sends & CLS_MERGE_CLEARS) != 0);
         BARRIER();
