@@ -142,9 +142,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_merge(cls_shard *shard, const void 
 
 /* Completes the open step of all shards of a vocabulary in one process: shards[i] is shard i, on
  * queues of one OpenCL context, and each has the same step open. done: [shard_count] or NULL; each
- * event is as for cls_shard_merge(). If one exchange completes the step (greedy rows, and rows whose
- * set top-k bounds to the shortlist), partials are copied from device to device and the call does
- * not wait; then a difference between the shards' requests costs a row its token
+ * event is as for cls_shard_merge(). If one exchange completes the step (greedy rows, and rows
+ * whose set top-k bounds to the shortlist), partials are copied from device to device and the call
+ * does not wait; then a difference between the shards' requests costs a row its token
  * (CLS_ROW_UNFIT). Otherwise it waits for the partials and merges them as cls_shard_merge() does.
  * Results as for cls_shard_merge(). After an error, abandon the steps that are still open; shards
  * whose step is complete have drawn their token already. */

@@ -270,10 +270,9 @@ cl_int clEnqueueWriteBufferRect(cl_command_queue q, cl_mem to, cl_bool blocking,
     (void)slice_pitch;
     (void)host_slice_pitch;
     for (size_t row = 0; row < region[1] && code == CL_SUCCESS; row++)
-        code =
-            clEnqueueWriteBuffer(q, to, blocking, rect_at(origin, row, row_pitch), region[0],
-                                 (const char *)data + rect_at(host_origin, row, host_row_pitch), n,
-                                 wait, row + 1 == region[1] ? event : NULL);
+        code = clEnqueueWriteBuffer(q, to, blocking, rect_at(origin, row, row_pitch), region[0],
+                                    (const char *)data + rect_at(host_origin, row, host_row_pitch),
+                                    n, wait, row + 1 == region[1] ? event : NULL);
     return code;
 }
 
