@@ -33,6 +33,13 @@ split_refused "--borders: 'x' is not an integer" --shards 2 --borders x
 split_refused "--device: several devices require --shards" --device 0,0
 split_refused "--device: 3 devices are too many for --shards 2" --shards 2 --device 0,0,0
 
+refused "--shards: it must be at least 1" bench --shards 0
+refused "--shards: 4097 is too large; the most is 4096" bench --shards 4097
+refused "--shards: 8 shards are more than the vocabulary's 7 tokens" bench --vocab 7 --shards 8
+for name in serving verify mirostat_late; do
+    refused "--case: this case is not measured with --shards" bench --shards 2 --case $name
+done
+
 # ------------------------------------------------------------------ equal bytes
 
 needs_device
@@ -125,5 +132,31 @@ outputs_of split --shards 3 --device 0,0
 for part in ids values json out; do
     same "$part of the further outputs" whole.$part split.$part
 done
+
+# -------------------------------------------------------------------- the bench
+
+split_bench() { "$clsample" bench --cache-dir "$programs" --batch 2 --runs 3 --shards 3 "$@"; }
+check "bench" split_bench --vocab 5000
+says "the bench's table" '^case  *step us  *local us  *merge us exchanges  bytes a row$' out
+is "cases of the bench's table" \
+    "$(grep -c '^[a-z_0-9]*  *[0-9.]*  *[0-9.]*  *[0-9.]*  *[1-9]  [0-9][0-9 +]*$' out)" 18
+says "a case of the bench" '^topp_ties ' out
+check "one case of the bench" split_bench --vocab 37 --dtype f16 --case topk --json
+for key in shards step_us local_us merge_us exchanges partial_row_bytes runs history; do
+    says "JSON of the bench" "^ *\"$key\": " out
+done
+numbers() { sed -n "s/^ *\"$1\": \([0-9]*\),$/\1/p" out; }
+is "shards and runs in JSON" "$(numbers shards) $(numbers runs)" "3 3"
+if make_interrupting; then
+    interrupted INTERRUPT_AT_SHARDS=9 "$clsample" bench --cache-dir "$programs" --batch 2 \
+        --vocab 5000 --runs 3 --shards 3
+    is "an interrupted bench: cases" \
+        "$code $(sed -n 's/^\([a-z]*\)  *[0-9.]* .*[0-9]$/\1/p' out | tr '\n' ' ')" \
+        "130 greedy topk "
+    is "an interrupted bench: its sentence" "$(cat err)" \
+        "clsample: bench: interrupted; of 18 cases 2 are finished"
+else
+    no_library
+fi
 
 finish
