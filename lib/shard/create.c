@@ -77,7 +77,7 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
     cls_shard_options_default(&o, sizeof o);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    cls_status status = CLS_STRUCT_READ(&o, callers, "options");
+    cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK)
         status = check_options(&o, s->vocab);
     if (status == CLS_OK && s->has_shard)
@@ -90,11 +90,13 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a shard");
     h->sampler = s;
     status = allocate(h, &o);
+    if (status == CLS_OK)
+        status = cls_rows_create(h);
+    s->has_shard = status == CLS_OK;
     if (status != CLS_OK) {
         cls_shard_destroy(h);
         return status;
     }
-    s->has_shard = 1;
     *out = h;
     return CLS_OK;
 }
@@ -112,7 +114,10 @@ void cls_shard_destroy(cls_shard *h)
     if (h == NULL)
         return;
     cls_shard_abandon(h);
+    if (h->sampler->last_queue != NULL) /* the last merge may still be reading partials */
+        clFinish(h->sampler->last_queue);
     h->sampler->has_shard = 0;
+    cls_rows_destroy(h);
     if (h->gathered.buffer != NULL)
         clReleaseMemObject(h->gathered.buffer);
     free(h->partial.data);

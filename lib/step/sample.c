@@ -107,9 +107,11 @@ cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum 
     cls_set_map(&a, s, plan->map[CLS_MAP_SLOTS]);
     cls_set_map(&a, s, plan->map[CLS_MAP_MASKS]);
     cls_set_map(&a, s, plan->map[CLS_MAP_BIASES]);
-    cls_set_mem(&a, raw ? s->raw_key : s->tile_key);
-    cls_set_mem(&a, raw ? s->raw_mass : s->tile_mass);
-    cls_set_mem(&a, raw ? s->raw_flags : s->tile_flags);
+    const cl_mem own[3] = {s->tile_key, s->tile_mass, s->tile_flags};
+    const cl_mem of_raw[3] = {s->raw_key, s->raw_mass, s->raw_flags};
+    const cl_mem *const survey = plan->survey != NULL ? plan->survey : raw ? of_raw : own;
+    for (int i = 0; i < 3; i++)
+        cls_set_mem(&a, survey[i]);
     cls_set_mem(&a, s->rows);
     if (which != CLS_RESIDUAL && which != CLS_VERIFY) /* ROWS_ARGS */
         cls_set_map(&a, s, plan->map[CLS_MAP_LOGITS]);

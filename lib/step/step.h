@@ -30,7 +30,9 @@ typedef struct cls_plan {
     int search;               /* 1 if a row may need the threshold search */
     int prepare;              /* 1 if a row's parameters need its history */
     uint32_t logit_size, bias_size;
-    uint32_t width; /* logits of a row in the caller's buffer; 0: those of the vocabulary */
+    const cl_mem *survey; /* [3]: tile_key, tile_mass and tile_flags in place of the sampler's; or
+                             NULL */
+    uint32_t width;       /* logits of a row in the caller's buffer; 0: those of the vocabulary */
 
     /* For a verification: the drafts that rows and drafts follow, and the drafts' distributions. */
     cls_ints nodes, parents, draft_ids;
