@@ -168,7 +168,7 @@ typedef struct bench_result {
     uint64_t host_bytes; /* that the host reads in a step */
     double accepted;     /* accepted drafts divided by all drafts */
 
-    /* With setup->shards, and then without floor_us, empty_us and launches: */
+    /* With setup->shards, and then without floor_us and empty_us: */
     cli_shard_times split; /* medians */
     uint32_t exchanges;
     double partial_row[CLI_EXCHANGES]; /* bytes of a partial, divided by the rows */

@@ -131,6 +131,7 @@ static int time_into(split_case *p, bench_result *result, double *times[KINDS])
     for (int i = 0; i < 3; i++) /* the first launches are slow */
         if (run(p, &step_us, &split))
             return 1;
+    result->launches = cls_sampler_launches(setup->sampler);
     while (n < BENCH_MOST_RUNS && !bench_enough(setup->runs, n, bench_clock() - start)) {
         if (cli_interrupted())
             return 1;

@@ -39,11 +39,12 @@ int bench_json_shards(json_t *array, const bench_setup *setup, const bench_case 
         for (uint32_t k = 0; bytes != NULL && k < r->exchanges && k < CLI_EXCHANGES; k++)
             json_array_append_new(bytes, json_real(r->partial_row[k]));
         if (r->runs != 0 &&
-            add_json(array, json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:o, s:I, s:I}", "case",
+            add_json(array, json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:o, s:I, s:I, s:I}", "case",
                                       cases[i].name, "shards", (json_int_t)setup->shards, "step_us",
                                       r->step_us, "local_us", r->split.local_us, "merge_us",
                                       r->split.merge_us, "exchanges", (json_int_t)r->exchanges,
-                                      "partial_row_bytes", bytes, "runs", (json_int_t)r->runs,
+                                      "partial_row_bytes", bytes, "launches",
+                                      (json_int_t)r->launches, "runs", (json_int_t)r->runs,
                                       "history", (json_int_t)bench_history(setup, &cases[i]))))
             return 1;
     }

@@ -152,8 +152,7 @@ needs_device() { # exits 77 without one
 # -------------------------------------------------------------------- interrupts
 
 # interrupting.so raises SIGINT at the INTERRUPT_AT-th case of a bench, or with INTERRUPT_AT_STEP
-# at that step of serving, or with INTERRUPT_AT_SHARDS at that creation of a shard; twice with
-# INTERRUPT_TWICE.
+# at that step of serving; twice with INTERRUPT_TWICE.
 make_interrupting() {
     cat >interrupting.c <<'EOF'
 #define _GNU_SOURCE
@@ -187,15 +186,6 @@ cls_status cls_readback_get(cls_readback *readback, uint64_t ticket, int block, 
             RTLD_NEXT, "cls_readback_get");
     count("INTERRUPT_AT_STEP", &n);
     return get(readback, ticket, block, data);
-}
-cls_status cls_shard_create(cls_sampler *sampler, const cls_shard_options *options, cls_shard **out)
-{
-    static int n;
-    cls_status (*const create)(cls_sampler *, const cls_shard_options *, cls_shard **) =
-        (cls_status (*)(cls_sampler *, const cls_shard_options *, cls_shard **))dlsym(
-            RTLD_NEXT, "cls_shard_create");
-    count("INTERRUPT_AT_SHARDS", &n);
-    return create(sampler, options, out);
 }
 EOF
     ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 \
