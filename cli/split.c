@@ -58,8 +58,8 @@ static int read_borders(const cli_split_options *q, uint32_t vocab, cli_split *s
     int32_t *const inner = cli_ids_parse("--borders", &q->borders, &count);
     int failed = inner == NULL;
     if (!failed && count != n - 1)
-        failed = cli_fail("--borders: %" PRIu32 " shards have %" PRIu32
-                          " borders between them, but %" PRIu32 " %s given",
+        failed = cli_fail("--borders: --shards %" PRIu32 " needs %" PRIu32 " of them, but %" PRIu32
+                          " %s given",
                           n, n - 1, count, count == 1 ? "is" : "are");
     if (!failed && (split->borders = calloc(n + (size_t)1, sizeof *split->borders)) == NULL)
         failed = cli_no_memory();

@@ -22,10 +22,8 @@ split_refused "--shards: 4097 is too large; the most is 4096" --shards 4097
 split_refused "--shards: the reference has no shards; choose another --device" --shards 2 \
     --device host
 split_refused "--borders: this option requires --shards" --borders 5
-split_refused "--borders: 3 shards have 2 borders between them, but 1 is given" --shards 3 \
-    --borders 5
-split_refused "--borders: 2 shards have 1 borders between them, but 2 are given" --shards 2 \
-    --borders 5,9
+split_refused "--borders: --shards 3 needs 2 of them, but 1 is given" --shards 3 --borders 5
+split_refused "--borders: --shards 2 needs 1 of them, but 2 are given" --shards 2 --borders 5,9
 split_refused "--borders: 5 is not above the border before it" --shards 3 --borders 5,5
 split_refused "--borders: 0 is not within a vocabulary of 37 tokens" --shards 2 --borders 0
 split_refused "--borders: 37 is not within a vocabulary of 37 tokens" --shards 2 --borders 37
@@ -132,6 +130,18 @@ outputs_of split --shards 3 --device 0,0
 for part in ids values json out; do
     same "$part of the further outputs" whole.$part split.$part
 done
+
+# Devices 0 and 1, which PoCL can make of one CPU.
+export POCL_DEVICES="pthread basic"
+if "$clsample" devices --json | awk '/"device": 1,/ { seen = 1 } seen && /"usable": true/ { ok = 1 }
+    END { exit !ok }'; then
+    splits "--shards 3 --device 0,1" "--shards 4 --device 1,0,1" -- --logits wide.npy --top-k 20
+    outputs_of split --shards 2 --device 0,1
+    same "candidates on two devices" whole.json split.json
+else
+    echo "left out: there is only one device"
+fi
+unset POCL_DEVICES
 
 # -------------------------------------------------------------------- the bench
 
