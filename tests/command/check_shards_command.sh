@@ -161,7 +161,7 @@ if make_interrupting; then
     interrupted INTERRUPT_AT=3 "$clsample" bench --cache-dir "$programs" --batch 2 --vocab 5000 \
         --runs 3 --shards 3
     is "an interrupted bench: cases" \
-        "$code $(sed -n 's/^\([a-z]*\)  *[0-9.]* .*[0-9]$/\1/p' out | tr '\n' ' ')" \
+        "$code $(sed -n 's/^\([a-z_0-9]*\)  *[0-9.]* .*[0-9]$/\1/p' out | tr '\n' ' ')" \
         "130 greedy topk "
     is "an interrupted bench: its sentence" "$(cat err)" \
         "clsample: bench: interrupted; of 18 cases 2 are finished"
