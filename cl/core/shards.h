@@ -7,15 +7,19 @@
 
 /* What a row sends in an exchange: bits of cls_shard_row.sends. The parts follow the section's
  * first words in this order. */
-#define CLS_SENDS_LIST 1u   /* its first k tokens in order: key and id of each */
-#define CLS_SENDS_TILES 2u  /* the largest key and the mass of each whole tile, then the keys of the
-                               tokens in tiles that a border cuts */
-#define CLS_SENDS_TOKEN 4u  /* key and id of the token that the shard drew, if it has it */
-#define CLS_SENDS_COUNTS 8u /* the number and the mass of the tokens that reach each edge */
+#define CLS_SENDS_LIST 1u /* its first k tokens in order: key and id of each */
+#define CLS_SENDS_TILES \
+    2u /* the largest key and the mass of each whole tile, then the keys of the \
+          tokens in tiles that a border cuts */
+#define CLS_SENDS_TOKEN 4u   /* key and id of the token that the shard drew, if it has it */
+#define CLS_SENDS_COUNTS 8u  /* the number and the mass of the tokens that reach each edge */
 #define CLS_SENDS_TOKENS 16u /* all tokens that reach `key`: up to k pairs of key and id */
 #define CLS_SENDS_KEYS 32u   /* the keys of all of the shard's tokens */
-/* Not sent, but how to merge: all logits of the row are cleared in its first exchange. */
-#define CLS_MERGE_CLEARS 64u
+/* Not sent, but how to merge: it is the row's first exchange; all logits are cleared in the first
+ * exchange; the masses of all tiles are computed from the keys. */
+#define CLS_MERGE_BEGINS 64u
+#define CLS_MERGE_CLEARS 128u
+#define CLS_MERGE_WEIGHS 256u
 
 typedef struct cls_shard_row {
     u32 sends;
@@ -37,7 +41,7 @@ typedef struct cls_shard_row {
 #define CLS_SECTION_REACH 3  /* number of tokens that may reach the cut of min-p */
 #define CLS_SECTION_WORDS 4
 
-#define CLS_EDGES 16 /* of COUNTS: edge j lies j + 1 spacings below the row's largest logit */
+#define CLS_EDGES 16     /* of COUNTS: edge j lies j + 1 spacings below the row's largest logit */
 #define CLS_EDGE_WORDS 3 /* number of tokens, and mass */
 #define CLS_TILE_WORDS 3 /* key and mass */
 

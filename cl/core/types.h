@@ -352,6 +352,7 @@ typedef struct cls_row {
 #define CLS_POSITIONS_ADD 0x80000u   /* a row's position is its slot's plus the one given */
 #define CLS_ALL_GREEDY 0x100000u     /* whatever the temperatures are */
 #define CLS_HAS_LOGITS_MAP 0x200000u /* rows may share rows of logits */
+#define CLS_MERGED 0x800000u         /* the logits are adjusted: shards merged them */
 #define CLS_DRAWN 0x400000u          /* the first word of an untruncated row's sample is its token,
                                         or -1: a shard drew it */
 #define CLS_HAS_COUNTS 0x20000000u   /* of candidates */

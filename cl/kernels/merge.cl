@@ -10,10 +10,10 @@
 
 /* One row of the merge. */
 typedef struct merged_row {
-    __global f32 *z;      /* [max tiles * CLS_MAX_TILE] */
-    __global i32 *key;    /* [max tiles] */
-    __global u64 *mass;   /* [tiles] */
-    __global u32 *flags;  /* [tiles] */
+    __global f32 *z;     /* [max tiles * CLS_MAX_TILE] */
+    __global i32 *key;   /* [max tiles] */
+    __global u64 *mass;  /* [tiles] */
+    __global u32 *flags; /* [tiles] */
     u32 vocab, tiles;
 } merged_row;
 
@@ -87,8 +87,8 @@ static inline u64 whole_mass(const merged_row *m, u32 tile, f32 scale, __local u
         SHORT_LOOP
         for (u32 v = LOCAL_ID * VEC; v < CLS_TILE; v += WGS * VEC) {
             const UV w = weight_v(VLOAD(m->z + tile * CLS_TILE + v), top, scale, fraction);
-            mass = u64_add(mass, u64_add(u64_shl(u64_from(USUM(w >> 16)), 16),
-                                         u64_from(USUM(w & 0xffffu))));
+            mass = u64_add(
+                mass, u64_add(u64_shl(u64_from(USUM(w >> 16)), 16), u64_from(USUM(w & 0xffffu))));
         }
     }
     return wg_mass(mass, scratch);
@@ -98,12 +98,13 @@ static inline u64 whole_mass(const merged_row *m, u32 tile, f32 scale, __local u
  * tile, beside the keys of its tokens that are there: it may stand for a token that no shard has
  * sent, which matters to no cut above that token. */
 ONE_COPY void merge_tiles(const merged_row *m, __global const cls_args *args,
-                          __global const u32 *partials, u32 section,
-                          __global const u32 *borders, f32 scale, __local u64 *scratch)
+                          __global const u32 *partials, u32 section, __global const u32 *borders,
+                          f32 scale, __local u64 *scratch)
 {
     const u32 shards = args->shards;
     for (u32 s = 0; s < shards; s++) {
-        __global const u32 *const from = SECTION(s), *const cut = from + args->whole_tiles * CLS_TILE_WORDS;
+        __global const u32 *const from = SECTION(s), *const cut =
+                                                         from + args->whole_tiles * CLS_TILE_WORDS;
         const u32 first = borders[s], last = borders[s + 1], begin = shard_first_tile(first),
                   end = shard_end_tile(first, last, m->vocab);
         for (u32 t = begin + LOCAL_ID; t < end; t += WGS) {
@@ -150,14 +151,29 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
                         __global u64 *mass, __global u32 *flags, __global f32 *rows,
                         __global f32 *sample)
 {
-    STEP_LOCALS
+    const u32 vocab = args->vocab;
     const cls_shard_row p = plan[row];
     const u32 tiles = TILES, n = MAX_TILES, section = p.offset;
-    const merged_row m = {rows + (size_t)row * tiles * CLS_TILE, key + (size_t)row * n,
-                          mass + (size_t)row * tiles, flags + (size_t)row * tiles, vocab, tiles};
+    const merged_row m = {rows + (size_t)row * tiles * CLS_TILE,
+                          key + (size_t)row * n,
+                          mass + (size_t)row * tiles,
+                          flags + (size_t)row * tiles,
+                          vocab,
+                          tiles};
     if (p.sends == 0) /* the same for the whole group, as below */
         return;
-    if (p.sends & (CLS_SENDS_LIST | CLS_SENDS_TILES)) { /* the first exchange of the row */
+    /* The shards' requests must be in the same state; otherwise the row gets no token. */
+    u32 differs = 0;
+    for (u32 s = 1; s < args->shards; s++)
+        differs |= SECTION(s)[CLS_SECTION_DIGEST] ^ SECTION(0)[CLS_SECTION_DIGEST];
+    if (differs != 0) {
+        clear_row(&m, 0);
+        BARRIER();
+        if (LOCAL_ID == 0)
+            m.flags[0] = CLS_STATUS_UNFIT;
+        return;
+    }
+    if (p.sends & CLS_MERGE_BEGINS) {
         clear_row(&m, (p.sends & CLS_MERGE_CLEARS) != 0);
         BARRIER();
     }
@@ -165,8 +181,8 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
         merge_lists(&m, args, partials, section, (p.sends & CLS_MERGE_CLEARS) != 0);
     if (p.sends & CLS_SENDS_TILES) {
         merge_tiles(&m, args, partials,
-                    section + CLS_SECTION_WORDS + (p.sends & CLS_SENDS_LIST ? 2 * p.k : 0u), borders,
-                    p.scale, scratch);
+                    section + CLS_SECTION_WORDS + (p.sends & CLS_SENDS_LIST ? 2 * p.k : 0u),
+                    borders, p.scale, scratch);
         share_maxima(&m, args->first, args->last, own_key + (size_t)row * n);
     }
     if (p.sends & CLS_SENDS_KEYS) {
@@ -175,6 +191,12 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
         BARRIER();
         for (u32 i = LOCAL_ID; i < n; i += WGS)
             set_max_tile(&m, i);
+        BARRIER();
+        for (u32 t = 0; t < tiles && (p.sends & CLS_MERGE_WEIGHS); t++) {
+            const u64 sum = whole_mass(&m, t, p.scale, scratch);
+            if (LOCAL_ID == 0)
+                m.mass[t] = sum;
+        }
     }
     if (LOCAL_ID == 0) {
         i32 token = -1;

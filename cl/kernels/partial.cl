@@ -52,7 +52,8 @@ ONE_COPY void send_tiles(const row_logits *r, __global const i32 *row_key,
                          __global const u64 *row_mass, int active, u32 whole_tiles,
                          __global u32 *out)
 {
-    const u32 first = shard_first_tile(ROW_FIRST(r)), end = shard_end_tile(ROW_FIRST(r), ROW_LAST(r), r->vocab);
+    const u32 first = shard_first_tile(ROW_FIRST(r)),
+              end = shard_end_tile(ROW_FIRST(r), ROW_LAST(r), r->vocab);
     for (u32 t = LOCAL_ID; t < whole_tiles; t += WGS) {
         i32 key = CLS_KEY_NONE;
         u64 mass = u64_from(0);
@@ -65,7 +66,8 @@ ONE_COPY void send_tiles(const row_logits *r, __global const i32 *row_key,
         out[t * CLS_TILE_WORDS + 2] = u64_hi(mass);
     }
     __global u32 *const cut = out + whole_tiles * CLS_TILE_WORDS;
-    const u32 head = shard_head_end(ROW_FIRST(r), ROW_LAST(r)), tail = shard_tail(ROW_FIRST(r), ROW_LAST(r), r->vocab);
+    const u32 head = shard_head_end(ROW_FIRST(r), ROW_LAST(r)),
+              tail = shard_tail(ROW_FIRST(r), ROW_LAST(r), r->vocab);
     for (u32 i = ROW_FIRST(r) + LOCAL_ID; i < head; i += WGS)
         cut[i - ROW_FIRST(r)] = sent_key(r, active, i);
     for (u32 i = tail + LOCAL_ID; i < ROW_LAST(r); i += WGS)
@@ -86,7 +88,8 @@ ONE_COPY i32 draw_own(const row_logits *r, __global const i32 *merged_key,
     u64 drawn = u64_mul_hi(bits, total);
     BARRIER();
     const u32 t = draw_tile(row_work, tiles, &drawn, scratch);
-    if (t < shard_first_tile(ROW_FIRST(r)) || t >= shard_end_tile(ROW_FIRST(r), ROW_LAST(r), r->vocab))
+    if (t < shard_first_tile(ROW_FIRST(r)) ||
+        t >= shard_end_tile(ROW_FIRST(r), ROW_LAST(r), r->vocab))
         return -1;
     kept_set set;
     whole_row(max_key, &set);
@@ -108,7 +111,9 @@ ONE_COPY void send_counts(const row_logits *r, __global const i32 *row_key, u32 
             for (u32 i = 0; i < CLS_PIVOTS; i++) /* ascending */
                 key[i] = shard_edge_key(p->key, p->spacing, e + CLS_PIVOTS - 1 - i) - 1;
             measure_row(r, row_key, tiles, &m, key, sum, scratch);
-            for (u32 i = 0; i < CLS_PIVOTS && LOCAL_ID == 0; i++) {
+            if (LOCAL_ID != 0)
+                continue;
+            for (u32 i = 0; i < CLS_PIVOTS; i++) {
                 __global u32 *const at = out + (e + CLS_PIVOTS - 1 - i) * CLS_EDGE_WORDS;
                 at[masses] = u64_lo(sum[i]);
                 if (masses)
@@ -184,13 +189,13 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
     if (p.sends & CLS_SENDS_TILES)
         send_tiles(&r, row_key, tile_mass + (size_t)row * tiles, active, args->whole_tiles, out);
     if (p.depth >= 0.0f && max_key != CLS_KEY_NONE)
-        reach = tokens_above(&r, row_key, n,
-                             depth_key(float_of_key(max_key), p.scale, p.depth) - 1, list.scratch);
+        reach = tokens_above(&r, row_key, n, depth_key(float_of_key(max_key), p.scale, p.depth) - 1,
+                             list.scratch);
     if (p.sends & CLS_SENDS_TOKEN) {
-        const i32 id = active ? draw_own(&r, merged_key + (size_t)row * n,
-                                         merged_mass + (size_t)row * tiles, tiles, p.scale, bits,
-                                         work + (size_t)row * tiles, list.scratch)
-                              : -1;
+        const i32 id =
+            active ? draw_own(&r, merged_key + (size_t)row * n, merged_mass + (size_t)row * tiles,
+                              tiles, p.scale, bits, work + (size_t)row * tiles, list.scratch)
+                   : -1;
         listed = id >= 0;
         if (LOCAL_ID == 0) {
             out[0] = listed ? (u32)key_of(load_one(&r, (u32)id)) : 0u;

@@ -30,7 +30,8 @@ typedef struct row_logits {
     history_effects effects;
     u32 vocab;
 #if SHARD
-    u32 first, last; /* the row has tokens first to last - 1 only, and x is first tokens before it */
+    u32 first,
+        last; /* the row has tokens first to last - 1 only, and x is first tokens before it */
 #endif
     u32 mask_width;  /* in elements */
     u32 masked;      /* 0 or CLS_HAS_MASK, with CLS_MASK_BYTES; CLS_MASK_LIST: `allowed`, too */
@@ -110,7 +111,7 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
 #if ROW
     const i32 mask_row = has & CLS_HAS_MASK_MAP ? AT_OFFSET(mask_map)[row] : (i32)row;
     const i32 bias_row = has & CLS_HAS_BIAS_MAP ? AT_OFFSET(bias_map)[row] : (i32)row;
-    const u32 applies = slot_index >= 0 && !(has & CLS_RAW);
+    const u32 applies = slot_index >= 0 && !(has & (CLS_RAW | CLS_MERGED));
     const u32 slot = applies ? (u32)slot_index : 0u; /* slot 0 always exists */
     const u32 layout = args->layout;
     r.mask_width = args->mask_width;

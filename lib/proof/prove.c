@@ -59,7 +59,7 @@ typedef struct trial {
     uint16_t halves[VOCAB];
     cls_params params;
     cls_host_row host;
-    uint32_t kept; /* number of tokens that the host's last step kept */
+    uint32_t kept;    /* number of tokens that the host's last step kept */
     cls_shard *shard; /* the only one of the vocabulary, for the programs of shards; or NULL */
 } trial;
 

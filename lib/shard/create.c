@@ -35,8 +35,8 @@ static cls_status check_options(const cls_shard_options *o, uint32_t vocab)
                         (unsigned)o->shard_count);
     for (uint32_t i = 0; o->borders != NULL && i <= o->shard_count; i++) {
         if (i == 0 && o->borders[i] != 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "options->borders[0] is %u; it must be 0", (unsigned)o->borders[0]);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->borders[0] is %u; it must be 0",
+                            (unsigned)o->borders[0]);
         if (i > 0 && o->borders[i] <= o->borders[i - 1])
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "options->borders[%u] is %u, which is not above borders[%u], %u",
@@ -65,6 +65,7 @@ static cls_status allocate(cls_shard *h, const cls_shard_options *o)
             h->widest = h->borders[i] - h->borders[i - 1];
     }
     h->shards = n;
+    h->on_device = o->on_device != 0;
     h->shard = o->shard;
     h->first = h->borders[o->shard];
     h->width = h->borders[o->shard + 1] - h->first;
@@ -80,6 +81,8 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK)
         status = check_options(&o, s->vocab);
+    if (status == CLS_OK)
+        status = cls_reserved_check("options->reserved", (uint32_t)o.reserved);
     if (status == CLS_OK && s->has_shard)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                           "the sampler already has a shard: create a sampler for each");
@@ -129,7 +132,9 @@ cls_status cls_shard_window(const cls_shard *h, uint32_t *first, uint32_t *count
 {
     if (h == NULL || first == NULL || count == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
-                        h == NULL ? "shard" : first == NULL ? "first" : "count");
+                        h == NULL       ? "shard"
+                        : first == NULL ? "first"
+                                        : "count");
     *first = h->first;
     *count = h->width;
     return CLS_OK;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* What the rows of a step exchange. Every decision here depends on the parameters and on what was
- * exchanged before, by integers and single operations on floats, so that all shards decide alike. */
+ * exchanged before, by integers and single operations on floats, so that all shards decide alike.
+ */
 #include "shard/shard.h"
 
 /* ----------------------------------------------------------------- kinds of rows */
 
-/* Finds how a request's first truncation bounds its set. */
-static cls_row_plan plan_slot(const cls_slot *slot, float *scale)
+/* Finds how a request's first truncation bounds its set. `wants`: the outputs. */
+static cls_row_plan plan_slot(const cls_slot *slot, uint32_t wants, float *scale)
 {
-    cls_row_plan plan = {CLS_ROW_OF_LOGITS, 0, -1.0f, 0};
+    cls_row_plan plan = {CLS_ROW_OF_KEYS, 0, -1.0f, 0};
     uint32_t i = 0;
     *scale = slot->total_scale;
     if (slot->flags & CLS_SLOT_GREEDY) {
@@ -17,7 +18,8 @@ static cls_row_plan plan_slot(const cls_slot *slot, float *scale)
         return plan;
     }
     if (slot->flags & CLS_SLOT_UNTRUNCATED) {
-        plan.kind = CLS_ROW_PLAIN;
+        /* The drawn token is all that shards know of each other's tokens. */
+        plan.kind = wants & ~CLS_WANTS(CLS_OUT_LOGPROBS) ? CLS_ROW_OF_KEYS : CLS_ROW_PLAIN;
         return plan;
     }
     if (!(slot->flags & CLS_SLOT_SEARCH)) {
@@ -25,14 +27,14 @@ static cls_row_plan plan_slot(const cls_slot *slot, float *scale)
         plan.target = (uint32_t)slot->top_k;
         return plan;
     }
-    *scale = CLS_LOG2E;
+    if (slot->min_keep > 1) /* may reach below the cut */
+        return plan;
+    float first = CLS_LOG2E; /* the scale of the first truncation */
     for (; cls_slot_stage(slot, i) == CLS_STAGE_TEMPERATURE; i++) {
         if (slot->flags & CLS_SLOT_DYNAMIC)
             return plan;
-        *scale = slot->scale;
+        first = slot->scale;
     }
-    if (slot->min_keep > 1) /* may reach below the cut */
-        return plan;
     if (cls_slot_stage(slot, i) == CLS_STAGE_TOP_P && !(slot->flags & CLS_SLOT_DECAYS)) {
         plan.kind = CLS_ROW_BY_MASS;
         plan.target = slot->top_p;
@@ -43,6 +45,8 @@ static cls_row_plan plan_slot(const cls_slot *slot, float *scale)
         plan.kind = CLS_ROW_BY_KEY;
         plan.min_p = slot->min_p;
     }
+    if (plan.kind != CLS_ROW_OF_KEYS)
+        *scale = first;
     return plan;
 }
 
@@ -55,62 +59,62 @@ static void plan_row(cls_shard *h, uint32_t row, const cls_slot *slot)
         [CLS_ROW_BY_KEY] = CLS_SENDS_LIST | CLS_MERGE_CLEARS,
         [CLS_ROW_BY_MASS] = CLS_SENDS_TILES | CLS_MERGE_CLEARS,
         [CLS_ROW_BY_COUNT] = CLS_SENDS_LIST | CLS_MERGE_CLEARS,
-        [CLS_ROW_OF_LOGITS] = 0,
+        [CLS_ROW_OF_KEYS] = CLS_SENDS_KEYS | CLS_MERGE_CLEARS,
     };
+    const int total = (slot->flags & CLS_SLOT_TOTAL) && !(slot->flags & CLS_SLOT_GREEDY);
+    const uint32_t wants = h->plan.report.wants;
     cls_shard_row *const r = &h->rows[row];
     cls_row_plan *const plan = &h->plans[row];
     memset(r, 0, sizeof *r);
-    *plan = plan_slot(slot, &r->scale);
-    r->sends = first[plan->kind];
-    if (plan->kind == CLS_ROW_OF_LIST && (slot->flags & CLS_SLOT_TOTAL) &&
-        !(slot->flags & CLS_SLOT_GREEDY))
+    *plan = plan_slot(slot, wants, &r->scale);
+    r->sends = first[plan->kind] | CLS_MERGE_BEGINS;
+    if (plan->kind == CLS_ROW_OF_LIST && total)
         r->sends |= CLS_SENDS_TILES | CLS_MERGE_CLEARS;
+    if (plan->kind == CLS_ROW_OF_KEYS && total)
+        r->sends |= CLS_MERGE_WEIGHS;
+    if (wants != 0) /* outputs may read any token */
+        r->sends |= CLS_MERGE_CLEARS;
     r->k = plan->kind == CLS_ROW_OF_LIST ? plan->target : 1;
     r->depth = plan->min_p;
 }
 
-/* Plans the rows of a map on the device, which may name any request: the requests must be of the
- * kind that sends a list, and all rows send the longest. */
-static void plan_any_slot(cls_shard *h)
+/* Plans the rows of a map on the device, which may name any request: all requests must be of the
+ * kind that sends nothing but a list, and all rows send the longest. Returns 0 if one is not. */
+static int plan_any_slot(cls_shard *h)
 {
     const cls_sampler *const s = h->sampler;
-    cls_shard_row all = {CLS_SENDS_LIST, 0, 1, 0, 0.0f, 0.0f, -1.0f, 0};
-    int lists = 1;
+    cls_shard_row longest = {0};
     for (uint32_t i = 0; i < s->slots; i++) {
         if (!(s->request[i].slot.flags & CLS_SLOT_BEGUN))
             continue;
         plan_row(h, 0, &s->request[i].slot);
-        lists &= h->rows[0].sends == CLS_SENDS_LIST;
-        all.k = h->rows[0].k > all.k ? h->rows[0].k : all.k;
+        if (h->plans[0].kind != CLS_ROW_OF_LIST || (h->rows[0].sends & CLS_SENDS_TILES))
+            return 0;
+        if (h->rows[0].k > longest.k)
+            longest = h->rows[0];
     }
+    if (longest.k == 0)
+        return 0;
     for (uint32_t row = 0; row < h->plan.step.rows; row++) {
-        h->rows[row] = all;
-        h->plans[row] =
-            (cls_row_plan){lists ? CLS_ROW_OF_LIST : CLS_ROW_OF_LOGITS, all.k, -1.0f, 0};
+        h->rows[row] = longest;
+        h->plans[row].kind = CLS_ROW_OF_LIST;
     }
+    return 1;
 }
 
 enum cls_protocol cls_rows_plan(cls_shard *h)
 {
-    static const cls_slot none;
+    static const cls_slot skipped = {.flags = CLS_SLOT_GREEDY};
     const cls_sampler *const s = h->sampler;
     const cls_step *const step = &h->plan.step;
-    if (h->gathers || h->plan.report.wants != 0 || (h->plan.has & CLS_HAS_LOGITS_MAP) ||
+    if (h->gathers || cls_report_of_raw(&h->plan) || (h->plan.has & CLS_HAS_LOGITS_MAP) ||
         s->force_search || s->context->shape.limited)
         return CLS_PROTOCOL_LOGITS;
     if (step->slots.device.buffer != NULL)
-        plan_any_slot(h);
+        return plan_any_slot(h) ? CLS_PROTOCOL_ROWS : CLS_PROTOCOL_LOGITS;
     for (uint32_t row = 0; row < step->rows; row++) {
         const int32_t slot = step->slots.host != NULL ? step->slots.host[row] : (int32_t)row;
-        if (step->slots.device.buffer == NULL)
-            plan_row(h, row, slot >= 0 ? &s->request[slot].slot : &none);
-        if (step->slots.device.buffer == NULL && slot < 0) { /* it is skipped */
-            h->plans[row].kind = CLS_ROW_OF_LIST;
-            h->rows[row].sends = CLS_SENDS_LIST;
-            h->rows[row].k = 1;
-        }
-        if (h->plans[row].kind == CLS_ROW_OF_LOGITS)
-            return CLS_PROTOCOL_LOGITS;
+        plan_row(h, row, slot >= 0 ? &s->request[slot].slot : &skipped);
     }
     return CLS_PROTOCOL_ROWS;
 }
@@ -175,9 +179,9 @@ static int32_t cut_key(const tile_table *t, uint32_t s, uint32_t id)
 static int32_t cut_tile(const tile_table *t, uint32_t tile, uint32_t s, float scale, uint64_t *mass)
 {
     const cls_shard *const h = t->h;
-    const uint32_t begin = tile * CLS_TILE,
-                   end = begin + CLS_TILE < h->sampler->vocab ? begin + CLS_TILE
-                                                              : h->sampler->vocab;
+    const uint32_t begin = tile * CLS_TILE, end = begin + CLS_TILE < h->sampler->vocab
+                                                      ? begin + CLS_TILE
+                                                      : h->sampler->vocab;
     int32_t top = CLS_KEY_NONE;
     *mass = 0;
     for (uint32_t round = 0; round < 2; round++) {
@@ -297,7 +301,8 @@ static void next_of_row(cls_shard *h, const void *partials, cls_row_plan *plan, 
     const uint32_t sent = r->sends;
     int32_t top = CLS_KEY_NONE;
     r->sends = 0;
-    if (plan->kind == CLS_ROW_OF_LIST || (sent & (CLS_SENDS_TOKEN | CLS_SENDS_TOKENS | CLS_SENDS_KEYS)))
+    if (plan->kind == CLS_ROW_OF_LIST || plan->kind == CLS_ROW_OF_KEYS ||
+        (sent & (CLS_SENDS_TOKEN | CLS_SENDS_TOKENS | CLS_SENDS_KEYS)))
         return;
     if (sent & CLS_SENDS_COUNTS) {
         send_above_edge(h, partials, plan, plan->goal, r);

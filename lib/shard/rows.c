@@ -90,8 +90,8 @@ cls_status cls_rows_create(cls_shard *h)
     for (int i = 0; i < FIXED; i++) {
         code = CL_INVALID_BUFFER_SIZE;
         if (all[i].bytes <= SIZE_MAX)
-            *all[i].buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE,
-                                            (size_t)all[i].bytes, NULL, &code);
+            *all[i].buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, (size_t)all[i].bytes,
+                                            NULL, &code);
         if (code != CL_SUCCESS)
             return cls_fail(CLS_OPENCL_ERROR, code,
                             "cannot allocate %llu bytes on the device for a shard",
@@ -170,10 +170,25 @@ static cl_int launch_partial(cls_shard *h, cls_commands *c, cl_event *end)
     cls_set_mem(&a, h->sampler->work);
     cls_set_mem(&a, h->sent.buffer);
     cl_int code = cls_commands_launch(c, &a, groups, end);
+    h->sealed = 0;
+    if (h->computed != NULL)
+        clReleaseEvent(h->computed);
+    h->computed = NULL;
     if (code == CL_SUCCESS)
+        code = clRetainEvent(*end);
+    if (code == CL_SUCCESS)
+        h->computed = *end;
+    if (code == CL_SUCCESS && !h->on_device)
         code = clEnqueueReadBuffer(c->queue, h->sent.buffer, CL_FALSE, 0, h->partial.used - header,
                                    (char *)h->partial.data + header, 1, end, &h->ready);
     return code;
+}
+
+cl_int cls_rows_read(cls_shard *h)
+{
+    const size_t header = sizeof(cls_partial_header);
+    return clEnqueueReadBuffer(h->queue, h->sent.buffer, CL_TRUE, 0, h->partial.used - header,
+                               (char *)h->partial.data + header, 1, &h->computed, NULL);
 }
 
 /* Makes room for the partial of the next exchange, on the host and on the device. */
@@ -265,29 +280,22 @@ static cl_int launch_merge(const cls_shard *h, cls_commands *c)
     return cls_commands_launch(c, &a, groups, NULL);
 }
 
-/* Launches the kernels that draw from the merged rows. Those are float32 and adjusted. */
+/* Launches the kernels that draw from the merged rows and report on them. Those rows are float32
+ * and adjusted. */
 static cl_int launch_draw(const cls_shard *h, cls_commands *c, cl_event *end)
 {
     cls_plan plan = h->plan;
-    cls_args a;
     plan.arg_set = CLS_ARG_SET_MERGED;
     plan.survey = h->merged;
     plan.step.logits = (cls_logits){.buffer = h->merged_logits,
                                     .dtype = CLS_F32,
                                     .row_stride = (uint64_t)h->sampler->tiles * CLS_TILE};
     plan.logit_size = sizeof(float);
-    plan.has |= CLS_RAW;
+    plan.has |= CLS_MERGED;
     for (uint32_t row = 0; row < plan.step.rows; row++)
         plan.has |= h->plans[row].kind == CLS_ROW_PLAIN ? CLS_DRAWN : 0;
-    cls_step_args(&a, h->sampler, &plan, CLS_ARG_SET_MERGED);
-    cl_int code = cls_commands_write_args(c, CLS_ARG_SET_MERGED, &a);
-    if (code == CL_SUCCESS)
-        code = cls_step_rows(&plan, c, CLS_TOKEN, plan.search ? NULL : end);
-    if (code == CL_SUCCESS && plan.search)
-        code = cls_step_pass(&plan, c);
-    if (code == CL_SUCCESS && plan.search)
-        code = cls_step_rows(&plan, c, CLS_SEARCH, end);
-    return code;
+    const cl_int code = cls_step_write_args(&plan, c);
+    return code == CL_SUCCESS ? cls_step_draw(&plan, c, end) : code;
 }
 
 /* Enqueues the merge, and then the next partial or the end of the step. */
@@ -341,5 +349,44 @@ cls_status cls_rows_merge(cls_shard *h, const void *partials, int *more, cl_even
         h->partial.used = used;
         *more = 0;
     }
+    return status;
+}
+
+/* --------------------------------------------------------- all shards of one process */
+
+int cls_rows_are_single(const cls_shard *h)
+{
+    for (uint32_t row = 0; row < h->plan.step.rows; row++)
+        if (h->plans[row].kind != CLS_ROW_OF_LIST && h->plans[row].kind != CLS_ROW_OF_KEYS)
+            return 0;
+    return h->protocol == CLS_PROTOCOL_ROWS;
+}
+
+cls_status cls_rows_merge_all(cls_shard *h, cls_shard *const *shards, cl_event *done)
+{
+    const size_t header = sizeof(cls_partial_header), one = h->partial.used;
+    cl_event ready[CLS_MAX_SHARDS];
+    cls_commands c;
+    cl_event end = NULL;
+    cl_int code = CL_SUCCESS;
+    cls_status status = cls_device_buffer_grow(h->sampler, &h->received, h->shards * one,
+                                               "the partials of all shards");
+    for (uint32_t i = 0; i < h->shards; i++)
+        ready[i] = shards[i]->computed;
+    if (status == CLS_OK)
+        status = cls_commands_begin(&c, h->sampler, h->queue, h->plan.ordered, h->shards, ready, 0,
+                                    NULL);
+    if (status != CLS_OK)
+        return status;
+    for (uint32_t i = 0; i < h->shards && code == CL_SUCCESS; i++)
+        code = cls_commands_copy(&c, shards[i]->sent.buffer, h->received.buffer, i * one + header,
+                                 one - header);
+    if (code == CL_SUCCESS)
+        code = launch_merge(h, &c);
+    if (code == CL_SUCCESS)
+        code = launch_draw(h, &c, &end);
+    status = cls_commands_end(&c, code, "cannot enqueue the merge of partials", end, done);
+    if (status == CLS_OK)
+        clFlush(h->queue);
     return status;
 }
