@@ -85,12 +85,13 @@ static void put_stage(const cli_explained *e, int32_t token, char *text, size_t 
     uint32_t i = 1;
     while (i < e->count && e->stage[i].keeps[token])
         i++;
+    const bool shown = i < e->count && e->stage[i].parameter[0] != '\0';
     if (i < e->count)
         snprintf(text, size,
-                 "token %" PRId32 " is outside the kept set: stage %s (%s) removes it and leaves "
+                 "token %" PRId32 " is outside the kept set: stage %s%s%s%s removes it and leaves "
                  "%" PRIu32 " of %" PRIu32 " tokens",
-                 token, e->stage[i].name, e->stage[i].parameter, e->stage[i].kept,
-                 e->stage[i - 1].kept);
+                 token, e->stage[i].name, shown ? " (" : "", e->stage[i].parameter,
+                 shown ? ")" : "", e->stage[i].kept, e->stage[i - 1].kept);
     else
         snprintf(text, size,
                  "token %" PRId32 ", of probability %.6f, is also in the set of %" PRIu32
