@@ -352,6 +352,9 @@ typedef struct cls_row {
 #define CLS_POSITIONS_ADD 0x80000u   /* a row's position is its slot's plus the one given */
 #define CLS_ALL_GREEDY 0x100000u     /* whatever the temperatures are */
 #define CLS_HAS_LOGITS_MAP 0x200000u /* rows may share rows of logits */
+#define CLS_MERGED 0x800000u         /* the logits are adjusted: shards merged them */
+#define CLS_DRAWN 0x400000u          /* the first word of an untruncated row's sample is its token,
+                                        or -1: a shard drew it */
 #define CLS_HAS_COUNTS 0x20000000u   /* of candidates */
 #define CLS_HAS_SEARCH 0x10000000u   /* the pass and the search follow */
 #define CLS_NO_SLOTS 0x40000000u /* the rows belong to no request: log-probabilities of prompts */
@@ -440,7 +443,8 @@ typedef struct cls_args {
     u32 given_each; /* ids that a group of the report handles */
     u32 reserved_2;
     cls_wide logits_map_offset;
-    u32 reserved_3[26];
+    /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
+    u32 first, last, shards, partial_words, whole_tiles, reserved_3[21];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

@@ -29,6 +29,10 @@
 #ifndef CHAIN
 #define CHAIN 2
 #endif
+/* SHARD 1: rows have only the tokens from args->first to args->last - 1. */
+#ifndef SHARD
+#define SHARD 0
+#endif
 
 /* Stands before a loop of few iterations, or one whose iterations depend on each other. Unrolled or
  * vectorized, it would be many times the code, would take more registers and would hardly be

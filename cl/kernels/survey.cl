@@ -218,7 +218,7 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 
     if (unchecked && adjusted == 0)
         return unchecked_maxima(r, tile, 0, key, flags, 0);
     if (r->masked == CLS_HAS_MASK && !r->dense && adjusted == 0 &&
-        (tile + 1) * CLS_TILE <= r->vocab && (tile + 1) * (CLS_TILE / 32) <= r->mask_width) {
+        tile_is_whole(r, tile) && (tile + 1) * (CLS_TILE / 32) <= r->mask_width) {
         const f32 max = unchecked_maxima(r, tile, 1, key, flags, kept);
         *is_kept = !(*flags & CLS_STATUS_INF); /* the stored vectors are not cleaned */
         return max;
@@ -460,6 +460,13 @@ static inline f32 tile_maximum(__local const f32 *max_tile)
 
 #endif
 
+/* The tile after the row's last one. */
+#if SHARD
+#define END_TILE ((r.last + CLS_TILE - 1) / CLS_TILE)
+#else
+#define END_TILE TILES
+#endif
+
 KERNEL void cls_survey(ROWS_ARGS)
 {
     STEP_LOCALS
@@ -474,9 +481,9 @@ KERNEL void cls_survey(ROWS_ARGS)
     const u32 row = get_group_id(1);
     const i32 slot = ROW_SLOT(row);
     const row_logits r = ROW_VIEW(row, slot);
-    const u32 first = get_group_id(0) * tiles_per_group;
+    const u32 first = ROW_FIRST(&r) / CLS_TILE + get_group_id(0) * tiles_per_group;
     const u32 skipped = slot < 0 || (slots[slot].stopped && !(has & CLS_RAW));
-    const u32 last = skipped ? first : min(first + tiles_per_group, TILES);
+    const u32 last = skipped ? first : min(first + tiles_per_group, END_TILE);
     const u32 needs_mass = has & CLS_RAW ? 1u : slot < 0 ? 0u : slots[slot].flags & CLS_SLOT_TOTAL;
     const f32 scale = has & CLS_RAW || slot < 0 ? CLS_LOG2E : slots[slot].total_scale;
     __global i32 *const row_key = tile_key + (size_t)row * MAX_TILES;

@@ -91,8 +91,8 @@ static inline FV load_checked(const row_logits *r, u32 i)
         word = i >> 5 < r->mask_width ? r->mask[i >> 5] >> (i & 31) : 0u;
     if ((listed & word & ALL_LANES) == 0) /* no logit is read */
         return (FV)(CLS_MASKED);
-    const int inside =
-        i + VEC <= r->vocab && !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
+    const int inside = i >= ROW_FIRST(r) && i + VEC <= ROW_LAST(r) &&
+                       !((r->masked & CLS_MASK_BYTES) && i + VEC > r->mask_width);
     if (inside) {
         x = LOAD_V(r->x, i);
         if (r->dense)
@@ -101,8 +101,8 @@ static inline FV load_checked(const row_logits *r, u32 i)
         x = (FV)(CLS_MASKED);
         /* The number of iterations is no constant, so that compilers do not unroll the loop. */
         SHORT_LOOP
-        for (u32 j = 0; j < VEC && i + j < r->vocab; j++)
-            if (is_allowed(r, i + j))
+        for (u32 j = 0; j < VEC && i + j < ROW_LAST(r); j++)
+            if (i + j >= ROW_FIRST(r) && is_allowed(r, i + j))
                 x = LANES == (IV)((i32)j) ? (FV)(add_dense_one(r, i + j, LOAD(r->x, i + j))) : x;
         return x;
     }
@@ -123,12 +123,12 @@ static inline int is_allowed(const row_logits *r, u32 i) { return 1; }
 static inline FV load_checked(const row_logits *r, u32 i)
 {
     FV x = (FV)(CLS_MASKED);
-    if (i + VEC <= r->vocab)
+    if (i >= ROW_FIRST(r) && i + VEC <= ROW_LAST(r))
         return LOAD_V(r->x, i);
     /* There are fewer than VEC iterations. If compilers knew the bound, they would unroll the
      * loop. */
     SHORT_LOOP
-    for (u32 j = i; j < r->vocab; j++)
+    for (u32 j = LARGER(i, ROW_FIRST(r)), end = SMALLER(i + VEC, ROW_LAST(r)); j < end; j++)
         x = LANES == (IV)((i32)(j - i)) ? (FV)(LOAD(r->x, j)) : x;
     return x;
 }
@@ -139,10 +139,10 @@ static inline u32 vector_status(const row_logits *r, u32 i, FV x)
 {
 #ifdef CLS_LIMITED
     u32 flags = 0;
-    if (!r->dense && i + VEC <= r->vocab &&
+    if (!r->dense && i >= ROW_FIRST(r) && i + VEC <= ROW_LAST(r) &&
         !ANY((BITS_V(r->x, i) & 0x7fffffff) >= (IV)(0x7f800000)))
         return 0;
-    for (u32 j = i; j < i + VEC && j < r->vocab; j++)
+    for (u32 j = LARGER(i, ROW_FIRST(r)); j < i + VEC && j < ROW_LAST(r); j++)
         if (is_allowed(r, j))
             flags |=
                 r->dense ? sum_status(BITS(r->x, j), dense_bits(r, j)) : bits_status(BITS(r->x, j));

@@ -28,7 +28,8 @@ static inline u32 share_token(u32 share)
 /* Returns how many vectors of a share have a token of the row; i is the share's first token. */
 static inline u32 share_vectors(const row_logits *r, u32 i)
 {
-    return i < r->vocab ? min(4u, (r->vocab - i + SHARE_STRIDE - 1) / SHARE_STRIDE) : 0u;
+    const u32 end = ROW_LAST(r);
+    return i < end ? min(4u, (end - i + SHARE_STRIDE - 1) / SHARE_STRIDE) : 0u;
 }
 #define SHARE_LOAD(g) x[g] = LOAD_V(r->x, i + g * SHARE_STRIDE);
 /* Sets vector j of a share, where j is not a constant: an array with such an index would be in

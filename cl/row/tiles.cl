@@ -46,12 +46,16 @@ static inline u32 tile_mask(const row_logits *r, u32 tile)
     return MASK_ALL;
 #endif
 }
-/* Returns whether a tile needs none of the checks of load_checked(): the whole tile is in the
- * vocabulary, nothing of it is masked, and there is no dense bias. Biases and adjustments may still
+/* Returns whether the row has all tokens of a tile. */
+static inline int tile_is_whole(const row_logits *r, u32 tile)
+{
+    return tile * CLS_TILE >= ROW_FIRST(r) && (tile + 1) * CLS_TILE <= ROW_LAST(r);
+}
+/* Returns whether a tile needs none of the checks of load_checked(): the row has the whole tile, nothing of it is masked, and there is no dense bias. Biases and adjustments may still
  * change its tokens. */
 static inline int tile_is_unchecked(const row_logits *r, u32 tile, u32 masked)
 {
-    return masked == MASK_ALL && !r->dense && (tile + 1) * CLS_TILE <= r->vocab;
+    return masked == MASK_ALL && !r->dense && tile_is_whole(r, tile);
 }
 /* Returns the bitwise or of the words that a tile has in the bitmaps of adjusted tokens. */
 static inline u32 tile_adjusted(const row_logits *r, u32 tile)

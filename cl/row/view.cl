@@ -29,6 +29,9 @@ typedef struct row_logits {
     slot_state state;
     history_effects effects;
     u32 vocab;
+#if SHARD
+    u32 first, last; /* the row has tokens first to last - 1 only, and x is first tokens before it */
+#endif
     u32 mask_width;  /* in elements */
     u32 masked;      /* 0 or CLS_HAS_MASK, with CLS_MASK_BYTES; CLS_MASK_LIST: `allowed`, too */
     u32 dense;       /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
@@ -38,6 +41,15 @@ typedef struct row_logits {
     u32 truncated;
     i32 cut_key, cut_id, upper_key, upper_first, upper_last;
 } row_logits;
+
+/* The row's tokens are ROW_FIRST to ROW_LAST - 1. */
+#if SHARD
+#define ROW_FIRST(r) ((r)->first)
+#define ROW_LAST(r) ((r)->last)
+#else
+#define ROW_FIRST(r) 0u
+#define ROW_LAST(r) ((r)->vocab)
+#endif
 
 /* The first arguments of all kernels of a step. */
 #define STEP_ARGS \
@@ -87,13 +99,18 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
     /* The row's offset needs 64 bits: 512 rows of 2^20 floats take 2 GiB. */
     r.x = logits +
           wide_offset(args->logits_offset, args->row_stride, logits_row < 0 ? 0u : (u32)logits_row);
+#if SHARD
+    r.first = args->first;
+    r.last = args->last;
+    r.x -= r.first;
+#endif
     r.flags = tile_flags + (size_t)row * TILES;
     r.vocab = vocab;
     r.truncated = 0;
 #if ROW
     const i32 mask_row = has & CLS_HAS_MASK_MAP ? AT_OFFSET(mask_map)[row] : (i32)row;
     const i32 bias_row = has & CLS_HAS_BIAS_MAP ? AT_OFFSET(bias_map)[row] : (i32)row;
-    const u32 applies = slot_index >= 0 && !(has & CLS_RAW);
+    const u32 applies = slot_index >= 0 && !(has & (CLS_RAW | CLS_MERGED));
     const u32 slot = applies ? (u32)slot_index : 0u; /* slot 0 always exists */
     const u32 layout = args->layout;
     r.mask_width = args->mask_width;

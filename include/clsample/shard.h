@@ -59,7 +59,7 @@ typedef struct cls_shard cls_shard;
  * float32, and allocates [max_rows, vocab] floats on the device and some more. Blocks. The sampler
  * must outlive the shard; a sampler has at most one. While a step is open, the sampler's other
  * calls return CLS_BAD_ARGUMENT; without an open step, cls_sample() and the other calls work as
- * usual on logits of the whole vocabulary.
+ * usual on logits of the whole vocabulary. options: NULL for defaults.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. On failure *out is NULL. */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_create(cls_sampler *sampler,

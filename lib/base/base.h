@@ -19,6 +19,7 @@
 #include "core/arithmetic.h"
 #include "core/philox.h"
 #include "core/samplers.h"
+#include "core/shards.h"
 #include "core/verify.h"
 
 /* ----------------------------------------------- status.c and structs.c */

@@ -387,6 +387,9 @@ cls_status cls_compile(cls_context *context, uint32_t dtypes, uint32_t variants)
 {
     cls_saved_error before;
     cls_error_save(&before);
+    /* Merged rows are float32, whatever the logits are. */
+    if (variants >> CLS_MERGE_0 & 1u)
+        dtypes |= 1u << CLS_F32;
     cls_lock_acquire(context->lock);
     const cls_status status = compile(context, dtypes, variants);
     cls_lock_release(context->lock);

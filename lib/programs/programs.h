@@ -24,6 +24,9 @@ enum cls_kernel {
     CLS_DRAW,
     CLS_RESIDUAL,
     CLS_VERIFY,
+    CLS_SHARD_SURVEY,
+    CLS_PARTIAL,
+    CLS_MERGE,
     CLS_KERNELS
 };
 /* Returns the name of a kernel's function. */
@@ -34,7 +37,7 @@ const char *cls_kernel_name(enum cls_kernel kernel);
 static inline int cls_kernel_covers_tiles(enum cls_kernel kernel)
 {
     return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION ||
-           kernel == CLS_RESIDUAL;
+           kernel == CLS_RESIDUAL || kernel == CLS_SHARD_SURVEY;
 }
 
 /* -------------------------------------------------------------- table.c */
@@ -65,6 +68,10 @@ enum {
     CLS_DRAW_0,
     CLS_RESIDUAL_0,
     CLS_VERIFY_0,
+    CLS_SHARD_SURVEY_0,
+    CLS_SHARD_SURVEY_1,
+    CLS_PARTIAL_0,
+    CLS_MERGE_0,
     CLS_VARIANTS /* at most 32, since a uint32_t holds a set of them */
 };
 typedef struct cls_variant {

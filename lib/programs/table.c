@@ -19,6 +19,8 @@ SOURCE(accept)
 SOURCE(draw)
 SOURCE(residual)
 SOURCE(verify)
+SOURCE(partial)
+SOURCE(merge)
 #define FILE_OF(NAME) #NAME, cls_source_##NAME, &cls_source_##NAME##_count
 
 /* The features that adjust a row's logits, and all features. */
@@ -65,6 +67,13 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_DRAW_0] = {"draw", CLS_DRAW, FILE_OF(draw), "", ALL, 0, 64},
     [CLS_RESIDUAL_0] = {"residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1, 128},
     [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), "", ALL, 1, 128},
+    [CLS_SHARD_SURVEY_0] = {"shard-survey", CLS_SHARD_SURVEY, FILE_OF(survey),
+                            " -DROW=0 -DSHARD=1", 0, 1, 0},
+    [CLS_SHARD_SURVEY_1] = {"shard-survey-row", CLS_SHARD_SURVEY, FILE_OF(survey), " -DSHARD=1",
+                            ALL, 1, 80},
+    [CLS_PARTIAL_0] = {"partial", CLS_PARTIAL, FILE_OF(partial), " -DCHAIN=1 -DSHARD=1", ALL, 1,
+                       128},
+    [CLS_MERGE_0] = {"merge", CLS_MERGE, FILE_OF(merge), " -DROW=0 -DCHAIN=0", ALL, 0, 0},
 };
 
 /* For each kernel: the name of its function, the features that need the kernel (0: every step
@@ -89,6 +98,9 @@ static const struct {
     [CLS_DRAW] = {"cls_draw", CLS_FEATURE_DRAW, 0},
     [CLS_RESIDUAL] = {"cls_residual", CLS_FEATURE_VERIFY, 0},
     [CLS_VERIFY] = {"cls_verify", CLS_FEATURE_VERIFY, 0},
+    [CLS_SHARD_SURVEY] = {"cls_survey", CLS_FEATURE_SHARD, ROW | CLS_FEATURE_VERIFY},
+    [CLS_PARTIAL] = {"cls_partial", CLS_FEATURE_SHARD, 0},
+    [CLS_MERGE] = {"cls_merge", CLS_FEATURE_SHARD, 0},
 };
 
 const char *cls_kernel_name(enum cls_kernel kernel) { return kernels[kernel].name; }
@@ -171,6 +183,7 @@ static const struct {
     {"CLS_FEATURE_ACCEPT", "cls_accept()"},
     {"CLS_FEATURE_DRAW", "cls_draw()"},
     {"CLS_FEATURE_VERIFY", "cls_verify()"},
+    {"CLS_FEATURE_SHARD", "shards of a vocabulary"},
 };
 
 /* Returns the number of the lowest bit, or 32 if no bit is set. */

@@ -59,7 +59,8 @@ typedef struct trial {
     uint16_t halves[VOCAB];
     cls_params params;
     cls_host_row host;
-    uint32_t kept; /* number of tokens that the host's last step kept */
+    uint32_t kept;    /* number of tokens that the host's last step kept */
+    cls_shard *shard; /* the only one of the vocabulary, for the programs of shards; or NULL */
 } trial;
 
 static const int32_t prompt[PROMPT] = {1, 7, 40, 1500, 3000};
@@ -123,6 +124,7 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
 
 static void close_trial(trial *t)
 {
+    cls_shard_destroy(t->shard);
     cls_sampler_destroy(t->sampler);
     if (t->logits != NULL)
         clReleaseMemObject(t->logits);
@@ -149,6 +151,23 @@ static cls_status read_words(const trial *t, void *words, size_t n)
     return code == CL_SUCCESS
                ? CLS_OK
                : cls_fail(CLS_OPENCL_ERROR, code, "the proof of a program did not run");
+}
+
+/* Enqueues a step. */
+static cls_status sample(const trial *t, const cls_step *step)
+{
+    const void *partial;
+    size_t size;
+    int more = 1;
+    if (t->shard == NULL)
+        return cls_sample(t->sampler, t->queue, step, 0, NULL, NULL);
+    cls_status status = cls_shard_sample(t->shard, t->queue, step, 0, NULL);
+    while (status == CLS_OK && more) {
+        status = cls_shard_partial(t->shard, &partial, &size);
+        if (status == CLS_OK)
+            status = cls_shard_merge(t->shard, partial, size, &more, NULL);
+    }
+    return status;
 }
 
 /* Compares two tokens of a request, and the mass that each was drawn from, with the host's. */
@@ -181,7 +200,7 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, in
         result.struct_size = sizeof result;
         status = cls_reference(&t->host, &expected, &result);
         if (status == CLS_OK)
-            status = cls_sample(t->sampler, t->queue, &step, 0, NULL, NULL);
+            status = sample(t, &step);
         if (status == CLS_OK)
             status = read_words(t, &token, 1);
         if (status == CLS_OK)
@@ -379,6 +398,17 @@ static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype
     case CLS_RESIDUAL:
     case CLS_VERIFY:
         return prove_verify(t, variant, launched);
+    case CLS_SHARD_SURVEY:
+    case CLS_PARTIAL:
+    case CLS_MERGE:
+        status = cls_sampler_add_kernels(t->sampler, CLS_F32, UINT32_MAX);
+        if (status == CLS_OK)
+            status = cls_shard_create(t->sampler, NULL, &t->shard);
+        if (status != CLS_OK)
+            return status;
+        cls_step_default(&step, sizeof step);
+        set_params(t, variant);
+        return prove_steps(t, variant, &step, launched);
     default:
         cls_step_default(&step, sizeof step);
         set_params(t, variant);

@@ -163,6 +163,19 @@ cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_
 
 /* ------------------------------------------------------------------- kernels */
 
+cl_int cls_commands_write(cls_commands *c, cl_mem buffer, size_t size, const void *data)
+{
+    cl_uint n;
+    const cl_event *wait;
+    cl_event event = NULL;
+    get_wait_list(c, &n, &wait);
+    const cl_int code = clEnqueueWriteBuffer(c->queue, buffer, CL_FALSE, 0, size, data, n, wait,
+                                             c->in_order ? NULL : &event);
+    if (code == CL_SUCCESS)
+        advance(c, event);
+    return code;
+}
+
 /* Writes a block of arguments as a fill pattern. OpenCL copies a pattern when the command is
  * enqueued, so that no host memory needs to stay until the command has run. */
 static cl_int write_block(cls_commands *c, cl_mem buffer, size_t offset, const void *block)

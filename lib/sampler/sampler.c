@@ -153,7 +153,7 @@ static cls_status compile(cls_sampler *s, uint32_t features)
     const uint32_t variants = cls_variants_of(features);
     cls_status status = cls_compile(s->context, s->dtypes, variants);
     for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
-        if (s->dtypes >> d & 1u)
+        if ((s->dtypes >> d & 1u) || (d == CLS_F32 && (features & CLS_FEATURE_SHARD)))
             status = cls_sampler_add_kernels(s, d, variants);
     if (status == CLS_OK)
         s->features = features;

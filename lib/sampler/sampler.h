@@ -35,6 +35,7 @@ enum cls_arg_set {
     CLS_ARG_SET_DRAFTS, /* the drafts of a verification */
     CLS_ARG_SET_ACCEPT, /* cls_accept() */
     CLS_ARG_SET_DRAW,   /* cls_draw() */
+    CLS_ARG_SET_MERGED, /* the merged rows of a shard's step */
     CLS_ARG_SETS
 };
 
@@ -335,6 +336,9 @@ cl_int cls_commands_upload_mask(cls_commands *c, cls_mask *mask);
 /* Uploads a map from the host if it differs from the one on the device. */
 cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_t *map,
                                uint32_t rows);
+
+/* Writes to a buffer from host memory that stays as it is until the call's last command has run. */
+cl_int cls_commands_write(cls_commands *c, cl_mem buffer, size_t size, const void *data);
 
 /* Writes the blocks of an argument set that have changed. It needs no staging memory. */
 cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const cls_args *args);

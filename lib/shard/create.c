@@ -35,8 +35,8 @@ static cls_status check_options(const cls_shard_options *o, uint32_t vocab)
                         (unsigned)o->shard_count);
     for (uint32_t i = 0; o->borders != NULL && i <= o->shard_count; i++) {
         if (i == 0 && o->borders[i] != 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "options->borders[0] is %u; it must be 0", (unsigned)o->borders[0]);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->borders[0] is %u; it must be 0",
+                            (unsigned)o->borders[0]);
         if (i > 0 && o->borders[i] <= o->borders[i - 1])
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "options->borders[%u] is %u, which is not above borders[%u], %u",
@@ -77,7 +77,7 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
     cls_shard_options_default(&o, sizeof o);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    cls_status status = CLS_STRUCT_READ(&o, callers, "options");
+    cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK)
         status = check_options(&o, s->vocab);
     if (status == CLS_OK && s->has_shard)
@@ -90,11 +90,13 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a shard");
     h->sampler = s;
     status = allocate(h, &o);
+    if (status == CLS_OK)
+        status = cls_rows_create(h);
+    s->has_shard = status == CLS_OK;
     if (status != CLS_OK) {
         cls_shard_destroy(h);
         return status;
     }
-    s->has_shard = 1;
     *out = h;
     return CLS_OK;
 }
@@ -112,7 +114,10 @@ void cls_shard_destroy(cls_shard *h)
     if (h == NULL)
         return;
     cls_shard_abandon(h);
+    if (h->sampler->last_queue != NULL) /* the last merge may still be reading partials */
+        clFinish(h->sampler->last_queue);
     h->sampler->has_shard = 0;
+    cls_rows_destroy(h);
     if (h->gathered.buffer != NULL)
         clReleaseMemObject(h->gathered.buffer);
     free(h->partial.data);
@@ -124,7 +129,9 @@ cls_status cls_shard_window(const cls_shard *h, uint32_t *first, uint32_t *count
 {
     if (h == NULL || first == NULL || count == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
-                        h == NULL ? "shard" : first == NULL ? "first" : "count");
+                        h == NULL       ? "shard"
+                        : first == NULL ? "first"
+                                        : "count");
     *first = h->first;
     *count = h->width;
     return CLS_OK;

@@ -46,11 +46,12 @@ static cls_status open_step(cls_shard *h, cl_command_queue queue, cl_uint n_wait
     h->queue = queue;
     h->open = 1;
     h->exchange = 1;
-    h->protocol = CLS_PROTOCOL_LOGITS;
+    h->protocol = cls_rows_plan(h);
     h->digest = cls_shard_step_digest(h);
     h->sampler->shard_is_open = 1;
     h->logits.buffer = NULL;
-    const cls_status status = cls_gather_open(h, n_wait, wait);
+    const cls_status status = h->protocol == CLS_PROTOCOL_ROWS ? cls_rows_open(h, n_wait, wait)
+                                                               : cls_gather_open(h, n_wait, wait);
     if (status != CLS_OK)
         close_step(h);
     return status;
@@ -190,6 +191,19 @@ static cls_status end_gather(cls_shard *h, cl_event *done)
                               : cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue a marker");
 }
 
+/* Merges rows of logits, which ends the step. */
+static cls_status merge_logits(cls_shard *h, const void *partials, cl_event *done)
+{
+    const cls_logits own = h->plan.step.logits;
+    cls_status status = cls_gather_merge(h, partials);
+    if (status == CLS_OK)
+        status = h->gathers ? end_gather(h, done)
+                            : cls_step_enqueue(&h->plan, h->sampler, h->queue, 0, NULL, done);
+    if (status != CLS_OK)
+        h->plan.step.logits = own;
+    return status;
+}
+
 static cls_status merge(cls_shard *h, const void *partials, size_t size, int *more, cl_event *done)
 {
     cls_status status = check_open(h);
@@ -199,19 +213,15 @@ static cls_status merge(cls_shard *h, const void *partials, size_t size, int *mo
         status = cls_partials_check(h, partials, size);
     if (status != CLS_OK)
         return status;
-    const cls_logits own = h->plan.step.logits;
-    status = cls_gather_merge(h, partials);
-    if (status == CLS_OK)
-        status = h->gathers
-                     ? end_gather(h, done)
-                     : cls_step_enqueue(&h->plan, h->sampler, h->queue, 0, NULL, done);
-    *more = 0;
-    if (status == CLS_BUSY || status == CLS_OUT_OF_MEMORY) {
-        h->plan.step.logits = own;
+    status = h->protocol == CLS_PROTOCOL_ROWS ? cls_rows_merge(h, partials, more, done)
+                                              : merge_logits(h, partials, done);
+    if (status == CLS_BAD_ARGUMENT || status == CLS_BUSY || status == CLS_OUT_OF_MEMORY)
         return status;
+    h->exchange++;
+    if (!*more) {
+        h->completed += status == CLS_OK;
+        close_step(h);
     }
-    h->completed += status == CLS_OK;
-    close_step(h);
     return status;
 }
 
@@ -225,6 +235,7 @@ cls_status cls_shard_merge(cls_shard *h, const void *partials, size_t size, int 
                         h == NULL          ? "shard"
                         : partials == NULL ? "partials"
                                            : "more");
+    *more = 0;
     return cls_sampler_lock(h->sampler) == CLS_OK
                ? cls_sampler_leave(h->sampler, merge(h, partials, size, more, done))
                : CLS_BAD_ARGUMENT;

@@ -19,9 +19,8 @@ cls_status cls_gather_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
                                           h->partial.data, n_wait, wait, &h->ready);
     if (code == CL_SUCCESS)
         code = clFlush(h->queue);
-    return code == CL_SUCCESS
-               ? CLS_OK
-               : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the shard's logits");
+    return code == CL_SUCCESS ? CLS_OK
+                              : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the shard's logits");
 }
 
 cls_status cls_gather_merge(cls_shard *h, const void *partials)
@@ -39,15 +38,12 @@ cls_status cls_gather_merge(cls_shard *h, const void *partials)
         const size_t from[3] = {sizeof(cls_partial_header), 0, 0},
                      to[3] = {h->borders[i] * element, 0, 0},
                      region[3] = {(h->borders[i + 1] - h->borders[i]) * element, rows, 1};
-        code = clEnqueueWriteBufferRect(h->queue, h->gathered.buffer, CL_TRUE, to, from, region,
-                                        whole, 0, row, 0,
-                                        (const char *)partials + i * h->partial.used, n,
-                                        n != 0 ? &s->last_event : NULL, NULL);
+        code = clEnqueueWriteBufferRect(
+            h->queue, h->gathered.buffer, CL_TRUE, to, from, region, whole, 0, row, 0,
+            (const char *)partials + i * h->partial.used, n, n != 0 ? &s->last_event : NULL, NULL);
     }
     if (status == CLS_OK && code != CL_SUCCESS)
         status = cls_fail(CLS_OPENCL_ERROR, code, "cannot write the logits of the shards");
-    *l = (cls_logits){.buffer = h->gathered.buffer,
-                      .dtype = l->dtype,
-                      .row_stride = s->vocab};
+    *l = (cls_logits){.buffer = h->gathered.buffer, .dtype = l->dtype, .row_stride = s->vocab};
     return status;
 }

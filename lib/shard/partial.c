@@ -54,10 +54,17 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
     const cls_plan *const plan = &h->plan;
     const cls_step *const step = &plan->step;
     uint64_t hash = mix_bytes(1, h->borders, (h->shards + 1) * sizeof *h->borders);
-    const uint32_t words[] = {s->vocab,          step->rows,   step->logits_rows,
-                              plan->logit_size,  plan->has,    plan->report.wants,
-                              plan->report.top_n, plan->report.given_n, plan->report.candidates_n,
-                              (uint32_t)h->gathers, (uint32_t)step->invalid_token,
+    const uint32_t words[] = {s->vocab,
+                              step->rows,
+                              step->logits_rows,
+                              plan->logit_size,
+                              plan->has,
+                              plan->report.wants,
+                              plan->report.top_n,
+                              plan->report.given_n,
+                              plan->report.candidates_n,
+                              (uint32_t)h->gathers,
+                              (uint32_t)step->invalid_token,
                               (uint32_t)step->logits.dtype};
     hash = mix_bytes(hash, words, sizeof words);
     if (h->gathers)
@@ -102,18 +109,10 @@ cls_status cls_partial_reserve(cls_shard *h, size_t body)
 
 void cls_partial_seal(cls_shard *h)
 {
-    cls_partial_header header = {MAGIC,
-                                 FORMAT,
-                                 h->completed,
-                                 h->exchange,
-                                 (uint32_t)h->protocol,
-                                 h->shard,
-                                 h->shards,
-                                 h->plan.step.rows,
-                                 h->sampler->vocab,
-                                 h->digest,
-                                 h->partial.used,
-                                 0};
+    cls_partial_header header = {
+        MAGIC,           FORMAT,    h->completed,      h->exchange,       (uint32_t)h->protocol,
+        h->shard,        h->shards, h->plan.step.rows, h->sampler->vocab, h->digest,
+        h->partial.used, 0};
     header.checksum = checksum(&header, cls_partial_body(h->partial.data));
     memcpy(h->partial.data, &header, sizeof header);
 }

@@ -9,8 +9,26 @@
 /* What a step exchanges. */
 enum cls_protocol {
     CLS_PROTOCOL_LOGITS, /* whole rows of logits: one exchange, for any step */
-    CLS_PROTOCOLS
+    CLS_PROTOCOL_ROWS    /* of each row what its parameters need (core/shards.h) */
 };
+
+/* How the first truncation of a row bounds its set, and so what its exchanges are. */
+enum cls_row_kind {
+    CLS_ROW_OF_LIST,  /* a number of tokens from the top, which all shards send at once */
+    CLS_ROW_PLAIN,    /* nothing is truncated: the masses of tiles, then the drawn token */
+    CLS_ROW_BY_KEY,   /* min-p: the largest logit, then the tokens above the cut */
+    CLS_ROW_BY_MASS,  /* top-p: masses of tiles, masses above edges, the tokens above one of them */
+    CLS_ROW_BY_COUNT, /* a large top-k: the same with counts */
+    CLS_ROW_OF_KEYS   /* more of the row must be known: all adjusted logits */
+};
+
+/* A row of the open step. */
+typedef struct cls_row_plan {
+    enum cls_row_kind kind;
+    uint32_t target; /* top_p or top_k */
+    float min_p;     /* as a depth */
+    uint64_t goal;   /* the mass or the number of tokens that the set must reach */
+} cls_row_plan;
 
 struct cls_shard {
     cls_sampler *sampler;
@@ -28,6 +46,18 @@ struct cls_shard {
     uint64_t digest;
     uint64_t completed; /* steps that were complete before it */
 
+    /* The rows of the open step, and what each sends and merges in the current exchange. */
+    cls_row_plan *plans;              /* [max_rows] */
+    cls_shard_row *rows, *next;       /* [max_rows]; next: of the exchange that follows */
+    uint32_t whole_tiles, cut_tokens; /* the most of any shard */
+
+    /* On the device: the survey of the shard's own logits, and of the merged rows. */
+    cl_mem own[3], merged[3]; /* [max_rows]: keys of max tiles, masses and flags of tiles */
+    cl_mem merged_logits;     /* float [max_rows][tiles * CLS_TILE] */
+    cl_mem rows_buffer, borders_buffer;
+    cls_device_buffer sent, received; /* the body of the partial; all partials */
+    cls_host_buffer merging;          /* the partials while they are uploaded */
+
     /* The partial of the current exchange: a header and a body. */
     cls_host_buffer partial; /* `used` bytes */
     cl_event ready;          /* when the body is there */
@@ -36,8 +66,6 @@ struct cls_shard {
     cls_device_buffer gathered;
     cls_logits logits; /* of the last gather; buffer NULL: none */
 };
-
-/* ------------------------------------------------------------- create.c */
 
 /* ------------------------------------------------------------ partial.c */
 
@@ -50,6 +78,9 @@ typedef struct cls_partial_header {
     uint64_t size;     /* of the whole partial, in bytes */
     uint64_t checksum; /* of the body, and of the fields above */
 } cls_partial_header;
+
+typedef char cls_partial_header_size
+    [sizeof(cls_partial_header) == CLS_PARTIAL_HEADER_WORDS * sizeof(uint32_t) ? 1 : -1];
 
 /* Returns the digest of a shard's open step. */
 uint64_t cls_shard_step_digest(const cls_shard *shard);
@@ -66,8 +97,41 @@ static inline void *cls_partial_body(const void *partial)
     return (char *)(uintptr_t)partial + sizeof(cls_partial_header);
 }
 
+/* Returns the body of shard i's partial. */
+static inline const uint32_t *cls_partial_words(const cls_shard *shard, const void *partials,
+                                                uint32_t i)
+{
+    return (const uint32_t *)(const void *)((const char *)partials + i * shard->partial.used +
+                                            sizeof(cls_partial_header));
+}
+
 /* Checks the partials of all shards. Fails if one is damaged, or belongs to another step. */
 cls_status cls_partials_check(const cls_shard *shard, const void *partials, size_t size);
+
+/* --------------------------------------------------------------- plan.c */
+
+/* Decides what the open step exchanges, and what each row sends first. */
+enum cls_protocol cls_rows_plan(cls_shard *shard);
+
+/* Decides from all partials what each row sends next, in shard->next. Returns 0 if no row sends
+ * anything more. All shards decide alike, since it depends on nothing but the partials and the
+ * parameters. */
+int cls_rows_next(cls_shard *shard, const void *partials);
+
+/* Places the rows' sections one after another; returns the size of a body in words. */
+uint32_t cls_rows_place(cls_shard *shard);
+
+/* --------------------------------------------------------------- rows.c */
+
+/* Allocates what the exchange of rows needs, and compiles its programs. */
+cls_status cls_rows_create(cls_shard *shard);
+void cls_rows_destroy(cls_shard *shard);
+
+/* Enqueues the step up to its first partial. */
+cls_status cls_rows_open(cls_shard *shard, cl_uint n_wait, const cl_event *wait);
+
+/* Merges the partials. Enqueues the next partial if one follows, otherwise the end of the step. */
+cls_status cls_rows_merge(cls_shard *shard, const void *partials, int *more, cl_event *done);
 
 /* ------------------------------------------------------------- gather.c */
 

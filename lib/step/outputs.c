@@ -157,7 +157,7 @@ void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, in
 static cl_int launch_tiles(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_step_buffers(s, plan, CLS_DISTRIBUTION, CLS_ARG_SET_STEP);
+    cls_arguments a = cls_step_buffers(s, plan, CLS_DISTRIBUTION, plan->arg_set);
     cls_set_mem(&a, s->sample);
     cls_set_mem(&a, s->pass);
     for (int i = CLS_OUT_PROBS; i < CLS_OUTPUTS; i++)
@@ -188,7 +188,7 @@ cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done)
     if (code == CL_SUCCESS && (k & TILES))
         code = launch_tiles(plan, c, !(k & FINAL) ? done : NULL);
     if (code == CL_SUCCESS && (k & FINAL))
-        code = launch_report(plan, c, CLS_ARG_SET_STEP, done);
+        code = launch_report(plan, c, plan->arg_set, done);
     return code;
 }
 

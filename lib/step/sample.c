@@ -107,9 +107,11 @@ cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum 
     cls_set_map(&a, s, plan->map[CLS_MAP_SLOTS]);
     cls_set_map(&a, s, plan->map[CLS_MAP_MASKS]);
     cls_set_map(&a, s, plan->map[CLS_MAP_BIASES]);
-    cls_set_mem(&a, raw ? s->raw_key : s->tile_key);
-    cls_set_mem(&a, raw ? s->raw_mass : s->tile_mass);
-    cls_set_mem(&a, raw ? s->raw_flags : s->tile_flags);
+    const cl_mem own[3] = {s->tile_key, s->tile_mass, s->tile_flags};
+    const cl_mem of_raw[3] = {s->raw_key, s->raw_mass, s->raw_flags};
+    const cl_mem *const survey = plan->survey != NULL ? plan->survey : raw ? of_raw : own;
+    for (int i = 0; i < 3; i++)
+        cls_set_mem(&a, survey[i]);
     cls_set_mem(&a, s->rows);
     if (which != CLS_RESIDUAL && which != CLS_VERIFY) /* ROWS_ARGS */
         cls_set_map(&a, s, plan->map[CLS_MAP_LOGITS]);
@@ -248,45 +250,51 @@ static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *toke
     return cls_commands_launch(c, &a, groups, done);
 }
 
-/* Writes the arguments of all kernels before the first launch, so that a failure changes no slot.
- */
-static cl_int write_args(const cls_plan *plan, cls_commands *c, int accept_later)
+cl_int cls_step_write_args(cls_plan *plan, cls_commands *c)
 {
     cls_args a;
-    cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_STEP);
-    cl_int code = cls_commands_write_args(c, CLS_ARG_SET_STEP, &a);
+    /* Outputs of the final distribution are computed before the token is accepted, which would
+     * change that distribution. */
+    plan->accept_later = cls_report_of_final(plan) && !(plan->has & CLS_DEFER);
+    plan->has |= plan->accept_later ? CLS_DEFER : 0;
+    cls_step_args(&a, c->sampler, plan, plan->arg_set);
+    cl_int code = cls_commands_write_args(c, plan->arg_set, &a);
     if (code == CL_SUCCESS && cls_report_of_raw(plan)) {
         cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_RAW);
         code = cls_commands_write_args(c, CLS_ARG_SET_RAW, &a);
     }
-    if (code == CL_SUCCESS && accept_later)
+    if (code == CL_SUCCESS && plan->accept_later)
         code = accept_args(c, NULL, &plan->step.slots, plan->has);
     return code;
 }
 
-static cl_int launch_all(const cls_plan *plan, cls_commands *c, int accept_later, cl_event *done)
+cl_int cls_step_draw(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const int reports = cls_report_of_final(plan) || cls_report_of_raw(plan);
-    cl_int code = write_args(plan, c, accept_later);
-    if (code == CL_SUCCESS && plan->prepare)
-        code = cls_step_prepare(plan, c);
-    if (code == CL_SUCCESS)
-        code = cls_step_survey(plan, c, plan->arg_set);
-    if (code == CL_SUCCESS)
-        code = cls_step_rows(plan, c, CLS_TOKEN, !plan->search && !reports ? done : NULL);
+    cl_int code = cls_step_rows(plan, c, CLS_TOKEN, !plan->search && !reports ? done : NULL);
     if (code == CL_SUCCESS && plan->search)
         code = cls_step_pass(plan, c);
     if (code == CL_SUCCESS && plan->search)
         code = cls_step_rows(plan, c, CLS_SEARCH, !reports ? done : NULL);
     if (code == CL_SUCCESS && reports)
-        code = cls_report_launch(plan, c, !accept_later ? done : NULL);
-    if (code == CL_SUCCESS && accept_later)
+        code = cls_report_launch(plan, c, !plan->accept_later ? done : NULL);
+    if (code == CL_SUCCESS && plan->accept_later)
         code = launch_accept(c, plan->step.rows, NULL, &plan->step.slots, done);
     return code;
 }
 
-cls_status cls_step_upload(cls_plan *plan, cls_sampler *s, cl_command_queue queue,
-                           cl_uint n_wait, const cl_event *wait, cls_commands *c, cl_int *code)
+static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
+{
+    cl_int code = cls_step_write_args(plan, c);
+    if (code == CL_SUCCESS && plan->prepare)
+        code = cls_step_prepare(plan, c);
+    if (code == CL_SUCCESS)
+        code = cls_step_survey(plan, c, plan->arg_set);
+    return code == CL_SUCCESS ? cls_step_draw(plan, c, done) : code;
+}
+
+cls_status cls_step_upload(cls_plan *plan, cls_sampler *s, cl_command_queue queue, cl_uint n_wait,
+                           const cl_event *wait, cls_commands *c, cl_int *code)
 {
     int uploads = 0;
     for (int i = 0; i < CLS_STEP_MAPS; i++)
@@ -308,12 +316,8 @@ cls_status cls_step_enqueue(cls_plan *plan, cls_sampler *s, cl_command_queue que
     const cls_status status = cls_step_upload(plan, s, queue, n_wait, wait, &c, &code);
     if (status != CLS_OK)
         return status;
-    /* Outputs of the final distribution are computed before the token is accepted, which would
-     * change that distribution. */
-    const int accept_later = cls_report_of_final(plan) && !(plan->has & CLS_DEFER);
-    plan->has |= accept_later ? CLS_DEFER : 0;
     if (code == CL_SUCCESS)
-        code = launch_all(plan, &c, accept_later, &end);
+        code = launch_all(plan, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the step", end, done);
 }
 

@@ -30,7 +30,10 @@ typedef struct cls_plan {
     int search;               /* 1 if a row may need the threshold search */
     int prepare;              /* 1 if a row's parameters need its history */
     uint32_t logit_size, bias_size;
-    uint32_t width; /* logits of a row in the caller's buffer; 0: those of the vocabulary */
+    int accept_later;     /* 1 if tokens are accepted after the outputs are written */
+    const cl_mem *survey; /* [3]: tile_key, tile_mass and tile_flags in place of the sampler's; or
+                             NULL */
+    uint32_t width;       /* logits of a row in the caller's buffer; 0: those of the vocabulary */
 
     /* For a verification: the drafts that rows and drafts follow, and the drafts' distributions. */
     cls_ints nodes, parents, draft_ids;
@@ -129,10 +132,16 @@ cl_int cls_step_pass(const cls_plan *plan, cls_commands *c);
 /* Launches the survey of the adjusted rows (the plan's argument set) or of raw rows. */
 cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set);
 
-/* Begins the commands of a step and uploads its maps and masks. Fails as cls_commands_begin() does; an error
- * of OpenCL in between is in *code. */
+/* Begins the commands of a step and uploads its maps and masks. Fails as cls_commands_begin() does;
+ * an error of OpenCL in between is in *code. */
 cls_status cls_step_upload(cls_plan *plan, cls_sampler *sampler, cl_command_queue queue,
                            cl_uint n_wait, const cl_event *wait, cls_commands *c, cl_int *code);
+
+/* Write the arguments of a step's kernels, all before the first launch, so that a failure changes
+ * no slot; and launch the kernels after the survey, which draw, report and accept. Return OpenCL's
+ * error code. */
+cl_int cls_step_write_args(cls_plan *plan, cls_commands *c);
+cl_int cls_step_draw(const cls_plan *plan, cls_commands *c, cl_event *done);
 
 /* Enqueues a step that was checked, as cls_sample() does. */
 cls_status cls_step_enqueue(cls_plan *plan, cls_sampler *sampler, cl_command_queue queue,

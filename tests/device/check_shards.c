@@ -12,6 +12,11 @@
 
 enum { STEPS = 3 };
 
+/* How many steps took how many exchanges, and how many of these gathered logits. */
+typedef struct census {
+    uint32_t steps, gathered, exchanges[SPLIT_EXCHANGES + 1];
+} census;
+
 static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype, rng *r)
 {
     batch *const b = batch_new(rows, vocab, dtype, vocab + rng_below(r, 9), 0);
@@ -45,7 +50,7 @@ static void usual_params(cls_params *p, uint32_t vocab, rng *r)
 
 /* Samples several tokens of each row's request on n shards. */
 static void run_batch(batch *b, device *d, cls_context *const *contexts, uint32_t n,
-                      const uint32_t *borders)
+                      const uint32_t *borders, census *c)
 {
     char where[240];
     client s;
@@ -58,6 +63,9 @@ static void run_batch(batch *b, device *d, cls_context *const *contexts, uint32_
     for (uint32_t step = 0; step < STEPS; step++) {
         batch_reference(b);
         split_step(&p);
+        c->steps++;
+        c->exchanges[p.exchanges]++;
+        c->gathered += p.partials[20] == 0; /* the header's protocol */
         for (uint32_t i = 0; i < n; i++) {
             snprintf(where, sizeof where, "%s, shard %u of %u, %u tokens, token %u", d->name, i, n,
                      b->vocab, step);
@@ -80,6 +88,7 @@ static void run_shards(device *d, uint32_t batches, int usual, uint64_t seed)
     static const uint32_t sizes[] = {2500, 1025, 31, 5000, 1023, 111, 32000},
                           counts[] = {2, 3, 1, 4, 7, 16};
     rng r = {fixture_seed() + seed};
+    census c = {0};
     for (uint32_t i = 0; i < batches; i++) {
         const uint32_t vocab = sizes[i % fixture_by_size(4, 6, 7)],
                        n = counts[i % fixture_by_size(3, 6, 6)];
@@ -99,21 +108,19 @@ static void run_shards(device *d, uint32_t batches, int usual, uint64_t seed)
             if (contexts[k] == NULL)
                 contexts[k] = fixture_context(d, 0, 0, 0, 0);
         }
-        run_batch(b, d, contexts, n, i % 6 == 5 ? NULL : borders);
+        run_batch(b, d, contexts, n, i % 6 == 5 ? NULL : borders, &c);
         batch_free(b);
     }
+    printf("%s: %u steps on shards; %u, %u and %u took 1, 2 and 3 exchanges; %u gathered logits\n",
+           d->name, c.steps, c.exchanges[1], c.exchanges[2], c.exchanges[3], c.gathered);
+    ck_assert_uint_eq(c.exchanges[1] + c.exchanges[2] + c.exchanges[3], c.steps);
+    ck_assert_uint_eq(c.gathered, 0);
 }
 
-START_TEST(random_chains)
-{
-    run_shards(fixture_device(_i), fixture_by_size(4, 24, 200), 0, 400);
-}
+START_TEST(random_chains) { run_shards(fixture_device(_i), fixture_by_size(4, 24, 200), 0, 400); }
 END_TEST
 
-START_TEST(usual_requests)
-{
-    run_shards(fixture_device(_i), fixture_by_size(4, 24, 200), 1, 401);
-}
+START_TEST(usual_requests) { run_shards(fixture_device(_i), fixture_by_size(4, 24, 200), 1, 401); }
 END_TEST
 
 /* ----------------------------------------------------------------- hostile partials */
@@ -169,10 +176,10 @@ START_TEST(damaged_partials)
     static const struct {
         size_t at;
         const char *words;
-    } fields[] = {{0, "not a partial"}, {4, "the format"},      {8, "complete steps"},
-                  {16, "of exchange"},  {20, "of kind"},        {24, "is expected there"},
-                  {28, "of a split"},   {32, "rows"},           {36, "a vocabulary"},
-                  {40, "other borders"}, {48, "is damaged"},    {56, "is damaged"}};
+    } fields[] = {{0, "not a partial"},  {4, "the format"},  {8, "complete steps"},
+                  {16, "of exchange"},   {20, "of kind"},    {24, "is expected there"},
+                  {28, "of a split"},    {32, "rows"},       {36, "a vocabulary"},
+                  {40, "other borders"}, {48, "is damaged"}, {56, "is damaged"}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         memcpy(bad, p->partials, p->size);
         bad[one + fields[i].at] ^= 0x40;

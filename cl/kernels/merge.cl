@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* merge: makes a row of the whole vocabulary of what all shards have sent (core/shards.h). The row
+ * has the logits of the tokens that were sent, and -inf elsewhere; the survey of it has the largest
+ * key of each max tile with such a token, and the masses of the tiles that were sent. The kernels
+ * that follow read this row as they read any other. A work-group has one row.
+ *
+ * Launch: [WGS, rows]. */
+#include "core/shards.h"
+#include "row/tiles.cl"
+
+/* One row of the merge. */
+typedef struct merged_row {
+    __global f32 *z;     /* [max tiles * CLS_MAX_TILE] */
+    __global i32 *key;   /* [max tiles] */
+    __global u64 *mass;  /* [tiles] */
+    __global u32 *flags; /* [tiles] */
+    u32 vocab, tiles;
+} merged_row;
+
+/* Where a shard's section of the row begins. */
+#define SECTION(s) \
+    (partials + (size_t)args->partial_words * (s) + CLS_PARTIAL_HEADER_WORDS + section)
+
+/* Clears the row: its survey, and with `logits` all of its logits. */
+static inline void clear_row(const merged_row *m, int logits)
+{
+    for (u32 i = LOCAL_ID; i < m->tiles * CLS_MAX_TILES_PER_TILE; i += WGS)
+        m->key[i] = CLS_KEY_NONE;
+    for (u32 t = LOCAL_ID; t < m->tiles; t += WGS) {
+        m->mass[t] = u64_from(0);
+        m->flags[t] = 0;
+    }
+    for (u32 i = LOCAL_ID * VEC; i < m->tiles * CLS_TILE && logits; i += WGS * VEC)
+        VSTORE((FV)(CLS_MASKED), m->z + i);
+}
+
+/* Raises a max tile's key to its largest logit. Items that do this for one max tile write the same
+ * number. */
+static inline void set_max_tile(const merged_row *m, u32 at)
+{
+    FV most = VLOAD(m->z + at * CLS_MAX_TILE);
+    for (u32 v = VEC; v < CLS_MAX_TILE; v += VEC) {
+        const FV x = VLOAD(m->z + at * CLS_MAX_TILE + v);
+        most = x > most ? x : most;
+    }
+    m->key[at] = max(m->key[at], key_of(FMAX(most)));
+}
+
+/* Adds the listed tokens of all shards. The max tiles that get one are cleared first, unless the
+ * whole row was. */
+ONE_COPY void merge_lists(const merged_row *m, __global const cls_args *args,
+                          __global const u32 *partials, u32 section, int is_cleared)
+{
+    for (u32 round = is_cleared ? 1u : 0u; round < 3; round++) {
+        for (u32 s = 0; s < args->shards; s++) {
+            __global const u32 *const from = SECTION(s);
+            const u32 listed = from[CLS_SECTION_LISTED];
+            for (u32 i = LOCAL_ID; i < listed; i += WGS) {
+                const u32 id = from[CLS_SECTION_WORDS + 2 * i + 1];
+                if (round == 0)
+                    for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
+                        VSTORE((FV)(CLS_MASKED), m->z + id / CLS_MAX_TILE * CLS_MAX_TILE + v);
+                else if (round == 1)
+                    m->z[id] = float_of_key((i32)from[CLS_SECTION_WORDS + 2 * i]);
+                else
+                    set_max_tile(m, id / CLS_MAX_TILE);
+            }
+        }
+        BARRIER();
+    }
+}
+
+/* Adds the tokens that a shard sends one after another, from token `first` to last - 1. */
+static inline void merge_keys(const merged_row *m, __global const u32 *from, u32 first, u32 last)
+{
+    for (u32 i = first + LOCAL_ID; i < last; i += WGS)
+        m->z[i] = float_of_key((i32)from[i - first]);
+}
+
+/* Sums up the mass of a tile whose tokens are all there. */
+static inline u64 whole_mass(const merged_row *m, u32 tile, f32 scale, __local u64 *scratch)
+{
+    const i32 key = tile_max_key(m->key, tile);
+    u64 mass = u64_from(0);
+    if (key != CLS_KEY_NONE) { /* the same for the whole group */
+        const f32 top = float_of_key(key), fraction = split(top, scale).fraction;
+        SHORT_LOOP
+        for (u32 v = LOCAL_ID * VEC; v < CLS_TILE; v += WGS * VEC) {
+            const UV w = weight_v(VLOAD(m->z + tile * CLS_TILE + v), top, scale, fraction);
+            mass = u64_add(
+                mass, u64_add(u64_shl(u64_from(USUM(w >> 16)), 16), u64_from(USUM(w & 0xffffu))));
+        }
+    }
+    return wg_mass(mass, scratch);
+}
+
+/* Adds the tiles of all shards, and those that borders cut. A tile's key goes to its first max
+ * tile, beside the keys of its tokens that are there: it may stand for a token that no shard has
+ * sent, which matters to no cut above that token. */
+ONE_COPY void merge_tiles(const merged_row *m, __global const cls_args *args,
+                          __global const u32 *partials, u32 section, __global const u32 *borders,
+                          f32 scale, __local u64 *scratch)
+{
+    const u32 shards = args->shards;
+    for (u32 s = 0; s < shards; s++) {
+        __global const u32 *const from = SECTION(s), *const cut =
+                                                         from + args->whole_tiles * CLS_TILE_WORDS;
+        const u32 first = borders[s], last = borders[s + 1], begin = shard_first_tile(first),
+                  end = shard_end_tile(first, last, m->vocab);
+        for (u32 t = begin + LOCAL_ID; t < end; t += WGS) {
+            __global const u32 *const tile = from + (t - begin) * CLS_TILE_WORDS;
+            __global i32 *const key = m->key + t * CLS_MAX_TILES_PER_TILE;
+            *key = max(*key, (i32)tile[0]);
+            m->mass[t] = u64_make(tile[2], tile[1]);
+        }
+        const u32 head = shard_head_end(first, last);
+        merge_keys(m, cut, first, head);
+        merge_keys(m, cut + (head - first), shard_tail(first, last, m->vocab), last);
+    }
+    BARRIER();
+    for (u32 s = 1, before = m->tiles; s < shards; s++) {
+        const u32 t = borders[s] / CLS_TILE;
+        if (borders[s] % CLS_TILE == 0 || t == before) /* the same for the whole group */
+            continue;
+        before = t;
+        for (u32 i = LOCAL_ID; i < CLS_MAX_TILES_PER_TILE; i += WGS)
+            set_max_tile(m, t * CLS_MAX_TILES_PER_TILE + i);
+        BARRIER();
+        const u64 mass = whole_mass(m, t, scale, scratch);
+        if (LOCAL_ID == 0)
+            m->mass[t] = mass;
+    }
+    BARRIER();
+}
+
+/* Gives the shard's own survey the merged maxima of the tiles that its two borders cut: their units
+ * depend on these. */
+static inline void share_maxima(const merged_row *m, u32 first, u32 last, __global i32 *own_key)
+{
+    if (LOCAL_ID < 2) {
+        const u32 border = LOCAL_ID == 0 ? first : last, t = border / CLS_TILE;
+        if (border % CLS_TILE != 0 && border != m->vocab)
+            own_key[t * CLS_MAX_TILES_PER_TILE] =
+                max(own_key[t * CLS_MAX_TILES_PER_TILE], tile_max_key(m->key, t));
+    }
+}
+
+ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *args,
+                        __global const cls_shard_row *plan, __global const u32 *partials,
+                        __global const u32 *borders, __global i32 *own_key, __global i32 *key,
+                        __global u64 *mass, __global u32 *flags, __global f32 *rows,
+                        __global f32 *sample)
+{
+    STEP_LOCALS
+    const cls_shard_row p = plan[row];
+    const u32 tiles = TILES, n = MAX_TILES, section = p.offset;
+    const merged_row m = {rows + (size_t)row * tiles * CLS_TILE,
+                          key + (size_t)row * n,
+                          mass + (size_t)row * tiles,
+                          flags + (size_t)row * tiles,
+                          vocab,
+                          tiles};
+    if (p.sends == 0) /* the same for the whole group, as below */
+        return;
+    if (p.sends & CLS_MERGE_BEGINS) {
+        clear_row(&m, (p.sends & CLS_MERGE_CLEARS) != 0);
+        BARRIER();
+    }
+    if (p.sends & (CLS_SENDS_LIST | CLS_SENDS_TOKEN | CLS_SENDS_TOKENS))
+        merge_lists(&m, args, partials, section, (p.sends & CLS_MERGE_CLEARS) != 0);
+    if (p.sends & CLS_SENDS_TILES) {
+        merge_tiles(&m, args, partials,
+                    section + CLS_SECTION_WORDS + (p.sends & CLS_SENDS_LIST ? 2 * p.k : 0u),
+                    borders, p.scale, scratch);
+        share_maxima(&m, args->first, args->last, own_key + (size_t)row * n);
+    }
+    if (p.sends & CLS_SENDS_KEYS) {
+        for (u32 s = 0; s < args->shards; s++)
+            merge_keys(&m, SECTION(s) + CLS_SECTION_WORDS, borders[s], borders[s + 1]);
+        BARRIER();
+        for (u32 i = LOCAL_ID; i < n; i += WGS)
+            set_max_tile(&m, i);
+        BARRIER();
+        for (u32 t = 0; t < tiles && (p.sends & CLS_MERGE_WEIGHS); t++) {
+            const u64 sum = whole_mass(&m, t, p.scale, scratch);
+            if (LOCAL_ID == 0)
+                m.mass[t] = sum;
+        }
+    }
+    if (LOCAL_ID == 0) {
+        i32 token = -1;
+        u32 status = 0;
+        for (u32 s = 0; s < args->shards; s++) {
+            __global const u32 *const from = SECTION(s);
+            status |= from[CLS_SECTION_STATUS];
+            if ((p.sends & CLS_SENDS_TOKEN) && from[CLS_SECTION_LISTED] != 0)
+                token = (i32)from[CLS_SECTION_WORDS + 1];
+        }
+        m.flags[0] = status;
+        if (p.sends & CLS_SENDS_TOKEN)
+            ((__global i32 *)sample)[(size_t)row * args->sample_stride] = token;
+    }
+}
+
+KERNEL void cls_merge(__global const cls_args *args, __global const cls_shard_row *plan,
+                      __global const u32 *partials, __global const u32 *borders,
+                      __global i32 *own_key, __global i32 *key, __global u64 *mass,
+                      __global u32 *flags, __global f32 *rows, __global f32 *sample)
+{
+    __local u64 scratch[WGS];
+    merge_row(get_group_id(1), scratch, args, plan, partials, borders, own_key, key, mass, flags,
+              rows, sample);
+}

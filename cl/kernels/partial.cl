@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* partial: writes what a shard sends of each row in an exchange (core/shards.h). A work-group has
+ * one row.
+ *
+ * Launch: [WGS, rows]. */
+#include "core/shards.h"
+#include "row/measure.cl"
+#include "draw/draw.cl"
+
+/* Returns a digest of the request's state, which must be the same on all shards. */
+static inline u32 state_digest(__global const cls_slot *slot, u64 bits)
+{
+    u32 hash = shard_mix(slot->position, slot->outputs);
+    hash = shard_mix(shard_mix(hash, slot->length), slot->stopped);
+    hash = shard_mix(shard_mix(hash, (u32)slot->adaptive.mu), slot->adaptive.sum);
+    hash = shard_mix(shard_mix(hash, slot->adaptive.weight), slot->adaptive.top_p);
+    return shard_mix(shard_mix(hash, u64_lo(bits)), u64_hi(bits));
+}
+
+/* Writes the first k tokens in order; returns their number. */
+ONE_COPY u32 send_list(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 max_key,
+                       shortlist *list, __global u32 *out)
+{
+    u32 count = 0;
+    list->n = 0;
+    if (max_key != CLS_KEY_NONE) { /* the same for the whole group */
+        const i32 bound = tile_bound(row_key, n, k, max_key, list->scratch);
+        if (!collect(r, row_key, n, bound, CLS_KEY_INF, ALL_TIES, list)) {
+            u32 over;
+            const i32 lo = kth_key(r, row_key, n, k, bound, max_key, &over, list->scratch);
+            collect(r, row_key, n, lo, CLS_KEY_INF, k - over, list);
+        }
+        list_sort(list);
+        count = min(list->n, k);
+    }
+    for (u32 i = LOCAL_ID; i < k; i += WGS) {
+        const u32 from = i < count ? (u32)list->order[i] : 0u;
+        out[2 * i] = i < count ? (u32)list->key[from] : 0u;
+        out[2 * i + 1] = i < count ? (u32)list->id[from] : 0u;
+    }
+    return count;
+}
+
+/* Returns the key of one of the shard's tokens. */
+static inline u32 sent_key(const row_logits *r, int active, u32 id)
+{
+    return (u32)(active ? key_of(load_one(r, id)) : CLS_KEY_NONE);
+}
+
+/* Writes the whole tiles and the tokens of cut tiles. */
+ONE_COPY void send_tiles(const row_logits *r, __global const i32 *row_key,
+                         __global const u64 *row_mass, int active, u32 whole_tiles,
+                         __global u32 *out)
+{
+    const u32 first = shard_first_tile(ROW_FIRST(r)),
+              end = shard_end_tile(ROW_FIRST(r), ROW_LAST(r), r->vocab);
+    for (u32 t = LOCAL_ID; t < whole_tiles; t += WGS) {
+        i32 key = CLS_KEY_NONE;
+        u64 mass = u64_from(0);
+        if (active && first + t < end)
+            key = tile_max_key(row_key, first + t);
+        if (key != CLS_KEY_NONE)
+            mass = row_mass[first + t];
+        out[t * CLS_TILE_WORDS] = (u32)key;
+        out[t * CLS_TILE_WORDS + 1] = u64_lo(mass);
+        out[t * CLS_TILE_WORDS + 2] = u64_hi(mass);
+    }
+    __global u32 *const cut = out + whole_tiles * CLS_TILE_WORDS;
+    const u32 head = shard_head_end(ROW_FIRST(r), ROW_LAST(r)),
+              tail = shard_tail(ROW_FIRST(r), ROW_LAST(r), r->vocab);
+    for (u32 i = ROW_FIRST(r) + LOCAL_ID; i < head; i += WGS)
+        cut[i - ROW_FIRST(r)] = sent_key(r, active, i);
+    for (u32 i = tail + LOCAL_ID; i < ROW_LAST(r); i += WGS)
+        cut[head - ROW_FIRST(r) + i - tail] = sent_key(r, active, i);
+}
+
+/* Draws the token of a row without truncation, if it lies in a tile that the shard has wholly.
+ * Every shard chooses the tile by the same masses. Returns the id, or -1. */
+ONE_COPY i32 draw_own(const row_logits *r, __global const i32 *merged_key,
+                      __global const u64 *merged_mass, u32 tiles, f32 scale, u64 bits,
+                      __global u64 *row_work, __local u64 *scratch)
+{
+    const i32 max_key = row_max_key(merged_key, tiles * CLS_MAX_TILES_PER_TILE, scratch);
+    if (max_key == CLS_KEY_NONE)
+        return -1; /* the same for the whole group, as below */
+    const f32 top = float_of_key(max_key);
+    const u64 total = row_total(merged_key, merged_mass, tiles, top, scale, row_work, scratch);
+    u64 drawn = u64_mul_hi(bits, total);
+    BARRIER();
+    const u32 t = draw_tile(row_work, tiles, &drawn, scratch);
+    if (t < shard_first_tile(ROW_FIRST(r)) ||
+        t >= shard_end_tile(ROW_FIRST(r), ROW_LAST(r), r->vocab))
+        return -1;
+    kept_set set;
+    whole_row(max_key, &set);
+    set.untruncated = 1;
+    const cls_unit unit = tile_unit(merged_key, t, top, split(top, scale).exponent, scale);
+    return draw_in_tile(r, t, &unit, scale, &set, drawn, scratch);
+}
+
+/* Writes the number and the mass of the tokens that reach each edge. */
+ONE_COPY void send_counts(const row_logits *r, __global const i32 *row_key, u32 tiles,
+                          const cls_shard_row *p, __global u32 *out, __local u64 *scratch)
+{
+    const f32 top = float_of_key(p->key);
+    for (u32 e = 0; e < CLS_EDGES; e += CLS_PIVOTS) {
+        for (u32 masses = 0; masses < 2; masses++) {
+            const measure m = measure_of(!masses, top, p->scale);
+            i32 key[CLS_PIVOTS];
+            u64 sum[CLS_PIVOTS];
+            for (u32 i = 0; i < CLS_PIVOTS; i++) /* ascending */
+                key[i] = shard_edge_key(p->key, p->spacing, e + CLS_PIVOTS - 1 - i) - 1;
+            measure_row(r, row_key, tiles, &m, key, sum, scratch);
+            for (u32 i = 0; i < CLS_PIVOTS && LOCAL_ID == 0; i++) {
+                __global u32 *const at = out + (e + CLS_PIVOTS - 1 - i) * CLS_EDGE_WORDS;
+                at[masses] = u64_lo(sum[i]);
+                if (masses)
+                    at[2] = u64_hi(sum[i]);
+            }
+        }
+    }
+}
+
+/* Writes all tokens with at least a key, up to k of them, in no order that matters; returns their
+ * number. Round 0 counts, and round 1 writes behind the tokens of the items before. */
+ONE_COPY u32 send_tokens(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, u32 k,
+                         __global u32 *out, __local u64 *scratch)
+{
+    const u32 per_item = (n + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
+    const f32 under = above(lo - 1);
+    u32 total = 0, at = 0;
+    for (u32 write = 0; write < 2; write++) {
+        u32 found = at;
+        for (u32 m = first; m < last; m++) {
+            if (row_key[m] < lo)
+                continue;
+            const int kind = max_tile_kind(r, m);
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+                const u32 i = m * CLS_MAX_TILE + v;
+                const FV x = load_v(r, i, kind);
+                SHORT_LOOP
+                for (u32 hits = lane_bits(x > under); hits != 0; hits &= hits - 1) {
+                    const u32 j = 31 - clz(hits & (~hits + 1));
+                    if (write && found < k) {
+                        out[2 * found] = (u32)key_of(clean(lane_of(x, j)));
+                        out[2 * found + 1] = i + j;
+                    }
+                    found++;
+                }
+            }
+        }
+        if (!write)
+            at = wg_scan_u32(found, scratch, &total);
+    }
+    for (u32 i = min(total, k) + LOCAL_ID; i < k; i += WGS)
+        out[2 * i] = out[2 * i + 1] = 0;
+    return min(total, k);
+}
+
+ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARGS,
+                       __global const cls_shard_row *plan, __global const i32 *merged_key,
+                       __global const u64 *merged_mass, __global u64 *work, __global u32 *partial)
+{
+    shortlist list = *the_list;
+    STEP_LOCALS
+    const cls_shard_row p = plan[row];
+    if (p.sends == 0) /* the same for the whole group */
+        return;
+    const u32 tiles = TILES, n = MAX_TILES;
+    const i32 slot_index = ROW_SLOT(row);
+    __global const i32 *const row_key = tile_key + (size_t)row * n;
+    __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0);
+    const row_logits r = ROW_VIEW(row, slot_index);
+    const int active = slot_index >= 0 && !slot->stopped;
+    __global u32 *const section = partial + p.offset;
+    __global u32 *out = section + CLS_SECTION_WORDS;
+    const u64 bits = active ? ROW_BITS(CLS_PURPOSE_TOKEN, slot, row) : u64_from(0);
+    u32 status = 0, listed = 0, reach = 0;
+    i32 max_key = CLS_KEY_NONE;
+    if (active)
+        max_key = row_summary(r.flags, row_key, tiles, &status, list.scratch);
+    if (p.sends & CLS_SENDS_LIST) {
+        listed = send_list(&r, row_key, n, p.k, max_key, &list, out);
+        out += 2 * p.k;
+    }
+    if (p.sends & CLS_SENDS_TILES)
+        send_tiles(&r, row_key, tile_mass + (size_t)row * tiles, active, args->whole_tiles, out);
+    if (p.depth >= 0.0f && max_key != CLS_KEY_NONE)
+        reach = tokens_above(&r, row_key, n, depth_key(float_of_key(max_key), p.scale, p.depth) - 1,
+                             list.scratch);
+    if (p.sends & CLS_SENDS_TOKEN) {
+        const i32 id =
+            active ? draw_own(&r, merged_key + (size_t)row * n, merged_mass + (size_t)row * tiles,
+                              tiles, p.scale, bits, work + (size_t)row * tiles, list.scratch)
+                   : -1;
+        listed = id >= 0;
+        if (LOCAL_ID == 0) {
+            out[0] = listed ? (u32)key_of(load_one(&r, (u32)id)) : 0u;
+            out[1] = listed ? (u32)id : 0u;
+        }
+    }
+    if (p.sends & CLS_SENDS_COUNTS)
+        send_counts(&r, row_key, tiles, &p, out, list.scratch);
+    if (p.sends & CLS_SENDS_TOKENS)
+        listed = send_tokens(&r, row_key, n, p.key, p.k, out, list.scratch);
+    if (p.sends & CLS_SENDS_KEYS)
+        for (u32 i = ROW_FIRST(&r) + LOCAL_ID; i < ROW_LAST(&r); i += WGS)
+            out[i - ROW_FIRST(&r)] = sent_key(&r, active, i);
+    if (LOCAL_ID == 0) {
+        section[CLS_SECTION_STATUS] = status & (CLS_STATUS_NAN | CLS_STATUS_INF);
+        section[CLS_SECTION_DIGEST] = active ? state_digest(slot, bits) : (u32)slot_index;
+        section[CLS_SECTION_LISTED] = listed;
+        section[CLS_SECTION_REACH] = reach;
+    }
+}
+
+KERNEL void cls_partial(ROWS_ARGS, RANDOM_ARGS, __global const cls_shard_row *plan,
+                        __global const i32 *merged_key, __global const u64 *merged_mass,
+                        __global u64 *work, __global u32 *partial)
+{
+    SHORTLIST(list);
+    send_row(get_group_id(1), &list, ROWS_NAMES, RANDOM_NAMES, plan, merged_key, merged_mass, work,
+             partial);
+}

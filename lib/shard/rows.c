@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/* The exchange of rows: each shard surveys its own tokens and sends what the rows need (plan.c); a
+ * merge makes rows of the whole vocabulary of it, and the usual kernels draw from these. */
+#include "shard/shard.h"
+
+#include <stdlib.h>
+
+/* -------------------------------------------------------------------------- memory */
+
+/* A device buffer of fixed size. */
+typedef struct fixed {
+    cl_mem *buffer;
+    uint64_t bytes;
+} fixed;
+
+enum { FIXED = 9 };
+
+static void list_fixed(cls_shard *h, fixed all[FIXED])
+{
+    const cls_sampler *const s = h->sampler;
+    const uint64_t rows = s->max_rows, tiles = rows * s->tiles;
+    const uint64_t keys = tiles * CLS_MAX_TILES_PER_TILE * sizeof(int32_t);
+    const fixed table[FIXED] = {
+        {&h->own[0], keys},
+        {&h->own[1], tiles * sizeof(uint64_t)},
+        {&h->own[2], tiles * sizeof(uint32_t)},
+        {&h->merged[0], keys},
+        {&h->merged[1], tiles * sizeof(uint64_t)},
+        {&h->merged[2], tiles * sizeof(uint32_t)},
+        {&h->merged_logits, tiles * CLS_TILE * sizeof(float)},
+        {&h->rows_buffer, rows * sizeof(cls_shard_row)},
+        {&h->borders_buffer, ((uint64_t)h->shards + 1) * sizeof(uint32_t)},
+    };
+    memcpy(all, table, sizeof table);
+}
+
+/* Writes what never changes: the borders; and that tiles of other shards have no token. Merged
+ * logits begin as -inf, since memory may hold NaN. */
+static cl_int fill(cls_shard *h, const fixed *all)
+{
+    const int32_t none = CLS_KEY_NONE;
+    const uint32_t zero = 0;
+    const float masked = float_of_key(CLS_KEY_NONE);
+    cl_int code;
+    const cl_command_queue queue =
+        clCreateCommandQueue(h->sampler->context->cl, h->sampler->context->device, 0, &code);
+    if (code != CL_SUCCESS)
+        return code;
+    code = clEnqueueFillBuffer(queue, h->own[0], &none, sizeof none, 0, (size_t)all[0].bytes, 0,
+                               NULL, NULL);
+    for (int i = 1; i < 3 && code == CL_SUCCESS; i++)
+        code = clEnqueueFillBuffer(queue, h->own[i], &zero, sizeof zero, 0, (size_t)all[i].bytes, 0,
+                                   NULL, NULL);
+    if (code == CL_SUCCESS)
+        code = clEnqueueFillBuffer(queue, h->merged_logits, &masked, sizeof masked, 0,
+                                   (size_t)all[6].bytes, 0, NULL, NULL);
+    if (code == CL_SUCCESS)
+        code = clEnqueueWriteBuffer(queue, h->borders_buffer, CL_TRUE, 0, (size_t)all[8].bytes,
+                                    h->borders, 0, NULL, NULL);
+    if (code == CL_SUCCESS)
+        code = clFinish(queue);
+    clReleaseCommandQueue(queue);
+    return code;
+}
+
+cls_status cls_rows_create(cls_shard *h)
+{
+    cls_sampler *const s = h->sampler;
+    const uint32_t vocab = s->vocab;
+    fixed all[FIXED];
+    cl_int code = CL_SUCCESS;
+    cls_status status = cls_sampler_require(s, CLS_FEATURE_SHARD);
+    if (status != CLS_OK)
+        return status;
+    for (uint32_t i = 0; i < h->shards; i++) {
+        const uint32_t first = h->borders[i], last = h->borders[i + 1];
+        const uint32_t whole = shard_end_tile(first, last, vocab) - shard_first_tile(first),
+                       cut = shard_head_end(first, last) - first + last -
+                             shard_tail(first, last, vocab);
+        h->whole_tiles = whole > h->whole_tiles ? whole : h->whole_tiles;
+        h->cut_tokens = cut > h->cut_tokens ? cut : h->cut_tokens;
+    }
+    h->plans = calloc(s->max_rows, sizeof *h->plans);
+    h->rows = calloc(s->max_rows, sizeof *h->rows);
+    h->next = calloc(s->max_rows, sizeof *h->next);
+    if (h->plans == NULL || h->rows == NULL || h->next == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a shard of %u rows",
+                        (unsigned)s->max_rows);
+    list_fixed(h, all);
+    for (int i = 0; i < FIXED; i++) {
+        code = CL_INVALID_BUFFER_SIZE;
+        if (all[i].bytes <= SIZE_MAX)
+            *all[i].buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_WRITE, (size_t)all[i].bytes,
+                                            NULL, &code);
+        if (code != CL_SUCCESS)
+            return cls_fail(CLS_OPENCL_ERROR, code,
+                            "cannot allocate %llu bytes on the device for a shard",
+                            (unsigned long long)all[i].bytes);
+    }
+    code = fill(h, all);
+    return code == CL_SUCCESS
+               ? CLS_OK
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot write a shard's memory on the device");
+}
+
+void cls_rows_destroy(cls_shard *h)
+{
+    fixed all[FIXED];
+    list_fixed(h, all);
+    for (int i = 0; i < FIXED; i++)
+        if (*all[i].buffer != NULL)
+            clReleaseMemObject(*all[i].buffer);
+    if (h->sent.buffer != NULL)
+        clReleaseMemObject(h->sent.buffer);
+    if (h->received.buffer != NULL)
+        clReleaseMemObject(h->received.buffer);
+    free(h->merging.data);
+    free(h->plans);
+    free(h->rows);
+    free(h->next);
+}
+
+/* ----------------------------------------------------------- the shard's own partial */
+
+/* The tiles in which the shard has tokens. */
+static uint32_t own_tiles(const cls_shard *h)
+{
+    return (h->first + h->width + CLS_TILE - 1) / CLS_TILE - h->first / CLS_TILE;
+}
+
+/* Returns how many tiles a group of the shard's survey covers: as cls_tiles_per_group(). */
+static uint32_t tiles_per_group(const cls_shard *h)
+{
+    const uint64_t all = (uint64_t)own_tiles(h) * h->plan.step.rows,
+                   n = all / (32ull * h->sampler->context->shape.compute_units);
+    return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
+}
+
+static cl_int write_args(const cls_shard *h, cls_commands *c)
+{
+    cls_args a;
+    cls_step_args(&a, h->sampler, &h->plan, CLS_ARG_SET_STEP);
+    a.tiles_per_group = tiles_per_group(h);
+    a.first = h->first;
+    a.last = h->first + h->width;
+    a.shards = h->shards;
+    a.whole_tiles = h->whole_tiles;
+    a.partial_words = (uint32_t)(h->partial.used / sizeof(uint32_t));
+    return cls_commands_write_args(c, CLS_ARG_SET_STEP, &a);
+}
+
+static cl_int launch_survey(const cls_shard *h, cls_commands *c)
+{
+    const uint32_t per_group = tiles_per_group(h);
+    const size_t groups[2] = {(own_tiles(h) + per_group - 1) / per_group, h->plan.step.rows};
+    const cls_arguments a =
+        cls_step_buffers(h->sampler, &h->plan, CLS_SHARD_SURVEY, CLS_ARG_SET_STEP);
+    return cls_commands_launch(c, &a, groups, NULL);
+}
+
+/* Launches the kernel that writes the partial's body, and reads that to the host. */
+static cl_int launch_partial(cls_shard *h, cls_commands *c, cl_event *end)
+{
+    const size_t groups[2] = {1, h->plan.step.rows}, header = sizeof(cls_partial_header);
+    cls_arguments a = cls_step_buffers(h->sampler, &h->plan, CLS_PARTIAL, CLS_ARG_SET_STEP);
+    cls_random_buffers(&a, h->sampler, &h->plan);
+    cls_set_mem(&a, h->rows_buffer);
+    cls_set_mem(&a, h->merged[0]);
+    cls_set_mem(&a, h->merged[1]);
+    cls_set_mem(&a, h->sampler->work);
+    cls_set_mem(&a, h->sent.buffer);
+    cl_int code = cls_commands_launch(c, &a, groups, end);
+    if (code == CL_SUCCESS)
+        code = clEnqueueReadBuffer(c->queue, h->sent.buffer, CL_FALSE, 0, h->partial.used - header,
+                                   (char *)h->partial.data + header, 1, end, &h->ready);
+    return code;
+}
+
+/* Makes room for the partial of the next exchange, on the host and on the device. */
+static cls_status reserve(cls_shard *h)
+{
+    const size_t body = cls_rows_place(h) * sizeof(uint32_t);
+    cls_status status = cls_partial_reserve(h, body);
+    if (status == CLS_OK)
+        status = cls_device_buffer_grow(h->sampler, &h->sent, body, "a partial");
+    return status;
+}
+
+cls_status cls_rows_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
+{
+    cls_commands c;
+    cl_event end = NULL;
+    cl_int code;
+    h->plan.survey = h->own;
+    cls_status status = reserve(h);
+    if (status == CLS_OK)
+        status = cls_step_upload(&h->plan, h->sampler, h->queue, n_wait, wait, &c, &code);
+    if (status != CLS_OK)
+        return status;
+    if (code == CL_SUCCESS)
+        code = write_args(h, &c);
+    if (code == CL_SUCCESS)
+        code = cls_commands_write(&c, h->rows_buffer, h->plan.step.rows * sizeof *h->rows, h->rows);
+    if (code == CL_SUCCESS && h->plan.prepare)
+        code = cls_step_prepare(&h->plan, &c);
+    if (code == CL_SUCCESS)
+        code = launch_survey(h, &c);
+    if (code == CL_SUCCESS)
+        code = launch_partial(h, &c, &end);
+    status = cls_commands_end(&c, code, "cannot enqueue a shard's partial", end, NULL);
+    if (status == CLS_OK)
+        clFlush(h->queue);
+    return status;
+}
+
+/* ------------------------------------------------------------------------- the merge */
+
+/* Fails if the requests' states differ between shards: slot calls were not made alike. */
+static cls_status check_states(const cls_shard *h, const void *partials)
+{
+    for (uint32_t row = 0; row < h->plan.step.rows; row++)
+        for (uint32_t i = 1; i < h->shards && h->rows[row].sends != 0; i++) {
+            const uint32_t at = h->rows[row].offset + CLS_SECTION_DIGEST;
+            if (cls_partial_words(h, partials, i)[at] != cls_partial_words(h, partials, 0)[at])
+                return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                                "partial %u: the request of row %u is in another state than on "
+                                "shard 0 (position, output or adaptive state): slot calls must be "
+                                "the same on all shards",
+                                (unsigned)i, (unsigned)row);
+        }
+    return CLS_OK;
+}
+
+/* Keeps a copy of the partials, which are uploaded from it, and makes room on the device. */
+static cls_status keep_partials(cls_shard *h, const void *partials)
+{
+    const size_t size = h->shards * h->partial.used;
+    if (h->merging.size < size) {
+        void *const larger = realloc(h->merging.data, size);
+        if (larger == NULL)
+            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                            "out of host memory for %zu bytes of partials", size);
+        h->merging.data = larger;
+        h->merging.size = size;
+    }
+    h->merging.used = size;
+    memcpy(h->merging.data, partials, size);
+    return cls_device_buffer_grow(h->sampler, &h->received, size, "the partials of all shards");
+}
+
+static cl_int launch_merge(const cls_shard *h, cls_commands *c)
+{
+    const cls_sampler *const s = h->sampler;
+    const size_t groups[2] = {1, h->plan.step.rows};
+    cls_arguments a = {cls_sampler_kernel(s, CLS_MERGE, 0, 0), 0, CL_SUCCESS};
+    cls_set_mem(&a, s->arg_buffers[CLS_ARG_SET_STEP].buffer);
+    cls_set_mem(&a, h->rows_buffer);
+    cls_set_mem(&a, h->received.buffer);
+    cls_set_mem(&a, h->borders_buffer);
+    cls_set_mem(&a, h->own[0]);
+    for (int i = 0; i < 3; i++)
+        cls_set_mem(&a, h->merged[i]);
+    cls_set_mem(&a, h->merged_logits);
+    cls_set_mem(&a, s->sample);
+    return cls_commands_launch(c, &a, groups, NULL);
+}
+
+/* Launches the kernels that draw from the merged rows and report on them. Those rows are float32
+ * and adjusted. */
+static cl_int launch_draw(const cls_shard *h, cls_commands *c, cl_event *end)
+{
+    cls_plan plan = h->plan;
+    plan.arg_set = CLS_ARG_SET_MERGED;
+    plan.survey = h->merged;
+    plan.step.logits = (cls_logits){.buffer = h->merged_logits,
+                                    .dtype = CLS_F32,
+                                    .row_stride = (uint64_t)h->sampler->tiles * CLS_TILE};
+    plan.logit_size = sizeof(float);
+    plan.has |= CLS_MERGED;
+    for (uint32_t row = 0; row < plan.step.rows; row++)
+        plan.has |= h->plans[row].kind == CLS_ROW_PLAIN ? CLS_DRAWN : 0;
+    const cl_int code = cls_step_write_args(&plan, c);
+    return code == CL_SUCCESS ? cls_step_draw(&plan, c, end) : code;
+}
+
+/* Enqueues the merge, and then the next partial or the end of the step. */
+static cls_status enqueue_merge(cls_shard *h, int more, cl_event *done)
+{
+    cls_commands c;
+    cl_event end = NULL;
+    const cls_status status =
+        cls_commands_begin(&c, h->sampler, h->queue, h->plan.ordered, 0, NULL, 0, NULL);
+    if (status != CLS_OK)
+        return status;
+    cl_int code = cls_commands_write(&c, h->received.buffer, h->merging.used, h->merging.data);
+    if (code == CL_SUCCESS)
+        code = launch_merge(h, &c);
+    if (code == CL_SUCCESS && more)
+        code = write_args(h, &c);
+    if (code == CL_SUCCESS && more)
+        code = cls_commands_write(&c, h->rows_buffer, h->plan.step.rows * sizeof *h->rows, h->rows);
+    if (code == CL_SUCCESS)
+        code = more ? launch_partial(h, &c, &end) : launch_draw(h, &c, &end);
+    return cls_commands_end(&c, code, "cannot enqueue the merge of partials", end, done);
+}
+
+/* Exchanges what the rows send now and what they send next. */
+static void swap_rows(cls_shard *h)
+{
+    cls_shard_row *const now = h->rows;
+    h->rows = h->next;
+    h->next = now;
+}
+
+cls_status cls_rows_merge(cls_shard *h, const void *partials, int *more, cl_event *done)
+{
+    const size_t used = h->partial.used;
+    cls_status status = check_states(h, partials);
+    if (status == CLS_OK)
+        status = keep_partials(h, partials);
+    if (status != CLS_OK)
+        return status;
+    *more = cls_rows_next(h, partials);
+    if (*more) {
+        swap_rows(h);
+        status = reserve(h);
+    }
+    if (status == CLS_OK)
+        status = enqueue_merge(h, *more, *more ? NULL : done);
+    if (status == CLS_OK) {
+        clFlush(h->queue);
+    } else if (*more) { /* the same partials can be merged again, if nothing was enqueued */
+        swap_rows(h);
+        h->partial.used = used;
+        *more = 0;
+    }
+    return status;
+}
