@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* Agreements: each rank says in a header what it does, all ranks receive all headers, and each
  * comes to the same conclusion. */
+#if defined(_WIN32)
+#include <windows.h>
+#elif !defined(_POSIX_C_SOURCE)
+#define _POSIX_C_SOURCE 199309L /* nanosleep() */
+#endif
 #include "mpi/mpi.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define MAGIC 0x4d534c43u /* "CLSM" */
+
+/* So often a rank polls before it lets others have its core. MPI_Wait() may keep it for as long as
+ * it waits, which costs much where ranks, or a device that is the CPU, share the cores. */
+#define POLLS 300
 
 cls_status cls_mpi_check(cls_mpi *m, int code, const char *call)
 {
@@ -43,6 +53,27 @@ cls_status cls_mpi_post(cls_mpi *m)
         m,
         MPI_Iallgather(&m->own, size, MPI_BYTE, m->headers, size, MPI_BYTE, m->comm, &m->request),
         "MPI_Iallgather()");
+}
+
+/* Sleeps for some time that is short beside a step. */
+static void pause_shortly(void)
+{
+#if defined(_WIN32)
+    Sleep(0);
+#else
+    nanosleep(&(const struct timespec){.tv_nsec = 20000}, NULL);
+#endif
+}
+
+cls_status cls_mpi_await(cls_mpi *m)
+{
+    int there = 0, code = MPI_SUCCESS;
+    for (unsigned polls = 0; code == MPI_SUCCESS && !there; polls++) {
+        if (polls > POLLS)
+            pause_shortly();
+        code = MPI_Test(&m->request, &there, MPI_STATUS_IGNORE);
+    }
+    return cls_mpi_check(m, code, "MPI_Test()");
 }
 
 /* ------------------------------------------------------------------ the conclusion */
@@ -124,8 +155,7 @@ cls_status cls_mpi_agreed(cls_mpi *m)
 
 cls_status cls_mpi_settle(cls_mpi *m, int *answered)
 {
-    const cls_status status =
-        cls_mpi_check(m, MPI_Wait(&m->request, MPI_STATUS_IGNORE), "MPI_Wait()");
+    const cls_status status = cls_mpi_await(m);
     *answered = 0;
     m->owed = 0;
     for (int i = 0; i < m->ranks && status == CLS_OK; i++) {

@@ -98,7 +98,7 @@ static cls_status all_fit(cls_mpi *m)
     m->own.end = first + count;
     status = cls_mpi_post(m);
     if (status == CLS_OK)
-        status = cls_mpi_check(m, MPI_Wait(&m->request, MPI_STATUS_IGNORE), "MPI_Wait()");
+        status = cls_mpi_await(m);
     if (status == CLS_OK)
         status = cls_mpi_agreed(m);
     for (int i = 0; i < m->ranks && status == CLS_OK; end = m->headers[i++].end)
@@ -174,7 +174,7 @@ void cls_mpi_destroy(cls_mpi *m)
         m->own.status = CLS_BAD_ARGUMENT;
         snprintf(m->own.message, sizeof m->own.message, "it has called cls_mpi_destroy()");
         if (cls_mpi_post(m) == CLS_OK)
-            MPI_Wait(&m->request, MPI_STATUS_IGNORE);
+            (void)cls_mpi_await(m);
     }
     if (!m->broken)
         MPI_Comm_free(&m->comm);

@@ -128,11 +128,11 @@ static cls_status end(cls_mpi *m, cls_status status)
 /* Sets *there to 1 if the collective under way has ended on this rank. */
 static cls_status arrived(cls_mpi *m, int block, int *there)
 {
-    *there = block;
-    return cls_mpi_check(m,
-                         block ? MPI_Wait(&m->request, MPI_STATUS_IGNORE)
-                               : MPI_Test(&m->request, there, MPI_STATUS_IGNORE),
-                         block ? "MPI_Wait()" : "MPI_Test()");
+    if (block) {
+        *there = 1;
+        return cls_mpi_await(m);
+    }
+    return cls_mpi_check(m, MPI_Test(&m->request, there, MPI_STATUS_IGNORE), "MPI_Test()");
 }
 
 static cls_status abandoned(void)

@@ -86,6 +86,9 @@ void cls_mpi_say(cls_mpi_header *header, uint32_t kind, cls_status status);
 /* Sends m->own to all ranks, and begins to receive theirs in m->headers. */
 cls_status cls_mpi_post(cls_mpi *m);
 
+/* Waits for the collective that is under way. */
+cls_status cls_mpi_await(cls_mpi *m);
+
 /* Returns CLS_OK if the headers agree. Otherwise the result, also the sentence, is the same on all
  * ranks. */
 cls_status cls_mpi_agreed(cls_mpi *m);
