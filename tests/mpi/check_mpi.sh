@@ -5,6 +5,12 @@
 # MPI_RANKS: other numbers of ranks. Exits 77 if there is no launcher or no device.
 # shellcheck source=tests/support/mpi.sh
 . "$srcdir/tests/support/mpi.sh"
+CLS_TEST_SIZE=${CLS_TEST_SIZE-small}
+export CLS_TEST_SIZE
+if [ ! -x tests/mpi/check_protocol ]; then
+    echo "tests/mpi/check_protocol is not built: make check TESTS= builds it"
+    exit 99
+fi
 failed=0 passed=0 skipped=0
 for program in check_protocol check_ranks; do
     for n in ${MPI_RANKS-1 2 3 4}; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Each public header compiles alone, as C99, C11 and C++, without a warning, clsample-mpi.h where MPI
-# is there. None but clsample.h is longer than 250 lines of 100 columns.
+# Each public header compiles alone, as C99, C11 and C++, without a warning (clsample-mpi.h where
+# MPI is there), and none but clsample.h is longer than 250 lines of 100 columns.
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0

@@ -30,7 +30,8 @@ includes() {
 # Symbols as "defined folder name" and "used folder name"; what lies above all folders is "top".
 symbols() {
     # shellcheck disable=SC2086,SC2046 # a program with its flags, and a list of objects
-    ${NM:-nm} -A $(find "$build/lib" -name '*.o' ! -path '*/head/*' ! -path '*/mpi/*') | awk -v top="$build/lib/" '{
+    ${NM:-nm} -A $(find "$build/lib" -name '*.o' ! -path '*/head/*' ! -path '*/mpi/*') |
+        awk -v top="$build/lib/" '{
         path = substr($0, length(top) + 1)
         folder = path ~ /^([.]libs|[^\/]*:)/ ? "top" : path
         sub(/\/.*/, "", folder)
