@@ -70,6 +70,14 @@
 #define CLSAMPLE_MPI_H
 
 #include <clsample.h>
+/* Some mpi.h have C++ classes, which MPI 3 removed and which need one more library. A program that
+ * uses them includes mpi.h first. */
+#if defined(__cplusplus) && !defined(OMPI_SKIP_MPICXX)
+#define OMPI_SKIP_MPICXX 1
+#endif
+#if defined(__cplusplus) && !defined(MPICH_SKIP_MPICXX)
+#define MPICH_SKIP_MPICXX 1
+#endif
 #include <mpi.h>
 
 #ifdef __cplusplus
