@@ -195,6 +195,7 @@ static void test_differences(void)
     for (int r = 0; r < ranks; r++)
         for (int polls = 0; polls < 6; polls++) {
             int complete = 0;
+            stub.exchanges = 1 + (uint32_t)r % 2;
             cls_status status = cls_mpi_sample_start(mpi, NULL, &step, 0, NULL);
             for (int i = 0; i < polls && status == CLS_OK && !complete; i++)
                 status = cls_mpi_test(mpi, &complete, NULL);
