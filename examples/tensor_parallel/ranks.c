@@ -3,11 +3,11 @@
  * and libclsample-mpi samples them together. All ranks run the same program on the same requests.
  * Their schedules stay equal, since what they decide follows from tokens, which are equal, and from
  * the statuses of steps, on which the ranks agree. */
-#include <clsample-mpi.h>
-
 #include <stdio.h>
 
 #include "llama.h"
+
+#include <clsample-mpi.h>
 
 static cls_mpi *ranks;
 
