@@ -57,8 +57,8 @@
  *
  * The statuses of a step are those of cls_shard_sample(), cls_shard_partial() and
  * cls_shard_merge(), of this rank or of another, and CLS_MPI_ERROR if MPI itself failed.
- * cls_error_opencl() is CL_SUCCESS if the cause was on another rank. What becomes of the others
- * when a rank's process ends is MPI's business: usually it ends them, too.
+ * cls_error_opencl() is CL_SUCCESS then, and the sentence names OpenCL's error. What becomes of the
+ * others when a rank's process ends is MPI's business: usually it ends them, too.
  *
  * Threads. MPI must be initialized before cls_mpi_create(), and finalized after cls_mpi_destroy().
  * A cls_mpi is used by one thread at a time, as its sampler is. MPI_THREAD_SINGLE is enough for a
