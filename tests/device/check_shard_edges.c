@@ -77,7 +77,8 @@ static void fill(pattern what, float *z, uint32_t vocab, uint32_t n, const uint3
  * beside the borders of tiles. */
 static const struct {
     uint32_t vocab, n, borders[12];
-} splits_of[] = {{2500, 3, {0, 1, 2047, 2500}},
+} splits_of[] = {{300, 4, {0, 1, 63, 129, 300}},
+                 {2500, 3, {0, 1, 2047, 2500}},
                  {2500, 2, {0, 1024, 2500}},
                  {70, 11, {0, 1, 2, 3, 4, 5, 6, 30, 31, 68, 69, 70}},
                  {2500, 1, {0, 2500}},
@@ -100,9 +101,8 @@ static void run_pattern(device *d, pattern what, uint32_t split, int bound, rng 
         batch_row(b, row, ROW_EQUAL, rng_bits(r));
         fill(what, z, vocab, n, borders, r);
         drafts_values(b, row, z);
-        twin_params(&b->params[row], row, vocab);
-        if (bound) /* other targets: ties at the cuts of top-k and top-p */
-            twin_params(&b->params[row], row % 2 ? 3 : 5, vocab);
+        twin_params(&b->params[row], !bound ? row : row % 2 ? 3 : 5, vocab);
+        /* Any targets: ties at the cuts of top-k and top-p. */
         if (bound && row % 2)
             b->params[row].top_k = 1 + (int32_t)rng_below(r, vocab);
         else if (bound)

@@ -18,10 +18,10 @@ static batch *usual_batch(rng *r, int32_t most)
     b->history = 20;
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, row % 2 ? ROW_LANGUAGE : ROW_NORMAL3, rng_bits(r));
-        twin_params(&b->params[row], row, VOCAB);
+        twin_params(&b->params[row], most == 0 ? row : row % 2 ? 4 : 9, VOCAB);
         if (most > 0) { /* all requests are bounded by top-k */
-            twin_params(&b->params[row], row % 2 ? 4 : 9, VOCAB);
-            b->params[row].top_k = 1 + (int32_t)rng_below(r, (uint32_t)most);
+            b->params[row].top_k = row == 0 ? 1 : 1 + (int32_t)rng_below(r, (uint32_t)most);
+            b->params[row].temperature = 2.0f;
         }
     }
     return b;
