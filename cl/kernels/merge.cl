@@ -151,7 +151,7 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
                         __global u64 *mass, __global u32 *flags, __global f32 *rows,
                         __global f32 *sample)
 {
-    STEP_LOCALS
+    const u32 vocab = args->vocab;
     const cls_shard_row p = plan[row];
     const u32 tiles = TILES, n = MAX_TILES, section = p.offset;
     const merged_row m = {rows + (size_t)row * tiles * CLS_TILE,
@@ -162,6 +162,17 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
                           tiles};
     if (p.sends == 0) /* the same for the whole group, as below */
         return;
+    /* The shards' requests must be in the same state; otherwise the row gets no token. */
+    u32 differs = 0;
+    for (u32 s = 1; s < args->shards; s++)
+        differs |= SECTION(s)[CLS_SECTION_DIGEST] ^ SECTION(0)[CLS_SECTION_DIGEST];
+    if (differs != 0) {
+        clear_row(&m, 0);
+        BARRIER();
+        if (LOCAL_ID == 0)
+            m.flags[0] = CLS_STATUS_UNFIT;
+        return;
+    }
     if (p.sends & CLS_MERGE_BEGINS) {
         clear_row(&m, (p.sends & CLS_MERGE_CLEARS) != 0);
         BARRIER();

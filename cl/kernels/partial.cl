@@ -111,7 +111,9 @@ ONE_COPY void send_counts(const row_logits *r, __global const i32 *row_key, u32 
             for (u32 i = 0; i < CLS_PIVOTS; i++) /* ascending */
                 key[i] = shard_edge_key(p->key, p->spacing, e + CLS_PIVOTS - 1 - i) - 1;
             measure_row(r, row_key, tiles, &m, key, sum, scratch);
-            for (u32 i = 0; i < CLS_PIVOTS && LOCAL_ID == 0; i++) {
+            if (LOCAL_ID != 0)
+                continue;
+            for (u32 i = 0; i < CLS_PIVOTS; i++) {
                 __global u32 *const at = out + (e + CLS_PIVOTS - 1 - i) * CLS_EDGE_WORDS;
                 at[masses] = u64_lo(sum[i]);
                 if (masses)

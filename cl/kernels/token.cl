@@ -116,7 +116,7 @@ ONE_COPY void token_row(ROW_ARGS)
         out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
     } else if (slot_index >= 0) {
         out.max_key = out.top_key = row_summary(r.flags, row_key, tiles, &out.status, list.scratch);
-        out.status &= CLS_STATUS_NAN | CLS_STATUS_INF;
+        out.status &= CLS_STATUS_NAN | CLS_STATUS_INF | CLS_STATUS_UNFIT;
         out.no_token = out.max_key == CLS_KEY_NONE;
         out.status |= out.no_token ? CLS_STATUS_EMPTY : 0u;
         out.scale = slot->scale;

@@ -51,8 +51,9 @@ static inline int tile_is_whole(const row_logits *r, u32 tile)
 {
     return tile * CLS_TILE >= ROW_FIRST(r) && (tile + 1) * CLS_TILE <= ROW_LAST(r);
 }
-/* Returns whether a tile needs none of the checks of load_checked(): the row has the whole tile, nothing of it is masked, and there is no dense bias. Biases and adjustments may still
- * change its tokens. */
+/* Returns whether a tile needs none of the checks of load_checked(): the row has the whole tile,
+ * nothing of it is masked, and there is no dense bias. Biases and adjustments may still change its
+ * tokens. */
 static inline int tile_is_unchecked(const row_logits *r, u32 tile, u32 masked)
 {
     return masked == MASK_ALL && !r->dense && tile_is_whole(r, tile);

@@ -30,7 +30,8 @@ typedef struct row_logits {
     history_effects effects;
     u32 vocab;
 #if SHARD
-    u32 first, last; /* the row has tokens first to last - 1 only, and x is first tokens before it */
+    u32 first,
+        last; /* the row has tokens first to last - 1 only, and x is first tokens before it */
 #endif
     u32 mask_width;  /* in elements */
     u32 masked;      /* 0 or CLS_HAS_MASK, with CLS_MASK_BYTES; CLS_MASK_LIST: `allowed`, too */

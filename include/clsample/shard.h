@@ -46,6 +46,11 @@ typedef struct cls_shard_options {
      * shards are as equal as multiples of 1,024 allow, which makes the smallest partials, or
      * floor(i * vocab / shard_count) if the vocabulary has less than 1,024 tokens a shard. */
     const uint32_t *borders;
+
+    /* 1: partials stay on the device until cls_shard_partial() asks for them, for
+     * cls_shard_merge_all(). 0 (default): they are on their way to the host at once. */
+    int32_t on_device;
+    int32_t reserved; /* 0 */
 } cls_shard_options;
 
 CLS_API void cls_shard_options_default(cls_shard_options *options, size_t struct_size);
@@ -134,6 +139,17 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_partial(cls_shard *shard, const voi
  * CLS_OPENCL_ERROR: as cls_sample(); the step is closed. */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_merge(cls_shard *shard, const void *partials,
                                                    size_t size, int *more, cl_event *done);
+
+/* Completes the open step of all shards of a vocabulary in one process: shards[i] is shard i, on
+ * queues of one OpenCL context, and each has the same step open. done: [shard_count] or NULL; each
+ * event is as for cls_shard_merge(). If one exchange completes the step (greedy rows, and rows
+ * whose set top-k bounds to the shortlist), partials are copied from device to device and the call
+ * does not wait; then a difference between the shards' requests costs a row its token
+ * (CLS_ROW_UNFIT). Otherwise it waits for the partials and merges them as cls_shard_merge() does.
+ * Results as for cls_shard_merge(). After an error, abandon the steps that are still open; shards
+ * whose step is complete have drawn their token already. */
+CLS_API CLS_WARN_UNUSED cls_status cls_shard_merge_all(cls_shard *const *shards, uint32_t n,
+                                                       cl_event *done);
 
 /* Closes an open step without a token: nothing is accepted, and positions, counts and states stay.
  * Slot calls that came before the step remain in effect. Without an open step it does nothing.

@@ -176,6 +176,19 @@ cl_int cls_commands_write(cls_commands *c, cl_mem buffer, size_t size, const voi
     return code;
 }
 
+cl_int cls_commands_copy(cls_commands *c, cl_mem from, cl_mem to, size_t offset, size_t size)
+{
+    cl_uint n;
+    const cl_event *wait;
+    cl_event event = NULL;
+    get_wait_list(c, &n, &wait);
+    const cl_int code = clEnqueueCopyBuffer(c->queue, from, to, 0, offset, size, n, wait,
+                                            c->in_order ? NULL : &event);
+    if (code == CL_SUCCESS)
+        advance(c, event);
+    return code;
+}
+
 /* Writes a block of arguments as a fill pattern. OpenCL copies a pattern when the command is
  * enqueued, so that no host memory needs to stay until the command has run. */
 static cl_int write_block(cls_commands *c, cl_mem buffer, size_t offset, const void *block)

@@ -340,6 +340,9 @@ cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_
 /* Writes to a buffer from host memory that stays as it is until the call's last command has run. */
 cl_int cls_commands_write(cls_commands *c, cl_mem buffer, size_t size, const void *data);
 
+/* Copies `size` bytes of a buffer's beginning to an offset in another one. */
+cl_int cls_commands_copy(cls_commands *c, cl_mem from, cl_mem to, size_t offset, size_t size);
+
 /* Writes the blocks of an argument set that have changed. It needs no staging memory. */
 cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const cls_args *args);
 

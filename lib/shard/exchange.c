@@ -3,6 +3,8 @@
  * shards are merged, until the step is complete. */
 #include "shard/shard.h"
 
+#include <stdlib.h>
+
 /* ------------------------------------------------------------------ closing a step */
 
 /* Waits until the device has written the partial, or failed. */
@@ -18,6 +20,9 @@ static cl_int wait_ready(cls_shard *h)
 static void close_step(cls_shard *h)
 {
     wait_ready(h);
+    if (h->computed != NULL)
+        clReleaseEvent(h->computed);
+    h->computed = NULL;
     if (h->queue != NULL)
         clReleaseCommandQueue(h->queue);
     h->queue = NULL;
@@ -141,9 +146,9 @@ static cls_status check_open(const cls_shard *h)
 /* Waits for the partial and completes it, unless that was done before. */
 static cls_status finish_partial(cls_shard *h)
 {
-    if (h->ready == NULL)
+    if (h->sealed)
         return CLS_OK;
-    const cl_int code = wait_ready(h);
+    const cl_int code = h->ready != NULL ? wait_ready(h) : cls_rows_read(h);
     if (code != CL_SUCCESS) {
         h->sampler->lost = 1;
         close_step(h);
@@ -151,6 +156,7 @@ static cls_status finish_partial(cls_shard *h)
                         "the device failed while it computed a partial, and the sampler is lost");
     }
     cls_partial_seal(h);
+    h->sealed = 1;
     return CLS_OK;
 }
 
@@ -239,6 +245,114 @@ cls_status cls_shard_merge(cls_shard *h, const void *partials, size_t size, int 
     return cls_sampler_lock(h->sampler) == CLS_OK
                ? cls_sampler_leave(h->sampler, merge(h, partials, size, more, done))
                : CLS_BAD_ARGUMENT;
+}
+
+/* --------------------------------------------------------- all shards of one process */
+
+/* Checks that the shards are those of one vocabulary, with the same step open. */
+static cls_status check_all(cls_shard *const *shards, uint32_t n)
+{
+    if (shards == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shards is NULL");
+    for (uint32_t i = 0; i < n; i++) {
+        const cls_shard *const h = shards[i];
+        if (h == NULL)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shards[%u] is NULL", (unsigned)i);
+        if (!h->open)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shards[%u] has no open step",
+                            (unsigned)i);
+        if (h->shards != n || h->shard != i)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "shards[%u] is shard %u of %u, but %u of %u is expected there",
+                            (unsigned)i, (unsigned)h->shard, (unsigned)h->shards, (unsigned)i,
+                            (unsigned)n);
+        if (h->digest != shards[0]->digest || h->exchange != shards[0]->exchange ||
+            h->completed != shards[0]->completed)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "shards[%u] has another step open than shards[0]: other borders, "
+                            "parameters, slots, maps, outputs or exchange",
+                            (unsigned)i);
+        if (h->sampler->context->cl != shards[0]->sampler->context->cl)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "shards[%u] is in another OpenCL context than shards[0]: use "
+                            "cls_shard_partial() and cls_shard_merge()",
+                            (unsigned)i);
+    }
+    return n != 0 ? CLS_OK : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n is 0");
+}
+
+/* Merges one exchange of all shards through the host. */
+static cls_status merge_by_host(cls_shard *const *shards, uint32_t n, int *more, cl_event *done)
+{
+    const size_t one = shards[0]->partial.used;
+    unsigned char *const all = malloc(n * one);
+    cls_status status = CLS_OK;
+    if (all == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                        "out of host memory for %zu bytes of partials", n * one);
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
+        const void *partial;
+        size_t size;
+        status = cls_shard_partial(shards[i], &partial, &size);
+        if (status == CLS_OK)
+            memcpy(all + i * one, partial, one);
+    }
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++)
+        status = cls_shard_merge(shards[i], all, n * one, more, done != NULL ? &done[i] : NULL);
+    free(all);
+    return status;
+}
+
+/* Merges all shards from device to device. A shard's next step may overwrite its partial only when
+ * all others have copied it: it waits for their steps. */
+static cls_status merge_on_device(cls_shard *const *shards, uint32_t n, cl_event *done)
+{
+    cl_event ends[CLS_MAX_SHARDS];
+    cls_status status = CLS_OK;
+    cl_int code = CL_SUCCESS;
+    int one_queue = shards[0]->plan.ordered;
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
+        status = cls_sampler_lock(shards[i]->sampler);
+        if (status == CLS_OK)
+            status = cls_sampler_leave(
+                shards[i]->sampler,
+                cls_rows_merge_all(shards[i], shards, done != NULL ? &done[i] : NULL));
+        one_queue &= shards[i]->queue == shards[0]->queue;
+    }
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++)
+        ends[i] = shards[i]->sampler->last_event;
+    for (uint32_t i = 0; i < n && status == CLS_OK && !one_queue; i++) {
+        cls_sampler *const s = shards[i]->sampler;
+        cl_event all;
+        code = clEnqueueMarkerWithWaitList(shards[i]->queue, n, ends, &all);
+        if (code != CL_SUCCESS) {
+            s->lost = 1;
+            status = cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue a marker");
+        } else {
+            clFlush(shards[i]->queue);
+            ends[i] = all; /* the others then wait for it, too, which is as good */
+            clReleaseEvent(s->last_event);
+            s->last_event = all;
+        }
+    }
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
+        shards[i]->completed++;
+        close_step(shards[i]);
+    }
+    return status;
+}
+
+cls_status cls_shard_merge_all(cls_shard *const *shards, uint32_t n, cl_event *done)
+{
+    cls_status status = check_all(shards, n);
+    int more = 1;
+    for (uint32_t i = 0; i < n && status == CLS_OK && done != NULL; i++)
+        done[i] = NULL;
+    if (status == CLS_OK && cls_rows_are_single(shards[0]))
+        return merge_on_device(shards, n, done);
+    while (status == CLS_OK && more)
+        status = merge_by_host(shards, n, &more, done);
+    return status;
 }
 
 cls_status cls_shard_abandon(cls_shard *h)

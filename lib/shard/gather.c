@@ -14,6 +14,7 @@ cls_status cls_gather_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
     if (status != CLS_OK)
         return status;
     memset((char *)h->partial.data + header, 0, rows * row);
+    h->sealed = 0;
     cl_int code = clEnqueueReadBufferRect(h->queue, l->buffer, CL_FALSE, from, to, region,
                                           (size_t)l->row_stride * element, 0, row, 0,
                                           h->partial.data, n_wait, wait, &h->ready);

@@ -170,10 +170,25 @@ static cl_int launch_partial(cls_shard *h, cls_commands *c, cl_event *end)
     cls_set_mem(&a, h->sampler->work);
     cls_set_mem(&a, h->sent.buffer);
     cl_int code = cls_commands_launch(c, &a, groups, end);
+    h->sealed = 0;
+    if (h->computed != NULL)
+        clReleaseEvent(h->computed);
+    h->computed = NULL;
     if (code == CL_SUCCESS)
+        code = clRetainEvent(*end);
+    if (code == CL_SUCCESS)
+        h->computed = *end;
+    if (code == CL_SUCCESS && !h->on_device)
         code = clEnqueueReadBuffer(c->queue, h->sent.buffer, CL_FALSE, 0, h->partial.used - header,
                                    (char *)h->partial.data + header, 1, end, &h->ready);
     return code;
+}
+
+cl_int cls_rows_read(cls_shard *h)
+{
+    const size_t header = sizeof(cls_partial_header);
+    return clEnqueueReadBuffer(h->queue, h->sent.buffer, CL_TRUE, 0, h->partial.used - header,
+                               (char *)h->partial.data + header, 1, &h->computed, NULL);
 }
 
 /* Makes room for the partial of the next exchange, on the host and on the device. */
@@ -334,5 +349,44 @@ cls_status cls_rows_merge(cls_shard *h, const void *partials, int *more, cl_even
         h->partial.used = used;
         *more = 0;
     }
+    return status;
+}
+
+/* --------------------------------------------------------- all shards of one process */
+
+int cls_rows_are_single(const cls_shard *h)
+{
+    for (uint32_t row = 0; row < h->plan.step.rows; row++)
+        if (h->plans[row].kind != CLS_ROW_OF_LIST && h->plans[row].kind != CLS_ROW_OF_KEYS)
+            return 0;
+    return h->protocol == CLS_PROTOCOL_ROWS;
+}
+
+cls_status cls_rows_merge_all(cls_shard *h, cls_shard *const *shards, cl_event *done)
+{
+    const size_t header = sizeof(cls_partial_header), one = h->partial.used;
+    cl_event ready[CLS_MAX_SHARDS];
+    cls_commands c;
+    cl_event end = NULL;
+    cl_int code = CL_SUCCESS;
+    cls_status status = cls_device_buffer_grow(h->sampler, &h->received, h->shards * one,
+                                               "the partials of all shards");
+    for (uint32_t i = 0; i < h->shards; i++)
+        ready[i] = shards[i]->computed;
+    if (status == CLS_OK)
+        status = cls_commands_begin(&c, h->sampler, h->queue, h->plan.ordered, h->shards, ready, 0,
+                                    NULL);
+    if (status != CLS_OK)
+        return status;
+    for (uint32_t i = 0; i < h->shards && code == CL_SUCCESS; i++)
+        code = cls_commands_copy(&c, shards[i]->sent.buffer, h->received.buffer, i * one + header,
+                                 one - header);
+    if (code == CL_SUCCESS)
+        code = launch_merge(h, &c);
+    if (code == CL_SUCCESS)
+        code = launch_draw(h, &c, &end);
+    status = cls_commands_end(&c, code, "cannot enqueue the merge of partials", end, done);
+    if (status == CLS_OK)
+        clFlush(h->queue);
     return status;
 }

@@ -35,6 +35,7 @@ struct cls_shard {
     uint32_t shards, shard;
     uint32_t *borders;             /* [shards + 1] */
     uint32_t first, width, widest; /* its tokens, and how many the largest shard has */
+    int on_device;                 /* 1 if partials are read to the host only when asked for */
 
     /* The open step. */
     int open;
@@ -60,7 +61,9 @@ struct cls_shard {
 
     /* The partial of the current exchange: a header and a body. */
     cls_host_buffer partial; /* `used` bytes */
-    cl_event ready;          /* when the body is there */
+    cl_event ready;          /* when the body is there; NULL: it is not on its way, or complete */
+    int sealed;              /* 1 if the partial is complete */
+    cl_event computed;       /* of the kernel that writes the body on the device, or NULL */
 
     /* Rows of the whole vocabulary that were gathered. */
     cls_device_buffer gathered;
@@ -129,6 +132,16 @@ void cls_rows_destroy(cls_shard *shard);
 
 /* Enqueues the step up to its first partial. */
 cls_status cls_rows_open(cls_shard *shard, cl_uint n_wait, const cl_event *wait);
+
+/* Returns 1 if the open step is complete after its first exchange, whatever the logits are. */
+int cls_rows_are_single(const cls_shard *shard);
+
+/* Reads the partial's body from the device. Waits. Returns OpenCL's error code. */
+cl_int cls_rows_read(cls_shard *shard);
+
+/* Merges the partials of n shards, this one's too, from device to device, and enqueues the end of
+ * the step. */
+cls_status cls_rows_merge_all(cls_shard *shard, cls_shard *const *shards, cl_event *done);
 
 /* Merges the partials. Enqueues the next partial if one follows, otherwise the end of the step. */
 cls_status cls_rows_merge(cls_shard *shard, const void *partials, int *more, cl_event *done);

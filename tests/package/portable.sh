@@ -29,8 +29,8 @@ opencl='
     clCreateProgramWithBinary clCreateProgramWithSource clCreateSubBuffer
     clEnqueueBarrierWithWaitList clEnqueueCopyBuffer clEnqueueFillBuffer clEnqueueMapBuffer
     clEnqueueMarkerWithWaitList clEnqueueNDRangeKernel clEnqueueReadBuffer clEnqueueUnmapMemObject
-    clEnqueueWriteBuffer clFinish clFlush clGetCommandQueueInfo clGetContextInfo clGetDeviceIDs
-    clGetDeviceInfo clGetEventInfo clGetKernelInfo clGetKernelWorkGroupInfo clGetMemObjectInfo
+    clEnqueueReadBufferRect clEnqueueWriteBuffer clEnqueueWriteBufferRect
+    clFinish clFlush clGetCommandQueueInfo clGetContextInfo clGetDeviceIDs clGetDeviceInfo clGetEventInfo clGetKernelInfo clGetKernelWorkGroupInfo clGetMemObjectInfo
     clGetPlatformIDs clGetPlatformInfo clGetProgramBuildInfo clGetProgramInfo
     clReleaseCommandQueue clReleaseContext clReleaseEvent clReleaseKernel clReleaseMemObject
     clReleaseProgram clRetainCommandQueue clRetainContext clRetainEvent clRetainKernel

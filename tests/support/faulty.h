@@ -93,6 +93,22 @@ typedef enum faulty_kind {
          const void *from, cl_uint n_wait, \
           const cl_event *wait, cl_event *event), \
          (o, mem, block, at, size, from, n_wait, wait, event), (FAULTY_MOVE), FAULTY_EVENT) \
+    call(clEnqueueReadBufferRect, \
+         (cl_command_queue o, cl_mem mem, cl_bool block, const size_t *at, const size_t *to_at, \
+         const size_t *region, size_t row, size_t slice, size_t to_row, size_t to_slice, \
+         void *to, cl_uint n_wait, \
+          const cl_event *wait, cl_event *event), \
+         (o, mem, block, at, to_at, region, row, slice, to_row, to_slice, to, n_wait, wait, \
+         event), \
+         (FAULTY_MOVE), FAULTY_EVENT) \
+    call(clEnqueueWriteBufferRect, \
+         (cl_command_queue o, cl_mem mem, cl_bool block, const size_t *at, const size_t *from_at, \
+         const size_t *region, size_t row, size_t slice, size_t from_row, size_t from_slice, \
+         const void *from, cl_uint n_wait, \
+          const cl_event *wait, cl_event *event), \
+         (o, mem, block, at, from_at, region, row, slice, from_row, from_slice, from, n_wait, \
+         wait, event), \
+         (FAULTY_MOVE), FAULTY_EVENT) \
     call(clEnqueueCopyBuffer, \
          (cl_command_queue o, cl_mem from, cl_mem to, size_t from_at, size_t to_at, size_t size, \
          cl_uint n_wait, \

@@ -39,6 +39,7 @@ void split_open(splits *p, client *s, cls_context *const *contexts, uint32_t n,
         o.shard_count = n;
         o.shard = i;
         o.borders = borders;
+        o.on_device = p->n % 2; /* with cls_shard_partial() both must give the same */
         must(cls_shard_create(p->sampler[i], &o, &p->shard[i]));
         must(cls_shard_window(p->shard[i], &p->first[i], &p->width[i]));
         p->step[i] = s->step;
@@ -109,6 +110,12 @@ void split_step(splits *p)
 {
     split_begin(p);
     split_finish(p);
+}
+
+void split_step_at_once(splits *p)
+{
+    split_begin(p);
+    must(cls_shard_merge_all(p->shard, p->n, NULL));
 }
 
 void split_tokens(splits *p, uint32_t i)

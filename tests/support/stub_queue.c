@@ -238,6 +238,44 @@ cl_int clEnqueueReadBuffer(cl_command_queue q, cl_mem from, cl_bool blocking, si
     return enqueue(q, &c, n, wait, blocking, event);
 }
 
+/* The number of bytes from a buffer's or an array's start to row `row` of a rectangle. */
+static size_t rect_at(const size_t *origin, size_t row, size_t row_pitch)
+{
+    return origin[0] + (origin[1] + row) * row_pitch;
+}
+
+cl_int clEnqueueReadBufferRect(cl_command_queue q, cl_mem from, cl_bool blocking,
+                               const size_t *origin, const size_t *host_origin,
+                               const size_t *region, size_t row_pitch, size_t slice_pitch,
+                               size_t host_row_pitch, size_t host_slice_pitch, void *data,
+                               cl_uint n, const cl_event *wait, cl_event *event)
+{
+    cl_int code = CL_SUCCESS;
+    (void)slice_pitch;
+    (void)host_slice_pitch;
+    for (size_t row = 0; row < region[1] && code == CL_SUCCESS; row++)
+        code = clEnqueueReadBuffer(q, from, blocking, rect_at(origin, row, row_pitch), region[0],
+                                   (char *)data + rect_at(host_origin, row, host_row_pitch), n,
+                                   wait, row + 1 == region[1] ? event : NULL);
+    return code;
+}
+
+cl_int clEnqueueWriteBufferRect(cl_command_queue q, cl_mem to, cl_bool blocking,
+                                const size_t *origin, const size_t *host_origin,
+                                const size_t *region, size_t row_pitch, size_t slice_pitch,
+                                size_t host_row_pitch, size_t host_slice_pitch, const void *data,
+                                cl_uint n, const cl_event *wait, cl_event *event)
+{
+    cl_int code = CL_SUCCESS;
+    (void)slice_pitch;
+    (void)host_slice_pitch;
+    for (size_t row = 0; row < region[1] && code == CL_SUCCESS; row++)
+        code = clEnqueueWriteBuffer(q, to, blocking, rect_at(origin, row, row_pitch), region[0],
+                                    (const char *)data + rect_at(host_origin, row, host_row_pitch),
+                                    n, wait, row + 1 == region[1] ? event : NULL);
+    return code;
+}
+
 cl_int clEnqueueCopyBuffer(cl_command_queue q, cl_mem from, cl_mem to, size_t at_from, size_t at_to,
                            size_t size, cl_uint n, const cl_event *wait, cl_event *event)
 {
