@@ -41,7 +41,7 @@ typedef struct cls_shard_row {
 #define CLS_SECTION_REACH 3  /* number of tokens that may reach the cut of min-p */
 #define CLS_SECTION_WORDS 4
 
-#define CLS_EDGES 16     /* of COUNTS: edge j lies j + 1 spacings below the row's largest logit */
+#define CLS_EDGES 24     /* of COUNTS: edge j lies j + 1 spacings below the row's largest logit */
 #define CLS_EDGE_WORDS 3 /* number of tokens, and mass */
 #define CLS_TILE_WORDS 3 /* key and mass */
 

@@ -34,8 +34,7 @@ static inline void clear_row(const merged_row *m, int logits)
         VSTORE((FV)(CLS_MASKED), m->z + i);
 }
 
-/* Raises a max tile's key to its largest logit. Items that do this for one max tile write the same
- * number. */
+/* Raises a max tile's key to its largest logit. */
 static inline void set_max_tile(const merged_row *m, u32 at)
 {
     FV most = VLOAD(m->z + at * CLS_MAX_TILE);
@@ -47,7 +46,8 @@ static inline void set_max_tile(const merged_row *m, u32 at)
 }
 
 /* Adds the listed tokens of all shards. The max tiles that get one are cleared first, unless the
- * whole row was. */
+ * whole row was. An item adds the tokens of every WGS-th max tile, so that no two items write to
+ * one. */
 ONE_COPY void merge_lists(const merged_row *m, __global const cls_args *args,
                           __global const u32 *partials, u32 section, int is_cleared)
 {
@@ -55,19 +55,21 @@ ONE_COPY void merge_lists(const merged_row *m, __global const cls_args *args,
         for (u32 s = 0; s < args->shards; s++) {
             __global const u32 *const from = SECTION(s);
             const u32 listed = from[CLS_SECTION_LISTED];
-            for (u32 i = LOCAL_ID; i < listed; i += WGS) {
-                const u32 id = from[CLS_SECTION_WORDS + 2 * i + 1];
+            for (u32 i = 0; i < listed; i++) {
+                const u32 id = from[CLS_SECTION_WORDS + 2 * i + 1], at = id / CLS_MAX_TILE;
+                if (at % WGS != LOCAL_ID)
+                    continue;
                 if (round == 0)
                     for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
-                        VSTORE((FV)(CLS_MASKED), m->z + id / CLS_MAX_TILE * CLS_MAX_TILE + v);
+                        VSTORE((FV)(CLS_MASKED), m->z + at * CLS_MAX_TILE + v);
                 else if (round == 1)
                     m->z[id] = float_of_key((i32)from[CLS_SECTION_WORDS + 2 * i]);
                 else
-                    set_max_tile(m, id / CLS_MAX_TILE);
+                    set_max_tile(m, at);
             }
         }
-        BARRIER();
     }
+    BARRIER();
 }
 
 /* Adds the tokens that a shard sends one after another, from token `first` to last - 1. */
@@ -137,8 +139,10 @@ ONE_COPY void merge_tiles(const merged_row *m, __global const cls_args *args,
  * depend on these. */
 static inline void share_maxima(const merged_row *m, u32 first, u32 last, __global i32 *own_key)
 {
-    if (LOCAL_ID < 2) {
-        const u32 border = LOCAL_ID == 0 ? first : last, t = border / CLS_TILE;
+    if (LOCAL_ID != 0)
+        return;
+    for (u32 i = 0; i < 2; i++) {
+        const u32 border = i == 0 ? first : last, t = border / CLS_TILE;
         if (border % CLS_TILE != 0 && border != m->vocab)
             own_key[t * CLS_MAX_TILES_PER_TILE] =
                 max(own_key[t * CLS_MAX_TILES_PER_TILE], tile_max_key(m->key, t));
@@ -208,7 +212,7 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
                 token = (i32)from[CLS_SECTION_WORDS + 1];
         }
         m.flags[0] = status;
-        if (p.sends & CLS_SENDS_TOKEN)
+        if (p.sends & (CLS_SENDS_TOKEN | CLS_MERGE_BEGINS))
             ((__global i32 *)sample)[(size_t)row * args->sample_stride] = token;
     }
 }

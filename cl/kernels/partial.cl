@@ -102,23 +102,22 @@ ONE_COPY i32 draw_own(const row_logits *r, __global const i32 *merged_key,
 ONE_COPY void send_counts(const row_logits *r, __global const i32 *row_key, u32 tiles,
                           const cls_shard_row *p, __global u32 *out, __local u64 *scratch)
 {
-    const f32 top = float_of_key(p->key);
+    const measure m = measure_of(0, float_of_key(p->key), p->scale);
     for (u32 e = 0; e < CLS_EDGES; e += CLS_PIVOTS) {
-        for (u32 masses = 0; masses < 2; masses++) {
-            const measure m = measure_of(!masses, top, p->scale);
-            i32 key[CLS_PIVOTS];
-            u64 sum[CLS_PIVOTS];
-            for (u32 i = 0; i < CLS_PIVOTS; i++) /* ascending */
-                key[i] = shard_edge_key(p->key, p->spacing, e + CLS_PIVOTS - 1 - i) - 1;
-            measure_row(r, row_key, tiles, &m, key, sum, scratch);
-            if (LOCAL_ID != 0)
-                continue;
-            for (u32 i = 0; i < CLS_PIVOTS; i++) {
-                __global u32 *const at = out + (e + CLS_PIVOTS - 1 - i) * CLS_EDGE_WORDS;
-                at[masses] = u64_lo(sum[i]);
-                if (masses)
-                    at[2] = u64_hi(sum[i]);
-            }
+        i32 key[CLS_PIVOTS];
+        u32 count[CLS_PIVOTS];
+        u64 mass[CLS_PIVOTS];
+        for (u32 i = 0; i < CLS_PIVOTS; i++) /* ascending */
+            key[i] = shard_edge_key(p->key, p->spacing, e + CLS_PIVOTS - 1 - i) - 1;
+        tokens_above_each(r, row_key, tiles * CLS_MAX_TILES_PER_TILE, key, count, scratch);
+        measure_row(r, row_key, tiles, &m, key, mass, scratch);
+        if (LOCAL_ID != 0)
+            continue;
+        for (u32 i = 0; i < CLS_PIVOTS; i++) {
+            __global u32 *const at = out + (e + CLS_PIVOTS - 1 - i) * CLS_EDGE_WORDS;
+            at[0] = count[i];
+            at[1] = u64_lo(mass[i]);
+            at[2] = u64_hi(mass[i]);
         }
     }
 }
@@ -169,11 +168,13 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
     const cls_shard_row p = plan[row];
     if (p.sends == 0) /* the same for the whole group */
         return;
-    const u32 tiles = TILES, n = MAX_TILES;
+    const u32 tiles = TILES, all = MAX_TILES;
     const i32 slot_index = ROW_SLOT(row);
-    __global const i32 *const row_key = tile_key + (size_t)row * n;
+    __global const i32 *const row_key = tile_key + (size_t)row * all;
     __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0);
     const row_logits r = ROW_VIEW(row, slot_index);
+    /* Tiles after the shard's last one have no key. */
+    const u32 end = (ROW_LAST(&r) + CLS_TILE - 1) / CLS_TILE, n = end * CLS_MAX_TILES_PER_TILE;
     const int active = slot_index >= 0 && !slot->stopped;
     __global u32 *const section = partial + p.offset;
     __global u32 *out = section + CLS_SECTION_WORDS;
@@ -181,7 +182,7 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
     u32 status = 0, listed = 0, reach = 0;
     i32 max_key = CLS_KEY_NONE;
     if (active)
-        max_key = row_summary(r.flags, row_key, tiles, &status, list.scratch);
+        max_key = row_summary(r.flags, row_key, end, &status, list.scratch);
     if (p.sends & CLS_SENDS_LIST) {
         listed = send_list(&r, row_key, n, p.k, max_key, &list, out);
         out += 2 * p.k;
@@ -193,7 +194,7 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
                              list.scratch);
     if (p.sends & CLS_SENDS_TOKEN) {
         const i32 id =
-            active ? draw_own(&r, merged_key + (size_t)row * n, merged_mass + (size_t)row * tiles,
+            active ? draw_own(&r, merged_key + (size_t)row * all, merged_mass + (size_t)row * tiles,
                               tiles, p.scale, bits, work + (size_t)row * tiles, list.scratch)
                    : -1;
         listed = id >= 0;
@@ -203,7 +204,7 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
         }
     }
     if (p.sends & CLS_SENDS_COUNTS)
-        send_counts(&r, row_key, tiles, &p, out, list.scratch);
+        send_counts(&r, row_key, end, &p, out, list.scratch);
     if (p.sends & CLS_SENDS_TOKENS)
         listed = send_tokens(&r, row_key, n, p.key, p.k, out, list.scratch);
     if (p.sends & CLS_SENDS_KEYS)

@@ -80,6 +80,12 @@ void cls_sha256_init(cls_sha256 *hash);
 void cls_sha256_update(cls_sha256 *hash, const void *bytes, size_t size);
 void cls_sha256_final(cls_sha256 *hash, uint8_t digest[CLS_DIGEST_SIZE]);
 
+/* --------------------------------------------------------------- hash.c */
+
+/* Mix a word, or bytes, into a hash, and return it. */
+uint64_t cls_hash_word(uint64_t hash, uint64_t word);
+uint64_t cls_hash_bytes(uint64_t hash, const void *bytes, size_t size);
+
 /* --------------------------------------------------------------- lock.c */
 
 /* A mutex. cls_lock_create() returns NULL if there is no memory for it. */

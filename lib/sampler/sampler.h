@@ -65,6 +65,7 @@ typedef struct cls_lists {
     uint32_t references;    /* 0: the memory is free after the next step */
     uint64_t batch;         /* the batch in which the last reference was released */
     uint32_t offset, words; /* offset and length, in words */
+    uint64_t digest;        /* of the words */
 } cls_lists;
 
 /* The host's part of a slot. */
@@ -207,9 +208,10 @@ cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_r
 
 /* ------------------------------------------------------------- memory.c */
 
-/* Allocates n words in the buffer of lists, which grows if necessary. *out is NULL if n is 0. Fails
- * if memory runs out. */
-cls_status cls_lists_allocate(cls_sampler *sampler, uint32_t n, cls_lists **out);
+/* Allocates room for n words in the buffer of lists, which grows if necessary. *out is NULL if n is
+ * 0. Fails if memory runs out. */
+cls_status cls_lists_allocate(cls_sampler *sampler, const uint32_t *words, uint32_t n,
+                              cls_lists **out);
 
 /* Removes a reference; `lists` may be NULL. */
 void cls_lists_release(const cls_sampler *sampler, cls_lists *lists);

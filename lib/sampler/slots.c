@@ -193,7 +193,7 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
     if (status == CLS_OK)
         status = cls_changes_reserve(s, tokens, p.n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p.n_words, &lists);
+        status = cls_lists_allocate(s, p.words, p.n_words, &lists);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
         return status;
@@ -278,7 +278,7 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, p.n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p.n_words, &lists);
+        status = cls_lists_allocate(s, p.words, p.n_words, &lists);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
         return status;
@@ -371,7 +371,7 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, (size_t)n + p->n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p->n_words, &lists);
+        status = cls_lists_allocate(s, p->words, p->n_words, &lists);
     if (status != CLS_OK)
         return status;
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_LOAD, slot);

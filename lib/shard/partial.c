@@ -8,44 +8,23 @@
 #define MAGIC 0x50534c43u /* "CLSP" */
 #define FORMAT 1u
 
-/* ------------------------------------------------------------------------- hashes */
-
-/* Mixes a word into a hash. */
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 29;
-}
-
-/* Mixes bytes into a hash, eight at a time: four chains side by side, as whole rows of logits are
- * some megabytes. */
-static uint64_t mix_bytes(uint64_t hash, const void *bytes, size_t size)
-{
-    const unsigned char *at = bytes;
-    uint64_t lane[4] = {hash, ~hash, hash + 1, hash - 1}, word;
-    for (; size >= 32; size -= 32)
-        for (int i = 0; i < 4; i++, at += 8) {
-            memcpy(&word, at, sizeof word);
-            lane[i] = mix(lane[i], word);
-        }
-    for (; size > 0; at++, size--)
-        lane[0] = mix(lane[0], *at);
-    return mix(mix(mix(lane[0], lane[1]), lane[2]), lane[3]);
-}
+/* --------------------------------------------------------------------- the digest */
 
 /* Mixes in a host array of the step's rows. */
 static uint64_t mix_map(uint64_t hash, const cls_ints *map, uint32_t rows)
 {
-    hash = mix(hash, map->device.buffer != NULL);
-    return map->host != NULL ? mix_bytes(hash, map->host, rows * sizeof *map->host) : hash;
+    hash = cls_hash_word(hash, map->device.buffer != NULL);
+    return map->host != NULL ? cls_hash_bytes(hash, map->host, rows * sizeof *map->host) : hash;
 }
 
-/* Mixes in a request's parameters. Where its lists lie is a matter of each sampler. */
-static uint64_t mix_slot(uint64_t hash, const cls_slot *slot)
+/* Mixes in a request's parameters and lists. Where its lists lie is a matter of each sampler. */
+static uint64_t mix_request(uint64_t hash, const cls_request *request)
 {
-    cls_slot s = *slot;
-    s.lists = 0;
-    return mix_bytes(hash, &s, offsetof(cls_slot, position));
+    cls_slot s = request->slot;
+    cls_lists_set_offset(&s, 0u - s.lists);
+    if (request->lists != NULL)
+        hash = cls_hash_word(hash, request->lists->digest);
+    return cls_hash_bytes(hash, &s, offsetof(cls_slot, position));
 }
 
 uint64_t cls_shard_step_digest(const cls_shard *h)
@@ -53,7 +32,7 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
     const cls_sampler *const s = h->sampler;
     const cls_plan *const plan = &h->plan;
     const cls_step *const step = &plan->step;
-    uint64_t hash = mix_bytes(1, h->borders, (h->shards + 1) * sizeof *h->borders);
+    uint64_t hash = cls_hash_bytes(1, h->borders, (h->shards + 1) * sizeof *h->borders);
     const uint32_t words[] = {s->vocab,
                               step->rows,
                               step->logits_rows,
@@ -66,19 +45,19 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
                               (uint32_t)h->gathers,
                               (uint32_t)step->invalid_token,
                               (uint32_t)step->logits.dtype};
-    hash = mix_bytes(hash, words, sizeof words);
+    hash = cls_hash_bytes(hash, words, sizeof words);
     if (h->gathers)
         return hash != 0 ? hash : 1;
     for (int i = 0; i < CLS_STEP_MAPS; i++)
         hash = mix_map(hash, plan->map[i], step->rows);
     if (step->slots.device.buffer != NULL) {
         for (uint32_t i = 0; i < s->slots; i++)
-            hash = mix_slot(hash, &s->request[i].slot);
+            hash = mix_request(hash, &s->request[i]);
     } else {
         for (uint32_t row = 0; row < step->rows; row++) {
             const int32_t slot = step->slots.host != NULL ? step->slots.host[row] : (int32_t)row;
             if (slot >= 0)
-                hash = mix_slot(hash, &s->request[slot].slot);
+                hash = mix_request(hash, &s->request[slot]);
         }
     }
     return hash != 0 ? hash : 1;
@@ -88,8 +67,8 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
 
 static uint64_t checksum(const cls_partial_header *header, const void *body)
 {
-    const uint64_t fields = mix_bytes(2, header, offsetof(cls_partial_header, checksum));
-    return mix_bytes(fields, body, (size_t)header->size - sizeof *header);
+    const uint64_t fields = cls_hash_bytes(2, header, offsetof(cls_partial_header, checksum));
+    return cls_hash_bytes(fields, body, (size_t)header->size - sizeof *header);
 }
 
 cls_status cls_partial_reserve(cls_shard *h, size_t body)

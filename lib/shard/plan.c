@@ -12,6 +12,8 @@ static cls_row_plan plan_slot(const cls_slot *slot, uint32_t wants, float *scale
     cls_row_plan plan = {CLS_ROW_OF_KEYS, 0, -1.0f, 0};
     uint32_t i = 0;
     *scale = slot->total_scale;
+    if (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)) /* a share of the whole row's mass */
+        return plan;
     if (slot->flags & CLS_SLOT_GREEDY) {
         plan.kind = CLS_ROW_OF_LIST;
         plan.target = 1;
@@ -263,13 +265,14 @@ static void send_tokens(const cls_shard *h, cls_shard_row *r, int32_t key, uint3
     r->k = most;
 }
 
-/* Sends what reaches each of some edges below the largest key: three quarters of a bit apart, 12
- * bits in all. */
+/* Sends what reaches each of 24 edges below the largest key, a bit apart. The set that top-p 0.9
+ * leaves of rows as models make them ends 8 to 16 bits below; a bit more has up to twice its
+ * tokens. */
 static void send_counts(cls_shard_row *r, int32_t top)
 {
     r->sends = CLS_SENDS_COUNTS | CLS_MERGE_CLEARS;
     r->key = top;
-    r->spacing = 0.75f / r->scale;
+    r->spacing = 1.0f / r->scale;
 }
 
 /* Finds the highest edge that certainly has the whole set above it, from what all shards have
