@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { VOCAB = BENCH_VOCAB, MOST_ROWS = 16, MOST_EXCHANGES = 8, HISTORY = 500, MOST_US = 1000000 };
+enum { VOCAB = BENCH_VOCAB, MOST_ROWS = 16, MOST_EXCHANGES = 8, HISTORY = 500, MOST_US = 2500000 };
 
 /* ------------------------------------------------------------------------- cases */
 
@@ -310,28 +310,29 @@ static void begin_requests(const party *p, const scene *s, const scaling_case *c
 
 /* ------------------------------------------------------------------------- steps */
 
-/* Runs a step on the whole logits; returns its microseconds. */
-static double whole_step(party *p, const scene *s)
+/* What the steps of a case cost. */
+typedef struct result {
+    uint32_t exchanges, steps;
+    double bytes[MOST_EXCHANGES];          /* of the bodies of one shard's partials; sums */
+    times first, between, last;            /* up to the first partial; to the later ones; rest */
+    times survey, partial, merge, draw;    /* kernels on one shard */
+    times whole, whole_survey, whole_draw; /* of the step on the whole logits */
+} result;
+
+/* Runs a step on the whole logits. */
+static void whole_step(party *p, const scene *s, result *r)
 {
     cl_event done;
     const double begin = now_us();
     must(cls_sample(p->sampler, s->queue, &p->step, 0, NULL, &done));
     clWaitForEvents(1, &done);
-    const double us = now_us() - begin;
+    add_time(&r->whole, now_us() - begin);
     clReleaseEvent(done);
     memset(p->kernel_us, 0, sizeof p->kernel_us);
     add_launches(p->kernel_us);
-    return us;
+    add_time(&r->whole_survey, p->kernel_us[SURVEY]);
+    add_time(&r->whole_draw, p->kernel_us[DRAW]);
 }
-
-/* What the steps of a case cost. */
-typedef struct result {
-    uint32_t exchanges, steps;
-    double bytes[MOST_EXCHANGES];           /* of the bodies of one shard's partials; sums */
-    times first, between, last;             /* up to the first partial; to the later ones; rest */
-    times survey, partial, merge, draw;     /* kernels on one shard */
-    double whole, whole_survey, whole_draw; /* of the step on the whole logits */
-} result;
 
 /* The partials of all shards: of this exchange and of the next one. */
 typedef struct basket {
@@ -433,22 +434,6 @@ static void compare(const party *whole, const party *shards, uint32_t n, const s
     }
 }
 
-/* Times the step on the whole logits by itself. */
-static void time_whole(party *whole, const scene *s, const scaling_case *c, result *r)
-{
-    times step = {0}, survey = {0}, draw = {0};
-    const double begin = now_us();
-    begin_requests(whole, s, c);
-    for (int i = 0; i < 5 || (i < 101 && now_us() - begin < MOST_US); i++) {
-        add_time(&step, whole_step(whole, s));
-        add_time(&survey, whole->kernel_us[SURVEY]);
-        add_time(&draw, whole->kernel_us[DRAW]);
-    }
-    r->whole = typical_time(&step);
-    r->whole_survey = typical_time(&survey);
-    r->whole_draw = typical_time(&draw);
-}
-
 /* --------------------------------------------------------------------- the table */
 
 static void print_result(const scaling_case *c, uint32_t widest, result *r)
@@ -464,9 +449,10 @@ static void print_result(const scaling_case *c, uint32_t widest, result *r)
     printf("%-12s %2u  %-22s %6.2f %%  %7.0f %7.0f %7.0f %7.0f  %6.0f %6.1f  %6.0f  %6.0f %6.0f "
            "%6.0f\n",
            c->name, (unsigned)r->exchanges, bytes, 100.0 * sum / (widest * sizeof(float)),
-           typical_time(&r->first), typical_time(&r->between), typical_time(&r->last), r->whole,
-           typical_time(&r->survey), r->whole_survey, typical_time(&r->partial),
-           typical_time(&r->merge), typical_time(&r->draw), r->whole_draw);
+           typical_time(&r->first), typical_time(&r->between), typical_time(&r->last),
+           typical_time(&r->whole), typical_time(&r->survey), typical_time(&r->whole_survey),
+           typical_time(&r->partial), typical_time(&r->merge), typical_time(&r->draw),
+           typical_time(&r->whole_draw));
     fflush(stdout);
 }
 
@@ -505,12 +491,13 @@ static void run_split(scene *s, uint32_t n, int even)
         for (uint32_t i = 0; i < n; i++)
             begin_requests(&shards[i], s, c);
         const double begin = now_us();
-        for (uint32_t i = 0; i < steps || (i < 41 && now_us() - begin < MOST_US); i++) {
-            whole_step(&whole, s);
+        for (uint32_t i = 0; i < steps || (i < 201 && now_us() - begin < MOST_US); i++) {
+            whole_step(&whole, s, &r);
             shard_step(shards, n, s, &b, &r);
             compare(&whole, shards, n, s, c->name);
         }
-        time_whole(&whole, s, c, &r);
+        for (int i = 0; i < 20 && r.steps < 10; i++) /* many shards had few steps */
+            whole_step(&whole, s, &r);
         print_result(c, widest, &r);
     }
     for (uint32_t i = 0; i < n; i++)
