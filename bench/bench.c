@@ -83,24 +83,28 @@ static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
                : NULL;
 }
 
-/* Creates the sampler, unless the present one has the same history. */
-static int make_sampler(bench_setup *setup, uint32_t window)
+int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler)
 {
     cls_sampler_options options;
-    if (setup->sampler != NULL && setup->window == window)
-        return 0;
-    cls_sampler_destroy(setup->sampler);
-    setup->sampler = NULL;
-    setup->window = window;
     cls_sampler_options_default(&options, sizeof options);
     options.vocab = setup->vocab;
     options.max_rows = setup->batch;
     options.history = window;
     options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_MASK;
-    return cli_compile_done(cls_sampler_create(setup->on->context, &options, &setup->sampler)) ==
-                   CLS_OK
+    return cli_compile_done(cls_sampler_create(setup->on->context, &options, sampler)) == CLS_OK
                ? 0
                : cli_fail_library("bench: creating the sampler");
+}
+
+/* Creates the sampler, unless the present one has the same history. */
+static int make_sampler(bench_setup *setup, uint32_t window)
+{
+    if (setup->sampler != NULL && setup->window == window)
+        return 0;
+    cls_sampler_destroy(setup->sampler);
+    setup->sampler = NULL;
+    setup->window = window;
+    return bench_new_sampler(setup, window, &setup->sampler);
 }
 
 static size_t mask_size(const bench_setup *setup)
@@ -192,6 +196,12 @@ static int open_floor(bench_floor *floor, const bench_setup *setup)
     return bench_floor_open(floor, setup);
 }
 
+/* Whether the command runs the case. */
+static bool is_selected(const bench_setup *setup, int32_t only, size_t i)
+{
+    return (only < 0 || only == (int32_t)i) && (setup->shards == 0 || bench_can_split(&cases[i]));
+}
+
 /* written: the bench_rows in the setup's buffers; -1: they are not written yet. */
 static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c, int *written,
                     bench_result *result)
@@ -205,7 +215,7 @@ static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c,
             return 1;
         *written = (int)c->rows;
     }
-    if (floor->kernel == NULL && open_floor(floor, setup))
+    if (setup->shards == 0 && floor->kernel == NULL && open_floor(floor, setup))
         return 1;
     progress(c->name, "verifying");
     if (c->drafts != BENCH_STEP)
@@ -214,15 +224,15 @@ static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c,
         bench_verify(setup, c))
         return 1;
     progress(c->name, "timing");
-    return bench_time(setup, floor, c, result);
+    return setup->shards != 0 ? bench_time_shards(setup, c, result)
+                              : bench_time(setup, floor, c, result);
 }
 
 static int run_cases(bench_setup *setup, bench_floor *floor, int32_t only, bench_result *results)
 {
     int written = -1;
     for (size_t i = 0; i < CASES; i++)
-        if ((only < 0 || only == (int32_t)i) &&
-            run_case(setup, floor, &cases[i], &written, &results[i]))
+        if (is_selected(setup, only, i) && run_case(setup, floor, &cases[i], &written, &results[i]))
             return 1;
     return 0;
 }
@@ -233,6 +243,10 @@ static int print_cases(const bench_setup *setup, const bench_floor *floor,
 {
     for (size_t i = 0; i < CASES; i++)
         *finished += results[i].runs != 0;
+    if (setup->shards != 0 && array != NULL)
+        return bench_json_shards(array, setup, cases, CASES, results);
+    if (setup->shards != 0)
+        return *finished == 0 ? 0 : bench_print_shards(setup, cases, CASES, results);
     if (array != NULL)
         return bench_json_cases(array, setup, cases, CASES, results);
     return *finished == 0 ? 0 : bench_print_cases(setup, floor, cases, CASES, results);
@@ -352,7 +366,7 @@ static int run_all(bench_setup *setup, int32_t only, json_t *array, uint32_t *fi
         if (run_steps(*setup, only, array, finished))
             return 1;
     }
-    if (only >= 0 && only != SERVING)
+    if ((only >= 0 && only != SERVING) || setup->shards != 0)
         return 0;
     if (only < 0 && array == NULL)
         putchar('\n');
@@ -361,6 +375,15 @@ static int run_all(bench_setup *setup, int32_t only, json_t *array, uint32_t *fi
         return 1;
     ++*finished;
     return 0;
+}
+
+/* The number of cases that the command runs. */
+static unsigned count_cases(const bench_setup *setup, int32_t only)
+{
+    unsigned n = setup->shards == 0 && (only < 0 || only == SERVING);
+    for (size_t i = 0; i < CASES; i++)
+        n += is_selected(setup, only, i);
+    return n;
 }
 
 static int run(bench_setup *setup, const char *device, const cls_context_options *options,
@@ -387,9 +410,8 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
     else
         json_decref(array);
     if (cli_interrupted())
-        cli_fail("bench: interrupted; of %u cases %u %s finished",
-                 only < 0 ? (unsigned)CASES + 1 : 1, (unsigned)finished,
-                 finished == 1 ? "is" : "are");
+        cli_fail("bench: interrupted; of %u cases %u %s finished", count_cases(setup, only),
+                 (unsigned)finished, finished == 1 ? "is" : "are");
     return failed;
 }
 
@@ -414,6 +436,8 @@ int cls_cmd_bench(int argc, char **argv)
          "the distribution of these tokens: zipf (default) or uniform", "zipf|uniform", 0},
         {"runs", CLI_UINT, &setup.runs, "N",
          "runs of a case (default: at least 101, and one second)", NULL, 0},
+        {"shards", CLI_UINT, &setup.shards, "N",
+         "time steps of N shards in one process, beside whole steps", NULL, 0},
         {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
          0},
         {"work-group", CLI_UINT, &context.work_group, "N",
@@ -445,6 +469,10 @@ int cls_cmd_bench(int argc, char **argv)
     if (setup.history > BENCH_MOST_HISTORY)
         return cli_fail("--history: %u is too large; the most is %u", (unsigned)setup.history,
                         BENCH_MOST_HISTORY);
+    if (cli_shards_check(options, setup.shards, setup.vocab))
+        return 1;
+    if (setup.shards != 0 && only >= 0 && count_cases(&setup, only) == 0)
+        return cli_fail("--case: this case is not measured with --shards");
     setup.dtype = (cls_dtype)dtype;
     context.dtypes = 1u << dtype;
     return run(&setup, device, &context, only, json);

@@ -6,6 +6,7 @@
  *     floor.c     finds the fastest plain read of the logits
  *     measure.c   verifies a step against the reference, then times it
  *     drafts.c    verifies and times the verification of drafts
+ *     shards.c    times the steps of a vocabulary that is split over shards
  *     requests.c  makes the requests of the serving case
  *     serving.c   times steps while requests join and leave
  *     table.c     prints the results as tables and as JSON
@@ -14,7 +15,7 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include "../cli/cli.h"
+#include "../cli/shards.h"
 
 /* A function that runs steps returns 1 without a message after an interrupt. The results of the
  * current case are lost then; those of earlier cases are kept. */
@@ -30,6 +31,7 @@ typedef struct bench_setup {
     uint32_t window;  /* the sampler's `history` */
     uint32_t history; /* tokens in the history of a row with penalties */
     int32_t law;      /* a bench_law: the distribution of these tokens */
+    uint32_t shards;  /* --shards; 0: no step is split */
     uint32_t longest; /* the length of the longest history, and of a row of `ids` */
 
     void *rows;          /* the logits on the host: [batch + spare, vocab] of dtype */
@@ -165,6 +167,11 @@ typedef struct bench_result {
     uint32_t launches, runs;
     uint64_t host_bytes; /* that the host reads in a step */
     double accepted;     /* accepted drafts divided by all drafts */
+
+    /* With setup->shards, and then without floor_us and empty_us: */
+    cli_shard_times split; /* medians */
+    uint32_t exchanges;
+    double partial_row[CLI_EXCHANGES]; /* bytes of a partial, divided by the rows */
 } bench_result;
 
 /* Microseconds since an arbitrary start. */
@@ -179,6 +186,15 @@ int bench_enough(uint32_t wanted, uint32_t runs, double spent);
 
 /* Runs the floor's kernel and waits for it. */
 int bench_run_floor(const bench_setup *setup, const bench_floor *floor);
+
+/* Begins the requests of a case in all slots of setup->sampler. */
+int bench_begin_slots(const bench_setup *setup, const bench_case *c);
+
+/* Describes the step of a case, which writes setup->tokens. */
+void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *step);
+
+/* Does what a decode loop does: it enqueues the step, reads its tokens and waits. */
+int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens);
 
 /* Begins all slots, samples one step and compares each token with that of cls_host_sample(). */
 int bench_verify(const bench_setup *setup, const bench_case *c);
@@ -207,6 +223,15 @@ void bench_make_params(const bench_case *c, uint32_t row, cls_params *params);
 /* Verifies and times a case with drafts. It has separate logits, and its floor reads these and the
  * probabilities of the drafts. */
 int bench_verify_drafts(const bench_setup *setup, const bench_case *c, bench_result *result);
+
+/* ---------------------------------------------------------------- shards.c */
+
+/* Whether a case can be split over shards: it is a step without drafts, and its requests begin
+ * without a thousand steps. */
+bool bench_can_split(const bench_case *c);
+
+/* Times the whole step and that of setup->shards shards in turn, and compares their tokens. */
+int bench_time_shards(const bench_setup *setup, const bench_case *c, bench_result *result);
 
 /* -------------------------------------------------------------- requests.c */
 
@@ -251,6 +276,9 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 /* ----------------------------------------------------------------- bench.c */
 
+/* Creates a sampler for cases with this `history`. */
+int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler);
+
 /* Runs all cases and then serving, or with `quick` some cases. It adds "floor_shape" and "cases" to
  * the object; "cases" is an array of bench_json_cases() and bench_json_served(). A case that fails
  * is {"case", "error"}, and the next one runs; an interrupt ends the run. setup: with an open
@@ -266,9 +294,14 @@ int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const 
 int bench_print_served(const bench_setup *setup, const bench_floor *floor,
                        const bench_served *served);
 
+int bench_print_shards(const bench_setup *setup, const bench_case *cases, size_t n,
+                       const bench_result *results);
+
 /* Append the results to an array, as objects. */
 int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,
                      const bench_result *results);
+int bench_json_shards(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,
+                      const bench_result *results);
 int bench_json_served(json_t *array, const bench_setup *setup, const bench_served *served);
 
 #endif

@@ -35,8 +35,8 @@ survey 64 0 0 50 64
 survey-row 80 0 0 37 96
 token-plain 64 0 0 50 64
 token-list 80 0 0 37 96
-token-row 128 64 300 25 128
-token-all 128 160 1100 25 128
+token-row 128 0 0 25 128
+token-all 128 160 1110 25 128
 pass 64 0 0 50 64
 pass-row 80 0 0 37 96
 search 128 216 720 25 128
@@ -50,6 +50,10 @@ accept 64 0 0 50 64
 draw 64 128 0 50 64
 residual 128 48 0 25 96
 verify 128 48 0 25 128
+shard-survey 64 0 0 50 64
+shard-survey-row 80 0 0 37 96
+partial 128 56 88 25 128
+merge 64 0 0 50 96
 EOF
 }
 

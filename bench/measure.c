@@ -93,7 +93,7 @@ static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row
     host->position = host->output_count;
 }
 
-static int begin_slots(const bench_setup *setup, const bench_case *c)
+int bench_begin_slots(const bench_setup *setup, const bench_case *c)
 {
     for (uint32_t slot = 0; slot < setup->batch; slot++) {
         cls_params params;
@@ -106,20 +106,24 @@ static int begin_slots(const bench_setup *setup, const bench_case *c)
     return 0;
 }
 
-/* Does what a decode loop does: it enqueues the step, reads its tokens and waits. */
-static int run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
+void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *step)
+{
+    cls_step_default(step, sizeof *step);
+    step->rows = setup->batch;
+    step->logits.kind = CLS_LOGITS_BUFFER;
+    step->logits.dtype = (int32_t)setup->dtype;
+    step->logits.buffer = setup->logits;
+    step->tokens.buffer = setup->tokens;
+    if (c->mask != BENCH_ALL)
+        step->mask.words.buffer = setup->mask;
+}
+
+int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
 {
     cls_step step;
     cl_int error;
 
-    cls_step_default(&step, sizeof step);
-    step.rows = setup->batch;
-    step.logits.kind = CLS_LOGITS_BUFFER;
-    step.logits.dtype = (int32_t)setup->dtype;
-    step.logits.buffer = setup->logits;
-    step.tokens.buffer = setup->tokens;
-    if (c->mask != BENCH_ALL)
-        step.mask.words.buffer = setup->mask;
+    bench_make_step(setup, c, &step);
     if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK)
         return cli_fail_library("bench: the step");
     error = clEnqueueReadBuffer(setup->on->queue, setup->tokens, CL_FALSE, 0,
@@ -189,7 +193,8 @@ int bench_verify(const bench_setup *setup, const bench_case *c)
     int failed;
     if (tokens == NULL)
         return cli_no_memory();
-    failed = begin_slots(setup, c) || run_step(setup, c, tokens) || verify_rows(setup, c, tokens);
+    failed = bench_begin_slots(setup, c) || bench_run_step(setup, c, tokens) ||
+             verify_rows(setup, c, tokens);
     free(tokens);
     return failed;
 }
@@ -271,7 +276,7 @@ typedef struct plain {
 static int run_plain(void *of)
 {
     const plain *const p = of;
-    return run_step(p->setup, p->c, p->tokens);
+    return bench_run_step(p->setup, p->c, p->tokens);
 }
 
 /* After so many tokens Mirostat's mu is above 64 bits, and nothing is cut. */
@@ -280,7 +285,7 @@ static int run_plain(void *of)
 static int begin_plain(void *of)
 {
     const plain *const p = of;
-    int failed = begin_slots(p->setup, p->c);
+    int failed = bench_begin_slots(p->setup, p->c);
     for (int i = 0; i < LATE && !failed && !cli_interrupted() && p->c->more == BENCH_MIROSTAT_LATE;
          i++)
         failed = run_plain(of);

@@ -30,6 +30,27 @@ int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *
     return 0;
 }
 
+int bench_json_shards(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,
+                      const bench_result *results)
+{
+    for (size_t i = 0; i < n; i++) {
+        const bench_result *r = &results[i];
+        json_t *const bytes = r->runs != 0 ? json_array() : NULL;
+        for (uint32_t k = 0; bytes != NULL && k < r->exchanges && k < CLI_EXCHANGES; k++)
+            json_array_append_new(bytes, json_real(r->partial_row[k]));
+        if (r->runs != 0 &&
+            add_json(array, json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:o, s:I, s:I, s:I}", "case",
+                                      cases[i].name, "shards", (json_int_t)setup->shards, "step_us",
+                                      r->step_us, "local_us", r->split.local_us, "merge_us",
+                                      r->split.merge_us, "exchanges", (json_int_t)r->exchanges,
+                                      "partial_row_bytes", bytes, "launches",
+                                      (json_int_t)r->launches, "runs", (json_int_t)r->runs,
+                                      "history", (json_int_t)bench_history(setup, &cases[i]))))
+            return 1;
+    }
+    return 0;
+}
+
 /* Lists the memory of a sampler by purpose. */
 #define PURPOSES 8
 static void purposes(const cls_memory *m, const char *names[PURPOSES], uint64_t bytes[PURPOSES])
@@ -79,22 +100,30 @@ static double goal_of(const bench_setup *setup, const bench_case *cases,
     return cases[i].goal;
 }
 
-static int print_header(const bench_setup *setup, const bench_floor *floor)
+/* rest: the end of the second line. */
+static int print_header(const bench_setup *setup, const char *rest)
 {
     cls_device_info info = {.struct_size = sizeof info};
     if (cls_context_info(setup->on->context, &info) != CLS_OK)
         return cli_fail_library("bench");
     printf("%s, device %u\n", setup->on->device.name, (unsigned)setup->on->index);
-    printf("[%u, %u] %s; work-group %u, vector %u; floor: %s\n", (unsigned)setup->batch,
+    printf("[%u, %u] %s; work-group %u, vector %u; %s\n", (unsigned)setup->batch,
            (unsigned)setup->vocab, cli_dtype_name((int32_t)setup->dtype), (unsigned)info.work_group,
-           (unsigned)info.vector, floor->shape);
+           (unsigned)info.vector, rest);
     return 0;
+}
+
+static int print_with_floor(const bench_setup *setup, const bench_floor *floor)
+{
+    char rest[sizeof floor->shape + 8];
+    snprintf(rest, sizeof rest, "floor: %s", floor->shape);
+    return print_header(setup, rest);
 }
 
 int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const bench_case *cases,
                       size_t n, const bench_result *results)
 {
-    if (print_header(setup, floor))
+    if (print_with_floor(setup, floor))
         return 1;
     printf(
         "medians, from enqueue to finish; ratio and goal in floors; history: %s; all tokens equal "
@@ -120,6 +149,32 @@ int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const 
     return cli_flush_output();
 }
 
+int bench_print_shards(const bench_setup *setup, const bench_case *cases, size_t n,
+                       const bench_result *results)
+{
+    char rest[32];
+    snprintf(rest, sizeof rest, "%u shards", (unsigned)setup->shards);
+    if (print_header(setup, rest))
+        return 1;
+    printf(
+        "medians; step: whole rows, from enqueue to finish; local: the sum of all shards, until\n"
+        "their first partials are ready; merge: the rest of the step on shard 0; bytes a row: of\n"
+        "one partial in each exchange; all tokens equal the reference's\n\n");
+    printf("%-12s %9s %9s %9s %9s  %s\n", "case", "step us", "local us", "merge us", "exchanges",
+           "bytes a row");
+    for (size_t i = 0; i < n; i++) {
+        const bench_result *r = &results[i];
+        if (r->runs == 0)
+            continue;
+        printf("%-12s %9.1f %9.1f %9.1f %9u ", cases[i].name, r->step_us, r->split.local_us,
+               r->split.merge_us, (unsigned)r->exchanges);
+        for (uint32_t k = 0; k < r->exchanges && k < CLI_EXCHANGES; k++)
+            printf("%s %.0f", k == 0 ? "" : " +", r->partial_row[k]);
+        putchar('\n');
+    }
+    return cli_flush_output();
+}
+
 static void print_steps(const char *which, uint32_t n, double floor_us, double step_us,
                         double host_us)
 {
@@ -131,7 +186,7 @@ int bench_print_served(const bench_setup *setup, const bench_floor *floor, const
 {
     const char *names[PURPOSES];
     uint64_t bytes[PURPOSES];
-    if (print_header(setup, floor))
+    if (print_with_floor(setup, floor))
         return 1;
     printf("serving: steps are enqueued ahead; %u requests joined; medians, from the tokens of a "
            "step to those of the next;\n"

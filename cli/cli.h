@@ -98,6 +98,9 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
  * messages: "--top-k". */
 int cli_set(const cli_option *option, const char *what, const char *text);
 
+/* Whether the option is present. */
+bool cli_given(const cli_option *options, const char *name);
+
 /* A selection of the rows of all files of a command, in the order in which they were selected.
  * row NULL: all rows. */
 typedef struct cli_picked {
@@ -278,7 +281,7 @@ typedef struct cli_logits {
 int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
                     cli_logits *logits);
 
-/* --------------------------------------------------------- sampling, cli/job.c */
+/* ------------------------------------- sampling, cli/job.c and cli/job_device.c */
 
 /* Token ids [rows, width], padded with -1. */
 typedef struct cli_tokens {
@@ -287,6 +290,13 @@ typedef struct cli_tokens {
 } cli_tokens;
 
 typedef struct cli_outputs cli_outputs; /* cli/outputs.h */
+
+/* How a job's vocabulary is split over shards, and these over devices. */
+typedef struct cli_split {
+    uint32_t shards;   /* 0: one sampler has the whole vocabulary */
+    uint32_t *borders; /* [shards + 1]; NULL: the library's default; the owner frees them */
+    uint32_t targets;  /* open devices, which the shards take in turn */
+} cli_split;
 
 /* What to sample and where to store the results. Arrays are in C order; an output that is NULL is
  * not computed. A request is the parameters, the prompt and the output of a row; request r belongs
@@ -311,6 +321,7 @@ typedef struct cli_job {
     int32_t *status;      /* [rows, draws] */
     float *probs;         /* [rows, vocab], of the first draw */
     cli_outputs *outputs; /* further outputs of the first draw */
+    cli_split split;
 } cli_job;
 
 /* The position of a request's first draw: its parameter, plus the tokens of its output. */
@@ -332,8 +343,9 @@ int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size
 /* Reads a buffer and waits for the data. It does nothing if `to` is NULL. */
 int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size);
 
-/* Run a job: on the device, in one step of all rows for each draw; or by the reference. */
-int cli_job_run(cli_target *target, const cli_job *job);
+/* Run a job: on devices, in one step of all rows for each draw, or by the reference. targets:
+ * [job->split.targets], or one if the vocabulary is not split. */
+int cli_job_run(cli_target *targets, const cli_job *job);
 int cli_job_run_host(const cli_job *job);
 
 #endif

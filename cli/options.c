@@ -177,6 +177,14 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
     return CLI_GO;
 }
 
+bool cli_given(const cli_option *options, const char *name)
+{
+    for (; options->name != NULL; options++)
+        if (strcmp(options->name, name) == 0)
+            return options->given;
+    return false;
+}
+
 /* ------------------------------------------------------------------------ rows */
 
 /* Appends a row, or a range of rows: "3" or "8-15". */

@@ -8,6 +8,7 @@
 
 #include "outputs.h"
 #include "request.h"
+#include "shards.h"
 
 /* The most rows of --rows, which are listed before the file is read. */
 #define MOST_PICKED (1u << 24)
@@ -18,6 +19,7 @@ typedef struct command {
     const char *rows, *device, *tokens, *probs, *logprobs, *top_ids, *top_values, *candidates;
     uint32_t draws;
     cls_context_options kernels;
+    cli_split_options split;
     int32_t logprob_kind;
     bool json;
     cli_outputs outputs;
@@ -119,15 +121,15 @@ static bool on_host(const command *q)
 static int run(const command *q, const cli_job *job)
 {
     cls_context_options options = q->kernels;
-    cli_target target;
+    cli_target *targets;
     int failed;
     if (on_host(q))
         return cli_job_run_host(job);
     options.dtypes = 1u << job->logits->dtype;
-    if (cli_open(q->device, &options, 0, &target) != 0)
+    if (cli_split_open(q->device, &options, &job->split, &targets) != 0)
         return 1;
-    failed = cli_job_run(&target, job);
-    cli_close(&target);
+    failed = cli_job_run(targets, job);
+    cli_split_close(&job->split, targets);
     return failed;
 }
 
@@ -203,6 +205,10 @@ int cls_cmd_sample(int argc, char **argv)
          "read and sample only these rows, such as 0,3,8-15 (default: all)", NULL, 0},
         {"device", CLI_STRING, &q.device, "N|host",
          "a number from clsample devices, or the reference on the host", NULL, 0},
+        {"shards", CLI_UINT, &q.split.shards, "N",
+         "split the vocabulary over N shards, as a runtime splits it over devices", NULL, 0},
+        {"borders", CLI_LIST, &q.split.borders, "IDS",
+         "the first token of each shard but shard 0, separated by commas", NULL, 0},
         {"draws", CLI_UINT, &q.draws, "N",
          "draw N tokens for each row, at successive positions (default 1)", NULL, 0},
         {"tokens", CLI_STRING, &q.tokens, "OUT.npy",
@@ -241,14 +247,17 @@ int cls_cmd_sample(int argc, char **argv)
     case CLI_GO:
         q.outputs.candidates = q.candidates != NULL;
         q.request.picked.option = "--rows";
-        if (check(&q) == 0 &&
+        if (check(&q) == 0 && cli_split_check(&q.split, options, q.device) == 0 &&
             (q.rows == NULL || cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked) == 0) &&
-            cli_request_read(&q.request, options, &job) == 0) {
+            cli_request_read(&q.request, options, &job) == 0 &&
+            cli_split_read(&q.split, options, q.device, job.logits->vocab, &job.split) == 0) {
             job.outputs = q.outputs.top_n != 0 || q.outputs.candidates ? &q.outputs : NULL;
             failed = sample(&q, &job);
         }
     }
     results_free(&job);
+    free(job.split.borders);
+    free(q.split.borders.text);
     free(q.outputs.data);
     free(q.request.picked.row);
     cli_request_free(&q.request, &job);

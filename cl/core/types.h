@@ -353,11 +353,12 @@ typedef struct cls_row {
 #define CLS_ALL_GREEDY 0x100000u     /* whatever the temperatures are */
 #define CLS_HAS_LOGITS_MAP 0x200000u /* rows may share rows of logits */
 #define CLS_MERGED 0x800000u         /* the logits are adjusted: shards merged them */
-#define CLS_DRAWN 0x400000u          /* the first word of an untruncated row's sample is its token,
-                                        or -1: a shard drew it */
-#define CLS_HAS_COUNTS 0x20000000u   /* of candidates */
-#define CLS_HAS_SEARCH 0x10000000u   /* the pass and the search follow */
-#define CLS_NO_SLOTS 0x40000000u /* the rows belong to no request: log-probabilities of prompts */
+#define CLS_DRAWN \
+    0x400000u                      /* the first word of an untruncated row's sample is its token, \
+                                      or -1: a shard drew it */
+#define CLS_HAS_COUNTS 0x20000000u /* of candidates */
+#define CLS_HAS_SEARCH 0x10000000u /* the pass and the search follow */
+#define CLS_NO_SLOTS 0x40000000u   /* the rows belong to no request: log-probabilities of prompts */
 
 /* The outputs of a row beside its token, in the order of the kernels' arguments. A step's `wants`
  * has a bit for each. */

@@ -175,7 +175,7 @@ static inline void record_set(__global const i32 *row_key, int listed, shortlist
 /* Draws from the set that a chain has left: from the list (`listed`), or by tiles, whose masses are
  * in row_work[] with the sum in out->mass. */
 ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot,
-                         __global const i32 *row_key, u32 tiles, int listed, u32 has, u64 bits,
+                         __global const i32 *row_key, u32 tiles, int listed, u64 bits,
                          i32 invalid_token, __global u64 *row_work, __global f32 *row_sample,
                          shortlist *list, chain_state *c, cls_row *out)
 {
@@ -191,9 +191,9 @@ ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot,
         out->token = draw_list(list, c->kept, out->drawn);
     else
 #endif
-        if (c->set.untruncated && (has & CLS_DRAWN) && ((__global const i32 *)row_sample)[0] >= 0)
-        out->token = ((__global const i32 *)row_sample)[0];
-    else
+#if CHAIN > 0 && ROW
+        if (!c->set.untruncated || out->token < 0) /* otherwise a shard drew it */
+#endif
         out->token = draw_row(r, row_key, row_work, tiles, float_of_key(c->set.top_key), c->scale,
                               &c->set, out->drawn, list->scratch);
     if (out->token < 0) { /* impossible by the arithmetic, but llvmpipe may cut loops short */

@@ -217,8 +217,8 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 
 {
     if (unchecked && adjusted == 0)
         return unchecked_maxima(r, tile, 0, key, flags, 0);
-    if (r->masked == CLS_HAS_MASK && !r->dense && adjusted == 0 &&
-        tile_is_whole(r, tile) && (tile + 1) * (CLS_TILE / 32) <= r->mask_width) {
+    if (r->masked == CLS_HAS_MASK && !r->dense && adjusted == 0 && tile_is_whole(r, tile) &&
+        (tile + 1) * (CLS_TILE / 32) <= r->mask_width) {
         const f32 max = unchecked_maxima(r, tile, 1, key, flags, kept);
         *is_kept = !(*flags & CLS_STATUS_INF); /* the stored vectors are not cleaned */
         return max;

@@ -140,6 +140,9 @@ ONE_COPY void token_row(ROW_ARGS)
             c.set.untruncated = 1;
             c.scale = slot->scale;
             out.mass = out.total;
+#if CHAIN > 0 && ROW
+            out.token = has & CLS_DRAWN ? ((__global const i32 *)row_sample)[0] : -1;
+#endif
         }
 #if CHAIN > 0
         else if (!(has & CLS_FORCE_SEARCH) &&
@@ -151,7 +154,7 @@ ONE_COPY void token_row(ROW_ARGS)
 #endif
         if ((c.set.untruncated || listed) &&
             !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-            pick_token(&r, slot, row_key, tiles, listed, has, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
+            pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
                        args->invalid_token, row_work, row_sample, &list, &c, &out);
         } else if (listed || !(has & CLS_HAS_SEARCH)) {
             /* There is nothing to draw from; or the host expected that the list would do, and

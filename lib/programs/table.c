@@ -32,7 +32,7 @@ enum {
 /* The variants of each kernel, the smallest first. `supports` has the features that steps of the
  * variant may have beyond greedy and plain rows, of those that select a variant of the kernel.
  * -DROW=0 leaves out masks, biases, penalties and history effects. -DCHAIN=0 leaves out all
- * truncations, -DCHAIN=1 all but the common ones.
+ * truncations, and tokens that shards drew, -DCHAIN=1 all but the common ones.
  *
  * The last column is `registers`. Without a limit, ptxas uses as many registers as a group of 256
  * may have, and may still spill. With a limit of 80, it compiles token-list, survey-row, pass-row
@@ -50,7 +50,7 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_TOKEN_1] = {"token-list", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=1",
                      CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH, 1, 80},
     [CLS_TOKEN_2] = {"token-row", CLS_TOKEN, FILE_OF(token), " -DCHAIN=1",
-                     CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | ROW, 1, 128},
+                     CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SHARD | ROW, 1, 128},
     [CLS_TOKEN_3] = {"token-all", CLS_TOKEN, FILE_OF(token), "", ALL, 1, 128},
     [CLS_PASS_0] = {"pass", CLS_PASS, FILE_OF(pass), " -DROW=0", 0, 1, 0},
     [CLS_PASS_1] = {"pass-row", CLS_PASS, FILE_OF(pass), "", ALL, 1, 80},
@@ -88,7 +88,7 @@ static const struct {
     [CLS_SURVEY] = {"cls_survey", 0, ROW | CLS_FEATURE_VERIFY},
     [CLS_TOKEN] = {"cls_token", 0,
                    ROW | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
-                       CLS_FEATURE_VERIFY},
+                       CLS_FEATURE_VERIFY | CLS_FEATURE_SHARD},
     [CLS_PASS] = {"cls_pass", CLS_FEATURE_SEARCH, ROW | CLS_FEATURE_VERIFY},
     [CLS_SEARCH] = {"cls_search", CLS_FEATURE_SEARCH,
                     ROW | CLS_FEATURE_SAMPLERS | CLS_FEATURE_VERIFY},

@@ -292,6 +292,7 @@ static cl_int launch_draw(const cls_shard *h, cls_commands *c, cl_event *end)
                                     .row_stride = (uint64_t)h->sampler->tiles * CLS_TILE};
     plan.logit_size = sizeof(float);
     plan.has |= CLS_MERGED;
+    plan.needs |= CLS_FEATURE_SHARD;
     for (uint32_t row = 0; row < plan.step.rows; row++)
         plan.has |= h->plans[row].kind == CLS_ROW_PLAIN ? CLS_DRAWN : 0;
     const cl_int code = cls_step_write_args(&plan, c);

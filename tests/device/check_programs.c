@@ -690,6 +690,8 @@ static uint32_t left_out(int variant)
         out |= CLS_FEATURE_SAMPLERS | CLS_FEATURE_VERIFY;
     if (strstr(v->options, "-DCHAIN=0") != NULL)
         out |= CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH;
+    if (v->kernel == CLS_TOKEN && strstr(v->options, "-DROW=0") != NULL)
+        out |= CLS_FEATURE_SHARD;
     if (strstr(v->options, "-DCHANGES=0") != NULL)
         out |= CLS_FEATURE_STATE;
     return out;

@@ -30,7 +30,8 @@ opencl='
     clEnqueueBarrierWithWaitList clEnqueueCopyBuffer clEnqueueFillBuffer clEnqueueMapBuffer
     clEnqueueMarkerWithWaitList clEnqueueNDRangeKernel clEnqueueReadBuffer clEnqueueUnmapMemObject
     clEnqueueReadBufferRect clEnqueueWriteBuffer clEnqueueWriteBufferRect
-    clFinish clFlush clGetCommandQueueInfo clGetContextInfo clGetDeviceIDs clGetDeviceInfo clGetEventInfo clGetKernelInfo clGetKernelWorkGroupInfo clGetMemObjectInfo
+    clFinish clFlush clGetCommandQueueInfo clGetContextInfo clGetDeviceIDs clGetDeviceInfo
+    clGetEventInfo clGetKernelInfo clGetKernelWorkGroupInfo clGetMemObjectInfo
     clGetPlatformIDs clGetPlatformInfo clGetProgramBuildInfo clGetProgramInfo
     clReleaseCommandQueue clReleaseContext clReleaseEvent clReleaseKernel clReleaseMemObject
     clReleaseProgram clRetainCommandQueue clRetainContext clRetainEvent clRetainKernel
